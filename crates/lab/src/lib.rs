@@ -1,0 +1,1 @@
+//! Experiments in network namespaces: builds the link, starts the programs, cleans up.

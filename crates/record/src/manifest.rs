@@ -1,0 +1,43 @@
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// How a run was made: enough to make it again and to know what it may be compared with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Name of the run within its experiment, for example `nginx-fair`.
+    pub name: String,
+    /// What sent the bytes: `nginx`, `weir`.
+    pub server: String,
+    /// Policy name, or `fair` for a server that has none.
+    pub policy: String,
+    /// Drain name, or `off`.
+    pub drain: String,
+    /// The shaper's rate, bits per second.
+    pub link_bps: u64,
+    /// The load that was asked for.
+    pub rho: f64,
+    pub seed: u64,
+    /// Requests on each connection.
+    pub per_connection: u64,
+    /// How long arrivals went on, seconds.
+    pub seconds: f64,
+    /// Commit of this project, with `-dirty` when the tree had changes.
+    pub commit: String,
+    /// `uname -r`.
+    pub kernel: String,
+    /// The command that was given.
+    pub command: Vec<String>,
+    /// CPU seconds used by the server's processes divided by the seconds of the run: 1.0 is one core.
+    pub server_cpu: Option<f64>,
+    /// The same for the load generator.
+    pub client_cpu: Option<f64>,
+    /// 99th percentile of how late requests were submitted, nanoseconds.
+    pub lateness_ns_p99: Option<u64>,
+    /// Bytes the shaper sent during the run, as it counts them.
+    pub wire_bytes: Option<u64>,
+    /// Why the run may not be used, if so.
+    pub void: Option<String>,
+    /// Everything else worth knowing: qdisc as `tc` prints it, congestion control, offloads, software versions.
+    pub environment: BTreeMap<String, String>,
+}

@@ -1,0 +1,141 @@
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+
+use crate::{JobRecord, Manifest};
+
+const RECORDS: &str = "records.csv";
+const MANIFEST: &str = "manifest.json";
+
+/// A finished run: its manifest and its records in arrival order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    pub manifest: Manifest,
+    pub records: Vec<JobRecord>,
+}
+
+impl Run {
+    /// Writes `records.csv`, then `manifest.json`, into `folder` (made if missing): a run cut short has no manifest.
+    pub fn write(&self, folder: &Path) -> io::Result<()> {
+        fs::create_dir_all(folder)?;
+        let mut writer = RecordWriter::create(&folder.join(RECORDS))?;
+        for record in &self.records {
+            writer.write(record)?;
+        }
+        writer.finish()?;
+        let mut text = serde_json::to_string_pretty(&self.manifest).map_err(io::Error::other)?;
+        text.push('\n');
+        fs::write(folder.join(MANIFEST), text)
+    }
+
+    /// Reads what [`Run::write`] wrote.
+    pub fn read(folder: &Path) -> Result<Run, ReadError> {
+        let path = folder.join(MANIFEST);
+        let text = fs::read_to_string(&path).map_err(|e| ReadError::new(&path, e))?;
+        let manifest = serde_json::from_str(&text).map_err(|e| ReadError::new(&path, e))?;
+        let path = folder.join(RECORDS);
+        let mut reader = csv::Reader::from_path(&path).map_err(|e| ReadError::new(&path, e))?;
+        let mut records: Vec<JobRecord> =
+            reader.deserialize().collect::<Result<_, _>>().map_err(|e| ReadError::new(&path, e))?;
+        records.sort_by_key(|record| record.job);
+        Ok(Run { manifest, records })
+    }
+}
+
+/// Writes records one by one, so that memory does not grow with their number.
+pub struct RecordWriter {
+    csv: csv::Writer<BufWriter<File>>,
+}
+
+impl RecordWriter {
+    pub fn create(path: &Path) -> io::Result<RecordWriter> {
+        Ok(RecordWriter { csv: csv::Writer::from_writer(BufWriter::new(File::create(path)?)) })
+    }
+
+    pub fn write(&mut self, record: &JobRecord) -> io::Result<()> {
+        self.csv.serialize(record).map_err(io::Error::other)
+    }
+
+    /// Flushes; an error that buffering had hidden comes out here.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.csv.flush()
+    }
+}
+
+/// A run folder that could not be read: which file and why.
+#[derive(Debug)]
+pub struct ReadError {
+    path: PathBuf,
+    reason: String,
+}
+
+impl ReadError {
+    fn new(path: &Path, reason: impl std::fmt::Display) -> ReadError {
+        ReadError { path: path.into(), reason: reason.to_string() }
+    }
+}
+
+impl std::fmt::Display for ReadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.reason)
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Outcome;
+    use std::collections::BTreeMap;
+
+    fn run() -> Run {
+        let manifest = Manifest {
+            name: "weir-off".into(),
+            server: "weir".into(),
+            policy: "fair".into(),
+            drain: "off".into(),
+            link_bps: 10_000_000,
+            rho: 0.8,
+            seed: 1,
+            per_connection: 1,
+            seconds: 60.0,
+            commit: "unknown".into(),
+            kernel: "6.18".into(),
+            command: vec!["weirlab".into()],
+            server_cpu: Some(0.01),
+            client_cpu: None,
+            lateness_ns_p99: Some(1000),
+            wire_bytes: None,
+            void: None,
+            environment: BTreeMap::from([("qdisc".into(), "htb".into())]),
+        };
+        let record = JobRecord {
+            job: 0,
+            size_bytes: 10,
+            head_bytes: 200,
+            arrival_ns: 5,
+            start_ns: 6,
+            first_byte_ns: None,
+            end_ns: 105,
+            body_bytes: 3,
+            status: 200,
+            outcome: Outcome::Incomplete,
+        };
+        Run { manifest, records: vec![record.clone(), JobRecord { job: 1, first_byte_ns: Some(7), ..record }] }
+    }
+
+    #[test]
+    fn reads_back_what_it_wrote() {
+        let folder = std::env::temp_dir().join(format!("weir-record-{}", std::process::id()));
+        run().write(&folder).unwrap();
+        assert_eq!(Run::read(&folder).unwrap(), run());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn says_which_file_is_missing() {
+        let said = Run::read(Path::new("/nonexistent")).unwrap_err().to_string();
+        assert!(said.starts_with("/nonexistent/manifest.json: "), "{said}");
+    }
+}

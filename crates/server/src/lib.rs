@@ -1,0 +1,1 @@
+//! The server: files, connections, limits, logs, and the writer that sends what the Drain grants.

@@ -1,0 +1,1 @@
+//! Means, percentiles and size classes of response times and slowdowns.

@@ -1,0 +1,49 @@
+//! The units every other crate speaks: rates, sizes, instants, and how many bytes a payload takes on the wire.
+//!
+//! Everything is an integer. Time is [`Nanos`] since an epoch the caller chose, so that the same code runs under
+//! a real clock and a simulated one. A rate is bits per second, written as `tc` writes it (`10mbit`).
+//!
+//! ```
+//! use units::{Nanos, Rate};
+//! let link: Rate = "10mbit".parse().unwrap();
+//! assert_eq!(link.time_for(1514), Nanos::from_micros(1211) + Nanos(200));
+//! ```
+
+mod nanos;
+mod rate;
+mod size;
+pub mod wire;
+
+pub use nanos::{Nanos, parse_duration};
+pub use rate::Rate;
+pub use size::parse_size;
+
+/// A quantity that could not be read: what was given and what would be right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParseError {
+    what: &'static str,
+    given: String,
+    right: &'static str,
+}
+
+impl std::fmt::Display for ParseError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "`{}` is not a {}: {}", self.given, self.what, self.right)
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+/// Splits `12.5mbit` into its number in millionths (here 12,500,000) and its unit (`mbit`).
+///
+/// Millionths keep a decimal fraction exact without floating point; more than six decimals are refused.
+fn split_quantity(text: &str) -> Option<(u128, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() || whole.len() > 18 || fraction.len() > 6 || number.ends_with('.') || fraction.contains('.') {
+        return None;
+    }
+    let micros = format!("{fraction:0<6}").parse::<u128>().ok()?;
+    Some((whole.parse::<u128>().ok()? * 1_000_000 + micros, unit))
+}

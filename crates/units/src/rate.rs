@@ -1,0 +1,115 @@
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Nanos, ParseError, split_quantity};
+
+/// A link rate in bits per second, never zero; written as `tc` writes it: `10mbit`, `1gbit`, `1.5mbit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rate {
+    bits_per_s: u64,
+}
+
+/// Above any device Linux knows (800 Gbit/s Ethernet), and low enough that no product below overflows.
+const BITS_PER_S_MAX: u64 = 10_000_000_000_000;
+
+impl Rate {
+    /// `None` for zero and for more than 10 Tbit/s.
+    pub fn from_bits_per_s(bits_per_s: u64) -> Option<Rate> {
+        (1..=BITS_PER_S_MAX).contains(&bits_per_s).then_some(Rate { bits_per_s })
+    }
+
+    pub fn bits_per_s(self) -> u64 {
+        self.bits_per_s
+    }
+
+    /// How long the link is busy with this many bytes, rounded up to a nanosecond.
+    pub fn time_for(self, bytes: u64) -> Nanos {
+        let bit_ns = u128::from(bytes) * 8_000_000_000;
+        Nanos(u64::try_from(bit_ns.div_ceil(u128::from(self.bits_per_s))).unwrap_or(u64::MAX))
+    }
+
+    /// How many whole bytes the link carries in this time.
+    pub fn bytes_in(self, span: Nanos) -> u64 {
+        let bytes = u128::from(span.0) * u128::from(self.bits_per_s) / 8_000_000_000;
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+
+    /// This rate times `permille` / 1000, at least 1 bit/s.
+    pub fn permille(self, permille: u32) -> Rate {
+        let scaled = u128::from(self.bits_per_s) * u128::from(permille) / 1000;
+        Rate { bits_per_s: u64::try_from(scaled).unwrap_or(BITS_PER_S_MAX).clamp(1, BITS_PER_S_MAX) }
+    }
+}
+
+impl FromStr for Rate {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Rate, ParseError> {
+        let error = || ParseError {
+            what: "rate",
+            given: text.into(),
+            right: "write a number and a unit of bit, kbit, mbit or gbit (bits per second), for example 10mbit or 1gbit",
+        };
+        let (millionths, unit) = split_quantity(text).ok_or_else(error)?;
+        let scale: u128 = match unit.to_ascii_lowercase().as_str() {
+            "bit" => 1,
+            "kbit" => 1_000,
+            "mbit" => 1_000_000,
+            "gbit" => 1_000_000_000,
+            "tbit" => 1_000_000_000_000,
+            _ => return Err(error()),
+        };
+        let bits = millionths.checked_mul(scale).ok_or_else(error)? / 1_000_000;
+        u64::try_from(bits).ok().and_then(Rate::from_bits_per_s).ok_or_else(error)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (scale, unit) in [(1_000_000_000, "gbit"), (1_000_000, "mbit"), (1_000, "kbit")] {
+            if self.bits_per_s >= scale && self.bits_per_s.is_multiple_of(scale / 1000) {
+                return write!(f, "{}{unit}", self.bits_per_s as f64 / scale as f64);
+            }
+        }
+        write!(f, "{}bit", self.bits_per_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn written_as_tc_writes_it() {
+        for (text, bits) in
+            [("10mbit", 10_000_000), ("1gbit", 1_000_000_000), ("1.5mbit", 1_500_000), ("56Kbit", 56_000), ("7bit", 7)]
+        {
+            assert_eq!(text.parse::<Rate>().unwrap().bits_per_s(), bits);
+        }
+        assert_eq!("1500kbit".parse::<Rate>().unwrap().to_string(), "1.5mbit");
+    }
+
+    #[test]
+    fn wrong_rates_say_what_is_right() {
+        for wrong in ["10mb/s", "10", "mbit", "0mbit", "-1mbit", "10mbps", "11tbit", "1e6bit"] {
+            let said = wrong.parse::<Rate>().unwrap_err().to_string();
+            assert!(said.contains(&format!("`{wrong}`")) && said.contains("10mbit"), "{said}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn display_reads_back(bits in 1..=BITS_PER_S_MAX) {
+            let rate = Rate::from_bits_per_s(bits).unwrap();
+            prop_assert_eq!(rate.to_string().parse::<Rate>().unwrap(), rate);
+        }
+
+        #[test]
+        fn time_and_bytes_are_inverse(bits in 1..=BITS_PER_S_MAX, bytes in 0..1u64 << 30) {
+            let rate = Rate::from_bits_per_s(bits).unwrap();
+            let back = rate.bytes_in(rate.time_for(bytes));
+            prop_assert!(back >= bytes && back <= bytes + bits / 8_000_000_000 + 1);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! weirlab: what a performance engineer or a student uses. One file per command.
+
+mod failure;
+mod load;
+mod report;
+mod run;
+mod trace;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "weirlab", version, about = "Load, traces, experiments and reports for Weir")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Read, convert and cut request traces.
+    #[command(subcommand)]
+    Trace(trace::Command),
+    /// Replay requests against a server, open loop.
+    Load(load::Args),
+    /// Run an experiment in network namespaces (needs root).
+    Run(run::Args),
+    /// Print the table of recorded runs.
+    Report(report::Args),
+}
+
+fn main() -> std::process::ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Trace(command) => trace::main(command),
+        Command::Load(args) => load::main(args),
+        Command::Run(args) => run::main(args),
+        Command::Report(args) => report::main(args),
+    };
+    failure::exit_code("weirlab", outcome)
+}

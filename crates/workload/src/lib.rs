@@ -1,0 +1,1 @@
+//! What arrives: traces, sizes, arrival times, scaling to a load rho. Seeded, pure.
