@@ -1,1 +1,33 @@
-//! Who sends next: jobs, ranks, policies and the Drain state machine. No I/O, no clock.
+//! Who sends next.
+//!
+//! A [`Drain`] is told facts (a job arrived, bytes were sent, a connection cannot take more) and asked one question:
+//! who may send now, and how much. It does no I/O and reads no clock, so the server, the simulator and the tests
+//! drive the same code. The order is a total one: rank by the [`policy`], lower first, ties by arrival number.
+//!
+//! ```
+//! use sched::{Arrival, Drain, Size, policy};
+//! use units::Nanos;
+//!
+//! let mut drain = Drain::new(policy::by_name("srpt").unwrap(), Default::default());
+//! let large = drain.arrive(Nanos(0), Arrival::of(Size::Known(1_000_000)));
+//! let small = drain.arrive(Nanos(0), Arrival::of(Size::Known(500)));
+//! let grant = drain.poll_grant(Nanos(0)).unwrap();
+//! assert_eq!(grant.job, small);
+//! assert!(drain.on_sent(Nanos(0), small, 500).is_departed());
+//! assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, large);
+//! ```
+
+mod backlog;
+mod drain;
+mod guard;
+mod job;
+mod pace;
+pub mod policy;
+mod run_queue;
+
+pub use backlog::Backlog;
+pub use drain::{Drain, Grant, Progress};
+pub use guard::Guard;
+pub use job::{Arrival, Job, JobId, Size};
+pub use pace::Pace;
+pub use policy::Policy;

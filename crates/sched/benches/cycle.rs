@@ -1,0 +1,52 @@
+//! The cost of one job's whole life in the drain (arrive, grant, sent, depart) while others are queued.
+
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use sched::{Arrival, Drain, Guard, Pace, Size, policy};
+use units::Nanos;
+
+fn cycle(criterion: &mut Criterion) {
+    for (label, guard) in [("", 0), ("-guard", 50)] {
+        for queued in [10, 1_000, 10_000, 100_000] {
+            for name in policy::NAMES {
+                let mut drain =
+                    Drain::new(policy::by_name(name).unwrap(), Pace::UNLIMITED).with_guard(Guard::new(guard));
+                let mut sizes = sizes();
+                for _ in 0..queued {
+                    drain.arrive(Nanos(0), Arrival::of(Size::Known(sizes.next().unwrap())));
+                }
+                criterion.bench_function(&format!("cycle/{name}{label}/{queued}"), |bencher| {
+                    bencher.iter_batched(
+                        || sizes.next().unwrap(),
+                        |size| {
+                            drain.arrive(Nanos(0), Arrival::of(Size::Known(size)));
+                            depart_one(&mut drain);
+                        },
+                        BatchSize::SmallInput,
+                    );
+                });
+            }
+        }
+    }
+}
+
+/// Grants until some job departs. Whole responses are sent at once, as a small response is.
+fn depart_one(drain: &mut Drain) {
+    loop {
+        let grant = drain.poll_grant(Nanos(0)).expect("jobs are queued");
+        if drain.on_sent(Nanos(0), grant.job, grant.bytes_max).is_departed() {
+            return;
+        }
+    }
+}
+
+/// Sizes spread over three decades by a fixed linear congruence, all under one grant.
+fn sizes() -> impl Iterator<Item = u64> {
+    let mut state = 1u64;
+    std::iter::repeat_with(move || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        100 + (state >> 33) % 100_000
+    })
+}
+
+criterion_group!(benches, cycle);
+criterion_main!(benches);

@@ -1,0 +1,254 @@
+//! The drain: whose bytes are handed down next, and when.
+//!
+//! TCP under a web server sends whatever was written, in the order it was written, so the only place to decide is
+//! before the write. The obvious way, writing to the best connection until it blocks, fails: a socket buffer, a
+//! qdisc and a device ring take megabytes without complaint, and all of it then leaves in FIFO order ahead of every
+//! later decision. So bytes are handed down in small grants at the pace of the link, each to the job that is best at
+//! that instant ([`Backlog`] is how the pace is kept).
+//!
+//! The caller asks [`Drain::poll_grant`], writes up to that many bytes, says how many it wrote
+//! ([`Drain::on_sent`]) and, when the connection would take no more, [`Drain::on_blocked`]: a slow reader is then out
+//! of the order until [`Drain::on_writable`], however good its rank, and never holds the link. One grant is
+//! outstanding at a time.
+
+use units::{Nanos, wire};
+
+use crate::run_queue::{Key, RunQueue};
+use crate::{Arrival, Backlog, Guard, Job, JobId, Pace, Policy, Size};
+
+/// How many jobs may be in the system at once: one per connection at most, and a process cannot have more descriptors.
+pub const JOBS_MAX: usize = 1 << 20;
+
+/// Leave to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    pub job: JobId,
+    /// Payload bytes, head included; more must not be handed down, less may.
+    pub bytes_max: u64,
+}
+
+/// What became of a job when bytes of it were sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Progress {
+    /// More is left.
+    Remains,
+    /// Its last byte was handed down; the id is stale now.
+    Departed,
+}
+
+impl Progress {
+    pub fn is_departed(self) -> bool {
+        self == Progress::Departed
+    }
+}
+
+pub struct Drain {
+    policy: Box<dyn Policy>,
+    pace: Pace,
+    backlog: Backlog,
+    guard: Guard,
+    jobs: Vec<Option<Job>>,
+    vacant: Vec<u32>,
+    ready: RunQueue,
+    /// The ready jobs by age; kept only while the guard is on.
+    oldest: RunQueue,
+    /// Arrival number of the next job.
+    arrivals: u64,
+    /// Counts grants: the turns of round robin.
+    turns: u64,
+}
+
+impl Drain {
+    pub fn new(policy: Box<dyn Policy>, pace: Pace) -> Drain {
+        Drain {
+            policy,
+            backlog: Backlog::new(pace.rate, pace.behind),
+            pace,
+            guard: Guard::default(),
+            jobs: Vec::new(),
+            vacant: Vec::new(),
+            ready: RunQueue::default(),
+            oldest: RunQueue::default(),
+            arrivals: 0,
+            turns: 0,
+        }
+    }
+
+    /// The same drain with a guard beside its ranks.
+    pub fn with_guard(mut self, guard: Guard) -> Drain {
+        assert!(self.is_empty(), "the guard is set before the first job arrives");
+        self.guard = guard;
+        self
+    }
+
+    pub fn policy(&self) -> &dyn Policy {
+        &*self.policy
+    }
+
+    /// Jobs in the system, ready or blocked.
+    pub fn len(&self) -> usize {
+        self.jobs.len() - self.vacant.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The job, unless it has departed.
+    pub fn job(&self, id: JobId) -> Option<&Job> {
+        self.jobs.get(id.slot as usize)?.as_ref().filter(|job| job.number == id.number)
+    }
+
+    pub fn backlog(&self) -> &Backlog {
+        &self.backlog
+    }
+
+    /// A response is to be sent; it is ready at once.
+    pub fn arrive(&mut self, now: Nanos, arrival: Arrival) -> JobId {
+        assert!(self.len() < JOBS_MAX, "more than {JOBS_MAX} jobs in the system");
+        assert!(arrival.size != Size::Known(0), "a response has at least a head");
+        let slot = self.vacant.pop().unwrap_or_else(|| {
+            self.jobs.push(None);
+            self.jobs.len() as u32 - 1
+        });
+        let id = JobId { slot, number: self.arrivals };
+        self.arrivals += 1;
+        self.jobs[slot as usize] = Some(Job {
+            number: id.number,
+            arrived_at: now,
+            size: arrival.size,
+            attained: 0,
+            turn: self.turns,
+            segment_bytes: arrival.segment_bytes.max(1),
+            is_ready: true,
+        });
+        self.enqueue(slot);
+        id
+    }
+
+    /// Who may send now. `None` while nobody is ready or the link has enough ([`Drain::poll_timeout`] says until when).
+    #[must_use]
+    pub fn poll_grant(&mut self, now: Nanos) -> Option<Grant> {
+        if self.backlog.room_at(self.pace.ahead) > now {
+            return None;
+        }
+        let slot = self.ready.first()?;
+        let slot = self.guarded(slot);
+        let job = self.jobs[slot as usize].as_ref().expect("a ready job is in the system");
+        let bytes_max = grant_bytes(job, self.pace.grant_bytes(job.segment_bytes));
+        Some(Grant { job: JobId { slot, number: job.number }, bytes_max })
+    }
+
+    /// When to ask again for a grant: an instant, maybe past, or `None` while nobody is ready.
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        self.ready.first().map(|_| self.backlog.room_at(self.pace.ahead))
+    }
+
+    /// Bytes of the job were handed down; zero is fine. A no-op for a departed job.
+    pub fn on_sent(&mut self, now: Nanos, id: JobId, bytes: u64) -> Progress {
+        let Some(segment_bytes) = self.job(id).map(|job| job.segment_bytes) else { return Progress::Departed };
+        self.backlog.charge(now, wire::bytes_of(bytes, segment_bytes));
+        let to_oldest = self.oldest.first() == Some(id.slot);
+        self.guard.on_sent(bytes, to_oldest);
+        self.turns += 1;
+        let turn = self.turns;
+        let job = self.jobs[id.slot as usize].as_mut().expect("found above");
+        job.attained += bytes;
+        job.turn = turn;
+        if let Size::Known(size) = job.size {
+            assert!(job.attained <= size, "sent {} bytes of a response of {size}", job.attained);
+        }
+        if job.is_sent() {
+            self.depart(id.slot);
+            return Progress::Departed;
+        }
+        if job.is_ready {
+            self.enqueue(id.slot);
+        }
+        Progress::Remains
+    }
+
+    /// The connection takes no more: the job is out of the order. Calling twice, or late, changes nothing.
+    pub fn on_blocked(&mut self, id: JobId) {
+        if self.job(id).is_none() {
+            return;
+        }
+        self.jobs[id.slot as usize].as_mut().expect("found above").is_ready = false;
+        self.dequeue(id.slot);
+    }
+
+    /// The connection takes bytes again. Calling twice, or late, changes nothing.
+    pub fn on_writable(&mut self, id: JobId) {
+        if self.job(id).is_none_or(|job| job.is_ready) {
+            return;
+        }
+        self.jobs[id.slot as usize].as_mut().expect("found above").is_ready = true;
+        self.enqueue(id.slot);
+    }
+
+    /// A job of unknown size has sent its last byte. A no-op for a departed job.
+    pub fn on_end(&mut self, id: JobId) {
+        self.on_abort(id);
+    }
+
+    /// The job will send no more. A no-op for a departed job.
+    pub fn on_abort(&mut self, id: JobId) {
+        if self.job(id).is_some() {
+            self.depart(id.slot);
+        }
+    }
+
+    /// Bytes left, or will, that no grant covered: handshakes, acknowledgements, retransmissions.
+    pub fn on_overhead(&mut self, now: Nanos, wire_bytes: u64) {
+        self.backlog.charge(now, wire_bytes);
+    }
+
+    /// The queue below was measured; see [`Backlog::on_measured`].
+    pub fn on_backlog(&mut self, now: Nanos, queued_bytes: u64) {
+        self.backlog.on_measured(now, queued_bytes);
+    }
+
+    /// The slot the guard wants to be served, or the one given.
+    fn guarded(&self, first: u32) -> u32 {
+        let Some(oldest) = self.oldest.first() else { return first };
+        let job = self.jobs[oldest as usize].as_ref().expect("a ready job is in the system");
+        let due = self.guard.is_due(grant_bytes(job, self.pace.grant_bytes(job.segment_bytes)));
+        if due { oldest } else { first }
+    }
+
+    fn enqueue(&mut self, slot: u32) {
+        let job = self.jobs[slot as usize].as_ref().expect("an enqueued job is in the system");
+        self.ready.set(slot, Key { rank: self.policy.rank(job), number: job.number });
+        if !self.guard.is_off() {
+            self.oldest.set(slot, Key { rank: 0, number: job.number });
+        }
+    }
+
+    fn dequeue(&mut self, slot: u32) {
+        self.ready.remove(slot);
+        self.oldest.remove(slot);
+        if self.ready.len() == 0 {
+            self.guard.forget();
+        }
+    }
+
+    fn depart(&mut self, slot: u32) {
+        self.dequeue(slot);
+        self.jobs[slot as usize] = None;
+        self.vacant.push(slot);
+    }
+}
+
+/// A grant ends where a segment does, so that no short segment is sent but the last.
+fn grant_bytes(job: &Job, grant_bytes: u64) -> u64 {
+    let over = job.attained % job.segment_bytes;
+    match job.size {
+        Size::Known(_) => (grant_bytes - over).min(job.remaining()),
+        Size::AtLeast(_) => grant_bytes - over,
+    }
+}
+
+#[cfg(test)]
+#[path = "drain_tests.rs"]
+mod tests;

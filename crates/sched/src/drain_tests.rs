@@ -1,0 +1,285 @@
+use proptest::prelude::*;
+use units::{Nanos, Rate};
+
+use super::*;
+use crate::policy;
+
+/// Unit service: one byte per grant and per nanosecond, so that a schedule reads as a string.
+fn unit_drain(name: &str) -> Drain {
+    Drain::new(policy::by_name(name).unwrap(), Pace::UNLIMITED)
+}
+
+/// One job of a script: name, size, arrival.
+type Case = (char, u64, u64);
+
+/// Reads `A:3@0 B:1@1`.
+fn script(text: &str) -> Vec<Case> {
+    text.split_whitespace()
+        .map(|word| {
+            let (name, rest) = word.split_once(':').unwrap();
+            let (size, at) = rest.split_once('@').unwrap();
+            (name.chars().next().unwrap(), size.parse().unwrap(), at.parse().unwrap())
+        })
+        .collect()
+}
+
+/// Serves one byte per tick and gives, tick by tick, who was served (`.` nobody) and how many jobs were left.
+fn serve(drain: &mut Drain, cases: &[Case]) -> (String, Vec<usize>) {
+    let mut names = Vec::new();
+    let (mut order, mut counts) = (String::new(), Vec::new());
+    let last = cases.iter().map(|case| case.2).max().unwrap_or(0);
+    for tick in 0.. {
+        let now = Nanos(tick);
+        for case in cases.iter().filter(|case| case.2 == tick) {
+            let arrival = Arrival { size: Size::Known(case.1), segment_bytes: 1 };
+            names.push((drain.arrive(now, arrival), case.0));
+        }
+        if drain.is_empty() && tick > last {
+            break;
+        }
+        let name = drain.poll_grant(now).map_or('.', |grant| {
+            let _ = drain.on_sent(now, grant.job, 1);
+            names.iter().find(|(id, _)| *id == grant.job).unwrap().1
+        });
+        order.push(name);
+        counts.push(drain.len());
+    }
+    (order, counts)
+}
+
+fn check_order(policy: &str, cases: &str, want: &str) {
+    assert_eq!(serve(&mut unit_drain(policy), &script(cases)).0, want, "{policy}: {cases}");
+}
+
+mod order {
+    use super::*;
+
+    #[test]
+    fn fair_takes_turns() {
+        check_order("fair", "A:3@0 B:3@0", "ABABAB");
+        check_order("fair", "A:4@0 B:1@0 C:2@0", "ABCACAA");
+        // A newcomer goes to the tail: when D comes, A has just been put there.
+        check_order("fair", "A:2@0 B:2@0 C:2@0 D:1@1", "ABCADBC");
+    }
+
+    #[test]
+    fn fcfs_keeps_the_order_of_arrival() {
+        check_order("fcfs", "A:3@0 B:1@0 C:1@1", "AAABC");
+    }
+
+    #[test]
+    fn srpt_lets_the_shortest_remaining_through() {
+        check_order("srpt", "A:5@0 B:2@1 C:1@2", "ABBCAAAA");
+        // At tick 3 A has 2 left, as many as B: the earlier arrival goes on.
+        check_order("srpt", "A:5@0 B:2@3", "AAAAABB");
+        check_order("srpt", "A:5@0 B:1@3", "AAABAA");
+    }
+
+    #[test]
+    fn psjf_looks_at_the_size_at_the_start() {
+        // A has 1 left when B comes with 2, and is overtaken all the same.
+        check_order("psjf", "A:5@0 B:2@4", "AAAABBA");
+    }
+
+    #[test]
+    fn las_serves_who_had_least() {
+        check_order("las", "A:3@0 B:2@2", "AABBA");
+        check_order("las", "A:3@0 B:3@0", "ABABAB");
+    }
+
+    #[test]
+    fn idle_ticks_are_idle() {
+        check_order("srpt", "A:1@0 B:1@3", "A..B");
+    }
+
+    #[test]
+    fn ties_go_by_arrival() {
+        for policy in ["fcfs", "srpt", "psjf"] {
+            check_order(policy, "A:2@0 B:2@0 C:2@0", "AABBCC");
+        }
+    }
+}
+
+mod shares {
+    use super::*;
+
+    /// The fair policy gives exactly equal shares, and the guard exactly its share.
+    #[test]
+    fn fair_is_exact() {
+        let (order, _) = serve(&mut unit_drain("fair"), &script("A:100@0 B:100@0 C:100@0 D:100@0"));
+        for name in "ABCD".chars() {
+            assert_eq!(order[..200].matches(name).count(), 50);
+        }
+    }
+
+    #[test]
+    fn the_guard_gives_the_oldest_its_share() {
+        // One byte per grant, and time enough between grants that the pace is never what is measured.
+        let pace = Pace { rate: "1gbit".parse().ok(), grant_for: Nanos::ZERO, ..Pace::UNLIMITED };
+        let mut drain = Drain::new(policy::by_name("srpt").unwrap(), pace).with_guard(Guard::new(100));
+        let old = drain.arrive(Nanos(0), Arrival { size: Size::Known(1_000_000), segment_bytes: 1 });
+        let mut to_old = 0;
+        for tick in 0..1000 {
+            let now = Nanos::from_millis(tick);
+            drain.arrive(now, Arrival { size: Size::Known(1), segment_bytes: 1 });
+            let grant = drain.poll_grant(now).unwrap();
+            to_old += u64::from(grant.job == old);
+            let _ = drain.on_sent(now, grant.job, 1);
+        }
+        assert_eq!(to_old, 99, "a tenth of a thousand grants, less the one still owed");
+    }
+
+    /// A slow reader that blocks is passed over and comes back at its rank.
+    #[test]
+    fn a_blocked_job_never_holds_the_link() {
+        let mut drain = unit_drain("srpt");
+        let best = drain.arrive(Nanos(0), Arrival::of(Size::Known(10)));
+        let other = drain.arrive(Nanos(0), Arrival::of(Size::Known(100)));
+        drain.on_blocked(best);
+        assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, other);
+        drain.on_writable(best);
+        assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, best);
+        drain.on_blocked(best);
+        drain.on_blocked(other);
+        assert_eq!(drain.poll_grant(Nanos(0)), None);
+        assert_eq!(drain.poll_timeout(), None);
+    }
+
+    #[test]
+    fn a_stale_id_is_a_no_op() {
+        let mut drain = unit_drain("srpt");
+        let gone = drain.arrive(Nanos(0), Arrival::of(Size::Known(10)));
+        assert!(drain.on_sent(Nanos(0), gone, 10).is_departed());
+        let next = drain.arrive(Nanos(0), Arrival::of(Size::Known(20)));
+        drain.on_abort(gone);
+        drain.on_blocked(gone);
+        assert!(drain.on_sent(Nanos(0), gone, 5).is_departed());
+        assert_eq!(drain.job(next).unwrap().attained, 0);
+        assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, next);
+    }
+
+    #[test]
+    fn unknown_sizes_rank_by_attained() {
+        let mut drain = unit_drain("srpt");
+        let blind = drain.arrive(Nanos(0), Arrival::of(Size::AtLeast(0)));
+        let known = drain.arrive(Nanos(0), Arrival::of(Size::Known(3000)));
+        assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, blind);
+        let _ = drain.on_sent(Nanos(0), blind, 1448 * 3);
+        assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, known);
+        drain.on_end(blind);
+        assert_eq!(drain.len(), 1);
+    }
+}
+
+mod pacing {
+    use super::*;
+
+    fn paced(rate: &str) -> Drain {
+        let rate: Rate = rate.parse().unwrap();
+        let pace = Pace { rate: Some(rate), ahead: Nanos::from_micros(300), ..Pace::UNLIMITED };
+        Drain::new(policy::by_name("srpt").unwrap(), pace)
+    }
+
+    #[test]
+    fn hands_down_one_segment_at_a_time_at_the_links_pace() {
+        let mut drain = paced("10mbit");
+        let job = drain.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
+        let grant = drain.poll_grant(Nanos(0)).unwrap();
+        assert_eq!(grant, Grant { job, bytes_max: 1448 });
+        let _ = drain.on_sent(Nanos(0), job, 1448);
+        // 1,514 bytes on the wire take 1,211,200 ns, and we may be 300 µs ahead.
+        assert_eq!(drain.poll_grant(Nanos(0)), None);
+        assert_eq!(drain.poll_timeout(), Some(Nanos(911_200)));
+        assert!(drain.poll_grant(Nanos(911_200)).is_some());
+    }
+
+    #[test]
+    fn a_grant_ends_where_a_segment_does() {
+        let mut drain = paced("10mbit");
+        let job = drain.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
+        let _ = drain.on_sent(Nanos(0), job, 300);
+        assert_eq!(drain.poll_grant(Nanos::from_secs(1)).unwrap().bytes_max, 1148);
+    }
+
+    #[test]
+    fn overhead_is_paid_for() {
+        let mut drain = paced("10mbit");
+        drain.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
+        drain.on_overhead(Nanos(0), 1250);
+        assert_eq!(drain.poll_timeout(), Some(Nanos::from_micros(700)));
+        drain.on_backlog(Nanos(0), 12_500);
+        assert_eq!(drain.poll_timeout(), Some(Nanos::from_micros(9_700)));
+    }
+}
+
+fn cases() -> impl Strategy<Value = Vec<Case>> {
+    let sizes = prop_oneof![4 => 1u64..8, 1 => 8u64..60];
+    prop::collection::vec((sizes, 0u64..80), 1..40)
+        .prop_map(|jobs| jobs.into_iter().map(|(size, at)| ('x', size, at)).collect())
+}
+
+proptest! {
+    /// Conservation and work conservation: every byte is served, and no tick is idle while a job is in the system.
+    #[test]
+    fn every_byte_is_served_and_no_tick_is_wasted(cases in cases(), guard in 0u32..=1000) {
+        let total: u64 = cases.iter().map(|case| case.1).sum();
+        for name in policy::NAMES {
+            let mut drain = unit_drain(name).with_guard(Guard::new(guard));
+            let (order, counts) = serve(&mut drain, &cases);
+            prop_assert_eq!(order.matches('x').count() as u64, total);
+            prop_assert!(drain.is_empty());
+            for (tick, served) in order.chars().enumerate() {
+                let arrived: u64 = cases.iter().filter(|c| c.2 <= tick as u64).map(|c| c.1).sum();
+                let sent = order[..tick].matches('x').count() as u64;
+                prop_assert_eq!(served == '.', arrived == sent, "{} at tick {}: {:?}", name, tick, counts);
+            }
+        }
+    }
+
+    /// Schrage 1968: at every instant SRPT has no more jobs in the system than any other policy. No tolerance.
+    #[test]
+    fn srpt_never_has_more_jobs_than_any_other(cases in cases(), guard in 0u32..=1000) {
+        let (_, least) = serve(&mut unit_drain("srpt"), &cases);
+        for name in policy::NAMES {
+            let mut other = unit_drain(name).with_guard(Guard::new(guard));
+            let (_, counts) = serve(&mut other, &cases);
+            prop_assert_eq!(least.len(), counts.len());
+            for (tick, (srpt, other)) in least.iter().zip(&counts).enumerate() {
+                prop_assert!(srpt <= other, "{} at tick {}: {} > {}", name, tick, srpt, other);
+            }
+        }
+    }
+
+    /// The order of grants is total: feeding the same facts twice gives the same schedule.
+    #[test]
+    fn the_same_facts_give_the_same_schedule(cases in cases()) {
+        for name in policy::NAMES {
+            let first = serve(&mut unit_drain(name), &cases);
+            prop_assert_eq!(&first, &serve(&mut unit_drain(name), &cases));
+        }
+    }
+
+    /// Under pacing, what is below us never exceeds one grant and the lead we allow ourselves.
+    #[test]
+    fn what_is_below_us_is_bounded(
+        sizes in prop::collection::vec(1u64..100_000, 1..20),
+        steps in prop::collection::vec(0u64..3_000_000, 1..200),
+        mbit in 1u64..2000,
+    ) {
+        let rate = Rate::from_bits_per_s(mbit * 1_000_000).unwrap();
+        let pace = Pace { rate: Some(rate), ahead: Nanos::from_micros(300), behind: Nanos::from_millis(1), ..Pace::UNLIMITED };
+        let mut drain = Drain::new(policy::by_name("srpt").unwrap(), pace);
+        for size in sizes {
+            drain.arrive(Nanos(0), Arrival::of(Size::Known(size)));
+        }
+        let grant_max = rate.time_for(wire::bytes_of(pace.grant_bytes(1448), 1448));
+        let mut now = Nanos::from_secs(1);
+        for step in steps {
+            now += Nanos(step);
+            while let Some(grant) = drain.poll_grant(now) {
+                let _ = drain.on_sent(now, grant.job, grant.bytes_max);
+                prop_assert!(drain.backlog().below(now) <= pace.ahead + grant_max);
+            }
+        }
+    }
+}

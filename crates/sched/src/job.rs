@@ -1,0 +1,62 @@
+use units::{Nanos, wire};
+
+/// How many bytes a response has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// Exactly this many, head included.
+    Known(u64),
+    /// At least this many; the end is told by [`crate::Drain::on_end`]. Each policy says what it does with it.
+    AtLeast(u64),
+}
+
+/// What is known of a job when it arrives.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival {
+    pub size: Size,
+    /// Payload bytes of a full segment on this connection; grants are whole segments where they can be.
+    pub segment_bytes: u64,
+}
+
+impl Arrival {
+    /// A job on a connection with ordinary Ethernet segments.
+    pub fn of(size: Size) -> Arrival {
+        Arrival { size, segment_bytes: wire::SEGMENT_BYTES }
+    }
+}
+
+/// A job in the system. Given out by [`crate::Drain::arrive`] only; an id of a departed job is recognised, and every
+/// call with it is a no-op.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct JobId {
+    pub(crate) slot: u32,
+    /// Position in the order of arrival, from 0. Never used twice, so it also tells a stale id from a live one.
+    pub number: u64,
+}
+
+/// One response being sent, as a policy sees it.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// Arrival number: the tie-breaker of every policy.
+    pub number: u64,
+    pub arrived_at: Nanos,
+    pub size: Size,
+    /// Bytes sent so far.
+    pub attained: u64,
+    /// The grant counter when the job arrived or was last granted: what round robin orders by.
+    pub turn: u64,
+    pub segment_bytes: u64,
+    pub(crate) is_ready: bool,
+}
+
+impl Job {
+    /// Bytes still to send; for a size not known, the least it can be.
+    pub fn remaining(&self) -> u64 {
+        match self.size {
+            Size::Known(bytes) | Size::AtLeast(bytes) => bytes.saturating_sub(self.attained),
+        }
+    }
+
+    pub(crate) fn is_sent(&self) -> bool {
+        matches!(self.size, Size::Known(bytes) if self.attained >= bytes)
+    }
+}

@@ -1,0 +1,20 @@
+//! Least attained service: rank = bytes sent so far.
+//!
+//! The best policy that knows no sizes, for sizes with a decreasing hazard rate (Righter & Shanthikumar, "Scheduling
+//! multiclass single server queueing systems to stochastically maximize the number of successful departures", 1989).
+//! Good for proxied and generated responses; bad when sizes are alike: the largest jobs then share the link and all
+//! finish late. A size that is not known makes no difference.
+
+use crate::{Job, Policy};
+
+pub struct Las;
+
+impl Policy for Las {
+    fn name(&self) -> &'static str {
+        "las"
+    }
+
+    fn rank(&self, job: &Job) -> u64 {
+        job.attained
+    }
+}

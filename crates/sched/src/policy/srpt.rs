@@ -1,0 +1,25 @@
+//! Shortest remaining processing time: rank = bytes still to send.
+//!
+//! No policy has fewer jobs in the system at any instant, so none has a lower mean response time (Schrage, "A proof of
+//! the optimality of the shortest remaining processing time discipline", 1968). Good everywhere in the mean, best for
+//! heavy tails; bad only for the very largest responses near saturation, and for nobody else (Bansal & Harchol-Balter,
+//! "Analysis of SRPT scheduling: investigating unfairness", 2001). A job whose size is not known ranks by what it has
+//! attained.
+
+use super::blind_rank;
+use crate::{Job, Policy, Size};
+
+pub struct Srpt;
+
+impl Policy for Srpt {
+    fn name(&self) -> &'static str {
+        "srpt"
+    }
+
+    fn rank(&self, job: &Job) -> u64 {
+        match job.size {
+            Size::Known(_) => job.remaining(),
+            Size::AtLeast(_) => blind_rank(job),
+        }
+    }
+}
