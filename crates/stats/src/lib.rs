@@ -1,1 +1,23 @@
 //! Means, percentiles and size classes of response times and slowdowns.
+//!
+//! Two rules keep runs comparable. Percentiles are *nearest rank*: always a value that was really observed. Jobs are
+//! classed by the rank of their *size*, equal sizes in order of job number, so that every run of the same jobs puts
+//! the same jobs into the same class whatever happened to them.
+//!
+//! Nothing observed has no mean: such questions answer `None`, never NaN.
+//!
+//! ```
+//! assert_eq!(stats::mean(&[1.0, 2.0, 6.0]), Some(3.0));
+//! assert_eq!(stats::nearest_rank(&[10, 20, 30, 40], 500), Some(20));
+//! assert_eq!(stats::mean(&[]), None);
+//! ```
+
+mod confidence;
+mod moments;
+mod rank;
+mod size;
+
+pub use confidence::{BATCHES, Interval, batch_means};
+pub use moments::{mean, mean_nanos, scv, variance};
+pub use rank::{ccdf, nearest_rank};
+pub use size::{Bin, PERCENTILE_BUCKETS, SIZE_CLASSES, growth_bins, percentile_buckets, size_class_means};

@@ -1,0 +1,153 @@
+//! What happened to jobs of which size.
+//!
+//! A job's size rank is its place, from 1, among all jobs in order of size and then job number; its percentile is
+//! rank / jobs. A class (a, b] holds the jobs with a < rank / jobs ≤ b, which is how nearest-rank percentiles cut: the
+//! job at the 99th percentile is the last of its class, and the topmost class always holds the largest job.
+
+use std::ops::Range;
+
+/// Upper ends of the classes in per mille of jobs by size: the smallest half, to 80 %, to 99 %, to 99.5 %, the largest.
+pub const SIZE_CLASSES: [u32; 5] = [500, 800, 990, 995, 1000];
+
+/// Buckets of half a percent of the jobs.
+pub const PERCENTILE_BUCKETS: u32 = 200;
+
+/// Jobs of like size, and the mean of what was observed of them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bin {
+    pub jobs: usize,
+    pub size_bytes_mean: f64,
+    pub value_mean: f64,
+}
+
+/// The mean of `values` (one per job) over each of [`SIZE_CLASSES`]; `None` for a class without jobs.
+pub fn size_class_means(sizes: &[u64], values: &[f64]) -> [Option<f64>; SIZE_CLASSES.len()] {
+    let order = by_size(sizes);
+    let mut from = 0;
+    SIZE_CLASSES.map(|permille| {
+        let class = from..share(order.len(), permille, 1000);
+        from = class.end;
+        bin(&order[class], sizes, values).map(|bin| bin.value_mean)
+    })
+}
+
+/// The mean of `values` over each half percent of the jobs by size, smallest first; buckets without jobs are left out.
+pub fn percentile_buckets(sizes: &[u64], values: &[f64]) -> Vec<Bin> {
+    let order = by_size(sizes);
+    (0..PERCENTILE_BUCKETS)
+        .map(|bucket| cut(order.len(), bucket)..cut(order.len(), bucket + 1))
+        .filter_map(|bucket: Range<usize>| bin(&order[bucket], sizes, values))
+        .collect()
+}
+
+/// The mean of `values` over bins of sizes [x, 1.2 x), each starting at the smallest size not yet in a bin.
+///
+/// Where bins start depends on the sizes only: the same jobs fall into the same bins in every run.
+pub fn growth_bins(sizes: &[u64], values: &[f64]) -> Vec<Bin> {
+    let order = by_size(sizes);
+    let mut rest = order.as_slice();
+    let mut bins = Vec::new();
+    while let Some(&first) = rest.first() {
+        let start = sizes[first];
+        let within = |&job: &usize| sizes[job] == start || u128::from(sizes[job]) * 5 < u128::from(start) * 6;
+        let (head, tail) = rest.split_at(rest.partition_point(within));
+        bins.extend(bin(head, sizes, values));
+        rest = tail;
+    }
+    bins
+}
+
+/// Job numbers in order of size; equal sizes in order of job number.
+fn by_size(sizes: &[u64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    order.sort_by_key(|&job| sizes[job]);
+    order
+}
+
+/// How many of `jobs` have a percentile of at most `part` / `whole`.
+fn share(jobs: usize, part: u32, whole: u32) -> usize {
+    (jobs as u128 * u128::from(part) / u128::from(whole)) as usize
+}
+
+fn cut(jobs: usize, bucket: u32) -> usize {
+    share(jobs, bucket, PERCENTILE_BUCKETS)
+}
+
+fn bin(jobs: &[usize], sizes: &[u64], values: &[f64]) -> Option<Bin> {
+    let size_sum: u128 = jobs.iter().map(|&job| u128::from(sizes[job])).sum();
+    let value_sum: f64 = jobs.iter().map(|&job| values[job]).sum();
+    let count = jobs.len() as f64;
+    (!jobs.is_empty()).then(|| Bin {
+        jobs: jobs.len(),
+        size_bytes_mean: size_sum as f64 / count,
+        value_mean: value_sum / count,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn classes_of_a_thousand() {
+        let sizes: Vec<u64> = (0..1000).rev().collect();
+        let values: Vec<f64> = (0..1000).rev().map(f64::from).collect();
+        let middles = [249.5, 649.5, 894.5, 992.0, 997.0];
+        assert_eq!(size_class_means(&sizes, &values), middles.map(Some));
+    }
+
+    #[test]
+    fn ties_are_broken_by_job_number() {
+        // Of four equal sizes the first two are the smallest half; the third is within 80 %.
+        let means = size_class_means(&[7, 7, 7, 7], &[1.0, 3.0, 10.0, 100.0]);
+        assert_eq!(means, [Some(2.0), Some(10.0), None, None, Some(100.0)]);
+    }
+
+    #[test]
+    fn one_job_is_the_largest() {
+        assert_eq!(size_class_means(&[9], &[5.0]), [None, None, None, None, Some(5.0)]);
+    }
+
+    #[test]
+    fn nothing_falls_into_no_class() {
+        assert_eq!(size_class_means(&[], &[]), [None; 5]);
+        assert!(percentile_buckets(&[], &[]).is_empty() && growth_bins(&[], &[]).is_empty());
+    }
+
+    #[test]
+    fn bins_grow_by_a_fifth() {
+        let sizes = [0, 0, 100, 119, 120, 143, 144];
+        let bins = growth_bins(&sizes, &[1.0; 7]);
+        assert_eq!(bins.iter().map(|bin| bin.jobs).collect::<Vec<_>>(), [2, 2, 2, 1]);
+        assert_eq!(bins[1].size_bytes_mean, 109.5);
+    }
+
+    proptest! {
+        /// Every job is in exactly one bucket, buckets are equal to within one job, and sizes ascend.
+        #[test]
+        fn buckets_partition(sizes in prop::collection::vec(0u64..1000, 1..900)) {
+            let ones = vec![1.0; sizes.len()];
+            let buckets = percentile_buckets(&sizes, &ones);
+            prop_assert_eq!(buckets.iter().map(|bin| bin.jobs).sum::<usize>(), sizes.len());
+            let least = sizes.len() / 200;
+            prop_assert!(buckets.iter().all(|bin| bin.jobs == least.max(1) || bin.jobs == least + 1));
+            prop_assert!(buckets.is_sorted_by(|a, b| a.size_bytes_mean <= b.size_bytes_mean));
+            prop_assert_eq!(growth_bins(&sizes, &ones).iter().map(|bin| bin.jobs).sum::<usize>(), sizes.len());
+        }
+
+        /// The classes together hold every job once: their means weighted by their counts are the whole mean.
+        #[test]
+        fn classes_partition(sizes in prop::collection::vec(0u64..1000, 1..900)) {
+            let jobs = sizes.len();
+            let numbers: Vec<f64> = (0..jobs).map(|job| job as f64).collect();
+            let mut from = 0;
+            let weighted = SIZE_CLASSES.iter().zip(size_class_means(&sizes, &numbers)).map(|(&permille, mean)| {
+                let count = share(jobs, permille, 1000) - from;
+                from += count;
+                mean.unwrap_or(0.0) * count as f64
+            });
+            prop_assert!((weighted.sum::<f64>() - numbers.iter().sum::<f64>()).abs() < 1e-6 * (jobs * jobs) as f64);
+        }
+    }
+}
