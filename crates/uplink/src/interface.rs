@@ -1,0 +1,83 @@
+use std::io;
+use std::net::IpAddr;
+
+use crate::netlink::{Ask, Socket, attribute, u32_at};
+
+const RTM_GETADDR: u16 = 22;
+const RTM_GETROUTE: u16 = 26;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const RTA_OIF: u16 = 4;
+/// `struct ifaddrmsg` and `struct rtmsg` in front of the attributes.
+const ADDR_BYTES: usize = 8;
+const ROUTE_BYTES: usize = 12;
+const RT_TABLE_MAIN: u8 = 254;
+
+/// A network interface of this namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    pub index: u32,
+    pub name: String,
+}
+
+impl Interface {
+    /// The interface through which a server listening on this address answers: the one that has the address, or, for the
+    /// unspecified address, the one of the default route. `None` when there is none.
+    pub fn serving(address: IpAddr) -> io::Result<Option<Interface>> {
+        let mut netlink = Socket::open()?;
+        let index =
+            if address.is_unspecified() { default_route(&mut netlink)? } else { having(&mut netlink, address)? };
+        index.map(Interface::named).transpose()
+    }
+
+    fn named(index: u32) -> io::Result<Interface> {
+        let probe = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
+        let name = rustix::net::netdevice::index_to_name(&probe, index)?;
+        Ok(Interface { index, name })
+    }
+}
+
+fn having(netlink: &mut Socket, address: IpAddr) -> io::Result<Option<u32>> {
+    let wanted = match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    };
+    let mut found = None;
+    netlink.request(RTM_GETADDR, Ask::All, &[0; ADDR_BYTES], |reply| {
+        let Some(fields) = reply.get(ADDR_BYTES..) else { return };
+        // A point-to-point interface has its peer as IFA_ADDRESS; IFA_LOCAL is then its own.
+        let own = attribute(fields, IFA_LOCAL).or_else(|| attribute(fields, IFA_ADDRESS));
+        if own == Some(&wanted) {
+            found = u32_at(reply, 4);
+        }
+    })?;
+    Ok(found)
+}
+
+fn default_route(netlink: &mut Socket) -> io::Result<Option<u32>> {
+    let mut found = None;
+    netlink.request(RTM_GETROUTE, Ask::All, &[0; ROUTE_BYTES], |reply| {
+        let (Some(head), Some(fields)) = (reply.get(..ROUTE_BYTES), reply.get(ROUTE_BYTES..)) else { return };
+        let (prefix_bits, table) = (head[1], head[4]);
+        if prefix_bits == 0 && table == RT_TABLE_MAIN && found.is_none() {
+            found = attribute(fields, RTA_OIF).and_then(|value| u32_at(value, 0));
+        }
+    })?;
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_has_its_address() {
+        let lo = Interface::serving("127.0.0.1".parse().unwrap()).unwrap().unwrap();
+        assert_eq!(lo.name, "lo");
+    }
+
+    #[test]
+    fn an_address_nobody_has_is_none() {
+        assert_eq!(Interface::serving("198.19.255.254".parse().unwrap()).unwrap(), None);
+    }
+}

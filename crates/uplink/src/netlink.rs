@@ -1,0 +1,149 @@
+//! The little of rtnetlink that reading takes: one request, its replies, and the attributes in them (RFC 3549).
+//!
+//! Typed crates know neither HTB nor TBF, and reading needs six message types; the encoding is a few aligned lengths.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+
+/// A reply part is at most this large (`NLMSG_GOODSIZE` is a page; dumps use up to 32 KiB).
+const REPLY_BYTES_MAX: usize = 32 << 10;
+/// Reply datagrams read for one request: enough for tens of thousands of routes, and an end.
+const REPLIES_MAX: usize = 1024;
+const REPLY_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
+
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
+const NLM_F_DUMP: u16 = 0x300;
+const HEADER_BYTES: usize = 16;
+
+/// Whether one object is asked for or all there are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    One,
+    All,
+}
+
+pub struct Socket {
+    fd: OwnedFd,
+    buffer: Vec<u8>,
+    sequence: u32,
+}
+
+impl Socket {
+    pub fn open() -> io::Result<Socket> {
+        // NETLINK_ROUTE is protocol 0, which is what no protocol means.
+        let fd = net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+        net::bind(&fd, &SocketAddrNetlink::new(0, 0))?;
+        sockopt::set_socket_timeout(&fd, sockopt::Timeout::Recv, Some(REPLY_TIMEOUT))?;
+        Ok(Socket { fd, buffer: vec![0; REPLY_BYTES_MAX], sequence: 0 })
+    }
+
+    /// Sends a request whose payload is `body` and gives every reply's payload to `each`.
+    pub fn request(&mut self, kind: u16, ask: Ask, body: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        // An acknowledgement ends the reply to a single question; without one, a qdisc the kernel does not show (noqueue)
+        // would leave us waiting.
+        let flags = NLM_F_REQUEST | if ask == Ask::All { NLM_F_DUMP } else { NLM_F_ACK };
+        let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
+        message.extend((HEADER_BYTES as u32 + body.len() as u32).to_ne_bytes());
+        message.extend(kind.to_ne_bytes());
+        message.extend(flags.to_ne_bytes());
+        message.extend(self.sequence.to_ne_bytes());
+        message.extend(0u32.to_ne_bytes());
+        message.extend(body);
+        net::sendto(&self.fd, &message, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+        for _ in 0..REPLIES_MAX {
+            let (_, bytes) = net::recv(&self.fd, &mut self.buffer[..], RecvFlags::empty())?;
+            if read_replies(&self.buffer[..bytes.min(REPLY_BYTES_MAX)], self.sequence, &mut each)? {
+                return Ok(());
+            }
+        }
+        Err(io::Error::other("netlink: the reply does not end"))
+    }
+}
+
+/// Walks the messages of one datagram; true when the last one of the request was among them.
+fn read_replies(mut rest: &[u8], sequence: u32, each: &mut impl FnMut(&[u8])) -> io::Result<bool> {
+    while rest.len() >= HEADER_BYTES {
+        let length = u32_at(rest, 0).unwrap_or(0) as usize;
+        if length < HEADER_BYTES || length > rest.len() {
+            return Err(io::Error::other("netlink: a reply is cut short"));
+        }
+        let kind = u16_at(rest, 4).unwrap_or(0);
+        let payload = &rest[HEADER_BYTES..length];
+        // A reply to an earlier request that timed out is passed over.
+        if u32_at(rest, 8) == Some(sequence) {
+            match kind {
+                NLMSG_DONE => return Ok(true),
+                NLMSG_ERROR => {
+                    let errno = u32_at(payload, 0).unwrap_or(0) as i32;
+                    return if errno == 0 { Ok(true) } else { Err(io::Error::from_raw_os_error(-errno)) };
+                }
+                _ => each(payload),
+            }
+        }
+        rest = rest.get(align(length)..).unwrap_or_default();
+    }
+    Ok(false)
+}
+
+/// The attributes of a payload, as (type, value).
+pub fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16_at(rest, 0)?);
+        let kind = u16_at(rest, 2)?;
+        let value = rest.get(4..length)?;
+        rest = rest.get(align(length)..).unwrap_or_default();
+        Some((kind & !NESTED, value))
+    })
+}
+
+/// The value of the first attribute of this type.
+pub fn attribute(payload: &[u8], wanted: u16) -> Option<&[u8]> {
+    attributes(payload).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
+}
+
+const NESTED: u16 = 1 << 15;
+
+fn align(length: usize) -> usize {
+    length.div_ceil(4) * 4
+}
+
+pub fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+pub fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_stop_at_a_broken_length() {
+        let mut bytes = vec![8, 0, 1, 0, 1, 2, 3, 4];
+        bytes.extend([200, 0, 2, 0]);
+        let read: Vec<_> = attributes(&bytes).collect();
+        assert_eq!(read, [(1, &[1, 2, 3, 4][..])]);
+        assert_eq!(attribute(&bytes, 2), None);
+        assert_eq!(attributes(&[0, 0, 0, 0]).count(), 0);
+    }
+
+    #[test]
+    fn a_reply_cut_short_is_an_error() {
+        let mut each = |_: &[u8]| panic!("nothing whole was sent");
+        assert!(read_replies(&[255; 16], 1, &mut each).is_err());
+        assert!(!read_replies(&[0; 3], 1, &mut each).unwrap());
+    }
+}

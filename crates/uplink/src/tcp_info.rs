@@ -1,0 +1,80 @@
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// What the kernel knows of a connection: the fields of `struct tcp_info` (linux/tcp.h) that we use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Payload of a full segment, bytes.
+    pub segment_bytes: u32,
+    /// Segments sent and not yet acknowledged.
+    pub unacked_segments: u32,
+    /// Smoothed round-trip time, microseconds.
+    pub rtt_us: u32,
+    /// Congestion window, segments.
+    pub cwnd_segments: u32,
+    /// Bytes written to the socket and not yet sent.
+    pub notsent_bytes: u32,
+    /// Payload bytes sent again, in all. Zero on kernels before 4.19, which do not tell.
+    pub retransmitted_bytes: u64,
+}
+
+const INFO_BYTES: usize = 256;
+const SND_MSS_AT: usize = 16;
+const UNACKED_AT: usize = 24;
+const RTT_AT: usize = 68;
+const SND_CWND_AT: usize = 80;
+const NOTSENT_AT: usize = 144;
+const BYTES_RETRANS_AT: usize = 208;
+
+/// Asks the kernel; an error if the descriptor is not a TCP socket.
+pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
+    let mut raw = [0u8; INFO_BYTES];
+    let mut length = INFO_BYTES as libc::socklen_t;
+    // SAFETY: the pointer and the length describe `raw`, which lives through the call, and the kernel writes at most
+    // `length` bytes; the descriptor is borrowed, so it is open.
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            raw.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if status != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // What an older kernel does not know stays zero.
+    let u32_at = |at: usize| u32::from_ne_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
+    Ok(TcpInfo {
+        segment_bytes: u32_at(SND_MSS_AT),
+        unacked_segments: u32_at(UNACKED_AT),
+        rtt_us: u32_at(RTT_AT),
+        cwnd_segments: u32_at(SND_CWND_AT),
+        notsent_bytes: u32_at(NOTSENT_AT),
+        retransmitted_bytes: u64::from(u32_at(BYTES_RETRANS_AT)) | u64::from(u32_at(BYTES_RETRANS_AT + 4)) << 32,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn tells_of_a_loopback_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        stream.write_all(&[0; 1000]).unwrap();
+        let info = tcp_info(&stream).unwrap();
+        assert!(info.segment_bytes >= 536, "{info:?}");
+        assert!(info.cwnd_segments >= 1, "{info:?}");
+        assert_eq!((info.notsent_bytes, info.retransmitted_bytes), (0, 0), "{info:?}");
+    }
+
+    #[test]
+    fn refuses_what_is_no_tcp_socket() {
+        assert!(tcp_info(std::fs::File::open("/dev/null").unwrap()).is_err());
+    }
+}
