@@ -1,0 +1,278 @@
+//! Discards a chunked request body (RFC 9112 section 7.1) as it arrives, so that the connection can be kept after a
+//! request whose body nobody wants.
+//!
+//! Strict for the same reason as the head: a lone CR or LF, a space after the size or a size that overflows is where
+//! two servers disagree about where the body ends. What is not data is bounded, since it costs the sender nothing
+//! to make it endless; how much data to put up with is the caller's decision.
+
+use crate::{Reject, Status};
+
+/// Bytes of chunk extensions in a whole body. Nobody uses them; the bound is on the body and not on the chunk because
+/// chunks may be one byte long.
+const EXTENSION_BYTES_MAX: u32 = 1024;
+/// Bytes of the trailer section.
+const TRAILER_BYTES_MAX: u32 = 8 << 10;
+/// Digits of a chunk size, leading zeros included: as many as a `u64` has.
+const SIZE_DIGITS_MAX: u8 = 16;
+
+/// Where in a chunked body the bytes have got to.
+#[derive(Debug, Clone)]
+pub struct Chunked {
+    state: State,
+    extension_bytes: u32,
+    trailer_bytes: u32,
+}
+
+/// How far a call to [`Chunked::discard`] got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes that belong to the body: all that were given, unless it ended among them.
+    pub consumed: usize,
+    /// The body has ended; what follows is the next request.
+    pub done: bool,
+}
+
+/// What the next byte is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Of the size line: a digit, or after at least one what ends the size.
+    Size {
+        bytes: u64,
+        digits: u8,
+    },
+    /// Space before a semicolon, which a recipient MUST tolerate (section 7.1.1).
+    Space {
+        bytes: u64,
+    },
+    Extension {
+        bytes: u64,
+    },
+    SizeLf {
+        bytes: u64,
+    },
+    /// This many bytes of data, at least one.
+    Data {
+        bytes: u64,
+    },
+    DataCr,
+    DataLf,
+    /// The first byte of a trailer line, or the CR of the empty line that ends the body.
+    TrailerStart,
+    Trailer,
+    TrailerLf,
+    EndLf,
+    Done,
+}
+
+const SIZE: State = State::Size { bytes: 0, digits: 0 };
+
+impl Default for Chunked {
+    fn default() -> Chunked {
+        Chunked::new()
+    }
+}
+
+impl Chunked {
+    pub fn new() -> Chunked {
+        Chunked { state: SIZE, extension_bytes: 0, trailer_bytes: 0 }
+    }
+
+    /// Takes the next bytes of the body; any split of it gives the same result. After the end it takes none.
+    pub fn discard(&mut self, buf: &[u8]) -> Result<Progress, Reject> {
+        let mut consumed = 0;
+        while self.state != State::Done && consumed < buf.len() {
+            if let State::Data { bytes } = self.state {
+                let taken = bytes.min((buf.len() - consumed) as u64);
+                consumed += taken as usize;
+                self.state = if taken == bytes { State::DataCr } else { State::Data { bytes: bytes - taken } };
+            } else {
+                self.state = self.step(buf[consumed])?;
+                consumed += 1;
+            }
+        }
+        Ok(Progress { consumed, done: self.state == State::Done })
+    }
+
+    /// One byte that is not data.
+    fn step(&mut self, b: u8) -> Result<State, Reject> {
+        match (self.state, b) {
+            (State::Size { bytes, digits }, _) => size(bytes, digits, b),
+            (State::Space { bytes }, b' ' | b'\t') => self.extension(bytes).map(|_| State::Space { bytes }),
+            (State::Space { bytes }, b';') => self.extension(bytes),
+            (State::Extension { bytes }, b'\r') => Ok(State::SizeLf { bytes }),
+            (State::Extension { bytes }, _) if is_text(b) => self.extension(bytes),
+            (State::SizeLf { bytes: 0 }, b'\n') => Ok(State::TrailerStart),
+            (State::SizeLf { bytes }, b'\n') => Ok(State::Data { bytes }),
+            (State::DataCr, b'\r') => Ok(State::DataLf),
+            (State::DataLf, b'\n') => Ok(SIZE),
+            (State::TrailerStart, b'\r') => Ok(State::EndLf),
+            // A space here would fold the line into the one before.
+            (State::TrailerStart, _) if is_text(b) && b != b' ' && b != b'\t' => self.trailer(),
+            (State::Trailer, b'\r') => Ok(State::TrailerLf),
+            (State::Trailer, _) if is_text(b) => self.trailer(),
+            (State::TrailerLf, b'\n') => Ok(State::TrailerStart),
+            (State::EndLf, b'\n') => Ok(State::Done),
+            _ => Err(Reject::bad("malformed chunk")),
+        }
+    }
+
+    fn extension(&mut self, bytes: u64) -> Result<State, Reject> {
+        self.extension_bytes += 1;
+        if self.extension_bytes > EXTENSION_BYTES_MAX {
+            return Err(Reject { status: Status::CONTENT_TOO_LARGE, reason: "chunk extensions over the limit" });
+        }
+        Ok(State::Extension { bytes })
+    }
+
+    fn trailer(&mut self) -> Result<State, Reject> {
+        self.trailer_bytes += 1;
+        if self.trailer_bytes > TRAILER_BYTES_MAX {
+            return Err(Reject { status: Status::HEAD_TOO_LARGE, reason: "trailer section over the limit" });
+        }
+        Ok(State::Trailer)
+    }
+}
+
+/// A byte of the size, or the one that ends it.
+fn size(bytes: u64, digits: u8, b: u8) -> Result<State, Reject> {
+    match (b, char::from(b).to_digit(16)) {
+        (_, Some(digit)) if digits < SIZE_DIGITS_MAX => {
+            Ok(State::Size { bytes: bytes << 4 | u64::from(digit), digits: digits + 1 })
+        }
+        (b'\r', _) if digits > 0 => Ok(State::SizeLf { bytes }),
+        (b';', _) if digits > 0 => Ok(State::Extension { bytes }),
+        (b' ' | b'\t', _) if digits > 0 => Ok(State::Space { bytes }),
+        _ => Err(Reject::bad("malformed chunk size")),
+    }
+}
+
+/// A byte that a field value or an extension may hold: no control character but the tab.
+fn is_text(b: u8) -> bool {
+    b == b'\t' || !b.is_ascii_control()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Bytes consumed and whether done, or the status.
+    fn discard(body: &[u8]) -> Result<(usize, bool), u16> {
+        let progress = Chunked::new().discard(body).map_err(|reject| reject.status.0)?;
+        Ok((progress.consumed, progress.done))
+    }
+
+    const WHOLE: &[&[u8]] = &[
+        b"0\r\n\r\n",
+        b"5\r\nhello\r\n0\r\n\r\n",
+        b"00a\r\n\r\n\r\n\r\n\r\n\r\n\r\n0\r\n\r\n",
+        b"A;x=\"y z\"\r\n0123456789\r\nb ;z\r\n0123456789a\r\n000\r\n\r\n",
+        b"0\r\nA: b\r\nC:d\te\r\n\r\n",
+        b"0;a;b\r\n\r\n",
+    ];
+
+    #[test]
+    fn bodies_end_where_they_end() {
+        for body in WHOLE {
+            assert_eq!(discard(body), Ok((body.len(), true)), "{}", body.escape_ascii());
+            let followed = [body, &b"GET / HTTP/1.1\r\n"[..]].concat();
+            assert_eq!(discard(&followed), Ok((body.len(), true)), "{}", body.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn malformed_bodies_are_refused() {
+        let cases: &[&[u8]] = &[
+            b"\r\n",
+            b"\n",
+            b";",
+            b" 5\r\n",
+            b"x\r\n",
+            b"0x5\r\n",
+            b"+5\r\n",
+            b"-1\r\n",
+            b"5\n",
+            b"5\rx",
+            b"5 \r\n",
+            b"5 6\r\n",
+            b"11111111111111111\r\n",
+            b"00000000000000000\r\n",
+            b"5;a\n",
+            b"5;a\0\r\n",
+            b"5;a\rb",
+            b"1\r\nab",
+            b"1\r\na\n",
+            b"1\r\na\r0",
+            b"1\r\na0\r\n",
+            b"0\r\n\n",
+            b"0\r\n\rx",
+            b"0\r\n a: b\r\n",
+            b"0\r\na: b\n",
+            b"0\r\na: b\rc",
+            b"0\r\na: b\r\n folded\r\n",
+            b"0\r\na\0",
+            b"0\n\r\n",
+        ];
+        for body in cases {
+            assert_eq!(discard(body), Err(400), "{}", body.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn what_is_not_data_is_bounded() {
+        let chunk = |extension: u32| format!("1;{}\r\nx\r\n", "e".repeat(extension as usize)).into_bytes();
+        assert!(discard(&chunk(EXTENSION_BYTES_MAX)).is_ok());
+        assert_eq!(discard(&chunk(EXTENSION_BYTES_MAX + 1)), Err(413));
+        assert_eq!(discard(&chunk(1).repeat(EXTENSION_BYTES_MAX as usize + 1)), Err(413));
+        assert_eq!(discard(format!("1{}", " ".repeat(2000)).as_bytes()), Err(413));
+        let trailer = |bytes: u32| format!("0\r\na:{}\r\n\r\n", "b".repeat(bytes as usize - 2)).into_bytes();
+        assert!(discard(&trailer(TRAILER_BYTES_MAX)).is_ok());
+        assert_eq!(discard(&trailer(TRAILER_BYTES_MAX + 1)), Err(431));
+        assert_eq!(discard(&[&b"0\r\n"[..], &b"a\r\n".repeat(TRAILER_BYTES_MAX as usize + 1)].concat()), Err(431));
+    }
+
+    #[test]
+    fn the_largest_chunk_is_only_counted() {
+        let mut body = Chunked::new();
+        body.discard(b"ffffffffffffffff\r\n").unwrap();
+        assert_eq!(body.discard(b"abc"), Ok(Progress { consumed: 3, done: false }));
+        assert_eq!(body.state, State::Data { bytes: u64::MAX - 3 });
+    }
+
+    #[test]
+    fn after_the_end_nothing_is_taken() {
+        let mut body = Chunked::new();
+        assert!(body.discard(b"0\r\n\r\n").unwrap().done);
+        assert_eq!(body.discard(b"GET"), Ok(Progress { consumed: 0, done: true }));
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_gives_the_same(which in 0..WHOLE.len(), cuts in proptest::collection::vec(0..40usize, 0..6)) {
+            check_splits(WHOLE[which], cuts)?;
+        }
+
+        #[test]
+        fn mutated_bodies_never_panic(which in 0..WHOLE.len(), place: usize, byte: u8, cut in 0..40usize) {
+            let mut body = WHOLE[which].to_vec();
+            let place = place % body.len();
+            body[place] = byte;
+            check_splits(&body, vec![cut])?;
+        }
+    }
+
+    fn check_splits(body: &[u8], mut cuts: Vec<usize>) -> Result<(), TestCaseError> {
+        cuts.retain(|&cut| cut < body.len());
+        cuts.extend([0, body.len()]);
+        cuts.sort();
+        let mut decoder = Chunked::new();
+        let mut split = Ok((0, false));
+        for pair in cuts.windows(2) {
+            let Ok((consumed, _)) = split else { break };
+            let progress = decoder.discard(&body[pair[0]..pair[1]]).map_err(|reject| reject.status.0);
+            split = progress.map(|progress| (consumed + progress.consumed, progress.done));
+        }
+        prop_assert_eq!(split, discard(body));
+        Ok(())
+    }
+}

@@ -1,0 +1,250 @@
+//! What to send of a file: all of it, parts of it, or the news that the client has it already.
+//!
+//! The order of the tests is that of RFC 9110 section 13.2.2 and matters: a failed If-Match must win over a
+//! matching If-None-Match, and ranges are cut only from a representation that is going to be sent.
+
+use std::ops::Range;
+use std::time::SystemTime;
+
+use crate::{Method, Request, date, range};
+
+/// The file as it is now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entity<'a> {
+    pub len: u64,
+    /// Strong, with its quotes: `"5f-1a2b"`.
+    pub etag: &'a str,
+    /// The Last-Modified that is sent; only its whole seconds count.
+    pub last_modified: SystemTime,
+}
+
+/// What to answer to a GET or a HEAD that found its file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// 200.
+    Whole,
+    /// 206: one range as it is, more as multipart/byteranges, in the order asked for. Never empty, no range empty or
+    /// beyond the entity, at most [`crate::RANGES_MAX`].
+    Ranges(Vec<Range<u64>>),
+    /// 304.
+    NotModified,
+    /// 412.
+    PreconditionFailed,
+    /// 416, with `Content-Range: bytes */len`.
+    RangeNotSatisfiable,
+}
+
+/// Evaluates the conditional fields and Range. For methods other than GET and HEAD they mean nothing to a file
+/// (RFC 9110 section 13.2.1), and the answer is [`Verdict::Whole`].
+pub fn evaluate(request: &Request, entity: &Entity) -> Verdict {
+    if is_plain(request) {
+        return Verdict::Whole;
+    }
+    if let Some(refused) = precondition(request, entity) {
+        return refused;
+    }
+    match request.fields.range {
+        // RFC 9110 section 14.2: only GET has ranges.
+        Some(value) if request.method == Method::Get && if_range_holds(request, entity) => {
+            range::evaluate(value, entity.len)
+        }
+        _ => Verdict::Whole,
+    }
+}
+
+/// The way nearly every request takes.
+fn is_plain(request: &Request) -> bool {
+    let fields = &request.fields;
+    let unconditional = fields.if_match.is_none()
+        && fields.if_none_match.is_none()
+        && fields.if_modified_since.is_none()
+        && fields.if_unmodified_since.is_none()
+        && fields.range.is_none();
+    unconditional || !matches!(request.method, Method::Get | Method::Head)
+}
+
+/// Steps 1 to 4 of RFC 9110 section 13.2.2.
+fn precondition(request: &Request, entity: &Entity) -> Option<Verdict> {
+    let fields = &request.fields;
+    let modified = date::seconds(entity.last_modified);
+    let failed = if fields.if_match.is_some() {
+        !request.values("if-match").any(|value| has_etag(value, entity.etag, Comparison::Strong))
+    } else {
+        // A date that cannot be read is no condition (section 13.1.4).
+        fields.if_unmodified_since.and_then(date::parse).is_some_and(|since| modified > since)
+    };
+    if failed {
+        return Some(Verdict::PreconditionFailed);
+    }
+    let same = if fields.if_none_match.is_some() {
+        request.values("if-none-match").any(|value| has_etag(value, entity.etag, Comparison::Weak))
+    } else {
+        fields.if_modified_since.and_then(date::parse).is_some_and(|since| modified <= since)
+    };
+    same.then_some(Verdict::NotModified)
+}
+
+/// Step 5: whether the parts the client has are of the file as it is now. No If-Range: it does not mind.
+///
+/// The comparison is strong: a weak tag never equals ours. A date must equal Last-Modified exactly, later is not
+/// enough. That such a date is strong (RFC 9110 section 13.1.5) is the client's to know, who may send it only if it
+/// has no tag and its copy was made a second or more after that date (section 8.8.2.2); we always send it a tag.
+fn if_range_holds(request: &Request, entity: &Entity) -> bool {
+    match request.fields.if_range {
+        None => true,
+        Some(tag) if tag.starts_with(b"\"") => tag == entity.etag.as_bytes(),
+        Some(value) => date::parse(value) == Some(date::seconds(entity.last_modified)),
+    }
+}
+
+/// RFC 9110 section 8.8.3.2. Ours are strong, so only the client's may be weak.
+#[derive(Clone, Copy, PartialEq)]
+enum Comparison {
+    Strong,
+    Weak,
+}
+
+/// Whether one line of If-Match or If-None-Match is `*` or lists this tag. A tag may contain commas, so the list is
+/// read tag by tag; what follows something that is no tag is not read.
+fn has_etag(value: &[u8], etag: &str, comparison: Comparison) -> bool {
+    if value == b"*" {
+        return true;
+    }
+    let mut rest = value;
+    loop {
+        while let [b' ' | b'\t' | b',', after @ ..] = rest {
+            rest = after;
+        }
+        let (weak, quoted) = match rest.strip_prefix(b"W/") {
+            Some(quoted) => (true, quoted),
+            None => (false, rest),
+        };
+        let Some(bytes) = quoted_bytes(quoted) else { return false };
+        let (tag, after) = quoted.split_at(bytes);
+        if tag == etag.as_bytes() && (!weak || comparison == Comparison::Weak) {
+            return true;
+        }
+        rest = after;
+    }
+}
+
+/// Length of the quoted tag that this starts with, its quotes included. Tags know no escapes.
+fn quoted_bytes(value: &[u8]) -> Option<usize> {
+    let inner = value.strip_prefix(b"\"")?;
+    Some(inner.iter().position(|&b| b == b'"')? + 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limits, parse_request};
+    use Verdict::{NotModified, PreconditionFailed, Whole};
+    use std::time::{Duration, UNIX_EPOCH};
+
+    const NOW: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const LATER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+    const EARLIER: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+
+    /// The verdict on `method` with these field lines; the file has 100 bytes, tag `"v,1"`, and was changed in NOW.
+    fn verdict(method: &str, lines: &[&str]) -> Verdict {
+        let bytes = format!("{method} / HTTP/1.1\r\nHost: a\r\n{}\r\n\r\n", lines.join("\r\n"));
+        let bytes = bytes.replace("\r\n\r\n\r\n", "\r\n\r\n");
+        let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap();
+        let last_modified = UNIX_EPOCH + Duration::from_millis(784_111_777_900);
+        evaluate(&request, &Entity { len: 100, etag: "\"v,1\"", last_modified })
+    }
+
+    fn part() -> Verdict {
+        Verdict::Ranges(std::iter::once(0..10).collect())
+    }
+
+    #[test]
+    fn single_conditions() {
+        for (line, expected) in [
+            ("X: y".into(), Whole),
+            ("If-Match: *".into(), Whole),
+            ("If-Match: \"v,1\"".into(), Whole),
+            ("If-Match: \"a\", \"v,1\"".into(), Whole),
+            ("If-Match: W/\"v,1\"".into(), PreconditionFailed),
+            ("If-Match: \"a\"".into(), PreconditionFailed),
+            ("If-Match: \"v\", \"1\"".into(), PreconditionFailed),
+            ("If-Match:".into(), PreconditionFailed),
+            ("If-Match: v,1".into(), PreconditionFailed),
+            ("If-None-Match: *".into(), NotModified),
+            ("If-None-Match: \"v,1\"".into(), NotModified),
+            ("If-None-Match: W/\"v,1\"".into(), NotModified),
+            ("If-None-Match: \"a\",,W/\"b\" , \"v,1\"".into(), NotModified),
+            ("If-None-Match: \"a\"".into(), Whole),
+            ("If-None-Match: w/\"v,1\"".into(), Whole),
+            ("If-None-Match: \"v,1".into(), Whole),
+            ("If-None-Match: \"a\", *".into(), Whole),
+            (format!("If-Modified-Since: {NOW}"), NotModified),
+            (format!("If-Modified-Since: {LATER}"), NotModified),
+            (format!("If-Modified-Since: {EARLIER}"), Whole),
+            ("If-Modified-Since: Sunday, 06-Nov-94 08:49:37 GMT".into(), NotModified),
+            ("If-Modified-Since: yesterday".into(), Whole),
+            (format!("If-Modified-Since: {LATER}, {LATER}"), Whole),
+            (format!("If-Unmodified-Since: {NOW}"), Whole),
+            (format!("If-Unmodified-Since: {EARLIER}"), PreconditionFailed),
+            ("If-Unmodified-Since: 0".into(), Whole),
+        ] {
+            let line: String = line;
+            assert_eq!(verdict("GET", &[&line]), expected, "{line}");
+            assert_eq!(verdict("HEAD", &[&line]), expected, "HEAD {line}");
+            assert_eq!(verdict("OPTIONS", &[&line]), Whole, "OPTIONS {line}");
+        }
+    }
+
+    #[test]
+    fn conditions_in_their_order() {
+        let since = |name: &str, date: &str| format!("If-{name}-Since: {date}");
+        for (lines, expected) in [
+            // If-Match decides alone over If-Unmodified-Since, and before If-None-Match.
+            (vec!["If-Match: \"v,1\"".to_owned(), since("Unmodified", EARLIER)], Whole),
+            (vec!["If-Match: \"a\"".to_owned(), "If-None-Match: \"v,1\"".to_owned()], PreconditionFailed),
+            (vec![since("Unmodified", EARLIER), "If-None-Match: \"v,1\"".to_owned()], PreconditionFailed),
+            // If-None-Match decides alone over If-Modified-Since.
+            (vec!["If-None-Match: \"a\"".to_owned(), since("Modified", LATER)], Whole),
+            (vec!["If-None-Match: \"v,1\"".to_owned(), since("Modified", EARLIER)], NotModified),
+            // Either before ranges.
+            (vec!["If-None-Match: \"v,1\"".to_owned(), "Range: bytes=0-9".to_owned()], NotModified),
+            (vec!["If-Match: \"v,1\"".to_owned(), "Range: bytes=0-9".to_owned()], part()),
+            // Lists may be spread over lines, dates may not be repeated.
+            (vec!["If-None-Match: \"a\"".to_owned(), "If-None-Match: \"v,1\"".to_owned()], NotModified),
+            (vec![since("Modified", LATER), since("Modified", LATER)], Whole),
+            (vec![since("Unmodified", EARLIER), since("Unmodified", EARLIER)], Whole),
+        ] {
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            assert_eq!(verdict("GET", &lines), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn if_range() {
+        for (value, expected) in [
+            ("\"v,1\"", part()),
+            ("W/\"v,1\"", Whole),
+            ("\"a\"", Whole),
+            ("\"a\", \"v,1\"", Whole),
+            ("*", Whole),
+            ("", Whole),
+            (NOW, part()),
+            (LATER, Whole),
+            (EARLIER, Whole),
+        ] {
+            let line = format!("If-Range: {value}");
+            assert_eq!(verdict("GET", &[&line, "Range: bytes=0-9"]), expected, "{value}");
+        }
+        assert_eq!(verdict("GET", &["If-Range: \"v,1\""]), Whole);
+        assert_eq!(verdict("GET", &["If-Range: \"v,1\"", "If-Range: \"v,1\"", "Range: bytes=0-9"]), Whole);
+        assert_eq!(verdict("GET", &["If-Range: \"a\"", "Range: bytes=100-"]), Whole);
+    }
+
+    #[test]
+    fn ranges_are_for_get_and_given_once() {
+        assert_eq!(verdict("GET", &["Range: bytes=0-9"]), part());
+        assert_eq!(verdict("HEAD", &["Range: bytes=0-9"]), Whole);
+        assert_eq!(verdict("GET", &["Range: bytes=0-9", "Range: bytes=0-9"]), Whole);
+        assert_eq!(verdict("GET", &["Range: bytes=100-"]), Verdict::RangeNotSatisfiable);
+    }
+}
