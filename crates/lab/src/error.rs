@@ -1,0 +1,93 @@
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why an experiment could not be read, prepared or finished.
+#[derive(Debug)]
+pub enum LabError {
+    /// The experiment file is wrong at this line.
+    Experiment { file: PathBuf, line: usize, reason: String },
+    /// Namespaces need root.
+    NotRoot,
+    /// A program that is needed is not installed.
+    Missing { program: String },
+    /// A tool such as `ip` or `tc` failed: the command and what it said.
+    Tool { command: String, said: String },
+    /// A program of the experiment failed: which, how it ended, and the end of its log.
+    Program { name: String, ended: String, log: PathBuf, tail: String },
+    /// A file, folder or kernel setting could not be read or written.
+    Io { what: String, source: io::Error },
+    /// The congestion control asked for is not in this kernel.
+    Congestion { wanted: String, available: String },
+    /// What a program wrote could not be understood.
+    Output { what: String, reason: String },
+    /// SIGINT or SIGTERM came.
+    Interrupted,
+    /// One run of the experiment did not finish; the finished ones are kept.
+    Run { name: String, cause: Box<LabError>, kept: usize, out: PathBuf },
+}
+
+impl LabError {
+    pub(crate) fn io(what: impl fmt::Display, source: io::Error) -> LabError {
+        LabError::Io { what: what.to_string(), source }
+    }
+
+    pub(crate) fn path(path: &Path, source: io::Error) -> LabError {
+        LabError::io(path.display(), source)
+    }
+}
+
+impl fmt::Display for LabError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LabError::Experiment { file, line, reason } => write!(f, "{}:{line}: {reason}", file.display()),
+            LabError::NotRoot => write!(f, "making network namespaces needs root: use sudo"),
+            LabError::Missing { program } => write!(f, "the program `{program}` is not found: {}", how_to_get(program)),
+            LabError::Tool { command, said } => write!(f, "`{command}` failed: {said}"),
+            LabError::Program { name, ended, log, tail } => {
+                write!(f, "{name} {ended}; {} ends with: {tail}", log.display())
+            }
+            LabError::Io { what, source } => write!(f, "{what}: {source}"),
+            LabError::Congestion { wanted, available } => {
+                write!(f, "congestion control `{wanted}` is not in this kernel, which has: {available}")
+            }
+            LabError::Output { what, reason } => write!(f, "cannot understand {what}: {reason}"),
+            LabError::Interrupted => write!(f, "interrupted"),
+            LabError::Run { name, cause, kept, out } => {
+                write!(f, "run `{name}`: {cause} ({kept} finished runs kept in {})", out.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for LabError {}
+
+/// Where a program comes from: ours are built, the others are packages of Debian.
+fn how_to_get(program: &str) -> String {
+    let package = match program {
+        "weir" => return "build it with `cargo build --release -p weir`, or put it in PATH".into(),
+        "ip" | "tc" => "iproute2",
+        "setpriv" => "util-linux",
+        other => other,
+    };
+    format!("install it with `apt install {package}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_where_a_missing_program_comes_from() {
+        let said = |program: &str| LabError::Missing { program: program.into() }.to_string();
+        assert_eq!(said("tc"), "the program `tc` is not found: install it with `apt install iproute2`");
+        assert!(said("weir").contains("cargo build"));
+    }
+
+    #[test]
+    fn a_failed_run_says_what_is_kept() {
+        let cause = Box::new(LabError::Interrupted);
+        let error = LabError::Run { name: "weir-off".into(), cause, kept: 1, out: "runs/x".into() };
+        assert_eq!(error.to_string(), "run `weir-off`: interrupted (1 finished runs kept in runs/x)");
+    }
+}

@@ -1,0 +1,378 @@
+//! The experiment file: one question, one link, one list of jobs, several runs compared on them.
+//!
+//! Every mistake is an error that names the file, the line, what is wrong and what would be right; an unknown key is a
+//! mistake, since a misspelt `fifo_packets` that is silently ignored would be a wrong result.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use toml::Spanned;
+use units::Rate;
+
+use crate::LabError;
+
+/// Above any load one would offer on purpose: the papers' overload stops at 5 (workload W7).
+const RHO_MAX: f64 = 10.0;
+/// A day; the papers' longest run is 30 minutes.
+const SECONDS_MAX: u64 = 86_400;
+
+/// What an experiment file says, with its defaults filled in.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// What the experiment is to answer, for people.
+    pub question: String,
+    /// Rate of the bottleneck on the server's egress.
+    #[serde(deserialize_with = "rate")]
+    pub link: Rate,
+    /// Offered load: wire bits per second divided by the link's.
+    #[serde(deserialize_with = "rho")]
+    pub rho: f64,
+    /// How long requests arrive, seconds.
+    #[serde(deserialize_with = "seconds")]
+    pub seconds: u64,
+    /// Same seed, same jobs.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// Requests on each connection; 1 is a new connection per request.
+    #[serde(default = "one", deserialize_with = "count")]
+    pub per_connection: u64,
+    /// Request trace, relative to the experiment file; without one the synthetic trace we ship.
+    pub trace: Option<PathBuf>,
+    #[serde(default)]
+    pub network: Network,
+    #[serde(default)]
+    pub shaper: Shaper,
+    /// Bytes the shaper lets through at once after a pause; see [`Experiment::burst_bytes`].
+    #[serde(rename = "burst_bytes")]
+    pub burst_bytes_given: Option<u64>,
+    /// Room of the FIFO at the bottleneck, packets. The papers' FAIR has 100.
+    #[serde(default = "fifo_packets", deserialize_with = "count")]
+    pub fifo_packets: u64,
+    /// Most TCP segments in what the stack hands down as one packet. With more than 1, a FIFO of 100 "packets" holds
+    /// megabytes: `ethtool -K gso off` alone cuts packets up only *below* the queue (measured: 61 KB each in the FIFO).
+    #[serde(default = "one", deserialize_with = "count")]
+    pub gso_max_segs: u64,
+    #[serde(default = "cubic")]
+    pub congestion_control: String,
+    /// Bytes one connection may have queued in the kernel below TCP; unset leaves what the kernel does.
+    pub tcp_limit_output_bytes: Option<u64>,
+    /// At least one, names distinct.
+    #[serde(rename = "run")]
+    runs: Vec<Spanned<RunSpec>>,
+}
+
+/// One run: what serves the jobs, and in which order.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunSpec {
+    /// Also the name of the run's folder: letters, digits, `-`, `_`.
+    #[serde(deserialize_with = "name")]
+    pub name: String,
+    pub server: Server,
+    #[serde(default = "fair")]
+    pub policy: String,
+    #[serde(default = "off")]
+    pub drain: String,
+    /// More flags for `weir serve`.
+    #[serde(default)]
+    pub flags: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Server {
+    Nginx,
+    Weir,
+}
+
+impl Server {
+    pub fn name(self) -> &'static str {
+        match self {
+            Server::Nginx => "nginx",
+            Server::Weir => "weir",
+        }
+    }
+}
+
+/// Where the bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Network {
+    /// Two namespaces with a shaped cable between them (root).
+    #[default]
+    Namespaces,
+    /// 127.0.0.1, where nothing shapes but the server's own pacing (no privilege).
+    Loopback,
+}
+
+/// Which qdisc is the bottleneck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Shaper {
+    #[default]
+    Htb,
+    Tbf,
+}
+
+impl Experiment {
+    /// Reads an experiment file.
+    pub fn read(file: &Path) -> Result<Experiment, LabError> {
+        let text = std::fs::read_to_string(file).map_err(|e| LabError::path(file, e))?;
+        let mut experiment = Experiment::parse(&text, file)?;
+        let folder = file.parent().unwrap_or(Path::new(""));
+        experiment.trace = experiment.trace.map(|trace| folder.join(trace));
+        Ok(experiment)
+    }
+
+    /// Reads the text of an experiment; `file` is only for messages.
+    pub fn parse(text: &str, file: &Path) -> Result<Experiment, LabError> {
+        let at = |offset: usize, reason: String| LabError::Experiment {
+            file: file.into(),
+            line: 1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count(),
+            reason,
+        };
+        let experiment: Experiment = toml::from_str(text)
+            .map_err(|e| at(e.span().map_or(0, |span| span.start), crate::tool::one_line(e.message())))?;
+        experiment.check_runs().map_err(|(offset, reason)| at(offset, reason))?;
+        Ok(experiment)
+    }
+
+    /// The runs in the order of the file.
+    pub fn runs(&self) -> impl ExactSizeIterator<Item = &RunSpec> {
+        self.runs.iter().map(Spanned::get_ref)
+    }
+
+    /// Keeps only the runs named; the error says which name is unknown and which there are.
+    pub fn keep_only(&mut self, names: &[String]) -> Result<(), String> {
+        let known: Vec<&str> = self.runs().map(|run| run.name.as_str()).collect();
+        if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+            return Err(format!("there is no run `{unknown}`; the runs are {}", known.join(", ")));
+        }
+        self.runs.retain(|run| names.contains(&run.get_ref().name));
+        Ok(())
+    }
+
+    /// The largest burst the shaper lets through, bytes.
+    ///
+    /// Unless the file says otherwise: room for one full packet (1,514 bytes on Ethernet, 1,600 for good measure), or
+    /// for a millisecond at the link's rate if that is more, so that a timer that fires late does not cost capacity
+    /// (measured at 10 Mbit/s: 10.00 with 1,600, 9.986 with 200). HTB sends while it has any token at all, so 1,600
+    /// bytes at 10 Mbit/s ride out 1.28 ms of lateness; TBF wants tokens for the whole packet first, so the
+    /// millisecond comes on top.
+    pub fn burst_bytes(&self) -> u64 {
+        const PACKET_BYTES: u64 = 1600;
+        let millisecond_bytes = self.link.bits_per_s() / 8000;
+        self.burst_bytes_given.unwrap_or(match self.shaper {
+            Shaper::Htb => PACKET_BYTES.max(millisecond_bytes),
+            Shaper::Tbf => PACKET_BYTES + millisecond_bytes,
+        })
+    }
+
+    fn check_runs(&self) -> Result<(), (usize, String)> {
+        if self.runs.is_empty() {
+            return Err((0, "there is no run: write at least one [[run]] table".into()));
+        }
+        let mut names = BTreeSet::new();
+        for run in &self.runs {
+            let at = |reason: String| (run.span().start, reason);
+            let spec = run.get_ref();
+            if !names.insert(&spec.name) {
+                return Err(at(format!("there are two runs named `{}`: give each its own name", spec.name)));
+            }
+            let plain = spec.policy == "fair" && spec.drain == "off" && spec.flags.is_empty();
+            if spec.server == Server::Nginx && !plain {
+                return Err(at(format!(
+                    "run `{}`: nginx knows no policy, drain or flags of ours: leave them out",
+                    spec.name
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks a load given in a file or on the command line.
+pub fn check_rho(rho: f64) -> Result<f64, String> {
+    if rho > 0.0 && rho <= RHO_MAX {
+        return Ok(rho);
+    }
+    Err(format!("`{rho}` is not a load: write a number above 0 and at most {RHO_MAX}, for example 0.8"))
+}
+
+/// Checks a duration given in a file or on the command line.
+pub fn check_seconds(seconds: u64) -> Result<u64, String> {
+    if (1..=SECONDS_MAX).contains(&seconds) {
+        return Ok(seconds);
+    }
+    Err(format!("`{seconds}` is not a length of run: write whole seconds, 1 to {SECONDS_MAX}"))
+}
+
+fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Rate, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+}
+
+fn rho<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    check_rho(f64::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    check_seconds(u64::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    match u64::deserialize(deserializer)? {
+        0 => Err(D::Error::custom("`0` is too few: write a number of at least 1")),
+        some => Ok(some),
+    }
+}
+
+fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if !name.is_empty()
+        && name.len() <= 64
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(is_fine)
+    {
+        return Ok(name);
+    }
+    Err(D::Error::custom(format!(
+        "`{name}` is not a name for a run: write letters, digits, `-` and `_`, at most 64, a letter or digit first"
+    )))
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn fifo_packets() -> u64 {
+    100
+}
+
+fn cubic() -> String {
+    "cubic".into()
+}
+
+fn fair() -> String {
+    "fair".into()
+}
+
+fn off() -> String {
+    "off".into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"question = "does it work"
+link = "10mbit"
+rho = 0.8
+seconds = 60
+
+[[run]]
+name = "nginx-fair"
+server = "nginx"
+
+[[run]]
+name = "weir-paced-srpt"
+server = "weir"
+policy = "srpt"
+drain = "paced"
+"#;
+
+    fn parse(text: &str) -> Result<Experiment, String> {
+        Experiment::parse(text, Path::new("x.toml")).map_err(|e| e.to_string())
+    }
+
+    fn wrong(from: &str, to: &str) -> String {
+        assert!(GOOD.contains(from));
+        parse(&GOOD.replacen(from, to, 1)).unwrap_err()
+    }
+
+    #[test]
+    fn fills_in_defaults() {
+        let experiment = parse(GOOD).unwrap();
+        assert_eq!((experiment.seed, experiment.per_connection, experiment.fifo_packets), (1, 1, 100));
+        assert_eq!(experiment.congestion_control, "cubic");
+        assert_eq!((experiment.network, experiment.shaper), (Network::Namespaces, Shaper::Htb));
+        let runs: Vec<_> = experiment.runs().map(|run| (run.server, run.policy.as_str(), run.drain.as_str())).collect();
+        assert_eq!(runs, [(Server::Nginx, "fair", "off"), (Server::Weir, "srpt", "paced")]);
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_line() {
+        let said = wrong("rho = 0.8", "rhoo = 0.8");
+        assert!(said.starts_with("x.toml:3: unknown field `rhoo`"), "{said}");
+        let said = wrong("policy = \"srpt\"", "polcy = \"srpt\"");
+        assert!(said.starts_with("x.toml:13: unknown field `polcy`"), "{said}");
+    }
+
+    #[test]
+    fn a_wrong_value_is_quoted_with_its_line_and_what_is_right() {
+        for (from, to, line, says) in [
+            ("\"10mbit\"", "\"10mb/s\"", 2, "`10mb/s` is not a rate: write a number"),
+            ("0.8", "0.0", 3, "`0` is not a load"),
+            ("0.8", "nan", 3, "`NaN` is not a load"),
+            ("0.8", "\"high\"", 3, "invalid type"),
+            ("60", "0", 4, "`0` is not a length of run"),
+            ("60", "-5", 4, "invalid value"),
+            ("\"nginx-fair\"", "\"../up\"", 7, "`../up` is not a name for a run"),
+            ("\"nginx\"", "\"apache\"", 8, "unknown variant `apache`, expected `nginx` or `weir`"),
+            ("\"nginx-fair\"", "\"weir-paced-srpt\"", 10, "there are two runs named `weir-paced-srpt`"),
+            (
+                "server = \"nginx\"",
+                "server = \"nginx\"\npolicy = \"srpt\"",
+                6,
+                "run `nginx-fair`: nginx knows no policy",
+            ),
+            ("rho = 0.8", "rho = = 0.8", 3, ""),
+        ] {
+            let said = wrong(from, to);
+            assert!(said.starts_with(&format!("x.toml:{line}: {says}")) && !said.contains('\n'), "{to}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_missing_key_is_named() {
+        let said = wrong("link = \"10mbit\"\n", "");
+        assert!(said.contains("missing field `link`"), "{said}");
+        let said = parse("question = \"x\"\nlink = \"1mbit\"\nrho = 1\nseconds = 1\nrun = []\n").unwrap_err();
+        assert!(said.contains("[[run]]"), "{said}");
+    }
+
+    #[test]
+    fn only_the_runs_asked_for() {
+        let mut experiment = parse(GOOD).unwrap();
+        let said = experiment.keep_only(&["weir-of".into()]).unwrap_err();
+        assert_eq!(said, "there is no run `weir-of`; the runs are nginx-fair, weir-paced-srpt");
+        experiment.keep_only(&["weir-paced-srpt".into()]).unwrap();
+        assert_eq!(experiment.runs().map(|run| run.name.as_str()).collect::<Vec<_>>(), ["weir-paced-srpt"]);
+    }
+
+    #[test]
+    fn the_burst_holds_a_packet_and_a_millisecond() {
+        let burst =
+            |link: &str, more: &str| parse(&format!("{more}{}", GOOD.replace("10mbit", link))).unwrap().burst_bytes();
+        assert_eq!(burst("10mbit", ""), 1600);
+        assert_eq!(burst("100mbit", ""), 12_500);
+        assert_eq!(burst("10mbit", "shaper = \"tbf\"\n"), 2850);
+        assert_eq!(burst("10mbit", "burst_bytes = 3000\n"), 3000);
+    }
+
+    #[test]
+    fn the_experiments_we_ship_are_right() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let mut count = 0;
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            if entry.path().extension().is_some_and(|extension| extension == "toml") {
+                Experiment::read(&entry.path()).unwrap();
+                count += 1;
+            }
+        }
+        assert!(count >= 2);
+    }
+}

@@ -1,0 +1,224 @@
+//! The link under test: server and client in a namespace each, a cable between them, a bottleneck on the server's
+//! egress. Everything that could differ from machine to machine is set here and recorded in the manifest.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+
+use crate::namespace::{Namespace, Place};
+use crate::{Counters, Experiment, LabError, Shaper, congestion, tool};
+
+/// Both from the block set aside for benchmarks, 198.18.0.0/15 (RFC 2544, RFC 6890).
+const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+const CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
+/// The cable has the same name at both ends, since each end is alone in its namespace.
+const DEVICE: &str = "cable";
+const MTU_BYTES: u64 = 1500;
+
+/// A built link. Dropping it removes both namespaces, and with them the cable and the bottleneck.
+#[derive(Debug)]
+pub struct Link {
+    server: Namespace,
+    client: Namespace,
+}
+
+impl Link {
+    /// Builds the link an experiment asks for (needs root).
+    pub fn build(experiment: &Experiment) -> Result<Link, LabError> {
+        let link = Link { server: Namespace::create("server")?, client: Namespace::create("client")? };
+        let sides = [link.server.name(), link.client.name()];
+        for side in [&link.server, &link.client] {
+            silence_ipv6(side)?;
+        }
+        for command in cable_commands(sides, experiment.gso_max_segs) {
+            tool::run(&command)?;
+        }
+        for command in shaper_commands(sides[0], experiment) {
+            tool::run(&command)?;
+        }
+        link.set_tcp(experiment)?;
+        Ok(link)
+    }
+
+    pub fn server(&self) -> Place<'_> {
+        Place::In(&self.server)
+    }
+
+    pub fn client(&self) -> Place<'_> {
+        Place::In(&self.client)
+    }
+
+    pub fn server_address(&self) -> IpAddr {
+        SERVER_ADDRESS.into()
+    }
+
+    /// What the bottleneck has counted so far.
+    pub fn counters(&self) -> Result<Counters, LabError> {
+        Counters::parse(&tool::run(&format!("tc -n {} -s -j qdisc show dev {DEVICE}", self.server.name()))?)
+    }
+
+    /// The link as the kernel says it is, for the manifest.
+    pub fn describe(&self) -> Result<BTreeMap<String, String>, LabError> {
+        let name = self.server.name();
+        let show = |what: &str| tool::run(&format!("tc -n {name} -s -d {what} show dev {DEVICE}"));
+        let features = tool::run(&format!("ip netns exec {name} ethtool -k {DEVICE}"))?;
+        let mut said = BTreeMap::from([
+            ("qdisc".to_owned(), show("qdisc")?.trim().to_owned()),
+            ("class".to_owned(), show("class")?.trim().to_owned()),
+            ("offloads".to_owned(), offloads(&features)),
+            ("mtu_bytes".to_owned(), MTU_BYTES.to_string()),
+        ]);
+        for setting in ["tcp_congestion_control", "tcp_limit_output_bytes", "tcp_no_metrics_save", "tcp_wmem"] {
+            said.insert(setting.to_owned(), read_setting(self.server(), &format!("net/ipv4/{setting}"))?);
+        }
+        Ok(said)
+    }
+
+    /// Sets what TCP would else inherit from the machine, on both sides.
+    fn set_tcp(&self, experiment: &Experiment) -> Result<(), LabError> {
+        for side in [self.server(), self.client()] {
+            // Else the kernel carries ssthresh and RTT of earlier connections to the same address into later ones.
+            write_setting(side, "net/ipv4/tcp_no_metrics_save", "1")?;
+            if let Some(bytes) = experiment.tcp_limit_output_bytes {
+                write_setting(side, "net/ipv4/tcp_limit_output_bytes", &bytes.to_string())?;
+            }
+        }
+        // A new connection per request uses many ports, and a closed one rests for a minute.
+        write_setting(self.client(), "net/ipv4/ip_local_port_range", "1024 65535")?;
+        let wanted = &experiment.congestion_control;
+        congestion::while_allowed(wanted, || {
+            for side in [self.server(), self.client()] {
+                side.enter(|| fs::write(congestion::CHOSEN, wanted))
+                    .map_err(|e| LabError::io(congestion::CHOSEN, e))?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Router solicitations and the like would be counted by the shaper. A kernel without IPv6 has none.
+fn silence_ipv6(namespace: &Namespace) -> Result<(), LabError> {
+    const SETTING: &str = "net/ipv6/conf/default/disable_ipv6";
+    if fs::exists(format!("/proc/sys/{SETTING}")).unwrap_or(false) {
+        write_setting(Place::In(namespace), SETTING, "1")?;
+    }
+    Ok(())
+}
+
+fn write_setting(place: Place<'_>, setting: &str, value: &str) -> Result<(), LabError> {
+    let path = format!("/proc/sys/{setting}");
+    place.enter(|| fs::write(&path, value)).map_err(|e| LabError::io(&path, e))
+}
+
+fn read_setting(place: Place<'_>, setting: &str) -> Result<String, LabError> {
+    let path = format!("/proc/sys/{setting}");
+    let text = place.enter(|| fs::read_to_string(&path)).map_err(|e| LabError::io(&path, e))?;
+    Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// The cable: a veth pair whose ends hand over single packets of at most the MTU, as a wire does.
+fn cable_commands(sides: [&str; 2], gso_max_segs: u64) -> Vec<String> {
+    let [server, client] = sides;
+    let mut commands = vec![format!(
+        "ip link add {DEVICE} mtu {MTU_BYTES} netns {server} type veth peer name {DEVICE} mtu {MTU_BYTES} netns {client}"
+    )];
+    for (side, address) in [(server, SERVER_ADDRESS), (client, CLIENT_ADDRESS)] {
+        commands.push(format!("ip -n {side} address add {address}/30 dev {DEVICE}"));
+        commands.push(format!("ip netns exec {side} ethtool -K {DEVICE} tso off gso off gro off lro off"));
+        commands.push(format!("ip -n {side} link set dev {DEVICE} gso_max_segs {gso_max_segs}"));
+        commands.push(format!("ip -n {side} link set dev lo up"));
+        commands.push(format!("ip -n {side} link set dev {DEVICE} up"));
+    }
+    commands
+}
+
+/// The bottleneck: a shaper at the link's rate over one FIFO.
+///
+/// HTB has a single class with rate = ceil, so nothing is borrowed; `quantum` only matters between classes and is set
+/// to a packet because HTB's own choice (rate / 10) would be warned about. TBF's `limit` sizes the queue it makes by
+/// itself, which the FIFO then replaces.
+fn shaper_commands(server: &str, experiment: &Experiment) -> Vec<String> {
+    let tc = |rest: String| format!("tc -n {server} {rest}");
+    let (bits, burst) = (experiment.link.bits_per_s(), experiment.burst_bytes());
+    let fifo = tc(format!("qdisc add dev {DEVICE} parent 1:1 handle 10: pfifo limit {}", experiment.fifo_packets));
+    match experiment.shaper {
+        Shaper::Htb => vec![
+            tc(format!("qdisc add dev {DEVICE} root handle 1: htb default 1")),
+            tc(format!(
+                "class add dev {DEVICE} parent 1: classid 1:1 htb rate {bits}bit ceil {bits}bit burst {burst} cburst {burst} quantum 1514"
+            )),
+            fifo,
+        ],
+        Shaper::Tbf => vec![
+            tc(format!("qdisc add dev {DEVICE} root handle 1: tbf rate {bits}bit burst {burst} limit {burst}")),
+            fifo,
+        ],
+    }
+}
+
+/// The offloads that matter here, of all that `ethtool -k` lists.
+fn offloads(features: &str) -> String {
+    const NAMES: [&str; 4] = [
+        "tcp-segmentation-offload",
+        "generic-segmentation-offload",
+        "generic-receive-offload",
+        "large-receive-offload",
+    ];
+    let is_ours = |line: &&str| line.split_once(':').is_some_and(|(name, _)| NAMES.contains(&name));
+    features.lines().filter(is_ours).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn experiment(more: &str) -> Experiment {
+        let text = format!(
+            "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n{more}\n[[run]]\nname = \"a\"\nserver = \"nginx\"\n"
+        );
+        Experiment::parse(&text, Path::new("x.toml")).unwrap()
+    }
+
+    #[test]
+    fn htb_is_one_class_over_a_fifo() {
+        let want = [
+            "tc -n S qdisc add dev cable root handle 1: htb default 1",
+            "tc -n S class add dev cable parent 1: classid 1:1 htb rate 10000000bit ceil 10000000bit burst 1600 cburst 1600 quantum 1514",
+            "tc -n S qdisc add dev cable parent 1:1 handle 10: pfifo limit 100",
+        ];
+        assert_eq!(shaper_commands("S", &experiment("")), want);
+    }
+
+    #[test]
+    fn tbf_gets_the_same_fifo() {
+        let want = [
+            "tc -n S qdisc add dev cable root handle 1: tbf rate 10000000bit burst 2850 limit 2850",
+            "tc -n S qdisc add dev cable parent 1:1 handle 10: pfifo limit 7",
+        ];
+        assert_eq!(shaper_commands("S", &experiment("shaper = \"tbf\"\nfifo_packets = 7")), want);
+    }
+
+    #[test]
+    fn both_ends_hand_over_single_packets() {
+        let commands = cable_commands(["S", "C"], 1);
+        assert_eq!(commands[0], "ip link add cable mtu 1500 netns S type veth peer name cable mtu 1500 netns C");
+        for side in ["S", "C"] {
+            assert!(
+                commands.contains(&format!("ip netns exec {side} ethtool -K cable tso off gso off gro off lro off"))
+            );
+            assert!(commands.contains(&format!("ip -n {side} link set dev cable gso_max_segs 1")));
+        }
+        assert!(commands.contains(&"ip -n S address add 198.18.0.1/30 dev cable".to_owned()));
+        assert!(commands.contains(&"ip -n C address add 198.18.0.2/30 dev cable".to_owned()));
+    }
+
+    #[test]
+    fn picks_the_offloads_that_matter() {
+        let printed = "Features for cable:\nrx-checksumming: on\ntcp-segmentation-offload: off\n\ttx-tcp-segmentation: off\ngeneric-receive-offload: off\nlarge-receive-offload: off [fixed]\n";
+        assert_eq!(
+            offloads(printed),
+            "tcp-segmentation-offload: off, generic-receive-offload: off, large-receive-offload: off [fixed]"
+        );
+    }
+}

@@ -1,0 +1,152 @@
+//! Network namespaces that cannot outlive us: the guard removes them, and what a SIGKILL left is known by its name.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::proc_stat::Stat;
+use crate::{LabError, tool};
+
+/// Where `ip netns` keeps its namespaces.
+const FOLDER: &str = "/run/netns";
+/// Rounds of killing what still runs in a namespace before it is deleted; a killed process is gone in milliseconds.
+const KILL_ROUNDS: u32 = 50;
+
+/// Where a program runs.
+#[derive(Debug, Clone, Copy)]
+pub enum Place<'a> {
+    /// In the namespace we are in.
+    Here,
+    In(&'a Namespace),
+}
+
+impl Place<'_> {
+    /// The words to put before a command so that it runs there.
+    pub(crate) fn prefix(self) -> Vec<String> {
+        match self {
+            Place::Here => vec![],
+            Place::In(namespace) => ["ip", "netns", "exec", &namespace.name].map(String::from).into(),
+        }
+    }
+
+    /// Calls `action` there: in a thread of its own, which alone changes its namespace.
+    pub fn enter<T: Send>(self, action: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        match self {
+            Place::Here => action(),
+            Place::In(namespace) => namespace.enter(action),
+        }
+    }
+}
+
+/// A network namespace of ours, deleted when dropped together with whatever still runs in it.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// Makes one named `weir-PID-START-NUMBER-SIDE` after the process that owns it; see [`is_leftover`].
+    pub(crate) fn create(side: &str) -> Result<Namespace, LabError> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let pid = std::process::id();
+        let start = Stat::of(pid).map_or(0, |stat| stat.start_ticks);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // The guard comes first: should `ip` fail half-way, what it made is removed.
+        let namespace = Namespace { name: format!("weir-{pid}-{start}-{number}-{side}") };
+        tool::run(&format!("ip netns add {}", namespace.name))?;
+        Ok(namespace)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn enter<T: Send>(&self, action: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        let file = File::open(Path::new(FOLDER).join(&self.name))?;
+        let inside = || {
+            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
+            action()
+        };
+        std::thread::scope(|scope| match scope.spawn(inside).join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        if !Path::new(FOLDER).join(&self.name).exists() {
+            return;
+        }
+        if let Err(error) = remove(&self.name) {
+            eprintln!("weirlab: cannot remove namespace {}: {error}", self.name);
+        }
+    }
+}
+
+/// Removes the namespaces of experiments whose process is dead, and gives their names.
+pub fn remove_leftovers() -> Result<Vec<String>, LabError> {
+    let Ok(entries) = std::fs::read_dir(FOLDER) else { return Ok(vec![]) };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let start_of = |pid| Stat::of(pid).map(|stat| stat.start_ticks);
+    let leftovers: Vec<String> = names.filter(|name| is_leftover(name, start_of)).collect();
+    for name in &leftovers {
+        remove(name)?;
+    }
+    Ok(leftovers)
+}
+
+/// Is this a namespace of ours whose owner is dead? The time the owner began stands beside its pid, since pids recur.
+fn is_leftover(name: &str, start_of: impl Fn(u32) -> Option<u64>) -> bool {
+    let parts: Vec<&str> = name.split('-').collect();
+    let ["weir", pid, start, number, "server" | "client"] = parts[..] else { return false };
+    let (Ok(pid), Ok(start), Ok(_)) = (pid.parse(), start.parse::<u64>(), number.parse::<u32>()) else { return false };
+    start_of(pid) != Some(start)
+}
+
+/// Ends what still runs in a namespace of ours, by id, and deletes it; its devices and qdiscs go with it.
+fn remove(name: &str) -> Result<(), LabError> {
+    for _ in 0..KILL_ROUNDS {
+        let pids = tool::run(&format!("ip netns pids {name}"))?;
+        let pids: Vec<Pid> = pids.lines().filter_map(|line| Pid::from_raw(line.trim().parse().ok()?)).collect();
+        if pids.is_empty() {
+            break;
+        }
+        for pid in pids {
+            // It may have ended by itself since.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    tool::run(&format!("ip netns del {name}")).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leftover_is_ours_and_its_owner_is_dead() {
+        // Process 100 is alive and began at tick 5000; no other is.
+        let start_of = |pid| (pid == 100).then_some(5000);
+        assert!(is_leftover("weir-99-5000-0-server", start_of));
+        assert!(is_leftover("weir-100-4000-0-client", start_of), "the pid was used again");
+        assert!(!is_leftover("weir-100-5000-3-server", start_of));
+        for stranger in ["weir", "weir-99", "weir-99-5000-0-other", "other-99-5000-0-server", "weir-x-1-0-server", ""] {
+            assert!(!is_leftover(stranger, start_of), "{stranger}");
+        }
+    }
+
+    #[test]
+    fn here_needs_no_prefix() {
+        assert!(Place::Here.prefix().is_empty());
+        assert_eq!(Place::Here.enter(|| Ok(7)).unwrap(), 7);
+    }
+}

@@ -1,0 +1,212 @@
+//! One run: a fresh link, one server, one load; what it took is added to the manifest the load generator wrote.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use record::{Manifest, Run};
+
+use crate::namespace::Place;
+use crate::program::{POLL_EVERY, Program};
+use crate::server::{Endpoint, server_command, start_server};
+use crate::{Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, find_program, tool};
+
+/// The server's port; a namespace has no other.
+const PORT: u16 = 8080;
+/// A server or client that used more of a core than this may have been the bottleneck itself: the run is void.
+const CPU_MAX: f64 = 0.5;
+/// How much longer than the arrivals a load may take: under overload jobs are left over, and the generator decides when
+/// to give up; beyond this it hangs.
+const LOAD_WITHIN: Duration = Duration::from_secs(120);
+
+/// What was measured around the load.
+struct Measured {
+    server_cpu: Duration,
+    elapsed: Duration,
+    counters: Option<Counters>,
+}
+
+/// Does one run of the plan; its folder is `plan.out`/NAME.
+pub(crate) fn one_run(plan: &Plan<'_>, spec: &RunSpec, site: &Path, interrupt: &Interrupt) -> Result<Run, LabError> {
+    let folder = plan.out.join(&spec.name);
+    std::fs::create_dir(&folder).map_err(|e| LabError::path(&folder, e))?;
+    let link = match plan.experiment.network {
+        Network::Namespaces => Some(Link::build(plan.experiment)?),
+        Network::Loopback => None,
+    };
+    let endpoint = endpoint(link.as_ref())?;
+    let weir = plan.programs.weir.as_deref();
+    let command = server_command(plan.experiment, spec, endpoint.address, site, &folder, weir)?;
+    let probe = format!("/{}.bin", plan.sizes.first().copied().unwrap_or(0));
+    let mut server = start_server(endpoint, &command, &folder, &probe, interrupt)?;
+    let measured = measure(plan, spec, endpoint, link.as_ref(), &mut server, interrupt)?;
+    let mut environment = link.as_ref().map_or(Ok(BTreeMap::new()), Link::describe)?;
+    drop(server);
+    drop(link);
+    environment.insert("server_command".into(), command.join(" "));
+    environment.extend(versions(spec, weir));
+    complete(&folder, measured, environment)
+}
+
+fn endpoint(link: Option<&Link>) -> Result<Endpoint<'_>, LabError> {
+    match link {
+        Some(link) => {
+            let address = SocketAddr::new(link.server_address(), PORT);
+            Ok(Endpoint { server: link.server(), client: link.client(), address })
+        }
+        None => {
+            // A port that is free now; should somebody take it meanwhile, the server says so.
+            let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+            let address = free.map_err(|e| LabError::io("a free port on 127.0.0.1", e))?;
+            Ok(Endpoint { server: Place::Here, client: Place::Here, address })
+        }
+    }
+}
+
+/// Runs the load and reads the server's CPU time and the bottleneck's counters before and after.
+fn measure(
+    plan: &Plan<'_>,
+    spec: &RunSpec,
+    endpoint: Endpoint<'_>,
+    link: Option<&Link>,
+    server: &mut Program,
+    interrupt: &Interrupt,
+) -> Result<Measured, LabError> {
+    let counters = || link.map(Link::counters).transpose();
+    let (cpu_before, counters_before, began) = (server.cpu()?, counters()?, Instant::now());
+    let folder = plan.out.join(&spec.name);
+    let command = load_command(plan, spec, endpoint.address, &folder);
+    let mut load = Program::start(endpoint.client, &command, &folder.join("load.log"))?;
+    await_load(plan, spec, &mut load, server, interrupt)?;
+    let counters = counters()?.zip(counters_before).map(|(after, before)| after.since(before));
+    Ok(Measured { server_cpu: server.cpu()?.saturating_sub(cpu_before), elapsed: began.elapsed(), counters })
+}
+
+fn await_load(
+    plan: &Plan<'_>,
+    spec: &RunSpec,
+    load: &mut Program,
+    server: &mut Program,
+    interrupt: &Interrupt,
+) -> Result<(), LabError> {
+    let seconds = plan.experiment.seconds;
+    let (began, bar) = (Instant::now(), progress_bar(&spec.name, seconds));
+    while !load.poll_success()? {
+        interrupt.check()?;
+        server.check_running()?;
+        if began.elapsed() > Duration::from_secs(2 * seconds) + LOAD_WITHIN {
+            return Err(load.failed("did not end in time"));
+        }
+        bar.set_position(began.elapsed().as_secs().min(seconds));
+        std::thread::sleep(POLL_EVERY);
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// A bar on the terminal with the seconds left; invisible when standard error is a file.
+fn progress_bar(name: &str, seconds: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} s, {eta} left");
+    ProgressBar::new(seconds)
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        .with_message(name.to_owned())
+}
+
+fn load_command(plan: &Plan<'_>, spec: &RunSpec, address: SocketAddr, folder: &Path) -> Vec<String> {
+    let experiment = plan.experiment;
+    let mut command =
+        vec![plan.programs.weirlab.display().to_string(), "load".into(), format!("http://{address}/"), "--json".into()];
+    let mut flag = |name: &str, value: String| command.extend([format!("--{name}"), value]);
+    if let Some(trace) = &experiment.trace {
+        flag("trace", trace.display().to_string());
+    }
+    flag("rho", experiment.rho.to_string());
+    flag("uplink", experiment.link.to_string());
+    flag("seconds", experiment.seconds.to_string());
+    flag("seed", experiment.seed.to_string());
+    flag("per-connection", experiment.per_connection.to_string());
+    flag("name", spec.name.clone());
+    flag("server", spec.server.name().into());
+    flag("policy", spec.policy.clone());
+    flag("drain", spec.drain.clone());
+    flag("out", folder.display().to_string());
+    command
+}
+
+/// Adds to the manifest what only we can know, and writes it back.
+fn complete(folder: &Path, measured: Measured, environment: BTreeMap<String, String>) -> Result<Run, LabError> {
+    let mut run = Run::read(folder)
+        .map_err(|e| LabError::Output { what: "what the load recorded".into(), reason: e.to_string() })?;
+    amend(&mut run.manifest, &measured, environment);
+    run.write(folder).map_err(|e| LabError::path(folder, e))?;
+    Ok(run)
+}
+
+fn amend(manifest: &mut Manifest, measured: &Measured, environment: BTreeMap<String, String>) {
+    let server_cpu = measured.server_cpu.as_secs_f64() / measured.elapsed.as_secs_f64();
+    manifest.server_cpu = Some(server_cpu);
+    manifest.environment.extend(environment);
+    if let Some(counters) = measured.counters {
+        manifest.wire_bytes = Some(counters.sent_bytes);
+        manifest.environment.insert("dropped_packets".into(), counters.dropped_packets.to_string());
+    }
+    if server_cpu > CPU_MAX {
+        let reason = format!("the server used {server_cpu:.2} of a core, more than {CPU_MAX}");
+        manifest.void = Some(manifest.void.take().map_or(reason.clone(), |void| format!("{void}; {reason}")));
+    }
+}
+
+/// Versions of the programs that had a part.
+fn versions(spec: &RunSpec, weir: Option<&Path>) -> BTreeMap<String, String> {
+    let server = match spec.server {
+        Server::Nginx => find_program("nginx").ok().map(|nginx| tool::version(&nginx, "-v")),
+        Server::Weir => weir.map(|weir| tool::version(weir, "--version")),
+    };
+    let tc = find_program("tc").ok().map(|tc| tool::version(&tc, "-V"));
+    let named = [("server_version", server), ("tc_version", tc)];
+    named.into_iter().filter_map(|(name, version)| Some((name.to_owned(), version?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(void: Option<&str>) -> Manifest {
+        let text = r#"{"name":"a","server":"weir","policy":"fair","drain":"off","link_bps":1,"rho":0.8,"seed":1,
+            "per_connection":1,"seconds":1.0,"commit":"","kernel":"","command":[],"server_cpu":null,"client_cpu":null,
+            "lateness_ns_p99":null,"wire_bytes":null,"void":null,"environment":{}}"#;
+        let mut manifest: Manifest = serde_json::from_str(text).unwrap();
+        manifest.void = void.map(String::from);
+        manifest
+    }
+
+    fn measured(server_cpu_ms: u64) -> Measured {
+        let counters = Counters { sent_bytes: 7, sent_packets: 2, dropped_packets: 1 };
+        Measured {
+            server_cpu: Duration::from_millis(server_cpu_ms),
+            elapsed: Duration::from_secs(2),
+            counters: Some(counters),
+        }
+    }
+
+    #[test]
+    fn adds_what_was_measured() {
+        let mut manifest = manifest(None);
+        amend(&mut manifest, &measured(500), BTreeMap::from([("qdisc".into(), "htb".into())]));
+        assert_eq!((manifest.server_cpu, manifest.wire_bytes, manifest.void), (Some(0.25), Some(7), None));
+        assert_eq!(manifest.environment["qdisc"], "htb");
+        assert_eq!(manifest.environment["dropped_packets"], "1");
+    }
+
+    #[test]
+    fn a_busy_server_voids_the_run_beside_other_reasons() {
+        let mut quiet = manifest(None);
+        amend(&mut quiet, &measured(1200), BTreeMap::new());
+        assert_eq!(quiet.void.unwrap(), "the server used 0.60 of a core, more than 0.5");
+        let mut late = manifest(Some("late"));
+        amend(&mut late, &measured(1200), BTreeMap::new());
+        assert_eq!(late.void.unwrap(), "late; the server used 0.60 of a core, more than 0.5");
+    }
+}

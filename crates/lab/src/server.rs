@@ -1,0 +1,175 @@
+//! Starts the server a run asks for and waits until it answers.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::namespace::Place;
+use crate::program::{POLL_EVERY, Program};
+use crate::{Experiment, Interrupt, LabError, RunSpec, Server, find_program};
+
+/// How long a server may take until it answers; both need well under a second.
+const READY_WITHIN: Duration = Duration::from_secs(10);
+/// How long one probe may take: a connection and a head on an idle link.
+const PROBE_WITHIN: Duration = Duration::from_secs(1);
+/// Enough of an answer to read its status line.
+const PROBE_BYTES: usize = 64;
+
+/// Where a server runs and is reached from.
+#[derive(Debug, Clone, Copy)]
+pub struct Endpoint<'a> {
+    pub server: Place<'a>,
+    pub client: Place<'a>,
+    pub address: SocketAddr,
+}
+
+/// Starts the server of a run on the files of `site`, with `folder` for its configuration and log, and waits until it
+/// answers for `probe` (a path it has). `command` is what [`server_command`] gave.
+pub fn start_server(
+    endpoint: Endpoint<'_>,
+    command: &[String],
+    folder: &Path,
+    probe: &str,
+    interrupt: &Interrupt,
+) -> Result<Program, LabError> {
+    let mut program = Program::start(endpoint.server, command, &folder.join("server.log"))?;
+    let began = Instant::now();
+    loop {
+        interrupt.check()?;
+        program.check_running()?;
+        let Err(error) = endpoint.client.enter(|| ask(endpoint.address, probe)) else { return Ok(program) };
+        if began.elapsed() > READY_WITHIN {
+            let waited = READY_WITHIN.as_secs();
+            return Err(program.failed(&format!("did not answer on {} within {waited} s ({error})", endpoint.address)));
+        }
+        std::thread::sleep(POLL_EVERY);
+    }
+}
+
+/// The command that serves `site` at `address`; for nginx, its configuration is written into `folder` first.
+pub fn server_command(
+    experiment: &Experiment,
+    spec: &RunSpec,
+    address: SocketAddr,
+    site: &Path,
+    folder: &Path,
+    weir: Option<&Path>,
+) -> Result<Vec<String>, LabError> {
+    match (spec.server, weir) {
+        (Server::Nginx, _) => {
+            let config = folder.join("nginx.conf");
+            let site = site.canonicalize().map_err(|e| LabError::path(site, e))?;
+            fs::write(&config, nginx_config(address, &site)).map_err(|e| LabError::path(&config, e))?;
+            nginx_command(folder)
+        }
+        (Server::Weir, Some(weir)) => Ok(weir_command(experiment, spec, address, site, weir)),
+        (Server::Weir, None) => Err(LabError::Missing { program: "weir".into() }),
+    }
+}
+
+fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, site: &Path, weir: &Path) -> Vec<String> {
+    let mut command = vec![weir.display().to_string(), "serve".into(), site.display().to_string()];
+    let mut flag = |name: &str, value: String| command.extend([format!("--{name}"), value]);
+    flag("listen", address.to_string());
+    flag("policy", spec.policy.clone());
+    flag("drain", spec.drain.clone());
+    if spec.drain != "off" {
+        flag("uplink", experiment.link.to_string());
+    }
+    command.extend(spec.flags.iter().cloned());
+    command
+}
+
+fn nginx_command(folder: &Path) -> Result<Vec<String>, LabError> {
+    let nginx = find_program("nginx")?.display().to_string();
+    let prefix = folder.canonicalize().map_err(|e| LabError::path(folder, e))?.display().to_string();
+    Ok([&nginx, "-p", &prefix, "-c", "nginx.conf", "-e", "stderr"].map(String::from).into())
+}
+
+/// nginx as it comes (sendfile, tcp_nopush, a worker per core, keep-alive 75 s), without an access log, so that no disk
+/// has a say, and with all its files in its own folder. `user root`: its workers must be able to read the site.
+fn nginx_config(address: SocketAddr, site: &Path) -> String {
+    let site = site.display();
+    format!(
+        "daemon off;
+user root;
+worker_processes auto;
+worker_rlimit_nofile 65536;
+pid nginx.pid;
+events {{ worker_connections 16384; }}
+http {{
+    sendfile on;
+    tcp_nopush on;
+    access_log off;
+    default_type application/octet-stream;
+    client_body_temp_path nginx-temp;
+    proxy_temp_path nginx-temp;
+    fastcgi_temp_path nginx-temp;
+    uwsgi_temp_path nginx-temp;
+    scgi_temp_path nginx-temp;
+    server {{
+        listen {address};
+        root \"{site}\";
+    }}
+}}
+"
+    )
+}
+
+/// Asks for the head of a file, as proof that the server serves the site and the way there is open.
+fn ask(address: SocketAddr, path: &str) -> io::Result<()> {
+    let mut stream = TcpStream::connect_timeout(&address, PROBE_WITHIN)?;
+    stream.set_read_timeout(Some(PROBE_WITHIN))?;
+    write!(stream, "HEAD {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let mut answer = [0; PROBE_BYTES];
+    let count = stream.read(&mut answer)?;
+    let status = String::from_utf8_lossy(&answer[..count]).lines().next().unwrap_or_default().to_owned();
+    if status.starts_with("HTTP/1.1 200 ") {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("HEAD {path} was answered by `{status}`")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn experiment() -> Experiment {
+        let text = "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n[[run]]\nname = \"off\"\nserver = \"weir\"\n\
+            [[run]]\nname = \"srpt\"\nserver = \"weir\"\npolicy = \"srpt\"\ndrain = \"paced\"\nflags = [\"--workers\", \"1\"]\n";
+        Experiment::parse(text, Path::new("x.toml")).unwrap()
+    }
+
+    #[test]
+    fn weir_is_told_the_uplink_unless_it_drains_off() {
+        let experiment = experiment();
+        let address = "198.18.0.1:8080".parse().unwrap();
+        let commands: Vec<String> = experiment
+            .runs()
+            .map(|spec| weir_command(&experiment, spec, address, Path::new("www"), Path::new("weir")).join(" "))
+            .collect();
+        let want = [
+            "weir serve www --listen 198.18.0.1:8080 --policy fair --drain off",
+            "weir serve www --listen 198.18.0.1:8080 --policy srpt --drain paced --uplink 10mbit --workers 1",
+        ];
+        assert_eq!(commands, want);
+    }
+
+    #[test]
+    fn a_missing_weir_is_said() {
+        let experiment = experiment();
+        let spec = experiment.runs().next().unwrap();
+        let nowhere = Path::new("/nonexistent");
+        let address = "127.0.0.1:1".parse().unwrap();
+        let error = server_command(&experiment, spec, address, nowhere, nowhere, None).unwrap_err();
+        assert!(error.to_string().starts_with("the program `weir` is not found"));
+    }
+
+    #[test]
+    fn nginx_listens_where_it_is_told() {
+        let config = nginx_config("198.18.0.1:8080".parse().unwrap(), Path::new("/some where/www"));
+        assert!(config.contains("listen 198.18.0.1:8080;") && config.contains("root \"/some where/www\";"));
+    }
+}
