@@ -1,1 +1,51 @@
-fn main() {}
+//! `cargo xtask`: the checks and the benchmarks of this workspace, the same on every machine and in CI.
+//!
+//! `tidy` checks what the compiler does not: the arrows between crates, sizes, where `unsafe` stands.
+//! `ci` runs every check and every test. `bench` measures Weir beside other servers.
+
+mod bench;
+mod ci;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Checks and benchmarks of the Weir workspace")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check the rules of ARCHITECTURE.md and CONTRIBUTING.md that the compiler does not check.
+    Tidy,
+    /// Run every check and every test: fmt, clippy, tidy, tests.
+    Ci,
+    /// Measure Weir beside nginx (and H2O and lighttpd) on loopback.
+    Bench(bench::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Tidy => tidy::main(&root()),
+        Command::Ci => ci::main(&root()),
+        Command::Bench(args) => bench::main(&root(), &args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("xtask: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace's folder: cargo tells where this package is, one level below.
+fn root() -> PathBuf {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from("xtask"), PathBuf::from);
+    package.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+}

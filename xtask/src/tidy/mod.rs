@@ -1,0 +1,39 @@
+//! Rules that a reviewer would otherwise have to remember, each a function from text to a list of problems.
+//!
+//! A check reads nothing itself: `main` reads the tree once and hands it over, so that every check has tests that feed
+//! it the mistake it is there to find. A problem says where, what, and what would be right.
+
+mod arrows;
+mod files;
+mod manifests;
+mod rust;
+mod sizes;
+mod source;
+
+use std::path::Path;
+
+use files::TextFile;
+use source::Source;
+
+pub fn main(root: &Path) -> Result<(), String> {
+    let tree = files::read(root)?;
+    let sources = parse(&tree.texts)?;
+    let mut problems = arrows::check(tree.text("ARCHITECTURE.md")?, &arrows::of_workspace(root)?);
+    problems.extend(sizes::check(tree.text("xtask/tidy.toml")?, &sizes::measure(&sources)));
+    problems.extend(sources.iter().flat_map(rust::check));
+    problems.extend(manifests::check(&tree.texts));
+    problems.extend(files::check(&tree));
+    if problems.is_empty() {
+        println!("tidy: {} files, of them {} Rust: no problem", tree.file_count(), sources.len());
+        return Ok(());
+    }
+    problems.sort();
+    for problem in &problems {
+        eprintln!("{problem}");
+    }
+    Err(format!("tidy found {} problem(s), listed above", problems.len()))
+}
+
+fn parse(texts: &[TextFile]) -> Result<Vec<Source>, String> {
+    texts.iter().filter(|file| file.path.ends_with(".rs")).map(|file| Source::parse(&file.path, &file.text)).collect()
+}
