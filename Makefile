@@ -1,0 +1,42 @@
+# The five things a person does here. Each sets up what it needs first; see scripts/setup.sh.
+
+PORT ?= 8080
+UPLINK ?= 10mbit
+BENCH ?=
+
+# Where rustup puts cargo and where Debian puts servers, for shells that do not look there.
+export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
+.PHONY: help run test demo bench setup
+
+help:
+	@echo "make run     serve examples/site at http://127.0.0.1:$(PORT)/, shortest response first (PORT=, UPLINK=)"
+	@echo "make demo    the same server with and without the order, on loopback, and what it is worth"
+	@echo "make test    every check and every test; as root also those in network namespaces"
+	@echo "make bench   Weir beside nginx on loopback (BENCH='--quick')"
+	@echo "make setup   install what the tests and the benchmark need"
+
+run:
+	@scripts/setup.sh run
+	cargo build --release --locked --package weir
+	@echo
+	@echo "serving examples/site at http://127.0.0.1:$(PORT)/ (stop with ctrl-c)"
+	@$(TARGET)/release/weir serve examples/site --listen 127.0.0.1:$(PORT) --uplink $(UPLINK) --policy srpt
+
+test:
+	@scripts/setup.sh test
+	cargo xtask ci
+
+demo:
+	@scripts/setup.sh run
+	cargo build --release --locked
+	@$(TARGET)/release/weirlab demo
+
+bench:
+	@scripts/setup.sh bench
+	cargo xtask bench $(BENCH)
+
+setup:
+	@scripts/setup.sh test
+	@scripts/setup.sh bench

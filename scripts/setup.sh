@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# Checks the Rust toolchain and installs the Debian packages that one kind of work needs: run, test or bench.
+#
+# A missing toolchain or linker ends the script: nothing can be built. A missing program only costs the checks or
+# measurements that use it, so it is named, with what is lost, and the script goes on. Reads nothing from standard input.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+purpose=${1:-}
+case "$purpose" in
+run | test | bench) ;;
+*)
+    echo "usage: scripts/setup.sh run|test|bench" >&2
+    exit 2
+    ;;
+esac
+exec </dev/null
+
+# One line each: the purposes that need it, the program, the Debian package, what is lost without it.
+needs="
+run,test,bench cc       build-essential  -
+test,bench     nginx    nginx            runs against nginx
+test,bench     curl     curl             checks with curl
+test           ip       iproute2         experiments in network namespaces
+test           tc       iproute2         experiments in network namespaces
+test           ethtool  ethtool          experiments without offloads
+bench          taskset  util-linux       the benchmark
+bench          wrk      wrk              the benchmark
+bench          lighttpd lighttpd         the row of lighttpd
+bench          h2o      h2o              the row of H2O
+"
+
+check_toolchain() {
+    local wanted have
+    wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+    if ! command -v cargo >/dev/null || ! command -v rustc >/dev/null; then
+        echo "setup: Rust is missing; install $wanted or newer from https://rustup.rs, then run this again" >&2
+        exit 1
+    fi
+    have=$(rustc --version | cut -d ' ' -f 2)
+    if [ "$(printf '%s\n%s\n' "$wanted" "${have%%-*}" | sort -V | head -n 1)" != "$wanted" ]; then
+        echo "setup: Rust $have is too old, $wanted or newer is needed; run: rustup update stable" >&2
+        exit 1
+    fi
+    if [ "$purpose" = test ]; then
+        cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
+        cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
+    fi
+}
+
+# Prints `program package loss` for everything this purpose needs and the machine does not have.
+missing() {
+    local purposes program package loss
+    while read -r purposes program package loss; do
+        if [[ ",$purposes," == *",$purpose,"* ]] && ! command -v "$program" >/dev/null; then
+            echo "$program $package $loss"
+        fi
+    done <<<"$needs"
+}
+
+# Runs a command as root; fails, without asking for a password, where that is not allowed.
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+# Debian starts a server as soon as its package is installed, and at every boot. Neither is wanted here: a port would be
+# taken. policy-rc.d (see invoke-rc.d(8)) forbids the first while this runs, systemctl disable the second.
+install_packages() {
+    local policy=/usr/sbin/policy-rc.d made_policy=no status=0 unit
+    if [ ! -e "$policy" ]; then
+        made_policy=yes
+        printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+        trap 'as_root rm -f /usr/sbin/policy-rc.d' EXIT
+        as_root chmod 755 "$policy"
+    fi
+    {
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
+            as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+    } >&2 || status=$?
+    if [ "$made_policy" = yes ]; then
+        as_root rm -f "$policy"
+        trap - EXIT
+    fi
+    if [ -d /run/systemd/system ]; then
+        for unit in nginx lighttpd h2o; do
+            if [[ " $* " == *" $unit "* ]]; then as_root systemctl disable --quiet --now "$unit" || true; fi
+        done
+    fi
+    return "$status"
+}
+
+export PATH="$PATH:$HOME/.cargo/bin:/usr/sbin:/sbin"
+check_toolchain
+absent=$(missing)
+if [ -z "$absent" ]; then exit 0; fi
+
+mapfile -t packages < <(echo "$absent" | cut -d ' ' -f 2 | sort -u)
+if ! command -v apt-get >/dev/null; then
+    echo "setup: no apt-get here; install by hand what Debian calls: ${packages[*]}" >&2
+elif ! as_root true 2>/dev/null; then
+    echo "setup: not root and no sudo without a password; to install: sudo apt-get install ${packages[*]}" >&2
+else
+    echo "setup: installing ${packages[*]}"
+    install_packages "${packages[@]}" || echo "setup: apt-get could not install ${packages[*]}" >&2
+fi
+
+absent=$(missing)
+if [ -z "$absent" ]; then exit 0; fi
+while read -r program package loss; do
+    if [ "$program" = cc ]; then
+        echo "setup: no C linker (\`cc\`), so nothing can be built; install the package $package" >&2
+        exit 1
+    fi
+    echo "setup: without $program (package $package) this is skipped: $loss" >&2
+done <<<"$absent"
