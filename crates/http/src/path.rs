@@ -14,12 +14,14 @@ pub fn decode_path(raw: &[u8], out: &mut String) -> Result<(), Reject> {
     let Some(relative) = raw.strip_prefix(b"/") else {
         return Err(Reject::bad("path does not begin with a slash"));
     };
-    if relative.contains(&b'%') {
-        check_escapes(relative)?;
-    }
     // The String's buffer is reused, so that a warm server does not allocate here.
     let mut bytes = std::mem::take(out).into_bytes();
-    bytes.extend(percent_decode(relative));
+    if relative.contains(&b'%') {
+        check_escapes(relative)?;
+        bytes.extend(percent_decode(relative));
+    } else {
+        bytes.extend_from_slice(relative);
+    }
     let decoded = String::from_utf8(bytes).map_err(|_| Reject::bad("path is not utf-8"))?;
     check_segments(&decoded)?;
     *out = decoded;

@@ -192,9 +192,10 @@ fn has_bare_lf(head: &[u8]) -> bool {
 /// The limit is reached and the head not complete: which part of it is too long?
 fn too_large(window: &[u8]) -> Reject {
     let too_long = |status, reason| Reject { status, reason };
-    if window.contains(&b'\n') && window != b"\r\n" {
+    let head = window.strip_prefix(b"\r\n").unwrap_or(window);
+    if head.contains(&b'\n') {
         too_long(Status::HEAD_TOO_LARGE, "request head over the limit")
-    } else if window.contains(&b' ') {
+    } else if head.contains(&b' ') {
         too_long(Status::URI_TOO_LONG, "request target over the limit")
     } else {
         // RFC 9112 section 3: a method longer than any that is implemented gets 501.

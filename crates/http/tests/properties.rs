@@ -1,0 +1,161 @@
+//! What holds for every sequence of bytes a peer may send.
+
+use http::{BodyLength, Entity, Limits, Method, Reject, Request, Verdict, decode_path, evaluate, parse_request};
+use proptest::prelude::*;
+
+/// Small limits, so that random requests meet them.
+const LIMITS: Limits = Limits { head_bytes_max: 220, fields_max: 8, target_bytes_max: 40 };
+
+/// Requests to mutate: one for each feature of the grammar.
+const SEEDS: &[&str] = &[
+    "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    "\r\nGET /a/b%20c?q=1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+    "OPTIONS * HTTP/1.1\r\nHost: [::1]:80\r\n\r\n",
+    "HEAD http://a.com:80/x HTTP/1.1\r\nHost: b\r\nIf-None-Match: \"a\", W/\"b\"\r\n\r\n",
+    "GET /r HTTP/1.1\r\nHost: a\r\nRange: bytes=0-5,-5\r\nIf-Range: \"t\"\r\n\r\n",
+    "GET /d HTTP/1.1\r\nHost: a\r\nIf-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\nIf-Match: *\r\n\r\n",
+    "POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello",
+    "PUT /p HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\n",
+    "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "GET / HTTP/1.1\r\nHost: a\r\nX:\r\nX: y\r\nX: z\r\nX: y\r\nX: y\r\nX: y\r\nX: y\r\nX: y\r\n\r\n",
+];
+
+/// Bytes that mean something in HTTP are likelier than the rest.
+fn byte() -> impl Strategy<Value = u8> {
+    prop_oneof![prop::sample::select(&b"\r\n :/?#%\t\0,*\"-;@[]A1"[..]), any::<u8>()]
+}
+
+#[derive(Debug, Clone)]
+enum Edit {
+    Set(u8),
+    Insert(u8),
+    Remove,
+    Repeat(usize),
+}
+
+fn edit() -> impl Strategy<Value = (usize, Edit)> {
+    let kind = prop_oneof![
+        byte().prop_map(Edit::Set),
+        byte().prop_map(Edit::Insert),
+        Just(Edit::Remove),
+        (1..200usize).prop_map(Edit::Repeat),
+    ];
+    (any::<usize>(), kind)
+}
+
+/// A seed with up to three edits.
+fn mutated() -> impl Strategy<Value = Vec<u8>> {
+    (prop::sample::select(SEEDS), prop::collection::vec(edit(), 0..4)).prop_map(|(seed, edits)| {
+        let mut bytes = seed.as_bytes().to_vec();
+        for (place, edit) in edits {
+            let place = place % bytes.len();
+            match edit {
+                Edit::Set(b) => bytes[place] = b,
+                Edit::Insert(b) => bytes.insert(place, b),
+                Edit::Remove if bytes.len() > 1 => drop(bytes.remove(place)),
+                Edit::Remove => {}
+                Edit::Repeat(count) => {
+                    let repeated = vec![bytes[place]; count];
+                    bytes.splice(place..place, repeated);
+                }
+            }
+        }
+        bytes
+    })
+}
+
+/// The answer to every prefix is "more" or the answer to the whole.
+fn check_prefixes(bytes: &[u8], limits: &Limits) -> Result<(), TestCaseError> {
+    let whole = parse_request(bytes, limits);
+    for end in 0..bytes.len() {
+        match parse_request(&bytes[..end], limits) {
+            Ok(None) => prop_assert!(end < limits.head_bytes_max),
+            early => prop_assert_eq!(early, whole, "at {}", end),
+        }
+    }
+    Ok(())
+}
+
+fn check_request(request: &Request, bytes: &[u8], limits: &Limits) -> Result<(), TestCaseError> {
+    let head = &bytes[..request.head_bytes];
+    prop_assert!(head.len() <= limits.head_bytes_max && head.ends_with(b"\r\n\r\n"));
+    prop_assert!(request.target.len() <= limits.target_bytes_max);
+    let line_feeds = head.iter().filter(|&&b| b == b'\n').count();
+    let line_ends = head.windows(2).filter(|pair| pair == b"\r\n").count();
+    let returns = head.iter().filter(|&&b| b == b'\r').count();
+    prop_assert!(line_feeds == line_ends && returns == line_ends && !head.contains(&0));
+    prop_assert!(request.path.starts_with(b"/") || (request.path == b"*" && request.method == Method::Options));
+    prop_assert!(request.target.iter().all(|b| b.is_ascii_graphic() && *b != b'#'));
+    prop_assert!(request.minor_version == 0 || request.fields.host.is_some());
+    prop_assert!(!request.expect_continue || request.body != BodyLength::None);
+    prop_assert_eq!(request.values("host").count(), usize::from(request.values("host").next().is_some()));
+    let framing = request.values("content-length").count() + request.values("transfer-encoding").count();
+    prop_assert!(framing <= 1 && (framing == 1 || request.body == BodyLength::None));
+    Ok(())
+}
+
+/// Whatever is asked about a file gets a verdict that can be sent.
+fn check_verdict(request: &Request, len: u64) -> Result<(), TestCaseError> {
+    let entity = Entity { len, etag: "\"t\"", last_modified: std::time::UNIX_EPOCH };
+    match evaluate(request, &entity) {
+        Verdict::Ranges(ranges) => {
+            prop_assert!(request.method == Method::Get && !ranges.is_empty());
+            prop_assert!(ranges.iter().all(|range| range.start < range.end && range.end <= len));
+        }
+        Verdict::Whole => {}
+        _ => prop_assert!(matches!(request.method, Method::Get | Method::Head)),
+    }
+    Ok(())
+}
+
+fn check_all(bytes: &[u8], limits: &Limits, len: u64) -> Result<(), TestCaseError> {
+    check_prefixes(bytes, limits)?;
+    match parse_request(bytes, limits) {
+        Ok(Some(request)) => {
+            check_request(&request, bytes, limits)?;
+            check_verdict(&request, len)?;
+            let _: Result<(), Reject> = decode_path(request.path, &mut String::new());
+        }
+        Ok(None) => {}
+        Err(reject) => {
+            prop_assert!((400..=599).contains(&reject.status.0) && !reject.reason.is_empty());
+            prop_assert!(!reject.status.reason().is_empty());
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn mutated_requests(bytes in mutated(), len in 0..20u64) {
+        check_all(&bytes, &LIMITS, len)?;
+    }
+
+    #[test]
+    fn random_bytes(bytes in prop::collection::vec(byte(), 0..300), len in 0..20u64) {
+        check_all(&bytes, &LIMITS, len)?;
+    }
+
+    #[test]
+    fn random_limits(bytes in mutated(), head in 0..60usize, fields in 0..4usize, target in 0..20usize) {
+        let limits = Limits { head_bytes_max: head, fields_max: fields, target_bytes_max: target };
+        check_all(&bytes, &limits, 10)?;
+    }
+
+    #[test]
+    fn pipelined_requests_are_read_one_by_one(first in mutated(), second in mutated()) {
+        let Ok(Some(request)) = parse_request(&first, &LIMITS) else { return Ok(()) };
+        let both = [&first[..request.head_bytes], &second].concat();
+        prop_assert_eq!(parse_request(&both, &LIMITS), Ok(Some(request)));
+    }
+}
+
+/// The seeds themselves are what the generator thinks they are.
+#[test]
+fn most_seeds_are_accepted() {
+    let accepted =
+        SEEDS.iter().filter(|seed| matches!(parse_request(seed.as_bytes(), &Limits::default()), Ok(Some(_))));
+    assert_eq!(accepted.count(), SEEDS.len() - 1); // all but HTTP/2's preface
+}
