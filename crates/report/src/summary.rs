@@ -1,0 +1,301 @@
+use record::{Outcome, Run};
+use serde::Serialize;
+use stats::{batch_means, mean, mean_nanos, nearest_rank, size_class_means};
+use units::Nanos;
+
+use crate::ReportError;
+use crate::jobs::Jobs;
+use crate::validity::{lateness_p99, void_reason};
+
+/// What the runs of one experiment came to. Its JSON is read by other programs: names and order of fields are fixed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    pub experiment: String,
+    /// The load that was asked for.
+    pub rho: f64,
+    /// The load that was offered: wire bits of all responses and connections over what the link carries meanwhile.
+    pub rho_measured: f64,
+    pub link_bps: u64,
+    pub jobs: usize,
+    /// Mean response time of the clairvoyant bound.
+    pub bound_ms: f64,
+    /// Mean response time of ideal processor sharing.
+    pub ideal_ps_ms: f64,
+    pub runs: Vec<RunSummary>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunSummary {
+    pub name: String,
+    pub server: String,
+    pub policy: String,
+    pub drain: String,
+    pub completed: usize,
+    /// Jobs that ended in any other way; they count in every figure with the time they waited.
+    pub incomplete: usize,
+    /// Bytes of body received by all jobs.
+    pub bytes: u64,
+    pub response_time_ms: ResponseTimeMs,
+    /// Mean of response time over time alone on the idle link.
+    pub slowdown_mean: f64,
+    /// Mean response time over that of the bound.
+    pub bound_ratio: f64,
+    pub size_class_ms: SizeClassMs,
+    /// Cores used by the server; `None` if nobody measured.
+    pub server_cpu: Option<f64>,
+    pub client_lateness_p99_ms: f64,
+    /// Why the run may not be used, if so.
+    pub void: Option<String>,
+    /// Half the 95 % confidence interval of the mean, by batch means; `None` for too few jobs.
+    #[serde(skip)]
+    pub mean_ms_half_width: Option<f64>,
+    /// How many jobs ended in each way other than complete, zero left out.
+    #[serde(skip)]
+    pub outcomes: Vec<(Outcome, usize)>,
+}
+
+/// Nearest-rank percentiles, see `stats`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ResponseTimeMs {
+    pub mean: f64,
+    pub p50: f64,
+    pub p90: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+/// Mean response time of the jobs whose size falls between these percentiles of size; `None` where there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct SizeClassMs {
+    pub p0_50: Option<f64>,
+    pub p50_80: Option<f64>,
+    pub p80_99: Option<f64>,
+    pub p99_995: Option<f64>,
+    pub p995_100: Option<f64>,
+}
+
+/// Summarises runs of the same jobs, in the order given: the first is what the others are compared with.
+pub fn summarize(experiment: &str, runs: &[Run]) -> Result<Summary, ReportError> {
+    let jobs = Jobs::of(runs)?;
+    let bound_ms = mean_ms(&jobs.bound);
+    Ok(Summary {
+        experiment: experiment.into(),
+        rho: runs[0].manifest.rho,
+        rho_measured: jobs.rho_measured,
+        link_bps: jobs.link.bits_per_s(),
+        jobs: jobs.sizes.len(),
+        bound_ms,
+        ideal_ps_ms: mean_ms(&jobs.ideal_ps),
+        runs: runs.iter().map(|run| summarize_run(run, &jobs, bound_ms)).collect(),
+    })
+}
+
+fn summarize_run(run: &Run, jobs: &Jobs, bound_ms: f64) -> RunSummary {
+    let manifest = &run.manifest;
+    let responses: Vec<Nanos> = run.records.iter().map(|record| record.response_time()).collect();
+    let millis: Vec<f64> = responses.iter().map(|response| response.as_millis_f64()).collect();
+    let slowdowns: Vec<f64> =
+        responses.iter().zip(&jobs.services).map(|(response, alone)| response.0 as f64 / alone.0 as f64).collect();
+    let completed = run.records.iter().filter(|record| record.is_complete()).count();
+    let response_time_ms = response_time_ms(responses);
+    RunSummary {
+        name: manifest.name.clone(),
+        server: manifest.server.clone(),
+        policy: manifest.policy.clone(),
+        drain: manifest.drain.clone(),
+        completed,
+        incomplete: run.records.len() - completed,
+        bytes: run.records.iter().map(|record| record.body_bytes).fold(0, u64::saturating_add),
+        response_time_ms,
+        slowdown_mean: mean(&slowdowns).unwrap_or_default(),
+        bound_ratio: response_time_ms.mean / bound_ms,
+        size_class_ms: SizeClassMs::of(&jobs.sizes, &millis),
+        server_cpu: manifest.server_cpu.filter(|cpu| cpu.is_finite()),
+        client_lateness_p99_ms: lateness_p99(run).as_millis_f64(),
+        void: void_reason(run),
+        mean_ms_half_width: batch_means(&millis).map(|interval| interval.half_width),
+        outcomes: outcomes(run),
+    }
+}
+
+impl SizeClassMs {
+    fn of(sizes: &[u64], millis: &[f64]) -> SizeClassMs {
+        let [p0_50, p50_80, p80_99, p99_995, p995_100] = size_class_means(sizes, millis);
+        SizeClassMs { p0_50, p50_80, p80_99, p99_995, p995_100 }
+    }
+}
+
+/// `Jobs::of` refuses runs without jobs, so there always is a mean and a percentile.
+fn mean_ms(responses: &[Nanos]) -> f64 {
+    mean_nanos(responses).unwrap_or_default() / 1e6
+}
+
+fn response_time_ms(mut responses: Vec<Nanos>) -> ResponseTimeMs {
+    let mean = mean_ms(&responses);
+    responses.sort_unstable();
+    let percentile = |permille| nearest_rank(&responses, permille).unwrap_or_default().as_millis_f64();
+    ResponseTimeMs { mean, p50: percentile(500), p90: percentile(900), p99: percentile(990), max: percentile(1000) }
+}
+
+fn outcomes(run: &Run) -> Vec<(Outcome, usize)> {
+    use Outcome::{Aborted, Incomplete, Refused, Reset, Wrong};
+    [Incomplete, Refused, Reset, Aborted, Wrong]
+        .map(|outcome| (outcome, run.records.iter().filter(|record| record.outcome == outcome).count()))
+        .into_iter()
+        .filter(|&(_, jobs)| jobs > 0)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{experiment, run};
+    use record::JobRecord;
+
+    /// At 8 Mbit/s: 1000 + 200 bytes of head take 1266 µs alone, 3000 + 200 take 3398 µs.
+    fn two_jobs(name: &str, response_ms: [u64; 2]) -> Run {
+        run(name, &[(0, 3000, response_ms[0]), (1, 1000, response_ms[1])])
+    }
+
+    #[test]
+    fn figures_by_hand() {
+        let summary = summarize("by-hand", &[two_jobs("a", [10, 4])]).unwrap();
+        // SRPT: the small one preempts at 1 ms and takes 1.266; the large one ends at 3.398 + 1.266.
+        assert!((summary.bound_ms - (4.664 + 1.266) / 2.0).abs() < 1e-9);
+        // PS: shared from 1 ms, the small one takes twice its time.
+        assert!((summary.ideal_ps_ms - (4.664 + 2.532) / 2.0).abs() < 1e-9);
+        // (1266 + 3398 + 2 × 206) bytes in 2 s at a byte per µs.
+        assert!((summary.rho_measured - 5076.0 / 2e6).abs() < 1e-12);
+        let run = &summary.runs[0];
+        assert_eq!((run.completed, run.incomplete, run.bytes), (2, 0, 4000));
+        assert_eq!(run.response_time_ms, ResponseTimeMs { mean: 7.0, p50: 4.0, p90: 10.0, p99: 10.0, max: 10.0 });
+        assert!((run.slowdown_mean - (10.0 / 3.398 + 4.0 / 1.266) / 2.0).abs() < 1e-9);
+        assert!((run.bound_ratio - 7.0 / 2.965).abs() < 1e-9);
+        assert_eq!((run.size_class_ms.p0_50, run.size_class_ms.p995_100), (Some(4.0), Some(10.0)));
+        assert_eq!(run.void, None);
+    }
+
+    /// Other programs read this text: names, order and nothing else.
+    #[test]
+    fn json_is_exactly_as_agreed() {
+        let mut runs = [two_jobs("a", [10, 4])];
+        runs[0].manifest.void = Some("why".into());
+        let json = serde_json::to_value(summarize("e", &runs).unwrap()).unwrap();
+        let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+        assert_eq!(keys(&json), "experiment rho rho_measured link_bps jobs bound_ms ideal_ps_ms runs");
+        let run = &json["runs"][0];
+        assert_eq!(
+            keys(run),
+            "name server policy drain completed incomplete bytes response_time_ms slowdown_mean bound_ratio \
+             size_class_ms server_cpu client_lateness_p99_ms void"
+        );
+        assert_eq!(keys(&run["response_time_ms"]), "mean p50 p90 p99 max");
+        assert_eq!(keys(&run["size_class_ms"]), "p0_50 p50_80 p80_99 p99_995 p995_100");
+        assert_eq!((&run["void"], &run["server_cpu"]), (&"why".into(), &0.25.into()));
+        assert!(run["size_class_ms"]["p80_99"].is_null(), "a class without jobs has no mean");
+    }
+
+    #[test]
+    fn every_job_counts_however_it_ended() {
+        let mut runs = [run("a", &[(0, 10, 1), (1, 10, 2), (2, 10, 3), (3, 10, 94)])];
+        for (record, outcome) in runs[0].records.iter_mut().zip([Outcome::Reset, Outcome::Wrong, Outcome::Reset]) {
+            record.outcome = outcome;
+        }
+        let run = summarize("e", &runs).unwrap().runs.remove(0);
+        assert_eq!((run.completed, run.incomplete), (1, 3));
+        assert_eq!(run.outcomes, [(Outcome::Reset, 2), (Outcome::Wrong, 1)]);
+        assert_eq!(run.response_time_ms.mean, 25.0);
+    }
+
+    #[test]
+    fn the_bound_takes_the_smallest_head_any_run_saw() {
+        let bound_with = |heads: [u64; 2]| {
+            let runs = heads.map(|head_bytes| {
+                let mut run = run("a", &[(0, 1000, 5)]);
+                run.records[0].head_bytes = head_bytes;
+                run
+            });
+            (summarize("e", &runs).unwrap().bound_ms * 1000.0).round() - 1066.0
+        };
+        assert_eq!(bound_with([300, 180]), 180.0);
+        assert_eq!(bound_with([0, 310]), 310.0);
+        assert_eq!(bound_with([0, 0]), 240.0);
+    }
+
+    #[test]
+    fn no_run_has_a_mean_below_the_bound_of_what_it_served() {
+        let summary = summarize("e", &experiment()).unwrap();
+        assert!(summary.bound_ms <= summary.ideal_ps_ms);
+        assert!(summary.runs.iter().all(|run| run.bound_ratio >= 1.0 && run.slowdown_mean >= 1.0));
+        assert!(summary.runs.iter().all(|run| run.mean_ms_half_width.is_some()));
+    }
+
+    #[test]
+    fn nan_never_reaches_the_json() {
+        let mut runs = [two_jobs("a", [10, 4])];
+        runs[0].manifest.server_cpu = Some(f64::NAN);
+        let summary = summarize("e", &runs).unwrap();
+        assert!(serde_json::to_value(&summary).unwrap()["runs"][0]["server_cpu"].is_null());
+        assert!(summary.runs[0].void.as_deref().unwrap().contains("the server"), "unmeasurable is not good");
+    }
+
+    fn refusal(change: impl Fn(&mut [Run])) -> String {
+        let mut runs = [two_jobs("first", [10, 4]), two_jobs("second", [9, 3])];
+        change(&mut runs);
+        summarize("e", &runs).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn runs_of_different_jobs_are_refused() {
+        let said = refusal(|runs| runs[1].records[1].arrival_ns = 999);
+        assert!(said.starts_with("run `second`: job 1 arrives at 999 ns for 1000 bytes, but at 1000000 ns"), "{said}");
+        let said = refusal(|runs| runs[1].records[0].size_bytes = 7);
+        assert!(
+            said.contains("job 0 arrives at 0 ns for 7 bytes, but at 0 ns for 3000 bytes in run `first`"),
+            "{said}"
+        );
+        let said = refusal(|runs| runs[1].records.truncate(1));
+        assert!(said.starts_with("run `second`: it has 1 jobs, but run `first` has 2"), "{said}");
+        let said = refusal(|runs| runs[1].manifest.link_bps = 9);
+        assert!(said.starts_with("run `second`: link_bps is 9, but 8000000 in run `first`"), "{said}");
+    }
+
+    #[test]
+    fn damaged_runs_are_refused() {
+        type Damage = (&'static str, fn(&mut Run));
+        let damages: [Damage; 12] = [
+            ("0 jobs", |run| run.records.clear()),
+            ("record 1 is of job 5", |run| run.records[1].job = 5),
+            ("before it arrives", |run| run.records[1].end_ns = 1),
+            ("later than any run", |run| run.records[1].end_ns = u64::MAX),
+            ("has a size of", |run| run.records[1].size_bytes = u64::MAX),
+            ("a head of", |run| run.records[1].head_bytes = u64::MAX),
+            ("link_bps is 0", |run| run.manifest.link_bps = 0),
+            ("seconds is 0", |run| run.manifest.seconds = 0.0),
+            ("too short", |run| run.manifest.seconds = 1e-320),
+            ("rho is NaN", |run| run.manifest.rho = f64::NAN),
+            ("per_connection is 0", |run| run.manifest.per_connection = 0),
+            ("36 years", |run| {
+                run.manifest.link_bps = 1;
+                run.records[1].size_bytes = 1 << 40;
+            }),
+        ];
+        for (words, damage) in damages {
+            let mut run = two_jobs("a", [10, 4]);
+            damage(&mut run);
+            let said = summarize("e", &[run]).unwrap_err().to_string();
+            assert!(said.starts_with("run `a`: ") && said.contains(words), "{words}: {said}");
+        }
+        assert_eq!(summarize("e", &[]), Err(ReportError::NoRuns));
+    }
+
+    #[test]
+    fn lateness_not_in_the_manifest_is_taken_from_the_records() {
+        let mut runs = [two_jobs("a", [10, 4])];
+        runs[0].manifest.lateness_ns_p99 = None;
+        runs[0].records[1] = JobRecord { start_ns: 3_000_000, ..runs[0].records[1].clone() };
+        let run = summarize("e", &runs).unwrap().runs.remove(0);
+        assert_eq!(run.client_lateness_p99_ms, 2.0);
+        assert!(run.void.unwrap().contains("2.00 ms late"));
+    }
+}

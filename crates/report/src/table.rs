@@ -1,0 +1,261 @@
+use std::fmt::Write as _;
+
+use units::Rate;
+
+use crate::{RunSummary, Summary};
+
+/// No line of the table is longer, so that it stands in a terminal, an e-mail and a README.
+const WIDTH_MAX: usize = 110;
+
+/// Longer names of runs, and of policies and drains, are cut, so that the widest block still fits.
+const NAME_CHARS_MAX: usize = 20;
+const POLICY_CHARS_MAX: usize = 10;
+
+/// The summary for people: bound and ideal sharing first, then times, then sizes, then ratios to the first run.
+pub fn table(summary: &Summary) -> String {
+    let mut text = heading(summary);
+    let blocks = [times(summary), classes(summary), accounts(summary), ratios(summary)];
+    for block in blocks.iter().filter(|block| block.len() > 1) {
+        text.push('\n');
+        text.push_str(&aligned(block));
+    }
+    let remarks: Vec<String> = summary.runs.iter().flat_map(remarks).collect();
+    if !remarks.is_empty() {
+        text.push('\n');
+        remarks.iter().for_each(|remark| wrap(&mut text, remark));
+    }
+    text
+}
+
+fn heading(summary: &Summary) -> String {
+    let link = Rate::from_bits_per_s(summary.link_bps).map_or(String::new(), |rate| rate.to_string());
+    let mut text = String::new();
+    wrap(
+        &mut text,
+        &format!(
+            "{}: {} jobs, link {link}, rho {} asked for, {:.3} offered on the wire",
+            summary.experiment, summary.jobs, summary.rho, summary.rho_measured
+        ),
+    );
+    let _ = writeln!(text, "  bound (clairvoyant SRPT)  {:>8} ms mean: no schedule is lower", figure(summary.bound_ms));
+    let _ = writeln!(text, "  ideal processor sharing   {:>8} ms mean: perfect fairness", figure(summary.ideal_ps_ms));
+    text
+}
+
+type Row = Vec<String>;
+
+fn row(first: &str, rest: &[&str]) -> Row {
+    std::iter::once(first).chain(rest.iter().copied()).map(String::from).collect()
+}
+
+/// A heading and one row per run.
+fn block(heading: Row, summary: &Summary, cells: impl Fn(&RunSummary) -> Vec<String>) -> Vec<Row> {
+    let rows = summary.runs.iter().map(|run| std::iter::once(label(run)).chain(cells(run)).collect());
+    std::iter::once(heading).chain(rows).collect()
+}
+
+fn times(summary: &Summary) -> Vec<Row> {
+    let heading =
+        row("response time, ms", &["mean", "± 95 %", "p50", "p90", "p99", "max", "mean slowdown", "mean / bound"]);
+    block(heading, summary, |run| {
+        let times = run.response_time_ms;
+        let half_width = run.mean_ms_half_width.map_or("-".into(), figure);
+        let percentiles = [times.p50, times.p90, times.p99, times.max].map(figure);
+        let ratios = [figure(run.slowdown_mean), format!("{:.2}", run.bound_ratio)];
+        [figure(times.mean), half_width].into_iter().chain(percentiles).chain(ratios).collect()
+    })
+}
+
+const CLASSES: [&str; 5] = ["0-50 %", "50-80 %", "80-99 %", "99-99.5 %", "top 0.5 %"];
+
+fn class_means(run: &RunSummary) -> [Option<f64>; 5] {
+    let classes = run.size_class_ms;
+    [classes.p0_50, classes.p50_80, classes.p80_99, classes.p99_995, classes.p995_100]
+}
+
+fn classes(summary: &Summary) -> Vec<Row> {
+    let heading = row("mean by size, ms", &CLASSES);
+    block(heading, summary, |run| class_means(run).map(|mean| mean.map_or("-".into(), figure)).to_vec())
+}
+
+fn accounts(summary: &Summary) -> Vec<Row> {
+    let heading = row("run", &["policy", "drain", "completed", "incomplete", "body MB", "server CPU", "late p99, ms"]);
+    block(heading, summary, |run| {
+        vec![
+            cut(&run.policy, POLICY_CHARS_MAX),
+            cut(&run.drain, POLICY_CHARS_MAX),
+            run.completed.to_string(),
+            run.incomplete.to_string(),
+            format!("{:.3}", run.bytes as f64 / 1e6),
+            run.server_cpu.map_or("-".into(), |cpu| format!("{cpu:.3}")),
+            format!("{:.3}", run.client_lateness_p99_ms),
+        ]
+    })
+}
+
+/// How many times sooner than under the first run; empty when there is nothing to compare.
+fn ratios(summary: &Summary) -> Vec<Row> {
+    let [first, _, ..] = summary.runs.as_slice() else { return Vec::new() };
+    let mut columns = vec!["mean", "p50", "p90", "p99"];
+    columns.extend(CLASSES);
+    let measures = |run: &RunSummary| {
+        let times = run.response_time_ms;
+        let overall = [times.mean, times.p50, times.p90, times.p99].map(Some);
+        overall.into_iter().chain(class_means(run)).collect::<Vec<Option<f64>>>()
+    };
+    let base = measures(first);
+    block(row("times sooner than 1st", &columns), summary, |run| {
+        measures(run).into_iter().zip(&base).map(|(mine, &base)| ratio(base, mine)).collect()
+    })
+}
+
+fn ratio(base: Option<f64>, mine: Option<f64>) -> String {
+    match (base, mine) {
+        (Some(base), Some(mine)) if mine > 0.0 => format!("{:.2}", base / mine),
+        _ => "-".into(),
+    }
+}
+
+/// What the figures do not say: how jobs ended that did not complete, that a run beat the bound, why a run is void.
+fn remarks(run: &RunSummary) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if !run.outcomes.is_empty() {
+        let ways: Vec<String> = run
+            .outcomes
+            .iter()
+            .map(|(outcome, jobs)| format!("{jobs} {}", format!("{outcome:?}").to_lowercase()))
+            .collect();
+        remarks.push(format!("{}: not complete: {}", run.name, ways.join(", ")));
+    }
+    if run.bound_ratio < 1.0 {
+        remarks.push(format!(
+            "{}: mean below the bound, which the link does not allow: jobs failed early, or its rate or burst is larger",
+            run.name
+        ));
+    }
+    remarks.extend(run.void.iter().map(|reason| format!("VOID {}: {reason}", run.name)));
+    remarks
+}
+
+fn label(run: &RunSummary) -> String {
+    let name = cut(&run.name, NAME_CHARS_MAX);
+    if run.void.is_some() { name + " VOID" } else { name }
+}
+
+fn cut(text: &str, chars_max: usize) -> String {
+    if text.chars().count() <= chars_max {
+        return text.into();
+    }
+    text.chars().take(chars_max - 1).chain(['…']).collect()
+}
+
+/// Three significant digits, or all before the point.
+fn figure(value: f64) -> String {
+    let decimals = match value.abs() {
+        v if v < 1.0 => 3,
+        v if v < 10.0 => 2,
+        v if v < 100.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// Columns as wide as their widest cell: the first to the left, the others to the right.
+fn aligned(rows: &[Row]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0))
+        .collect();
+    let mut text = String::new();
+    for row in rows {
+        for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+            let _ = if column == 0 { write!(text, "{cell:<width$}") } else { write!(text, "  {cell:>width$}") };
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Adds the sentence, broken between words into lines of at most [`WIDTH_MAX`]; a longer word stands alone.
+fn wrap(text: &mut String, sentence: &str) {
+    let mut line = String::new();
+    for word in sentence.split_whitespace() {
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH_MAX {
+            let _ = writeln!(text, "{line}");
+            line = "   ".into();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    let _ = writeln!(text, "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summarize;
+    use crate::testing::{experiment, run};
+    use record::Outcome;
+
+    /// The whole of it as text: a reviewer reads the difference.
+    #[test]
+    fn as_it_is_printed() {
+        let mut runs = experiment();
+        runs[1].manifest.server_cpu = Some(0.75);
+        runs[1].records[7].outcome = Outcome::Incomplete;
+        let text = table(&summarize("first-light", &runs).unwrap());
+        assert_eq!(text, EXPECTED, "\n{text}");
+    }
+
+    const EXPECTED: &str = "\
+first-light: 400 jobs, link 8mbit, rho 0.8 asked for, 0.851 offered on the wire
+  bound (clairvoyant SRPT)      4.73 ms mean: no schedule is lower
+  ideal processor sharing       5.40 ms mean: perfect fairness
+
+response time, ms     mean  ± 95 %   p50   p90   p99   max  mean slowdown  mean / bound
+nginx-fair            45.0   0.000  40.0  40.0  90.0  90.0           38.1          9.52
+weir-paced-srpt VOID  9.80   0.000  2.00  2.00  80.0  80.0           2.14          2.07
+
+mean by size, ms      0-50 %  50-80 %  80-99 %  99-99.5 %  top 0.5 %
+nginx-fair              40.0     40.0     63.7       90.0       90.0
+weir-paced-srpt VOID    2.00     2.00     38.9       80.0       80.0
+
+run                   policy  drain  completed  incomplete  body MB  server CPU  late p99, ms
+nginx-fair              srpt  paced        400           0    1.460       0.250         0.050
+weir-paced-srpt VOID    srpt  paced        399           1    1.460       0.750         0.050
+
+times sooner than 1st  mean    p50    p90   p99  0-50 %  50-80 %  80-99 %  99-99.5 %  top 0.5 %
+nginx-fair             1.00   1.00   1.00  1.00    1.00     1.00     1.00       1.00       1.00
+weir-paced-srpt VOID   4.59  20.00  20.00  1.12   20.00    20.00     1.64       1.12       1.12
+
+weir-paced-srpt: not complete: 1 incomplete
+VOID weir-paced-srpt: the server used 0.75 of a core, more than 0.5
+";
+
+    #[test]
+    fn fits_the_width_whatever_the_names() {
+        let mut long = run("a-name-of-more-than-twenty-characters", &[(0, 2_000_000, 3_600_000)]);
+        long.manifest.policy = "shortest-remaining".into();
+        long.manifest.drain = "hierarchical-bands".into();
+        long.manifest.void = Some("many words ".repeat(40));
+        let text = table(&summarize("e", &[long.clone(), long]).unwrap());
+        let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= WIDTH_MAX, "{widest} columns:\n{text}");
+        assert!(text.contains("a-name-of-more-than…"));
+    }
+
+    #[test]
+    fn one_run_is_compared_with_nothing() {
+        let text = table(&summarize("e", &[run("a", &[(0, 10, 1)])]).unwrap());
+        assert!(!text.contains("sooner") && !text.contains("NaN"), "{text}");
+        assert!(!text.contains("mean below the bound"), "{text}");
+    }
+
+    #[test]
+    fn a_run_too_good_to_be_true_is_pointed_out() {
+        let text = table(&summarize("e", &[run("a", &[(0, 100_000, 1)])]).unwrap());
+        assert!(text.contains("a: mean below the bound"), "{text}");
+    }
+}

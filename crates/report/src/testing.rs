@@ -1,0 +1,61 @@
+//! Runs made up for the tests of this crate.
+
+use std::collections::BTreeMap;
+
+use record::{JobRecord, Manifest, Outcome, Run};
+
+/// 8 Mbit/s carries a byte per microsecond.
+pub const LINK_BPS: u64 = 8_000_000;
+
+pub fn manifest(name: &str) -> Manifest {
+    Manifest {
+        name: name.into(),
+        server: "weir".into(),
+        policy: "srpt".into(),
+        drain: "paced".into(),
+        link_bps: LINK_BPS,
+        rho: 0.8,
+        seed: 1,
+        per_connection: 1,
+        seconds: 2.0,
+        commit: "unknown".into(),
+        kernel: "6.18".into(),
+        command: vec!["weirlab".into()],
+        server_cpu: Some(0.25),
+        client_cpu: None,
+        lateness_ns_p99: Some(50_000),
+        wire_bytes: None,
+        void: None,
+        environment: BTreeMap::new(),
+    }
+}
+
+/// A run of complete jobs, each given by arrival in ms, size in bytes and response time in ms.
+pub fn run(name: &str, jobs: &[(u64, u64, u64)]) -> Run {
+    let records = jobs.iter().enumerate().map(|(job, &(arrival_ms, size_bytes, response_ms))| JobRecord {
+        job: job as u64,
+        size_bytes,
+        head_bytes: 200,
+        arrival_ns: arrival_ms * 1_000_000,
+        start_ns: arrival_ms * 1_000_000 + 50_000,
+        first_byte_ns: Some((arrival_ms + response_ms) * 1_000_000),
+        end_ns: (arrival_ms + response_ms) * 1_000_000,
+        body_bytes: size_bytes,
+        status: 200,
+        outcome: Outcome::Complete,
+    });
+    Run { manifest: manifest(name), records: records.collect() }
+}
+
+/// Two runs of 400 jobs: every 10th is large. Under the first all wait alike; under the second only the large ones.
+pub fn experiment() -> Vec<Run> {
+    let jobs = |small_ms, large_ms| {
+        let shape = move |job: u64| {
+            let (size, response) =
+                if job.is_multiple_of(10) { (30_000 + job, large_ms) } else { (500 + job, small_ms) };
+            (job * 5, size, response)
+        };
+        (0..400).map(shape).collect::<Vec<_>>()
+    };
+    vec![run("nginx-fair", &jobs(40, 90)), run("weir-paced-srpt", &jobs(2, 80))]
+}

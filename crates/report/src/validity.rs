@@ -1,0 +1,76 @@
+//! When a run may not be used, and says so: the machine, not the schedule, would be what was measured.
+
+use record::Run;
+use stats::nearest_rank;
+use units::Nanos;
+
+/// Share of a core above which the server or the load generator may itself have been the bottleneck.
+pub const CPU_MAX: f64 = 0.5;
+
+/// Lateness of the load generator at the 99th percentile above which arrivals were not those that were asked for.
+pub const LATENESS_P99_MAX: Nanos = Nanos::from_millis(1);
+
+/// Every reason why the run is void, in one text; `None` if it is good.
+pub(crate) fn void_reason(run: &Run) -> Option<String> {
+    let manifest = &run.manifest;
+    let mut reasons: Vec<String> = manifest.void.iter().cloned().collect();
+    for (who, cpu) in [("the server", manifest.server_cpu), ("the load generator", manifest.client_cpu)] {
+        // A figure that is not a number was not measured: that is no better than too much.
+        if let Some(cpu) = cpu.filter(|&cpu| cpu.is_nan() || cpu > CPU_MAX) {
+            reasons.push(format!("{who} used {cpu:.2} of a core, more than {CPU_MAX}"));
+        }
+    }
+    let lateness = lateness_p99(run);
+    if lateness > LATENESS_P99_MAX {
+        reasons.push(format!(
+            "requests were submitted {:.2} ms late at the 99th percentile, more than {} ms",
+            lateness.as_millis_f64(),
+            LATENESS_P99_MAX.as_millis_f64()
+        ));
+    }
+    (!reasons.is_empty()).then(|| reasons.join("; "))
+}
+
+/// As the load generator measured it, else as the records show it.
+pub(crate) fn lateness_p99(run: &Run) -> Nanos {
+    run.manifest.lateness_ns_p99.map(Nanos).unwrap_or_else(|| {
+        let mut lateness: Vec<Nanos> = run.records.iter().map(|record| record.lateness()).collect();
+        lateness.sort_unstable();
+        nearest_rank(&lateness, 990).unwrap_or_default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::run;
+
+    fn said(change: impl Fn(&mut record::Manifest)) -> Option<String> {
+        let mut run = run("a", &[(0, 10, 1)]);
+        change(&mut run.manifest);
+        void_reason(&run)
+    }
+
+    #[test]
+    fn at_the_limit_is_good() {
+        assert_eq!(said(|_| ()), None);
+        assert_eq!(said(|manifest| manifest.server_cpu = Some(CPU_MAX)), None);
+        assert_eq!(said(|manifest| manifest.lateness_ns_p99 = Some(LATENESS_P99_MAX.0)), None);
+    }
+
+    #[test]
+    fn above_it_says_what() {
+        let given = said(|manifest| manifest.void = Some("the link was wrong".into()));
+        assert_eq!(given.unwrap(), "the link was wrong");
+        assert!(said(|manifest| manifest.client_cpu = Some(0.51)).unwrap().starts_with("the load generator used 0.51"));
+        let both = said(|manifest| {
+            manifest.server_cpu = Some(1.0);
+            manifest.lateness_ns_p99 = Some(1_500_000);
+        });
+        assert_eq!(
+            both.unwrap(),
+            "the server used 1.00 of a core, more than 0.5; \
+             requests were submitted 1.50 ms late at the 99th percentile, more than 1 ms"
+        );
+    }
+}
