@@ -1,8 +1,93 @@
+//! `weirlab report`: the table, JSON and picture of runs that were recorded before.
+//!
+//! A result without a manifest does not exist: a folder that holds records but no manifest is of a run that was cut
+//! short, and is named on standard error and left out.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use record::Run;
+
 use crate::failure::Failure;
 
-#[derive(clap::Args)]
-pub struct Args {}
+const MANIFEST: &str = "manifest.json";
 
-pub fn main(_args: Args) -> Result<(), Failure> {
-    Err(Failure::Failed("not built yet".into()))
+#[derive(clap::Args)]
+pub struct Args {
+    /// Folders of runs, or folders that hold folders of runs; the first run is what the others are compared with
+    #[arg(required = true, value_name = "DIR")]
+    folders: Vec<PathBuf>,
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Also draw response time by size into this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+pub fn main(args: Args) -> Result<(), Failure> {
+    let mut runs = Vec::new();
+    for folder in &args.folders {
+        for run_folder in run_folders(folder)? {
+            runs.push(Run::read(&run_folder)?);
+        }
+    }
+    let experiment = experiment_name(&args.folders);
+    if let Some(file) = &args.svg {
+        write_picture(&experiment, &runs, file)?;
+    }
+    print(&experiment, &runs, args.json)
+}
+
+/// Prints the summary of these runs: the table, or with `json` one object and nothing else.
+pub(crate) fn print(experiment: &str, runs: &[Run], json: bool) -> Result<(), Failure> {
+    let summary = ::report::summarize(experiment, runs)?;
+    let text = if json { serde_json::to_string(&summary)? + "\n" } else { ::report::table(&summary) };
+    // Not `print!`, which panics when the reader has gone, as in `weirlab report DIR | head`.
+    Ok(io::stdout().write_all(text.as_bytes())?)
+}
+
+/// Draws response time by size of these runs into `file`.
+pub(crate) fn write_picture(experiment: &str, runs: &[Run], file: &Path) -> Result<(), Failure> {
+    let svg = ::report::response_by_size_svg(experiment, runs)?;
+    fs::write(file, svg).map_err(|error| failed(file, error))
+}
+
+/// The folder itself if it is of a run, else those in it that are, by name.
+fn run_folders(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    if folder.join(MANIFEST).is_file() {
+        return Ok(vec![folder.into()]);
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(|error| failed(folder, error))? {
+        let inner = entry.map_err(|error| failed(folder, error))?.path();
+        if inner.join(MANIFEST).is_file() {
+            found.push(inner);
+        } else if inner.join("records.csv").is_file() {
+            eprintln!(
+                "weirlab: {}: left out, it has records but no {MANIFEST}: the run was cut short",
+                inner.display()
+            );
+        }
+    }
+    found.sort();
+    if found.is_empty() {
+        return Err(failed(folder, format!("no run here: neither it nor a folder in it has a {MANIFEST}")));
+    }
+    Ok(found)
+}
+
+/// What the runs are called together: the folder that holds them.
+fn experiment_name(folders: &[PathBuf]) -> String {
+    let holder = |folder: &PathBuf| {
+        let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.clone());
+        let holder = if folder.join(MANIFEST).is_file() { folder.parent() } else { Some(folder.as_path()) };
+        holder.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned())
+    };
+    folders.first().and_then(holder).unwrap_or_else(|| "runs".into())
+}
+
+fn failed(path: &Path, reason: impl std::fmt::Display) -> Failure {
+    Failure::Failed(format!("{}: {reason}", path.display()))
 }

@@ -1,0 +1,165 @@
+//! `weirlab report` as a user runs it: folders in, table or JSON out, exit status.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use record::{JobRecord, Manifest, Outcome, Run};
+
+/// A folder of its own for each test, removed when the test ends.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("weirlab-report-{}-{test}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("the temporary folder can be made");
+        Folder(path)
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn run(name: &str, response_ms: u64) -> Run {
+    let manifest = Manifest {
+        name: name.into(),
+        server: "weir".into(),
+        policy: "srpt".into(),
+        drain: "paced".into(),
+        link_bps: 10_000_000,
+        rho: 0.5,
+        seed: 1,
+        per_connection: 1,
+        seconds: 1.0,
+        commit: "unknown".into(),
+        kernel: "6.18".into(),
+        command: vec!["weirlab".into()],
+        server_cpu: None,
+        client_cpu: None,
+        lateness_ns_p99: Some(1000),
+        wire_bytes: None,
+        void: None,
+        environment: BTreeMap::new(),
+    };
+    let records = (0..300).map(|job| JobRecord {
+        job,
+        size_bytes: 10 * (job + 1),
+        head_bytes: 210,
+        arrival_ns: job * 3_000_000,
+        start_ns: job * 3_000_000,
+        first_byte_ns: None,
+        end_ns: (job * 3 + response_ms) * 1_000_000,
+        body_bytes: 10 * (job + 1),
+        status: 200,
+        outcome: Outcome::Complete,
+    });
+    Run { manifest, records: records.collect() }
+}
+
+fn report(args: &[&Path]) -> Output {
+    let weirlab = env!("CARGO_BIN_EXE_weirlab");
+    Command::new(weirlab).arg("report").args(args).output().expect("weirlab can be started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("weirlab writes UTF-8")
+}
+
+/// Two runs in one folder, named so that their order is that of their names.
+fn two_runs(test: &str) -> Folder {
+    let folder = Folder::new(test);
+    run("b-fast", 30).write(&folder.path().join("b-fast")).expect("a run can be written");
+    run("a-slow", 90).write(&folder.path().join("a-slow")).expect("a run can be written");
+    folder
+}
+
+#[test]
+fn prints_a_table_of_a_folder_of_runs() {
+    let folder = two_runs("table");
+    let output = report(&[folder.path()]);
+    let table = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(table.starts_with(folder.path().file_name().unwrap().to_str().unwrap()), "{table}");
+    assert!(table.contains("bound (clairvoyant SRPT)") && table.contains("3.00"), "{table}");
+    assert!(table.find("a-slow").unwrap() < table.find("b-fast").unwrap(), "{table}");
+}
+
+#[test]
+fn prints_one_json_object_and_nothing_else() {
+    let folder = two_runs("json");
+    let fast_first = [folder.path().join("b-fast"), folder.path().join("a-slow")];
+    let output = report(&[Path::new("--json"), &fast_first[0], &fast_first[1]]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("standard output is JSON");
+    let names: Vec<&str> = json["runs"].as_array().unwrap().iter().map(|run| run["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["b-fast", "a-slow"], "in the order given");
+    assert_eq!(json["runs"][0]["response_time_ms"]["mean"], 30.0);
+    assert_eq!(json["experiment"].as_str(), folder.path().file_name().unwrap().to_str());
+    assert!(json["runs"][0]["bound_ratio"].as_f64().unwrap() > 1.0);
+}
+
+#[test]
+fn draws_a_picture() {
+    let folder = two_runs("svg");
+    let file = folder.path().join("by-size.svg");
+    assert!(report(&[folder.path(), Path::new("--svg"), &file]).status.success());
+    let svg = std::fs::read_to_string(&file).expect("the picture was written");
+    assert!(svg.contains("a-slow") && svg.contains("1 KB"));
+}
+
+#[test]
+fn says_what_is_wrong_with_the_folder() {
+    let folder = two_runs("wrong");
+    let absent = report(&[&folder.path().join("absent")]);
+    assert_eq!(absent.status.code(), Some(1));
+    assert!(text(&absent.stderr).contains("absent: "), "{}", text(&absent.stderr));
+
+    let empty = folder.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let output = report(&[&empty]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no run here"), "{}", text(&output.stderr));
+
+    assert_eq!(report(&[]).status.code(), Some(2), "no folder is a mistake of usage");
+}
+
+#[test]
+fn a_run_cut_short_is_named_and_left_out() {
+    let folder = two_runs("short");
+    std::fs::remove_file(folder.path().join("b-fast/manifest.json")).unwrap();
+    let output = report(&[folder.path()]);
+    assert!(output.status.success());
+    assert!(text(&output.stderr).contains("b-fast: left out"), "{}", text(&output.stderr));
+    assert!(!text(&output.stdout).contains("b-fast"));
+}
+
+#[test]
+fn runs_of_different_jobs_are_refused() {
+    let folder = two_runs("different");
+    let mut other = run("c-other", 10);
+    other.records[17].size_bytes += 1;
+    other.write(&folder.path().join("c-other")).unwrap();
+    let output = report(&[folder.path()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty());
+    let said = text(&output.stderr);
+    assert!(said.starts_with("weirlab: run `c-other`: job 17 ") && said.contains("`a-slow`"), "{said}");
+}
+
+#[test]
+fn a_damaged_record_is_named_with_its_file_and_line() {
+    let folder = two_runs("damaged");
+    let records = folder.path().join("a-slow/records.csv");
+    let damaged = std::fs::read_to_string(&records).unwrap().replacen("complete", "finished", 1);
+    std::fs::write(&records, damaged).unwrap();
+    let output = report(&[folder.path()]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("records.csv") && said.contains("line: 2"), "{said}");
+}
