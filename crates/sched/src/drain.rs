@@ -82,6 +82,10 @@ impl Drain {
         self
     }
 
+    pub fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
     pub fn policy(&self) -> &dyn Policy {
         &*self.policy
     }

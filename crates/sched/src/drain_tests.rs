@@ -228,7 +228,7 @@ proptest! {
             let (order, counts) = serve(&mut drain, &cases);
             prop_assert_eq!(order.matches('x').count() as u64, total);
             prop_assert!(drain.is_empty());
-            for (tick, served) in order.chars().enumerate() {
+            for (tick, served) in order.char_indices() {
                 let arrived: u64 = cases.iter().filter(|c| c.2 <= tick as u64).map(|c| c.1).sum();
                 let sent = order[..tick].matches('x').count() as u64;
                 prop_assert_eq!(served == '.', arrived == sent, "{} at tick {}: {:?}", name, tick, counts);

@@ -33,6 +33,13 @@ pub struct JobId {
     pub number: u64,
 }
 
+impl JobId {
+    /// A small integer that no other job in the system has: an index for what the caller keeps beside the job.
+    pub fn slot(self) -> usize {
+        self.slot as usize
+    }
+}
+
 /// One response being sent, as a policy sees it.
 #[derive(Debug, Clone)]
 pub struct Job {
@@ -54,6 +61,11 @@ impl Job {
         match self.size {
             Size::Known(bytes) | Size::AtLeast(bytes) => bytes.saturating_sub(self.attained),
         }
+    }
+
+    /// Whether the connection takes bytes, as far as was told.
+    pub fn is_ready(&self) -> bool {
+        self.is_ready
     }
 
     pub(crate) fn is_sent(&self) -> bool {

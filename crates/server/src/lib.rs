@@ -1,4 +1,29 @@
-//! The server: files, connections, limits, logs, and the writer that sends what the Drain grants.
+//! The server: files, connections, limits, logs, and the writer that sends what the drain grants.
+//!
+//! The life of a request: a worker accepts the connection and reads the head ([`worker`](self)), `http` parses it, `reply` finds the
+//! file and builds head and body, [`transmit`] sends them as the drain grants. With the drain `paced` the last
+//! step happens on one thread for all workers (`writer`), else in the worker's own turn.
 
+mod clock;
+mod config;
+mod drain_choice;
 pub mod files;
 pub mod log;
+mod mailbox;
+mod poll;
+mod reply;
+mod start;
+pub mod transmit;
+mod worker;
+mod writer;
+
+pub use config::{AccessLogConfig, Config, Limits};
+pub use drain_choice::{DrainChoice, DrainKind};
+pub use start::{Server, StartError};
+pub use writer::WORKERS_MAX;
+
+/// The policies there are, by name.
+pub const POLICIES: &[&str] = sched::policy::NAMES;
+
+/// The share of the oldest response unless told otherwise, in thousandths.
+pub const GUARD_PERMILLE: u32 = 0;

@@ -1,0 +1,66 @@
+//! Everything the server needs to know, resolved: no option is left open, and every value has its reason.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use units::Nanos;
+
+use crate::drain_choice::DrainChoice;
+use crate::files;
+use crate::transmit::Patience;
+
+pub struct Config {
+    /// The folder that is served.
+    pub dir: PathBuf,
+    pub files: files::Options,
+    pub listen: SocketAddr,
+    /// Event loops, each a thread with a listening socket of its own. One per core serves the most; one alone keeps the
+    /// other cores free. At most [`crate::WORKERS_MAX`].
+    pub workers: usize,
+    pub drain: DrainChoice,
+    pub limits: Limits,
+    pub access_log: Option<AccessLogConfig>,
+}
+
+pub struct AccessLogConfig {
+    /// `None` is standard output.
+    pub path: Option<PathBuf>,
+    pub format: crate::log::Format,
+}
+
+/// What a client may cost.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Connections over all workers. Raised: more memory and descriptors; lowered: clients wait in the kernel's queue.
+    pub connections_max: usize,
+    pub request: http::Limits,
+    /// Bytes of a request body that is read and thrown away so that the connection can be kept.
+    pub body_bytes_max: u64,
+    /// From accepting (or the first byte of a later request) to the end of the head.
+    pub head_timeout: Nanos,
+    /// Between the bytes of a request body.
+    pub body_timeout: Nanos,
+    /// Between requests.
+    pub idle_timeout: Nanos,
+    pub patience: Patience,
+    /// How long a stopping server goes on sending what it has begun.
+    pub stop_timeout: Duration,
+}
+
+impl Default for Limits {
+    /// The timeouts are those administrators know from nginx (60 s head, 75 s idle), the head's shorter since a head
+    /// is one packet; the slowest reader allowed is a 4 kbit/s one.
+    fn default() -> Limits {
+        Limits {
+            connections_max: 100_000,
+            request: http::Limits::default(),
+            body_bytes_max: 1 << 20,
+            head_timeout: Nanos::from_secs(20),
+            body_timeout: Nanos::from_secs(20),
+            idle_timeout: Nanos::from_secs(75),
+            patience: Patience { rate_bytes_per_s_min: 500, window: Nanos::from_secs(30) },
+            stop_timeout: Duration::from_secs(30),
+        }
+    }
+}

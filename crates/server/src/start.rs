@@ -1,0 +1,240 @@
+//! Starting and stopping: sockets first, threads last, so that what cannot work is said before anything runs.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::config::Config;
+use crate::files::{Cache, CacheLimits, Root};
+use crate::log::{self, AccessLog};
+use crate::mailbox::Mailbox;
+use crate::reply::Replier;
+use crate::transmit::{Departure, Transmitter};
+use crate::worker::{Parts, Path, Worker};
+use crate::writer::Writer;
+
+/// Connections the kernel keeps for us before we accept them; it lowers this to net.core.somaxconn.
+const ACCEPT_QUEUE: i32 = 4096;
+/// Unsent bytes beyond which a paced socket takes no more: two segments, so that one is being sent while the next
+/// waits, and no response sits in a socket buffer where it can no longer be overtaken.
+const NOTSENT_BYTES_MAX: u32 = 2 * 1460;
+/// Descriptors that are not connections: logs, files in the caches, epoll, and some to spare.
+const DESCRIPTORS_KEPT: u64 = 1024;
+
+/// A running server.
+pub struct Server {
+    address: SocketAddr,
+    why: String,
+    stop: Arc<AtomicBool>,
+    mailboxes: Vec<Arc<Mailbox<Departure>>>,
+    workers: Vec<JoinHandle<io::Result<()>>>,
+    writer: Option<(Arc<Writer>, JoinHandle<io::Result<()>>)>,
+    log: AccessLog,
+    _log_guard: log::Guard,
+}
+
+/// Why the server cannot start: what, where, and what would be right.
+#[derive(Debug)]
+pub enum StartError {
+    Folder(PathBuf, io::Error),
+    Listen(SocketAddr, io::Error),
+    Log(io::Error),
+    System(&'static str, io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Folder(dir, error) => {
+                write!(f, "cannot serve `{}`: {error}; name a folder that can be read", dir.display())
+            }
+            StartError::Listen(address, error) if error.kind() == io::ErrorKind::AddrInUse => {
+                write!(f, "cannot listen on {address}: another program does; stop it or choose another with --listen")
+            }
+            StartError::Listen(address, error) => {
+                write!(f, "cannot listen on {address}: {error}; choose an address of this host with --listen")
+            }
+            StartError::Log(error) => write!(f, "cannot open the access log: {error}"),
+            StartError::System(what, error) => write!(f, "cannot {what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl Server {
+    /// Binds, opens and starts everything; requests are answered when this returns.
+    pub fn start(mut config: Config) -> Result<Server, StartError> {
+        let root = Root::open(&config.dir, config.files).map_err(|e| StartError::Folder(config.dir.clone(), e))?;
+        let root = Arc::new(root);
+        let listeners = listen(&config)?;
+        let address = local_address(&listeners[0]).map_err(|e| StartError::System("ask for the address", e))?;
+        let (log, log_guard) = open_log(&config).map_err(StartError::Log)?;
+        let system = |e| StartError::System("make the threads' mailboxes", e);
+        let mailboxes = (0..config.workers).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
+        let mailboxes = mailboxes.map_err(system)?;
+        let writer = start_writer(&mut config, &mailboxes).map_err(|e| StartError::System("start the writer", e))?;
+        let mut server = Server {
+            address,
+            why: std::mem::take(&mut config.drain.why),
+            stop: Arc::new(AtomicBool::new(false)),
+            mailboxes,
+            workers: Vec::new(),
+            writer,
+            log,
+            _log_guard: log_guard,
+        };
+        let connections_max = config.limits.connections_max.min(descriptors()).max(config.workers);
+        for (number, listener) in listeners.into_iter().enumerate() {
+            let started = server.start_worker(number, listener, &root, &config, connections_max / config.workers);
+            started.map_err(|e| StartError::System("start a worker", e))?;
+        }
+        Ok(server)
+    }
+
+    /// The address listened on, with the port the kernel chose if that was left to it.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Which drain, and why, in one line.
+    pub fn why(&self) -> &str {
+        &self.why
+    }
+
+    /// Opens the access log anew, as after a rotation.
+    pub fn reopen_log(&self) {
+        self.log.reopen();
+    }
+
+    /// Finishes what is being sent, then ends all threads.
+    pub fn stop(self) -> io::Result<()> {
+        self.stop.store(true, Ordering::Release);
+        for mailbox in &self.mailboxes {
+            mailbox.wake();
+        }
+        let mut outcome = Ok(());
+        for worker in self.workers {
+            outcome = outcome.and(join(worker));
+        }
+        if let Some((writer, thread)) = self.writer {
+            writer.stop();
+            outcome = outcome.and(join(thread));
+        }
+        outcome
+    }
+
+    fn start_worker(
+        &mut self,
+        number: usize,
+        listener: OwnedFd,
+        root: &Arc<Root>,
+        config: &Config,
+        connections_max: usize,
+    ) -> io::Result<()> {
+        let cache = Cache::new(Arc::clone(root), CacheLimits::per_worker(config.workers));
+        let path = match &self.writer {
+            Some((writer, _)) => Path::Writer(Arc::clone(writer)),
+            None => Path::Own(Box::new(Transmitter::new(config.drain.drain(), None, config.limits.patience))),
+        };
+        let worker = Worker::new(Parts {
+            number,
+            listener,
+            replier: Replier::new(cache, http::HttpDate::new(SystemTime::now())),
+            is_plain: self.writer.is_none() && config.drain.policy == "fair",
+            path,
+            mailbox: Arc::clone(&self.mailboxes[number]),
+            log: self.log.clone(),
+            logs_access: config.access_log.is_some(),
+            limits: config.limits.clone(),
+            connections_max,
+            stop: Arc::clone(&self.stop),
+        })?;
+        let thread = std::thread::Builder::new().name(format!("weir-worker-{number}"));
+        self.workers.push(thread.spawn(|| worker.run())?);
+        Ok(())
+    }
+}
+
+/// A panic of a thread is our own bug: it goes on here.
+fn join(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+type Started = Option<(Arc<Writer>, JoinHandle<io::Result<()>>)>;
+
+fn start_writer(config: &mut Config, mailboxes: &[Arc<Mailbox<Departure>>]) -> io::Result<Started> {
+    if !config.drain.is_paced() {
+        return Ok(None);
+    }
+    let writer = Arc::new(Writer::new(mailboxes.to_vec())?);
+    let transmitter = Transmitter::new(config.drain.drain(), config.drain.gauge.take(), config.limits.patience);
+    let thread = std::thread::Builder::new().name("weir-writer".into()).spawn({
+        let writer = Arc::clone(&writer);
+        move || writer.run(transmitter)
+    })?;
+    Ok(Some((writer, thread)))
+}
+
+fn open_log(config: &Config) -> io::Result<(AccessLog, log::Guard)> {
+    match &config.access_log {
+        None => AccessLog::open(log::Target::Off, log::Format::Combined),
+        Some(access) => {
+            let target = access.path.clone().map_or(log::Target::Stdout, log::Target::File);
+            AccessLog::open(target, access.format)
+        }
+    }
+}
+
+/// One listening socket per worker on one port; the kernel spreads connections over them.
+fn listen(config: &Config) -> Result<Vec<OwnedFd>, StartError> {
+    let mut address = config.listen;
+    let mut listeners = Vec::new();
+    for _ in 0..config.workers {
+        let listener = listen_once(config, address).map_err(|e| StartError::Listen(address, e))?;
+        // With port 0 the first socket gets one from the kernel, and the others join it.
+        address = local_address(&listener).map_err(|e| StartError::Listen(address, e))?;
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+fn listen_once(config: &Config, address: SocketAddr) -> io::Result<OwnedFd> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if config.workers > 1 {
+        socket.set_reuse_port(true)?;
+    }
+    // Accepted sockets inherit these, which saves a system call each per connection.
+    socket.set_tcp_nodelay(true)?;
+    if config.drain.is_paced() {
+        socket.set_tcp_notsent_lowat(NOTSENT_BYTES_MAX)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(ACCEPT_QUEUE)?;
+    Ok(socket.into())
+}
+
+fn local_address(listener: &OwnedFd) -> io::Result<SocketAddr> {
+    let address = rustix::net::getsockname(listener)?;
+    SocketAddr::try_from(address).map_err(|_| io::Error::other("the socket has no internet address"))
+}
+
+/// Raises the soft limit on descriptors to the hard one; gives how many connections that allows.
+fn descriptors() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let current = if setrlimit(Resource::Nofile, raised).is_ok() { raised.current } else { limit.current };
+    let current = current.unwrap_or(u64::MAX);
+    // A few connections always, even where descriptors are scarce: each may fail, and says so.
+    usize::try_from(current.saturating_sub(DESCRIPTORS_KEPT).max(current / 2)).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,183 @@
+//! The response write path: what is sent is what the drain grants.
+//!
+//! A [`Transmitter`] holds the responses that are being sent and asks its [`sched::Drain`] for grants. With the drain
+//! `off` every worker has one of its own without a rate, which then only orders what is ready in the same turn;
+//! with `paced` there is one for the whole process, on the writer's thread, so that the order holds across workers.
+//! It is generic over the socket and takes the time as an argument: tests run it under simulated time.
+
+mod gauge;
+mod outgoing;
+mod sending;
+mod socket;
+
+pub use gauge::Gauge;
+pub use outgoing::{Failure, Outgoing, Segment};
+pub use sending::Dispatch;
+pub use socket::{Connection, Socket};
+
+use sched::{Arrival, Drain, JobId, Progress, Size};
+use sending::Sending;
+use units::Nanos;
+
+/// Grants made in one turn before events are looked at again: 64 segments take 77 ms at 10 Mbit/s and 0.8 ms at 1 Gbit/s,
+/// so pacing ends a turn long before this does; without a rate it bounds the turn to 64 MiB.
+pub const GRANTS_PER_TURN_MAX: usize = 64;
+
+/// How slow a reader may be, so that nobody holds a connection and a response for ever.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// A reader that we wait for has to take this many bytes per second on average over a window.
+    pub rate_bytes_per_s_min: u64,
+    /// The window; long enough to ride out a few retransmission timeouts.
+    pub window: Nanos,
+}
+
+/// The end of a response.
+#[derive(Debug)]
+pub struct Departure {
+    /// Who dispatched it.
+    pub owner: u64,
+    pub sent_bytes: u64,
+    /// `None` when every byte was handed to the kernel.
+    pub failure: Option<Failure>,
+    /// The buffer its head was in, to be used again.
+    pub buffer: Vec<u8>,
+}
+
+pub struct Transmitter<S> {
+    drain: Drain,
+    gauge: Option<Gauge>,
+    patience: Patience,
+    /// By slot of the job.
+    sendings: Vec<Option<Sending<S>>>,
+    departures: Vec<Departure>,
+}
+
+impl<S: Socket> Transmitter<S> {
+    pub fn new(drain: Drain, gauge: Option<Gauge>, patience: Patience) -> Transmitter<S> {
+        Transmitter { drain, gauge, patience, sendings: Vec::new(), departures: Vec::new() }
+    }
+
+    pub fn drain(&self) -> &Drain {
+        &self.drain
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.drain.is_empty()
+    }
+
+    /// Nothing is being sent, and nothing that ended is left to be told.
+    pub fn is_idle(&self) -> bool {
+        self.is_empty() && self.departures.is_empty()
+    }
+
+    /// Takes over a response; its first byte leaves when the drain says so.
+    pub fn dispatch(&mut self, now: Nanos, dispatch: Dispatch<S>) -> JobId {
+        let size = Size::Known(dispatch.outgoing.remaining_bytes());
+        if self.is_paced() {
+            self.drain.on_overhead(now, dispatch.overhead_bytes);
+        }
+        let id = self.drain.arrive(now, Arrival { size, segment_bytes: dispatch.segment_bytes });
+        let slot = id.slot();
+        if self.sendings.len() <= slot {
+            self.sendings.resize_with(slot + 1, || None);
+        }
+        let mut sending = Sending::new(id, dispatch, now);
+        if self.is_paced() {
+            // What an earlier response on the connection had sent again was paid for then.
+            sending.retransmitted_since();
+        }
+        self.sendings[slot] = Some(sending);
+        id
+    }
+
+    /// The socket takes bytes again. A no-op for a job that has departed.
+    pub fn on_writable(&mut self, now: Nanos, id: JobId) {
+        self.drain.on_writable(id);
+        self.pay_for_retransmissions(now, id);
+    }
+
+    /// The response will not be finished, and nobody waits for it. A no-op for a job that has departed.
+    pub fn abort(&mut self, id: JobId, failure: Failure) {
+        if self.drain.job(id).is_some() {
+            self.drain.on_abort(id);
+            self.depart(id, Some(failure));
+        }
+    }
+
+    /// Sends what is granted, until nothing is or the turn is over. Gives when to be called again: an instant that
+    /// may have passed, or `None` when only an event can change anything.
+    pub fn run(&mut self, clock: &impl Fn() -> Nanos) -> Option<Nanos> {
+        for _ in 0..GRANTS_PER_TURN_MAX {
+            let now = clock();
+            self.measure(now);
+            let Some(grant) = self.drain.poll_grant(now) else { break };
+            self.send(now, grant);
+        }
+        self.drain.poll_timeout()
+    }
+
+    /// Ends the responses whose readers are too slow; to be called about once a second.
+    pub fn end_stalled(&mut self, now: Nanos) {
+        for slot in 0..self.sendings.len() {
+            let Some(sending) = &mut self.sendings[slot] else { continue };
+            let is_blocked = self.drain.job(sending.id).is_some_and(|job| !job.is_ready());
+            if sending.is_stalled(now, is_blocked, &self.patience) {
+                let id = sending.id;
+                self.abort(id, Failure::Stalled);
+            }
+        }
+    }
+
+    /// The responses that ended since this was last called.
+    pub fn departures(&mut self) -> std::vec::Drain<'_, Departure> {
+        self.departures.drain(..)
+    }
+
+    fn is_paced(&self) -> bool {
+        self.drain.pace().rate.is_some()
+    }
+
+    /// Lets the queue below correct the drain's idea of it, when that is about to matter.
+    fn measure(&mut self, now: Nanos) {
+        let Some(gauge) = &mut self.gauge else { return };
+        if self.drain.poll_timeout().is_some_and(|at| at <= now)
+            && let Some(queued_bytes) = gauge.read(now)
+        {
+            self.drain.on_backlog(now, queued_bytes);
+        }
+    }
+
+    fn send(&mut self, now: Nanos, grant: sched::Grant) {
+        let id = grant.job;
+        let sending = self.sendings[id.slot()].as_mut().expect("a granted job is being sent");
+        let sent = sending.send(grant.bytes_max);
+        let progress = self.drain.on_sent(now, id, sent.bytes);
+        match sent.failure {
+            Some(Failure::Blocked) => self.drain.on_blocked(id),
+            Some(failure) => self.abort(id, failure),
+            None if progress == Progress::Departed => {
+                self.pay_for_retransmissions(now, id);
+                self.depart(id, None);
+            }
+            None => {}
+        }
+    }
+
+    /// What TCP sent again was on the link too.
+    fn pay_for_retransmissions(&mut self, now: Nanos, id: JobId) {
+        if !self.is_paced() {
+            return;
+        }
+        let Some(sending) = self.sendings.get_mut(id.slot()).and_then(Option::as_mut) else { return };
+        if sending.id == id {
+            let bytes = sending.retransmitted_since();
+            self.drain.on_overhead(now, units::wire::bytes_of(bytes, units::wire::SEGMENT_BYTES));
+        }
+    }
+
+    fn depart(&mut self, id: JobId, failure: Option<Failure>) {
+        let sending = self.sendings[id.slot()].take().expect("a job departs once");
+        self.departures.push(sending.into_departure(failure));
+    }
+}

@@ -1,0 +1,108 @@
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{SocketAddrAny, SocketFlags};
+
+use super::conn::{Conn, Phase};
+use super::{LISTENER, Path, Worker};
+use crate::transmit::Connection;
+
+/// Connections accepted in one turn, so that a flood of them cannot starve those already here.
+const ACCEPTS_PER_TURN_MAX: usize = 64;
+
+/// Segments are counted as Ethernet's even where the interface's are larger (loopback's are 64 KiB): a grant is
+/// at least one segment, and the bottleneck is somewhere else.
+const SEGMENT_BYTES_MAX: u32 = 1460;
+/// What every IPv4 host must be able to receive, less headers (RFC 9293 section 3.7.1); guards against nonsense.
+const SEGMENT_BYTES_MIN: u32 = 88;
+
+impl Worker {
+    pub(super) fn accept(&mut self) {
+        for _ in 0..ACCEPTS_PER_TURN_MAX {
+            if self.conns.len() >= self.parts.connections_max {
+                return self.pause_accepting();
+            }
+            match rustix::net::acceptfrom_with(&self.parts.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                Ok((fd, peer)) => self.welcome(Arc::new(fd), peer),
+                Err(Errno::AGAIN) => return,
+                Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                    let limit = self.conns.len();
+                    self.parts.log.error(&format!(
+                        "cannot accept more than {limit} connections on worker {}: {error}; raise the limit on open \
+                         files (ulimit -n)",
+                        self.parts.number
+                    ));
+                    return self.pause_accepting();
+                }
+                // The client gave up before it was accepted, or a network error of it came through.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn welcome(&mut self, socket: Connection, peer: Option<SocketAddrAny>) {
+        self.generation = self.generation.wrapping_add(1) & 0xff_ffff;
+        let is_paced = matches!(self.parts.path, Path::Writer(_));
+        let segment_bytes = if is_paced { segment_bytes(&socket) } else { SEGMENT_BYTES_MAX };
+        let at = self.conns.insert(Conn {
+            socket,
+            peer: peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(NOWHERE),
+            generation: self.generation,
+            phase: Phase::Head,
+            input: Vec::new(),
+            deadline: self.now + self.parts.limits.head_timeout,
+            segment_bytes,
+            is_new: true,
+            is_readable: true,
+            is_registered: false,
+            closes: false,
+            has_unread: false,
+            line: None,
+        });
+        // The request is usually here already (TCP_DEFER_ACCEPT), and the whole conversation may be over before the
+        // kernel need be asked to watch the connection.
+        self.read(at);
+        self.register(at);
+    }
+
+    fn register(&mut self, at: usize) {
+        let Some(conn) = self.conns.get_mut(at) else { return };
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let token = u64::from(conn.generation) << 32 | at as u64;
+        match self.poll.add(&*conn.socket, token, flags) {
+            Ok(()) => conn.is_registered = true,
+            // Out of memory or over the user's limit of watches; without events the connection is of no use.
+            Err(_) => self.abandon(at),
+        }
+    }
+
+    fn pause_accepting(&mut self) {
+        if self.is_accepting {
+            self.is_accepting = false;
+            let _ = self.poll.remove(&self.parts.listener);
+        }
+    }
+
+    /// Called at the start, and by every sweep: whoever waits in the kernel's queue is let in when there is room again.
+    pub(super) fn accept_again(&mut self) -> io::Result<()> {
+        if !self.is_accepting && self.stop_at.is_none() && self.conns.len() < self.parts.connections_max {
+            self.poll.add(&self.parts.listener, LISTENER, EventFlags::IN)?;
+            self.is_accepting = true;
+        }
+        Ok(())
+    }
+
+    pub(super) fn stop_accepting(&mut self) {
+        self.pause_accepting();
+    }
+}
+
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+fn segment_bytes(socket: &Connection) -> u32 {
+    let told = uplink::tcp_info(socket).map_or(SEGMENT_BYTES_MAX, |info| info.segment_bytes);
+    told.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+}

@@ -1,0 +1,213 @@
+//! A worker: one event loop with a listening socket, its connections and its files.
+//!
+//! Each turn takes the ready descriptors, reads and parses what came, and hands responses to the write path: its own
+//! [`Transmitter`] with the drain off, the process's [`Writer`] when paced. Workers share nothing else, so a request is
+//! answered by the thread that accepted its connection.
+
+mod accept;
+mod conn;
+mod input;
+mod line;
+mod output;
+mod sweep;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use rustix::event::epoll::EventFlags;
+use slab::Slab;
+use units::Nanos;
+
+use crate::clock;
+use crate::config::Limits;
+use crate::log::AccessLog;
+use crate::mailbox::Mailbox;
+use crate::poll::{Poll, Ready};
+use crate::reply::Replier;
+use crate::transmit::{Connection, Departure, Failure, Transmitter};
+use crate::writer::{self, ToWriter, Writer};
+use conn::{Conn, Phase};
+
+const LISTENER: u64 = u64::MAX;
+const MAILBOX: u64 = u64::MAX - 1;
+const FILES: u64 = u64::MAX - 2;
+
+/// Bytes read from a socket at once. A request head is one packet; this is for those who send many.
+const READ_BYTES: usize = 64 << 10;
+const SWEEP_EVERY: Nanos = Nanos::from_secs(1);
+
+/// Who sends this worker's responses.
+pub enum Path {
+    /// The worker itself, when sockets take them.
+    Own(Box<Transmitter<Connection>>),
+    /// The writer, at the uplink's pace.
+    Writer(Arc<Writer>),
+}
+
+/// What a worker is made of.
+pub struct Parts {
+    pub number: usize,
+    pub listener: OwnedFd,
+    pub replier: Replier,
+    pub path: Path,
+    /// Responses leave in the order they are asked for, each as soon as it is ready: the drain is off and the policy
+    /// fair, so there is nothing to order and small responses take the shortest way.
+    pub is_plain: bool,
+    pub mailbox: Arc<Mailbox<Departure>>,
+    pub log: AccessLog,
+    pub logs_access: bool,
+    pub limits: Limits,
+    pub connections_max: usize,
+    pub stop: Arc<AtomicBool>,
+}
+
+pub struct Worker {
+    parts: Parts,
+    poll: Poll,
+    conns: Slab<Conn>,
+    /// Counts connections, to tell a slot's earlier tenant from its present one.
+    generation: u32,
+    now: Nanos,
+    /// The second for which the Date field was made.
+    dated: u64,
+    sweep_at: Nanos,
+    is_accepting: bool,
+    stop_at: Option<Nanos>,
+    /// When the log wants to be flushed again.
+    log_at: Option<Nanos>,
+    scratch: Box<[u8]>,
+    /// Responses being built.
+    out: Vec<u8>,
+    departures: Vec<Departure>,
+}
+
+impl Worker {
+    pub fn new(parts: Parts) -> io::Result<Worker> {
+        let poll = Poll::new()?;
+        poll.add(&*parts.mailbox, MAILBOX, EventFlags::IN)?;
+        if let Some(watch) = parts.replier.cache.watch_fd() {
+            poll.add(watch, FILES, EventFlags::IN)?;
+        }
+        let mut worker = Worker {
+            parts,
+            poll,
+            conns: Slab::new(),
+            generation: 0,
+            now: clock::now(),
+            dated: u64::MAX,
+            sweep_at: Nanos::ZERO,
+            is_accepting: false,
+            stop_at: None,
+            log_at: None,
+            scratch: vec![0; READ_BYTES].into_boxed_slice(),
+            out: Vec::new(),
+            departures: Vec::new(),
+        };
+        worker.accept_again()?;
+        Ok(worker)
+    }
+
+    /// Serves until told to stop and the last response is sent, or the time for that is over.
+    pub fn run(mut self) -> io::Result<()> {
+        loop {
+            self.poll.wait(self.timeout())?;
+            self.tick();
+            self.turn();
+            if self.parts.stop.load(Ordering::Acquire) && self.is_stopped() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn turn(&mut self) {
+        // A file's change reaches us before any request made after it, if it is looked at first.
+        if (0..self.poll.len()).any(|at| self.poll.ready(at).token == FILES) {
+            self.parts.replier.cache.on_change();
+        }
+        for at in 0..self.poll.len() {
+            self.on_ready(self.poll.ready(at));
+        }
+        self.transmit();
+        if self.now >= self.sweep_at {
+            self.sweep();
+            self.sweep_at = self.now + SWEEP_EVERY;
+        }
+        self.log_at = self.parts.log.flush(self.now);
+    }
+
+    fn on_ready(&mut self, ready: Ready) {
+        match ready.token {
+            LISTENER => self.accept(),
+            MAILBOX => self.take_departures(),
+            FILES => {}
+            token => self.on_connection(token, ready.flags),
+        }
+    }
+
+    fn on_connection(&mut self, token: u64, flags: EventFlags) {
+        let at = (token & 0xffff_ffff) as usize;
+        let Some(conn) = self.conns.get_mut(at) else { return };
+        if u64::from(conn.generation) != token >> 32 {
+            return;
+        }
+        if flags.intersects(EventFlags::ERR | EventFlags::HUP) {
+            return self.abandon(at);
+        }
+        if flags.contains(EventFlags::OUT) && conn.phase.is_sending() {
+            self.on_writable(at);
+        }
+        if flags.intersects(EventFlags::IN | EventFlags::RDHUP) {
+            self.conns[at].is_readable = true;
+            self.read(at);
+        }
+    }
+
+    /// The client is gone: whatever is being sent to it is not worth sending.
+    fn abandon(&mut self, at: usize) {
+        let conn = &mut self.conns[at];
+        match (&conn.phase, &mut self.parts.path) {
+            (Phase::Sending { job: Some(job) }, Path::Own(transmitter)) => {
+                transmitter.abort(*job, Failure::Disconnected);
+            }
+            (Phase::Sending { .. }, Path::Writer(writer)) => {
+                let owner = writer::owner(self.parts.number, at as u32, conn.generation);
+                writer.inbox.post(ToWriter::Abort(owner));
+            }
+            _ => self.close(at),
+        }
+    }
+
+    /// Forgets the connection; the kernel ends it when the last holder of its descriptor is gone.
+    fn close(&mut self, at: usize) {
+        let conn = self.conns.remove(at);
+        if conn.is_registered && Arc::strong_count(&conn.socket) > 1 {
+            // The writer still holds it for a moment; no events of it are wanted any more.
+            let _ = self.poll.remove(&*conn.socket);
+        }
+    }
+
+    /// Reads the clock and keeps the Date field true.
+    fn tick(&mut self) {
+        self.now = clock::now();
+        let second = self.now.0 / 1_000_000_000;
+        if second != self.dated {
+            self.dated = second;
+            self.parts.replier.date.update(SystemTime::now());
+        }
+    }
+
+    fn timeout(&self) -> Option<Nanos> {
+        if let Path::Own(transmitter) = &self.parts.path
+            && transmitter.drain().poll_timeout().is_some()
+        {
+            return Some(Nanos::ZERO);
+        }
+        let is_waiting = !self.conns.is_empty() || !self.is_accepting || self.stop_at.is_some();
+        let sweep_at = is_waiting.then_some(self.sweep_at);
+        let wake_at = [sweep_at, self.log_at].into_iter().flatten().min();
+        wake_at.map(|at| at - self.now)
+    }
+}

@@ -1,0 +1,196 @@
+//! Sending: from replies to the write path, and what happens when a response has departed.
+
+use std::collections::VecDeque;
+
+use units::wire;
+
+use super::conn::Phase;
+use super::{Path, Worker};
+use crate::reply::Reply;
+use crate::transmit::{Departure, Dispatch, Failure, Outgoing, Segment, Socket};
+use crate::writer::{self, ToWriter};
+use units::Nanos;
+
+/// How long a client gets to see the last response before the connection is cut: a round trip or two.
+const LINGER_FOR: Nanos = Nanos::from_secs(2);
+/// Pipelined small responses are gathered up to this many bytes before they are sent.
+const GATHER_BYTES_MAX: usize = 64 << 10;
+
+impl Worker {
+    /// Sends a reply whose first bytes were appended to `out` from `began` on.
+    pub(super) fn send(&mut self, at: usize, reply: Reply, began: usize) {
+        let conn = &mut self.conns[at];
+        conn.closes = reply.closes;
+        if let Some(line) = &mut conn.line {
+            line.status = reply.status.0;
+            line.body_bytes = reply.body_bytes;
+            let bytes = (self.out.len() - began) as u64 + reply.rest.iter().map(Segment::len).sum::<u64>();
+            line.head_bytes = bytes - reply.body_bytes;
+        }
+        if let Some(error) = &reply.trouble {
+            self.parts.log.error(&format!("a file could not be read: {error}"));
+        }
+        if !self.parts.is_plain {
+            return self.dispatch(at, reply.rest);
+        }
+        let gathers = reply.rest.is_empty() && !reply.closes && !self.parts.logs_access;
+        if !gathers || self.out.len() >= GATHER_BYTES_MAX {
+            self.send_now(at, reply.rest);
+        }
+    }
+
+    /// Sends what was gathered for this connection.
+    pub(super) fn flush(&mut self, at: usize) {
+        if !self.out.is_empty() {
+            self.send_now(at, VecDeque::new());
+        }
+    }
+
+    /// The shortest way: straight into the socket. What it does not take at once becomes a job.
+    fn send_now(&mut self, at: usize, rest: VecDeque<Segment>) {
+        let Some(conn) = self.conns.get_mut(at) else { return self.out.clear() };
+        let more = !rest.is_empty() || conn.closes;
+        let sent = match conn.socket.send(&self.out, more) {
+            Ok(sent) => sent,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => 0,
+            Err(_) => {
+                self.out.clear();
+                return self.abandon(at);
+            }
+        };
+        if sent < self.out.len() || !rest.is_empty() {
+            self.out.drain(..sent);
+            return self.dispatch(at, rest);
+        }
+        self.out.clear();
+        self.on_sent(at);
+    }
+
+    /// Makes a job of what is in `out` and `rest`.
+    fn dispatch(&mut self, at: usize, rest: VecDeque<Segment>) {
+        let conn = &mut self.conns[at];
+        let outgoing = Outgoing::new(std::mem::take(&mut self.out), rest, conn.closes && !conn.has_unread);
+        let overhead_bytes = if conn.is_new { wire::CONNECTION_BYTES } else { wire::PACKET_OVERHEAD_BYTES };
+        conn.is_new = false;
+        conn.deadline = Nanos::MAX;
+        let dispatch = Dispatch {
+            owner: writer::owner(self.parts.number, at as u32, conn.generation),
+            socket: conn.socket.clone(),
+            outgoing,
+            segment_bytes: u64::from(conn.segment_bytes),
+            overhead_bytes,
+        };
+        let job = match &mut self.parts.path {
+            Path::Own(transmitter) => Some(transmitter.dispatch(self.now, dispatch)),
+            Path::Writer(writer) => {
+                writer.inbox.post(ToWriter::Dispatch(dispatch));
+                None
+            }
+        };
+        self.conns[at].phase = Phase::Sending { job };
+    }
+
+    pub(super) fn on_writable(&mut self, at: usize) {
+        let conn = &self.conns[at];
+        match (&conn.phase, &mut self.parts.path) {
+            (Phase::Sending { job: Some(job) }, Path::Own(transmitter)) => transmitter.on_writable(self.now, *job),
+            (Phase::Sending { .. }, Path::Writer(writer)) => {
+                let owner = writer::owner(self.parts.number, at as u32, conn.generation);
+                writer.inbox.post(ToWriter::Writable(owner));
+            }
+            _ => {}
+        }
+    }
+
+    /// Runs the worker's own transmitter, once a turn.
+    pub(super) fn transmit(&mut self) {
+        let Path::Own(transmitter) = &mut self.parts.path else { return };
+        if transmitter.is_idle() {
+            return;
+        }
+        let now = self.now;
+        transmitter.run(&|| now);
+        let mut departures = std::mem::take(&mut self.departures);
+        departures.extend(transmitter.departures());
+        self.depart(departures);
+    }
+
+    pub(super) fn take_departures(&mut self) {
+        let mut departures = std::mem::take(&mut self.departures);
+        self.parts.mailbox.take(&mut departures);
+        self.depart(departures);
+    }
+
+    fn depart(&mut self, mut departures: Vec<Departure>) {
+        for departure in departures.drain(..) {
+            self.on_departure(departure);
+        }
+        self.departures = departures;
+    }
+
+    fn on_departure(&mut self, mut departure: Departure) {
+        let at = writer::connection_of(departure.owner);
+        debug_assert!(self.conns.get(at).is_some_and(|conn| conn.phase.is_sending()), "a job has its connection");
+        if self.out.capacity() == 0 {
+            departure.buffer.clear();
+            self.out = departure.buffer;
+        }
+        let Some(failure) = departure.failure else {
+            self.conns[at].phase = Phase::Head;
+            self.on_sent(at);
+            return self.go_on(at);
+        };
+        self.report(at, &failure, departure.sent_bytes);
+        self.conns[at].phase = Phase::Head;
+        self.close(at);
+    }
+
+    /// A file that ended too early is our side's trouble and worth a line; a client that left is not.
+    fn report(&mut self, at: usize, failure: &Failure, sent_bytes: u64) {
+        let peer = self.conns[at].peer;
+        let why = match failure {
+            Failure::Truncated => "the file became shorter while it was being sent".to_string(),
+            Failure::Unreadable(error) => format!("the file could not be read: {error}"),
+            Failure::Stalled => "the client took too little for too long".to_string(),
+            Failure::Blocked | Failure::Disconnected => String::new(),
+        };
+        if !why.is_empty() {
+            self.parts.log.error(&format!("response to {peer} cut after {sent_bytes} bytes: {why}"));
+        }
+        let body_bytes = self.conns[at].line.as_ref().map_or(0, |line| sent_bytes.saturating_sub(line.head_bytes));
+        self.log(at, Some(body_bytes));
+    }
+
+    /// The kernel has all of a response.
+    fn on_sent(&mut self, at: usize) {
+        self.log(at, None);
+        let conn = &mut self.conns[at];
+        conn.is_new = false;
+        if !conn.closes {
+            conn.deadline = self.now + self.parts.limits.idle_timeout;
+        } else if conn.has_unread {
+            // Closing with bytes unread would send a reset, and with it could take the response from the client.
+            conn.socket.finish();
+            conn.phase = Phase::Lingering;
+            conn.deadline = self.now + LINGER_FOR;
+            conn.is_readable = true;
+        } else {
+            self.close(at);
+        }
+    }
+
+    /// Answers what came in while a response was being sent.
+    fn go_on(&mut self, at: usize) {
+        if self.conns.get(at).is_some_and(|conn| !conn.input.is_empty()) {
+            self.take_input(at, &[]);
+        }
+        self.read(at);
+    }
+
+    fn log(&mut self, at: usize, body_bytes: Option<u64>) {
+        let conn = &mut self.conns[at];
+        let Some(line) = conn.line.take() else { return };
+        let bytes = body_bytes.unwrap_or(line.body_bytes);
+        self.parts.log.write(&line.entry(conn.peer, bytes, self.now));
+    }
+}

@@ -1,0 +1,56 @@
+//! Once a second: whoever has taken too long is let go. Looking at every connection costs a few nanoseconds each, and
+//! no bookkeeping when they are used.
+
+use http::{Reject, Status};
+
+use super::conn::Phase;
+use super::{Path, Worker};
+
+const TOO_SLOW: Reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the request took too long to arrive" };
+
+impl Worker {
+    pub(super) fn sweep(&mut self) {
+        let late: Vec<usize> =
+            self.conns.iter().filter(|(_, conn)| self.now >= conn.deadline).map(|(at, _)| at).collect();
+        for at in late {
+            self.on_late(at);
+        }
+        if let Path::Own(transmitter) = &mut self.parts.path {
+            transmitter.end_stalled(self.now);
+            self.transmit();
+        }
+        if let Err(error) = self.accept_again() {
+            self.parts.log.error(&format!("cannot accept connections on worker {}: {error}", self.parts.number));
+        }
+    }
+
+    fn on_late(&mut self, at: usize) {
+        let conn = &self.conns[at];
+        match conn.phase {
+            // A request was begun: its sender is told (RFC 9110 section 15.5.9).
+            Phase::Head if !conn.input.is_empty() => self.refuse(at, TOO_SLOW),
+            Phase::Body(_) => self.refuse(at, TOO_SLOW),
+            Phase::Head | Phase::Lingering => self.close(at),
+            // Its reader's patience is the transmitter's business.
+            Phase::Sending { .. } => {}
+        }
+    }
+
+    /// Whether nothing is left to do. The first call begins the stopping: no new connections, idle ones closed.
+    pub(super) fn is_stopped(&mut self) -> bool {
+        if self.stop_at.is_none() {
+            self.stop_at = Some(self.now + self.parts.limits.stop_timeout.into());
+            self.stop_accepting();
+            let idle: Vec<usize> =
+                self.conns.iter().filter(|(_, conn)| !conn.phase.is_sending()).map(|(at, _)| at).collect();
+            for at in idle {
+                self.close(at);
+            }
+            // Those being answered learn that nothing is read behind the response.
+            for (_, conn) in &mut self.conns {
+                conn.closes = true;
+            }
+        }
+        self.conns.is_empty() || self.stop_at.is_some_and(|at| self.now >= at)
+    }
+}

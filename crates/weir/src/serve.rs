@@ -1,0 +1,134 @@
+//! `weir serve`: from flags to a running server, and from signals to its end.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use server::{AccessLogConfig, Config, DrainChoice, DrainKind, Limits, Server, WORKERS_MAX, files, log};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use units::Rate;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The folder to serve.
+    #[arg(default_value = ".")]
+    dir: PathBuf,
+    /// Address and port to listen on; port 0 takes a free one.
+    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080))]
+    listen: SocketAddr,
+    /// Rate of the uplink, as tc writes it (10mbit, 1gbit); without it the interface's shaper is asked.
+    #[arg(long, value_name = "RATE")]
+    uplink: Option<Rate>,
+    /// Whose bytes leave first.
+    #[arg(long, default_value = "srpt", value_parser = clap::builder::PossibleValuesParser::new(server::POLICIES))]
+    policy: String,
+    /// How bytes are handed to the kernel: paced at the uplink's rate, off (as fast as sockets take them), or auto.
+    #[arg(long, value_enum, default_value = "auto")]
+    drain: Drain,
+    /// Thousandths of the uplink that go to the oldest response whatever the policy, so that none starves (0 to 1000).
+    #[arg(long, value_name = "PERMILLE", default_value_t = server::GUARD_PERMILLE,
+          value_parser = clap::value_parser!(u32).range(0..=1000))]
+    guard: u32,
+    /// Event loops; without it one per core.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64))]
+    workers: Option<u16>,
+    /// Most connections at once.
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
+    connections: u32,
+    /// List folders that have no index.html.
+    #[arg(long)]
+    listing: bool,
+    /// Serve names that begin with a dot.
+    #[arg(long)]
+    hidden: bool,
+    /// Write an access log to this file; `-` is standard output. SIGHUP opens it anew.
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+    /// How access lines are written.
+    #[arg(long, value_enum, default_value = "combined")]
+    log_format: LogFormat,
+    /// Seconds between requests after which a connection is closed.
+    #[arg(long, value_name = "TIME", default_value = "75s", value_parser = units::parse_duration)]
+    idle_timeout: Duration,
+    /// Time a request head may take to arrive.
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = units::parse_duration)]
+    head_timeout: Duration,
+    /// Time between the bytes of a request body.
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = units::parse_duration)]
+    body_timeout: Duration,
+    /// Bytes per second a reader has to take on average over 30 s of being waited for.
+    #[arg(long, value_name = "SIZE", default_value = "500", value_parser = units::parse_size)]
+    send_rate_min: u64,
+    /// How long a stopping server finishes what it is sending.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
+    stop_timeout: Duration,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Drain {
+    Auto,
+    Paced,
+    Off,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LogFormat {
+    Combined,
+    Json,
+}
+
+pub fn main(args: Args) -> Result<(), String> {
+    // Before anything runs, so that no signal is missed and the workers inherit nothing of it.
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| format!("cannot watch for signals: {e}"))?;
+    let dir = args.dir.display().to_string();
+    let server = Server::start(config(args)).map_err(|e| e.to_string())?;
+    println!("weir: serving {dir} at http://{}/ ({})", server.address(), server.why());
+    for signal in signals.forever() {
+        if signal == SIGHUP {
+            server.reopen_log();
+        } else {
+            break;
+        }
+    }
+    // A second signal ends the process at once.
+    for signal in [SIGINT, SIGTERM] {
+        let _ = signal_hook::flag::register_conditional_default(signal, std::sync::Arc::new(true.into()));
+    }
+    server.stop().map_err(|e| e.to_string())
+}
+
+fn config(args: Args) -> Config {
+    let kind = match args.drain {
+        Drain::Auto => DrainKind::Auto,
+        Drain::Paced => DrainKind::Paced,
+        Drain::Off => DrainKind::Off,
+    };
+    let policy = server::POLICIES.iter().find(|name| **name == args.policy).expect("clap allows only these");
+    let limits = Limits {
+        connections_max: args.connections as usize,
+        head_timeout: args.head_timeout.into(),
+        body_timeout: args.body_timeout.into(),
+        idle_timeout: args.idle_timeout.into(),
+        stop_timeout: args.stop_timeout,
+        ..Limits::default()
+    };
+    let patience = server::transmit::Patience { rate_bytes_per_s_min: args.send_rate_min, ..limits.patience };
+    let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get().min(WORKERS_MAX));
+    Config {
+        drain: DrainChoice::find(kind, policy, args.guard, args.uplink, args.listen),
+        dir: args.dir,
+        files: files::Options { hidden: args.hidden, listing: args.listing },
+        listen: args.listen,
+        workers: args.workers.map_or_else(cores, usize::from),
+        limits: Limits { patience, ..limits },
+        access_log: args.access_log.map(|path| AccessLogConfig {
+            path: (path.as_os_str() != "-").then_some(path),
+            format: match args.log_format {
+                LogFormat::Combined => log::Format::Combined,
+                LogFormat::Json => log::Format::Json,
+            },
+        }),
+    }
+}
