@@ -9,6 +9,8 @@ mod gauge;
 mod outgoing;
 mod sending;
 mod socket;
+#[cfg(test)]
+mod tests;
 
 pub use gauge::Gauge;
 pub use outgoing::{Failure, Outgoing, Segment};

@@ -1,0 +1,255 @@
+//! The write path under simulated time, against sockets in memory.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::rc::Rc;
+
+use proptest::prelude::*;
+use sched::{Guard, Pace, policy};
+use units::Rate;
+
+use super::*;
+
+/// One write: who, how many bytes.
+type Journal = Rc<RefCell<Vec<(char, u64)>>>;
+
+#[derive(Clone)]
+struct FakeSocket {
+    name: char,
+    /// Bytes it still takes before it blocks.
+    room: Rc<Cell<u64>>,
+    journal: Journal,
+    is_finished: Rc<Cell<bool>>,
+    retransmitted: Rc<Cell<u64>>,
+}
+
+impl Socket for FakeSocket {
+    fn send(&self, bytes: &[u8], _more: bool) -> io::Result<usize> {
+        let taken = (bytes.len() as u64).min(self.room.get());
+        if taken == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.room.set(self.room.get() - taken);
+        self.journal.borrow_mut().push((self.name, taken));
+        Ok(taken as usize)
+    }
+
+    fn send_file(&self, file: &File, offset: u64, count: usize) -> io::Result<usize> {
+        let left = file.metadata()?.len().saturating_sub(offset);
+        match left.min(count as u64) {
+            0 => Ok(0),
+            bytes => self.send(&vec![0; bytes as usize], false),
+        }
+    }
+
+    fn finish(&self) {
+        assert!(!self.is_finished.replace(true), "finished twice");
+    }
+
+    fn retransmitted_bytes(&self) -> u64 {
+        self.retransmitted.get()
+    }
+}
+
+struct Bench {
+    transmitter: Transmitter<FakeSocket>,
+    journal: Journal,
+    now: Cell<Nanos>,
+}
+
+impl Bench {
+    fn new(policy: &str, rate: Option<&str>) -> Bench {
+        let rate: Option<Rate> = rate.map(|rate| rate.parse().unwrap());
+        let pace = Pace { rate, ahead: Nanos::from_micros(300), ..Pace::UNLIMITED };
+        let drain = Drain::new(policy::by_name(policy).unwrap(), pace).with_guard(Guard::new(0));
+        let patience = Patience { rate_bytes_per_s_min: 1000, window: Nanos::from_secs(10) };
+        Bench {
+            transmitter: Transmitter::new(drain, None, patience),
+            journal: Journal::default(),
+            now: Cell::new(Nanos::from_secs(1)),
+        }
+    }
+
+    fn socket(&self, name: char, room: u64) -> FakeSocket {
+        FakeSocket {
+            name,
+            room: Rc::new(Cell::new(room)),
+            journal: Rc::clone(&self.journal),
+            is_finished: Rc::default(),
+            retransmitted: Rc::default(),
+        }
+    }
+
+    fn dispatch(&mut self, socket: &FakeSocket, bytes: u64) -> JobId {
+        let outgoing = Outgoing::new(vec![0; bytes as usize], VecDeque::new(), true);
+        self.dispatch_outgoing(socket, outgoing)
+    }
+
+    fn dispatch_outgoing(&mut self, socket: &FakeSocket, outgoing: Outgoing) -> JobId {
+        let owner = socket.name as u64;
+        let dispatch = Dispatch { owner, socket: socket.clone(), outgoing, segment_bytes: 1448, overhead_bytes: 0 };
+        self.transmitter.dispatch(self.now.get(), dispatch)
+    }
+
+    /// Runs from one instant something can happen at to the next; a livelock fails.
+    fn drive(&mut self) {
+        for _ in 0..100_000 {
+            match self.transmitter.run(&|| self.now.get()) {
+                None => return,
+                Some(at) => self.now.set(at.max(self.now.get())),
+            }
+        }
+        panic!("the transmitter does not come to rest");
+    }
+
+    /// The names in the order of their writes, each run of writes once.
+    fn order(&self) -> String {
+        let mut names: Vec<char> = self.journal.borrow().iter().map(|(name, _)| *name).collect();
+        names.dedup();
+        names.into_iter().collect()
+    }
+}
+
+#[test]
+fn shorter_responses_overtake_and_all_depart() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let large = bench.socket('L', u64::MAX);
+    bench.dispatch(&large, 20_000);
+    bench.transmitter.run(&|| bench.now.get());
+    let small = bench.socket('S', u64::MAX);
+    bench.dispatch(&small, 3_000);
+    bench.drive();
+    assert_eq!(bench.order(), "LSL");
+    let ended: Vec<_> = bench.transmitter.departures().map(|d| (d.owner as u8 as char, d.sent_bytes)).collect();
+    assert_eq!(ended, [('S', 3_000), ('L', 20_000)]);
+    assert!(small.is_finished.get() && large.is_finished.get());
+}
+
+#[test]
+fn nothing_is_sent_faster_than_the_link() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let socket = bench.socket('A', u64::MAX);
+    let began = bench.now.get();
+    bench.dispatch(&socket, 144_800);
+    bench.drive();
+    // 100 full segments of 1,514 bytes, the last of which may be handed down 300 µs and its own time early.
+    let least = Nanos(99 * 1_211_200) - Nanos::from_micros(300);
+    assert!(bench.now.get() - began >= least, "{:?}", bench.now.get() - began);
+    assert!(bench.journal.borrow().iter().all(|(_, bytes)| *bytes == 1448), "only full segments");
+}
+
+#[test]
+fn a_reader_that_blocks_is_passed_over() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let slow = bench.socket('S', 1_448);
+    let job = bench.dispatch(&slow, 5_000);
+    let other = bench.socket('O', u64::MAX);
+    bench.dispatch(&other, 50_000);
+    bench.drive();
+    assert_eq!(bench.order(), "SO");
+    slow.room.set(u64::MAX);
+    bench.transmitter.on_writable(bench.now.get(), job);
+    bench.drive();
+    assert_eq!(bench.order(), "SOS");
+    assert_eq!(bench.transmitter.departures().count(), 2);
+}
+
+#[test]
+fn retransmissions_take_their_time() {
+    let ends = |retransmitted| {
+        let mut bench = Bench::new("fcfs", Some("10mbit"));
+        let first = bench.socket('A', u64::MAX);
+        bench.dispatch(&first, 1_448);
+        first.retransmitted.set(retransmitted);
+        let second = bench.socket('B', u64::MAX);
+        bench.dispatch(&second, 1_448);
+        bench.drive();
+        bench.now.get()
+    };
+    assert_eq!(ends(14_480) - ends(0), Nanos(10 * 1_211_200));
+}
+
+#[test]
+fn a_file_that_became_shorter_ends_the_response() {
+    let path = std::env::temp_dir().join(format!("weir-shrinks-{}", std::process::id()));
+    std::fs::write(&path, vec![1; 200_000]).unwrap();
+    let root = crate::files::Root::open(path.parent().unwrap(), Default::default()).unwrap();
+    let mut cache = crate::files::Cache::new(root.into(), crate::files::CacheLimits::per_worker(1));
+    let name = format!("/{}", path.file_name().unwrap().to_str().unwrap());
+    let Ok(crate::files::Found::File(entry)) = cache.lookup(name.as_bytes(), Nanos::from_secs(1)) else {
+        panic!("the file was not found")
+    };
+    let rest = VecDeque::from([Segment::of(&entry, 0..200_000)]);
+    let mut bench = Bench::new("srpt", Some("100mbit"));
+    let socket = bench.socket('A', u64::MAX);
+    bench.dispatch_outgoing(&socket, Outgoing::new(vec![0; 100], rest, false));
+    bench.transmitter.run(&|| bench.now.get());
+    File::options().write(true).open(&path).unwrap().set_len(50_000).unwrap();
+    bench.drive();
+    std::fs::remove_file(&path).unwrap();
+    let departure = bench.transmitter.departures().next().unwrap();
+    assert!(matches!(departure.failure, Some(Failure::Truncated)), "{departure:?}");
+    assert_eq!(departure.sent_bytes, 50_100);
+}
+
+#[test]
+fn a_stalled_reader_is_given_up_and_a_waiting_one_is_not() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let stalled = bench.socket('S', 10);
+    bench.dispatch(&stalled, 5_000);
+    bench.drive();
+    for second in 2..=11 {
+        let now = Nanos::from_secs(second);
+        bench.transmitter.end_stalled(now);
+        assert_eq!(bench.transmitter.departures().count() > 0, second == 11, "after {second} s");
+    }
+    // One that is ready and only never best is not the reader's fault.
+    let waiting = bench.socket('W', u64::MAX);
+    bench.dispatch(&waiting, 5_000);
+    bench.transmitter.end_stalled(Nanos::from_secs(100));
+    bench.transmitter.end_stalled(Nanos::from_secs(200));
+    assert_eq!(bench.transmitter.departures().count(), 0);
+}
+
+#[test]
+fn an_aborted_response_departs_once() {
+    let mut bench = Bench::new("srpt", None);
+    let socket = bench.socket('A', 0);
+    let job = bench.dispatch(&socket, 5_000);
+    bench.transmitter.abort(job, Failure::Disconnected);
+    bench.transmitter.abort(job, Failure::Disconnected);
+    bench.transmitter.on_writable(bench.now.get(), job);
+    assert_eq!(bench.transmitter.departures().count(), 1);
+    assert!(bench.transmitter.is_idle());
+}
+
+proptest! {
+    /// The writer adds nothing to the order: the bytes leave exactly as a drain alone would grant them.
+    #[test]
+    fn writes_are_the_drains_grants(
+        sizes in prop::collection::vec(1u64..30_000, 1..12),
+        name in prop::sample::select(policy::NAMES),
+    ) {
+        let mut bench = Bench::new(name, Some("10mbit"));
+        let sockets: Vec<_> = (0..sizes.len()).map(|at| bench.socket((b'a' + at as u8) as char, u64::MAX)).collect();
+        let mut alone = Drain::new(policy::by_name(name).unwrap(), *bench.transmitter.drain().pace());
+        let mut ids = Vec::new();
+        for (socket, &size) in sockets.iter().zip(&sizes) {
+            bench.dispatch(socket, size);
+            ids.push(alone.arrive(bench.now.get(), Arrival { size: Size::Known(size), segment_bytes: 1448 }));
+        }
+        let mut now = bench.now.get();
+        bench.drive();
+        let mut granted = Vec::new();
+        while let Some(at) = alone.poll_timeout() {
+            now = now.max(at);
+            let grant = alone.poll_grant(now).expect("the time has come");
+            let at = ids.iter().position(|id| *id == grant.job).unwrap();
+            granted.push(((b'a' + at as u8) as char, grant.bytes_max));
+            let _ = alone.on_sent(now, grant.job, grant.bytes_max);
+        }
+        prop_assert_eq!(&*bench.journal.borrow(), &granted);
+    }
+}
