@@ -1,0 +1,177 @@
+//! A file ready to be sent: its content or where to read it, and everything a response head says about it.
+//!
+//! Small files are held in memory, so that a response is one `writev` and needs no descriptor. Large ones stay open for
+//! `sendfile`. What is held must be one state of the file, not half of the old and half of the new: it is kept only if
+//! the file's times and size were the same after reading as before.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Seek};
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Files up to this long are held in memory. At 64 KiB a copy to the socket costs about what `sendfile` costs, and a
+/// thousand such files fit the cache.
+pub const BODY_BYTES_HELD_MAX: u64 = 64 * 1024;
+
+/// One state of one file, shared by all responses that send it.
+#[derive(Debug)]
+pub struct Entry {
+    pub content: Content,
+    /// Bytes of the whole file.
+    pub len: u64,
+    /// Strong entity tag with its quotes (RFC 9110 section 8.8.3).
+    pub etag: String,
+    /// Whole seconds, never before 1970 nor in the future (RFC 9110 section 8.8.2.1).
+    pub last_modified: SystemTime,
+    pub mime: String,
+    /// The field lines of a 200 response with the whole file, each ended by CRLF: [`Entry::entity_fields`], then
+    /// Content-Length.
+    pub fields: Vec<u8>,
+    entity_fields_bytes: usize,
+}
+
+/// Where the bytes of a file are.
+#[derive(Debug)]
+pub enum Content {
+    /// In memory, all `len` of them.
+    Held(Box<[u8]>),
+    /// To be read at an offset of the caller's; the file may have become shorter or longer since.
+    Open(File),
+}
+
+impl Entry {
+    /// `path` gives the media type; `file` must be a regular file open for reading and `metadata` what it was just now.
+    pub(super) fn load(path: &str, mut file: File, metadata: Metadata) -> io::Result<(Entry, State)> {
+        let (held, metadata) = match hold(&mut file, &metadata)? {
+            Some((body, metadata)) => (Some(body), metadata),
+            None => (None, metadata),
+        };
+        let state = State::of(&metadata);
+        let (etag, last_modified, mime) = (state.etag(), state.last_modified(SystemTime::now()), mime_of(path));
+        let mut fields = http::head::entity_fields(&mime, &etag, last_modified);
+        let entity_fields_bytes = fields.len();
+        http::head::content_length(&mut fields, state.size_bytes);
+        let content = held.map_or(Content::Open(file), Content::Held);
+        let len = state.size_bytes;
+        Ok((Entry { content, len, etag, last_modified, mime, fields, entity_fields_bytes }, state))
+    }
+
+    /// Content-Type, ETag, Last-Modified and Accept-Ranges, without the length: for a single range.
+    pub fn entity_fields(&self) -> &[u8] {
+        &self.fields[..self.entity_fields_bytes]
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        match &self.content {
+            Content::Held(body) => body.len(),
+            Content::Open(_) => 0,
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.content, Content::Open(_))
+    }
+}
+
+/// What tells one state of a file from another. The time of change (ctime) is there because the time of modification
+/// can be set back by anyone who may write the file.
+///
+/// Two writes within one tick of the kernel's clock and of equal length look the same before Linux 6.13; since then a
+/// time that has been read is never given to a later change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct State {
+    device: u64,
+    inode: u64,
+    size_bytes: u64,
+    /// Seconds since 1970, and nanoseconds.
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl State {
+    pub(super) fn of(metadata: &Metadata) -> State {
+        State {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size_bytes: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// Whether it is the same file, in this state or another.
+    pub(super) fn is_same_file(&self, metadata: &Metadata) -> bool {
+        (self.device, self.inode) == (metadata.dev(), metadata.ino())
+    }
+
+    fn etag(&self) -> String {
+        let (seconds, nanoseconds) = self.modified;
+        let modified_ns = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
+        format!("\"{:x}-{:x}-{:x}\"", self.inode, modified_ns as u128 as u64, self.size_bytes)
+    }
+
+    fn last_modified(&self, now: SystemTime) -> SystemTime {
+        let seconds = u64::try_from(self.modified.0).unwrap_or(0);
+        let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        UNIX_EPOCH + Duration::from_secs(seconds.min(now))
+    }
+}
+
+/// The content and the state it belongs to, if the file is small and keeps still while it is read, once or again.
+fn hold(file: &mut File, metadata: &Metadata) -> io::Result<Option<(Box<[u8]>, Metadata)>> {
+    let mut before = metadata.clone();
+    for _ in 0..2 {
+        if before.size() > BODY_BYTES_HELD_MAX {
+            return Ok(None);
+        }
+        file.rewind()?;
+        let mut body = Vec::with_capacity(before.size() as usize + 1);
+        file.by_ref().take(before.size() + 1).read_to_end(&mut body)?;
+        let after = file.metadata()?;
+        if body.len() as u64 == after.size() && State::of(&before) == State::of(&after) {
+            return Ok(Some((body.into_boxed_slice(), after)));
+        }
+        before = after;
+    }
+    Ok(None)
+}
+
+/// By the name's extension; text is said to be UTF-8, which nearly all of it is.
+fn mime_of(path: &str) -> String {
+    let Some(mime) = mime_guess::from_path(path).first_raw() else {
+        return "application/octet-stream".into();
+    };
+    if mime.starts_with("text/") { format!("{mime}; charset=utf-8") } else { mime.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(modified_s: i64) -> State {
+        State { device: 1, inode: 0xab, size_bytes: 0x10, modified: (modified_s, 5), changed: (0, 0) }
+    }
+
+    #[test]
+    fn etag_is_quoted_inode_time_and_size() {
+        assert_eq!(state(1).etag(), "\"ab-3b9aca05-10\"");
+        assert_ne!(state(-1).etag(), state(1).etag());
+    }
+
+    #[test]
+    fn last_modified_is_never_in_the_future_nor_before_1970() {
+        let now = UNIX_EPOCH + Duration::from_millis(10_500);
+        assert_eq!(state(9).last_modified(now), UNIX_EPOCH + Duration::from_secs(9));
+        assert_eq!(state(99_999_999_999_999).last_modified(now), UNIX_EPOCH + Duration::from_secs(10));
+        assert_eq!(state(-7).last_modified(now), UNIX_EPOCH);
+    }
+
+    #[test]
+    fn media_types() {
+        assert_eq!(mime_of("a/b.html"), "text/html; charset=utf-8");
+        assert_eq!(mime_of("x.PNG"), "image/png");
+        assert_eq!(mime_of("x.js"), "text/javascript; charset=utf-8");
+        assert_eq!(mime_of("README"), "application/octet-stream");
+        assert_eq!(mime_of("a.html/b"), "application/octet-stream");
+    }
+}

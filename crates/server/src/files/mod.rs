@@ -1,0 +1,70 @@
+//! From a request path to a file ready to be sent.
+//!
+//! A request names a path; the answer is nearly always a file that was sent a moment ago. [`Cache`] knows those by the
+//! path as it came, so that this common case costs one hash lookup: no decoding, no system call, no allocation. All
+//! else goes through [`Root`], which the kernel keeps inside the served folder, and becomes an [`Entry`].
+
+mod cache;
+mod entry;
+mod listing;
+mod root;
+#[cfg(test)]
+pub(crate) mod temporary;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::io;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+pub use cache::{BODY_BYTES_MAX, Cache, CacheLimits, ENTRIES_MAX, FILES_OPEN_MAX, REVALIDATE_AFTER};
+pub use entry::{BODY_BYTES_HELD_MAX, Content, Entry};
+pub use listing::NAMES_MAX as LISTING_NAMES_MAX;
+pub use root::{Options, Root};
+
+/// Media type of [`Found::Listing`].
+pub const LISTING_MIME: &str = "text/html; charset=utf-8";
+
+/// What is at a path.
+#[derive(Debug)]
+pub enum Found {
+    File(Arc<Entry>),
+    /// A folder asked for without its slash: the path, percent-encoded, with it; the query is the caller's to add.
+    Redirect(String),
+    /// A folder without `index.html`, as an HTML page.
+    Listing(Arc<Vec<u8>>),
+}
+
+/// Why there is nothing to send.
+#[derive(Debug)]
+pub enum Missing {
+    NotFound,
+    Forbidden,
+    /// The path is not one, for example for a wrong percent-encoding.
+    BadPath(http::Reject),
+    /// The process or the machine has no descriptor or memory left, which passes: 503.
+    Exhausted,
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Missing {
+    fn from(error: io::Error) -> Missing {
+        match Errno::from_io_error(&error) {
+            // LOOP is a symlink met where none is followed, XDEV one that leaves the folder, NXIO a socket.
+            Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NAMETOOLONG | Errno::NXIO) => {
+                Missing::NotFound
+            }
+            Some(Errno::ACCESS | Errno::PERM) => Missing::Forbidden,
+            Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Missing::Exhausted,
+            _ => Missing::Failed(error),
+        }
+    }
+}
+
+impl From<Errno> for Missing {
+    fn from(errno: Errno) -> Missing {
+        Missing::from(io::Error::from(errno))
+    }
+}

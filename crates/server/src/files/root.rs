@@ -1,0 +1,126 @@
+//! The folder being served, and the only way into it.
+//!
+//! A path from a request must never reach a file outside the folder. Checking the text of the path is not enough: a
+//! symlink inside the folder may lead anywhere, and may be swapped between a check and the open. So the kernel is asked
+//! to keep inside, for every open: `openat2` with `RESOLVE_BENEATH` (Linux 5.6). It follows relative symlinks that stay
+//! inside and refuses the others, absolute ones included, since those start again at `/`.
+//!
+//! Where `openat2` is missing (an old kernel, or a container's system call filter) the path is walked one segment at a
+//! time with `O_NOFOLLOW`, which refuses every symlink: less is served, but nothing escapes.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat, openat2};
+use rustix::io::Errno;
+
+/// `openat2` answers EAGAIN when a rename or mount anywhere on the machine raced with a `..` in a symlink; the kernel's
+/// documentation says to try again. More often than this in a row means something else is wrong.
+const ATTEMPTS_MAX: usize = 8;
+
+/// What of the folder is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Serve names that begin with a dot; `.well-known` (RFC 8615) is served always, `..` never.
+    pub hidden: bool,
+    /// Answer for a folder without `index.html` with a list of its names.
+    pub listing: bool,
+}
+
+/// A folder whose files may be served. It stays the same folder when it is renamed or a symlink to it is changed.
+#[derive(Debug)]
+pub struct Root {
+    folder: OwnedFd,
+    pub(super) options: Options,
+    resolve: Resolve,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Resolve {
+    /// `openat2` with `RESOLVE_BENEATH`.
+    Beneath,
+    /// Segment by segment, no symlinks.
+    Walk,
+}
+
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+/// O_NONBLOCK so that a FIFO put there between the look and the open does not stop the worker.
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+impl Root {
+    /// Opens the folder; symlinks on the way to it are followed, being the operator's own.
+    pub fn open(dir: &Path, options: Options) -> io::Result<Root> {
+        let folder = open(dir, FOLDER, Mode::empty())?;
+        let resolve = match openat2(&folder, ".", FOLDER, Mode::empty(), BENEATH) {
+            Err(Errno::NOSYS | Errno::PERM) => Resolve::Walk,
+            _ => Resolve::Beneath,
+        };
+        Ok(Root { folder, options, resolve })
+    }
+
+    /// Whether this decoded path may be looked for at all: no `.` or `..`, no NUL, nothing hidden unless allowed.
+    pub(super) fn admits(&self, path: &str) -> bool {
+        !path.contains('\0') && path.split('/').all(|segment| self.admits_segment(segment))
+    }
+
+    pub(super) fn admits_segment(&self, segment: &str) -> bool {
+        match segment {
+            "." | ".." => false,
+            ".well-known" => true,
+            _ => self.options.hidden || !segment.starts_with('.'),
+        }
+    }
+
+    /// What is at this path (relative, without a slash at the ends; empty is the folder itself), without opening it:
+    /// to open a device can have effects, to look at it has none.
+    pub(super) fn look(&self, path: &str) -> io::Result<(File, Metadata)> {
+        let file = File::from(self.at(path, OFlags::PATH | OFlags::CLOEXEC)?);
+        let metadata = file.metadata()?;
+        Ok((file, metadata))
+    }
+
+    /// Opens what is at this path for reading.
+    pub(super) fn read(&self, path: &str) -> io::Result<File> {
+        Ok(File::from(self.at(path, READ)?))
+    }
+
+    fn at(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let path = if path.is_empty() { "." } else { path };
+        match self.resolve {
+            Resolve::Beneath => self.at_beneath(path, flags),
+            Resolve::Walk => self.at_walk(path, flags | OFlags::NOFOLLOW),
+        }
+    }
+
+    fn at_beneath(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let mut result = Err(Errno::AGAIN);
+        for _ in 0..ATTEMPTS_MAX {
+            result = openat2(&self.folder, path, flags, Mode::empty(), BENEATH);
+            if !matches!(result, Err(Errno::AGAIN | Errno::INTR)) {
+                break;
+            }
+        }
+        result
+    }
+
+    /// `admits` has refused `..`, and `O_NOFOLLOW` refuses symlinks, so that every step goes down.
+    fn at_walk(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let mut folder = None::<OwnedFd>;
+        for segment in folders.split('/').filter(|segment| !segment.is_empty()) {
+            let from = folder.as_ref().unwrap_or(&self.folder);
+            folder = Some(openat(from, segment, FOLDER | OFlags::NOFOLLOW, Mode::empty())?);
+        }
+        openat(folder.as_ref().unwrap_or(&self.folder), name, flags, Mode::empty())
+    }
+
+    /// As if the kernel had no `openat2`.
+    #[cfg(test)]
+    pub(super) fn walking(mut self) -> Root {
+        self.resolve = Resolve::Walk;
+        self
+    }
+}

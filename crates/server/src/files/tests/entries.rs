@@ -1,0 +1,46 @@
+//! What an entry says about its file.
+
+use super::*;
+
+#[test]
+fn what_a_head_says() {
+    let mut site = Site::new(Options::default());
+    let path = site.folder.put("a.css", "body{}");
+    let modified = SystemTime::UNIX_EPOCH + Duration::new(784_111_777, 999);
+    File::options().write(true).open(path).unwrap().set_modified(modified).unwrap();
+    let entry = site.entry("/a.css");
+    assert_eq!((entry.len, entry.mime.as_str()), (6, "text/css; charset=utf-8"));
+    assert_eq!(entry.last_modified, SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777));
+    let fields = format!(
+        "Content-Type: text/css; charset=utf-8\r\nETag: {}\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+         Accept-Ranges: bytes\r\n",
+        entry.etag
+    );
+    assert_eq!(String::from_utf8_lossy(entry.entity_fields()), fields);
+    assert_eq!(String::from_utf8_lossy(&entry.fields), fields + "Content-Length: 6\r\n");
+}
+
+#[test]
+fn only_small_files_are_held_in_memory() {
+    let mut site = Site::new(Options::default());
+    site.cache = Cache::new(
+        Arc::new(Root::open(&site.folder.path("."), Options::default()).unwrap()),
+        CacheLimits::per_worker(1),
+    );
+    let most = "x".repeat(BODY_BYTES_HELD_MAX as usize);
+    site.folder.put("small", &most);
+    site.folder.put("large", most.clone() + "x");
+    assert!(matches!(site.entry("/small").content, Content::Held(_)));
+    assert!(matches!(site.entry("/large").content, Content::Open(_)));
+    assert_eq!(site.get("/large"), most + "x");
+    assert_eq!(site.cache.usage(), (2, 1, BODY_BYTES_HELD_MAX as usize));
+}
+
+#[test]
+fn a_hit_is_the_same_entry() {
+    let mut site = Site::new(Options::default());
+    site.folder.put("a", "a");
+    let first = site.entry("/a");
+    assert!(Arc::ptr_eq(&first, &site.entry("/a")));
+    assert!(!Arc::ptr_eq(&first, &site.entry("/%61")));
+}

@@ -1,0 +1,120 @@
+//! What is served from the folder, and that nothing outside it is.
+
+use super::*;
+
+#[test]
+fn plain_files() {
+    for mut site in Site::both(Options::default()) {
+        site.folder.put("a.txt", "a");
+        site.folder.put("d/e/f g.html", "f");
+        site.folder.put("leer", "");
+        assert_eq!(site.get("/a.txt"), "a");
+        assert_eq!(site.get("/%61.txt"), "a");
+        assert_eq!(site.get("/d/e/f%20g.html"), "f");
+        assert_eq!(site.get("/leer"), "");
+        assert_eq!(site.get("/b.txt"), "not found");
+        assert_eq!(site.get("/a.txt/"), "not found");
+        assert_eq!(site.get("/a.txt/b"), "not found");
+        assert_eq!(site.get(&format!("/{}", "x".repeat(5000))), "not found");
+    }
+}
+
+#[test]
+fn dots_lead_nowhere() {
+    for mut site in Site::both(NOTHING_HIDDEN) {
+        site.folder.put("d/a", "a");
+        for path in ["/../d/a", "/d/../d/a", "/%2e%2e/a", "/.%2e/a", "/..%2fa", "/d%2fa", "/%00", "/d\\a", "a", ""] {
+            assert_eq!(site.get(path), "bad path", "{path}");
+        }
+    }
+}
+
+#[test]
+fn even_without_decoding_nothing_above_is_opened() {
+    // The defence behind the decoding: as if it had let these through.
+    for site in Site::both(NOTHING_HIDDEN) {
+        let name = site.folder.path(".").parent().unwrap().file_name().unwrap().to_owned();
+        let root = Root::open(&site.folder.path("."), NOTHING_HIDDEN).unwrap();
+        for path in ["..", ".", "a/..", "../x", "a\0b"] {
+            assert!(!root.admits(path), "{path}");
+        }
+        for path in ["..".to_string(), format!("../{}", name.to_str().unwrap()), "/etc/passwd".into()] {
+            assert!(root.look(&path).is_err(), "{path}");
+            assert!(root.read(&path).is_err(), "{path}");
+        }
+    }
+}
+
+#[test]
+fn symlinks_that_leave_are_refused() {
+    let outside = Folder::new();
+    let secret = outside.put("secret", "secret");
+    for mut site in Site::both(Options::default()) {
+        let above = format!("../{}/secret", outside.path(".").parent().unwrap().file_name().unwrap().to_str().unwrap());
+        symlink(&secret, site.folder.path("absolute")).unwrap();
+        symlink(above, site.folder.path("relative")).unwrap();
+        symlink(outside.path("."), site.folder.path("folder")).unwrap();
+        symlink("/proc/self/root", site.folder.path("magic")).unwrap();
+        symlink("loop", site.folder.path("loop")).unwrap();
+        for path in ["/absolute", "/relative", "/folder/secret", "/folder/", "/folder", "/magic/", "/loop"] {
+            assert_eq!(site.get(path), "not found", "{path}");
+        }
+    }
+}
+
+#[test]
+fn symlinks_that_stay_are_followed_where_the_kernel_can_tell() {
+    let [mut beneath, mut walking] = Site::both(Options::default());
+    for (site, expected) in [(&mut beneath, ["a", "a", "a"]), (&mut walking, ["not found"; 3])] {
+        site.folder.put("d/a", "a");
+        symlink("d/a", site.folder.path("file")).unwrap();
+        symlink("d", site.folder.path("folder")).unwrap();
+        symlink("../d/a", site.folder.path("d/up")).unwrap();
+        assert_eq!([site.get("/file"), site.get("/folder/a"), site.get("/d/up")], expected);
+    }
+}
+
+#[test]
+fn hidden_names() {
+    for (options, expected) in [(Options::default(), "not found"), (NOTHING_HIDDEN, "h")] {
+        for mut site in Site::both(options) {
+            site.folder.put(".git/config", "h");
+            site.folder.put("d/.env", "h");
+            site.folder.put(".well-known/security.txt", "w");
+            site.folder.put(".well-known/.x", "h");
+            for path in ["/.git/config", "/%2egit/config", "/d/.env", "/.well-known/.x"] {
+                assert_eq!(site.get(path), expected, "{path}");
+            }
+            assert_eq!(site.get("/.well-known/security.txt"), "w");
+        }
+    }
+}
+
+#[test]
+fn only_regular_files() {
+    for mut site in Site::both(Options::default()) {
+        // Opening a FIFO for reading waits for a writer, unless told not to.
+        mknodat(CWD, site.folder.path("fifo"), FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
+        let _socket = UnixListener::bind(site.folder.path("socket")).unwrap();
+        assert_eq!(site.get("/fifo"), "not found");
+        assert_eq!(site.get("/socket"), "not found");
+        assert_eq!(site.cache.usage(), (0, 0, 0));
+    }
+}
+
+#[test]
+fn a_fifo_swapped_in_does_not_block() {
+    let site = Site::new(Options::default());
+    mknodat(CWD, site.folder.path("fifo"), FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
+    let root = Root::open(&site.folder.path("."), Options::default()).unwrap();
+    assert!(!root.read("fifo").unwrap().metadata().unwrap().is_file());
+}
+
+#[test]
+fn a_missing_folder_or_a_file_is_no_root() {
+    let folder = Folder::new();
+    let file = folder.put("file", "");
+    for path in [folder.path("missing"), file] {
+        assert!(Root::open(&path, Options::default()).is_err());
+    }
+}

@@ -1,0 +1,97 @@
+//! Requests against a folder, mostly by what comes back in one word: see [`Site::get`].
+
+mod bounds;
+mod changes;
+mod entries;
+mod folders;
+mod inside;
+
+use std::fs::{self, File, Permissions};
+use std::io::{Read, Seek};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use units::Nanos;
+
+use super::temporary::Folder;
+use super::watch::Watch;
+use super::*;
+
+const NOTHING_HIDDEN: Options = Options { hidden: true, listing: false };
+const LISTING: Options = Options { hidden: false, listing: true };
+const LIMITS: CacheLimits = CacheLimits { entries: 8, files_open: 2, body_bytes: 1000 };
+
+/// Before Linux 6.13, changes of a file this close to each other may have the same times.
+const TICK: Duration = Duration::from_millis(10);
+
+/// A folder with a cache in front of it.
+struct Site {
+    folder: Folder,
+    cache: Cache,
+    now: Nanos,
+}
+
+impl Site {
+    fn new(options: Options) -> Site {
+        Site::with(options, |root| root)
+    }
+
+    fn with(options: Options, change: impl FnOnce(Root) -> Root) -> Site {
+        let folder = Folder::new();
+        let root = change(Root::open(&folder.path("."), options).unwrap());
+        Site { folder, cache: Cache::new(Arc::new(root), LIMITS), now: Nanos::from_secs(100) }
+    }
+
+    /// One site per way to keep inside the folder.
+    fn both(options: Options) -> [Site; 2] {
+        [Site::new(options), Site::with(options, Root::walking)]
+    }
+
+    fn lookup(&mut self, path: &str) -> Result<Found, Missing> {
+        self.cache.lookup(path.as_bytes(), self.now)
+    }
+
+    fn entry(&mut self, path: &str) -> Arc<Entry> {
+        match self.lookup(path) {
+            Ok(Found::File(entry)) => entry,
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+
+    /// The content of a file, or what else there is at the path.
+    fn get(&mut self, path: &str) -> String {
+        match self.lookup(path) {
+            Ok(Found::File(entry)) => content(&entry),
+            Ok(Found::Redirect(to)) => format!("to {to}"),
+            Ok(Found::Listing(_)) => "listing".into(),
+            Err(Missing::NotFound) => "not found".into(),
+            Err(Missing::Forbidden) => "forbidden".into(),
+            Err(Missing::BadPath(_)) => "bad path".into(),
+            Err(missing) => format!("{missing:?}"),
+        }
+    }
+
+    /// As a worker does before it looks at requests.
+    fn get_after_change(&mut self, path: &str) -> String {
+        self.cache.on_change();
+        self.get(path)
+    }
+}
+
+fn content(entry: &Entry) -> String {
+    let bytes = match &entry.content {
+        Content::Held(body) => body.to_vec(),
+        Content::Open(file) => {
+            let (mut file, mut bytes) = (file, Vec::new());
+            file.rewind().unwrap();
+            file.read_to_end(&mut bytes).unwrap();
+            bytes
+        }
+    };
+    assert_eq!(bytes.len() as u64, entry.len);
+    String::from_utf8(bytes).unwrap()
+}
