@@ -1,7 +1,170 @@
-//! bench
-use std::path::Path;
+//! `cargo xtask bench`: Weir beside other servers on loopback, so that "no slower than nginx" is a number.
+//!
+//! Two programs measured one after the other are measured on two different machines: caches, clocks and neighbours
+//! change. So the servers take turns, round by round, on the same files and the same core, with the load generator on
+//! another, and what counts is the median of the ratios within a round. Requests per second is half the answer, since
+//! one core of load generator often saturates first: CPU per request, from /proc, is the other half.
+
+mod idle;
+mod machine;
+mod outcome;
+mod plan;
+mod procfs;
+mod server;
+mod table;
+mod wrk;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fs, io};
+
+use outcome::{Contest, Report, Round, Side};
+use plan::Row;
+use server::{Bench, Instance, Kind};
+
 #[derive(clap::Args)]
-pub struct Args {}
-pub fn main(_root: &Path, _args: &Args) -> Result<(), String> {
-    Ok(())
+pub struct Args {
+    /// The two servers of the main table; the ratio is second / first. A server against itself shows the noise.
+    #[arg(long, value_delimiter = ',', num_args = 1, default_value = "nginx,weir", value_name = "A,B")]
+    pair: Vec<Kind>,
+    /// Workers of every server, each pinned to a core of its own; wrk gets the remaining cores.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    workers: u32,
+    /// Rounds; in each, every server of a row is measured once.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Seconds of one measurement; at least 2, as /proc counts CPU in hundredths of a second.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=600))]
+    seconds: u32,
+    /// Two rounds of two seconds: to see that it works, not to quote.
+    #[arg(long, conflicts_with_all = ["rounds", "seconds"])]
+    quick: bool,
+    /// Only rows whose name contains this, for example `1 KB keep-alive`, or `idle`.
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// A `weir` to measure instead of building this workspace's.
+    #[arg(long, value_name = "PROGRAM")]
+    weir: Option<PathBuf>,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Also write summary.md and bench.json into this folder, for example results/2026-11-21-host-bench.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl Args {
+    fn rounds(&self) -> u32 {
+        if self.quick { 2 } else { self.rounds }
+    }
+
+    fn seconds(&self) -> u32 {
+        if self.quick { 2 } else { self.seconds }
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|text| name.contains(text.as_str()))
+    }
+}
+
+pub fn main(root: &Path, args: &Args) -> Result<(), String> {
+    let &[base, other] = &args.pair[..] else { return Err("--pair takes two servers, for example nginx,weir".into()) };
+    let cores = machine::cores(args.workers);
+    machine::raise_descriptor_limit();
+    let contests = plan::contests(base, other, |name| args.wants(name));
+    let idle = if args.wants("idle") { plan::idle_kinds(base, other) } else { Vec::new() };
+    let mut kinds: Vec<Kind> = contests.iter().flat_map(|(_, kinds)| kinds).chain(&idle).copied().collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let weir = weir_program(root, args, &kinds)?;
+    let bench = Bench::new(args.workers, cores, weir)?;
+    let commands = machine::commands(&kinds, &bench);
+    let report = Report {
+        manifest: machine::manifest(root, args.rounds(), args.seconds(), &bench, commands),
+        contests: run_contests(args, &bench, &contests)?,
+        idle: idle::run(&bench, &idle)?,
+    };
+    let summary = table::summary(&report);
+    let json = serde_json::to_string_pretty(&report).map_err(|e| e.to_string())?;
+    println!("{}", if args.json { &json } else { &summary });
+    match &args.out {
+        Some(folder) => keep(folder, &summary, &json).map_err(|e| format!("{}: {e}", folder.display())),
+        None => Ok(()),
+    }
+}
+
+fn keep(folder: &Path, summary: &str, json: &str) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    fs::write(folder.join("summary.md"), summary)?;
+    fs::write(folder.join("bench.json"), format!("{json}\n"))
+}
+
+/// Builds `weir` in release, once, if a row needs it and none was given.
+fn weir_program(root: &Path, args: &Args, kinds: &[Kind]) -> Result<PathBuf, String> {
+    match &args.weir {
+        Some(program) => Ok(program.clone()),
+        None if kinds.iter().any(|kind| kind.is_weir()) => machine::build_weir(root),
+        None => Ok(PathBuf::from("weir")),
+    }
+}
+
+fn run_contests(args: &Args, bench: &Bench, contests: &[(Row, Vec<Kind>)]) -> Result<Vec<Contest>, String> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone()).map_err(|e| format!("cannot watch for signals: {e}"))?;
+    }
+    let mut outcomes = Vec::new();
+    for (at, (row, kinds)) in contests.iter().enumerate() {
+        eprintln!("[{}/{}] {}", at + 1, contests.len(), row.name());
+        outcomes.push(run_contest(args, bench, row, kinds, &stop)?);
+    }
+    Ok(outcomes)
+}
+
+/// One row: starts its servers side by side, then lets them take turns.
+fn run_contest(args: &Args, bench: &Bench, row: &Row, kinds: &[Kind], stop: &AtomicBool) -> Result<Contest, String> {
+    let instances = kinds.iter().map(|&kind| Instance::start(bench, kind)).collect::<Result<Vec<_>, _>>()?;
+    let mut sides: Vec<Side> = kinds.iter().map(|kind| Side::new(kind.name())).collect();
+    for _ in 0..args.rounds() {
+        for (instance, side) in instances.iter().zip(&mut sides) {
+            let round = measure(bench, instance, row, args.seconds())?;
+            if stop.load(Ordering::Relaxed) {
+                return Err("stopped by a signal; nothing was written".into());
+            }
+            side.rounds.push(round);
+        }
+    }
+    Ok(Contest::new(row.clone(), sides))
+}
+
+fn measure(bench: &Bench, instance: &Instance, row: &Row, seconds: u32) -> Result<Round, String> {
+    let before = procfs::cpu_seconds(instance.pid());
+    let load = wrk::run(bench, &instance.url(row.file), row, seconds)?;
+    let server_cpu_s = procfs::cpu_seconds(instance.pid()) - before;
+    Ok(Round::new(row, bench.cores.wrk_threads(), server_cpu_s, load))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn defaults_and_quick() {
+        let args = |line: &str| Cli::try_parse_from(line.split(' ')).map(|cli| cli.args);
+        let usual = args("bench").unwrap();
+        assert_eq!((usual.rounds(), usual.seconds(), usual.workers), (5, 3, 1));
+        assert_eq!(usual.pair, [Kind::Nginx, Kind::Weir]);
+        let quick = args("bench --quick --pair nginx,lighttpd --only idle").unwrap();
+        assert_eq!((quick.rounds(), quick.seconds()), (2, 2));
+        assert!(quick.wants("idle connection") && !quick.wants("1 KB"));
+        assert!(args("bench --seconds 1").is_err() && args("bench --quick --rounds 3").is_err());
+    }
 }

@@ -1,0 +1,114 @@
+//! What an idle connection costs in memory: many connections that made one request each and then keep still.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde::Serialize;
+use socket2::{Domain, Socket, Type};
+
+use super::plan::KB;
+use super::procfs;
+use super::server::{Bench, Instance, Kind, get};
+
+const CONNECTIONS: u32 = 10_000;
+
+/// A local address has about 28,000 ports, some of them in use; so many connections start from each.
+const CONNECTIONS_PER_ADDRESS: u32 = 5_000;
+
+/// How long a server may take to free what a request needed and a resting connection does not.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// A request must be answered in this time, or the row is void.
+const ANSWER: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Serialize)]
+pub struct Idle {
+    pub server: &'static str,
+    pub connections: u32,
+    /// Resident memory of the server's processes after its first requests, and with all connections open.
+    pub resident_bytes_without: u64,
+    pub resident_bytes_with: u64,
+    pub void: Option<String>,
+}
+
+impl Idle {
+    pub fn bytes_per_connection(&self) -> Option<f64> {
+        let more = self.resident_bytes_with as f64 - self.resident_bytes_without as f64;
+        self.void.is_none().then_some(more / f64::from(self.connections))
+    }
+}
+
+/// Each server fresh: one that has been under load keeps memory that idle connections would then seem not to need.
+pub fn run(bench: &Bench, kinds: &[Kind]) -> Result<Vec<Idle>, String> {
+    kinds.iter().map(|&kind| weigh(bench, kind)).collect()
+}
+
+fn weigh(bench: &Bench, kind: Kind) -> Result<Idle, String> {
+    eprintln!("idle connections of {}", kind.name());
+    let instance = Instance::start(bench, kind)?;
+    sleep(SETTLE);
+    let resident_bytes_without = procfs::resident_bytes(instance.pid());
+    let opened: io::Result<Vec<TcpStream>> = (0..CONNECTIONS).map(|at| open(instance.address(), at)).collect();
+    sleep(SETTLE);
+    let resident_bytes_with = procfs::resident_bytes(instance.pid());
+    let void = match opened {
+        Err(e) => Some(format!("cannot hold {CONNECTIONS} connections: {e}")),
+        Ok(streams) => {
+            let closed = streams.iter().filter(|stream| !is_open(stream)).count();
+            (closed > 0).then(|| format!("the server closed {closed} of {CONNECTIONS} idle connections"))
+        }
+    };
+    let server = kind.name();
+    Ok(Idle { server, connections: CONNECTIONS, resident_bytes_without, resident_bytes_with, void })
+}
+
+/// Connection number `at`, after one request.
+fn open(server: SocketAddr, at: u32) -> io::Result<TcpStream> {
+    let source = Ipv4Addr::from(u32::from(Ipv4Addr::LOCALHOST) + 1 + at / CONNECTIONS_PER_ADDRESS);
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((IpAddr::V4(source), 0)).into())?;
+    socket.connect(&server.into())?;
+    let mut stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(ANSWER))?;
+    get(&mut stream, KB)?;
+    Ok(stream)
+}
+
+/// Nothing to read yet means open; an end or an error means the server gave it up.
+fn is_open(stream: &TcpStream) -> bool {
+    let _ = stream.set_nonblocking(true);
+    matches!(stream.peek(&mut [0]), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn memory_is_shared_out_over_connections() {
+        let idle = |void| Idle {
+            server: "weir",
+            connections: 10_000,
+            resident_bytes_without: 1_000_000,
+            resident_bytes_with: 21_000_000,
+            void,
+        };
+        assert_eq!(idle(None).bytes_per_connection(), Some(2000.0));
+        assert_eq!(idle(Some("closed".into())).bytes_per_connection(), None);
+    }
+
+    #[test]
+    fn a_closed_connection_is_noticed() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        assert!(is_open(&client));
+        drop(server);
+        client.set_nonblocking(false).unwrap();
+        let _ = client.peek(&mut [0]).unwrap();
+        assert!(!is_open(&client));
+    }
+}

@@ -1,0 +1,171 @@
+//! The machine: which cores do what, how many descriptors there are, and the manifest that says where this was measured.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::Serialize;
+
+use super::server::{Bench, Kind};
+
+/// Lists of cores as taskset takes them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Cores {
+    pub server: String,
+    pub wrk: String,
+    wrk_threads: u32,
+    /// Server and generator have no core in common.
+    pub are_apart: bool,
+}
+
+impl Cores {
+    pub fn wrk_threads(&self) -> u32 {
+        self.wrk_threads
+    }
+}
+
+/// The first cores for the server, one for each worker; the others for wrk, or all where none would be left.
+pub fn cores(workers: u32) -> Cores {
+    split(workers, thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX)))
+}
+
+fn split(workers: u32, total: u32) -> Cores {
+    let list = |from: u32, to: u32| if from == to { from.to_string() } else { format!("{from}-{to}") };
+    if workers < total {
+        let (server, wrk) = (list(0, workers - 1), list(workers, total - 1));
+        Cores { server, wrk, wrk_threads: total - workers, are_apart: true }
+    } else {
+        Cores { server: list(0, total - 1), wrk: list(0, total - 1), wrk_threads: 1, are_apart: false }
+    }
+}
+
+/// As many as the hard limit allows, for this process and the servers it starts; gives the limit.
+pub fn raise_descriptor_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if setrlimit(Resource::Nofile, raised).is_err() {
+        return limit.current.unwrap_or(u64::MAX);
+    }
+    limit.maximum.unwrap_or(u64::MAX)
+}
+
+/// Builds `weir` in release and gives its path, as cargo reports it.
+pub fn build_weir(root: &Path) -> Result<PathBuf, String> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args([
+        "build",
+        "--release",
+        "--locked",
+        "--package",
+        "weir",
+        "--message-format",
+        "json-render-diagnostics",
+    ]);
+    let output = command.current_dir(root).stderr(Stdio::inherit()).output();
+    let output = output.map_err(|e| format!("cannot run cargo: {e}"))?;
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let found = messages.lines().rev().find_map(executable);
+    found.filter(|_| output.status.success()).ok_or_else(|| "cannot build weir in release".into())
+}
+
+fn executable(message: &str) -> Option<PathBuf> {
+    let message: serde_json::Value = serde_json::from_str(message).ok()?;
+    message.get("executable")?.as_str().map(PathBuf::from)
+}
+
+/// How every server was started, and configured: `DIR` stands for the folder of the run.
+pub fn commands(kinds: &[Kind], bench: &Bench) -> BTreeMap<String, String> {
+    let hide = |text: String| {
+        text.replace(&bench.folder().display().to_string(), "DIR").replace(&bench.weir.display().to_string(), "weir")
+    };
+    let describe = |kind: Kind| {
+        let command = hide(bench.command(kind, 80).join(" "));
+        let config = bench.configuration(kind, 80).map_or(String::new(), |text| format!("\n{}", hide(text)));
+        (kind.name().to_owned(), format!("taskset -c {} {command}{config}", bench.cores.server))
+    };
+    kinds.iter().map(|&kind| describe(kind)).collect()
+}
+
+/// Where, when, with what.
+#[derive(Debug, Serialize)]
+pub struct Manifest {
+    /// Commit of this project, with `-dirty` when the tree had changes.
+    pub commit: String,
+    pub date: String,
+    pub kernel: String,
+    pub cpu: String,
+    pub cores: Cores,
+    pub workers: u32,
+    pub rounds: u32,
+    pub seconds: u32,
+    /// First line of what each program says of its version.
+    pub versions: BTreeMap<String, String>,
+    pub servers: BTreeMap<String, String>,
+}
+
+pub fn manifest(root: &Path, rounds: u32, seconds: u32, bench: &Bench, servers: BTreeMap<String, String>) -> Manifest {
+    let weir = bench.weir.display().to_string();
+    let asked =
+        [("nginx", "-v"), ("h2o", "--version"), ("lighttpd", "-v"), ("wrk", "-v"), (weir.as_str(), "--version")];
+    let name = |program: &str| if program == weir { "weir".to_owned() } else { program.to_owned() };
+    let is_used = |program: &str| program == "wrk" || servers.contains_key(&name(program));
+    let used = asked.into_iter().filter(|(program, _)| is_used(program));
+    Manifest {
+        commit: commit(root),
+        date: first_line("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),
+        kernel: first_line("uname", &["-sr"]),
+        cpu: cpu_model(),
+        cores: bench.cores.clone(),
+        workers: bench.workers,
+        rounds,
+        seconds,
+        versions: used.map(|(program, flag)| (name(program), first_line(program, &[flag]))).collect(),
+        servers,
+    }
+}
+
+fn commit(root: &Path) -> String {
+    let root = root.display().to_string();
+    let git = |arguments: &[&str]| first_line("git", &[&["-c", "safe.directory=*", "-C", &root], arguments].concat());
+    let dirty = if git(&["status", "--porcelain", "--untracked-files=no"]).is_empty() { "" } else { "-dirty" };
+    format!("{}{dirty}", git(&["rev-parse", "--short=12", "HEAD"]))
+}
+
+fn cpu_model() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
+    model.trim_start_matches([' ', '\t', ':']).to_owned()
+}
+
+/// The first line a program prints, wherever it prints it; empty if it prints nothing or cannot be run.
+fn first_line(program: &str, arguments: &[&str]) -> String {
+    let Ok(output) = Command::new(program).args(arguments).stdin(Stdio::null()).output() else { return String::new() };
+    let text = [output.stdout, output.stderr].concat();
+    String::from_utf8_lossy(&text).lines().next().unwrap_or("").trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_and_wrk_share_no_core_while_there_are_enough() {
+        let split_as_text = |workers, total| {
+            let cores = split(workers, total);
+            format!("{} {} {} {}", cores.server, cores.wrk, cores.wrk_threads, cores.are_apart)
+        };
+        assert_eq!(split_as_text(1, 2), "0 1 1 true");
+        assert_eq!(split_as_text(2, 8), "0-1 2-7 6 true");
+        assert_eq!(split_as_text(2, 2), "0-1 0-1 1 false");
+        assert_eq!(split_as_text(1, 1), "0 0 1 false");
+    }
+
+    #[test]
+    fn cargo_says_where_the_program_is() {
+        assert_eq!(executable(r#"{"reason":"compiler-artifact","executable":"/t/weir"}"#), Some("/t/weir".into()));
+        assert_eq!(executable(r#"{"reason":"compiler-artifact","executable":null}"#), None);
+    }
+}

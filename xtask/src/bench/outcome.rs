@@ -1,0 +1,194 @@
+//! What came out: rounds, their medians, and ratios that are only ever taken within a round.
+
+use serde::Serialize;
+
+use super::idle::Idle;
+use super::machine::Manifest;
+use super::plan::Row;
+use super::wrk::Load;
+
+/// Above this share of its cores wrk, not the server, sets the pace; then only CPU per request compares servers.
+const GENERATOR_BOUND: f64 = 0.95;
+
+/// From this size on few responses finish in a round, so bytes are counted and divided by the size.
+const COUNT_BYTES_FROM: u64 = 1 << 20;
+
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub manifest: Manifest,
+    pub contests: Vec<Contest>,
+    pub idle: Vec<Idle>,
+}
+
+/// One row and every server that took part; ratios are to the first.
+#[derive(Debug, Serialize)]
+pub struct Contest {
+    pub row: Row,
+    pub sides: Vec<Side>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Side {
+    pub server: &'static str,
+    pub rounds: Vec<Round>,
+    /// Medians over rounds of this side / first side in the same round.
+    pub throughput_ratio: Option<f64>,
+    pub cpu_ratio: Option<f64>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Round {
+    pub requests_per_s: f64,
+    pub bytes_per_s: f64,
+    pub cpu_us_per_request: f64,
+    /// Share of one core, and of wrk's cores.
+    pub server_cpu: f64,
+    pub wrk_cpu: f64,
+    pub void: Option<String>,
+}
+
+impl Round {
+    pub fn new(row: &Row, wrk_threads: u32, server_cpu_s: f64, load: Load) -> Round {
+        let size = row.file.size_bytes;
+        let requests = if size >= COUNT_BYTES_FROM { load.bytes as f64 / size as f64 } else { load.requests as f64 };
+        Round {
+            requests_per_s: requests / load.seconds,
+            bytes_per_s: load.bytes as f64 / load.seconds,
+            cpu_us_per_request: server_cpu_s * 1e6 / requests,
+            server_cpu: server_cpu_s / load.seconds,
+            wrk_cpu: load.cpu_s / load.seconds / f64::from(wrk_threads),
+            void: void(&load),
+        }
+    }
+}
+
+/// A failed request is cheap and quick: a round with one proves nothing.
+fn void(load: &Load) -> Option<String> {
+    match load {
+        Load { requests: 0, bytes: 0, .. } => Some("nothing was answered".into()),
+        Load { bad_statuses: 0, socket_errors: 0, .. } => None,
+        Load { bad_statuses, socket_errors, .. } => {
+            Some(format!("{bad_statuses} answers not 2xx, {socket_errors} socket errors"))
+        }
+    }
+}
+
+impl Side {
+    pub fn new(server: &'static str) -> Side {
+        Side { server, rounds: Vec::new(), throughput_ratio: None, cpu_ratio: None }
+    }
+
+    pub fn median(&self, of: impl Fn(&Round) -> f64) -> f64 {
+        median(self.rounds.iter().map(of).collect())
+    }
+
+    pub fn void(&self) -> Option<String> {
+        self.rounds.iter().find_map(|round| Some(format!("{}: {}", self.server, round.void.as_ref()?)))
+    }
+}
+
+impl Contest {
+    pub fn new(row: Row, mut sides: Vec<Side>) -> Contest {
+        if sides.iter().all(|side| side.void().is_none()) {
+            let base = sides[0].rounds.clone();
+            for side in &mut sides {
+                side.throughput_ratio = Some(ratio(&side.rounds, &base, |round| round.requests_per_s));
+                side.cpu_ratio = Some(ratio(&side.rounds, &base, |round| round.cpu_us_per_request));
+            }
+        }
+        Contest { row, sides }
+    }
+
+    /// What a reader must know before comparing: void, or who was bound by the generator.
+    pub fn note(&self) -> String {
+        let void: Vec<String> = self.sides.iter().filter_map(Side::void).collect();
+        if !void.is_empty() {
+            return format!("VOID ({})", void.join("; "));
+        }
+        let bound = self.sides.iter().filter(|side| side.median(|round| round.wrk_cpu) > GENERATOR_BOUND);
+        let bound: Vec<&str> = bound.map(|side| side.server).collect();
+        if bound.is_empty() {
+            return String::new();
+        }
+        format!("generator-bound ({}): compare CPU per request", bound.join(", "))
+    }
+}
+
+fn ratio(rounds: &[Round], base: &[Round], of: impl Fn(&Round) -> f64) -> f64 {
+    median(rounds.iter().zip(base).map(|(round, base)| of(round) / of(base)).collect())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => values[n / 2],
+        n => (values[n / 2 - 1] + values[n / 2]) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::plan::{KB, MB_10, Sample, Table};
+
+    fn row(file: Sample) -> Row {
+        Row { table: Table::Pair, file, is_keep_alive: true, connections: 64 }
+    }
+
+    /// A round of two seconds of load with one thread.
+    fn round(file: Sample, requests: u64, bad_statuses: u64, wrk_cpu_s: f64) -> Round {
+        let bytes = requests * file.size_bytes;
+        let load = Load { requests, bytes, seconds: 2.0, bad_statuses, socket_errors: 0, cpu_s: wrk_cpu_s };
+        Round::new(&row(file), 1, 1.0, load)
+    }
+
+    fn side(server: &'static str, rounds: Vec<Round>) -> Side {
+        Side { rounds, ..Side::new(server) }
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_round() {
+        let base = [100, 200, 400].map(|n| round(KB, n, 0, 0.0)).to_vec();
+        let other = [110, 220, 200].map(|n| round(KB, n, 0, 0.0)).to_vec();
+        let contest = Contest::new(row(KB), vec![side("a", base), side("b", other)]);
+        let (throughput, cpu) = (contest.sides[1].throughput_ratio.unwrap(), contest.sides[1].cpu_ratio.unwrap());
+        assert!((throughput - 1.1).abs() < 1e-9 && (cpu - 1.0 / 1.1).abs() < 1e-9, "{throughput} {cpu}");
+        assert_eq!(contest.note(), "");
+    }
+
+    #[test]
+    fn a_failed_request_voids_the_row() {
+        let sides = vec![side("a", vec![round(KB, 100, 0, 0.0)]), side("b", vec![round(KB, 100, 1, 0.0)])];
+        let contest = Contest::new(row(KB), sides);
+        assert_eq!(contest.sides[1].throughput_ratio, None);
+        assert_eq!(contest.note(), "VOID (b: 1 answers not 2xx, 0 socket errors)");
+    }
+
+    #[test]
+    fn a_busy_generator_is_named() {
+        let sides = vec![side("a", vec![round(KB, 100, 0, 1.8)]), side("b", vec![round(KB, 100, 0, 1.95)])];
+        assert!(Contest::new(row(KB), sides).note().starts_with("generator-bound (b)"));
+    }
+
+    #[test]
+    fn large_files_are_counted_by_bytes() {
+        let load = Load {
+            requests: 0,
+            bytes: 5 * MB_10.size_bytes,
+            seconds: 1.0,
+            bad_statuses: 0,
+            socket_errors: 0,
+            cpu_s: 0.5,
+        };
+        let round = Round::new(&row(MB_10), 1, 0.1, load);
+        assert_eq!((round.requests_per_s, round.void), (5.0, None));
+        assert!((round.cpu_us_per_request - 20_000.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn median_of_even_and_odd() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+}

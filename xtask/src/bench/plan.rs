@@ -1,0 +1,110 @@
+//! What is measured: the rows of issue and table, and which servers take part in each.
+
+use serde::Serialize;
+
+use super::server::Kind;
+
+/// A file that all servers serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Sample {
+    pub name: &'static str,
+    pub label: &'static str,
+    pub size_bytes: u64,
+}
+
+pub const KB: Sample = Sample { name: "1k.html", label: "1 KB", size_bytes: 1 << 10 };
+pub const KB_100: Sample = Sample { name: "100k.html", label: "100 KB", size_bytes: 100 << 10 };
+pub const MB_10: Sample = Sample { name: "10m.html", label: "10 MB", size_bytes: 10 << 20 };
+pub const SAMPLES: [Sample; 3] = [KB, KB_100, MB_10];
+
+const CONNECTIONS: [u32; 2] = [64, 1000];
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Row {
+    pub table: Table,
+    pub file: Sample,
+    /// Many requests on a connection, or a new connection for each.
+    pub is_keep_alive: bool,
+    pub connections: u32,
+}
+
+/// Which table of the report a row belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Table {
+    /// The pair, with others beside it where asked for.
+    Pair,
+    /// What ordering costs: Weir without and with it, on a link that is never full.
+    Cost,
+}
+
+impl Row {
+    pub fn name(&self) -> String {
+        let mode = if self.is_keep_alive { "keep-alive" } else { "new connection" };
+        let cost = if self.table == Table::Cost { " cost of srpt" } else { "" };
+        format!("{} {mode} {}{cost}", self.file.label, self.connections)
+    }
+}
+
+/// All rows that `wants` likes by name, each with its servers, the base of the ratios first.
+pub fn contests(base: Kind, other: Kind, wants: impl Fn(&str) -> bool) -> Vec<(Row, Vec<Kind>)> {
+    let mut contests = Vec::new();
+    for file in SAMPLES {
+        for is_keep_alive in [true, false] {
+            for connections in CONNECTIONS {
+                let mut kinds = vec![base, other];
+                if file == KB && is_keep_alive {
+                    kinds.extend([Kind::H2o, Kind::Lighttpd].iter().filter(|kind| ![base, other].contains(kind)));
+                }
+                contests.push((Row { table: Table::Pair, file, is_keep_alive, connections }, kinds));
+            }
+        }
+    }
+    if other == Kind::Weir {
+        for (file, connections) in [(KB, 64), (KB, 1000), (KB_100, 64), (MB_10, 64)] {
+            let row = Row { table: Table::Cost, file, is_keep_alive: true, connections };
+            contests.push((row, vec![Kind::Weir, Kind::WeirSrpt]));
+        }
+    }
+    contests.retain(|(row, _)| wants(&row.name()));
+    contests
+}
+
+/// Whose idle connections are weighed.
+pub fn idle_kinds(base: Kind, other: Kind) -> Vec<Kind> {
+    let mut kinds = vec![base];
+    for kind in [other, Kind::H2o, Kind::Lighttpd] {
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    kinds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_mode_and_number_of_connections() {
+        let contests = contests(Kind::Nginx, Kind::Weir, |_| true);
+        let pairs: Vec<_> = contests.iter().filter(|(row, _)| row.table == Table::Pair).collect();
+        assert_eq!((pairs.len(), contests.len()), (12, 16));
+        assert!(pairs.iter().all(|(_, kinds)| kinds[..2] == [Kind::Nginx, Kind::Weir]));
+        let with_peers: Vec<_> =
+            pairs.iter().filter(|(_, kinds)| kinds.len() == 4).map(|(row, _)| row.name()).collect();
+        assert_eq!(with_peers, ["1 KB keep-alive 64", "1 KB keep-alive 1000"]);
+    }
+
+    #[test]
+    fn a_row_is_chosen_by_its_name() {
+        let chosen = contests(Kind::Nginx, Kind::Nginx, |name| name == "10 MB new connection 64");
+        assert_eq!(chosen.len(), 1);
+        assert_eq!(chosen[0].1, [Kind::Nginx, Kind::Nginx]);
+    }
+
+    #[test]
+    fn nobody_is_weighed_twice() {
+        assert_eq!(idle_kinds(Kind::Nginx, Kind::H2o), [Kind::Nginx, Kind::H2o, Kind::Lighttpd]);
+    }
+}

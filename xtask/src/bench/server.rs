@@ -1,0 +1,295 @@
+//! Starting the servers, each as its makers would tune it for this test, with logs off, pinned to the same cores.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
+
+use super::machine::Cores;
+use super::plan::{SAMPLES, Sample};
+use super::wrk;
+
+/// How long a server may take to answer its first request, and to end when asked to.
+const START: Duration = Duration::from_secs(10);
+const STOP: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(10);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize)]
+pub enum Kind {
+    Nginx,
+    H2o,
+    Lighttpd,
+    Weir,
+    WeirSrpt,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Nginx => "nginx",
+            Kind::H2o => "h2o",
+            Kind::Lighttpd => "lighttpd",
+            Kind::Weir => "weir",
+            Kind::WeirSrpt => "weir-srpt",
+        }
+    }
+
+    pub fn is_weir(self) -> bool {
+        matches!(self, Kind::Weir | Kind::WeirSrpt)
+    }
+}
+
+/// What all measurements share: the files, the cores, the programs. The folder is removed at the end.
+pub struct Bench {
+    pub workers: u32,
+    pub cores: Cores,
+    pub weir: PathBuf,
+    folder: PathBuf,
+}
+
+impl Bench {
+    pub fn new(workers: u32, cores: Cores, weir: PathBuf) -> Result<Bench, String> {
+        let folder = std::env::temp_dir().join(format!("weir-bench-{}", std::process::id()));
+        let bench = Bench { workers, cores, weir, folder };
+        bench.write_files().map_err(|e| format!("{}: {e}", bench.folder.display()))?;
+        Ok(bench)
+    }
+
+    fn write_files(&self) -> io::Result<()> {
+        fs::create_dir_all(self.files())?;
+        for sample in SAMPLES {
+            let size = usize::try_from(sample.size_bytes).map_err(io::Error::other)?;
+            let text: Vec<u8> = (0..size).map(|at| b'a' + (at % 26) as u8).collect();
+            fs::write(self.files().join(sample.name), text)?;
+        }
+        fs::write(self.script(), wrk::SCRIPT)
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn script(&self) -> PathBuf {
+        self.folder.join("measured.lua")
+    }
+
+    fn files(&self) -> PathBuf {
+        self.folder.join("files")
+    }
+
+    /// The server's command line, without the pinning; its configuration file, if it has one, is `configuration`'s.
+    pub fn command(&self, kind: Kind, port: u16) -> Vec<String> {
+        let config = self.config_path(kind, port).display().to_string();
+        let prefix = format!("{}/", self.folder.display());
+        let own = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        match kind {
+            Kind::Nginx => own(&["nginx", "-p", &prefix, "-c", &config, "-e", "nginx.log", "-g", "daemon off;"]),
+            Kind::H2o => own(&["h2o", "-c", &config]),
+            Kind::Lighttpd => own(&["lighttpd", "-D", "-f", &config]),
+            Kind::Weir | Kind::WeirSrpt => {
+                let policy = if kind == Kind::WeirSrpt { "srpt" } else { "fair" };
+                let (weir, files) = (self.weir.display().to_string(), self.files().display().to_string());
+                let (listen, workers) = (format!("127.0.0.1:{port}"), self.workers.to_string());
+                let order = ["--drain", "off", "--policy", policy];
+                own(&[&[&weir, "serve", &files, "--listen", &listen, "--workers", &workers][..], &order].concat())
+            }
+        }
+    }
+
+    fn config_path(&self, kind: Kind, port: u16) -> PathBuf {
+        self.folder.join(format!("{}-{port}.conf", kind.name()))
+    }
+
+    /// Room for 10,000 connections, no limit on requests per connection, open files kept, nothing logged.
+    pub fn configuration(&self, kind: Kind, port: u16) -> Option<String> {
+        let (workers, folder, files) = (self.workers, self.folder.display(), self.files());
+        let files = files.display();
+        let as_root = |line: &'static str| if rustix::process::geteuid().is_root() { line } else { "" };
+        match kind {
+            Kind::Nginx => Some(format!(
+                "{}worker_processes {workers};\npid {folder}/nginx-{port}.pid;\n\
+                 events {{ worker_connections 20000; }}\n\
+                 http {{\n  types {{ text/html html; }}\n  access_log off;\n  sendfile on;\n  tcp_nopush on;\n  \
+                 open_file_cache max=1000 inactive=60s;\n  keepalive_timeout 300s;\n  keepalive_requests 1000000000;\n  \
+                 client_body_temp_path {folder}/nginx-body;\n  proxy_temp_path {folder}/nginx-proxy;\n  \
+                 fastcgi_temp_path {folder}/nginx-fastcgi;\n  uwsgi_temp_path {folder}/nginx-uwsgi;\n  \
+                 scgi_temp_path {folder}/nginx-scgi;\n  \
+                 server {{ listen 127.0.0.1:{port} reuseport backlog=4096; root {files}; }}\n}}\n",
+                as_root("user root;\n")
+            )),
+            Kind::H2o => Some(format!(
+                "{}num-threads: {workers}\nmax-connections: 20000\nhttp1-request-timeout: 300\n\
+                 listen:\n  host: 127.0.0.1\n  port: {port}\nerror-log: {folder}/h2o.log\n\
+                 hosts:\n  default:\n    paths:\n      \"/\":\n        file.dir: {files}\n",
+                as_root("user: root\n")
+            )),
+            Kind::Lighttpd => Some(format!(
+                "server.bind = \"127.0.0.1\"\nserver.port = {port}\nserver.document-root = \"{files}\"\n\
+                 server.errorlog = \"{folder}/lighttpd.log\"\nserver.max-worker = {}\n\
+                 server.max-connections = 20000\nserver.max-fds = 40000\nserver.listen-backlog = 4096\n\
+                 server.max-keep-alive-requests = 65535\nserver.max-keep-alive-idle = 300\n\
+                 server.stat-cache-engine = \"simple\"\nserver.network-backend = \"sendfile\"\n\
+                 mimetype.assign = ( \".html\" => \"text/html\" )\n",
+                if workers == 1 { 0 } else { workers }
+            )),
+            Kind::Weir | Kind::WeirSrpt => None,
+        }
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if let Err(e) = fs::remove_dir_all(&self.folder) {
+            eprintln!("xtask: {} is left behind: {e}", self.folder.display());
+        }
+    }
+}
+
+/// A running server that answers every sample; ended when dropped.
+pub struct Instance {
+    child: Child,
+    port: u16,
+}
+
+impl Instance {
+    pub fn start(bench: &Bench, kind: Kind) -> Result<Instance, String> {
+        let failed = |e: io::Error| format!("cannot start {}: {e}", kind.name());
+        let port = free_port().map_err(failed)?;
+        if let Some(text) = bench.configuration(kind, port) {
+            fs::write(bench.config_path(kind, port), text).map_err(failed)?;
+        }
+        let log = fs::File::create(bench.folder.join("server.log")).map_err(failed)?;
+        let mut command = Command::new("taskset");
+        command.args(["-c", &bench.cores.server]).args(bench.command(kind, port)).stdin(Stdio::null());
+        let child = command.stdout(Stdio::null()).stderr(log).spawn().map_err(failed)?;
+        let mut instance = Instance { child, port };
+        for sample in SAMPLES {
+            instance.check(sample, START).map_err(|e| {
+                let said = fs::read_to_string(bench.folder.join("server.log")).unwrap_or_default();
+                format!("{} does not serve {}: {e}; it said: {}", kind.name(), sample.name, said.trim())
+            })?;
+        }
+        Ok(instance)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn url(&self, sample: Sample) -> String {
+        format!("http://127.0.0.1:{}/{}", self.port, sample.name)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// Asks until the whole file comes or the time is over: a server that sends something else would be fast.
+    fn check(&mut self, sample: Sample, patience: Duration) -> io::Result<()> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let answer = TcpStream::connect(self.address()).and_then(|mut stream| {
+                stream.set_read_timeout(Some(patience))?;
+                get(&mut stream, sample)
+            });
+            let ended = self.child.try_wait()?.map(|status| io::Error::other(format!("it ended with {status}")));
+            match (answer, ended) {
+                (_, Some(ended)) => return Err(ended),
+                (Err(_), None) if Instant::now() < deadline => sleep(POLL),
+                (answer, None) => return answer,
+            }
+        }
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            let _ = kill_process(pid, Signal::TERM); // Already gone is what we want.
+        }
+        let deadline = Instant::now() + STOP;
+        while Instant::now() < deadline {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            sleep(POLL);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One request on an open connection; an error unless the answer is 200 and exactly as long as the file.
+pub fn get(stream: &mut TcpStream, sample: Sample) -> io::Result<()> {
+    write!(stream, "GET /{} HTTP/1.1\r\nHost: bench\r\n\r\n", sample.name)?;
+    let mut buffer = vec![0; 64 * 1024];
+    let mut got = stream.read(&mut buffer)?;
+    let head_end = loop {
+        if let Some(at) = buffer[..got].windows(4).position(|four| four == b"\r\n\r\n") {
+            break at + 4;
+        }
+        match stream.read(&mut buffer[got..])? {
+            0 => return Err(io::Error::other("the answer has no end of its head")),
+            more => got += more,
+        }
+    };
+    let head = String::from_utf8_lossy(&buffer[..head_end]).to_ascii_lowercase();
+    let is_right =
+        head.starts_with("http/1.1 200") && head.contains(&format!("content-length: {}\r\n", sample.size_bytes));
+    if !is_right {
+        return Err(io::Error::other(format!("the answer is not the file: {}", head.lines().next().unwrap_or(""))));
+    }
+    let left = sample.size_bytes - (got - head_end) as u64;
+    let copied = io::copy(&mut stream.take(left), &mut io::sink())?;
+    if copied == left { Ok(()) } else { Err(io::Error::other("the answer is too short")) }
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::plan::KB;
+    use std::thread;
+
+    /// What `get` says of a server that answers with `answer` and closes.
+    fn got(answer: String) -> Result<(), String> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 1024];
+            let _ = stream.read(&mut request).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        let outcome = get(&mut TcpStream::connect(address).unwrap(), KB).map_err(|e| e.to_string());
+        server.join().unwrap();
+        outcome
+    }
+
+    #[test]
+    fn only_the_whole_file_counts() {
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 1024\r\n\r\n";
+        assert_eq!(got(format!("{head}{}", "x".repeat(1024))), Ok(()));
+        assert!(got(format!("{head}{}", "x".repeat(1023))).unwrap_err().contains("too short"));
+        assert!(got("HTTP/1.1 404 Not Found\r\nContent-Length: 1024\r\n\r\n".into()).unwrap_err().contains("404"));
+        assert!(got("HTTP/1.1 200 OK\r\n".into()).unwrap_err().contains("no end"));
+    }
+
+    #[test]
+    fn weir_differs_only_in_policy() {
+        let bench = Bench::new(2, crate::bench::machine::cores(1), "weir".into()).unwrap();
+        let command = |kind| bench.command(kind, 8000).join(" ");
+        assert!(command(Kind::Weir).ends_with("--listen 127.0.0.1:8000 --workers 2 --drain off --policy fair"));
+        assert_eq!(command(Kind::WeirSrpt), command(Kind::Weir).replace("--policy fair", "--policy srpt"));
+    }
+}

@@ -1,0 +1,192 @@
+//! The report for people: Markdown tables whose columns also line up in a terminal.
+
+use super::outcome::{Contest, Report, Side};
+use super::plan::Table;
+
+pub fn summary(report: &Report) -> String {
+    let of = |table: Table| report.contests.iter().filter(move |contest| contest.row.table == table);
+    let mut parts = vec![conditions(report)];
+    if of(Table::Pair).next().is_some() {
+        parts.push(titled("Side by side", &duels(of(Table::Pair))));
+    }
+    let with_peers: Vec<&Contest> = of(Table::Pair).filter(|contest| contest.sides.len() > 2).collect();
+    if !with_peers.is_empty() {
+        parts.push(titled("Beside other servers", &peers(&with_peers)));
+    }
+    if of(Table::Cost).next().is_some() {
+        parts.push(titled("What ordering costs where nothing waits", &duels(of(Table::Cost))));
+    }
+    if !report.idle.is_empty() {
+        parts.push(titled("Memory of an idle connection", &idle(report)));
+    }
+    parts.join("\n")
+}
+
+fn conditions(report: &Report) -> String {
+    let m = &report.manifest;
+    let versions: Vec<String> = m.versions.iter().map(|(name, version)| format!("{name}: {version}")).collect();
+    let apart = if m.cores.are_apart { "" } else { " (shared: figures of different worker counts do not compare)" };
+    format!(
+        "# Servers on loopback\n\n{} on {}, {}, commit {}.\n{} worker(s) on core {}, wrk on core {}{apart}; \
+         {} round(s) of {} s, servers taking turns; medians, ratios within a round.\n\
+         CPU: utime + stime of the server's processes from /proc, counted in 1/100 s.\n{}\n",
+        m.date,
+        m.cpu,
+        m.kernel,
+        m.commit,
+        m.workers,
+        m.cores.server,
+        m.cores.wrk,
+        m.rounds,
+        m.seconds,
+        versions.join("; ")
+    )
+}
+
+fn titled(title: &str, table: &str) -> String {
+    format!("## {title}\n\n{table}")
+}
+
+/// Two servers in one line, and what the second is worth against the first.
+fn duels<'a>(contests: impl Iterator<Item = &'a Contest>) -> String {
+    let mut rows = Vec::new();
+    for contest in contests {
+        let [a, b, ..] = &contest.sides[..] else { continue };
+        if rows.is_empty() {
+            rows.push(duel_head(a.server, b.server));
+        }
+        let mut cells = vec![contest.row.name()];
+        for side in [a, b] {
+            cells.push(thousands(side.median(|round| round.requests_per_s)));
+            cells.push(thousands(side.median(|round| round.bytes_per_s) / 1e6));
+        }
+        cells.push(ratio(b.throughput_ratio));
+        cells.extend([a, b].map(cpu));
+        cells.push(ratio(b.cpu_ratio));
+        cells.extend([a, b].map(|side| percent(side.median(|round| round.wrk_cpu))));
+        cells.push(contest.note());
+        rows.push(cells);
+    }
+    aligned(&rows)
+}
+
+fn duel_head(a: &str, b: &str) -> Vec<String> {
+    let mut head = vec!["file, mode, connections".to_owned()];
+    head.extend([a, b].iter().flat_map(|name| [format!("{name} req/s"), format!("{name} MB/s")]));
+    head.push(format!("{b}/{a}"));
+    head.extend([a, b].map(|name| format!("{name} CPU us/req")));
+    head.push(format!("CPU {b}/{a}"));
+    head.extend([a, b].map(|name| format!("wrk CPU ({name})")));
+    head.push("note".to_owned());
+    head
+}
+
+/// One server a line.
+fn peers(contests: &[&Contest]) -> String {
+    let base = contests[0].sides[0].server;
+    let (to_base, cpu_to_base) = (format!("/{base}"), format!("CPU /{base}"));
+    let titles =
+        ["file, mode, connections", "server", "req/s", &to_base, "CPU us/req", &cpu_to_base, "wrk CPU", "note"];
+    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    for contest in contests {
+        let note = contest.note();
+        rows.extend(contest.sides.iter().map(|side| {
+            vec![
+                contest.row.name(),
+                side.server.to_owned(),
+                thousands(side.median(|round| round.requests_per_s)),
+                ratio(side.throughput_ratio),
+                cpu(side),
+                ratio(side.cpu_ratio),
+                percent(side.median(|round| round.wrk_cpu)),
+                note.clone(),
+            ]
+        }));
+    }
+    aligned(&rows)
+}
+
+fn idle(report: &Report) -> String {
+    let titles = ["server", "connections", "resident MB without", "with", "bytes per connection", "note"];
+    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    rows.extend(report.idle.iter().map(|idle| {
+        let mb = |bytes: u64| format!("{:.1}", bytes as f64 / 1e6);
+        vec![
+            idle.server.to_owned(),
+            thousands(f64::from(idle.connections)),
+            mb(idle.resident_bytes_without),
+            mb(idle.resident_bytes_with),
+            idle.bytes_per_connection().map_or("-".into(), thousands),
+            idle.void.as_ref().map_or(String::new(), |reason| format!("VOID ({reason})")),
+        ]
+    }));
+    aligned(&rows)
+}
+
+fn cpu(side: &Side) -> String {
+    let micros = side.median(|round| round.cpu_us_per_request);
+    if micros < 1000.0 { format!("{micros:.2}") } else { thousands(micros) }
+}
+
+fn ratio(value: Option<f64>) -> String {
+    value.map_or("-".into(), |value| format!("{value:.3}"))
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// Rounded, with commas.
+fn thousands(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let sign = if value <= -0.5 { "-" } else { "" };
+    let first = (digits.len() - 1) % 3 + 1;
+    let mut text = format!("{sign}{}", &digits[..first]);
+    for at in (first..digits.len()).step_by(3) {
+        text.push(',');
+        text.push_str(&digits[at..at + 3]);
+    }
+    text
+}
+
+/// A Markdown table from a head and rows, words to the left and numbers to the right.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let Some((head, body)) = rows.split_first() else { return String::new() };
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).max(3);
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let is_number =
+        |column: usize| body.iter().any(|row| row[column].starts_with(|c: char| c.is_ascii_digit()) && column > 0);
+    let line = |row: &Vec<String>| {
+        let cell = |(column, text): (usize, &String)| {
+            let width = widths[column];
+            if is_number(column) { format!(" {text:>width$} |") } else { format!(" {text:<width$} |") }
+        };
+        format!("|{}\n", row.iter().enumerate().map(cell).collect::<String>())
+    };
+    let rule = |column: usize| {
+        let dashes = "-".repeat(widths[column]);
+        if is_number(column) { format!(" {}: |", &dashes[1..]) } else { format!(" {dashes} |") }
+    };
+    let rule = format!("|{}\n", (0..head.len()).map(rule).collect::<String>());
+    [line(head), rule].into_iter().chain(body.iter().map(line)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [["file", "req/s"], ["1 KB", "123,456"], ["10 MB", "4"]].map(|row| row.map(str::to_owned).to_vec());
+        let wanted = "| file  |   req/s |\n| ----- | ------: |\n| 1 KB  | 123,456 |\n| 10 MB |       4 |\n";
+        assert_eq!(aligned(&rows), wanted);
+    }
+
+    #[test]
+    fn commas_every_three_digits() {
+        let cases = [(0.4, "0"), (999.0, "999"), (1000.0, "1,000"), (123_456.7, "123,457"), (-1_500.0, "-1,500")];
+        for (value, text) in cases {
+            assert_eq!(thousands(value), text);
+        }
+    }
+}
