@@ -1,1 +1,45 @@
 //! What arrives: traces, sizes, arrival times, scaling to a load rho. Seeded, pure.
+//!
+//! A request [`Log`] is read from any of four formats ([`read`]), cut to the part wanted ([`Filter`]), spread in time
+//! where the log has only whole seconds ([`Log::trace`]), and stretched so that its mean load on a link is rho
+//! ([`schedule`]). Nothing here opens a file or reads a clock: readers take `impl BufRead`, writers `impl Write`.
+//! The same input and seed give the same jobs on every machine.
+//!
+//! ```
+//! let text = "epoch_s,size_bytes,status\n0.0,900,200\n0.5,4000,200\n2.5,100,200\n";
+//! let log = workload::read(text.as_bytes(), &workload::ReadOptions::default()).unwrap();
+//! let trace = log.cut(&workload::Filter::for_schedules()).trace(1);
+//! let scaling = workload::Scaling { rho: 0.8, link: "10mbit".parse().unwrap(), seconds: None, per_connection: 1 };
+//! let schedule = workload::schedule(&trace, &scaling).unwrap();
+//! assert_eq!(schedule.jobs.len(), 3);
+//! assert!((schedule.rho_measured - 0.8).abs() < 1e-3);
+//! ```
+
+mod calendar;
+mod format;
+mod input;
+mod log;
+mod read;
+mod schedule;
+mod spread;
+mod summary;
+mod synthetic;
+mod write;
+
+pub use calendar::{iso, parse_clock, parse_iso};
+pub use format::{Format, UnknownFormat};
+pub use log::{Arrival, Filter, Log, Request, Trace};
+pub use read::{BAD_LINES_KEPT, BadLine, BadLines, ReadError, ReadOptions, read};
+pub use schedule::{HEAD_BYTES_NOMINAL, Job, Scaling, Schedule, ScheduleError, schedule, wire_bytes};
+pub use summary::{SizeSummary, Summary};
+pub use synthetic::{Sizes, Synthetic};
+pub use write::write_csv;
+
+/// The largest size a reader takes, 1 PiB: above it a line is damaged, and below it no sum over a log overflows.
+pub const SIZE_BYTES_MAX: u64 = 1 << 50;
+
+/// The latest instant a reader takes, 9,999,999,999 s (the year 2286): above it the log has milliseconds.
+pub const EPOCH_S_MAX: u64 = 9_999_999_999;
+
+/// The most requests one log may have: 24 bytes each, so half a gigabyte. The World Cup's own files have 7 million.
+pub const REQUESTS_MAX: usize = 20_000_000;

@@ -1,0 +1,161 @@
+//! A request log as it was recorded, and the trace of arrivals made from it.
+
+use units::Nanos;
+
+use crate::{BadLines, Format, calendar, spread};
+
+/// One request of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// Since 1970, or since whatever zero the log uses.
+    pub at: Nanos,
+    /// 0 where the log has no size.
+    pub size_bytes: u64,
+    /// HTTP status; `None` where the log does not record it.
+    pub status: Option<u16>,
+}
+
+/// A request log: what was read, sorted by time; requests of one instant stay in the order of the file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Log {
+    pub format: Format,
+    pub requests: Vec<Request>,
+    /// No instant of the file has a fraction: requests inside a second have to be spread.
+    pub whole_seconds: bool,
+    pub bad: BadLines,
+}
+
+impl Log {
+    /// The requests that pass the filter; the first `filter.first` of them.
+    pub fn cut(&self, filter: &Filter) -> Log {
+        let kept = self.requests.iter().filter(|request| filter.passes(request)).copied();
+        let requests = kept.take(filter.first.unwrap_or(usize::MAX)).collect();
+        Log { requests, bad: self.bad.clone(), ..*self }
+    }
+
+    /// The arrivals of this log. Whole seconds are spread as [`spread`] says; fractions are kept exactly.
+    pub fn trace(&self, seed: u64) -> Trace {
+        let mut at: Vec<Nanos> = self.requests.iter().map(|request| request.at).collect();
+        if self.whole_seconds {
+            spread::inside_seconds(&mut at, seed);
+        }
+        let start = at.first().copied().unwrap_or(Nanos::ZERO);
+        let sizes = self.requests.iter().map(|request| request.size_bytes);
+        Trace {
+            arrivals: at.iter().zip(sizes).map(|(&at, size_bytes)| Arrival { at: at - start, size_bytes }).collect(),
+        }
+    }
+
+    /// Midnight UTC, in seconds since 1970, of the day this log is of; `None` for an empty log.
+    ///
+    /// That is the first day with at least half as many requests as the busiest.
+    pub fn first_busy_day(&self) -> Option<u64> {
+        calendar::first_busy_day(self.requests.iter().map(|request| request.at.0 / 1_000_000_000))
+    }
+}
+
+/// One request of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// Since the first request of the trace.
+    pub at: Nanos,
+    pub size_bytes: u64,
+}
+
+/// When requests arrive and how much each asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trace {
+    /// Sorted by time; the first is at 0.
+    pub arrivals: Vec<Arrival>,
+}
+
+impl Trace {
+    /// From the first arrival to the last.
+    pub fn span(&self) -> Nanos {
+        self.arrivals.last().map_or(Nanos::ZERO, |last| last.at)
+    }
+}
+
+/// Which requests of a log to keep; each field narrows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filter {
+    /// Only this status. A request whose log records no status passes: nothing says it is another.
+    pub status: Option<u16>,
+    pub size_bytes_min: u64,
+    pub size_bytes_max: u64,
+    /// Not before this second.
+    pub from_s: Option<u64>,
+    /// Before this second.
+    pub to_s: Option<u64>,
+    /// At most this many, the earliest.
+    pub first: Option<usize>,
+}
+
+impl Filter {
+    /// Keeps everything.
+    pub fn all() -> Filter {
+        Filter { status: None, size_bytes_min: 0, size_bytes_max: u64::MAX, from_s: None, to_s: None, first: None }
+    }
+
+    /// What load is made of: requests that were answered 200 (or whose status is not recorded) with a body.
+    pub fn for_schedules() -> Filter {
+        Filter { status: Some(200), size_bytes_min: 1, ..Filter::all() }
+    }
+
+    fn passes(&self, request: &Request) -> bool {
+        let second = request.at.0 / 1_000_000_000;
+        self.status.is_none_or(|wanted| request.status.is_none_or(|status| status == wanted))
+            && (self.size_bytes_min..=self.size_bytes_max).contains(&request.size_bytes)
+            && self.from_s.is_none_or(|from| second >= from)
+            && self.to_s.is_none_or(|to| second < to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ReadOptions, read};
+
+    fn log() -> Log {
+        let text = "7,0,200\n5,10,200\n6,20,304\n5,30,\n6,40,200\n";
+        read(text.as_bytes(), &ReadOptions { format: Some(Format::Csv), ..ReadOptions::default() }).unwrap()
+    }
+
+    fn sizes(log: &Log) -> Vec<u64> {
+        log.requests.iter().map(|request| request.size_bytes).collect()
+    }
+
+    #[test]
+    fn is_sorted_and_keeps_file_order_inside_a_second() {
+        assert_eq!(sizes(&log()), [10, 30, 20, 40, 0]);
+    }
+
+    #[test]
+    fn cuts_by_each_field() {
+        let all = Filter::all();
+        assert_eq!(sizes(&log().cut(&all)), [10, 30, 20, 40, 0]);
+        assert_eq!(sizes(&log().cut(&Filter { status: Some(304), ..all.clone() })), [30, 20]);
+        assert_eq!(sizes(&log().cut(&Filter { size_bytes_min: 20, size_bytes_max: 30, ..all.clone() })), [30, 20]);
+        assert_eq!(sizes(&log().cut(&Filter { from_s: Some(6), to_s: Some(7), ..all.clone() })), [20, 40]);
+        assert_eq!(sizes(&log().cut(&Filter { first: Some(2), ..all })), [10, 30]);
+        assert_eq!(sizes(&log().cut(&Filter::for_schedules())), [10, 30, 40]);
+    }
+
+    #[test]
+    fn whole_seconds_are_spread_and_start_at_zero() {
+        let trace = log().trace(1);
+        assert_eq!(trace.arrivals.iter().map(|arrival| arrival.size_bytes).collect::<Vec<_>>(), sizes(&log()));
+        assert_eq!(trace.arrivals[0].at, Nanos::ZERO);
+        assert!(trace.arrivals.is_sorted_by_key(|arrival| arrival.at));
+        assert!(trace.arrivals[1].at > Nanos::ZERO, "two requests of one second do not arrive together");
+        assert_eq!(trace, log().trace(1));
+        assert_ne!(trace, log().trace(2));
+    }
+
+    #[test]
+    fn fractions_are_kept_exactly() {
+        let log = read("1.000000001,1\n1.5,2\n2,3\n".as_bytes(), &ReadOptions::default()).unwrap();
+        let at: Vec<u64> = log.trace(9).arrivals.iter().map(|arrival| arrival.at.0).collect();
+        assert_eq!(at, [0, 499_999_999, 999_999_999]);
+    }
+}

@@ -1,0 +1,234 @@
+//! Reading a request log: bad lines are counted, kept with their numbers up to a bound, and passed over.
+
+use std::io::{self, BufRead};
+
+use crate::format::{Format, Parsed, RECORD_BYTES, Reason, parse_record, trim};
+use crate::input::{self, Input, LINE_BYTES_MAX, Line};
+use crate::{Log, REQUESTS_MAX, Request};
+
+/// How many bad lines are remembered; the rest are only counted.
+pub const BAD_LINES_KEPT: usize = 20;
+
+/// How much of a bad line is remembered.
+const EXCERPT_BYTES_MAX: usize = 80;
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReadOptions {
+    /// `None`: told by what is in the file.
+    pub format: Option<Format>,
+    /// The first bad line is an error.
+    pub strict: bool,
+}
+
+/// Lines (or records) that could not be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BadLines {
+    pub count: u64,
+    /// The first [`BAD_LINES_KEPT`] of them.
+    pub first: Vec<BadLine>,
+}
+
+/// A line that could not be read: which, why, and how it begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadLine {
+    /// From 1; of a binary file the number of the record.
+    pub line: u64,
+    pub reason: &'static str,
+    /// The start of the line, printable; of a binary file hexadecimal.
+    pub text: String,
+}
+
+/// Reads a log to its end, in any of the formats, gzipped or not.
+pub fn read(file: impl BufRead, options: &ReadOptions) -> Result<Log, ReadError> {
+    let input = input::open(file).map_err(|error| ReadError::from_io(0, "line", true, error))?;
+    if input.start.is_empty() {
+        return Err(ReadError::Empty);
+    }
+    let format = options.format.or_else(|| Format::detect(&input.start)).ok_or(ReadError::Unrecognised)?;
+    let mut reader = Reader::new(format, options.strict);
+    match format {
+        Format::WorldCup => reader.records(input)?,
+        _ => reader.lines(input)?,
+    }
+    reader.requests.sort_by_key(|request| request.at);
+    Ok(Log { format, requests: reader.requests, whole_seconds: !reader.has_fraction, bad: reader.bad })
+}
+
+struct Reader {
+    format: Format,
+    strict: bool,
+    /// Lines or records so far.
+    line: u64,
+    requests: Vec<Request>,
+    has_fraction: bool,
+    bad: BadLines,
+}
+
+impl Reader {
+    fn new(format: Format, strict: bool) -> Reader {
+        Reader { format, strict, line: 0, requests: Vec::new(), has_fraction: false, bad: BadLines::default() }
+    }
+
+    fn lines(&mut self, mut input: Input<'_>) -> Result<(), ReadError> {
+        let mut buffer = Vec::new();
+        loop {
+            let outcome = input::next_line(&mut *input.bytes, &mut buffer);
+            let kind = outcome.map_err(|error| ReadError::from_io(self.line, "line", input.is_gzip, error))?;
+            self.line += 1;
+            let line = trim(&buffer);
+            match kind {
+                Line::End => return Ok(()),
+                Line::TooLong => self.refuse(LINE_TOO_LONG, || printable(line))?,
+                Line::Whole if line.is_empty() || self.format.is_header(line) => {}
+                Line::Whole => match self.format.parse_line(line) {
+                    Ok(parsed) => self.accept(parsed)?,
+                    Err(reason) => self.refuse(reason, || printable(line))?,
+                },
+            }
+        }
+    }
+
+    fn records(&mut self, mut input: Input<'_>) -> Result<(), ReadError> {
+        let mut record = [0; RECORD_BYTES];
+        loop {
+            let outcome = read_up_to(&mut *input.bytes, &mut record);
+            let bytes = outcome.map_err(|error| ReadError::from_io(self.line, "record", input.is_gzip, error))?;
+            self.line += 1;
+            match bytes {
+                0 => return Ok(()),
+                RECORD_BYTES => match parse_record(&record) {
+                    Ok(request) => self.accept(Parsed { request, has_fraction: false })?,
+                    Err(reason) => self.refuse(reason, || hexadecimal(&record))?,
+                },
+                _ => self.refuse("the file ends inside a record of 20 bytes", || hexadecimal(&record[..bytes]))?,
+            }
+        }
+    }
+
+    fn accept(&mut self, parsed: Parsed) -> Result<(), ReadError> {
+        if self.requests.len() == REQUESTS_MAX {
+            return Err(ReadError::TooMany { line: self.line });
+        }
+        self.has_fraction |= parsed.has_fraction;
+        self.requests.push(parsed.request);
+        Ok(())
+    }
+
+    fn refuse(&mut self, reason: Reason, text: impl Fn() -> String) -> Result<(), ReadError> {
+        if self.strict {
+            return Err(ReadError::Bad(BadLine { line: self.line, reason, text: text() }));
+        }
+        self.bad.count += 1;
+        if self.bad.first.len() < BAD_LINES_KEPT {
+            self.bad.first.push(BadLine { line: self.line, reason, text: text() });
+        }
+        Ok(())
+    }
+}
+
+const LINE_TOO_LONG: Reason = "the line is longer than 64 KiB";
+const _: () = assert!(LINE_BYTES_MAX == 64 * 1024, "the sentence above names the bound");
+
+/// Fills `record` as far as the input goes.
+fn read_up_to(input: &mut dyn BufRead, record: &mut [u8]) -> io::Result<usize> {
+    let mut bytes = 0;
+    while bytes < record.len() {
+        match input.read(&mut record[bytes..]) {
+            Ok(0) => break,
+            Ok(more) => bytes += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
+}
+
+/// Safe to print on a terminal: one line, ASCII, no control bytes.
+fn printable(line: &[u8]) -> String {
+    let mut text = line[..line.len().min(EXCERPT_BYTES_MAX)].escape_ascii().to_string();
+    if line.len() > EXCERPT_BYTES_MAX {
+        text.push_str("...");
+    }
+    text
+}
+
+fn hexadecimal(record: &[u8]) -> String {
+    record.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A log that could not be read at all.
+#[derive(Debug)]
+pub enum ReadError {
+    Empty,
+    Unrecognised,
+    /// Under `strict`, the first bad line.
+    Bad(BadLine),
+    TooMany {
+        line: u64,
+    },
+    /// The compressed data ends early: what came before it is not to be trusted as the whole.
+    GzipTruncated {
+        after: u64,
+        entry: &'static str,
+    },
+    GzipDamaged {
+        after: u64,
+        entry: &'static str,
+        reason: io::Error,
+    },
+    Io {
+        after: u64,
+        entry: &'static str,
+        reason: io::Error,
+    },
+}
+
+impl ReadError {
+    /// The line the error is about, for messages of the form `file:line: reason`.
+    pub fn line(&self) -> Option<u64> {
+        match self {
+            ReadError::Bad(bad) => Some(bad.line),
+            ReadError::TooMany { line } => Some(*line),
+            _ => None,
+        }
+    }
+
+    fn from_io(after: u64, entry: &'static str, is_gzip: bool, reason: io::Error) -> ReadError {
+        match reason.kind() {
+            io::ErrorKind::UnexpectedEof if is_gzip => ReadError::GzipTruncated { after, entry },
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData if is_gzip => {
+                ReadError::GzipDamaged { after, entry, reason }
+            }
+            _ => ReadError::Io { after, entry, reason },
+        }
+    }
+}
+
+impl std::fmt::Display for ReadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ReadError::Empty => write!(f, "the file is empty"),
+            ReadError::Unrecognised => write!(
+                f,
+                "not a request log that can be told by its content: give World Cup records or CSV, common or combined \
+                 log format, or columns epoch_s,size_bytes,status"
+            ),
+            ReadError::Bad(bad) => write!(f, "{}: `{}`", bad.reason, bad.text),
+            ReadError::TooMany { .. } => {
+                write!(f, "more than {REQUESTS_MAX} requests: split the file and read it in parts")
+            }
+            ReadError::GzipTruncated { after, entry } => {
+                write!(f, "the gzip data ends early, after {entry} {after}: the file is truncated")
+            }
+            ReadError::GzipDamaged { after, entry, reason } => {
+                write!(f, "the gzip data is damaged after {entry} {after}: {reason}")
+            }
+            ReadError::Io { after, entry, reason } => write!(f, "cannot read on after {entry} {after}: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! Requests nobody made: Poisson arrivals of heavy-tailed sizes, for where no real log may be shipped.
+//!
+//! Sizes have a lognormal body and a Pareto tail, the shape Barford and Crovella measured for files on the Web and used
+//! in SURGE (1998). The tail is bounded, so that a mean exists whatever its index, and drawn by inversion.
+
+use std::f64::consts::TAU;
+
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use units::Nanos;
+
+use crate::{BadLines, Format, Log, Request};
+
+/// Jobs drawn from `seed`: the same seed gives the same jobs, and more jobs begin with the same ones.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Synthetic {
+    pub seed: u64,
+    pub jobs: usize,
+    /// Mean arrivals per second.
+    pub rate_per_s: f64,
+    pub sizes: Sizes,
+}
+
+/// The distribution of sizes in bytes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sizes {
+    /// Median of the body before it is cut at `min` and `tail_from`.
+    pub body_median: f64,
+    /// Standard deviation of the logarithm of the body.
+    pub body_sigma: f64,
+    pub min: f64,
+    /// The share of requests whose size is drawn from the tail.
+    pub tail_share: f64,
+    pub tail_from: f64,
+    /// The tail's index alpha: P(size > x) falls as x^-alpha. Below 2 the variance is that of the bound.
+    pub tail_alpha: f64,
+    pub max: f64,
+}
+
+impl Sizes {
+    /// The sizes of the trace the project ships: a mean of 4.3 KB, half of them below 1 KB, and 2 MB at most, as in the
+    /// World Cup window of Harchol-Balter et al. (2003), with arrivals for a load of 0.8 on 10 Mbit/s.
+    pub const SHIPPED: Sizes = Sizes {
+        body_median: 900.0,
+        body_sigma: 1.0,
+        min: 60.0,
+        tail_share: 0.1,
+        tail_from: 8_000.0,
+        tail_alpha: 1.2,
+        max: 2_000_000.0,
+    };
+
+    fn draw(&self, rng: &mut ChaCha8Rng) -> u64 {
+        let size = if unit(rng) < self.tail_share { self.tail(unit(rng)) } else { self.body(rng) };
+        size.round() as u64
+    }
+
+    /// Bounded Pareto: F(x) = (1 − (L/x)^α) / (1 − (L/H)^α), solved for x.
+    fn tail(&self, u: f64) -> f64 {
+        let below = 1.0 - (self.tail_from / self.max).powf(self.tail_alpha);
+        self.tail_from / (1.0 - u * below).powf(1.0 / self.tail_alpha)
+    }
+
+    /// Box–Muller; values outside the body are moved to its ends, which needs no loop.
+    fn body(&self, rng: &mut ChaCha8Rng) -> f64 {
+        let radius = (-2.0 * (1.0 - unit(rng)).ln()).sqrt();
+        let normal = radius * (TAU * unit(rng)).cos();
+        (self.body_median * (self.body_sigma * normal).exp()).clamp(self.min, self.tail_from)
+    }
+}
+
+impl Synthetic {
+    /// Arrival rate of the shipped trace: about what loads 10 Mbit/s to 0.8.
+    pub const SHIPPED_RATE_PER_S: f64 = 200.0;
+
+    /// The log of these jobs, with times to the microsecond from 0 on and no statuses.
+    pub fn log(&self) -> Log {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        let mut at = Nanos::ZERO;
+        let requests = (0..self.jobs).map(|_| {
+            let request = Request { at, size_bytes: self.sizes.draw(&mut rng), status: None };
+            at += self.gap(&mut rng);
+            request
+        });
+        Log { format: Format::Csv, requests: requests.collect(), whole_seconds: false, bad: BadLines::default() }
+    }
+
+    /// Exponential, rounded to a microsecond: a difference between mathematical libraries in the last bit of a
+    /// logarithm then hardly ever shows.
+    fn gap(&self, rng: &mut ChaCha8Rng) -> Nanos {
+        let seconds = -(1.0 - unit(rng)).ln() / self.rate_per_s;
+        Nanos::from_micros((seconds * 1e6).round() as u64)
+    }
+}
+
+/// Uniform in [0, 1) from the high 53 bits: fixed here, so that no version of `rand` changes a trace.
+fn unit(rng: &mut ChaCha8Rng) -> f64 {
+    (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Summary;
+
+    fn synthetic(seed: u64, jobs: usize) -> Synthetic {
+        Synthetic { seed, jobs, rate_per_s: 200.0, sizes: Sizes::SHIPPED }
+    }
+
+    #[test]
+    fn the_seed_is_the_trace() {
+        assert_eq!(synthetic(1, 1000).log(), synthetic(1, 1000).log());
+        assert_ne!(synthetic(1, 1000).log(), synthetic(2, 1000).log());
+        assert_eq!(synthetic(1, 1000).log().requests[..10], synthetic(1, 10).log().requests);
+        assert!(synthetic(1, 0).log().requests.is_empty());
+    }
+
+    #[test]
+    fn arrivals_are_poisson() {
+        let found = Summary::of(&synthetic(5, 100_000).log(), 0).unwrap();
+        // Relative standard errors: 1/sqrt(n) of the rate, about sqrt(8/n) of the variation; five of each.
+        assert!((found.rate_per_s.unwrap() / 200.0 - 1.0).abs() < 0.016, "{found:?}");
+        assert!((found.interarrival_scv.unwrap() - 1.0).abs() < 0.045, "{found:?}");
+    }
+
+    #[test]
+    fn the_tail_falls_as_its_index_says() {
+        let sizes = Sizes::SHIPPED;
+        let log = synthetic(6, 200_000).log();
+        let above = |x: f64| log.requests.iter().filter(|request| request.size_bytes as f64 > x).count() as f64;
+        let tail = |x: f64| {
+            let (l, a) = (sizes.tail_from, sizes.tail_alpha);
+            200_000.0 * sizes.tail_share * ((l / x).powf(a) - (l / sizes.max).powf(a)) / (1.0 - (l / sizes.max).powf(a))
+        };
+        for x in [10_000.0, 50_000.0, 200_000.0, 1_000_000.0] {
+            let (found, expected) = (above(x), tail(x));
+            assert!((found - expected).abs() < 5.0 * expected.sqrt(), "above {x}: {found}, expected {expected}");
+        }
+        let range = log.requests.iter().all(|request| (60..=2_000_000).contains(&request.size_bytes));
+        assert!(range, "a size outside its bounds");
+    }
+}
