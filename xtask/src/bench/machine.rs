@@ -76,6 +76,12 @@ fn executable(message: &str) -> Option<PathBuf> {
     message.get("executable")?.as_str().map(PathBuf::from)
 }
 
+/// Whether a program of this name can be run; asked of servers that may be left out.
+pub fn has_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
 /// How every server was started, and configured: `DIR` stands for the folder of the run.
 pub fn commands(kinds: &[Kind], bench: &Bench) -> BTreeMap<String, String> {
     let hide = |text: String| {
@@ -161,6 +167,11 @@ mod tests {
         assert_eq!(split_as_text(2, 8), "0-1 2-7 6 true");
         assert_eq!(split_as_text(2, 2), "0-1 0-1 1 false");
         assert_eq!(split_as_text(1, 1), "0 0 1 false");
+    }
+
+    #[test]
+    fn a_program_is_found_or_not() {
+        assert!(has_program("sh") && !has_program("no-such-server"));
     }
 
     #[test]

@@ -72,8 +72,9 @@ pub fn main(root: &Path, args: &Args) -> Result<(), String> {
     let &[base, other] = &args.pair[..] else { return Err("--pair takes two servers, for example nginx,weir".into()) };
     let cores = machine::cores(args.workers);
     machine::raise_descriptor_limit();
-    let contests = plan::contests(base, other, |name| args.wants(name));
-    let idle = if args.wants("idle") { plan::idle_kinds(base, other) } else { Vec::new() };
+    let peers = installed_peers();
+    let contests = plan::contests(base, other, &peers, |name| args.wants(name));
+    let idle = if args.wants("idle") { plan::beside(base, other, &peers) } else { Vec::new() };
     let mut kinds: Vec<Kind> = contests.iter().flat_map(|(_, kinds)| kinds).chain(&idle).copied().collect();
     kinds.sort_unstable();
     kinds.dedup();
@@ -98,6 +99,16 @@ fn keep(folder: &Path, summary: &str, json: &str) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     fs::write(folder.join("summary.md"), summary)?;
     fs::write(folder.join("bench.json"), format!("{json}\n"))
+}
+
+/// The servers that stand beside the pair in some rows, if this machine has them.
+fn installed_peers() -> Vec<Kind> {
+    let (installed, missing): (Vec<Kind>, Vec<Kind>) =
+        [Kind::H2o, Kind::Lighttpd].iter().partition(|kind| machine::has_program(kind.name()));
+    for kind in missing {
+        eprintln!("{0} is left out: no program `{0}` (Debian package {0})", kind.name());
+    }
+    installed
 }
 
 /// Builds `weir` in release, once, if a row needs it and none was given.
@@ -139,10 +150,11 @@ fn run_contest(args: &Args, bench: &Bench, row: &Row, kinds: &[Kind], stop: &Ato
 }
 
 fn measure(bench: &Bench, instance: &Instance, row: &Row, seconds: u32) -> Result<Round, String> {
-    let before = procfs::cpu_seconds(instance.pid());
+    let before = (procfs::cpu_seconds(instance.pid()), procfs::machine_cpu_seconds());
     let load = wrk::run(bench, &instance.url(row.file), row, seconds)?;
-    let server_cpu_s = procfs::cpu_seconds(instance.pid()) - before;
-    Ok(Round::new(row, bench.cores.wrk_threads(), server_cpu_s, load))
+    let server_cpu_s = procfs::cpu_seconds(instance.pid()) - before.0;
+    let machine_cpu_s = procfs::machine_cpu_seconds() - before.1;
+    Ok(Round::new(row, bench.cores.wrk_threads(), server_cpu_s, machine_cpu_s, load))
 }
 
 #[cfg(test)]

@@ -10,6 +10,9 @@ use super::wrk::Load;
 /// Above this share of its cores wrk, not the server, sets the pace; then only CPU per request compares servers.
 const GENERATOR_BOUND: f64 = 0.95;
 
+/// Above this share of one core somebody else was at work, and the figures are not to be quoted.
+const DISTURBED: f64 = 0.1;
+
 /// From this size on few responses finish in a round, so bytes are counted and divided by the size.
 const COUNT_BYTES_FROM: u64 = 1 << 20;
 
@@ -44,11 +47,14 @@ pub struct Round {
     /// Share of one core, and of wrk's cores.
     pub server_cpu: f64,
     pub wrk_cpu: f64,
+    /// What all other programs of the machine, and its host, took meanwhile: share of one core.
+    pub others_cpu: f64,
     pub void: Option<String>,
 }
 
 impl Round {
-    pub fn new(row: &Row, wrk_threads: u32, server_cpu_s: f64, load: Load) -> Round {
+    /// `machine_cpu_s` is what all programs used together.
+    pub fn new(row: &Row, wrk_threads: u32, server_cpu_s: f64, machine_cpu_s: f64, load: Load) -> Round {
         let size = row.file.size_bytes;
         let requests = if size >= COUNT_BYTES_FROM { load.bytes as f64 / size as f64 } else { load.requests as f64 };
         Round {
@@ -57,6 +63,7 @@ impl Round {
             cpu_us_per_request: server_cpu_s * 1e6 / requests,
             server_cpu: server_cpu_s / load.seconds,
             wrk_cpu: load.cpu_s / load.seconds / f64::from(wrk_threads),
+            others_cpu: (machine_cpu_s - server_cpu_s - load.cpu_s).max(0.0) / load.seconds,
             void: void(&load),
         }
     }
@@ -99,18 +106,24 @@ impl Contest {
         Contest { row, sides }
     }
 
-    /// What a reader must know before comparing: void, or who was bound by the generator.
+    /// What a reader must know before comparing: void, or what else set the pace.
     pub fn note(&self) -> String {
         let void: Vec<String> = self.sides.iter().filter_map(Side::void).collect();
         if !void.is_empty() {
             return format!("VOID ({})", void.join("; "));
         }
+        [self.generator_bound(), self.disturbed()].into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
+
+    fn generator_bound(&self) -> Option<String> {
         let bound = self.sides.iter().filter(|side| side.median(|round| round.wrk_cpu) > GENERATOR_BOUND);
-        let bound: Vec<&str> = bound.map(|side| side.server).collect();
-        if bound.is_empty() {
-            return String::new();
-        }
-        format!("generator-bound ({}): compare CPU per request", bound.join(", "))
+        let names: Vec<&str> = bound.map(|side| side.server).collect();
+        (!names.is_empty()).then(|| format!("generator-bound ({}): compare CPU per request", names.join(", ")))
+    }
+
+    fn disturbed(&self) -> Option<String> {
+        let most = self.sides.iter().map(|side| side.median(|round| round.others_cpu)).fold(0.0, f64::max);
+        (most > DISTURBED).then(|| format!("disturbed: others took {:.0} % of a core", most * 100.0))
     }
 }
 
@@ -140,7 +153,7 @@ mod tests {
     fn round(file: Sample, requests: u64, bad_statuses: u64, wrk_cpu_s: f64) -> Round {
         let bytes = requests * file.size_bytes;
         let load = Load { requests, bytes, seconds: 2.0, bad_statuses, socket_errors: 0, cpu_s: wrk_cpu_s };
-        Round::new(&row(file), 1, 1.0, load)
+        Round::new(&row(file), 1, 1.0, 1.0 + wrk_cpu_s, load)
     }
 
     fn side(server: &'static str, rounds: Vec<Round>) -> Side {
@@ -181,9 +194,11 @@ mod tests {
             socket_errors: 0,
             cpu_s: 0.5,
         };
-        let round = Round::new(&row(MB_10), 1, 0.1, load);
-        assert_eq!((round.requests_per_s, round.void), (5.0, None));
+        let round = Round::new(&row(MB_10), 1, 0.1, 1.6, load);
+        assert_eq!((round.requests_per_s, &round.void), (5.0, &None));
         assert!((round.cpu_us_per_request - 20_000.0).abs() < 1e-6);
+        let contest = Contest::new(row(MB_10), vec![side("a", vec![round])]);
+        assert_eq!(contest.note(), "disturbed: others took 100 % of a core");
     }
 
     #[test]

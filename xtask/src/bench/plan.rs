@@ -1,4 +1,4 @@
-//! What is measured: the rows of issue and table, and which servers take part in each.
+//! What is measured: the rows of the tables, and which servers take part in each.
 
 use serde::Serialize;
 
@@ -47,15 +47,13 @@ impl Row {
 }
 
 /// All rows that `wants` likes by name, each with its servers, the base of the ratios first.
-pub fn contests(base: Kind, other: Kind, wants: impl Fn(&str) -> bool) -> Vec<(Row, Vec<Kind>)> {
+pub fn contests(base: Kind, other: Kind, peers: &[Kind], wants: impl Fn(&str) -> bool) -> Vec<(Row, Vec<Kind>)> {
     let mut contests = Vec::new();
     for file in SAMPLES {
         for is_keep_alive in [true, false] {
             for connections in CONNECTIONS {
-                let mut kinds = vec![base, other];
-                if file == KB && is_keep_alive {
-                    kinds.extend([Kind::H2o, Kind::Lighttpd].iter().filter(|kind| ![base, other].contains(kind)));
-                }
+                let has_peers = file == KB && is_keep_alive;
+                let kinds = beside(base, other, if has_peers { peers } else { &[] });
                 contests.push((Row { table: Table::Pair, file, is_keep_alive, connections }, kinds));
             }
         }
@@ -70,15 +68,10 @@ pub fn contests(base: Kind, other: Kind, wants: impl Fn(&str) -> bool) -> Vec<(R
     contests
 }
 
-/// Whose idle connections are weighed.
-pub fn idle_kinds(base: Kind, other: Kind) -> Vec<Kind> {
-    let mut kinds = vec![base];
-    for kind in [other, Kind::H2o, Kind::Lighttpd] {
-        if !kinds.contains(&kind) {
-            kinds.push(kind);
-        }
-    }
-    kinds
+/// The pair, and those of `peers` that are not in it.
+pub fn beside(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
+    let more = peers.iter().copied().filter(|kind| ![base, other].contains(kind));
+    [base, other].into_iter().chain(more).collect()
 }
 
 #[cfg(test)]
@@ -87,7 +80,7 @@ mod tests {
 
     #[test]
     fn every_size_mode_and_number_of_connections() {
-        let contests = contests(Kind::Nginx, Kind::Weir, |_| true);
+        let contests = contests(Kind::Nginx, Kind::Weir, &[Kind::H2o, Kind::Lighttpd], |_| true);
         let pairs: Vec<_> = contests.iter().filter(|(row, _)| row.table == Table::Pair).collect();
         assert_eq!((pairs.len(), contests.len()), (12, 16));
         assert!(pairs.iter().all(|(_, kinds)| kinds[..2] == [Kind::Nginx, Kind::Weir]));
@@ -98,13 +91,14 @@ mod tests {
 
     #[test]
     fn a_row_is_chosen_by_its_name() {
-        let chosen = contests(Kind::Nginx, Kind::Nginx, |name| name == "10 MB new connection 64");
+        let chosen = contests(Kind::Nginx, Kind::Nginx, &[], |name| name == "10 MB new connection 64");
         assert_eq!(chosen.len(), 1);
         assert_eq!(chosen[0].1, [Kind::Nginx, Kind::Nginx]);
     }
 
     #[test]
-    fn nobody_is_weighed_twice() {
-        assert_eq!(idle_kinds(Kind::Nginx, Kind::H2o), [Kind::Nginx, Kind::H2o, Kind::Lighttpd]);
+    fn a_peer_in_the_pair_does_not_come_twice() {
+        let kinds = beside(Kind::Nginx, Kind::H2o, &[Kind::H2o, Kind::Lighttpd]);
+        assert_eq!(kinds, [Kind::Nginx, Kind::H2o, Kind::Lighttpd]);
     }
 }

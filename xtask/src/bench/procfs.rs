@@ -15,6 +15,19 @@ pub fn reaped_children_cpu_seconds() -> f64 {
     stat(std::process::id()).map_or(0.0, |stat| stat.reaped_ticks as f64 / ticks_per_second())
 }
 
+/// CPU seconds of all processes of the machine since it started, and those its host gave to others.
+pub fn machine_cpu_seconds() -> f64 {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    machine_ticks(&text).unwrap_or(0) as f64 / ticks_per_second()
+}
+
+/// user, nice, system and steal of the line `cpu` (proc(5)); not interrupts, which serve whoever is measured.
+fn machine_ticks(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let fields: Vec<u64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
+    Some(fields.get(..3)?.iter().sum::<u64>() + fields.get(7)?)
+}
+
 /// Resident bytes of a process and its living descendants.
 pub fn resident_bytes(pid: u32) -> u64 {
     let kib = |pid: u32| {
@@ -83,6 +96,12 @@ mod tests {
         let stat = parse_stat(text).unwrap();
         assert_eq!((stat.parent, stat.cpu_ticks, stat.reaped_ticks), (7, 200, 7));
         assert!(parse_stat("12 (a) S 7").is_none());
+    }
+
+    #[test]
+    fn the_machine_counts_programs_and_steal() {
+        assert_eq!(machine_ticks("cpu  1 2 4 100 100 100 100 8 0 0\ncpu0 9 9 9\n"), Some(15));
+        assert_eq!(machine_ticks("cpu  1 2 4\n"), None);
     }
 
     #[test]

@@ -159,7 +159,7 @@ pub struct Instance {
 
 impl Instance {
     pub fn start(bench: &Bench, kind: Kind) -> Result<Instance, String> {
-        let failed = |e: io::Error| format!("cannot start {}: {e}", kind.name());
+        let failed = |e: io::Error| format!("cannot start {} under taskset: {e}", kind.name());
         let port = free_port().map_err(failed)?;
         if let Some(text) = bench.configuration(kind, port) {
             fs::write(bench.config_path(kind, port), text).map_err(failed)?;
@@ -228,7 +228,7 @@ impl Drop for Instance {
 
 /// One request on an open connection; an error unless the answer is 200 and exactly as long as the file.
 pub fn get(stream: &mut TcpStream, sample: Sample) -> io::Result<()> {
-    write!(stream, "GET /{} HTTP/1.1\r\nHost: bench\r\n\r\n", sample.name)?;
+    stream.write_all(format!("GET /{} HTTP/1.1\r\nHost: bench\r\n\r\n", sample.name).as_bytes())?;
     let mut buffer = vec![0; 64 * 1024];
     let mut got = stream.read(&mut buffer)?;
     let head_end = loop {
