@@ -1,0 +1,62 @@
+use std::fmt;
+
+use hdrhistogram::Histogram;
+use record::JobRecord;
+use units::Nanos;
+
+use crate::PlanError;
+
+/// What came out of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// One for every request that was submitted, in order of arrival; that is all of them unless `interrupted`.
+    pub records: Vec<JobRecord>,
+    /// How late requests were submitted, nanoseconds, within 0.1 %.
+    pub lateness: Histogram<u64>,
+    /// CPU time of this process during the run, other threads included.
+    pub cpu: Nanos,
+    /// How long the run took, from its start to the end of the last job or of the wait for it.
+    pub elapsed: Nanos,
+    /// Start of the run, nanoseconds since 1970.
+    pub started_unix_ns: u64,
+    /// Requests for which this machine had no descriptor or no port left; recorded as refused at once.
+    pub turned_away: u64,
+    /// The progress function asked to stop before every job had ended.
+    pub interrupted: bool,
+}
+
+/// How far a run has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    pub elapsed: Nanos,
+    /// Requests of the plan.
+    pub jobs: usize,
+    pub submitted: usize,
+    /// Jobs that have ended, well or not.
+    pub ended: usize,
+}
+
+/// Why there is no outcome.
+#[derive(Debug)]
+pub enum LoadError {
+    Plan(PlanError),
+    /// What was tried and why it failed: our own machine, never the server.
+    System(&'static str, rustix::io::Errno),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Plan(wrong) => wrong.fmt(f),
+            LoadError::System(what, errno) => write!(f, "{what}: {errno}"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+impl From<PlanError> for LoadError {
+    fn from(wrong: PlanError) -> LoadError {
+        LoadError::Plan(wrong)
+    }
+}

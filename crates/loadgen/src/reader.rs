@@ -1,0 +1,152 @@
+//! The responses on one connection, out of its bytes as they come: heads are parsed, bodies only counted.
+
+use http::{Malformed, ResponseHead, parse_response};
+
+/// Finds where responses begin and end.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    state: State,
+    /// The start of a head whose rest has not come; `parse_response` bounds it to 16 KiB and one read.
+    partial: Vec<u8>,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+enum State {
+    #[default]
+    Head,
+    Body {
+        left_bytes: u64,
+    },
+    /// A body without a length ends with the connection (RFC 9112 section 6.3).
+    UntilClose,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    Head(ResponseHead),
+    /// So many more bytes of body.
+    Body(u64),
+    /// The last byte of the body has come.
+    End,
+}
+
+impl Reader {
+    /// The next thing that `input` holds, taken off its front; `None` once it holds no more.
+    pub(crate) fn poll(&mut self, input: &mut &[u8]) -> Result<Option<Event>, Malformed> {
+        match self.state {
+            State::Head => self.poll_head(input),
+            State::Body { left_bytes: 0 } => {
+                self.state = State::Head;
+                Ok(Some(Event::End))
+            }
+            _ if input.is_empty() => Ok(None),
+            State::Body { left_bytes } => {
+                let count = left_bytes.min(input.len() as u64);
+                self.state = State::Body { left_bytes: left_bytes - count };
+                *input = &input[count as usize..];
+                Ok(Some(Event::Body(count)))
+            }
+            State::UntilClose => Ok(Some(Event::Body(std::mem::take(input).len() as u64))),
+        }
+    }
+
+    /// Whether the end of the stream is the end of a response.
+    pub(crate) fn ends_with_stream(&self) -> bool {
+        matches!(self.state, State::UntilClose)
+    }
+
+    fn poll_head(&mut self, input: &mut &[u8]) -> Result<Option<Event>, Malformed> {
+        loop {
+            let Some(head) = self.take_head(input)? else { return Ok(None) };
+            // An interim response says nothing to us; the one that counts comes after it (RFC 9110 section 15.2).
+            if !(100..200).contains(&head.status) {
+                self.state = match head.content_length {
+                    Some(left_bytes) => State::Body { left_bytes },
+                    None => State::UntilClose,
+                };
+                return Ok(Some(Event::Head(head)));
+            }
+        }
+    }
+
+    /// A whole head, off the front of what was kept and `input`; keeps `input` if there is no whole one yet.
+    fn take_head(&mut self, input: &mut &[u8]) -> Result<Option<ResponseHead>, Malformed> {
+        if input.is_empty() {
+            return Ok(None);
+        }
+        if self.partial.is_empty() {
+            let parsed = parse_response(input)?;
+            match parsed {
+                Some(head) => *input = &input[head.head_bytes..],
+                None => self.partial.extend_from_slice(std::mem::take(input)),
+            }
+            return Ok(parsed);
+        }
+        let kept = self.partial.len();
+        self.partial.extend_from_slice(input);
+        let parsed = parse_response(&self.partial)?;
+        match parsed {
+            Some(head) => {
+                // What was kept was no whole head, so the head ends within `input`.
+                *input = &input[head.head_bytes - kept..];
+                self.partial.clear();
+            }
+            None => *input = &[],
+        }
+        Ok(parsed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What the stream holds as text, bodies joined, when it comes in pieces that end at `cuts`.
+    fn read(stream: &[u8], cuts: &[usize]) -> Result<String, Malformed> {
+        let (mut reader, mut out, mut body, mut from) = (Reader::default(), String::new(), 0, 0);
+        for &cut in cuts.iter().chain([&stream.len()]) {
+            let mut input = &stream[from..cut.max(from)];
+            from = cut.max(from);
+            while let Some(event) = reader.poll(&mut input)? {
+                match event {
+                    Event::Head(head) => out += &format!("{}/{} ", head.status, head.head_bytes),
+                    Event::Body(count) => body += count,
+                    Event::End => out += &format!("{}. ", std::mem::take(&mut body)),
+                }
+            }
+            assert!(input.is_empty());
+        }
+        Ok(if reader.ends_with_stream() { format!("{out}{body} until close") } else { out })
+    }
+
+    const TWO: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloHTTP/1.1 103 Early Hints\r\n\r\n\
+        HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\n\r\nthe rest";
+
+    const TWO_READ: &str = "200/38 5. 404/45 0. 200/19 8 until close";
+
+    #[test]
+    fn responses_in_one_piece() {
+        assert_eq!(read(TWO, &[]).unwrap(), TWO_READ);
+    }
+
+    #[test]
+    fn a_stream_that_is_not_http_is_refused() {
+        assert!(read(b"SSH-2.0-OpenSSH_9\r\n", &[]).is_err());
+        assert!(read(&b"HTTP/1.1 200 OK\r\nA: ".repeat(2000), &[7, 9000]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_make_no_difference(mut cuts in prop::collection::vec(0..TWO.len(), 0..20)) {
+            cuts.sort_unstable();
+            prop_assert_eq!(read(TWO, &cuts).unwrap(), TWO_READ);
+        }
+
+        #[test]
+        fn random_bytes_never_panic(stream: Vec<u8>, cut in 0..100_usize) {
+            let _ = read(&stream, &[cut.min(stream.len())]);
+            let _ = read(&[TWO, &stream].concat(), &[cut]);
+        }
+    }
+}
