@@ -54,7 +54,7 @@ impl fmt::Display for LabError {
             LabError::Output { what, reason } => write!(f, "cannot understand {what}: {reason}"),
             LabError::Interrupted => write!(f, "interrupted"),
             LabError::Run { name, cause, kept, out } => {
-                write!(f, "run `{name}`: {cause} ({kept} finished runs kept in {})", out.display())
+                write!(f, "run `{name}`: {cause}; finished before it and kept in {}: {kept}", out.display())
             }
         }
     }
@@ -88,6 +88,6 @@ mod tests {
     fn a_failed_run_says_what_is_kept() {
         let cause = Box::new(LabError::Interrupted);
         let error = LabError::Run { name: "weir-off".into(), cause, kept: 1, out: "runs/x".into() };
-        assert_eq!(error.to_string(), "run `weir-off`: interrupted (1 finished runs kept in runs/x)");
+        assert_eq!(error.to_string(), "run `weir-off`: interrupted; finished before it and kept in runs/x: 1");
     }
 }

@@ -23,7 +23,7 @@ mod tool;
 
 pub use conduct::{Plan, Programs, conduct};
 pub use error::LabError;
-pub use experiment::{Experiment, Network, RunSpec, Server, Shaper};
+pub use experiment::{Experiment, Network, RunSpec, Server, Shaper, check_rho, check_seconds};
 pub use interrupt::Interrupt;
 pub use link::Link;
 pub use namespace::{Namespace, Place, remove_leftovers};

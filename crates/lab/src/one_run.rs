@@ -15,8 +15,6 @@ use crate::{Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server,
 
 /// The server's port; a namespace has no other.
 const PORT: u16 = 8080;
-/// A server or client that used more of a core than this may have been the bottleneck itself: the run is void.
-const CPU_MAX: f64 = 0.5;
 /// How much longer than the arrivals a load may take: under overload jobs are left over, and the generator decides when
 /// to give up; beyond this it hangs.
 const LOAD_WITHIN: Duration = Duration::from_secs(120);
@@ -46,6 +44,7 @@ pub(crate) fn one_run(plan: &Plan<'_>, spec: &RunSpec, site: &Path, interrupt: &
     drop(server);
     drop(link);
     environment.insert("server_command".into(), command.join(" "));
+    environment.insert("run_command".into(), std::env::args().collect::<Vec<_>>().join(" "));
     environment.extend(versions(spec, weir));
     complete(&folder, measured, environment)
 }
@@ -135,7 +134,7 @@ fn load_command(plan: &Plan<'_>, spec: &RunSpec, address: SocketAddr, folder: &P
     command
 }
 
-/// Adds to the manifest what only we can know, and writes it back.
+/// Adds to the manifest what only we can know, and writes it back. Whether that voids the run, `report` says.
 fn complete(folder: &Path, measured: Measured, environment: BTreeMap<String, String>) -> Result<Run, LabError> {
     let mut run = Run::read(folder)
         .map_err(|e| LabError::Output { what: "what the load recorded".into(), reason: e.to_string() })?;
@@ -145,16 +144,11 @@ fn complete(folder: &Path, measured: Measured, environment: BTreeMap<String, Str
 }
 
 fn amend(manifest: &mut Manifest, measured: &Measured, environment: BTreeMap<String, String>) {
-    let server_cpu = measured.server_cpu.as_secs_f64() / measured.elapsed.as_secs_f64();
-    manifest.server_cpu = Some(server_cpu);
+    manifest.server_cpu = Some(measured.server_cpu.as_secs_f64() / measured.elapsed.as_secs_f64());
     manifest.environment.extend(environment);
     if let Some(counters) = measured.counters {
         manifest.wire_bytes = Some(counters.sent_bytes);
         manifest.environment.insert("dropped_packets".into(), counters.dropped_packets.to_string());
-    }
-    if server_cpu > CPU_MAX {
-        let reason = format!("the server used {server_cpu:.2} of a core, more than {CPU_MAX}");
-        manifest.void = Some(manifest.void.take().map_or(reason.clone(), |void| format!("{void}; {reason}")));
     }
 }
 
@@ -172,41 +166,40 @@ fn versions(spec: &RunSpec, weir: Option<&Path>) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Experiment, Programs};
+    use std::collections::BTreeSet;
 
-    fn manifest(void: Option<&str>) -> Manifest {
+    fn manifest() -> Manifest {
         let text = r#"{"name":"a","server":"weir","policy":"fair","drain":"off","link_bps":1,"rho":0.8,"seed":1,
             "per_connection":1,"seconds":1.0,"commit":"","kernel":"","command":[],"server_cpu":null,"client_cpu":null,
             "lateness_ns_p99":null,"wire_bytes":null,"void":null,"environment":{}}"#;
-        let mut manifest: Manifest = serde_json::from_str(text).unwrap();
-        manifest.void = void.map(String::from);
-        manifest
-    }
-
-    fn measured(server_cpu_ms: u64) -> Measured {
-        let counters = Counters { sent_bytes: 7, sent_packets: 2, dropped_packets: 1 };
-        Measured {
-            server_cpu: Duration::from_millis(server_cpu_ms),
-            elapsed: Duration::from_secs(2),
-            counters: Some(counters),
-        }
+        serde_json::from_str(text).unwrap()
     }
 
     #[test]
     fn adds_what_was_measured() {
-        let mut manifest = manifest(None);
-        amend(&mut manifest, &measured(500), BTreeMap::from([("qdisc".into(), "htb".into())]));
-        assert_eq!((manifest.server_cpu, manifest.wire_bytes, manifest.void), (Some(0.25), Some(7), None));
+        let mut manifest = manifest();
+        let counters = Some(Counters { sent_bytes: 7, sent_packets: 2, dropped_packets: 1 });
+        let measured = Measured { server_cpu: Duration::from_millis(500), elapsed: Duration::from_secs(2), counters };
+        amend(&mut manifest, &measured, BTreeMap::from([("qdisc".into(), "htb".into())]));
+        assert_eq!((manifest.server_cpu, manifest.wire_bytes), (Some(0.25), Some(7)));
         assert_eq!(manifest.environment["qdisc"], "htb");
         assert_eq!(manifest.environment["dropped_packets"], "1");
     }
 
     #[test]
-    fn a_busy_server_voids_the_run_beside_other_reasons() {
-        let mut quiet = manifest(None);
-        amend(&mut quiet, &measured(1200), BTreeMap::new());
-        assert_eq!(quiet.void.unwrap(), "the server used 0.60 of a core, more than 0.5");
-        let mut late = manifest(Some("late"));
-        amend(&mut late, &measured(1200), BTreeMap::new());
-        assert_eq!(late.void.unwrap(), "late; the server used 0.60 of a core, more than 0.5");
+    fn the_load_is_told_the_jobs_and_the_labels() {
+        let text =
+            "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 9\n[[run]]\nname = \"a\"\nserver = \"nginx\"\n";
+        let experiment = Experiment::parse(text, Path::new("x.toml")).unwrap();
+        let programs = Programs { weir: None, weirlab: "weirlab".into() };
+        let plan =
+            Plan { experiment: &experiment, sizes: &BTreeSet::new(), out: Path::new("out"), programs: &programs };
+        let address = "198.18.0.1:8080".parse().unwrap();
+        let spec = experiment.runs().next().unwrap();
+        let command = load_command(&plan, spec, address, Path::new("out/a")).join(" ");
+        let want = "weirlab load http://198.18.0.1:8080/ --json --rho 0.8 --uplink 10mbit --seconds 9 --seed 1 \
+            --per-connection 1 --name a --server nginx --policy fair --drain off --out out/a";
+        assert_eq!(command, want);
     }
 }

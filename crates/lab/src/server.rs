@@ -6,6 +6,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, getrlimit};
+
 use crate::namespace::Place;
 use crate::program::{POLL_EVERY, Program};
 use crate::{Experiment, Interrupt, LabError, RunSpec, Server, find_program};
@@ -61,7 +63,8 @@ pub fn server_command(
         (Server::Nginx, _) => {
             let config = folder.join("nginx.conf");
             let site = site.canonicalize().map_err(|e| LabError::path(site, e))?;
-            fs::write(&config, nginx_config(address, &site)).map_err(|e| LabError::path(&config, e))?;
+            fs::write(&config, nginx_config(address, &site, descriptors_max()))
+                .map_err(|e| LabError::path(&config, e))?;
             nginx_command(folder)
         }
         (Server::Weir, Some(weir)) => Ok(weir_command(experiment, spec, address, site, weir)),
@@ -90,15 +93,16 @@ fn nginx_command(folder: &Path) -> Result<Vec<String>, LabError> {
 
 /// nginx as it comes (sendfile, tcp_nopush, a worker per core, keep-alive 75 s), without an access log, so that no disk
 /// has a say, and with all its files in its own folder. `user root`: its workers must be able to read the site.
-fn nginx_config(address: SocketAddr, site: &Path) -> String {
-    let site = site.display();
+/// A connection takes two descriptors, its socket and its file.
+fn nginx_config(address: SocketAddr, site: &Path, descriptors: u64) -> String {
+    let (site, connections) = (site.display(), descriptors / 2);
     format!(
         "daemon off;
 user root;
 worker_processes auto;
-worker_rlimit_nofile 65536;
+worker_rlimit_nofile {descriptors};
 pid nginx.pid;
-events {{ worker_connections 16384; }}
+events {{ worker_connections {connections}; }}
 http {{
     sendfile on;
     tcp_nopush on;
@@ -116,6 +120,12 @@ http {{
 }}
 "
     )
+}
+
+/// As many descriptors as this process could have, within what nginx allocates for without harm.
+fn descriptors_max() -> u64 {
+    const ENOUGH: u64 = 32_768;
+    getrlimit(Resource::Nofile).maximum.map_or(ENOUGH, |hard| hard.min(ENOUGH))
 }
 
 /// Asks for the head of a file, as proof that the server serves the site and the way there is open.
@@ -169,7 +179,8 @@ mod tests {
 
     #[test]
     fn nginx_listens_where_it_is_told() {
-        let config = nginx_config("198.18.0.1:8080".parse().unwrap(), Path::new("/some where/www"));
-        assert!(config.contains("listen 198.18.0.1:8080;") && config.contains("root \"/some where/www\";"));
+        let config = nginx_config("198.18.0.1:8080".parse().unwrap(), Path::new("/some where/www"), 1000);
+        assert!(config.contains("worker_connections 500;") && config.contains("listen 198.18.0.1:8080;"));
+        assert!(config.contains("root \"/some where/www\";"));
     }
 }
