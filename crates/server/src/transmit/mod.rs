@@ -13,7 +13,7 @@ mod socket;
 mod tests;
 
 pub use gauge::Gauge;
-pub use outgoing::{Failure, Outgoing, Segment};
+pub use outgoing::{End, Failure, Outgoing, Segment, Sent};
 pub use sending::Dispatch;
 pub use socket::{Connection, Socket};
 

@@ -15,8 +15,20 @@ pub struct Outgoing {
     at: usize,
     rest: VecDeque<Segment>,
     remaining_bytes: u64,
-    /// The connection is shut down behind the last byte.
-    closes: bool,
+    end: End,
+}
+
+/// What follows the last byte. Unless the connection stays open, the kernel is told to wait with a segment that is not
+/// full, so that the FIN rides on it instead of taking a packet of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum End {
+    /// The connection stays open.
+    #[default]
+    Open,
+    /// The sending side is shut down by whoever sends.
+    Finish,
+    /// The owner closes the connection at once.
+    Close,
 }
 
 /// A piece of a response's body.
@@ -74,9 +86,9 @@ pub struct Sent {
 }
 
 impl Outgoing {
-    pub fn new(bytes: Vec<u8>, rest: VecDeque<Segment>, closes: bool) -> Outgoing {
+    pub fn new(bytes: Vec<u8>, rest: VecDeque<Segment>, end: End) -> Outgoing {
         let remaining_bytes = bytes.len() as u64 + rest.iter().map(Segment::len).sum::<u64>();
-        Outgoing { bytes, at: 0, rest, remaining_bytes, closes }
+        Outgoing { bytes, at: 0, rest, remaining_bytes, end }
     }
 
     pub fn remaining_bytes(&self) -> u64 {
@@ -98,7 +110,7 @@ impl Outgoing {
                 }
             }
         }
-        if self.remaining_bytes == 0 && self.closes {
+        if self.remaining_bytes == 0 && self.end == End::Finish {
             socket.finish();
         }
         sent
@@ -109,7 +121,7 @@ impl Outgoing {
             let bytes = clip(&self.bytes[self.at..], bytes_max);
             // More of this grant follows, or the FIN does: the kernel may wait for it and fill the segment.
             let is_last = self.rest.is_empty() && self.at + bytes.len() == self.bytes.len();
-            let more = if is_last { self.closes } else { (bytes.len() as u64) < bytes_max };
+            let more = if is_last { self.end != End::Open } else { (bytes.len() as u64) < bytes_max };
             let sent = socket.send(bytes, more).map_err(Failure::of_socket)?;
             self.at += sent;
             return Ok(sent as u64);

@@ -83,7 +83,7 @@ impl Bench {
     }
 
     fn dispatch(&mut self, socket: &FakeSocket, bytes: u64) -> JobId {
-        let outgoing = Outgoing::new(vec![0; bytes as usize], VecDeque::new(), true);
+        let outgoing = Outgoing::new(vec![0; bytes as usize], VecDeque::new(), End::Finish);
         self.dispatch_outgoing(socket, outgoing)
     }
 
@@ -184,7 +184,7 @@ fn a_file_that_became_shorter_ends_the_response() {
     let rest = VecDeque::from([Segment::of(&entry, 0..200_000)]);
     let mut bench = Bench::new("srpt", Some("100mbit"));
     let socket = bench.socket('A', u64::MAX);
-    bench.dispatch_outgoing(&socket, Outgoing::new(vec![0; 100], rest, false));
+    bench.dispatch_outgoing(&socket, Outgoing::new(vec![0; 100], rest, End::Open));
     bench.transmitter.run(&|| bench.now.get());
     File::options().write(true).open(&path).unwrap().set_len(50_000).unwrap();
     bench.drive();

@@ -5,7 +5,7 @@ use sched::JobId;
 use units::Nanos;
 
 use super::line::Line;
-use crate::transmit::Connection;
+use crate::transmit::{Connection, End};
 
 /// One client connection. An idle one holds no buffers.
 pub struct Conn {
@@ -32,6 +32,13 @@ pub struct Conn {
     pub has_unread: bool,
     /// For the access log, while a response is being sent.
     pub line: Option<Box<Line>>,
+}
+
+impl Conn {
+    /// What follows the response now being built: `closing` if nothing more is read from the connection.
+    pub fn end(&self, closing: End) -> End {
+        if self.closes && !self.has_unread { closing } else { End::Open }
+    }
 }
 
 /// What a connection is doing.

@@ -7,7 +7,7 @@ use units::wire;
 use super::conn::Phase;
 use super::{Path, Worker};
 use crate::reply::Reply;
-use crate::transmit::{Departure, Dispatch, Failure, Outgoing, Segment, Socket};
+use crate::transmit::{Departure, Dispatch, End, Failure, Outgoing, Segment, Socket};
 use crate::writer::{self, ToWriter};
 use units::Nanos;
 
@@ -15,6 +15,8 @@ use units::Nanos;
 const LINGER_FOR: Nanos = Nanos::from_secs(2);
 /// Pipelined small responses are gathered up to this many bytes before they are sent.
 const GATHER_BYTES_MAX: usize = 64 << 10;
+/// What a response may send before others get a turn: what a socket buffer takes anyway.
+const SEND_NOW_BYTES_MAX: u64 = 1 << 20;
 
 impl Worker {
     /// Sends a reply whose first bytes were appended to `out` from `began` on.
@@ -31,7 +33,9 @@ impl Worker {
             self.parts.log.error(&format!("a file could not be read: {error}"));
         }
         if !self.parts.is_plain {
-            return self.dispatch(at, reply.rest);
+            let end = conn.end(if matches!(self.parts.path, Path::Own(_)) { End::Close } else { End::Finish });
+            let outgoing = Outgoing::new(std::mem::take(&mut self.out), reply.rest, end);
+            return self.dispatch(at, outgoing);
         }
         let gathers = reply.rest.is_empty() && !reply.closes && !self.parts.logs_access;
         if !gathers || self.out.len() >= GATHER_BYTES_MAX {
@@ -49,27 +53,24 @@ impl Worker {
     /// The shortest way: straight into the socket. What it does not take at once becomes a job.
     fn send_now(&mut self, at: usize, rest: VecDeque<Segment>) {
         let Some(conn) = self.conns.get_mut(at) else { return self.out.clear() };
-        let more = !rest.is_empty() || conn.closes;
-        let sent = match conn.socket.send(&self.out, more) {
-            Ok(sent) => sent,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => 0,
-            Err(_) => {
-                self.out.clear();
-                return self.abandon(at);
+        let mut outgoing = Outgoing::new(std::mem::take(&mut self.out), rest, conn.end(End::Close));
+        let sent = outgoing.send(&conn.socket, SEND_NOW_BYTES_MAX);
+        match sent.failure {
+            None | Some(Failure::Blocked) if outgoing.remaining_bytes() > 0 => self.dispatch(at, outgoing),
+            Some(failure) => {
+                self.report(at, &failure, sent.bytes);
+                self.close(at);
             }
-        };
-        if sent < self.out.len() || !rest.is_empty() {
-            self.out.drain(..sent);
-            return self.dispatch(at, rest);
+            None => {
+                self.reuse(outgoing.into_buffer());
+                self.on_sent(at);
+            }
         }
-        self.out.clear();
-        self.on_sent(at);
     }
 
-    /// Makes a job of what is in `out` and `rest`.
-    fn dispatch(&mut self, at: usize, rest: VecDeque<Segment>) {
+    /// Makes a job of a response, or of what is left of it.
+    fn dispatch(&mut self, at: usize, outgoing: Outgoing) {
         let conn = &mut self.conns[at];
-        let outgoing = Outgoing::new(std::mem::take(&mut self.out), rest, conn.closes && !conn.has_unread);
         let overhead_bytes = if conn.is_new { wire::CONNECTION_BYTES } else { wire::PACKET_OVERHEAD_BYTES };
         conn.is_new = false;
         conn.deadline = Nanos::MAX;
@@ -88,6 +89,14 @@ impl Worker {
             }
         };
         self.conns[at].phase = Phase::Sending { job };
+    }
+
+    /// Keeps a buffer for the next response.
+    fn reuse(&mut self, mut buffer: Vec<u8>) {
+        if self.out.capacity() == 0 && buffer.capacity() <= 2 * GATHER_BYTES_MAX {
+            buffer.clear();
+            self.out = buffer;
+        }
     }
 
     pub(super) fn on_writable(&mut self, at: usize) {
@@ -128,13 +137,10 @@ impl Worker {
         self.departures = departures;
     }
 
-    fn on_departure(&mut self, mut departure: Departure) {
+    fn on_departure(&mut self, departure: Departure) {
         let at = writer::connection_of(departure.owner);
         debug_assert!(self.conns.get(at).is_some_and(|conn| conn.phase.is_sending()), "a job has its connection");
-        if self.out.capacity() == 0 {
-            departure.buffer.clear();
-            self.out = departure.buffer;
-        }
+        self.reuse(departure.buffer);
         let Some(failure) = departure.failure else {
             self.conns[at].phase = Phase::Head;
             self.on_sent(at);
