@@ -27,7 +27,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 pub struct Idle {
     pub server: &'static str,
     pub connections: u32,
-    /// Resident memory of the server's processes after its first requests, and with all connections open.
+    /// Resident memory of the server's processes after its first request, and with all connections open.
     pub resident_bytes_without: u64,
     pub resident_bytes_with: u64,
     pub void: Option<String>,
@@ -47,7 +47,7 @@ pub fn run(bench: &Bench, kinds: &[Kind]) -> Result<Vec<Idle>, String> {
 
 fn weigh(bench: &Bench, kind: Kind) -> Result<Idle, String> {
     eprintln!("idle connections of {}", kind.name());
-    let instance = Instance::start(bench, kind)?;
+    let instance = Instance::start(bench, kind, &[KB])?;
     sleep(SETTLE);
     let resident_bytes_without = procfs::resident_bytes(instance.pid());
     let opened: io::Result<Vec<TcpStream>> = (0..CONNECTIONS).map(|at| open(instance.address(), at)).collect();

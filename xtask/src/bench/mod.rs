@@ -135,7 +135,8 @@ fn run_contests(args: &Args, bench: &Bench, contests: &[(Row, Vec<Kind>)]) -> Re
 
 /// One row: starts its servers side by side, then lets them take turns.
 fn run_contest(args: &Args, bench: &Bench, row: &Row, kinds: &[Kind], stop: &AtomicBool) -> Result<Contest, String> {
-    let instances = kinds.iter().map(|&kind| Instance::start(bench, kind)).collect::<Result<Vec<_>, _>>()?;
+    let instances =
+        kinds.iter().map(|&kind| Instance::start(bench, kind, &[row.file])).collect::<Result<Vec<_>, _>>()?;
     let mut sides: Vec<Side> = kinds.iter().map(|kind| Side::new(kind.name())).collect();
     for _ in 0..args.rounds() {
         for (instance, side) in instances.iter().zip(&mut sides) {

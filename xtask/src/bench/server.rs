@@ -151,14 +151,15 @@ impl Drop for Bench {
     }
 }
 
-/// A running server that answers every sample; ended when dropped.
+/// A running server; ended when dropped.
 pub struct Instance {
     child: Child,
     port: u16,
 }
 
 impl Instance {
-    pub fn start(bench: &Bench, kind: Kind) -> Result<Instance, String> {
+    /// Starts a server and sees that it answers these samples.
+    pub fn start(bench: &Bench, kind: Kind, samples: &[Sample]) -> Result<Instance, String> {
         let failed = |e: io::Error| format!("cannot start {} under taskset: {e}", kind.name());
         let port = free_port().map_err(failed)?;
         if let Some(text) = bench.configuration(kind, port) {
@@ -169,7 +170,7 @@ impl Instance {
         command.args(["-c", &bench.cores.server]).args(bench.command(kind, port)).stdin(Stdio::null());
         let child = command.stdout(Stdio::null()).stderr(log).spawn().map_err(failed)?;
         let mut instance = Instance { child, port };
-        for sample in SAMPLES {
+        for &sample in samples {
             instance.check(sample, START).map_err(|e| {
                 let said = fs::read_to_string(bench.folder.join("server.log")).unwrap_or_default();
                 format!("{} does not serve {}: {e}; it said: {}", kind.name(), sample.name, said.trim())
