@@ -145,11 +145,11 @@ fn read_up_to(input: &mut dyn BufRead, record: &mut [u8]) -> io::Result<usize> {
 
 /// Safe to print on a terminal: one line, ASCII, no control bytes.
 fn printable(line: &[u8]) -> String {
-    let mut text = line[..line.len().min(EXCERPT_BYTES_MAX)].escape_ascii().to_string();
-    if line.len() > EXCERPT_BYTES_MAX {
-        text.push_str("...");
-    }
-    text
+    let start = line.iter().take(EXCERPT_BYTES_MAX).map(|&byte| match byte {
+        b' '..=b'~' => char::from(byte).to_string(),
+        _ => format!("\\x{byte:02x}"),
+    });
+    start.chain((line.len() > EXCERPT_BYTES_MAX).then(|| "...".into())).collect()
 }
 
 fn hexadecimal(record: &[u8]) -> String {
