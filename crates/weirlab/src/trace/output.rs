@@ -1,0 +1,67 @@
+//! Writing a trace so that nothing half-written stays: into a temporary file beside the target, then renamed over it.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use workload::Log;
+
+use crate::failure::Failure;
+
+#[derive(clap::Args)]
+pub struct Output {
+    /// Where to write; gzipped if it ends in .gz.
+    #[arg(long)]
+    out: PathBuf,
+    /// Print what was done as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Output {
+    /// Writes the log, then says what was written; `from` is where it came from.
+    pub fn write(&self, from: &str, log: &Log) -> Result<(), Failure> {
+        let gzip = self.out.extension().is_some_and(|extension| extension == "gz");
+        replace(&self.out, |file| workload::write_csv(log, gzip, file))
+            .map_err(|error| super::about(&self.out, error))?;
+        if self.json {
+            let out = self.out.to_string_lossy();
+            let said = serde_json::json!({
+                "from": from, "out": out, "requests": log.requests.len(), "bad_lines": log.bad.count,
+            });
+            return print(&format!("{said}\n"));
+        }
+        // Not on standard output, which may be the target.
+        eprintln!("weirlab: {}: {} requests from {from}", self.out.display(), log.requests.len());
+        Ok(())
+    }
+}
+
+/// Prints to standard output; a reader that has gone away is an error, not a panic.
+pub fn print(text: &str) -> Result<(), Failure> {
+    use io::Write;
+    let mut out = io::stdout().lock();
+    let outcome = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    outcome.map_err(|error| Failure::Failed(format!("standard output: {error}")))
+}
+
+fn replace(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+    // A device or a pipe is written to, never replaced; a link keeps pointing where it points.
+    let target = match fs::canonicalize(path) {
+        Ok(found) if !found.is_file() => return write(&File::options().write(true).open(found)?),
+        Ok(found) => found,
+        Err(_) => path.to_path_buf(),
+    };
+    let Some(name) = target.file_name() else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file name"));
+    };
+    let temporary = target.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), std::process::id()));
+    let file = File::options().write(true).create_new(true).open(&temporary)?;
+    // Some file systems report a full disk only on the way to the disk.
+    let outcome = write(&file).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&temporary, &target));
+    if outcome.is_err() {
+        // The first error is the one to report.
+        let _ = fs::remove_file(&temporary);
+    }
+    outcome
+}
