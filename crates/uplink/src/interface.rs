@@ -1,7 +1,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use crate::netlink::{Ask, Socket, attribute, u32_at};
+use crate::netlink::{Socket, attribute, u32_at};
 
 const RTM_GETADDR: u16 = 22;
 const RTM_GETROUTE: u16 = 26;
@@ -43,7 +43,7 @@ fn having(netlink: &mut Socket, address: IpAddr) -> io::Result<Option<u32>> {
         IpAddr::V6(v6) => v6.octets().to_vec(),
     };
     let mut found = None;
-    netlink.request(RTM_GETADDR, Ask::All, &[0; ADDR_BYTES], |reply| {
+    netlink.dump(RTM_GETADDR, &[0; ADDR_BYTES], |reply| {
         let Some(fields) = reply.get(ADDR_BYTES..) else { return };
         // A point-to-point interface has its peer as IFA_ADDRESS; IFA_LOCAL is then its own.
         let own = attribute(fields, IFA_LOCAL).or_else(|| attribute(fields, IFA_ADDRESS));
@@ -56,7 +56,7 @@ fn having(netlink: &mut Socket, address: IpAddr) -> io::Result<Option<u32>> {
 
 fn default_route(netlink: &mut Socket) -> io::Result<Option<u32>> {
     let mut found = None;
-    netlink.request(RTM_GETROUTE, Ask::All, &[0; ROUTE_BYTES], |reply| {
+    netlink.dump(RTM_GETROUTE, &[0; ROUTE_BYTES], |reply| {
         let (Some(head), Some(fields)) = (reply.get(..ROUTE_BYTES), reply.get(ROUTE_BYTES..)) else { return };
         let (prefix_bits, table) = (head[1], head[4]);
         if prefix_bits == 0 && table == RT_TABLE_MAIN && found.is_none() {

@@ -17,16 +17,8 @@ const REPLY_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500)
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NLM_F_REQUEST: u16 = 1;
-const NLM_F_ACK: u16 = 4;
 const NLM_F_DUMP: u16 = 0x300;
 const HEADER_BYTES: usize = 16;
-
-/// Whether one object is asked for or all there are.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Ask {
-    One,
-    All,
-}
 
 pub struct Socket {
     fd: OwnedFd,
@@ -43,16 +35,15 @@ impl Socket {
         Ok(Socket { fd, buffer: vec![0; REPLY_BYTES_MAX], sequence: 0 })
     }
 
-    /// Sends a request whose payload is `body` and gives every reply's payload to `each`.
-    pub fn request(&mut self, kind: u16, ask: Ask, body: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()> {
+    /// Asks for all objects of a kind and gives every reply's payload to `each`. The kernel ignores most of what `body`
+    /// says and tells of every interface; a question for one object would be shorter, but Linux 6.18
+    /// answers it to whoever listens for changes and not to whoever asked.
+    pub fn dump(&mut self, kind: u16, body: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
-        // An acknowledgement ends the reply to a single question; without one, a qdisc the kernel does not show (noqueue)
-        // would leave us waiting.
-        let flags = NLM_F_REQUEST | if ask == Ask::All { NLM_F_DUMP } else { NLM_F_ACK };
         let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
         message.extend((HEADER_BYTES as u32 + body.len() as u32).to_ne_bytes());
         message.extend(kind.to_ne_bytes());
-        message.extend(flags.to_ne_bytes());
+        message.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
         message.extend(self.sequence.to_ne_bytes());
         message.extend(0u32.to_ne_bytes());
         message.extend(body);

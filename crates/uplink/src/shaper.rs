@@ -7,7 +7,7 @@ use std::io;
 use units::Rate;
 
 use crate::Interface;
-use crate::netlink::{Ask, Socket, attribute, u32_at, u64_at};
+use crate::netlink::{Socket, attribute, u32_at, u64_at};
 
 const RTM_GETQDISC: u16 = 38;
 const RTM_GETTCLASS: u16 = 42;
@@ -40,8 +40,10 @@ impl Shaper {
     pub fn of(interface: Interface) -> io::Result<Option<Shaper>> {
         let mut netlink = Socket::open()?;
         let mut root = None;
-        netlink.request(RTM_GETQDISC, Ask::One, &tcm(interface.index, TC_H_ROOT), |reply| {
-            root = kind_and_options(reply);
+        netlink.dump(RTM_GETQDISC, &tcm(interface.index), |reply| {
+            if is_root_of(reply, interface.index) {
+                root = kind_and_options(reply);
+            }
         })?;
         let Some((kind, options)) = root else { return Ok(None) };
         let bytes_per_s = match kind.as_str() {
@@ -57,7 +59,11 @@ impl Shaper {
     /// Bytes waiting in the shaper now, as it counts them.
     pub fn backlog_bytes(&mut self) -> io::Result<u64> {
         let mut backlog = None;
-        self.netlink.request(RTM_GETQDISC, Ask::One, &tcm(self.interface.index, TC_H_ROOT), |reply| {
+        let interface = self.interface.index;
+        self.netlink.dump(RTM_GETQDISC, &tcm(interface), |reply| {
+            if !is_root_of(reply, interface) {
+                return;
+            }
             backlog = reply
                 .get(TCM_BYTES..)
                 .and_then(|fields| attribute(fields, TCA_STATS2))
@@ -68,12 +74,15 @@ impl Shaper {
     }
 }
 
-/// A `struct tcmsg` that names an interface and a parent.
-fn tcm(interface: u32, parent: u32) -> [u8; TCM_BYTES] {
+/// A `struct tcmsg` that names an interface.
+fn tcm(interface: u32) -> [u8; TCM_BYTES] {
     let mut message = [0; TCM_BYTES];
     message[4..8].copy_from_slice(&interface.to_ne_bytes());
-    message[12..16].copy_from_slice(&parent.to_ne_bytes());
     message
+}
+
+fn is_root_of(reply: &[u8], interface: u32) -> bool {
+    u32_at(reply, 4) == Some(interface) && u32_at(reply, 12) == Some(TC_H_ROOT)
 }
 
 fn kind_and_options(reply: &[u8]) -> Option<(String, Vec<u8>)> {
@@ -94,8 +103,8 @@ fn rate_of(options: &[u8], parameters: u16, ratespec_at: usize, rate64: u16) -> 
 /// What HTB's classes at the root may send in all: the sum of their ceilings.
 fn htb_ceil(netlink: &mut Socket, interface: u32) -> io::Result<Option<u64>> {
     let mut sum: Option<u64> = None;
-    netlink.request(RTM_GETTCLASS, Ask::All, &tcm(interface, 0), |reply| {
-        if u32_at(reply, 12) != Some(TC_H_ROOT) {
+    netlink.dump(RTM_GETTCLASS, &tcm(interface), |reply| {
+        if !is_root_of(reply, interface) {
             return;
         }
         let Some((_, options)) = kind_and_options(reply) else { return };
