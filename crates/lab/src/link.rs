@@ -66,7 +66,7 @@ impl Link {
             ("qdisc".to_owned(), show("qdisc")?.trim().to_owned()),
             ("class".to_owned(), show("class")?.trim().to_owned()),
             ("offloads".to_owned(), offloads(&features)),
-            ("mtu_bytes".to_owned(), MTU_BYTES.to_string()),
+            ("device".to_owned(), tool::run(&format!("ip -n {name} -d link show dev {DEVICE}"))?.trim().to_owned()),
         ]);
         for setting in ["tcp_congestion_control", "tcp_limit_output_bytes", "tcp_no_metrics_save", "tcp_wmem"] {
             said.insert(setting.to_owned(), read_setting(self.server(), &format!("net/ipv4/{setting}"))?);
@@ -116,8 +116,9 @@ fn read_setting(place: Place<'_>, setting: &str) -> Result<String, LabError> {
     Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// The cable: a veth pair whose ends hand over single packets of at most the MTU, as a wire does.
-fn cable_commands(sides: [&str; 2], gso_max_segs: u64) -> Vec<String> {
+/// The cable: a veth pair whose ends hand over single packets of at most the MTU, as a wire does (see
+/// `Experiment::gso_max_segs` for what the queue above them holds).
+fn cable_commands(sides: [&str; 2], gso_max_segs: Option<u64>) -> Vec<String> {
     let [server, client] = sides;
     let mut commands = vec![format!(
         "ip link add {DEVICE} mtu {MTU_BYTES} netns {server} type veth peer name {DEVICE} mtu {MTU_BYTES} netns {client}"
@@ -125,7 +126,9 @@ fn cable_commands(sides: [&str; 2], gso_max_segs: u64) -> Vec<String> {
     for (side, address) in [(server, SERVER_ADDRESS), (client, CLIENT_ADDRESS)] {
         commands.push(format!("ip -n {side} address add {address}/30 dev {DEVICE}"));
         commands.push(format!("ip netns exec {side} ethtool -K {DEVICE} tso off gso off gro off lro off"));
-        commands.push(format!("ip -n {side} link set dev {DEVICE} gso_max_segs {gso_max_segs}"));
+        if let Some(segments) = gso_max_segs {
+            commands.push(format!("ip -n {side} link set dev {DEVICE} gso_max_segs {segments}"));
+        }
         commands.push(format!("ip -n {side} link set dev lo up"));
         commands.push(format!("ip -n {side} link set dev {DEVICE} up"));
     }
@@ -201,13 +204,14 @@ mod tests {
 
     #[test]
     fn both_ends_hand_over_single_packets() {
-        let commands = cable_commands(["S", "C"], 1);
+        let commands = cable_commands(["S", "C"], Some(1));
         assert_eq!(commands[0], "ip link add cable mtu 1500 netns S type veth peer name cable mtu 1500 netns C");
         for side in ["S", "C"] {
             assert!(
                 commands.contains(&format!("ip netns exec {side} ethtool -K cable tso off gso off gro off lro off"))
             );
-            assert!(commands.contains(&format!("ip -n {side} link set dev cable gso_max_segs 1")));
+            let segments = format!("ip -n {side} link set dev cable gso_max_segs 1");
+            assert!(commands.contains(&segments) && !cable_commands(["S", "C"], None).contains(&segments));
         }
         assert!(commands.contains(&"ip -n S address add 198.18.0.1/30 dev cable".to_owned()));
         assert!(commands.contains(&"ip -n C address add 198.18.0.2/30 dev cable".to_owned()));

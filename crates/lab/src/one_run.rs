@@ -16,8 +16,8 @@ use crate::{Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server,
 /// The server's port; a namespace has no other.
 const PORT: u16 = 8080;
 /// How much longer than the arrivals a load may take: under overload jobs are left over, and the generator decides when
-/// to give up; beyond this it hangs.
-const LOAD_WITHIN: Duration = Duration::from_secs(120);
+/// to give up (120 s after the last arrival); beyond this it hangs.
+const LOAD_WITHIN: Duration = Duration::from_secs(180);
 
 /// What was measured around the load.
 struct Measured {

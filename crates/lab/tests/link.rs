@@ -52,7 +52,7 @@ fn nginx_is_shaped_and_nothing_is_left() {
         return;
     }
     let folder = folder("nginx");
-    for shaper in ["shaper = \"htb\"", "shaper = \"tbf\""] {
+    for shaper in ["shaper = \"htb\"\ngso_max_segs = 1", "shaper = \"tbf\"\ngso_max_segs = 1"] {
         one_fetch(&experiment(shaper), &folder);
     }
     let allowed = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control").unwrap();

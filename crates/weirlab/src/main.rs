@@ -1,5 +1,6 @@
 //! weirlab: what a performance engineer or a student uses. One file per command.
 
+mod demo;
 mod failure;
 mod load;
 mod report;
@@ -24,6 +25,8 @@ enum Command {
     Load(load::Args),
     /// Run an experiment in network namespaces (needs root).
     Run(run::Args),
+    /// See in a minute what the order of bytes does: two short runs on loopback, without root.
+    Demo(demo::Args),
     /// Print the table of recorded runs.
     Report(report::Args),
 }
@@ -33,6 +36,7 @@ fn main() -> std::process::ExitCode {
         Command::Trace(command) => trace::main(command),
         Command::Load(args) => load::main(args),
         Command::Run(args) => run::main(args),
+        Command::Demo(args) => demo::main(args),
         Command::Report(args) => report::main(args),
     };
     failure::exit_code("weirlab", outcome)

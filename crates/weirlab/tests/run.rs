@@ -1,0 +1,214 @@
+//! `weirlab run` as a person calls it: mistakes are said, a real run gives one object, an interrupted one leaves nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const TWO_RUNS: &str = r#"question = "does the lab work"
+link = "10mbit"
+rho = 0.5
+seconds = 2
+[[run]]
+name = "first"
+server = "nginx"
+[[run]]
+name = "second"
+server = "nginx"
+"#;
+
+/// Longest a step of these tests may take before it counts as hung.
+const HUNG_AFTER: Duration = Duration::from_secs(60);
+
+/// A folder of a test's own with an experiment in it; removed at its end.
+struct Bench {
+    folder: PathBuf,
+}
+
+impl Bench {
+    fn new(name: &str, experiment: &str) -> Bench {
+        let folder = std::env::temp_dir().join(format!("weirlab-run-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("small.toml"), experiment).unwrap();
+        Bench { folder }
+    }
+
+    fn out(&self) -> PathBuf {
+        self.folder.join("out")
+    }
+
+    fn command(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.folder).args(["run", "small.toml", "--out", "out"]).args(args);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(Path::new(env!("CARGO_BIN_EXE_weirlab")), args).output().unwrap()
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn is_root() -> bool {
+    let output = Command::new("id").arg("-u").output().unwrap();
+    output.stdout == b"0\n"
+}
+
+/// Whether this test may make namespaces and start nginx; says why not.
+fn may_test() -> bool {
+    let has =
+        |name: &str| ["/usr/sbin", "/usr/bin", "/sbin"].iter().any(|folder| Path::new(folder).join(name).exists());
+    let why = match ["ip", "tc", "ethtool", "nginx"].into_iter().find(|name| !has(name)) {
+        Some(missing) => format!("needs {missing}"),
+        None if !is_root() => "needs root: making namespaces".into(),
+        None => return true,
+    };
+    assert!(std::env::var("WEIR_REQUIRE_PRIVILEGED").as_deref() != Ok("1"), "{why}");
+    println!("SKIPPED: {why}");
+    false
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Namespaces made by the process `pid`.
+fn namespaces_of(pid: u32) -> Vec<String> {
+    let Ok(entries) = fs::read_dir("/run/netns") else { return vec![] };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.starts_with(&format!("weir-{pid}-"))).collect()
+}
+
+/// Command lines of the processes that work in `folder`.
+fn processes_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let lines = entries.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok());
+    lines.filter(|line| line.contains(&*folder.to_string_lossy())).collect()
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < HUNG_AFTER, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn send(signal: &str, child: &Child) {
+    let script = format!("kill -{signal} {}", child.id());
+    assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
+}
+
+#[test]
+fn mistakes_are_said_in_one_line() {
+    let bench = Bench::new("mistakes", &TWO_RUNS.replace("rho", "rhoo"));
+    let output = bench.run(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).starts_with("weirlab: small.toml:3: unknown field `rhoo`"), "{}", stderr(&output));
+
+    let bench = Bench::new("only", TWO_RUNS);
+    let output = bench.run(&["--only", "third"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(stderr(&output), "weirlab: there is no run `third`; the runs are first, second\n");
+
+    let output = bench.run(&["--rho", "0"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("`0` is not a load"), "{}", stderr(&output));
+    assert!(!bench.out().exists());
+}
+
+#[test]
+fn without_root_it_says_to_use_sudo() {
+    let bench = Bench::new("sudo", TWO_RUNS);
+    let output = if is_root() {
+        // As nobody; a copy, since nobody may not be let into the folder of the build.
+        let copy = bench.folder.join("weirlab");
+        fs::copy(env!("CARGO_BIN_EXE_weirlab"), &copy).unwrap();
+        let mut command = bench.command(Path::new("setpriv"), &[]);
+        let args: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+        command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--clear-groups"]).arg(copy).args(args).current_dir(&bench.folder);
+        command.output().unwrap()
+    } else {
+        bench.run(&[])
+    };
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stderr(&output), "weirlab: making network namespaces needs root: use sudo\n");
+}
+
+#[test]
+fn a_real_run_gives_one_object_and_leaves_only_results() {
+    if !may_test() {
+        return;
+    }
+    let bench = Bench::new("real", TWO_RUNS);
+    let child = bench.command(Path::new(env!("CARGO_BIN_EXE_weirlab")), &["--json", "--seed", "7"]).spawn().unwrap();
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["experiment"], "small");
+    for (run, name) in summary["runs"].as_array().unwrap().iter().zip(["first", "second"]) {
+        assert_eq!((run["name"].as_str(), run["server"].as_str()), (Some(name), Some("nginx")));
+        assert_eq!((run["completed"].as_u64(), run["incomplete"].as_u64()), (summary["jobs"].as_u64(), Some(0)));
+        let manifest = record::Run::read(&bench.out().join(name)).unwrap().manifest;
+        assert_eq!((manifest.seed, manifest.seconds), (7, 2.0));
+        // The bodies and their headers passed the bottleneck.
+        assert!(manifest.wire_bytes > run["bytes"].as_u64(), "{manifest:?}");
+        assert_eq!(manifest.environment["tcp_congestion_control"], "cubic");
+        assert!(manifest.environment["qdisc"].contains("pfifo") && manifest.server_cpu.is_some());
+    }
+    assert_eq!(namespaces_of(pid), Vec::<String>::new());
+    assert_eq!(processes_in(&bench.out()), Vec::<String>::new());
+    assert!(!bench.out().join("www").exists());
+}
+
+#[test]
+fn interrupted_it_keeps_what_is_finished_and_leaves_nothing_else() {
+    if !may_test() {
+        return;
+    }
+    for signal in ["INT", "TERM"] {
+        let bench = Bench::new(signal, TWO_RUNS);
+        let child = bench.command(Path::new(env!("CARGO_BIN_EXE_weirlab")), &[]).spawn().unwrap();
+        let pid = child.id();
+        wait_until("the second run is under load", || bench.out().join("second/load.log").exists());
+        assert_eq!(namespaces_of(pid).len(), 2);
+        send(signal, &child);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(
+            stderr(&output).contains("weirlab: run `second`: interrupted; finished before it"),
+            "{}",
+            stderr(&output)
+        );
+        assert!(record::Run::read(&bench.out().join("first")).is_ok());
+        assert_eq!(namespaces_of(pid), Vec::<String>::new());
+        assert_eq!(processes_in(&bench.out()), Vec::<String>::new());
+        assert!(!bench.out().join("www").exists());
+    }
+}
+
+#[test]
+fn what_a_killed_experiment_left_is_removed_by_the_next() {
+    if !may_test() {
+        return;
+    }
+    let bench = Bench::new("killed", TWO_RUNS);
+    let mut child = bench.command(Path::new(env!("CARGO_BIN_EXE_weirlab")), &[]).spawn().unwrap();
+    let pid = child.id();
+    wait_until("the first run is under load", || bench.out().join("first/load.log").exists());
+    send("KILL", &child);
+    child.wait().unwrap();
+    wait_until("the kernel has ended its programs", || processes_in(&bench.out()).is_empty());
+    assert_eq!(namespaces_of(pid).len(), 2);
+    let next = Bench::new("next", TWO_RUNS);
+    assert!(next.run(&["--seconds", "1", "--only", "first"]).status.success());
+    assert_eq!(namespaces_of(pid), Vec::<String>::new());
+}
