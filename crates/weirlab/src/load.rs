@@ -1,8 +1,167 @@
+//! `weirlab load`: the requests of a trace against a server, each at its own instant, and what came of them.
+//!
+//! A job of SIZE bytes asks for `PREFIX` + `SIZE.bin`, where PREFIX is the path of the URL: the lab makes sparse files
+//! of those names. What is measured is recorded before it is summarised, and a run that may not be used says why.
+
+mod jobs;
+mod machine;
+mod outcome;
+mod probe;
+mod url;
+
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use loadgen::{Plan, Progress, Request};
+use record::Run;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use units::{Nanos, Rate};
+use workload::Schedule;
+
 use crate::failure::Failure;
+use jobs::Demand;
+use url::Url;
 
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// http://HOST[:PORT]/PREFIX/; a job of SIZE bytes asks for PREFIX/SIZE.bin
+    url: String,
+    /// Requests to replay; `synthetic`, the default, is the trace this program carries
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Stretch the trace in time until it loads the uplink to this
+    #[arg(long, required_unless_present = "rate", conflicts_with = "rate", allow_negative_numbers = true)]
+    rho: Option<f64>,
+    /// Instead of the trace's times, Poisson arrivals of this many requests per second
+    #[arg(long, value_name = "RPS", allow_negative_numbers = true)]
+    rate: Option<f64>,
+    /// Rate of the bottleneck between server and client, such as 10mbit
+    #[arg(long, value_name = "RATE")]
+    uplink: String,
+    /// Arrivals stop after this many seconds [default: the whole trace]
+    #[arg(long, allow_negative_numbers = true)]
+    seconds: Option<f64>,
+    /// Chooses Poisson times, and times within the whole seconds of a log
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Consecutive requests on each connection, pipelined where one is due before the last is answered
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    per_connection: u64,
+    /// How long after the last arrival to wait for what is outstanding
+    #[arg(long, value_name = "DURATION", default_value = "120s")]
+    grace: String,
+    /// Record the run in this folder, made if missing
+    #[arg(long, value_name = "RUN")]
+    out: Option<PathBuf>,
+    /// Name of the run
+    #[arg(long, default_value = "load")]
+    name: String,
+    /// What sends the bytes, for the manifest [default: as the server names itself]
+    #[arg(long)]
+    server: Option<String>,
+    /// Policy of the server, for the manifest
+    #[arg(long, default_value = "unknown")]
+    policy: String,
+    /// Drain of the server, for the manifest
+    #[arg(long, default_value = "unknown")]
+    drain: String,
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    json: bool,
+}
 
-pub fn main(_args: Args) -> Result<(), Failure> {
-    Err(Failure::Failed("not built yet".into()))
+/// Arguments that have been understood.
+struct Wanted {
+    url: Url,
+    uplink: Rate,
+    grace: Nanos,
+    schedule: Schedule,
+}
+
+pub fn main(args: Args) -> Result<(), Failure> {
+    let wanted = understand(&args)?;
+    if let Some(folder) = &args.out {
+        prepare(folder)?;
+    }
+    let target = wanted.url.resolve()?;
+    let server = probe::server_name(&wanted.url, target, args.server.as_deref())?;
+    if let Some(warning) = &wanted.schedule.warning {
+        eprintln!("weirlab: {warning}");
+    }
+    let outcome = submit(&wanted, target, &args)?;
+    let manifest = outcome::manifest(&args, &wanted, server, &outcome);
+    let (lateness, interrupted) = (outcome.lateness, outcome.interrupted);
+    let run = Run { manifest, records: outcome.records };
+    if let Some(folder) = &args.out {
+        run.write(folder).map_err(|error| Failure::Failed(format!("{}: {error}", folder.display())))?;
+    }
+    outcome::print(&run, &lateness, wanted.schedule.rho_measured, args.json)?;
+    match interrupted {
+        true => Err(Failure::Failed("interrupted: jobs not yet due were left out".into())),
+        false => outcome::check_reached(&run, &wanted.url),
+    }
+}
+
+fn understand(args: &Args) -> Result<Wanted, Failure> {
+    let wrong = |flag: &'static str| move |error: units::ParseError| Failure::Usage(format!("{flag}: {error}"));
+    let url = args.url.parse().map_err(Failure::Usage)?;
+    let uplink = args.uplink.parse().map_err(wrong("--uplink"))?;
+    let grace = units::parse_duration(&args.grace).map_err(wrong("--grace"))?.into();
+    let demand = match (args.rate, args.rho) {
+        (Some(rate_per_s), _) => Demand::Rate(rate_per_s),
+        (None, rho) => Demand::Rho(rho.unwrap_or_default()),
+    };
+    let schedule = jobs::schedule(args, demand, uplink)?;
+    Ok(Wanted { url, uplink, grace, schedule })
+}
+
+/// Makes the folder now: it would be a pity to find after the run that it cannot be.
+fn prepare(folder: &Path) -> Result<(), Failure> {
+    if Run::read(folder).is_ok() {
+        return Err(Failure::Usage(format!("--out: {} already holds a run: name another folder", folder.display())));
+    }
+    std::fs::create_dir_all(folder).map_err(|error| Failure::Failed(format!("{}: {error}", folder.display())))
+}
+
+/// Submits the jobs and waits for them, or until a signal says to stop.
+fn submit(wanted: &Wanted, target: SocketAddr, args: &Args) -> Result<loadgen::Outcome, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    let plan = plan(wanted, target, args.per_connection);
+    let bar = if args.json { ProgressBar::hidden() } else { progress_bar(plan.requests.len()) };
+    let outcome = loadgen::run(&plan, |progress| {
+        show(&bar, progress);
+        if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    bar.finish_and_clear();
+    Ok(outcome?)
+}
+
+fn plan(wanted: &Wanted, target: SocketAddr, per_connection: u64) -> Plan {
+    let request = |job: &workload::Job| Request {
+        at: job.arrival,
+        path: format!("{}{}.bin", wanted.url.prefix, job.size_bytes),
+        size_bytes: Some(job.size_bytes),
+    };
+    let requests = wanted.schedule.jobs.iter().map(request).collect();
+    Plan { target, host: wanted.url.authority.clone(), requests, per_connection, grace: wanted.grace }
+}
+
+/// On standard error, and only if that is a terminal.
+fn progress_bar(jobs: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{elapsed} {wide_bar} {pos} of {len} jobs submitted, {msg}");
+    ProgressBar::new(jobs as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+fn show(bar: &ProgressBar, progress: Progress) {
+    if !bar.is_hidden() {
+        bar.set_position(progress.submitted as u64);
+        bar.set_message(format!("{} outstanding", progress.submitted - progress.ended));
+    }
 }

@@ -1,0 +1,132 @@
+//! Which jobs, and when: the trace stretched to a load, or its sizes at Poisson times.
+
+use units::wire::CONNECTION_BYTES;
+use units::{Nanos, Rate};
+use workload::{Job, Scaling, Schedule, ScheduleError, Sizes, Synthetic, Trace, wire_bytes};
+
+use super::Args;
+use crate::failure::Failure;
+
+/// Requests per second above which no machine keeps the times; and one a day is the least that makes sense.
+const RATE_PER_S: std::ops::RangeInclusive<f64> = 1.0 / 86_400.0..=1_000_000.0;
+
+/// How much is asked of the link.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Demand {
+    /// Load of the link.
+    Rho(f64),
+    /// Requests per second.
+    Rate(f64),
+}
+
+/// The jobs of a run.
+pub(crate) fn schedule(args: &Args, demand: Demand, link: Rate) -> Result<Schedule, Failure> {
+    let rho = if let Demand::Rho(rho) = demand { rho } else { 1.0 };
+    let scaling = Scaling { rho, link, seconds: args.seconds, per_connection: args.per_connection };
+    if let Demand::Rate(rate_per_s) = demand
+        && !RATE_PER_S.contains(&rate_per_s)
+    {
+        return Err(Failure::Usage(format!("--rate: {rate_per_s} requests per second make no sense: write 250, say")));
+    }
+    let trace = match &args.trace {
+        Some(path) => crate::trace::read_for_schedule(path, args.seed)?,
+        None => crate::trace::shipped(args.seed),
+    };
+    // Also with a rate: the other wishes have to make sense all the same.
+    let scaled = workload::schedule(&trace, &scaling).map_err(whose_fault)?;
+    Ok(match demand {
+        Demand::Rho(_) => scaled,
+        Demand::Rate(rate_per_s) => poisson(&trace, rate_per_s, args.seed, &scaling),
+    })
+}
+
+/// What was asked for makes no sense, or the trace has nothing to offer.
+fn whose_fault(error: ScheduleError) -> Failure {
+    match error {
+        ScheduleError::Rho(_) => Failure::Usage(format!("--rho: {error}")),
+        ScheduleError::Seconds(_) => Failure::Usage(format!("--seconds: {error}")),
+        ScheduleError::PerConnection => Failure::Usage(format!("--per-connection: {error}")),
+        _ => Failure::Failed(error.to_string()),
+    }
+}
+
+/// The sizes of the trace in their order, from the start again when they are used up, at Poisson times; as many as the
+/// trace has unless seconds are given.
+fn poisson(trace: &Trace, rate_per_s: f64, seed: u64, scaling: &Scaling) -> Schedule {
+    let wanted = match scaling.seconds {
+        // Six standard deviations more than the mean: all the seconds get their arrivals.
+        Some(seconds) => (rate_per_s * seconds + 6.0 * (rate_per_s * seconds).sqrt() + 6.0) as usize,
+        None => trace.arrivals.len(),
+    };
+    let jobs = wanted.min(workload::REQUESTS_MAX);
+    let times = Synthetic { seed, jobs, rate_per_s, sizes: Sizes::SHIPPED }.log().requests;
+    let limit = scaling.seconds.map_or(Nanos::MAX, |seconds| Nanos((seconds * 1e9) as u64));
+    let sizes = trace.arrivals.iter().map(|arrival| arrival.size_bytes).cycle();
+    let jobs: Vec<Job> = times
+        .iter()
+        .zip(sizes)
+        .map(|(request, size_bytes)| Job { arrival: request.at, size_bytes })
+        .take_while(|job| job.arrival < limit)
+        .collect();
+    // Without seconds the last gap counts as long as the others on average, so that a single job has a load too.
+    let kept = match scaling.seconds {
+        Some(_) => limit,
+        None => Nanos((jobs.len() as f64 / rate_per_s * 1e9) as u64),
+    };
+    let rho_measured = rho_of(&jobs, kept, scaling);
+    Schedule { jobs, rho_measured, kept, stretch: 1.0, warning: None }
+}
+
+/// Offered wire bits over what the link carries meanwhile.
+fn rho_of(jobs: &[Job], kept: Nanos, scaling: &Scaling) -> f64 {
+    let responses: u64 = jobs.iter().map(|job| wire_bytes(job.size_bytes)).sum();
+    let connections = jobs.len() as f64 / scaling.per_connection as f64;
+    let bits = 8.0 * (responses as f64 + connections * CONNECTION_BYTES as f64);
+    bits / (scaling.link.bits_per_s() as f64 * kept.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use workload::Arrival;
+
+    fn scaling(seconds: Option<f64>) -> Scaling {
+        Scaling { rho: 1.0, link: "10mbit".parse().unwrap(), seconds, per_connection: 1 }
+    }
+
+    fn trace() -> Trace {
+        let arrivals = (0..100).map(|n| Arrival { at: Nanos::from_secs(n), size_bytes: 1000 + n });
+        Trace { arrivals: arrivals.collect() }
+    }
+
+    /// A mean of 100,000 gaps is within 2 % of its own with 6 standard deviations to spare.
+    #[test]
+    fn poisson_times_have_the_rate_and_the_spread() {
+        let schedule = poisson(&trace(), 1000.0, 1, &scaling(Some(100.0)));
+        assert!((98_000..102_000).contains(&schedule.jobs.len()), "{}", schedule.jobs.len());
+        let gaps: Vec<f64> =
+            schedule.jobs.windows(2).map(|pair| (pair[1].arrival - pair[0].arrival).as_secs_f64()).collect();
+        // Of exponential gaps, the share 1/e is longer than the mean; of even ones none or all would be.
+        let longer = gaps.iter().filter(|&&gap| gap > 1e-3).count() as f64 / gaps.len() as f64;
+        assert!((longer - (-1.0_f64).exp()).abs() < 0.01, "{longer}");
+        assert_eq!(schedule.kept, Nanos::from_secs(100));
+    }
+
+    #[test]
+    fn poisson_sizes_are_those_of_the_trace_over_and_over() {
+        let schedule = poisson(&trace(), 100.0, 1, &scaling(Some(5.0)));
+        assert!(schedule.jobs.len() > 150);
+        for (n, job) in schedule.jobs.iter().enumerate() {
+            assert_eq!(job.size_bytes, 1000 + n as u64 % 100);
+        }
+        assert_eq!(poisson(&trace(), 100.0, 1, &scaling(None)).jobs.len(), 100);
+    }
+
+    #[test]
+    fn load_by_hand() {
+        // 1,208 + 240 bytes are one full segment: 1,514 on the wire, 1,720 with the connection, 13,760 bits.
+        let job = Job { arrival: Nanos::ZERO, size_bytes: 1208 };
+        let rho = rho_of(&[job, job], Nanos::from_millis(10), &scaling(None));
+        assert!((rho - 2.0 * 13_760.0 / 100_000.0).abs() < 1e-12, "{rho}");
+    }
+}

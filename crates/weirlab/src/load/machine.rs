@@ -1,0 +1,49 @@
+//! What the manifest says about where and from what a run was made.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Commit of this project, `-dirty` when the tree has changes, `unknown` where it cannot be told: `WEIR_COMMIT` at
+/// build time if set, else that of the source tree this was built in, if it is still there.
+pub(crate) fn commit() -> String {
+    option_env!("WEIR_COMMIT")
+        .map(str::to_owned)
+        .or_else(|| commit_of(Path::new(env!("CARGO_MANIFEST_DIR"))))
+        .unwrap_or_else(|| "unknown".into())
+}
+
+fn commit_of(tree: &Path) -> Option<String> {
+    let commit = git(tree, &["rev-parse", "--short=12", "HEAD"])?;
+    let changes = git(tree, &["status", "--porcelain"])?;
+    Some(if changes.is_empty() { commit } else { commit + "-dirty" })
+}
+
+fn git(tree: &Path, words: &[&str]) -> Option<String> {
+    // Experiments run as root in somebody else's tree, which git would refuse to read.
+    let mut command = Command::new("git");
+    command.args(["-c", "safe.directory=*", "--no-optional-locks", "-C"]).arg(tree).args(words);
+    let output = command.stderr(Stdio::null()).stdin(Stdio::null()).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}
+
+/// As `uname -r` says it.
+pub(crate) fn kernel() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_outside_any_tree_has_no_commit() {
+        assert_eq!(commit_of(Path::new("/proc/self")), None);
+    }
+
+    #[test]
+    fn the_kernel_has_a_release() {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        assert_eq!(kernel(), release.trim());
+    }
+}

@@ -1,0 +1,201 @@
+//! From what came out of a run to its manifest, the table and the JSON.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use ::report::{CPU_MAX, LATENESS_P99_MAX, RunSummary, Summary};
+use hdrhistogram::Histogram;
+use record::{JobRecord, Manifest, Outcome, Run};
+use serde_json::{Value, json};
+use units::Nanos;
+
+use super::url::Url;
+use super::{Args, Wanted, machine};
+use crate::failure::Failure;
+
+pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &loadgen::Outcome) -> Manifest {
+    let client_cpu = outcome.cpu.as_secs_f64() / outcome.elapsed.as_secs_f64().max(1e-9);
+    let lateness_p99 = Nanos(outcome.lateness.value_at_quantile(0.99));
+    Manifest {
+        name: args.name.clone(),
+        server,
+        policy: args.policy.clone(),
+        drain: args.drain.clone(),
+        link_bps: wanted.uplink.bits_per_s(),
+        rho: args.rho.unwrap_or(wanted.schedule.rho_measured),
+        seed: args.seed,
+        per_connection: args.per_connection,
+        seconds: wanted.schedule.kept.as_secs_f64(),
+        commit: machine::commit(),
+        kernel: machine::kernel(),
+        command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+        server_cpu: None,
+        client_cpu: Some(client_cpu),
+        lateness_ns_p99: Some(lateness_p99.0),
+        wire_bytes: None,
+        void: void(outcome, wanted.schedule.jobs.len(), client_cpu, lateness_p99),
+        environment: environment(args, wanted, outcome),
+    }
+}
+
+fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTreeMap<String, String> {
+    let trace = args.trace.as_ref().map_or("shipped synthetic".into(), |path| path.display().to_string());
+    let mut environment = BTreeMap::from([
+        ("url".into(), wanted.url.to_string()),
+        ("trace".into(), trace),
+        ("rho_measured".into(), wanted.schedule.rho_measured.to_string()),
+        ("stretch".into(), wanted.schedule.stretch.to_string()),
+        ("started_unix_ns".into(), outcome.started_unix_ns.to_string()),
+        ("elapsed_s".into(), outcome.elapsed.as_secs_f64().to_string()),
+    ]);
+    if let Some(rate_per_s) = args.rate {
+        environment.insert("rate_per_s".into(), rate_per_s.to_string());
+    }
+    environment
+}
+
+/// Why the run may not be used: the generator, not the server, would be what was measured.
+fn void(outcome: &loadgen::Outcome, jobs: usize, client_cpu: f64, lateness_p99: Nanos) -> Option<String> {
+    let mut reasons = Vec::new();
+    if outcome.interrupted {
+        reasons.push(format!("interrupted after {} of {jobs} jobs were submitted", outcome.records.len()));
+    }
+    if outcome.turned_away > 0 {
+        reasons.push(format!(
+            "{} jobs found no descriptor or port free on the client: raise `ulimit -Hn` or widen net.ipv4.ip_local_port_range",
+            outcome.turned_away
+        ));
+    }
+    if client_cpu > CPU_MAX {
+        reasons.push(format!("the load generator used {client_cpu:.2} of a core, more than {CPU_MAX}"));
+    }
+    if lateness_p99 > LATENESS_P99_MAX {
+        let [late, most] = [lateness_p99, LATENESS_P99_MAX].map(Nanos::as_millis_f64);
+        reasons.push(format!("requests were submitted {late:.2} ms late at the 99th percentile, more than {most} ms"));
+    }
+    (!reasons.is_empty()).then(|| reasons.join("; "))
+}
+
+/// A server that refused every single job was not there.
+pub(crate) fn check_reached(run: &Run, url: &Url) -> Result<(), Failure> {
+    match run.records.iter().all(|record| record.outcome == Outcome::Refused) {
+        true => Err(Failure::Failed(format!("{url}: every connection was refused"))),
+        false => Ok(()),
+    }
+}
+
+/// Prints the table, or with `json` one object and nothing else.
+pub(crate) fn print(run: &Run, lateness: &Histogram<u64>, rho_measured: f64, json: bool) -> Result<(), Failure> {
+    if run.records.is_empty() {
+        return Ok(());
+    }
+    let summary = ::report::summarize(&run.manifest.name, std::slice::from_ref(run))?;
+    let text = match json {
+        true => as_json(run, &summary, lateness, rho_measured).to_string() + "\n",
+        false => as_table(run, &summary, lateness, rho_measured),
+    };
+    Ok(io::stdout().write_all(text.as_bytes())?)
+}
+
+fn as_json(run: &Run, summary: &Summary, lateness: &Histogram<u64>, rho_measured: f64) -> Value {
+    let this = &summary.runs[0];
+    let [p50, p99, max] = lateness_ms(lateness);
+    json!({
+        "name": run.manifest.name,
+        "jobs": run.records.len(),
+        "outcomes": Value::Object(counts(&run.records).map(|(name, count)| (name.into(), count.into())).collect()),
+        "bytes": this.bytes,
+        "response_time_ms": this.response_time_ms,
+        "bound_ms": summary.bound_ms,
+        "ideal_ps_ms": summary.ideal_ps_ms,
+        "bound_ratio": this.bound_ratio,
+        "slowdown_mean": this.slowdown_mean,
+        "lateness_ms": { "p50": p50, "p99": p99, "max": max },
+        "client_cpu": run.manifest.client_cpu,
+        "rho": run.manifest.rho,
+        "rho_measured": rho_measured,
+        "link_bps": run.manifest.link_bps,
+        "void": run.manifest.void,
+    })
+}
+
+fn as_table(run: &Run, summary: &Summary, lateness: &Histogram<u64>, rho_measured: f64) -> String {
+    let RunSummary { response_time_ms: time, bound_ratio, slowdown_mean, .. } = &summary.runs[0];
+    let ended: Vec<String> =
+        counts(&run.records).filter(|&(_, count)| count > 0).map(|(name, count)| format!("{count} {name}")).collect();
+    let [late_p50, late_p99, late_max] = lateness_ms(lateness);
+    let link_mbit = run.manifest.link_bps as f64 / 1e6;
+    // No schedule on that link is below the bound: the bytes went over another one, loopback for example.
+    let doubt = if *bound_ratio < 1.0 { ": the link was faster than --uplink says" } else { "" };
+    format!(
+        "jobs           {}: {}\n\
+         load           rho {rho_measured:.3} of {link_mbit} Mbit/s over {:.1} s\n\
+         response time  mean {:.2} ms, p50 {:.2}, p90 {:.2}, p99 {:.2}, max {:.2}; mean slowdown {slowdown_mean:.2}\n\
+         bound          clairvoyant SRPT {:.2} ms, ideal processor sharing {:.2} ms; mean / bound {bound_ratio:.2}{doubt}\n\
+         lateness       p50 {late_p50:.3} ms, p99 {late_p99:.3}, max {late_max:.3}\n\
+         client         {:.3} of a core\n\
+         void           {}\n",
+        run.records.len(),
+        ended.join(", "),
+        run.manifest.seconds,
+        time.mean,
+        time.p50,
+        time.p90,
+        time.p99,
+        time.max,
+        summary.bound_ms,
+        summary.ideal_ps_ms,
+        run.manifest.client_cpu.unwrap_or_default(),
+        run.manifest.void.as_deref().unwrap_or("no"),
+    )
+}
+
+/// How many jobs ended in each way, those that no job ended in included.
+fn counts(records: &[JobRecord]) -> impl Iterator<Item = (&'static str, usize)> {
+    [
+        ("complete", Outcome::Complete),
+        ("incomplete", Outcome::Incomplete),
+        ("refused", Outcome::Refused),
+        ("reset", Outcome::Reset),
+        ("aborted", Outcome::Aborted),
+        ("wrong", Outcome::Wrong),
+    ]
+    .into_iter()
+    .map(|(name, outcome)| (name, records.iter().filter(|record| record.outcome == outcome).count()))
+}
+
+fn lateness_ms(lateness: &Histogram<u64>) -> [f64; 3] {
+    [0.5, 0.99, 1.0].map(|quantile| Nanos(lateness.value_at_quantile(quantile)).as_millis_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome() -> loadgen::Outcome {
+        loadgen::Outcome {
+            records: vec![],
+            lateness: Histogram::new(3).unwrap(),
+            cpu: Nanos::ZERO,
+            elapsed: Nanos::from_secs(1),
+            started_unix_ns: 0,
+            turned_away: 0,
+            interrupted: false,
+        }
+    }
+
+    #[test]
+    fn a_good_run_is_not_void() {
+        assert_eq!(void(&outcome(), 7, CPU_MAX, LATENESS_P99_MAX), None);
+    }
+
+    #[test]
+    fn every_reason_is_named() {
+        let broken = loadgen::Outcome { interrupted: true, turned_away: 3, ..outcome() };
+        let said = void(&broken, 7, 0.75, Nanos::from_micros(1500)).unwrap();
+        for reason in ["interrupted after 0 of 7", "3 jobs found no", "0.75 of a core", "1.50 ms late"] {
+            assert!(said.contains(reason), "{said}");
+        }
+        assert_eq!(said.matches("; ").count(), 3);
+    }
+}

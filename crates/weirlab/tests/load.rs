@@ -1,0 +1,181 @@
+//! `weirlab load` as a person or the lab runs it, against a small server in the test.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use record::{Outcome, Run};
+use serde_json::Value;
+
+/// A server on its own threads, which end with the test: each connection gets one response of the size asked for.
+fn server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || answer(stream));
+        }
+    });
+    address
+}
+
+fn answer(mut stream: TcpStream) {
+    let (mut head, mut byte) = (String::new(), [0]);
+    while !head.ends_with("\r\n\r\n") {
+        match stream.read(&mut byte) {
+            Ok(1) => head.push(byte[0].into()),
+            _ => return,
+        }
+    }
+    let name = head.split(' ').nth(1).and_then(|path| path.strip_prefix("/files/"));
+    let size = name.and_then(|name| name.strip_suffix(".bin")?.parse::<usize>().ok());
+    let status = if size.is_some() { "200 OK" } else { "404 Not Found" };
+    let size = size.unwrap_or(0);
+    let head = format!("HTTP/1.1 {status}\r\nServer: tiny/1.0\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n");
+    // The client may have gone, which is its right.
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&vec![b'x'; size]));
+}
+
+/// A folder of this test's own, with a trace of four jobs, removed when the test is over.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Folder {
+        let folder = std::env::temp_dir().join(format!("weirlab-load-{test}-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let trace = "epoch_s,size_bytes,status\n0.0,100,200\n0.1,20000,200\n0.2,300,200\n0.5,40,200\n";
+        std::fs::write(folder.join("trace.csv"), trace).unwrap();
+        Folder(folder)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn load(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weirlab"));
+    command.arg("load").args(words);
+    command
+}
+
+fn run(words: &[&str]) -> Output {
+    load(words).output().unwrap()
+}
+
+/// Exit status and the one line on standard error.
+fn refused(words: &[&str]) -> (Option<i32>, String) {
+    let output = run(words);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.stdout.is_empty() && said.starts_with("weirlab: ") && said.lines().count() == 1, "{said}");
+    (output.status.code(), said)
+}
+
+#[test]
+fn records_and_prints_what_came_of_every_job() {
+    let folder = Folder::new("all");
+    let url = format!("http://{}/files/", server());
+    let (trace, out) = (folder.path("trace.csv"), folder.path("run"));
+    let words = ["--trace", &trace, "--rho", "0.5", "--uplink", "10mbit", "--json", "--out", &out];
+    let labels = ["--name", "n", "--policy", "srpt", "--drain", "paced", "--seed", "7"];
+    let output = run(&[&[url.as_str()][..], &words, &labels].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "quiet with --json");
+
+    let printed: Value = serde_json::from_slice(&output.stdout).expect("one object and nothing else");
+    assert_eq!((&printed["jobs"], &printed["outcomes"]["complete"]), (&4.into(), &4.into()));
+    assert!(["mean", "p50", "p90", "p99", "max"].iter().all(|name| printed["response_time_ms"][name].is_f64()));
+    assert!(["p50", "p99", "max"].iter().all(|name| printed["lateness_ms"][name].is_f64()));
+    assert!((printed["rho_measured"].as_f64().unwrap() - 0.5).abs() < 1e-6);
+
+    let Run { manifest, records } = Run::read(out.as_ref()).unwrap();
+    assert_eq!((manifest.name.as_str(), manifest.server.as_str()), ("n", "tiny"));
+    assert_eq!((manifest.policy.as_str(), manifest.drain.as_str(), manifest.seed), ("srpt", "paced", 7));
+    assert_eq!((manifest.link_bps, manifest.rho, manifest.per_connection), (10_000_000, 0.5, 1));
+    assert!(manifest.client_cpu.is_some() && manifest.lateness_ns_p99.is_some());
+    let seen: Vec<_> = records.iter().map(|record| (record.size_bytes, record.body_bytes, record.outcome)).collect();
+    assert_eq!(seen, [100, 20000, 300, 40].map(|size| (size, size, Outcome::Complete)));
+}
+
+#[test]
+fn a_table_for_people() {
+    let folder = Folder::new("table");
+    let url = format!("http://{}/elsewhere", server());
+    let output = run(&[&url, "--trace", &folder.path("trace.csv"), "--rate", "200", "--uplink", "10mbit"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && said.starts_with("jobs           4: 4 wrong\n"), "{said}");
+    assert!(["response time", "clairvoyant SRPT", "lateness", "void"].iter().all(|part| said.contains(part)), "{said}");
+}
+
+#[test]
+fn nonsense_is_a_usage_error_in_one_line() {
+    let url = "http://127.0.0.1:9/";
+    for (words, part) in [
+        (&["https://h/", "--rho", "0.8", "--uplink", "10mbit"][..], "`https://h/` is not a URL"),
+        (&[url, "--rho", "0.8", "--uplink", "10mb/s"], "--uplink: `10mb/s` is not a rate"),
+        (&[url, "--rho", "-1", "--uplink", "10mbit"], "--rho: "),
+        (&[url, "--rho", "nan", "--uplink", "10mbit"], "--rho: "),
+        (&[url, "--rate", "0", "--uplink", "10mbit"], "--rate: "),
+        (&[url, "--rate", "inf", "--uplink", "10mbit"], "--rate: "),
+        (&[url, "--rho", "1", "--uplink", "10mbit", "--seconds", "0"], "--seconds: "),
+        (&[url, "--rho", "1", "--uplink", "10mbit", "--grace", "5"], "--grace: "),
+        (&[url, "--rho", "1", "--uplink", "10mbit", "--per-connection", "0"], "--per-connection: "),
+    ] {
+        let (status, said) = refused(words);
+        assert!(status == Some(2) && said.contains(part), "{status:?} {said}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_fails_at_once() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (status, said) = refused(&[&format!("http://{address}/"), "--rho", "0.8", "--uplink", "10mbit"]);
+    assert!(status == Some(1) && said.contains("cannot connect") && said.contains("refused"), "{said}");
+}
+
+#[test]
+fn a_trace_that_is_not_there_is_named() {
+    let (status, said) =
+        refused(&["http://127.0.0.1:9/", "--trace", "/nonexistent", "--rho", "1", "--uplink", "10mbit"]);
+    assert!(status == Some(1) && said.contains("/nonexistent: "), "{said}");
+}
+
+#[test]
+fn a_recorded_run_is_not_written_over() {
+    let folder = Folder::new("twice");
+    let url = format!("http://{}/files/", server());
+    let (trace, out) = (folder.path("trace.csv"), folder.path("run"));
+    let words = [&url, "--trace", &trace, "--rho", "0.5", "--uplink", "10mbit", "--out", &out];
+    assert!(run(&words).status.success());
+    let (status, said) = refused(&words);
+    assert!(status == Some(2) && said.contains("already holds a run"), "{said}");
+}
+
+/// The server accepts nothing, so the first jobs are outstanding when the signal comes, an hour before the last is due.
+#[test]
+fn an_interrupted_run_is_written_and_void() {
+    let folder = Folder::new("interrupted");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::fs::write(folder.path("trace.csv"), "epoch_s,size_bytes,status\n0,100,200\n0.5,100,200\n9000000,100,200\n")
+        .unwrap();
+    let (trace, out) = (folder.path("trace.csv"), folder.path("run"));
+    let words = [&url, "--trace", &trace, "--rho", "0.0000001", "--uplink", "10mbit", "--server", "x", "--out", &out];
+    let child = load(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // The look at the server, and the first two jobs: then the signals have long been listened for.
+    let _accepted: Vec<TcpStream> = (0..3).map(|_| listener.accept().unwrap().0).collect();
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let run = Run::read(out.as_ref()).unwrap();
+    assert!(run.manifest.void.unwrap().contains("interrupted after 2 of 3 jobs"));
+    assert!(run.records.iter().all(|record| record.outcome == Outcome::Incomplete && record.end_ns > record.start_ns));
+}
