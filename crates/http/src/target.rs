@@ -5,7 +5,7 @@
 //! gateway in front may have ended TLS. Asterisk-form is for OPTIONS alone. Authority-form is for CONNECT, which is
 //! refused with its method.
 
-use std::net::Ipv6Addr;
+use core::net::Ipv6Addr;
 
 use crate::{Method, Reject};
 

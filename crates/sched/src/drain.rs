@@ -55,8 +55,8 @@ pub struct Drain {
     oldest: RunQueue,
     /// Arrival number of the next job.
     arrivals: u64,
-    /// Counts grants: the turns of round robin.
-    turns: u64,
+    /// The start tag of the job granted last: where a newcomer begins.
+    virtual_now: u64,
 }
 
 impl Drain {
@@ -71,14 +71,16 @@ impl Drain {
             ready: RunQueue::default(),
             oldest: RunQueue::default(),
             arrivals: 0,
-            turns: 0,
+            virtual_now: 0,
         }
     }
 
-    /// The same drain with a guard beside its ranks.
+    /// The same drain with a guard beside its ranks; a policy that starves nobody goes without.
     pub fn with_guard(mut self, guard: Guard) -> Drain {
         assert!(self.is_empty(), "the guard is set before the first job arrives");
-        self.guard = guard;
+        if self.policy.can_starve() {
+            self.guard = guard;
+        }
         self
     }
 
@@ -123,7 +125,7 @@ impl Drain {
             arrived_at: now,
             size: arrival.size,
             attained: 0,
-            turn: self.turns,
+            start_tag: self.virtual_now,
             segment_bytes: arrival.segment_bytes.max(1),
             is_ready: true,
         });
@@ -155,11 +157,10 @@ impl Drain {
         self.backlog.charge(now, wire::bytes_of(bytes, segment_bytes));
         let to_oldest = self.oldest.first() == Some(id.slot);
         self.guard.on_sent(bytes, to_oldest);
-        self.turns += 1;
-        let turn = self.turns;
         let job = self.jobs[id.slot as usize].as_mut().expect("found above");
+        self.virtual_now = self.virtual_now.max(job.start_tag);
         job.attained += bytes;
-        job.turn = turn;
+        job.start_tag += bytes;
         if let Size::Known(size) = job.size {
             assert!(job.attained <= size, "sent {} bytes of a response of {size}", job.attained);
         }
@@ -187,7 +188,10 @@ impl Drain {
         if self.job(id).is_none_or(|job| job.is_ready) {
             return;
         }
-        self.jobs[id.slot as usize].as_mut().expect("found above").is_ready = true;
+        let job = self.jobs[id.slot as usize].as_mut().expect("found above");
+        job.is_ready = true;
+        // Time in which it could not have sent is nothing the others owe it.
+        job.start_tag = job.start_tag.max(self.virtual_now);
         self.enqueue(id.slot);
     }
 

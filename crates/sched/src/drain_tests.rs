@@ -58,8 +58,8 @@ mod order {
     fn fair_takes_turns() {
         check_order("fair", "A:3@0 B:3@0", "ABABAB");
         check_order("fair", "A:4@0 B:1@0 C:2@0", "ABCACAA");
-        // A newcomer goes to the tail: when D comes, A has just been put there.
-        check_order("fair", "A:2@0 B:2@0 C:2@0 D:1@1", "ABCADBC");
+        // A newcomer has its first turn in the round that is going on, behind those who still wait for theirs.
+        check_order("fair", "A:2@0 B:2@0 C:2@0 D:1@1", "ABCDABC");
     }
 
     #[test]
@@ -127,6 +127,26 @@ mod shares {
             let _ = drain.on_sent(now, grant.job, 1);
         }
         assert_eq!(to_old, 99, "a tenth of a thousand grants, less the one still owed");
+    }
+
+    /// Who was blocked comes back to its turn, not to all the turns it missed.
+    #[test]
+    fn a_blocked_job_catches_up_on_nothing() {
+        let mut drain = unit_drain("fair");
+        let ids = [0, 1].map(|_| drain.arrive(Nanos(0), Arrival { size: Size::Known(100), segment_bytes: 1 }));
+        drain.on_blocked(ids[0]);
+        for _ in 0..50 {
+            let _ = drain.on_sent(Nanos(0), ids[1], 1);
+        }
+        drain.on_writable(ids[0]);
+        let mut granted = [0, 0];
+        for _ in 0..20 {
+            let grant = drain.poll_grant(Nanos(0)).unwrap();
+            granted[usize::from(grant.job == ids[1])] += 1;
+            let _ = drain.on_sent(Nanos(0), grant.job, 1);
+        }
+        // One turn ahead at the most: it rejoins where the last grant began.
+        assert_eq!(granted, [11, 9]);
     }
 
     /// A slow reader that blocks is passed over and comes back at its rank.

@@ -49,8 +49,9 @@ pub struct Job {
     pub size: Size,
     /// Bytes sent so far.
     pub attained: u64,
-    /// The grant counter when the job arrived or was last granted: what round robin orders by.
-    pub turn: u64,
+    /// What the `fair` policy orders by: the bytes it has sent, counted from where the others were when it came. See
+    /// [`crate::policy::Fair`].
+    pub start_tag: u64,
     pub segment_bytes: u64,
     pub(crate) is_ready: bool,
 }

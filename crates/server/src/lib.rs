@@ -25,5 +25,7 @@ pub use writer::WORKERS_MAX;
 /// The policies there are, by name.
 pub const POLICIES: &[&str] = sched::policy::NAMES;
 
-/// The share of the oldest response unless told otherwise, in thousandths.
-pub const GUARD_PERMILLE: u32 = 0;
+/// The share of the oldest response unless told otherwise, in thousandths. Two per cent cost 1 % of the mean response time
+/// of the shipped trace at rho 0.8 and 2 % of the World Cup hour's at 0.95 (five per cent: 3 % and 5 %), and bound
+/// the wait of every response.
+pub const GUARD_PERMILLE: u32 = 20;

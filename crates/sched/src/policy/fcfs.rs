@@ -16,4 +16,8 @@ impl Policy for Fcfs {
     fn rank(&self, _job: &Job) -> u64 {
         0
     }
+
+    fn can_starve(&self) -> bool {
+        false
+    }
 }

@@ -21,6 +21,10 @@ pub trait Policy: Send {
     fn name(&self) -> &'static str;
     /// Lower drains first; equal ranks drain in order of arrival.
     fn rank(&self, job: &Job) -> u64;
+    /// Whether a job can be passed over for as long as others keep arriving; only then has the guard work to do.
+    fn can_starve(&self) -> bool {
+        true
+    }
 }
 
 /// Names of all policies, in the order help texts list them.
