@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::{SocketAddrAny, SocketFlags};
+use rustix::net::{Shutdown, SocketAddrAny, SocketFlags};
 
 use super::conn::{Conn, Phase};
 use super::{LISTENER, Path, Worker};
@@ -27,19 +27,28 @@ impl Worker {
             }
             match rustix::net::acceptfrom_with(&self.parts.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok((fd, peer)) => self.welcome(Arc::new(fd), peer),
-                Err(Errno::AGAIN) => return,
+                Err(Errno::AGAIN) => {
+                    self.is_short = false;
+                    return;
+                }
                 Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
-                    let limit = self.conns.len();
-                    self.parts.log.error(&format!(
-                        "cannot accept more than {limit} connections on worker {}: {error}; raise the limit on open \
-                         files (ulimit -n)",
-                        self.parts.number
-                    ));
+                    self.tell_shortage(error);
                     return self.pause_accepting();
                 }
                 // The client gave up before it was accepted, or a network error of it came through.
                 Err(_) => {}
             }
+        }
+    }
+
+    /// Once, until everybody who waited has been let in.
+    fn tell_shortage(&mut self, error: Errno) {
+        if !std::mem::replace(&mut self.is_short, true) {
+            self.parts.log.error(&format!(
+                "cannot accept more than {} connections on worker {}: {error}; raise the limit on open files (ulimit -n)",
+                self.conns.len(),
+                self.parts.number
+            ));
         }
     }
 
@@ -57,11 +66,14 @@ impl Worker {
             segment_bytes,
             is_new: true,
             is_readable: true,
+            has_ended: false,
             is_registered: false,
             closes: false,
             has_unread: false,
             line: None,
         });
+        // Its request may be younger than the events of this turn, and than a change that came since.
+        self.parts.replier.cache.on_change();
         // The request is usually here already (TCP_DEFER_ACCEPT), and the whole conversation may be over before the
         // kernel need be asked to watch the connection.
         self.read(at);
@@ -86,7 +98,8 @@ impl Worker {
         }
     }
 
-    /// Called at the start, and by every sweep: whoever waits in the kernel's queue is let in when there is room again.
+    /// Called at the start, when a connection closes, and by every sweep: whoever waits in the kernel's queue is let in
+    /// when there is room again.
     pub(super) fn accept_again(&mut self) -> io::Result<()> {
         if !self.is_accepting && self.stop_at.is_none() && self.conns.len() < self.parts.connections_max {
             self.poll.add(&self.parts.listener, LISTENER, EventFlags::IN)?;
@@ -97,6 +110,8 @@ impl Worker {
 
     pub(super) fn stop_accepting(&mut self) {
         self.pause_accepting();
+        // The kernel refuses from here on, rather than let clients in whom nobody answers.
+        let _ = rustix::net::shutdown(&self.parts.listener, Shutdown::Both);
     }
 }
 

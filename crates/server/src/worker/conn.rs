@@ -24,6 +24,8 @@ pub struct Conn {
     pub is_new: bool,
     /// Something arrived that was not read yet.
     pub is_readable: bool,
+    /// The client sends no more: behind the last bytes is an end, of which no other event will tell.
+    pub has_ended: bool,
     /// The kernel tells us about it.
     pub is_registered: bool,
     /// Nothing is read after the response being sent.

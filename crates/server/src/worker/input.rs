@@ -23,8 +23,8 @@ impl Worker {
                     break;
                 }
                 Ok((_, bytes)) => {
-                    // A short read has emptied the socket; what comes later is a new event.
-                    conn.is_readable = bytes == scratch.len();
+                    // A short read has emptied the socket, but for the end; what comes later is a new event.
+                    conn.is_readable = bytes == scratch.len() || conn.has_ended;
                     self.take_input(at, &scratch[..bytes]);
                 }
                 Err(Errno::AGAIN) => conn.is_readable = false,

@@ -75,6 +75,8 @@ pub struct Worker {
     dated: u64,
     sweep_at: Nanos,
     is_accepting: bool,
+    /// Connections could not be accepted for want of descriptors or memory, and this was said.
+    is_short: bool,
     stop_at: Option<Nanos>,
     /// When the log wants to be flushed again.
     log_at: Option<Nanos>,
@@ -100,6 +102,7 @@ impl Worker {
             dated: u64::MAX,
             sweep_at: Nanos::ZERO,
             is_accepting: false,
+            is_short: false,
             stop_at: None,
             log_at: None,
             scratch: vec![0; READ_BYTES].into_boxed_slice(),
@@ -160,7 +163,9 @@ impl Worker {
             self.on_writable(at);
         }
         if flags.intersects(EventFlags::IN | EventFlags::RDHUP) {
-            self.conns[at].is_readable = true;
+            let conn = &mut self.conns[at];
+            conn.is_readable = true;
+            conn.has_ended |= flags.contains(EventFlags::RDHUP);
             self.read(at);
         }
     }
@@ -187,6 +192,8 @@ impl Worker {
             // The writer still holds it for a moment; no events of it are wanted any more.
             let _ = self.poll.remove(&*conn.socket);
         }
+        // Whoever waits in the kernel's queue takes its place; should that fail, the next sweep tries again and says so.
+        let _ = self.accept_again();
     }
 
     /// Reads the clock and keeps the Date field true.

@@ -174,7 +174,7 @@ impl Worker {
         conn.is_new = false;
         if !conn.closes {
             conn.deadline = self.now + self.parts.limits.idle_timeout;
-        } else if conn.has_unread {
+        } else if conn.has_unread || conn.is_readable {
             // Closing with bytes unread would send a reset, and with it could take the response from the client.
             conn.socket.finish();
             conn.phase = Phase::Lingering;
