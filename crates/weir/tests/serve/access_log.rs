@@ -1,0 +1,175 @@
+//! The access log: one line per response, with what really happened, and never in the way of serving.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::Signal;
+
+use crate::common::{Client, Server, Site, WRITE_PATHS, get, on_every_path, wait_until};
+
+const LARGE: usize = 4 << 20;
+
+/// Requests, and the line of each without its time.
+const CASES: [(&str, &str); 10] = [
+    ("GET /a HTTP/1.1\r\nHost: a\r\n\r\n", r#""GET /a HTTP/1.1" 200 5 "-" "-""#),
+    (
+        "GET /a?x=1 HTTP/1.1\r\nHost: a\r\nReferer: http://b/\r\nUser-Agent: test/1\r\n\r\n",
+        r#""GET /a?x=1 HTTP/1.1" 200 5 "http://b/" "test/1""#,
+    ),
+    ("HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n", r#""HEAD /a HTTP/1.1" 200 0 "-" "-""#),
+    ("GET /empty HTTP/1.1\r\nHost: a\r\n\r\n", r#""GET /empty HTTP/1.1" 200 0 "-" "-""#),
+    ("GET /a HTTP/1.1\r\nHost: a\r\nRange: bytes=1-3\r\n\r\n", r#""GET /a HTTP/1.1" 206 3 "-" "-""#),
+    ("GET /a HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\n\r\n", r#""GET /a HTTP/1.1" 304 0 "-" "-""#),
+    ("GET /size-4194304 HTTP/1.1\r\nHost: a\r\n\r\n", r#""GET /size-4194304 HTTP/1.1" 200 4194304 "-" "-""#),
+    ("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", r#""OPTIONS * HTTP/1.1" 204 0 "-" "-""#),
+    ("GET /a HTTP/1.1\r\nHost: a\r\nUser-Agent: \"x\\\x1b\r\n\r\n", r#""-" 400 "#),
+    ("GET /a HTTP/1.0\r\n\r\n", r#""GET /a HTTP/1.0" 200 5 "-" "-""#),
+];
+
+fn site() -> Site {
+    let site = Site::of_sizes(&[LARGE]);
+    site.write("a", b"hello");
+    site.write("empty", b"");
+    site
+}
+
+fn lines(log: &Path) -> Vec<String> {
+    fs::read_to_string(log).unwrap_or_default().lines().map(str::to_string).collect()
+}
+
+/// Whatever is answered, whole.
+fn ask(server: &Server, request: &str) {
+    let mut client = server.connect();
+    client.send(request);
+    client.finish();
+    client.rest();
+}
+
+#[test]
+fn combined_lines_are_exact() {
+    let site = site();
+    for (number, path) in WRITE_PATHS.into_iter().enumerate() {
+        let log = site.outside(&format!("log-{number}"));
+        let server = Server::start(&site, &[path, &["--access-log", log.to_str().unwrap()]].concat());
+        for (at, (request, expected)) in CASES.into_iter().enumerate() {
+            ask(&server, request);
+            wait_until("the line", || lines(&log).len() > at);
+            let line = lines(&log).pop().unwrap();
+            let (before, rest) = line.split_once('[').unwrap();
+            let (time, said) = rest.split_once("] ").unwrap();
+            assert_eq!(before, "127.0.0.1 - - ");
+            assert!(time.len() == 26 && time.ends_with(" +0000"), "not a time: {time}");
+            assert!(
+                said == expected || (expected.ends_with("400 ") && said.starts_with(expected)),
+                "{request}: {said}"
+            );
+        }
+        assert_eq!(lines(&log).len(), CASES.len(), "more lines than responses");
+    }
+}
+
+#[test]
+fn json_lines_are_exact() {
+    let site = site();
+    for (number, path) in WRITE_PATHS.into_iter().enumerate() {
+        let log = site.outside(&format!("log-{number}"));
+        let args = ["--access-log", log.to_str().unwrap(), "--log-format", "json"];
+        let server = Server::start(&site, &[path, &args].concat());
+        ask(&server, "GET /a?x=\"\\ HTTP/1.1\r\nHost: a\r\nUser-Agent: t\"\\\u{e9}\r\n\r\n");
+        wait_until("the line", || lines(&log).len() == 1);
+        let line = lines(&log).remove(0);
+        let (start, rest) = line.split_once("\"response_time_ms\":").unwrap();
+        let (millis, end) = rest.split_once(',').unwrap();
+        let (time, start) = start.strip_prefix("{\"time\":\"").unwrap().split_at(20);
+        assert!(time.ends_with('Z') && time.as_bytes()[10] == b'T', "not a time: {time}");
+        assert!(millis.parse::<f64>().is_ok_and(|millis| millis >= 0.0), "not a time: {millis}");
+        let expected = r#"","remote":"127.0.0.1","method":"GET","target":"/a?x=\"\\","version":"1.1","status":200,"body_bytes":5,"#;
+        assert_eq!(start, expected);
+        assert_eq!(end, "\"outcome\":\"complete\",\"user_agent\":\"t\\\"\\\\\u{e9}\"}");
+    }
+}
+
+/// What a client that left took is counted, not what it asked for.
+#[test]
+fn a_response_that_was_cut_is_logged_as_cut() {
+    let site = site();
+    for (number, path) in WRITE_PATHS.into_iter().enumerate() {
+        let log = site.outside(&format!("log-{number}"));
+        let args = ["--access-log", log.to_str().unwrap(), "--log-format", "json"];
+        let server = Server::start(&site, &[path, &args].concat());
+        let mut client = Client::connect_narrow(server.address);
+        client.send(get(&format!("/size-{LARGE}")));
+        assert_eq!(client.head().0, 200);
+        client.reset();
+        wait_until("the line", || lines(&log).len() == 1);
+        let line = lines(&log).remove(0);
+        assert!(line.contains("\"status\":200") && line.contains("\"outcome\":\"cut\""), "{line}");
+        let bytes = line.split_once("\"body_bytes\":").unwrap().1.split(',').next().unwrap();
+        assert!(bytes.parse::<usize>().unwrap() < LARGE, "{line}");
+    }
+}
+
+#[test]
+fn every_request_of_a_pipeline_has_its_line() {
+    const REQUESTS: usize = 2000;
+    let site = site();
+    on_every_path(&site, &["--access-log", "-"], |server| {
+        let mut client = server.connect();
+        client.send((0..REQUESTS).map(|number| get(&format!("/a?{number}"))).collect::<String>());
+        (0..REQUESTS).for_each(|_| assert_eq!(client.response().text(), "hello"));
+        wait_until("all lines", || server.stdout().len() > REQUESTS);
+        for (number, line) in server.stdout().iter().skip(1).enumerate() {
+            assert!(line.contains(&format!("\"GET /a?{number} HTTP/1.1\" 200 5 ")), "{number}: {line}");
+        }
+    });
+}
+
+#[test]
+fn sighup_opens_the_log_anew() {
+    let site = site();
+    let (log, old) = (site.outside("log"), site.outside("log.1"));
+    let server = Server::start(&site, &["--access-log", log.to_str().unwrap()]);
+    ask(&server, &get("/a?before"));
+    wait_until("the first line", || lines(&log).len() == 1);
+    fs::rename(&log, &old).unwrap();
+    ask(&server, &get("/a?between"));
+    wait_until("a line in the renamed file", || lines(&old).len() == 2);
+    server.signal(Signal::HUP);
+    wait_until("a new file", || log.exists());
+    ask(&server, &get("/a?after"));
+    wait_until("a line in the new file", || lines(&log).len() == 1);
+    assert!(lines(&log)[0].contains("/a?after"));
+    assert_eq!(lines(&old).len(), 2);
+    server.assert_alive();
+}
+
+/// The disk is full: it serves on, and says so once.
+#[test]
+fn a_full_disk_stops_nobody() {
+    let site = site();
+    on_every_path(&site, &["--access-log", "/dev/full"], |server| {
+        for _ in 0..3 {
+            let mut client = server.connect();
+            (0..20).for_each(|_| assert_eq!(client.get("/a").text(), "hello"));
+        }
+        wait_until("a line about it", || !server.stderr().is_empty());
+        let said = server.stderr();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].starts_with("weir: access log: cannot write /dev/full: No space left on device"), "{said:?}");
+    });
+}
+
+/// What was logged is written before the end.
+#[test]
+fn nothing_is_lost_at_the_end() {
+    let site = site();
+    for (number, path) in WRITE_PATHS.into_iter().enumerate() {
+        let log = site.outside(&format!("log-{number}"));
+        let server = Server::start(&site, &[path, &["--access-log", log.to_str().unwrap()]].concat());
+        let mut client = server.connect();
+        (0..100).for_each(|_| assert_eq!(client.get("/a").text(), "hello"));
+        server.signal(Signal::TERM);
+        assert_eq!(server.exit_status().code(), Some(0));
+        assert_eq!(lines(&log).len(), 100);
+    }
+}

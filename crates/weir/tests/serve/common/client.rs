@@ -1,0 +1,189 @@
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt};
+
+use super::PATIENCE;
+
+/// One connection. Panics, and so fails the test, at anything that is not what HTTP/1.1 says.
+pub struct Client {
+    stream: TcpStream,
+    /// Received and not yet used.
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    pub status: u16,
+    /// Status line and field lines, without the empty line.
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+/// A plain GET on a connection that stays open.
+pub fn get(target: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Client {
+        Client::over(TcpStream::connect(address).unwrap())
+    }
+
+    /// With the smallest receive buffer there is, so that what is not read stays with the server.
+    pub fn connect_narrow(address: SocketAddr) -> Client {
+        // CLOEXEC, or servers started meanwhile would inherit it.
+        let flags = SocketFlags::CLOEXEC;
+        let fd = socket_with(AddressFamily::INET, SocketType::STREAM, flags, Some(ipproto::TCP)).unwrap();
+        sockopt::set_socket_recv_buffer_size(&fd, 1).unwrap();
+        connect(&fd, &address).unwrap();
+        Client::over(TcpStream::from(fd))
+    }
+
+    fn over(stream: TcpStream) -> Client {
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Client { stream, buffer: Vec::new() }
+    }
+
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// For bytes the server may refuse to take.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) {
+        let _ = self.stream.write_all(bytes.as_ref());
+    }
+
+    /// The response to a GET, or any other with a body.
+    pub fn response(&mut self) -> Response {
+        let (status, head) = self.head();
+        let has_none = status < 200 || status == 204 || status == 304;
+        let bytes = if has_none { 0 } else { content_length(&head) };
+        Response { status, head, body: self.body(bytes) }
+    }
+
+    pub fn response_to_head(&mut self) -> Response {
+        let (status, head) = self.head();
+        Response { status, head, body: Vec::new() }
+    }
+
+    /// Sends a GET and takes its response.
+    pub fn get(&mut self, target: &str) -> Response {
+        self.send(get(target));
+        self.response()
+    }
+
+    /// A head and the status in it, leaving the body where it is.
+    pub fn head(&mut self) -> (u16, String) {
+        loop {
+            if let Some(end) = self.buffer.windows(4).position(|four| four == b"\r\n\r\n") {
+                let head = String::from_utf8(self.buffer.drain(..end + 4).take(end).collect()).unwrap();
+                return (check_head(&head), head);
+            }
+            assert!(self.more(), "the connection ended inside a head: {:?}", self.buffer.escape_ascii().to_string());
+        }
+    }
+
+    /// Exactly this many bytes.
+    pub fn body(&mut self, bytes: usize) -> Vec<u8> {
+        while self.buffer.len() < bytes {
+            assert!(self.more(), "the body ended at {} of {bytes} bytes", self.buffer.len());
+        }
+        self.buffer.drain(..bytes).collect()
+    }
+
+    /// All there is until the server closes.
+    pub fn rest(&mut self) -> Vec<u8> {
+        while self.more() {}
+        std::mem::take(&mut self.buffer)
+    }
+
+    /// The server closes, and has sent nothing else.
+    pub fn assert_end(&mut self) {
+        let rest = self.rest();
+        assert!(rest.is_empty(), "more came: {}", rest.escape_ascii());
+    }
+
+    /// Waits for the first byte of a response, and leaves it where it is.
+    pub fn wait_for_first_byte(&mut self) {
+        assert_eq!(self.stream.peek(&mut [0]).unwrap(), 1, "the connection ended");
+    }
+
+    /// The server ends the connection, by a close or, where it had not read everything, a reset.
+    pub fn assert_gone(&mut self) {
+        match self.stream.read(&mut [0]) {
+            Ok(0) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+            other => panic!("not gone: {other:?}"),
+        }
+    }
+
+    /// Nothing has come, nor has the server closed. That nothing ever will cannot be seen; a moment has to do.
+    pub fn assert_silent(&mut self) {
+        self.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let mut byte = [0];
+        let kind = self.stream.peek(&mut byte).map_err(|error| error.kind());
+        assert!(self.buffer.is_empty() && kind == Err(ErrorKind::WouldBlock), "not silent: {kind:?}");
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    }
+
+    /// No more will be sent, but responses are still read.
+    pub fn finish(&self) {
+        self.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    }
+
+    /// Ends the connection as a process that is killed does: with a reset.
+    pub fn reset(self) {
+        sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO)).unwrap();
+    }
+
+    /// False at the end.
+    fn more(&mut self) -> bool {
+        let mut bytes = vec![0; 64 << 10];
+        let read = match self.stream.read(&mut bytes) {
+            Ok(read) => read,
+            Err(error) => panic!("{error} after {:?}", self.buffer.escape_ascii().to_string()),
+        };
+        self.buffer.extend_from_slice(&bytes[..read]);
+        read > 0
+    }
+}
+
+impl Response {
+    /// The value of a field that is there once at the most.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        field(&self.head, name)
+    }
+
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+}
+
+fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    let mut values = head.split("\r\n").skip(1).filter_map(|line| {
+        let (found, value) = line.split_once(": ").unwrap_or_else(|| panic!("not a field line: {line}"));
+        found.eq_ignore_ascii_case(name).then_some(value)
+    });
+    let value = values.next();
+    assert_eq!(values.next(), None, "{name} twice: {head}");
+    value
+}
+
+fn content_length(head: &str) -> usize {
+    field(head, "Content-Length").and_then(|bytes| bytes.parse().ok()).unwrap_or_else(|| panic!("no length: {head}"))
+}
+
+/// Gives the status; every response says who and when.
+fn check_head(head: &str) -> u16 {
+    let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|code| code.parse().ok());
+    let status = status.unwrap_or_else(|| panic!("not a status line: {head}"));
+    if status >= 200 {
+        assert_eq!(field(head, "Server"), Some("weir"), "{head}");
+        assert!(field(head, "Date").is_some_and(|date| date.ends_with(" GMT")), "{head}");
+    }
+    status
+}

@@ -1,0 +1,127 @@
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{Client, Site, wait_until};
+
+const WEIR: &str = env!("CARGO_BIN_EXE_weir");
+
+/// The program, running; killed when dropped.
+pub struct Server {
+    child: Mutex<Child>,
+    pid: u32,
+    pub address: SocketAddr,
+    stdout: Arc<Mutex<Vec<String>>>,
+    stderr: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    /// Ready when this returns.
+    pub fn start(site: &Site, args: &[&str]) -> Server {
+        let mut command = Command::new(WEIR);
+        command.arg("serve").arg(site.served()).args(["--listen", "127.0.0.1:0"]).args(args);
+        Server::spawn(command)
+    }
+
+    /// With at most this many open files.
+    pub fn start_with_descriptors(site: &Site, descriptors: u32, args: &[&str]) -> Server {
+        let mut command = Command::new("sh");
+        let script = format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"");
+        command.args(["-c", &script, WEIR, "serve"]).arg(site.served()).args(["--listen", "127.0.0.1:0"]).args(args);
+        Server::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Server {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdout = gather(child.stdout.take().unwrap());
+        let stderr = gather(child.stderr.take().unwrap());
+        let mut address = None;
+        wait_until("the line that says the server is ready", || {
+            assert!(child.try_wait().unwrap().is_none(), "the server ended: {:?}", stderr.lock().unwrap());
+            address = stdout.lock().unwrap().first().map(|line| address_in(line));
+            address.is_some()
+        });
+        Server { pid: child.id(), child: Mutex::new(child), address: address.unwrap(), stdout, stderr }
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// Whole lines written so far.
+    pub fn stdout(&self) -> Vec<String> {
+        self.stdout.lock().unwrap().clone()
+    }
+
+    pub fn stderr(&self) -> Vec<String> {
+        self.stderr.lock().unwrap().clone()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.pid as i32).unwrap(), signal).unwrap();
+    }
+
+    /// Waits for the end.
+    pub fn exit_status(&self) -> ExitStatus {
+        let mut status = None;
+        wait_until("the end of the server", || {
+            status = self.child.lock().unwrap().try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.child.lock().unwrap().try_wait().unwrap().is_some()
+    }
+
+    pub fn assert_alive(&self) {
+        let status = self.child.lock().unwrap().try_wait().unwrap();
+        assert_eq!(status, None, "the server ended: {:?}", self.stderr());
+        let panics: Vec<String> = self.stderr().into_iter().filter(|line| line.contains("panicked")).collect();
+        assert!(panics.is_empty(), "{panics:?}");
+    }
+
+    pub fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid)).unwrap().count()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let child = self.child.get_mut().unwrap();
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+/// Runs the program with arguments that make it end by itself.
+pub fn run_to_end(args: &[&str]) -> Output {
+    Command::new(WEIR).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+/// `weir: serving DIR at http://ADDR:PORT/ (...)`.
+fn address_in(line: &str) -> SocketAddr {
+    let url = line.strip_prefix("weir: serving ").and_then(|rest| rest.split_once(" at http://"));
+    let address = url.and_then(|(_, rest)| rest.split_once("/ (")).map(|(address, _)| address);
+    address
+        .and_then(|address| address.parse().ok())
+        .unwrap_or_else(|| panic!("not a line that says it is ready: {line}"))
+}
+
+/// Reads lines as they come, so that the program never waits for us.
+fn gather(pipe: impl Read + Send + 'static) -> Arc<Mutex<Vec<String>>> {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    std::thread::spawn({
+        let lines = Arc::clone(&lines);
+        move || {
+            for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+                lines.lock().unwrap().push(line);
+            }
+        }
+    });
+    lines
+}

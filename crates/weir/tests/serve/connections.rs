@@ -1,0 +1,143 @@
+//! Requests in every shape a network may bring them in: many at once, or byte by byte, or with bodies.
+
+use crate::common::{Server, Site, content, get, on_every_path};
+
+const SMALL: usize = 1000;
+const LARGE: usize = 700_000;
+
+fn site() -> Site {
+    Site::of_sizes(&[0, 1, SMALL, LARGE])
+}
+
+/// Twenty requests in one write, a large one in the middle.
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let mut sizes = [SMALL; 20];
+    (sizes[0], sizes[3], sizes[7], sizes[10], sizes[19]) = (0, 1, 0, LARGE, 1);
+    on_every_path(&site(), &[], |server| {
+        let mut client = server.connect();
+        for _ in 0..2 {
+            client.send(sizes.map(|size| get(&format!("/size-{size}"))).concat());
+            for size in sizes {
+                assert!(client.response().body == content(size), "not the body of size-{size}");
+            }
+        }
+    });
+}
+
+/// More requests than the server reads at once, while it is busy with the first.
+#[test]
+fn a_long_pipeline_is_answered_whole() {
+    const REQUESTS: usize = 4000;
+    on_every_path(&site(), &[], |server| {
+        let mut client = server.connect();
+        client.send(get(&format!("/size-{LARGE}")));
+        client.send(get("/size-1").repeat(REQUESTS));
+        assert_eq!(client.response().body.len(), LARGE);
+        for _ in 0..REQUESTS {
+            assert_eq!(client.response().body, content(1));
+        }
+    });
+}
+
+#[test]
+fn requests_byte_by_byte() {
+    on_every_path(&site(), &[], |server| {
+        let mut client = server.connect();
+        for byte in [get("/size-1"), get("/size-1000")].concat().bytes() {
+            client.send([byte]);
+        }
+        assert_eq!(client.response().body, content(1));
+        assert_eq!(client.response().body, content(1000));
+    });
+}
+
+/// However a request is cut in two, it is the same request.
+#[test]
+fn requests_cut_anywhere() {
+    let whole = format!("POST /size-1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc{}", get("/size-1"));
+    on_every_path(&site(), &[], |server| {
+        for at in 1..whole.len() {
+            let mut client = server.connect();
+            client.send(&whole[..at]);
+            client.send(&whole[at..]);
+            assert_eq!((client.response().status, client.response().status), (405, 200), "cut at {at}");
+        }
+    });
+}
+
+/// Bodies nobody wants are read and thrown away, and the next request is found behind them.
+#[test]
+fn request_bodies_are_skipped() {
+    let trailing = "5\r\nhello\r\n3;x=y\r\nabc\r\n0\r\nX: y\r\n\r\n";
+    let large = format!("Content-Length: 300000\r\n\r\n{}", "G".repeat(300_000));
+    let cases = [
+        ("GET", "Content-Length: 5\r\n\r\nhello".to_string(), 200),
+        ("POST", "Content-Length: 5\r\n\r\nhello".to_string(), 405),
+        ("POST", "Content-Length: 0\r\n\r\n".to_string(), 405),
+        ("GET", format!("Transfer-Encoding: chunked\r\n\r\n{trailing}"), 200),
+        ("PUT", format!("Transfer-Encoding: chunked\r\n\r\n{trailing}"), 405),
+        ("PUT", large, 405),
+    ];
+    on_every_path(&site(), &[], |server| {
+        let mut client = server.connect();
+        for (method, rest, status) in &cases {
+            client.send(format!("{method} /size-1 HTTP/1.1\r\nHost: a\r\n{rest}{}", get("/size-1000")));
+            assert_eq!(client.response().status, *status, "{method} {rest:.40}");
+            assert_eq!(client.response().body, content(1000), "{method} {rest:.40}");
+        }
+    });
+}
+
+#[test]
+fn a_client_that_waits_is_told_to_continue() {
+    on_every_path(&site(), &[], |server| {
+        for (length, body) in [("Content-Length: 3", "abc"), ("Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\n\r\n")] {
+            let mut client = server.connect();
+            client.send(format!("POST /size-1 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n{length}\r\n\r\n"));
+            assert_eq!(client.response().status, 100);
+            client.send(body);
+            assert_eq!(client.response().status, 405);
+            assert_eq!(client.get("/size-1").status, 200);
+        }
+        let mut client = server.connect();
+        client.send("GET /size-1 HTTP/1.1\r\nHost: a\r\nExpect: a-miracle\r\n\r\n");
+        assert_eq!(client.response().status, 417);
+        client.assert_end();
+    });
+}
+
+/// 1 MiB of body is put up with, no more; whoever waits is told before sending it.
+#[test]
+fn bodies_too_large_are_refused() {
+    on_every_path(&site(), &[], |server| {
+        for head in ["Content-Length: 1048577", "Content-Length: 1048577\r\nExpect: 100-continue"] {
+            let mut client = server.connect();
+            client.send(format!("POST /size-1 HTTP/1.1\r\nHost: a\r\n{head}\r\n\r\n"));
+            refused_and_closed(server, client.response().status);
+            client.assert_end();
+        }
+        let mut client = server.connect();
+        client.send("POST /size-1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let chunk = [&b"40000\r\n"[..], &vec![b'x'; 0x40000], b"\r\n"].concat();
+        (0..5).for_each(|_| client.try_send(&chunk));
+        refused_and_closed(server, client.response().status);
+        client.assert_end();
+    });
+}
+
+fn refused_and_closed(server: &Server, status: u16) {
+    assert_eq!(status, 413, "{:?}", server.stderr());
+}
+
+#[test]
+fn a_body_of_just_the_largest_size_is_read() {
+    let body = vec![b'x'; 1 << 20];
+    on_every_path(&site(), &[], |server| {
+        let mut client = server.connect();
+        client.send("POST /size-1 HTTP/1.1\r\nHost: a\r\nContent-Length: 1048576\r\n\r\n");
+        client.send(&body);
+        assert_eq!(client.response().status, 405);
+        assert_eq!(client.get("/size-1").status, 200);
+    });
+}

@@ -1,0 +1,21 @@
+//! The program as an operator runs it and a peer meets it: every test starts the real binary on a free loopback port and
+//! talks to it over raw sockets, strictly, so that nothing between the two can put right what is wrong.
+//!
+//! One binary for all of them, so that those that have to wait for a time-out wait at the same time as others work.
+//! No test asserts how long anything takes; what is asserted is what came, and in which order.
+
+mod access_log;
+mod bad_input;
+mod bodies;
+mod changing_files;
+mod common;
+mod conditions;
+mod connections;
+mod limits;
+mod methods;
+mod order;
+mod paths;
+mod scarcity;
+mod start;
+mod stop;
+mod timeouts;

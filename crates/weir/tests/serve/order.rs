@@ -1,0 +1,128 @@
+//! Whose bytes leave first, as clients see it. What is asserted is which of two responses ended first, never when.
+
+use std::sync::mpsc::{Receiver, channel};
+
+use crate::common::{Client, Server, Site, content, get};
+
+/// Clients that have each asked for one file; the sizes come out in the order in which the responses ended.
+struct Race {
+    ended: Receiver<usize>,
+    sender: std::sync::mpsc::Sender<usize>,
+    running: usize,
+}
+
+impl Race {
+    fn new() -> Race {
+        let (sender, ended) = channel();
+        Race { ended, sender, running: 0 }
+    }
+
+    /// Asks for the file of this size on a connection of its own.
+    fn enter(&mut self, server: &Server, size: usize) {
+        let mut client = server.connect();
+        client.send(get(&format!("/size-{size}")));
+        self.watch(client, size);
+    }
+
+    /// As [`Race::enter`]; returns when the response has begun, so that the link is held.
+    fn enter_first(&mut self, server: &Server, size: usize) {
+        let mut client = server.connect();
+        client.send(get(&format!("/size-{size}")));
+        client.wait_for_first_byte();
+        self.watch(client, size);
+    }
+
+    fn watch(&mut self, mut client: Client, size: usize) {
+        let sender = self.sender.clone();
+        self.running += 1;
+        std::thread::spawn(move || {
+            assert!(client.response().body == content(size), "not the body of size-{size}");
+            sender.send(size).unwrap();
+        });
+    }
+
+    fn order(self) -> Vec<usize> {
+        drop(self.sender);
+        let order: Vec<usize> = self.ended.iter().collect();
+        assert_eq!(order.len(), self.running, "a response failed");
+        order
+    }
+}
+
+#[test]
+fn the_small_response_overtakes_the_large_one() {
+    const LARGE: usize = 256 << 10;
+    const SMALL: usize = 1000;
+    let site = Site::of_sizes(&[SMALL, LARGE]);
+    for (policy, order) in [
+        ("srpt", [SMALL, LARGE]),
+        ("psjf", [SMALL, LARGE]),
+        ("las", [SMALL, LARGE]),
+        ("fair", [SMALL, LARGE]),
+        ("fcfs", [LARGE, SMALL]),
+    ] {
+        let server = Server::start(&site, &["--uplink", "4mbit", "--policy", policy]);
+        let mut race = Race::new();
+        race.enter_first(&server, LARGE);
+        race.enter(&server, SMALL);
+        assert_eq!(race.order(), order, "{policy}");
+    }
+}
+
+/// The link is held while all the others are asked for, in no order and over all workers; they leave by size.
+#[test]
+fn order_holds_across_workers() {
+    const HOLDER: usize = 90_000;
+    let sizes = [130_000, 110_000, 150_000, 100_000, 140_000, 105_000, 120_000, 160_000];
+    let site = Site::of_sizes(&[&[HOLDER], &sizes[..]].concat());
+    let server = Server::start(&site, &["--uplink", "4mbit", "--policy", "srpt", "--workers", "2"]);
+    // So that no file has to be opened in the race.
+    sizes.iter().for_each(|size| drop(ask_for_head(&server, *size)));
+    let mut race = Race::new();
+    race.enter_first(&server, HOLDER);
+    sizes.iter().for_each(|&size| race.enter(&server, size));
+    let mut by_size = sizes;
+    by_size.sort();
+    assert_eq!(race.order(), [&[HOLDER], &by_size[..]].concat());
+}
+
+fn ask_for_head(server: &Server, size: usize) -> Client {
+    let mut client = server.connect();
+    client.send(format!("HEAD /size-{size} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert_eq!(client.response_to_head().status, 200);
+    client
+}
+
+/// A reader that does not read has the best rank and cannot be sent to: the link is the others'.
+#[test]
+fn a_slow_reader_does_not_hold_the_link() {
+    const SLOW: usize = 200_000;
+    const LARGE: usize = 400_000;
+    let site = Site::of_sizes(&[SLOW, LARGE]);
+    for policy in ["srpt", "psjf", "fcfs"] {
+        let server = Server::start(&site, &["--uplink", "20mbit", "--policy", policy]);
+        let mut slow = Client::connect_narrow(server.address);
+        slow.send(get(&format!("/size-{SLOW}")));
+        assert_eq!(slow.head().0, 200);
+        let mut other = server.connect();
+        assert!(other.get(&format!("/size-{LARGE}")).body == content(LARGE));
+        // And has lost nothing by it.
+        assert!(slow.body(SLOW) == content(SLOW), "{policy}");
+    }
+}
+
+/// The size of a range is the range, not the file.
+#[test]
+fn a_small_range_of_a_large_file_is_small() {
+    const LARGE: usize = 256 << 10;
+    let site = Site::of_sizes(&[LARGE]);
+    let server = Server::start(&site, &["--uplink", "4mbit", "--policy", "srpt"]);
+    let mut race = Race::new();
+    race.enter_first(&server, LARGE);
+    let mut client = server.connect();
+    client.send(format!("GET /size-{LARGE} HTTP/1.1\r\nHost: a\r\nRange: bytes=-1000\r\n\r\n"));
+    assert_eq!(client.response().body.len(), 1000);
+    race.sender.send(1000).unwrap();
+    assert_eq!(race.ended.recv(), Ok(1000));
+    assert_eq!(race.ended.recv(), Ok(LARGE));
+}

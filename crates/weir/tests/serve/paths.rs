@@ -1,0 +1,254 @@
+//! Which names are served, as what, and which are not.
+
+use crate::common::{Client, Response, Server, Site, get, on_every_path};
+
+fn site() -> Site {
+    let site = Site::with(&[
+        ("index.html", b"front"),
+        ("a.txt", b"hello\n"),
+        ("a b", b"space"),
+        ("\u{e4}.txt", b"umlaut"),
+        ("sub/index.html", b"below"),
+        ("bare/x", b"x"),
+        ("bare/.hidden", b"hidden"),
+        (".secret", b"secret"),
+        (".well-known/acme", b"known"),
+        (".git/config", b"secret"),
+    ]);
+    std::fs::write(site.outside("treasure"), "treasure").unwrap();
+    std::fs::create_dir(site.outside("site-beside")).unwrap();
+    std::fs::write(site.outside("site-beside/treasure"), "treasure").unwrap();
+    site.link("a.txt", "inside");
+    site.link("../treasure", "out");
+    site.link("..", "up");
+    site.link(site.outside("treasure"), "absolute");
+    site.link("/etc/passwd", "passwd");
+    site.link("/proc/self", "proc");
+    site.link("out", "twice");
+    site.link("loop", "loop");
+    site
+}
+
+#[test]
+fn names_that_are_served() {
+    on_every_path(&site(), &[], |server| {
+        let mut client = server.connect();
+        for (target, body) in [
+            ("/", "front"),
+            ("/?q=1", "front"),
+            ("/index.html", "front"),
+            ("/a.txt", "hello\n"),
+            ("/a.txt?v=2", "hello\n"),
+            ("/a%2etxt", "hello\n"),
+            ("/%61.txt", "hello\n"),
+            ("/a%20b", "space"),
+            ("/%C3%A4.txt", "umlaut"),
+            ("/sub/", "below"),
+            ("/inside", "hello\n"),
+            ("/.well-known/acme", "known"),
+            ("http://a/a.txt", "hello\n"),
+            ("http://a", "front"),
+        ] {
+            let response = client.get(target);
+            assert_eq!((response.status, response.text()), (200, body), "{target}");
+        }
+    });
+}
+
+#[test]
+fn names_that_are_not() {
+    on_every_path(&site(), &[], |server| {
+        let mut client = server.connect();
+        for (target, status) in [
+            ("/missing", 404),
+            ("/a.txt/", 404),
+            ("/a.txt/b", 404),
+            ("/sub/missing/x", 404),
+            ("/A.TXT", 404),
+            ("/.secret", 404),
+            ("/.git/config", 404),
+            ("/bare/.hidden", 404),
+            ("/%2esecret", 404),
+            ("/bare/", 403),
+            ("/out", 404),
+            ("/up/treasure", 404),
+            ("/up/site/a.txt", 404),
+            ("/absolute", 404),
+            ("/passwd", 404),
+            ("/proc/environ", 404),
+            ("/twice", 404),
+            ("/loop", 404),
+            ("/...", 404),
+            ("/%252e%252e/treasure", 404),
+            (&format!("/{}", "x".repeat(300)), 404),
+            (&format!("/{}x", "x/".repeat(3000)), 404),
+        ] {
+            assert_eq!(checked(client.get(target)).status, status, "{target}");
+        }
+    });
+}
+
+/// Refused with 400 and a close, whatever is there.
+#[test]
+fn paths_that_are_tricks() {
+    let targets = [
+        "/..",
+        "/../treasure",
+        "/sub/../../treasure",
+        "/sub/../a.txt",
+        "/./a.txt",
+        "/%2e%2e/treasure",
+        "/%2E%2e/treasure",
+        "/.%2e/treasure",
+        "/..%2ftreasure",
+        "/..%2Ftreasure",
+        "/%2e%2e%2ftreasure",
+        "/..%5ctreasure",
+        "/..\\treasure",
+        "/%c0%ae%c0%ae/treasure",
+        "/..%c0%aftreasure",
+        "/%e0%80%ae%e0%80%ae/treasure",
+        "/%u002e%u002e/treasure",
+        "/..%00/treasure",
+        "/a.txt%00.html",
+        "/a.txt%0d%0aX:y",
+        "/..;/treasure",
+        "//etc/passwd",
+        "/sub//index.html",
+        "/%",
+        "/%zz",
+        "/%2",
+        "/%ff",
+        "http://a/../treasure",
+    ];
+    on_every_path(&site(), &["--listing", "--hidden"], |server| {
+        for target in targets {
+            let mut client = server.connect();
+            client.send(get(target) + &get("/a.txt"));
+            let response = checked(client.response());
+            if target == "/..;/treasure" {
+                // A name like any other, just not one of ours.
+                assert_eq!(response.status, 404);
+                continue;
+            }
+            assert_eq!((response.status, response.field("Connection")), (400, Some("close")), "{target}");
+            client.assert_end();
+        }
+    });
+}
+
+/// Nothing from outside is ever in a response.
+fn checked(response: Response) -> Response {
+    for leak in ["treasure", "secret", "root:"] {
+        assert!(!response.body.windows(leak.len()).any(|bytes| bytes == leak.as_bytes()), "{}", response.text());
+    }
+    response
+}
+
+#[test]
+fn folders_are_redirected_to_their_slash() {
+    on_every_path(&site(), &[], |server| {
+        let mut client = server.connect();
+        for (target, location) in [
+            ("/sub", "/sub/"),
+            ("/sub?a=b&c=/d?e", "/sub/?a=b&c=/d?e"),
+            ("/sub?", "/sub/?"),
+            ("/bare", "/bare/"),
+            ("/s%75b", "/sub/"),
+            ("http://elsewhere/sub", "/sub/"),
+        ] {
+            let response = client.get(target);
+            assert_eq!((response.status, response.field("Location")), (301, Some(location)), "{target}");
+        }
+    });
+}
+
+#[test]
+fn hidden_names_are_served_when_asked_for() {
+    let site = site();
+    let server = Server::start(&site, &["--hidden"]);
+    let mut client = server.connect();
+    assert_eq!(client.get("/.secret").text(), "secret");
+    assert_eq!(client.get("/bare/.hidden").text(), "hidden");
+}
+
+#[test]
+fn listings() {
+    let site = Site::with(&[("d/a b&<i>\".txt", b"12345"), ("d/.hidden", b""), ("d/sub/x", b""), ("d/\u{e4}", b"")]);
+    site.link("/etc/passwd", "d/out");
+    on_every_path(&site, &["--listing"], |server| {
+        let mut client = server.connect();
+        let page = client.get("/d/");
+        assert_eq!((page.status, page.field("Content-Type")), (200, Some("text/html; charset=utf-8")));
+        for wanted in
+            ["a b&amp;&lt;i&gt;&quot;.txt</a>", "<td>5</td>", "href=\"sub/\"", "href=\"../\"", "href=\"%C3%A4\""]
+        {
+            assert!(page.text().contains(wanted), "no {wanted} in {}", page.text());
+        }
+        for unwanted in [".hidden", "out", "<i>"] {
+            assert!(!page.text().contains(unwanted), "{unwanted} in {}", page.text());
+        }
+        every_link_leads_somewhere(&mut client, page.text());
+        site.write("d/later", b"");
+        assert!(client.get("/d/").text().contains("later"), "the listing is old");
+        std::fs::remove_file(site.path("d/later")).unwrap();
+        assert_eq!(client.get("/").status, 200);
+    });
+}
+
+fn every_link_leads_somewhere(client: &mut Client, page: &str) {
+    for link in page.split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+        if link != "../" {
+            assert_eq!(client.get(&format!("/d/{link}")).status, 200, "{link}");
+        }
+    }
+}
+
+#[test]
+fn media_types() {
+    let types = [
+        ("a.html", "text/html; charset=utf-8"),
+        ("a.HTM", "text/html; charset=utf-8"),
+        ("a.css", "text/css; charset=utf-8"),
+        ("a.js", "text/javascript; charset=utf-8"),
+        ("a.json", "application/json"),
+        ("a.png", "image/png"),
+        ("a.jpg", "image/jpeg"),
+        ("a.svg", "image/svg+xml"),
+        ("a.webp", "image/webp"),
+        ("a.woff2", "font/woff2"),
+        ("a.wasm", "application/wasm"),
+        ("a.pdf", "application/pdf"),
+        ("a.mp4", "video/mp4"),
+        ("a.tar.gz", "application/gzip"),
+        ("a.txt", "text/plain; charset=utf-8"),
+        ("README", "application/octet-stream"),
+        ("a.unheard-of", "application/octet-stream"),
+    ];
+    let files: Vec<(&str, &[u8])> = types.iter().map(|(name, _)| (*name, &b"x"[..])).collect();
+    let site = Site::with(&files);
+    let server = Server::start(&site, &[]);
+    let mut client = server.connect();
+    for (name, kind) in types {
+        assert_eq!(client.get(&format!("/{name}")).field("Content-Type"), Some(kind), "{name}");
+    }
+}
+
+/// A file that may not be read, and things that are no files. Root may read everything, so as root the first is served.
+#[test]
+fn what_cannot_be_read_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let site = Site::with(&[("locked", b"x")]);
+    std::fs::set_permissions(site.path("locked"), PermissionsExt::from_mode(0o0)).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, site.path("fifo"), rustix::fs::FileType::Fifo, 0o644.into(), 0).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(site.path("socket")).unwrap();
+    let locked = if rustix::process::geteuid().is_root() { 200 } else { 403 };
+    on_every_path(&site, &[], |server| {
+        let mut client = server.connect();
+        assert_eq!(client.get("/locked").status, locked);
+        for target in ["/fifo", "/socket"] {
+            let status = client.get(target).status;
+            assert!(status == 403 || status == 404, "{target} gives {status}");
+        }
+    });
+}

@@ -1,0 +1,106 @@
+//! Starting: ready at once and with nothing configured, or one line that says what is wrong, where, and what would be
+//! right. Exit status 1 is for what failed, 2 for what was asked wrongly.
+
+use std::net::TcpListener;
+
+use crate::common::{Server, Site, run_to_end};
+
+#[test]
+fn ready_means_ready() {
+    let site = Site::with(&[("a", b"hello")]);
+    for args in [&[][..], &["--workers", "1"], &["--workers", "7"], &["--policy", "las", "--guard", "50"]] {
+        let server = Server::start(&site, args);
+        assert_eq!(server.connect().get("/a").text(), "hello");
+        let said = server.stdout();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains(&format!("serving {} at", site.served().display())), "{said:?}");
+        assert!(server.stderr().is_empty(), "{:?}", server.stderr());
+    }
+}
+
+/// The one line says which drain, and why.
+#[test]
+fn it_says_which_drain_and_why() {
+    let site = Site::new();
+    for (args, said) in [
+        (&["--uplink", "10mbit"][..], "(drain paced at 98 % of 10mbit, policy srpt: the uplink's rate was given)"),
+        (&["--uplink", "10mbit", "--policy", "las"], "(drain paced at 98 % of 10mbit, policy las: "),
+        (&["--drain", "off"], "(drain off, policy srpt within each turn: asked for)"),
+        (&["--drain", "paced"], "(drain off, policy srpt within each turn: no --uplink was given"),
+        (&[], "(drain off, policy srpt within each turn: no --uplink was given"),
+    ] {
+        let server = Server::start(&site, args);
+        assert!(server.stdout()[0].contains(said), "{args:?}: {:?}", server.stdout());
+    }
+}
+
+#[test]
+fn every_policy_serves() {
+    let site = Site::of_sizes(&[100, 100_000]);
+    for policy in ["fair", "fcfs", "srpt", "psjf", "las"] {
+        for drain in [&["--drain", "off"][..], &["--uplink", "100mbit"]] {
+            let server = Server::start(&site, &[&["--policy", policy], drain].concat());
+            let mut client = server.connect();
+            assert_eq!(client.get("/size-100000").body.len(), 100_000, "{policy}");
+            assert_eq!(client.get("/size-100").body.len(), 100, "{policy}");
+        }
+    }
+}
+
+/// The arguments behind `serve`, the status, and what the message has to mention.
+#[test]
+fn mistakes_are_told() {
+    let site = Site::with(&[("file", b"")]);
+    let busy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = busy.local_addr().unwrap().to_string();
+    let at = |name: &str| site.outside(name).display().to_string();
+    let (dir, missing, file) = (at("site"), at("missing"), at("site/file"));
+    let no_log = at("missing/log");
+    let free = "127.0.0.1:0";
+    let cases: &[(&[&str], i32, &[&str])] = &[
+        (&[&missing, "--listen", free], 1, &[&missing, "No such file", "folder"]),
+        (&[&file, "--listen", free], 1, &[&file, "Not a directory", "folder"]),
+        (&[&dir, "--listen", &taken], 1, &[&taken, "another program", "--listen"]),
+        (&[&dir, "--listen", "192.0.2.1:0"], 1, &["192.0.2.1", "address of this host", "--listen"]),
+        (&[&dir, "--listen", free, "--access-log", &no_log], 1, &["access log", "No such file"]),
+        (&[&dir, "--listen", free, "--access-log", &dir], 1, &["access log", "Is a directory"]),
+        (&[&dir, "--uplink", "10mb/s"], 2, &["--uplink", "`10mb/s` is not a rate", "10mbit"]),
+        (&[&dir, "--uplink", "0mbit"], 2, &["--uplink", "0mbit", "10mbit"]),
+        (&[&dir, "--policy", "sprt"], 2, &["--policy", "sprt", "srpt", "fcfs"]),
+        (&[&dir, "--drain", "bands"], 2, &["--drain", "bands", "paced"]),
+        (&[&dir, "--listen", "nonsense"], 2, &["--listen", "nonsense"]),
+        (&[&dir, "--listen", "8080"], 2, &["--listen", "8080"]),
+        (&[&dir, "--workers", "0"], 2, &["--workers", "1..=256"]),
+        (&[&dir, "--workers", "257"], 2, &["--workers", "1..=256"]),
+        (&[&dir, "--connections", "0"], 2, &["--connections"]),
+        (&[&dir, "--guard", "1001"], 2, &["--guard", "1001", "0..=1000"]),
+        (&[&dir, "--idle-timeout", "5"], 2, &["--idle-timeout", "`5` is not a duration", "10s"]),
+        (&[&dir, "--send-rate-min", "1kbit"], 2, &["--send-rate-min", "64KiB"]),
+        (&[&dir, "--log-format", "xml"], 2, &["--log-format", "combined", "json"]),
+        (&[&dir, &dir], 2, &["unexpected argument"]),
+        (&[&dir, "--uplnk", "10mbit"], 2, &["--uplnk", "--uplink"]),
+    ];
+    let wrong: Vec<String> =
+        cases.iter().filter_map(|(args, status, mentions)| told(args, *status, mentions)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What is wrong with what it said.
+fn told(args: &[&str], status: i32, mentions: &[&str]) -> Option<String> {
+    let output = run_to_end(&[&["serve"], args].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(status), 0), "{args:?}: {said}");
+    let lines = said.lines().count();
+    assert!(status == 2 || (lines == 1 && said.starts_with("weir: ")), "not one line: {said}");
+    let missing: Vec<_> = mentions.iter().filter(|mention| !said.contains(**mention)).collect();
+    (!missing.is_empty()).then(|| format!("{args:?} does not mention {missing:?}: {said}"))
+}
+
+#[test]
+fn without_a_command_it_helps() {
+    for (args, status) in [(&[][..], 2), (&["--help"], 0), (&["serve", "--help"], 0), (&["--version"], 0)] {
+        let output = run_to_end(args);
+        assert_eq!(output.status.code(), Some(status), "{args:?}");
+        assert!(!output.stdout.is_empty() || !output.stderr.is_empty());
+    }
+}

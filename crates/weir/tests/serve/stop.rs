@@ -1,0 +1,105 @@
+//! Stopping: what is being sent is finished, and nothing new is begun.
+
+use std::io::ErrorKind;
+use std::net::TcpStream;
+use std::os::unix::process::ExitStatusExt;
+
+use rustix::process::Signal;
+
+use crate::common::{Client, Server, Site, WRITE_PATHS, content, get, wait_until};
+
+const LARGE: usize = 8 << 20;
+
+fn site() -> Site {
+    Site::of_sizes(&[10, LARGE])
+}
+
+fn begun(server: &Server) -> Client {
+    let mut client = Client::connect_narrow(server.address);
+    client.send(get(&format!("/size-{LARGE}")));
+    assert_eq!(client.head().0, 200);
+    client
+}
+
+#[test]
+fn a_stopping_server_finishes_what_it_is_sending() {
+    let site = site();
+    for signal in [Signal::TERM, Signal::INT] {
+        for path in WRITE_PATHS {
+            let server = Server::start(&site, path);
+            let mut slow = begun(&server);
+            // What is asked for behind it is not begun any more.
+            slow.send(get("/size-10"));
+            let mut idle = server.connect();
+            assert_eq!(idle.get("/size-10").status, 200);
+            let mut silent = server.connect();
+            let mut halfway = server.connect();
+            halfway.send("GET /size-10 HT");
+            server.signal(signal);
+            idle.assert_end();
+            silent.assert_gone();
+            halfway.assert_gone();
+            new_connections_are_refused(&server);
+            server.assert_alive();
+            assert!(slow.body(LARGE) == content(LARGE));
+            slow.assert_end();
+            // The server waits a moment for its client to go, who has sent what was not read.
+            drop(slow);
+            assert_eq!(server.exit_status().code(), Some(0));
+        }
+    }
+}
+
+fn new_connections_are_refused(server: &Server) {
+    wait_until(
+        "new connections to be refused",
+        || matches!(TcpStream::connect(server.address), Err(error) if error.kind() == ErrorKind::ConnectionRefused),
+    );
+}
+
+#[test]
+fn an_idle_server_stops_at_once() {
+    let site = site();
+    for path in WRITE_PATHS {
+        let server = Server::start(&site, path);
+        server.signal(Signal::TERM);
+        assert_eq!(server.exit_status().code(), Some(0));
+        assert!(server.stderr().is_empty(), "{:?}", server.stderr());
+    }
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let site = site();
+    for path in WRITE_PATHS {
+        let server = Server::start(&site, path);
+        let mut idle = server.connect();
+        assert_eq!(idle.get("/size-10").status, 200);
+        let _slow = begun(&server);
+        server.signal(Signal::TERM);
+        // Its closing shows that the first has arrived.
+        idle.assert_end();
+        wait_until("the end at the second signal", || {
+            server.signal(Signal::TERM);
+            server.has_ended()
+        });
+        assert_eq!(server.exit_status().signal(), Some(Signal::TERM.as_raw()));
+    }
+}
+
+/// A reader that takes nothing does not keep a stopping server for ever.
+#[test]
+fn stopping_has_an_end() {
+    let site = site();
+    std::thread::scope(|scope| {
+        for path in WRITE_PATHS {
+            let site = &site;
+            scope.spawn(move || {
+                let server = Server::start(site, &[path, &["--stop-timeout", "200ms"]].concat());
+                let _slow = begun(&server);
+                server.signal(Signal::TERM);
+                assert_eq!(server.exit_status().code(), Some(0));
+            });
+        }
+    });
+}

@@ -1,0 +1,104 @@
+//! Whoever takes too long is let go, and whoever does not is not. All wait at the same time, and none for an exact time.
+
+use std::time::Duration;
+
+use crate::common::{Client, Site, get, on_every_path_at_once};
+
+const TIMEOUTS: [&str; 6] = ["--head-timeout", "1s", "--body-timeout", "1s", "--idle-timeout", "1s"];
+
+#[test]
+fn slow_clients_are_let_go() {
+    on_every_path_at_once(&Site::with(&[("a", b"hello")]), &TIMEOUTS, |server| {
+        std::thread::scope(|scope| {
+            let run = |test: fn(Client)| scope.spawn(move || test(server.connect()));
+            run(sends_nothing);
+            run(sends_half_a_head);
+            run(sends_half_a_second_head);
+            run(sends_a_head_forever);
+            run(idles_after_a_response);
+            run(sends_half_a_body);
+            run(sends_half_a_chunk);
+            run(never_closes_after_a_refusal);
+        });
+    });
+}
+
+fn sends_nothing(mut client: Client) {
+    client.assert_end();
+}
+
+fn sends_half_a_head(mut client: Client) {
+    client.send("GET /a HTTP/1.1\r\nHos");
+    assert_eq!(client.response().status, 408);
+    client.assert_end();
+}
+
+fn sends_half_a_second_head(mut client: Client) {
+    assert_eq!(client.get("/a").status, 200);
+    client.send("GET /a HTTP/1.1\r\nHos");
+    assert_eq!(client.response().status, 408);
+    client.assert_end();
+}
+
+/// A byte now and then does not start the time anew.
+fn sends_a_head_forever(mut client: Client) {
+    client.send("GET /a HTTP/1.1\r\n");
+    for _ in 0..25 {
+        client.try_send("X: y\r\n");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(client.response().status, 408, "2.5 s of head were put up with");
+}
+
+fn idles_after_a_response(mut client: Client) {
+    assert_eq!(client.get("/a").status, 200);
+    client.assert_end();
+}
+
+fn sends_half_a_body(mut client: Client) {
+    client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello");
+    assert_eq!(client.response().status, 408);
+    client.assert_end();
+}
+
+fn sends_half_a_chunk(mut client: Client) {
+    client.send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhe");
+    assert_eq!(client.response().status, 408);
+    client.assert_end();
+}
+
+/// The server closes its side at once, and what the client goes on sending does not keep the connection.
+fn never_closes_after_a_refusal(mut client: Client) {
+    client.send("nonsense\r\n\r\n");
+    assert_eq!(client.response().status, 400);
+    client.assert_end();
+}
+
+/// Slow is not idle: requests and bodies that keep coming, and responses that take long, are not cut.
+#[test]
+fn steady_clients_are_not() {
+    const SIZE: usize = 300_000;
+    let site = Site::of_sizes(&[SIZE]);
+    on_every_path_at_once(&site, &TIMEOUTS, |server| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut client = server.connect();
+                client.send("POST /size-300000 HTTP/1.1\r\nHost: a\r\nContent-Length: 25\r\n\r\n");
+                for _ in 0..25 {
+                    std::thread::sleep(Duration::from_millis(100));
+                    client.send("x");
+                }
+                assert_eq!(client.response().status, 405);
+            });
+            scope.spawn(|| {
+                let mut client = Client::connect_narrow(server.address);
+                client.send(get("/size-300000"));
+                assert_eq!(client.head().0, 200);
+                for _ in 0..25 {
+                    std::thread::sleep(Duration::from_millis(100));
+                    client.body(SIZE / 25);
+                }
+            });
+        });
+    });
+}
