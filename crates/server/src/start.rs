@@ -27,13 +27,14 @@ const ACCEPT_QUEUE: i32 = 4096;
 /// Unsent bytes beyond which a paced socket takes no more: two segments, so that one is being sent while the next
 /// waits, and no response sits in a socket buffer where it can no longer be overtaken.
 const NOTSENT_BYTES_MAX: u32 = 2 * 1460;
-/// Descriptors that are not connections: logs, files in the caches, epoll, and some to spare.
+/// Descriptors kept from connections: files being sent and files in the caches.
 const DESCRIPTORS_KEPT: u64 = 1024;
 
 /// A running server.
 pub struct Server {
     address: SocketAddr,
     why: String,
+    connections_max: usize,
     stop: Arc<AtomicBool>,
     mailboxes: Vec<Arc<Mailbox<Departure>>>,
     workers: Vec<JoinHandle<io::Result<()>>>,
@@ -47,7 +48,7 @@ pub struct Server {
 pub enum StartError {
     Folder(PathBuf, io::Error),
     Listen(SocketAddr, io::Error),
-    Log(io::Error),
+    Log(String, io::Error),
     System(&'static str, io::Error),
 }
 
@@ -60,10 +61,13 @@ impl fmt::Display for StartError {
             StartError::Listen(address, error) if error.kind() == io::ErrorKind::AddrInUse => {
                 write!(f, "cannot listen on {address}: another program does; stop it or choose another with --listen")
             }
-            StartError::Listen(address, error) => {
+            StartError::Listen(address, error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
                 write!(f, "cannot listen on {address}: {error}; choose an address of this host with --listen")
             }
-            StartError::Log(error) => write!(f, "cannot open the access log: {error}"),
+            StartError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            StartError::Log(path, error) => {
+                write!(f, "cannot open the access log {path}: {error}; name a file that can be written, or -")
+            }
             StartError::System(what, error) => write!(f, "cannot {what}: {error}"),
         }
     }
@@ -78,7 +82,7 @@ impl Server {
         let root = Arc::new(root);
         let listeners = listen(&config)?;
         let address = local_address(&listeners[0]).map_err(|e| StartError::System("ask for the address", e))?;
-        let (log, log_guard) = open_log(&config).map_err(StartError::Log)?;
+        let (log, log_guard) = open_log(&config)?;
         let system = |e| StartError::System("make the threads' mailboxes", e);
         let mailboxes = (0..config.workers).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
         let mailboxes = mailboxes.map_err(system)?;
@@ -86,6 +90,7 @@ impl Server {
         let mut server = Server {
             address,
             why: std::mem::take(&mut config.drain.why),
+            connections_max: config.limits.connections_max.min(descriptors()),
             stop: Arc::new(AtomicBool::new(false)),
             mailboxes,
             workers: Vec::new(),
@@ -93,9 +98,11 @@ impl Server {
             log,
             _log_guard: log_guard,
         };
-        let connections_max = config.limits.connections_max.min(descriptors()).max(config.workers);
         for (number, listener) in listeners.into_iter().enumerate() {
-            let started = server.start_worker(number, listener, &root, &config, connections_max / config.workers);
+            // The remainder goes to the first workers, and each has room for at least one.
+            let share =
+                server.connections_max / config.workers + usize::from(number < server.connections_max % config.workers);
+            let started = server.start_worker(number, listener, &root, &config, share.max(1));
             started.map_err(|e| StartError::System("start a worker", e))?;
         }
         Ok(server)
@@ -109,6 +116,11 @@ impl Server {
     /// Which drain, and why, in one line.
     pub fn why(&self) -> &str {
         &self.why
+    }
+
+    /// How many connections there may be: what was asked for, or what the limit on open files allows.
+    pub fn connections_max(&self) -> usize {
+        self.connections_max
     }
 
     /// Opens the access log anew, as after a rotation.
@@ -185,22 +197,29 @@ fn start_writer(config: &mut Config, mailboxes: &[Arc<Mailbox<Departure>>]) -> i
     Ok(Some((writer, thread)))
 }
 
-fn open_log(config: &Config) -> io::Result<(AccessLog, log::Guard)> {
-    match &config.access_log {
-        None => AccessLog::open(log::Target::Off, log::Format::Combined),
-        Some(access) => {
-            let target = access.path.clone().map_or(log::Target::Stdout, log::Target::File);
-            AccessLog::open(target, access.format)
-        }
-    }
+fn open_log(config: &Config) -> Result<(AccessLog, log::Guard), StartError> {
+    let (target, format, name) = match &config.access_log {
+        None => (log::Target::Off, log::Format::Combined, String::new()),
+        Some(access) => match &access.path {
+            None => (log::Target::Stdout, access.format, "on standard output".to_string()),
+            Some(path) => (log::Target::File(path.clone()), access.format, format!("`{}`", path.display())),
+        },
+    };
+    AccessLog::open(target, format).map_err(|error| StartError::Log(name, error))
 }
 
 /// One listening socket per worker on one port; the kernel spreads connections over them.
 fn listen(config: &Config) -> Result<Vec<OwnedFd>, StartError> {
     let mut address = config.listen;
     let mut listeners = Vec::new();
+    if address.port() != 0 {
+        // Sockets that share a port share it with any other program of this user that allows it, another weir for
+        // one: a socket that shares with nobody finds out.
+        listen_once(config, address, Sharing::Nobody).map_err(|e| StartError::Listen(address, e))?;
+    }
+    let sharing = if config.workers > 1 { Sharing::Workers } else { Sharing::Nobody };
     for _ in 0..config.workers {
-        let listener = listen_once(config, address).map_err(|e| StartError::Listen(address, e))?;
+        let listener = listen_once(config, address, sharing).map_err(|e| StartError::Listen(address, e))?;
         // With port 0 the first socket gets one from the kernel, and the others join it.
         address = local_address(&listener).map_err(|e| StartError::Listen(address, e))?;
         listeners.push(listener);
@@ -208,10 +227,17 @@ fn listen(config: &Config) -> Result<Vec<OwnedFd>, StartError> {
     Ok(listeners)
 }
 
-fn listen_once(config: &Config, address: SocketAddr) -> io::Result<OwnedFd> {
+/// With whom a listening socket shares its port.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sharing {
+    Nobody,
+    Workers,
+}
+
+fn listen_once(config: &Config, address: SocketAddr, sharing: Sharing) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
-    if config.workers > 1 {
+    if sharing == Sharing::Workers {
         socket.set_reuse_port(true)?;
     }
     // Accepted sockets inherit these, which saves a system call each per connection.
@@ -234,7 +260,8 @@ fn descriptors() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let current = if setrlimit(Resource::Nofile, raised).is_ok() { raised.current } else { limit.current };
-    let current = current.unwrap_or(u64::MAX);
-    // A few connections always, even where descriptors are scarce: each may fail, and says so.
-    usize::try_from(current.saturating_sub(DESCRIPTORS_KEPT).max(current / 2)).unwrap_or(usize::MAX)
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64);
+    let left = current.unwrap_or(u64::MAX).saturating_sub(open);
+    // Where descriptors are scarce, half of what is left is for files.
+    usize::try_from(left.saturating_sub(DESCRIPTORS_KEPT).max(left / 2)).unwrap_or(usize::MAX)
 }

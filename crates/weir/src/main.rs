@@ -17,9 +17,9 @@ enum Command {
     Serve(serve::Args),
 }
 
-/// Exit status: 0 ok, 1 failed, 2 usage (clap's own).
+/// Exit status: 0 ok, 1 failed, 2 usage.
 fn main() -> std::process::ExitCode {
-    let Command::Serve(args) = Cli::parse().command;
+    let Command::Serve(args) = Cli::try_parse().unwrap_or_else(|error| usage(error)).command;
     match serve::main(args) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(reason) => {
@@ -27,4 +27,17 @@ fn main() -> std::process::ExitCode {
             std::process::ExitCode::FAILURE
         }
     }
+}
+
+/// Help and version as clap has them; a mistake in one line, as all our errors.
+fn usage(error: clap::Error) -> ! {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let text = error.to_string();
+    let said: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:")).collect();
+    let said = said.join(" ");
+    let said = said.trim_start_matches("error:").split("For more information").next().unwrap_or_default().trim();
+    eprintln!("weir: {said}; see weir --help");
+    std::process::exit(2)
 }

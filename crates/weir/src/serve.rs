@@ -1,10 +1,12 @@
 //! `weir serve`: from flags to a running server, and from signals to its end.
 
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use server::transmit::Patience;
 use server::{AccessLogConfig, Config, DrainChoice, DrainKind, Limits, Server, WORKERS_MAX, files, log};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -16,7 +18,8 @@ pub struct Args {
     #[arg(default_value = ".")]
     dir: PathBuf,
     /// Address and port to listen on; port 0 takes a free one.
-    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080))]
+    #[arg(long, value_name = "ADDR", value_parser = address,
+          default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080))]
     listen: SocketAddr,
     /// Rate of the uplink, as tc writes it (10mbit, 1gbit); without it the interface's shaper is asked.
     #[arg(long, value_name = "RATE")]
@@ -47,9 +50,9 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
     /// How access lines are written.
-    #[arg(long, value_enum, default_value = "combined")]
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "combined")]
     log_format: LogFormat,
-    /// Seconds between requests after which a connection is closed.
+    /// Time between requests after which a connection is closed.
     #[arg(long, value_name = "TIME", default_value = "75s", value_parser = units::parse_duration)]
     idle_timeout: Duration,
     /// Time a request head may take to arrive.
@@ -58,9 +61,12 @@ pub struct Args {
     /// Time between the bytes of a request body.
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = units::parse_duration)]
     body_timeout: Duration,
-    /// Bytes per second a reader has to take on average over 30 s of being waited for.
+    /// Bytes per second a reader has to take on average over a window of being waited for.
     #[arg(long, value_name = "SIZE", default_value = "500", value_parser = units::parse_size)]
     send_rate_min: u64,
+    /// The window of --send-rate-min.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
+    send_window: Duration,
     /// How long a stopping server finishes what it is sending.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
     stop_timeout: Duration,
@@ -84,7 +90,12 @@ pub fn main(args: Args) -> Result<(), String> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| format!("cannot watch for signals: {e}"))?;
     let dir = args.dir.display().to_string();
     let server = Server::start(config(args)).map_err(|e| e.to_string())?;
-    println!("weir: serving {dir} at http://{}/ ({})", server.address(), server.why());
+    // Whether anybody reads this makes no difference to serving.
+    let (address, why, connections) = (server.address(), server.why(), server.connections_max());
+    let _ = writeln!(
+        std::io::stdout(),
+        "weir: serving {dir} at http://{address}/ ({why}; at most {connections} connections)"
+    );
     for signal in signals.forever() {
         if signal == SIGHUP {
             server.reopen_log();
@@ -97,6 +108,10 @@ pub fn main(args: Args) -> Result<(), String> {
         let _ = signal_hook::flag::register_conditional_default(signal, std::sync::Arc::new(true.into()));
     }
     server.stop().map_err(|e| e.to_string())
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an address and a port, for example 127.0.0.1:8080 or [::]:80".to_string())
 }
 
 fn config(args: Args) -> Config {
@@ -114,7 +129,7 @@ fn config(args: Args) -> Config {
         stop_timeout: args.stop_timeout,
         ..Limits::default()
     };
-    let patience = server::transmit::Patience { rate_bytes_per_s_min: args.send_rate_min, ..limits.patience };
+    let patience = Patience { rate_bytes_per_s_min: args.send_rate_min, window: args.send_window.into() };
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get().min(WORKERS_MAX));
     Config {
         drain: DrainChoice::find(kind, policy, args.guard, args.uplink, args.listen),

@@ -61,11 +61,17 @@ fn rows(root: &Root, path: &str) -> io::Result<(Vec<Row>, bool)> {
         }
         if let Ok(name) = item?.file_name().to_str()
             && root.admits_segment(name)
+            && can_be_asked_for(name)
         {
             rows.extend(row(root, path, name));
         }
     }
     Ok((rows, false))
+}
+
+/// `http::decode_path` refuses these in every encoding.
+fn can_be_asked_for(name: &str) -> bool {
+    !name.chars().any(|c| c == '\\' || c.is_ascii_control())
 }
 
 /// None for what is not served: gone meanwhile, a symlink that leaves, neither file nor folder.

@@ -21,12 +21,28 @@ const SEGMENT_BYTES_MIN: u32 = 88;
 
 impl Worker {
     pub(super) fn accept(&mut self) {
+        let mut newcomers = std::mem::take(&mut self.newcomers);
+        self.accept_some(&mut newcomers);
+        if !newcomers.is_empty() {
+            // Their requests may be younger than the events of this turn, and than a file's change that came since.
+            self.parts.replier.cache.on_change();
+        }
+        for at in newcomers.drain(..) {
+            // The request is often here already, and the whole conversation may be over before the kernel need be asked
+            // to watch the connection.
+            self.read(at);
+            self.register(at);
+        }
+        self.newcomers = newcomers;
+    }
+
+    fn accept_some(&mut self, newcomers: &mut Vec<usize>) {
         for _ in 0..ACCEPTS_PER_TURN_MAX {
             if self.conns.len() >= self.parts.connections_max {
                 return self.pause_accepting();
             }
             match rustix::net::acceptfrom_with(&self.parts.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-                Ok((fd, peer)) => self.welcome(Arc::new(fd), peer),
+                Ok((fd, peer)) => newcomers.push(self.welcome(Arc::new(fd), peer)),
                 Err(Errno::AGAIN) => {
                     self.is_short = false;
                     return;
@@ -52,11 +68,11 @@ impl Worker {
         }
     }
 
-    fn welcome(&mut self, socket: Connection, peer: Option<SocketAddrAny>) {
+    fn welcome(&mut self, socket: Connection, peer: Option<SocketAddrAny>) -> usize {
         self.generation = self.generation.wrapping_add(1) & 0xff_ffff;
         let is_paced = matches!(self.parts.path, Path::Writer(_));
         let segment_bytes = if is_paced { segment_bytes(&socket) } else { SEGMENT_BYTES_MAX };
-        let at = self.conns.insert(Conn {
+        self.conns.insert(Conn {
             socket,
             peer: peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(NOWHERE),
             generation: self.generation,
@@ -71,13 +87,7 @@ impl Worker {
             closes: false,
             has_unread: false,
             line: None,
-        });
-        // Its request may be younger than the events of this turn, and than a change that came since.
-        self.parts.replier.cache.on_change();
-        // The request is usually here already (TCP_DEFER_ACCEPT), and the whole conversation may be over before the
-        // kernel need be asked to watch the connection.
-        self.read(at);
-        self.register(at);
+        })
     }
 
     fn register(&mut self, at: usize) {

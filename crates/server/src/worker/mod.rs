@@ -84,6 +84,8 @@ pub struct Worker {
     /// Responses being built.
     out: Vec<u8>,
     departures: Vec<Departure>,
+    /// Connections accepted in this turn.
+    newcomers: Vec<usize>,
 }
 
 impl Worker {
@@ -108,6 +110,7 @@ impl Worker {
             scratch: vec![0; READ_BYTES].into_boxed_slice(),
             out: Vec::new(),
             departures: Vec::new(),
+            newcomers: Vec::new(),
         };
         worker.accept_again()?;
         Ok(worker)

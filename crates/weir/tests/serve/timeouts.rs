@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{Client, Site, get, on_every_path_at_once};
+use crate::common::{Client, Site, get, on_every_path_at_once, wait_until};
 
 const TIMEOUTS: [&str; 6] = ["--head-timeout", "1s", "--body-timeout", "1s", "--idle-timeout", "1s"];
 
@@ -100,5 +100,17 @@ fn steady_clients_are_not() {
                 }
             });
         });
+    });
+}
+
+/// A reader that takes nothing is cut off, and the log says why.
+#[test]
+fn a_reader_that_takes_nothing_is_let_go() {
+    let patience = ["--send-window", "1s", "--send-rate-min", "1000"];
+    on_every_path_at_once(&Site::of_sizes(&[20 << 20]), &patience, |server| {
+        let mut client = Client::connect_narrow(server.address);
+        client.send(get(&format!("/size-{}", 20 << 20)));
+        wait_until("the reader to be given up", || server.stderr().iter().any(|line| line.contains("too little")));
+        server.assert_alive();
     });
 }
