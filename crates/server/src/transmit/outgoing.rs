@@ -126,6 +126,7 @@ impl Outgoing {
             self.at += sent;
             return Ok(sent as u64);
         }
+        let is_last = self.rest.len() == 1;
         match self.rest.front_mut().expect("bytes remain, so a segment does") {
             Segment::Bytes(_) => {
                 let Some(Segment::Bytes(bytes)) = self.rest.pop_front() else { unreachable!("just looked") };
@@ -133,6 +134,10 @@ impl Outgoing {
                 Ok(0)
             }
             Segment::File { entry, range } => {
+                if is_last && self.end != End::Open && range.end - range.start <= bytes_max {
+                    // sendfile cannot say that the FIN follows.
+                    socket.cork();
+                }
                 let sent = send_file(socket, entry, range, bytes_max)?;
                 range.start += sent;
                 if range.is_empty() {

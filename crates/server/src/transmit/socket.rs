@@ -11,6 +11,8 @@ pub trait Socket {
     fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize>;
     /// Zero means that the file ends before `offset`.
     fn send_file(&self, file: &File, offset: u64, count: usize) -> io::Result<usize>;
+    /// Whatever is sent from now on may wait for [`Socket::finish`] or the close.
+    fn cork(&self);
     /// No more will be sent: the FIN may leave with the last byte.
     fn finish(&self);
     /// Payload bytes sent again so far on this connection.
@@ -28,6 +30,11 @@ impl Socket for Connection {
 
     fn send_file(&self, file: &File, offset: u64, count: usize) -> io::Result<usize> {
         retry(|| rustix::fs::sendfile(self, file, Some(&mut { offset }), count))
+    }
+
+    fn cork(&self) {
+        // If it fails, the FIN takes a packet of its own.
+        let _ = rustix::net::sockopt::set_tcp_cork(self, true);
     }
 
     fn finish(&self) {

@@ -44,6 +44,8 @@ impl Socket for FakeSocket {
         }
     }
 
+    fn cork(&self) {}
+
     fn finish(&self) {
         assert!(!self.is_finished.replace(true), "finished twice");
     }
