@@ -13,6 +13,7 @@ mod mailbox;
 mod poll;
 mod reply;
 mod start;
+mod sys;
 pub mod transmit;
 mod worker;
 mod writer;

@@ -24,6 +24,8 @@ use crate::writer::Writer;
 
 /// Connections the kernel keeps for us before we accept them; it lowers this to net.core.somaxconn.
 const ACCEPT_QUEUE: i32 = 4096;
+/// How long a connection without a request stays with the kernel, in seconds; then it is ours to time out.
+const DEFER_ACCEPT_S: i32 = 1;
 /// Unsent bytes beyond which a paced socket takes no more: two segments, so that one is being sent while the next
 /// waits, and no response sits in a socket buffer where it can no longer be overtaken.
 const NOTSENT_BYTES_MAX: u32 = 2 * 1460;
@@ -245,6 +247,8 @@ fn listen_once(config: &Config, address: SocketAddr, sharing: Sharing) -> io::Re
     if config.drain.is_paced() {
         socket.set_tcp_notsent_lowat(NOTSENT_BYTES_MAX)?;
     }
+    // Not vital: without it a connection is accepted before its request is there.
+    let _ = crate::sys::set_defer_accept(&socket, DEFER_ACCEPT_S);
     socket.bind(&address.into())?;
     socket.listen(ACCEPT_QUEUE)?;
     Ok(socket.into())

@@ -1,0 +1,46 @@
+//! System calls that no safe crate wraps; the only place in the server where `unsafe` stands.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Connections become acceptable when their first bytes arrive, or after this many seconds without any: accepting
+/// one then spares the reading that finds nothing, the registration with epoll, and a wake-up.
+pub fn set_defer_accept(listener: impl AsFd, seconds: i32) -> io::Result<()> {
+    // SAFETY: the pointer and the length describe `seconds`, which lives through the call and is only read; the
+    // descriptor is borrowed, so it is open.
+    let status = unsafe {
+        libc::setsockopt(
+            listener.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw const seconds).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_connection_is_accepted_with_its_first_bytes() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        set_defer_accept(&listener, 5).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        client.write_all(b"x").unwrap();
+        listener.set_nonblocking(false).unwrap();
+        listener.accept().unwrap();
+    }
+
+    #[test]
+    fn what_is_no_socket_is_refused() {
+        assert!(set_defer_accept(std::fs::File::open("/dev/null").unwrap(), 1).is_err());
+    }
+}
