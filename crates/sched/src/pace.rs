@@ -26,7 +26,7 @@ impl Pace {
 
     /// Bytes granted at once without a rate: large enough that system calls cost nothing beside copying, small enough
     /// that a newcomer is not stuck behind a whole file.
-    const GRANT_BYTES_UNLIMITED: u64 = 1 << 20;
+    const GRANT_BYTES_UNLIMITED: u64 = 2 << 20;
 
     /// Payload bytes of one grant on a connection with segments of this size: whole segments, at least one.
     pub fn grant_bytes(&self, segment_bytes: u64) -> u64 {

@@ -22,7 +22,7 @@ use sending::Sending;
 use units::Nanos;
 
 /// Grants made in one turn before events are looked at again: 64 segments take 77 ms at 10 Mbit/s and 0.8 ms at 1 Gbit/s,
-/// so pacing ends a turn long before this does; without a rate it bounds the turn to 64 MiB.
+/// so pacing ends a turn long before this does; without a rate it bounds the turn to 128 MiB.
 pub const GRANTS_PER_TURN_MAX: usize = 64;
 
 /// How slow a reader may be, so that nobody holds a connection and a response for ever.

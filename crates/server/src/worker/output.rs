@@ -16,7 +16,7 @@ const LINGER_FOR: Nanos = Nanos::from_secs(2);
 /// Pipelined small responses are gathered up to this many bytes before they are sent.
 const GATHER_BYTES_MAX: usize = 64 << 10;
 /// What a response may send before others get a turn: what a socket buffer takes anyway.
-const SEND_NOW_BYTES_MAX: u64 = 1 << 20;
+const SEND_NOW_BYTES_MAX: u64 = 2 << 20;
 
 impl Worker {
     /// Sends a reply whose first bytes were appended to `out` from `began` on.
