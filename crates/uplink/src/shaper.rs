@@ -118,10 +118,58 @@ fn htb_ceil(netlink: &mut Socket, interface: u32) -> io::Result<Option<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
 
     #[test]
     fn loopback_has_no_shaper() {
         let lo = Interface::serving("127.0.0.1".parse().unwrap()).unwrap().unwrap();
         assert!(Shaper::of(lo).unwrap().is_none());
+    }
+
+    /// Runs on a thread with a network of its own, which ends with it; `false` without the privilege for that.
+    fn in_own_network(test: impl FnOnce() + Send + 'static) -> bool {
+        let thread = std::thread::spawn(|| {
+            // SAFETY: no memory is touched; the thread's view of the network changes, and only this thread's.
+            let is_alone = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
+            if is_alone {
+                test();
+            }
+            is_alone
+        });
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    fn run(command: &str) {
+        let mut words = command.split_whitespace();
+        let status = Command::new(words.next().unwrap()).args(words).status().unwrap();
+        assert!(status.success(), "{command}");
+    }
+
+    fn shaper() -> Option<Shaper> {
+        let interface = Interface::serving("198.18.77.1".parse().unwrap()).unwrap().unwrap();
+        Shaper::of(interface).unwrap()
+    }
+
+    #[test]
+    fn finds_htb_and_tbf_and_their_rates() {
+        let ran = in_own_network(|| {
+            run("ip link add weir0 type veth peer name weir1");
+            run("ip addr add 198.18.77.1/24 dev weir0");
+            run("ip link set weir0 up");
+            assert!(shaper().is_none());
+            run("tc qdisc add dev weir0 root handle 1: htb default 1");
+            run("tc class add dev weir0 parent 1: classid 1:1 htb rate 1mbit ceil 10mbit");
+            let mut htb = shaper().unwrap();
+            assert_eq!((htb.kind.as_str(), htb.rate.to_string().as_str()), ("htb", "10mbit"));
+            assert_eq!(htb.backlog_bytes().unwrap(), 0);
+            run("tc qdisc replace dev weir0 root tbf rate 40gbit burst 10mb latency 50ms");
+            let tbf = shaper().unwrap();
+            assert_eq!((tbf.kind.as_str(), tbf.rate.to_string().as_str()), ("tbf", "40gbit"));
+        });
+        if !ran {
+            let why = "making a network namespace needs root";
+            assert!(std::env::var("WEIR_REQUIRE_PRIVILEGED").as_deref() != Ok("1"), "not skipped here: {why}");
+            println!("SKIPPED: {why}");
+        }
     }
 }

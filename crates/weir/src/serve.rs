@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use cli::Failure;
 use server::transmit::Patience;
 use server::{AccessLogConfig, Config, DrainChoice, DrainKind, Limits, Server, WORKERS_MAX, files, log};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -85,11 +86,12 @@ enum LogFormat {
     Json,
 }
 
-pub fn main(args: Args) -> Result<(), String> {
+pub fn main(args: Args) -> Result<(), Failure> {
     // Before anything runs, so that no signal is missed and the workers inherit nothing of it.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| format!("cannot watch for signals: {e}"))?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(|e| Failure::Failed(format!("cannot watch for signals: {e}")))?;
     let dir = args.dir.display().to_string();
-    let server = Server::start(config(args)).map_err(|e| e.to_string())?;
+    let server = Server::start(config(args))?;
     // Whether anybody reads this makes no difference to serving.
     let (address, why, connections) = (server.address(), server.why(), server.connections_max());
     let _ = writeln!(
@@ -107,7 +109,7 @@ pub fn main(args: Args) -> Result<(), String> {
     for signal in [SIGINT, SIGTERM] {
         let _ = signal_hook::flag::register_conditional_default(signal, std::sync::Arc::new(true.into()));
     }
-    server.stop().map_err(|e| e.to_string())
+    Ok(server.stop()?)
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

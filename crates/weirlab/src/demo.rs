@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use lab::Experiment;
 
-use crate::failure::Failure;
 use crate::{report, run};
+use cli::Failure;
 
 /// Compiled in, so that the demo needs no file beside the program.
 const EXPERIMENT: &str = include_str!("../../../experiments/demo.toml");

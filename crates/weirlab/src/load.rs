@@ -22,7 +22,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use units::{Nanos, Rate};
 use workload::Schedule;
 
-use crate::failure::Failure;
+use cli::Failure;
 use jobs::Demand;
 use url::Url;
 

@@ -1,7 +1,6 @@
 //! weirlab: what a performance engineer or a student uses. One file per command.
 
 mod demo;
-mod failure;
 mod load;
 mod report;
 mod run;
@@ -32,12 +31,12 @@ enum Command {
 }
 
 fn main() -> std::process::ExitCode {
-    let outcome = match Cli::parse().command {
+    let outcome = match cli::parse::<Cli>("weirlab").command {
         Command::Trace(command) => trace::main(command),
         Command::Load(args) => load::main(args),
         Command::Run(args) => run::main(args),
         Command::Demo(args) => demo::main(args),
         Command::Report(args) => report::main(args),
     };
-    failure::exit_code("weirlab", outcome)
+    cli::exit_code("weirlab", outcome)
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use record::Run;
 
-use crate::failure::Failure;
+use cli::Failure;
 
 const MANIFEST: &str = "manifest.json";
 

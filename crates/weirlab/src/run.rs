@@ -7,8 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use lab::{Experiment, Interrupt, Plan, Programs};
 use record::Run;
 
-use crate::failure::Failure;
 use crate::{report, trace};
+use cli::Failure;
 
 #[derive(clap::Args)]
 pub struct Args {

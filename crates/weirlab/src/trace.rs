@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use workload::{BadLines, Filter, Format, Log, ReadOptions, Trace};
 
-use crate::failure::Failure;
+use cli::Failure;
 
 /// Made by `weirlab trace make`; no real log may be shipped.
 const SHIPPED: &[u8] = include_bytes!("../../../traces/synthetic.csv.gz");

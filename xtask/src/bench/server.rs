@@ -120,7 +120,7 @@ impl Bench {
                  client_body_temp_path {folder}/nginx-body;\n  proxy_temp_path {folder}/nginx-proxy;\n  \
                  fastcgi_temp_path {folder}/nginx-fastcgi;\n  uwsgi_temp_path {folder}/nginx-uwsgi;\n  \
                  scgi_temp_path {folder}/nginx-scgi;\n  \
-                 server {{ listen 127.0.0.1:{port} reuseport backlog=4096; root {files}; }}\n}}\n",
+                 server {{ listen 127.0.0.1:{port} reuseport deferred backlog=4096; root {files}; }}\n}}\n",
                 as_root("user root;\n")
             )),
             Kind::H2o => Some(format!(

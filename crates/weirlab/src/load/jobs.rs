@@ -5,7 +5,7 @@ use units::{Nanos, Rate};
 use workload::{Job, Scaling, Schedule, ScheduleError, Sizes, Synthetic, Trace, wire_bytes};
 
 use super::Args;
-use crate::failure::Failure;
+use cli::Failure;
 
 /// Requests per second above which no machine keeps the times; and one a day is the least that makes sense.
 const RATE_PER_S: std::ops::RangeInclusive<f64> = 1.0 / 86_400.0..=1_000_000.0;

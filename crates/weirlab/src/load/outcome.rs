@@ -11,7 +11,7 @@ use units::Nanos;
 
 use super::url::Url;
 use super::{Args, Wanted, machine};
-use crate::failure::Failure;
+use cli::Failure;
 
 pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &loadgen::Outcome) -> Manifest {
     let client_cpu = outcome.cpu.as_secs_f64() / outcome.elapsed.as_secs_f64().max(1e-9);

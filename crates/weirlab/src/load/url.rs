@@ -1,7 +1,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-use crate::failure::Failure;
+use cli::Failure;
 
 const PORT: u16 = 80;
 

@@ -5,7 +5,7 @@ use workload::{Filter, Log, Synthetic};
 use super::Source;
 use super::output::Output;
 use super::when::When;
-use crate::failure::Failure;
+use cli::Failure;
 
 #[derive(clap::Args)]
 pub struct ConvertArgs {

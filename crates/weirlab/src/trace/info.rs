@@ -7,7 +7,7 @@ use units::Nanos;
 use workload::{Log, Summary};
 
 use super::{Source, output};
-use crate::failure::Failure;
+use cli::Failure;
 
 /// Instants before this are seconds since the trace began, not dates: nobody logged HTTP in 1970.
 const RELATIVE_BEFORE: Nanos = Nanos(365 * 86_400 * 1_000_000_000);

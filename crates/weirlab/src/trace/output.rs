@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use workload::Log;
 
-use crate::failure::Failure;
+use cli::Failure;
 
 #[derive(clap::Args)]
 pub struct Output {

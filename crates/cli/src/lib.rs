@@ -1,0 +1,83 @@
+//! How our programs take their command lines and how they end: exit status 0 ok, 1 failed, 2 usage, and for the last
+//! two one line on standard error that says what is wrong, where, and what would be right.
+
+use std::process::ExitCode;
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+pub enum Failure {
+    /// What was asked for makes no sense (exit status 2).
+    Usage(String),
+    /// It made sense and did not work (exit status 1).
+    Failed(String),
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Failure::Failed(error.to_string())
+    }
+}
+
+/// Reads the command line. Help and version end the program as clap has it, a mistake in one line.
+pub fn parse<C: clap::Parser>(program: &str) -> C {
+    C::try_parse().unwrap_or_else(|error| {
+        if !error.use_stderr() {
+            error.exit();
+        }
+        // A command without its arguments is answered with the help, which clap prints as an error.
+        if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            eprint!("{error}");
+        } else {
+            eprintln!("{program}: {}; see {program} --help", one_line(&error.to_string()));
+        }
+        std::process::exit(2)
+    })
+}
+
+/// Prints the failure, if any, as `program: reason` and gives the exit status.
+pub fn exit_code(program: &str, outcome: Result<(), Failure>) -> ExitCode {
+    let (status, reason) = match outcome {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Failed(reason)) => (1, reason),
+        Err(Failure::Usage(reason)) => (2, reason),
+    };
+    eprintln!("{program}: {reason}");
+    ExitCode::from(status)
+}
+
+/// What clap says over several lines, without the usage and the pointer to the help behind it.
+fn one_line(text: &str) -> String {
+    let said = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let said = said.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let said = said.split("For more information").next().unwrap_or_default();
+    said.trim_start_matches("error:").trim().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser, Debug)]
+    struct Args {
+        #[arg(long, value_parser = ["fair", "srpt"])]
+        policy: String,
+        #[arg(long)]
+        rho: f64,
+    }
+
+    #[test]
+    fn mistakes_are_one_line_with_what_would_be_right() {
+        for (args, said) in [
+            (
+                &["--policy", "sprt"][..],
+                "invalid value 'sprt' for '--policy <POLICY>' [possible values: fair, srpt] tip: a similar value exists: 'srpt'",
+            ),
+            (&["--rho", "x"], "invalid value 'x' for '--rho <RHO>': invalid float literal"),
+            (&[], "the following required arguments were not provided: --policy <POLICY> --rho <RHO>"),
+        ] {
+            let error = Args::try_parse_from([&["program"], args].concat()).unwrap_err();
+            assert_eq!(one_line(&error.to_string()), said);
+        }
+    }
+}
