@@ -56,7 +56,7 @@ fn check_needs(plan: &Plan<'_>) -> Result<(), LabError> {
     if needs(Server::Nginx) {
         tools.push("nginx");
     }
-    if plan.experiment.network == Network::Namespaces {
+    if plan.experiment.network != Network::Loopback {
         if !rustix::process::geteuid().is_root() {
             return Err(LabError::NotRoot);
         }
@@ -65,7 +65,7 @@ fn check_needs(plan: &Plan<'_>) -> Result<(), LabError> {
     for tool in tools {
         find_program(tool)?;
     }
-    if plan.experiment.network == Network::Namespaces {
+    if plan.experiment.network != Network::Loopback {
         for name in remove_leftovers()? {
             eprintln!("removed namespace {name}, left by an experiment that was killed");
         }

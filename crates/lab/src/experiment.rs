@@ -107,6 +107,9 @@ pub enum Network {
     /// Two namespaces with a shaped cable between them (root).
     #[default]
     Namespaces,
+    /// The same, with a router in a third namespace between them, whose egress to the client is the bottleneck: the
+    /// server cannot see its queue, and the packets in it are single segments whatever the server's stack builds.
+    Router,
     /// 127.0.0.1, where nothing shapes but the server's own pacing (no privilege).
     Loopback,
 }

@@ -6,13 +6,19 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 
 use crate::namespace::{Namespace, Place};
-use crate::{Counters, Experiment, LabError, Shaper, congestion, tool};
+use crate::{Counters, Experiment, LabError, Network, Shaper, congestion, tool};
 
 /// Both from the block set aside for benchmarks, 198.18.0.0/15 (RFC 2544, RFC 6890).
 const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
+/// With a router: its ends of the two cables, and the client behind it.
+const ROUTER_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
+const GATEWAY_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 5);
+const FAR_CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 6);
 /// The cable has the same name at both ends, since each end is alone in its namespace.
 const DEVICE: &str = "cable";
+/// The router's end of its cable to the client.
+const FAR_DEVICE: &str = "far";
 const MTU_BYTES: u64 = 1500;
 
 /// A built link. Dropping it removes both namespaces, and with them the cable and the bottleneck.
@@ -20,24 +26,54 @@ const MTU_BYTES: u64 = 1500;
 pub struct Link {
     server: Namespace,
     client: Namespace,
+    /// Where the bottleneck is, if not at the server.
+    router: Option<Namespace>,
+}
+
+/// One end of a cable.
+#[derive(Clone, Copy)]
+struct End<'a> {
+    side: &'a str,
+    device: &'a str,
+    address: Ipv4Addr,
 }
 
 impl Link {
     /// Builds the link an experiment asks for (needs root).
     pub fn build(experiment: &Experiment) -> Result<Link, LabError> {
-        let link = Link { server: Namespace::create("server")?, client: Namespace::create("client")? };
-        let sides = [link.server.name(), link.client.name()];
-        for side in [&link.server, &link.client] {
+        let is_routed = experiment.network == Network::Router;
+        let router = if is_routed { Some(Namespace::create("router")?) } else { None };
+        let link = Link { server: Namespace::create("server")?, client: Namespace::create("client")?, router };
+        for side in [Some(&link.server), Some(&link.client), link.router.as_ref()].into_iter().flatten() {
             silence_ipv6(side)?;
         }
-        for command in cable_commands(sides, experiment.gso_max_segs) {
+        for command in link.commands(experiment) {
             tool::run(&command)?;
         }
-        for command in shaper_commands(sides[0], experiment) {
-            tool::run(&command)?;
+        if let Some(router) = &link.router {
+            write_setting(Place::In(router), "net/ipv4/ip_forward", "1")?;
         }
         link.set_tcp(experiment)?;
         Ok(link)
+    }
+
+    /// What builds cables, routes and the bottleneck.
+    fn commands(&self, experiment: &Experiment) -> Vec<String> {
+        let (server, client) = (self.server.name(), self.client.name());
+        let segments = experiment.gso_max_segs;
+        let near = End { side: server, device: DEVICE, address: SERVER_ADDRESS };
+        let mut commands = match &self.router {
+            None => cable_commands([near, End { side: client, device: DEVICE, address: CLIENT_ADDRESS }], segments),
+            Some(router) => routed_commands(near, router.name(), client, segments),
+        };
+        let (side, device) = self.bottleneck();
+        commands.extend(shaper_commands(side, device, experiment));
+        commands
+    }
+
+    /// The namespace and device that are shaped.
+    fn bottleneck(&self) -> (&str, &'static str) {
+        self.router.as_ref().map_or((self.server.name(), DEVICE), |router| (router.name(), FAR_DEVICE))
     }
 
     pub fn server(&self) -> Place<'_> {
@@ -54,13 +90,15 @@ impl Link {
 
     /// What the bottleneck has counted so far.
     pub fn counters(&self) -> Result<Counters, LabError> {
-        Counters::parse(&tool::run(&format!("tc -n {} -s -j qdisc show dev {DEVICE}", self.server.name()))?)
+        let (side, device) = self.bottleneck();
+        Counters::parse(&tool::run(&format!("tc -n {side} -s -j qdisc show dev {device}"))?)
     }
 
     /// The link as the kernel says it is, for the manifest.
     pub fn describe(&self) -> Result<BTreeMap<String, String>, LabError> {
         let name = self.server.name();
-        let show = |what: &str| tool::run(&format!("tc -n {name} -s -d {what} show dev {DEVICE}"));
+        let (side, device) = self.bottleneck();
+        let show = |what: &str| tool::run(&format!("tc -n {side} -s -d {what} show dev {device}"));
         let features = tool::run(&format!("ip netns exec {name} ethtool -k {DEVICE}"))?;
         let mut said = BTreeMap::from([
             ("qdisc".to_owned(), show("qdisc")?.trim().to_owned()),
@@ -118,20 +156,33 @@ fn read_setting(place: Place<'_>, setting: &str) -> Result<String, LabError> {
 
 /// The cable: a veth pair whose ends hand over single packets of at most the MTU, as a wire does (see
 /// `Experiment::gso_max_segs` for what the queue above them holds).
-fn cable_commands(sides: [&str; 2], gso_max_segs: Option<u64>) -> Vec<String> {
-    let [server, client] = sides;
+fn cable_commands(ends: [End; 2], gso_max_segs: Option<u64>) -> Vec<String> {
+    let [one, other] = ends;
     let mut commands = vec![format!(
-        "ip link add {DEVICE} mtu {MTU_BYTES} netns {server} type veth peer name {DEVICE} mtu {MTU_BYTES} netns {client}"
+        "ip link add {} mtu {MTU_BYTES} netns {} type veth peer name {} mtu {MTU_BYTES} netns {}",
+        one.device, one.side, other.device, other.side
     )];
-    for (side, address) in [(server, SERVER_ADDRESS), (client, CLIENT_ADDRESS)] {
-        commands.push(format!("ip -n {side} address add {address}/30 dev {DEVICE}"));
-        commands.push(format!("ip netns exec {side} ethtool -K {DEVICE} tso off gso off gro off lro off"));
+    for End { side, device, address } in ends {
+        commands.push(format!("ip -n {side} address add {address}/30 dev {device}"));
+        commands.push(format!("ip netns exec {side} ethtool -K {device} tso off gso off gro off lro off"));
         if let Some(segments) = gso_max_segs {
-            commands.push(format!("ip -n {side} link set dev {DEVICE} gso_max_segs {segments}"));
+            commands.push(format!("ip -n {side} link set dev {device} gso_max_segs {segments}"));
         }
         commands.push(format!("ip -n {side} link set dev lo up"));
-        commands.push(format!("ip -n {side} link set dev {DEVICE} up"));
+        commands.push(format!("ip -n {side} link set dev {device} up"));
     }
+    commands
+}
+
+/// Two cables with a router between them, and the routes across it.
+fn routed_commands(server: End, router: &str, client: &str, gso_max_segs: Option<u64>) -> Vec<String> {
+    let near = End { side: router, device: DEVICE, address: ROUTER_ADDRESS };
+    let far = End { side: router, device: FAR_DEVICE, address: GATEWAY_ADDRESS };
+    let end = End { side: client, device: DEVICE, address: FAR_CLIENT_ADDRESS };
+    let mut commands = cable_commands([server, near], gso_max_segs);
+    commands.extend(cable_commands([far, end], gso_max_segs));
+    commands.push(format!("ip -n {} route add default via {ROUTER_ADDRESS}", server.side));
+    commands.push(format!("ip -n {client} route add default via {GATEWAY_ADDRESS}"));
     commands
 }
 
@@ -140,20 +191,20 @@ fn cable_commands(sides: [&str; 2], gso_max_segs: Option<u64>) -> Vec<String> {
 /// HTB has a single class with rate = ceil, so nothing is borrowed; `quantum` only matters between classes and is set
 /// to a packet because HTB's own choice (rate / 10) would be warned about. TBF's `limit` sizes the queue it makes by
 /// itself, which the FIFO then replaces.
-fn shaper_commands(server: &str, experiment: &Experiment) -> Vec<String> {
-    let tc = |rest: String| format!("tc -n {server} {rest}");
+fn shaper_commands(side: &str, device: &str, experiment: &Experiment) -> Vec<String> {
+    let tc = |rest: String| format!("tc -n {side} {rest}");
     let (bits, burst) = (experiment.link.bits_per_s(), experiment.burst_bytes());
-    let fifo = tc(format!("qdisc add dev {DEVICE} parent 1:1 handle 10: pfifo limit {}", experiment.fifo_packets));
+    let fifo = tc(format!("qdisc add dev {device} parent 1:1 handle 10: pfifo limit {}", experiment.fifo_packets));
     match experiment.shaper {
         Shaper::Htb => vec![
-            tc(format!("qdisc add dev {DEVICE} root handle 1: htb default 1")),
+            tc(format!("qdisc add dev {device} root handle 1: htb default 1")),
             tc(format!(
-                "class add dev {DEVICE} parent 1: classid 1:1 htb rate {bits}bit ceil {bits}bit burst {burst} cburst {burst} quantum 1514"
+                "class add dev {device} parent 1: classid 1:1 htb rate {bits}bit ceil {bits}bit burst {burst} cburst {burst} quantum 1514"
             )),
             fifo,
         ],
         Shaper::Tbf => vec![
-            tc(format!("qdisc add dev {DEVICE} root handle 1: tbf rate {bits}bit burst {burst} limit {burst}")),
+            tc(format!("qdisc add dev {device} root handle 1: tbf rate {bits}bit burst {burst} limit {burst}")),
             fifo,
         ],
     }
@@ -190,7 +241,7 @@ mod tests {
             "tc -n S class add dev cable parent 1: classid 1:1 htb rate 10000000bit ceil 10000000bit burst 1600 cburst 1600 quantum 1514",
             "tc -n S qdisc add dev cable parent 1:1 handle 10: pfifo limit 100",
         ];
-        assert_eq!(shaper_commands("S", &experiment("")), want);
+        assert_eq!(shaper_commands("S", "cable", &experiment("")), want);
     }
 
     #[test]
@@ -199,22 +250,40 @@ mod tests {
             "tc -n S qdisc add dev cable root handle 1: tbf rate 10000000bit burst 2850 limit 2850",
             "tc -n S qdisc add dev cable parent 1:1 handle 10: pfifo limit 7",
         ];
-        assert_eq!(shaper_commands("S", &experiment("shaper = \"tbf\"\nfifo_packets = 7")), want);
+        assert_eq!(shaper_commands("S", "cable", &experiment("shaper = \"tbf\"\nfifo_packets = 7")), want);
     }
 
     #[test]
     fn both_ends_hand_over_single_packets() {
-        let commands = cable_commands(["S", "C"], Some(1));
+        let ends = [("S", SERVER_ADDRESS), ("C", CLIENT_ADDRESS)];
+        let ends = ends.map(|(side, address)| End { side, device: DEVICE, address });
+        let commands = cable_commands(ends, Some(1));
         assert_eq!(commands[0], "ip link add cable mtu 1500 netns S type veth peer name cable mtu 1500 netns C");
         for side in ["S", "C"] {
             assert!(
                 commands.contains(&format!("ip netns exec {side} ethtool -K cable tso off gso off gro off lro off"))
             );
             let segments = format!("ip -n {side} link set dev cable gso_max_segs 1");
-            assert!(commands.contains(&segments) && !cable_commands(["S", "C"], None).contains(&segments));
+            assert!(commands.contains(&segments) && !cable_commands(ends, None).contains(&segments));
         }
         assert!(commands.contains(&"ip -n S address add 198.18.0.1/30 dev cable".to_owned()));
         assert!(commands.contains(&"ip -n C address add 198.18.0.2/30 dev cable".to_owned()));
+    }
+
+    #[test]
+    fn a_router_joins_two_cables() {
+        let server = End { side: "S", device: DEVICE, address: SERVER_ADDRESS };
+        let commands = routed_commands(server, "R", "C", None);
+        for want in [
+            "ip link add cable mtu 1500 netns S type veth peer name cable mtu 1500 netns R",
+            "ip link add far mtu 1500 netns R type veth peer name cable mtu 1500 netns C",
+            "ip -n R address add 198.18.0.5/30 dev far",
+            "ip -n C address add 198.18.0.6/30 dev cable",
+            "ip -n S route add default via 198.18.0.2",
+            "ip -n C route add default via 198.18.0.5",
+        ] {
+            assert!(commands.iter().any(|command| command == want), "{want}: {commands:#?}");
+        }
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(crate) fn one_run(plan: &Plan<'_>, spec: &RunSpec, site: &Path, interrupt: &
     let folder = plan.out.join(&spec.name);
     std::fs::create_dir(&folder).map_err(|e| LabError::path(&folder, e))?;
     let link = match plan.experiment.network {
-        Network::Namespaces => Some(Link::build(plan.experiment)?),
+        Network::Namespaces | Network::Router => Some(Link::build(plan.experiment)?),
         Network::Loopback => None,
     };
     let endpoint = endpoint(link.as_ref())?;
