@@ -136,7 +136,7 @@ impl Outgoing {
             Segment::File { entry, range } => {
                 if is_last && self.end != End::Open && range.end - range.start <= bytes_max {
                     // sendfile cannot say that the FIN follows.
-                    socket.cork();
+                    socket.cork(true);
                 }
                 let sent = send_file(socket, entry, range, bytes_max)?;
                 range.start += sent;

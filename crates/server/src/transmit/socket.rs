@@ -11,8 +11,8 @@ pub trait Socket {
     fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize>;
     /// Zero means that the file ends before `offset`.
     fn send_file(&self, file: &File, offset: u64, count: usize) -> io::Result<usize>;
-    /// Whatever is sent from now on may wait for [`Socket::finish`] or the close.
-    fn cork(&self);
+    /// Whether a last segment that is not full may wait for more, for [`Socket::finish`] or for the close.
+    fn cork(&self, is_corked: bool);
     /// No more will be sent: the FIN may leave with the last byte.
     fn finish(&self);
     /// Payload bytes sent again so far on this connection.
@@ -32,9 +32,9 @@ impl Socket for Connection {
         retry(|| rustix::fs::sendfile(self, file, Some(&mut { offset }), count))
     }
 
-    fn cork(&self) {
-        // If it fails, the FIN takes a packet of its own.
-        let _ = rustix::net::sockopt::set_tcp_cork(self, true);
+    fn cork(&self, is_corked: bool) {
+        // If it fails, segments are less full than they could be.
+        let _ = rustix::net::sockopt::set_tcp_cork(self, is_corked);
     }
 
     fn finish(&self) {

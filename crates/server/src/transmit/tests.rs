@@ -44,7 +44,7 @@ impl Socket for FakeSocket {
         }
     }
 
-    fn cork(&self) {}
+    fn cork(&self, _is_corked: bool) {}
 
     fn finish(&self) {
         assert!(!self.is_finished.replace(true), "finished twice");

@@ -86,6 +86,7 @@ impl Worker {
             is_registered: false,
             closes: false,
             has_unread: false,
+            is_corked: false,
             line: None,
         })
     }

@@ -32,6 +32,8 @@ pub struct Conn {
     pub closes: bool,
     /// What arrived after the last request that will be answered, so closing at once could reset the response.
     pub has_unread: bool,
+    /// Segments are held back until they are full.
+    pub is_corked: bool,
     /// For the access log, while a response is being sent.
     pub line: Option<Box<Line>>,
 }

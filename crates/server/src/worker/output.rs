@@ -15,6 +15,8 @@ use units::Nanos;
 const LINGER_FOR: Nanos = Nanos::from_secs(2);
 /// Pipelined small responses are gathered up to this many bytes before they are sent.
 const GATHER_BYTES_MAX: usize = 64 << 10;
+/// Bodies from here on take several system calls, which two more do not make dearer.
+const CORK_BYTES_MIN: u64 = 1 << 20;
 /// What a response may send before others get a turn: what a socket buffer takes anyway.
 const SEND_NOW_BYTES_MAX: u64 = 2 << 20;
 
@@ -32,8 +34,14 @@ impl Worker {
         if let Some(error) = &reply.trouble {
             self.parts.log.error(&format!("a file could not be read: {error}"));
         }
+        let is_own = matches!(self.parts.path, Path::Own(_));
+        // Each sendfile would push out what it ends with. Paced grants end where segments do, and must not wait.
+        if is_own && reply.rest.iter().map(Segment::len).sum::<u64>() >= CORK_BYTES_MIN {
+            conn.socket.cork(true);
+            conn.is_corked = true;
+        }
         if !self.parts.is_plain {
-            let end = conn.end(if matches!(self.parts.path, Path::Own(_)) { End::Close } else { End::Finish });
+            let end = conn.end(if is_own { End::Close } else { End::Finish });
             let outgoing = Outgoing::new(std::mem::take(&mut self.out), reply.rest, end);
             return self.dispatch(at, outgoing);
         }
@@ -172,6 +180,9 @@ impl Worker {
         self.log(at, None);
         let conn = &mut self.conns[at];
         conn.is_new = false;
+        if std::mem::take(&mut conn.is_corked) && !conn.closes {
+            conn.socket.cork(false);
+        }
         if !conn.closes {
             conn.deadline = self.now + self.parts.limits.idle_timeout;
         } else if conn.has_unread || conn.is_readable {
