@@ -95,7 +95,7 @@ pub fn validator_fields(etag: &str, last_modified: SystemTime) -> Vec<u8> {
 }
 
 /// Decimal digits, without the formatting machinery.
-fn number(out: &mut Vec<u8>, mut number: u64) {
+pub fn number(out: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0; 20]; // u64::MAX has 20
     let mut first = digits.len();
     loop {

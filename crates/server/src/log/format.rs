@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, UNIX_EPOCH};
 
+use http::head::number;
 use units::Nanos;
 
 /// How a line is written.
@@ -200,20 +201,6 @@ fn milliseconds(out: &mut Vec<u8>, time: Nanos) {
     number(out, micros / 1000);
     out.push(b'.');
     out.extend([100, 10, 1].map(|unit| b'0' + (micros / unit % 10) as u8));
-}
-
-fn number(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20]; // u64::MAX has 20
-    let mut first = digits.len();
-    loop {
-        first -= 1;
-        digits[first] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[first..]);
 }
 
 /// Takes the HTTP date `Sat, 21 Nov 2026 10:00:00 GMT` apart: its parts have fixed places and it knows the calendar.
