@@ -61,7 +61,9 @@ impl DrainChoice {
         }
         let shaper = Interface::serving(listen.ip()).and_then(|found| found.map_or(Ok(None), Shaper::of));
         match (uplink, shaper) {
-            (rate, Ok(Some(shaper))) => DrainChoice::over(shaper, rate, policy, guard_permille),
+            (asked, Ok(Some(shaper))) if is_bottleneck(shaper.rate, asked) => {
+                DrainChoice::over(shaper, policy, guard_permille)
+            }
             (Some(rate), _) => DrainChoice {
                 policy,
                 pace: pace(rate.permille(BLIND_PERMILLE)),
@@ -69,16 +71,16 @@ impl DrainChoice {
                 gauge: None,
                 why: format!("drain paced at 98 % of {rate}, policy {policy}: the uplink's rate was given"),
             },
-            (None, Ok(None)) => off("no --uplink was given and the interface has no shaper to read a rate from"),
+            (None, Ok(_)) => off("no --uplink was given and the interface has no shaper to read a rate from"),
             (None, Err(error)) => off(&format!("no --uplink was given and the interface cannot be asked: {error}")),
         }
     }
 
     /// With a shaper of our own host below, its queue tells how we are doing, and no margin is needed.
-    fn over(mut shaper: Shaper, asked: Option<Rate>, policy: &'static str, guard_permille: u32) -> DrainChoice {
-        let rate = asked.map_or(shaper.rate, |asked| asked.min(shaper.rate));
+    fn over(mut shaper: Shaper, policy: &'static str, guard_permille: u32) -> DrainChoice {
+        let rate = shaper.rate;
         let (kind, interface) = (shaper.kind.clone(), shaper.interface.name.clone());
-        let why = format!("drain paced at {rate}, policy {policy}: {interface} is shaped by {kind} to {}", shaper.rate);
+        let why = format!("drain paced at {rate}, policy {policy}: {interface} is shaped by {kind}");
         let gauge = Gauge::new(move || shaper.backlog_bytes().ok());
         DrainChoice { policy, pace: pace(rate), guard_permille, gauge: Some(gauge), why }
     }
@@ -92,6 +94,12 @@ impl DrainChoice {
         let policy = policy::by_name(self.policy).expect("names were checked when they were read");
         Drain::new(policy, self.pace).with_guard(Guard::new(self.guard_permille))
     }
+}
+
+/// Whether the shaper is what limits us. Below a slower uplink somewhere else its queue is always empty, and would
+/// tell us to send faster than that uplink can.
+fn is_bottleneck(shaper: Rate, asked: Option<Rate>) -> bool {
+    asked.is_none_or(|asked| asked >= shaper)
 }
 
 fn pace(rate: Rate) -> Pace {
@@ -111,6 +119,15 @@ mod tests {
     fn a_given_rate_is_paced_with_a_margin() {
         let choice = find(DrainKind::Auto, Some("10mbit"));
         assert_eq!(choice.pace.rate, "9.8mbit".parse().ok());
+    }
+
+    #[test]
+    fn a_shaper_faster_than_the_uplink_is_not_the_bottleneck() {
+        let rate = |text: &str| text.parse::<Rate>().unwrap();
+        let shaper = rate("1gbit");
+        assert!(is_bottleneck(shaper, None));
+        assert!(is_bottleneck(shaper, Some(rate("1gbit"))) && is_bottleneck(shaper, Some(rate("2gbit"))));
+        assert!(!is_bottleneck(shaper, Some(rate("999mbit"))));
     }
 
     #[test]

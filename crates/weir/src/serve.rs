@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64))]
     workers: Option<u16>,
     /// Most connections at once.
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX))]
     connections: u32,
     /// List folders that have no index.html.
     #[arg(long)]
@@ -72,6 +72,9 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
     stop_timeout: Duration,
 }
+
+/// One response a connection, and the drain takes this many (rounded down from 2^20).
+const CONNECTIONS_MAX: i64 = 1_000_000;
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Drain {

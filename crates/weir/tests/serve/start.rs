@@ -76,6 +76,7 @@ fn mistakes_are_told() {
         (&[&dir, "--workers", "0"], 2, &["--workers", "1..=256"]),
         (&[&dir, "--workers", "257"], 2, &["--workers", "1..=256"]),
         (&[&dir, "--connections", "0"], 2, &["--connections"]),
+        (&[&dir, "--connections", "2000000"], 2, &["--connections", "1000000"]),
         (&[&dir, "--guard", "1001"], 2, &["--guard", "1001", "0..=1000"]),
         (&[&dir, "--idle-timeout", "5"], 2, &["--idle-timeout", "`5` is not a duration", "10s"]),
         (&[&dir, "--send-rate-min", "1kbit"], 2, &["--send-rate-min", "64KiB"]),
