@@ -1,0 +1,1 @@
+//! TCP over a bottleneck.

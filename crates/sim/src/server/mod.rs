@@ -1,0 +1,1 @@
+//! A web server: processor, disk and network (Murta & Corlassoli 2002).
