@@ -8,3 +8,6 @@
 pub mod packet;
 pub mod queue;
 pub mod server;
+mod tally;
+
+pub use tally::{CLASSES_MAX, CcdfPoint, ClassSummary, Finished, GroupSummary, ResponseTimes, SizeBin, Summary, Tally};

@@ -12,12 +12,18 @@
 //! assert_eq!(stats::mean(&[]), None);
 //! ```
 
+mod batches;
 mod confidence;
+mod growth;
 mod moments;
 mod rank;
 mod size;
+mod streaming;
 
-pub use confidence::{BATCHES, Interval, batch_means};
+pub use batches::BatchMeans;
+pub use confidence::{BATCHES, Interval, batch_means, interval_99};
+pub use growth::GrowthBins;
 pub use moments::{mean, mean_nanos, scv, variance};
 pub use rank::{ccdf, nearest_rank};
 pub use size::{Bin, PERCENTILE_BUCKETS, SIZE_CLASSES, growth_bins, percentile_buckets, size_class_means};
+pub use streaming::{Moments, SpanMoments};
