@@ -4,6 +4,7 @@ mod demo;
 mod load;
 mod report;
 mod run;
+mod sim;
 mod trace;
 
 use clap::{Parser, Subcommand};
@@ -26,6 +27,8 @@ enum Command {
     Run(run::Args),
     /// See in a minute what the order of bytes does: two short runs on loopback, without root.
     Demo(demo::Args),
+    /// Simulate one policy under one load.
+    Sim(Box<sim::Args>),
     /// Print the table of recorded runs.
     Report(report::Args),
 }
@@ -36,6 +39,7 @@ fn main() -> std::process::ExitCode {
         Command::Load(args) => load::main(args),
         Command::Run(args) => run::main(args),
         Command::Demo(args) => demo::main(args),
+        Command::Sim(args) => sim::main(*args),
         Command::Report(args) => report::main(args),
     };
     cli::exit_code("weirlab", outcome)

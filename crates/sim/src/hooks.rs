@@ -1,0 +1,20 @@
+use record::JobRecord;
+
+/// What a caller wants to be told while a simulation runs. The run is the same with or without.
+#[derive(Default)]
+pub struct Hooks<'a> {
+    /// Every job, warm-up included, as it leaves; and at a finite horizon those that did not, as incomplete.
+    pub record: Option<&'a mut dyn FnMut(JobRecord)>,
+    /// How many jobs have left, now and then (at least every [`PROGRESS_JOBS`] jobs).
+    pub progress: Option<&'a mut dyn FnMut(u64)>,
+}
+
+/// Often enough for a progress bar, too seldom to cost anything.
+pub const PROGRESS_JOBS: u64 = 1 << 16;
+
+impl Hooks<'_> {
+    /// Nobody wants to be told anything.
+    pub fn none() -> Self {
+        Hooks::default()
+    }
+}

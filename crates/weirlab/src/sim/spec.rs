@@ -1,0 +1,111 @@
+//! One simulation, in words: what stands on a command line and in the cells of a sweep's grid.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Everything that makes a simulation; two equal ones give the same result to the byte.
+///
+/// The same names are flags (`--warm-up`) and keys (`warm_up`). A key that a model does not know is an error there.
+#[derive(Debug, Clone, PartialEq, clap::Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SimSpec {
+    /// Which model to simulate
+    #[arg(long, value_enum, default_value_t)]
+    #[serde(default)]
+    pub model: Model,
+    /// Whose bytes leave first: ps (exact processor sharing), or what `weir serve --policy` takes
+    #[arg(long, value_name = "SPEC")]
+    pub policy: String,
+    /// Offered load of the link, 1 is full
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rho: Option<f64>,
+    /// Distribution of sizes in bytes, such as exponential:mean=5000; arrivals are Poisson
+    #[arg(long, value_name = "SPEC", conflicts_with = "trace")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dist: Option<String>,
+    /// Replay this request trace, stretched in time to rho
+    #[arg(long, value_name = "FILE")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<PathBuf>,
+    /// Instead of one rho, alternate between two: W1 to W10 of the overload paper, or LOW_S,HIGH_S,LOW_RHO,HIGH_RHO
+    #[arg(long, value_name = "SPEC", conflicts_with_all = ["rho", "trace"])]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// Rate of the link
+    #[arg(long, value_name = "RATE", default_value = "10mbit")]
+    #[serde(default = "default_link")]
+    pub link: String,
+    /// Bytes a job takes on the link: its size alone, or with head, packet headers and handshake
+    #[arg(long, value_enum, default_value_t)]
+    #[serde(default)]
+    pub wire: Wire,
+    /// Hand bytes down in grants of this many, as the server does [default: fluid, preemptive at every arrival]
+    #[arg(long, value_name = "BYTES")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk: Option<u64>,
+    /// What policies that look at paths (fcf, srrt) see of each client's
+    #[arg(long, value_enum, default_value_t)]
+    #[serde(default)]
+    pub paths: Paths,
+    /// Count this many jobs, behind the warm-up; of a trace the first so many [default: 1000000, or the whole trace]
+    #[arg(long, value_name = "N")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<u64>,
+    /// Stop at this instant of simulated time; jobs still there count with the time they waited
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+    /// Jobs at the start that are simulated and not counted [default: a tenth of --jobs; none with --seconds or --trace]
+    #[arg(long, value_name = "N")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm_up: Option<u64>,
+    /// Same seed, same jobs
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[serde(default = "default_seed")]
+    pub seed: u64,
+}
+
+/// The models, in order of detail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Model {
+    /// One link
+    #[default]
+    Queue,
+    /// A web server: processor, disk, network
+    Server,
+    /// TCP over a bottleneck
+    Packet,
+}
+
+/// Which bytes of a job the link counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Wire {
+    /// Service is size / link
+    #[default]
+    Plain,
+    /// Head, packet headers and one connection per job, as `weirlab load` counts them
+    Tcp,
+}
+
+/// Where clients are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Paths {
+    /// Nothing is known of any path
+    #[default]
+    Unknown,
+    /// Throughput and RTT of the bandwidth and RTT classes of 001
+    Internet,
+}
+
+fn default_link() -> String {
+    "10mbit".into()
+}
+
+fn default_seed() -> u64 {
+    1
+}
