@@ -8,8 +8,7 @@ fn cycle(criterion: &mut Criterion) {
     for (label, guard) in [("", 0), ("-guard", 50)] {
         for queued in [10, 1_000, 10_000, 100_000] {
             for name in policy::NAMES {
-                let mut drain =
-                    Drain::new(policy::by_name(name).unwrap(), Pace::UNLIMITED).with_guard(Guard::new(guard));
+                let mut drain = Drain::new(policy::parse(name).unwrap(), Pace::UNLIMITED).with_guard(Guard::new(guard));
                 let mut sizes = sizes();
                 for _ in 0..queued {
                     drain.arrive(Nanos(0), Arrival::of(Size::Known(sizes.next().unwrap())));

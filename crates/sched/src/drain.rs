@@ -14,7 +14,7 @@
 use units::{Nanos, wire};
 
 use crate::run_queue::{Key, RunQueue};
-use crate::{Arrival, Backlog, Guard, Job, JobId, Pace, Policy, Size};
+use crate::{Arrival, Backlog, Guard, Job, JobId, Pace, Path, Policy, Size};
 
 /// How many jobs may be in the system at once: one per connection at most, and a process cannot have more descriptors.
 pub const JOBS_MAX: usize = 1 << 20;
@@ -50,28 +50,26 @@ pub struct Drain {
     guard: Guard,
     jobs: Vec<Option<Job>>,
     vacant: Vec<u32>,
-    ready: RunQueue,
+    /// By slot, and only if the policy looks at paths: few do, and jobs are to stay small.
+    paths: Option<Vec<Path>>,
     /// The ready jobs by age; kept only while the guard is on.
     oldest: RunQueue,
     /// Arrival number of the next job.
     arrivals: u64,
-    /// The start tag of the job granted last: where a newcomer begins.
-    virtual_now: u64,
 }
 
 impl Drain {
     pub fn new(policy: Box<dyn Policy>, pace: Pace) -> Drain {
         Drain {
+            paths: policy.needs_path().then(Vec::new),
             policy,
             backlog: Backlog::new(pace.rate, pace.behind),
             pace,
             guard: Guard::default(),
             jobs: Vec::new(),
             vacant: Vec::new(),
-            ready: RunQueue::default(),
             oldest: RunQueue::default(),
             arrivals: 0,
-            virtual_now: 0,
         }
     }
 
@@ -120,15 +118,20 @@ impl Drain {
         });
         let id = JobId { slot, number: self.arrivals };
         self.arrivals += 1;
-        self.jobs[slot as usize] = Some(Job {
+        if let Some(paths) = &mut self.paths {
+            paths.resize(paths.len().max(slot as usize + 1), Path::default());
+            paths[slot as usize] = arrival.path;
+        }
+        let job = self.jobs[slot as usize].insert(Job {
             number: id.number,
             arrived_at: now,
             size: arrival.size,
             attained: 0,
-            start_tag: self.virtual_now,
             segment_bytes: arrival.segment_bytes.max(1),
+            class: arrival.class,
             is_ready: true,
         });
+        self.policy.on_arrival(slot, job, path_of(&self.paths, slot));
         self.enqueue(slot);
         id
     }
@@ -139,7 +142,7 @@ impl Drain {
         if self.backlog.room_at(self.pace.ahead) > now {
             return None;
         }
-        let slot = self.ready.first()?;
+        let slot = self.policy.first()?;
         let slot = self.guarded(slot);
         let job = self.jobs[slot as usize].as_ref().expect("a ready job is in the system");
         let bytes_max = grant_bytes(job, self.pace.grant_bytes(job.segment_bytes));
@@ -148,27 +151,32 @@ impl Drain {
 
     /// When to ask again for a grant: an instant, maybe past, or `None` while nobody is ready.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        self.ready.first().map(|_| self.backlog.room_at(self.pace.ahead))
+        self.policy.first().map(|_| self.backlog.room_at(self.pace.ahead))
     }
 
     /// Bytes of the job were handed down; zero is fine. A no-op for a departed job.
     pub fn on_sent(&mut self, now: Nanos, id: JobId, bytes: u64) -> Progress {
-        let Some(segment_bytes) = self.job(id).map(|job| job.segment_bytes) else { return Progress::Departed };
-        self.backlog.charge(now, wire::bytes_of(bytes, segment_bytes));
-        let to_oldest = self.oldest.first() == Some(id.slot);
-        self.guard.on_sent(bytes, to_oldest);
-        let job = self.jobs[id.slot as usize].as_mut().expect("found above");
-        self.virtual_now = self.virtual_now.max(job.start_tag);
+        let Some(job) = self.jobs.get_mut(id.slot as usize).and_then(Option::as_mut) else { return Progress::Departed };
+        if job.number != id.number {
+            return Progress::Departed;
+        }
+        if self.pace.rate.is_some() {
+            self.backlog.charge(now, wire::bytes_of(bytes, job.segment_bytes));
+        }
+        if !self.guard.is_off() {
+            self.guard.on_sent(bytes, self.oldest.first() == Some(id.slot));
+        }
         job.attained += bytes;
-        job.start_tag += bytes;
         if let Size::Known(size) = job.size {
             assert!(job.attained <= size, "sent {} bytes of a response of {size}", job.attained);
         }
-        if job.is_sent() {
+        self.policy.on_sent(id.slot, job, bytes);
+        let (is_sent, is_ready) = (job.is_sent(), job.is_ready);
+        if is_sent {
             self.depart(id.slot);
             return Progress::Departed;
         }
-        if job.is_ready {
+        if is_ready {
             self.enqueue(id.slot);
         }
         Progress::Remains
@@ -176,23 +184,29 @@ impl Drain {
 
     /// The connection takes no more: the job is out of the order. Calling twice, or late, changes nothing.
     pub fn on_blocked(&mut self, id: JobId) {
-        if self.job(id).is_none() {
-            return;
+        if let Some(job) = self.job_mut(id) {
+            job.is_ready = false;
+            self.dequeue(id.slot);
         }
-        self.jobs[id.slot as usize].as_mut().expect("found above").is_ready = false;
-        self.dequeue(id.slot);
     }
 
     /// The connection takes bytes again. Calling twice, or late, changes nothing.
     pub fn on_writable(&mut self, id: JobId) {
-        if self.job(id).is_none_or(|job| job.is_ready) {
-            return;
+        if let Some(job) = self.job_mut(id).filter(|job| !job.is_ready) {
+            job.is_ready = true;
+            self.enqueue(id.slot);
         }
-        let job = self.jobs[id.slot as usize].as_mut().expect("found above");
-        job.is_ready = true;
-        // Time in which it could not have sent is nothing the others owe it.
-        job.start_tag = job.start_tag.max(self.virtual_now);
-        self.enqueue(id.slot);
+    }
+
+    /// The path to the client is now known to be this. A no-op for a departed job, and under a policy that does not look
+    /// at paths ([`Policy::needs_path`]).
+    pub fn on_path(&mut self, id: JobId, path: Path) {
+        let Some(is_ready) = self.job(id).map(|job| job.is_ready) else { return };
+        let Some(paths) = &mut self.paths else { return };
+        paths[id.slot as usize] = path;
+        if is_ready {
+            self.enqueue(id.slot);
+        }
     }
 
     /// A job of unknown size has sent its last byte. A no-op for a departed job.
@@ -225,31 +239,48 @@ impl Drain {
         if due { oldest } else { first }
     }
 
+    fn job_mut(&mut self, id: JobId) -> Option<&mut Job> {
+        self.jobs.get_mut(id.slot as usize)?.as_mut().filter(|job| job.number == id.number)
+    }
+
     fn enqueue(&mut self, slot: u32) {
         let job = self.jobs[slot as usize].as_ref().expect("an enqueued job is in the system");
-        self.ready.set(slot, Key { rank: self.policy.rank(job), number: job.number });
+        self.policy.enqueue(slot, job, path_of(&self.paths, slot));
         if !self.guard.is_off() {
             self.oldest.set(slot, Key { rank: 0, number: job.number });
         }
     }
 
     fn dequeue(&mut self, slot: u32) {
-        self.ready.remove(slot);
+        let job = self.jobs[slot as usize].as_ref().expect("a dequeued job is in the system");
+        self.policy.dequeue(slot, job);
         self.oldest.remove(slot);
-        if self.ready.len() == 0 {
+        if self.oldest.is_empty() {
             self.guard.forget();
         }
     }
 
     fn depart(&mut self, slot: u32) {
         self.dequeue(slot);
-        self.jobs[slot as usize] = None;
+        let job = self.jobs[slot as usize].take().expect("a job departs once");
+        self.policy.on_departure(slot, &job);
         self.vacant.push(slot);
     }
 }
 
+fn path_of(paths: &Option<Vec<Path>>, slot: u32) -> &Path {
+    const UNKNOWN: Path = Path { rtt: None, cwnd_bytes: None, throughput_bps: None };
+    paths.as_ref().map_or(&UNKNOWN, |paths| &paths[slot as usize])
+}
+
 /// A grant ends where a segment does, so that no short segment is sent but the last.
 fn grant_bytes(job: &Job, grant_bytes: u64) -> u64 {
+    if let Size::Known(_) = job.size
+        && job.remaining() + job.segment_bytes <= grant_bytes
+    {
+        // The usual case, and spares a division.
+        return job.remaining();
+    }
     let over = job.attained % job.segment_bytes;
     match job.size {
         Size::Known(_) => (grant_bytes - over).min(job.remaining()),

@@ -6,7 +6,12 @@ use crate::policy;
 
 /// Unit service: one byte per grant and per nanosecond, so that a schedule reads as a string.
 fn unit_drain(name: &str) -> Drain {
-    Drain::new(policy::by_name(name).unwrap(), Pace::UNLIMITED)
+    Drain::new(policy::parse(name).unwrap(), Pace::UNLIMITED)
+}
+
+/// A job on a connection whose segments are a byte.
+fn unit_job(size_bytes: u64) -> Arrival {
+    Arrival { segment_bytes: 1, ..Arrival::of(Size::Known(size_bytes)) }
 }
 
 /// One job of a script: name, size, arrival.
@@ -31,8 +36,7 @@ fn serve(drain: &mut Drain, cases: &[Case]) -> (String, Vec<usize>) {
     for tick in 0.. {
         let now = Nanos(tick);
         for case in cases.iter().filter(|case| case.2 == tick) {
-            let arrival = Arrival { size: Size::Known(case.1), segment_bytes: 1 };
-            names.push((drain.arrive(now, arrival), case.0));
+            names.push((drain.arrive(now, unit_job(case.1)), case.0));
         }
         if drain.is_empty() && tick > last {
             break;
@@ -116,12 +120,12 @@ mod shares {
     fn the_guard_gives_the_oldest_its_share() {
         // One byte per grant, and time enough between grants that the pace is never what is measured.
         let pace = Pace { rate: "1gbit".parse().ok(), grant_for: Nanos::ZERO, ..Pace::UNLIMITED };
-        let mut drain = Drain::new(policy::by_name("srpt").unwrap(), pace).with_guard(Guard::new(100));
-        let old = drain.arrive(Nanos(0), Arrival { size: Size::Known(1_000_000), segment_bytes: 1 });
+        let mut drain = Drain::new(policy::parse("srpt").unwrap(), pace).with_guard(Guard::new(100));
+        let old = drain.arrive(Nanos(0), unit_job(1_000_000));
         let mut to_old = 0;
         for tick in 0..1000 {
             let now = Nanos::from_millis(tick);
-            drain.arrive(now, Arrival { size: Size::Known(1), segment_bytes: 1 });
+            drain.arrive(now, unit_job(1));
             let grant = drain.poll_grant(now).unwrap();
             to_old += u64::from(grant.job == old);
             let _ = drain.on_sent(now, grant.job, 1);
@@ -133,7 +137,7 @@ mod shares {
     #[test]
     fn a_blocked_job_catches_up_on_nothing() {
         let mut drain = unit_drain("fair");
-        let ids = [0, 1].map(|_| drain.arrive(Nanos(0), Arrival { size: Size::Known(100), segment_bytes: 1 }));
+        let ids = [0, 1].map(|_| drain.arrive(Nanos(0), unit_job(100)));
         drain.on_blocked(ids[0]);
         for _ in 0..50 {
             let _ = drain.on_sent(Nanos(0), ids[1], 1);
@@ -197,7 +201,7 @@ mod pacing {
     fn paced(rate: &str) -> Drain {
         let rate: Rate = rate.parse().unwrap();
         let pace = Pace { rate: Some(rate), ahead: Nanos::from_micros(300), ..Pace::UNLIMITED };
-        Drain::new(policy::by_name("srpt").unwrap(), pace)
+        Drain::new(policy::parse("srpt").unwrap(), pace)
     }
 
     #[test]
@@ -288,7 +292,7 @@ proptest! {
     ) {
         let rate = Rate::from_bits_per_s(mbit * 1_000_000).unwrap();
         let pace = Pace { rate: Some(rate), ahead: Nanos::from_micros(300), behind: Nanos::from_millis(1), ..Pace::UNLIMITED };
-        let mut drain = Drain::new(policy::by_name("srpt").unwrap(), pace);
+        let mut drain = Drain::new(policy::parse("srpt").unwrap(), pace);
         for size in sizes {
             drain.arrive(Nanos(0), Arrival::of(Size::Known(size)));
         }

@@ -1,5 +1,7 @@
 use units::{Nanos, wire};
 
+use crate::Path;
+
 /// How many bytes a response has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
@@ -15,12 +17,17 @@ pub struct Arrival {
     pub size: Size,
     /// Payload bytes of a full segment on this connection; grants are whole segments where they can be.
     pub segment_bytes: u64,
+    /// For policies with classes, from 0; a number past their last class counts as the last.
+    pub class: u8,
+    /// For policies that look at it ([`crate::Policy::needs_path`]); what is found out later is told by
+    /// [`crate::Drain::on_path`].
+    pub path: Path,
 }
 
 impl Arrival {
-    /// A job on a connection with ordinary Ethernet segments.
+    /// A job of the first class on a connection with ordinary Ethernet segments and an unknown path.
     pub fn of(size: Size) -> Arrival {
-        Arrival { size, segment_bytes: wire::SEGMENT_BYTES }
+        Arrival { size, segment_bytes: wire::SEGMENT_BYTES, class: 0, path: Path::default() }
     }
 }
 
@@ -49,14 +56,19 @@ pub struct Job {
     pub size: Size,
     /// Bytes sent so far.
     pub attained: u64,
-    /// What the `fair` policy orders by: the bytes it has sent, counted from where the others were when it came. See
-    /// [`crate::policy::Fair`].
-    pub start_tag: u64,
     pub segment_bytes: u64,
+    pub class: u8,
     pub(crate) is_ready: bool,
 }
 
 impl Job {
+    /// A job that has just come, for tests of a policy alone.
+    #[cfg(test)]
+    pub(crate) fn of_size(size: Size) -> Job {
+        let arrived_at = Nanos::ZERO;
+        Job { number: 0, arrived_at, size, attained: 0, segment_bytes: 1, class: 0, is_ready: true }
+    }
+
     /// Bytes still to send; for a size not known, the least it can be.
     pub fn remaining(&self) -> u64 {
         match self.size {

@@ -2,13 +2,13 @@
 //!
 //! A [`Drain`] is told facts (a job arrived, bytes were sent, a connection cannot take more) and asked one question:
 //! who may send now, and how much. It does no I/O and reads no clock, so the server, the simulator and the tests
-//! drive the same code. The order is a total one: rank by the [`policy`], lower first, ties by arrival number.
+//! drive the same code. The order is the [`policy`]'s, and a total one: ties go by arrival number.
 //!
 //! ```
 //! use sched::{Arrival, Drain, Size, policy};
 //! use units::Nanos;
 //!
-//! let mut drain = Drain::new(policy::by_name("srpt").unwrap(), Default::default());
+//! let mut drain = Drain::new(policy::parse("srpt").unwrap(), Default::default());
 //! let large = drain.arrive(Nanos(0), Arrival::of(Size::Known(1_000_000)));
 //! let small = drain.arrive(Nanos(0), Arrival::of(Size::Known(500)));
 //! let grant = drain.poll_grant(Nanos(0)).unwrap();
@@ -22,6 +22,7 @@ mod drain;
 mod guard;
 mod job;
 mod pace;
+mod path;
 pub mod policy;
 mod run_queue;
 
@@ -30,4 +31,5 @@ pub use drain::{Drain, Grant, Progress};
 pub use guard::Guard;
 pub use job::{Arrival, Job, JobId, Size};
 pub use pace::Pace;
+pub use path::Path;
 pub use policy::Policy;

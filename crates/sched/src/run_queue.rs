@@ -21,8 +21,12 @@ pub struct RunQueue {
 }
 
 impl RunQueue {
-    pub fn len(&self) -> usize {
-        self.heap.len()
+    pub fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+
+    pub fn contains(&self, slot: u32) -> bool {
+        self.places.get(slot as usize).is_some_and(|at| *at != ABSENT)
     }
 
     /// The slot that drains first.
@@ -129,7 +133,8 @@ mod tests {
                 }
                 let least = model.iter().min_by_key(|(_, key)| **key).map(|(slot, _)| *slot);
                 prop_assert_eq!(queue.first(), least);
-                prop_assert_eq!(queue.len(), model.len());
+                prop_assert_eq!(queue.is_empty(), model.is_empty());
+                (0..24).try_for_each(|slot| { prop_assert_eq!(queue.contains(slot), model.contains_key(&slot)); Ok(()) })?;
             }
         }
     }

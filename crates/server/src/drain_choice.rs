@@ -91,7 +91,7 @@ impl DrainChoice {
 
     /// A drain as chosen.
     pub fn drain(&self) -> Drain {
-        let policy = policy::by_name(self.policy).expect("names were checked when they were read");
+        let policy = policy::parse(self.policy).expect("names were checked when they were read");
         Drain::new(policy, self.pace).with_guard(Guard::new(self.guard_permille))
     }
 }

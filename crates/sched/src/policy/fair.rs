@@ -9,20 +9,79 @@
 //! nothing at all may be preferred; bad in the mean: a short response pays for every long one in the system.
 //! A size that is not known makes no difference.
 
-use crate::{Job, Policy};
+use crate::run_queue::{Key, RunQueue};
+use crate::{Job, Path, Policy};
 
-pub struct Fair;
+#[derive(Default)]
+pub struct Fair {
+    turns: Turns,
+    queue: RunQueue,
+}
 
 impl Policy for Fair {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "fair"
     }
 
-    fn rank(&self, job: &Job) -> u64 {
-        job.start_tag
+    fn first(&self) -> Option<u32> {
+        self.queue.first()
+    }
+
+    fn enqueue(&mut self, slot: u32, job: &Job, _path: &Path) {
+        if !self.queue.contains(slot) {
+            self.turns.rejoin(slot);
+        }
+        self.queue.set(slot, Key { rank: self.turns.tag(slot), number: job.number });
+    }
+
+    fn dequeue(&mut self, slot: u32, _job: &Job) {
+        self.queue.remove(slot);
+    }
+
+    fn on_arrival(&mut self, slot: u32, _job: &Job, _path: &Path) {
+        self.turns.join(slot);
+    }
+
+    fn on_sent(&mut self, slot: u32, _job: &Job, bytes: u64) {
+        self.turns.on_sent(slot, bytes);
     }
 
     fn can_starve(&self) -> bool {
         false
+    }
+}
+
+/// The start tags of jobs that take turns.
+#[derive(Default)]
+pub(super) struct Turns {
+    /// By slot: the bytes the job has sent, counted from where the others were when it came.
+    tags: Vec<u64>,
+    /// The start tag of the job granted last: where a newcomer begins.
+    virtual_now: u64,
+}
+
+impl Turns {
+    pub fn tag(&self, slot: u32) -> u64 {
+        self.tags[slot as usize]
+    }
+
+    /// A newcomer.
+    pub fn join(&mut self, slot: u32) {
+        if self.tags.len() <= slot as usize {
+            self.tags.resize(slot as usize + 1, 0);
+        }
+        self.tags[slot as usize] = self.virtual_now;
+    }
+
+    /// A job that was not ready for a while: time in which it could not have sent is nothing the others owe it.
+    pub fn rejoin(&mut self, slot: u32) {
+        let tag = &mut self.tags[slot as usize];
+        *tag = (*tag).max(self.virtual_now);
+    }
+
+    pub fn on_sent(&mut self, slot: u32, bytes: u64) {
+        let tag = &mut self.tags[slot as usize];
+        self.virtual_now = self.virtual_now.max(*tag);
+        *tag += bytes;
     }
 }

@@ -4,20 +4,16 @@
 //! mean waiting time grows with the second moment of size (Pollaczek 1930, Khinchine 1932). A size that is not known
 //! makes no difference.
 
-use crate::{Job, Policy};
+use super::Rank;
+use crate::{Job, Path};
 
 pub struct Fcfs;
 
-impl Policy for Fcfs {
-    fn name(&self) -> &'static str {
-        "fcfs"
-    }
+impl Rank for Fcfs {
+    const NAME: &'static str = "fcfs";
+    const CAN_STARVE: bool = false;
 
-    fn rank(&self, _job: &Job) -> u64 {
+    fn rank(&self, _job: &Job, _path: &Path) -> u64 {
         0
-    }
-
-    fn can_starve(&self) -> bool {
-        false
     }
 }

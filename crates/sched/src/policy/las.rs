@@ -5,16 +5,15 @@
 //! Good for proxied and generated responses; bad when sizes are alike: the largest jobs then share the link and all
 //! finish late. A size that is not known makes no difference.
 
-use crate::{Job, Policy};
+use super::Rank;
+use crate::{Job, Path};
 
 pub struct Las;
 
-impl Policy for Las {
-    fn name(&self) -> &'static str {
-        "las"
-    }
+impl Rank for Las {
+    const NAME: &'static str = "las";
 
-    fn rank(&self, job: &Job) -> u64 {
+    fn rank(&self, job: &Job, _path: &Path) -> u64 {
         job.attained
     }
 }

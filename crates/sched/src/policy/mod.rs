@@ -1,58 +1,71 @@
 //! The policies. One file each: its formula, its source, what it is good at and where it is bad.
+//!
+//! Most are a [`Rank`], a number per job, and [`Ranked`] makes a [`Policy`] of it. Those that look at more than one job
+//! at a time (the fastest connection among the short ones, what processor sharing would have done, a share of the
+//! bytes) are a [`Policy`] themselves.
 
+mod bands;
 mod fair;
 mod fcfs;
 mod las;
+mod parse;
 mod psjf;
+mod quick_fix;
+mod ranked;
 mod srpt;
+mod srrt;
 
+pub use bands::{BANDS_MAX, Bands, rule_of_thumb};
 pub use fair::Fair;
 pub use fcfs::Fcfs;
 pub use las::Las;
+pub use parse::{FORMS, NAMES, PolicyError, parse};
 pub use psjf::Psjf;
+pub use quick_fix::QuickFix;
+pub use ranked::{Rank, Ranked};
 pub use srpt::Srpt;
+pub use srrt::Srrt;
 
-use crate::Job;
+use crate::{Job, Path};
 
-/// Ranks jobs. Waiting never changes a rank: a rank is a function of the job alone, worked out again only when the
-/// job's own attained service changes.
+/// An order of the ready jobs, and what it has to know for it.
+///
+/// The [`crate::Drain`] owns the jobs and tells the policy what happens to them; the policy keeps the ready ones in
+/// order. A job is named by its slot, a small integer no other job in the system has. Nothing here reads a clock:
+/// waiting alone never changes the order.
 pub trait Policy: Send {
-    /// The name on command lines and in records.
-    fn name(&self) -> &'static str;
-    /// Lower drains first; equal ranks drain in order of arrival.
-    fn rank(&self, job: &Job) -> u64;
+    /// The spec that [`parse`] makes this policy from, its defaults written out.
+    fn name(&self) -> &str;
+
+    /// The slot of the job that is served next.
+    fn first(&self) -> Option<u32>;
+
+    /// The job is ready: puts it at its place, whether or not it was in the order. Called again whenever its attained
+    /// service or its path has changed.
+    fn enqueue(&mut self, slot: u32, job: &Job, path: &Path);
+
+    /// The job is not ready, or gone; a no-op if it is not in the order.
+    fn dequeue(&mut self, slot: u32, job: &Job);
+
+    /// The job came into the system; it is enqueued next.
+    fn on_arrival(&mut self, _slot: u32, _job: &Job, _path: &Path) {}
+
+    /// These bytes of the job were sent, and are in `job.attained` already; it is enqueued or departs next.
+    fn on_sent(&mut self, _slot: u32, _job: &Job, _bytes: u64) {}
+
+    /// The job leaves the system: sent, ended or aborted. It was dequeued before.
+    fn on_departure(&mut self, _slot: u32, _job: &Job) {}
+
     /// Whether a job can be passed over for as long as others keep arriving; only then has the guard work to do.
     fn can_starve(&self) -> bool {
         true
     }
-}
 
-/// Names of all policies, in the order help texts list them.
-pub const NAMES: &[&str] = &["fair", "fcfs", "srpt", "psjf", "las"];
-
-/// The policy of this name.
-pub fn by_name(name: &str) -> Result<Box<dyn Policy>, UnknownPolicy> {
-    Ok(match name {
-        "fair" => Box::new(Fair),
-        "fcfs" => Box::new(Fcfs),
-        "srpt" => Box::new(Srpt),
-        "psjf" => Box::new(Psjf),
-        "las" => Box::new(Las),
-        _ => return Err(UnknownPolicy(name.to_string())),
-    })
-}
-
-/// No policy has this name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnknownPolicy(String);
-
-impl std::fmt::Display for UnknownPolicy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "unknown policy `{}`: choose one of {}", self.0, NAMES.join(", "))
+    /// Whether the order depends on the path of a connection; only then need it be found out.
+    fn needs_path(&self) -> bool {
+        false
     }
 }
-
-impl std::error::Error for UnknownPolicy {}
 
 /// The rank of a job whose size is not known, under a policy that orders by size: what it has attained so far.
 ///
@@ -61,22 +74,4 @@ impl std::error::Error for UnknownPolicy {}
 /// can be done blind (Nuyens & Wierman, "The foreground-background queue: a survey", 2008).
 fn blind_rank(job: &Job) -> u64 {
     job.attained
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_name_is_the_policys_own() {
-        for name in NAMES {
-            assert_eq!(by_name(name).unwrap().name(), *name);
-        }
-    }
-
-    #[test]
-    fn an_unknown_name_is_answered_with_the_known_ones() {
-        let said = by_name("sprt").map(|_| ()).unwrap_err().to_string();
-        assert_eq!(said, "unknown policy `sprt`: choose one of fair, fcfs, srpt, psjf, las");
-    }
 }

@@ -5,17 +5,15 @@
 //! SRPT for a large response that is almost done: a newcomer half its size still overtakes it. A job whose size is not
 //! known ranks by what it has attained.
 
-use super::blind_rank;
-use crate::{Job, Policy, Size};
+use super::{Rank, blind_rank};
+use crate::{Job, Path, Size};
 
 pub struct Psjf;
 
-impl Policy for Psjf {
-    fn name(&self) -> &'static str {
-        "psjf"
-    }
+impl Rank for Psjf {
+    const NAME: &'static str = "psjf";
 
-    fn rank(&self, job: &Job) -> u64 {
+    fn rank(&self, job: &Job, _path: &Path) -> u64 {
         match job.size {
             Size::Known(bytes) => bytes,
             Size::AtLeast(_) => blind_rank(job),

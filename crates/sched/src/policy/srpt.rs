@@ -6,17 +6,15 @@
 //! "Analysis of SRPT scheduling: investigating unfairness", 2001). A job whose size is not known ranks by what it has
 //! attained.
 
-use super::blind_rank;
-use crate::{Job, Policy, Size};
+use super::{Rank, blind_rank};
+use crate::{Job, Path, Size};
 
 pub struct Srpt;
 
-impl Policy for Srpt {
-    fn name(&self) -> &'static str {
-        "srpt"
-    }
+impl Rank for Srpt {
+    const NAME: &'static str = "srpt";
 
-    fn rank(&self, job: &Job) -> u64 {
+    fn rank(&self, job: &Job, _path: &Path) -> u64 {
         match job.size {
             Size::Known(_) => job.remaining(),
             Size::AtLeast(_) => blind_rank(job),

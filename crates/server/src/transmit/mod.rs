@@ -79,7 +79,7 @@ impl<S: Socket> Transmitter<S> {
         if self.is_paced() {
             self.drain.on_overhead(now, dispatch.overhead_bytes);
         }
-        let id = self.drain.arrive(now, Arrival { size, segment_bytes: dispatch.segment_bytes });
+        let id = self.drain.arrive(now, Arrival { segment_bytes: dispatch.segment_bytes, ..Arrival::of(size) });
         let slot = id.slot();
         if self.sendings.len() <= slot {
             self.sendings.resize_with(slot + 1, || None);

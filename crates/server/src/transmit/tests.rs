@@ -65,7 +65,7 @@ impl Bench {
     fn new(policy: &str, rate: Option<&str>) -> Bench {
         let rate: Option<Rate> = rate.map(|rate| rate.parse().unwrap());
         let pace = Pace { rate, ahead: Nanos::from_micros(300), ..Pace::UNLIMITED };
-        let drain = Drain::new(policy::by_name(policy).unwrap(), pace).with_guard(Guard::new(0));
+        let drain = Drain::new(policy::parse(policy).unwrap(), pace).with_guard(Guard::new(0));
         let patience = Patience { rate_bytes_per_s_min: 1000, window: Nanos::from_secs(10) };
         Bench {
             transmitter: Transmitter::new(drain, None, patience),
@@ -236,11 +236,11 @@ proptest! {
     ) {
         let mut bench = Bench::new(name, Some("10mbit"));
         let sockets: Vec<_> = (0..sizes.len()).map(|at| bench.socket((b'a' + at as u8) as char, u64::MAX)).collect();
-        let mut alone = Drain::new(policy::by_name(name).unwrap(), *bench.transmitter.drain().pace());
+        let mut alone = Drain::new(policy::parse(name).unwrap(), *bench.transmitter.drain().pace());
         let mut ids = Vec::new();
         for (socket, &size) in sockets.iter().zip(&sizes) {
             bench.dispatch(socket, size);
-            ids.push(alone.arrive(bench.now.get(), Arrival { size: Size::Known(size), segment_bytes: 1448 }));
+            ids.push(alone.arrive(bench.now.get(), Arrival { segment_bytes: 1448, ..Arrival::of(Size::Known(size)) }));
         }
         let mut now = bench.now.get();
         bench.drive();

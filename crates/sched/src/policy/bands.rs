@@ -1,0 +1,106 @@
+//! A few bands instead of a total order: rank = how many of the cut points lie below the inner rank; within a band first
+//! come, first served.
+//!
+//! What a queueing discipline with k priority bands can do (Harchol-Balter et al., "Size-based scheduling to improve
+//! web performance", 2003, sections 3.3 and 3.3.1: bands by remaining size; AlSa'deh & Yahya 2008, section 3: by
+//! remaining response time). A job moves up as its inner rank falls. Good: five bands with well-chosen cuts come
+//! close to the exact order, and only k − 1 marks per response are ever set; bad where the cuts do not fit the sizes:
+//! in the last band everybody waits for the oldest, however large. A job whose size is not known is ranked by
+//! the inner rank, and falls through the bands as it sends.
+
+use super::Rank;
+use crate::run_queue::{Key, RunQueue};
+use crate::{Job, Path, Policy};
+
+/// Linux's `prio` discipline has this many (tc-prio(8)).
+pub const BANDS_MAX: usize = 16;
+
+pub struct Bands<R> {
+    name: String,
+    rank: R,
+    /// Increasing; a rank equal to a cut point is in the band below it.
+    cuts: Vec<u64>,
+    queue: RunQueue,
+}
+
+impl<R: Rank> Bands<R> {
+    /// Bands cut at these ranks; `name` is the spec it is known by. They have to increase, and leave at most
+    /// [`BANDS_MAX`] bands.
+    pub fn at(name: String, rank: R, cuts: Vec<u64>) -> Bands<R> {
+        assert!(cuts.len() < BANDS_MAX && cuts.is_sorted_by(|a, b| a < b), "cut points {cuts:?}");
+        Bands { name, rank, cuts, queue: RunQueue::default() }
+    }
+}
+
+impl<R: Rank> Policy for Bands<R> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn first(&self) -> Option<u32> {
+        self.queue.first()
+    }
+
+    fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
+        let rank = band(&self.cuts, self.rank.rank(job, path));
+        self.queue.set(slot, Key { rank, number: job.number });
+    }
+
+    fn dequeue(&mut self, slot: u32, _job: &Job) {
+        self.queue.remove(slot);
+    }
+
+    fn can_starve(&self) -> bool {
+        !self.cuts.is_empty()
+    }
+
+    fn needs_path(&self) -> bool {
+        R::NEEDS_PATH
+    }
+}
+
+/// Band 0 is served first.
+fn band(cuts: &[u64], rank: u64) -> u64 {
+    cuts.iter().take_while(|cut| rank > **cut).count() as u64
+}
+
+/// The cut points of so many bands for sizes with this quantile function, in bytes: the lowest at the median, the
+/// highest in the middle of the 99th to 99.5th percentile, the others spaced evenly on a logarithmic scale between
+/// (2003, section 3.3.1). One less than there are bands, or fewer where so many different ones do not exist.
+///
+/// `quantile` is asked for arguments in (0, 1) and gives bytes; what it gives below 1 counts as 1.
+pub fn rule_of_thumb(quantile: impl Fn(f64) -> f64, bands: usize) -> Vec<u64> {
+    assert!((1..=BANDS_MAX).contains(&bands), "{bands} bands");
+    let low = quantile(QUANTILE_LOW).max(1.0);
+    let high = quantile(QUANTILE_HIGH).max(low);
+    let last = bands.saturating_sub(2).max(1) as f64;
+    let mut cuts: Vec<u64> =
+        (0..bands - 1).map(|at| (low * (high / low).powf(at as f64 / last)).round() as u64).collect();
+    cuts.dedup();
+    cuts
+}
+
+const QUANTILE_LOW: f64 = 0.5;
+const QUANTILE_HIGH: f64 = 0.9925;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rule_spaces_evenly_on_a_logarithmic_scale() {
+        let quantile = |u: f64| if u < 0.9 { 1000.0 } else { 64_000.0 };
+        assert_eq!(rule_of_thumb(quantile, 5), [1000, 4000, 16_000, 64_000]);
+        assert_eq!(rule_of_thumb(quantile, 3), [1000, 64_000]);
+        assert_eq!(rule_of_thumb(quantile, 2), [1000]);
+        assert!(rule_of_thumb(quantile, 1).is_empty());
+        // All sizes alike: there is but one place to cut.
+        assert_eq!(rule_of_thumb(|_| 5000.0, 5), [5000]);
+    }
+
+    #[test]
+    fn a_cut_point_belongs_to_the_band_below() {
+        let cuts = [1000, 2000];
+        assert_eq!([1, 1000, 1001, 2000, 2001].map(|rank| band(&cuts, rank)), [0, 0, 1, 1, 2]);
+    }
+}
