@@ -23,6 +23,7 @@ mod read;
 mod schedule;
 mod spread;
 mod summary;
+pub mod surge;
 mod synthetic;
 mod write;
 

@@ -56,13 +56,13 @@ impl Sizes {
     }
 
     /// Bounded Pareto: F(x) = (1 − (L/x)^α) / (1 − (L/H)^α), solved for x.
-    fn tail(&self, u: f64) -> f64 {
+    pub(crate) fn tail(&self, u: f64) -> f64 {
         let below = 1.0 - (self.tail_from / self.max).powf(self.tail_alpha);
         self.tail_from / (1.0 - u * below).powf(1.0 / self.tail_alpha)
     }
 
     /// Lognormal by Box–Muller, drawn again outside the body.
-    fn body(&self, rng: &mut ChaCha8Rng) -> f64 {
+    pub(crate) fn body(&self, rng: &mut ChaCha8Rng) -> f64 {
         let mut draws = (0..BODY_DRAWS_MAX).map(|_| {
             let radius = (-2.0 * (1.0 - unit(rng)).ln()).sqrt();
             let normal = radius * (TAU * unit(rng)).cos();
@@ -101,7 +101,7 @@ impl Synthetic {
 }
 
 /// Uniform in [0, 1) from the high 53 bits: fixed here, so that no version of `rand` changes a trace.
-fn unit(rng: &mut ChaCha8Rng) -> f64 {
+pub(crate) fn unit(rng: &mut ChaCha8Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 

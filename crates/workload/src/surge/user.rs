@@ -1,0 +1,115 @@
+use rand::RngCore;
+use rand_chacha::ChaCha8Rng;
+use units::Nanos;
+
+use crate::synthetic::unit;
+
+/// Pareto: P(X > x) = (least / x)^alpha, and what lies above `most` is drawn as `most`, so that a mean and a variance
+/// exist whatever alpha.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pareto {
+    pub least: f64,
+    pub alpha: f64,
+    pub most: f64,
+}
+
+impl Pareto {
+    pub fn draw(&self, rng: &mut ChaCha8Rng) -> f64 {
+        (self.least / (1.0 - unit(rng)).powf(1.0 / self.alpha)).min(self.most)
+    }
+}
+
+/// Weibull: P(X > x) = exp(−(x / scale)^shape), cut at `most` by drawing again from below it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Weibull {
+    pub scale: f64,
+    pub shape: f64,
+    pub most: f64,
+}
+
+impl Weibull {
+    pub fn draw(&self, rng: &mut ChaCha8Rng) -> f64 {
+        let below = 1.0 - (-(self.most / self.scale).powf(self.shape)).exp();
+        self.scale * (-(1.0 - unit(rng) * below).ln()).powf(1.0 / self.shape)
+    }
+}
+
+/// When one user asks. Times in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct UserModel {
+    /// Files embedded in a Web object, rounded down.
+    pub embedded: Pareto,
+    /// Before each embedded file.
+    pub active_off_s: Weibull,
+    /// Between Web objects.
+    pub inactive_off_s: Pareto,
+}
+
+impl UserModel {
+    /// The published parameters (Barford & Crovella 1998, section 3). Times are cut where their definitions are: an OFF
+    /// time of more than one second is by definition inactive. Nobody is away for more than 1,000 s, which shortens the
+    /// mean of 3 s by 2 %, and no object has more than 100 embedded files.
+    pub const PUBLISHED: UserModel = UserModel {
+        embedded: Pareto { least: 1.0, alpha: 2.43, most: 100.0 },
+        active_off_s: Weibull { scale: 1.46, shape: 0.382, most: 1.0 },
+        inactive_off_s: Pareto { least: 1.0, alpha: 1.5, most: 1000.0 },
+    };
+
+    pub fn embedded(&self, rng: &mut ChaCha8Rng) -> u32 {
+        self.embedded.draw(rng) as u32
+    }
+
+    pub fn active_off(&self, rng: &mut ChaCha8Rng) -> Nanos {
+        span(self.active_off_s.draw(rng))
+    }
+
+    pub fn inactive_off(&self, rng: &mut ChaCha8Rng) -> Nanos {
+        span(self.inactive_off_s.draw(rng))
+    }
+
+    /// An instant at which a user may start, so that not all start at once: within the first ten seconds.
+    pub fn start(&self, rng: &mut ChaCha8Rng) -> Nanos {
+        Nanos(rng.next_u64() % Nanos::from_secs(10).0)
+    }
+}
+
+fn span(seconds: f64) -> Nanos {
+    Nanos((seconds * 1e9).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    const DRAWS: usize = 200_000;
+
+    fn mean(mut draw: impl FnMut(&mut ChaCha8Rng) -> f64) -> f64 {
+        let mut rng = ChaCha8Rng::seed_from_u64(7);
+        (0..DRAWS).map(|_| draw(&mut rng)).sum::<f64>() / DRAWS as f64
+    }
+
+    #[test]
+    fn users_are_the_published_ones() {
+        let model = UserModel::PUBLISHED;
+        // Of floor(X): the sum of n^-2.43 over n from 1 to 100 = 1.3716.
+        let embedded = mean(|rng| f64::from(model.embedded(rng)));
+        assert!((embedded - 1.37).abs() < 0.02, "{embedded} embedded files");
+        // least · (3 − 2 · (least / most)^0.5) for alpha 1.5 with the rest at `most`.
+        let inactive = mean(|rng| model.inactive_off(rng).as_secs_f64());
+        assert!((inactive - 2.937).abs() < 0.15, "{inactive} s");
+        // P(X > 0.1) = (exp(−0.3592) − exp(−0.8654)) / (1 − exp(−0.8654)) = 0.4795.
+        let late = mean(|rng| f64::from(model.active_off(rng).as_secs_f64() > 0.1));
+        assert!((late - 0.4795).abs() < 0.01, "{late} of active OFF times exceed 100 ms");
+    }
+
+    #[test]
+    fn active_is_shorter_than_inactive() {
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        let model = UserModel::PUBLISHED;
+        for _ in 0..10_000 {
+            assert!(model.active_off(&mut rng) <= Nanos::from_secs(1));
+            assert!((1..=1000).contains(&(model.inactive_off(&mut rng).0 / 1_000_000_000)));
+        }
+    }
+}
