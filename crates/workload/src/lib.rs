@@ -16,6 +16,7 @@
 //! ```
 
 mod calendar;
+mod distribution;
 mod format;
 mod input;
 mod log;
@@ -28,6 +29,7 @@ mod synthetic;
 mod write;
 
 pub use calendar::{iso, parse_clock, parse_iso};
+pub use distribution::{Distribution, DistributionError, Empirical, Sampler};
 pub use format::{Format, UnknownFormat};
 pub use log::{Arrival, Filter, Log, Request, Trace};
 pub use read::{BAD_LINES_KEPT, BadLine, BadLines, ReadError, ReadOptions, read};
