@@ -4,7 +4,7 @@
 //! of those names. What is measured is recorded before it is summarised, and a run that may not be used says why.
 
 mod jobs;
-mod machine;
+pub(crate) mod machine;
 mod outcome;
 mod probe;
 mod url;
