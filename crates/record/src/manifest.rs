@@ -1,6 +1,10 @@
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
+
+use crate::FileError;
 
 /// How a run was made: enough to make it again and to know what it may be compared with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,4 +44,31 @@ pub struct Manifest {
     pub void: Option<String>,
     /// Everything else worth knowing: qdisc as `tc` prints it, congestion control, offloads, software versions.
     pub environment: BTreeMap<String, String>,
+}
+
+/// How a sweep was made: beside its results in `sweep.json`, so that it is not taken for a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SweepManifest {
+    /// Name of the experiment.
+    pub name: String,
+    pub question: String,
+    pub model: String,
+    pub runs: u64,
+    /// Of every cell of the grid.
+    pub seeds: Vec<u64>,
+    /// Commit of this project that wrote the results; runs found may be older, see the version in their files.
+    pub commit: String,
+    /// `uname -r`.
+    pub kernel: String,
+    /// The command that was given.
+    pub command: Vec<String>,
+}
+
+impl SweepManifest {
+    /// Writes `sweep.json` into `folder`.
+    pub fn write(&self, folder: &Path) -> Result<(), FileError> {
+        let path = folder.join("sweep.json");
+        let write = || fs::write(&path, serde_json::to_string_pretty(self)? + "\n");
+        write().map_err(|e: io::Error| FileError::new(&path, e))
+    }
 }

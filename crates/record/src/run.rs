@@ -1,8 +1,8 @@
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::{JobRecord, Manifest};
+use crate::{FileError, JobRecord, Manifest};
 
 const RECORDS: &str = "records.csv";
 const MANIFEST: &str = "manifest.json";
@@ -17,42 +17,26 @@ pub struct Run {
 impl Run {
     /// Writes `records.csv`, then `manifest.json`, into `folder` (made if missing): a run cut short has no manifest.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
-        let mut writer = Run::create_records(folder)?;
+        fs::create_dir_all(folder)?;
+        let mut writer = RecordWriter::create(&folder.join(RECORDS))?;
         for record in &self.records {
             writer.write(record)?;
         }
         writer.finish()?;
-        Run::write_manifest(folder, &self.manifest)
-    }
-
-    /// Begins a run's records in `folder` (made if missing), for a run too long to be kept in memory; its manifest is written
-    /// last.
-    pub fn create_records(folder: &Path) -> io::Result<RecordWriter> {
-        fs::create_dir_all(folder)?;
-        RecordWriter::create(&folder.join(RECORDS))
-    }
-
-    /// Ends a run begun by [`Run::create_records`].
-    pub fn write_manifest(folder: &Path, manifest: &Manifest) -> io::Result<()> {
-        let mut text = serde_json::to_string_pretty(manifest).map_err(io::Error::other)?;
+        let mut text = serde_json::to_string_pretty(&self.manifest).map_err(io::Error::other)?;
         text.push('\n');
         fs::write(folder.join(MANIFEST), text)
     }
 
-    /// Whether a finished run is in this folder.
-    pub fn is_in(folder: &Path) -> bool {
-        folder.join(MANIFEST).exists()
-    }
-
     /// Reads what [`Run::write`] wrote.
-    pub fn read(folder: &Path) -> Result<Run, ReadError> {
+    pub fn read(folder: &Path) -> Result<Run, FileError> {
         let path = folder.join(MANIFEST);
-        let text = fs::read_to_string(&path).map_err(|e| ReadError::new(&path, e))?;
-        let manifest = serde_json::from_str(&text).map_err(|e| ReadError::new(&path, e))?;
+        let text = fs::read_to_string(&path).map_err(|e| FileError::new(&path, e))?;
+        let manifest = serde_json::from_str(&text).map_err(|e| FileError::new(&path, e))?;
         let path = folder.join(RECORDS);
-        let mut reader = csv::Reader::from_path(&path).map_err(|e| ReadError::new(&path, e))?;
+        let mut reader = csv::Reader::from_path(&path).map_err(|e| FileError::new(&path, e))?;
         let mut records: Vec<JobRecord> =
-            reader.deserialize().collect::<Result<_, _>>().map_err(|e| ReadError::new(&path, e))?;
+            reader.deserialize().collect::<Result<_, _>>().map_err(|e| FileError::new(&path, e))?;
         records.sort_by_key(|record| record.job);
         Ok(Run { manifest, records })
     }
@@ -77,27 +61,6 @@ impl RecordWriter {
         self.csv.flush()
     }
 }
-
-/// A run folder that could not be read: which file and why.
-#[derive(Debug)]
-pub struct ReadError {
-    path: PathBuf,
-    reason: String,
-}
-
-impl ReadError {
-    fn new(path: &Path, reason: impl std::fmt::Display) -> ReadError {
-        ReadError { path: path.into(), reason: reason.to_string() }
-    }
-}
-
-impl std::fmt::Display for ReadError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.reason)
-    }
-}
-
-impl std::error::Error for ReadError {}
 
 #[cfg(test)]
 mod tests {
