@@ -12,6 +12,7 @@
 //! ```
 
 mod axis;
+mod chart;
 mod error;
 mod jobs;
 mod picture;
@@ -21,6 +22,8 @@ mod table;
 mod testing;
 mod validity;
 
+pub use axis::Scale;
+pub use chart::{AxisTitle, Chart, Curve, Look, Point, Unit};
 pub use error::ReportError;
 pub use picture::response_by_size_svg;
 pub use summary::{ResponseTimeMs, RunSummary, SizeClassMs, Summary, summarize};
