@@ -5,6 +5,7 @@ mod load;
 mod report;
 mod run;
 mod sim;
+mod sweep;
 mod trace;
 
 use clap::{Parser, Subcommand};
@@ -29,6 +30,8 @@ enum Command {
     Demo(demo::Args),
     /// Simulate one policy under one load.
     Sim(Box<sim::Args>),
+    /// Simulate a whole grid of policies, loads and workloads, and draw it.
+    Sweep(sweep::Args),
     /// Print the table of recorded runs.
     Report(report::Args),
 }
@@ -40,6 +43,7 @@ fn main() -> std::process::ExitCode {
         Command::Run(args) => run::main(args),
         Command::Demo(args) => demo::main(args),
         Command::Sim(args) => sim::main(*args),
+        Command::Sweep(args) => sweep::main(args),
         Command::Report(args) => report::main(args),
     };
     cli::exit_code("weirlab", outcome)

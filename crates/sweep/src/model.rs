@@ -1,0 +1,25 @@
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::Measured;
+
+/// What a run is made of, by name: numbers, texts, booleans and lists of them.
+pub type Fields = BTreeMap<String, Value>;
+
+/// A simulator, as a sweep sees it. The same fields and seed must give the same result on every machine.
+pub trait Model: Send + Sync {
+    /// Part of every run's key: to be raised whenever the same fields come to mean another result.
+    fn version(&self) -> u32;
+
+    /// Whether such a run can be done; the error is one line that begins with the name of the field. Must be quick: it is
+    /// asked for every cell before the first run.
+    fn check(&self, fields: &Fields) -> Result<(), String>;
+
+    /// The files such a run reads: what is in them is part of its key.
+    fn files(&self, fields: &Fields) -> Vec<PathBuf>;
+
+    /// Does the run.
+    fn run(&self, fields: &Fields, seed: u64) -> Result<Measured, String>;
+}

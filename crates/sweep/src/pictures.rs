@@ -1,0 +1,316 @@
+//! What a sweep looks like: against the grid's x, by size, by percentile of size, and how response times are distributed.
+//!
+//! A grid may have more axes than a picture has room for (x and one line for each value of another): then there is one
+//! picture for every combination of the rest, a *panel*.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use report::{AxisTitle, Chart, Curve, Look, Point, Scale, Unit};
+
+use crate::results::{CellResult, Estimate, Results, SizeEstimate};
+use crate::{Plan, SweepError};
+
+/// From this ratio of the largest to the smallest value on, an axis is logarithmic.
+const LOG_FROM_RATIO: f64 = 8.0;
+
+/// A CCDF ends where fewer than this share of the jobs are: a millionth is one job of a usual run.
+const SHARE_MIN: f64 = 1e-6;
+
+/// Draws everything the plan asks for into the folder `plots` in `out`, and gives the files in order.
+pub fn write_pictures(plan: &Plan, results: &Results, out: &Path) -> Result<Vec<PathBuf>, SweepError> {
+    let folder = out.join("plots");
+    // Pictures of an earlier plan would be taken for this one's.
+    match fs::remove_dir_all(&folder) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(SweepError::path(&folder, e)),
+        _ => fs::create_dir_all(&folder).map_err(|e| SweepError::path(&folder, e))?,
+    }
+    let mut files = BTreeMap::new();
+    for panel in panels(plan, results) {
+        for (name, chart) in panel.charts() {
+            if chart.curves.iter().all(|curve| curve.points.is_empty()) {
+                continue;
+            }
+            let name = if panel.name.is_empty() { name } else { format!("{}-{name}", panel.name) };
+            files.insert(unused_path(&folder, &name, &files), chart);
+        }
+    }
+    for (path, chart) in &files {
+        let svg = chart.svg().map_err(|e| SweepError::path(path, e))?;
+        fs::write(path, svg).map_err(|e| SweepError::path(path, e))?;
+    }
+    Ok(files.into_keys().collect())
+}
+
+/// Names made of labels can meet when letters that no file name should have are replaced.
+fn unused_path(folder: &Path, name: &str, taken: &BTreeMap<PathBuf, Chart>) -> PathBuf {
+    let plain = folder.join(format!("{name}.svg"));
+    let numbered = (2..).map(|number| folder.join(format!("{name}-{number}.svg")));
+    std::iter::once(plain).chain(numbered).find(|path| !taken.contains_key(path)).expect("numbers do not end")
+}
+
+/// All cells that differ in x and lines only.
+struct Panel<'a> {
+    plan: &'a Plan,
+    /// For file names; empty if there is only one panel.
+    name: String,
+    /// What is the same in all its cells and differs between panels.
+    title: String,
+    cells: Vec<&'a CellResult>,
+}
+
+fn panels<'a>(plan: &'a Plan, results: &'a Results) -> Vec<Panel<'a>> {
+    let others: Vec<usize> =
+        (0..plan.axes.len()).filter(|axis| Some(*axis) != plan.plot.x && Some(*axis) != plan.plot.lines).collect();
+    let mut panels: BTreeMap<Vec<usize>, Vec<&CellResult>> = BTreeMap::new();
+    for cell in &results.cells {
+        panels.entry(others.iter().map(|axis| cell.at[*axis]).collect()).or_default().push(cell);
+    }
+    let panel = |(at, cells): (Vec<usize>, Vec<&'a CellResult>)| {
+        let labels =
+            || others.iter().zip(&at).map(|(axis, at)| (&plan.axes[*axis], &plan.axes[*axis].values[*at].label));
+        let varying: Vec<String> =
+            labels().filter(|(axis, _)| axis.values.len() > 1).map(|(_, label)| file_name(label)).collect();
+        let title: Vec<String> = labels().map(|(axis, label)| format!("{} {label}", axis.name)).collect();
+        Panel { plan, name: varying.join("-"), title: title.join(", "), cells }
+    };
+    panels.into_iter().map(panel).collect()
+}
+
+fn file_name(label: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' || c == '_' { c } else { '-' };
+    label.chars().map(plain).collect()
+}
+
+impl Panel<'_> {
+    /// Every chart of this panel, with a name for its file.
+    fn charts(&self) -> Vec<(String, Chart)> {
+        let mut charts = Vec::new();
+        if let Some(x) = self.plan.plot.x.filter(|x| self.plan.axes[*x].values.len() > 1) {
+            for metric in &self.plan.plot.y {
+                charts
+                    .push((format!("{}-vs-{}", file_name(metric), self.plan.axes[x].name), self.against_x(x, metric)));
+            }
+        }
+        match self.plan.plot.x {
+            None => charts.extend(self.at_one_x(None)),
+            Some(x) => charts.extend(self.plan.plot.at.iter().flat_map(|at| self.at_one_x(Some((x, *at))))),
+        }
+        charts
+    }
+
+    fn against_x(&self, x: usize, metric: &str) -> Chart {
+        let axis = &self.plan.axes[x];
+        let point = |cell: &&CellResult| {
+            let estimate = cell.metric(metric)?;
+            Some(point(axis.values[cell.at[x]].number?, estimate))
+        };
+        let curves = self.curves(None, |cells| cells.iter().filter_map(point).collect());
+        let (what, unit) = metric_title(metric);
+        self.chart(
+            format!("{what} against {}", axis.name),
+            String::new(),
+            AxisTitle { title: x_title(&axis.name), scale: scale(&curves, |p| p.x), unit: Unit::Number },
+            AxisTitle { title: what, scale: scale(&curves, |p| p.y), unit },
+            curves,
+        )
+    }
+
+    /// By size, by percentile and the distribution, where x has the value `at`; without an x there is but one place.
+    fn at_one_x(&self, at: Option<(usize, usize)>) -> Vec<(String, Chart)> {
+        let place = at.map(|(x, at)| (&self.plan.axes[x].name, &self.plan.axes[x].values[at].label));
+        let where_ = place.map_or(String::new(), |(name, label)| format!("{name} {label}"));
+        let suffix = place.map_or(String::new(), |(name, label)| format!("-{name}-{}", file_name(label)));
+        let log_size = || AxisTitle { title: "size of the response".into(), scale: Scale::Log, unit: Unit::Bytes };
+        let percentile =
+            || AxisTitle { title: "jobs that are smaller".into(), scale: Scale::Nines, unit: Unit::Percent };
+        let mut charts = Vec::new();
+        for (short, title, unit, of) in BY_SIZE {
+            let y = || AxisTitle { title: title.into(), scale: Scale::Log, unit };
+            let by_size =
+                |cells: &[&CellResult]| cells.iter().flat_map(|cell| size_points(&cell.by_size, of)).collect();
+            let by_rank =
+                |cells: &[&CellResult]| cells.iter().flat_map(|cell| rank_points(&cell.by_size, of)).collect();
+            let chart =
+                self.chart(format!("{title} by size"), where_.clone(), log_size(), y(), self.curves(at, by_size));
+            charts.push((format!("{short}-by-size{suffix}"), chart));
+            let title = format!("{title} by percentile of size");
+            let chart = self.chart(title, where_.clone(), percentile(), y(), self.curves(at, by_rank));
+            charts.push((format!("{short}-by-percentile{suffix}"), chart));
+        }
+        charts.push((format!("ccdf{suffix}"), self.ccdf(at, where_)));
+        charts
+    }
+
+    fn ccdf(&self, at: Option<(usize, usize)>, where_: String) -> Chart {
+        let shares = |cells: &[&CellResult]| {
+            let points = cells.iter().flat_map(|cell| &cell.ccdf).filter(|point| point.share_above >= SHARE_MIN);
+            points.map(|point| Point::exact(point.response_time_ms, point.share_above)).collect()
+        };
+        let axis = |title: &str, unit| AxisTitle { title: title.into(), scale: Scale::Log, unit };
+        let mut curves = self.curves(at, shares);
+        curves.iter_mut().for_each(|curve| curve.look = Look::Smooth);
+        self.chart(
+            "Jobs that take longer (CCDF)".into(),
+            where_,
+            axis("response time", Unit::Millis),
+            axis("share of jobs that take longer", Unit::Percent),
+            curves,
+        )
+    }
+
+    /// One curve per value of the plan's `lines`, of the panel's cells there (and at that x, if one is given).
+    fn curves(&self, at: Option<(usize, usize)>, points: impl Fn(&[&CellResult]) -> Vec<Point>) -> Vec<Curve> {
+        let is_there = |cell: &&CellResult| at.is_none_or(|(x, at)| cell.at[x] == at);
+        let here: Vec<&CellResult> = self.cells.iter().copied().filter(is_there).collect();
+        let curve = |name: &str, cells: &[&CellResult]| {
+            let mut points = points(cells);
+            points.sort_by(|a, b| a.x.total_cmp(&b.x));
+            Curve { name: name.into(), note: None, points, look: Look::Measured }
+        };
+        let Some(lines) = self.plan.plot.lines else { return vec![curve(&self.plan.model, &here)] };
+        let of_line = |(index, value): (usize, &crate::grid::AxisValue)| {
+            let cells: Vec<&CellResult> = here.iter().copied().filter(|cell| cell.at[lines] == index).collect();
+            curve(&value.label, &cells)
+        };
+        self.plan.axes[lines].values.iter().enumerate().map(of_line).collect()
+    }
+
+    fn chart(&self, title: String, where_: String, x: AxisTitle, y: AxisTitle, curves: Vec<Curve>) -> Chart {
+        let runs = match self.plan.seeds.len() {
+            1 => "one run".into(),
+            runs => format!("mean of {runs} runs, bars: 99 % confidence"),
+        };
+        let parts = [where_, self.title.clone(), format!("model {}", self.plan.model), runs];
+        let subtitle: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        Chart { title: format!("{}: {title}", self.plan.name), subtitle: subtitle.join("; "), x, y, curves }
+    }
+}
+
+/// What is drawn of jobs of like size: a short name, the title, the unit and where it stands.
+type OfSize = fn(&SizeEstimate) -> &Estimate;
+const BY_SIZE: [(&str, &str, Unit, OfSize); 3] = [
+    ("response-time", "mean response time", Unit::Millis, |bin| &bin.response_time_ms),
+    ("slowdown", "mean slowdown", Unit::Number, |bin| &bin.slowdown),
+    ("variance", "variance of response time, ms²", Unit::Number, |bin| &bin.response_time_ms2_variance),
+];
+
+fn size_points(bins: &[SizeEstimate], of: OfSize) -> Vec<Point> {
+    bins.iter().map(|bin| point(bin.size_bytes_mean, of(bin))).collect()
+}
+
+/// Each bin stands where the middle one of its jobs is.
+fn rank_points(bins: &[SizeEstimate], of: OfSize) -> Vec<Point> {
+    let all: u64 = bins.iter().map(|bin| bin.jobs).sum();
+    let mut smaller = 0;
+    let mut points = Vec::with_capacity(bins.len());
+    for bin in bins {
+        points.push(point((smaller as f64 + bin.jobs as f64 / 2.0) / all as f64, of(bin)));
+        smaller += bin.jobs;
+    }
+    points
+}
+
+fn point(x: f64, estimate: &Estimate) -> Point {
+    let ends = estimate.half_width.map(|half| [estimate.mean - half, estimate.mean + half]);
+    Point { x, y: estimate.mean, ends }
+}
+
+/// Logarithmic where values are far apart, unless some have no logarithm.
+fn scale(curves: &[Curve], of: fn(&Point) -> f64) -> Scale {
+    let values = curves.iter().flat_map(|curve| curve.points.iter().map(of));
+    let (low, high) = values.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
+    if low > 0.0 && high / low >= LOG_FROM_RATIO { Scale::Log } else { Scale::Linear }
+}
+
+/// What a metric is called on an axis. Names end in their unit.
+fn metric_title(metric: &str) -> (String, Unit) {
+    match metric {
+        "response_time_ms" | "response_time_ms_mean" => ("mean response time".into(), Unit::Millis),
+        "response_time_ms_variance" => ("variance of response time, ms²".into(), Unit::Number),
+        "slowdown" | "slowdown_mean" => ("mean slowdown".into(), Unit::Number),
+        other if other.ends_with("_variance") || other.ends_with("_scv") => (other.replace('_', " "), Unit::Number),
+        other if other.contains("_ms") => (other.replacen("_ms", "", 1).replace('_', " "), Unit::Millis),
+        other => (other.replace('_', " "), Unit::Number),
+    }
+}
+
+fn x_title(axis: &str) -> String {
+    match axis {
+        "rho" => "offered load rho".into(),
+        "users" => "user equivalents".into(),
+        other => other.replace('_', " "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Model;
+    use crate::grid::Cell;
+    use crate::testing::{Folder, Formula, plan};
+
+    fn results(plan: &Plan) -> Results {
+        let run = |cell: &Cell, seed: &u64| (*seed, Formula::default().run(&cell.fields, *seed).unwrap());
+        let cell =
+            |cell: &Cell| CellResult::of(cell.at.clone(), plan.seeds.iter().map(|seed| run(cell, seed)).collect());
+        Results { cells: plan.cells.iter().map(cell).collect() }
+    }
+
+    fn names(plan: &Plan, folder: &Path) -> Vec<String> {
+        let files = write_pictures(plan, &results(plan), folder).unwrap();
+        files.iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn every_picture_once() {
+        let (folder, mut plan) = (Folder::new("pictures"), plan());
+        plan.plot.at = vec![1];
+        let expected = [
+            "ccdf-rho-0.8.svg",
+            "response-time-by-percentile-rho-0.8.svg",
+            "response-time-by-size-rho-0.8.svg",
+            "response_time_ms-vs-rho.svg",
+            "slowdown-by-percentile-rho-0.8.svg",
+            "slowdown-by-size-rho-0.8.svg",
+            "slowdown_mean-vs-rho.svg",
+            "variance-by-percentile-rho-0.8.svg",
+            "variance-by-size-rho-0.8.svg",
+        ];
+        assert_eq!(names(&plan, folder.path()), expected);
+        let svg = fs::read_to_string(folder.path().join("plots/response_time_ms-vs-rho.svg")).unwrap();
+        for words in ["offered load rho", "mean response time", "ps", "srpt", "mean of 4 runs, bars: 99 % confidence"] {
+            assert!(svg.contains(words), "{words}");
+        }
+        assert!(!svg.contains("NaN"));
+    }
+
+    #[test]
+    fn a_third_axis_makes_panels() {
+        let text = "question = \"which\"\nmodel = \"queue\"\nreplications = 1\n[grid]\npolicy = [\"ps\"]\nrho = [0.5]\n\
+                    dist = [\"a:1\", \"a=1\", \"b\"]\n";
+        let (folder, plan) = (Folder::new("panels"), Plan::parse(text, Path::new("p.toml")).unwrap());
+        let names = names(&plan, folder.path());
+        let ccdf: Vec<&str> = names.iter().map(String::as_str).filter(|name| name.contains("ccdf")).collect();
+        assert_eq!(ccdf, ["a-1-ccdf-rho-0.5-2.svg", "a-1-ccdf-rho-0.5.svg", "b-ccdf-rho-0.5.svg"]);
+        assert!(!names.iter().any(|name| name.contains("-vs-")), "one load makes no line");
+    }
+
+    #[test]
+    fn a_bin_stands_at_its_middle_job() {
+        let plan = plan();
+        let bins = results(&plan).cells.remove(0).by_size;
+        let points = rank_points(&bins, |bin| &bin.slowdown);
+        // 500, 250, 125, 62 and 31 jobs of 968, four times.
+        let shares: Vec<f64> = points.iter().map(|point| (point.x * 968.0).round()).collect();
+        assert_eq!(shares, [250.0, 625.0, 813.0, 906.0, 953.0]);
+    }
+
+    #[test]
+    fn units_come_from_names() {
+        assert_eq!(metric_title("response_time_ms_p99"), ("response time p99".into(), Unit::Millis));
+        assert_eq!(metric_title("utilisation"), ("utilisation".into(), Unit::Number));
+        assert_eq!(metric_title("class2_response_time_ms_mean").1, Unit::Millis);
+    }
+}

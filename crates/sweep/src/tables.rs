@@ -1,0 +1,250 @@
+//! Results as files: every run and every bin of sizes in columns (Parquet), and the cells as text for people.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use record::{Kind, TableWriter, Value};
+use serde_json::{Map, json};
+
+use crate::grid::{Axis, Cell};
+use crate::results::{CellResult, Estimate, Results};
+use crate::{Plan, SweepError};
+
+/// Writes `runs.parquet`, `sizes.parquet`, `cells.csv` and `table.md` into `out`. The same results give the same bytes.
+pub fn write_tables(plan: &Plan, results: &Results, out: &Path) -> Result<(), SweepError> {
+    let in_columns = |name: &str, write: fn(&Plan, &Results, &Path) -> Result<(), record::FileError>| {
+        let path = out.join(name);
+        write(plan, results, &path).map_err(|e| SweepError::Path { path: e.path().into(), reason: e.reason().into() })
+    };
+    in_columns("runs.parquet", write_runs)?;
+    in_columns("sizes.parquet", write_sizes)?;
+    let as_text = |name: &str, text: String| {
+        let path = out.join(name);
+        fs::write(&path, text).map_err(|e| SweepError::path(&path, e))
+    };
+    as_text("cells.csv", cells_csv(plan, results))?;
+    as_text("table.md", markdown(plan, results))
+}
+
+/// One row per run: the axes, every other field, the seed, every metric.
+fn write_runs(plan: &Plan, results: &Results, path: &Path) -> Result<(), record::FileError> {
+    let (fields, metrics) = (other_fields(plan), results.metric_names());
+    let mut columns = axis_columns(plan);
+    columns.extend(fields.iter().map(|field| (field.to_string(), Kind::Text)));
+    columns.push(("seed".into(), Kind::Integer));
+    columns.extend(metrics.iter().map(|metric| (metric.to_string(), Kind::Number)));
+    let mut writer = TableWriter::create(path, &columns)?;
+    for (cell, result) in plan.cells.iter().zip(&results.cells) {
+        for (seed, run) in &result.runs {
+            let mut row = axis_values(plan, cell);
+            row.extend(fields.iter().map(|field| cell.fields.get(*field).map_or(Value::Missing, as_text)));
+            row.push(Value::Integer(*seed));
+            row.extend(
+                metrics.iter().map(|metric| run.metrics.get(*metric).map_or(Value::Missing, |m| Value::Number(*m))),
+            );
+            writer.write(row)?;
+        }
+    }
+    writer.finish()
+}
+
+/// One row per run and bin of sizes.
+fn write_sizes(plan: &Plan, results: &Results, path: &Path) -> Result<(), record::FileError> {
+    let mut columns = axis_columns(plan);
+    columns.extend(["seed", "from_bytes", "jobs"].map(|name| (name.to_string(), Kind::Integer)));
+    let numbers = ["size_bytes_mean", "response_time_ms_mean", "response_time_ms2_variance", "slowdown_mean"];
+    columns.extend(numbers.map(|name| (name.to_string(), Kind::Number)));
+    let mut writer = TableWriter::create(path, &columns)?;
+    for (cell, result) in plan.cells.iter().zip(&results.cells) {
+        let axes = axis_values(plan, cell);
+        for (seed, run) in &result.runs {
+            for bin in &run.by_size {
+                let mut row = axes.clone();
+                row.extend([*seed, bin.from_bytes, bin.jobs].map(Value::Integer));
+                let spread = bin.response_time_ms2_variance;
+                let numbers = [bin.size_bytes_mean, bin.response_time_ms_mean, spread, bin.slowdown_mean];
+                row.extend(numbers.map(Value::Number));
+                writer.write(row)?;
+            }
+        }
+    }
+    writer.finish()
+}
+
+fn axis_columns(plan: &Plan) -> Vec<(String, Kind)> {
+    let kind = |axis: &Axis| if axis.is_numeric() { Kind::Number } else { Kind::Text };
+    plan.axes.iter().map(|axis| (axis.name.clone(), kind(axis))).collect()
+}
+
+fn axis_values(plan: &Plan, cell: &Cell) -> Vec<Value> {
+    let value = |(axis, at): (&Axis, &usize)| match axis.values[*at].number.filter(|_| axis.is_numeric()) {
+        Some(number) => Value::Number(number),
+        None => Value::Text(axis.values[*at].label.clone()),
+    };
+    plan.axes.iter().zip(&cell.at).map(value).collect()
+}
+
+/// The fields that have no axis of their own name.
+fn other_fields(plan: &Plan) -> BTreeSet<&str> {
+    let names = plan.cells.iter().flat_map(|cell| cell.fields.keys().map(String::as_str));
+    names.filter(|name| plan.axes.iter().all(|axis| axis.name != *name)).collect()
+}
+
+fn as_text(value: &serde_json::Value) -> Value {
+    Value::Text(value.as_str().map_or_else(|| value.to_string(), str::to_string))
+}
+
+/// One row per cell and metric: mean, the ends of its 99 % confidence interval, and of how many runs.
+fn cells_csv(plan: &Plan, results: &Results) -> String {
+    let names: Vec<String> = plan.axes.iter().map(|axis| quoted(&axis.name)).collect();
+    let mut text = format!("{},metric,mean,ci99_low,ci99_high,runs\n", names.join(","));
+    for (cell, result) in plan.cells.iter().zip(&results.cells) {
+        let at: Vec<String> = labels(plan, cell).map(quoted).collect();
+        for (metric, Estimate { mean, half_width }) in &result.metrics {
+            let ends = half_width.map_or(",".into(), |half| format!("{},{}", mean - half, mean + half));
+            let _ = writeln!(text, "{},{metric},{mean},{ends},{}", at.join(","), result.runs.len());
+        }
+    }
+    text
+}
+
+/// The same as JSON: a list of cells, each with its labels by axis and its metrics by name.
+pub fn cells_json(plan: &Plan, results: &Results) -> serde_json::Value {
+    let estimate = |estimate: &Estimate| json!({ "mean": estimate.mean, "ci99_half_width": estimate.half_width });
+    let cell = |(cell, result): (&Cell, &CellResult)| {
+        let axes = plan.axes.iter().zip(labels(plan, cell)).map(|(axis, label)| (axis.name.clone(), label.into()));
+        let metrics = result.metrics.iter().map(|(name, value)| (name.clone(), estimate(value)));
+        json!({ "at": axes.collect::<Map<_, _>>(), "runs": result.runs.len(), "metrics": metrics.collect::<Map<_, _>>() })
+    };
+    plan.cells.iter().zip(&results.cells).map(cell).collect()
+}
+
+fn labels<'a>(plan: &'a Plan, cell: &'a Cell) -> impl Iterator<Item = &'a str> {
+    plan.axes.iter().zip(&cell.at).map(|(axis, at)| axis.values[*at].label.as_str())
+}
+
+/// As RFC 4180 has it: a text with a comma, such as a distribution's, stands in quotes.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
+}
+
+/// One row per cell, one column per metric of the plan's pictures, for people.
+pub fn markdown(plan: &Plan, results: &Results) -> String {
+    let seeds = plan.seeds.len();
+    let runs = if seeds == 1 { "one run: no interval".into() } else { format!("mean ± 99 % over {seeds} runs") };
+    let mut text = format!("{}\n\nModel {}, {runs}.\n\n", plan.question, plan.model);
+    let head: Vec<&str> = plan.axes.iter().map(|axis| axis.name.as_str()).collect();
+    let metrics: Vec<&str> = plan.plot.y.iter().map(String::as_str).collect();
+    let _ = writeln!(text, "| {} |", [head, metrics.clone()].concat().join(" | "));
+    let _ = writeln!(text, "|{}", "---|".repeat(plan.axes.len() + metrics.len()));
+    for (cell, result) in plan.cells.iter().zip(&results.cells) {
+        let figures = metrics.iter().map(|metric| result.metric(metric).map_or("-".into(), figure));
+        let row: Vec<String> = labels(plan, cell).map(str::to_string).chain(figures).collect();
+        let _ = writeln!(text, "| {} |", row.join(" | "));
+    }
+    text
+}
+
+impl CellResult {
+    /// The metric of this name, or else of this name with `_mean` behind it.
+    pub fn metric(&self, name: &str) -> Option<&Estimate> {
+        self.metrics.get(name).or_else(|| self.metrics.get(&format!("{name}_mean")))
+    }
+}
+
+/// As many digits as the interval makes sense of: two of its own, and at least three of the mean.
+fn figure(estimate: &Estimate) -> String {
+    let decimals = |value: f64, digits: i32| match value.abs() {
+        v if v > 0.0 => (digits - 1 - v.log10().floor() as i32).clamp(0, 6) as usize,
+        _ => 0,
+    };
+    let of_mean = decimals(estimate.mean, 3);
+    match estimate.half_width {
+        None => format!("{:.of_mean$}", estimate.mean),
+        Some(half) => {
+            let both = of_mean.max(decimals(half, 2).min(of_mean + 2));
+            format!("{:.both$} ± {half:.both$}", estimate.mean)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Model;
+    use crate::testing::{Folder, Formula, plan};
+    use record::Table;
+
+    fn results(plan: &Plan) -> Results {
+        let run = |cell: &Cell, seed: &u64| (*seed, Formula::default().run(&cell.fields, *seed).unwrap());
+        let cell =
+            |cell: &Cell| CellResult::of(cell.at.clone(), plan.seeds.iter().map(|seed| run(cell, seed)).collect());
+        Results { cells: plan.cells.iter().map(cell).collect() }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let (folder, mut plan) = (Folder::new("tables"), plan());
+        plan.cells.iter_mut().for_each(|cell| drop(cell.fields.insert("link".into(), "10mbit".into())));
+        write_tables(&plan, &results(&plan), folder.path()).unwrap();
+        let runs = Table::read(&folder.path().join("runs.parquet")).unwrap();
+        let columns = ["policy", "rho", "link", "seed", "response_time_ms_mean", "response_time_ms_variance"];
+        assert_eq!(runs.columns[..6], columns);
+        assert_eq!(runs.rows.len(), 24);
+        let text = |text: &str| Value::Text(text.into());
+        let first = [text("ps"), Value::Number(0.5), text("10mbit"), Value::Integer(1), Value::Number(2.01)];
+        assert_eq!(runs.rows[0][..5], first);
+        let sizes = Table::read(&folder.path().join("sizes.parquet")).unwrap();
+        assert_eq!(
+            (sizes.rows.len(), &sizes.columns[3], &sizes.rows[4][3]),
+            (120, &"from_bytes".into(), &Value::Integer(100_000))
+        );
+    }
+
+    #[test]
+    fn the_same_results_are_the_same_bytes() {
+        let (one, two, plan) = (Folder::new("bytes1"), Folder::new("bytes2"), plan());
+        [&one, &two].into_iter().for_each(|folder| write_tables(&plan, &results(&plan), folder.path()).unwrap());
+        for name in ["runs.parquet", "sizes.parquet", "cells.csv", "table.md"] {
+            assert!(fs::read(one.path().join(name)).unwrap() == fs::read(two.path().join(name)).unwrap(), "{name}");
+        }
+    }
+
+    #[test]
+    fn for_people() {
+        let plan = plan();
+        let table = markdown(&plan, &results(&plan));
+        // Seeds 1 to 4 add 0.01 to 0.04: mean 0.025, standard error 0.00645, t(3) = 5.841.
+        assert!(table.starts_with("which\n\nModel queue, mean ± 99 % over 4 runs.\n\n"), "{table}");
+        assert!(table.contains("| policy | rho | response_time_ms | slowdown_mean |\n|---|---|---|---|\n"), "{table}");
+        assert!(table.contains("| ps | 0.5 | 2.025 ± 0.038 | 2.025 ± 0.038 |"), "{table}");
+        let csv = cells_csv(&plan, &results(&plan));
+        assert!(
+            csv.starts_with("policy,rho,metric,mean,ci99_low,ci99_high,runs\nps,0.5,response_time_ms_mean,"),
+            "{csv}"
+        );
+        assert_eq!(csv.lines().count(), 1 + 6 * 3);
+    }
+
+    #[test]
+    fn figures_have_the_digits_that_mean_something() {
+        for (mean, half_width, written) in [
+            (12.3456, Some(0.034), "12.346 ± 0.034"),
+            (12.3456, Some(3.4), "12.3 ± 3.4"),
+            (1234.5, Some(200.0), "1234 ± 200"),
+            (0.0, Some(0.0), "0 ± 0"),
+            (0.012345, None, "0.0123"),
+            (12.0, Some(1e-9), "12.000 ± 0.000"),
+        ] {
+            assert_eq!(figure(&Estimate { mean, half_width }), written);
+        }
+    }
+
+    #[test]
+    fn a_comma_stands_in_quotes() {
+        assert_eq!(quoted("bounded-pareto:alpha=1.1,min=100"), "\"bounded-pareto:alpha=1.1,min=100\"");
+        assert_eq!(quoted("ps"), "ps");
+    }
+}

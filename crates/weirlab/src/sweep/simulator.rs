@@ -1,0 +1,152 @@
+//! One run of a sweep is one `weirlab sim`: the fields of the grid are the fields of its spec.
+
+use std::path::{Path, PathBuf};
+
+use ::sweep::{Fields, Measured, SweepError};
+use cli::Failure;
+use serde_json::{Map, Value};
+
+use crate::sim::{self, SimSpec};
+
+/// Raised whenever a simulation of the same spec comes to another result: what is kept of older ones is then not used.
+const VERSION: u32 = 1;
+
+/// Texts that begin so name a file, as in `dist = "trace:FILE"`.
+const TRACE_PREFIX: &str = "trace:";
+
+/// A model of the crate `sim`, with the folder that traces are relative to.
+pub struct Simulator {
+    model: Value,
+    folder: PathBuf,
+}
+
+impl Simulator {
+    /// `folder` is that of the experiment `file`, which stands in messages.
+    pub fn new(model: &str, folder: &Path, file: &Path) -> Result<Simulator, SweepError> {
+        let simulator = Simulator { model: model.into(), folder: folder.into() };
+        let known = serde_json::from_value::<sim::Model>(simulator.model.clone());
+        known.map_err(|e| SweepError::Plan { file: file.into(), line: None, reason: format!("model: {e}") })?;
+        Ok(simulator)
+    }
+
+    fn spec(&self, fields: &Fields, seed: u64) -> Result<SimSpec, String> {
+        let mut map: Map<String, Value> = fields.clone().into_iter().collect();
+        map.insert("model".into(), self.model.clone());
+        map.insert("seed".into(), seed.into());
+        if let Some(Value::String(trace)) = map.get_mut("trace") {
+            *trace = self.beside(trace);
+        }
+        if let Some(Value::String(dist)) = map.get_mut("dist")
+            && let Some(file) = dist.strip_prefix(TRACE_PREFIX)
+        {
+            *dist = format!("{TRACE_PREFIX}{}", self.beside(file));
+        }
+        serde_json::from_value(Value::Object(map)).map_err(|error| match misfit(fields) {
+            Some((field, error)) => format!("{field}: {error}"),
+            None => error.to_string(),
+        })
+    }
+
+    fn beside(&self, file: &str) -> String {
+        self.folder.join(file).to_string_lossy().into_owned()
+    }
+}
+
+/// The field that no spec can have, and why: serde names unknown fields but not those of a wrong type.
+fn misfit(fields: &Fields) -> Option<(&String, serde_json::Error)> {
+    fields.iter().find_map(|(field, value)| {
+        let mut alone = Map::from_iter([("policy".to_string(), Value::from("srpt"))]);
+        alone.insert(field.clone(), value.clone());
+        serde_json::from_value::<SimSpec>(Value::Object(alone)).err().map(|error| (field, error))
+    })
+}
+
+impl ::sweep::Model for Simulator {
+    fn version(&self) -> u32 {
+        VERSION
+    }
+
+    fn check(&self, fields: &Fields) -> Result<(), String> {
+        const ANY_SEED: u64 = 1;
+        sim::check(&self.spec(fields, ANY_SEED)?).map_err(reason)
+    }
+
+    fn files(&self, fields: &Fields) -> Vec<PathBuf> {
+        let text = |name: &str| fields.get(name).and_then(Value::as_str);
+        let of_dist = text("dist").and_then(|dist| dist.strip_prefix(TRACE_PREFIX));
+        [text("trace"), of_dist].into_iter().flatten().map(|file| self.folder.join(file)).collect()
+    }
+
+    fn run(&self, fields: &Fields, seed: u64) -> Result<Measured, String> {
+        let outcome = sim::run(&self.spec(fields, seed)?, ::sim::Hooks::none()).map_err(reason)?;
+        let measured = serde_json::to_value(&outcome.summary).and_then(|mut json| {
+            json["details"] = Value::Object(outcome.details);
+            Measured::from_json(&json)
+        });
+        measured.map_err(|e| e.to_string())
+    }
+}
+
+/// Flags go by the names of fields, so a mistake in a file is not one in `--rho` but in `rho`.
+fn reason(failure: Failure) -> String {
+    let (Failure::Usage(reason) | Failure::Failed(reason)) = failure;
+    reason.trim_start_matches("--").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::sweep::Model as _;
+    use serde_json::json;
+
+    fn said(field: &str, value: Value) -> String {
+        let simulator = Simulator::new("queue", Path::new("experiments"), Path::new("x.toml")).unwrap();
+        let mut fields = Fields::from([("policy".into(), "srpt".into()), ("rho".into(), 0.5.into())]);
+        fields.insert("dist".into(), "exponential:mean=5000".into());
+        fields.insert("jobs".into(), 1000.into());
+        fields.insert(field.into(), value);
+        simulator.check(&fields).unwrap_err()
+    }
+
+    #[test]
+    fn a_field_of_a_wrong_kind_is_named() {
+        assert!(said("rho", json!("high")).starts_with("rho: invalid type"), "{}", said("rho", json!("high")));
+        assert!(said("jobs", json!(-1)).starts_with("jobs: invalid value"), "{}", said("jobs", json!(-1)));
+        assert!(
+            said("polcy", json!("ps")).starts_with("polcy: unknown field `polcy`"),
+            "{}",
+            said("polcy", json!("ps"))
+        );
+    }
+
+    #[test]
+    fn an_unknown_model_is_named() {
+        let said = Simulator::new("fluid", Path::new(""), Path::new("x.toml")).err().unwrap().to_string();
+        assert!(said.starts_with("x.toml: model: unknown variant `fluid`, expected one of `queue`"), "{said}");
+    }
+
+    /// Every file with a grid; the others are checked where the lab reads them.
+    #[test]
+    fn the_sweeps_we_ship_are_right() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let mut count = 0;
+        for entry in std::fs::read_dir(&folder).unwrap().flatten() {
+            let file = entry.path();
+            let is_toml = file.extension().is_some_and(|extension| extension == "toml");
+            if is_toml && std::fs::read_to_string(&file).unwrap().contains("[grid]") {
+                ::sweep::Plan::read(&file).unwrap();
+                count += 1;
+            }
+        }
+        assert!(count >= 1);
+    }
+
+    #[test]
+    fn traces_are_beside_the_experiment() {
+        let simulator = Simulator::new("queue", Path::new("experiments"), Path::new("x.toml")).unwrap();
+        let files = |field: &str, value: &str| simulator.files(&Fields::from([(field.into(), value.into())]));
+        assert_eq!(files("trace", "a.csv"), [Path::new("experiments/a.csv")]);
+        assert_eq!(files("dist", "trace:../traces/a.csv"), [Path::new("experiments/../traces/a.csv")]);
+        assert!(files("dist", "exponential:mean=5000").is_empty());
+    }
+}
