@@ -17,15 +17,31 @@ pub struct Run {
 impl Run {
     /// Writes `records.csv`, then `manifest.json`, into `folder` (made if missing): a run cut short has no manifest.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
-        fs::create_dir_all(folder)?;
-        let mut writer = RecordWriter::create(&folder.join(RECORDS))?;
+        let mut writer = Run::create_records(folder)?;
         for record in &self.records {
             writer.write(record)?;
         }
         writer.finish()?;
-        let mut text = serde_json::to_string_pretty(&self.manifest).map_err(io::Error::other)?;
+        Run::write_manifest(folder, &self.manifest)
+    }
+
+    /// Begins a run's records in `folder` (made if missing), for a run too long to be kept in memory; its manifest is written
+    /// last.
+    pub fn create_records(folder: &Path) -> io::Result<RecordWriter> {
+        fs::create_dir_all(folder)?;
+        RecordWriter::create(&folder.join(RECORDS))
+    }
+
+    /// Ends a run begun by [`Run::create_records`].
+    pub fn write_manifest(folder: &Path, manifest: &Manifest) -> io::Result<()> {
+        let mut text = serde_json::to_string_pretty(manifest).map_err(io::Error::other)?;
         text.push('\n');
         fs::write(folder.join(MANIFEST), text)
+    }
+
+    /// Whether a finished run is in this folder.
+    pub fn is_in(folder: &Path) -> bool {
+        folder.join(MANIFEST).exists()
     }
 
     /// Reads what [`Run::write`] wrote.

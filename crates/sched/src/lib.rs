@@ -27,7 +27,7 @@ pub mod policy;
 mod run_queue;
 
 pub use backlog::Backlog;
-pub use drain::{Drain, Grant, Progress};
+pub use drain::{Drain, Grant, JOBS_MAX, Progress};
 pub use guard::Guard;
 pub use job::{Arrival, Job, JobId, Size};
 pub use pace::Pace;

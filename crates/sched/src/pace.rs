@@ -9,7 +9,8 @@ use units::{Nanos, Rate};
 pub struct Pace {
     /// Wire bytes are handed down at this rate; `None` hands down whatever is asked for, in order.
     pub rate: Option<Rate>,
-    /// The link time of one grant (at least one segment is granted). Raised: fewer wake-ups, coarser order.
+    /// The link time of one grant (at least one segment is granted); without a rate only [`Nanos::MAX`] means anything, a
+    /// grant without end. Raised: fewer wake-ups, coarser order.
     pub grant_for: Nanos,
     /// A grant is made when what is below us will be gone within this time. It has to cover the caller's wake-up jitter:
     /// too little and the link idles, too much and bytes queue in the order they were handed down.
@@ -24,13 +25,19 @@ impl Pace {
     pub const UNLIMITED: Pace =
         Pace { rate: None, grant_for: Nanos::from_millis(1), ahead: Nanos::ZERO, behind: Nanos::ZERO };
 
+    /// No rate, and the whole response in one grant: for a simulated link, which serves a job for as long as nobody comes
+    /// and reports what it sent by then.
+    pub const WHOLE: Pace = Pace { grant_for: Nanos::MAX, ..Pace::UNLIMITED };
+
     /// Bytes granted at once without a rate: large enough that system calls cost nothing beside copying, small enough
     /// that a newcomer is not stuck behind a whole file.
     const GRANT_BYTES_UNLIMITED: u64 = 2 << 20;
 
     /// Payload bytes of one grant on a connection with segments of this size: whole segments, at least one.
     pub fn grant_bytes(&self, segment_bytes: u64) -> u64 {
-        let Some(rate) = self.rate else { return Self::GRANT_BYTES_UNLIMITED };
+        let Some(rate) = self.rate else {
+            return if self.grant_for == Nanos::MAX { u64::MAX } else { Self::GRANT_BYTES_UNLIMITED };
+        };
         let segments = rate.bytes_in(self.grant_for) / (segment_bytes + units::wire::PACKET_OVERHEAD_BYTES);
         segments.max(1) * segment_bytes
     }

@@ -16,9 +16,11 @@
 //! ```
 
 mod calendar;
+mod distribution;
 mod format;
 mod input;
 mod log;
+mod profile;
 mod read;
 mod schedule;
 mod spread;
@@ -28,10 +30,12 @@ mod synthetic;
 mod write;
 
 pub use calendar::{iso, parse_clock, parse_iso};
+pub use distribution::{Distribution, DistributionError, Empirical, Sampler};
 pub use format::{Format, UnknownFormat};
 pub use log::{Arrival, Filter, Log, Request, Trace};
+pub use profile::{LoadProfile, ProfileError};
 pub use read::{BAD_LINES_KEPT, BadLine, BadLines, ReadError, ReadOptions, read};
-pub use schedule::{HEAD_BYTES_NOMINAL, Job, Scaling, Schedule, ScheduleError, schedule, wire_bytes};
+pub use schedule::{HEAD_BYTES_NOMINAL, Job, Scaling, Schedule, ScheduleError, schedule, schedule_plain, wire_bytes};
 pub use summary::{SizeSummary, Summary};
 pub use synthetic::{Sizes, Synthetic};
 pub use write::write_csv;

@@ -57,12 +57,7 @@ pub fn schedule(trace: &Trace, scaling: &Scaling) -> Result<Schedule, ScheduleEr
     check(trace, scaling)?;
     let (last, span) = (trace.span(), stretched_span(trace, scaling)?);
     let limit = scaling.seconds.map_or(Nanos::MAX, |seconds| Nanos((seconds * 1e9) as u64));
-    let stretched = trace.arrivals.iter().map(|arrival| Job {
-        // Below span, so it fits; exact, so that order is kept.
-        arrival: Nanos((u128::from(arrival.at.0) * u128::from(span.0) / u128::from(last.0)) as u64),
-        size_bytes: arrival.size_bytes,
-    });
-    let jobs: Vec<Job> = stretched.take_while(|job| job.arrival < limit).collect();
+    let jobs: Vec<Job> = stretched(trace, span).take_while(|job| job.arrival < limit).collect();
     let kept = span.min(limit);
     Ok(Schedule {
         rho_measured: offered_bits(jobs.iter().map(|job| job.size_bytes), scaling)
@@ -72,6 +67,15 @@ pub fn schedule(trace: &Trace, scaling: &Scaling) -> Result<Schedule, ScheduleEr
         stretch: span.0 as f64 / last.0 as f64,
         warning: scaling.seconds.filter(|_| span < limit).map(|seconds| too_short(span, seconds, scaling)),
     })
+}
+
+/// The whole trace stretched so that the mean load of its sizes alone, as queueing theory counts them, is rho.
+pub fn schedule_plain(trace: &Trace, rho: f64, link: Rate) -> Result<Vec<Job>, ScheduleError> {
+    let scaling = Scaling { rho, link, seconds: None, per_connection: 1 };
+    check(trace, &scaling)?;
+    let bytes: u128 = trace.arrivals.iter().map(|arrival| u128::from(arrival.size_bytes)).sum();
+    let span = span_of(8.0 * bytes as f64, &scaling)?;
+    Ok(stretched(trace, span).collect())
 }
 
 /// Bytes on the wire of a response of this size with a nominal head, without the connection's.
@@ -103,7 +107,11 @@ fn check(trace: &Trace, scaling: &Scaling) -> Result<(), ScheduleError> {
 
 /// How long the whole trace has to last to load the link to rho.
 fn stretched_span(trace: &Trace, scaling: &Scaling) -> Result<Nanos, ScheduleError> {
-    let bits = offered_bits(trace.arrivals.iter().map(|arrival| arrival.size_bytes), scaling);
+    span_of(offered_bits(trace.arrivals.iter().map(|arrival| arrival.size_bytes), scaling), scaling)
+}
+
+/// How long so many bits have to take to load the link to rho.
+fn span_of(bits: f64, scaling: &Scaling) -> Result<Nanos, ScheduleError> {
     let ns = bits / (scaling.rho * scaling.link.bits_per_s() as f64) * 1e9;
     // A span of at least 1 ns, and short of the 584 years that u64 holds.
     if (1.0..1.8e19).contains(&ns) {
@@ -111,6 +119,16 @@ fn stretched_span(trace: &Trace, scaling: &Scaling) -> Result<Nanos, ScheduleErr
     } else {
         Err(ScheduleError::SpanOutOfRange(ns / 1e9))
     }
+}
+
+/// The jobs of the trace, the last of them at `span`.
+fn stretched(trace: &Trace, span: Nanos) -> impl Iterator<Item = Job> {
+    let last = trace.span();
+    trace.arrivals.iter().map(move |arrival| Job {
+        // Below span, so it fits; exact, so that order is kept.
+        arrival: Nanos((u128::from(arrival.at.0) * u128::from(span.0) / u128::from(last.0)) as u64),
+        size_bytes: arrival.size_bytes,
+    })
 }
 
 fn offered_bits(sizes: impl Iterator<Item = u64>, scaling: &Scaling) -> f64 {

@@ -1,1 +1,232 @@
-//! One link.
+//! One link and nothing else: the model of queueing theory, with the server's own [`sched::Drain`] as its queue.
+//!
+//! Service is fluid and preemptive unless chunks are asked for, so what theory says of a discipline can be checked to as
+//! many digits as there is patience for ([`run`]). Time and service are integer nanoseconds. Memory is that of the jobs
+//! in the system, however many pass through.
+
+mod discipline;
+mod drained;
+mod engine;
+mod las;
+mod line;
+mod meld;
+mod ps;
+mod source;
+mod station;
+#[cfg(test)]
+mod tests;
+
+pub use discipline::CHUNK_BYTES_USUAL;
+pub use engine::JOBS_MAX;
+pub use line::Wire;
+pub use source::Paths;
+
+use serde::Serialize;
+use units::{Nanos, Rate};
+use workload::{Distribution, LoadProfile};
+
+use crate::{Hooks, Summary, Tally};
+use discipline::{Discipline, Resolved, resolve};
+use engine::{Counts, Engine, Extent};
+use line::Line;
+use source::{PathSource, Poisson, Request};
+
+/// The greatest rate: a byte has to take a nanosecond at least, or sizes that differ would take the same time.
+const LINK_BITS_PER_S_MAX: u64 = 8_000_000_000;
+
+/// A simulation of one link.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// `ps` for exact processor sharing, or a spec of [`sched::policy::parse`]; the bands of `srpt-bands:K` are cut by the
+    /// rule of thumb from the distribution, which is known here.
+    pub policy: String,
+    /// At most 8 Gbit/s.
+    pub link: Rate,
+    pub arrivals: Arrivals,
+    pub wire: Wire,
+    pub paths: Paths,
+    /// Bytes on the link handed down at once; `None` is fluid service, or [`CHUNK_BYTES_USUAL`] for a policy that takes turns.
+    pub chunk_bytes: Option<u64>,
+    /// Jobs at the start that are not counted.
+    pub warm_up_jobs: u64,
+    pub horizon: Horizon,
+    pub seed: u64,
+}
+
+/// Who comes when.
+#[derive(Debug, Clone)]
+pub enum Arrivals {
+    /// Independent sizes at the instants of a Poisson process.
+    Poisson { sizes: Distribution, load: LoadProfile },
+    /// These jobs, once, in order of arrival.
+    Replay(Vec<workload::Job>),
+}
+
+/// When it is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Horizon {
+    /// When so many jobs behind the warm-up have left; others keep arriving meanwhile, so the last find the same load as the
+    /// first. Of a replay, the first so many jobs come, and all leave.
+    Jobs(u64),
+    /// At this instant; jobs still there count with the time they have waited.
+    Until(Nanos),
+    /// When every job of a replay has left.
+    AllOfReplay,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Outcome {
+    pub summary: Summary,
+    /// Jobs that left, warm-up included.
+    pub departed: u64,
+    /// Jobs that were there at the horizon.
+    pub incomplete: u64,
+    /// Service that arrived over the time it took: the load that really was offered.
+    pub rho_offered: f64,
+    pub jobs_in_system_mean: f64,
+    pub jobs_in_system_max: usize,
+    pub simulated_s: f64,
+    /// Bytes per grant where service is not fluid.
+    pub chunk_bytes: Option<u64>,
+    /// Cut points of the policy's bands, bytes on the link.
+    pub cuts_bytes: Vec<u64>,
+}
+
+/// Whether [`run`] would start.
+pub fn check(config: &Config) -> Result<(), Error> {
+    prepare(config).map(|_| ())
+}
+
+/// Simulates; the same config gives the same outcome to the byte.
+pub fn run(config: &Config, hooks: Hooks) -> Result<Outcome, Error> {
+    let Resolved { discipline, chunk_bytes, cuts_bytes } = prepare(config)?;
+    let line = Line::new(config.link);
+    let mut engine = Engine {
+        line,
+        wire: config.wire,
+        paths: PathSource::new(config.paths, line, config.seed),
+        extent: extent(config),
+        hooks,
+        tally: Tally::new(),
+        counts: Counts::default(),
+    };
+    match discipline {
+        Discipline::ProcessorSharing => feed(&mut engine, ps::ProcessorSharing::default(), config),
+        Discipline::LeastAttained => feed(&mut engine, las::LeastAttained::default(), config),
+        Discipline::Fluid(policy) => feed(&mut engine, drained::Fluid::new(policy), config),
+        Discipline::Chunked(policy, chunk) => feed(&mut engine, drained::Chunked::new(policy, chunk), config),
+    }?;
+    let Engine { tally, counts, .. } = engine;
+    let span_ns = counts.at.0.max(1) as f64;
+    Ok(Outcome {
+        summary: tally.summary(),
+        departed: counts.departed,
+        incomplete: counts.incomplete,
+        rho_offered: counts.offered as f64 / span_ns,
+        jobs_in_system_mean: counts.area as f64 / span_ns,
+        jobs_in_system_max: counts.in_system_max,
+        simulated_s: counts.at.as_secs_f64(),
+        chunk_bytes,
+        cuts_bytes,
+    })
+}
+
+fn feed(engine: &mut Engine, station: impl station::Station, config: &Config) -> Result<(), Error> {
+    match &config.arrivals {
+        Arrivals::Poisson { sizes, load } => {
+            let service_ns = config.wire.mean_bytes(sizes) * 8e9 / config.link.bits_per_s() as f64;
+            engine.run(station, Poisson::new(sizes, *load, service_ns, config.seed))
+        }
+        Arrivals::Replay(jobs) => {
+            let first = if let Horizon::Jobs(jobs) = config.horizon { jobs } else { u64::MAX };
+            let requests = jobs.iter().map(|job| Request { at: job.arrival, size_bytes: job.size_bytes.max(1) });
+            engine.run(station, requests.take(usize::try_from(first).unwrap_or(usize::MAX)))
+        }
+    }
+}
+
+fn extent(config: &Config) -> Extent {
+    let warm_up = config.warm_up_jobs;
+    match (config.horizon, &config.arrivals) {
+        (Horizon::Jobs(counted), Arrivals::Poisson { .. }) => Extent { warm_up, counted, until: Nanos::MAX },
+        (Horizon::Until(until), _) => Extent { warm_up, counted: u64::MAX, until },
+        (Horizon::Jobs(_) | Horizon::AllOfReplay, _) => Extent { warm_up, counted: u64::MAX, until: Nanos::MAX },
+    }
+}
+
+/// Everything that can be wrong with a config is found here.
+fn prepare(config: &Config) -> Result<Resolved, Error> {
+    if config.link.bits_per_s() > LINK_BITS_PER_S_MAX {
+        return Err(Error::field(
+            "link",
+            format_args!("{} is above 8gbit, where a byte takes less than 1 ns", config.link),
+        ));
+    }
+    if config.horizon == Horizon::Jobs(0) {
+        return Err(Error::field("jobs", "0 jobs have no mean: write 1 or more"));
+    }
+    let line = Line::new(config.link);
+    let on_link = |bytes: f64| config.wire.bytes(bytes.round().max(1.0) as u64) as f64;
+    match &config.arrivals {
+        Arrivals::Poisson { sizes, load } => {
+            check_stable(config, load)?;
+            resolve(&config.policy, config.chunk_bytes, &|u| on_link(sizes.quantile(u)), &line)
+        }
+        Arrivals::Replay(jobs) if jobs.is_empty() => Err(Error::field("trace", "there are no jobs in it")),
+        Arrivals::Replay(jobs) => {
+            let mut sizes: Vec<u64> = jobs.iter().map(|job| job.size_bytes).collect();
+            sizes.sort_unstable();
+            let quantile = |u: f64| sizes[((u * sizes.len() as f64) as usize).min(sizes.len() - 1)] as f64;
+            resolve(&config.policy, config.chunk_bytes, &|u| on_link(quantile(u)), &line)
+        }
+    }
+}
+
+/// With a load of 1 or more the queue grows for ever, and a mean depends on nothing but where one stops.
+fn check_stable(config: &Config, load: &LoadProfile) -> Result<(), Error> {
+    match config.horizon {
+        Horizon::AllOfReplay => {
+            Err(Error::field("jobs", "Poisson arrivals have no end: write a number of jobs or of seconds"))
+        }
+        Horizon::Jobs(_) if load.mean_rho() >= 1.0 => Err(Error::field(
+            "rho",
+            format_args!(
+                "no policy has a steady state at a load of {}: write a rho below 1, or seconds for a finite horizon",
+                load.mean_rho()
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Why a simulation did not start, or did not end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    /// A field of the config, by its name on command lines and in files, and what is wrong with it.
+    Field { field: &'static str, reason: String },
+    /// More than [`JOBS_MAX`] jobs at once.
+    TooManyJobs { at: Nanos },
+}
+
+impl Error {
+    fn field(field: &'static str, reason: impl std::fmt::Display) -> Error {
+        Error::Field { field, reason: reason.to_string() }
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::Field { field, reason } => write!(f, "{field}: {reason}"),
+            Error::TooManyJobs { at } => write!(
+                f,
+                "more than {JOBS_MAX} jobs in the system after {:.1} simulated seconds: write a smaller rho or a shorter \
+                 horizon",
+                at.as_secs_f64()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,11 +1,18 @@
 //! `weirlab sim`: one simulation. The models are the crate `sim`; here words become their configurations, and their
 //! outcomes a table or JSON. A sweep calls [`check`] and [`run`] for every cell of its grid.
 
+mod output;
+mod queue;
 mod spec;
 
-pub use spec::{Model, SimSpec};
+pub use spec::{Model, Paths, SimSpec, Wire};
+
+use std::path::PathBuf;
+use std::time::Instant;
 
 use cli::Failure;
+use indicatif::{ProgressBar, ProgressStyle};
+use output::Took;
 use serde_json::{Map, Value};
 use sim::{Hooks, Summary};
 
@@ -21,14 +28,16 @@ pub struct SimOutcome {
 /// Whether [`run`] would start: everything wrong with the spec is found here, and nothing is simulated.
 pub fn check(spec: &SimSpec) -> Result<(), Failure> {
     match spec.model {
-        Model::Queue | Model::Server | Model::Packet => Err(not_built(spec.model)),
+        Model::Queue => queue::check(spec),
+        Model::Server | Model::Packet => Err(not_built(spec.model)),
     }
 }
 
 /// Simulates. Pure but for the trace it may read.
-pub fn run(spec: &SimSpec, _hooks: Hooks) -> Result<SimOutcome, Failure> {
+pub fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
     match spec.model {
-        Model::Queue | Model::Server | Model::Packet => Err(not_built(spec.model)),
+        Model::Queue => queue::run(spec, hooks),
+        Model::Server | Model::Packet => Err(not_built(spec.model)),
     }
 }
 
@@ -40,19 +49,42 @@ fn not_built(model: Model) -> Failure {
 pub struct Args {
     #[command(flatten)]
     spec: SimSpec,
+    /// Record every job in this folder, made if missing
+    #[arg(long, value_name = "RUN")]
+    out: Option<PathBuf>,
     /// Print one JSON object instead of the table
     #[arg(long)]
     json: bool,
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
-    check(&args.spec)?;
-    let outcome = run(&args.spec, Hooks::none())?;
-    let mut text = serde_json::to_value(&outcome.summary)?;
-    text["simulated_jobs"] = outcome.simulated_jobs.into();
-    text["details"] = outcome.details.into();
-    if args.json {
-        println!("{text}");
+    let Args { spec, out, json } = args;
+    check(&spec)?;
+    let mut records = out.as_deref().map(output::Records::create).transpose()?;
+    let mut record = records.as_mut().map(|records| |job| records.write(&job));
+    let bar = if json { ProgressBar::hidden() } else { progress_bar(&spec) };
+    let mut progress = |jobs| bar.set_position(jobs);
+    let hooks = Hooks {
+        record: record.as_mut().map(|record| record as &mut dyn FnMut(record::JobRecord)),
+        progress: Some(&mut progress),
+    };
+    let (started, cpu_before) = (Instant::now(), output::cpu());
+    let outcome = run(&spec, hooks)?;
+    let took = Took { elapsed: started.elapsed(), cpu: output::cpu() - cpu_before };
+    bar.finish_and_clear();
+    if let Some(records) = records {
+        records.finish(&spec, &outcome)?;
     }
-    Ok(())
+    output::print(&spec, &outcome, took, json)
+}
+
+/// On standard error, and only if that is a terminal.
+fn progress_bar(spec: &SimSpec) -> ProgressBar {
+    let template = "{elapsed} {wide_bar} {human_pos} jobs, {per_sec}";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = match spec.jobs {
+        Some(jobs) => ProgressBar::new(jobs + spec.warm_up.unwrap_or(0)),
+        None => ProgressBar::no_length(),
+    };
+    bar.with_style(style)
 }

@@ -1,0 +1,173 @@
+//! The link behind a [`Drain`], the very one the server runs on.
+//!
+//! The drain's unit of size is here a nanosecond of the link, not a byte: what was sent by the time of an arrival is then
+//! a difference of two instants, exact and without a division. Every policy orders nanoseconds of one link as it orders
+//! bytes; cut points and windows have to be given in the same unit ([`super::discipline`] does).
+
+use sched::{Arrival, Drain, JobId, Pace, Path, Policy, Size};
+use units::Nanos;
+
+use super::station::{Flight, Station};
+
+/// Grants need not end with any segment: what is sent is cut by arrivals, or into chunks.
+const NO_SEGMENTS: u64 = 1 << 62;
+
+/// The drain and what the simulator keeps beside its jobs.
+struct Jobs {
+    drain: Drain,
+    /// By slot; of a vacant one, the last that was there.
+    flights: Vec<(JobId, Flight)>,
+}
+
+impl Jobs {
+    fn new(policy: Box<dyn Policy>) -> Jobs {
+        Jobs { drain: Drain::new(policy, Pace::WHOLE), flights: Vec::new() }
+    }
+
+    fn arrive(&mut self, flight: Flight, path: Path) {
+        let size = Size::Known(flight.service.0);
+        let arrival = Arrival { segment_bytes: NO_SEGMENTS, path, ..Arrival::of(size) };
+        let id = self.drain.arrive(flight.arrival, arrival);
+        match self.flights.get_mut(id.slot()) {
+            Some(place) => *place = (id, flight),
+            None => self.flights.push((id, flight)),
+        }
+    }
+
+    fn flight(&self, id: JobId) -> Flight {
+        self.flights[id.slot()].1
+    }
+
+    fn left_over(&self) -> Vec<Flight> {
+        let present = self.flights.iter().filter(|(id, _)| self.drain.job(*id).is_some());
+        present.map(|(_, flight)| *flight).collect()
+    }
+}
+
+/// Preemptive: a job is served until it departs or another arrives, then the drain is asked again.
+///
+/// Exact for every policy whose order changes at arrivals and departures only, and all do but those that take turns.
+pub struct Fluid {
+    jobs: Jobs,
+    serving: Option<Serving>,
+    /// The instant up to which the link's work is accounted for.
+    wall: Nanos,
+}
+
+struct Serving {
+    job: JobId,
+    from: Nanos,
+    /// When the grant is used up.
+    until: Nanos,
+}
+
+impl Fluid {
+    pub fn new(policy: Box<dyn Policy>) -> Fluid {
+        Fluid { jobs: Jobs::new(policy), serving: None, wall: Nanos::ZERO }
+    }
+}
+
+impl Station for Fluid {
+    fn len(&self) -> usize {
+        self.jobs.drain.len()
+    }
+
+    fn arrive(&mut self, flight: Flight, path: Path) {
+        let now = flight.arrival;
+        if let Some(serving) = self.serving.take() {
+            // Less than the grant, or it would have ended: never the last byte.
+            let _ = self.jobs.drain.on_sent(now, serving.job, (now - serving.from).0);
+        }
+        self.wall = now;
+        self.jobs.arrive(flight, path);
+    }
+
+    fn depart_by(&mut self, until: Nanos) -> Option<(Flight, Nanos)> {
+        loop {
+            let serving = match &self.serving {
+                Some(serving) => serving,
+                None => {
+                    let grant = self.jobs.drain.poll_grant(self.wall)?;
+                    let ends = self.wall + Nanos(grant.bytes_max);
+                    self.serving.insert(Serving { job: grant.job, from: self.wall, until: ends })
+                }
+            };
+            if serving.until > until {
+                return None;
+            }
+            let (job, at, sent) = (serving.job, serving.until, serving.until - serving.from);
+            self.serving = None;
+            self.wall = at;
+            if self.jobs.drain.on_sent(at, job, sent.0).is_departed() {
+                return Some((self.jobs.flight(job), at));
+            }
+        }
+    }
+
+    fn left_over(&self) -> Vec<Flight> {
+        self.jobs.left_over()
+    }
+}
+
+/// Bytes are handed down in chunks as the server does: what was handed down is not taken back for a newcomer.
+pub struct Chunked {
+    jobs: Jobs,
+    /// The link's time for one chunk.
+    chunk: Nanos,
+    sending: Option<Sending>,
+    wall: Nanos,
+}
+
+/// A chunk under way; the drain was told when it was handed down.
+struct Sending {
+    until: Nanos,
+    /// The job, if it was its last chunk.
+    departs: Option<Flight>,
+}
+
+impl Chunked {
+    pub fn new(policy: Box<dyn Policy>, chunk: Nanos) -> Chunked {
+        Chunked { jobs: Jobs::new(policy), chunk, sending: None, wall: Nanos::ZERO }
+    }
+}
+
+impl Station for Chunked {
+    fn len(&self) -> usize {
+        self.jobs.drain.len() + usize::from(self.sending.as_ref().is_some_and(|sending| sending.departs.is_some()))
+    }
+
+    fn arrive(&mut self, flight: Flight, path: Path) {
+        self.wall = self.wall.max(flight.arrival);
+        self.jobs.arrive(flight, path);
+    }
+
+    fn depart_by(&mut self, until: Nanos) -> Option<(Flight, Nanos)> {
+        loop {
+            if let Some(sending) = &mut self.sending {
+                if sending.until > until {
+                    return None;
+                }
+                let (at, departs) = (sending.until, sending.departs.take());
+                self.sending = None;
+                if let Some(flight) = departs {
+                    return Some((flight, at));
+                }
+            }
+            // At `until` itself somebody may be about to arrive, and is to be considered.
+            if self.wall >= until {
+                return None;
+            }
+            let grant = self.jobs.drain.poll_grant(self.wall)?;
+            let sent = self.chunk.0.min(grant.bytes_max);
+            let progress = self.jobs.drain.on_sent(self.wall, grant.job, sent);
+            self.wall += Nanos(sent);
+            let departs = progress.is_departed().then(|| self.jobs.flight(grant.job));
+            self.sending = Some(Sending { until: self.wall, departs });
+        }
+    }
+
+    fn left_over(&self) -> Vec<Flight> {
+        let departing = self.sending.as_ref().and_then(|sending| sending.departs);
+        self.jobs.left_over().into_iter().chain(departing).collect()
+    }
+}

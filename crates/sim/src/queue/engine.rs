@@ -1,0 +1,142 @@
+//! From arrival to arrival: what happens between them is up to the station.
+
+use record::{JobRecord, Outcome as Ended};
+use sched::Path;
+use units::Nanos;
+
+use super::Error;
+use super::line::{Line, Wire};
+use super::source::{PathSource, Request};
+use super::station::{Flight, Station};
+use crate::hooks::PROGRESS_JOBS;
+use crate::{Finished, Hooks, Tally};
+
+/// More jobs in the system than the server could have connections ([`sched::JOBS_MAX`]).
+pub const JOBS_MAX: usize = sched::JOBS_MAX;
+
+/// Which jobs are counted, and when the run ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extent {
+    /// Jobs at the start that are not counted.
+    pub warm_up: u64,
+    /// Ends when so many behind the warm-up have left; those who come after them are there and not counted.
+    pub counted: u64,
+    /// Ends at this instant; jobs still there are counted as incomplete.
+    pub until: Nanos,
+}
+
+pub(super) struct Engine<'a> {
+    pub line: Line,
+    pub wire: Wire,
+    pub paths: PathSource,
+    pub extent: Extent,
+    pub hooks: Hooks<'a>,
+    pub tally: Tally,
+    pub counts: Counts,
+}
+
+/// What is counted beside the jobs themselves.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    pub arrived: u64,
+    pub departed: u64,
+    pub incomplete: u64,
+    pub in_system_max: usize,
+    /// Jobs in the system × nanoseconds.
+    pub area: u128,
+    /// Service of all that arrived.
+    pub offered: u128,
+    /// The last event.
+    pub at: Nanos,
+}
+
+impl Engine<'_> {
+    pub fn run(&mut self, mut station: impl Station, requests: impl Iterator<Item = Request>) -> Result<(), Error> {
+        for request in requests {
+            if request.at >= self.extent.until {
+                break;
+            }
+            self.serve(&mut station, request.at);
+            if self.tally.jobs() >= self.extent.counted {
+                return Ok(());
+            }
+            self.admit(&mut station, request)?;
+        }
+        self.serve(&mut station, self.extent.until);
+        self.end(&station);
+        Ok(())
+    }
+
+    fn admit(&mut self, station: &mut impl Station, request: Request) -> Result<(), Error> {
+        let Request { at, size_bytes } = request;
+        if station.len() >= JOBS_MAX {
+            return Err(Error::TooManyJobs { at });
+        }
+        let service = self.line.time_for(self.wire.bytes(size_bytes));
+        let flight = Flight { number: self.counts.arrived, arrival: at, service, size_bytes };
+        self.pass(at, station.len());
+        self.counts.arrived += 1;
+        self.counts.offered += u128::from(service.0);
+        let path: Path = self.paths.draw();
+        station.arrive(flight, path);
+        self.counts.in_system_max = self.counts.in_system_max.max(station.len());
+        Ok(())
+    }
+
+    /// All departures up to this instant.
+    fn serve(&mut self, station: &mut impl Station, until: Nanos) {
+        while let Some((flight, at)) = station.depart_by(until) {
+            self.pass(at, station.len() + 1);
+            self.counts.departed += 1;
+            self.leave(&flight, at, Ended::Complete);
+            if self.counts.departed.is_multiple_of(PROGRESS_JOBS)
+                && let Some(progress) = &mut self.hooks.progress
+            {
+                progress(self.counts.departed);
+            }
+            if self.tally.jobs() >= self.extent.counted {
+                return;
+            }
+        }
+    }
+
+    /// At a finite horizon those still there have waited until then; without one nobody is.
+    fn end(&mut self, station: &impl Station) {
+        let mut left_over = station.left_over();
+        left_over.sort_by_key(|flight| flight.number);
+        if !left_over.is_empty() {
+            self.pass(self.extent.until, station.len());
+        }
+        for flight in left_over {
+            self.counts.incomplete += 1;
+            self.leave(&flight, self.extent.until, Ended::Incomplete);
+        }
+    }
+
+    /// So many jobs were in the system until now.
+    fn pass(&mut self, now: Nanos, jobs: usize) {
+        self.counts.area += u128::from((now - self.counts.at).0) * jobs as u128;
+        self.counts.at = now;
+    }
+
+    fn leave(&mut self, flight: &Flight, at: Nanos, outcome: Ended) {
+        if flight.number >= self.extent.warm_up && flight.number - self.extent.warm_up < self.extent.counted {
+            let Flight { arrival, service, size_bytes, .. } = *flight;
+            self.tally.record(&Finished { size_bytes, arrival, departure: at, alone: service, class: 0 });
+        }
+        if let Some(record) = &mut self.hooks.record {
+            record(JobRecord {
+                job: flight.number,
+                size_bytes: flight.size_bytes,
+                head_bytes: 0,
+                arrival_ns: flight.arrival.0,
+                start_ns: flight.arrival.0,
+                first_byte_ns: None,
+                end_ns: at.0,
+                body_bytes: if outcome == Ended::Complete { flight.size_bytes } else { 0 },
+                status: 200,
+                outcome,
+            });
+        }
+    }
+}

@@ -1,0 +1,28 @@
+use sched::Path;
+use units::Nanos;
+
+/// A job on its way through a station.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flight {
+    /// Position in arrival order, from 0.
+    pub number: u64,
+    pub arrival: Nanos,
+    /// Its time alone on the link, at least 1 ns.
+    pub service: Nanos,
+    pub size_bytes: u64,
+}
+
+/// The link with its queue, under one discipline.
+pub trait Station {
+    /// Jobs in the system.
+    fn len(&self) -> usize;
+
+    /// A job comes; its arrival is not before any `until` that [`Station::depart_by`] was asked for.
+    fn arrive(&mut self, flight: Flight, path: Path);
+
+    /// Serves until the next departure at or before `until`, or else until then. The departed job and when it left.
+    fn depart_by(&mut self, until: Nanos) -> Option<(Flight, Nanos)>;
+
+    /// Those still there, in any order.
+    fn left_over(&self) -> Vec<Flight>;
+}

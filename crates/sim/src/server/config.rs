@@ -1,0 +1,279 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use units::Rate;
+
+/// A run of the model. Every section has defaults; what 001 leaves open is said at each field, with why it is what it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// What orders the disk and the network: `fcfs`, `srpt`, `srpt-bands:...`, `fcf` or `srrt`. The processor is FIFO.
+    pub policy: String,
+    /// User equivalents, 1 to 100,000.
+    pub users: u32,
+    /// Requests counted, at least 1.
+    pub requests: u64,
+    /// Requests before them that are served and not counted.
+    pub warm_up: u64,
+    /// Decides files, users, round-trip times and losses.
+    pub seed: u64,
+    pub cpu: Cpu,
+    pub disk: Disk,
+    pub network: Network,
+    pub tcp: Tcp,
+    pub http: Http,
+    pub internet: Internet,
+}
+
+/// The processor. 001 gives no speed; this is a Pentium III of 2001 that serves about 700 small files a second.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cpu {
+    /// Parsing, opening the file, logging; microseconds a request.
+    pub request_us: u64,
+    /// Setting up and taking down a connection; microseconds each.
+    pub connection_us: u64,
+    /// Copying, checksums, packets; microseconds a KiB.
+    pub kib_us: u64,
+    /// Requests that share the processor; the rest wait in order of arrival. Apache 1.3 has 150 processes.
+    pub slots: u32,
+}
+
+/// The disk. 001 gives the block and no speed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Disk {
+    /// Read at once.
+    pub block_bytes: u64,
+    /// Moving the arm and waiting for the sector, averaged over blocks found in the file cache, which cost nothing.
+    pub position_us: u64,
+    pub bytes_per_s: u64,
+}
+
+/// The network interface.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Network {
+    pub bits_per_s: u64,
+}
+
+/// The senders and receivers. Acknowledgements are not lost and not delayed; three duplicates mean nothing, as in 001.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tcp {
+    pub mss_bytes: u64,
+    /// What a client advertises: 12 segments, as Windows 2000 did.
+    pub window_bytes: u64,
+    /// The socket buffer holds what is not acknowledged; the next block is read when it has room.
+    pub send_buffer_bytes: u64,
+    /// RFC 2581.
+    pub initial_window_segments: u64,
+    /// RFC 2988.
+    pub rto_initial_ms: u64,
+    /// RFC 2988.
+    pub rto_min_ms: u64,
+}
+
+/// HTTP/1.1.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Http {
+    /// An idle connection is closed after this long; Apache 1.3 has 15 s. Zero: one request a connection.
+    pub keep_alive_s: u64,
+    /// And after this many requests; Apache 1.3 has 100.
+    pub requests_per_connection: u32,
+    /// Bytes of a request.
+    pub request_bytes: u64,
+}
+
+/// What lies between; the bandwidths and minimum round-trip times are those of 001's table 1.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Internet {
+    /// Of packets that carry anything.
+    pub loss: f64,
+    /// The round-trip time of a transfer is Pareto with this index, from the minimum ...
+    pub rtt_alpha: f64,
+    /// ... to this many times the minimum.
+    pub rtt_spread: f64,
+    /// What policies are told of a connection's throughput.
+    pub throughput: Throughput,
+}
+
+/// 001 says its simulation calculates the throughput, not how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Throughput {
+    /// What the path can carry: the least of the client's bandwidth and one advertised window a round trip.
+    Path,
+    /// What the client's last transfer came to; unknown before.
+    Measured,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            policy: "srpt".into(),
+            users: 700,
+            requests: 1_000_000,
+            warm_up: 100_000,
+            seed: 1,
+            cpu: Cpu::default(),
+            disk: Disk::default(),
+            network: Network::default(),
+            tcp: Tcp::default(),
+            http: Http::default(),
+            internet: Internet::default(),
+        }
+    }
+}
+
+impl Default for Cpu {
+    fn default() -> Cpu {
+        Cpu { request_us: 1000, connection_us: 300, kib_us: 10, slots: 150 }
+    }
+}
+
+impl Default for Disk {
+    fn default() -> Disk {
+        Disk { block_bytes: 16_384, position_us: 3000, bytes_per_s: 20_000_000 }
+    }
+}
+
+impl Default for Network {
+    fn default() -> Network {
+        Network { bits_per_s: 100_000_000 }
+    }
+}
+
+impl Default for Tcp {
+    fn default() -> Tcp {
+        Tcp {
+            mss_bytes: 1460,
+            window_bytes: 17_520,
+            send_buffer_bytes: 32_768,
+            initial_window_segments: 2,
+            rto_initial_ms: 3000,
+            rto_min_ms: 1000,
+        }
+    }
+}
+
+impl Default for Http {
+    fn default() -> Http {
+        Http { keep_alive_s: 15, requests_per_connection: 100, request_bytes: 300 }
+    }
+}
+
+impl Default for Internet {
+    fn default() -> Internet {
+        Internet { loss: 0.05, rtt_alpha: 1.4, rtt_spread: 8.0, throughput: Throughput::Path }
+    }
+}
+
+/// The order has to be one that what is left of a request decides: a visit of a queue knows no more.
+const POLICIES: [&str; 5] = ["fcfs", "srpt", "srpt-bands", "fcf", "srrt"];
+
+impl Config {
+    /// Whether the run can be made.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let name = self.policy.split(':').next().unwrap_or_default();
+        if !POLICIES.contains(&name) {
+            return Err(wrong("policy", &self.policy, &format!("one of {} in this model", POLICIES.join(", "))));
+        }
+        if let Err(error) = sched::policy::parse(&self.policy) {
+            return Err(ConfigError(format!("policy: {error}")));
+        }
+        self.check_server()?;
+        self.check_tcp()?;
+        within("http.keep_alive_s", self.http.keep_alive_s, 0, 86_400)?;
+        within("http.requests_per_connection", self.http.requests_per_connection.into(), 1, u32::MAX.into())?;
+        within("http.request_bytes", self.http.request_bytes, 1, 65_536)?;
+        real("internet.loss", self.internet.loss, 0.0, 0.5)?;
+        real("internet.rtt_alpha", self.internet.rtt_alpha, 0.1, 100.0)?;
+        real("internet.rtt_spread", self.internet.rtt_spread, 1.0, 1000.0)
+    }
+
+    fn check_server(&self) -> Result<(), ConfigError> {
+        within("users", self.users.into(), 1, 100_000)?;
+        within("requests", self.requests, 1, 1_000_000_000)?;
+        within("warm_up", self.warm_up, 0, 1_000_000_000)?;
+        within("cpu.request_us", self.cpu.request_us, 0, 10_000_000)?;
+        within("cpu.connection_us", self.cpu.connection_us, 0, 10_000_000)?;
+        within("cpu.kib_us", self.cpu.kib_us, 0, 1_000_000)?;
+        within("cpu.slots", self.cpu.slots.into(), 1, 100_000)?;
+        within("disk.block_bytes", self.disk.block_bytes, 512, 1 << 24)?;
+        within("disk.position_us", self.disk.position_us, 0, 10_000_000)?;
+        within("disk.bytes_per_s", self.disk.bytes_per_s, 1000, 1_000_000_000_000)?;
+        within("network.bits_per_s", self.network.bits_per_s, 1000, 1_000_000_000_000)
+    }
+
+    fn check_tcp(&self) -> Result<(), ConfigError> {
+        let tcp = &self.tcp;
+        within("tcp.mss_bytes", tcp.mss_bytes, 88, 9000)?;
+        within("tcp.window_bytes", tcp.window_bytes, tcp.mss_bytes, tcp.mss_bytes * WINDOW_SEGMENTS_MAX)?;
+        // Less than a segment may be left in it while the next block is read.
+        within("tcp.send_buffer_bytes", tcp.send_buffer_bytes, self.disk.block_bytes + tcp.mss_bytes, 1 << 30)?;
+        within("tcp.initial_window_segments", tcp.initial_window_segments, 1, WINDOW_SEGMENTS_MAX)?;
+        within("tcp.rto_initial_ms", tcp.rto_initial_ms, 1, 60_000)?;
+        within("tcp.rto_min_ms", tcp.rto_min_ms, 1, 60_000)
+    }
+}
+
+/// A receiver keeps a bit for each segment of its window.
+pub(super) const WINDOW_SEGMENTS_MAX: u64 = 64;
+
+/// A run that cannot be made: which field, and what would be right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError(String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+fn wrong(field: &str, given: &dyn fmt::Display, right: &str) -> ConfigError {
+    ConfigError(format!("{field}: `{given}` should be {right}"))
+}
+
+fn within(field: &str, given: u64, least: u64, most: u64) -> Result<(), ConfigError> {
+    let right = || wrong(field, &given, &format!("from {least} to {most}"));
+    (least..=most).contains(&given).then_some(()).ok_or_else(right)
+}
+
+fn real(field: &str, given: f64, least: f64, most: f64) -> Result<(), ConfigError> {
+    let right = || wrong(field, &given, &format!("from {least} to {most}"));
+    (least..=most).contains(&given).then_some(()).ok_or_else(right)
+}
+
+/// A rate that was checked.
+pub(super) fn rate(bits_per_s: u64) -> Rate {
+    Rate::from_bits_per_s(bits_per_s).expect("checked to be a rate")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_can_be_run() {
+        assert_eq!(Config::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn a_wrong_field_is_named() {
+        let said = |change: fn(&mut Config)| {
+            let mut config = Config::default();
+            change(&mut config);
+            config.check().unwrap_err().to_string()
+        };
+        assert_eq!(said(|c| c.users = 0), "users: `0` should be from 1 to 100000");
+        assert_eq!(said(|c| c.internet.loss = f64::NAN), "internet.loss: `NaN` should be from 0 to 0.5");
+        assert_eq!(said(|c| c.tcp.send_buffer_bytes = 16_384).split(':').next(), Some("tcp.send_buffer_bytes"));
+        assert!(said(|c| c.policy = "las".into()).starts_with("policy: `las` should be one of fcfs, srpt,"));
+        assert!(said(|c| c.policy = "srpt:3".into()).starts_with("policy: "));
+    }
+}

@@ -1,0 +1,483 @@
+use std::ops::Range;
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use record::JobRecord;
+use sched::Path;
+use units::{Nanos, Rate};
+use workload::surge::{FileModel, Files, UserModel};
+
+use super::calendar::{Calendar, Event};
+use super::config::{Config, ConfigError, Throughput, rate};
+use super::internet::{Place, Weather, places};
+use super::outcome::{Answered, Collector, Counted, Outcome};
+use super::processor::Processor;
+use super::station::Station;
+use super::tcp::{Link, Transfer};
+use crate::{Hooks, PROGRESS_JOBS};
+
+/// TCP and IP headers without options.
+const HEADER_BYTES: u64 = 40;
+
+/// A handshake or request that got lost so often gets through: at a loss of 5 % one in ten million.
+const ATTEMPTS_MAX: u32 = 7;
+
+/// Random streams: one for the places, one for the sizes asked for, and from the last on one for each user.
+const PLACES: u64 = 1;
+const SIZES: u64 = 2;
+const USERS: u64 = 3;
+
+/// Simulates until the requests counted have all been answered; the load stays until then.
+///
+/// Requests are numbered as they reach the server; counted are those from number `warm_up` on.
+pub fn run(config: &Config, mut hooks: Hooks) -> Result<Outcome, ConfigError> {
+    config.check()?;
+    let mut model = Model::new(config);
+    while model.collector.requests() < config.requests {
+        let Some((now, event)) = model.calendar.next() else { break };
+        debug_assert!(now >= model.now, "time goes on");
+        model.now = now;
+        model.on_event(event, &mut hooks);
+    }
+    Ok(model.outcome())
+}
+
+struct Model<'a> {
+    config: &'a Config,
+    now: Nanos,
+    calendar: Calendar,
+    clients: Vec<Client>,
+    files: Files,
+    sizes: ChaCha8Rng,
+    users: UserModel,
+    weather: Weather,
+    processor: Processor,
+    disk: Station,
+    reading: Service<u64>,
+    network: Station,
+    sending: Service<Range<u32>>,
+    link: Rate,
+    disk_rate: Rate,
+    collector: Collector,
+    counted: Counted,
+    /// Requests that have reached the server.
+    arrived: u64,
+}
+
+/// What a station does now, and for how long.
+struct Service<T> {
+    client: u32,
+    serial: u32,
+    what: T,
+    span: Nanos,
+}
+
+struct Client {
+    place: Place,
+    rng: ChaCha8Rng,
+    /// Files of the Web object still to be asked for, after the current one.
+    embedded: u32,
+    submitted: Nanos,
+    /// Of the current transfer.
+    rtt: Nanos,
+    link: Option<Link>,
+    /// Whether the connection was set up for this request.
+    is_new: bool,
+    /// Counts requests.
+    serial: u32,
+    exchange: Option<Exchange>,
+    /// When the access link will have delivered what was sent so far.
+    access_free: Nanos,
+    /// The timer event that counts; others are stale.
+    timer_at: Option<Nanos>,
+    /// What the last transfer came to, bits per second.
+    measured_bps: Option<u64>,
+}
+
+/// A request at the server.
+struct Exchange {
+    number: u64,
+    size_bytes: u64,
+    transfer: Transfer,
+    arrived: Nanos,
+    /// Processor time it needs.
+    demand: Nanos,
+    /// Whether the processor is done with it.
+    is_parsed: bool,
+    waited: Nanos,
+    served: Nanos,
+    first_byte: Option<Nanos>,
+}
+
+impl<'a> Model<'a> {
+    fn new(config: &'a Config) -> Model<'a> {
+        let stream = |stream: u64| {
+            let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
+            rng.set_stream(stream);
+            rng
+        };
+        let users = UserModel::PUBLISHED;
+        let mut calendar = Calendar::default();
+        let mut clients = Vec::with_capacity(config.users as usize);
+        for (client, place) in places(config.users, &mut stream(PLACES)).into_iter().enumerate() {
+            let mut rng = stream(USERS + client as u64);
+            calendar.enter(users.start(&mut rng), Event::Submit { client: client as u32 });
+            clients.push(Client::new(place, users.embedded(&mut rng), rng));
+        }
+        let station = || Station::new(&config.policy, clients.len());
+        Model {
+            now: Nanos::ZERO,
+            files: Files::new(&FileModel::MURTA_2002, config.seed),
+            sizes: stream(SIZES),
+            users,
+            weather: Weather::new(&config.internet),
+            processor: Processor::new(config.cpu.slots),
+            disk: station(),
+            reading: Service { client: 0, serial: 0, what: 0, span: Nanos::ZERO },
+            network: station(),
+            sending: Service { client: 0, serial: 0, what: 0..0, span: Nanos::ZERO },
+            link: rate(config.network.bits_per_s),
+            disk_rate: rate(config.disk.bytes_per_s * 8),
+            collector: Collector::new(),
+            counted: Counted::default(),
+            arrived: 0,
+            calendar,
+            clients,
+            config,
+        }
+    }
+
+    fn on_event(&mut self, event: Event, hooks: &mut Hooks) {
+        match event {
+            Event::Submit { client } => self.on_submit(client),
+            Event::Request { client } => self.on_request(client),
+            Event::Processor { generation } => self.on_processor(generation),
+            Event::Disk => self.on_disk(),
+            Event::Network => self.on_network(),
+            Event::Acknowledged { client, serial, segment } => self.on_acknowledged(client, serial, segment),
+            Event::Timer { client, serial } => self.on_timer(client, serial),
+            Event::Complete { client } => self.on_complete(client, hooks),
+        }
+    }
+
+    /// The user asks: over the connection there is, or over a new one.
+    fn on_submit(&mut self, client: u32) {
+        let (config, now) = (self.config, self.now);
+        let user = &mut self.clients[client as usize];
+        user.submitted = now;
+        user.rtt = self.weather.rtt(user.place.rtt_least, &mut user.rng);
+        let keep_alive = Nanos::from_secs(config.http.keep_alive_s);
+        let is_open =
+            |link: &&mut Link| now - link.used_at < keep_alive && link.requests < config.http.requests_per_connection;
+        user.is_new = user.link.as_mut().filter(is_open).is_none();
+        let mut at = now;
+        if user.is_new {
+            self.counted.connections += 1;
+            // Either the SYN or its answer may get lost; the request goes with the acknowledgement.
+            at += user.lost_for(Nanos::from_millis(config.tcp.rto_initial_ms), 2, &self.weather) + user.rtt;
+            let mut link = Link::new(&config.tcp, at);
+            link.on_round_trip(&config.tcp, user.rtt);
+            user.link = Some(link);
+        }
+        let rto = user.link.as_ref().expect("set up above").rto();
+        at += user.lost_for(rto, 1, &self.weather);
+        at += user.place.bandwidth.time_for(config.http.request_bytes + HEADER_BYTES);
+        self.calendar.enter(at + Nanos(user.rtt.0 / 2), Event::Request { client });
+    }
+
+    fn on_request(&mut self, client: u32) {
+        let (config, now) = (self.config, self.now);
+        let size_bytes = self.files.draw(&mut self.sizes);
+        let user = &mut self.clients[client as usize];
+        // What may still be on its way of the last response, the client has.
+        self.network.leave(client);
+        user.serial += 1;
+        user.timer_at = None;
+        let link = user.link.as_mut().expect("a request comes over a connection");
+        link.wake(&config.tcp, now);
+        link.requests += 1;
+        let connection_us = if user.is_new { config.cpu.connection_us } else { 0 };
+        let demand = Nanos::from_micros(config.cpu.request_us + connection_us)
+            + Nanos(config.cpu.kib_us * 1000 * size_bytes / 1024);
+        user.exchange = Some(Exchange {
+            number: self.arrived,
+            size_bytes,
+            transfer: Transfer::new(size_bytes, config.tcp.mss_bytes),
+            arrived: now,
+            demand,
+            is_parsed: false,
+            waited: Nanos::ZERO,
+            served: demand,
+            first_byte: None,
+        });
+        self.arrived += 1;
+        self.processor.arrive(now, client, demand);
+        self.foretell();
+    }
+
+    fn foretell(&mut self) {
+        if let Some(at) = self.processor.foretell() {
+            self.calendar.enter(at, Event::Processor { generation: self.processor.generation });
+        }
+    }
+
+    fn on_processor(&mut self, generation: u64) {
+        if generation != self.processor.generation {
+            return;
+        }
+        while let Some(client) = self.processor.depart(self.now) {
+            let exchange = self.clients[client as usize].exchange_mut();
+            exchange.is_parsed = true;
+            exchange.waited = self.now - exchange.arrived - exchange.demand;
+            self.proceed(client);
+        }
+        self.foretell();
+    }
+
+    /// Sends the connection to the queue it needs next, if any, and starts what can be started.
+    fn proceed(&mut self, client: u32) {
+        let config = self.config;
+        let user = &self.clients[client as usize];
+        let (Some(exchange), Some(link)) = (&user.exchange, &user.link) else { return };
+        if exchange.is_parsed && !self.network.holds(client) && !self.disk.holds(client) {
+            if exchange.transfer.sendable(link, &config.tcp) > 0 {
+                self.network.enter(self.now, client, exchange.transfer.unsent_bytes(), user.path(config));
+            } else if exchange.transfer.readable(config.disk.block_bytes, &config.tcp).is_some() {
+                self.disk.enter(self.now, client, exchange.transfer.unread_bytes(), user.path(config));
+            }
+        }
+        self.start_disk();
+        self.start_network();
+    }
+
+    fn start_disk(&mut self) {
+        let Some((client, waited)) = self.disk.begin(self.now) else { return };
+        let user = &mut self.clients[client as usize];
+        let serial = user.serial;
+        let exchange = user.exchange_mut();
+        let bytes = self.config.disk.block_bytes.min(exchange.transfer.unread_bytes());
+        let span = Nanos::from_micros(self.config.disk.position_us) + self.disk_rate.time_for(bytes);
+        exchange.waited += waited;
+        exchange.served += span;
+        self.reading = Service { client, serial, what: bytes, span };
+        self.calendar.enter(self.now + span, Event::Disk);
+    }
+
+    fn on_disk(&mut self) {
+        let Service { client, what: bytes, span, .. } = self.reading;
+        self.disk.end(span);
+        self.clients[client as usize].exchange_mut().transfer.on_read(bytes);
+        self.proceed(client);
+    }
+
+    fn start_network(&mut self) {
+        let tcp = &self.config.tcp;
+        let block_segments = (self.config.disk.block_bytes / tcp.mss_bytes).max(1) as u32;
+        // Whoever was timed out while waiting may have nothing it may send.
+        while let Some((client, waited)) = self.network.begin(self.now) {
+            let user = &mut self.clients[client as usize];
+            let (Some(exchange), Some(link)) = (&mut user.exchange, &user.link) else {
+                unreachable!("a connection that waits has a request")
+            };
+            exchange.waited += waited;
+            let segments = exchange.transfer.sendable(link, tcp).min(block_segments);
+            if segments == 0 {
+                self.network.end(Nanos::ZERO);
+                continue;
+            }
+            let first = exchange.transfer.hand_down(segments);
+            let what = first..first + segments;
+            let bytes: u64 = what.clone().map(|segment| exchange.transfer.bytes(segment) + HEADER_BYTES).sum();
+            let span = self.link.time_for(bytes);
+            exchange.served += span;
+            self.sending = Service { client, serial: user.serial, what, span };
+            self.calendar.enter(self.now + span, Event::Network);
+            return;
+        }
+    }
+
+    fn on_network(&mut self) {
+        let Service { client, serial, span, .. } = self.sending;
+        self.network.end(span);
+        if serial == self.clients[client as usize].serial {
+            self.transmit(client, self.sending.what.clone());
+        }
+        self.proceed(client);
+    }
+
+    /// Segments leave the interface: each is lost, or arrives and is acknowledged.
+    fn transmit(&mut self, client: u32, segments: Range<u32>) {
+        let (now, user) = (self.now, &mut self.clients[client as usize]);
+        let (Some(exchange), Some(link)) = (&mut user.exchange, &mut user.link) else {
+            unreachable!("segments are of a request")
+        };
+        let (there, back) = (Nanos(user.rtt.0 / 2), Nanos(user.rtt.0 - user.rtt.0 / 2));
+        let serial = user.serial;
+        for segment in segments.clone() {
+            self.counted.segments += 1;
+            if self.weather.is_lost(&mut user.rng) {
+                continue;
+            }
+            let bytes = exchange.transfer.bytes(segment) + HEADER_BYTES;
+            user.access_free = user.access_free.max(now + there) + user.place.bandwidth.time_for(bytes);
+            let at = user.access_free;
+            exchange.first_byte.get_or_insert(at);
+            let Some(upto) = exchange.transfer.received.on_segment(segment) else { continue };
+            self.calendar.enter(at + back, Event::Acknowledged { client, serial, segment: upto });
+            if upto == exchange.transfer.segments() {
+                self.calendar.enter(at, Event::Complete { client });
+            }
+        }
+        self.counted.segments_again += exchange.transfer.sent_before(&segments);
+        link.used_at = now;
+        exchange.transfer.on_sent(now, segments, link.rto());
+        self.arm(client);
+    }
+
+    fn on_acknowledged(&mut self, client: u32, serial: u32, segment: u32) {
+        let (now, user) = (self.now, &mut self.clients[client as usize]);
+        if serial != user.serial {
+            return;
+        }
+        if let (Some(exchange), Some(link)) = (&mut user.exchange, &mut user.link) {
+            exchange.transfer.on_acknowledged(now, segment, link, &self.config.tcp);
+        }
+        self.arm(client);
+        self.proceed(client);
+    }
+
+    /// Sees to it that an event comes when the timer is due, or before.
+    fn arm(&mut self, client: u32) {
+        let user = &mut self.clients[client as usize];
+        let Some(deadline) = user.exchange_mut().transfer.deadline else { return };
+        if user.timer_at.is_none_or(|at| deadline < at) {
+            user.timer_at = Some(deadline);
+            self.calendar.enter(deadline, Event::Timer { client, serial: user.serial });
+        }
+    }
+
+    fn on_timer(&mut self, client: u32, serial: u32) {
+        let (now, user) = (self.now, &mut self.clients[client as usize]);
+        if serial != user.serial || user.timer_at != Some(now) {
+            return;
+        }
+        user.timer_at = None;
+        if let (Some(exchange), Some(link)) = (&mut user.exchange, &mut user.link)
+            && exchange.transfer.deadline.is_some_and(|deadline| deadline <= now)
+        {
+            self.counted.timeouts += 1;
+            exchange.transfer.on_timeout(now, link, &self.config.tcp);
+        }
+        self.arm(client);
+        self.proceed(client);
+    }
+
+    /// The user has the response, and thinks.
+    fn on_complete(&mut self, client: u32, hooks: &mut Hooks) {
+        let now = self.now;
+        let user = &mut self.clients[client as usize];
+        let exchange = user.exchange.as_ref().expect("a response is of a request");
+        let answered = Answered {
+            size_bytes: exchange.size_bytes,
+            bandwidth_class: user.place.class,
+            submitted: user.submitted,
+            completed: now,
+            waited: exchange.waited,
+            served: exchange.served,
+        };
+        let first = self.config.warm_up;
+        if (first..first + self.config.requests).contains(&exchange.number) {
+            self.collector.record(&answered);
+        }
+        self.counted.requests += 1;
+        if let Some(record) = &mut hooks.record {
+            record(job_record(exchange, &answered));
+        }
+        if let Some(progress) = &mut hooks.progress
+            && self.counted.requests.is_multiple_of(PROGRESS_JOBS)
+        {
+            progress(self.counted.requests);
+        }
+        let span = (now - exchange.arrived).0.max(1);
+        user.measured_bps = Some((u128::from(exchange.size_bytes) * 8_000_000_000 / u128::from(span)) as u64);
+        let off = if user.embedded > 0 {
+            user.embedded -= 1;
+            self.users.active_off(&mut user.rng)
+        } else {
+            user.embedded = self.users.embedded(&mut user.rng);
+            self.users.inactive_off(&mut user.rng)
+        };
+        self.calendar.enter(now + off, Event::Submit { client });
+    }
+
+    fn outcome(self) -> Outcome {
+        self.collector.outcome(Counted {
+            end: self.now,
+            cpu_busy: self.processor.busy,
+            disk_busy: self.disk.busy,
+            network_busy: self.network.busy,
+            ..self.counted
+        })
+    }
+}
+
+impl Client {
+    fn new(place: Place, embedded: u32, rng: ChaCha8Rng) -> Client {
+        Client {
+            place,
+            rng,
+            embedded,
+            submitted: Nanos::ZERO,
+            rtt: place.rtt_least,
+            link: None,
+            is_new: false,
+            serial: 0,
+            exchange: None,
+            access_free: Nanos::ZERO,
+            timer_at: None,
+            measured_bps: None,
+        }
+    }
+
+    fn exchange_mut(&mut self) -> &mut Exchange {
+        self.exchange.as_mut().expect("the server is busy with requests only")
+    }
+
+    /// How long a client tries in vain, its timer doubling, when one of so many packets may get lost each time.
+    fn lost_for(&mut self, rto: Nanos, packets: u32, weather: &Weather) -> Nanos {
+        let mut waited = Nanos::ZERO;
+        for attempt in 0..ATTEMPTS_MAX {
+            let is_lost = (0..packets).fold(false, |lost, _| weather.is_lost(&mut self.rng) || lost);
+            if !is_lost {
+                break;
+            }
+            waited += Nanos(rto.0 << attempt);
+        }
+        waited
+    }
+
+    /// What policies are told.
+    fn path(&self, config: &Config) -> Path {
+        let window_bps = u128::from(config.tcp.window_bytes) * 8_000_000_000 / u128::from(self.rtt.0.max(1));
+        let throughput_bps = match config.internet.throughput {
+            Throughput::Path => Some(self.place.bandwidth.bits_per_s().min(window_bps as u64)),
+            Throughput::Measured => self.measured_bps,
+        };
+        Path { rtt: Some(self.rtt), cwnd_bytes: self.link.as_ref().map(Link::cwnd_bytes), throughput_bps }
+    }
+}
+
+fn job_record(exchange: &Exchange, answered: &Answered) -> JobRecord {
+    JobRecord {
+        job: exchange.number,
+        size_bytes: answered.size_bytes,
+        head_bytes: 0,
+        arrival_ns: answered.submitted.0,
+        start_ns: answered.submitted.0,
+        first_byte_ns: exchange.first_byte.map(|at| at.0),
+        end_ns: answered.completed.0,
+        body_bytes: answered.size_bytes,
+        status: 200,
+        outcome: record::Outcome::Complete,
+    }
+}

@@ -1,0 +1,215 @@
+use serde::Serialize;
+use stats::{BatchMeans, SpanMoments};
+use units::Nanos;
+
+use super::internet::BANDWIDTHS;
+use crate::{Finished, ResponseTimes, Summary, Tally};
+
+/// What a run came to. Times are in milliseconds, over the requests counted.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    /// Response times as clients see them, from asking (a new connection included) to the last byte. Slowdown here is
+    /// the response time over what it would have been without waiting in the server's queues.
+    pub summary: Summary,
+    pub server: ServerOutcome,
+    /// Requests that were served, the warm-up and those behind the last one counted included.
+    pub simulated_requests: u64,
+}
+
+/// What only this model tells.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ServerOutcome {
+    /// Service and waiting at processor, disk and network together.
+    pub server_delay_ms: ResponseTimes,
+    /// 001's slowdown: waiting in all queues / service at all of them, mean over requests.
+    pub waiting_over_service: f64,
+    /// Ends of its 99 % confidence interval.
+    pub waiting_over_service_ci99: Option<[f64; 2]>,
+    /// The eight classes of 001's figure 1.
+    pub by_size_class: Vec<ClassOutcome>,
+    /// The eight classes of its table 1.
+    pub by_bandwidth: Vec<ClassOutcome>,
+    /// The mean response time if every user counted alike: those of the bandwidth classes weighted by their users. In a
+    /// closed system whoever is served sooner asks more often, so the plain mean leans to those a policy prefers.
+    pub response_time_ms_per_user: f64,
+    /// Busy time / time of the whole run.
+    pub utilisation: Utilisation,
+    /// Length of the whole run.
+    pub simulated_s: f64,
+    pub requests_per_s: f64,
+    pub connections: u64,
+    pub timeouts: u64,
+    /// Segments sent again / segments sent.
+    pub retransmitted: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Utilisation {
+    pub cpu: f64,
+    pub disk: f64,
+    pub network: f64,
+}
+
+/// Requests of like size, or of clients of like bandwidth.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ClassOutcome {
+    /// The least size of the class in bytes, or the bandwidth in bits per second.
+    pub from: u64,
+    pub requests: u64,
+    pub request_share: f64,
+    pub byte_share: f64,
+    pub response_time_ms: f64,
+    /// Ends of its 99 % confidence interval; none for fewer than 320 requests.
+    pub response_time_ms_ci99: Option<[f64; 2]>,
+    pub server_delay_ms: f64,
+    pub waiting_over_service: f64,
+}
+
+/// Least sizes of the classes: powers of two, so that the last is what exceeds 128 KB.
+pub const SIZE_CLASSES: [u64; 8] = [0, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10];
+
+/// A request that was answered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Answered {
+    pub size_bytes: u64,
+    pub bandwidth_class: u8,
+    pub submitted: Nanos,
+    pub completed: Nanos,
+    /// In the three queues, and at what is behind them.
+    pub waited: Nanos,
+    pub served: Nanos,
+}
+
+/// Adds up the requests counted.
+pub(super) struct Collector {
+    clients: Tally,
+    server: Tally,
+    by_size: Vec<Class>,
+    by_bandwidth: Vec<Class>,
+}
+
+#[derive(Clone, Default)]
+struct Class {
+    bytes: u128,
+    times: SpanMoments,
+    time_batches: Option<Box<BatchMeans>>,
+    delays: SpanMoments,
+    waiting_over_service: f64,
+}
+
+impl Collector {
+    pub fn new() -> Collector {
+        let classes = || vec![Class::default(); 8];
+        Collector { clients: Tally::new(), server: Tally::new(), by_size: classes(), by_bandwidth: classes() }
+    }
+
+    pub fn requests(&self) -> u64 {
+        self.clients.jobs()
+    }
+
+    pub fn record(&mut self, request: &Answered) {
+        let (time, delay) = (request.completed - request.submitted, request.waited + request.served);
+        let class = request.bandwidth_class + 1;
+        self.clients.record(&Finished {
+            size_bytes: request.size_bytes,
+            arrival: request.submitted,
+            departure: request.completed,
+            alone: time - request.waited,
+            class,
+        });
+        self.server.record(&Finished {
+            size_bytes: request.size_bytes,
+            arrival: Nanos::ZERO,
+            departure: delay,
+            alone: request.served,
+            class,
+        });
+        let size_class = SIZE_CLASSES.partition_point(|&from| from <= request.size_bytes) - 1;
+        self.by_size[size_class].record(request, time, delay);
+        self.by_bandwidth[usize::from(request.bandwidth_class)].record(request, time, delay);
+    }
+
+    pub fn summary(&self) -> Summary {
+        self.clients.summary()
+    }
+
+    /// Fills in everything but what the model itself counted.
+    pub fn outcome(&self, counted: Counted) -> Outcome {
+        let server = self.server.summary();
+        let bytes: u128 = self.by_size.iter().map(|class| class.bytes).sum();
+        let classes = |classes: &[Class], from: &dyn Fn(usize) -> u64| -> Vec<ClassOutcome> {
+            let outcome = |(index, class): (usize, &Class)| class.outcome(from(index), self.requests(), bytes);
+            classes.iter().enumerate().map(outcome).collect()
+        };
+        let by_bandwidth = classes(&self.by_bandwidth, &|index| BANDWIDTHS[index].bits_per_s);
+        let seconds = counted.end.as_secs_f64().max(1e-9);
+        let share = |busy: Nanos| busy.as_secs_f64() / seconds;
+        Outcome {
+            summary: self.summary(),
+            simulated_requests: counted.requests,
+            server: ServerOutcome {
+                server_delay_ms: server.response_time_ms,
+                waiting_over_service: server.slowdown_mean - 1.0,
+                waiting_over_service_ci99: server.slowdown_ci99.map(|ends| ends.map(|end| end - 1.0)),
+                by_size_class: classes(&self.by_size, &|index| SIZE_CLASSES[index]),
+                response_time_ms_per_user: per_user(&by_bandwidth),
+                by_bandwidth,
+                utilisation: Utilisation {
+                    cpu: share(counted.cpu_busy),
+                    disk: share(counted.disk_busy),
+                    network: share(counted.network_busy),
+                },
+                simulated_s: seconds,
+                requests_per_s: counted.requests as f64 / seconds,
+                connections: counted.connections,
+                timeouts: counted.timeouts,
+                retransmitted: counted.segments_again as f64 / counted.segments.max(1) as f64,
+            },
+        }
+    }
+}
+
+/// What the model counts over the whole run.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counted {
+    pub end: Nanos,
+    pub requests: u64,
+    pub connections: u64,
+    pub timeouts: u64,
+    pub segments: u64,
+    pub segments_again: u64,
+    pub cpu_busy: Nanos,
+    pub disk_busy: Nanos,
+    pub network_busy: Nanos,
+}
+
+impl Class {
+    fn record(&mut self, request: &Answered, time: Nanos, delay: Nanos) {
+        self.bytes += u128::from(request.size_bytes);
+        self.times.record(time);
+        self.time_batches.get_or_insert_with(|| Box::new(BatchMeans::new())).record(time.0 as f64);
+        self.delays.record(delay);
+        self.waiting_over_service += request.waited.0 as f64 / request.served.0.max(1) as f64;
+    }
+
+    fn outcome(&self, from: u64, requests: u64, bytes: u128) -> ClassOutcome {
+        let interval = self.time_batches.as_ref().and_then(|batches| batches.interval_99());
+        ClassOutcome {
+            from,
+            requests: self.times.count(),
+            request_share: self.times.count() as f64 / requests.max(1) as f64,
+            byte_share: self.bytes as f64 / bytes.max(1) as f64,
+            response_time_ms: self.times.mean_ns().unwrap_or(0.0) / 1e6,
+            response_time_ms_ci99: interval.map(|i| [(i.mean - i.half_width) / 1e6, (i.mean + i.half_width) / 1e6]),
+            server_delay_ms: self.delays.mean_ns().unwrap_or(0.0) / 1e6,
+            waiting_over_service: self.waiting_over_service / self.times.count().max(1) as f64,
+        }
+    }
+}
+
+/// Weighted by table 1; classes nobody is in are left out.
+fn per_user(by_bandwidth: &[ClassOutcome]) -> f64 {
+    let present = || by_bandwidth.iter().zip(&BANDWIDTHS).filter(|(class, _)| class.requests > 0);
+    let percent: f64 = present().map(|(_, table)| f64::from(table.percent)).sum();
+    present().map(|(class, table)| class.response_time_ms * f64::from(table.percent)).sum::<f64>() / percent.max(1.0)
+}

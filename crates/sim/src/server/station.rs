@@ -1,0 +1,77 @@
+use sched::{Arrival, Drain, JobId, Path, Size};
+use units::Nanos;
+
+/// One thing that serves one connection at a time (the disk, the interface) and the queue before it, in the order of a
+/// [`Drain`].
+///
+/// A visit, one block or one window's worth of segments, is a job of its own with what is then left of the request as its
+/// size: connections go back and forth, and whoever comes back is behind those who waited (001, section 3.1: a FIFO holds
+/// visits). Service is not interrupted: a block is a block.
+pub(super) struct Station {
+    drain: Drain,
+    /// The visit of each client that waits.
+    visits: Vec<Option<Visit>>,
+    /// Who has which place in the drain.
+    clients: Vec<u32>,
+    serving: Option<u32>,
+    pub busy: Nanos,
+}
+
+#[derive(Clone, Copy)]
+struct Visit {
+    job: JobId,
+    since: Nanos,
+}
+
+impl Station {
+    /// The policy was checked.
+    pub fn new(policy: &str, clients: usize) -> Station {
+        let policy = sched::policy::parse(policy).expect("checked to be a policy");
+        Station {
+            drain: Drain::new(policy, sched::Pace::UNLIMITED),
+            visits: vec![None; clients],
+            clients: vec![0; clients],
+            serving: None,
+            busy: Nanos::ZERO,
+        }
+    }
+
+    /// Whether the client waits or is served here.
+    pub fn holds(&self, client: u32) -> bool {
+        self.visits[client as usize].is_some() || self.serving == Some(client)
+    }
+
+    /// The client waits, with this much left to do.
+    pub fn enter(&mut self, now: Nanos, client: u32, left_bytes: u64, path: Path) {
+        debug_assert!(!self.holds(client));
+        let job = self.drain.arrive(now, Arrival { path, ..Arrival::of(Size::Known(left_bytes.max(1))) });
+        self.clients[job.slot()] = client;
+        self.visits[client as usize] = Some(Visit { job, since: now });
+    }
+
+    /// Who is served next, and how long they waited, unless somebody is being served.
+    pub fn begin(&mut self, now: Nanos) -> Option<(u32, Nanos)> {
+        if self.serving.is_some() {
+            return None;
+        }
+        let job = self.drain.poll_grant(now)?.job;
+        let client = self.clients[job.slot()];
+        let visit = self.visits[client as usize].take().expect("a client in the order waits");
+        self.drain.on_end(job);
+        self.serving = Some(client);
+        Some((client, now - visit.since))
+    }
+
+    /// Whoever was served is done, after this long.
+    pub fn end(&mut self, service: Nanos) {
+        self.serving = None;
+        self.busy += service;
+    }
+
+    /// The client waits no longer; one being served is served to the end.
+    pub fn leave(&mut self, client: u32) {
+        if let Some(visit) = self.visits[client as usize].take() {
+            self.drain.on_abort(visit.job);
+        }
+    }
+}

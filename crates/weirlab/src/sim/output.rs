@@ -1,0 +1,175 @@
+//! What a simulation says: the table, the JSON, the folder with every job.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cli::Failure;
+use record::{JobRecord, Manifest, RecordWriter, Run};
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Map, Value, json};
+
+use super::{SimOutcome, SimSpec};
+use crate::load::machine;
+
+/// Writes each job as it leaves, and the manifest at the end.
+pub(super) struct Records {
+    folder: PathBuf,
+    writer: RecordWriter,
+    /// The first that went wrong; the simulation itself cannot be told to stop.
+    error: Option<io::Error>,
+}
+
+impl Records {
+    pub fn create(folder: &Path) -> Result<Records, Failure> {
+        if Run::is_in(folder) {
+            return Err(Failure::Usage(format!(
+                "--out: {} already holds a run: name another folder",
+                folder.display()
+            )));
+        }
+        let writer = Run::create_records(folder).map_err(|error| about(folder, error))?;
+        Ok(Records { folder: folder.into(), writer, error: None })
+    }
+
+    pub fn write(&mut self, job: &JobRecord) {
+        if self.error.is_none() {
+            self.error = self.writer.write(job).err();
+        }
+    }
+
+    pub fn finish(self, spec: &SimSpec, outcome: &SimOutcome) -> Result<(), Failure> {
+        let written = self.error.map_or(Ok(()), Err).and_then(|()| self.writer.finish());
+        let written = written.and_then(|()| Run::write_manifest(&self.folder, &manifest(spec, outcome)?));
+        written.map_err(|error| about(&self.folder, error))
+    }
+}
+
+fn about(folder: &Path, error: io::Error) -> Failure {
+    Failure::Failed(format!("{}: {error}", folder.display()))
+}
+
+fn manifest(spec: &SimSpec, outcome: &SimOutcome) -> io::Result<Manifest> {
+    let mut environment = BTreeMap::from([("spec".to_owned(), serde_json::to_string(spec)?)]);
+    environment.extend(outcome.details.iter().map(|(name, value)| (name.clone(), value.to_string())));
+    let number = |name: &str| outcome.details.get(name).and_then(Value::as_f64).unwrap_or(0.0);
+    Ok(Manifest {
+        name: "sim".into(),
+        server: format!("sim-{:?}", spec.model).to_lowercase(),
+        policy: spec.policy.clone(),
+        drain: "simulated".into(),
+        link_bps: spec.link.parse::<units::Rate>().map_or(0, units::Rate::bits_per_s),
+        rho: spec.rho.unwrap_or(number("rho_offered")),
+        seed: spec.seed,
+        per_connection: 1,
+        seconds: number("simulated_s"),
+        commit: machine::commit(),
+        kernel: machine::kernel(),
+        command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+        server_cpu: None,
+        client_cpu: None,
+        lateness_ns_p99: None,
+        wire_bytes: None,
+        void: None,
+        environment,
+    })
+}
+
+/// Prints the table, or with `json` one object and nothing else.
+pub(super) fn print(spec: &SimSpec, outcome: &SimOutcome, took: Took, json: bool) -> Result<(), Failure> {
+    let text = match json {
+        true => Value::Object(as_json(spec, outcome, took)?).to_string() + "\n",
+        false => as_table(spec, outcome, took),
+    };
+    Ok(io::stdout().write_all(text.as_bytes())?)
+}
+
+/// What the simulation took of this machine.
+#[derive(Clone, Copy)]
+pub(super) struct Took {
+    pub elapsed: Duration,
+    /// Of this process; less than `elapsed` where others wanted the core too.
+    pub cpu: Duration,
+}
+
+impl Took {
+    fn jobs_per_second(self, outcome: &SimOutcome) -> f64 {
+        (outcome.simulated_jobs as f64 / self.elapsed.as_secs_f64().max(1e-9)).round()
+    }
+}
+
+/// CPU time of this process so far.
+pub(super) fn cpu() -> Duration {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+fn as_json(spec: &SimSpec, outcome: &SimOutcome, took: Took) -> Result<Map<String, Value>, Failure> {
+    let mut object = Map::new();
+    object.insert("spec".into(), serde_json::to_value(spec)?);
+    if let Value::Object(summary) = serde_json::to_value(&outcome.summary)? {
+        object.extend(summary);
+    }
+    object.extend(outcome.details.clone());
+    object.insert("simulated_jobs".into(), outcome.simulated_jobs.into());
+    object.insert("jobs_per_second".into(), json!(took.jobs_per_second(outcome)));
+    object.insert("cpu_seconds".into(), json!(took.cpu.as_secs_f64()));
+    object.insert("peak_rss_bytes".into(), peak_rss_bytes().into());
+    Ok(object)
+}
+
+fn as_table(spec: &SimSpec, outcome: &SimOutcome, took: Took) -> String {
+    let summary = &outcome.summary;
+    let time = &summary.response_time_ms;
+    let ends = |ci99: Option<[f64; 2]>| ci99.map_or(String::new(), |[lo, hi]| format!(" [{lo:.4}, {hi:.4}]"));
+    let mut text = format!(
+        "policy         {} on {}, seed {}\n\
+         jobs           {} counted of {} that left\n\
+         response time  mean {:.4} ms{}, p50 {:.3}, p90 {:.3}, p99 {:.3}, p99.9 {:.3}, max {:.2}; SCV {:.2}\n\
+         slowdown       mean {:.4}{}, variance {:.4}\n",
+        spec.policy,
+        spec.link,
+        spec.seed,
+        summary.jobs,
+        outcome.simulated_jobs,
+        time.mean,
+        ends(time.ci99),
+        time.p50,
+        time.p90,
+        time.p99,
+        time.p999,
+        time.max,
+        time.scv,
+        summary.slowdown_mean,
+        ends(summary.slowdown_ci99),
+        summary.slowdown_variance,
+    );
+    for (name, value) in &outcome.details {
+        text += &format!("{:<15}{}\n", name.replace('_', " "), plain(value));
+    }
+    let mega = peak_rss_bytes().map_or(String::new(), |bytes| format!(", {:.1} MB of memory", bytes as f64 / 1e6));
+    let (speed, cpu_s) = (took.jobs_per_second(outcome), took.cpu.as_secs_f64());
+    text + &format!("speed          {speed} jobs per second, {cpu_s:.2} s of CPU{mega}\n")
+}
+
+/// A detail as a person reads it: no quotes, no braces.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name} {}", plain(value))).collect();
+            fields.join(", ")
+        }
+        Value::Array(values) => values.iter().map(plain).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+/// The most memory this process ever had, as the kernel says it.
+fn peak_rss_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}

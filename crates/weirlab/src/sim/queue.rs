@@ -1,0 +1,154 @@
+//! From a spec to the model of one link.
+
+use serde_json::{Map, Value, json};
+use sim::{Hooks, queue};
+use units::{Nanos, Rate};
+use workload::{Distribution, LoadProfile, Scaling, ScheduleError};
+
+use super::{Paths, SimOutcome, SimSpec, Wire};
+use cli::Failure;
+
+/// Jobs counted where neither jobs nor seconds are given.
+const JOBS_USUAL: u64 = 1_000_000;
+
+/// The share of jobs that warm the queue up, where nothing is said: one job for so many that are counted.
+const WARM_UP_SHARE: u64 = 10;
+
+/// What `--dist trace:FILE` begins with.
+const TRACE_SIZES: &str = "trace:";
+
+pub(super) fn check(spec: &SimSpec) -> Result<(), Failure> {
+    queue::check(&config(spec)?).map_err(failure)
+}
+
+pub(super) fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
+    let outcome = queue::run(&config(spec)?, hooks).map_err(failure)?;
+    let mut details = Map::new();
+    details.insert("rho_offered".into(), outcome.rho_offered.into());
+    details.insert(
+        "jobs_in_system".into(),
+        json!({
+            "mean": outcome.jobs_in_system_mean,
+            "max": outcome.jobs_in_system_max,
+        }),
+    );
+    details.insert("incomplete".into(), outcome.incomplete.into());
+    details.insert("simulated_s".into(), outcome.simulated_s.into());
+    details.insert(
+        "service".into(),
+        match outcome.chunk_bytes {
+            Some(bytes) => json!({ "chunk_bytes": bytes }),
+            None => json!("fluid"),
+        },
+    );
+    if !outcome.cuts_bytes.is_empty() {
+        details.insert("cuts_bytes".into(), Value::from(outcome.cuts_bytes));
+    }
+    Ok(SimOutcome { summary: outcome.summary, details, simulated_jobs: outcome.departed })
+}
+
+fn failure(error: queue::Error) -> Failure {
+    match error {
+        queue::Error::Field { field, reason } => wrong(field)(reason),
+        other => Failure::Failed(other.to_string()),
+    }
+}
+
+/// A mistake in one field: `--rho: what is wrong`.
+fn wrong<E: std::fmt::Display>(field: &str) -> impl Fn(E) -> Failure {
+    move |reason| Failure::Usage(format!("--{}: {reason}", field.replace('_', "-")))
+}
+
+fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
+    let link: Rate = spec.link.parse().map_err(wrong("link"))?;
+    let arrivals = match &spec.trace {
+        Some(_) => replay(spec, link)?,
+        None => poisson(spec)?,
+    };
+    let is_replay = matches!(arrivals, queue::Arrivals::Replay(_));
+    let horizon = horizon(spec, is_replay)?;
+    let warm_up_usual = match horizon {
+        queue::Horizon::Jobs(jobs) if !is_replay => jobs / WARM_UP_SHARE,
+        _ => 0,
+    };
+    Ok(queue::Config {
+        policy: spec.policy.clone(),
+        link,
+        arrivals,
+        wire: match spec.wire {
+            Wire::Plain => queue::Wire::Plain,
+            Wire::Tcp => queue::Wire::Tcp,
+        },
+        paths: match spec.paths {
+            Paths::Unknown => queue::Paths::Unknown,
+            Paths::Internet => queue::Paths::Internet,
+        },
+        chunk_bytes: spec.chunk,
+        warm_up_jobs: spec.warm_up.unwrap_or(warm_up_usual),
+        horizon,
+        seed: spec.seed,
+    })
+}
+
+fn horizon(spec: &SimSpec, is_replay: bool) -> Result<queue::Horizon, Failure> {
+    match (spec.jobs, spec.seconds) {
+        (Some(_), Some(_)) => {
+            Err(Failure::Usage("--seconds: --jobs says when to stop already: write one of the two".into()))
+        }
+        (Some(jobs), None) => Ok(queue::Horizon::Jobs(jobs)),
+        (None, Some(seconds)) if (1e-9..=1e9).contains(&seconds) => {
+            Ok(queue::Horizon::Until(Nanos((seconds * 1e9).round() as u64)))
+        }
+        (None, Some(seconds)) => Err(wrong("seconds")(ScheduleError::Seconds(seconds))),
+        (None, None) if is_replay => Ok(queue::Horizon::AllOfReplay),
+        (None, None) => Ok(queue::Horizon::Jobs(JOBS_USUAL)),
+    }
+}
+
+fn poisson(spec: &SimSpec) -> Result<queue::Arrivals, Failure> {
+    let load = match (&spec.profile, spec.rho) {
+        (Some(_), Some(_)) => {
+            return Err(Failure::Usage("--rho: --profile says the load already: write one of the two".into()));
+        }
+        (Some(profile), None) => profile.parse::<LoadProfile>().map_err(wrong("profile"))?,
+        (None, Some(rho)) => LoadProfile::constant(rho).map_err(wrong("rho"))?,
+        (None, None) => return Err(Failure::Usage("--rho: write the load of the link, such as 0.8".into())),
+    };
+    let Some(dist) = &spec.dist else {
+        return Err(Failure::Usage(
+            "--dist: write a distribution of sizes, such as exponential:mean=5000, or a --trace".into(),
+        ));
+    };
+    let sizes = match dist.strip_prefix(TRACE_SIZES) {
+        Some(file) => {
+            let trace = crate::trace::read_for_schedule(file.as_ref(), spec.seed)?;
+            let sizes: Vec<u64> = trace.arrivals.iter().map(|arrival| arrival.size_bytes).collect();
+            Distribution::empirical(&sizes).map_err(wrong("dist"))?
+        }
+        None => dist.parse().map_err(wrong("dist"))?,
+    };
+    Ok(queue::Arrivals::Poisson { sizes, load })
+}
+
+fn replay(spec: &SimSpec, link: Rate) -> Result<queue::Arrivals, Failure> {
+    let (Some(file), None, None) = (&spec.trace, &spec.dist, &spec.profile) else {
+        return Err(Failure::Usage(
+            "--trace: a trace has its own sizes and times: write no --dist and no --profile".into(),
+        ));
+    };
+    let Some(rho) = spec.rho else {
+        return Err(Failure::Usage("--rho: write the load that the trace is to be stretched to, such as 0.8".into()));
+    };
+    let trace = crate::trace::read_for_schedule(file, spec.seed)?;
+    let jobs = match spec.wire {
+        Wire::Plain => workload::schedule_plain(&trace, rho, link),
+        Wire::Tcp => {
+            let scaling = Scaling { rho, link, seconds: None, per_connection: 1 };
+            workload::schedule(&trace, &scaling).map(|schedule| schedule.jobs)
+        }
+    };
+    Ok(queue::Arrivals::Replay(jobs.map_err(|error| match error {
+        ScheduleError::Rho(_) => wrong("rho")(error),
+        _ => Failure::Failed(format!("{}: {error}", file.display())),
+    })?))
+}

@@ -1,0 +1,203 @@
+//! Distributions of size, as a queueing formula and a simulator both need them.
+//!
+//! One definition serves both sides: a closed form integrates over [`Distribution::cdf`] and
+//! [`Distribution::partial_moment`], a simulator draws through [`Sampler`]; so where the two disagree it is not the
+//! workload that differs. All are in bytes. Every one has a finite mean and a finite second moment; a Pareto
+//! distribution without a bound has neither below its index and is refused.
+//!
+//! ```
+//! let sizes: workload::Distribution = "exponential:mean=5000".parse().unwrap();
+//! assert_eq!(sizes.mean(), 5000.0);
+//! assert!((sizes.cdf(5000.0) - (1.0 - (-1f64).exp())).abs() < 1e-12);
+//! ```
+
+mod bounded_pareto;
+mod empirical;
+mod lognormal;
+mod parse;
+mod sampler;
+
+pub use empirical::Empirical;
+pub use parse::DistributionError;
+pub use sampler::Sampler;
+
+use statrs::function::factorial::factorial;
+use statrs::function::gamma::gamma_lr;
+
+use crate::SIZE_BYTES_MAX;
+use bounded_pareto::BoundedPareto;
+use lognormal::Lognormal;
+
+/// The distribution of sizes, bytes. Made by parsing a text (see [`Distribution::FORMS`]) or from observed sizes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Distribution {
+    Deterministic {
+        size: f64,
+    },
+    Exponential {
+        mean: f64,
+    },
+    /// P(size > x) falls as x^-alpha between the bounds.
+    BoundedPareto {
+        alpha: f64,
+        min: f64,
+        max: f64,
+    },
+    /// The logarithm is normal with mean mu and standard deviation sigma.
+    Lognormal {
+        mu: f64,
+        sigma: f64,
+    },
+    /// Exponential with `mean1` with probability p, else with `mean2`.
+    Hyperexponential {
+        p: f64,
+        mean1: f64,
+        mean2: f64,
+    },
+    /// A lognormal body and a Pareto tail, cut and bounded (Barford & Crovella 1998).
+    Surge(crate::Sizes),
+    /// Exactly the sizes observed, all equally likely.
+    Empirical(Empirical),
+}
+
+impl Distribution {
+    /// What a distribution may be written as.
+    pub const FORMS: &str = "deterministic:size=S, exponential:mean=M, bounded-pareto:alpha=A,min=L,max=H, \
+        lognormal:mu=M,sigma=S, hyperexponential:p=P,mean1=M,mean2=M, surge or trace:FILE";
+
+    /// Of sizes that were observed; the order does not matter.
+    pub fn empirical(sizes: &[u64]) -> Result<Distribution, DistributionError> {
+        Empirical::of(sizes).map(Distribution::Empirical)
+    }
+
+    /// The mean size.
+    pub fn mean(&self) -> f64 {
+        self.moment(1)
+    }
+
+    /// E[size^k], for k of 0 to 3.
+    pub fn moment(&self, k: u32) -> f64 {
+        self.partial_moment(k, f64::INFINITY)
+    }
+
+    /// P(size <= x).
+    pub fn cdf(&self, x: f64) -> f64 {
+        self.partial_moment(0, x)
+    }
+
+    /// E[size^k; size <= x], for k of 0 to 3.
+    pub fn partial_moment(&self, k: u32, x: f64) -> f64 {
+        assert!(k <= 3, "a moment of order {k}");
+        if x < 0.0 {
+            return 0.0;
+        }
+        match *self {
+            Distribution::Deterministic { size } if x < size => 0.0,
+            Distribution::Deterministic { size } => size.powi(k as i32),
+            Distribution::Exponential { mean } => exponential_moment(mean, k, x),
+            Distribution::BoundedPareto { alpha, min, max } => BoundedPareto { alpha, min, max }.partial_moment(k, x),
+            Distribution::Lognormal { mu, sigma } => Lognormal { mu, sigma }.partial_moment(k, x),
+            Distribution::Hyperexponential { p, mean1, mean2 } => {
+                p * exponential_moment(mean1, k, x) + (1.0 - p) * exponential_moment(mean2, k, x)
+            }
+            Distribution::Surge(sizes) => surge_moment(&sizes, k, x),
+            Distribution::Empirical(ref empirical) => empirical.partial_moment(k, x),
+        }
+    }
+
+    /// The least x with cdf(x) >= u, for u in 0..1.
+    pub fn quantile(&self, u: f64) -> f64 {
+        assert!((0.0..1.0).contains(&u), "a quantile of {u}");
+        match *self {
+            Distribution::Deterministic { size } => size,
+            Distribution::Exponential { mean } => -mean * (-u).ln_1p(),
+            Distribution::BoundedPareto { alpha, min, max } => BoundedPareto { alpha, min, max }.quantile(u),
+            Distribution::Lognormal { mu, sigma } => Lognormal { mu, sigma }.quantile(u),
+            Distribution::Hyperexponential { .. } => self.quantile_by_bisection(u),
+            Distribution::Surge(sizes) => surge_quantile(&sizes, u),
+            Distribution::Empirical(ref empirical) => empirical.quantile(u),
+        }
+    }
+
+    /// The smallest size there is.
+    pub fn min(&self) -> f64 {
+        self.quantile(0.0)
+    }
+
+    /// The largest size there is; infinite where there is no bound.
+    pub fn max(&self) -> f64 {
+        match *self {
+            Distribution::Deterministic { size } => size,
+            Distribution::BoundedPareto { max, .. } => max,
+            Distribution::Surge(sizes) => sizes.max,
+            Distribution::Empirical(ref empirical) => empirical.max(),
+            _ => f64::INFINITY,
+        }
+    }
+
+    /// Sizes that have a probability of their own, ascending; none where the distribution is continuous.
+    pub fn atoms(&self) -> Vec<f64> {
+        match *self {
+            Distribution::Deterministic { size } => vec![size],
+            Distribution::Empirical(ref empirical) => empirical.atoms(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// To draw sizes from.
+    pub fn sampler(&self) -> Sampler {
+        Sampler::new(self)
+    }
+
+    fn quantile_by_bisection(&self, u: f64) -> f64 {
+        let (mut below, mut above) = (0.0, self.mean());
+        while self.cdf(above) < u && above < SIZE_BYTES_MAX as f64 {
+            above *= 2.0;
+        }
+        for _ in 0..BISECTIONS {
+            let middle = 0.5 * (below + above);
+            if self.cdf(middle) < u { below = middle } else { above = middle }
+        }
+        above
+    }
+}
+
+/// Halvings that leave an interval of 2^50 at the last bit of a double.
+const BISECTIONS: u32 = 100;
+
+/// k! mean^k P(k + 1, x / mean), P the regularised lower incomplete gamma function: exact for small x too.
+fn exponential_moment(mean: f64, k: u32, x: f64) -> f64 {
+    let share = match x / mean {
+        0.0 => 0.0,
+        f64::INFINITY => 1.0,
+        at => gamma_lr(f64::from(k + 1), at),
+    };
+    factorial(u64::from(k)) * mean.powi(k as i32) * share
+}
+
+fn surge_parts(sizes: &crate::Sizes) -> (Lognormal, BoundedPareto) {
+    let body = Lognormal { mu: sizes.body_median.ln(), sigma: sizes.body_sigma };
+    (body, BoundedPareto { alpha: sizes.tail_alpha, min: sizes.tail_from, max: sizes.max })
+}
+
+fn surge_moment(sizes: &crate::Sizes, k: u32, x: f64) -> f64 {
+    let (body, tail) = surge_parts(sizes);
+    let from = |k| body.partial_moment(k, sizes.min);
+    let kept = body.partial_moment(0, sizes.tail_from) - from(0);
+    let in_body = (body.partial_moment(k, x.clamp(sizes.min, sizes.tail_from)) - from(k)) / kept;
+    (1.0 - sizes.tail_share) * in_body + sizes.tail_share * tail.partial_moment(k, x)
+}
+
+fn surge_quantile(sizes: &crate::Sizes, u: f64) -> f64 {
+    let (body, tail) = surge_parts(sizes);
+    let in_body = 1.0 - sizes.tail_share;
+    if u >= in_body {
+        return tail.quantile((u - in_body) / sizes.tail_share);
+    }
+    let from = body.partial_moment(0, sizes.min);
+    let to = body.partial_moment(0, sizes.tail_from);
+    body.quantile(from + u / in_body * (to - from)).clamp(sizes.min, sizes.tail_from)
+}
+
+#[cfg(test)]
+mod tests;
