@@ -104,6 +104,11 @@ impl Drain {
         self.jobs.get(id.slot as usize)?.as_ref().filter(|job| job.number == id.number)
     }
 
+    /// The job's priority band now, below [`Policy::bands`]; 0 for a departed job, whose last bytes matter most.
+    pub fn band(&self, id: JobId) -> u8 {
+        self.job(id).map_or(0, |job| self.policy.band(job, path_of(&self.paths, id.slot)))
+    }
+
     pub fn backlog(&self) -> &Backlog {
         &self.backlog
     }

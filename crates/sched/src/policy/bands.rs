@@ -57,6 +57,14 @@ impl<R: Rank> Policy for Bands<R> {
     fn needs_path(&self) -> bool {
         R::NEEDS_PATH
     }
+
+    fn bands(&self) -> usize {
+        self.cuts.len() + 1
+    }
+
+    fn band(&self, job: &Job, path: &Path) -> u8 {
+        band(&self.cuts, self.rank.rank(job, path)) as u8
+    }
 }
 
 /// Band 0 is served first.

@@ -61,6 +61,16 @@ pub trait Policy: Send {
         true
     }
 
+    /// How many priority bands a queueing discipline needs to keep this order by itself; 1 if no number would do.
+    fn bands(&self) -> usize {
+        1
+    }
+
+    /// The job's band, below [`Policy::bands`]; 0 is served first.
+    fn band(&self, _job: &Job, _path: &Path) -> u8 {
+        0
+    }
+
     /// Whether the order depends on the path of a connection; only then need it be found out.
     fn needs_path(&self) -> bool {
         false

@@ -69,4 +69,12 @@ impl Policy for QuickFix {
         let is_large = self.is_large(job);
         self.turns[usize::from(is_large)].on_sent(slot, bytes);
     }
+
+    fn bands(&self) -> usize {
+        2
+    }
+
+    fn band(&self, job: &Job, _path: &Path) -> u8 {
+        u8::from(self.is_large(job))
+    }
 }
