@@ -1,1 +1,38 @@
-//! TCP over a bottleneck.
+//! TCP over a bottleneck, packet by packet.
+//!
+//! What a fluid link cannot show is here: the handshake and its queues, a window that has to grow, packets that are lost
+//! and waited for, bytes that stand in a queue below the decision. One link at the server's egress is shared; the way
+//! back, and the way beyond the link, only take time and lose packets. The server is the paper's or ours: a SYN queue,
+//! an accept queue, workers, and responses that reach the link by one of four drains ([`DrainKind`]), of which `paced` is
+//! Weir's writer with the very [`sched::Drain`] it runs on. The processor takes no time.
+//!
+//! Everything random (loss, jitter) comes from one seeded generator and time is integer nanoseconds, so a run can be
+//! repeated to the byte. Per packet nothing is allocated.
+
+mod bottleneck;
+mod calendar;
+mod client;
+mod config;
+mod conn;
+mod egress;
+mod outcome;
+mod server;
+mod tcp;
+#[cfg(test)]
+mod tests;
+mod world;
+
+pub use bottleneck::{Discipline, Shape};
+pub use config::{Config, ConfigError, DrainKind, PathConfig, Server, Tcp, User};
+use conn::ConnId;
+pub use outcome::{Outcome, Sample};
+pub use tcp::Congestion;
+
+use crate::Hooks;
+use workload::Job;
+
+/// Simulates these jobs, which have to come in order of arrival.
+pub fn run(config: &Config, jobs: impl Iterator<Item = Job>, hooks: Hooks) -> Result<Outcome, ConfigError> {
+    let policy = config.check()?;
+    Ok(world::World::new(config, policy, jobs, hooks).run())
+}

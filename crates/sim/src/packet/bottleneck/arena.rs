@@ -1,0 +1,80 @@
+use super::Packet;
+
+const NONE: u32 = u32::MAX;
+
+/// Where all packets of a queue live: lists share it, so that no packet is ever allocated once the queue has been as
+/// long as it gets.
+pub struct Arena {
+    nodes: Vec<(Option<Packet>, u32)>,
+    vacant: u32,
+    pub packets: u32,
+    pub bytes: u64,
+}
+
+/// A FIFO of packets in an [`Arena`].
+#[derive(Clone, Copy)]
+pub struct List {
+    head: u32,
+    tail: u32,
+    pub packets: u32,
+    pub bytes: u64,
+}
+
+impl Default for List {
+    fn default() -> List {
+        List { head: NONE, tail: NONE, packets: 0, bytes: 0 }
+    }
+}
+
+impl List {
+    pub fn is_empty(&self) -> bool {
+        self.packets == 0
+    }
+}
+
+impl Default for Arena {
+    fn default() -> Arena {
+        Arena { nodes: Vec::new(), vacant: NONE, packets: 0, bytes: 0 }
+    }
+}
+
+impl Arena {
+    pub fn push(&mut self, list: &mut List, packet: Packet) {
+        let node = if self.vacant == NONE {
+            self.nodes.push((None, NONE));
+            self.nodes.len() as u32 - 1
+        } else {
+            let vacant = self.vacant;
+            self.vacant = self.nodes[vacant as usize].1;
+            vacant
+        };
+        self.nodes[node as usize] = (Some(packet), NONE);
+        if list.packets == 0 {
+            list.head = node;
+        } else {
+            self.nodes[list.tail as usize].1 = node;
+        }
+        list.tail = node;
+        list.packets += 1;
+        list.bytes += u64::from(packet.wire_bytes);
+        self.packets += 1;
+        self.bytes += u64::from(packet.wire_bytes);
+    }
+
+    pub fn pop(&mut self, list: &mut List) -> Option<Packet> {
+        if list.packets == 0 {
+            return None;
+        }
+        let node = list.head;
+        let (packet, next) = self.nodes[node as usize];
+        let packet = packet.expect("a listed node holds a packet");
+        list.head = next;
+        list.packets -= 1;
+        list.bytes -= u64::from(packet.wire_bytes);
+        self.packets -= 1;
+        self.bytes -= u64::from(packet.wire_bytes);
+        self.nodes[node as usize] = (None, self.vacant);
+        self.vacant = node;
+        Some(packet)
+    }
+}

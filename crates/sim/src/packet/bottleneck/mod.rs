@@ -1,0 +1,123 @@
+//! The bottleneck: a link of a given rate at the server's egress, and what waits for it.
+//!
+//! What is queued is what the stack hands down: a packet here may hold many segments (GSO), and a limit counts it as
+//! one, as the kernel's qdiscs do.
+
+mod arena;
+mod bands;
+mod fq_codel;
+mod link;
+mod ranked;
+
+use serde::Deserialize;
+use units::Nanos;
+
+use super::ConnId;
+use arena::{Arena, List};
+use bands::Bands;
+use fq_codel::FqCodel;
+pub use link::{Link, Shape};
+use ranked::Ranked;
+
+/// What a packet carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Load {
+    SynAck,
+    /// Acknowledges what the client sent, without data.
+    Ack,
+    /// Bytes of the stream from `seq` on; `fin` follows the last of them.
+    Data {
+        seq: u64,
+        bytes: u32,
+        fin: bool,
+        /// Sent before, so it belongs to no grant.
+        again: bool,
+    },
+}
+
+/// One packet as a qdisc sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct Packet {
+    pub conn: ConnId,
+    pub load: Load,
+    /// As the link counts them, the headers of every segment included.
+    pub wire_bytes: u32,
+    pub queued_at: Nanos,
+    /// 0 is for what is not data; a policy's best band is 1.
+    pub band: u8,
+}
+
+/// Which queue stands above the link; limits are packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Discipline {
+    /// One FIFO, drop-tail.
+    Fifo(u32),
+    /// Strict priority: band 0 for what is not data, then the policy's; each a FIFO with this limit.
+    Bands(u32),
+    /// RFC 8290 with Linux's defaults; this limit over all flows.
+    FqCodel(u32),
+    /// The connection whose job the drain ranks first; FIFO within it.
+    Ranked(u32),
+}
+
+impl Discipline {
+    pub fn limit(self) -> u32 {
+        match self {
+            Discipline::Fifo(limit)
+            | Discipline::Bands(limit)
+            | Discipline::FqCodel(limit)
+            | Discipline::Ranked(limit) => limit,
+        }
+    }
+}
+
+/// The queue, whichever it is.
+pub enum Queue {
+    Bands(Bands),
+    FqCodel(Box<FqCodel>),
+    Ranked(Ranked),
+}
+
+/// Bands of a priority queue: one for what is not data and sixteen for a policy, as many as `prio` has.
+pub const BANDS_MAX: usize = 17;
+
+impl Queue {
+    pub fn new(discipline: Discipline) -> Queue {
+        match discipline {
+            Discipline::Fifo(limit) => Queue::Bands(Bands::new(1, limit)),
+            Discipline::Bands(limit) => Queue::Bands(Bands::new(BANDS_MAX, limit)),
+            Discipline::FqCodel(limit) => Queue::FqCodel(Box::new(FqCodel::new(limit))),
+            Discipline::Ranked(limit) => Queue::Ranked(Ranked::new(limit)),
+        }
+    }
+
+    /// Takes the packet, or says that it did not. What it drops of others instead is appended to `dropped`.
+    #[must_use]
+    pub fn enqueue(&mut self, packet: Packet, dropped: &mut Vec<Packet>) -> bool {
+        match self {
+            Queue::Bands(queue) => queue.enqueue(packet),
+            Queue::FqCodel(queue) => {
+                queue.enqueue(packet, dropped);
+                true
+            }
+            Queue::Ranked(queue) => queue.enqueue(packet),
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.arena().bytes
+    }
+
+    pub fn packets(&self) -> u32 {
+        self.arena().packets
+    }
+
+    fn arena(&self) -> &Arena {
+        match self {
+            Queue::Bands(queue) => &queue.arena,
+            Queue::FqCodel(queue) => &queue.arena,
+            Queue::Ranked(queue) => &queue.arena,
+        }
+    }
+}

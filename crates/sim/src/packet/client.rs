@@ -1,0 +1,314 @@
+//! The clients: requests, the connections they open or use again, users who lose patience, and TCP's reading side.
+
+use record::Outcome;
+use units::Nanos;
+use workload::Job;
+
+use super::ConnId;
+use super::conn::ClientState;
+use super::tcp::Reply;
+use super::world::{Down, Event, Up, World};
+
+/// A job that has not ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Request {
+    pub number: u64,
+    pub job: Job,
+    pub first_byte: Option<Nanos>,
+    /// Of the response, head included, in order, on the last try.
+    pub got_bytes: u64,
+    /// Which try this is, from 0, and how many of them the user has aborted.
+    tried: u32,
+    aborted: u32,
+    conn: ConnId,
+}
+
+const NO_CONN: ConnId = ConnId { slot: u32::MAX, number: u32::MAX };
+
+impl Request {
+    pub fn new(number: u64, job: Job) -> Request {
+        Request { number, job, first_byte: None, got_bytes: 0, tried: 0, aborted: 0, conn: NO_CONN }
+    }
+}
+
+/// The requests in the system, and the connections that wait for one.
+#[derive(Default)]
+pub struct Clients {
+    requests: Vec<Option<Request>>,
+    vacant: Vec<u32>,
+    /// The most recently used last; some may be gone.
+    idle: Vec<ConnId>,
+}
+
+impl Clients {
+    pub fn is_empty(&self) -> bool {
+        self.requests.len() == self.vacant.len()
+    }
+
+    /// The requests that are left, in order of arrival.
+    pub fn take_all(&mut self) -> Vec<Request> {
+        let mut left: Vec<Request> = std::mem::take(&mut self.requests).into_iter().flatten().collect();
+        left.sort_by_key(|request| request.number);
+        left
+    }
+
+    fn insert(&mut self, request: Request) -> u32 {
+        if let Some(slot) = self.vacant.pop() {
+            self.requests[slot as usize] = Some(request);
+            return slot;
+        }
+        self.requests.push(Some(request));
+        self.requests.len() as u32 - 1
+    }
+
+    pub fn get(&mut self, slot: u32) -> &mut Request {
+        self.requests[slot as usize].as_mut().expect("a connection's request is in the system")
+    }
+
+    fn remove(&mut self, slot: u32) -> Request {
+        self.vacant.push(slot);
+        self.requests[slot as usize].take().expect("a request ends once")
+    }
+}
+
+impl<J: Iterator<Item = Job>> World<'_, '_, J> {
+    pub fn submit(&mut self, request: Request) {
+        let slot = self.clients.insert(request);
+        self.try_request(slot);
+    }
+
+    /// Puts a request on a connection, and its user's patience to the test.
+    fn try_request(&mut self, slot: u32) {
+        let request = *self.clients.get(slot);
+        if let Some(user) = self.config.user {
+            let event = Event::GiveUp { slot, tried: request.tried, number: request.number };
+            self.calendar.push(self.now + user.aborts_after, event);
+        }
+        let id = match self.idle_connection() {
+            Some(id) => id,
+            None => self.connect(),
+        };
+        let request = self.clients.get(slot);
+        (request.conn, request.got_bytes, request.first_byte) = (id, 0, None);
+        let conn = self.conns.get(id).expect("just found");
+        conn.request = Some(slot);
+        conn.asked += 1;
+        conn.closes = conn.asked == self.config.per_connection;
+        conn.is_request_acked = false;
+        if conn.client == ClientState::Connected {
+            self.ask(id);
+        }
+    }
+
+    fn idle_connection(&mut self) -> Option<ConnId> {
+        while let Some(id) = self.clients.idle.pop() {
+            if let Some(conn) = self.conns.get(id)
+                && std::mem::take(&mut conn.is_pooled)
+            {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    fn connect(&mut self) -> ConnId {
+        let id = self.conns.open(self.config.paths.len() as u32, &self.settings);
+        self.counts.connections_max = self.counts.connections_max.max(self.conns.len());
+        let now = self.now;
+        self.conns.get(id).expect("just opened").asked_at = now;
+        self.send_up(id, Up::Syn);
+        self.set_client_timer(id);
+        id
+    }
+
+    /// Sends the request of a connected client.
+    fn ask(&mut self, id: ConnId) {
+        let now = self.now;
+        let conn = self.conns.get(id).expect("the caller's connection");
+        conn.client_backoffs = 0;
+        conn.asked_at = now;
+        let number = conn.asked;
+        self.send_up(id, Up::Request { number });
+        self.set_client_timer(id);
+    }
+
+    fn set_client_timer(&mut self, id: ConnId) {
+        let now = self.now;
+        let conn = self.conns.get(id).expect("the caller's connection");
+        let due = conn.is_client_unacked().then(|| now + conn.client_rtt.timeout(conn.client_backoffs));
+        if let Some(at) = conn.client_timer.set(due) {
+            self.calendar.push(at, Event::ClientTimer(id));
+        }
+    }
+
+    /// SYN or request were not answered: sends it again.
+    pub fn on_client_timer(&mut self, id: ConnId) {
+        let conn = self.conns.get(id).expect("checked by the timer");
+        if !conn.is_client_unacked() {
+            return;
+        }
+        conn.client_backoffs += 1;
+        let is_connecting = conn.client == ClientState::Connecting;
+        if is_connecting && conn.client_backoffs > self.config.tcp.syn_retries {
+            return self.refuse(id);
+        }
+        let up = if is_connecting { Up::Syn } else { Up::Request { number: conn.asked } };
+        self.send_up(id, up);
+        self.set_client_timer(id);
+    }
+
+    /// There will be no connection.
+    pub fn refuse(&mut self, id: ConnId) {
+        let request = self.conns.get(id).and_then(|conn| conn.request.take());
+        self.reset(id);
+        if let Some(slot) = request {
+            let request = self.clients.remove(slot);
+            self.end(&request, Outcome::Refused);
+        }
+    }
+
+    /// The client lets go of the connection at once.
+    fn reset(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get(id) else { return };
+        conn.client = ClientState::Gone;
+        conn.request = None;
+        if conn.server == super::conn::ServerState::Unknown {
+            // Nobody else knows of it; a SYN still on the way is answered by nobody.
+            return self.conns.close(id);
+        }
+        self.send_up(id, Up::Reset);
+    }
+
+    pub fn on_give_up(&mut self, slot: u32, tried: u32, number: u64) {
+        let request = self.clients.requests.get(slot as usize).copied().flatten();
+        let Some(request) = request.filter(|request| (request.number, request.tried) == (number, tried)) else {
+            return;
+        };
+        self.reset(request.conn);
+        if request.aborted >= self.config.user.map_or(0, |user| user.retries) {
+            let request = self.clients.remove(slot);
+            return self.end(&request, Outcome::Aborted);
+        }
+        let request = self.clients.get(slot);
+        (request.tried, request.aborted) = (request.tried + 1, request.aborted + 1);
+        self.try_request(slot);
+    }
+
+    pub fn at_client(&mut self, id: ConnId, down: Down) {
+        let Some(conn) = self.conns.get(id) else { return };
+        if conn.client == ClientState::Gone {
+            return self.send_up(id, Up::Reset);
+        }
+        match down {
+            Down::SynAck => self.on_syn_ack(id),
+            Down::Ack => self.on_request_acked(id),
+            Down::Data { seq, bytes, fin } => {
+                self.on_request_acked(id);
+                self.on_data(id, seq, bytes, fin);
+            }
+        }
+    }
+
+    fn on_syn_ack(&mut self, id: ConnId) {
+        let now = self.now;
+        let conn = self.conns.get(id).expect("checked by the caller");
+        if conn.client == ClientState::Connected {
+            // The server did not hear the end of the handshake.
+            return self.acknowledge(id);
+        }
+        conn.client = ClientState::Connected;
+        if conn.client_backoffs == 0 {
+            conn.client_rtt.sample(now - conn.asked_at);
+        }
+        self.ask(id);
+    }
+
+    fn on_request_acked(&mut self, id: ConnId) {
+        let conn = self.conns.get(id).expect("checked by the caller");
+        conn.is_request_acked = true;
+        let _ = conn.client_timer.set(None);
+    }
+
+    /// One packet's segments, one after the other.
+    fn on_data(&mut self, id: ConnId, seq: u64, bytes: u32, fin: bool) {
+        let (mut start, end) = (seq, seq + u64::from(bytes));
+        loop {
+            let upto = end.min(start + u64::from(self.settings.segment_bytes));
+            let fin = fin && upto == end;
+            self.on_segment(id, start, upto + u64::from(fin));
+            if upto == end {
+                break;
+            }
+            start = upto;
+        }
+    }
+
+    fn on_segment(&mut self, id: ConnId, start: u64, end: u64) {
+        let Some(conn) = self.conns.get(id) else { return };
+        let reply = conn.receiver.on_segment(self.now, start, end, self.config.tcp.delayed_ack);
+        // Until the server has seen the request, `response` is that of the one before.
+        let request = conn.request.filter(|_| conn.seen == conn.asked);
+        let is_whole = request.is_some() && conn.receiver.next >= conn.response.1;
+        if let Some(slot) = request {
+            let request = self.clients.get(slot);
+            request.got_bytes = conn.receiver.next.min(conn.response.1).saturating_sub(conn.response.0);
+            if request.got_bytes > 0 {
+                request.first_byte.get_or_insert(self.now);
+            }
+        }
+        if conn.receiver.next > conn.response.1 {
+            // The FIN: its acknowledgement carries the client's own.
+            self.acknowledge(id);
+        } else {
+            match reply {
+                Reply::Now => self.acknowledge(id),
+                Reply::At(at) => {
+                    if let Some(at) = conn.delayed_ack.set(Some(at)) {
+                        self.calendar.push(at, Event::DelayedAck(id));
+                    }
+                }
+            }
+        }
+        if is_whole {
+            self.complete(id);
+        } else {
+            self.ask_elsewhere(id);
+        }
+    }
+
+    fn complete(&mut self, id: ConnId) {
+        let conn = self.conns.get(id).expect("the segment's connection");
+        let slot = conn.request.take().expect("a response is for a request");
+        if !conn.closes {
+            conn.is_pooled = true;
+            self.clients.idle.push(id);
+        }
+        let request = self.clients.remove(slot);
+        self.end(&request, Outcome::Complete);
+    }
+
+    /// The server has closed a connection before it saw the request just sent on it.
+    fn ask_elsewhere(&mut self, id: ConnId) {
+        let conn = self.conns.get(id).expect("the segment's connection");
+        if conn.receiver.next <= conn.response.1 {
+            return;
+        }
+        conn.is_pooled = false;
+        if let Some(slot) = conn.request.take() {
+            self.clients.get(slot).tried += 1;
+            self.try_request(slot);
+        }
+    }
+
+    /// Says what has arrived.
+    pub fn acknowledge(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get(id) else { return };
+        if conn.client == ClientState::Gone {
+            return;
+        }
+        let acked = conn.receiver.acknowledge();
+        let fin = conn.receiver.next > conn.response.1;
+        let _ = conn.delayed_ack.set(None);
+        self.send_up(id, Up::Ack { acked, fin });
+    }
+}

@@ -1,0 +1,240 @@
+//! A connection, both ends of it, and the slab all connections live in.
+
+use sched::JobId;
+use units::Nanos;
+
+use super::tcp::{Receiver, Rtt, Sender, Settings};
+
+/// Which connection; one that is gone is recognised by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnId {
+    pub slot: u32,
+    pub number: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientState {
+    /// Its SYN is on the way, or was lost.
+    Connecting,
+    Connected,
+    /// It has reset the connection; whatever comes is answered with another reset.
+    Gone,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerState {
+    /// No SYN has come, or none that was taken.
+    Unknown,
+    /// In the SYN queue.
+    SynReceived,
+    /// Established, in the accept queue.
+    Waiting,
+    /// A worker has it.
+    Active,
+}
+
+pub struct Conn {
+    pub number: u32,
+    pub client: ClientState,
+    pub server: ServerState,
+    /// Which of the configured paths it is on.
+    pub path: u32,
+    pub sender: Sender,
+    pub receiver: Receiver,
+    pub client_rtt: Rtt,
+    pub client_backoffs: u32,
+    /// When the client's SYN or request was first sent.
+    pub asked_at: Nanos,
+    pub syn_ack_at: Nanos,
+    pub syn_ack_backoffs: u32,
+    /// Slot of the request the client waits for.
+    pub request: Option<u32>,
+    /// Requests the client has made, and the server has seen.
+    pub asked: u32,
+    pub seen: u32,
+    pub is_request_acked: bool,
+    /// The request being answered is the last.
+    pub closes: bool,
+    /// Where in the stream the response that the client waits for begins and ends.
+    pub response: (u64, u64),
+    /// The response that is being handed down.
+    pub job: Option<JobId>,
+    /// The socket took no more.
+    pub is_blocked: bool,
+    /// Retransmissions the drain has been told of, payload bytes.
+    pub resent_told_bytes: u64,
+    /// The band its packets go to.
+    pub band: u8,
+    pub is_pooled: bool,
+    /// Before this nothing can arrive any more: a path with jitter keeps the order of a connection.
+    pub forward_at: Nanos,
+    pub alarm: Timer,
+    pub client_timer: Timer,
+    pub server_timer: Timer,
+    pub delayed_ack: Timer,
+}
+
+impl Conn {
+    fn new(number: u32, path: u32, settings: &Settings) -> Conn {
+        let mut receiver = Receiver::default();
+        receiver.clear();
+        Conn {
+            number,
+            client: ClientState::Connecting,
+            server: ServerState::Unknown,
+            path,
+            sender: Sender::new(settings),
+            receiver,
+            client_rtt: Rtt::new(settings.initial_rto, settings.min_rto),
+            client_backoffs: 0,
+            asked_at: Nanos::ZERO,
+            syn_ack_at: Nanos::ZERO,
+            syn_ack_backoffs: 0,
+            request: None,
+            asked: 0,
+            seen: 0,
+            is_request_acked: false,
+            closes: false,
+            response: (0, 0),
+            job: None,
+            is_blocked: false,
+            resent_told_bytes: 0,
+            band: 1,
+            is_pooled: false,
+            forward_at: Nanos::ZERO,
+            alarm: Timer::default(),
+            client_timer: Timer::default(),
+            server_timer: Timer::default(),
+            delayed_ack: Timer::default(),
+        }
+    }
+
+    /// Whether the client still waits for an acknowledgement of its SYN or request.
+    pub fn is_client_unacked(&self) -> bool {
+        match self.client {
+            ClientState::Connecting => true,
+            ClientState::Connected => self.request.is_some() && !self.is_request_acked,
+            ClientState::Gone => false,
+        }
+    }
+}
+
+/// A timer that may be moved as often as one likes: at most one event per move to an earlier instant is in the
+/// calendar, and one that comes too early is put back.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Timer {
+    due: Option<Nanos>,
+    set_for: Option<Nanos>,
+}
+
+impl Timer {
+    /// Moves the timer. Gives the instant an event has to be put in the calendar for, if any.
+    #[must_use]
+    pub fn set(&mut self, due: Option<Nanos>) -> Option<Nanos> {
+        self.due = due;
+        let at = due?;
+        if self.set_for.is_some_and(|set_for| set_for <= at) {
+            return None;
+        }
+        self.set_for = Some(at);
+        Some(at)
+    }
+
+    /// An event of this timer came: whether it is time, or else when another is needed.
+    pub fn ring(&mut self, now: Nanos) -> Ring {
+        if self.set_for != Some(now) {
+            return Ring::Stale;
+        }
+        self.set_for = None;
+        match self.due {
+            Some(due) if due <= now => {
+                self.due = None;
+                Ring::Due
+            }
+            due => self.set(due).map_or(Ring::Stale, Ring::Later),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ring {
+    Due,
+    Later(Nanos),
+    Stale,
+}
+
+/// All connections there are.
+pub struct Conns {
+    conns: Vec<Option<Conn>>,
+    vacant: Vec<u32>,
+    /// Connections that are gone: their memory is used again.
+    spare: Vec<Conn>,
+    opened: u32,
+}
+
+impl Conns {
+    pub fn new() -> Conns {
+        Conns { conns: Vec::new(), vacant: Vec::new(), spare: Vec::new(), opened: 0 }
+    }
+
+    pub fn open(&mut self, paths: u32, settings: &Settings) -> ConnId {
+        let number = self.opened;
+        self.opened += 1;
+        let mut conn = Conn::new(number, number % paths, settings);
+        if let Some(spare) = self.spare.pop() {
+            (conn.sender, conn.receiver) = (spare.sender, spare.receiver);
+            conn.sender.reset(settings);
+            conn.receiver.clear();
+        }
+        let slot = self.vacant.pop().unwrap_or_else(|| {
+            self.conns.push(None);
+            self.conns.len() as u32 - 1
+        });
+        self.conns[slot as usize] = Some(conn);
+        ConnId { slot, number }
+    }
+
+    pub fn get(&mut self, id: ConnId) -> Option<&mut Conn> {
+        self.conns[id.slot as usize].as_mut().filter(|conn| conn.number == id.number)
+    }
+
+    pub fn close(&mut self, id: ConnId) {
+        self.spare.extend(self.conns[id.slot as usize].take());
+        self.vacant.push(id.slot);
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Conn> {
+        self.conns.iter().flatten()
+    }
+
+    pub fn len(&self) -> usize {
+        self.conns.len() - self.vacant.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_moved_later_rings_once_and_moved_earlier_at_once() {
+        let mut timer = Timer::default();
+        assert_eq!(timer.set(Some(Nanos(10))), Some(Nanos(10)));
+        assert_eq!(timer.set(Some(Nanos(20))), None);
+        assert_eq!(timer.ring(Nanos(10)), Ring::Later(Nanos(20)));
+        assert_eq!(timer.set(Some(Nanos(15))), Some(Nanos(15)));
+        assert_eq!(timer.ring(Nanos(15)), Ring::Due);
+        assert_eq!(timer.ring(Nanos(20)), Ring::Stale);
+    }
+
+    #[test]
+    fn a_closed_connection_is_not_the_one_in_its_place() {
+        let settings = super::super::Tcp::default().settings();
+        let mut conns = Conns::new();
+        let first = conns.open(1, &settings);
+        conns.close(first);
+        let second = conns.open(1, &settings);
+        assert_eq!((first.slot, conns.len()), (second.slot, 1));
+        assert!(conns.get(first).is_none() && conns.get(second).is_some());
+    }
+}

@@ -1,0 +1,304 @@
+//! From the socket buffer to the link: what TCP may send, what the queue takes, what the drain grants.
+
+use sched::{JobId, Progress};
+use units::{Nanos, wire};
+use workload::Job;
+
+use super::bottleneck::{Load, Packet, Queue};
+use super::conn::Ring;
+use super::tcp::Segments;
+use super::world::{Down, Event, World};
+use super::{ConnId, DrainKind};
+
+/// Two unsent segments: what the server sets TCP_NOTSENT_LOWAT to.
+const UNSENT_SEGMENTS_MAX: u64 = 2;
+/// The kernel looks at that limit once per packet of at most this size while it takes bytes in.
+const WRITE_BYTES_MAX: u64 = 64 << 10;
+/// How often the drain reads the queue below, as in the server.
+const READ_EVERY: Nanos = Nanos::from_micros(500);
+
+impl<J: Iterator<Item = Job>> World<'_, '_, J> {
+    /// Keeps the link busy and lets senders follow, until nothing more can happen at this instant.
+    pub fn settle(&mut self) {
+        loop {
+            self.serve();
+            let Some(id) = self.wakes.pop() else { break };
+            self.transmit(id);
+            self.unblock(id);
+        }
+    }
+
+    /// Hands down what the connection's TCP may send.
+    pub fn transmit(&mut self, id: ConnId) {
+        let (now, settings) = (self.now, self.settings);
+        while let Some(segments) = self.conns.get(id).and_then(|conn| conn.sender.poll(now, &settings)) {
+            let is_taken = self.enqueue_data(id, segments);
+            let conn = self.conns.get(id).expect("it just sent");
+            if is_taken || !self.config.tcp.hears_drops {
+                conn.sender.sent(now, segments, &settings);
+                if !is_taken {
+                    conn.sender.dequeued(segments.bytes);
+                }
+                self.mark_sent(id, segments);
+            } else {
+                conn.sender.refused(now);
+                break;
+            }
+        }
+        self.set_alarm(id);
+    }
+
+    fn set_alarm(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get(id) else { return };
+        if let Some(at) = conn.alarm.set(conn.sender.alarm_at()) {
+            self.calendar.push(at, Event::Alarm(id));
+        }
+    }
+
+    pub fn on_alarm(&mut self, id: ConnId) {
+        let conn = self.conns.get(id).expect("checked by the timer");
+        if let Some(segments) = conn.sender.on_alarm(self.now, &self.settings)
+            && self.enqueue_data(id, segments)
+        {
+            self.conns.get(id).expect("it just sent").sender.probe_sent(segments);
+        }
+        self.transmit(id);
+    }
+
+    fn enqueue_data(&mut self, id: ConnId, segments: Segments) -> bool {
+        let count = segments.bytes.div_ceil(self.settings.segment_bytes).max(1);
+        let wire_bytes = segments.bytes + count * wire::PACKET_OVERHEAD_BYTES as u32;
+        let conn = self.conns.get(id).expect("it sends");
+        if let Some(job) = conn.job
+            && self.config.drain == DrainKind::Bands
+            && !segments.again
+        {
+            conn.band = 1 + self.drain.band(job);
+        }
+        let load = Load::Data { seq: segments.start, bytes: segments.bytes, fin: segments.fin, again: segments.again };
+        let band = conn.band;
+        self.enqueue(Packet { conn: id, load, wire_bytes, queued_at: self.now, band })
+    }
+
+    /// A SYN-ACK or an acknowledgement; nobody is told if there is no room.
+    pub fn send_control(&mut self, id: ConnId, load: Load, wire_bytes: u64) {
+        self.enqueue(Packet { conn: id, load, wire_bytes: wire_bytes as u32, queued_at: self.now, band: 0 });
+    }
+
+    fn enqueue(&mut self, packet: Packet) -> bool {
+        let is_taken = self.queue.enqueue(packet, &mut self.dropped);
+        self.counts.queue_drops += u64::from(!is_taken);
+        self.lose_dropped();
+        is_taken
+    }
+
+    /// What the queue has dropped after taking it is lost, and its memory free.
+    fn lose_dropped(&mut self) {
+        while let Some(packet) = self.dropped.pop() {
+            self.counts.queue_drops += 1;
+            self.left_queue(&packet);
+        }
+    }
+
+    fn left_queue(&mut self, packet: &Packet) {
+        let Load::Data { bytes, .. } = packet.load else { return };
+        if let Some(conn) = self.conns.get(packet.conn) {
+            conn.sender.dequeued(bytes);
+            if self.settings.small_queues {
+                self.wakes.push(packet.conn);
+            }
+        }
+    }
+
+    /// Lets packets go while the link is idle.
+    fn serve(&mut self) {
+        while self.link.idle_at() <= self.now {
+            let Some(packet) = self.next_packet() else { return };
+            let out_at = self.link.send(self.now, packet.wire_bytes);
+            self.left_queue(&packet);
+            self.depart(packet, out_at);
+        }
+        if !self.is_link_awaited && self.queue.packets() > 0 {
+            self.is_link_awaited = true;
+            self.calendar.push(self.link.idle_at(), Event::LinkIdle);
+        }
+    }
+
+    fn next_packet(&mut self) -> Option<Packet> {
+        let packet = match &mut self.queue {
+            Queue::Bands(queue) => queue.dequeue(),
+            Queue::FqCodel(queue) => queue.dequeue(self.now, &mut self.dropped),
+            Queue::Ranked(queue) => match queue.dequeue_first() {
+                Some(packet) => Some(packet),
+                None => self.next_ranked(),
+            },
+        };
+        self.lose_dropped();
+        packet
+    }
+
+    /// The next packet of the response that the drain puts first.
+    fn next_ranked(&mut self) -> Option<Packet> {
+        let job = self.drain.poll_grant(self.now)?.job;
+        let id = self.by_job[job.slot()];
+        let Queue::Ranked(queue) = &mut self.queue else { unreachable!("only a ranked queue asks") };
+        let packet = queue.dequeue_of(id.slot).expect("a ready job has packets");
+        let is_empty = queue.is_empty_of(id.slot);
+        let Load::Data { bytes, .. } = packet.load else { unreachable!("a job's packets are data") };
+        match self.drain.on_sent(self.now, job, u64::from(bytes)) {
+            Progress::Departed => self.conns.get(id).expect("a ready job has a connection").job = None,
+            Progress::Remains if is_empty => self.drain.on_blocked(job),
+            Progress::Remains => {}
+        }
+        Some(packet)
+    }
+
+    fn depart(&mut self, packet: Packet, out_at: Nanos) {
+        let id = packet.conn;
+        let Load::Data { seq, bytes, fin, .. } = packet.load else {
+            self.counts.packets += 1;
+            let down = if packet.load == Load::SynAck { Down::SynAck } else { Down::Ack };
+            return self.send_down(id, out_at, down);
+        };
+        let segment_bytes = self.settings.segment_bytes;
+        let segments = bytes.div_ceil(segment_bytes).max(1);
+        self.counts.packets += u64::from(segments);
+        if segments == 1 || !self.is_lossy(id) {
+            return self.send_down(id, out_at, Down::Data { seq, bytes, fin });
+        }
+        for segment in 0..segments {
+            let at = segment * segment_bytes;
+            let (bytes, is_last) = (segment_bytes.min(bytes - at), segment + 1 == segments);
+            self.send_down(id, out_at, Down::Data { seq: seq + u64::from(at), bytes, fin: fin && is_last });
+        }
+    }
+
+    /// The response has its job: what the drain's kind makes of it.
+    pub fn dispatch(&mut self, id: ConnId, job: JobId, bytes: u64) {
+        if self.by_job.len() <= job.slot() {
+            self.by_job.resize(job.slot() + 1, id);
+        }
+        self.by_job[job.slot()] = id;
+        let conn = self.conns.get(id).expect("the caller's connection");
+        conn.job = Some(job);
+        conn.is_blocked = false;
+        if self.config.drain == DrainKind::Paced {
+            return self.pump();
+        }
+        if self.config.drain == DrainKind::Ranked {
+            // Nothing of it is in the queue yet.
+            self.drain.on_blocked(job);
+        }
+        conn.sender.write(self.now, bytes, conn.closes, &self.settings);
+        self.transmit(id);
+    }
+
+    /// Packets of the job are in the queue now.
+    fn mark_sent(&mut self, id: ConnId, segments: Segments) {
+        let conn = self.conns.get(id).expect("it just sent");
+        let Some(job) = conn.job.filter(|_| !segments.again) else { return };
+        match self.config.drain {
+            DrainKind::Ranked => self.drain.on_writable(job),
+            DrainKind::Bands => {
+                if self.drain.on_sent(self.now, job, u64::from(segments.bytes)).is_departed() {
+                    conn.job = None;
+                }
+            }
+            DrainKind::Off | DrainKind::Paced => {}
+        }
+    }
+
+    /// Weir's writer: writes what is granted until nothing is.
+    pub fn pump(&mut self) {
+        if self.config.drain != DrainKind::Paced {
+            return;
+        }
+        loop {
+            self.read_queue();
+            let Some(grant) = self.drain.poll_grant(self.now) else { break };
+            self.write(grant.job, grant.bytes_max);
+            self.serve();
+        }
+        if let Some(at) = self.grant.set(self.drain.poll_timeout().map(|at| at.max(self.now))) {
+            self.calendar.push(at, Event::Grant);
+        }
+    }
+
+    pub fn on_grant_timer(&mut self) {
+        match self.grant.ring(self.now) {
+            Ring::Due => self.pump(),
+            Ring::Later(at) => self.calendar.push(at, Event::Grant),
+            Ring::Stale => {}
+        }
+    }
+
+    /// Lets the queue below correct the drain's idea of it, when that is about to matter.
+    fn read_queue(&mut self) {
+        let is_due = self.now - self.read_at >= READ_EVERY;
+        if self.config.sees_queue && is_due && self.drain.poll_timeout().is_some_and(|at| at <= self.now) {
+            self.read_at = self.now;
+            self.drain.on_backlog(self.now, self.queue.bytes());
+        }
+    }
+
+    /// Writes to the socket until it has its two unsent segments, or all that was granted.
+    fn write(&mut self, job: JobId, bytes_max: u64) {
+        let id = self.by_job[job.slot()];
+        let limit = UNSENT_SEGMENTS_MAX * u64::from(self.settings.segment_bytes);
+        let remaining = self.drain.job(job).map_or(0, sched::Job::remaining);
+        let mut written = 0;
+        let mut is_blocked = false;
+        while written < bytes_max && !is_blocked {
+            let conn = self.conns.get(id).expect("a granted job has a connection");
+            is_blocked = conn.sender.unsent_bytes() >= limit;
+            if !is_blocked {
+                let bytes = WRITE_BYTES_MAX.min(bytes_max - written);
+                written += bytes;
+                conn.sender.write(self.now, bytes, conn.closes && written == remaining, &self.settings);
+                self.transmit(id);
+            }
+        }
+        match self.drain.on_sent(self.now, job, written) {
+            Progress::Departed => {
+                self.pay_for_resent(id);
+                self.conns.get(id).expect("just written to").job = None;
+            }
+            Progress::Remains if is_blocked => {
+                self.drain.on_blocked(job);
+                self.conns.get(id).expect("just written to").is_blocked = true;
+            }
+            Progress::Remains => {}
+        }
+    }
+
+    /// What TCP sent again was on the link too.
+    fn pay_for_resent(&mut self, id: ConnId) {
+        let conn = self.conns.get(id).expect("the caller's connection");
+        let bytes = conn.sender.resent_bytes - conn.resent_told_bytes;
+        conn.resent_told_bytes = conn.sender.resent_bytes;
+        self.drain.on_overhead(self.now, wire::bytes_of(bytes, u64::from(self.settings.segment_bytes)));
+    }
+
+    /// The socket takes bytes again once less than half of its unsent limit is left.
+    pub fn unblock(&mut self, id: ConnId) {
+        let limit = UNSENT_SEGMENTS_MAX * u64::from(self.settings.segment_bytes);
+        let Some(conn) = self.conns.get(id).filter(|conn| conn.is_blocked) else { return };
+        if 2 * conn.sender.unsent_bytes() >= limit {
+            return;
+        }
+        conn.is_blocked = false;
+        if let Some(job) = conn.job {
+            self.drain.on_writable(job);
+            self.pay_for_resent(id);
+            self.pump();
+        }
+    }
+
+    /// The connection is gone; a ranked queue keeps what is left of it apart, so it is thrown away.
+    pub fn forget_queued(&mut self, id: ConnId) {
+        let Queue::Ranked(queue) = &mut self.queue else { return };
+        while queue.dequeue_of(id.slot).is_some() {
+            self.counts.queue_drops += 1;
+        }
+    }
+}

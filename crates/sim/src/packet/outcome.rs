@@ -1,0 +1,71 @@
+use serde::Serialize;
+use units::{Nanos, Rate, wire};
+use workload::HEAD_BYTES_NOMINAL;
+
+use super::Config;
+use crate::Summary;
+
+/// What a run came to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    /// Over all jobs after the warm-up, whatever became of them: one that did not complete counts with the time waited.
+    pub summary: Summary,
+    pub complete: u64,
+    /// Given up by the user.
+    pub aborted: u64,
+    /// Still there at the end.
+    pub incomplete: u64,
+    /// No handshake however often the client tried.
+    pub refused: u64,
+    /// SYNs the SYN queue had no room for, and handshakes whose end the accept queue had none for.
+    pub syn_drops: u64,
+    pub accept_drops: u64,
+    /// Packets the bottleneck's queue had no room for, or dropped from its head.
+    pub queue_drops: u64,
+    /// Segments and other packets lost on the way, both directions.
+    pub path_losses: u64,
+    /// Packets sent on the path: every segment, handshake and acknowledgement, both directions.
+    pub packets: u64,
+    /// What the link carried, as it counts it, and how much of it was payload sent before.
+    pub link_bytes: u64,
+    pub resent_bytes: u64,
+    /// Of the time from the first arrival to the end of the run the share in which the link was busy.
+    pub utilisation: f64,
+    /// The end of the run.
+    pub elapsed_s: f64,
+    /// The most connections at one time.
+    pub connections_max: u64,
+    /// Every [`Config::sample_every`].
+    pub samples: Vec<Sample>,
+}
+
+/// The state of the server at one instant.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Sample {
+    pub at_s: f64,
+    /// Connections whose handshake is not finished.
+    pub syn_queue: u32,
+    /// Connections that wait for a worker.
+    pub accept_queue: u32,
+    /// Connections a worker has.
+    pub active: u32,
+    /// SYNs dropped so far.
+    pub syn_drops: u64,
+    pub queue_packets: u32,
+    /// Packets dropped so far.
+    pub queue_drops: u64,
+    /// Jobs that completed since the last sample, and their mean response time and time to the first byte.
+    pub completed: u32,
+    pub response_time_ms_mean: f64,
+    pub first_byte_ms_mean: f64,
+}
+
+/// The response time of a job alone on the idle link: its bytes and its share of a connection's at the link's rate, and
+/// two round trips of a path without jitter, one for the handshake and one for the request. Slow start is not in it.
+pub fn alone(config: &Config, link: Rate, size_bytes: u64) -> Nanos {
+    let segment_bytes = u64::from(config.tcp.segment_bytes);
+    let connection_bytes = wire::CONNECTION_BYTES / u64::from(config.per_connection);
+    let wire_bytes = wire::bytes_of(HEAD_BYTES_NOMINAL + size_bytes, segment_bytes) + connection_bytes;
+    let path = &config.paths[0];
+    link.time_for(wire_bytes) + Nanos(2 * (path.forward + path.back).0)
+}

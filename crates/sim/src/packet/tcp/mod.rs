@@ -1,0 +1,28 @@
+//! TCP as Linux does it, as far as it decides when a response has arrived.
+//!
+//! Loss recovery is that of RFC 6675 (SACK): a segment is lost when three above it have arrived, or when it was sent
+//! again and something sent clearly later has arrived; what is in flight is counted by the scoreboard. Of Linux there
+//! is HyStart (CUBIC's early end of slow start), the tail loss probe (RFC 8985 section 7), the restart after idle, the
+//! way segments are gathered into one packet (TSO autosizing), how much of a connection may wait in the host's own
+//! qdisc (TCP small queues), and that a sender is told when that qdisc has no room. Not modelled: undoing of a
+//! reduction that proves needless, ECN, timestamps, the growth of the receive window.
+
+mod congestion;
+mod receiver;
+mod rtt;
+mod scoreboard;
+mod sender;
+
+pub use congestion::Congestion;
+pub use receiver::{Receiver, Reply};
+pub use rtt::Rtt;
+pub use sender::{Segments, Sender, Settings};
+
+/// What an acknowledgement says: all below `upto` has arrived, and of what lies above at least this block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acked {
+    pub upto: u64,
+    /// Start and end, relative to `upto`; empty if nothing is missing. The block with the newest segment, the first of
+    /// RFC 2018's; if this acknowledgement is lost a later one of the same block tells as much.
+    pub block: (u32, u32),
+}

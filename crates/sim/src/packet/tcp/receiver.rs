@@ -1,0 +1,129 @@
+//! The reader's side: what has arrived, and when to say so.
+
+use units::Nanos;
+
+use super::Acked;
+
+/// What to do about a segment that came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply {
+    Now,
+    /// At this instant, unless something else is acknowledged before.
+    At(Nanos),
+}
+
+#[derive(Debug, Default)]
+pub struct Receiver {
+    /// All below it has arrived.
+    pub next: u64,
+    /// What has arrived above, ascending and apart.
+    beyond: Vec<(u64, u64)>,
+    /// The block the newest segment is in.
+    newest: (u64, u64),
+    /// Acknowledgements still to be sent at once: Linux does not delay the first ones of a connection.
+    quick: u32,
+    unacked: u32,
+    pub reply_at: Option<Nanos>,
+}
+
+/// Linux's TCP_MAX_QUICKACKS.
+const QUICK: u32 = 16;
+/// RFC 5681 section 4.2: at least every second segment.
+const UNACKED_MAX: u32 = 2;
+
+impl Receiver {
+    pub fn clear(&mut self) {
+        self.beyond.clear();
+        (self.next, self.newest, self.quick, self.unacked, self.reply_at) = (0, (0, 0), QUICK, 0, None);
+    }
+
+    /// Bytes `start..end` came.
+    pub fn on_segment(&mut self, now: Nanos, start: u64, end: u64, delay: Nanos) -> Reply {
+        let in_order = start <= self.next && end > self.next && self.beyond.is_empty();
+        if in_order {
+            self.next = end;
+            self.unacked += 1;
+            if self.unacked < UNACKED_MAX && self.quick == 0 && delay > Nanos::ZERO {
+                return Reply::At(*self.reply_at.get_or_insert(now + delay));
+            }
+            return Reply::Now;
+        }
+        if end > self.next {
+            self.insert(start.max(self.next), end);
+        }
+        Reply::Now
+    }
+
+    fn insert(&mut self, mut start: u64, mut end: u64) {
+        let from = self.beyond.partition_point(|&(_, to)| to < start);
+        let mut upto = from;
+        while let Some(&(s, e)) = self.beyond.get(upto).filter(|&&(s, _)| s <= end) {
+            (start, end) = (start.min(s), end.max(e));
+            upto += 1;
+        }
+        if start <= self.next {
+            self.next = end;
+            self.beyond.drain(from..upto);
+            return;
+        }
+        self.beyond.splice(from..upto, [(start, end)]);
+        self.newest = (start, end);
+    }
+
+    /// What to tell the sender; counts as told.
+    pub fn acknowledge(&mut self) -> Acked {
+        (self.unacked, self.reply_at) = (0, None);
+        self.quick = self.quick.saturating_sub(1);
+        let block = if self.newest.0 > self.next { Some(self.newest) } else { self.beyond.last().copied() };
+        let relative = |at: u64| u32::try_from(at - self.next).expect("a window is below 4 GiB");
+        Acked { upto: self.next, block: block.map_or((0, 0), |(start, end)| (relative(start), relative(end))) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const DELAY: Nanos = Nanos::from_millis(40);
+
+    #[test]
+    fn every_second_segment_is_acknowledged_once_the_quick_ones_are_over() {
+        let mut receiver = Receiver::default();
+        receiver.clear();
+        for n in 0..16 {
+            assert_eq!(receiver.on_segment(Nanos(n), n * 10, n * 10 + 10, DELAY), Reply::Now);
+            assert_eq!(receiver.acknowledge(), Acked { upto: n * 10 + 10, block: (0, 0) });
+        }
+        assert_eq!(receiver.on_segment(Nanos(100), 160, 170, DELAY), Reply::At(Nanos(100) + DELAY));
+        assert_eq!(receiver.on_segment(Nanos(101), 170, 180, DELAY), Reply::Now);
+    }
+
+    #[test]
+    fn a_hole_is_told_of_at_once_with_the_newest_block() {
+        let mut receiver = Receiver::default();
+        assert_eq!(receiver.on_segment(Nanos(0), 10, 20, DELAY), Reply::Now);
+        assert_eq!(receiver.acknowledge(), Acked { upto: 0, block: (10, 20) });
+        receiver.on_segment(Nanos(0), 40, 50, DELAY);
+        assert_eq!(receiver.acknowledge().block, (40, 50));
+        receiver.on_segment(Nanos(0), 20, 30, DELAY);
+        assert_eq!(receiver.acknowledge().block, (10, 30));
+        receiver.on_segment(Nanos(0), 0, 10, DELAY);
+        assert_eq!(receiver.acknowledge(), Acked { upto: 30, block: (10, 20) });
+    }
+
+    proptest! {
+        /// However segments are shuffled and repeated, the stream is whole when all have come, and not before.
+        #[test]
+        fn any_order_makes_the_stream(order in Just((0u64..40).collect::<Vec<_>>()).prop_shuffle(), twice in 0usize..40) {
+            let mut receiver = Receiver::default();
+            let mut came = [false; 40];
+            for n in order.iter().chain(&order[..twice]) {
+                receiver.on_segment(Nanos(0), n * 7, n * 7 + 7, DELAY);
+                came[*n as usize] = true;
+                let whole = came.iter().take_while(|came| **came).count() as u64;
+                prop_assert_eq!(receiver.acknowledge().upto, whole * 7);
+            }
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! The state of a run, its events, and the loop that takes one after the other.
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use record::JobRecord;
+use sched::{Drain, Guard, Pace, Policy};
+use units::Nanos;
+use workload::{HEAD_BYTES_NOMINAL, Job};
+
+use super::bottleneck::{Link, Packet, Queue};
+use super::calendar::Calendar;
+use super::client::{Clients, Request};
+use super::conn::{Conn, Conns, Ring, Timer};
+use super::outcome::alone;
+use super::server::Listener;
+use super::tcp::{Acked, Settings};
+use super::{Config, ConnId, DrainKind, Outcome, Sample};
+use crate::{Finished, Hooks, PROGRESS_JOBS, Tally};
+
+/// What happens at an instant.
+#[derive(Debug, Clone, Copy)]
+pub enum Event {
+    /// The next job arrives.
+    Submit,
+    ToServer(ConnId, Up),
+    ToClient(ConnId, Down),
+    /// The link can take another packet.
+    LinkIdle,
+    /// The drain may grant.
+    Grant,
+    /// The sender's alarm.
+    Alarm(ConnId),
+    /// SYN or request unanswered.
+    ClientTimer(ConnId),
+    /// SYN-ACK unanswered, or the connection idle.
+    ServerTimer(ConnId),
+    DelayedAck(ConnId),
+    /// The user's patience ends: slot and try of a request, and its number.
+    GiveUp {
+        slot: u32,
+        tried: u32,
+        number: u64,
+    },
+    Sample,
+}
+
+/// From the client.
+#[derive(Debug, Clone, Copy)]
+pub enum Up {
+    Syn,
+    /// Finishes the handshake, if it is the first, and asks; counted from 1 on each connection.
+    Request {
+        number: u32,
+    },
+    Ack {
+        acked: Acked,
+        fin: bool,
+    },
+    Reset,
+}
+
+/// From the server.
+#[derive(Debug, Clone, Copy)]
+pub enum Down {
+    SynAck,
+    Ack,
+    Data { seq: u64, bytes: u32, fin: bool },
+}
+
+/// What is counted beside the jobs.
+#[derive(Debug, Default)]
+pub struct Counts {
+    pub by_outcome: [u64; 4],
+    pub syn_drops: u64,
+    pub accept_drops: u64,
+    pub queue_drops: u64,
+    pub path_losses: u64,
+    pub packets: u64,
+    pub resent_bytes: u64,
+    pub connections_max: usize,
+    /// Since the last sample.
+    pub completed: u32,
+    pub response_ns: u128,
+    pub first_byte_ns: u128,
+}
+
+pub struct World<'c, 'h, J: Iterator> {
+    pub config: &'c Config,
+    pub settings: Settings,
+    pub now: Nanos,
+    pub calendar: Calendar<Event>,
+    pub conns: Conns,
+    pub clients: Clients,
+    pub listener: Listener,
+    pub queue: Queue,
+    pub link: Link,
+    /// An event for the instant the link falls idle is in the calendar.
+    pub is_link_awaited: bool,
+    pub drain: Drain,
+    pub grant: Timer,
+    /// Whose job is in which slot of the drain.
+    pub by_job: Vec<ConnId>,
+    /// When the drain last read the queue below.
+    pub read_at: Nanos,
+    /// Connections that may have more to send now.
+    pub wakes: Vec<ConnId>,
+    pub dropped: Vec<Packet>,
+    pub counts: Counts,
+    jobs: std::iter::Peekable<J>,
+    submitted: u64,
+    ended: u64,
+    tally: Tally,
+    samples: Vec<Sample>,
+    hooks: Hooks<'h>,
+    rng: ChaCha8Rng,
+}
+
+/// The share of a link that is used when its queue cannot be read; as in the server.
+const BLIND_PERMILLE: u32 = 980;
+
+impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
+    pub fn new(config: &'c Config, policy: Box<dyn Policy>, jobs: J, hooks: Hooks<'h>) -> World<'c, 'h, J> {
+        let drain = match config.drain {
+            DrainKind::Paced => Drain::new(policy, pace(config)).with_guard(Guard::new(config.guard_permille)),
+            _ => Drain::new(policy, Pace::UNLIMITED),
+        };
+        World {
+            config,
+            settings: config.tcp.settings(),
+            now: Nanos::ZERO,
+            calendar: Calendar::new(),
+            conns: Conns::new(),
+            clients: Clients::default(),
+            listener: Listener::new(config.server.workers),
+            queue: Queue::new(config.bottleneck),
+            link: Link::new(config.link, config.shape),
+            is_link_awaited: false,
+            drain,
+            grant: Timer::default(),
+            by_job: Vec::new(),
+            read_at: Nanos::ZERO,
+            wakes: Vec::new(),
+            dropped: Vec::new(),
+            counts: Counts::default(),
+            jobs: jobs.peekable(),
+            submitted: 0,
+            ended: 0,
+            tally: Tally::new(),
+            samples: Vec::new(),
+            hooks,
+            rng: ChaCha8Rng::seed_from_u64(config.seed),
+        }
+    }
+
+    pub fn run(mut self) -> Outcome {
+        if let Some(first) = self.jobs.peek() {
+            self.calendar.push(first.arrival, Event::Submit);
+        }
+        if let Some(every) = self.config.sample_every {
+            self.calendar.push(every, Event::Sample);
+        }
+        while !self.is_over() {
+            let Some((at, event)) = self.calendar.pop() else { break };
+            if self.config.until.is_some_and(|until| at > until) {
+                self.now = self.config.until.unwrap_or(at);
+                break;
+            }
+            debug_assert!(at >= self.now, "time runs forward");
+            self.now = at;
+            self.handle(event);
+            self.settle();
+        }
+        self.finish()
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.clients.is_empty() && self.jobs.peek().is_none()
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Submit => self.submit_next(),
+            Event::ToServer(id, up) => self.at_server(id, up),
+            Event::ToClient(id, down) => self.at_client(id, down),
+            Event::LinkIdle => self.is_link_awaited = false,
+            Event::Grant => self.on_grant_timer(),
+            Event::Alarm(id) => self.on_timer(id, event, |conn| &mut conn.alarm, Self::on_alarm),
+            Event::ClientTimer(id) => self.on_timer(id, event, |conn| &mut conn.client_timer, Self::on_client_timer),
+            Event::ServerTimer(id) => self.on_timer(id, event, |conn| &mut conn.server_timer, Self::on_server_timer),
+            Event::DelayedAck(id) => self.on_timer(id, event, |conn| &mut conn.delayed_ack, Self::acknowledge),
+            Event::GiveUp { slot, tried, number } => self.on_give_up(slot, tried, number),
+            Event::Sample => self.sample(),
+        }
+    }
+
+    /// Rings a timer of a connection, if that is still there.
+    fn on_timer(&mut self, id: ConnId, event: Event, timer: fn(&mut Conn) -> &mut Timer, ring: fn(&mut Self, ConnId)) {
+        let Some(conn) = self.conns.get(id) else { return };
+        match timer(conn).ring(self.now) {
+            Ring::Due => ring(self, id),
+            Ring::Later(at) => self.calendar.push(at, event),
+            Ring::Stale => {}
+        }
+    }
+
+    fn submit_next(&mut self) {
+        let Some(job) = self.jobs.next() else { return };
+        if let Some(next) = self.jobs.peek() {
+            self.calendar.push(next.arrival.max(self.now), Event::Submit);
+        }
+        let number = self.submitted;
+        self.submitted += 1;
+        self.submit(Request::new(number, job));
+    }
+
+    /// A packet sets out for the server.
+    pub fn send_up(&mut self, id: ConnId, up: Up) {
+        self.counts.packets += 1;
+        let Some(conn) = self.conns.get(id) else { return };
+        let path = &self.config.paths[conn.path as usize];
+        if path.loss_back > 0.0 && self.rng.random::<f64>() < path.loss_back {
+            self.counts.path_losses += 1;
+            return;
+        }
+        let at = self.now + path.back;
+        self.calendar.push(at, Event::ToServer(id, up));
+    }
+
+    /// A packet has left the link at `at` and sets out for the client.
+    pub fn send_down(&mut self, id: ConnId, at: Nanos, down: Down) {
+        let Some(conn) = self.conns.get(id) else { return };
+        let path = &self.config.paths[conn.path as usize];
+        if path.loss > 0.0 && self.rng.random::<f64>() < path.loss {
+            self.counts.path_losses += 1;
+            return;
+        }
+        let mut arrives = at + path.forward;
+        if path.jitter > Nanos::ZERO {
+            let shift = Nanos(self.rng.random_range(0..=2 * path.jitter.0));
+            arrives = (arrives + shift - path.jitter).max(at).max(conn.forward_at);
+            conn.forward_at = arrives;
+        }
+        self.calendar.push(arrives, Event::ToClient(id, down));
+    }
+
+    /// Whether what follows the link treats the segments of a packet apart.
+    pub fn is_lossy(&mut self, id: ConnId) -> bool {
+        let Some(conn) = self.conns.get(id) else { return false };
+        let path = &self.config.paths[conn.path as usize];
+        path.loss > 0.0 || path.jitter > Nanos::ZERO
+    }
+
+    /// A job has come to its end.
+    pub fn end(&mut self, request: &Request, outcome: record::Outcome) {
+        self.counts.by_outcome[at_outcome(outcome)] += 1;
+        let Job { arrival, size_bytes } = request.job;
+        if outcome == record::Outcome::Complete {
+            self.counts.completed += 1;
+            self.counts.response_ns += u128::from((self.now - arrival).0);
+            self.counts.first_byte_ns += u128::from((request.first_byte.unwrap_or(self.now) - arrival).0);
+        }
+        if request.number >= self.config.warm_up_jobs {
+            let alone = alone(self.config, self.config.link, size_bytes);
+            self.tally.record(&Finished { size_bytes, arrival, departure: self.now, alone, class: 0 });
+        }
+        self.ended += 1;
+        if self.ended.is_multiple_of(PROGRESS_JOBS)
+            && let Some(progress) = &mut self.hooks.progress
+        {
+            progress(self.ended);
+        }
+        if let Some(record) = &mut self.hooks.record {
+            record(record_of(request, self.now, outcome));
+        }
+    }
+
+    fn sample(&mut self) {
+        let counts = &mut self.counts;
+        let mean_ms = |sum_ns: u128| sum_ns as f64 / f64::from(counts.completed.max(1)) / 1e6;
+        self.samples.push(Sample {
+            at_s: self.now.as_secs_f64(),
+            syn_queue: self.listener.syn_received,
+            accept_queue: self.listener.waiting(),
+            active: self.listener.active,
+            syn_drops: counts.syn_drops,
+            queue_packets: self.queue.packets(),
+            queue_drops: counts.queue_drops,
+            completed: counts.completed,
+            response_time_ms_mean: mean_ms(counts.response_ns),
+            first_byte_ms_mean: mean_ms(counts.first_byte_ns),
+        });
+        (counts.completed, counts.response_ns, counts.first_byte_ns) = (0, 0, 0);
+        if let Some(every) = self.config.sample_every {
+            self.calendar.push(self.now + every, Event::Sample);
+        }
+    }
+
+    fn finish(mut self) -> Outcome {
+        for request in self.clients.take_all() {
+            self.end(&request, record::Outcome::Incomplete);
+        }
+        let [complete, aborted, incomplete, refused] = self.counts.by_outcome;
+        let open_resent_bytes: u64 = self.conns.iter().map(|conn| conn.sender.resent_bytes).sum();
+        let busy = self.link.rate.time_for(self.link.sent_bytes);
+        Outcome {
+            summary: self.tally.summary(),
+            complete,
+            aborted,
+            incomplete,
+            refused,
+            syn_drops: self.counts.syn_drops,
+            accept_drops: self.counts.accept_drops,
+            queue_drops: self.counts.queue_drops,
+            path_losses: self.counts.path_losses,
+            packets: self.counts.packets,
+            link_bytes: self.link.sent_bytes,
+            resent_bytes: self.counts.resent_bytes + open_resent_bytes,
+            utilisation: busy.0 as f64 / self.now.0.max(1) as f64,
+            elapsed_s: self.now.as_secs_f64(),
+            connections_max: self.counts.connections_max as u64,
+            samples: self.samples,
+        }
+    }
+}
+
+/// As the server sets it (`drain_choice` there).
+fn pace(config: &Config) -> Pace {
+    let rate = if config.sees_queue { config.link } else { config.link.permille(BLIND_PERMILLE) };
+    Pace {
+        rate: Some(rate),
+        grant_for: Nanos::from_millis(1),
+        ahead: Nanos::from_micros(300),
+        behind: Nanos::from_millis(1),
+    }
+}
+
+fn at_outcome(outcome: record::Outcome) -> usize {
+    match outcome {
+        record::Outcome::Complete => 0,
+        record::Outcome::Aborted => 1,
+        record::Outcome::Incomplete => 2,
+        record::Outcome::Refused | record::Outcome::Reset | record::Outcome::Wrong => 3,
+    }
+}
+
+fn record_of(request: &Request, now: Nanos, outcome: record::Outcome) -> JobRecord {
+    let is_complete = outcome == record::Outcome::Complete;
+    let has_head = request.got_bytes >= HEAD_BYTES_NOMINAL;
+    JobRecord {
+        job: request.number,
+        size_bytes: request.job.size_bytes,
+        head_bytes: if has_head { HEAD_BYTES_NOMINAL } else { 0 },
+        arrival_ns: request.job.arrival.0,
+        start_ns: request.job.arrival.0,
+        first_byte_ns: request.first_byte.map(|at| at.0),
+        end_ns: now.0,
+        body_bytes: if is_complete {
+            request.job.size_bytes
+        } else {
+            request.got_bytes.saturating_sub(HEAD_BYTES_NOMINAL)
+        },
+        status: if has_head { 200 } else { 0 },
+        outcome,
+    }
+}
