@@ -59,6 +59,7 @@ fn config(policy: &str, arrivals: Arrivals) -> Config {
         arrivals,
         wire: Wire::Plain,
         paths: Paths::Internet,
+        class_shares: Vec::new(),
         chunk_bytes: None,
         warm_up_jobs: 0,
         horizon: Horizon::AllOfReplay,

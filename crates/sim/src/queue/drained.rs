@@ -26,7 +26,7 @@ impl Jobs {
 
     fn arrive(&mut self, flight: Flight, path: Path) {
         let size = Size::Known(flight.service.0);
-        let arrival = Arrival { segment_bytes: NO_SEGMENTS, path, ..Arrival::of(size) };
+        let arrival = Arrival { segment_bytes: NO_SEGMENTS, class: flight.class, path, ..Arrival::of(size) };
         let id = self.drain.arrive(flight.arrival, arrival);
         match self.flights.get_mut(id.slot()) {
             Some(place) => *place = (id, flight),

@@ -1,12 +1,11 @@
 //! From arrival to arrival: what happens between them is up to the station.
 
 use record::{JobRecord, Outcome as Ended};
-use sched::Path;
 use units::Nanos;
 
 use super::Error;
 use super::line::{Line, Wire};
-use super::source::{PathSource, Request};
+use super::source::{Clients, Request};
 use super::station::{Flight, Station};
 use crate::hooks::PROGRESS_JOBS;
 use crate::{Finished, Hooks, Tally};
@@ -28,7 +27,7 @@ pub(super) struct Extent {
 pub(super) struct Engine<'a> {
     pub line: Line,
     pub wire: Wire,
-    pub paths: PathSource,
+    pub clients: Clients,
     pub extent: Extent,
     pub hooks: Hooks<'a>,
     pub tally: Tally,
@@ -73,11 +72,11 @@ impl Engine<'_> {
             return Err(Error::TooManyJobs { at });
         }
         let service = self.line.time_for(self.wire.bytes(size_bytes));
-        let flight = Flight { number: self.counts.arrived, arrival: at, service, size_bytes };
+        let (class, path) = self.clients.draw();
+        let flight = Flight { number: self.counts.arrived, arrival: at, service, size_bytes, class };
         self.pass(at, station.len());
         self.counts.arrived += 1;
         self.counts.offered += u128::from(service.0);
-        let path: Path = self.paths.draw();
         station.arrive(flight, path);
         self.counts.in_system_max = self.counts.in_system_max.max(station.len());
         Ok(())
@@ -121,8 +120,8 @@ impl Engine<'_> {
 
     fn leave(&mut self, flight: &Flight, at: Nanos, outcome: Ended) {
         if flight.number >= self.extent.warm_up && flight.number - self.extent.warm_up < self.extent.counted {
-            let Flight { arrival, service, size_bytes, .. } = *flight;
-            self.tally.record(&Finished { size_bytes, arrival, departure: at, alone: service, class: 0 });
+            let Flight { arrival, service, size_bytes, class, .. } = *flight;
+            self.tally.record(&Finished { size_bytes, arrival, departure: at, alone: service, class });
         }
         if let Some(record) = &mut self.hooks.record {
             record(JobRecord {

@@ -99,7 +99,7 @@ mod tests {
             let (mut number, mut root, mut model) = (0, None, Vec::new());
             for group in groups {
                 for service in group {
-                    let flight = Flight { number, arrival: Nanos(0), service: Nanos(service), size_bytes: 1 };
+                    let flight = Flight { number, arrival: Nanos(0), service: Nanos(service), size_bytes: 1, class: 0 };
                     number += 1;
                     model.push((service, flight.number));
                     let single = melds.single(flight);

@@ -25,11 +25,11 @@ use serde::Serialize;
 use units::{Nanos, Rate};
 use workload::{Distribution, LoadProfile};
 
-use crate::{Hooks, Summary, Tally};
+use crate::{CLASSES_MAX, Hooks, Summary, Tally};
 use discipline::{Discipline, Resolved, resolve};
 use engine::{Counts, Engine, Extent};
 use line::Line;
-use source::{PathSource, Poisson, Request};
+use source::{Clients, Poisson, Request};
 
 /// The greatest rate: a byte has to take a nanosecond at least, or sizes that differ would take the same time.
 const LINK_BITS_PER_S_MAX: u64 = 8_000_000_000;
@@ -45,6 +45,8 @@ pub struct Config {
     pub arrivals: Arrivals,
     pub wire: Wire,
     pub paths: Paths,
+    /// Shares of the jobs in classes 0, 1, ..., for policies with classes; they add up to 1. Empty: all are in class 0.
+    pub class_shares: Vec<f64>,
     /// Bytes on the link handed down at once; `None` is fluid service, or [`CHUNK_BYTES_USUAL`] for a policy that takes turns.
     pub chunk_bytes: Option<u64>,
     /// Jobs at the start that are not counted.
@@ -105,7 +107,7 @@ pub fn run(config: &Config, hooks: Hooks) -> Result<Outcome, Error> {
     let mut engine = Engine {
         line,
         wire: config.wire,
-        paths: PathSource::new(config.paths, line, config.seed),
+        clients: Clients::new(config.paths, &config.class_shares, line, config.seed),
         extent: extent(config),
         hooks,
         tally: Tally::new(),
@@ -166,6 +168,7 @@ fn prepare(config: &Config) -> Result<Resolved, Error> {
     if config.horizon == Horizon::Jobs(0) {
         return Err(Error::field("jobs", "0 jobs have no mean: write 1 or more"));
     }
+    check_shares(&config.class_shares)?;
     let line = Line::new(config.link);
     let on_link = |bytes: f64| config.wire.bytes(bytes.round().max(1.0) as u64) as f64;
     match &config.arrivals {
@@ -181,6 +184,18 @@ fn prepare(config: &Config) -> Result<Resolved, Error> {
             resolve(&config.policy, config.chunk_bytes, &|u| on_link(quantile(u)), &line)
         }
     }
+}
+
+fn check_shares(shares: &[f64]) -> Result<(), Error> {
+    let sum: f64 = shares.iter().sum();
+    if shares.len() > CLASSES_MAX {
+        return Err(Error::field("classes", format_args!("{} classes are more than {CLASSES_MAX}", shares.len())));
+    }
+    // A NaN is in no range.
+    if !shares.is_empty() && !(shares.iter().all(|share| (0.0..=1.0).contains(share)) && (sum - 1.0).abs() < 1e-6) {
+        return Err(Error::field("classes", format_args!("shares {shares:?} do not add up to 1: write 0.2,0.8, say")));
+    }
+    Ok(())
 }
 
 /// With a load of 1 or more the queue grows for ever, and a mean depends on nothing but where one stops.

@@ -5,7 +5,7 @@
 //! an interval is no whole number: virtual time is kept in 2^-20 ns, and what a division leaves over is served in the
 //! next interval, so no work is lost or made. It can shift a departure by n × 2^-20 ns.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use sched::Path;
@@ -24,15 +24,32 @@ pub struct ProcessorSharing {
     present: BinaryHeap<Reverse<Sharer>>,
 }
 
-/// Ordered by when it departs, then by arrival.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+/// A job, and the virtual time at which it departs.
 struct Sharer {
     departs_at: u128,
-    number: u64,
-    arrival: Nanos,
-    service: Nanos,
-    size_bytes: u64,
+    flight: Flight,
 }
+
+/// By departure, then by arrival.
+impl Ord for Sharer {
+    fn cmp(&self, other: &Sharer) -> Ordering {
+        (self.departs_at, self.flight.number).cmp(&(other.departs_at, other.flight.number))
+    }
+}
+
+impl PartialOrd for Sharer {
+    fn partial_cmp(&self, other: &Sharer) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Sharer {
+    fn eq(&self, other: &Sharer) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Sharer {}
 
 impl Station for ProcessorSharing {
     fn len(&self) -> usize {
@@ -40,9 +57,8 @@ impl Station for ProcessorSharing {
     }
 
     fn arrive(&mut self, flight: Flight, _path: Path) {
-        let Flight { number, arrival, service, size_bytes } = flight;
-        let departs_at = self.virtual_time + fixed(service);
-        self.present.push(Reverse(Sharer { departs_at, number, arrival, service, size_bytes }));
+        let departs_at = self.virtual_time + fixed(flight.service);
+        self.present.push(Reverse(Sharer { departs_at, flight }));
     }
 
     fn depart_by(&mut self, until: Nanos) -> Option<(Flight, Nanos)> {
@@ -61,18 +77,11 @@ impl Station for ProcessorSharing {
         }
         self.wall = at;
         self.virtual_time = first.departs_at;
-        let Reverse(Sharer { number, arrival, service, size_bytes, .. }) = self.present.pop()?;
-        Some((Flight { number, arrival, service, size_bytes }, nearest(at)))
+        self.present.pop().map(|Reverse(sharer)| (sharer.flight, nearest(at)))
     }
 
     fn left_over(&self) -> Vec<Flight> {
-        let flight = |&Reverse(Sharer { number, arrival, service, size_bytes, .. }): &_| Flight {
-            number,
-            arrival,
-            service,
-            size_bytes,
-        };
-        self.present.iter().map(flight).collect()
+        self.present.iter().map(|Reverse(sharer)| sharer.flight).collect()
     }
 }
 

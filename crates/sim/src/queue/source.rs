@@ -78,38 +78,57 @@ const INTERNET: [(u64, u64, [u64; 2]); 8] = [
     (7, 10_000_000, [20, 50]),
 ];
 
-/// Draws a path for each job.
-pub struct PathSource {
+/// What is drawn of the client of each job, whatever its size.
+pub struct Clients {
     paths: Paths,
+    /// The share of jobs in this class or a lower one, by class; empty where all are in class 0.
+    class_ends: Vec<f64>,
     random: ChaCha8Rng,
     /// Windows are told in the drain's unit, link time.
     line: Line,
 }
 
-impl PathSource {
-    pub fn new(paths: Paths, line: Line, seed: u64) -> PathSource {
-        PathSource { paths, random: stream(seed, 2), line }
+impl Clients {
+    /// `class_shares` are those of classes 0, 1, ...; they add up to 1.
+    pub fn new(paths: Paths, class_shares: &[f64], line: Line, seed: u64) -> Clients {
+        let mut sum = 0.0;
+        let class_ends = class_shares.iter().map(|share| {
+            sum += share;
+            sum
+        });
+        Clients { paths, class_ends: class_ends.collect(), random: stream(seed, 2), line }
     }
 
-    pub fn draw(&mut self) -> Path {
+    /// The class of the next job's client, and its path.
+    pub fn draw(&mut self) -> (u8, Path) {
+        (self.class(), self.path())
+    }
+
+    fn class(&mut self) -> u8 {
+        if self.class_ends.is_empty() {
+            return 0;
+        }
+        let uniform = (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        // The last sum may be a rounding error below 1.
+        self.class_ends.partition_point(|&end| end <= uniform).min(self.class_ends.len() - 1) as u8
+    }
+
+    fn path(&mut self) -> Path {
         let window = |bytes| Some(self.line.time_for(bytes).0);
-        match self.paths {
-            Paths::Unknown => Path { cwnd_bytes: window(CWND_BYTES_MIN), ..Path::default() },
-            Paths::Internet => {
-                let (mut percent, which) = (self.random.next_u64() % 100, self.random.next_u32() as usize % 2);
-                let class = INTERNET.iter().find(|(share, ..)| {
-                    let found = percent < *share;
-                    percent = percent.saturating_sub(*share);
-                    found
-                });
-                let (_, bps, rtts) = class.unwrap_or(&INTERNET[0]);
-                let cwnd_bytes = (bps * rtts[which] / 8000).max(CWND_BYTES_MIN);
-                Path {
-                    rtt: Some(Nanos::from_millis(rtts[which])),
-                    cwnd_bytes: window(cwnd_bytes),
-                    throughput_bps: Some(*bps),
-                }
-            }
+        let Paths::Internet = self.paths else {
+            return Path { cwnd_bytes: window(CWND_BYTES_MIN), ..Path::default() };
+        };
+        let (mut percent, which) = (self.random.next_u64() % 100, self.random.next_u32() as usize % 2);
+        let class = INTERNET.iter().find(|(share, ..)| {
+            let found = percent < *share;
+            percent = percent.saturating_sub(*share);
+            found
+        });
+        let (_, bps, rtts) = class.unwrap_or(&INTERNET[0]);
+        Path {
+            rtt: Some(Nanos::from_millis(rtts[which])),
+            cwnd_bytes: window((bps * rtts[which] / 8000).max(CWND_BYTES_MIN)),
+            throughput_bps: Some(*bps),
         }
     }
 }
@@ -125,10 +144,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_come_in_the_papers_shares() {
+    fn clients_come_in_their_shares() {
         let line = Line::new("10mbit".parse().unwrap());
-        let mut source = PathSource::new(Paths::Internet, line, 1);
-        let paths: Vec<Path> = (0..100_000).map(|_| source.draw()).collect();
+        let mut clients = Clients::new(Paths::Internet, &[0.25, 0.75], line, 1);
+        let (classes, paths): (Vec<u8>, Vec<Path>) = (0..100_000).map(|_| clients.draw()).unzip();
+        let first = classes.iter().filter(|&&class| class == 0).count();
+        assert!((24_300..25_700).contains(&first) && classes.iter().all(|&class| class <= 1), "{first} in class 0");
         for (share, bps, rtts) in INTERNET {
             let of_class: Vec<&Path> = paths.iter().filter(|path| path.throughput_bps == Some(bps)).collect();
             let expected = share as f64 * 1000.0;

@@ -10,6 +10,7 @@ pub struct Flight {
     /// Its time alone on the link, at least 1 ns.
     pub service: Nanos,
     pub size_bytes: u64,
+    pub class: u8,
 }
 
 /// The link with its queue, under one discipline.

@@ -15,6 +15,7 @@ fn replay(policy: &str, jobs: &[Job]) -> Config {
         arrivals: Arrivals::Replay(jobs.to_vec()),
         wire: Wire::Plain,
         paths: Paths::Unknown,
+        class_shares: Vec::new(),
         chunk_bytes: None,
         warm_up_jobs: 0,
         horizon: Horizon::AllOfReplay,
@@ -134,6 +135,11 @@ mod bad_input {
             (Config { policy: "srpt-bands:9,x".into(), ..fine.clone() }, "policy: "),
             (Config { link: "100gbit".parse().unwrap(), ..fine.clone() }, "link: "),
             (Config { horizon: Horizon::Jobs(0), ..fine.clone() }, "jobs: "),
+            (
+                Config { class_shares: vec![0.5, f64::NAN], ..fine.clone() },
+                "classes: shares [0.5, NaN] do not add up to 1",
+            ),
+            (Config { class_shares: vec![0.5, 0.4], ..fine.clone() }, "classes: "),
             (Config { horizon: Horizon::AllOfReplay, ..fine }, "jobs: "),
             (replay("srpt", &[]), "trace: "),
         ] {

@@ -49,6 +49,10 @@ pub struct SimSpec {
     #[arg(long, value_enum, default_value_t)]
     #[serde(default)]
     pub paths: Paths,
+    /// Shares of the jobs in classes 0, 1, ..., for policies with classes
+    #[arg(long, value_name = "SHARE,SHARE", value_delimiter = ',', allow_negative_numbers = true)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<f64>,
     /// Count this many jobs, behind the warm-up; of a trace the first so many [default: 1000000, or the whole trace]
     #[arg(long, value_name = "N")]
     #[serde(default, skip_serializing_if = "Option::is_none")]

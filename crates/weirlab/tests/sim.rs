@@ -1,0 +1,117 @@
+//! `weirlab sim` as its users meet it: the program, its JSON, its exit statuses.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn sim(args: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weirlab")).arg("sim").args(args.split_whitespace()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn json(args: &str) -> Value {
+    let output = sim(&format!("{args} --json"));
+    assert!(output.status.success(), "{args}: {}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn number(value: &Value, path: &str) -> f64 {
+    value.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no number at {path} in {value}"))
+}
+
+const MM1: &str = "--model queue --rho 0.8 --dist exponential:mean=5000 --link 10mbit --jobs 100000 --seed 1";
+
+#[test]
+fn json_says_what_was_asked_for() {
+    let found = json(&format!("{MM1} --policy srpt"));
+    assert_eq!(found["jobs"], 100_000);
+    let [mean, lo, hi] = ["mean", "ci99/0", "ci99/1"].map(|name| number(&found, &format!("/response_time_ms/{name}")));
+    assert!(lo < mean && mean < hi);
+    // M/M/1 under SRPT at this load: 9.41 ms, against 20 ms first come first served.
+    assert!((8.5..10.5).contains(&mean), "{mean}");
+    let [p50, p99, max] = ["p50", "p99", "max"].map(|name| number(&found, &format!("/response_time_ms/{name}")));
+    assert!(p50 < p99 && p99 < max);
+    for path in ["/slowdown_mean", "/jobs_per_second", "/peak_rss_bytes", "/jobs_in_system/mean", "/cpu_seconds"] {
+        assert!(number(&found, path) > 0.0, "{path}");
+    }
+    assert_eq!(found["service"], "fluid");
+}
+
+#[test]
+fn the_same_seed_says_the_same() {
+    let of = |seed| {
+        let mut found = json(&format!("--policy ps --rho 0.5 --dist exponential:mean=5000 --jobs 5000 --seed {seed}"));
+        for measured in ["jobs_per_second", "cpu_seconds", "peak_rss_bytes"] {
+            found.as_object_mut().unwrap().remove(measured).unwrap();
+        }
+        found
+    };
+    assert_eq!(of(3), of(3));
+    assert_ne!(of(3)["response_time_ms"], of(4)["response_time_ms"]);
+}
+
+#[test]
+fn the_shipped_trace_replays_to_its_end() {
+    let found = json("--policy srpt --trace synthetic --rho 0.8");
+    assert_eq!((found["jobs"].as_u64(), found["incomplete"].as_u64()), (Some(30_000), Some(0)));
+    let on_the_wire = json("--policy srpt --trace synthetic --rho 0.8 --wire tcp");
+    assert!((number(&on_the_wire, "/rho_offered") - 0.8).abs() < 0.01, "{}", on_the_wire["rho_offered"]);
+    assert_eq!(json("--policy srpt --trace synthetic --rho 1.4 --jobs 1000")["jobs"], 1000);
+}
+
+#[test]
+fn a_profile_alternates_and_a_horizon_cuts() {
+    let found = json("--policy srpt --profile W1 --dist exponential:mean=5000 --seconds 500");
+    assert!((number(&found, "/rho_offered") - 0.7).abs() < 0.03, "{}", found["rho_offered"]);
+    assert_eq!(number(&found, "/simulated_s"), 500.0);
+    let over = json("--policy fcfs --rho 1.5 --dist exponential:mean=5000 --seconds 100");
+    assert!(number(&over, "/incomplete") > 1000.0);
+}
+
+#[test]
+fn out_keeps_every_job() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sim-{}", std::process::id()));
+    let args = format!("--policy srpt --rho 0.5 --dist exponential:mean=5000 --jobs 500 --out {}", folder.display());
+    assert!(sim(&args).status.success());
+    let run = record::Run::read(&folder).unwrap();
+    assert!(run.records.len() >= 550 && run.manifest.server == "sim-queue", "{}", run.records.len());
+    let again = sim(&args);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(text(&again.stderr).contains("already holds a run"));
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn mistakes_are_one_line_that_names_the_field() {
+    let fine = "--policy srpt --dist exponential:mean=5000";
+    for (args, status, said) in [
+        (format!("{fine} --rho 1.2"), 2, "--rho: no policy has a steady state at a load of 1.2"),
+        (format!("{fine} --rho nan"), 2, "--rho: a load of NaN"),
+        (format!("{fine} --rho -0.5"), 2, "--rho: a load of -0.5"),
+        (fine.into(), 2, "--rho: write the load"),
+        (format!("{fine} --rho 0.5 --jobs 0"), 2, "--jobs: "),
+        (format!("{fine} --rho 0.5 --seconds -1"), 2, "--seconds: "),
+        (format!("{fine} --rho 0.5 --seconds 1 --jobs 1"), 2, "--seconds: "),
+        (format!("{fine} --rho 0.5 --chunk 0"), 2, "--chunk: "),
+        (format!("{fine} --rho 0.5 --link 10"), 2, "--link: "),
+        (format!("{fine} --rho 0.5 --classes 1,2"), 2, "--classes: "),
+        (format!("{fine} --profile W11"), 2, "--profile: "),
+        ("--policy srpt --rho 0.5".into(), 2, "--dist: "),
+        ("--policy srpt --rho 0.5 --dist exponential:mean=-1".into(), 2, "--dist: "),
+        ("--policy srpt --rho 0.5 --dist bounded-pareto:alpha=0.9,min=1,max=inf".into(), 2, "--dist: "),
+        ("--policy sprt --rho 0.5 --dist exponential:mean=5000".into(), 2, "--policy: unknown policy `sprt`"),
+        ("--policy srpt --rho 0.5 --trace /nonexistent.csv".into(), 1, "/nonexistent.csv: "),
+        ("--policy srpt --rho 0.5 --dist trace:/nonexistent.csv".into(), 1, "/nonexistent.csv: "),
+    ] {
+        let output = sim(&args);
+        let found = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{args}: {found}");
+        assert!(found.contains(said) && found.trim_end().lines().count() == 1, "{args}: {found}");
+        assert!(output.stdout.is_empty());
+    }
+}
