@@ -15,6 +15,7 @@ pub struct Config {
     pub requests: u64,
     /// Requests before them that are served and not counted.
     pub warm_up: u64,
+    pub until: Until,
     /// Decides files, users, round-trip times and losses.
     pub seed: u64,
     pub cpu: Cpu,
@@ -23,6 +24,17 @@ pub struct Config {
     pub tcp: Tcp,
     pub http: Http,
     pub internet: Internet,
+}
+
+/// When a run ends, which 001 does not say, and with it whether those still waiting then are left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Until {
+    /// Counted are the requests that reach the server with the numbers from `warm_up` on, the same under every policy; the
+    /// load stays until all of them are answered. Nobody is left out.
+    Answered,
+    /// Counted are the first answers after `warm_up` answers. Whoever starves is left out, which flatters what starves.
+    Count,
 }
 
 /// The processor. 001 gives no speed; this is a Pentium III of 2001 that serves about 700 small files a second.
@@ -39,13 +51,14 @@ pub struct Cpu {
     pub slots: u32,
 }
 
-/// The disk. 001 gives the block and no speed.
+/// The disk. 001 gives the block and no speed; this is a disk of 2001 (10,000 turns a minute: 5.5 ms of seeking, 3 ms of
+/// waiting for the sector) of whose blocks seven in ten are in the file cache: 700 users then keep it busy to 96 %.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Disk {
     /// Read at once.
     pub block_bytes: u64,
-    /// Moving the arm and waiting for the sector, averaged over blocks found in the file cache, which cost nothing.
+    /// Moving the arm and waiting for the sector, averaged over all blocks; microseconds each.
     pub position_us: u64,
     pub bytes_per_s: u64,
 }
@@ -117,6 +130,7 @@ impl Default for Config {
             users: 700,
             requests: 1_000_000,
             warm_up: 100_000,
+            until: Until::Answered,
             seed: 1,
             cpu: Cpu::default(),
             disk: Disk::default(),
@@ -136,7 +150,7 @@ impl Default for Cpu {
 
 impl Default for Disk {
     fn default() -> Disk {
-        Disk { block_bytes: 16_384, position_us: 3000, bytes_per_s: 20_000_000 }
+        Disk { block_bytes: 16_384, position_us: 2600, bytes_per_s: 20_000_000 }
     }
 }
 

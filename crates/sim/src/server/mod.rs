@@ -27,7 +27,7 @@ mod processor;
 mod station;
 mod tcp;
 
-pub use config::{Config, ConfigError, Cpu, Disk, Http, Internet, Network, Tcp, Throughput};
+pub use config::{Config, ConfigError, Cpu, Disk, Http, Internet, Network, Tcp, Throughput, Until};
 pub use internet::{BANDWIDTHS, BandwidthClass};
 pub use model::run;
 pub use outcome::{ClassOutcome, Outcome, SIZE_CLASSES, ServerOutcome, Utilisation};

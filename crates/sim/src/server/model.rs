@@ -8,7 +8,7 @@ use units::{Nanos, Rate};
 use workload::surge::{FileModel, Files, UserModel};
 
 use super::calendar::{Calendar, Event};
-use super::config::{Config, ConfigError, Throughput, rate};
+use super::config::{Config, ConfigError, Throughput, Until, rate};
 use super::internet::{Place, Weather, places};
 use super::outcome::{Answered, Collector, Counted, Outcome};
 use super::processor::Processor;
@@ -27,9 +27,7 @@ const PLACES: u64 = 1;
 const SIZES: u64 = 2;
 const USERS: u64 = 3;
 
-/// Simulates until the requests counted have all been answered; the load stays until then.
-///
-/// Requests are numbered as they reach the server; counted are those from number `warm_up` on.
+/// Simulates until all requests that count ([`Until`] says which) have been answered.
 pub fn run(config: &Config, mut hooks: Hooks) -> Result<Outcome, ConfigError> {
     config.check()?;
     let mut model = Model::new(config);
@@ -385,8 +383,11 @@ impl<'a> Model<'a> {
             waited: exchange.waited,
             served: exchange.served,
         };
-        let first = self.config.warm_up;
-        if (first..first + self.config.requests).contains(&exchange.number) {
+        let number = match self.config.until {
+            Until::Answered => exchange.number,
+            Until::Count => self.counted.requests,
+        };
+        if (self.config.warm_up..self.config.warm_up + self.config.requests).contains(&number) {
             self.collector.record(&answered);
         }
         self.counted.requests += 1;

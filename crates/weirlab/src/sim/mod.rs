@@ -3,6 +3,7 @@
 
 mod output;
 mod queue;
+mod server;
 mod spec;
 
 pub use spec::{Model, Paths, SimSpec, Wire};
@@ -27,9 +28,11 @@ pub struct SimOutcome {
 
 /// Whether [`run`] would start: everything wrong with the spec is found here, and nothing is simulated.
 pub fn check(spec: &SimSpec) -> Result<(), Failure> {
+    refuse_users(spec)?;
     match spec.model {
         Model::Queue => queue::check(spec),
-        Model::Server | Model::Packet => Err(not_built(spec.model)),
+        Model::Server => server::check(spec),
+        Model::Packet => Err(not_built(spec.model)),
     }
 }
 
@@ -37,7 +40,17 @@ pub fn check(spec: &SimSpec) -> Result<(), Failure> {
 pub fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
     match spec.model {
         Model::Queue => queue::run(spec, hooks),
-        Model::Server | Model::Packet => Err(not_built(spec.model)),
+        Model::Server => server::run(spec, hooks),
+        Model::Packet => Err(not_built(spec.model)),
+    }
+}
+
+/// Only one model has users.
+fn refuse_users(spec: &SimSpec) -> Result<(), Failure> {
+    let given = [("users", spec.users.is_some()), ("set", spec.set.is_some())];
+    match given.into_iter().find(|(_, is_given)| *is_given && spec.model != Model::Server) {
+        Some((name, _)) => Err(Failure::Usage(format!("--{name}: only --model server knows it"))),
+        None => Ok(()),
     }
 }
 

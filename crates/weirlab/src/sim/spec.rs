@@ -53,8 +53,16 @@ pub struct SimSpec {
     #[arg(long, value_name = "SHARE,SHARE", value_delimiter = ',', allow_negative_numbers = true)]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<f64>,
-    /// Count this many jobs, behind the warm-up; of a trace the first so many [default: 1000000, or the whole trace]
+    /// Users of the model server, each asking again when answered, instead of an offered load
     #[arg(long, value_name = "N")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<u32>,
+    /// What else the model server is like: assignments such as disk.position_us=3000,internet.loss=0.02
+    #[arg(long, value_name = "NAME=VALUE,...")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<String>,
+    /// Count this many jobs, behind the warm-up; of a trace the first so many [default: 1000000, or the whole trace]
+    #[arg(long, value_name = "N", alias = "requests")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jobs: Option<u64>,
     /// Stop at this instant of simulated time; jobs still there count with the time they waited

@@ -1,0 +1,117 @@
+//! From a spec to the model of a web server, and from its outcome to figures with names.
+
+use cli::Failure;
+use serde_json::{Map, Value};
+use sim::{Hooks, server};
+
+use super::{SimOutcome, SimSpec};
+
+/// Requests counted where `--jobs` says nothing.
+const REQUESTS_USUAL: u64 = 1_000_000;
+
+/// One request warms the server up for so many that are counted.
+const WARM_UP_SHARE: u64 = 10;
+
+pub(super) fn check(spec: &SimSpec) -> Result<(), Failure> {
+    config(spec)?.check().map_err(failure)
+}
+
+pub(super) fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
+    let outcome = server::run(&config(spec)?, hooks).map_err(failure)?;
+    Ok(SimOutcome {
+        summary: outcome.summary,
+        details: details(serde_json::to_value(&outcome.server)?),
+        simulated_jobs: outcome.simulated_requests,
+    })
+}
+
+fn failure(error: server::ConfigError) -> Failure {
+    let said = error.to_string();
+    // Fields of a section have no flag of their own.
+    let is_set = said.split(':').next().is_some_and(|field| field.contains('.'));
+    Failure::Usage(if is_set { format!("--set: {said}") } else { format!("--{said}") })
+}
+
+fn config(spec: &SimSpec) -> Result<server::Config, Failure> {
+    refuse_what_is_for_others(spec)?;
+    let mut config = settings(spec.set.as_deref().unwrap_or_default())?;
+    config.policy = spec.policy.clone();
+    config.users = spec.users.unwrap_or(config.users);
+    config.requests = spec.jobs.unwrap_or(REQUESTS_USUAL);
+    config.warm_up = spec.warm_up.unwrap_or(config.requests / WARM_UP_SHARE);
+    config.seed = spec.seed;
+    Ok(config)
+}
+
+/// The defaults, changed by assignments such as `disk.position_us=3000, internet.loss=0.02`: lines of a toml.
+fn settings(set: &str) -> Result<server::Config, Failure> {
+    const OTHERWISE: [&str; 5] = ["policy", "users", "requests", "warm_up", "seed"];
+    let names = set.split(',').filter_map(|assignment| assignment.split_once('=')).map(|(name, _)| name.trim());
+    if let Some(name) = names.into_iter().find(|name| OTHERWISE.contains(name)) {
+        return Err(Failure::Usage(format!("--set: `{name}` has a flag of its own")));
+    }
+    toml::from_str(&set.replace(',', "\n")).map_err(|error| {
+        let said = error.message().split('\n').next().unwrap_or_default();
+        Failure::Usage(format!(
+            "--set: `{set}`: {said}; write assignments such as disk.position_us=3000,internet.loss=0.02"
+        ))
+    })
+}
+
+/// Users are the load here, and sizes are SURGE's.
+fn refuse_what_is_for_others(spec: &SimSpec) -> Result<(), Failure> {
+    let given = [
+        ("rho", spec.rho.is_some()),
+        ("dist", spec.dist.is_some()),
+        ("trace", spec.trace.is_some()),
+        ("profile", spec.profile.is_some()),
+        ("chunk", spec.chunk.is_some()),
+        ("seconds", spec.seconds.is_some()),
+        ("classes", !spec.classes.is_empty()),
+    ];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        Some((name, _)) => {
+            Err(Failure::Usage(format!("--{name}: the model server has users instead: write --users N")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Lists of classes become objects by the class, so that each figure has a name of its own.
+fn details(outcome: Value) -> Map<String, Value> {
+    let Value::Object(mut details) = outcome else { return Map::new() };
+    for (list, unit) in [("by_size_class", "from_bytes_"), ("by_bandwidth", "bps_")] {
+        if let Some(Value::Array(classes)) = details.get_mut(list).map(Value::take) {
+            let named = classes.into_iter().map(|class| (format!("{unit}{}", class["from"]), class));
+            details.insert(list.into(), Value::Object(named.collect()));
+        }
+    }
+    details
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(set: &str) -> String {
+        match settings(set) {
+            Err(Failure::Usage(said)) => said,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn settings_change_what_they_name() {
+        let config = settings("disk.position_us=3000, internet.loss=0.02, until=\"count\"").unwrap();
+        assert_eq!((config.disk.position_us, config.internet.loss), (3000, 0.02));
+        assert_eq!(config.until, server::Until::Count);
+        assert_eq!(config.disk.block_bytes, server::Disk::default().block_bytes);
+    }
+
+    #[test]
+    fn a_wrong_setting_is_named() {
+        assert!(said("disk.speed=3").contains("unknown field `speed`"), "{}", said("disk.speed=3"));
+        assert!(said("disk").starts_with("--set: `disk`: "));
+        assert_eq!(said("users=3"), "--set: `users` has a flag of its own");
+    }
+}
