@@ -16,6 +16,19 @@ impl BoundedPareto {
         scale * integral_of_power(f64::from(k) - self.alpha, (x / self.min).ln())
     }
 
+    pub fn survival(&self, x: f64) -> f64 {
+        let x = x.clamp(self.min, self.max);
+        -(self.min / x).powf(self.alpha) * (self.alpha * (x / self.max).ln()).exp_m1() / self.covered()
+    }
+
+    pub fn density(&self, x: f64) -> f64 {
+        if (self.min..=self.max).contains(&x) {
+            self.alpha * (self.min / x).powf(self.alpha) / (x * self.covered())
+        } else {
+            0.0
+        }
+    }
+
     pub fn quantile(&self, u: f64) -> f64 {
         (self.min / (1.0 - u * self.covered()).powf(1.0 / self.alpha)).min(self.max)
     }

@@ -1,4 +1,4 @@
-use std::f64::consts::SQRT_2;
+use std::f64::consts::{SQRT_2, TAU};
 
 use statrs::function::erf::{erfc, erfc_inv};
 
@@ -14,6 +14,15 @@ impl Lognormal {
         let whole = (k * self.mu + 0.5 * (k * self.sigma).powi(2)).exp();
         let z = (x.ln() - self.mu - k * self.sigma.powi(2)) / self.sigma;
         whole * 0.5 * erfc(-z / SQRT_2)
+    }
+
+    pub fn survival(&self, x: f64) -> f64 {
+        0.5 * erfc((x.ln() - self.mu) / self.sigma / SQRT_2)
+    }
+
+    pub fn density(&self, x: f64) -> f64 {
+        let z = (x.ln() - self.mu) / self.sigma;
+        (-0.5 * z * z).exp() / (x * self.sigma * TAU.sqrt())
     }
 
     pub fn quantile(&self, u: f64) -> f64 {

@@ -105,6 +105,49 @@ impl Distribution {
         }
     }
 
+    /// P(size > x), exact also where it is too small to be seen in 1 - cdf(x).
+    pub fn survival(&self, x: f64) -> f64 {
+        if x < 0.0 {
+            return 1.0;
+        }
+        match *self {
+            Distribution::Exponential { mean } => (-x / mean).exp(),
+            Distribution::BoundedPareto { alpha, min, max } => BoundedPareto { alpha, min, max }.survival(x),
+            Distribution::Lognormal { mu, sigma } => Lognormal { mu, sigma }.survival(x),
+            Distribution::Hyperexponential { p, mean1, mean2 } => {
+                p * (-x / mean1).exp() + (1.0 - p) * (-x / mean2).exp()
+            }
+            Distribution::Surge(sizes) if x >= sizes.tail_from => sizes.tail_share * surge_parts(&sizes).1.survival(x),
+            _ => 1.0 - self.cdf(x),
+        }
+    }
+
+    /// The derivative of the cdf, per byte; 0 everywhere for a distribution made of atoms.
+    pub fn density(&self, x: f64) -> f64 {
+        if x <= 0.0 {
+            return 0.0;
+        }
+        match *self {
+            Distribution::Deterministic { .. } | Distribution::Empirical(_) => 0.0,
+            Distribution::Exponential { mean } => (-x / mean).exp() / mean,
+            Distribution::BoundedPareto { alpha, min, max } => BoundedPareto { alpha, min, max }.density(x),
+            Distribution::Lognormal { mu, sigma } => Lognormal { mu, sigma }.density(x),
+            Distribution::Hyperexponential { p, mean1, mean2 } => {
+                p * (-x / mean1).exp() / mean1 + (1.0 - p) * (-x / mean2).exp() / mean2
+            }
+            Distribution::Surge(sizes) => surge_density(&sizes, x),
+        }
+    }
+
+    /// Where the density jumps: an integral over it has to be cut there. Ascending.
+    pub fn jumps(&self) -> Vec<f64> {
+        match *self {
+            Distribution::BoundedPareto { min, max, .. } => vec![min, max],
+            Distribution::Surge(sizes) => vec![sizes.min, sizes.tail_from, sizes.max],
+            _ => Vec::new(),
+        }
+    }
+
     /// The least x with cdf(x) >= u, for u in 0..1.
     pub fn quantile(&self, u: f64) -> f64 {
         assert!((0.0..1.0).contains(&u), "a quantile of {u}");
@@ -186,6 +229,15 @@ fn surge_moment(sizes: &crate::Sizes, k: u32, x: f64) -> f64 {
     let kept = body.partial_moment(0, sizes.tail_from) - from(0);
     let in_body = (body.partial_moment(k, x.clamp(sizes.min, sizes.tail_from)) - from(k)) / kept;
     (1.0 - sizes.tail_share) * in_body + sizes.tail_share * tail.partial_moment(k, x)
+}
+
+fn surge_density(sizes: &crate::Sizes, x: f64) -> f64 {
+    let (body, tail) = surge_parts(sizes);
+    if x >= sizes.tail_from {
+        return sizes.tail_share * tail.density(x);
+    }
+    let kept = body.partial_moment(0, sizes.tail_from) - body.partial_moment(0, sizes.min);
+    if x < sizes.min { 0.0 } else { (1.0 - sizes.tail_share) * body.density(x) / kept }
 }
 
 fn surge_quantile(sizes: &crate::Sizes, u: f64) -> f64 {

@@ -76,7 +76,7 @@ impl FromStr for Distribution {
                 let [mean] = fields("exponential", ["mean"], rest)?;
                 Ok(Distribution::Exponential { mean: size_field("mean", mean)? })
             }
-            "bounded-pareto" => bounded_pareto(rest),
+            "bounded-pareto" | "pareto" => bounded_pareto(rest),
             "lognormal" => lognormal(rest),
             "hyperexponential" => {
                 let [p, mean1, mean2] = fields("hyperexponential", ["p", "mean1", "mean2"], rest)?;

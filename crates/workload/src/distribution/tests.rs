@@ -82,9 +82,31 @@ fn known_moments() {
 }
 
 #[test]
+fn survival_and_density_are_of_the_same_distribution() {
+    for sizes in all() {
+        for u in [0.01, 0.3, 0.7, 0.95, 0.999] {
+            let x = sizes.quantile(u);
+            assert!((sizes.survival(x) + sizes.cdf(x) - 1.0).abs() < 1e-12, "{sizes:?} at {x}");
+            let step = 1e-5 * x;
+            let slope = (sizes.cdf(x + step) - sizes.cdf(x - step)) / (2.0 * step);
+            if sizes.atoms().is_empty() {
+                assert!((sizes.density(x) / slope - 1.0).abs() < 1e-5, "{sizes:?} at {x}");
+            }
+        }
+        assert_eq!((sizes.survival(-1.0), sizes.density(-1.0)), (1.0, 0.0));
+        assert!(sizes.jumps().is_sorted());
+    }
+    // Far beyond what 1 - cdf can tell from 0.
+    let far = |spec: &str, x: f64| spec.parse::<Distribution>().unwrap().survival(x);
+    assert!((far("exponential:mean=1", 100.0) / (-100f64).exp() - 1.0).abs() < 1e-12);
+    assert!((far("lognormal:mu=1,sigma=1", 13f64.exp()) / 1.776_482_112_077_678e-33 - 1.0).abs() < 1e-9);
+}
+
+#[test]
 fn wrong_texts_name_the_field() {
     let said = |text: &str| text.parse::<Distribution>().unwrap_err().to_string();
-    assert!(said("pareto:alpha=1").starts_with("unknown distribution `pareto`"));
+    assert!(said("normal:mean=1").starts_with("unknown distribution `normal`"));
+    assert!(said("pareto:alpha=0.9,min=1").contains("mean size is infinite"));
     assert!(said("exponential").starts_with("exponential needs the field `mean`"));
     assert!(said("exponential:mean=5,max=2").starts_with("exponential has no field `max`"));
     assert_eq!(said("exponential:mean=NaN"), "mean is `NaN`, which is not a number");

@@ -1,0 +1,135 @@
+//! Which policies have a closed form, by the names the scheduler knows them by.
+
+use std::fmt;
+use std::str::FromStr;
+
+use workload::Distribution;
+
+/// A policy whose mean response time can be written down.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Policy {
+    /// First come, first served.
+    Fcfs,
+    /// Processor sharing: every job has the same share of the link at every instant.
+    Ps,
+    /// Shortest remaining processing time first.
+    Srpt,
+    /// Preemptive shortest job first: the order of SRPT by the size at the start.
+    Psjf,
+    /// Least attained service first, shared equally by those with the least (foreground-background).
+    Las,
+    /// Priority bands of the remaining size, each first come, first served.
+    SrptBands(Bands),
+}
+
+/// Where one band ends and the next begins.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Bands {
+    /// So many bands, cut by the rule of thumb of Harchol-Balter et al. (2003, section 3.3.1).
+    Count(usize),
+    /// Cut points, bytes, increasing; a remaining size equal to one is in the band below it.
+    Cuts(Vec<f64>),
+}
+
+/// Bands the scheduler has at most; a single number up to it is a count, above it a cut point.
+pub const BANDS_MAX: usize = 16;
+
+/// As many as Harchol-Balter et al. used (2003, section 3.3).
+const BANDS_USUAL: usize = 5;
+
+impl Policy {
+    /// What may be written, for help texts and errors.
+    pub const FORMS: &str = "fcfs, ps (or fair), srpt, psjf, las, srpt-bands[:BANDS|:SIZE,SIZE,...]";
+}
+
+impl Bands {
+    /// The cut points for these sizes, bytes: the lowest at the median, the highest between the 99th and the 99.5th
+    /// percentile, the others spaced evenly on a logarithmic scale between. Whole bytes; equal ones stand once.
+    pub fn cuts(&self, sizes: &Distribution) -> Vec<f64> {
+        let count = match self {
+            Bands::Cuts(cuts) => return cuts.clone(),
+            Bands::Count(count) => *count,
+        };
+        let low = sizes.quantile(0.5).max(1.0);
+        let high = sizes.quantile(0.9925).max(low);
+        let step = (high / low).ln() / (count.max(3) - 2) as f64;
+        let mut cuts: Vec<f64> = (1..count).map(|cut| (low * ((cut - 1) as f64 * step).exp()).round()).collect();
+        cuts.dedup();
+        cuts
+    }
+}
+
+/// Why there is no formula.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PolicyError {
+    Unknown(String),
+    /// The scheduler has it, and nobody a formula for it.
+    NoClosedForm(String),
+    Bands {
+        given: String,
+        reason: &'static str,
+    },
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let forms = Policy::FORMS;
+        match self {
+            PolicyError::Unknown(given) => write!(f, "unknown policy `{given}`: choose one of {forms}"),
+            PolicyError::NoClosedForm(given) => {
+                write!(f, "no closed form is known for policy `{given}`: simulate it, or choose one of {forms}")
+            }
+            PolicyError::Bands { given, reason } => write!(f, "srpt-bands:{given}: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for PolicyError {}
+
+impl FromStr for Policy {
+    type Err = PolicyError;
+
+    fn from_str(text: &str) -> Result<Policy, PolicyError> {
+        Ok(match text {
+            "fcfs" => Policy::Fcfs,
+            "ps" | "fair" => Policy::Ps,
+            "srpt" => Policy::Srpt,
+            "psjf" => Policy::Psjf,
+            "las" => Policy::Las,
+            "srpt-bands" => Policy::SrptBands(Bands::Count(BANDS_USUAL)),
+            _ => match text.split_once(':') {
+                Some(("srpt-bands", bands)) => Policy::SrptBands(parse_bands(bands)?),
+                _ => return Err(without_formula(text)),
+            },
+        })
+    }
+}
+
+fn parse_bands(given: &str) -> Result<Bands, PolicyError> {
+    let wrong = |reason| PolicyError::Bands { given: given.to_string(), reason };
+    match given.parse::<usize>() {
+        Ok(0) => return Err(wrong("there is no order without a band, write 1 to 16 bands or cut points in bytes")),
+        Ok(count) if count <= BANDS_MAX => return Ok(Bands::Count(count)),
+        _ => {}
+    }
+    let cuts = given.split(',').map(units::parse_size).collect::<Result<Vec<u64>, _>>();
+    let cuts = cuts.map_err(|_| wrong("write 1 to 16 bands, or cut points in bytes such as 1000,64KiB"))?;
+    if cuts[0] == 0 || !cuts.is_sorted_by(|a, b| a < b) {
+        return Err(wrong("cut points are above 0 and increase"));
+    }
+    if cuts.len() >= BANDS_MAX {
+        return Err(wrong("at most 16 bands, so 15 cut points"));
+    }
+    Ok(Bands::Cuts(cuts.into_iter().map(|cut| cut as f64).collect()))
+}
+
+/// Names the scheduler has beside those above.
+const WITHOUT_FORMULA: [&str; 7] = ["quick-fix", "fcf", "srrt", "fsp", "strict", "weighted", "minimum"];
+
+fn without_formula(text: &str) -> PolicyError {
+    let name = text.split([':', '=', '/']).next().unwrap_or_default();
+    match WITHOUT_FORMULA.contains(&name) {
+        true => PolicyError::NoClosedForm(text.to_string()),
+        false => PolicyError::Unknown(text.to_string()),
+    }
+}

@@ -1,0 +1,91 @@
+//! Integrals over a size, from a millionth of a byte to a petabyte in one go.
+//!
+//! A rule with equal steps sees either the small jobs or the large ones. The panels here are as wide as the sizes in
+//! them, end where the density jumps, and shrink towards a bound; in each, Gauss–Legendre with 16 points is exact for
+//! polynomials up to degree 31, so that what is integrated keeps some twelve digits.
+
+use workload::Distribution;
+
+/// Panels between the smallest and the largest size that matter.
+const PANELS: u32 = 256;
+
+/// Panels that halve towards a bound: 1 / (1 - rho(x)) is steepest just below it, where rho(x) comes near 1.
+const HALVINGS: i32 = 20;
+
+/// The share of the jobs at the bottom, and of the bytes at the top, that is taken as one lump.
+const LUMP: f64 = 1e-13;
+
+/// Times the upper end may grow by half: from 1 byte to 10^88, where a lognormal's sigma of 6 needs 10^35.
+const GROWTHS_MAX: u32 = 500;
+
+/// The integral of f over the interval.
+pub(super) fn integral(from: f64, to: f64, f: impl Fn(f64) -> f64) -> f64 {
+    let (middle, half) = (0.5 * (from + to), 0.5 * (to - from));
+    half * NODES.iter().map(|&(node, weight)| weight * (f(middle - half * node) + f(middle + half * node))).sum::<f64>()
+}
+
+/// Where the panels for these sizes begin and end, ascending: the atoms if there are any. Also cut at `cuts`.
+pub(super) fn edges(sizes: &Distribution, cuts: &[f64]) -> Vec<f64> {
+    let atoms = sizes.atoms();
+    if !atoms.is_empty() {
+        return atoms;
+    }
+    let from = sizes.quantile(LUMP);
+    let to = upper_end(sizes);
+    let step = (to / from).ln() / f64::from(PANELS);
+    let mut edges: Vec<f64> = (1..PANELS).map(|panel| from * (f64::from(panel) * step).exp()).collect();
+    let inner = |x: &f64| *x > from && *x < to;
+    edges.extend(cuts.iter().chain(&sizes.jumps()).copied().filter(inner));
+    if sizes.max().is_finite() {
+        edges.extend((1..=HALVINGS).map(|halving| to * (1.0 - 0.5f64.powi(halving))).filter(inner));
+    }
+    edges.extend([from, to]);
+    edges.sort_by(f64::total_cmp);
+    edges.dedup();
+    edges
+}
+
+/// E[f(size)].
+pub(super) fn expectation(sizes: &Distribution, edges: &[f64], f: impl Fn(f64) -> f64) -> f64 {
+    let (from, to) = (edges[0], edges[edges.len() - 1]);
+    if sizes.atoms().is_empty() {
+        let panels = edges.windows(2).map(|panel| integral(panel[0], panel[1], |x| f(x) * sizes.density(x)));
+        return sizes.cdf(from) * f(from) + panels.sum::<f64>() + sizes.survival(to) * f(to);
+    }
+    let mut below = 0.0;
+    let shares = edges.iter().map(|&atom| {
+        let up_to = sizes.cdf(atom);
+        let share = up_to - below;
+        below = up_to;
+        share * f(atom)
+    });
+    shares.sum()
+}
+
+/// The bound, or beyond what all but a lump of the bytes are in.
+fn upper_end(sizes: &Distribution) -> f64 {
+    if sizes.max().is_finite() {
+        return sizes.max();
+    }
+    let mean = sizes.mean();
+    let mut to = mean;
+    for _ in 0..GROWTHS_MAX {
+        if to * sizes.survival(to) < LUMP * mean {
+            break;
+        }
+        to *= 1.5;
+    }
+    to
+}
+
+/// Gauss–Legendre of order 16: the positive nodes and their weights (roots of the Legendre polynomial, to 18 digits).
+const NODES: [(f64, f64); 8] = [
+    (0.0950125098376374402, 0.189450610455068496),
+    (0.281603550779258913, 0.182603415044923589),
+    (0.458016777657227386, 0.169156519395002538),
+    (0.617876244402643748, 0.149595988816576732),
+    (0.755404408355003034, 0.124628971255533872),
+    (0.865631202387831744, 0.0951585116824927848),
+    (0.944575023073232576, 0.0622535239386478929),
+    (0.989400934991649933, 0.0271524594117540949),
+];
