@@ -6,6 +6,7 @@ mod report;
 mod run;
 mod sim;
 mod sweep;
+mod theory;
 mod trace;
 
 use clap::{Parser, Subcommand};
@@ -32,6 +33,9 @@ enum Command {
     Sim(Box<sim::Args>),
     /// Simulate a whole grid of policies, loads and workloads, and draw it.
     Sweep(sweep::Args),
+    /// What formulas say of a policy under a load, to hold a simulation against.
+    #[command(subcommand)]
+    Theory(theory::Command),
     /// Print the table of recorded runs.
     Report(report::Args),
 }
@@ -44,6 +48,7 @@ fn main() -> std::process::ExitCode {
         Command::Demo(args) => demo::main(args),
         Command::Sim(args) => sim::main(*args),
         Command::Sweep(args) => sweep::main(args),
+        Command::Theory(command) => theory::main(command),
         Command::Report(args) => report::main(args),
     };
     cli::exit_code("weirlab", outcome)

@@ -16,6 +16,8 @@ use workload::{BadLines, Filter, Format, Log, ReadOptions, Trace};
 
 use cli::Failure;
 
+pub(crate) use output::print;
+
 /// Made by `weirlab trace make`; no real log may be shipped.
 const SHIPPED: &[u8] = include_bytes!("../../../traces/synthetic.csv.gz");
 
