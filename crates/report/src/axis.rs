@@ -155,10 +155,10 @@ pub(crate) fn percent_label(share: f64) -> String {
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// A plain number to three significant digits: 0.001, 5, 20000, 1e7.
+/// A plain number to three significant digits: 0.01, 5, 20000, 1e7.
 pub(crate) fn number_label(value: f64) -> String {
     let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
-    if rounded != 0.0 && !(1e-4..1e6).contains(&rounded.abs()) { format!("{rounded:e}") } else { rounded.to_string() }
+    if rounded != 0.0 && !(1e-3..1e5).contains(&rounded.abs()) { format!("{rounded:e}") } else { rounded.to_string() }
 }
 
 /// The value to three significant digits in the largest of these units that it reaches, else in the smallest.
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn plain_numbers() {
-        let labels = [0.0, 0.001, 0.05, 1.0, 20_000.0, 1e7, 2.5e-6].map(number_label);
-        assert_eq!(labels, ["0", "0.001", "0.05", "1", "20000", "1e7", "2.5e-6"]);
+        let labels = [0.0, 0.001, 0.05, 1.0, 20_000.0, 1e5, 2.5e-6].map(number_label);
+        assert_eq!(labels, ["0", "0.001", "0.05", "1", "20000", "1e5", "2.5e-6"]);
     }
 }

@@ -15,6 +15,12 @@ use crate::{Plan, SweepError};
 /// From this ratio of the largest to the smallest value on, an axis is logarithmic.
 const LOG_FROM_RATIO: f64 = 8.0;
 
+/// How a picture says what its bars are.
+const BARS: &str = ", bars: 99 % confidence";
+
+/// Curves whose heights all differ by less than this share cannot be told apart: half a pixel or so.
+const SAME_WITHIN: f64 = 0.01;
+
 /// A CCDF ends where fewer than this share of the jobs are: a millionth is one job of a usual run.
 const SHARE_MIN: f64 = 1e-6;
 
@@ -151,13 +157,15 @@ impl Panel<'_> {
         let axis = |title: &str, unit| AxisTitle { title: title.into(), scale: Scale::Log, unit };
         let mut curves = self.curves(at, shares);
         curves.iter_mut().for_each(|curve| curve.look = Look::Smooth);
-        self.chart(
-            "Jobs that take longer (CCDF)".into(),
+        let mut chart = self.chart(
+            "jobs that take longer (CCDF)".into(),
             where_,
             axis("response time", Unit::Millis),
             axis("share of jobs that take longer", Unit::Percent),
             curves,
-        )
+        );
+        chart.subtitle = chart.subtitle.replace(BARS, "");
+        chart
     }
 
     /// One curve per value of the plan's `lines`, of the panel's cells there (and at that x, if one is given).
@@ -174,17 +182,35 @@ impl Panel<'_> {
             let cells: Vec<&CellResult> = here.iter().copied().filter(|cell| cell.at[lines] == index).collect();
             curve(&value.label, &cells)
         };
-        self.plan.axes[lines].values.iter().enumerate().map(of_line).collect()
+        let mut curves: Vec<Curve> = self.plan.axes[lines].values.iter().enumerate().map(of_line).collect();
+        note_hidden(&mut curves);
+        curves
     }
 
     fn chart(&self, title: String, where_: String, x: AxisTitle, y: AxisTitle, curves: Vec<Curve>) -> Chart {
         let runs = match self.plan.seeds.len() {
             1 => "one run".into(),
-            runs => format!("mean of {runs} runs, bars: 99 % confidence"),
+            runs => format!("mean of {runs} runs{BARS}"),
         };
         let parts = [where_, self.title.clone(), format!("model {}", self.plan.model), runs];
         let subtitle: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         Chart { title: format!("{}: {title}", self.plan.name), subtitle: subtitle.join("; "), x, y, curves }
+    }
+}
+
+/// A curve that lies beneath an earlier one is not seen: the legend says which.
+fn note_hidden(curves: &mut [Curve]) {
+    let is_same = |a: &Point, b: &Point| a.x == b.x && (a.y - b.y).abs() <= SAME_WITHIN * a.y.abs();
+    for number in 1..curves.len() {
+        let (earlier, rest) = curves.split_at_mut(number);
+        let this = &mut rest[0];
+        let hides = |other: &&Curve| {
+            let pairs = other.points.iter().zip(&this.points);
+            !this.points.is_empty()
+                && other.points.len() == this.points.len()
+                && pairs.into_iter().all(|(a, b)| is_same(a, b))
+        };
+        this.note = earlier.iter().find(hides).map(|other| format!("the same as {}", other.name));
     }
 }
 
@@ -305,6 +331,20 @@ mod tests {
         // 500, 250, 125, 62 and 31 jobs of 968, four times.
         let shares: Vec<f64> = points.iter().map(|point| (point.x * 968.0).round()).collect();
         assert_eq!(shares, [250.0, 625.0, 813.0, 906.0, 953.0]);
+    }
+
+    #[test]
+    fn a_curve_beneath_another_is_noted() {
+        let curve = |name: &str, y: f64| Curve {
+            name: name.into(),
+            note: None,
+            points: vec![Point::exact(0.5, y), Point::exact(0.8, 2.0 * y)],
+            look: Look::Measured,
+        };
+        let mut curves = [curve("ps", 1.0), curve("srpt", 0.5), curve("las", 1.005), curve("fcfs", 1.02)];
+        note_hidden(&mut curves);
+        let notes: Vec<Option<&str>> = curves.iter().map(|curve| curve.note.as_deref()).collect();
+        assert_eq!(notes, [None, None, Some("the same as ps"), None]);
     }
 
     #[test]
