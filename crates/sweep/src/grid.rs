@@ -75,18 +75,45 @@ pub(crate) fn cells(fixed: &Fields, axes: &[Axis]) -> Vec<Cell> {
 fn axis_value(name: &str, value: &toml::Value) -> Result<AxisValue, String> {
     if let toml::Value::Table(table) = value {
         let mut table = table.clone();
-        let Some(toml::Value::String(label)) = table.remove("name") else {
-            return Err("a table in the grid has a `name`, a text that stands for it".into());
-        };
-        let fields = table.iter().map(|(field, value)| Ok((field.clone(), field_value(value)?)));
-        return Ok(AxisValue { label, number: None, fields: fields.collect::<Result<_, String>>()? });
+        let name =
+            table.remove("name").ok_or("a table in the grid has a `name`, a text or number that stands for it")?;
+        let name = field_value(&name)?;
+        return Ok(AxisValue { label: label(&name), number: name.as_f64(), fields: fields(&table)? });
     }
     let value = field_value(value)?;
-    let label = match &value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    Ok(AxisValue { label, number: value.as_f64(), fields: Fields::from([(name.into(), value)]) })
+    Ok(AxisValue { label: label(&value), number: value.as_f64(), fields: Fields::from([(name.into(), value)]) })
+}
+
+fn label(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_string)
+}
+
+/// The fields of a table; those of a table in it go by both names with a dot between: `internet.loss`.
+pub(crate) fn fields(table: &toml::Table) -> Result<Fields, String> {
+    flat(table)?.into_iter().map(|(name, value)| Ok((name.clone(), named(&name, field_value(&value))?))).collect()
+}
+
+/// Takes the tables in a table apart, as a dot in a key of TOML means a table.
+pub(crate) fn flat(table: &toml::Table) -> Result<Vec<(String, toml::Value)>, String> {
+    let mut fields = Vec::new();
+    for (name, value) in table {
+        match value {
+            toml::Value::Table(inner) => {
+                fields.extend(flat(inner)?.into_iter().map(|(field, value)| (format!("{name}.{field}"), value)));
+            }
+            other => fields.push((name.clone(), other.clone())),
+        }
+    }
+    let mut names: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(twice) => Err(format!("{}: it is given twice", twice[0])),
+        None => Ok(fields),
+    }
+}
+
+fn named<T>(name: &str, result: Result<T, String>) -> Result<T, String> {
+    result.map_err(|reason| format!("{name}: {reason}"))
 }
 
 /// A value as a model reads it: TOML has two things that are no value of any field, dates and what is not a number.
@@ -99,10 +126,7 @@ pub(crate) fn field_value(value: &toml::Value) -> Result<Value, String> {
         toml::Value::Boolean(choice) => Ok(Value::from(*choice)),
         toml::Value::Datetime(date) => Err(format!("`{date}` is a date: no model has dates")),
         toml::Value::Array(list) => list.iter().map(field_value).collect::<Result<_, _>>().map(Value::Array),
-        toml::Value::Table(table) => {
-            let fields = table.iter().map(|(name, value)| Ok((name.clone(), field_value(value)?)));
-            fields.collect::<Result<_, _>>().map(Value::Object)
-        }
+        toml::Value::Table(_) => Err("a table is no value of a field".into()),
     }
 }
 
@@ -139,6 +163,13 @@ mod tests {
     }
 
     #[test]
+    fn a_name_can_be_a_number_and_a_field_can_have_a_dot() {
+        let axis = axis("beta", r#"[{ name = 1.5, policy = "fcf:1.5", internet.loss = 0.1 }]"#).unwrap();
+        assert_eq!((axis.values[0].label.as_str(), axis.values[0].number), ("1.5", Some(1.5)));
+        assert_eq!(axis.fields(), ["internet.loss", "policy"]);
+    }
+
+    #[test]
     fn what_is_no_axis_is_said() {
         for (list, said) in [
             ("0.5", "a value of the grid is a list"),
@@ -148,6 +179,9 @@ mod tests {
             ("[inf]", "`inf` is not a finite number"),
             ("[1979-05-27]", "is a date"),
             ("[{ rtt = 1 }]", "has a `name`"),
+            ("[[{ rtt = 1 }]]", "a table is no value"),
+            ("[{ name = 1, rtt = nan }]", "rtt: `NaN` is not a finite number"),
+            ("[{ name = 1, a.b = 1, \"a.b\" = 2 }]", "a.b: it is given twice"),
         ] {
             assert!(axis("x", list).unwrap_err().contains(said), "{list}");
         }

@@ -22,7 +22,8 @@
 //! [grid]                              # fields that vary: every combination is a cell
 //! policy = ["ps", "srpt", "las"]
 //! rho = [0.5, 0.8, 0.9]
-//! # A table sets several fields at once; its name stands for them in tables and pictures.
+//! # internet.loss = [0, 0.05]        # fields with a dot: what `weirlab sim --set` takes
+//! # A table sets several fields at once; its name, a text or a number, stands for them in tables and pictures.
 //! # wan = [{ name = "near", rtt = "50ms", loss = 0.005 }, { name = "far", rtt = "350ms", loss = 0.03 }]
 //!
 //! [plot]                              # all of it has defaults

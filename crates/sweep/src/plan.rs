@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::grid::{Axis, Cell, cells, field_value};
+use crate::grid::{Axis, Cell, cells, fields, flat};
 use crate::model::{Fields, Model};
 use crate::{Store, SweepError};
 
@@ -117,16 +117,10 @@ fn at_line(text: &str, error: &toml::de::Error, wrong: &impl Fn(Option<usize>, S
 }
 
 fn plan(name: String, file: File) -> Result<Plan, String> {
-    let fixed: Fields = file
-        .fixed
-        .iter()
-        .map(|(field, value)| Ok((field.clone(), field_value(value).map_err(|e| format!("fixed.{field}: {e}"))?)))
-        .collect::<Result<_, String>>()?;
-    let axes: Vec<Axis> = file
-        .grid
-        .iter()
-        .map(|(name, list)| Axis::parse(name, list).map_err(|e| format!("grid.{name}: {e}")))
-        .collect::<Result<_, _>>()?;
+    let fixed = fields(&file.fixed).map_err(|reason| format!("fixed.{reason}"))?;
+    let grid = flat(&file.grid).map_err(|reason| format!("grid.{reason}"))?;
+    let axis = |(name, list): &(String, toml::Value)| Axis::parse(name, list).map_err(|e| format!("grid.{name}: {e}"));
+    let axes: Vec<Axis> = grid.iter().map(axis).collect::<Result<_, _>>()?;
     check_fields(&fixed, &axes)?;
     if !(1..=REPLICATIONS_MAX).contains(&file.replications) {
         return Err(format!("replications: `{}` is not from 1 to {REPLICATIONS_MAX}", file.replications));

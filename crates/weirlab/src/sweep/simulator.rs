@@ -30,31 +30,41 @@ impl Simulator {
     }
 
     fn spec(&self, fields: &Fields, seed: u64) -> Result<SimSpec, String> {
-        let mut map: Map<String, Value> = fields.clone().into_iter().collect();
+        let (set, own): (Vec<_>, Vec<_>) = fields.clone().into_iter().partition(|(field, _)| is_setting(field));
+        let mut map: Map<String, Value> = own.into_iter().collect();
+        if !set.is_empty() {
+            let before = map.get("set").and_then(Value::as_str).map(str::to_string);
+            let assignments = before.into_iter().chain(set.iter().map(|(field, value)| format!("{field}={value}")));
+            map.insert("set".into(), assignments.collect::<Vec<_>>().join(",").into());
+        }
         map.insert("model".into(), self.model.clone());
         map.insert("seed".into(), seed.into());
-        if let Some(Value::String(trace)) = map.get_mut("trace") {
-            *trace = self.beside(trace);
-        }
-        if let Some(Value::String(dist)) = map.get_mut("dist")
-            && let Some(file) = dist.strip_prefix(TRACE_PREFIX)
-        {
-            *dist = format!("{TRACE_PREFIX}{}", self.beside(file));
+        for (field, prefix, file) in traces(fields) {
+            map.insert(field.into(), format!("{prefix}{}", self.folder.join(file).display()).into());
         }
         serde_json::from_value(Value::Object(map)).map_err(|error| match misfit(fields) {
             Some((field, error)) => format!("{field}: {error}"),
             None => error.to_string(),
         })
     }
+}
 
-    fn beside(&self, file: &str) -> String {
-        self.folder.join(file).to_string_lossy().into_owned()
-    }
+/// What a model is like beyond the fields that all have: an assignment of `weirlab sim --set`.
+fn is_setting(field: &str) -> bool {
+    field.contains('.')
+}
+
+/// The files that a run reads: the field that names one, what stands before the name in it, and the name.
+fn traces(fields: &Fields) -> Vec<(&'static str, &'static str, &str)> {
+    let text = |field: &str| fields.get(field).and_then(Value::as_str);
+    let trace = text("trace").map(|file| ("trace", "", file));
+    let dist = text("dist").and_then(|dist| dist.strip_prefix(TRACE_PREFIX)).map(|file| ("dist", TRACE_PREFIX, file));
+    trace.into_iter().chain(dist).collect()
 }
 
 /// The field that no spec can have, and why: serde names unknown fields but not those of a wrong type.
 fn misfit(fields: &Fields) -> Option<(&String, serde_json::Error)> {
-    fields.iter().find_map(|(field, value)| {
+    fields.iter().filter(|(field, _)| !is_setting(field)).find_map(|(field, value)| {
         let mut alone = Map::from_iter([("policy".to_string(), Value::from("srpt"))]);
         alone.insert(field.clone(), value.clone());
         serde_json::from_value::<SimSpec>(Value::Object(alone)).err().map(|error| (field, error))
@@ -68,13 +78,19 @@ impl ::sweep::Model for Simulator {
 
     fn check(&self, fields: &Fields) -> Result<(), String> {
         const ANY_SEED: u64 = 1;
-        sim::check(&self.spec(fields, ANY_SEED)?).map_err(reason)
+        let said = sim::check(&self.spec(fields, ANY_SEED)?).map_err(reason);
+        // What is wrong with a file begins with its path: the field that names it comes first.
+        said.map_err(|said| {
+            let is_of = |file: &str| said.starts_with(&self.folder.join(file).display().to_string());
+            match traces(fields).into_iter().find(|(.., file)| is_of(file)) {
+                Some((field, ..)) => format!("{field}: {said}"),
+                None => said,
+            }
+        })
     }
 
     fn files(&self, fields: &Fields) -> Vec<PathBuf> {
-        let text = |name: &str| fields.get(name).and_then(Value::as_str);
-        let of_dist = text("dist").and_then(|dist| dist.strip_prefix(TRACE_PREFIX));
-        [text("trace"), of_dist].into_iter().flatten().map(|file| self.folder.join(file)).collect()
+        traces(fields).into_iter().map(|(.., file)| self.folder.join(file)).collect()
     }
 
     fn run(&self, fields: &Fields, seed: u64) -> Result<Measured, String> {
@@ -120,6 +136,18 @@ mod tests {
     }
 
     #[test]
+    fn fields_with_a_dot_are_settings() {
+        let simulator = Simulator::new("server", Path::new(""), Path::new("x.toml")).unwrap();
+        let mut fields = Fields::from([("policy".into(), "srpt".into()), ("users".into(), 70.into())]);
+        fields.insert("set".into(), "internet.loss=0.02".into());
+        fields.insert("disk.position_us".into(), 3000.into());
+        assert_eq!(simulator.spec(&fields, 1).unwrap().set.unwrap(), "internet.loss=0.02,disk.position_us=3000");
+        simulator.check(&fields).unwrap();
+        fields.insert("disk.size".into(), 1.into());
+        assert!(simulator.check(&fields).unwrap_err().starts_with("set: "));
+    }
+
+    #[test]
     fn an_unknown_model_is_named() {
         let said = Simulator::new("fluid", Path::new(""), Path::new("x.toml")).err().unwrap().to_string();
         assert!(said.starts_with("x.toml: model: unknown variant `fluid`, expected one of `queue`"), "{said}");
@@ -134,7 +162,9 @@ mod tests {
             let file = entry.path();
             let is_toml = file.extension().is_some_and(|extension| extension == "toml");
             if is_toml && std::fs::read_to_string(&file).unwrap().contains("[grid]") {
-                ::sweep::Plan::read(&file).unwrap();
+                let plan = ::sweep::Plan::read(&file).unwrap();
+                let simulator = Simulator::new(&plan.model, &folder, &file).unwrap();
+                plan.check(&simulator, &file, &std::env::temp_dir()).unwrap();
                 count += 1;
             }
         }
