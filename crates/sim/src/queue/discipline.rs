@@ -87,6 +87,8 @@ fn takes_turns(classes: Option<&str>, inner: &str) -> bool {
 }
 
 /// The cut points in bytes of a policy that has some, learned here from the distribution that is known.
+///
+/// Cut points by hand are looked at by the policy itself before they are turned into time.
 fn cut_points(inner: &str, quantile: &dyn Fn(f64) -> f64) -> Result<Vec<u64>, Error> {
     let (name, option) = inner.split_once(':').map_or((inner, None), |(name, option)| (name, Some(option)));
     let option = match (name, option) {
@@ -99,8 +101,9 @@ fn cut_points(inner: &str, quantile: &dyn Fn(f64) -> f64) -> Result<Vec<u64>, Er
         Ok(bands) if name == "srpt-bands" && (1..=BANDS_COUNTED_MAX).contains(&bands) => {
             Ok(policy::rule_of_thumb(quantile, bands))
         }
-        _ => option
-            .split(',')
+        _ => policy::parse(inner)
+            .map_err(|error| Error::field("policy", error))
+            .map(|_| option.split(','))?
             .map(|cut| units::parse_size(cut).map_err(|error| Error::field("policy", error)))
             .collect::<Result<_, _>>(),
     }

@@ -192,7 +192,8 @@ fn check_shares(shares: &[f64]) -> Result<(), Error> {
         return Err(Error::field("classes", format_args!("{} classes are more than {CLASSES_MAX}", shares.len())));
     }
     // A NaN is in no range.
-    if !shares.is_empty() && !(shares.iter().all(|share| (0.0..=1.0).contains(share)) && (sum - 1.0).abs() < 1e-6) {
+    let add_up = shares.iter().all(|share| (0.0..=1.0).contains(share)) && (sum - 1.0).abs() < 1e-6;
+    if !shares.is_empty() && !add_up {
         return Err(Error::field("classes", format_args!("shares {shares:?} do not add up to 1: write 0.2,0.8, say")));
     }
     Ok(())

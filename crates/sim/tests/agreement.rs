@@ -1,0 +1,88 @@
+//! A quick part of what `examples/agreement.rs` checks at length: the simulator against the closed forms of `theory`, which
+//! shares no code with it. Seeds are fixed, so an interval that contains the truth today always will.
+
+use sim::queue::{Arrivals, Config, Horizon, Outcome, Paths, Wire, run};
+use sim::{Hooks, SizeBin};
+use stats::interval_99;
+use theory::mg1::{Mg1, Solution};
+use workload::{Distribution, LoadProfile};
+
+const POLICIES: [&str; 6] = ["fcfs", "ps", "srpt", "psjf", "las", "srpt-bands:5"];
+const REPLICATIONS: u64 = 30;
+const LINK: &str = "10mbit";
+
+/// Mean response time, mean slowdown, and the response time of jobs of median size.
+fn check_agreement(dist: &str, rho: f64, jobs: u64) {
+    let sizes: Distribution = dist.parse().unwrap();
+    let bins = stats::GrowthBins::new();
+    let bin = bins.bin_of(sizes.quantile(0.5) as u64);
+    let (from, to) = (bins.start(bin).unwrap(), bins.start(bin + 1).unwrap());
+    let queue = Mg1::new(sizes.clone(), rho, LINK.parse().unwrap()).unwrap();
+    let median = |outcome: &Outcome| {
+        let here = |found: &&SizeBin| found.from_bytes == from;
+        outcome.summary.by_size.iter().find(here).unwrap().group.response_time_ms_mean
+    };
+    for policy in POLICIES {
+        let solution = queue.solve(&policy.parse().unwrap());
+        let outcomes: Vec<Outcome> =
+            (1..=REPLICATIONS).map(|seed| replicate(policy, &sizes, rho, jobs, seed)).collect();
+        let check = |what: &str, theory: f64, figure: &dyn Fn(&Outcome) -> f64| {
+            let found = interval_99(&outcomes.iter().map(figure).collect::<Vec<_>>()).unwrap();
+            let off = (found.mean - theory).abs() / found.half_width;
+            assert!(off <= 1.0, "{policy}, {dist} at {rho}, {what}: {found:?} misses {theory}");
+            assert!(
+                found.half_width < 0.1 * theory,
+                "{policy}, {dist} at {rho}, {what}: {found:?} is too wide to tell"
+            );
+        };
+        check("response time", solution.response_ms(), &|outcome| outcome.summary.response_time_ms.mean);
+        check("slowdown", solution.slowdown_mean(), &|outcome| outcome.summary.slowdown_mean);
+        check("median size", response_between(&solution, &sizes, from, to), &median);
+    }
+}
+
+fn replicate(policy: &str, sizes: &Distribution, rho: f64, jobs: u64, seed: u64) -> Outcome {
+    let load = LoadProfile::constant(rho).unwrap();
+    let config = Config {
+        policy: policy.into(),
+        link: LINK.parse().unwrap(),
+        arrivals: Arrivals::Poisson { sizes: sizes.clone(), load },
+        wire: Wire::Plain,
+        paths: Paths::Unknown,
+        class_shares: Vec::new(),
+        chunk_bytes: None,
+        warm_up_jobs: jobs / 10,
+        horizon: Horizon::Jobs(jobs),
+        seed,
+    };
+    run(&config, Hooks::none()).unwrap()
+}
+
+/// Over whole bytes, as sizes are drawn.
+fn response_between(solution: &Solution, sizes: &Distribution, from: u64, to: u64) -> f64 {
+    let (mut sum, mut shares) = (0.0, 0.0);
+    for size in (from..to).map(|size| size as f64) {
+        let share = sizes.cdf(size + 0.5) - sizes.cdf(size - 0.5);
+        if share > 0.0 {
+            sum += share * solution.response_ms_at(size);
+            shares += share;
+        }
+    }
+    sum / shares
+}
+
+#[test]
+fn exponential_at_half_load() {
+    check_agreement("exponential:mean=5000", 0.5, 20_000);
+}
+
+#[test]
+fn exponential_at_high_load() {
+    check_agreement("exponential:mean=5000", 0.8, 20_000);
+}
+
+/// A tail that ends soon enough for short runs to meet it.
+#[test]
+fn heavy_tail_at_half_load() {
+    check_agreement("bounded-pareto:alpha=1.5,min=500,max=1e5", 0.5, 20_000);
+}
