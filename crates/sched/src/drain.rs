@@ -260,7 +260,7 @@ impl Drain {
         let job = self.jobs[slot as usize].as_ref().expect("a dequeued job is in the system");
         self.policy.dequeue(slot, job);
         self.oldest.remove(slot);
-        if self.oldest.is_empty() {
+        if self.oldest.len() == 0 {
             self.guard.forget();
         }
     }

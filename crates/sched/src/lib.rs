@@ -25,6 +25,7 @@ mod pace;
 mod path;
 pub mod policy;
 mod run_queue;
+mod tree;
 
 pub use backlog::Backlog;
 pub use drain::{Drain, Grant, JOBS_MAX, Progress};

@@ -21,8 +21,8 @@ pub struct RunQueue {
 }
 
 impl RunQueue {
-    pub fn is_empty(&self) -> bool {
-        self.heap.is_empty()
+    pub fn len(&self) -> usize {
+        self.heap.len()
     }
 
     pub fn contains(&self, slot: u32) -> bool {
@@ -51,6 +51,21 @@ impl RunQueue {
         };
         let at = self.sift_up(at);
         self.sift_down(at);
+    }
+
+    /// Gives every slot a new rank, O(n).
+    pub fn rerank(&mut self, rank: impl Fn(u32) -> u64) {
+        for (key, slot) in &mut self.heap {
+            key.rank = rank(*slot);
+        }
+        for at in (0..self.heap.len() / 2).rev() {
+            self.sift_down(at);
+        }
+    }
+
+    /// The slot that drains first, and its key.
+    pub fn first_entry(&self) -> Option<(Key, u32)> {
+        self.heap.first().copied()
     }
 
     /// Takes the slot out; a no-op if it is not in.
@@ -126,6 +141,11 @@ mod tests {
                         queue.set(slot, key);
                         model.insert(slot, key);
                     }
+                    // Now and then all ranks at once.
+                    None if slot == 0 => {
+                        queue.rerank(|slot| u64::from(slot * 7 % 5));
+                        model.iter_mut().for_each(|(slot, key)| key.rank = u64::from(slot * 7 % 5));
+                    }
                     None => {
                         queue.remove(slot);
                         model.remove(&slot);
@@ -133,7 +153,7 @@ mod tests {
                 }
                 let least = model.iter().min_by_key(|(_, key)| **key).map(|(slot, _)| *slot);
                 prop_assert_eq!(queue.first(), least);
-                prop_assert_eq!(queue.is_empty(), model.is_empty());
+                prop_assert_eq!(queue.len(), model.len());
                 (0..24).try_for_each(|slot| { prop_assert_eq!(queue.contains(slot), model.contains_key(&slot)); Ok(()) })?;
             }
         }

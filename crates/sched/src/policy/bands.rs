@@ -1,16 +1,17 @@
 //! A few bands instead of a total order: rank = how many of the cut points lie below the inner rank; within a band first
 //! come, first served.
 //!
-//! What a queueing discipline with k priority bands can do (Harchol-Balter et al., "Size-based scheduling to improve
-//! web performance", 2003, sections 3.3 and 3.3.1: bands by remaining size; AlSa'deh & Yahya 2008, section 3: by
+//! What a queueing discipline with k priority bands can do (Harchol-Balter et al., "Implementation of SRPT
+//! scheduling in web servers", 2000, sections 3.3 and 3.3.1: bands by remaining size; AlSa'deh & Yahya 2008, section 3: by
 //! remaining response time). A job moves up as its inner rank falls. Good: five bands with well-chosen cuts come
 //! close to the exact order, and only k − 1 marks per response are ever set; bad where the cuts do not fit the sizes:
 //! in the last band everybody waits for the oldest, however large. A job whose size is not known is ranked by
 //! the inner rank, and falls through the bands as it sends.
 
 use super::Rank;
+use super::learner::Learner;
 use crate::run_queue::{Key, RunQueue};
-use crate::{Job, Path, Policy};
+use crate::{Job, Path, Policy, Size};
 
 /// Linux's `prio` discipline has this many (tc-prio(8)).
 pub const BANDS_MAX: usize = 16;
@@ -21,6 +22,14 @@ pub struct Bands<R> {
     /// Increasing; a rank equal to a cut point is in the band below it.
     cuts: Vec<u64>,
     queue: RunQueue,
+    /// Only if cut points are learned.
+    learning: Option<Learning>,
+}
+
+struct Learning {
+    learner: Learner,
+    /// The inner rank by slot, so that the queue can be put in order again when the cuts have moved.
+    ranks: Vec<u64>,
 }
 
 impl<R: Rank> Bands<R> {
@@ -28,7 +37,16 @@ impl<R: Rank> Bands<R> {
     /// [`BANDS_MAX`] bands.
     pub fn at(name: String, rank: R, cuts: Vec<u64>) -> Bands<R> {
         assert!(cuts.len() < BANDS_MAX && cuts.is_sorted_by(|a, b| a < b), "cut points {cuts:?}");
-        Bands { name, rank, cuts, queue: RunQueue::default() }
+        Bands { name, rank, cuts, queue: RunQueue::default(), learning: None }
+    }
+
+    /// So many bands, cut by the rule of thumb applied to the inner ranks of the jobs that arrive. Until 64 have come the
+    /// cuts are spaced between the two given. Ready jobs are put in order again whenever the cuts move.
+    pub fn learned(name: String, rank: R, bands: usize, between: (u64, u64)) -> Bands<R> {
+        let learner = Learner::new(bands);
+        let cuts = learner.cuts_at_first(between);
+        let learning = Some(Learning { learner, ranks: Vec::new() });
+        Bands { learning, ..Bands::at(name, rank, cuts) }
     }
 }
 
@@ -42,12 +60,27 @@ impl<R: Rank> Policy for Bands<R> {
     }
 
     fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
-        let rank = band(&self.cuts, self.rank.rank(job, path));
-        self.queue.set(slot, Key { rank, number: job.number });
+        let rank = self.rank.rank(job, path);
+        if let Some(learning) = &mut self.learning {
+            learning.ranks.resize(learning.ranks.len().max(slot as usize + 1), 0);
+            learning.ranks[slot as usize] = rank;
+        }
+        self.queue.set(slot, Key { rank: band(&self.cuts, rank), number: job.number });
     }
 
     fn dequeue(&mut self, slot: u32, _job: &Job) {
         self.queue.remove(slot);
+    }
+
+    fn on_arrival(&mut self, _slot: u32, job: &Job, path: &Path) {
+        let Some(Learning { learner, ranks }) = &mut self.learning else { return };
+        // Nothing is to be learned from a size that is not known.
+        if matches!(job.size, Size::Known(_))
+            && let Some(cuts) = learner.observe(self.rank.rank(job, path), &self.cuts, self.queue.len())
+        {
+            self.cuts = cuts;
+            self.queue.rerank(|slot| band(&self.cuts, ranks[slot as usize]));
+        }
     }
 
     fn can_starve(&self) -> bool {
@@ -74,13 +107,18 @@ fn band(cuts: &[u64], rank: u64) -> u64 {
 
 /// The cut points of so many bands for sizes with this quantile function, in bytes: the lowest at the median, the
 /// highest in the middle of the 99th to 99.5th percentile, the others spaced evenly on a logarithmic scale between
-/// (2003, section 3.3.1). One less than there are bands, or fewer where so many different ones do not exist.
+/// (2000, section 3.3.1). One less than there are bands, or fewer where so many different ones do not exist.
 ///
 /// `quantile` is asked for arguments in (0, 1) and gives bytes; what it gives below 1 counts as 1.
 pub fn rule_of_thumb(quantile: impl Fn(f64) -> f64, bands: usize) -> Vec<u64> {
+    spaced(quantile(QUANTILE_LOW), quantile(QUANTILE_HIGH), bands)
+}
+
+/// The cut points of so many bands, spaced evenly on a logarithmic scale: increasing, the least at `low`.
+pub(super) fn spaced(low: f64, high: f64, bands: usize) -> Vec<u64> {
     assert!((1..=BANDS_MAX).contains(&bands), "{bands} bands");
-    let low = quantile(QUANTILE_LOW).max(1.0);
-    let high = quantile(QUANTILE_HIGH).max(low);
+    let low = low.max(1.0);
+    let high = high.max(low);
     let last = bands.saturating_sub(2).max(1) as f64;
     let mut cuts: Vec<u64> =
         (0..bands - 1).map(|at| (low * (high / low).powf(at as f64 / last)).round() as u64).collect();
@@ -93,6 +131,7 @@ const QUANTILE_HIGH: f64 = 0.9925;
 
 #[cfg(test)]
 mod tests {
+    use super::super::Srpt;
     use super::*;
 
     #[test]
@@ -104,6 +143,24 @@ mod tests {
         assert!(rule_of_thumb(quantile, 1).is_empty());
         // All sizes alike: there is but one place to cut.
         assert_eq!(rule_of_thumb(|_| 5000.0, 5), [5000]);
+    }
+
+    /// When the cuts move, those who wait are put where the new cuts say.
+    #[test]
+    fn ready_jobs_follow_the_cuts() {
+        let mut bands = Bands::learned(String::new(), Srpt, 2, (1_000_000, 1_000_000));
+        let path = Path::default();
+        let mut sizes = vec![5000; 62];
+        sizes.extend([40_000, 2000]);
+        for (slot, size) in sizes.into_iter().enumerate() {
+            let job = Job { number: slot as u64, ..Job::of_size(Size::Known(size)) };
+            bands.on_arrival(slot as u32, &job, &path);
+            if size != 5000 {
+                bands.enqueue(slot as u32, &job, &path);
+            }
+        }
+        // Under the cut at 1 MB the larger one was first, having come first; the median, 5 kB, lies between them.
+        assert_eq!(bands.first(), Some(63));
     }
 
     #[test]

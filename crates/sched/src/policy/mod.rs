@@ -6,25 +6,38 @@
 
 mod bands;
 mod fair;
+mod fcf;
 mod fcfs;
+mod fsp;
+mod lanes;
 mod las;
+mod learner;
+mod minimum;
 mod parse;
 mod psjf;
 mod quick_fix;
 mod ranked;
 mod srpt;
 mod srrt;
+mod strict;
+mod weighted;
 
 pub use bands::{BANDS_MAX, Bands, rule_of_thumb};
 pub use fair::Fair;
+pub use fcf::Fcf;
 pub use fcfs::Fcfs;
+pub use fsp::Fsp;
+pub use lanes::CLASSES_MAX;
 pub use las::Las;
-pub use parse::{FORMS, NAMES, PolicyError, parse};
+pub use minimum::Minimum;
+pub use parse::{CLASS_NAMES, FORMS, NAMES, PolicyError, parse};
 pub use psjf::Psjf;
 pub use quick_fix::QuickFix;
 pub use ranked::{Rank, Ranked};
 pub use srpt::Srpt;
 pub use srrt::Srrt;
+pub use strict::Strict;
+pub use weighted::Weighted;
 
 use crate::{Job, Path};
 

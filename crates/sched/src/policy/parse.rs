@@ -2,35 +2,83 @@
 
 use std::fmt;
 
-use super::{BANDS_MAX, Bands, Fair, Fcfs, Las, Policy, Psjf, QuickFix, Rank, Ranked, Srpt, Srrt};
+use super::minimum::WHOLE;
+use super::{
+    BANDS_MAX, Bands, CLASSES_MAX, Fair, Fcf, Fcfs, Fsp, Las, Minimum, Policy, Psjf, QuickFix, Rank, Ranked, Srpt,
+    Srrt, Strict, Weighted,
+};
 
 /// All policies by name, in the order help texts list them. Each is a spec; [`FORMS`] says what may follow it.
-pub const NAMES: &[&str] = &["fair", "fcfs", "srpt", "psjf", "las", "quick-fix", "srrt"];
+pub const NAMES: &[&str] = &["fair", "fcfs", "srpt", "psjf", "las", "srpt-bands", "quick-fix", "fcf", "srrt", "fsp"];
+
+/// What may stand above any of them, with a slash between.
+pub const CLASS_NAMES: &[&str] = &["strict", "weighted", "minimum"];
 
 /// What may be written, for help texts.
-pub const FORMS: &str = "fair, fcfs, srpt, psjf, las, srpt-bands[:BANDS|:SIZE,SIZE,...], quick-fix[:SIZE], \
-    srrt[:BANDS|:TIME,TIME,...]";
+pub const FORMS: &str = "fair, fcfs, srpt, psjf, las, srpt-bands[:BANDS|:SIZE,...], quick-fix[:SIZE], fcf[:BETA], \
+    srrt[:BANDS|:TIME,...], fsp; with classes strict/P, weighted=WEIGHT,.../P, minimum=SHARE,.../P";
 
 /// The policy of this spec. The error says what is wrong with it and what would be right.
 pub fn parse(spec: &str) -> Result<Box<dyn Policy>, PolicyError> {
-    let (name, option) = match spec.split_once(':') {
-        Some((name, option)) => (name, Some(option)),
-        None => (spec, None),
-    };
+    let Some((classes, inner)) = spec.split_once('/') else { return single(spec) };
+    let (name, option) = classes.split_once('=').map_or((classes, None), |(name, option)| (name, Some(option)));
+    if inner.contains('/') {
+        return Err(PolicyError(format!("policy `{spec}`: classes cannot stand above classes")));
+    }
+    let inners = |count| (0..count).map(|_| single(inner)).collect::<Result<Vec<_>, PolicyError>>();
+    match (name, option) {
+        ("strict", None) => Ok(Box::new(Strict::new(inners(CLASSES_MAX)?))),
+        ("strict", Some(_)) => {
+            Err(PolicyError(format!("policy `{spec}`: strict takes no option; write strict/{inner}")))
+        }
+        ("weighted", Some(option)) => {
+            let weights = list(name, option, weight)?;
+            Ok(Box::new(Weighted::new(&weights, inners(weights.len())?)))
+        }
+        ("minimum", Some(option)) => {
+            let shares = list(name, option, share)?;
+            if shares.iter().sum::<u32>() > WHOLE {
+                return Err(PolicyError(format!("the shares `{option}` of policy `minimum` are more than 1 together")));
+            }
+            let lanes = inners(shares.len())?;
+            Ok(Box::new(Minimum::new(shares, lanes, single(inner)?)))
+        }
+        ("weighted", None) => Err(PolicyError(format!("policy `{spec}` needs weights: write weighted=3,1/{inner}"))),
+        ("minimum", None) => Err(PolicyError(format!("policy `{spec}` needs shares: write minimum=0.2,0/{inner}"))),
+        _ => {
+            let known = CLASS_NAMES.join(", ");
+            Err(PolicyError(format!("unknown classes `{classes}` in policy `{spec}`: choose one of {known}")))
+        }
+    }
+}
+
+/// A policy without classes.
+fn single(spec: &str) -> Result<Box<dyn Policy>, PolicyError> {
+    let (name, option) = spec.split_once(':').map_or((spec, None), |(name, option)| (name, Some(option)));
     let plain = |policy: Box<dyn Policy>| match option {
         None => Ok(policy),
         Some(option) => Err(PolicyError(format!("policy `{name}` takes no option, and `{option}` was given"))),
     };
     match name {
-        "fair" => plain(Box::new(Fair::default())),
+        "fair" => plain(Box::<Fair>::default()),
         "fcfs" => plain(Box::new(Ranked::new(Fcfs))),
         "srpt" => plain(Box::new(Ranked::new(Srpt))),
         "psjf" => plain(Box::new(Ranked::new(Psjf))),
         "las" => plain(Box::new(Ranked::new(Las))),
-        "srpt-bands" => bands(Srpt, name, option.unwrap_or(BANDS_USUAL), size),
+        "srpt-bands" => bands(Srpt, name, option.unwrap_or(BANDS_USUAL), SIZES_AT_FIRST, size),
         "quick-fix" => Ok(Box::new(QuickFix::new(option.map_or(Ok(QuickFix::CUT_BYTES), size)?))),
-        "srrt" => option.map_or_else(|| plain(Box::new(Ranked::new(Srrt))), |option| bands(Srrt, name, option, time)),
-        _ => Err(PolicyError(format!("unknown policy `{spec}`: choose one of {}", NAMES.join(", ")))),
+        "fcf" => Ok(Box::new(Fcf::new(option.map_or(Ok(Fcf::BETA_PERMILLE), beta)?))),
+        "srrt" => match option {
+            None => Ok(Box::new(Ranked::new(Srrt))),
+            Some(option) => bands(Srrt, name, option, TIMES_AT_FIRST, time),
+        },
+        "fsp" => plain(Box::<Fsp>::default()),
+        _ => {
+            let (known, above) = (NAMES.join(", "), CLASS_NAMES.join(", "));
+            Err(PolicyError(format!(
+                "unknown policy `{spec}`: choose one of {known}, or {above} and a slash before one"
+            )))
+        }
     }
 }
 
@@ -46,18 +94,28 @@ impl fmt::Display for PolicyError {
 
 impl std::error::Error for PolicyError {}
 
-/// As many as Harchol-Balter et al. used (2003, section 3.3).
+/// As many as Harchol-Balter et al. used (2000, section 3.3).
 const BANDS_USUAL: &str = "5";
+
+/// Where cut points lie until some are learned: the ends Harchol-Balter et al. used, in bytes, and in nanoseconds the
+/// response times of a page and of a long wait.
+const SIZES_AT_FIRST: (u64, u64) = (1000, 50_000);
+const TIMES_AT_FIRST: (u64, u64) = (100_000_000, 1_000_000_000);
 
 /// A number up to [`BANDS_MAX`] is how many bands, anything else are the cut points.
 fn bands<R: Rank + 'static>(
     rank: R,
     name: &str,
     option: &str,
+    between: (u64, u64),
     cut: fn(&str) -> Result<u64, PolicyError>,
 ) -> Result<Box<dyn Policy>, PolicyError> {
-    if option.parse::<usize>().is_ok_and(|bands| bands <= BANDS_MAX) {
-        return Err(PolicyError(format!("policy `{name}:{option}`: cut points are not learned yet, write them")));
+    match option.parse::<usize>() {
+        Ok(0) => return Err(PolicyError(format!("policy `{name}` of 0 bands: write 1 to {BANDS_MAX}, or cut points"))),
+        Ok(bands) if bands <= BANDS_MAX => {
+            return Ok(Box::new(Bands::learned(format!("{name}:{bands}"), rank, bands, between)));
+        }
+        _ => {}
     }
     let cuts = option.split(',').map(cut).collect::<Result<Vec<u64>, PolicyError>>()?;
     if !cuts.is_sorted_by(|a, b| a < b) {
@@ -86,6 +144,35 @@ fn time(text: &str) -> Result<u64, PolicyError> {
     Ok(units::Nanos::from(span).0)
 }
 
+/// In thousandths.
+fn beta(text: &str) -> Result<u32, PolicyError> {
+    let beta = text.parse::<f64>().ok().filter(|beta| (1.0..=1e6).contains(beta));
+    let beta =
+        beta.ok_or_else(|| PolicyError(format!("the beta `{text}` of policy `fcf` is not a number from 1 up")))?;
+    Ok((beta * 1000.0).round() as u32)
+}
+
+/// One number per class.
+fn list(name: &str, option: &str, read: fn(&str) -> Result<u32, PolicyError>) -> Result<Vec<u32>, PolicyError> {
+    let numbers = option.split(',').map(read).collect::<Result<Vec<u32>, PolicyError>>()?;
+    if (2..=CLASSES_MAX).contains(&numbers.len()) {
+        return Ok(numbers);
+    }
+    Err(PolicyError(format!("policy `{name}` has 2 to {CLASSES_MAX} classes, and {} were given", numbers.len())))
+}
+
+fn weight(text: &str) -> Result<u32, PolicyError> {
+    let weight = text.parse::<u32>().ok().filter(|weight| (1..=1000).contains(weight));
+    weight.ok_or_else(|| PolicyError(format!("the weight `{text}` is not a whole number from 1 to 1000")))
+}
+
+/// In millionths.
+fn share(text: &str) -> Result<u32, PolicyError> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+    let share = share.ok_or_else(|| PolicyError(format!("the share `{text}` is not a number from 0 to 1")))?;
+    Ok((share * f64::from(WHOLE)).round() as u32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +186,27 @@ mod tests {
         }
     }
 
+    /// What a policy calls itself makes the same policy again.
+    #[test]
+    fn names_are_specs_with_everything_written_out() {
+        for (spec, name) in [
+            ("srpt-bands", "srpt-bands:5"),
+            ("srpt-bands:1000,2KB,50000", "srpt-bands:1000,2KB,50000"),
+            ("quick-fix", "quick-fix:1000"),
+            ("fcf", "fcf:2"),
+            ("fcf:1.5", "fcf:1.5"),
+            ("srrt", "srrt"),
+            ("srrt:5", "srrt:5"),
+            ("srrt:50ms,1s", "srrt:50ms,1s"),
+            ("strict/srpt-bands", "strict/srpt-bands:5"),
+            ("weighted=3,1/fcf", "weighted=3,1/fcf:2"),
+            ("minimum=0.20,0/srpt", "minimum=0.2,0/srpt"),
+        ] {
+            assert_eq!(parse(spec).unwrap().name(), name);
+            assert_eq!(parse(name).unwrap().name(), name);
+        }
+    }
+
     #[test]
     fn wrong_specs_say_what_is_right() {
         for (spec, said) in [
@@ -108,8 +216,23 @@ mod tests {
             ("srpt-bands:1000,500", "the cut points `1000,500` of policy `srpt-bands` have to increase"),
             ("srpt-bands:1000,x", "`x` is not a size"),
             ("srpt-bands:", "`` is not a size"),
+            ("srpt-bands:0", "policy `srpt-bands` of 0 bands"),
             ("quick-fix:0", "a cut point of 0 bytes"),
             ("srrt:50ms,10", "`10` is not a duration"),
+            ("fcf:0.9", "the beta `0.9` of policy `fcf` is not a number from 1 up"),
+            ("fcf:NaN", "the beta `NaN`"),
+            ("strict/", "unknown policy ``"),
+            ("strict/nothing", "unknown policy `nothing`"),
+            ("strict=2/srpt", "strict takes no option"),
+            ("strict/strict/srpt", "classes cannot stand above classes"),
+            ("lax/srpt", "unknown classes `lax` in policy `lax/srpt`: choose one of strict, weighted, minimum"),
+            ("weighted/srpt", "needs weights: write weighted=3,1/srpt"),
+            ("weighted=3/srpt", "policy `weighted` has 2 to 16 classes, and 1 were given"),
+            ("weighted=3,0/srpt", "the weight `0` is not a whole number from 1 to 1000"),
+            ("minimum/srpt", "needs shares: write minimum=0.2,0/srpt"),
+            ("minimum=0.6,0.6/srpt", "are more than 1 together"),
+            ("minimum=NaN,0/srpt", "the share `NaN` is not a number from 0 to 1"),
+            ("minimum=-1,0/srpt", "the share `-1`"),
         ] {
             let error = parse(spec).map(|policy| policy.name().to_string()).unwrap_err().to_string();
             assert!(error.contains(said), "{spec}: {error}");

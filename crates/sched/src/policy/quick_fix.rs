@@ -1,8 +1,8 @@
 //! Small responses first: rank = (size > 1,000 bytes, start tag); within each half turns are taken as under `fair`.
 //!
-//! The two bands above the kernel's default that already do most of the work (Harchol-Balter et al., "Size-based
-//! scheduling to improve web performance", 2003, section 7, "quick fix"; their cut is the median size of their trace,
-//! and connections of one band feed it fairly). A job keeps its half: the size at the start decides. Good where a single
+//! The two bands above the kernel's default that already do most of the work (Harchol-Balter, Bansal,
+//! Schroeder & Agrawal, "Implementation of SRPT scheduling in web servers", 2000, section 7; their cut is the median
+//! size of their trace, and the connections of one band feed it fairly). A job keeps its half: the size at the start decides. Good where a single
 //! mark per response is all that can be had, and nobody large is hurt; bad against SRPT, since among the larger half
 //! nothing is ordered at all. A job whose size is not known is small until it has sent 1,000 bytes.
 

@@ -1,0 +1,114 @@
+//! Fastest connection first: of the jobs with fewer than beta · m bytes to send, m being the fewest of all, the one whose
+//! connection has the highest throughput.
+//!
+//! Murta & Corlassoli, "Fastest connection first: a new scheduling policy for web servers", 2002, with beta
+//! = 2. It is a pick over the queue, not a rank, and takes O(log n) in a tree ordered by remaining bytes that knows
+//! the highest throughput of every subtree. Good where what a response waits for is its client's connection: the fast
+//! ones are done and gone; bad for slow clients, and not for the server alone, whose delay SRPT keeps lower. beta 1 is
+//! SRPT, a large one is throughput alone.
+//!
+//! The throughput is what was measured; failing that, congestion window / round-trip time; failing that zero, so
+//! that a connection about which nothing is known comes after all others, by size, until something is. A job whose size is
+//! not known counts what it has attained as remaining. m itself is always among the choice, and equal throughputs
+//! go by remaining bytes, then by arrival.
+
+use super::blind_rank;
+use crate::run_queue::Key;
+use crate::tree::Tree;
+use crate::{Job, Path, Policy, Size};
+
+pub struct Fcf {
+    name: String,
+    beta_permille: u32,
+    tree: Tree,
+}
+
+impl Fcf {
+    /// The paper's beta, in thousandths.
+    pub const BETA_PERMILLE: u32 = 2000;
+
+    /// At least 1000: a smaller beta would leave nothing to choose from.
+    pub fn new(beta_permille: u32) -> Fcf {
+        assert!(beta_permille >= 1000, "beta of {beta_permille} / 1000");
+        let name = format!("fcf:{}", f64::from(beta_permille) / 1000.0);
+        Fcf { name, beta_permille, tree: Tree::default() }
+    }
+}
+
+impl Policy for Fcf {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn first(&self) -> Option<u32> {
+        let m = self.tree.least()?.rank;
+        let bound = u128::from(m) * u128::from(self.beta_permille);
+        self.tree.best_while(|remaining| remaining == m || u128::from(remaining) * 1000 < bound)
+    }
+
+    fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
+        let rank = match job.size {
+            Size::Known(_) => job.remaining(),
+            Size::AtLeast(_) => blind_rank(job),
+        };
+        self.tree.set(slot, Key { rank, number: job.number }, throughput(path));
+    }
+
+    fn dequeue(&mut self, slot: u32, _job: &Job) {
+        self.tree.remove(slot);
+    }
+
+    fn needs_path(&self) -> bool {
+        true
+    }
+}
+
+/// Bits per second.
+fn throughput(path: &Path) -> u64 {
+    let window = || {
+        let rtt = path.rtt?.0.max(1);
+        Some(path.cwnd_bytes?.saturating_mul(8_000_000_000) / rtt)
+    };
+    path.throughput_bps.or_else(window).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use units::Nanos;
+
+    #[test]
+    fn a_window_per_round_trip_is_a_throughput() {
+        let path = Path { rtt: Some(Nanos::from_millis(100)), cwnd_bytes: Some(12_500), throughput_bps: None };
+        assert_eq!(throughput(&path), 1_000_000);
+        assert_eq!(throughput(&Path { throughput_bps: Some(5), ..path }), 5);
+        assert_eq!(throughput(&Path { rtt: None, ..path }), 0);
+    }
+
+    proptest! {
+        /// The pick is that of the paper's two searches of the whole queue.
+        #[test]
+        fn agrees_with_two_searches(
+            jobs in prop::collection::vec((1u64..60, prop::option::of(0u64..6)), 1..40),
+            beta_permille in 1000u32..5000,
+        ) {
+            let mut fcf = Fcf::new(beta_permille);
+            for (slot, &(remaining, throughput_bps)) in jobs.iter().enumerate() {
+                let job = Job { number: slot as u64, ..Job::of_size(Size::Known(remaining)) };
+                fcf.enqueue(slot as u32, &job, &Path { throughput_bps, ..Path::default() });
+            }
+            let mut left: Vec<(usize, u64, u64)> =
+                jobs.iter().enumerate().map(|(slot, job)| (slot, job.0, job.1.unwrap_or(0))).collect();
+            while let Some(m) = left.iter().map(|job| job.1).min() {
+                let is_small = |remaining: u64| remaining == m || remaining * 1000 < m * u64::from(beta_permille);
+                let small = left.iter().filter(|job| is_small(job.1));
+                let (slot, ..) = *small.min_by_key(|job| (u64::MAX - job.2, job.1, job.0)).unwrap();
+                prop_assert_eq!(fcf.first(), Some(slot as u32));
+                fcf.dequeue(slot as u32, &Job::of_size(Size::Known(1)));
+                left.retain(|job| job.0 != slot);
+            }
+            prop_assert_eq!(fcf.first(), None);
+        }
+    }
+}

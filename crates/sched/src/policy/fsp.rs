@@ -1,0 +1,161 @@
+//! The fair sojourn protocol: rank = when the job would be complete if all shared the link equally.
+//!
+//! Friedman & Henderson, "Fairness and efficiency in web server protocols", 2003: beside the real link a virtual one is
+//! shared by all jobs in equal parts, and the real one serves whoever finishes first there. No job finishes later than
+//! under processor sharing, yet the mean is close to SRPT's. Good where nobody may lose by the order; bad against SRPT
+//! under overload, where the old large job that is due now holds up many small ones, and where a size was wrong: a job
+//! that is not done when it is done virtually stays first.
+//!
+//! The virtual link needs no clock: it has carried as many bytes as the real one. Its time V is the bytes each job in it
+//! has had; a job of s bytes that comes at V is complete at V + s, which never changes, so ranks are set once.
+//! A virtual job stays when its real one is sent, until V reaches its end, and goes when its real one is aborted. A
+//! blocked job is served on the virtual link meanwhile and comes back with its old rank. A job whose size is not known
+//! shares the virtual link until it ends, and ranks at where it started plus what it has attained, its turn under
+//! `fair`: it takes no more from the others than its equal share.
+
+use crate::run_queue::{Key, RunQueue};
+use crate::{Job, Path, Policy, Size};
+
+#[derive(Default)]
+pub struct Fsp {
+    queue: RunQueue,
+    /// By slot: when the job is complete virtually; for a size not known, when it started.
+    tags: Vec<u64>,
+    /// Jobs in the system; when the last has left, the virtual link is empty too.
+    in_system: usize,
+    link: VirtualLink,
+}
+
+/// Units of virtual time per byte, so that an equal share of a byte is seldom lost to rounding; what is lost in one grant
+/// is carried to the next.
+const UNITS: u64 = 256;
+
+impl Policy for Fsp {
+    fn name(&self) -> &str {
+        "fsp"
+    }
+
+    fn first(&self) -> Option<u32> {
+        self.queue.first()
+    }
+
+    fn enqueue(&mut self, slot: u32, job: &Job, _path: &Path) {
+        let rank = match job.size {
+            Size::Known(_) => self.tags[slot as usize],
+            Size::AtLeast(_) => self.tags[slot as usize].saturating_add(job.attained.saturating_mul(UNITS)),
+        };
+        self.queue.set(slot, Key { rank, number: job.number });
+    }
+
+    fn dequeue(&mut self, slot: u32, _job: &Job) {
+        self.queue.remove(slot);
+    }
+
+    fn on_arrival(&mut self, slot: u32, job: &Job, _path: &Path) {
+        self.in_system += 1;
+        self.tags.resize(self.tags.len().max(slot as usize + 1), 0);
+        self.tags[slot as usize] = self.link.join(slot, job);
+    }
+
+    fn on_sent(&mut self, _slot: u32, _job: &Job, bytes: u64) {
+        self.link.advance(bytes);
+    }
+
+    fn on_departure(&mut self, slot: u32, job: &Job) {
+        self.in_system -= 1;
+        if self.in_system == 0 {
+            // All work is done on both, but for what was aborted after one of them had done more of it.
+            self.link.reset();
+        } else if !job.is_sent() {
+            self.link.leave(slot, job);
+        }
+    }
+}
+
+/// Who is on the virtual link.
+#[derive(Default)]
+struct VirtualLink {
+    /// Those of known size, by completion. Their slots are not the drain's, since they may outlive the jobs.
+    places: RunQueue,
+    vacant: Vec<u32>,
+    /// By the drain's slot: the place of the job that had it last, and whose place that is now.
+    place_of: Vec<u32>,
+    tenants: Vec<u64>,
+    /// How many there are of unknown size.
+    blind: usize,
+    /// What each job on the link has had since the link was last empty, in units.
+    now: u64,
+    /// Units carried but not shared out yet, fewer than there are jobs.
+    carry: u64,
+}
+
+/// Virtual jobs at most. Were there more, the one closest to its end would end there: it has the least left.
+const VIRTUAL_JOBS_MAX: usize = 1 << 21;
+
+impl VirtualLink {
+    /// Gives the job's tag.
+    fn join(&mut self, slot: u32, job: &Job) -> u64 {
+        let Size::Known(bytes) = job.size else {
+            self.blind += 1;
+            return self.now;
+        };
+        if self.places.len() >= VIRTUAL_JOBS_MAX {
+            self.end_first();
+        }
+        let place = self.vacant.pop().unwrap_or(self.tenants.len() as u32);
+        self.tenants.resize(self.tenants.len().max(place as usize + 1), 0);
+        self.tenants[place as usize] = job.number;
+        self.place_of.resize(self.place_of.len().max(slot as usize + 1), 0);
+        self.place_of[slot as usize] = place;
+        let tag = self.now.saturating_add(bytes.saturating_mul(UNITS));
+        self.places.set(place, Key { rank: tag, number: job.number });
+        tag
+    }
+
+    fn leave(&mut self, slot: u32, job: &Job) {
+        let Size::Known(_) = job.size else {
+            self.blind -= 1;
+            return;
+        };
+        let place = self.place_of[slot as usize];
+        if self.places.contains(place) && self.tenants[place as usize] == job.number {
+            self.places.remove(place);
+            self.vacant.push(place);
+        }
+    }
+
+    /// These bytes were carried, in equal parts for all.
+    fn advance(&mut self, bytes: u64) {
+        let mut units = bytes.saturating_mul(UNITS).saturating_add(self.carry);
+        while let Some((first, _)) = self.places.first_entry() {
+            let jobs = (self.places.len() + self.blind) as u64;
+            let needed = (first.rank - self.now).saturating_mul(jobs);
+            if units < needed {
+                self.now += units / jobs;
+                self.carry = units % jobs;
+                return;
+            }
+            units -= needed;
+            self.now = first.rank;
+            self.end_first();
+        }
+        self.carry = 0;
+        if let Some(share) = units.checked_div(self.blind as u64) {
+            self.now = self.now.saturating_add(share);
+        }
+    }
+
+    fn end_first(&mut self) {
+        if let Some((_, place)) = self.places.first_entry() {
+            self.places.remove(place);
+            self.vacant.push(place);
+        }
+    }
+
+    fn reset(&mut self) {
+        while self.places.len() > 0 {
+            self.end_first();
+        }
+        (self.blind, self.now, self.carry) = (0, 0, 0);
+    }
+}

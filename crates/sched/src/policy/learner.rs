@@ -1,0 +1,179 @@
+//! Cut points learned from the values that come by, sizes or estimated response times.
+//!
+//! A histogram of buckets at most an eighth wide counts what came; the counts are halved now and then, so that the past
+//! fades and the memory is bounded. The rule of thumb is applied to it, and the cuts in force are replaced only when one
+//! of them is off by more than [`MOVE_FACTOR`]: the 99.25th percentile of a heavy tail (alpha 1.1) has a standard error of
+//! about 8 % here, and cuts that follow every such wave would re-order the queue for nothing.
+
+use super::bands::{rule_of_thumb, spaced};
+
+/// Cut points are replaced when one of them moved by more than this factor, as (5, 4) is 1.25: six standard errors.
+const MOVE_FACTOR: (u128, u128) = (3, 2);
+/// Values after which the cut points are looked at again (more where more jobs are queued, so that putting those in
+/// order again costs each arrival a constant).
+const CHECK_EVERY: u64 = 256;
+/// Values before the first cut points are learned.
+const FIRST_AT: u64 = 64;
+/// Values after which all counts are halved: what is remembered is about the last 16,000 to 32,000.
+const AGE_EVERY: u64 = 16_384;
+
+/// Buckets per octave; the width of a bucket is at most this part of its value.
+const STEPS: u64 = 8;
+const BUCKETS: usize = (64 - STEPS.ilog2() as usize + 1) * STEPS as usize;
+
+#[derive(Debug)]
+pub struct Learner {
+    bands: usize,
+    counts: Box<[u32; BUCKETS]>,
+    /// The sum of `counts`.
+    total: u64,
+    since_aged: u64,
+    until_check: u64,
+}
+
+impl Learner {
+    pub fn new(bands: usize) -> Learner {
+        Learner { bands, counts: Box::new([0; BUCKETS]), total: 0, since_aged: 0, until_check: FIRST_AT }
+    }
+
+    /// The cut points until enough was seen: between these two, spaced evenly on a logarithmic scale.
+    pub fn cuts_at_first(&self, between: (u64, u64)) -> Vec<u64> {
+        spaced(between.0 as f64, between.1 as f64, self.bands)
+    }
+
+    /// Counts a value; gives new cut points if those in force no longer fit.
+    pub fn observe(&mut self, value: u64, cuts: &[u64], queued: usize) -> Option<Vec<u64>> {
+        self.counts[bucket(value)] += 1;
+        self.total += 1;
+        self.since_aged += 1;
+        if self.since_aged == AGE_EVERY {
+            self.age();
+        }
+        self.until_check -= 1;
+        if self.until_check > 0 {
+            return None;
+        }
+        self.until_check = CHECK_EVERY.max(queued as u64);
+        let wanted = rule_of_thumb(|u| self.quantile(u), self.bands);
+        has_moved(cuts, &wanted).then_some(wanted)
+    }
+
+    fn age(&mut self) {
+        self.since_aged = 0;
+        self.counts.iter_mut().for_each(|count| *count /= 2);
+        self.total = self.counts.iter().map(|count| u64::from(*count)).sum();
+    }
+
+    /// Linear within a bucket; 1 if nothing was seen.
+    fn quantile(&self, u: f64) -> f64 {
+        let mut left = u * self.total as f64;
+        for (at, &count) in self.counts.iter().enumerate() {
+            let count = f64::from(count);
+            if left <= count && count > 0.0 {
+                let (low, high) = (low_end(at) as f64, low_end(at + 1) as f64);
+                return low + (high - low) * left / count;
+            }
+            left -= count;
+        }
+        1.0
+    }
+}
+
+fn has_moved(cuts: &[u64], wanted: &[u64]) -> bool {
+    let (more, less) = MOVE_FACTOR;
+    let is_far = |(a, b): (&u64, &u64)| u128::from(*a.max(b)) * less > u128::from(*a.min(b)) * more;
+    cuts.len() != wanted.len() || cuts.iter().zip(wanted).any(is_far)
+}
+
+/// Values below [`STEPS`] have a bucket each; above, an octave has [`STEPS`].
+fn bucket(value: u64) -> usize {
+    if value < STEPS {
+        return value as usize;
+    }
+    let octave = u64::from(value.ilog2() - STEPS.ilog2());
+    ((octave + 1) * STEPS + (value >> octave) - STEPS) as usize
+}
+
+/// The least value of a bucket.
+fn low_end(bucket: usize) -> u64 {
+    let (octave, step) = (bucket as u64 / STEPS, bucket as u64 % STEPS);
+    if octave == 0 {
+        return step;
+    }
+    // The end of the last bucket does not fit.
+    u64::try_from(u128::from(STEPS + step) << (octave - 1)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_value_lies_in_its_bucket(value in prop_oneof![0u64..100, any::<u64>()]) {
+            let at = bucket(value);
+            prop_assert!(at < BUCKETS);
+            prop_assert!(low_end(at) <= value);
+            prop_assert!(at + 1 == BUCKETS || value < low_end(at + 1));
+        }
+    }
+
+    /// Uniform numbers in (0, 1) by a fixed linear congruence.
+    fn uniform() -> impl FnMut() -> f64 {
+        let mut state = 7u64;
+        move || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            ((state >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+        }
+    }
+
+    /// Feeds values and applies what is learned; gives the cuts in the end and how often they were replaced.
+    fn feed(learner: &mut Learner, cuts: &mut Vec<u64>, values: impl Iterator<Item = u64>) -> usize {
+        values.filter_map(|value| learner.observe(value, cuts, 0).map(|new| *cuts = new)).count()
+    }
+
+    fn pareto(u: f64, scale: f64) -> u64 {
+        (scale * u.powf(-1.0 / 1.1)).min(1e12) as u64
+    }
+
+    #[test]
+    fn cuts_converge_to_the_quantiles_and_stay() {
+        let mut learner = Learner::new(5);
+        let mut cuts = learner.cuts_at_first((1000, 50_000));
+        let mut next = uniform();
+        feed(&mut learner, &mut cuts, (0..50_000).map(|_| pareto(next(), 500.0)));
+        let exact = rule_of_thumb(|u| pareto(1.0 - u, 500.0) as f64, 5);
+        assert_eq!(cuts.len(), exact.len());
+        for (cut, exact) in cuts.iter().zip(&exact) {
+            let ratio = *cut as f64 / *exact as f64;
+            assert!((0.6..1.7).contains(&ratio), "{cuts:?} is far from {exact:?}");
+        }
+        // A million more of the same kind, 3,900 looks: what moves is noise, and it is not followed.
+        let moves = feed(&mut learner, &mut cuts, (0..1_000_000).map(|_| pareto(next(), 500.0)));
+        assert!(moves <= 3, "the cuts were replaced {moves} times");
+    }
+
+    #[test]
+    fn cuts_follow_when_sizes_change() {
+        let mut learner = Learner::new(3);
+        let mut cuts = learner.cuts_at_first((1000, 50_000));
+        let mut next = uniform();
+        feed(&mut learner, &mut cuts, (0..100_000).map(|_| pareto(next(), 500.0)));
+        let before = cuts.clone();
+        feed(&mut learner, &mut cuts, (0..200_000).map(|_| pareto(next(), 5000.0)));
+        for (before, after) in before.iter().zip(&cuts) {
+            let ratio = *after as f64 / *before as f64;
+            assert!((5.0..20.0).contains(&ratio), "ten times the sizes: {before} became {after}");
+        }
+    }
+
+    /// A constant offset between what is wanted and what is in force, just inside the factor, changes nothing.
+    #[test]
+    fn small_moves_are_ignored() {
+        assert!(!has_moved(&[1000, 2000], &[1500, 2000]));
+        assert!(!has_moved(&[1500], &[1000]));
+        assert!(has_moved(&[1000, 2000], &[1501, 2000]) && has_moved(&[1501], &[1000]));
+        assert!(has_moved(&[1000], &[1000, 2000]));
+    }
+}

@@ -1,0 +1,56 @@
+//! Strict classes: while a job of class i is ready, none of a class after i is served; within a class the inner policy.
+//!
+//! Preemptive priority (Cobham, "Priority assignment in waiting line problems", 1954); the papers' work-conserving
+//! kernel-level service for two customers (Almeida, Dabu, Manikutty & Cao, "Providing differentiated levels of service in
+//! web content hosting", 1998, section 3). Good where one class may cost another everything; bad for the last class, which
+//! gets what is left, and that may be nothing but the guard's share. A size that is not known is the inner policy's
+//! business.
+
+use super::lanes::Lanes;
+use crate::{Job, Path, Policy};
+
+pub struct Strict {
+    name: String,
+    lanes: Lanes,
+}
+
+impl Strict {
+    /// One inner policy per class, all alike.
+    pub fn new(inner: Vec<Box<dyn Policy>>) -> Strict {
+        Strict { name: format!("strict/{}", inner[0].name()), lanes: Lanes::new(inner) }
+    }
+}
+
+impl Policy for Strict {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn first(&self) -> Option<u32> {
+        (0..self.lanes.len()).find_map(|class| self.lanes.first(class))
+    }
+
+    fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
+        self.lanes.of(job).enqueue(slot, job, path);
+    }
+
+    fn dequeue(&mut self, slot: u32, job: &Job) {
+        self.lanes.of(job).dequeue(slot, job);
+    }
+
+    fn on_arrival(&mut self, slot: u32, job: &Job, path: &Path) {
+        self.lanes.of(job).on_arrival(slot, job, path);
+    }
+
+    fn on_sent(&mut self, slot: u32, job: &Job, bytes: u64) {
+        self.lanes.of(job).on_sent(slot, job, bytes);
+    }
+
+    fn on_departure(&mut self, slot: u32, job: &Job) {
+        self.lanes.of(job).on_departure(slot, job);
+    }
+
+    fn needs_path(&self) -> bool {
+        self.lanes.needs_path()
+    }
+}

@@ -1,0 +1,107 @@
+//! Weighted classes: the class that has had the fewest bytes for its weight is served; within a class the inner policy.
+//!
+//! Start-time fair queueing with a class for a flow (Goyal, Vin & Cheng, "Start-time fair queueing", 1996): while two
+//! classes have jobs ready, the bytes they get are as their weights, but for a grant each; what a class leaves goes to
+//! the others, and it has no claim to it later. Good where customers pay for shares; bad in the mean: a class of few and
+//! small responses waits for its turn like any other. A size that is not known is the inner policy's business.
+
+use super::lanes::Lanes;
+use crate::{Job, Path, Policy};
+
+pub struct Weighted {
+    name: String,
+    lanes: Lanes,
+    /// By class.
+    accounts: Vec<Account>,
+    /// Where the class served last began: where one that was idle joins.
+    now: Account,
+}
+
+/// Bytes and the weight they count at; accounts are compared by bytes / weight, without rounding.
+#[derive(Debug, Clone, Copy)]
+struct Account {
+    bytes: u64,
+    weight: u32,
+}
+
+impl Account {
+    fn is_behind(self, other: Account) -> bool {
+        u128::from(self.bytes) * u128::from(other.weight) < u128::from(other.bytes) * u128::from(self.weight)
+    }
+
+    /// The bytes at this account's weight that match the other account, rounded up.
+    fn level_with(self, other: Account) -> u64 {
+        let bytes = (u128::from(other.bytes) * u128::from(self.weight)).div_ceil(u128::from(other.weight));
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+}
+
+impl Weighted {
+    /// Weights are at least 1; one inner policy per weight, all alike.
+    pub fn new(weights: &[u32], inner: Vec<Box<dyn Policy>>) -> Weighted {
+        assert!(weights.len() == inner.len() && weights.iter().all(|weight| *weight > 0), "weights {weights:?}");
+        let list = weights.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        Weighted {
+            name: format!("weighted={list}/{}", inner[0].name()),
+            lanes: Lanes::new(inner),
+            accounts: weights.iter().map(|&weight| Account { bytes: 0, weight }).collect(),
+            now: Account { bytes: 0, weight: 1 },
+        }
+    }
+}
+
+impl Policy for Weighted {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn first(&self) -> Option<u32> {
+        let mut best: Option<(Account, u32)> = None;
+        for (class, account) in self.accounts.iter().enumerate() {
+            if let Some(slot) = self.lanes.first(class)
+                && best.is_none_or(|(least, _)| account.is_behind(least))
+            {
+                best = Some((*account, slot));
+            }
+        }
+        best.map(|(_, slot)| slot)
+    }
+
+    fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
+        let class = self.lanes.class_of(job);
+        if self.lanes.first(class).is_none() {
+            let account = &mut self.accounts[class];
+            account.bytes = account.bytes.max(account.level_with(self.now));
+        }
+        self.lanes.of(job).enqueue(slot, job, path);
+    }
+
+    fn dequeue(&mut self, slot: u32, job: &Job) {
+        self.lanes.of(job).dequeue(slot, job);
+    }
+
+    fn on_arrival(&mut self, slot: u32, job: &Job, path: &Path) {
+        self.lanes.of(job).on_arrival(slot, job, path);
+    }
+
+    fn on_sent(&mut self, slot: u32, job: &Job, bytes: u64) {
+        let account = &mut self.accounts[self.lanes.class_of(job)];
+        if self.now.is_behind(*account) {
+            self.now = *account;
+        }
+        account.bytes = account.bytes.saturating_add(bytes);
+        self.lanes.of(job).on_sent(slot, job, bytes);
+    }
+
+    fn on_departure(&mut self, slot: u32, job: &Job) {
+        self.lanes.of(job).on_departure(slot, job);
+    }
+
+    fn can_starve(&self) -> bool {
+        self.lanes.can_starve()
+    }
+
+    fn needs_path(&self) -> bool {
+        self.lanes.needs_path()
+    }
+}
