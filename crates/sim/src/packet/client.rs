@@ -225,8 +225,11 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
 
     fn on_request_acked(&mut self, id: ConnId) {
         let conn = self.conns.get(id).expect("checked by the caller");
-        conn.is_request_acked = true;
-        let _ = conn.client_timer.set(None);
+        // What was sent before the server saw the request, or again, says nothing about it.
+        if conn.seen == conn.asked {
+            conn.is_request_acked = true;
+            let _ = conn.client_timer.set(None);
+        }
     }
 
     /// One packet's segments, one after the other.

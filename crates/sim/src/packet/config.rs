@@ -30,8 +30,8 @@ pub struct Config {
     /// first) and opens one if not; it never waits for another's response.
     pub per_connection: u32,
     pub user: Option<User>,
-    /// Ends the run; `None` ends it when every job has ended.
-    pub until: Option<Nanos>,
+    /// Ends the run this long after the last arrival; `None` ends it when every job has ended.
+    pub grace: Option<Nanos>,
     /// Jobs at the start that are simulated and not counted.
     pub warm_up_jobs: u64,
     /// Takes a [`super::Sample`] this often.
@@ -202,7 +202,7 @@ impl Default for Config {
             server: Server::default(),
             per_connection: 1,
             user: None,
-            until: None,
+            grace: None,
             warm_up_jobs: 0,
             sample_every: None,
             seed: 1,

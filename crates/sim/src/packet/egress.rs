@@ -39,7 +39,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
                 if !is_taken {
                     conn.sender.dequeued(segments.bytes);
                 }
-                self.mark_sent(id, segments);
+                self.mark_sent(id, segments, is_taken);
             } else {
                 conn.sender.refused(now);
                 break;
@@ -193,18 +193,19 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         self.transmit(id);
     }
 
-    /// Packets of the job are in the queue now.
-    fn mark_sent(&mut self, id: ConnId, segments: Segments) {
+    /// The job's bytes have left the socket: into the queue, unless that had no room.
+    fn mark_sent(&mut self, id: ConnId, segments: Segments, is_taken: bool) {
         let conn = self.conns.get(id).expect("it just sent");
         let Some(job) = conn.job.filter(|_| !segments.again) else { return };
         match self.config.drain {
-            DrainKind::Ranked => self.drain.on_writable(job),
-            DrainKind::Bands => {
+            DrainKind::Off | DrainKind::Paced => {}
+            // A ranked queue counts them when they leave it.
+            DrainKind::Ranked if is_taken => self.drain.on_writable(job),
+            DrainKind::Ranked | DrainKind::Bands => {
                 if self.drain.on_sent(self.now, job, u64::from(segments.bytes)).is_departed() {
                     conn.job = None;
                 }
             }
-            DrainKind::Off | DrainKind::Paced => {}
         }
     }
 

@@ -9,6 +9,7 @@
 //! Everything random (loss, jitter) comes from one seeded generator and time is integer nanoseconds, so a run can be
 //! repeated to the byte. Per packet nothing is allocated.
 
+mod arrivals;
 mod bottleneck;
 mod calendar;
 mod client;
@@ -22,6 +23,7 @@ mod tcp;
 mod tests;
 mod world;
 
+pub use arrivals::{at_load, poisson};
 pub use bottleneck::{Discipline, Shape};
 pub use config::{Config, ConfigError, DrainKind, PathConfig, Server, Tcp, User};
 use conn::ConnId;

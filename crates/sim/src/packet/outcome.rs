@@ -32,7 +32,9 @@ pub struct Outcome {
     /// Of the time from the first arrival to the end of the run the share in which the link was busy.
     pub utilisation: f64,
     /// The end of the run.
-    pub elapsed_s: f64,
+    pub simulated_s: f64,
+    /// The load of the jobs until the last of them arrived.
+    pub rho_offered: f64,
     /// The most connections at one time.
     pub connections_max: u64,
     /// Every [`Config::sample_every`].

@@ -107,7 +107,12 @@ pub struct World<'c, 'h, J: Iterator> {
     pub dropped: Vec<Packet>,
     pub counts: Counts,
     jobs: std::iter::Peekable<J>,
+    /// When the run ends if jobs do not end it.
+    until: Nanos,
     submitted: u64,
+    /// On the link, without what connections cost.
+    offered_bytes: u64,
+    last_arrival: Nanos,
     ended: u64,
     tally: Tally,
     samples: Vec<Sample>,
@@ -143,7 +148,10 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
             dropped: Vec::new(),
             counts: Counts::default(),
             jobs: jobs.peekable(),
+            until: Nanos::MAX,
             submitted: 0,
+            offered_bytes: 0,
+            last_arrival: Nanos::ZERO,
             ended: 0,
             tally: Tally::new(),
             samples: Vec::new(),
@@ -161,8 +169,8 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
         }
         while !self.is_over() {
             let Some((at, event)) = self.calendar.pop() else { break };
-            if self.config.until.is_some_and(|until| at > until) {
-                self.now = self.config.until.unwrap_or(at);
+            if at > self.until {
+                self.now = self.until;
                 break;
             }
             debug_assert!(at >= self.now, "time runs forward");
@@ -205,9 +213,12 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
 
     fn submit_next(&mut self) {
         let Some(job) = self.jobs.next() else { return };
-        if let Some(next) = self.jobs.peek() {
-            self.calendar.push(next.arrival.max(self.now), Event::Submit);
+        match self.jobs.peek() {
+            Some(next) => self.calendar.push(next.arrival.max(self.now), Event::Submit),
+            None => self.until = self.config.grace.map_or(Nanos::MAX, |grace| self.now + grace),
         }
+        self.offered_bytes += workload::wire_bytes(job.size_bytes);
+        self.last_arrival = self.now;
         let number = self.submitted;
         self.submitted += 1;
         self.submit(Request::new(number, job));
@@ -300,6 +311,8 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
             self.end(&request, record::Outcome::Incomplete);
         }
         let [complete, aborted, incomplete, refused] = self.counts.by_outcome;
+        let connections = self.submitted.div_ceil(u64::from(self.config.per_connection));
+        let offered = self.link.rate.time_for(self.offered_bytes + connections * units::wire::CONNECTION_BYTES);
         let open_resent_bytes: u64 = self.conns.iter().map(|conn| conn.sender.resent_bytes).sum();
         let busy = self.link.rate.time_for(self.link.sent_bytes);
         Outcome {
@@ -316,7 +329,8 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
             link_bytes: self.link.sent_bytes,
             resent_bytes: self.counts.resent_bytes + open_resent_bytes,
             utilisation: busy.0 as f64 / self.now.0.max(1) as f64,
-            elapsed_s: self.now.as_secs_f64(),
+            simulated_s: self.now.as_secs_f64(),
+            rho_offered: offered.0 as f64 / self.last_arrival.0.max(1) as f64,
             connections_max: self.counts.connections_max as u64,
             samples: self.samples,
         }

@@ -20,6 +20,7 @@ pub use discipline::CHUNK_BYTES_USUAL;
 pub use engine::JOBS_MAX;
 pub use line::Wire;
 pub use source::Paths;
+pub(crate) use source::Poisson;
 
 use serde::Serialize;
 use units::{Nanos, Rate};
@@ -29,7 +30,7 @@ use crate::{CLASSES_MAX, Hooks, Summary, Tally};
 use discipline::{Discipline, Resolved, resolve};
 use engine::{Counts, Engine, Extent};
 use line::Line;
-use source::{Clients, Poisson, Request};
+use source::{Clients, Request};
 
 /// The greatest rate: a byte has to take a nanosecond at least, or sizes that differ would take the same time.
 const LINK_BITS_PER_S_MAX: u64 = 8_000_000_000;

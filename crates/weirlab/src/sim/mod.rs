@@ -2,10 +2,13 @@
 //! outcomes a table or JSON. A sweep calls [`check`] and [`run`] for every cell of its grid.
 
 mod output;
+mod packet;
+mod packet_spec;
 mod queue;
 mod server;
 mod spec;
 
+pub use packet_spec::PacketSpec;
 pub use spec::{Model, Paths, SimSpec, Wire};
 
 use std::path::PathBuf;
@@ -29,10 +32,15 @@ pub struct SimOutcome {
 /// Whether [`run`] would start: everything wrong with the spec is found here, and nothing is simulated.
 pub fn check(spec: &SimSpec) -> Result<(), Failure> {
     refuse_users(spec)?;
+    if spec.model != Model::Packet
+        && let Some(field) = spec.packet.first_set()
+    {
+        return Err(Failure::Usage(format!("--{}: only --model packet knows it", field.replace('_', "-"))));
+    }
     match spec.model {
         Model::Queue => queue::check(spec),
         Model::Server => server::check(spec),
-        Model::Packet => Err(not_built(spec.model)),
+        Model::Packet => packet::check(spec),
     }
 }
 
@@ -41,7 +49,7 @@ pub fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
     match spec.model {
         Model::Queue => queue::run(spec, hooks),
         Model::Server => server::run(spec, hooks),
-        Model::Packet => Err(not_built(spec.model)),
+        Model::Packet => packet::run(spec, hooks),
     }
 }
 
@@ -52,10 +60,6 @@ fn refuse_users(spec: &SimSpec) -> Result<(), Failure> {
         Some((name, _)) => Err(Failure::Usage(format!("--{name}: only --model server knows it"))),
         None => Ok(()),
     }
-}
-
-fn not_built(model: Model) -> Failure {
-    Failure::Usage(format!("--model: {model:?} is not built yet"))
 }
 
 #[derive(clap::Args)]

@@ -55,7 +55,7 @@ fn failure(error: queue::Error) -> Failure {
 }
 
 /// A mistake in one field: `--rho: what is wrong`.
-fn wrong<E: std::fmt::Display>(field: &str) -> impl Fn(E) -> Failure {
+pub(super) fn wrong<E: std::fmt::Display>(field: &str) -> impl Fn(E) -> Failure {
     move |reason| Failure::Usage(format!("--{}: {reason}", field.replace('_', "-")))
 }
 
@@ -120,15 +120,19 @@ fn poisson(spec: &SimSpec) -> Result<queue::Arrivals, Failure> {
             "--dist: write a distribution of sizes, such as exponential:mean=5000, or a --trace".into(),
         ));
     };
-    let sizes = match dist.strip_prefix(TRACE_SIZES) {
+    Ok(queue::Arrivals::Poisson { sizes: distribution(dist, spec.seed)?, load })
+}
+
+/// A distribution, or the sizes of a trace.
+pub(super) fn distribution(dist: &str, seed: u64) -> Result<Distribution, Failure> {
+    match dist.strip_prefix(TRACE_SIZES) {
         Some(file) => {
-            let trace = crate::trace::read_for_schedule(file.as_ref(), spec.seed)?;
+            let trace = crate::trace::read_for_schedule(file.as_ref(), seed)?;
             let sizes: Vec<u64> = trace.arrivals.iter().map(|arrival| arrival.size_bytes).collect();
-            Distribution::empirical(&sizes).map_err(wrong("dist"))?
+            Distribution::empirical(&sizes).map_err(wrong("dist"))
         }
-        None => dist.parse().map_err(wrong("dist"))?,
-    };
-    Ok(queue::Arrivals::Poisson { sizes, load })
+        None => dist.parse().map_err(wrong("dist")),
+    }
 }
 
 fn replay(spec: &SimSpec, link: Rate) -> Result<queue::Arrivals, Failure> {

@@ -1,14 +1,17 @@
 //! One simulation, in words: what stands on a command line and in the cells of a sweep's grid.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, IgnoredAny};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::PacketSpec;
 
 /// Everything that makes a simulation; two equal ones give the same result to the byte.
 ///
 /// The same names are flags (`--warm-up`) and keys (`warm_up`). A key that a model does not know is an error there.
 #[derive(Debug, Clone, PartialEq, clap::Args, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct SimSpec {
     /// Which model to simulate
     #[arg(long, value_enum, default_value_t)]
@@ -30,7 +33,7 @@ pub struct SimSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<PathBuf>,
     /// Instead of one rho, alternate between two: W1 to W10 of the overload paper, or LOW_S,HIGH_S,LOW_RHO,HIGH_RHO
-    #[arg(long, value_name = "SPEC", conflicts_with_all = ["rho", "trace"])]
+    #[arg(long, value_name = "SPEC", conflicts_with = "rho")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
     /// Rate of the link
@@ -77,6 +80,21 @@ pub struct SimSpec {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[serde(default = "default_seed")]
     pub seed: u64,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub packet: PacketSpec,
+    /// Takes what no field above has taken, and refuses it: serde cannot both flatten and deny.
+    #[arg(skip)]
+    #[serde(flatten, skip_serializing, deserialize_with = "nothing_else")]
+    pub nothing_else: (),
+}
+
+fn nothing_else<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
+    let left = BTreeMap::<String, IgnoredAny>::deserialize(deserializer)?;
+    match left.keys().next() {
+        Some(field) => Err(D::Error::custom(format!("unknown field `{field}`"))),
+        None => Ok(()),
+    }
 }
 
 /// The models, in order of detail.

@@ -60,7 +60,7 @@ fn a_user_aborts_tries_again_and_gives_up() {
 
 #[test]
 fn a_run_that_ends_early_counts_what_is_left() {
-    let config = Config { until: Some(Nanos::from_millis(50)), ..Config::default() };
+    let config = Config { grace: Some(Nanos::from_millis(40)), ..Config::default() };
     let (outcome, records) = records(&config, &jobs(&[(0, 100), (10, 1_000_000)]));
     assert_eq!((outcome.complete, outcome.incomplete, outcome.summary.jobs), (1, 1, 2));
     assert_eq!(records[1].response_time(), Nanos::from_millis(40));
@@ -79,7 +79,7 @@ fn under_overload_srpt_has_few_connections_and_fair_drops_syns() {
             server,
             tcp: Tcp::of_2003(),
             sample_every: Some(Nanos::from_millis(100)),
-            until: jobs.last().map(|job| job.arrival),
+            grace: Some(Nanos::ZERO),
             ..Config::default()
         };
         outcome(&config, &jobs)

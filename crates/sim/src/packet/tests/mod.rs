@@ -170,7 +170,7 @@ fn no_jobs_are_an_empty_outcome() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     /// Whatever is lost, delayed or given up: every job ends once, and one that is complete has all its bytes.
     #[test]
