@@ -6,6 +6,7 @@ use workload::Job;
 
 use super::ConnId;
 use super::conn::ClientState;
+use super::egress::RETRIES_MAX;
 use super::tcp::Reply;
 use super::world::{Down, Event, Up, World};
 
@@ -149,7 +150,8 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
         conn.client_backoffs += 1;
         let is_connecting = conn.client == ClientState::Connecting;
-        if is_connecting && conn.client_backoffs > self.config.tcp.syn_retries {
+        let retries = if is_connecting { self.config.tcp.syn_retries } else { RETRIES_MAX };
+        if conn.client_backoffs > retries {
             return self.refuse(id);
         }
         let up = if is_connecting { Up::Syn } else { Up::Request { number: conn.asked } };

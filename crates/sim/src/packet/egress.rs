@@ -14,6 +14,8 @@ use super::{ConnId, DrainKind};
 const UNSENT_SEGMENTS_MAX: u64 = 2;
 /// The kernel looks at that limit once per packet of at most this size while it takes bytes in.
 const WRITE_BYTES_MAX: u64 = 64 << 10;
+/// Timeouts in a row after which an end gives up (Linux's tcp_retries2): a quarter of an hour and more.
+pub const RETRIES_MAX: u32 = 15;
 /// How often the drain reads the queue below, as in the server.
 const READ_EVERY: Nanos = Nanos::from_micros(500);
 
@@ -40,6 +42,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
                     conn.sender.dequeued(segments.bytes);
                 }
                 self.mark_sent(id, segments, is_taken);
+                self.lose_dropped();
             } else {
                 conn.sender.refused(now);
                 break;
@@ -57,10 +60,15 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
 
     pub fn on_alarm(&mut self, id: ConnId) {
         let conn = self.conns.get(id).expect("checked by the timer");
+        if conn.sender.timeouts() > RETRIES_MAX {
+            self.refuse(id);
+            return self.release(id);
+        }
         if let Some(segments) = conn.sender.on_alarm(self.now, &self.settings)
             && self.enqueue_data(id, segments)
         {
             self.conns.get(id).expect("it just sent").sender.probe_sent(segments);
+            self.lose_dropped();
         }
         self.transmit(id);
     }
@@ -83,12 +91,13 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
     /// A SYN-ACK or an acknowledgement; nobody is told if there is no room.
     pub fn send_control(&mut self, id: ConnId, load: Load, wire_bytes: u64) {
         self.enqueue(Packet { conn: id, load, wire_bytes: wire_bytes as u32, queued_at: self.now, band: 0 });
+        self.lose_dropped();
     }
 
+    /// What is dropped instead waits in `dropped`: the sender has to know first that its packet was sent.
     fn enqueue(&mut self, packet: Packet) -> bool {
         let is_taken = self.queue.enqueue(packet, &mut self.dropped);
         self.counts.queue_drops += u64::from(!is_taken);
-        self.lose_dropped();
         is_taken
     }
 

@@ -219,8 +219,8 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
     }
 
     /// Both ends are done with the connection, or the client was first; a worker is free.
-    fn release(&mut self, id: ConnId) {
-        let conn = self.conns.get(id).expect("checked by the caller");
+    pub fn release(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get(id) else { return };
         match conn.server {
             ServerState::SynReceived => self.listener.syn_received -= 1,
             ServerState::Active => self.listener.active -= 1,

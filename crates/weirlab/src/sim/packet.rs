@@ -11,9 +11,17 @@ use units::{Nanos, Rate};
 use workload::{Distribution, Job, LoadProfile, Scaling};
 
 use super::queue::{distribution, wrong};
-use super::{PacketSpec, SimOutcome, SimSpec};
+use super::{PacketSpec, Paths, SimOutcome, SimSpec};
 
 pub(super) fn check(spec: &SimSpec) -> Result<(), Failure> {
+    let unknown = [
+        ("chunk", spec.chunk.is_some()),
+        ("classes", !spec.classes.is_empty()),
+        ("paths", spec.paths != Paths::Unknown),
+    ];
+    if let Some((field, _)) = unknown.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(wrong(field)("--model packet does not know it"));
+    }
     let config = config(spec)?;
     config.check().map_err(|error| Failure::Usage(error.to_string()))?;
     jobs(spec, &config).map(drop)
@@ -118,6 +126,7 @@ fn tcp(packet: &PacketSpec) -> Result<Tcp, Failure> {
         tcp.congestion = one_of("congestion_control", name, &kinds)?;
     }
     tcp.initial_window = packet.initial_window.unwrap_or(tcp.initial_window);
+    tcp.gso_segments = packet.gso_segments.unwrap_or(tcp.gso_segments);
     if let Some(text) = &packet.initial_rto {
         tcp.initial_rto = time("initial_rto", text)?;
     }

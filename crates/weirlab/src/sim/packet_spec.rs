@@ -42,6 +42,10 @@ pub struct PacketSpec {
     #[arg(long, value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
+    /// Most segments handed to the queue as one packet [default: 44; 1 with --tcp router or 2003]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gso_segments: Option<u32>,
     /// Round-trip time beside the queue, half of it each way [default: 0ms]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -144,6 +144,11 @@ impl Sender {
         self.fin |= fin;
     }
 
+    /// Timeouts in a row.
+    pub fn timeouts(&self) -> u32 {
+        self.backoffs
+    }
+
     /// Bytes written and not sent.
     pub fn unsent_bytes(&self) -> u64 {
         self.written.saturating_sub(self.next)

@@ -62,7 +62,7 @@ fn delay(ms: u64) -> PathConfig {
 fn drains() -> [(DrainKind, Discipline, &'static str); 6] {
     [
         (DrainKind::Off, Discipline::Fifo(20), "fair"),
-        (DrainKind::Off, Discipline::FqCodel(200), "fair"),
+        (DrainKind::Off, Discipline::FqCodel(4), "fair"),
         (DrainKind::Paced, Discipline::Fifo(100), "srpt"),
         (DrainKind::Paced, Discipline::Fifo(5), "fair"),
         (DrainKind::Bands, Discipline::Bands(20), "srpt-bands:1000,5000"),

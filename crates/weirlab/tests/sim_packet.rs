@@ -1,0 +1,119 @@
+//! `weirlab sim --model packet` beside what the laboratory measured, and as its users meet it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn sim(args: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weirlab"))
+        .args(["sim", "--model", "packet"])
+        .args(args.split_whitespace())
+        .output()
+        .unwrap()
+}
+
+fn json(args: &str) -> Value {
+    let output = sim(&format!("{args} --json"));
+    assert!(output.status.success(), "{args}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The jobs of first-light.
+const FIRST_LIGHT: &str = "--trace synthetic --rho 0.8 --seconds 60 --link 10mbit --seed 1";
+
+/// Mean response times in ms of a kept run, by its name.
+fn measured(result: &str, run: &str) -> f64 {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results").join(result);
+    let text = std::fs::read_to_string(folder.join("summary.json")).unwrap();
+    let summary: Value = serde_json::from_str(&text).unwrap();
+    let runs = summary["runs"].as_array().unwrap();
+    let found = runs.iter().find(|found| found["name"] == run).unwrap();
+    found["response_time_ms"]["mean"].as_f64().unwrap()
+}
+
+#[test]
+fn the_testbeds_figures_come_out_within_fifteen_per_cent() {
+    let (synthetic, router) = ("2026-11-21-vm2-first-light-synthetic", "2026-11-21-vm2-first-light-router");
+    let segments = "2026-11-21-vm2-first-light-segments";
+    for (result, run, flags) in [
+        (synthetic, "nginx-fair", "--policy fair --drain off"),
+        (synthetic, "weir-paced-fair", "--policy fair --drain paced"),
+        (synthetic, "weir-paced-srpt", "--policy srpt --drain paced"),
+        (segments, "nginx-fair", "--policy fair --drain off --gso-segments 1"),
+        (segments, "weir-off", "--policy fair --drain off --gso-segments 1"),
+        (segments, "weir-paced-srpt", "--policy srpt --drain paced --gso-segments 1"),
+        (router, "nginx-fair", "--policy fair --drain off --tcp router"),
+        (router, "weir-off", "--policy fair --drain off --tcp router"),
+        (router, "weir-paced-fair", "--policy fair --drain paced --tcp router"),
+        (router, "weir-paced-srpt", "--policy srpt --drain paced --tcp router"),
+    ] {
+        let simulated = json(&format!("{FIRST_LIGHT} {flags}"));
+        assert_eq!(simulated["complete"], 12_245, "{flags}");
+        let ratio = simulated["response_time_ms"]["mean"].as_f64().unwrap() / measured(result, run);
+        assert!((0.85..1.15).contains(&ratio), "{result} {run}: {ratio} of what was measured");
+    }
+}
+
+#[test]
+fn every_flag_reaches_the_model() {
+    let base = "--policy fair --dist exponential:mean=5000 --rho 0.5 --seconds 5";
+    let plain = json(base);
+    for flags in [
+        "--drain paced",
+        "--bottleneck fq_codel:5",
+        "--shaper wire",
+        "--tcp 2003",
+        "--congestion-control reno --loss 0.02 --rtt 100ms",
+        "--initial-window 2 --rtt 50ms",
+        "--mtu 536",
+        "--gso-segments 2",
+        "--rtt 10ms --jitter 5ms",
+        "--loss 0.05",
+        "--loss-back 0.05",
+        "--wans 50ms/10ms/0.005,100ms/20ms/0.01",
+        "--per-connection 5",
+        "--workers 1",
+        "--syn-queue 1 --initial-rto 500ms --rtt 20ms",
+        "--abort-after 5ms --retries 2",
+        "--sample 100ms",
+    ] {
+        let mut found = json(&format!("{base} {flags}"));
+        for key in ["spec", "cpu_seconds", "jobs_per_second", "peak_rss_bytes"] {
+            found[key] = plain[key].clone();
+        }
+        assert_ne!(found, plain, "{flags}");
+    }
+    let samples = &json(&format!("{base} --sample 100ms"))["samples"];
+    assert_eq!(samples[9]["at_s"], 1.0, "{samples}");
+}
+
+#[test]
+fn a_mistake_is_one_line_that_names_its_field() {
+    let base = "--policy srpt --dist exponential:mean=5000 --rho 0.5 --seconds 1";
+    for (flags, says) in [
+        ("--drain full", "--drain: `full` is none of off, paced, bands, ranked"),
+        ("--drain bands", "drain `bands` needs a policy with bands"),
+        ("--bottleneck fifo:x", "--bottleneck: `fifo:x`"),
+        ("--bottleneck red", "--bottleneck: `red` is none of fifo"),
+        ("--shaper tbf", "--shaper: `tbf` is none of htb"),
+        ("--tcp vegas", "--tcp: `vegas` is none of linux, router, 2003"),
+        ("--rtt 10", "--rtt: `10` is not a duration"),
+        ("--loss -0.1", "loss of -0.1 is out of range"),
+        ("--loss nan", "loss of NaN is out of range"),
+        ("--wans 50ms/0.1", "--wans: `50ms/0.1` is no path"),
+        ("--retries 2", "--retries: nobody tries again"),
+        ("--mtu 60", "--mtu: 60 is out of range"),
+        ("--per-connection 0", "per_connection of 0"),
+        ("--chunk 1000", "--chunk: --model packet does not know it"),
+        ("--rho -1", "--rho:"),
+    ] {
+        let base = if flags.starts_with("--rho") { base.replace("--rho 0.5", "") } else { base.into() };
+        let output = sim(&format!("{base} {flags}"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{flags}: {said}");
+        assert!(said.contains(says), "{flags}: {said}");
+    }
+    let output = sim("--policy srpt --dist exponential:mean=5000 --rho 0.5");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--seconds: arrivals have no end"));
+}
