@@ -61,6 +61,7 @@ pub enum Unit {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
+    /// In the legend; a curve without a name is not in it.
     pub name: String,
     /// A second line in the legend.
     pub note: Option<String>,
@@ -80,8 +81,8 @@ pub enum Look {
     Dashed,
     /// Computed, another one: grey.
     Dotted,
-    /// Computed, for the measured curve of this number (from 0): in its colour.
-    DashedLike(usize),
+    /// Computed, to be compared with a measured curve that it lies upon: thin, dark, on top of all.
+    Overlay,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -157,11 +158,9 @@ impl Chart {
             .x_label_formatter(&|value| self.x.unit.label(*value))
             .y_label_formatter(&|value| self.y.unit.label(*value))
             .draw()?;
-        // Computed curves and the last ones first, so that the first measured one lies on top.
-        for line in lines.iter().rev() {
-            line.draw(&mut chart)?;
-        }
-        Ok(())
+        // Computed curves and the last ones first, so that the first measured one lies on top; then what lies upon those.
+        let (upon, below): (Vec<&Line>, Vec<&Line>) = lines.iter().partition(|line| line.curve.look == Look::Overlay);
+        below.into_iter().rev().chain(upon).try_for_each(|line| line.draw(&mut chart))
     }
 }
 
@@ -214,7 +213,7 @@ impl<'c> Line<'c> {
             Look::Measured | Look::Smooth => (COLOURS[number % COLOURS.len()], None),
             Look::Dashed => (ORACLE_COLOUR, Some(Dash(9, 5))),
             Look::Dotted => (ORACLE_COLOUR, Some(Dash(2, 4))),
-            Look::DashedLike(other) => (COLOURS[other % COLOURS.len()], Some(Dash(7, 5))),
+            Look::Overlay => (INK, Some(Dash(5, 4))),
         };
         let mark = match curve.look {
             Look::Measured if (number / COLOURS.len()).is_multiple_of(2) => Mark::Disc,
@@ -225,7 +224,7 @@ impl<'c> Line<'c> {
     }
 
     fn stroke(&self) -> ShapeStyle {
-        self.colour.stroke_width(2)
+        self.colour.stroke_width(if self.curve.look == Look::Overlay { 1 } else { 2 })
     }
 
     fn draw(&self, plot: &mut Plot) -> DrawResult {
@@ -266,7 +265,7 @@ fn draw_legend(area: &Area, lines: &[Line]) -> DrawResult {
     const NOTE_HEIGHT_PX: i32 = 20;
     const NAME_CHARS_MAX: usize = 27;
     let mut y = 12;
-    for line in lines {
+    for line in lines.iter().filter(|line| !line.curve.name.is_empty()) {
         let mark = [(6, y), (36, y)];
         match (line.dash, line.mark) {
             (Some(Dash(dash, gap)), _) => area.draw(&DashedPathElement::new(mark, dash, gap, line.stroke()))?,

@@ -53,7 +53,7 @@ pub use conduct::{Progress, Workers, conduct};
 pub use error::SweepError;
 pub use grid::{Axis, Cell};
 pub use measured::{CcdfPoint, Measured, SizeBin};
-pub use model::{Fields, Model};
+pub use model::{Fields, Model, Theory, TheoryAt};
 pub use pictures::write_pictures;
 pub use plan::{Plan, PlotPlan};
 pub use results::{CellResult, Estimate, Results, SizeEstimate};

@@ -20,6 +20,27 @@ pub trait Model: Send + Sync {
     /// The files such a run reads: what is in them is part of its key.
     fn files(&self, fields: &Fields) -> Vec<PathBuf>;
 
+    /// What a closed form says of such runs, of all jobs and of those of these sizes; `None` where there is none.
+    fn theory(&self, _fields: &Fields, _sizes_bytes: &[f64]) -> Option<Theory> {
+        None
+    }
+
     /// Does the run.
     fn run(&self, fields: &Fields, seed: u64) -> Result<Measured, String>;
+}
+
+/// What a closed form says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Theory {
+    /// By the name of the metric that it foretells.
+    pub metrics: BTreeMap<String, f64>,
+    /// For each size asked for.
+    pub by_size: Vec<TheoryAt>,
+}
+
+/// Of jobs of one size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TheoryAt {
+    pub response_time_ms: f64,
+    pub slowdown: f64,
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use report::{AxisTitle, Chart, Curve, Look, Point, Scale, Unit};
 
+use crate::model::TheoryAt;
 use crate::results::{CellResult, Estimate, Results, SizeEstimate};
 use crate::{Plan, SweepError};
 
@@ -112,7 +113,9 @@ impl Panel<'_> {
             let estimate = cell.metric(metric)?;
             Some(point(axis.values[cell.at[x]].number?, estimate))
         };
-        let curves = self.curves(None, |cells| cells.iter().filter_map(point).collect());
+        let foretold = |cell: &&CellResult| Some(Point::exact(axis.values[cell.at[x]].number?, cell.foretold(metric)?));
+        let mut curves = self.curves(None, |cells| cells.iter().filter_map(point).collect());
+        curves.extend(theory(self.curves(None, |cells| cells.iter().filter_map(foretold).collect())));
         let (what, unit) = metric_title(metric);
         self.chart(
             format!("{what} against {}", axis.name),
@@ -134,15 +137,23 @@ impl Panel<'_> {
         let mut charts = Vec::new();
         for (short, title, unit, of) in BY_SIZE {
             let y = || AxisTitle { title: title.into(), scale: Scale::Log, unit };
-            let by_size =
-                |cells: &[&CellResult]| cells.iter().flat_map(|cell| size_points(&cell.by_size, of)).collect();
-            let by_rank =
-                |cells: &[&CellResult]| cells.iter().flat_map(|cell| rank_points(&cell.by_size, of)).collect();
-            let chart =
-                self.chart(format!("{title} by size"), where_.clone(), log_size(), y(), self.curves(at, by_size));
+            let points = |cells: &[&CellResult], by: Place| {
+                cells
+                    .iter()
+                    .flat_map(|cell| cell.by_size.iter().zip(by(&cell.by_size)).map(|(bin, x)| point(x, of(bin))))
+                    .collect()
+            };
+            let foretold =
+                |cells: &[&CellResult], by: Place| cells.iter().flat_map(|cell| foretold(cell, short, by)).collect();
+            let curves = |by: Place| {
+                let mut curves = self.curves(at, |cells| points(cells, by));
+                curves.extend(theory(self.curves(at, |cells| foretold(cells, by))));
+                curves
+            };
+            let chart = self.chart(format!("{title} by size"), where_.clone(), log_size(), y(), curves(size_places));
             charts.push((format!("{short}-by-size{suffix}"), chart));
             let title = format!("{title} by percentile of size");
-            let chart = self.chart(title, where_.clone(), percentile(), y(), self.curves(at, by_rank));
+            let chart = self.chart(title, where_.clone(), percentile(), y(), curves(rank_places));
             charts.push((format!("{short}-by-percentile{suffix}"), chart));
         }
         charts.push((format!("ccdf{suffix}"), self.ccdf(at, where_)));
@@ -222,20 +233,43 @@ const BY_SIZE: [(&str, &str, Unit, OfSize); 3] = [
     ("variance", "variance of response time, ms²", Unit::Number, |bin| &bin.response_time_ms2_variance),
 ];
 
-fn size_points(bins: &[SizeEstimate], of: OfSize) -> Vec<Point> {
-    bins.iter().map(|bin| point(bin.size_bytes_mean, of(bin))).collect()
+/// Where bins stand on the x axis.
+type Place = fn(&[SizeEstimate]) -> Vec<f64>;
+
+fn size_places(bins: &[SizeEstimate]) -> Vec<f64> {
+    bins.iter().map(|bin| bin.size_bytes_mean).collect()
 }
 
-/// Each bin stands where the middle one of its jobs is.
-fn rank_points(bins: &[SizeEstimate], of: OfSize) -> Vec<Point> {
+/// Each bin stands where the middle one of its jobs is among all.
+fn rank_places(bins: &[SizeEstimate]) -> Vec<f64> {
     let all: u64 = bins.iter().map(|bin| bin.jobs).sum();
     let mut smaller = 0;
-    let mut points = Vec::with_capacity(bins.len());
+    let mut places = Vec::with_capacity(bins.len());
     for bin in bins {
-        points.push(point((smaller as f64 + bin.jobs as f64 / 2.0) / all as f64, of(bin)));
+        places.push((smaller as f64 + bin.jobs as f64 / 2.0) / all as f64);
         smaller += bin.jobs;
     }
-    points
+    places
+}
+
+/// What a closed form says of what is drawn under this short name; nothing of variances.
+fn foretold(cell: &CellResult, short: &str, by: Place) -> Vec<Point> {
+    let of: fn(&TheoryAt) -> f64 = match short {
+        "response-time" => |at| at.response_time_ms,
+        "slowdown" => |at| at.slowdown,
+        _ => return Vec::new(),
+    };
+    let theory = cell.theory.iter().flat_map(|theory| &theory.by_size);
+    by(&cell.by_size).into_iter().zip(theory).map(|(x, at)| Point::exact(x, of(at))).collect()
+}
+
+/// Curves of a closed form lie on those they foretell; the legend names them once.
+fn theory(curves: Vec<Curve>) -> impl Iterator<Item = Curve> {
+    let there = curves.into_iter().filter(|curve| !curve.points.is_empty()).enumerate();
+    there.map(|(number, curve)| {
+        let name = if number == 0 { "closed form".into() } else { String::new() };
+        Curve { name, note: None, look: Look::Overlay, ..curve }
+    })
 }
 
 fn point(x: f64, estimate: &Estimate) -> Point {
@@ -313,6 +347,26 @@ mod tests {
     }
 
     #[test]
+    fn a_closed_form_is_drawn_over_what_it_foretells() {
+        let plan = plan();
+        let mut results = results(&plan);
+        let svg = |results: &Results| {
+            let folder = Folder::new("theory");
+            write_pictures(&plan, results, folder.path()).unwrap();
+            ["slowdown_mean-vs-rho", "slowdown-by-size-rho-0.5", "variance-by-size-rho-0.5"]
+                .map(|name| fs::read_to_string(folder.path().join(format!("plots/{name}.svg"))).unwrap())
+        };
+        let named = |svgs: [String; 3]| svgs.map(|svg| svg.matches("closed form").count());
+        assert_eq!(named(svg(&results)), [0, 0, 0]);
+        for cell in &mut results.cells {
+            let at = TheoryAt { response_time_ms: 2.0, slowdown: 2.0 };
+            let metrics = [("slowdown_mean".into(), 2.0)].into();
+            cell.theory = Some(crate::Theory { metrics, by_size: vec![at; cell.by_size.len()] });
+        }
+        assert_eq!(named(svg(&results)), [1, 1, 0]);
+    }
+
+    #[test]
     fn a_third_axis_makes_panels() {
         let text = "question = \"which\"\nmodel = \"queue\"\nreplications = 1\n[grid]\npolicy = [\"ps\"]\nrho = [0.5]\n\
                     dist = [\"a:1\", \"a=1\", \"b\"]\n";
@@ -327,9 +381,8 @@ mod tests {
     fn a_bin_stands_at_its_middle_job() {
         let plan = plan();
         let bins = results(&plan).cells.remove(0).by_size;
-        let points = rank_points(&bins, |bin| &bin.slowdown);
         // 500, 250, 125, 62 and 31 jobs of 968, four times.
-        let shares: Vec<f64> = points.iter().map(|point| (point.x * 968.0).round()).collect();
+        let shares: Vec<f64> = rank_places(&bins).iter().map(|share| (share * 968.0).round()).collect();
         assert_eq!(shares, [250.0, 625.0, 813.0, 906.0, 953.0]);
     }
 

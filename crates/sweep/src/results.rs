@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use stats::{interval_99, mean};
 
 use crate::conduct::run_specs;
-use crate::model::Model;
+use crate::model::{Model, Theory};
 use crate::store::Store;
 use crate::{CcdfPoint, Measured, Plan, SizeBin, SweepError};
 
@@ -32,6 +32,8 @@ pub struct CellResult {
     pub by_size: Vec<SizeEstimate>,
     /// The mean of the shares of all replications.
     pub ccdf: Vec<CcdfPoint>,
+    /// What a closed form says of this cell, with one entry for each of `by_size`.
+    pub theory: Option<Theory>,
 }
 
 /// Jobs of like size in all replications; each replication that has such jobs counts the same.
@@ -65,7 +67,10 @@ impl Results {
                 let gone = || SweepError::Run { what, reason: "its file is gone: sweep again".into() };
                 measured.push((run.seed, store.read(&run).ok_or_else(gone)?));
             }
-            cells.push(CellResult::of(cell.at.clone(), measured));
+            let mut result = CellResult::of(cell.at.clone(), measured);
+            let sizes: Vec<f64> = result.by_size.iter().map(|bin| bin.size_bytes_mean).collect();
+            result.theory = model.theory(&cell.fields, &sizes);
+            cells.push(result);
         }
         Ok(Results { cells })
     }
@@ -77,6 +82,17 @@ impl Results {
 }
 
 impl CellResult {
+    /// The metric of this name, or else of this name with `_mean` behind it.
+    pub fn metric(&self, name: &str) -> Option<&Estimate> {
+        self.metrics.get(name).or_else(|| self.metrics.get(&format!("{name}_mean")))
+    }
+
+    /// What a closed form says of that metric.
+    pub fn foretold(&self, name: &str) -> Option<f64> {
+        let metrics = &self.theory.as_ref()?.metrics;
+        metrics.get(name).or_else(|| metrics.get(&format!("{name}_mean"))).copied()
+    }
+
     pub(crate) fn of(at: Vec<usize>, runs: Vec<(u64, Measured)>) -> CellResult {
         let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         let mut bins: BTreeMap<u64, Vec<SizeBin>> = BTreeMap::new();
@@ -92,7 +108,7 @@ impl CellResult {
         let by_size = bins.into_values().filter_map(|bins| size_estimate(&bins)).collect();
         let ccdfs: Vec<&[CcdfPoint]> = runs.iter().map(|(_, run)| run.ccdf.as_slice()).collect();
         let ccdf = mean_ccdf(&ccdfs);
-        CellResult { at, runs, metrics, by_size, ccdf }
+        CellResult { at, runs, metrics, by_size, ccdf, theory: None }
     }
 }
 

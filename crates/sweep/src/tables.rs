@@ -96,15 +96,17 @@ fn as_text(value: &serde_json::Value) -> Value {
     Value::Text(value.as_str().map_or_else(|| value.to_string(), str::to_string))
 }
 
-/// One row per cell and metric: mean, the ends of its 99 % confidence interval, and of how many runs.
+/// One row per cell and metric: mean, the ends of its 99 % confidence interval, of how many runs, and what a closed form
+/// says where there is one.
 fn cells_csv(plan: &Plan, results: &Results) -> String {
     let names: Vec<String> = plan.axes.iter().map(|axis| quoted(&axis.name)).collect();
-    let mut text = format!("{},metric,mean,ci99_low,ci99_high,runs\n", names.join(","));
+    let mut text = format!("{},metric,mean,ci99_low,ci99_high,runs,theory\n", names.join(","));
     for (cell, result) in plan.cells.iter().zip(&results.cells) {
         let at: Vec<String> = labels(plan, cell).map(quoted).collect();
         for (metric, Estimate { mean, half_width }) in &result.metrics {
+            let theory = result.foretold(metric).map_or(String::new(), |theory| theory.to_string());
             let ends = half_width.map_or(",".into(), |half| format!("{},{}", mean - half, mean + half));
-            let _ = writeln!(text, "{},{metric},{mean},{ends},{}", at.join(","), result.runs.len());
+            let _ = writeln!(text, "{},{metric},{mean},{ends},{},{theory}", at.join(","), result.runs.len());
         }
     }
     text
@@ -136,22 +138,23 @@ pub fn markdown(plan: &Plan, results: &Results) -> String {
     let runs = if seeds == 1 { "one run: no interval".into() } else { format!("mean ± 99 % over {seeds} runs") };
     let mut text = format!("{}\n\nModel {}, {runs}.\n\n", plan.question, plan.model);
     let head: Vec<&str> = plan.axes.iter().map(|axis| axis.name.as_str()).collect();
-    let metrics: Vec<&str> = plan.plot.y.iter().map(String::as_str).collect();
-    let _ = writeln!(text, "| {} |", [head, metrics.clone()].concat().join(" | "));
-    let _ = writeln!(text, "|{}", "---|".repeat(plan.axes.len() + metrics.len()));
+    let is_foretold = |metric: &str| results.cells.iter().any(|cell| cell.foretold(metric).is_some());
+    let metrics: Vec<(&str, bool)> = plan.plot.y.iter().map(|metric| (metric.as_str(), is_foretold(metric))).collect();
+    let columns =
+        metrics.iter().flat_map(|(name, foretold)| std::iter::once(*name).chain(foretold.then_some("theory")));
+    let head: Vec<&str> = head.into_iter().chain(columns).collect();
+    let _ = writeln!(text, "| {} |", head.join(" | "));
+    let _ = writeln!(text, "|{}", "---|".repeat(head.len()));
     for (cell, result) in plan.cells.iter().zip(&results.cells) {
-        let figures = metrics.iter().map(|metric| result.metric(metric).map_or("-".into(), figure));
+        let figures = metrics.iter().flat_map(|(metric, is_foretold)| {
+            let exact = |mean| figure(&Estimate { mean, half_width: None });
+            let theory = is_foretold.then(|| result.foretold(metric).map_or("-".into(), exact));
+            std::iter::once(result.metric(metric).map_or("-".into(), figure)).chain(theory)
+        });
         let row: Vec<String> = labels(plan, cell).map(str::to_string).chain(figures).collect();
         let _ = writeln!(text, "| {} |", row.join(" | "));
     }
     text
-}
-
-impl CellResult {
-    /// The metric of this name, or else of this name with `_mean` behind it.
-    pub fn metric(&self, name: &str) -> Option<&Estimate> {
-        self.metrics.get(name).or_else(|| self.metrics.get(&format!("{name}_mean")))
-    }
 }
 
 /// As many digits as the interval makes sense of: two of its own, and at least three of the mean.
@@ -162,7 +165,7 @@ fn figure(estimate: &Estimate) -> String {
     };
     let of_mean = decimals(estimate.mean, 3);
     match estimate.half_width {
-        None => format!("{:.of_mean$}", estimate.mean),
+        None => format!("{:.*}", decimals(estimate.mean, 4), estimate.mean),
         Some(half) => {
             let both = of_mean.max(decimals(half, 2).min(of_mean + 2));
             format!("{:.both$} ± {half:.both$}", estimate.mean)
@@ -173,8 +176,8 @@ fn figure(estimate: &Estimate) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Model;
     use crate::testing::{Folder, Formula, plan};
+    use crate::{Model, Theory};
     use record::Table;
 
     fn results(plan: &Plan) -> Results {
@@ -214,18 +217,25 @@ mod tests {
 
     #[test]
     fn for_people() {
-        let plan = plan();
-        let table = markdown(&plan, &results(&plan));
+        let (plan, mut results) = (plan(), results(&plan()));
+        let foretold = |mean: f64| Theory { metrics: [("slowdown_mean".into(), mean)].into(), by_size: vec![] };
+        results.cells[0].theory = Some(foretold(2.02531));
+        let table = markdown(&plan, &results);
         // Seeds 1 to 4 add 0.01 to 0.04: mean 0.025, standard error 0.00645, t(3) = 5.841.
         assert!(table.starts_with("which\n\nModel queue, mean ± 99 % over 4 runs.\n\n"), "{table}");
-        assert!(table.contains("| policy | rho | response_time_ms | slowdown_mean |\n|---|---|---|---|\n"), "{table}");
-        assert!(table.contains("| ps | 0.5 | 2.025 ± 0.038 | 2.025 ± 0.038 |"), "{table}");
-        let csv = cells_csv(&plan, &results(&plan));
         assert!(
-            csv.starts_with("policy,rho,metric,mean,ci99_low,ci99_high,runs\nps,0.5,response_time_ms_mean,"),
+            table.contains("| policy | rho | response_time_ms | slowdown_mean | theory |\n|---|---|---|---|---|\n"),
+            "{table}"
+        );
+        assert!(table.contains("| ps | 0.5 | 2.025 ± 0.038 | 2.025 ± 0.038 | 2.025 |"), "{table}");
+        assert!(table.contains("| srpt | 0.5 | 1.025 ± 0.038 | 1.025 ± 0.038 | - |"), "{table}");
+        let csv = cells_csv(&plan, &results);
+        assert!(
+            csv.starts_with("policy,rho,metric,mean,ci99_low,ci99_high,runs,theory\nps,0.5,response_time_ms_mean,"),
             "{csv}"
         );
         assert_eq!(csv.lines().count(), 1 + 6 * 3);
+        assert!(csv.lines().nth(3).unwrap().ends_with(",4,2.02531"), "{csv}");
     }
 
     #[test]
@@ -235,7 +245,7 @@ mod tests {
             (12.3456, Some(3.4), "12.3 ± 3.4"),
             (1234.5, Some(200.0), "1234 ± 200"),
             (0.0, Some(0.0), "0 ± 0"),
-            (0.012345, None, "0.0123"),
+            (0.012345, None, "0.01235"),
             (12.0, Some(1e-9), "12.000 ± 0.000"),
         ] {
             assert_eq!(figure(&Estimate { mean, half_width }), written);

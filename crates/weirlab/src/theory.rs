@@ -21,7 +21,7 @@ pub fn main(command: Command) -> Result<(), Failure> {
 const TRACE: &str = "trace:";
 
 /// The distribution that `--dist` names; of a trace the sizes that an experiment would replay.
-fn distribution(spec: &str) -> Result<Distribution, Failure> {
+pub(crate) fn distribution(spec: &str) -> Result<Distribution, Failure> {
     let sizes = match spec.strip_prefix(TRACE) {
         Some(file) => {
             // The seed spreads arrivals inside a second, and only the sizes are taken.

@@ -1,6 +1,7 @@
 //! `weirlab sweep`: a grid of simulations from a file to tables and pictures. The grid is the crate `sweep`; here stand
 //! what a run is ([`simulator`]), the progress bar, and the manifest.
 
+mod closed_form;
 mod simulator;
 
 use std::io::{self, Write};

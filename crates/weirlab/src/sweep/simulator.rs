@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use ::sweep::{Fields, Measured, SweepError};
+use ::sweep::{Fields, Measured, SweepError, Theory};
 use cli::Failure;
 use serde_json::{Map, Value};
 
+use super::closed_form;
 use crate::sim::{self, SimSpec};
 
 /// Raised whenever a simulation of the same spec comes to another result: what is kept of older ones is then not used.
@@ -91,6 +92,11 @@ impl ::sweep::Model for Simulator {
 
     fn files(&self, fields: &Fields) -> Vec<PathBuf> {
         traces(fields).into_iter().map(|(.., file)| self.folder.join(file)).collect()
+    }
+
+    fn theory(&self, fields: &Fields, sizes_bytes: &[f64]) -> Option<Theory> {
+        const ANY_SEED: u64 = 1;
+        closed_form::of(&self.spec(fields, ANY_SEED).ok()?, sizes_bytes)
     }
 
     fn run(&self, fields: &Fields, seed: u64) -> Result<Measured, String> {

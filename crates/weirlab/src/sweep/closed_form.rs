@@ -1,0 +1,66 @@
+//! Which simulations have a closed form: one link, Poisson arrivals at a load below 1, sizes alone, a policy that is exactly
+//! what the formula is of.
+
+use ::sweep::{Theory, TheoryAt};
+use theory::mg1::{Bands, Mg1, Policy};
+
+use crate::sim::{Model, SimSpec, Wire};
+use crate::theory::distribution;
+
+/// What the formulas say of such runs and of the jobs of these sizes.
+pub fn of(spec: &SimSpec, sizes_bytes: &[f64]) -> Option<Theory> {
+    let is_plain = spec.wire == Wire::Plain && spec.chunk.is_none() && spec.seconds.is_none();
+    let (true, Some(rho), Some(dist)) = (spec.model == Model::Queue && is_plain, spec.rho, &spec.dist) else {
+        return None;
+    };
+    let queue = Mg1::new(distribution(dist).ok()?, rho, spec.link.parse().ok()?).ok()?;
+    let solution = queue.solve(&policy(&spec.policy)?);
+    let metrics = [("response_time_ms_mean", solution.response_ms()), ("slowdown_mean", solution.slowdown_mean())];
+    let at = |&size: &f64| {
+        let (response_time_ms, slowdown) = (solution.response_ms_at(size), solution.slowdown_at(size));
+        TheoryAt { response_time_ms, slowdown }
+    };
+    let is_finite = |(name, value): (&str, f64)| value.is_finite().then(|| (name.to_string(), value));
+    Some(Theory {
+        metrics: metrics.into_iter().filter_map(is_finite).collect(),
+        by_size: sizes_bytes.iter().map(at).collect(),
+    })
+}
+
+/// Round robin is only near processor sharing, and bands that learn their cuts only near those of the formula.
+fn policy(spec: &str) -> Option<Policy> {
+    match spec.parse().ok()? {
+        Policy::Ps if spec != "ps" => None,
+        Policy::SrptBands(Bands::Count(_)) => None,
+        exact => Some(exact),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn foretold(policy: &str, more: &str) -> Option<Theory> {
+        let common = "model = 'queue'\nrho = 0.8\ndist = 'exponential:mean=5000'\nlink = '10mbit'";
+        of(&toml::from_str(&format!("{common}\npolicy = '{policy}'\n{more}")).unwrap(), &[5000.0])
+    }
+
+    #[test]
+    fn of_processor_sharing_by_hand() {
+        // 4 ms of service at rho 0.8: 20 ms in the mean, five times the time alone for every size.
+        let theory = foretold("ps", "").unwrap();
+        let [mean, slowdown] = ["response_time_ms_mean", "slowdown_mean"].map(|name| theory.metrics[name]);
+        assert!((mean - 20.0).abs() < 1e-2 && (slowdown - 5.0).abs() < 1e-3, "{theory:?}");
+        assert!((theory.by_size[0].response_time_ms - 20.0).abs() < 1e-2, "{theory:?}");
+    }
+
+    #[test]
+    fn only_of_what_the_formula_is_of() {
+        for (policy, more) in
+            [("fair", ""), ("srpt-bands:5", ""), ("quick-fix", ""), ("srpt", "wire = 'tcp'"), ("srpt", "chunk = 1448")]
+        {
+            assert_eq!(foretold(policy, more), None, "{policy} {more}");
+        }
+        assert!(foretold("srpt-bands:1000,8000", "").is_some());
+    }
+}
