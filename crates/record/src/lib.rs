@@ -1,14 +1,15 @@
 //! What came out of a run: one [`JobRecord`] per request, and the [`Manifest`] that says how it was made.
 //!
 //! The server, the simulator and the load generator all write this one record, and this crate alone knows the file
-//! formats: `records.csv` and `manifest.json` in a run's folder. A result without a manifest does not exist. With the
-//! feature `parquet`, tables in columns too.
+//! formats: `records.parquet` (or `records.csv`) and `manifest.json` in a run's folder. A result without a manifest does
+//! not exist. The feature `parquet` brings tables in columns; without it records are text.
 
 #[cfg(feature = "parquet")]
 mod columns;
 mod error;
 mod job;
 mod manifest;
+mod records;
 mod run;
 
 #[cfg(feature = "parquet")]
@@ -16,4 +17,5 @@ pub use columns::{Kind, Table, TableWriter, Value};
 pub use error::FileError;
 pub use job::{JobRecord, Outcome};
 pub use manifest::{Manifest, SweepManifest};
-pub use run::{RecordWriter, Run};
+pub use records::RecordWriter;
+pub use run::Run;

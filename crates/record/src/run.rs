@@ -1,10 +1,10 @@
-use std::fs::{self, File};
-use std::io::{self, BufWriter};
+use std::fs;
+use std::io;
 use std::path::Path;
 
+use crate::records::{self, RecordWriter};
 use crate::{FileError, JobRecord, Manifest};
 
-const RECORDS: &str = "records.csv";
 const MANIFEST: &str = "manifest.json";
 
 /// A finished run: its manifest and its records in arrival order.
@@ -15,7 +15,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// Writes `records.csv`, then `manifest.json`, into `folder` (made if missing): a run cut short has no manifest.
+    /// Writes the records (`records.parquet` in a build that can, else `records.csv`), then `manifest.json`, into `folder`
+    /// (made if missing): a run cut short has no manifest.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
         let mut writer = Run::create_records(folder)?;
         for record in &self.records {
@@ -29,7 +30,7 @@ impl Run {
     /// last.
     pub fn create_records(folder: &Path) -> io::Result<RecordWriter> {
         fs::create_dir_all(folder)?;
-        RecordWriter::create(&folder.join(RECORDS))
+        RecordWriter::create(&folder.join(records::USUAL))
     }
 
     /// Ends a run begun by [`Run::create_records`].
@@ -39,42 +40,24 @@ impl Run {
         fs::write(folder.join(MANIFEST), text)
     }
 
+    /// Whether records are in this folder, of a finished run or of one that was cut short.
+    pub fn has_records(folder: &Path) -> bool {
+        records::find(folder).is_file()
+    }
+
     /// Whether a finished run is in this folder.
     pub fn is_in(folder: &Path) -> bool {
         folder.join(MANIFEST).exists()
     }
 
-    /// Reads what [`Run::write`] wrote.
+    /// Reads what [`Run::write`] wrote, in whichever format.
     pub fn read(folder: &Path) -> Result<Run, FileError> {
         let path = folder.join(MANIFEST);
         let text = fs::read_to_string(&path).map_err(|e| FileError::new(&path, e))?;
         let manifest = serde_json::from_str(&text).map_err(|e| FileError::new(&path, e))?;
-        let path = folder.join(RECORDS);
-        let mut reader = csv::Reader::from_path(&path).map_err(|e| FileError::new(&path, e))?;
-        let mut records: Vec<JobRecord> =
-            reader.deserialize().collect::<Result<_, _>>().map_err(|e| FileError::new(&path, e))?;
+        let mut records = records::read(&records::find(folder))?;
         records.sort_by_key(|record| record.job);
         Ok(Run { manifest, records })
-    }
-}
-
-/// Writes records one by one, so that memory does not grow with their number.
-pub struct RecordWriter {
-    csv: csv::Writer<BufWriter<File>>,
-}
-
-impl RecordWriter {
-    pub fn create(path: &Path) -> io::Result<RecordWriter> {
-        Ok(RecordWriter { csv: csv::Writer::from_writer(BufWriter::new(File::create(path)?)) })
-    }
-
-    pub fn write(&mut self, record: &JobRecord) -> io::Result<()> {
-        self.csv.serialize(record).map_err(io::Error::other)
-    }
-
-    /// Flushes; an error that buffering had hidden comes out here.
-    pub fn finish(mut self) -> io::Result<()> {
-        self.csv.flush()
     }
 }
 
@@ -124,6 +107,20 @@ mod tests {
     fn reads_back_what_it_wrote() {
         let folder = std::env::temp_dir().join(format!("weir-record-{}", std::process::id()));
         run().write(&folder).unwrap();
+        assert_eq!(Run::read(&folder).unwrap(), run());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// What older runs have, what scripts read, and what a build without Parquet writes.
+    #[test]
+    fn reads_text_as_well() {
+        let folder = std::env::temp_dir().join(format!("weir-record-csv-{}", std::process::id()));
+        run().write(&folder).unwrap();
+        fs::remove_file(records::find(&folder)).unwrap();
+        let mut writer = RecordWriter::create(&folder.join("records.csv")).unwrap();
+        run().records.iter().for_each(|record| writer.write(record).unwrap());
+        writer.finish().unwrap();
+        assert!(fs::read_to_string(folder.join("records.csv")).unwrap().starts_with("job,size_bytes,head_bytes,"));
         assert_eq!(Run::read(&folder).unwrap(), run());
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use record::Run;
+use record::{RecordWriter, Run};
 
 use cli::Failure;
 
@@ -24,6 +24,9 @@ pub struct Args {
     /// Also draw response time by size into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Write the records of the run, which must be the only one, into this file as text (or as .parquet)
+    #[arg(long, value_name = "FILE")]
+    records: Option<PathBuf>,
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
@@ -32,6 +35,9 @@ pub fn main(args: Args) -> Result<(), Failure> {
         for run_folder in run_folders(folder)? {
             runs.push(Run::read(&run_folder)?);
         }
+    }
+    if let Some(file) = &args.records {
+        write_records(&runs, file)?;
     }
     let experiment = experiment_name(&args.folders);
     if let Some(file) = &args.svg {
@@ -54,6 +60,18 @@ pub(crate) fn write_picture(experiment: &str, runs: &[Run], file: &Path) -> Resu
     fs::write(file, svg).map_err(|error| failed(file, error))
 }
 
+fn write_records(runs: &[Run], file: &Path) -> Result<(), Failure> {
+    let [run] = runs else {
+        return Err(Failure::Usage(format!("--records: {} runs are here: name the folder of one", runs.len())));
+    };
+    let write = || {
+        let mut writer = RecordWriter::create(file)?;
+        run.records.iter().try_for_each(|record| writer.write(record))?;
+        writer.finish()
+    };
+    write().map_err(|error: io::Error| failed(file, error))
+}
+
 /// The folder itself if it is of a run, else those in it that are, by name.
 fn run_folders(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     if folder.join(MANIFEST).is_file() {
@@ -64,7 +82,7 @@ fn run_folders(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
         let inner = entry.map_err(|error| failed(folder, error))?.path();
         if inner.join(MANIFEST).is_file() {
             found.push(inner);
-        } else if inner.join("records.csv").is_file() {
+        } else if Run::has_records(&inner) {
             eprintln!(
                 "weirlab: {}: left out, it has records but no {MANIFEST}: the run was cut short",
                 inner.display()

@@ -155,7 +155,11 @@ fn runs_of_different_jobs_are_refused() {
 #[test]
 fn a_damaged_record_is_named_with_its_file_and_line() {
     let folder = two_runs("damaged");
-    let records = folder.path().join("a-slow/records.csv");
+    let run = folder.path().join("a-slow");
+    let records = run.join("records.csv");
+    let as_text = report(&[&run, Path::new("--records"), &records]);
+    assert!(as_text.status.success(), "{}", text(&as_text.stderr));
+    std::fs::remove_file(run.join("records.parquet")).unwrap();
     let damaged = std::fs::read_to_string(&records).unwrap().replacen("complete", "finished", 1);
     std::fs::write(&records, damaged).unwrap();
     let output = report(&[folder.path()]);

@@ -1,0 +1,179 @@
+//! The records of a run as a file: in columns where the build can, else as text. Its ending says which.
+
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+
+use crate::{FileError, JobRecord};
+
+const AS_TEXT: &str = "records.csv";
+const IN_COLUMNS: &str = "records.parquet";
+
+/// What a run is written as.
+pub(crate) const USUAL: &str = if cfg!(feature = "parquet") { IN_COLUMNS } else { AS_TEXT };
+
+/// The records in a run's folder; the text, where there are none.
+pub(crate) fn find(folder: &Path) -> PathBuf {
+    let in_columns = folder.join(IN_COLUMNS);
+    if in_columns.exists() { in_columns } else { folder.join(AS_TEXT) }
+}
+
+fn is_in_columns(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "parquet")
+}
+
+/// Records in the order of the file.
+pub(crate) fn read(path: &Path) -> Result<Vec<JobRecord>, FileError> {
+    if is_in_columns(path) {
+        return columns::read(path);
+    }
+    let mut reader = csv::Reader::from_path(path).map_err(|e| FileError::new(path, e))?;
+    reader.deserialize().collect::<Result<_, _>>().map_err(|e| FileError::new(path, e))
+}
+
+/// Writes records one by one, so that memory does not grow with their number.
+pub struct RecordWriter(Format);
+
+enum Format {
+    Text(csv::Writer<BufWriter<File>>),
+    Columns(columns::Writer),
+}
+
+impl RecordWriter {
+    /// A path that ends in `.parquet` is written in columns, any other as CSV.
+    pub fn create(path: &Path) -> io::Result<RecordWriter> {
+        Ok(RecordWriter(match is_in_columns(path) {
+            true => Format::Columns(columns::Writer::create(path).map_err(io::Error::other)?),
+            false => Format::Text(csv::Writer::from_writer(BufWriter::new(File::create(path)?))),
+        }))
+    }
+
+    pub fn write(&mut self, record: &JobRecord) -> io::Result<()> {
+        match &mut self.0 {
+            Format::Text(csv) => csv.serialize(record).map_err(io::Error::other),
+            Format::Columns(columns) => columns.write(record).map_err(io::Error::other),
+        }
+    }
+
+    /// Flushes; an error that buffering had hidden comes out here.
+    pub fn finish(self) -> io::Result<()> {
+        match self.0 {
+            Format::Text(mut csv) => csv.flush(),
+            Format::Columns(columns) => columns.finish().map_err(io::Error::other),
+        }
+    }
+}
+
+#[cfg(feature = "parquet")]
+mod columns {
+    use std::path::Path;
+
+    use crate::{FileError, JobRecord, Kind, Outcome, Table, TableWriter, Value};
+
+    const COLUMNS: [(&str, Kind); 10] = [
+        ("job", Kind::Integer),
+        ("size_bytes", Kind::Integer),
+        ("head_bytes", Kind::Integer),
+        ("arrival_ns", Kind::Integer),
+        ("start_ns", Kind::Integer),
+        ("first_byte_ns", Kind::Integer),
+        ("end_ns", Kind::Integer),
+        ("body_bytes", Kind::Integer),
+        ("status", Kind::Integer),
+        ("outcome", Kind::Text),
+    ];
+
+    const OUTCOMES: [(Outcome, &str); 6] = [
+        (Outcome::Complete, "complete"),
+        (Outcome::Incomplete, "incomplete"),
+        (Outcome::Refused, "refused"),
+        (Outcome::Reset, "reset"),
+        (Outcome::Aborted, "aborted"),
+        (Outcome::Wrong, "wrong"),
+    ];
+
+    pub struct Writer(TableWriter);
+
+    impl Writer {
+        pub fn create(path: &Path) -> Result<Writer, FileError> {
+            TableWriter::create(path, &COLUMNS.map(|(name, kind)| (name.to_string(), kind))).map(Writer)
+        }
+
+        pub fn write(&mut self, record: &JobRecord) -> Result<(), FileError> {
+            let JobRecord { job, size_bytes, head_bytes, arrival_ns, start_ns, first_byte_ns, end_ns, .. } = *record;
+            let first_byte_ns = first_byte_ns.map_or(Value::Missing, Value::Integer);
+            let before = [job, size_bytes, head_bytes, arrival_ns, start_ns].map(Value::Integer);
+            let after = [end_ns, record.body_bytes, record.status.into()].map(Value::Integer);
+            let name = OUTCOMES.iter().find(|(outcome, _)| *outcome == record.outcome).map_or("", |(_, name)| *name);
+            let row = before.into_iter().chain([first_byte_ns]).chain(after).chain([Value::Text(name.into())]);
+            self.0.write(row.collect())
+        }
+
+        pub fn finish(self) -> Result<(), FileError> {
+            self.0.finish()
+        }
+    }
+
+    pub fn read(path: &Path) -> Result<Vec<JobRecord>, FileError> {
+        let table = Table::read(path)?;
+        if table.columns != COLUMNS.map(|(name, _)| name) {
+            return Err(FileError::new(
+                path,
+                format!("its columns are not those of records: {}", table.columns.join(", ")),
+            ));
+        }
+        let rows = table.rows.iter().enumerate();
+        let wrong = |row| FileError::new(path, format!("row {row} holds what no record can: {:?}", table.rows[row]));
+        rows.map(|(number, row)| record(row).ok_or_else(|| wrong(number))).collect()
+    }
+
+    fn record(row: &[Value]) -> Option<JobRecord> {
+        let integer = |column: usize| match row[column] {
+            Value::Integer(integer) => Some(integer),
+            _ => None,
+        };
+        let Value::Text(name) = &row[9] else { return None };
+        Some(JobRecord {
+            job: integer(0)?,
+            size_bytes: integer(1)?,
+            head_bytes: integer(2)?,
+            arrival_ns: integer(3)?,
+            start_ns: integer(4)?,
+            first_byte_ns: integer(5),
+            end_ns: integer(6)?,
+            body_bytes: integer(7)?,
+            status: integer(8)?.try_into().ok()?,
+            outcome: OUTCOMES.iter().find(|(_, known)| known == name)?.0,
+        })
+    }
+}
+
+/// A build that leaves Parquet out says so when it meets it.
+#[cfg(not(feature = "parquet"))]
+mod columns {
+    use std::path::Path;
+
+    use crate::{FileError, JobRecord};
+
+    pub enum Writer {}
+
+    impl Writer {
+        pub fn create(path: &Path) -> Result<Writer, FileError> {
+            Err(FileError::new(path, NOT_BUILT))
+        }
+
+        pub fn write(&mut self, _: &JobRecord) -> Result<(), FileError> {
+            match *self {}
+        }
+
+        pub fn finish(self) -> Result<(), FileError> {
+            match self {}
+        }
+    }
+
+    pub fn read(path: &Path) -> Result<Vec<JobRecord>, FileError> {
+        Err(FileError::new(path, NOT_BUILT))
+    }
+
+    const NOT_BUILT: &str = "this program was built without Parquet; weirlab has it";
+}
