@@ -247,6 +247,17 @@ fn las_by_small_chunks_is_the_exact_discipline() {
     assert!(off[0] < 1e-2 && off[1] < 1e-2 && off[2] < 2e-4, "{off:?} from {exact} ms");
 }
 
+/// The first class of strict ones does not see the others: it has a queue of half the load to itself, whose jobs take
+/// 4 ms / (1 - 0.4). The last has what is left: the two-class formula of preemptive priority, 4 ms / (0.6 · 0.2).
+#[test]
+fn strict_classes_are_two_queues() {
+    let config = poisson("strict/fcfs", "exponential:mean=5000", 0.8, 300_000);
+    let outcome = run(&Config { class_shares: vec![0.5, 0.5], ..config }, Hooks::none()).unwrap();
+    let mean = |class: usize| outcome.summary.by_class[class].group.response_time_ms_mean;
+    let expected = [4.0 / 0.6, 4.0 / (0.6 * 0.2)];
+    assert!((mean(0) / expected[0] - 1.0).abs() < 0.02 && (mean(1) / expected[1] - 1.0).abs() < 0.06, "{outcome:?}");
+}
+
 #[test]
 fn the_same_seed_is_the_same_run_to_the_byte() {
     let said = |seed| {
