@@ -15,6 +15,7 @@
 //! assert_eq!(ideal_ps(&jobs), [Nanos(13), Nanos(6)]);
 //! ```
 
+pub mod alternating;
 pub mod mg1;
 mod ps;
 mod srpt;

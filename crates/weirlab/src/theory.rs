@@ -1,5 +1,6 @@
 //! `weirlab theory`: what the formulas say, for the flags of `weirlab sim`. One answers where the other is in doubt.
 
+mod alternating;
 mod mg1;
 
 use cli::Failure;
@@ -9,11 +10,14 @@ use workload::Distribution;
 pub enum Command {
     /// Mean response time and slowdown with Poisson arrivals at a load below 1 (M/G/1), exact.
     Mg1(mg1::Args),
+    /// The same with a load that alternates between overload and recovery, approximate.
+    Alternating(alternating::Args),
 }
 
 pub fn main(command: Command) -> Result<(), Failure> {
     match command {
         Command::Mg1(args) => mg1::main(&args),
+        Command::Alternating(args) => alternating::main(&args),
     }
 }
 

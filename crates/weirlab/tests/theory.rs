@@ -99,6 +99,23 @@ fn a_person_reads_a_table() {
 }
 
 #[test]
+fn overload_by_turns() {
+    let of = |policy: &str, profile: &str| {
+        let dist = "bounded-pareto:alpha=1.1,min=100,max=1e6";
+        theory(&["alternating", "--policy", policy, "--profile", profile, "--dist", dist, "--json"])
+    };
+    let [fair, srpt] = ["fair", "srpt"].map(|policy| json(of(policy, "W1")));
+    let number = |found: &Value, name: &str| found[name].as_f64().unwrap();
+    close(&fair["rho_mean"], 0.7);
+    assert!(number(&fair, "backlog_jobs") > 5.0 * number(&srpt, "backlog_jobs"));
+    assert!(number(&fair, "response_time_ms") > 2.0 * number(&srpt, "response_time_ms"));
+    let said = refused(of("srpt", "10,10,0.9,1.2"));
+    assert!(said.starts_with("weirlab: --profile: the mean load is 1.05: there is no steady state"), "{said}");
+    let said = refused(of("las", "W1"));
+    assert!(said.starts_with("weirlab: --policy: no approximation is known for policy `las`"), "{said}");
+}
+
+#[test]
 fn mistakes_are_one_line_that_names_the_field() {
     let usual = [("--policy", "srpt"), ("--rho", "0.8"), ("--dist", "exponential:mean=5000"), ("--at-size", "1000")];
     for (flag, value, told) in [

@@ -33,7 +33,7 @@ pub use calendar::{iso, parse_clock, parse_iso};
 pub use distribution::{Distribution, DistributionError, Empirical, Sampler};
 pub use format::{Format, UnknownFormat};
 pub use log::{Arrival, Filter, Log, Request, Trace};
-pub use profile::{LoadProfile, ProfileError};
+pub use profile::{LoadProfile, Phase, ProfileError};
 pub use read::{BAD_LINES_KEPT, BadLine, BadLines, ReadError, ReadOptions, read};
 pub use schedule::{HEAD_BYTES_NOMINAL, Job, Scaling, Schedule, ScheduleError, schedule, schedule_plain, wire_bytes};
 pub use summary::{SizeSummary, Summary};

@@ -14,12 +14,13 @@ pub struct LoadProfile {
     high: Phase,
 }
 
+/// A time of one load.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Phase {
+pub struct Phase {
     /// At least 1 ns.
-    lasts: Nanos,
+    pub lasts: Nanos,
     /// Above 0.
-    rho: f64,
+    pub rho: f64,
 }
 
 /// Low seconds, high seconds, low load, high load.
@@ -58,6 +59,16 @@ impl LoadProfile {
             Ok(Phase { lasts: Nanos((seconds * 1e9).round() as u64), rho })
         };
         Ok(LoadProfile { low: phase(low_s, low_rho)?, high: phase(high_s, high_rho)? })
+    }
+
+    /// The phase it begins with.
+    pub fn low(&self) -> Phase {
+        self.low
+    }
+
+    /// The phase behind it.
+    pub fn high(&self) -> Phase {
+        self.high
     }
 
     /// The load over a whole turn.

@@ -35,7 +35,7 @@ pub(super) enum Formula {
 
 /// The integral of dt / (1 - rho(t)) from 0 to x, kept at the edges of panels.
 #[derive(Debug, Clone)]
-pub(super) struct Residence {
+pub(crate) struct Residence {
     edges: Vec<f64>,
     up_to: Vec<f64>,
 }
@@ -106,7 +106,7 @@ fn load_below(queue: &Mg1, x: f64) -> f64 {
 }
 
 impl Residence {
-    fn new(queue: &Mg1, edges: &[f64]) -> Residence {
+    pub(crate) fn new(queue: &Mg1, edges: &[f64]) -> Residence {
         let (mut sum, mut from) = (0.0, 0.0);
         let up_to = edges.iter().map(|&edge| {
             sum += residence_between(queue, from, edge);
@@ -116,7 +116,7 @@ impl Residence {
         Residence { up_to: up_to.collect(), edges: edges.to_vec() }
     }
 
-    fn at(&self, queue: &Mg1, x: f64) -> f64 {
+    pub(crate) fn at(&self, queue: &Mg1, x: f64) -> f64 {
         match self.edges.partition_point(|&edge| edge <= x) {
             0 => residence_between(queue, 0.0, x),
             panel => self.up_to[panel - 1] + residence_between(queue, self.edges[panel - 1], x),

@@ -17,7 +17,7 @@
 
 mod formula;
 mod policy;
-mod quadrature;
+pub(crate) mod quadrature;
 #[cfg(test)]
 mod tests;
 
@@ -29,13 +29,14 @@ use units::Rate;
 use workload::Distribution;
 
 use formula::Formula;
+pub(crate) use formula::Residence;
 
 /// A link and what arrives at it.
 #[derive(Debug, Clone)]
 pub struct Mg1 {
-    sizes: Distribution,
-    rho: f64,
-    link: Rate,
+    pub(crate) sizes: Distribution,
+    pub(crate) rho: f64,
+    pub(crate) link: Rate,
 }
 
 /// Why there is no answer.
@@ -88,22 +89,22 @@ impl Mg1 {
             Policy::SrptBands(bands) => bands.cuts(&self.sizes),
             _ => Vec::new(),
         };
-        let edges = quadrature::edges(&self.sizes, &[&cuts[..], &[WHOLE_BYTES_TO + 0.5]].concat());
+        let edges = quadrature::edges(&self.sizes, &[&cuts[..], &quadrature::whole_bytes_end()].concat());
         let formula = Formula::new(self, policy, &cuts, &edges);
         Solution { queue: self, formula, edges, cuts }
     }
 
     /// Arrivals while the link sends one byte.
-    fn lambda(&self) -> f64 {
+    pub(crate) fn lambda(&self) -> f64 {
         self.rho / self.sizes.mean()
     }
 
     /// The load of the jobs up to this size: rho(x) = lambda E[X; X <= x].
-    fn load(&self, x: f64) -> f64 {
+    pub(crate) fn load(&self, x: f64) -> f64 {
         self.lambda() * self.sizes.partial_moment(1, x)
     }
 
-    fn bytes_per_ms(&self) -> f64 {
+    pub(crate) fn bytes_per_ms(&self) -> f64 {
         self.link.bits_per_s() as f64 / 8e3
     }
 }
@@ -118,13 +119,6 @@ pub struct Solution<'a> {
     cuts: Vec<f64>,
 }
 
-/// Sizes are whole bytes, at least 1: up to here the mean slowdown is summed over each, beyond it integrated (they then
-/// differ by 1 / (12 size²), less than two millionths).
-///
-/// Without this the mean slowdown of a policy that makes small jobs wait would be infinite wherever the density at 0 is
-/// not 0, as for exponential sizes under FCFS.
-const WHOLE_BYTES_TO: f64 = 256.0;
-
 impl Solution<'_> {
     /// Mean response time, ms.
     pub fn response_ms(&self) -> f64 {
@@ -138,20 +132,7 @@ impl Solution<'_> {
 
     /// Mean slowdown, response time over the time alone on the link. Sizes are taken as whole bytes, as they are drawn.
     pub fn slowdown_mean(&self) -> f64 {
-        let sizes = &self.queue.sizes;
-        if !sizes.atoms().is_empty() {
-            return self.expectation(|x| self.slowdown_at(x));
-        }
-        let mut below = 0.0;
-        let whole_bytes = (1..=WHOLE_BYTES_TO as u32).map(|size| {
-            let size = f64::from(size);
-            let up_to = sizes.cdf(size + 0.5);
-            let share = up_to - below;
-            below = up_to;
-            if share > 0.0 { share * self.slowdown_at(size) } else { 0.0 }
-        });
-        let beyond = |x: f64| if x > WHOLE_BYTES_TO + 0.5 { self.slowdown_at(x) } else { 0.0 };
-        whole_bytes.sum::<f64>() + self.expectation(beyond)
+        quadrature::slowdown(&self.queue.sizes, &self.edges, |x| self.slowdown_at(x))
     }
 
     /// Mean slowdown of the jobs of this many bytes.
@@ -165,7 +146,7 @@ impl Solution<'_> {
     }
 
     /// E[T(x)] in bytes that the link could send in that time.
-    fn response(&self, x: f64) -> f64 {
+    pub(crate) fn response(&self, x: f64) -> f64 {
         self.formula.response(self.queue, x)
     }
 

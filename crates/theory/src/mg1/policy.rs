@@ -40,6 +40,18 @@ const BANDS_USUAL: usize = 5;
 impl Policy {
     /// What may be written, for help texts and errors.
     pub const FORMS: &str = "fcfs, ps (or fair), srpt, psjf, las, srpt-bands[:BANDS|:SIZE,SIZE,...]";
+
+    /// What it is called, without cut points.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Policy::Fcfs => "fcfs",
+            Policy::Ps => "ps",
+            Policy::Srpt => "srpt",
+            Policy::Psjf => "psjf",
+            Policy::Las => "las",
+            Policy::SrptBands(_) => "srpt-bands",
+        }
+    }
 }
 
 impl Bands {
@@ -65,6 +77,8 @@ pub enum PolicyError {
     Unknown(String),
     /// The scheduler has it, and nobody a formula for it.
     NoClosedForm(String),
+    /// It has one at a constant load only.
+    NoApproximation(&'static str),
     Bands {
         given: String,
         reason: &'static str,
@@ -78,6 +92,12 @@ impl fmt::Display for PolicyError {
             PolicyError::Unknown(given) => write!(f, "unknown policy `{given}`: choose one of {forms}"),
             PolicyError::NoClosedForm(given) => {
                 write!(f, "no closed form is known for policy `{given}`: simulate it, or choose one of {forms}")
+            }
+            PolicyError::NoApproximation(given) => {
+                write!(
+                    f,
+                    "no approximation is known for policy `{given}` under an alternating load: choose fcfs, ps or srpt"
+                )
             }
             PolicyError::Bands { given, reason } => write!(f, "srpt-bands:{given}: {reason}"),
         }

@@ -2,6 +2,7 @@ use std::f64::consts::{SQRT_2, TAU};
 
 use statrs::function::erf::{erfc, erfc_inv};
 
+#[derive(Debug, Clone)]
 pub(super) struct Lognormal {
     pub mu: f64,
     pub sigma: f64,

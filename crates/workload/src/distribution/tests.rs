@@ -71,6 +71,39 @@ fn samples_follow_the_cdf() {
 }
 
 #[test]
+fn a_sample_is_the_quantile_of_its_number() {
+    // But of a hyperexponential, whose number chooses a branch first.
+    for sizes in all().iter().filter(|sizes| !matches!(sizes, Distribution::Hyperexponential { .. })) {
+        let (sampler, mut rng) = (sizes.sampler(), ChaCha8Rng::seed_from_u64(11));
+        let mut numbers = rng.clone();
+        for _ in 0..2000 {
+            let right = sizes.quantile(crate::synthetic::unit(&mut numbers));
+            let found = sampler.sample(&mut rng) as f64;
+            assert!((found - right.max(1.0)).abs() <= 0.5 + 1e-9 * right, "{sizes:?}: {found}, not {right}");
+        }
+    }
+}
+
+#[test]
+fn observed_sizes_are_drawn_as_often_as_observed() {
+    // Clumps and gaps, so that the guide table has steps with many sizes and steps with none.
+    let observed: Vec<u64> = (0..1000).map(|at: u64| if at < 900 { 7 } else { at * at }).chain([3, 3, 1]).collect();
+    let sizes = Distribution::empirical(&observed).unwrap();
+    let (sampler, mut rng) = (sizes.sampler(), ChaCha8Rng::seed_from_u64(12));
+    let mut drawn = std::collections::BTreeMap::<u64, f64>::new();
+    let draws = 400_000;
+    for _ in 0..draws {
+        *drawn.entry(sampler.sample(&mut rng)).or_default() += 1.0;
+    }
+    for atom in sizes.atoms() {
+        let share = observed.iter().filter(|&&size| size as f64 == atom).count() as f64 / observed.len() as f64;
+        let expected = share * f64::from(draws);
+        let found = drawn.get(&(atom as u64)).copied().unwrap_or(0.0);
+        assert!((found - expected).abs() < 5.0 * expected.sqrt(), "{atom}: {found}, expected {expected}");
+    }
+}
+
+#[test]
 fn known_moments() {
     let of = |spec: &str| spec.parse::<Distribution>().unwrap();
     let close = |found: f64, right: f64| assert!((found / right - 1.0).abs() < 1e-9, "{found}, not {right}");
