@@ -135,14 +135,10 @@ impl Panel<'_> {
         let percentile =
             || AxisTitle { title: "jobs that are smaller".into(), scale: Scale::Nines, unit: Unit::Percent };
         let mut charts = Vec::new();
-        for (short, title, unit, of) in BY_SIZE {
-            let y = || AxisTitle { title: title.into(), scale: Scale::Log, unit };
-            let points = |cells: &[&CellResult], by: Place| {
-                cells
-                    .iter()
-                    .flat_map(|cell| cell.by_size.iter().zip(by(&cell.by_size)).map(|(bin, x)| point(x, of(bin))))
-                    .collect()
-            };
+        for (short, title, in_unit, unit, of) in BY_SIZE {
+            let y = || AxisTitle { title: format!("{title}{in_unit}"), scale: Scale::Log, unit };
+            let points =
+                |cells: &[&CellResult], by: Place| cells.iter().flat_map(|cell| bin_points(cell, of, by)).collect();
             let foretold =
                 |cells: &[&CellResult], by: Place| cells.iter().flat_map(|cell| foretold(cell, short, by)).collect();
             let curves = |by: Place| {
@@ -225,12 +221,13 @@ fn note_hidden(curves: &mut [Curve]) {
     }
 }
 
-/// What is drawn of jobs of like size: a short name, the title, the unit and where it stands.
-type OfSize = fn(&SizeEstimate) -> &Estimate;
-const BY_SIZE: [(&str, &str, Unit, OfSize); 3] = [
-    ("response-time", "mean response time", Unit::Millis, |bin| &bin.response_time_ms),
-    ("slowdown", "mean slowdown", Unit::Number, |bin| &bin.slowdown),
-    ("variance", "variance of response time, ms²", Unit::Number, |bin| &bin.response_time_ms2_variance),
+/// What is drawn of jobs of like size: a short name, the title, the unit for the axis, how its numbers
+/// are written, and where it stands.
+type OfSize = fn(&SizeEstimate) -> Option<Estimate>;
+const BY_SIZE: [(&str, &str, &str, Unit, OfSize); 3] = [
+    ("response-time", "mean response time", "", Unit::Millis, |bin| Some(bin.response_time_ms)),
+    ("slowdown", "mean slowdown", "", Unit::Number, |bin| Some(bin.slowdown)),
+    ("variance", "variance of response time", ", ms²", Unit::Number, |bin| bin.response_time_ms2_variance),
 ];
 
 /// Where bins stand on the x axis.
@@ -250,6 +247,11 @@ fn rank_places(bins: &[SizeEstimate]) -> Vec<f64> {
         smaller += bin.jobs;
     }
     places
+}
+
+fn bin_points(cell: &CellResult, of: OfSize, by: Place) -> Vec<Point> {
+    let bins = cell.by_size.iter().zip(by(&cell.by_size));
+    bins.filter_map(|(bin, x)| Some(point(x, &of(bin)?))).collect()
 }
 
 /// What a closed form says of what is drawn under this short name; nothing of variances.
