@@ -1,0 +1,333 @@
+//! What each policy promises, checked against the plainest statement of it: a scan of all jobs at every tick.
+
+use proptest::prelude::*;
+use sched::{Arrival, Drain, Guard, JobId, Pace, Path, Size, policy};
+use units::Nanos;
+
+/// One job: size in bytes, arrival tick, class, throughput in bit/s.
+type Case = (u64, u64, u8, u64);
+
+/// A job in the system, as the reference sees it.
+#[derive(Debug, Clone, Copy)]
+struct Live {
+    id: JobId,
+    size: u64,
+    remaining: u64,
+    class: u8,
+    throughput: u64,
+    is_ready: bool,
+}
+
+/// One byte per tick; tells `check` who is ready and who of them was served, and gives each job's last tick (after it).
+struct Bench {
+    drain: Drain,
+    live: Vec<Live>,
+    tick: u64,
+}
+
+impl Bench {
+    fn new(spec: &str) -> Bench {
+        Bench { drain: Drain::new(policy::parse(spec).unwrap(), Pace::UNLIMITED), live: Vec::new(), tick: 0 }
+    }
+
+    fn arrive(&mut self, (size, _, class, throughput): Case) -> JobId {
+        let path = Path { throughput_bps: Some(throughput), ..Path::default() };
+        let arrival = Arrival { segment_bytes: 1, class, path, ..Arrival::of(Size::Known(size)) };
+        let id = self.drain.arrive(Nanos(self.tick), arrival);
+        self.live.push(Live { id, size, remaining: size, class, throughput, is_ready: true });
+        id
+    }
+
+    /// Serves one byte; gives who was served as it was before, among the ready.
+    fn serve(&mut self) -> Option<Live> {
+        let now = Nanos(self.tick);
+        self.tick += 1;
+        let grant = self.drain.poll_grant(now)?;
+        let at = self.live.iter().position(|job| job.id == grant.job).expect("a granted job is in the system");
+        let before = self.live[at];
+        self.live[at].remaining -= 1;
+        let is_departed = self.drain.on_sent(now, grant.job, 1).is_departed();
+        assert_eq!(is_departed, before.remaining == 1);
+        if is_departed {
+            self.live.remove(at);
+        }
+        Some(before)
+    }
+
+    fn ready(&self) -> Vec<Live> {
+        self.live.iter().filter(|job| job.is_ready).copied().collect()
+    }
+}
+
+/// Runs the cases to their end; `check` sees the ready jobs and the one served, at every tick with any. Gives the tick
+/// at which each job was complete, in order of arrival.
+fn run(spec: &str, cases: &[Case], mut check: impl FnMut(&[Live], &Live)) -> Vec<u64> {
+    let mut bench = Bench::new(spec);
+    let mut cases = cases.to_vec();
+    cases.sort_by_key(|case| case.1);
+    let mut ends = vec![0; cases.len()];
+    let mut next = 0;
+    while next < cases.len() || !bench.live.is_empty() {
+        while next < cases.len() && cases[next].1 <= bench.tick {
+            bench.arrive(cases[next]);
+            next += 1;
+        }
+        let ready = bench.ready();
+        let served = bench.serve();
+        assert_eq!(served.is_some(), !ready.is_empty(), "{spec} is not work-conserving");
+        if let Some(served) = served {
+            check(&ready, &served);
+            ends[served.id.number as usize] = bench.tick;
+        }
+    }
+    ends
+}
+
+/// The job the reference would serve: the least key, then the first to have come.
+fn least<K: Ord>(ready: &[Live], key: impl Fn(&Live) -> K) -> JobId {
+    ready.iter().min_by_key(|job| (key(job), job.id.number)).unwrap().id
+}
+
+fn cases() -> impl Strategy<Value = Vec<Case>> {
+    let sizes = prop_oneof![4 => 1u64..8, 1 => 8u64..60];
+    prop::collection::vec((sizes, 0u64..80, 0u8..3, 0u64..4), 1..40)
+}
+
+const CLASS_SPECS: [&str; 8] = [
+    "strict/srpt",
+    "strict/fair",
+    "weighted=3,1/srpt",
+    "weighted=1,5,2/fcf",
+    "minimum=0.2,0/srpt",
+    "minimum=0.5,0.5/fsp",
+    "minimum=0.1,0.3,0.2/srpt-bands:3,9",
+    "minimum=0,0/las",
+];
+
+proptest! {
+    #[test]
+    fn fcf_is_the_two_searches(cases in cases()) {
+        run("fcf:1.5", &cases, |ready, served| {
+            let m = ready.iter().map(|job| job.remaining).min().unwrap();
+            let small: Vec<Live> =
+                ready.iter().filter(|job| job.remaining == m || 2 * job.remaining < 3 * m).copied().collect();
+            assert_eq!(served.id, least(&small, |job| (u64::MAX - job.throughput, job.remaining)));
+        });
+    }
+
+    #[test]
+    fn bands_are_a_count_of_cuts(cases in cases()) {
+        for cuts in [&[6][..], &[2, 5, 20]] {
+            let list: Vec<String> = cuts.iter().map(|cut| format!("{cut}B")).collect();
+            run(&format!("srpt-bands:{}", list.join(",")), &cases, |ready, served| {
+                assert_eq!(served.id, least(ready, |job| cuts.iter().filter(|cut| job.remaining > **cut).count()));
+            });
+        }
+    }
+
+    #[test]
+    fn quick_fix_serves_the_small_first(cases in cases()) {
+        run("quick-fix:5", &cases, |ready, served| {
+            assert!(served.size <= 5 || ready.iter().all(|job| job.size > 5));
+        });
+    }
+
+    /// Where no path is known they order by size alone, as they say.
+    #[test]
+    fn without_paths_fcf_and_srrt_are_srpt(cases in cases()) {
+        let blind: Vec<Case> = cases.iter().map(|&(size, at, class, _)| (size, at, class, 0)).collect();
+        for spec in ["fcf", "srrt"] {
+            run(spec, &blind, |ready, served| assert_eq!(served.id, least(ready, |job| job.remaining)));
+        }
+    }
+
+    #[test]
+    fn strict_classes_are_strict(cases in cases()) {
+        run("strict/srpt", &cases, |ready, served| {
+            assert_eq!(served.id, least(ready, |job| (job.class, job.remaining)));
+        });
+    }
+
+    /// Without a guarantee, and with one class, what remains is the inner policy.
+    #[test]
+    fn classes_of_no_consequence_change_nothing(cases in cases()) {
+        let alike: Vec<Case> = cases.iter().map(|&(size, at, _, throughput)| (size, at, 0, throughput)).collect();
+        for name in policy::NAMES {
+            let plain = run(name, &alike, |_, _| {});
+            for classes in ["strict", "weighted=3,1", "minimum=0.3,0.7"] {
+                prop_assert_eq!(&plain, &run(&format!("{classes}/{name}"), &alike, |_, _| {}), "{}/{}", classes, name);
+            }
+            let mixed = run(&format!("minimum=0,0/{name}"), &cases, |_, _| {});
+            prop_assert_eq!(&run(name, &cases, |_, _| {}), &mixed, "{}", name);
+        }
+    }
+
+    /// Friedman & Henderson: no job is complete later than under processor sharing, but for the rest of the tick in which
+    /// it would be.
+    #[test]
+    fn fsp_is_never_later_than_processor_sharing(cases in cases()) {
+        let mut cases = cases;
+        cases.sort_by_key(|case| case.1);
+        let ends = run("fsp", &cases, |_, _| {});
+        for (end, shared) in ends.iter().zip(processor_sharing(&cases)) {
+            // A unit of virtual time is 1/256 byte, which may swap two jobs that end within it.
+            prop_assert!(*end as f64 <= shared.ceil() + 1.0, "{end} is later than {shared}: {:?}", cases);
+        }
+    }
+
+    /// Nothing that happens to jobs loses or idles anything: they block and come back, are aborted, get a path.
+    #[test]
+    fn every_policy_conserves_work(
+        steps in prop::collection::vec((0u8..8, 0usize..1000, 1u64..30, 0u8..4), 1..200),
+        guard in prop_oneof![Just(0u32), Just(100u32)],
+    ) {
+        for spec in policy::NAMES.iter().copied().chain(CLASS_SPECS) {
+            let mut bench = Bench::new(spec);
+            bench.drain = bench.drain.with_guard(Guard::new(guard));
+            for &(what, which, size, class) in &steps {
+                let at = which % bench.live.len().max(1);
+                match (what, bench.live.get_mut(at)) {
+                    (0..=2, _) => { bench.arrive((size, 0, class, which as u64)); }
+                    (3, Some(job)) => {
+                        job.is_ready = false;
+                        bench.drain.on_blocked(job.id);
+                    }
+                    (4, Some(job)) => {
+                        job.is_ready = true;
+                        bench.drain.on_writable(job.id);
+                    }
+                    (5, Some(job)) => {
+                        bench.drain.on_abort(job.id);
+                        bench.live.remove(at);
+                    }
+                    (6, Some(job)) => bench.drain.on_path(job.id, Path { rtt: Some(Nanos(size)), ..Path::default() }),
+                    _ => {}
+                }
+                let is_anybody_ready = bench.live.iter().any(|job| job.is_ready);
+                let served = bench.serve();
+                prop_assert_eq!(served.is_some(), is_anybody_ready, "{}", spec);
+                prop_assert!(served.is_none_or(|job| job.is_ready), "{} served a blocked job", spec);
+                prop_assert_eq!(bench.drain.len(), bench.live.len());
+            }
+        }
+    }
+
+    /// While a class with a guarantee has a job ready, it gets its share of any stretch, but for a byte or two.
+    #[test]
+    fn minimum_shares_are_kept(cases in cases(), permille in 0u64..=500) {
+        let share = permille as f64 / 1000.0;
+        // Class 1 is backlogged throughout, by a job that srpt would serve last.
+        let mut cases = cases;
+        cases.iter_mut().for_each(|case| case.2 = 0);
+        cases.push((5000, 0, 1, 0));
+        let mut got = vec![0u64];
+        run(&format!("minimum=0,{share}/srpt"), &cases, |_, served| {
+            got.push(got.last().unwrap() + u64::from(served.class == 1));
+        });
+        for begin in 0..got.len().min(300) {
+            for end in begin..got.len().min(300) {
+                let least = share * (end - begin) as f64 - 2.0;
+                prop_assert!((got[end] - got[begin]) as f64 >= least, "{begin}..{end}: {share}");
+            }
+        }
+    }
+
+    /// While all classes have jobs ready, bytes are as the weights, but for a byte each at their weight.
+    #[test]
+    fn weighted_shares_are_as_the_weights(weights in prop::collection::vec(1u64..20, 2..5)) {
+        let list: Vec<String> = weights.iter().map(u64::to_string).collect();
+        let cases: Vec<Case> = (0..weights.len()).map(|class| (10_000, 0, class as u8, 0)).collect();
+        let mut got = vec![0u64; weights.len()];
+        let mut served = 0;
+        run(&format!("weighted={}/srpt", list.join(",")), &cases, |ready, job| {
+            if ready.len() < weights.len() {
+                return;
+            }
+            served += 1;
+            got[usize::from(job.class)] += 1;
+            for (bytes, weight) in got.iter().zip(&weights) {
+                let due = served as f64 * *weight as f64 / weights.iter().sum::<u64>() as f64;
+                assert!((*bytes as f64 - due).abs() <= 2.0 + *weight as f64, "{got:?} for {weights:?}");
+            }
+        });
+    }
+}
+
+/// A class that had nothing to send has no claim to what it missed.
+#[test]
+fn an_idle_class_saves_nothing_up() {
+    let cases = [(1000, 0, 0, 0), (1000, 300, 1, 0)];
+    let mut order = String::new();
+    run("weighted=1,1/srpt", &cases, |_, served| order.push(if served.class == 0 { '0' } else { '1' }));
+    assert!(order[..300].bytes().all(|class| class == b'0'));
+    assert_eq!(order[300..500].matches('1').count(), 100);
+}
+
+/// The guard's share goes to the oldest even of the last class.
+#[test]
+fn the_guard_works_beside_classes() {
+    // One byte per grant, and time enough between grants that the pace is never what is measured.
+    let pace = Pace { rate: "1gbit".parse().ok(), grant_for: Nanos::ZERO, ..Pace::UNLIMITED };
+    for spec in ["strict/srpt", "minimum=0,0/srpt", "weighted=1000,1/srpt"] {
+        let mut drain = Drain::new(policy::parse(spec).unwrap(), pace).with_guard(Guard::new(100));
+        let job = |size, class| Arrival { segment_bytes: 1, class, ..Arrival::of(Size::Known(size)) };
+        let old = drain.arrive(Nanos(0), job(5000, 1));
+        drain.arrive(Nanos(0), job(4000, 0));
+        let mut to_old = 0;
+        for tick in 1..=1000 {
+            let now = Nanos::from_millis(tick);
+            let grant = drain.poll_grant(now).unwrap();
+            to_old += u64::from(grant.job == old);
+            let _ = drain.on_sent(now, grant.job, 1);
+        }
+        // A tenth, less the byte still owed; under `weighted` the class's own share is one byte of a thousand.
+        assert!((99..=100).contains(&to_old), "{spec}: {to_old}");
+    }
+}
+
+/// A class number past the last is the last.
+#[test]
+fn classes_past_the_last_are_the_last() {
+    let mut order = Vec::new();
+    run("weighted=1,1/fcfs", &[(4, 0, 1, 0), (4, 0, 200, 0)], |_, served| order.push(served.class));
+    assert_eq!(order, [1, 1, 1, 1, 200, 200, 200, 200]);
+}
+
+/// A job of unknown size takes no more than an equal share under fsp, and the others are not later for it.
+#[test]
+fn fsp_shares_with_jobs_of_unknown_size() {
+    let mut drain = Drain::new(policy::parse("fsp").unwrap(), Pace::UNLIMITED);
+    let blind = drain.arrive(Nanos(0), Arrival { segment_bytes: 1, ..Arrival::of(Size::AtLeast(1)) });
+    let known = drain.arrive(Nanos(0), Arrival { segment_bytes: 1, ..Arrival::of(Size::Known(50)) });
+    let mut ticks = 0;
+    while drain.job(known).is_some() {
+        let grant = drain.poll_grant(Nanos(ticks)).unwrap();
+        let _ = drain.on_sent(Nanos(ticks), grant.job, 1);
+        ticks += 1;
+    }
+    assert!((99..=101).contains(&ticks), "{ticks} bytes until a job of 50 that shared with one other");
+    drain.on_end(blind);
+    assert!(drain.is_empty());
+}
+
+/// When each job is complete if all in the system share the link equally, by following every arrival and completion.
+fn processor_sharing(cases: &[Case]) -> Vec<f64> {
+    let mut left: Vec<f64> = cases.iter().map(|case| case.0 as f64).collect();
+    let mut ends = vec![f64::NAN; cases.len()];
+    let mut now = 0.0;
+    while ends.iter().any(|end| end.is_nan()) {
+        let is_in = |at: usize| cases[at].1 as f64 <= now && ends[at].is_nan();
+        let sharing: Vec<usize> = (0..cases.len()).filter(|&at| is_in(at)).collect();
+        let next = cases.iter().map(|case| case.1 as f64).filter(|at| *at > now).fold(f64::INFINITY, f64::min);
+        let least = sharing.iter().map(|&at| left[at]).fold(f64::INFINITY, f64::min);
+        let step = (least * sharing.len().max(1) as f64).min(next - now);
+        for &at in &sharing {
+            left[at] -= step / sharing.len() as f64;
+            if left[at] < 1e-9 {
+                ends[at] = now + step;
+            }
+        }
+        now += step;
+    }
+    ends
+}
