@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use units::Nanos;
 
+use crate::classes::Classes;
 use crate::drain_choice::DrainChoice;
 use crate::files;
 use crate::transmit::Patience;
@@ -19,6 +20,8 @@ pub struct Config {
     /// other cores free. At most [`crate::WORKERS_MAX`].
     pub workers: usize,
     pub drain: DrainChoice,
+    /// Which class a request belongs to, for policies with classes.
+    pub classes: Classes,
     pub limits: Limits,
     pub access_log: Option<AccessLogConfig>,
 }

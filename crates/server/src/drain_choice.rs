@@ -21,7 +21,8 @@ pub enum DrainKind {
 
 /// What was found.
 pub struct DrainChoice {
-    pub policy: &'static str,
+    /// A spec that [`sched::policy::parse`] takes.
+    pub policy: String,
     pub pace: Pace,
     pub guard_permille: u32,
     /// Reads the queue below, where there is one to be read.
@@ -41,16 +42,16 @@ const BEHIND: Nanos = Nanos::from_millis(1);
 const GRANT_FOR: Nanos = Nanos::from_millis(1);
 
 impl DrainChoice {
-    /// Never fails: where the uplink cannot be found out, the drain is off and `why` says so.
+    /// `policy` is a spec that was found right. Never fails: where the uplink cannot be found out, the drain is off and `why` says so.
     pub fn find(
         kind: DrainKind,
-        policy: &'static str,
+        policy: &str,
         guard_permille: u32,
         uplink: Option<Rate>,
         listen: SocketAddr,
     ) -> DrainChoice {
         let off = |reason: &str| DrainChoice {
-            policy,
+            policy: policy.to_string(),
             pace: Pace::UNLIMITED,
             guard_permille,
             gauge: None,
@@ -65,7 +66,7 @@ impl DrainChoice {
                 DrainChoice::over(shaper, policy, guard_permille)
             }
             (Some(rate), _) => DrainChoice {
-                policy,
+                policy: policy.to_string(),
                 pace: pace(rate.permille(BLIND_PERMILLE)),
                 guard_permille,
                 gauge: None,
@@ -77,12 +78,12 @@ impl DrainChoice {
     }
 
     /// With a shaper of our own host below, its queue tells how we are doing, and no margin is needed.
-    fn over(mut shaper: Shaper, policy: &'static str, guard_permille: u32) -> DrainChoice {
+    fn over(mut shaper: Shaper, policy: &str, guard_permille: u32) -> DrainChoice {
         let rate = shaper.rate;
         let (kind, interface) = (shaper.kind.clone(), shaper.interface.name.clone());
         let why = format!("drain paced at {rate}, policy {policy}: {interface} is shaped by {kind}");
         let gauge = Gauge::new(move || shaper.backlog_bytes().ok());
-        DrainChoice { policy, pace: pace(rate), guard_permille, gauge: Some(gauge), why }
+        DrainChoice { policy: policy.to_string(), pace: pace(rate), guard_permille, gauge: Some(gauge), why }
     }
 
     pub fn is_paced(&self) -> bool {
@@ -91,7 +92,7 @@ impl DrainChoice {
 
     /// A drain as chosen.
     pub fn drain(&self) -> Drain {
-        let policy = policy::parse(self.policy).expect("names were checked when they were read");
+        let policy = policy::parse(&self.policy).expect("specs were checked when they were read");
         Drain::new(policy, self.pace).with_guard(Guard::new(self.guard_permille))
     }
 }

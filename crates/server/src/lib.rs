@@ -4,6 +4,7 @@
 //! file and builds head and body, [`transmit`] sends them as the drain grants. With the drain `paced` the last
 //! step happens on one thread for all workers (`writer`), else in the worker's own turn.
 
+mod classes;
 mod clock;
 mod config;
 mod drain_choice;
@@ -18,13 +19,14 @@ pub mod transmit;
 mod worker;
 mod writer;
 
+pub use classes::{Classes, ClassesError};
 pub use config::{AccessLogConfig, Config, Limits};
 pub use drain_choice::{DrainChoice, DrainKind};
 pub use start::{Server, StartError};
 pub use writer::WORKERS_MAX;
 
-/// The policies there are, by name.
-pub const POLICIES: &[&str] = sched::policy::NAMES;
+/// The specs of policies, for help texts.
+pub use sched::policy::FORMS as POLICY_FORMS;
 
 /// The share of the oldest response unless told otherwise, in thousandths: at 10 Mbit/s a segment every 0.6 s, which
 /// keeps a client from giving up. More buys little and costs all: at rho 0.8, 20 make the mean response time of the

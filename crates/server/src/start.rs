@@ -166,6 +166,7 @@ impl Server {
             replier: Replier::new(cache, http::HttpDate::new(SystemTime::now())),
             is_plain: self.writer.is_none() && config.drain.policy == "fair",
             path,
+            classes: config.classes.clone(),
             mailbox: Arc::clone(&self.mailboxes[number]),
             log: self.log.clone(),
             logs_access: config.access_log.is_some(),

@@ -14,11 +14,18 @@ pub struct TcpInfo {
     pub cwnd_segments: u32,
     /// Bytes written to the socket and not yet sent.
     pub notsent_bytes: u32,
+    /// At what rate bytes were delivered lately, bytes per second; zero until that was measured, and on kernels before
+    /// 4.9. Linux keeps the last rate that was not limited by what the program wrote, and any higher one since.
+    pub delivery_rate: u64,
+    /// The program wrote too little for the rate to say what the path carries.
+    pub is_delivery_app_limited: bool,
     /// Payload bytes sent again, in all. Zero on kernels before 4.19, which do not tell.
     pub retransmitted_bytes: u64,
 }
 
 const INFO_BYTES: usize = 256;
+const FLAGS_AT: usize = 7;
+const DELIVERY_RATE_AT: usize = 160;
 const SND_MSS_AT: usize = 16;
 const UNACKED_AT: usize = 24;
 const RTT_AT: usize = 68;
@@ -46,13 +53,17 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     }
     // What an older kernel does not know stays zero.
     let u32_at = |at: usize| u32::from_ne_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
+    let u64_at = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| raw[at + byte]));
     Ok(TcpInfo {
         segment_bytes: u32_at(SND_MSS_AT),
         unacked_segments: u32_at(UNACKED_AT),
         rtt_us: u32_at(RTT_AT),
         cwnd_segments: u32_at(SND_CWND_AT),
         notsent_bytes: u32_at(NOTSENT_AT),
-        retransmitted_bytes: u64::from(u32_at(BYTES_RETRANS_AT)) | u64::from(u32_at(BYTES_RETRANS_AT + 4)) << 32,
+        // The lowest bit of the byte on little-endian machines, the highest on others: a C bit field.
+        is_delivery_app_limited: raw[FLAGS_AT] & if cfg!(target_endian = "little") { 1 } else { 0x80 } != 0,
+        delivery_rate: u64_at(DELIVERY_RATE_AT),
+        retransmitted_bytes: u64_at(BYTES_RETRANS_AT),
     })
 }
 
@@ -71,6 +82,20 @@ mod tests {
         assert!(info.segment_bytes >= 536, "{info:?}");
         assert!(info.cwnd_segments >= 1, "{info:?}");
         assert_eq!((info.notsent_bytes, info.retransmitted_bytes), (0, 0), "{info:?}");
+    }
+
+    /// On loopback more than a megabyte a second, and in any case a number that makes sense.
+    #[test]
+    fn tells_how_fast_bytes_are_delivered() {
+        use std::io::Read;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        let reader = std::thread::spawn(move || peer.read_exact(&mut vec![0; 8 << 20]));
+        stream.write_all(&vec![0; 8 << 20]).unwrap();
+        reader.join().unwrap().unwrap();
+        let info = tcp_info(&stream).unwrap();
+        assert!((1 << 20..1 << 40).contains(&info.delivery_rate), "{info:?}");
     }
 
     #[test]

@@ -8,7 +8,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use cli::Failure;
 use server::transmit::Patience;
-use server::{AccessLogConfig, Config, DrainChoice, DrainKind, Limits, Server, WORKERS_MAX, files, log};
+use server::{
+    AccessLogConfig, Classes, ClassesError, Config, DrainChoice, DrainKind, Limits, Server, WORKERS_MAX, files, log,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use units::Rate;
@@ -25,9 +27,13 @@ pub struct Args {
     /// Rate of the uplink, as tc writes it (10mbit, 1gbit); without it the interface's shaper is asked.
     #[arg(long, value_name = "RATE")]
     uplink: Option<Rate>,
-    /// Whose bytes leave first.
-    #[arg(long, default_value = "srpt", value_parser = clap::builder::PossibleValuesParser::new(server::POLICIES))]
+    #[arg(long, value_name = "SPEC", default_value = "srpt", value_parser = policy,
+          help = format!("Whose bytes leave first: {}", server::POLICY_FORMS))]
     policy: String,
+    /// Requests for paths that begin like this are the next class, from 0, of a --policy with classes; the longest match
+    /// decides, and what matches none is the last class. Repeatable.
+    #[arg(long = "class", value_name = "PREFIX")]
+    classes: Vec<String>,
     /// How bytes are handed to the kernel: paced at the uplink's rate, off (as fast as sockets take them), or auto.
     #[arg(long, value_enum, default_value = "auto")]
     drain: Drain,
@@ -94,7 +100,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|e| Failure::Failed(format!("cannot watch for signals: {e}")))?;
     let dir = args.dir.display().to_string();
-    let server = Server::start(config(args))?;
+    let server = Server::start(config(args)?)?;
     // Whether anybody reads this makes no difference to serving.
     let (address, why, connections) = (server.address(), server.why(), server.connections_max());
     let _ = writeln!(
@@ -119,13 +125,18 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write an address and a port, for example 127.0.0.1:8080 or [::]:80".to_string())
 }
 
-fn config(args: Args) -> Config {
+fn policy(text: &str) -> Result<String, ClassesError> {
+    Classes::new(&[], text).map(|_| text.to_string())
+}
+
+fn config(args: Args) -> Result<Config, Failure> {
     let kind = match args.drain {
         Drain::Auto => DrainKind::Auto,
         Drain::Paced => DrainKind::Paced,
         Drain::Off => DrainKind::Off,
     };
-    let policy = server::POLICIES.iter().find(|name| **name == args.policy).expect("clap allows only these");
+    let classes =
+        Classes::new(&args.classes, &args.policy).map_err(|error| Failure::Usage(format!("--class: {error}")))?;
     let limits = Limits {
         connections_max: args.connections as usize,
         head_timeout: args.head_timeout.into(),
@@ -136,8 +147,9 @@ fn config(args: Args) -> Config {
     };
     let patience = Patience { rate_bytes_per_s_min: args.send_rate_min, window: args.send_window.into() };
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get().min(WORKERS_MAX));
-    Config {
-        drain: DrainChoice::find(kind, policy, args.guard, args.uplink, args.listen),
+    Ok(Config {
+        classes,
+        drain: DrainChoice::find(kind, &args.policy, args.guard, args.uplink, args.listen),
         dir: args.dir,
         files: files::Options { hidden: args.hidden, listing: args.listing },
         listen: args.listen,
@@ -150,5 +162,5 @@ fn config(args: Args) -> Config {
                 LogFormat::Json => log::Format::Json,
             },
         }),
-    }
+    })
 }

@@ -102,6 +102,10 @@ impl Policy for Minimum {
         self.shares.iter().sum::<u32>() == WHOLE || self.overall.can_starve()
     }
 
+    fn classes(&self) -> usize {
+        self.lanes.len()
+    }
+
     fn needs_path(&self) -> bool {
         self.overall.needs_path()
     }

@@ -84,6 +84,11 @@ pub trait Policy: Send {
         0
     }
 
+    /// How many classes of jobs it tells apart; a class number past the last counts as the last.
+    fn classes(&self) -> usize {
+        1
+    }
+
     /// Whether the order depends on the path of a connection; only then need it be found out.
     fn needs_path(&self) -> bool {
         false

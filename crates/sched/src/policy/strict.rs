@@ -50,6 +50,10 @@ impl Policy for Strict {
         self.lanes.of(job).on_departure(slot, job);
     }
 
+    fn classes(&self) -> usize {
+        self.lanes.len()
+    }
+
     fn needs_path(&self) -> bool {
         self.lanes.needs_path()
     }

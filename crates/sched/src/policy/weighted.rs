@@ -101,6 +101,10 @@ impl Policy for Weighted {
         self.lanes.can_starve()
     }
 
+    fn classes(&self) -> usize {
+        self.lanes.len()
+    }
+
     fn needs_path(&self) -> bool {
         self.lanes.needs_path()
     }

@@ -15,7 +15,7 @@ mod tests;
 pub use gauge::Gauge;
 pub use outgoing::{End, Failure, Outgoing, Segment, Sent};
 pub use sending::Dispatch;
-pub use socket::{Connection, Socket};
+pub use socket::{Connection, Socket, Status};
 
 use sched::{Arrival, Drain, JobId, Progress, Size};
 use sending::Sending;
@@ -50,6 +50,8 @@ pub struct Transmitter<S> {
     drain: Drain,
     gauge: Option<Gauge>,
     patience: Patience,
+    /// The policy looks at paths.
+    needs_path: bool,
     /// By slot of the job.
     sendings: Vec<Option<Sending<S>>>,
     departures: Vec<Departure>,
@@ -57,7 +59,8 @@ pub struct Transmitter<S> {
 
 impl<S: Socket> Transmitter<S> {
     pub fn new(drain: Drain, gauge: Option<Gauge>, patience: Patience) -> Transmitter<S> {
-        Transmitter { drain, gauge, patience, sendings: Vec::new(), departures: Vec::new() }
+        let needs_path = drain.policy().needs_path();
+        Transmitter { drain, gauge, patience, needs_path, sendings: Vec::new(), departures: Vec::new() }
     }
 
     pub fn drain(&self) -> &Drain {
@@ -79,24 +82,22 @@ impl<S: Socket> Transmitter<S> {
         if self.is_paced() {
             self.drain.on_overhead(now, dispatch.overhead_bytes);
         }
-        let id = self.drain.arrive(now, Arrival { segment_bytes: dispatch.segment_bytes, ..Arrival::of(size) });
+        let is_asked = self.is_paced() || self.needs_path;
+        let status = if is_asked { dispatch.socket.status() } else { Status::default() };
+        let (segment_bytes, class) = (dispatch.segment_bytes, dispatch.class);
+        let id = self.drain.arrive(now, Arrival { size, segment_bytes, class, path: status.path });
         let slot = id.slot();
         if self.sendings.len() <= slot {
             self.sendings.resize_with(slot + 1, || None);
         }
-        let mut sending = Sending::new(id, dispatch, now);
-        if self.is_paced() {
-            // What an earlier response on the connection had sent again was paid for then.
-            sending.retransmitted_since();
-        }
-        self.sendings[slot] = Some(sending);
+        self.sendings[slot] = Some(Sending::new(id, dispatch, status.retransmitted_bytes, now));
         id
     }
 
     /// The socket takes bytes again. A no-op for a job that has departed.
     pub fn on_writable(&mut self, now: Nanos, id: JobId) {
         self.drain.on_writable(id);
-        self.pay_for_retransmissions(now, id);
+        self.ask(now, id);
     }
 
     /// The response will not be finished, and nobody waits for it. A no-op for a job that has departed.
@@ -159,21 +160,25 @@ impl<S: Socket> Transmitter<S> {
             Some(Failure::Blocked) => self.drain.on_blocked(id),
             Some(failure) => self.abort(id, failure),
             None if progress == Progress::Departed => {
-                self.pay_for_retransmissions(now, id);
+                self.ask(now, id);
                 self.depart(id, None);
+            }
+            None if self.needs_path && self.sendings[id.slot()].as_ref().is_some_and(Sending::is_path_old) => {
+                self.ask(now, id);
             }
             None => {}
         }
     }
 
-    /// What TCP sent again was on the link too.
-    fn pay_for_retransmissions(&mut self, now: Nanos, id: JobId) {
-        if !self.is_paced() {
+    /// Asks the kernel about a connection: what TCP sent again was on the link too, and the path is for the policy.
+    fn ask(&mut self, now: Nanos, id: JobId) {
+        if !self.is_paced() && !self.needs_path {
             return;
         }
         let Some(sending) = self.sendings.get_mut(id.slot()).and_then(Option::as_mut) else { return };
         if sending.id == id {
-            let bytes = sending.retransmitted_since();
+            let (bytes, path) = sending.ask();
+            self.drain.on_path(id, path);
             self.drain.on_overhead(now, units::wire::bytes_of(bytes, units::wire::SEGMENT_BYTES));
         }
     }

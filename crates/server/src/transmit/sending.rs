@@ -1,8 +1,12 @@
-use sched::JobId;
+use sched::{JobId, Path};
 use units::Nanos;
 
 use super::outgoing::Sent;
 use super::{Departure, Failure, Outgoing, Patience, Socket};
+
+/// A path is asked for when a response begins, when its socket takes bytes again, and after this many bytes: a few
+/// windows of TCP, and one system call to fifty sends of a segment.
+const PATH_BYTES: u64 = 64 << 10;
 
 /// A response to be sent.
 pub struct Dispatch<S> {
@@ -12,6 +16,8 @@ pub struct Dispatch<S> {
     pub outgoing: Outgoing,
     /// Payload bytes of a full segment on this connection.
     pub segment_bytes: u64,
+    /// Of the customer or folder, for policies with classes.
+    pub class: u8,
     /// Bytes the link carries for this response beside its segments: handshake, acknowledgements.
     pub overhead_bytes: u64,
 }
@@ -23,6 +29,8 @@ pub(super) struct Sending<S> {
     socket: S,
     outgoing: Outgoing,
     sent_bytes: u64,
+    /// What had been sent when the kernel was last asked about the connection.
+    asked_at_bytes: u64,
     /// What the kernel had sent again when it was last asked.
     retransmitted_bytes: u64,
     /// When the reader began to be watched for slowness, and what had been sent then.
@@ -30,9 +38,11 @@ pub(super) struct Sending<S> {
 }
 
 impl<S: Socket> Sending<S> {
-    pub fn new(id: JobId, dispatch: Dispatch<S>, now: Nanos) -> Sending<S> {
+    /// What an earlier response on the connection had sent again, `retransmitted_bytes`, was paid for then.
+    pub fn new(id: JobId, dispatch: Dispatch<S>, retransmitted_bytes: u64, now: Nanos) -> Sending<S> {
         let Dispatch { owner, socket, outgoing, .. } = dispatch;
-        Sending { id, owner, socket, outgoing, sent_bytes: 0, retransmitted_bytes: 0, window: (now, 0) }
+        let window = (now, 0);
+        Sending { id, owner, socket, outgoing, sent_bytes: 0, asked_at_bytes: 0, retransmitted_bytes, window }
     }
 
     pub fn send(&mut self, bytes_max: u64) -> Sent {
@@ -41,12 +51,18 @@ impl<S: Socket> Sending<S> {
         sent
     }
 
-    /// Bytes sent again since this was last called.
-    pub fn retransmitted_since(&mut self) -> u64 {
-        let total = self.socket.retransmitted_bytes();
-        let since = total.saturating_sub(self.retransmitted_bytes);
-        self.retransmitted_bytes = self.retransmitted_bytes.max(total);
-        since
+    /// Asks the kernel: the bytes sent again since it was last asked, and the path as it is now.
+    pub fn ask(&mut self) -> (u64, Path) {
+        let status = self.socket.status();
+        let since = status.retransmitted_bytes.saturating_sub(self.retransmitted_bytes);
+        self.retransmitted_bytes = self.retransmitted_bytes.max(status.retransmitted_bytes);
+        self.asked_at_bytes = self.sent_bytes;
+        (since, status.path)
+    }
+
+    /// Whether so much was sent since the kernel was last asked that the path may have changed.
+    pub fn is_path_old(&self) -> bool {
+        self.sent_bytes - self.asked_at_bytes >= PATH_BYTES
     }
 
     /// Whether the reader took too little in a whole window. Only time in which we waited for the reader counts, not

@@ -4,6 +4,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::net::{SendFlags, Shutdown};
+use sched::Path;
+use units::Nanos;
+use uplink::TcpInfo;
 
 /// Where a response goes. Never blocks: what cannot be taken now is `WouldBlock`.
 pub trait Socket {
@@ -15,8 +18,16 @@ pub trait Socket {
     fn cork(&self, is_corked: bool);
     /// No more will be sent: the FIN may leave with the last byte.
     fn finish(&self);
-    /// Payload bytes sent again so far on this connection.
-    fn retransmitted_bytes(&self) -> u64;
+    /// What the kernel knows of the connection: one system call. The default where it does not say.
+    fn status(&self) -> Status;
+}
+
+/// What is asked of the kernel about a connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Status {
+    /// Payload bytes sent again so far.
+    pub retransmitted_bytes: u64,
+    pub path: Path,
 }
 
 /// A connected TCP socket, shared by the worker that reads from it and the writer that sends on it.
@@ -42,8 +53,21 @@ impl Socket for Connection {
         let _ = rustix::net::shutdown(self, Shutdown::Write);
     }
 
-    fn retransmitted_bytes(&self) -> u64 {
-        uplink::tcp_info(self).map_or(0, |info| info.retransmitted_bytes)
+    fn status(&self) -> Status {
+        let Ok(info) = uplink::tcp_info(self) else { return Status::default() };
+        Status { retransmitted_bytes: info.retransmitted_bytes, path: path(&info) }
+    }
+}
+
+/// The path as a policy wants it. The round trip is known from the handshake on. A delivery rate that what we wrote has
+/// limited says how we scheduled the connection, not how fast it is, and would keep it where it is: then the policy is
+/// left to work with window and round trip.
+fn path(info: &TcpInfo) -> Path {
+    let is_measured = info.delivery_rate > 0 && !info.is_delivery_app_limited;
+    Path {
+        rtt: (info.rtt_us > 0).then(|| Nanos::from_micros(info.rtt_us.into())),
+        cwnd_bytes: Some(u64::from(info.cwnd_segments) * u64::from(info.segment_bytes)).filter(|bytes| *bytes > 0),
+        throughput_bps: is_measured.then(|| info.delivery_rate.saturating_mul(8)),
     }
 }
 
@@ -53,5 +77,26 @@ fn retry(mut call: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usiz
             Err(rustix::io::Errno::INTR) => {}
             other => return other.map_err(io::Error::from),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_what_was_measured() {
+        let info = TcpInfo {
+            rtt_us: 50_000,
+            cwnd_segments: 10,
+            segment_bytes: 1448,
+            delivery_rate: 125_000,
+            ..TcpInfo::default()
+        };
+        let known =
+            Path { rtt: Some(Nanos::from_millis(50)), cwnd_bytes: Some(14_480), throughput_bps: Some(1_000_000) };
+        assert_eq!(path(&info), known);
+        assert_eq!(path(&TcpInfo { is_delivery_app_limited: true, ..info }), Path { throughput_bps: None, ..known });
+        assert_eq!(path(&TcpInfo::default()), Path::default());
     }
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::rc::Rc;
 
 use proptest::prelude::*;
-use sched::{Guard, Pace, policy};
+use sched::{Guard, Pace, Path, policy};
 use units::Rate;
 
 use super::*;
@@ -23,6 +23,9 @@ struct FakeSocket {
     journal: Journal,
     is_finished: Rc<Cell<bool>>,
     retransmitted: Rc<Cell<u64>>,
+    path: Rc<Cell<Path>>,
+    /// How often it was asked about.
+    asked: Rc<Cell<u64>>,
 }
 
 impl Socket for FakeSocket {
@@ -50,8 +53,9 @@ impl Socket for FakeSocket {
         assert!(!self.is_finished.replace(true), "finished twice");
     }
 
-    fn retransmitted_bytes(&self) -> u64 {
-        self.retransmitted.get()
+    fn status(&self) -> Status {
+        self.asked.set(self.asked.get() + 1);
+        Status { retransmitted_bytes: self.retransmitted.get(), path: self.path.get() }
     }
 }
 
@@ -81,6 +85,8 @@ impl Bench {
             journal: Rc::clone(&self.journal),
             is_finished: Rc::default(),
             retransmitted: Rc::default(),
+            path: Rc::default(),
+            asked: Rc::default(),
         }
     }
 
@@ -91,7 +97,8 @@ impl Bench {
 
     fn dispatch_outgoing(&mut self, socket: &FakeSocket, outgoing: Outgoing) -> JobId {
         let owner = socket.name as u64;
-        let dispatch = Dispatch { owner, socket: socket.clone(), outgoing, segment_bytes: 1448, overhead_bytes: 0 };
+        let socket = socket.clone();
+        let dispatch = Dispatch { owner, socket, outgoing, segment_bytes: 1448, class: 0, overhead_bytes: 0 };
         self.transmitter.dispatch(self.now.get(), dispatch)
     }
 
@@ -213,6 +220,38 @@ fn a_stalled_reader_is_given_up_and_a_waiting_one_is_not() {
     bench.transmitter.end_stalled(Nanos::from_secs(100));
     bench.transmitter.end_stalled(Nanos::from_secs(200));
     assert_eq!(bench.transmitter.departures().count(), 0);
+}
+
+/// Of two alike the one on the faster path goes first, also when that is found out only on the way; and the kernel is asked
+/// now and then, not at every send.
+#[test]
+fn a_better_path_goes_first() {
+    let path = |ms| Path { rtt: Some(Nanos::from_millis(ms)), cwnd_bytes: Some(14_480), throughput_bps: None };
+    for policy in ["srrt", "fcf"] {
+        let mut bench = Bench::new(policy, Some("10mbit"));
+        let (near, far) = (bench.socket('N', u64::MAX), bench.socket('F', u64::MAX));
+        near.path.set(path(10));
+        far.path.set(path(300));
+        bench.dispatch(&far, 500_000);
+        bench.dispatch(&near, 500_000);
+        // What was near becomes far: noticed after 64 KiB, when the other is chosen.
+        near.path.set(path(900));
+        bench.drive();
+        assert_eq!(bench.order(), "NFN", "{policy}");
+        let taken: Vec<u64> = bench.journal.borrow().iter().map(|(_, bytes)| *bytes).collect();
+        assert_eq!(taken.len(), 2 * 500_000_usize.div_ceil(1448));
+        assert!((2..=20).contains(&near.asked.get()) && far.asked.get() <= 20, "{policy}: {}", near.asked.get());
+    }
+}
+
+/// Where the policy does not look at paths and nothing is paced, nobody asks.
+#[test]
+fn nobody_asks_for_what_is_not_needed() {
+    let mut bench = Bench::new("srpt", None);
+    let socket = bench.socket('A', u64::MAX);
+    bench.dispatch(&socket, 5_000_000);
+    bench.drive();
+    assert_eq!(socket.asked.get(), 0);
 }
 
 #[test]

@@ -80,6 +80,7 @@ impl Worker {
             input: Vec::new(),
             deadline: self.now + self.parts.limits.head_timeout,
             segment_bytes,
+            class: 0,
             is_new: true,
             is_readable: true,
             has_ended: false,

@@ -20,6 +20,8 @@ pub struct Conn {
     pub deadline: Nanos,
     /// Payload bytes of a full segment; known only where bytes are paced.
     pub segment_bytes: u32,
+    /// Of the response being sent.
+    pub class: u8,
     /// No response was begun yet, so the handshake is still to be paid for.
     pub is_new: bool,
     /// Something arrived that was not read yet.

@@ -148,6 +148,7 @@ impl Worker {
         let began = self.out.len();
         let reply = self.parts.replier.reply(request, self.stop_at.is_some(), self.now, &mut self.out);
         self.conns[at].line = line;
+        self.conns[at].class = self.parts.classes.of(request.path);
         self.send(at, reply, began);
     }
 
@@ -156,6 +157,7 @@ impl Worker {
         self.conns[at].line = self.parts.logs_access.then(|| Box::new(Line::refused(self.now)));
         self.conns[at].phase = Phase::Head;
         self.conns[at].has_unread = true;
+        self.conns[at].class = self.parts.classes.last();
         let began = self.out.len();
         let reply = self.parts.replier.reject(reject, &mut self.out);
         self.send(at, reply, began);

@@ -21,6 +21,7 @@ use rustix::event::epoll::EventFlags;
 use slab::Slab;
 use units::Nanos;
 
+use crate::classes::Classes;
 use crate::clock;
 use crate::config::Limits;
 use crate::log::AccessLog;
@@ -56,6 +57,7 @@ pub struct Parts {
     /// Responses leave in the order they are asked for, each as soon as it is ready: the drain is off and the policy
     /// fair, so there is nothing to order and small responses take the shortest way.
     pub is_plain: bool,
+    pub classes: Classes,
     pub mailbox: Arc<Mailbox<Departure>>,
     pub log: AccessLog,
     pub logs_access: bool,

@@ -87,6 +87,7 @@ impl Worker {
             socket: conn.socket.clone(),
             outgoing,
             segment_bytes: u64::from(conn.segment_bytes),
+            class: conn.class,
             overhead_bytes,
         };
         let job = match &mut self.parts.path {

@@ -40,7 +40,25 @@ fn it_says_which_drain_and_why() {
 #[test]
 fn every_policy_serves() {
     let site = Site::of_sizes(&[100, 100_000]);
-    for policy in ["fair", "fcfs", "srpt", "psjf", "las"] {
+    for policy in [
+        "fair",
+        "fcfs",
+        "srpt",
+        "psjf",
+        "las",
+        "srpt-bands",
+        "srpt-bands:1000,2KB,50000",
+        "quick-fix",
+        "fcf",
+        "fcf:1.5",
+        "srrt",
+        "srrt:5",
+        "srrt:50ms,1s",
+        "fsp",
+        "strict/srpt",
+        "weighted=3,1/fcf",
+        "minimum=0.2,0/srrt",
+    ] {
         for drain in [&["--drain", "off"][..], &["--uplink", "100mbit"]] {
             let server = Server::start(&site, &[&["--policy", policy], drain].concat());
             let mut client = server.connect();
@@ -69,7 +87,6 @@ fn mistakes_are_told() {
         (&[&dir, "--listen", free, "--access-log", &dir], 1, &["access log", &dir, "Is a directory"]),
         (&[&dir, "--uplink", "10mb/s"], 2, &["--uplink", "`10mb/s` is not a rate", "10mbit"]),
         (&[&dir, "--uplink", "0mbit"], 2, &["--uplink", "0mbit", "10mbit"]),
-        (&[&dir, "--policy", "sprt"], 2, &["--policy", "sprt", "srpt", "fcfs"]),
         (&[&dir, "--drain", "bands"], 2, &["--drain", "bands", "paced"]),
         (&[&dir, "--listen", "nonsense"], 2, &["--listen", "nonsense", "127.0.0.1:8080"]),
         (&[&dir, "--listen", "8080"], 2, &["--listen", "8080", "127.0.0.1:8080"]),
@@ -83,6 +100,23 @@ fn mistakes_are_told() {
         (&[&dir, "--log-format", "xml"], 2, &["--log-format", "combined", "json"]),
         (&[&dir, &dir], 2, &["unexpected argument"]),
         (&[&dir, "--uplnk", "10mbit"], 2, &["--uplnk", "--uplink"]),
+    ];
+    let wrong: Vec<String> =
+        cases.iter().filter_map(|(args, status, mentions)| told(args, *status, mentions)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn mistakes_in_a_policy_are_told() {
+    let site = Site::new();
+    let dir = site.served().display().to_string();
+    let cases: &[(&[&str], i32, &[&str])] = &[
+        (&[&dir, "--policy", "sprt"], 2, &["--policy", "sprt", "srpt", "fcfs"]),
+        (&[&dir, "--policy", "srpt-bands:9,8"], 2, &["--policy", "cut points `9,8`", "increase"]),
+        (&[&dir, "--policy", "weighted=3,0/srpt"], 2, &["--policy", "weight `0`", "from 1 to 1000"]),
+        (&[&dir, "--policy", "strict/sprt"], 2, &["--policy", "sprt", "srpt", "fcfs"]),
+        (&[&dir, "--class", "/a/"], 2, &["--class", "policy `srpt` has no classes", "strict/srpt"]),
+        (&[&dir, "--policy", "strict/srpt", "--class", "a"], 2, &["--class", "`a`", "/members/"]),
     ];
     let wrong: Vec<String> =
         cases.iter().filter_map(|(args, status, mentions)| told(args, *status, mentions)).collect();

@@ -145,6 +145,8 @@ impl Client {
         let mut bytes = vec![0; 64 << 10];
         let read = match self.stream.read(&mut bytes) {
             Ok(read) => read,
+            // A read with a timeout ends so when the process was stopped and goes on (signal(7)).
+            Err(error) if error.kind() == ErrorKind::Interrupted => return true,
             Err(error) => panic!("{error} after {:?}", self.buffer.escape_ascii().to_string()),
         };
         self.buffer.extend_from_slice(&bytes[..read]);

@@ -1,0 +1,128 @@
+use std::fmt;
+use std::sync::Arc;
+
+use sched::policy::{self, PolicyError};
+
+/// Which class a request belongs to, by its path: the first prefix given is class 0, and what matches none is the class after
+/// the last. Shared by all workers.
+#[derive(Debug, Clone)]
+pub struct Classes {
+    /// Without the slash they begin with, which a decoded path does not have either.
+    prefixes: Arc<[String]>,
+}
+
+/// Why these classes cannot be had under this policy.
+#[derive(Debug)]
+pub enum ClassesError {
+    Policy(PolicyError),
+    NotAPath(String),
+    Twice(String),
+    TooMany { policy: String, classes: usize, prefixes: usize },
+}
+
+impl fmt::Display for ClassesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClassesError::Policy(error) => error.fmt(f),
+            ClassesError::NotAPath(prefix) => {
+                write!(f, "`{prefix}` is not the beginning of a path: write for example /members/")
+            }
+            ClassesError::Twice(prefix) => write!(f, "the class `{prefix}` is given twice"),
+            ClassesError::TooMany { policy, classes: 1, .. } => {
+                write!(f, "policy `{policy}` has no classes: choose one that has, for example strict/{policy}")
+            }
+            ClassesError::TooMany { policy, classes, prefixes } => write!(
+                f,
+                "policy `{policy}` has {classes} classes, and {prefixes} prefixes and the rest are {}",
+                prefixes + 1
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ClassesError {}
+
+impl Classes {
+    /// The classes with these prefixes of decoded paths, for this policy. Also checks the policy's spec.
+    pub fn new(prefixes: &[String], policy: &str) -> Result<Classes, ClassesError> {
+        let classes = policy::parse(policy).map_err(ClassesError::Policy)?.classes();
+        if !prefixes.is_empty() && prefixes.len() >= classes {
+            let (policy, prefixes) = (policy.to_string(), prefixes.len());
+            return Err(ClassesError::TooMany { policy, classes, prefixes });
+        }
+        let mut relative: Vec<String> = Vec::new();
+        for prefix in prefixes {
+            let rest = prefix.strip_prefix('/').ok_or_else(|| ClassesError::NotAPath(prefix.clone()))?;
+            if relative.iter().any(|known| known == rest) {
+                return Err(ClassesError::Twice(prefix.clone()));
+            }
+            relative.push(rest.to_string());
+        }
+        Ok(Classes { prefixes: relative.into() })
+    }
+
+    /// The class of what matches no prefix.
+    pub fn last(&self) -> u8 {
+        // At most [`policy::CLASSES_MAX`].
+        self.prefixes.len() as u8
+    }
+
+    /// The class of a request for this path, still percent-encoded; the longest prefix decides.
+    pub fn of(&self, raw_path: &[u8]) -> u8 {
+        if self.prefixes.is_empty() {
+            return 0;
+        }
+        let mut path = String::new();
+        if http::decode_path(raw_path, &mut path).is_err() {
+            return self.last();
+        }
+        let matching = self.prefixes.iter().enumerate().filter(|(_, prefix)| path.starts_with(&***prefix));
+        matching.max_by_key(|(_, prefix)| prefix.len()).map_or(self.last(), |(class, _)| class as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn classes(prefixes: &[&str], policy: &str) -> Result<Classes, ClassesError> {
+        Classes::new(&prefixes.iter().map(ToString::to_string).collect::<Vec<_>>(), policy)
+    }
+
+    #[test]
+    fn the_longest_prefix_decides() {
+        let classes = classes(&["/gold/", "/gold/free/", "/silver"], "strict/srpt").unwrap();
+        for (path, class) in [
+            ("/gold/a", 0),
+            ("/gold/free/a", 1),
+            ("/silver", 2),
+            ("/silverware/x", 2),
+            ("/gold", 3),
+            ("/", 3),
+            ("/other/gold/a", 3),
+            ("/%67old/a", 0),
+            ("/%zz", 3),
+        ] {
+            assert_eq!(classes.of(path.as_bytes()), class, "{path}");
+        }
+    }
+
+    #[test]
+    fn without_prefixes_all_are_alike() {
+        assert_eq!(classes(&[], "srpt").unwrap().of(b"/a"), 0);
+    }
+
+    #[test]
+    fn wrong_classes_say_what_is_right() {
+        for (prefixes, policy, said) in [
+            (&["/a"][..], "srpt", "policy `srpt` has no classes: choose one that has, for example strict/srpt"),
+            (&["/a", "/b"], "weighted=3,1/srpt", "has 2 classes, and 2 prefixes and the rest are 3"),
+            (&["a"], "strict/srpt", "`a` is not the beginning of a path"),
+            (&["/a", "/a"], "strict/srpt", "the class `/a` is given twice"),
+            (&[], "sprt", "unknown policy `sprt`"),
+        ] {
+            let error = classes(prefixes, policy).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}
