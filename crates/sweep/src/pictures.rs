@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use report::{AxisTitle, Chart, Curve, Look, Point, Scale, Unit};
 
+use crate::grid::{Axis, AxisValue};
 use crate::model::TheoryAt;
 use crate::results::{CellResult, Estimate, Results, SizeEstimate};
 use crate::{Plan, SweepError};
@@ -77,8 +78,12 @@ fn panels<'a>(plan: &'a Plan, results: &'a Results) -> Vec<Panel<'a>> {
     let panel = |(at, cells): (Vec<usize>, Vec<&'a CellResult>)| {
         let labels =
             || others.iter().zip(&at).map(|(axis, at)| (&plan.axes[*axis], &plan.axes[*axis].values[*at].label));
-        let varying: Vec<String> =
-            labels().filter(|(axis, _)| axis.values.len() > 1).map(|(_, label)| file_name(label)).collect();
+        // A number says little without what it is of.
+        let file_name = |(axis, label): (&Axis, &String)| match axis.is_numeric() {
+            true => file_name(&format!("{}-{label}", axis.name)),
+            false => file_name(label),
+        };
+        let varying: Vec<String> = labels().filter(|(axis, _)| axis.values.len() > 1).map(file_name).collect();
         let title: Vec<String> = labels().map(|(axis, label)| format!("{} {label}", axis.name)).collect();
         Panel { plan, name: varying.join("-"), title: title.join(", "), cells }
     };
@@ -185,7 +190,7 @@ impl Panel<'_> {
             Curve { name: name.into(), note: None, points, look: Look::Measured }
         };
         let Some(lines) = self.plan.plot.lines else { return vec![curve(&self.plan.model, &here)] };
-        let of_line = |(index, value): (usize, &crate::grid::AxisValue)| {
+        let of_line = |(index, value): (usize, &AxisValue)| {
             let cells: Vec<&CellResult> = here.iter().copied().filter(|cell| cell.at[lines] == index).collect();
             curve(&value.label, &cells)
         };
@@ -377,6 +382,16 @@ mod tests {
         let ccdf: Vec<&str> = names.iter().map(String::as_str).filter(|name| name.contains("ccdf")).collect();
         assert_eq!(ccdf, ["a-1-ccdf-rho-0.5-2.svg", "a-1-ccdf-rho-0.5.svg", "b-ccdf-rho-0.5.svg"]);
         assert!(!names.iter().any(|name| name.contains("-vs-")), "one load makes no line");
+    }
+
+    #[test]
+    fn panels_of_numbers_say_of_what() {
+        let text = "question = \"which\"\nmodel = \"queue\"\nreplications = 1\n[grid]\nrho = [0.5, 0.8]\n\
+                    internet.loss = [0, 0.05]\npolicy = [\"ps\"]\n[plot]\nat = []\n";
+        let (folder, plan) = (Folder::new("numbers"), Plan::parse(text, Path::new("p.toml")).unwrap());
+        let names = names(&plan, folder.path());
+        assert_eq!(names[0], "internet.loss-0-response_time_ms-vs-rho.svg");
+        assert_eq!((names.len(), &names[3][..18]), (4, "internet.loss-0.05"));
     }
 
     #[test]

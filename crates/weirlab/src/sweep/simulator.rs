@@ -102,7 +102,12 @@ impl ::sweep::Model for Simulator {
     fn run(&self, fields: &Fields, seed: u64) -> Result<Measured, String> {
         let outcome = sim::run(&self.spec(fields, seed)?, ::sim::Hooks::none()).map_err(reason)?;
         let measured = serde_json::to_value(&outcome.summary).and_then(|mut json| {
-            json["details"] = Value::Object(outcome.details);
+            for (name, value) in outcome.details {
+                // What all models have goes before what only this one has.
+                if json.get(&name).is_none() {
+                    json[name] = value;
+                }
+            }
             Measured::from_json(&json)
         });
         measured.map_err(|e| e.to_string())
@@ -151,6 +156,18 @@ mod tests {
         simulator.check(&fields).unwrap();
         fields.insert("disk.size".into(), 1.into());
         assert!(simulator.check(&fields).unwrap_err().starts_with("set: "));
+    }
+
+    #[test]
+    fn what_only_one_model_tells_is_a_metric_too() {
+        let simulator = Simulator::new("server", Path::new(""), Path::new("x.toml")).unwrap();
+        let fields = [("policy", json!("srpt")), ("users", json!(10)), ("jobs", json!(200)), ("warm_up", json!(0))];
+        let fields: Fields = fields.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+        let measured = simulator.run(&fields, 1).unwrap();
+        for metric in ["response_time_ms_mean", "jobs", "server_delay_ms_mean", "utilisation_disk"] {
+            assert!(measured.metrics.contains_key(metric), "{metric}: {:?}", measured.metrics.keys());
+        }
+        assert!(!measured.by_size.is_empty() && !measured.ccdf.is_empty());
     }
 
     #[test]
