@@ -204,9 +204,9 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         match down {
             Down::SynAck => self.on_syn_ack(id),
             Down::Ack => self.on_request_acked(id),
-            Down::Data { seq, bytes, fin } => {
+            Down::Data { seq, bytes, fin, sent_at } => {
                 self.on_request_acked(id);
-                self.on_data(id, seq, bytes, fin);
+                self.on_data(id, (seq, seq + u64::from(bytes)), fin, sent_at);
             }
         }
     }
@@ -235,12 +235,12 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
     }
 
     /// One packet's segments, one after the other.
-    fn on_data(&mut self, id: ConnId, seq: u64, bytes: u32, fin: bool) {
-        let (mut start, end) = (seq, seq + u64::from(bytes));
+    fn on_data(&mut self, id: ConnId, (start, end): (u64, u64), fin: bool, sent_at: Nanos) {
+        let mut start = start;
         loop {
             let upto = end.min(start + u64::from(self.settings.segment_bytes));
             let fin = fin && upto == end;
-            self.on_segment(id, start, upto + u64::from(fin));
+            self.on_segment(id, (start, upto + u64::from(fin)), sent_at);
             if upto == end {
                 break;
             }
@@ -248,9 +248,9 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
     }
 
-    fn on_segment(&mut self, id: ConnId, start: u64, end: u64) {
+    fn on_segment(&mut self, id: ConnId, range: (u64, u64), sent_at: Nanos) {
         let Some(conn) = self.conns.get(id) else { return };
-        let reply = conn.receiver.on_segment(self.now, start, end, self.config.tcp.delayed_ack);
+        let reply = conn.receiver.on_segment(self.now, range, sent_at, self.config.tcp.delayed_ack);
         // Until the server has seen the request, `response` is that of the one before.
         let request = conn.request.filter(|_| conn.seen == conn.asked);
         let is_whole = request.is_some() && conn.receiver.next >= conn.response.1;

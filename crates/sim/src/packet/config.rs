@@ -74,6 +74,8 @@ pub struct Tcp {
     /// The sender is told when the host's own qdisc has no room; false if the bottleneck is another machine's.
     pub hears_drops: bool,
     pub tail_loss_probe: bool,
+    /// A reduction of the window that a timestamp shows to have been needless is undone (Linux ≥ 2.4).
+    pub undoes: bool,
     /// How often a SYN and a SYN-ACK are sent again.
     pub syn_retries: u32,
 }
@@ -94,6 +96,7 @@ impl Default for Tcp {
             small_queues: true,
             hears_drops: true,
             tail_loss_probe: true,
+            undoes: true,
             syn_retries: 6,
         }
     }
@@ -112,6 +115,7 @@ impl Tcp {
             small_queues: false,
             hears_drops: false,
             tail_loss_probe: false,
+            undoes: false,
             ..Tcp::default()
         }
     }
@@ -132,6 +136,7 @@ impl Tcp {
             gso_segments: self.gso_segments,
             small_queues: self.small_queues,
             tail_loss_probe: self.tail_loss_probe,
+            undoes: self.undoes,
         }
     }
 }

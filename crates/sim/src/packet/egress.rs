@@ -68,6 +68,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             && self.enqueue_data(id, segments)
         {
             self.conns.get(id).expect("it just sent").sender.probe_sent(segments);
+            self.mark_sent(id, segments, true);
             self.lose_dropped();
         }
         self.transmit(id);
@@ -84,7 +85,8 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             conn.band = 1 + self.drain.band(job);
         }
         let load = Load::Data { seq: segments.start, bytes: segments.bytes, fin: segments.fin, again: segments.again };
-        let band = conn.band;
+        // A ranked queue keeps what is no job's apart.
+        let band = if self.config.drain == DrainKind::Ranked && conn.job.is_none() { 0 } else { conn.band };
         self.enqueue(Packet { conn: id, load, wire_bytes, queued_at: self.now, band })
     }
 
@@ -153,9 +155,12 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         let Queue::Ranked(queue) = &mut self.queue else { unreachable!("only a ranked queue asks") };
         let packet = queue.dequeue_of(id.slot).expect("a ready job has packets");
         let is_empty = queue.is_empty_of(id.slot);
-        let Load::Data { bytes, .. } = packet.load else { unreachable!("a job's packets are data") };
-        match self.drain.on_sent(self.now, job, u64::from(bytes)) {
-            Progress::Departed => self.conns.get(id).expect("a ready job has a connection").job = None,
+        let Load::Data { bytes, again, .. } = packet.load else { unreachable!("a job's packets are data") };
+        match self.drain.on_sent(self.now, job, if again { 0 } else { u64::from(bytes) }) {
+            Progress::Departed => {
+                queue.promote(id.slot);
+                self.conns.get(id).expect("a ready job has a connection").job = None;
+            }
             Progress::Remains if is_empty => self.drain.on_blocked(job),
             Progress::Remains => {}
         }
@@ -169,16 +174,16 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             let down = if packet.load == Load::SynAck { Down::SynAck } else { Down::Ack };
             return self.send_down(id, out_at, down);
         };
-        let segment_bytes = self.settings.segment_bytes;
+        let (segment_bytes, sent_at) = (self.settings.segment_bytes, packet.queued_at);
         let segments = bytes.div_ceil(segment_bytes).max(1);
         self.counts.packets += u64::from(segments);
         if segments == 1 || !self.is_lossy(id) {
-            return self.send_down(id, out_at, Down::Data { seq, bytes, fin });
+            return self.send_down(id, out_at, Down::Data { seq, bytes, fin, sent_at });
         }
         for segment in 0..segments {
             let at = segment * segment_bytes;
             let (bytes, is_last) = (segment_bytes.min(bytes - at), segment + 1 == segments);
-            self.send_down(id, out_at, Down::Data { seq: seq + u64::from(at), bytes, fin: fin && is_last });
+            self.send_down(id, out_at, Down::Data { seq: seq + u64::from(at), bytes, fin: fin && is_last, sent_at });
         }
     }
 
@@ -205,11 +210,12 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
     /// The job's bytes have left the socket: into the queue, unless that had no room.
     fn mark_sent(&mut self, id: ConnId, segments: Segments, is_taken: bool) {
         let conn = self.conns.get(id).expect("it just sent");
-        let Some(job) = conn.job.filter(|_| !segments.again) else { return };
+        let Some(job) = conn.job else { return };
         match self.config.drain {
             DrainKind::Off | DrainKind::Paced => {}
             // A ranked queue counts them when they leave it.
             DrainKind::Ranked if is_taken => self.drain.on_writable(job),
+            DrainKind::Ranked | DrainKind::Bands if segments.again => {}
             DrainKind::Ranked | DrainKind::Bands => {
                 if self.drain.on_sent(self.now, job, u64::from(segments.bytes)).is_departed() {
                     conn.job = None;

@@ -7,8 +7,8 @@ use units::{Nanos, wire};
 use workload::{HEAD_BYTES_NOMINAL, Job};
 
 use super::bottleneck::Load;
-use super::conn::{ClientState, ServerState};
-use super::tcp::Acked;
+use super::conn::{ClientState, Conn, ServerState};
+use super::tcp::{Acked, Settings};
 use super::world::{Event, Up, World};
 use super::{ConnId, DrainKind};
 
@@ -33,6 +33,14 @@ impl Listener {
     fn has_worker(&self) -> bool {
         self.workers.is_none_or(|workers| self.active < workers)
     }
+}
+
+/// What the server reads of a connection: a window per round trip stands for the delivery rate, which the kernel measures.
+fn path_of(conn: &Conn, settings: &Settings) -> Path {
+    let cwnd_bytes = u64::from(conn.sender.window_segments()) * u64::from(settings.segment_bytes);
+    let rtt = conn.sender.rtt().smoothed();
+    let throughput_bps = rtt.map(|rtt| (u128::from(cwnd_bytes) * 8_000_000_000 / u128::from(rtt.0.max(1000))) as u64);
+    Path { rtt, cwnd_bytes: Some(cwnd_bytes), throughput_bps }
 }
 
 impl<J: Iterator<Item = Job>> World<'_, '_, J> {
@@ -175,11 +183,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             conn.sender.write(self.now, bytes, closes, &self.settings);
             return self.transmit(id);
         }
-        let path = Path {
-            rtt: conn.sender.rtt().smoothed(),
-            cwnd_bytes: Some(u64::from(conn.sender.window_segments()) * u64::from(self.settings.segment_bytes)),
-            throughput_bps: None,
-        };
+        let path = path_of(conn, &self.settings);
         let segment_bytes = u64::from(self.settings.segment_bytes);
         if self.config.drain == DrainKind::Paced {
             let is_new = start == 0;
@@ -196,6 +200,11 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
         let conn = self.conns.get(id).expect("checked by the caller");
         conn.sender.on_ack(self.now, acked, &self.settings);
+        if let Some(job) = conn.job
+            && self.drain.policy().needs_path()
+        {
+            self.drain.on_path(job, path_of(conn, &self.settings));
+        }
         if fin && conn.sender.is_done() {
             self.send_control(id, Load::Ack, wire::PACKET_OVERHEAD_BYTES);
             return self.release(id);

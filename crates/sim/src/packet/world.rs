@@ -64,7 +64,7 @@ pub enum Up {
 pub enum Down {
     SynAck,
     Ack,
-    Data { seq: u64, bytes: u32, fin: bool },
+    Data { seq: u64, bytes: u32, fin: bool, sent_at: Nanos },
 }
 
 /// What is counted beside the jobs.

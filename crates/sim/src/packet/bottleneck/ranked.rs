@@ -1,7 +1,7 @@
-use super::{Arena, List, Load, Packet};
+use super::{Arena, List, Packet};
 
-/// A FIFO per connection; which goes next is the drain's to say. What is no job's (handshakes, acknowledgements, and
-/// what is sent again: a hole at the reader is worth more than anything behind it) goes first.
+/// A FIFO per connection; which goes next is the drain's to say. What is no job's (band 0: handshakes, acknowledgements,
+/// and what is sent again when all of a response has been sent once) goes first.
 pub struct Ranked {
     first: List,
     /// By slot of the connection.
@@ -20,7 +20,7 @@ impl Ranked {
         if self.flows.len() <= slot {
             self.flows.resize(slot + 1, List::default());
         }
-        let is_job = matches!(packet.load, Load::Data { again: false, .. });
+        let is_job = packet.band > 0;
         if is_job && self.arena.packets >= self.limit {
             return false;
         }
@@ -35,6 +35,13 @@ impl Ranked {
     /// The next packet of the connection in this slot.
     pub fn dequeue_of(&mut self, slot: u32) -> Option<Packet> {
         self.arena.pop(self.flows.get_mut(slot as usize)?)
+    }
+
+    /// The connection has no job any more: what is left of it is what was sent again.
+    pub fn promote(&mut self, slot: u32) {
+        while let Some(packet) = self.dequeue_of(slot) {
+            self.arena.push(&mut self.first, packet);
+        }
     }
 
     pub fn is_empty_of(&self, slot: u32) -> bool {

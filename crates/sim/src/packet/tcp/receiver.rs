@@ -23,6 +23,8 @@ pub struct Receiver {
     /// Acknowledgements still to be sent at once: Linux does not delay the first ones of a connection.
     quick: u32,
     unacked: u32,
+    /// When the oldest segment that the next acknowledgement answers was sent.
+    recent: Nanos,
     pub reply_at: Option<Nanos>,
 }
 
@@ -34,11 +36,15 @@ const UNACKED_MAX: u32 = 2;
 impl Receiver {
     pub fn clear(&mut self) {
         self.beyond.clear();
-        (self.next, self.newest, self.quick, self.unacked, self.reply_at) = (0, (0, 0), QUICK, 0, None);
+        (self.next, self.newest, self.quick, self.unacked) = (0, (0, 0), QUICK, 0);
+        (self.recent, self.reply_at) = (Nanos::ZERO, None);
     }
 
-    /// Bytes `start..end` came.
-    pub fn on_segment(&mut self, now: Nanos, start: u64, end: u64, delay: Nanos) -> Reply {
+    /// Bytes `start..end` came, sent at `sent_at`.
+    pub fn on_segment(&mut self, now: Nanos, (start, end): (u64, u64), sent_at: Nanos, delay: Nanos) -> Reply {
+        if start <= self.next && end > self.next && self.unacked == 0 {
+            self.recent = sent_at;
+        }
         let in_order = start <= self.next && end > self.next && self.beyond.is_empty();
         if in_order {
             self.next = end;
@@ -76,7 +82,11 @@ impl Receiver {
         self.quick = self.quick.saturating_sub(1);
         let block = if self.newest.0 > self.next { Some(self.newest) } else { self.beyond.last().copied() };
         let relative = |at: u64| u32::try_from(at - self.next).expect("a window is below 4 GiB");
-        Acked { upto: self.next, block: block.map_or((0, 0), |(start, end)| (relative(start), relative(end))) }
+        Acked {
+            upto: self.next,
+            block: block.map_or((0, 0), |(start, end)| (relative(start), relative(end))),
+            echo: self.recent,
+        }
     }
 }
 
@@ -92,24 +102,24 @@ mod tests {
         let mut receiver = Receiver::default();
         receiver.clear();
         for n in 0..16 {
-            assert_eq!(receiver.on_segment(Nanos(n), n * 10, n * 10 + 10, DELAY), Reply::Now);
-            assert_eq!(receiver.acknowledge(), Acked { upto: n * 10 + 10, block: (0, 0) });
+            assert_eq!(receiver.on_segment(Nanos(n), (n * 10, n * 10 + 10), Nanos(n), DELAY), Reply::Now);
+            assert_eq!(receiver.acknowledge(), Acked { upto: n * 10 + 10, block: (0, 0), echo: Nanos(n) });
         }
-        assert_eq!(receiver.on_segment(Nanos(100), 160, 170, DELAY), Reply::At(Nanos(100) + DELAY));
-        assert_eq!(receiver.on_segment(Nanos(101), 170, 180, DELAY), Reply::Now);
+        assert_eq!(receiver.on_segment(Nanos(100), (160, 170), Nanos(100), DELAY), Reply::At(Nanos(100) + DELAY));
+        assert_eq!(receiver.on_segment(Nanos(101), (170, 180), Nanos(101), DELAY), Reply::Now);
     }
 
     #[test]
     fn a_hole_is_told_of_at_once_with_the_newest_block() {
         let mut receiver = Receiver::default();
-        assert_eq!(receiver.on_segment(Nanos(0), 10, 20, DELAY), Reply::Now);
-        assert_eq!(receiver.acknowledge(), Acked { upto: 0, block: (10, 20) });
-        receiver.on_segment(Nanos(0), 40, 50, DELAY);
+        assert_eq!(receiver.on_segment(Nanos(0), (10, 20), Nanos(0), DELAY), Reply::Now);
+        assert_eq!(receiver.acknowledge(), Acked { upto: 0, block: (10, 20), echo: Nanos(0) });
+        receiver.on_segment(Nanos(0), (40, 50), Nanos(0), DELAY);
         assert_eq!(receiver.acknowledge().block, (40, 50));
-        receiver.on_segment(Nanos(0), 20, 30, DELAY);
+        receiver.on_segment(Nanos(0), (20, 30), Nanos(0), DELAY);
         assert_eq!(receiver.acknowledge().block, (10, 30));
-        receiver.on_segment(Nanos(0), 0, 10, DELAY);
-        assert_eq!(receiver.acknowledge(), Acked { upto: 30, block: (10, 20) });
+        receiver.on_segment(Nanos(0), (0, 10), Nanos(0), DELAY);
+        assert_eq!(receiver.acknowledge(), Acked { upto: 30, block: (10, 20), echo: Nanos(0) });
     }
 
     proptest! {
@@ -119,7 +129,7 @@ mod tests {
             let mut receiver = Receiver::default();
             let mut came = [false; 40];
             for n in order.iter().chain(&order[..twice]) {
-                receiver.on_segment(Nanos(0), n * 7, n * 7 + 7, DELAY);
+                receiver.on_segment(Nanos(0), (n * 7, n * 7 + 7), Nanos(0), DELAY);
                 came[*n as usize] = true;
                 let whole = came.iter().take_while(|came| **came).count() as u64;
                 prop_assert_eq!(receiver.acknowledge().upto, whole * 7);

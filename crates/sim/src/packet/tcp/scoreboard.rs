@@ -146,6 +146,12 @@ impl Scoreboard {
         self.lost_from = 0;
     }
 
+    /// It was a false alarm: nothing is lost.
+    pub fn lose_none(&mut self) {
+        self.sent.iter_mut().for_each(|sent| sent.is_lost = false);
+        self.lost = 0;
+    }
+
     /// The oldest segment to be sent again.
     pub fn first_lost(&mut self) -> Option<Sent> {
         if self.lost == 0 {
@@ -183,7 +189,7 @@ mod tests {
     }
 
     fn ack(upto: u64, start: u32, end: u32) -> Acked {
-        Acked { upto, block: (start, end) }
+        Acked { upto, block: (start, end), echo: Nanos(0) }
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct Settings {
     /// Whether a connection's packets in the host's qdisc are limited (TCP small queues).
     pub small_queues: bool,
     pub tail_loss_probe: bool,
+    /// Whether a needless reduction is undone.
+    pub undoes: bool,
 }
 
 /// Consecutive segments handed down as one packet.
@@ -56,6 +58,9 @@ pub struct Sender {
     fin: bool,
     /// Where the stream was when the window was last reduced: until it is acknowledged it is not reduced again.
     recovery: Option<u64>,
+    /// Window and threshold before that, and when something was first sent again since.
+    before: (u32, u32),
+    first_resent_at: Option<Nanos>,
     /// The recovery is from a timeout: the window grows meanwhile.
     is_timeout: bool,
     backoffs: u32,
@@ -73,6 +78,8 @@ pub struct Sender {
     /// End of HyStart's round.
     round_until: u64,
     is_probed: bool,
+    /// A loss was just found: the first segment is sent again at once (RFC 6675 section 5, step 4.3).
+    resends_now: bool,
     /// Payload bytes sent again.
     pub resent_bytes: u64,
 }
@@ -99,6 +106,8 @@ impl Sender {
             written: 0,
             fin: false,
             recovery: None,
+            before: (0, 0),
+            first_resent_at: None,
             is_timeout: false,
             backoffs: 0,
             alarm: None,
@@ -110,6 +119,7 @@ impl Sender {
             is_limited: false,
             round_until: 0,
             is_probed: false,
+            resends_now: false,
             resent_bytes: 0,
         }
     }
@@ -167,7 +177,7 @@ impl Sender {
     pub fn poll(&mut self, now: Nanos, settings: &Settings) -> Option<Segments> {
         let in_flight = self.board.in_flight();
         let room = self.window.cwnd.saturating_sub(in_flight);
-        if room > 0
+        if (room > 0 || self.resends_now)
             && let Some(lost) = self.board.first_lost()
         {
             let segments = self.segments_of(lost.start, lost.end, true);
@@ -250,6 +260,8 @@ impl Sender {
         let was_empty = self.board.is_empty();
         if segments.again {
             self.board.resend(now);
+            self.resends_now = false;
+            self.first_resent_at.get_or_insert(now);
             self.resent_bytes += u64::from(segments.bytes);
         } else {
             self.push(now, segments, settings);
@@ -291,10 +303,28 @@ impl Sender {
 
     fn reduce(&mut self) {
         if self.recovery.is_none() {
+            self.remember();
             self.window.on_congestion();
             self.window.cwnd = self.window.ssthresh;
             self.recovery = Some(self.next);
         }
+    }
+
+    /// The window is about to be reduced.
+    fn remember(&mut self) {
+        if self.recovery.is_none() {
+            self.before = (self.window.cwnd, self.window.ssthresh);
+        }
+        self.first_resent_at = None;
+    }
+
+    /// The first try has arrived after all, and nothing it was taken for lost with it.
+    fn undo(&mut self) {
+        let (cwnd, ssthresh) = self.before;
+        self.window.cwnd = self.window.cwnd.max(cwnd);
+        self.window.ssthresh = ssthresh;
+        (self.recovery, self.is_timeout) = (None, false);
+        self.board.lose_none();
     }
 
     pub fn on_ack(&mut self, now: Nanos, ack: Acked, settings: &Settings) {
@@ -314,12 +344,20 @@ impl Sender {
             self.window.on_rtt(now, now - sent_at, starts_round);
         }
         if delivered.lost > 0 {
+            self.resends_now = self.recovery.is_none();
             self.reduce();
+        }
+        if settings.undoes
+            && advances
+            && self.first_resent_at.is_some_and(|at| ack.echo < at)
+            && self.recovery.is_some()
+        {
+            self.undo();
         }
         if self.recovery.is_some_and(|until| self.acked >= until) {
             (self.recovery, self.is_timeout) = (None, false);
         }
-        if self.grows() {
+        if advances && self.grows() {
             self.window.grow(now, delivered.segments, self.rtt.smoothed().unwrap_or_default());
         }
         if self.board.is_empty() {
@@ -360,6 +398,7 @@ impl Sender {
             Alarm::LocalDrop => None,
             Alarm::Timeout => {
                 if !self.is_timeout {
+                    self.remember();
                     self.window.on_congestion();
                     (self.is_timeout, self.recovery) = (true, Some(self.next));
                 }

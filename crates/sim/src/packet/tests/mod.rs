@@ -3,6 +3,7 @@
 mod limits;
 mod paths;
 mod queues;
+mod senders;
 
 use proptest::prelude::*;
 use record::{JobRecord, Outcome as JobOutcome};
