@@ -54,6 +54,10 @@ impl Tree {
         if node.is_in && node.key == key && node.value == value {
             return;
         }
+        if node.is_in && node.value == value && self.keeps_place(slot, key) {
+            self.nodes[slot as usize].key = key;
+            return;
+        }
         self.remove(slot);
         self.nodes[slot as usize] = Node { key, value, best_value: value, best: slot, is_in: true, ..VACANT };
         self.root = self.insert(self.root, slot);
@@ -101,6 +105,31 @@ impl Tree {
             }
         }
         best.map(|(_, slot)| slot)
+    }
+
+    /// Whether the slot, which is in the tree, would stand between the same two with this key: a job that has sent some
+    /// more mostly does, and a walk down is cheaper than taking it out and putting it in.
+    fn keeps_place(&self, slot: u32, key: Key) -> bool {
+        let is = self.node(slot);
+        let (mut below, mut above) = (None, None);
+        let mut at = self.root;
+        while at != slot {
+            let node = self.node(at);
+            if is.key < node.key {
+                (above, at) = (Some(node.key), node.left);
+            } else {
+                (below, at) = (Some(node.key), node.right);
+            }
+        }
+        at = is.left;
+        while at != NONE {
+            (below, at) = (Some(self.node(at).key), self.node(at).right);
+        }
+        at = is.right;
+        while at != NONE {
+            (above, at) = (Some(self.node(at).key), self.node(at).left);
+        }
+        below.is_none_or(|below| below < key) && above.is_none_or(|above| key < above)
     }
 
     /// The subtree with the slot in it.
