@@ -14,6 +14,9 @@
 //!
 //! It is exact where neither load overloads the link and the phases are long, and where the phases are so long that chance does
 //! not matter. Between, with sizes as heavy-tailed as the web's, chance does: one job of 10 MB is a phase of its own.
+//! Beside `weirlab sim` (W1, W2, W4, W5, W9, W10; bounded Pareto, alpha 1.1, 100 B to 1 MB; 10 Mbit/s; 3 million jobs) the mean is
+//! 0.92 to 1.01 times the simulated one under PS, 0.87 to 1.00 under FCFS, 1.06 to 1.23 under SRPT, where sizes just above
+//! x* fare better than the fluid says: chance lets them through.
 //!
 //! ```
 //! use theory::{alternating::Alternating, mg1::Policy};

@@ -10,8 +10,9 @@ use sim::packet::{self, Config, Congestion, Discipline, DrainKind, PathConfig, S
 use units::{Nanos, Rate};
 use workload::{Distribution, Job, LoadProfile, Scaling};
 
-use super::queue::{distribution, wrong};
+use super::queue::wrong;
 use super::{PacketSpec, Paths, SimOutcome, SimSpec};
+use crate::theory::distribution;
 
 pub(super) fn check(spec: &SimSpec) -> Result<(), Failure> {
     let unknown = [
@@ -212,7 +213,7 @@ fn sizes(spec: &SimSpec) -> Result<Distribution, Failure> {
     let Some(dist) = &spec.dist else {
         return Err(wrong("dist")("write a distribution of sizes, such as exponential:mean=5000, or a --trace"));
     };
-    distribution(dist, spec.seed)
+    distribution(dist)
 }
 
 /// The trace as it would load the link fully.

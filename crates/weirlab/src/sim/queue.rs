@@ -3,9 +3,10 @@
 use serde_json::{Map, Value, json};
 use sim::{Hooks, queue};
 use units::{Nanos, Rate};
-use workload::{Distribution, LoadProfile, Scaling, ScheduleError};
+use workload::{LoadProfile, Scaling, ScheduleError};
 
 use super::{Paths, SimOutcome, SimSpec, Wire};
+use crate::theory::distribution;
 use cli::Failure;
 
 /// Jobs counted where neither jobs nor seconds are given.
@@ -13,9 +14,6 @@ const JOBS_USUAL: u64 = 1_000_000;
 
 /// The share of jobs that warm the queue up, where nothing is said: one job for so many that are counted.
 const WARM_UP_SHARE: u64 = 10;
-
-/// What `--dist trace:FILE` begins with.
-const TRACE_SIZES: &str = "trace:";
 
 pub(super) fn check(spec: &SimSpec) -> Result<(), Failure> {
     queue::check(&config(spec)?).map_err(failure)
@@ -120,19 +118,7 @@ fn poisson(spec: &SimSpec) -> Result<queue::Arrivals, Failure> {
             "--dist: write a distribution of sizes, such as exponential:mean=5000, or a --trace".into(),
         ));
     };
-    Ok(queue::Arrivals::Poisson { sizes: distribution(dist, spec.seed)?, load })
-}
-
-/// A distribution, or the sizes of a trace.
-pub(super) fn distribution(dist: &str, seed: u64) -> Result<Distribution, Failure> {
-    match dist.strip_prefix(TRACE_SIZES) {
-        Some(file) => {
-            let trace = crate::trace::read_for_schedule(file.as_ref(), seed)?;
-            let sizes: Vec<u64> = trace.arrivals.iter().map(|arrival| arrival.size_bytes).collect();
-            Distribution::empirical(&sizes).map_err(wrong("dist"))
-        }
-        None => dist.parse().map_err(wrong("dist")),
-    }
+    Ok(queue::Arrivals::Poisson { sizes: distribution(dist)?, load })
 }
 
 fn replay(spec: &SimSpec, link: Rate) -> Result<queue::Arrivals, Failure> {
