@@ -45,6 +45,8 @@ impl Progress {
 
 pub struct Drain {
     policy: Box<dyn Policy>,
+    /// What the policy said, asked once.
+    follows_jobs: bool,
     pace: Pace,
     backlog: Backlog,
     guard: Guard,
@@ -61,6 +63,7 @@ pub struct Drain {
 impl Drain {
     pub fn new(policy: Box<dyn Policy>, pace: Pace) -> Drain {
         Drain {
+            follows_jobs: policy.follows_jobs(),
             paths: policy.needs_path().then(Vec::new),
             policy,
             backlog: Backlog::new(pace.rate, pace.behind),
@@ -136,7 +139,9 @@ impl Drain {
             class: arrival.class,
             is_ready: true,
         });
-        self.policy.on_arrival(slot, job, path_of(&self.paths, slot));
+        if self.follows_jobs {
+            self.policy.on_arrival(slot, job, path_of(&self.paths, slot));
+        }
         self.enqueue(slot);
         id
     }
@@ -175,7 +180,9 @@ impl Drain {
         if let Size::Known(size) = job.size {
             assert!(job.attained <= size, "sent {} bytes of a response of {size}", job.attained);
         }
-        self.policy.on_sent(id.slot, job, bytes);
+        if self.follows_jobs {
+            self.policy.on_sent(id.slot, job, bytes);
+        }
         let (is_sent, is_ready) = (job.is_sent(), job.is_ready);
         if is_sent {
             self.depart(id.slot);
@@ -259,16 +266,21 @@ impl Drain {
     fn dequeue(&mut self, slot: u32) {
         let job = self.jobs[slot as usize].as_ref().expect("a dequeued job is in the system");
         self.policy.dequeue(slot, job);
-        self.oldest.remove(slot);
-        if self.oldest.len() == 0 {
-            self.guard.forget();
+        if !self.guard.is_off() {
+            self.oldest.remove(slot);
+            if self.oldest.len() == 0 {
+                self.guard.forget();
+            }
         }
     }
 
     fn depart(&mut self, slot: u32) {
         self.dequeue(slot);
-        let job = self.jobs[slot as usize].take().expect("a job departs once");
-        self.policy.on_departure(slot, &job);
+        if self.follows_jobs {
+            let job = self.jobs[slot as usize].as_ref().expect("a job departs once");
+            self.policy.on_departure(slot, job);
+        }
+        self.jobs[slot as usize] = None;
         self.vacant.push(slot);
     }
 }

@@ -49,8 +49,7 @@ impl RunQueue {
                 at as usize
             }
         };
-        let at = self.sift_up(at);
-        self.sift_down(at);
+        self.settle(at);
     }
 
     /// Gives every slot a new rank, O(n).
@@ -78,7 +77,13 @@ impl RunQueue {
         self.places[slot as usize] = ABSENT;
         self.heap.swap_remove(at);
         if at < self.heap.len() {
-            let at = self.sift_up(at);
+            self.settle(at);
+        }
+    }
+
+    /// Brings an entry to its place: up, or else down.
+    fn settle(&mut self, at: usize) {
+        if self.sift_up(at) == at {
             self.sift_down(at);
         }
     }

@@ -60,6 +60,12 @@ pub trait Policy: Send {
     /// The job is not ready, or gone; a no-op if it is not in the order.
     fn dequeue(&mut self, slot: u32, job: &Job);
 
+    /// Whether it wants to be told of arrivals, bytes sent and departures, beside who is ready: the three calls below are
+    /// made only then, since most policies need none of them.
+    fn follows_jobs(&self) -> bool {
+        true
+    }
+
     /// The job came into the system; it is enqueued next.
     fn on_arrival(&mut self, _slot: u32, _job: &Job, _path: &Path) {}
 

@@ -43,6 +43,10 @@ impl<R: Rank> Policy for Ranked<R> {
         self.queue.remove(slot);
     }
 
+    fn follows_jobs(&self) -> bool {
+        false
+    }
+
     fn can_starve(&self) -> bool {
         R::CAN_STARVE
     }
