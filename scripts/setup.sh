@@ -19,6 +19,7 @@ exec </dev/null
 # One line each: the purposes that need it, the program, the Debian package, what is lost without it.
 needs="
 run,test,bench cc       build-essential  -
+run,test,bench clang-16 clang-16         the BPF programs of weir attach and the ranked qdisc
 test,bench     nginx    nginx            runs against nginx
 test,bench     curl     curl             checks with curl
 test           ip       iproute2         experiments in network namespaces

@@ -1,0 +1,60 @@
+//! Compiles the BPF programs in `bpf/` with clang, so that they are embedded and no target machine needs a compiler.
+//!
+//! Only with the feature `bpf`. Where no clang is found the build goes on and the programs are empty: the server is whole
+//! without them, and whoever asks for one is told why there is none.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Newest first; before 15 the verifier refuses what clang makes of reference-counted pointers.
+const CLANGS: &[&str] = &["clang-22", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang"];
+const CLANG_MAJOR_MIN: u32 = 15;
+const PROGRAMS: &[&str] = &["classify", "ranked"];
+
+fn main() {
+    println!("cargo:rerun-if-changed=bpf");
+    println!("cargo:rerun-if-env-changed=WEIR_CLANG");
+    if std::env::var_os("CARGO_FEATURE_BPF").is_none() {
+        return;
+    }
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
+    let clang = find_clang();
+    if clang.is_none() {
+        println!("cargo:warning=no clang {CLANG_MAJOR_MIN} or newer: weir is built without its BPF programs");
+    }
+    for name in PROGRAMS {
+        let object = out.join(format!("{name}.bpf.o"));
+        match &clang {
+            Some(clang) => compile(clang, &Path::new("bpf").join(format!("{name}.bpf.c")), &object),
+            None => std::fs::write(&object, []).expect("OUT_DIR can be written"),
+        }
+    }
+}
+
+fn find_clang() -> Option<String> {
+    let given = std::env::var("WEIR_CLANG").ok();
+    let names = given.iter().map(String::as_str).chain(CLANGS.iter().copied());
+    names.map(str::to_owned).find(|name| major(name).is_some_and(|major| major >= CLANG_MAJOR_MIN))
+}
+
+/// The major version a clang tells of itself; `None` where there is none by this name.
+fn major(clang: &str) -> Option<u32> {
+    let output = Command::new(clang).arg("-dumpversion").output().ok()?;
+    String::from_utf8_lossy(&output.stdout).trim().split('.').next()?.parse().ok()
+}
+
+fn compile(clang: &str, source: &Path, object: &Path) {
+    let headers = std::env::var("DEP_BPF_INCLUDE").expect("libbpf-sys tells where its headers are");
+    let status = Command::new(clang)
+        .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-fno-ident"])
+        .arg(format!("-I{headers}"))
+        // Debian keeps asm/ in the folder of the architecture, which clang leaves out for the target bpf.
+        .arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH))
+        .args(["-Ibpf", "-fdebug-prefix-map=.=weir", "-c"])
+        .arg(source)
+        .arg("-o")
+        .arg(object)
+        .status()
+        .unwrap_or_else(|error| panic!("cannot run {clang}: {error}"));
+    assert!(status.success(), "{clang} does not compile {}", source.display());
+}
