@@ -3,4 +3,4 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-char license[] SEC("license") = "Dual MIT/GPL";
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
