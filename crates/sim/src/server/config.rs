@@ -31,7 +31,7 @@ pub struct Config {
 #[serde(rename_all = "lowercase")]
 pub enum Until {
     /// Counted are the requests that reach the server with the numbers from `warm_up` on, the same under every policy; the
-    /// load stays until all of them are answered. Nobody is left out.
+    /// load stays until all of them are answered. Nobody is left out; a run in which somebody starves is an error.
     Answered,
     /// Counted are the first answers after `warm_up` answers. Whoever starves is left out, which flatters what starves.
     Count,
@@ -239,7 +239,7 @@ pub(super) const WINDOW_SEGMENTS_MAX: u64 = 64;
 
 /// A run that cannot be made: which field, and what would be right.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigError(String);
+pub struct ConfigError(pub(super) String);
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -31,13 +31,31 @@ const USERS: u64 = 3;
 pub fn run(config: &Config, mut hooks: Hooks) -> Result<Outcome, ConfigError> {
     config.check()?;
     let mut model = Model::new(config);
+    let answers_max = config.warm_up.saturating_add(config.requests.saturating_mul(ANSWERS_PER_COUNTED_MAX));
     while model.collector.requests() < config.requests {
         let Some((now, event)) = model.calendar.next() else { break };
         debug_assert!(now >= model.now, "time goes on");
         model.now = now;
         model.on_event(event, &mut hooks);
+        if model.counted.requests > answers_max {
+            return Err(starved(config, model.collector.requests()));
+        }
     }
     Ok(model.outcome())
+}
+
+/// Requests that may be answered for each that counts before a run that waits for all of these is given up. A saturated
+/// server behind an order that starves somebody would be simulated for ever: closed users never stop asking.
+const ANSWERS_PER_COUNTED_MAX: u64 = 20;
+
+fn starved(config: &Config, answered: u64) -> ConfigError {
+    ConfigError(format!(
+        "until: {} of {} requests still wait when {ANSWERS_PER_COUNTED_MAX} times as many have been answered, so {} \
+         starves them here; `count` leaves out whoever waits at the end",
+        config.requests - answered,
+        config.requests,
+        config.policy
+    ))
 }
 
 struct Model<'a> {

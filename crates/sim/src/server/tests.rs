@@ -169,3 +169,12 @@ fn losses_cost_timeouts_and_nothing_else() {
     let clean = run(&clean, Hooks::none()).unwrap().server;
     assert!(clean.retransmitted < 0.01 && clean.response_time_ms_per_user < lossy.response_time_ms_per_user);
 }
+
+#[test]
+fn a_run_that_would_wait_for_the_starved_for_ever_is_an_error() {
+    let saturated = Disk { position_us: 60_000, ..Disk::default() };
+    let config = Config { disk: saturated, requests: 300, ..config("fcf:16") };
+    let error = run(&config, Hooks::none()).unwrap_err().to_string();
+    assert!(error.starts_with("until: ") && error.contains("so fcf:16 starves them"), "{error}");
+    run(&Config { until: Until::Count, ..config }, Hooks::none()).unwrap();
+}
