@@ -39,13 +39,13 @@ pub(super) fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
         let is_told = |(name, value): &(String, Value)| name != "summary" && *value != Value::Array(Vec::new());
         details.extend(fields.into_iter().filter(is_told));
     }
-    Ok(SimOutcome { summary, details, simulated_jobs })
+    Ok(SimOutcome { summary, details, link_bps: config.link.bits_per_s(), simulated_jobs })
 }
 
 fn config(spec: &SimSpec) -> Result<Config, Failure> {
     let packet = &spec.packet;
     let base = Config::default();
-    let link: Rate = spec.link.parse().map_err(wrong("link"))?;
+    let link: Rate = spec.link().parse().map_err(wrong("link"))?;
     let drain = one_of("drain", packet.drain.as_deref().unwrap_or("off"), &DRAINS)?;
     let is_router = packet.tcp.as_deref() == Some("router");
     Ok(Config {
@@ -127,6 +127,7 @@ fn tcp(packet: &PacketSpec) -> Result<Tcp, Failure> {
         tcp.congestion = one_of("congestion_control", name, &kinds)?;
     }
     tcp.initial_window = packet.initial_window.unwrap_or(tcp.initial_window);
+    tcp.receive_window_bytes = packet.receive_window.unwrap_or(tcp.receive_window_bytes);
     tcp.gso_segments = packet.gso_segments.unwrap_or(tcp.gso_segments);
     if let Some(text) = &packet.initial_rto {
         tcp.initial_rto = time("initial_rto", text)?;

@@ -42,6 +42,10 @@ pub struct PacketSpec {
     #[arg(long, value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
+    /// Most bytes of a connection that are on their way and not acknowledged [default: 3 MiB; 32 KiB with --tcp 2003]
+    #[arg(long, value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receive_window: Option<u64>,
     /// Most segments handed to the queue as one packet [default: 44; 1 with --tcp router or 2003]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
