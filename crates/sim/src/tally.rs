@@ -181,7 +181,7 @@ impl Group {
             jobs: self.jobs(),
             size_bytes_mean: self.size_bytes as f64 / self.jobs().max(1) as f64,
             response_time_ms_mean: self.times.mean_ns().unwrap_or(0.0) / 1e6,
-            response_time_ms2_variance: self.times.variance_ns2().unwrap_or(0.0) / 1e12,
+            response_time_variance_ms2: self.times.variance_ns2().unwrap_or(0.0) / 1e12,
             response_time_ms_max: self.times.max().as_millis_f64(),
             slowdown_mean: self.slowdowns.mean().unwrap_or(0.0),
             slowdown_variance: self.slowdowns.variance().unwrap_or(0.0),
@@ -243,13 +243,13 @@ pub struct ClassSummary {
 }
 
 /// Jobs that were summed together.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct GroupSummary {
     pub jobs: u64,
     pub size_bytes_mean: f64,
     pub response_time_ms_mean: f64,
     /// Square milliseconds.
-    pub response_time_ms2_variance: f64,
+    pub response_time_variance_ms2: f64,
     pub response_time_ms_max: f64,
     pub slowdown_mean: f64,
     pub slowdown_variance: f64,

@@ -53,14 +53,13 @@ pub fn conduct(
     let pool = pool(workers)?;
     let (send, finished) = mpsc::channel();
     let over = Arc::new(AtomicBool::new(false));
-    let (count, metrics) = (missing.len(), Arc::new(plan.plot.y.clone()));
+    let count = missing.len();
     for (what, run) in missing {
         let (model, store, over, send) = (model.clone(), store.clone(), over.clone(), send.clone());
-        let metrics = metrics.clone();
         pool.spawn_fifo(move || {
             if !over.load(Ordering::Relaxed) {
                 // Nobody listens any more only when the sweep is over.
-                let _ = send.send(one(model.as_ref(), &store, &what, &run, &metrics));
+                let _ = send.send(one(model.as_ref(), &store, &what, &run));
             }
         });
     }
@@ -127,14 +126,11 @@ fn pool(workers: Workers) -> Result<rayon::ThreadPool, SweepError> {
 }
 
 /// One run; a bug of ours in it is an error of the run, since a thread of the pool could not say which run it was.
-///
-/// The first run finished is the first occasion to see that a picture is wanted of what the model does not measure.
-fn one(model: &dyn Model, store: &Store, what: &str, run: &RunSpec, metrics: &[String]) -> Result<(), SweepError> {
+fn one(model: &dyn Model, store: &Store, what: &str, run: &RunSpec) -> Result<(), SweepError> {
     let failed = |reason: String| SweepError::Run { what: what.into(), reason };
     let measured = catch_unwind(AssertUnwindSafe(|| model.run(&run.fields, run.seed)));
     let measured = measured.map_err(|_| failed("it panicked: this is a bug".into()))?.map_err(failed)?;
-    store.keep(run, &measured)?;
-    metrics.iter().try_for_each(|name| measured.metric_name(name).map(|_| ()).map_err(failed))
+    store.keep(run, &measured)
 }
 
 fn next<T>(finished: &mpsc::Receiver<T>, stop: &dyn Fn() -> bool, state: Progress) -> Result<T, SweepError> {
@@ -208,23 +204,17 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_that_is_not_there_is_noticed_at_once() {
-        let mut wrong = plan();
-        wrong.plot.y = vec!["slowdown".into(), "slow".into()];
-        let said = Bench::new("metric").conduct(&wrong, usize::MAX).unwrap_err().to_string();
-        let right = "response_time_ms_mean, response_time_ms_variance, slowdown_mean";
-        assert_eq!(said.split_once(": ").unwrap().1, format!("plot.y: it has no `slow`, only {right}"));
-    }
-
-    #[test]
     fn a_run_that_fails_is_named() {
         struct Broken;
         impl Model for Broken {
-            fn version(&self) -> u32 {
-                1
+            fn version(&self) -> String {
+                "1".into()
             }
             fn check(&self, _: &Fields) -> Result<(), String> {
                 Ok(())
+            }
+            fn trial(&self, _: &Fields) -> Result<Measured, String> {
+                Ok(Measured::default())
             }
             fn files(&self, _: &Fields) -> Vec<PathBuf> {
                 Vec::new()
@@ -240,7 +230,6 @@ mod tests {
             conduct(plan, &model, &store, Workers::Number(1), &|| false, &mut |_| ()).unwrap_err().to_string()
         };
         let mut broken = plan();
-        broken.plot.y.clear();
         assert_eq!(said(&broken), "run policy ps, rho 0.5, seed 3: no luck");
         broken.cells.drain(..3);
         assert_eq!(said(&broken), "run policy srpt, rho 0.5, seed 1: it panicked: this is a bug");

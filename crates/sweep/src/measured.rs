@@ -23,7 +23,7 @@ pub struct SizeBin {
     pub size_bytes_mean: f64,
     pub response_time_ms_mean: f64,
     /// Square milliseconds.
-    pub response_time_ms2_variance: f64,
+    pub response_time_variance_ms2: f64,
     pub slowdown_mean: f64,
 }
 
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn numbers_go_by_where_they_stand() {
         let bin = json!({ "from_bytes": 100, "jobs": 3, "size_bytes_mean": 110.0, "response_time_ms_mean": 2.0,
-            "response_time_ms2_variance": 1.0, "slowdown_mean": 4.0, "slowdown_variance": 0.5 });
+            "response_time_variance_ms2": 1.0, "slowdown_mean": 4.0, "slowdown_variance": 0.5 });
         let measured = Measured::from_json(&json!({
             "summary": {
                 "jobs": 3,

@@ -232,7 +232,7 @@ type OfSize = fn(&SizeEstimate) -> Option<Estimate>;
 const BY_SIZE: [(&str, &str, &str, Unit, OfSize); 3] = [
     ("response-time", "mean response time", "", Unit::Millis, |bin| Some(bin.response_time_ms)),
     ("slowdown", "mean slowdown", "", Unit::Number, |bin| Some(bin.slowdown)),
-    ("variance", "variance of response time", ", ms²", Unit::Number, |bin| bin.response_time_ms2_variance),
+    ("variance", "variance of response time", ", ms²", Unit::Number, |bin| bin.response_time_variance_ms2),
 ];
 
 /// Where bins stand on the x axis.

@@ -89,6 +89,12 @@ impl Plan {
         plan(name, read).map_err(|reason| wrong(None, reason))
     }
 
+    /// Changes how many seeds each cell is run with; those it has both before and after are the same.
+    pub fn replicate(&mut self, replications: usize) -> Result<(), String> {
+        self.seeds = seeds(&self.axes, self.seeds[0], replications)?;
+        Ok(())
+    }
+
     /// Runs in all.
     pub fn runs(&self) -> usize {
         self.cells.len() * self.seeds.len()
@@ -100,7 +106,15 @@ impl Plan {
         for cell in &self.cells {
             model.check(&cell.fields).map_err(wrong)?;
         }
+        self.check_metrics(model).map_err(wrong)?;
         Store::check_room(out, self.runs()).map_err(|reason| wrong(format!("grid: {reason}")))
+    }
+
+    /// Whether there will be something to draw. All cells are of one model, so the first speaks for them.
+    fn check_metrics(&self, model: &dyn Model) -> Result<(), String> {
+        let (Some(cell), false) = (self.cells.first(), self.plot.y.is_empty()) else { return Ok(()) };
+        let trial = model.trial(&cell.fields)?;
+        self.plot.y.iter().try_for_each(|name| trial.metric_name(name).map(drop))
     }
 
     /// What a cell is called: its place on each axis.
@@ -122,22 +136,26 @@ fn plan(name: String, file: File) -> Result<Plan, String> {
     let axis = |(name, list): &(String, toml::Value)| Axis::parse(name, list).map_err(|e| format!("grid.{name}: {e}"));
     let axes: Vec<Axis> = grid.iter().map(axis).collect::<Result<_, _>>()?;
     check_fields(&fixed, &axes)?;
-    if !(1..=REPLICATIONS_MAX).contains(&file.replications) {
-        return Err(format!("replications: `{}` is not from 1 to {REPLICATIONS_MAX}", file.replications));
+    let seeds = seeds(&axes, file.seed, file.replications)?;
+    let (plot, cells) = (plot_plan(&axes, file.plot)?, cells(&fixed, &axes));
+    Ok(Plan { name, question: file.question, model: file.model, axes, cells, seeds, plot })
+}
+
+/// The seeds of every cell, if the runs are not too many: asked before any cell is made.
+fn seeds(axes: &[Axis], first: u64, replications: usize) -> Result<Vec<u64>, String> {
+    if !(1..=REPLICATIONS_MAX).contains(&replications) {
+        return Err(format!("replications: `{replications}` is not from 1 to {REPLICATIONS_MAX}"));
     }
-    let last_seed = file.seed.checked_add(file.replications as u64);
-    let seeds = file.seed..last_seed.ok_or_else(|| format!("seed: `{}` is too large to count on from", file.seed))?;
-    let runs = axes.iter().try_fold(file.replications, |runs, axis| runs.checked_mul(axis.values.len()));
+    let runs = axes.iter().try_fold(replications, |runs, axis| runs.checked_mul(axis.values.len()));
     if runs.is_none_or(|runs| runs > RUNS_MAX) {
         let sizes: Vec<String> = axes.iter().map(|axis| format!("{} {}", axis.values.len(), axis.name)).collect();
         return Err(format!(
-            "grid: {} x {} replications are more than {RUNS_MAX} runs: make two experiments of it",
-            sizes.join(" x "),
-            file.replications
+            "grid: {} x {replications} replications are more than {RUNS_MAX} runs: make two experiments of it",
+            sizes.join(" x ")
         ));
     }
-    let (plot, cells) = (plot_plan(&axes, file.plot)?, cells(&fixed, &axes));
-    Ok(Plan { name, question: file.question, model: file.model, axes, cells, seeds: seeds.collect(), plot })
+    let end = first.checked_add(replications as u64);
+    Ok((first..end.ok_or_else(|| format!("seed: `{first}` is too large to count on from"))?).collect())
 }
 
 /// Each field is set in one place only.
@@ -208,6 +226,7 @@ fn one() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{self, Formula};
 
     const GOOD: &str = r#"question = "which"
 model = "queue"
@@ -273,6 +292,18 @@ rho = [0.5, 0.8]
             let said_instead = parse(&GOOD.replacen(from, to, 1)).unwrap_err();
             assert!(said_instead.starts_with(said) && !said_instead.contains('\n'), "{to}: {said_instead}");
         }
+    }
+
+    #[test]
+    fn a_metric_that_is_not_there_is_noticed_before_any_run() {
+        let (model, mut plan) = (Formula::default(), testing::plan());
+        let check = |plan: &Plan| plan.check(&model, Path::new("x.toml"), Path::new(".")).map_err(|e| e.to_string());
+        plan.plot.y = vec!["slowdown".into(), "response_time_ms_variance".into()];
+        check(&plan).unwrap();
+        plan.plot.y.push("slow".into());
+        let right = "response_time_ms_mean, response_time_ms_variance, slowdown_mean";
+        assert_eq!(check(&plan).unwrap_err(), format!("x.toml: plot.y: it has no `slow`, only {right}"));
+        assert_eq!(model.ran.into_inner(), 0);
     }
 
     #[test]

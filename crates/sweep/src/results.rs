@@ -44,7 +44,7 @@ pub struct SizeEstimate {
     pub size_bytes_mean: f64,
     pub response_time_ms: Estimate,
     /// Square milliseconds; of the replications with two such jobs or more, and `None` where none has.
-    pub response_time_ms2_variance: Option<Estimate>,
+    pub response_time_variance_ms2: Option<Estimate>,
     pub slowdown: Estimate,
 }
 
@@ -118,13 +118,13 @@ fn size_estimate(bins: &[SizeBin]) -> Option<SizeEstimate> {
     // Runs divide by the number of their jobs: where jobs are few, that is too small by one of them.
     let several = bins.iter().filter(|bin| bin.jobs > 1);
     let variances: Vec<f64> =
-        several.map(|bin| bin.response_time_ms2_variance * bin.jobs as f64 / (bin.jobs - 1) as f64).collect();
+        several.map(|bin| bin.response_time_variance_ms2 * bin.jobs as f64 / (bin.jobs - 1) as f64).collect();
     Some(SizeEstimate {
         from_bytes: bins.first()?.from_bytes,
         jobs: bins.iter().map(|bin| bin.jobs).sum(),
         size_bytes_mean: estimate(|bin| bin.size_bytes_mean)?.mean,
         response_time_ms: estimate(|bin| bin.response_time_ms_mean)?,
-        response_time_ms2_variance: Estimate::of(&variances),
+        response_time_variance_ms2: Estimate::of(&variances),
         slowdown: estimate(|bin| bin.slowdown_mean)?,
     })
 }
@@ -155,7 +155,7 @@ mod tests {
             jobs: 10,
             size_bytes_mean: from_bytes as f64,
             response_time_ms_mean: mean,
-            response_time_ms2_variance: 1.0,
+            response_time_variance_ms2: 1.0,
             slowdown_mean: mean,
         }
     }
@@ -177,19 +177,19 @@ mod tests {
         assert!(close(cell.metrics["m"], around(2.0)), "{:?}", cell.metrics);
         assert!(close(cell.by_size[0].response_time_ms, around(3.0)), "{:?}", cell.by_size);
         assert_eq!((cell.by_size[0].jobs, cell.by_size[1].jobs), (20, 10));
-        let variance = cell.by_size[0].response_time_ms2_variance.unwrap();
+        let variance = cell.by_size[0].response_time_variance_ms2.unwrap();
         assert!((variance.mean - 10.0 / 9.0).abs() < 1e-12, "divided by one less than ten: {variance:?}");
         assert_eq!(cell.by_size[1].slowdown, Estimate { mean: 5.0, half_width: None }, "one run only");
     }
 
     #[test]
     fn one_job_has_no_variance() {
-        let lonely = SizeBin { jobs: 1, response_time_ms2_variance: 0.0, ..bin(10, 2.0) };
+        let lonely = SizeBin { jobs: 1, response_time_variance_ms2: 0.0, ..bin(10, 2.0) };
         let cell =
             CellResult::of(vec![], vec![(1, run(1.0, vec![lonely], &[])), (2, run(1.0, vec![bin(10, 4.0)], &[]))]);
-        assert_eq!(cell.by_size[0].response_time_ms2_variance.unwrap().half_width, None, "one run has more");
+        assert_eq!(cell.by_size[0].response_time_variance_ms2.unwrap().half_width, None, "one run has more");
         let cell = CellResult::of(vec![], vec![(1, run(1.0, vec![lonely], &[]))]);
-        assert_eq!(cell.by_size[0].response_time_ms2_variance, None);
+        assert_eq!(cell.by_size[0].response_time_variance_ms2, None);
     }
 
     #[test]

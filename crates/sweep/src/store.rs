@@ -14,7 +14,7 @@ use crate::model::Fields;
 use crate::{Measured, SweepError};
 
 /// Raised when what is written about a run changes: older files are then of other runs.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// More than any run's file takes, tables included: 140 size bins and 300 points of a CCDF are 45 KB.
 const RUN_BYTES_MAX: u64 = 64 * 1024;
@@ -25,7 +25,7 @@ pub struct RunSpec {
     format: u32,
     pub model: String,
     /// Of the model, see [`crate::Model::version`].
-    version: u32,
+    version: String,
     pub fields: Fields,
     pub seed: u64,
     /// What is in the files that the run reads.
@@ -50,7 +50,7 @@ pub struct Store {
 impl RunSpec {
     pub(crate) fn new(
         model: &str,
-        version: u32,
+        version: String,
         fields: &Fields,
         seed: u64,
         files: &BTreeMap<PathBuf, String>,
@@ -140,7 +140,7 @@ mod tests {
     use serde_json::Value;
 
     fn run(rho: f64, seed: u64) -> RunSpec {
-        RunSpec::new("queue", 1, &Fields::from([("rho".into(), Value::from(rho))]), seed, &BTreeMap::new())
+        RunSpec::new("queue", "1".into(), &Fields::from([("rho".into(), Value::from(rho))]), seed, &BTreeMap::new())
     }
 
     fn measured() -> Measured {
@@ -153,7 +153,7 @@ mod tests {
         let store = Store::open(folder.path()).unwrap();
         store.keep(&run(0.8, 1), &measured()).unwrap();
         assert_eq!(store.read(&run(0.8, 1)), Some(measured()));
-        for other in [run(0.8, 2), run(0.80001, 1), RunSpec { version: 2, ..run(0.8, 1) }] {
+        for other in [run(0.8, 2), run(0.80001, 1), RunSpec { version: "2".into(), ..run(0.8, 1) }] {
             assert!(!store.has(&other), "{other:?}");
         }
         let files = BTreeMap::from([(PathBuf::from("a.csv"), "00".into())]);

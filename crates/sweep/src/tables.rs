@@ -54,7 +54,7 @@ fn write_runs(plan: &Plan, results: &Results, path: &Path) -> Result<(), record:
 fn write_sizes(plan: &Plan, results: &Results, path: &Path) -> Result<(), record::FileError> {
     let mut columns = axis_columns(plan);
     columns.extend(["seed", "from_bytes", "jobs"].map(|name| (name.to_string(), Kind::Integer)));
-    let numbers = ["size_bytes_mean", "response_time_ms_mean", "response_time_ms2_variance", "slowdown_mean"];
+    let numbers = ["size_bytes_mean", "response_time_ms_mean", "response_time_variance_ms2", "slowdown_mean"];
     columns.extend(numbers.map(|name| (name.to_string(), Kind::Number)));
     let mut writer = TableWriter::create(path, &columns)?;
     for (cell, result) in plan.cells.iter().zip(&results.cells) {
@@ -63,7 +63,7 @@ fn write_sizes(plan: &Plan, results: &Results, path: &Path) -> Result<(), record
             for bin in &run.by_size {
                 let mut row = axes.clone();
                 row.extend([*seed, bin.from_bytes, bin.jobs].map(Value::Integer));
-                let spread = bin.response_time_ms2_variance;
+                let spread = bin.response_time_variance_ms2;
                 let numbers = [bin.size_bytes_mean, bin.response_time_ms_mean, spread, bin.slowdown_mean];
                 row.extend(numbers.map(Value::Number));
                 writer.write(row)?;

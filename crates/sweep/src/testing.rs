@@ -35,13 +35,17 @@ pub struct Formula {
 }
 
 impl Model for Formula {
-    fn version(&self) -> u32 {
-        1
+    fn version(&self) -> String {
+        "1".into()
     }
 
     fn check(&self, fields: &Fields) -> Result<(), String> {
         let rho = fields["rho"].as_f64().unwrap_or(1.0);
         if rho < 1.0 { Ok(()) } else { Err(format!("rho: `{rho}` is no load")) }
+    }
+
+    fn trial(&self, fields: &Fields) -> Result<Measured, String> {
+        outcome(fields, 1)
     }
 
     fn files(&self, _: &Fields) -> Vec<PathBuf> {
@@ -50,23 +54,27 @@ impl Model for Formula {
 
     fn run(&self, fields: &Fields, seed: u64) -> Result<Measured, String> {
         self.ran.fetch_add(1, Ordering::Relaxed);
-        let rho = fields["rho"].as_f64().unwrap();
-        let sooner = if fields["policy"] == "srpt" { 0.5 } else { 1.0 };
-        let mean = sooner / (1.0 - rho) + seed as f64 / 100.0;
-        let bin = |power: i32| {
-            let from_bytes = 10f64.powi(power);
-            json!({ "from_bytes": from_bytes as u64, "jobs": 1000 >> power, "size_bytes_mean": from_bytes * 1.1,
-                "response_time_ms_mean": mean * from_bytes.sqrt() / 10.0, "response_time_ms2_variance": mean * mean,
-                "slowdown_mean": mean })
-        };
-        let point = |tenths: u32| {
-            let ms = f64::from(tenths) / 10.0;
-            json!({ "response_time_ms": ms, "share_above": (-ms / mean).exp() })
-        };
-        let outcome = json!({ "response_time_ms": { "mean": mean, "variance": mean * mean }, "slowdown_mean": mean,
-            "by_size": (1..=5).map(bin).collect::<Vec<_>>(), "ccdf": (1..=50).map(point).collect::<Vec<_>>() });
-        Measured::from_json(&outcome).map_err(|e| e.to_string())
+        outcome(fields, seed)
     }
+}
+
+fn outcome(fields: &Fields, seed: u64) -> Result<Measured, String> {
+    let rho = fields["rho"].as_f64().unwrap();
+    let sooner = if fields["policy"] == "srpt" { 0.5 } else { 1.0 };
+    let mean = sooner / (1.0 - rho) + seed as f64 / 100.0;
+    let bin = |power: i32| {
+        let from_bytes = 10f64.powi(power);
+        json!({ "from_bytes": from_bytes as u64, "jobs": 1000 >> power, "size_bytes_mean": from_bytes * 1.1,
+                "response_time_ms_mean": mean * from_bytes.sqrt() / 10.0, "response_time_variance_ms2": mean * mean,
+                "slowdown_mean": mean })
+    };
+    let point = |tenths: u32| {
+        let ms = f64::from(tenths) / 10.0;
+        json!({ "response_time_ms": ms, "share_above": (-ms / mean).exp() })
+    };
+    let outcome = json!({ "response_time_ms": { "mean": mean, "variance": mean * mean }, "slowdown_mean": mean,
+            "by_size": (1..=5).map(bin).collect::<Vec<_>>(), "ccdf": (1..=50).map(point).collect::<Vec<_>>() });
+    Measured::from_json(&outcome).map_err(|e| e.to_string())
 }
 
 /// Two policies at three loads with four seeds: 24 runs.

@@ -101,6 +101,8 @@ fn mistakes_are_one_line_that_names_the_field() {
         (format!("{fine} --rho 0.5 --link 10"), 2, "--link: "),
         (format!("{fine} --rho 0.5 --classes 1,2"), 2, "--classes: "),
         (format!("{fine} --profile W11"), 2, "--profile: "),
+        ("--model server --policy srpt --link 10mbit".into(), 2, "--link: the model server does not read it"),
+        ("--model server --policy srpt --wire tcp".into(), 2, "--wire: the model server does not read it"),
         ("--policy srpt --rho 0.5".into(), 2, "--dist: "),
         ("--policy srpt --rho 0.5 --dist exponential:mean=-1".into(), 2, "--dist: "),
         ("--policy srpt --rho 0.5 --dist bounded-pareto:alpha=0.9,min=1,max=inf".into(), 2, "--dist: "),

@@ -184,7 +184,7 @@ fn every_mistake_is_said_before_anything_runs() {
         (dist, "exponential:mean=nan", "dist: mean is `nan`"),
         (dist, "exponential:mean=-5", "dist: mean is -5"),
         (dist, "bounded-pareto:alpha=1.1,min=100,max=inf", "dist: max is missing or infinite"),
-        (no_jobs, "trace = \"none.csv\"", "trace: none.csv: No such file"),
+        (no_jobs, "trace = \"none.csv\"", "trace: none.csv is not there: name the file with --trace"),
         (no_jobs, "trace = \"empty.csv\"", "trace: empty.csv: "),
         (dist, "trace:empty.csv", "dist: empty.csv: "),
         ("jobs = 2000", "jobbs = 2000", "jobbs: unknown field `jobbs`"),
@@ -221,4 +221,25 @@ fn the_other_command_is_named() {
     }
     let usage = bench.command(&["sweep", "small.toml", "--jobs-parallel", "0"]).output().unwrap();
     assert_eq!(usage.status.code(), Some(2));
+}
+
+#[test]
+fn a_misspelt_picture_is_said_before_anything_runs() {
+    let bench = Bench::new("misspelt", &format!("{SMALL}[plot]\ny = [\"respnse_time_ms\"]\n"));
+    let output = bench.sweep("out");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("small.toml: plot.y: it has no `respnse_time_ms`, only ") && said.lines().count() == 1,
+        "{said}"
+    );
+    assert!(!output.status.success() && !bench.folder.join("out").exists(), "nothing is written");
+}
+
+#[test]
+fn fewer_replications_are_some_of_the_same() {
+    let bench = Bench::new("fewer", SMALL);
+    let args = ["sweep", "small.toml", "--json", "--out", "out", "--replications", "2"];
+    assert!(bench.command(&args).output().unwrap().status.success());
+    assert_eq!(bench.kept("out"), 8);
+    assert_eq!(bench.runs_and_found("out"), (12, 8));
 }

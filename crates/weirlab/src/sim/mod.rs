@@ -25,6 +25,8 @@ pub struct SimOutcome {
     pub summary: Summary,
     /// What only this model tells, as it stands in the JSON beside the summary; the same for the same spec.
     pub details: Map<String, Value>,
+    /// The link's or the server's network.
+    pub link_bps: u64,
     /// Jobs that left, warm-up included: what a speed is counted in.
     pub simulated_jobs: u64,
 }

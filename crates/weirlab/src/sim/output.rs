@@ -59,7 +59,7 @@ fn manifest(spec: &SimSpec, outcome: &SimOutcome) -> io::Result<Manifest> {
         server: format!("sim-{:?}", spec.model).to_lowercase(),
         policy: spec.policy.clone(),
         drain: "simulated".into(),
-        link_bps: spec.link.parse::<units::Rate>().map_or(0, units::Rate::bits_per_s),
+        link_bps: outcome.link_bps,
         rho: spec.rho.unwrap_or(number("rho_offered")),
         seed: spec.seed,
         per_connection: 1,
@@ -124,12 +124,12 @@ fn as_table(spec: &SimSpec, outcome: &SimOutcome, took: Took) -> String {
     let time = &summary.response_time_ms;
     let ends = |ci99: Option<[f64; 2]>| ci99.map_or(String::new(), |[lo, hi]| format!(" [{lo:.4}, {hi:.4}]"));
     let mut text = format!(
-        "policy         {} on {}, seed {}\n\
+        "policy         {} on {} Mbit/s, seed {}\n\
          jobs           {} counted of {} that left\n\
          response time  mean {:.4} ms{}, p50 {:.3}, p90 {:.3}, p99 {:.3}, p99.9 {:.3}, max {:.2}; SCV {:.2}\n\
          slowdown       mean {:.4}{}, variance {:.4}\n",
         spec.policy,
-        spec.link,
+        outcome.link_bps as f64 / 1e6,
         spec.seed,
         summary.jobs,
         outcome.simulated_jobs,

@@ -20,7 +20,8 @@ pub(super) fn check(spec: &SimSpec) -> Result<(), Failure> {
 }
 
 pub(super) fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
-    let outcome = queue::run(&config(spec)?, hooks).map_err(failure)?;
+    let config = config(spec)?;
+    let outcome = queue::run(&config, hooks).map_err(failure)?;
     let mut details = Map::new();
     details.insert("rho_offered".into(), outcome.rho_offered.into());
     details.insert(
@@ -42,7 +43,8 @@ pub(super) fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
     if !outcome.cuts_bytes.is_empty() {
         details.insert("cuts_bytes".into(), Value::from(outcome.cuts_bytes));
     }
-    Ok(SimOutcome { summary: outcome.summary, details, simulated_jobs: outcome.departed })
+    let link_bps = config.link.bits_per_s();
+    Ok(SimOutcome { summary: outcome.summary, details, link_bps, simulated_jobs: outcome.departed })
 }
 
 fn failure(error: queue::Error) -> Failure {
@@ -58,7 +60,7 @@ pub(super) fn wrong<E: std::fmt::Display>(field: &str) -> impl Fn(E) -> Failure 
 }
 
 fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
-    let link: Rate = spec.link.parse().map_err(wrong("link"))?;
+    let link: Rate = spec.link().parse().map_err(wrong("link"))?;
     let arrivals = match &spec.trace {
         Some(_) => replay(spec, link)?,
         None => poisson(spec)?,

@@ -4,7 +4,7 @@ use cli::Failure;
 use serde_json::{Map, Value};
 use sim::{Hooks, server};
 
-use super::{SimOutcome, SimSpec};
+use super::{Paths, SimOutcome, SimSpec, Wire};
 
 /// Requests counted where `--jobs` says nothing.
 const REQUESTS_USUAL: u64 = 1_000_000;
@@ -17,8 +17,10 @@ pub(super) fn check(spec: &SimSpec) -> Result<(), Failure> {
 }
 
 pub(super) fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
-    let outcome = server::run(&config(spec)?, hooks).map_err(failure)?;
+    let config = config(spec)?;
+    let outcome = server::run(&config, hooks).map_err(failure)?;
     Ok(SimOutcome {
+        link_bps: config.network.bits_per_s,
         summary: outcome.summary,
         details: details(serde_json::to_value(&outcome.server)?),
         simulated_jobs: outcome.simulated_requests,
@@ -69,9 +71,17 @@ fn refuse_what_is_for_others(spec: &SimSpec) -> Result<(), Failure> {
         ("seconds", spec.seconds.is_some()),
         ("classes", !spec.classes.is_empty()),
     ];
-    match given.into_iter().find(|(_, is_given)| *is_given) {
-        Some((name, _)) => {
-            Err(Failure::Usage(format!("--{name}: the model server has users instead: write --users N")))
+    let fixed = [
+        ("link", spec.link.is_some(), "write --set network.bits_per_s=N for its network"),
+        ("wire", spec.wire != Wire::default(), "it counts segments by itself"),
+        ("paths", spec.paths != Paths::default(), "its clients always have those of 001"),
+    ];
+    if let Some((name, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(Failure::Usage(format!("--{name}: the model server has users instead: write --users N")));
+    }
+    match fixed.into_iter().find(|(_, is_given, _)| *is_given) {
+        Some((name, _, instead)) => {
+            Err(Failure::Usage(format!("--{name}: the model server does not read it: {instead}")))
         }
         None => Ok(()),
     }

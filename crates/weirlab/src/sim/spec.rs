@@ -36,10 +36,10 @@ pub struct SimSpec {
     #[arg(long, value_name = "SPEC", conflicts_with = "rho")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// Rate of the link
-    #[arg(long, value_name = "RATE", default_value = "10mbit")]
-    #[serde(default = "default_link")]
-    pub link: String,
+    /// Rate of the link [default: 10mbit]
+    #[arg(long, value_name = "RATE")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
     /// Bytes a job takes on the link: its size alone, or with head, packet headers and handshake
     #[arg(long, value_enum, default_value_t)]
     #[serde(default)]
@@ -89,6 +89,16 @@ pub struct SimSpec {
     pub nothing_else: (),
 }
 
+impl SimSpec {
+    /// The rate of the link as written, for models that have one.
+    pub fn link(&self) -> &str {
+        self.link.as_deref().unwrap_or(LINK_USUAL)
+    }
+}
+
+/// Of the papers' testbeds.
+const LINK_USUAL: &str = "10mbit";
+
 fn nothing_else<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
     let left = BTreeMap::<String, IgnoredAny>::deserialize(deserializer)?;
     match left.keys().next() {
@@ -130,10 +140,6 @@ pub enum Paths {
     Unknown,
     /// Throughput and RTT of the bandwidth and RTT classes of 001
     Internet,
-}
-
-fn default_link() -> String {
-    "10mbit".into()
 }
 
 fn default_seed() -> u64 {

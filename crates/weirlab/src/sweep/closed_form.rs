@@ -13,7 +13,7 @@ pub fn of(spec: &SimSpec, sizes_bytes: &[f64]) -> Option<Theory> {
     let (true, Some(rho), Some(dist)) = (spec.model == Model::Queue && is_plain, spec.rho, &spec.dist) else {
         return None;
     };
-    let queue = Mg1::new(distribution(dist).ok()?, rho, spec.link.parse().ok()?).ok()?;
+    let queue = Mg1::new(distribution(dist).ok()?, rho, spec.link().parse().ok()?).ok()?;
     let solution = queue.solve(&policy(&spec.policy)?);
     let metrics = [("response_time_ms_mean", solution.response_ms()), ("slowdown_mean", solution.slowdown_mean())];
     let at = |&size: &f64| {

@@ -27,6 +27,12 @@ pub struct Args {
     /// Folder for the results; the same again goes on where it stopped [default: runs/NAME-<unix time>]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Read this trace wherever the experiment names one
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Seeds of each cell, instead of as many as the experiment says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    replications: Option<u16>,
     /// How many runs at once [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs_parallel: Option<u16>,
@@ -36,9 +42,12 @@ pub struct Args {
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
-    let plan = Plan::read(&args.file)?;
-    let simulator = Arc::new(Simulator::new(&plan.model, args.file.parent().unwrap_or(Path::new("")), &args.file)?);
-    let model: Arc<dyn ::sweep::Model> = simulator;
+    let mut plan = Plan::read(&args.file)?;
+    if let Some(replications) = args.replications {
+        plan.replicate(replications.into()).map_err(|reason| Failure::Usage(format!("--{reason}")))?;
+    }
+    let simulator = Simulator::new(&plan.model, args.file.parent().unwrap_or(Path::new("")), &args.file)?;
+    let model: Arc<dyn ::sweep::Model> = Arc::new(simulator.with_trace(args.trace));
     let out = args.out.unwrap_or_else(|| crate::run::default_out(&plan.name));
     plan.check(model.as_ref(), &args.file, &out)?;
     let interrupt = Interrupt::listen()?;

@@ -9,8 +9,18 @@ use serde_json::{Map, Value};
 use super::closed_form;
 use crate::sim::{self, SimSpec};
 
-/// Raised whenever a simulation of the same spec comes to another result: what is kept of older ones is then not used.
-const VERSION: u32 = 1;
+/// A digest of the sources that decide what a simulation of a spec comes to, see `build.rs`: what an older program kept is
+/// not used when any of them has changed, even if the change makes no difference.
+const VERSION: &str = env!("WEIR_MODEL_DIGEST");
+
+/// Jobs of a trial: enough for every figure that is one of all jobs.
+const TRIAL_JOBS: u64 = 100;
+
+/// Seconds of a trial where the spec says seconds: a link of 10 Gbit/s full of small jobs is done with them at once.
+const TRIAL_SECONDS: f64 = 1.0;
+
+/// Whether a spec can be run does not depend on it.
+const ANY_SEED: u64 = 1;
 
 /// Texts that begin so name a file, as in `dist = "trace:FILE"`.
 const TRACE_PREFIX: &str = "trace:";
@@ -19,15 +29,27 @@ const TRACE_PREFIX: &str = "trace:";
 pub struct Simulator {
     model: Value,
     folder: PathBuf,
+    /// Read wherever the experiment names a trace.
+    trace: Option<PathBuf>,
 }
 
 impl Simulator {
     /// `folder` is that of the experiment `file`, which stands in messages.
     pub fn new(model: &str, folder: &Path, file: &Path) -> Result<Simulator, SweepError> {
-        let simulator = Simulator { model: model.into(), folder: folder.into() };
+        let simulator = Simulator { model: model.into(), folder: folder.into(), trace: None };
         let known = serde_json::from_value::<sim::Model>(simulator.model.clone());
         known.map_err(|e| SweepError::Plan { file: file.into(), line: None, reason: format!("model: {e}") })?;
         Ok(simulator)
+    }
+
+    /// The same with another trace than the experiment names.
+    pub fn with_trace(self, trace: Option<PathBuf>) -> Simulator {
+        Simulator { trace, ..self }
+    }
+
+    /// Where a trace that the experiment names is read.
+    fn path(&self, file: &str) -> PathBuf {
+        self.trace.clone().unwrap_or_else(|| self.folder.join(file))
     }
 
     fn spec(&self, fields: &Fields, seed: u64) -> Result<SimSpec, String> {
@@ -41,7 +63,7 @@ impl Simulator {
         map.insert("model".into(), self.model.clone());
         map.insert("seed".into(), seed.into());
         for (field, prefix, file) in traces(fields) {
-            map.insert(field.into(), format!("{prefix}{}", self.folder.join(file).display()).into());
+            map.insert(field.into(), format!("{prefix}{}", self.path(file).display()).into());
         }
         serde_json::from_value(Value::Object(map)).map_err(|error| match misfit(fields) {
             Some((field, error)) => format!("{field}: {error}"),
@@ -73,16 +95,21 @@ fn misfit(fields: &Fields) -> Option<(&String, serde_json::Error)> {
 }
 
 impl ::sweep::Model for Simulator {
-    fn version(&self) -> u32 {
-        VERSION
+    fn version(&self) -> String {
+        VERSION.into()
     }
 
     fn check(&self, fields: &Fields) -> Result<(), String> {
-        const ANY_SEED: u64 = 1;
+        for (field, _, file) in traces(fields) {
+            let path = self.path(file);
+            if !path.exists() {
+                return Err(format!("{field}: {} is not there: name the file with --trace FILE", path.display()));
+            }
+        }
         let said = sim::check(&self.spec(fields, ANY_SEED)?).map_err(reason);
         // What is wrong with a file begins with its path: the field that names it comes first.
         said.map_err(|said| {
-            let is_of = |file: &str| said.starts_with(&self.folder.join(file).display().to_string());
+            let is_of = |file: &str| said.starts_with(&self.path(file).display().to_string());
             match traces(fields).into_iter().find(|(.., file)| is_of(file)) {
                 Some((field, ..)) => format!("{field}: {said}"),
                 None => said,
@@ -91,27 +118,51 @@ impl ::sweep::Model for Simulator {
     }
 
     fn files(&self, fields: &Fields) -> Vec<PathBuf> {
-        traces(fields).into_iter().map(|(.., file)| self.folder.join(file)).collect()
+        traces(fields).into_iter().map(|(.., file)| self.path(file)).collect()
+    }
+
+    fn trial(&self, fields: &Fields) -> Result<Measured, String> {
+        let mut spec = self.spec(fields, ANY_SEED)?;
+        spec.warm_up = Some(0);
+        if spec.model == sim::Model::Server {
+            // Of many users some ask for what takes until thousands of others have been answered.
+            spec.users = Some(1);
+        }
+        match &mut spec.seconds {
+            Some(seconds) => *seconds = seconds.min(TRIAL_SECONDS),
+            None => spec.jobs = Some(spec.jobs.map_or(TRIAL_JOBS, |jobs| jobs.min(TRIAL_JOBS))),
+        }
+        let mut measured = measured(&spec)?;
+        // Whether anybody is in a class the trial may be too short to say.
+        let of_class = serde_json::to_value(::sim::GroupSummary::default()).unwrap_or_default();
+        for class in 0..::sim::CLASSES_MAX {
+            let names = of_class.as_object().into_iter().flat_map(Map::keys);
+            measured.metrics.extend(names.map(|name| (format!("class{class}_{name}"), 0.0)));
+        }
+        Ok(measured)
     }
 
     fn theory(&self, fields: &Fields, sizes_bytes: &[f64]) -> Option<Theory> {
-        const ANY_SEED: u64 = 1;
         closed_form::of(&self.spec(fields, ANY_SEED).ok()?, sizes_bytes)
     }
 
     fn run(&self, fields: &Fields, seed: u64) -> Result<Measured, String> {
-        let outcome = sim::run(&self.spec(fields, seed)?, ::sim::Hooks::none()).map_err(reason)?;
-        let measured = serde_json::to_value(&outcome.summary).and_then(|mut json| {
-            for (name, value) in outcome.details {
-                // What all models have goes before what only this one has.
-                if json.get(&name).is_none() {
-                    json[name] = value;
-                }
-            }
-            Measured::from_json(&json)
-        });
-        measured.map_err(|e| e.to_string())
+        measured(&self.spec(fields, seed)?)
     }
+}
+
+fn measured(spec: &SimSpec) -> Result<Measured, String> {
+    let outcome = sim::run(spec, ::sim::Hooks::none()).map_err(reason)?;
+    let measured = serde_json::to_value(&outcome.summary).and_then(|mut json| {
+        for (name, value) in outcome.details {
+            // What all models have goes before what only this one has.
+            if json.get(&name).is_none() {
+                json[name] = value;
+            }
+        }
+        Measured::from_json(&json)
+    });
+    measured.map_err(|e| e.to_string())
 }
 
 /// Flags go by the names of fields, so a mistake in a file is not one in `--rho` but in `rho`.
@@ -187,11 +238,58 @@ mod tests {
             if is_toml && std::fs::read_to_string(&file).unwrap().contains("[grid]") {
                 let plan = ::sweep::Plan::read(&file).unwrap();
                 let simulator = Simulator::new(&plan.model, &folder, &file).unwrap();
+                // Real logs are not shipped, and this one does for all.
+                let trace = folder.join("../traces/synthetic.csv.gz");
+                let simulator = simulator.with_trace(names_a_log(&plan).then_some(trace));
                 plan.check(&simulator, &file, &std::env::temp_dir()).unwrap();
                 count += 1;
             }
         }
         assert!(count >= 1);
+    }
+
+    fn names_a_log(plan: &::sweep::Plan) -> bool {
+        let mut traces = plan.cells.iter().flat_map(|cell| traces(&cell.fields));
+        traces.any(|(.., file)| file.contains("nasa"))
+    }
+
+    /// All that a run measures its trial does, and nothing is missing but classes that nobody was in.
+    #[test]
+    fn a_trial_has_every_metric() {
+        let cases = [
+            (
+                "queue",
+                json!({ "policy": "strict/srpt", "rho": 0.8, "dist": "exponential:mean=5000", "jobs": 3000,
+                "classes": [0.5, 0.5] }),
+            ),
+            ("queue", json!({ "policy": "srpt-bands:5", "rho": 1.2, "dist": "exponential:mean=5000", "seconds": 5 })),
+            ("server", json!({ "policy": "fcf", "users": 50, "jobs": 2000 })),
+            ("packet", json!({ "policy": "srpt", "rho": 0.8, "dist": "surge", "seconds": 5, "drain": "paced" })),
+        ];
+        for (model, fields) in cases {
+            let simulator = Simulator::new(model, Path::new(""), Path::new("x.toml")).unwrap();
+            let Value::Object(fields) = fields else { unreachable!() };
+            let fields: Fields = fields.into_iter().collect();
+            let (run, trial) = (simulator.run(&fields, 1).unwrap(), simulator.trial(&fields).unwrap());
+            let missing: Vec<_> = run.metrics.keys().filter(|name| !trial.metrics.contains_key(*name)).collect();
+            let more: Vec<_> = trial.metrics.keys().filter(|name| !run.metrics.contains_key(*name)).collect();
+            assert!(missing.is_empty(), "{model}: {missing:?}");
+            assert!(more.iter().all(|name| name.starts_with("class")), "{model}: {more:?}");
+        }
+    }
+
+    #[test]
+    fn a_trace_that_is_not_there_can_be_named() {
+        let simulator = || Simulator::new("packet", Path::new("experiments"), Path::new("x.toml")).unwrap();
+        let fields = [("policy", json!("fair")), ("rho", json!(0.5)), ("seconds", json!(1))];
+        let mut fields: Fields = fields.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+        fields.insert("dist".into(), "trace:nasa.log.gz".into());
+        let said = simulator().check(&fields).unwrap_err();
+        assert_eq!(said, "dist: experiments/nasa.log.gz is not there: name the file with --trace FILE");
+        let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/synthetic.csv.gz");
+        let simulator = simulator().with_trace(Some(shipped.clone()));
+        simulator.check(&fields).unwrap();
+        assert_eq!(simulator.files(&fields), [shipped]);
     }
 
     #[test]
