@@ -1,6 +1,7 @@
 use std::io;
 use std::net::IpAddr;
 
+use crate::Error;
 use crate::netlink::{Socket, attribute, u32_at};
 
 const RTM_GETADDR: u16 = 22;
@@ -28,6 +29,21 @@ impl Interface {
         let index =
             if address.is_unspecified() { default_route(&mut netlink)? } else { having(&mut netlink, address)? };
         index.map(Interface::named).transpose()
+    }
+
+    /// The interface of this name.
+    pub fn by_name(name: &str) -> Result<Interface, Error> {
+        let doing = format!("looking for the interface {name}");
+        let kernel = |error: io::Error| Error::kernel(&doing, &error);
+        let probe = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)
+            .map_err(|error| kernel(error.into()))?;
+        match rustix::net::netdevice::name_to_index(&probe, name) {
+            Ok(index) => Ok(Interface { index, name: name.to_string() }),
+            Err(rustix::io::Errno::NODEV | rustix::io::Errno::INVAL | rustix::io::Errno::NAMETOOLONG) => {
+                Err(Error::new(format!("there is no interface {name}; `ip link` lists what there is")))
+            }
+            Err(error) => Err(kernel(error.into())),
+        }
     }
 
     fn named(index: u32) -> io::Result<Interface> {
@@ -74,6 +90,16 @@ mod tests {
     fn loopback_has_its_address() {
         let lo = Interface::serving("127.0.0.1".parse().unwrap()).unwrap().unwrap();
         assert_eq!(lo.name, "lo");
+    }
+
+    #[test]
+    fn a_name_is_found_or_said_to_be_missing() {
+        let lo = Interface::by_name("lo").unwrap();
+        assert_eq!(Interface::serving("127.0.0.1".parse().unwrap()).unwrap(), Some(lo));
+        for wrong in ["weir-none", "", "a name longer than any interface may have"] {
+            let said = Interface::by_name(wrong).unwrap_err().to_string();
+            assert!(said.starts_with(&format!("there is no interface {wrong};")), "{said}");
+        }
     }
 
     #[test]

@@ -1,12 +1,21 @@
-//! The kernel side of the uplink: what shapes an interface and how much waits there, and what TCP knows of a connection.
+//! The kernel side of the uplink: what shapes an interface and how much waits there, the tree of bands that Weir puts
+//! there, and what TCP knows of a connection.
 //!
-//! Everything here works without privilege: it only reads.
+//! Reading works without privilege; changing an interface needs CAP_NET_ADMIN.
 
+mod device;
+mod error;
 mod interface;
 mod netlink;
 mod shaper;
+mod tc;
 mod tcp_info;
+#[cfg(test)]
+mod testing;
+pub mod tree;
 
+pub use error::Error;
 pub use interface::Interface;
 pub use shaper::Shaper;
+pub use tc::Counted;
 pub use tcp_info::{TcpInfo, tcp_info};

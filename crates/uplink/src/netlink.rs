@@ -1,6 +1,6 @@
-//! The little of rtnetlink that reading takes: one request, its replies, and the attributes in them (RFC 3549).
+//! The little of rtnetlink that we need: one request, its replies or its acknowledgement, and attributes (RFC 3549).
 //!
-//! Typed crates know neither HTB nor TBF, and reading needs six message types; the encoding is a few aligned lengths.
+//! Typed crates know neither HTB nor TBF, and we need a dozen message types; the encoding is a few aligned lengths.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,11 +13,20 @@ const REPLY_BYTES_MAX: usize = 32 << 10;
 /// Reply datagrams read for one request: enough for tens of thousands of routes, and an end.
 const REPLIES_MAX: usize = 1024;
 const REPLY_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
+/// A change may make the kernel load a module first, which is a program it starts and waits for.
+const CHANGE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
 const NLM_F_DUMP: u16 = 0x300;
+/// Of a change: take the place of what is there.
+pub const NLM_F_REPLACE: u16 = 0x100;
+/// Of a change: there must be nothing yet.
+pub const NLM_F_EXCL: u16 = 0x200;
+/// Of a change: make it if there is nothing.
+pub const NLM_F_CREATE: u16 = 0x400;
 const HEADER_BYTES: usize = 16;
 
 pub struct Socket {
@@ -38,12 +47,24 @@ impl Socket {
     /// Asks for all objects of a kind and gives every reply's payload to `each`. The kernel ignores most of what `body`
     /// says and tells of every interface; a question for one object would be shorter, but Linux 6.18
     /// answers it to whoever listens for changes and not to whoever asked.
-    pub fn dump(&mut self, kind: u16, body: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()> {
+    pub fn dump(&mut self, kind: u16, body: &[u8], each: impl FnMut(&[u8])) -> io::Result<()> {
+        self.request(kind, NLM_F_DUMP, body, each)
+    }
+
+    /// Asks for a change and waits until it is made. `flags` are the `NLM_F_` of changes; 0 is right for a deletion.
+    pub fn change(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
+        sockopt::set_socket_timeout(&self.fd, sockopt::Timeout::Recv, Some(CHANGE_TIMEOUT))?;
+        let outcome = self.request(kind, flags | NLM_F_ACK, body, |_| ());
+        sockopt::set_socket_timeout(&self.fd, sockopt::Timeout::Recv, Some(REPLY_TIMEOUT))?;
+        outcome
+    }
+
+    fn request(&mut self, kind: u16, flags: u16, body: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
         message.extend((HEADER_BYTES as u32 + body.len() as u32).to_ne_bytes());
         message.extend(kind.to_ne_bytes());
-        message.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+        message.extend((NLM_F_REQUEST | flags).to_ne_bytes());
         message.extend(self.sequence.to_ne_bytes());
         message.extend(0u32.to_ne_bytes());
         message.extend(body);
@@ -55,6 +76,39 @@ impl Socket {
             }
         }
         Err(io::Error::other("netlink: the reply does not end"))
+    }
+}
+
+/// A request's body in the making: the fixed part, then attributes.
+pub struct Body(Vec<u8>);
+
+impl Body {
+    /// `fixed` is the structure that requests of this kind begin with (`struct tcmsg`, `struct ifinfomsg`).
+    pub fn new(fixed: &[u8]) -> Body {
+        Body(fixed.to_vec())
+    }
+
+    pub fn attribute(mut self, kind: u16, value: &[u8]) -> Body {
+        let length = ATTRIBUTE_HEAD_BYTES + value.len();
+        self.0.extend(u16::try_from(length).expect("attributes are short").to_ne_bytes());
+        self.0.extend(kind.to_ne_bytes());
+        self.0.extend(value);
+        self.0.resize(align(self.0.len()), 0);
+        self
+    }
+
+    /// An attribute that is a text, with the zero at its end that the kernel wants.
+    pub fn text(self, kind: u16, text: &str) -> Body {
+        self.attribute(kind, &[text.as_bytes(), &[0]].concat())
+    }
+
+    /// An attribute that holds attributes.
+    pub fn nested(self, kind: u16, inside: Body) -> Body {
+        self.attribute(kind | NESTED, &inside.0)
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
     }
 }
 
@@ -88,7 +142,7 @@ pub fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(rest, 0)?);
         let kind = u16_at(rest, 2)?;
-        let value = rest.get(4..length)?;
+        let value = rest.get(ATTRIBUTE_HEAD_BYTES..length)?;
         rest = rest.get(align(length)..).unwrap_or_default();
         Some((kind & !NESTED, value))
     })
@@ -100,6 +154,8 @@ pub fn attribute(payload: &[u8], wanted: u16) -> Option<&[u8]> {
 }
 
 const NESTED: u16 = 1 << 15;
+/// Length and type.
+const ATTRIBUTE_HEAD_BYTES: usize = 4;
 
 fn align(length: usize) -> usize {
     length.div_ceil(4) * 4
@@ -129,6 +185,16 @@ mod tests {
         assert_eq!(read, [(1, &[1, 2, 3, 4][..])]);
         assert_eq!(attribute(&bytes, 2), None);
         assert_eq!(attributes(&[0, 0, 0, 0]).count(), 0);
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let inside = Body::new(&[]).attribute(3, &[1, 2, 3, 4, 5]).attribute(4, &[9; 4]);
+        let body = Body::new(&[7; 8]).text(1, "htb").nested(2, inside);
+        assert_eq!(body.bytes().len() % 4, 0);
+        assert_eq!(attribute(&body.bytes()[8..], 1), Some(&b"htb\0"[..]));
+        let nested = attribute(&body.bytes()[8..], 2).unwrap();
+        assert_eq!(attributes(nested).collect::<Vec<_>>(), [(3, &[1, 2, 3, 4, 5][..]), (4, &[9; 4][..])]);
     }
 
     #[test]

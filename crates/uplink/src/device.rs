@@ -1,0 +1,98 @@
+//! What a device says of itself: whether it is up, how large its packets may be, how fast it is.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use rustix::net::{AddressFamily, SocketType};
+use units::Rate;
+
+use crate::Interface;
+use crate::netlink::{Socket, attribute, u32_at};
+
+const RTM_GETLINK: u16 = 18;
+/// `struct ifinfomsg`.
+const LINK_BYTES: usize = 16;
+const IFLA_MTU: u16 = 4;
+const SIOCETHTOOL: u64 = 0x8946;
+/// Superseded by ETHTOOL_GLINKSETTINGS, which takes two calls; kernels answer it from the same source.
+const ETHTOOL_GSET: u32 = 1;
+/// `struct ethtool_cmd`, and its two halves of the speed in Mbit/s.
+const GSET_BYTES: usize = 44;
+const GSET_SPEED: usize = 12;
+const GSET_SPEED_HIGH: usize = 28;
+/// What a device that does not know its speed says.
+const SPEED_UNKNOWN: u32 = u32::MAX;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    pub is_up: bool,
+    pub mtu_bytes: u32,
+    /// `None` where the device does not know.
+    pub speed: Option<Rate>,
+}
+
+impl Device {
+    /// `None` when the interface has gone.
+    pub fn of(interface: &Interface) -> io::Result<Option<Device>> {
+        let mut found = None;
+        Socket::open()?.dump(RTM_GETLINK, &[0; LINK_BYTES], |reply| {
+            if u32_at(reply, 4) == Some(interface.index) {
+                let is_up = u32_at(reply, 8).is_some_and(|flags| flags & libc::IFF_UP as u32 != 0);
+                let mtu = reply.get(LINK_BYTES..).and_then(|fields| attribute(fields, IFLA_MTU));
+                found = mtu.and_then(|mtu| u32_at(mtu, 0)).map(|mtu_bytes| (is_up, mtu_bytes));
+            }
+        })?;
+        let Some((is_up, mtu_bytes)) = found else { return Ok(None) };
+        Ok(Some(Device { is_up, mtu_bytes, speed: speed(&interface.name) }))
+    }
+}
+
+/// Asks the driver. The file `speed` in sysfs has the same number, but only of the interfaces of the namespace that sysfs
+/// was mounted in.
+fn speed(name: &str) -> Option<Rate> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
+    let mut command = [0u8; GSET_BYTES];
+    command[..4].copy_from_slice(&ETHTOOL_GSET.to_ne_bytes());
+    // SAFETY: an all-zero `ifreq` is a valid value: it holds arrays, integers and raw pointers.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // The last byte stays zero.
+    let last = request.ifr_name.len() - 1;
+    for (to, from) in request.ifr_name[..last].iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = command.as_mut_ptr().cast();
+    // SAFETY: the kernel reads `request` and, for this command, writes one `struct ethtool_cmd` of 44 bytes through its
+    // pointer; both live through the call.
+    let status = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
+    if status != 0 {
+        return None;
+    }
+    let half = |at: usize| u32::from(u16::from_ne_bytes([command[at], command[at + 1]]));
+    let mbit = half(GSET_SPEED) | half(GSET_SPEED_HIGH) << 16;
+    // Some drivers know only the low half of "unknown".
+    if mbit == SPEED_UNKNOWN || mbit == u32::from(u16::MAX) {
+        return None;
+    }
+    Rate::from_bits_per_s(u64::from(mbit) * 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{in_own_network, run};
+
+    #[test]
+    fn a_veth_pair_says_10_gigabit_and_loopback_nothing() {
+        in_own_network(|| {
+            run("ip link add weir0 mtu 1400 type veth peer name weir1");
+            let device = |name| Device::of(&Interface::by_name(name).unwrap()).unwrap().unwrap();
+            let expected = Device { is_up: false, mtu_bytes: 1400, speed: Some("10gbit".parse().unwrap()) };
+            assert_eq!(device("weir0"), expected);
+            assert_eq!((device("lo").speed, device("lo").is_up), (None, false));
+            run("ip link set weir0 up");
+            assert!(device("weir0").is_up);
+            let gone = Interface { index: 4711, name: "weir4711".to_string() };
+            assert_eq!(Device::of(&gone).unwrap(), None);
+        });
+    }
+}

@@ -1,0 +1,123 @@
+//! Traffic control over netlink: what queueing disciplines and classes an interface has.
+//!
+//! The attribute numbers and layouts are those of linux/rtnetlink.h, linux/pkt_sched.h and linux/gen_stats.h, stable
+//! kernel interface.
+
+use std::io;
+
+use crate::netlink::{Socket, attribute, u32_at, u64_at};
+
+pub const RTM_NEWQDISC: u16 = 36;
+pub const RTM_DELQDISC: u16 = 37;
+pub const RTM_GETQDISC: u16 = 38;
+pub const RTM_NEWTCLASS: u16 = 40;
+pub const RTM_GETTCLASS: u16 = 42;
+/// `struct tcmsg`.
+pub const TCM_BYTES: usize = 20;
+/// As the parent of a qdisc or a class: the interface itself.
+pub const TC_H_ROOT: u32 = u32::MAX;
+pub const TCA_KIND: u16 = 1;
+pub const TCA_OPTIONS: u16 = 2;
+const TCA_STATS2: u16 = 7;
+const TCA_STATS_BASIC: u16 = 1;
+const TCA_STATS_QUEUE: u16 = 3;
+const TCA_STATS_PKT64: u16 = 8;
+
+/// A queueing discipline as the kernel tells of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Qdisc {
+    pub kind: String,
+    /// Zero: the kernel put it there by itself.
+    pub handle: u32,
+    pub parent: u32,
+    pub options: Vec<u8>,
+    pub counted: Counted,
+}
+
+/// What has left a queue, what was lost and what waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counted {
+    pub packets: u64,
+    pub bytes: u64,
+    pub drops: u64,
+    pub backlog_packets: u64,
+    pub backlog_bytes: u64,
+}
+
+/// A class of a queueing discipline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Class {
+    pub id: u32,
+    pub parent: u32,
+    pub options: Vec<u8>,
+}
+
+/// Every queueing discipline of this interface, those the kernel put there among them.
+pub fn qdiscs(netlink: &mut Socket, interface: u32) -> io::Result<Vec<Qdisc>> {
+    let mut found = Vec::new();
+    netlink.dump(RTM_GETQDISC, &tcm(interface, 0, 0), |reply| {
+        if u32_at(reply, 4) == Some(interface) {
+            found.extend(qdisc(reply));
+        }
+    })?;
+    Ok(found)
+}
+
+/// Every class of every queueing discipline of this interface.
+pub fn classes(netlink: &mut Socket, interface: u32) -> io::Result<Vec<Class>> {
+    let mut found = Vec::new();
+    netlink.dump(RTM_GETTCLASS, &tcm(interface, 0, 0), |reply| {
+        if u32_at(reply, 4) == Some(interface) {
+            found.extend(class(reply));
+        }
+    })?;
+    Ok(found)
+}
+
+/// A `struct tcmsg`.
+pub fn tcm(interface: u32, handle: u32, parent: u32) -> [u8; TCM_BYTES] {
+    let mut message = [0; TCM_BYTES];
+    message[4..8].copy_from_slice(&interface.to_ne_bytes());
+    message[8..12].copy_from_slice(&handle.to_ne_bytes());
+    message[12..16].copy_from_slice(&parent.to_ne_bytes());
+    message
+}
+
+pub fn kind_and_options(reply: &[u8]) -> Option<(String, Vec<u8>)> {
+    let fields = reply.get(TCM_BYTES..)?;
+    let kind = attribute(fields, TCA_KIND)?;
+    let kind = String::from_utf8_lossy(kind).trim_end_matches('\0').to_string();
+    Some((kind, attribute(fields, TCA_OPTIONS).unwrap_or_default().to_vec()))
+}
+
+/// `struct gnet_stats_queue` of a reply: qlen, backlog, drops, requeues, overlimits.
+pub fn queue_stats(reply: &[u8]) -> Option<&[u8]> {
+    let stats = attribute(reply.get(TCM_BYTES..)?, TCA_STATS2)?;
+    attribute(stats, TCA_STATS_QUEUE)
+}
+
+fn qdisc(reply: &[u8]) -> Option<Qdisc> {
+    let (kind, options) = kind_and_options(reply)?;
+    let (handle, parent) = (u32_at(reply, 8)?, u32_at(reply, 12)?);
+    Some(Qdisc { kind, handle, parent, options, counted: counted(reply).unwrap_or_default() })
+}
+
+fn class(reply: &[u8]) -> Option<Class> {
+    let (_, options) = kind_and_options(reply)?;
+    Some(Class { id: u32_at(reply, 8)?, parent: u32_at(reply, 12)?, options })
+}
+
+fn counted(reply: &[u8]) -> Option<Counted> {
+    let stats = attribute(reply.get(TCM_BYTES..)?, TCA_STATS2)?;
+    let basic = attribute(stats, TCA_STATS_BASIC)?;
+    let queue = attribute(stats, TCA_STATS_QUEUE)?;
+    // The wide count is sent only once the narrow one has overflowed.
+    let packets = attribute(stats, TCA_STATS_PKT64).and_then(|wide| u64_at(wide, 0));
+    Some(Counted {
+        packets: packets.or_else(|| u32_at(basic, 8).map(u64::from))?,
+        bytes: u64_at(basic, 0)?,
+        drops: u32_at(queue, 8)?.into(),
+        backlog_packets: u32_at(queue, 0)?.into(),
+        backlog_bytes: u32_at(queue, 4)?.into(),
+    })
+}

@@ -1,0 +1,32 @@
+//! What privileged tests need: a network of their own, that ends with them.
+
+use std::process::Command;
+
+/// Runs a test on a thread with a network of its own, which ends with it. Without the privilege for that it says that it
+/// was skipped, or fails where `WEIR_REQUIRE_PRIVILEGED=1` says that the privilege has to be there.
+pub fn in_own_network(test: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::spawn(|| {
+        // SAFETY: no memory is touched; the thread's view of the network changes, and only this thread's.
+        let is_alone = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
+        if is_alone {
+            test();
+        }
+        is_alone
+    });
+    if !thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+        skip("making a network namespace needs root");
+    }
+}
+
+/// Says that a test was skipped, and why; fails where nothing may be skipped.
+pub fn skip(why: &str) {
+    assert!(std::env::var("WEIR_REQUIRE_PRIVILEGED").as_deref() != Ok("1"), "not skipped here: {why}");
+    println!("SKIPPED: {why}");
+}
+
+/// Runs a command, which has to succeed.
+pub fn run(command: &str) {
+    let mut words = command.split_whitespace();
+    let status = Command::new(words.next().unwrap()).args(words).status().unwrap();
+    assert!(status.success(), "{command}");
+}

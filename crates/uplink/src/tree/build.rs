@@ -1,0 +1,165 @@
+//! From a plan to the kernel's messages.
+//!
+//! Layouts: linux/pkt_sched.h (`tc_htb_opt`, `tc_ratespec`, `tc_prio_qopt`, `tc_fifo_qopt`). HTB's rate tables are left out:
+//! a kernel that is told the link layer computes from the rate itself (net/sched/sch_htb.c, since 3.8).
+
+use std::io;
+
+use units::{Nanos, Rate};
+
+use super::{Kind, OTHER_BAND, Plan};
+use crate::netlink::{Body, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Socket};
+use crate::tc::{RTM_DELQDISC, RTM_NEWQDISC, RTM_NEWTCLASS, TC_H_ROOT, TCA_KIND, TCA_OPTIONS, tcm};
+
+/// `5745:`, the two letters "WE".
+pub const ROOT: u32 = 0x5745_0000;
+/// `5745:1`, through which everything goes.
+pub const LINK_CLASS: u32 = ROOT | 1;
+/// `5746:`, the `prio` discipline below it.
+pub const PRIO: u32 = 0x5746_0000;
+/// `5745:10` is band 0 of [`Kind::Htb`].
+const LEAF_FIRST: u32 = ROOT | 0x10;
+
+/// `5750:` is the queue of band 0, `5751:` that of band 1.
+const FIFO_FIRST: u32 = 0x5750;
+
+pub const TCA_HTB_PARMS: u16 = 1;
+const TCA_HTB_INIT: u16 = 2;
+pub const TCA_HTB_RATE64: u16 = 6;
+pub const TCA_HTB_CEIL64: u16 = 7;
+const HTB_VERSION: u32 = 3;
+/// Only used for classes that say no quantum; all of ours do.
+const HTB_RATE_TO_QUANTUM: u32 = 10;
+const TC_LINKLAYER_ETHERNET: u8 = 1;
+/// A tick of the packet scheduler (PSCHED_SHIFT 6; the second number in /proc/net/psched).
+const TICK_NS: u64 = 64;
+/// What the shaper may send at once when its timer was late: half a millisecond of the link, at least a packet.
+const BURST: Nanos = Nanos::from_micros(500);
+const ETHERNET_HEADER_BYTES: u64 = 14;
+/// Entries of prio's map from a packet's priority to a band (TC_PRIO_MAX + 1).
+const PRIORITIES: usize = 16;
+
+/// The class, and so the priority, of a band.
+pub fn class_of(kind: Kind, band: u8) -> u32 {
+    match kind {
+        Kind::Prio => PRIO | (u32::from(band) + 1),
+        Kind::Htb => LEAF_FIRST + u32::from(band),
+        Kind::Ranked => unreachable!("a ranked tree has no classes"),
+    }
+}
+
+/// What a band of this plan is guaranteed, in bytes per second, never zero.
+pub fn share_bytes_per_s(plan: &Plan) -> u64 {
+    bytes_per_s(plan.rate.permille(plan.share_permille.into())).max(1)
+}
+
+pub fn bytes_per_s(rate: Rate) -> u64 {
+    rate.bits_per_s() / 8
+}
+
+/// Puts the tree at the interface, in the place of whatever is at its root.
+pub fn build(netlink: &mut Socket, interface: u32, mtu_bytes: u32, plan: &Plan) -> io::Result<()> {
+    let default = match plan.kind {
+        Kind::Prio => LINK_CLASS,
+        _ => class_of(plan.kind, OTHER_BAND),
+    };
+    let globals: Vec<u8> =
+        [HTB_VERSION, HTB_RATE_TO_QUANTUM, default & 0xffff, 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let root = Body::new(&tcm(interface, ROOT, TC_H_ROOT))
+        .text(TCA_KIND, "htb")
+        .nested(TCA_OPTIONS, Body::new(&[]).attribute(TCA_HTB_INIT, &globals));
+    netlink.change(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, root.bytes())?;
+    set_rates(netlink, interface, mtu_bytes, plan)?;
+    if plan.kind == Kind::Prio {
+        netlink.change(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, prio(interface, plan.bands).bytes())?;
+    }
+    for band in 0..plan.bands {
+        let fifo = Body::new(&tcm(interface, (FIFO_FIRST + u32::from(band)) << 16, class_of(plan.kind, band)))
+            .text(TCA_KIND, "pfifo")
+            .attribute(TCA_OPTIONS, &plan.packets_per_band.to_ne_bytes());
+        netlink.change(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, fifo.bytes())?;
+    }
+    Ok(())
+}
+
+/// Makes the classes of the plan, or changes their rates where they are there.
+pub fn set_rates(netlink: &mut Socket, interface: u32, mtu_bytes: u32, plan: &Plan) -> io::Result<()> {
+    let link = bytes_per_s(plan.rate);
+    let mut set = |class: u32, parent: u32, guaranteed: u64, priority: u8| {
+        let options = htb_class(guaranteed, link, mtu_bytes, priority);
+        let body = Body::new(&tcm(interface, class, parent)).text(TCA_KIND, "htb").nested(TCA_OPTIONS, options);
+        netlink.change(RTM_NEWTCLASS, NLM_F_CREATE, body.bytes())
+    };
+    set(LINK_CLASS, ROOT, link, 0)?;
+    if plan.kind == Kind::Htb {
+        for band in 0..plan.bands {
+            set(class_of(Kind::Htb, band), LINK_CLASS, share_bytes_per_s(plan), band)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the tree, so that the kernel puts its default there again.
+pub fn remove(netlink: &mut Socket, interface: u32) -> io::Result<()> {
+    netlink.change(RTM_DELQDISC, 0, &tcm(interface, ROOT, TC_H_ROOT))
+}
+
+fn prio(interface: u32, bands: u8) -> Body {
+    let mut options = i32::from(bands).to_ne_bytes().to_vec();
+    options.extend([OTHER_BAND; PRIORITIES]);
+    Body::new(&tcm(interface, PRIO, LINK_CLASS)).text(TCA_KIND, "prio").attribute(TCA_OPTIONS, &options)
+}
+
+/// The options of an HTB class. Rates in bytes per second.
+fn htb_class(guaranteed: u64, ceiling: u64, mtu_bytes: u32, priority: u8) -> Body {
+    let packet_bytes = u64::from(mtu_bytes) + ETHERNET_HEADER_BYTES;
+    let mut options = ratespec(guaranteed).to_vec();
+    options.extend(ratespec(ceiling));
+    // With one class to a priority nobody takes turns; a packet is a quantum that no kernel warns about.
+    let quantum = u32::try_from(packet_bytes).unwrap_or(u32::MAX).clamp(1000, 200_000);
+    let words =
+        [burst_ticks(guaranteed, packet_bytes), burst_ticks(ceiling, packet_bytes), quantum, 0, priority.into()];
+    options.extend(words.iter().flat_map(|word: &u32| word.to_ne_bytes()));
+    let mut body = Body::new(&[]).attribute(TCA_HTB_PARMS, &options);
+    for (wide, rate) in [(TCA_HTB_RATE64, guaranteed), (TCA_HTB_CEIL64, ceiling)] {
+        if rate > u64::from(u32::MAX) {
+            body = body.attribute(wide, &rate.to_ne_bytes());
+        }
+    }
+    body
+}
+
+/// `struct tc_ratespec`: cell_log, linklayer, overhead, cell_align, mpu, rate.
+fn ratespec(bytes_per_s: u64) -> [u8; 12] {
+    let mut spec = [0; 12];
+    spec[1] = TC_LINKLAYER_ETHERNET;
+    spec[8..].copy_from_slice(&u32::try_from(bytes_per_s).unwrap_or(u32::MAX).to_ne_bytes());
+    spec
+}
+
+/// How long a burst at this rate takes, in ticks.
+fn burst_ticks(bytes_per_s: u64, packet_bytes: u64) -> u32 {
+    let packet_ns = u128::from(packet_bytes) * 1_000_000_000 / u128::from(bytes_per_s);
+    let ticks = packet_ns.max(BURST.0.into()).div_ceil(TICK_NS.into());
+    u32::try_from(ticks).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A packet of 1514 bytes is 1.2 ms of 10 Mbit/s, 12 µs of 1 Gbit/s and 25 minutes of the least rate.
+    #[test]
+    fn a_burst_is_a_packet_or_half_a_millisecond() {
+        let burst_us = |rate: &str| u64::from(burst_ticks(bytes_per_s(rate.parse().unwrap()), 1514)) * TICK_NS / 1000;
+        assert_eq!(["1mbit", "10mbit", "1gbit", "10gbit"].map(burst_us), [12_112, 1211, 500, 500]);
+        assert_eq!(burst_ticks(1, 1514), u32::MAX);
+    }
+
+    #[test]
+    fn a_share_is_never_nothing() {
+        let plan = Plan::new(Kind::Htb, "10mbit".parse().unwrap());
+        assert_eq!(share_bytes_per_s(&plan), 1);
+        assert_eq!(share_bytes_per_s(&Plan { share_permille: 5, ..plan }), 6250);
+    }
+}

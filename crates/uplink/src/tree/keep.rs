@@ -1,0 +1,112 @@
+//! What stood at an interface before the tree took its place, so that `down` can put it back.
+//!
+//! A small file in /run/weir, named after the network namespace and the interface, whose numbers both live as long as the
+//! qdisc itself could: after a restart of the machine there is neither the file nor the tree.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::netlink::{Body, NLM_F_CREATE, NLM_F_REPLACE, Socket};
+use crate::tc::{Qdisc, RTM_NEWQDISC, TC_H_ROOT, TCA_KIND, TCA_OPTIONS, tcm};
+use crate::{Counted, Error, Interface};
+
+const FOLDER: &str = "/run/weir";
+
+/// Kinds that have nothing below them and whose options, as the kernel tells them, make the same again.
+const RESTORABLE: &[&str] = &[
+    "bfifo",
+    "cake",
+    "choke",
+    "codel",
+    "fq",
+    "fq_codel",
+    "fq_pie",
+    "hhf",
+    "pfifo",
+    "pfifo_fast",
+    "pfifo_head_drop",
+    "pie",
+    "sfb",
+    "sfq",
+];
+
+/// Can this be put back later?
+pub fn is_restorable(qdisc: &Qdisc) -> bool {
+    RESTORABLE.contains(&qdisc.kind.as_str())
+}
+
+/// Keeps it until [`restore`] or [`forget`].
+pub fn keep(interface: &Interface, qdisc: &Qdisc) -> Result<(), Error> {
+    let options: String = qdisc.options.iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = format!("{} {} {:x} {options}\n", interface.name, qdisc.kind, qdisc.handle);
+    let write = || {
+        let path = path(interface)?;
+        fs::create_dir_all(FOLDER)?;
+        // The name appears with everything in it, or not at all.
+        let new = path.with_extension("new");
+        fs::write(&new, text)?;
+        fs::rename(new, path)
+    };
+    let name = &interface.name;
+    write().map_err(|error: io::Error| {
+        Error::new(format!("cannot keep what is on {name} now in {FOLDER}, so nothing was changed: {error}"))
+    })
+}
+
+/// What is kept for this interface.
+pub fn kept(interface: &Interface) -> Option<Qdisc> {
+    let text = fs::read_to_string(path(interface).ok()?).ok()?;
+    let (name, rest) = text.trim_end_matches('\n').split_once(' ')?;
+    // Another interface has the number now.
+    (name == interface.name).then(|| parse(rest)).flatten()
+}
+
+/// Nothing is to be put back any more.
+pub fn forget(interface: &Interface) {
+    if let Ok(path) = path(interface) {
+        // Mostly there is none.
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Puts it back at the root.
+pub fn restore(netlink: &mut Socket, interface: &Interface, qdisc: &Qdisc) -> io::Result<()> {
+    let body = Body::new(&tcm(interface.index, qdisc.handle, TC_H_ROOT))
+        .text(TCA_KIND, &qdisc.kind)
+        .attribute(TCA_OPTIONS, &qdisc.options);
+    netlink.change(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, body.bytes())
+}
+
+fn path(interface: &Interface) -> io::Result<PathBuf> {
+    let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
+    Ok(Path::new(FOLDER).join(format!("replaced-{namespace}-{}", interface.index)))
+}
+
+fn parse(text: &str) -> Option<Qdisc> {
+    let mut words = text.splitn(3, ' ');
+    let (kind, handle, options) = (words.next()?, words.next()?, words.next()?);
+    let bytes = options.as_bytes().chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+    let handle = u32::from_str_radix(handle, 16).ok()?;
+    let counted = Counted::default();
+    Some(Qdisc { kind: kind.to_string(), handle, parent: TC_H_ROOT, options: bytes.collect::<Option<_>>()?, counted })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_file_is_nothing_kept() {
+        let qdisc = parse("pfifo 80010000 64000000").unwrap();
+        assert_eq!(
+            (qdisc.kind.as_str(), qdisc.handle, &qdisc.options[..]),
+            ("pfifo", 0x8001_0000, &[100, 0, 0, 0][..])
+        );
+        assert!(parse("pfifo_fast 80010000 ").unwrap().options.is_empty());
+        for broken in ["", "pfifo", "pfifo x 00", "pfifo 1 0x", "pfifo 1 é"] {
+            assert_eq!(parse(broken), None, "{broken}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The tree of bands that `weir uplink up` puts at an interface's egress: one shaper at the uplink's rate, below it a few
+//! bounded queues of which the kernel always serves the first that has anything.
+//!
+//! This is the papers' own mechanism (Harchol-Balter et al., "Implementation of SRPT scheduling in web servers", 2000,
+//! section 3.2: 16 bands of `prio`), under a shaper so that the queue stands here and not in a modem or a driver.
+//! A packet is in the band that its `skb->priority` names, which needs no filter: a tc program sets it, or a program by
+//! SO_PRIORITY. Everything about a tree is read back from the kernel; it is known by its handle, `5745:`.
+//!
+//! | band | what goes there |
+//! |---|---|
+//! | 0 ([`CONTROL_BAND`]) | SYN-ACK, RST, ACK and FIN without data; never data |
+//! | 1 ([`OTHER_BAND`]) | what nobody classified: ssh, DNS, ARP, and a server that `weir` does not know |
+//! | 2 ... ([`DATA_BAND_FIRST`]) | responses, the most urgent first |
+//!
+//! What nobody classified is before the responses and not behind them: Weir orders the responses, and whoever installs it
+//! has to reach the machine as before, however busy it is. The price: an unclassified bulk transfer delays responses too.
+
+mod build;
+mod found;
+mod keep;
+#[cfg(test)]
+mod tests;
+mod up;
+
+use units::Rate;
+
+use crate::netlink::Socket;
+use crate::{Counted, Error, Interface};
+
+pub use up::{Change, down, up};
+
+/// For SYN-ACK, RST and what else carries no data.
+pub const CONTROL_BAND: u8 = 0;
+/// For what nobody classified.
+pub const OTHER_BAND: u8 = 1;
+/// The most urgent band of responses.
+pub const DATA_BAND_FIRST: u8 = 2;
+/// One band for data is the fewest that make sense.
+pub const BANDS_MIN: u8 = DATA_BAND_FIRST + 1;
+/// Packets that may wait in each band; the papers' FIFO has as many for all.
+pub const PACKETS_PER_BAND: u32 = 100;
+/// Below this a full packet takes more than a second.
+const RATE_MIN_BITS_PER_S: u64 = 12_000;
+/// More than this is minutes of any link.
+const PACKETS_PER_BAND_MAX: u32 = 1_000_000;
+
+/// What orders the packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// An HTB with one class, and in it the `prio` discipline: up to 16 bands, strictly one before the other.
+    Prio,
+    /// An HTB with a class per band: up to 8, each with a guaranteed share.
+    Htb,
+    /// Our own BPF queueing discipline, which orders flows by rank and has no bands.
+    Ranked,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Prio => "prio",
+            Kind::Htb => "htb",
+            Kind::Ranked => "ranked",
+        }
+    }
+
+    /// TCQ_PRIO_BANDS and TC_HTB_NUMPRIO of linux/pkt_sched.h.
+    pub fn bands_max(self) -> u8 {
+        match self {
+            Kind::Prio => 16,
+            Kind::Htb => 8,
+            Kind::Ranked => 0,
+        }
+    }
+}
+
+/// What is wanted at an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    pub kind: Kind,
+    /// Wire bytes as HTB counts them: with the Ethernet header, without preamble, checksum and gap.
+    pub rate: Rate,
+    /// With the control band and the other band; 0 for [`Kind::Ranked`].
+    pub bands: u8,
+    pub packets_per_band: u32,
+    /// Thousandths of the rate that each band gets before any other has more ([`Kind::Htb`] only; `prio` is strict).
+    /// At 0 it is the least an HTB knows: one byte per second, which lets a packet a minute through.
+    pub share_permille: u16,
+}
+
+impl Plan {
+    /// As many bands as this kind has, and the usual bounds.
+    pub fn new(kind: Kind, rate: Rate) -> Plan {
+        Plan { kind, rate, bands: kind.bands_max(), packets_per_band: PACKETS_PER_BAND, share_permille: 0 }
+    }
+
+    /// Says what in this plan no kernel could do.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.rate.bits_per_s() < RATE_MIN_BITS_PER_S {
+            let rate = self.rate;
+            return Err(Error::new(format!("rate {rate} is too low: a full packet would take over a second")));
+        }
+        if self.kind == Kind::Ranked {
+            return Ok(());
+        }
+        let (name, bands, bands_max) = (self.kind.name(), self.bands, self.kind.bands_max());
+        if !(BANDS_MIN..=bands_max).contains(&bands) {
+            return Err(Error::new(format!("{bands} bands: {name} takes {BANDS_MIN} to {bands_max}")));
+        }
+        if !(1..=PACKETS_PER_BAND_MAX).contains(&self.packets_per_band) {
+            let packets = self.packets_per_band;
+            return Err(Error::new(format!("{packets} packets per band: a band takes 1 to {PACKETS_PER_BAND_MAX}")));
+        }
+        if self.kind == Kind::Prio && self.share_permille > 0 {
+            return Err(Error::new("a guaranteed share needs --qdisc htb: the bands of prio are strict"));
+        }
+        let share_max = 1000 / u16::from(bands);
+        if self.share_permille > share_max {
+            let share = self.share_permille;
+            return Err(Error::new(format!(
+                "{share} thousandths for each of {bands} bands is more than there is: at most {share_max}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// A tree of ours, as it is in the kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tree {
+    pub interface: Interface,
+    pub plan: Plan,
+}
+
+impl Tree {
+    /// The `skb->priority`, and so the SO_PRIORITY, of the packets of a band; a band beyond the last is the last.
+    /// A ranked tree takes ranks, and has the band itself for one.
+    pub fn priority(&self, band: u8) -> u32 {
+        match self.plan.kind {
+            Kind::Ranked => band.into(),
+            kind => build::class_of(kind, band.min(self.plan.bands.saturating_sub(1))),
+        }
+    }
+
+    /// How many bands there are for responses.
+    pub fn data_bands(&self) -> u8 {
+        self.plan.bands.saturating_sub(DATA_BAND_FIRST)
+    }
+
+    /// The priority of the nth band for responses, 0 being the most urgent; beyond the last it is the last.
+    pub fn data_priority(&self, nth: u8) -> u32 {
+        self.priority(nth.saturating_add(DATA_BAND_FIRST))
+    }
+
+    /// What each band has counted since the tree was made, by number.
+    pub fn stats(&self) -> Result<Vec<Counted>, Error> {
+        let doing = format!("reading the bands of {}", self.interface.name);
+        let mut netlink = Socket::open().map_err(|error| Error::kernel(&doing, &error))?;
+        found::stats(&mut netlink, self).map_err(|error| Error::kernel(&doing, &error))
+    }
+}
+
+/// The tree on this interface; `None` where there is none of ours.
+pub fn find(interface: &Interface) -> Result<Option<Tree>, Error> {
+    match found::look(interface)? {
+        found::Found::Ours(tree) => Ok(Some(tree)),
+        found::Found::Default | found::Found::Foreign(_) => Ok(None),
+        found::Found::Broken => {
+            let name = &interface.name;
+            Err(Error::new(format!(
+                "the tree on {name} is not whole; make it anew with `weir uplink up`, or remove it with `weir uplink down {name}`"
+            )))
+        }
+    }
+}

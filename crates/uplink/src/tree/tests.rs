@@ -1,0 +1,250 @@
+//! The tree in a kernel: each test in a network of its own.
+
+use super::*;
+use crate::tc;
+use crate::testing::{in_own_network, run};
+
+/// A pair of interfaces, of which `weir0` is up, in a network of its own.
+fn on_a_pair(test: impl FnOnce(&Interface) + Send + 'static) {
+    in_own_network(|| {
+        run("ip link add weir0 type veth peer name weir1");
+        run("ip link set weir0 up");
+        test(&Interface::by_name("weir0").unwrap());
+    });
+}
+
+fn plan(rate: &str) -> Plan {
+    Plan::new(Kind::Htb, rate.parse().unwrap())
+}
+
+/// Kind, handle, parent and options of every qdisc, and every class.
+fn everything(interface: &Interface) -> String {
+    let mut netlink = Socket::open().unwrap();
+    let mut all = String::new();
+    for qdisc in tc::qdiscs(&mut netlink, interface.index).unwrap() {
+        all += &format!("{} {:x} {:x} {:?}\n", qdisc.kind, qdisc.handle, qdisc.parent, qdisc.options);
+    }
+    for class in tc::classes(&mut netlink, interface.index).unwrap() {
+        all += &format!("{:x} {:x} {:?}\n", class.id, class.parent, class.options);
+    }
+    all
+}
+
+fn refused(interface: &Interface, plan: &Plan, replace: bool) -> String {
+    let before = everything(interface);
+    let said = up(interface, plan, replace).unwrap_err().to_string();
+    assert_eq!(everything(interface), before, "{said}");
+    assert!(!said.contains('\n'), "{said}");
+    said
+}
+
+#[test]
+fn goes_up_is_found_and_goes_down() {
+    on_a_pair(|weir0| {
+        let before = everything(weir0);
+        assert_eq!(find(weir0).unwrap(), None);
+        assert!(!down(weir0).unwrap(), "there is nothing to remove");
+        for rate in ["1mbit", "10mbit", "9999999bit", "1gbit", "10gbit"] {
+            for share_permille in [0, 7, 125] {
+                let plan = Plan { share_permille, packets_per_band: 50, ..plan(rate) };
+                assert_eq!(up(weir0, &plan, false).unwrap(), Change::Made);
+                let made = everything(weir0);
+                assert_eq!(up(weir0, &plan, false).unwrap(), Change::Nothing, "{plan:?}");
+                assert_eq!(everything(weir0), made);
+                let tree = find(weir0).unwrap().unwrap();
+                assert_eq!((tree.plan.bands, tree.plan.packets_per_band), (8, 50));
+                assert_eq!(tree.plan.share_permille, share_permille, "{rate}");
+                assert!(plan.rate.bits_per_s() - tree.plan.rate.bits_per_s() < 8, "{rate}");
+                assert!(down(weir0).unwrap());
+                assert_eq!(everything(weir0), before);
+            }
+        }
+    });
+}
+
+/// Above 34 Gbit/s a rate in bytes per second does not fit in 32 bits. Loopback knows no speed that would forbid it.
+#[test]
+fn loopback_takes_a_tree_of_100_gigabit() {
+    in_own_network(|| {
+        run("ip link set lo up");
+        let lo = Interface::by_name("lo").unwrap();
+        let plan = Plan { share_permille: 120, ..plan("400gbit") };
+        up(&lo, &plan, false).unwrap();
+        assert_eq!(find(&lo).unwrap().unwrap().plan, plan);
+    });
+}
+
+#[test]
+fn another_plan_takes_the_place_of_the_first() {
+    on_a_pair(|weir0| {
+        up(weir0, &plan("10mbit"), false).unwrap();
+        let faster = Plan { share_permille: 10, ..plan("20mbit") };
+        assert_eq!(up(weir0, &faster, false).unwrap(), Change::Rates);
+        assert_eq!(find(weir0).unwrap().unwrap().plan, faster);
+        for other in
+            [Plan { bands: 3, ..faster.clone() }, Plan { packets_per_band: 7, ..faster.clone() }, plan("1mbit")]
+        {
+            assert_eq!(up(weir0, &other, false).unwrap(), Change::Rebuilt);
+            assert_eq!(find(weir0).unwrap().unwrap().plan, other);
+        }
+    });
+}
+
+#[test]
+fn somebody_elses_qdisc_is_refused_or_put_back() {
+    on_a_pair(|weir0| {
+        run("tc qdisc add dev weir0 root handle 7: pfifo limit 77");
+        let before = everything(weir0);
+        let said = refused(weir0, &plan("10mbit"), false);
+        assert!(said.contains("weir0 has a pfifo") && said.contains("--replace"), "{said}");
+        assert!(down(weir0).unwrap_err().to_string().contains("the pfifo on weir0 is not weir's"));
+        for _ in 0..2 {
+            assert_eq!(up(weir0, &plan("10mbit"), true).unwrap(), Change::Made);
+            // A second change must not forget what was there at first.
+            assert_eq!(up(weir0, &Plan { bands: 4, ..plan("10mbit") }, true).unwrap(), Change::Rebuilt);
+            assert!(down(weir0).unwrap());
+            assert_eq!(everything(weir0), before);
+        }
+        assert_eq!(keep::kept(weir0), None);
+    });
+}
+
+#[test]
+fn what_could_not_be_put_back_is_refused_even_with_replace() {
+    on_a_pair(|weir0| {
+        run("tc qdisc add dev weir0 root handle 1: htb default 1");
+        run("tc class add dev weir0 parent 1: classid 1:1 htb rate 1mbit");
+        for replace in [false, true] {
+            let said = refused(weir0, &plan("10mbit"), replace);
+            assert!(
+                said.contains("a htb that could not be put back") && said.contains("tc qdisc del dev weir0"),
+                "{said}"
+            );
+        }
+    });
+}
+
+/// Where `sch_prio` is missing the build fails behind its second step; the interface is as it was, whatever it was.
+#[test]
+fn a_failure_half_way_leaves_everything_as_it_was() {
+    on_a_pair(|weir0| {
+        let prio = Plan::new(Kind::Prio, "10mbit".parse().unwrap());
+        match up(weir0, &prio, false) {
+            Ok(_) => {
+                assert_eq!(find(weir0).unwrap().unwrap().plan, prio);
+                println!("SKIPPED: this kernel has prio, so nothing fails half way");
+                return;
+            }
+            Err(error) => assert!(error.is_missing(), "{error}"),
+        }
+        refused(weir0, &prio, false);
+        run("tc qdisc add dev weir0 root handle 7: pfifo limit 77");
+        refused(weir0, &prio, true);
+        assert_eq!(keep::kept(weir0), None);
+        run("tc qdisc del dev weir0 root");
+        up(weir0, &plan("10mbit"), false).unwrap();
+        refused(weir0, &prio, false);
+    });
+}
+
+#[test]
+fn a_tree_with_a_part_missing_is_told_and_made_whole() {
+    on_a_pair(|weir0| {
+        up(weir0, &plan("10mbit"), false).unwrap();
+        run("tc qdisc del dev weir0 parent 5745:12");
+        let said = find(weir0).unwrap_err().to_string();
+        assert!(said.contains("the tree on weir0 is not whole"), "{said}");
+        assert_eq!(up(weir0, &plan("10mbit"), false).unwrap(), Change::Rebuilt);
+        assert_eq!(find(weir0).unwrap().unwrap().plan, plan("10mbit"));
+        run("tc qdisc del dev weir0 parent 5745:12");
+        assert!(down(weir0).unwrap());
+    });
+}
+
+#[test]
+fn what_no_interface_could_do_is_refused() {
+    on_a_pair(|weir0| {
+        let ten = plan("10mbit");
+        for (wrong, said) in [
+            (plan("11gbit"), "rate 11gbit is above what weir0 carries, 10gbit"),
+            (plan("8kbit"), "rate 8kbit is too low"),
+            (Plan { bands: 2, ..ten.clone() }, "2 bands: htb takes 3 to 8"),
+            (Plan { bands: 9, ..ten.clone() }, "9 bands: htb takes 3 to 8"),
+            (Plan { kind: Kind::Prio, bands: 17, ..ten.clone() }, "17 bands: prio takes 3 to 16"),
+            (Plan { kind: Kind::Prio, share_permille: 1, ..ten.clone() }, "a guaranteed share needs --qdisc htb"),
+            (Plan { share_permille: 126, ..ten.clone() }, "at most 125"),
+            (Plan { packets_per_band: 0, ..ten.clone() }, "0 packets per band"),
+        ] {
+            let answer = refused(weir0, &wrong, true);
+            assert!(answer.contains(said), "{answer}");
+        }
+        run("ip link set weir0 down");
+        assert!(refused(weir0, &ten, true).contains("weir0 is down; bring it up first"));
+        let gone = Interface { index: 4711, name: "weir4711".to_string() };
+        assert_eq!(up(&gone, &ten, true).unwrap_err().to_string(), "the interface weir4711 has gone");
+    });
+}
+
+/// In its own network, so that whatever happens this machine's is untouched.
+#[test]
+fn without_privilege_it_says_so() {
+    on_a_pair(|weir0| {
+        drop_privilege();
+        let said = refused(weir0, &plan("10mbit"), false);
+        assert_eq!(said, "making the tree on weir0: not allowed, this needs root or CAP_NET_ADMIN");
+    });
+}
+
+/// Takes the capabilities from this thread, for good.
+fn drop_privilege() {
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }).unwrap();
+}
+
+/// A ping that nobody classified is counted in the other band; with SO_PRIORITY it is in the band that names.
+#[test]
+fn packets_are_counted_in_the_band_that_their_priority_names() {
+    on_a_pair(|weir0| {
+        run("ip addr add 198.18.78.1/24 dev weir0");
+        run("ip link set weir1 up");
+        run("ip neigh add 198.18.78.2 lladdr 02:00:00:00:00:02 dev weir0");
+        up(weir0, &plan("10mbit"), false).unwrap();
+        let tree = find(weir0).unwrap().unwrap();
+        let socket = std::net::UdpSocket::bind("198.18.78.1:0").unwrap();
+        let mut expected = vec![0; 8];
+        expected[usize::from(OTHER_BAND)] = packets(&tree)[usize::from(OTHER_BAND)] + 1;
+        socket.send_to(b"nobody said", "198.18.78.2:9").unwrap();
+        for band in 0..8 {
+            set_priority(&socket, tree.priority(band));
+            socket.send_to(&[0; 58], "198.18.78.2:9").unwrap();
+            expected[usize::from(band)] += 1;
+        }
+        let counted = tree.stats().unwrap();
+        // IPv6 and its neighbours speak up on a new interface, and nobody classifies them.
+        let at_least = counted.iter().zip(&expected).all(|(counted, expected)| counted.packets >= *expected);
+        assert!(at_least, "{counted:?}");
+        for band in (0..8).filter(|band| *band != OTHER_BAND).map(usize::from) {
+            assert_eq!((counted[band].packets, counted[band].bytes), (1, 100), "band {band}");
+        }
+    });
+}
+
+fn packets(tree: &Tree) -> Vec<u64> {
+    tree.stats().unwrap().iter().map(|counted| counted.packets).collect()
+}
+
+fn set_priority(socket: &std::net::UdpSocket, priority: u32) {
+    use std::os::fd::AsRawFd;
+    // SAFETY: the pointer and the length describe `priority`, which lives through the call, and the descriptor is open.
+    let status = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PRIORITY,
+            (&raw const priority).cast(),
+            size_of::<u32>() as libc::socklen_t,
+        )
+    };
+    assert_eq!(status, 0, "{}", std::io::Error::last_os_error());
+}

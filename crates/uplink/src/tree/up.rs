@@ -1,0 +1,204 @@
+//! Making, changing and removing the tree. Everything is checked before anything is changed, and what fails half way is
+//! undone: the interface is as it was.
+
+use std::io;
+
+use super::found::{Found, look};
+use super::{Kind, Plan, Tree, build, keep};
+use crate::device::Device;
+use crate::netlink::Socket;
+use crate::tc::Qdisc;
+use crate::{Error, Interface};
+
+/// What [`up`] had to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// There was no tree.
+    Made,
+    /// The tree has other rates now; what waits in it goes on waiting.
+    Rates,
+    /// The tree was made anew; what waited in it was dropped.
+    Rebuilt,
+    /// It was so already.
+    Nothing,
+}
+
+/// Sees to it that the tree of this plan is on the interface. Somebody else's qdisc is refused, or with `replace` kept
+/// and put back by [`down`].
+pub fn up(interface: &Interface, plan: &Plan, replace: bool) -> Result<Change, Error> {
+    plan.check()?;
+    let device = check_device(interface, plan)?;
+    if plan.kind == Kind::Ranked {
+        return Err(Error::missing("this build has no ranked qdisc; use --qdisc prio or --qdisc htb"));
+    }
+    let found = look(interface)?;
+    let name = &interface.name;
+    if let Found::Foreign(qdisc) = &found {
+        check_foreign(name, qdisc, replace)?;
+    }
+    let doing = format!("making the tree on {name}");
+    let mut netlink = Socket::open().map_err(|error| Error::kernel(&doing, &error))?;
+    let mut site = Site { netlink: &mut netlink, interface, mtu_bytes: device.mtu_bytes };
+    match found {
+        Found::Ours(tree) if same(&tree.plan, plan) => return Ok(Change::Nothing),
+        Found::Ours(tree) if same_queues(&tree.plan, plan) => return site.change_rates(&tree, plan),
+        Found::Foreign(qdisc) => {
+            keep::keep(interface, &qdisc)?;
+            if let Err(error) = site.build(plan, Before::Foreign(qdisc)) {
+                keep::forget(interface);
+                return Err(error);
+            }
+            return Ok(Change::Made);
+        }
+        Found::Ours(tree) => site.build(plan, Before::Ours(tree.plan))?,
+        Found::Broken => site.build(plan, Before::Broken)?,
+        Found::Default => {
+            // Of an earlier interface or namespace with these numbers.
+            keep::forget(interface);
+            site.build(plan, Before::Default)?;
+            return Ok(Change::Made);
+        }
+    }
+    Ok(Change::Rebuilt)
+}
+
+/// Removes the tree and puts back what it replaced. False if there was none of ours.
+pub fn down(interface: &Interface) -> Result<bool, Error> {
+    let name = &interface.name;
+    match look(interface)? {
+        Found::Default => return Ok(false),
+        Found::Foreign(qdisc) => {
+            let kind = qdisc.kind;
+            return Err(Error::new(format!(
+                "the {kind} on {name} is not weir's; `tc qdisc del dev {name} root` removes it"
+            )));
+        }
+        Found::Ours(_) | Found::Broken => {}
+    }
+    let doing = format!("removing the tree from {name}");
+    let kernel = |error: io::Error| Error::kernel(&doing, &error);
+    let mut netlink = Socket::open().map_err(kernel)?;
+    build::remove(&mut netlink, interface.index).map_err(kernel)?;
+    if let Some(qdisc) = keep::kept(interface) {
+        keep::restore(&mut netlink, interface, &qdisc).map_err(|error| {
+            let kind = &qdisc.kind;
+            Error::new(format!("the tree is gone from {name}, but the {kind} before it could not be put back: {error}"))
+        })?;
+    }
+    keep::forget(interface);
+    Ok(true)
+}
+
+/// What was there before, to be put back if the new tree cannot be made.
+enum Before {
+    Default,
+    Foreign(Qdisc),
+    Ours(Plan),
+    /// A tree of ours that was not whole: better none.
+    Broken,
+}
+
+struct Site<'a> {
+    netlink: &'a mut Socket,
+    interface: &'a Interface,
+    mtu_bytes: u32,
+}
+
+impl Site<'_> {
+    fn build(&mut self, plan: &Plan, before: Before) -> Result<(), Error> {
+        let name = &self.interface.name;
+        if let Before::Ours(_) | Before::Broken = before {
+            // An HTB's globals cannot be changed, nor can one take the place of another by the same handle.
+            build::remove(self.netlink, self.interface.index)
+                .map_err(|error| Error::kernel(&format!("making the tree on {name} anew"), &error))?;
+        }
+        let Err(error) = build::build(self.netlink, self.interface.index, self.mtu_bytes, plan) else { return Ok(()) };
+        let error = self.explain(plan, &error);
+        match self.undo(before) {
+            Ok(()) => Err(error),
+            Err(undo) => {
+                Err(Error::new(format!("{error}; and what was on {name} before could not be put back: {undo}")))
+            }
+        }
+    }
+
+    fn undo(&mut self, before: Before) -> io::Result<()> {
+        let index = self.interface.index;
+        // The very first step may be what failed: then there is nothing to remove.
+        let removed = match look(self.interface) {
+            Ok(Found::Ours(_) | Found::Broken) => build::remove(self.netlink, index),
+            _ => Ok(()),
+        };
+        match before {
+            Before::Default | Before::Broken => removed,
+            Before::Foreign(qdisc) => removed.and_then(|()| keep::restore(self.netlink, self.interface, &qdisc)),
+            Before::Ours(plan) => removed.and_then(|()| build::build(self.netlink, index, self.mtu_bytes, &plan)),
+        }
+    }
+
+    fn change_rates(&mut self, tree: &Tree, plan: &Plan) -> Result<Change, Error> {
+        let index = self.interface.index;
+        let Err(error) = build::set_rates(self.netlink, index, self.mtu_bytes, plan) else { return Ok(Change::Rates) };
+        let error = self.explain(plan, &error);
+        match build::set_rates(self.netlink, index, self.mtu_bytes, &tree.plan) {
+            Ok(()) => Err(error),
+            Err(undo) => Err(Error::new(format!("{error}; and the rate before could not be set again: {undo}"))),
+        }
+    }
+
+    fn explain(&self, plan: &Plan, error: &io::Error) -> Error {
+        let (kind, name) = (plan.kind.name(), &self.interface.name);
+        match error.raw_os_error() {
+            // The kernel knows no qdisc or class of this kind and found no module for it.
+            Some(libc::ENOENT) => Error::missing(format!(
+                "this kernel has no {kind} or cannot load it (module sch_{kind}); `weir uplink doctor` says what it has"
+            )),
+            _ => Error::kernel(&format!("making the tree on {name}"), error),
+        }
+    }
+}
+
+fn check_device(interface: &Interface, plan: &Plan) -> Result<Device, Error> {
+    let name = &interface.name;
+    let device = Device::of(interface).map_err(|error| Error::kernel(&format!("reading {name}"), &error))?;
+    let device = device.ok_or_else(|| Error::new(format!("the interface {name} has gone")))?;
+    if !device.is_up {
+        return Err(Error::new(format!("{name} is down; bring it up first: ip link set {name} up")));
+    }
+    match device.speed {
+        Some(speed) if plan.rate > speed => {
+            let rate = plan.rate;
+            Err(Error::new(format!(
+                "rate {rate} is above what {name} carries, {speed}; the queue would stand below the tree"
+            )))
+        }
+        _ => Ok(device),
+    }
+}
+
+fn check_foreign(name: &str, qdisc: &Qdisc, replace: bool) -> Result<(), Error> {
+    let kind = &qdisc.kind;
+    if !keep::is_restorable(qdisc) {
+        return Err(Error::new(format!(
+            "{name} has a {kind} that could not be put back later; if it may go, remove it first: tc qdisc del dev {name} root"
+        )));
+    }
+    if !replace {
+        return Err(Error::new(format!(
+            "{name} has a {kind} that weir did not put there; --replace takes its place until `weir uplink down {name}`"
+        )));
+    }
+    Ok(())
+}
+
+/// Would both make the same tree?
+fn same(one: &Plan, other: &Plan) -> bool {
+    let rates = |plan: &Plan| (build::bytes_per_s(plan.rate), build::share_bytes_per_s(plan));
+    same_queues(one, other) && rates(one) == rates(other)
+}
+
+/// Do they differ in rates only?
+fn same_queues(one: &Plan, other: &Plan) -> bool {
+    let queues = |plan: &Plan| (plan.kind, plan.bands, plan.packets_per_band);
+    queues(one) == queues(other)
+}
