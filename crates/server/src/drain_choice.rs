@@ -1,12 +1,18 @@
 //! Which drain this machine allows, found once at the start.
 
-use std::net::SocketAddr;
+mod bands;
+mod error;
+
+use std::net::{IpAddr, SocketAddr};
 
 use sched::{Drain, Guard, Pace, policy};
 use units::{Nanos, Rate};
+use uplink::tree;
 use uplink::{Interface, Shaper};
 
-use crate::transmit::Gauge;
+pub use error::DrainError;
+
+use crate::transmit::{Gauge, Marker, Promotion};
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,8 +21,21 @@ pub enum DrainKind {
     Auto,
     /// At the pace of the uplink, exact order.
     Paced,
+    /// Ordered by a queueing discipline with a few priorities.
+    Bands,
     /// As fast as sockets take it.
     Off,
+}
+
+/// All that was asked for.
+#[derive(Debug, Clone)]
+pub struct DrainOptions {
+    pub kind: DrainKind,
+    /// A spec that was found right.
+    pub policy: String,
+    pub guard_permille: u32,
+    pub uplink: Option<Rate>,
+    pub promotion: Promotion,
 }
 
 /// What was found.
@@ -27,6 +46,10 @@ pub struct DrainChoice {
     pub guard_permille: u32,
     /// Reads the queue below, where there is one to be read.
     pub gauge: Option<Gauge>,
+    /// Marks packets, where a queueing discipline below sorts them.
+    pub marker: Option<Marker>,
+    /// The priority of what belongs to no response, for the listening socket.
+    pub control_priority: Option<u32>,
     /// One line for the operator: which drain, and why.
     pub why: String,
 }
@@ -40,54 +63,78 @@ const AHEAD: Nanos = Nanos::from_micros(300);
 const BEHIND: Nanos = Nanos::from_millis(1);
 /// Link time of one grant.
 const GRANT_FOR: Nanos = Nanos::from_millis(1);
+/// Link time of a burst where the kernel orders: half of it is left when the server is woken, and it has to come in time or
+/// worse bands get the link. What lies there delays nobody better, it only keeps its band.
+const BURST_FOR: Nanos = Nanos::from_millis(4);
+/// Unsent bytes beyond which a paced socket takes no more, and the least burst: two segments, so that one is being
+/// sent while the next waits, and no response sits in a socket buffer where it can no longer be overtaken.
+const UNSENT_BYTES: u64 = 2 * 1460;
 
 impl DrainChoice {
-    /// `policy` is a spec that was found right. Never fails: where the uplink cannot be found out, the drain is off and `why` says so.
-    pub fn find(
-        kind: DrainKind,
-        policy: &str,
-        guard_permille: u32,
-        uplink: Option<Rate>,
-        listen: SocketAddr,
-    ) -> DrainChoice {
-        let off = |reason: &str| DrainChoice {
-            policy: policy.to_string(),
-            pace: Pace::UNLIMITED,
-            guard_permille,
-            gauge: None,
-            why: format!("drain off, policy {policy} within each turn: {reason}"),
-        };
-        if kind == DrainKind::Off {
-            return off("asked for");
-        }
-        let shaper = Interface::serving(listen.ip()).and_then(|found| found.map_or(Ok(None), Shaper::of));
-        match (uplink, shaper) {
-            (asked, Ok(Some(shaper))) if is_bottleneck(shaper.rate, asked) => {
-                DrainChoice::over(shaper, policy, guard_permille)
-            }
-            (Some(rate), _) => DrainChoice {
-                policy: policy.to_string(),
-                pace: pace(rate.permille(BLIND_PERMILLE)),
-                guard_permille,
-                gauge: None,
-                why: format!("drain paced at 98 % of {rate}, policy {policy}: the uplink's rate was given"),
-            },
-            (None, Ok(_)) => off("no --uplink was given and the interface has no shaper to read a rate from"),
-            (None, Err(error)) => off(&format!("no --uplink was given and the interface cannot be asked: {error}")),
+    /// Whatever may not be there is an error if it was asked for by name; but the pace may be unknown, and then the drain is
+    /// off and `why` says so.
+    pub fn find(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, DrainError> {
+        match options.kind {
+            DrainKind::Off => Ok(DrainChoice::off(options, "asked for")),
+            DrainKind::Auto | DrainKind::Paced => Ok(DrainChoice::paced(options, listen.ip())),
+            DrainKind::Bands => bands::find(options, listen.ip()),
         }
     }
 
-    /// With a shaper of our own host below, its queue tells how we are doing, and no margin is needed.
-    fn over(mut shaper: Shaper, policy: &str, guard_permille: u32) -> DrainChoice {
-        let rate = shaper.rate;
-        let (kind, interface) = (shaper.kind.clone(), shaper.interface.name.clone());
-        let why = format!("drain paced at {rate}, policy {policy}: {interface} is shaped by {kind}");
-        let gauge = Gauge::new(move || shaper.backlog_bytes().ok());
-        DrainChoice { policy: policy.to_string(), pace: pace(rate), guard_permille, gauge: Some(gauge), why }
+    fn off(options: &DrainOptions, reason: &str) -> DrainChoice {
+        DrainChoice {
+            policy: options.policy.clone(),
+            pace: Pace::UNLIMITED,
+            guard_permille: options.guard_permille,
+            gauge: None,
+            marker: None,
+            control_priority: None,
+            why: format!("drain off, policy {} within each turn: {reason}", options.policy),
+        }
+    }
+
+    fn paced(options: &DrainOptions, ip: IpAddr) -> DrainChoice {
+        let policy = &options.policy;
+        let interface = Interface::serving(ip);
+        let tree = interface.as_ref().ok().and_then(|found| tree::find(found.as_ref()?).ok().flatten());
+        let shaper = interface.and_then(|found| found.map_or(Ok(None), Shaper::of));
+        let paced = |rate, why| DrainChoice { pace: pace(rate), ..DrainChoice::off(options, "") }.because(why);
+        let choice = match (options.uplink, shaper) {
+            (asked, Ok(Some(shaper))) if is_bottleneck(shaper.rate, asked) => {
+                let (rate, kind, name) = (shaper.rate, &shaper.kind, &shaper.interface.name);
+                let why = format!("drain paced at {rate}, policy {policy}: {name} is shaped by {kind}");
+                // With a shaper of our own host below, its queue tells how we are doing, and no margin is needed.
+                DrainChoice { gauge: Some(gauge(shaper)), ..paced(rate, why) }
+            }
+            (Some(rate), _) => {
+                let why = format!("drain paced at 98 % of {rate}, policy {policy}: the uplink's rate was given");
+                paced(rate.permille(BLIND_PERMILLE), why)
+            }
+            (None, Ok(_)) => {
+                let reason = "no --uplink was given and the interface has no shaper to read a rate from";
+                return DrainChoice::off(options, reason);
+            }
+            (None, Err(error)) => {
+                let reason = format!("no --uplink was given and the interface cannot be asked: {error}");
+                return DrainChoice::off(options, &reason);
+            }
+        };
+        let Some((marker, control)) = tree.as_ref().and_then(bands::single) else { return choice };
+        DrainChoice { marker: Some(marker), control_priority: Some(control), ..choice }
+    }
+
+    fn because(self, why: String) -> DrainChoice {
+        DrainChoice { why, ..self }
     }
 
     pub fn is_paced(&self) -> bool {
         self.pace.rate.is_some()
+    }
+
+    /// At how many unsent bytes a socket is full, where that matters.
+    pub fn unsent_bytes_max(&self) -> Option<u32> {
+        let bytes = if self.is_paced() { UNSENT_BYTES } else { self.marker.as_ref()?.burst_bytes };
+        Some(u32::try_from(bytes).unwrap_or(u32::MAX))
     }
 
     /// A drain as chosen.
@@ -103,6 +150,10 @@ fn is_bottleneck(shaper: Rate, asked: Option<Rate>) -> bool {
     asked.is_none_or(|asked| asked >= shaper)
 }
 
+fn gauge(mut shaper: Shaper) -> Gauge {
+    Gauge::new(move || shaper.backlog_bytes().ok())
+}
+
 fn pace(rate: Rate) -> Pace {
     Pace { rate: Some(rate), grant_for: GRANT_FOR, ahead: AHEAD, behind: BEHIND }
 }
@@ -113,7 +164,9 @@ mod tests {
 
     fn find(kind: DrainKind, uplink: Option<&str>) -> DrainChoice {
         let uplink = uplink.map(|rate| rate.parse().unwrap());
-        DrainChoice::find(kind, "srpt", 0, uplink, "127.0.0.1:0".parse().unwrap())
+        let policy = "srpt".to_string();
+        let options = DrainOptions { kind, policy, guard_permille: 0, uplink, promotion: Promotion::default() };
+        DrainChoice::find(&options, "127.0.0.1:0".parse().unwrap()).unwrap()
     }
 
     #[test]

@@ -21,7 +21,7 @@ mod writer;
 
 pub use classes::{Classes, ClassesError};
 pub use config::{AccessLogConfig, Config, Limits};
-pub use drain_choice::{DrainChoice, DrainKind};
+pub use drain_choice::{DrainChoice, DrainError, DrainKind, DrainOptions};
 pub use start::{Server, StartError};
 pub use writer::WORKERS_MAX;
 

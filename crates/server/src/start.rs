@@ -26,9 +26,6 @@ use crate::writer::Writer;
 const ACCEPT_QUEUE: i32 = 4096;
 /// How long a connection without a request stays with the kernel, in seconds; then it is ours to time out.
 const DEFER_ACCEPT_S: i32 = 1;
-/// Unsent bytes beyond which a paced socket takes no more: two segments, so that one is being sent while the next
-/// waits, and no response sits in a socket buffer where it can no longer be overtaken.
-const NOTSENT_BYTES_MAX: u32 = 2 * 1460;
 /// Descriptors kept from connections: files being sent and files in the caches.
 const DESCRIPTORS_KEPT: u64 = 1024;
 
@@ -158,13 +155,17 @@ impl Server {
         let cache = Cache::new(Arc::clone(root), CacheLimits::per_worker(config.workers));
         let path = match &self.writer {
             Some((writer, _)) => Path::Writer(Arc::clone(writer)),
-            None => Path::Own(Box::new(Transmitter::new(config.drain.drain(), None, config.limits.patience))),
+            None => {
+                let transmitter = Transmitter::new(config.drain.drain(), None, config.limits.patience);
+                Path::Own(Box::new(transmitter.with_marker(config.drain.marker.clone())))
+            }
         };
         let worker = Worker::new(Parts {
             number,
             listener,
             replier: Replier::new(cache, http::HttpDate::new(SystemTime::now())),
-            is_plain: self.writer.is_none() && config.drain.policy == "fair",
+            is_plain: self.writer.is_none() && config.drain.marker.is_none() && config.drain.policy == "fair",
+            is_marked: config.drain.marker.is_some(),
             path,
             classes: config.classes.clone(),
             mailbox: Arc::clone(&self.mailboxes[number]),
@@ -192,7 +193,8 @@ fn start_writer(config: &mut Config, mailboxes: &[Arc<Mailbox<Departure>>]) -> i
         return Ok(None);
     }
     let writer = Arc::new(Writer::new(mailboxes.to_vec())?);
-    let transmitter = Transmitter::new(config.drain.drain(), config.drain.gauge.take(), config.limits.patience);
+    let transmitter = Transmitter::new(config.drain.drain(), config.drain.gauge.take(), config.limits.patience)
+        .with_marker(config.drain.marker.clone());
     let thread = std::thread::Builder::new().name("weir-writer".into()).spawn({
         let writer = Arc::clone(&writer);
         move || writer.run(transmitter)
@@ -245,8 +247,12 @@ fn listen_once(config: &Config, address: SocketAddr, sharing: Sharing) -> io::Re
     }
     // Accepted sockets inherit these, which saves a system call each per connection.
     socket.set_tcp_nodelay(true)?;
-    if config.drain.is_paced() {
-        socket.set_tcp_notsent_lowat(NOTSENT_BYTES_MAX)?;
+    if let Some(bytes) = config.drain.unsent_bytes_max() {
+        socket.set_tcp_notsent_lowat(bytes)?;
+    }
+    if let Some(priority) = config.drain.control_priority {
+        // Of what the kernel sends for this socket itself: SYN-ACKs wait behind no response.
+        socket.set_priority(priority)?;
     }
     // Not vital: without it a connection is accepted before its request is there.
     let _ = crate::sys::set_defer_accept(&socket, DEFER_ACCEPT_S);

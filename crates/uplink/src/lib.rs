@@ -8,6 +8,7 @@ mod error;
 mod interface;
 mod netlink;
 mod shaper;
+mod socket_memory;
 mod tc;
 mod tcp_info;
 #[cfg(test)]
@@ -17,5 +18,6 @@ pub mod tree;
 pub use error::Error;
 pub use interface::Interface;
 pub use shaper::Shaper;
+pub use socket_memory::queued_below_bytes;
 pub use tc::Counted;
 pub use tcp_info::{TcpInfo, tcp_info};

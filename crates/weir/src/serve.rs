@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use cli::Failure;
-use server::transmit::Patience;
+use server::transmit::{Patience, Promotion};
 use server::{
-    AccessLogConfig, Classes, ClassesError, Config, DrainChoice, DrainKind, Limits, Server, WORKERS_MAX, files, log,
+    AccessLogConfig, Classes, ClassesError, Config, DrainChoice, DrainKind, DrainOptions, Limits, Server, WORKERS_MAX,
+    files, log,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -34,9 +35,14 @@ pub struct Args {
     /// decides, and what matches none is the last class. Repeatable.
     #[arg(long = "class", value_name = "PREFIX")]
     classes: Vec<String>,
-    /// How bytes are handed to the kernel: paced at the uplink's rate, off (as fast as sockets take them), or auto.
+    /// How bytes are handed to the kernel: paced at the uplink's rate; marked for the bands that `weir uplink up` made;
+    /// off (as fast as sockets take them); or auto.
     #[arg(long, value_enum, default_value = "auto")]
     drain: Drain,
+    /// With --drain bands, when a response whose band has become better moves there: idle (nothing of it is queued, so
+    /// that no packet overtakes another), plain (at once), or never.
+    #[arg(long, value_enum, default_value = "idle")]
+    promotion: PromotionArg,
     /// Thousandths of the uplink that go to the oldest response whatever the policy, so that none starves (0 to 1000).
     #[arg(long, value_name = "PERMILLE", default_value_t = server::GUARD_PERMILLE,
           value_parser = clap::value_parser!(u32).range(0..=1000))]
@@ -86,7 +92,16 @@ const CONNECTIONS_MAX: i64 = 1_000_000;
 enum Drain {
     Auto,
     Paced,
+    Bands,
     Off,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+#[value(rename_all = "lower")]
+enum PromotionArg {
+    Idle,
+    Plain,
+    Never,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -129,12 +144,31 @@ fn policy(text: &str) -> Result<String, ClassesError> {
     Classes::new(&[], text).map(|_| text.to_string())
 }
 
-fn config(args: Args) -> Result<Config, Failure> {
-    let kind = match args.drain {
-        Drain::Auto => DrainKind::Auto,
-        Drain::Paced => DrainKind::Paced,
-        Drain::Off => DrainKind::Off,
+fn drain(args: &Args) -> Result<DrainChoice, Failure> {
+    let asked = DrainOptions {
+        kind: match args.drain {
+            Drain::Auto => DrainKind::Auto,
+            Drain::Paced => DrainKind::Paced,
+            Drain::Bands => DrainKind::Bands,
+            Drain::Off => DrainKind::Off,
+        },
+        policy: args.policy.clone(),
+        guard_permille: args.guard,
+        uplink: args.uplink,
+        promotion: match args.promotion {
+            PromotionArg::Idle => Promotion::Idle,
+            PromotionArg::Plain => Promotion::Plain,
+            PromotionArg::Never => Promotion::Never,
+        },
     };
+    DrainChoice::find(&asked, args.listen).map_err(|error| match error.is_usage() {
+        true => Failure::Usage(error.to_string()),
+        false => Failure::Failed(error.to_string()),
+    })
+}
+
+fn config(args: Args) -> Result<Config, Failure> {
+    let drain = drain(&args)?;
     let classes =
         Classes::new(&args.classes, &args.policy).map_err(|error| Failure::Usage(format!("--class: {error}")))?;
     let limits = Limits {
@@ -149,7 +183,7 @@ fn config(args: Args) -> Result<Config, Failure> {
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get().min(WORKERS_MAX));
     Ok(Config {
         classes,
-        drain: DrainChoice::find(kind, &args.policy, args.guard, args.uplink, args.listen),
+        drain,
         dir: args.dir,
         files: files::Options { hidden: args.hidden, listing: args.listing },
         listen: args.listen,

@@ -3,9 +3,11 @@
 //! A [`Transmitter`] holds the responses that are being sent and asks its [`sched::Drain`] for grants. With the drain
 //! `off` every worker has one of its own without a rate, which then only orders what is ready in the same turn;
 //! with `paced` there is one for the whole process, on the writer's thread, so that the order holds across workers.
+//! With `bands` each worker has its own again: it marks packets ([`Marker`]), and the kernel orders them.
 //! It is generic over the socket and takes the time as an argument: tests run it under simulated time.
 
 mod gauge;
+mod mark;
 mod outgoing;
 mod sending;
 mod socket;
@@ -13,11 +15,12 @@ mod socket;
 mod tests;
 
 pub use gauge::Gauge;
+pub use mark::{Bands, Marker, Promotion, Stream};
 pub use outgoing::{End, Failure, Outgoing, Segment, Sent};
 pub use sending::Dispatch;
 pub use socket::{Connection, Socket, Status};
 
-use sched::{Arrival, Drain, JobId, Progress, Size};
+use sched::{Arrival, Drain, Grant, JobId, Progress, Size};
 use sending::Sending;
 use units::Nanos;
 
@@ -44,11 +47,14 @@ pub struct Departure {
     pub failure: Option<Failure>,
     /// The buffer its head was in, to be used again.
     pub buffer: Vec<u8>,
+    /// For the connection's next response.
+    pub stream: Stream,
 }
 
 pub struct Transmitter<S> {
     drain: Drain,
     gauge: Option<Gauge>,
+    marker: Option<Marker>,
     patience: Patience,
     /// The policy looks at paths.
     needs_path: bool,
@@ -60,7 +66,13 @@ pub struct Transmitter<S> {
 impl<S: Socket> Transmitter<S> {
     pub fn new(drain: Drain, gauge: Option<Gauge>, patience: Patience) -> Transmitter<S> {
         let needs_path = drain.policy().needs_path();
-        Transmitter { drain, gauge, patience, needs_path, sendings: Vec::new(), departures: Vec::new() }
+        let (marker, sendings, departures) = (None, Vec::new(), Vec::new());
+        Transmitter { drain, gauge, marker, patience, needs_path, sendings, departures }
+    }
+
+    /// The same, its packets marked for the kernel to order.
+    pub fn with_marker(self, marker: Option<Marker>) -> Transmitter<S> {
+        Transmitter { marker, ..self }
     }
 
     pub fn drain(&self) -> &Drain {
@@ -125,7 +137,7 @@ impl<S: Socket> Transmitter<S> {
         for slot in 0..self.sendings.len() {
             let Some(sending) = &mut self.sendings[slot] else { continue };
             let is_blocked = self.drain.job(sending.id).is_some_and(|job| !job.is_ready());
-            if sending.is_stalled(now, is_blocked, &self.patience) {
+            if sending.is_stalled(now, is_blocked, self.marker.is_some(), &self.patience) {
                 let id = sending.id;
                 self.abort(id, Failure::Stalled);
             }
@@ -151,10 +163,18 @@ impl<S: Socket> Transmitter<S> {
         }
     }
 
-    fn send(&mut self, now: Nanos, grant: sched::Grant) {
+    fn send(&mut self, now: Nanos, grant: Grant) {
         let id = grant.job;
+        let bytes_max = self.burst(grant);
+        let is_ordered_below = self.is_ordered_below();
         let sending = self.sendings[id.slot()].as_mut().expect("a granted job is being sent");
-        let sent = sending.send(grant.bytes_max);
+        if is_ordered_below && !sending.has_room() {
+            return self.drain.on_blocked(id);
+        }
+        if let Some(marker) = &self.marker {
+            sending.mark(&marker.bands, self.drain.band(id));
+        }
+        let sent = sending.send(bytes_max);
         let progress = self.drain.on_sent(now, id, sent.bytes);
         match sent.failure {
             Some(Failure::Blocked) => self.drain.on_blocked(id),
@@ -168,6 +188,21 @@ impl<S: Socket> Transmitter<S> {
             }
             None => {}
         }
+    }
+
+    /// The kernel decides the order, so it gets no more of a response than may keep the mark of the moment.
+    fn is_ordered_below(&self) -> bool {
+        self.marker.is_some() && !self.is_paced()
+    }
+
+    /// As much of a grant as is handed down at once: as the grant itself, it ends where a segment does.
+    fn burst(&self, grant: Grant) -> u64 {
+        let (Some(marker), Some(job)) = (&self.marker, self.drain.job(grant.job)) else { return grant.bytes_max };
+        if self.is_paced() {
+            return grant.bytes_max;
+        }
+        let segments = (marker.burst_bytes / job.segment_bytes).max(1);
+        grant.bytes_max.min(segments * job.segment_bytes - job.attained % job.segment_bytes)
     }
 
     /// Asks the kernel about a connection: what TCP sent again was on the link too, and the path is for the policy.

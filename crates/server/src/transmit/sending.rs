@@ -2,7 +2,7 @@ use sched::{JobId, Path};
 use units::Nanos;
 
 use super::outgoing::Sent;
-use super::{Departure, Failure, Outgoing, Patience, Socket};
+use super::{Bands, Departure, Failure, Outgoing, Patience, Socket, Stream};
 
 /// A path is asked for when a response begins, when its socket takes bytes again, and after this many bytes: a few
 /// windows of TCP, and one system call to fifty sends of a segment.
@@ -20,6 +20,7 @@ pub struct Dispatch<S> {
     pub class: u8,
     /// Bytes the link carries for this response beside its segments: handshake, acknowledgements.
     pub overhead_bytes: u64,
+    pub stream: Stream,
 }
 
 /// A response that is being sent.
@@ -35,14 +36,30 @@ pub(super) struct Sending<S> {
     retransmitted_bytes: u64,
     /// When the reader began to be watched for slowness, and what had been sent then.
     window: (Nanos, u64),
+    stream: Stream,
+    /// How often the socket was told a band.
+    marks: usize,
 }
 
 impl<S: Socket> Sending<S> {
     /// What an earlier response on the connection had sent again, `retransmitted_bytes`, was paid for then.
     pub fn new(id: JobId, dispatch: Dispatch<S>, retransmitted_bytes: u64, now: Nanos) -> Sending<S> {
-        let Dispatch { owner, socket, outgoing, .. } = dispatch;
-        let window = (now, 0);
-        Sending { id, owner, socket, outgoing, sent_bytes: 0, asked_at_bytes: 0, retransmitted_bytes, window }
+        let Dispatch { owner, socket, outgoing, stream, .. } = dispatch;
+        let (sent_bytes, asked_at_bytes, window, marks) = (0, 0, (now, 0), 0);
+        Sending { id, owner, socket, outgoing, sent_bytes, asked_at_bytes, retransmitted_bytes, window, stream, marks }
+    }
+
+    /// Whether less than a burst waits unsent.
+    pub fn has_room(&self) -> bool {
+        self.socket.has_room()
+    }
+
+    /// Puts what is sent next in this band. A band that comes and goes with the path is followed as often as there are
+    /// bands, so that marking costs a response a bounded number of system calls.
+    pub fn mark(&mut self, bands: &Bands, band: u8) {
+        if self.marks < bands.count() && bands.mark(&self.socket, &mut self.stream, band, self.sent_bytes > 0) {
+            self.marks += 1;
+        }
     }
 
     pub fn send(&mut self, bytes_max: u64) -> Sent {
@@ -66,9 +83,9 @@ impl<S: Socket> Sending<S> {
     }
 
     /// Whether the reader took too little in a whole window. Only time in which we waited for the reader counts, not
-    /// time in which the response waited for its turn.
-    pub fn is_stalled(&mut self, now: Nanos, is_blocked: bool, patience: &Patience) -> bool {
-        if !is_blocked {
+    /// time in which the response waited for its turn, be it here or, if the kernel orders, in a queue below TCP.
+    pub fn is_stalled(&mut self, now: Nanos, is_blocked: bool, is_ordered_below: bool, patience: &Patience) -> bool {
+        if !is_blocked || (is_ordered_below && self.socket.is_queued_below()) {
             self.window = (now, self.sent_bytes);
             return false;
         }
@@ -82,6 +99,7 @@ impl<S: Socket> Sending<S> {
     }
 
     pub fn into_departure(self, failure: Option<Failure>) -> Departure {
-        Departure { owner: self.owner, sent_bytes: self.sent_bytes, failure, buffer: self.outgoing.into_buffer() }
+        let Sending { owner, sent_bytes, stream, outgoing, .. } = self;
+        Departure { owner, sent_bytes, failure, buffer: outgoing.into_buffer(), stream }
     }
 }

@@ -3,8 +3,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendFlags, Shutdown};
 use sched::Path;
+use socket2::SockRef;
 use units::Nanos;
 use uplink::TcpInfo;
 
@@ -20,6 +22,13 @@ pub trait Socket {
     fn finish(&self);
     /// What the kernel knows of the connection: one system call. The default where it does not say.
     fn status(&self) -> Status;
+    /// Whether less waits unsent than the socket's limit. If not, its readiness is announced when that has changed: a
+    /// write is not enough to find out, since the kernel appends to an unsent packet whatever the limit.
+    fn has_room(&self) -> bool;
+    /// Whether packets of this connection wait below TCP.
+    fn is_queued_below(&self) -> bool;
+    /// Packets sent from now on carry this priority, first transmission or not.
+    fn set_priority(&self, priority: u32);
 }
 
 /// What is asked of the kernel about a connection.
@@ -56,6 +65,22 @@ impl Socket for Connection {
     fn status(&self) -> Status {
         let Ok(info) = uplink::tcp_info(self) else { return Status::default() };
         Status { retransmitted_bytes: info.retransmitted_bytes, path: path(&info) }
+    }
+
+    fn has_room(&self) -> bool {
+        const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // Looking makes the kernel remember that somebody waits for room. What fails here fails again in the write.
+        poll(&mut [PollFd::new(self, PollFlags::OUT)], Some(&AT_ONCE)).map_or(true, |ready| ready > 0)
+    }
+
+    fn is_queued_below(&self) -> bool {
+        // A socket that does not tell may have something there.
+        uplink::queued_below_bytes(self).map_or(true, |bytes| bytes > 0)
+    }
+
+    fn set_priority(&self, priority: u32) {
+        // That we may was found at the start; without it packets stay in the band they were in.
+        let _ = SockRef::from(&**self).set_priority(priority);
     }
 }
 

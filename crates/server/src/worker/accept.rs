@@ -8,7 +8,7 @@ use rustix::net::{Shutdown, SocketAddrAny, SocketFlags};
 
 use super::conn::{Conn, Phase};
 use super::{LISTENER, Path, Worker};
-use crate::transmit::Connection;
+use crate::transmit::{Connection, Stream};
 
 /// Connections accepted in one turn, so that a flood of them cannot starve those already here.
 const ACCEPTS_PER_TURN_MAX: usize = 64;
@@ -70,8 +70,8 @@ impl Worker {
 
     fn welcome(&mut self, socket: Connection, peer: Option<SocketAddrAny>) -> usize {
         self.generation = self.generation.wrapping_add(1) & 0xff_ffff;
-        let is_paced = matches!(self.parts.path, Path::Writer(_));
-        let segment_bytes = if is_paced { segment_bytes(&socket) } else { SEGMENT_BYTES_MAX };
+        let counts_segments = matches!(self.parts.path, Path::Writer(_)) || self.parts.is_marked;
+        let segment_bytes = if counts_segments { segment_bytes(&socket) } else { SEGMENT_BYTES_MAX };
         self.conns.insert(Conn {
             socket,
             peer: peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(NOWHERE),
@@ -88,6 +88,7 @@ impl Worker {
             closes: false,
             has_unread: false,
             is_corked: false,
+            stream: Stream::default(),
             line: None,
         })
     }

@@ -5,7 +5,7 @@ use sched::JobId;
 use units::Nanos;
 
 use super::line::Line;
-use crate::transmit::{Connection, End};
+use crate::transmit::{Connection, End, Stream};
 
 /// One client connection. An idle one holds no buffers.
 pub struct Conn {
@@ -18,7 +18,7 @@ pub struct Conn {
     pub input: Vec<u8>,
     /// When the phase has lasted too long.
     pub deadline: Nanos,
-    /// Payload bytes of a full segment; known only where bytes are paced.
+    /// Payload bytes of a full segment; known only where bytes are paced or marked.
     pub segment_bytes: u32,
     /// Of the response being sent.
     pub class: u8,
@@ -36,6 +36,7 @@ pub struct Conn {
     pub has_unread: bool,
     /// Segments are held back until they are full.
     pub is_corked: bool,
+    pub stream: Stream,
     /// For the access log, while a response is being sent.
     pub line: Option<Box<Line>>,
 }

@@ -57,6 +57,8 @@ pub struct Parts {
     /// Responses leave in the order they are asked for, each as soon as it is ready: the drain is off and the policy
     /// fair, so there is nothing to order and small responses take the shortest way.
     pub is_plain: bool,
+    /// Packets are marked for the kernel to order them.
+    pub is_marked: bool,
     pub classes: Classes,
     pub mailbox: Arc<Mailbox<Departure>>,
     pub log: AccessLog,

@@ -35,8 +35,8 @@ impl Worker {
             self.parts.log.error(&format!("a file could not be read: {error}"));
         }
         let is_own = matches!(self.parts.path, Path::Own(_));
-        // Each sendfile would push out what it ends with. Paced grants end where segments do, and must not wait.
-        if is_own && reply.rest.iter().map(Segment::len).sum::<u64>() >= CORK_BYTES_MIN {
+        // Each sendfile would push out what it ends with. Paced grants and bursts end where segments do, and must not wait.
+        if is_own && !self.parts.is_marked && reply.rest.iter().map(Segment::len).sum::<u64>() >= CORK_BYTES_MIN {
             conn.socket.cork(true);
             conn.is_corked = true;
         }
@@ -89,6 +89,7 @@ impl Worker {
             segment_bytes: u64::from(conn.segment_bytes),
             class: conn.class,
             overhead_bytes,
+            stream: conn.stream,
         };
         let job = match &mut self.parts.path {
             Path::Own(transmitter) => Some(transmitter.dispatch(self.now, dispatch)),
@@ -150,6 +151,7 @@ impl Worker {
         let at = writer::connection_of(departure.owner);
         debug_assert!(self.conns.get(at).is_some_and(|conn| conn.phase.is_sending()), "a job has its connection");
         self.reuse(departure.buffer);
+        self.conns[at].stream = departure.stream;
         let Some(failure) = departure.failure else {
             self.conns[at].phase = Phase::Head;
             self.on_sent(at);

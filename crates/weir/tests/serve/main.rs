@@ -6,6 +6,7 @@
 
 mod access_log;
 mod bad_input;
+mod bands;
 mod bodies;
 mod changing_files;
 mod common;

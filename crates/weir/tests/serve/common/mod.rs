@@ -1,11 +1,13 @@
 //! What every test needs: a folder of files, the program serving it, and a client that takes nothing on trust.
 
+mod cable;
 mod client;
 mod server;
 mod site;
 
 use std::time::{Duration, Instant};
 
+pub use cable::{Cable, SERVER};
 pub use client::{Client, Response, get};
 pub use server::{Server, run_to_end};
 pub use site::{Site, content};

@@ -21,8 +21,13 @@ pub struct Server {
 impl Server {
     /// Ready when this returns.
     pub fn start(site: &Site, args: &[&str]) -> Server {
+        Server::start_at("127.0.0.1:0", site, args)
+    }
+
+    /// Listening on this address.
+    pub fn start_at(address: &str, site: &Site, args: &[&str]) -> Server {
         let mut command = Command::new(WEIR);
-        command.arg("serve").arg(site.served()).args(["--listen", "127.0.0.1:0"]).args(args);
+        command.arg("serve").arg(site.served()).args(["--listen", address]).args(args);
         Server::spawn(command)
     }
 

@@ -1,5 +1,7 @@
 //! The write path under simulated time, against sockets in memory.
 
+mod bands;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -26,6 +28,9 @@ struct FakeSocket {
     path: Rc<Cell<Path>>,
     /// How often it was asked about.
     asked: Rc<Cell<u64>>,
+    is_queued_below: Rc<Cell<bool>>,
+    /// Every priority it was given.
+    priorities: Rc<RefCell<Vec<u32>>>,
 }
 
 impl Socket for FakeSocket {
@@ -57,6 +62,18 @@ impl Socket for FakeSocket {
         self.asked.set(self.asked.get() + 1);
         Status { retransmitted_bytes: self.retransmitted.get(), path: self.path.get() }
     }
+
+    fn has_room(&self) -> bool {
+        self.room.get() > 0
+    }
+
+    fn is_queued_below(&self) -> bool {
+        self.is_queued_below.get()
+    }
+
+    fn set_priority(&self, priority: u32) {
+        self.priorities.borrow_mut().push(priority);
+    }
 }
 
 struct Bench {
@@ -87,6 +104,8 @@ impl Bench {
             retransmitted: Rc::default(),
             path: Rc::default(),
             asked: Rc::default(),
+            is_queued_below: Rc::default(),
+            priorities: Rc::default(),
         }
     }
 
@@ -98,7 +117,8 @@ impl Bench {
     fn dispatch_outgoing(&mut self, socket: &FakeSocket, outgoing: Outgoing) -> JobId {
         let owner = socket.name as u64;
         let socket = socket.clone();
-        let dispatch = Dispatch { owner, socket, outgoing, segment_bytes: 1448, class: 0, overhead_bytes: 0 };
+        let stream = Stream::default();
+        let dispatch = Dispatch { owner, socket, outgoing, segment_bytes: 1448, class: 0, overhead_bytes: 0, stream };
         self.transmitter.dispatch(self.now.get(), dispatch)
     }
 

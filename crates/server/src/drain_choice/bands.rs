@@ -1,0 +1,110 @@
+//! The drain `bands`: which priorities the tree on the interface offers, and which of them a policy's bands get.
+
+use std::io;
+use std::net::IpAddr;
+
+use rustix::net::{AddressFamily, SocketType};
+use sched::policy;
+use socket2::SockRef;
+use uplink::Interface;
+use uplink::tree::{self, CONTROL_BAND, Kind, Tree};
+
+use super::{BURST_FOR, DrainChoice, DrainError, DrainOptions, UNSENT_BYTES};
+use crate::transmit::{Bands, Marker, Promotion};
+
+/// The policies that a few bands can keep, for messages.
+pub const POLICIES: &str = "srpt, srpt-bands, srrt, quick-fix, fair";
+
+pub fn find(options: &DrainOptions, ip: IpAddr) -> Result<DrainChoice, DrainError> {
+    let interface = Interface::serving(ip).map_err(DrainError::Interface)?.ok_or(DrainError::NoInterface(ip))?;
+    let tree = tree::find(&interface).map_err(DrainError::Tree)?;
+    let name = interface.name;
+    let Some(tree) = tree else { return Err(DrainError::NoTree { interface: name }) };
+    if tree.plan.kind == Kind::Ranked {
+        return Err(DrainError::WrongTree { interface: name });
+    }
+    let (policy, bands) = fit(&options.policy, &name, tree.data_bands())?;
+    try_mark(tree.priority(CONTROL_BAND))?;
+    let (own, rate) = (tree.data_bands(), tree.plan.rate);
+    let why = format!("drain bands, policy {policy}: {name} has {own} bands for responses at {rate}");
+    let (marker, control) = (marker(&tree, bands, options.promotion), tree.priority(CONTROL_BAND));
+    let choice = DrainChoice::off(options, "").because(why);
+    Ok(DrainChoice { policy, marker: Some(marker), control_priority: Some(control), ..choice })
+}
+
+/// For a drain that keeps the order itself above a tree of bands: all responses go to the first band for them, and the
+/// listening socket to the one for control, by its priority. Without the privilege there is none, and they go
+/// where all goes that is not marked.
+pub fn single(tree: &Tree) -> Option<(Marker, u32)> {
+    let control = tree.priority(CONTROL_BAND);
+    let may = tree.plan.kind != Kind::Ranked && try_mark(control).is_ok();
+    may.then(|| (marker(tree, 1, Promotion::default()), control))
+}
+
+fn marker(tree: &Tree, bands: u8, promotion: Promotion) -> Marker {
+    let priorities = (0..bands).map(|nth| tree.data_priority(nth)).collect();
+    let burst_bytes = tree.plan.rate.bytes_in(BURST_FOR).max(UNSENT_BYTES);
+    Marker { bands: Bands { priorities, promotion }, burst_bytes }
+}
+
+/// The policy with its bands, and how many it has: `srpt` and `srrt` get as many as there are.
+fn fit(spec: &str, interface: &str, bands_max: u8) -> Result<(String, u8), DrainError> {
+    let spec = match spec {
+        "srpt" => format!("srpt-bands:{bands_max}"),
+        "srrt" => format!("srrt:{bands_max}"),
+        _ => spec.to_string(),
+    };
+    let policy = policy::parse(&spec).expect("specs were checked when they were read");
+    // At most [`policy::BANDS_MAX`].
+    let bands = policy.bands() as u8;
+    let is_one_queue = matches!(policy.name(), "fair" | "srpt-bands:1" | "srrt:1");
+    if bands == 1 && !is_one_queue {
+        return Err(DrainError::NoBands { policy: spec });
+    }
+    if bands > bands_max {
+        let interface = interface.to_string();
+        return Err(DrainError::TooManyBands { policy: spec, bands, interface, bands_max });
+    }
+    Ok((policy.name().to_string(), bands))
+}
+
+/// Priorities above 6 need a privilege, which is found out on a socket of no use.
+fn try_mark(priority: u32) -> Result<(), DrainError> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None);
+    let socket = socket.map_err(|error| DrainError::Mark(error.into()))?;
+    SockRef::from(&socket).set_priority(priority).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => DrainError::NotAllowed,
+        _ => DrainError::Mark(error),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_get_bands_that_fit() {
+        for (spec, bands_max, fitted, bands) in [
+            ("srpt", 14, "srpt-bands:14", 14),
+            ("srpt", 6, "srpt-bands:6", 6),
+            ("srpt-bands", 6, "srpt-bands:5", 5),
+            ("srpt-bands:1000,2KB", 3, "srpt-bands:1000,2KB", 3),
+            ("srrt", 6, "srrt:6", 6),
+            ("quick-fix", 6, "quick-fix:1000", 2),
+            ("fair", 6, "fair", 1),
+            ("srpt-bands:1", 6, "srpt-bands:1", 1),
+        ] {
+            assert_eq!(fit(spec, "eth0", bands_max).unwrap(), (fitted.to_string(), bands), "{spec}");
+        }
+    }
+
+    #[test]
+    fn those_that_do_not_fit_are_told_what_would() {
+        let said = |spec| fit(spec, "eth0", 6).unwrap_err().to_string();
+        for spec in ["fcfs", "fsp", "fcf", "strict/srpt-bands"] {
+            assert!(said(spec).starts_with(&format!("drain bands: policy `{spec}` has no bands: choose one of srpt")));
+        }
+        let many = said("srpt-bands:7");
+        assert!(many.contains("has 7 bands, and eth0 has 6 for responses"), "{many}");
+    }
+}
