@@ -21,6 +21,8 @@ needs="
 run,test,bench cc       build-essential  -
 run,test,bench clang-16 clang-16         the BPF programs of weir attach and the ranked qdisc
 test,bench     nginx    nginx            runs against nginx
+test           apache2  apache2-bin      runs against Apache
+test           caddy    caddy            runs against Caddy
 test,bench     curl     curl             checks with curl
 test           ip       iproute2         experiments in network namespaces
 test           tc       iproute2         experiments in network namespaces
@@ -83,7 +85,7 @@ install_packages() {
         trap - EXIT
     fi
     if [ -d /run/systemd/system ]; then
-        for unit in nginx lighttpd h2o; do
+        for unit in nginx caddy lighttpd h2o; do
             if [[ " $* " == *" $unit "* ]]; then as_root systemctl disable --quiet --now "$unit" || true; fi
         done
     fi

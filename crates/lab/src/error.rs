@@ -13,6 +13,14 @@ pub enum LabError {
     Missing { program: String },
     /// A tool such as `ip` or `tc` failed: the command and what it said.
     Tool { command: String, said: String },
+    /// The qdisc of a run cannot be built, most often because this kernel lacks it.
+    Qdisc { name: &'static str, cause: Box<LabError> },
+    /// `weir attach` failed.
+    Attach { cause: Box<LabError> },
+    /// A run needs what this machine lacks; found before anything ran.
+    Lacks { run: String, cause: Box<LabError> },
+    /// Every run was skipped, for lack of what it needs.
+    NothingLeft,
     /// A program of the experiment failed: which, how it ended, and the end of its log.
     Program { name: String, ended: String, log: PathBuf, tail: String },
     /// A file, folder or kernel setting could not be read or written.
@@ -44,6 +52,12 @@ impl fmt::Display for LabError {
             LabError::NotRoot => write!(f, "making network namespaces needs root: use sudo"),
             LabError::Missing { program } => write!(f, "the program `{program}` is not found: {}", how_to_get(program)),
             LabError::Tool { command, said } => write!(f, "`{command}` failed: {said}"),
+            LabError::Qdisc { name, cause } => write!(f, "qdisc `{name}` cannot be had here: {cause}"),
+            LabError::Attach { cause } => write!(f, "weir attach: {cause}"),
+            LabError::Lacks { run, cause } => {
+                write!(f, "run `{run}`: {cause}; nothing was run, --skip-missing leaves such runs out")
+            }
+            LabError::NothingLeft => write!(f, "every run lacks something on this machine: nothing was run"),
             LabError::Program { name, ended, log, tail } => {
                 write!(f, "{name} {ended}; {} ends with: {tail}", log.display())
             }
@@ -68,6 +82,7 @@ fn how_to_get(program: &str) -> String {
         "weir" => return "build it with `cargo build --release -p weir`, or put it in PATH".into(),
         "ip" | "tc" => "iproute2",
         "setpriv" => "util-linux",
+        "apache2" | "mod_mpm_prefork.so" => "apache2-bin",
         other => other,
     };
     format!("install it with `apt install {package}`")
@@ -81,6 +96,9 @@ mod tests {
     fn says_where_a_missing_program_comes_from() {
         let said = |program: &str| LabError::Missing { program: program.into() }.to_string();
         assert_eq!(said("tc"), "the program `tc` is not found: install it with `apt install iproute2`");
+        assert!(
+            said("apache2").ends_with("`apt install apache2-bin`") && said("caddy").ends_with("`apt install caddy`")
+        );
         assert!(said("weir").contains("cargo build"));
     }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use units::Rate;
 
-use crate::LabError;
+use crate::{LabError, Qdisc, RunSpec};
 
 /// Above any load one would offer on purpose: the papers' overload stops at 5 (workload W7).
 const RHO_MAX: f64 = 10.0;
@@ -45,6 +45,9 @@ pub struct Experiment {
     pub network: Network,
     #[serde(default)]
     pub shaper: Shaper,
+    /// What queues at the bottleneck in runs that do not say.
+    #[serde(default)]
+    pub qdisc: Qdisc,
     /// Bytes the shaper lets through at once after a pause; see [`Experiment::burst_bytes`].
     #[serde(rename = "burst_bytes")]
     pub burst_bytes_given: Option<u64>,
@@ -67,39 +70,6 @@ pub struct Experiment {
     runs: Vec<Spanned<RunSpec>>,
 }
 
-/// One run: what serves the jobs, and in which order.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RunSpec {
-    /// Also the name of the run's folder: letters, digits, `-`, `_`.
-    #[serde(deserialize_with = "name")]
-    pub name: String,
-    pub server: Server,
-    #[serde(default = "fair")]
-    pub policy: String,
-    #[serde(default = "off")]
-    pub drain: String,
-    /// More flags for `weir serve`.
-    #[serde(default)]
-    pub flags: Vec<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Server {
-    Nginx,
-    Weir,
-}
-
-impl Server {
-    pub fn name(self) -> &'static str {
-        match self {
-            Server::Nginx => "nginx",
-            Server::Weir => "weir",
-        }
-    }
-}
-
 /// Where the bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -114,7 +84,7 @@ pub enum Network {
     Loopback,
 }
 
-/// Which qdisc is the bottleneck.
+/// Which qdisc shapes; CAKE and our own qdiscs shape by themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shaper {
@@ -154,6 +124,11 @@ impl Experiment {
         self.runs.iter().map(Spanned::get_ref)
     }
 
+    /// What queues at the bottleneck in this run: what it names, or needs, else the experiment's.
+    pub fn qdisc_of(&self, run: &RunSpec) -> Qdisc {
+        run.qdisc_wanted().unwrap_or(self.qdisc)
+    }
+
     /// Keeps only the runs named; the error says which name is unknown and which there are.
     pub fn keep_only(&mut self, names: &[String]) -> Result<(), String> {
         let known: Vec<&str> = self.runs().map(|run| run.name.as_str()).collect();
@@ -191,12 +166,11 @@ impl Experiment {
             if !names.insert(&spec.name) {
                 return Err(at(format!("there are two runs named `{}`: give each its own name", spec.name)));
             }
-            let plain = spec.policy == "fair" && spec.drain == "off" && spec.flags.is_empty();
-            if spec.server == Server::Nginx && !plain {
-                return Err(at(format!(
-                    "run `{}`: nginx knows no policy, drain or flags of ours: leave them out",
-                    spec.name
-                )));
+            spec.check(self.qdisc_of(spec), self.network).map_err(at)?;
+            if let Some(baseline) =
+                spec.baseline.as_ref().filter(|baseline| self.runs().all(|run| run.name != **baseline))
+            {
+                return Err(at(format!("run `{}`: there is no run `{baseline}` to compare it with", spec.name)));
             }
         }
         Ok(())
@@ -238,21 +212,6 @@ fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     }
 }
 
-fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    let name = String::deserialize(deserializer)?;
-    let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if !name.is_empty()
-        && name.len() <= 64
-        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.chars().all(is_fine)
-    {
-        return Ok(name);
-    }
-    Err(D::Error::custom(format!(
-        "`{name}` is not a name for a run: write letters, digits, `-` and `_`, at most 64, a letter or digit first"
-    )))
-}
-
 fn one() -> u64 {
     1
 }
@@ -265,17 +224,10 @@ fn cubic() -> String {
     "cubic".into()
 }
 
-fn fair() -> String {
-    "fair".into()
-}
-
-fn off() -> String {
-    "off".into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Server;
 
     const GOOD: &str = r#"question = "does it work"
 link = "10mbit"
@@ -330,7 +282,7 @@ drain = "paced"
             ("60", "0", 4, "`0` is not a length of run"),
             ("60", "-5", 4, "invalid value"),
             ("\"nginx-fair\"", "\"../up\"", 7, "`../up` is not a name for a run"),
-            ("\"nginx\"", "\"apache\"", 8, "unknown variant `apache`, expected `nginx` or `weir`"),
+            ("\"nginx\"", "\"iis\"", 8, "unknown variant `iis`, expected one of `apache`, `caddy`, `nginx`, `weir`"),
             ("\"nginx-fair\"", "\"weir-paced-srpt\"", 10, "there are two runs named `weir-paced-srpt`"),
             (
                 "server = \"nginx\"",

@@ -1,34 +1,38 @@
 //! Experiments on a link of our own: two network namespaces, a cable between them, a bottleneck on the server's side,
 //! a server and a load generator started in them, one run after the other on the same jobs, and nothing left behind.
 //!
-//! The one idea: this crate *starts* programs (`ip`, `tc`, `ethtool`, `nginx`, `weir`, `weirlab load`) and links none
+//! The one idea: this crate *starts* programs (`ip`, `tc`, `ethtool`, `weir`, `nginx`, `weirlab load`) and links none
 //! of them, so that what is measured is what an operator would install. Everything made is owned by a guard that
 //! removes it when dropped: at the end, after an error, a panic, SIGINT or SIGTERM alike. What a SIGKILL leaves behind
 //! is removed by the next start, which recognises it by the name of its dead owner.
 
+mod bottleneck;
 mod conduct;
 mod congestion;
 mod error;
 mod experiment;
 mod interrupt;
 mod link;
+mod machine;
 mod namespace;
 mod one_run;
 mod proc_stat;
 mod program;
 mod qdisc;
+mod run_spec;
 mod server;
 mod site;
 mod tool;
 
-pub use conduct::{Plan, Programs, conduct};
+pub use conduct::{Conducted, Plan, Programs, Skipped, conduct};
 pub use error::LabError;
-pub use experiment::{Experiment, Network, RunSpec, Server, Shaper, check_rho, check_seconds};
+pub use experiment::{Experiment, Network, Shaper, check_rho, check_seconds};
 pub use interrupt::Interrupt;
 pub use link::Link;
 pub use namespace::{Namespace, Place, remove_leftovers};
 pub use program::Program;
 pub use qdisc::Counters;
+pub use run_spec::{Attach, Qdisc, RunSpec, Server};
 pub use server::{Endpoint, server_command, start_server};
 pub use site::Site;
 pub use tool::find_program;

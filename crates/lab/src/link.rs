@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
 
+use crate::bottleneck::{attach_command, build_commands, weir_words};
 use crate::namespace::{Namespace, Place};
-use crate::{Counters, Experiment, LabError, Network, Shaper, congestion, tool};
+use crate::{Counters, Experiment, LabError, Network, RunSpec, congestion, tool};
 
 /// Both from the block set aside for benchmarks, 198.18.0.0/15 (RFC 2544, RFC 6890).
 const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
@@ -24,6 +26,8 @@ const MTU_BYTES: u64 = 1500;
 /// A built link. Dropping it removes both namespaces, and with them the cable and the bottleneck.
 #[derive(Debug)]
 pub struct Link {
+    /// The `weir` whose tree is the bottleneck: it takes it down again, since a BPF qdisc outlives its device.
+    tree_of: Option<PathBuf>,
     server: Namespace,
     client: Namespace,
     /// Where the bottleneck is, if not at the server.
@@ -39,17 +43,19 @@ struct End<'a> {
 }
 
 impl Link {
-    /// Builds the link an experiment asks for (needs root).
-    pub fn build(experiment: &Experiment) -> Result<Link, LabError> {
+    /// Builds the link that a run of an experiment asks for (needs root); `weir` is our program, for its trees.
+    pub fn build(experiment: &Experiment, spec: &RunSpec, weir: Option<&Path>) -> Result<Link, LabError> {
         let is_routed = experiment.network == Network::Router;
         let router = if is_routed { Some(Namespace::create("router")?) } else { None };
-        let link = Link { server: Namespace::create("server")?, client: Namespace::create("client")?, router };
+        let (server, client) = (Namespace::create("server")?, Namespace::create("client")?);
+        let mut link = Link { tree_of: None, server, client, router };
         for side in [Some(&link.server), Some(&link.client), link.router.as_ref()].into_iter().flatten() {
             silence_ipv6(side)?;
         }
         for command in link.commands(experiment) {
             tool::run(&command)?;
         }
+        link.build_bottleneck(experiment, spec, weir)?;
         if let Some(router) = &link.router {
             write_setting(Place::In(router), "net/ipv4/ip_forward", "1")?;
         }
@@ -57,18 +63,49 @@ impl Link {
         Ok(link)
     }
 
-    /// What builds cables, routes and the bottleneck.
+    fn build_bottleneck(
+        &mut self,
+        experiment: &Experiment,
+        spec: &RunSpec,
+        weir: Option<&Path>,
+    ) -> Result<(), LabError> {
+        let qdisc = experiment.qdisc_of(spec);
+        let (side, device) = self.bottleneck();
+        let refused = |cause| LabError::Qdisc { name: qdisc.name(), cause: Box::new(cause) };
+        for words in build_commands(side, device, experiment, spec, weir).map_err(refused)? {
+            tool::run_words(&words).map_err(refused)?;
+        }
+        self.tree_of = weir.filter(|_| qdisc.is_ours()).map(PathBuf::from);
+        Ok(())
+    }
+
+    /// Has `weir attach` order what the server on `port` sends, if the run asks for it, and gives the command. It ends with
+    /// the link.
+    pub fn attach(
+        &self,
+        experiment: &Experiment,
+        spec: &RunSpec,
+        port: u16,
+        weir: Option<&Path>,
+    ) -> Result<Option<String>, LabError> {
+        let words = attach_command(self.server.name(), DEVICE, experiment, spec, port, weir)?;
+        words
+            .map(|words| {
+                tool::run_words(&words).map_err(|cause| LabError::Attach { cause: Box::new(cause) })?;
+                Ok(words.join(" "))
+            })
+            .transpose()
+    }
+
+    /// What builds cables and routes.
     fn commands(&self, experiment: &Experiment) -> Vec<String> {
         let (server, client) = (self.server.name(), self.client.name());
         let segments = experiment.gso_max_segs;
         let near = End { side: server, device: DEVICE, address: SERVER_ADDRESS };
-        let mut commands = match &self.router {
+        match &self.router {
             None => cable_commands([near, End { side: client, device: DEVICE, address: CLIENT_ADDRESS }], segments),
             Some(router) => routed_commands(near, router.name(), client, segments),
-        };
-        let (side, device) = self.bottleneck();
-        commands.extend(shaper_commands(side, device, experiment));
-        commands
+        }
     }
 
     /// The namespace and device that are shaped.
@@ -109,6 +146,10 @@ impl Link {
         for setting in ["tcp_congestion_control", "tcp_limit_output_bytes", "tcp_no_metrics_save", "tcp_wmem"] {
             said.insert(setting.to_owned(), read_setting(self.server(), &format!("net/ipv4/{setting}"))?);
         }
+        if let Some(weir) = &self.tree_of {
+            let show = weir_words(side, Some(weir), &["uplink", "show", device, "--json"])?;
+            said.insert("uplink".to_owned(), tool::run_words(&show)?.trim().to_owned());
+        }
         Ok(said)
     }
 
@@ -131,6 +172,17 @@ impl Link {
             }
             Ok(())
         })
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let Some(weir) = &self.tree_of else { return };
+        let (side, device) = self.bottleneck();
+        let down = weir_words(side, Some(weir), &["uplink", "down", device]);
+        if let Err(error) = down.and_then(|words| tool::run_words(&words)) {
+            eprintln!("weirlab: {error}");
+        }
     }
 }
 
@@ -186,30 +238,6 @@ fn routed_commands(server: End, router: &str, client: &str, gso_max_segs: Option
     commands
 }
 
-/// The bottleneck: a shaper at the link's rate over one FIFO.
-///
-/// HTB has a single class with rate = ceil, so nothing is borrowed; `quantum` only matters between classes and is set
-/// to a packet because HTB's own choice (rate / 10) would be warned about. TBF's `limit` sizes the queue it makes by
-/// itself, which the FIFO then replaces.
-fn shaper_commands(side: &str, device: &str, experiment: &Experiment) -> Vec<String> {
-    let tc = |rest: String| format!("tc -n {side} {rest}");
-    let (bits, burst) = (experiment.link.bits_per_s(), experiment.burst_bytes());
-    let fifo = tc(format!("qdisc add dev {device} parent 1:1 handle 10: pfifo limit {}", experiment.fifo_packets));
-    match experiment.shaper {
-        Shaper::Htb => vec![
-            tc(format!("qdisc add dev {device} root handle 1: htb default 1")),
-            tc(format!(
-                "class add dev {device} parent 1: classid 1:1 htb rate {bits}bit ceil {bits}bit burst {burst} cburst {burst} quantum 1514"
-            )),
-            fifo,
-        ],
-        Shaper::Tbf => vec![
-            tc(format!("qdisc add dev {device} root handle 1: tbf rate {bits}bit burst {burst} limit {burst}")),
-            fifo,
-        ],
-    }
-}
-
 /// The offloads that matter here, of all that `ethtool -k` lists.
 fn offloads(features: &str) -> String {
     const NAMES: [&str; 4] = [
@@ -225,33 +253,6 @@ fn offloads(features: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
-
-    fn experiment(more: &str) -> Experiment {
-        let text = format!(
-            "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n{more}\n[[run]]\nname = \"a\"\nserver = \"nginx\"\n"
-        );
-        Experiment::parse(&text, Path::new("x.toml")).unwrap()
-    }
-
-    #[test]
-    fn htb_is_one_class_over_a_fifo() {
-        let want = [
-            "tc -n S qdisc add dev cable root handle 1: htb default 1",
-            "tc -n S class add dev cable parent 1: classid 1:1 htb rate 10000000bit ceil 10000000bit burst 1600 cburst 1600 quantum 1514",
-            "tc -n S qdisc add dev cable parent 1:1 handle 10: pfifo limit 100",
-        ];
-        assert_eq!(shaper_commands("S", "cable", &experiment("")), want);
-    }
-
-    #[test]
-    fn tbf_gets_the_same_fifo() {
-        let want = [
-            "tc -n S qdisc add dev cable root handle 1: tbf rate 10000000bit burst 2850 limit 2850",
-            "tc -n S qdisc add dev cable parent 1:1 handle 10: pfifo limit 7",
-        ];
-        assert_eq!(shaper_commands("S", "cable", &experiment("shaper = \"tbf\"\nfifo_packets = 7")), want);
-    }
 
     #[test]
     fn both_ends_hand_over_single_packets() {

@@ -11,10 +11,10 @@ use record::{Manifest, Run};
 use crate::namespace::Place;
 use crate::program::{POLL_EVERY, Program};
 use crate::server::{Endpoint, server_command, start_server};
-use crate::{Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, find_program, tool};
+use crate::{Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, find_program, machine, tool};
 
 /// The server's port; a namespace has no other.
-const PORT: u16 = 8080;
+pub(crate) const PORT: u16 = 8080;
 /// How much longer than the arrivals a load may take: under overload jobs are left over, and the generator decides when
 /// to give up (120 s after the last arrival); beyond this it hangs.
 const LOAD_WITHIN: Duration = Duration::from_secs(180);
@@ -30,23 +30,27 @@ struct Measured {
 pub(crate) fn one_run(plan: &Plan<'_>, spec: &RunSpec, site: &Path, interrupt: &Interrupt) -> Result<Run, LabError> {
     let folder = plan.out.join(&spec.name);
     std::fs::create_dir(&folder).map_err(|e| LabError::path(&folder, e))?;
+    let weir = plan.programs.weir.as_deref();
     let link = match plan.experiment.network {
-        Network::Namespaces | Network::Router => Some(Link::build(plan.experiment)?),
+        Network::Namespaces | Network::Router => Some(Link::build(plan.experiment, spec, weir)?),
         Network::Loopback => None,
     };
     let endpoint = endpoint(link.as_ref())?;
-    let weir = plan.programs.weir.as_deref();
+    let attached = link.as_ref().map(|link| link.attach(plan.experiment, spec, PORT, weir)).transpose()?.flatten();
     let command = server_command(plan.experiment, spec, endpoint.address, site, &folder, weir)?;
     let probe = format!("/{}.bin", plan.sizes.first().copied().unwrap_or(0));
-    let mut server = start_server(endpoint, &command, &folder, &probe, interrupt)?;
+    let mut server = start_server(endpoint, spec.server, &command, &folder, &probe, interrupt)?;
     let measured = measure(plan, spec, endpoint, link.as_ref(), &mut server, interrupt)?;
     let mut environment = link.as_ref().map_or(Ok(BTreeMap::new()), Link::describe)?;
     drop(server);
     drop(link);
     environment.insert("server_command".into(), command.join(" "));
     environment.insert("run_command".into(), std::env::args().collect::<Vec<_>>().join(" "));
+    environment.insert("bottleneck".into(), plan.experiment.qdisc_of(spec).name().into());
+    environment.extend(machine::describe());
+    environment.extend(attached.map(|command| ("attach_command".into(), command)));
     environment.extend(versions(spec, weir));
-    complete(&folder, measured, environment)
+    complete(&folder, spec, measured, environment)
 }
 
 fn endpoint(link: Option<&Link>) -> Result<Endpoint<'_>, LabError> {
@@ -76,8 +80,9 @@ fn measure(
     let counters = || link.map(Link::counters).transpose();
     let (cpu_before, counters_before, began) = (server.cpu()?, counters()?, Instant::now());
     let folder = plan.out.join(&spec.name);
-    let command = load_command(plan, spec, endpoint.address, &folder);
-    let mut load = Program::start(endpoint.client, &command, &folder.join("load.log"))?;
+    let mut command = machine::punctual_prefix();
+    command.extend(load_command(plan, spec, endpoint.address, &folder));
+    let mut load = Program::start(endpoint.client, "weirlab load", &command, &folder.join("load.log"))?;
     await_load(plan, spec, &mut load, server, interrupt)?;
     let counters = counters()?.zip(counters_before).map(|(after, before)| after.since(before));
     Ok(Measured { server_cpu: server.cpu()?.saturating_sub(cpu_before), elapsed: began.elapsed(), counters })
@@ -128,17 +133,28 @@ fn load_command(plan: &Plan<'_>, spec: &RunSpec, address: SocketAddr, folder: &P
     flag("per-connection", experiment.per_connection.to_string());
     flag("name", spec.name.clone());
     flag("server", spec.server.name().into());
-    flag("policy", spec.policy.clone());
-    flag("drain", spec.drain.clone());
+    // What orders the bytes, whether the server does it or a program beside it.
+    let (policy, drain) = match spec.attach {
+        Some(policy) => (policy.name(), experiment.qdisc_of(spec).name()),
+        None => (spec.policy.as_str(), spec.drain.as_str()),
+    };
+    flag("policy", policy.into());
+    flag("drain", drain.into());
     flag("out", folder.display().to_string());
     command
 }
 
 /// Adds to the manifest what only we can know, and writes it back. Whether that voids the run, `report` says.
-fn complete(folder: &Path, measured: Measured, environment: BTreeMap<String, String>) -> Result<Run, LabError> {
+fn complete(
+    folder: &Path,
+    spec: &RunSpec,
+    measured: Measured,
+    environment: BTreeMap<String, String>,
+) -> Result<Run, LabError> {
     let mut run = Run::read(folder)
         .map_err(|e| LabError::Output { what: "what the load recorded".into(), reason: e.to_string() })?;
     amend(&mut run.manifest, &measured, environment);
+    run.manifest.baseline.clone_from(&spec.baseline);
     run.write(folder).map_err(|e| LabError::path(folder, e))?;
     Ok(run)
 }
@@ -154,8 +170,10 @@ fn amend(manifest: &mut Manifest, measured: &Measured, environment: BTreeMap<Str
 
 /// Versions of the programs that had a part.
 fn versions(spec: &RunSpec, weir: Option<&Path>) -> BTreeMap<String, String> {
+    let found = || find_program(spec.server.program()).ok();
     let server = match spec.server {
-        Server::Nginx => find_program("nginx").ok().map(|nginx| tool::version(&nginx, "-v")),
+        Server::Apache | Server::Nginx => found().map(|program| tool::version(&program, "-v")),
+        Server::Caddy => found().map(|caddy| tool::version(&caddy, "version")),
         Server::Weir => weir.map(|weir| tool::version(weir, "--version")),
     };
     let tc = find_program("tc").ok().map(|tc| tool::version(&tc, "-V"));
@@ -193,8 +211,13 @@ mod tests {
             "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 9\n[[run]]\nname = \"a\"\nserver = \"nginx\"\n";
         let experiment = Experiment::parse(text, Path::new("x.toml")).unwrap();
         let programs = Programs { weir: None, weirlab: "weirlab".into() };
-        let plan =
-            Plan { experiment: &experiment, sizes: &BTreeSet::new(), out: Path::new("out"), programs: &programs };
+        let plan = Plan {
+            experiment: &experiment,
+            sizes: &BTreeSet::new(),
+            out: Path::new("out"),
+            programs: &programs,
+            skip_missing: false,
+        };
         let address = "198.18.0.1:8080".parse().unwrap();
         let spec = experiment.runs().next().unwrap();
         let command = load_command(&plan, spec, address, Path::new("out/a")).join(" ");

@@ -27,11 +27,12 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts `command` (program and arguments) at `place`; standard output and error go to the file `log`.
+    /// Starts `command` (program and arguments) at `place`; messages call it `name`; standard output and error go to the
+    /// file `log`.
     ///
     /// `setpriv` makes the kernel send it SIGTERM should we die without running our guards (SIGKILL); it and
-    /// `ip netns exec` replace themselves by the program, so the pid we hold is the program's own.
-    pub fn start(place: Place<'_>, command: &[String], log: &Path) -> Result<Program, LabError> {
+    /// what stands before the program replace themselves by it, so the pid we hold is the program's own.
+    pub fn start(place: Place<'_>, name: &str, command: &[String], log: &Path) -> Result<Program, LabError> {
         let open = || File::create(log).and_then(|file| Ok((file.try_clone()?, file)));
         let (out, err) = open().map_err(|e| LabError::path(log, e))?;
         let child = Command::new(find_program("setpriv")?)
@@ -44,8 +45,7 @@ impl Program {
             .stderr(err)
             .spawn()
             .map_err(|e| LabError::io("setpriv", e))?;
-        let name = command.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
-        Ok(Program { name: name.to_string_lossy().into_owned(), child, log: log.into() })
+        Ok(Program { name: name.into(), child, log: log.into() })
     }
 
     /// CPU time used so far by the program and its descendants.
@@ -127,7 +127,7 @@ mod tests {
     fn start(name: &str, script: &str) -> (Program, PathBuf) {
         let log = std::env::temp_dir().join(format!("weir-program-{}-{name}.log", std::process::id()));
         let command = ["sh", "-c", script].map(String::from);
-        (Program::start(Place::Here, &command, &log).unwrap(), log)
+        (Program::start(Place::Here, "sh", &command, &log).unwrap(), log)
     }
 
     fn wait(program: &mut Program) -> Result<(), LabError> {

@@ -23,17 +23,22 @@ pub fn find_program(name: &str) -> Result<PathBuf, LabError> {
 ///
 /// It runs in a process group of its own: Ctrl-C at the terminal must not kill `ip` half-way through a change.
 pub(crate) fn run(line: &str) -> Result<String, LabError> {
-    let mut words = line.split_whitespace();
-    let program = find_program(words.next().unwrap_or_default())?;
+    run_words(&line.split_whitespace().collect::<Vec<_>>())
+}
+
+/// The same for a command whose words may hold spaces.
+pub(crate) fn run_words(words: &[impl AsRef<str>]) -> Result<String, LabError> {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    let program = find_program(words.first().copied().unwrap_or_default())?;
     let output = Command::new(&program)
-        .args(words)
+        .args(words.get(1..).unwrap_or_default())
         .process_group(0)
         .stdin(Stdio::null())
         .output()
         .map_err(|e| LabError::path(&program, e))?;
     if !output.status.success() {
         let said = one_line(&String::from_utf8_lossy(&output.stderr));
-        return Err(LabError::Tool { command: line.into(), said });
+        return Err(LabError::Tool { command: words.join(" "), said });
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

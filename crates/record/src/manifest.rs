@@ -42,6 +42,9 @@ pub struct Manifest {
     pub wire_bytes: Option<u64>,
     /// Why the run may not be used, if so.
     pub void: Option<String>,
+    /// Name of the run this one is compared with, instead of the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
     /// Everything else worth knowing: qdisc as `tc` prints it, congestion control, offloads, software versions.
     pub environment: BTreeMap<String, String>,
 }

@@ -86,6 +86,7 @@ mod tests {
             lateness_ns_p99: Some(1000),
             wire_bytes: None,
             void: None,
+            baseline: None,
             environment: BTreeMap::from([("qdisc".into(), "htb".into())]),
         };
         let record = JobRecord {

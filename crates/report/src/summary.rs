@@ -22,6 +22,16 @@ pub struct Summary {
     /// Mean response time of ideal processor sharing.
     pub ideal_ps_ms: f64,
     pub runs: Vec<RunSummary>,
+    /// Runs of the experiment that this machine could not do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<SkippedRun>,
+}
+
+/// A run that was left out, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SkippedRun {
+    pub name: String,
+    pub reason: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -46,6 +56,9 @@ pub struct RunSummary {
     pub client_lateness_p99_ms: f64,
     /// Why the run may not be used, if so.
     pub void: Option<String>,
+    /// Name of the run this one is compared with, if not with the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
     /// Half the 95 % confidence interval of the mean, by batch means; `None` for too few jobs.
     #[serde(skip)]
     pub mean_ms_half_width: Option<f64>,
@@ -87,6 +100,7 @@ pub fn summarize(experiment: &str, runs: &[Run]) -> Result<Summary, ReportError>
         bound_ms,
         ideal_ps_ms: mean_ms(&jobs.ideal_ps),
         runs: runs.iter().map(|run| summarize_run(run, &jobs, bound_ms)).collect(),
+        skipped: vec![],
     })
 }
 
@@ -113,6 +127,7 @@ fn summarize_run(run: &Run, jobs: &Jobs, bound_ms: f64) -> RunSummary {
         server_cpu: manifest.server_cpu.filter(|cpu| cpu.is_finite()),
         client_lateness_p99_ms: lateness_p99(run).as_millis_f64(),
         void: void_reason(run),
+        baseline: manifest.baseline.clone(),
         mean_ms_half_width: batch_means(&millis).map(|interval| interval.half_width),
         outcomes: outcomes(run),
     }
@@ -193,6 +208,18 @@ mod tests {
         assert_eq!(keys(&run["size_class_ms"]), "p0_50 p50_80 p80_99 p99_995 p995_100");
         assert_eq!((&run["void"], &run["server_cpu"]), (&"why".into(), &0.25.into()));
         assert!(run["size_class_ms"]["p80_99"].is_null(), "a class without jobs has no mean");
+    }
+
+    /// Only where there is something to say, at the end of what was agreed.
+    #[test]
+    fn baselines_and_skipped_runs_are_added_to_the_json() {
+        let mut runs = [two_jobs("a", [10, 4])];
+        runs[0].manifest.baseline = Some("b".into());
+        let mut summary = summarize("e", &runs).unwrap();
+        summary.skipped = vec![SkippedRun { name: "c".into(), reason: "no cake".into() }];
+        let json = serde_json::to_value(summary).unwrap();
+        assert_eq!(json["runs"][0]["baseline"], "b");
+        assert_eq!(json["skipped"], serde_json::json!([{ "name": "c", "reason": "no cake" }]));
     }
 
     #[test]

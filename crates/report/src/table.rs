@@ -10,6 +10,7 @@ const WIDTH_MAX: usize = 110;
 /// Longer names of runs, and of policies and drains, are cut, so that the widest block still fits.
 const NAME_CHARS_MAX: usize = 20;
 const POLICY_CHARS_MAX: usize = 10;
+const BASE_CHARS_MAX: usize = 14;
 
 /// The summary for people: bound and ideal sharing first, then times, then sizes, then ratios to the first run.
 pub fn table(summary: &Summary) -> String {
@@ -19,7 +20,8 @@ pub fn table(summary: &Summary) -> String {
         text.push('\n');
         text.push_str(&aligned(block));
     }
-    let remarks: Vec<String> = summary.runs.iter().flat_map(remarks).collect();
+    let skipped = summary.skipped.iter().map(|run| format!("SKIPPED {}: {}", run.name, run.reason));
+    let remarks: Vec<String> = summary.runs.iter().flat_map(remarks).chain(skipped).collect();
     if !remarks.is_empty() {
         text.push('\n');
         remarks.iter().for_each(|remark| wrap(&mut text, remark));
@@ -93,19 +95,27 @@ fn accounts(summary: &Summary) -> Vec<Row> {
     })
 }
 
-/// How many times sooner than under the first run; empty when there is nothing to compare.
+/// How many times sooner than under the first run, or than under the one it is to be compared with, which is then named;
+/// empty when there is nothing to compare.
 fn ratios(summary: &Summary) -> Vec<Row> {
     let [first, _, ..] = summary.runs.as_slice() else { return Vec::new() };
+    let names_them = summary.runs.iter().any(|run| run.baseline.is_some());
     let mut columns = vec!["mean", "p50", "p90", "p99"];
     columns.extend(CLASSES);
+    columns.extend(names_them.then_some("than"));
     let measures = |run: &RunSummary| {
         let times = run.response_time_ms;
         let overall = [times.mean, times.p50, times.p90, times.p99].map(Some);
         overall.into_iter().chain(class_means(run)).collect::<Vec<Option<f64>>>()
     };
-    let base = measures(first);
-    block(row("times sooner than 1st", &columns), summary, |run| {
-        measures(run).into_iter().zip(&base).map(|(mine, &base)| ratio(base, mine)).collect()
+    let heading = if names_them { "times sooner" } else { "times sooner than 1st" };
+    block(row(heading, &columns), summary, |run| {
+        let base_name = run.baseline.as_ref().unwrap_or(&first.name);
+        // One that was skipped or not asked for leaves nothing to compare with.
+        let base = summary.runs.iter().find(|other| other.name == *base_name).map(measures);
+        let ratios = measures(run).into_iter().enumerate();
+        let cells = ratios.map(|(at, mine)| ratio(base.as_ref().and_then(|base| base[at]), mine));
+        cells.chain(names_them.then(|| cut(base_name, BASE_CHARS_MAX))).collect()
     })
 }
 
@@ -235,11 +245,30 @@ VOID weir-paced-srpt: the server used 0.75 of a core, more than 0.5
 ";
 
     #[test]
+    fn a_run_is_compared_with_its_baseline() {
+        let mut runs = ["a", "b", "c"].map(|name| run(name, &[(0, 10, 40)])).to_vec();
+        runs.push(run("d", &[(0, 10, 10)]));
+        runs[0].records[0].end_ns *= 2;
+        runs[3].manifest.baseline = Some("b".into());
+        runs[2].manifest.baseline = Some("not-run".into());
+        let mut summary = summarize("e", &runs).unwrap();
+        summary.skipped = vec![crate::SkippedRun { name: "f".into(), reason: "this kernel has no cake".into() }];
+        let text = table(&summary);
+        let block: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("times sooner ")).collect();
+        let cells = |row: usize| block[row].split_whitespace().collect::<Vec<_>>();
+        assert_eq!((cells(2)[1], cells(2).last()), ("2.00", Some(&"a")));
+        assert_eq!((cells(3)[1], cells(3).last()), ("-", Some(&"not-run")));
+        assert_eq!((cells(4)[1], cells(4).last()), ("4.00", Some(&"b")));
+        assert!(text.ends_with("SKIPPED f: this kernel has no cake\n"), "{text}");
+    }
+
+    #[test]
     fn fits_the_width_whatever_the_names() {
         let mut long = run("a-name-of-more-than-twenty-characters", &[(0, 2_000_000, 3_600_000)]);
         long.manifest.policy = "shortest-remaining".into();
         long.manifest.drain = "hierarchical-bands".into();
         long.manifest.void = Some("many words ".repeat(40));
+        long.manifest.baseline = Some("another-name-of-more-than-twenty".into());
         let text = table(&summarize("e", &[long.clone(), long]).unwrap());
         let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
         assert!(widest <= WIDTH_MAX, "{widest} columns:\n{text}");

@@ -26,6 +26,7 @@ pub fn manifest(name: &str) -> Manifest {
         lateness_ns_p99: Some(50_000),
         wire_bytes: None,
         void: None,
+        baseline: None,
         environment: BTreeMap::new(),
     }
 }

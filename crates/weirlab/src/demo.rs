@@ -26,8 +26,8 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let mut experiment = Experiment::parse(EXPERIMENT, Path::new("experiments/demo.toml"))?;
     experiment.seconds = args.seconds;
     let out = args.out.unwrap_or_else(|| run::default_out("demo"));
-    let runs = run::conduct(&experiment, &out)?;
-    report::print("demo", &runs, false)?;
+    let runs = run::conduct(&experiment, &out, false)?.runs;
+    report::print("demo", &runs, vec![], false)?;
     let picture = out.join(PICTURE);
     report::write_picture("demo", &runs, &picture)?;
     println!("\nresponse time by size: {}", picture.display());

@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use ::report::SkippedRun;
 use record::{RecordWriter, Run};
 
 use cli::Failure;
@@ -43,12 +44,12 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if let Some(file) = &args.svg {
         write_picture(&experiment, &runs, file)?;
     }
-    print(&experiment, &runs, args.json)
+    print(&experiment, &runs, vec![], args.json)
 }
 
-/// Prints the summary of these runs: the table, or with `json` one object and nothing else.
-pub(crate) fn print(experiment: &str, runs: &[Run], json: bool) -> Result<(), Failure> {
-    let summary = ::report::summarize(experiment, runs)?;
+/// Prints the summary of these runs, and of those that were left out: the table, or with `json` one object and nothing else.
+pub(crate) fn print(experiment: &str, runs: &[Run], skipped: Vec<SkippedRun>, json: bool) -> Result<(), Failure> {
+    let summary = ::report::Summary { skipped, ..::report::summarize(experiment, runs)? };
     let text = if json { serde_json::to_string(&summary)? + "\n" } else { ::report::table(&summary) };
     // Not `print!`, which panics when the reader has gone, as in `weirlab report DIR | head`.
     Ok(io::stdout().write_all(text.as_bytes())?)

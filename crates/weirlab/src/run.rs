@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lab::{Experiment, Interrupt, Plan, Programs};
-use record::Run;
+use ::report::SkippedRun;
+use lab::{Conducted, Experiment, Interrupt, Plan, Programs};
 
 use crate::{report, trace};
 use cli::Failure;
@@ -33,6 +33,9 @@ pub struct Args {
     /// Folder for the results [default: runs/NAME-<unix time>]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Leave out runs that need what this machine lacks (a qdisc, a server) and say so, instead of running none
+    #[arg(long)]
+    skip_missing: bool,
     /// Print one JSON object instead of the table
     #[arg(long)]
     json: bool,
@@ -42,16 +45,17 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let experiment = resolve(&args)?;
     let name = args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let out = args.out.unwrap_or_else(|| default_out(&name));
-    let runs = conduct(&experiment, &out)?;
+    let Conducted { runs, skipped } = conduct(&experiment, &out, args.skip_missing)?;
     eprintln!("the runs are kept in {}", out.display());
-    report::print(&name, &runs, args.json)
+    let skipped = skipped.into_iter().map(|run| SkippedRun { name: run.name, reason: run.reason }).collect();
+    report::print(&name, &runs, skipped, args.json)
 }
 
 /// Does the runs of an experiment; `out` is the folder for the results.
-pub(crate) fn conduct(experiment: &Experiment, out: &Path) -> Result<Vec<Run>, Failure> {
+pub(crate) fn conduct(experiment: &Experiment, out: &Path, skip_missing: bool) -> Result<Conducted, Failure> {
     let interrupt = Interrupt::listen()?;
     let (programs, sizes) = (our_programs()?, sizes(experiment)?);
-    let plan = Plan { experiment, sizes: &sizes, out, programs: &programs };
+    let plan = Plan { experiment, sizes: &sizes, out, programs: &programs, skip_missing };
     Ok(lab::conduct(&plan, &interrupt)?)
 }
 

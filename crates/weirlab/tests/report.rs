@@ -46,6 +46,7 @@ fn run(name: &str, response_ms: u64) -> Run {
         lateness_ns_p99: Some(1000),
         wire_bytes: None,
         void: None,
+        baseline: None,
         environment: BTreeMap::new(),
     };
     let records = (0..300).map(|job| JobRecord {

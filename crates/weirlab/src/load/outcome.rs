@@ -34,6 +34,7 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &l
         lateness_ns_p99: Some(lateness_p99.0),
         wire_bytes: None,
         void: void(outcome, wanted.schedule.jobs.len(), client_cpu, lateness_p99),
+        baseline: None,
         environment: environment(args, wanted, outcome),
     }
 }

@@ -72,6 +72,7 @@ fn manifest(spec: &SimSpec, outcome: &SimOutcome) -> io::Result<Manifest> {
         lateness_ns_p99: None,
         wire_bytes: None,
         void: None,
+        baseline: None,
         environment,
     })
 }

@@ -1,19 +1,21 @@
 //! Starts the server a run asks for and waits until it answers.
 
+mod apache;
+mod caddy;
+mod nginx;
+
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, getrlimit};
-
 use crate::namespace::Place;
 use crate::program::{POLL_EVERY, Program};
 use crate::{Experiment, Interrupt, LabError, RunSpec, Server, find_program};
 
-/// How long a server may take until it answers; both need well under a second.
-const READY_WITHIN: Duration = Duration::from_secs(10);
+/// How long a server may take until it answers: well under a second, but in an emulated machine.
+const READY_WITHIN: Duration = Duration::from_secs(30);
 /// How long one probe may take: a connection and a head on an idle link.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);
 /// Enough of an answer to read its status line.
@@ -31,12 +33,13 @@ pub struct Endpoint<'a> {
 /// answers for `probe` (a path it has). `command` is what [`server_command`] gave.
 pub fn start_server(
     endpoint: Endpoint<'_>,
+    server: Server,
     command: &[String],
     folder: &Path,
     probe: &str,
     interrupt: &Interrupt,
 ) -> Result<Program, LabError> {
-    let mut program = Program::start(endpoint.server, command, &folder.join("server.log"))?;
+    let mut program = Program::start(endpoint.server, server.program(), command, &folder.join("server.log"))?;
     let began = Instant::now();
     loop {
         interrupt.check()?;
@@ -50,7 +53,7 @@ pub fn start_server(
     }
 }
 
-/// The command that serves `site` at `address`; for nginx, its configuration is written into `folder` first.
+/// The command that serves `site` at `address`; the configuration of a server that has one is written into `folder`.
 pub fn server_command(
     experiment: &Experiment,
     spec: &RunSpec,
@@ -60,16 +63,33 @@ pub fn server_command(
     weir: Option<&Path>,
 ) -> Result<Vec<String>, LabError> {
     match (spec.server, weir) {
-        (Server::Nginx, _) => {
-            let config = folder.join("nginx.conf");
-            let site = site.canonicalize().map_err(|e| LabError::path(site, e))?;
-            fs::write(&config, nginx_config(address, &site, descriptors_max()))
-                .map_err(|e| LabError::path(&config, e))?;
-            nginx_command(folder)
-        }
+        (Server::Apache, _) => apache::command(address, site, folder),
+        (Server::Caddy, _) => caddy::command(address, site, folder),
+        (Server::Nginx, _) => nginx::command(address, site, folder),
         (Server::Weir, Some(weir)) => Ok(weir_command(experiment, spec, address, site, weir)),
         (Server::Weir, None) => Err(LabError::Missing { program: "weir".into() }),
     }
+}
+
+/// An error naming what this machine has not got of what the server of a run needs.
+pub(crate) fn check_installed(server: Server, weir: Option<&Path>) -> Result<(), LabError> {
+    match server {
+        Server::Weir => weir.map(drop).ok_or_else(|| LabError::Missing { program: "weir".into() }),
+        Server::Apache => apache::modules_folder().map(drop),
+        Server::Caddy | Server::Nginx => find_program(server.program()).map(drop),
+    }
+}
+
+/// Writes a server's configuration to its folder and gives both paths, absolute, the folder's first.
+fn write_config(folder: &Path, name: &str, text: impl Fn(&str) -> String) -> Result<(String, String), LabError> {
+    let folder = absolute(folder)?;
+    let file = Path::new(&folder).join(name);
+    fs::write(&file, text(&folder)).map_err(|e| LabError::path(&file, e))?;
+    Ok((folder, file.display().to_string()))
+}
+
+fn absolute(folder: &Path) -> Result<String, LabError> {
+    Ok(folder.canonicalize().map_err(|e| LabError::path(folder, e))?.display().to_string())
 }
 
 fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, site: &Path, weir: &Path) -> Vec<String> {
@@ -83,49 +103,6 @@ fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, si
     }
     command.extend(spec.flags.iter().cloned());
     command
-}
-
-fn nginx_command(folder: &Path) -> Result<Vec<String>, LabError> {
-    let nginx = find_program("nginx")?.display().to_string();
-    let prefix = folder.canonicalize().map_err(|e| LabError::path(folder, e))?.display().to_string();
-    Ok([&nginx, "-p", &prefix, "-c", "nginx.conf", "-e", "stderr"].map(String::from).into())
-}
-
-/// nginx as it comes (sendfile, tcp_nopush, a worker per core, keep-alive 75 s), without an access log, so that no disk
-/// has a say, and with all its files in its own folder. `user root`: its workers must be able to read the site.
-/// A connection takes two descriptors, its socket and its file.
-fn nginx_config(address: SocketAddr, site: &Path, descriptors: u64) -> String {
-    let (site, connections) = (site.display(), descriptors / 2);
-    format!(
-        "daemon off;
-user root;
-worker_processes auto;
-worker_rlimit_nofile {descriptors};
-pid nginx.pid;
-events {{ worker_connections {connections}; }}
-http {{
-    sendfile on;
-    tcp_nopush on;
-    access_log off;
-    default_type application/octet-stream;
-    client_body_temp_path nginx-temp;
-    proxy_temp_path nginx-temp;
-    fastcgi_temp_path nginx-temp;
-    uwsgi_temp_path nginx-temp;
-    scgi_temp_path nginx-temp;
-    server {{
-        listen {address};
-        root \"{site}\";
-    }}
-}}
-"
-    )
-}
-
-/// As many descriptors as this process could have, within what nginx allocates for without harm.
-fn descriptors_max() -> u64 {
-    const ENOUGH: u64 = 32_768;
-    getrlimit(Resource::Nofile).maximum.map_or(ENOUGH, |hard| hard.min(ENOUGH))
 }
 
 /// Asks for the head of a file, as proof that the server serves the site and the way there is open.
@@ -175,12 +152,5 @@ mod tests {
         let address = "127.0.0.1:1".parse().unwrap();
         let error = server_command(&experiment, spec, address, nowhere, nowhere, None).unwrap_err();
         assert!(error.to_string().starts_with("the program `weir` is not found"));
-    }
-
-    #[test]
-    fn nginx_listens_where_it_is_told() {
-        let config = nginx_config("198.18.0.1:8080".parse().unwrap(), Path::new("/some where/www"), 1000);
-        assert!(config.contains("worker_connections 500;") && config.contains("listen 198.18.0.1:8080;"));
-        assert!(config.contains("root \"/some where/www\";"));
     }
 }

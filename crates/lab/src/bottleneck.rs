@@ -1,0 +1,158 @@
+//! What builds the bottleneck of a run: a shaper over a queue by `tc`, or the trees of `weir uplink`, and `weir attach`.
+
+use std::path::Path;
+
+use crate::{Experiment, LabError, Qdisc, RunSpec, Shaper};
+
+/// The commands, each in words, that put the run's qdisc on `device` in the namespace `side`.
+pub(crate) fn build_commands(
+    side: &str,
+    device: &str,
+    experiment: &Experiment,
+    spec: &RunSpec,
+    weir: Option<&Path>,
+) -> Result<Vec<Vec<String>>, LabError> {
+    let shaped_over = |queue: &str| shaper_lines(side, device, experiment, queue);
+    let bits = experiment.link.bits_per_s();
+    let lines = match experiment.qdisc_of(spec) {
+        Qdisc::Fifo => shaped_over(&format!("pfifo limit {}", experiment.fifo_packets)),
+        Qdisc::FqCodel => shaped_over("fq_codel"),
+        Qdisc::Cake => vec![format!("tc -n {side} qdisc add dev {device} root handle 1: cake bandwidth {bits}bit")],
+        qdisc @ (Qdisc::Bands | Qdisc::Ranked) => {
+            let mut words = weir_words(side, weir, &["uplink", "up", device])?;
+            words.extend(["--rate".into(), experiment.link.to_string()]);
+            if qdisc == Qdisc::Ranked {
+                words.extend(["--qdisc", "ranked"].map(String::from));
+            }
+            words.extend(spec.qdisc_flags.iter().cloned());
+            return Ok(vec![words]);
+        }
+    };
+    Ok(lines.iter().map(|line| line.split_whitespace().map(String::from).collect()).collect())
+}
+
+/// The command that orders what the server on `port` sends through `device`; `None` if the run attaches nothing.
+pub(crate) fn attach_command(
+    side: &str,
+    device: &str,
+    experiment: &Experiment,
+    spec: &RunSpec,
+    port: u16,
+    weir: Option<&Path>,
+) -> Result<Option<Vec<String>>, LabError> {
+    let Some(policy) = spec.attach else { return Ok(None) };
+    let mut words = weir_words(side, weir, &["attach", device])?;
+    let mut flag = |name: &str, value: String| words.extend([format!("--{name}"), value]);
+    flag("port", port.to_string());
+    flag("rate", experiment.link.to_string());
+    flag("policy", policy.name().into());
+    flag("into", experiment.qdisc_of(spec).name().into());
+    words.extend(spec.attach_flags.iter().cloned());
+    Ok(Some(words))
+}
+
+/// The command `weir ARGS` in a namespace.
+pub(crate) fn weir_words(side: &str, weir: Option<&Path>, args: &[&str]) -> Result<Vec<String>, LabError> {
+    let weir = weir.ok_or_else(|| LabError::Missing { program: "weir".into() })?.display().to_string();
+    Ok(["ip", "netns", "exec", side, &weir].iter().chain(args).map(|word| (*word).to_owned()).collect())
+}
+
+/// A shaper at the link's rate over one queue.
+///
+/// HTB has a single class with rate = ceil, so nothing is borrowed; `quantum` only matters between classes and is set
+/// to a packet because HTB's own choice (rate / 10) would be warned about. TBF's `limit` sizes the queue it makes by
+/// itself, which ours then replaces.
+fn shaper_lines(side: &str, device: &str, experiment: &Experiment, queue: &str) -> Vec<String> {
+    let tc = |rest: String| format!("tc -n {side} {rest}");
+    let (bits, burst) = (experiment.link.bits_per_s(), experiment.burst_bytes());
+    let below = tc(format!("qdisc add dev {device} parent 1:1 handle 10: {queue}"));
+    match experiment.shaper {
+        Shaper::Htb => vec![
+            tc(format!("qdisc add dev {device} root handle 1: htb default 1")),
+            tc(format!(
+                "class add dev {device} parent 1: classid 1:1 htb rate {bits}bit ceil {bits}bit burst {burst} cburst {burst} quantum 1514"
+            )),
+            below,
+        ],
+        Shaper::Tbf => vec![
+            tc(format!("qdisc add dev {device} root handle 1: tbf rate {bits}bit burst {burst} limit {burst}")),
+            below,
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One run with these keys, in an experiment with `more` at its top.
+    fn experiment(more: &str, run: &str) -> Experiment {
+        let text = format!(
+            "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n{more}\n[[run]]\nname = \"a\"\nserver = \"nginx\"\n{run}\n"
+        );
+        Experiment::parse(&text, Path::new("x.toml")).unwrap()
+    }
+
+    fn commands(more: &str, run: &str) -> Vec<String> {
+        let experiment = experiment(more, run);
+        let spec = experiment.runs().next().unwrap();
+        let commands = build_commands("S", "cable", &experiment, spec, Some(Path::new("/a b/weir"))).unwrap();
+        commands.iter().map(|words| words.join(" ")).collect()
+    }
+
+    const HTB: [&str; 2] = [
+        "tc -n S qdisc add dev cable root handle 1: htb default 1",
+        "tc -n S class add dev cable parent 1: classid 1:1 htb rate 10000000bit ceil 10000000bit burst 1600 cburst 1600 quantum 1514",
+    ];
+
+    #[test]
+    fn htb_is_one_class_over_a_queue() {
+        let fifo = "tc -n S qdisc add dev cable parent 1:1 handle 10: pfifo limit 100";
+        assert_eq!(commands("", ""), [HTB[0], HTB[1], fifo]);
+        let fq_codel = "tc -n S qdisc add dev cable parent 1:1 handle 10: fq_codel";
+        assert_eq!(commands("", "qdisc = \"fq_codel\""), [HTB[0], HTB[1], fq_codel]);
+    }
+
+    #[test]
+    fn tbf_gets_the_same_fifo() {
+        let want = [
+            "tc -n S qdisc add dev cable root handle 1: tbf rate 10000000bit burst 2850 limit 2850",
+            "tc -n S qdisc add dev cable parent 1:1 handle 10: pfifo limit 7",
+        ];
+        assert_eq!(commands("shaper = \"tbf\"\nfifo_packets = 7", ""), want);
+    }
+
+    #[test]
+    fn what_shapes_by_itself_is_told_the_rate() {
+        let cake = "tc -n S qdisc add dev cable root handle 1: cake bandwidth 10000000bit";
+        assert_eq!(commands("qdisc = \"cake\"", ""), [cake]);
+        let bands = "ip netns exec S /a b/weir uplink up cable --rate 10mbit --qdisc htb";
+        assert_eq!(commands("", "qdisc = \"bands\"\nqdisc_flags = [\"--qdisc\", \"htb\"]"), [bands]);
+        let ranked = "ip netns exec S /a b/weir uplink up cable --rate 10mbit --qdisc ranked";
+        assert_eq!(commands("", "qdisc = \"ranked\""), [ranked]);
+    }
+
+    #[test]
+    fn attach_is_told_port_rate_policy_and_what_is_there() {
+        let attach = |run: &str| {
+            let experiment = experiment("", run);
+            let spec = experiment.runs().next().unwrap();
+            let words = attach_command("S", "cable", &experiment, spec, 8080, Some(Path::new("weir"))).unwrap();
+            words.map(|words| words.join(" "))
+        };
+        assert_eq!(attach(""), None);
+        let want = "ip netns exec S weir attach cable --port 8080 --rate 10mbit --policy las --into bands";
+        assert_eq!(attach("attach = \"las\"").unwrap(), want);
+        let want = "ip netns exec S weir attach cable --port 8080 --rate 10mbit --policy srpt --into ranked --x 1";
+        let run = "attach = \"srpt\"\nqdisc = \"ranked\"\nattach_flags = [\"--x\", \"1\"]";
+        assert_eq!(attach(run).unwrap(), want);
+    }
+
+    #[test]
+    fn our_trees_need_our_program() {
+        let experiment = experiment("", "attach = \"las\"");
+        let spec = experiment.runs().next().unwrap();
+        let error = build_commands("S", "cable", &experiment, spec, None).unwrap_err();
+        assert!(error.to_string().starts_with("the program `weir` is not found"));
+    }
+}

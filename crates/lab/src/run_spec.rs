@@ -1,0 +1,240 @@
+//! One run of an experiment: what serves the jobs, in which order, and what stands at the bottleneck.
+
+use serde::{Deserialize, Deserializer};
+
+use crate::Network;
+
+/// One run: what serves the jobs, and in which order.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunSpec {
+    /// Also the name of the run's folder: letters, digits, `-`, `_`.
+    #[serde(deserialize_with = "name")]
+    pub name: String,
+    pub server: Server,
+    #[serde(default = "fair")]
+    pub policy: String,
+    #[serde(default = "off")]
+    pub drain: String,
+    /// More flags for `weir serve`.
+    #[serde(default)]
+    pub flags: Vec<String>,
+    /// What queues at the bottleneck; see [`crate::Experiment::qdisc_of`] for when it is not given.
+    #[serde(rename = "qdisc")]
+    pub(crate) qdisc_given: Option<Qdisc>,
+    /// More flags for the `weir uplink up` that builds `bands` or `ranked`.
+    #[serde(default)]
+    pub qdisc_flags: Vec<String>,
+    /// The policy by which `weir attach` orders what the server sends; unset attaches nothing.
+    pub attach: Option<Attach>,
+    /// More flags for `weir attach`.
+    #[serde(default)]
+    pub attach_flags: Vec<String>,
+    /// Name of the run this one is compared with, instead of the first.
+    pub baseline: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Server {
+    Apache,
+    Caddy,
+    Nginx,
+    Weir,
+}
+
+impl Server {
+    pub fn name(self) -> &'static str {
+        match self {
+            Server::Apache => "apache",
+            Server::Caddy => "caddy",
+            Server::Nginx => "nginx",
+            Server::Weir => "weir",
+        }
+    }
+
+    /// Its program.
+    pub(crate) fn program(self) -> &'static str {
+        match self {
+            Server::Apache => "apache2",
+            other => other.name(),
+        }
+    }
+}
+
+/// What queues at the bottleneck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Qdisc {
+    /// One FIFO of `fifo_packets` under the shaper: the papers' FAIR.
+    #[default]
+    Fifo,
+    /// fq_codel as it comes, under the shaper: what most distributions have.
+    FqCodel,
+    /// CAKE as it comes, which shapes by itself.
+    Cake,
+    /// The priority bands of `weir uplink up`, with its own shaper.
+    Bands,
+    /// The flow-ranked qdisc of `weir uplink up`, which shapes by itself.
+    Ranked,
+}
+
+impl Qdisc {
+    pub fn name(self) -> &'static str {
+        match self {
+            Qdisc::Fifo => "fifo",
+            Qdisc::FqCodel => "fq_codel",
+            Qdisc::Cake => "cake",
+            Qdisc::Bands => "bands",
+            Qdisc::Ranked => "ranked",
+        }
+    }
+
+    /// Built by `weir uplink up`, and of use only where the server's own packets queue.
+    pub(crate) fn is_ours(self) -> bool {
+        matches!(self, Qdisc::Bands | Qdisc::Ranked)
+    }
+}
+
+/// A policy of `weir attach`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Attach {
+    Las,
+    Psjf,
+    Srpt,
+    Srrt,
+}
+
+impl Attach {
+    pub fn name(self) -> &'static str {
+        match self {
+            Attach::Las => "las",
+            Attach::Psjf => "psjf",
+            Attach::Srpt => "srpt",
+            Attach::Srrt => "srrt",
+        }
+    }
+}
+
+impl RunSpec {
+    /// What this run's keys say of the bottleneck: the qdisc named, else the one its drain or `attach` cannot do without.
+    pub(crate) fn qdisc_wanted(&self) -> Option<Qdisc> {
+        self.qdisc_given.or(match (self.drain.as_str(), self.attach) {
+            ("ranked", _) => Some(Qdisc::Ranked),
+            ("bands", _) | (_, Some(_)) => Some(Qdisc::Bands),
+            _ => None,
+        })
+    }
+
+    /// What is wrong with a run that stands before this qdisc on this network.
+    pub(crate) fn check(&self, qdisc: Qdisc, network: Network) -> Result<(), String> {
+        let (name, queue) = (&self.name, qdisc.name());
+        let wrong = |reason: String| Err(format!("run `{name}`: {reason}"));
+        let is_plain = self.policy == "fair" && self.drain == "off" && self.flags.is_empty();
+        if self.server != Server::Weir && !is_plain {
+            let server = self.server.name();
+            return wrong(format!("{server} knows no policy, drain or flags of ours: leave them out"));
+        }
+        if matches!(self.drain.as_str(), "bands" | "ranked") && self.drain != queue {
+            let drain = &self.drain;
+            return wrong(format!("drain `{drain}` into qdisc `{queue}`: write qdisc = \"{drain}\" or leave it out"));
+        }
+        if self.attach.is_some() && !qdisc.is_ours() {
+            return wrong(format!("attach has nothing to order in qdisc `{queue}`: write \"bands\" or \"ranked\""));
+        }
+        if self.attach.is_none() && !self.attach_flags.is_empty() {
+            return wrong("attach_flags without attach: name a policy, for example attach = \"las\"".into());
+        }
+        if !qdisc.is_ours() && !self.qdisc_flags.is_empty() {
+            return wrong(format!("qdisc_flags are for `bands` and `ranked`, not for `{queue}`: leave them out"));
+        }
+        match network {
+            Network::Loopback if qdisc != Qdisc::Fifo => {
+                wrong(format!("nothing queues on loopback, so no qdisc `{queue}`: leave network or qdisc out"))
+            }
+            Network::Router if qdisc.is_ours() => {
+                wrong(format!("qdisc `{queue}` needs the bottleneck at the server, not at a router: leave network out"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if !name.is_empty()
+        && name.len() <= 64
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(is_fine)
+    {
+        return Ok(name);
+    }
+    Err(serde::de::Error::custom(format!(
+        "`{name}` is not a name for a run: write letters, digits, `-` and `_`, at most 64, a letter or digit first"
+    )))
+}
+
+fn fair() -> String {
+    "fair".into()
+}
+
+fn off() -> String {
+    "off".into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Experiment;
+    use std::path::Path;
+
+    /// An experiment of one run, whose keys are `run`, with `more` at its top.
+    fn parse(more: &str, run: &str) -> Result<Experiment, String> {
+        let text = format!(
+            "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n{more}\n[[run]]\nname = \"a\"\n{run}\n"
+        );
+        Experiment::parse(&text, Path::new("x.toml")).map_err(|e| e.to_string())
+    }
+
+    fn qdisc(more: &str, run: &str) -> Qdisc {
+        let experiment = parse(more, run).unwrap();
+        experiment.qdisc_of(experiment.runs().next().unwrap())
+    }
+
+    #[test]
+    fn a_run_brings_the_qdisc_it_needs() {
+        assert_eq!(qdisc("", "server = \"apache\""), Qdisc::Fifo);
+        assert_eq!(qdisc("qdisc = \"cake\"", "server = \"caddy\""), Qdisc::Cake);
+        assert_eq!(qdisc("qdisc = \"cake\"", "server = \"nginx\"\nqdisc = \"fq_codel\""), Qdisc::FqCodel);
+        assert_eq!(qdisc("qdisc = \"cake\"", "server = \"nginx\"\nattach = \"las\""), Qdisc::Bands);
+        assert_eq!(qdisc("", "server = \"nginx\"\nattach = \"srpt\"\nqdisc = \"ranked\""), Qdisc::Ranked);
+        assert_eq!(qdisc("", "server = \"weir\"\npolicy = \"srpt\"\ndrain = \"ranked\""), Qdisc::Ranked);
+        assert_eq!(qdisc("", "server = \"weir\"\npolicy = \"srpt\"\ndrain = \"bands\""), Qdisc::Bands);
+    }
+
+    #[test]
+    fn what_cannot_go_together_is_said() {
+        for (more, run, says) in [
+            ("", "server = \"caddy\"\ndrain = \"bands\"", "run `a`: caddy knows no policy, drain or flags"),
+            ("", "server = \"weir\"\ndrain = \"bands\"\nqdisc = \"cake\"", "run `a`: drain `bands` into qdisc `cake`"),
+            ("", "server = \"nginx\"\nattach = \"las\"\nqdisc = \"fifo\"", "run `a`: attach has nothing to order"),
+            ("", "server = \"nginx\"\nattach = \"fifo\"", "unknown variant `fifo`, expected one of `las`"),
+            ("", "server = \"nginx\"\nattach_flags = [\"-x\"]", "run `a`: attach_flags without attach"),
+            ("", "server = \"nginx\"\nqdisc_flags = [\"-x\"]", "run `a`: qdisc_flags are for `bands` and `ranked`"),
+            ("", "server = \"nginx\"\nqdisc = \"codel\"", "unknown variant `codel`, expected one of `fifo`"),
+            ("", "server = \"nginx\"\nbaseline = \"b\"", "run `a`: there is no run `b` to compare it with"),
+            ("network = \"loopback\"", "server = \"weir\"\nqdisc = \"cake\"", "run `a`: nothing queues on loopback"),
+            (
+                "network = \"router\"",
+                "server = \"nginx\"\nattach = \"las\"",
+                "run `a`: qdisc `bands` needs the bottleneck",
+            ),
+        ] {
+            let said = parse(more, run).unwrap_err();
+            assert!(said.contains(says) && said.starts_with("x.toml:"), "{run}: {said}");
+        }
+        assert!(parse("network = \"router\"", "server = \"nginx\"\nqdisc = \"fq_codel\"\nbaseline = \"a\"").is_ok());
+    }
+}

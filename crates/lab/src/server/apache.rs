@@ -1,0 +1,102 @@
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+
+use super::{absolute, write_config};
+use crate::{LabError, Server, find_program};
+
+/// Where distributions put Apache's modules, below the prefix its program is in: Debian, Fedora, Arch and a build of
+/// one's own.
+const MODULE_FOLDERS: [&str; 5] =
+    ["lib/apache2/modules", "lib64/httpd/modules", "lib/httpd/modules", "libexec/apache2", "modules"];
+/// Its presence tells the folder.
+const PREFORK: &str = "mod_mpm_prefork.so";
+
+/// Processes, each for one connection. 000 and 003 raised the limit to 350, beyond which it had no effect.
+const PROCESSES: u32 = 350;
+
+/// As root it serves under another user, but reads and writes what root may: it refuses to serve as root, and the
+/// folder of an experiment need not be open to others. setpriv(1) sets the signal of a dead parent last, so it is
+/// said again here: a change of user clears it.
+const UNPRIVILEGED: [&str; 12] = [
+    "setpriv",
+    "--pdeathsig",
+    "TERM",
+    "--reuid",
+    "65534",
+    "--regid",
+    "65534",
+    "--clear-groups",
+    "--inh-caps",
+    "+dac_override",
+    "--ambient-caps",
+    "+dac_override",
+];
+
+pub(super) fn command(address: SocketAddr, site: &Path, folder: &Path) -> Result<Vec<String>, LabError> {
+    let apache = find_program(Server::Apache.program())?.display().to_string();
+    let (site, modules) = (absolute(site)?, modules_folder()?.display().to_string());
+    let (_, file) = write_config(folder, "apache.conf", |folder| config(address, &site, folder, &modules))?;
+    let user = if geteuid().is_root() { UNPRIVILEGED.as_slice() } else { &[] };
+    let words = [&apache, "-f", &file, "-DFOREGROUND"];
+    Ok(user.iter().copied().chain(words).map(String::from).collect())
+}
+
+/// Where the modules of the Apache that is installed are.
+pub(super) fn modules_folder() -> Result<PathBuf, LabError> {
+    let program = find_program(Server::Apache.program())?;
+    let prefix = program.ancestors().nth(2).unwrap_or(Path::new("/"));
+    // Where /sbin is a link to /usr/sbin, PATH may name the first.
+    let prefixes = [prefix, Path::new("/usr")];
+    let folders = prefixes.iter().flat_map(|prefix| MODULE_FOLDERS.iter().map(|folder| prefix.join(folder)));
+    { folders }
+        .find(|folder| folder.join(PREFORK).is_file())
+        .ok_or_else(|| LabError::Missing { program: PREFORK.into() })
+}
+
+/// Apache with a process per connection, as in the papers, all of them there from the start, so that no request waits for
+/// a fork; sendfile, keep-alive, no access log, and all its files in its own folder.
+fn config(address: SocketAddr, site: &str, folder: &str, modules: &str) -> String {
+    format!(
+        "ServerRoot \"{folder}\"
+DefaultRuntimeDir \"{folder}\"
+PidFile apache.pid
+ErrorLog /dev/stderr
+LoadModule mpm_prefork_module \"{modules}/{PREFORK}\"
+LoadModule authz_core_module \"{modules}/mod_authz_core.so\"
+ServerName {ip}
+Listen {address}
+ServerLimit {PROCESSES}
+MaxRequestWorkers {PROCESSES}
+StartServers {PROCESSES}
+MinSpareServers {PROCESSES}
+MaxSpareServers {PROCESSES}
+KeepAlive On
+MaxKeepAliveRequests 0
+EnableSendfile On
+DocumentRoot \"{site}\"
+",
+        ip = address.ip()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn apache_listens_where_it_is_told_and_keeps_to_its_folder() {
+        let address = "198.18.0.1:8080".parse().unwrap();
+        let config = config(address, "/some where/www", "/some where/run", "/usr/lib/apache2/modules");
+        for line in [
+            "Listen 198.18.0.1:8080",
+            "DocumentRoot \"/some where/www\"",
+            "ServerRoot \"/some where/run\"",
+            "MaxRequestWorkers 350",
+            "LoadModule mpm_prefork_module \"/usr/lib/apache2/modules/mod_mpm_prefork.so\"",
+        ] {
+            assert!(config.lines().any(|is| is == line), "{line}: {config}");
+        }
+    }
+}

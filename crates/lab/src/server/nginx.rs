@@ -1,0 +1,63 @@
+use std::net::SocketAddr;
+use std::path::Path;
+
+use rustix::process::{Resource, getrlimit};
+
+use super::{absolute, write_config};
+use crate::{LabError, Server, find_program};
+
+pub(super) fn command(address: SocketAddr, site: &Path, folder: &Path) -> Result<Vec<String>, LabError> {
+    let nginx = find_program(Server::Nginx.program())?.display().to_string();
+    let site = absolute(site)?;
+    let (prefix, _) = write_config(folder, "nginx.conf", |_| config(address, &site, descriptors_max()))?;
+    Ok([&nginx, "-p", &prefix, "-c", "nginx.conf", "-e", "stderr"].map(String::from).into())
+}
+
+/// nginx as it comes (sendfile, tcp_nopush, a worker per core, keep-alive 75 s), without an access log, so that no disk
+/// has a say, and with all its files in its own folder. `user root`: its workers must be able to read the site.
+/// A connection takes two descriptors, its socket and its file.
+fn config(address: SocketAddr, site: &str, descriptors: u64) -> String {
+    let connections = descriptors / 2;
+    format!(
+        "daemon off;
+user root;
+worker_processes auto;
+worker_rlimit_nofile {descriptors};
+pid nginx.pid;
+events {{ worker_connections {connections}; }}
+http {{
+    sendfile on;
+    tcp_nopush on;
+    access_log off;
+    default_type application/octet-stream;
+    client_body_temp_path nginx-temp;
+    proxy_temp_path nginx-temp;
+    fastcgi_temp_path nginx-temp;
+    uwsgi_temp_path nginx-temp;
+    scgi_temp_path nginx-temp;
+    server {{
+        listen {address};
+        root \"{site}\";
+    }}
+}}
+"
+    )
+}
+
+/// As many descriptors as this process could have, within what nginx allocates for without harm.
+fn descriptors_max() -> u64 {
+    const ENOUGH: u64 = 32_768;
+    getrlimit(Resource::Nofile).maximum.map_or(ENOUGH, |hard| hard.min(ENOUGH))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nginx_listens_where_it_is_told() {
+        let config = config("198.18.0.1:8080".parse().unwrap(), "/some where/www", 1000);
+        assert!(config.contains("worker_connections 500;") && config.contains("listen 198.18.0.1:8080;"));
+        assert!(config.contains("root \"/some where/www\";"));
+    }
+}
