@@ -4,6 +4,7 @@
 //! Reading works without privilege; changing an interface needs CAP_NET_ADMIN.
 
 mod device;
+pub mod doctor;
 mod error;
 mod interface;
 mod netlink;

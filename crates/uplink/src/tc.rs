@@ -12,10 +12,15 @@ pub const RTM_DELQDISC: u16 = 37;
 pub const RTM_GETQDISC: u16 = 38;
 pub const RTM_NEWTCLASS: u16 = 40;
 pub const RTM_GETTCLASS: u16 = 42;
+pub const RTM_NEWTFILTER: u16 = 44;
 /// `struct tcmsg`.
 pub const TCM_BYTES: usize = 20;
 /// As the parent of a qdisc or a class: the interface itself.
 pub const TC_H_ROOT: u32 = u32::MAX;
+/// As the parent of a qdisc: beside the root, for programs only.
+pub const TC_H_CLSACT: u32 = 0xffff_fff1;
+/// As the parent of a filter: on what leaves.
+pub const TC_H_CLSACT_EGRESS: u32 = 0xffff_fff3;
 pub const TCA_KIND: u16 = 1;
 pub const TCA_OPTIONS: u16 = 2;
 const TCA_STATS2: u16 = 7;

@@ -1,6 +1,7 @@
 //! weir: what an operator installs. It serves a directory, shortest response first.
 
 mod serve;
+mod uplink;
 
 use clap::{Parser, Subcommand};
 
@@ -15,9 +16,14 @@ struct Cli {
 enum Command {
     /// Serve a directory over HTTP/1.1.
     Serve(serve::Args),
+    /// The tree of bands at an interface: make it, remove it, watch it.
+    Uplink(uplink::Args),
 }
 
 fn main() -> std::process::ExitCode {
-    let Command::Serve(args) = cli::parse::<Cli>("weir").command;
-    cli::exit_code("weir", serve::main(args))
+    let outcome = match cli::parse::<Cli>("weir").command {
+        Command::Serve(args) => serve::main(args),
+        Command::Uplink(args) => uplink::main(args),
+    };
+    cli::exit_code("weir", outcome)
 }

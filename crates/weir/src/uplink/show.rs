@@ -1,0 +1,90 @@
+//! `weir uplink show`: the bands, once or every second.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use ::uplink::tree::{self, CONTROL_BAND, OTHER_BAND, Tree};
+use ::uplink::{Counted, Interface};
+use cli::Failure;
+use serde_json::{Value, json};
+
+use super::{described, heading, print};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The interface, by name.
+    interface: String,
+    /// Print again every second, until interrupted.
+    #[arg(long)]
+    watch: bool,
+    /// End after printing so many times.
+    #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Print one JSON object (one a line with --watch).
+    #[arg(long)]
+    json: bool,
+}
+
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Cursor to the top left, and everything below it away (ECMA-48).
+const CLEAR: &str = "\x1b[H\x1b[J";
+
+pub fn main(args: &Args) -> Result<(), Failure> {
+    let interface = Interface::by_name(&args.interface)?;
+    let times = if args.watch { args.count.unwrap_or(u64::MAX) } else { 1 };
+    let clear = if args.watch && !args.json && std::io::stdout().is_terminal() { CLEAR } else { "" };
+    for time in 0..times {
+        if time > 0 {
+            std::thread::sleep(INTERVAL);
+        }
+        let name = &interface.name;
+        let missing =
+            || Failure::Failed(format!("{name} has no tree of weir's; `weir uplink up {name} --rate RATE` makes one"));
+        let tree = tree::find(&interface)?.ok_or_else(missing)?;
+        let counted = tree.stats()?;
+        match args.json {
+            true => print(&format!("{}\n", as_json(&tree, &counted)))?,
+            false => print(&format!("{clear}{}", as_text(&tree, &counted)))?,
+        }
+    }
+    Ok(())
+}
+
+fn as_json(tree: &Tree, counted: &[Counted]) -> Value {
+    let band = |(band, counted): (usize, &Counted)| {
+        json!({
+            "band": band,
+            "use": used_for(band),
+            "priority": tree.priority(band as u8),
+            "packets": counted.packets,
+            "bytes": counted.bytes,
+            "drops": counted.drops,
+            "backlog_packets": counted.backlog_packets,
+            "backlog_bytes": counted.backlog_bytes,
+        })
+    };
+    let Value::Object(mut object) = described(tree) else { unreachable!("a tree is an object") };
+    object.insert("bands".into(), counted.iter().enumerate().map(band).collect());
+    Value::Object(object)
+}
+
+fn as_text(tree: &Tree, counted: &[Counted]) -> String {
+    let mut text = format!("{}: {}\n", tree.interface.name, heading(tree));
+    text += "band  use        packets          bytes     drops   waiting   waiting bytes\n";
+    for (band, counted) in counted.iter().enumerate() {
+        let Counted { packets, bytes, drops, backlog_packets, backlog_bytes } = counted;
+        let used_for = used_for(band);
+        text += &format!(
+            "{band:>4}  {used_for:<8}{packets:>10}{bytes:>15}{drops:>10}{backlog_packets:>10}{backlog_bytes:>16}\n"
+        );
+    }
+    text
+}
+
+fn used_for(band: usize) -> &'static str {
+    match u8::try_from(band) {
+        Ok(CONTROL_BAND) => "control",
+        Ok(OTHER_BAND) => "other",
+        _ => "data",
+    }
+}
