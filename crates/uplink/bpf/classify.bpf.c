@@ -1,6 +1,415 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-// Looks at every packet that leaves an interface and says how urgent it is.
+// Looks at every TCP packet that leaves an interface from one of the wanted ports and says how urgent it is: into a band
+// (skb->priority is the class of a tree of ours) or by rank (skb->priority is the rank itself, lower first).
+//
+// It runs for servers that know nothing of it: where a response begins is told by bytes having come in while nothing was
+// outstanding, how long it is by the Content-Length of its head. What cannot be read (TLS, HTTP/2, chunked) is ranked by what
+// was sent so far. All state of a connection lies in its socket's storage and goes with it: a SYN costs nothing.
 #include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/pkt_cls.h>
+#include <stdbool.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "head.h"
+
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+// Of the kernel's own structures only what is read of them; libbpf finds where it lies in the running kernel.
+struct refcount_struct {
+	struct {
+		int counter;
+	} refs;
+} __attribute__((preserve_access_index));
+
+struct sock {
+	struct refcount_struct sk_wmem_alloc;
+} __attribute__((preserve_access_index));
+
+struct sk_buff {
+	struct sock *sk;
+	unsigned int truesize;
+} __attribute__((preserve_access_index));
+
+extern void *bpf_cast_to_kern_ctx(void *context) __ksym __weak;
+
+const volatile struct settings settings SEC(".rodata.settings");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct flow);
+} weir_flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct told);
+} weir_told SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct counters);
+} weir_counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SIZE_BUCKETS);
+	__type(key, __u32);
+	__type(value, __u64);
+} weir_sizes SEC(".maps");
+
+#define FIN 0x01
+#define RST 0x04
+// The least two headers there are: IPv4 and TCP without options.
+#define HEADS_BYTES 40
+#define IPV6_BYTES 40
+#define TCP_BYTES 20
+// A data packet counts at least this much in sk_wmem_alloc, a pure ACK 2 (net/ipv4/tcp_output.c).
+#define TRUESIZE_DATA_MIN 512
+// As `sched` has it for `srrt`: until a round trip was measured, and until a window is known.
+#define RTT_ASSUMED_US 100000
+#define WINDOW_ASSUMED_BYTES 14600
+// So that no product overflows: 134 s and 16 GiB.
+#define RTT_MAX_US (1ull << 27)
+#define REMAINING_MAX (1ull << 34)
+
+struct packet {
+	__u32 seq;
+	// Where the payload begins in what the program sees of the packet.
+	__u32 payload_at;
+	__u32 payload_bytes;
+	__u16 port;
+	__u8 flags;
+};
+
+// What the packet says of itself; false for what is no TCP packet (fragments and IPv6 with extension headers among it).
+static __always_inline bool parse(struct __sk_buff *skb, struct packet *packet)
+{
+	__u32 words[HEADS_BYTES / 4], tcp_at = IPV6_BYTES, ip_bytes, heads_bytes;
+	__u8 *bytes = (__u8 *)words, *tcp = bytes + 20;
+
+	if (bpf_skb_load_bytes_relative(skb, 0, words, HEADS_BYTES, BPF_HDR_START_NET))
+		return false;
+	if (bytes[0] >> 4 == 4) {
+		tcp_at = (bytes[0] & 15) * 4;
+		ip_bytes = bpf_ntohs(*(__u16 *)(bytes + 2));
+		// A fragment that is not the first has no TCP header.
+		if (bytes[9] != IPPROTO_TCP || *(__u16 *)(bytes + 6) & bpf_htons(0x1fff))
+			return false;
+	} else if (bytes[0] >> 4 == 6 && bytes[6] == IPPROTO_TCP) {
+		ip_bytes = bpf_ntohs(*(__u16 *)(bytes + 4)) + IPV6_BYTES;
+	} else {
+		return false;
+	}
+	if (tcp_at != 20) {
+		if (bpf_skb_load_bytes_relative(skb, tcp_at, words, TCP_BYTES, BPF_HDR_START_NET))
+			return false;
+		tcp = bytes;
+		packet->port = bpf_ntohs(*(__u16 *)bytes);
+		packet->seq = bpf_ntohl(words[1]);
+		packet->flags = bytes[13];
+	} else {
+		packet->port = bpf_ntohs(*(__u16 *)tcp);
+		packet->seq = bpf_ntohl(words[6]);
+		packet->flags = tcp[13];
+	}
+	heads_bytes = tcp_at + (tcp[12] >> 4) * 4;
+	// Packets above 64 KiB ("BIG TCP") have no length in their header.
+	if (ip_bytes < heads_bytes)
+		ip_bytes = skb->len - ETH_HLEN;
+	packet->payload_bytes = ip_bytes > heads_bytes ? ip_bytes - heads_bytes : 0;
+	// What is in front of the network header depends on device and VLAN; behind the payload there is nothing yet.
+	packet->payload_at = skb->len - packet->payload_bytes;
+	return true;
+}
+
+// Does the connection wait below TCP with more than this packet? Without the means to know (Linux before 6.2): yes.
+static __always_inline bool is_queued(struct __sk_buff *skb)
+{
+	struct sk_buff *kernel_skb;
+	struct sock *sk;
+
+	if (!bpf_ksym_exists(bpf_cast_to_kern_ctx))
+		return true;
+	kernel_skb = bpf_cast_to_kern_ctx(skb);
+	sk = kernel_skb->sk;
+	if (!sk)
+		return true;
+	return sk->sk_wmem_alloc.refs.counter >= (int)kernel_skb->truesize + TRUESIZE_DATA_MIN;
+}
+
+// Not static, as above.
+__noinline int count_size(__u64 bytes)
+{
+	__u32 octave = 0, bucket;
+	__u64 *count, top = bytes;
+
+	if (bytes == 0)
+		return 0;
+	for (__u32 shift = 32; shift; shift /= 2) {
+		if (top >> shift) {
+			top >>= shift;
+			octave += shift;
+		}
+	}
+	// The two bits below the highest one.
+	bucket = octave * SIZE_STEPS + (octave >= 2 ? bytes >> (octave - 2) & 3 : bytes << (2 - octave) & 3);
+	count = bpf_map_lookup_elem(&weir_sizes, &bucket);
+	if (count)
+		*count += 1;
+	return 0;
+}
+
+// A response of unknown size is over: it is counted by what was sent.
+static __always_inline void count_sent(struct flow *flow)
+{
+	if (flow->seen == SEEN && !flow->end)
+		count_size(flow->highest - flow->begin);
+}
+
+static __always_inline bool looks_like_head(struct __sk_buff *skb, struct packet *packet)
+{
+	__u64 start = 0, wanted = 0;
+
+	if (packet->payload_bytes < 7 ||
+	    bpf_skb_load_bytes(skb, packet->payload_at, &start, 7))
+		return false;
+	__builtin_memcpy(&wanted, "HTTP/1.", 7);
+	return start == wanted;
+}
+
+// Does a response begin with this packet? If the peer has sent something since the last one began, and nothing is outstanding
+// (what is sent again has that look too: it lies below `highest`). Of a response that claims to be unfinished, and of one just
+// over that waits to be acknowledged (pipelining), a head has to follow as well.
+static __always_inline bool begins(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tcp, struct packet *packet,
+				   __u64 offset)
+{
+	bool is_idle = packet->seq == tcp->snd_una, is_over = flow->end && flow->end <= offset;
+
+	if (flow->seen == UNSEEN)
+		return true;
+	if (tcp->bytes_received == flow->received || offset < flow->highest)
+		return false;
+	if (is_idle && (is_over || !flow->end))
+		return true;
+	return (is_idle || is_over) && looks_like_head(skb, packet);
+}
+
+static __always_inline void begin(struct flow *flow, struct bpf_tcp_sock *tcp, struct packet *packet, __u64 offset,
+				  struct counters *counters)
+{
+	// Met in the middle of a response: it is taken to be as old as the connection, and its head is gone.
+	bool is_late = flow->seen == UNSEEN && offset > 0 && packet->seq != tcp->snd_una;
+
+	count_sent(flow);
+	flow->seen = SEEN;
+	flow->begin = is_late ? 0 : offset;
+	flow->end = 0;
+	flow->scanned = offset;
+	flow->received = tcp->bytes_received;
+	flow->length = 0;
+	flow->status = 0;
+	flow->at = 0;
+	flow->has_length = 0;
+	flow->phase = is_late || settings.policy == LAS ? PHASE_UNKNOWN : PHASE_STATUS;
+	counters->responses++;
+	if (is_late)
+		counters->sizes_unknown++;
+}
+
+// What the server told of the response this byte belongs to, if it told anything.
+static __always_inline bool read_told(struct bpf_sock *sk, struct flow *flow, struct bpf_tcp_sock *tcp, __u64 offset,
+				      struct counters *counters)
+{
+	struct told *told = bpf_sk_storage_get(&weir_told, sk, 0, 0);
+
+	if (!told || offset < told->begin || offset >= told->end)
+		return false;
+	if (flow->begin != told->begin || flow->end != told->end || flow->seen == UNSEEN) {
+		count_sent(flow);
+		flow->seen = SEEN;
+		flow->begin = told->begin;
+		flow->end = told->end;
+		flow->phase = PHASE_KNOWN;
+		flow->received = tcp->bytes_received;
+		counters->responses++;
+		counters->sizes_told++;
+		count_size(told->end - told->begin);
+	}
+	return true;
+}
+
+// Brings the connection's state up to this packet; true when a response begins with it.
+static __always_inline bool follow(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow, struct bpf_tcp_sock *tcp,
+				   struct packet *packet, __u64 offset, struct counters *counters)
+{
+	__u64 begun = flow->begin;
+	bool is_new = flow->seen == UNSEEN;
+
+	if (!read_told(sk, flow, tcp, offset, counters)) {
+		if (begins(skb, flow, tcp, packet, offset))
+			begin(flow, tcp, packet, offset, counters);
+		if (flow->phase < PHASE_KNOWN) {
+			read_head(skb, flow, flow->scanned - offset + packet->payload_at,
+				  packet->payload_at + packet->payload_bytes);
+			if (flow->phase == PHASE_KNOWN) {
+				counters->sizes_read++;
+				count_size(flow->end - flow->begin);
+			} else if (flow->phase == PHASE_UNKNOWN) {
+				counters->sizes_unknown++;
+			}
+		}
+	}
+	return is_new || flow->begin != begun;
+}
+
+// What the policy orders by: bytes, or for srrt microseconds. A response of unknown size, and one that is longer than it was
+// said to be, is ranked by what was sent of it.
+static __always_inline __u64 value_of(struct flow *flow, struct bpf_tcp_sock *tcp, __u64 offset)
+{
+	__u64 bytes = offset - flow->begin, rtt, window;
+
+	if (settings.policy != LAS && flow->end > offset)
+		bytes = settings.policy == PSJF ? flow->end - flow->begin : flow->end - offset;
+	if (settings.policy != SRRT)
+		return bytes;
+	rtt = tcp->srtt_us >> 3 ?: RTT_ASSUMED_US;
+	window = (__u64)tcp->snd_cwnd * tcp->mss_cache ?: WINDOW_ASSUMED_BYTES;
+	rtt = rtt < RTT_MAX_US ? rtt : RTT_MAX_US;
+	bytes = bytes < REMAINING_MAX ? bytes : REMAINING_MAX;
+	return rtt + rtt * bytes / window;
+}
+
+// Not static: the verifier then looks at it once and not on every path to it.
+__noinline __u32 band_of(__u64 value)
+{
+	__u32 band = BAND_DATA_FIRST;
+
+	for (int i = 0; i < CUTS_MAX; i++)
+		if (i < settings.cuts_count && value > settings.cuts[i])
+			band++;
+	return band;
+}
+
+// Marks the packet and counts it.
+static __always_inline int stamp(struct __sk_buff *skb, struct counters *counters, __u8 band, __u32 priority)
+{
+	struct band_counters *counted = &counters->bands[band & (BANDS_MAX - 1)];
+
+	counted->packets += skb->gso_segs ?: 1;
+	counted->bytes += skb->len;
+	skb->priority = priority;
+	// The filters of others come after ours.
+	return TC_ACT_UNSPEC;
+}
+
+// Into a better band only if that lets the packet overtake none of its own connection's: receivers take what arrives out of
+// order for lost, and the sender sends it again.
+static __always_inline __u8 keep_order(struct __sk_buff *skb, struct flow *flow, bool is_idle, bool is_first, __u8 band,
+				       struct counters *counters)
+{
+	if (band >= flow->band)
+		return band;
+	if (settings.promotion == PROMOTE_EMPTY && !is_idle && is_queued(skb)) {
+		counters->held_back++;
+		return flow->band;
+	}
+	if (!is_first)
+		counters->promotions++;
+	return band;
+}
+
+static __always_inline int classify_data(struct __sk_buff *skb, struct bpf_sock *sk, struct bpf_tcp_sock *tcp, struct flow *flow,
+					 struct packet *packet, struct counters *counters)
+{
+	// Bytes since accept; what is not acknowledged is less than 2 GiB.
+	__u64 offset = tcp->bytes_acked + (__s32)(packet->seq - tcp->snd_una), end = offset + packet->payload_bytes, value;
+	bool is_first, is_idle;
+	__u8 band;
+
+	// Sent again: it follows what it belongs to, and tells nothing new.
+	if (flow->seen != UNSEEN && end <= flow->highest)
+		return stamp(skb, counters, flow->band, flow->priority);
+	is_idle = packet->seq == tcp->snd_una && offset >= flow->highest;
+	is_first = follow(skb, sk, flow, tcp, packet, offset, counters);
+	flow->highest = end;
+	value = value_of(flow, tcp, offset);
+	band = band_of(value);
+	if (settings.into == INTO_RANKED) {
+		value = value > RANK_CONTROL ? value : RANK_CONTROL + 1;
+		flow->priority = value < (__u32)-1 ? value : (__u32)-1;
+	} else {
+		band = keep_order(skb, flow, is_idle, is_first, band, counters);
+		flow->priority = settings.priorities[band & (BANDS_MAX - 1)];
+	}
+	flow->band = band;
+	return stamp(skb, counters, band, flow->priority);
+}
+
+// Data of a connection that has no state: no memory for it, or no socket here because it is forwarded.
+static __always_inline int classify_unknown(struct __sk_buff *skb, struct bpf_tcp_sock *tcp, struct packet *packet,
+					    struct counters *counters)
+{
+	struct flow flow = {};
+	__u64 offset;
+	__u8 band;
+
+	if (!tcp) {
+		counters->no_socket++;
+		return TC_ACT_UNSPEC;
+	}
+	counters->no_storage++;
+	offset = tcp->bytes_acked + (__s32)(packet->seq - tcp->snd_una);
+	offset = value_of(&flow, tcp, offset);
+	band = band_of(offset);
+	if (settings.into == INTO_BANDS)
+		return stamp(skb, counters, band, settings.priorities[band & (BANDS_MAX - 1)]);
+	return stamp(skb, counters, band, offset < (__u32)-1 ? offset + 1 : (__u32)-1);
+}
+
+SEC("tc")
+int weir_classify(struct __sk_buff *skb)
+{
+	struct bpf_tcp_sock *tcp = NULL;
+	struct counters *counters;
+	struct bpf_sock *sk = NULL;
+	struct packet packet;
+	struct flow *flow = NULL;
+	__u32 zero = 0;
+	bool is_closing;
+
+	if (!parse(skb, &packet) || !(settings.ports[packet.port / 64] >> (packet.port % 64) & 1))
+		return TC_ACT_UNSPEC;
+	counters = bpf_map_lookup_elem(&weir_counters, &zero);
+	if (!counters)
+		return TC_ACT_UNSPEC;
+	// None for a SYN-ACK and a RST to a closed port, and for packets that are only forwarded.
+	sk = skb->sk;
+	if (sk)
+		sk = bpf_sk_fullsock(sk);
+	if (sk && sk->src_port == packet.port)
+		tcp = bpf_tcp_sock(sk);
+	is_closing = packet.flags & (FIN | RST);
+	// What closes a connection stays behind its data: a FIN that overtakes them has them taken for lost.
+	if (tcp && (packet.payload_bytes || is_closing))
+		flow = bpf_sk_storage_get(&weir_flows, sk, 0, packet.payload_bytes ? BPF_SK_STORAGE_GET_F_CREATE : 0);
+	if (flow && packet.payload_bytes)
+		classify_data(skb, sk, tcp, flow, &packet, counters);
+	if (flow && is_closing) {
+		count_sent(flow);
+		flow->seen = CLOSED;
+	}
+	if (packet.payload_bytes)
+		return flow ? TC_ACT_UNSPEC : classify_unknown(skb, tcp, &packet, counters);
+	if (flow && packet.seq != tcp->snd_una)
+		return stamp(skb, counters, flow->band, flow->priority);
+	return stamp(skb, counters, BAND_CONTROL, settings.into == INTO_RANKED ? RANK_CONTROL : settings.priorities[BAND_CONTROL]);
+}

@@ -46,7 +46,7 @@ impl Interface {
         }
     }
 
-    fn named(index: u32) -> io::Result<Interface> {
+    pub(crate) fn named(index: u32) -> io::Result<Interface> {
         let probe = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
         let name = rustix::net::netdevice::index_to_name(&probe, index)?;
         Ok(Interface { index, name })

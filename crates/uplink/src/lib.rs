@@ -1,8 +1,10 @@
 //! The kernel side of the uplink: what shapes an interface and how much waits there, the tree of bands that Weir puts
-//! there, and what TCP knows of a connection.
+//! there, the classifier that sorts packets into it, and what TCP knows of a connection.
 //!
 //! Reading works without privilege; changing an interface needs CAP_NET_ADMIN.
 
+#[cfg(feature = "bpf")]
+pub mod classify;
 mod device;
 pub mod doctor;
 mod error;

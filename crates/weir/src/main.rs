@@ -1,5 +1,10 @@
 //! weir: what an operator installs. It serves a directory, shortest response first.
 
+#[cfg(feature = "bpf")]
+mod attach;
+#[cfg(not(feature = "bpf"))]
+#[path = "no_attach.rs"]
+mod attach;
 mod serve;
 mod uplink;
 
@@ -18,12 +23,15 @@ enum Command {
     Serve(serve::Args),
     /// The tree of bands at an interface: make it, remove it, watch it.
     Uplink(uplink::Args),
+    /// Put size-aware order under the server that already runs.
+    Attach(attach::Args),
 }
 
 fn main() -> std::process::ExitCode {
     let outcome = match cli::parse::<Cli>("weir").command {
         Command::Serve(args) => serve::main(args),
         Command::Uplink(args) => uplink::main(args),
+        Command::Attach(args) => attach::main(args),
     };
     cli::exit_code("weir", outcome)
 }

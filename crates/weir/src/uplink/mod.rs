@@ -171,7 +171,8 @@ fn described(tree: &Tree) -> Value {
     })
 }
 
-fn print(text: &str) -> Result<(), Failure> {
+/// To standard output.
+pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         // Whoever read it has seen enough.

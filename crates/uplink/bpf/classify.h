@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+// What the classifier and the program that attaches it agree on: src/classify/settings.rs and counters.rs read these by their
+// places, so that a change here is a change there and of LAYOUT.
+#ifndef WEIR_CLASSIFY_H
+#define WEIR_CLASSIFY_H
+
+#include <linux/types.h>
+
+#define LAYOUT 1
+// Bands of a tree (`prio` has 16): control packets, what nobody classified, then data.
+#define BANDS_MAX 16
+#define BAND_CONTROL 0
+#define BAND_DATA_FIRST 2
+#define CUTS_MAX (BANDS_MAX - BAND_DATA_FIRST - 1)
+#define RANK_CONTROL 0
+#define PORT_WORDS (65536 / 64)
+
+enum policy { LAS = 0, PSJF = 1, SRPT = 2, SRRT = 3 };
+enum into { INTO_BANDS = 0, INTO_RANKED = 1 };
+enum promotion { PROMOTE_EMPTY = 0, PROMOTE_PLAIN = 1 };
+
+// Fixed when the program is loaded: the verifier sees constants and drops the code of the policies that are not wanted.
+struct settings {
+	__u32 layout;
+	__u32 policy;
+	__u32 into;
+	__u32 promotion;
+	// What attaching made and detaching has to remove: 1 the clsact, 2 the tree.
+	__u32 made;
+	__u32 cuts_count;
+	// Increasing, in bytes (srrt: microseconds); a value equal to a cut is in the band below it.
+	__u64 cuts[CUTS_MAX];
+	// skb->priority of each band; 0 is control.
+	__u32 priorities[BANDS_MAX];
+	// Bit p % 64 of word p / 64: source port p is wanted.
+	__u64 ports[PORT_WORDS];
+};
+
+struct band_counters {
+	__u64 packets;
+	__u64 bytes;
+};
+
+struct counters {
+	struct band_counters bands[BANDS_MAX];
+	__u64 responses;
+	__u64 sizes_read;
+	__u64 sizes_told;
+	__u64 sizes_unknown;
+	__u64 promotions;
+	__u64 held_back;
+	__u64 no_storage;
+	__u64 no_socket;
+};
+
+// Sizes of responses: SIZE_STEPS buckets per octave from 1 byte on.
+#define SIZE_STEPS 4
+#define SIZE_BUCKETS (64 * SIZE_STEPS)
+
+// What a server tells of the response it is about to send: offsets in the connection's stream of bytes, from 0 at accept.
+struct told {
+	__u64 begin;
+	__u64 end;
+};
+
+// Where the reading of a response's head stands.
+enum phase { PHASE_STATUS = 0, PHASE_FIELDS = 1, PHASE_LENGTH = 2, PHASE_KNOWN = 3, PHASE_UNKNOWN = 4 };
+
+// A connection may end with a response of unknown size, which is counted once.
+enum seen { UNSEEN = 0, SEEN = 1, CLOSED = 2 };
+
+// A connection, from its first byte of data on. Offsets as in `told`.
+struct flow {
+	__u64 begin;
+	// 0 while the end is not known.
+	__u64 end;
+	// The head is read up to here.
+	__u64 scanned;
+	// The end of what was sent so far: what lies below is sent again.
+	__u64 highest;
+	// What the peer had sent when this response began.
+	__u64 received;
+	// Content-Length: as far as it is read, and as an earlier field of this head had it.
+	__u64 length;
+	__u64 previous;
+	// What its last packet got.
+	__u32 priority;
+	__u16 status;
+	__u8 phase;
+	// In PHASE_STATUS the column, in PHASE_FIELDS how much of the name matches, in PHASE_LENGTH the digits.
+	__u8 at;
+	__u8 band;
+	__u8 seen;
+	__u8 has_length;
+};
+
+#endif

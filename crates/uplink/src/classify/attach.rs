@@ -1,0 +1,184 @@
+//! Attaching and detaching.
+//!
+//! The order is what makes a kill harmless. The program hangs first, and says in its settings that a tree was to be made; the
+//! tree comes second. Taking away goes the other way round. Whatever is left is found by the program, and
+//! the next attach or detach finishes it. Until the tree is there, the marks on the packets mean nothing to anybody.
+
+use super::Classify;
+use super::counters::Sizes;
+use super::filter::{self, Filters};
+use super::program::Program;
+use super::settings::{BANDS_MAX, Settings, Target};
+use crate::device::Device;
+use crate::tree::{self, Kind, Plan, Tree};
+use crate::{Error, Interface};
+
+/// What an attach would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Preview {
+    pub settings: Settings,
+    /// The tree that the marks are for.
+    pub tree: Plan,
+    /// Does a classifier of ours hang there already?
+    pub is_again: bool,
+}
+
+/// Hangs the classifier at the interface, in the place of an earlier one, and makes the tree or sets its rate.
+pub fn attach(interface: &Interface, wanted: &Classify) -> Result<Settings, Error> {
+    let site = Site::look(interface, wanted)?;
+    let plans = site.plans(wanted)?;
+    let last = plans.len() - 1;
+    for (nth, plan) in plans.iter().enumerate() {
+        let settings = site.settings(wanted, plan)?;
+        match site.install(wanted, plan, &settings) {
+            // Another kind of tree may do.
+            Err(error) if error.is_missing() && nth < last => continue,
+            outcome => return outcome.map(|()| settings),
+        }
+    }
+    unreachable!("the last plan decides")
+}
+
+/// What [`attach`] would do, where every kind of tree is to be had.
+pub fn preview(interface: &Interface, wanted: &Classify) -> Result<Preview, Error> {
+    let site = Site::look(interface, wanted)?;
+    let tree = site.plans(wanted)?.remove(0);
+    tree.check()?;
+    let settings = site.settings(wanted, &tree)?;
+    Ok(Preview { settings, tree, is_again: site.earlier.is_some() })
+}
+
+/// Takes the classifier from the interface, and the tree and the clsact if attaching made them. False if there was none.
+pub fn detach(interface: &Interface) -> Result<bool, Error> {
+    let filters = filter::look(interface)?;
+    let Some(id) = filters.ours else { return Ok(false) };
+    let program = Program::open(id)?;
+    let settings = program.settings()?.and_then(|bytes| Settings::from_bytes(&bytes));
+    // Somebody may have put something else in the tree's place since: that stays.
+    if settings.as_ref().is_some_and(|settings| settings.made_tree) && !matches!(tree::find(interface), Ok(None)) {
+        tree::down(interface)?;
+    }
+    program.take_down(interface)?;
+    if settings.is_some_and(|settings| settings.made_clsact) && !filters.has_others {
+        filter::remove_clsact(interface)?;
+    }
+    Ok(true)
+}
+
+/// An interface before an attach.
+struct Site<'a> {
+    interface: &'a Interface,
+    filters: Filters,
+    earlier: Option<(Program, Settings)>,
+    /// An error stands for a tree of ours that is not whole.
+    tree: Result<Option<Tree>, Error>,
+}
+
+impl<'a> Site<'a> {
+    fn look(interface: &'a Interface, wanted: &Classify) -> Result<Site<'a>, Error> {
+        let name = &interface.name;
+        if wanted.ports.is_empty() || wanted.ports.contains(&0) {
+            return Err(Error::new("no port to look at: name the server's, for example --port 80,443"));
+        }
+        let device = Device::of(interface).map_err(|error| Error::kernel(&format!("reading {name}"), &error))?;
+        if !device.is_some_and(|device| device.is_up) {
+            return Err(Error::new(format!("{name} is down; bring it up first: ip link set {name} up")));
+        }
+        let filters = filter::look(interface)?;
+        if filters.is_taken {
+            let (priority, handle) = (filter::PRIORITY, filter::HANDLE);
+            return Err(Error::new(format!(
+                "a filter that is not weir's has our place at {name}; `tc filter del dev {name} egress pref {priority}` removes it (handle {handle})"
+            )));
+        }
+        let earlier = filters.ours.map(Program::open).transpose()?;
+        let earlier = match earlier {
+            Some(program) => {
+                let settings = program.settings()?.and_then(|bytes| Settings::from_bytes(&bytes));
+                // One of another version is replaced, and nothing taken from it.
+                settings.map(|settings| (program, settings))
+            }
+            None => None,
+        };
+        Ok(Site { interface, filters, earlier, tree: tree::find(interface) })
+    }
+
+    /// The trees that would do, the best first. The first that this kernel has is taken.
+    fn plans(&self, wanted: &Classify) -> Result<Vec<Plan>, Error> {
+        let name = &self.interface.name;
+        let matches = |tree: &Tree| match wanted.target {
+            Some(Target::Bands) => tree.plan.kind != Kind::Ranked,
+            Some(Target::Ranked) => tree.plan.kind == Kind::Ranked,
+            None => true,
+        };
+        match (&self.tree, wanted.rate) {
+            (Ok(Some(tree)), rate) if matches(tree) => {
+                Ok(vec![Plan { rate: rate.unwrap_or(tree.plan.rate), ..tree.plan.clone() }])
+            }
+            (Ok(Some(tree)), _) => Err(Error::new(format!(
+                "{name} has a tree of kind {}, which --into does not fit; `weir uplink down {name}` removes it",
+                tree.plan.kind.name()
+            ))),
+            (Ok(None) | Err(_), Some(rate)) => Ok(match wanted.target {
+                Some(Target::Ranked) => vec![Plan::new(Kind::Ranked, rate)],
+                _ => [Kind::Prio, Kind::Htb].map(|kind| Plan::new(kind, rate)).to_vec(),
+            }),
+            (Ok(None), None) => Err(Error::new(format!(
+                "{name} has no tree of bands yet; say the uplink's rate and it is made: --rate 10mbit"
+            ))),
+            (Err(error), None) => Err(Error::new(error.to_string())),
+        }
+    }
+
+    fn settings(&self, wanted: &Classify, plan: &Plan) -> Result<Settings, Error> {
+        let target = if plan.kind == Kind::Ranked { Target::Ranked } else { Target::Bands };
+        let tree = Tree { interface: self.interface.clone(), plan: plan.clone() };
+        // Ranks need no bands; the cuts are for the counters then.
+        let bands =
+            if target == Target::Ranked { Kind::Prio.bands_max() - tree::DATA_BAND_FIRST } else { tree.data_bands() };
+        let sizes = self.earlier.as_ref().map(|(program, _)| Sizes::read(program)).transpose()?;
+        let cuts = wanted.cuts.resolve(wanted.policy, bands, sizes.as_ref())?;
+        let earlier = self.earlier.as_ref().map(|(_, settings)| settings);
+        let is_empty = !self.filters.has_others && self.filters.ours.is_none();
+        let mut ports = wanted.ports.clone();
+        ports.sort_unstable();
+        ports.dedup();
+        Ok(Settings {
+            policy: wanted.policy,
+            target,
+            promotion: wanted.promotion,
+            // An empty clsact does nothing: it is taken for one that a killed attach left.
+            made_clsact: earlier.map_or(is_empty, |earlier| earlier.made_clsact),
+            made_tree: earlier.is_some_and(|earlier| earlier.made_tree) || !matches!(self.tree, Ok(Some(_))),
+            cuts,
+            priorities: std::array::from_fn(|band| tree.priority(band.min(BANDS_MAX) as u8)),
+            ports,
+        })
+    }
+
+    fn install(&self, wanted: &Classify, plan: &Plan, settings: &Settings) -> Result<(), Error> {
+        let program = Program::load(&settings.to_bytes(), self.earlier.as_ref().map(|(program, _)| program))?;
+        let done =
+            program.hang(self.interface).and_then(|()| tree::up(self.interface, plan, wanted.replace).map(|_| ()));
+        let Err(error) = done else { return Ok(()) };
+        match self.undo(&program) {
+            Ok(()) => Err(error),
+            Err(undo) => Err(Error::new(format!("{error}; and what was there before could not be put back: {undo}"))),
+        }
+    }
+
+    /// Puts the earlier program back, or takes away what [`Site::install`] made.
+    fn undo(&self, program: &Program) -> Result<(), Error> {
+        if let Some((earlier, _)) = &self.earlier {
+            return earlier.hang(self.interface);
+        }
+        let now = filter::look(self.interface)?;
+        if now.ours.is_some() {
+            program.take_down(self.interface)?;
+        }
+        if now.has_clsact && !self.filters.has_clsact {
+            filter::remove_clsact(self.interface)?;
+        }
+        Ok(())
+    }
+}

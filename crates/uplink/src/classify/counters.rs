@@ -1,0 +1,118 @@
+//! What the program counted, and cut points from the sizes it saw.
+
+use super::program::{COUNTERS_MAP, Program, SIZES_MAP};
+use super::settings::BANDS_MAX;
+use crate::Error;
+
+/// Buckets per octave of the sizes (bpf/classify.h).
+const SIZE_STEPS: u64 = 4;
+const SIZE_BUCKETS: u32 = 256;
+/// Sizes seen before cut points are taken from them: as many as `sched` wants.
+pub const SIZES_MIN: u64 = 64;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BandCounters {
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+/// Since the program was attached.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// By band of the tree; into `ranked`, by the band the cuts would have given.
+    pub bands: Vec<BandCounters>,
+    pub responses: u64,
+    /// Responses whose size was read from their head.
+    pub sizes_read: u64,
+    /// Responses whose size the server told.
+    pub sizes_told: u64,
+    /// Responses that went by what was sent, since their head told no size that can be believed.
+    pub sizes_unknown: u64,
+    /// Times a connection went on in a better band.
+    pub promotions: u64,
+    /// Packets kept in their connection's worse band behind what is queued there.
+    pub held_back: u64,
+    /// Packets of connections the kernel had no memory for.
+    pub no_storage: u64,
+    /// Data packets from a wanted port without a socket here: forwarded ones, which are left as they are.
+    pub no_socket: u64,
+}
+
+impl Counters {
+    pub fn read(program: &Program) -> Result<Counters, Error> {
+        let words = program.sums(COUNTERS_MAP, 0)?;
+        let word = |at: usize| words.get(at).copied().unwrap_or(0);
+        let band = |band: usize| BandCounters { packets: word(band * 2), bytes: word(band * 2 + 1) };
+        let rest = BANDS_MAX * 2;
+        Ok(Counters {
+            bands: (0..BANDS_MAX).map(band).collect(),
+            responses: word(rest),
+            sizes_read: word(rest + 1),
+            sizes_told: word(rest + 2),
+            sizes_unknown: word(rest + 3),
+            promotions: word(rest + 4),
+            held_back: word(rest + 5),
+            no_storage: word(rest + 6),
+            no_socket: word(rest + 7),
+        })
+    }
+}
+
+/// How many responses there were of which size.
+pub struct Sizes {
+    counts: Vec<u64>,
+    total: u64,
+}
+
+impl Sizes {
+    pub fn read(program: &Program) -> Result<Sizes, Error> {
+        let count = |bucket| Ok(program.sums(SIZES_MAP, bucket)?.first().copied().unwrap_or(0));
+        Ok(Sizes::of((0..SIZE_BUCKETS).map(count).collect::<Result<_, Error>>()?))
+    }
+
+    fn of(counts: Vec<u64>) -> Sizes {
+        let total = counts.iter().sum();
+        Sizes { counts, total }
+    }
+
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The size, in bytes, that this part of the responses does not exceed; linear within a bucket.
+    pub fn quantile(&self, part: f64) -> f64 {
+        let mut left = part * self.total as f64;
+        for (bucket, &count) in self.counts.iter().enumerate() {
+            let count = count as f64;
+            if left <= count && count > 0.0 {
+                let (low, high) = (low_end(bucket as u64), low_end(bucket as u64 + 1));
+                return low + (high - low) * left / count;
+            }
+            left -= count;
+        }
+        1.0
+    }
+}
+
+fn low_end(bucket: u64) -> f64 {
+    let (octave, step) = (bucket / SIZE_STEPS, bucket % SIZE_STEPS);
+    (1.0 + step as f64 / SIZE_STEPS as f64) * (octave as f64).exp2()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_lie_in_the_buckets_of_the_sizes() {
+        let mut counts = vec![0; SIZE_BUCKETS as usize];
+        // 1024 to 1279 bytes, and 1 MiB to 1.25 MiB.
+        counts[10 * 4] = 90;
+        counts[20 * 4] = 10;
+        let sizes = Sizes::of(counts);
+        assert_eq!(sizes.total(), 100);
+        assert_eq!(sizes.quantile(0.45), 1152.0);
+        assert!((1048576.0..1310720.0).contains(&sizes.quantile(0.9925)));
+        assert_eq!(Sizes::of(vec![0; 256]).quantile(0.5), 1.0);
+    }
+}

@@ -1,0 +1,83 @@
+//! Where the bands are cut.
+
+use sched::policy::rule_of_thumb;
+
+use super::counters::{SIZES_MIN, Sizes};
+use super::settings::{CUTS_MAX, Policy};
+use crate::Error;
+
+/// Without knowing a site: its smallest responses in the first band, its largest in the last, a band for every factor
+/// of four between where there are six. Web sites have their medians at 2 to 20 KB and one response in a hundred above 100 KB
+/// to 1 MB.
+const BYTES: (f64, f64) = (2048.0, 524_288.0);
+/// The same for `srrt`: from a nearby client's small response to a far one's large.
+const MICROSECONDS: (f64, f64) = (10_000.0, 2_560_000.0);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cuts {
+    /// Good for any site.
+    Usual,
+    /// In bytes, for `srrt` in microseconds; increasing.
+    Given(Vec<u64>),
+    /// By the rule of thumb from the sizes that the classifier, which has to be there already, has seen.
+    Learned,
+}
+
+impl Cuts {
+    /// The cut points for so many bands.
+    pub fn resolve(&self, policy: Policy, bands: u8, sizes: Option<&Sizes>) -> Result<Vec<u64>, Error> {
+        match self {
+            Cuts::Usual => {
+                let (low, high) = if policy == Policy::Srrt { MICROSECONDS } else { BYTES };
+                Ok(rule_of_thumb(|part| if part < 0.9 { low } else { high }, bands.into()))
+            }
+            Cuts::Given(cuts) => {
+                let cuts_max = usize::from(bands).saturating_sub(1).min(CUTS_MAX);
+                if cuts.len() > cuts_max {
+                    let given = cuts.len();
+                    return Err(Error::new(format!(
+                        "{given} cut points are too many: the tree has {bands} bands for responses, so at most {cuts_max}"
+                    )));
+                }
+                if !cuts.is_sorted_by(|one, next| one < next) {
+                    return Err(Error::new("the cut points have to increase"));
+                }
+                Ok(cuts.clone())
+            }
+            Cuts::Learned if policy == Policy::Srrt => {
+                Err(Error::new("cut points of srrt cannot be learned: they are times, and what is kept are sizes"))
+            }
+            Cuts::Learned => match sizes {
+                Some(sizes) if sizes.total() >= SIZES_MIN => {
+                    Ok(rule_of_thumb(|part| sizes.quantile(part), bands.into()))
+                }
+                _ => Err(Error::new(format!(
+                    "nothing to learn cut points from yet: attach without --cuts, and again after {SIZES_MIN} responses"
+                ))),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_cuts_are_evenly_spaced() {
+        let cuts = |policy, bands| Cuts::Usual.resolve(policy, bands, None).unwrap();
+        assert_eq!(cuts(Policy::Las, 6), [2048, 8192, 32768, 131072, 524288]);
+        assert_eq!(cuts(Policy::Srrt, 6), [10_000, 40_000, 160_000, 640_000, 2_560_000]);
+        assert_eq!(cuts(Policy::Psjf, 14).len(), CUTS_MAX);
+        assert!(cuts(Policy::Srpt, 1).is_empty());
+    }
+
+    #[test]
+    fn wrong_cuts_say_what_is_right() {
+        let said = |cuts: Cuts, policy| cuts.resolve(policy, 3, None).unwrap_err().to_string();
+        assert!(said(Cuts::Given(vec![1, 2, 3]), Policy::Las).contains("at most 2"));
+        assert!(said(Cuts::Given(vec![2, 2]), Policy::Las).contains("increase"));
+        assert!(said(Cuts::Learned, Policy::Las).contains("64 responses"));
+        assert!(said(Cuts::Learned, Policy::Srrt).contains("times"));
+    }
+}

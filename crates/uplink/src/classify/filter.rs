@@ -1,0 +1,100 @@
+//! Where the program hangs: as a filter at the egress of the interface's `clsact`, beside the filters of others.
+//!
+//! Unlike a TCX link a filter lives on when the process that made it ends, and goes with its interface. Ours is known by
+//! its place and the name of its program. It lets the filters after it have their say; one before it that
+//! ends the search (as `tc` filters with action `ok` do) keeps packets from it.
+
+use std::io;
+
+use crate::netlink::{Socket, attribute, u32_at};
+use crate::tc::{RTM_DELQDISC, RTM_GETQDISC, TCA_KIND, TCA_OPTIONS, TCM_BYTES, kind_and_options, tcm};
+use crate::{Error, Interface};
+
+/// The program's name in the kernel.
+pub const NAME: &str = "weir_classify";
+/// Our place among the filters, "WE" again: before those that `tc` numbers by itself (from 49152 down).
+pub const PRIORITY: u32 = 0x5745;
+pub const HANDLE: u32 = 1;
+
+const RTM_GETTFILTER: u16 = 46;
+/// TC_H_CLSACT, and its two sides as parents of filters.
+const CLSACT: u32 = 0xffff_fff1;
+const CLSACT_HANDLE: u32 = 0xffff_0000;
+const INGRESS: u32 = 0xffff_fff2;
+const EGRESS: u32 = 0xffff_fff3;
+const TCA_BPF_NAME: u16 = 7;
+const TCA_BPF_ID: u16 = 11;
+
+/// What hangs at an interface.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Filters {
+    pub has_clsact: bool,
+    /// The number of our program.
+    pub ours: Option<u32>,
+    /// Is there a filter that is not ours?
+    pub has_others: bool,
+    /// Is our place taken by somebody else's?
+    pub is_taken: bool,
+}
+
+pub fn look(interface: &Interface) -> Result<Filters, Error> {
+    let doing = format!("reading the filters of {}", interface.name);
+    inspect(interface.index).map_err(|error| Error::kernel(&doing, &error))
+}
+
+fn inspect(interface: u32) -> io::Result<Filters> {
+    let mut netlink = Socket::open()?;
+    let mut found = Filters { has_clsact: with_clsact(&mut netlink)?.contains(&interface), ..Filters::default() };
+    if !found.has_clsact {
+        return Ok(found);
+    }
+    for parent in [INGRESS, EGRESS] {
+        netlink.dump(RTM_GETTFILTER, &tcm(interface, 0, parent), |reply| {
+            // A chain of filters is told once by itself, without a handle.
+            let (Some(handle), Some(info)) = (u32_at(reply, 8), u32_at(reply, 16)) else { return };
+            if u32_at(reply, 4) != Some(interface) || handle == 0 {
+                return;
+            }
+            let is_our_place = parent == EGRESS && info >> 16 == PRIORITY;
+            match our_program(reply) {
+                Some(id) if is_our_place && handle == HANDLE => found.ours = Some(id),
+                _ => {
+                    found.has_others = true;
+                    found.is_taken |= is_our_place;
+                }
+            }
+        })?;
+    }
+    Ok(found)
+}
+
+/// The number of the program of a filter, if it goes by our name.
+fn our_program(reply: &[u8]) -> Option<u32> {
+    let fields = reply.get(TCM_BYTES..)?;
+    if attribute(fields, TCA_KIND)? != b"bpf\0" {
+        return None;
+    }
+    let options = attribute(fields, TCA_OPTIONS)?;
+    // libbpf adds the program's number: "weir_classify:[17]".
+    let name = attribute(options, TCA_BPF_NAME)?;
+    let is_ours = name.strip_prefix(NAME.as_bytes()).is_some_and(|rest| matches!(rest.first(), Some(b':' | 0)));
+    is_ours.then(|| attribute(options, TCA_BPF_ID).and_then(|id| u32_at(id, 0))).flatten()
+}
+
+/// The numbers of the interfaces that have a `clsact`.
+pub fn with_clsact(netlink: &mut Socket) -> io::Result<Vec<u32>> {
+    let mut found = Vec::new();
+    netlink.dump(RTM_GETQDISC, &tcm(0, 0, 0), |reply| {
+        if kind_and_options(reply).is_some_and(|(kind, _)| kind == "clsact") {
+            found.extend(u32_at(reply, 4));
+        }
+    })?;
+    Ok(found)
+}
+
+/// Takes the `clsact` away, and every filter in it.
+pub fn remove_clsact(interface: &Interface) -> Result<(), Error> {
+    let doing = format!("removing the clsact of {}", interface.name);
+    let remove = || Socket::open()?.change(RTM_DELQDISC, 0, &tcm(interface.index, CLSACT_HANDLE, CLSACT));
+    remove().map_err(|error| Error::kernel(&doing, &error))
+}

@@ -1,0 +1,91 @@
+//! The classifier that `weir attach` hangs at an interface's egress: a tc program that tells for every packet of a TCP
+//! server how urgent it is, so that a server which knows nothing of Weir has its responses ordered by size.
+//!
+//! It reads where a response begins and how long it is from the packets themselves (bpf/classify.bpf.c says how), or a server
+//! tells it by the map [`told_map`]. It needs nobody to live: it hangs until it is taken down or its
+//! interface goes, and everything about it is read back from the kernel. What it made is written in its settings, so
+//! that [`detach`] removes that and no more, whoever was killed in between.
+
+mod attach;
+mod counters;
+mod cuts;
+mod filter;
+mod program;
+mod settings;
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use units::Rate;
+
+use crate::netlink::Socket;
+use crate::{Error, Interface};
+use program::{Program, TOLD_MAP};
+
+pub use attach::{Preview, attach, detach, preview};
+pub use counters::{BandCounters, Counters};
+pub use cuts::Cuts;
+pub use program::Facts;
+pub use settings::{CUTS_MAX, Policy, Promotion, Settings, Target};
+
+/// What is wanted at an interface.
+#[derive(Debug, Clone)]
+pub struct Classify {
+    /// The servers' own ports.
+    pub ports: Vec<u16>,
+    pub policy: Policy,
+    pub promotion: Promotion,
+    pub cuts: Cuts,
+    /// `None`: what the tree that is there takes, or bands where there is none.
+    pub target: Option<Target>,
+    /// The uplink's rate; needed where there is no tree yet.
+    pub rate: Option<Rate>,
+    /// Take the place of a queueing discipline that is not ours.
+    pub replace: bool,
+}
+
+/// A classifier as it hangs at an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attached {
+    pub interface: Interface,
+    /// `None` for one of another version of weir.
+    pub settings: Option<Settings>,
+    pub facts: Facts,
+    pub counters: Counters,
+}
+
+/// Every classifier of ours in this network namespace.
+pub fn list() -> Result<Vec<Attached>, Error> {
+    let doing = "looking for classifiers";
+    let indices = Socket::open().and_then(|mut netlink| filter::with_clsact(&mut netlink));
+    let mut found = Vec::new();
+    for index in indices.map_err(|error| Error::kernel(doing, &error))? {
+        // An interface that went in the meantime has none.
+        if let Ok(interface) = Interface::named(index) {
+            found.extend(find(&interface)?);
+        }
+    }
+    Ok(found)
+}
+
+/// The classifier of ours at this interface.
+pub fn find(interface: &Interface) -> Result<Option<Attached>, Error> {
+    let Some(id) = filter::look(interface)?.ours else { return Ok(None) };
+    let program = Program::open(id)?;
+    let settings = program.settings()?.and_then(|bytes| Settings::from_bytes(&bytes));
+    Ok(Some(Attached {
+        interface: interface.clone(),
+        settings,
+        facts: program.facts,
+        counters: Counters::read(&program)?,
+    }))
+}
+
+/// The map in which a server tells how long a response is, before it sends it: socket storage, whose key is the
+/// connection's file descriptor (`int`) and whose value two 64-bit offsets in the bytes sent on the connection since it
+/// was accepted, where the response begins and where it ends. `None` where no classifier hangs.
+pub fn told_map(interface: &Interface) -> Result<Option<OwnedFd>, Error> {
+    let Some(id) = filter::look(interface)?.ours else { return Ok(None) };
+    let program = Program::open(id)?;
+    let map = program.map(TOLD_MAP).map(|map| map.as_fd().try_clone_to_owned()).transpose();
+    map.map_err(|error| Error::kernel("reading the classifier", &error))
+}

@@ -1,0 +1,179 @@
+//! The program in the kernel: loading it with its settings, hanging it up, finding its maps again by its number.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, ObjectBuilder, TC_EGRESS, TcHook};
+
+use super::filter::{HANDLE, NAME, PRIORITY};
+use super::settings::SETTINGS_BYTES;
+use crate::{Error, Interface};
+
+/// Empty where there was no clang when this was built.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/classify.bpf.o"));
+/// The helpers it cannot do without: bpf_loop is of 5.17. That a connection has nothing queued is known from 6.2 on
+/// (bpf_cast_to_kern_ctx); before, a better band is only given when nothing is unacknowledged.
+const LINUX_MIN: &str = "5.17";
+/// What the kernel keeps of the name ".rodata.settings" (BPF_OBJ_NAME_LEN).
+const SETTINGS_MAP: &str = ".rodata.setting";
+pub const COUNTERS_MAP: &str = "weir_counters";
+pub const SIZES_MAP: &str = "weir_sizes";
+pub const TOLD_MAP: &str = "weir_told";
+const FLOWS_MAP: &str = "weir_flows";
+const MAPS_MAX: usize = 16;
+
+/// The program of an interface, in the kernel.
+pub struct Program {
+    fd: OwnedFd,
+    maps: Vec<(String, MapHandle)>,
+    pub facts: Facts,
+}
+
+/// What the kernel says of a program.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Facts {
+    pub id: u32,
+    /// Instructions after the kernel's rewriting.
+    pub instructions: u32,
+    /// Instructions the verifier looked at.
+    pub verified_instructions: u32,
+    /// Only counted while the sysctl kernel.bpf_stats_enabled is 1.
+    pub runs: u64,
+    pub run_time_ns: u64,
+}
+
+impl Program {
+    /// Loads the program. What connections are in the midst of is taken over from `earlier`, and so is what servers tell.
+    pub fn load(settings: &[u8], earlier: Option<&Program>) -> Result<Program, Error> {
+        if OBJECT.is_empty() {
+            return Err(Error::missing(
+                "this weir was built without clang and has no BPF programs; build it where clang 15 or newer is",
+            ));
+        }
+        // The verifier's words would fill the screen; what they come to is in the error.
+        libbpf_rs::set_print(None);
+        let refuse = |error: libbpf_rs::Error| match error.kind() {
+            ErrorKind::PermissionDenied if !is_privileged() => Error::new(
+                "loading the classifier: not allowed, this needs root or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON",
+            ),
+            _ => Error::missing(format!(
+                "this kernel does not take the classifier (it needs Linux {LINUX_MIN} with BTF): {error:#}"
+            )),
+        };
+        let mut object = ObjectBuilder::default().open_memory(OBJECT).map_err(refuse)?;
+        for mut map in object.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            if name.contains(".rodata.settings") || name == SETTINGS_MAP {
+                map.set_initial_value(settings).map_err(refuse)?;
+            }
+            if let (FLOWS_MAP | TOLD_MAP, Some(handle)) =
+                (name.as_str(), earlier.and_then(|earlier| earlier.map(&name)))
+            {
+                map.reuse_fd(handle.as_fd()).map_err(refuse)?;
+            }
+        }
+        let object = object.load().map_err(refuse)?;
+        let program = object.progs().find(|program| program.name() == NAME);
+        let fd =
+            program.ok_or_else(|| Error::new("the classifier is not in its object file"))?.as_fd().try_clone_to_owned();
+        Program::of(fd.map_err(|error| Error::kernel("loading the classifier", &error))?)
+    }
+
+    /// The program with this number.
+    pub fn open(id: u32) -> Result<Program, Error> {
+        Program::of(libbpf_rs::Program::fd_from_id(id).map_err(|error| failure("reading the classifier", &error))?)
+    }
+
+    fn of(fd: OwnedFd) -> Result<Program, Error> {
+        let doing = "reading the classifier";
+        let (facts, ids) = info(fd.as_fd()).map_err(|error| Error::kernel(doing, &error))?;
+        let mut maps = Vec::new();
+        for id in ids {
+            let map = MapHandle::from_map_id(id).map_err(|error| failure(doing, &error))?;
+            maps.push((map.name().to_string_lossy().into_owned(), map));
+        }
+        Ok(Program { fd, maps, facts })
+    }
+
+    /// Hangs it at the interface's egress, making the clsact if there is none, and taking the place of an earlier one of ours.
+    pub fn hang(&self, interface: &Interface) -> Result<(), Error> {
+        let doing = format!("hanging the classifier at {}", interface.name);
+        let mut hook = hook(self.fd.as_fd(), interface);
+        hook.create().map_err(|error| failure(&doing, &error))?;
+        hook.replace(true).attach().map_err(|error| failure(&doing, &error))?;
+        Ok(())
+    }
+
+    /// Takes whatever program of ours hangs at the interface away.
+    pub fn take_down(&self, interface: &Interface) -> Result<(), Error> {
+        let doing = format!("taking the classifier from {}", interface.name);
+        hook(self.fd.as_fd(), interface).detach().map_err(|error| failure(&doing, &error))
+    }
+
+    pub fn settings(&self) -> Result<Option<Vec<u8>>, Error> {
+        let Some(map) = self.map(SETTINGS_MAP) else { return Ok(None) };
+        let value = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let value = value.map_err(|error| failure("reading the classifier's settings", &error))?;
+        Ok(value.filter(|bytes| bytes.len() == SETTINGS_BYTES))
+    }
+
+    /// The sums over all processors of the 64-bit words of one entry.
+    pub fn sums(&self, map: &str, entry: u32) -> Result<Vec<u64>, Error> {
+        let Some(map) = self.map(map) else { return Ok(Vec::new()) };
+        let values = map.lookup_percpu(&entry.to_ne_bytes(), MapFlags::ANY);
+        let values = values.map_err(|error| failure("reading the classifier's counters", &error))?.unwrap_or_default();
+        let mut sums = vec![0u64; map.value_size() as usize / 8];
+        for value in &values {
+            for (sum, word) in sums.iter_mut().zip(value.chunks_exact(8)) {
+                *sum = sum.wrapping_add(u64::from_ne_bytes(word.try_into().expect("chunks of 8")));
+            }
+        }
+        Ok(sums)
+    }
+
+    pub fn map(&self, name: &str) -> Option<&MapHandle> {
+        self.maps.iter().find(|(found, _)| found == name).map(|(_, map)| map)
+    }
+}
+
+fn hook(program: BorrowedFd<'_>, interface: &Interface) -> TcHook {
+    let mut hook = TcHook::new(program);
+    // The kernel's own numbers of interfaces are positive `int`s.
+    hook.ifindex(interface.index as i32).attach_point(TC_EGRESS).handle(HANDLE).priority(PRIORITY);
+    hook
+}
+
+fn failure(doing: &str, error: &libbpf_rs::Error) -> Error {
+    match error.kind() {
+        ErrorKind::PermissionDenied => Error::new(format!("{doing}: not allowed, this needs root")),
+        _ => Error::new(format!("{doing}: {error:#}")),
+    }
+}
+
+/// The verifier's refusal and a missing privilege have the same number.
+fn is_privileged() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// What the kernel says of a program, and the numbers of its maps.
+fn info(program: BorrowedFd<'_>) -> std::io::Result<(Facts, Vec<u32>)> {
+    let mut ids = [0u32; MAPS_MAX];
+    // SAFETY: `bpf_prog_info` holds integers only, of which all zeros is a value.
+    let mut info: libbpf_sys::bpf_prog_info = unsafe { MaybeUninit::zeroed().assume_init() };
+    info.map_ids = ids.as_mut_ptr() as u64;
+    info.nr_map_ids = MAPS_MAX as u32;
+    let mut bytes = size_of_val(&info) as u32;
+    // SAFETY: the kernel writes at most `bytes` to `info`, and at most `nr_map_ids` numbers to `ids`; both live on.
+    let status = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut bytes) };
+    if status < 0 {
+        return Err(std::io::Error::from_raw_os_error(-status));
+    }
+    let facts = Facts {
+        id: info.id,
+        instructions: info.xlated_prog_len / 8,
+        verified_instructions: info.verified_insns,
+        runs: info.run_cnt,
+        run_time_ns: info.run_time_ns,
+    };
+    Ok((facts, ids[..(info.nr_map_ids as usize).min(MAPS_MAX)].to_vec()))
+}

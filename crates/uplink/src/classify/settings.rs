@@ -1,0 +1,170 @@
+//! What the program is told when it is loaded, as bytes: `struct settings` of bpf/classify.h, and back, since everything
+//! about an attached program is read from the kernel.
+
+use crate::netlink::{u32_at, u64_at};
+
+/// A program of another version of weir, with another layout, is not read.
+const LAYOUT: u32 = 1;
+pub const BANDS_MAX: usize = 16;
+/// Two bands are not for responses, and so many bands have one cut less.
+pub const CUTS_MAX: usize = BANDS_MAX - 3;
+const PORT_WORDS: usize = 65536 / 64;
+
+const CUTS_AT: usize = 24;
+const PRIORITIES_AT: usize = CUTS_AT + CUTS_MAX * 8;
+const PORTS_AT: usize = PRIORITIES_AT + BANDS_MAX * 4;
+pub const SETTINGS_BYTES: usize = PORTS_AT + PORT_WORDS * 8;
+
+/// Whose packets are urgent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// Least attained service: by the bytes of the response sent so far. Needs to read nothing.
+    Las,
+    /// Preemptive shortest job first: by the size of the response.
+    Psjf,
+    /// Shortest remaining processing time: by the bytes of the response left.
+    Srpt,
+    /// Shortest remaining response time: by the microseconds that the connection's path still needs for them.
+    Srrt,
+}
+
+impl Policy {
+    pub const ALL: [Policy; 4] = [Policy::Las, Policy::Psjf, Policy::Srpt, Policy::Srrt];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Las => "las",
+            Policy::Psjf => "psjf",
+            Policy::Srpt => "srpt",
+            Policy::Srrt => "srrt",
+        }
+    }
+
+    /// What it orders by.
+    pub fn unit(self) -> &'static str {
+        if self == Policy::Srrt { "microseconds" } else { "bytes" }
+    }
+}
+
+/// What becomes of a packet's place in the order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// A band of the tree.
+    Bands,
+    /// A rank, for the `ranked` discipline.
+    Ranked,
+}
+
+impl Target {
+    pub fn name(self) -> &'static str {
+        match self {
+            Target::Bands => "bands",
+            Target::Ranked => "ranked",
+        }
+    }
+}
+
+/// When a connection may go on in a better band than its last packet went to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Promotion {
+    /// Only when it has nothing queued, so that no packet overtakes one of its own connection.
+    WhenEmpty,
+    /// At once, as the papers do it.
+    Plain,
+}
+
+impl Promotion {
+    pub fn name(self) -> &'static str {
+        match self {
+            Promotion::WhenEmpty => "when-empty",
+            Promotion::Plain => "plain",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    pub policy: Policy,
+    pub target: Target,
+    pub promotion: Promotion,
+    pub made_clsact: bool,
+    pub made_tree: bool,
+    /// Increasing, at most [`CUTS_MAX`]; bytes, or microseconds for `srrt`.
+    pub cuts: Vec<u64>,
+    /// The `skb->priority` of each band.
+    pub priorities: [u32; BANDS_MAX],
+    /// Increasing.
+    pub ports: Vec<u16>,
+}
+
+const MADE_CLSACT: u32 = 1;
+const MADE_TREE: u32 = 2;
+
+impl Settings {
+    pub fn to_bytes(&self) -> Vec<u8> {
+        assert!(self.cuts.len() <= CUTS_MAX, "{} cuts", self.cuts.len());
+        let made = u32::from(self.made_clsact) * MADE_CLSACT + u32::from(self.made_tree) * MADE_TREE;
+        let policy = Policy::ALL.iter().position(|policy| *policy == self.policy).unwrap_or(0) as u32;
+        let words = [LAYOUT, policy, self.target as u32, self.promotion as u32, made, self.cuts.len() as u32];
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        bytes.extend(self.cuts.iter().flat_map(|cut| cut.to_ne_bytes()));
+        bytes.resize(PRIORITIES_AT, 0);
+        bytes.extend(self.priorities.iter().flat_map(|priority| priority.to_ne_bytes()));
+        let mut words = [0u64; PORT_WORDS];
+        for port in &self.ports {
+            words[usize::from(*port) / 64] |= 1 << (port % 64);
+        }
+        bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        bytes
+    }
+
+    /// `None` for the settings of another version.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Settings> {
+        if bytes.len() != SETTINGS_BYTES || u32_at(bytes, 0)? != LAYOUT {
+            return None;
+        }
+        let made = u32_at(bytes, 16)?;
+        let cuts = (u32_at(bytes, 20)? as usize).min(CUTS_MAX);
+        let mut priorities = [0; BANDS_MAX];
+        for (band, priority) in priorities.iter_mut().enumerate() {
+            *priority = u32_at(bytes, PRIORITIES_AT + band * 4)?;
+        }
+        let is_wanted = |port: &u16| {
+            u64_at(bytes, PORTS_AT + usize::from(*port) / 64 * 8).is_some_and(|word| word >> (port % 64) & 1 == 1)
+        };
+        Some(Settings {
+            policy: *Policy::ALL.get(u32_at(bytes, 4)? as usize)?,
+            target: if u32_at(bytes, 8)? == Target::Bands as u32 { Target::Bands } else { Target::Ranked },
+            promotion: if u32_at(bytes, 12)? == 0 { Promotion::WhenEmpty } else { Promotion::Plain },
+            made_clsact: made & MADE_CLSACT != 0,
+            made_tree: made & MADE_TREE != 0,
+            cuts: (0..cuts).map(|at| u64_at(bytes, CUTS_AT + at * 8)).collect::<Option<_>>()?,
+            priorities,
+            ports: (0..=u16::MAX).filter(is_wanted).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_read_back() {
+        let settings = Settings {
+            policy: Policy::Srrt,
+            target: Target::Ranked,
+            promotion: Promotion::Plain,
+            made_clsact: false,
+            made_tree: true,
+            cuts: vec![1000, u64::MAX],
+            priorities: std::array::from_fn(|band| band as u32 * 7),
+            ports: vec![1, 63, 64, 443, 65535],
+        };
+        let bytes = settings.to_bytes();
+        assert_eq!(bytes.len(), SETTINGS_BYTES);
+        assert_eq!(Settings::from_bytes(&bytes), Some(settings));
+        assert_eq!(Settings::from_bytes(&bytes[1..]), None);
+        assert_eq!(Settings::from_bytes(&[9; SETTINGS_BYTES]), None);
+    }
+}

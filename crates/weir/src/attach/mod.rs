@@ -1,0 +1,171 @@
+//! `weir attach`: size-aware order for a server that is already there and knows nothing of it.
+
+mod show;
+
+use ::uplink::classify::{self, Classify, Cuts, Policy, Promotion, Target};
+use ::uplink::tree::{self, Kind};
+use ::uplink::{Error, Interface};
+use clap::ValueEnum;
+use cli::Failure;
+use serde_json::json;
+use units::Rate;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The interface through which the server's responses leave, by name.
+    #[arg(required_unless_present_any = ["list", "detach"], conflicts_with_all = ["list", "detach"])]
+    interface: Option<String>,
+    /// The server's ports.
+    #[arg(long = "port", value_name = "PORT,...", default_value = "80,443", value_parser = ports)]
+    ports: Ports,
+    /// Rate of the uplink, as tc writes it (10mbit, 1gbit); needed where `weir uplink up` has made no tree.
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+    /// Whose packets leave first; without it psjf into bands, srpt into ranked.
+    #[arg(long, value_enum)]
+    policy: Option<PolicyName>,
+    /// Bands of the tree, or ranks for the ranked discipline; without it what the tree that is there takes, or bands.
+    #[arg(long, value_enum)]
+    into: Option<Into>,
+    /// Where the bands are cut: sizes (for srrt times in microseconds) that increase, or `learned` from the sizes
+    /// of the responses that an attached classifier has seen; without it cuts for any site.
+    #[arg(long, value_name = "SIZE,...", value_parser = cuts)]
+    cuts: Option<Cuts>,
+    /// When a connection goes on in a better band: when it has nothing queued, or at once, as the papers do it.
+    #[arg(long, value_enum, default_value = "when-empty")]
+    promotion: PromotionName,
+    /// Take the place of a queueing discipline that weir did not make; `--detach` puts it back.
+    #[arg(long)]
+    replace: bool,
+    /// Print what would be installed, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// List what is attached, with its counters.
+    #[arg(long, conflicts_with = "detach")]
+    list: bool,
+    /// Take the classifier from this interface, and what attaching made with it.
+    #[arg(long, value_name = "INTERFACE")]
+    detach: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PolicyName {
+    Las,
+    Psjf,
+    Srpt,
+    Srrt,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Into {
+    Bands,
+    Ranked,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PromotionName {
+    WhenEmpty,
+    Plain,
+}
+
+/// One value for clap, which would take a plain list for several.
+#[derive(Clone)]
+struct Ports(Vec<u16>);
+
+pub fn main(args: Args) -> Result<(), Failure> {
+    if args.list {
+        return show::list(&classify::list()?, args.json);
+    }
+    if let Some(name) = &args.detach {
+        return detach(&Interface::by_name(name)?, args.json);
+    }
+    let interface = Interface::by_name(args.interface.as_deref().unwrap_or_default())?;
+    let wanted = wanted(&args, &interface)?;
+    if args.dry_run {
+        return show::preview(&interface, &classify::preview(&interface, &wanted)?, args.json);
+    }
+    let attached = classify::attach(&interface, &wanted)?;
+    let tree = tree::find(&interface)?;
+    show::attached(&interface, &attached, tree.as_ref(), args.json)
+}
+
+fn detach(interface: &Interface, json: bool) -> Result<(), Failure> {
+    let name = &interface.name;
+    if !classify::detach(interface)? {
+        return Err(Failure::Failed(format!(
+            "nothing of weir's is attached to {name}; `weir attach --list` says where"
+        )));
+    }
+    match json {
+        true => crate::uplink::print(&format!("{}\n", json!({ "interface": name, "detached": true }))),
+        false => crate::uplink::print(&format!("weir: {name}: detached\n")),
+    }
+}
+
+fn wanted(args: &Args, interface: &Interface) -> Result<Classify, Error> {
+    let target = args.into.map(|into| match into {
+        Into::Bands => Target::Bands,
+        Into::Ranked => Target::Ranked,
+    });
+    let is_ranked = || matches!(tree::find(interface), Ok(Some(tree)) if tree.plan.kind == Kind::Ranked);
+    let policy = match args.policy {
+        Some(PolicyName::Las) => Policy::Las,
+        Some(PolicyName::Psjf) => Policy::Psjf,
+        Some(PolicyName::Srpt) => Policy::Srpt,
+        Some(PolicyName::Srrt) => Policy::Srrt,
+        // What measured best: bands by remaining size gain nothing where a connection may not overtake itself.
+        None if target.map_or_else(is_ranked, |target| target == Target::Ranked) => Policy::Srpt,
+        None => Policy::Psjf,
+    };
+    Ok(Classify {
+        ports: args.ports.0.clone(),
+        policy,
+        promotion: match args.promotion {
+            PromotionName::WhenEmpty => Promotion::WhenEmpty,
+            PromotionName::Plain => Promotion::Plain,
+        },
+        cuts: args.cuts.clone().unwrap_or(Cuts::Usual),
+        target,
+        rate: args.rate,
+        replace: args.replace,
+    })
+}
+
+fn ports(text: &str) -> Result<Ports, String> {
+    let port = |word: &str| word.trim().parse().ok().filter(|port| *port != 0);
+    let ports: Option<Vec<u16>> = text.split(',').map(port).collect();
+    ports.map(Ports).ok_or_else(|| "write ports from 1 to 65535 with commas between, for example 80,443".to_string())
+}
+
+fn cuts(text: &str) -> Result<Cuts, String> {
+    if text == "learned" {
+        return Ok(Cuts::Learned);
+    }
+    let sizes: Result<Vec<u64>, _> = text.split(',').map(|word| units::parse_size(word.trim())).collect();
+    let sizes = sizes.map_err(|error| error.to_string())?;
+    if !sizes.is_sorted_by(|one, next| one < next) {
+        return Err("the cut points have to increase, for example 4KiB,64KiB,1MiB".to_string());
+    }
+    Ok(Cuts::Given(sizes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_and_wrong_ones_refused() {
+        assert_eq!(ports("80, 443").unwrap().0, [80, 443]);
+        for wrong in ["", "80,", "0", "65536", "http"] {
+            assert!(ports(wrong).is_err_and(|said| said.contains("80,443")), "{wrong}");
+        }
+        assert_eq!(cuts("4KiB,1MB"), Ok(Cuts::Given(vec![4096, 1_000_000])));
+        assert_eq!(cuts("learned"), Ok(Cuts::Learned));
+        for wrong in ["", "1,1", "2,1", "x"] {
+            assert!(cuts(wrong).is_err(), "{wrong}");
+        }
+    }
+}

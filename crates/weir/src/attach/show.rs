@@ -1,0 +1,147 @@
+//! What is attached, for people and for programs.
+
+use ::uplink::Interface;
+use ::uplink::classify::{Attached, BandCounters, Policy, Preview, Settings};
+use ::uplink::tree::{self, Plan, Tree};
+use cli::Failure;
+use serde_json::{Map, Value, json};
+
+pub fn attached(interface: &Interface, settings: &Settings, tree: Option<&Tree>, json: bool) -> Result<(), Failure> {
+    let plan = tree.map(|tree| &tree.plan);
+    if json {
+        let mut object = described(interface, settings);
+        object.insert("tree".into(), plan.map_or(Value::Null, described_tree));
+        return crate::uplink::print(&format!("{}\n", Value::Object(object)));
+    }
+    let tree = plan.map_or("no tree".to_string(), heading);
+    crate::uplink::print(&format!("weir: {}: {}; {tree}\n", interface.name, said(settings)))
+}
+
+pub fn preview(interface: &Interface, preview: &Preview, json: bool) -> Result<(), Failure> {
+    if json {
+        let mut object = described(interface, &preview.settings);
+        object.insert("tree".into(), described_tree(&preview.tree));
+        object.insert("replaces_classifier".into(), preview.is_again.into());
+        object.insert("dry_run".into(), true.into());
+        return crate::uplink::print(&format!("{}\n", Value::Object(object)));
+    }
+    let verb = if preview.is_again { "would replace the classifier by" } else { "would attach" };
+    let (name, tree) = (&interface.name, heading(&preview.tree));
+    crate::uplink::print(&format!("weir: {name}: {verb} {}; {tree}\n", said(&preview.settings)))
+}
+
+pub fn list(all: &[Attached], json: bool) -> Result<(), Failure> {
+    if json {
+        let all: Vec<Value> = all.iter().map(counted).collect();
+        return crate::uplink::print(&format!("{}\n", Value::Array(all)));
+    }
+    if all.is_empty() {
+        return crate::uplink::print("weir: nothing is attached\n");
+    }
+    crate::uplink::print(&all.iter().map(table).collect::<String>())
+}
+
+fn table(attached: &Attached) -> String {
+    let (name, counters, facts) = (&attached.interface.name, &attached.counters, &attached.facts);
+    let Some(settings) = &attached.settings else {
+        return format!("{name}: a classifier of another version of weir; attach again or --detach\n");
+    };
+    let mut text = format!("{name}: {}\n", said(settings));
+    text += &format!("{:>5} {:>24} {:>12} {:>16}\n", "band", "what", "packets", "bytes");
+    for (band, BandCounters { packets, bytes }) in counters.bands.iter().enumerate() {
+        if let Some(what) = what(settings, band) {
+            text += &format!("{band:>5} {what:>24} {packets:>12} {bytes:>16}\n");
+        }
+    }
+    text += &format!(
+        "responses {}, sizes read {}, told {}, unknown {}; promotions {}, held back {}; no storage {}, no socket {}\n",
+        counters.responses,
+        counters.sizes_read,
+        counters.sizes_told,
+        counters.sizes_unknown,
+        counters.promotions,
+        counters.held_back,
+        counters.no_storage,
+        counters.no_socket,
+    );
+    // Nothing unless the sysctl kernel.bpf_stats_enabled is 1.
+    if let Some(ns) = facts.run_time_ns.checked_div(facts.runs) {
+        text += &format!("{ns} ns per packet over {} packets\n", facts.runs);
+    }
+    text
+}
+
+/// What goes to a band; `None` for those that the classifier does not use.
+fn what(settings: &Settings, band: usize) -> Option<String> {
+    let first = usize::from(tree::DATA_BAND_FIRST);
+    let nth = match band {
+        0 => return Some("control".to_string()),
+        _ => band.checked_sub(first)?,
+    };
+    let unit = if settings.policy == Policy::Srrt { "us" } else { "B" };
+    match (settings.cuts.get(nth), nth.checked_sub(1).and_then(|before| settings.cuts.get(before))) {
+        (Some(cut), _) => Some(format!("up to {cut} {unit}")),
+        (None, Some(before)) => Some(format!("above {before} {unit}")),
+        (None, None) => (nth == 0).then(|| "all data".to_string()),
+    }
+}
+
+fn said(settings: &Settings) -> String {
+    let ports: Vec<String> = settings.ports.iter().map(u16::to_string).collect();
+    let (policy, target) = (settings.policy.name(), settings.target.name());
+    format!("{policy} into {target} for port {}", ports.join(","))
+}
+
+fn heading(plan: &Plan) -> String {
+    format!("{} at {}", plan.kind.name(), plan.rate)
+}
+
+fn described_tree(plan: &Plan) -> Value {
+    json!({ "kind": plan.kind.name(), "rate_bits_per_s": plan.rate.bits_per_s(), "band_count": plan.bands })
+}
+
+fn described(interface: &Interface, settings: &Settings) -> Map<String, Value> {
+    let Value::Object(object) = json!({
+        "interface": interface.name,
+        "policy": settings.policy.name(),
+        "into": settings.target.name(),
+        "promotion": settings.promotion.name(),
+        "ports": settings.ports,
+        "cuts": settings.cuts,
+        "cuts_unit": settings.policy.unit(),
+        "made_tree": settings.made_tree,
+        "made_clsact": settings.made_clsact,
+    }) else {
+        unreachable!("written as an object")
+    };
+    object
+}
+
+fn counted(attached: &Attached) -> Value {
+    let (counters, facts) = (&attached.counters, &attached.facts);
+    let mut object = match &attached.settings {
+        Some(settings) => described(&attached.interface, settings),
+        None => Map::from_iter([("interface".to_string(), attached.interface.name.clone().into())]),
+    };
+    let band = |band: &BandCounters| json!({ "packets": band.packets, "bytes": band.bytes });
+    object.insert("bands".into(), counters.bands.iter().map(band).collect());
+    object.insert("responses".into(), counters.responses.into());
+    object.insert("sizes_read".into(), counters.sizes_read.into());
+    object.insert("sizes_told".into(), counters.sizes_told.into());
+    object.insert("sizes_unknown".into(), counters.sizes_unknown.into());
+    object.insert("promotions".into(), counters.promotions.into());
+    object.insert("held_back".into(), counters.held_back.into());
+    object.insert("no_storage".into(), counters.no_storage.into());
+    object.insert("no_socket".into(), counters.no_socket.into());
+    object.insert(
+        "program".into(),
+        json!({
+            "id": facts.id,
+            "instructions": facts.instructions,
+            "verified_instructions": facts.verified_instructions,
+            "runs": facts.runs,
+            "run_time_ns": facts.run_time_ns,
+        }),
+    );
+    Value::Object(object)
+}
