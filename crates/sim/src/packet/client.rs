@@ -15,6 +15,8 @@ use super::world::{Down, Event, Up, World};
 pub struct Request {
     pub number: u64,
     pub job: Job,
+    /// Who asked, where the load is closed.
+    pub user: Option<u32>,
     pub first_byte: Option<Nanos>,
     /// Of the response, head included, in order, on the last try.
     pub got_bytes: u64,
@@ -27,8 +29,8 @@ pub struct Request {
 const NO_CONN: ConnId = ConnId { slot: u32::MAX, number: u32::MAX };
 
 impl Request {
-    pub fn new(number: u64, job: Job) -> Request {
-        Request { number, job, first_byte: None, got_bytes: 0, tried: 0, aborted: 0, conn: NO_CONN }
+    pub fn new(number: u64, job: Job, user: Option<u32>) -> Request {
+        Request { number, job, user, first_byte: None, got_bytes: 0, tried: 0, aborted: 0, conn: NO_CONN }
     }
 }
 
@@ -87,7 +89,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
         let id = match self.idle_connection() {
             Some(id) => id,
-            None => self.connect(),
+            None => self.connect(request.user),
         };
         let request = self.clients.get(slot);
         (request.conn, request.got_bytes, request.first_byte) = (id, 0, None);
@@ -112,8 +114,8 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         None
     }
 
-    fn connect(&mut self) -> ConnId {
-        let id = self.conns.open(self.config.paths.len() as u32, &self.settings);
+    fn connect(&mut self, user: Option<u32>) -> ConnId {
+        let id = self.conns.open(user, self.config.paths.len() as u32, &self.settings);
         self.counts.connections_max = self.counts.connections_max.max(self.conns.len());
         let now = self.now;
         self.conns.get(id).expect("just opened").asked_at = now;

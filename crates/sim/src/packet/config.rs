@@ -289,7 +289,7 @@ impl Config {
     }
 }
 
-fn in_range<T: PartialOrd + fmt::Debug>(
+pub(super) fn in_range<T: PartialOrd + fmt::Debug>(
     field: &str,
     value: T,
     range: std::ops::RangeInclusive<T>,

@@ -177,10 +177,11 @@ impl Conns {
         Conns { conns: Vec::new(), vacant: Vec::new(), spare: Vec::new(), opened: 0 }
     }
 
-    pub fn open(&mut self, paths: u32, settings: &Settings) -> ConnId {
+    /// Users keep their path; connections of nobody take the paths in turn.
+    pub fn open(&mut self, user: Option<u32>, paths: u32, settings: &Settings) -> ConnId {
         let number = self.opened;
         self.opened += 1;
-        let mut conn = Conn::new(number, number % paths, settings);
+        let mut conn = Conn::new(number, user.unwrap_or(number) % paths, settings);
         if let Some(spare) = self.spare.pop() {
             (conn.sender, conn.receiver) = (spare.sender, spare.receiver);
             conn.sender.reset(settings);
@@ -231,9 +232,9 @@ mod tests {
     fn a_closed_connection_is_not_the_one_in_its_place() {
         let settings = super::super::Tcp::default().settings();
         let mut conns = Conns::new();
-        let first = conns.open(1, &settings);
+        let first = conns.open(None, 1, &settings);
         conns.close(first);
-        let second = conns.open(1, &settings);
+        let second = conns.open(None, 1, &settings);
         assert_eq!((first.slot, conns.len()), (second.slot, 1));
         assert!(conns.get(first).is_none() && conns.get(second).is_some());
     }

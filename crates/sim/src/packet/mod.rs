@@ -21,6 +21,7 @@ mod server;
 mod tcp;
 #[cfg(test)]
 mod tests;
+mod users;
 mod world;
 
 pub use arrivals::{at_load, poisson};
@@ -29,6 +30,7 @@ pub use config::{Config, ConfigError, DrainKind, PathConfig, Server, Tcp, User};
 use conn::ConnId;
 pub use outcome::{Outcome, Sample};
 pub use tcp::Congestion;
+pub use users::{ClosedLoad, USERS_MAX};
 
 use crate::Hooks;
 use workload::Job;
@@ -37,4 +39,12 @@ use workload::Job;
 pub fn run(config: &Config, jobs: impl Iterator<Item = Job>, hooks: Hooks) -> Result<Outcome, ConfigError> {
     let policy = config.check()?;
     Ok(world::World::new(config, policy, jobs, hooks).run())
+}
+
+/// Simulates these users; they share no connections, so `per_connection` has to be 1.
+pub fn run_users(config: &Config, load: &ClosedLoad, hooks: Hooks) -> Result<Outcome, ConfigError> {
+    let policy = config.check()?;
+    load.check(config)?;
+    let users = users::Users::new(load, config.seed);
+    Ok(world::World::new(config, policy, std::iter::empty(), hooks).with_users(users).run())
 }

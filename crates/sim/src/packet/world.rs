@@ -14,6 +14,7 @@ use super::conn::{Conn, Conns, Ring, Timer};
 use super::outcome::alone;
 use super::server::Listener;
 use super::tcp::{Acked, Settings};
+use super::users::Users;
 use super::{Config, ConnId, DrainKind, Outcome, Sample};
 use crate::{Finished, Hooks, PROGRESS_JOBS, Tally};
 
@@ -22,6 +23,10 @@ use crate::{Finished, Hooks, PROGRESS_JOBS, Tally};
 pub enum Event {
     /// The next job arrives.
     Submit,
+    /// A user's pause is over.
+    Ask {
+        user: u32,
+    },
     ToServer(ConnId, Up),
     ToClient(ConnId, Down),
     /// The link can take another packet.
@@ -107,6 +112,8 @@ pub struct World<'c, 'h, J: Iterator> {
     pub dropped: Vec<Packet>,
     pub counts: Counts,
     jobs: std::iter::Peekable<J>,
+    /// Who asks, where the load is closed.
+    pub users: Option<Users>,
     /// When the run ends if jobs do not end it.
     until: Nanos,
     submitted: u64,
@@ -148,6 +155,7 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
             dropped: Vec::new(),
             counts: Counts::default(),
             jobs: jobs.peekable(),
+            users: None,
             until: Nanos::MAX,
             submitted: 0,
             offered_bytes: 0,
@@ -160,7 +168,12 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
         }
     }
 
+    pub fn with_users(self, users: Users) -> World<'c, 'h, J> {
+        World { users: Some(users), ..self }
+    }
+
     pub fn run(mut self) -> Outcome {
+        self.start_users();
         if let Some(first) = self.jobs.peek() {
             self.calendar.push(first.arrival, Event::Submit);
         }
@@ -182,12 +195,13 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
     }
 
     fn is_over(&mut self) -> bool {
-        self.clients.is_empty() && self.jobs.peek().is_none()
+        self.clients.is_empty() && self.jobs.peek().is_none() && self.users.as_ref().is_none_or(Users::are_done)
     }
 
     fn handle(&mut self, event: Event) {
         match event {
             Event::Submit => self.submit_next(),
+            Event::Ask { user } => self.on_ask(user),
             Event::ToServer(id, up) => self.at_server(id, up),
             Event::ToClient(id, down) => self.at_client(id, down),
             Event::LinkIdle => self.is_link_awaited = false,
@@ -215,13 +229,23 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
         let Some(job) = self.jobs.next() else { return };
         match self.jobs.peek() {
             Some(next) => self.calendar.push(next.arrival.max(self.now), Event::Submit),
-            None => self.until = self.config.grace.map_or(Nanos::MAX, |grace| self.now + grace),
+            None => self.end_after_grace(self.now),
         }
+        self.submit_job(job, None);
+    }
+
+    /// Nobody asks from `at` on: what is left then has the grace configured.
+    pub fn end_after_grace(&mut self, at: Nanos) {
+        self.until = self.config.grace.map_or(Nanos::MAX, |grace| Nanos(at.0.saturating_add(grace.0)));
+    }
+
+    /// A request is made, by one of the users if it is theirs.
+    pub fn submit_job(&mut self, job: Job, user: Option<u32>) {
         self.offered_bytes += workload::wire_bytes(job.size_bytes);
         self.last_arrival = self.now;
         let number = self.submitted;
         self.submitted += 1;
-        self.submit(Request::new(number, job));
+        self.submit(Request::new(number, job, user));
     }
 
     /// A packet sets out for the server.
@@ -282,6 +306,9 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
         }
         if let Some(record) = &mut self.hooks.record {
             record(record_of(request, self.now, outcome));
+        }
+        if let Some(user) = request.user {
+            self.pause(user);
         }
     }
 

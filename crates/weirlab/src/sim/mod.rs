@@ -55,13 +55,15 @@ pub fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
     }
 }
 
-/// Only one model has users.
+/// What not every model has.
 fn refuse_users(spec: &SimSpec) -> Result<(), Failure> {
-    let given = [("users", spec.users.is_some()), ("set", spec.set.is_some())];
-    match given.into_iter().find(|(_, is_given)| *is_given && spec.model != Model::Server) {
-        Some((name, _)) => Err(Failure::Usage(format!("--{name}: only --model server knows it"))),
-        None => Ok(()),
+    if spec.users.is_some() && spec.model == Model::Queue {
+        return Err(Failure::Usage("--users: only --model server and --model packet know them".into()));
     }
+    if spec.set.is_some() && spec.model != Model::Server {
+        return Err(Failure::Usage("--set: only --model server knows it".into()));
+    }
+    Ok(())
 }
 
 #[derive(clap::Args)]

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use cli::Failure;
 use serde_json::{Map, Value};
 use sim::Hooks;
-use sim::packet::{self, Config, Congestion, Discipline, DrainKind, PathConfig, Server, Shape, Tcp, User};
+use sim::packet::{self, ClosedLoad, Config, Congestion, Discipline, DrainKind, PathConfig, Server, Shape, Tcp, User};
 use units::{Nanos, Rate};
 use workload::{Distribution, Job, LoadProfile, Scaling};
 
@@ -24,14 +24,24 @@ pub(super) fn check(spec: &SimSpec) -> Result<(), Failure> {
         return Err(wrong(field)("--model packet does not know it"));
     }
     let config = config(spec)?;
-    config.check().map_err(|error| Failure::Usage(error.to_string()))?;
-    jobs(spec, &config).map(drop)
+    config.check().map_err(usage)?;
+    match closed_load(spec)? {
+        Some(load) => load.check(&config).map_err(usage),
+        None => jobs(spec, &config).map(drop),
+    }
+}
+
+fn usage(error: packet::ConfigError) -> Failure {
+    Failure::Usage(error.to_string())
 }
 
 pub(super) fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
     let config = config(spec)?;
-    let jobs = jobs(spec, &config)?;
-    let outcome = packet::run(&config, jobs, hooks).map_err(|error| Failure::Usage(error.to_string()))?;
+    let outcome = match closed_load(spec)? {
+        Some(load) => packet::run_users(&config, &load, hooks),
+        None => packet::run(&config, jobs(spec, &config)?, hooks),
+    };
+    let outcome = outcome.map_err(usage)?;
     let summary = outcome.summary.clone();
     let simulated_jobs = outcome.complete + outcome.aborted + outcome.incomplete + outcome.refused;
     let mut details = Map::new();
@@ -181,12 +191,31 @@ fn time(field: &str, text: &str) -> Result<Nanos, Failure> {
     units::parse_duration(text).map(Nanos::from).map_err(wrong(field))
 }
 
-/// The jobs, drawn as they are asked for.
-fn jobs(spec: &SimSpec, config: &Config) -> Result<Box<dyn Iterator<Item = Job>>, Failure> {
-    let until = spec.seconds.map_or(Ok(Nanos::MAX), |seconds| match (1e-9..=1e9).contains(&seconds) {
+/// The users, if there are any.
+fn closed_load(spec: &SimSpec) -> Result<Option<ClosedLoad>, Failure> {
+    let Some(users) = spec.users else { return Ok(None) };
+    let given = [("rho", spec.rho.is_some()), ("trace", spec.trace.is_some()), ("profile", spec.profile.is_some())];
+    if let Some((name, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(wrong(name)("--users are the load already: write one of the two"));
+    }
+    if spec.jobs.is_none() && spec.seconds.is_none() {
+        return Err(wrong("seconds")("users ask without end: write --seconds or --jobs"));
+    }
+    let requests_max = spec.jobs.unwrap_or(u64::MAX);
+    Ok(Some(ClosedLoad { users, sizes: sizes(spec)?, until: until(spec)?, requests_max }))
+}
+
+/// When arrivals end.
+fn until(spec: &SimSpec) -> Result<Nanos, Failure> {
+    spec.seconds.map_or(Ok(Nanos::MAX), |seconds| match (1e-9..=1e9).contains(&seconds) {
         true => Ok(Nanos((seconds * 1e9).round() as u64)),
         false => Err(wrong("seconds")(format!("{seconds} makes no sense: write seconds above 0, such as 60"))),
-    })?;
+    })
+}
+
+/// The jobs, drawn as they are asked for.
+fn jobs(spec: &SimSpec, config: &Config) -> Result<Box<dyn Iterator<Item = Job>>, Failure> {
+    let until = until(spec)?;
     let most = spec.jobs.map_or(usize::MAX, |jobs| usize::try_from(jobs).unwrap_or(usize::MAX));
     let arrivals: Box<dyn Iterator<Item = Job>> = match &spec.trace {
         Some(_) => Box::new(packet::at_load(replay(spec, config)?, load(spec)?)),

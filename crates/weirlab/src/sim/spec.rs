@@ -56,7 +56,7 @@ pub struct SimSpec {
     #[arg(long, value_name = "SHARE,SHARE", value_delimiter = ',', allow_negative_numbers = true)]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<f64>,
-    /// Users of the model server, each asking again when answered, instead of an offered load
+    /// Users of the models server and packet, each asking again when answered, instead of an offered load
     #[arg(long, value_name = "N")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users: Option<u32>,

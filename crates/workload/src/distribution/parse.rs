@@ -2,6 +2,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::Distribution;
+use crate::surge::FileModel;
 use crate::{SIZE_BYTES_MAX, Sizes};
 
 /// Why there is no such distribution.
@@ -85,6 +86,7 @@ impl FromStr for Distribution {
                 Ok(Distribution::Hyperexponential { p, mean1, mean2 })
             }
             "surge" if rest.is_empty() => Ok(Distribution::Surge(Sizes::SHIPPED)),
+            "surge" if rest == "murta-2002" => Ok(Distribution::Surge(FileModel::MURTA_2002.sizes)),
             "surge" => Err(DistributionError::UnknownField { form: "surge", field: rest.into() }),
             "trace" => Err(DistributionError::TraceIsAFile),
             _ => Err(DistributionError::UnknownForm(form.into())),

@@ -163,3 +163,13 @@ proptest! {
         }
     }
 }
+
+/// 000 says of its SURGE workload: 76 B to 2 MB, a mean of 13,727 B, a tail of 1.1; the shipped trace's sizes are a third.
+#[test]
+fn surge_of_the_papers_is_not_the_shipped_traces() {
+    let mean = |spec: &str| spec.parse::<Distribution>().unwrap().mean();
+    let (shipped, papers) = (mean("surge"), mean("surge:murta-2002"));
+    assert!((4_000.0..4_600.0).contains(&shipped), "{shipped}");
+    assert!((papers / 13_727.0 - 1.0).abs() < 0.05, "{papers}");
+    assert!("surge:murta".parse::<Distribution>().is_err());
+}

@@ -4,6 +4,7 @@ mod limits;
 mod paths;
 mod queues;
 mod senders;
+mod users;
 
 use proptest::prelude::*;
 use record::{JobRecord, Outcome as JobOutcome};
