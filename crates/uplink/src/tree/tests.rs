@@ -109,6 +109,29 @@ fn somebody_elses_qdisc_is_refused_or_put_back() {
     });
 }
 
+/// Every kind that this kernel has of those we say so of: in a virtual machine it is all of them.
+#[test]
+fn each_restorable_kind_is_put_back_as_it_was() {
+    on_a_pair(|weir0| {
+        let mut put_back = 0;
+        for kind in keep::RESTORABLE {
+            let add = format!("qdisc add dev weir0 root handle 7: {kind}");
+            let added = std::process::Command::new("tc").args(add.split_whitespace()).output().unwrap();
+            if !added.status.success() {
+                continue;
+            }
+            let before = everything(weir0);
+            up(weir0, &plan("10mbit"), true).unwrap();
+            down(weir0).unwrap();
+            assert_eq!(everything(weir0), before);
+            run("tc qdisc del dev weir0 root");
+            put_back += 1;
+        }
+        // Every kernel has the three fifos.
+        assert!(put_back >= 3, "{put_back}");
+    });
+}
+
 #[test]
 fn what_could_not_be_put_back_is_refused_even_with_replace() {
     on_a_pair(|weir0| {

@@ -1,4 +1,7 @@
 //! The program against this machine's kernel, in network namespaces of its own.
 
+#[path = "../serve/common/cable.rs"]
+mod cable;
+mod floods;
 mod network;
 mod uplink;

@@ -1,55 +1,49 @@
 //! `weir uplink up`, `show`, `down`, `doctor`.
 
-use serde_json::Value;
-
-use crate::network::Network;
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
+use crate::network::{Network, json};
 
 #[test]
 fn up_show_and_down() {
     let Some(network) = Network::new() else { return };
-    let before = network.near("tc qdisc show dev weir0");
-    let made = json(&network.printed("uplink up weir0 --rate 10mbit --json"));
+    let before = network.command("tc qdisc show dev uplink");
+    let made = network.json("uplink up uplink --rate 10mbit");
     assert_eq!((&made["change"], &made["rate_bits_per_s"]), (&"made".into(), &10_000_000.into()));
     let bands = made["band_count"].as_u64().unwrap();
     // Whatever this kernel has, the kind is one that has so many.
     assert!([("prio", 16), ("htb", 8)].contains(&(made["kind"].as_str().unwrap(), bands)), "{made}");
-    let again = json(&network.printed("uplink up weir0 --rate 10mbit --json"));
+    let again = network.json("uplink up uplink --rate 10mbit");
     assert_eq!(again["change"], "unchanged");
 
-    network.inside(|| {
-        let socket = std::net::UdpSocket::bind("198.18.79.1:0").unwrap();
+    network.cable.at_server(|| {
+        let socket = std::net::UdpSocket::bind("198.18.60.1:0").unwrap();
         for _ in 0..3 {
-            socket.send_to(&[0; 58], "198.18.79.2:9").unwrap();
+            socket.send_to(&[0; 58], "198.18.60.2:9").unwrap();
         }
     });
-    let shown = json(&network.printed("uplink show weir0 --json"));
+    let shown = network.json("uplink show uplink");
     let list = shown["bands"].as_array().unwrap();
     assert_eq!(list.len() as u64, bands);
     assert_eq!(["control", "other", "data"], [0, 1, 2].map(|band: usize| list[band]["use"].as_str().unwrap()));
     // Nobody classified them; with their headers they are 100 bytes each.
     assert!(list[1]["packets"].as_u64() >= Some(3) && list[1]["bytes"].as_u64() >= Some(300), "{shown}");
     assert!(list[2..].iter().all(|band| band["packets"] == 0), "{shown}");
-    let lines = network.printed("uplink show weir0");
+    let lines = network.printed("uplink show uplink");
     assert_eq!(lines.lines().count() as u64, 2 + bands, "{lines}");
 
-    assert_eq!(json(&network.printed("uplink down weir0 --json"))["removed"], true);
-    assert_eq!(network.near("tc qdisc show dev weir0"), before);
-    assert_eq!(json(&network.printed("uplink down weir0 --json"))["removed"], false);
+    assert_eq!(network.json("uplink down uplink")["removed"], true);
+    assert_eq!(network.command("tc qdisc show dev uplink"), before);
+    assert_eq!(network.json("uplink down uplink")["removed"], false);
 }
 
 #[test]
 fn rates_change_in_place_and_shares_are_kept() {
     let Some(network) = Network::new() else { return };
-    network.printed("uplink up weir0 --rate 10mbit --qdisc htb --share 20 --bands 5");
-    assert!(network.printed("uplink up weir0 --rate 20mbit --share 20 --bands 5").contains("rates changed"));
-    let shown = json(&network.printed("uplink show weir0 --json"));
+    network.printed("uplink up uplink --rate 10mbit --qdisc htb --share 20 --bands 5");
+    assert!(network.printed("uplink up uplink --rate 20mbit --share 20 --bands 5").contains("rates changed"));
+    let shown = network.json("uplink show uplink");
     assert_eq!((&shown["share_permille"], &shown["band_count"]), (&20.into(), &5.into()));
     // Without a word of it, the kind stays.
-    let rebuilt = network.printed("uplink up weir0 --rate 20mbit --packets 50");
+    let rebuilt = network.printed("uplink up uplink --rate 20mbit --packets 50");
     assert!(
         rebuilt.contains("8 bands of htb at 20mbit, 50 packets each") && rebuilt.contains("made anew"),
         "{rebuilt}"
@@ -59,22 +53,22 @@ fn rates_change_in_place_and_shares_are_kept() {
 #[test]
 fn show_watches_as_often_as_told() {
     let Some(network) = Network::new() else { return };
-    network.printed("uplink up weir0 --rate 10mbit");
-    let lines = network.printed("uplink show weir0 --json --watch --count 2");
-    assert_eq!(lines.lines().map(|line| json(line)["interface"] == "weir0").collect::<Vec<_>>(), [true, true]);
+    network.printed("uplink up uplink --rate 10mbit");
+    let lines = network.printed("uplink show uplink --json --watch --count 2");
+    assert_eq!(lines.lines().map(|line| json(line)["interface"] == "uplink").collect::<Vec<_>>(), [true, true]);
 }
 
 #[test]
 fn somebody_elses_qdisc_is_put_back() {
     let Some(network) = Network::new() else { return };
-    network.near("tc qdisc add dev weir0 root handle 7: pfifo limit 77");
-    let before = network.near("tc qdisc show dev weir0");
-    let said = network.refusal("uplink up weir0 --rate 10mbit", 1);
+    network.command("tc qdisc add dev uplink root handle 7: pfifo limit 77");
+    let before = network.command("tc qdisc show dev uplink");
+    let said = network.refusal("uplink up uplink --rate 10mbit", 1);
     assert!(said.contains("--replace"), "{said}");
-    assert_eq!(network.near("tc qdisc show dev weir0"), before);
-    network.printed("uplink up weir0 --rate 10mbit --replace");
-    network.printed("uplink down weir0");
-    assert_eq!(network.near("tc qdisc show dev weir0"), before);
+    assert_eq!(network.command("tc qdisc show dev uplink"), before);
+    network.printed("uplink up uplink --rate 10mbit --replace");
+    network.printed("uplink down uplink");
+    assert_eq!(network.command("tc qdisc show dev uplink"), before);
 }
 
 #[test]
@@ -84,30 +78,30 @@ fn mistakes_are_one_line() {
         ("uplink up weir9 --rate 10mbit", 1, "there is no interface weir9; `ip link` lists"),
         ("uplink show weir9", 1, "there is no interface weir9"),
         ("uplink down weir9", 1, "there is no interface weir9"),
-        ("uplink show weir0", 1, "weir0 has no tree of weir's; `weir uplink up weir0 --rate RATE` makes one"),
-        ("uplink up weir0", 2, "--rate"),
-        ("uplink up weir0 --rate 0mbit", 2, "`0mbit` is not a rate"),
-        ("uplink up weir0 --rate 11gbit", 1, "above what weir0 carries, 10gbit"),
-        ("uplink up weir0 --rate 10mbit --bands 17", 1, "17 bands"),
-        ("uplink up weir0 --rate 10mbit --bands 2", 1, "2 bands"),
-        ("uplink up weir0 --rate 10mbit --bands 9 --qdisc htb", 1, "9 bands: htb takes 3 to 8"),
-        ("uplink up weir0 --rate 10mbit --qdisc cake", 2, "cake"),
-        ("uplink up weir0 --rate 10mbit --qdisc htb --share 200", 1, "at most 125"),
-        ("uplink up weir0 --rate 10mbit --packets 0", 1, "0 packets per band"),
-        ("uplink show weir0 --count 3", 2, "--watch"),
+        ("uplink show uplink", 1, "uplink has no tree of weir's; `weir uplink up uplink --rate RATE` makes one"),
+        ("uplink up uplink", 2, "--rate"),
+        ("uplink up uplink --rate 0mbit", 2, "`0mbit` is not a rate"),
+        ("uplink up uplink --rate 11gbit", 1, "above what uplink carries, 10gbit"),
+        ("uplink up uplink --rate 10mbit --bands 17", 1, "17 bands"),
+        ("uplink up uplink --rate 10mbit --bands 2", 1, "2 bands"),
+        ("uplink up uplink --rate 10mbit --bands 9 --qdisc htb", 1, "9 bands: htb takes 3 to 8"),
+        ("uplink up uplink --rate 10mbit --qdisc cake", 2, "cake"),
+        ("uplink up uplink --rate 10mbit --qdisc htb --share 200", 1, "at most 125"),
+        ("uplink up uplink --rate 10mbit --packets 0", 1, "0 packets per band"),
+        ("uplink show uplink --count 3", 2, "--watch"),
     ] {
         let answer = network.refusal(args, status);
         assert!(answer.contains(said), "{args}: {answer}");
     }
-    network.near("ip link set weir0 down");
-    let answer = network.refusal("uplink up weir0 --rate 10mbit", 1);
-    assert!(answer.contains("weir0 is down"), "{answer}");
+    network.command("ip link set uplink down");
+    let answer = network.refusal("uplink up uplink --rate 10mbit", 1);
+    assert!(answer.contains("uplink is down"), "{answer}");
 }
 
 #[test]
 fn doctor_says_of_everything_what_it_is_for() {
     let Some(network) = Network::new() else { return };
-    let findings = json(&network.printed("uplink doctor --json"));
+    let findings = network.json("uplink doctor");
     for finding in findings.as_array().unwrap() {
         assert!(["ok", "missing"].contains(&finding["state"].as_str().unwrap()), "{finding}");
         assert!(
@@ -120,6 +114,6 @@ fn doctor_says_of_everything_what_it_is_for() {
     assert!(lines.lines().any(|line| line.starts_with("ok") && line.contains(" htb ")), "{lines}");
     // As nobody in particular, it says what it could not find out.
     let nobody =
-        network.near(&format!("setpriv --reuid 65534 --clear-groups {} uplink doctor", env!("CARGO_BIN_EXE_weir")));
+        network.command(&format!("setpriv --reuid 65534 --clear-groups {} uplink doctor", env!("CARGO_BIN_EXE_weir")));
     assert!(nobody.contains("missing  CAP_NET_ADMIN") && nobody.contains("only root can find out"), "{nobody}");
 }

@@ -1,0 +1,136 @@
+//! Connections that send as fast as they can, in different bands (000 section 3.2): the better band gets the link, and
+//! what carries no data does not wait behind either.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+use socket2::SockRef;
+
+use crate::network::Network;
+
+/// Packets of the better band before watching: TCP has then found its window and lost what that takes.
+const SETTLING_PACKETS: u64 = 3000;
+/// Packets to watch; more than a second of 50 Mbit/s.
+const WATCHED_PACKETS: u64 = 6000;
+/// So many looks, 10 ms apart, before giving up.
+const LOOKS_MAX: usize = 2000;
+/// How often a flood looks whether it is over.
+const TURN: Duration = Duration::from_millis(100);
+
+#[test]
+fn of_two_floods_the_better_band_has_the_link() {
+    let Some(network) = Network::new() else { return };
+    network.printed("uplink up uplink --rate 50mbit");
+    let bands = show(&network);
+    let (high, low) = (2, bands.len() - 1);
+    let listener = listen(&network, priority(&bands[0]));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _over = OnDrop(&is_over);
+        for band in [low, high] {
+            let (sender, receiver) = connect(&network, &listener);
+            SockRef::from(&sender).set_priority(priority(&bands[band])).unwrap();
+            scope.spawn(|| flood(sender, &is_over));
+            scope.spawn(|| drain(receiver, &is_over));
+        }
+        let before = look_until(&network, |bands| {
+            let both_wait = [high, low].iter().all(|band| count(&bands[*band], "backlog_packets") > 0);
+            both_wait && count(&bands[high], "packets") >= SETTLING_PACKETS
+        });
+        let sent = |bands: &[Value], band: usize| count(&bands[band], "packets") - count(&before[band], "packets");
+        let after = look_until(&network, |bands| sent(bands, high) + sent(bands, low) >= WATCHED_PACKETS);
+        let (high, low) = (sent(&after, high), sent(&after, low));
+        assert!(high * 100 >= (high + low) * 99, "{high} packets of the better band, {low} of the worse");
+    });
+}
+
+/// The listening socket's priority is that of its SYN-ACKs: each is counted in the control band, where nothing waits.
+#[test]
+fn a_flood_does_not_hold_up_syn_acks() {
+    let Some(network) = Network::new() else { return };
+    network.printed("uplink up uplink --rate 10mbit");
+    let bands = show(&network);
+    let listener = listen(&network, priority(&bands[0]));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _over = OnDrop(&is_over);
+        let (sender, receiver) = connect(&network, &listener);
+        SockRef::from(&sender).set_priority(priority(&bands[2])).unwrap();
+        scope.spawn(|| flood(sender, &is_over));
+        scope.spawn(|| drain(receiver, &is_over));
+        let before = look_until(&network, |bands| count(&bands[2], "backlog_packets") > 0);
+        for _ in 0..20 {
+            connect(&network, &listener);
+        }
+        let after = show(&network);
+        assert!(count(&after[0], "packets") >= count(&before[0], "packets") + 20, "{after:?}");
+        assert_eq!((count(&after[0], "drops"), count(&after[0], "backlog_packets")), (0, 0), "{after:?}");
+        assert!(count(&after[2], "packets") > count(&before[2], "packets"), "{after:?}");
+    });
+}
+
+/// The floods end however the test does.
+struct OnDrop<'a>(&'a AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn show(network: &Network) -> Vec<Value> {
+    network.json("uplink show uplink")["bands"].as_array().unwrap().clone()
+}
+
+fn look_until(network: &Network, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    for _ in 0..LOOKS_MAX {
+        let bands = show(network);
+        if is_so(&bands) {
+            return bands;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it did not come to that: {:?}", show(network))
+}
+
+fn count(band: &Value, what: &str) -> u64 {
+    band[what].as_u64().unwrap()
+}
+
+fn priority(band: &Value) -> u32 {
+    u32::try_from(count(band, "priority")).unwrap()
+}
+
+fn listen(network: &Network, priority: u32) -> TcpListener {
+    let listener = network.cable.at_server(|| TcpListener::bind(network.cable.address()).unwrap());
+    SockRef::from(&listener).set_priority(priority).unwrap();
+    // Reno fills whatever queue there is and half a queue is left when it has lost something; BBR, the default of some
+    // machines, lets its queue run empty on purpose.
+    rustix::net::sockopt::set_tcp_congestion(&listener, "reno").unwrap();
+    listener
+}
+
+/// A connection: the server's end, the client's end.
+fn connect(network: &Network, listener: &TcpListener) -> (TcpStream, TcpStream) {
+    let client = network.cable.at_client(|| TcpStream::connect(network.cable.address()).unwrap());
+    (listener.accept().unwrap().0, client)
+}
+
+fn flood(mut sender: TcpStream, is_over: &AtomicBool) {
+    sender.set_write_timeout(Some(TURN)).unwrap();
+    while !is_over.load(Ordering::Relaxed) {
+        // Without room for as long as a turn: it looks again.
+        let _ = sender.write(&[0; 64 << 10]);
+    }
+}
+
+fn drain(mut receiver: TcpStream, is_over: &AtomicBool) {
+    receiver.set_read_timeout(Some(TURN)).unwrap();
+    let mut buffer = vec![0; 64 << 10];
+    while !is_over.load(Ordering::Relaxed) {
+        let _ = receiver.read(&mut buffer);
+    }
+}
