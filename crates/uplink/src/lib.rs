@@ -10,6 +10,7 @@ pub mod doctor;
 mod error;
 mod interface;
 mod netlink;
+pub mod ranked;
 mod shaper;
 mod socket_memory;
 mod tc;

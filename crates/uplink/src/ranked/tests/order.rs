@@ -1,0 +1,212 @@
+//! Who is sent before whom, how fast, and who loses.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use super::pair::{Flow, Mark, Pair, wait_for};
+use super::*;
+
+/// What fills a frame of 1514 bytes.
+const FULL: usize = 1464;
+
+/// Sends full frames until it is dropped.
+struct Flood {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Flood {
+    fn new(number: u32, rank: u32) -> Flood {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let flow = Flow::new(number, rank);
+            let count = (0..).take_while(|_| !stopped.load(Ordering::Relaxed));
+            count.for_each(|nth| flow.send(nth, FULL));
+        });
+        Flood { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn count(marks: &[Mark], flow: u32) -> usize {
+    marks.iter().filter(|mark| mark.flow == flow).count()
+}
+
+#[test]
+fn of_two_floods_the_lower_rank_has_the_link() {
+    with_ranked(|| {
+        let pair = Pair::new();
+        let ranked = install(&pair.sender, rate("10mbit"), FLOWS_MAX_DEFAULT).unwrap();
+        let _worse = Flood::new(2, 4_000_000_000);
+        while pair.next().flow != 2 {}
+        let _better = Flood::new(1, 100_000);
+        while pair.next().flow != 1 {}
+        let marks = pair.take(3000);
+        let stats = ranked.stats().unwrap();
+        println!("better {} of {}; {stats:?}", count(&marks, 1), marks.len());
+        assert!(count(&marks, 1) * 1000 >= marks.len() * 990, "better {} of {}", count(&marks, 1), marks.len());
+        // The guard's share, which is not zero: the worse flow waits longest.
+        assert!(count(&marks, 2) >= 3, "worse {}", count(&marks, 2));
+        assert!(stats.guard_bytes > 0 && stats.guard_bytes < stats.bytes / 300, "{stats:?}");
+    });
+}
+
+#[test]
+fn equal_ranks_share_evenly() {
+    with_ranked(|| {
+        let pair = Pair::new();
+        install(&pair.sender, rate("10mbit"), FLOWS_MAX_DEFAULT).unwrap();
+        let _floods = [1, 2, 3].map(|number| Flood::new(number, 5000));
+        let mut is_seen = [false; 4];
+        while is_seen[1..] != [true; 3] {
+            is_seen[pair.next().flow as usize] = true;
+        }
+        let marks = pair.take(1500);
+        let counts = [1, 2, 3].map(|flow| count(&marks, flow));
+        assert!(counts.iter().all(|count| (400..=600).contains(count)), "{counts:?}");
+    });
+}
+
+#[test]
+fn a_flow_is_never_reordered_whatever_its_ranks() {
+    with_ranked(|| {
+        let pair = Pair::new();
+        install(&pair.sender, rate("10mbit"), FLOWS_MAX_DEFAULT).unwrap();
+        let _other = Flood::new(2, 3000);
+        let flow = Flow::new(1, 0);
+        let sent = std::thread::spawn(move || {
+            for nth in 0..2000u32 {
+                // 0, 1000 … 6000 in an order without pattern: Knuth's multiplicative hash.
+                flow.rank(nth.wrapping_mul(2_654_435_761) % 7 * 1000);
+                flow.send(nth, 100);
+            }
+            flow
+        });
+        let all = (0..2000).map(|_| std::iter::repeat_with(|| pair.next()).find(|mark| mark.flow == 1).unwrap().nth);
+        assert!(all.eq(0..2000));
+        sent.join().unwrap();
+    });
+}
+
+/// Stops the link, queues, and lets go: what arrives then is in the order the qdisc made, exactly.
+#[test]
+fn ten_thousand_flows_leave_in_the_order_of_their_ranks() {
+    with_ranked(|| {
+        let pair = Pair::new();
+        let mut ranked = install(&pair.sender, rate("1kbit"), FLOWS_MAX_DEFAULT).unwrap();
+        ranked.set(Settings { guard_permille: 0, ..ranked.settings.clone() }).unwrap();
+        let flow = Flow::unconnected();
+        const FLOWS: u32 = 10_000;
+        // The first occupies the link for half a second and more by itself.
+        flow.rank(1);
+        flow.send_as(0, 0);
+        for number in 1..=FLOWS {
+            flow.rank(2 + number.wrapping_mul(7919) % FLOWS);
+            flow.send_as(number, 0);
+        }
+        let stats = ranked.stats().unwrap();
+        assert_eq!((stats.dropped_full, stats.dropped_flow, stats.dropped_memory), (0, 0, 0), "{stats:?}");
+        // Two of 10,000 addresses may have one hash.
+        assert!(stats.flows_peak > FLOWS - 10, "{stats:?}");
+        // Not faster than the receiving side takes packets in: the cable holds a thousand.
+        ranked.set_rate(rate("4mbit")).unwrap();
+        let marks = pair.take(FLOWS as usize + 1);
+        let ranks: Vec<u32> = marks[1..].iter().map(|mark| mark.flow.wrapping_mul(7919) % FLOWS).collect();
+        let out_of_order = ranks.windows(2).filter(|pair| pair[0] > pair[1]).count();
+        // A shared hash is a shared queue; what left before the link was stopped for good came first.
+        assert!(out_of_order <= 6, "{out_of_order}");
+        assert_eq!(ranked.stats().unwrap().flows, 0);
+    });
+}
+
+#[test]
+fn flows_beyond_the_bound_share_a_queue_and_all_arrive() {
+    with_ranked(|| {
+        let pair = Pair::new();
+        let mut ranked = install(&pair.sender, rate("1kbit"), 100).unwrap();
+        let flow = Flow::unconnected();
+        flow.rank(9);
+        (0..300).for_each(|number| flow.send_as(number, 0));
+        let stats = ranked.stats().unwrap();
+        assert_eq!(stats.flows_peak, 101, "{stats:?}");
+        assert!((190..=200).contains(&stats.excess_packets), "{stats:?}");
+        ranked.set_rate(rate("10mbit")).unwrap();
+        let mut flows: Vec<u32> = pair.take(300).iter().map(|mark| mark.flow).collect();
+        flows.sort_unstable();
+        assert!(flows.into_iter().eq(0..300));
+    });
+}
+
+#[test]
+fn when_full_the_worst_ranks_lose_and_control_never() {
+    with_ranked(|| {
+        let pair = Pair::new();
+        let mut ranked = install(&pair.sender, rate("1kbit"), FLOWS_MAX_DEFAULT).unwrap();
+        ranked.set(Settings { packets_max: 50, ..ranked.settings.clone() }).unwrap();
+        let flows = [Flow::new(1, 4_000_000_000), Flow::new(2, 4_000_000_000), Flow::new(3, 1000), Flow::new(4, 0)];
+        flows.iter().for_each(|flow| flow.room(16 << 20));
+        (0..100).for_each(|nth| flows[0].send(nth, 100));
+        (0..10).for_each(|nth| flows[1].send(nth, 100));
+        (0..20).for_each(|nth| flows[2].send(nth, 100));
+        (0..10).for_each(|nth| flows[3].send(nth, 100));
+        let stats = ranked.stats().unwrap();
+        assert_eq!((stats.backlog_packets, stats.dropped_flow, stats.dropped_memory), (50, 0, 0), "{stats:?}");
+        ranked.set_rate(rate("10mbit")).unwrap();
+        wait_for("the qdisc is empty", || ranked.stats().unwrap().flows == 0);
+        let marks = pair.rest();
+        let counts = [1, 2, 3, 4].map(|flow| count(&marks, flow));
+        println!("{counts:?} {stats:?}");
+        assert_eq!((counts[2], counts[3]), (20, 10), "{counts:?}");
+        // The two worst share what is left, by the longest one's loss: the newcomer is not shut out.
+        assert!((8..=10).contains(&counts[1]) && counts[0] >= 10, "{counts:?}");
+        assert_eq!(stats.dropped_full as usize, 140 - marks.len());
+    });
+}
+
+#[test]
+fn the_rate_is_held_and_changed_live() {
+    with_ranked(|| {
+        let pair = Pair::new();
+        let mut ranked = install(&pair.sender, rate("10mbit"), FLOWS_MAX_DEFAULT).unwrap();
+        let _flood = Flood::new(1, 7);
+        let mut mbit_per_s = |text: &str| {
+            ranked.set_rate(rate(text)).unwrap();
+            pair.forget();
+            pair.take(100);
+            let (start, before) = (Instant::now(), ranked.stats().unwrap().bytes);
+            pair.take(1000);
+            let bytes = ranked.stats().unwrap().bytes - before;
+            bytes as f64 * 8e-6 / start.elapsed().as_secs_f64()
+        };
+        let measured = ["10mbit", "20mbit", "5mbit"].map(&mut mbit_per_s);
+        println!("sent {measured:.3?} Mbit/s at 10, 20 and 5");
+        // Never faster, but for what was read a packet too late; slower only where the emulated timer is late.
+        for (measured, wanted) in measured.into_iter().zip([10.0, 20.0, 5.0]) {
+            assert!((0.5 * wanted..1.03 * wanted).contains(&measured), "{measured} of {wanted}");
+        }
+    });
+}
+
+#[test]
+fn a_queue_that_empties_and_fills_again_goes_on() {
+    with_ranked(|| {
+        let pair = Pair::new();
+        let ranked = install(&pair.sender, rate("10mbit"), FLOWS_MAX_DEFAULT).unwrap();
+        let flow = Flow::new(1, 5);
+        for nth in 0..50 {
+            flow.send(nth, 10);
+            assert_eq!(pair.next(), Mark { flow: 1, nth });
+        }
+        wait_for("the qdisc is empty", || ranked.stats().unwrap().flows == 0);
+        assert_eq!(ranked.stats().unwrap().backlog_bytes, 0);
+    });
+}
