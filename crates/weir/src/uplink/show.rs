@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use ::uplink::tree::{self, CONTROL_BAND, OTHER_BAND, Tree};
+use ::uplink::tree::{self, CONTROL_BAND, DATA_BAND_FIRST, OTHER_BAND, Tree};
 use ::uplink::{Counted, Interface};
 use cli::Failure;
 use serde_json::{Value, json};
@@ -43,19 +43,47 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         let tree = tree::find(&interface)?.ok_or_else(missing)?;
         let counted = tree.stats()?;
         match args.json {
-            true => print(&format!("{}\n", as_json(&tree, &counted)))?,
-            false => print(&format!("{clear}{}", as_text(&tree, &counted)))?,
+            true => print(&format!("{}\n", as_json(&tree, &counted, &cuts(&interface))))?,
+            false => print(&format!("{clear}{}", as_text(&tree, &counted, &cuts(&interface))))?,
         }
     }
     Ok(())
 }
 
-fn as_json(tree: &Tree, counted: &[Counted]) -> Value {
+/// Where an attached classifier cuts the bands for responses: the most that still goes to each but the last.
+#[derive(Default)]
+struct Cuts {
+    up_to: Vec<u64>,
+    unit: &'static str,
+}
+
+impl Cuts {
+    fn of(&self, band: usize) -> Option<u64> {
+        self.up_to.get(band.checked_sub(DATA_BAND_FIRST.into())?).copied()
+    }
+}
+
+/// None where nothing is attached, and where we may not ask.
+#[cfg(feature = "bpf")]
+fn cuts(interface: &Interface) -> Cuts {
+    use ::uplink::classify::{self, Target};
+    let settings = classify::find(interface).ok().flatten().and_then(|attached| attached.settings);
+    let settings = settings.filter(|settings| settings.target == Target::Bands);
+    settings.map(|settings| Cuts { up_to: settings.cuts, unit: settings.policy.unit() }).unwrap_or_default()
+}
+
+#[cfg(not(feature = "bpf"))]
+fn cuts(_interface: &Interface) -> Cuts {
+    Cuts::default()
+}
+
+fn as_json(tree: &Tree, counted: &[Counted], cuts: &Cuts) -> Value {
     let band = |(band, counted): (usize, &Counted)| {
         json!({
             "band": band,
             "use": used_for(band),
             "priority": tree.priority(band as u8),
+            "up_to": cuts.of(band),
             "packets": counted.packets,
             "bytes": counted.bytes,
             "drops": counted.drops,
@@ -64,18 +92,24 @@ fn as_json(tree: &Tree, counted: &[Counted]) -> Value {
         })
     };
     let Value::Object(mut object) = described(tree) else { unreachable!("a tree is an object") };
+    if !cuts.up_to.is_empty() {
+        object.insert("up_to_unit".into(), cuts.unit.into());
+    }
     object.insert("bands".into(), counted.iter().enumerate().map(band).collect());
     Value::Object(object)
 }
 
-fn as_text(tree: &Tree, counted: &[Counted]) -> String {
+fn as_text(tree: &Tree, counted: &[Counted], cuts: &Cuts) -> String {
     let mut text = format!("{}: {}\n", tree.interface.name, heading(tree));
-    text += "band  use        packets          bytes     drops   waiting   waiting bytes\n";
+    if !cuts.up_to.is_empty() {
+        text += &format!("a response's {} decide, up to:\n", cuts.unit);
+    }
+    text += "band  use           up to   packets          bytes     drops   waiting   waiting bytes\n";
     for (band, counted) in counted.iter().enumerate() {
         let Counted { packets, bytes, drops, backlog_packets, backlog_bytes } = counted;
-        let used_for = used_for(band);
+        let (used_for, up_to) = (used_for(band), cuts.of(band).map_or("-".to_string(), |cut| cut.to_string()));
         text += &format!(
-            "{band:>4}  {used_for:<8}{packets:>10}{bytes:>15}{drops:>10}{backlog_packets:>10}{backlog_bytes:>16}\n"
+            "{band:>4}  {used_for:<8}{up_to:>11}{packets:>10}{bytes:>15}{drops:>10}{backlog_packets:>10}{backlog_bytes:>16}\n"
         );
     }
     text

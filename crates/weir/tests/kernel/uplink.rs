@@ -50,6 +50,27 @@ fn rates_change_in_place_and_shares_are_kept() {
     );
 }
 
+/// Needs the BPF programs, which a build without clang has not.
+#[test]
+fn show_says_where_the_classifier_cuts() {
+    let Some(network) = Network::new() else { return };
+    network.printed("uplink up uplink --rate 10mbit --bands 5 --qdisc htb");
+    assert!(network.json("uplink show uplink")["bands"][2]["up_to"].is_null());
+    let attached = network.weir("attach uplink --port 80 --policy psjf --cuts 4KB,64KB");
+    if !attached.status.success() {
+        let why = String::from_utf8_lossy(&attached.stderr).into_owned();
+        assert!(std::env::var("WEIR_REQUIRE_PRIVILEGED").as_deref() != Ok("1"), "not skipped here: {why}");
+        println!("SKIPPED: {why}");
+        return;
+    }
+    let shown = network.json("uplink show uplink");
+    let up_to: Vec<Option<u64>> = (0..5).map(|band: usize| shown["bands"][band]["up_to"].as_u64()).collect();
+    assert_eq!(up_to, [None, None, Some(4000), Some(64_000), None], "{shown}");
+    assert_eq!(shown["up_to_unit"], "bytes");
+    let lines = network.printed("uplink show uplink");
+    assert!(lines.contains("a response's bytes decide") && lines.contains(" 64000 "), "{lines}");
+}
+
 #[test]
 fn show_watches_as_often_as_told() {
     let Some(network) = Network::new() else { return };
