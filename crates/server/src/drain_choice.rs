@@ -2,12 +2,14 @@
 
 mod bands;
 mod error;
+#[cfg(feature = "bpf")]
+mod ranked;
 
 use std::net::{IpAddr, SocketAddr};
 
 use sched::{Drain, Guard, Pace, policy};
 use units::{Nanos, Rate};
-use uplink::tree;
+use uplink::tree::{self, Kind};
 use uplink::{Interface, Shaper};
 
 pub use error::DrainError;
@@ -23,6 +25,8 @@ pub enum DrainKind {
     Paced,
     /// Ordered by a queueing discipline with a few priorities.
     Bands,
+    /// Ordered by our own queueing discipline, exactly.
+    Ranked,
     /// As fast as sockets take it.
     Off,
 }
@@ -76,8 +80,11 @@ impl DrainChoice {
     pub fn find(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, DrainError> {
         match options.kind {
             DrainKind::Off => Ok(DrainChoice::off(options, "asked for")),
-            DrainKind::Auto | DrainKind::Paced => Ok(DrainChoice::paced(options, listen.ip())),
-            DrainKind::Bands => bands::find(options, listen.ip()),
+            DrainKind::Paced => Ok(DrainChoice::paced(options, listen.ip())),
+            DrainKind::Bands => bands::find(options, listen),
+            DrainKind::Ranked => ranked(options, listen),
+            // Bands come after both: they know but a few sizes.
+            DrainKind::Auto => Ok(ranked(options, listen).unwrap_or_else(|_| DrainChoice::paced(options, listen.ip()))),
         }
     }
 
@@ -99,7 +106,9 @@ impl DrainChoice {
         let tree = interface.as_ref().ok().and_then(|found| tree::find(found.as_ref()?).ok().flatten());
         let shaper = interface.and_then(|found| found.map_or(Ok(None), Shaper::of));
         let paced = |rate, why| DrainChoice { pace: pace(rate), ..DrainChoice::off(options, "") }.because(why);
-        let choice = match (options.uplink, shaper) {
+        let ranked = tree.as_ref().filter(|tree| tree.plan.kind == Kind::Ranked).map(|tree| tree.plan.rate);
+        let source = if options.uplink.is_some() { "the uplink's rate was given" } else { "so the ranked queue sends" };
+        let choice = match (options.uplink.or(ranked), shaper) {
             (asked, Ok(Some(shaper))) if is_bottleneck(shaper.rate, asked) => {
                 let (rate, kind, name) = (shaper.rate, &shaper.kind, &shaper.interface.name);
                 let why = format!("drain paced at {rate}, policy {policy}: {name} is shaped by {kind}");
@@ -107,7 +116,7 @@ impl DrainChoice {
                 DrainChoice { gauge: Some(gauge(shaper)), ..paced(rate, why) }
             }
             (Some(rate), _) => {
-                let why = format!("drain paced at 98 % of {rate}, policy {policy}: the uplink's rate was given");
+                let why = format!("drain paced at 98 % of {rate}, policy {policy}: {source}");
                 paced(rate.permille(BLIND_PERMILLE), why)
             }
             (None, Ok(_)) => {
@@ -142,6 +151,19 @@ impl DrainChoice {
         let policy = policy::parse(&self.policy).expect("specs were checked when they were read");
         Drain::new(policy, self.pace).with_guard(Guard::new(self.guard_permille))
     }
+}
+
+#[cfg(feature = "bpf")]
+use ranked::{find as ranked, is_sorted};
+
+#[cfg(not(feature = "bpf"))]
+fn ranked(_: &DrainOptions, _: SocketAddr) -> Result<DrainChoice, DrainError> {
+    Err(DrainError::NotBuilt)
+}
+
+#[cfg(not(feature = "bpf"))]
+fn is_sorted(_: &Interface, _: u16) -> bool {
+    false
 }
 
 /// Whether the shaper is what limits us. Below a slower uplink somewhere else its queue is always empty, and would

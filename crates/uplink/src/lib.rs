@@ -17,6 +17,7 @@ mod tc;
 mod tcp_info;
 #[cfg(test)]
 mod testing;
+mod told;
 pub mod tree;
 
 pub use error::Error;
@@ -25,3 +26,4 @@ pub use shaper::Shaper;
 pub use socket_memory::queued_below_bytes;
 pub use tc::Counted;
 pub use tcp_info::{TcpInfo, tcp_info};
+pub use told::ToldMap;

@@ -35,8 +35,8 @@ pub struct Args {
     /// decides, and what matches none is the last class. Repeatable.
     #[arg(long = "class", value_name = "PREFIX")]
     classes: Vec<String>,
-    /// How bytes are handed to the kernel: paced at the uplink's rate; marked for the bands that `weir uplink up` made;
-    /// off (as fast as sockets take them); or auto.
+    /// How bytes are handed to the kernel: paced at the uplink's rate; marked for the bands that `weir uplink up` made; told to
+    /// the classifier of `weir attach` for the ranked queue; off (as fast as sockets take them); or auto.
     #[arg(long, value_enum, default_value = "auto")]
     drain: Drain,
     /// With --drain bands, when a response whose band has become better moves there: idle (nothing of it is queued, so
@@ -93,6 +93,7 @@ enum Drain {
     Auto,
     Paced,
     Bands,
+    Ranked,
     Off,
 }
 
@@ -150,6 +151,7 @@ fn drain(args: &Args) -> Result<DrainChoice, Failure> {
             Drain::Auto => DrainKind::Auto,
             Drain::Paced => DrainKind::Paced,
             Drain::Bands => DrainKind::Bands,
+            Drain::Ranked => DrainKind::Ranked,
             Drain::Off => DrainKind::Off,
         },
         policy: args.policy.clone(),
@@ -161,9 +163,10 @@ fn drain(args: &Args) -> Result<DrainChoice, Failure> {
             PromotionArg::Never => Promotion::Never,
         },
     };
-    DrainChoice::find(&asked, args.listen).map_err(|error| match error.is_usage() {
-        true => Failure::Usage(error.to_string()),
-        false => Failure::Failed(error.to_string()),
+    DrainChoice::find(&asked, args.listen).map_err(|error| {
+        let name = args.drain.to_possible_value().map_or(String::new(), |value| value.get_name().to_string());
+        let said = format!("--drain {name}: {error}");
+        if error.is_usage() { Failure::Usage(said) } else { Failure::Failed(said) }
     })
 }
 

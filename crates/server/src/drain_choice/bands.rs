@@ -1,7 +1,7 @@
 //! The drain `bands`: which priorities the tree on the interface offers, and which of them a policy's bands get.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use rustix::net::{AddressFamily, SocketType};
 use sched::policy;
@@ -9,19 +9,23 @@ use socket2::SockRef;
 use uplink::Interface;
 use uplink::tree::{self, CONTROL_BAND, Kind, Tree};
 
+use super::error::Misfit;
 use super::{BURST_FOR, DrainChoice, DrainError, DrainOptions, UNSENT_BYTES};
-use crate::transmit::{Bands, Marker, Promotion};
+use crate::transmit::{Bands, Mark, Marker, Promotion};
 
 /// The policies that a few bands can keep, for messages.
 pub const POLICIES: &str = "srpt, srpt-bands, srrt, quick-fix, fair";
 
-pub fn find(options: &DrainOptions, ip: IpAddr) -> Result<DrainChoice, DrainError> {
-    let interface = Interface::serving(ip).map_err(DrainError::Interface)?.ok_or(DrainError::NoInterface(ip))?;
-    let tree = tree::find(&interface).map_err(DrainError::Tree)?;
+pub fn find(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, DrainError> {
+    let (interface, tree) = tree_at(listen.ip())?;
+    let is_sorted = super::is_sorted(&interface, listen.port());
     let name = interface.name;
     let Some(tree) = tree else { return Err(DrainError::NoTree { interface: name }) };
     if tree.plan.kind == Kind::Ranked {
         return Err(DrainError::WrongTree { interface: name });
+    }
+    if is_sorted {
+        return Err(DrainError::Sorted { interface: name, port: listen.port() });
     }
     let (policy, bands) = fit(&options.policy, &name, tree.data_bands())?;
     try_mark(tree.priority(CONTROL_BAND))?;
@@ -30,6 +34,18 @@ pub fn find(options: &DrainOptions, ip: IpAddr) -> Result<DrainChoice, DrainErro
     let (marker, control) = (marker(&tree, bands, options.promotion), tree.priority(CONTROL_BAND));
     let choice = DrainChoice::off(options, "").because(why);
     Ok(DrainChoice { policy, marker: Some(marker), control_priority: Some(control), ..choice })
+}
+
+/// The interface that serves this address, and the tree on it.
+pub fn tree_at(ip: IpAddr) -> Result<(Interface, Option<Tree>), DrainError> {
+    let interface = Interface::serving(ip).map_err(DrainError::Interface)?.ok_or(DrainError::NoInterface(ip))?;
+    let tree = tree::find(&interface).map_err(DrainError::Kernel)?;
+    Ok((interface, tree))
+}
+
+/// What the tree's link sends in [`BURST_FOR`], and two segments at least.
+pub fn burst_bytes(tree: &Tree) -> u64 {
+    tree.plan.rate.bytes_in(BURST_FOR).max(UNSENT_BYTES)
 }
 
 /// For a drain that keeps the order itself above a tree of bands: all responses go to the first band for them, and the
@@ -43,8 +59,8 @@ pub fn single(tree: &Tree) -> Option<(Marker, u32)> {
 
 fn marker(tree: &Tree, bands: u8, promotion: Promotion) -> Marker {
     let priorities = (0..bands).map(|nth| tree.data_priority(nth)).collect();
-    let burst_bytes = tree.plan.rate.bytes_in(BURST_FOR).max(UNSENT_BYTES);
-    Marker { bands: Bands { priorities, promotion }, burst_bytes }
+    let burst_bytes = burst_bytes(tree);
+    Marker { mark: Mark::Bands(Bands { priorities, promotion }), burst_bytes }
 }
 
 /// The policy with its bands, and how many it has: `srpt` and `srrt` get as many as there are.
@@ -59,11 +75,11 @@ fn fit(spec: &str, interface: &str, bands_max: u8) -> Result<(String, u8), Drain
     let bands = policy.bands() as u8;
     let is_one_queue = matches!(policy.name(), "fair" | "srpt-bands:1" | "srrt:1");
     if bands == 1 && !is_one_queue {
-        return Err(DrainError::NoBands { policy: spec });
+        return Err(DrainError::Policy(Misfit::NoBands { policy: spec }));
     }
     if bands > bands_max {
         let interface = interface.to_string();
-        return Err(DrainError::TooManyBands { policy: spec, bands, interface, bands_max });
+        return Err(DrainError::Policy(Misfit::TooManyBands { policy: spec, bands, interface, bands_max }));
     }
     Ok((policy.name().to_string(), bands))
 }
@@ -102,7 +118,7 @@ mod tests {
     fn those_that_do_not_fit_are_told_what_would() {
         let said = |spec| fit(spec, "eth0", 6).unwrap_err().to_string();
         for spec in ["fcfs", "fsp", "fcf", "strict/srpt-bands"] {
-            assert!(said(spec).starts_with(&format!("drain bands: policy `{spec}` has no bands: choose one of srpt")));
+            assert!(said(spec).starts_with(&format!("policy `{spec}` has no bands: choose one of srpt")));
         }
         let many = said("srpt-bands:7");
         assert!(many.contains("has 7 bands, and eth0 has 6 for responses"), "{many}");

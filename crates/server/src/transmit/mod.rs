@@ -3,7 +3,7 @@
 //! A [`Transmitter`] holds the responses that are being sent and asks its [`sched::Drain`] for grants. With the drain
 //! `off` every worker has one of its own without a rate, which then only orders what is ready in the same turn;
 //! with `paced` there is one for the whole process, on the writer's thread, so that the order holds across workers.
-//! With `bands` each worker has its own again: it marks packets ([`Marker`]), and the kernel orders them.
+//! With `bands` and `ranked` each worker has its own again: packets are marked ([`Marker`]), and the kernel orders them.
 //! It is generic over the socket and takes the time as an argument: tests run it under simulated time.
 
 mod gauge;
@@ -15,7 +15,7 @@ mod socket;
 mod tests;
 
 pub use gauge::Gauge;
-pub use mark::{Bands, Marker, Promotion, Stream};
+pub use mark::{Bands, Mark, Marker, Promotion, Stream};
 pub use outgoing::{End, Failure, Outgoing, Segment, Sent};
 pub use sending::Dispatch;
 pub use socket::{Connection, Socket, Status};
@@ -172,7 +172,7 @@ impl<S: Socket> Transmitter<S> {
             return self.drain.on_blocked(id);
         }
         if let Some(marker) = &self.marker {
-            sending.mark(&marker.bands, self.drain.band(id));
+            sending.mark(&marker.mark, self.drain.band(id));
         }
         let sent = sending.send(bytes_max);
         let progress = self.drain.on_sent(now, id, sent.bytes);

@@ -2,7 +2,7 @@ use sched::{JobId, Path};
 use units::Nanos;
 
 use super::outgoing::Sent;
-use super::{Bands, Departure, Failure, Outgoing, Patience, Socket, Stream};
+use super::{Departure, Failure, Mark, Outgoing, Patience, Socket, Stream};
 
 /// A path is asked for when a response begins, when its socket takes bytes again, and after this many bytes: a few
 /// windows of TCP, and one system call to fifty sends of a segment.
@@ -37,7 +37,7 @@ pub(super) struct Sending<S> {
     /// When the reader began to be watched for slowness, and what had been sent then.
     window: (Nanos, u64),
     stream: Stream,
-    /// How often the socket was told a band.
+    /// How often the kernel was told something.
     marks: usize,
 }
 
@@ -54,17 +54,27 @@ impl<S: Socket> Sending<S> {
         self.socket.has_room()
     }
 
-    /// Puts what is sent next in this band. A band that comes and goes with the path is followed as often as there are
-    /// bands, so that marking costs a response a bounded number of system calls.
-    pub fn mark(&mut self, bands: &Bands, band: u8) {
-        if self.marks < bands.count() && bands.mark(&self.socket, &mut self.stream, band, self.sent_bytes > 0) {
-            self.marks += 1;
+    /// Sees to it that what is sent next carries its mark. A band that comes and goes with the path is followed as often as
+    /// there are bands, so that marking costs a response a bounded number of system calls.
+    pub fn mark(&mut self, mark: &Mark, band: u8) {
+        match mark {
+            Mark::Bands(bands) if self.marks < bands.count() => {
+                let is_marked = bands.mark(&self.socket, &mut self.stream, band, self.sent_bytes > 0);
+                self.marks += usize::from(is_marked);
+            }
+            Mark::Told(map) if self.marks == 0 => {
+                let begin = self.stream.sent_bytes;
+                self.socket.tell(map, begin, begin + self.outgoing.remaining_bytes());
+                self.marks = 1;
+            }
+            Mark::Bands(_) | Mark::Told(_) => {}
         }
     }
 
     pub fn send(&mut self, bytes_max: u64) -> Sent {
         let sent = self.outgoing.send(&self.socket, bytes_max);
         self.sent_bytes += sent.bytes;
+        self.stream.sent_bytes += sent.bytes;
         sent
     }
 

@@ -8,7 +8,7 @@ use rustix::net::{SendFlags, Shutdown};
 use sched::Path;
 use socket2::SockRef;
 use units::Nanos;
-use uplink::TcpInfo;
+use uplink::{TcpInfo, ToldMap};
 
 /// Where a response goes. Never blocks: what cannot be taken now is `WouldBlock`.
 pub trait Socket {
@@ -29,6 +29,8 @@ pub trait Socket {
     fn is_queued_below(&self) -> bool;
     /// Packets sent from now on carry this priority, first transmission or not.
     fn set_priority(&self, priority: u32);
+    /// The bytes from `begin` to `end`, of all that is sent on the connection, are one response.
+    fn tell(&self, map: &ToldMap, begin: u64, end: u64);
 }
 
 /// What is asked of the kernel about a connection.
@@ -81,6 +83,11 @@ impl Socket for Connection {
     fn set_priority(&self, priority: u32) {
         // That we may was found at the start; without it packets stay in the band they were in.
         let _ = SockRef::from(&**self).set_priority(priority);
+    }
+
+    fn tell(&self, map: &ToldMap, begin: u64, end: u64) {
+        // Fails when memory is short; the classifier then goes by what it sees.
+        let _ = map.tell(&**self, begin, end);
     }
 }
 

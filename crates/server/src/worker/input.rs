@@ -128,8 +128,12 @@ impl Worker {
         conn.deadline = self.now + self.parts.limits.body_timeout;
         // Nothing else is on its way to this client, so 25 bytes go through or the connection is of no use.
         let interim = http::head::CONTINUE;
-        if request.expect_continue && conn.socket.send(interim, false).ok() != Some(interim.len()) {
-            self.close(at);
+        if request.expect_continue {
+            if conn.socket.send(interim, false).ok() != Some(interim.len()) {
+                self.close(at);
+                return Ok(true);
+            }
+            conn.stream.sent_bytes += interim.len() as u64;
         }
         Ok(true)
     }

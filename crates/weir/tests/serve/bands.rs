@@ -1,9 +1,11 @@
 //! Responses in the bands of a tree on a real interface: the kernel counts what went where.
 
+use std::process::Output;
+
 use uplink::tree::{self, CONTROL_BAND, DATA_BAND_FIRST, Kind, OTHER_BAND, Plan, Tree};
 use uplink::{Counted, Interface};
 
-use crate::common::{Cable, Client, SERVER, Server, Site, content, get, run_to_end};
+use crate::common::{Cable, Client, SERVER, Server, Site, content, get, run_to_end, run_to_end_under};
 
 /// A packet without data, its Ethernet header and TCP's options included.
 const EMPTY_PACKET_BYTES: u64 = 100;
@@ -37,6 +39,10 @@ impl Bench {
         self.cable.at_client(|| Client::connect(self.cable.address()))
     }
 
+    fn assert_told(&self, args: &[&str], status: i32, said: &str) {
+        assert_told(&self.cable.at_server(|| run_to_end(args)), status, said);
+    }
+
     /// What each band sent so far.
     fn sent(&self) -> Vec<Counted> {
         self.cable.at_server(|| self.tree.stats().unwrap())
@@ -46,6 +52,12 @@ impl Bench {
     fn data(&self, nth: u8) -> u64 {
         self.sent()[usize::from(DATA_BAND_FIRST + nth)].bytes
     }
+}
+
+fn assert_told(output: &Output, status: i32, said: &str) {
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(status) && told.contains(said), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
 }
 
 fn assert_carries_no_data(band: &Counted) {
@@ -157,9 +169,52 @@ fn what_does_not_fit_is_told() {
         ("srpt-bands:16", 2, "policy `srpt-bands:16` has 16 bands, and uplink has "),
     ] {
         let args = ["serve", &dir, "--listen", SERVER, "--drain", "bands", "--policy", policy];
-        let output = bench.cable.at_server(|| run_to_end(&args));
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(status) && told.contains(said), "{policy}: {told}");
-        assert_eq!(told.lines().count(), 1, "{told}");
+        bench.assert_told(&args, status, said);
     }
+}
+
+/// Marking is refused to those who may not; whoever does not need it serves without.
+#[test]
+fn without_privilege_it_is_said_at_the_start() {
+    let Some(bench) = Bench::new("20mbit") else { return };
+    let site = Site::of_sizes(&[1_000]);
+    let dir = site.served().display().to_string();
+    // Not even root may, in a process that gave these up.
+    let without = ["setpriv", "--bounding-set", "-net_admin,-net_raw", "--inh-caps", "-net_admin,-net_raw"];
+    let bands = ["serve", &dir, "--listen", SERVER, "--drain", "bands"];
+    let output = bench.cable.at_server(|| run_to_end_under(&without, &bands));
+    assert_told(&output, 1, "--drain bands: marking packets needs CAP_NET_ADMIN");
+    let server = bench.cable.at_server(|| Server::start_under(&without, SERVER, &site, &[]));
+    assert!(server.stdout()[0].contains("(drain paced at 20mbit, "), "{:?}", server.stdout());
+    assert_eq!(bench.connect().get("/size-1000").body.len(), 1_000);
+    assert!(bench.sent()[usize::from(OTHER_BAND)].bytes >= 1_000);
+}
+
+/// A server and a classifier would both mark the same packets, and the classifier has the last word.
+#[test]
+fn a_classifier_that_sorts_them_already_is_told() {
+    let Some(bench) = Bench::new("20mbit") else { return };
+    let site = Site::of_sizes(&[1_000]);
+    let dir = site.served().display().to_string();
+    let attach = ["attach", "uplink", "--port", "80", "--policy", "srpt"];
+    let output = bench.cable.at_server(|| run_to_end(&attach));
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(why.contains("clang") || why.contains("BPF"), "{why}");
+        return println!("SKIPPED: {why}");
+    }
+    bench.assert_told(&["serve", &dir, "--listen", SERVER, "--drain", "bands"], 1, "sorts port 80 on uplink already");
+    // Its map takes what a server tells: the offsets of a response before that is sent.
+    let (sizes_told, told) = bench.cable.at_server(|| {
+        let interface = Interface::by_name("uplink").unwrap();
+        let listener = std::net::TcpListener::bind(SERVER).unwrap();
+        let client = bench.connect();
+        let (mut stream, _) = listener.accept().unwrap();
+        let told = uplink::ToldMap::of(&interface).unwrap().unwrap().tell(&stream, 0, 5_000);
+        std::io::Write::write_all(&mut stream, &[1; 5_000]).unwrap();
+        drop(client);
+        let attached = uplink::classify::find(&interface).unwrap().unwrap();
+        (attached.counters.sizes_told, told)
+    });
+    assert!(told.is_ok() && sizes_told == 1, "{told:?}, {sizes_told}");
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 pub use cable::{Cable, SERVER};
 pub use client::{Client, Response, get};
-pub use server::{Server, run_to_end};
+pub use server::{Server, run_to_end, run_to_end_under};
 pub use site::{Site, content};
 
 /// Longer than anything takes even on a busy machine; reached only when a test fails.

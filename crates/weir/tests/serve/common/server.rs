@@ -26,7 +26,12 @@ impl Server {
 
     /// Listening on this address.
     pub fn start_at(address: &str, site: &Site, args: &[&str]) -> Server {
-        let mut command = Command::new(WEIR);
+        Server::start_under(&[], address, site, args)
+    }
+
+    /// Started by another program, which is named with its own arguments.
+    pub fn start_under(under: &[&str], address: &str, site: &Site, args: &[&str]) -> Server {
+        let mut command = weir_under(under);
         command.arg("serve").arg(site.served()).args(["--listen", address]).args(args);
         Server::spawn(command)
     }
@@ -105,7 +110,19 @@ impl Drop for Server {
 
 /// Runs the program with arguments that make it end by itself.
 pub fn run_to_end(args: &[&str]) -> Output {
-    Command::new(WEIR).args(args).stdin(Stdio::null()).output().unwrap()
+    run_to_end_under(&[], args)
+}
+
+/// The same, started by another program.
+pub fn run_to_end_under(under: &[&str], args: &[&str]) -> Output {
+    weir_under(under).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn weir_under(under: &[&str]) -> Command {
+    let words = [under, &[WEIR]].concat();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]);
+    command
 }
 
 /// `weir: serving DIR at http://ADDR:PORT/ (...)`.

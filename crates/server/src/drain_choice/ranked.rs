@@ -1,0 +1,80 @@
+//! The drain `ranked`: our own queueing discipline orders the connections, by ranks that the classifier gives their packets, and
+//! the classifier knows each response because the server tells it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use uplink::classify::{self, Settings, Target};
+use uplink::tree::Kind;
+use uplink::{Interface, ToldMap};
+
+use super::bands::{burst_bytes, tree_at};
+use super::error::Misfit;
+use super::{DrainChoice, DrainError, DrainOptions};
+use crate::transmit::{Mark, Marker};
+
+pub fn find(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, DrainError> {
+    let policy = &options.policy;
+    let known = || classify::Policy::ALL.map(classify::Policy::name);
+    if !known().contains(&policy.as_str()) {
+        return Err(DrainError::Policy(Misfit::NoRank { policy: policy.clone(), known: known().join(", ") }));
+    }
+    let (interface, tree) = tree_at(listen.ip())?;
+    let name = interface.name.clone();
+    let Some(tree) = tree.filter(|tree| tree.plan.kind == Kind::Ranked) else {
+        return Err(DrainError::NotRanked { interface: name });
+    };
+    let unattached =
+        |why| DrainError::Unattached { why, interface: name.clone(), port: listen.port(), policy: policy.clone() };
+    let attached = classify::find(&interface).map_err(DrainError::Kernel)?.and_then(|attached| attached.settings);
+    let Some(settings) = attached else { return Err(unattached("no classifier of this version hangs there")) };
+    fits(&settings, listen.port(), policy).map_err(unattached)?;
+    let map = ToldMap::of(&interface).map_err(DrainError::Kernel)?;
+    let Some(map) = map else { return Err(unattached("the classifier is gone")) };
+    let mark = Mark::Told(Arc::new(map));
+    let why = format!("drain ranked, policy {policy}: the qdisc on {name} orders at {}", tree.plan.rate);
+    let marker = Some(Marker { mark, burst_bytes: burst_bytes(&tree) });
+    Ok(DrainChoice { marker, ..DrainChoice::off(options, "").because(why) })
+}
+
+/// Whether a classifier sorts this server's packets into bands, whatever we mark them with.
+pub fn is_sorted(interface: &Interface, port: u16) -> bool {
+    let settings = classify::find(interface).ok().flatten().and_then(|attached| attached.settings);
+    settings.is_some_and(|settings| settings.target == Target::Bands && settings.ports.contains(&port))
+}
+
+/// Whether what the classifier does is what was asked for.
+fn fits(settings: &Settings, port: u16, policy: &str) -> Result<(), &'static str> {
+    if settings.target != Target::Ranked {
+        return Err("the classifier there sorts into bands");
+    }
+    if !settings.ports.contains(&port) {
+        return Err("the classifier there looks at other ports");
+    }
+    if settings.policy.name() != policy {
+        return Err("the classifier there has another policy");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_classifier_is_not_ours() {
+        let settings = Settings {
+            policy: classify::Policy::Srpt,
+            target: Target::Ranked,
+            promotion: classify::Promotion::WhenEmpty,
+            made_clsact: true,
+            made_tree: true,
+            cuts: vec![],
+            priorities: Default::default(),
+            ports: vec![80, 443],
+        };
+        assert_eq!(fits(&settings, 80, "srpt"), Ok(()));
+        assert!(fits(&settings, 8080, "srpt").is_err() && fits(&settings, 80, "las").is_err());
+        assert!(fits(&Settings { target: Target::Bands, ..settings }, 80, "srpt").is_err());
+    }
+}
