@@ -29,11 +29,7 @@ const SHARE_MIN: f64 = 1e-6;
 /// Draws everything the plan asks for into the folder `plots` in `out`, and gives the files in order.
 pub fn write_pictures(plan: &Plan, results: &Results, out: &Path) -> Result<Vec<PathBuf>, SweepError> {
     let folder = out.join("plots");
-    // Pictures of an earlier plan would be taken for this one's.
-    match fs::remove_dir_all(&folder) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(SweepError::path(&folder, e)),
-        _ => fs::create_dir_all(&folder).map_err(|e| SweepError::path(&folder, e))?,
-    }
+    fs::create_dir_all(&folder).and_then(|()| remove_pictures(&folder)).map_err(|e| SweepError::path(&folder, e))?;
     let mut files = BTreeMap::new();
     for panel in panels(plan, results) {
         for (name, chart) in panel.charts() {
@@ -49,6 +45,17 @@ pub fn write_pictures(plan: &Plan, results: &Results, out: &Path) -> Result<Vec<
         fs::write(path, svg).map_err(|e| SweepError::path(path, e))?;
     }
     Ok(files.into_keys().collect())
+}
+
+/// Pictures of an earlier plan would be taken for this one's. Whatever else is there is not ours to remove.
+fn remove_pictures(folder: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "svg") {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Names made of labels can meet when letters that no file name should have are replaced.
@@ -351,6 +358,18 @@ mod tests {
             assert!(svg.contains(words), "{words}");
         }
         assert!(!svg.contains("NaN"));
+    }
+
+    #[test]
+    fn only_older_pictures_make_room() {
+        let (folder, plan) = (Folder::new("older"), plan());
+        let plots = folder.path().join("plots");
+        fs::create_dir_all(&plots).unwrap();
+        for name in ["older.svg", "mine.txt"] {
+            fs::write(plots.join(name), "").unwrap();
+        }
+        write_pictures(&plan, &results(&plan), folder.path()).unwrap();
+        assert!(plots.join("mine.txt").exists() && !plots.join("older.svg").exists());
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub struct Outcome {
     /// What the link carried, as it counts it, and how much of it was payload sent before.
     pub link_bytes: u64,
     pub resent_bytes: u64,
-    /// Of the time from the first arrival to the end of the run the share in which the link was busy.
+    /// Of the whole run's time the share in which the link was busy.
     pub utilisation: f64,
     /// The end of the run.
     pub simulated_s: f64,
