@@ -203,11 +203,11 @@ static __always_inline bool begins(struct __sk_buff *skb, struct flow *flow, str
 	return (is_idle || is_over) && looks_like_head(skb, packet);
 }
 
-static __always_inline void begin(struct flow *flow, struct bpf_tcp_sock *tcp, struct packet *packet, __u64 offset,
-				  struct counters *counters)
+static __always_inline void begin(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tcp, struct packet *packet,
+				  __u64 offset, struct counters *counters)
 {
-	// Met in the middle of a response: it is taken to be as old as the connection, and its head is gone.
-	bool is_late = flow->seen == UNSEEN && offset > 0 && packet->seq != tcp->snd_una;
+	// Met when it was not new: unless this is a head, its response is taken to be as old as the connection.
+	bool is_late = flow->seen == UNSEEN && offset > 0 && (packet->seq != tcp->snd_una || !looks_like_head(skb, packet));
 
 	count_sent(flow);
 	flow->seen = SEEN;
@@ -256,7 +256,7 @@ static __always_inline bool follow(struct __sk_buff *skb, struct bpf_sock *sk, s
 
 	if (!read_told(sk, flow, tcp, offset, counters)) {
 		if (begins(skb, flow, tcp, packet, offset))
-			begin(flow, tcp, packet, offset, counters);
+			begin(skb, flow, tcp, packet, offset, counters);
 		if (flow->phase < PHASE_KNOWN) {
 			read_head(skb, flow, flow->scanned - offset + packet->payload_at,
 				  packet->payload_at + packet->payload_bytes);

@@ -25,8 +25,13 @@
 static const char field_name[NAME_BYTES + 1] = "content-length:";
 static const char version_start[8] = "HTTP/1.";
 
+#define WORD_BYTES 8
+
 struct chunk {
-	__u8 bytes[CHUNK_BYTES];
+	union {
+		__u8 bytes[CHUNK_BYTES];
+		__u64 words[CHUNK_BYTES / WORD_BYTES];
+	};
 };
 
 // The scratch space of the chunk being read; a program is not interrupted by itself on one CPU.
@@ -44,7 +49,8 @@ struct reading {
 	// Where the packet ends and its next byte to be read is.
 	__u32 end;
 	__u32 at;
-	// Bytes of the chunk that are read.
+	// Bytes that the chunk holds, and those of them that are read.
+	__u32 bytes;
 	__u32 taken;
 };
 
@@ -137,23 +143,56 @@ static __always_inline void read_length(struct flow *flow, __u8 c)
 	}
 }
 
-// Takes the chunk's byte `i`; 1 when the head is over or cannot be read.
-static long read_byte(__u32 i, struct reading *reading)
+static __always_inline void read_byte(struct flow *flow, __u8 c, __u64 next)
 {
-	struct flow *flow = reading->flow;
-	__u8 c;
-
-	if (i >= CHUNK_BYTES)
-		return 1;
-	c = reading->chunk->bytes[i];
-	reading->taken = i + 1;
 	if (flow->phase == PHASE_FIELDS)
-		read_name(flow, c, flow->scanned + i + 1);
+		read_name(flow, c, next);
 	else if (flow->phase == PHASE_STATUS)
 		read_status(flow, c);
 	else
 		read_length(flow, c);
-	return flow->phase >= PHASE_KNOWN;
+}
+
+// Is the rest of the line of no interest?
+static __always_inline bool is_skipping(struct flow *flow)
+{
+	return (flow->phase == PHASE_FIELDS && flow->at == AT_OTHER) || (flow->phase == PHASE_STATUS && flow->at == 12);
+}
+
+// Does one of the word's bytes end a line? A byte of the difference is zero exactly where the subtraction borrows first.
+static __always_inline bool has_newline(__u64 word)
+{
+	__u64 difference = word ^ 0x0a0a0a0a0a0a0a0aull;
+
+	return (difference - 0x0101010101010101ull) & ~difference & 0x8080808080808080ull;
+}
+
+// Takes the chunk's word `i`, eight bytes at once where they are of no interest, which most are; 1 when the head is over or
+// cannot be read, and when the chunk is.
+static long read_word(__u32 i, struct reading *reading)
+{
+	struct flow *flow = reading->flow;
+	__u32 at = i * WORD_BYTES;
+
+	if (i >= CHUNK_BYTES / WORD_BYTES)
+		return 1;
+	if (is_skipping(flow) && at + WORD_BYTES <= reading->bytes && !has_newline(reading->chunk->words[i])) {
+		reading->taken = at + WORD_BYTES;
+		return 0;
+	}
+	for (int j = 0; j < WORD_BYTES; j++) {
+		__u8 c = reading->chunk->bytes[(at + j) & (CHUNK_BYTES - 1)];
+
+		if (at + j >= reading->bytes)
+			return 1;
+		reading->taken = at + j + 1;
+		if (c != '\n' && is_skipping(flow))
+			continue;
+		read_byte(flow, c, flow->scanned + at + j + 1);
+		if (flow->phase >= PHASE_KNOWN)
+			return 1;
+	}
+	return 0;
 }
 
 // Reads a chunk; 1 when nothing is left to be read.
@@ -170,7 +209,8 @@ static long read_chunk(__u32 i, struct reading *reading)
 		flow->phase = PHASE_UNKNOWN;
 		return 1;
 	}
-	bpf_loop(bytes, read_byte, reading, 0);
+	reading->bytes = bytes;
+	bpf_loop((bytes + WORD_BYTES - 1) / WORD_BYTES, read_word, reading, 0);
 	flow->scanned += reading->taken;
 	reading->at += reading->taken;
 	return flow->phase >= PHASE_KNOWN;

@@ -12,6 +12,8 @@ mod cuts;
 mod filter;
 mod program;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 use std::os::fd::{AsFd, OwnedFd};
 

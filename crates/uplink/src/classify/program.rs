@@ -43,7 +43,8 @@ pub struct Facts {
 }
 
 impl Program {
-    /// Loads the program. What connections are in the midst of is taken over from `earlier`, and so is what servers tell.
+    /// Loads the program. What connections are in the midst of is taken over from `earlier`, and so is what servers tell
+    /// and which sizes were seen.
     pub fn load(settings: &[u8], earlier: Option<&Program>) -> Result<Program, Error> {
         if OBJECT.is_empty() {
             return Err(Error::missing(
@@ -66,7 +67,7 @@ impl Program {
             if name.contains(".rodata.settings") || name == SETTINGS_MAP {
                 map.set_initial_value(settings).map_err(refuse)?;
             }
-            if let (FLOWS_MAP | TOLD_MAP, Some(handle)) =
+            if let (FLOWS_MAP | TOLD_MAP | SIZES_MAP, Some(handle)) =
                 (name.as_str(), earlier.and_then(|earlier| earlier.map(&name)))
             {
                 map.reuse_fd(handle.as_fd()).map_err(refuse)?;

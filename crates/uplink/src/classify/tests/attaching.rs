@@ -1,0 +1,122 @@
+//! What attaching and detaching leave.
+
+use super::*;
+
+#[test]
+fn cuts_are_learned_from_what_was_sent() {
+    with(wanted(Policy::Psjf), |site| {
+        let mut pair = Pair::new("127.0.0.1");
+        let learned = || Classify { cuts: Cuts::Learned, ..wanted(Policy::Psjf) };
+        assert!(attach(&site.interface, &learned()).unwrap_err().to_string().contains("64 responses"));
+        for _ in 0..80 {
+            pair.answer(&[&plain(10_000)]);
+        }
+        let cuts = attach(&site.interface, &learned()).unwrap().cuts;
+        assert!(cuts.iter().all(|cut| (8192..=12_288).contains(cut)) && !cuts.is_empty(), "{cuts:?}");
+        // What was seen is remembered, and connections go on.
+        assert!(!attach(&site.interface, &learned()).unwrap().cuts.is_empty());
+        let counted = site.during(|| pair.answer(&[&plain(500)]));
+        assert_eq!((counted.responses, counted.sizes_read), (1, 1));
+    });
+}
+
+#[test]
+fn attaching_again_replaces_and_detaching_leaves_nothing() {
+    in_own_network(|| {
+        let interface = lo();
+        let first = attach(&interface, &wanted(Policy::Las)).unwrap();
+        assert!(first.made_tree && first.made_clsact);
+        let again = attach(&interface, &Classify { ports: vec![443, 80], ..wanted(Policy::Psjf) }).unwrap();
+        assert!(again.made_tree && again.made_clsact);
+        let all = list().unwrap();
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].settings.as_ref().unwrap().ports, [80, 443]);
+        println!("classify psjf: {:?}", all[0].facts);
+        assert!(all[0].facts.instructions < 2000 && all[0].facts.verified_instructions < 200_000);
+        assert!(detach(&interface).unwrap());
+        assert!(!detach(&interface).unwrap());
+        assert_eq!(filter::look(&interface).unwrap(), filter::Filters::default());
+        assert_eq!(tree::find(&interface).unwrap(), None);
+    });
+}
+
+/// A filter of somebody else's that matches nothing.
+fn foreign_filter(side: &str, priority: u32) {
+    let priority = priority.to_string();
+    let args = ["filter", "add", "dev", "lo", side, "pref", &priority, "bpf", "bytecode", "1,6 0 0 0"];
+    assert!(std::process::Command::new("tc").args(args).status().unwrap().success());
+}
+
+#[test]
+fn the_filters_and_trees_of_others_stay() {
+    in_own_network(|| {
+        let interface = lo();
+        tree::up(&interface, &tree::Plan::new(Kind::Htb, "1gbit".parse().unwrap()), false).unwrap();
+        run("tc qdisc add dev lo clsact");
+        foreign_filter("ingress", 7);
+        let settings = attach(&interface, &Classify { rate: None, ..wanted(Policy::Las) }).unwrap();
+        assert!(!settings.made_tree && !settings.made_clsact);
+        assert!(detach(&interface).unwrap());
+        let left = filter::look(&interface).unwrap();
+        assert!(left.has_clsact && left.has_others && left.ours.is_none());
+        assert!(tree::find(&interface).unwrap().is_some());
+        // Somebody else in our place is not pushed out.
+        foreign_filter("egress", filter::PRIORITY);
+        let said = attach(&interface, &wanted(Policy::Las)).unwrap_err().to_string();
+        assert!(said.contains("our place"), "{said}");
+    });
+}
+
+#[test]
+fn what_a_killed_attach_left_is_finished_or_removed() {
+    in_own_network(|| {
+        let interface = lo();
+        let made = attach(&interface, &wanted(Policy::Las)).unwrap();
+        // Killed before the tree was made.
+        tree::down(&interface).unwrap();
+        assert_eq!(attach(&interface, &wanted(Policy::Las)).unwrap(), made);
+        assert!(tree::find(&interface).unwrap().is_some());
+        tree::down(&interface).unwrap();
+        assert!(detach(&interface).unwrap());
+        assert_eq!(filter::look(&interface).unwrap(), filter::Filters::default());
+        // Killed before the program hung: an empty clsact.
+        run("tc qdisc add dev lo clsact");
+        assert!(attach(&interface, &wanted(Policy::Las)).unwrap().made_clsact);
+    });
+}
+
+#[test]
+fn a_failure_leaves_the_interface_as_it_was() {
+    in_own_network(|| {
+        let interface = lo();
+        run("tc qdisc add dev lo root handle 7: pfifo limit 50");
+        let said = attach(&interface, &wanted(Policy::Las)).unwrap_err().to_string();
+        assert!(said.contains("pfifo") && !said.contains('\n'), "{said}");
+        assert_eq!(filter::look(&interface).unwrap(), filter::Filters::default());
+        run("tc qdisc del dev lo root");
+        // The earlier program is put back.
+        attach(&interface, &wanted(Policy::Las)).unwrap();
+        let before = find(&interface).unwrap().unwrap();
+        let rate = Some("1bit".parse().unwrap());
+        assert!(attach(&interface, &Classify { rate, ..wanted(Policy::Psjf) }).is_err());
+        assert_eq!(find(&interface).unwrap().unwrap().facts.id, before.facts.id);
+    });
+}
+
+#[test]
+fn mistakes_are_said_in_a_line_before_anything_is_changed() {
+    in_own_network(|| {
+        let down = Interface::by_name("lo").unwrap();
+        let said = |wanted: Classify| {
+            let said = attach(&Interface::by_name("lo").unwrap(), &wanted).unwrap_err().to_string();
+            assert!(!said.contains('\n'), "{said}");
+            said
+        };
+        assert!(said(wanted(Policy::Las)).contains("ip link set lo up"));
+        lo();
+        assert!(said(Classify { ports: vec![], ..wanted(Policy::Las) }).contains("--port"));
+        assert!(said(Classify { rate: None, ..wanted(Policy::Las) }).contains("--rate"));
+        assert!(said(Classify { cuts: Cuts::Learned, ..wanted(Policy::Srrt) }).contains("srrt"));
+        assert_eq!(filter::look(&down).unwrap(), filter::Filters::default());
+    });
+}

@@ -1,0 +1,132 @@
+//! Where a response begins and how long it is.
+
+use super::*;
+
+/// Heads of which the size is read, each of a response of 50,000 bytes, which is the second band for data.
+#[test]
+fn heads_are_read_however_they_are_written() {
+    with(wanted(Policy::Psjf), |site| {
+        for head in [
+            "HTTP/1.1 200 OK\ncontent-length:50000\n\n",
+            "HTTP/1.0 404 Not Found\nCONTENT-LENGTH:  50000  \n\n",
+            "HTTP/1.1 206 P\nContent-Typ: x\nContent-Lengthy: 7\nX-Content-Length: 8\nContent-Length: 50000\n\n",
+            "HTTP/1.1 200\nContent-Length: 50000\nContent-Length: 50000\n\n",
+            "HTTP/1.1 100 Continue\n\nHTTP/1.1 103 Early\nLink: x\n\nHTTP/1.1 200 OK\nContent-Length: 50000\n\n",
+        ] {
+            let counted = site.during(|| Pair::new("127.0.0.1").answer(&[&response(head, 50_000)]));
+            assert_eq!((bands(&counted), counted.sizes_read, counted.sizes_unknown), (vec![3], 1, 0), "{head}");
+        }
+        let long = format!("HTTP/1.1 200 OK\nCookie: {}\nContent-Length: 50000\n\n", "x".repeat(3900));
+        let counted = site.during(|| Pair::new("127.0.0.1").answer(&[&response(&long, 50_000)]));
+        assert_eq!((bands(&counted), counted.sizes_read), (vec![3], 1));
+    });
+}
+
+/// Where no size is to be believed, what was sent decides: the first packets are in the first band, whatever was claimed.
+#[test]
+fn what_cannot_be_believed_goes_by_what_was_sent() {
+    with(wanted(Policy::Psjf), |site| {
+        let long = format!("HTTP/1.1 200 OK\nCookie: {}\nContent-Length: 50000\n\n", "x".repeat(5000));
+        for head in [
+            "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n",
+            "HTTP/1.1 200 OK\nContent-Length: 18446744073709551616\n\n",
+            "HTTP/1.1 200 OK\nContent-Length: 99999999999999999999999999999999\n\n",
+            "HTTP/1.1 200 OK\nContent-Length: -1\n\n",
+            "HTTP/1.1 200 OK\nContent-Length:\n\n",
+            "HTTP/1.1 200 OK\nContent-Length: 5000000, 5000000\n\n",
+            "HTTP/1.1 200 OK\nContent-Length: 5000000 5\n\n",
+            "HTTP/1.1 200 OK\nContent-Length: 5000000\nContent-Length: 5\n\n",
+            "HTTP/1.1 101 Switching\nContent-Length: 5000000\n\n",
+            "HTTP/1.1 2x0 OK\nContent-Length: 5000000\n\n",
+            "HTTP/1.1\nContent-Length: 5000000\n\n",
+            "HTTP/2.0 200 OK\nContent-Length: 5000000\n\n",
+            "SSH-2.0-OpenSSH\n",
+            &long,
+        ] {
+            let counted = site.during(|| Pair::new("127.0.0.1").answer(&[&response(head, 500)]));
+            assert_eq!((counted.sizes_read, counted.sizes_unknown), (0, 1), "{head}");
+            assert!(bands(&counted).contains(&2), "{head}");
+        }
+    });
+}
+
+#[test]
+fn a_head_may_be_split_anywhere() {
+    with(wanted(Policy::Psjf), |site| {
+        let whole = response("HTTP/1.1 103 Early\n\nHTTP/1.1 200 OK\nA: b\nContent-Length: 50000\nC: d\n\n", 50_000);
+        let head_bytes = whole.len() - 50_000;
+        let mut pair = Pair::new("127.0.0.1");
+        // A packet for every byte of the head.
+        let pieces: Vec<&[u8]> = whole[..head_bytes].chunks(1).chain([&whole[head_bytes..]]).collect();
+        let counted = site.during(|| pair.answer(&pieces));
+        assert_eq!((bands(&counted), counted.sizes_read, counted.responses), (vec![2, 3], 1, 1));
+        assert!(counted.bands[3].bytes > 50_000);
+    });
+}
+
+#[test]
+fn responses_without_a_body_end_with_their_head() {
+    with(wanted(Policy::Psjf), |site| {
+        let mut pair = Pair::new("127.0.0.1");
+        for status in ["204 No Content", "304 Not Modified"] {
+            let head = format!("HTTP/1.1 {status}\nContent-Length: 5000000\n\n");
+            let counted = site.during(|| pair.answer(&[&response(&head, 0)]));
+            assert_eq!((bands(&counted), counted.sizes_read), (vec![2], 1), "{status}");
+        }
+        // That it answers a HEAD cannot be seen: it counts for what it says, and the next response is read all the same.
+        let head = site.during(|| pair.answer(&[&response("HTTP/1.1 200 OK\nContent-Length: 5000000\n\n", 0)]));
+        assert_eq!(bands(&head), [4]);
+        let next = site.during(|| pair.answer(&[&plain(500)]));
+        assert_eq!((bands(&next), next.sizes_read, next.held_back), (vec![2], 1, 0));
+    });
+}
+
+#[test]
+fn a_server_that_lies_about_its_length_is_followed() {
+    with(wanted(Policy::Psjf), |site| {
+        let mut pair = Pair::new("127.0.0.1");
+        // 400,000 bytes more than it says: what was sent decides from there.
+        let mut longer = plain(500);
+        longer.resize(400_000, b'x');
+        let counted = site.during(|| pair.answer(&[&longer[..560], &longer[560..]]));
+        assert_eq!((bands(&counted), counted.responses), (vec![2, 3, 4], 1));
+        // Far fewer than it says; the next response is not part of this one.
+        let fewer = site.during(|| pair.answer(&[&plain(5_000_000)[..1000]]));
+        assert_eq!((bands(&fewer), fewer.responses), (vec![4], 1));
+        let next = site.during(|| pair.answer(&[&plain(500)]));
+        assert_eq!((bands(&next), next.responses, next.sizes_read), (vec![2], 1, 1));
+    });
+}
+
+#[test]
+fn pipelined_responses_are_told_apart() {
+    with(wanted(Policy::Psjf), |site| {
+        let mut pair = Pair::new("127.0.0.1");
+        pair.ask();
+        pair.ask();
+        let (first, second) = (plain(50_000), plain(300_000));
+        let counted = site.during(|| pair.send(&[&first, &second]));
+        // The peer had sent all before the first began, so that nothing but the end of the first tells of the second.
+        assert!(counted.responses >= 1 && counted.bands[3].bytes > 50_000, "{counted:?}");
+        let next = site.during(|| pair.answer(&[&plain(500)]));
+        assert_eq!((bands(&next), next.responses), (vec![2], 1));
+    });
+}
+
+#[test]
+fn what_a_server_tells_counts_before_its_head() {
+    with(wanted(Policy::Psjf), |site| {
+        let mut pair = Pair::new("127.0.0.1");
+        pair.answer(&[&plain(500)]);
+        let begin = plain(500).len() as u64;
+        let map = crate::ToldMap::of(&site.interface).unwrap().unwrap();
+        map.tell(&pair.server, begin, begin + 50_000).unwrap();
+        let mut body = plain(5_000_000);
+        body.truncate(50_000);
+        let counted = site.during(|| pair.answer(&[&body]));
+        assert_eq!((bands(&counted), counted.sizes_told, counted.sizes_read), (vec![3], 1, 0));
+        // Nothing was told of the next.
+        let next = site.during(|| pair.answer(&[&plain(500)]));
+        assert_eq!((bands(&next), next.sizes_told, next.sizes_read), (vec![2], 0, 1));
+    });
+}

@@ -1,0 +1,143 @@
+//! With real sockets on the loopback of a network of its own; what the program did is told by its counters.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+
+mod attaching;
+mod heads;
+mod order;
+
+use super::*;
+use crate::testing::{in_own_network, run};
+use crate::tree::{self, Kind};
+
+const PORT: u16 = 8000;
+/// A response up to here goes to the first band for data, up to the next to the second.
+const CUTS: [u64; 2] = [2000, 100_000];
+
+fn wanted(policy: Policy) -> Classify {
+    Classify {
+        ports: vec![PORT],
+        policy,
+        promotion: Promotion::WhenEmpty,
+        cuts: Cuts::Given(CUTS.to_vec()),
+        target: None,
+        rate: Some("1gbit".parse().unwrap()),
+        replace: false,
+    }
+}
+
+fn lo() -> Interface {
+    run("ip link set lo up mtu 1500");
+    Interface::by_name("lo").unwrap()
+}
+
+/// Runs with a classifier of this policy at the loopback.
+fn with(wanted: Classify, test: impl FnOnce(&Site) + Send + 'static) {
+    in_own_network(move || {
+        let interface = lo();
+        attach(&interface, &wanted).unwrap();
+        test(&Site { interface });
+    });
+}
+
+struct Site {
+    interface: Interface,
+}
+
+impl Site {
+    fn counters(&self) -> Counters {
+        find(&self.interface).unwrap().unwrap().counters
+    }
+
+    /// What this does to the counters.
+    fn during(&self, action: impl FnOnce()) -> Counters {
+        let before = self.counters();
+        action();
+        let after = self.counters();
+        let less = |(after, before): (&BandCounters, &BandCounters)| BandCounters {
+            packets: after.packets - before.packets,
+            bytes: after.bytes - before.bytes,
+        };
+        Counters {
+            bands: after.bands.iter().zip(&before.bands).map(less).collect(),
+            responses: after.responses - before.responses,
+            sizes_read: after.sizes_read - before.sizes_read,
+            sizes_told: after.sizes_told - before.sizes_told,
+            sizes_unknown: after.sizes_unknown - before.sizes_unknown,
+            promotions: after.promotions - before.promotions,
+            held_back: after.held_back - before.held_back,
+            no_storage: after.no_storage - before.no_storage,
+            no_socket: after.no_socket - before.no_socket,
+        }
+    }
+}
+
+/// The bands for data that packets went to.
+fn bands(counters: &Counters) -> Vec<usize> {
+    (2..16).filter(|band| counters.bands[*band].packets > 0).collect()
+}
+
+/// Both ends of a connection.
+struct Pair {
+    server: TcpStream,
+    client: TcpStream,
+}
+
+impl Pair {
+    fn new(address: &str) -> Pair {
+        let listener = TcpListener::bind((address, PORT)).unwrap();
+        let client = TcpStream::connect((address, PORT)).unwrap();
+        let server = listener.accept().unwrap().0;
+        server.set_nodelay(true).unwrap();
+        Pair { server, client }
+    }
+
+    /// A request, and this as its response, written in these pieces.
+    fn answer(&mut self, pieces: &[&[u8]]) {
+        self.ask();
+        self.send(pieces);
+    }
+
+    fn ask(&mut self) {
+        self.client.write_all(b"?").unwrap();
+        self.server.read_exact(&mut [0]).unwrap();
+    }
+
+    fn send(&mut self, pieces: &[&[u8]]) {
+        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let mut client = self.client.try_clone().unwrap();
+        let reader = std::thread::spawn(move || client.read_exact(&mut vec![0; bytes]).unwrap());
+        for piece in pieces {
+            self.server.write_all(piece).unwrap();
+        }
+        reader.join().unwrap();
+    }
+}
+
+fn response(head: &str, body_bytes: usize) -> Vec<u8> {
+    let mut bytes = head.replace('\n', "\r\n").into_bytes();
+    bytes.resize(bytes.len() + body_bytes, b'x');
+    bytes
+}
+
+fn plain(body_bytes: usize) -> Vec<u8> {
+    let head = format!("HTTP/1.1 200 OK\nServer: a\nContent-Length: {body_bytes}\nDate: b\n\n");
+    response(&head, body_bytes)
+}
+
+/// Waits until all that was sent is acknowledged.
+fn drained(socket: &TcpStream) {
+    for _ in 0..2000 {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: SIOCOUTQ writes one int, which lives on.
+        let status = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        assert_eq!(status, 0);
+        if bytes == 0 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    panic!("not acknowledged in 10 s");
+}

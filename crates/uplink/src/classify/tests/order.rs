@@ -1,0 +1,155 @@
+//! Which band a packet goes to.
+
+use super::*;
+
+#[test]
+fn psjf_puts_a_response_in_the_band_of_its_size() {
+    with(wanted(Policy::Psjf), |site| {
+        for address in ["127.0.0.1", "::1"] {
+            let mut pair = Pair::new(address);
+            for (body_bytes, band) in [(500, 2), (50_000, 3), (1500, 2), (300_000, 4), (0, 2)] {
+                let counted = site.during(|| pair.answer(&[&plain(body_bytes)]));
+                assert_eq!(bands(&counted), [band], "{address}, {body_bytes}");
+                assert_eq!((counted.responses, counted.sizes_read, counted.sizes_unknown), (1, 1, 0));
+                assert!(counted.bands[band].bytes as usize > body_bytes);
+            }
+            drained(&pair.server);
+            let closing = site.during(|| drop(pair));
+            assert!(bands(&closing).is_empty() && closing.responses == 0, "{closing:?}");
+        }
+    });
+}
+
+#[test]
+fn las_demotes_a_response_as_it_is_sent_and_begins_anew() {
+    with(wanted(Policy::Las), |site| {
+        let mut pair = Pair::new("127.0.0.1");
+        for _ in 0..2 {
+            // Not HTTP, as after a TLS handshake.
+            let counted = site.during(|| pair.answer(&[&[1; 1000], &[1; 1000], &[1; 98_000], &[1; 200_000]]));
+            assert_eq!(bands(&counted), [2, 3, 4]);
+            assert_eq!((counted.responses, counted.sizes_read, counted.held_back), (1, 0, 0));
+            // 2,000 bytes and what one packet holds beyond, with their headers.
+            assert!(counted.bands[2].bytes < 70_000, "{counted:?}");
+        }
+    });
+}
+
+#[test]
+fn srpt_ranks_by_what_is_left_and_promotes_without_overtaking() {
+    let slow = || Classify { rate: Some("20mbit".parse().unwrap()), ..wanted(Policy::Srpt) };
+    with(slow(), |site| {
+        let mut pair = Pair::new("127.0.0.1");
+        // Sent in one go, the end finds the beginning queued in the worse band.
+        let counted = site.during(|| pair.answer(&[&plain(300_000)]));
+        assert_eq!((bands(&counted), counted.promotions), (vec![4], 0));
+        assert!(counted.held_back > 0);
+        // Sent when the beginning has been received, it is promoted.
+        let whole = plain(300_000);
+        let counted = site.during(|| {
+            pair.ask();
+            for piece in [&whole[..290_000], &whole[290_000..]] {
+                pair.send(&[piece]);
+                drained(&pair.server);
+            }
+        });
+        assert_eq!((bands(&counted), counted.promotions), (vec![3, 4], 1), "{counted:?}");
+    });
+    with(Classify { promotion: Promotion::Plain, ..slow() }, |site| {
+        let mut pair = Pair::new("127.0.0.1");
+        let counted = site.during(|| pair.answer(&[&plain(300_000)]));
+        assert!(counted.held_back == 0 && counted.promotions > 0, "{counted:?}");
+        assert!(bands(&counted).contains(&3));
+    });
+}
+
+/// Where the queue overflows, packets are sent again: behind what was sent after them, not before it.
+#[test]
+fn what_is_sent_again_follows_its_connection() {
+    in_own_network(|| {
+        let interface = lo();
+        let plan = tree::Plan::new(Kind::Htb, "20mbit".parse().unwrap());
+        tree::up(&interface, &tree::Plan { packets_per_band: 2, ..plan }, false).unwrap();
+        attach(&interface, &Classify { rate: None, ..wanted(Policy::Las) }).unwrap();
+        let site = Site { interface };
+        let mut pair = Pair::new("127.0.0.1");
+        let counted = site.during(|| pair.answer(&[&[1; 2000], &[1; 398_000]]));
+        let drops: u64 =
+            tree::find(&site.interface).unwrap().unwrap().stats().unwrap().iter().map(|band| band.drops).sum();
+        assert!(drops > 0);
+        assert_eq!((counted.responses, counted.promotions, counted.held_back), (1, 0, 0));
+        // Nothing but the beginning, once, and what its packet holds beyond.
+        assert!(counted.bands[2].bytes < 70_000, "{counted:?}");
+    });
+}
+
+#[test]
+fn a_connection_met_half_way_counts_from_its_beginning() {
+    in_own_network(|| {
+        let interface = lo();
+        let plan = tree::Plan::new(Kind::Htb, "20mbit".parse().unwrap());
+        // So few that not all of the response is below the classifier when that comes.
+        tree::up(&interface, &tree::Plan { packets_per_band: 2, ..plan }, false).unwrap();
+        let mut pair = Pair::new("127.0.0.1");
+        pair.ask();
+        let mut server = pair.server.try_clone().unwrap();
+        let writer = std::thread::spawn(move || server.write_all(&[1; 1_000_000]).unwrap());
+        pair.client.read_exact(&mut vec![0; 300_000]).unwrap();
+        attach(&interface, &Classify { rate: None, ..wanted(Policy::Las) }).unwrap();
+        pair.client.read_exact(&mut vec![0; 700_000]).unwrap();
+        writer.join().unwrap();
+        let counted = Site { interface }.counters();
+        assert_eq!((bands(&counted), counted.responses, counted.sizes_unknown), (vec![4], 1, 1));
+    });
+}
+
+#[test]
+fn srrt_ranks_by_time() {
+    let cuts = Cuts::Given(vec![1, 10_000_000]);
+    with(Classify { cuts, ..wanted(Policy::Srrt) }, |site| {
+        let mut pair = Pair::new("127.0.0.1");
+        // A round trip of the loopback is above 1 µs and below 10 s.
+        let counted = site.during(|| pair.answer(&[&plain(1500)]));
+        assert_eq!((bands(&counted), counted.sizes_read), (vec![3], 1));
+    });
+}
+
+#[test]
+fn connections_that_ask_nothing_cost_nothing() {
+    with(wanted(Policy::Psjf), |site| {
+        let counted = site.during(|| {
+            let listener = TcpListener::bind(("127.0.0.1", PORT)).unwrap();
+            for _ in 0..2000 {
+                drop(TcpStream::connect(("127.0.0.1", PORT)).unwrap());
+                drop(listener.accept().unwrap());
+            }
+        });
+        // SYN-ACK and FIN of each.
+        assert!(counted.bands[0].packets >= 4000 && bands(&counted).is_empty(), "{counted:?}");
+        assert_eq!((counted.responses, counted.no_storage), (0, 0));
+        // Nobody listens: a RST, from no socket.
+        let refused = site.during(|| assert!(TcpStream::connect(("127.0.0.1", PORT)).is_err()));
+        assert_eq!((refused.bands[0].packets, refused.no_socket), (1, 0));
+    });
+}
+
+#[test]
+fn other_ports_are_left_alone() {
+    with(Classify { ports: vec![PORT + 1], ..wanted(Policy::Psjf) }, |site| {
+        let counted = site.during(|| Pair::new("127.0.0.1").answer(&[&plain(500)]));
+        assert_eq!(counted.bands.iter().map(|band| band.packets).sum::<u64>(), 0);
+    });
+}
+
+#[test]
+fn packets_get_the_priorities_of_the_tree() {
+    with(wanted(Policy::Psjf), |site| {
+        let tree = tree::find(&site.interface).unwrap().unwrap();
+        let mut pair = Pair::new("127.0.0.1");
+        let before = tree.stats().unwrap();
+        let counted = site.during(|| pair.answer(&[&plain(50_000)]));
+        let after = tree.stats().unwrap();
+        assert_eq!(after[3].packets - before[3].packets, counted.bands[3].packets);
+        assert_eq!(after[4].packets, before[4].packets);
+    });
+}
