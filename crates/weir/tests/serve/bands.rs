@@ -111,11 +111,12 @@ fn a_connection_changes_bands_between_responses() {
 /// at least are the better one's.
 #[test]
 fn the_better_of_two_floods_has_the_link() {
-    const WORSE: usize = 3_000_000;
-    const BETTER: usize = 1_500_000;
-    let Some(bench) = Bench::new("10mbit") else { return };
+    const WORSE: usize = 450_000;
+    const BETTER: usize = 400_000;
+    // So slow that the server is in time with the next bytes however busy the machine is: 48 ms.
+    let Some(bench) = Bench::new("1mbit") else { return };
     let site = Site::of_sizes(&[WORSE, BETTER]);
-    let server = bench.start(&site, &["--drain", "bands", "--promotion", "never", "--policy", "srpt-bands:2MB"]);
+    let server = bench.start(&site, &["--drain", "bands", "--promotion", "never", "--policy", "srpt-bands:420KB"]);
     let (mut worse, mut better) = (bench.connect(), bench.connect());
     worse.send(get(&format!("/size-{WORSE}")));
     // Read on the side, so that it is not the reader who holds it up.
@@ -133,7 +134,7 @@ fn the_better_of_two_floods_has_the_link() {
         after[band].packets - before[band].packets
     };
     let (better, other) = (packets(0), packets(1));
-    assert!(better > 500 && other * 100 <= better + other, "{better} packets of the better and {other} of the other");
+    assert!(better > 200 && other * 100 <= better + other, "{better} packets of the better and {other} of the other");
     assert!(worse.join().unwrap().body == content(WORSE));
     server.assert_alive();
 }
