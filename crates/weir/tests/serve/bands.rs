@@ -139,6 +139,42 @@ fn the_better_of_two_floods_has_the_link() {
     server.assert_alive();
 }
 
+/// The flow that is promoted while packets of it wait in the worse band: its later packets overtake those, and TCP sees it.
+/// Promoted when nothing of it waits, or never, it does not.
+#[test]
+fn a_promoted_flow_overtakes_itself_only_if_asked_to() {
+    for (promotion, reorders) in [("plain", true), ("idle", false), ("never", false)] {
+        let Some(bench) = Bench::new("10mbit") else { return };
+        let site = Site::of_sizes(&[100_000, 20_000]);
+        let policy = ["--policy", "srpt-bands:5KB,10KB,20KB,50KB"];
+        let server = bench.start(&site, &[&["--drain", "bands", "--promotion", promotion], &policy[..]].concat());
+        let clients: Vec<_> = (0..8).map(|_| bench.connect()).collect();
+        let clients: Vec<_> = clients
+            .into_iter()
+            .map(|mut client| {
+                std::thread::spawn(move || {
+                    for size in [100_000, 20_000, 20_000] {
+                        assert!(client.get(&format!("/size-{size}")).body == content(size));
+                    }
+                })
+            })
+            .collect();
+        clients.into_iter().for_each(|client| client.join().unwrap());
+        let reordered = bench.cable.at_server(reorderings);
+        assert_eq!(reordered > 0, reorders, "{promotion}: {reordered}");
+        server.assert_alive();
+    }
+}
+
+/// How often TCP saw that packets had been overtaken, on this host.
+fn reorderings() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap();
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("TcpExt: "));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let counted = names.split(' ').zip(values.split(' '));
+    counted.filter(|(name, _)| name.ends_with("Reorder")).map(|(_, value)| value.parse::<u64>().unwrap()).sum()
+}
+
 /// What keeps the order itself above a tree uses its rate, and one band: not the one of what nobody knows.
 #[test]
 fn paced_goes_through_one_band() {

@@ -16,6 +16,7 @@ mod limits;
 mod methods;
 mod order;
 mod paths;
+mod ranked;
 mod scarcity;
 mod start;
 mod stop;
