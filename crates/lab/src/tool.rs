@@ -37,7 +37,7 @@ pub(crate) fn run_words(words: &[impl AsRef<str>]) -> Result<String, LabError> {
         .output()
         .map_err(|e| LabError::path(&program, e))?;
     if !output.status.success() {
-        let said = one_line(&String::from_utf8_lossy(&output.stderr));
+        let said = one_line(String::from_utf8_lossy(&output.stderr).trim_end_matches(['.', '\n']));
         return Err(LabError::Tool { command: words.join(" "), said });
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())

@@ -16,31 +16,32 @@ const PREFORK: &str = "mod_mpm_prefork.so";
 /// Processes, each for one connection. 000 and 003 raised the limit to 350, beyond which it had no effect.
 const PROCESSES: u32 = 350;
 
-/// As root it serves under another user, but reads and writes what root may: it refuses to serve as root, and the
-/// folder of an experiment need not be open to others. setpriv(1) sets the signal of a dead parent last, so it is
-/// said again here: a change of user clears it.
-const UNPRIVILEGED: [&str; 12] = [
-    "setpriv",
-    "--pdeathsig",
-    "TERM",
-    "--reuid",
-    "65534",
-    "--regid",
-    "65534",
-    "--clear-groups",
-    "--inh-caps",
-    "+dac_override",
-    "--ambient-caps",
-    "+dac_override",
-];
+/// `nobody`, under whom it serves when we are root: Apache refuses to serve as root.
+const NOBODY: u32 = 65_534;
 
 pub(super) fn command(address: SocketAddr, site: &Path, folder: &Path) -> Result<Vec<String>, LabError> {
     let apache = find_program(Server::Apache.program())?.display().to_string();
     let (site, modules) = (absolute(site)?, modules_folder()?.display().to_string());
-    let (_, file) = write_config(folder, "apache.conf", |folder| config(address, &site, folder, &modules))?;
-    let user = if geteuid().is_root() { UNPRIVILEGED.as_slice() } else { &[] };
-    let words = [&apache, "-f", &file, "-DFOREGROUND"];
-    Ok(user.iter().copied().chain(words).map(String::from).collect())
+    let own = folder.join("apache");
+    std::fs::create_dir(&own).map_err(|e| LabError::path(&own, e))?;
+    let (_, file) = write_config(&own, "apache.conf", |folder| config(address, &site, folder, &modules))?;
+    let mut words = vec![];
+    if geteuid().is_root() {
+        std::os::unix::fs::chown(&own, Some(NOBODY), Some(NOBODY)).map_err(|e| LabError::path(&own, e))?;
+        words = as_nobody();
+    }
+    words.extend([&apache, "-f", &file, "-DFOREGROUND"].map(String::from));
+    Ok(words)
+}
+
+/// The words before a command that run it as nobody who may still read what root may: the folder of an experiment need not
+/// be open to others. A change of user clears the signal of a dead parent, so it is asked for again.
+fn as_nobody() -> Vec<String> {
+    let line = format!(
+        "setpriv --pdeathsig TERM --reuid {NOBODY} --regid {NOBODY} --clear-groups \
+         --inh-caps +dac_override --ambient-caps +dac_override"
+    );
+    line.split_whitespace().map(String::from).collect()
 }
 
 /// Where the modules of the Apache that is installed are.
