@@ -53,8 +53,9 @@ pub fn share_bytes_per_s(plan: &Plan) -> u64 {
     bytes_per_s(plan.rate.permille(plan.share_permille.into())).max(1)
 }
 
+/// The kernel's unit; part of a byte counts as one.
 pub fn bytes_per_s(rate: Rate) -> u64 {
-    rate.bits_per_s() / 8
+    rate.bits_per_s().div_ceil(8)
 }
 
 /// Puts the tree at the interface, in the place of whatever is at its root.

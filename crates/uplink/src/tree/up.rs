@@ -8,7 +8,7 @@ use super::{Kind, Plan, Tree, build, keep};
 use crate::device::Device;
 use crate::netlink::Socket;
 use crate::tc::Qdisc;
-use crate::{Error, Interface};
+use crate::{Error, Interface, ranked};
 
 /// What [`up`] had to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub fn up(interface: &Interface, plan: &Plan, replace: bool) -> Result<Change, E
     plan.check()?;
     let device = check_device(interface, plan)?;
     if plan.kind == Kind::Ranked {
-        return Err(Error::missing("this build has no ranked qdisc; use --qdisc prio or --qdisc htb"));
+        ranked::available()?;
     }
     let found = look(interface)?;
     let name = &interface.name;
@@ -112,8 +112,7 @@ impl Site<'_> {
             build::remove(self.netlink, self.interface.index)
                 .map_err(|error| Error::kernel(&format!("making the tree on {name} anew"), &error))?;
         }
-        let Err(error) = build::build(self.netlink, self.interface.index, self.mtu_bytes, plan) else { return Ok(()) };
-        let error = self.explain(plan, &error);
+        let Err(error) = self.put(plan) else { return Ok(()) };
         match self.undo(before) {
             Ok(()) => Err(error),
             Err(undo) => {
@@ -122,28 +121,44 @@ impl Site<'_> {
         }
     }
 
-    fn undo(&mut self, before: Before) -> io::Result<()> {
-        let index = self.interface.index;
+    fn undo(&mut self, before: Before) -> Result<(), Error> {
+        let doing = "putting it back";
         // The very first step may be what failed: then there is nothing to remove.
-        let removed = match look(self.interface) {
-            Ok(Found::Ours(_) | Found::Broken) => build::remove(self.netlink, index),
-            _ => Ok(()),
-        };
+        if let Ok(Found::Ours(_) | Found::Broken) = look(self.interface) {
+            build::remove(self.netlink, self.interface.index).map_err(|error| Error::kernel(doing, &error))?;
+        }
         match before {
-            Before::Default | Before::Broken => removed,
-            Before::Foreign(qdisc) => removed.and_then(|()| keep::restore(self.netlink, self.interface, &qdisc)),
-            Before::Ours(plan) => removed.and_then(|()| build::build(self.netlink, index, self.mtu_bytes, &plan)),
+            Before::Default | Before::Broken => Ok(()),
+            Before::Foreign(qdisc) => {
+                keep::restore(self.netlink, self.interface, &qdisc).map_err(|error| Error::kernel(doing, &error))
+            }
+            Before::Ours(plan) => self.put(&plan),
         }
     }
 
     fn change_rates(&mut self, tree: &Tree, plan: &Plan) -> Result<Change, Error> {
-        let index = self.interface.index;
-        let Err(error) = build::set_rates(self.netlink, index, self.mtu_bytes, plan) else { return Ok(Change::Rates) };
-        let error = self.explain(plan, &error);
-        match build::set_rates(self.netlink, index, self.mtu_bytes, &tree.plan) {
+        let Err(error) = self.set_rates(plan) else { return Ok(Change::Rates) };
+        match self.set_rates(&tree.plan) {
             Ok(()) => Err(error),
             Err(undo) => Err(Error::new(format!("{error}; and the rate before could not be set again: {undo}"))),
         }
+    }
+
+    fn put(&mut self, plan: &Plan) -> Result<(), Error> {
+        if plan.kind == Kind::Ranked {
+            return ranked::install(self.interface, plan.rate, ranked::FLOWS_MAX_DEFAULT).map(drop);
+        }
+        build::build(self.netlink, self.interface.index, self.mtu_bytes, plan)
+            .map_err(|error| self.explain(plan, &error))
+    }
+
+    fn set_rates(&mut self, plan: &Plan) -> Result<(), Error> {
+        if plan.kind == Kind::Ranked {
+            // What is there goes on at the new rate.
+            return self.put(plan);
+        }
+        build::set_rates(self.netlink, self.interface.index, self.mtu_bytes, plan)
+            .map_err(|error| self.explain(plan, &error))
     }
 
     fn explain(&self, plan: &Plan, error: &io::Error) -> Error {

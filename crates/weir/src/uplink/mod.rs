@@ -44,9 +44,8 @@ struct Up {
     /// What orders the packets; without it prio where this kernel has it, else htb.
     #[arg(long, value_enum)]
     qdisc: Option<Qdisc>,
-    /// Packets that may wait in each band.
-    #[arg(long, value_name = "N", default_value_t = tree::PACKETS_PER_BAND)]
-    packets: u32,
+    #[arg(long, value_name = "N", help = format!("Packets that may wait in each band; without it {}", tree::PACKETS_PER_BAND))]
+    packets: Option<u32>,
     /// Thousandths of the rate that each band of htb is guaranteed.
     #[arg(long, value_name = "PERMILLE", default_value_t = 0)]
     share: u16,
@@ -56,6 +55,13 @@ struct Up {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+}
+
+impl Up {
+    /// Does it say anything that only a tree of bands can have?
+    fn is_of_bands(&self) -> bool {
+        self.bands.is_some() || self.packets.is_some() || self.share > 0
+    }
 }
 
 #[derive(clap::Args)]
@@ -84,6 +90,9 @@ pub fn main(args: Args) -> Result<(), Failure> {
 }
 
 fn up(args: &Up) -> Result<(), Failure> {
+    if matches!(args.qdisc, Some(Qdisc::Ranked)) && args.is_of_bands() {
+        return Err(Failure::Usage("--bands, --packets and --share: ranked has no bands, leave them out".to_string()));
+    }
     let interface = Interface::by_name(&args.interface)?;
     let (change, why) = make(&interface, args)?;
     let gone = || Failure::Failed(format!("the tree on {} was removed as soon as it was made", interface.name));
@@ -113,7 +122,9 @@ fn make(interface: &Interface, args: &Up) -> Result<(Change, String), Error> {
         return Ok((up(Kind::Htb)?, "htb for the guaranteed shares".to_string()));
     }
     // A tree that is not whole is made anew, of whatever kind.
-    if let Ok(Some(tree)) = tree::find(interface) {
+    if let Ok(Some(tree)) = tree::find(interface)
+        && !(tree.plan.kind == Kind::Ranked && args.is_of_bands())
+    {
         return Ok((up(tree.plan.kind)?, "the kind that is there".to_string()));
     }
     match up(Kind::Prio) {
@@ -127,7 +138,7 @@ fn plan(args: &Up, kind: Kind) -> Plan {
     let usual = Plan::new(kind, args.rate);
     Plan {
         bands: args.bands.unwrap_or(usual.bands),
-        packets_per_band: args.packets,
+        packets_per_band: args.packets.unwrap_or(usual.packets_per_band),
         share_permille: args.share,
         ..usual
     }
@@ -153,9 +164,12 @@ fn said(change: Change) -> &'static str {
     }
 }
 
-/// `8 bands of htb at 10mbit`.
+/// `8 bands of htb at 10mbit, ...`.
 fn heading(tree: &Tree) -> String {
     let Plan { kind, rate, bands, packets_per_band, share_permille } = &tree.plan;
+    if *kind == Kind::Ranked {
+        return format!("ranked by flow at {rate}");
+    }
     let kind = kind.name();
     format!("{bands} bands of {kind} at {rate}, {packets_per_band} packets each, {share_permille}/1000 guaranteed")
 }

@@ -3,10 +3,10 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use ::uplink::tree::{self, CONTROL_BAND, DATA_BAND_FIRST, OTHER_BAND, Tree};
-use ::uplink::{Counted, Interface};
+use ::uplink::tree::{self, CONTROL_BAND, DATA_BAND_FIRST, Kind, OTHER_BAND, Tree};
+use ::uplink::{Counted, Interface, ranked};
 use cli::Failure;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{described, heading, print};
 
@@ -41,10 +41,11 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         let missing =
             || Failure::Failed(format!("{name} has no tree of weir's; `weir uplink up {name} --rate RATE` makes one"));
         let tree = tree::find(&interface)?.ok_or_else(missing)?;
-        let counted = tree.stats()?;
-        match args.json {
-            true => print(&format!("{}\n", as_json(&tree, &counted, &cuts(&interface))))?,
-            false => print(&format!("{clear}{}", as_text(&tree, &counted, &cuts(&interface))))?,
+        match (args.json, tree.plan.kind) {
+            (true, Kind::Ranked) => print(&format!("{}\n", ranked_as_json(&tree)?))?,
+            (false, Kind::Ranked) => print(&format!("{clear}{}", ranked_as_text(&tree)?))?,
+            (true, _) => print(&format!("{}\n", as_json(&tree, &tree.stats()?, &cuts(&interface))))?,
+            (false, _) => print(&format!("{clear}{}", as_text(&tree, &tree.stats()?, &cuts(&interface))))?,
         }
     }
     Ok(())
@@ -113,6 +114,41 @@ fn as_text(tree: &Tree, counted: &[Counted], cuts: &Cuts) -> String {
         );
     }
     text
+}
+
+/// What the ranked qdisc counted, by name.
+fn ranked_counts(tree: &Tree) -> Result<Map<String, Value>, Failure> {
+    let name = &tree.interface.name;
+    let gone = || Failure::Failed(format!("the ranked qdisc on {name} has just gone"));
+    let stats = ranked::find(&tree.interface)?.ok_or_else(gone)?.stats()?;
+    let counts = [
+        ("packets", stats.packets),
+        ("bytes", stats.bytes),
+        ("drops_full", stats.dropped_full),
+        ("drops_flow", stats.dropped_flow),
+        ("drops_memory", stats.dropped_memory),
+        ("excess_packets", stats.excess_packets),
+        ("guard_bytes", stats.guard_bytes),
+        ("backlog_packets", stats.backlog_packets.into()),
+        ("backlog_bytes", stats.backlog_bytes),
+        ("flows", stats.flows.into()),
+        ("flows_peak", stats.flows_peak.into()),
+    ];
+    Ok(counts.into_iter().map(|(name, count)| (name.to_string(), count.into())).collect())
+}
+
+fn ranked_as_json(tree: &Tree) -> Result<Value, Failure> {
+    let Value::Object(mut object) = described(tree) else { unreachable!("a tree is an object") };
+    object.insert("ranked".into(), ranked_counts(tree)?.into());
+    Ok(Value::Object(object))
+}
+
+fn ranked_as_text(tree: &Tree) -> Result<String, Failure> {
+    let mut text = format!("{}: {}\n", tree.interface.name, heading(tree));
+    for (name, count) in ranked_counts(tree)? {
+        text += &format!("{:<16}{count:>15}\n", name.replace('_', " "));
+    }
+    Ok(text)
 }
 
 fn used_for(band: usize) -> &'static str {

@@ -12,9 +12,9 @@ use socket2::SockRef;
 use crate::network::Network;
 
 /// Packets of the better band before watching: TCP has then found its window and lost what that takes.
-const SETTLING_PACKETS: u64 = 3000;
-/// Packets to watch; more than a second of 50 Mbit/s.
-const WATCHED_PACKETS: u64 = 6000;
+const SETTLING_PACKETS: u64 = 1000;
+/// Packets to watch; under two seconds of 20 Mbit/s, which an emulated processor can fill.
+const WATCHED_PACKETS: u64 = 3000;
 /// So many looks, 10 ms apart, before giving up.
 const LOOKS_MAX: usize = 2000;
 /// How often a flood looks whether it is over.
@@ -23,7 +23,7 @@ const TURN: Duration = Duration::from_millis(100);
 #[test]
 fn of_two_floods_the_better_band_has_the_link() {
     let Some(network) = Network::new() else { return };
-    network.printed("uplink up uplink --rate 50mbit");
+    network.printed("uplink up uplink --rate 20mbit");
     let bands = show(&network);
     let (high, low) = (2, bands.len() - 1);
     let listener = listen(&network, priority(&bands[0]));
