@@ -241,6 +241,19 @@ pub(super) const WINDOW_SEGMENTS_MAX: u64 = 64;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError(pub(super) String);
 
+impl ConfigError {
+    /// So many of the requests counted were answered when `per_counted` times as many had been in all.
+    pub(super) fn starved(config: &Config, answered: u64, per_counted: u64) -> ConfigError {
+        ConfigError(format!(
+            "until: {} of {} requests still wait when {per_counted} times as many have been answered, so {} starves them \
+             here; `count` leaves out whoever waits at the end",
+            config.requests - answered,
+            config.requests,
+            config.policy
+        ))
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -38,7 +38,7 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Outcome, ConfigError> {
         model.now = now;
         model.on_event(event, &mut hooks);
         if model.counted.requests > answers_max {
-            return Err(starved(config, model.collector.requests()));
+            return Err(ConfigError::starved(config, model.collector.requests(), ANSWERS_PER_COUNTED_MAX));
         }
     }
     Ok(model.outcome())
@@ -47,16 +47,6 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Outcome, ConfigError> {
 /// Requests that may be answered for each that counts before a run that waits for all of these is given up. A saturated
 /// server behind an order that starves somebody would be simulated for ever: closed users never stop asking.
 const ANSWERS_PER_COUNTED_MAX: u64 = 20;
-
-fn starved(config: &Config, answered: u64) -> ConfigError {
-    ConfigError(format!(
-        "until: {} of {} requests still wait when {ANSWERS_PER_COUNTED_MAX} times as many have been answered, so {} \
-         starves them here; `count` leaves out whoever waits at the end",
-        config.requests - answered,
-        config.requests,
-        config.policy
-    ))
-}
 
 struct Model<'a> {
     config: &'a Config,
