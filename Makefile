@@ -1,4 +1,4 @@
-# The five things a person does here. Each sets up what it needs first; see scripts/setup.sh.
+# The six things a person does here. Each sets up what it needs first; see scripts/setup.sh.
 
 PORT ?= 8080
 UPLINK ?= 10mbit
@@ -8,12 +8,13 @@ BENCH ?=
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help run test demo bench setup
+.PHONY: help run test test-vm demo bench setup
 
 help:
 	@echo "make run     serve examples/site at http://127.0.0.1:$(PORT)/, shortest response first (PORT=, UPLINK=)"
 	@echo "make demo    the same server with and without the order, on loopback, and what it is worth"
 	@echo "make test    every check and every test; as root also those in network namespaces"
+	@echo "make test-vm the kernel side's tests on a stock kernel in a virtual machine, as root"
 	@echo "make bench   Weir beside nginx on loopback (BENCH='--quick')"
 	@echo "make setup   install what the tests and the benchmark need"
 
@@ -27,6 +28,10 @@ run:
 test:
 	@scripts/setup.sh test
 	cargo xtask ci
+
+test-vm:
+	@scripts/setup.sh test
+	@scripts/test-vm.sh
 
 demo:
 	@scripts/setup.sh run

@@ -16,10 +16,12 @@ run | test | bench) ;;
 esac
 exec </dev/null
 
-# One line each: the purposes that need it, the program, the Debian package, what is lost without it.
+# One line each: the purposes that need it, the program or file, the Debian package, what is lost without it.
 needs="
 run,test,bench cc       build-essential  -
 run,test,bench clang-16 clang-16         the BPF programs of weir attach and the ranked qdisc
+run,test,bench /usr/include/libelf.h libelf-dev -
+run,test,bench /usr/include/zlib.h   zlib1g-dev -
 test,bench     nginx    nginx            runs against nginx
 test           apache2  apache2-bin      runs against Apache
 test           caddy    caddy            runs against Caddy
@@ -27,6 +29,10 @@ test,bench     curl     curl             checks with curl
 test           ip       iproute2         experiments in network namespaces
 test           tc       iproute2         experiments in network namespaces
 test           ethtool  ethtool          experiments without offloads
+test           qemu-system-x86_64 qemu-system-x86 tests on another kernel
+test           busybox  busybox-static   tests on another kernel
+test           modprobe kmod             tests on another kernel
+test           jq       jq               tests on another kernel
 bench          taskset  util-linux       the benchmark
 bench          wrk      wrk              the benchmark
 bench          lighttpd lighttpd         the row of lighttpd
@@ -51,11 +57,19 @@ check_toolchain() {
     fi
 }
 
+# A program of this name, or a file of this path.
+is_there() {
+    case "$1" in
+    /*) [ -e "$1" ] ;;
+    *) command -v "$1" >/dev/null ;;
+    esac
+}
+
 # Prints `program package loss` for everything this purpose needs and the machine does not have.
 missing() {
     local purposes program package loss
     while read -r purposes program package loss; do
-        if [[ ",$purposes," == *",$purpose,"* ]] && ! command -v "$program" >/dev/null; then
+        if [[ ",$purposes," == *",$purpose,"* ]] && ! is_there "$program"; then
             echo "$program $package $loss"
         fi
     done <<<"$needs"
@@ -110,8 +124,8 @@ fi
 absent=$(missing)
 if [ -z "$absent" ]; then exit 0; fi
 while read -r program package loss; do
-    if [ "$program" = cc ]; then
-        echo "setup: no C linker (\`cc\`), so nothing can be built; install the package $package" >&2
+    if [ "$loss" = - ]; then
+        echo "setup: no $program, so nothing can be built; install the package $package" >&2
         exit 1
     fi
     echo "setup: without $program (package $package) this is skipped: $loss" >&2

@@ -42,7 +42,7 @@ struct settings {
 	char kind[16]; /* whose these are */
 	__u64 bytes_per_s;
 	__u64 bytes_max;
-	__u32 burst_ns;       /* how late a timer may be before its delay costs throughput */
+	__u32 late_max_ns;    /* how late a timer may be before its delay costs throughput */
 	__u32 overhead_bytes; /* per frame, beside what the kernel counts */
 	__u32 flows_max;
 	__u32 packets_max;
@@ -117,6 +117,7 @@ struct state {
 	__u64 guard_credit; /* in thousandths of a byte */
 	__u64 longest_key;  /* about the longest flow: the last that was at least as long as the longest before */
 	__u32 longest_packets;
+	bool is_busy; /* packets have waited ever since the last one was sent */
 };
 struct state state SEC(".data.state");
 
@@ -444,11 +445,15 @@ static __always_inline struct sk_buff *serve(struct Qdisc *sch, struct turn *tur
 	return skb;
 }
 
-/* Moves the instant at which the link is free by what the packet takes on it. */
+/*
+ * Moves the instant at which the link is free by what the packet takes on it. While packets wait, the link is as busy as
+ * it can be, and what a late timer missed is sent after it: no more than the link would have sent by now. After an idle
+ * time nothing is made up for.
+ */
 static __always_inline void occupy_link(__u64 now, __u32 bytes)
 {
 	__u64 wire_bytes = bytes + (__u64)settings.overhead_bytes * (1 + (bytes - 1) / FRAME_BYTES);
-	__u64 earliest = now - settings.burst_ns;
+	__u64 earliest = state.is_busy ? now - settings.late_max_ns : now;
 	__u64 rate = settings.bytes_per_s;
 
 	if (state.link_free_ns < earliest)
@@ -484,6 +489,7 @@ struct sk_buff *BPF_PROG(weir_dequeue, struct Qdisc *sch)
 		return NULL;
 	bytes = qdisc_pkt_len(skb);
 	occupy_link(now, bytes);
+	state.is_busy = counters.backlog_packets > 0;
 	if (guard) {
 		__u64 cost = bytes * 1000ULL;
 
@@ -534,6 +540,7 @@ static __always_inline void drop_all(struct Qdisc *sch)
 	bpf_loop(PACKETS_MAX, drop_next, &context, 0);
 	state.longest_packets = 0;
 	state.link_free_ns = 0;
+	state.is_busy = false;
 }
 
 SEC("struct_ops/weir_reset")

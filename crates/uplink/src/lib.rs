@@ -10,6 +10,7 @@ pub mod doctor;
 mod error;
 mod interface;
 mod netlink;
+#[cfg(feature = "bpf")]
 pub mod ranked;
 mod shaper;
 mod socket_memory;

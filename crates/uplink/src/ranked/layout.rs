@@ -21,8 +21,9 @@ pub struct Settings {
     pub flow_packets_max: u32,
     /// Bytes in all, as `packets_max`; exceeded by at most a packet.
     pub bytes_max: u64,
-    /// How late the pacing timer may be without a loss of throughput; also the most that is sent at once.
-    pub burst: Nanos,
+    /// How late the pacing timer may be, while packets wait, without a loss of throughput. What it missed is then sent at
+    /// once: no more than the link would have carried by that time.
+    pub late_max: Nanos,
     /// What a frame takes on the wire beside what the kernel counts, Ethernet header included (38 below a 1514-byte frame
     /// are 24 of preamble, checksum and gap; a DSL line has others).
     pub overhead_bytes: u32,
@@ -61,9 +62,9 @@ impl Settings {
         for word in [self.rate.bits_per_s().div_ceil(8), self.bytes_max] {
             bytes.extend(word.to_ne_bytes());
         }
-        let burst_ns = u32::try_from(self.burst.0).unwrap_or(u32::MAX);
+        let late_max_ns = u32::try_from(self.late_max.0).unwrap_or(u32::MAX);
         let bounds = [self.flows_max, self.packets_max, self.flow_packets_max, self.guard_permille];
-        for word in [burst_ns, self.overhead_bytes].into_iter().chain(bounds) {
+        for word in [late_max_ns, self.overhead_bytes].into_iter().chain(bounds) {
             bytes.extend(word.to_ne_bytes());
         }
         bytes
@@ -75,7 +76,7 @@ impl Settings {
         Some(Settings {
             rate: wide(0)?.checked_mul(8).and_then(Rate::from_bits_per_s)?,
             bytes_max: wide(1)?,
-            burst: Nanos(word(0)?.into()),
+            late_max: Nanos(word(0)?.into()),
             overhead_bytes: word(1)?,
             flows_max: word(2)?,
             packets_max: word(3)?,

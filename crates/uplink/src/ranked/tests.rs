@@ -1,6 +1,7 @@
 //! The qdisc between two networks: one sends through it, the other writes down what arrives. These need a kernel with BPF
 //! qdiscs, so they run where `make test-vm` takes them and say SKIPPED elsewhere.
 
+mod cost;
 mod order;
 mod pair;
 mod residue;

@@ -2,7 +2,7 @@
 
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -42,20 +42,9 @@ impl Pair {
             let number = unsafe { (libc::unshare(libc::CLONE_NEWNET) == 0).then(|| libc::gettid()).unwrap() };
             own_network.send(number).unwrap();
             may_go.recv().unwrap();
-            run(&format!("ip addr add {THERE}/24 dev weir1"));
-            run("ip link set weir1 up");
-            run("ip link set lo up");
-            run("ip route add local 198.19.0.0/16 dev lo");
-            let socket = UdpSocket::bind(("0.0.0.0", PORT)).unwrap();
-            set_option(&socket, libc::SO_RCVBUFFORCE, 64 << 20);
+            let socket = receiving_end();
             ready.send(()).unwrap();
-            let mut buffer = [0; 2048];
-            while let Ok(bytes) = socket.recv(&mut buffer) {
-                let word = |at: usize| u32::from_ne_bytes(buffer[at..at + 4].try_into().unwrap());
-                if bytes < 8 || marks.send(Mark { flow: word(0), nth: word(4) }).is_err() {
-                    return;
-                }
-            }
+            receive(&socket, &marks);
         });
         let number: i32 = thread_number.recv().unwrap();
         run(&format!("ip link set weir1 netns {number}"));
@@ -91,6 +80,28 @@ impl Pair {
     /// What arrives until nothing has come for a while.
     pub fn rest(&self) -> Vec<Mark> {
         std::iter::from_fn(|| self.arrived.recv_timeout(Duration::from_millis(500)).ok()).collect()
+    }
+}
+
+/// Sets up the network of the thread that receives.
+fn receiving_end() -> UdpSocket {
+    run(&format!("ip addr add {THERE}/24 dev weir1"));
+    run("ip link set weir1 up");
+    run("ip link set lo up");
+    run("ip route add local 198.19.0.0/16 dev lo");
+    let socket = UdpSocket::bind(("0.0.0.0", PORT)).unwrap();
+    set_option(&socket, libc::SO_RCVBUFFORCE, 64 << 20);
+    socket
+}
+
+/// Tells of every packet until nobody listens.
+fn receive(socket: &UdpSocket, marks: &Sender<Mark>) {
+    let mut buffer = [0; 2048];
+    while let Ok(bytes) = socket.recv(&mut buffer) {
+        let word = |at: usize| u32::from_ne_bytes(buffer[at..at + 4].try_into().unwrap());
+        if bytes < 8 || marks.send(Mark { flow: word(0), nth: word(4) }).is_err() {
+            return;
+        }
     }
 }
 

@@ -44,7 +44,7 @@ fn adding_and_removing_under_load_leaks_no_packet() {
             })
             .collect();
         let mut kinds = Vec::new();
-        for round in 0..6 {
+        for round in 0..4 {
             let ranked = install(&pair.sender, rate("2mbit"), 100 + round).unwrap();
             wait_for("packets wait", || ranked.stats().unwrap().backlog_packets > 0);
             kinds.push(ranked.kind);
@@ -96,21 +96,5 @@ fn a_name_is_known_only_while_it_is_being_installed() {
         assert!(!add.status.success());
         wait_for("its maps are freed", || kernel::read_settings(&kind).is_err());
         assert_eq!(find(&pair.sender).unwrap(), None);
-    });
-}
-
-#[test]
-#[cfg(feature = "bpf")]
-fn the_verifier_takes_the_programs() {
-    with_ranked(|| {
-        let _registered = kernel::register(&new_kind(), &Settings::new(rate("10mbit"), 64)).unwrap();
-        let programs: Vec<_> = libbpf_rs::query::ProgInfoIter::default()
-            .filter(|program| program.name.to_string_lossy().starts_with("weir_"))
-            .map(|program| (program.name.to_string_lossy().into_owned(), program.verified_insns))
-            .collect();
-        for (name, verified) in &programs {
-            println!("verifier: {name} {verified} instructions looked at");
-        }
-        assert!(programs.len() >= 5);
     });
 }
