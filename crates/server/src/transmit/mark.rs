@@ -42,9 +42,10 @@ pub struct Bands {
 
 /// When a response whose band has become better is moved there.
 ///
-/// A later packet in a better band overtakes the earlier ones of its own connection that wait in the worse, the
-/// receiver sees them out of order, and TCP takes those that wait for lost: measured at rho 0.8 on 10 Mbit/s, promoting at once
-/// costs half again the mean response time of never promoting.
+/// A later packet in a better band overtakes the earlier ones of its own connection that wait in the worse, the receiver
+/// sees them out of order, and TCP may take those that wait for lost. How much that costs depends on how many wait: a
+/// prototype without bursts lost half its gain (21.7 ms of mean response time against 14.6 of never promoting). With the two packets
+/// that TCP small queues allow and a TCP that forgives reordering (RACK, RFC 8985) few are sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Promotion {
     /// When nothing of the connection waits below TCP, so that there is nothing to overtake; until then it is tried again
