@@ -143,6 +143,9 @@ fn the_better_of_two_floods_has_the_link() {
 /// Promoted when nothing of it waits, or never, it does not.
 #[test]
 fn a_promoted_flow_overtakes_itself_only_if_asked_to() {
+    // An emulated machine counts up to 3 of its own, since a cable of its kind queues packets at whichever processor sends them,
+    // and 19 to 29 of promotion; others 0 and hundreds.
+    const REORDERINGS: u64 = 8;
     for (promotion, reorders) in [("plain", true), ("idle", false), ("never", false)] {
         let Some(bench) = Bench::new("10mbit") else { return };
         let site = Site::of_sizes(&[100_000, 20_000]);
@@ -161,7 +164,7 @@ fn a_promoted_flow_overtakes_itself_only_if_asked_to() {
             .collect();
         clients.into_iter().for_each(|client| client.join().unwrap());
         let reordered = bench.cable.at_server(reorderings);
-        assert_eq!(reordered > 0, reorders, "{promotion}: {reordered}");
+        assert_eq!(reordered >= REORDERINGS, reorders, "{promotion}: {reordered}");
         server.assert_alive();
     }
 }
