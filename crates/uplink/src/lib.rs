@@ -10,7 +10,6 @@ pub mod doctor;
 mod error;
 mod interface;
 mod netlink;
-#[cfg(feature = "bpf")]
 pub mod ranked;
 mod shaper;
 mod socket_memory;

@@ -3,7 +3,7 @@
 use libbpf_rs::btf::{Btf, types::Struct};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, ObjectBuilder, OpenObject, query};
 
-use super::layout::{KIND_BYTES, SETTINGS_BYTES, STATS_BYTES, Settings, Stats, encode_kind};
+use super::layout::{KIND_BYTES, Settings, Stats, encode_kind};
 use crate::Error;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ranked.bpf.o"));
@@ -95,6 +95,8 @@ pub fn read_stats(kind: &str) -> Result<Stats, Error> {
     Stats::decode(&value).ok_or_else(foreign_object)
 }
 
+const SETTINGS_BYTES: usize = KIND_BYTES + 2 * 8 + 6 * 4;
+const STATS_BYTES: usize = KIND_BYTES + 8 * 8 + 4 * 4;
 const ONLY_KEY: [u8; 4] = [0; 4];
 
 /// The map of this name that belongs to the qdisc of this kind, and what is in it.

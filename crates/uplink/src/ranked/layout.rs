@@ -6,8 +6,6 @@ use crate::netlink::{u32_at, u64_at};
 
 /// The name of the kind, zero-padded, in front of both: by it the maps of one qdisc are told from those of another.
 pub const KIND_BYTES: usize = 16;
-pub const SETTINGS_BYTES: usize = KIND_BYTES + 2 * 8 + 6 * 4;
-pub const STATS_BYTES: usize = KIND_BYTES + 8 * 8 + 4 * 4;
 
 /// What a ranked qdisc goes by.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,9 +6,13 @@
 //! interface goes. Each installation has a name and maps of its own; the name is the qdisc's kind, so everything is found
 //! again from the interface.
 
+#[cfg(feature = "bpf")]
+mod kernel;
+#[cfg(not(feature = "bpf"))]
+#[path = "absent.rs"]
 mod kernel;
 mod layout;
-#[cfg(test)]
+#[cfg(all(test, feature = "bpf"))]
 mod tests;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -55,15 +59,16 @@ pub fn install(interface: &Interface, rate: Rate, flows_max: u32) -> Result<Rank
     }
     let kind = new_kind();
     let settings = Settings::new(rate, flows_max);
-    let registered = kernel::register(&kind, &settings)?;
+    // Until the end of this function.
+    let _registered = kernel::register(&kind, &settings)?;
     // The kernel changes no qdisc's kind, it only replaces one by another of another handle.
     if before.is_some_and(|root| root.handle == ROOT) {
         delete(&mut netlink, interface).map_err(|error| Error::kernel(&doing, &error))?;
     }
     let body = Body::new(&tc::tcm(interface.index, ROOT, TC_H_ROOT)).text(TCA_KIND, &kind);
-    let added = netlink.change(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, body.bytes());
-    drop(registered);
-    added.map_err(|error| Error::kernel(&doing, &error))?;
+    netlink
+        .change(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, body.bytes())
+        .map_err(|error| Error::kernel(&doing, &error))?;
     Ok(Ranked { interface: interface.clone(), kind, settings })
 }
 
