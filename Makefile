@@ -1,14 +1,16 @@
-# The six things a person does here. Each sets up what it needs first; see scripts/setup.sh.
+# What a person does here. Each sets up what it needs first; see scripts/setup.sh.
 
 PORT ?= 8080
 UPLINK ?= 10mbit
 BENCH ?=
+EXPERIMENT ?= experiments/drains.toml
+OUT ?= runs/vm-$(basename $(notdir $(EXPERIMENT)))
 
 # Where rustup puts cargo and where Debian puts servers, for shells that do not look there.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help run test test-vm demo bench setup
+.PHONY: help run test test-vm demo bench vm-run setup
 
 help:
 	@echo "make run     serve examples/site at http://127.0.0.1:$(PORT)/, shortest response first (PORT=, UPLINK=)"
@@ -16,6 +18,7 @@ help:
 	@echo "make test    every check and every test; as root also those in network namespaces"
 	@echo "make test-vm the kernel side's tests on a stock kernel in a virtual machine, as root"
 	@echo "make bench   Weir beside nginx on loopback (BENCH='--quick')"
+	@echo "make vm-run  an experiment in a virtual machine with a stock kernel (EXPERIMENT=, OUT=, ARGS=)"
 	@echo "make setup   install what the tests and the benchmark need"
 
 run:
@@ -41,6 +44,11 @@ demo:
 bench:
 	@scripts/setup.sh bench
 	cargo xtask bench $(BENCH)
+
+vm-run:
+	@scripts/setup.sh test
+	cargo build --release --locked
+	@scripts/vm-experiment.sh $(EXPERIMENT) $(OUT) $(ARGS)
 
 setup:
 	@scripts/setup.sh test

@@ -17,18 +17,23 @@ pub(crate) fn void_reason(run: &Run) -> Option<String> {
     for (who, cpu) in [("the server", manifest.server_cpu), ("the load generator", manifest.client_cpu)] {
         // A figure that is not a number was not measured: that is no better than too much.
         if let Some(cpu) = cpu.filter(|&cpu| cpu.is_nan() || cpu > CPU_MAX) {
-            reasons.push(format!("{who} used {cpu:.2} of a core, more than {CPU_MAX}"));
+            add(&mut reasons, format!("{who} used {cpu:.2} of a core, more than {CPU_MAX}"));
         }
     }
     let lateness = lateness_p99(run);
     if lateness > LATENESS_P99_MAX {
-        reasons.push(format!(
-            "requests were submitted {:.2} ms late at the 99th percentile, more than {} ms",
-            lateness.as_millis_f64(),
-            LATENESS_P99_MAX.as_millis_f64()
-        ));
+        let [late, most] = [lateness, LATENESS_P99_MAX].map(Nanos::as_millis_f64);
+        let reason = format!("requests were submitted {late:.2} ms late at the 99th percentile, more than {most} ms");
+        add(&mut reasons, reason);
     }
     (!reasons.is_empty()).then(|| reasons.join("; "))
+}
+
+/// Adds a reason, unless the load generator has said the same.
+fn add(reasons: &mut Vec<String>, reason: String) {
+    if !reasons.iter().any(|said| said.contains(&reason)) {
+        reasons.push(reason);
+    }
 }
 
 /// As the load generator measured it, else as the records show it.
@@ -62,6 +67,11 @@ mod tests {
     fn above_it_says_what() {
         let given = said(|manifest| manifest.void = Some("the link was wrong".into()));
         assert_eq!(given.unwrap(), "the link was wrong");
+        let twice = said(|manifest| {
+            manifest.void = Some("a; the load generator used 0.51 of a core, more than 0.5; b".into());
+            manifest.client_cpu = Some(0.51);
+        });
+        assert_eq!(twice.unwrap().matches("load generator").count(), 1);
         assert!(said(|manifest| manifest.client_cpu = Some(0.51)).unwrap().starts_with("the load generator used 0.51"));
         let both = said(|manifest| {
             manifest.server_cpu = Some(1.0);

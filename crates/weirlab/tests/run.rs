@@ -142,6 +142,34 @@ fn without_root_it_says_to_use_sudo() {
     assert_eq!(stderr(&output), "weirlab: making network namespaces needs root: use sudo\n");
 }
 
+/// A qdisc this kernel lacks, or, where it has every one, a tree that cannot be: found before any run, or skipped.
+#[test]
+fn what_a_run_lacks_is_said_before_any_run_or_skipped() {
+    if !may_test() {
+        return;
+    }
+    let lacking = "name = \"second\"\nserver = \"nginx\"\nqdisc = \"bands\"\nqdisc_flags = [\"--no-such-flag\"]";
+    let bench = Bench::new("lacking", &TWO_RUNS.replace("name = \"second\"\nserver = \"nginx\"", lacking));
+    let output = bench.run(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.starts_with("weirlab: run `second`: qdisc `bands` cannot be had here: "), "{said}");
+    assert!(
+        said.ends_with("nothing was run, --skip-missing leaves such runs out\n") && !bench.out().exists(),
+        "{said}"
+    );
+
+    let output = bench.run(&["--skip-missing", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((summary["runs"].as_array().unwrap().len(), &summary["runs"][0]["name"]), (1, &"first".into()));
+    assert_eq!(summary["skipped"][0]["name"], "second");
+    assert!(summary["skipped"][0]["reason"].as_str().unwrap().starts_with("qdisc `bands` cannot be had here: "));
+
+    let output = bench.run(&["--skip-missing", "--only", "second"]);
+    assert!(stderr(&output).ends_with("weirlab: every run lacks something on this machine: nothing was run\n"));
+}
+
 #[test]
 fn a_real_run_gives_one_object_and_leaves_only_results() {
     if !may_test() {
