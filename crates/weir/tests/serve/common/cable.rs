@@ -39,6 +39,8 @@ impl Cable {
             ip(&format!("-n {host} link set lo up"));
             ip(&format!("-n {host} link set {interface} up"));
         }
+        // BBR would leave gaps of its own between its packets, and worse bands would fill them.
+        ip(&format!("netns exec {server} sysctl -qw net.ipv4.tcp_congestion_control=cubic"));
         Some(cable)
     }
 
