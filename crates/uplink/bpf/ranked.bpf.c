@@ -9,7 +9,7 @@
 //
 //   rank 0       control (SYN-ACK, RST, ACKs, FIN without data): before any data, in one FIFO of its own; where its
 //                flow has packets waiting here, behind those
-//   equal ranks  take turns, the one served longest ago first
+//   equal ranks  share the bytes evenly
 //   pacing       a BPF qdisc may stand only at the root, so nothing above it limits the rate: a watchdog timer does,
 //                against the time at which the link will have sent what was handed down
 //   bounds       flows, packets per flow, packets and bytes in all; when full, the last packet of the flow with the
@@ -100,6 +100,7 @@ struct turn {
 	struct bpf_refcount refcount;
 	__u32 rank;
 	__u64 key;
+	__u64 tag;     /* bytes sent, counted from the tag served last when it came: orders equal ranks, the least first */
 	__u64 served;  /* the number of its last service, or of its arrival */
 	__u64 waiting; /* `served` when it was put into by_wait; corrected when it comes to the front there */
 };
@@ -114,7 +115,8 @@ struct state {
 	__u64 owner;        /* the qdisc that initialised this object; there is one object per device */
 	__u64 link_free_ns; /* when the link will have sent all that was handed down */
 	__u64 service;      /* numbers arrivals of flows and services, upwards */
-	__u64 guard_credit; /* in thousandths of a byte */
+	__s64 guard_credit; /* in thousandths of a byte; a large packet leaves a debt */
+	__u64 tag;          /* that of the flow served last */
 	__u64 longest_key;  /* about the longest flow: the last that was at least as long as the longest before */
 	__u32 longest_packets;
 	bool is_busy; /* packets have waited ever since the last one was sent */
@@ -126,7 +128,7 @@ static bool less_rank(struct bpf_rb_node *a, const struct bpf_rb_node *b)
 	struct turn *x = container_of(a, struct turn, rank_node);
 	struct turn *y = container_of(b, struct turn, rank_node);
 
-	return x->rank < y->rank || (x->rank == y->rank && x->served < y->served);
+	return x->rank < y->rank || (x->rank == y->rank && x->tag < y->tag);
 }
 
 static bool less_wait(struct bpf_rb_node *a, const struct bpf_rb_node *b)
@@ -159,6 +161,7 @@ static __always_inline void queue_turn(struct turn *turn, __u64 key, __u32 rank)
 
 	turn->rank = rank;
 	turn->key = key;
+	turn->tag = state.tag;
 	turn->served = turn->waiting = ++state.service;
 	bpf_spin_lock(&turns_lock);
 	bpf_rbtree_add(&by_rank, &turn->rank_node, less_rank);
@@ -411,7 +414,7 @@ static __always_inline struct sk_buff *serve(struct Qdisc *sch, struct turn *tur
 {
 	struct bpf_list_node *node, *next;
 	struct sk_buff *skb = NULL;
-	__u32 next_rank = 0;
+	__u32 next_rank = 0, bytes = 0;
 	__u64 key = turn->key;
 	struct packet *packet;
 	struct flow *flow = bpf_map_lookup_elem(&flows, &key);
@@ -429,15 +432,18 @@ static __always_inline struct sk_buff *serve(struct Qdisc *sch, struct turn *tur
 	if (node) {
 		packet = container_of(node, struct packet, node);
 		skb = bpf_kptr_xchg(&packet->skb, skb);
-		account_removed(sch, key, flow, packet->bytes);
+		bytes = packet->bytes;
+		account_removed(sch, key, flow, bytes);
 		bpf_obj_drop(packet);
 	}
+	state.tag = turn->tag;
 	if (!flow->packets) {
 		end_flow(turn);
 		return skb;
 	}
 	flow->rank = next_rank;
 	turn->rank = next_rank;
+	turn->tag += bytes;
 	turn->served = ++state.service;
 	bpf_spin_lock(&turns_lock);
 	bpf_rbtree_add(&by_rank, &turn->rank_node, less_rank);
@@ -478,7 +484,7 @@ struct sk_buff *BPF_PROG(weir_dequeue, struct Qdisc *sch)
 		bpf_qdisc_watchdog_schedule(sch, state.link_free_ns, 0);
 		return NULL;
 	}
-	guard = state.guard_credit >= FRAME_BYTES * 1000;
+	guard = state.guard_credit >= FRAME_BYTES * 1000LL;
 	if (guard)
 		correct_by_wait();
 	turn = take_turn(guard);
@@ -491,12 +497,10 @@ struct sk_buff *BPF_PROG(weir_dequeue, struct Qdisc *sch)
 	occupy_link(now, bytes);
 	state.is_busy = counters.backlog_packets > 0;
 	if (guard) {
-		__u64 cost = bytes * 1000ULL;
-
-		state.guard_credit -= cost < state.guard_credit ? cost : state.guard_credit;
+		state.guard_credit -= bytes * 1000LL;
 		counters.guard_bytes += bytes;
-	} else if (state.guard_credit < GUARD_CREDIT_MAX * 1000ULL) {
-		state.guard_credit += (__u64)bytes * settings.guard_permille;
+	} else if (state.guard_credit < GUARD_CREDIT_MAX * 1000LL) {
+		state.guard_credit += (__s64)bytes * settings.guard_permille;
 	}
 	counters.packets++;
 	counters.bytes += bytes;
@@ -530,7 +534,7 @@ static long drop_next(__u64 nth, struct drop_context *context)
 	return 0;
 }
 
-/* Frees every waiting packet, one by one: a deleted flow's queue would be freed only when its entry is used again. */
+/* Frees every waiting packet, one by one: with a deleted flow its queue is not freed at once (Linux 7.2). */
 static __always_inline void drop_all(struct Qdisc *sch)
 {
 	struct drop_context context = { .sch = sch };

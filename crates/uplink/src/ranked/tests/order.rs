@@ -82,7 +82,9 @@ fn equal_ranks_share_evenly() {
 fn a_flow_is_never_reordered_whatever_its_ranks() {
     with_ranked(|| {
         let pair = Pair::new();
-        install(&pair.sender, rate("10mbit"), FLOWS_MAX_DEFAULT).unwrap();
+        let mut ranked = install(&pair.sender, rate("10mbit"), FLOWS_MAX_DEFAULT).unwrap();
+        // Else every packet worse than the other flow's would wait for 75 KB of those.
+        ranked.set(Settings { guard_permille: 300, ..ranked.settings.clone() }).unwrap();
         let _other = Flood::new(2, 3000);
         let flow = Flow::new(1, 0);
         let sent = std::thread::spawn(move || {
