@@ -93,10 +93,11 @@ fn a_connection_met_half_way_counts_from_its_beginning() {
         let mut pair = Pair::new("127.0.0.1");
         pair.ask();
         let mut server = pair.server.try_clone().unwrap();
-        let writer = std::thread::spawn(move || server.write_all(&[1; 1_000_000]).unwrap());
+        // 3 s at that rate: attaching, which takes half a second, has to fall into the middle on a busy machine too.
+        let writer = std::thread::spawn(move || server.write_all(&vec![1; 8_000_000]).unwrap());
         pair.client.read_exact(&mut vec![0; 300_000]).unwrap();
         attach(&interface, &Classify { rate: None, ..wanted(Policy::Las) }).unwrap();
-        pair.client.read_exact(&mut vec![0; 700_000]).unwrap();
+        pair.client.read_exact(&mut vec![0; 7_700_000]).unwrap();
         writer.join().unwrap();
         let counted = Site { interface }.counters();
         assert_eq!((bands(&counted), counted.responses, counted.sizes_unknown), (vec![4], 1, 1));
