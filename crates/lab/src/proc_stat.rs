@@ -105,7 +105,7 @@ mod tests {
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(stat.threads, 1);
-        assert!(cpu > Duration::ZERO && cpu.as_nanos() % 10_000_000 != 0, "{cpu:?}");
+        assert!(cpu > Duration::ZERO && !cpu.as_nanos().is_multiple_of(10_000_000), "{cpu:?}");
     }
 
     #[test]
