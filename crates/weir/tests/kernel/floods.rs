@@ -71,7 +71,8 @@ fn a_flood_does_not_hold_up_syn_acks() {
         let after = show(&network);
         assert!(count(&after[0], "packets") >= count(&before[0], "packets") + 20, "{after:?}");
         assert_eq!((count(&after[0], "drops"), count(&after[0], "backlog_packets")), (0, 0), "{after:?}");
-        assert!(count(&after[2], "packets") > count(&before[2], "packets"), "{after:?}");
+        // And the link was full: quick connections may all be made while one packet of the flood leaves.
+        assert!(count(&after[2], "backlog_packets") > 0, "{after:?}");
     });
 }
 
