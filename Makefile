@@ -9,6 +9,8 @@ OUT ?= runs/vm-$(basename $(notdir $(EXPERIMENT)))
 # Where rustup puts cargo and where Debian puts servers, for shells that do not look there.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# Without libelf the server is built without the BPF programs, which it does not need; looked at after set-up.
+BPF = $(if $(wildcard /usr/include/libelf.h),,--no-default-features)
 
 .PHONY: help run test test-vm demo bench vm-run setup
 
@@ -23,7 +25,7 @@ help:
 
 run:
 	@scripts/setup.sh run
-	cargo build --release --locked --package weir
+	cargo build --release --locked --package weir $(BPF)
 	@echo
 	@echo "serving examples/site at http://127.0.0.1:$(PORT)/ (stop with ctrl-c)"
 	@$(TARGET)/release/weir serve examples/site --listen 127.0.0.1:$(PORT) --uplink $(UPLINK) --policy srpt

@@ -20,8 +20,8 @@ exec </dev/null
 needs="
 run,test,bench cc       build-essential  -
 run,test,bench clang-16 clang-16         the BPF programs of weir attach and the ranked qdisc
-run,test,bench /usr/include/libelf.h libelf-dev -
-run,test,bench /usr/include/zlib.h   zlib1g-dev -
+run,test,bench /usr/include/libelf.h libelf-dev the BPF programs of weir attach
+run,test,bench /usr/include/zlib.h   zlib1g-dev the BPF programs of weir attach
 test,bench     nginx    nginx            runs against nginx
 test           apache2  apache2-bin      runs against Apache
 test           caddy    caddy            runs against Caddy

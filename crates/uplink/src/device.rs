@@ -13,6 +13,9 @@ const RTM_GETLINK: u16 = 18;
 /// `struct ifinfomsg`.
 const LINK_BYTES: usize = 16;
 const IFLA_MTU: u16 = 4;
+const IFLA_GSO_MAX_SEGS: u16 = 40;
+/// What a kernel that does not tell builds (GSO_MAX_SEGS).
+const GSO_MAX_SEGS: u32 = 65_535;
 const SIOCETHTOOL: u64 = 0x8946;
 /// Superseded by ETHTOOL_GLINKSETTINGS, which takes two calls; kernels answer it from the same source.
 const ETHTOOL_GSET: u32 = 1;
@@ -27,6 +30,8 @@ const SPEED_UNKNOWN: u32 = u32::MAX;
 pub struct Device {
     pub is_up: bool,
     pub mtu_bytes: u32,
+    /// Segments in one packet that the stack builds, at most.
+    pub gso_max_segs: u32,
     /// `None` where the device does not know.
     pub speed: Option<Rate>,
 }
@@ -38,12 +43,13 @@ impl Device {
         Socket::open()?.dump(RTM_GETLINK, &[0; LINK_BYTES], |reply| {
             if u32_at(reply, 4) == Some(interface.index) {
                 let is_up = u32_at(reply, 8).is_some_and(|flags| flags & libc::IFF_UP as u32 != 0);
-                let mtu = reply.get(LINK_BYTES..).and_then(|fields| attribute(fields, IFLA_MTU));
-                found = mtu.and_then(|mtu| u32_at(mtu, 0)).map(|mtu_bytes| (is_up, mtu_bytes));
+                let number = |kind| u32_at(attribute(reply.get(LINK_BYTES..)?, kind)?, 0);
+                let gso_max_segs = number(IFLA_GSO_MAX_SEGS).unwrap_or(GSO_MAX_SEGS);
+                found = number(IFLA_MTU).map(|mtu_bytes| (is_up, mtu_bytes, gso_max_segs));
             }
         })?;
-        let Some((is_up, mtu_bytes)) = found else { return Ok(None) };
-        Ok(Some(Device { is_up, mtu_bytes, speed: speed(&interface.name) }))
+        let Some((is_up, mtu_bytes, gso_max_segs)) = found else { return Ok(None) };
+        Ok(Some(Device { is_up, mtu_bytes, gso_max_segs, speed: speed(&interface.name) }))
     }
 }
 
@@ -86,7 +92,8 @@ mod tests {
         in_own_network(|| {
             run("ip link add weir0 mtu 1400 type veth peer name weir1");
             let device = |name| Device::of(&Interface::by_name(name).unwrap()).unwrap().unwrap();
-            let expected = Device { is_up: false, mtu_bytes: 1400, speed: Some("10gbit".parse().unwrap()) };
+            let speed = Some("10gbit".parse().unwrap());
+            let expected = Device { is_up: false, mtu_bytes: 1400, gso_max_segs: GSO_MAX_SEGS, speed };
             assert_eq!(device("weir0"), expected);
             assert_eq!((device("lo").speed, device("lo").is_up), (None, false));
             run("ip link set weir0 up");

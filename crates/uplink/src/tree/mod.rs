@@ -12,12 +12,15 @@
 //! | 1 ([`OTHER_BAND`]) | what nobody classified: ssh, DNS, ARP, and a server that `weir` does not know |
 //! | 2 ... ([`DATA_BAND_FIRST`]) | responses, the most urgent first |
 //!
+//! On slow links the interface's packets are kept small while the tree is there: `segments.rs` says why.
+//!
 //! What nobody classified is before the responses and not behind them: Weir orders the responses, and whoever installs it
 //! has to reach the machine as before, however busy it is. The price: an unclassified bulk transfer delays responses too.
 
 mod build;
 mod found;
 mod keep;
+mod segments;
 #[cfg(test)]
 mod tests;
 mod up;

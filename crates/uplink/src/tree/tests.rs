@@ -17,10 +17,10 @@ fn plan(rate: &str) -> Plan {
     Plan::new(Kind::Htb, rate.parse().unwrap())
 }
 
-/// Kind, handle, parent and options of every qdisc, and every class.
+/// The segments in a packet; kind, handle, parent and options of every qdisc, and every class.
 fn everything(interface: &Interface) -> String {
     let mut netlink = Socket::open().unwrap();
-    let mut all = String::new();
+    let mut all = format!("{}\n", segments_of(interface));
     for qdisc in tc::qdiscs(&mut netlink, interface.index).unwrap() {
         all += &format!("{} {:x} {:x} {:?}\n", qdisc.kind, qdisc.handle, qdisc.parent, qdisc.options);
     }
@@ -28,6 +28,10 @@ fn everything(interface: &Interface) -> String {
         all += &format!("{:x} {:x} {:?}\n", class.id, class.parent, class.options);
     }
     all
+}
+
+fn segments_of(interface: &Interface) -> u32 {
+    crate::device::Device::of(interface).unwrap().unwrap().gso_max_segs
 }
 
 fn refused(interface: &Interface, plan: &Plan, replace: bool) -> String {
@@ -63,6 +67,27 @@ fn goes_up_is_found_and_goes_down() {
 }
 
 /// Above 34 Gbit/s a rate in bytes per second does not fit in 32 bits. Loopback knows no speed that would forbid it.
+#[test]
+fn packets_are_small_while_a_slow_tree_is_there() {
+    on_a_pair(|weir0| {
+        for own in [65_535, 3] {
+            run(&format!("ip link set weir0 gso_max_segs {own}"));
+            for (rate, segments) in [("10mbit", 1), ("50mbit", 4), ("100mbit", 8), ("1gbit", 83)] {
+                up(weir0, &plan(rate), false).unwrap();
+                assert_eq!(segments_of(weir0), segments.min(own), "{rate}");
+            }
+            down(weir0).unwrap();
+            assert_eq!(segments_of(weir0), own);
+        }
+        // Somebody else removes the tree: what was there before it is still known.
+        up(weir0, &plan("10mbit"), false).unwrap();
+        run("tc qdisc del dev weir0 root");
+        up(weir0, &plan("10mbit"), false).unwrap();
+        down(weir0).unwrap();
+        assert_eq!(segments_of(weir0), 3);
+    });
+}
+
 #[test]
 fn loopback_takes_a_tree_of_100_gigabit() {
     in_own_network(|| {

@@ -4,7 +4,7 @@
 use std::io;
 
 use super::found::{Found, look};
-use super::{Kind, Plan, Tree, build, keep};
+use super::{Kind, Plan, Tree, build, keep, segments};
 use crate::device::Device;
 use crate::netlink::Socket;
 use crate::tc::Qdisc;
@@ -37,8 +37,25 @@ pub fn up(interface: &Interface, plan: &Plan, replace: bool) -> Result<Change, E
         check_foreign(name, qdisc, replace)?;
     }
     let doing = format!("making the tree on {name}");
-    let mut netlink = Socket::open().map_err(|error| Error::kernel(&doing, &error))?;
-    let mut site = Site { netlink: &mut netlink, interface, mtu_bytes: device.mtu_bytes };
+    let kernel = |error: io::Error| Error::kernel(&doing, &error);
+    let mut netlink = Socket::open().map_err(kernel)?;
+    let is_new = segments::bound(&mut netlink, interface, &device, plan.rate).map_err(kernel)?;
+    let outcome = put_up(&mut netlink, interface, &device, plan, found);
+    if outcome.is_err() && is_new {
+        // The error to tell is the first.
+        let _ = segments::release(&mut netlink, interface);
+    }
+    outcome
+}
+
+fn put_up(
+    netlink: &mut Socket,
+    interface: &Interface,
+    device: &Device,
+    plan: &Plan,
+    found: Found,
+) -> Result<Change, Error> {
+    let mut site = Site { netlink, interface, mtu_bytes: device.mtu_bytes };
     match found {
         Found::Ours(tree) if same(&tree.plan, plan) => return Ok(Change::Nothing),
         Found::Ours(tree) if same_queues(&tree.plan, plan) => return site.change_rates(&tree, plan),
@@ -79,6 +96,7 @@ pub fn down(interface: &Interface) -> Result<bool, Error> {
     let kernel = |error: io::Error| Error::kernel(&doing, &error);
     let mut netlink = Socket::open().map_err(kernel)?;
     build::remove(&mut netlink, interface.index).map_err(kernel)?;
+    segments::release(&mut netlink, interface).map_err(kernel)?;
     if let Some(qdisc) = keep::kept(interface) {
         keep::restore(&mut netlink, interface, &qdisc).map_err(|error| {
             let kind = &qdisc.kind;
