@@ -109,6 +109,11 @@ fn up(args: &Up) -> Result<(), Failure> {
 /// Makes the tree, and says why of this kind.
 fn make(interface: &Interface, args: &Up) -> Result<(Change, String), Error> {
     let up = |kind: Kind| tree::up(interface, &plan(args, kind), args.replace);
+    // Who asks for bands and not for a kind gets as many of them as there can be here.
+    let fewer = match args.bands {
+        Some(bands) if bands > Kind::Htb.bands_max() => ", and has no more bands",
+        _ => "",
+    };
     let asked = args.qdisc.map(|qdisc| match qdisc {
         Qdisc::Prio => Kind::Prio,
         Qdisc::Htb => Kind::Htb,
@@ -125,19 +130,23 @@ fn make(interface: &Interface, args: &Up) -> Result<(Change, String), Error> {
     if let Ok(Some(tree)) = tree::find(interface)
         && !(tree.plan.kind == Kind::Ranked && args.is_of_bands())
     {
-        return Ok((up(tree.plan.kind)?, "the kind that is there".to_string()));
+        let fewer = if tree.plan.kind == Kind::Htb { fewer } else { "" };
+        return Ok((up(tree.plan.kind)?, format!("the kind that is there{fewer}")));
     }
     match up(Kind::Prio) {
         Ok(change) => Ok((change, "prio, the most bands".to_string())),
-        Err(error) if error.is_missing() => Ok((up(Kind::Htb)?, "htb, as this kernel has no prio".to_string())),
+        Err(error) if error.is_missing() => Ok((up(Kind::Htb)?, format!("htb, as this kernel has no prio{fewer}"))),
         Err(error) => Err(error),
     }
 }
 
 fn plan(args: &Up, kind: Kind) -> Plan {
     let usual = Plan::new(kind, args.rate);
+    let bands = args.bands.unwrap_or(usual.bands);
+    // More than any kind has is a mistake wherever it is made.
+    let is_clipped = args.qdisc.is_none() && args.share == 0 && bands <= Kind::Prio.bands_max();
     Plan {
-        bands: args.bands.unwrap_or(usual.bands),
+        bands: if is_clipped { bands.min(usual.bands) } else { bands },
         packets_per_band: args.packets.unwrap_or(usual.packets_per_band),
         share_permille: args.share,
         ..usual

@@ -35,6 +35,19 @@ fn up_show_and_down() {
     assert_eq!(network.json("uplink down uplink")["removed"], false);
 }
 
+/// Where the kernel has no `prio`, sixteen bands become as many as there can be.
+#[test]
+fn sixteen_bands_are_had_or_as_many_as_there_can_be() {
+    let Some(network) = Network::new() else { return };
+    for change in ["made", "unchanged"] {
+        assert!(network.printed("uplink up uplink --rate 10mbit --bands 16").contains(change));
+        let shown = network.json("uplink show uplink");
+        let bands = if shown["kind"] == "prio" { 16 } else { 8 };
+        assert_eq!(shown["band_count"], bands, "{shown}");
+    }
+    network.printed("uplink down uplink");
+}
+
 #[test]
 fn rates_change_in_place_and_shares_are_kept() {
     let Some(network) = Network::new() else { return };
