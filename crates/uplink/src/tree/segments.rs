@@ -1,7 +1,7 @@
 //! How large the packets are that the tree has to order.
 //!
 //! TCP hands down up to 64 KB as one packet, to be cut up below the queue. Nothing overtakes it while it leaves, 52 ms at
-//! 10 Mbit/s: with such packets small responses waited twice as long in our bands as under CAKE, which cuts them up itself.
+//! 10 Mbit/s: with such packets the median response of nginx under `psjf` took 3.2 ms, with single segments 1.4 ms.
 //! So on slow links the stack is told to build smaller ones (`gso_max_segs` of the interface), and [`release`] puts back what it
 //! was. Connections that are there already go on as they were.
 
@@ -26,14 +26,12 @@ const PACKET_FOR: Nanos = Nanos::from_millis(1);
 /// Bounds the packets for a link of this rate. True if they were not bounded before.
 pub fn bound(netlink: &mut Socket, interface: &Interface, device: &Device, rate: Rate) -> io::Result<bool> {
     let path = path(interface)?;
-    let kept = kept(&path, interface);
+    let kept = kept(&path, interface, device);
     let before = kept.unwrap_or(device.gso_max_segs);
     let wanted = segments(rate, device.mtu_bytes).min(before);
     if wanted != device.gso_max_segs {
-        if kept.is_none() {
-            fs::create_dir_all(FOLDER)?;
-            fs::write(&path, format!("{} {before}\n", interface.name))?;
-        }
+        fs::create_dir_all(FOLDER)?;
+        fs::write(&path, format!("{} {before} {wanted}\n", interface.name))?;
         set(netlink, interface, wanted)?;
     }
     Ok(kept.is_none())
@@ -42,7 +40,9 @@ pub fn bound(netlink: &mut Socket, interface: &Interface, device: &Device, rate:
 /// Puts back what [`bound`] found; a no-op where it changed nothing.
 pub fn release(netlink: &mut Socket, interface: &Interface) -> io::Result<()> {
     let path = path(interface)?;
-    if let Some(before) = kept(&path, interface) {
+    if let Some(device) = Device::of(interface)?
+        && let Some(before) = kept(&path, interface, &device)
+    {
         set(netlink, interface, before)?;
     }
     // Mostly there is none.
@@ -62,11 +62,14 @@ fn set(netlink: &mut Socket, interface: &Interface, segments: u32) -> io::Result
     netlink.change(RTM_SETLINK, 0, body.bytes())
 }
 
-/// The segments that were kept for this interface; also where somebody else removed the tree.
-fn kept(path: &Path, interface: &Interface) -> Option<u32> {
+/// The segments there were before, also where somebody else removed the tree. `None` where the interface no longer has what
+/// we set: it is another with the same numbers, or somebody has changed it since.
+fn kept(path: &Path, interface: &Interface, device: &Device) -> Option<u32> {
     let text = fs::read_to_string(path).ok()?;
-    let (name, segments) = text.trim_end().split_once(' ')?;
-    (name == interface.name).then(|| segments.parse().ok()).flatten()
+    let mut words = text.split_whitespace();
+    let (name, before, set) = (words.next()?, words.next()?, words.next()?);
+    let is_ours = name == interface.name && set.parse() == Ok(device.gso_max_segs);
+    is_ours.then(|| before.parse().ok()).flatten()
 }
 
 fn path(interface: &Interface) -> io::Result<PathBuf> {

@@ -85,6 +85,11 @@ fn packets_are_small_while_a_slow_tree_is_there() {
         up(weir0, &plan("10mbit"), false).unwrap();
         down(weir0).unwrap();
         assert_eq!(segments_of(weir0), 3);
+        // What somebody has changed since, or another interface with these numbers has, is not ours to put back.
+        up(weir0, &plan("10mbit"), false).unwrap();
+        run("ip link set weir0 gso_max_segs 5");
+        down(weir0).unwrap();
+        assert_eq!(segments_of(weir0), 5);
     });
 }
 
