@@ -6,7 +6,7 @@ use record::Run;
 use crate::one_run::{PORT, one_run};
 use crate::server::check_installed;
 use crate::{
-    Attach, Experiment, Interrupt, LabError, Link, Network, Qdisc, RunSpec, Site, find_program, remove_leftovers,
+    Attach, Experiment, Interrupt, LabError, Link, Network, Qdisc, RunSpec, Site, Wan, find_program, remove_leftovers,
 };
 
 /// What to do and with what.
@@ -95,7 +95,8 @@ fn rehearse(plan: &Plan<'_>, spec: &RunSpec, rehearsed: &mut Vec<LinkKey>) -> Re
     check_installed(spec.server, weir)?;
     let qdisc = plan.experiment.qdisc_of(spec);
     let key = (qdisc, spec.qdisc_flags.clone(), spec.attach, spec.attach_flags.clone());
-    if qdisc == Qdisc::Fifo || rehearsed.contains(&key) {
+    let is_everywhere = qdisc == Qdisc::Fifo && plan.experiment.wan != Wan::Netem;
+    if is_everywhere || rehearsed.contains(&key) {
         return Ok(());
     }
     let link = Link::build(plan.experiment, spec, weir)?;

@@ -11,7 +11,8 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use units::Rate;
 
-use crate::{LabError, Qdisc, RunSpec};
+use crate::client_group::check_groups;
+use crate::{ClientGroup, LabError, Qdisc, RunSpec, Wan};
 
 /// Above any load one would offer on purpose: the papers' overload stops at 5 (workload W7).
 const RHO_MAX: f64 = 10.0;
@@ -65,6 +66,12 @@ pub struct Experiment {
     pub congestion_control: String,
     /// Bytes one connection may have queued in the kernel below TCP; unset leaves what the kernel does.
     pub tcp_limit_output_bytes: Option<u64>,
+    /// By which means the paths of groups of clients are made.
+    #[serde(default)]
+    pub wan: Wan,
+    /// Groups of clients; without one, all requests come from one address, with no path but the cable.
+    #[serde(default, rename = "client")]
+    clients: Vec<Spanned<ClientGroup>>,
     /// At least one, names distinct.
     #[serde(rename = "run")]
     runs: Vec<Spanned<RunSpec>>,
@@ -115,6 +122,7 @@ impl Experiment {
         }
         let experiment: Experiment = toml::from_str(text)
             .map_err(|e| at(e.span().map_or(0, |span| span.start), crate::tool::one_line(e.message())))?;
+        experiment.check_clients().map_err(|(offset, reason)| at(offset, reason))?;
         experiment.check_runs().map_err(|(offset, reason)| at(offset, reason))?;
         Ok(experiment)
     }
@@ -122,6 +130,11 @@ impl Experiment {
     /// The runs in the order of the file.
     pub fn runs(&self) -> impl ExactSizeIterator<Item = &RunSpec> {
         self.runs.iter().map(Spanned::get_ref)
+    }
+
+    /// The groups of clients in the order of the file.
+    pub fn clients(&self) -> impl ExactSizeIterator<Item = &ClientGroup> + Clone {
+        self.clients.iter().map(Spanned::get_ref)
     }
 
     /// What queues at the bottleneck in this run: what it names, or needs, else the experiment's.
@@ -153,6 +166,14 @@ impl Experiment {
             Shaper::Htb => PACKET_BYTES.max(millisecond_bytes),
             Shaper::Tbf => PACKET_BYTES + millisecond_bytes,
         })
+    }
+
+    fn check_clients(&self) -> Result<(), (usize, String)> {
+        let at = |index: usize| self.clients.get(index).map_or(0, |client| client.span().start);
+        if self.network == Network::Loopback && !self.clients.is_empty() {
+            return Err((at(0), "clients with addresses of their own need namespaces: leave network out".into()));
+        }
+        check_groups(self.clients()).map_err(|(index, reason)| (at(index), reason))
     }
 
     fn check_runs(&self) -> Result<(), (usize, String)> {
@@ -294,6 +315,24 @@ drain = "paced"
         ] {
             let said = wrong(from, to);
             assert!(said.starts_with(&format!("x.toml:{line}: {says}")) && !said.contains('\n'), "{to}: {said}");
+        }
+    }
+
+    #[test]
+    fn clients_are_checked_with_their_lines() {
+        let with = |more: &str, client: &str| parse(&format!("{more}{GOOD}\n[[client]]\nname = \"a\"\n{client}\n"));
+        let experiment = with("", "rtt = \"100ms\"\nloss = 0.05").unwrap();
+        assert_eq!((experiment.clients().len(), experiment.wan), (1, Wan::Auto));
+        for (more, client, says) in [
+            ("", "loss = 1.2", "x.toml:18: `1.2` is not a loss"),
+            ("", "rtt = \"-5ms\"", "x.toml:18: `-5ms` is not a duration"),
+            ("", "rtt = \"5ms\"\njitter = \"6ms\"", "x.toml:16: client `a`: jitter `6ms` is larger than the rtt `5ms`"),
+            ("", "[[client]]\nname = \"a\"", "x.toml:18: there are two clients named `a`"),
+            ("network = \"loopback\"\n", "", "x.toml:17: clients with addresses of their own need namespaces"),
+            ("wan = \"lan\"\n", "", "x.toml:1: unknown variant `lan`, expected one of `auto`, `netem`, `own`"),
+        ] {
+            let said = with(more, client).unwrap_err();
+            assert!(said.starts_with(says), "{client}: {said}");
         }
     }
 

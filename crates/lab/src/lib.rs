@@ -7,6 +7,7 @@
 //! is removed by the next start, which recognises it by the name of its dead owner.
 
 mod bottleneck;
+mod client_group;
 mod conduct;
 mod congestion;
 mod error;
@@ -23,7 +24,9 @@ mod run_spec;
 mod server;
 mod site;
 mod tool;
+mod wide;
 
+pub use client_group::{ClientGroup, Wan};
 pub use conduct::{Conducted, Plan, Programs, Skipped, conduct};
 pub use error::LabError;
 pub use experiment::{Experiment, Network, Shaper, check_rho, check_seconds};
@@ -36,3 +39,4 @@ pub use run_spec::{Attach, Qdisc, RunSpec, Server};
 pub use server::{Endpoint, server_command, start_server};
 pub use site::Site;
 pub use tool::find_program;
+pub use wide::Wide;

@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 
 use crate::bottleneck::{attach_command, build_commands, weir_words};
 use crate::namespace::{Namespace, Place};
-use crate::{Counters, Experiment, LabError, Network, RunSpec, congestion, tool};
+use crate::wide::{Paths, Wide};
+use crate::{ClientGroup, Counters, Experiment, Interrupt, LabError, Network, RunSpec, congestion, tool};
 
-/// Both from the block set aside for benchmarks, 198.18.0.0/15 (RFC 2544, RFC 6890).
-const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
-const CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
-/// With a router: its ends of the two cables, and the client behind it.
-const ROUTER_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
-const GATEWAY_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 5);
-const FAR_CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 6);
+/// Every cable's two addresses are from the block set aside for benchmarks, 198.18.0.0/15 (RFC 2544, RFC 6890): four
+/// addresses for each, from the server on.
+fn cable_addresses(cable: u8) -> [Ipv4Addr; 2] {
+    [1, 2].map(|end| Ipv4Addr::new(198, 18, 0, 4 * cable + end))
+}
+
 /// The cable has the same name at both ends, since each end is alone in its namespace.
 const DEVICE: &str = "cable";
 /// The router's end of its cable to the client.
@@ -32,6 +32,8 @@ pub struct Link {
     client: Namespace,
     /// Where the bottleneck is, if not at the server.
     router: Option<Namespace>,
+    /// Wide-area paths between the bottleneck and the clients, if there are any.
+    paths: Option<Paths>,
 }
 
 /// One end of a cable.
@@ -48,16 +50,20 @@ impl Link {
         let is_routed = experiment.network == Network::Router;
         let router = if is_routed { Some(Namespace::create("router")?) } else { None };
         let (server, client) = (Namespace::create("server")?, Namespace::create("client")?);
-        let mut link = Link { tree_of: None, server, client, router };
-        for side in [Some(&link.server), Some(&link.client), link.router.as_ref()].into_iter().flatten() {
+        let paths = Paths::new(experiment.clients(), experiment.wan, || Namespace::create("wan"))?;
+        let mut link = Link { tree_of: None, server, client, router, paths };
+        for side in link.routers().chain([&link.server, &link.client]) {
             silence_ipv6(side)?;
         }
         for command in link.commands(experiment) {
             tool::run(&command)?;
         }
         link.build_bottleneck(experiment, spec, weir)?;
-        if let Some(router) = &link.router {
-            write_setting(Place::In(router), "net/ipv4/ip_forward", "1")?;
+        if let Some(paths) = &link.paths {
+            paths.build(link.client.name())?;
+        }
+        for side in link.routers() {
+            write_setting(Place::In(side), "net/ipv4/ip_forward", "1")?;
         }
         link.set_tcp(experiment)?;
         Ok(link)
@@ -97,15 +103,30 @@ impl Link {
             .transpose()
     }
 
+    /// Starts our own wide-area link, if this link has such paths; needed before any packet of theirs. Its log is in `folder`.
+    pub fn start_wide(
+        &self,
+        weirlab: &Path,
+        seed: u64,
+        folder: &Path,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Wide>, LabError> {
+        let start = |paths: &Paths| paths.start(&self.client, weirlab, seed, folder, interrupt);
+        self.paths.as_ref().map(start).transpose().map(Option::flatten)
+    }
+
+    /// Namespaces that forward packets, from the server to the clients.
+    fn routers(&self) -> impl Iterator<Item = &Namespace> {
+        self.router.iter().chain(self.paths.as_ref().map(|paths| &paths.namespace))
+    }
+
     /// What builds cables and routes.
     fn commands(&self, experiment: &Experiment) -> Vec<String> {
-        let (server, client) = (self.server.name(), self.client.name());
-        let segments = experiment.gso_max_segs;
-        let near = End { side: server, device: DEVICE, address: SERVER_ADDRESS };
-        match &self.router {
-            None => cable_commands([near, End { side: client, device: DEVICE, address: CLIENT_ADDRESS }], segments),
-            Some(router) => routed_commands(near, router.name(), client, segments),
-        }
+        let mut hops = vec![self.server.name()];
+        hops.extend(self.routers().map(Namespace::name));
+        hops.push(self.client.name());
+        let plain = (0..).zip(experiment.clients()).filter(|(_, group)| group.path.is_plain());
+        chain_commands(&hops, &plain.map(|(index, _)| index).collect::<Vec<_>>(), experiment.gso_max_segs)
     }
 
     /// The namespace and device that are shaped.
@@ -122,7 +143,7 @@ impl Link {
     }
 
     pub fn server_address(&self) -> IpAddr {
-        SERVER_ADDRESS.into()
+        cable_addresses(0)[0].into()
     }
 
     /// What the bottleneck has counted so far.
@@ -145,6 +166,11 @@ impl Link {
         ]);
         for setting in ["tcp_congestion_control", "tcp_limit_output_bytes", "tcp_no_metrics_save", "tcp_wmem"] {
             said.insert(setting.to_owned(), read_setting(self.server(), &format!("net/ipv4/{setting}"))?);
+        }
+        if let Some(paths) = &self.paths {
+            said.insert("wan".into(), paths.means().name().into());
+            said.insert("wan_paths".into(), paths.describe());
+            said.extend(paths.netem_counters()?.map(|counted| ("wan_counted".into(), counted)));
         }
         if let Some(weir) = &self.tree_of {
             let show = weir_words(side, Some(weir), &["uplink", "show", device, "--json"])?;
@@ -226,15 +252,29 @@ fn cable_commands(ends: [End; 2], gso_max_segs: Option<u64>) -> Vec<String> {
     commands
 }
 
-/// Two cables with a router between them, and the routes across it.
-fn routed_commands(server: End, router: &str, client: &str, gso_max_segs: Option<u64>) -> Vec<String> {
-    let near = End { side: router, device: DEVICE, address: ROUTER_ADDRESS };
-    let far = End { side: router, device: FAR_DEVICE, address: GATEWAY_ADDRESS };
-    let end = End { side: client, device: DEVICE, address: FAR_CLIENT_ADDRESS };
-    let mut commands = cable_commands([server, near], gso_max_segs);
-    commands.extend(cable_commands([far, end], gso_max_segs));
-    commands.push(format!("ip -n {} route add default via {ROUTER_ADDRESS}", server.side));
-    commands.push(format!("ip -n {client} route add default via {GATEWAY_ADDRESS}"));
+/// The cables from hop to hop, the server first and the clients last, the routes along them, and the addresses of the groups
+/// that take this way, given by their numbers.
+fn chain_commands(hops: &[&str], plain_groups: &[usize], gso_max_segs: Option<u64>) -> Vec<String> {
+    let last = hops.len() - 1;
+    let mut commands = vec![];
+    for (cable, ends) in (0..).zip(hops.windows(2)) {
+        let [near, far] = cable_addresses(cable);
+        let device = if cable == 0 { DEVICE } else { FAR_DEVICE };
+        let near = End { side: ends[0], device, address: near };
+        commands.extend(cable_commands([near, End { side: ends[1], device: DEVICE, address: far }], gso_max_segs));
+    }
+    for address in plain_groups.iter().flat_map(|index| ClientGroup::addresses(*index)) {
+        commands.push(format!("ip -n {} address add {address}/32 dev {DEVICE}", hops[last]));
+    }
+    // Two hosts on one cable need no routes, unless one has addresses of other blocks.
+    for (number, side) in (0u8..).zip(hops).filter(|_| last > 1 || !plain_groups.is_empty()) {
+        let toward_server = |number: u8| cable_addresses(number - 1)[0];
+        let next = if usize::from(number) == last { toward_server(number) } else { cable_addresses(number)[1] };
+        commands.push(format!("ip -n {side} route add default via {next}"));
+        if number >= 2 && usize::from(number) < last {
+            commands.push(format!("ip -n {side} route add 198.18.0.0/30 via {}", toward_server(number)));
+        }
+    }
     commands
 }
 
@@ -256,25 +296,46 @@ mod tests {
 
     #[test]
     fn both_ends_hand_over_single_packets() {
-        let ends = [("S", SERVER_ADDRESS), ("C", CLIENT_ADDRESS)];
-        let ends = ends.map(|(side, address)| End { side, device: DEVICE, address });
-        let commands = cable_commands(ends, Some(1));
+        let commands = chain_commands(&["S", "C"], &[], Some(1));
         assert_eq!(commands[0], "ip link add cable mtu 1500 netns S type veth peer name cable mtu 1500 netns C");
         for side in ["S", "C"] {
             assert!(
                 commands.contains(&format!("ip netns exec {side} ethtool -K cable tso off gso off gro off lro off"))
             );
             let segments = format!("ip -n {side} link set dev cable gso_max_segs 1");
-            assert!(commands.contains(&segments) && !cable_commands(ends, None).contains(&segments));
+            assert!(commands.contains(&segments) && !chain_commands(&["S", "C"], &[], None).contains(&segments));
         }
         assert!(commands.contains(&"ip -n S address add 198.18.0.1/30 dev cable".to_owned()));
         assert!(commands.contains(&"ip -n C address add 198.18.0.2/30 dev cable".to_owned()));
+        assert!(!commands.iter().any(|command| command.contains("route")));
+    }
+
+    #[test]
+    fn groups_without_a_path_are_on_the_cable() {
+        let commands = chain_commands(&["S", "C"], &[1], None);
+        for want in ["ip -n C address add 198.18.17.1/32 dev cable", "ip -n S route add default via 198.18.0.2"] {
+            assert!(commands.iter().any(|command| command == want), "{want}: {commands:#?}");
+        }
+    }
+
+    #[test]
+    fn wide_area_paths_stand_behind_the_router() {
+        let commands = chain_commands(&["S", "R", "W", "C"], &[], None);
+        for want in [
+            "ip link add far mtu 1500 netns W type veth peer name cable mtu 1500 netns C",
+            "ip -n W address add 198.18.0.9/30 dev far",
+            "ip -n R route add default via 198.18.0.6",
+            "ip -n W route add default via 198.18.0.10",
+            "ip -n W route add 198.18.0.0/30 via 198.18.0.5",
+            "ip -n C route add default via 198.18.0.9",
+        ] {
+            assert!(commands.iter().any(|command| command == want), "{want}: {commands:#?}");
+        }
     }
 
     #[test]
     fn a_router_joins_two_cables() {
-        let server = End { side: "S", device: DEVICE, address: SERVER_ADDRESS };
-        let commands = routed_commands(server, "R", "C", None);
+        let commands = chain_commands(&["S", "R", "C"], &[], None);
         for want in [
             "ip link add cable mtu 1500 netns S type veth peer name cable mtu 1500 netns R",
             "ip link add far mtu 1500 netns R type veth peer name cable mtu 1500 netns C",

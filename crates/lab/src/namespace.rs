@@ -106,7 +106,7 @@ pub fn remove_leftovers() -> Result<Vec<String>, LabError> {
 /// Is this a namespace of ours whose owner is dead? The time the owner began stands beside its pid, since pids recur.
 fn is_leftover(name: &str, start_of: impl Fn(u32) -> Option<u64>) -> bool {
     let parts: Vec<&str> = name.split('-').collect();
-    let ["weir", pid, start, number, "server" | "client"] = parts[..] else { return false };
+    let ["weir", pid, start, number, "server" | "client" | "router" | "wan"] = parts[..] else { return false };
     let (Ok(pid), Ok(start), Ok(_)) = (pid.parse(), start.parse::<u64>(), number.parse::<u32>()) else { return false };
     start_of(pid) != Some(start)
 }
@@ -138,6 +138,7 @@ mod tests {
         let start_of = |pid| (pid == 100).then_some(5000);
         assert!(is_leftover("weir-99-5000-0-server", start_of));
         assert!(is_leftover("weir-100-4000-0-client", start_of), "the pid was used again");
+        assert!(is_leftover("weir-99-5000-2-router", start_of) && is_leftover("weir-99-5000-3-wan", start_of));
         assert!(!is_leftover("weir-100-5000-3-server", start_of));
         for stranger in ["weir", "weir-99", "weir-99-5000-0-other", "other-99-5000-0-server", "weir-x-1-0-server", ""] {
             assert!(!is_leftover(stranger, start_of), "{stranger}");

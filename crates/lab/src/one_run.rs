@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use record::{Manifest, Run};
 
+use crate::client_group::client_flags;
 use crate::namespace::Place;
 use crate::program::{POLL_EVERY, Program};
 use crate::server::{Endpoint, server_command, start_server};
@@ -36,6 +37,8 @@ pub(crate) fn one_run(plan: &Plan<'_>, spec: &RunSpec, site: &Path, interrupt: &
         Network::Loopback => None,
     };
     let endpoint = endpoint(link.as_ref())?;
+    let start_wide = |link: &Link| link.start_wide(&plan.programs.weirlab, plan.experiment.seed, &folder, interrupt);
+    let wide = link.as_ref().map(start_wide).transpose()?.flatten();
     let attached = link.as_ref().map(|link| link.attach(plan.experiment, spec, PORT, weir)).transpose()?.flatten();
     let command = server_command(plan.experiment, spec, endpoint.address, site, &folder, weir)?;
     let probe = format!("/{}.bin", plan.sizes.first().copied().unwrap_or(0));
@@ -43,6 +46,10 @@ pub(crate) fn one_run(plan: &Plan<'_>, spec: &RunSpec, site: &Path, interrupt: &
     let measured = measure(plan, spec, endpoint, link.as_ref(), &mut server, interrupt)?;
     let mut environment = link.as_ref().map_or(Ok(BTreeMap::new()), Link::describe)?;
     drop(server);
+    if let Some(mut wide) = wide {
+        wide.check_running()?;
+        environment.insert("wan_counted".into(), wide.finish()?);
+    }
     drop(link);
     environment.insert("server_command".into(), command.join(" "));
     environment.insert("run_command".into(), std::env::args().collect::<Vec<_>>().join(" "));
@@ -131,6 +138,9 @@ fn load_command(plan: &Plan<'_>, spec: &RunSpec, address: SocketAddr, folder: &P
     flag("seconds", experiment.seconds.to_string());
     flag("seed", experiment.seed.to_string());
     flag("per-connection", experiment.per_connection.to_string());
+    for client in client_flags(experiment.clients()) {
+        flag("client", client);
+    }
     flag("name", spec.name.clone());
     flag("server", spec.server.name().into());
     // What orders the bytes, whether the server does it or a program beside it.

@@ -19,6 +19,7 @@ mod tcp_info;
 mod testing;
 mod told;
 pub mod tree;
+mod tun;
 
 pub use error::Error;
 pub use interface::Interface;
@@ -27,3 +28,4 @@ pub use socket_memory::queued_below_bytes;
 pub use tc::Counted;
 pub use tcp_info::{TcpInfo, tcp_info};
 pub use told::ToldMap;
+pub use tun::open_tun;

@@ -1,6 +1,7 @@
 //! weirlab: what a performance engineer or a student uses. One file per command.
 
 mod demo;
+mod link;
 mod load;
 mod report;
 mod run;
@@ -27,6 +28,8 @@ enum Command {
     Load(load::Args),
     /// Run an experiment in network namespaces (needs root).
     Run(run::Args),
+    /// Carry packets over a wide-area link between two TUN devices (needs root).
+    Link(link::Args),
     /// See in a minute what the order of bytes does: two short runs on loopback, without root.
     Demo(demo::Args),
     /// Simulate one policy under one load.
@@ -45,6 +48,7 @@ fn main() -> std::process::ExitCode {
         Command::Trace(command) => trace::main(command),
         Command::Load(args) => load::main(args),
         Command::Run(args) => run::main(args),
+        Command::Link(args) => link::main(args),
         Command::Demo(args) => demo::main(args),
         Command::Sim(args) => sim::main(*args),
         Command::Sweep(args) => sweep::main(args),

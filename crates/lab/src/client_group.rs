@@ -1,0 +1,207 @@
+//! A group of clients: its share of the requests, its own addresses, and the path between them and the server.
+
+use std::net::Ipv4Addr;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use units::{Nanos, Rate, parse_duration};
+use wan::{PathSpec, Prefix, Shape, Ways};
+
+/// Groups an experiment may have; each has a block of 256 addresses from 198.18.16.0 on.
+const GROUPS_MAX: usize = 64;
+/// The third byte of the first group's addresses; what is below belongs to cables.
+const FIRST_BLOCK: u8 = 16;
+/// Addresses of a group. One has 64,512 ports to a server's port, and a closed connection keeps its own for a minute: four
+/// are enough for 4,300 connections a second.
+const ADDRESSES: u8 = 4;
+
+/// What `[[client]]` says.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(try_from = "Written")]
+pub struct ClientGroup {
+    pub name: String,
+    /// Of the requests, relative to the other groups' shares.
+    pub share: f64,
+    pub path: PathSpec,
+}
+
+/// By which means the paths are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Wan {
+    /// netem where the kernel has it and it does the same (see [`crate::wide`]), else our own link.
+    #[default]
+    Auto,
+    Netem,
+    Own,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(deserialize_with = "name")]
+    name: String,
+    #[serde(default = "one", deserialize_with = "share")]
+    share: f64,
+    #[serde(default, deserialize_with = "duration")]
+    rtt: Nanos,
+    #[serde(default, deserialize_with = "duration")]
+    jitter: Nanos,
+    #[serde(default)]
+    jitter_shape: Shape,
+    #[serde(default, deserialize_with = "loss")]
+    loss: f64,
+    #[serde(default, deserialize_with = "rate")]
+    rate: Option<Rate>,
+    #[serde(default)]
+    ways: Ways,
+    #[serde(default)]
+    reorder: bool,
+}
+
+impl TryFrom<Written> for ClientGroup {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<ClientGroup, String> {
+        let Written { name, share, rtt, jitter, jitter_shape: shape, loss, rate, ways, reorder } = written;
+        let path = PathSpec { rtt, jitter, shape, loss, rate, ways, reorder };
+        path.check().map_err(|reason| format!("client `{name}`: {reason}"))?;
+        Ok(ClientGroup { name, share, path })
+    }
+}
+
+impl ClientGroup {
+    /// The addresses of the group that stands at `index` in its experiment.
+    pub fn addresses(index: usize) -> impl Iterator<Item = Ipv4Addr> {
+        (1..=ADDRESSES).map(move |last| address(index, last))
+    }
+
+    /// The block its addresses are from, which nothing else is from.
+    pub(crate) fn prefix(index: usize) -> Prefix {
+        Prefix::new(address(index, 0), 24).expect("an address that ends in 0 has no bits beyond 24")
+    }
+
+    /// Where its packets go that take a path of their own.
+    pub(crate) fn gateway(index: usize) -> Ipv4Addr {
+        address(index, 254)
+    }
+}
+
+/// What the load generator is told of the groups: `NAME=ADDRESS,ADDRESS@SHARE`, the shares adding up to 1.
+pub(crate) fn client_flags<'a>(groups: impl Iterator<Item = &'a ClientGroup> + Clone) -> Vec<String> {
+    let total: f64 = groups.clone().map(|group| group.share).sum();
+    let flag = |(index, group): (usize, &ClientGroup)| {
+        let addresses: Vec<String> = ClientGroup::addresses(index).map(|address| address.to_string()).collect();
+        format!("{}={}@{}", group.name, addresses.join(","), group.share / total)
+    };
+    groups.enumerate().map(flag).collect()
+}
+
+/// What is wrong with the groups together: which of them, and why.
+pub(crate) fn check_groups<'a>(groups: impl Iterator<Item = &'a ClientGroup>) -> Result<(), (usize, String)> {
+    let mut names = std::collections::BTreeSet::new();
+    for (index, group) in groups.enumerate() {
+        if index >= GROUPS_MAX {
+            return Err((index, format!("there are more than {GROUPS_MAX} groups of clients")));
+        }
+        if !names.insert(&group.name) {
+            return Err((index, format!("there are two clients named `{}`: give each its own name", group.name)));
+        }
+    }
+    Ok(())
+}
+
+fn address(index: usize, last: u8) -> Ipv4Addr {
+    // `check_groups` bounds the index.
+    Ipv4Addr::new(198, 18, FIRST_BLOCK.saturating_add(u8::try_from(index).unwrap_or(u8::MAX)), last)
+}
+
+fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if (1..=64).contains(&name.len()) && name.chars().all(is_fine) {
+        return Ok(name);
+    }
+    Err(D::Error::custom(format!(
+        "`{name}` is not a name for a group of clients: write letters, digits, `-` and `_`, at most 64"
+    )))
+}
+
+fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let share = f64::deserialize(deserializer)?;
+    if share > 0.0 && share.is_finite() {
+        return Ok(share);
+    }
+    Err(D::Error::custom(format!("`{share}` is not a share of the requests: write a number above 0, for example 0.5")))
+}
+
+fn loss<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let loss = f64::deserialize(deserializer)?;
+    PathSpec { loss, ..PathSpec::default() }.check().map_err(D::Error::custom)?;
+    Ok(loss)
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Nanos, D::Error> {
+    parse_duration(&String::deserialize(deserializer)?).map(Nanos::from).map_err(D::Error::custom)
+}
+
+fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rate>, D::Error> {
+    String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    struct File {
+        client: Vec<ClientGroup>,
+    }
+
+    fn groups(text: &str) -> Result<Vec<ClientGroup>, String> {
+        toml::from_str::<File>(text).map(|file| file.client).map_err(|e| e.message().to_owned())
+    }
+
+    #[test]
+    fn a_group_is_a_share_and_a_path() {
+        let text = "[[client]]\nname = \"wan1\"\nshare = 3\nrtt = \"100ms\"\njitter = \"20ms\"\njitter_shape = \"pareto\"\n\
+            loss = 0.01\nrate = \"1mbit\"\nways = \"in\"\n[[client]]\nname = \"lan\"\n";
+        let groups = groups(text).unwrap();
+        let want = "rtt=100ms,jitter=20ms,shape=pareto,loss=0.01,rate=1mbit,ways=in";
+        assert_eq!(groups[0].path.to_string(), want);
+        assert!(groups[1].path.is_plain());
+        let flags = client_flags(groups.iter());
+        assert_eq!(flags[0], "wan1=198.18.16.1,198.18.16.2,198.18.16.3,198.18.16.4@0.75");
+        assert_eq!(flags[1], "lan=198.18.17.1,198.18.17.2,198.18.17.3,198.18.17.4@0.25");
+        assert_eq!((ClientGroup::prefix(1).to_string(), ClientGroup::gateway(0).to_string()), {
+            ("198.18.17.0/24".to_owned(), "198.18.16.254".to_owned())
+        });
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_said() {
+        for (keys, says) in [
+            ("loss = 1.2", "`1.2` is not a loss"),
+            ("rtt = \"-1ms\"", "`-1ms` is not a duration"),
+            ("rtt = \"10ms\"\njitter = \"11ms\"", "client `a`: jitter `11ms` is larger than the rtt `10ms`"),
+            ("share = 0", "`0` is not a share of the requests"),
+            ("jitter_shape = \"flat\"", "unknown variant `flat`, expected one of `uniform`, `normal`, `pareto`"),
+            ("rate = \"fast\"", "`fast` is not a rate"),
+            ("delay = \"1ms\"", "unknown field `delay`"),
+            ("ways = \"out\"", "unknown variant `out`"),
+        ] {
+            let said = groups(&format!("[[client]]\nname = \"a\"\n{keys}\n")).unwrap_err();
+            assert!(said.starts_with(says), "{keys}: {said}");
+        }
+        assert!(groups("[[client]]\nname = \"a=b\"\n").unwrap_err().starts_with("`a=b` is not a name"));
+        let twice = groups("[[client]]\nname = \"a\"\n[[client]]\nname = \"a\"\n").unwrap();
+        assert_eq!(
+            check_groups(twice.iter()),
+            Err((1, "there are two clients named `a`: give each its own name".into()))
+        );
+    }
+}
