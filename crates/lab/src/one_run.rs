@@ -165,7 +165,7 @@ fn complete(
         .map_err(|e| LabError::Output { what: "what the load recorded".into(), reason: e.to_string() })?;
     amend(&mut run.manifest, &measured, environment);
     run.manifest.baseline.clone_from(&spec.baseline);
-    run.write(folder).map_err(|e| LabError::path(folder, e))?;
+    run.write(folder).map_err(|e| LabError::path(e.path(), std::io::Error::other(e.reason())))?;
     Ok(run)
 }
 

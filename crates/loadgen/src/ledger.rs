@@ -53,6 +53,8 @@ impl<'a> Ledger<'a> {
             body_bytes: 0,
             status: 0,
             outcome: Outcome::Incomplete,
+            attempts: 1,
+            group: 0,
         };
         self.entries.push(Entry { record, ended: false });
         job

@@ -37,17 +37,7 @@ fn go(plan: &Plan) -> Outcome {
 }
 
 fn outcomes(records: &[JobRecord]) -> BTreeSet<&'static str> {
-    records
-        .iter()
-        .map(|record| match record.outcome {
-            JobOutcome::Complete => "complete",
-            JobOutcome::Incomplete => "incomplete",
-            JobOutcome::Refused => "refused",
-            JobOutcome::Reset => "reset",
-            JobOutcome::Aborted => "aborted",
-            JobOutcome::Wrong => "wrong",
-        })
-        .collect()
+    records.iter().map(|record| record.outcome.name()).collect()
 }
 
 /// A server that takes `connections`, each on its own thread, and ends.

@@ -13,10 +13,39 @@ pub enum Outcome {
     Refused,
     /// The connection was reset or closed before the whole response arrived.
     Reset,
+    /// TCP gave up: the connection was not made, or its bytes were not acknowledged, in the time the kernel allows.
+    #[serde(rename = "timed_out")]
+    TimedOut,
     /// The user gave up waiting.
     Aborted,
     /// The response was not the one asked for (status or length).
     Wrong,
+}
+
+impl Outcome {
+    /// In the order in which they are printed.
+    pub const ALL: [Outcome; 7] = [
+        Outcome::Complete,
+        Outcome::Incomplete,
+        Outcome::Refused,
+        Outcome::Reset,
+        Outcome::TimedOut,
+        Outcome::Aborted,
+        Outcome::Wrong,
+    ];
+
+    /// As it stands in files and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Complete => "complete",
+            Outcome::Incomplete => "incomplete",
+            Outcome::Refused => "refused",
+            Outcome::Reset => "reset",
+            Outcome::TimedOut => "timed_out",
+            Outcome::Aborted => "aborted",
+            Outcome::Wrong => "wrong",
+        }
+    }
 }
 
 /// One request and its response, as seen by whoever wrote the record. All instants are nanoseconds since the run began.
@@ -32,7 +61,7 @@ pub struct JobRecord {
     pub arrival_ns: u64,
     /// When it really was submitted; later than `arrival_ns` only if the generator was late.
     pub start_ns: u64,
-    /// When the first byte of the response arrived, if one did.
+    /// When the first byte of the response arrived, if one did, on the last attempt.
     pub first_byte_ns: Option<u64>,
     /// When the last byte arrived, or when the job ended otherwise (see [`Outcome`]).
     pub end_ns: u64,
@@ -41,6 +70,18 @@ pub struct JobRecord {
     /// HTTP status; 0 when no response head came.
     pub status: u16,
     pub outcome: Outcome,
+    /// How often it was asked for: 1, unless the user gave up an attempt and asked again. What came back (`first_byte_ns`,
+    /// `head_bytes`, `body_bytes`, `status`) is that of the last attempt, all instants of the job span all of them.
+    #[serde(default = "one")]
+    pub attempts: u32,
+    /// The group of clients that asked, by its place in the run's list, from 0.
+    #[serde(default)]
+    pub group: u32,
+}
+
+/// What files of before there were attempts mean.
+fn one() -> u32 {
+    1
 }
 
 impl JobRecord {

@@ -5,6 +5,8 @@
 //! not exist. The feature `parquet` brings tables in columns; without it records are text.
 
 #[cfg(feature = "parquet")]
+mod attempts;
+#[cfg(feature = "parquet")]
 mod columns;
 mod error;
 mod job;
@@ -12,6 +14,8 @@ mod manifest;
 mod records;
 mod run;
 
+#[cfg(feature = "parquet")]
+pub use attempts::AttemptRecord;
 #[cfg(feature = "parquet")]
 pub use columns::{Kind, Table, TableWriter, Value};
 pub use error::FileError;

@@ -45,6 +45,13 @@ pub struct Manifest {
     /// Name of the run this one is compared with, instead of the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
+    /// Who asked, where the load is closed on purpose: users or sessions that wait for an answer before they ask again. The
+    /// jobs of such runs differ with the server. `None` is an open load, whose jobs wait for nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<String>,
+    /// Names of the groups of clients, in the order in which records count them; empty where there is one only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<String>,
     /// Everything else worth knowing: qdisc as `tc` prints it, congestion control, offloads, software versions.
     pub environment: BTreeMap<String, String>,
 }

@@ -1,7 +1,7 @@
 //! The records of a run as a file: in columns where the build can, else as text. Its ending says which.
 
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use crate::{FileError, JobRecord};
@@ -32,7 +32,10 @@ pub(crate) fn read(path: &Path) -> Result<Vec<JobRecord>, FileError> {
 }
 
 /// Writes records one by one, so that memory does not grow with their number.
-pub struct RecordWriter(Format);
+pub struct RecordWriter {
+    path: PathBuf,
+    format: Format,
+}
 
 enum Format {
     Text(csv::Writer<BufWriter<File>>),
@@ -41,25 +44,27 @@ enum Format {
 
 impl RecordWriter {
     /// A path that ends in `.parquet` is written in columns, any other as CSV.
-    pub fn create(path: &Path) -> io::Result<RecordWriter> {
-        Ok(RecordWriter(match is_in_columns(path) {
-            true => Format::Columns(columns::Writer::create(path).map_err(io::Error::other)?),
-            false => Format::Text(csv::Writer::from_writer(BufWriter::new(File::create(path)?))),
-        }))
+    pub fn create(path: &Path) -> Result<RecordWriter, FileError> {
+        let text = || File::create(path).map_err(|error| FileError::new(path, error));
+        let format = match is_in_columns(path) {
+            true => Format::Columns(columns::Writer::create(path)?),
+            false => Format::Text(csv::Writer::from_writer(BufWriter::new(text()?))),
+        };
+        Ok(RecordWriter { path: path.into(), format })
     }
 
-    pub fn write(&mut self, record: &JobRecord) -> io::Result<()> {
-        match &mut self.0 {
-            Format::Text(csv) => csv.serialize(record).map_err(io::Error::other),
-            Format::Columns(columns) => columns.write(record).map_err(io::Error::other),
+    pub fn write(&mut self, record: &JobRecord) -> Result<(), FileError> {
+        match &mut self.format {
+            Format::Text(csv) => csv.serialize(record).map_err(|error| FileError::new(&self.path, error)),
+            Format::Columns(columns) => columns.write(record),
         }
     }
 
     /// Flushes; an error that buffering had hidden comes out here.
-    pub fn finish(self) -> io::Result<()> {
-        match self.0 {
-            Format::Text(mut csv) => csv.flush(),
-            Format::Columns(columns) => columns.finish().map_err(io::Error::other),
+    pub fn finish(self) -> Result<(), FileError> {
+        match self.format {
+            Format::Text(mut csv) => csv.flush().map_err(|error| FileError::new(&self.path, error)),
+            Format::Columns(columns) => columns.finish(),
         }
     }
 }
@@ -70,7 +75,10 @@ mod columns {
 
     use crate::{FileError, JobRecord, Kind, Outcome, Table, TableWriter, Value};
 
-    const COLUMNS: [(&str, Kind); 10] = [
+    /// Runs written before users could give up have only these.
+    const COLUMNS_BEFORE_ATTEMPTS: usize = 10;
+
+    const COLUMNS: [(&str, Kind); 12] = [
         ("job", Kind::Integer),
         ("size_bytes", Kind::Integer),
         ("head_bytes", Kind::Integer),
@@ -81,15 +89,8 @@ mod columns {
         ("body_bytes", Kind::Integer),
         ("status", Kind::Integer),
         ("outcome", Kind::Text),
-    ];
-
-    const OUTCOMES: [(Outcome, &str); 6] = [
-        (Outcome::Complete, "complete"),
-        (Outcome::Incomplete, "incomplete"),
-        (Outcome::Refused, "refused"),
-        (Outcome::Reset, "reset"),
-        (Outcome::Aborted, "aborted"),
-        (Outcome::Wrong, "wrong"),
+        ("attempts", Kind::Integer),
+        ("group", Kind::Integer),
     ];
 
     pub struct Writer(TableWriter);
@@ -104,8 +105,9 @@ mod columns {
             let first_byte_ns = first_byte_ns.map_or(Value::Missing, Value::Integer);
             let before = [job, size_bytes, head_bytes, arrival_ns, start_ns].map(Value::Integer);
             let after = [end_ns, record.body_bytes, record.status.into()].map(Value::Integer);
-            let name = OUTCOMES.iter().find(|(outcome, _)| *outcome == record.outcome).map_or("", |(_, name)| *name);
-            let row = before.into_iter().chain([first_byte_ns]).chain(after).chain([Value::Text(name.into())]);
+            let outcome = Value::Text(record.outcome.name().into());
+            let last = [record.attempts, record.group].map(|value| Value::Integer(value.into()));
+            let row = before.into_iter().chain([first_byte_ns]).chain(after).chain([outcome]).chain(last);
             self.0.write(row.collect())
         }
 
@@ -116,7 +118,8 @@ mod columns {
 
     pub fn read(path: &Path) -> Result<Vec<JobRecord>, FileError> {
         let table = Table::read(path)?;
-        if table.columns != COLUMNS.map(|(name, _)| name) {
+        let known = COLUMNS.map(|(name, _)| name);
+        if table.columns != known && table.columns != known[..COLUMNS_BEFORE_ATTEMPTS] {
             return Err(FileError::new(
                 path,
                 format!("its columns are not those of records: {}", table.columns.join(", ")),
@@ -132,6 +135,11 @@ mod columns {
             Value::Integer(integer) => Some(integer),
             _ => None,
         };
+        let small = |column: usize, before| match row.get(column) {
+            Some(Value::Integer(integer)) => u32::try_from(*integer).ok(),
+            Some(_) => None,
+            None => Some(before),
+        };
         let Value::Text(name) = &row[9] else { return None };
         Some(JobRecord {
             job: integer(0)?,
@@ -143,7 +151,9 @@ mod columns {
             end_ns: integer(6)?,
             body_bytes: integer(7)?,
             status: integer(8)?.try_into().ok()?,
-            outcome: OUTCOMES.iter().find(|(_, known)| known == name)?.0,
+            outcome: Outcome::ALL.into_iter().find(|outcome| outcome.name() == name)?,
+            attempts: small(10, 1)?,
+            group: small(11, 0)?,
         })
     }
 }

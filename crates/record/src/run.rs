@@ -1,6 +1,5 @@
 use std::fs;
-use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::records::{self, RecordWriter};
 use crate::{FileError, JobRecord, Manifest};
@@ -16,28 +15,31 @@ pub struct Run {
 
 impl Run {
     /// Writes the records (`records.parquet` in a build that can, else `records.csv`), then `manifest.json`, into `folder`
-    /// (made if missing): a run cut short has no manifest.
-    pub fn write(&self, folder: &Path) -> io::Result<()> {
-        let mut writer = Run::create_records(folder)?;
-        for record in &self.records {
-            writer.write(record)?;
-        }
-        writer.finish()?;
+    /// (made if missing): a run cut short has no manifest. Each file takes its name only when it is whole, so what was
+    /// there before is lost neither to a full disk nor to a signal.
+    pub fn write(&self, folder: &Path) -> Result<(), FileError> {
+        make(folder)?;
+        whole(&folder.join(records::USUAL), |part| {
+            let mut writer = RecordWriter::create(part)?;
+            self.records.iter().try_for_each(|record| writer.write(record))?;
+            writer.finish()
+        })?;
         Run::write_manifest(folder, &self.manifest)
     }
 
     /// Begins a run's records in `folder` (made if missing), for a run too long to be kept in memory; its manifest is written
     /// last.
-    pub fn create_records(folder: &Path) -> io::Result<RecordWriter> {
-        fs::create_dir_all(folder)?;
+    pub fn create_records(folder: &Path) -> Result<RecordWriter, FileError> {
+        make(folder)?;
         RecordWriter::create(&folder.join(records::USUAL))
     }
 
     /// Ends a run begun by [`Run::create_records`].
-    pub fn write_manifest(folder: &Path, manifest: &Manifest) -> io::Result<()> {
-        let mut text = serde_json::to_string_pretty(manifest).map_err(io::Error::other)?;
-        text.push('\n');
-        fs::write(folder.join(MANIFEST), text)
+    pub fn write_manifest(folder: &Path, manifest: &Manifest) -> Result<(), FileError> {
+        whole(&folder.join(MANIFEST), |part| {
+            let text = serde_json::to_string_pretty(manifest).map_err(|error| FileError::new(part, error))?;
+            fs::write(part, text + "\n").map_err(|error| FileError::new(part, error))
+        })
     }
 
     /// Whether records are in this folder, of a finished run or of one that was cut short.
@@ -59,6 +61,30 @@ impl Run {
         records.sort_by_key(|record| record.job);
         Ok(Run { manifest, records })
     }
+}
+
+pub(crate) fn make(folder: &Path) -> Result<(), FileError> {
+    fs::create_dir_all(folder).map_err(|error| FileError::new(folder, error))
+}
+
+/// Lets a file be written under another name beside its own, and gives it its own when it is whole; what was written of
+/// one that failed is removed.
+pub(crate) fn whole(path: &Path, write: impl FnOnce(&Path) -> Result<(), FileError>) -> Result<(), FileError> {
+    let part = part_of(path);
+    let written = write(&part)
+        .map_err(|error| FileError::new(path, error.reason()))
+        .and_then(|()| fs::rename(&part, path).map_err(|error| FileError::new(path, error)));
+    if written.is_err() {
+        // It may not even have been begun.
+        let _ = fs::remove_file(&part);
+    }
+    written
+}
+
+/// The ending stays: it says which format is meant.
+fn part_of(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".part-{name}"))
 }
 
 #[cfg(test)]
@@ -87,6 +113,8 @@ mod tests {
             wire_bytes: None,
             void: None,
             baseline: None,
+            closed: None,
+            clients: vec![],
             environment: BTreeMap::from([("qdisc".into(), "htb".into())]),
         };
         let record = JobRecord {
@@ -100,6 +128,8 @@ mod tests {
             body_bytes: 3,
             status: 200,
             outcome: Outcome::Incomplete,
+            attempts: 1,
+            group: 0,
         };
         Run { manifest, records: vec![record.clone(), JobRecord { job: 1, first_byte_ns: Some(7), ..record }] }
     }
@@ -123,6 +153,75 @@ mod tests {
         writer.finish().unwrap();
         assert!(fs::read_to_string(folder.join("records.csv")).unwrap().starts_with("job,size_bytes,head_bytes,"));
         assert_eq!(Run::read(&folder).unwrap(), run());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A run of before there were attempts and groups of clients.
+    #[test]
+    fn reads_what_older_versions_wrote() {
+        let folder = std::env::temp_dir().join(format!("weir-record-older-{}", std::process::id()));
+        run().write(&folder).unwrap();
+        fs::remove_file(records::find(&folder)).unwrap();
+        let text = "job,size_bytes,head_bytes,arrival_ns,start_ns,first_byte_ns,end_ns,body_bytes,status,outcome\n\
+                    0,10,200,5,6,,105,3,200,incomplete\n1,10,200,5,6,7,105,3,200,incomplete\n";
+        fs::write(folder.join("records.csv"), text).unwrap();
+        assert_eq!(Run::read(&folder).unwrap(), run());
+        #[cfg(feature = "parquet")]
+        {
+            fs::remove_file(folder.join("records.csv")).unwrap();
+            older_columns(&folder.join("records.parquet"));
+            assert_eq!(Run::read(&folder).unwrap(), run());
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[cfg(feature = "parquet")]
+    fn older_columns(path: &Path) {
+        use crate::{Kind, Table, TableWriter, Value};
+        let newer = path.with_file_name("newer.parquet");
+        let mut writer = RecordWriter::create(&newer).unwrap();
+        run().records.iter().for_each(|record| writer.write(record).unwrap());
+        writer.finish().unwrap();
+        let table = Table::read(&newer).unwrap();
+        let kind = |name: &String| if name == "outcome" { Kind::Text } else { Kind::Integer };
+        let columns: Vec<_> = table.columns[..10].iter().map(|name| (name.clone(), kind(name))).collect();
+        let mut writer = TableWriter::create(path, &columns).unwrap();
+        table.rows.iter().for_each(|row: &Vec<Value>| writer.write(row[..10].to_vec()).unwrap());
+        writer.finish().unwrap();
+    }
+
+    #[test]
+    fn every_outcome_is_read_back() {
+        let folder = std::env::temp_dir().join(format!("weir-record-outcomes-{}", std::process::id()));
+        let mut run = run();
+        let of = |(job, outcome): (usize, Outcome)| JobRecord {
+            job: job as u64,
+            outcome,
+            attempts: 1 + job as u32,
+            group: 7,
+            ..run.records[0].clone()
+        };
+        run.records = Outcome::ALL.into_iter().enumerate().map(of).collect();
+        run.write(&folder).unwrap();
+        assert_eq!(Run::read(&folder).unwrap(), run);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// `/dev/full` stands for a disk that is.
+    #[test]
+    fn a_full_disk_is_named_and_costs_no_finished_run() {
+        let folder = std::env::temp_dir().join(format!("weir-record-full-{}", std::process::id()));
+        run().write(&folder).unwrap();
+        for name in [records::USUAL, MANIFEST] {
+            let path = folder.join(name);
+            std::os::unix::fs::symlink("/dev/full", part_of(&path)).unwrap();
+            let mut other = run();
+            other.manifest.name = "other".into();
+            let said = other.write(&folder).unwrap_err().to_string();
+            assert!(said.starts_with(&format!("{}: ", path.display())) && said.contains("No space left"), "{said}");
+            assert_eq!(Run::read(&folder).unwrap(), run());
+            assert!(!part_of(&path).exists());
+        }
         fs::remove_dir_all(&folder).unwrap();
     }
 

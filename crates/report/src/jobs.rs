@@ -35,6 +35,7 @@ impl Jobs {
         let link = check_manifest(&first.manifest)?;
         for run in runs {
             check_records(run)?;
+            check_conditions(run, first)?;
             check_same(run, first)?;
         }
         let heads: Vec<u64> = (0..first.records.len()).map(|job| least_head(runs, job)).collect();
@@ -51,6 +52,12 @@ impl Jobs {
         let (bound, ideal_ps) = (clairvoyant_srpt(&demands), ideal_ps(&demands));
         let rho_measured = rho_measured(&first.manifest, link, &sizes, &heads)?;
         Ok(Jobs { link, sizes, services, bound, ideal_ps, rho_measured })
+    }
+
+    /// Of runs whose jobs differ, each its own; only the conditions have to be the same.
+    pub fn of_each(runs: &[Run]) -> Result<Vec<Jobs>, ReportError> {
+        let first = runs.first().ok_or(ReportError::NoRuns)?;
+        runs.iter().map(|run| check_conditions(run, first).and_then(|()| Jobs::of(std::slice::from_ref(run)))).collect()
     }
 }
 
@@ -133,15 +140,22 @@ fn check_work(manifest: &Manifest, services: &[Nanos]) -> Result<(), ReportError
     Ok(())
 }
 
-fn check_same(run: &Run, first: &Run) -> Result<(), ReportError> {
-    let (name, first_name) = (|| run.manifest.name.clone(), || first.manifest.name.clone());
+fn check_conditions(run: &Run, first: &Run) -> Result<(), ReportError> {
     let conditions = [
         ("link_bps", run.manifest.link_bps, first.manifest.link_bps),
         ("per_connection", run.manifest.per_connection, first.manifest.per_connection),
     ];
-    if let Some(&(what, given, expected)) = conditions.iter().find(|(_, given, expected)| given != expected) {
-        return Err(ReportError::DifferentConditions { run: name(), first: first_name(), what, given, expected });
+    match conditions.iter().find(|(_, given, expected)| given != expected) {
+        Some(&(what, given, expected)) => {
+            let (run, first) = (run.manifest.name.clone(), first.manifest.name.clone());
+            Err(ReportError::DifferentConditions { run, first, what, given, expected })
+        }
+        None => Ok(()),
     }
+}
+
+fn check_same(run: &Run, first: &Run) -> Result<(), ReportError> {
+    let (name, first_name) = (|| run.manifest.name.clone(), || first.manifest.name.clone());
     let (jobs, expected) = (run.records.len(), first.records.len());
     if jobs != expected {
         return Err(ReportError::DifferentCount { run: name(), first: first_name(), jobs, expected });

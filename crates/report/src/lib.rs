@@ -26,6 +26,6 @@ pub use axis::Scale;
 pub use chart::{AxisTitle, Chart, Curve, Look, Point, Unit};
 pub use error::ReportError;
 pub use picture::response_by_size_svg;
-pub use summary::{ResponseTimeMs, RunSummary, SizeClassMs, SkippedRun, Summary, summarize};
+pub use summary::{GroupSummary, ResponseTimeMs, RunSummary, SizeClassMs, SkippedRun, Summary, summarize};
 pub use table::table;
 pub use validity::{CPU_MAX, LATENESS_P99_MAX};

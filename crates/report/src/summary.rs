@@ -1,5 +1,7 @@
+use std::collections::BTreeSet;
+
 use record::{Outcome, Run};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use stats::{batch_means, mean, mean_nanos, nearest_rank, size_class_means};
 use units::Nanos;
 
@@ -59,12 +61,29 @@ pub struct RunSummary {
     /// Name of the run this one is compared with, if not with the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
+    /// How many jobs ended in each way.
+    #[serde(serialize_with = "by_name")]
+    pub outcomes: Vec<(Outcome, usize)>,
+    /// Attempts of all jobs; more than there are jobs only where users gave up and asked again.
+    pub attempts: u64,
+    /// Apart for each group of clients, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupSummary>,
     /// Half the 95 % confidence interval of the mean, by batch means; `None` for too few jobs.
     #[serde(skip)]
     pub mean_ms_half_width: Option<f64>,
-    /// How many jobs ended in each way other than complete, zero left out.
-    #[serde(skip)]
-    pub outcomes: Vec<(Outcome, usize)>,
+}
+
+/// What one group of clients saw of a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GroupSummary {
+    /// Its place in the run's list of groups, from 0.
+    pub group: u32,
+    /// Empty if the run does not say.
+    pub name: String,
+    pub jobs: usize,
+    pub completed: usize,
+    pub response_time_ms: ResponseTimeMs,
 }
 
 /// Nearest-rank percentiles, see `stats`.
@@ -88,18 +107,25 @@ pub struct SizeClassMs {
 }
 
 /// Summarises runs of the same jobs, in the order given: the first is what the others are compared with.
+///
+/// Where the load was closed on purpose a slower server was asked less: each run is then held against the bound of its own
+/// jobs, and the summary's own figures are those of the first run.
 pub fn summarize(experiment: &str, runs: &[Run]) -> Result<Summary, ReportError> {
-    let jobs = Jobs::of(runs)?;
-    let bound_ms = mean_ms(&jobs.bound);
+    let jobs = match runs.iter().any(|run| run.manifest.closed.is_some()) {
+        true => Jobs::of_each(runs)?,
+        false => vec![Jobs::of(runs)?],
+    };
+    let (first, bounds_ms) = (&jobs[0], jobs.iter().map(|jobs| mean_ms(&jobs.bound)));
+    let of_runs = jobs.iter().zip(bounds_ms).cycle();
     Ok(Summary {
         experiment: experiment.into(),
         rho: runs[0].manifest.rho,
-        rho_measured: jobs.rho_measured,
-        link_bps: jobs.link.bits_per_s(),
-        jobs: jobs.sizes.len(),
-        bound_ms,
-        ideal_ps_ms: mean_ms(&jobs.ideal_ps),
-        runs: runs.iter().map(|run| summarize_run(run, &jobs, bound_ms)).collect(),
+        rho_measured: first.rho_measured,
+        link_bps: first.link.bits_per_s(),
+        jobs: first.sizes.len(),
+        bound_ms: mean_ms(&first.bound),
+        ideal_ps_ms: mean_ms(&first.ideal_ps),
+        runs: runs.iter().zip(of_runs).map(|(run, (jobs, bound_ms))| summarize_run(run, jobs, bound_ms)).collect(),
         skipped: vec![],
     })
 }
@@ -128,8 +154,10 @@ fn summarize_run(run: &Run, jobs: &Jobs, bound_ms: f64) -> RunSummary {
         client_lateness_p99_ms: lateness_p99(run).as_millis_f64(),
         void: void_reason(run),
         baseline: manifest.baseline.clone(),
-        mean_ms_half_width: batch_means(&millis).map(|interval| interval.half_width),
         outcomes: outcomes(run),
+        attempts: run.records.iter().map(|record| u64::from(record.attempts)).sum(),
+        groups: groups(run),
+        mean_ms_half_width: batch_means(&millis).map(|interval| interval.half_width),
     }
 }
 
@@ -153,12 +181,25 @@ fn response_time_ms(mut responses: Vec<Nanos>) -> ResponseTimeMs {
 }
 
 fn outcomes(run: &Run) -> Vec<(Outcome, usize)> {
-    use Outcome::{Aborted, Incomplete, Refused, Reset, Wrong};
-    [Incomplete, Refused, Reset, Aborted, Wrong]
-        .map(|outcome| (outcome, run.records.iter().filter(|record| record.outcome == outcome).count()))
-        .into_iter()
-        .filter(|&(_, jobs)| jobs > 0)
-        .collect()
+    let ended = |outcome| run.records.iter().filter(|record| record.outcome == outcome).count();
+    Outcome::ALL.into_iter().map(|outcome| (outcome, ended(outcome))).collect()
+}
+
+fn by_name<S: Serializer>(outcomes: &[(Outcome, usize)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(outcomes.iter().map(|(outcome, jobs)| (outcome.name(), jobs)))
+}
+
+/// Empty where there is one group only: it is the run.
+fn groups(run: &Run) -> Vec<GroupSummary> {
+    let numbers: BTreeSet<u32> = run.records.iter().map(|record| record.group).collect();
+    let of_group = |group| {
+        let records = || run.records.iter().filter(move |record| record.group == group);
+        let response_time_ms = response_time_ms(records().map(|record| record.response_time()).collect());
+        let completed = records().filter(|record| record.is_complete()).count();
+        let name = run.manifest.clients.get(group as usize).cloned().unwrap_or_default();
+        GroupSummary { group, name, jobs: records().count(), completed, response_time_ms }
+    };
+    if numbers.len() > 1 { numbers.into_iter().map(of_group).collect() } else { Vec::new() }
 }
 
 #[cfg(test)]
@@ -202,9 +243,10 @@ mod tests {
         assert_eq!(
             keys(run),
             "name server policy drain completed incomplete bytes response_time_ms slowdown_mean bound_ratio \
-             size_class_ms server_cpu client_lateness_p99_ms void"
+             size_class_ms server_cpu client_lateness_p99_ms void outcomes attempts"
         );
         assert_eq!(keys(&run["response_time_ms"]), "mean p50 p90 p99 max");
+        assert_eq!(keys(&run["outcomes"]), "complete incomplete refused reset timed_out aborted wrong");
         assert_eq!(keys(&run["size_class_ms"]), "p0_50 p50_80 p80_99 p99_995 p995_100");
         assert_eq!((&run["void"], &run["server_cpu"]), (&"why".into(), &0.25.into()));
         assert!(run["size_class_ms"]["p80_99"].is_null(), "a class without jobs has no mean");
@@ -230,8 +272,35 @@ mod tests {
         }
         let run = summarize("e", &runs).unwrap().runs.remove(0);
         assert_eq!((run.completed, run.incomplete), (1, 3));
-        assert_eq!(run.outcomes, [(Outcome::Reset, 2), (Outcome::Wrong, 1)]);
+        assert_eq!(run.outcomes.iter().map(|&(_, jobs)| jobs).collect::<Vec<_>>(), [1, 0, 0, 2, 0, 0, 1]);
         assert_eq!(run.response_time_ms.mean, 25.0);
+    }
+
+    #[test]
+    fn groups_of_clients_are_told_apart() {
+        let mut runs = [run("a", &[(0, 10, 1), (1, 10, 2), (2, 10, 3), (3, 10, 94)])];
+        assert_eq!(summarize("e", &runs).unwrap().runs[0].groups, []);
+        runs[0].manifest.clients = ["a", "b", "c", "d"].map(String::from).to_vec();
+        let records = &mut runs[0].records;
+        (records[1].group, records[2].group, records[2].attempts, records[2].outcome) = (3, 3, 4, Outcome::Aborted);
+        let run = summarize("e", &runs).unwrap().runs.remove(0);
+        let seen: Vec<_> = run.groups.iter().map(|g| (g.group, g.jobs, g.completed, g.response_time_ms.mean)).collect();
+        assert_eq!(seen, [(0, 2, 2, 47.5), (3, 2, 1, 2.5)]);
+        assert_eq!((run.groups[1].name.as_str(), run.attempts), ("d", 7));
+    }
+
+    /// A faster server was asked more, and each is compared with the bound of what it was asked.
+    #[test]
+    fn closed_runs_have_jobs_of_their_own() {
+        let mut runs = [run("slow", &[(0, 1000, 40)]), run("fast", &[(0, 1000, 4), (50, 3000, 8)])];
+        assert!(summarize("e", &runs).is_err());
+        runs.iter_mut().for_each(|run| run.manifest.closed = Some("2 users".into()));
+        let summary = summarize("e", &runs).unwrap();
+        assert_eq!((summary.jobs, summary.runs[1].completed), (1, 2));
+        assert!((summary.runs[0].bound_ratio - 40.0 / 1.266).abs() < 1e-9);
+        assert!((summary.runs[1].bound_ratio - 12.0 / (1.266 + 3.398)).abs() < 1e-9);
+        runs[1].manifest.link_bps = 9;
+        assert!(summarize("e", &runs).unwrap_err().to_string().contains("link_bps is 9"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 use std::fmt::Write as _;
 
+use record::Outcome;
 use units::Rate;
 
 use crate::{RunSummary, Summary};
@@ -129,12 +130,9 @@ fn ratio(base: Option<f64>, mine: Option<f64>) -> String {
 /// What the figures do not say: how jobs ended that did not complete, that a run beat the bound, why a run is void.
 fn remarks(run: &RunSummary) -> Vec<String> {
     let mut remarks = Vec::new();
-    if !run.outcomes.is_empty() {
-        let ways: Vec<String> = run
-            .outcomes
-            .iter()
-            .map(|(outcome, jobs)| format!("{jobs} {}", format!("{outcome:?}").to_lowercase()))
-            .collect();
+    let otherwise = run.outcomes.iter().filter(|&&(outcome, jobs)| outcome != Outcome::Complete && jobs > 0);
+    let ways: Vec<String> = otherwise.map(|(outcome, jobs)| format!("{jobs} {}", outcome.name())).collect();
+    if !ways.is_empty() {
         remarks.push(format!("{}: not complete: {}", run.name, ways.join(", ")));
     }
     if run.bound_ratio < 1.0 {
@@ -207,7 +205,6 @@ mod tests {
     use super::*;
     use crate::summarize;
     use crate::testing::{experiment, run};
-    use record::Outcome;
 
     /// The whole of it as text: a reviewer reads the difference.
     #[test]

@@ -27,6 +27,8 @@ pub fn manifest(name: &str) -> Manifest {
         wire_bytes: None,
         void: None,
         baseline: None,
+        closed: None,
+        clients: vec![],
         environment: BTreeMap::new(),
     }
 }
@@ -44,6 +46,8 @@ pub fn run(name: &str, jobs: &[(u64, u64, u64)]) -> Run {
         body_bytes: size_bytes,
         status: 200,
         outcome: Outcome::Complete,
+        attempts: 1,
+        group: 0,
     });
     Run { manifest: manifest(name), records: records.collect() }
 }

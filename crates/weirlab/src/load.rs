@@ -97,7 +97,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let (lateness, interrupted) = (outcome.lateness, outcome.interrupted);
     let run = Run { manifest, records: outcome.records };
     if let Some(folder) = &args.out {
-        run.write(folder).map_err(|error| Failure::Failed(format!("{}: {error}", folder.display())))?;
+        run.write(folder)?;
     }
     outcome::print(&run, &lateness, wanted.schedule.rho_measured, args.json)?;
     match interrupted {

@@ -65,12 +65,9 @@ fn write_records(runs: &[Run], file: &Path) -> Result<(), Failure> {
     let [run] = runs else {
         return Err(Failure::Usage(format!("--records: {} runs are here: name the folder of one", runs.len())));
     };
-    let write = || {
-        let mut writer = RecordWriter::create(file)?;
-        run.records.iter().try_for_each(|record| writer.write(record))?;
-        writer.finish()
-    };
-    write().map_err(|error: io::Error| failed(file, error))
+    let mut writer = RecordWriter::create(file)?;
+    run.records.iter().try_for_each(|record| writer.write(record))?;
+    Ok(writer.finish()?)
 }
 
 /// The folder itself if it is of a run, else those in it that are, by name.

@@ -47,6 +47,8 @@ fn run(name: &str, response_ms: u64) -> Run {
         wire_bytes: None,
         void: None,
         baseline: None,
+        closed: None,
+        clients: vec![],
         environment: BTreeMap::new(),
     };
     let records = (0..300).map(|job| JobRecord {
@@ -60,6 +62,8 @@ fn run(name: &str, response_ms: u64) -> Run {
         body_bytes: 10 * (job + 1),
         status: 200,
         outcome: Outcome::Complete,
+        attempts: 1,
+        group: 0,
     });
     Run { manifest, records: records.collect() }
 }

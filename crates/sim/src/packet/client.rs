@@ -20,9 +20,10 @@ pub struct Request {
     pub first_byte: Option<Nanos>,
     /// Of the response, head included, in order, on the last try.
     pub got_bytes: u64,
-    /// Which try this is, from 0, and how many of them the user has aborted.
+    /// Which try this is, from 0.
     tried: u32,
-    aborted: u32,
+    /// So many attempts came before this one that the user gave up.
+    pub aborted: u32,
     conn: ConnId,
 }
 

@@ -380,7 +380,7 @@ fn at_outcome(outcome: record::Outcome) -> usize {
         record::Outcome::Complete => 0,
         record::Outcome::Aborted => 1,
         record::Outcome::Incomplete => 2,
-        record::Outcome::Refused | record::Outcome::Reset | record::Outcome::Wrong => 3,
+        record::Outcome::Refused | record::Outcome::Reset | record::Outcome::TimedOut | record::Outcome::Wrong => 3,
     }
 }
 
@@ -402,5 +402,7 @@ fn record_of(request: &Request, now: Nanos, outcome: record::Outcome) -> JobReco
         },
         status: if has_head { 200 } else { 0 },
         outcome,
+        attempts: request.aborted + 1,
+        group: 0,
     }
 }

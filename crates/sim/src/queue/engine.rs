@@ -135,6 +135,8 @@ impl Engine<'_> {
                 body_bytes: if outcome == Ended::Complete { flight.size_bytes } else { 0 },
                 status: 200,
                 outcome,
+                attempts: 1,
+                group: 0,
             });
         }
     }

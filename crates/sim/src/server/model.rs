@@ -488,5 +488,7 @@ fn job_record(exchange: &Exchange, answered: &Answered) -> JobRecord {
         body_bytes: answered.size_bytes,
         status: 200,
         outcome: record::Outcome::Complete,
+        attempts: 1,
+        group: 0,
     }
 }

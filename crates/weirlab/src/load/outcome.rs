@@ -35,6 +35,8 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &l
         wire_bytes: None,
         void: void(outcome, wanted.schedule.jobs.len(), client_cpu, lateness_p99),
         baseline: None,
+        closed: None,
+        clients: vec![],
         environment: environment(args, wanted, outcome),
     }
 }
@@ -153,16 +155,8 @@ fn as_table(run: &Run, summary: &Summary, lateness: &Histogram<u64>, rho_measure
 
 /// How many jobs ended in each way, those that no job ended in included.
 fn counts(records: &[JobRecord]) -> impl Iterator<Item = (&'static str, usize)> {
-    [
-        ("complete", Outcome::Complete),
-        ("incomplete", Outcome::Incomplete),
-        ("refused", Outcome::Refused),
-        ("reset", Outcome::Reset),
-        ("aborted", Outcome::Aborted),
-        ("wrong", Outcome::Wrong),
-    ]
-    .into_iter()
-    .map(|(name, outcome)| (name, records.iter().filter(|record| record.outcome == outcome).count()))
+    let ended = |outcome| records.iter().filter(|record| record.outcome == outcome).count();
+    Outcome::ALL.into_iter().map(move |outcome| (outcome.name(), ended(outcome)))
 }
 
 fn lateness_ms(lateness: &Histogram<u64>) -> [f64; 3] {

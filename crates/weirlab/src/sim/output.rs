@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cli::Failure;
-use record::{JobRecord, Manifest, RecordWriter, Run};
+use record::{FileError, JobRecord, Manifest, RecordWriter, Run};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
 
@@ -18,7 +18,7 @@ pub(super) struct Records {
     folder: PathBuf,
     writer: RecordWriter,
     /// The first that went wrong; the simulation itself cannot be told to stop.
-    error: Option<io::Error>,
+    error: Option<FileError>,
 }
 
 impl Records {
@@ -29,7 +29,7 @@ impl Records {
                 folder.display()
             )));
         }
-        let writer = Run::create_records(folder).map_err(|error| about(folder, error))?;
+        let writer = Run::create_records(folder)?;
         Ok(Records { folder: folder.into(), writer, error: None })
     }
 
@@ -40,17 +40,12 @@ impl Records {
     }
 
     pub fn finish(self, spec: &SimSpec, outcome: &SimOutcome) -> Result<(), Failure> {
-        let written = self.error.map_or(Ok(()), Err).and_then(|()| self.writer.finish());
-        let written = written.and_then(|()| Run::write_manifest(&self.folder, &manifest(spec, outcome)?));
-        written.map_err(|error| about(&self.folder, error))
+        self.error.map_or(Ok(()), Err).and_then(|()| self.writer.finish())?;
+        Ok(Run::write_manifest(&self.folder, &manifest(spec, outcome)?)?)
     }
 }
 
-fn about(folder: &Path, error: io::Error) -> Failure {
-    Failure::Failed(format!("{}: {error}", folder.display()))
-}
-
-fn manifest(spec: &SimSpec, outcome: &SimOutcome) -> io::Result<Manifest> {
+fn manifest(spec: &SimSpec, outcome: &SimOutcome) -> Result<Manifest, Failure> {
     let mut environment = BTreeMap::from([("spec".to_owned(), serde_json::to_string(spec)?)]);
     environment.extend(outcome.details.iter().map(|(name, value)| (name.clone(), value.to_string())));
     let number = |name: &str| outcome.details.get(name).and_then(Value::as_f64).unwrap_or(0.0);
@@ -73,6 +68,8 @@ fn manifest(spec: &SimSpec, outcome: &SimOutcome) -> io::Result<Manifest> {
         wire_bytes: None,
         void: None,
         baseline: None,
+        closed: None,
+        clients: vec![],
         environment,
     })
 }

@@ -1,0 +1,94 @@
+//! Requests one by one, for loads whose later requests depend on earlier answers.
+//!
+//! An open load is a list of instants, known before the run ([`Scheduled`]). Users who read before they ask again, and
+//! sessions that come by themselves but then wait for each answer, are not: when their next request is due is known only
+//! once the last was answered. Whoever carries out a load, a generator or a simulator, asks a [`Source`] for what is due
+//! and tells it what ended; the source reads no clock.
+
+use units::Nanos;
+
+use crate::Job;
+
+/// One request of a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ask {
+    /// When it is due. Response time counts from here.
+    pub at: Nanos,
+    pub size_bytes: u64,
+    /// Whose it is, who has no other under way; `None` in an open load, where nobody waits.
+    pub user: Option<u32>,
+    /// No other request of this user follows: its connection may be closed. Never so where there are no users.
+    pub is_last: bool,
+}
+
+/// Where the requests of a run come from.
+pub trait Source {
+    /// When the next request is due; `None` at the end, and while everybody waits for an answer. A later call may name an
+    /// earlier instant only after [`Source::on_end`].
+    fn due(&self) -> Option<Nanos>;
+
+    /// Takes the request that is due first, whose instant is never before that of the one taken before it in an open load.
+    fn take(&mut self) -> Option<Ask>;
+
+    /// A request of this user has ended, complete or not: the time to think begins.
+    fn on_end(&mut self, user: u32, at: Nanos);
+
+    /// No request is due after this.
+    fn last_at(&self) -> Nanos;
+
+    /// How many requests there will be, where it is known before.
+    fn count(&self) -> Option<usize>;
+}
+
+/// The jobs of an open load, in order of arrival.
+#[derive(Debug, Clone)]
+pub struct Scheduled<'a> {
+    jobs: &'a [Job],
+    next: usize,
+}
+
+impl<'a> Scheduled<'a> {
+    pub fn new(jobs: &'a [Job]) -> Scheduled<'a> {
+        Scheduled { jobs, next: 0 }
+    }
+}
+
+impl Source for Scheduled<'_> {
+    fn due(&self) -> Option<Nanos> {
+        self.jobs.get(self.next).map(|job| job.arrival)
+    }
+
+    fn take(&mut self) -> Option<Ask> {
+        let job = self.jobs.get(self.next)?;
+        self.next += 1;
+        Some(Ask { at: job.arrival, size_bytes: job.size_bytes, user: None, is_last: false })
+    }
+
+    fn on_end(&mut self, _: u32, _: Nanos) {}
+
+    fn last_at(&self) -> Nanos {
+        self.jobs.last().map_or(Nanos::ZERO, |job| job.arrival)
+    }
+
+    fn count(&self) -> Option<usize> {
+        Some(self.jobs.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_come_in_order_whatever_ended() {
+        let jobs = [(3, 10), (3, 20), (9, 30)].map(|(at, size_bytes)| Job { arrival: Nanos(at), size_bytes });
+        let mut source = Scheduled::new(&jobs);
+        assert_eq!((source.count(), source.last_at(), source.due()), (Some(3), Nanos(9), Some(Nanos(3))));
+        let first = source.take().unwrap();
+        source.on_end(0, Nanos(100));
+        assert_eq!((first.size_bytes, first.user), (10, None));
+        let rest: Vec<_> = std::iter::from_fn(|| source.take()).map(|ask| (ask.at.0, ask.size_bytes)).collect();
+        assert_eq!(rest, [(3, 20), (9, 30)]);
+        assert_eq!(source.due(), None);
+    }
+}
