@@ -46,7 +46,7 @@ pub fn exit_code(program: &str, outcome: Result<(), Failure>) -> ExitCode {
 }
 
 /// What clap says over several lines, without the usage and the pointer to the help behind it.
-fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     let said = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let said = said.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
     let said = said.split("For more information").next().unwrap_or_default();

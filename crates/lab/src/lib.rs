@@ -13,6 +13,7 @@ mod congestion;
 mod error;
 mod experiment;
 mod interrupt;
+mod limits;
 mod link;
 mod machine;
 mod namespace;
@@ -29,8 +30,11 @@ mod wide;
 pub use client_group::{ClientGroup, Wan};
 pub use conduct::{Conducted, Plan, Programs, Skipped, conduct};
 pub use error::LabError;
-pub use experiment::{Experiment, Network, Shaper, check_rho, check_seconds};
+pub use experiment::{
+    Experiment, ExperimentFile, Network, Overrides, Point, Session, Shaper, Surge, check_rho, check_seconds,
+};
 pub use interrupt::Interrupt;
+pub use limits::Limits;
 pub use link::Link;
 pub use namespace::{Namespace, Place, remove_leftovers};
 pub use program::Program;

@@ -129,15 +129,8 @@ fn load_command(plan: &Plan<'_>, spec: &RunSpec, address: SocketAddr, folder: &P
     let experiment = plan.experiment;
     let mut command =
         vec![plan.programs.weirlab.display().to_string(), "load".into(), format!("http://{address}/"), "--json".into()];
+    command.extend(experiment.load_flags());
     let mut flag = |name: &str, value: String| command.extend([format!("--{name}"), value]);
-    if let Some(trace) = &experiment.trace {
-        flag("trace", trace.display().to_string());
-    }
-    flag("rho", experiment.rho.to_string());
-    flag("uplink", experiment.link.to_string());
-    flag("seconds", experiment.seconds.to_string());
-    flag("seed", experiment.seed.to_string());
-    flag("per-connection", experiment.per_connection.to_string());
     for client in client_flags(experiment.clients()) {
         flag("client", client);
     }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Deserializer};
 
 use crate::Network;
+use crate::experiment::check_name;
 
 /// One run: what serves the jobs, and in which order.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -163,17 +164,8 @@ impl RunSpec {
 
 fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let name = String::deserialize(deserializer)?;
-    let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if !name.is_empty()
-        && name.len() <= 64
-        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.chars().all(is_fine)
-    {
-        return Ok(name);
-    }
-    Err(serde::de::Error::custom(format!(
-        "`{name}` is not a name for a run: write letters, digits, `-` and `_`, at most 64, a letter or digit first"
-    )))
+    check_name(&name, "a run").map_err(serde::de::Error::custom)?;
+    Ok(name)
 }
 
 fn fair() -> String {

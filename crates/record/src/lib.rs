@@ -8,6 +8,7 @@
 mod attempts;
 #[cfg(feature = "parquet")]
 mod columns;
+mod digest;
 mod error;
 mod job;
 mod manifest;
@@ -18,6 +19,7 @@ mod run;
 pub use attempts::AttemptRecord;
 #[cfg(feature = "parquet")]
 pub use columns::{Kind, Table, TableWriter, Value};
+pub use digest::Digest;
 pub use error::FileError;
 pub use job::{JobRecord, Outcome};
 pub use manifest::{Manifest, SweepManifest};

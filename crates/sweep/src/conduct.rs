@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use crate::digest::Digest;
+use record::Digest;
+
 use crate::grid::Cell;
 use crate::model::{Fields, Model};
 use crate::store::{RunSpec, Store};

@@ -36,7 +36,6 @@
 //! The same seeds are used in every cell: under every policy the same jobs arrive, so differences are of the policies.
 
 mod conduct;
-mod digest;
 mod error;
 mod grid;
 mod measured;

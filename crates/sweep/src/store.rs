@@ -7,9 +7,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use record::Digest;
 use serde::{Deserialize, Serialize};
 
-use crate::digest::Digest;
 use crate::model::Fields;
 use crate::{Measured, SweepError};
 

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lab::Experiment;
+use lab::{ExperimentFile, Overrides};
 
 use crate::{report, run};
 use cli::Failure;
@@ -23,10 +23,10 @@ pub struct Args {
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
-    let mut experiment = Experiment::parse(EXPERIMENT, Path::new("experiments/demo.toml"))?;
-    experiment.seconds = args.seconds;
+    let overrides = Overrides { seconds: Some(args.seconds), ..Overrides::default() };
+    let experiment = ExperimentFile::parse(EXPERIMENT, Path::new("experiments/demo.toml"), &overrides)?;
     let out = args.out.unwrap_or_else(|| run::default_out("demo"));
-    let runs = run::conduct(&experiment, &out, false)?.runs;
+    let runs = run::conduct(&experiment, &out)?;
     report::print("demo", &runs, vec![], false)?;
     let picture = out.join(PICTURE);
     report::write_picture("demo", &runs, &picture)?;

@@ -106,6 +106,22 @@ pub fn main(args: Args) -> Result<(), Failure> {
     }
 }
 
+/// A command line of its own, for what reads the flags without doing anything.
+#[derive(clap::Parser)]
+struct Alone {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// The jobs that `weirlab load` with these flags submits; an experiment needs their sizes before.
+pub(crate) fn jobs_of(flags: &[String]) -> Result<Vec<workload::Job>, Failure> {
+    let words = ["weirlab load", "http://127.0.0.1/"].map(String::from);
+    let alone = <Alone as clap::Parser>::try_parse_from(words.iter().chain(flags));
+    let args =
+        alone.map_err(|error| Failure::Failed(format!("weirlab load: {}", cli::one_line(&error.to_string()))))?.args;
+    Ok(understand(&args)?.schedule.jobs)
+}
+
 fn understand(args: &Args) -> Result<Wanted, Failure> {
     let wrong = |flag: &'static str| move |error: units::ParseError| Failure::Usage(format!("{flag}: {error}"));
     let url = args.url.parse().map_err(Failure::Usage)?;

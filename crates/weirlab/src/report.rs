@@ -55,6 +55,37 @@ pub(crate) fn print(experiment: &str, runs: &[Run], skipped: Vec<SkippedRun>, js
     Ok(io::stdout().write_all(text.as_bytes())?)
 }
 
+/// The summary of one point of an experiment; of the only one, if nothing varies.
+#[derive(serde::Serialize)]
+pub(crate) struct PointSummary {
+    point: String,
+    /// The keys varied and their values.
+    values: serde_json::Value,
+    #[serde(flatten)]
+    summary: ::report::Summary,
+}
+
+impl PointSummary {
+    pub(crate) fn new(point: &str, values: serde_json::Value, summary: ::report::Summary) -> PointSummary {
+        PointSummary { point: point.into(), values, summary }
+    }
+}
+
+/// Prints the summaries of all points; where nothing varies, just as those of runs without points.
+pub(crate) fn print_points(experiment: &str, points: &[PointSummary], json: bool) -> Result<(), Failure> {
+    let text = match (points, json) {
+        ([only], true) if only.point.is_empty() => serde_json::to_string(&only.summary)? + "\n",
+        (_, true) => serde_json::json!({ "experiment": experiment, "points": points }).to_string() + "\n",
+        (_, false) => points.iter().map(as_table).collect::<Vec<_>>().join("\n"),
+    };
+    Ok(io::stdout().write_all(text.as_bytes())?)
+}
+
+fn as_table(point: &PointSummary) -> String {
+    let table = ::report::table(&point.summary);
+    if point.point.is_empty() { table } else { format!("{}\n{table}", point.point) }
+}
+
 /// Draws response time by size of these runs into `file`.
 pub(crate) fn write_picture(experiment: &str, runs: &[Run], file: &Path) -> Result<(), Failure> {
     let svg = ::report::response_by_size_svg(experiment, runs)?;

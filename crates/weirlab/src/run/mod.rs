@@ -1,14 +1,17 @@
-//! `weirlab run`: an experiment file from start to table. The experiment itself is the crate `lab`.
+//! `weirlab run`: experiment files from start to table. The experiment itself is the crate `lab`.
 
-use std::collections::BTreeSet;
+mod points;
+
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::report::SkippedRun;
-use lab::{Conducted, Experiment, Interrupt, Plan, Programs};
+use lab::{Conducted, ExperimentFile, Interrupt, Overrides, Programs};
+use record::Run;
 
-use crate::{report, trace};
+use crate::report;
 use cli::Failure;
+use points::{Prepared, prepare};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -30,6 +33,9 @@ pub struct Args {
     /// Only these runs, by name
     #[arg(long, value_name = "RUN,RUN", value_delimiter = ',')]
     only: Vec<String>,
+    /// Only these points of an experiment that varies something, by name
+    #[arg(long, value_name = "POINT,POINT", value_delimiter = ',')]
+    points: Vec<String>,
     /// Folder for the results [default: runs/NAME-<unix time>]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -42,21 +48,31 @@ pub struct Args {
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
-    let experiment = resolve(&args)?;
-    let name = args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let out = args.out.unwrap_or_else(|| default_out(&name));
-    let Conducted { runs, skipped } = conduct(&experiment, &out, args.skip_missing)?;
+    let file = resolve(&args)?;
+    let out = args.out.unwrap_or_else(|| default_out(&file.name));
+    let interrupt = Interrupt::listen()?;
+    let (programs, prepared) = (our_programs()?, prepare(&file)?);
+    let mut points = vec![];
+    for prepared in &prepared {
+        let folder = out.join(&prepared.point.name);
+        let plan = prepared.plan(&folder, &programs, args.skip_missing);
+        points.push(summary(&file.name, prepared, lab::conduct(&plan, &interrupt)?)?);
+    }
+    let copy = out.join("experiment.toml");
+    std::fs::write(&copy, &file.text).map_err(|e| Failure::Failed(format!("{}: {e}", copy.display())))?;
     eprintln!("the runs are kept in {}", out.display());
-    let skipped = skipped.into_iter().map(|run| SkippedRun { name: run.name, reason: run.reason }).collect();
-    report::print(&name, &runs, skipped, args.json)
+    report::print_points(&file.name, &points, args.json)
 }
 
-/// Does the runs of an experiment; `out` is the folder for the results.
-pub(crate) fn conduct(experiment: &Experiment, out: &Path, skip_missing: bool) -> Result<Conducted, Failure> {
+/// Does the runs of an experiment without points; `out` is the folder for the results.
+pub(crate) fn conduct(file: &ExperimentFile, out: &Path) -> Result<Vec<Run>, Failure> {
     let interrupt = Interrupt::listen()?;
-    let (programs, sizes) = (our_programs()?, sizes(experiment)?);
-    let plan = Plan { experiment, sizes: &sizes, out, programs: &programs, skip_missing };
-    Ok(lab::conduct(&plan, &interrupt)?)
+    let (programs, prepared) = (our_programs()?, prepare(file)?);
+    let mut runs = vec![];
+    for prepared in &prepared {
+        runs.extend(lab::conduct(&prepared.plan(out, &programs, false), &interrupt)?.runs);
+    }
+    Ok(runs)
 }
 
 /// `runs/NAME-<unix time>`: sorted by age, and out of version control.
@@ -74,17 +90,23 @@ fn rho(text: &str) -> Result<f64, String> {
     lab::check_rho(text.parse().map_err(|_| format!("`{text}` is not a number"))?)
 }
 
+fn summary(name: &str, prepared: &Prepared, conducted: Conducted) -> Result<report::PointSummary, Failure> {
+    let skipped = conducted.skipped.into_iter().map(|run| SkippedRun { name: run.name, reason: run.reason }).collect();
+    let summary = ::report::Summary { skipped, ..::report::summarize(name, &conducted.runs)? };
+    Ok(report::PointSummary::new(&prepared.point.name, prepared.values()?, summary))
+}
+
 /// The experiment of the file, changed by what the command line says.
-fn resolve(args: &Args) -> Result<Experiment, Failure> {
-    let mut experiment = Experiment::read(&args.file)?;
-    experiment.seconds = args.seconds.unwrap_or(experiment.seconds);
-    experiment.seed = args.seed.unwrap_or(experiment.seed);
-    experiment.rho = args.rho.unwrap_or(experiment.rho);
-    experiment.trace = args.trace.clone().or(experiment.trace);
-    if !args.only.is_empty() {
-        experiment.keep_only(&args.only).map_err(Failure::Usage)?;
+fn resolve(args: &Args) -> Result<ExperimentFile, Failure> {
+    let overrides = Overrides { seconds: args.seconds, seed: args.seed, rho: args.rho, trace: args.trace.clone() };
+    let mut file = ExperimentFile::read(&args.file, &overrides)?;
+    for (key, is_given) in [("rho", args.rho.is_some()), ("seconds", args.seconds.is_some())] {
+        if is_given && file.varies_key(key) {
+            return Err(Failure::Usage(format!("--{key}: {} varies it: choose with --points", file.name)));
+        }
     }
-    Ok(experiment)
+    file.keep_only(&args.only, &args.points).map_err(Failure::Usage)?;
+    Ok(file)
 }
 
 /// `weir` beside this very program, so that a build is tested against itself; else the one in PATH.
@@ -93,20 +115,4 @@ fn our_programs() -> Result<Programs, Failure> {
     let beside = weirlab.with_file_name("weir");
     let weir = if beside.is_file() { Some(beside) } else { lab::find_program("weir").ok() };
     Ok(Programs { weir, weirlab })
-}
-
-/// The sizes `weirlab load` will ask for: those of the very schedule it will make.
-fn sizes(experiment: &Experiment) -> Result<BTreeSet<u64>, Failure> {
-    let trace = match &experiment.trace {
-        Some(file) => trace::read_for_schedule(file, experiment.seed)?,
-        None => trace::shipped(experiment.seed),
-    };
-    let scaling = workload::Scaling {
-        rho: experiment.rho,
-        link: experiment.link,
-        seconds: Some(experiment.seconds as f64),
-        per_connection: experiment.per_connection,
-    };
-    let schedule = workload::schedule(&trace, &scaling)?;
-    Ok(schedule.jobs.iter().map(|job| job.size_bytes).collect())
 }

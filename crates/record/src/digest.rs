@@ -1,4 +1,4 @@
-//! A name for what determines a run. Not against an adversary: 128 bits so that no two of a million runs meet by chance,
+//! A name for what determines a run, so that one that is there need not be done again. Not against an adversary: 128 bits so that no two of a million runs meet by chance,
 //! and FNV-1a because its definition is one line that will never change under kept results.
 
 use std::fs::File;
@@ -10,7 +10,13 @@ const BUFFER_BYTES: usize = 64 * 1024;
 
 /// FNV-1a, 128 bits (Fowler, Noll, Vo; RFC 9923).
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Digest(u128);
+pub struct Digest(u128);
+
+impl Default for Digest {
+    fn default() -> Digest {
+        Digest::new()
+    }
+}
 
 impl Digest {
     pub fn new() -> Digest {

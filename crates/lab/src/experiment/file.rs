@@ -1,0 +1,192 @@
+//! A file with its points: what `[vary]` makes of it, each an experiment of its own on the same runs.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use record::Digest;
+use serde::Deserialize;
+use toml::de::{DeTable, ValueDeserializer};
+use toml::{Deserializer, Spanned, Table, Value};
+
+use super::Experiment;
+use super::layers::{Sources, lay_under};
+use super::vary::combinations;
+use crate::{LabError, RunSpec};
+
+/// Keys that change nothing of what a run does: another question or picture, the same measurement. What the trace holds
+/// is in the digest of the jobs.
+const KEYS_FOR_PEOPLE: [&str; 2] = ["question", "trace"];
+
+/// An experiment file that has been read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExperimentFile {
+    /// The file's name without folder and ending: what the experiment is called.
+    pub name: String,
+    /// As it was written; with set-ups, all of it in one.
+    pub text: String,
+    /// Which figure of which paper this is, for the report.
+    pub figure: Option<Table>,
+    /// At least one.
+    points: Vec<Point>,
+}
+
+/// One combination of the values that the experiment varies.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    /// Also its folder, `rho-0.8`; empty where nothing varies.
+    pub name: String,
+    /// The keys varied and their values here.
+    pub values: Table,
+    pub experiment: Experiment,
+    /// Everything the file says of this point.
+    settings: Table,
+}
+
+/// What a command line says instead of the file.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Overrides {
+    pub seconds: Option<u64>,
+    pub seed: Option<u64>,
+    pub rho: Option<f64>,
+    /// As it is, not relative to the file.
+    pub trace: Option<PathBuf>,
+}
+
+impl ExperimentFile {
+    pub fn read(file: &Path, overrides: &Overrides) -> Result<ExperimentFile, LabError> {
+        let text = std::fs::read_to_string(file).map_err(|e| LabError::path(file, e))?;
+        ExperimentFile::parse(&text, file, overrides)
+    }
+
+    /// Reads the text of an experiment; `file` is for messages, and its folder for set-ups and the trace.
+    pub fn parse(text: &str, file: &Path, overrides: &Overrides) -> Result<ExperimentFile, LabError> {
+        let sources = Sources::read(text, file)?;
+        let mut table = sources.merged()?;
+        if table.contains_key("grid") {
+            return Err(sources.error(0, "it has a [grid]: that is an experiment for weirlab sweep".into()));
+        }
+        let whole =
+            if sources.is_one() { text.into() } else { whole_text(&table).map_err(|e| sources.toml_error(&e))? };
+        let figure = table.remove("figure").map(|figure| Table::deserialize(ValueDeserializer::from(figure)));
+        let figure = figure.transpose().map_err(|e| sources.toml_error(&e))?;
+        let combinations = combinations(table).map_err(|(offset, reason)| sources.error(offset, reason))?;
+        let on_top = overrides.text();
+        let mut points = vec![];
+        for mut combination in combinations {
+            let mut table = DeTable::parse(&on_top).map_err(|e| sources.toml_error(&e))?.into_inner();
+            lay_under(&mut table, std::mem::take(&mut combination.table));
+            let mut experiment: Experiment = plain(table.clone()).map_err(|e| sources.toml_error(&e))?;
+            experiment.check().map_err(|(offset, reason)| sources.error(offset, reason))?;
+            let folder = file.parent().unwrap_or(Path::new(""));
+            let own = experiment.trace.map(|trace| folder.join(trace));
+            experiment.trace = overrides.trace.clone().or(own);
+            let settings = plain(table).map_err(|e| sources.toml_error(&e))?;
+            points.push(Point { name: combination.name, values: combination.values, experiment, settings });
+        }
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(ExperimentFile { name, text: whole, figure, points })
+    }
+
+    /// In the order of the file, the key that stands last changing first.
+    pub fn points(&self) -> &[Point] {
+        &self.points
+    }
+
+    /// Whether there are points with names.
+    pub fn varies(&self) -> bool {
+        self.points.iter().any(|point| !point.name.is_empty())
+    }
+
+    /// Whether this key has not the same value everywhere.
+    pub fn varies_key(&self, key: &str) -> bool {
+        self.points.iter().any(|point| point.values.contains_key(key))
+    }
+
+    /// Keeps only the runs and the points named; an empty list keeps all. The error says which there are.
+    pub fn keep_only(&mut self, runs: &[String], points: &[String]) -> Result<(), String> {
+        let known: Vec<&str> = self.points.iter().map(|point| point.name.as_str()).collect();
+        if let Some(unknown) = points.iter().find(|name| !known.contains(&name.as_str())) {
+            return Err(match self.varies() {
+                true => format!("there is no point `{unknown}`; the points are {}", known.join(", ")),
+                false => format!("there is no point `{unknown}`: {} varies nothing", self.name),
+            });
+        }
+        self.points.retain(|point| points.is_empty() || points.contains(&point.name));
+        for point in &mut self.points {
+            if !runs.is_empty() {
+                point.experiment.keep_only(runs)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The experiment of a file that has just one point.
+    pub(super) fn single(mut self) -> Result<Experiment, LabError> {
+        match (self.varies(), self.points.pop()) {
+            (false, Some(point)) => Ok(point.experiment),
+            _ => Err(LabError::Experiment { file: self.name.into(), line: 1, reason: "it has a [vary]".into() }),
+        }
+    }
+}
+
+impl Point {
+    /// A name for everything that decides what one of its runs measures, the jobs included: 32 hexadecimal digits.
+    pub fn digest(&self, run: &RunSpec, jobs: &str) -> String {
+        let mut text = String::new();
+        let is_told = |key: &str| key != "run" && !KEYS_FOR_PEOPLE.contains(&key);
+        let mut settings = self.settings.clone();
+        settings.retain(|key, _| is_told(key));
+        canonical(&Value::Table(settings), &mut text);
+        let runs = self.settings.get("run").and_then(Value::as_array).into_iter().flatten();
+        for told in runs.filter(|told| told.get("name").and_then(Value::as_str) == Some(&run.name)) {
+            canonical(told, &mut text);
+        }
+        Digest::new().add(text.as_bytes()).add(jobs.as_bytes()).text()
+    }
+}
+
+impl Overrides {
+    /// As a file would say it.
+    fn text(&self) -> String {
+        let lines = [
+            self.seconds.map(|seconds| format!("seconds = {seconds}\n")),
+            self.seed.map(|seed| format!("seed = {seed}\n")),
+            self.rho.map(|rho| format!("rho = {rho:?}\n")),
+        ];
+        lines.into_iter().flatten().collect()
+    }
+}
+
+fn whole_text(table: &DeTable<'_>) -> Result<String, toml::de::Error> {
+    let table: Table = plain(table.clone())?;
+    Ok(table.to_string())
+}
+
+/// A table that was parsed as another type.
+fn plain<T: for<'de> Deserialize<'de>>(table: DeTable<'_>) -> Result<T, toml::de::Error> {
+    T::deserialize(Deserializer::from(Spanned::new(0..0, table)))
+}
+
+/// The value as text in which the order of keys does not matter.
+fn canonical(value: &Value, text: &mut String) {
+    match value {
+        Value::Table(table) => {
+            let mut keys: Vec<&String> = table.keys().collect();
+            keys.sort_unstable();
+            text.push('{');
+            for key in keys {
+                let _ = write!(text, "{key:?}=");
+                canonical(&table[key], text);
+            }
+            text.push('}');
+        }
+        Value::Array(list) => {
+            text.push('[');
+            list.iter().for_each(|entry| canonical(entry, text));
+            text.push(']');
+        }
+        plain => {
+            let _ = write!(text, "{plain};");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The values an experiment's keys may have, checked where the line is known.
+
+use std::time::Duration;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use units::Rate;
+use workload::LoadProfile;
+
+/// Above any load one would offer on purpose: the papers' overload stops at 5 (workload W7).
+const RHO_MAX: f64 = 10.0;
+/// A day; the papers' longest run is 30 minutes.
+const SECONDS_MAX: u64 = 86_400;
+
+/// What one user does on one connection, where sessions and not requests arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Session {
+    /// Mean number of requests, geometric.
+    #[serde(deserialize_with = "at_least_one")]
+    pub requests: f64,
+    /// Mean time from an answer to the next request, exponential.
+    #[serde(deserialize_with = "duration")]
+    pub think: Duration,
+}
+
+/// How SURGE's requests arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Surge {
+    /// At Poisson times that load the link as asked for: the variant of 000.
+    Open,
+}
+
+/// Checks a load given in a file or on the command line.
+pub fn check_rho(rho: f64) -> Result<f64, String> {
+    if rho > 0.0 && rho <= RHO_MAX {
+        return Ok(rho);
+    }
+    Err(format!("`{rho}` is not a load: write a number above 0 and at most {RHO_MAX}, for example 0.8"))
+}
+
+/// Checks a duration given in a file or on the command line.
+pub fn check_seconds(seconds: u64) -> Result<u64, String> {
+    if (1..=SECONDS_MAX).contains(&seconds) {
+        return Ok(seconds);
+    }
+    Err(format!("`{seconds}` is not a length of run: write whole seconds, 1 to {SECONDS_MAX}"))
+}
+
+pub(crate) fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Rate, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+}
+
+pub(crate) fn rho<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    check_rho(f64::deserialize(deserializer)?).map(Some).map_err(D::Error::custom)
+}
+
+/// Kept as written, since the load generator reads it again.
+pub(crate) fn profile<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse::<LoadProfile>().map(|_| Some(text)).map_err(D::Error::custom)
+}
+
+pub(crate) fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    check_seconds(u64::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+pub(crate) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    match u64::deserialize(deserializer)? {
+        0 => Err(D::Error::custom("`0` is too few: write a number of at least 1")),
+        some => Ok(some),
+    }
+}
+
+pub(crate) fn maybe_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    count(deserializer).map(Some)
+}
+
+pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    units::parse_duration(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+pub(crate) fn maybe_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    duration(deserializer).map(Some)
+}
+
+fn at_least_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let number = f64::deserialize(deserializer)?;
+    if (1.0..=1e6).contains(&number) {
+        return Ok(number);
+    }
+    Err(D::Error::custom(format!("`{number}` requests make no session: write a number of at least 1")))
+}
+
+/// Of a run, a point or a group of clients: it becomes the name of a folder and a word on a command line.
+pub(crate) fn check_name(name: &str, of: &str) -> Result<(), String> {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.len() <= 64 && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(is_fine) {
+        return Ok(());
+    }
+    Err(format!(
+        "`{name}` is not a name for {of}: write letters, digits, `-`, `_` and `.`, at most 64, a letter or digit first"
+    ))
+}

@@ -1,0 +1,145 @@
+//! Points and set-ups: what a file makes of itself.
+
+use std::path::{Path, PathBuf};
+
+use super::{ExperimentFile, Overrides};
+
+const TOP: &str = "question = \"q\"\nlink = \"10mbit\"\nseconds = 60\n";
+const RUN: &str = "[[run]]\nname = \"a\"\nserver = \"nginx\"\n";
+
+fn parse(middle: &str) -> Result<ExperimentFile, String> {
+    let text = format!("{TOP}{middle}\n{RUN}");
+    ExperimentFile::parse(&text, Path::new("x.toml"), &Overrides::default()).map_err(|e| e.to_string())
+}
+
+fn names(file: &ExperimentFile) -> Vec<&str> {
+    file.points().iter().map(|point| point.name.as_str()).collect()
+}
+
+#[test]
+fn every_combination_is_a_point() {
+    let file = parse("[vary]\nlink = [\"10mbit\", \"1gbit\"]\nrho = [0.5, 0.8]").unwrap();
+    let want = ["link-10mbit_rho-0.5", "link-10mbit_rho-0.8", "link-1gbit_rho-0.5", "link-1gbit_rho-0.8"];
+    assert_eq!(names(&file), want);
+    let last = &file.points()[3];
+    assert_eq!((last.experiment.rho, last.experiment.link.bits_per_s()), (Some(0.8), 1_000_000_000));
+    assert_eq!(last.values["link"].as_str(), Some("1gbit"));
+    assert!(file.varies_key("rho") && !file.varies_key("seed"));
+}
+
+#[test]
+fn a_table_sets_several_keys_under_one_name() {
+    let vary = "rho = 0.8\n[vary]\ntrap = [{ name = \"today\" }, { name = \"reno\", congestion_control = \"reno\", seed = 2 }]";
+    let file = parse(vary).unwrap();
+    assert_eq!(names(&file), ["trap-today", "trap-reno"]);
+    let [today, reno] = [0, 1].map(|n| &file.points()[n].experiment);
+    assert_eq!((today.congestion_control.as_str(), today.seed), ("cubic", 1));
+    assert_eq!((reno.congestion_control.as_str(), reno.seed), ("reno", 2));
+    assert_eq!(file.points()[1].values["trap"].as_str(), Some("reno"));
+}
+
+#[test]
+fn one_point_is_without_a_name() {
+    let file = parse("rho = 0.8").unwrap();
+    assert_eq!((names(&file), file.varies()), (vec![""], false));
+}
+
+#[test]
+fn mistakes_have_the_line_of_the_value() {
+    for (middle, line, says) in [
+        ("[vary]\nrho = [\n0.5,\n0.0]", 7, "`0` is not a load"),
+        ("[vary]\nrho = 0.5", 5, "what varies is a list: write rho = [ONE, OTHER]"),
+        ("[vary]\nrho = []", 5, "the list is empty"),
+        ("[vary]\nrho = [0.5, 0.5]", 5, "`0.5` is there twice"),
+        ("vary = 3", 4, "vary is a table"),
+        ("[vary]\nrhoo = [0.5]", 5, "unknown field `rhoo`"),
+        ("rho = 0.8\n[vary]\ntrap = [{ seed = 1 }]", 6, "a table in [vary] has a `name`"),
+        ("rho = 0.8\n[vary]\nseconds.x = [1]", 6, "`seconds.x` cannot be varied"),
+        ("rho = 0.8\nsetup = \"none\"", 5, "there is no set-up `none`"),
+        ("rho = 0.8\nsetup = \"../up\"", 5, "`../up` is not a name for a set-up"),
+    ] {
+        let said = parse(middle).unwrap_err();
+        assert!(said.starts_with(&format!("x.toml:{line}: {says}")), "{middle}: {said}");
+    }
+}
+
+#[test]
+fn what_is_asked_for_must_be_there() {
+    let mut file = parse("[vary]\nrho = [0.5, 0.8]").unwrap();
+    let said = file.keep_only(&[], &["rho-0.6".into()]).unwrap_err();
+    assert_eq!(said, "there is no point `rho-0.6`; the points are rho-0.5, rho-0.8");
+    file.keep_only(&["a".into()], &["rho-0.8".into()]).unwrap();
+    assert_eq!(names(&file), ["rho-0.8"]);
+    assert!(parse("rho = 0.8").unwrap().keep_only(&[], &["rho-0.8".into()]).unwrap_err().ends_with("x varies nothing"));
+}
+
+/// A folder of set-ups, removed at the end.
+struct Setups(PathBuf);
+
+impl Setups {
+    fn new(name: &str, setups: &[(&str, &str)]) -> Setups {
+        let folder = std::env::temp_dir().join(format!("weir-setups-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(folder.join("setups")).unwrap();
+        for (name, text) in setups {
+            std::fs::write(folder.join(format!("setups/{name}.toml")), text).unwrap();
+        }
+        Setups(folder)
+    }
+
+    fn parse(&self, text: &str) -> Result<ExperimentFile, String> {
+        ExperimentFile::parse(text, &self.0.join("x.toml"), &Overrides::default()).map_err(|e| e.to_string())
+    }
+}
+
+impl Drop for Setups {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_setup_fills_in_what_the_file_does_not_say() {
+    let outer = "setup = \"inner\"\nrho = 0.8\nseed = 3";
+    let setups = Setups::new("fills", &[("inner", &format!("{TOP}{RUN}")), ("outer", outer)]);
+    let own = RUN.replace("\"a\"", "\"b\"");
+    let file = setups.parse(&format!("setup = \"outer\"\nseed = 4\n{own}")).unwrap();
+    let experiment = &file.points()[0].experiment;
+    assert_eq!((experiment.rho, experiment.seed, experiment.seconds), (Some(0.8), 4, 60));
+    assert_eq!(experiment.runs().map(|run| run.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    // What is kept with the results needs no set-up any more.
+    let again = ExperimentFile::parse(&file.text, Path::new("y.toml"), &Overrides::default()).unwrap();
+    assert_eq!(again.points()[0].experiment, *experiment);
+}
+
+#[test]
+fn a_mistake_in_a_setup_names_its_file_and_line() {
+    let setups = Setups::new("wrong", &[("bad", "\nlink = 5\n"), ("round", "setup = \"round\"")]);
+    let said = setups.parse(&format!("setup = \"bad\"\nrho = 0.8\nseconds = 1\nquestion = \"\"\n{RUN}")).unwrap_err();
+    assert!(said.contains("setups/bad.toml:2: invalid type"), "{said}");
+    assert!(setups.parse("setup = \"round\"").unwrap_err().contains("set-ups build on each other"));
+}
+
+#[test]
+fn the_digest_is_of_what_is_measured() {
+    let digest = |middle: &str, jobs: &str| {
+        let file = parse(middle).unwrap();
+        let point = &file.points()[0];
+        point.digest(point.experiment.runs().find(|run| run.name == "a").unwrap(), jobs)
+    };
+    let one = digest("rho = 0.8\nseed = 2", "jobs");
+    assert_eq!(one, digest("seed = 2\nrho = 0.8", "jobs"));
+    assert_eq!(one, digest("seed = 2\nrho = 0.8\n[[run]]\nname = \"other\"\nserver = \"weir\"", "jobs"));
+    assert_eq!(one, digest("seed = 2\nrho = 0.8\n[figure]\npaper = \"000\"", "jobs"));
+    assert_ne!(one, digest("seed = 2\nrho = 0.8", "other jobs"));
+    assert_ne!(one, digest("seed = 3\nrho = 0.8", "jobs"));
+}
+
+#[test]
+fn a_command_line_goes_before_the_file() {
+    let overrides = Overrides { seconds: Some(7), rho: Some(0.5), trace: Some("here".into()), seed: None };
+    let text = format!("{TOP}rho = 0.8\n{RUN}");
+    let file = ExperimentFile::parse(&text, Path::new("far/x.toml"), &overrides).unwrap();
+    let experiment = &file.points()[0].experiment;
+    assert_eq!((experiment.seconds, experiment.rho), (7, Some(0.5)));
+    assert_eq!(experiment.trace.as_deref(), Some(Path::new("here")));
+}
