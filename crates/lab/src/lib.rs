@@ -7,6 +7,7 @@
 //! is removed by the next start, which recognises it by the name of its dead owner.
 
 mod bottleneck;
+mod cgroup;
 mod client_group;
 mod conduct;
 mod congestion;
@@ -25,6 +26,7 @@ mod run_spec;
 mod server;
 mod site;
 mod tool;
+mod view;
 mod wide;
 
 pub use client_group::{ClientGroup, Wan};

@@ -134,6 +134,11 @@ impl Link {
         self.router.as_ref().map_or((self.server.name(), DEVICE), |router| (router.name(), FAR_DEVICE))
     }
 
+    /// The same, to go there.
+    pub(crate) fn bottleneck_place(&self) -> (Place<'_>, &'static str) {
+        (Place::In(self.router.as_ref().unwrap_or(&self.server)), self.bottleneck().1)
+    }
+
     pub fn server(&self) -> Place<'_> {
         Place::In(&self.server)
     }

@@ -1,4 +1,5 @@
-//! Network namespaces that cannot outlive us: the guard removes them, and what a SIGKILL left is known by its name.
+//! Network namespaces that cannot outlive us: the guard removes them, and what a SIGKILL left is known by its name. With
+//! each goes a control group of the same name, in which everything that is started there runs.
 
 use std::fs::File;
 use std::io;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use crate::cgroup::{self, Cgroup};
 use crate::proc_stat::Stat;
 use crate::{LabError, tool};
 
@@ -31,7 +33,20 @@ impl Place<'_> {
     pub(crate) fn prefix(self) -> Vec<String> {
         match self {
             Place::Here => vec![],
-            Place::In(namespace) => ["ip", "netns", "exec", &namespace.name].map(String::from).into(),
+            Place::In(namespace) => {
+                // The group first: `ip netns exec` mounts a /sys of its own, in which no group is seen.
+                let mut words = namespace.cgroup.as_ref().map_or(vec![], Cgroup::prefix);
+                words.extend(["ip", "netns", "exec", &namespace.name].map(String::from));
+                words
+            }
+        }
+    }
+
+    /// The folder of the control group of what runs there, if it has one.
+    pub(crate) fn cgroup(&self) -> Option<&Path> {
+        match self {
+            Place::Here => None,
+            Place::In(namespace) => namespace.cgroup.as_ref().map(Cgroup::folder),
         }
     }
 
@@ -48,6 +63,8 @@ impl Place<'_> {
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
+    /// `None` on machines without control groups of version 2. Its folder goes after the processes in it, so last.
+    cgroup: Option<Cgroup>,
 }
 
 impl Namespace {
@@ -58,7 +75,8 @@ impl Namespace {
         let start = Stat::of(pid).map_or(0, |stat| stat.start_ticks);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         // The guard comes first: should `ip` fail half-way, what it made is removed.
-        let namespace = Namespace { name: format!("weir-{pid}-{start}-{number}-{side}") };
+        let name = format!("weir-{pid}-{start}-{number}-{side}");
+        let namespace = Namespace { cgroup: Cgroup::create(&name), name };
         tool::run(&format!("ip netns add {}", namespace.name))?;
         Ok(namespace)
     }
@@ -99,6 +117,7 @@ pub fn remove_leftovers() -> Result<Vec<String>, LabError> {
     let leftovers: Vec<String> = names.filter(|name| is_leftover(name, start_of)).collect();
     for name in &leftovers {
         remove(name)?;
+        cgroup::remove(name);
     }
     Ok(leftovers)
 }

@@ -1,6 +1,7 @@
 //! One run: a fresh link, one server, one load; what it took is added to the manifest the load generator wrote.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use crate::client_group::client_flags;
 use crate::namespace::Place;
 use crate::program::{POLL_EVERY, Program};
 use crate::server::{Endpoint, server_command, start_server};
+use crate::view::{Sampler, Taken, View, shares};
 use crate::{Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, find_program, machine, tool};
 
 /// The server's port; a namespace has no other.
@@ -43,7 +45,7 @@ pub(crate) fn one_run(plan: &Plan<'_>, spec: &RunSpec, site: &Path, interrupt: &
     let command = server_command(plan.experiment, spec, endpoint.address, site, &folder, weir)?;
     let probe = format!("/{}.bin", plan.sizes.first().copied().unwrap_or(0));
     let mut server = start_server(endpoint, spec.server, &command, &folder, &probe, interrupt)?;
-    let measured = measure(plan, spec, endpoint, link.as_ref(), &mut server, interrupt)?;
+    let (measured, taken) = measure(plan, spec, endpoint, link.as_ref(), &mut server, interrupt)?;
     let mut environment = link.as_ref().map_or(Ok(BTreeMap::new()), Link::describe)?;
     drop(server);
     if let Some(mut wide) = wide {
@@ -57,7 +59,7 @@ pub(crate) fn one_run(plan: &Plan<'_>, spec: &RunSpec, site: &Path, interrupt: &
     environment.extend(machine::describe());
     environment.extend(attached.map(|command| ("attach_command".into(), command)));
     environment.extend(versions(spec, weir));
-    complete(&folder, spec, measured, environment)
+    complete(&folder, spec, measured, taken, environment)
 }
 
 fn endpoint(link: Option<&Link>) -> Result<Endpoint<'_>, LabError> {
@@ -83,16 +85,20 @@ fn measure(
     link: Option<&Link>,
     server: &mut Program,
     interrupt: &Interrupt,
-) -> Result<Measured, LabError> {
+) -> Result<(Measured, Taken), LabError> {
     let counters = || link.map(Link::counters).transpose();
+    let view = View::open(link, endpoint.address.port()).map_err(|e| LabError::io("the server's connections", e))?;
     let (cpu_before, counters_before, began) = (server.cpu()?, counters()?, Instant::now());
+    let sampler = Sampler::start(view)?;
     let folder = plan.out.join(&spec.name);
     let mut command = machine::punctual_prefix();
     command.extend(load_command(plan, spec, endpoint.address, &folder));
     let mut load = Program::start(endpoint.client, "weirlab load", &command, &folder.join("load.log"))?;
     await_load(plan, spec, &mut load, server, interrupt)?;
+    let taken = sampler.finish();
     let counters = counters()?.zip(counters_before).map(|(after, before)| after.since(before));
-    Ok(Measured { server_cpu: server.cpu()?.saturating_sub(cpu_before), elapsed: began.elapsed(), counters })
+    let server_cpu = server.cpu()?.saturating_sub(cpu_before);
+    Ok((Measured { server_cpu, elapsed: began.elapsed(), counters }, taken))
 }
 
 fn await_load(
@@ -152,14 +158,27 @@ fn complete(
     folder: &Path,
     spec: &RunSpec,
     measured: Measured,
-    environment: BTreeMap<String, String>,
+    taken: Taken,
+    mut environment: BTreeMap<String, String>,
 ) -> Result<Run, LabError> {
     let mut run = Run::read(folder)
         .map_err(|e| LabError::Output { what: "what the load recorded".into(), reason: e.to_string() })?;
+    let samples = taken.since(began_unix_ns(&run.manifest)?);
+    samples.write(folder).map_err(|e| LabError::io("samples", io::Error::other(e.to_string())))?;
+    environment.extend(shares(&samples, run.manifest.seconds));
     amend(&mut run.manifest, &measured, environment);
     run.manifest.baseline.clone_from(&spec.baseline);
     run.write(folder).map_err(|e| LabError::path(e.path(), std::io::Error::other(e.reason())))?;
     Ok(run)
+}
+
+/// When the run's clock was zero, as the load generator says.
+fn began_unix_ns(manifest: &Manifest) -> Result<u64, LabError> {
+    let said = manifest.environment.get("started_unix_ns").and_then(|text| text.parse().ok());
+    said.ok_or_else(|| LabError::Output {
+        what: "the manifest of the load".into(),
+        reason: "it does not say when the run began".into(),
+    })
 }
 
 fn amend(manifest: &mut Manifest, measured: &Measured, environment: BTreeMap<String, String>) {

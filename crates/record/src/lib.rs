@@ -2,7 +2,7 @@
 //!
 //! The server, the simulator and the load generator all write this one record, and this crate alone knows the file
 //! formats: `records.parquet` (or `records.csv`) and `manifest.json` in a run's folder. A result without a manifest does
-//! not exist. The feature `parquet` brings tables in columns; without it records are text.
+//! not exist. What was seen from outside is in `samples.parquet`. The feature `parquet` brings tables in columns; without it records are text.
 
 #[cfg(feature = "parquet")]
 mod attempts;
@@ -14,6 +14,8 @@ mod job;
 mod manifest;
 mod records;
 mod run;
+#[cfg(feature = "parquet")]
+mod samples;
 
 #[cfg(feature = "parquet")]
 pub use attempts::AttemptRecord;
@@ -25,3 +27,5 @@ pub use job::{JobRecord, Outcome};
 pub use manifest::{Manifest, SweepManifest};
 pub use records::RecordWriter;
 pub use run::Run;
+#[cfg(feature = "parquet")]
+pub use samples::{Sample, Samples};

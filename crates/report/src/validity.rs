@@ -10,6 +10,14 @@ pub const CPU_MAX: f64 = 0.5;
 /// Lateness of the load generator at the 99th percentile above which arrivals were not those that were asked for.
 pub const LATENESS_P99_MAX: Nanos = Nanos::from_millis(1);
 
+/// Share of the run's time in which the server was ready and waited for a processor above which others than itself decided
+/// how fast it was.
+pub const SERVER_WAIT_MAX: f64 = 0.1;
+
+/// Share of all processors' time above which the machine was full; it decides only where the kernel does not tell how long
+/// the server waited.
+pub const MACHINE_BUSY_MAX: f64 = 0.9;
+
 /// Every reason why the run is void, in one text; `None` if it is good.
 pub(crate) fn void_reason(run: &Run) -> Option<String> {
     let manifest = &run.manifest;
@@ -26,7 +34,24 @@ pub(crate) fn void_reason(run: &Run) -> Option<String> {
         let reason = format!("requests were submitted {late:.2} ms late at the 99th percentile, more than {most} ms");
         add(&mut reasons, reason);
     }
+    if let Some(reason) = processors(manifest) {
+        add(&mut reasons, reason);
+    }
     (!reasons.is_empty()).then(|| reasons.join("; "))
+}
+
+/// Whether the processors were short. Others on the machine do not void a run that they did not delay.
+fn processors(manifest: &record::Manifest) -> Option<String> {
+    let share = |name: &str| manifest.environment.get(name)?.parse::<f64>().ok();
+    let percent = |share: f64| share * 100.0;
+    if let Some(wait) = share("server_wait_share") {
+        let [wait_percent, most] = [wait, SERVER_WAIT_MAX].map(percent);
+        let reason = format!("the server waited for a processor {wait_percent:.0} % of the time, more than {most} %");
+        return (wait > SERVER_WAIT_MAX).then_some(reason);
+    }
+    let busy = share("machine_busy_share").filter(|busy| *busy > MACHINE_BUSY_MAX)?;
+    let [busy, most] = [busy, MACHINE_BUSY_MAX].map(percent);
+    Some(format!("the processors were {busy:.0} % busy, more than {most} %"))
 }
 
 /// Adds a reason, unless the load generator has said the same.
@@ -61,6 +86,18 @@ mod tests {
         assert_eq!(said(|_| ()), None);
         assert_eq!(said(|manifest| manifest.server_cpu = Some(CPU_MAX)), None);
         assert_eq!(said(|manifest| manifest.lateness_ns_p99 = Some(LATENESS_P99_MAX.0)), None);
+    }
+
+    #[test]
+    fn a_server_that_waited_for_a_processor_is_void_and_a_full_machine_that_did_not_delay_it_is_not() {
+        let shares = |pairs: &[(&str, &str)]| {
+            said(|manifest| manifest.environment.extend(pairs.iter().map(|(k, v)| (k.to_string(), v.to_string()))))
+        };
+        assert_eq!(shares(&[("machine_busy_share", "0.99"), ("server_wait_share", "0.1")]), None);
+        assert_eq!(shares(&[("machine_busy_share", "0.9")]), None);
+        let waited = shares(&[("machine_busy_share", "0.5"), ("server_wait_share", "0.1234")]).unwrap();
+        assert_eq!(waited, "the server waited for a processor 12 % of the time, more than 10 %");
+        assert_eq!(shares(&[("machine_busy_share", "0.95")]).unwrap(), "the processors were 95 % busy, more than 90 %");
     }
 
     #[test]

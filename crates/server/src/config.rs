@@ -16,6 +16,8 @@ pub struct Config {
     pub dir: PathBuf,
     pub files: files::Options,
     pub listen: SocketAddr,
+    /// Connections the kernel keeps on each listening socket before we accept them; it lowers this to net.core.somaxconn.
+    pub backlog: u16,
     /// Event loops, each a thread with a listening socket of its own. One per core serves the most; one alone keeps the
     /// other cores free. At most [`crate::WORKERS_MAX`].
     pub workers: usize,
@@ -37,6 +39,9 @@ pub struct AccessLogConfig {
 pub struct Limits {
     /// Connections over all workers. Raised: more memory and descriptors; lowered: clients wait in the kernel's queue.
     pub connections_max: usize,
+    /// A connection keeps its place until its client has closed it, or two seconds after the last byte was handed to the
+    /// kernel, as with Apache's processes (its lingering close); without it, until that byte.
+    pub holds_places: bool,
     pub request: http::Limits,
     /// Bytes of a request body that is read and thrown away so that the connection can be kept.
     pub body_bytes_max: u64,
@@ -57,6 +62,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections_max: 100_000,
+            holds_places: false,
             request: http::Limits::default(),
             body_bytes_max: 1 << 20,
             head_timeout: Nanos::from_secs(20),

@@ -22,8 +22,6 @@ use crate::transmit::{Departure, Transmitter};
 use crate::worker::{Parts, Path, Worker};
 use crate::writer::Writer;
 
-/// Connections the kernel keeps for us before we accept them; it lowers this to net.core.somaxconn.
-const ACCEPT_QUEUE: i32 = 4096;
 /// How long a connection without a request stays with the kernel, in seconds; then it is ours to time out.
 const DEFER_ACCEPT_S: i32 = 1;
 /// Descriptors kept from connections: files being sent and files in the caches.
@@ -257,7 +255,7 @@ fn listen_once(config: &Config, address: SocketAddr, sharing: Sharing) -> io::Re
     // Not vital: without it a connection is accepted before its request is there.
     let _ = crate::sys::set_defer_accept(&socket, DEFER_ACCEPT_S);
     socket.bind(&address.into())?;
-    socket.listen(ACCEPT_QUEUE)?;
+    socket.listen(config.backlog.into())?;
     Ok(socket.into())
 }
 

@@ -5,11 +5,14 @@
 
 #[cfg(feature = "bpf")]
 pub mod classify;
+mod connections;
 mod device;
 pub mod doctor;
 mod error;
+mod initial_rto;
 mod interface;
 mod netlink;
+mod queues;
 pub mod ranked;
 mod shaper;
 mod socket_memory;
@@ -21,8 +24,11 @@ mod told;
 pub mod tree;
 mod tun;
 
+pub use connections::{ConnectionWatch, Connections, State};
 pub use error::Error;
+pub use initial_rto::InitialRto;
 pub use interface::Interface;
+pub use queues::{QueueWatch, Queues};
 pub use shaper::Shaper;
 pub use socket_memory::queued_below_bytes;
 pub use tc::Counted;

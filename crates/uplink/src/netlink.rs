@@ -1,4 +1,4 @@
-//! The little of rtnetlink that we need: one request, its replies or its acknowledgement, and attributes (RFC 3549).
+//! The little of netlink that we need: one request, its replies or its acknowledgement, and attributes (RFC 3549).
 //!
 //! Typed crates know neither HTB nor TBF, and we need a dozen message types; the encoding is a few aligned lengths.
 
@@ -38,7 +38,16 @@ pub struct Socket {
 impl Socket {
     pub fn open() -> io::Result<Socket> {
         // NETLINK_ROUTE is protocol 0, which is what no protocol means.
-        let fd = net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+        Socket::open_protocol(None)
+    }
+
+    /// For questions about sockets instead of interfaces.
+    pub fn open_sock_diag() -> io::Result<Socket> {
+        Socket::open_protocol(Some(net::netlink::SOCK_DIAG))
+    }
+
+    fn open_protocol(protocol: Option<net::Protocol>) -> io::Result<Socket> {
+        let fd = net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
         net::bind(&fd, &SocketAddrNetlink::new(0, 0))?;
         sockopt::set_socket_timeout(&fd, sockopt::Timeout::Recv, Some(REPLY_TIMEOUT))?;
         Ok(Socket { fd, buffer: vec![0; REPLY_BYTES_MAX], sequence: 0 })

@@ -53,6 +53,15 @@ pub struct Args {
     /// Most connections at once.
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX))]
     connections: u32,
+    /// Worker slots, as Apache's processes: at most so many connections are served at once, each until its client has closed
+    /// it (or two seconds after its last byte was handed to the kernel), and the others wait in the kernel's accept queue.
+    /// There is one such queue, so there is one event loop.
+    #[arg(long, value_name = "N", conflicts_with_all = ["connections", "workers"],
+          value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX))]
+    slots: Option<u32>,
+    /// Most connections that wait to be accepted, on each event loop's socket; the kernel lowers it to net.core.somaxconn.
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u16).range(1..))]
+    backlog: u16,
     /// List folders that have no index.html.
     #[arg(long)]
     listing: bool,
@@ -175,7 +184,8 @@ fn config(args: Args) -> Result<Config, Failure> {
     let classes =
         Classes::new(&args.classes, &args.policy).map_err(|error| Failure::Usage(format!("--class: {error}")))?;
     let limits = Limits {
-        connections_max: args.connections as usize,
+        connections_max: args.slots.unwrap_or(args.connections) as usize,
+        holds_places: args.slots.is_some(),
         head_timeout: args.head_timeout.into(),
         body_timeout: args.body_timeout.into(),
         idle_timeout: args.idle_timeout.into(),
@@ -190,7 +200,8 @@ fn config(args: Args) -> Result<Config, Failure> {
         dir: args.dir,
         files: files::Options { hidden: args.hidden, listing: args.listing },
         listen: args.listen,
-        workers: args.workers.map_or_else(cores, usize::from),
+        backlog: args.backlog,
+        workers: if args.slots.is_some() { 1 } else { args.workers.map_or_else(cores, usize::from) },
         limits: Limits { patience, ..limits },
         access_log: args.access_log.map(|path| AccessLogConfig {
             path: (path.as_os_str() != "-").then_some(path),

@@ -11,7 +11,8 @@ use crate::transmit::{Departure, Dispatch, End, Failure, Outgoing, Segment, Sock
 use crate::writer::{self, ToWriter};
 use units::Nanos;
 
-/// How long a client gets to see the last response before the connection is cut: a round trip or two.
+/// How long a client gets to see the last response before the connection is cut: a round trip or two; Apache's
+/// SECONDS_TO_LINGER is the same.
 const LINGER_FOR: Nanos = Nanos::from_secs(2);
 /// Pipelined small responses are gathered up to this many bytes before they are sent.
 const GATHER_BYTES_MAX: usize = 64 << 10;
@@ -188,7 +189,7 @@ impl Worker {
         }
         if !conn.closes {
             conn.deadline = self.now + self.parts.limits.idle_timeout;
-        } else if conn.has_unread || conn.is_readable {
+        } else if conn.has_unread || conn.is_readable || self.parts.limits.holds_places {
             // Closing with bytes unread would send a reset, and with it could take the response from the client.
             conn.socket.finish();
             conn.phase = Phase::Lingering;

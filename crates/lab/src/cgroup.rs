@@ -1,0 +1,102 @@
+//! A control group for each side of the link: what all its processes used and how long they waited, from one file each
+//! instead of one per process, of which Apache has 350; and the place where a program can be put before every socket of them.
+//!
+//! No controller is needed: the kernel counts CPU time (`cpu.stat`) and waits (`cpu.pressure`) of any group of version 2.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A group of ours, removed when dropped; by then its processes have ended.
+#[derive(Debug)]
+pub(crate) struct Cgroup {
+    folder: PathBuf,
+}
+
+impl Cgroup {
+    /// Makes the group `name`; `None` where there is no hierarchy of version 2, or none that we may write to.
+    pub(crate) fn create(name: &str) -> Option<Cgroup> {
+        let folder = hierarchy()?.join(name);
+        fs::create_dir(&folder).ok()?;
+        Some(Cgroup { folder })
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The words before a command that put it, and what it starts, into the group.
+    pub(crate) fn prefix(&self) -> Vec<String> {
+        let processes = self.folder.join("cgroup.procs").display().to_string();
+        ["sh", "-c", "echo $$ >\"$0\" && exec \"$@\"", &processes].map(String::from).into()
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        remove_folder(&self.folder);
+    }
+}
+
+/// Removes the group of this name that an experiment which was killed has left.
+pub(crate) fn remove(name: &str) {
+    if let Some(hierarchy) = hierarchy() {
+        remove_folder(&hierarchy.join(name));
+    }
+}
+
+fn remove_folder(folder: &Path) {
+    if folder.exists()
+        && let Err(error) = fs::remove_dir(folder)
+    {
+        eprintln!("weirlab: cannot remove {}: {error}", folder.display());
+    }
+}
+
+/// CPU time used by the group in this folder so far.
+pub(crate) fn used(folder: &Path) -> Option<Duration> {
+    let text = fs::read_to_string(folder.join("cpu.stat")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
+    line.trim().parse().ok().map(Duration::from_micros)
+}
+
+/// For how long so far a process of the group was ready to run and had no processor; `None` where the kernel does not
+/// count it (it needs CONFIG_PSI, and on some systems `psi=1` at boot).
+pub(crate) fn waited(folder: &Path) -> Option<Duration> {
+    waited_in(&fs::read_to_string(folder.join("cpu.pressure")).ok()?)
+}
+
+fn waited_in(pressure: &str) -> Option<Duration> {
+    let some = pressure.lines().find(|line| line.starts_with("some "))?;
+    some.rsplit_once("total=")?.1.trim().parse().ok().map(Duration::from_micros)
+}
+
+/// Where the hierarchy of version 2 is mounted (proc_pid_mountinfo(5)).
+fn hierarchy() -> Option<PathBuf> {
+    hierarchy_in(&fs::read_to_string("/proc/self/mountinfo").ok()?)
+}
+
+fn hierarchy_in(mounts: &str) -> Option<PathBuf> {
+    let mount = mounts.lines().find(|line| line.split_once(" - ").is_some_and(|(_, fs)| fs.starts_with("cgroup2 ")))?;
+    mount.split(' ').nth(4).map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_version_2_among_the_mounts() {
+        let mounts = "40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,name=systemd\n\
+                      41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
+        assert_eq!(hierarchy_in(mounts).unwrap(), Path::new("/sys/fs/cgroup/unified"));
+        assert_eq!(hierarchy_in("1 0 0:1 / / rw - ext4 /dev/cgroup2 rw\n"), None);
+    }
+
+    #[test]
+    fn reads_waits() {
+        let pressure = "some avg10=0.00 avg60=1.53 avg300=6.36 total=10482\nfull avg10=0.00 avg60=0.00 total=7\n";
+        assert_eq!(waited_in(pressure), Some(Duration::from_micros(10_482)));
+        assert_eq!(waited_in(""), None);
+    }
+}

@@ -1,0 +1,162 @@
+//! The connections of a server as the kernel lists them (sock_diag(7)): how many in which state, how many wait in the two
+//! queues of its listening socket, and how many bytes they hold.
+//!
+//! Layouts: linux/sock_diag.h, linux/inet_diag.h, stable kernel interface. What `ss` prints comes from the same messages.
+
+use std::io;
+
+use crate::Error;
+use crate::netlink::{Body, Socket, attribute, u32_at};
+
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+/// `struct inet_diag_sockid`, a part of both structures below.
+const ID_BYTES: usize = 48;
+/// `struct inet_diag_req_v2`: family, protocol, extensions, padding, states, then the ports and addresses wanted.
+const REQUEST_BYTES: usize = 8 + ID_BYTES;
+/// `struct inet_diag_msg`; attributes follow.
+const MESSAGE_BYTES: usize = 72;
+const STATE_AT: usize = 1;
+const RQUEUE_AT: usize = 4 + ID_BYTES + 4;
+const WQUEUE_AT: usize = RQUEUE_AT + 4;
+const INET_DIAG_MEMINFO: u16 = 1;
+/// Of `struct inet_diag_meminfo`: memory of what was handed below TCP and has not left (`sk_wmem_alloc`).
+const MEMINFO_BELOW_AT: usize = 12;
+/// All but those in TIME-WAIT, of which a new connection per request leaves thousands: they would be most of the cost.
+const STATES_WANTED: u32 = !(1 << 6);
+
+/// A connection's state, by the kernel's number (include/net/tcp_states.h); one in TIME-WAIT is nobody's any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Established = 1,
+    /// A SYN came and the handshake is not over: what waits in the SYN queue.
+    SynReceived = 3,
+    FinWait1 = 4,
+    FinWait2 = 5,
+    CloseWait = 8,
+    LastAck = 9,
+    Listen = 10,
+    Closing = 11,
+}
+
+/// One more than the kernel's largest number of a state.
+const STATES: usize = 14;
+
+/// What the connections of one port came to, at one instant or nearly so: the kernel lists them while they go on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Connections {
+    by_state: [u64; STATES],
+    /// Connections made that no program has accepted.
+    pub accept_queue: u64,
+    /// How many of those there may be; the kernel lets in one more.
+    pub accept_queue_limit: u64,
+    /// Connections with bytes that the client has not acknowledged.
+    pub sending: u64,
+    /// All those bytes, sent or not.
+    pub unacknowledged_bytes: u64,
+    /// Memory of packets that TCP has handed down and that have not left this machine, overhead included.
+    pub below_tcp_bytes: u64,
+}
+
+impl Connections {
+    pub fn in_state(&self, state: State) -> u64 {
+        self.by_state[state as usize]
+    }
+
+    fn add(&mut self, message: &[u8]) -> Option<()> {
+        let state = usize::from(*message.get(STATE_AT)?);
+        let (rqueue, wqueue) = (u32_at(message, RQUEUE_AT)?, u32_at(message, WQUEUE_AT)?);
+        *self.by_state.get_mut(state)? += 1;
+        if state == State::Listen as usize {
+            self.accept_queue += u64::from(rqueue);
+            self.accept_queue_limit += u64::from(wqueue);
+            return Some(());
+        }
+        self.sending += u64::from(wqueue > 0);
+        self.unacknowledged_bytes += u64::from(wqueue);
+        let memory = attribute(message.get(MESSAGE_BYTES..)?, INET_DIAG_MEMINFO);
+        self.below_tcp_bytes += u64::from(memory.and_then(|info| u32_at(info, MEMINFO_BELOW_AT)).unwrap_or(0));
+        Some(())
+    }
+}
+
+/// Asks for the IPv4 connections of a port again and again. It looks at the network that the thread was in that opened it.
+pub struct ConnectionWatch {
+    netlink: Socket,
+    request: Vec<u8>,
+}
+
+impl ConnectionWatch {
+    pub fn open(port: u16) -> Result<ConnectionWatch, Error> {
+        let netlink = Socket::open_sock_diag().map_err(|error| Error::kernel("listing connections", &error))?;
+        Ok(ConnectionWatch { netlink, request: request(port) })
+    }
+
+    pub fn read(&mut self) -> io::Result<Connections> {
+        let mut found = Connections::default();
+        self.netlink.dump(SOCK_DIAG_BY_FAMILY, &self.request, |message| {
+            let _ = found.add(message);
+        })?;
+        Ok(found)
+    }
+}
+
+fn request(port: u16) -> Vec<u8> {
+    let mut request = [0u8; REQUEST_BYTES];
+    request[0] = libc::AF_INET as u8;
+    request[1] = libc::IPPROTO_TCP as u8;
+    request[2] = 1 << (INET_DIAG_MEMINFO - 1);
+    request[4..8].copy_from_slice(&STATES_WANTED.to_ne_bytes());
+    request[8..10].copy_from_slice(&port.to_be_bytes());
+    Body::new(&request).bytes().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn counts_states_queues_and_bytes() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut watch = ConnectionWatch::open(address.port()).unwrap();
+        let clients: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
+        // The handshake's last packet has come when connect() is over, but for one that waits for its turn.
+        let waiting = (0..1000).map(|_| watch.read().unwrap()).find(|found| found.accept_queue == 3).unwrap();
+        assert_eq!((waiting.in_state(State::Listen), waiting.in_state(State::Established)), (1, 3));
+        assert!(waiting.accept_queue_limit >= 3 && waiting.sending == 0, "{waiting:?}");
+
+        let (mut accepted, _) = listener.accept().unwrap();
+        accepted.set_nonblocking(true).unwrap();
+        // More than the other end takes without being read.
+        let mut sent_bytes = 0;
+        while let Ok(bytes) = accepted.write(&[0; 1 << 20]) {
+            sent_bytes += bytes as u64;
+        }
+        let sending = watch.read().unwrap();
+        assert_eq!((sending.accept_queue, sending.sending), (2, 1));
+        assert!((1..=sent_bytes).contains(&sending.unacknowledged_bytes), "{sending:?} of {sent_bytes}");
+
+        drop(clients);
+        accepted.set_nonblocking(false).unwrap();
+        let _ = accepted.read(&mut [0]);
+    }
+
+    #[test]
+    fn a_port_that_nobody_has_has_nothing() {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        assert_eq!(ConnectionWatch::open(free).unwrap().read().unwrap(), Connections::default());
+    }
+
+    #[test]
+    fn a_message_cut_short_counts_nothing() {
+        let mut found = Connections::default();
+        let message = [1u8; MESSAGE_BYTES];
+        for bytes in 0..WQUEUE_AT + 4 {
+            assert_eq!(found.add(&message[..bytes]), None);
+        }
+        assert_eq!(found, Connections::default());
+        assert!(found.add(&message).is_some() && found.in_state(State::Established) == 1);
+    }
+}

@@ -1,0 +1,111 @@
+//! What the queueing disciplines of an interface have counted, read again and again at the price of one question.
+
+use std::io;
+
+use crate::netlink::Socket;
+use crate::tc::{self, Counted, Qdisc, TC_H_ROOT};
+use crate::tree::{self, Kind};
+use crate::{Error, Interface};
+
+/// Counters since the discipline at the root was made, and what waits now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Queues {
+    /// What the root counts: bytes and packets that left, and all that waits in it.
+    pub root: Counted,
+    /// Packets lost, wherever that was: they are counted where it happens, and by those above that are told of it.
+    pub drops: u64,
+    /// Of a tree of bands of ours, by number; empty for anything else.
+    pub bands: Vec<Counted>,
+}
+
+/// Asks for the counters of an interface. It looks at the network that the thread was in that opened it.
+pub struct QueueWatch {
+    netlink: Socket,
+    interface: Interface,
+    /// The classes of the bands.
+    classes: Vec<u32>,
+}
+
+impl QueueWatch {
+    /// The tree that is there now decides what bands there are.
+    pub fn open(device: &str) -> Result<QueueWatch, Error> {
+        let interface = Interface::by_name(device)?;
+        let tree = tree::find(&interface)?.filter(|tree| tree.plan.kind != Kind::Ranked);
+        let classes = tree.map_or(vec![], |tree| (0..tree.plan.bands).map(|band| tree.priority(band)).collect());
+        let doing = format!("reading the queues of {device}");
+        let netlink = Socket::open().map_err(|error| Error::kernel(&doing, &error))?;
+        Ok(QueueWatch { netlink, interface, classes })
+    }
+
+    /// How many bands [`QueueWatch::read`] tells of.
+    pub fn bands(&self) -> usize {
+        self.classes.len()
+    }
+
+    pub fn read(&mut self) -> io::Result<Queues> {
+        let qdiscs = tc::qdiscs(&mut self.netlink, self.interface.index)?;
+        let of = |parent: u32| qdiscs.iter().find(|qdisc| qdisc.parent == parent).map(|qdisc| qdisc.counted);
+        let root = of(TC_H_ROOT).ok_or_else(|| io::Error::other("the interface has no queueing discipline"))?;
+        let lost = |qdisc: &Qdisc| qdisc.counted.drops;
+        Ok(Queues {
+            root,
+            drops: qdiscs.iter().map(lost).max().unwrap_or(0),
+            bands: self.classes.iter().map(|class| of(*class).unwrap_or_default()).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{in_own_network, run};
+    use crate::tree::Plan;
+    use std::net::UdpSocket;
+
+    fn send_datagrams(count: usize) {
+        let socket = UdpSocket::bind("198.18.77.1:0").unwrap();
+        for _ in 0..count {
+            socket.send_to(&[0; 1000], "198.18.77.2:9").unwrap();
+        }
+    }
+
+    #[test]
+    fn tells_what_left_what_waits_and_what_was_lost() {
+        in_own_network(|| {
+            run("ip link add weir0 type veth peer name weir1");
+            run("ip addr add 198.18.77.1/24 dev weir0");
+            run("ip link set weir1 up");
+            run("ip link set weir0 up");
+            run("ip neigh add 198.18.77.2 lladdr 02:00:00:00:00:02 dev weir0");
+            run("tc qdisc add dev weir0 root handle 1: htb default 1");
+            run("tc class add dev weir0 parent 1: classid 1:1 htb rate 12kbit burst 1600");
+            run("tc qdisc add dev weir0 parent 1:1 handle 10: pfifo limit 5");
+            let mut watch = QueueWatch::open("weir0").unwrap();
+            let before = watch.read().unwrap();
+            send_datagrams(20);
+            let after = watch.read().unwrap();
+            assert!(after.root.packets > before.root.packets && after.bands.is_empty(), "{after:?}");
+            assert_eq!(after.root.backlog_packets, 5);
+            assert!(after.drops >= before.drops + 20 - 5 - (after.root.packets - before.root.packets), "{after:?}");
+            run("tc qdisc del dev weir0 root");
+        });
+    }
+
+    #[test]
+    fn tells_each_band_apart() {
+        in_own_network(|| {
+            run("ip link add weir0 type veth peer name weir1");
+            run("ip link set weir0 up");
+            let interface = Interface::by_name("weir0").unwrap();
+            tree::up(&interface, &Plan::new(Kind::Htb, "1mbit".parse().unwrap()), false).unwrap();
+            let mut watch = QueueWatch::open("weir0").unwrap();
+            assert_eq!((watch.bands(), watch.read().unwrap().bands.len()), (8, 8));
+        });
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_said() {
+        let said = QueueWatch::open("weir-none").map(drop).unwrap_err().to_string();
+        assert!(said.starts_with("there is no interface weir-none"), "{said}");
+    }
+}
