@@ -18,7 +18,7 @@ fn packets_per_second(criterion: &mut Criterion) {
         ("fq_codel", Config { bottleneck: Discipline::FqCodel(10_240), ..Config::default() }),
         ("paced-srpt", Config { drain: DrainKind::Paced, policy: "srpt".into(), ..Config::default() }),
     ] {
-        let jobs: Vec<Job> = poisson(&sizes, load, config.link, 1, 1).take(20_000).collect();
+        let jobs: Vec<Job> = poisson(&sizes, load.clone(), config.link, 1, 1).take(20_000).collect();
         let simulate = || run(&config, jobs.iter().copied(), Hooks::none()).expect("the config is right");
         group.throughput(Throughput::Elements(simulate().packets)).sample_size(10);
         group.bench_function(name, |bencher| bencher.iter(simulate));

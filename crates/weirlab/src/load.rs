@@ -34,10 +34,13 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Stretch the trace in time until it loads the uplink to this
-    #[arg(long, required_unless_present = "rate", conflicts_with = "rate", allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true)]
     rho: Option<f64>,
+    /// Instead, a load that changes: W1 to W10, or phases such as 25s@0.2,25s@1.2, or a ramp, 60s@0.5-1.4
+    #[arg(long, value_name = "SPEC", conflicts_with = "rho")]
+    profile: Option<String>,
     /// Instead of the trace's times, Poisson arrivals of this many requests per second
-    #[arg(long, value_name = "RPS", allow_negative_numbers = true)]
+    #[arg(long, value_name = "RPS", allow_negative_numbers = true, conflicts_with_all = ["rho", "profile"])]
     rate: Option<f64>,
     /// Rate of the bottleneck between server and client, such as 10mbit
     #[arg(long, value_name = "RATE")]
@@ -45,6 +48,9 @@ pub struct Args {
     /// Arrivals stop after this many seconds [default: the whole trace]
     #[arg(long, allow_negative_numbers = true)]
     seconds: Option<f64>,
+    /// Where the trace ends before the seconds do, ask for its requests again, in an order drawn by the seed
+    #[arg(long, requires = "seconds")]
+    repeat: bool,
     /// Chooses Poisson times, and times within the whole seconds of a log
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -127,11 +133,7 @@ fn understand(args: &Args) -> Result<Wanted, Failure> {
     let url = args.url.parse().map_err(Failure::Usage)?;
     let uplink = args.uplink.parse().map_err(wrong("--uplink"))?;
     let grace = units::parse_duration(&args.grace).map_err(wrong("--grace"))?.into();
-    let demand = match (args.rate, args.rho) {
-        (Some(rate_per_s), _) => Demand::Rate(rate_per_s),
-        (None, rho) => Demand::Rho(rho.unwrap_or_default()),
-    };
-    let schedule = jobs::schedule(args, demand, uplink)?;
+    let schedule = jobs::schedule(args, &Demand::of(args)?, uplink)?;
     Ok(Wanted { url, uplink, grace, schedule })
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use workload::{Filter, ReadOptions, Scaling};
+use workload::{Filter, LoadProfile, ReadOptions, Scaling};
 
 /// A folder of its own for each test, gone afterwards.
 struct Folder(PathBuf);
@@ -265,7 +265,13 @@ fn real_logs_have_their_known_figures() {
 fn minute_at(path: &Path, rho: f64) -> usize {
     let file = std::io::BufReader::new(fs::File::open(path).unwrap());
     let log = workload::read(file, &ReadOptions::default()).unwrap();
-    let scaling = Scaling { rho, link: "10mbit".parse().unwrap(), seconds: Some(60.0), per_connection: 1 };
+    let scaling = Scaling {
+        load: LoadProfile::constant(rho).unwrap(),
+        link: "10mbit".parse().unwrap(),
+        seconds: Some(60.0),
+        per_connection: 1,
+        repeat: None,
+    };
     let schedule = workload::schedule(&log.cut(&Filter::for_schedules()).trace(1), &scaling).unwrap();
     println!("{}: {} jobs, rho {:.3}", path.display(), schedule.jobs.len(), schedule.rho_measured);
     schedule.jobs.len()

@@ -9,7 +9,13 @@
 //! let text = "epoch_s,size_bytes,status\n0.0,900,200\n0.5,4000,200\n2.5,100,200\n";
 //! let log = workload::read(text.as_bytes(), &workload::ReadOptions::default()).unwrap();
 //! let trace = log.cut(&workload::Filter::for_schedules()).trace(1);
-//! let scaling = workload::Scaling { rho: 0.8, link: "10mbit".parse().unwrap(), seconds: None, per_connection: 1 };
+//! let scaling = workload::Scaling {
+//!     load: "constant:0.8".parse().unwrap(),
+//!     link: "10mbit".parse().unwrap(),
+//!     seconds: None,
+//!     per_connection: 1,
+//!     repeat: None,
+//! };
 //! let schedule = workload::schedule(&trace, &scaling).unwrap();
 //! assert_eq!(schedule.jobs.len(), 3);
 //! assert!((schedule.rho_measured - 0.8).abs() < 1e-3);
@@ -20,6 +26,7 @@ mod distribution;
 mod format;
 mod input;
 mod log;
+mod population;
 mod profile;
 mod read;
 mod schedule;
@@ -34,7 +41,8 @@ pub use calendar::{iso, parse_clock, parse_iso};
 pub use distribution::{Distribution, DistributionError, Empirical, Sampler};
 pub use format::{Format, UnknownFormat};
 pub use log::{Arrival, Filter, Log, Request, Trace};
-pub use profile::{LoadProfile, Phase, ProfileError};
+pub use population::{EndlessSizes, First, Population, SessionModel, Step, USERS_MAX};
+pub use profile::{LoadProfile, PHASES_MAX, Phase, ProfileError};
 pub use read::{BAD_LINES_KEPT, BadLine, BadLines, ReadError, ReadOptions, read};
 pub use schedule::{HEAD_BYTES_NOMINAL, Job, Scaling, Schedule, ScheduleError, schedule, schedule_plain, wire_bytes};
 pub use source::{Ask, Scheduled, Source};

@@ -7,26 +7,37 @@
 //! One factor stretches the *whole* trace, so that its mean load from first to last arrival is rho; only then is it cut
 //! to the seconds wanted. The load of the part kept differs, as load does in the real hour: `rho_measured` says by how
 //! much. Stretching the part instead would hide that, and make every length of run a different workload.
+//!
+//! Where the load changes, the trace is first stretched to a load of 1, so that its time is work of the link; then every
+//! gap is filled at the pace of the profile. So the load follows the profile as closely as it would follow a constant.
 
+use std::borrow::Cow;
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
 use units::wire::{CONNECTION_BYTES, SEGMENT_BYTES, bytes_of};
 use units::{Nanos, Rate};
 
-use crate::{SIZE_BYTES_MAX, Trace};
+use crate::{Arrival, LoadProfile, REQUESTS_MAX, SIZE_BYTES_MAX, Trace};
 
 /// Bytes of response head assumed in rho: status line, date, server, type, length, ETag, Last-Modified and cache lines
 /// come to 230–250 in nginx and in Weir. Real heads differ by a few bytes; rho must not depend on who answers.
 pub const HEAD_BYTES_NOMINAL: u64 = 240;
 
 /// The load wanted.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Scaling {
-    /// Above 0; 1 and more is overload, which is an experiment too.
-    pub rho: f64,
+    /// 1 and more is overload, which is an experiment too.
+    pub load: LoadProfile,
     pub link: Rate,
     /// Keep only jobs that arrive before this.
     pub seconds: Option<f64>,
     /// Requests on each connection, at least 1.
     pub per_connection: u64,
+    /// Where the trace ends before the seconds do: its requests again, at its times, their sizes in an order that this
+    /// seed draws anew each time. The first of a repetition comes with the last before it.
+    pub repeat: Option<u64>,
 }
 
 /// One request of a schedule.
@@ -46,7 +57,7 @@ pub struct Schedule {
     pub rho_measured: f64,
     /// The time kept: the seconds asked for, or the span of the stretched trace where that is shorter.
     pub kept: Nanos,
-    /// What the trace's time was multiplied by; above 1 it was slowed down.
+    /// What the trace's time was multiplied by, on average where the load changes; above 1 it was slowed down.
     pub stretch: f64,
     /// What the caller should tell its user.
     pub warning: Option<String>,
@@ -54,28 +65,39 @@ pub struct Schedule {
 
 /// Stretches the trace to the load and keeps the seconds wanted.
 pub fn schedule(trace: &Trace, scaling: &Scaling) -> Result<Schedule, ScheduleError> {
-    check(trace, scaling)?;
-    let (last, span) = (trace.span(), stretched_span(trace, scaling)?);
+    check(trace, scaling.seconds, scaling.per_connection)?;
+    let sizes = trace.arrivals.iter().map(|arrival| arrival.size_bytes);
+    let pace = Pace::new(trace, offered_bits(sizes, scaling.per_connection), &scaling.load, scaling.link)?;
     let limit = scaling.seconds.map_or(Nanos::MAX, |seconds| Nanos((seconds * 1e9) as u64));
-    let jobs: Vec<Job> = stretched(trace, span).take_while(|job| job.arrival < limit).collect();
-    let kept = span.min(limit);
+    let copies = copies(trace, &pace, scaling, limit)?;
+    let jobs: Vec<Job> = (0..copies)
+        .flat_map(|copy| pace.jobs(copied(trace, copy, scaling.repeat), copy))
+        .scan(Nanos::ZERO, |before, job| {
+            // Rounded at the end of a phase, an instant may come out a nanosecond before its predecessor.
+            *before = job.arrival.max(*before);
+            Some(Job { arrival: *before, ..job })
+        })
+        .take_while(|job| job.arrival < limit)
+        .collect();
+    let whole = pace.instant(copies, Nanos::ZERO);
+    let kept = whole.min(limit);
     Ok(Schedule {
-        rho_measured: offered_bits(jobs.iter().map(|job| job.size_bytes), scaling)
+        rho_measured: offered_bits(jobs.iter().map(|job| job.size_bytes), scaling.per_connection)
             / (scaling.link.bits_per_s() as f64 * kept.as_secs_f64()),
         jobs,
         kept,
-        stretch: span.0 as f64 / last.0 as f64,
-        warning: scaling.seconds.filter(|_| span < limit).map(|seconds| too_short(span, seconds, scaling)),
+        stretch: pace.instant(1, Nanos::ZERO).0 as f64 / trace.span().0 as f64,
+        warning: scaling.seconds.filter(|_| whole < limit).map(|seconds| too_short(whole, seconds, scaling)),
     })
 }
 
 /// The whole trace stretched so that the mean load of its sizes alone, as queueing theory counts them, is rho.
 pub fn schedule_plain(trace: &Trace, rho: f64, link: Rate) -> Result<Vec<Job>, ScheduleError> {
-    let scaling = Scaling { rho, link, seconds: None, per_connection: 1 };
-    check(trace, &scaling)?;
+    let load = LoadProfile::constant(rho).map_err(|_| ScheduleError::Rho(rho))?;
+    check(trace, None, 1)?;
     let bytes: u128 = trace.arrivals.iter().map(|arrival| u128::from(arrival.size_bytes)).sum();
-    let span = span_of(8.0 * bytes as f64, &scaling)?;
-    Ok(stretched(trace, span).collect())
+    let pace = Pace::new(trace, 8.0 * bytes as f64, &load, link)?;
+    Ok(pace.jobs(Cow::Borrowed(&trace.arrivals), 0).collect())
 }
 
 /// Bytes on the wire of a response of this size with a nominal head, without the connection's.
@@ -83,14 +105,11 @@ pub fn wire_bytes(size_bytes: u64) -> u64 {
     bytes_of(HEAD_BYTES_NOMINAL + size_bytes, SEGMENT_BYTES)
 }
 
-fn check(trace: &Trace, scaling: &Scaling) -> Result<(), ScheduleError> {
-    if !scaling.rho.is_finite() || scaling.rho <= 0.0 {
-        return Err(ScheduleError::Rho(scaling.rho));
-    }
-    if let Some(seconds) = scaling.seconds.filter(|seconds| !(1e-9..=1e9).contains(seconds)) {
+fn check(trace: &Trace, seconds: Option<f64>, per_connection: u64) -> Result<(), ScheduleError> {
+    if let Some(seconds) = seconds.filter(|seconds| !(1e-9..=1e9).contains(seconds)) {
         return Err(ScheduleError::Seconds(seconds));
     }
-    if scaling.per_connection == 0 {
+    if per_connection == 0 {
         return Err(ScheduleError::PerConnection);
     }
     if trace.arrivals.is_empty() {
@@ -105,43 +124,79 @@ fn check(trace: &Trace, scaling: &Scaling) -> Result<(), ScheduleError> {
     Ok(())
 }
 
-/// How long the whole trace has to last to load the link to rho.
-fn stretched_span(trace: &Trace, scaling: &Scaling) -> Result<Nanos, ScheduleError> {
-    span_of(offered_bits(trace.arrivals.iter().map(|arrival| arrival.size_bytes), scaling), scaling)
+/// How the time of a trace becomes that of a run.
+struct Pace<'a> {
+    load: &'a LoadProfile,
+    /// Of the trace as it was recorded.
+    last: Nanos,
+    /// Of the stretched trace: at a constant load the time it takes, else the work it is (in time of the link).
+    span: Nanos,
 }
 
-/// How long so many bits have to take to load the link to rho.
-fn span_of(bits: f64, scaling: &Scaling) -> Result<Nanos, ScheduleError> {
-    let ns = bits / (scaling.rho * scaling.link.bits_per_s() as f64) * 1e9;
-    // A span of at least 1 ns, and short of the 584 years that u64 holds.
-    if (1.0..1.8e19).contains(&ns) {
-        Ok(Nanos(ns.round() as u64))
-    } else {
-        Err(ScheduleError::SpanOutOfRange(ns / 1e9))
+impl<'a> Pace<'a> {
+    fn new(trace: &Trace, bits: f64, load: &'a LoadProfile, link: Rate) -> Result<Pace<'a>, ScheduleError> {
+        let rho = load.as_constant().unwrap_or(1.0);
+        let ns = bits / (rho * link.bits_per_s() as f64) * 1e9;
+        // A span of at least 1 ns, and short of the 584 years that u64 holds.
+        match (1.0..1.8e19).contains(&ns) {
+            true => Ok(Pace { load, last: trace.span(), span: Nanos(ns.round() as u64) }),
+            false => Err(ScheduleError::SpanOutOfRange(ns / 1e9)),
+        }
+    }
+
+    /// When a request of the trace arrives that comes so long after its first, in this repetition of it.
+    fn instant(&self, copy: u64, at: Nanos) -> Nanos {
+        // Below span, so it fits; exact, so that order is kept.
+        let within = (u128::from(at.0) * u128::from(self.span.0) / u128::from(self.last.0)) as u64;
+        let work = Nanos(self.span.0.saturating_mul(copy).saturating_add(within));
+        if self.load.as_constant().is_some() { work } else { self.load.after(Nanos::ZERO, work.0 as f64) }
+    }
+
+    fn jobs<'b>(&'b self, arrivals: Cow<'b, [Arrival]>, copy: u64) -> impl Iterator<Item = Job> + 'b {
+        (0..arrivals.len()).map(move |index| {
+            let Arrival { at, size_bytes } = arrivals[index];
+            Job { arrival: self.instant(copy, at), size_bytes }
+        })
     }
 }
 
-/// The jobs of the trace, the last of them at `span`.
-fn stretched(trace: &Trace, span: Nanos) -> impl Iterator<Item = Job> {
-    let last = trace.span();
-    trace.arrivals.iter().map(move |arrival| Job {
-        // Below span, so it fits; exact, so that order is kept.
-        arrival: Nanos((u128::from(arrival.at.0) * u128::from(span.0) / u128::from(last.0)) as u64),
-        size_bytes: arrival.size_bytes,
-    })
+/// How often the trace is needed to fill the time.
+fn copies(trace: &Trace, pace: &Pace, scaling: &Scaling, limit: Nanos) -> Result<u64, ScheduleError> {
+    let (Some(seconds), Some(_)) = (scaling.seconds, scaling.repeat) else { return Ok(1) };
+    let wanted = if pace.load.as_constant().is_some() { limit.0 as f64 } else { pace.load.offered(limit) };
+    let copies = (wanted / pace.span.0 as f64).ceil().max(1.0);
+    match copies * trace.arrivals.len() as f64 <= REQUESTS_MAX as f64 {
+        true => Ok(copies as u64),
+        false => Err(ScheduleError::TooManyJobs { seconds }),
+    }
 }
 
-fn offered_bits(sizes: impl Iterator<Item = u64>, scaling: &Scaling) -> f64 {
+/// The trace, or a repetition of it with its sizes in another order.
+fn copied(trace: &Trace, copy: u64, seed: Option<u64>) -> Cow<'_, [Arrival]> {
+    let (1.., Some(seed)) = (copy, seed) else { return Cow::Borrowed(&trace.arrivals) };
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(copy);
+    let mut sizes: Vec<u64> = trace.arrivals.iter().map(|arrival| arrival.size_bytes).collect();
+    sizes.shuffle(&mut rng);
+    trace.arrivals.iter().zip(sizes).map(|(arrival, size_bytes)| Arrival { at: arrival.at, size_bytes }).collect()
+}
+
+/// On the wire, with the connections' own bytes.
+fn offered_bits(sizes: impl Iterator<Item = u64>, per_connection: u64) -> f64 {
     let (bytes, jobs) = sizes.fold((0u128, 0u64), |(sum, jobs), size| (sum + u128::from(wire_bytes(size)), jobs + 1));
-    let connections = jobs as f64 / scaling.per_connection as f64;
+    let connections = jobs as f64 / per_connection as f64;
     8.0 * (bytes as f64 + connections * CONNECTION_BYTES as f64)
 }
 
 fn too_short(span: Nanos, seconds: f64, scaling: &Scaling) -> String {
+    let load = match scaling.load.as_constant() {
+        Some(rho) => format!("rho {rho}"),
+        None => format!("the load {}", scaling.load),
+    };
     format!(
-        "the trace lasts {:.1} s at rho {} on {}, shorter than the {seconds} s asked for: the run ends with the trace",
+        "the trace lasts {:.1} s at {load} on {}, shorter than the {seconds} s asked for: the run ends with the trace, \
+         unless it is to be repeated",
         span.as_secs_f64(),
-        scaling.rho,
         scaling.link
     )
 }
@@ -154,8 +209,14 @@ pub enum ScheduleError {
     PerConnection,
     EmptyTrace,
     NoSpan,
-    SizeTooLarge { job: usize },
+    SizeTooLarge {
+        job: usize,
+    },
     SpanOutOfRange(f64),
+    /// So many seconds of repetitions.
+    TooManyJobs {
+        seconds: f64,
+    },
 }
 
 impl std::fmt::Display for ScheduleError {
@@ -178,6 +239,12 @@ impl std::fmt::Display for ScheduleError {
             ScheduleError::SpanOutOfRange(seconds) => {
                 write!(f, "the trace would last {seconds:e} s at this load: write a rho nearer to 1 or another rate")
             }
+            ScheduleError::TooManyJobs { seconds } => {
+                write!(
+                    f,
+                    "{seconds} s of this trace repeated are more than {REQUESTS_MAX} requests: write fewer seconds"
+                )
+            }
         }
     }
 }
@@ -196,7 +263,11 @@ mod tests {
     }
 
     fn scaling(rho: f64) -> Scaling {
-        Scaling { rho, link: "10mbit".parse().unwrap(), seconds: None, per_connection: 1 }
+        under(LoadProfile::constant(rho).unwrap())
+    }
+
+    fn under(load: LoadProfile) -> Scaling {
+        Scaling { load, link: "10mbit".parse().unwrap(), seconds: None, per_connection: 1, repeat: None }
     }
 
     #[test]
@@ -239,7 +310,8 @@ mod tests {
     fn nonsense_is_refused_in_words() {
         let good = trace(&[(0, 1), (1, 1)]);
         for rho in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert!(schedule(&good, &scaling(rho)).unwrap_err().to_string().contains("rho above 0"));
+            let link = "10mbit".parse().unwrap();
+            assert!(schedule_plain(&good, rho, link).unwrap_err().to_string().contains("rho above 0"));
         }
         for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let said = schedule(&good, &Scaling { seconds: Some(seconds), ..scaling(0.8) }).unwrap_err().to_string();
@@ -253,9 +325,46 @@ mod tests {
             schedule(&trace(&[(0, 1), (1, u64::MAX)]), &scaling(0.8)),
             Err(ScheduleError::SizeTooLarge { job: 1 })
         );
-        assert!(matches!(schedule(&good, &scaling(1e-300)), Err(ScheduleError::SpanOutOfRange(_))));
-        assert!(matches!(schedule(&good, &scaling(1e300)), Err(ScheduleError::SpanOutOfRange(_))));
+        let huge = trace(&[(0, SIZE_BYTES_MAX), (1, SIZE_BYTES_MAX)]);
+        assert!(matches!(schedule(&huge, &scaling(1e-9)), Err(ScheduleError::SpanOutOfRange(_))));
         assert!(schedule(&good, &scaling(1.4)).is_ok(), "overload is an experiment");
+    }
+
+    #[test]
+    fn a_changing_load_is_worked_by_hand() {
+        // Three responses of 1,720 bytes are 4.128 ms of the link, of which 1.376 are offered by the end of the first phase.
+        let load: LoadProfile = "0.002752s@0.5,1s@2".parse().unwrap();
+        let schedule = schedule(&trace(&[(0, 1208), (500, 1208), (1000, 1208)]), &under(load)).unwrap();
+        let at: Vec<u64> = schedule.jobs.iter().map(|job| job.arrival.0).collect();
+        assert_eq!(at, [0, 2_752_000 + 344_000, 2_752_000 + 1_376_000]);
+        assert_eq!(schedule.kept.0, at[2]);
+    }
+
+    #[test]
+    fn a_repeated_trace_lasts_as_long_as_wanted() {
+        let sizes = [100u64, 2000, 30_000, 40, 500];
+        let short: Vec<(u64, u64)> = sizes.iter().enumerate().map(|(n, &size)| (n as u64 * 10, size)).collect();
+        for load in ["constant:0.5", "20ms@0.2,5ms@3"] {
+            let load: LoadProfile = load.parse().unwrap();
+            let wanted = Scaling { seconds: Some(1.0), repeat: Some(7), ..under(load.clone()) };
+            let long = schedule(&trace(&short), &wanted).unwrap();
+            assert_eq!((long.kept, &long.warning), (Nanos::from_secs(1), &None));
+            assert!((long.rho_measured / load.mean_rho() - 1.0).abs() < 0.1, "{}", long.rho_measured);
+            assert!(long.jobs.is_sorted_by_key(|job| job.arrival));
+            let copies: Vec<Vec<u64>> =
+                long.jobs.chunks_exact(5).map(|jobs| jobs.iter().map(|job| job.size_bytes).collect()).collect();
+            assert_eq!(copies[0], sizes, "first as it is");
+            assert!(copies.iter().any(|copy| copy != &sizes), "then in another order");
+            for mut copy in copies {
+                copy.sort_unstable();
+                assert_eq!(copy, [40, 100, 500, 2000, 30_000]);
+            }
+            assert_eq!(schedule(&trace(&short), &wanted).unwrap(), long, "the seed decides");
+            let other = Scaling { repeat: Some(8), ..wanted };
+            assert_ne!(schedule(&trace(&short), &other).unwrap(), long);
+        }
+        let endless = Scaling { seconds: Some(1e9), repeat: Some(1), ..scaling(0.5) };
+        assert_eq!(schedule(&trace(&short), &endless), Err(ScheduleError::TooManyJobs { seconds: 1e9 }));
     }
 
     proptest! {
@@ -272,11 +381,37 @@ mod tests {
                 (at, size)
             }).collect();
             let link = Rate::from_bits_per_s(bits_per_s).unwrap();
-            let whole = schedule(&trace(&arrivals), &Scaling { rho, link, seconds: None, per_connection }).unwrap();
+            let load = LoadProfile::constant(rho).unwrap();
+            let whole = schedule(&trace(&arrivals), &Scaling { link, per_connection, ..under(load) }).unwrap();
             prop_assert!(whole.jobs.iter().map(|job| job.size_bytes).eq(arrivals.iter().map(|&(_, size)| size)));
             prop_assert!(whole.jobs.is_sorted_by_key(|job| job.arrival));
             prop_assert_eq!(whole.jobs.last().map(|job| job.arrival), Some(whole.kept));
             prop_assert!((whole.rho_measured / rho - 1.0).abs() < 1e-3, "{} for {}", whole.rho_measured, rho);
+        }
+
+        /// Even gaps and sizes: what was offered in each phase is what its load says, to a job.
+        #[test]
+        fn each_phase_gets_its_load(
+            phases in prop::collection::vec((0.5f64..5.0, 0.1f64..2.0, 0.1f64..2.0), 1..5),
+            seed in 0u64..100,
+        ) {
+            let even: Vec<(u64, u64)> = (0..2000).map(|n| (n * 1000, 1208)).collect();
+            let load = phases.iter().map(|&(s, from, to)| crate::Phase::new(s, from, to).unwrap()).collect();
+            let load = LoadProfile::new(load).unwrap();
+            let turn_s: f64 = phases.iter().map(|phase| phase.0).sum();
+            let wanted = Scaling { seconds: Some(2.0 * turn_s), repeat: Some(seed), ..under(load.clone()) };
+            let schedule = schedule(&trace(&even), &wanted).unwrap();
+            prop_assert!(schedule.jobs.is_sorted_by_key(|job| job.arrival));
+            prop_assert_eq!(schedule.warning, None);
+            let mut begins = Nanos::ZERO;
+            for phase in load.phases().iter().cycle().take(2 * phases.len()) {
+                let ends = begins + phase.lasts;
+                let jobs = schedule.jobs.iter().filter(|job| (begins..ends).contains(&job.arrival)).count();
+                // 1,720 bytes each; of 2,000 jobs the trace has 1,999 gaps, and one job more where it is repeated.
+                let right = (load.offered(ends) - load.offered(begins)) / 1_376_000.0;
+                prop_assert!((jobs as f64 - right).abs() <= 2.0 + right / 2000.0 + 1.0, "{jobs} jobs for {right}");
+                begins = ends;
+            }
         }
     }
 }

@@ -132,13 +132,17 @@ mod tests {
     #[test]
     fn the_trace_in_the_repository_lasts_two_minutes_at_any_load_measured() {
         let trace = Synthetic::SHIPPED.log().trace(0);
+        let scaling = |rho, seconds| crate::Scaling {
+            load: crate::LoadProfile::constant(rho).unwrap(),
+            link: "10mbit".parse().unwrap(),
+            seconds: Some(seconds),
+            per_connection: 1,
+            repeat: None,
+        };
         for rho in [0.6, 0.8, 0.95] {
-            let scaling =
-                crate::Scaling { rho, link: "10mbit".parse().unwrap(), seconds: Some(120.0), per_connection: 1 };
-            assert_eq!(crate::schedule(&trace, &scaling).unwrap().warning, None);
+            assert_eq!(crate::schedule(&trace, &scaling(rho, 120.0)).unwrap().warning, None);
         }
-        let minute =
-            crate::Scaling { rho: 0.8, link: "10mbit".parse().unwrap(), seconds: Some(60.0), per_connection: 1 };
+        let minute = scaling(0.8, 60.0);
         let schedule = crate::schedule(&trace, &minute).unwrap();
         assert_eq!(schedule.jobs.len(), 12_245);
         assert!((0.79..0.81).contains(&schedule.rho_measured), "{}", schedule.rho_measured);

@@ -139,7 +139,7 @@ fn feed(engine: &mut Engine, station: impl station::Station, config: &Config) ->
     match &config.arrivals {
         Arrivals::Poisson { sizes, load } => {
             let service_ns = config.wire.mean_bytes(sizes) * 8e9 / config.link.bits_per_s() as f64;
-            engine.run(station, Poisson::new(sizes, *load, service_ns, config.seed))
+            engine.run(station, Poisson::new(sizes, load.clone(), service_ns, config.seed))
         }
         Arrivals::Replay(jobs) => {
             let first = if let Horizon::Jobs(jobs) = config.horizon { jobs } else { u64::MAX };

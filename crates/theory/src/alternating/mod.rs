@@ -21,7 +21,7 @@
 //! ```
 //! use theory::{alternating::Alternating, mg1::Policy};
 //! let sizes = "bounded-pareto:alpha=1.1,min=100,max=1e7".parse().unwrap();
-//! let queue = Alternating::new(sizes, "W1".parse().unwrap(), "10mbit".parse().unwrap()).unwrap();
+//! let queue = Alternating::new(sizes, &"W1".parse().unwrap(), "10mbit".parse().unwrap()).unwrap();
 //! let [fair, srpt] = [Policy::Ps, Policy::Srpt].map(|policy| queue.solve(&policy).unwrap().response_ms());
 //! assert!(srpt < fair);
 //! ```
@@ -63,12 +63,26 @@ struct Period {
 pub enum AlternatingError {
     /// What piles up in the phase of high load does not drain in that of low load.
     NoSteadyState { rho: f64 },
+    /// There are more than two phases, or a load changes within one.
+    NotAlternating,
 }
 
 impl fmt::Display for AlternatingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let AlternatingError::NoSteadyState { rho } = self;
-        write!(f, "the mean load is {rho}: there is no steady state, the queue grows for ever; it must be below 1")
+        match self {
+            AlternatingError::NoSteadyState { rho } => {
+                write!(
+                    f,
+                    "the mean load is {rho}: there is no steady state, the queue grows for ever; it must be below 1"
+                )
+            }
+            AlternatingError::NotAlternating => {
+                write!(
+                    f,
+                    "the approximation knows two phases of one load each: write W1 to W10, or such as 25s@0.2,25s@1.2"
+                )
+            }
+        }
     }
 }
 
@@ -76,16 +90,24 @@ impl std::error::Error for AlternatingError {}
 
 impl Alternating {
     /// Sizes in bytes arriving at the loads of this profile.
-    pub fn new(sizes: Distribution, profile: LoadProfile, link: Rate) -> Result<Alternating, AlternatingError> {
+    pub fn new(sizes: Distribution, profile: &LoadProfile, link: Rate) -> Result<Alternating, AlternatingError> {
+        let (Some(first), Some(last), 1..=2) =
+            (profile.phases().first(), profile.phases().last(), profile.phases().len())
+        else {
+            return Err(AlternatingError::NotAlternating);
+        };
+        if [first, last].iter().any(|phase| phase.from_rho != phase.to_rho) {
+            return Err(AlternatingError::NotAlternating);
+        }
         let rho = profile.mean_rho();
         if rho >= 1.0 {
             return Err(AlternatingError::NoSteadyState { rho });
         }
-        let period = |phase: Phase| {
+        let period = |phase: &Phase| {
             let lasts = phase.lasts.as_secs_f64() * link.bits_per_s() as f64 / 8.0;
-            Period { queue: Mg1 { sizes: sizes.clone(), rho: phase.rho, link }, lasts }
+            Period { queue: Mg1 { sizes: sizes.clone(), rho: phase.from_rho, link }, lasts }
         };
-        let (mut high, mut low) = (period(profile.high()), period(profile.low()));
+        let (mut high, mut low) = (period(last), period(first));
         if high.queue.rho < low.queue.rho {
             std::mem::swap(&mut high, &mut low);
         }

@@ -9,7 +9,7 @@ const LINK: &str = "10mbit";
 const WEB: &str = "bounded-pareto:alpha=1.1,min=100,max=1e6";
 
 fn queue(sizes: &str, profile: &str) -> Alternating {
-    Alternating::new(sizes.parse().unwrap(), profile.parse().unwrap(), LINK.parse().unwrap()).unwrap()
+    Alternating::new(sizes.parse().unwrap(), &profile.parse().unwrap(), LINK.parse().unwrap()).unwrap()
 }
 
 fn close(found: f64, right: f64, tolerance: f64, what: &str) {
@@ -102,9 +102,12 @@ fn the_clock_runs_both_ways_and_the_backlog_drains() {
 
 #[test]
 fn an_overload_that_never_drains_is_refused() {
-    let of = |profile: &str| Alternating::new(WEB.parse().unwrap(), profile.parse().unwrap(), LINK.parse().unwrap());
+    let of = |profile: &str| Alternating::new(WEB.parse().unwrap(), &profile.parse().unwrap(), LINK.parse().unwrap());
     let said = of("10,10,0.5,1.5").unwrap_err().to_string();
     assert!(said.starts_with("the mean load is 1: there is no steady state"), "{said}");
+    for other in ["1s@0.2,1s@0.5,1s@0.7", "1s@0.2,1s@0.5-0.7"] {
+        assert_eq!(of(other).unwrap_err(), AlternatingError::NotAlternating);
+    }
     let told = queue(WEB, "W1").solve(&Policy::Las).unwrap_err().to_string();
     assert!(told.starts_with("no approximation is known for policy `las`"), "{told}");
     // Which phase comes first makes no difference.

@@ -2,7 +2,7 @@
 
 use units::wire::CONNECTION_BYTES;
 use units::{Nanos, Rate};
-use workload::{Job, Scaling, Schedule, ScheduleError, Sizes, Synthetic, Trace, wire_bytes};
+use workload::{Job, LoadProfile, ProfileError, Scaling, Schedule, ScheduleError, Sizes, Synthetic, Trace, wire_bytes};
 
 use super::Args;
 use cli::Failure;
@@ -11,23 +11,39 @@ use cli::Failure;
 const RATE_PER_S: std::ops::RangeInclusive<f64> = 1.0 / 86_400.0..=1_000_000.0;
 
 /// How much is asked of the link.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Demand {
-    /// Load of the link.
-    Rho(f64),
+    /// Of the link.
+    Load(LoadProfile),
     /// Requests per second.
     Rate(f64),
 }
 
-/// The jobs of a run.
-pub(crate) fn schedule(args: &Args, demand: Demand, link: Rate) -> Result<Schedule, Failure> {
-    let rho = if let Demand::Rho(rho) = demand { rho } else { 1.0 };
-    let scaling = Scaling { rho, link, seconds: args.seconds, per_connection: args.per_connection };
-    if let Demand::Rate(rate_per_s) = demand
-        && !RATE_PER_S.contains(&rate_per_s)
-    {
-        return Err(Failure::Usage(format!("--rate: {rate_per_s} requests per second make no sense: write 250, say")));
+impl Demand {
+    pub(crate) fn of(args: &Args) -> Result<Demand, Failure> {
+        let wrong = |flag: &'static str| move |error: ProfileError| Failure::Usage(format!("{flag}: {error}"));
+        match (args.rate, &args.profile, args.rho) {
+            (Some(rate_per_s), ..) if RATE_PER_S.contains(&rate_per_s) => Ok(Demand::Rate(rate_per_s)),
+            (Some(rate_per_s), ..) => {
+                Err(Failure::Usage(format!("--rate: {rate_per_s} requests per second make no sense: write 250, say")))
+            }
+            (None, Some(profile), _) => profile.parse().map(Demand::Load).map_err(wrong("--profile")),
+            (None, None, Some(rho)) => LoadProfile::constant(rho).map(Demand::Load).map_err(wrong("--rho")),
+            (None, None, None) => Err(Failure::Usage(
+                "how much to ask for is missing: write --rho 0.8, --profile W1 or --rate 250".into(),
+            )),
+        }
     }
+}
+
+/// The jobs of a run.
+pub(crate) fn schedule(args: &Args, demand: &Demand, link: Rate) -> Result<Schedule, Failure> {
+    let load = match demand {
+        Demand::Load(load) => load.clone(),
+        Demand::Rate(_) => LoadProfile::constant(1.0).map_err(|error| Failure::Failed(error.to_string()))?,
+    };
+    let repeat = args.repeat.then_some(args.seed);
+    let scaling = Scaling { load, link, seconds: args.seconds, per_connection: args.per_connection, repeat };
     let trace = match &args.trace {
         Some(path) => crate::trace::read_for_schedule(path, args.seed)?,
         None => crate::trace::shipped(args.seed),
@@ -35,16 +51,15 @@ pub(crate) fn schedule(args: &Args, demand: Demand, link: Rate) -> Result<Schedu
     // Also with a rate: the other wishes have to make sense all the same.
     let scaled = workload::schedule(&trace, &scaling).map_err(whose_fault)?;
     Ok(match demand {
-        Demand::Rho(_) => scaled,
-        Demand::Rate(rate_per_s) => poisson(&trace, rate_per_s, args.seed, &scaling),
+        Demand::Load(_) => scaled,
+        Demand::Rate(rate_per_s) => poisson(&trace, *rate_per_s, args.seed, &scaling),
     })
 }
 
 /// What was asked for makes no sense, or the trace has nothing to offer.
 fn whose_fault(error: ScheduleError) -> Failure {
     match error {
-        ScheduleError::Rho(_) => Failure::Usage(format!("--rho: {error}")),
-        ScheduleError::Seconds(_) => Failure::Usage(format!("--seconds: {error}")),
+        ScheduleError::Seconds(_) | ScheduleError::TooManyJobs { .. } => Failure::Usage(format!("--seconds: {error}")),
         ScheduleError::PerConnection => Failure::Usage(format!("--per-connection: {error}")),
         _ => Failure::Failed(error.to_string()),
     }
@@ -91,7 +106,8 @@ mod tests {
     use workload::Arrival;
 
     fn scaling(seconds: Option<f64>) -> Scaling {
-        Scaling { rho: 1.0, link: "10mbit".parse().unwrap(), seconds, per_connection: 1 }
+        let load = LoadProfile::constant(1.0).unwrap();
+        Scaling { load, link: "10mbit".parse().unwrap(), seconds, per_connection: 1, repeat: None }
     }
 
     fn trace() -> Trace {

@@ -22,7 +22,7 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &l
         policy: args.policy.clone(),
         drain: args.drain.clone(),
         link_bps: wanted.uplink.bits_per_s(),
-        rho: args.rho.unwrap_or(wanted.schedule.rho_measured),
+        rho: rho(args).unwrap_or(wanted.schedule.rho_measured),
         seed: args.seed,
         per_connection: args.per_connection,
         seconds: wanted.schedule.kept.as_secs_f64(),
@@ -41,6 +41,14 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &l
     }
 }
 
+/// The load asked for, its mean where it changes.
+fn rho(args: &Args) -> Option<f64> {
+    match &args.profile {
+        Some(profile) => profile.parse().ok().map(|load: workload::LoadProfile| load.mean_rho()),
+        None => args.rho,
+    }
+}
+
 fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTreeMap<String, String> {
     let trace = args.trace.as_ref().map_or("shipped synthetic".into(), |path| path.display().to_string());
     let mut environment = BTreeMap::from([
@@ -51,9 +59,8 @@ fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTre
         ("started_unix_ns".into(), outcome.started_unix_ns.to_string()),
         ("elapsed_s".into(), outcome.elapsed.as_secs_f64().to_string()),
     ]);
-    if let Some(rate_per_s) = args.rate {
-        environment.insert("rate_per_s".into(), rate_per_s.to_string());
-    }
+    let asked = [("rate_per_s", args.rate.map(|rate| rate.to_string())), ("profile", args.profile.clone())];
+    environment.extend(asked.into_iter().filter_map(|(name, value)| Some((name.into(), value?))));
     environment
 }
 

@@ -252,7 +252,9 @@ fn replay(spec: &SimSpec, config: &Config) -> Result<Vec<Job>, Failure> {
         return Err(wrong("trace")("a trace has its own sizes and times: write no --dist"));
     };
     let trace = crate::trace::read_for_schedule(file, spec.seed)?;
-    let scaling = Scaling { rho: 1.0, link: config.link, seconds: None, per_connection: config.per_connection.into() };
+    let load = LoadProfile::constant(1.0).map_err(wrong("rho"))?;
+    let per_connection = config.per_connection.into();
+    let scaling = Scaling { load, link: config.link, seconds: None, per_connection, repeat: None };
     let schedule = workload::schedule(&trace, &scaling);
     Ok(schedule.map_err(|error| Failure::Failed(format!("{}: {error}", file.display())))?.jobs)
 }

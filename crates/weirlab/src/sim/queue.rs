@@ -136,7 +136,8 @@ fn replay(spec: &SimSpec, link: Rate) -> Result<queue::Arrivals, Failure> {
     let jobs = match spec.wire {
         Wire::Plain => workload::schedule_plain(&trace, rho, link),
         Wire::Tcp => {
-            let scaling = Scaling { rho, link, seconds: None, per_connection: 1 };
+            let load = LoadProfile::constant(rho).map_err(wrong("rho"))?;
+            let scaling = Scaling { load, link, seconds: None, per_connection: 1, repeat: None };
             workload::schedule(&trace, &scaling).map(|schedule| schedule.jobs)
         }
     };

@@ -13,7 +13,7 @@ pub struct Args {
     /// fcfs, ps, fair (the same) or srpt
     #[arg(long, value_name = "SPEC")]
     policy: String,
-    /// W1 to W10 of the overload paper, or LOW_S,HIGH_S,LOW_RHO,HIGH_RHO
+    /// W1 to W10 of the overload paper, or two phases such as 25s@0.2,25s@1.2
     #[arg(long, value_name = "SPEC")]
     profile: String,
     /// Distribution of sizes in bytes, such as bounded-pareto:alpha=1.1,min=100,max=1e6, or trace:FILE
@@ -35,7 +35,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     let profile: LoadProfile = args.profile.parse().map_err(wrong("--profile"))?;
     let link: Rate = args.link.parse().map_err(wrong("--link"))?;
     let at_size = args.at_size.as_deref().map(|text| size("--at-size", text)).transpose()?;
-    let queue = Alternating::new(distribution(&args.dist)?, profile, link).map_err(wrong("--profile"))?;
+    let queue = Alternating::new(distribution(&args.dist)?, &profile, link).map_err(wrong("--profile"))?;
     let solution = queue.solve(&policy).map_err(wrong("--policy"))?;
     let (response_ms, slowdown) = match at_size {
         Some(size) => (solution.response_ms_at(size), solution.slowdown_at(size)),

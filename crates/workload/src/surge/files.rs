@@ -70,6 +70,11 @@ impl Files {
         lay(&weights, &tail, |from, to| model.sizes.tail_mean(from, to), &mut sizes);
         let draws = model.sizes.body_sorted(BODY_DRAWS, &mut rng);
         lay(&weights, &body_ranks(&weights, &tail, &mut rng), |from, to| slice_mean(&draws, from, to), &mut sizes);
+        Files::of(sizes, &weights)
+    }
+
+    /// Of these sizes and shares of the requests, the most popular first.
+    pub(super) fn of(sizes: Vec<u64>, weights: &[f64]) -> Files {
         let mut sum = 0.0;
         let shares = weights.iter().map(|weight| {
             sum += weight;
@@ -80,9 +85,18 @@ impl Files {
 
     /// The size of the next file requested.
     pub fn draw(&self, rng: &mut ChaCha8Rng) -> u64 {
-        let at = rng.next_u64();
-        let rank = self.shares.partition_point(|&share| share < at);
-        self.sizes[rank.min(self.sizes.len() - 1)]
+        self.sizes[self.draw_file(rng.next_u64())]
+    }
+
+    /// The number of a file by popularity, from any number at random.
+    pub(super) fn draw_file(&self, random: u64) -> usize {
+        self.shares.partition_point(|&share| share < random).min(self.sizes.len() - 1)
+    }
+
+    /// What part of the requests is for this file.
+    pub fn share(&self, file: usize) -> f64 {
+        let before = if file == 0 { 0 } else { self.shares[file - 1] };
+        (self.shares[file] - before) as f64 / 2f64.powi(64)
     }
 
     /// Sizes in bytes, that of the most popular file first.
@@ -111,7 +125,7 @@ impl Sizes {
 }
 
 /// Zipf's law: the share of requests falls as 1 / rank. They add up to 1.
-fn zipf(files: usize) -> Vec<f64> {
+pub(super) fn zipf(files: usize) -> Vec<f64> {
     let harmonic: f64 = (1..=files).map(|rank| 1.0 / rank as f64).sum();
     (1..=files).map(|rank| 1.0 / (rank as f64 * harmonic)).collect()
 }

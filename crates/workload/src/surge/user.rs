@@ -1,3 +1,5 @@
+use std::f64::consts::TAU;
+
 use rand::RngCore;
 use rand_chacha::ChaCha8Rng;
 use units::Nanos;
@@ -19,6 +21,21 @@ impl Pareto {
     }
 }
 
+/// The logarithm is normal.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Lognormal {
+    pub mu: f64,
+    pub sigma: f64,
+}
+
+impl Lognormal {
+    pub fn draw(&self, rng: &mut ChaCha8Rng) -> f64 {
+        // By Box and Muller.
+        let radius = (-2.0 * (1.0 - unit(rng)).ln()).sqrt();
+        (self.mu + self.sigma * radius * (TAU * unit(rng)).cos()).exp()
+    }
+}
+
 /// Weibull: P(X > x) = exp(−(x / scale)^shape), cut at `most` by drawing again from below it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weibull {
@@ -37,7 +54,7 @@ impl Weibull {
 /// When one user asks. Times in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UserModel {
-    /// Files embedded in a Web object, rounded down.
+    /// Files of a Web object, rounded down, the first of them included: so SURGE's own program for objects counts.
     pub embedded: Pareto,
     /// Before each embedded file.
     pub active_off_s: Weibull,
@@ -46,7 +63,7 @@ pub struct UserModel {
 }
 
 impl UserModel {
-    /// The published parameters (Barford & Crovella 1998, section 3). Times are cut where their definitions are: an OFF
+    /// The published parameters (Barford & Crovella 1998, table 2). Times are cut where their definitions are: an OFF
     /// time of more than one second is by definition inactive. Nobody is away for more than 1,000 s, which shortens the
     /// mean of 3 s by 2 %, and no object has more than 100 embedded files.
     pub const PUBLISHED: UserModel = UserModel {
