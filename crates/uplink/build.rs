@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Newest first; before 15 the verifier refuses what clang makes of reference-counted pointers.
-const CLANGS: &[&str] = &["clang-22", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang"];
+const CLANGS: &[&str] =
+    &["clang-22", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang"];
 const CLANG_MAJOR_MIN: u32 = 15;
 const PROGRAMS: &[&str] = &["classify", "ranked"];
 

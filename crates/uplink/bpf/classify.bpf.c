@@ -216,9 +216,9 @@ static __always_inline void begin(struct __sk_buff *skb, struct flow *flow, stru
 	flow->scanned = offset;
 	flow->received = tcp->bytes_received;
 	flow->length = 0;
-	flow->status = 0;
-	flow->at = 0;
 	flow->has_length = 0;
+	flow->is_skipping = 0;
+	flow->kept = 0;
 	flow->phase = is_late || settings.policy == LAS ? PHASE_UNKNOWN : PHASE_STATUS;
 	counters->responses++;
 	if (is_late)
@@ -247,6 +247,14 @@ static __always_inline bool read_told(struct bpf_sock *sk, struct flow *flow, st
 	return true;
 }
 
+// Can nothing of what is known change with this packet? Most packets of a large response are of that kind, and cost the least:
+// its head is read, and neither has the peer sent anything since it began nor is it over.
+static __always_inline bool goes_on(struct flow *flow, struct bpf_tcp_sock *tcp, __u64 offset)
+{
+	return flow->phase >= PHASE_KNOWN && flow->seen != UNSEEN && tcp->bytes_received == flow->received &&
+	       (!flow->end || offset < flow->end);
+}
+
 // Brings the connection's state up to this packet; true when a response begins with it.
 static __always_inline bool follow(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow, struct bpf_tcp_sock *tcp,
 				   struct packet *packet, __u64 offset, struct counters *counters)
@@ -254,6 +262,8 @@ static __always_inline bool follow(struct __sk_buff *skb, struct bpf_sock *sk, s
 	__u64 begun = flow->begin;
 	bool is_new = flow->seen == UNSEEN;
 
+	if (goes_on(flow, tcp, offset))
+		return false;
 	if (!read_told(sk, flow, tcp, offset, counters)) {
 		if (begins(skb, flow, tcp, packet, offset))
 			begin(skb, flow, tcp, packet, offset, counters);

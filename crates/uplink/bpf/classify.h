@@ -6,7 +6,7 @@
 
 #include <linux/types.h>
 
-#define LAYOUT 1
+#define LAYOUT 2
 // Bands of a tree (`prio` has 16): control packets, what nobody classified, then data.
 #define BANDS_MAX 16
 #define BAND_CONTROL 0
@@ -64,34 +64,42 @@ struct told {
 };
 
 // Where the reading of a response's head stands.
-enum phase { PHASE_STATUS = 0, PHASE_FIELDS = 1, PHASE_LENGTH = 2, PHASE_KNOWN = 3, PHASE_UNKNOWN = 4 };
+enum phase { PHASE_STATUS = 0, PHASE_FIELDS = 1, PHASE_KNOWN = 2, PHASE_UNKNOWN = 3 };
 
 // A connection may end with a response of unknown size, which is counted once.
 enum seen { UNSEEN = 0, SEEN = 1, CLOSED = 2 };
 
+// What is kept of a line that is split: enough for `Content-Length:` with its value.
+#define KEPT_WORDS 5
+#define KEPT_BYTES (KEPT_WORDS * 8)
+
 // A connection, from its first byte of data on. Offsets as in `told`.
 struct flow {
+	// What every packet needs; the kernel has it in one cache line, behind 8 bytes of its own.
 	__u64 begin;
 	// 0 while the end is not known.
 	__u64 end;
-	// The head is read up to here.
-	__u64 scanned;
 	// The end of what was sent so far: what lies below is sent again.
 	__u64 highest;
 	// What the peer had sent when this response began.
 	__u64 received;
-	// Content-Length: as far as it is read, and as an earlier field of this head had it.
-	__u64 length;
-	__u64 previous;
 	// What its last packet got.
 	__u32 priority;
-	__u16 status;
 	__u8 phase;
-	// In PHASE_STATUS the column, in PHASE_FIELDS how much of the name matches, in PHASE_LENGTH the digits.
-	__u8 at;
 	__u8 band;
 	__u8 seen;
+	// Of the head's line that is being read: is its rest of no interest, how much is kept of it?
+	__u8 is_skipping;
+	__u8 kept;
 	__u8 has_length;
+	__u16 status;
+	__u32 unused;
+	// The head is read up to here.
+	__u64 scanned;
+	// Content-Length, as far as the head is read.
+	__u64 length;
+	// At the end of it what is kept of the line.
+	__u64 line[KEPT_WORDS];
 };
 
 #endif

@@ -1,82 +1,101 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-// Reads how long a response is from its head (RFC 9112): a machine that takes a byte at a time and can stop after any, since
-// a head may be split over packets anywhere. Its answer is an end in the stream, or that there is none to be known.
+// Reads how long a response is from its head (RFC 9112), a line at a time: that is five times as fast as a byte at a time, and
+// with keep-alive every packet may hold a head. A head may be split over packets anywhere, and what has left cannot be read
+// again, so of the line that a packet ends in the beginning is kept. The answer is an end in the stream, or that there is none
+// to be known.
 #ifndef WEIR_HEAD_H
 #define WEIR_HEAD_H
 
 #include "classify.h"
 
+#define WORD_BYTES 8
 // Of a head (interim ones before it included) no more than this is read; nginx sends some 250 bytes, Apache 350.
 #define HEAD_BYTES_MAX 4096
+// Read from the packet at once.
 #define CHUNK_BYTES 256
-#define CHUNKS_MAX (HEAD_BYTES_MAX / CHUNK_BYTES)
+// Words and lines looked at in a chunk: without lines shorter than a word the whole of it.
+#define STEPS_MAX 64
+#define CHUNKS_MAX (HEAD_BYTES_MAX / STEPS_MAX)
 // A response longer than 1 PiB is not believed.
 #define LENGTH_MAX (1ull << 50)
+// What may stand between a Content-Length's colon and the end of its line.
+#define VALUE_BYTES_MAX 64
 
+// Text as numbers, its first byte lowest. Bit 5 makes a letter a small one; the few other bytes that it changes into one of a
+// name's are in no name that a server sends.
+#define TO_LOWER 0x2020202020202020ull
+#define NAME_START 0x2d746e65746e6f63ull /* "content-" */
+#define NAME_END 0x003a6874676e656cull	 /* "length:" */
 #define NAME_BYTES 15
-// Values of `at` in PHASE_FIELDS beside how much of the name matched.
-#define AT_OTHER 255
-#define AT_RETURN 254
-// Values of `at` in PHASE_LENGTH.
-#define AT_NO_DIGIT 0
-#define AT_DIGIT 1
-#define AT_AFTER 2
+#define VERSION 0x002e312f50545448ull /* "HTTP/1." */
+#define SEVEN_BYTES 0x00ffffffffffffffull
+// Where a status line has its three digits, and is over at the earliest.
+#define STATUS_AT 9
+#define STATUS_LINE_BYTES 12
 
-static const char field_name[NAME_BYTES + 1] = "content-length:";
-static const char version_start[8] = "HTTP/1.";
+// What of the text is in the scratch space: at most the kept beginning of a line, and a chunk.
+#define TEXT_MASK 511
 
-#define WORD_BYTES 8
-
-struct chunk {
-	union {
-		__u8 bytes[CHUNK_BYTES];
-		__u64 words[CHUNK_BYTES / WORD_BYTES];
-	};
+// A program is not interrupted by itself on one CPU.
+struct text {
+	// A line begins up to two words before the end.
+	__u8 bytes[TEXT_MASK + 1 + 3 * WORD_BYTES];
+	// Where the line that is being read begins. In memory, so that the verifier does not tell its values apart.
+	volatile __u32 line;
+	// Where the reading begins; written and read back for the same reason.
+	volatile __u32 at;
 };
 
-// The scratch space of the chunk being read; a program is not interrupted by itself on one CPU.
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct chunk);
-} weir_chunk SEC(".maps");
+	__type(value, struct text);
+} weir_text SEC(".maps");
 
 struct reading {
 	struct __sk_buff *skb;
 	struct flow *flow;
-	struct chunk *chunk;
-	// Where the packet ends and its next byte to be read is.
-	__u32 end;
+	struct text *text;
+	// Where the packet's next byte to be read is, and where the packet ends.
 	__u32 at;
-	// Bytes that the chunk holds, and those of them that are read.
-	__u32 bytes;
-	__u32 taken;
+	__u32 end;
 };
+
+// Eight bytes from anywhere, as they lie there; with CONFIG_HAVE_EFFICIENT_UNALIGNED_ACCESS the verifier lets that pass.
+static __always_inline __u64 *word_of(struct text *text, __u32 at)
+{
+	return (__u64 *)(text->bytes + (at & TEXT_MASK));
+}
+
+// The same as a number with the first byte lowest.
+static __always_inline __u64 number_at(struct text *text, __u32 at)
+{
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+	return __builtin_bswap64(*word_of(text, at));
+#else
+	return *word_of(text, at);
+#endif
+}
 
 static __always_inline bool is_digit(__u8 c)
 {
 	return c >= '0' && c <= '9';
 }
 
-static __always_inline void read_status(struct flow *flow, __u8 c)
+// The highest bit of each byte that ends a line, up to the first of them exactly: a byte of the difference is zero where the
+// subtraction borrows first.
+static __always_inline __u64 newlines_in(__u64 number)
 {
-	__u8 at = flow->at;
+	__u64 difference = number ^ 0x0a0a0a0a0a0a0a0aull;
 
-	if (at < 7 && c != (__u8)version_start[at & 7]) {
-		flow->phase = PHASE_UNKNOWN;
-	} else if (at >= 9 && at < 12) {
-		if (!is_digit(c))
-			flow->phase = PHASE_UNKNOWN;
-		flow->status = flow->status * 10 + (c - '0');
-	} else if (c == '\n') {
-		// A line that is over before its status told nothing.
-		flow->phase = at < 12 ? PHASE_UNKNOWN : PHASE_FIELDS;
-		flow->at = 0;
-		return;
-	}
-	if (at < 12)
-		flow->at = at + 1;
+	return (difference - 0x0101010101010101ull) & ~difference & 0x8080808080808080ull;
+}
+
+// Which byte has the lowest bit that is set, of the highest bits of bytes.
+static __always_inline __u32 first_of(__u64 bits)
+{
+	return ((bits & -bits) >> 7) * 0x0001020304050607ull >> 56;
 }
 
 // The head is over, and `end` is where its body begins.
@@ -85,8 +104,6 @@ static __always_inline void finish(struct flow *flow, __u64 end)
 	if (flow->status >= 100 && flow->status < 200 && flow->status != 101) {
 		// An interim response; the final one follows.
 		flow->phase = PHASE_STATUS;
-		flow->at = 0;
-		flow->status = 0;
 		flow->has_length = 0;
 	} else if (flow->status == 204 || flow->status == 304) {
 		flow->phase = PHASE_KNOWN;
@@ -99,125 +116,151 @@ static __always_inline void finish(struct flow *flow, __u64 end)
 	}
 }
 
-static __always_inline void read_name(struct flow *flow, __u8 c, __u64 next)
+// Takes a status line of so many bytes, or its first so many.
+static __always_inline void read_status(struct flow *flow, struct text *text, __u32 line, __u32 bytes)
 {
-	__u8 at = flow->at;
+	__u64 digits = number_at(text, line + WORD_BYTES) >> 8 * (STATUS_AT - WORD_BYTES);
+	__u8 hundreds = digits, tens = digits >> 8, ones = digits >> 16;
 
-	if (c == '\n') {
-		if (at == 0 || at == AT_RETURN)
-			finish(flow, next);
-		else
-			flow->at = 0;
-	} else if (at < NAME_BYTES) {
-		__u8 lower = c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c;
-
-		if (lower == (__u8)field_name[at & 15])
-			flow->at = at + 1;
-		else
-			flow->at = at == 0 && c == '\r' ? AT_RETURN : AT_OTHER;
-		if (flow->at == NAME_BYTES) {
-			// A second Content-Length has to say what the first said; its digits are added up anew.
-			flow->phase = PHASE_LENGTH;
-			flow->at = AT_NO_DIGIT;
-			flow->previous = flow->length;
-			flow->length = 0;
-		}
-	} else {
-		flow->at = AT_OTHER;
-	}
-}
-
-static __always_inline void read_length(struct flow *flow, __u8 c)
-{
-	if (is_digit(c) && flow->at != AT_AFTER && flow->length < LENGTH_MAX / 10) {
-		flow->length = flow->length * 10 + (c - '0');
-		flow->at = AT_DIGIT;
-	} else if (c == ' ' || c == '\t' || c == '\r') {
-		flow->at = flow->at == AT_DIGIT ? AT_AFTER : flow->at;
-	} else if (c == '\n' && flow->at != AT_NO_DIGIT && (!flow->has_length || flow->previous == flow->length)) {
-		flow->has_length = 1;
-		flow->phase = PHASE_FIELDS;
-		flow->at = 0;
-	} else {
+	if ((number_at(text, line) & SEVEN_BYTES) != VERSION || bytes < STATUS_LINE_BYTES || !is_digit(hundreds) ||
+	    !is_digit(tens) || !is_digit(ones)) {
 		flow->phase = PHASE_UNKNOWN;
+		return;
 	}
+	flow->status = (hundreds - '0') * 100 + (tens - '0') * 10 + (ones - '0');
+	flow->phase = PHASE_FIELDS;
 }
 
-static __always_inline void read_byte(struct flow *flow, __u8 c, __u64 next)
+static __always_inline bool is_length(struct text *text, __u32 line)
 {
-	if (flow->phase == PHASE_FIELDS)
-		read_name(flow, c, next);
-	else if (flow->phase == PHASE_STATUS)
-		read_status(flow, c);
-	else
-		read_length(flow, c);
+	return (number_at(text, line) | TO_LOWER) == NAME_START &&
+	       ((number_at(text, line + WORD_BYTES) | TO_LOWER) & SEVEN_BYTES) == NAME_END;
 }
 
-// Is the rest of the line of no interest?
-static __always_inline bool is_skipping(struct flow *flow)
+// Takes the value of a Content-Length; a second one has to say what the first said. Not static, so that the verifier looks at
+// it by itself and not with every state of its caller.
+__noinline int read_length(struct flow *flow, struct text *text, __u32 at)
 {
-	return (flow->phase == PHASE_FIELDS && flow->at == AT_OTHER) || (flow->phase == PHASE_STATUS && flow->at == 12);
-}
+	bool has_digit = false, is_after = false;
+	__u64 length = 0;
 
-// Does one of the word's bytes end a line? A byte of the difference is zero exactly where the subtraction borrows first.
-static __always_inline bool has_newline(__u64 word)
-{
-	__u64 difference = word ^ 0x0a0a0a0a0a0a0a0aull;
-
-	return (difference - 0x0101010101010101ull) & ~difference & 0x8080808080808080ull;
-}
-
-// Takes the chunk's word `i`, eight bytes at once where they are of no interest, which most are; 1 when the head is over or
-// cannot be read, and when the chunk is.
-static long read_word(__u32 i, struct reading *reading)
-{
-	struct flow *flow = reading->flow;
-	__u32 at = i * WORD_BYTES;
-
-	if (i >= CHUNK_BYTES / WORD_BYTES)
-		return 1;
-	if (is_skipping(flow) && at + WORD_BYTES <= reading->bytes && !has_newline(reading->chunk->words[i])) {
-		reading->taken = at + WORD_BYTES;
+	if (!flow || !text)
 		return 0;
-	}
-	for (int j = 0; j < WORD_BYTES; j++) {
-		__u8 c = reading->chunk->bytes[(at + j) & (CHUNK_BYTES - 1)];
+	for (int i = 0; i < VALUE_BYTES_MAX; i++) {
+		__u8 c = text->bytes[(at + i) & TEXT_MASK];
 
-		if (at + j >= reading->bytes)
-			return 1;
-		reading->taken = at + j + 1;
-		if (c != '\n' && is_skipping(flow))
-			continue;
-		read_byte(flow, c, flow->scanned + at + j + 1);
-		if (flow->phase >= PHASE_KNOWN)
-			return 1;
+		if (is_digit(c) && !is_after && length < LENGTH_MAX / 10) {
+			length = length * 10 + (c - '0');
+			has_digit = true;
+		} else if (c == ' ' || c == '\t' || c == '\r') {
+			is_after = has_digit;
+		} else if (c == '\n' && has_digit && (!flow->has_length || flow->length == length)) {
+			flow->has_length = 1;
+			flow->length = length;
+			return 0;
+		} else {
+			break;
+		}
 	}
+	flow->phase = PHASE_UNKNOWN;
 	return 0;
+}
+
+// Takes a line of so many bytes, whose newline is the stream's byte before `next`.
+static __always_inline void read_line(struct flow *flow, struct text *text, __u32 line, __u32 bytes, __u64 next)
+{
+	if (flow->is_skipping)
+		flow->is_skipping = 0;
+	else if (flow->phase == PHASE_STATUS)
+		read_status(flow, text, line, bytes);
+	else if (bytes == 0 || (bytes == 1 && text->bytes[line & TEXT_MASK] == '\r'))
+		finish(flow, next);
+	else if (is_length(text, line))
+		read_length(flow, text, line + NAME_BYTES);
+}
+
+// Keeps the beginning of the line that the text ends in, or finds that the rest of it is of no interest.
+static __always_inline void keep_line(struct flow *flow, struct text *text, __u32 line, __u32 end)
+{
+	__u32 bytes = end - line;
+
+	flow->kept = 0;
+	if (flow->is_skipping || bytes == 0)
+		return;
+	if (bytes > KEPT_BYTES) {
+		if (flow->phase == PHASE_STATUS)
+			read_status(flow, text, line, bytes);
+		else if (is_length(text, line))
+			flow->phase = PHASE_UNKNOWN;
+		flow->is_skipping = 1;
+		return;
+	}
+	// What is no HTTP is not waited for.
+	if (flow->phase == PHASE_STATUS) {
+		__u64 mask = bytes < 7 ? (1ull << (8 * bytes)) - 1 : SEVEN_BYTES;
+
+		if ((number_at(text, line) ^ VERSION) & mask)
+			flow->phase = PHASE_UNKNOWN;
+	}
+	flow->kept = bytes;
+	for (int i = 0; i < KEPT_WORDS; i++)
+		flow->line[i] = *word_of(text, end - KEPT_BYTES + i * WORD_BYTES);
+}
+
+// Reads the lines of the text up to `end`; returns where it stopped.
+static __always_inline __u32 read_lines(struct flow *flow, struct text *text, __u32 end)
+{
+	__u32 at;
+
+	text->at = KEPT_BYTES;
+	at = text->at;
+	for (int i = 0; i < STEPS_MAX && at < end; i++) {
+		__u64 newlines = newlines_in(number_at(text, at));
+
+		if (!newlines) {
+			at = (at + WORD_BYTES) & TEXT_MASK;
+			continue;
+		}
+		at = (at + first_of(newlines)) & TEXT_MASK;
+		if (at >= end)
+			break;
+		read_line(flow, text, text->line, at - text->line, flow->scanned + (at + 1 - KEPT_BYTES));
+		at = (at + 1) & TEXT_MASK;
+		text->line = at;
+		if (flow->phase >= PHASE_KNOWN)
+			break;
+	}
+	return at < end ? at : end;
 }
 
 // Reads a chunk; 1 when nothing is left to be read.
 static long read_chunk(__u32 i, struct reading *reading)
 {
 	struct flow *flow = reading->flow;
-	__u32 bytes = reading->end - reading->at;
+	struct text *text = reading->text;
+	__u32 bytes = reading->end - reading->at, end;
 
 	if (reading->at >= reading->end || flow->scanned - flow->begin >= HEAD_BYTES_MAX)
 		return 1;
 	if (bytes > CHUNK_BYTES)
 		bytes = CHUNK_BYTES;
-	if (bytes == 0 || bpf_skb_load_bytes(reading->skb, reading->at, reading->chunk, bytes)) {
+	if (bytes == 0 || bpf_skb_load_bytes(reading->skb, reading->at, text->bytes + KEPT_BYTES, bytes)) {
 		flow->phase = PHASE_UNKNOWN;
 		return 1;
 	}
-	reading->bytes = bytes;
-	bpf_loop((bytes + WORD_BYTES - 1) / WORD_BYTES, read_word, reading, 0);
-	flow->scanned += reading->taken;
-	reading->at += reading->taken;
+	text->line = KEPT_BYTES - flow->kept;
+	if (flow->kept)
+		for (int word = 0; word < KEPT_WORDS; word++)
+			*word_of(text, word * WORD_BYTES) = flow->line[word];
+	end = read_lines(flow, text, KEPT_BYTES + bytes);
+	if (flow->phase < PHASE_KNOWN)
+		keep_line(flow, text, text->line, end);
+	flow->scanned += end - KEPT_BYTES;
+	reading->at += end - KEPT_BYTES;
 	return flow->phase >= PHASE_KNOWN;
 }
 
-// Reads on where the last packet ended, at `at` of a packet that goes on to `end`. Not static,
-// so that the verifier looks at it by itself and not with every state of its caller.
+// Reads on where the last packet ended, at `at` of a packet that goes on to `end`. Not static, as above.
 __noinline int read_head(struct __sk_buff *skb, struct flow *flow, __u32 at, __u32 end)
 {
 	struct reading reading = { .skb = skb, .flow = flow, .at = at, .end = end };
@@ -225,8 +268,8 @@ __noinline int read_head(struct __sk_buff *skb, struct flow *flow, __u32 at, __u
 
 	if (!flow)
 		return 0;
-	reading.chunk = bpf_map_lookup_elem(&weir_chunk, &zero);
-	if (!reading.chunk)
+	reading.text = bpf_map_lookup_elem(&weir_text, &zero);
+	if (!reading.text)
 		return 0;
 	bpf_loop(CHUNKS_MAX, read_chunk, &reading, 0);
 	if (flow->phase < PHASE_KNOWN && flow->scanned - flow->begin >= HEAD_BYTES_MAX)

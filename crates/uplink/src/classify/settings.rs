@@ -4,7 +4,7 @@
 use crate::netlink::{u32_at, u64_at};
 
 /// A program of another version of weir, with another layout, is not read.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 pub const BANDS_MAX: usize = 16;
 /// Two bands are not for responses, and so many bands have one cut less.
 pub const CUTS_MAX: usize = BANDS_MAX - 3;
