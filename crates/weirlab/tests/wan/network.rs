@@ -59,7 +59,7 @@ impl Network {
         let experiment = Experiment::parse(&text, Path::new("x.toml")).unwrap();
         let link = match Link::build(&experiment, experiment.runs().next().unwrap(), None) {
             Ok(link) => link,
-            Err(error) if means == "netem" => {
+            Err(error) if means == "netem" && error.to_string().contains("kind is unknown") => {
                 println!("SKIPPED: {error}");
                 return None;
             }
