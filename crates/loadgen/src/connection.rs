@@ -18,7 +18,8 @@ const READS_PER_TURN_MAX: usize = 4;
 const BROKEN: epoll::EventFlags = epoll::EventFlags::ERR.union(epoll::EventFlags::HUP);
 const END: epoll::EventFlags = epoll::EventFlags::RDHUP;
 
-/// A socket and what goes over it.
+/// A socket and what goes over it. Dropping it closes the socket as a browser does: with bytes unread or still to come
+/// the server gets a reset, else a FIN.
 #[derive(Debug)]
 pub(crate) struct Connection {
     socket: OwnedFd,
@@ -33,18 +34,25 @@ pub(crate) enum Turn {
     Wait,
     /// There is more to read at once.
     More,
+    /// Its job has ended; it may be used again.
+    Free,
     /// Drop it: it has no open job.
     Done,
+    /// Drop it, and ask for this job over another.
+    Unheard(usize),
 }
 
 impl Connection {
-    /// Starts to connect; does not wait for it.
-    pub(crate) fn start(target: SocketAddr) -> Result<Connection, Errno> {
+    /// Starts to connect, from an address and port of ours if one is given; does not wait for it.
+    pub(crate) fn start(target: SocketAddr, from: Option<SocketAddr>) -> Result<Connection, Errno> {
         let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
-        // A second request must not wait for the acknowledgement of the first.
-        sockopt::set_tcp_nodelay(&socket, true)?;
+        if let Some(from) = from {
+            // A port whose last connection is in TIME_WAIT may be used again.
+            sockopt::set_socket_reuseaddr(&socket, true)?;
+            net::bind(&socket, &from)?;
+        }
         match net::connect(&socket, &target) {
             Ok(()) | Err(Errno::INPROGRESS) => {
                 Ok(Connection { socket, connected: false, exchange: Exchange::default() })
@@ -53,17 +61,22 @@ impl Connection {
         }
     }
 
-    /// Queues the request of a job, and sends it if the connection stands.
-    pub(crate) fn submit(&mut self, plan: &Plan, job: usize, ledger: &mut Ledger, now: Nanos) -> Turn {
-        self.exchange.submit(plan, job);
+    /// Takes the request of a job, and sends it if the connection stands.
+    pub(crate) fn submit(&mut self, plan: &Plan, job: usize, ledger: &mut Ledger<'_>, now: Nanos) -> Turn {
+        self.exchange.submit(plan, job, ledger);
         if self.connected { self.send(ledger, now) } else { Turn::Wait }
+    }
+
+    /// The job under way.
+    pub(crate) fn job(&self) -> Option<usize> {
+        self.exchange.job()
     }
 
     pub(crate) fn on_ready(
         &mut self,
         flags: epoll::EventFlags,
         scratch: &mut [u8],
-        ledger: &mut Ledger,
+        ledger: &mut Ledger<'_>,
         clock: &Clock,
     ) -> Turn {
         if !self.connected {
@@ -74,17 +87,15 @@ impl Connection {
             }
             self.connected = true;
         }
-        if self.send(ledger, clock.now()) == Turn::Done {
-            return Turn::Done;
-        }
-        if flags.intersects(BROKEN | END | epoll::EventFlags::IN) {
-            self.read(flags, scratch, ledger, clock)
-        } else {
-            Turn::Wait
+        match self.send(ledger, clock.now()) {
+            Turn::Wait if flags.intersects(BROKEN | END | epoll::EventFlags::IN) => {
+                self.read(flags, scratch, ledger, clock)
+            }
+            turn => turn,
         }
     }
 
-    fn send(&mut self, ledger: &mut Ledger, now: Nanos) -> Turn {
+    fn send(&mut self, ledger: &mut Ledger<'_>, now: Nanos) -> Turn {
         while !self.exchange.unsent().is_empty() {
             match net::send(&self.socket, self.exchange.unsent(), SendFlags::NOSIGNAL) {
                 Ok(bytes) => self.exchange.on_sent(bytes),
@@ -92,22 +103,29 @@ impl Connection {
                 Err(Errno::INTR) => {}
                 // A response may be there all the same: the read finds it, and the end after it.
                 Err(Errno::PIPE) => break,
-                Err(_) => return self.fail(Outcome::Reset, ledger, now),
+                Err(errno) => return self.lose(errno, ledger, now),
             }
         }
         Turn::Wait
     }
 
-    fn read(&mut self, flags: epoll::EventFlags, scratch: &mut [u8], ledger: &mut Ledger, clock: &Clock) -> Turn {
+    fn read(&mut self, flags: epoll::EventFlags, scratch: &mut [u8], ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
         for _ in 0..READS_PER_TURN_MAX {
             match net::recv(&self.socket, &mut *scratch, RecvFlags::empty()) {
                 Ok((0, _)) => {
+                    if let Some(job) = self.exchange.take_unheard() {
+                        return Turn::Unheard(job);
+                    }
                     self.exchange.on_end_of_stream(ledger, clock.now());
                     return Turn::Done;
                 }
                 Ok((bytes, _)) => {
-                    if self.exchange.on_bytes(&scratch[..bytes], ledger, clock.now()) == Next::Close {
-                        return Turn::Done;
+                    match self.exchange.on_bytes(&scratch[..bytes], ledger, clock.now()) {
+                        Next::Close => return Turn::Done,
+                        // With the end behind it there is nothing to use it for.
+                        Next::Free if flags.intersects(BROKEN | END) => return Turn::Done,
+                        Next::Free => return Turn::Free,
+                        Next::Continue => {}
                     }
                     // A short read took all there was; what comes later is a new event, unless the end was already there.
                     if bytes < scratch.len() && !flags.intersects(BROKEN | END) {
@@ -116,13 +134,24 @@ impl Connection {
                 }
                 Err(Errno::AGAIN) => return Turn::Wait,
                 Err(Errno::INTR) => {}
-                Err(_) => return self.fail(Outcome::Reset, ledger, clock.now()),
+                Err(errno) => return self.lose(errno, ledger, clock.now()),
             }
         }
         Turn::More
     }
 
-    fn fail(&mut self, outcome: Outcome, ledger: &mut Ledger, now: Nanos) -> Turn {
+    /// A connection that stood is lost.
+    fn lose(&mut self, errno: Errno, ledger: &mut Ledger<'_>, now: Nanos) -> Turn {
+        if errno == Errno::TIMEDOUT {
+            return self.fail(Outcome::TimedOut, ledger, now);
+        }
+        match self.exchange.take_unheard() {
+            Some(job) => Turn::Unheard(job),
+            None => self.fail(Outcome::Reset, ledger, now),
+        }
+    }
+
+    fn fail(&mut self, outcome: Outcome, ledger: &mut Ledger<'_>, now: Nanos) -> Turn {
         self.exchange.fail(outcome, ledger, now);
         Turn::Done
     }
@@ -138,6 +167,24 @@ impl AsFd for Connection {
 fn outcome_of_connect(errno: Errno) -> Outcome {
     match errno {
         Errno::CONNRESET | Errno::PIPE => Outcome::Reset,
+        Errno::TIMEDOUT => Outcome::TimedOut,
         _ => Outcome::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_not_to_connect_are_told_apart() {
+        for (errno, outcome) in [
+            (Errno::CONNREFUSED, Outcome::Refused),
+            (Errno::TIMEDOUT, Outcome::TimedOut),
+            (Errno::CONNRESET, Outcome::Reset),
+            (Errno::NETUNREACH, Outcome::Refused),
+        ] {
+            assert_eq!(outcome_of_connect(errno), outcome, "{errno}");
+        }
     }
 }

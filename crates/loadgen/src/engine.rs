@@ -1,6 +1,5 @@
 //! The loop: waits for the next instant or the next byte, whichever comes first, and tells the other modules.
 
-use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
 use std::ops::ControlFlow;
@@ -10,11 +9,15 @@ use record::Outcome as JobOutcome;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use units::Nanos;
+use workload::Source;
 
 use crate::clock::{Clock, Timer};
 use crate::connection::{Connection, Turn};
-use crate::ledger::Ledger;
+use crate::ledger::{Books, Ledger};
 use crate::limits::connections_max;
+use crate::origin::{self, Origins, PORT_TRIES_MAX};
+use crate::patience::Queue;
+use crate::pool::{Number, Owner, Pool};
 use crate::{LoadError, Outcome, Plan, Progress};
 
 /// How often the progress function is called, and so how soon it can stop a run.
@@ -29,20 +32,28 @@ const SCRATCH_BYTES: usize = 256 << 10;
 /// Stands for the timer where connections have their number.
 const TIMER: u64 = u64::MAX;
 
-/// Carries out a plan and waits for every job, or for `grace` after the last request, or until `on_progress` says
-/// `Break`.
+/// Carries out a load as planned and waits for every job, or for `grace` after the last request, or until `on_progress`
+/// says `Break`.
 ///
-/// Holds the calling thread all the time. The soft limit on descriptors and the timer slack of the thread stay as it
+/// Holds the calling thread all the time. The limits on descriptors and the timer slack of the thread stay as it
 /// needs them.
-pub fn run(plan: &Plan, mut on_progress: impl FnMut(Progress) -> ControlFlow<()>) -> Result<Outcome, LoadError> {
+pub fn run(
+    plan: &Plan,
+    source: &mut dyn Source,
+    mut on_progress: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Outcome, LoadError> {
     plan.check()?;
+    origin::check(plan)?;
+    if source.due().is_none() {
+        return Err(LoadError::NothingToAsk);
+    }
     // Without it every wait may end up to 50 µs late. Refused or not, lateness is measured.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-    let mut engine = Engine::new(plan)?;
+    let mut engine = Engine::new(plan, source)?;
     let mut progress_at = PROGRESS_EVERY;
     let mut interrupted = false;
     loop {
-        let now = engine.submit_due()?;
+        let now = engine.act_on_time()?;
         if engine.is_over(now) {
             break;
         }
@@ -68,99 +79,144 @@ struct Engine<'a> {
     ledger: Ledger<'a>,
     epoll: OwnedFd,
     timer: Timer,
-    /// By number, counted up from 0: an event of a connection that is gone can never be taken for another's.
-    connections: HashMap<u64, Connection>,
+    pool: Pool,
     connections_max: usize,
-    connections_started: u64,
-    /// Group of the job submitted last, and the connection it went to; later jobs of that group go there too.
-    current: Option<(u64, u64)>,
+    connections_peak: usize,
+    origins: Origins,
+    /// The connection that carries each job, or carried it last.
+    carriers: Vec<Option<Number>>,
+    patience: Queue,
     turned_away: u64,
     scratch: Box<[u8]>,
 }
 
 impl<'a> Engine<'a> {
-    fn new(plan: &'a Plan) -> Result<Engine<'a>, LoadError> {
+    fn new(plan: &'a Plan, source: &'a mut dyn Source) -> Result<Engine<'a>, LoadError> {
         let system = |what| move |errno| LoadError::System(what, errno);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("epoll_create"))?;
         let timer = Timer::new().map_err(system("timerfd_create"))?;
         let flags = EventFlags::IN | EventFlags::ET;
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER), flags).map_err(system("epoll_ctl for the timer"))?;
+        let ledger = Ledger::new(plan, source);
+        // Nanoseconds of a clock: another start each time.
+        let origins = Origins::of(plan, Clock::start().began_unix().0);
         Ok(Engine {
             plan,
-            ledger: Ledger::new(plan),
+            carriers: Vec::with_capacity(ledger.count().unwrap_or(0)),
+            ledger,
             epoll,
             timer,
-            connections: HashMap::new(),
-            connections_max: connections_max(),
-            connections_started: 0,
-            current: None,
+            pool: Pool::new(),
+            connections_max: connections_max(origins.count()),
+            connections_peak: 0,
+            origins,
+            patience: Queue::default(),
             turned_away: 0,
             scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
             clock: Clock::start(),
         })
     }
 
-    /// Submits every request whose instant has come, and gives the time after that.
-    fn submit_due(&mut self) -> Result<Nanos, LoadError> {
+    /// Submits every request whose instant has come and lets those give up whose patience has ended, and gives the time
+    /// after that.
+    fn act_on_time(&mut self) -> Result<Nanos, LoadError> {
         loop {
             let now = self.clock.now();
-            match self.ledger.next_at() {
-                Some(at) if at <= now => self.submit(now)?,
-                _ => return Ok(now),
+            if self.ledger.due().is_some_and(|at| at <= now) {
+                if let Some(job) = self.ledger.submit(now) {
+                    self.carriers.push(None);
+                    self.try_job(job, now)?;
+                }
+            } else if let Some(job) = self.patience.pop_due(now, &self.ledger) {
+                self.give_up(job, now)?;
+            } else {
+                return Ok(now);
             }
         }
     }
 
-    fn submit(&mut self, now: Nanos) -> Result<(), LoadError> {
-        let job = self.ledger.submit(now);
-        let Some(number) = self.connection_for(job)? else {
-            self.ledger.end(job, JobOutcome::Refused, self.clock.now());
-            return Ok(());
-        };
-        let Some(connection) = self.connections.get_mut(&number) else { return Ok(()) };
-        if connection.submit(self.plan, job, &mut self.ledger, now) == Turn::Done {
-            self.connections.remove(&number);
+    /// Begins an attempt, over an idle connection if there is one.
+    fn try_job(&mut self, job: usize, now: Nanos) -> Result<(), LoadError> {
+        if let Some(patience) = self.plan.patience {
+            self.patience.push(now + patience.abort_after, job, self.ledger.attempt(job));
         }
-        Ok(())
+        let owner = self.owner(job);
+        match self.pool.take_idle(owner) {
+            Some(number) => self.ask(job, number, now),
+            None => self.ask_anew(job, now),
+        }
     }
 
-    /// The connection a job belongs on, opened if it is not; `None` if it cannot be.
-    fn connection_for(&mut self, job: usize) -> Result<Option<u64>, LoadError> {
-        let group = self.plan.group_of(job);
-        if let Some((current, number)) = self.current
-            && current == group
-            && self.connections.contains_key(&number)
-        {
-            return Ok(Some(number));
+    /// Asks over a new connection.
+    fn ask_anew(&mut self, job: usize, now: Nanos) -> Result<(), LoadError> {
+        match self.open(job)? {
+            Some(number) => self.ask(job, number, now),
+            None => {
+                self.ledger.end(job, JobOutcome::Refused, self.clock.now());
+                Ok(())
+            }
         }
-        let number = self.open()?;
-        self.current = number.map(|number| (group, number));
-        Ok(number)
     }
 
-    fn open(&mut self) -> Result<Option<u64>, LoadError> {
-        if self.connections.len() >= self.connections_max {
+    fn ask(&mut self, job: usize, number: Number, now: Nanos) -> Result<(), LoadError> {
+        self.carriers[job] = Some(number);
+        let Some(connection) = self.pool.get(number) else { return Ok(()) };
+        let turn = connection.submit(self.plan, job, &mut self.ledger, now);
+        self.after(turn, number, job)
+    }
+
+    fn owner(&self, job: usize) -> Owner {
+        match self.ledger.ask(job).user {
+            Some(user) => Owner::User(user),
+            None => Owner::Group(self.ledger.dealt(job).group),
+        }
+    }
+
+    /// The user of a job closes its connection, and perhaps asks again.
+    fn give_up(&mut self, job: usize, now: Nanos) -> Result<(), LoadError> {
+        if let Some(number) = self.carriers[job] {
+            self.pool.remove(number);
+        }
+        if self.ledger.give_up(job, now) { self.try_job(job, now) } else { Ok(()) }
+    }
+
+    fn open(&mut self, job: usize) -> Result<Option<Number>, LoadError> {
+        if self.pool.len() >= self.connections_max {
             self.turned_away += 1;
             return Ok(None);
         }
-        let connection = match Connection::start(self.plan.target) {
+        let connection = match self.connect(job) {
             Ok(connection) => connection,
             Err(errno) => {
                 self.turned_away += u64::from(is_our_own_limit(errno));
                 return Ok(None);
             }
         };
-        let number = self.connections_started;
-        epoll::add(&self.epoll, &connection, EventData::new_u64(number), ALL_EVENTS)
+        let number = self.pool.insert(connection);
+        self.connections_peak = self.connections_peak.max(self.pool.len());
+        let connection = self.pool.get(number).expect("just inserted");
+        epoll::add(&self.epoll, &*connection, EventData::new_u64(number.to_u64()), ALL_EVENTS)
             .map_err(|errno| LoadError::System("epoll_ctl for a connection", errno))?;
-        self.connections_started += 1;
-        self.connections.insert(number, connection);
         Ok(Some(number))
     }
 
-    /// Waits for events, at most until the next request is due or `until`, and handles them.
+    fn connect(&mut self, job: usize) -> Result<Connection, Errno> {
+        let dealt = self.ledger.dealt(job);
+        for _ in 0..PORT_TRIES_MAX {
+            let Some(from) = self.origins.next(dealt) else { return Connection::start(self.plan.target, None) };
+            match Connection::start(self.plan.target, Some(from)) {
+                // The port is somebody's, or its last connection has not been forgotten.
+                Err(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL) => {}
+                other => return other,
+            }
+        }
+        Err(Errno::ADDRNOTAVAIL)
+    }
+
+    /// Waits for events, at most until something is due or `until`, and handles them.
     fn turn(&mut self, until: Nanos) -> Result<(), LoadError> {
-        let until = until.min(self.ledger.next_at().unwrap_or(self.deadline()));
+        let due = [self.ledger.due(), self.patience.next_at()].into_iter().flatten().min();
+        let until = until.min(due.unwrap_or(self.deadline()));
         self.timer.arm(&self.clock, until).map_err(|errno| LoadError::System("timerfd_settime", errno))?;
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); EVENTS_MAX];
         let (ready, _) = match epoll::wait(&self.epoll, &mut events, None) {
@@ -171,22 +227,45 @@ impl<'a> Engine<'a> {
         for event in ready {
             match event.data.u64() {
                 TIMER => self.timer.expired(),
-                number => self.on_ready(number, event.flags)?,
+                number => self.on_ready(Number::from_u64(number), event.flags)?,
             }
-            self.submit_due()?;
+            self.act_on_time()?;
         }
         Ok(())
     }
 
-    fn on_ready(&mut self, number: u64, flags: EventFlags) -> Result<(), LoadError> {
-        let Some(connection) = self.connections.get_mut(&number) else { return Ok(()) };
-        match connection.on_ready(flags, &mut self.scratch, &mut self.ledger, &self.clock) {
+    fn on_ready(&mut self, number: Number, flags: EventFlags) -> Result<(), LoadError> {
+        // Of an event for a connection that was closed since there is nothing left to do.
+        let Some(connection) = self.pool.get(number) else { return Ok(()) };
+        let job = connection.job();
+        let turn = connection.on_ready(flags, &mut self.scratch, &mut self.ledger, &self.clock);
+        match job {
+            Some(job) => self.after(turn, number, job),
+            // An idle connection has nothing to say but its end.
+            None if turn == Turn::Wait => Ok(()),
+            None => {
+                self.pool.remove(number);
+                Ok(())
+            }
+        }
+    }
+
+    /// Does what the turn of a connection that carried this job asks for.
+    fn after(&mut self, turn: Turn, number: Number, job: usize) -> Result<(), LoadError> {
+        match turn {
             Turn::Wait => {}
-            Turn::Done => drop(self.connections.remove(&number)),
+            Turn::Free if self.ledger.has_left(job) => self.pool.remove(number),
+            Turn::Free => self.pool.release(number, self.owner(job)),
+            Turn::Done => self.pool.remove(number),
             Turn::More => {
+                let Some(connection) = self.pool.get(number) else { return Ok(()) };
                 // Setting the same events again makes what is already there an event of the next turn.
-                epoll::modify(&self.epoll, &*connection, EventData::new_u64(number), ALL_EVENTS)
+                epoll::modify(&self.epoll, &*connection, EventData::new_u64(number.to_u64()), ALL_EVENTS)
                     .map_err(|errno| LoadError::System("epoll_ctl for a connection", errno))?;
+            }
+            Turn::Unheard(job) => {
+                self.pool.remove(number);
+                self.ask_anew(job, self.clock.now())?;
             }
         }
         Ok(())
@@ -194,23 +273,32 @@ impl<'a> Engine<'a> {
 
     /// When outstanding jobs are declared incomplete.
     fn deadline(&self) -> Nanos {
-        Nanos(self.plan.last_at().0.saturating_add(self.plan.grace.0))
+        Nanos(self.ledger.last_at().0.saturating_add(self.plan.grace.0))
     }
 
     fn is_over(&self, now: Nanos) -> bool {
-        self.ledger.next_at().is_none() && (self.ledger.ended() == self.ledger.submitted() || now >= self.deadline())
+        self.ledger.due().is_none() && (self.ledger.ended() == self.ledger.submitted() || now >= self.deadline())
     }
 
     fn progress(&self, now: Nanos) -> Progress {
         let (submitted, ended) = (self.ledger.submitted(), self.ledger.ended());
-        Progress { elapsed: now, jobs: self.plan.requests.len(), submitted, ended }
+        Progress { elapsed: now, jobs: self.ledger.count(), submitted, ended }
     }
 
     fn finish(self, interrupted: bool) -> Outcome {
         let (elapsed, cpu) = (self.clock.now(), self.clock.cpu());
-        let (records, lateness) = self.ledger.close(elapsed);
-        let (turned_away, started_unix_ns) = (self.turned_away, self.clock.began_unix().0);
-        Outcome { records, lateness, cpu, elapsed, started_unix_ns, turned_away, interrupted }
+        let Books { records, attempts, lateness } = self.ledger.close(elapsed);
+        Outcome {
+            records,
+            attempts,
+            lateness,
+            cpu,
+            elapsed,
+            started_unix_ns: self.clock.began_unix().0,
+            connections_peak: self.connections_peak,
+            turned_away: self.turned_away,
+            interrupted,
+        }
     }
 }
 

@@ -1,21 +1,26 @@
-//! The books of a run: every job that was submitted is in them once, and is closed once.
+//! The books of a run: every job that was submitted is in them once, is tried so often, and is closed once.
 
 use hdrhistogram::Histogram;
 use http::ResponseHead;
-use record::{JobRecord, Outcome};
+use record::{AttemptRecord, JobRecord, Outcome};
 use units::Nanos;
+use workload::{Ask, Source};
 
-use crate::{Plan, Request};
+use crate::Plan;
+use crate::deal::{Deal, Dealt};
 
 /// Lateness above this is counted as this: a generator an hour late has other troubles.
 const LATENESS_NS_MAX: u64 = 3_600_000_000_000;
 /// Relative precision of the histogram in decimal digits: 0.1 %.
 const LATENESS_DIGITS: u8 = 3;
 
-#[derive(Debug)]
 pub(crate) struct Ledger<'a> {
-    requests: &'a [Request],
+    plan: &'a Plan,
+    source: &'a mut dyn Source,
+    deal: Deal,
     entries: Vec<Entry>,
+    /// Those that have ended; kept only where users can give up, else they are the jobs.
+    attempts: Vec<AttemptRecord>,
     ended: usize,
     lateness: Histogram<u64>,
 }
@@ -23,30 +28,55 @@ pub(crate) struct Ledger<'a> {
 #[derive(Debug)]
 struct Entry {
     record: JobRecord,
+    ask: Ask,
+    dealt: Dealt,
+    /// When the attempt under way began, or the last one.
+    tried_at: Nanos,
     ended: bool,
+    /// After its end: its user will not ask again.
+    left: bool,
+}
+
+/// What the books come to.
+pub(crate) struct Books {
+    pub(crate) records: Vec<JobRecord>,
+    pub(crate) attempts: Vec<AttemptRecord>,
+    pub(crate) lateness: Histogram<u64>,
 }
 
 impl<'a> Ledger<'a> {
-    pub(crate) fn new(plan: &'a Plan) -> Ledger<'a> {
+    pub(crate) fn new(plan: &'a Plan, source: &'a mut dyn Source) -> Ledger<'a> {
         let lateness = Histogram::new_with_max(LATENESS_NS_MAX, LATENESS_DIGITS).expect("bounds are valid");
-        Ledger { requests: &plan.requests, entries: Vec::with_capacity(plan.requests.len()), ended: 0, lateness }
+        let entries = Vec::with_capacity(source.count().unwrap_or(0));
+        Ledger { plan, source, deal: Deal::new(plan), entries, attempts: vec![], ended: 0, lateness }
     }
 
-    /// The next job's instant; `None` when all have been submitted.
-    pub(crate) fn next_at(&self) -> Option<Nanos> {
-        self.requests.get(self.entries.len()).map(|request| request.at)
+    /// The next job's instant; `None` while none is due before an answer comes, and when all have been submitted.
+    pub(crate) fn due(&self) -> Option<Nanos> {
+        self.source.due()
     }
 
-    /// Opens the next job and gives its number.
-    pub(crate) fn submit(&mut self, now: Nanos) -> usize {
+    /// No job is due after this.
+    pub(crate) fn last_at(&self) -> Nanos {
+        self.source.last_at()
+    }
+
+    /// How many jobs there will be, where it is known.
+    pub(crate) fn count(&self) -> Option<usize> {
+        self.source.count()
+    }
+
+    /// Opens the job that is due, with its first attempt, and gives its number.
+    pub(crate) fn submit(&mut self, now: Nanos) -> Option<usize> {
+        let ask = self.source.take()?;
         let job = self.entries.len();
-        let request = &self.requests[job];
-        self.lateness.saturating_record((now - request.at).0);
+        self.lateness.saturating_record((now - ask.at).0);
+        let dealt = self.deal.of(ask.user.map_or(job as u64, u64::from));
         let record = JobRecord {
             job: job as u64,
-            size_bytes: request.size_bytes.unwrap_or(0),
+            size_bytes: ask.size_bytes,
             head_bytes: 0,
-            arrival_ns: request.at.0,
+            arrival_ns: ask.at.0,
             start_ns: now.0,
             first_byte_ns: None,
             end_ns: now.0,
@@ -54,10 +84,35 @@ impl<'a> Ledger<'a> {
             status: 0,
             outcome: Outcome::Incomplete,
             attempts: 1,
-            group: 0,
+            group: dealt.group,
         };
-        self.entries.push(Entry { record, ended: false });
-        job
+        self.entries.push(Entry { record, ask, dealt, tried_at: now, ended: false, left: false });
+        Some(job)
+    }
+
+    /// What was asked for.
+    pub(crate) fn ask(&self, job: usize) -> Ask {
+        self.entries[job].ask
+    }
+
+    /// Whether the user who asked for it has ended his session with it.
+    pub(crate) fn has_left(&self, job: usize) -> bool {
+        self.entries[job].left
+    }
+
+    /// Where it is asked from.
+    pub(crate) fn dealt(&self, job: usize) -> Dealt {
+        self.entries[job].dealt
+    }
+
+    /// The number of its attempt, from 1.
+    pub(crate) fn attempt(&self, job: usize) -> u32 {
+        self.entries[job].record.attempts
+    }
+
+    /// Whether this attempt of the job has not ended.
+    pub(crate) fn is_under_way(&self, job: usize, attempt: u32) -> bool {
+        !self.entries[job].ended && self.attempt(job) == attempt
     }
 
     /// Bytes of the response came; only the first time counts.
@@ -66,12 +121,8 @@ impl<'a> Ledger<'a> {
     }
 
     pub(crate) fn on_head(&mut self, job: usize, head: &ResponseHead) {
-        let any_size = self.requests[job].size_bytes.is_none();
         let record = self.open(job);
         (record.status, record.head_bytes) = (head.status, head.head_bytes as u64);
-        if let (true, Some(length)) = (any_size, head.content_length) {
-            record.size_bytes = length;
-        }
     }
 
     pub(crate) fn on_body(&mut self, job: usize, bytes: u64) {
@@ -80,17 +131,37 @@ impl<'a> Ledger<'a> {
 
     /// The response is whole: complete if it is the one that was asked for.
     pub(crate) fn on_whole(&mut self, job: usize, now: Nanos) {
-        let expected = self.requests[job].size_bytes;
         let record = self.open(job);
-        let right = record.status == 200 && expected.is_none_or(|size| size == record.body_bytes);
+        let right = record.status == 200 && record.size_bytes == record.body_bytes;
         self.end(job, if right { Outcome::Complete } else { Outcome::Wrong }, now);
+    }
+
+    /// The user gives up the attempt under way: whether another has begun. If not, the job has ended as aborted.
+    pub(crate) fn give_up(&mut self, job: usize, now: Nanos) -> bool {
+        let patience = self.plan.patience.expect("only the impatient give up");
+        let tried_at = self.entries[job].tried_at;
+        assert!(now - tried_at >= patience.abort_after, "job {job} was given up early");
+        if self.attempt(job) > patience.retries {
+            self.end(job, Outcome::Aborted, now);
+            return false;
+        }
+        self.keep_attempt(job, Outcome::Aborted, now);
+        self.entries[job].tried_at = now;
+        let record = self.open(job);
+        record.attempts += 1;
+        (record.first_byte_ns, record.head_bytes, record.body_bytes, record.status) = (None, 0, 0, 0);
+        true
     }
 
     pub(crate) fn end(&mut self, job: usize, outcome: Outcome, now: Nanos) {
         let record = self.open(job);
         (record.outcome, record.end_ns) = (outcome, now.0);
+        self.keep_attempt(job, outcome, now);
         self.entries[job].ended = true;
         self.ended += 1;
+        if let Some(user) = self.entries[job].ask.user {
+            self.entries[job].left = !self.source.on_end(user, now);
+        }
     }
 
     pub(crate) fn submitted(&self) -> usize {
@@ -102,12 +173,31 @@ impl<'a> Ledger<'a> {
     }
 
     /// Closes the books: jobs still open are incomplete and have waited until now.
-    pub(crate) fn close(self, now: Nanos) -> (Vec<JobRecord>, Histogram<u64>) {
-        let close = |entry: Entry| match entry.ended {
-            true => entry.record,
-            false => JobRecord { end_ns: now.0, outcome: Outcome::Incomplete, ..entry.record },
-        };
-        (self.entries.into_iter().map(close).collect(), self.lateness)
+    pub(crate) fn close(mut self, now: Nanos) -> Books {
+        for job in 0..self.entries.len() {
+            if !self.entries[job].ended {
+                self.entries[job].record.end_ns = now.0;
+                self.keep_attempt(job, Outcome::Incomplete, now);
+            }
+        }
+        let records = self.entries.into_iter().map(|entry| entry.record).collect();
+        self.attempts.sort_by_key(|attempt| (attempt.job, attempt.attempt));
+        Books { records, attempts: self.attempts, lateness: self.lateness }
+    }
+
+    fn keep_attempt(&mut self, job: usize, outcome: Outcome, now: Nanos) {
+        let Entry { record, tried_at, .. } = &self.entries[job];
+        if self.plan.patience.is_some() {
+            self.attempts.push(AttemptRecord {
+                job: record.job,
+                attempt: record.attempts,
+                start_ns: tried_at.0,
+                first_byte_ns: record.first_byte_ns,
+                end_ns: now.0,
+                body_bytes: record.body_bytes,
+                outcome,
+            });
+        }
     }
 
     /// Facts about a job that has ended would change its record after the fact: that is a bug of ours.
@@ -121,20 +211,23 @@ impl<'a> Ledger<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Patience;
     use crate::plan::tests::plan;
+    use crate::testing::{Jobs, TwoUsers};
+    use proptest::prelude::*;
 
     fn head(status: u16, content_length: Option<u64>) -> ResponseHead {
         ResponseHead { status, head_bytes: 40, content_length, keep_alive: false }
     }
 
     fn outcome_of(status: u16, body_bytes: u64) -> Outcome {
-        let plan = plan(&[10], 1);
-        let mut ledger = Ledger::new(&plan);
-        let job = ledger.submit(Nanos(0));
+        let (plan, mut source) = (plan(1), Jobs::of(&[10]));
+        let mut ledger = Ledger::new(&plan, &mut source);
+        let job = ledger.submit(Nanos(0)).unwrap();
         ledger.on_head(job, &head(status, Some(body_bytes)));
         ledger.on_body(job, body_bytes);
         ledger.on_whole(job, Nanos(1));
-        ledger.close(Nanos(1)).0[0].outcome
+        ledger.close(Nanos(1)).records[0].outcome
     }
 
     #[test]
@@ -146,42 +239,103 @@ mod tests {
     }
 
     #[test]
-    fn any_size_will_do_if_none_was_named() {
-        let mut plan = plan(&[10], 1);
-        plan.requests[0].size_bytes = None;
-        let mut ledger = Ledger::new(&plan);
-        let job = ledger.submit(Nanos(0));
-        ledger.on_head(job, &head(200, Some(77)));
-        ledger.on_body(job, 77);
-        ledger.on_whole(job, Nanos(1));
-        let record = &ledger.close(Nanos(1)).0[0];
-        assert_eq!((record.size_bytes, record.outcome), (77, Outcome::Complete));
-    }
-
-    #[test]
     fn every_submitted_job_is_in_the_books_once() {
-        let plan = plan(&[10, 20, 30], 1);
-        let mut ledger = Ledger::new(&plan);
-        assert_eq!((ledger.next_at(), ledger.submit(Nanos(5))), (Some(Nanos(0)), 0));
-        assert_eq!((ledger.next_at(), ledger.submit(Nanos(1_000_900))), (Some(Nanos(1_000_000)), 1));
+        let (plan, mut source) = (plan(1), Jobs::of(&[10, 20, 30]));
+        let mut ledger = Ledger::new(&plan, &mut source);
+        assert_eq!((ledger.due(), ledger.submit(Nanos(5))), (Some(Nanos(0)), Some(0)));
+        assert_eq!((ledger.due(), ledger.submit(Nanos(1_000_900))), (Some(Nanos(1_000_000)), Some(1)));
         ledger.on_byte(0, Nanos(7));
         ledger.on_byte(0, Nanos(8));
         ledger.end(1, Outcome::Refused, Nanos(2_000_000));
         assert_eq!((ledger.submitted(), ledger.ended()), (2, 1));
-        let (records, lateness) = ledger.close(Nanos(3_000_000));
+        let Books { records, lateness, attempts } = ledger.close(Nanos(3_000_000));
         let seen: Vec<_> = records.iter().map(|r| (r.job, r.start_ns, r.first_byte_ns, r.end_ns, r.outcome)).collect();
         let incomplete = (0, 5, Some(7), 3_000_000, Outcome::Incomplete);
         assert_eq!(seen, [incomplete, (1, 1_000_900, None, 2_000_000, Outcome::Refused)]);
         assert_eq!((lateness.len(), lateness.min(), lateness.max()), (2, 5, 900));
+        assert!(attempts.is_empty(), "of patient users the jobs say all");
+    }
+
+    #[test]
+    fn a_user_gives_up_and_asks_again() {
+        let (mut plan, mut source) = (plan(1), Jobs::of(&[10]));
+        plan.patience = Some(Patience { abort_after: Nanos(100), retries: 1 });
+        let mut ledger = Ledger::new(&plan, &mut source);
+        let job = ledger.submit(Nanos(3)).unwrap();
+        ledger.on_byte(job, Nanos(50));
+        ledger.on_head(job, &head(200, Some(10)));
+        ledger.on_body(job, 4);
+        assert!(ledger.is_under_way(job, 1) && ledger.give_up(job, Nanos(103)));
+        assert!(!ledger.is_under_way(job, 1) && ledger.is_under_way(job, 2));
+        assert!(!ledger.give_up(job, Nanos(205)), "one retry was all");
+        let books = ledger.close(Nanos(900));
+        let job = &books.records[0];
+        assert_eq!((job.outcome, job.attempts, job.start_ns, job.end_ns), (Outcome::Aborted, 2, 3, 205));
+        assert_eq!((job.first_byte_ns, job.body_bytes, job.status), (None, 0, 0), "nothing came of the last attempt");
+        let tries: Vec<_> = books.attempts.iter().map(|a| (a.attempt, a.start_ns, a.end_ns, a.body_bytes)).collect();
+        assert_eq!(tries, [(1, 3, 103, 4), (2, 103, 205, 0)]);
+    }
+
+    #[test]
+    fn a_user_thinks_from_the_end_of_the_answer() {
+        let (plan, mut source) = (plan(1), TwoUsers::default());
+        let mut ledger = Ledger::new(&plan, &mut source);
+        assert_eq!((ledger.submit(Nanos(0)), ledger.submit(Nanos(0)), ledger.due()), (Some(0), Some(1), None));
+        ledger.end(1, Outcome::Reset, Nanos(500));
+        assert_eq!(ledger.due(), Some(Nanos(500) + TwoUsers::THINK));
+        let next = ledger.submit(Nanos(700) + TwoUsers::THINK).unwrap();
+        assert_eq!(ledger.ask(next).user, Some(1));
+        let books = ledger.close(Nanos::from_secs(9));
+        assert_eq!(books.lateness.max(), 200, "lateness counts from the end of the thought");
     }
 
     #[test]
     #[should_panic(expected = "job 0 has already ended")]
     fn a_job_ends_once() {
-        let plan = plan(&[10], 1);
-        let mut ledger = Ledger::new(&plan);
+        let (plan, mut source) = (plan(1), Jobs::of(&[10]));
+        let mut ledger = Ledger::new(&plan, &mut source);
         ledger.submit(Nanos(0));
         ledger.end(0, Outcome::Reset, Nanos(1));
         ledger.end(0, Outcome::Reset, Nanos(2));
+    }
+
+    proptest! {
+        /// Whatever happens when: as many attempts as records of them, at most the retries and one, each given up after no
+        /// less than the patience, and the next begun at once.
+        #[test]
+        fn attempts_add_up(steps in prop::collection::vec((0..3_usize, 0..5_u8, 0..300_u64), 0..60), retries in 0..4_u32) {
+            let (mut plan, mut source) = (plan(1), Jobs::of(&[10, 20, 30]));
+            plan.patience = Some(Patience { abort_after: Nanos(100), retries });
+            let mut ledger = Ledger::new(&plan, &mut source);
+            (0..3).for_each(|n| assert_eq!(ledger.submit(Nanos::from_millis(n)), Some(n as usize)));
+            let mut now = Nanos::from_millis(2);
+            for (job, what, later) in steps {
+                now += Nanos(later);
+                let attempt = ledger.attempt(job);
+                match what {
+                    _ if !ledger.is_under_way(job, attempt) => {}
+                    0 => ledger.on_byte(job, now),
+                    1 => ledger.on_body(job, later),
+                    2 => ledger.end(job, Outcome::TimedOut, now),
+                    _ if now - ledger.entries[job].tried_at >= Nanos(100) => {
+                        prop_assert_eq!(ledger.give_up(job, now), attempt <= retries);
+                    }
+                    _ => {}
+                }
+            }
+            let Books { records, attempts, .. } = ledger.close(now);
+            for record in &records {
+                let mine: Vec<_> = attempts.iter().filter(|attempt| attempt.job == record.job).collect();
+                prop_assert_eq!(mine.len() as u32, record.attempts);
+                prop_assert!(record.attempts <= retries + 1);
+                let last = mine[mine.len() - 1];
+                prop_assert_eq!((mine[0].start_ns, last.end_ns), (record.start_ns, record.end_ns));
+                prop_assert_eq!((last.outcome, last.body_bytes), (record.outcome, record.body_bytes));
+                prop_assert!(mine.windows(2).all(|pair| pair[0].end_ns == pair[1].start_ns));
+                let too_early = |attempt: &&&AttemptRecord| attempt.end_ns - attempt.start_ns < 100;
+                let given_up = mine.iter().filter(|attempt| attempt.outcome == Outcome::Aborted);
+                prop_assert_eq!(given_up.filter(too_early).count(), 0);
+            }
+        }
     }
 }

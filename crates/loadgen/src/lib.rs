@@ -6,36 +6,48 @@
 //! *scheduled* instant to the last byte, nothing ever waits for a connection, and a histogram of how late requests
 //! were submitted says whether the figures may be used at all.
 //!
-//! One thread and one epoll do it all. The protocol (the private modules `reader` and `exchange`) and the books
-//! (`ledger`) touch no socket and no clock; `engine` tells them what happened and when.
+//! Where the load is closed on purpose, users or sessions that think between an answer and their next request, the
+//! [`workload::Source`] says so, and lateness counts from the end of the thought.
+//!
+//! One thread and one epoll do it all. The protocol (the private modules `reader` and `exchange`), the books (`ledger`)
+//! and the users' patience touch no socket and no clock; `engine` tells them what happened and when.
 //!
 //! ```no_run
-//! use loadgen::{Plan, Request};
+//! use loadgen::Plan;
 //! use std::ops::ControlFlow;
 //! use units::Nanos;
+//! use workload::{Job, Scheduled};
 //! let plan = Plan {
 //!     target: "127.0.0.1:8080".parse().unwrap(),
 //!     host: "localhost:8080".into(),
-//!     requests: (0..10)
-//!         .map(|n| Request { at: Nanos::from_millis(n), path: "/512.bin".into(), size_bytes: Some(512) })
-//!         .collect(),
+//!     prefix: "/files/".into(),
 //!     per_connection: 1,
 //!     grace: Nanos::from_secs(10),
+//!     patience: None,
+//!     clients: vec![],
+//!     seed: 1,
 //! };
-//! let outcome = loadgen::run(&plan, |_| ControlFlow::Continue(())).unwrap();
+//! let jobs: Vec<Job> = (0..10).map(|n| Job { arrival: Nanos::from_millis(n), size_bytes: 512 }).collect();
+//! let outcome = loadgen::run(&plan, &mut Scheduled::new(&jobs), |_| ControlFlow::Continue(())).unwrap();
 //! assert_eq!(outcome.records.len(), 10);
 //! ```
 
 mod clock;
 mod connection;
+mod deal;
 mod engine;
 mod exchange;
 mod ledger;
 mod limits;
+mod origin;
 mod outcome;
+mod patience;
 mod plan;
+mod pool;
 mod reader;
+#[cfg(test)]
+mod testing;
 
 pub use engine::{PROGRESS_EVERY, run};
 pub use outcome::{LoadError, Outcome, Progress};
-pub use plan::{Plan, PlanError, Request};
+pub use plan::{ClientGroup, Patience, Plan, PlanError};

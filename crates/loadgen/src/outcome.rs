@@ -1,7 +1,7 @@
 use std::fmt;
 
 use hdrhistogram::Histogram;
-use record::JobRecord;
+use record::{AttemptRecord, JobRecord};
 use units::Nanos;
 
 use crate::PlanError;
@@ -11,6 +11,8 @@ use crate::PlanError;
 pub struct Outcome {
     /// One for every request that was submitted, in order of arrival; that is all of them unless `interrupted`.
     pub records: Vec<JobRecord>,
+    /// Every attempt, in the order of the jobs, where users could give up; else the jobs say all.
+    pub attempts: Vec<AttemptRecord>,
     /// How late requests were submitted, nanoseconds, within 0.1 %.
     pub lateness: Histogram<u64>,
     /// CPU time of this process during the run, other threads included.
@@ -19,6 +21,8 @@ pub struct Outcome {
     pub elapsed: Nanos,
     /// Start of the run, nanoseconds since 1970.
     pub started_unix_ns: u64,
+    /// The most connections that stood at once.
+    pub connections_peak: usize,
     /// Requests for which this machine had no descriptor or no port left; recorded as refused at once.
     pub turned_away: u64,
     /// The progress function asked to stop before every job had ended.
@@ -29,8 +33,8 @@ pub struct Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     pub elapsed: Nanos,
-    /// Requests of the plan.
-    pub jobs: usize,
+    /// Requests there will be, where that is known.
+    pub jobs: Option<usize>,
     pub submitted: usize,
     /// Jobs that have ended, well or not.
     pub ended: usize,
@@ -40,6 +44,8 @@ pub struct Progress {
 #[derive(Debug)]
 pub enum LoadError {
     Plan(PlanError),
+    /// The source has no request.
+    NothingToAsk,
     /// What was tried and why it failed: our own machine, never the server.
     System(&'static str, rustix::io::Errno),
 }
@@ -48,6 +54,7 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoadError::Plan(wrong) => wrong.fmt(f),
+            LoadError::NothingToAsk => write!(f, "there is nothing to ask for: no request is due"),
             LoadError::System(what, errno) => write!(f, "{what}: {errno}"),
         }
     }

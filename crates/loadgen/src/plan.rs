@@ -1,108 +1,135 @@
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use units::Nanos;
 
-/// What to ask for, when, and for how long to wait.
+/// Whom to ask, from where, and for how long to wait; what is asked for and when is the [`workload::Source`]'s to say.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub target: SocketAddr,
     /// Value of the `Host` field.
     pub host: String,
-    /// In order of their instants.
-    pub requests: Vec<Request>,
-    /// Consecutive requests on each connection; 1 opens a connection for every request. With more, a request is still
-    /// submitted at its own instant: it is pipelined if the one before it has not been answered.
+    /// A job of SIZE bytes asks for this, SIZE and `.bin`.
+    pub prefix: String,
+    /// Requests on each connection, one after the other; 1 opens a connection for every request. A request that finds no
+    /// connection without one under way opens another, as the generator of 003 did (section 2.4): it waits for nobody.
     pub per_connection: u64,
     /// How long after the last request's instant outstanding jobs are declared incomplete.
     pub grace: Nanos,
+    /// Users who give up; `None` waits to the end.
+    pub patience: Option<Patience>,
+    /// Where requests come from; empty leaves the address to the kernel.
+    pub clients: Vec<ClientGroup>,
+    /// Deals the jobs to the groups.
+    pub seed: u64,
 }
 
-/// One request, submitted at its own instant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
-    /// Counted from the start of the run.
-    pub at: Nanos,
-    /// Path and query as they go on the wire.
-    pub path: String,
-    /// Size of body that has to come; `None` accepts any.
-    pub size_bytes: Option<u64>,
+/// How users lose it (003, section 5.1 H): they wait so long, then close the connection and ask again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    pub abort_after: Nanos,
+    /// How often they ask again before they give up for good.
+    pub retries: u32,
+}
+
+/// Clients behind one network path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClientGroup {
+    pub name: String,
+    /// Of this machine, and of the target's family.
+    pub addresses: Vec<IpAddr>,
+    /// Of the requests; those of all groups add up to 1.
+    pub share: f64,
 }
 
 /// A plan that cannot be carried out: what is wrong with it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum PlanError {
-    NoRequests,
     NoneOnAConnection,
-    /// Request number, from 0, that comes before its predecessor.
-    OutOfOrder(usize),
-    /// Request number, from 0, and its path.
-    Path(usize, String),
+    Prefix(String),
     Host(String),
+    NoPatience,
+    /// The shares add up to this.
+    Shares(f64),
+    NoAddress(String),
+    /// Group, and an address that cannot reach the target.
+    Family(String, IpAddr),
+    /// This machine cannot send from there, and why.
+    NotOurs(String, IpAddr, rustix::io::Errno),
 }
 
 impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PlanError::NoRequests => write!(f, "there is nothing to ask for: the plan has no requests"),
             PlanError::NoneOnAConnection => write!(f, "0 requests on each connection: it takes at least 1"),
-            PlanError::OutOfOrder(n) => write!(f, "request {n} comes before its predecessor: sort them by instant"),
-            PlanError::Path(n, path) => {
-                write!(f, "path `{path}` of request {n} has to start with / and hold printable ASCII without spaces")
+            PlanError::Prefix(prefix) => {
+                write!(f, "prefix `{prefix}` has to start and end with / and hold printable ASCII without spaces")
             }
             PlanError::Host(host) => write!(f, "host `{host}` has to be printable ASCII without spaces"),
+            PlanError::NoPatience => write!(f, "users who abort after 0 s never see an answer: write 7s, say"),
+            PlanError::Shares(sum) => {
+                write!(f, "the shares of the client groups add up to {sum}: write shares above 0 that add up to 1")
+            }
+            PlanError::NoAddress(group) => write!(f, "client group `{group}` has no address"),
+            PlanError::Family(group, address) => {
+                write!(f, "client group `{group}`: {address} is not of the kind of address the server has")
+            }
+            PlanError::NotOurs(group, address, errno) => write!(
+                f,
+                "client group `{group}`: cannot send from {address}: {errno}: give it to an interface of this machine"
+            ),
         }
     }
 }
 
 impl std::error::Error for PlanError {}
 
+/// Shares written with so many digits add up to 1.
+const SHARES_WITHIN: f64 = 1e-6;
+
 impl Plan {
-    /// Whether it can be carried out.
+    /// Whether it can be carried out, as far as can be told without a socket.
     pub fn check(&self) -> Result<(), PlanError> {
-        if self.requests.is_empty() {
-            return Err(PlanError::NoRequests);
-        }
         if self.per_connection == 0 {
             return Err(PlanError::NoneOnAConnection);
         }
         if !is_token(&self.host) {
             return Err(PlanError::Host(self.host.clone()));
         }
-        if let Some(n) = self.requests.windows(2).position(|pair| pair[1].at < pair[0].at) {
-            return Err(PlanError::OutOfOrder(n + 1));
+        if !(self.prefix.starts_with('/') && self.prefix.ends_with('/') && is_token(&self.prefix)) {
+            return Err(PlanError::Prefix(self.prefix.clone()));
         }
-        match self.requests.iter().position(|request| !request.path.starts_with('/') || !is_token(&request.path)) {
-            Some(n) => Err(PlanError::Path(n, self.requests[n].path.clone())),
-            None => Ok(()),
+        if self.patience.is_some_and(|patience| patience.abort_after == Nanos::ZERO) {
+            return Err(PlanError::NoPatience);
         }
+        self.check_clients()
     }
 
-    /// When the last request is due; the run is over `grace` after it.
-    pub(crate) fn last_at(&self) -> Nanos {
-        self.requests.last().map_or(Nanos::ZERO, |request| request.at)
-    }
-
-    /// Number of the connection that job `job` belongs on.
-    pub(crate) fn group_of(&self, job: usize) -> u64 {
-        job as u64 / self.per_connection
-    }
-
-    /// Whether no later job belongs on the same connection.
-    pub(crate) fn is_last_of_group(&self, job: usize) -> bool {
-        job + 1 == self.requests.len() || self.group_of(job + 1) != self.group_of(job)
-    }
-
-    /// Appends the bytes of request `job`. The last one on a connection asks for it to be closed, so that the server
-    /// is the one to close it, as with the HTTP/1.0 clients of the papers.
-    pub(crate) fn write_request(&self, job: usize, out: &mut Vec<u8>) {
-        let connection = if self.is_last_of_group(job) { "close" } else { "keep-alive" };
-        for part in
-            ["GET ", &self.requests[job].path, " HTTP/1.1\r\nHost: ", &self.host, "\r\nConnection: ", connection]
-        {
-            out.extend_from_slice(part.as_bytes());
+    fn check_clients(&self) -> Result<(), PlanError> {
+        let sum: f64 = self.clients.iter().map(|group| group.share).sum();
+        let is_whole = (sum - 1.0).abs() < SHARES_WITHIN && self.clients.iter().all(|group| group.share > 0.0);
+        if !self.clients.is_empty() && !is_whole {
+            return Err(PlanError::Shares(sum));
         }
-        out.extend_from_slice(b"\r\n\r\n");
+        for group in &self.clients {
+            if group.addresses.is_empty() {
+                return Err(PlanError::NoAddress(group.name.clone()));
+            }
+            if let Some(&other) = group.addresses.iter().find(|address| address.is_ipv4() != self.target.is_ipv4()) {
+                return Err(PlanError::Family(group.name.clone(), other));
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the bytes of the request for so many bytes. The last one on a connection asks for it to be closed, so that
+    /// the server is the one to close it, as with the HTTP/1.0 clients of the papers.
+    pub(crate) fn write_request(&self, size_bytes: u64, is_last: bool, out: &mut Vec<u8>) {
+        use std::io::Write;
+        let Plan { prefix, host, .. } = self;
+        let connection = if is_last { "close" } else { "keep-alive" };
+        write!(out, "GET {prefix}{size_bytes}.bin HTTP/1.1\r\nHost: {host}\r\nConnection: {connection}\r\n\r\n")
+            .expect("memory takes all");
     }
 }
 
@@ -115,24 +142,26 @@ fn is_token(text: &str) -> bool {
 pub(crate) mod tests {
     use super::*;
 
-    /// One request a millisecond for each of `sizes`.
-    pub(crate) fn plan(sizes: &[u64], per_connection: u64) -> Plan {
-        let request = |(n, &size): (usize, &u64)| Request {
-            at: Nanos::from_millis(n as u64),
-            path: format!("/{size}.bin"),
-            size_bytes: Some(size),
-        };
+    pub(crate) fn plan(per_connection: u64) -> Plan {
         Plan {
             target: "127.0.0.1:9".parse().unwrap(),
             host: "h:9".into(),
-            requests: sizes.iter().enumerate().map(request).collect(),
+            prefix: "/".into(),
             per_connection,
             grace: Nanos::from_secs(1),
+            patience: None,
+            clients: vec![],
+            seed: 1,
         }
     }
 
+    pub(crate) fn group(name: &str, addresses: &[&str], share: f64) -> ClientGroup {
+        let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        ClientGroup { name: name.into(), addresses, share }
+    }
+
     fn wrong(change: impl Fn(&mut Plan)) -> String {
-        let mut plan = plan(&[1, 2, 3], 1);
+        let mut plan = plan(1);
         assert_eq!(plan.check(), Ok(()));
         change(&mut plan);
         plan.check().unwrap_err().to_string()
@@ -140,30 +169,34 @@ pub(crate) mod tests {
 
     #[test]
     fn says_what_is_wrong() {
-        assert!(wrong(|plan| plan.requests.clear()).contains("no requests"));
         assert!(wrong(|plan| plan.per_connection = 0).contains("at least 1"));
-        assert!(wrong(|plan| plan.requests.swap(1, 2)).contains("request 2 comes before"));
-        for path in ["", "a", "/a b", "/a\r\nX: y", "/ä"] {
-            assert!(wrong(|plan| plan.requests[1].path = path.into()).contains("of request 1"), "{path}");
+        for prefix in ["", "a/", "/a", "/a b/", "/a\r\nX: y/", "/ä/"] {
+            assert!(wrong(|plan| plan.prefix = prefix.into()).starts_with("prefix"), "{prefix}");
         }
         assert!(wrong(|plan| plan.host = "a\r\nb".into()).starts_with("host"));
+        let now = Patience { abort_after: Nanos::ZERO, retries: 3 };
+        assert!(wrong(|plan| plan.patience = Some(now)).contains("after 0 s"));
     }
 
     #[test]
-    fn groups_consecutive_jobs() {
-        let plan = plan(&[1; 5], 2);
-        assert_eq!((0..5).map(|job| plan.group_of(job)).collect::<Vec<_>>(), [0, 0, 1, 1, 2]);
-        let last = (0..5).map(|job| plan.is_last_of_group(job)).collect::<Vec<_>>();
-        assert_eq!(last, [false, true, false, true, true]);
+    fn says_what_is_wrong_with_clients() {
+        let said = |groups: &[ClientGroup]| wrong(|plan| plan.clients = groups.to_vec());
+        let one = group("one", &["127.0.0.2"], 0.5);
+        assert!(said(std::slice::from_ref(&one)).contains("add up to 0.5"));
+        assert!(said(&[group("a", &["127.0.0.2"], 1.5), group("b", &["127.0.0.3"], -0.5)]).contains("above 0"));
+        assert!(said(&[group("a", &["127.0.0.2"], f64::NAN)]).contains("add up to NaN"));
+        assert!(said(&[one.clone(), group("two", &[], 0.5)]).contains("`two` has no address"));
+        assert!(said(&[one, group("two", &["::1"], 0.5)]).contains("`two`: ::1 is not of the kind"));
     }
 
     #[test]
     fn the_last_request_of_a_connection_asks_to_close_it() {
-        let (plan, mut out) = (plan(&[7, 8], 2), vec![]);
-        plan.write_request(0, &mut out);
-        plan.write_request(1, &mut out);
-        let expected = "GET /7.bin HTTP/1.1\r\nHost: h:9\r\nConnection: keep-alive\r\n\r\n\
-                        GET /8.bin HTTP/1.1\r\nHost: h:9\r\nConnection: close\r\n\r\n";
+        let (mut plan, mut out) = (plan(2), vec![]);
+        plan.prefix = "/files/".into();
+        plan.write_request(7, false, &mut out);
+        plan.write_request(8, true, &mut out);
+        let expected = "GET /files/7.bin HTTP/1.1\r\nHost: h:9\r\nConnection: keep-alive\r\n\r\n\
+                        GET /files/8.bin HTTP/1.1\r\nHost: h:9\r\nConnection: close\r\n\r\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

@@ -6,34 +6,49 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::thread::JoinHandle;
 
-use loadgen::{Outcome, Plan, Request, run};
-use record::{JobRecord, Outcome as JobOutcome};
+use loadgen::{ClientGroup, LoadError, Outcome, Patience, Plan, run};
+use record::JobRecord;
 use units::Nanos;
+use workload::{Ask, Job, Scheduled, Source};
 
-/// One request for each of `sizes`, `gap_us` apart, and a tenth of a second of grace.
-fn plan(target: SocketAddr, sizes: &[u64], gap_us: u64) -> Plan {
-    let request = |(n, &size): (usize, &u64)| Request {
-        at: Nanos::from_micros(n as u64 * gap_us),
-        path: format!("/{size}.bin"),
-        size_bytes: Some(size),
-    };
-    let requests = sizes.iter().enumerate().map(request).collect();
-    Plan { target, host: target.to_string(), requests, per_connection: 1, grace: Nanos::from_millis(100) }
+/// A tenth of a second of grace.
+fn plan(target: SocketAddr) -> Plan {
+    Plan {
+        target,
+        host: target.to_string(),
+        prefix: "/".into(),
+        per_connection: 1,
+        grace: Nanos::from_millis(100),
+        patience: None,
+        clients: vec![],
+        seed: 1,
+    }
+}
+
+/// One for each of `sizes`, `gap_us` apart.
+fn jobs(sizes: &[u64], gap_us: u64) -> Vec<Job> {
+    let job = |(n, &size_bytes): (usize, &u64)| Job { arrival: Nanos::from_micros(n as u64 * gap_us), size_bytes };
+    sizes.iter().enumerate().map(job).collect()
 }
 
 /// Enough for a slow machine; a test that needs it has failed.
 const PATIENT: Nanos = Nanos::from_secs(60);
 
-fn go(plan: &Plan) -> Outcome {
-    let outcome = run(plan, |_| ControlFlow::Continue(())).unwrap();
-    let jobs: Vec<u64> = outcome.records.iter().map(|record| record.job).collect();
-    assert!(jobs.iter().copied().eq(0..plan.requests.len() as u64), "one record for every job: {jobs:?}");
-    assert_eq!(outcome.lateness.len(), jobs.len() as u64);
+fn go(plan: &Plan, jobs: &[Job]) -> Outcome {
+    let outcome = run(plan, &mut Scheduled::new(jobs), |_| ControlFlow::Continue(())).unwrap();
+    check(&outcome, plan);
+    assert_eq!(outcome.records.len(), jobs.len());
+    outcome
+}
+
+fn check(outcome: &Outcome, plan: &Plan) {
+    assert!(outcome.records.iter().map(|record| record.job).eq(0..outcome.records.len() as u64), "one for every job");
+    assert_eq!(outcome.lateness.len(), outcome.records.len() as u64);
     for record in &outcome.records {
         assert!(record.arrival_ns <= record.start_ns && record.start_ns <= record.end_ns, "{record:?}");
         assert!(record.first_byte_ns.is_none_or(|first| (record.start_ns..=record.end_ns).contains(&first)));
+        assert!(record.attempts <= 1 + plan.patience.map_or(0, |patience| patience.retries));
     }
-    outcome
 }
 
 fn outcomes(records: &[JobRecord]) -> BTreeSet<&'static str> {
@@ -94,7 +109,7 @@ fn well_behaved(mut stream: TcpStream) {
 fn every_job_completes_on_a_connection_of_its_own() {
     let sizes = [0, 1, 1448, 100_000, 5_000_000, 10];
     let (address, server) = serve(sizes.len(), well_behaved);
-    let outcome = go(&Plan { grace: PATIENT, ..plan(address, &sizes, 2_000) });
+    let outcome = go(&Plan { grace: PATIENT, ..plan(address) }, &jobs(&sizes, 2_000));
     server.join().unwrap();
     assert_eq!(outcomes(&outcome.records), BTreeSet::from(["complete"]));
     for (record, size) in outcome.records.iter().zip(sizes) {
@@ -107,22 +122,49 @@ fn every_job_completes_on_a_connection_of_its_own() {
 #[test]
 fn consecutive_jobs_share_a_connection() {
     let (address, server) = serve(3, well_behaved);
-    let plan = Plan { per_connection: 4, grace: PATIENT, ..plan(address, &[100; 10], 500) };
-    assert_eq!(outcomes(&go(&plan).records), BTreeSet::from(["complete"]));
+    let plan = Plan { per_connection: 4, grace: PATIENT, ..plan(address) };
+    // A fifth of a second apart: each has long been answered when the next is due.
+    let outcome = go(&plan, &jobs(&[100; 10], 200_000));
+    assert_eq!(outcomes(&outcome.records), BTreeSet::from(["complete"]));
+    assert_eq!(outcome.connections_peak, 1, "one after the other");
     // Three connections took all ten jobs, or this would wait for ever.
     server.join().unwrap();
 }
 
-/// The server reads all four requests before it answers the first: they were not held back for one another.
+/// The server answers none before all four have come: a request that finds no connection free waits for none.
 #[test]
-fn a_shared_connection_does_not_hold_requests_back() {
-    let (address, server) = serve(1, |mut stream| {
-        let requests: Vec<String> = (0..4).map(|_| read_request(&mut stream).unwrap()).collect();
-        requests.iter().for_each(|request| respond(&mut stream, size_of(request), "keep-alive"));
+fn a_connection_for_many_does_not_hold_requests_back() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let plan = Plan { per_connection: 4, grace: PATIENT, ..plan(listener.local_addr().unwrap()) };
+    let server = std::thread::spawn(move || {
+        let mut streams: Vec<TcpStream> = (0..4).map(|_| listener.accept().unwrap().0).collect();
+        let requests: Vec<String> = streams.iter_mut().map(|stream| read_request(stream).unwrap()).collect();
+        let pairs = streams.iter_mut().zip(&requests);
+        pairs.for_each(|(stream, request)| respond(stream, size_of(request), "keep-alive"));
     });
-    let plan = Plan { per_connection: 4, grace: PATIENT, ..plan(address, &[1, 2, 3, 4], 1_000) };
-    assert_eq!(outcomes(&go(&plan).records), BTreeSet::from(["complete"]));
+    assert_eq!(outcomes(&go(&plan, &jobs(&[1, 2, 3, 4], 1_000)).records), BTreeSet::from(["complete"]));
     server.join().unwrap();
+}
+
+/// The server closes when it has answered and a second request is on its way: it is asked for again elsewhere, once.
+#[test]
+fn a_request_nobody_heard_is_asked_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let plan = Plan { per_connection: 4, grace: PATIENT, ..plan(listener.local_addr().unwrap()) };
+    let server = std::thread::spawn(move || {
+        let mut first = listener.accept().unwrap().0;
+        let request = read_request(&mut first).unwrap();
+        respond(&mut first, size_of(&request), "keep-alive");
+        read_request(&mut first).unwrap();
+        drop(first);
+        let mut second = listener.accept().unwrap().0;
+        let request = read_request(&mut second).unwrap();
+        respond(&mut second, size_of(&request), "close");
+    });
+    let outcome = go(&plan, &jobs(&[5, 6], 1_000_000));
+    server.join().unwrap();
+    assert_eq!(outcomes(&outcome.records), BTreeSet::from(["complete"]));
+    assert!(outcome.records.iter().all(|record| record.attempts == 1), "nobody gave up");
 }
 
 /// A server that closes each connection after one response: jobs submitted later go to a new one.
@@ -133,8 +175,8 @@ fn a_closed_connection_is_replaced() {
         respond(&mut stream, size_of(&request), "close");
     });
     // A second apart: the first has long been answered when the second is due.
-    let plan = Plan { per_connection: 2, grace: PATIENT, ..plan(address, &[5; 2], 1_000_000) };
-    assert_eq!(outcomes(&go(&plan).records), BTreeSet::from(["complete"]));
+    let plan = Plan { per_connection: 2, grace: PATIENT, ..plan(address) };
+    assert_eq!(outcomes(&go(&plan, &jobs(&[5; 2], 1_000_000)).records), BTreeSet::from(["complete"]));
     server.join().unwrap();
 }
 
@@ -147,7 +189,7 @@ fn another_status_or_length_is_wrong() {
             size => respond(&mut stream, size + 1, "close"),
         }
     });
-    let outcome = go(&Plan { grace: PATIENT, ..plan(address, &[1, 2], 1_000) });
+    let outcome = go(&Plan { grace: PATIENT, ..plan(address) }, &jobs(&[1, 2], 1_000));
     server.join().unwrap();
     assert_eq!(outcomes(&outcome.records), BTreeSet::from(["wrong"]));
     let seen: Vec<_> = outcome.records.iter().map(|record| (record.status, record.body_bytes)).collect();
@@ -164,7 +206,7 @@ fn an_early_close_is_a_reset() {
             _ => stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nxx").unwrap(),
         }
     });
-    let outcome = go(&Plan { grace: PATIENT, ..plan(address, &[1, 2, 3], 1_000) });
+    let outcome = go(&Plan { grace: PATIENT, ..plan(address) }, &jobs(&[1, 2, 3], 1_000));
     server.join().unwrap();
     assert_eq!(outcomes(&outcome.records), BTreeSet::from(["reset"]));
     let seen: Vec<_> = outcome.records.iter().map(|r| (r.status, r.body_bytes, r.first_byte_ns.is_some())).collect();
@@ -174,7 +216,7 @@ fn an_early_close_is_a_reset() {
 #[test]
 fn nobody_listening_is_refused() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let outcome = go(&Plan { grace: PATIENT, ..plan(address, &[1; 20], 500) });
+    let outcome = go(&Plan { grace: PATIENT, ..plan(address) }, &jobs(&[1; 20], 500));
     assert_eq!(outcomes(&outcome.records), BTreeSet::from(["refused"]));
     assert_eq!(outcome.turned_away, 0, "the server refused, not we");
 }
@@ -182,12 +224,12 @@ fn nobody_listening_is_refused() {
 #[test]
 fn a_job_never_answered_has_waited_until_the_end() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let plan = plan(listener.local_addr().unwrap(), &[1, 2, 3], 1_000);
-    let outcome = go(&plan);
+    let (plan, jobs) = (plan(listener.local_addr().unwrap()), jobs(&[1, 2, 3], 1_000));
+    let outcome = go(&plan, &jobs);
     assert_eq!(outcomes(&outcome.records), BTreeSet::from(["incomplete"]));
-    for (record, request) in outcome.records.iter().zip(&plan.requests) {
+    for (record, job) in outcome.records.iter().zip(&jobs) {
         assert_eq!(record.end_ns, outcome.elapsed.0);
-        assert!(record.response_time() >= plan.grace && record.arrival_ns == request.at.0);
+        assert!(record.response_time() >= plan.grace && record.arrival_ns == job.arrival.0);
     }
 }
 
@@ -196,7 +238,7 @@ fn a_job_never_answered_has_waited_until_the_end() {
 fn thousands_wait_at_once() {
     const JOBS: usize = 2_000;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let plan = Plan { grace: PATIENT, ..plan(listener.local_addr().unwrap(), &[77; JOBS], 200) };
+    let plan = Plan { grace: PATIENT, ..plan(listener.local_addr().unwrap()) };
     let server = std::thread::spawn(move || {
         let mut streams: Vec<TcpStream> = (0..JOBS).map(|_| listener.accept().unwrap().0).collect();
         for stream in &mut streams {
@@ -204,20 +246,22 @@ fn thousands_wait_at_once() {
             respond(stream, size_of(&request), "close");
         }
     });
-    let outcome = go(&plan);
+    let outcome = go(&plan, &jobs(&[77; JOBS], 200));
     server.join().unwrap();
     assert_eq!(outcomes(&outcome.records), BTreeSet::from(["complete"]));
+    assert_eq!(outcome.connections_peak, JOBS);
 }
 
 #[test]
 fn stops_when_told_to() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let mut plan = plan(address, &[1, 2, 3], 1_000);
-    plan.requests[2].at = Nanos::from_secs(3600);
-    let outcome =
-        run(&plan, |progress| if progress.submitted == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-            .unwrap();
+    let mut jobs = jobs(&[1, 2, 3], 1_000);
+    jobs[2].arrival = Nanos::from_secs(3600);
+    let stop = |progress: loadgen::Progress| match progress.submitted {
+        2 => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    let outcome = run(&plan(listener.local_addr().unwrap()), &mut Scheduled::new(&jobs), stop).unwrap();
     assert!(outcome.interrupted);
     assert_eq!(outcome.records.len(), 2);
     assert_eq!(outcomes(&outcome.records), BTreeSet::from(["incomplete"]));
@@ -226,8 +270,14 @@ fn stops_when_told_to() {
 #[test]
 fn a_senseless_plan_is_not_begun() {
     let address = "127.0.0.1:9".parse().unwrap();
-    let said = run(&plan(address, &[], 1), |_| ControlFlow::Continue(())).unwrap_err().to_string();
-    assert_eq!(said, "there is nothing to ask for: the plan has no requests");
+    let said = |plan: &Plan, jobs: &[Job]| -> LoadError {
+        run(plan, &mut Scheduled::new(jobs), |_| ControlFlow::Continue(())).unwrap_err()
+    };
+    assert_eq!(said(&plan(address), &[]).to_string(), "there is nothing to ask for: no request is due");
+    let far = ClientGroup { name: "far".into(), addresses: vec!["192.0.2.1".parse().unwrap()], share: 1.0 };
+    let plan = Plan { clients: vec![far], ..plan(address) };
+    let said = said(&plan, &jobs(&[1], 1)).to_string();
+    assert!(said.starts_with("client group `far`: cannot send from 192.0.2.1"), "{said}");
 }
 
 /// Whatever the server does to the jobs of a connection, each has one record, which `go` checks.
@@ -245,11 +295,122 @@ fn every_job_has_one_record_whatever_the_server_does() {
             }
         }
     });
-    // Every kind of response is first, second and third on some connection.
     let sizes: Vec<u64> = (0..36).map(|job| (job + job / 3 + job / 9) % 7).collect();
-    let plan = Plan { per_connection: 3, ..plan(address, &sizes, 100) };
-    let seen = outcomes(&go(&plan).records);
+    let plan = Plan { per_connection: 3, ..plan(address) };
+    let seen = outcomes(&go(&plan, &jobs(&sizes, 100)).records);
     assert!(seen.contains("complete") && seen.contains("wrong") && seen.contains("reset"), "{seen:?}");
     // Connections beyond the twelve that are lost and replaced are never accepted, and the server may still wait.
     drop(server);
+}
+
+/// The server answers the third attempt only.
+#[test]
+fn users_give_up_and_ask_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let patience = Patience { abort_after: Nanos::from_millis(50), retries: 2 };
+    let plan = Plan { grace: PATIENT, patience: Some(patience), ..plan(listener.local_addr().unwrap()) };
+    let server = std::thread::spawn(move || {
+        // Each is closed by the user before the next is opened.
+        for _ in 0..2 {
+            let mut given_up = listener.accept().unwrap().0;
+            read_request(&mut given_up).unwrap();
+            assert_eq!(given_up.read(&mut [0]).unwrap_or(0), 0);
+        }
+        respond(&mut listener.accept().unwrap().0, 9, "close");
+    });
+    let outcome = go(&plan, &jobs(&[9], 1));
+    server.join().unwrap();
+    let job = &outcome.records[0];
+    assert_eq!((job.outcome.name(), job.attempts, job.body_bytes), ("complete", 3, 9));
+    assert!(job.response_time() >= Nanos::from_millis(100), "from the first attempt on");
+    let seen: Vec<_> = outcome.attempts.iter().map(|attempt| (attempt.attempt, attempt.outcome.name())).collect();
+    assert_eq!(seen, [(1, "aborted"), (2, "aborted"), (3, "complete")]);
+    assert!(outcome.attempts[..2].iter().all(|attempt| attempt.end_ns - attempt.start_ns >= patience.abort_after.0));
+}
+
+#[test]
+fn users_give_up_for_good() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let patience = Patience { abort_after: Nanos::from_millis(20), retries: 1 };
+    let plan = Plan { grace: PATIENT, patience: Some(patience), ..plan(listener.local_addr().unwrap()) };
+    let outcome = go(&plan, &jobs(&[1; 50], 1_000));
+    assert_eq!(outcomes(&outcome.records), BTreeSet::from(["aborted"]));
+    assert!(outcome.records.iter().all(|job| job.attempts == 2 && job.response_time() >= Nanos::from_millis(40)));
+    assert_eq!(outcome.attempts.len(), 100);
+}
+
+/// Each asks again a tenth of a second after its answer, over its own connection, until the third; then it leaves.
+struct Users {
+    due: Vec<(Nanos, u32)>,
+    left: [u32; 2],
+}
+
+impl Source for Users {
+    fn due(&self) -> Option<Nanos> {
+        self.due.iter().min().map(|&(at, _)| at)
+    }
+
+    fn take(&mut self) -> Option<Ask> {
+        let next = *self.due.iter().min()?;
+        self.due.retain(|other| *other != next);
+        Some(Ask { at: next.0, size_bytes: 10, user: Some(next.1) })
+    }
+
+    fn on_end(&mut self, user: u32, at: Nanos) -> bool {
+        let left = &mut self.left[user as usize];
+        *left -= 1;
+        if *left > 0 {
+            self.due.push((at + Nanos::from_millis(100), user));
+        }
+        *left > 0
+    }
+
+    fn last_at(&self) -> Nanos {
+        Nanos::from_secs(5)
+    }
+
+    fn count(&self) -> Option<usize> {
+        None
+    }
+}
+
+#[test]
+fn users_wait_for_answers_and_think() {
+    let (address, server) = serve(2, well_behaved);
+    let plan = Plan { per_connection: u64::MAX, grace: PATIENT, ..plan(address) };
+    let mut users = Users { due: vec![(Nanos::ZERO, 0), (Nanos::from_millis(1), 1)], left: [3, 3] };
+    let outcome = run(&plan, &mut users, |_| ControlFlow::Continue(())).unwrap();
+    // Both connections are closed when their users leave, or this would wait for ever.
+    server.join().unwrap();
+    check(&outcome, &plan);
+    assert_eq!(outcomes(&outcome.records), BTreeSet::from(["complete"]));
+    assert_eq!(outcome.records.len(), 6);
+    for record in &outcome.records {
+        let thought = |other: &&JobRecord| other.end_ns + 100_000_000 == record.arrival_ns;
+        assert!(record.arrival_ns < 2_000_000 || outcome.records.iter().any(|other| thought(&other)), "{record:?}");
+    }
+}
+
+/// Every address of 127.0.0.0/8 is this machine's.
+#[test]
+fn jobs_come_from_the_addresses_of_their_group() {
+    static PEERS: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
+    let (address, server) = serve(60, |stream| {
+        PEERS.lock().unwrap().push(stream.peer_addr().unwrap().ip().to_string());
+        well_behaved(stream);
+    });
+    let group = |name: &str, addresses: &[&str], share| ClientGroup {
+        name: name.into(),
+        addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+        share,
+    };
+    let clients = vec![group("near", &["127.0.0.7", "127.0.0.8"], 0.75), group("far", &["127.0.0.9"], 0.25)];
+    let plan = Plan { grace: PATIENT, clients, ..plan(address) };
+    let outcome = go(&plan, &jobs(&[10; 60], 1_000));
+    server.join().unwrap();
+    assert_eq!(outcomes(&outcome.records), BTreeSet::from(["complete"]));
+    let far = outcome.records.iter().filter(|record| record.group == 1).count();
+    let peers = PEERS.lock().unwrap();
+    assert_eq!(peers.iter().filter(|peer| *peer == "127.0.0.9").count(), far);
+    assert!((1..30).contains(&far) && ["127.0.0.7", "127.0.0.8"].iter().all(|ip| peers.iter().any(|peer| peer == ip)));
 }

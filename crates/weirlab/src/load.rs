@@ -3,6 +3,7 @@
 //! A job of SIZE bytes asks for `PREFIX` + `SIZE.bin`, where PREFIX is the path of the URL: the lab makes sparse files
 //! of those names. What is measured is recorded before it is summarised, and a run that may not be used says why.
 
+mod clients;
 mod jobs;
 pub(crate) mod machine;
 mod outcome;
@@ -16,11 +17,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use loadgen::{Plan, Progress, Request};
-use record::Run;
+use loadgen::{ClientGroup, Patience, Plan, Progress};
+use record::{AttemptRecord, Run};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::{Nanos, Rate};
-use workload::Schedule;
+use workload::{Schedule, Scheduled};
 
 use cli::Failure;
 use jobs::Demand;
@@ -54,9 +55,18 @@ pub struct Args {
     /// Chooses Poisson times, and times within the whole seconds of a log
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Consecutive requests on each connection, pipelined where one is due before the last is answered
+    /// Requests on each connection, one after the other; one that finds none free opens another
     #[arg(long, value_name = "N", default_value_t = 1)]
     per_connection: u64,
+    /// Users give up an attempt after this, close its connection and ask again
+    #[arg(long, value_name = "DURATION")]
+    abort: Option<String>,
+    /// How often they ask again before they give up for good
+    #[arg(long, value_name = "K", default_value_t = 0, requires = "abort")]
+    retries: u32,
+    /// Addresses that this share of the requests comes from; once for each group of clients
+    #[arg(long = "client", value_name = "NAME=ADDR[,ADDR…]@SHARE")]
+    clients: Vec<String>,
     /// How long after the last arrival to wait for what is outstanding
     #[arg(long, value_name = "DURATION", default_value = "120s")]
     grace: String,
@@ -85,24 +95,31 @@ struct Wanted {
     url: Url,
     uplink: Rate,
     grace: Nanos,
+    patience: Option<Patience>,
+    clients: Vec<ClientGroup>,
     schedule: Schedule,
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
     let wanted = understand(&args)?;
+    let target = wanted.url.resolve()?;
+    let plan = plan(&wanted, target, &args);
+    plan.check().map_err(|wrong| Failure::Usage(wrong.to_string()))?;
     if let Some(folder) = &args.out {
         prepare(folder)?;
     }
-    let target = wanted.url.resolve()?;
     let server = probe::server_name(&wanted.url, target, args.server.as_deref())?;
     if let Some(warning) = &wanted.schedule.warning {
         eprintln!("weirlab: {warning}");
     }
-    let outcome = submit(&wanted, target, &args)?;
+    let outcome = submit(&wanted, &plan, args.json)?;
     let manifest = outcome::manifest(&args, &wanted, server, &outcome);
     let (lateness, interrupted) = (outcome.lateness, outcome.interrupted);
     let run = Run { manifest, records: outcome.records };
     if let Some(folder) = &args.out {
+        if wanted.patience.is_some() {
+            AttemptRecord::write_all(folder, &outcome.attempts)?;
+        }
         run.write(folder)?;
     }
     outcome::print(&run, &lateness, wanted.schedule.rho_measured, args.json)?;
@@ -134,7 +151,12 @@ fn understand(args: &Args) -> Result<Wanted, Failure> {
     let uplink = args.uplink.parse().map_err(wrong("--uplink"))?;
     let grace = units::parse_duration(&args.grace).map_err(wrong("--grace"))?.into();
     let schedule = jobs::schedule(args, &Demand::of(args)?, uplink)?;
-    Ok(Wanted { url, uplink, grace, schedule })
+    let patience = clients::patience(args.abort.as_deref(), args.retries)?;
+    let of_flag = |reason| Failure::Usage(format!("--client: {reason}"));
+    let groups =
+        args.clients.iter().map(|text| clients::group(text).map_err(of_flag)).collect::<Result<Vec<_>, _>>()?;
+    clients::check(&groups)?;
+    Ok(Wanted { url, uplink, grace, patience, clients: groups, schedule })
 }
 
 /// Makes the folder now: it would be a pity to find after the run that it cannot be.
@@ -146,14 +168,14 @@ fn prepare(folder: &Path) -> Result<(), Failure> {
 }
 
 /// Submits the jobs and waits for them, or until a signal says to stop.
-fn submit(wanted: &Wanted, target: SocketAddr, args: &Args) -> Result<loadgen::Outcome, Failure> {
+fn submit(wanted: &Wanted, plan: &Plan, json: bool) -> Result<loadgen::Outcome, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone())?;
     }
-    let plan = plan(wanted, target, args.per_connection);
-    let bar = if args.json { ProgressBar::hidden() } else { progress_bar(plan.requests.len()) };
-    let outcome = loadgen::run(&plan, |progress| {
+    let mut source = Scheduled::new(&wanted.schedule.jobs);
+    let bar = if json { ProgressBar::hidden() } else { progress_bar(wanted.schedule.jobs.len()) };
+    let outcome = loadgen::run(plan, &mut source, |progress| {
         show(&bar, progress);
         if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
@@ -161,14 +183,17 @@ fn submit(wanted: &Wanted, target: SocketAddr, args: &Args) -> Result<loadgen::O
     Ok(outcome?)
 }
 
-fn plan(wanted: &Wanted, target: SocketAddr, per_connection: u64) -> Plan {
-    let request = |job: &workload::Job| Request {
-        at: job.arrival,
-        path: format!("{}{}.bin", wanted.url.prefix, job.size_bytes),
-        size_bytes: Some(job.size_bytes),
-    };
-    let requests = wanted.schedule.jobs.iter().map(request).collect();
-    Plan { target, host: wanted.url.authority.clone(), requests, per_connection, grace: wanted.grace }
+fn plan(wanted: &Wanted, target: SocketAddr, args: &Args) -> Plan {
+    Plan {
+        target,
+        host: wanted.url.authority.clone(),
+        prefix: wanted.url.prefix.clone(),
+        per_connection: args.per_connection,
+        grace: wanted.grace,
+        patience: wanted.patience,
+        clients: wanted.clients.clone(),
+        seed: args.seed,
+    }
 }
 
 /// On standard error, and only if that is a terminal.

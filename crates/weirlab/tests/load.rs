@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use record::{Outcome, Run};
+use record::{AttemptRecord, Outcome, Run};
 use serde_json::Value;
 
 /// A server on its own threads, which end with the test: each connection gets one response of the size asked for.
@@ -105,6 +105,29 @@ fn records_and_prints_what_came_of_every_job() {
 }
 
 #[test]
+fn impatient_users_of_two_groups_are_recorded() {
+    let folder = Folder::new("impatient");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/files/", listener.local_addr().unwrap());
+    let (trace, out) = (folder.path("trace.csv"), folder.path("run"));
+    let words = [&url, "--trace", &trace, "--rho", "0.5", "--uplink", "10mbit", "--json", "--out", &out];
+    let users = ["--server", "mute", "--abort", "30ms", "--retries", "2"];
+    let clients = ["--client", "near=127.0.0.7-127.0.0.9@0.5", "--client", "far=127.0.0.10@0.5", "--seed", "2"];
+    let output = run(&[&words[..], &users, &clients].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&printed["outcomes"]["aborted"], &printed["attempts"]), (&4.into(), &12.into()));
+    assert_eq!((&printed["groups"][0]["name"], &printed["groups"][1]["name"]), (&"near".into(), &"far".into()));
+
+    let Run { manifest, records } = Run::read(out.as_ref()).unwrap();
+    assert_eq!((manifest.clients.len(), manifest.environment["retries"].as_str()), (2, "2"));
+    assert!(records.iter().all(|record| record.attempts == 3 && record.response_time().as_millis_f64() >= 90.0));
+    let attempts = AttemptRecord::read_all(out.as_ref()).unwrap().unwrap();
+    assert_eq!(attempts.len(), 12);
+    assert!(attempts.iter().all(|attempt| attempt.outcome == Outcome::Aborted));
+}
+
+#[test]
 fn a_table_for_people() {
     let folder = Folder::new("table");
     let url = format!("http://{}/elsewhere", server());
@@ -127,6 +150,8 @@ fn nonsense_is_a_usage_error_in_one_line() {
         (&[url, "--rho", "1", "--uplink", "10mbit", "--seconds", "0"], "--seconds: "),
         (&[url, "--rho", "1", "--uplink", "10mbit", "--grace", "5"], "--grace: "),
         (&[url, "--rho", "1", "--uplink", "10mbit", "--per-connection", "0"], "--per-connection: "),
+        (&[url, "--rho", "1", "--uplink", "10mbit", "--abort", "0s"], "--abort: "),
+        (&[url, "--rho", "1", "--uplink", "10mbit", "--client", "near"], "--client: `near` is no group"),
     ] {
         let (status, said) = refused(words);
         assert!(status == Some(2) && said.contains(part), "{status:?} {said}");

@@ -17,8 +17,6 @@ pub struct Ask {
     pub size_bytes: u64,
     /// Whose it is, who has no other under way; `None` in an open load, where nobody waits.
     pub user: Option<u32>,
-    /// No other request of this user follows: its connection may be closed. Never so where there are no users.
-    pub is_last: bool,
 }
 
 /// Where the requests of a run come from.
@@ -30,8 +28,9 @@ pub trait Source {
     /// Takes the request that is due first, whose instant is never before that of the one taken before it in an open load.
     fn take(&mut self) -> Option<Ask>;
 
-    /// A request of this user has ended, complete or not: the time to think begins.
-    fn on_end(&mut self, user: u32, at: Nanos);
+    /// A request of this user has ended, complete or not, and the time to think begins: whether the user stays and will ask
+    /// for more. The connection of one who leaves may be closed.
+    fn on_end(&mut self, user: u32, at: Nanos) -> bool;
 
     /// No request is due after this.
     fn last_at(&self) -> Nanos;
@@ -61,10 +60,12 @@ impl Source for Scheduled<'_> {
     fn take(&mut self) -> Option<Ask> {
         let job = self.jobs.get(self.next)?;
         self.next += 1;
-        Some(Ask { at: job.arrival, size_bytes: job.size_bytes, user: None, is_last: false })
+        Some(Ask { at: job.arrival, size_bytes: job.size_bytes, user: None })
     }
 
-    fn on_end(&mut self, _: u32, _: Nanos) {}
+    fn on_end(&mut self, _: u32, _: Nanos) -> bool {
+        false
+    }
 
     fn last_at(&self) -> Nanos {
         self.jobs.last().map_or(Nanos::ZERO, |job| job.arrival)
@@ -85,7 +86,7 @@ mod tests {
         let mut source = Scheduled::new(&jobs);
         assert_eq!((source.count(), source.last_at(), source.due()), (Some(3), Nanos(9), Some(Nanos(3))));
         let first = source.take().unwrap();
-        source.on_end(0, Nanos(100));
+        assert!(!source.on_end(0, Nanos(100)), "there are no users");
         assert_eq!((first.size_bytes, first.user), (10, None));
         let rest: Vec<_> = std::iter::from_fn(|| source.take()).map(|ask| (ask.at.0, ask.size_bytes)).collect();
         assert_eq!(rest, [(3, 20), (9, 30)]);

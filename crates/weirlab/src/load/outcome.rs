@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use ::report::{CPU_MAX, LATENESS_P99_MAX, RunSummary, Summary};
+use ::report::{CPU_MAX, GroupSummary, LATENESS_P99_MAX, RunSummary, Summary};
 use hdrhistogram::Histogram;
+use loadgen::Patience;
 use record::{JobRecord, Manifest, Outcome, Run};
 use serde_json::{Value, json};
 use units::Nanos;
@@ -36,7 +37,7 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &l
         void: void(outcome, wanted.schedule.jobs.len(), client_cpu, lateness_p99),
         baseline: None,
         closed: None,
-        clients: vec![],
+        clients: wanted.clients.iter().map(|group| group.name.clone()).collect(),
         environment: environment(args, wanted, outcome),
     }
 }
@@ -58,9 +59,15 @@ fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTre
         ("stretch".into(), wanted.schedule.stretch.to_string()),
         ("started_unix_ns".into(), outcome.started_unix_ns.to_string()),
         ("elapsed_s".into(), outcome.elapsed.as_secs_f64().to_string()),
+        ("connections_peak".into(), outcome.connections_peak.to_string()),
     ]);
     let asked = [("rate_per_s", args.rate.map(|rate| rate.to_string())), ("profile", args.profile.clone())];
     environment.extend(asked.into_iter().filter_map(|(name, value)| Some((name.into(), value?))));
+    if let Some(Patience { abort_after, retries }) = wanted.patience {
+        environment.insert("abort_after_s".into(), abort_after.as_secs_f64().to_string());
+        environment.insert("retries".into(), retries.to_string());
+    }
+    environment.extend(args.clients.iter().enumerate().map(|(n, text)| (format!("client_{n}"), text.clone())));
     environment
 }
 
@@ -126,7 +133,16 @@ fn as_json(run: &Run, summary: &Summary, lateness: &Histogram<u64>, rho_measured
         "rho_measured": rho_measured,
         "link_bps": run.manifest.link_bps,
         "void": run.manifest.void,
+        "attempts": this.attempts,
+        "groups": this.groups,
+        "closed": run.manifest.closed,
+        "connections_peak": connections_peak(run),
     })
+}
+
+/// As `environment` keeps it.
+fn connections_peak(run: &Run) -> Option<u64> {
+    run.manifest.environment.get("connections_peak")?.parse().ok()
 }
 
 fn as_table(run: &Run, summary: &Summary, lateness: &Histogram<u64>, rho_measured: f64) -> String {
@@ -137,8 +153,12 @@ fn as_table(run: &Run, summary: &Summary, lateness: &Histogram<u64>, rho_measure
     let link_mbit = run.manifest.link_bps as f64 / 1e6;
     // No schedule on that link is below the bound: the bytes went over another one, loopback for example.
     let doubt = if *bound_ratio < 1.0 { ": the link was faster than --uplink says" } else { "" };
-    format!(
-        "jobs           {}: {}\n\
+    let attempts = match summary.runs[0].attempts {
+        attempts if attempts > run.records.len() as u64 => format!(", in {attempts} attempts"),
+        _ => String::new(),
+    };
+    let mut text = format!(
+        "jobs           {}: {}{attempts}\n\
          load           rho {rho_measured:.3} of {link_mbit} Mbit/s over {:.1} s\n\
          response time  mean {:.2} ms, p50 {:.2}, p90 {:.2}, p99 {:.2}, max {:.2}; mean slowdown {slowdown_mean:.2}\n\
          bound          clairvoyant SRPT {:.2} ms, ideal processor sharing {:.2} ms; mean / bound {bound_ratio:.2}{doubt}\n\
@@ -157,7 +177,15 @@ fn as_table(run: &Run, summary: &Summary, lateness: &Histogram<u64>, rho_measure
         summary.ideal_ps_ms,
         run.manifest.client_cpu.unwrap_or_default(),
         run.manifest.void.as_deref().unwrap_or("no"),
-    )
+    );
+    text.extend(summary.runs[0].groups.iter().map(group_line));
+    text
+}
+
+fn group_line(group: &GroupSummary) -> String {
+    let GroupSummary { name, jobs, completed, response_time_ms: time, .. } = group;
+    let times = format!("mean {:.2} ms, p50 {:.2}, p99 {:.2}", time.mean, time.p50, time.p99);
+    format!("{name:<14} {jobs} jobs, {completed} complete; response time {times}\n")
 }
 
 /// How many jobs ended in each way, those that no job ended in included.
@@ -177,6 +205,8 @@ mod tests {
     fn outcome() -> loadgen::Outcome {
         loadgen::Outcome {
             records: vec![],
+            attempts: vec![],
+            connections_peak: 0,
             lateness: Histogram::new(3).unwrap(),
             cpu: Nanos::ZERO,
             elapsed: Nanos::from_secs(1),

@@ -1,0 +1,151 @@
+//! Local addresses and ports to connect from.
+//!
+//! Left to itself the kernel looks for a free port at every connection, and the search is long where many are taken. We
+//! count the ports of each address up instead: the one used longest ago is next, and nearly always free. (Asking the kernel
+//! to choose at `connect`, IP_BIND_ADDRESS_NO_PORT, would take its search with it.)
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketType};
+
+use crate::deal::Dealt;
+use crate::{Plan, PlanError};
+
+/// Ports of one address tried for a connection before it is said that there is none.
+pub(crate) const PORT_TRIES_MAX: usize = 64;
+
+/// What Linux uses where it does not say (Documentation/networking/ip-sysctl.rst).
+const PORTS_USUAL: RangeInclusive<u16> = 32_768..=60_999;
+
+/// The addresses of a plan's clients, each with its ports.
+#[derive(Debug)]
+pub(crate) struct Origins {
+    groups: Vec<Vec<Origin>>,
+}
+
+#[derive(Debug)]
+struct Origin {
+    address: IpAddr,
+    ports: Ports,
+}
+
+/// Ports in turn, for ever.
+#[derive(Debug, Clone)]
+struct Ports {
+    range: RangeInclusive<u16>,
+    next: u16,
+}
+
+impl Origins {
+    /// `turn` decides where each address starts, so that a run does not begin with the ports of the one before it.
+    pub(crate) fn of(plan: &Plan, turn: u64) -> Origins {
+        let ports = Ports::starting_at(local_ports(), turn);
+        let origin = |&address: &IpAddr| Origin { address, ports: ports.clone() };
+        Origins { groups: plan.clients.iter().map(|group| group.addresses.iter().map(origin).collect()).collect() }
+    }
+
+    /// Where the next connection of this client starts; `None` leaves it to the kernel.
+    pub(crate) fn next(&mut self, dealt: Dealt) -> Option<SocketAddr> {
+        let origin = self.groups.get_mut(dealt.group as usize)?.get_mut(dealt.address as usize)?;
+        Some(SocketAddr::new(origin.address, origin.ports.next()))
+    }
+
+    /// How many addresses connections can start from; 1 where the kernel chooses.
+    pub(crate) fn count(&self) -> usize {
+        self.groups.iter().map(Vec::len).sum::<usize>().max(1)
+    }
+}
+
+impl Ports {
+    fn starting_at(range: RangeInclusive<u16>, turn: u64) -> Ports {
+        let next = range.start() + (turn % range.len() as u64) as u16;
+        Ports { range, next }
+    }
+
+    fn next(&mut self) -> u16 {
+        let port = self.next;
+        self.next = if port == *self.range.end() { *self.range.start() } else { port + 1 };
+        port
+    }
+}
+
+/// Whether connections can start from every address: better known before the run.
+pub(crate) fn check(plan: &Plan) -> Result<(), PlanError> {
+    for group in &plan.clients {
+        for &address in &group.addresses {
+            can_start_from(address).map_err(|errno| PlanError::NotOurs(group.name.clone(), address, errno))?;
+        }
+    }
+    Ok(())
+}
+
+fn can_start_from(address: IpAddr) -> Result<(), Errno> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = net::socket(family, SocketType::STREAM, None)?;
+    net::bind(&socket, &SocketAddr::new(address, 0))
+}
+
+fn local_ports() -> RangeInclusive<u16> {
+    fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")
+        .ok()
+        .and_then(|text| parse(&text))
+        .unwrap_or(PORTS_USUAL)
+}
+
+fn parse(text: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = text.trim().split_once(char::is_whitespace)?;
+    let range = first.parse().ok()?..=last.trim().parse().ok()?;
+    (!range.is_empty()).then_some(range)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::{group, plan};
+
+    #[test]
+    fn ports_come_in_turn_from_anywhere() {
+        let taken: Vec<u16> = std::iter::repeat_with({
+            let mut ports = Ports::starting_at(10..=12, 4);
+            move || ports.next()
+        })
+        .take(5)
+        .collect();
+        assert_eq!(taken, [11, 12, 10, 11, 12]);
+        let mut highest = Ports::starting_at(65_535..=65_535, u64::MAX);
+        assert_eq!((highest.next(), highest.next()), (65_535, 65_535));
+    }
+
+    #[test]
+    fn the_kernels_range_is_read() {
+        assert_eq!(parse("32768\t60999\n"), Some(32_768..=60_999));
+        for wrong in ["", "5", "9 8", "a b", "1 70000"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+        assert!(!local_ports().is_empty());
+    }
+
+    #[test]
+    fn each_client_has_its_own() {
+        let mut plan = plan(1);
+        plan.clients = vec![group("a", &["127.0.0.2", "127.0.0.3"], 0.5), group("b", &["127.0.0.4"], 0.5)];
+        let mut origins = Origins::of(&plan, 0);
+        assert_eq!(origins.count(), 3);
+        let mut next = |group, address| origins.next(Dealt { group, address }).unwrap();
+        let (one, two, other) = (next(0, 1), next(0, 1), next(1, 0));
+        assert_eq!((one.ip().to_string(), one.port() + 1), ("127.0.0.3".into(), two.port()));
+        assert_eq!((other.ip().to_string(), other.port()), ("127.0.0.4".into(), one.port()));
+        assert_eq!(Origins::of(&crate::plan::tests::plan(1), 0).next(Dealt { group: 0, address: 0 }), None);
+    }
+
+    #[test]
+    fn an_address_of_another_machine_is_refused() {
+        let mut plan = plan(1);
+        plan.clients = vec![group("far", &["127.0.0.1", "192.0.2.1"], 1.0)];
+        let said = check(&plan).unwrap_err().to_string();
+        assert!(said.starts_with("client group `far`: cannot send from 192.0.2.1: "), "{said}");
+    }
+}
