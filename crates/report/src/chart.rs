@@ -165,7 +165,7 @@ impl Chart {
 }
 
 impl Unit {
-    fn label(self, value: f64) -> String {
+    pub(crate) fn label(self, value: f64) -> String {
         match self {
             Unit::Bytes => bytes_label(value),
             Unit::Millis => millis_label(value),

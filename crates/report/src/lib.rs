@@ -1,4 +1,5 @@
-//! From recorded runs of the same jobs to a summary, a table, JSON and a picture.
+//! From recorded runs of the same jobs to a summary, a table, JSON and a picture; from whole experiments to a page that says what
+//! became of the papers' claims ([`Chapter`], [`html`], [`markdown`], [`csv`]).
 //!
 //! Runs are compared job by job, so [`summarize`] refuses runs whose jobs differ. Every job counts: one that did not
 //! complete counts with the time it waited, because dropping it would hide starvation. Beside the runs stand two
@@ -12,20 +13,39 @@
 //! ```
 
 mod axis;
+mod cells;
+mod chapter;
 mod chart;
 mod error;
+mod figure;
+mod findings;
 mod jobs;
+mod metric;
+mod page;
 mod picture;
+mod plot;
+mod plots;
+mod simulated;
 mod summary;
 mod table;
 #[cfg(test)]
 mod testing;
+mod text;
 mod validity;
+mod verdict;
 
 pub use axis::Scale;
+pub use chapter::{Chapter, Counters, Extras, Pair, PointReport, PointRuns};
 pub use chart::{AxisTitle, Chart, Curve, Look, Point, Unit};
 pub use error::ReportError;
+pub use figure::{Described, Expect, Figure, FigureError};
+pub use page::html;
 pub use picture::response_by_size_svg;
+pub use plot::{Line, Plot};
+pub use plots::Resolution;
+pub use simulated::Simulated;
 pub use summary::{GroupSummary, ResponseTimeMs, RunSummary, SizeClassMs, SkippedRun, Summary, summarize};
 pub use table::table;
+pub use text::{csv, markdown};
 pub use validity::{CPU_MAX, LATENESS_P99_MAX};
+pub use verdict::{Finding, Found, Verdict};

@@ -130,7 +130,7 @@ pub fn summarize(experiment: &str, runs: &[Run]) -> Result<Summary, ReportError>
     })
 }
 
-fn summarize_run(run: &Run, jobs: &Jobs, bound_ms: f64) -> RunSummary {
+pub(crate) fn summarize_run(run: &Run, jobs: &Jobs, bound_ms: f64) -> RunSummary {
     let manifest = &run.manifest;
     let responses: Vec<Nanos> = run.records.iter().map(|record| record.response_time()).collect();
     let millis: Vec<f64> = responses.iter().map(|response| response.as_millis_f64()).collect();

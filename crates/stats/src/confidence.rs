@@ -5,10 +5,10 @@ use crate::mean;
 pub const BATCHES: usize = 20;
 
 /// Fewer values in a batch say nothing about how they hang together.
-const BATCH_VALUES_MIN: usize = 10;
+pub(crate) const BATCH_VALUES_MIN: usize = 10;
 
 /// Student's t for 95 %, two-sided, 19 degrees of freedom.
-const T_95: f64 = 2.093;
+pub(crate) const T_95: f64 = 2.093;
 
 /// A mean and half the width of its confidence interval; the function that made it says of how many per cent.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -15,6 +15,7 @@
 mod batches;
 mod confidence;
 mod growth;
+mod jackknife;
 mod moments;
 mod rank;
 mod size;
@@ -23,7 +24,10 @@ mod streaming;
 pub use batches::BatchMeans;
 pub use confidence::{BATCHES, Interval, batch_means, interval_99};
 pub use growth::GrowthBins;
+pub use jackknife::{batch, jackknife};
 pub use moments::{mean, mean_nanos, scv, variance};
 pub use rank::{ccdf, nearest_rank};
-pub use size::{Bin, PERCENTILE_BUCKETS, SIZE_CLASSES, growth_bins, percentile_buckets, size_class_means};
+pub use size::{
+    Bin, PERCENTILE_BUCKETS, SIZE_CLASSES, growth_bins, percentile_buckets, size_class_means, within_percentiles,
+};
 pub use streaming::{Moments, SpanMoments};

@@ -4,12 +4,10 @@
 //! rank / jobs. A class (a, b] holds the jobs with a < rank / jobs ≤ b, which is how nearest-rank percentiles cut: the
 //! job at the 99th percentile is the last of its class, and the topmost class always holds the largest job.
 
-use std::ops::Range;
-
 /// Upper ends of the classes in per mille of jobs by size: the smallest half, to 80 %, to 99 %, to 99.5 %, the largest.
 pub const SIZE_CLASSES: [u32; 5] = [500, 800, 990, 995, 1000];
 
-/// Buckets of half a percent of the jobs.
+/// Buckets of half a percent of the jobs, as the papers have them (000, figure 5).
 pub const PERCENTILE_BUCKETS: u32 = 200;
 
 /// Jobs of like size, and the mean of what was observed of them.
@@ -18,6 +16,8 @@ pub struct Bin {
     pub jobs: usize,
     pub size_bytes_mean: f64,
     pub value_mean: f64,
+    /// Of exactly these jobs (divided by their number).
+    pub value_variance: f64,
 }
 
 /// The mean of `values` (one per job) over each of [`SIZE_CLASSES`]; `None` for a class without jobs.
@@ -31,13 +31,22 @@ pub fn size_class_means(sizes: &[u64], values: &[f64]) -> [Option<f64>; SIZE_CLA
     })
 }
 
-/// The mean of `values` over each half percent of the jobs by size, smallest first; buckets without jobs are left out.
-pub fn percentile_buckets(sizes: &[u64], values: &[f64]) -> Vec<Bin> {
+/// The mean of `values` over each of so many equal shares of the jobs by size, smallest first (usually
+/// [`PERCENTILE_BUCKETS`]); `None` for a share too small to hold a job.
+pub fn percentile_buckets(sizes: &[u64], values: &[f64], buckets: u32) -> Vec<Option<Bin>> {
     let order = by_size(sizes);
-    (0..PERCENTILE_BUCKETS)
-        .map(|bucket| cut(order.len(), bucket)..cut(order.len(), bucket + 1))
-        .filter_map(|bucket: Range<usize>| bin(&order[bucket], sizes, values))
-        .collect()
+    let cut = |bucket: u32| share(order.len(), bucket, buckets);
+    (0..buckets).map(|bucket| bin(&order[cut(bucket)..cut(bucket + 1)], sizes, values)).collect()
+}
+
+/// Which jobs have a size between these percentiles (0 to 100) of all sizes: true for `from` < rank / jobs ≤ `to`.
+pub fn within_percentiles(sizes: &[u64], from: f64, to: f64) -> Vec<bool> {
+    let order = by_size(sizes);
+    // Rounded to a millionth of the jobs: 99.5 % of 1,000 jobs are 995 of them whatever 99.5 / 100 is in binary.
+    let cut = |percent: f64| share(order.len(), (percent.clamp(0.0, 100.0) * 1e4).round() as u32, 1_000_000);
+    let mut is_within = vec![false; sizes.len()];
+    order[cut(from)..cut(to).max(cut(from))].iter().for_each(|&job| is_within[job] = true);
+    is_within
 }
 
 /// The mean of `values` over bins of sizes [x, 1.2 x), each starting at the smallest size not yet in a bin.
@@ -69,18 +78,17 @@ fn share(jobs: usize, part: u32, whole: u32) -> usize {
     (jobs as u128 * u128::from(part) / u128::from(whole)) as usize
 }
 
-fn cut(jobs: usize, bucket: u32) -> usize {
-    share(jobs, bucket, PERCENTILE_BUCKETS)
-}
-
 fn bin(jobs: &[usize], sizes: &[u64], values: &[f64]) -> Option<Bin> {
     let size_sum: u128 = jobs.iter().map(|&job| u128::from(sizes[job])).sum();
     let value_sum: f64 = jobs.iter().map(|&job| values[job]).sum();
     let count = jobs.len() as f64;
+    let value_mean = value_sum / count;
+    let squares: f64 = jobs.iter().map(|&job| (values[job] - value_mean).powi(2)).sum();
     (!jobs.is_empty()).then(|| Bin {
         jobs: jobs.len(),
         size_bytes_mean: size_sum as f64 / count,
-        value_mean: value_sum / count,
+        value_mean,
+        value_variance: squares / count,
     })
 }
 
@@ -112,7 +120,8 @@ mod tests {
     #[test]
     fn nothing_falls_into_no_class() {
         assert_eq!(size_class_means(&[], &[]), [None; 5]);
-        assert!(percentile_buckets(&[], &[]).is_empty() && growth_bins(&[], &[]).is_empty());
+        assert!(percentile_buckets(&[], &[], 200).iter().all(Option::is_none) && growth_bins(&[], &[]).is_empty());
+        assert!(within_percentiles(&[], 0.0, 50.0).is_empty());
     }
 
     #[test]
@@ -123,12 +132,30 @@ mod tests {
         assert_eq!(bins[1].size_bytes_mean, 109.5);
     }
 
+    #[test]
+    fn a_bin_has_the_variance_of_its_jobs() {
+        let bins = growth_bins(&[100, 101, 300], &[1.0, 5.0, 9.0]);
+        assert_eq!(bins.iter().map(|bin| bin.value_variance).collect::<Vec<_>>(), [4.0, 0.0]);
+    }
+
+    /// The same jobs as [`SIZE_CLASSES`] has, ties included.
+    #[test]
+    fn percentiles_of_size_are_cut_as_the_classes_are() {
+        let sizes: Vec<u64> = (0..1000).map(|job| job * 7919 % 400).collect();
+        let values: Vec<f64> = (0..1000).map(f64::from).collect();
+        let within = within_percentiles(&sizes, 99.5, 100.0);
+        let chosen: Vec<f64> = values.iter().zip(&within).filter(|(_, is)| **is).map(|(value, _)| *value).collect();
+        assert_eq!(chosen.len(), 5);
+        assert_eq!(crate::mean(&chosen), size_class_means(&sizes, &values)[4]);
+        assert_eq!(within_percentiles(&sizes, 60.0, 40.0), [false; 1000]);
+    }
+
     proptest! {
         /// Every job is in exactly one bucket, buckets are equal to within one job, and sizes ascend.
         #[test]
         fn buckets_partition(sizes in prop::collection::vec(0u64..1000, 1..900)) {
             let ones = vec![1.0; sizes.len()];
-            let buckets = percentile_buckets(&sizes, &ones);
+            let buckets: Vec<Bin> = percentile_buckets(&sizes, &ones, 200).into_iter().flatten().collect();
             prop_assert_eq!(buckets.iter().map(|bin| bin.jobs).sum::<usize>(), sizes.len());
             let least = sizes.len() / 200;
             prop_assert!(buckets.iter().all(|bin| bin.jobs == least.max(1) || bin.jobs == least + 1));

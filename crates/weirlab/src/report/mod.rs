@@ -1,4 +1,4 @@
-//! `weirlab report`: the table, JSON and picture of runs that were recorded before.
+//! `weirlab report`: the table, JSON and picture of runs that were recorded before, or a page of whole experiments.
 //!
 //! A result without a manifest does not exist: a folder that holds records but no manifest is of a run that was cut
 //! short, and is named on standard error and left out.
@@ -11,12 +11,15 @@ use ::report::SkippedRun;
 use record::{RecordWriter, Run};
 
 use cli::Failure;
+use folders::MANIFEST;
 
-const MANIFEST: &str = "manifest.json";
+mod book;
+mod folders;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Folders of runs, or folders that hold folders of runs; the first run is what the others are compared with
+    /// Folders of runs, or folders that hold folders of runs; the first run is what the others are compared with. For --out,
+    /// --md and --csv also experiments with points, and folders of experiments
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
     /// Print one JSON object instead of the table
@@ -28,9 +31,28 @@ pub struct Args {
     /// Write the records of the run, which must be the only one, into this file as text (or as .parquet)
     #[arg(long, value_name = "FILE")]
     records: Option<PathBuf>,
+    /// Write one HTML page, without anything to fetch: the figures' claims with verdicts, plots, comparison of any two runs
+    #[arg(long, value_name = "FILE.html")]
+    out: Option<PathBuf>,
+    /// Write claims, verdicts and runs as Markdown
+    #[arg(long, value_name = "FILE.md")]
+    md: Option<PathBuf>,
+    /// Write every table and what every plot shows into this folder, a file each
+    #[arg(long, value_name = "DIR")]
+    csv: Option<PathBuf>,
+    /// Folder of simulated sweeps (NAME-table.md, or NAME/table.md), to stand beside what was measured
+    #[arg(long, value_name = "DIR")]
+    simulated: Option<PathBuf>,
+    /// What the page or the Markdown is called
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
+    let is_book = args.out.is_some() || args.md.is_some() || args.csv.is_some();
+    if is_book {
+        return write_book(&args);
+    }
     let mut runs = Vec::new();
     for folder in &args.folders {
         for run_folder in run_folders(folder)? {
@@ -45,6 +67,20 @@ pub fn main(args: Args) -> Result<(), Failure> {
         write_picture(&experiment, &runs, file)?;
     }
     print(&experiment, &runs, vec![], args.json)
+}
+
+fn write_book(args: &Args) -> Result<(), Failure> {
+    if args.json || args.svg.is_some() || args.records.is_some() {
+        return Err(Failure::Usage("--out, --md and --csv do not go with --json, --svg and --records".into()));
+    }
+    book::write(&book::Wanted {
+        folders: &args.folders,
+        html: args.out.as_deref(),
+        markdown: args.md.as_deref(),
+        csv: args.csv.as_deref(),
+        simulated: args.simulated.as_deref(),
+        title: args.title.as_deref(),
+    })
 }
 
 /// Prints the summary of these runs, and of those that were left out: the table, or with `json` one object and nothing else.
@@ -106,19 +142,7 @@ fn run_folders(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     if folder.join(MANIFEST).is_file() {
         return Ok(vec![folder.into()]);
     }
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(|error| failed(folder, error))? {
-        let inner = entry.map_err(|error| failed(folder, error))?.path();
-        if inner.join(MANIFEST).is_file() {
-            found.push(inner);
-        } else if Run::has_records(&inner) {
-            eprintln!(
-                "weirlab: {}: left out, it has records but no {MANIFEST}: the run was cut short",
-                inner.display()
-            );
-        }
-    }
-    found.sort();
+    let found = folders::runs_in(&folders::folders_in(folder)?);
     if found.is_empty() {
         return Err(failed(folder, format!("no run here: neither it nor a folder in it has a {MANIFEST}")));
     }
@@ -135,6 +159,6 @@ fn experiment_name(folders: &[PathBuf]) -> String {
     folders.first().and_then(holder).unwrap_or_else(|| "runs".into())
 }
 
-fn failed(path: &Path, reason: impl std::fmt::Display) -> Failure {
+pub(crate) fn failed(path: &Path, reason: impl std::fmt::Display) -> Failure {
     Failure::Failed(format!("{}: {reason}", path.display()))
 }

@@ -1,0 +1,190 @@
+//! What stands in the tables of a report, the same in HTML, Markdown and CSV.
+
+use crate::axis::number_label;
+use crate::chapter::{Chapter, PointReport};
+use crate::figure::Expect;
+use crate::summary::RunSummary;
+use crate::verdict::{Finding, Found, Verdict};
+
+pub(crate) const CLAIM_COLUMNS: [&str; 5] = ["claim", "measured", "simulated", "bound", "verdict"];
+
+/// From so much worse or better than the baseline on, a figure is marked: the papers' measure of harm (003, section 5).
+const NOTABLE: f64 = 1.1;
+
+/// A cell, and what is to be thought of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Cell {
+    Text(String),
+    Value(String),
+    Better(String),
+    Worse(String),
+}
+
+impl Cell {
+    pub fn text(&self) -> &str {
+        let (Cell::Text(text) | Cell::Value(text) | Cell::Better(text) | Cell::Worse(text)) = self;
+        text
+    }
+}
+
+/// How many claims have which verdict: `3 reproduced, 1 void`.
+pub(crate) fn verdict_counts(chapter: &Chapter) -> String {
+    let count = |verdict| chapter.findings.iter().filter(|finding| finding.verdict == verdict).count();
+    let counts = Verdict::ALL.into_iter().map(|verdict| (verdict, count(verdict))).filter(|(_, count)| *count > 0);
+    counts.map(|(verdict, count)| format!("{count} {}", verdict.text())).collect::<Vec<_>>().join(", ")
+}
+
+/// Claim, measured, simulated and bound of a finding.
+pub(crate) fn claim(finding: &Finding) -> [String; 4] {
+    let expect = &finding.expect;
+    let at = if finding.point.is_empty() || expect.point.is_some() {
+        String::new()
+    } else {
+        format!(" [{}]", finding.point)
+    };
+    let found = |found: Option<Found>| found.map_or("-".into(), |found| with_interval(expect, found));
+    let bound = finding.bound.map_or("-".into(), |bound| with_interval(expect, Found::exact(bound)));
+    [format!("{}{at}", expect.text), found(finding.found), found(finding.simulated), bound]
+}
+
+/// What is measured, in words: `response_time_ms.mean of apache-fair / weir-bands, 3 to 8`.
+pub(crate) fn definition(expect: &Expect) -> String {
+    let of = match &expect.over {
+        Some(over) if expect.value.is_of_pairs() => format!("{over} against {}", expect.of),
+        Some(over) => format!("{} / {over}", expect.of),
+        None => expect.of.clone(),
+    };
+    let sizes = expect.sizes.map_or(String::new(), |[from, to]| format!(", sizes {from} to {to} %"));
+    let client = expect.client.as_ref().map_or(String::new(), |client| format!(", client {client}"));
+    let range = match (expect.least, expect.most) {
+        (Some(least), Some(most)) => format!("{least} to {most}"),
+        (Some(least), None) => format!("at least {least}"),
+        (None, most) => format!("at most {}", most.unwrap_or(f64::INFINITY)),
+    };
+    format!("{} of {of}{sizes}{client}: {range}", expect.value)
+}
+
+fn with_interval(expect: &Expect, found: Found) -> String {
+    let is_ratio = expect.over.is_some() && !expect.value.is_of_pairs();
+    let unit = if is_ratio { " ×" } else { "" };
+    let interval = found.half_width.map_or(String::new(), |half| format!(" ± {}", figure(half)));
+    format!("{}{interval}{unit}", figure(found.value))
+}
+
+/// The columns of a point's table of runs; those of what nobody measured are left out.
+pub(crate) fn run_columns(point: &PointReport) -> Vec<&'static str> {
+    columns(point).into_iter().map(|(name, _)| name).collect()
+}
+
+/// The cells of a run under these columns.
+pub(crate) fn run(point: &PointReport, at: usize) -> Vec<Cell> {
+    columns(point).into_iter().map(|(_, cell)| cell(point, at)).collect()
+}
+
+type Column = (&'static str, fn(&PointReport, usize) -> Cell);
+
+fn columns(point: &PointReport) -> Vec<Column> {
+    let extras = &point.extras;
+    let mut columns: Vec<Column> = vec![
+        ("run", |point, at| Cell::Text(of(point, at).name.clone())),
+        ("server, policy, drain", |point, at| {
+            let run = of(point, at);
+            Cell::Text(format!("{}, {}, {}", run.server, run.policy, run.drain))
+        }),
+        ("completed", |point, at| Cell::Value(of(point, at).completed.to_string())),
+        ("incomplete", |point, at| Cell::Value(incomplete(of(point, at)))),
+        ("mean, ms", |point, at| {
+            let run = of(point, at);
+            let interval = run.mean_ms_half_width.map_or(String::new(), |half| format!(" ± {}", figure(half)));
+            Cell::Value(figure(run.response_time_ms.mean) + &interval)
+        }),
+        ("times sooner", times_sooner),
+        ("slowdown", |point, at| Cell::Value(figure(of(point, at).slowdown_mean))),
+        ("p50, ms", |point, at| Cell::Value(figure(of(point, at).response_time_ms.p50))),
+        ("p99, ms", |point, at| Cell::Value(figure(of(point, at).response_time_ms.p99))),
+        ("longest, ms", |point, at| Cell::Value(figure(of(point, at).response_time_ms.max))),
+        ("largest 1 %, ms", |point, at| optional(point.extras[at].top_1_percent_ms)),
+        ("largest 1 % / baseline", top_1_percent),
+        ("variance, ms²", |point, at| optional(point.extras[at].variance_ms2)),
+        ("SCV", |point, at| optional(point.extras[at].scv)),
+        ("mean / bound", |point, at| Cell::Value(figure(of(point, at).bound_ratio))),
+    ];
+    let measured: [(bool, Column); 4] = [
+        (
+            extras.iter().any(|run| run.attempts_mean.is_some()),
+            ("attempts", |point, at| optional(point.extras[at].attempts_mean)),
+        ),
+        (
+            extras.iter().any(|run| run.connections_max.is_some()),
+            ("most connections", |point, at| optional(point.extras[at].connections_max)),
+        ),
+        (
+            extras.iter().any(|run| run.syn_drops.is_some()),
+            ("SYNs dropped", |point, at| optional(point.extras[at].syn_drops)),
+        ),
+        (
+            point.summary.runs.iter().any(|run| run.server_cpu.is_some()),
+            ("server CPU", |point, at| optional(of(point, at).server_cpu)),
+        ),
+    ];
+    columns.extend(measured.into_iter().filter(|(is_measured, _)| *is_measured).map(|(_, column)| column));
+    columns.push(("late p99, ms", |point, at| Cell::Value(figure(of(point, at).client_lateness_p99_ms))));
+    columns
+}
+
+fn of(point: &PointReport, at: usize) -> &RunSummary {
+    &point.summary.runs[at]
+}
+
+fn optional(value: Option<f64>) -> Cell {
+    Cell::Value(value.map_or("-".into(), figure))
+}
+
+fn incomplete(run: &RunSummary) -> String {
+    let ended = run.outcomes.iter().filter(|(outcome, jobs)| *jobs > 0 && *outcome != record::Outcome::Complete);
+    let ways: Vec<String> =
+        ended.map(|(outcome, jobs)| format!("{jobs} {}", outcome.name().replace('_', " "))).collect();
+    if ways.is_empty() { "0".into() } else { ways.join(", ") }
+}
+
+/// How many times sooner than the baseline, in the mean.
+fn times_sooner(point: &PointReport, at: usize) -> Cell {
+    let base = point.extras[at].baseline.map(|base| of(point, base).response_time_ms.mean);
+    let Some(ratio) = base.map(|base| base / of(point, at).response_time_ms.mean).filter(|ratio| ratio.is_finite())
+    else {
+        return Cell::Value("-".into());
+    };
+    marked(ratio, 1.0 / ratio)
+}
+
+/// What the largest pay: their mean over that under the baseline.
+fn top_1_percent(point: &PointReport, at: usize) -> Cell {
+    let extras = &point.extras;
+    let base = extras[at].baseline.and_then(|base| extras[base].top_1_percent_ms);
+    let ratio = extras[at].top_1_percent_ms.zip(base).map(|(mine, base)| mine / base);
+    ratio.filter(|ratio| ratio.is_finite()).map_or(Cell::Value("-".into()), |ratio| marked(ratio, ratio))
+}
+
+/// A figure, marked by how many times as long it takes as under the baseline.
+fn marked(value: f64, times_as_long: f64) -> Cell {
+    let text = figure(value);
+    match times_as_long {
+        longer if longer > NOTABLE => Cell::Worse(text),
+        shorter if shorter < 1.0 / NOTABLE => Cell::Better(text),
+        _ => Cell::Value(text),
+    }
+}
+
+/// Three significant digits, or all before the point.
+pub(crate) fn figure(value: f64) -> String {
+    let decimals = match value.abs() {
+        v if v >= 1e7 => return number_label(value),
+        v if v.fract() == 0.0 && v < 1e7 => 0,
+        v if v < 0.001 => return number_label(value),
+        v if v < 1.0 => 3,
+        v if v < 10.0 => 2,
+        v if v < 100.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$}")
+}

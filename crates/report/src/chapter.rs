@@ -1,0 +1,393 @@
+//! One experiment of a report: its points one by one, what they came to, and what became of the figure's claims.
+//!
+//! A point is summed up and let go before the next is read: a hundred runs of 90,000 requests do not fit in memory, what is
+//! kept of them does.
+
+use std::collections::BTreeMap;
+
+use record::Run;
+
+use crate::ReportError;
+use crate::axis::Scale;
+use crate::chart::Unit;
+use crate::figure::{BOUND, Described, IDEAL_PS};
+use crate::findings::{self, Findings};
+use crate::jobs::Jobs;
+use crate::metric::{Metric, Observed, stretch};
+use crate::plot::{Line, Plot};
+use crate::plots::{Drawn, Resolution, Scene, stretch_percentiles};
+use crate::simulated::Simulated;
+use crate::summary::{SkippedRun, Summary, summarize_run};
+use crate::verdict::{Finding, Verdict};
+
+/// Samples of the server's side: by counter, nanoseconds since the run began and value.
+pub type Counters = BTreeMap<String, Vec<(u64, u64)>>;
+
+/// The runs of one point, as they were read.
+#[derive(Debug, Default)]
+pub struct PointRuns {
+    /// Name of its folder; empty where the experiment has one point only.
+    pub name: String,
+    /// What was varied, and its value here.
+    pub values: Vec<(String, String)>,
+    pub runs: Vec<Run>,
+    /// Of each run.
+    pub counters: Vec<Counters>,
+    /// When the load was above 1, seconds since the run began.
+    pub overload: Vec<[f64; 2]>,
+    pub skipped: Vec<SkippedRun>,
+}
+
+/// An experiment of a report.
+#[derive(Debug, Clone)]
+pub struct Chapter {
+    pub name: String,
+    pub described: Described,
+    /// Every run of any point, in order of appearance: a run has the same colour everywhere.
+    pub run_names: Vec<String>,
+    pub points: Vec<PointReport>,
+    /// In the order of the claims, then of the points.
+    pub findings: Vec<Finding>,
+    simulated: Option<Simulated>,
+    resolution: Resolution,
+}
+
+/// What the runs of a point came to.
+#[derive(Debug, Clone)]
+pub struct PointReport {
+    pub name: String,
+    pub values: Vec<(String, String)>,
+    pub summary: Summary,
+    /// Beside each run of the summary.
+    pub extras: Vec<Extras>,
+    pub plots: Vec<Plot>,
+    /// Every run against every other; empty where their requests differ.
+    pub pairs: Vec<Pair>,
+    /// Kernel, commit and seconds of its first run.
+    pub conditions: String,
+}
+
+/// Figures of a run that its summary does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Extras {
+    pub p999_ms: Option<f64>,
+    pub variance_ms2: Option<f64>,
+    pub scv: Option<f64>,
+    pub first_byte_ms: Option<f64>,
+    /// Mean response time of the largest 1 % of requests.
+    pub top_1_percent_ms: Option<f64>,
+    pub attempts_mean: Option<f64>,
+    pub connections_max: Option<f64>,
+    pub syn_drops: Option<f64>,
+    /// Which of the point's runs it is compared with; none for that one itself.
+    pub baseline: Option<usize>,
+}
+
+/// A run against another, request by request.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pair {
+    pub base: usize,
+    pub run: usize,
+    pub share_gaining: f64,
+    pub share_starved: f64,
+    pub stretch_median: f64,
+    pub stretch_p99: f64,
+    pub stretch_max: f64,
+    /// Of the largest response.
+    pub stretch_largest: f64,
+}
+
+/// A point as it is worked on.
+pub(crate) struct Point<'a> {
+    pub given: &'a PointRuns,
+    /// Of each run; all the same where the runs have the same requests.
+    pub jobs: Vec<&'a Jobs>,
+    pub observed: Vec<Observed>,
+    pub bound: Observed,
+    pub ideal_ps: Observed,
+    pub is_paired: bool,
+    pub summary: &'a Summary,
+}
+
+impl PointRuns {
+    fn sort_by(&mut self, names: &[String]) {
+        let place = |run: &Run| names.iter().position(|name| *name == run.manifest.name).unwrap_or(names.len());
+        self.counters.resize(self.runs.len(), Counters::new());
+        let mut both: Vec<(Run, Counters)> = self.runs.drain(..).zip(self.counters.drain(..)).collect();
+        both.sort_by_key(|(run, _)| place(run));
+        (self.runs, self.counters) = both.into_iter().unzip();
+    }
+}
+
+impl Chapter {
+    pub fn new(name: &str, described: Described, simulated: Option<Simulated>, resolution: Resolution) -> Chapter {
+        let name = name.into();
+        Chapter { name, described, run_names: vec![], points: vec![], findings: vec![], simulated, resolution }
+    }
+
+    /// Sums up the runs of a point, in the order of the experiment file; runs that it does not name come last.
+    pub fn add(&mut self, mut given: PointRuns) -> Result<(), ReportError> {
+        given.sort_by(&self.described.runs);
+        let (each, is_paired) = jobs_of(&given.runs)?;
+        let jobs: Vec<&Jobs> = given.runs.iter().enumerate().map(|(run, _)| &each[run.min(each.len() - 1)]).collect();
+        let summary = summary(&self.name, &given, &jobs);
+        let oracle = |times: &[units::Nanos]| oracle(times, jobs[0]);
+        let point = Point {
+            bound: oracle(&jobs[0].bound),
+            ideal_ps: oracle(&jobs[0].ideal_ps),
+            observed: given.runs.iter().enumerate().map(|(at, run)| observe(run, &given, at, jobs[at])).collect(),
+            jobs,
+            is_paired,
+            summary: &summary,
+            given: &given,
+        };
+        for run in &summary.runs {
+            if !self.run_names.contains(&run.name) {
+                self.run_names.push(run.name.clone());
+            }
+        }
+        let described = &self.described;
+        if let Some(figure) = &described.figure {
+            let of_figure = Findings { figure, clients: &described.clients, simulated: self.simulated.as_ref() };
+            self.findings.extend(of_figure.at(&point));
+        }
+        let (extras, pairs, plots) = (extras(&point), pairs(&point), self.plots(&point));
+        let conditions = conditions(&given.runs[0]);
+        let (name, values) = (given.name.clone(), given.values.clone());
+        self.points.push(PointReport { name, values, summary, extras, plots, pairs, conditions });
+        Ok(())
+    }
+
+    /// Puts the findings in the order of the claims, and adds those of points that were not measured.
+    pub fn finish(&mut self) {
+        if let Some(figure) = &self.described.figure {
+            let points: Vec<&str> = self.points.iter().map(|point| point.name.as_str()).collect();
+            self.findings.extend(findings::of_missing_points(figure, &points));
+            let claims: Vec<_> = figure.expects().cloned().collect();
+            let place = |finding: &Finding| claims.iter().position(|claim| *claim == finding.expect);
+            self.findings.sort_by_key(place);
+        }
+    }
+
+    pub fn verdict(&self) -> Verdict {
+        Verdict::of_all(self.findings.iter().map(|finding| finding.verdict))
+    }
+
+    fn plots(&self, point: &Point) -> Vec<Plot> {
+        let mut drawn: Vec<Drawn> = (point.summary.runs.iter().zip(&point.observed).enumerate())
+            .map(|(at, (run, observed))| Drawn {
+                name: run.name.clone(),
+                run: self.run_names.iter().position(|name| *name == run.name),
+                is_void: run.void.is_some(),
+                observed,
+                sizes: &point.jobs[at].sizes,
+                baseline: baseline(point, at).filter(|_| point.is_paired),
+            })
+            .collect();
+        let mut arrivals: Vec<Vec<u64>> =
+            point.given.runs.iter().map(|run| run.records.iter().map(|record| record.arrival_ns).collect()).collect();
+        if point.is_paired {
+            for (name, observed) in [(IDEAL_PS, &point.ideal_ps), (BOUND, &point.bound)] {
+                let name = name.to_string();
+                let sizes = &point.jobs[0].sizes;
+                drawn.push(Drawn { name, run: None, is_void: false, observed, sizes, baseline: None });
+                arrivals.push(arrivals[0].clone());
+            }
+        }
+        let arrivals: Vec<&[u64]> = arrivals.iter().map(Vec::as_slice).collect();
+        let seconds = point.given.runs[0].manifest.seconds;
+        let overload = &point.given.overload;
+        Scene { drawn: &drawn, arrivals_ns: &arrivals, seconds, overload, resolution: self.resolution }.plots()
+    }
+
+    /// What became of each run from point to point; empty for a single point.
+    pub fn plots_over_points(&self) -> Vec<Plot> {
+        if self.points.len() < 2 {
+            return vec![];
+        }
+        let numbers: Option<Vec<f64>> = self.points.iter().map(|point| axis_of(point)?.1.parse().ok()).collect();
+        let names: Vec<&str> = self.points[0].values.iter().map(|(name, _)| name.as_str()).collect();
+        let title = if names.len() == 1 { names[0] } else { "point" };
+        let mut order: Vec<usize> = (0..self.points.len()).collect();
+        if let Some(numbers) = &numbers {
+            order.sort_by(|a, b| numbers[*a].total_cmp(&numbers[*b]));
+        }
+        let x = (title, Scale::Linear, Unit::Number);
+        type Value = fn(&PointReport, usize) -> (Option<f64>, Option<f64>);
+        let mean: Value = |point, run| {
+            let run = &point.summary.runs[run];
+            (Some(run.response_time_ms.mean), run.mean_ms_half_width)
+        };
+        let wanted: [(&'static str, &'static str, &str, Unit, Value); 4] = [
+            ("mean", "Mean response time", "mean response time", Unit::Millis, mean),
+            ("slowdown", "Mean slowdown", "mean slowdown", Unit::Number, |point, run| {
+                (Some(point.summary.runs[run].slowdown_mean), None)
+            }),
+            ("p99", "99th percentile of response time", "99th percentile", Unit::Millis, |point, run| {
+                (Some(point.summary.runs[run].response_time_ms.p99), None)
+            }),
+            ("top", "The largest 1 % of requests", "mean response time", Unit::Millis, |point, run| {
+                (point.extras[run].top_1_percent_ms, None)
+            }),
+        ];
+        let plot = |(id, title, y, unit, value): (&'static str, &'static str, &str, Unit, Value)| {
+            let mut plot = Plot::new(id, title, x, (y, Scale::Log, unit));
+            plot.note = format!("each point is a set of runs with another {}", names.join(", "));
+            plot.xs = order.iter().enumerate().map(|(at, p)| numbers.as_ref().map_or(at as f64, |n| n[*p])).collect();
+            if numbers.is_none() {
+                plot.labels = order.iter().map(|p| label(&self.points[*p])).collect();
+            }
+            plot.lines =
+                self.run_names.iter().enumerate().map(|(at, name)| self.line(at, name, &order, value)).collect();
+            if id == "mean" {
+                let bounds = order.iter().map(|p| Some(self.points[*p].summary.bound_ms)).collect();
+                plot.lines.push(Line::oracle(BOUND, bounds));
+            }
+            plot
+        };
+        wanted.map(plot).into_iter().filter(|plot| !plot.is_empty()).collect()
+    }
+
+    fn line(
+        &self,
+        at: usize,
+        name: &str,
+        order: &[usize],
+        value: fn(&PointReport, usize) -> (Option<f64>, Option<f64>),
+    ) -> Line {
+        let run_at = |p: &usize| self.points[*p].summary.runs.iter().position(|run| run.name == name);
+        let values = order.iter().map(|p| run_at(p).map_or((None, None), |run| value(&self.points[*p], run)));
+        let (ys, half_widths) = values.unzip();
+        let is_void =
+            order.iter().all(|p| run_at(p).is_none_or(|run| self.points[*p].summary.runs[run].void.is_some()));
+        Line { name: name.into(), run: Some(at), is_void, ys, half_widths }
+    }
+}
+
+/// The value a point is placed by; none if several were varied, which have no order.
+fn axis_of(point: &PointReport) -> Option<&(String, String)> {
+    let [only] = point.values.as_slice() else { return None };
+    Some(only)
+}
+
+fn label(point: &PointReport) -> String {
+    let values: Vec<&str> = point.values.iter().map(|(_, value)| value.as_str()).collect();
+    if values.is_empty() { point.name.clone() } else { values.join(", ") }
+}
+
+/// The jobs of all runs; or of each, where the load was closed on purpose: users then ask when they were answered, so the
+/// requests differ.
+fn jobs_of(runs: &[Run]) -> Result<(Vec<Jobs>, bool), ReportError> {
+    match runs.iter().any(|run| run.manifest.closed.is_some()) {
+        true => Ok((Jobs::of_each(runs)?, false)),
+        false => Ok((vec![Jobs::of(runs)?], true)),
+    }
+}
+
+fn summary(experiment: &str, given: &PointRuns, jobs: &[&Jobs]) -> Summary {
+    let mean_ms = |times: &[units::Nanos]| stats::mean_nanos(times).unwrap_or_default() / 1e6;
+    let runs = given.runs.iter().zip(jobs).map(|(run, jobs)| summarize_run(run, jobs, mean_ms(&jobs.bound)));
+    Summary {
+        experiment: experiment.into(),
+        rho: given.runs[0].manifest.rho,
+        rho_measured: jobs[0].rho_measured,
+        link_bps: jobs[0].link.bits_per_s(),
+        jobs: jobs[0].sizes.len(),
+        bound_ms: mean_ms(&jobs[0].bound),
+        ideal_ps_ms: mean_ms(&jobs[0].ideal_ps),
+        runs: runs.collect(),
+        skipped: given.skipped.clone(),
+    }
+}
+
+fn observe(run: &Run, given: &PointRuns, at: usize, jobs: &Jobs) -> Observed {
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let records = &run.records;
+    let first_byte = |record: &record::JobRecord| {
+        ms(record.first_byte_ns.unwrap_or(record.end_ns).saturating_sub(record.arrival_ns))
+    };
+    let responses_ms: Vec<f64> = records.iter().map(|record| record.response_time().as_millis_f64()).collect();
+    let alone = jobs.services.iter().map(|service| service.as_millis_f64());
+    Observed {
+        slowdowns: responses_ms.iter().zip(alone).map(|(response, alone)| response / alone).collect(),
+        responses_ms,
+        first_bytes_ms: records.iter().map(first_byte).collect(),
+        is_complete: records.iter().map(|record| record.is_complete()).collect(),
+        body_bytes: records.iter().map(|record| record.body_bytes).collect(),
+        attempts: records.iter().map(|record| record.attempts).collect(),
+        server_cpu: run.manifest.server_cpu.filter(|cpu| cpu.is_finite()),
+        bound_ms: stats::mean_nanos(&jobs.bound).unwrap_or_default() / 1e6,
+        counters: given.counters.get(at).cloned().unwrap_or_default(),
+    }
+}
+
+fn oracle(times: &[units::Nanos], jobs: &Jobs) -> Observed {
+    let responses_ms: Vec<f64> = times.iter().map(|time| time.as_millis_f64()).collect();
+    let alone = jobs.services.iter().map(|service| service.as_millis_f64());
+    Observed {
+        slowdowns: responses_ms.iter().zip(alone).map(|(response, alone)| response / alone).collect(),
+        responses_ms,
+        bound_ms: stats::mean_nanos(&jobs.bound).unwrap_or_default() / 1e6,
+        ..Observed::default()
+    }
+}
+
+/// The run that this one is compared with; none for the first, or where it names itself or one that is not there.
+fn baseline(point: &Point, at: usize) -> Option<usize> {
+    let place = |name: &String| point.summary.runs.iter().position(|run| run.name == *name);
+    let named = point.summary.runs[at].baseline.as_ref();
+    named.map_or(Some(0), place).filter(|base| *base != at)
+}
+
+fn extras(point: &Point) -> Vec<Extras> {
+    let of = |(at, observed): (usize, &Observed)| {
+        let all: Vec<usize> = (0..observed.responses_ms.len()).collect();
+        let figure = |name: &str, jobs: &[usize]| observed.figure(&name.parse::<Metric>().ok()?, jobs, None);
+        let is_top = stats::within_percentiles(&point.jobs[at].sizes, 99.0, 100.0);
+        let top: Vec<usize> = all.iter().copied().filter(|job| is_top[*job]).collect();
+        Extras {
+            p999_ms: figure("response_time_ms.p999", &all),
+            variance_ms2: figure("response_time_ms.variance", &all),
+            scv: figure("response_time_ms.scv", &all),
+            first_byte_ms: figure("first_byte_ms.mean", &all),
+            top_1_percent_ms: figure("response_time_ms.mean", &top),
+            attempts_mean: figure("attempts_mean", &all).filter(|mean| *mean > 1.0),
+            connections_max: figure("connections_max", &all),
+            syn_drops: figure("syn_drops", &all),
+            baseline: baseline(point, at),
+        }
+    };
+    point.observed.iter().enumerate().map(of).collect()
+}
+
+fn pairs(point: &Point) -> Vec<Pair> {
+    let runs = point.observed.len();
+    let all = (0..runs).flat_map(|base| (0..runs).map(move |run| (base, run)));
+    let wanted = all.filter(|(base, run)| base != run && point.is_paired);
+    wanted.filter_map(|(base, run)| pair(point, base, run)).collect()
+}
+
+fn pair(point: &Point, base: usize, run: usize) -> Option<Pair> {
+    let [theirs, mine] = [base, run].map(|at| &point.observed[at].responses_ms);
+    let stretches: Vec<f64> = mine.iter().zip(theirs).filter_map(|(mine, base)| stretch(*mine, *base)).collect();
+    let share = |is: fn(&f64) -> bool| stretches.iter().filter(|s| is(s)).count() as f64 / stretches.len() as f64;
+    let [stretch_median, stretch_p99, stretch_max] = stretch_percentiles(&stretches)?;
+    let sizes = &point.jobs[0].sizes;
+    let largest = (0..sizes.len()).max_by_key(|&job| (sizes[job], std::cmp::Reverse(job)))?;
+    Some(Pair {
+        base,
+        run,
+        share_gaining: share(|stretch| *stretch < 1.0),
+        share_starved: share(|stretch| *stretch > 1.0),
+        stretch_median,
+        stretch_p99,
+        stretch_max,
+        stretch_largest: stretch(mine[largest], theirs[largest])?,
+    })
+}
+
+fn conditions(run: &Run) -> String {
+    let manifest = &run.manifest;
+    let commit: String = manifest.commit.chars().take(12).collect();
+    format!("{} s of arrivals, seed {}, kernel {}, commit {commit}", manifest.seconds, manifest.seed, manifest.kernel)
+}

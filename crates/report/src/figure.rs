@@ -1,0 +1,240 @@
+//! What an experiment file says of the figure it reproduces: `[figure]`, and in `[[figure.expect]]` its claim as statements that
+//! a program can check, so that a verdict is computed and not felt.
+//!
+//! ```toml
+//! [figure]
+//! paper = "000"; figure = "3"; claim = "mean response time 3-8 x lower for rho > 0.5"; simulated = "000-fig3-6"
+//! [figure.simulated_names]                # which row of the simulation a run is, where names differ
+//! apache-fair = "fair"
+//! [[figure.expect]]
+//! text = "3-8 x at rho 0.8"; point = "rho-0.8"
+//! value = "response_time_ms.mean"; of = "apache-fair"; over = "weir-bands"; least = 3.0; most = 8.0
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::metric::Metric;
+
+/// Names that an expectation may use beside those of runs: the oracles, computed from the jobs.
+pub const BOUND: &str = "bound";
+pub const IDEAL_PS: &str = "ideal-ps";
+
+/// What a report takes from an experiment file; everything else in it is the laboratory's.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Described {
+    pub question: String,
+    pub figure: Option<Figure>,
+    /// Names of `[[run]]`, in their order: the first is what the others are compared with.
+    pub runs: Vec<String>,
+    /// Names of `[[client]]`, in their order: group 0 is the first.
+    pub clients: Vec<String>,
+}
+
+/// Which figure of which paper, and what it claims.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// Number of the paper: `000`.
+    pub paper: String,
+    /// As the paper counts it: `3`, `table 2`, `§5.1`.
+    pub figure: String,
+    pub claim: String,
+    /// Name of the simulated sweep of the same figure: `000-fig3-6`.
+    pub simulated: Option<String>,
+    /// Which row of the simulation a run of ours is, where the names differ and [`crate::simulated`] cannot tell.
+    #[serde(default)]
+    pub simulated_names: BTreeMap<String, String>,
+    /// Axes of the simulation that are the same for every point: `profile = "W1"`.
+    #[serde(default)]
+    pub simulated_at: BTreeMap<String, String>,
+    #[serde(default, rename = "expect")]
+    expects: Vec<Spanned<Expect>>,
+}
+
+/// One statement: a figure of `of`, or that of `of` divided by that of `over`, lies between `least` and `most`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expect {
+    /// For people.
+    pub text: String,
+    /// Folder of the point it speaks of; unset, it has to hold at every point.
+    pub point: Option<String>,
+    pub value: Metric,
+    pub of: String,
+    pub over: Option<String>,
+    pub least: Option<f64>,
+    pub most: Option<f64>,
+    /// Only jobs whose size lies between these percentiles (0 to 100) of all sizes.
+    pub sizes: Option<[f64; 2]>,
+    /// Only jobs of this group of clients.
+    pub client: Option<String>,
+}
+
+/// A mistake in an experiment file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FigureError {
+    pub file: PathBuf,
+    pub line: usize,
+    pub reason: String,
+}
+
+/// As much of the file as is read here.
+#[derive(Deserialize)]
+struct File {
+    #[serde(default)]
+    question: String,
+    figure: Option<Figure>,
+    #[serde(default)]
+    client: Vec<Named>,
+    #[serde(default)]
+    run: Vec<Named>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    #[serde(default)]
+    name: String,
+}
+
+impl Described {
+    /// Reads the text of an experiment file; `file` is only for messages.
+    pub fn parse(text: &str, file: &Path) -> Result<Described, FigureError> {
+        let at = |offset: usize, reason: String| FigureError {
+            file: file.into(),
+            line: 1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count(),
+            reason,
+        };
+        let read: File = toml::from_str(text).map_err(|error| {
+            at(error.span().map_or(0, |span| span.start), error.message().split('\n').collect::<Vec<_>>().join(", "))
+        })?;
+        let names = |named: Vec<Named>| named.into_iter().map(|named| named.name).collect::<Vec<String>>();
+        let (clients, runs) = (names(read.client), names(read.run));
+        for expect in read.figure.iter().flat_map(|figure| &figure.expects) {
+            expect.get_ref().check(&runs, &clients).map_err(|reason| at(expect.span().start, reason))?;
+        }
+        Ok(Described { question: read.question, figure: read.figure, runs, clients })
+    }
+}
+
+impl Figure {
+    /// `000, figure 3`, or `003, §5.1` and `002, table 2` where the file says so.
+    pub fn title(&self) -> String {
+        let is_number = self.figure.starts_with(|first: char| first.is_ascii_digit());
+        format!("{}, {}{}", self.paper, if is_number { "figure " } else { "" }, self.figure)
+    }
+
+    pub fn expects(&self) -> impl ExactSizeIterator<Item = &Expect> {
+        self.expects.iter().map(Spanned::get_ref)
+    }
+}
+
+impl Expect {
+    fn check(&self, runs: &[String], clients: &[String]) -> Result<(), String> {
+        for name in [Some(&self.of), self.over.as_ref()].into_iter().flatten() {
+            if ![BOUND, IDEAL_PS].contains(&name.as_str()) && !runs.contains(name) {
+                return Err(format!(
+                    "there is no run `{name}`; the runs are {}, and {BOUND} and {IDEAL_PS}",
+                    runs.join(", ")
+                ));
+            }
+        }
+        if let Some(client) = self.client.as_ref().filter(|client| !clients.contains(client)) {
+            return Err(format!("there is no client `{client}`; the clients are {}", clients.join(", ")));
+        }
+        let (least, most) = (self.least.unwrap_or(f64::MIN), self.most.unwrap_or(f64::MAX));
+        if self.least.or(self.most).is_none() || least.is_nan() || most.is_nan() || least > most {
+            return Err(format!("`{}` claims nothing: write least, or most, or both, the lesser as least", self.text));
+        }
+        if let Some([from, to]) = self.sizes.filter(|[from, to]| !(0.0 <= *from && from < to && *to <= 100.0)) {
+            return Err(format!(
+                "sizes = [{from}, {to}] are no percentiles: write two from 0 to 100, the lesser first"
+            ));
+        }
+        if self.value.is_of_pairs() && self.over.is_none() {
+            return Err(format!("`{}` compares two runs: write over", self.value));
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for FigureError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}: {}", self.file.display(), self.line, self.reason)
+    }
+}
+
+impl std::error::Error for FigureError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "\
+question = \"how much\"
+rho = 0.8
+[vary]
+rho = [0.5, 0.8]
+[figure]
+paper = \"000\"
+figure = \"3\"
+claim = \"3-8 x lower\"
+simulated = \"000-fig3-6\"
+[[figure.expect]]
+text = \"3-8 x at rho 0.8\"
+point = \"rho-0.8\"
+value = \"response_time_ms.mean\"
+of = \"fair\"
+over = \"srpt\"
+least = 3.0
+[[client]]
+name = \"wan1\"
+[[run]]
+name = \"fair\"
+server = \"weir\"
+[[run]]
+name = \"srpt\"
+server = \"weir\"
+";
+
+    #[test]
+    fn reads_what_concerns_a_report() {
+        let described = Described::parse(FILE, Path::new("f.toml")).unwrap();
+        let figure = described.figure.unwrap();
+        assert_eq!((figure.title(), described.clients), ("000, figure 3".into(), vec!["wan1".to_string()]));
+        let expect = figure.expects().next().unwrap();
+        assert_eq!((expect.over.as_deref(), expect.least, expect.most), (Some("srpt"), Some(3.0), None));
+        assert_eq!(Described::parse("question = \"q\"", Path::new("f.toml")).unwrap().figure, None);
+    }
+
+    #[test]
+    fn mistakes_have_a_line_and_say_what_would_be_right() {
+        for (right, wrong, said) in [
+            (
+                "over = \"srpt\"",
+                "over = \"sprt\"",
+                "f.toml:10: there is no run `sprt`; the runs are fair, srpt, and bound",
+            ),
+            ("least = 3.0", "", "f.toml:10: `3-8 x at rho 0.8` claims nothing"),
+            ("least = 3.0", "least = 3.0\nmost = 1.0", "f.toml:10: `3-8 x at rho 0.8` claims nothing"),
+            ("least = 3.0", "lest = 3.0", "f.toml:16: unknown field `lest`"),
+            ("least = 3.0", "least = 3.0\nsizes = [80, 0]", "f.toml:10: sizes = [80, 0] are no percentiles"),
+            (
+                "least = 3.0",
+                "least = 3.0\nclient = \"wan2\"",
+                "f.toml:10: there is no client `wan2`; the clients are wan1",
+            ),
+            ("ms.mean", "ms.men", "f.toml:13: `response_time_ms.men` is nothing a report computes"),
+            ("paper = \"000\"", "", "f.toml:5: missing field `paper`"),
+        ] {
+            let error = Described::parse(&FILE.replace(right, wrong), Path::new("f.toml")).unwrap_err().to_string();
+            assert!(error.starts_with(said), "{wrong}: {error}");
+        }
+        let alone = FILE.replace("over = \"srpt\"", "").replace("response_time_ms.mean", "share_gaining");
+        let said = Described::parse(&alone, Path::new("f.toml")).unwrap_err().to_string();
+        assert!(said.starts_with("f.toml:10: `share_gaining` compares two runs"), "{said}");
+    }
+}

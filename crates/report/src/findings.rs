@@ -1,0 +1,152 @@
+//! The claims of a figure held against the runs of a point.
+
+use crate::chapter::Point;
+use crate::figure::{BOUND, Expect, Figure, IDEAL_PS};
+use crate::metric::{Metric, Observed, Times};
+use crate::simulated::{self, Simulated, Sought};
+use crate::verdict::{Finding, Found, Side, Verdict, found, judge};
+
+/// The claims, and what they are held against beside the runs.
+pub(crate) struct Findings<'a> {
+    pub figure: &'a Figure,
+    /// Names of the groups of clients.
+    pub clients: &'a [String],
+    pub simulated: Option<&'a Simulated>,
+}
+
+/// A run or an oracle that a claim names.
+struct Named<'a> {
+    observed: &'a Observed,
+    void: Option<&'a str>,
+    /// Which run of the point; none for an oracle.
+    run: Option<usize>,
+}
+
+/// Of each claim about a point that is not among these.
+pub(crate) fn of_missing_points(figure: &Figure, points: &[&str]) -> Vec<Finding> {
+    let is_missing = |expect: &&Expect| match &expect.point {
+        Some(point) => !points.contains(&point.as_str()),
+        None => points.is_empty(),
+    };
+    let missing = |expect: &Expect| {
+        let point = expect.point.clone().unwrap_or_default();
+        not_measured(expect, &point, "no run of this point is here".into())
+    };
+    figure.expects().filter(is_missing).map(missing).collect()
+}
+
+fn not_measured(expect: &Expect, point: &str, why: String) -> Finding {
+    let (expect, point) = (expect.clone(), point.to_string());
+    let verdict = Verdict::NotMeasured;
+    Finding { expect, point, found: None, simulated: None, bound: None, verdict, remark: Some(why) }
+}
+
+impl Findings<'_> {
+    /// Of each claim that speaks of this point.
+    pub fn at(&self, point: &Point) -> Vec<Finding> {
+        let name = &point.given.name;
+        let concerns = |expect: &&Expect| expect.point.as_ref().is_none_or(|wanted| wanted == name);
+        let of = |expect: &Expect| self.of(expect, point).unwrap_or_else(|why| not_measured(expect, name, why));
+        self.figure.expects().filter(concerns).map(of).collect()
+    }
+
+    /// The error says what is missing.
+    fn of(&self, expect: &Expect, point: &Point) -> Result<Finding, String> {
+        let of = named(point, &expect.of)?;
+        let over = expect.over.as_ref().map(|over| named(point, over)).transpose()?;
+        if expect.value.is_of_pairs() && !point.is_paired {
+            return Err("the runs have different requests, as closed loads do: they cannot be matched".into());
+        }
+        let chosen = |named: &Named| self.chosen(expect, point, named);
+        let (of_jobs, over_jobs) = (chosen(&of), over.as_ref().map(chosen));
+        let of_side = side(of.observed, &of_jobs, of.void);
+        let over_side =
+            over.as_ref().zip(over_jobs.as_deref()).map(|(over, jobs)| side(over.observed, jobs, over.void));
+        let measured = found(&expect.value, &of_side, over_side.as_ref())
+            .ok_or_else(|| format!("{} was not measured or has no value", expect.value))?;
+        let void = of_side.void.or(over_side.as_ref().and_then(|side| side.void));
+        let (verdict, remark) = match void {
+            Some(reason) => (Verdict::Void, Some(reason.to_string())),
+            None => judge(expect, measured),
+        };
+        let bound = self.bound(expect, &of_side, over_side.as_ref(), point, &of_jobs);
+        Ok(Finding {
+            expect: expect.clone(),
+            point: point.given.name.clone(),
+            found: Some(measured),
+            simulated: self.simulated(expect, point, &of, over.as_ref()),
+            bound,
+            verdict,
+            remark,
+        })
+    }
+
+    /// The jobs that the claim speaks of, of this run's.
+    fn chosen(&self, expect: &Expect, point: &Point, named: &Named) -> Vec<usize> {
+        let run = named.run.unwrap_or(0);
+        let sizes = &point.jobs[run].sizes;
+        let is_of_size = expect.sizes.map(|[from, to]| stats::within_percentiles(sizes, from, to));
+        let group = expect.client.as_ref().and_then(|client| self.clients.iter().position(|name| name == client));
+        let records = &point.given.runs[run].records;
+        let counts = |job: &usize| {
+            is_of_size.as_ref().is_none_or(|is| is[*job])
+                && group.is_none_or(|group| records[*job].group as usize == group)
+        };
+        (0..sizes.len()).filter(counts).collect()
+    }
+
+    /// The bound in the place of the side that is claimed to be better: of the smaller figure.
+    fn bound(&self, expect: &Expect, of: &Side, over: Option<&Side>, point: &Point, jobs: &[usize]) -> Option<f64> {
+        let is_of_schedule = matches!(
+            expect.value,
+            Metric::Of(Times::Response | Times::Slowdown, _) | Metric::Pair(_) | Metric::BoundRatio
+        );
+        if !is_of_schedule || !point.is_paired {
+            return None;
+        }
+        let bound = side(&point.bound, jobs, None);
+        let is_better_first = expect.least.is_none_or(|least| least < 1.0) && !expect.value.is_of_pairs();
+        let found = match over {
+            None => found(&expect.value, &bound, None),
+            Some(over) if is_better_first => found(&expect.value, &bound, Some(over)),
+            Some(_) => found(&expect.value, of, Some(&bound)),
+        };
+        found.map(|found| found.value)
+    }
+
+    fn simulated(&self, expect: &Expect, point: &Point, of: &Named, over: Option<&Named>) -> Option<Found> {
+        let simulated = self.simulated?;
+        // Sweeps keep what all requests came to.
+        if expect.sizes.is_some() || expect.client.is_some() || expect.value.is_of_pairs() {
+            return None;
+        }
+        let of_run = |named: &Named| {
+            let run = &point.summary.runs[named.run?];
+            let sought = Sought { name: &run.name, policy: &run.policy, drain: &run.drain };
+            simulated.find(self.figure, &point.given.values, &sought, &expect.value)
+        };
+        match over {
+            None => of_run(of),
+            Some(over) => simulated::ratio(of_run(of)?, of_run(over)?),
+        }
+    }
+}
+
+fn side<'a>(observed: &'a Observed, chosen: &'a [usize], void: Option<&'a str>) -> Side<'a> {
+    Side { observed, chosen, void }
+}
+
+fn named<'a>(point: &'a Point, name: &str) -> Result<Named<'a>, String> {
+    let oracle = |observed| Ok(Named { observed, void: None, run: None });
+    match name {
+        BOUND => oracle(&point.bound),
+        IDEAL_PS => oracle(&point.ideal_ps),
+        _ => {
+            let runs = &point.summary.runs;
+            let skipped = point.summary.skipped.iter().find(|run| run.name == name);
+            let why = || skipped.map_or(format!("run {name} is not here"), |run| format!("{name}: {}", run.reason));
+            let run = runs.iter().position(|run| run.name == name).ok_or_else(why)?;
+            Ok(Named { observed: &point.observed[run], void: runs[run].void.as_deref(), run: Some(run) })
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The parts of the page around its tables and pictures: what it holds, filters, comparison, headings.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::badge;
+use super::html::{escape, slug};
+use super::svg::class;
+use super::tables;
+use crate::chapter::{Chapter, PointReport};
+use crate::plot::Plot;
+use crate::verdict::Verdict;
+
+/// Title, filters, one row per experiment, and where any two runs are compared.
+pub(super) fn overview(body: &mut String, title: &str, chapters: &[Chapter]) {
+    let runs: usize = chapters.iter().flat_map(|chapter| &chapter.points).map(|point| point.summary.runs.len()).sum();
+    let claims = chapters.iter().flat_map(|chapter| &chapter.findings);
+    let counts: Vec<String> = Verdict::ALL
+        .into_iter()
+        .map(|verdict| (verdict, claims.clone().filter(|finding| finding.verdict == verdict).count()))
+        .filter(|(_, count)| *count > 0)
+        .map(|(verdict, count)| format!("{count} {}", badge(verdict)))
+        .collect();
+    let _ = write!(
+        body,
+        "<header><h1>{}</h1><p>{} experiments, {runs} runs. {}</p></header>\n",
+        escape(title),
+        chapters.len(),
+        if counts.is_empty() { "No claims to check.".into() } else { format!("Claims: {}.", counts.join(", ")) },
+    );
+    filters(body, chapters);
+    body.push_str(
+        "<noscript><p class=\"note\">Without scripts there are no filters, no comparison and no tables behind the plots; \
+         <code>weirlab report --csv</code> writes those tables.</p></noscript>\n",
+    );
+    tables::overview(body, chapters);
+    body.push_str(COMPARISON);
+}
+
+const COMPARISON: &str = "\
+<section id=\"compare\" class=\"script\"><h2>Compare two runs</h2>
+<p class=\"row\"><label>baseline <select id=\"compare-a\"></select></label>
+<label>against <select id=\"compare-b\"></select></label></p>
+<div class=\"plots\"><div id=\"compare-table\" class=\"scroll\"></div><div id=\"compare-plots\"></div></div></section>
+";
+
+fn filters(body: &mut String, chapters: &[Chapter]) {
+    let runs = || chapters.iter().flat_map(|chapter| &chapter.points).flat_map(|point| &point.summary.runs);
+    let experiments: Vec<&str> = chapters.iter().map(|chapter| chapter.name.as_str()).collect();
+    let servers: BTreeSet<&str> = runs().map(|run| run.server.as_str()).collect();
+    let policies: BTreeSet<&str> = runs().map(|run| run.policy.as_str()).collect();
+    let select = |name: &str, options: Vec<(String, &str)>| {
+        let options =
+            options.iter().map(|(value, text)| format!("<option value=\"{value}\">{}</option>", escape(text)));
+        format!(
+            "<label>{name} <select data-filter=\"{name}\"><option value=\"\">all</option>{}</select></label> ",
+            options.collect::<String>()
+        )
+    };
+    let verdicts = Verdict::ALL.into_iter().map(|verdict| (verdict.key().to_string(), verdict.text())).collect();
+    let _ = write!(
+        body,
+        "<form id=\"filters\" class=\"script row\" aria-label=\"filters\">{}{}{}{}\
+         <button type=\"reset\">reset</button> <button type=\"button\" id=\"theme\">light / dark</button> \
+         <output id=\"shown\"></output></form>\n",
+        select("experiment", slugs(experiments)),
+        select("server", slugs(servers)),
+        select("policy", slugs(policies)),
+        select("verdict", verdicts),
+    );
+}
+
+/// Names with what filters call them.
+fn slugs<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<(String, &'a str)> {
+    names.into_iter().map(|name| (slug(name), name)).collect()
+}
+
+/// Name, question and claims; the section is left open.
+pub(super) fn chapter_head(body: &mut String, chapter: &Chapter) {
+    let figure = chapter.described.figure.as_ref();
+    let title = figure.map_or(String::new(), |figure| format!("{}: ", figure.title()));
+    let _ = write!(
+        body,
+        "<section class=\"chapter\" id=\"{}\" data-experiment=\"{0}\"><h2>{}{}</h2>\n",
+        slug(&chapter.name),
+        escape(&title),
+        escape(&chapter.name)
+    );
+    if !chapter.described.question.is_empty() {
+        let _ = write!(body, "<p>{}</p>\n", escape(&chapter.described.question));
+    }
+    if let Some(figure) = figure {
+        let _ = write!(body, "<p>The paper: <q>{}</q> {}</p>\n", escape(&figure.claim), badge(chapter.verdict()));
+        tables::claims(body, chapter);
+    }
+}
+
+/// What was the same for the runs of a point; the details are left open, and unfolded where there is one point only.
+pub(super) fn point_head(body: &mut String, chapter: &Chapter, point: &PointReport) {
+    let values: Vec<String> = point.values.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    let name = if !values.is_empty() {
+        values.join(", ")
+    } else if point.name.is_empty() {
+        "Runs".into()
+    } else {
+        point.name.clone()
+    };
+    let summary = &point.summary;
+    let link = units::Rate::from_bits_per_s(summary.link_bps).map_or(String::new(), |rate| rate.to_string());
+    let _ = write!(
+        body,
+        "<details class=\"point\"{}><summary><h3>{}</h3></summary>\n<p>{} requests, link {link}, load {} asked for and {:.3} \
+         offered on the wire; {}. Mean response time of the clairvoyant bound {}, of ideal processor sharing {}.</p>\n",
+        if chapter.points.len() == 1 { " open" } else { "" },
+        escape(&name),
+        summary.jobs,
+        summary.rho,
+        summary.rho_measured,
+        escape(&point.conditions),
+        crate::axis::millis_label(summary.bound_ms),
+        crate::axis::millis_label(summary.ideal_ps_ms),
+    );
+}
+
+/// A picture with its legend and the table behind it.
+pub(super) fn plot(body: &mut String, plot: &Plot, key: &str, svg: &str) {
+    let entries: String = plot
+        .lines
+        .iter()
+        .enumerate()
+        .map(|(at, line)| {
+            let void = if line.is_void { " (void)" } else { "" };
+            format!(
+                "<li><button type=\"button\" aria-pressed=\"true\" data-line=\"{at}\" data-run=\"{2}\"><svg viewBox=\"0 0 26 10\" \
+                 aria-hidden=\"true\"><g class=\"line {0}\"><path d=\"M1 5h24\"/></g></svg>{1}{void}</button></li>",
+                class(line),
+                escape(&line.name),
+                if line.run.is_some() { slug(&line.name) } else { String::new() },
+            )
+        })
+        .collect();
+    let shade = if plot.shaded.is_empty() { "" } else { " Shaded: load above 1." };
+    let _ = write!(
+        body,
+        "<figure class=\"plot\" id=\"{key}\"><figcaption><b>{}</b> <span>{}.{shade}</span></figcaption>{svg}\
+         <ul class=\"legend\">{entries}</ul><details class=\"table script\" data-table=\"{key}\"><summary>Table</summary></details></figure>\n",
+        escape(plot.title),
+        escape(&plot.note),
+    );
+}

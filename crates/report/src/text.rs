@@ -1,0 +1,203 @@
+//! A report as Markdown, for pages under `docs/reproduction/`, and as CSV, one file for each table and plot.
+
+use std::fmt::Write as _;
+
+use crate::cells::{self, CLAIM_COLUMNS};
+use crate::chapter::{Chapter, PointReport};
+use crate::plot::Plot;
+use crate::verdict::Verdict;
+
+/// The tables of a report: claims with verdicts, and what every run came to.
+pub fn markdown(title: &str, chapters: &[Chapter]) -> String {
+    let mut text = format!("# {title}\n");
+    for chapter in chapters {
+        let figure = chapter.described.figure.as_ref();
+        let heading =
+            figure.map_or_else(|| chapter.name.clone(), |figure| format!("{}: {}", figure.title(), chapter.name));
+        let _ = write!(text, "\n## {heading}\n\n");
+        if !chapter.described.question.is_empty() {
+            let _ = write!(text, "{}\n\n", chapter.described.question);
+        }
+        if let Some(figure) = figure {
+            let _ = write!(
+                text,
+                "The paper: {}. **{}** ({}).\n\n",
+                figure.claim,
+                chapter.verdict().text(),
+                cells::verdict_counts(chapter)
+            );
+            text.push_str(&claims(chapter));
+        }
+        for point in &chapter.points {
+            text.push_str(&runs(point));
+        }
+    }
+    text
+}
+
+fn claims(chapter: &Chapter) -> String {
+    let rows = chapter.findings.iter().map(|finding| {
+        let remark = finding.remark.as_ref().map_or(String::new(), |remark| format!(": {remark}"));
+        let verdict = match finding.verdict {
+            Verdict::NotReproduced | Verdict::Void => format!("**{}**{remark}", finding.verdict.text()),
+            other => format!("{}{remark}", other.text()),
+        };
+        cells::claim(finding).into_iter().chain([verdict]).collect()
+    });
+    table(&CLAIM_COLUMNS, rows) + "\n"
+}
+
+fn runs(point: &PointReport) -> String {
+    let mut text = String::new();
+    if !point.name.is_empty() {
+        let _ = write!(text, "### {}\n\n", point.name);
+    }
+    let rows = (0..point.summary.runs.len()).map(|at| {
+        let is_void = point.summary.runs[at].void.is_some();
+        let strike = |text: &str| if is_void { format!("~~{text}~~") } else { text.to_string() };
+        cells::run(point, at).iter().map(|cell| strike(cell.text())).collect()
+    });
+    text.push_str(&table(&cells::run_columns(point), rows));
+    text.push('\n');
+    for run in &point.summary.runs {
+        if let Some(reason) = &run.void {
+            let _ = writeln!(text, "- void: {}: {reason}", run.name);
+        }
+    }
+    for run in &point.summary.skipped {
+        let _ = writeln!(text, "- skipped: {}: {}", run.name, run.reason);
+    }
+    let _ = write!(text, "\n{}; bound {} ms.\n\n", point.conditions, cells::figure(point.summary.bound_ms));
+    text
+}
+
+fn table(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let line = |cells: &mut dyn Iterator<Item = String>| {
+        let escaped: Vec<String> = cells.map(|cell| cell.replace('|', "\\|").replace('\n', " ")).collect();
+        format!("| {} |\n", escaped.join(" | "))
+    };
+    let mut text = line(&mut columns.iter().map(|name| name.to_string()));
+    let _ = writeln!(text, "|{}", "---|".repeat(columns.len()));
+    rows.for_each(|row| text.push_str(&line(&mut row.into_iter())));
+    text
+}
+
+/// Name and text of each file: `claims.csv`, `runs.csv`, and one for every plot.
+pub fn csv(chapters: &[Chapter]) -> Vec<(String, String)> {
+    let mut files =
+        vec![("claims.csv".to_string(), claims_csv(chapters)), ("runs.csv".to_string(), runs_csv(chapters))];
+    for chapter in chapters {
+        let over = chapter.plots_over_points();
+        files.extend(over.iter().map(|plot| (format!("{}-{}.csv", chapter.name, plot.id), plot_csv(plot))));
+        for point in &chapter.points {
+            let place =
+                if point.name.is_empty() { chapter.name.clone() } else { format!("{}-{}", chapter.name, point.name) };
+            files.extend(point.plots.iter().map(|plot| (format!("{place}-{}.csv", plot.id), plot_csv(plot))));
+        }
+    }
+    files
+}
+
+fn claims_csv(chapters: &[Chapter]) -> String {
+    let mut text = String::from(
+        "experiment,paper,figure,claim,point,value,measured,measured_ci95_half,simulated,simulated_ci99_half,bound,verdict,remark\n",
+    );
+    for chapter in chapters {
+        let (paper, figure) =
+            chapter.described.figure.as_ref().map_or(("", ""), |figure| (&figure.paper, &figure.figure));
+        for finding in &chapter.findings {
+            let pair = |found: Option<crate::Found>| {
+                [number(found.map(|found| found.value)), number(found.and_then(|found| found.half_width))]
+            };
+            let [measured, measured_half] = pair(finding.found);
+            let [simulated, simulated_half] = pair(finding.simulated);
+            let (definition, bound) = (cells::definition(&finding.expect), number(finding.bound));
+            let remark = finding.remark.as_deref().unwrap_or("");
+            let row = [
+                &chapter.name,
+                paper,
+                figure,
+                &finding.expect.text,
+                &finding.point,
+                &definition,
+                &measured,
+                &measured_half,
+                &simulated,
+                &simulated_half,
+                &bound,
+                finding.verdict.text(),
+                remark,
+            ];
+            text.push_str(&line(row));
+        }
+    }
+    text
+}
+
+fn runs_csv(chapters: &[Chapter]) -> String {
+    let mut text = String::from(
+        "experiment,point,run,server,policy,drain,completed,incomplete,bytes,mean_ms,mean_ci95_half_ms,p50_ms,p90_ms,p99_ms,p999_ms,\
+         max_ms,variance_ms2,scv,slowdown_mean,bound_ratio,first_byte_ms,top_1_percent_ms,connections_max,syn_drops,server_cpu,\
+         lateness_p99_ms,bound_ms,baseline,void\n",
+    );
+    for (chapter, point) in chapters.iter().flat_map(|chapter| chapter.points.iter().map(move |point| (chapter, point)))
+    {
+        for (run, extras) in point.summary.runs.iter().zip(&point.extras) {
+            let times = &run.response_time_ms;
+            let numbers = [
+                Some(run.completed as f64),
+                Some(run.incomplete as f64),
+                Some(run.bytes as f64),
+                Some(times.mean),
+                run.mean_ms_half_width,
+                Some(times.p50),
+                Some(times.p90),
+                Some(times.p99),
+                extras.p999_ms,
+                Some(times.max),
+                extras.variance_ms2,
+                extras.scv,
+                Some(run.slowdown_mean),
+                Some(run.bound_ratio),
+                extras.first_byte_ms,
+                extras.top_1_percent_ms,
+                extras.connections_max,
+                extras.syn_drops,
+                run.server_cpu,
+                Some(run.client_lateness_p99_ms),
+                Some(point.summary.bound_ms),
+            ]
+            .map(number);
+            let names =
+                [&chapter.name, &point.name, &run.name, &run.server, &run.policy, &run.drain].map(String::as_str);
+            let baseline = extras.baseline.map_or("", |base| point.summary.runs[base].name.as_str());
+            let last = [baseline, run.void.as_deref().unwrap_or("")];
+            text.push_str(&line(names.into_iter().chain(numbers.iter().map(String::as_str)).chain(last)));
+        }
+    }
+    text
+}
+
+fn plot_csv(plot: &Plot) -> String {
+    let x = if plot.x.title.is_empty() { "x" } else { &plot.x.title };
+    let mut text = line(std::iter::once(x).chain(plot.lines.iter().map(|line| line.name.as_str())));
+    for (at, x) in plot.xs.iter().enumerate() {
+        let x = plot.labels.get(at).cloned().unwrap_or_else(|| x.to_string());
+        let ys: Vec<String> = plot.lines.iter().map(|line| number(line.ys[at])).collect();
+        text.push_str(&line(std::iter::once(x.as_str()).chain(ys.iter().map(String::as_str))));
+    }
+    text
+}
+
+fn number(value: Option<f64>) -> String {
+    value.filter(|value| value.is_finite()).map_or(String::new(), |value| value.to_string())
+}
+
+/// As RFC 4180 has it: what holds a comma, a quote or a line break stands in quotes.
+fn line<'a>(cells: impl IntoIterator<Item = &'a str>) -> String {
+    let quoted = |cell: &str| match cell.contains([',', '"', '\n']) {
+        true => format!("\"{}\"", cell.replace('"', "\"\"")),
+        false => cell.to_string(),
+    };
+    cells.into_iter().map(quoted).collect::<Vec<_>>().join(",") + "\n"
+}

@@ -1,0 +1,165 @@
+//! `weirlab report --out`: experiments read one point at a time, and written as a page, as Markdown and as CSV.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ::report::{Chapter, Counters, Described, PointRuns, Resolution, Simulated};
+use lab::{ExperimentFile, Overrides};
+use record::{Run, Samples};
+use workload::LoadProfile;
+
+use super::failed;
+use super::folders::{ExperimentFolder, PointFolder, experiments};
+use cli::Failure;
+
+/// Stretches of overload that are shaded at most: W5 has 90 in 30 minutes.
+const SHADED_MAX: usize = 500;
+
+/// What is to be written of a report, and what from.
+pub(super) struct Wanted<'a> {
+    pub folders: &'a [PathBuf],
+    pub html: Option<&'a Path>,
+    pub markdown: Option<&'a Path>,
+    /// A folder.
+    pub csv: Option<&'a Path>,
+    /// Folder of the tables of simulated sweeps.
+    pub simulated: Option<&'a Path>,
+    pub title: Option<&'a str>,
+}
+
+pub(super) fn write(wanted: &Wanted) -> Result<(), Failure> {
+    let found = experiments(wanted.folders)?;
+    let runs: usize = found.iter().flat_map(|experiment| &experiment.points).map(|point| point.runs.len()).sum();
+    let resolution = Resolution::for_runs(runs);
+    let mut chapters = Vec::new();
+    for experiment in &found {
+        chapters.push(chapter(experiment, wanted.simulated, resolution)?);
+    }
+    let title = wanted.title.map_or_else(|| title(&chapters), str::to_string);
+    let write = |file: &Path, text: &str| fs::write(file, text).map_err(|error| failed(file, error));
+    if let Some(file) = wanted.html {
+        write(file, &::report::html(&title, &chapters))?;
+    }
+    if let Some(file) = wanted.markdown {
+        write(file, &::report::markdown(&title, &chapters))?;
+    }
+    if let Some(folder) = wanted.csv {
+        fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+        ::report::csv(&chapters).iter().try_for_each(|(name, text)| write(&folder.join(name), text))?;
+    }
+    Ok(())
+}
+
+fn title(chapters: &[Chapter]) -> String {
+    match chapters {
+        [only] => format!("Weir: {}", only.name),
+        _ => "Weir: the papers' figures, measured".into(),
+    }
+}
+
+/// What the experiment file says of a point.
+struct PointOfFile {
+    name: String,
+    values: Vec<(String, String)>,
+    overload: Vec<[f64; 2]>,
+}
+
+fn chapter(folder: &ExperimentFolder, simulated: Option<&Path>, resolution: Resolution) -> Result<Chapter, Failure> {
+    let (described, points) = match &folder.file {
+        Some(file) => {
+            let text = fs::read_to_string(file).map_err(|error| failed(file, error))?;
+            (Described::parse(&text, file)?, points_of(&text, file))
+        }
+        None => (Described::default(), vec![]),
+    };
+    let simulated = simulated.zip(described.figure.as_ref().and_then(|figure| figure.simulated.as_ref()));
+    let simulated = simulated.map(|(folder, name)| read_simulated(folder, name)).transpose()?.flatten();
+    let mut chapter = Chapter::new(&folder.name, described, simulated, resolution);
+    let place = |point: &PointFolder| points.iter().position(|of_file| of_file.name == point.name);
+    let mut folders: Vec<(Option<usize>, &PointFolder)> = folder.points.iter().map(|p| (place(p), p)).collect();
+    folders.sort_by_key(|(place, _)| place.unwrap_or(points.len()));
+    for (place, point) in folders {
+        chapter.add(read(point, place.map(|place| &points[place]))?)?;
+    }
+    chapter.finish();
+    Ok(chapter)
+}
+
+/// The points in the order of the file; none where it cannot be read as today's laboratory would, which is no reason not to
+/// report what was measured.
+fn points_of(text: &str, file: &Path) -> Vec<PointOfFile> {
+    let Ok(read) = ExperimentFile::parse(text, file, &Overrides::default()) else { return vec![] };
+    let point = |point: &lab::Point| {
+        let value = |value: &toml::Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
+        PointOfFile {
+            name: point.name.clone(),
+            values: point.values.iter().map(|(key, of)| (key.clone(), value(of))).collect(),
+            overload: overload(&point.experiment),
+        }
+    };
+    read.points().iter().map(point).collect()
+}
+
+/// When the load is above 1, seconds since the run began.
+fn overload(experiment: &lab::Experiment) -> Vec<[f64; 2]> {
+    let constant = |rho: f64| LoadProfile::constant(rho).ok();
+    let profile = experiment.profile.as_ref().and_then(|profile| profile.parse().ok());
+    let Some(profile) = profile.or_else(|| experiment.rho.and_then(constant)) else { return vec![] };
+    let seconds = experiment.seconds as f64;
+    if profile.as_constant().is_some() {
+        return if profile.mean_rho() > 1.0 { vec![[0.0, seconds]] } else { vec![] };
+    }
+    let mut found: Vec<[f64; 2]> = Vec::new();
+    let mut begins = 0.0;
+    for phase in profile.phases().iter().cycle() {
+        if begins >= seconds || found.len() == SHADED_MAX {
+            break;
+        }
+        let ends = begins + phase.lasts.as_secs_f64();
+        // A ramp crosses 1 where the straight line between its ends does.
+        let crosses = |from: f64, to: f64| begins + (ends - begins) * ((1.0 - from) / (to - from)).clamp(0.0, 1.0);
+        let (from, to) = (phase.from_rho, phase.to_rho);
+        let above = match (from > 1.0, to > 1.0) {
+            (true, true) => Some([begins, ends]),
+            (true, false) => Some([begins, crosses(from, to)]),
+            (false, true) => Some([crosses(from, to), ends]),
+            (false, false) => None,
+        };
+        if let Some([from, to]) = above {
+            match found.last_mut().filter(|last| last[1] >= from) {
+                Some(last) => last[1] = to.min(seconds),
+                None => found.push([from, to.min(seconds)]),
+            }
+        }
+        begins = ends;
+    }
+    found
+}
+
+/// A sweep's table, as results keep it or as the sweep wrote it; a sweep that is not there is named.
+fn read_simulated(folder: &Path, name: &str) -> Result<Option<Simulated>, Failure> {
+    let files = [folder.join(format!("{name}-table.md")), folder.join(name).join("table.md")];
+    let Some(file) = files.iter().find(|file| file.is_file()) else {
+        eprintln!("weirlab: {}: no such table, so nothing simulated stands beside it", files[0].display());
+        return Ok(None);
+    };
+    let text = fs::read_to_string(file).map_err(|error| failed(file, error))?;
+    Simulated::parse(&text).map(Some).ok_or_else(|| failed(file, "it holds no table of a sweep"))
+}
+
+fn read(point: &PointFolder, of_file: Option<&PointOfFile>) -> Result<PointRuns, Failure> {
+    let mut given = PointRuns { name: point.name.clone(), ..PointRuns::default() };
+    if let Some(of_file) = of_file {
+        (given.values, given.overload) = (of_file.values.clone(), of_file.overload.clone());
+    }
+    for folder in &point.runs {
+        given.runs.push(Run::read(folder)?);
+        given.counters.push(counters(folder)?);
+    }
+    Ok(given)
+}
+
+fn counters(folder: &Path) -> Result<Counters, Failure> {
+    let samples = Samples::read(folder)?.unwrap_or_default();
+    Ok(samples.columns.iter().map(|column| (column.clone(), samples.series(column))).collect())
+}
