@@ -95,7 +95,8 @@ fn rehearse(plan: &Plan<'_>, spec: &RunSpec, rehearsed: &mut Vec<LinkKey>) -> Re
     check_installed(spec.server, weir)?;
     let qdisc = plan.experiment.qdisc_of(spec);
     let key = (qdisc, spec.qdisc_flags.clone(), spec.attach, spec.attach_flags.clone());
-    let is_everywhere = qdisc == Qdisc::Fifo && plan.experiment.wan != Wan::Netem;
+    let is_plain = qdisc == Qdisc::Fifo && plan.experiment.wan != Wan::Netem;
+    let is_everywhere = is_plain && !plan.experiment.limits.concern_kernel();
     if is_everywhere || rehearsed.contains(&key) {
         return Ok(());
     }

@@ -15,6 +15,8 @@ pub enum LabError {
     Tool { command: String, said: String },
     /// The qdisc of a run cannot be built, most often because this kernel lacks it.
     Qdisc { name: &'static str, cause: Box<LabError> },
+    /// A limit of the experiment cannot be had here.
+    Limit { key: &'static str, reason: String },
     /// `weir attach` failed.
     Attach { cause: Box<LabError> },
     /// A run needs what this machine lacks; found before anything ran.
@@ -53,6 +55,7 @@ impl fmt::Display for LabError {
             LabError::Missing { program } => write!(f, "the program `{program}` is not found: {}", how_to_get(program)),
             LabError::Tool { command, said } => write!(f, "`{command}` failed: {said}"),
             LabError::Qdisc { name, cause } => write!(f, "qdisc `{name}` cannot be had here: {cause}"),
+            LabError::Limit { key, reason } => write!(f, "limits: {key}: {reason}"),
             LabError::Attach { cause } => write!(f, "weir attach: {cause}"),
             LabError::Lacks { run, cause } => {
                 write!(f, "run `{run}`: {cause}; nothing was run, --skip-missing leaves such runs out")

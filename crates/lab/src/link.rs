@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use crate::bottleneck::{attach_command, build_commands, weir_words};
+use crate::limits::KernelLimits;
 use crate::namespace::{Namespace, Place};
 use crate::wide::{Paths, Wide};
 use crate::{ClientGroup, Counters, Experiment, Interrupt, LabError, Network, RunSpec, congestion, tool};
@@ -34,6 +35,7 @@ pub struct Link {
     router: Option<Namespace>,
     /// Wide-area paths between the bottleneck and the clients, if there are any.
     paths: Option<Paths>,
+    limits: KernelLimits,
 }
 
 /// One end of a cable.
@@ -51,7 +53,7 @@ impl Link {
         let router = if is_routed { Some(Namespace::create("router")?) } else { None };
         let (server, client) = (Namespace::create("server")?, Namespace::create("client")?);
         let paths = Paths::new(experiment.clients(), experiment.wan, || Namespace::create("wan"))?;
-        let mut link = Link { tree_of: None, server, client, router, paths };
+        let mut link = Link { tree_of: None, server, client, router, paths, limits: KernelLimits::default() };
         for side in link.routers().chain([&link.server, &link.client]) {
             silence_ipv6(side)?;
         }
@@ -66,6 +68,7 @@ impl Link {
             write_setting(Place::In(side), "net/ipv4/ip_forward", "1")?;
         }
         link.set_tcp(experiment)?;
+        link.limits = KernelLimits::set(&experiment.limits, &link.server, &link.client)?;
         Ok(link)
     }
 
@@ -169,9 +172,10 @@ impl Link {
             ("offloads".to_owned(), offloads(&features)),
             ("device".to_owned(), tool::run(&format!("ip -n {name} -d link show dev {DEVICE}"))?.trim().to_owned()),
         ]);
-        for setting in ["tcp_congestion_control", "tcp_limit_output_bytes", "tcp_no_metrics_save", "tcp_wmem"] {
+        for setting in ["tcp_congestion_control", "tcp_limit_output_bytes", "tcp_no_metrics_save"] {
             said.insert(setting.to_owned(), read_setting(self.server(), &format!("net/ipv4/{setting}"))?);
         }
+        said.extend(self.limits.describe(&self.server)?);
         if let Some(paths) = &self.paths {
             said.insert("wan".into(), paths.means().name().into());
             said.insert("wan_paths".into(), paths.describe());
@@ -226,12 +230,12 @@ fn silence_ipv6(namespace: &Namespace) -> Result<(), LabError> {
     Ok(())
 }
 
-fn write_setting(place: Place<'_>, setting: &str, value: &str) -> Result<(), LabError> {
+pub(crate) fn write_setting(place: Place<'_>, setting: &str, value: &str) -> Result<(), LabError> {
     let path = format!("/proc/sys/{setting}");
     place.enter(|| fs::write(&path, value)).map_err(|e| LabError::io(&path, e))
 }
 
-fn read_setting(place: Place<'_>, setting: &str) -> Result<String, LabError> {
+pub(crate) fn read_setting(place: Place<'_>, setting: &str) -> Result<String, LabError> {
     let path = format!("/proc/sys/{setting}");
     let text = place.enter(|| fs::read_to_string(&path)).map_err(|e| LabError::io(&path, e))?;
     Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))

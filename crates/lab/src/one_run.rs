@@ -53,6 +53,7 @@ pub(crate) fn one_run(plan: &Plan<'_>, spec: &RunSpec, site: &Path, interrupt: &
         environment.insert("wan_counted".into(), wide.finish()?);
     }
     drop(link);
+    environment.insert("worker_slots".into(), plan.experiment.limits.slots_of(spec.server));
     environment.insert("server_command".into(), command.join(" "));
     environment.insert("run_command".into(), std::env::args().collect::<Vec<_>>().join(" "));
     environment.insert("bottleneck".into(), plan.experiment.qdisc_of(spec).name().into());

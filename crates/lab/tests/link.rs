@@ -1,41 +1,20 @@
 //! The real thing, as root: namespaces, cable, bottleneck, nginx; and nothing left afterwards.
 
+mod common;
+
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use lab::{Endpoint, Experiment, Interrupt, LabError, Link, Site, start_server};
+use common::{build, experiment_of, fetch, may_test};
+use lab::{Endpoint, Experiment, Interrupt, Site, start_server};
 
 /// Enough to fill the bottleneck's queue: a quarter of a second at 10 Mbit/s.
 const FILE_BYTES: u64 = 300_000;
 
-/// One test at a time, since they count the namespaces of this process; `None` without the privilege.
-fn may_test() -> Option<MutexGuard<'static, ()>> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    if rustix::process::geteuid().is_root() {
-        return Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-    assert!(std::env::var_os("WEIR_REQUIRE_PRIVILEGED").is_none_or(|v| v != "1"), "needs root: making namespaces");
-    println!("SKIPPED: needs root: making namespaces");
-    None
-}
-
 fn experiment(more: &str) -> Experiment {
     experiment_of(more, "server = \"nginx\"")
-}
-
-/// One run with these keys, in an experiment with `more` at its top.
-fn experiment_of(more: &str, run: &str) -> Experiment {
-    let text =
-        format!("question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n{more}\n[[run]]\nname = \"a\"\n{run}\n");
-    Experiment::parse(&text, Path::new("x.toml")).unwrap()
-}
-
-fn build(experiment: &Experiment) -> Result<Link, LabError> {
-    Link::build(experiment, experiment.runs().next().unwrap(), None)
 }
 
 fn our_namespaces() -> Vec<String> {
@@ -48,14 +27,6 @@ fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("weir-lab-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     folder
-}
-
-fn fetch(address: SocketAddr, path: &str) -> std::io::Result<u64> {
-    let mut stream = TcpStream::connect(address)?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")?;
-    let mut answer = vec![];
-    stream.read_to_end(&mut answer)?;
-    Ok(answer.len() as u64)
 }
 
 #[test]

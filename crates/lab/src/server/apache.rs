@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::geteuid;
 
 use super::{absolute, write_config};
-use crate::{LabError, Server, find_program};
+use crate::{LabError, Limits, Server, find_program};
 
 /// Where distributions put Apache's modules, below the prefix its program is in: Debian, Fedora, Arch and a build of
 /// one's own.
@@ -14,17 +14,24 @@ const MODULE_FOLDERS: [&str; 5] =
 const PREFORK: &str = "mod_mpm_prefork.so";
 
 /// Processes, each for one connection. 000 and 003 raised the limit to 350, beyond which it had no effect.
-const PROCESSES: u32 = 350;
+pub(crate) const PROCESSES: u64 = 350;
+/// What Apache asks for by itself.
+const BACKLOG: u64 = 511;
 
 /// `nobody`, under whom it serves when we are root: Apache refuses to serve as root.
 const NOBODY: u32 = 65_534;
 
-pub(super) fn command(address: SocketAddr, site: &Path, folder: &Path) -> Result<Vec<String>, LabError> {
+pub(super) fn command(
+    address: SocketAddr,
+    site: &Path,
+    folder: &Path,
+    limits: &Limits,
+) -> Result<Vec<String>, LabError> {
     let apache = find_program(Server::Apache.program())?.display().to_string();
     let (site, modules) = (absolute(site)?, modules_folder()?.display().to_string());
     let own = folder.join("apache");
     std::fs::create_dir(&own).map_err(|e| LabError::path(&own, e))?;
-    let (_, file) = write_config(&own, "apache.conf", |folder| config(address, &site, folder, &modules))?;
+    let (_, file) = write_config(&own, "apache.conf", |folder| config(address, &site, folder, &modules, limits))?;
     let mut words = vec![];
     if geteuid().is_root() {
         std::os::unix::fs::chown(&own, Some(NOBODY), Some(NOBODY)).map_err(|e| LabError::path(&own, e))?;
@@ -58,7 +65,7 @@ pub(super) fn modules_folder() -> Result<PathBuf, LabError> {
 
 /// Apache with a process per connection, as in the papers, all of them there from the start, so that no request waits for
 /// a fork; sendfile, keep-alive, no access log, and all its files in its own folder.
-fn config(address: SocketAddr, site: &str, folder: &str, modules: &str) -> String {
+fn config(address: SocketAddr, site: &str, folder: &str, modules: &str, limits: &Limits) -> String {
     format!(
         "ServerRoot \"{folder}\"
 DefaultRuntimeDir \"{folder}\"
@@ -68,17 +75,20 @@ LoadModule mpm_prefork_module \"{modules}/{PREFORK}\"
 LoadModule authz_core_module \"{modules}/mod_authz_core.so\"
 ServerName {ip}
 Listen {address}
-ServerLimit {PROCESSES}
-MaxRequestWorkers {PROCESSES}
-StartServers {PROCESSES}
-MinSpareServers {PROCESSES}
-MaxSpareServers {PROCESSES}
+ListenBacklog {backlog}
+ServerLimit {processes}
+MaxRequestWorkers {processes}
+StartServers {processes}
+MinSpareServers {processes}
+MaxSpareServers {processes}
 KeepAlive On
 MaxKeepAliveRequests 0
 EnableSendfile On
 DocumentRoot \"{site}\"
 ",
-        ip = address.ip()
+        ip = address.ip(),
+        backlog = limits.accept_queue.unwrap_or(BACKLOG),
+        processes = limits.workers.unwrap_or(PROCESSES),
     )
 }
 
@@ -89,12 +99,14 @@ mod tests {
     #[test]
     fn apache_listens_where_it_is_told_and_keeps_to_its_folder() {
         let address = "198.18.0.1:8080".parse().unwrap();
-        let config = config(address, "/some where/www", "/some where/run", "/usr/lib/apache2/modules");
+        let limits = Limits { accept_queue: Some(512), ..Limits::default() };
+        let config = config(address, "/some where/www", "/some where/run", "/usr/lib/apache2/modules", &limits);
         for line in [
             "Listen 198.18.0.1:8080",
             "DocumentRoot \"/some where/www\"",
             "ServerRoot \"/some where/run\"",
             "MaxRequestWorkers 350",
+            "ListenBacklog 512",
             "LoadModule mpm_prefork_module \"/usr/lib/apache2/modules/mod_mpm_prefork.so\"",
         ] {
             assert!(config.lines().any(|is| is == line), "{line}: {config}");

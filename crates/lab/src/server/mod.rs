@@ -4,6 +4,8 @@ mod apache;
 mod caddy;
 mod nginx;
 
+pub(crate) use apache::PROCESSES as APACHE_PROCESSES;
+
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -63,9 +65,9 @@ pub fn server_command(
     weir: Option<&Path>,
 ) -> Result<Vec<String>, LabError> {
     match (spec.server, weir) {
-        (Server::Apache, _) => apache::command(address, site, folder),
+        (Server::Apache, _) => apache::command(address, site, folder, &experiment.limits),
         (Server::Caddy, _) => caddy::command(address, site, folder),
-        (Server::Nginx, _) => nginx::command(address, site, folder),
+        (Server::Nginx, _) => nginx::command(address, site, folder, experiment.limits.accept_queue),
         (Server::Weir, Some(weir)) => Ok(weir_command(experiment, spec, address, site, weir)),
         (Server::Weir, None) => Err(LabError::Missing { program: "weir".into() }),
     }
@@ -101,6 +103,12 @@ fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, si
     if spec.drain != "off" {
         flag("uplink", experiment.link.to_string());
     }
+    if let Some(slots) = experiment.limits.workers {
+        flag("slots", slots.to_string());
+    }
+    if let Some(connections) = experiment.limits.accept_queue {
+        flag("backlog", connections.to_string());
+    }
     command.extend(spec.flags.iter().cloned());
     command
 }
@@ -122,6 +130,7 @@ fn ask(address: SocketAddr, path: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Limits;
 
     fn experiment() -> Experiment {
         let text = "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n[[run]]\nname = \"off\"\nserver = \"weir\"\n\
@@ -142,6 +151,16 @@ mod tests {
             "weir serve www --listen 198.18.0.1:8080 --policy srpt --drain paced --uplink 10mbit --workers 1",
         ];
         assert_eq!(commands, want);
+    }
+
+    #[test]
+    fn weir_is_told_the_limits_of_the_server() {
+        let mut experiment = experiment();
+        experiment.limits = Limits { workers: Some(350), accept_queue: Some(512), ..Limits::default() };
+        let spec = experiment.runs().next().unwrap();
+        let address = "198.18.0.1:8080".parse().unwrap();
+        let command = weir_command(&experiment, spec, address, Path::new("www"), Path::new("weir")).join(" ");
+        assert!(command.ends_with("--drain off --slots 350 --backlog 512"), "{command}");
     }
 
     #[test]

@@ -6,17 +6,23 @@ use rustix::process::{Resource, getrlimit};
 use super::{absolute, write_config};
 use crate::{LabError, Server, find_program};
 
-pub(super) fn command(address: SocketAddr, site: &Path, folder: &Path) -> Result<Vec<String>, LabError> {
+pub(super) fn command(
+    address: SocketAddr,
+    site: &Path,
+    folder: &Path,
+    backlog: Option<u64>,
+) -> Result<Vec<String>, LabError> {
     let nginx = find_program(Server::Nginx.program())?.display().to_string();
     let site = absolute(site)?;
-    let (prefix, _) = write_config(folder, "nginx.conf", |_| config(address, &site, descriptors_max()))?;
+    let (prefix, _) = write_config(folder, "nginx.conf", |_| config(address, &site, descriptors_max(), backlog))?;
     Ok([&nginx, "-p", &prefix, "-c", "nginx.conf", "-e", "stderr"].map(String::from).into())
 }
 
 /// nginx as it comes (sendfile, tcp_nopush, a worker per core, keep-alive 75 s), without an access log, so that no disk
 /// has a say, and with all its files in its own folder. `user root`: its workers must be able to read the site.
 /// A connection takes two descriptors, its socket and its file.
-fn config(address: SocketAddr, site: &str, descriptors: u64) -> String {
+fn config(address: SocketAddr, site: &str, descriptors: u64, backlog: Option<u64>) -> String {
+    let backlog = backlog.map_or(String::new(), |connections| format!(" backlog={connections}"));
     let connections = descriptors / 2;
     format!(
         "daemon off;
@@ -36,7 +42,7 @@ http {{
     uwsgi_temp_path nginx-temp;
     scgi_temp_path nginx-temp;
     server {{
-        listen {address};
+        listen {address}{backlog};
         root \"{site}\";
     }}
 }}
@@ -56,7 +62,7 @@ mod tests {
 
     #[test]
     fn nginx_listens_where_it_is_told() {
-        let config = config("198.18.0.1:8080".parse().unwrap(), "/some where/www", 1000);
+        let config = config("198.18.0.1:8080".parse().unwrap(), "/some where/www", 1000, None);
         assert!(config.contains("worker_connections 500;") && config.contains("listen 198.18.0.1:8080;"));
         assert!(config.contains("root \"/some where/www\";"));
     }

@@ -25,6 +25,22 @@ fn beyond_the_cap_clients_wait_and_are_served() {
     });
 }
 
+#[test]
+fn beyond_the_slots_clients_wait_in_one_queue() {
+    let site = Site::with(&[("a", b"hello")]);
+    for path in WRITE_PATHS {
+        let server = Server::start(&site, &[path, &["--slots", "2", "--backlog", "4"]].concat());
+        let mut inside: Vec<Client> = (0..2).map(|_| server.connect()).collect();
+        inside.iter_mut().for_each(|client| assert_eq!(client.get("/a").status, 200));
+        let mut third = server.connect();
+        third.send(get("/a"));
+        third.assert_silent();
+        inside.pop();
+        assert_eq!(third.response().text(), "hello");
+        assert!(server.stdout()[0].contains("; at most 2 connections"), "{:?}", server.stdout());
+    }
+}
+
 /// Between the cap and nothing: whoever is in is answered as far as descriptors go, the others when they are let in.
 #[test]
 fn exhausted_descriptors() {

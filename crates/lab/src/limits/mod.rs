@@ -1,0 +1,224 @@
+//! What the kernel of both sides and the server itself allow, as 003 (section 3.2) sets it for an overload to be felt.
+//!
+//! How far each limit reaches on a kernel of today, measured or read there:
+//!
+//! - A SYN is thrown away when the accept queue is full, when the SYN queue is as long as the accept queue may be, or, without SYN
+//!   cookies, when the SYN queue is longer than three quarters of `syn_queue` and the client was not known before. 003's
+//!   kernels had the same rule of three quarters.
+//! - The accept queue takes one connection more than `accept_queue`.
+//! - `workers` is what Apache prefork does: a process per connection, the others in the accept queue. Weir does the same with
+//!   `--slots`. nginx and Caddy have nothing like it (nginx's worker_connections closes connections beyond it, or does
+//!   not accept on one worker while another does) and serve all they can: the manifest says `unlimited`.
+//! - `recovery` without bit 1 (no RACK) has no effect from Linux 6.17 on, whose TCP finds losses in no other way; it is refused.
+//! - `initial_rto` brings exponential retransmission of SYNs along: since Linux 6.5 the first four come at equal distances.
+
+mod kernel;
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+use crate::{Experiment, Network, RunSpec, Server};
+
+pub(crate) use kernel::KernelLimits;
+
+/// Any queue of connections: what a listening socket's backlog can be in every server we start.
+const QUEUE: RangeInclusive<u64> = 1..=65_535;
+/// Apache's own limit is ten times that; 350 processes are what 003 has.
+const WORKERS: RangeInclusive<u64> = 1..=20_000;
+/// From the least that Linux sends by itself to what Ethernet carries; 003 has packets of 536 to 1,500 bytes, 40 of them headers.
+const MSS_BYTES: RangeInclusive<u64> = 88..=1460;
+/// Linux has 10, 003's kernel had 2; ten times what is usual today is enough to try.
+const WINDOW: RangeInclusive<u64> = 1..=100;
+/// Bits of tcp_recovery: RACK, a fixed reordering window, no threshold of duplicate acknowledgements.
+const RECOVERY: RangeInclusive<u64> = 0..=7;
+/// From a tick of a slow kernel to TCP_RTO_MAX.
+const INITIAL_RTO: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(120);
+
+/// Limits of an experiment; what is unset is left as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Half-open connections: `tcp_max_syn_backlog`.
+    #[serde(default, deserialize_with = "queue")]
+    pub syn_queue: Option<u64>,
+    /// Connections nobody has accepted yet: the listening socket's backlog, and `somaxconn`, which bounds it.
+    #[serde(default, deserialize_with = "queue")]
+    pub accept_queue: Option<u64>,
+    /// Whether a full SYN queue is answered by cookies instead of silence.
+    pub syn_cookies: Option<bool>,
+    /// Connections the server serves at once: the papers' Apache processes.
+    #[serde(default, deserialize_with = "workers")]
+    pub workers: Option<u64>,
+    /// Until the first SYN or SYN-ACK is sent again, such as `3s`; later ones after twice, four times that, and so on.
+    #[serde(default, deserialize_with = "initial_rto")]
+    pub initial_rto: Option<Duration>,
+    /// Maximum segment size of TCP, both ways: packets are 40 bytes longer, payload is 12 bytes shorter (timestamps).
+    #[serde(default, deserialize_with = "mss")]
+    pub mss: Option<u64>,
+    /// Segments the server may send before the first acknowledgement.
+    #[serde(default, deserialize_with = "window")]
+    pub initial_window: Option<u64>,
+    /// Send buffer on both sides: least, usual and most bytes, such as `4096 16384 65536`.
+    #[serde(default, deserialize_with = "buffer")]
+    pub tcp_wmem: Option<[u64; 3]>,
+    /// The same of the receive buffer.
+    #[serde(default, deserialize_with = "buffer")]
+    pub tcp_rmem: Option<[u64; 3]>,
+    /// Bits of `tcp_recovery`: 1 is RACK.
+    #[serde(default, deserialize_with = "recovery")]
+    pub recovery: Option<u64>,
+}
+
+impl Limits {
+    /// Whether the kernel has to do anything for them.
+    pub(crate) fn concern_kernel(&self) -> bool {
+        *self != Limits { workers: self.workers, ..Limits::default() }
+    }
+
+    /// What is wrong with them beside the rest of the experiment.
+    pub(crate) fn check(&self, experiment: &Experiment) -> Result<(), String> {
+        if experiment.network == Network::Loopback && self.concern_kernel() {
+            return Err("[limits] of the kernel need a namespace: leave network = \"loopback\" or them out".into());
+        }
+        match experiment.runs().find(|run| self.workers.is_some() && limits_itself(run)) {
+            Some(run) => Err(format!("run `{}`: workers in [limits] is --slots: leave its own flags out", run.name)),
+            None => Ok(()),
+        }
+    }
+
+    /// Worker slots of this server, for the manifest.
+    pub(crate) fn slots_of(&self, server: Server) -> String {
+        match (server, self.workers) {
+            (Server::Apache, workers) => workers.unwrap_or(crate::server::APACHE_PROCESSES).to_string(),
+            (Server::Weir, Some(workers)) => workers.to_string(),
+            (Server::Weir | Server::Nginx | Server::Caddy, _) => "unlimited".into(),
+        }
+    }
+}
+
+/// Whether a run says itself how many connections Weir serves at once.
+fn limits_itself(run: &RunSpec) -> bool {
+    let names = ["--slots", "--connections", "--workers"];
+    run.flags.iter().any(|flag| names.iter().any(|name| flag == name || flag.starts_with(&format!("{name}="))))
+}
+
+fn within<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    what: &str,
+    range: RangeInclusive<u64>,
+) -> Result<Option<u64>, D::Error> {
+    let number = u64::deserialize(deserializer)?;
+    if range.contains(&number) {
+        return Ok(Some(number));
+    }
+    let (least, most) = range.into_inner();
+    Err(D::Error::custom(format!("`{number}` is not {what}: write {least} to {most}")))
+}
+
+fn queue<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    within(deserializer, "a length of a queue of connections", QUEUE)
+}
+
+fn workers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    within(deserializer, "a number of workers", WORKERS)
+}
+
+fn mss<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    within(deserializer, "a segment size in bytes", MSS_BYTES)
+}
+
+fn window<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    within(deserializer, "an initial window in segments", WINDOW)
+}
+
+fn recovery<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    within(deserializer, "a value of tcp_recovery", RECOVERY)
+}
+
+fn initial_rto<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let timeout = units::parse_duration(&text).map_err(D::Error::custom)?;
+    if INITIAL_RTO.contains(&timeout) {
+        return Ok(Some(timeout));
+    }
+    Err(D::Error::custom(format!("`{text}` is not an initial timeout: write 10ms to 120s, for example 3s")))
+}
+
+fn buffer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<[u64; 3]>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let numbers: Option<Vec<u64>> = text.split_whitespace().map(|word| word.parse().ok()).collect();
+    // The kernel takes signed integers of 32 bits.
+    match numbers.as_deref() {
+        Some(&[least, usual, most]) if 0 < least && least <= usual && usual <= most && most <= i32::MAX as u64 => {
+            Ok(Some([least, usual, most]))
+        }
+        _ => Err(D::Error::custom(format!(
+            "`{text}` is no buffer: write the least, usual and most bytes, for example \"4096 16384 65536\""
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// An experiment with these limits from line 5 on and one run of `weir` with `flags`.
+    fn parse(more: &str, limits: &str, flags: &str) -> Result<Experiment, String> {
+        let text = format!(
+            "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n{more}[limits]\n{limits}\n\
+             [[run]]\nname = \"a\"\nserver = \"weir\"\n{flags}\n"
+        );
+        Experiment::parse(&text, Path::new("x.toml")).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn the_limits_of_003_are_taken() {
+        let limits = "syn_queue = 512\naccept_queue = 512\nsyn_cookies = false\nworkers = 350\ninitial_rto = \"3s\"\nmss = 536\n\
+                      initial_window = 2\ntcp_wmem = \"4096 16384  65536\"\nrecovery = 1";
+        let limits = parse("", limits, "").unwrap().limits;
+        assert_eq!((limits.syn_queue, limits.workers, limits.mss), (Some(512), Some(350), Some(536)));
+        assert_eq!((limits.initial_rto, limits.tcp_wmem), (Some(Duration::from_secs(3)), Some([4096, 16_384, 65_536])));
+        assert!(limits.concern_kernel() && !Limits { workers: Some(2), ..Limits::default() }.concern_kernel());
+    }
+
+    #[test]
+    fn impossible_values_are_told_with_their_line() {
+        for (limits, says) in [
+            ("syn_queue = 0", "`0` is not a length of a queue of connections: write 1 to 65535"),
+            ("accept_queue = 70000", "`70000` is not a length"),
+            ("workers = 0", "`0` is not a number of workers"),
+            ("initial_rto = \"1ms\"", "`1ms` is not an initial timeout: write 10ms to 120s"),
+            ("initial_rto = 3", "invalid type"),
+            ("mss = 1500", "`1500` is not a segment size in bytes: write 88 to 1460"),
+            ("initial_window = 0", "`0` is not an initial window"),
+            ("tcp_wmem = \"4096 2048 65536\"", "`4096 2048 65536` is no buffer"),
+            ("tcp_rmem = \"4096\"", "`4096` is no buffer"),
+            ("recovery = 8", "`8` is not a value of tcp_recovery: write 0 to 7"),
+            ("syn_queues = 8", "unknown field `syn_queues`"),
+        ] {
+            let said = parse("", limits, "").unwrap_err();
+            assert!(said.starts_with(&format!("x.toml:6: {says}")), "{limits}: {said}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_go_together_is_told() {
+        let said = parse("network = \"loopback\"\n", "mss = 1000", "").unwrap_err();
+        assert!(said.contains("need a namespace"), "{said}");
+        assert!(parse("network = \"loopback\"\n", "workers = 10", "").is_ok());
+        let said = parse("", "workers = 10", "flags = [\"--connections=5\"]").unwrap_err();
+        assert!(said.contains("run `a`: workers in [limits] is --slots"), "{said}");
+    }
+
+    #[test]
+    fn the_manifest_tells_whose_slots_are_limited() {
+        let limits = Limits { workers: Some(20), ..Limits::default() };
+        let said = [Server::Apache, Server::Weir, Server::Nginx].map(|server| limits.slots_of(server));
+        assert_eq!(said, ["20", "20", "unlimited"]);
+        assert_eq!(Limits::default().slots_of(Server::Weir), "unlimited");
+    }
+}
