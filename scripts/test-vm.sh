@@ -8,8 +8,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 run=${WEIR_VM_RUN:-../shared/tools/vm-run}
-timeout_s=${WEIR_VM_TIMEOUT_S:-420}
-modules="sch_prio sch_netem sch_fq sch_fq_codel sch_cake sch_htb sch_tbf sch_ingress cls_bpf veth"
+timeout_s=${WEIR_VM_TIMEOUT_S:-720}
+modules="sch_prio sch_netem sch_fq sch_fq_codel sch_cake sch_htb sch_tbf sch_ingress cls_bpf veth tun"
 
 skip() {
     echo "SKIPPED: test-vm: $1"
@@ -21,13 +21,15 @@ for program in qemu-system-x86_64 busybox modprobe jq; do
     command -v "$program" >/dev/null || skip "$program is missing; run scripts/setup.sh test"
 done
 
-# Prints the test programs of the packages with a kernel side, one to a line.
+# Prints the test programs of the packages with a kernel side, and those that hold our wide-area link against netem, one to a
+# line.
 tests() {
-    cargo test --locked --no-run --message-format json --package uplink --package weir --lib --test kernel |
+    cargo test --locked --no-run --message-format json --package uplink --package weir --package weirlab \
+        --lib --test kernel --test wan |
         jq -r 'select(.executable != null and .profile.test == true) | .executable'
 }
 mapfile -t programs < <(tests)
-[ "${#programs[@]}" -ge 2 ] || { echo "test-vm: the tests were not built" >&2; exit 1; }
+[ "${#programs[@]}" -ge 3 ] || { echo "test-vm: the tests were not built" >&2; exit 1; }
 
 # The machine sees this file system but for /tmp; the folder shared with it is seen wherever it is.
 target=$(realpath "${CARGO_TARGET_DIR:-target}")

@@ -1,0 +1,180 @@
+//! Wide-area paths against the kernel, in network namespaces of their own: our own link alone, and, where the kernel has netem,
+//! both beside each other. What is asserted is distributions, loosely: five standard errors and more, and room for
+//! a machine that is late. `make test-vm` runs this where netem is.
+
+mod network;
+
+use std::time::Duration;
+
+use network::Network;
+
+const PROBES: u32 = 2000;
+/// Far enough apart that a probe waits for none before it, where connections keep their order.
+const EVERY: Duration = Duration::from_millis(2);
+
+/// Round-trip times, sorted, ms.
+struct Distribution(Vec<f64>);
+
+impl Distribution {
+    fn of(network: &Network, count: u32) -> Distribution {
+        let mut times: Vec<f64> = network.probe(count, EVERY, true).into_iter().map(|(_, ms)| ms).collect();
+        times.sort_by(f64::total_cmp);
+        Distribution(times)
+    }
+
+    fn mean(&self) -> f64 {
+        self.0.iter().sum::<f64>() / self.0.len() as f64
+    }
+
+    /// The mean of a power of what is left of the mean.
+    fn moment(&self, power: i32) -> f64 {
+        let mean = self.mean();
+        self.0.iter().map(|ms| (ms - mean).powi(power)).sum::<f64>() / self.0.len() as f64
+    }
+
+    fn deviation(&self) -> f64 {
+        self.moment(2).sqrt()
+    }
+
+    fn skewness(&self) -> f64 {
+        self.moment(3) / self.deviation().powi(3)
+    }
+
+    fn quantile(&self, q: f64) -> f64 {
+        self.0[((self.0.len() - 1) as f64 * q) as usize]
+    }
+
+    /// The largest distance between the two distribution functions (Kolmogorov and Smirnov).
+    fn distance(&self, other: &Distribution) -> f64 {
+        let below = |sorted: &[f64], ms: f64| sorted.partition_point(|t| *t <= ms) as f64 / sorted.len() as f64;
+        let all = self.0.iter().chain(&other.0);
+        all.map(|ms| (below(&self.0, *ms) - below(&other.0, *ms)).abs()).fold(0.0, f64::max)
+    }
+
+    fn print(&self, of: &str) {
+        let (mean, deviation, skewness) = (self.mean(), self.deviation(), self.skewness());
+        let [least, median, p99, most] = [0.0, 0.5, 0.99, 1.0].map(|q| self.quantile(q));
+        println!(
+            "{of}: {} back, mean {mean:.2} ms, deviation {deviation:.2}, skewness {skewness:.2}, least {least:.2}, \
+             median {median:.2}, p99 {p99:.2}, most {most:.2}",
+            self.0.len()
+        );
+    }
+}
+
+/// Paths of 100 ms and 20 of jitter on packets to the client: mean and deviation, skewness, in what they should be.
+const SHAPES: [(&str, f64, f64); 3] = [("uniform", 11.55, 0.0), ("normal", 20.0, 0.0), ("pareto", 16.4, 2.67)];
+
+fn shaped(shape: &str) -> String {
+    format!("rtt = \"100ms\"\njitter = \"20ms\"\njitter_shape = \"{shape}\"\nways = \"in\"\nreorder = true")
+}
+
+#[test]
+fn delays_are_spread_as_asked() {
+    for (shape, deviation, skewness) in SHAPES {
+        let Some(network) = Network::new(shape, "own", &shaped(shape)) else { return };
+        let times = Distribution::of(&network, PROBES);
+        times.print(shape);
+        assert_eq!(times.0.len(), PROBES as usize);
+        // Standard errors: 0.45 ms of the mean, at most 3 % of the deviation.
+        assert!((97.0..106.0).contains(&times.mean()), "{shape}: mean {}", times.mean());
+        let ratio = times.deviation() / deviation;
+        assert!((0.85..1.2).contains(&ratio), "{shape}: deviation {}", times.deviation());
+        assert!((times.skewness() - skewness).abs() < 0.7, "{shape}: skewness {}", times.skewness());
+    }
+}
+
+#[test]
+fn both_ways_add_up() {
+    let Some(network) = Network::new("both", "own", "rtt = \"100ms\"\njitter = \"20ms\"") else { return };
+    let times = Distribution::of(&network, PROBES);
+    times.print("both ways");
+    assert!((97.0..108.0).contains(&times.mean()), "mean {}", times.mean());
+    assert!((17.0..24.0).contains(&times.deviation()), "deviation {}", times.deviation());
+    let counted = network.counted();
+    for way in ["to_client", "to_server"] {
+        assert_eq!(counted["groups"][0][way]["passed"], PROBES, "{counted}");
+    }
+    assert_eq!((&counted["refused"], &counted["strangers"]), (&0.into(), &0.into()), "{counted}");
+}
+
+#[test]
+fn packets_are_lost_as_asked_and_counted() {
+    let Some(network) = Network::new("loss", "own", "rtt = \"10ms\"\nloss = 0.05") else { return };
+    let back = network.probe(PROBES, Duration::from_micros(200), true).len() as u64;
+    let counted = network.counted();
+    let count = |way: &str, what: &str| counted["groups"][0][way][what].as_u64().unwrap();
+    // What did not come back was lost on the way there or back; nothing else was.
+    assert_eq!(count("to_server", "lost") + count("to_client", "lost"), u64::from(PROBES) - back, "{counted}");
+    // 195 of 2,000, standard deviation 13: five of them.
+    assert!((130..=260).contains(&(u64::from(PROBES) - back)), "{back}");
+}
+
+#[test]
+fn a_connection_keeps_its_order() {
+    for means in ["own", "netem"] {
+        let Some(network) = Network::new("order", means, "rtt = \"60ms\"\njitter = \"20ms\"") else { continue };
+        let numbers: Vec<u32> = network.probe(PROBES, EVERY, false).into_iter().map(|(number, _)| number).collect();
+        assert_eq!(numbers.len(), PROBES as usize);
+        assert!(numbers.is_sorted(), "{means}");
+    }
+}
+
+/// 40 Mbyte as fast as it goes: how fast is printed, since that is the machine's; that all was carried is asserted.
+#[test]
+fn a_fast_transfer_loses_nothing() {
+    let Some(network) = Network::new("fast", "own", "rtt = \"2ms\"") else { return };
+    let bytes = 40_000_000;
+    let mbit = network.fetch(bytes);
+    let counted = network.counted();
+    println!("{mbit:.0} Mbit/s; {counted}");
+    let to_client = &counted["groups"][0]["to_client"];
+    assert!(to_client["passed"].as_u64().unwrap() >= bytes as u64 / 1448, "{counted}");
+    assert_eq!((&to_client["lost"], &to_client["queue_drops"]), (&0.into(), &0.into()), "{counted}");
+}
+
+#[test]
+fn a_rate_is_what_tcp_gets() {
+    let path = "rtt = \"40ms\"\nrate = \"5mbit\"";
+    for means in ["own", "netem"] {
+        let Some(network) = Network::new("rate", means, path) else { continue };
+        let mbit = network.fetch(3_000_000);
+        println!("{means}: {mbit:.2} Mbit/s of payload at 5 Mbit/s");
+        assert!((3.5..4.9).contains(&mbit), "{means}: {mbit}");
+    }
+}
+
+/// The same paths of both kinds: one distribution of round-trip times.
+#[test]
+fn our_link_delays_as_netem_does() {
+    for (shape, ..) in SHAPES {
+        let Some(netem) = Network::new(shape, "netem", &shaped(shape)) else { return };
+        let theirs = Distribution::of(&netem, PROBES);
+        drop(netem);
+        let Some(own) = Network::new(shape, "own", &shaped(shape)) else { return };
+        let ours = Distribution::of(&own, PROBES);
+        theirs.print(&format!("netem, {shape}"));
+        ours.print(&format!("own, {shape}"));
+        let distance = ours.distance(&theirs);
+        println!("{shape}: distance {distance:.3}");
+        // Of two samples of 2,000 from one distribution 0.07 is exceeded once in 10,000.
+        assert!(distance < 0.15, "{shape}: {distance}");
+        assert!((ours.mean() - theirs.mean()).abs() < 4.0, "{shape}: {} {}", ours.mean(), theirs.mean());
+        assert!((0.8..1.25).contains(&(ours.deviation() / theirs.deviation())), "{shape}");
+    }
+}
+
+#[test]
+fn tcp_fares_alike_over_both() {
+    let path = "rtt = \"40ms\"\nloss = 0.01\nways = \"in\"";
+    let mean_mbit = |means: &str| {
+        let network = Network::new("tcp", means, path)?;
+        let rates: Vec<f64> = (0..4).map(|_| network.fetch(2_000_000)).collect();
+        println!("{means}: {rates:.2?} Mbit/s");
+        // Of all the bytes in all the time: one transfer that was lucky says little.
+        Some(rates.len() as f64 / rates.iter().map(|mbit| 1.0 / mbit).sum::<f64>())
+    };
+    let (Some(own), Some(netem)) = (mean_mbit("own"), mean_mbit("netem")) else { return };
+    // Which packets are lost differs, and with it the rate of each transfer: 3 to 25 Mbit/s.
+    assert!((0.5..2.0).contains(&(own / netem)), "{own} {netem}");
+}
