@@ -41,7 +41,7 @@ pub use calendar::{iso, parse_clock, parse_iso};
 pub use distribution::{Distribution, DistributionError, Empirical, Sampler};
 pub use format::{Format, UnknownFormat};
 pub use log::{Arrival, Filter, Log, Request, Trace};
-pub use population::{EndlessSizes, First, Population, SessionModel, Step, USERS_MAX};
+pub use population::{EndlessSizes, Population, SessionModel, USERS_MAX, endless};
 pub use profile::{LoadProfile, PHASES_MAX, Phase, ProfileError};
 pub use read::{BAD_LINES_KEPT, BadLine, BadLines, ReadError, ReadOptions, read};
 pub use schedule::{HEAD_BYTES_NOMINAL, Job, Scaling, Schedule, ScheduleError, schedule, schedule_plain, wire_bytes};

@@ -2,6 +2,7 @@
 
 use units::wire::CONNECTION_BYTES;
 use units::{Nanos, Rate};
+use workload::surge::{Files, ServerModel};
 use workload::{Job, LoadProfile, ProfileError, Scaling, Schedule, ScheduleError, Sizes, Synthetic, Trace, wire_bytes};
 
 use super::Args;
@@ -44,9 +45,9 @@ pub(crate) fn schedule(args: &Args, demand: &Demand, link: Rate) -> Result<Sched
     };
     let repeat = args.repeat.then_some(args.seed);
     let scaling = Scaling { load, link, seconds: args.seconds, per_connection: args.per_connection, repeat };
-    let trace = match &args.trace {
-        Some(path) => crate::trace::read_for_schedule(path, args.seed)?,
-        None => crate::trace::shipped(args.seed),
+    let trace = match args.surge {
+        Some(_) => surge(args, &scaling)?,
+        None => trace(args)?,
     };
     // Also with a rate: the other wishes have to make sense all the same.
     let scaled = workload::schedule(&trace, &scaling).map_err(whose_fault)?;
@@ -55,6 +56,55 @@ pub(crate) fn schedule(args: &Args, demand: &Demand, link: Rate) -> Result<Sched
         Demand::Rate(rate_per_s) => poisson(&trace, *rate_per_s, args.seed, &scaling),
     })
 }
+
+/// The trace asked for, or the one this program carries.
+pub(crate) fn trace(args: &Args) -> Result<Trace, Failure> {
+    match &args.trace {
+        Some(path) => crate::trace::read_for_schedule(path, args.seed),
+        None => Ok(crate::trace::shipped(args.seed)),
+    }
+}
+
+/// Which of SURGE's servers: 000's open variant, and 002's for users, where nothing is said.
+pub(crate) fn server_model(args: &Args) -> Result<ServerModel, Failure> {
+    match (args.surge.as_deref().filter(|name| !name.is_empty()), args.users) {
+        (Some(name), _) => ServerModel::named(name).ok_or_else(|| {
+            let names = ServerModel::ALL.map(|model| model.name).join(", ");
+            Failure::Usage(format!("--surge: `{name}` is no model: write one of {names}, such as --surge=000"))
+        }),
+        (None, Some(_)) => Ok(ServerModel::ALSADEH_2008),
+        (None, None) => Ok(ServerModel::HARCHOL_2003),
+    }
+}
+
+/// As many requests as the seconds need, and half as many more: their sum varies a good deal.
+fn surge(args: &Args, scaling: &Scaling) -> Result<Trace, Failure> {
+    let files = Files::matched(&server_model(args)?);
+    let requests = match args.seconds.filter(|seconds| (1e-9..=1e9).contains(seconds)) {
+        Some(seconds) => {
+            let mean_bits = 8.0 * (0..files.sizes().len()).map(|file| wire_share(&files, file)).sum::<f64>();
+            let bits = scaling.load.offered(Nanos((seconds * 1e9) as u64)) / 1e9 * scaling.link.bits_per_s() as f64;
+            ((1.5 * bits / mean_bits) as usize).max(SURGE_REQUESTS_MIN)
+        }
+        None => SURGE_REQUESTS,
+    };
+    if requests > workload::REQUESTS_MAX {
+        let most = workload::REQUESTS_MAX;
+        return Err(Failure::Usage(format!("--seconds: about {requests} requests are more than {most}: write fewer")));
+    }
+    Ok(workload::surge::trace(&files, requests, args.seed))
+}
+
+/// What this file adds to the mean wire bytes of a request.
+fn wire_share(files: &Files, file: usize) -> f64 {
+    files.share(file) * (wire_bytes(files.sizes()[file]) + CONNECTION_BYTES) as f64
+}
+
+/// Requests where no seconds are given: those of 000's trace.
+const SURGE_REQUESTS: usize = 90_000;
+
+/// A trace of fewer would be stretched by what its few large files happen to be.
+const SURGE_REQUESTS_MIN: usize = 1000;
 
 /// What was asked for makes no sense, or the trace has nothing to offer.
 fn whose_fault(error: ScheduleError) -> Failure {
@@ -88,16 +138,17 @@ fn poisson(trace: &Trace, rate_per_s: f64, seed: u64, scaling: &Scaling) -> Sche
         Some(_) => limit,
         None => Nanos((jobs.len() as f64 / rate_per_s * 1e9) as u64),
     };
-    let rho_measured = rho_of(&jobs, kept, scaling);
+    let sizes = jobs.iter().map(|job| job.size_bytes);
+    let rho_measured = rho_of(sizes, kept, scaling.link, scaling.per_connection);
     Schedule { jobs, rho_measured, kept, stretch: 1.0, warning: None }
 }
 
 /// Offered wire bits over what the link carries meanwhile.
-fn rho_of(jobs: &[Job], kept: Nanos, scaling: &Scaling) -> f64 {
-    let responses: u64 = jobs.iter().map(|job| wire_bytes(job.size_bytes)).sum();
-    let connections = jobs.len() as f64 / scaling.per_connection as f64;
+pub(crate) fn rho_of(sizes: impl Iterator<Item = u64>, kept: Nanos, link: Rate, per_connection: u64) -> f64 {
+    let (responses, jobs) = sizes.fold((0, 0u64), |(bytes, jobs), size| (bytes + wire_bytes(size), jobs + 1));
+    let connections = jobs as f64 / per_connection as f64;
     let bits = 8.0 * (responses as f64 + connections * CONNECTION_BYTES as f64);
-    bits / (scaling.link.bits_per_s() as f64 * kept.as_secs_f64())
+    bits / (link.bits_per_s() as f64 * kept.as_secs_f64())
 }
 
 #[cfg(test)]
@@ -141,8 +192,7 @@ mod tests {
     #[test]
     fn load_by_hand() {
         // 1,208 + 240 bytes are one full segment: 1,514 on the wire, 1,720 with the connection, 13,760 bits.
-        let job = Job { arrival: Nanos::ZERO, size_bytes: 1208 };
-        let rho = rho_of(&[job, job], Nanos::from_millis(10), &scaling(None));
+        let rho = rho_of([1208, 1208].into_iter(), Nanos::from_millis(10), scaling(None).link, 1);
         assert!((rho - 2.0 * 13_760.0 / 100_000.0).abs() < 1e-12, "{rho}");
     }
 }

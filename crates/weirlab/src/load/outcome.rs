@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use units::Nanos;
 
 use super::url::Url;
-use super::{Args, Wanted, machine};
+use super::{Args, Wanted, jobs, machine};
 use cli::Failure;
 
 pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &loadgen::Outcome) -> Manifest {
@@ -25,7 +25,7 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &l
         link_bps: wanted.uplink.bits_per_s(),
         rho: rho(args).unwrap_or(wanted.schedule.rho_measured),
         seed: args.seed,
-        per_connection: args.per_connection,
+        per_connection: wanted.on_connection(args),
         seconds: wanted.schedule.kept.as_secs_f64(),
         commit: machine::commit(),
         kernel: machine::kernel(),
@@ -36,7 +36,7 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &l
         wire_bytes: None,
         void: void(outcome, wanted.schedule.jobs.len(), client_cpu, lateness_p99),
         baseline: None,
-        closed: None,
+        closed: wanted.users.as_ref().map(|users| users.who.clone()),
         clients: wanted.clients.iter().map(|group| group.name.clone()).collect(),
         environment: environment(args, wanted, outcome),
     }
@@ -51,7 +51,11 @@ fn rho(args: &Args) -> Option<f64> {
 }
 
 fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTreeMap<String, String> {
-    let trace = args.trace.as_ref().map_or("shipped synthetic".into(), |path| path.display().to_string());
+    let trace = match (&args.trace, args.surge.is_some() || args.users.is_some()) {
+        (Some(path), _) => path.display().to_string(),
+        (None, true) => format!("SURGE of {}", jobs::server_model(args).map_or("none", |model| model.name)),
+        (None, false) => "shipped synthetic".into(),
+    };
     let mut environment = BTreeMap::from([
         ("url".into(), wanted.url.to_string()),
         ("trace".into(), trace),
@@ -75,7 +79,8 @@ fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTre
 fn void(outcome: &loadgen::Outcome, jobs: usize, client_cpu: f64, lateness_p99: Nanos) -> Option<String> {
     let mut reasons = Vec::new();
     if outcome.interrupted {
-        reasons.push(format!("interrupted after {} of {jobs} jobs were submitted", outcome.records.len()));
+        let of = if jobs > 0 { format!(" of {jobs}") } else { String::new() };
+        reasons.push(format!("interrupted after {}{of} jobs were submitted", outcome.records.len()));
     }
     if outcome.turned_away > 0 {
         reasons.push(format!(
