@@ -1,25 +1,39 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use record::Run;
+use indicatif::MultiProgress;
+use record::{Manifest, Run};
 
-use crate::one_run::{PORT, one_run};
+use crate::folder::{Claim, finished};
+use crate::gate::Gate;
+use crate::one_run::{Company, PORT, one_run};
+use crate::rounds::{Due, Experience, Kind, about, lasts};
 use crate::server::check_installed;
 use crate::{
-    Attach, Experiment, Interrupt, LabError, Link, Network, Qdisc, RunSpec, Site, Wan, find_program, remove_leftovers,
+    Attach, Experiment, Folder, Interrupt, LabError, Limits, Link, Network, Qdisc, RunSpec, Site, Wan, find_program,
+    remove_leftovers,
 };
 
-/// What to do and with what.
-#[derive(Debug, Clone, Copy)]
+/// One point of an experiment: what to do and with what.
+#[derive(Debug, Clone)]
 pub struct Plan<'a> {
     pub experiment: &'a Experiment,
+    /// What people call it: `000-fig3 rho-0.8`.
+    pub title: String,
     /// Sizes of all the files that will be asked for.
     pub sizes: &'a BTreeSet<u64>,
     /// Folder for the results, made if missing; each run gets a folder in it.
-    pub out: &'a Path,
+    pub out: PathBuf,
     pub programs: &'a Programs,
     /// Whether to leave out runs that need what this machine lacks, instead of refusing the experiment.
     pub skip_missing: bool,
+    /// How long the jobs take on a link that always works.
+    pub lasts: Duration,
+    /// Of each run: what decides its result, see [`crate::Point::digest`].
+    pub digests: BTreeMap<String, String>,
+    /// More for the manifests.
+    pub environment: BTreeMap<String, String>,
 }
 
 /// Our own programs; the others are found in PATH.
@@ -30,12 +44,27 @@ pub struct Programs {
     pub weirlab: PathBuf,
 }
 
-/// What came of an experiment.
-#[derive(Debug)]
+/// All that is to be done.
+pub struct Order<'a> {
+    /// Where the plans have their results.
+    pub folders: &'a [Folder<'a>],
+    pub plans: &'a [Plan<'a>],
+    /// The folder in which the files to be served are made.
+    pub site: &'a Path,
+    /// Runs at once, at most.
+    pub parallel: usize,
+    /// Says why a run may not be used.
+    pub judge: &'a (dyn Fn(&Run) -> Option<String> + Sync),
+}
+
+/// What came of a plan.
+#[derive(Debug, Default)]
 pub struct Conducted {
-    /// Those done, in the order of the experiment.
-    pub runs: Vec<Run>,
+    /// Folders of the finished runs, those finished earlier included, in the order of the experiment.
+    pub runs: Vec<PathBuf>,
     pub skipped: Vec<Skipped>,
+    /// Those that did not finish, while others did.
+    pub failed: Vec<Skipped>,
 }
 
 /// A run that was left out.
@@ -45,71 +74,257 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// Does every run of an experiment, one after the other, on the same jobs, and gives them in that order.
+/// A run that is to be done.
+#[derive(Clone)]
+struct Task<'a> {
+    plan: &'a Plan<'a>,
+    spec: &'a RunSpec,
+    due: Due,
+}
+
+/// Does every run of every plan that is not finished yet, several at once if so ordered, and gives what came of each plan.
 ///
 /// What a run lacks on this machine is found before the first one: it is an error, or with `skip_missing` the run is left
 /// out. Everything made is removed, the results excepted; the runs finished before an error stay in their folders.
-pub fn conduct(plan: &Plan<'_>, interrupt: &Interrupt) -> Result<Conducted, LabError> {
-    check_needs(plan)?;
-    let (specs, skipped) = feasible(plan, interrupt)?;
-    std::fs::create_dir_all(plan.out).map_err(|e| LabError::path(plan.out, e))?;
-    let site = Site::create(&plan.out.join("www"), plan.sizes)?;
-    let (count, mut runs) = (specs.len(), vec![]);
-    for (number, spec) in specs.into_iter().enumerate() {
-        eprintln!("run {} of {count}: {}, {} s", number + 1, spec.name, plan.experiment.seconds);
-        let run = one_run(plan, spec, site.folder(), interrupt).map_err(|cause| LabError::Run {
-            name: spec.name.clone(),
-            cause: Box::new(cause),
-            kept: runs.len(),
-            out: plan.out.into(),
-        })?;
-        runs.push(run);
+pub fn conduct(order: &Order<'_>, interrupt: &Interrupt) -> Result<Vec<Conducted>, LabError> {
+    let (mut experience, tasks, mut conducted) = survey(order, interrupt)?;
+    if !tasks.is_empty() {
+        announce(order, &experience, &tasks);
+        let _claims = order.folders.iter().map(Folder::claim).collect::<Result<Vec<Claim>, LabError>>()?;
+        let sizes = order.plans.iter().flat_map(|plan| plan.sizes).copied().collect();
+        let site = Site::create(order.site, &sizes)?;
+        all_rounds(order, tasks, &site, &mut experience, &mut conducted, interrupt)?;
     }
-    Ok(Conducted { runs, skipped })
+    for (plan, conducted) in order.plans.iter().zip(&mut conducted) {
+        let folders = plan.experiment.runs().map(|spec| plan.out.join(&spec.name));
+        conducted.runs = folders.filter(|folder| finished(folder).is_some()).collect();
+    }
+    Ok(conducted)
 }
 
-/// The runs this machine can do, and those to be skipped; an error where one is missing and may not be skipped.
-fn feasible<'a>(plan: &Plan<'a>, interrupt: &Interrupt) -> Result<(Vec<&'a RunSpec>, Vec<Skipped>), LabError> {
-    let (mut specs, mut skipped, mut rehearsed) = (vec![], vec![], vec![]);
-    for spec in plan.experiment.runs() {
-        interrupt.check()?;
-        match rehearse(plan, spec, &mut rehearsed) {
-            Ok(()) => specs.push(spec),
-            Err(cause) if plan.skip_missing => {
-                eprintln!("skipping run {}: {cause}", spec.name);
-                skipped.push(Skipped { name: spec.name.clone(), reason: cause.to_string() });
-            }
-            Err(cause) => return Err(LabError::Lacks { run: spec.name.clone(), cause: Box::new(cause) }),
-        }
-    }
-    if specs.is_empty() { Err(LabError::NothingLeft) } else { Ok((specs, skipped)) }
-}
-
-/// What decides how a run's link is built.
-type LinkKey = (Qdisc, Vec<String>, Option<Attach>, Vec<String>);
-
-/// Looks for the run's server, and builds its link once where it is more than the shaper and FIFO that every kernel has:
-/// no list of what a kernel offers is as sure as the attempt.
-fn rehearse(plan: &Plan<'_>, spec: &RunSpec, rehearsed: &mut Vec<LinkKey>) -> Result<(), LabError> {
-    let weir = plan.programs.weir.as_deref();
-    check_installed(spec.server, weir)?;
-    let qdisc = plan.experiment.qdisc_of(spec);
-    let key = (qdisc, spec.qdisc_flags.clone(), spec.attach, spec.attach_flags.clone());
-    let is_plain = qdisc == Qdisc::Fifo && plan.experiment.wan != Wan::Netem;
-    let is_everywhere = is_plain && !plan.experiment.limits.concern_kernel();
-    if is_everywhere || rehearsed.contains(&key) {
-        return Ok(());
-    }
-    let link = Link::build(plan.experiment, spec, weir)?;
-    link.attach(plan.experiment, spec, PORT, weir)?;
-    rehearsed.push(key);
+/// Says how long an order will take, and does nothing.
+pub fn estimate(order: &Order<'_>, interrupt: &Interrupt) -> Result<(), LabError> {
+    let (experience, tasks, _) = survey(order, interrupt)?;
+    announce(order, &experience, &tasks);
     Ok(())
 }
 
+/// What is to be done, and what is known of it from runs that are finished.
+fn survey<'a>(
+    order: &Order<'a>,
+    interrupt: &Interrupt,
+) -> Result<(Experience, Vec<Task<'a>>, Vec<Conducted>), LabError> {
+    order.folders.iter().try_for_each(Folder::check)?;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let (mut experience, mut tasks) = (Experience::new(order.parallel, processors), vec![]);
+    for (point, plan) in order.plans.iter().enumerate() {
+        for spec in plan.experiment.runs() {
+            let kind = kind(plan, spec);
+            match finished(&plan.out.join(&spec.name)) {
+                Some(manifest) => experience.learn(&manifest, kind),
+                None => tasks.push(Task { plan, spec, due: Due { point, kind, lasts: plan.lasts, is_alone: false } }),
+            }
+        }
+    }
+    let mut conducted: Vec<Conducted> = order.plans.iter().map(|_| Conducted::default()).collect();
+    if !tasks.is_empty() {
+        let is_all = tasks.len() == order.plans.iter().map(|plan| plan.experiment.runs().len()).sum::<usize>();
+        check_needs(order.plans)?;
+        tasks = feasible(tasks, &mut conducted, interrupt)?;
+        if tasks.is_empty() && is_all {
+            return Err(LabError::NothingLeft);
+        }
+    }
+    Ok((experience, tasks, conducted))
+}
+
+fn announce(order: &Order<'_>, experience: &Experience, tasks: &[Task<'_>]) {
+    let all: usize = order.plans.iter().map(|plan| plan.experiment.runs().len()).sum();
+    let kept = order.plans.iter().flat_map(|plan| plan.experiment.runs().map(|spec| plan.out.join(&spec.name)));
+    let kept = kept.filter(|folder| finished(folder).is_some()).count();
+    if kept > 0 {
+        eprintln!("{kept} of {all} runs are finished and kept");
+    }
+    let due: Vec<Due> = tasks.iter().map(|task| task.due.clone()).collect();
+    let (time, rounds) = experience.estimate(&due);
+    eprintln!("{} runs to do in {rounds} rounds: about {}", tasks.len(), about(time));
+}
+
+fn all_rounds(
+    order: &Order<'_>,
+    mut tasks: Vec<Task<'_>>,
+    site: &Site,
+    experience: &mut Experience,
+    conducted: &mut [Conducted],
+    interrupt: &Interrupt,
+) -> Result<(), LabError> {
+    let (mut done, all) = (0, tasks.len());
+    while !tasks.is_empty() {
+        let due: Vec<Due> = tasks.iter().map(|task| task.due.clone()).collect();
+        let count = experience.round(&due);
+        let left = about(experience.estimate(&due).0);
+        let round: Vec<Task> = tasks.drain(..count).collect();
+        let names: Vec<String> = round.iter().map(|task| format!("{} {}", task.plan.title, task.spec.name)).collect();
+        eprintln!("runs {} to {} of {all}, about {left} left: {}", done + 1, done + count, names.join(", "));
+        let began = Instant::now();
+        let ended = one_round(order, &round, site, interrupt);
+        experience.learn_time(began.elapsed(), lasts(&due[..count]));
+        done += count;
+        for (task, ended) in round.iter().zip(settle(&round, ended, conducted)?) {
+            let Some((manifest, void)) = ended else { continue };
+            experience.learn(&manifest, task.due.kind.clone());
+            if let (Some(reason), false) = (void, task.due.is_alone) {
+                eprintln!("void: {} {}: {reason}", task.plan.title, task.spec.name);
+                if round.len() > 1 {
+                    tasks.push(Task { due: Due { is_alone: true, ..task.due.clone() }, ..task.clone() });
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What came of a run: its manifest, and why it may not be used.
+type Ended = (Manifest, Option<String>);
+
+/// An error where none of them finished, or somebody wants to stop; else those that failed are noted.
+fn settle(
+    round: &[Task<'_>],
+    ended: Vec<Result<Ended, LabError>>,
+    conducted: &mut [Conducted],
+) -> Result<Vec<Option<Ended>>, LabError> {
+    let finished = ended.iter().filter(|ended| ended.is_ok()).count();
+    let mut settled = vec![];
+    for (task, ended) in round.iter().zip(ended) {
+        settled.push(match ended {
+            Ok(ended) => Some(ended),
+            Err(cause) if finished == 0 || matches!(cause, LabError::Interrupted) => {
+                let kept = task.plan.experiment.runs().filter(|spec| is_finished(task.plan, spec)).count();
+                let (name, out) = (task.spec.name.clone(), task.plan.out.clone());
+                return Err(LabError::Run { name, cause: Box::new(cause), kept, out });
+            }
+            Err(cause) => {
+                eprintln!("failed: {} {}: {cause}", task.plan.title, task.spec.name);
+                let failed = Skipped { name: task.spec.name.clone(), reason: cause.to_string() };
+                conducted[task.due.point].failed.push(failed);
+                None
+            }
+        });
+    }
+    Ok(settled)
+}
+
+fn is_finished(plan: &Plan<'_>, spec: &RunSpec) -> bool {
+    finished(&plan.out.join(&spec.name)).is_some()
+}
+
+/// Does these runs at once, each in a thread of its own: what it starts dies with it.
+fn one_round(
+    order: &Order<'_>,
+    round: &[Task<'_>],
+    site: &Site,
+    interrupt: &Interrupt,
+) -> Vec<Result<Ended, LabError>> {
+    let (gate, bars) = (Gate::new(round.len()), MultiProgress::new());
+    let one = |task: &Task<'_>, mut company: Company<'_>| {
+        let folder = task.plan.out.join(&task.spec.name);
+        if task.due.is_alone {
+            // The run that had too much company.
+            std::fs::remove_dir_all(&folder).map_err(|e| LabError::path(&folder, e))?;
+        }
+        let run = one_run(task.plan, task.spec, site.folder(), &mut company, interrupt)?;
+        let void = (order.judge)(&run);
+        Ok((run.manifest, void))
+    };
+    std::thread::scope(|scope| {
+        let start = |task| {
+            let company = Company { ticket: gate.ticket(), bars: bars.clone(), size: round.len() };
+            scope.spawn(move || one(task, company))
+        };
+        let threads: Vec<_> = round.iter().map(start).collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined.map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
+fn kind(plan: &Plan<'_>, spec: &RunSpec) -> Kind {
+    let drain = plan.experiment.qdisc_of(spec).name();
+    Kind {
+        server: spec.server.name().into(),
+        policy: spec.attach.map_or_else(|| spec.policy.clone(), |policy| policy.name().into()),
+        drain: format!("{}/{drain}", spec.drain),
+        link_bps: plan.experiment.link.bits_per_s(),
+    }
+}
+
+/// The runs this machine can do; the others are noted as skipped, or an error where they may not be.
+fn feasible<'a>(
+    tasks: Vec<Task<'a>>,
+    conducted: &mut [Conducted],
+    interrupt: &Interrupt,
+) -> Result<Vec<Task<'a>>, LabError> {
+    let (mut kept, mut rehearsed) = (vec![], Rehearsed::default());
+    for task in tasks {
+        interrupt.check()?;
+        match rehearse(task.plan, task.spec, &mut rehearsed) {
+            Ok(()) => kept.push(task),
+            Err(cause) if task.plan.skip_missing => {
+                conducted[task.due.point].skipped.push(Skipped { name: task.spec.name.clone(), reason: cause });
+            }
+            Err(cause) => return Err(LabError::Lacks { run: task.spec.name.clone(), cause }),
+        }
+    }
+    for (reason, runs) in &rehearsed.refused {
+        eprintln!("skipping {}: {reason}", runs.iter().map(String::as_str).collect::<Vec<_>>().join(", "));
+    }
+    Ok(kept)
+}
+
+/// What decides how a run's link is built.
+type LinkKey = (Qdisc, Vec<String>, Option<Attach>, Vec<String>, Wan, Option<Limits>);
+
+/// Links that were built once, and what came of it.
+#[derive(Default)]
+struct Rehearsed {
+    links: Vec<(LinkKey, Result<(), String>)>,
+    /// Names of the runs that were refused, by the reason.
+    refused: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// Looks for the run's server, and builds its link once where it is more than the shaper and FIFO that every kernel has:
+/// no list of what a kernel offers is as sure as the attempt.
+fn rehearse(plan: &Plan<'_>, spec: &RunSpec, rehearsed: &mut Rehearsed) -> Result<(), String> {
+    let weir = plan.programs.weir.as_deref();
+    let qdisc = plan.experiment.qdisc_of(spec);
+    let (limits, wan) = (&plan.experiment.limits, plan.experiment.wan);
+    let is_everywhere = qdisc == Qdisc::Fifo && wan != Wan::Netem && !limits.concern_kernel();
+    let kernel_limits = limits.concern_kernel().then(|| limits.clone());
+    let key = (qdisc, spec.qdisc_flags.clone(), spec.attach, spec.attach_flags.clone(), wan, kernel_limits);
+    let known = rehearsed.links.iter().find(|(known, _)| *known == key).map(|(_, outcome)| outcome.clone());
+    let attempt = || -> Result<(), LabError> {
+        let link = Link::build(plan.experiment, spec, weir)?;
+        link.attach(plan.experiment, spec, PORT, weir).map(drop)
+    };
+    let outcome = match (check_installed(spec.server, weir), known) {
+        (Err(missing), _) => Err(missing.to_string()),
+        (Ok(()), _) if is_everywhere => Ok(()),
+        (Ok(()), Some(known)) => known,
+        (Ok(()), None) => {
+            let outcome = attempt().map_err(|e| e.to_string());
+            rehearsed.links.push((key, outcome.clone()));
+            outcome
+        }
+    };
+    outcome.inspect_err(|reason| {
+        rehearsed.refused.entry(reason.clone()).or_default().insert(spec.name.clone());
+    })
+}
+
 /// Finds what every run needs before the first minute is spent, and removes what a killed experiment left.
-fn check_needs(plan: &Plan<'_>) -> Result<(), LabError> {
+fn check_needs(plans: &[Plan<'_>]) -> Result<(), LabError> {
     let mut tools = vec!["setpriv"];
-    if plan.experiment.network != Network::Loopback {
+    let is_shaped = plans.iter().any(|plan| plan.experiment.network != Network::Loopback);
+    if is_shaped {
         if !rustix::process::geteuid().is_root() {
             return Err(LabError::NotRoot);
         }
@@ -118,7 +333,7 @@ fn check_needs(plan: &Plan<'_>) -> Result<(), LabError> {
     for tool in tools {
         find_program(tool)?;
     }
-    if plan.experiment.network != Network::Loopback {
+    if is_shaped {
         for name in remove_leftovers()? {
             eprintln!("removed namespace {name}, left by an experiment that was killed");
         }

@@ -20,7 +20,7 @@ pub enum LabError {
     /// `weir attach` failed.
     Attach { cause: Box<LabError> },
     /// A run needs what this machine lacks; found before anything ran.
-    Lacks { run: String, cause: Box<LabError> },
+    Lacks { run: String, cause: String },
     /// Every run was skipped, for lack of what it needs.
     NothingLeft,
     /// A program of the experiment failed: which, how it ended, and the end of its log.
@@ -31,6 +31,10 @@ pub enum LabError {
     Congestion { wanted: String, available: String },
     /// What a program wrote could not be understood.
     Output { what: String, reason: String },
+    /// The folder for the results has a run of something else.
+    OtherExperiment { run: PathBuf, reason: &'static str },
+    /// Another experiment has its results there, right now.
+    Taken { folder: PathBuf },
     /// SIGINT or SIGTERM came.
     Interrupted,
     /// One run of the experiment did not finish; the finished ones are kept.
@@ -69,6 +73,10 @@ impl fmt::Display for LabError {
                 write!(f, "congestion control `{wanted}` is not in this kernel, which has: {available}")
             }
             LabError::Output { what, reason } => write!(f, "cannot understand {what}: {reason}"),
+            LabError::OtherExperiment { run, reason } => {
+                write!(f, "--out: {} is of another experiment: {reason}; name another folder", run.display())
+            }
+            LabError::Taken { folder } => write!(f, "--out: another weirlab is at work in {}", folder.display()),
             LabError::Interrupted => write!(f, "interrupted"),
             LabError::Run { name, cause, kept, out } => {
                 write!(f, "run `{name}`: {cause}; finished before it and kept in {}: {kept}", out.display())

@@ -13,6 +13,8 @@ mod conduct;
 mod congestion;
 mod error;
 mod experiment;
+mod folder;
+mod gate;
 mod interrupt;
 mod limits;
 mod link;
@@ -22,6 +24,7 @@ mod one_run;
 mod proc_stat;
 mod program;
 mod qdisc;
+mod rounds;
 mod run_spec;
 mod server;
 mod site;
@@ -30,11 +33,12 @@ mod view;
 mod wide;
 
 pub use client_group::{ClientGroup, Wan};
-pub use conduct::{Conducted, Plan, Programs, Skipped, conduct};
+pub use conduct::{Conducted, Order, Plan, Programs, Skipped, conduct, estimate};
 pub use error::LabError;
 pub use experiment::{
     Experiment, ExperimentFile, Network, Overrides, Point, Session, Shaper, Surge, check_rho, check_seconds,
 };
+pub use folder::Folder;
 pub use interrupt::Interrupt;
 pub use limits::Limits;
 pub use link::Link;

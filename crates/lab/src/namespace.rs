@@ -71,11 +71,9 @@ impl Namespace {
     /// Makes one named `weir-PID-START-NUMBER-SIDE` after the process that owns it; see [`is_leftover`].
     pub(crate) fn create(side: &str) -> Result<Namespace, LabError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let pid = std::process::id();
-        let start = Stat::of(pid).map_or(0, |stat| stat.start_ticks);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         // The guard comes first: should `ip` fail half-way, what it made is removed.
-        let name = format!("weir-{pid}-{start}-{number}-{side}");
+        let name = format!("weir-{}-{number}-{side}", owner());
         let namespace = Namespace { cgroup: Cgroup::create(&name), name };
         tool::run(&format!("ip netns add {}", namespace.name))?;
         Ok(namespace)
@@ -116,17 +114,29 @@ pub fn remove_leftovers() -> Result<Vec<String>, LabError> {
     let start_of = |pid| Stat::of(pid).map(|stat| stat.start_ticks);
     let leftovers: Vec<String> = names.filter(|name| is_leftover(name, start_of)).collect();
     for name in &leftovers {
-        remove(name)?;
+        // Another experiment that begins now may have been faster.
+        remove(name).or_else(|error| if Path::new(FOLDER).join(name).exists() { Err(error) } else { Ok(()) })?;
         cgroup::remove(name);
     }
     Ok(leftovers)
 }
 
-/// Is this a namespace of ours whose owner is dead? The time the owner began stands beside its pid, since pids recur.
+/// What the names of all we make begin with: `PID-START` of the process that owns it.
+pub(crate) fn owner() -> String {
+    let pid = std::process::id();
+    format!("{pid}-{}", Stat::of(pid).map_or(0, |stat| stat.start_ticks))
+}
+
+/// Is this a namespace of ours whose owner is dead?
 fn is_leftover(name: &str, start_of: impl Fn(u32) -> Option<u64>) -> bool {
     let parts: Vec<&str> = name.split('-').collect();
     let ["weir", pid, start, number, "server" | "client" | "router" | "wan"] = parts[..] else { return false };
-    let (Ok(pid), Ok(start), Ok(_)) = (pid.parse(), start.parse::<u64>(), number.parse::<u32>()) else { return false };
+    number.parse::<u32>().is_ok() && is_dead(pid, start, start_of)
+}
+
+/// Whether the owner `PID-START` is dead. The time it began stands beside its pid, since pids recur.
+pub(crate) fn is_dead(pid: &str, start: &str, start_of: impl Fn(u32) -> Option<u64>) -> bool {
+    let (Ok(pid), Ok(start)) = (pid.parse(), start.parse::<u64>()) else { return false };
     start_of(pid) != Some(start)
 }
 

@@ -6,10 +6,12 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use record::{Manifest, Run};
 
 use crate::client_group::client_flags;
+use crate::folder::DIGEST;
+use crate::gate::Ticket;
 use crate::namespace::Place;
 use crate::program::{POLL_EVERY, Program};
 use crate::server::{Endpoint, server_command, start_server};
@@ -18,9 +20,17 @@ use crate::{Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server,
 
 /// The server's port; a namespace has no other.
 pub(crate) const PORT: u16 = 8080;
-/// How much longer than the arrivals a load may take: under overload jobs are left over, and the generator decides when
-/// to give up (120 s after the last arrival); beyond this it hangs.
+/// How much longer than its jobs on the link a load may take: users come again, packets are lost, and the generator decides
+/// when to give up (120 s after the last arrival unless told); beyond this it hangs.
 const LOAD_WITHIN: Duration = Duration::from_secs(180);
+
+/// The runs that go on at the same time.
+pub(crate) struct Company<'a> {
+    pub(crate) ticket: Ticket<'a>,
+    pub(crate) bars: MultiProgress,
+    /// How many they are.
+    pub(crate) size: usize,
+}
 
 /// What was measured around the load.
 struct Measured {
@@ -30,8 +40,15 @@ struct Measured {
 }
 
 /// Does one run of the plan; its folder is `plan.out`/NAME.
-pub(crate) fn one_run(plan: &Plan<'_>, spec: &RunSpec, site: &Path, interrupt: &Interrupt) -> Result<Run, LabError> {
+pub(crate) fn one_run(
+    plan: &Plan<'_>,
+    spec: &RunSpec,
+    site: &Path,
+    company: &mut Company<'_>,
+    interrupt: &Interrupt,
+) -> Result<Run, LabError> {
     let folder = plan.out.join(&spec.name);
+    std::fs::create_dir_all(&plan.out).map_err(|e| LabError::path(&plan.out, e))?;
     std::fs::create_dir(&folder).map_err(|e| LabError::path(&folder, e))?;
     let weir = plan.programs.weir.as_deref();
     let link = match plan.experiment.network {
@@ -45,7 +62,12 @@ pub(crate) fn one_run(plan: &Plan<'_>, spec: &RunSpec, site: &Path, interrupt: &
     let command = server_command(plan.experiment, spec, endpoint.address, site, &folder, weir)?;
     let probe = format!("/{}.bin", plan.sizes.first().copied().unwrap_or(0));
     let mut server = start_server(endpoint, spec.server, &command, &folder, &probe, interrupt)?;
-    let (measured, taken) = measure(plan, spec, endpoint, link.as_ref(), &mut server, interrupt)?;
+    company.ticket.begin(interrupt)?;
+    let bar = company.bars.add(progress_bar(&format!("{} {}", plan.title, spec.name), plan.experiment.seconds));
+    let measured = measure(plan, spec, endpoint, link.as_ref(), &mut server, &bar, interrupt);
+    bar.finish_and_clear();
+    let (measured, taken) = measured?;
+    company.ticket.end(interrupt)?;
     let mut environment = link.as_ref().map_or(Ok(BTreeMap::new()), Link::describe)?;
     drop(server);
     if let Some(mut wide) = wide {
@@ -60,6 +82,9 @@ pub(crate) fn one_run(plan: &Plan<'_>, spec: &RunSpec, site: &Path, interrupt: &
     environment.extend(machine::describe());
     environment.extend(attached.map(|command| ("attach_command".into(), command)));
     environment.extend(versions(spec, weir));
+    environment.insert("runs_at_once".into(), company.size.to_string());
+    environment.extend(plan.environment.clone());
+    environment.extend(plan.digests.get(&spec.name).map(|digest| (DIGEST.into(), digest.clone())));
     complete(&folder, spec, measured, taken, environment)
 }
 
@@ -85,6 +110,7 @@ fn measure(
     endpoint: Endpoint<'_>,
     link: Option<&Link>,
     server: &mut Program,
+    bar: &ProgressBar,
     interrupt: &Interrupt,
 ) -> Result<(Measured, Taken), LabError> {
     let counters = || link.map(Link::counters).transpose();
@@ -95,7 +121,7 @@ fn measure(
     let mut command = machine::punctual_prefix();
     command.extend(load_command(plan, spec, endpoint.address, &folder));
     let mut load = Program::start(endpoint.client, "weirlab load", &command, &folder.join("load.log"))?;
-    await_load(plan, spec, &mut load, server, interrupt)?;
+    await_load(plan, &mut load, server, bar, interrupt)?;
     let taken = sampler.finish();
     let counters = counters()?.zip(counters_before).map(|(after, before)| after.since(before));
     let server_cpu = server.cpu()?.saturating_sub(cpu_before);
@@ -104,23 +130,22 @@ fn measure(
 
 fn await_load(
     plan: &Plan<'_>,
-    spec: &RunSpec,
     load: &mut Program,
     server: &mut Program,
+    bar: &ProgressBar,
     interrupt: &Interrupt,
 ) -> Result<(), LabError> {
     let seconds = plan.experiment.seconds;
-    let (began, bar) = (Instant::now(), progress_bar(&spec.name, seconds));
+    let (began, grace) = (Instant::now(), plan.experiment.grace.unwrap_or_default());
     while !load.poll_success()? {
         interrupt.check()?;
         server.check_running()?;
-        if began.elapsed() > Duration::from_secs(2 * seconds) + LOAD_WITHIN {
+        if began.elapsed() > Duration::from_secs(seconds) + plan.lasts + grace + LOAD_WITHIN {
             return Err(load.failed("did not end in time"));
         }
         bar.set_position(began.elapsed().as_secs().min(seconds));
         std::thread::sleep(POLL_EVERY);
     }
-    bar.finish_and_clear();
     Ok(())
 }
 
@@ -169,7 +194,8 @@ fn complete(
     environment.extend(shares(&samples, run.manifest.seconds));
     amend(&mut run.manifest, &measured, environment);
     run.manifest.baseline.clone_from(&spec.baseline);
-    run.write(folder).map_err(|e| LabError::path(e.path(), std::io::Error::other(e.reason())))?;
+    Run::write_manifest(folder, &run.manifest)
+        .map_err(|e| LabError::path(e.path(), std::io::Error::other(e.reason())))?;
     Ok(run)
 }
 
@@ -236,10 +262,14 @@ mod tests {
         let programs = Programs { weir: None, weirlab: "weirlab".into() };
         let plan = Plan {
             experiment: &experiment,
+            title: "x".into(),
             sizes: &BTreeSet::new(),
-            out: Path::new("out"),
+            out: "out".into(),
             programs: &programs,
             skip_missing: false,
+            lasts: Duration::from_secs(9),
+            digests: BTreeMap::new(),
+            environment: BTreeMap::new(),
         };
         let address = "198.18.0.1:8080".parse().unwrap();
         let spec = experiment.runs().next().unwrap();

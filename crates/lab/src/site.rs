@@ -3,20 +3,25 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::LabError;
+use crate::namespace::{is_dead, owner};
+use crate::proc_stat::Stat;
 
-/// The folder the servers serve: one sparse file `SIZE.bin` for every size asked for. Removed when dropped.
+/// The folder the servers serve, `www-PID-START` after the process that owns it: one sparse file `SIZE.bin` for every size
+/// asked for. Removed when dropped; what a killed process left is removed by the next.
 #[derive(Debug)]
 pub struct Site {
     folder: PathBuf,
 }
 
 impl Site {
-    /// Makes the folder, which must not exist, since all of it is removed at the end.
-    pub fn create(folder: &Path, sizes: &BTreeSet<u64>) -> Result<Site, LabError> {
-        fs::create_dir(folder).map_err(|e| LabError::path(folder, e))?;
-        let site = Site { folder: folder.into() };
+    /// Makes it in `parent`; it must not exist, since all of it is removed at the end.
+    pub fn create(parent: &Path, sizes: &BTreeSet<u64>) -> Result<Site, LabError> {
+        remove_leftovers(parent)?;
+        let folder = parent.join(format!("www-{}", owner()));
+        fs::create_dir(&folder).map_err(|e| LabError::path(&folder, e))?;
+        let site = Site { folder };
         for size in sizes {
-            let file = folder.join(format!("{size}.bin"));
+            let file = site.folder.join(format!("{size}.bin"));
             File::create(&file).and_then(|f| f.set_len(*size)).map_err(|e| LabError::path(&file, e))?;
         }
         Ok(site)
@@ -35,26 +40,53 @@ impl Drop for Site {
     }
 }
 
+fn remove_leftovers(parent: &Path) -> Result<(), LabError> {
+    let entries = fs::read_dir(parent).map_err(|e| LabError::path(parent, e))?;
+    for folder in entries.flatten().map(|entry| entry.path()) {
+        let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let ["www", pid, start] = name.split('-').collect::<Vec<_>>()[..] else { continue };
+        if is_dead(pid, start, |pid| Stat::of(pid).map(|stat| stat.start_ticks)) {
+            fs::remove_dir_all(&folder).map_err(|e| LabError::path(&folder, e))?;
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn makes_a_file_per_size_and_removes_them() {
-        let folder = std::env::temp_dir().join(format!("weir-site-{}", std::process::id()));
-        let site = Site::create(&folder, &BTreeSet::from([0, 41, 2_020_644])).unwrap();
-        assert_eq!(fs::metadata(folder.join("2020644.bin")).unwrap().len(), 2_020_644);
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
-        drop(site);
-        assert!(!folder.exists());
+    fn parent(name: &str) -> PathBuf {
+        let parent = std::env::temp_dir().join(format!("weir-site-{}-{name}", std::process::id()));
+        fs::create_dir(&parent).unwrap();
+        parent
     }
 
     #[test]
-    fn a_folder_that_exists_is_left_alone() {
-        let folder = std::env::temp_dir().join(format!("weir-site-taken-{}", std::process::id()));
-        fs::create_dir(&folder).unwrap();
-        assert!(Site::create(&folder, &BTreeSet::new()).is_err());
-        assert!(folder.exists());
-        fs::remove_dir(&folder).unwrap();
+    fn makes_a_file_per_size_and_removes_them() {
+        let parent = parent("makes");
+        let site = Site::create(&parent, &BTreeSet::from([0, 41, 2_020_644])).unwrap();
+        assert_eq!(fs::metadata(site.folder().join("2020644.bin")).unwrap().len(), 2_020_644);
+        assert_eq!(fs::read_dir(site.folder()).unwrap().count(), 3);
+        drop(site);
+        assert_eq!(fs::read_dir(&parent).unwrap().count(), 0);
+        fs::remove_dir(&parent).unwrap();
+    }
+
+    #[test]
+    fn what_the_dead_left_is_removed_and_nothing_else() {
+        let parent = parent("leftovers");
+        // Nobody has this pid (PID_MAX_LIMIT is 4,194,304); ours began at another time; the others are no sites.
+        let mine = format!("www-{}-1", std::process::id());
+        for name in ["www-99999999-1", &mine, "www", "www-a-b", "results"] {
+            fs::create_dir(parent.join(name)).unwrap();
+        }
+        let site = Site::create(&parent, &BTreeSet::new()).unwrap();
+        assert!(Site::create(&parent, &BTreeSet::new()).is_err(), "it is ours and in use");
+        drop(site);
+        let mut left: Vec<_> = fs::read_dir(&parent).unwrap().flatten().map(|entry| entry.file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["results", "www", "www-a-b"]);
+        fs::remove_dir_all(&parent).unwrap();
     }
 }

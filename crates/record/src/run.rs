@@ -42,6 +42,13 @@ impl Run {
         })
     }
 
+    /// Reads only how the run was made.
+    pub fn read_manifest(folder: &Path) -> Result<Manifest, FileError> {
+        let path = folder.join(MANIFEST);
+        let text = fs::read_to_string(&path).map_err(|e| FileError::new(&path, e))?;
+        serde_json::from_str(&text).map_err(|e| FileError::new(&path, e))
+    }
+
     /// Whether records are in this folder, of a finished run or of one that was cut short.
     pub fn has_records(folder: &Path) -> bool {
         records::find(folder).is_file()
@@ -54,9 +61,7 @@ impl Run {
 
     /// Reads what [`Run::write`] wrote, in whichever format.
     pub fn read(folder: &Path) -> Result<Run, FileError> {
-        let path = folder.join(MANIFEST);
-        let text = fs::read_to_string(&path).map_err(|e| FileError::new(&path, e))?;
-        let manifest = serde_json::from_str(&text).map_err(|e| FileError::new(&path, e))?;
+        let manifest = Run::read_manifest(folder)?;
         let mut records = records::read(&records::find(folder))?;
         records.sort_by_key(|record| record.job);
         Ok(Run { manifest, records })

@@ -47,5 +47,5 @@ pub use simulated::Simulated;
 pub use summary::{GroupSummary, ResponseTimeMs, RunSummary, SizeClassMs, SkippedRun, Summary, summarize};
 pub use table::table;
 pub use text::{csv, markdown};
-pub use validity::{CPU_MAX, LATENESS_P99_MAX};
+pub use validity::{CPU_MAX, LATENESS_P99_MAX, void_reason};
 pub use verdict::{Finding, Found, Verdict};

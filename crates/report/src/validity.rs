@@ -19,7 +19,7 @@ pub const SERVER_WAIT_MAX: f64 = 0.1;
 pub const MACHINE_BUSY_MAX: f64 = 0.9;
 
 /// Every reason why the run is void, in one text; `None` if it is good.
-pub(crate) fn void_reason(run: &Run) -> Option<String> {
+pub fn void_reason(run: &Run) -> Option<String> {
     let manifest = &run.manifest;
     let mut reasons: Vec<String> = manifest.void.iter().cloned().collect();
     for (who, cpu) in [("the server", manifest.server_cpu), ("the load generator", manifest.client_cpu)] {

@@ -26,7 +26,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let overrides = Overrides { seconds: Some(args.seconds), ..Overrides::default() };
     let experiment = ExperimentFile::parse(EXPERIMENT, Path::new("experiments/demo.toml"), &overrides)?;
     let out = args.out.unwrap_or_else(|| run::default_out("demo"));
-    let runs = run::conduct(&experiment, &out)?;
+    let runs = run::conduct(experiment, &out)?;
     report::print("demo", &runs, vec![], false)?;
     let picture = out.join(PICTURE);
     report::write_picture("demo", &runs, &picture)?;

@@ -2,22 +2,26 @@
 
 mod points;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::report::SkippedRun;
-use lab::{Conducted, ExperimentFile, Interrupt, Overrides, Programs};
+use lab::{Conducted, ExperimentFile, Folder, Interrupt, Order, Overrides, Plan, Programs};
 use record::Run;
 
 use crate::report;
 use cli::Failure;
-use points::{Prepared, prepare};
+use points::Prepared;
+
+/// Runs at once for each processor, unless told; the rules by which runs are void say whether it was too many.
+const PARALLEL_PER_PROCESSOR: usize = 3;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The experiment, for example experiments/first-light.toml
-    #[arg(value_name = "FILE.toml")]
-    file: PathBuf,
+    /// The experiments, for example experiments/first-light.toml
+    #[arg(required = true, value_name = "FILE.toml")]
+    files: Vec<PathBuf>,
     /// How long requests arrive, instead of what the file says
     #[arg(long, value_name = "N", value_parser = seconds)]
     seconds: Option<u64>,
@@ -36,43 +40,67 @@ pub struct Args {
     /// Only these points of an experiment that varies something, by name
     #[arg(long, value_name = "POINT,POINT", value_delimiter = ',')]
     points: Vec<String>,
-    /// Folder for the results [default: runs/NAME-<unix time>]
+    /// Folder for the results, with one in it for each of several experiments; what is finished there is not done again
+    /// [default: runs/NAME-<unix time>]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// So many runs at once at most, as far as the processors allow; without a number 3 for each processor [default: 1]
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "0")]
+    parallel: Option<usize>,
     /// Leave out runs that need what this machine lacks (a qdisc, a server) and say so, instead of running none
     #[arg(long)]
     skip_missing: bool,
-    /// Print one JSON object instead of the table
+    /// Only say how long it will take
+    #[arg(long)]
+    estimate: bool,
+    /// Print one JSON object for each experiment instead of tables
     #[arg(long)]
     json: bool,
 }
 
-pub fn main(args: Args) -> Result<(), Failure> {
-    let file = resolve(&args)?;
-    let out = args.out.unwrap_or_else(|| default_out(&file.name));
-    let interrupt = Interrupt::listen()?;
-    let (programs, prepared) = (our_programs()?, prepare(&file)?);
-    let mut points = vec![];
-    for prepared in &prepared {
-        let folder = out.join(&prepared.point.name);
-        let plan = prepared.plan(&folder, &programs, args.skip_missing);
-        points.push(summary(&file.name, prepared, lab::conduct(&plan, &interrupt)?)?);
-    }
-    let copy = out.join("experiment.toml");
-    std::fs::write(&copy, &file.text).map_err(|e| Failure::Failed(format!("{}: {e}", copy.display())))?;
-    eprintln!("the runs are kept in {}", out.display());
-    report::print_points(&file.name, &points, args.json)
+/// An experiment with what is known of its jobs.
+struct Task {
+    file: ExperimentFile,
+    prepared: Prepared,
+    out: PathBuf,
 }
 
-/// Does the runs of an experiment without points; `out` is the folder for the results.
-pub(crate) fn conduct(file: &ExperimentFile, out: &Path) -> Result<Vec<Run>, Failure> {
-    let interrupt = Interrupt::listen()?;
-    let (programs, prepared) = (our_programs()?, prepare(file)?);
-    let mut runs = vec![];
-    for prepared in &prepared {
-        runs.extend(lab::conduct(&prepared.plan(out, &programs, false), &interrupt)?.runs);
+pub fn main(args: Args) -> Result<(), Failure> {
+    let files = args.files.iter().map(|file| read(file, &args)).collect::<Result<Vec<_>, Failure>>()?;
+    let out =
+        args.out.clone().unwrap_or_else(|| default_out(if let [one] = &files[..] { &one.name } else { "several" }));
+    let (interrupt, programs) = (Interrupt::listen()?, our_programs()?);
+    let tasks = tasks(files, &out, &args)?;
+    let plans: Vec<Vec<Plan>> = tasks.iter().map(|task| task.plans(&programs, args.skip_missing)).collect();
+    let folders: Vec<Folder> = tasks.iter().map(Task::folder).collect();
+    let flat: Vec<Plan> = plans.iter().flatten().cloned().collect();
+    let parallel = args.parallel.map_or(1, |given| if given == 0 { parallel_usual() } else { given });
+    let order = Order { folders: &folders, plans: &flat, site: &out, parallel, judge: &::report::void_reason };
+    if args.estimate {
+        return Ok(lab::estimate(&order, &interrupt)?);
     }
-    Ok(runs)
+    let mut conducted = lab::conduct(&order, &interrupt)?.into_iter();
+    eprintln!("the runs are kept in {}", out.display());
+    let mut failed = vec![];
+    for task in &tasks {
+        let ended: Vec<Conducted> = conducted.by_ref().take(task.file.points().len()).collect();
+        failed.extend(ended.iter().flat_map(|point| &point.failed).map(|run| format!("{}: {}", run.name, run.reason)));
+        task.print(ended, args.json)?;
+    }
+    match failed.first() {
+        None => Ok(()),
+        Some(first) => Err(Failure::Failed(format!("{} runs failed, the first {first}", failed.len()))),
+    }
+}
+
+/// Does the runs of an experiment without points, one by one; `out` is the folder for the results.
+pub(crate) fn conduct(file: ExperimentFile, out: &Path) -> Result<Vec<Run>, Failure> {
+    let (interrupt, programs, prepared) = (Interrupt::listen()?, our_programs()?, Prepared::of(&file)?);
+    let task = Task { file, prepared, out: out.into() };
+    let (plans, folders) = (task.plans(&programs, false), [task.folder()]);
+    let order = Order { folders: &folders, plans: &plans, site: out, parallel: 1, judge: &::report::void_reason };
+    let conducted = lab::conduct(&order, &interrupt)?;
+    conducted.iter().flat_map(|point| &point.runs).map(|folder| Ok(Run::read(folder)?)).collect()
 }
 
 /// `runs/NAME-<unix time>`: sorted by age, and out of version control.
@@ -90,23 +118,62 @@ fn rho(text: &str) -> Result<f64, String> {
     lab::check_rho(text.parse().map_err(|_| format!("`{text}` is not a number"))?)
 }
 
-fn summary(name: &str, prepared: &Prepared, conducted: Conducted) -> Result<report::PointSummary, Failure> {
-    let skipped = conducted.skipped.into_iter().map(|run| SkippedRun { name: run.name, reason: run.reason }).collect();
-    let summary = ::report::Summary { skipped, ..::report::summarize(name, &conducted.runs)? };
-    Ok(report::PointSummary::new(&prepared.point.name, prepared.values()?, summary))
+fn parallel_usual() -> usize {
+    PARALLEL_PER_PROCESSOR * std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The experiment of the file, changed by what the command line says.
-fn resolve(args: &Args) -> Result<ExperimentFile, Failure> {
+fn read(file: &Path, args: &Args) -> Result<ExperimentFile, Failure> {
     let overrides = Overrides { seconds: args.seconds, seed: args.seed, rho: args.rho, trace: args.trace.clone() };
-    let mut file = ExperimentFile::read(&args.file, &overrides)?;
+    let file = ExperimentFile::read(file, &overrides)?;
     for (key, is_given) in [("rho", args.rho.is_some()), ("seconds", args.seconds.is_some())] {
         if is_given && file.varies_key(key) {
             return Err(Failure::Usage(format!("--{key}: {} varies it: choose with --points", file.name)));
         }
     }
-    file.keep_only(&args.only, &args.points).map_err(Failure::Usage)?;
     Ok(file)
+}
+
+/// The experiments, each with its folder, cut to the runs and points asked for.
+fn tasks(files: Vec<ExperimentFile>, out: &Path, args: &Args) -> Result<Vec<Task>, Failure> {
+    let (is_one, mut names) = (files.len() == 1, BTreeSet::new());
+    let task = |mut file: ExperimentFile| {
+        if !names.insert(file.name.clone()) {
+            return Err(Failure::Usage(format!("two experiments are named {}: rename one", file.name)));
+        }
+        let whole = file.clone();
+        file.keep_only(&args.only, &args.points).map_err(Failure::Usage)?;
+        let out = if is_one { out.into() } else { out.join(&file.name) };
+        Ok(Task { prepared: Prepared::of(&whole)?, file, out })
+    };
+    files.into_iter().map(task).collect()
+}
+
+impl Task {
+    fn plans<'a>(&'a self, programs: &'a Programs, skip_missing: bool) -> Vec<Plan<'a>> {
+        let points = self.file.points().iter();
+        points.map(|point| self.prepared.plan(&self.file.name, point, &self.out, programs, skip_missing)).collect()
+    }
+
+    fn folder(&self) -> Folder<'_> {
+        Folder { path: &self.out, text: &self.file.text, expected: &self.prepared.expected }
+    }
+
+    /// Prints what came of the points.
+    fn print(&self, ended: Vec<Conducted>, json: bool) -> Result<(), Failure> {
+        let mut points = vec![];
+        for (point, ended) in self.file.points().iter().zip(ended) {
+            let runs = ended.runs.iter().map(|folder| Run::read(folder)).collect::<Result<Vec<_>, _>>()?;
+            if runs.is_empty() {
+                continue;
+            }
+            let skipped =
+                ended.skipped.into_iter().map(|run| SkippedRun { name: run.name, reason: run.reason }).collect();
+            let summary = ::report::Summary { skipped, ..::report::summarize(&self.file.name, &runs)? };
+            points.push(report::PointSummary::new(&point.name, serde_json::to_value(&point.values)?, summary));
+        }
+        report::print_points(&self.file.name, &points, json)
+    }
 }
 
 /// `weir` beside this very program, so that a build is tested against itself; else the one in PATH.

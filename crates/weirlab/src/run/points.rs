@@ -1,7 +1,7 @@
 //! The points of an experiment with the jobs of each: those of the very schedule that `weirlab load` will make.
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lab::{Experiment, ExperimentFile, Plan, Point, Programs};
@@ -12,13 +12,15 @@ use workload::Job;
 use crate::load;
 use cli::Failure;
 
-/// A point that is ready to be conducted.
-pub(super) struct Prepared<'a> {
-    pub(super) point: &'a Point,
-    jobs: Jobs,
+/// What is known of an experiment before it begins.
+pub(super) struct Prepared {
+    /// Of each point, by its name.
+    jobs: BTreeMap<String, Jobs>,
+    /// Digest of every run, by its folder in that of the experiment.
+    pub(super) expected: BTreeMap<PathBuf, String>,
 }
 
-/// What has to be known of the jobs of a point before it begins.
+/// What has to be known of the jobs of a point.
 struct Jobs {
     /// Sizes of all files asked for.
     sizes: BTreeSet<u64>,
@@ -27,21 +29,44 @@ struct Jobs {
     lasts: Duration,
 }
 
-/// The points of a file, each with its jobs; a trace that cannot be read or is too short is found here.
-pub(super) fn prepare(file: &ExperimentFile) -> Result<Vec<Prepared<'_>>, Failure> {
-    file.points().iter().map(|point| Ok(Prepared { point, jobs: Jobs::of(&point.experiment)? })).collect()
-}
-
-impl Prepared<'_> {
-    /// What to do, with its results in `out`.
-    pub(super) fn plan<'a>(&'a self, out: &'a Path, programs: &'a Programs, skip_missing: bool) -> Plan<'a> {
-        let experiment = &self.point.experiment;
-        Plan { experiment, sizes: &self.jobs.sizes, out, programs, skip_missing }
+impl Prepared {
+    /// Makes the jobs of every point; a trace that cannot be read, or is too short, is found here.
+    pub(super) fn of(file: &ExperimentFile) -> Result<Prepared, Failure> {
+        let (mut jobs, mut expected) = (BTreeMap::new(), BTreeMap::new());
+        for point in file.points() {
+            let these = Jobs::of(&point.experiment)?;
+            for run in point.experiment.runs() {
+                expected.insert(Path::new(&point.name).join(&run.name), point.digest(run, &these.digest));
+            }
+            jobs.insert(point.name.clone(), these);
+        }
+        Ok(Prepared { jobs, expected })
     }
 
-    /// The keys varied and their values, as JSON.
-    pub(super) fn values(&self) -> Result<serde_json::Value, Failure> {
-        Ok(serde_json::to_value(&self.point.values)?)
+    /// What to do at a point, with its results below `out`.
+    pub(super) fn plan<'a>(
+        &'a self,
+        name: &str,
+        point: &'a Point,
+        out: &Path,
+        programs: &'a Programs,
+        skip_missing: bool,
+    ) -> Plan<'a> {
+        let (experiment, jobs) = (&point.experiment, &self.jobs[&point.name]);
+        let digests = experiment.runs().map(|run| (run.name.clone(), point.digest(run, &jobs.digest))).collect();
+        let values = serde_json::to_string(&point.values).unwrap_or_default();
+        let environment = [("point".to_owned(), point.name.clone()), ("values".to_owned(), values)];
+        Plan {
+            experiment,
+            title: if point.name.is_empty() { name.into() } else { format!("{name} {}", point.name) },
+            sizes: &jobs.sizes,
+            out: out.join(&point.name),
+            programs,
+            skip_missing,
+            lasts: jobs.lasts,
+            digests,
+            environment: environment.into_iter().filter(|_| !point.name.is_empty()).collect(),
+        }
     }
 }
 
@@ -68,4 +93,18 @@ fn sent_by(jobs: &[Job], link: Rate) -> Duration {
         end_ns.max(job.arrival.0).saturating_add(u64::try_from(takes_ns).unwrap_or(u64::MAX))
     });
     Nanos(end).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_overload_lasts_until_it_is_sent() {
+        // 1,208 + 240 bytes are one full segment, 1,514 on the wire: 12,112 bits, 1.2112 ms each.
+        let job = |ms| Job { arrival: Nanos::from_millis(ms), size_bytes: 1208 };
+        let link = "10mbit".parse().unwrap();
+        assert_eq!(sent_by(&[job(0), job(0), job(1)], link), Duration::from_nanos(3 * 1_211_200));
+        assert_eq!(sent_by(&[job(0), job(10)], link), Duration::from_nanos(10_000_000 + 1_211_200));
+    }
 }
