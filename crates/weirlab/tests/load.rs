@@ -137,6 +137,76 @@ fn a_table_for_people() {
     assert!(["response time", "clairvoyant SRPT", "lateness", "void"].iter().all(|part| said.contains(part)), "{said}");
 }
 
+/// One object, and the run it recorded.
+fn recorded(folder: &Folder, words: &[&str]) -> (Value, Run) {
+    let (url, out) = (format!("http://{}/files/", server()), folder.path("run"));
+    let output = run(&[&[url.as_str(), "--json", "--uplink", "10mbit", "--out", &out], words].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    (serde_json::from_slice(&output.stdout).unwrap(), Run::read(out.as_ref()).unwrap())
+}
+
+#[test]
+fn a_profile_decides_when_jobs_come() {
+    let folder = Folder::new("profile");
+    let trace = folder.path("even.csv");
+    let lines: String = (0..50).map(|n| format!("{n},1208,200\n")).collect();
+    std::fs::write(&trace, format!("epoch_s,size_bytes,status\n{lines}")).unwrap();
+    // 1,720 bytes are 1.376 ms of the link: 29 of them in the first tenth of a second, 14 in the other.
+    let load = ["--profile", "100ms@0.4,100ms@0.2", "--seconds", "1", "--repeat"];
+    let (_, Run { manifest, records }) = recorded(&folder, &[&["--trace", &trace][..], &load].concat());
+    assert!((manifest.rho - 0.3).abs() < 1e-9 && manifest.environment["profile"] == load[1]);
+    let early = records.iter().filter(|record| record.start_ns / 100_000_000 % 2 == 0).count() as f64;
+    assert!((early / records.len() as f64 - 2.0 / 3.0).abs() < 0.02, "{early} of {}", records.len());
+    assert!((210..=225).contains(&records.len()), "the trace is repeated: {} jobs", records.len());
+}
+
+#[test]
+fn users_wait_before_they_ask_again() {
+    let folder = Folder::new("users");
+    let (printed, Run { manifest, records }) = recorded(&folder, &["--users", "20", "--seconds", "4"]);
+    assert_eq!((manifest.closed.as_deref(), &printed["closed"]), (Some("20 users"), &"20 users".into()));
+    assert_eq!(manifest.environment["trace"], "SURGE of 002");
+    assert!(!records.is_empty() && records.iter().all(|record| record.outcome == Outcome::Complete));
+    assert!(printed["rho_measured"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn sessions_come_by_themselves_and_then_wait() {
+    let folder = Folder::new("sessions");
+    let trace = folder.path("trace.csv");
+    let words = ["--trace", &trace, "--session", "4,20ms", "--rate", "80", "--seconds", "3"];
+    let (_, Run { manifest, records }) = recorded(&folder, &words);
+    assert_eq!(manifest.closed.as_deref(), Some("sessions of 4 requests, 0.02 s apart"));
+    assert_eq!(manifest.per_connection, 4);
+    // 240, twenty sessions of geometric length a second: the standard deviation is about 40.
+    assert!((100..400).contains(&records.len()), "{} requests", records.len());
+    assert!(records.iter().all(|record| [100, 20_000, 300, 40].contains(&record.size_bytes)));
+}
+
+#[test]
+fn surge_is_described_beside_what_was_published() {
+    let output = run(&["--surge", "--describe", "--json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let described: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let statistics = described["statistics"].as_array().unwrap();
+    let of = |name: &str| statistics.iter().find(|statistic| statistic["name"] == name).unwrap().clone();
+    let mean = of("mean file");
+    assert_eq!((&described["model"], &mean["published"]), (&"000".into(), &13_727.0.into()));
+    assert!((mean["generated"].as_f64().unwrap() / 13_727.0 - 1.0).abs() < 0.01);
+    assert!(statistics.iter().all(|statistic| statistic["source"].as_str().is_some_and(|source| !source.is_empty())));
+    let table = String::from_utf8(run(&["--surge=1998", "--describe"]).stdout).unwrap();
+    assert!(table.starts_with("SURGE as in 1998") && table.contains("median stack distance"), "{table}");
+}
+
+#[test]
+fn surge_is_asked_for_at_a_load() {
+    let folder = Folder::new("surge");
+    let (printed, Run { manifest, records }) = recorded(&folder, &["--surge", "--rho", "0.5", "--seconds", "2"]);
+    assert_eq!((manifest.rho, &manifest.closed), (0.5, &None));
+    assert!(records.len() > 20 && records.iter().all(|record| (76..=2_000_000).contains(&record.size_bytes)));
+    assert!(printed["rho_measured"].as_f64().unwrap() > 0.1);
+}
+
 #[test]
 fn nonsense_is_a_usage_error_in_one_line() {
     let url = "http://127.0.0.1:9/";
@@ -151,6 +221,23 @@ fn nonsense_is_a_usage_error_in_one_line() {
         (&[url, "--rho", "1", "--uplink", "10mbit", "--grace", "5"], "--grace: "),
         (&[url, "--rho", "1", "--uplink", "10mbit", "--per-connection", "0"], "--per-connection: "),
         (&[url, "--rho", "1", "--uplink", "10mbit", "--abort", "0s"], "--abort: "),
+        (&[url, "--uplink", "10mbit"], "write --rho 0.8, --profile W1 or --rate 250"),
+        (&[url, "--profile", "W11", "--uplink", "10mbit"], "--profile: `W11` is no load profile"),
+        (&[url, "--profile", "5s@0.2-", "--uplink", "10mbit"], "--profile: `5s@0.2-` is no phase"),
+        (&[url, "--rho", "1", "--uplink", "10mbit", "--seconds", "1e9", "--repeat"], "--seconds: "),
+        (
+            &[url, "--surge=1999", "--rho", "1", "--uplink", "10mbit"],
+            "--surge: `1999` is no model: write one of 1998, ",
+        ),
+        (&[url, "--surge", "--rho", "1", "--uplink", "10gbit", "--seconds", "1e6"], "--seconds: "),
+        (&[url, "--users", "0", "--uplink", "10mbit", "--seconds", "1"], "--users: 0 users"),
+        (&[url, "--users", "5", "--uplink", "10mbit"], "--users: they ask without end: write --seconds too"),
+        (
+            &[url, "--session", "5", "--rho", "1", "--uplink", "10mbit", "--seconds", "1"],
+            "--session: `5` is no session",
+        ),
+        (&[url, "--session", "0,2s", "--rho", "1", "--uplink", "10mbit", "--seconds", "1"], "--session: 0 requests"),
+        (&[url, "--session", "5,2s", "--uplink", "10mbit", "--seconds", "1"], "write --rho 0.8"),
         (&[url, "--rho", "1", "--uplink", "10mbit", "--client", "near"], "--client: `near` is no group"),
     ] {
         let (status, said) = refused(words);

@@ -1,0 +1,105 @@
+//! A trace with the times of one log and the sizes of another, where no log has both.
+//!
+//! Of the World Cup's busiest days only the gaps between requests could be had, of a quiet day only every sixth request with
+//! its size: thinned like that, a log loses its bursts. Together they are nearest to the window 000 and 003 replay; what
+//! they cannot have is a connection between bursts and sizes.
+
+use std::fmt;
+use std::io::{self, BufRead};
+
+use units::Nanos;
+
+use crate::input::{self, Line};
+use crate::{BadLines, Format, Log, REQUESTS_MAX, Request, endless};
+
+/// The longest gap between two requests: above it the numbers are not seconds.
+const GAP_S_MAX: f64 = 86_400.0;
+
+/// Why there is no such trace.
+#[derive(Debug)]
+pub enum PairError {
+    Io(io::Error),
+    /// Line, from 1, and what stands there.
+    NotAGap(u64, String),
+    NoSizes,
+    TooMany,
+}
+
+impl fmt::Display for PairError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PairError::Io(error) => write!(f, "{error}"),
+            PairError::NotAGap(line, text) => {
+                write!(f, "line {line}: `{text}` is no gap: write seconds from 0 to {GAP_S_MAX}, one number a line")
+            }
+            PairError::NoSizes => write!(f, "none of its requests has a body and status 200 (or no status)"),
+            PairError::TooMany => write!(f, "more than {REQUESTS_MAX} gaps: cut them"),
+        }
+    }
+}
+
+impl std::error::Error for PairError {}
+
+/// Requests with these gaps between them (seconds, one a line, gzipped or not). The first comes after the first gap.
+///
+/// Sizes are those of `sizes` in their order, then, when they are used up, again and again in orders drawn by the seed.
+pub fn pair(gaps: impl BufRead, sizes: &Log, seed: u64) -> Result<Log, PairError> {
+    let list: Vec<u64> = sizes.requests.iter().map(|request| request.size_bytes).filter(|&size| size > 0).collect();
+    if list.is_empty() {
+        return Err(PairError::NoSizes);
+    }
+    let mut input = input::open(gaps).map_err(PairError::Io)?;
+    let (mut line, mut number, mut at_s) = (Vec::new(), 0, 0.0);
+    let (mut requests, mut sizes) = (Vec::new(), endless(list, seed));
+    loop {
+        number += 1;
+        let found = input::next_line(&mut *input.bytes, &mut line).map_err(PairError::Io)?;
+        if found == Line::End {
+            break;
+        }
+        at_s += gap(&line).ok_or_else(|| {
+            let start = &line[..line.len().min(40)];
+            PairError::NotAGap(number, String::from_utf8_lossy(start).into_owned())
+        })?;
+        if requests.len() == REQUESTS_MAX {
+            return Err(PairError::TooMany);
+        }
+        let at = Nanos((at_s * 1e9).round() as u64);
+        requests.extend(sizes.next().map(|size_bytes| Request { at, size_bytes, status: None }));
+    }
+    Ok(Log { format: Format::Csv, requests, whole_seconds: false, bad: BadLines::default() })
+}
+
+fn gap(line: &[u8]) -> Option<f64> {
+    let seconds: f64 = std::str::from_utf8(line).ok()?.trim().parse().ok()?;
+    (0.0..=GAP_S_MAX).contains(&seconds).then_some(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ReadOptions, read};
+
+    fn sizes() -> Log {
+        read("epoch_s,size_bytes\n5,10\n6,0\n7,20\n8,30\n".as_bytes(), &ReadOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn times_of_one_and_sizes_of_the_other() {
+        let log = pair("0.5\n0\n1.25\n3\n".as_bytes(), &sizes(), 1).unwrap();
+        let found: Vec<(u64, u64)> = log.requests.iter().map(|request| (request.at.0, request.size_bytes)).collect();
+        assert_eq!(found[..3], [(500_000_000, 10), (500_000_000, 20), (1_750_000_000, 30)]);
+        assert!(found[3].0 == 4_750_000_000 && [10, 20, 30].contains(&found[3].1), "from the start again");
+        assert!(pair("".as_bytes(), &sizes(), 1).unwrap().requests.is_empty());
+    }
+
+    #[test]
+    fn what_is_no_gap_is_named_by_its_line() {
+        for wrong in ["-1", "x", "nan", "90000", ""] {
+            let said = pair(format!("0.5\n{wrong}\n1\n").as_bytes(), &sizes(), 1).unwrap_err().to_string();
+            assert!(said.starts_with(&format!("line 2: `{wrong}` is no gap")), "{said}");
+        }
+        let none = read("epoch_s,size_bytes\n5,0\n".as_bytes(), &ReadOptions::default()).unwrap();
+        assert!(matches!(pair("1\n".as_bytes(), &none, 1), Err(PairError::NoSizes)));
+    }
+}
