@@ -88,17 +88,14 @@ struct flow {
 	__u8 phase;
 	__u8 band;
 	__u8 seen;
-	// Of the head's line that is being read: is its rest of no interest, how much is kept of it?
-	__u8 is_skipping;
+	// How much is kept of the head's line that is being read.
 	__u8 kept;
 	__u8 has_length;
 	__u16 status;
-	__u32 unused;
 	// The head is read up to here.
 	__u64 scanned;
 	// Content-Length, as far as the head is read.
 	__u64 length;
-	// At the end of it what is kept of the line.
 	__u64 line[KEPT_WORDS];
 };
 

@@ -16,9 +16,41 @@ fn heads_are_read_however_they_are_written() {
             let counted = site.during(|| Pair::new("127.0.0.1").answer(&[&response(head, 50_000)]));
             assert_eq!((bands(&counted), counted.sizes_read, counted.sizes_unknown), (vec![3], 1, 0), "{head}");
         }
+        let interim = "HTTP/1.1 100 Continue\n\n".repeat(40) + "HTTP/1.1 200 OK\nContent-Length: 50000\n\n";
         let long = format!("HTTP/1.1 200 OK\nCookie: {}\nContent-Length: 50000\n\n", "x".repeat(3900));
-        let counted = site.during(|| Pair::new("127.0.0.1").answer(&[&response(&long, 50_000)]));
-        assert_eq!((bands(&counted), counted.sizes_read), (vec![3], 1));
+        for head in [interim, long] {
+            let counted = site.during(|| Pair::new("127.0.0.1").answer(&[&response(&head, 50_000)]));
+            assert_eq!((bands(&counted), counted.sizes_read), (vec![3], 1), "{head}");
+        }
+    });
+}
+
+/// The classifier reads 256 bytes at once and keeps 40 of a line: wherever those end, what only looks like a line is none.
+#[test]
+fn a_line_begins_behind_a_newline_only() {
+    with(wanted(Policy::Psjf), |site| {
+        for filler in (0..48).chain(200..300).step_by(3) {
+            let filler = "\u{b}".repeat(filler);
+            let head = format!("HTTP/1.1 200 OK\nA: {filler}Content-Length: 5\nContent-Length: 50000\nB: \u{e9}\n\n");
+            let counted = site.during(|| Pair::new("127.0.0.1").answer(&[&response(&head, 50_000)]));
+            assert_eq!((bands(&counted), counted.sizes_read), (vec![3], 1), "{head}");
+        }
+    });
+}
+
+/// A response in one packet with its head: where the body begins is told by the packet's end, unless it is not.
+#[test]
+fn the_end_of_a_head_is_found_before_and_behind_its_length() {
+    with(wanted(Policy::Psjf), |site| {
+        let mut pair = Pair::new("127.0.0.1");
+        for (body, more) in [("", ""), ("\n\n", ""), ("x\n\nx", "C: d\n"), ("x\n\nx", "Content-Length: 6\n")] {
+            let bytes = body.replace('\n', "\r\n").len();
+            let whole = response(&format!("HTTP/1.1 200 OK\nContent-Length: {bytes}\n{more}\n{body}"), 0);
+            let counted = site.during(|| pair.answer(&[&whole]));
+            assert_eq!((bands(&counted), counted.sizes_read, counted.responses), (vec![2], 1, 1), "{body}{more}");
+            let next = site.during(|| pair.answer(&[&plain(50_000)]));
+            assert_eq!((bands(&next), next.sizes_read, next.responses), (vec![3], 1, 1), "{body}{more}");
+        }
     });
 }
 
@@ -56,11 +88,19 @@ fn a_head_may_be_split_anywhere() {
         let whole = response("HTTP/1.1 103 Early\n\nHTTP/1.1 200 OK\nA: b\nContent-Length: 50000\nC: d\n\n", 50_000);
         let head_bytes = whole.len() - 50_000;
         let mut pair = Pair::new("127.0.0.1");
-        // A packet for every byte of the head.
-        let pieces: Vec<&[u8]> = whole[..head_bytes].chunks(1).chain([&whole[head_bytes..]]).collect();
-        let counted = site.during(|| pair.answer(&pieces));
-        assert_eq!((bands(&counted), counted.sizes_read, counted.responses), (vec![2, 3], 1, 1));
-        assert!(counted.bands[3].bytes > 50_000);
+        // A packet for every byte of the head, or for so many.
+        for bytes in [1, 3, 7, 13, 40] {
+            let pieces: Vec<&[u8]> = whole[..head_bytes].chunks(bytes).chain([&whole[head_bytes..]]).collect();
+            let counted = site.during(|| pair.answer(&pieces));
+            assert_eq!((bands(&counted), counted.sizes_read, counted.responses), (vec![2, 3], 1, 1), "{bytes}");
+            assert!(counted.bands[3].bytes > 50_000);
+        }
+        // Two packets. Before the length is read they go to the first band.
+        for at in 1..head_bytes {
+            let counted = site.during(|| pair.answer(&[&whole[..at], &whole[at..]]));
+            assert_eq!((counted.sizes_read, counted.responses), (1, 1), "{at}");
+            assert!(counted.bands[3].bytes > 50_000, "{at}");
+        }
     });
 }
 
