@@ -19,7 +19,7 @@ exec </dev/null
 # One line each: the purposes that need it, the program or file, the Debian package, what is lost without it.
 needs="
 run,test,bench cc       build-essential  -
-run,test,bench clang-16 clang-16         the BPF programs of weir attach and the ranked qdisc
+run,test,bench clang    clang            the BPF programs of weir attach and the ranked qdisc
 run,test,bench /usr/include/libelf.h libelf-dev the BPF programs of weir attach
 run,test,bench /usr/include/zlib.h   zlib1g-dev the BPF programs of weir attach
 test,bench     nginx    nginx            runs against nginx
@@ -57,9 +57,28 @@ check_toolchain() {
     fi
 }
 
+# A clang that crates/uplink/build.rs takes: the verifier refuses what those before this one make.
+clang_min=15
+has_clang() {
+    local name major
+    for name in ${WEIR_CLANG:-} clang clang-{22..15}; do
+        major=$("$name" -dumpversion 2>/dev/null | cut -d . -f 1) || true
+        if [ "${major:-0}" -ge "$clang_min" ]; then return; fi
+    done
+    return 1
+}
+
+# The newest clang the distribution has: what it calls `clang` may be too old (14 in Debian 12 and Ubuntu 22.04).
+clang_package() {
+    local major
+    major=$(apt-cache pkgnames clang- | sed -n 's/^clang-\([0-9]\+\)$/\1/p' | sort -n | tail -n 1)
+    if [ "${major:-0}" -ge "$clang_min" ]; then echo "clang-$major"; else echo clang; fi
+}
+
 # A program of this name, or a file of this path.
 is_there() {
     case "$1" in
+    clang) has_clang ;;
     /*) [ -e "$1" ] ;;
     *) command -v "$1" >/dev/null ;;
     esac
@@ -83,7 +102,7 @@ as_root() {
 # Debian starts a server as soon as its package is installed, and at every boot. Neither is wanted here: a port would be
 # taken. policy-rc.d (see invoke-rc.d(8)) forbids the first while this runs, systemctl disable the second.
 install_packages() {
-    local policy=/usr/sbin/policy-rc.d made_policy=no status=0 unit
+    local policy=/usr/sbin/policy-rc.d made_policy=no status=0 unit packages
     if [ ! -e "$policy" ]; then
         made_policy=yes
         printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
@@ -92,7 +111,8 @@ install_packages() {
     fi
     {
         as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
-            as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+            mapfile -t packages < <(printf '%s\n' "$@" | sed "s/^clang$/$(clang_package)/") &&
+            as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
     } >&2 || status=$?
     if [ "$made_policy" = yes ]; then
         as_root rm -f "$policy"
