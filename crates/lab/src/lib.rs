@@ -7,6 +7,7 @@
 //! is removed by the next start, which recognises it by the name of its dead owner.
 
 mod bottleneck;
+mod calibration;
 mod cgroup;
 mod client_group;
 mod conduct;
@@ -32,6 +33,7 @@ mod tool;
 mod view;
 mod wide;
 
+pub use calibration::Calibration;
 pub use client_group::{ClientGroup, Wan};
 pub use conduct::{Conducted, Order, Plan, Programs, Skipped, conduct, estimate};
 pub use error::LabError;

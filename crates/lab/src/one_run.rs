@@ -16,7 +16,9 @@ use crate::namespace::Place;
 use crate::program::{POLL_EVERY, Program};
 use crate::server::{Endpoint, server_command, start_server};
 use crate::view::{Sampler, Taken, View, shares};
-use crate::{Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, find_program, machine, tool};
+use crate::{
+    Calibration, Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, find_program, machine, tool,
+};
 
 /// The server's port; a namespace has no other.
 pub(crate) const PORT: u16 = 8080;
@@ -192,6 +194,15 @@ fn complete(
     let samples = taken.since(began_unix_ns(&run.manifest)?);
     samples.write(folder).map_err(|e| LabError::io("samples", io::Error::other(e.to_string())))?;
     environment.extend(shares(&samples, run.manifest.seconds));
+    if let Some(calibration) = Calibration::of(&run, &samples) {
+        calibration.write(folder)?;
+        if !calibration.agrees {
+            eprintln!("run {}: {}", spec.name, calibration.describe());
+        }
+        environment.insert("calibration".into(), calibration.describe());
+        environment.insert("critical_rho".into(), format!("{:.4}", calibration.critical_rho));
+        environment.insert("critical_rho_half_width".into(), format!("{:.4}", calibration.critical_rho_half_width));
+    }
     amend(&mut run.manifest, &measured, environment);
     run.manifest.baseline.clone_from(&spec.baseline);
     Run::write_manifest(folder, &run.manifest)

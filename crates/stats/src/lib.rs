@@ -18,6 +18,7 @@ mod growth;
 mod jackknife;
 mod moments;
 mod rank;
+mod saturation;
 mod size;
 mod streaming;
 
@@ -27,6 +28,7 @@ pub use growth::GrowthBins;
 pub use jackknife::{batch, jackknife};
 pub use moments::{mean, mean_nanos, scv, variance};
 pub use rank::{ccdf, nearest_rank};
+pub use saturation::{Saturation, Sent, Work, saturation};
 pub use size::{
     Bin, PERCENTILE_BUCKETS, SIZE_CLASSES, growth_bins, percentile_buckets, size_class_means, within_percentiles,
 };

@@ -99,8 +99,6 @@ fn mistakes_are_told() {
         (&[&dir, "--workers", "257"], 2, &["--workers", "1..=256"]),
         (&[&dir, "--connections", "0"], 2, &["--connections"]),
         (&[&dir, "--connections", "2000000"], 2, &["--connections", "1000000"]),
-        (&[&dir, "--slots", "2", "--workers", "2"], 2, &["--slots", "--workers"]),
-        (&[&dir, "--backlog", "0"], 2, &["--backlog"]),
         (&[&dir, "--guard", "1001"], 2, &["--guard", "1001", "0..=1000"]),
         (&[&dir, "--idle-timeout", "5"], 2, &["--idle-timeout", "`5` is not a duration", "10s"]),
         (&[&dir, "--send-rate-min", "1kbit"], 2, &["--send-rate-min", "64KiB"]),

@@ -1,0 +1,185 @@
+//! The load of a run, found a second time from what the link really did.
+//!
+//! The first time is arithmetic: bytes on the wire of all responses, as `units::wire` counts them, over what the link could
+//! carry (`rho_measured`). The second is the load at which utilisation stopped growing: what a queue fed with those same
+//! responses has to cost and carry in order to have sent what the shaper counted (`stats::saturation`). Were the
+//! arithmetic right and the shaper exact, that would be at 1.
+//!
+//! Where users give up, responses are sent half or twice, and no such queue fits: those runs have no calibration. A ramp
+//! through 1 (`weirlab calibrate`) tells most, a run of many seconds at 0.8 enough.
+
+use std::path::Path;
+
+use record::{Outcome, Run, Samples};
+use serde::Serialize;
+use stats::{Sent, Work, saturation};
+use units::wire;
+
+use crate::LabError;
+
+/// Beyond this the two do not agree (experiments.md, common rules).
+pub const DIFFERENCE_MAX: f64 = 0.02;
+/// A calibration that is less sure than this tells nothing.
+const HALF_WIDTH_MAX: f64 = 0.02;
+/// Bins of what was sent: long against what a response takes to get to the shaper.
+const BIN_NS: u64 = 1_000_000_000;
+/// Share of the jobs that may have ended otherwise than complete, or at the end of the run.
+const LOST_SHARE_MAX: f64 = 0.001;
+
+const FILE: &str = "calibration.json";
+
+/// What was found, each with half its 95 % confidence interval.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Calibration {
+    /// The load, as it is counted, at which the link is full.
+    pub critical_rho: f64,
+    pub critical_rho_half_width: f64,
+    /// What the shaper let through when it was busy, of what it was told to.
+    pub capacity_share: f64,
+    pub capacity_share_half_width: f64,
+    /// Bytes that were sent for each that was counted.
+    pub wire_ratio: f64,
+    pub wire_ratio_half_width: f64,
+    /// Whether the critical load is 1, to within [`DIFFERENCE_MAX`].
+    pub agrees: bool,
+}
+
+impl Calibration {
+    /// Of a finished run; `None` where it does not tell.
+    pub fn of(run: &Run, samples: &Samples) -> Option<Calibration> {
+        let is_lost = |outcome: Outcome| !matches!(outcome, Outcome::Complete | Outcome::Incomplete);
+        let lost = run.records.iter().filter(|record| is_lost(record.outcome) || record.attempts > 1).count();
+        if lost as f64 > LOST_SHARE_MAX * run.records.len() as f64 {
+            return None;
+        }
+        let capacity = run.manifest.link_bps as f64 / 8.0;
+        let found = saturation(&work(run), &sent(samples, run.manifest.seconds), capacity)?;
+        let of_link = |bytes_per_s: f64| bytes_per_s / capacity;
+        let critical_rho = of_link(found.critical);
+        let critical_rho_half_width = of_link(found.critical_half_width);
+        // A figure that is not a number is none.
+        (critical_rho_half_width <= HALF_WIDTH_MAX).then(|| Calibration {
+            critical_rho,
+            critical_rho_half_width,
+            capacity_share: of_link(found.capacity),
+            capacity_share_half_width: of_link(found.capacity_half_width),
+            wire_ratio: found.cost,
+            wire_ratio_half_width: found.cost_half_width,
+            agrees: (critical_rho - 1.0).abs() <= DIFFERENCE_MAX,
+        })
+    }
+
+    /// For people and for the manifest.
+    pub fn describe(&self) -> String {
+        let Calibration { critical_rho, critical_rho_half_width, capacity_share, wire_ratio, .. } = self;
+        let verdict = match self.agrees {
+            true => "agrees with the analytical load",
+            false => "differs from the analytical load by more than 2 %",
+        };
+        format!(
+            "full at rho {critical_rho:.4} ± {critical_rho_half_width:.4} ({:.2} % of the link's rate carried, {wire_ratio:.4} \
+             bytes sent for each counted): {verdict}",
+            100.0 * capacity_share
+        )
+    }
+
+    /// Writes `calibration.json` into a folder.
+    pub fn write(&self, folder: &Path) -> Result<(), LabError> {
+        let path = folder.join(FILE);
+        let text = serde_json::to_string_pretty(self).map_err(|e| LabError::path(&path, e.into()))?;
+        std::fs::write(&path, text + "\n").map_err(|e| LabError::path(&path, e))
+    }
+}
+
+/// The responses with their share of what connections cost, as the load was counted.
+fn work(run: &Run) -> Vec<Work> {
+    let connection = wire::CONNECTION_BYTES as f64 / run.manifest.per_connection.max(1) as f64;
+    let mut work: Vec<Work> = { run.records.iter() }
+        .map(|record| Work {
+            at_s: record.arrival_ns as f64 / 1e9,
+            amount: workload::wire_bytes(record.size_bytes) as f64 + connection,
+        })
+        .collect();
+    // Users in a closed loop are not recorded in order.
+    work.sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
+    work
+}
+
+/// What the shaper had sent, once a second while requests arrived.
+fn sent(samples: &Samples, seconds: f64) -> Vec<Sent> {
+    let mut next_ns = 0;
+    let mut sent = vec![];
+    for (at_ns, total) in samples.series("link_sent_bytes_total") {
+        if at_ns >= next_ns && at_ns as f64 <= seconds * 1e9 {
+            sent.push(Sent { at_s: at_ns as f64 / 1e9, total: total as f64 });
+            next_ns = (at_ns / BIN_NS + 1) * BIN_NS;
+        }
+    }
+    sent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::{JobRecord, Manifest, Sample};
+
+    const LINK_BYTES_PER_S: u64 = 1_250_000;
+
+    /// Responses of 12,248 bytes for 60 s, 60 a second and then 120, and what a link sent that took `cost` times their bytes.
+    fn run(cost: f64) -> (Run, Samples) {
+        let text = r#"{"name":"a","server":"weir","policy":"fair","drain":"off","link_bps":10000000,"rho":1,"seed":1,
+            "per_connection":1,"seconds":60.0,"commit":"","kernel":"","command":[],"server_cpu":null,"client_cpu":null,
+            "lateness_ns_p99":null,"wire_bytes":null,"void":null,"environment":{}}"#;
+        let manifest: Manifest = serde_json::from_str(text).unwrap();
+        let arrivals =
+            (0..1800).map(|n| n * 1_000_000_000 / 60).chain((0..3600).map(|n| (30_000 + n * 1000 / 120) * 1_000_000));
+        let record = |(job, arrival_ns): (usize, u64)| JobRecord {
+            job: job as u64,
+            size_bytes: 12_248,
+            head_bytes: 240,
+            arrival_ns,
+            start_ns: arrival_ns,
+            first_byte_ns: None,
+            end_ns: arrival_ns,
+            body_bytes: 12_248,
+            status: 200,
+            outcome: Outcome::Complete,
+            attempts: 1,
+            group: 0,
+        };
+        let records: Vec<JobRecord> = arrivals.enumerate().map(record).collect();
+        let bytes = (workload::wire_bytes(12_248) + wire::CONNECTION_BYTES) as f64;
+        let slack = |at: u64| (60.0 * bytes * cost * at as f64) as u64;
+        let total = |at: u64| if at <= 30 { slack(at) } else { slack(30) + (at - 30) * LINK_BYTES_PER_S };
+        let rows = (0..=60).map(|at| Sample { at_ns: at * BIN_NS, values: vec![Some(7 + total(at))] }).collect();
+        (Run { manifest, records }, Samples { columns: vec!["link_sent_bytes_total".into()], rows })
+    }
+
+    #[test]
+    fn a_link_that_sends_what_is_counted_agrees() {
+        let (run, samples) = run(1.0);
+        let found = Calibration::of(&run, &samples).unwrap();
+        assert!((found.critical_rho - 1.0).abs() < 0.01 && found.agrees, "{found:?}");
+        assert!((found.capacity_share - 1.0).abs() < 0.01 && (found.wire_ratio - 1.0).abs() < 0.01, "{found:?}");
+    }
+
+    #[test]
+    fn a_link_that_sends_more_than_is_counted_is_full_sooner() {
+        let (run, samples) = run(1.05);
+        let found = Calibration::of(&run, &samples).unwrap();
+        assert!((found.critical_rho - 1.0 / 1.05).abs() < 0.01 && !found.agrees, "{found:?}");
+        assert!(
+            found.describe().ends_with("differs from the analytical load by more than 2 %"),
+            "{}",
+            found.describe()
+        );
+    }
+
+    #[test]
+    fn users_who_gave_up_leave_no_calibration() {
+        let (mut run, samples) = run(1.0);
+        run.records.iter_mut().step_by(100).for_each(|record| record.outcome = Outcome::Aborted);
+        assert_eq!(Calibration::of(&run, &samples), None);
+        assert_eq!(Calibration::of(&self::run(1.0).0, &Samples::default()), None);
+    }
+}
