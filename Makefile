@@ -4,6 +4,8 @@ PORT ?= 8080
 UPLINK ?= 10mbit
 BENCH ?=
 EXPERIMENT ?= experiments/drains.toml
+QUICK ?= 0
+TO ?= runs/reproduction$(if $(filter 1,$(QUICK)),-quick)
 OUT ?= runs/vm-$(basename $(notdir $(EXPERIMENT)))
 
 # Where rustup puts cargo and where Debian puts servers, for shells that do not look there.
@@ -12,7 +14,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Without libelf the server is built without the BPF programs, which it does not need; looked at after set-up.
 BPF = $(if $(wildcard /usr/include/libelf.h),,--no-default-features)
 
-.PHONY: help run test test-vm demo bench vm-run setup
+.PHONY: help run test test-vm demo bench vm-run reproduce setup
 
 help:
 	@echo "make run     serve examples/site at http://127.0.0.1:$(PORT)/, shortest response first (PORT=, UPLINK=)"
@@ -21,6 +23,7 @@ help:
 	@echo "make test-vm the kernel side's tests on a stock kernel in a virtual machine, as root"
 	@echo "make bench   Weir beside nginx on loopback (BENCH='--quick')"
 	@echo "make vm-run  an experiment in a virtual machine with a stock kernel (EXPERIMENT=, OUT=, ARGS=)"
+	@echo "make reproduce  measure every figure of three papers again, as root (QUICK=1: 15 minutes; TO=, TRACE=, NASA=)"
 	@echo "make setup   install what the tests and the benchmark need"
 
 run:
@@ -51,6 +54,11 @@ vm-run:
 	@scripts/setup.sh test
 	cargo build --release --locked
 	@scripts/vm-experiment.sh $(EXPERIMENT) $(OUT) $(ARGS)
+
+reproduce:
+	@scripts/setup.sh test
+	cargo build --release --locked
+	@QUICK=$(QUICK) TRACE=$(TRACE) NASA=$(NASA) scripts/reproduce.sh $(TO) $(ARGS)
 
 setup:
 	@scripts/setup.sh test

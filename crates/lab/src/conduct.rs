@@ -122,7 +122,11 @@ fn survey<'a>(
             let kind = kind(plan, spec);
             match finished(&plan.out.join(&spec.name)) {
                 Some(manifest) => experience.learn(&manifest, kind),
-                None => tasks.push(Task { plan, spec, due: Due { point, kind, lasts: plan.lasts, is_alone: false } }),
+                None => tasks.push(Task {
+                    plan,
+                    spec,
+                    due: Due { point, kind, lasts: plan.lasts, company_max: usize::MAX },
+                }),
             }
         }
     }
@@ -158,11 +162,11 @@ fn all_rounds(
     conducted: &mut [Conducted],
     interrupt: &Interrupt,
 ) -> Result<(), LabError> {
-    let (mut done, all) = (0, tasks.len());
+    let mut done = 0;
     while !tasks.is_empty() {
         let due: Vec<Due> = tasks.iter().map(|task| task.due.clone()).collect();
         let count = experience.round(&due);
-        let left = about(experience.estimate(&due).0);
+        let (left, all) = (about(experience.estimate(&due).0), done + tasks.len());
         let round: Vec<Task> = tasks.drain(..count).collect();
         let names: Vec<String> = round.iter().map(|task| format!("{} {}", task.plan.title, task.spec.name)).collect();
         eprintln!("runs {} to {} of {all}, about {left} left: {}", done + 1, done + count, names.join(", "));
@@ -173,11 +177,11 @@ fn all_rounds(
         for (task, ended) in round.iter().zip(settle(&round, ended, conducted)?) {
             let Some((manifest, void)) = ended else { continue };
             experience.learn(&manifest, task.due.kind.clone());
-            if let (Some(reason), false) = (void, task.due.is_alone) {
-                eprintln!("void: {} {}: {reason}", task.plan.title, task.spec.name);
-                if round.len() > 1 {
-                    tasks.push(Task { due: Due { is_alone: true, ..task.due.clone() }, ..task.clone() });
-                }
+            let Some(reason) = void else { continue };
+            eprintln!("void: {} {}: {reason}", task.plan.title, task.spec.name);
+            // Once more with half the company, where there was any and it is the first time.
+            if count > 1 && task.due.company_max == usize::MAX {
+                tasks.push(Task { due: Due { company_max: count / 2, ..task.due.clone() }, ..task.clone() });
             }
         }
     }
@@ -228,8 +232,8 @@ fn one_round(
     let (gate, bars) = (Gate::new(round.len()), MultiProgress::new());
     let one = |task: &Task<'_>, mut company: Company<'_>| {
         let folder = task.plan.out.join(&task.spec.name);
-        if task.due.is_alone {
-            // The run that had too much company.
+        if task.due.company_max != usize::MAX {
+            // It was void; what it measured then is of no use.
             std::fs::remove_dir_all(&folder).map_err(|e| LabError::path(&folder, e))?;
         }
         let run = one_run(task.plan, task.spec, site.folder(), &mut company, interrupt)?;

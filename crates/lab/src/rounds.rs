@@ -32,8 +32,8 @@ pub(crate) struct Due {
     pub(crate) point: usize,
     pub(crate) kind: Kind,
     pub(crate) lasts: Duration,
-    /// Whether it may have no company: it had too much.
-    pub(crate) is_alone: bool,
+    /// Runs at once, itself included, that it bears at most: fewer than those in whose company it was void.
+    pub(crate) company_max: usize,
 }
 
 /// What is known of costs and times.
@@ -77,11 +77,11 @@ impl Experience {
     /// A point that does not fit as a whole behind others is not begun.
     pub(crate) fn round(&self, due: &[Due]) -> usize {
         let fits = |count: usize| {
-            let cores: f64 = due[..count].iter().map(|run| self.cores_of(&run.kind)).sum();
-            count <= self.parallel && cores <= self.budget
+            let round = &due[..count];
+            let cores: f64 = round.iter().map(|run| self.cores_of(&run.kind)).sum();
+            count <= self.parallel && cores <= self.budget && round.iter().all(|run| count <= run.company_max)
         };
         let most = (1..=due.len()).take_while(|&count| count == 1 || fits(count)).last().unwrap_or(0);
-        let most = due[..most].iter().position(|run| run.is_alone).map_or(most, |alone| alone.max(1).min(most));
         let is_whole = |count: usize| count == due.len() || due[count - 1].point != due[count].point;
         (1..=most).rev().find(|&count| is_whole(count)).unwrap_or(most)
     }
@@ -119,7 +119,7 @@ mod tests {
 
     fn due(points: &[usize]) -> Vec<Due> {
         let kind = Kind { server: "weir".into(), policy: "srpt".into(), drain: "paced".into(), link_bps: 10_000_000 };
-        let run = |point| Due { point, kind: kind.clone(), lasts: Duration::from_secs(60), is_alone: false };
+        let run = |point| Due { point, kind: kind.clone(), lasts: Duration::from_secs(60), company_max: usize::MAX };
         points.iter().map(|&point| run(point)).collect()
     }
 
@@ -147,12 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn what_had_too_much_company_is_done_alone() {
-        let mut runs = due(&[0, 0, 0, 0]);
-        runs[2].is_alone = true;
-        runs[3].is_alone = true;
-        let experience = Experience::new(4, 8);
-        assert_eq!((experience.round(&runs), experience.round(&runs[2..])), (2, 1));
+    fn what_had_too_much_company_gets_less() {
+        let mut runs = due(&[0, 0, 0, 1, 1, 1]);
+        for run in &mut runs[3..] {
+            run.company_max = 2;
+        }
+        let experience = Experience::new(6, 8);
+        assert_eq!([0, 3, 5].map(|from| experience.round(&runs[from..])), [3, 2, 1]);
     }
 
     #[test]

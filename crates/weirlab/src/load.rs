@@ -185,6 +185,9 @@ pub(crate) fn jobs_of(flags: &[String]) -> Result<Vec<Job>, Failure> {
     let args =
         alone.map_err(|error| Failure::Failed(format!("weirlab load: {}", cli::one_line(&error.to_string()))))?.args;
     let wanted = understand(&args)?;
+    if let Some(warning) = wanted.schedule.warning {
+        return Err(Failure::Failed(warning));
+    }
     let maybe =
         wanted.users.map(|users| users.sizes.into_iter().map(|size_bytes| Job { arrival: Nanos::ZERO, size_bytes }));
     Ok(maybe.map_or(wanted.schedule.jobs, Iterator::collect))

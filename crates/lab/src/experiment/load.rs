@@ -25,6 +25,7 @@ impl Experiment {
         flag("abort", self.abort.map(in_ms));
         flag("retries", self.retries.map(|retries| retries.to_string()));
         flag("grace", self.grace.map(in_ms));
+        words.extend(self.repeat.then(|| "--repeat".to_owned()));
         words.extend(self.surge.map(|_| "--surge".to_owned()));
         words
     }

@@ -71,6 +71,9 @@ pub struct Experiment {
     /// What the kernel and the server allow: queues, timeouts, workers.
     #[serde(default)]
     pub limits: Limits,
+    /// Where the trace ends before the seconds do, ask for its requests again in another order, instead of refusing.
+    #[serde(default)]
+    pub repeat: bool,
     #[serde(default)]
     pub network: Network,
     #[serde(default)]

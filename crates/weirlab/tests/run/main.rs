@@ -1,11 +1,16 @@
 //! `weirlab run` as a person calls it: mistakes are said, a real run gives one object, an interrupted one leaves nothing.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+mod bench;
+mod points;
+mod trouble;
 
-const TWO_RUNS: &str = r#"question = "does the lab work"
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use bench::{Bench, has_site, is_root, may_test, namespaces_of, processes_in, send, stderr, wait_until};
+
+pub(crate) const TWO_RUNS: &str = r#"question = "does the lab work"
 link = "10mbit"
 rho = 0.5
 seconds = 2
@@ -16,99 +21,6 @@ server = "nginx"
 name = "second"
 server = "nginx"
 "#;
-
-/// Longest a step of these tests may take before it counts as hung.
-const HUNG_AFTER: Duration = Duration::from_secs(60);
-
-/// A folder of a test's own with an experiment in it; removed at its end.
-struct Bench {
-    folder: PathBuf,
-}
-
-impl Bench {
-    fn new(name: &str, experiment: &str) -> Bench {
-        let folder = std::env::temp_dir().join(format!("weirlab-run-{}-{name}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("small.toml"), experiment).unwrap();
-        Bench { folder }
-    }
-
-    fn out(&self) -> PathBuf {
-        self.folder.join("out")
-    }
-
-    fn command(&self, program: &Path, args: &[&str]) -> Command {
-        let mut command = Command::new(program);
-        command.current_dir(&self.folder).args(["run", "small.toml", "--out", "out"]).args(args);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(Path::new(env!("CARGO_BIN_EXE_weirlab")), args).output().unwrap()
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
-fn is_root() -> bool {
-    let output = Command::new("id").arg("-u").output().unwrap();
-    output.stdout == b"0\n"
-}
-
-/// Whether this test may make namespaces and start nginx; says why not.
-fn may_test() -> bool {
-    let has =
-        |name: &str| ["/usr/sbin", "/usr/bin", "/sbin"].iter().any(|folder| Path::new(folder).join(name).exists());
-    let why = match ["ip", "tc", "ethtool", "nginx"].into_iter().find(|name| !has(name)) {
-        Some(missing) => format!("needs {missing}"),
-        None if !is_root() => "needs root: making namespaces".into(),
-        None => return true,
-    };
-    assert!(std::env::var("WEIR_REQUIRE_PRIVILEGED").as_deref() != Ok("1"), "{why}");
-    println!("SKIPPED: {why}");
-    false
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Namespaces made by the process `pid`.
-fn namespaces_of(pid: u32) -> Vec<String> {
-    let Ok(entries) = fs::read_dir("/run/netns") else { return vec![] };
-    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter(|name| name.starts_with(&format!("weir-{pid}-"))).collect()
-}
-
-/// Command lines of the processes that work in `folder`.
-fn processes_in(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir("/proc").unwrap().flatten();
-    let lines = entries.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok());
-    lines.filter(|line| line.contains(&*folder.to_string_lossy())).collect()
-}
-
-/// Whether the folder of files to be served is still there.
-fn has_site(out: &Path) -> bool {
-    fs::read_dir(out).unwrap().flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("www"))
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < HUNG_AFTER, "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn send(signal: &str, child: &Child) {
-    let script = format!("kill -{signal} {}", child.id());
-    assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
-}
 
 #[test]
 fn mistakes_are_said_in_one_line() {

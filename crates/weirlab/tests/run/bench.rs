@@ -1,0 +1,99 @@
+//! A folder of a test's own with an experiment in it, and what the tests look at.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest a step of these tests may take before it counts as hung.
+const HUNG_AFTER: Duration = Duration::from_secs(60);
+
+/// A folder of a test's own with an experiment in it; removed at its end.
+pub(crate) struct Bench {
+    pub(crate) folder: PathBuf,
+}
+
+impl Bench {
+    pub(crate) fn new(name: &str, experiment: &str) -> Bench {
+        let folder = std::env::temp_dir().join(format!("weirlab-run-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("small.toml"), experiment).unwrap();
+        Bench { folder }
+    }
+
+    pub(crate) fn out(&self) -> PathBuf {
+        self.folder.join("out")
+    }
+
+    pub(crate) fn command(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.folder).args(["run", "small.toml", "--out", "out"]).args(args);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
+        self.command(Path::new(env!("CARGO_BIN_EXE_weirlab")), args).output().unwrap()
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+pub(crate) fn is_root() -> bool {
+    let output = Command::new("id").arg("-u").output().unwrap();
+    output.stdout == b"0\n"
+}
+
+/// Whether this test may make namespaces and start nginx; says why not.
+pub(crate) fn may_test() -> bool {
+    let has =
+        |name: &str| ["/usr/sbin", "/usr/bin", "/sbin"].iter().any(|folder| Path::new(folder).join(name).exists());
+    let why = match ["ip", "tc", "ethtool", "nginx"].into_iter().find(|name| !has(name)) {
+        Some(missing) => format!("needs {missing}"),
+        None if !is_root() => "needs root: making namespaces".into(),
+        None => return true,
+    };
+    assert!(std::env::var("WEIR_REQUIRE_PRIVILEGED").as_deref() != Ok("1"), "{why}");
+    println!("SKIPPED: {why}");
+    false
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Namespaces made by the process `pid`.
+pub(crate) fn namespaces_of(pid: u32) -> Vec<String> {
+    let Ok(entries) = fs::read_dir("/run/netns") else { return vec![] };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.starts_with(&format!("weir-{pid}-"))).collect()
+}
+
+/// Command lines of the processes that work in `folder`.
+pub(crate) fn processes_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let lines = entries.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok());
+    lines.filter(|line| line.contains(&*folder.to_string_lossy())).collect()
+}
+
+/// Whether the folder of files to be served is still there.
+pub(crate) fn has_site(out: &Path) -> bool {
+    fs::read_dir(out).unwrap().flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("www"))
+}
+
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < HUNG_AFTER, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+pub(crate) fn send(signal: &str, child: &Child) {
+    let script = format!("kill -{signal} {}", child.id());
+    assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
+}

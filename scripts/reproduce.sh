@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Measures the figures and tables of papers 000, 002 and 003 again, and what we ask beyond them:
+#
+#   scripts/reproduce.sh OUT [ARGUMENT of weirlab run...]
+#
+# QUICK=1 takes a chosen subset with short runs, about 15 minutes; else it is hours, told before it begins. NASA=FILE names
+# the log for figures 13 to 16 of 003, which are left out without it; TRACE=FILE replays another log than the shipped
+# synthetic trace. It may be interrupted at any time: what is finished is kept, and the same command goes on from there. The
+# runs are in OUT/runs, the page is OUT/report.html, the same as text OUT/report.md. $WEIR_PROGRAMS is the folder of `weir` and `weirlab`.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+
+if [ $# -lt 1 ]; then
+    echo "usage: [QUICK=1] [NASA=FILE] [TRACE=FILE] scripts/reproduce.sh OUT [ARGUMENT of weirlab run...]" >&2
+    exit 2
+fi
+out=$1
+shift
+weirlab=${WEIR_PROGRAMS:-${CARGO_TARGET_DIR:-$root/target}/release}/weirlab
+if [ ! -x "$weirlab" ]; then
+    echo "reproduce: $weirlab is missing; build it with \`cargo build --release\`, or set WEIR_PROGRAMS" >&2
+    exit 1
+fi
+
+mkdir -p "$out"
+out=$(realpath "$out") NASA=${NASA:+$(realpath "$NASA")} TRACE=${TRACE:+$(realpath "$TRACE")}
+cd "$root/experiments"
+common=(--parallel --skip-missing --json "$@")
+trace=()
+if [ -n "${TRACE:-}" ]; then trace=(--trace "$TRACE"); fi
+status=0
+
+# Experiments are done in OUT/runs/NAME; one that fails does not keep the others from the report.
+measure() {
+    local to=$out/runs
+    case "${2:-}" in *.toml) ;; *) to=$to/$(basename "$1" .toml) ;; esac
+    "$weirlab" run "$@" "${common[@]}" --out "$to" >/dev/null || status=$?
+    if [ "$interrupted" = 1 ]; then exit 130; fi
+}
+interrupted=0
+trap 'interrupted=1' INT TERM
+
+quick() {
+    measure 000-fig3.toml --seconds 40 --points rho-0.3,rho-0.6,rho-0.8,rho-0.9 "${trace[@]}" "$@"
+    measure 003-w1-a.toml 003-fig11.toml --seconds 100 "${trace[@]}" "$@"
+    measure 003-fig6.toml --seconds 100 --points rho-1.2 "${trace[@]}" "$@"
+    measure 002-table2.toml --seconds 60 --points link-10mbit_rho-0.9 "$@"
+}
+
+# SURGE makes its own requests, and NASA's log is another trace: the set-up tells them apart.
+whole() {
+    local own=() surge=() nasa=() file
+    for file in 00[023]-*.toml default-queues*.toml traps*.toml; do
+        if grep -q '^\[grid\]' "$file"; then
+            continue
+        elif grep -q 'nasa' "$file"; then
+            nasa+=("$file")
+        elif grep -q '^setup = "surge"\|^setup = "wans"\|^trace' "$file"; then
+            surge+=("$file")
+        else
+            own+=("$file")
+        fi
+    done
+    measure "${own[@]}" "${trace[@]}" "$@"
+    measure "${surge[@]}" "$@"
+    if [ -n "${NASA:-}" ]; then measure "${nasa[@]}" --trace "$NASA" "$@"; fi
+}
+
+if [ "${QUICK:-0}" = 1 ]; then length=quick; else length=whole; fi
+echo "what there is to do:"
+"$length" --estimate
+echo "doing it:"
+"$length"
+
+"$weirlab" report "$out/runs" --out "$out/report.html" --md "$out/report.md" --csv "$out/csv" >/dev/null
+echo "the report is $out/report.html, and as text $out/report.md"
+exit "$status"
