@@ -25,7 +25,7 @@ enum Command {
     #[command(subcommand)]
     Trace(trace::Command),
     /// Replay requests against a server, open loop.
-    Load(load::Args),
+    Load(Box<load::Args>),
     /// Run an experiment in network namespaces (needs root).
     Run(run::Args),
     /// Carry packets over a wide-area link between two TUN devices (needs root).
@@ -46,7 +46,7 @@ enum Command {
 fn main() -> std::process::ExitCode {
     let outcome = match cli::parse::<Cli>("weirlab").command {
         Command::Trace(command) => trace::main(command),
-        Command::Load(args) => load::main(args),
+        Command::Load(args) => load::main(*args),
         Command::Run(args) => run::main(args),
         Command::Link(args) => link::main(args),
         Command::Demo(args) => demo::main(args),

@@ -1,8 +1,9 @@
 //! A trace with the times of one log and the sizes of another, where no log has both.
 //!
-//! Of the World Cup's busiest days only the gaps between requests could be had, of a quiet day only every sixth request with
-//! its size: thinned like that, a log loses its bursts. Together they are nearest to the window 000 and 003 replay; what
-//! they cannot have is a connection between bursts and sizes.
+//! Of the World Cup's busiest days only gaps between requests could be had, of a quiet day only every sixth request with its
+//! size. Together they have the days' rise and fall and the sizes' tail, but no connection between the two. Look at the gaps
+//! before you believe in their bursts (`weirlab trace info`): those of day 53 that are passed around have a squared variation
+//! of 0.02 within any ten minutes, far less than Poisson arrivals: they have been smoothed.
 
 use std::fmt;
 use std::io::{self, BufRead};

@@ -143,3 +143,11 @@ fn a_command_line_goes_before_the_file() {
     assert_eq!((experiment.seconds, experiment.rho), (7, Some(0.5)));
     assert_eq!(experiment.trace.as_deref(), Some(Path::new("here")));
 }
+
+#[test]
+fn a_load_that_ends_is_repeated_where_that_is_wanted() {
+    let flags = |middle: &str| parse(middle).unwrap().points()[0].experiment.load_flags();
+    let repeats = |middle: &str| flags(middle).contains(&"--repeat".to_owned());
+    assert!(repeats("rho = 0.8\nrepeat = true") && !repeats("rho = 0.8"));
+    assert!(!repeats("users = 300\nrepeat = true"), "users ask without end");
+}

@@ -3,7 +3,7 @@
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use super::{Files, STACK_DISTANCE, Sequence, ServerModel, UserModel};
+use super::{Files, Reference, Requested, STACK_DISTANCE, Sequence, ServerModel, UserModel};
 
 /// One statistic of a generated workload.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,7 +38,9 @@ const NOT_PUBLISHED: &str = "not published";
 /// Draws from this model and counts.
 pub fn describe(model: &ServerModel, seed: u64) -> Described {
     let files = Files::matched(model);
-    let statistics = [of_files(model, &files), of_requests(model, files, seed), of_users(seed)].concat();
+    let mut sequence = Sequence::new(files.clone(), seed);
+    let references: Vec<Reference> = (0..DRAWS).map(|_| sequence.refer()).collect();
+    let statistics = [of_files(model, &files), of_requests(model, &files, &references), of_users(seed)].concat();
     Described { model: model.name, requests: DRAWS, statistics }
 }
 
@@ -105,6 +107,7 @@ fn of_files(model: &ServerModel, files: &Files) -> Vec<Statistic> {
     };
     let tail_note = if is_of_1998 { "" } else { "as the mean size needs it" };
     let alpha_note = if tail.len() < 50 { "drawn with 1.1; estimated from few files" } else { "" };
+    let alpha = bounded_index(&tail, model.sizes.tail_from, model.sizes.max);
     let extremes = sizes.iter().fold((f64::MAX, 0.0f64), |(min, max), &size| (min.min(size), max.max(size)));
     vec![
         statistic("files", "", known.files, known.source, sizes.len() as f64, ""),
@@ -114,49 +117,36 @@ fn of_files(model: &ServerModel, files: &Files) -> Vec<Statistic> {
         statistic("body, mu", "", Some(9.357), TABLE_2, mean(&logs), body_note),
         statistic("body, sigma", "", Some(1.318), TABLE_2, deviation(&logs), body_note),
         statistic("tail from", "B", Some(133_000.0), TABLE_2, model.sizes.tail_from, ""),
-        statistic("tail, alpha", "", Some(1.1), TABLE_2, bounded_index(&tail, model), alpha_note),
+        statistic("tail, alpha", "", Some(1.1), TABLE_2, alpha, alpha_note),
         statistic("files in the tail", "", Some(0.07), TABLE_2, tail.len() as f64 / sizes.len() as f64, tail_note),
     ]
 }
 
-fn of_requests(model: &ServerModel, files: Files, seed: u64) -> Vec<Statistic> {
+fn of_requests(model: &ServerModel, files: &Files, references: &[Reference]) -> Vec<Statistic> {
     let known = published(model);
-    let mut sequence = Sequence::new(files.clone(), seed);
-    let mut asked = vec![0.0; files.sizes().len()];
-    let mut distances = Vec::with_capacity(DRAWS);
-    let mut requested = Vec::with_capacity(DRAWS);
-    for _ in 0..DRAWS {
-        let reference = sequence.refer();
-        asked[reference.file] += 1.0;
-        distances.push(reference.distance as f64);
-        requested.push(reference.size_bytes as f64);
-    }
-    let tail: Vec<f64> = requested.iter().copied().filter(|&size| size >= model.sizes.tail_from).collect();
-    let bytes: f64 = requested.iter().sum();
+    let mut sizes: Vec<f64> = references.iter().map(|reference| reference.size_bytes as f64).collect();
+    let tail: Vec<f64> = sizes.iter().copied().filter(|&size| size >= model.sizes.tail_from).collect();
+    let bytes: f64 = sizes.iter().sum();
+    let tail_share = tail.len() as f64 / sizes.len() as f64;
     let tail_bytes = tail.iter().sum::<f64>() / bytes;
-    let locality = "the rest of the requests restores popularity: see surge::Sequence";
-    vec![
-        statistic("mean request", "B", known.requested_mean, known.requests_source, bytes / DRAWS as f64, ""),
-        statistic("median request", "B", None, NOT_PUBLISHED, median(&mut requested), ""),
-        statistic(
-            "requests in the tail",
-            "",
-            known.tail_requests,
-            known.requests_source,
-            tail.len() as f64 / DRAWS as f64,
-            "",
-        ),
+    let mut found = vec![
+        statistic("mean request", "B", known.requested_mean, known.requests_source, mean(&sizes), ""),
+        statistic("median request", "B", None, NOT_PUBLISHED, median(&mut sizes), ""),
+        statistic("requests in the tail", "", known.tail_requests, known.requests_source, tail_share, ""),
         statistic("bytes in the tail", "", known.tail_bytes, known.requests_source, tail_bytes, ""),
-        statistic("popularity, Zipf exponent", "", Some(1.0), TABLE_2, zipf_exponent(&asked), ""),
-        statistic(
-            "median stack distance",
-            "",
-            Some(STACK_DISTANCE.mu.exp()),
-            TABLE_2,
-            median(&mut distances),
-            locality,
-        ),
-    ]
+    ];
+    if let Requested::Pareto { least, alpha } = model.requests {
+        let generated = bounded_index(&sizes, least, model.sizes.max);
+        let note = "one request in eight is for the most popular file, whatever its size";
+        found.push(statistic("requests, alpha from 1000 B", "", Some(alpha), TABLE_2, generated, note));
+    }
+    let mut asked = vec![0.0; files.sizes().len()];
+    references.iter().for_each(|reference| asked[reference.file] += 1.0);
+    found.push(statistic("popularity, Zipf exponent", "", Some(1.0), TABLE_2, zipf_exponent(&asked), ""));
+    let mut distances: Vec<f64> = references.iter().map(|reference| reference.distance as f64).collect();
+    let (wanted, locality) = (STACK_DISTANCE.mu.exp(), "what is not local restores popularity: see surge::Sequence");
+    found.push(statistic("median stack distance", "", Some(wanted), TABLE_2, median(&mut distances), locality));
+    found
 }
 
 fn of_users(seed: u64) -> Vec<Statistic> {
@@ -219,9 +209,9 @@ fn median(numbers: &mut [f64]) -> f64 {
 
 /// The index of a Pareto tail that is bounded, most likely (Aban, Meerschaert & Panorska 2006): Hill's estimate would take the
 /// bound for a steeper fall.
-fn bounded_index(tail: &[f64], model: &ServerModel) -> f64 {
-    let (least, most) = (model.sizes.tail_from, model.sizes.max);
-    let mean_log = tail.iter().map(|size| (size / least).ln()).sum::<f64>() / tail.len() as f64;
+fn bounded_index(sizes: &[f64], least: f64, most: f64) -> f64 {
+    let logs: Vec<f64> = sizes.iter().filter(|&&size| size >= least).map(|size| (size / least).ln()).collect();
+    let mean_log = mean(&logs);
     let log_ratio = (most / least).ln();
     // The mean of ln(x / least) falls as the index grows; halving finds where it is the one seen.
     let expected = |alpha: f64| 1.0 / alpha - log_ratio / ((alpha * log_ratio).exp() - 1.0);
@@ -287,6 +277,6 @@ mod tests {
         let tail: Vec<f64> = (0..10_000)
             .map(|n| crate::Distribution::Surge(model.sizes).quantile(0.93 + 0.07 * (f64::from(n) + 0.5) / 10_000.0))
             .collect();
-        assert!((bounded_index(&tail, &model) - 1.1).abs() < 0.01);
+        assert!((bounded_index(&tail, 133_000.0, model.sizes.max) - 1.1).abs() < 0.01);
     }
 }
