@@ -3,6 +3,7 @@
 //! a machine that is late. `make test-vm` runs this where netem is.
 
 mod network;
+mod whole;
 
 use std::time::Duration;
 

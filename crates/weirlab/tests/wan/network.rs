@@ -27,9 +27,20 @@ pub struct Network {
 pub type Echo = (u32, f64);
 
 /// Says that a test was skipped, and why; fails where nothing may be skipped.
-fn skip(why: &str) {
+pub fn skip(why: &str) {
     assert!(std::env::var("WEIR_REQUIRE_PRIVILEGED").as_deref() != Ok("1"), "not skipped here: {why}");
     println!("SKIPPED: {why}");
+}
+
+/// Whether links of our own can be made here; says why not.
+pub fn may_test() -> bool {
+    let why = match rustix::process::geteuid().is_root() {
+        false => "needs root: making namespaces",
+        true if !Path::new("/dev/net/tun").exists() => "this kernel has no TUN",
+        true => return true,
+    };
+    skip(why);
+    false
 }
 
 /// Gives this process the least real-time priority, if it may: the probes are to measure the path and not how busy the machine
@@ -43,12 +54,7 @@ impl Network {
     /// A link of 1 Gbit/s whose clients have this path (the keys of a [[client]]), made by these means. `None` without root,
     /// or where the kernel has no netem and that was asked for.
     pub fn new(name: &str, means: &str, path: &str) -> Option<Network> {
-        if !rustix::process::geteuid().is_root() {
-            skip("needs root: making namespaces");
-            return None;
-        }
-        if means == "own" && !Path::new("/dev/net/tun").exists() {
-            skip("this kernel has no TUN");
+        if !may_test() {
             return None;
         }
         be_punctual();
