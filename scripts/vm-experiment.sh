@@ -33,6 +33,8 @@ copies=$out/.programs
 trap 'rm -rf "$copies"' EXIT
 mkdir "$copies"
 cp "$programs/weir" "$programs/weirlab" "$experiment" "$copies/"
+setups=$(dirname "$experiment")/setups
+if [ -d "$setups" ]; then cp -r "$setups" "$copies/"; fi
 
 # A trace that the experiment names is beside the experiment, not beside the copy.
 trace=$(sed -n 's/^trace *= *"\(.*\)".*/\1/p' "$experiment")
