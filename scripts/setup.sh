@@ -68,10 +68,13 @@ has_clang() {
     return 1
 }
 
-# The newest clang the distribution has: what it calls `clang` may be too old (14 in Debian 12 and Ubuntu 22.04).
+# What the distribution calls a clang that will do: the one that all was tried with, else its newest. Its `clang` may be too
+# old (14 in Debian 12 and Ubuntu 22.04).
+clang_tried=16
 clang_package() {
-    local major
-    major=$(apt-cache pkgnames clang- | sed -n 's/^clang-\([0-9]\+\)$/\1/p' | sort -n | tail -n 1)
+    local majors major
+    majors=$(apt-cache pkgnames clang- | sed -n 's/^clang-\([0-9]\+\)$/\1/p' | sort -n)
+    major=$(grep -x "$clang_tried" <<<"$majors" || tail -n 1 <<<"$majors")
     if [ "${major:-0}" -ge "$clang_min" ]; then echo "clang-$major"; else echo clang; fi
 }
 

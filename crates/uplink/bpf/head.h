@@ -194,9 +194,9 @@ __noinline int read_line(struct flow *flow, struct text *text, __u32 at)
 		return 0;
 	line = text->line;
 	bytes = at - line;
-	if (bytes == 0 || (bytes == 1 && text->bytes[line & TEXT_MASK] == '\r'))
+	if (bytes == 0 || (bytes == 1 && text->bytes[line & TEXT_MASK] == '\r')) {
 		finish(flow, flow->scanned + (at + 1 - KEPT_BYTES));
-	else if ((number_at(text, line) | TO_LOWER) == NAME_START) {
+	} else if ((number_at(text, line) | TO_LOWER) == NAME_START) {
 		read_length(flow, text, line + NAME_BYTES);
 		if (flow->phase == PHASE_FIELDS)
 			find_end(flow, text, at);
