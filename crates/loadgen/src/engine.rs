@@ -26,6 +26,10 @@ pub const PROGRESS_EVERY: Nanos = Nanos::from_millis(100);
 /// Events taken from the kernel at once; due requests are looked for between any two of them.
 const EVENTS_MAX: usize = 64;
 
+/// Requests submitted and given up in a row before answers are looked at again: a generator that has fallen behind would
+/// else be deaf until it has caught up, and charge the server for it.
+const ACTS_MAX: usize = 64;
+
 /// One read: large enough that what came at one turn is nearly always taken by one call.
 const SCRATCH_BYTES: usize = 256 << 10;
 
@@ -117,10 +121,10 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// Submits every request whose instant has come and lets those give up whose patience has ended, and gives the time
-    /// after that.
+    /// Submits requests whose instant has come and lets those give up whose patience has ended, at most [`ACTS_MAX`], and
+    /// gives the time after that.
     fn act_on_time(&mut self) -> Result<Nanos, LoadError> {
-        loop {
+        for _ in 0..ACTS_MAX {
             let now = self.clock.now();
             if self.ledger.due().is_some_and(|at| at <= now) {
                 if let Some(job) = self.ledger.submit(now) {
@@ -133,6 +137,7 @@ impl<'a> Engine<'a> {
                 return Ok(now);
             }
         }
+        Ok(self.clock.now())
     }
 
     /// Begins an attempt, over an idle connection if there is one.

@@ -270,6 +270,24 @@ fn a_recorded_run_is_not_written_over() {
     assert!(status == Some(2) && said.contains("already holds a run"), "{said}");
 }
 
+/// `/dev/full` stands for a disk that is.
+#[test]
+fn a_full_disk_is_said_with_the_name_of_the_file() {
+    let folder = Folder::new("full");
+    let url = format!("http://{}/files/", server());
+    let (trace, out) = (folder.path("trace.csv"), folder.path("run"));
+    let words = [&url, "--trace", &trace, "--rho", "0.5", "--uplink", "10mbit", "--out", &out];
+    for (file, more) in [("records.parquet", &[][..]), ("attempts.parquet", &["--abort", "30s"])] {
+        std::fs::create_dir_all(&out).unwrap();
+        let part = folder.0.join("run").join(format!(".part-{file}"));
+        std::os::unix::fs::symlink("/dev/full", &part).unwrap();
+        let (status, said) = refused(&[&words, more].concat());
+        assert!(status == Some(1) && said.contains(file) && said.contains("No space left"), "{said}");
+        assert!(!folder.0.join("run/manifest.json").exists() && !part.exists());
+        std::fs::remove_dir_all(&out).unwrap();
+    }
+}
+
 /// The server accepts nothing, so the first jobs are outstanding when the signal comes, an hour before the last is due.
 #[test]
 fn an_interrupted_run_is_written_and_void() {
