@@ -77,17 +77,23 @@ pub(crate) fn one_run(
         environment.insert("wan_counted".into(), wide.finish()?);
     }
     drop(link);
-    environment.insert("worker_slots".into(), plan.experiment.limits.slots_of(spec.server));
     environment.insert("server_command".into(), command.join(" "));
+    environment.insert("runs_at_once".into(), company.size.to_string());
+    environment.extend(attached.map(|command| ("attach_command".into(), command)));
+    environment.extend(described(plan, spec));
+    complete(&folder, spec, measured, taken, environment)
+}
+
+/// What is known of a run without having done it.
+fn described(plan: &Plan<'_>, spec: &RunSpec) -> BTreeMap<String, String> {
+    let mut environment = plan.environment.clone();
+    environment.insert("worker_slots".into(), plan.experiment.limits.slots_of(spec.server));
     environment.insert("run_command".into(), std::env::args().collect::<Vec<_>>().join(" "));
     environment.insert("bottleneck".into(), plan.experiment.qdisc_of(spec).name().into());
     environment.extend(machine::describe());
-    environment.extend(attached.map(|command| ("attach_command".into(), command)));
-    environment.extend(versions(spec, weir));
-    environment.insert("runs_at_once".into(), company.size.to_string());
-    environment.extend(plan.environment.clone());
+    environment.extend(versions(spec, plan.programs.weir.as_deref()));
     environment.extend(plan.digests.get(&spec.name).map(|digest| (DIGEST.into(), digest.clone())));
-    complete(&folder, spec, measured, taken, environment)
+    environment
 }
 
 fn endpoint(link: Option<&Link>) -> Result<Endpoint<'_>, LabError> {

@@ -1,5 +1,6 @@
 //! weirlab: what a performance engineer or a student uses. One file per command.
 
+mod calibrate;
 mod demo;
 mod link;
 mod load;
@@ -28,6 +29,8 @@ enum Command {
     Load(Box<load::Args>),
     /// Run an experiment in network namespaces (needs root).
     Run(run::Args),
+    /// Find at which load an experiment's link is really full (needs root).
+    Calibrate(calibrate::Args),
     /// Carry packets over a wide-area link between two TUN devices (needs root).
     Link(link::Args),
     /// See in a minute what the order of bytes does: two short runs on loopback, without root.
@@ -48,6 +51,7 @@ fn main() -> std::process::ExitCode {
         Command::Trace(command) => trace::main(command),
         Command::Load(args) => load::main(*args),
         Command::Run(args) => run::main(args),
+        Command::Calibrate(args) => calibrate::main(args),
         Command::Link(args) => link::main(args),
         Command::Demo(args) => demo::main(args),
         Command::Sim(args) => sim::main(*args),

@@ -48,9 +48,14 @@ pub struct Overrides {
     pub seconds: Option<u64>,
     pub seed: Option<u64>,
     pub rho: Option<f64>,
+    /// Instead of whatever load there is.
+    pub profile: Option<String>,
     /// As it is, not relative to the file.
     pub trace: Option<PathBuf>,
 }
+
+/// Keys that say how much load there is, and those that let users give up some of it.
+const KEYS_OF_LOAD: [&str; 6] = ["rho", "profile", "users", "abort", "retries", "session"];
 
 impl ExperimentFile {
     pub fn read(file: &Path, overrides: &Overrides) -> Result<ExperimentFile, LabError> {
@@ -74,6 +79,11 @@ impl ExperimentFile {
         let mut points = vec![];
         for mut combination in combinations {
             let mut table = DeTable::parse(&on_top).map_err(|e| sources.toml_error(&e))?.into_inner();
+            if overrides.profile.is_some() {
+                for key in KEYS_OF_LOAD {
+                    combination.table.remove(key);
+                }
+            }
             lay_under(&mut table, std::mem::take(&mut combination.table));
             let mut experiment: Experiment = plain(table.clone()).map_err(|e| sources.toml_error(&e))?;
             experiment.check().map_err(|(offset, reason)| sources.error(offset, reason))?;
@@ -152,6 +162,7 @@ impl Overrides {
             self.seconds.map(|seconds| format!("seconds = {seconds}\n")),
             self.seed.map(|seed| format!("seed = {seed}\n")),
             self.rho.map(|rho| format!("rho = {rho:?}\n")),
+            self.profile.as_ref().map(|profile| format!("profile = {profile:?}\n")),
         ];
         lines.into_iter().flatten().collect()
     }

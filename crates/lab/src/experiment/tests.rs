@@ -9,7 +9,7 @@ const RUN: &str = "[[run]]\nname = \"a\"\nserver = \"nginx\"\n";
 
 fn parse(middle: &str) -> Result<ExperimentFile, String> {
     let text = format!("{TOP}{middle}\n{RUN}");
-    ExperimentFile::parse(&text, Path::new("x.toml"), &Overrides::default()).map_err(|e| e.to_string())
+    ExperimentFile::parse(text, Path::new("x.toml"), &Overrides::default()).map_err(|e| e.to_string())
 }
 
 fn names(file: &ExperimentFile) -> Vec<&str> {
@@ -136,7 +136,7 @@ fn the_digest_is_of_what_is_measured() {
 
 #[test]
 fn a_command_line_goes_before_the_file() {
-    let overrides = Overrides { seconds: Some(7), rho: Some(0.5), trace: Some("here".into()), seed: None };
+    let overrides = Overrides { seconds: Some(7), rho: Some(0.5), trace: Some("here".into()), ..Overrides::default() };
     let text = format!("{TOP}rho = 0.8\n{RUN}");
     let file = ExperimentFile::parse(&text, Path::new("far/x.toml"), &overrides).unwrap();
     let experiment = &file.points()[0].experiment;
@@ -150,4 +150,16 @@ fn a_load_that_ends_is_repeated_where_that_is_wanted() {
     let repeats = |middle: &str| flags(middle).contains(&"--repeat".to_owned());
     assert!(repeats("rho = 0.8\nrepeat = true") && !repeats("rho = 0.8"));
     assert!(!repeats("users = 300\nrepeat = true"), "users ask without end");
+}
+
+/// What calibrates needs jobs that nobody gives up, at a load of its own.
+#[test]
+fn a_profile_from_outside_replaces_the_load() {
+    let text = "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nabort = \"7s\"\nretries = 2\nseconds = 60\n\
+                [[run]]\nname = \"a\"\nserver = \"nginx\"\n";
+    let overrides = Overrides { profile: Some("ramp:9s@0.6-1.3".into()), seconds: Some(9), ..Overrides::default() };
+    let file = ExperimentFile::parse(text, Path::new("x.toml"), &overrides).unwrap();
+    let experiment = &file.points()[0].experiment;
+    assert_eq!((experiment.rho, experiment.profile.as_deref()), (None, Some("ramp:9s@0.6-1.3")));
+    assert_eq!((experiment.abort, experiment.retries, experiment.seconds), (None, None, 9));
 }

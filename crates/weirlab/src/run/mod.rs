@@ -124,7 +124,8 @@ fn parallel_usual() -> usize {
 
 /// The experiment of the file, changed by what the command line says.
 fn read(file: &Path, args: &Args) -> Result<ExperimentFile, Failure> {
-    let overrides = Overrides { seconds: args.seconds, seed: args.seed, rho: args.rho, trace: args.trace.clone() };
+    let overrides =
+        Overrides { seconds: args.seconds, seed: args.seed, rho: args.rho, trace: args.trace.clone(), profile: None };
     let file = ExperimentFile::read(file, &overrides)?;
     for (key, is_given) in [("rho", args.rho.is_some()), ("seconds", args.seconds.is_some())] {
         if is_given && file.varies_key(key) {

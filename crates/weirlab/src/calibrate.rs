@@ -1,0 +1,65 @@
+//! `weirlab calibrate`: at which load an experiment's link is really full. One run of the experiment's jobs, in turn and
+//! unordered, on a load that grows through 1; then what the shaper sent is held against what arrived (`lab::Calibration`).
+
+use std::path::PathBuf;
+
+use lab::{Calibration, ExperimentFile, Overrides};
+use record::Samples;
+
+use crate::run;
+use cli::Failure;
+
+/// Where the ramp begins and ends: long enough below to see what bytes cost, above to see what the link carries.
+const RAMP: (f64, f64) = (0.6, 1.3);
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The experiment whose link, limits and jobs are meant, for example experiments/first-light.toml
+    #[arg(value_name = "FILE.toml")]
+    file: PathBuf,
+    /// How long requests arrive
+    #[arg(long, value_name = "N", value_parser = run::seconds, default_value = "60")]
+    seconds: u64,
+    /// Which of its runs [default: the first that orders nothing]
+    #[arg(long, value_name = "RUN")]
+    run: Option<String>,
+    /// Folder for the results [default: runs/NAME-calibration-<unix time>]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON object instead of a line
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn main(args: Args) -> Result<(), Failure> {
+    let profile = format!("ramp:{}s@{}-{}", args.seconds, RAMP.0, RAMP.1);
+    let overrides = Overrides { profile: Some(profile), seconds: Some(args.seconds), ..Overrides::default() };
+    let mut file = ExperimentFile::read(&args.file, &overrides)?;
+    let wanted = args.run.clone().unwrap_or_else(|| unordered(&file));
+    let point = file.points()[0].name.clone();
+    file.keep_only(&[wanted], &[point.clone()]).map_err(Failure::Usage)?;
+    let out = args.out.unwrap_or_else(|| run::default_out(&format!("{}-calibration", file.name)));
+    let runs = run::conduct(file, &out)?;
+    let [done] = &runs[..] else { return Err(Failure::Failed("the run was left out".into())) };
+    let samples = Samples::read(&out.join(point).join(&done.manifest.name))?.unwrap_or_default();
+    let Some(calibration) = Calibration::of(done, &samples) else {
+        let seconds = args.seconds;
+        return Err(Failure::Failed(format!(
+            "{seconds} s do not tell at which load the link is full: try longer with --seconds"
+        )));
+    };
+    calibration.write(&out)?;
+    match args.json {
+        true => println!("{}", serde_json::to_string_pretty(&calibration)?),
+        false => println!("{}: {}", done.manifest.name, calibration.describe()),
+    }
+    Ok(())
+}
+
+/// The first run that is FAIR; the very first, where every one orders.
+fn unordered(file: &ExperimentFile) -> String {
+    let experiment = &file.points()[0].experiment;
+    let is_fair = |run: &&lab::RunSpec| run.policy == "fair" && run.attach.is_none();
+    let fair = experiment.runs().find(is_fair).or_else(|| experiment.runs().next());
+    fair.map_or(String::new(), |run| run.name.clone())
+}
