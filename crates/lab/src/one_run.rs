@@ -78,15 +78,15 @@ pub(crate) fn one_run(
     }
     drop(link);
     environment.insert("server_command".into(), command.join(" "));
-    environment.insert("runs_at_once".into(), company.size.to_string());
     environment.extend(attached.map(|command| ("attach_command".into(), command)));
-    environment.extend(described(plan, spec));
+    environment.extend(described(plan, spec, company.size));
     complete(&folder, spec, measured, taken, environment)
 }
 
 /// What is known of a run without having done it.
-fn described(plan: &Plan<'_>, spec: &RunSpec) -> BTreeMap<String, String> {
+fn described(plan: &Plan<'_>, spec: &RunSpec, runs_at_once: usize) -> BTreeMap<String, String> {
     let mut environment = plan.environment.clone();
+    environment.insert("runs_at_once".into(), runs_at_once.to_string());
     environment.insert("worker_slots".into(), plan.experiment.limits.slots_of(spec.server));
     environment.insert("run_command".into(), std::env::args().collect::<Vec<_>>().join(" "));
     environment.insert("bottleneck".into(), plan.experiment.qdisc_of(spec).name().into());

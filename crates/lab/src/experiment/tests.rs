@@ -9,7 +9,7 @@ const RUN: &str = "[[run]]\nname = \"a\"\nserver = \"nginx\"\n";
 
 fn parse(middle: &str) -> Result<ExperimentFile, String> {
     let text = format!("{TOP}{middle}\n{RUN}");
-    ExperimentFile::parse(text, Path::new("x.toml"), &Overrides::default()).map_err(|e| e.to_string())
+    ExperimentFile::parse(&text, Path::new("x.toml"), &Overrides::default()).map_err(|e| e.to_string())
 }
 
 fn names(file: &ExperimentFile) -> Vec<&str> {
