@@ -33,6 +33,7 @@ test           qemu-system-x86_64 qemu-system-x86 tests on another kernel
 test           busybox  busybox-static   tests on another kernel
 test           modprobe kmod             tests on another kernel
 test           jq       jq               tests on another kernel
+test           chromium chromium         looking at the page of weirlab report
 bench          taskset  util-linux       the benchmark
 bench          wrk      wrk              the benchmark
 bench          lighttpd lighttpd         the row of lighttpd

@@ -50,7 +50,7 @@ pub(crate) fn claim(finding: &Finding) -> [String; 4] {
 /// What is measured, in words: `response_time_ms.mean of apache-fair / weir-bands, 3 to 8`.
 pub(crate) fn definition(expect: &Expect) -> String {
     let of = match &expect.over {
-        Some(over) if expect.value.is_of_pairs() => format!("{over} against {}", expect.of),
+        Some(over) if expect.value.is_of_pairs() => format!("{} against {over}", expect.of),
         Some(over) => format!("{} / {over}", expect.of),
         None => expect.of.clone(),
     };

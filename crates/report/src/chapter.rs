@@ -48,6 +48,8 @@ pub struct Chapter {
     pub points: Vec<PointReport>,
     /// In the order of the claims, then of the points.
     pub findings: Vec<Finding>,
+    /// Points that could not be summed up, and why.
+    pub left_out: Vec<SkippedRun>,
     simulated: Option<Simulated>,
     resolution: Resolution,
 }
@@ -97,6 +99,9 @@ pub struct Pair {
     pub stretch_largest: f64,
 }
 
+/// A figure of a run of a point, and half of its interval.
+type Value = fn(&PointReport, usize) -> (Option<f64>, Option<f64>);
+
 /// A point as it is worked on.
 pub(crate) struct Point<'a> {
     pub given: &'a PointRuns,
@@ -122,7 +127,8 @@ impl PointRuns {
 impl Chapter {
     pub fn new(name: &str, described: Described, simulated: Option<Simulated>, resolution: Resolution) -> Chapter {
         let name = name.into();
-        Chapter { name, described, run_names: vec![], points: vec![], findings: vec![], simulated, resolution }
+        let (run_names, points, findings, left_out) = (vec![], vec![], vec![], vec![]);
+        Chapter { name, described, run_names, points, findings, left_out, simulated, resolution }
     }
 
     /// Sums up the runs of a point, in the order of the experiment file; runs that it does not name come last.
@@ -156,6 +162,11 @@ impl Chapter {
         let (name, values) = (given.name.clone(), given.values.clone());
         self.points.push(PointReport { name, values, summary, extras, plots, pairs, conditions });
         Ok(())
+    }
+
+    /// Says of a point why it is not here.
+    pub fn leave_out(&mut self, point: &str, reason: &ReportError) {
+        self.left_out.push(SkippedRun { name: point.into(), reason: reason.to_string() });
     }
 
     /// Puts the findings in the order of the claims, and adds those of points that were not measured.
@@ -213,7 +224,6 @@ impl Chapter {
             order.sort_by(|a, b| numbers[*a].total_cmp(&numbers[*b]));
         }
         let x = (title, Scale::Linear, Unit::Number);
-        type Value = fn(&PointReport, usize) -> (Option<f64>, Option<f64>);
         let mean: Value = |point, run| {
             let run = &point.summary.runs[run];
             (Some(run.response_time_ms.mean), run.mean_ms_half_width)
@@ -248,13 +258,7 @@ impl Chapter {
         wanted.map(plot).into_iter().filter(|plot| !plot.is_empty()).collect()
     }
 
-    fn line(
-        &self,
-        at: usize,
-        name: &str,
-        order: &[usize],
-        value: fn(&PointReport, usize) -> (Option<f64>, Option<f64>),
-    ) -> Line {
+    fn line(&self, at: usize, name: &str, order: &[usize], value: Value) -> Line {
         let run_at = |p: &usize| self.points[*p].summary.runs.iter().position(|run| run.name == name);
         let values = order.iter().map(|p| run_at(p).map_or((None, None), |run| value(&self.points[*p], run)));
         let (ys, half_widths) = values.unzip();
@@ -390,4 +394,142 @@ fn conditions(run: &Run) -> String {
     let manifest = &run.manifest;
     let commit: String = manifest.commit.chars().take(12).collect();
     format!("{} s of arrivals, seed {}, kernel {}, commit {commit}", manifest.seconds, manifest.seed, manifest.kernel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{experiment, run};
+    use std::path::Path;
+
+    const FIGURE: &str = "\
+[figure]
+paper = \"000\"
+figure = \"3\"
+claim = \"c\"
+[[figure.expect]]
+text = \"at least 4 x\"
+value = \"response_time_ms.mean\"
+of = \"nginx-fair\"
+over = \"weir-paced-srpt\"
+least = 4.0
+[[figure.expect]]
+text = \"nine of ten by more\"
+value = \"response_time_ms.mean\"
+of = \"nginx-fair\"
+over = \"weir-paced-srpt\"
+sizes = [0, 90]
+least = 19.0
+most = 21.0
+[[figure.expect]]
+text = \"all gain\"
+value = \"share_gaining\"
+of = \"weir-paced-srpt\"
+over = \"nginx-fair\"
+least = 1.0
+[[figure.expect]]
+text = \"elsewhere\"
+point = \"rho-0.9\"
+value = \"bound_ratio\"
+of = \"weir-paced-srpt\"
+most = 2.0
+[[run]]
+name = \"weir-paced-srpt\"
+[[run]]
+name = \"nginx-fair\"
+";
+
+    fn resolution() -> Resolution {
+        Resolution::for_runs(2)
+    }
+
+    fn chapter(change: impl Fn(&mut Vec<Run>)) -> Chapter {
+        let described = Described::parse(FIGURE, Path::new("f.toml")).unwrap();
+        let mut chapter = Chapter::new("e", described, None, resolution());
+        let mut runs = experiment();
+        change(&mut runs);
+        chapter.add(PointRuns { runs, ..PointRuns::default() }).unwrap();
+        chapter.finish();
+        chapter
+    }
+
+    fn verdicts(chapter: &Chapter) -> Vec<Verdict> {
+        chapter.findings.iter().map(|finding| finding.verdict).collect()
+    }
+
+    /// Under nginx 360 small ones take 40 ms and 40 large ones 90; under Weir 2 and 80.
+    #[test]
+    fn claims_are_held_against_the_runs() {
+        let chapter = chapter(|_| ());
+        use Verdict::{NotMeasured, Reproduced};
+        assert_eq!(verdicts(&chapter), [Reproduced, Reproduced, Reproduced, NotMeasured]);
+        let found = |at: usize| chapter.findings[at].found.unwrap();
+        assert!((found(0).value - 45.0 / 9.8).abs() < 1e-9 && found(0).half_width.is_some_and(|half| half < 1e-9));
+        assert_eq!(found(1).value, 20.0);
+        let summary = &chapter.points[0].summary;
+        assert_eq!(summary.runs[0].name, "weir-paced-srpt", "in the order of the file");
+        assert_eq!(chapter.findings[0].bound, Some(45.0 / summary.bound_ms));
+        assert_eq!(chapter.verdict(), Reproduced);
+    }
+
+    #[test]
+    fn a_void_run_voids_what_is_said_of_it_and_keeps_the_figure() {
+        let chapter = chapter(|runs| runs[1].manifest.void = Some("why".into()));
+        assert_eq!(verdicts(&chapter)[..3], [Verdict::Void; 3]);
+        assert_eq!(chapter.findings[0].remark.as_deref(), Some("why"));
+        assert!(chapter.findings[0].found.is_some());
+        let of_times = chapter.points[0].plots.iter().find(|plot| plot.id == "time").unwrap();
+        assert_eq!(of_times.lines.iter().map(|line| line.is_void).collect::<Vec<_>>(), [true, false, false, false]);
+    }
+
+    #[test]
+    fn a_run_that_is_not_there_is_named() {
+        let chapter = chapter(|runs| drop(runs.remove(1)));
+        assert_eq!(verdicts(&chapter), [Verdict::NotMeasured; 4]);
+        assert_eq!(chapter.findings[0].remark.as_deref(), Some("run weir-paced-srpt is not here"));
+    }
+
+    /// Users who wait for their answers ask other things under another server.
+    #[test]
+    fn requests_of_closed_loads_are_not_matched() {
+        let closed = |runs: &mut Vec<Run>| {
+            runs.iter_mut().for_each(|run| run.manifest.closed = Some("30 users".into()));
+            runs[1].records.truncate(300);
+        };
+        let chapter = chapter(closed);
+        assert_eq!(verdicts(&chapter)[..3], [Verdict::Reproduced, Verdict::Reproduced, Verdict::NotMeasured]);
+        assert!(chapter.points[0].pairs.is_empty());
+        assert!(chapter.points[0].plots.iter().all(|plot| plot.id != "stretch"));
+    }
+
+    #[test]
+    fn pairs_are_matched_request_by_request() {
+        let chapter = chapter(|_| ());
+        let pairs = &chapter.points[0].pairs;
+        let of = |base, run| pairs.iter().find(|pair| (pair.base, pair.run) == (base, run)).unwrap();
+        assert_eq!((of(1, 0).share_gaining, of(1, 0).stretch_median), (1.0, 0.05));
+        assert_eq!((of(0, 1).share_starved, of(0, 1).stretch_largest), (1.0, 1.125));
+    }
+
+    #[test]
+    fn points_are_joined_by_what_was_varied() {
+        let mut chapter = Chapter::new("e", Described::default(), None, resolution());
+        for (name, value, ms) in [("rho-0.8", "0.8", 20), ("rho-0.5", "0.5", 10)] {
+            let runs = vec![run("a", &[(0, 1000, ms)])];
+            let values = vec![("rho".to_string(), value.to_string())];
+            chapter.add(PointRuns { name: name.into(), values, runs, ..PointRuns::default() }).unwrap();
+        }
+        let plots = chapter.plots_over_points();
+        assert_eq!(
+            (plots[0].xs.as_slice(), plots[0].lines[0].ys.as_slice()),
+            (&[0.5, 0.8][..], &[Some(10.0), Some(20.0)][..])
+        );
+        assert_eq!(plots[0].lines[1].name, BOUND);
+        chapter.points[0].values[0].1 = "W1".into();
+        let named = chapter.plots_over_points();
+        assert_eq!(
+            (named[0].xs.as_slice(), named[0].labels.as_slice()),
+            (&[0.0, 1.0][..], &["W1".to_string(), "0.5".into()][..])
+        );
+    }
 }

@@ -55,7 +55,8 @@ pub struct Figure {
     expects: Vec<Spanned<Expect>>,
 }
 
-/// One statement: a figure of `of`, or that of `of` divided by that of `over`, lies between `least` and `most`.
+/// One statement: a figure of `of`, or that of `of` divided by that of `over`, lies between `least` and `most`. A figure of pairs,
+/// such as `share_gaining`, is of the requests of `of`, each against the same one under `over`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {

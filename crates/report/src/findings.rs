@@ -105,7 +105,7 @@ impl Findings<'_> {
             return None;
         }
         let bound = side(&point.bound, jobs, None);
-        let is_better_first = expect.least.is_none_or(|least| least < 1.0) && !expect.value.is_of_pairs();
+        let is_better_first = expect.value.is_of_pairs() || expect.least.is_none_or(|least| least < 1.0);
         let found = match over {
             None => found(&expect.value, &bound, None),
             Some(over) if is_better_first => found(&expect.value, &bound, Some(over)),

@@ -20,7 +20,7 @@ pub enum Metric {
     ServerCpu,
     /// A counter of the server's side, sampled while the run went on.
     Counter(String, CounterStat),
-    /// Of each request under `over` against the same under `of`.
+    /// Of each request under `of` against the same under `over`.
     Pair(PairStat),
 }
 
@@ -99,7 +99,7 @@ const COUNTER_STATS: [(&str, CounterStat); 4] = [
 ];
 /// Short names of counters, and the columns of `samples.parquet` that they mean; any column may be written in full.
 const SHORT_COUNTERS: [(&str, &str, CounterStat); 3] = [
-    ("connections_max", "connections_established", CounterStat::Max),
+    ("connections_max", "connections", CounterStat::Max),
     ("syn_drops", "listen_drops_total", CounterStat::Last),
     ("accept_drops", "listen_overflows_total", CounterStat::Last),
 ];
@@ -278,7 +278,7 @@ impl CounterStat {
         match self {
             CounterStat::Max => values().reduce(f64::max),
             CounterStat::Mean => mean(&values().collect::<Vec<_>>()),
-            CounterStat::Last => values().last(),
+            CounterStat::Last => values().next_back(),
             CounterStat::FirstSeconds => {
                 series.iter().find(|(_, value)| *value > 0).map(|(at_ns, _)| *at_ns as f64 / 1e9)
             }
@@ -338,7 +338,7 @@ mod tests {
             server_cpu: Some(0.25),
             bound_ms: 2.0,
             counters: BTreeMap::from([
-                ("connections_established".into(), vec![(0, 0), (2_000_000_000, 7), (3_000_000_000, 5)]),
+                ("connections".into(), vec![(0, 0), (2_000_000_000, 7), (3_000_000_000, 5)]),
                 ("listen_drops_total".into(), vec![(0, 3), (1_000_000_000, 3), (4_000_000_000, 13)]),
             ]),
         };
@@ -356,9 +356,9 @@ mod tests {
             ("attempts_mean", 1.5),
             ("server_cpu", 0.25),
             ("connections_max", 7.0),
-            ("samples.connections_established.mean", 4.0),
-            ("samples.connections_established.last", 5.0),
-            ("samples.connections_established.first_s", 2.0),
+            ("samples.connections.mean", 4.0),
+            ("samples.connections.last", 5.0),
+            ("samples.connections.first_s", 2.0),
             ("syn_drops", 10.0),
             ("samples.listen_drops_total.first_s", 4.0),
             ("share_gaining", 0.25),

@@ -31,6 +31,10 @@ impl Resolution {
     }
 }
 
+/// Of runs so short that a bucket would hold fewer requests than this there are fewer buckets: a mean of five is noise.
+const BUCKET_JOBS: usize = 20;
+const BUCKETS_MIN: u32 = 20;
+
 /// A run, or an oracle, to be drawn.
 pub(crate) struct Drawn<'a> {
     pub name: String,
@@ -98,12 +102,14 @@ impl Scene<'_> {
             Plot::new("variance", "Variance of response time by percentile of size", x, ("ms²", Log, Unit::Number)),
             Plot::new("scv", "SCV of response time by percentile of size", x, ("variance / mean²", Log, Unit::Number)),
         ];
-        let buckets = self.resolution.buckets;
+        let jobs = self.drawn.iter().map(|drawn| drawn.sizes.len()).min().unwrap_or(0);
+        let buckets = self.resolution.buckets.min((jobs / BUCKET_JOBS) as u32).max(BUCKETS_MIN);
         let of_all = |of: fn(&Observed) -> &[f64]| -> Vec<Vec<Option<Bin>>> {
             self.drawn.iter().map(|drawn| percentile_buckets(drawn.sizes, of(drawn.observed), buckets)).collect()
         };
         let (times, slowdowns) = (of_all(responses), of_all(slowdowns_of));
-        let values: [(&Vec<Vec<Option<Bin>>>, fn(&Bin) -> f64); 4] = [
+        type Value = fn(&Bin) -> f64;
+        let values: [(&Vec<Vec<Option<Bin>>>, Value); 4] = [
             (&times, |bin| bin.value_mean),
             (&slowdowns, |bin| bin.value_mean),
             (&times, |bin| bin.value_variance),
@@ -195,7 +201,7 @@ impl Scene<'_> {
     /// Counters of the server's side, the largest value in each window; of what counts up, how much it grew.
     fn counters(&self) -> Vec<Plot> {
         let wanted: [(&str, &str, &'static str, &'static str); 4] = [
-            ("connections_established", "connections", "connections", "Connections over time"),
+            ("connections", "connections", "connections", "Connections over time"),
             ("listen_drops_total", "dropped in the window", "syn-drops", "SYNs dropped over time"),
             (
                 "listen_overflows_total",
@@ -331,8 +337,8 @@ mod tests {
         let plot = |id: &str| plots.iter().find(|plot| plot.id == id).unwrap();
         assert!(plots.iter().all(|plot| plot.lines.iter().all(|line| line.ys.len() == plot.xs.len())));
         assert!(plots.iter().all(|plot| plot.id != "connections"), "nobody counted");
-        assert_eq!(plot("by-percentile").lines[0].ys[..2], [Some(1.5), Some(3.5)]);
-        assert_eq!(plot("variance").lines[1].ys[0], Some(0.0625));
+        assert_eq!(plot("by-percentile").lines[0].ys[..2], [Some(10.5), Some(30.5)], "20 buckets of 400 requests");
+        assert_eq!(plot("variance").lines[1].ys[0], Some(33.25 / 4.0));
         assert_eq!((plot("time").xs.len(), plot("time").lines[0].ys[0]), (4, Some(50.5)));
         assert_eq!(plot("time").shaded, overload);
         let stretch = &plot("stretch").lines;

@@ -76,7 +76,7 @@ impl Simulated {
         }
         let alike = match (run.policy, run.drain) {
             ("fair", _) => "fair",
-            ("srpt", "bands") => "srpt-bands",
+            (policy, "bands") if policy.starts_with("srpt") => "srpt-bands",
             ("srpt", "paced") => "weir-srpt",
             _ => run.name,
         };

@@ -28,6 +28,9 @@ pub fn markdown(title: &str, chapters: &[Chapter]) -> String {
             );
             text.push_str(&claims(chapter));
         }
+        for point in &chapter.left_out {
+            let _ = writeln!(text, "- left out: {}: {}", point.name, point.reason);
+        }
         for point in &chapter.points {
             text.push_str(&runs(point));
         }

@@ -105,9 +105,8 @@ fn ratio(metric: &Metric, of: &Side, over: Option<&Side>, left_out: Option<usize
     let (mine, theirs) = (kept(of, left_out)?, over.map_or(Some(vec![]), |over| kept(over, left_out))?);
     match over {
         None => of.observed.figure(metric, &mine, None),
-        // The side that is claimed to gain is measured against the other: its share of requests that gain.
         Some(over) if metric.is_of_pairs() => {
-            (mine == theirs).then(|| over.observed.figure(metric, &mine, Some(of.observed)))?
+            (mine == theirs).then(|| of.observed.figure(metric, &mine, Some(over.observed)))?
         }
         Some(over) => {
             let (top, bottom) =
@@ -132,7 +131,7 @@ pub(crate) fn judge(expect: &Expect, found: Found) -> (Verdict, Option<String>) 
     }
     let half = found.half_width.unwrap_or(0.0);
     let reaches = found.value + half >= least && found.value - half <= most;
-    let doubt = reaches.then(|| "the interval reaches what is claimed");
+    let doubt = reaches.then_some("the interval reaches what is claimed");
     // Only a ratio has a direction, and only a claim that lies wholly on one side of 1.
     let is_right_way = expect.over.is_some()
         && !expect.value.is_of_pairs()
@@ -216,7 +215,7 @@ mod tests {
         assert!((ratio.value - 10.0).abs() < 1e-9 && ratio.half_width.unwrap() < 1e-9, "{ratio:?}");
         let alone = found(&metric, &side(&slow), None).unwrap();
         assert!(alone.half_width.unwrap() > 1.0, "{alone:?}");
-        let gaining = found(&"share_gaining".parse().unwrap(), &side(&slow), Some(&side(&fast))).unwrap();
+        let gaining = found(&"share_gaining".parse().unwrap(), &side(&fast), Some(&side(&slow))).unwrap();
         assert_eq!(gaining, Found { value: 1.0, half_width: Some(0.0) });
     }
 }

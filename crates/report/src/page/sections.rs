@@ -21,9 +21,9 @@ pub(super) fn overview(body: &mut String, title: &str, chapters: &[Chapter]) {
         .filter(|(_, count)| *count > 0)
         .map(|(verdict, count)| format!("{count} {}", badge(verdict)))
         .collect();
-    let _ = write!(
+    let _ = writeln!(
         body,
-        "<header><h1>{}</h1><p>{} experiments, {runs} runs. {}</p></header>\n",
+        "<header><h1>{}</h1><p>{} experiments, {runs} runs. {}</p></header>",
         escape(title),
         chapters.len(),
         if counts.is_empty() { "No claims to check.".into() } else { format!("Claims: {}.", counts.join(", ")) },
@@ -58,11 +58,11 @@ fn filters(body: &mut String, chapters: &[Chapter]) {
         )
     };
     let verdicts = Verdict::ALL.into_iter().map(|verdict| (verdict.key().to_string(), verdict.text())).collect();
-    let _ = write!(
+    let _ = writeln!(
         body,
         "<form id=\"filters\" class=\"script row\" aria-label=\"filters\">{}{}{}{}\
          <button type=\"reset\">reset</button> <button type=\"button\" id=\"theme\">light / dark</button> \
-         <output id=\"shown\"></output></form>\n",
+         <output id=\"shown\"></output></form>",
         select("experiment", slugs(experiments)),
         select("server", slugs(servers)),
         select("policy", slugs(policies)),
@@ -79,19 +79,28 @@ fn slugs<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<(String, &'a str)>
 pub(super) fn chapter_head(body: &mut String, chapter: &Chapter) {
     let figure = chapter.described.figure.as_ref();
     let title = figure.map_or(String::new(), |figure| format!("{}: ", figure.title()));
-    let _ = write!(
+    let _ = writeln!(
         body,
-        "<section class=\"chapter\" id=\"{}\" data-experiment=\"{0}\"><h2>{}{}</h2>\n",
+        "<section class=\"chapter\" id=\"{}\" data-experiment=\"{0}\"><h2>{}{}</h2>",
         slug(&chapter.name),
         escape(&title),
         escape(&chapter.name)
     );
     if !chapter.described.question.is_empty() {
-        let _ = write!(body, "<p>{}</p>\n", escape(&chapter.described.question));
+        let _ = writeln!(body, "<p>{}</p>", escape(&chapter.described.question));
     }
     if let Some(figure) = figure {
-        let _ = write!(body, "<p>The paper: <q>{}</q> {}</p>\n", escape(&figure.claim), badge(chapter.verdict()));
+        let _ = writeln!(body, "<p>The paper: <q>{}</q> {}</p>", escape(&figure.claim), badge(chapter.verdict()));
         tables::claims(body, chapter);
+    }
+    left_out(body, chapter);
+}
+
+/// Points that could not be summed up.
+fn left_out(body: &mut String, chapter: &Chapter) {
+    for point in &chapter.left_out {
+        let name = if point.name.is_empty() { &chapter.name } else { &point.name };
+        let _ = writeln!(body, "<p class=\"note\"><b>Left out: {}.</b> {}</p>", escape(name), escape(&point.reason));
     }
 }
 
@@ -107,10 +116,10 @@ pub(super) fn point_head(body: &mut String, chapter: &Chapter, point: &PointRepo
     };
     let summary = &point.summary;
     let link = units::Rate::from_bits_per_s(summary.link_bps).map_or(String::new(), |rate| rate.to_string());
-    let _ = write!(
+    let _ = writeln!(
         body,
         "<details class=\"point\"{}><summary><h3>{}</h3></summary>\n<p>{} requests, link {link}, load {} asked for and {:.3} \
-         offered on the wire; {}. Mean response time of the clairvoyant bound {}, of ideal processor sharing {}.</p>\n",
+         offered on the wire; {}. Mean response time of the clairvoyant bound {}, of ideal processor sharing {}.</p>",
         if chapter.points.len() == 1 { " open" } else { "" },
         escape(&name),
         summary.jobs,
@@ -140,10 +149,10 @@ pub(super) fn plot(body: &mut String, plot: &Plot, key: &str, svg: &str) {
         })
         .collect();
     let shade = if plot.shaded.is_empty() { "" } else { " Shaded: load above 1." };
-    let _ = write!(
+    let _ = writeln!(
         body,
         "<figure class=\"plot\" id=\"{key}\"><figcaption><b>{}</b> <span>{}.{shade}</span></figcaption>{svg}\
-         <ul class=\"legend\">{entries}</ul><details class=\"table script\" data-table=\"{key}\"><summary>Table</summary></details></figure>\n",
+         <ul class=\"legend\">{entries}</ul><details class=\"table script\" data-table=\"{key}\"><summary>Table</summary></details></figure>",
         escape(plot.title),
         escape(&plot.note),
     );

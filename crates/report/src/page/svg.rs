@@ -23,6 +23,9 @@ const FINE: i32 = 4;
 /// Lines with at most so many points have marks at them.
 const MARKS_MAX: usize = 24;
 
+/// Lines with more points than this are drawn thinner.
+const DENSE: usize = 120;
+
 /// At most so many labels fit along each axis.
 const X_LABELS_MAX: usize = 16;
 const Y_LABELS_MAX: usize = 16;
@@ -156,9 +159,10 @@ fn draw(svg: &mut String, plot: &Plot, axes: &Axes, line: &Line, at: usize) {
     } else {
         String::new()
     };
+    let dense = if line.ys.len() > DENSE { " dense" } else { "" };
     let _ = write!(
         svg,
-        "<g class=\"line {}\" data-line=\"{at}\"><title>{}</title><path d=\"{path}\"/>{mark}</g>",
+        "<g class=\"line {}{dense}\" data-line=\"{at}\"><title>{}</title><path d=\"{path}\"/>{mark}</g>",
         class(line),
         escape(&line.name)
     );

@@ -21,9 +21,9 @@ pub(super) fn overview(body: &mut String, chapters: &[Chapter]) {
         let mut verdicts: Vec<&str> = chapter.findings.iter().map(|finding| finding.verdict.key()).collect();
         verdicts.sort_unstable();
         verdicts.dedup();
-        let _ = write!(
+        let _ = writeln!(
             body,
-            "<tr data-experiment=\"{0}\" data-verdict=\"{1}\"><td><a href=\"#{0}\">{2}</a></td><td>{3}</td><td>{4}</td><td>{5}</td><td>{6}</td></tr>\n",
+            "<tr data-experiment=\"{0}\" data-verdict=\"{1}\"><td><a href=\"#{0}\">{2}</a></td><td>{3}</td><td>{4}</td><td>{5}</td><td>{6}</td></tr>",
             slug(&chapter.name),
             verdicts.join(" "),
             escape(&chapter.name),
@@ -39,18 +39,18 @@ pub(super) fn overview(body: &mut String, chapters: &[Chapter]) {
 /// Claim, measured, simulated, bound, verdict.
 pub(super) fn claims(body: &mut String, chapter: &Chapter) {
     let heading: String = cells::CLAIM_COLUMNS.iter().map(|name| format!("<th>{name}</th>")).collect();
-    let _ = write!(body, "<div class=\"scroll\"><table class=\"claims\"><thead><tr>{heading}</tr></thead><tbody>\n");
+    let _ = writeln!(body, "<div class=\"scroll\"><table class=\"claims\"><thead><tr>{heading}</tr></thead><tbody>");
     for finding in &chapter.findings {
         let [claim, measured, simulated, bound] = cells::claim(finding).map(|text| escape(&text));
         let (servers, policies) = of_runs(chapter, finding);
         let struck = if finding.verdict == crate::Verdict::Void { " class=\"void\"" } else { "" };
         let remark =
             finding.remark.as_ref().map_or(String::new(), |remark| format!(" <small>{}</small>", escape(remark)));
-        let _ = write!(
+        let _ = writeln!(
             body,
             "<tr{struck} data-claim data-experiment=\"{}\" data-verdict=\"{}\" data-server=\"{servers}\" data-policy=\"{policies}\">\
              <td>{claim}</td><td class=\"value\">{measured}</td><td class=\"value\">{simulated}</td><td class=\"value\">{bound}</td>\
-             <td>{}{remark}</td></tr>\n",
+             <td>{}{remark}</td></tr>",
             slug(&chapter.name),
             finding.verdict.key(),
             badge(finding.verdict),
@@ -73,13 +73,13 @@ fn of_runs(chapter: &Chapter, finding: &crate::Finding) -> (String, String) {
 pub(super) fn runs(body: &mut String, chapter: &Chapter, point: &PointReport) {
     let columns = cells::run_columns(point);
     let heading: String = columns.iter().map(|column| format!("<th>{}</th>", escape(column))).collect();
-    let _ = write!(body, "<div class=\"scroll\"><table class=\"runs\"><thead><tr>{heading}</tr></thead><tbody>\n");
+    let _ = writeln!(body, "<div class=\"scroll\"><table class=\"runs\"><thead><tr>{heading}</tr></thead><tbody>");
     for (at, run) in point.summary.runs.iter().enumerate() {
         let verdict = if run.void.is_some() { "void" } else { "valid" };
         let cells: String = cells::run(point, at).iter().enumerate().map(|(n, cell)| td(cell, n)).collect();
-        let _ = write!(
+        let _ = writeln!(
             body,
-            "<tr class=\"{verdict}\" data-run=\"{}\" data-experiment=\"{}\" data-server=\"{}\" data-policy=\"{}\" data-verdict=\"{verdict}\">{cells}</tr>\n",
+            "<tr class=\"{verdict}\" data-run=\"{}\" data-experiment=\"{}\" data-server=\"{}\" data-policy=\"{}\" data-verdict=\"{verdict}\">{cells}</tr>",
             slug(&run.name),
             slug(&chapter.name),
             slug(&run.server),
@@ -94,7 +94,7 @@ pub(super) fn runs(body: &mut String, chapter: &Chapter, point: &PointReport) {
     let skipped = skipped.map(|run| format!("<li><b>Skipped: {}.</b> {}</li>", escape(&run.name), escape(&run.reason)));
     let reasons: String = void.into_iter().chain(skipped).collect();
     if !reasons.is_empty() {
-        let _ = write!(body, "<ul class=\"reasons\">{reasons}</ul>\n");
+        let _ = writeln!(body, "<ul class=\"reasons\">{reasons}</ul>");
     }
 }
 

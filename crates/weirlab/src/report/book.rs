@@ -1,5 +1,6 @@
 //! `weirlab report --out`: experiments read one point at a time, and written as a page, as Markdown and as CSV.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,16 @@ use cli::Failure;
 
 /// Stretches of overload that are shaded at most: W5 has 90 in 30 minutes.
 const SHADED_MAX: usize = 500;
+
+/// States in which a connection may have bytes to send, columns of the samples: a server that has handed the kernel the whole
+/// response closes its side (RFC 9293, section 3.3.2) long before the client has it. Together they are `connections`.
+const HOLDING: [&str; 5] = [
+    "connections_established",
+    "connections_fin_wait_1",
+    "connections_close_wait",
+    "connections_last_ack",
+    "connections_closing",
+];
 
 /// What is to be written of a report, and what from.
 pub(super) struct Wanted<'a> {
@@ -34,6 +45,10 @@ pub(super) fn write(wanted: &Wanted) -> Result<(), Failure> {
     let mut chapters = Vec::new();
     for experiment in &found {
         chapters.push(chapter(experiment, wanted.simulated, resolution)?);
+    }
+    if chapters.iter().all(|chapter| chapter.points.is_empty()) {
+        let folders: Vec<String> = wanted.folders.iter().map(|folder| folder.display().to_string()).collect();
+        return Err(Failure::Failed(format!("{}: nothing is left to report", folders.join(", "))));
     }
     let title = wanted.title.map_or_else(|| title(&chapters), str::to_string);
     let write = |file: &Path, text: &str| fs::write(file, text).map_err(|error| failed(file, error));
@@ -79,7 +94,10 @@ fn chapter(folder: &ExperimentFolder, simulated: Option<&Path>, resolution: Reso
     let mut folders: Vec<(Option<usize>, &PointFolder)> = folder.points.iter().map(|p| (place(p), p)).collect();
     folders.sort_by_key(|(place, _)| place.unwrap_or(points.len()));
     for (place, point) in folders {
-        chapter.add(read(point, place.map(|place| &points[place]))?)?;
+        if let Err(reason) = chapter.add(read(point, place.map(|place| &points[place]))?) {
+            eprintln!("weirlab: {}/{}: left out, {reason}", folder.name, point.name);
+            chapter.leave_out(&point.name, &reason);
+        }
     }
     chapter.finish();
     Ok(chapter)
@@ -161,5 +179,14 @@ fn read(point: &PointFolder, of_file: Option<&PointOfFile>) -> Result<PointRuns,
 
 fn counters(folder: &Path) -> Result<Counters, Failure> {
     let samples = Samples::read(folder)?.unwrap_or_default();
-    Ok(samples.columns.iter().map(|column| (column.clone(), samples.series(column))).collect())
+    let mut counters: Counters =
+        samples.columns.iter().map(|column| (column.clone(), samples.series(column))).collect();
+    let mut held: BTreeMap<u64, u64> = BTreeMap::new();
+    for (at_ns, count) in HOLDING.iter().flat_map(|column| counters.get(*column)).flatten() {
+        *held.entry(*at_ns).or_default() += count;
+    }
+    if !held.is_empty() {
+        counters.insert("connections".into(), held.into_iter().collect());
+    }
+    Ok(counters)
 }

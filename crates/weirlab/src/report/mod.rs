@@ -83,6 +83,20 @@ fn write_book(args: &Args) -> Result<(), Failure> {
     })
 }
 
+/// Checks what the report will make of an experiment before anything is run for it.
+pub(crate) fn check_figure(file: &lab::ExperimentFile, path: &Path) -> Result<(), Failure> {
+    let Some(figure) = ::report::Described::parse(&file.text, path)?.figure else { return Ok(()) };
+    let points: Vec<&str> = file.points().iter().map(|point| point.name.as_str()).collect();
+    let is_unknown = |point: &&String| !points.contains(&point.as_str());
+    match figure.expects().filter_map(|expect| expect.point.as_ref()).find(is_unknown) {
+        Some(point) => {
+            let reason = format!("a figure.expect speaks of point `{point}`; the points are {}", points.join(", "));
+            Err(failed(path, reason))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Prints the summary of these runs, and of those that were left out: the table, or with `json` one object and nothing else.
 pub(crate) fn print(experiment: &str, runs: &[Run], skipped: Vec<SkippedRun>, json: bool) -> Result<(), Failure> {
     let summary = ::report::Summary { skipped, ..::report::summarize(experiment, runs)? };

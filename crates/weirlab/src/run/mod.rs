@@ -126,7 +126,9 @@ fn parallel_usual() -> usize {
 fn read(file: &Path, args: &Args) -> Result<ExperimentFile, Failure> {
     let overrides =
         Overrides { seconds: args.seconds, seed: args.seed, rho: args.rho, trace: args.trace.clone(), profile: None };
-    let file = ExperimentFile::read(file, &overrides)?;
+    let path = file;
+    let file = ExperimentFile::read(path, &overrides)?;
+    report::check_figure(&file, path)?;
     for (key, is_given) in [("rho", args.rho.is_some()), ("seconds", args.seconds.is_some())] {
         if is_given && file.varies_key(key) {
             return Err(Failure::Usage(format!("--{key}: {} varies it: choose with --points", file.name)));

@@ -1,4 +1,7 @@
-//! `weirlab report` as a user runs it: folders in, table or JSON out, exit status.
+//! `weirlab report` as a user runs it: folders in, table, JSON or pages out, exit status.
+
+mod book;
+mod browser;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

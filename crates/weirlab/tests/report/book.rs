@@ -1,0 +1,181 @@
+//! `weirlab report --out`: an experiment with points, a figure and its claims, as a page, as Markdown and as CSV.
+
+use std::fs;
+use std::path::Path;
+
+use crate::{Folder, browser, report, run, text};
+
+/// `fair` takes 90 ms at both loads, `srpt` 30 ms at 0.5 and 10 ms at 0.8, where `late` is void.
+const EXPERIMENT: &str = "\
+question = \"does it <b>help</b>?\"
+link = \"10mbit\"
+seconds = 1
+profile = \"1s@1.2,1s@0.2\"
+[vary]
+seed = [2, 10]
+[figure]
+paper = \"000\"
+figure = \"3\"
+claim = \"3-8 x lower\"
+simulated = \"sweep\"
+[[figure.expect]]
+text = \"3-8 x\"
+value = \"response_time_ms.mean\"
+of = \"fair\"
+over = \"srpt\"
+least = 2.0
+most = 8.0
+[[figure.expect]]
+text = \"late is sooner\"
+point = \"seed-10\"
+value = \"slowdown_mean\"
+of = \"late\"
+most = 100.0
+[[figure.expect]]
+text = \"nobody drops\"
+point = \"seed-2\"
+value = \"syn_drops\"
+of = \"srpt\"
+most = 0.0
+[[run]]
+name = \"srpt\"
+server = \"weir\"
+baseline = \"fair\"
+[[run]]
+name = \"fair\"
+server = \"nginx\"
+[[run]]
+name = \"late\"
+server = \"weir\"
+";
+
+/// An experiment folder as `weirlab run` leaves it, and the table of a simulated sweep.
+fn experiment(test: &str) -> Folder {
+    let folder = Folder::new(test);
+    let out = folder.path().join("000-fig3");
+    let write = |point: &str, name: &str, response_ms, void: Option<&str>| {
+        let mut run = run(name, response_ms);
+        run.manifest.void = void.map(String::from);
+        run.manifest.policy = if name == "fair" { "fair" } else { "srpt" }.into();
+        run.manifest.baseline = (name == "srpt").then(|| "fair".into());
+        run.write(&out.join(point).join(name)).expect("a run can be written");
+    };
+    for (point, srpt_ms) in [("seed-2", 30), ("seed-10", 10)] {
+        write(point, "fair", 90, None);
+        write(point, "srpt", srpt_ms, None);
+    }
+    write("seed-10", "late", 90, Some("requests were <late>"));
+    fs::write(out.join("experiment.toml"), EXPERIMENT).unwrap();
+    let sweep = "| seed | server | response_time_ms |\n|---|---|---|\n| 2 | fair | 80 ± 4 |\n| 2 | srpt | 20 ± 1 |\n";
+    fs::write(folder.path().join("sweep-table.md"), sweep).unwrap();
+    folder
+}
+
+fn made(folder: &Folder) -> (String, String) {
+    let [page, markdown, csv] = ["page.html", "page.md", "csv"].map(|name| folder.path().join(name));
+    let flags = ["--out", "--md", "--csv", "--simulated"].map(Path::new);
+    let output =
+        report(&[folder.path(), flags[0], &page, flags[1], &markdown, flags[2], &csv, flags[3], folder.path()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    (fs::read_to_string(page).unwrap(), fs::read_to_string(markdown).unwrap())
+}
+
+#[test]
+fn claims_stand_beside_what_was_found() {
+    let folder = experiment("claims");
+    let (page, markdown) = made(&folder);
+    for row in [
+        "| 3-8 x [seed-2] | 3 ± 0 × | 4 ± 0.283 × |",
+        "× | reproduced |",
+        "| 3-8 x [seed-10] | 9 ± 0 × | - |",
+        "direction only: more than claimed |",
+        "**void**: requests were <late> |",
+        "not measured: syn_drops was not measured or has no value |",
+        "| ~~late~~ |",
+        "- void: late: requests were <late>",
+    ] {
+        assert!(markdown.contains(row), "`{row}` is not in\n{markdown}");
+    }
+    assert!(markdown.find("### seed-2").unwrap() < markdown.find("### seed-10").unwrap(), "in the order of the file");
+    assert!(page.contains("does it &lt;b&gt;help&lt;/b&gt;?") && !page.contains("<late>"), "text is escaped");
+    assert!(page.contains("class=\"shade\""), "overload is shaded");
+    assert!(!page.contains("http://") || page.matches("http").count() == page.matches("http://www.w3.org").count());
+    let csv = |name: &str| fs::read_to_string(folder.path().join("csv").join(name)).unwrap();
+    assert!(
+        csv("claims.csv").contains("000-fig3,000,3,3-8 x,seed-2,response_time_ms.mean of fair / srpt: 2 to 8,3,0,4,")
+    );
+    assert_eq!(csv("runs.csv").lines().count(), 6);
+    assert!(csv("000-fig3-mean.csv").lines().nth(1).unwrap().starts_with("2,30,90,,1.4"));
+    assert_eq!(
+        csv("000-fig3-seed-10-by-percentile.csv").lines().next(),
+        Some("percentile of size,srpt,fair,late,ideal-ps,bound")
+    );
+}
+
+#[test]
+fn a_browser_shows_filters_and_compares_it() {
+    let Some(browser) = browser::find() else { return };
+    let folder = experiment("browser");
+    made(&folder);
+    let page = folder.path().join("page.html");
+    let open = |fragment: &str| browser::open(browser, &page, fragment);
+    let all = open("");
+    assert!(all.contains("data-ready=\"1\"") && all.contains("data-shown=\"4 5\""), "4 claims and 5 runs");
+    assert!(all.contains("4 claims, 5 runs shown"));
+    for (filter, shown) in [
+        ("verdict:void", "1 1"),
+        ("verdict:reproduced", "1 0"),
+        ("verdict:direction", "1 0"),
+        ("policy:fair", "2 2"),
+        ("policy:fair,verdict:direction", "1 0"),
+        ("server:weir", "4 5"),
+        ("experiment:000-fig3", "4 5"),
+    ] {
+        let filtered = open(&format!("#filter={filter}"));
+        assert!(filtered.contains(&format!("data-shown=\"{shown}\"")), "{filter}: {}", &filtered[..400]);
+    }
+    let hidden = |document: &str, run: &str| {
+        let from = document.find(&format!("data-run=\"{run}\" data-experiment")).expect("the run has a row");
+        document[from..from + document[from..].find('>').unwrap()].contains("hidden")
+    };
+    let void = open("#filter=verdict:void");
+    assert!(hidden(&void, "fair") && !hidden(&void, "late"));
+    assert!(!hidden(&all, "fair"));
+    // Runs 0 and 1 are srpt and fair at the first point: the first takes a third of the time, so all of the second lose.
+    let compared = open("#compare=0,1&open=all");
+    assert!(compared.contains("data-compared=\"0 1\"") && compared.contains("0.3333 ×"));
+    assert!(compared.contains("requests with a stretch above 1</td><td class=\"value\" colspan=\"3\">100 %"));
+    let behind = compared.find("data-table=\"x0p0-ccdf\"").expect("the distribution has a table behind it");
+    assert!(compared[behind..].starts_with("data-table=\"x0p0-ccdf\" open") && compared[behind..].contains("<tbody>"));
+    assert!(open("#compare=0,2").contains("0 2"), "of two points");
+}
+
+/// Or the test above could not fail.
+#[test]
+fn a_script_that_fails_is_noticed() {
+    let Some(browser) = browser::find() else { return };
+    let folder = Folder::new("noticed");
+    let page = folder.path().join("page.html");
+    fs::write(&page, "<!doctype html><p>text</p><script>nothing.at.all()</script>").unwrap();
+    let (document, console) = browser::dump(browser, &page, "");
+    assert!(document.contains("<p>text</p>"));
+    assert!(console.iter().any(|line| line.contains("ReferenceError")), "{console:?}");
+}
+
+#[test]
+fn mistakes_are_named() {
+    let folder = experiment("mistakes");
+    let out = folder.path().join("page.html");
+    let both = report(&[folder.path(), Path::new("--out"), &out, Path::new("--json")]);
+    assert_eq!((both.status.code(), text(&both.stdout)), (Some(2), String::new()));
+    let file = folder.path().join("000-fig3/experiment.toml");
+    fs::write(&file, EXPERIMENT.replace("over = \"srpt\"", "over = \"sprt\"")).unwrap();
+    let wrong = report(&[folder.path(), Path::new("--out"), &out]);
+    let said = format!("{}:12: there is no run `sprt`; the runs are srpt, fair, late", file.display());
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(text(&wrong.stderr).contains(&said) && !out.exists(), "{}", text(&wrong.stderr));
+    fs::create_dir(folder.path().join("empty")).unwrap();
+    let empty = report(&[&folder.path().join("empty"), Path::new("--out"), &out]);
+    assert_eq!(empty.status.code(), Some(1));
+    assert!(text(&empty.stderr).contains("no run here"), "{}", text(&empty.stderr));
+}
