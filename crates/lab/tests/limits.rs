@@ -49,7 +49,7 @@ fn segments_and_windows_and_buffers_are_as_small_as_they_are_told() {
     let link = build(&experiment).unwrap();
     let folder = std::env::temp_dir().join(format!("weir-limits-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let site = Site::create(&folder.join("www"), &[FILE_BYTES].into()).unwrap();
+    let site = Site::create(&folder, &[FILE_BYTES].into()).unwrap();
     let address = SocketAddr::new(link.server_address(), PORT);
     let endpoint = Endpoint { server: link.server(), client: link.client(), address };
     let spec = experiment.runs().next().unwrap();
