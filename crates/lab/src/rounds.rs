@@ -11,8 +11,8 @@ use record::Manifest;
 
 /// Share of all processors that the runs of a round may take together: half, as for a server by itself.
 const CPU_SHARE: f64 = 0.5;
-/// Cores taken by a run of whose kind none is finished, for each 10 Mbit/s of its link. Measured: 0.02 to 0.1.
-const CORES_PER_10_MBIT: f64 = 0.1;
+/// Cores taken by a run of whose kind none is finished, for each 10 Mbit/s of its link. Measured: 0.02 to 0.08.
+const CORES_PER_10_MBIT: f64 = 0.05;
 /// What a round takes beside its load until one has been measured: links, servers, results.
 const OVERHEAD_AT_FIRST: Duration = Duration::from_secs(6);
 
@@ -136,8 +136,8 @@ mod tests {
     #[test]
     fn what_runs_cost_decides_how_many() {
         let mut experience = Experience::new(100, 2);
-        let runs = due(&[0; 20]);
-        assert_eq!(experience.round(&runs), 10, "a tenth of a core each, one core for all");
+        let runs = due(&[0; 40]);
+        assert_eq!(experience.round(&runs), 20, "a twentieth of a core each, one core for all");
         let text = r#"{"name":"a","server":"weir","policy":"srpt","drain":"paced","link_bps":1,"rho":0.8,"seed":1,
             "per_connection":1,"seconds":1.0,"commit":"","kernel":"","command":[],"server_cpu":0.2,"client_cpu":0.1,
             "lateness_ns_p99":null,"wire_bytes":null,"void":null,"environment":{}}"#;

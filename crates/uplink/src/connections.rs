@@ -21,8 +21,11 @@ const WQUEUE_AT: usize = RQUEUE_AT + 4;
 const INET_DIAG_MEMINFO: u16 = 1;
 /// Of `struct inet_diag_meminfo`: memory of what was handed below TCP and has not left (`sk_wmem_alloc`).
 const MEMINFO_BELOW_AT: usize = 12;
-/// All but those in TIME-WAIT, of which a new connection per request leaves thousands: they would be most of the cost.
-const STATES_WANTED: u32 = !(1 << 6);
+/// All but those in TIME-WAIT, of which a new connection per request leaves thousands, and those only bound, for which the
+/// kernel walks the machine's whole table of ports: they would be most of the cost.
+const STATES_WANTED: u32 = !(1 << TIME_WAIT | 1 << BOUND_INACTIVE);
+const TIME_WAIT: u32 = 6;
+const BOUND_INACTIVE: u32 = 13;
 
 /// A connection's state, by the kernel's number (include/net/tcp_states.h); one in TIME-WAIT is nobody's any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
