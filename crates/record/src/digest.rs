@@ -1,4 +1,5 @@
-//! A name for what determines a run, so that one that is there need not be done again. Not against an adversary: 128 bits so that no two of a million runs meet by chance,
+//! A name for what determines a run, so that one that is there need not be done again. Not against an adversary: 128 bits so
+//! that no two of a million runs meet by chance,
 //! and FNV-1a because its definition is one line that will never change under kept results.
 
 use std::fs::File;
@@ -23,7 +24,7 @@ impl Digest {
         Digest(0x6c62272e07bb014262b821756295c58d)
     }
 
-    pub fn add(mut self, bytes: &[u8]) -> Digest {
+    pub fn with(mut self, bytes: &[u8]) -> Digest {
         for byte in bytes {
             self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(0x0000000001000000000000000000013b);
         }
@@ -40,7 +41,7 @@ impl Digest {
         loop {
             match file.read(&mut buffer)? {
                 0 => return Ok(digest),
-                count => digest = digest.add(&buffer[..count]),
+                count => digest = digest.with(&buffer[..count]),
             }
         }
     }
@@ -54,7 +55,7 @@ mod tests {
     #[test]
     fn published_vectors() {
         assert_eq!(Digest::new().text(), "6c62272e07bb014262b821756295c58d");
-        assert_eq!(Digest::new().add(b"a").text(), "d228cb696f1a8caf78912b704e4a8964");
-        assert_eq!(Digest::new().add(b"foobar").text(), "343e1662793c64bf6f0d3597ba446f18");
+        assert_eq!(Digest::new().with(b"a").text(), "d228cb696f1a8caf78912b704e4a8964");
+        assert_eq!(Digest::new().with(b"foobar").text(), "343e1662793c64bf6f0d3597ba446f18");
     }
 }

@@ -61,7 +61,7 @@ impl RunSpec {
     /// The name of the run's file. All maps in it are ordered, so equal runs have equal texts.
     fn file_name(&self) -> String {
         let text = serde_json::to_vec(self).expect("names and finite numbers have a JSON");
-        Digest::new().add(&text).text() + ".json"
+        Digest::new().with(&text).text() + ".json"
     }
 }
 

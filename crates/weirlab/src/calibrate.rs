@@ -37,7 +37,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let mut file = ExperimentFile::read(&args.file, &overrides)?;
     let wanted = args.run.clone().unwrap_or_else(|| unordered(&file));
     let point = file.points()[0].name.clone();
-    file.keep_only(&[wanted], &[point.clone()]).map_err(Failure::Usage)?;
+    file.keep_only(&[wanted], std::slice::from_ref(&point)).map_err(Failure::Usage)?;
     let out = args.out.unwrap_or_else(|| run::default_out(&format!("{}-calibration", file.name)));
     let runs = run::conduct(file, &out)?;
     let [done] = &runs[..] else { return Err(Failure::Failed("the run was left out".into())) };

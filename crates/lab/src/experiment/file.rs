@@ -151,7 +151,7 @@ impl Point {
         for told in runs.filter(|told| told.get("name").and_then(Value::as_str) == Some(&run.name)) {
             canonical(told, &mut text);
         }
-        Digest::new().add(text.as_bytes()).add(jobs.as_bytes()).text()
+        Digest::new().with(text.as_bytes()).with(jobs.as_bytes()).text()
     }
 }
 

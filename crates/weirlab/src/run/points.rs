@@ -75,7 +75,7 @@ impl Jobs {
         let jobs = load::jobs_of(&experiment.load_flags())?;
         let mut digest = Digest::new();
         for job in &jobs {
-            digest = digest.add(&job.arrival.0.to_le_bytes()).add(&job.size_bytes.to_le_bytes());
+            digest = digest.with(&job.arrival.0.to_le_bytes()).with(&job.size_bytes.to_le_bytes());
         }
         Ok(Jobs {
             sizes: jobs.iter().map(|job| job.size_bytes).collect(),
