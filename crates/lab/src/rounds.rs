@@ -13,6 +13,8 @@ use record::Manifest;
 const CPU_SHARE: f64 = 0.5;
 /// Cores taken by a run of whose kind none is finished, for each 10 Mbit/s of its link. Measured: 0.02 to 0.08.
 const CORES_PER_10_MBIT: f64 = 0.05;
+/// Cores by which a sum of costs may miss a whole number of them.
+const ROUNDING: f64 = 1e-6;
 /// What a round takes beside its load until one has been measured: links, servers, results.
 const OVERHEAD_AT_FIRST: Duration = Duration::from_secs(6);
 
@@ -79,7 +81,9 @@ impl Experience {
         let fits = |count: usize| {
             let round = &due[..count];
             let cores: f64 = round.iter().map(|run| self.cores_of(&run.kind)).sum();
-            count <= self.parallel && cores <= self.budget && round.iter().all(|run| count <= run.company_max)
+            count <= self.parallel
+                && cores <= self.budget + ROUNDING
+                && round.iter().all(|run| count <= run.company_max)
         };
         let most = (1..=due.len()).take_while(|&count| count == 1 || fits(count)).last().unwrap_or(0);
         let is_whole = |count: usize| count == due.len() || due[count - 1].point != due[count].point;

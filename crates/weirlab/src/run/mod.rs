@@ -186,3 +186,33 @@ fn our_programs() -> Result<Programs, Failure> {
     let weir = if beside.is_file() { Some(beside) } else { lab::find_program("weir").ok() };
     Ok(Programs { weir, weirlab })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a report reads of every experiment we ship: its claims speak of runs and points that are there.
+    #[test]
+    fn the_figures_we_ship_claim_what_can_be_checked() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let (mut figures, mut expects) = (0, 0);
+        for path in std::fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path()) {
+            let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+            if !is_toml || std::fs::read_to_string(&path).unwrap().contains("[grid]") {
+                continue;
+            }
+            let file = ExperimentFile::read(&path, &Overrides::default()).unwrap();
+            let described = ::report::Described::parse(&file.text, &path).unwrap();
+            let Some(figure) = described.figure else { continue };
+            figures += 1;
+            for expect in figure.expects() {
+                expects += 1;
+                let is_there = |name: &String| file.points().iter().any(|point| point.name == *name);
+                assert!(expect.point.iter().all(is_there), "{}: {}", path.display(), expect.text);
+            }
+            let simulated = figure.simulated.iter().map(|name| folder.join(format!("{name}-sim.toml")));
+            assert!(simulated.into_iter().all(|sim| sim.is_file()), "{}: {:?}", path.display(), figure.simulated);
+        }
+        assert!(figures >= 25 && expects >= 60, "{figures} figures, {expects} expectations");
+    }
+}

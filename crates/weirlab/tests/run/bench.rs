@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest a step of these tests may take before it counts as hung.
@@ -48,18 +49,19 @@ pub(crate) fn is_root() -> bool {
     output.stdout == b"0\n"
 }
 
-/// Whether this test may make namespaces and start nginx; says why not.
-pub(crate) fn may_test() -> bool {
+/// Lets one test at a time make namespaces and start nginx, since what one leaves behind the next one removes; says why not.
+pub(crate) fn may_test() -> Option<MutexGuard<'static, ()>> {
+    static ALONE: Mutex<()> = Mutex::new(());
     let has =
         |name: &str| ["/usr/sbin", "/usr/bin", "/sbin"].iter().any(|folder| Path::new(folder).join(name).exists());
     let why = match ["ip", "tc", "ethtool", "nginx"].into_iter().find(|name| !has(name)) {
         Some(missing) => format!("needs {missing}"),
         None if !is_root() => "needs root: making namespaces".into(),
-        None => return true,
+        None => return Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner)),
     };
     assert!(std::env::var("WEIR_REQUIRE_PRIVILEGED").as_deref() != Ok("1"), "{why}");
     println!("SKIPPED: {why}");
-    false
+    None
 }
 
 pub(crate) fn stderr(output: &Output) -> String {

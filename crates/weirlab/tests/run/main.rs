@@ -62,9 +62,7 @@ fn without_root_it_says_to_use_sudo() {
 /// A qdisc this kernel lacks, or, where it has every one, a tree that cannot be: found before any run, or skipped.
 #[test]
 fn what_a_run_lacks_is_said_before_any_run_or_skipped() {
-    if !may_test() {
-        return;
-    }
+    let Some(_alone) = may_test() else { return };
     let lacking = "name = \"second\"\nserver = \"nginx\"\nqdisc = \"bands\"\nqdisc_flags = [\"--no-such-flag\"]";
     let bench = Bench::new("lacking", &TWO_RUNS.replace("name = \"second\"\nserver = \"nginx\"", lacking));
     let output = bench.run(&[]);
@@ -89,9 +87,7 @@ fn what_a_run_lacks_is_said_before_any_run_or_skipped() {
 
 #[test]
 fn a_real_run_gives_one_object_and_leaves_only_results() {
-    if !may_test() {
-        return;
-    }
+    let Some(_alone) = may_test() else { return };
     let bench = Bench::new("real", TWO_RUNS);
     let child = bench.command(Path::new(env!("CARGO_BIN_EXE_weirlab")), &["--json", "--seed", "7"]).spawn().unwrap();
     let pid = child.id();
@@ -116,9 +112,7 @@ fn a_real_run_gives_one_object_and_leaves_only_results() {
 
 #[test]
 fn interrupted_it_keeps_what_is_finished_and_leaves_nothing_else() {
-    if !may_test() {
-        return;
-    }
+    let Some(_alone) = may_test() else { return };
     for signal in ["INT", "TERM"] {
         let bench = Bench::new(signal, TWO_RUNS);
         let child = bench.command(Path::new(env!("CARGO_BIN_EXE_weirlab")), &[]).spawn().unwrap();
@@ -142,9 +136,7 @@ fn interrupted_it_keeps_what_is_finished_and_leaves_nothing_else() {
 
 #[test]
 fn what_a_killed_experiment_left_is_removed_by_the_next() {
-    if !may_test() {
-        return;
-    }
+    let Some(_alone) = may_test() else { return };
     let bench = Bench::new("killed", TWO_RUNS);
     let mut child = bench.command(Path::new(env!("CARGO_BIN_EXE_weirlab")), &[]).spawn().unwrap();
     let pid = child.id();

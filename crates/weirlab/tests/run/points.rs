@@ -31,9 +31,7 @@ fn written(folder: &Path) -> SystemTime {
 
 #[test]
 fn points_are_done_at_once_and_not_done_again() {
-    if !may_test() {
-        return;
-    }
+    let Some(_alone) = may_test() else { return };
     let bench = Bench::new("points", POINTS);
     let output = bench.run(&["--parallel", "2", "--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -69,9 +67,7 @@ fn points_are_done_at_once_and_not_done_again() {
 
 #[test]
 fn interrupted_it_goes_on_with_what_is_missing() {
-    if !may_test() {
-        return;
-    }
+    let Some(_alone) = may_test() else { return };
     let bench = Bench::new("go-on", POINTS);
     let program = Path::new(env!("CARGO_BIN_EXE_weirlab"));
     let child = bench.command(program, &["--points", "rho-0.3"]).spawn().unwrap();
@@ -85,9 +81,7 @@ fn interrupted_it_goes_on_with_what_is_missing() {
 
 #[test]
 fn an_estimate_changes_nothing() {
-    if !may_test() {
-        return;
-    }
+    let Some(_alone) = may_test() else { return };
     let bench = Bench::new("estimate", POINTS);
     let output = bench.run(&["--estimate", "--parallel", "4", "--seconds", "30"]);
     assert!(output.status.success() && output.stdout.is_empty(), "{}", stderr(&output));
@@ -97,9 +91,7 @@ fn an_estimate_changes_nothing() {
 
 #[test]
 fn several_experiments_have_a_folder_each() {
-    if !may_test() {
-        return;
-    }
+    let Some(_alone) = may_test() else { return };
     let bench = Bench::new("several", POINTS);
     fs::write(bench.folder.join("other.toml"), POINTS.replace("[vary]\nrho = [0.3, 0.5]", "rho = 0.4")).unwrap();
     let output = bench.run(&["other.toml", "--parallel", "--seconds", "1", "--only", "first", "--json"]);

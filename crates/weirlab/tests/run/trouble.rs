@@ -38,9 +38,7 @@ fn loads_that_cannot_be_are_refused() {
 /// A namespace has its ports to itself: what listens outside on the server's port is in nobody's way.
 #[test]
 fn a_port_in_use_outside_does_not_matter() {
-    if !may_test() {
-        return;
-    }
+    let Some(_alone) = may_test() else { return };
     let listener = TcpListener::bind("0.0.0.0:8080");
     let bench = Bench::new("port", TWO_RUNS);
     let output = bench.run(&["--only", "first", "--seconds", "1"]);
@@ -51,9 +49,7 @@ fn a_port_in_use_outside_does_not_matter() {
 /// The folder of results is on a file system of a few pages, mounted where nobody else sees it.
 #[test]
 fn a_full_disk_ends_it_and_leaves_nothing() {
-    if !may_test() {
-        return;
-    }
+    let Some(_alone) = may_test() else { return };
     let bench = Bench::new("full", TWO_RUNS);
     fs::create_dir(bench.out()).unwrap();
     // 64 KB do not hold the records of two runs.
