@@ -92,7 +92,7 @@ fn processes_of(folder: &Path) -> Vec<String> {
 }
 
 fn one_fetch(experiment: &Experiment, folder: &Path) {
-    let site = Site::create(&folder.join("www"), &BTreeSet::from([FILE_BYTES])).unwrap();
+    let site = Site::create(folder, &BTreeSet::from([FILE_BYTES])).unwrap();
     let link = build(experiment).unwrap();
     let address = SocketAddr::new(link.server_address(), 8080);
     let endpoint = Endpoint { server: link.server(), client: link.client(), address };
