@@ -54,7 +54,10 @@ fn srpt_ranks_by_what_is_left_and_promotes_without_overtaking() {
                 drained(&pair.server);
             }
         });
-        assert_eq!((bands(&counted), counted.promotions), (vec![3, 4], 1), "{counted:?}");
+        // On a busy machine the last packet, which is small, may find nothing queued either.
+        let seen = bands(&counted);
+        assert!(seen == [3, 4] || seen == [2, 3, 4], "{counted:?}");
+        assert_eq!(counted.promotions as usize, seen.len() - 1, "{counted:?}");
     });
     with(Classify { promotion: Promotion::Plain, ..slow() }, |site| {
         let mut pair = Pair::new("127.0.0.1");
