@@ -37,11 +37,7 @@ pub(crate) fn verdict_counts(chapter: &Chapter) -> String {
 /// Claim, measured, simulated and bound of a finding.
 pub(crate) fn claim(finding: &Finding) -> [String; 4] {
     let expect = &finding.expect;
-    let at = if finding.point.is_empty() || expect.point.is_some() {
-        String::new()
-    } else {
-        format!(" [{}]", finding.point)
-    };
+    let at = if finding.point.is_empty() { String::new() } else { format!(" [{}]", finding.point) };
     let found = |found: Option<Found>| found.map_or("-".into(), |found| with_interval(expect, found));
     let bound = finding.bound.map_or("-".into(), |bound| with_interval(expect, Found::exact(bound)));
     [format!("{}{at}", expect.text), found(finding.found), found(finding.simulated), bound]
