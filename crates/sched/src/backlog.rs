@@ -28,6 +28,12 @@ impl Backlog {
         self.idle_at = self.idle_at.max(now - self.behind) + rate.time_for(wire_bytes);
     }
 
+    /// Of the bytes charged last, these did not reach the link.
+    pub fn refund(&mut self, wire_bytes: u64) {
+        let Some(rate) = self.rate else { return };
+        self.idle_at = self.idle_at - rate.time_for(wire_bytes);
+    }
+
     /// The queue below us was measured to hold this many bytes.
     ///
     /// A shaper lets a packet go first and waits afterwards, so besides its queue up to one full packet may still
@@ -76,6 +82,17 @@ mod tests {
         assert_eq!(backlog.below(now), Nanos(2 * 1_211_200 - 1_000_000));
         assert_eq!(backlog.bytes_below(now), 2 * PACKET - 1250);
         assert_eq!(backlog.bytes_below(now + Nanos::from_millis(10)), 0);
+    }
+
+    #[test]
+    fn a_refund_undoes_a_charge() {
+        let mut backlog = backlog();
+        let now = Nanos::from_secs(1);
+        backlog.charge(now, 3 * PACKET);
+        let before = backlog.below(now);
+        backlog.charge(now, PACKET);
+        backlog.refund(PACKET);
+        assert_eq!(backlog.below(now), before);
     }
 
     #[test]

@@ -238,6 +238,12 @@ impl Drain {
         self.backlog.charge(now, wire_bytes);
     }
 
+    /// Bytes that were charged stay with TCP for now, and the link is free for others: without this an idle link
+    /// waits for them. [`Drain::on_overhead`] charges them again when they leave.
+    pub fn on_held_back(&mut self, wire_bytes: u64) {
+        self.backlog.refund(wire_bytes);
+    }
+
     /// The queue below was measured; see [`Backlog::on_measured`].
     pub fn on_backlog(&mut self, now: Nanos, queued_bytes: u64) {
         self.backlog.on_measured(now, queued_bytes);

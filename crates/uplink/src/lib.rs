@@ -30,7 +30,7 @@ pub use initial_rto::InitialRto;
 pub use interface::Interface;
 pub use queues::{QueueWatch, Queues};
 pub use shaper::Shaper;
-pub use socket_memory::queued_below_bytes;
+pub use socket_memory::{queued_below_bytes, unsent_bytes};
 pub use tc::Counted;
 pub use tcp_info::{TcpInfo, tcp_info};
 pub use told::ToldMap;

@@ -5,6 +5,9 @@ use std::os::fd::{AsFd, AsRawFd};
 const WMEM_ALLOC: usize = 2;
 const ENTRIES: usize = 9;
 
+/// linux/sockios.h; the libc crate has only SIOCOUTQ, which counts what is sent and unacknowledged too.
+const SIOCOUTQNSD: u64 = 0x894B;
+
 /// Bytes of memory held by packets that TCP has sent and that have not left this machine yet: they wait in a queueing
 /// discipline, or in the device. Zero means that nothing sent from now on can overtake anything of this connection here.
 pub fn queued_below_bytes(socket: impl AsFd) -> io::Result<u32> {
@@ -24,9 +27,18 @@ pub fn queued_below_bytes(socket: impl AsFd) -> io::Result<u32> {
     if status == 0 { Ok(entries[WMEM_ALLOC]) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Bytes that were written to a connection and that TCP has not sent for the first time yet: its window is full, or the reader's.
+pub fn unsent_bytes(socket: impl AsFd) -> io::Result<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: SIOCOUTQNSD writes one int, which lives on; the descriptor is borrowed, so it is open.
+    let status = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), SIOCOUTQNSD as _, &raw mut bytes) };
+    if status == 0 { Ok(bytes.try_into().unwrap_or(0)) } else { Err(io::Error::last_os_error()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::net::{TcpListener, TcpStream};
 
     #[test]
@@ -37,7 +49,23 @@ mod tests {
     }
 
     #[test]
+    fn what_the_reader_does_not_take_is_unsent() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        assert_eq!(unsent_bytes(&stream).unwrap(), 0);
+        // Until the reader's buffer and ours are full: nobody reads.
+        let mut written = 0;
+        while let Ok(bytes) = (&stream).write(&[0; 65_536]) {
+            written += bytes;
+        }
+        let unsent = unsent_bytes(&stream).unwrap();
+        assert!(unsent > 0 && (unsent as usize) < written, "{unsent} of {written} unsent");
+    }
+
+    #[test]
     fn refuses_what_is_no_socket() {
         assert!(queued_below_bytes(std::fs::File::open("/dev/null").unwrap()).is_err());
+        assert!(unsent_bytes(std::fs::File::open("/dev/null").unwrap()).is_err());
     }
 }

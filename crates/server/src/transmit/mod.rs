@@ -109,6 +109,7 @@ impl<S: Socket> Transmitter<S> {
     /// The socket takes bytes again. A no-op for a job that has departed.
     pub fn on_writable(&mut self, now: Nanos, id: JobId) {
         self.drain.on_writable(id);
+        self.settle(now, id, 0);
         self.ask(now, id);
     }
 
@@ -176,11 +177,13 @@ impl<S: Socket> Transmitter<S> {
         }
         let sent = sending.send(bytes_max);
         let progress = self.drain.on_sent(now, id, sent.bytes);
+        self.settle(now, id, sent.bytes);
         match sent.failure {
             Some(Failure::Blocked) => self.drain.on_blocked(id),
             Some(failure) => self.abort(id, failure),
             None if progress == Progress::Departed => {
                 self.ask(now, id);
+                self.settle_rest(now, id);
                 self.depart(id, None);
             }
             None if self.needs_path && self.sendings[id.slot()].as_ref().is_some_and(Sending::is_path_old) => {
@@ -203,6 +206,37 @@ impl<S: Socket> Transmitter<S> {
         }
         let segments = (marker.burst_bytes / job.segment_bytes).max(1);
         grant.bytes_max.min(segments * job.segment_bytes - job.attained % job.segment_bytes)
+    }
+
+    /// Charges the link for what TCP let through, not for what waits in the socket for a window: over a long path a response
+    /// holds two segments back in every round trip, and the link would idle for as long as each would have taken. What leaves
+    /// later is charged when it is found out, unless the queue below is read, and shows it.
+    fn settle(&mut self, now: Nanos, id: JobId, sent_bytes: u64) {
+        if !self.is_paced() {
+            return;
+        }
+        let Some(sending) = self.sendings.get_mut(id.slot()).and_then(Option::as_mut) else { return };
+        if sending.id != id {
+            return;
+        }
+        let (before, unsent) = sending.look_at_unsent();
+        let segment_bytes = units::wire::SEGMENT_BYTES;
+        if unsent > before {
+            // An earlier response on the connection may have left some, which is not ours to give back.
+            let held = (unsent - before).min(sent_bytes);
+            self.drain.on_held_back(units::wire::bytes_of(held, segment_bytes));
+        } else if self.gauge.is_none() {
+            self.drain.on_overhead(now, units::wire::bytes_of(before - unsent, segment_bytes));
+        }
+    }
+
+    /// The same for what a response leaves to TCP when it departs: nobody will look again.
+    fn settle_rest(&mut self, now: Nanos, id: JobId) {
+        let Some(sending) = self.sendings.get(id.slot()).and_then(Option::as_ref) else { return };
+        if self.gauge.is_none() {
+            let rest = units::wire::bytes_of(sending.unsent_bytes, units::wire::SEGMENT_BYTES);
+            self.drain.on_overhead(now, rest);
+        }
     }
 
     /// Asks the kernel about a connection: what TCP sent again was on the link too, and the path is for the policy.

@@ -34,6 +34,8 @@ pub(super) struct Sending<S> {
     asked_at_bytes: u64,
     /// What the kernel had sent again when it was last asked.
     retransmitted_bytes: u64,
+    /// What TCP held back when it was last asked.
+    pub unsent_bytes: u64,
     /// When the reader began to be watched for slowness, and what had been sent then.
     window: (Nanos, u64),
     stream: Stream,
@@ -45,8 +47,19 @@ impl<S: Socket> Sending<S> {
     /// What an earlier response on the connection had sent again, `retransmitted_bytes`, was paid for then.
     pub fn new(id: JobId, dispatch: Dispatch<S>, retransmitted_bytes: u64, now: Nanos) -> Sending<S> {
         let Dispatch { owner, socket, outgoing, stream, .. } = dispatch;
-        let (sent_bytes, asked_at_bytes, window, marks) = (0, 0, (now, 0), 0);
-        Sending { id, owner, socket, outgoing, sent_bytes, asked_at_bytes, retransmitted_bytes, window, stream, marks }
+        Sending {
+            id,
+            owner,
+            socket,
+            outgoing,
+            sent_bytes: 0,
+            asked_at_bytes: 0,
+            retransmitted_bytes,
+            unsent_bytes: 0,
+            window: (now, 0),
+            stream,
+            marks: 0,
+        }
     }
 
     /// Whether less than a burst waits unsent.
@@ -85,6 +98,13 @@ impl<S: Socket> Sending<S> {
         self.retransmitted_bytes = self.retransmitted_bytes.max(status.retransmitted_bytes);
         self.asked_at_bytes = self.sent_bytes;
         (since, status.path)
+    }
+
+    /// What TCP holds back, before and now: payload bytes, the first as of the last look.
+    pub fn look_at_unsent(&mut self) -> (u64, u64) {
+        let before = self.unsent_bytes;
+        self.unsent_bytes = self.socket.unsent_bytes();
+        (before, self.unsent_bytes)
     }
 
     /// Whether so much was sent since the kernel was last asked that the path may have changed.

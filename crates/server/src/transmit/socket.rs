@@ -27,6 +27,8 @@ pub trait Socket {
     fn has_room(&self) -> bool;
     /// Whether packets of this connection wait below TCP.
     fn is_queued_below(&self) -> bool;
+    /// Bytes that were taken and are not sent yet, since no window has room for them: they are not below us.
+    fn unsent_bytes(&self) -> u64;
     /// Packets sent from now on carry this priority, first transmission or not.
     fn set_priority(&self, priority: u32);
     /// The bytes from `begin` to `end`, of all that is sent on the connection, are one response.
@@ -78,6 +80,10 @@ impl Socket for Connection {
     fn is_queued_below(&self) -> bool {
         // A socket that does not tell may have something there.
         uplink::queued_below_bytes(self).map_or(true, |bytes| bytes > 0)
+    }
+
+    fn unsent_bytes(&self) -> u64 {
+        uplink::unsent_bytes(self).map_or(0, u64::from)
     }
 
     fn set_priority(&self, priority: u32) {

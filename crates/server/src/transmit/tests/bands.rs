@@ -102,6 +102,10 @@ impl Socket for KernelSocket {
         self.kernel.borrow().flows[self.at].below > 0
     }
 
+    fn unsent_bytes(&self) -> u64 {
+        self.kernel.borrow().flows[self.at].unsent
+    }
+
     fn set_priority(&self, priority: u32) {
         self.kernel.borrow_mut().flows[self.at].priorities.push(priority);
     }

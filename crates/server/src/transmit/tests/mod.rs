@@ -25,6 +25,9 @@ struct FakeSocket {
     journal: Journal,
     is_finished: Rc<Cell<bool>>,
     retransmitted: Rc<Cell<u64>>,
+    /// How many bytes TCP's window has room for; what was taken beyond that is not sent.
+    window: Rc<Cell<u64>>,
+    unsent: Rc<Cell<u64>>,
     path: Rc<Cell<Path>>,
     /// How often it was asked about.
     asked: Rc<Cell<u64>>,
@@ -40,6 +43,9 @@ impl Socket for FakeSocket {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         self.room.set(self.room.get() - taken);
+        let sent = taken.min(self.window.get());
+        self.window.set(self.window.get() - sent);
+        self.unsent.set(self.unsent.get() + taken - sent);
         self.journal.borrow_mut().push((self.name, taken));
         Ok(taken as usize)
     }
@@ -69,6 +75,10 @@ impl Socket for FakeSocket {
 
     fn is_queued_below(&self) -> bool {
         self.is_queued_below.get()
+    }
+
+    fn unsent_bytes(&self) -> u64 {
+        self.unsent.get()
     }
 
     fn set_priority(&self, priority: u32) {
@@ -106,6 +116,8 @@ impl Bench {
             journal: Rc::clone(&self.journal),
             is_finished: Rc::default(),
             retransmitted: Rc::default(),
+            window: Rc::new(Cell::new(u64::MAX)),
+            unsent: Rc::default(),
             path: Rc::default(),
             asked: Rc::default(),
             is_queued_below: Rc::default(),
@@ -202,6 +214,47 @@ fn retransmissions_take_their_time() {
         bench.now.get()
     };
     assert_eq!(ends(14_480) - ends(0), Nanos(10 * 1_211_200));
+}
+
+/// Over a long path a response has to wait for its window with segments in the socket: the link serves another meanwhile. It
+/// idled for two segments in every round trip of every response.
+#[test]
+fn what_tcp_holds_back_takes_no_time_of_the_link() {
+    const SEGMENT: u64 = 1_448;
+    let ends = |window| {
+        let mut bench = Bench::new("srpt", Some("10mbit"));
+        let first = bench.socket('A', 4 * SEGMENT);
+        first.window.set(window);
+        bench.dispatch(&first, 5 * SEGMENT);
+        let second = bench.socket('B', u64::MAX);
+        bench.dispatch(&second, 100 * SEGMENT);
+        bench.drive();
+        assert_eq!(bench.order(), "AB");
+        bench.now.get()
+    };
+    assert_eq!(ends(4 * SEGMENT) - ends(2 * SEGMENT), Nanos(2 * 1_211_200));
+}
+
+/// Where the queue below is not seen, they are charged when they are found to have left, at the latest with the departure.
+#[test]
+fn what_tcp_held_back_is_charged_when_it_leaves() {
+    const SEGMENT: u64 = 1_448;
+    let ends = |window| {
+        let mut bench = Bench::new("srpt", Some("10mbit"));
+        let first = bench.socket('A', 4 * SEGMENT);
+        first.window.set(window);
+        let job = bench.dispatch(&first, 6 * SEGMENT);
+        bench.drive();
+        first.unsent.set(0);
+        first.room.set(2 * SEGMENT);
+        bench.transmitter.on_writable(bench.now.get(), job);
+        let second = bench.socket('B', u64::MAX);
+        bench.dispatch(&second, 100 * SEGMENT);
+        bench.drive();
+        assert_eq!(bench.transmitter.departures().count(), 2);
+        bench.now.get()
+    };
+    assert_eq!(ends(2 * SEGMENT), ends(4 * SEGMENT));
 }
 
 #[test]
