@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::MultiProgress;
-use record::{Manifest, Run};
+use record::{LeftOut, Manifest, Run};
 
 use crate::folder::{Claim, finished};
 use crate::gate::Gate;
@@ -88,18 +88,39 @@ struct Task<'a> {
 /// out. Everything made is removed, the results excepted; the runs finished before an error stay in their folders.
 pub fn conduct(order: &Order<'_>, interrupt: &Interrupt) -> Result<Vec<Conducted>, LabError> {
     let (mut experience, tasks, mut conducted) = survey(order, interrupt)?;
-    if !tasks.is_empty() {
+    let is_skipping = conducted.iter().any(|point| !point.skipped.is_empty());
+    if !tasks.is_empty() || is_skipping {
         announce(order, &experience, &tasks);
         let _claims = order.folders.iter().map(Folder::claim).collect::<Result<Vec<Claim>, LabError>>()?;
-        let sizes = order.plans.iter().flat_map(|plan| plan.sizes).copied().collect();
-        let site = Site::create(order.site, &sizes)?;
-        all_rounds(order, tasks, &site, &mut experience, &mut conducted, interrupt)?;
+        keep_left_out(order, &conducted)?;
+        if !tasks.is_empty() {
+            let sizes = order.plans.iter().flat_map(|plan| plan.sizes).copied().collect();
+            let site = Site::create(order.site, &sizes)?;
+            let ended = all_rounds(order, tasks, &site, &mut experience, &mut conducted, interrupt);
+            keep_left_out(order, &conducted)?;
+            ended?;
+        }
     }
     for (plan, conducted) in order.plans.iter().zip(&mut conducted) {
         let folders = plan.experiment.runs().map(|spec| plan.out.join(&spec.name));
         conducted.runs = folders.filter(|folder| finished(folder).is_some()).collect();
     }
     Ok(conducted)
+}
+
+/// Says in every folder which of its runs are not there, and why: what is only printed is gone when the results are read.
+fn keep_left_out(order: &Order<'_>, conducted: &[Conducted]) -> Result<(), LabError> {
+    for folder in order.folders {
+        let reasons = order.plans.iter().zip(conducted).filter_map(|(plan, conducted)| {
+            let point = plan.out.strip_prefix(folder.path).ok()?;
+            let skipped = conducted.skipped.iter().map(|run| (&run.name, run.reason.clone()));
+            let failed = conducted.failed.iter().map(|run| (&run.name, format!("it failed: {}", run.reason)));
+            Some(skipped.chain(failed).map(|(run, why)| (point.join(run).display().to_string(), why)))
+        });
+        LeftOut::add(folder.path, reasons.flatten())
+            .map_err(|e| LabError::path(e.path(), std::io::Error::other(e.reason().to_string())))?;
+    }
+    Ok(())
 }
 
 /// Says how long an order will take, and does nothing.

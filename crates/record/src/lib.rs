@@ -2,7 +2,7 @@
 //!
 //! The server, the simulator and the load generator all write this one record, and this crate alone knows the file
 //! formats: `records.parquet` (or `records.csv`) and `manifest.json` in a run's folder. A result without a manifest does
-//! not exist. What was seen from outside is in `samples.parquet`. The feature `parquet` brings tables in columns; without it records are text.
+//! not exist. What was seen from outside is in `samples.parquet`, which runs are not there and why in `left-out.json`. The feature `parquet` brings tables in columns; without it records are text.
 
 #[cfg(feature = "parquet")]
 mod attempts;
@@ -11,6 +11,7 @@ mod columns;
 mod digest;
 mod error;
 mod job;
+mod left_out;
 mod manifest;
 mod records;
 mod run;
@@ -24,6 +25,7 @@ pub use columns::{Kind, Table, TableWriter, Value};
 pub use digest::Digest;
 pub use error::FileError;
 pub use job::{JobRecord, Outcome};
+pub use left_out::LeftOut;
 pub use manifest::{Manifest, SweepManifest};
 pub use records::RecordWriter;
 pub use run::Run;

@@ -48,7 +48,7 @@ pub struct Chapter {
     pub points: Vec<PointReport>,
     /// In the order of the claims, then of the points.
     pub findings: Vec<Finding>,
-    /// Points that could not be summed up, and why.
+    /// Points that could not be summed up, points and runs that are not here, and why.
     pub left_out: Vec<SkippedRun>,
     simulated: Option<Simulated>,
     resolution: Resolution,
@@ -164,9 +164,11 @@ impl Chapter {
         Ok(())
     }
 
-    /// Says of a point why it is not here.
-    pub fn leave_out(&mut self, point: &str, reason: &ReportError) {
-        self.left_out.push(SkippedRun { name: point.into(), reason: reason.to_string() });
+    /// Says of a run of a point, or of all of them, why it is not here; either name may be empty.
+    pub fn leave_out(&mut self, point: &str, run: &str, reason: &impl std::fmt::Display) {
+        let names: Vec<&str> = [point, run].into_iter().filter(|name| !name.is_empty()).collect();
+        let name = if names.is_empty() { self.name.clone() } else { names.join(" / ") };
+        self.left_out.push(SkippedRun { name, reason: reason.to_string() });
     }
 
     /// Puts the findings in the order of the claims, and adds those of points that were not measured.

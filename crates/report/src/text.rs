@@ -29,7 +29,10 @@ pub fn markdown(title: &str, chapters: &[Chapter]) -> String {
             text.push_str(&claims(chapter));
         }
         for point in &chapter.left_out {
-            let _ = writeln!(text, "- left out: {}: {}", point.name, point.reason);
+            let _ = writeln!(text, "- not here: {}: {}", point.name, point.reason);
+        }
+        if !chapter.left_out.is_empty() {
+            text.push('\n');
         }
         for point in &chapter.points {
             text.push_str(&runs(point));
@@ -68,7 +71,7 @@ fn runs(point: &PointReport) -> String {
         }
     }
     for run in &point.summary.skipped {
-        let _ = writeln!(text, "- skipped: {}: {}", run.name, run.reason);
+        let _ = writeln!(text, "- not here: {}: {}", run.name, run.reason);
     }
     let _ = write!(text, "\n{}; bound {} ms.\n\n", point.conditions, cells::figure(point.summary.bound_ms));
     text

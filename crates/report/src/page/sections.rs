@@ -96,11 +96,11 @@ pub(super) fn chapter_head(body: &mut String, chapter: &Chapter) {
     left_out(body, chapter);
 }
 
-/// Points that could not be summed up.
+/// Points and runs that are not here.
 fn left_out(body: &mut String, chapter: &Chapter) {
     for point in &chapter.left_out {
-        let name = if point.name.is_empty() { &chapter.name } else { &point.name };
-        let _ = writeln!(body, "<p class=\"note\"><b>Left out: {}.</b> {}</p>", escape(name), escape(&point.reason));
+        let (name, reason) = (escape(&point.name), escape(&point.reason));
+        let _ = writeln!(body, "<p class=\"note left-out\"><b>Not here: {name}.</b> {reason}</p>");
     }
 }
 

@@ -91,7 +91,8 @@ pub(super) fn runs(body: &mut String, chapter: &Chapter, point: &PointReport) {
     let void: Vec<String> =
         void.map(|(name, why)| format!("<li><b>Void: {}.</b> {}</li>", escape(name), escape(why))).collect();
     let skipped = point.summary.skipped.iter();
-    let skipped = skipped.map(|run| format!("<li><b>Skipped: {}.</b> {}</li>", escape(&run.name), escape(&run.reason)));
+    let skipped =
+        skipped.map(|run| format!("<li><b>Not here: {}.</b> {}</li>", escape(&run.name), escape(&run.reason)));
     let reasons: String = void.into_iter().chain(skipped).collect();
     if !reasons.is_empty() {
         let _ = writeln!(body, "<ul class=\"reasons\">{reasons}</ul>");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ::report::{Chapter, Counters, Described, PointRuns, Resolution, Simulated};
+use ::report::{Chapter, Counters, Described, PointRuns, Resolution, Simulated, SkippedRun};
 use lab::{ExperimentFile, Overrides};
 use record::{Run, Samples};
 use workload::LoadProfile;
@@ -93,14 +93,41 @@ fn chapter(folder: &ExperimentFolder, simulated: Option<&Path>, resolution: Reso
     let place = |point: &PointFolder| points.iter().position(|of_file| of_file.name == point.name);
     let mut folders: Vec<(Option<usize>, &PointFolder)> = folder.points.iter().map(|p| (place(p), p)).collect();
     folders.sort_by_key(|(place, _)| place.unwrap_or(points.len()));
+    let mut absent = absent(folder, &chapter.described.runs, &points);
     for (place, point) in folders {
-        if let Err(reason) = chapter.add(read(point, place.map(|place| &points[place]))?) {
+        let mut given = read(point, place.map(|place| &points[place]))?;
+        given.skipped = absent.remove(&point.name).unwrap_or_default();
+        if let Err(reason) = chapter.add(given) {
             eprintln!("weirlab: {}/{}: left out, {reason}", folder.name, point.name);
-            chapter.leave_out(&point.name, &reason);
+            chapter.leave_out(&point.name, "", &reason);
         }
+    }
+    for (point, runs) in absent {
+        runs.iter().for_each(|run| chapter.leave_out(&point, &run.name, &run.reason));
     }
     chapter.finish();
     Ok(chapter)
+}
+
+/// The runs that are not here, by the name of their point: those somebody said why of, and those that the file has. Of a point
+/// without any run one entry without a name stands for those nobody said anything of.
+fn absent(folder: &ExperimentFolder, runs: &[String], points: &[PointOfFile]) -> BTreeMap<String, Vec<SkippedRun>> {
+    let mut absent: BTreeMap<String, Vec<SkippedRun>> = BTreeMap::new();
+    for (run, reason) in &folder.left_out.reasons {
+        let (point, name) = run.rsplit_once('/').unwrap_or(("", run));
+        absent.entry(point.into()).or_default().push(SkippedRun { name: name.into(), reason: reason.clone() });
+    }
+    for point in points.iter().filter(|_| folder.is_whole) {
+        let here = folder.points.iter().find(|here| here.name == point.name).map_or(&[][..], |here| &here.runs);
+        let known = absent.entry(point.name.clone()).or_default();
+        let is_here = |name: &str| here.iter().any(|run| run.file_name().is_some_and(|is| is == name));
+        let missing = runs.iter().filter(|name| !is_here(name) && !known.iter().any(|run| run.name == **name));
+        let missing: Vec<String> = missing.cloned().collect();
+        let names = if here.is_empty() && missing.len() == runs.len() { vec![String::new()] } else { missing };
+        let reason = || "no finished run is here".to_string();
+        known.extend(names.into_iter().map(|name| SkippedRun { name, reason: reason() }));
+    }
+    absent
 }
 
 /// The points in the order of the file; none where it cannot be read as today's laboratory would, which is no reason not to

@@ -1,12 +1,12 @@
 //! Which folders hold runs, points of an experiment, or whole experiments.
 //!
-//! `OUT/RUN/`, or where something varies `OUT/POINT/RUN/`, with `OUT/experiment.toml` beside; a folder without runs and without
-//! that file is one of experiments.
+//! `OUT/RUN/`, or where something varies `OUT/POINT/RUN/`, with `OUT/experiment.toml` beside, and `OUT/left-out.json` where runs
+//! were left out; a folder without runs and without those files is one of experiments.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use record::Run;
+use record::{LeftOut, Run};
 
 use cli::Failure;
 
@@ -24,6 +24,10 @@ pub(super) struct ExperimentFolder {
     pub file: Option<PathBuf>,
     /// In order of name; one without a name where nothing varies.
     pub points: Vec<PointFolder>,
+    /// Why runs are not here, by their folder in this one.
+    pub left_out: LeftOut,
+    /// Whether it was given as a whole, so that what is missing is to be named; not so where runs were given one by one.
+    pub is_whole: bool,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -59,7 +63,7 @@ fn add_run(found: &mut Vec<ExperimentFolder>, run: &Path) {
         None => {
             let file = Some(holder.join(EXPERIMENT)).filter(|file| file.is_file());
             let points = vec![PointFolder { name: String::new(), runs: vec![run.into()] }];
-            found.push(ExperimentFolder { name, file, points });
+            found.push(ExperimentFolder { name, file, points, ..ExperimentFolder::default() });
         }
     }
 }
@@ -68,10 +72,11 @@ fn look(folder: &Path, depth: usize, found: &mut Vec<ExperimentFolder>) -> Resul
     let Some(depth) = depth.checked_sub(1) else { return Ok(()) };
     let inner = folders_in(folder)?;
     let file = Some(folder.join(EXPERIMENT)).filter(|file| file.is_file());
-    let runs = runs_in(&inner);
+    let (runs, left_out) = (runs_in(&inner), LeftOut::read(folder)?);
+    let has_reasons = !left_out.reasons.is_empty();
+    let whole = |file, points| ExperimentFolder { name: name_of(folder), file, points, left_out, is_whole: true };
     if !runs.is_empty() {
-        let points = vec![PointFolder { name: String::new(), runs }];
-        found.push(ExperimentFolder { name: name_of(folder), file, points });
+        found.push(whole(file, vec![PointFolder { name: String::new(), runs }]));
         return Ok(());
     }
     if file.is_none() {
@@ -84,8 +89,8 @@ fn look(folder: &Path, depth: usize, found: &mut Vec<ExperimentFolder>) -> Resul
             points.push(PointFolder { name: name_of(point), runs });
         }
     }
-    if !points.is_empty() {
-        found.push(ExperimentFolder { name: name_of(folder), file, points });
+    if !points.is_empty() || has_reasons {
+        found.push(whole(file, points));
     }
     Ok(())
 }

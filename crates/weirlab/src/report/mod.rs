@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use ::report::SkippedRun;
-use record::{RecordWriter, Run};
+use record::{LeftOut, RecordWriter, Run};
 
 use cli::Failure;
 use folders::MANIFEST;
@@ -53,11 +53,13 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if is_book {
         return write_book(&args);
     }
-    let mut runs = Vec::new();
+    let (mut runs, mut skipped) = (Vec::new(), Vec::new());
     for folder in &args.folders {
         for run_folder in run_folders(folder)? {
             runs.push(Run::read(&run_folder)?);
         }
+        let left_out = LeftOut::read(folder)?.reasons.into_iter();
+        skipped.extend(left_out.map(|(name, reason)| SkippedRun { name, reason }));
     }
     if let Some(file) = &args.records {
         write_records(&runs, file)?;
@@ -66,7 +68,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if let Some(file) = &args.svg {
         write_picture(&experiment, &runs, file)?;
     }
-    print(&experiment, &runs, vec![], args.json)
+    print(&experiment, &runs, skipped, args.json)
 }
 
 fn write_book(args: &Args) -> Result<(), Failure> {

@@ -66,6 +66,8 @@ fn experiment(test: &str) -> Folder {
     }
     write("seed-10", "late", 90, Some("requests were <late>"));
     fs::write(out.join("experiment.toml"), EXPERIMENT).unwrap();
+    fs::write(out.join("left-out.json"), "{ \"seed-2/late\": \"no <cake>\", \"seed-2/srpt\": \"was made since\" }")
+        .unwrap();
     let sweep = "| seed | server | response_time_ms |\n|---|---|---|\n| 2 | fair | 80 ± 4 |\n| 2 | srpt | 20 ± 1 |\n";
     fs::write(folder.path().join("sweep-table.md"), sweep).unwrap();
     folder
@@ -93,6 +95,7 @@ fn claims_stand_beside_what_was_found() {
         "not measured: syn_drops was not measured or has no value |",
         "| ~~late~~ |",
         "- void: late: requests were <late>",
+        "- not here: late: no <cake>",
     ] {
         assert!(markdown.contains(row), "`{row}` is not in\n{markdown}");
     }
@@ -110,6 +113,35 @@ fn claims_stand_beside_what_was_found() {
         csv("000-fig3-seed-10-by-percentile.csv").lines().next(),
         Some("percentile of size,srpt,fair,late,ideal-ps,bound")
     );
+}
+
+/// A run that was left out, or lost, is not to look as if nobody had thought of it.
+#[test]
+fn what_is_not_here_is_named() {
+    let folder = experiment("absent");
+    let out = folder.path().join("000-fig3");
+    let not_here = |markdown: &str| -> Vec<String> {
+        markdown.lines().filter_map(|line| line.strip_prefix("- not here: ")).map(str::to_string).collect()
+    };
+    let (page, markdown) = made(&folder);
+    assert_eq!(not_here(&markdown), ["late: no <cake>"], "what was made since is here");
+    assert!(page.contains("<b>Not here: late.</b> no &lt;cake&gt;"));
+    let table = report(&[&out.join("seed-10")]);
+    assert!(!text(&table.stdout).contains("SKIPPED"));
+
+    fs::remove_dir_all(out.join("seed-2")).unwrap();
+    fs::remove_dir_all(out.join("seed-10/fair")).unwrap();
+    let gone = ["seed-2 / late: no <cake>", "seed-2 / srpt: was made since", "seed-2 / fair: no finished run is here"];
+    assert_eq!(not_here(&made(&folder).1), [&gone[..], &["fair: no finished run is here"]].concat());
+    fs::remove_file(out.join("left-out.json")).unwrap();
+    assert_eq!(not_here(&made(&folder).1)[0], "seed-2: no finished run is here");
+
+    // Of an experiment that this machine could do nothing of there is a reason, and no run.
+    let other = folder.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("experiment.toml"), EXPERIMENT).unwrap();
+    fs::write(other.join("left-out.json"), "{ \"seed-2/fair\": \"no nginx\" }").unwrap();
+    assert!(not_here(&made(&folder).1).contains(&"seed-2 / fair: no nginx".to_string()));
 }
 
 #[test]

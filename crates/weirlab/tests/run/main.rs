@@ -81,6 +81,10 @@ fn what_a_run_lacks_is_said_before_any_run_or_skipped() {
     assert_eq!(summary["skipped"][0]["name"], "second");
     assert!(summary["skipped"][0]["reason"].as_str().unwrap().starts_with("qdisc `bands` cannot be had here: "));
 
+    let kept = |name: &str| record::LeftOut::read(&bench.out()).unwrap().reasons.get(name).cloned();
+    assert_eq!(kept("second").as_deref(), summary["skipped"][0]["reason"].as_str(), "a report can still say why");
+    assert_eq!(kept("first"), None);
+
     let output = bench.run(&["--skip-missing", "--only", "second"]);
     assert!(stderr(&output).ends_with("weirlab: every run lacks something on this machine: nothing was run\n"));
 }
