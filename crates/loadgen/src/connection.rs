@@ -24,6 +24,8 @@ const END: epoll::EventFlags = epoll::EventFlags::RDHUP;
 pub(crate) struct Connection {
     socket: OwnedFd,
     connected: bool,
+    /// When we asked the kernel to connect.
+    started: Nanos,
     exchange: Exchange,
 }
 
@@ -44,7 +46,7 @@ pub(crate) enum Turn {
 
 impl Connection {
     /// Starts to connect, from an address and port of ours if one is given; does not wait for it.
-    pub(crate) fn start(target: SocketAddr, from: Option<SocketAddr>) -> Result<Connection, Errno> {
+    pub(crate) fn start(target: SocketAddr, from: Option<SocketAddr>, clock: &Clock) -> Result<Connection, Errno> {
         let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
@@ -53,12 +55,17 @@ impl Connection {
             sockopt::set_socket_reuseaddr(&socket, true)?;
             net::bind(&socket, &from)?;
         }
+        let started = clock.now();
         match net::connect(&socket, &target) {
             Ok(()) | Err(Errno::INPROGRESS) => {
-                Ok(Connection { socket, connected: false, exchange: Exchange::default() })
+                Ok(Connection { socket, connected: false, started, exchange: Exchange::default() })
             }
             Err(errno) => Err(errno),
         }
+    }
+
+    pub(crate) fn started(&self) -> Nanos {
+        self.started
     }
 
     /// Takes the request of a job, and sends it if the connection stands.
@@ -142,13 +149,13 @@ impl Connection {
 
     /// A connection that stood is lost.
     fn lose(&mut self, errno: Errno, ledger: &mut Ledger<'_>, now: Nanos) -> Turn {
-        if errno == Errno::TIMEDOUT {
-            return self.fail(Outcome::TimedOut, ledger, now);
+        let outcome = outcome_of_loss(errno);
+        if outcome == Outcome::Reset
+            && let Some(job) = self.exchange.take_unheard()
+        {
+            return Turn::Unheard(job);
         }
-        match self.exchange.take_unheard() {
-            Some(job) => Turn::Unheard(job),
-            None => self.fail(Outcome::Reset, ledger, now),
-        }
+        self.fail(outcome, ledger, now)
     }
 
     fn fail(&mut self, outcome: Outcome, ledger: &mut Ledger<'_>, now: Nanos) -> Turn {
@@ -172,9 +179,31 @@ fn outcome_of_connect(errno: Errno) -> Outcome {
     }
 }
 
+/// Only a reset comes from the server. Else TCP has given up, and says ETIMEDOUT or, if routers sent ICMP meanwhile, what
+/// those said (`tcp_write_err` in net/ipv4/tcp_timer.c).
+fn outcome_of_loss(errno: Errno) -> Outcome {
+    match errno {
+        Errno::CONNRESET | Errno::CONNABORTED | Errno::PIPE => Outcome::Reset,
+        _ => Outcome::TimedOut,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ways_to_lose_a_connection_are_told_apart() {
+        for (errno, outcome) in [
+            (Errno::CONNRESET, Outcome::Reset),
+            (Errno::PIPE, Outcome::Reset),
+            (Errno::TIMEDOUT, Outcome::TimedOut),
+            (Errno::HOSTUNREACH, Outcome::TimedOut),
+            (Errno::NETUNREACH, Outcome::TimedOut),
+        ] {
+            assert_eq!(outcome_of_loss(errno), outcome, "{errno}");
+        }
+    }
 
     #[test]
     fn ways_not_to_connect_are_told_apart() {

@@ -14,7 +14,7 @@ use workload::Source;
 use crate::clock::{Clock, Timer};
 use crate::connection::{Connection, Turn};
 use crate::ledger::{Books, Ledger};
-use crate::limits::connections_max;
+use crate::limits::Room;
 use crate::origin::{self, Origins, PORT_TRIES_MAX};
 use crate::patience::Queue;
 use crate::pool::{Number, Owner, Pool};
@@ -32,6 +32,9 @@ const ACTS_MAX: usize = 64;
 
 /// One read: large enough that what came at one turn is nearly always taken by one call.
 const SCRATCH_BYTES: usize = 256 << 10;
+
+/// Requests of one run, of which each costs about 200 bytes: a source that knows no end is stopped there.
+const JOBS_MAX: usize = workload::REQUESTS_MAX;
 
 /// Stands for the timer where connections have their number.
 const TIMER: u64 = u64::MAX;
@@ -63,7 +66,7 @@ pub fn run(
         }
         if now >= progress_at {
             progress_at = now + PROGRESS_EVERY;
-            if on_progress(engine.progress(now)).is_break() {
+            if on_progress(engine.progress(now)).is_break() || engine.is_full() {
                 interrupted = true;
                 break;
             }
@@ -111,7 +114,7 @@ impl<'a> Engine<'a> {
             epoll,
             timer,
             pool: Pool::new(),
-            connections_max: connections_max(origins.count()),
+            connections_max: Room::of(plan).connections,
             connections_peak: 0,
             origins,
             patience: Queue::default(),
@@ -147,7 +150,10 @@ impl<'a> Engine<'a> {
         }
         let owner = self.owner(job);
         match self.pool.take_idle(owner) {
-            Some(number) => self.ask(job, number, now),
+            Some(number) => {
+                self.ledger.on_start(job, self.clock.now());
+                self.ask(job, number, now)
+            }
             None => self.ask_anew(job, now),
         }
     }
@@ -197,6 +203,7 @@ impl<'a> Engine<'a> {
                 return Ok(None);
             }
         };
+        self.ledger.on_start(job, connection.started());
         let number = self.pool.insert(connection);
         self.connections_peak = self.connections_peak.max(self.pool.len());
         let connection = self.pool.get(number).expect("just inserted");
@@ -208,8 +215,9 @@ impl<'a> Engine<'a> {
     fn connect(&mut self, job: usize) -> Result<Connection, Errno> {
         let dealt = self.ledger.dealt(job);
         for _ in 0..PORT_TRIES_MAX {
-            let Some(from) = self.origins.next(dealt) else { return Connection::start(self.plan.target, None) };
-            match Connection::start(self.plan.target, Some(from)) {
+            let from = self.origins.next(dealt);
+            match Connection::start(self.plan.target, from, &self.clock) {
+                other if from.is_none() => return other,
                 // The port is somebody's, or its last connection has not been forgotten.
                 Err(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL) => {}
                 other => return other,
@@ -283,6 +291,10 @@ impl<'a> Engine<'a> {
 
     fn is_over(&self, now: Nanos) -> bool {
         self.ledger.due().is_none() && (self.ledger.ended() == self.ledger.submitted() || now >= self.deadline())
+    }
+
+    fn is_full(&self) -> bool {
+        self.ledger.submitted() >= JOBS_MAX && self.ledger.due().is_some()
     }
 
     fn progress(&self, now: Nanos) -> Progress {

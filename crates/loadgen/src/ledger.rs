@@ -22,7 +22,6 @@ pub(crate) struct Ledger<'a> {
     /// Those that have ended; kept only where users can give up, else they are the jobs.
     attempts: Vec<AttemptRecord>,
     ended: usize,
-    lateness: Histogram<u64>,
 }
 
 #[derive(Debug)]
@@ -32,6 +31,8 @@ struct Entry {
     dealt: Dealt,
     /// When the attempt under way began, or the last one.
     tried_at: Nanos,
+    /// The kernel has been asked for the first attempt.
+    started: bool,
     ended: bool,
     /// After its end: its user will not ask again.
     left: bool,
@@ -46,9 +47,8 @@ pub(crate) struct Books {
 
 impl<'a> Ledger<'a> {
     pub(crate) fn new(plan: &'a Plan, source: &'a mut dyn Source) -> Ledger<'a> {
-        let lateness = Histogram::new_with_max(LATENESS_NS_MAX, LATENESS_DIGITS).expect("bounds are valid");
         let entries = Vec::with_capacity(source.count().unwrap_or(0));
-        Ledger { plan, source, deal: Deal::new(plan), entries, attempts: vec![], ended: 0, lateness }
+        Ledger { plan, source, deal: Deal::new(plan), entries, attempts: vec![], ended: 0 }
     }
 
     /// The next job's instant; `None` while none is due before an answer comes, and when all have been submitted.
@@ -70,7 +70,6 @@ impl<'a> Ledger<'a> {
     pub(crate) fn submit(&mut self, now: Nanos) -> Option<usize> {
         let ask = self.source.take()?;
         let job = self.entries.len();
-        self.lateness.saturating_record((now - ask.at).0);
         let dealt = self.deal.of(ask.user.map_or(job as u64, u64::from));
         let record = JobRecord {
             job: job as u64,
@@ -86,8 +85,17 @@ impl<'a> Ledger<'a> {
             attempts: 1,
             group: dealt.group,
         };
-        self.entries.push(Entry { record, ask, dealt, tried_at: now, ended: false, left: false });
+        self.entries.push(Entry { record, ask, dealt, tried_at: now, started: false, ended: false, left: false });
         Some(job)
+    }
+
+    /// The kernel is asked for it now, to connect or to send: what was done since [`Ledger::submit`] to get there counts as
+    /// lateness. Only the first time counts.
+    pub(crate) fn on_start(&mut self, job: usize, now: Nanos) {
+        let entry = &mut self.entries[job];
+        if !std::mem::replace(&mut entry.started, true) {
+            entry.record.start_ns = now.0;
+        }
     }
 
     /// What was asked for.
@@ -180,9 +188,11 @@ impl<'a> Ledger<'a> {
                 self.keep_attempt(job, Outcome::Incomplete, now);
             }
         }
-        let records = self.entries.into_iter().map(|entry| entry.record).collect();
+        let records: Vec<JobRecord> = self.entries.into_iter().map(|entry| entry.record).collect();
         self.attempts.sort_by_key(|attempt| (attempt.job, attempt.attempt));
-        Books { records, attempts: self.attempts, lateness: self.lateness }
+        let mut lateness = Histogram::new_with_max(LATENESS_NS_MAX, LATENESS_DIGITS).expect("bounds are valid");
+        records.iter().for_each(|record| lateness.saturating_record(record.lateness().0));
+        Books { records, attempts: self.attempts, lateness }
     }
 
     fn keep_attempt(&mut self, job: usize, outcome: Outcome, now: Nanos) {
@@ -191,7 +201,7 @@ impl<'a> Ledger<'a> {
             self.attempts.push(AttemptRecord {
                 job: record.job,
                 attempt: record.attempts,
-                start_ns: tried_at.0,
+                start_ns: if record.attempts == 1 { record.start_ns } else { tried_at.0 },
                 first_byte_ns: record.first_byte_ns,
                 end_ns: now.0,
                 body_bytes: record.body_bytes,
@@ -243,7 +253,9 @@ mod tests {
         let (plan, mut source) = (plan(1), Jobs::of(&[10, 20, 30]));
         let mut ledger = Ledger::new(&plan, &mut source);
         assert_eq!((ledger.due(), ledger.submit(Nanos(5))), (Some(Nanos(0)), Some(0)));
-        assert_eq!((ledger.due(), ledger.submit(Nanos(1_000_900))), (Some(Nanos(1_000_000)), Some(1)));
+        assert_eq!((ledger.due(), ledger.submit(Nanos(1_000_600))), (Some(Nanos(1_000_000)), Some(1)));
+        ledger.on_start(1, Nanos(1_000_900));
+        ledger.on_start(1, Nanos(1_500_000));
         ledger.on_byte(0, Nanos(7));
         ledger.on_byte(0, Nanos(8));
         ledger.end(1, Outcome::Refused, Nanos(2_000_000));

@@ -49,5 +49,6 @@ mod reader;
 mod testing;
 
 pub use engine::{PROGRESS_EVERY, run};
+pub use limits::Room;
 pub use outcome::{LoadError, Outcome, Progress};
 pub use plan::{ClientGroup, Patience, Plan, PlanError};

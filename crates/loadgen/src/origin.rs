@@ -53,10 +53,6 @@ impl Origins {
         Some(SocketAddr::new(origin.address, origin.ports.next()))
     }
 
-    /// How many addresses connections can start from; 1 where the kernel chooses.
-    pub(crate) fn count(&self) -> usize {
-        self.groups.iter().map(Vec::len).sum::<usize>().max(1)
-    }
 }
 
 impl Ports {
@@ -80,6 +76,12 @@ pub(crate) fn check(plan: &Plan) -> Result<(), PlanError> {
         }
     }
     Ok(())
+}
+
+/// How many connections to one server the addresses of a plan have ports for; the kernel chooses from those of one.
+pub(crate) fn ports(plan: &Plan) -> usize {
+    let addresses: usize = plan.clients.iter().map(|group| group.addresses.len()).sum();
+    addresses.max(1) * local_ports().len()
 }
 
 fn can_start_from(address: IpAddr) -> Result<(), Errno> {
@@ -133,7 +135,7 @@ mod tests {
         let mut plan = plan(1);
         plan.clients = vec![group("a", &["127.0.0.2", "127.0.0.3"], 0.5), group("b", &["127.0.0.4"], 0.5)];
         let mut origins = Origins::of(&plan, 0);
-        assert_eq!(origins.count(), 3);
+        assert_eq!(ports(&plan), 3 * ports(&crate::plan::tests::plan(1)));
         let mut next = |group, address| origins.next(Dealt { group, address }).unwrap();
         let (one, two, other) = (next(0, 1), next(0, 1), next(1, 0));
         assert_eq!((one.ip().to_string(), one.port() + 1), ("127.0.0.3".into(), two.port()));

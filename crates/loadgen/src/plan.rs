@@ -49,6 +49,7 @@ pub enum PlanError {
     Prefix(String),
     Host(String),
     NoPatience,
+    Retries(u32),
     /// The shares add up to this.
     Shares(f64),
     NoAddress(String),
@@ -67,6 +68,7 @@ impl fmt::Display for PlanError {
             }
             PlanError::Host(host) => write!(f, "host `{host}` has to be printable ASCII without spaces"),
             PlanError::NoPatience => write!(f, "users who abort after 0 s never see an answer: write 7s, say"),
+            PlanError::Retries(retries) => write!(f, "{retries} retries: write up to {RETRIES_MAX}"),
             PlanError::Shares(sum) => {
                 write!(f, "the shares of the client groups add up to {sum}: write shares above 0 that add up to 1")
             }
@@ -83,6 +85,9 @@ impl fmt::Display for PlanError {
 }
 
 impl std::error::Error for PlanError {}
+
+/// Every attempt is recorded; more than so many a request are a typing error.
+const RETRIES_MAX: u32 = 1000;
 
 /// Shares written with so many digits add up to 1.
 const SHARES_WITHIN: f64 = 1e-6;
@@ -101,6 +106,9 @@ impl Plan {
         }
         if self.patience.is_some_and(|patience| patience.abort_after == Nanos::ZERO) {
             return Err(PlanError::NoPatience);
+        }
+        if let Some(retries) = self.patience.map(|patience| patience.retries).filter(|&retries| retries > RETRIES_MAX) {
+            return Err(PlanError::Retries(retries));
         }
         self.check_clients()
     }
@@ -176,6 +184,8 @@ pub(crate) mod tests {
         assert!(wrong(|plan| plan.host = "a\r\nb".into()).starts_with("host"));
         let now = Patience { abort_after: Nanos::ZERO, retries: 3 };
         assert!(wrong(|plan| plan.patience = Some(now)).contains("after 0 s"));
+        let endless = Patience { abort_after: Nanos(1), retries: u32::MAX };
+        assert!(wrong(|plan| plan.patience = Some(endless)).contains("retries: write up to 1000"));
     }
 
     #[test]

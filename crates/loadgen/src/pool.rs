@@ -113,10 +113,11 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use std::net::TcpListener;
 
     fn connection(listener: &TcpListener) -> Connection {
-        Connection::start(listener.local_addr().unwrap(), None).unwrap()
+        Connection::start(listener.local_addr().unwrap(), None, &Clock::start()).unwrap()
     }
 
     #[test]
