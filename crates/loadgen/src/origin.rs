@@ -52,7 +52,6 @@ impl Origins {
         let origin = self.groups.get_mut(dealt.group as usize)?.get_mut(dealt.address as usize)?;
         Some(SocketAddr::new(origin.address, origin.ports.next()))
     }
-
 }
 
 impl Ports {
