@@ -9,6 +9,7 @@ mod jobs;
 pub(crate) mod machine;
 mod outcome;
 mod probe;
+mod room;
 mod url;
 mod users;
 
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use loadgen::{ClientGroup, Patience, Plan, Progress};
+use loadgen::{ClientGroup, Patience, Plan, Progress, Room};
 use record::{AttemptRecord, Run};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::{Nanos, Rate};
@@ -144,7 +145,9 @@ pub fn main(args: Args) -> Result<(), Failure> {
         prepare(folder)?;
     }
     let server = probe::server_name(&wanted.url, target, args.server.as_deref())?;
-    if let Some(warning) = &wanted.schedule.warning {
+    let Wanted { schedule, uplink, patience, .. } = &wanted;
+    let scarce = room::warning(&schedule.jobs, args.users, *uplink, *patience, &Room::of(&plan));
+    for warning in schedule.warning.iter().chain(&scarce) {
         eprintln!("weirlab: {warning}");
     }
     let outcome = submit(&mut wanted, &plan, args.json)?;

@@ -1,5 +1,7 @@
 //! `weirlab load` as a person or the lab runs it, against a small server in the test.
 
+mod scarcity;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -194,6 +196,7 @@ fn surge_is_described_beside_what_was_published() {
     assert_eq!((&described["model"], &mean["published"]), (&"000".into(), &13_727.0.into()));
     assert!((mean["generated"].as_f64().unwrap() / 13_727.0 - 1.0).abs() < 0.01);
     assert!(statistics.iter().all(|statistic| statistic["source"].as_str().is_some_and(|source| !source.is_empty())));
+    assert_eq!((&mean["checked"], &of("median stack distance")["checked"]), (&"text".into(), &"no".into()));
     let table = String::from_utf8(run(&["--surge=1998", "--describe"]).stdout).unwrap();
     assert!(table.starts_with("SURGE as in 1998") && table.contains("median stack distance"), "{table}");
 }

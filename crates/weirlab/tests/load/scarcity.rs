@@ -1,0 +1,52 @@
+//! A machine that cannot hold the connections asked for: said before the run, with numbers, and recorded as our own fault.
+
+use std::net::TcpListener;
+use std::process::Command;
+
+use record::Run;
+use serde_json::Value;
+
+use super::Folder;
+
+/// Connections that fit under the limit: the others of the 80 descriptors are kept for what is no connection.
+const DESCRIPTORS: u32 = 80;
+const FIT: u64 = 16;
+
+/// `weirlab` with a limit that it cannot raise, which root else could.
+fn weirlab_with(descriptors: u32) -> Command {
+    let script = format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"");
+    let mut words = match rustix::process::geteuid().is_root() {
+        true => vec!["setpriv", "--bounding-set", "-sys_resource", "sh", "-c"],
+        false => vec!["sh", "-c"],
+    };
+    words.extend([script.as_str(), env!("CARGO_BIN_EXE_weirlab"), "load"]);
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]);
+    command
+}
+
+/// The server accepts nothing, so every connection stands until the end.
+#[test]
+fn want_of_descriptors_is_said_before_and_after() {
+    let folder = Folder::new("descriptors");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let (trace, out) = (folder.path("trace.csv"), folder.path("run"));
+    let words = [&url, "--trace", &trace, "--rate", "1000", "--seconds", "0.1", "--uplink", "1gbit"];
+    let more = ["--grace", "200ms", "--server", "mute", "--json", "--out", &out];
+    let output = weirlab_with(DESCRIPTORS).args(words).args(more).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert!(said.starts_with("weirlab: a server that answers nothing for 0.") && said.lines().count() == 1, "{said}");
+    assert!(said.contains(&format!("and {FIT} fit here ({DESCRIPTORS} descriptors, ")), "{said}");
+
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let refused = printed["jobs"].as_u64().unwrap() - FIT;
+    assert_eq!(printed["outcomes"]["incomplete"], FIT);
+    assert_eq!(
+        (printed["outcomes"]["refused"].as_u64(), printed["connections_peak"].as_u64()),
+        (Some(refused), Some(FIT))
+    );
+    let void = Run::read(out.as_ref()).unwrap().manifest.void.unwrap();
+    assert!(void.contains(&format!("{refused} jobs found no descriptor or port free on the client")), "{void}");
+}
