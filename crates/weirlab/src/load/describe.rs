@@ -20,22 +20,24 @@ fn as_json(described: &Described, seed: u64) -> Value {
 }
 
 fn statistic_as_json(statistic: &Statistic) -> Value {
-    let Statistic { name, unit, published, source, generated, note } = statistic;
+    let Statistic { name, unit, published, source, checked, generated, note } = statistic;
     json!({
-        "name": name, "unit": unit, "published": published, "source": source, "generated": generated, "note": note,
+        "name": name, "unit": unit, "published": published, "source": source, "checked": checked.name(),
+        "generated": generated, "note": note,
     })
 }
 
 fn as_table(described: &Described) -> String {
     let mut text = format!(
-        "SURGE as in {}, {} requests\n{:<28}{:>12}{:>12}  {}\n",
-        described.model, described.requests, "", "published", "generated", "source; why they differ"
+        "SURGE as in {}, {} requests\n{:<28}{:>12}{:>12}  {:<17}{}\n",
+        described.model, described.requests, "", "published", "generated", "checked against", "source; why they differ"
     );
-    for Statistic { name, unit, published, source, generated, note } in &described.statistics {
+    for Statistic { name, unit, published, source, checked, generated, note } in &described.statistics {
         let name = if unit.is_empty() { (*name).to_owned() } else { format!("{name}, {unit}") };
         let published = published.map_or("-".into(), number);
         let semicolon = if note.is_empty() { "" } else { "; " };
-        text += &format!("{name:<28}{published:>12}{:>12}  {source}{semicolon}{note}\n", number(*generated));
+        let (checked, generated) = (checked.name(), number(*generated));
+        text += &format!("{name:<28}{published:>12}{generated:>12}  {checked:<17}{source}{semicolon}{note}\n");
     }
     text
 }

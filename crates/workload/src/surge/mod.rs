@@ -16,7 +16,7 @@ mod open;
 mod sequence;
 mod user;
 
-pub use describe::{DRAWS, Described, Statistic, describe};
+pub use describe::{Checked, DRAWS, Described, Statistic, describe};
 pub use files::{FileModel, Files};
 pub use matched::{Requested, ServerModel};
 pub use open::trace;
