@@ -17,7 +17,7 @@ pub struct RunSpec {
     pub policy: String,
     #[serde(default = "off")]
     pub drain: String,
-    /// More flags for `weir serve`.
+    /// More flags for the server: of `weir serve`, or another's own (Apache's `-c DIRECTIVE`), with its configuration unchanged.
     #[serde(default)]
     pub flags: Vec<String>,
     /// What queues at the bottleneck; see [`crate::Experiment::qdisc_of`] for when it is not given.
@@ -132,10 +132,10 @@ impl RunSpec {
     pub(crate) fn check(&self, qdisc: Qdisc, network: Network) -> Result<(), String> {
         let (name, queue) = (&self.name, qdisc.name());
         let wrong = |reason: String| Err(format!("run `{name}`: {reason}"));
-        let is_plain = self.policy == "fair" && self.drain == "off" && self.flags.is_empty();
+        let is_plain = self.policy == "fair" && self.drain == "off";
         if self.server != Server::Weir && !is_plain {
             let server = self.server.name();
-            return wrong(format!("{server} knows no policy, drain or flags of ours: leave them out"));
+            return wrong(format!("{server} knows no policy or drain of ours: leave them out"));
         }
         if matches!(self.drain.as_str(), "bands" | "ranked") && self.drain != queue {
             let drain = &self.drain;
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn what_cannot_go_together_is_said() {
         for (more, run, says) in [
-            ("", "server = \"caddy\"\ndrain = \"bands\"", "run `a`: caddy knows no policy, drain or flags"),
+            ("", "server = \"caddy\"\ndrain = \"bands\"", "run `a`: caddy knows no policy or drain"),
             ("", "server = \"weir\"\ndrain = \"bands\"\nqdisc = \"cake\"", "run `a`: drain `bands` into qdisc `cake`"),
             ("", "server = \"nginx\"\nattach = \"las\"\nqdisc = \"fifo\"", "run `a`: attach has nothing to order"),
             ("", "server = \"nginx\"\nattach = \"fifo\"", "unknown variant `fifo`, expected one of `las`"),

@@ -64,13 +64,15 @@ pub fn server_command(
     folder: &Path,
     weir: Option<&Path>,
 ) -> Result<Vec<String>, LabError> {
-    match (spec.server, weir) {
-        (Server::Apache, _) => apache::command(address, site, folder, &experiment.limits),
-        (Server::Caddy, _) => caddy::command(address, site, folder),
-        (Server::Nginx, _) => nginx::command(address, site, folder, experiment.limits.accept_queue),
-        (Server::Weir, Some(weir)) => Ok(weir_command(experiment, spec, address, site, weir)),
-        (Server::Weir, None) => Err(LabError::Missing { program: "weir".into() }),
-    }
+    let mut command = match (spec.server, weir) {
+        (Server::Apache, _) => apache::command(address, site, folder, &experiment.limits)?,
+        (Server::Caddy, _) => caddy::command(address, site, folder)?,
+        (Server::Nginx, _) => nginx::command(address, site, folder, experiment.limits.accept_queue)?,
+        (Server::Weir, Some(weir)) => weir_command(experiment, spec, address, site, weir),
+        (Server::Weir, None) => return Err(LabError::Missing { program: "weir".into() }),
+    };
+    command.extend(spec.flags.iter().cloned());
+    Ok(command)
 }
 
 /// An error naming what this machine has not got of what the server of a run needs.
@@ -109,7 +111,6 @@ fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, si
     if let Some(connections) = experiment.limits.accept_queue {
         flag("backlog", connections.to_string());
     }
-    command.extend(spec.flags.iter().cloned());
     command
 }
 
