@@ -1,5 +1,6 @@
 //! `weirlab calibrate`: at which load an experiment's link is really full. One run of the experiment's jobs, in turn and
 //! unordered, on a load that grows through 1; then what the shaper sent is held against what arrived (`lab::Calibration`).
+//! Sessions arrive by that load. Users in a closed loop cannot, and where users give up nothing can be counted: both are refused.
 
 use std::path::PathBuf;
 
@@ -37,6 +38,13 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let mut file = ExperimentFile::read(&args.file, &overrides)?;
     let wanted = args.run.clone().unwrap_or_else(|| unordered(&file));
     let point = file.points()[0].name.clone();
+    if let Some(patience) = file.points()[0].experiment.abort {
+        let (path, s) = (args.file.display(), patience.as_secs_f64());
+        return Err(Failure::Failed(format!(
+            "{path}: users give up after {s} s, and what was sent to them in part cannot be counted: \
+             leave abort and retries out of what is calibrated"
+        )));
+    }
     file.keep_only(&[wanted], std::slice::from_ref(&point)).map_err(Failure::Usage)?;
     let out = args.out.unwrap_or_else(|| run::default_out(&format!("{}-calibration", file.name)));
     let runs = run::conduct(file, &out)?;

@@ -48,14 +48,14 @@ pub struct Overrides {
     pub seconds: Option<u64>,
     pub seed: Option<u64>,
     pub rho: Option<f64>,
-    /// Instead of whatever load there is.
+    /// Instead of whatever open load there is; sessions arrive by it.
     pub profile: Option<String>,
     /// As it is, not relative to the file.
     pub trace: Option<PathBuf>,
 }
 
-/// Keys that say how much load there is, and those that let users give up some of it.
-const KEYS_OF_LOAD: [&str; 6] = ["rho", "profile", "users", "abort", "retries", "session"];
+/// Keys that say how much of the link is asked for.
+const KEYS_OF_LOAD: [&str; 2] = ["rho", "profile"];
 
 impl ExperimentFile {
     pub fn read(file: &Path, overrides: &Overrides) -> Result<ExperimentFile, LabError> {
@@ -79,7 +79,12 @@ impl ExperimentFile {
         let mut points = vec![];
         for mut combination in combinations {
             let mut table = DeTable::parse(&on_top).map_err(|e| sources.toml_error(&e))?.into_inner();
-            if overrides.profile.is_some() {
+            if let Some(profile) = &overrides.profile {
+                if let Some(users) = combination.table.get("users") {
+                    let reason =
+                        format!("users ask as fast as they are answered: they have no load that could be {profile}");
+                    return Err(sources.error(users.span().start, reason));
+                }
                 for key in KEYS_OF_LOAD {
                     combination.table.remove(key);
                 }

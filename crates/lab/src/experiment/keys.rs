@@ -6,6 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use units::Rate;
 use workload::LoadProfile;
+use workload::surge::ServerModel;
 
 /// Above any load one would offer on purpose: the papers' overload stops at 5 (workload W7).
 const RHO_MAX: f64 = 10.0;
@@ -24,12 +25,29 @@ pub struct Session {
     pub think: Duration,
 }
 
-/// How SURGE's requests arrive.
+/// Whose SURGE it is: what files there are. How their requests arrive, the load says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
 pub enum Surge {
-    /// At Poisson times that load the link as asked for: the variant of 000.
-    Open,
+    /// 1,000 files of 14 KB in the mean: 000, section 4.
+    #[serde(rename = "000")]
+    Harchol2003,
+    /// 2,000 files: 002, section 5.
+    #[serde(rename = "002")]
+    Alsadeh2008,
+    /// SURGE as it was published.
+    #[serde(rename = "1998")]
+    Barford1998,
+}
+
+impl Surge {
+    /// As `weirlab load --surge` takes it.
+    pub(crate) fn model(self) -> &'static ServerModel {
+        match self {
+            Surge::Harchol2003 => &ServerModel::HARCHOL_2003,
+            Surge::Alsadeh2008 => &ServerModel::ALSADEH_2008,
+            Surge::Barford1998 => &ServerModel::BARFORD_1998,
+        }
+    }
 }
 
 /// Checks a load given in a file or on the command line.

@@ -25,7 +25,7 @@ impl Experiment {
         flag("abort", self.abort.map(in_ms));
         flag("retries", self.retries.map(|retries| retries.to_string()));
         flag("grace", self.grace.map(in_ms));
-        words.extend(self.surge.map(|_| "--surge".to_owned()));
+        words.extend(self.surge.map(|surge| format!("--surge={}", surge.model().name)));
         // Users and sessions ask without end.
         let ends = self.users.is_none() && self.session.is_none();
         words.extend((self.repeat && ends).then(|| "--repeat".to_owned()));

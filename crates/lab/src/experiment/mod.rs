@@ -42,7 +42,7 @@ pub struct Experiment {
     /// A load that changes: what `weirlab load --profile` takes, such as `W1`.
     #[serde(default, deserialize_with = "profile")]
     pub profile: Option<String>,
-    /// The requests of SURGE instead of a trace's.
+    /// The requests of SURGE instead of a trace's; unset, users ask for 002's files.
     pub surge: Option<Surge>,
     /// SURGE by so many user equivalents, each of which waits for its answers.
     #[serde(default, deserialize_with = "maybe_count")]
@@ -201,9 +201,6 @@ impl Experiment {
         }
         if (self.surge.is_some() || self.users.is_some()) && self.trace.is_some() {
             return Err("surge and users make their own requests: leave trace out".into());
-        }
-        if self.surge.is_some() && self.users.is_some() {
-            return Err("surge = \"open\" has no users: give one of them".into());
         }
         if self.session.is_some() && self.per_connection != 1 {
             return Err("a session says itself how many requests a connection has: leave per_connection out".into());

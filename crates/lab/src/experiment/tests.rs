@@ -1,6 +1,7 @@
 //! Points and set-ups: what a file makes of itself.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::{ExperimentFile, Overrides};
 
@@ -152,14 +153,35 @@ fn a_load_that_ends_is_repeated_where_that_is_wanted() {
     assert!(!repeats("users = 300\nrepeat = true"), "users ask without end");
 }
 
-/// What calibrates needs jobs that nobody gives up, at a load of its own.
+/// Of the load only how much it is; who asks stays.
 #[test]
 fn a_profile_from_outside_replaces_the_load() {
-    let text = "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nabort = \"7s\"\nretries = 2\nseconds = 60\n\
-                [[run]]\nname = \"a\"\nserver = \"nginx\"\n";
-    let overrides = Overrides { profile: Some("ramp:9s@0.6-1.3".into()), seconds: Some(9), ..Overrides::default() };
-    let file = ExperimentFile::parse(text, Path::new("x.toml"), &overrides).unwrap();
+    let with = |load: &str| {
+        let overrides = Overrides { profile: Some("ramp:9s@0.6-1.3".into()), seconds: Some(9), ..Overrides::default() };
+        ExperimentFile::parse(&format!("{TOP}{load}\n{RUN}"), Path::new("x.toml"), &overrides)
+            .map_err(|e| e.to_string())
+    };
+    let file = with("rho = 0.8\nabort = \"7s\"\nretries = 2\nsession = { requests = 5.0, think = \"2s\" }").unwrap();
     let experiment = &file.points()[0].experiment;
     assert_eq!((experiment.rho, experiment.profile.as_deref()), (None, Some("ramp:9s@0.6-1.3")));
-    assert_eq!((experiment.abort, experiment.retries, experiment.seconds), (None, None, 9));
+    assert_eq!((experiment.abort, experiment.retries), (Some(Duration::from_secs(7)), Some(2)));
+    let flags = experiment.load_flags().join(" ");
+    assert!(flags.starts_with("--profile ramp:9s@0.6-1.3 ") && flags.contains(" --seconds 9 "), "{flags}");
+    assert!(flags.contains(" --session 5,2000ms "), "{flags}");
+    let said = with("users = 50").unwrap_err();
+    assert_eq!(
+        said,
+        "x.toml:4: users ask as fast as they are answered: they have no load that could be ramp:9s@0.6-1.3"
+    );
+}
+
+#[test]
+fn surge_says_whose_it_is() {
+    let flags = |load: &str| parse(load).map(|file| file.points()[0].experiment.load_flags().join(" "));
+    assert!(flags("rho = 0.8\nsurge = \"002\"").unwrap().ends_with(" --surge=002"));
+    let users = flags("users = 50\nsurge = \"1998\"").unwrap();
+    assert!(users.starts_with("--users 50 ") && users.ends_with(" --surge=1998"), "{users}");
+    let said = flags("rho = 0.8\nsurge = \"open\"").unwrap_err();
+    assert!(said.starts_with("x.toml:5: unknown variant `open`, expected one of `000`, `002`, `1998`"), "{said}");
+    assert!(flags("rho = 0.8\nsurge = \"000\"\ntrace = \"t\"").unwrap_err().contains("leave trace out"));
 }
