@@ -33,6 +33,7 @@ mod testing;
 mod text;
 mod validity;
 mod verdict;
+mod wan_lateness;
 
 pub use axis::Scale;
 pub use chapter::{Chapter, Counters, Extras, Pair, PointReport, PointRuns};
@@ -49,3 +50,4 @@ pub use table::table;
 pub use text::{csv, markdown};
 pub use validity::{CPU_MAX, LATENESS_P99_MAX, void_reason};
 pub use verdict::{Finding, Found, Verdict};
+pub use wan_lateness::WAN_LATENESS_P99_MAX;
