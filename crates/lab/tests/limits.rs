@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::Duration;
@@ -64,6 +64,37 @@ fn segments_and_windows_and_buffers_are_as_small_as_they_are_told() {
     assert!(said["server_routes"].contains("initcwnd 2") && said["server_routes"].contains("mtu lock 536"), "{said:?}");
     assert_eq!((said["tcp_wmem"].as_str(), said["tcp_max_syn_backlog"].as_str()), ("4096 16384 65536", "512"));
     drop(site);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Two are being answered, which takes seconds; the third is accepted and closed, where Apache would let it wait.
+#[test]
+fn nginx_closes_what_is_beyond_its_slots() {
+    const FILE_BYTES: u64 = 8_000_000;
+    let Some(_alone) = may_test() else { return };
+    let experiment = experiment_of("[limits]\nworkers = 2", NGINX);
+    let link = build(&experiment).unwrap();
+    let folder = std::env::temp_dir().join(format!("weir-slots-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let site = Site::create(&folder, &[FILE_BYTES].into()).unwrap();
+    let address = SocketAddr::new(link.server_address(), PORT);
+    let endpoint = Endpoint { server: link.server(), client: link.client(), address };
+    let spec = experiment.runs().next().unwrap();
+    let command = lab::server_command(&experiment, spec, address, site.folder(), &folder, None).unwrap();
+    let path = format!("/{FILE_BYTES}.bin");
+    let server = start_server(endpoint, spec.server, &command, &folder, &path, &Interrupt::default()).unwrap();
+    let ask = || {
+        let mut stream = link.client().enter(|| TcpStream::connect(address)).unwrap();
+        let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
+        // An end or a reset, as it comes.
+        let is_answered = stream.read(&mut [0]).is_ok_and(|count| count == 1);
+        (stream, is_answered)
+    };
+    let answered = [ask(), ask(), ask()].map(|(stream, is_answered)| (is_answered, stream));
+    assert_eq!([0, 1, 2].map(|n: usize| answered[n].0), [true, true, false]);
+    let log = std::fs::read_to_string(folder.join("server.log")).unwrap();
+    assert!(log.contains(" worker_connections are not enough"), "{log}");
+    drop((answered, server, site));
     std::fs::remove_dir_all(folder).unwrap();
 }
 

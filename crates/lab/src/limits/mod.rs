@@ -7,8 +7,8 @@
 //!   kernels had the same rule of three quarters.
 //! - The accept queue takes one connection more than `accept_queue`.
 //! - `workers` is what Apache prefork does: a process per connection, the others in the accept queue. Weir does the same with
-//!   `--slots`. nginx and Caddy have nothing like it (nginx's worker_connections closes connections beyond it, or does
-//!   not accept on one worker while another does) and serve all they can: the manifest says `unlimited`.
+//!   `--slots`. nginx gets one worker with so many connections, and closes what comes beyond them instead of letting it wait: its
+//!   clients see resets where Apache's see silence, and the manifest says so. Caddy has no such limit and is refused one.
 //! - `recovery` without bit 1 (no RACK) has no effect from Linux 6.17 on, whose TCP finds losses in no other way; it is refused.
 //! - `initial_rto` brings exponential retransmission of SYNs along: since Linux 6.5 the first four come at equal distances.
 
@@ -83,10 +83,18 @@ impl Limits {
         if experiment.network == Network::Loopback && self.concern_kernel() {
             return Err("[limits] of the kernel need a namespace: leave network = \"loopback\" or them out".into());
         }
-        match experiment.runs().find(|run| self.workers.is_some() && limits_itself(run)) {
-            Some(run) => Err(format!("run `{}`: workers in [limits] is --slots: leave its own flags out", run.name)),
-            None => Ok(()),
+        for run in experiment.runs().filter(|_| self.workers.is_some()) {
+            let name = &run.name;
+            if limits_itself(run) {
+                return Err(format!("run `{name}`: workers in [limits] is --slots: leave its own flags out"));
+            }
+            if run.server == Server::Caddy {
+                return Err(format!(
+                    "run `{name}`: caddy serves all connections at once: leave workers in [limits] or the run out"
+                ));
+            }
         }
+        Ok(())
     }
 
     /// Worker slots of this server, for the manifest.
@@ -94,6 +102,7 @@ impl Limits {
         match (server, self.workers) {
             (Server::Apache, workers) => workers.unwrap_or(crate::server::APACHE_PROCESSES).to_string(),
             (Server::Weir, Some(workers)) => workers.to_string(),
+            (Server::Nginx, Some(workers)) => format!("{workers}, closes connections beyond"),
             (Server::Weir | Server::Nginx | Server::Caddy, _) => "unlimited".into(),
         }
     }
@@ -212,13 +221,17 @@ mod tests {
         assert!(parse("network = \"loopback\"\n", "workers = 10", "").is_ok());
         let said = parse("", "workers = 10", "flags = [\"--connections=5\"]").unwrap_err();
         assert!(said.contains("run `a`: workers in [limits] is --slots"), "{said}");
+        let caddy = "[[run]]\nname = \"b\"\nserver = \"caddy\"";
+        let said = parse("", "workers = 10", caddy).unwrap_err();
+        assert!(said.contains("run `b`: caddy serves all connections at once"), "{said}");
+        assert!(parse("", "mss = 1000", caddy).is_ok());
     }
 
     #[test]
     fn the_manifest_tells_whose_slots_are_limited() {
         let limits = Limits { workers: Some(20), ..Limits::default() };
         let said = [Server::Apache, Server::Weir, Server::Nginx].map(|server| limits.slots_of(server));
-        assert_eq!(said, ["20", "20", "unlimited"]);
-        assert_eq!(Limits::default().slots_of(Server::Weir), "unlimited");
+        assert_eq!(said, ["20", "20", "20, closes connections beyond"]);
+        assert_eq!([Server::Weir, Server::Nginx].map(|server| Limits::default().slots_of(server)), ["unlimited"; 2]);
     }
 }

@@ -67,7 +67,7 @@ pub fn server_command(
     let mut command = match (spec.server, weir) {
         (Server::Apache, _) => apache::command(address, site, folder, &experiment.limits)?,
         (Server::Caddy, _) => caddy::command(address, site, folder)?,
-        (Server::Nginx, _) => nginx::command(address, site, folder, experiment.limits.accept_queue)?,
+        (Server::Nginx, _) => nginx::command(address, site, folder, &experiment.limits)?,
         (Server::Weir, Some(weir)) => weir_command(experiment, spec, address, site, weir),
         (Server::Weir, None) => return Err(LabError::Missing { program: "weir".into() }),
     };

@@ -4,30 +4,40 @@ use std::path::Path;
 use rustix::process::{Resource, getrlimit};
 
 use super::{absolute, write_config};
-use crate::{LabError, Server, find_program};
+use crate::{LabError, Limits, Server, find_program};
+
+/// Connections of the pool that a worker takes for itself: the listening socket, and the channel to its master.
+const OWN_CONNECTIONS: u64 = 2;
 
 pub(super) fn command(
     address: SocketAddr,
     site: &Path,
     folder: &Path,
-    backlog: Option<u64>,
+    limits: &Limits,
 ) -> Result<Vec<String>, LabError> {
     let nginx = find_program(Server::Nginx.program())?.display().to_string();
     let site = absolute(site)?;
-    let (prefix, _) = write_config(folder, "nginx.conf", |_| config(address, &site, descriptors_max(), backlog))?;
+    let (prefix, _) = write_config(folder, "nginx.conf", |_| config(address, &site, descriptors_max(), limits))?;
     Ok([&nginx, "-p", &prefix, "-c", "nginx.conf", "-e", "stderr"].map(String::from).into())
 }
 
 /// nginx as it comes (sendfile, tcp_nopush, a worker per core, keep-alive 75 s), without an access log, so that no disk
 /// has a say, and with all its files in its own folder. `user root`: its workers must be able to read the site.
 /// A connection takes two descriptors, its socket and its file.
-fn config(address: SocketAddr, site: &str, descriptors: u64, backlog: Option<u64>) -> String {
-    let backlog = backlog.map_or(String::new(), |connections| format!(" backlog={connections}"));
-    let connections = descriptors / 2;
+///
+/// With a limit of slots it is one worker with so many connections. One that comes when all are taken does not wait, as it does
+/// for Apache: nginx accepts and closes it, after closing idle ones that were kept alive (ngx_event_accept.c,
+/// ngx_get_connection in ngx_connection.c). Two workers with their mutex would keep it waiting only some of the time.
+fn config(address: SocketAddr, site: &str, descriptors: u64, limits: &Limits) -> String {
+    let backlog = limits.accept_queue.map_or(String::new(), |connections| format!(" backlog={connections}"));
+    let (processes, connections) = match limits.workers {
+        Some(slots) => ("1", slots + OWN_CONNECTIONS),
+        None => ("auto", descriptors / 2),
+    };
     format!(
         "daemon off;
 user root;
-worker_processes auto;
+worker_processes {processes};
 worker_rlimit_nofile {descriptors};
 pid nginx.pid;
 events {{ worker_connections {connections}; }}
@@ -62,8 +72,16 @@ mod tests {
 
     #[test]
     fn nginx_listens_where_it_is_told() {
-        let config = config("198.18.0.1:8080".parse().unwrap(), "/some where/www", 1000, None);
+        let config = config("198.18.0.1:8080".parse().unwrap(), "/some where/www", 1000, &Limits::default());
         assert!(config.contains("worker_connections 500;") && config.contains("listen 198.18.0.1:8080;"));
-        assert!(config.contains("root \"/some where/www\";"));
+        assert!(config.contains("root \"/some where/www\";") && config.contains("worker_processes auto;"));
+    }
+
+    #[test]
+    fn nginx_has_the_slots_it_is_given() {
+        let limits = Limits { workers: Some(350), accept_queue: Some(512), ..Limits::default() };
+        let config = config("198.18.0.1:8080".parse().unwrap(), "www", 1000, &limits);
+        assert!(config.contains("worker_processes 1;") && config.contains("worker_connections 352;"), "{config}");
+        assert!(config.contains("listen 198.18.0.1:8080 backlog=512;"), "{config}");
     }
 }
