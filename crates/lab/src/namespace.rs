@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -167,7 +168,13 @@ fn remove(name: &str) -> Result<(), LabError> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    tool::run(&format!("ip netns del {name}")).map(drop)
+    let number = std::fs::metadata(Path::new(FOLDER).join(name)).map(|file| file.ino());
+    tool::run(&format!("ip netns del {name}"))?;
+    // Its trees went with it; nobody will call for what was there before them.
+    if let Ok(number) = number {
+        uplink::tree::forget_namespace(number);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,6 +1,18 @@
 //! What privileged tests need: a network of their own, that ends with them.
 
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
+
+use crate::tree::forget_namespace;
+
+/// A namespace by its number. Dropped, nothing that a tree in it would put back is kept any more.
+struct Forgotten(u64);
+
+impl Drop for Forgotten {
+    fn drop(&mut self) {
+        forget_namespace(self.0);
+    }
+}
 
 /// Runs a test on a thread with a network of its own, which ends with it. Without the privilege for that it says that it
 /// was skipped, or fails where `WEIR_REQUIRE_PRIVILEGED=1` says that the privilege has to be there.
@@ -9,6 +21,8 @@ pub fn in_own_network(test: impl FnOnce() + Send + 'static) {
         // SAFETY: no memory is touched; the thread's view of the network changes, and only this thread's.
         let is_alone = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
         if is_alone {
+            // Also when the test fails.
+            let _forgotten = Forgotten(std::fs::metadata("/proc/thread-self/ns/net").unwrap().ino());
             test();
         }
         is_alone

@@ -5,14 +5,14 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 
+use super::leftovers::{FOLDER, path};
 use crate::netlink::{Body, NLM_F_CREATE, NLM_F_REPLACE, Socket};
 use crate::tc::{Qdisc, RTM_NEWQDISC, TC_H_ROOT, TCA_KIND, TCA_OPTIONS, tcm};
 use crate::{Counted, Error, Interface};
 
-const FOLDER: &str = "/run/weir";
+/// What its files are called.
+const KIND: &str = "replaced";
 
 /// Kinds that have nothing below them and whose options, as the kernel tells them, make the same again (Linux 7.2; what
 /// it tells of choke and fq_pie it does not take).
@@ -29,7 +29,7 @@ pub fn keep(interface: &Interface, qdisc: &Qdisc) -> Result<(), Error> {
     let options: String = qdisc.options.iter().map(|byte| format!("{byte:02x}")).collect();
     let text = format!("{} {} {:x} {options}\n", interface.name, qdisc.kind, qdisc.handle);
     let write = || {
-        let path = path(interface)?;
+        let path = path(KIND, interface)?;
         fs::create_dir_all(FOLDER)?;
         // The name appears with everything in it, or not at all.
         let new = path.with_extension("new");
@@ -44,7 +44,7 @@ pub fn keep(interface: &Interface, qdisc: &Qdisc) -> Result<(), Error> {
 
 /// What is kept for this interface.
 pub fn kept(interface: &Interface) -> Option<Qdisc> {
-    let text = fs::read_to_string(path(interface).ok()?).ok()?;
+    let text = fs::read_to_string(path(KIND, interface).ok()?).ok()?;
     let (name, rest) = text.trim_end_matches('\n').split_once(' ')?;
     // Another interface has the number now.
     (name == interface.name).then(|| parse(rest)).flatten()
@@ -52,7 +52,7 @@ pub fn kept(interface: &Interface) -> Option<Qdisc> {
 
 /// Nothing is to be put back any more.
 pub fn forget(interface: &Interface) {
-    if let Ok(path) = path(interface) {
+    if let Ok(path) = path(KIND, interface) {
         // Mostly there is none.
         let _ = fs::remove_file(path);
     }
@@ -64,11 +64,6 @@ pub fn restore(netlink: &mut Socket, interface: &Interface, qdisc: &Qdisc) -> io
         .text(TCA_KIND, &qdisc.kind)
         .attribute(TCA_OPTIONS, &qdisc.options);
     netlink.change(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, body.bytes())
-}
-
-fn path(interface: &Interface) -> io::Result<PathBuf> {
-    let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
-    Ok(Path::new(FOLDER).join(format!("replaced-{namespace}-{}", interface.index)))
 }
 
 fn parse(text: &str) -> Option<Qdisc> {

@@ -20,6 +20,7 @@
 mod build;
 mod found;
 mod keep;
+mod leftovers;
 mod segments;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use units::Rate;
 use crate::netlink::Socket;
 use crate::{Counted, Error, Interface};
 
+pub use leftovers::forget_namespace;
 pub use up::{Change, down, up};
 
 /// For SYN-ACK, RST and what else carries no data.

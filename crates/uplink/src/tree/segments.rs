@@ -7,15 +7,16 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use units::{Nanos, Rate};
 
+use super::leftovers::{FOLDER, path};
 use crate::netlink::{Body, Socket};
 use crate::{Interface, device::Device};
 
-const FOLDER: &str = "/run/weir";
+/// What its files are called.
+const KIND: &str = "segments";
 const RTM_SETLINK: u16 = 19;
 /// `struct ifinfomsg`; the interface's number is at 4.
 const LINK_BYTES: usize = 16;
@@ -25,7 +26,7 @@ const PACKET_FOR: Nanos = Nanos::from_millis(1);
 
 /// Bounds the packets for a link of this rate. True if they were not bounded before.
 pub fn bound(netlink: &mut Socket, interface: &Interface, device: &Device, rate: Rate) -> io::Result<bool> {
-    let path = path(interface)?;
+    let path = path(KIND, interface)?;
     let kept = kept(&path, interface, device);
     let before = kept.unwrap_or(device.gso_max_segs);
     let wanted = segments(rate, device.mtu_bytes).min(before);
@@ -39,7 +40,7 @@ pub fn bound(netlink: &mut Socket, interface: &Interface, device: &Device, rate:
 
 /// Puts back what [`bound`] found; a no-op where it changed nothing.
 pub fn release(netlink: &mut Socket, interface: &Interface) -> io::Result<()> {
-    let path = path(interface)?;
+    let path = path(KIND, interface)?;
     if let Some(device) = Device::of(interface)?
         && let Some(before) = kept(&path, interface, &device)
     {
@@ -70,11 +71,6 @@ fn kept(path: &Path, interface: &Interface, device: &Device) -> Option<u32> {
     let (name, before, set) = (words.next()?, words.next()?, words.next()?);
     let is_ours = name == interface.name && set.parse() == Ok(device.gso_max_segs);
     is_ours.then(|| before.parse().ok()).flatten()
-}
-
-fn path(interface: &Interface) -> io::Result<PathBuf> {
-    let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
-    Ok(Path::new(FOLDER).join(format!("segments-{namespace}-{}", interface.index)))
 }
 
 #[cfg(test)]

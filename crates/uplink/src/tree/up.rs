@@ -4,7 +4,7 @@
 use std::io;
 
 use super::found::{Found, look};
-use super::{Kind, Plan, Tree, build, keep, segments};
+use super::{Kind, Plan, Tree, build, keep, leftovers, segments};
 use crate::device::Device;
 use crate::netlink::Socket;
 use crate::tc::Qdisc;
@@ -45,6 +45,7 @@ pub fn up(interface: &Interface, plan: &Plan, replace: bool) -> Result<Change, E
         // The error to tell is the first.
         let _ = segments::release(&mut netlink, interface);
     }
+    leftovers::sweep();
     outcome
 }
 
@@ -81,6 +82,7 @@ fn put_up(
 
 /// Removes the tree and puts back what it replaced. False if there was none of ours.
 pub fn down(interface: &Interface) -> Result<bool, Error> {
+    leftovers::sweep();
     let name = &interface.name;
     match look(interface)? {
         Found::Default => return Ok(false),

@@ -1,6 +1,7 @@
 use std::fs::File;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -62,6 +63,10 @@ impl Cable {
 impl Drop for Cable {
     fn drop(&mut self) {
         for host in [&self.server, &self.client] {
+            // What a tree there would have put back.
+            if let Ok(namespace) = std::fs::metadata(format!("/run/netns/{host}")) {
+                uplink::tree::forget_namespace(namespace.ino());
+            }
             let _ = Command::new("ip").args(["netns", "del", host]).status();
         }
     }

@@ -1,0 +1,205 @@
+//! The files in /run/weir that say what `down` has to put back, and their end with the network namespace they are for.
+//!
+//! A file is named after the number of its namespace and of the interface in it, both of which live as long as the tree could. A
+//! namespace that vanishes takes its tree along and leaves the file; the kernel tells nobody. So whoever comes by,
+//! `up` or `down` of any interface, removes the files of namespaces that are nowhere any more.
+//!
+//! A namespace lives as long as a thread is in it, a file system holds it (`ip netns`), or somebody has it open. Each of that is
+//! looked for in /proc; if anything there may not be read, or we do not see all processes, nothing is removed: a file too many costs
+//! some bytes until the next start of the machine, a file too few the qdisc that somebody had before. Only process 1 may keep to
+//! itself, as it does in sandboxes: it is in the first namespace, which others are in too.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::Interface;
+
+/// Where the files are; gone at a restart of the machine, as the trees are.
+pub(super) const FOLDER: &str = "/run/weir";
+/// What the files are of: `replaced-4026531840-2`.
+const KINDS: [&str; 2] = ["replaced", "segments"];
+/// The number of the first namespace of processes (include/linux/proc_ns.h, PROC_PID_INIT_INO): from within it one sees all.
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// The file of this kind for an interface of the calling thread's namespace.
+pub(super) fn path(kind: &str, interface: &Interface) -> io::Result<PathBuf> {
+    let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
+    Ok(Path::new(FOLDER).join(format!("{kind}-{namespace}-{}", interface.index)))
+}
+
+/// Removes the files of a namespace that is being deleted, by the number of its file in /run/netns.
+pub fn forget_namespace(number: u64) {
+    remove(&files().into_iter().filter(|file| file.namespace == number).collect::<Vec<_>>());
+}
+
+/// Removes the files of namespaces that are no more. What cannot be found out or removed stays.
+pub(super) fn sweep() {
+    let files = files();
+    let mut gone: BTreeSet<u64> = files.iter().map(|file| file.namespace).collect();
+    if take_out_living(&mut gone).is_ok() {
+        remove(&files.into_iter().filter(|file| gone.contains(&file.namespace)).collect::<Vec<_>>());
+    }
+}
+
+/// One of our files.
+struct Kept {
+    path: PathBuf,
+    namespace: u64,
+    written: Option<SystemTime>,
+}
+
+fn files() -> Vec<Kept> {
+    let Ok(entries) = fs::read_dir(FOLDER) else { return vec![] };
+    let kept = |entry: fs::DirEntry| {
+        let namespace = namespace_of(entry.file_name().to_str()?)?;
+        let written = entry.metadata().ok()?.modified().ok();
+        Some(Kept { path: entry.path(), namespace, written })
+    };
+    entries.flatten().filter_map(kept).collect()
+}
+
+fn namespace_of(name: &str) -> Option<u64> {
+    let (kind, rest) = name.split_once('-')?;
+    let (namespace, index) = rest.split_once('-')?;
+    let is_ours = KINDS.contains(&kind) && index.parse::<u32>().is_ok();
+    is_ours.then(|| namespace.parse().ok()).flatten()
+}
+
+fn remove(files: &[Kept]) {
+    for file in files {
+        // One that was written since is for a new namespace with an old number.
+        if fs::metadata(&file.path).is_ok_and(|now| now.modified().ok() == file.written) {
+            let _ = fs::remove_file(&file.path);
+        }
+    }
+}
+
+/// Takes those numbers out that some namespace of the network has. An error where not everything could be looked at.
+fn take_out_living(numbers: &mut BTreeSet<u64>) -> io::Result<()> {
+    // Mostly the mounts of `ip netns` and our own namespace have them all.
+    take_out_of_process(numbers, Path::new("/proc/self"))?;
+    if numbers.is_empty() {
+        return Ok(());
+    }
+    if fs::metadata("/proc/self/ns/pid")?.ino() != FIRST_PID_NAMESPACE {
+        return Err(io::Error::other("not all processes are seen from here"));
+    }
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        let is_process = entry.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok());
+        if is_process && !numbers.is_empty() {
+            match take_out_of_process(numbers, &entry.path()) {
+                Err(error) if error.kind() == ErrorKind::PermissionDenied && entry.file_name() == "1" => {}
+                outcome => outcome?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Of the namespaces a process is in, has open, or sees mounted.
+fn take_out_of_process(numbers: &mut BTreeSet<u64>, process: &Path) -> io::Result<()> {
+    let mounts = if_there(fs::read_to_string(process.join("mountinfo")))?.unwrap_or_default();
+    numbers.retain(|number| !mounts.contains(&format!("net:[{number}]")));
+    for folder in ["task", "fd"] {
+        for entry in if_there(fs::read_dir(process.join(folder)))?.into_iter().flatten() {
+            let Some(entry) = if_there(entry)? else { continue };
+            let link = if folder == "task" { entry.path().join("ns/net") } else { entry.path() };
+            if let Some(number) = if_there(fs::read_link(link))?.as_deref().and_then(number_of) {
+                numbers.remove(&number);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `net:[4026531840]`, as the kernel calls a namespace of the network.
+fn number_of(link: &Path) -> Option<u64> {
+    link.to_str()?.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// `None` for what belongs to a process that has ended meanwhile.
+fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    let is_gone = |error: &io::Error| {
+        // A process that has ended and was not waited for has no mounts any more: that is an invalid argument.
+        matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput)
+            || error.raw_os_error() == Some(libc::ESRCH)
+    };
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{in_own_network, skip};
+    use std::fs::File;
+
+    #[test]
+    fn only_our_own_files_are_known() {
+        assert_eq!(namespace_of("segments-4026531840-2"), Some(4_026_531_840));
+        assert_eq!(namespace_of("replaced-7-1"), Some(7));
+        for other in ["segments-7", "segments-7-x", "replaced-7-1.new", "weir-7-1", "segments-x-1", ""] {
+            assert_eq!(namespace_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn our_own_namespace_lives_and_number_1_does_not() {
+        let own = fs::metadata("/proc/thread-self/ns/net").unwrap().ino();
+        let mut numbers = BTreeSet::from([own]);
+        take_out_living(&mut numbers).unwrap();
+        assert!(numbers.is_empty());
+        if fs::metadata("/proc/self/ns/pid").unwrap().ino() == FIRST_PID_NAMESPACE && is_root() {
+            numbers.insert(1);
+            take_out_living(&mut numbers).unwrap();
+            assert_eq!(numbers, BTreeSet::from([1]));
+        }
+    }
+
+    /// The files are for an interface that no test has.
+    #[test]
+    fn what_a_namespace_left_is_removed_when_nobody_holds_it() {
+        if fs::metadata("/proc/self/ns/pid").unwrap().ino() != FIRST_PID_NAMESPACE {
+            return skip("not all processes are seen from here");
+        }
+        in_own_network(|| {
+            let open = || File::open("/proc/thread-self/ns/net").unwrap();
+            let (there, passing) = (
+                open(),
+                std::thread::spawn(move || {
+                    // SAFETY: no memory is touched; the network of this thread changes, and only of this one.
+                    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
+                    open()
+                }),
+            );
+            let held = passing.join().unwrap();
+            let file = |number: u64| Path::new(FOLDER).join(format!("segments-{number}-4000000000"));
+            let [there, held_number] = [&there, &held].map(|file| file.metadata().unwrap().ino());
+            fs::create_dir_all(FOLDER).unwrap();
+            for number in [there, held_number, 1] {
+                fs::write(file(number), "weir0 1 1\n").unwrap();
+            }
+            sweep();
+            assert!(!file(1).exists() && file(there).exists());
+            assert!(file(held_number).exists(), "it is open");
+            drop(held);
+            sweep();
+            assert!(!file(held_number).exists() && file(there).exists());
+            forget_namespace(there);
+            assert!(!file(there).exists());
+        });
+    }
+
+    fn is_root() -> bool {
+        // SAFETY: it takes nothing and cannot fail.
+        unsafe { libc::geteuid() == 0 }
+    }
+}
