@@ -41,6 +41,44 @@ fn beyond_the_slots_clients_wait_in_one_queue() {
     }
 }
 
+/// As an Apache process lingers: a response that ends its connection has been sent and its client has all of it, and yet the
+/// slot is free only when that client closes, or when it has been given long enough to.
+#[test]
+fn a_slot_is_held_until_its_client_closes() {
+    let site = Site::with(&[("a", b"hello")]);
+    for path in WRITE_PATHS {
+        let server = Server::start(&site, &[path, &["--slots", "1"]].concat());
+        for closes_itself in [true, false] {
+            let mut first = server.connect();
+            first.send("GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            assert_eq!(first.response().text(), "hello");
+            first.assert_end();
+            let mut next = server.connect();
+            next.send(get("/a"));
+            next.assert_silent();
+            let kept = (!closes_itself).then_some(first);
+            assert_eq!(next.response().text(), "hello", "{path:?}, the one before closed: {closes_itself}");
+            drop(kept);
+        }
+    }
+}
+
+/// The client stays and says nothing more.
+#[test]
+fn a_slot_is_free_when_keep_alive_ends() {
+    let site = Site::with(&[("a", b"hello")]);
+    for path in WRITE_PATHS {
+        let server = Server::start(&site, &[path, &["--slots", "1", "--idle-timeout", "1s"]].concat());
+        let mut first = server.connect();
+        assert_eq!(first.get("/a").status, 200);
+        let mut next = server.connect();
+        next.send(get("/a"));
+        next.assert_silent();
+        assert_eq!(next.response().text(), "hello");
+        first.assert_end();
+    }
+}
+
 /// Between the cap and nothing: whoever is in is answered as far as descriptors go, the others when they are let in.
 #[test]
 fn exhausted_descriptors() {
