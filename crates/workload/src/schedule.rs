@@ -340,6 +340,33 @@ mod tests {
         assert_eq!(schedule.kept.0, at[2]);
     }
 
+    /// Ten turns of each of the papers' workloads by a heavy-tailed trace: in every low and in every high period together
+    /// the link is offered what table I says, and the trace's requests come in their order.
+    #[test]
+    fn the_papers_workloads_load_the_link_as_they_say() {
+        let trace = crate::Synthetic { jobs: 20_000, ..crate::Synthetic::SHIPPED }.log().trace(0);
+        let link: Rate = "10mbit".parse().unwrap();
+        for name in ["W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10"] {
+            let load: LoadProfile = name.parse().unwrap();
+            let turn: u64 = load.phases().iter().map(|phase| phase.lasts.0).sum();
+            let wanted = Scaling { seconds: Some(10.0 * turn as f64 / 1e9), repeat: Some(1), ..under(load.clone()) };
+            let found = schedule(&trace, &wanted).unwrap();
+            assert_eq!((found.kept.0, &found.warning), (10 * turn, &None));
+            assert!((found.rho_measured / load.mean_rho() - 1.0).abs() < 0.05, "{name}: {}", found.rho_measured);
+            let low_ends = load.phases()[0].lasts.0;
+            let (low, high): (Vec<Job>, Vec<Job>) = found.jobs.iter().partition(|job| job.arrival.0 % turn < low_ends);
+            for (phase, jobs) in load.phases().iter().zip([low, high]) {
+                let bits = offered_bits(jobs.iter().map(|job| job.size_bytes), 1);
+                let rho = bits / (link.bits_per_s() as f64 * 10.0 * phase.lasts.as_secs_f64());
+                // Of ten short periods a few large responses are a tenth of the load.
+                assert!((rho / phase.from_rho - 1.0).abs() < 0.2, "{name}: {rho} for {}", phase.from_rho);
+            }
+            let sizes = trace.arrivals.iter().map(|arrival| arrival.size_bytes);
+            assert!(found.jobs.iter().map(|job| job.size_bytes).zip(sizes).all(|(job, asked)| job == asked));
+            assert_eq!(schedule(&trace, &wanted).unwrap(), found, "the same seed, the same requests");
+        }
+    }
+
     #[test]
     fn a_repeated_trace_lasts_as_long_as_wanted() {
         let sizes = [100u64, 2000, 30_000, 40, 500];

@@ -3,7 +3,7 @@ use std::str::FromStr;
 
 use super::{LoadProfile, PHASES_MAX, Phase, RHO, SECONDS_MAX};
 
-/// Low seconds, high seconds, low load, high load (Schroeder & Harchol-Balter 2003, table 2).
+/// Low seconds, high seconds, low load, high load (Schroeder & Harchol-Balter 2006, table I).
 pub(super) const NAMED: [(&str, [f64; 4]); 10] = [
     ("W1", [25.0, 25.0, 0.2, 1.2]),
     ("W2", [10.0, 10.0, 0.2, 1.2]),
