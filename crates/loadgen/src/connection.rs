@@ -68,10 +68,16 @@ impl Connection {
         self.started
     }
 
-    /// Takes the request of a job, and sends it if the connection stands.
-    pub(crate) fn submit(&mut self, plan: &Plan, job: usize, ledger: &mut Ledger<'_>, now: Nanos) -> Turn {
+    /// Takes the request of a job and sends it, if the connection stands. Without a delay between here and the server it often
+    /// does at once, though the kernel has not said so, and that is one event less for each request.
+    pub(crate) fn submit(&mut self, plan: &Plan, job: usize, ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
         self.exchange.submit(plan, job, ledger);
-        if self.connected { self.send(ledger, now) } else { Turn::Wait }
+        self.send(ledger, clock)
+    }
+
+    /// Whether part of the request is still to be sent.
+    pub(crate) fn is_sending(&self) -> bool {
+        !self.exchange.unsent().is_empty()
     }
 
     /// The job under way.
@@ -94,7 +100,7 @@ impl Connection {
             }
             self.connected = true;
         }
-        match self.send(ledger, clock.now()) {
+        match self.send(ledger, clock) {
             Turn::Wait if flags.intersects(BROKEN | END | epoll::EventFlags::IN) => {
                 self.read(flags, scratch, ledger, clock)
             }
@@ -102,15 +108,19 @@ impl Connection {
         }
     }
 
-    fn send(&mut self, ledger: &mut Ledger<'_>, now: Nanos) -> Turn {
-        while !self.exchange.unsent().is_empty() {
+    fn send(&mut self, ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
+        while self.is_sending() {
             match net::send(&self.socket, self.exchange.unsent(), SendFlags::NOSIGNAL) {
-                Ok(bytes) => self.exchange.on_sent(bytes),
+                Ok(bytes) => {
+                    self.connected = true;
+                    self.exchange.on_sent(bytes);
+                }
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
                 // A response may be there all the same: the read finds it, and the end after it.
                 Err(Errno::PIPE) => break,
-                Err(errno) => return self.lose(errno, ledger, now),
+                Err(errno) if self.connected => return self.lose(errno, ledger, clock.now()),
+                Err(errno) => return self.fail(outcome_of_connect(errno), ledger, clock.now()),
             }
         }
         Turn::Wait

@@ -78,7 +78,9 @@ pub fn run(
 }
 
 /// Asked for once, when a connection starts: being told of changes only (`ET`) costs no further call.
-const ALL_EVENTS: EventFlags = EventFlags::IN.union(EventFlags::OUT).union(EventFlags::RDHUP).union(EventFlags::ET);
+const ANSWER_EVENTS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
+/// Of a connection that does not stand yet, or has not taken all of a request.
+const ALL_EVENTS: EventFlags = ANSWER_EVENTS.union(EventFlags::OUT);
 
 struct Engine<'a> {
     plan: &'a Plan,
@@ -152,28 +154,36 @@ impl<'a> Engine<'a> {
         match self.pool.take_idle(owner) {
             Some(number) => {
                 self.ledger.on_start(job, self.clock.now());
-                self.ask(job, number, now)
+                self.ask_again(job, number)
             }
-            None => self.ask_anew(job, now),
+            None => self.ask_anew(job),
         }
     }
 
     /// Asks over a new connection.
-    fn ask_anew(&mut self, job: usize, now: Nanos) -> Result<(), LoadError> {
-        match self.open(job)? {
-            Some(number) => self.ask(job, number, now),
-            None => {
-                self.ledger.end(job, JobOutcome::Refused, self.clock.now());
-                Ok(())
-            }
+    fn ask_anew(&mut self, job: usize) -> Result<(), LoadError> {
+        let Some(number) = self.open(job) else {
+            self.ledger.end(job, JobOutcome::Refused, self.clock.now());
+            return Ok(());
+        };
+        self.carriers[job] = Some(number);
+        let connection = self.pool.get(number).expect("just inserted");
+        let turn = connection.submit(self.plan, job, &mut self.ledger, &self.clock);
+        if turn != Turn::Wait {
+            return self.after(turn, number, job);
         }
+        let flags = if connection.is_sending() { ALL_EVENTS } else { ANSWER_EVENTS };
+        epoll::add(&self.epoll, &*connection, EventData::new_u64(number.to_u64()), flags)
+            .map_err(|errno| LoadError::System("epoll_ctl for a connection", errno))
     }
 
-    fn ask(&mut self, job: usize, number: Number, now: Nanos) -> Result<(), LoadError> {
+    /// Asks over a connection that has stood idle.
+    fn ask_again(&mut self, job: usize, number: Number) -> Result<(), LoadError> {
         self.carriers[job] = Some(number);
         let Some(connection) = self.pool.get(number) else { return Ok(()) };
-        let turn = connection.submit(self.plan, job, &mut self.ledger, now);
-        self.after(turn, number, job)
+        let turn = connection.submit(self.plan, job, &mut self.ledger, &self.clock);
+        let is_blocked = turn == Turn::Wait && connection.is_sending();
+        self.after(if is_blocked { Turn::More } else { turn }, number, job)
     }
 
     fn owner(&self, job: usize) -> Owner {
@@ -191,31 +201,28 @@ impl<'a> Engine<'a> {
         if self.ledger.give_up(job, now) { self.try_job(job, now) } else { Ok(()) }
     }
 
-    fn open(&mut self, job: usize) -> Result<Option<Number>, LoadError> {
+    fn open(&mut self, job: usize) -> Option<Number> {
         if self.pool.len() >= self.connections_max {
             self.turned_away += 1;
-            return Ok(None);
+            return None;
         }
         let connection = match self.connect(job) {
             Ok(connection) => connection,
             Err(errno) => {
                 self.turned_away += u64::from(is_our_own_limit(errno));
-                return Ok(None);
+                return None;
             }
         };
         self.ledger.on_start(job, connection.started());
         let number = self.pool.insert(connection);
         self.connections_peak = self.connections_peak.max(self.pool.len());
-        let connection = self.pool.get(number).expect("just inserted");
-        epoll::add(&self.epoll, &*connection, EventData::new_u64(number.to_u64()), ALL_EVENTS)
-            .map_err(|errno| LoadError::System("epoll_ctl for a connection", errno))?;
-        Ok(Some(number))
+        Some(number)
     }
 
     fn connect(&mut self, job: usize) -> Result<Connection, Errno> {
-        let dealt = self.ledger.dealt(job);
+        let (dealt, standing) = (self.ledger.dealt(job), self.pool.len());
         for _ in 0..PORT_TRIES_MAX {
-            let from = self.origins.next(dealt);
+            let from = self.origins.next(dealt, standing);
             match Connection::start(self.plan.target, from, &self.clock) {
                 other if from.is_none() => return other,
                 // The port is somebody's, or its last connection has not been forgotten.
@@ -223,7 +230,11 @@ impl<'a> Engine<'a> {
                 other => return other,
             }
         }
-        Err(Errno::ADDRNOTAVAIL)
+        // Ours are all taken; of one address the kernel may know of another, though it takes its time.
+        match self.plan.clients.is_empty() {
+            true => Connection::start(self.plan.target, None, &self.clock),
+            false => Err(Errno::ADDRNOTAVAIL),
+        }
     }
 
     /// Waits for events, at most until something is due or `until`, and handles them.
@@ -278,7 +289,7 @@ impl<'a> Engine<'a> {
             }
             Turn::Unheard(job) => {
                 self.pool.remove(number);
-                self.ask_anew(job, self.clock.now())?;
+                self.ask_anew(job)?;
             }
         }
         Ok(())

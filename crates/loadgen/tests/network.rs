@@ -1,4 +1,5 @@
-//! TCP that gives up, in namespaces of the test's own: nobody answers the handshake, or nobody acknowledges the request.
+//! What becomes of requests where the network or this machine fails, in namespaces of the test's own: nobody answers the
+//! handshake, nobody acknowledges the request, there is no port left.
 //!
 //! No filter drops anything, since not every kernel has one. A frame to a hardware address that nobody has is lost without a
 //! word, and so is one longer than its receiver takes.
@@ -8,6 +9,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use loadgen::{Outcome, Plan, run};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -43,7 +45,9 @@ impl Network {
             println!("SKIPPED: {why}");
             return None;
         }
-        let name = |side| format!("weir-loadgen-{}-{side}", std::process::id());
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = |side| format!("weir-loadgen-{}-{number}-{side}", std::process::id());
         let network = Network { client: name("client"), server: name("server") };
         let Network { client, server } = &network;
         for words in [
@@ -52,6 +56,7 @@ impl Network {
             format!("-n {client} link add cable type veth peer name cable netns {server}"),
             format!("-n {client} addr add {CLIENT}/24 dev cable"),
             format!("-n {server} addr add {SERVER}/24 dev cable"),
+            format!("-n {client} link set lo up"),
             format!("-n {client} link set cable up"),
             format!("-n {server} link set cable mtu {SERVER_MTU_BYTES} up"),
             format!("-n {server} route replace {CLIENT}/32 dev cable advmss 1460"),
@@ -69,20 +74,20 @@ impl Network {
         Some(network)
     }
 
-    /// What becomes of one request of a client to this address.
-    fn ask(&self, address: &str) -> Outcome {
+    /// What becomes of so many requests of a client to this address.
+    fn ask(&self, address: &str, count: usize, grace: Nanos) -> Outcome {
         let target: SocketAddr = format!("{address}:{PORT}").parse().unwrap();
         let plan = Plan {
             target,
             host: address.into(),
             prefix: format!("/{}/", "a".repeat(REQUEST_BYTES)),
             per_connection: 1,
-            grace: PATIENT,
+            grace,
             patience: None,
             clients: vec![],
             seed: 1,
         };
-        let jobs = [Job { arrival: Nanos::ZERO, size_bytes: 1 }];
+        let jobs = vec![Job { arrival: Nanos::ZERO, size_bytes: 1 }; count];
         inside(&self.client, || run(&plan, &mut Scheduled::new(&jobs), |_| ControlFlow::Continue(())).unwrap())
     }
 }
@@ -110,15 +115,28 @@ fn inside<T: Send>(namespace: &str, action: impl FnOnce() -> T + Send) -> T {
 #[test]
 fn what_nobody_answers_or_acknowledges_times_out() {
     let Some(network) = Network::new() else { return };
-    let outcome = network.ask(NOBODY);
+    let outcome = network.ask(NOBODY, 1, PATIENT);
     let [record] = &outcome.records[..] else { panic!("{:?}", outcome.records) };
     assert_eq!((record.outcome.name(), record.first_byte_ns, record.status), ("timed_out", None, 0));
     assert!(record.response_time() >= Nanos::from_secs(1), "the kernel asked twice: {record:?}");
 
     let listener = inside(&network.server, || TcpListener::bind((SERVER, PORT)).unwrap());
-    let outcome = network.ask(SERVER);
+    let outcome = network.ask(SERVER, 1, PATIENT);
     // The handshake went through: the connection stood, and TCP gave it up.
     let (_accepted, peer) = listener.accept().unwrap();
     assert_eq!(peer.ip().to_string(), CLIENT);
     assert_eq!(outcome.records[0].outcome.name(), "timed_out", "{:?}", outcome.records);
+}
+
+/// The server answers nobody, so every connection stands: as many as there are ports, by the kernel's choice and ours, and the
+/// others are our own fault and not late.
+#[test]
+fn connections_are_as_many_as_ports() {
+    let Some(network) = Network::new() else { return };
+    inside(&network.client, || std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40099").unwrap());
+    let _listener = inside(&network.client, || TcpListener::bind(("127.0.0.1", PORT)).unwrap());
+    let outcome = network.ask("127.0.0.1", 110, Nanos::from_millis(100));
+    assert_eq!((outcome.connections_peak, outcome.turned_away), (100, 10));
+    let ended = |name| outcome.records.iter().filter(|record| record.outcome.name() == name).count();
+    assert_eq!((ended("incomplete"), ended("refused")), (100, 10));
 }
