@@ -97,8 +97,9 @@ pub fn conduct(order: &Order<'_>, interrupt: &Interrupt) -> Result<Vec<Conducted
             let sizes = order.plans.iter().flat_map(|plan| plan.sizes).copied().collect();
             let site = Site::create(order.site, &sizes)?;
             let ended = all_rounds(order, tasks, &site, &mut experience, &mut conducted, interrupt);
-            keep_left_out(order, &conducted)?;
-            ended?;
+            // What ended it is told first: a full disk, say, that has no room for this either.
+            let kept = keep_left_out(order, &conducted);
+            ended.and(kept)?;
         }
     }
     for (plan, conducted) in order.plans.iter().zip(&mut conducted) {
@@ -279,6 +280,7 @@ fn kind(plan: &Plan<'_>, spec: &RunSpec) -> Kind {
         policy: spec.attach.map_or_else(|| spec.policy.clone(), |policy| policy.name().into()),
         drain: format!("{}/{drain}", spec.drain),
         link_bps: plan.experiment.link.bits_per_s(),
+        is_wide: plan.experiment.clients().any(|group| !group.path.is_plain()),
     }
 }
 
