@@ -69,7 +69,10 @@ impl Folder<'_> {
                 fs::remove_dir_all(&folder).map_err(|e| LabError::path(&folder, e))?;
             }
         }
-        fs::write(&copy, self.text).map_err(|e| LabError::path(&copy, e))?;
+        // Written where it changes only: on a full disk an old one would be lost, and with it what its runs answer.
+        if fs::read_to_string(&copy).ok().as_deref() != Some(self.text) {
+            fs::write(&copy, self.text).map_err(|e| LabError::path(&copy, e))?;
+        }
         Ok(Claim { _lock: lock })
     }
 }
