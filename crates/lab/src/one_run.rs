@@ -17,7 +17,7 @@ use crate::program::{POLL_EVERY, Program};
 use crate::server::{Endpoint, server_command, start_server};
 use crate::view::{Sampler, Taken, View, shares};
 use crate::{
-    Calibration, Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, find_program, machine, tool,
+    Calibration, Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, Wide, find_program, machine, tool,
 };
 
 /// The server's port; a namespace has no other.
@@ -41,6 +41,19 @@ struct Measured {
     counters: Option<Counters>,
 }
 
+/// What has to go on as long as the load does.
+struct Watched<'a> {
+    server: &'a mut Program,
+    wide: Option<&'a mut Wide>,
+}
+
+impl Watched<'_> {
+    fn check_running(&mut self) -> Result<(), LabError> {
+        self.server.check_running()?;
+        self.wide.as_mut().map_or(Ok(()), |wide| wide.check_running())
+    }
+}
+
 /// Does one run of the plan; its folder is `plan.out`/NAME.
 pub(crate) fn one_run(
     plan: &Plan<'_>,
@@ -59,14 +72,15 @@ pub(crate) fn one_run(
     };
     let endpoint = endpoint(link.as_ref())?;
     let start_wide = |link: &Link| link.start_wide(&plan.programs.weirlab, plan.experiment.seed, &folder, interrupt);
-    let wide = link.as_ref().map(start_wide).transpose()?.flatten();
+    let mut wide = link.as_ref().map(start_wide).transpose()?.flatten();
     let attached = link.as_ref().map(|link| link.attach(plan.experiment, spec, PORT, weir)).transpose()?.flatten();
     let command = server_command(plan.experiment, spec, endpoint.address, site, &folder, weir)?;
     let probe = format!("/{}.bin", plan.sizes.first().copied().unwrap_or(0));
     let mut server = start_server(endpoint, spec.server, &command, &folder, &probe, interrupt)?;
     company.ticket.begin(interrupt)?;
     let bar = company.bars.add(progress_bar(&format!("{} {}", plan.title, spec.name), plan.experiment.seconds));
-    let measured = measure(plan, spec, endpoint, link.as_ref(), &mut server, &bar, interrupt);
+    let watched = Watched { server: &mut server, wide: wide.as_mut() };
+    let measured = measure(plan, spec, endpoint, link.as_ref(), watched, &bar, interrupt);
     bar.finish_and_clear();
     let (measured, taken) = measured?;
     company.ticket.end(interrupt)?;
@@ -117,29 +131,29 @@ fn measure(
     spec: &RunSpec,
     endpoint: Endpoint<'_>,
     link: Option<&Link>,
-    server: &mut Program,
+    mut watched: Watched<'_>,
     bar: &ProgressBar,
     interrupt: &Interrupt,
 ) -> Result<(Measured, Taken), LabError> {
     let counters = || link.map(Link::counters).transpose();
     let view = View::open(link, endpoint.address.port()).map_err(|e| LabError::io("the server's connections", e))?;
-    let (cpu_before, counters_before, began) = (server.cpu()?, counters()?, Instant::now());
+    let (cpu_before, counters_before, began) = (watched.server.cpu()?, counters()?, Instant::now());
     let sampler = Sampler::start(view)?;
     let folder = plan.out.join(&spec.name);
     let mut command = machine::punctual_prefix();
     command.extend(load_command(plan, spec, endpoint.address, &folder));
     let mut load = Program::start(endpoint.client, "weirlab load", &command, &folder.join("load.log"))?;
-    await_load(plan, &mut load, server, bar, interrupt)?;
+    await_load(plan, &mut load, &mut watched, bar, interrupt)?;
     let taken = sampler.finish();
     let counters = counters()?.zip(counters_before).map(|(after, before)| after.since(before));
-    let server_cpu = server.cpu()?.saturating_sub(cpu_before);
+    let server_cpu = watched.server.cpu()?.saturating_sub(cpu_before);
     Ok((Measured { server_cpu, elapsed: began.elapsed(), counters }, taken))
 }
 
 fn await_load(
     plan: &Plan<'_>,
     load: &mut Program,
-    server: &mut Program,
+    watched: &mut Watched<'_>,
     bar: &ProgressBar,
     interrupt: &Interrupt,
 ) -> Result<(), LabError> {
@@ -147,7 +161,7 @@ fn await_load(
     let (began, grace) = (Instant::now(), plan.experiment.grace.unwrap_or_default());
     while !load.poll_success()? {
         interrupt.check()?;
-        server.check_running()?;
+        watched.check_running()?;
         if began.elapsed() > Duration::from_secs(seconds) + plan.lasts + grace + LOAD_WITHIN {
             return Err(load.failed("did not end in time"));
         }

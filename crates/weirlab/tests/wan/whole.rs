@@ -105,6 +105,27 @@ fn a_killed_experiment_leaves_no_link() {
     assert_eq!(namespaces(&ours), Vec::<String>::new());
 }
 
+/// Nobody is answered any more; the load would wait for minutes.
+#[test]
+fn a_link_that_ends_ends_the_run() {
+    if !may_test() || !has_nginx() {
+        return;
+    }
+    let bench = Bench::new("ends");
+    let mut child = bench.start();
+    let ours = format!("weir-{}-", child.id());
+    let load_log = bench.0.join("out/first/load.log");
+    wait_until("the run is under load", || load_log.exists());
+    let is_link = |line: &str| line.contains("\0link\0") && line.contains(&ours);
+    let link = processes().find(|(_, line)| is_link(line)).unwrap().0;
+    assert!(Command::new("kill").args(["-KILL", &link]).status().unwrap().success());
+    wait_until("the run has ended", || child.try_wait().unwrap().is_some());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("weirlab link ended unasked (signal 9)") && output.status.code() == Some(1), "{said}");
+    assert_eq!(namespaces(&ours), Vec::<String>::new());
+}
+
 fn namespaces(prefix: &str) -> Vec<String> {
     let names = fs::read_dir("/run/netns").into_iter().flatten().flatten();
     names.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| name.starts_with(prefix)).collect()
@@ -112,12 +133,17 @@ fn namespaces(prefix: &str) -> Vec<String> {
 
 /// Command lines that name this.
 fn processes_with(name: &str) -> Vec<String> {
-    let entries = fs::read_dir("/proc").unwrap().flatten();
-    let lines = entries.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok());
-    lines.filter(|line| line.contains(name)).collect()
+    processes().map(|(_, line)| line).filter(|line| line.contains(name)).collect()
 }
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+/// Every process with its command line, whose words end with zeros.
+fn processes() -> impl Iterator<Item = (String, String)> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let line = |entry: &fs::DirEntry| fs::read_to_string(entry.path().join("cmdline")).ok();
+    entries.filter_map(move |entry| Some((entry.file_name().into_string().ok()?, line(&entry)?)))
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < HUNG_AFTER, "waited in vain until {what}");
