@@ -189,7 +189,7 @@ pub(crate) fn jobs_of(flags: &[String]) -> Result<Vec<Job>, Failure> {
         alone.map_err(|error| Failure::Failed(format!("weirlab load: {}", cli::one_line(&error.to_string()))))?.args;
     let wanted = understand(&args)?;
     if let Some(warning) = wanted.schedule.warning {
-        return Err(Failure::Failed(warning));
+        return Err(Failure::Failed(format!("{warning}; write repeat = true, or fewer seconds")));
     }
     let maybe =
         wanted.users.map(|users| users.sizes.into_iter().map(|size_bytes| Job { arrival: Nanos::ZERO, size_bytes }));

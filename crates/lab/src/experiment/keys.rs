@@ -12,6 +12,8 @@ use workload::surge::ServerModel;
 const RHO_MAX: f64 = 10.0;
 /// A day; the papers' longest run is 30 minutes.
 const SECONDS_MAX: u64 = 86_400;
+/// As for the tree of bands.
+const LINK_MIN_BITS_PER_S: u64 = 12_000;
 
 /// What one user does on one connection, where sessions and not requests arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
@@ -66,8 +68,15 @@ pub fn check_seconds(seconds: u64) -> Result<u64, String> {
     Err(format!("`{seconds}` is not a length of run: write whole seconds, 1 to {SECONDS_MAX}"))
 }
 
+/// Of the link. Below the least, a full packet takes more than a second, and shapers count in bytes per second.
 pub(crate) fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Rate, D::Error> {
-    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    let rate: Rate = String::deserialize(deserializer)?.parse().map_err(D::Error::custom)?;
+    if rate.bits_per_s() < LINK_MIN_BITS_PER_S {
+        return Err(D::Error::custom(format!(
+            "`{rate}` is too slow for a link: write at least 12kbit, for example 10mbit"
+        )));
+    }
+    Ok(rate)
 }
 
 pub(crate) fn rho<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {

@@ -305,6 +305,7 @@ drain = "paced"
     fn a_wrong_value_is_quoted_with_its_line_and_what_is_right() {
         for (from, to, line, says) in [
             ("\"10mbit\"", "\"10mb/s\"", 2, "`10mb/s` is not a rate: write a number"),
+            ("\"10mbit\"", "\"1bit\"", 2, "`1bit` is too slow for a link: write at least 12kbit"),
             ("0.8", "0.0", 3, "`0` is not a load"),
             ("0.8", "nan", 3, "`NaN` is not a load"),
             ("0.8", "\"high\"", 3, "invalid type"),

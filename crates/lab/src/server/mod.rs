@@ -145,7 +145,10 @@ mod tests {
         let address = "198.18.0.1:8080".parse().unwrap();
         let commands: Vec<String> = experiment
             .runs()
-            .map(|spec| weir_command(&experiment, spec, address, Path::new("www"), Path::new("weir")).join(" "))
+            .map(|spec| {
+                let (site, weir) = (Path::new("www"), Some(Path::new("weir")));
+                server_command(&experiment, spec, address, site, Path::new("."), weir).unwrap().join(" ")
+            })
             .collect();
         let want = [
             "weir serve www --listen 198.18.0.1:8080 --policy fair --drain off",

@@ -17,7 +17,8 @@ fn a_trace_is_read_before_anything_begins() {
     fs::write(bench.folder.join("short.csv"), "epoch_s,size_bytes\n0.0,1000\n1.0,1000\n").unwrap();
     let output = bench.run(&["--seconds", "60"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("trace") && stderr(&output).contains("60"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("shorter than the 60 s asked for"), "{}", stderr(&output));
+    assert!(stderr(&output).ends_with("write repeat = true, or fewer seconds\n"), "{}", stderr(&output));
     assert!(!bench.out().exists());
 }
 
