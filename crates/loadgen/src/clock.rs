@@ -1,8 +1,8 @@
 //! The clock of a run and the timer that ends a wait.
 //!
-//! The timer is a `timerfd` on an absolute instant and not the timeout of `epoll_wait`, which counts in milliseconds and
-//! is rounded up: a request a millisecond late voids the run. (rustix takes nanoseconds and rounds them the same way
-//! unless its `linux_5_11` feature is on.) Nor does a `timerfd` suffer the timer slack of 50 µs that timeouts have.
+//! The timer is a `timerfd` on an absolute instant and not the timeout of a wait for events: that counts in milliseconds
+//! and is rounded up (`epoll_wait`), or is allowed to end late by a thousandth of itself and never less than the timer slack
+//! (`epoll_pwait2`; `select_estimate_accuracy` in fs/select.c), where a request a millisecond late voids the run.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

@@ -1,7 +1,6 @@
 //! The loop: waits for the next instant or the next byte, whichever comes first, and tells the other modules.
 
 use std::mem::MaybeUninit;
-use std::num::NonZeroU64;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 
@@ -42,8 +41,7 @@ const TIMER: u64 = u64::MAX;
 /// Carries out a load as planned and waits for every job, or for `grace` after the last request, or until `on_progress`
 /// says `Break`.
 ///
-/// Holds the calling thread all the time. The limits on descriptors and the timer slack of the thread stay as it
-/// needs them.
+/// Holds the calling thread all the time. The limits on descriptors stay as it needs them.
 pub fn run(
     plan: &Plan,
     source: &mut dyn Source,
@@ -54,8 +52,6 @@ pub fn run(
     if source.due().is_none() {
         return Err(LoadError::NothingToAsk);
     }
-    // Without it every wait may end up to 50 µs late. Refused or not, lateness is measured.
-    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let mut engine = Engine::new(plan, source)?;
     let mut progress_at = PROGRESS_EVERY;
     let mut interrupted = false;

@@ -213,6 +213,16 @@ fn an_early_close_is_a_reset() {
     assert_eq!(seen, [(0, 0, false), (0, 0, true), (200, 2, true)]);
 }
 
+/// Closing with the request unread makes the kernel send a reset instead of an end.
+#[test]
+fn a_connection_reset_is_a_reset() {
+    let (address, server) = serve(1, |stream| assert_eq!(stream.peek(&mut [0]).unwrap(), 1));
+    let outcome = go(&Plan { grace: PATIENT, ..plan(address) }, &jobs(&[1], 1));
+    server.join().unwrap();
+    assert_eq!(outcomes(&outcome.records), BTreeSet::from(["reset"]));
+    assert_eq!((outcome.records[0].first_byte_ns, outcome.turned_away), (None, 0));
+}
+
 #[test]
 fn nobody_listening_is_refused() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
