@@ -11,7 +11,7 @@ use std::io::{self, BufRead};
 use units::Nanos;
 
 use crate::input::{self, Line};
-use crate::{BadLines, Format, Log, REQUESTS_MAX, Request, endless};
+use crate::{BadLines, EPOCH_S_MAX, Format, Log, REQUESTS_MAX, Request, endless};
 
 /// The longest gap between two requests: above it the numbers are not seconds.
 const GAP_S_MAX: f64 = 86_400.0;
@@ -24,6 +24,8 @@ pub enum PairError {
     NotAGap(u64, String),
     NoSizes,
     TooMany,
+    /// The line, from 1, at which the gaps so far are longer than any log.
+    TooLong(u64),
 }
 
 impl fmt::Display for PairError {
@@ -34,6 +36,9 @@ impl fmt::Display for PairError {
                 write!(f, "line {line}: `{text}` is no gap: write seconds from 0 to {GAP_S_MAX}, one number a line")
             }
             PairError::NoSizes => write!(f, "none of its requests has a body and status 200 (or no status)"),
+            PairError::TooLong(line) => {
+                write!(f, "line {line}: the gaps add up to more than {EPOCH_S_MAX} s: cut them")
+            }
             PairError::TooMany => write!(f, "more than {REQUESTS_MAX} gaps: cut them"),
         }
     }
@@ -64,6 +69,10 @@ pub fn pair(gaps: impl BufRead, sizes: &Log, seed: u64) -> Result<Log, PairError
         })?;
         if requests.len() == REQUESTS_MAX {
             return Err(PairError::TooMany);
+        }
+        // Where time would no longer fit its nanoseconds.
+        if at_s > EPOCH_S_MAX as f64 {
+            return Err(PairError::TooLong(number));
         }
         let at = Nanos((at_s * 1e9).round() as u64);
         requests.extend(sizes.next().map(|size_bytes| Request { at, size_bytes, status: None }));
@@ -100,6 +109,8 @@ mod tests {
             let said = pair(format!("0.5\n{wrong}\n1\n").as_bytes(), &sizes(), 1).unwrap_err().to_string();
             assert!(said.starts_with(&format!("line 2: `{wrong}` is no gap")), "{said}");
         }
+        let said = pair("86400\n".repeat(120_000).as_bytes(), &sizes(), 1).unwrap_err().to_string();
+        assert!(said.starts_with("line 115741: the gaps add up to more than"), "{said}");
         let none = read("epoch_s,size_bytes\n5,0\n".as_bytes(), &ReadOptions::default()).unwrap();
         assert!(matches!(pair("1\n".as_bytes(), &none, 1), Err(PairError::NoSizes)));
     }

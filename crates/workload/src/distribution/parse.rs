@@ -19,6 +19,10 @@ pub enum DistributionError {
         form: &'static str,
         field: String,
     },
+    FieldTwice {
+        form: &'static str,
+        field: &'static str,
+    },
     NotANumber {
         field: &'static str,
         given: String,
@@ -46,6 +50,7 @@ impl fmt::Display for DistributionError {
                 write!(f, "{form} needs the field `{field}`: write {}", Distribution::FORMS)
             }
             UnknownField { form, field } => write!(f, "{form} has no field `{field}`: write {}", Distribution::FORMS),
+            FieldTwice { form, field } => write!(f, "{form} has the field `{field}` twice: write it once"),
             NotANumber { field, given } => write!(f, "{field} is `{given}`, which is not a number"),
             OutOfRange { field, given, right } => write!(f, "{field} is {given}: it must be {right}"),
             InfiniteMean { alpha } if *alpha <= 1.0 => {
@@ -134,7 +139,9 @@ fn fields<const N: usize>(
             .ok()
             .filter(|number: &f64| !number.is_nan())
             .ok_or_else(|| DistributionError::NotANumber { field: names[at], given: value.trim().into() })?;
-        found[at] = Some(number);
+        if found[at].replace(number).is_some() {
+            return Err(DistributionError::FieldTwice { form, field: names[at] });
+        }
     }
     let mut values = [0.0; N];
     for (at, value) in found.into_iter().enumerate() {

@@ -142,6 +142,7 @@ fn wrong_texts_name_the_field() {
     assert!(said("pareto:alpha=0.9,min=1").contains("mean size is infinite"));
     assert!(said("exponential").starts_with("exponential needs the field `mean`"));
     assert!(said("exponential:mean=5,max=2").starts_with("exponential has no field `max`"));
+    assert_eq!(said("exponential:mean=5,mean=6"), "exponential has the field `mean` twice: write it once");
     assert_eq!(said("exponential:mean=NaN"), "mean is `NaN`, which is not a number");
     assert_eq!(said("exponential:mean=-5"), "mean is -5: it must be 1 byte to 1 PiB");
     assert!(said("bounded-pareto:alpha=0.9,min=1").contains("mean size is infinite"));
