@@ -1,12 +1,13 @@
 //! What stands in the tables of a report, the same in HTML, Markdown and CSV.
 
 use crate::axis::number_label;
-use crate::chapter::{Chapter, PointReport};
+use crate::chapter::PointReport;
 use crate::figure::Expect;
-use crate::summary::RunSummary;
-use crate::verdict::{Finding, Found, Verdict};
+use crate::summary::{RunSummary, SkippedRun};
+use crate::verdict::{Finding, Found, Tally};
 
-pub(crate) const CLAIM_COLUMNS: [&str; 5] = ["claim", "measured", "simulated", "bound", "verdict"];
+/// What is measured has 95 % intervals, by batches of one run; what is simulated has those of its sweep.
+pub(crate) const CLAIM_COLUMNS: [&str; 5] = ["claim", "measured ± 95 %", "simulated ± 99 %", "bound", "verdict"];
 
 /// From so much worse or better than the baseline on, a figure is marked: the papers' measure of harm (003, section 5).
 const NOTABLE: f64 = 1.1;
@@ -27,11 +28,26 @@ impl Cell {
     }
 }
 
-/// How many claims have which verdict: `3 reproduced, 1 void`.
-pub(crate) fn verdict_counts(chapter: &Chapter) -> String {
-    let count = |verdict| chapter.findings.iter().filter(|finding| finding.verdict == verdict).count();
-    let counts = Verdict::ALL.into_iter().map(|verdict| (verdict, count(verdict))).filter(|(_, count)| *count > 0);
-    counts.map(|(verdict, count)| format!("{count} {}", verdict.text())).collect::<Vec<_>>().join(", ")
+/// What the number of claims that hold does not say: `1 not reproduced; worst: mean 8 x lower [rho-0.8], 6.3 ×`.
+pub(crate) fn tally_rest(tally: &Tally) -> String {
+    let worst = tally.worst.map(|finding| {
+        let [claim, measured, ..] = claim(finding);
+        format!("worst: {claim}, {measured}")
+    });
+    let others = Some(tally.others()).filter(|others| !others.is_empty());
+    others.into_iter().chain(worst).collect::<Vec<_>>().join("; ")
+}
+
+/// Runs or points that are not here with the reason, those of one reason together: `a, b` and why.
+pub(crate) fn not_here(left_out: &[SkippedRun]) -> Vec<(String, &str)> {
+    let mut by_reason: Vec<(String, &str)> = Vec::new();
+    for SkippedRun { name, reason } in left_out {
+        match by_reason.iter_mut().find(|(_, known)| known == reason) {
+            Some((names, _)) => *names = format!("{names}, {name}"),
+            None => by_reason.push((name.clone(), reason)),
+        }
+    }
+    by_reason
 }
 
 /// Claim, measured, simulated and bound of a finding.
@@ -80,7 +96,6 @@ pub(crate) fn run(point: &PointReport, at: usize) -> Vec<Cell> {
 type Column = (&'static str, fn(&PointReport, usize) -> Cell);
 
 fn columns(point: &PointReport) -> Vec<Column> {
-    let extras = &point.extras;
     let mut columns: Vec<Column> = vec![
         ("run", |point, at| Cell::Text(of(point, at).name.clone())),
         ("server, policy, drain", |point, at| {
@@ -105,7 +120,15 @@ fn columns(point: &PointReport) -> Vec<Column> {
         ("SCV", |point, at| optional(point.extras[at].scv)),
         ("mean / bound", |point, at| Cell::Value(figure(of(point, at).bound_ratio))),
     ];
-    let measured: [(bool, Column); 4] = [
+    columns.extend(measured_columns(point));
+    columns.push(("late p99, ms", |point, at| Cell::Value(figure(of(point, at).client_lateness_p99_ms))));
+    columns
+}
+
+/// Those of what was measured of any run.
+fn measured_columns(point: &PointReport) -> impl Iterator<Item = Column> {
+    let extras = &point.extras;
+    let measured: [(bool, Column); 5] = [
         (
             extras.iter().any(|run| run.attempts_mean.is_some()),
             ("attempts", |point, at| optional(point.extras[at].attempts_mean)),
@@ -119,13 +142,15 @@ fn columns(point: &PointReport) -> Vec<Column> {
             ("SYNs dropped", |point, at| optional(point.extras[at].syn_drops)),
         ),
         (
+            extras.iter().any(|run| run.accept_drops.is_some()),
+            ("accept queue full", |point, at| optional(point.extras[at].accept_drops)),
+        ),
+        (
             point.summary.runs.iter().any(|run| run.server_cpu.is_some()),
             ("server CPU", |point, at| optional(of(point, at).server_cpu)),
         ),
     ];
-    columns.extend(measured.into_iter().filter(|(is_measured, _)| *is_measured).map(|(_, column)| column));
-    columns.push(("late p99, ms", |point, at| Cell::Value(figure(of(point, at).client_lateness_p99_ms))));
-    columns
+    measured.into_iter().filter(|(is_measured, _)| *is_measured).map(|(_, column)| column)
 }
 
 fn of(point: &PointReport, at: usize) -> &RunSummary {
@@ -146,11 +171,8 @@ fn incomplete(run: &RunSummary) -> String {
 /// How many times sooner than the baseline, in the mean.
 fn times_sooner(point: &PointReport, at: usize) -> Cell {
     let base = point.extras[at].baseline.map(|base| of(point, base).response_time_ms.mean);
-    let Some(ratio) = base.map(|base| base / of(point, at).response_time_ms.mean).filter(|ratio| ratio.is_finite())
-    else {
-        return Cell::Value("-".into());
-    };
-    marked(ratio, 1.0 / ratio)
+    let ratio = base.map(|base| base / of(point, at).response_time_ms.mean).filter(|ratio| ratio.is_finite());
+    compared(point, at, ratio, |ratio| 1.0 / ratio)
 }
 
 /// What the largest pay: their mean over that under the baseline.
@@ -158,7 +180,17 @@ fn top_1_percent(point: &PointReport, at: usize) -> Cell {
     let extras = &point.extras;
     let base = extras[at].baseline.and_then(|base| extras[base].top_1_percent_ms);
     let ratio = extras[at].top_1_percent_ms.zip(base).map(|(mine, base)| mine / base);
-    ratio.filter(|ratio| ratio.is_finite()).map_or(Cell::Value("-".into()), |ratio| marked(ratio, ratio))
+    compared(point, at, ratio.filter(|ratio| ratio.is_finite()), |ratio| ratio)
+}
+
+/// A comparison with the baseline, marked by how many times as long it takes; one with a void run is worth no more than that run.
+fn compared(point: &PointReport, at: usize, ratio: Option<f64>, times_as_long: fn(f64) -> f64) -> Cell {
+    let is_void = point.extras[at].baseline.is_some_and(|base| of(point, base).void.is_some());
+    match ratio {
+        None => Cell::Value("-".into()),
+        Some(ratio) if is_void => Cell::Value(format!("{} (void baseline)", figure(ratio))),
+        Some(ratio) => marked(ratio, times_as_long(ratio)),
+    }
 }
 
 /// A figure, marked by how many times as long it takes as under the baseline.

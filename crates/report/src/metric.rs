@@ -210,7 +210,7 @@ impl Observed {
             Metric::Pair(pair) => {
                 let (mine, base) = (&self.responses_ms, &other?.responses_ms);
                 let stretches: Vec<f64> =
-                    chosen.iter().map(|&job| stretch(*mine.get(job)?, *base.get(job)?)).collect::<Option<_>>()?;
+                    chosen.iter().map(|&job| Some(stretch(*mine.get(job)?, *base.get(job)?))).collect::<Option<_>>()?;
                 pair.of(&stretches)
             }
         }
@@ -225,9 +225,10 @@ impl Observed {
     }
 }
 
-/// Starvation stretch of one request; two that took no time at all are alike.
-pub(crate) fn stretch(mine_ms: f64, base_ms: f64) -> Option<f64> {
-    if mine_ms == base_ms { Some(1.0) } else { Some(mine_ms / base_ms).filter(|stretch| stretch.is_finite()) }
+/// Starvation stretch of one request; two that took no time at all are alike, and infinite is one that took none elsewhere: it
+/// counts among those that take longer.
+pub(crate) fn stretch(mine_ms: f64, base_ms: f64) -> f64 {
+    if mine_ms == base_ms { 1.0 } else { mine_ms / base_ms }
 }
 
 /// What counts up may have counted before the run: only how much it grew is the run's.
@@ -295,8 +296,8 @@ impl PairStat {
         match self {
             PairStat::ShareGaining => share(|stretch| *stretch < 1.0),
             PairStat::ShareStarved => share(|stretch| *stretch > 1.0),
-            PairStat::StretchMean => mean(stretches),
-            PairStat::StretchMax => stretches.iter().copied().reduce(f64::max),
+            PairStat::StretchMean => mean(stretches).filter(|stretch| stretch.is_finite()),
+            PairStat::StretchMax => stretches.iter().copied().reduce(f64::max).filter(|stretch| stretch.is_finite()),
         }
     }
 }
@@ -371,6 +372,15 @@ mod tests {
         assert_eq!(figure("accept_drops", &run, None), None, "nobody counted");
         assert_eq!(figure("share_gaining", &run, None), None, "nothing to compare with");
         assert_eq!(figure("completed", &base, None), None, "an oracle completes nothing");
+    }
+
+    /// It took no time under the baseline, and now does: its stretch is infinite, and it does not gain.
+    #[test]
+    fn an_infinite_stretch_counts_as_a_loss() {
+        let of = |responses_ms: [f64; 2]| Observed { responses_ms: responses_ms.into(), ..Observed::default() };
+        let (base, run) = (of([0.0, 4.0]), of([7.0, 4.0]));
+        assert_eq!(figure("share_starved", &run, Some(&base)), Some(0.5));
+        assert_eq!((figure("stretch.max", &run, Some(&base)), figure("stretch.mean", &run, Some(&base))), (None, None));
     }
 
     #[test]

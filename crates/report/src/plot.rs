@@ -9,7 +9,7 @@ use crate::chart::{AxisTitle, Unit};
 pub struct Plot {
     /// Short, of letters and `-`: names the plot's CSV and its place on the page.
     pub id: &'static str,
-    pub title: &'static str,
+    pub title: String,
     /// What a point is.
     pub note: String,
     pub x: AxisTitle,
@@ -30,6 +30,8 @@ pub struct Line {
     /// Which run of its experiment, in order of appearance; `None` for an oracle.
     pub run: Option<usize>,
     pub is_void: bool,
+    /// Places of x at which its run is void, where it is not so at all of them.
+    pub voids: Vec<usize>,
     pub ys: Vec<Option<f64>>,
     /// Half of a confidence interval for each value; empty where none is known.
     pub half_widths: Vec<Option<f64>>,
@@ -37,15 +39,20 @@ pub struct Line {
 
 impl Line {
     pub(crate) fn oracle(name: &str, ys: Vec<Option<f64>>) -> Line {
-        Line { name: name.into(), run: None, is_void: false, ys, half_widths: vec![] }
+        Line { name: name.into(), run: None, is_void: false, voids: vec![], ys, half_widths: vec![] }
     }
 }
 
 impl Plot {
     /// A plot without lines yet.
-    pub(crate) fn new(id: &'static str, title: &'static str, x: (&str, Scale, Unit), y: (&str, Scale, Unit)) -> Plot {
+    pub(crate) fn new(
+        id: &'static str,
+        title: impl Into<String>,
+        x: (&str, Scale, Unit),
+        y: (&str, Scale, Unit),
+    ) -> Plot {
         let axis = |(title, scale, unit): (&str, Scale, Unit)| AxisTitle { title: title.into(), scale, unit };
-        let (x, y) = (axis(x), axis(y));
+        let (x, y, title) = (axis(x), axis(y), title.into());
         Plot { id, title, note: String::new(), x, y, xs: vec![], labels: vec![], lines: vec![], shaded: vec![] }
     }
 

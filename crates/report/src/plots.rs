@@ -21,12 +21,12 @@ pub struct Resolution {
 }
 
 impl Resolution {
-    /// For so many runs on one page, so that it stays below about 3 MB.
+    /// For so many runs on one page, so that it stays below about 1.5 MB.
     pub fn for_runs(runs: usize) -> Resolution {
         match runs {
             0..=40 => Resolution { buckets: stats::PERCENTILE_BUCKETS, steps: 200, windows: 400 },
-            41..=120 => Resolution { buckets: 100, steps: 100, windows: 150 },
-            _ => Resolution { buckets: 40, steps: 50, windows: 75 },
+            41..=100 => Resolution { buckets: 100, steps: 100, windows: 150 },
+            _ => Resolution { buckets: 50, steps: 50, windows: 75 },
         }
     }
 }
@@ -69,7 +69,14 @@ impl Scene<'_> {
     }
 
     fn line(&self, drawn: &Drawn, ys: Vec<Option<f64>>) -> Line {
-        Line { name: drawn.name.clone(), run: drawn.run, is_void: drawn.is_void, ys, half_widths: vec![] }
+        Line {
+            name: drawn.name.clone(),
+            run: drawn.run,
+            is_void: drawn.is_void,
+            voids: vec![],
+            ys,
+            half_widths: vec![],
+        }
     }
 
     /// Bins [x, 1.2 x) as in 000, figure 5. They begin at the smallest size, so runs of other jobs may have others; each
@@ -95,36 +102,28 @@ impl Scene<'_> {
     }
 
     fn by_percentile(&self) -> [Plot; 4] {
-        let x = ("percentile of size", Nines, Unit::Percent);
-        let plots = [
-            Plot::new("by-percentile", "Response time by percentile of size", x, ("mean", Log, Unit::Millis)),
-            Plot::new("slowdown-by-percentile", "Slowdown by percentile of size", x, ("mean", Log, Unit::Number)),
-            Plot::new("variance", "Variance of response time by percentile of size", x, ("ms²", Log, Unit::Number)),
-            Plot::new("scv", "SCV of response time by percentile of size", x, ("variance / mean²", Log, Unit::Number)),
-        ];
         let jobs = self.drawn.iter().map(|drawn| drawn.sizes.len()).min().unwrap_or(0);
         let buckets = self.resolution.buckets.min((jobs / BUCKET_JOBS) as u32).max(BUCKETS_MIN);
         let of_all = |of: fn(&Observed) -> &[f64]| -> Vec<Vec<Option<Bin>>> {
             self.drawn.iter().map(|drawn| percentile_buckets(drawn.sizes, of(drawn.observed), buckets)).collect()
         };
         let (times, slowdowns) = (of_all(responses), of_all(slowdowns_of));
-        type Value = fn(&Bin) -> f64;
-        let values: [(&Vec<Vec<Option<Bin>>>, Value); 4] = [
-            (&times, |bin| bin.value_mean),
-            (&slowdowns, |bin| bin.value_mean),
-            (&times, |bin| bin.value_variance),
-            (&times, |bin| if bin.value_mean > 0.0 { bin.value_variance / bin.value_mean.powi(2) } else { f64::NAN }),
+        type Kind<'a> = (&'a [Vec<Option<Bin>>], fn(&Bin) -> f64, &'static str, &'static str, &'static str, Unit);
+        let kinds: [Kind; 4] = [
+            (&times, |bin| bin.value_mean, "by-percentile", "Response time", "mean response time", Unit::Millis),
+            (&slowdowns, |bin| bin.value_mean, "slowdown-by-percentile", "Slowdown", "mean slowdown", Unit::Number),
+            (&times, |bin| bin.value_variance, "variance", "Variance of response time", "variance, ms²", Unit::Number),
+            (&times, scv_of, "scv", "SCV of response time", "variance / mean²", Unit::Number),
         ];
-        let mut values = values.into_iter();
-        plots.map(|mut plot| {
+        kinds.map(|(bins, value, id, title, y, unit)| {
+            let title = format!("{title} by percentile of size");
+            let mut plot = Plot::new(id, title, ("percentile of size", Nines, Unit::Percent), (y, Log, unit));
             plot.note = format!("each point is {} % of the requests, by size", 100.0 / f64::from(buckets));
             plot.xs = (0..buckets).map(|bucket| (f64::from(bucket) + 0.5) / f64::from(buckets)).collect();
-            if let Some((bins, value)) = values.next() {
-                let line = |(drawn, bins): (&Drawn, &Vec<Option<Bin>>)| {
-                    self.line(drawn, bins.iter().map(|bin| bin.as_ref().map(value)).collect())
-                };
-                plot.lines = self.drawn.iter().zip(bins).map(line).collect();
-            }
+            let line = |(drawn, bins): (&Drawn, &Vec<Option<Bin>>)| {
+                self.line(drawn, bins.iter().map(|bin| bin.as_ref().map(value)).collect())
+            };
+            plot.lines = self.drawn.iter().zip(bins).map(line).collect();
             plot
         })
     }
@@ -159,7 +158,7 @@ impl Scene<'_> {
             "stretch",
             "Starvation stretch of each request",
             ("share of requests, by stretch", Nines, Unit::Percent),
-            ("response time / that under the baseline", Log, Unit::Number),
+            ("response time / baseline's", Log, Unit::Number),
         );
         plot.note = "above 1 a request takes longer than under the run it is compared with".into();
         // Finer towards the top, where the losers are: as many steps as three nines have room for.
@@ -168,8 +167,10 @@ impl Scene<'_> {
         for drawn in self.drawn {
             let Some(base) = drawn.baseline.map(|base| &self.drawn[base].observed.responses_ms) else { continue };
             let pairs = drawn.observed.responses_ms.iter().zip(base);
-            let sorted = ascending(&pairs.filter_map(|(mine, base)| stretch(*mine, *base)).collect::<Vec<_>>());
-            let at = |x: &f64| sorted.get(((sorted.len() as f64 * x) as usize).min(sorted.len().max(1) - 1)).copied();
+            let sorted = ascending(&pairs.map(|(mine, base)| stretch(*mine, *base)).collect::<Vec<_>>());
+            // The nearest rank, as everywhere.
+            let rank = |x: &f64| ((sorted.len() as f64 * x).ceil() as usize).clamp(1, sorted.len().max(1));
+            let at = |x: &f64| sorted.get(rank(x) - 1).copied();
             plot.lines.push(self.line(drawn, plot.xs.iter().map(at).collect()));
         }
         plot
@@ -218,23 +219,33 @@ impl Scene<'_> {
         let plot = |(column, y, id, title): (&str, &str, &'static str, &'static str)| {
             let x = ("seconds since the run began", Linear, Unit::Number);
             let mut plot = Plot::new(id, title, x, (y, Linear, Unit::Number));
-            plot.note = format!("in windows of {window_s} s");
+            let counts_up = column.ends_with("_total");
+            let what = if counts_up { "how many" } else { "the largest number" };
+            plot.note = format!("{what} in each window of {window_s} s");
             plot.shaded = self.overload.to_vec();
             plot.xs = (0..windows).map(|window| (window as f64 + 0.5) * window_s).collect();
             for drawn in self.drawn {
                 let Some(series) = drawn.observed.counters.get(column) else { continue };
-                let ys = in_windows(series, column.ends_with("_total"), window_s, windows);
+                let ys = in_windows(series, counts_up, window_s, windows);
                 plot.lines.push(self.line(drawn, ys));
             }
             plot
         };
-        wanted.map(plot).into_iter().collect()
+        // That nothing was dropped the table of runs says.
+        let tells = |plot: &Plot| {
+            !plot.id.ends_with("-drops") || plot.lines.iter().flat_map(|line| &line.ys).flatten().any(|y| *y > 0.0)
+        };
+        wanted.map(plot).into_iter().filter(tells).collect()
     }
 
     /// Whole seconds, and so many that there are not too many windows.
     fn window_s(&self) -> f64 {
         (self.seconds / self.resolution.windows as f64).ceil().max(1.0)
     }
+}
+
+fn scv_of(bin: &Bin) -> f64 {
+    if bin.value_mean > 0.0 { bin.value_variance / bin.value_mean.powi(2) } else { f64::NAN }
 }
 
 fn responses(observed: &Observed) -> &[f64] {

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::cells::{self, CLAIM_COLUMNS};
-use crate::chapter::{Chapter, PointReport};
-use crate::plot::Plot;
+use crate::chapter::{Chapter, Extras, PointReport};
+use crate::plot::{Line, Plot};
+use crate::summary::RunSummary;
 use crate::verdict::Verdict;
 
 /// The tables of a report: claims with verdicts, and what every run came to.
@@ -19,17 +20,15 @@ pub fn markdown(title: &str, chapters: &[Chapter]) -> String {
             let _ = write!(text, "{}\n\n", chapter.described.question);
         }
         if let Some(figure) = figure {
-            let _ = write!(
-                text,
-                "The paper: {}. **{}** ({}).\n\n",
-                figure.claim,
-                chapter.verdict().text(),
-                cells::verdict_counts(chapter)
-            );
-            text.push_str(&claims(chapter));
+            let (tally, rest) = (chapter.tally(), cells::tally_rest(&chapter.tally()));
+            let rest = if rest.is_empty() { rest } else { format!(": {rest}") };
+            let _ = write!(text, "The paper: {}. **{}**{rest}.\n\n", figure.claim, tally.text());
+            if !chapter.findings.is_empty() {
+                text.push_str(&claims(chapter));
+            }
         }
-        for point in &chapter.left_out {
-            let _ = writeln!(text, "- not here: {}: {}", point.name, point.reason);
+        for (names, reason) in cells::not_here(&chapter.left_out) {
+            let _ = writeln!(text, "- not here: {names}: {reason}");
         }
         if !chapter.left_out.is_empty() {
             text.push('\n');
@@ -70,8 +69,8 @@ fn runs(point: &PointReport) -> String {
             let _ = writeln!(text, "- void: {}: {reason}", run.name);
         }
     }
-    for run in &point.summary.skipped {
-        let _ = writeln!(text, "- not here: {}: {}", run.name, run.reason);
+    for (names, reason) in cells::not_here(&point.summary.skipped) {
+        let _ = writeln!(text, "- not here: {names}: {reason}");
     }
     let _ = write!(text, "\n{}; bound {} ms.\n\n", point.conditions, cells::figure(point.summary.bound_ms));
     text
@@ -143,53 +142,68 @@ fn claims_csv(chapters: &[Chapter]) -> String {
 fn runs_csv(chapters: &[Chapter]) -> String {
     let mut text = String::from(
         "experiment,point,run,server,policy,drain,completed,incomplete,bytes,mean_ms,mean_ci95_half_ms,p50_ms,p90_ms,p99_ms,p999_ms,\
-         max_ms,variance_ms2,scv,slowdown_mean,bound_ratio,first_byte_ms,top_1_percent_ms,connections_max,syn_drops,server_cpu,\
+         max_ms,variance_ms2,scv,slowdown_mean,bound_ratio,first_byte_ms,top_1_percent_ms,connections_max,syn_drops,accept_drops,server_cpu,\
          lateness_p99_ms,bound_ms,baseline,void\n",
     );
-    for (chapter, point) in chapters.iter().flat_map(|chapter| chapter.points.iter().map(move |point| (chapter, point)))
-    {
+    let points = chapters.iter().flat_map(|chapter| chapter.points.iter().map(move |point| (chapter, point)));
+    for (chapter, point) in points {
         for (run, extras) in point.summary.runs.iter().zip(&point.extras) {
-            let times = &run.response_time_ms;
-            let numbers = [
-                Some(run.completed as f64),
-                Some(run.incomplete as f64),
-                Some(run.bytes as f64),
-                Some(times.mean),
-                run.mean_ms_half_width,
-                Some(times.p50),
-                Some(times.p90),
-                Some(times.p99),
-                extras.p999_ms,
-                Some(times.max),
-                extras.variance_ms2,
-                extras.scv,
-                Some(run.slowdown_mean),
-                Some(run.bound_ratio),
-                extras.first_byte_ms,
-                extras.top_1_percent_ms,
-                extras.connections_max,
-                extras.syn_drops,
-                run.server_cpu,
-                Some(run.client_lateness_p99_ms),
-                Some(point.summary.bound_ms),
-            ]
-            .map(number);
-            let names =
-                [&chapter.name, &point.name, &run.name, &run.server, &run.policy, &run.drain].map(String::as_str);
+            let numbers: Vec<String> = run_numbers(point, run, extras).into_iter().map(number).collect();
+            let names = [&chapter.name, &point.name, &run.name, &run.server, &run.policy, &run.drain];
             let baseline = extras.baseline.map_or("", |base| point.summary.runs[base].name.as_str());
             let last = [baseline, run.void.as_deref().unwrap_or("")];
-            text.push_str(&line(names.into_iter().chain(numbers.iter().map(String::as_str)).chain(last)));
+            text.push_str(&line(
+                names.into_iter().map(String::as_str).chain(numbers.iter().map(String::as_str)).chain(last),
+            ));
         }
     }
     text
 }
 
+/// In the order of the columns.
+fn run_numbers(point: &PointReport, run: &RunSummary, extras: &Extras) -> Vec<Option<f64>> {
+    let times = &run.response_time_ms;
+    vec![
+        Some(run.completed as f64),
+        Some(run.incomplete as f64),
+        Some(run.bytes as f64),
+        Some(times.mean),
+        run.mean_ms_half_width,
+        Some(times.p50),
+        Some(times.p90),
+        Some(times.p99),
+        extras.p999_ms,
+        Some(times.max),
+        extras.variance_ms2,
+        extras.scv,
+        Some(run.slowdown_mean),
+        Some(run.bound_ratio),
+        extras.first_byte_ms,
+        extras.top_1_percent_ms,
+        extras.connections_max,
+        extras.syn_drops,
+        extras.accept_drops,
+        run.server_cpu,
+        Some(run.client_lateness_p99_ms),
+        Some(point.summary.bound_ms),
+    ]
+}
+
 fn plot_csv(plot: &Plot) -> String {
     let x = if plot.x.title.is_empty() { "x" } else { &plot.x.title };
-    let mut text = line(std::iter::once(x).chain(plot.lines.iter().map(|line| line.name.as_str())));
+    let heading = |line: &Line| {
+        let name = if line.is_void { format!("{} (void)", line.name) } else { line.name.clone() };
+        [Some(name), (!line.voids.is_empty()).then(|| format!("{} is void", line.name))].into_iter().flatten()
+    };
+    let headings: Vec<String> = plot.lines.iter().flat_map(heading).collect();
+    let mut text = line(std::iter::once(x).chain(headings.iter().map(String::as_str)));
     for (at, x) in plot.xs.iter().enumerate() {
         let x = plot.labels.get(at).cloned().unwrap_or_else(|| x.to_string());
-        let ys: Vec<String> = plot.lines.iter().map(|line| number(line.ys[at])).collect();
+        let cells = |line: &Line| {
+            let is_void = if line.voids.contains(&at) { "1" } else { "" };
+            [Some(number(line.ys[at])), (!line.voids.is_empty()).then(|| is_void.to_string())].into_iter().flatten()
+        };
+        let ys: Vec<String> = plot.lines.iter().flat_map(cells).collect();
         text.push_str(&line(std::iter::once(x.as_str()).chain(ys.iter().map(String::as_str))));
     }
     text

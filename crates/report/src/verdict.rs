@@ -1,6 +1,6 @@
 //! From a claim and two runs to a verdict, with the figure found and how sure it is.
 
-use stats::{batch, jackknife};
+use stats::{BATCHES, batch, jackknife};
 
 use crate::figure::Expect;
 use crate::metric::{Metric, Observed, PairStat, Stat};
@@ -44,11 +44,55 @@ impl Verdict {
             Verdict::Void => "void",
         }
     }
+}
 
-    /// Of a figure with several claims: the worst of those that were measured; if none was, why.
-    pub fn of_all(verdicts: impl Iterator<Item = Verdict> + Clone) -> Verdict {
-        let measured = verdicts.clone().filter(|verdict| *verdict <= Verdict::NotReproduced).max();
-        measured.or_else(|| verdicts.max()).unwrap_or(Verdict::NotMeasured)
+/// What became of a figure: how many of its claims hold, what became of the others, and which fails worst. One word for all of
+/// them would be untrue of most.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tally<'a> {
+    /// In the order of [`Verdict::ALL`].
+    counts: [usize; Verdict::ALL.len()],
+    /// Of the claims that were measured and do not hold, the one that is missed by most.
+    pub worst: Option<&'a Finding>,
+}
+
+impl<'a> Tally<'a> {
+    pub fn of(findings: &'a [Finding]) -> Tally<'a> {
+        let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
+        let fails = |finding: &&Finding| matches!(finding.verdict, Verdict::Direction | Verdict::NotReproduced);
+        let by_miss = |one: &&Finding, other: &&Finding| {
+            one.verdict.cmp(&other.verdict).then_with(|| one.miss().total_cmp(&other.miss()))
+        };
+        Tally { counts: Verdict::ALL.map(count), worst: findings.iter().filter(fails).max_by(by_miss) }
+    }
+
+    fn count(&self, verdict: Verdict) -> usize {
+        Verdict::ALL.into_iter().zip(self.counts).find(|(of, _)| *of == verdict).map_or(0, |(_, count)| count)
+    }
+
+    /// `4 of 6 claims reproduced`; void and unmeasured ones are among the six.
+    pub fn text(&self) -> String {
+        match self.counts.iter().sum::<usize>() {
+            0 => "no claim to check".into(),
+            1 => format!("{} of 1 claim reproduced", self.count(Verdict::Reproduced)),
+            claims => format!("{} of {claims} claims reproduced", self.count(Verdict::Reproduced)),
+        }
+    }
+
+    /// What became of the others: `1 direction only, 1 void`; empty if all were reproduced.
+    pub fn others(&self) -> String {
+        let others = Verdict::ALL.into_iter().zip(self.counts).filter(|(of, n)| *of != Verdict::Reproduced && *n > 0);
+        others.map(|(verdict, count)| format!("{count} {}", verdict.text())).collect::<Vec<_>>().join(", ")
+    }
+
+    /// For style sheets: the verdict that all claims share, else `partly`.
+    pub fn key(&self) -> &'static str {
+        let mut shared = Verdict::ALL.into_iter().zip(self.counts).filter(|(_, count)| *count > 0);
+        match (shared.next(), shared.next()) {
+            (Some((verdict, _)), None) => verdict.key(),
+            (Some(_), Some(_)) => "partly",
+            (None, _) => Verdict::NotMeasured.key(),
+        }
     }
 }
 
@@ -80,12 +124,30 @@ pub struct Finding {
     pub remark: Option<String>,
 }
 
+impl Finding {
+    /// How many times too large or too small the figure is; 1 where it lies where the claim has it.
+    fn miss(&self) -> f64 {
+        let Some(Found { value, .. }) = self.found else { return 1.0 };
+        let times = match (self.expect.least, self.expect.most) {
+            (Some(least), _) if value < least => least / value,
+            (_, Some(most)) if value > most => value / most,
+            _ => 1.0,
+        };
+        // Below zero, or nothing where something is claimed, cannot be missed by more.
+        if times >= 1.0 { times } else { f64::INFINITY }
+    }
+}
+
 /// A side of a comparison: its figures per job, which of its jobs count, and why it may not be used.
 pub(crate) struct Side<'a> {
     pub observed: &'a Observed,
     pub chosen: &'a [usize],
     pub void: Option<&'a str>,
 }
+
+/// An interval needs on the average so many of the jobs that count in each batch: of fewer, such as the three largest of a run,
+/// most batches hold none, and what is left out tells nothing.
+const BATCH_JOBS_MIN: usize = 5;
 
 /// The figure of `of`, or its ratio to that of `over`, with its interval.
 pub(crate) fn found(metric: &Metric, of: &Side, over: Option<&Side>) -> Option<Found> {
@@ -97,7 +159,9 @@ pub(crate) fn found(metric: &Metric, of: &Side, over: Option<&Side>) -> Option<F
         Metric::Of(_, stat) => *stat != Stat::Percentile(1000),
         Metric::BoundRatio | Metric::Pair(_) => true,
     };
-    let half_width = is_of_jobs.then(|| jackknife(figure)).flatten().map(|interval| interval.half_width);
+    let has_enough = |side: &Side| side.chosen.len() >= BATCH_JOBS_MIN * BATCHES;
+    let has_interval = is_of_jobs && has_enough(of) && over.is_none_or(has_enough);
+    let half_width = has_interval.then(|| jackknife(figure)).flatten().map(|interval| interval.half_width);
     Some(Found { value, half_width })
 }
 
@@ -126,10 +190,11 @@ fn kept(side: &Side, left_out: Option<usize>) -> Option<Vec<usize>> {
 /// The verdict on what was found, and what else is to be said.
 pub(crate) fn judge(expect: &Expect, found: Found) -> (Verdict, Option<String>) {
     let (least, most) = (expect.least.unwrap_or(f64::NEG_INFINITY), expect.most.unwrap_or(f64::INFINITY));
-    if (least..=most).contains(&found.value) {
-        return (Verdict::Reproduced, None);
-    }
     let half = found.half_width.unwrap_or(0.0);
+    if (least..=most).contains(&found.value) {
+        let is_sure = found.value - half >= least && found.value + half <= most;
+        return (Verdict::Reproduced, (!is_sure).then(|| "the interval reaches beyond what is claimed".into()));
+    }
     let reaches = found.value + half >= least && found.value - half <= most;
     let doubt = reaches.then_some("the interval reaches what is claimed");
     // Only a ratio has a direction, and only a claim that lies wholly on one side of 1.
@@ -169,7 +234,8 @@ mod tests {
     fn verdicts_by_hand() {
         let mean = "response_time_ms.mean";
         for (over, least, most, value, half, verdict, remark) in [
-            (true, Some(3.0), Some(8.0), 5.0, 9.0, Verdict::Reproduced, ""),
+            (true, Some(3.0), Some(8.0), 5.0, 2.0, Verdict::Reproduced, ""),
+            (true, Some(3.0), None, 5.0, 2.1, Verdict::Reproduced, "the interval reaches beyond what is claimed"),
             (true, Some(3.0), Some(8.0), 9.0, 0.1, Verdict::Direction, "more than claimed"),
             (true, Some(3.0), Some(8.0), 2.0, 0.1, Verdict::Direction, "less than claimed"),
             (
@@ -194,12 +260,49 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_is_as_good_as_its_worst_claim_that_was_measured() {
-        let of = |verdicts: &[Verdict]| Verdict::of_all(verdicts.iter().copied());
-        assert_eq!(of(&[Verdict::Reproduced, Verdict::Direction, Verdict::NotMeasured]), Verdict::Direction);
-        assert_eq!(of(&[Verdict::Reproduced, Verdict::Void]), Verdict::Reproduced);
-        assert_eq!(of(&[Verdict::NotMeasured, Verdict::Void]), Verdict::Void);
-        assert_eq!(of(&[]), Verdict::NotMeasured);
+    fn a_figure_is_told_by_how_many_of_its_claims_hold() {
+        let finding = |verdict, least, value| Finding {
+            expect: expect("response_time_ms.mean", true, Some(least), None),
+            point: String::new(),
+            found: Some(Found::exact(value)),
+            simulated: None,
+            bound: None,
+            verdict,
+            remark: None,
+        };
+        use Verdict::{Direction, NotReproduced, Reproduced, Void};
+        let mixed = [
+            finding(Reproduced, 3.0, 4.0),
+            finding(NotReproduced, 3.0, 0.9),
+            finding(NotReproduced, 8.0, 0.5),
+            finding(Direction, 90.0, 1.1),
+            finding(Void, 900.0, 1.0),
+        ];
+        let tally = Tally::of(&mixed);
+        assert_eq!((tally.text().as_str(), tally.key()), ("1 of 5 claims reproduced", "partly"));
+        assert_eq!(tally.others(), "1 direction only, 2 not reproduced, 1 void");
+        assert_eq!(tally.worst, Some(&mixed[2]), "the worst verdict, and of those the one missed by most");
+        let (void, good) = (Tally::of(&mixed[4..]), Tally::of(&mixed[..1]));
+        assert_eq!((void.text().as_str(), void.key(), void.worst), ("0 of 1 claim reproduced", "void", None));
+        assert_eq!((good.others().as_str(), good.key(), good.worst), ("", "reproduced", None));
+        assert_eq!((Tally::of(&[]).text().as_str(), Tally::of(&[]).key()), ("no claim to check", "not-measured"));
+    }
+
+    /// The three largest of 400: seventeen of twenty batches hold none of them.
+    #[test]
+    fn a_figure_of_few_jobs_has_no_interval() {
+        let responses_ms = (0..400).map(f64::from).collect();
+        let observed = Observed { responses_ms, ..Observed::default() };
+        let of = |jobs: std::ops::Range<usize>| {
+            let chosen: Vec<usize> = jobs.collect();
+            found(
+                &"response_time_ms.mean".parse().unwrap(),
+                &Side { observed: &observed, chosen: &chosen, void: None },
+                None,
+            )
+        };
+        assert_eq!(of(397..400), Some(Found::exact(398.0)));
+        assert_eq!((of(301..400).unwrap().half_width, of(300..400).unwrap().half_width.is_some()), (None, true));
     }
 
     /// Slow is always ten times fast: the ratio is certain, however uneven both are.

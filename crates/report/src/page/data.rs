@@ -1,56 +1,107 @@
-//! What the page's script works with: every plot's numbers once, and the figures of every run for comparing any two.
+//! What the page's script works with: every plot's numbers once, what plots share once for all of them, and the figures of every
+//! run for comparing any two. A number costs 5 bytes and there are hundreds of thousands, so nothing is said twice.
 
-use serde_json::{Value, json};
+use std::collections::HashMap;
 
-use super::svg::{Axes, BOTTOM, LEFT, RIGHT, TOP};
+use serde_json::{Map, Value, json};
+
 use crate::axis::Scale;
 use crate::chapter::{Chapter, Extras, PointReport};
 use crate::chart::{AxisTitle, Unit};
-use crate::plot::Plot;
+use crate::plot::{Line, Plot};
 use crate::summary::RunSummary;
-use plotters::coord::ranged1d::Ranged;
 
 /// To so many significant digits: what a plot can show, and a page has room for. Places of x are fewer, and close to 1 as
 /// percentiles.
 const DIGITS: usize = 4;
 const X_DIGITS: usize = 6;
 
-/// Numbers of a plot, its axes, and how they are written.
-pub(super) fn plot(plot: &Plot, axes: &Axes) -> Value {
-    let axis = |title: &AxisTitle, range: std::ops::Range<f64>, places: [i32; 2]| json!({ "t": title.title, "s": scale(title.scale), "u": unit(title.unit), "r": [range.start, range.end], "p": places });
-    let line = |line: &crate::plot::Line| {
-        let mut value = json!({ "n": line.name, "k": super::svg::class(line), "y": numbers(&line.ys) });
+/// Values kept once, named by their places.
+#[derive(Default)]
+struct Kept {
+    values: Vec<Value>,
+    places: HashMap<String, usize>,
+}
+
+/// The plots of a page, by their keys, and what they share.
+#[derive(Default)]
+pub(super) struct Plots {
+    /// Titles, notes and axes.
+    kinds: Kept,
+    /// Places of x, and their names.
+    xs: Kept,
+    /// Stretches of overload.
+    shades: Kept,
+    /// Names of lines, and how they look.
+    lines: Kept,
+    plots: Map<String, Value>,
+}
+
+impl Kept {
+    fn place(&mut self, value: Value) -> usize {
+        let next = self.values.len();
+        let place = *self.places.entry(value.to_string()).or_insert(next);
+        if place == next {
+            self.values.push(value);
+        }
+        place
+    }
+}
+
+impl Plots {
+    pub fn add(&mut self, key: &str, plot: &Plot) {
+        let axis = |of: &AxisTitle| json!({ "t": of.title, "s": scale(of.scale), "u": unit(of.unit) });
+        let kind = json!({ "t": plot.title, "note": plot.note, "x": axis(&plot.x), "y": axis(&plot.y) });
+        let mut xs = json!({ "v": plot.xs.iter().map(|x| number_of(*x, X_DIGITS)).collect::<Vec<Value>>() });
+        if !plot.labels.is_empty() {
+            xs["names"] = json!(plot.labels);
+        }
+        let mut value = json!({ "k": self.kinds.place(kind), "x": self.xs.place(xs) });
+        if !plot.shaded.is_empty() {
+            value["s"] = json!(self.shades.place(json!(plot.shaded)));
+        }
+        value["l"] = plot.lines.iter().map(|line| self.line(line)).collect();
+        self.plots.insert(key.into(), value);
+    }
+
+    fn line(&mut self, line: &Line) -> Value {
+        let mut value = json!({ "n": self.lines.place(json!([line.name, look(line)])), "y": numbers(&line.ys) });
         if line.half_widths.iter().any(Option::is_some) {
             value["h"] = numbers(&line.half_widths);
         }
+        if !line.voids.is_empty() {
+            value["v"] = json!(line.voids);
+        }
         value
-    };
-    let mut value = json!({
-        "t": plot.title,
-        "x": axis(&plot.x, axes.x.range(), [LEFT, RIGHT]),
-        "y": axis(&plot.y, axes.y.range(), [BOTTOM, TOP]),
-        "xs": plot.xs.iter().map(|x| number_of(*x, X_DIGITS)).collect::<Vec<Value>>(),
-        "l": plot.lines.iter().map(line).collect::<Vec<_>>(),
-    });
-    if !plot.labels.is_empty() {
-        value["names"] = json!(plot.labels);
     }
-    value
+
+    /// Everything, for the script; `more` are the page's other parts.
+    pub fn into_json(self, more: Value) -> Value {
+        let Plots { kinds, xs, shades, lines, plots } = self;
+        let mut all = more;
+        for (name, kept) in [("kinds", kinds), ("xs", xs), ("shades", shades), ("lines", lines)] {
+            all[name] = Value::Array(kept.values);
+        }
+        all["plots"] = Value::Object(plots);
+        all
+    }
 }
 
-/// A run for the comparison: `plots` is where its distribution and its sizes are drawn.
-pub(super) fn run(chapter: &Chapter, point: &PointReport, at: usize, plots: &[(String, &Plot)]) -> Value {
+/// Classes of the style sheet: colour by run, the same everywhere; where colours are used up, dashes.
+fn look(line: &Line) -> String {
+    const COLOURS: usize = 7;
+    let void = if line.is_void { " void" } else { "" };
+    match line.run {
+        Some(run) => format!("c{} d{}{void}", run % COLOURS, (run / COLOURS).min(2)),
+        None => format!("oracle {}", if line.name == crate::figure::BOUND { "d2" } else { "d1" }),
+    }
+}
+
+/// A run for the comparison; the keys of the plots of its point begin with `prefix`.
+pub(super) fn run(chapter: &Chapter, point: &PointReport, at: usize, prefix: &str) -> Value {
     let (run, extras) = (&point.summary.runs[at], &point.extras[at]);
-    let line_of = |id: &str| {
-        let (key, plot) = plots.iter().find(|(_, plot)| plot.id == id)?;
-        let line = plot.lines.iter().position(|line| line.run.is_some() && line.name == run.name)?;
-        Some(json!([key, line]))
-    };
     let figures: Vec<Value> = figures(run, extras).into_iter().map(|(_, value)| number(value)).collect();
-    json!({
-        "e": chapter.name, "p": point.name, "n": run.name, "s": run.server, "o": run.policy, "d": run.drain,
-        "v": run.void, "f": figures, "ccdf": line_of("ccdf"), "size": line_of("by-size"),
-    })
+    json!({ "e": chapter.name, "p": point.name, "n": run.name, "v": run.void, "f": figures, "k": prefix })
 }
 
 /// What is compared of two runs, in this order.
@@ -79,6 +130,7 @@ pub(super) fn figures(run: &RunSummary, extras: &Extras) -> Vec<(&'static str, O
         ("bytes of body", Some(run.bytes as f64)),
         ("most connections", extras.connections_max),
         ("SYNs dropped", extras.syn_drops),
+        ("dropped for a full accept queue", extras.accept_drops),
     ]
 }
 

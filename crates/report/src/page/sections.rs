@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::badge;
 use super::html::{escape, slug};
-use super::svg::class;
 use super::tables;
+use super::{badge, tally};
+use crate::cells;
 use crate::chapter::{Chapter, PointReport};
-use crate::plot::Plot;
 use crate::verdict::Verdict;
 
 /// Title, filters, one row per experiment, and where any two runs are compared.
@@ -30,8 +29,8 @@ pub(super) fn overview(body: &mut String, title: &str, chapters: &[Chapter]) {
     );
     filters(body, chapters);
     body.push_str(
-        "<noscript><p class=\"note\">Without scripts there are no filters, no comparison and no tables behind the plots; \
-         <code>weirlab report --csv</code> writes those tables.</p></noscript>\n",
+        "<noscript><p class=\"note\">Without scripts there are no plots, no filters and no comparison; <code>weirlab report --csv</code> \
+         writes what the plots show.</p></noscript>\n",
     );
     tables::overview(body, chapters);
     body.push_str(COMPARISON);
@@ -90,17 +89,19 @@ pub(super) fn chapter_head(body: &mut String, chapter: &Chapter) {
         let _ = writeln!(body, "<p>{}</p>", escape(&chapter.described.question));
     }
     if let Some(figure) = figure {
-        let _ = writeln!(body, "<p>The paper: <q>{}</q> {}</p>", escape(&figure.claim), badge(chapter.verdict()));
-        tables::claims(body, chapter);
+        let _ = writeln!(body, "<p>The paper: <q>{}</q> {}</p>", escape(&figure.claim), tally(&chapter.tally()));
+        if !chapter.findings.is_empty() {
+            tables::claims(body, chapter);
+        }
     }
     left_out(body, chapter);
 }
 
 /// Points and runs that are not here.
 fn left_out(body: &mut String, chapter: &Chapter) {
-    for point in &chapter.left_out {
-        let (name, reason) = (escape(&point.name), escape(&point.reason));
-        let _ = writeln!(body, "<p class=\"note left-out\"><b>Not here: {name}.</b> {reason}</p>");
+    for (names, reason) in cells::not_here(&chapter.left_out) {
+        let (names, reason) = (escape(&names), escape(reason));
+        let _ = writeln!(body, "<p class=\"note\"><b>Not here: {names}.</b> {reason}</p>");
     }
 }
 
@@ -128,32 +129,5 @@ pub(super) fn point_head(body: &mut String, chapter: &Chapter, point: &PointRepo
         escape(&point.conditions),
         crate::axis::millis_label(summary.bound_ms),
         crate::axis::millis_label(summary.ideal_ps_ms),
-    );
-}
-
-/// A picture with its legend and the table behind it.
-pub(super) fn plot(body: &mut String, plot: &Plot, key: &str, svg: &str) {
-    let entries: String = plot
-        .lines
-        .iter()
-        .enumerate()
-        .map(|(at, line)| {
-            let void = if line.is_void { " (void)" } else { "" };
-            format!(
-                "<li><button type=\"button\" aria-pressed=\"true\" data-line=\"{at}\" data-run=\"{2}\"><svg viewBox=\"0 0 26 10\" \
-                 aria-hidden=\"true\"><g class=\"line {0}\"><path d=\"M1 5h24\"/></g></svg>{1}{void}</button></li>",
-                class(line),
-                escape(&line.name),
-                if line.run.is_some() { slug(&line.name) } else { String::new() },
-            )
-        })
-        .collect();
-    let shade = if plot.shaded.is_empty() { "" } else { " Shaded: load above 1." };
-    let _ = writeln!(
-        body,
-        "<figure class=\"plot\" id=\"{key}\"><figcaption><b>{}</b> <span>{}.{shade}</span></figcaption>{svg}\
-         <ul class=\"legend\">{entries}</ul><details class=\"table script\" data-table=\"{key}\"><summary>Table</summary></details></figure>",
-        escape(plot.title),
-        escape(&plot.note),
     );
 }

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::badge;
 use super::html::{escape, slug};
+use super::{badge, tally};
 use crate::cells::{self, Cell};
 use crate::chapter::{Chapter, PointReport};
 
@@ -13,8 +13,7 @@ pub(super) fn overview(body: &mut String, chapters: &[Chapter]) {
         return;
     }
     body.push_str(
-        "<div class=\"scroll\"><table id=\"overview\"><thead><tr><th>experiment</th><th>figure</th><th>claim</th><th>claims checked</th>\
-         <th>verdict</th></tr></thead><tbody>\n",
+        "<div class=\"scroll\"><table id=\"overview\"><thead><tr><th>experiment</th><th>figure</th><th>claim</th><th>what became of it</th></tr></thead><tbody>\n",
     );
     for chapter in chapters {
         let figure = chapter.described.figure.as_ref();
@@ -23,14 +22,13 @@ pub(super) fn overview(body: &mut String, chapters: &[Chapter]) {
         verdicts.dedup();
         let _ = writeln!(
             body,
-            "<tr data-experiment=\"{0}\" data-verdict=\"{1}\"><td><a href=\"#{0}\">{2}</a></td><td>{3}</td><td>{4}</td><td>{5}</td><td>{6}</td></tr>",
+            "<tr data-experiment=\"{0}\" data-verdict=\"{1}\"><td><a href=\"#{0}\">{2}</a></td><td>{3}</td><td>{4}</td><td>{5}</td></tr>",
             slug(&chapter.name),
             verdicts.join(" "),
             escape(&chapter.name),
             figure.map_or(String::new(), |figure| escape(&figure.title())),
             figure.map_or_else(|| escape(&chapter.described.question), |figure| escape(&figure.claim)),
-            escape(&cells::verdict_counts(chapter)),
-            figure.map_or(String::new(), |_| badge(chapter.verdict())),
+            figure.map_or(String::new(), |_| tally(&chapter.tally())),
         );
     }
     body.push_str("</tbody></table></div>\n");
@@ -49,7 +47,8 @@ pub(super) fn claims(body: &mut String, chapter: &Chapter) {
         let _ = writeln!(
             body,
             "<tr{struck} data-claim data-experiment=\"{}\" data-verdict=\"{}\" data-server=\"{servers}\" data-policy=\"{policies}\">\
-             <td>{claim}</td><td class=\"value\">{measured}</td><td class=\"value\">{simulated}</td><td class=\"value\">{bound}</td>\
+             <td>{claim}</td><td class=\"value\" data-of=\"measured\">{measured}</td><td class=\"value\" data-of=\"simulated\">{simulated}</td>\
+             <td class=\"value\" data-of=\"bound\">{bound}</td>\
              <td>{}{remark}</td></tr>",
             slug(&chapter.name),
             finding.verdict.key(),
@@ -90,10 +89,10 @@ pub(super) fn runs(body: &mut String, chapter: &Chapter, point: &PointReport) {
     let void = point.summary.runs.iter().filter_map(|run| Some((&run.name, run.void.as_ref()?)));
     let void: Vec<String> =
         void.map(|(name, why)| format!("<li><b>Void: {}.</b> {}</li>", escape(name), escape(why))).collect();
-    let skipped = point.summary.skipped.iter();
-    let skipped =
-        skipped.map(|run| format!("<li><b>Not here: {}.</b> {}</li>", escape(&run.name), escape(&run.reason)));
-    let reasons: String = void.into_iter().chain(skipped).collect();
+    let not_here = cells::not_here(&point.summary.skipped).into_iter();
+    let not_here =
+        not_here.map(|(names, why)| format!("<li><b>Not here: {}.</b> {}</li>", escape(&names), escape(why)));
+    let reasons: String = void.into_iter().chain(not_here).collect();
     if !reasons.is_empty() {
         let _ = writeln!(body, "<ul class=\"reasons\">{reasons}</ul>");
     }

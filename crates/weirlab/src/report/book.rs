@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ::report::{Chapter, Counters, Described, PointRuns, Resolution, Simulated, SkippedRun};
 use lab::{ExperimentFile, Overrides};
-use record::{Run, Samples};
+use record::{Manifest, Run, Samples};
 use workload::LoadProfile;
 
 use super::failed;
@@ -76,7 +76,7 @@ fn title(chapters: &[Chapter]) -> String {
 struct PointOfFile {
     name: String,
     values: Vec<(String, String)>,
-    overload: Vec<[f64; 2]>,
+    experiment: lab::Experiment,
 }
 
 fn chapter(folder: &ExperimentFolder, simulated: Option<&Path>, resolution: Resolution) -> Result<Chapter, Failure> {
@@ -139,18 +139,23 @@ fn points_of(text: &str, file: &Path) -> Vec<PointOfFile> {
         PointOfFile {
             name: point.name.clone(),
             values: point.values.iter().map(|(key, of)| (key.clone(), value(of))).collect(),
-            overload: overload(&point.experiment),
+            experiment: point.experiment.clone(),
         }
     };
     read.points().iter().map(point).collect()
 }
 
-/// When the load is above 1, seconds since the run began.
-fn overload(experiment: &lab::Experiment) -> Vec<[f64; 2]> {
-    let constant = |rho: f64| LoadProfile::constant(rho).ok();
-    let profile = experiment.profile.as_ref().and_then(|profile| profile.parse().ok());
-    let Some(profile) = profile.or_else(|| experiment.rho.and_then(constant)) else { return vec![] };
-    let seconds = experiment.seconds as f64;
+/// The load of a run: a constant one as its manifest has it, since the command line may have said another than the file; none of
+/// users, who make their own.
+fn profile(experiment: &lab::Experiment, manifest: &Manifest) -> Option<LoadProfile> {
+    match &experiment.profile {
+        Some(profile) => profile.parse().ok(),
+        None => experiment.rho.and_then(|_| LoadProfile::constant(manifest.rho).ok()),
+    }
+}
+
+/// When the load is above 1, of so many seconds since the run began.
+fn overload(profile: &LoadProfile, seconds: f64) -> Vec<[f64; 2]> {
     if profile.as_constant().is_some() {
         return if profile.mean_rho() > 1.0 { vec![[0.0, seconds]] } else { vec![] };
     }
@@ -194,12 +199,14 @@ fn read_simulated(folder: &Path, name: &str) -> Result<Option<Simulated>, Failur
 
 fn read(point: &PointFolder, of_file: Option<&PointOfFile>) -> Result<PointRuns, Failure> {
     let mut given = PointRuns { name: point.name.clone(), ..PointRuns::default() };
-    if let Some(of_file) = of_file {
-        (given.values, given.overload) = (of_file.values.clone(), of_file.overload.clone());
-    }
     for folder in &point.runs {
         given.runs.push(Run::read(folder)?);
         given.counters.push(counters(folder)?);
+    }
+    if let Some((of_file, run)) = of_file.zip(given.runs.first()) {
+        given.values = of_file.values.clone();
+        given.overload = profile(&of_file.experiment, &run.manifest)
+            .map_or(vec![], |profile| overload(&profile, run.manifest.seconds));
     }
     Ok(given)
 }
@@ -216,4 +223,18 @@ fn counters(folder: &Path) -> Result<Counters, Failure> {
         counters.insert("connections".into(), held.into_iter().collect());
     }
     Ok(counters)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overload_is_when_the_load_is_above_one() {
+        let of = |profile: &str, seconds| overload(&profile.parse().unwrap(), seconds);
+        assert_eq!(of("W1", 70.0), [[25.0, 50.0]]);
+        assert_eq!(of("W1", 80.0), [[25.0, 50.0], [75.0, 80.0]], "until the run's own end");
+        let constant = |rho| overload(&LoadProfile::constant(rho).unwrap(), 60.0);
+        assert_eq!((constant(1.2), constant(1.0)), (vec![[0.0, 60.0]], vec![]));
+    }
 }
