@@ -80,9 +80,7 @@ pub(crate) fn one_run(
     company.ticket.begin(interrupt)?;
     let bar = company.bars.add(progress_bar(&format!("{} {}", plan.title, spec.name), plan.experiment.seconds));
     let watched = Watched { server: &mut server, wide: wide.as_mut() };
-    let measured = measure(plan, spec, endpoint, link.as_ref(), watched, &bar, interrupt);
-    bar.finish_and_clear();
-    let (measured, taken) = measured?;
+    let (measured, taken) = measure(plan, spec, endpoint, link.as_ref(), watched, &bar, interrupt)?;
     company.ticket.end(interrupt)?;
     let mut environment = link.as_ref().map_or(Ok(BTreeMap::new()), Link::describe)?;
     drop(server);
@@ -143,7 +141,9 @@ fn measure(
     let mut command = machine::punctual_prefix();
     command.extend(load_command(plan, spec, endpoint.address, &folder));
     let mut load = Program::start(endpoint.client, "weirlab load", &command, &folder.join("load.log"))?;
-    await_load(plan, &mut load, &mut watched, bar, interrupt)?;
+    let awaited = await_load(plan, &mut load, &mut watched, bar, interrupt);
+    bar.finish_and_clear();
+    awaited?;
     let taken = sampler.finish();
     let counters = counters()?.zip(counters_before).map(|(after, before)| after.since(before));
     let server_cpu = watched.server.cpu()?.saturating_sub(cpu_before);
