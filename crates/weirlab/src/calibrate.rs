@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use lab::{Calibration, ExperimentFile, Overrides};
-use record::Samples;
+use record::{Run, Samples};
 
 use crate::run;
 use cli::Failure;
@@ -50,12 +50,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let runs = run::conduct(file, &out)?;
     let [done] = &runs[..] else { return Err(Failure::Failed("the run was left out".into())) };
     let samples = Samples::read(&out.join(point).join(&done.manifest.name))?.unwrap_or_default();
-    let Some(calibration) = Calibration::of(done, &samples) else {
-        let seconds = args.seconds;
-        return Err(Failure::Failed(format!(
-            "{seconds} s do not tell at which load the link is full: try longer with --seconds"
-        )));
-    };
+    let calibration = found(done, &samples)?;
     calibration.write(&out)?;
     match args.json {
         true => println!("{}", serde_json::to_string_pretty(&calibration)?),
@@ -64,10 +59,42 @@ pub fn main(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What the run tells; a void one was not of the link, but of the machine.
+fn found(run: &Run, samples: &Samples) -> Result<Calibration, Failure> {
+    if let Some(reason) = ::report::void_reason(run) {
+        let name = &run.manifest.name;
+        return Err(Failure::Failed(format!("{name} is void and calibrates nothing: {reason}")));
+    }
+    Calibration::of(run, samples).ok_or_else(|| {
+        let seconds = run.manifest.seconds;
+        Failure::Failed(format!("{seconds} s do not tell at which load the link is full: try longer with --seconds"))
+    })
+}
+
 /// The first run that is FAIR; the very first, where every one orders.
 fn unordered(file: &ExperimentFile) -> String {
     let experiment = &file.points()[0].experiment;
     let is_fair = |run: &&lab::RunSpec| run.policy == "fair" && run.attach.is_none();
     let fair = experiment.runs().find(is_fair).or_else(|| experiment.runs().next());
     fair.map_or(String::new(), |run| run.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_void_run_calibrates_nothing() {
+        let text = r#"{"name":"a","server":"weir","policy":"fair","drain":"off","link_bps":10000000,"rho":1,"seed":1,
+            "per_connection":1,"seconds":9.0,"commit":"","kernel":"","command":[],"server_cpu":null,"client_cpu":null,
+            "lateness_ns_p99":0,"wire_bytes":null,"void":null,"environment":{}}"#;
+        let mut run = Run { manifest: serde_json::from_str(text).unwrap(), records: vec![] };
+        let said = |run: &Run| match found(run, &Samples::default()) {
+            Err(Failure::Failed(reason)) => reason,
+            _ => panic!("it has nothing to tell"),
+        };
+        assert!(said(&run).starts_with("9 s do not tell"), "{}", said(&run));
+        run.manifest.server_cpu = Some(0.75);
+        assert_eq!(said(&run), "a is void and calibrates nothing: the server used 0.75 of a core, more than 0.5");
+    }
 }
