@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use indicatif::MultiProgress;
 use record::{LeftOut, Manifest, Run};
 
+use crate::congestion;
 use crate::folder::{Claim, finished};
 use crate::gate::Gate;
 use crate::one_run::{Company, PORT, one_run};
@@ -318,7 +319,7 @@ struct Rehearsed {
     refused: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// Looks for the run's server, and builds its link once where it is more than the shaper and FIFO that every kernel has:
+/// Looks for the run's server and congestion control, and builds its link once where it is more than the shaper and FIFO that every kernel has:
 /// no list of what a kernel offers is as sure as the attempt.
 fn rehearse(plan: &Plan<'_>, spec: &RunSpec, rehearsed: &mut Rehearsed) -> Result<(), String> {
     let weir = plan.programs.weir.as_deref();
@@ -332,7 +333,12 @@ fn rehearse(plan: &Plan<'_>, spec: &RunSpec, rehearsed: &mut Rehearsed) -> Resul
         let link = Link::build(plan.experiment, spec, weir)?;
         link.attach(plan.experiment, spec, PORT, weir).map(drop)
     };
-    let outcome = match (check_installed(spec.server, weir), known) {
+    let has_congestion_control = || match plan.experiment.network {
+        Network::Loopback => Ok(()),
+        Network::Namespaces | Network::Router => congestion::check(&plan.experiment.congestion_control),
+    };
+    let needs = check_installed(spec.server, weir).and_then(|()| has_congestion_control());
+    let outcome = match (needs, known) {
         (Err(missing), _) => Err(missing.to_string()),
         (Ok(()), _) if is_everywhere => Ok(()),
         (Ok(()), Some(known)) => known,

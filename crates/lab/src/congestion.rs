@@ -17,10 +17,7 @@ pub(crate) const CHOSEN: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 /// Calls `choose`, which writes `wanted` to [`CHOSEN`] inside the namespaces, while that is allowed.
 pub(crate) fn while_allowed(wanted: &str, choose: impl FnOnce() -> Result<(), LabError>) -> Result<(), LabError> {
-    let available = read(AVAILABLE)?;
-    if !lists(&available, wanted) {
-        return Err(LabError::Congestion { wanted: wanted.into(), available });
-    }
+    check(wanted)?;
     let lock = File::open(ALLOWED).map_err(|e| LabError::io(ALLOWED, e))?;
     lock.lock().map_err(|e| LabError::io(ALLOWED, e))?;
     let before = read(ALLOWED)?;
@@ -30,6 +27,15 @@ pub(crate) fn while_allowed(wanted: &str, choose: impl FnOnce() -> Result<(), La
     fs::write(ALLOWED, format!("{before} {wanted}")).map_err(|e| LabError::io(ALLOWED, e))?;
     let _restore = Restore(before);
     choose()
+}
+
+/// An error where this kernel has no such algorithm.
+pub(crate) fn check(wanted: &str) -> Result<(), LabError> {
+    let available = read(AVAILABLE)?;
+    match lists(&available, wanted) {
+        true => Ok(()),
+        false => Err(LabError::Congestion { wanted: wanted.into(), available }),
+    }
 }
 
 /// Puts the list back when dropped.

@@ -8,6 +8,8 @@ use units::Rate;
 use workload::LoadProfile;
 use workload::surge::ServerModel;
 
+use crate::limits::within;
+
 /// Above any load one would offer on purpose: the papers' overload stops at 5 (workload W7).
 const RHO_MAX: f64 = 10.0;
 /// A day; the papers' longest run is 30 minutes.
@@ -98,6 +100,26 @@ pub(crate) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D
         0 => Err(D::Error::custom("`0` is too few: write a number of at least 1")),
         some => Ok(some),
     }
+}
+
+/// Room of a FIFO: the largest is minutes of any link.
+pub(crate) fn packets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    within(deserializer, "a room in packets", 1..=1_000_000).map(Option::unwrap_or_default)
+}
+
+/// From a full packet on Ethernet, without which nothing leaves, to what the kernel takes: half of 32 bits.
+pub(crate) fn burst<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    within(deserializer, "a burst in bytes", 1514..=i32::MAX as u64)
+}
+
+/// Up to GSO_MAX_SEGS (linux/netdevice.h).
+pub(crate) fn segments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    within(deserializer, "a number of segments", 1..=65_535)
+}
+
+/// The sysctl is a signed integer of 32 bits.
+pub(crate) fn output_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    within(deserializer, "a limit in bytes", 1..=i32::MAX as u64)
 }
 
 pub(crate) fn maybe_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {

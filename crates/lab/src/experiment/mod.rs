@@ -22,7 +22,7 @@ use units::Rate;
 pub use file::{ExperimentFile, Overrides, Point};
 pub(crate) use keys::check_name;
 pub use keys::{Session, Surge, check_rho, check_seconds};
-use keys::{count, maybe_count, maybe_duration, profile, rate, rho, seconds};
+use keys::{burst, count, maybe_count, maybe_duration, output_bytes, packets, profile, rate, rho, seconds, segments};
 
 use crate::client_group::check_groups;
 use crate::{ClientGroup, LabError, Limits, Qdisc, RunSpec, Wan};
@@ -82,10 +82,10 @@ pub struct Experiment {
     #[serde(default)]
     pub qdisc: Qdisc,
     /// Bytes the shaper lets through at once after a pause; see [`Experiment::burst_bytes`].
-    #[serde(rename = "burst_bytes")]
+    #[serde(rename = "burst_bytes", default, deserialize_with = "burst")]
     pub burst_bytes_given: Option<u64>,
     /// Room of the FIFO at the bottleneck, packets. The papers' FAIR has 100.
-    #[serde(default = "fifo_packets", deserialize_with = "count")]
+    #[serde(default = "fifo_packets", deserialize_with = "packets")]
     pub fifo_packets: u64,
     /// Most TCP segments in what the stack hands to the bottleneck as one packet; unset leaves what the kernel does.
     ///
@@ -93,10 +93,12 @@ pub struct Experiment {
     /// they still hold up to 44 segments (measured: 61 KB). With 1, TCP small queues allow each connection two or three
     /// packets, and the FIFO of the server itself never fills. Mean response time of nginx-fair at rho 0.8, the same
     /// jobs: 27 ms with 1, 50 with 10, 63 unset; 147 when the FIFO stands in a router one hop on, where neither helps.
+    #[serde(default, deserialize_with = "segments")]
     pub gso_max_segs: Option<u64>,
     #[serde(default = "cubic")]
     pub congestion_control: String,
     /// Bytes one connection may have queued in the kernel below TCP; unset leaves what the kernel does.
+    #[serde(default, deserialize_with = "output_bytes")]
     pub tcp_limit_output_bytes: Option<u64>,
     /// By which means the paths of groups of clients are made.
     #[serde(default)]
@@ -306,6 +308,10 @@ drain = "paced"
         for (from, to, line, says) in [
             ("\"10mbit\"", "\"10mb/s\"", 2, "`10mb/s` is not a rate: write a number"),
             ("\"10mbit\"", "\"1bit\"", 2, "`1bit` is too slow for a link: write at least 12kbit"),
+            ("60", "60\nfifo_packets = 2000000", 5, "`2000000` is not a room in packets: write 1 to 1000000"),
+            ("60", "60\nburst_bytes = 0", 5, "`0` is not a burst in bytes: write 1514 to "),
+            ("60", "60\ngso_max_segs = 100000", 5, "`100000` is not a number of segments: write 1 to 65535"),
+            ("60", "60\ntcp_limit_output_bytes = 3000000000", 5, "`3000000000` is not a limit in bytes: write 1 to "),
             ("0.8", "0.0", 3, "`0` is not a load"),
             ("0.8", "nan", 3, "`NaN` is not a load"),
             ("0.8", "\"high\"", 3, "invalid type"),

@@ -114,7 +114,8 @@ fn limits_itself(run: &RunSpec) -> bool {
     run.flags.iter().any(|flag| names.iter().any(|name| flag == name || flag.starts_with(&format!("{name}="))))
 }
 
-fn within<'de, D: Deserializer<'de>>(
+/// A whole number of `what`, in this range.
+pub(crate) fn within<'de, D: Deserializer<'de>>(
     deserializer: D,
     what: &str,
     range: RangeInclusive<u64>,

@@ -85,6 +85,11 @@ fn what_a_run_lacks_is_said_before_any_run_or_skipped() {
     assert_eq!(kept("second").as_deref(), summary["skipped"][0]["reason"].as_str(), "a report can still say why");
     assert_eq!(kept("first"), None);
 
+    let nope = TWO_RUNS.replace("seconds = 2", "seconds = 2\ncongestion_control = \"nope\"");
+    let other = Bench::new("nope", &nope);
+    let said = stderr(&other.run(&[]));
+    assert!(said.contains("congestion control `nope` is not in this kernel") && !other.out().exists(), "{said}");
+
     let output = bench.run(&["--skip-missing", "--only", "second"]);
     assert!(stderr(&output).ends_with("weirlab: every run lacks something on this machine: nothing was run\n"));
 }
