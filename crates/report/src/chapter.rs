@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use record::Run;
+use units::Nanos;
 
 use crate::ReportError;
 use crate::axis::Scale;
@@ -17,7 +18,7 @@ use crate::metric::{Metric, Observed, stretch};
 use crate::plot::{Line, Plot};
 use crate::plots::{Drawn, Resolution, Scene, stretch_percentiles};
 use crate::simulated::Simulated;
-use crate::summary::{SkippedRun, Summary, summarize_run};
+use crate::summary::{Compared, SkippedRun, Summary, summary_of};
 use crate::verdict::{Finding, Tally};
 
 /// Samples of the server's side: by counter, nanoseconds since the run began and value.
@@ -135,16 +136,16 @@ impl Chapter {
     /// Sums up the runs of a point, in the order of the experiment file; runs that it does not name come last.
     pub fn add(&mut self, mut given: PointRuns) -> Result<(), ReportError> {
         given.sort_by(&self.described.runs);
-        let (each, is_paired) = jobs_of(&given.runs)?;
-        let jobs: Vec<&Jobs> = given.runs.iter().enumerate().map(|(run, _)| &each[run.min(each.len() - 1)]).collect();
-        let summary = summary(&self.name, &given, &jobs);
-        let oracle = |times: &[units::Nanos]| oracle(times, jobs[0]);
+        let compared = Compared::of(&given.runs)?;
+        let jobs: Vec<&Jobs> = (0..given.runs.len()).map(|run| compared.of_run(run)).collect();
+        let summary = summary_of(&self.name, &given.runs, &compared);
+        let summary = Summary { skipped: given.skipped.clone(), ..summary };
         let point = Point {
-            bound: oracle(&jobs[0].bound),
-            ideal_ps: oracle(&jobs[0].ideal_ps),
+            bound: timed(&jobs[0].bound, jobs[0]),
+            ideal_ps: timed(&jobs[0].ideal_ps, jobs[0]),
             observed: given.runs.iter().enumerate().map(|(at, run)| observe(run, &given, at, jobs[at])).collect(),
             jobs,
-            is_paired,
+            is_paired: compared.is_paired,
             summary: &summary,
             given: &given,
         };
@@ -287,53 +288,25 @@ fn label(point: &PointReport) -> String {
     if values.is_empty() { point.name.clone() } else { values.join(", ") }
 }
 
-/// The jobs of all runs; or of each, where the load was closed on purpose: users then ask when they were answered, so the
-/// requests differ.
-fn jobs_of(runs: &[Run]) -> Result<(Vec<Jobs>, bool), ReportError> {
-    match runs.iter().any(|run| run.manifest.closed.is_some()) {
-        true => Ok((Jobs::of_each(runs)?, false)),
-        false => Ok((vec![Jobs::of(runs)?], true)),
-    }
-}
-
-fn summary(experiment: &str, given: &PointRuns, jobs: &[&Jobs]) -> Summary {
-    let mean_ms = |times: &[units::Nanos]| stats::mean_nanos(times).unwrap_or_default() / 1e6;
-    let runs = given.runs.iter().zip(jobs).map(|(run, jobs)| summarize_run(run, jobs, mean_ms(&jobs.bound)));
-    Summary {
-        experiment: experiment.into(),
-        rho: given.runs[0].manifest.rho,
-        rho_measured: jobs[0].rho_measured,
-        link_bps: jobs[0].link.bits_per_s(),
-        jobs: jobs[0].sizes.len(),
-        bound_ms: mean_ms(&jobs[0].bound),
-        ideal_ps_ms: mean_ms(&jobs[0].ideal_ps),
-        runs: runs.collect(),
-        skipped: given.skipped.clone(),
-    }
-}
-
 fn observe(run: &Run, given: &PointRuns, at: usize, jobs: &Jobs) -> Observed {
-    let ms = |ns: u64| ns as f64 / 1e6;
     let records = &run.records;
+    let times: Vec<Nanos> = records.iter().map(|record| record.response_time()).collect();
     let first_byte = |record: &record::JobRecord| {
-        ms(record.first_byte_ns.unwrap_or(record.end_ns).saturating_sub(record.arrival_ns))
+        Nanos(record.first_byte_ns.unwrap_or(record.end_ns).saturating_sub(record.arrival_ns)).as_millis_f64()
     };
-    let responses_ms: Vec<f64> = records.iter().map(|record| record.response_time().as_millis_f64()).collect();
-    let alone = jobs.services.iter().map(|service| service.as_millis_f64());
     Observed {
-        slowdowns: responses_ms.iter().zip(alone).map(|(response, alone)| response / alone).collect(),
-        responses_ms,
         first_bytes_ms: records.iter().map(first_byte).collect(),
         is_complete: records.iter().map(|record| record.is_complete()).collect(),
         body_bytes: records.iter().map(|record| record.body_bytes).collect(),
         attempts: records.iter().map(|record| record.attempts).collect(),
         server_cpu: run.manifest.server_cpu.filter(|cpu| cpu.is_finite()),
-        bound_ms: stats::mean_nanos(&jobs.bound).unwrap_or_default() / 1e6,
         counters: given.counters.get(at).cloned().unwrap_or_default(),
+        ..timed(&times, jobs)
     }
 }
 
-fn oracle(times: &[units::Nanos], jobs: &Jobs) -> Observed {
+/// Response times of these jobs, of a run or of an oracle, which has nothing else.
+fn timed(times: &[Nanos], jobs: &Jobs) -> Observed {
     let responses_ms: Vec<f64> = times.iter().map(|time| time.as_millis_f64()).collect();
     let alone = jobs.services.iter().map(|service| service.as_millis_f64());
     Observed {

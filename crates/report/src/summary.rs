@@ -111,26 +111,49 @@ pub struct SizeClassMs {
 /// Where the load was closed on purpose a slower server was asked less: each run is then held against the bound of its own
 /// jobs, and the summary's own figures are those of the first run.
 pub fn summarize(experiment: &str, runs: &[Run]) -> Result<Summary, ReportError> {
-    let jobs = match runs.iter().any(|run| run.manifest.closed.is_some()) {
-        true => Jobs::of_each(runs)?,
-        false => vec![Jobs::of(runs)?],
+    Ok(summary_of(experiment, runs, &Compared::of(runs)?))
+}
+
+/// The jobs of the runs that are compared: of all, or of each.
+pub(crate) struct Compared {
+    jobs: Vec<Jobs>,
+    /// Whether all have the same requests. Users who wait ask when they were answered: where the load was closed on purpose, they
+    /// differ.
+    pub is_paired: bool,
+}
+
+impl Compared {
+    pub fn of(runs: &[Run]) -> Result<Compared, ReportError> {
+        let is_paired = runs.iter().all(|run| run.manifest.closed.is_none());
+        let jobs = if is_paired { vec![Jobs::of(runs)?] } else { Jobs::of_each(runs)? };
+        Ok(Compared { jobs, is_paired })
+    }
+
+    pub fn of_run(&self, run: usize) -> &Jobs {
+        &self.jobs[if self.is_paired { 0 } else { run }]
+    }
+}
+
+pub(crate) fn summary_of(experiment: &str, runs: &[Run], compared: &Compared) -> Summary {
+    let first = compared.of_run(0);
+    let bounds_ms: Vec<f64> = compared.jobs.iter().map(|jobs| mean_ms(&jobs.bound)).collect();
+    let of_run = |(at, run): (usize, &Run)| {
+        summarize_run(run, compared.of_run(at), bounds_ms[if compared.is_paired { 0 } else { at }])
     };
-    let (first, bounds_ms) = (&jobs[0], jobs.iter().map(|jobs| mean_ms(&jobs.bound)));
-    let of_runs = jobs.iter().zip(bounds_ms).cycle();
-    Ok(Summary {
+    Summary {
         experiment: experiment.into(),
         rho: runs[0].manifest.rho,
         rho_measured: first.rho_measured,
         link_bps: first.link.bits_per_s(),
         jobs: first.sizes.len(),
-        bound_ms: mean_ms(&first.bound),
+        bound_ms: bounds_ms[0],
         ideal_ps_ms: mean_ms(&first.ideal_ps),
-        runs: runs.iter().zip(of_runs).map(|(run, (jobs, bound_ms))| summarize_run(run, jobs, bound_ms)).collect(),
+        runs: runs.iter().enumerate().map(of_run).collect(),
         skipped: vec![],
-    })
+    }
 }
 
-pub(crate) fn summarize_run(run: &Run, jobs: &Jobs, bound_ms: f64) -> RunSummary {
+fn summarize_run(run: &Run, jobs: &Jobs, bound_ms: f64) -> RunSummary {
     let manifest = &run.manifest;
     let responses: Vec<Nanos> = run.records.iter().map(|record| record.response_time()).collect();
     let millis: Vec<f64> = responses.iter().map(|response| response.as_millis_f64()).collect();

@@ -61,7 +61,8 @@ impl<'a> Tally<'a> {
         let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
         let fails = |finding: &&Finding| matches!(finding.verdict, Verdict::Direction | Verdict::NotReproduced);
         let by_miss = |one: &&Finding, other: &&Finding| {
-            one.verdict.cmp(&other.verdict).then_with(|| one.miss().total_cmp(&other.miss()))
+            let by_times = one.miss().total_cmp(&other.miss());
+            one.verdict.cmp(&other.verdict).then(by_times).then(one.value().total_cmp(&other.value()))
         };
         Tally { counts: Verdict::ALL.map(count), worst: findings.iter().filter(fails).max_by(by_miss) }
     }
@@ -125,6 +126,10 @@ pub struct Finding {
 }
 
 impl Finding {
+    fn value(&self) -> f64 {
+        self.found.map_or(0.0, |found| found.value)
+    }
+
     /// How many times too large or too small the figure is; 1 where it lies where the claim has it.
     fn miss(&self) -> f64 {
         let Some(Found { value, .. }) = self.found else { return 1.0 };
@@ -133,7 +138,7 @@ impl Finding {
             (_, Some(most)) if value > most => value / most,
             _ => 1.0,
         };
-        // Below zero, or nothing where something is claimed, cannot be missed by more.
+        // Something where nothing is claimed, or the reverse, cannot be missed by more.
         if times >= 1.0 { times } else { f64::INFINITY }
     }
 }

@@ -51,7 +51,7 @@ server = \"weir\"
 
 /// An experiment folder as `weirlab run` leaves it, and the table of a simulated sweep.
 fn experiment(test: &str) -> Folder {
-    let folder = Folder::new(test);
+    let folder = Folder::new("report", test);
     let out = folder.path().join("000-fig3");
     let write = |point: &str, name: &str, response_ms, void: Option<&str>| {
         let mut run = run(name, response_ms);
@@ -203,7 +203,7 @@ fn a_browser_compares_runs_and_draws_plots_with_the_tables_behind_them() {
 #[test]
 fn a_script_that_fails_is_noticed() {
     let Some(browser) = browser::find() else { return };
-    let folder = Folder::new("noticed");
+    let folder = Folder::new("report", "noticed");
     let page = folder.path().join("page.html");
     fs::write(&page, "<!doctype html><p>text</p><script>nothing.at.all()</script>").unwrap();
     let (document, console) = browser::dump(browser, &page, "");

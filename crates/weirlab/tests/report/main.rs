@@ -2,33 +2,15 @@
 
 mod book;
 mod browser;
+#[path = "../common/mod.rs"]
+mod common;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
+use common::{Folder, text};
 use record::{JobRecord, Manifest, Outcome, Run};
-
-/// A folder of its own for each test, removed when the test ends.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("weirlab-report-{}-{test}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("the temporary folder can be made");
-        Folder(path)
-    }
-
-    fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn run(name: &str, response_ms: u64) -> Run {
     let manifest = Manifest {
@@ -76,13 +58,9 @@ fn report(args: &[&Path]) -> Output {
     Command::new(weirlab).arg("report").args(args).output().expect("weirlab can be started")
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("weirlab writes UTF-8")
-}
-
 /// Two runs in one folder, named so that their order is that of their names.
 fn two_runs(test: &str) -> Folder {
-    let folder = Folder::new(test);
+    let folder = Folder::new("report", test);
     run("b-fast", 30).write(&folder.path().join("b-fast")).expect("a run can be written");
     run("a-slow", 90).write(&folder.path().join("a-slow")).expect("a run can be written");
     folder

@@ -6,20 +6,22 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::common::{Folder, text};
+
 /// Longest a step of these tests may take before it counts as hung.
 const HUNG_AFTER: Duration = Duration::from_secs(60);
 
-/// A folder of a test's own with an experiment in it; removed at its end.
+/// A folder of a test's own with an experiment in it.
 pub(crate) struct Bench {
     pub(crate) folder: PathBuf,
+    _removed: Folder,
 }
 
 impl Bench {
     pub(crate) fn new(name: &str, experiment: &str) -> Bench {
-        let folder = std::env::temp_dir().join(format!("weirlab-run-{}-{name}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("small.toml"), experiment).unwrap();
-        Bench { folder }
+        let own = Folder::new("run", name);
+        fs::write(own.path().join("small.toml"), experiment).unwrap();
+        Bench { folder: own.path().into(), _removed: own }
     }
 
     pub(crate) fn out(&self) -> PathBuf {
@@ -35,12 +37,6 @@ impl Bench {
 
     pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.command(Path::new(env!("CARGO_BIN_EXE_weirlab")), args).output().unwrap()
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -65,7 +61,7 @@ pub(crate) fn may_test() -> Option<MutexGuard<'static, ()>> {
 }
 
 pub(crate) fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    text(&output.stderr)
 }
 
 /// Namespaces made by the process `pid`.

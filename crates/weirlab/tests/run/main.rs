@@ -1,6 +1,8 @@
 //! `weirlab run` as a person calls it: mistakes are said, a real run gives one object, an interrupted one leaves nothing.
 
 mod bench;
+#[path = "../common/mod.rs"]
+mod common;
 mod points;
 mod trouble;
 
