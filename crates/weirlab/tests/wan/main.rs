@@ -1,6 +1,7 @@
 //! Wide-area paths against the kernel, in network namespaces of their own: our own link alone, and, where the kernel has netem,
 //! both beside each other. What is asserted is distributions, loosely: five standard errors and more, and room for
-//! a machine that is late. `make test-vm` runs this where netem is.
+//! a machine that is late. Where time decides, a test may be disturbed, and is then done again. `make test-vm` runs this where
+//! netem is.
 
 mod network;
 mod whole;
@@ -12,6 +13,20 @@ use network::Network;
 const PROBES: u32 = 800;
 /// Few enough for an emulated processor, which is else late by as much as the jitter.
 const EVERY: Duration = Duration::from_millis(6);
+
+/// How often a test is tried that a processor which stands still for a while makes fail, as an emulated one on a busy host
+/// does: a link that is wrong fails every time.
+const TRIES: u32 = 3;
+
+fn undisturbed(test: impl Fn()) {
+    for left in (0..TRIES).rev() {
+        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(&test)) {
+            Ok(()) => return,
+            Err(_) if left > 0 => println!("failed, {left} tries left"),
+            Err(failure) => std::panic::resume_unwind(failure),
+        }
+    }
+}
 
 /// Round-trip times, sorted, ms.
 struct Distribution(Vec<f64>);
@@ -80,33 +95,37 @@ fn shaped(shape: &str) -> String {
 
 #[test]
 fn delays_are_spread_as_asked() {
-    for (shape, median, range, tails) in SHAPES {
-        let Some(network) = Network::new(shape, "own", &shaped(shape)) else { return };
-        let times = Distribution::of(&network);
-        times.print(shape);
-        assert_eq!(times.0.len(), PROBES as usize);
-        // No packet is early; on time, five standard errors are 11 ms of the median, and a fifth of the rest.
-        assert!(times.quantile(0.0) >= 250.0 - 4.0 * 50.0);
-        assert!((median - 12.0..median + 50.0).contains(&times.quantile(0.5)), "{shape}: {}", times.quantile(0.5));
-        assert!((0.75..1.5).contains(&(times.range() / range)), "{shape}: {}", times.range());
-        assert!((0.6..1.6).contains(&(times.tails() / tails)), "{shape}: {}", times.tails());
-    }
+    undisturbed(|| {
+        for (shape, median, range, tails) in SHAPES {
+            let Some(network) = Network::new(shape, "own", &shaped(shape)) else { return };
+            let times = Distribution::of(&network);
+            times.print(shape);
+            assert_eq!(times.0.len(), PROBES as usize);
+            // No packet is early; on time, five standard errors are 11 ms of the median, and a fifth of the rest.
+            assert!(times.quantile(0.0) >= 250.0 - 4.0 * 50.0);
+            assert!((median - 12.0..median + 50.0).contains(&times.quantile(0.5)), "{shape}: {}", times.quantile(0.5));
+            assert!((0.75..1.5).contains(&(times.range() / range)), "{shape}: {}", times.range());
+            assert!((0.6..1.6).contains(&(times.tails() / tails)), "{shape}: {}", times.tails());
+        }
+    });
 }
 
 #[test]
 fn both_ways_add_up() {
-    let Some(network) = Network::new("both", "own", "rtt = \"250ms\"\njitter = \"50ms\"\nreorder = true") else {
-        return;
-    };
-    let times = Distribution::of(&network);
-    times.print("both ways");
-    assert!((238.0..300.0).contains(&times.quantile(0.5)), "{}", times.quantile(0.5));
-    assert!((0.75..1.5).contains(&(times.range() / 67.4)), "{}", times.range());
-    let counted = network.counted();
-    for way in ["to_client", "to_server"] {
-        assert_eq!(counted["groups"][0][way]["passed"], PROBES, "{counted}");
-    }
-    assert_eq!((&counted["refused"], &counted["strangers"]), (&0.into(), &0.into()), "{counted}");
+    undisturbed(|| {
+        let Some(network) = Network::new("both", "own", "rtt = \"250ms\"\njitter = \"50ms\"\nreorder = true") else {
+            return;
+        };
+        let times = Distribution::of(&network);
+        times.print("both ways");
+        assert!((238.0..300.0).contains(&times.quantile(0.5)), "{}", times.quantile(0.5));
+        assert!((0.75..1.5).contains(&(times.range() / 67.4)), "{}", times.range());
+        let counted = network.counted();
+        for way in ["to_client", "to_server"] {
+            assert_eq!(counted["groups"][0][way]["passed"], PROBES, "{counted}");
+        }
+        assert_eq!((&counted["refused"], &counted["strangers"]), (&0.into(), &0.into()), "{counted}");
+    });
 }
 
 #[test]
@@ -150,46 +169,52 @@ fn a_fast_transfer_loses_nothing() {
 
 #[test]
 fn a_rate_is_what_tcp_gets() {
-    let path = "rtt = \"40ms\"\nrate = \"5mbit\"";
-    for means in ["own", "netem"] {
-        let Some(network) = Network::new("rate", means, path) else { continue };
-        let mbit = network.fetch(3_000_000);
-        println!("{means}: {mbit:.2} Mbit/s of payload at 5 Mbit/s");
-        assert!((3.5..4.9).contains(&mbit), "{means}: {mbit}");
-    }
+    undisturbed(|| {
+        let path = "rtt = \"40ms\"\nrate = \"5mbit\"";
+        for means in ["own", "netem"] {
+            let Some(network) = Network::new("rate", means, path) else { continue };
+            let mbit = network.fetch(3_000_000);
+            println!("{means}: {mbit:.2} Mbit/s of payload at 5 Mbit/s");
+            assert!((3.5..4.9).contains(&mbit), "{means}: {mbit}");
+        }
+    });
 }
 
 /// The same paths of both kinds: one distribution of round-trip times.
 #[test]
 fn our_link_delays_as_netem_does() {
-    for (shape, ..) in SHAPES {
-        let Some(netem) = Network::new(shape, "netem", &shaped(shape)) else { return };
-        let theirs = Distribution::of(&netem);
-        drop(netem);
-        let Some(own) = Network::new(shape, "own", &shaped(shape)) else { return };
-        let ours = Distribution::of(&own);
-        theirs.print(&format!("netem, {shape}"));
-        ours.print(&format!("own, {shape}"));
-        let distance = ours.distance(&theirs);
-        println!("{shape}: distance {distance:.3}");
-        // Of two samples of 800 from one distribution 0.11 is exceeded once in 10,000.
-        assert!(distance < 0.15, "{shape}: {distance}");
-        assert!((ours.quantile(0.5) - theirs.quantile(0.5)).abs() < 50.0, "{shape}");
-        assert!((0.67..1.5).contains(&(ours.range() / theirs.range())), "{shape}");
-    }
+    undisturbed(|| {
+        for (shape, ..) in SHAPES {
+            let Some(netem) = Network::new(shape, "netem", &shaped(shape)) else { return };
+            let theirs = Distribution::of(&netem);
+            drop(netem);
+            let Some(own) = Network::new(shape, "own", &shaped(shape)) else { return };
+            let ours = Distribution::of(&own);
+            theirs.print(&format!("netem, {shape}"));
+            ours.print(&format!("own, {shape}"));
+            let distance = ours.distance(&theirs);
+            println!("{shape}: distance {distance:.3}");
+            // Of two samples of 800 from one distribution 0.11 is exceeded once in 10,000.
+            assert!(distance < 0.15, "{shape}: {distance}");
+            assert!((ours.quantile(0.5) - theirs.quantile(0.5)).abs() < 50.0, "{shape}");
+            assert!((0.67..1.5).contains(&(ours.range() / theirs.range())), "{shape}");
+        }
+    });
 }
 
 #[test]
 fn tcp_fares_alike_over_both() {
-    let path = "rtt = \"40ms\"\nloss = 0.01\nways = \"in\"";
-    let mean_mbit = |means: &str| {
-        let network = Network::new("tcp", means, path)?;
-        let rates: Vec<f64> = (0..4).map(|_| network.fetch(1_500_000)).collect();
-        println!("{means}: {rates:.2?} Mbit/s");
-        // Of all the bytes in all the time: one transfer that was lucky says little.
-        Some(rates.len() as f64 / rates.iter().map(|mbit| 1.0 / mbit).sum::<f64>())
-    };
-    let (Some(own), Some(netem)) = (mean_mbit("own"), mean_mbit("netem")) else { return };
-    // Which packets are lost differs, and with it the rate of each transfer: 3 to 25 Mbit/s.
-    assert!((0.5..2.0).contains(&(own / netem)), "{own} {netem}");
+    undisturbed(|| {
+        let path = "rtt = \"40ms\"\nloss = 0.01\nways = \"in\"";
+        let mean_mbit = |means: &str| {
+            let network = Network::new("tcp", means, path)?;
+            let rates: Vec<f64> = (0..4).map(|_| network.fetch(1_500_000)).collect();
+            println!("{means}: {rates:.2?} Mbit/s");
+            // Of all the bytes in all the time: one transfer that was lucky says little.
+            Some(rates.len() as f64 / rates.iter().map(|mbit| 1.0 / mbit).sum::<f64>())
+        };
+        let (Some(own), Some(netem)) = (mean_mbit("own"), mean_mbit("netem")) else { return };
+        // Which packets are lost differs, and with it the rate of each transfer: 3 to 25 Mbit/s.
+        assert!((0.5..2.0).contains(&(own / netem)), "{own} {netem}");
+    });
 }
