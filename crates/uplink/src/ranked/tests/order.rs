@@ -95,9 +95,12 @@ fn a_flow_is_never_reordered_whatever_its_ranks() {
             }
             flow
         });
-        let all = (0..2000).map(|_| std::iter::repeat_with(|| pair.next()).find(|mark| mark.flow == 1).unwrap().nth);
-        assert!(all.eq(0..2000));
-        sent.join().unwrap();
+        let _flow = sent.join().unwrap();
+        let arrived: Vec<u32> = pair.rest().into_iter().filter(|mark| mark.flow == 1).map(|mark| mark.nth).collect();
+        let reordered: Vec<_> = arrived.windows(2).filter(|pair| pair[0] >= pair[1]).collect();
+        assert!(reordered.is_empty(), "{reordered:?}");
+        // A machine that stands still loses packets at the receiving end, which holds a thousand; that is no reordering.
+        assert!(arrived.len() > 1000, "{} of 2000 arrived", arrived.len());
     });
 }
 
