@@ -85,7 +85,7 @@ fn a_flow_is_never_reordered_whatever_its_ranks() {
         let mut ranked = install(&pair.sender, rate("10mbit"), FLOWS_MAX_DEFAULT).unwrap();
         // Else every packet worse than the other flow's would wait for 75 KB of those.
         ranked.set(Settings { guard_permille: 300, ..ranked.settings.clone() }).unwrap();
-        let _other = Flood::new(2, 3000);
+        let other = Flood::new(2, 3000);
         let flow = Flow::new(1, 0);
         let sent = std::thread::spawn(move || {
             for nth in 0..2000u32 {
@@ -96,6 +96,7 @@ fn a_flow_is_never_reordered_whatever_its_ranks() {
             flow
         });
         let _flow = sent.join().unwrap();
+        drop(other);
         let arrived: Vec<u32> = pair.rest().into_iter().filter(|mark| mark.flow == 1).map(|mark| mark.nth).collect();
         let reordered: Vec<_> = arrived.windows(2).filter(|pair| pair[0] >= pair[1]).collect();
         assert!(reordered.is_empty(), "{reordered:?}");
