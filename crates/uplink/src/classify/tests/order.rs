@@ -41,16 +41,11 @@ fn srpt_ranks_by_what_is_left_and_promotes_without_overtaking() {
     let slow = || Classify { rate: Some("4mbit".parse().unwrap()), ..wanted(Policy::Srpt) };
     with(slow(), |site| {
         let mut pair = Pair::new("127.0.0.1");
-        // Sent in one go, the end finds the beginning queued in the worse band, unless an emulated processor stood still for as
-        // long as the queue lasts, a quarter of a second: then again.
-        let mut seen = vec![];
-        let held_back = (0..3).any(|_| {
-            let counted = site.during(|| pair.answer(&[&plain(300_000)]));
-            let is_held_back = bands(&counted) == [4] && counted.promotions == 0 && counted.held_back > 0;
-            seen.push(counted);
-            is_held_back
-        });
-        assert!(held_back, "{seen:?}");
+        // Sent in one go, the end finds the beginning queued in the worse band and stays there; on a machine that stands still the
+        // queue, two packets of TCP's, may run empty meanwhile, and what comes then is promoted.
+        let counted = site.during(|| pair.answer(&[&plain(300_000)]));
+        assert!(counted.held_back > 0, "{counted:?}");
+        assert_eq!(counted.promotions as usize, bands(&counted).iter().filter(|band| (2..4).contains(*band)).count());
         // Sent when the beginning has been received, it is promoted.
         let whole = plain(300_000);
         let counted = site.during(|| {
