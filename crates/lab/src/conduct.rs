@@ -319,8 +319,8 @@ struct Rehearsed {
     refused: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// Looks for the run's server and congestion control, and builds its link once where it is more than the shaper and FIFO that every kernel has:
-/// no list of what a kernel offers is as sure as the attempt.
+/// Looks for the run's server and congestion control, and builds its link once where it is more than the shaper and FIFO that
+/// every kernel has: no list of what a kernel offers is as sure as the attempt.
 fn rehearse(plan: &Plan<'_>, spec: &RunSpec, rehearsed: &mut Rehearsed) -> Result<(), String> {
     let weir = plan.programs.weir.as_deref();
     let qdisc = plan.experiment.qdisc_of(spec);

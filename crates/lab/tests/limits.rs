@@ -4,11 +4,12 @@ mod common;
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use common::{build, experiment_of, fetch, may_test};
-use lab::{Endpoint, Interrupt, Link, Site, start_server};
+use lab::{Endpoint, Experiment, Interrupt, Link, Program, Site, start_server};
 
 const PORT: u16 = 8080;
 const NGINX: &str = "server = \"nginx\"";
@@ -40,6 +41,35 @@ fn a_full_accept_queue_drops_syns_and_they_are_counted() {
     assert_eq!(link.describe().unwrap()["somaxconn"], "5");
 }
 
+/// The server of an experiment's first run with one file.
+struct Served {
+    server: Program,
+    site: Site,
+    folder: PathBuf,
+    address: SocketAddr,
+    path: String,
+}
+
+impl Served {
+    fn start(experiment: &Experiment, link: &Link, name: &str, file_bytes: u64) -> Served {
+        let folder = std::env::temp_dir().join(format!("weir-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let site = Site::create(&folder, &[file_bytes].into()).unwrap();
+        let address = SocketAddr::new(link.server_address(), PORT);
+        let endpoint = Endpoint { server: link.server(), client: link.client(), address };
+        let spec = experiment.runs().next().unwrap();
+        let command = lab::server_command(experiment, spec, address, site.folder(), &folder, None).unwrap();
+        let path = format!("/{file_bytes}.bin");
+        let server = start_server(endpoint, spec.server, &command, &folder, &path, &Interrupt::default()).unwrap();
+        Served { server, site, folder, address, path }
+    }
+
+    fn end(self) {
+        drop((self.server, self.site));
+        std::fs::remove_dir_all(self.folder).unwrap();
+    }
+}
+
 #[test]
 fn segments_and_windows_and_buffers_are_as_small_as_they_are_told() {
     const FILE_BYTES: u64 = 100_000;
@@ -47,24 +77,15 @@ fn segments_and_windows_and_buffers_are_as_small_as_they_are_told() {
     let limits = "[limits]\nmss = 496\ninitial_window = 2\ntcp_wmem = \"4096 16384 65536\"\nsyn_queue = 512";
     let experiment = experiment_of(&format!("gso_max_segs = 1\n{limits}"), NGINX);
     let link = build(&experiment).unwrap();
-    let folder = std::env::temp_dir().join(format!("weir-limits-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let site = Site::create(&folder, &[FILE_BYTES].into()).unwrap();
-    let address = SocketAddr::new(link.server_address(), PORT);
-    let endpoint = Endpoint { server: link.server(), client: link.client(), address };
-    let spec = experiment.runs().next().unwrap();
-    let command = lab::server_command(&experiment, spec, address, site.folder(), &folder, None).unwrap();
-    let path = format!("/{FILE_BYTES}.bin");
-    let _server = start_server(endpoint, spec.server, &command, &folder, &path, &Interrupt::default()).unwrap();
+    let served = Served::start(&experiment, &link, "limits", FILE_BYTES);
     let before = link.counters().unwrap();
-    link.client().enter(|| fetch(address, &path)).unwrap();
+    link.client().enter(|| fetch(served.address, &served.path)).unwrap();
     let sent = link.counters().unwrap().since(before);
     assert!(sent.sent_packets >= FILE_BYTES / 496, "{sent:?}");
     let said = link.describe().unwrap();
     assert!(said["server_routes"].contains("initcwnd 2") && said["server_routes"].contains("mtu lock 536"), "{said:?}");
     assert_eq!((said["tcp_wmem"].as_str(), said["tcp_max_syn_backlog"].as_str()), ("4096 16384 65536", "512"));
-    drop(site);
-    std::fs::remove_dir_all(folder).unwrap();
+    served.end();
 }
 
 /// Two are being answered, which takes seconds; the third is accepted and closed, where Apache would let it wait.
@@ -74,28 +95,20 @@ fn nginx_closes_what_is_beyond_its_slots() {
     let Some(_alone) = may_test() else { return };
     let experiment = experiment_of("[limits]\nworkers = 2", NGINX);
     let link = build(&experiment).unwrap();
-    let folder = std::env::temp_dir().join(format!("weir-slots-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let site = Site::create(&folder, &[FILE_BYTES].into()).unwrap();
-    let address = SocketAddr::new(link.server_address(), PORT);
-    let endpoint = Endpoint { server: link.server(), client: link.client(), address };
-    let spec = experiment.runs().next().unwrap();
-    let command = lab::server_command(&experiment, spec, address, site.folder(), &folder, None).unwrap();
-    let path = format!("/{FILE_BYTES}.bin");
-    let server = start_server(endpoint, spec.server, &command, &folder, &path, &Interrupt::default()).unwrap();
+    let served = Served::start(&experiment, &link, "slots", FILE_BYTES);
     let ask = || {
-        let mut stream = link.client().enter(|| TcpStream::connect(address)).unwrap();
-        let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
+        let mut stream = link.client().enter(|| TcpStream::connect(served.address)).unwrap();
+        let _ = write!(stream, "GET {} HTTP/1.1\r\nHost: test\r\n\r\n", served.path);
         // An end or a reset, as it comes.
         let is_answered = stream.read(&mut [0]).is_ok_and(|count| count == 1);
         (stream, is_answered)
     };
     let answered = [ask(), ask(), ask()].map(|(stream, is_answered)| (is_answered, stream));
     assert_eq!([0, 1, 2].map(|n: usize| answered[n].0), [true, true, false]);
-    let log = std::fs::read_to_string(folder.join("server.log")).unwrap();
+    let log = std::fs::read_to_string(served.folder.join("server.log")).unwrap();
     assert!(log.contains(" worker_connections are not enough"), "{log}");
-    drop((answered, server, site));
-    std::fs::remove_dir_all(folder).unwrap();
+    drop(answered);
+    served.end();
 }
 
 /// Of the client's first SYN, which goes where nobody answers.

@@ -2,7 +2,8 @@
 //!
 //! The server, the simulator and the load generator all write this one record, and this crate alone knows the file
 //! formats: `records.parquet` (or `records.csv`) and `manifest.json` in a run's folder. A result without a manifest does
-//! not exist. What was seen from outside is in `samples.parquet`, which runs are not there and why in `left-out.json`. The feature `parquet` brings tables in columns; without it records are text.
+//! not exist. What was seen from outside is in `samples.parquet`, which runs are not there and why in `left-out.json`. The
+//! feature `parquet` brings tables in columns; without it records are text.
 
 #[cfg(feature = "parquet")]
 mod attempts;

@@ -235,7 +235,7 @@ fn what_tcp_holds_back_takes_no_time_of_the_link() {
     assert_eq!(ends(4 * SEGMENT) - ends(2 * SEGMENT), Nanos(2 * 1_211_200));
 }
 
-/// Where the queue below is not seen, they are charged when they are found to have left, at the latest with the departure.
+/// Where the queue below is not seen, they are charged when they are found to have left.
 #[test]
 fn what_tcp_held_back_is_charged_when_it_leaves() {
     const SEGMENT: u64 = 1_448;
@@ -252,6 +252,24 @@ fn what_tcp_held_back_is_charged_when_it_leaves() {
         bench.dispatch(&second, 100 * SEGMENT);
         bench.drive();
         assert_eq!(bench.transmitter.departures().count(), 2);
+        bench.now.get()
+    };
+    assert_eq!(ends(2 * SEGMENT), ends(4 * SEGMENT));
+}
+
+/// What a response leaves to TCP when it departs nobody would find: it is charged then.
+#[test]
+fn what_tcp_holds_back_at_the_end_is_charged_with_the_departure() {
+    const SEGMENT: u64 = 1_448;
+    let ends = |window| {
+        let mut bench = Bench::new("srpt", Some("10mbit"));
+        let first = bench.socket('A', u64::MAX);
+        first.window.set(window);
+        bench.dispatch(&first, 4 * SEGMENT);
+        let second = bench.socket('B', u64::MAX);
+        bench.dispatch(&second, 100 * SEGMENT);
+        bench.drive();
+        assert_eq!(bench.order(), "AB");
         bench.now.get()
     };
     assert_eq!(ends(2 * SEGMENT), ends(4 * SEGMENT));
