@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use indicatif::MultiProgress;
 use record::{LeftOut, Manifest, Run};
 
+use crate::awake::Awake;
 use crate::congestion;
 use crate::folder::{Claim, finished};
 use crate::gate::Gate;
@@ -97,6 +98,7 @@ pub fn conduct(order: &Order<'_>, interrupt: &Interrupt) -> Result<Vec<Conducted
         if !tasks.is_empty() {
             let sizes = order.plans.iter().flat_map(|plan| plan.sizes).copied().collect();
             let site = Site::create(order.site, &sizes)?;
+            let _awake = Awake::start(tasks[0].plan.programs, &site)?;
             let ended = all_rounds(order, tasks, &site, &mut experience, &mut conducted, interrupt);
             // What ended it is told first: a full disk, say, that has no room for this either.
             let kept = keep_left_out(order, &conducted);

@@ -6,6 +6,7 @@
 //! removes it when dropped: at the end, after an error, a panic, SIGINT or SIGTERM alike. What a SIGKILL leaves behind
 //! is removed by the next start, which recognises it by the name of its dead owner.
 
+mod awake;
 mod bottleneck;
 mod calibration;
 mod cgroup;

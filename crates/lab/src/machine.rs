@@ -18,14 +18,33 @@ pub(crate) fn punctual_prefix() -> Vec<String> {
     if tool::run_words(&attempt).is_ok() { REAL_TIME.map(String::from).into() } else { vec![] }
 }
 
-/// The processor, which tells an emulated one, and the scheduling of the load.
-pub(crate) fn describe() -> BTreeMap<String, String> {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let load = punctual_prefix().join(" ");
-    BTreeMap::from([("cpu".into(), processors(&info)), ("load_scheduling".into(), load)])
+/// Whether processors are kept from sleeping while something is measured. Where they are emulated that would only take time
+/// from the emulation.
+pub(crate) fn is_kept_awake() -> bool {
+    !is_emulated(&cpuinfo()) && tool::run("chrt -i 0 true").is_ok()
 }
 
-/// How many processors of which model, from /proc/cpuinfo. QEMU names its own in the model: `QEMU TCG CPU version 2.5+`.
+/// The processor, which tells an emulated one, whether it was kept awake, and the scheduling of the load.
+pub(crate) fn describe() -> BTreeMap<String, String> {
+    let awake = if is_kept_awake() { "kept awake" } else { "let sleep" };
+    let entries = [
+        ("cpu", processors(&cpuinfo())),
+        ("processors", awake.into()),
+        ("load_scheduling", punctual_prefix().join(" ")),
+    ];
+    entries.map(|(key, value)| (key.into(), value)).into()
+}
+
+fn cpuinfo() -> String {
+    std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default()
+}
+
+/// QEMU names its own in the model: `QEMU TCG CPU version 2.5+`.
+fn is_emulated(cpuinfo: &str) -> bool {
+    cpuinfo.contains("QEMU TCG")
+}
+
+/// How many processors of which model, from /proc/cpuinfo.
 fn processors(cpuinfo: &str) -> String {
     let field = |line: &str, name: &str| {
         let (key, value) = line.split_once(':')?;
@@ -48,6 +67,7 @@ mod tests {
     fn an_emulated_processor_says_so() {
         let info = "processor\t: 0\nmodel\t\t: 6\nmodel name\t: QEMU TCG CPU version 2.5+\nflags\t\t: fpu hypervisor\n\n\
             processor\t: 1\nmodel name\t: QEMU TCG CPU version 2.5+\n";
+        assert!(is_emulated(info) && !is_emulated("model name : AMD EPYC"));
         assert_eq!(processors(info), "2 x QEMU TCG CPU version 2.5+, of a virtual machine");
         assert_eq!(processors("processor : 0\nmodel name : A: B\nflags : fpu\n"), "1 x A: B");
         assert_eq!(processors(""), "0 x unknown model");

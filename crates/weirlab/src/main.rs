@@ -1,5 +1,6 @@
 //! weirlab: what a performance engineer or a student uses. One file per command.
 
+mod awake;
 mod calibrate;
 mod demo;
 mod link;
@@ -33,6 +34,7 @@ enum Command {
     Calibrate(calibrate::Args),
     /// Carry packets over a wide-area link between two TUN devices (needs root).
     Link(link::Args),
+    Awake(awake::Args),
     /// See in a minute what the order of bytes does: two short runs on loopback, without root.
     Demo(demo::Args),
     /// Simulate one policy under one load.
@@ -53,6 +55,7 @@ fn main() -> std::process::ExitCode {
         Command::Run(args) => run::main(args),
         Command::Calibrate(args) => calibrate::main(args),
         Command::Link(args) => link::main(args),
+        Command::Awake(args) => awake::main(args),
         Command::Demo(args) => demo::main(args),
         Command::Sim(args) => sim::main(*args),
         Command::Sweep(args) => sweep::main(args),

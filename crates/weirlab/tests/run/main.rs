@@ -10,7 +10,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use bench::{Bench, has_site, is_root, may_test, namespaces_of, processes_in, send, stderr, wait_until};
+use bench::{
+    Bench, awake_of, has_site, is_emulated, is_root, may_test, namespaces_of, processes_in, send, stderr, wait_until,
+};
 
 pub(crate) const TWO_RUNS: &str = r#"question = "does the lab work"
 link = "10mbit"
@@ -130,6 +132,8 @@ fn interrupted_it_keeps_what_is_finished_and_leaves_nothing_else() {
         let pid = child.id();
         wait_until("the second run is under load", || bench.out().join("second/load.log").exists());
         assert_eq!(namespaces_of(pid).len(), 2);
+        let awake = awake_of(pid);
+        assert_eq!(awake.len(), usize::from(!is_emulated()), "the processors are kept awake, where they are real");
         send(signal, &child);
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(1));
@@ -140,6 +144,7 @@ fn interrupted_it_keeps_what_is_finished_and_leaves_nothing_else() {
         );
         assert!(record::Run::read(&bench.out().join("first")).is_ok());
         assert_eq!(namespaces_of(pid), Vec::<String>::new());
+        assert!(awake.iter().all(|pid| !Path::new("/proc").join(pid).exists()));
         assert_eq!(processes_in(&bench.out()), Vec::<String>::new());
         assert!(!has_site(&bench.out()));
     }
@@ -152,8 +157,10 @@ fn what_a_killed_experiment_left_is_removed_by_the_next() {
     let mut child = bench.command(Path::new(env!("CARGO_BIN_EXE_weirlab")), &[]).spawn().unwrap();
     let pid = child.id();
     wait_until("the first run is under load", || bench.out().join("first/load.log").exists());
+    let awake = awake_of(pid);
     send("KILL", &child);
     child.wait().unwrap();
+    wait_until("the processors may sleep", || awake.iter().all(|pid| !Path::new("/proc").join(pid).exists()));
     wait_until("the kernel has ended its programs", || processes_in(&bench.out()).is_empty());
     assert_eq!(namespaces_of(pid).len(), 2);
     let next = Bench::new("next", TWO_RUNS);
