@@ -9,7 +9,7 @@
 //! the inner rank, and falls through the bands as it sends.
 
 use super::Rank;
-use super::learner::Learner;
+use super::learner::{Learner, Rule};
 use crate::run_queue::{Key, RunQueue};
 use crate::{Job, Path, Policy, Size};
 
@@ -40,10 +40,10 @@ impl<R: Rank> Bands<R> {
         Bands { name, rank, cuts, queue: RunQueue::default(), learning: None }
     }
 
-    /// So many bands, cut by the rule of thumb applied to the inner ranks of the jobs that arrive. Until 64 have come the
+    /// So many bands, cut by this rule applied to the inner ranks of the jobs that arrive. Until 64 have come the
     /// cuts are spaced between the two given. Ready jobs are put in order again whenever the cuts move.
-    pub fn learned(name: String, rank: R, bands: usize, between: (u64, u64)) -> Bands<R> {
-        let learner = Learner::new(bands);
+    pub fn learned(name: String, rank: R, bands: usize, rule: Rule, between: (u64, u64)) -> Bands<R> {
+        let learner = Learner::new(bands, rule);
         let cuts = learner.cuts_at_first(between);
         let learning = Some(Learning { learner, ranks: Vec::new() });
         Bands { learning, ..Bands::at(name, rank, cuts) }
@@ -105,50 +105,15 @@ fn band(cuts: &[u64], rank: u64) -> u64 {
     cuts.iter().take_while(|cut| rank > **cut).count() as u64
 }
 
-/// The cut points of so many bands for sizes with this quantile function, in bytes: the lowest at the median, the
-/// highest in the middle of the 99th to 99.5th percentile, the others spaced evenly on a logarithmic scale between
-/// (2000, section 3.3.1). One less than there are bands, or fewer where so many different ones do not exist.
-///
-/// `quantile` is asked for arguments in (0, 1) and gives bytes; what it gives below 1 counts as 1.
-pub fn rule_of_thumb(quantile: impl Fn(f64) -> f64, bands: usize) -> Vec<u64> {
-    spaced(quantile(QUANTILE_LOW), quantile(QUANTILE_HIGH), bands)
-}
-
-/// The cut points of so many bands, spaced evenly on a logarithmic scale: increasing, the least at `low`.
-pub(super) fn spaced(low: f64, high: f64, bands: usize) -> Vec<u64> {
-    assert!((1..=BANDS_MAX).contains(&bands), "{bands} bands");
-    let low = low.max(1.0);
-    let high = high.max(low);
-    let last = bands.saturating_sub(2).max(1) as f64;
-    let mut cuts: Vec<u64> =
-        (0..bands - 1).map(|at| (low * (high / low).powf(at as f64 / last)).round() as u64).collect();
-    cuts.dedup();
-    cuts
-}
-
-const QUANTILE_LOW: f64 = 0.5;
-const QUANTILE_HIGH: f64 = 0.9925;
-
 #[cfg(test)]
 mod tests {
     use super::super::Srpt;
     use super::*;
 
-    #[test]
-    fn the_rule_spaces_evenly_on_a_logarithmic_scale() {
-        let quantile = |u: f64| if u < 0.9 { 1000.0 } else { 64_000.0 };
-        assert_eq!(rule_of_thumb(quantile, 5), [1000, 4000, 16_000, 64_000]);
-        assert_eq!(rule_of_thumb(quantile, 3), [1000, 64_000]);
-        assert_eq!(rule_of_thumb(quantile, 2), [1000]);
-        assert!(rule_of_thumb(quantile, 1).is_empty());
-        // All sizes alike: there is but one place to cut.
-        assert_eq!(rule_of_thumb(|_| 5000.0, 5), [5000]);
-    }
-
     /// When the cuts move, those who wait are put where the new cuts say.
     #[test]
     fn ready_jobs_follow_the_cuts() {
-        let mut bands = Bands::learned(String::new(), Srpt, 2, (1_000_000, 1_000_000));
+        let mut bands = Bands::learned(String::new(), Srpt, 2, Rule::Sizes, (1_000_000, 1_000_000));
         let path = Path::default();
         let mut sizes = vec![5000; 62];
         sizes.extend([40_000, 2000]);

@@ -1,13 +1,24 @@
 //! Cut points learned from the values that come by, sizes or estimated response times.
 //!
 //! A histogram of buckets at most an eighth wide counts what came; the counts are halved now and then, so that the past
-//! fades and the memory is bounded. The rule of thumb is applied to it, and the cuts in force are replaced only when one
-//! of them is off by more than [`MOVE_FACTOR`]: the 99.25th percentile of a heavy tail (alpha 1.1) has a standard error of
-//! about 8 % here, and cuts that follow every such wave would re-order the queue for nothing.
+//! fades and the memory is bounded. A rule is applied to it, and the cuts in force are replaced only where that is worth
+//! it: cuts that follow every wave of a heavy tail would re-order the queue for nothing.
 
-use super::bands::{rule_of_thumb, spaced};
+use super::cuts::{Sizes, rule_of_thumb, spaced};
 
-/// Cut points are replaced when one of them moved by more than this factor, as (5, 4) is 1.25: six standard errors.
+/// How cut points are found in what was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// Values are sizes in bytes: the cuts that are best by formula.
+    Sizes,
+    /// Values are times, which no formula is known for: the rule of thumb.
+    Times,
+}
+
+/// Cut points of sizes are replaced when they cost so many times what the best would.
+const WORTH: f64 = 1.1;
+/// Cut points of times are replaced when one of them moved by more than this factor, as (5, 4) is 1.25: the 99.25th
+/// percentile of a heavy tail (alpha 1.1) has a standard error of about 8 % here.
 const MOVE_FACTOR: (u128, u128) = (3, 2);
 /// Values after which the cut points are looked at again (more where more jobs are queued, so that putting those in
 /// order again costs each arrival a constant).
@@ -24,6 +35,7 @@ const BUCKETS: usize = (64 - STEPS.ilog2() as usize + 1) * STEPS as usize;
 #[derive(Debug)]
 pub struct Learner {
     bands: usize,
+    rule: Rule,
     counts: Box<[u32; BUCKETS]>,
     /// The sum of `counts`.
     total: u64,
@@ -32,8 +44,8 @@ pub struct Learner {
 }
 
 impl Learner {
-    pub fn new(bands: usize) -> Learner {
-        Learner { bands, counts: Box::new([0; BUCKETS]), total: 0, since_aged: 0, until_check: FIRST_AT }
+    pub fn new(bands: usize, rule: Rule) -> Learner {
+        Learner { bands, rule, counts: Box::new([0; BUCKETS]), total: 0, since_aged: 0, until_check: FIRST_AT }
     }
 
     /// The cut points until enough was seen: between these two, spaced evenly on a logarithmic scale.
@@ -54,8 +66,22 @@ impl Learner {
             return None;
         }
         self.until_check = CHECK_EVERY.max(queued as u64);
-        let wanted = rule_of_thumb(|u| self.quantile(u), self.bands);
-        has_moved(cuts, &wanted).then_some(wanted)
+        self.wanted(cuts)
+    }
+
+    /// Other cut points than these, if they are worth it.
+    fn wanted(&self, cuts: &[u64]) -> Option<Vec<u64>> {
+        match self.rule {
+            Rule::Sizes => {
+                let sizes = Sizes::of(|u| self.quantile(u));
+                let best = sizes.cuts(self.bands);
+                (sizes.cost(cuts) > WORTH * sizes.cost(&best)).then_some(best)
+            }
+            Rule::Times => {
+                let wanted = rule_of_thumb(|u| self.quantile(u), self.bands);
+                has_moved(cuts, &wanted).then_some(wanted)
+            }
+        }
     }
 
     fn age(&mut self) {
@@ -137,9 +163,25 @@ mod tests {
         (scale * u.powf(-1.0 / 1.1)).min(1e12) as u64
     }
 
+    /// A tail that ends where 16,000 jobs still have a few: nothing is learned of what never came.
     #[test]
-    fn cuts_converge_to_the_quantiles_and_stay() {
-        let mut learner = Learner::new(5);
+    fn cuts_converge_to_the_best_and_stay() {
+        let size = |u: f64| pareto(u, 500.0).min(2_000_000);
+        let mut learner = Learner::new(5, Rule::Sizes);
+        let mut cuts = learner.cuts_at_first((1000, 50_000));
+        let mut next = uniform();
+        feed(&mut learner, &mut cuts, (0..50_000).map(|_| size(next())));
+        let exact = Sizes::of(|u| size(1.0 - u) as f64);
+        let (learned, best) = (exact.cost(&cuts), exact.cost(&exact.cuts(5)));
+        assert!(learned < 1.25 * best, "{cuts:?} costs {learned}, the best {best}");
+        // A million more of the same kind, 3,900 looks: what moves is noise, and it is seldom followed.
+        let moves = feed(&mut learner, &mut cuts, (0..1_000_000).map(|_| size(next())));
+        assert!(moves <= 40, "the cuts were replaced {moves} times");
+    }
+
+    #[test]
+    fn cuts_of_times_converge_to_the_quantiles_and_stay() {
+        let mut learner = Learner::new(5, Rule::Times);
         let mut cuts = learner.cuts_at_first((1000, 50_000));
         let mut next = uniform();
         feed(&mut learner, &mut cuts, (0..50_000).map(|_| pareto(next(), 500.0)));
@@ -149,22 +191,23 @@ mod tests {
             let ratio = *cut as f64 / *exact as f64;
             assert!((0.6..1.7).contains(&ratio), "{cuts:?} is far from {exact:?}");
         }
-        // A million more of the same kind, 3,900 looks: what moves is noise, and it is not followed.
         let moves = feed(&mut learner, &mut cuts, (0..1_000_000).map(|_| pareto(next(), 500.0)));
         assert!(moves <= 3, "the cuts were replaced {moves} times");
     }
 
     #[test]
     fn cuts_follow_when_sizes_change() {
-        let mut learner = Learner::new(3);
-        let mut cuts = learner.cuts_at_first((1000, 50_000));
-        let mut next = uniform();
-        feed(&mut learner, &mut cuts, (0..100_000).map(|_| pareto(next(), 500.0)));
-        let before = cuts.clone();
-        feed(&mut learner, &mut cuts, (0..200_000).map(|_| pareto(next(), 5000.0)));
-        for (before, after) in before.iter().zip(&cuts) {
-            let ratio = *after as f64 / *before as f64;
-            assert!((5.0..20.0).contains(&ratio), "ten times the sizes: {before} became {after}");
+        for rule in [Rule::Sizes, Rule::Times] {
+            let mut learner = Learner::new(3, rule);
+            let mut cuts = learner.cuts_at_first((1000, 50_000));
+            let mut next = uniform();
+            feed(&mut learner, &mut cuts, (0..100_000).map(|_| pareto(next(), 500.0)));
+            let before = cuts.clone();
+            feed(&mut learner, &mut cuts, (0..200_000).map(|_| pareto(next(), 5000.0)));
+            for (before, after) in before.iter().zip(&cuts) {
+                let ratio = *after as f64 / *before as f64;
+                assert!((3.0..30.0).contains(&ratio), "{rule:?}, ten times the sizes: {before} became {after}");
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 //! bytes) are a [`Policy`] themselves.
 
 mod bands;
+mod cuts;
 mod fair;
 mod fcf;
 mod fcfs;
@@ -22,13 +23,15 @@ mod srrt;
 mod strict;
 mod weighted;
 
-pub use bands::{BANDS_MAX, Bands, rule_of_thumb};
+pub use bands::{BANDS_MAX, Bands};
+pub use cuts::{best_cuts, rule_of_thumb};
 pub use fair::Fair;
 pub use fcf::Fcf;
 pub use fcfs::Fcfs;
 pub use fsp::Fsp;
 pub use lanes::CLASSES_MAX;
 pub use las::Las;
+pub use learner::Rule;
 pub use minimum::Minimum;
 pub use parse::{CLASS_NAMES, FORMS, NAMES, PolicyError, parse};
 pub use psjf::Psjf;

@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::minimum::WHOLE;
 use super::{
-    BANDS_MAX, Bands, CLASSES_MAX, Fair, Fcf, Fcfs, Fsp, Las, Minimum, Policy, Psjf, QuickFix, Rank, Ranked, Srpt,
-    Srrt, Strict, Weighted,
+    BANDS_MAX, Bands, CLASSES_MAX, Fair, Fcf, Fcfs, Fsp, Las, Minimum, Policy, Psjf, QuickFix, Rank, Ranked, Rule,
+    Srpt, Srrt, Strict, Weighted,
 };
 
 /// All policies by name, in the order help texts list them. Each is a spec; [`FORMS`] says what may follow it.
@@ -65,12 +65,12 @@ fn single(spec: &str) -> Result<Box<dyn Policy>, PolicyError> {
         "srpt" => plain(Box::new(Ranked::new(Srpt))),
         "psjf" => plain(Box::new(Ranked::new(Psjf))),
         "las" => plain(Box::new(Ranked::new(Las))),
-        "srpt-bands" => bands(Srpt, name, option.unwrap_or(BANDS_USUAL), SIZES_AT_FIRST, size),
+        "srpt-bands" => bands(Srpt, name, option.unwrap_or(BANDS_USUAL), (Rule::Sizes, SIZES_AT_FIRST), size),
         "quick-fix" => Ok(Box::new(QuickFix::new(option.map_or(Ok(QuickFix::CUT_BYTES), size)?))),
         "fcf" => Ok(Box::new(Fcf::new(option.map_or(Ok(Fcf::BETA_PERMILLE), beta)?))),
         "srrt" => match option {
             None => Ok(Box::new(Ranked::new(Srrt))),
-            Some(option) => bands(Srrt, name, option, TIMES_AT_FIRST, time),
+            Some(option) => bands(Srrt, name, option, (Rule::Times, TIMES_AT_FIRST), time),
         },
         "fsp" => plain(Box::<Fsp>::default()),
         _ => {
@@ -107,13 +107,13 @@ fn bands<R: Rank + 'static>(
     rank: R,
     name: &str,
     option: &str,
-    between: (u64, u64),
+    (rule, between): (Rule, (u64, u64)),
     cut: fn(&str) -> Result<u64, PolicyError>,
 ) -> Result<Box<dyn Policy>, PolicyError> {
     match option.parse::<usize>() {
         Ok(0) => return Err(PolicyError(format!("policy `{name}` of 0 bands: write 1 to {BANDS_MAX}, or cut points"))),
         Ok(bands) if bands <= BANDS_MAX => {
-            return Ok(Box::new(Bands::learned(format!("{name}:{bands}"), rank, bands, between)));
+            return Ok(Box::new(Bands::learned(format!("{name}:{bands}"), rank, bands, rule, between)));
         }
         _ => {}
     }

@@ -51,7 +51,11 @@ pub(super) fn resolve(
     let inner = match (name, &cuts_bytes[..]) {
         ("srpt-bands", []) => "fcfs".into(),
         ("srpt-bands" | "quick-fix", cuts) => {
-            let cuts: Vec<String> = cuts.iter().map(|&cut| line.time_for(cut).0.to_string()).collect();
+            let mut cuts: Vec<String> = cuts.iter().map(|&cut| line.time_for(cut).0.to_string()).collect();
+            if name == "srpt-bands" && cuts.len() == 1 {
+                // One small number alone would be so many bands; no job takes the 52 days above this.
+                cuts.push((1u64 << 52).to_string());
+            }
             format!("{name}:{}", cuts.join(","))
         }
         _ => inner.into(),
@@ -99,7 +103,7 @@ fn cut_points(inner: &str, quantile: &dyn Fn(f64) -> f64) -> Result<Vec<u64>, Er
     };
     match option.parse::<usize>() {
         Ok(bands) if name == "srpt-bands" && (1..=BANDS_COUNTED_MAX).contains(&bands) => {
-            Ok(policy::rule_of_thumb(quantile, bands))
+            Ok(policy::best_cuts(quantile, bands))
         }
         _ => policy::parse(inner)
             .map_err(|error| Error::field("policy", error))

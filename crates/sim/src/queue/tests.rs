@@ -110,8 +110,9 @@ mod by_hand {
     #[test]
     fn bands_are_cut_by_the_known_distribution() {
         let outcome = run(&poisson("srpt-bands:3", "exponential:mean=5000", 0.5, 100), Hooks::none()).unwrap();
-        // The median, and the 99.25th percentile.
-        assert_eq!(outcome.cuts_bytes, [3466, 24_464]);
+        // Below the median, and above all but 8.8 %. A look at all pairs found the cheapest 3 % cheaper, and the papers' rule, the
+        // median and the 99.25th percentile, 35 % dearer.
+        assert_eq!(outcome.cuts_bytes, [3163, 12_130]);
     }
 }
 

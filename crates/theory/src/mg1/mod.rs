@@ -21,7 +21,7 @@ pub(crate) mod quadrature;
 #[cfg(test)]
 mod tests;
 
-pub use policy::{BANDS_MAX, Bands, Policy, PolicyError};
+pub use policy::{BANDS_MAX, Policy, PolicyError};
 
 use std::fmt;
 
@@ -86,7 +86,7 @@ impl Mg1 {
     /// The response times under a policy.
     pub fn solve(&self, policy: &Policy) -> Solution<'_> {
         let cuts = match policy {
-            Policy::SrptBands(bands) => bands.cuts(&self.sizes),
+            Policy::SrptBands(cuts) => cuts.clone(),
             _ => Vec::new(),
         };
         let edges = quadrature::edges(&self.sizes, &[&cuts[..], &quadrature::whole_bytes_end()].concat());

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use workload::Distribution;
-
 /// A policy whose mean response time can be written down.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Policy {
@@ -18,28 +16,17 @@ pub enum Policy {
     Psjf,
     /// Least attained service first, shared equally by those with the least (foreground-background).
     Las,
-    /// Priority bands of the remaining size, each first come, first served.
-    SrptBands(Bands),
+    /// Priority bands of the remaining size, each first come, first served, with these cut points: bytes, increasing; a
+    /// remaining size equal to one is in the band below it.
+    SrptBands(Vec<f64>),
 }
 
-/// Where one band ends and the next begins.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Bands {
-    /// So many bands, cut by the rule of thumb of Harchol-Balter et al. (2003, section 3.3.1).
-    Count(usize),
-    /// Cut points, bytes, increasing; a remaining size equal to one is in the band below it.
-    Cuts(Vec<f64>),
-}
-
-/// Bands the scheduler has at most; a single number up to it is a count, above it a cut point.
+/// Bands the scheduler has at most. A single number up to it is to the scheduler how many bands: it finds the cut points itself.
 pub const BANDS_MAX: usize = 16;
-
-/// As many as Harchol-Balter et al. used (2003, section 3.3).
-const BANDS_USUAL: usize = 5;
 
 impl Policy {
     /// What may be written, for help texts and errors.
-    pub const FORMS: &str = "fcfs, ps (or fair), srpt, psjf, las, srpt-bands[:BANDS|:SIZE,SIZE,...]";
+    pub const FORMS: &str = "fcfs, ps (or fair), srpt, psjf, las, srpt-bands:SIZE,SIZE,...";
 
     /// What it is called, without cut points.
     pub fn name(&self) -> &'static str {
@@ -51,23 +38,6 @@ impl Policy {
             Policy::Las => "las",
             Policy::SrptBands(_) => "srpt-bands",
         }
-    }
-}
-
-impl Bands {
-    /// The cut points for these sizes, bytes: the lowest at the median, the highest between the 99th and the 99.5th
-    /// percentile, the others spaced evenly on a logarithmic scale between. Whole bytes; equal ones stand once.
-    pub fn cuts(&self, sizes: &Distribution) -> Vec<f64> {
-        let count = match self {
-            Bands::Cuts(cuts) => return cuts.clone(),
-            Bands::Count(count) => *count,
-        };
-        let low = sizes.quantile(0.5).max(1.0);
-        let high = sizes.quantile(0.9925).max(low);
-        let step = (high / low).ln() / (count.max(3) - 2) as f64;
-        let mut cuts: Vec<f64> = (1..count).map(|cut| (low * ((cut - 1) as f64 * step).exp()).round()).collect();
-        cuts.dedup();
-        cuts
     }
 }
 
@@ -116,31 +86,28 @@ impl FromStr for Policy {
             "srpt" => Policy::Srpt,
             "psjf" => Policy::Psjf,
             "las" => Policy::Las,
-            "srpt-bands" => Policy::SrptBands(Bands::Count(BANDS_USUAL)),
             _ => match text.split_once(':') {
-                Some(("srpt-bands", bands)) => Policy::SrptBands(parse_bands(bands)?),
+                Some(("srpt-bands", cuts)) => Policy::SrptBands(parse_cuts(cuts)?),
                 _ => return Err(without_formula(text)),
             },
         })
     }
 }
 
-fn parse_bands(given: &str) -> Result<Bands, PolicyError> {
+fn parse_cuts(given: &str) -> Result<Vec<f64>, PolicyError> {
     let wrong = |reason| PolicyError::Bands { given: given.to_string(), reason };
-    match given.parse::<usize>() {
-        Ok(0) => return Err(wrong("there is no order without a band, write 1 to 16 bands or cut points in bytes")),
-        Ok(count) if count <= BANDS_MAX => return Ok(Bands::Count(count)),
-        _ => {}
+    let places = "write where the bands are cut, in bytes, such as 1000,64KiB";
+    let cuts = given.split(',').map(units::parse_size).collect::<Result<Vec<u64>, _>>().map_err(|_| wrong(places))?;
+    if cuts.len() == 1 && cuts[0] <= BANDS_MAX as u64 {
+        return Err(wrong(places));
     }
-    let cuts = given.split(',').map(units::parse_size).collect::<Result<Vec<u64>, _>>();
-    let cuts = cuts.map_err(|_| wrong("write 1 to 16 bands, or cut points in bytes such as 1000,64KiB"))?;
     if cuts[0] == 0 || !cuts.is_sorted_by(|a, b| a < b) {
         return Err(wrong("cut points are above 0 and increase"));
     }
     if cuts.len() >= BANDS_MAX {
         return Err(wrong("at most 16 bands, so 15 cut points"));
     }
-    Ok(Bands::Cuts(cuts.into_iter().map(|cut| cut as f64).collect()))
+    Ok(cuts.into_iter().map(|cut| cut as f64).collect())
 }
 
 /// Names the scheduler has beside those above.

@@ -81,7 +81,10 @@ fn fcfs_and_ps_are_the_textbooks() {
 fn no_order_beats_srpt() {
     for sizes in SMOOTH {
         for rho in [0.3, 0.8, 0.99] {
-            let found = responses(&queue(sizes, rho), &["srpt", "psjf", "las", "ps", "fcfs", "srpt-bands:5"]);
+            let found = responses(
+                &queue(sizes, rho),
+                &["srpt", "psjf", "las", "ps", "fcfs", "srpt-bands:1000,4000,16000,64000"],
+            );
             assert!(found[1..].iter().all(|other| *other >= found[0]), "{sizes} at {rho}: {found:?}");
         }
     }
@@ -91,13 +94,16 @@ fn no_order_beats_srpt() {
 fn bands_lie_between_fcfs_and_srpt() {
     for sizes in SMOOTH {
         let queue = queue(sizes, 0.8);
-        let coarse_to_fine =
-            responses(&queue, &["fcfs", "srpt-bands:1", "srpt-bands:2", "srpt-bands:4", "srpt-bands:16", "srpt"]);
-        close(coarse_to_fine[1], coarse_to_fine[0], 1e-12, "one band is FCFS");
-        assert!(coarse_to_fine[1..].is_sorted_by(|a, b| a > b), "{sizes}: {coarse_to_fine:?}");
+        let [fcfs, srpt] = responses(&queue, &["fcfs", "srpt"])[..] else { panic!("two policies") };
         let quantile = |cut: i32| queue.sizes.quantile(1.0 - 0.97f64.powi(cut));
-        let fine = Policy::SrptBands(Bands::Cuts((1..800).map(quantile).collect()));
-        close(queue.solve(&fine).response_ms() * 1e3, coarse_to_fine[5], 3e-3, "800 bands are nearly SRPT");
+        let bands = |every: usize| {
+            let cuts = (1..800).step_by(every).skip(1).map(quantile).collect();
+            queue.solve(&Policy::SrptBands(cuts)).response_ms() * 1e3
+        };
+        close(bands(800), fcfs, 1e-12, "one band is FCFS");
+        let coarse_to_fine = [fcfs, bands(256), bands(64), bands(16), bands(1), srpt];
+        assert!(coarse_to_fine.is_sorted_by(|a, b| a > b), "{sizes}: {coarse_to_fine:?}");
+        close(coarse_to_fine[4], srpt, 3e-3, "800 bands are nearly SRPT");
     }
 }
 
@@ -108,7 +114,7 @@ fn atoms_come_near_the_density_they_are_taken_from() {
         let drawn: Vec<u64> =
             (0..20_000).map(|at| smooth.quantile((f64::from(at) + 0.5) / 2e4).round().max(1.0) as u64).collect();
         let atoms = Mg1::new(Distribution::empirical(&drawn).unwrap(), 0.8, "8mbit".parse().unwrap()).unwrap();
-        for policy in ["srpt", "psjf", "las", "ps", "srpt-bands:5"] {
+        for policy in ["srpt", "psjf", "las", "ps", "srpt-bands:1000,4000,16000,64000"] {
             let policy = policy.parse().unwrap();
             let (smooth, atoms) = (queue(sizes, 0.8), atoms.clone());
             let (smooth, atoms) = (smooth.solve(&policy), atoms.solve(&policy));
@@ -122,7 +128,7 @@ fn atoms_come_near_the_density_they_are_taken_from() {
 #[test]
 fn equal_sizes_make_srpt_and_psjf_first_come_first_served() {
     let queue = queue("deterministic:size=1000", 0.8);
-    let found = responses(&queue, &["fcfs", "srpt", "psjf", "srpt-bands:5", "las"]);
+    let found = responses(&queue, &["fcfs", "srpt", "psjf", "srpt-bands:1000,4000,16000,64000", "las"]);
     // Pollaczek–Khinchine: 1000 (1 + 0.8 / 0.4). LAS: all of a busy period leave at its end, 1000 (0.8 / 0.08 + 1 / 0.2).
     for (found, right) in found.into_iter().zip([3000.0, 3000.0, 3000.0, 3000.0, 15_000.0]) {
         close(found, right, 1e-12, "equal sizes");
@@ -165,15 +171,16 @@ fn wrong_loads_and_policies_are_told() {
         ("sprt", "unknown policy `sprt`: choose one of fcfs, ps (or fair), srpt"),
         ("fcf:2", "no closed form is known for policy `fcf:2`"),
         ("strict/srpt", "no closed form is known for policy `strict/srpt`"),
-        ("srpt-bands:0", "srpt-bands:0: there is no order without a band"),
+        ("srpt-bands:0", "srpt-bands:0: write where the bands are cut"),
+        ("srpt-bands:5", "srpt-bands:5: write where the bands are cut"),
         ("srpt-bands:5,4", "srpt-bands:5,4: cut points are above 0 and increase"),
-        ("srpt-bands:x", "srpt-bands:x: write 1 to 16 bands, or cut points"),
+        ("srpt-bands:x", "srpt-bands:x: write where the bands are cut"),
         ("srpt:5", "unknown policy `srpt:5`"),
     ] {
         let error = policy.parse::<Policy>().unwrap_err().to_string();
         assert!(error.starts_with(told), "{policy}: {error}");
     }
-    assert_eq!("srpt-bands:17".parse(), Ok(Policy::SrptBands(Bands::Cuts(vec![17.0]))));
-    assert_eq!("srpt-bands:1KiB,2000".parse(), Ok(Policy::SrptBands(Bands::Cuts(vec![1024.0, 2000.0]))));
+    assert_eq!("srpt-bands:17".parse(), Ok(Policy::SrptBands(vec![17.0])));
+    assert_eq!("srpt-bands:1KiB,2000".parse(), Ok(Policy::SrptBands(vec![1024.0, 2000.0])));
     assert_eq!("fair".parse(), Ok(Policy::Ps));
 }

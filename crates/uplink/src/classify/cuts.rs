@@ -1,6 +1,6 @@
 //! Where the bands are cut.
 
-use sched::policy::rule_of_thumb;
+use sched::policy::{best_cuts, rule_of_thumb};
 
 use super::counters::{SIZES_MIN, Sizes};
 use super::settings::{CUTS_MAX, Policy};
@@ -19,7 +19,8 @@ pub enum Cuts {
     Usual,
     /// In bytes, for `srrt` in microseconds; increasing.
     Given(Vec<u64>),
-    /// By the rule of thumb from the sizes that the classifier, which has to be there already, has seen.
+    /// From the sizes that the classifier, which has to be there already, has seen: the best by formula, for `las`, which the
+    /// formula is not of, by the rule of thumb.
     Learned,
 }
 
@@ -49,7 +50,11 @@ impl Cuts {
             }
             Cuts::Learned => match sizes {
                 Some(sizes) if sizes.total() >= SIZES_MIN => {
-                    Ok(rule_of_thumb(|part| sizes.quantile(part), bands.into()))
+                    let quantile = |part| sizes.quantile(part);
+                    Ok(match policy {
+                        Policy::Las => rule_of_thumb(quantile, bands.into()),
+                        _ => best_cuts(quantile, bands.into()),
+                    })
                 }
                 _ => Err(Error::new(format!(
                     "nothing to learn cut points from yet: attach without --cuts, and again after {SIZES_MIN} responses"

@@ -2,7 +2,7 @@
 //! what the formula is of.
 
 use ::sweep::{Theory, TheoryAt};
-use theory::mg1::{Bands, Mg1, Policy};
+use theory::mg1::{Mg1, Policy};
 
 use crate::sim::{Model, SimSpec, Wire};
 use crate::theory::distribution;
@@ -31,7 +31,6 @@ pub fn of(spec: &SimSpec, sizes_bytes: &[f64]) -> Option<Theory> {
 fn policy(spec: &str) -> Option<Policy> {
     match spec.parse().ok()? {
         Policy::Ps if spec != "ps" => None,
-        Policy::SrptBands(Bands::Count(_)) => None,
         exact => Some(exact),
     }
 }
