@@ -6,8 +6,9 @@
 //! Harchol-Balter & Scheller-Wolf 2018, theorem 5.5), so that the best ends are found exactly, by dynamic programming.
 //!
 //! What is minimised is E[T] / E[X] + E[T / X], mean response time and mean slowdown, each as a multiple of what it is alone on
-//! the link: processor sharing has 1 / (1 - rho) for both. Of the mean alone the best cuts leave the small too much company. At
-//! a load of [`RHO`], where it matters: those for 0.8 differ by at most 3 % in what they cost there.
+//! the link: processor sharing has 1 / (1 - rho) for both. Of the mean alone the best cuts leave the small too much company. The
+//! load is [`RHO`]: at 0.8 these cuts cost 0.5 to 2 % more than those for 0.8 would (our traces, bounded Pareto; five bands), and 6 %
+//! with three bands of exponential sizes.
 
 use super::bands::BANDS_MAX;
 
