@@ -19,9 +19,15 @@ pub(crate) fn punctual_prefix() -> Vec<String> {
 }
 
 /// Whether processors are kept from sleeping while something is measured. Where they are emulated that would only take time
-/// from the emulation.
+/// from the emulation, and where our time has a quota it would be spun away.
 pub(crate) fn is_kept_awake() -> bool {
-    !is_emulated(&cpuinfo()) && tool::run("chrt -i 0 true").is_ok()
+    !is_emulated(&cpuinfo()) && !has_quota() && tool::run("chrt -i 0 true").is_ok()
+}
+
+/// Whether a control group lets us have less time than the processors we may run on.
+fn has_quota() -> bool {
+    let allowed = rustix::thread::sched_getaffinity(None).map_or(0, |processors| processors.count() as usize);
+    std::thread::available_parallelism().map_or(true, |usable| usable.get() < allowed)
 }
 
 /// The processor, which tells an emulated one, whether it was kept awake, and the scheduling of the load.

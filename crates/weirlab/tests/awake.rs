@@ -39,7 +39,7 @@ fn one_thread_on_every_processor_gives_way_to_all_others() {
     let child = Command::new(env!("CARGO_BIN_EXE_weirlab")).arg("awake").spawn().unwrap();
     let mut awake = Ended(child);
     let (pid, began) = (awake.0.id(), Instant::now());
-    let processors = std::thread::available_parallelism().unwrap().get();
+    let processors = rustix::thread::sched_getaffinity(None).unwrap().count() as usize;
     let is_pinned = |(_, allowed): &(String, String)| allowed.parse::<usize>().is_ok();
     let mut seen = threads(pid);
     while seen.len() != processors || !(processors == 1 || seen.iter().all(is_pinned)) {

@@ -85,11 +85,6 @@ pub(crate) fn awake_of(pid: u32) -> Vec<String> {
     children.split_whitespace().filter(|child| line(child).ends_with("awake\0")).map(String::from).collect()
 }
 
-/// Whether the processors are emulated, so that keeping them awake would only slow the emulation.
-pub(crate) fn is_emulated() -> bool {
-    fs::read_to_string("/proc/cpuinfo").unwrap().contains("QEMU TCG")
-}
-
 /// Whether the folder of files to be served is still there.
 pub(crate) fn has_site(out: &Path) -> bool {
     fs::read_dir(out).unwrap().flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("www"))

@@ -10,9 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use bench::{
-    Bench, awake_of, has_site, is_emulated, is_root, may_test, namespaces_of, processes_in, send, stderr, wait_until,
-};
+use bench::{Bench, awake_of, has_site, is_root, may_test, namespaces_of, processes_in, send, stderr, wait_until};
 
 pub(crate) const TWO_RUNS: &str = r#"question = "does the lab work"
 link = "10mbit"
@@ -133,7 +131,8 @@ fn interrupted_it_keeps_what_is_finished_and_leaves_nothing_else() {
         wait_until("the second run is under load", || bench.out().join("second/load.log").exists());
         assert_eq!(namespaces_of(pid).len(), 2);
         let awake = awake_of(pid);
-        assert_eq!(awake.len(), usize::from(!is_emulated()), "the processors are kept awake, where they are real");
+        let first = record::Run::read(&bench.out().join("first")).unwrap().manifest;
+        assert_eq!(awake.len(), usize::from(first.environment["processors"] == "kept awake"), "as the manifest says");
         send(signal, &child);
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(1));
