@@ -55,7 +55,7 @@ whole() {
             continue
         elif grep -q 'nasa' "$file"; then
             nasa+=("$file")
-        elif grep -q '^setup = "surge"\|^setup = "wans"\|^trace' "$file"; then
+        elif grep -q '^setup = "surge"\|^setup = "wans"\|^setup = "six-wans"\|^trace' "$file"; then
             surge+=("$file")
         else
             own+=("$file")
