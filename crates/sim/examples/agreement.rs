@@ -75,20 +75,12 @@ fn main() {
     eprintln!("{missed} of {checked} intervals miss the closed form; {:.1} are expected to", checked as f64 / 100.0);
 }
 
-/// Where the bands are cut is the scheduler's affair; what comes of it is the formula's.
-fn closed_form(policy: &str, sizes: &Distribution) -> Policy {
-    if policy != "srpt-bands:5" {
-        return policy.parse().expect("a policy with a closed form");
-    }
-    let cuts = sched::policy::best_cuts(|u| sizes.quantile(u), 5);
-    Policy::SrptBands(cuts.into_iter().map(|cut| cut as f64).collect())
-}
-
 /// Prints a line per figure; how many there were, and how many intervals do not contain what theory says.
 fn check(cell: &Cell, percent: u64) -> (u32, u32) {
     let sizes: Distribution = cell.dist.parse().expect("a distribution");
     let queue = Mg1::new(sizes.clone(), cell.load.0, LINK.parse().expect("a rate")).expect("a load below 1");
-    let solution = queue.solve(&closed_form(cell.policy, &sizes));
+    let cuts_of = |bands| sched::policy::best_cuts(|u| sizes.quantile(u), bands);
+    let solution = queue.solve(&Policy::parse(cell.policy, cuts_of).expect("a policy"));
     let outcomes: Vec<Outcome> = (1..=REPLICATIONS).map(|seed| replicate(cell, &sizes, percent, seed)).collect();
     let of = |figure: &dyn Fn(&Outcome) -> f64| outcomes.iter().map(figure).collect::<Vec<f64>>();
     let mut figures = vec![

@@ -23,7 +23,8 @@ fn check_agreement(dist: &str, rho: f64, jobs: u64) {
         outcome.summary.by_size.iter().find(here).unwrap().group.response_time_ms_mean
     };
     for policy in POLICIES {
-        let solution = queue.solve(&closed_form(policy, &sizes));
+        let cuts_of = |bands| sched::policy::best_cuts(|u| sizes.quantile(u), bands);
+        let solution = queue.solve(&Policy::parse(policy, cuts_of).unwrap());
         let outcomes: Vec<Outcome> =
             (1..=REPLICATIONS).map(|seed| replicate(policy, &sizes, rho, jobs, seed)).collect();
         let check = |what: &str, theory: f64, figure: &dyn Fn(&Outcome) -> f64| {
@@ -39,15 +40,6 @@ fn check_agreement(dist: &str, rho: f64, jobs: u64) {
         check("slowdown", solution.slowdown_mean(), &|outcome| outcome.summary.slowdown_mean);
         check("median size", response_between(&solution, &sizes, from, to), &median);
     }
-}
-
-/// Where the bands are cut is the scheduler's affair; what comes of it is the formula's.
-fn closed_form(policy: &str, sizes: &Distribution) -> Policy {
-    if policy != "srpt-bands:5" {
-        return policy.parse().expect("a policy with a closed form");
-    }
-    let cuts = sched::policy::best_cuts(|u| sizes.quantile(u), 5);
-    Policy::SrptBands(cuts.into_iter().map(|cut| cut as f64).collect())
 }
 
 fn replicate(policy: &str, sizes: &Distribution, rho: f64, jobs: u64, seed: u64) -> Outcome {

@@ -7,8 +7,8 @@
 //!
 //! What is minimised is E[T] / E[X] + E[T / X], mean response time and mean slowdown, each as a multiple of what it is alone on
 //! the link: processor sharing has 1 / (1 - rho) for both. Of the mean alone the best cuts leave the small too much company. The
-//! load is [`RHO`]: at 0.8 these cuts cost 0.5 to 2 % more than those for 0.8 would (our traces, bounded Pareto; five bands), and 6 %
-//! with three bands of exponential sizes.
+//! load is [`RHO`]: at 0.8 these cuts cost about 2 % more at most than those for 0.8 would (our traces, bounded Pareto; five bands), and
+//! 6 % with three bands of exponential sizes.
 
 use super::bands::BANDS_MAX;
 

@@ -173,10 +173,10 @@ mod tests {
         feed(&mut learner, &mut cuts, (0..50_000).map(|_| size(next())));
         let exact = Sizes::of(|u| size(1.0 - u) as f64);
         let (learned, best) = (exact.cost(&cuts), exact.cost(&exact.cuts(5)));
-        assert!(learned < 1.25 * best, "{cuts:?} costs {learned}, the best {best}");
+        assert!(learned < 1.1 * best, "{cuts:?} costs {learned}, the best {best}");
         // A million more of the same kind, 3,900 looks: what moves is noise, and it is seldom followed.
         let moves = feed(&mut learner, &mut cuts, (0..1_000_000).map(|_| size(next())));
-        assert!(moves <= 40, "the cuts were replaced {moves} times");
+        assert!(moves <= 5, "the cuts were replaced {moves} times");
     }
 
     #[test]

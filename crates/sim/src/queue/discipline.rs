@@ -51,11 +51,8 @@ pub(super) fn resolve(
     let inner = match (name, &cuts_bytes[..]) {
         ("srpt-bands", []) => "fcfs".into(),
         ("srpt-bands" | "quick-fix", cuts) => {
-            let mut cuts: Vec<String> = cuts.iter().map(|&cut| line.time_for(cut).0.to_string()).collect();
-            if name == "srpt-bands" && cuts.len() == 1 {
-                // One small number alone would be so many bands; no job takes the 52 days above this.
-                cuts.push((1u64 << 52).to_string());
-            }
+            // With a unit: a small number alone would be so many bands.
+            let cuts: Vec<String> = cuts.iter().map(|&cut| format!("{}B", line.time_for(cut).0)).collect();
             format!("{name}:{}", cuts.join(","))
         }
         _ => inner.into(),

@@ -24,6 +24,9 @@ pub enum Policy {
 /// Bands the scheduler has at most. A single number up to it is to the scheduler how many bands: it finds the cut points itself.
 pub const BANDS_MAX: usize = 16;
 
+/// As many as Harchol-Balter et al. used (2000, section 3.3).
+const BANDS_USUAL: usize = 5;
+
 impl Policy {
     /// What may be written, for help texts and errors.
     pub const FORMS: &str = "fcfs, ps (or fair), srpt, psjf, las, srpt-bands:SIZE,SIZE,...";
@@ -79,6 +82,7 @@ impl std::error::Error for PolicyError {}
 impl FromStr for Policy {
     type Err = PolicyError;
 
+    /// Without a count of bands, of which no formula says where they are cut.
     fn from_str(text: &str) -> Result<Policy, PolicyError> {
         Ok(match text {
             "fcfs" => Policy::Fcfs,
@@ -94,13 +98,26 @@ impl FromStr for Policy {
     }
 }
 
+impl Policy {
+    /// The policy of this spec, where `srpt-bands`, alone or with a count, is cut as the scheduler says.
+    pub fn parse(text: &str, cuts_of: impl Fn(usize) -> Vec<u64>) -> Result<Policy, PolicyError> {
+        let count = match text.split_once(':') {
+            None if text == "srpt-bands" => Some(BANDS_USUAL),
+            Some(("srpt-bands", given)) => given.parse().ok().filter(|count| (1..=BANDS_MAX).contains(count)),
+            _ => None,
+        };
+        let cuts = |count| cuts_of(count).into_iter().map(|cut| cut as f64).collect();
+        count.map_or_else(|| text.parse(), |count| Ok(Policy::SrptBands(cuts(count))))
+    }
+}
+
 fn parse_cuts(given: &str) -> Result<Vec<f64>, PolicyError> {
     let wrong = |reason| PolicyError::Bands { given: given.to_string(), reason };
     let places = "write where the bands are cut, in bytes, such as 1000,64KiB";
-    let cuts = given.split(',').map(units::parse_size).collect::<Result<Vec<u64>, _>>().map_err(|_| wrong(places))?;
-    if cuts.len() == 1 && cuts[0] <= BANDS_MAX as u64 {
+    if given.parse::<usize>().is_ok_and(|count| count <= BANDS_MAX) {
         return Err(wrong(places));
     }
+    let cuts = given.split(',').map(units::parse_size).collect::<Result<Vec<u64>, _>>().map_err(|_| wrong(places))?;
     if cuts[0] == 0 || !cuts.is_sorted_by(|a, b| a < b) {
         return Err(wrong("cut points are above 0 and increase"));
     }

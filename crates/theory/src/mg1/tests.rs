@@ -180,6 +180,12 @@ fn wrong_loads_and_policies_are_told() {
         let error = policy.parse::<Policy>().unwrap_err().to_string();
         assert!(error.starts_with(told), "{policy}: {error}");
     }
+    let parsed = |spec| Policy::parse(spec, |count| vec![1000 * count as u64]);
+    assert_eq!(
+        (parsed("srpt-bands"), parsed("srpt-bands:3")),
+        (Ok(Policy::SrptBands(vec![5000.0])), Ok(Policy::SrptBands(vec![3000.0])))
+    );
+    assert_eq!((parsed("srpt-bands:3B"), parsed("srpt")), (Ok(Policy::SrptBands(vec![3.0])), Ok(Policy::Srpt)));
     assert_eq!("srpt-bands:17".parse(), Ok(Policy::SrptBands(vec![17.0])));
     assert_eq!("srpt-bands:1KiB,2000".parse(), Ok(Policy::SrptBands(vec![1024.0, 2000.0])));
     assert_eq!("fair".parse(), Ok(Policy::Ps));

@@ -1,16 +1,12 @@
 use std::fmt::Write;
 
 use serde_json::{Value, json};
-use theory::mg1::{BANDS_MAX, Mg1, Policy, Solution};
+use theory::mg1::{Mg1, Policy, Solution};
 use units::Rate;
-use workload::Distribution;
 
 use super::{distribution, size, wrong};
 use crate::trace::print;
 use cli::Failure;
-
-/// As many as Harchol-Balter et al. used (2000, section 3.3).
-const BANDS_USUAL: usize = 5;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -38,7 +34,9 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     let link: Rate = args.link.parse().map_err(wrong("--link"))?;
     let at_size = args.at_size.as_deref().map(|text| size("--at-size", text)).transpose()?;
     let sizes = distribution(&args.dist)?;
-    let policy = policy(&args.policy, &sizes)?;
+    // So many bands are cut as the scheduler would, if it had seen all the sizes.
+    let cuts_of = |bands| sched::policy::best_cuts(|u| sizes.quantile(u), bands);
+    let policy = Policy::parse(&args.policy, cuts_of).map_err(wrong("--policy"))?;
     let queue = Mg1::new(sizes, args.rho, link).map_err(wrong("--rho"))?;
     let solution = queue.solve(&policy);
     let answer = Answer::of(&solution, at_size);
@@ -46,18 +44,6 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         true => print(&format!("{}\n", as_json(args, &queue, &solution, link, &answer))),
         false => print(&as_text(args, &queue, &solution, &answer)),
     }
-}
-
-/// So many bands are cut here as the scheduler would, if it had seen all the sizes.
-fn policy(spec: &str, sizes: &Distribution) -> Result<Policy, Failure> {
-    let bands = match spec.split_once(':') {
-        None if spec == "srpt-bands" => Some(BANDS_USUAL),
-        Some(("srpt-bands", count)) => count.parse().ok().filter(|count| (1..=BANDS_MAX).contains(count)),
-        _ => None,
-    };
-    let Some(bands) = bands else { return spec.parse().map_err(wrong("--policy")) };
-    let cuts = sched::policy::best_cuts(|u| sizes.quantile(u), bands);
-    Ok(Policy::SrptBands(cuts.into_iter().map(|cut| cut as f64).collect()))
 }
 
 struct Answer {
