@@ -219,12 +219,13 @@ proptest! {
         }
     }
 
-    /// Time in other units is the same schedule; processor sharing but for rounding.
+    /// Time in other units is the same schedule; processor sharing but for rounding. Not fsp's, which rounds its virtual time: of jobs
+    /// that are complete there at one instant, either may be first.
     #[test]
     fn scale_does_not_matter(jobs in arrivals(), scale in prop::sample::select(vec![2u64, 10, 800])) {
         let scaled: Vec<Job> = jobs.iter().map(|job| Job { arrival: Nanos(job.arrival.0 * scale), ..*job }).collect();
         let link = Rate::from_bits_per_s(8_000_000_000 / scale).unwrap();
-        for (policy, chunk_bytes) in policies() {
+        for (policy, chunk_bytes) in policies().filter(|(policy, _)| *policy != "fsp") {
             let small = departures(&Config { chunk_bytes, ..replay(policy, &jobs) });
             let large = departures(&Config { chunk_bytes, link, ..replay(policy, &scaled) });
             let slack = if matches!(policy, "ps" | "las") { scale } else { 0 };
