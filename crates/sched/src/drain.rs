@@ -4,17 +4,18 @@
 //! before the write. The obvious way, writing to the best connection until it blocks, fails: a socket buffer, a
 //! qdisc and a device ring take megabytes without complaint, and all of it then leaves in FIFO order ahead of every
 //! later decision. So bytes are handed down in small grants at the pace of the link, each to the job that is best at
-//! that instant ([`Backlog`] is how the pace is kept).
+//! that instant ([`Ledger`] is how the pace is kept).
 //!
 //! The caller asks [`Drain::poll_grant`], writes up to that many bytes, says how many it wrote
 //! ([`Drain::on_sent`]) and, when the connection would take no more, [`Drain::on_blocked`]: a slow reader is then out
 //! of the order until [`Drain::on_writable`], however good its rank, and never holds the link. One grant is
 //! outstanding at a time.
 
-use units::{Nanos, wire};
+use units::{Nanos, Rate};
 
 use crate::run_queue::{Key, RunQueue};
-use crate::{Arrival, Backlog, Guard, Job, JobId, Pace, Path, Policy, Size};
+use crate::{Arrival, Correction, Guard, Job, JobId, Ledger, Pace, Path, Policy, Reading, Size, WaitBound};
+use units::wire::Framing;
 
 /// How many jobs may be in the system at once: one per connection at most, and a process cannot have more descriptors.
 pub const JOBS_MAX: usize = 1 << 20;
@@ -48,14 +49,16 @@ pub struct Drain {
     /// What the policy said, asked once.
     follows_jobs: bool,
     pace: Pace,
-    backlog: Backlog,
+    ledger: Ledger,
     guard: Guard,
     jobs: Vec<Option<Job>>,
     vacant: Vec<u32>,
     /// By slot, and only if the policy looks at paths: few do, and jobs are to stay small.
     paths: Option<Vec<Path>>,
-    /// The ready jobs by age; kept only while the guard is on.
-    oldest: RunQueue,
+    /// The ready jobs by how long they have waited for a byte; kept only while the guard is on.
+    waiting: RunQueue,
+    /// The slot that the outstanding grant was given against the order.
+    helped: Option<u32>,
     /// Arrival number of the next job.
     arrivals: u64,
 }
@@ -66,12 +69,13 @@ impl Drain {
             follows_jobs: policy.follows_jobs(),
             paths: policy.needs_path().then(Vec::new),
             policy,
-            backlog: Backlog::new(pace.rate, pace.behind),
+            ledger: Ledger::new(pace.rate, pace.behind),
             pace,
             guard: Guard::default(),
             jobs: Vec::new(),
             vacant: Vec::new(),
-            oldest: RunQueue::default(),
+            waiting: RunQueue::default(),
+            helped: None,
             arrivals: 0,
         }
     }
@@ -83,6 +87,18 @@ impl Drain {
             self.guard = guard;
         }
         self
+    }
+
+    /// The same drain with another share of the link for foreign traffic in the queue below, in thousandths.
+    pub fn with_foreign_share(self, permille: u32) -> Drain {
+        assert!(self.is_empty(), "the foreign share is set before the first job arrives");
+        Drain { ledger: self.ledger.with_foreign_share(permille), ..self }
+    }
+
+    /// How long a ready job of `framing` can go without a byte, as the guard promises; `None` without rate or guard.
+    pub fn wait_bound(&self, framing: Framing) -> Option<WaitBound> {
+        let grant_wire_bytes = framing.wire_bytes(self.pace.grant_bytes(framing));
+        self.guard.wait_bound(self.ledger.rate()?, grant_wire_bytes)
     }
 
     pub fn pace(&self) -> &Pace {
@@ -112,8 +128,8 @@ impl Drain {
         self.job(id).map_or(0, |job| self.policy.band(job, path_of(&self.paths, id.slot)))
     }
 
-    pub fn backlog(&self) -> &Backlog {
-        &self.backlog
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// A response is to be sent; it is ready at once.
@@ -135,9 +151,10 @@ impl Drain {
             arrived_at: now,
             size: arrival.size,
             attained: 0,
-            segment_bytes: arrival.segment_bytes.max(1),
+            framing: arrival.framing,
             class: arrival.class,
             is_ready: true,
+            waits_since: now,
         });
         if self.follows_jobs {
             self.policy.on_arrival(slot, job, path_of(&self.paths, slot));
@@ -149,19 +166,20 @@ impl Drain {
     /// Who may send now. `None` while nobody is ready or the link has enough ([`Drain::poll_timeout`] says until when).
     #[must_use]
     pub fn poll_grant(&mut self, now: Nanos) -> Option<Grant> {
-        if self.backlog.room_at(self.pace.ahead) > now {
+        if self.ledger.room_at(self.pace.ahead) > now {
             return None;
         }
-        let slot = self.policy.first()?;
-        let slot = self.guarded(slot);
+        let first = self.policy.first()?;
+        self.helped = self.overdue(now).filter(|slot| *slot != first);
+        let slot = self.helped.unwrap_or(first);
         let job = self.jobs[slot as usize].as_ref().expect("a ready job is in the system");
-        let bytes_max = grant_bytes(job, self.pace.grant_bytes(job.segment_bytes));
+        let bytes_max = grant_bytes(job, self.pace.grant_bytes(job.framing));
         Some(Grant { job: JobId { slot, number: job.number }, bytes_max })
     }
 
     /// When to ask again for a grant: an instant, maybe past, or `None` while nobody is ready.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        self.policy.first().map(|_| self.backlog.room_at(self.pace.ahead))
+        self.policy.first().map(|_| self.ledger.room_at(self.pace.ahead))
     }
 
     /// Bytes of the job were handed down; zero is fine. A no-op for a departed job.
@@ -170,13 +188,11 @@ impl Drain {
         if job.number != id.number {
             return Progress::Departed;
         }
-        if self.pace.rate.is_some() {
-            self.backlog.charge(now, wire::bytes_of(bytes, job.segment_bytes));
-        }
-        if !self.guard.is_off() {
-            self.guard.on_sent(bytes, self.oldest.first() == Some(id.slot));
-        }
+        let wire_bytes = job.framing.wire_bytes(bytes);
         job.attained += bytes;
+        if bytes > 0 {
+            job.waits_since = now;
+        }
         if let Size::Known(size) = job.size {
             assert!(job.attained <= size, "sent {} bytes of a response of {size}", job.attained);
         }
@@ -184,6 +200,10 @@ impl Drain {
             self.policy.on_sent(id.slot, job, bytes);
         }
         let (is_sent, is_ready) = (job.is_sent(), job.is_ready);
+        if self.helped.take() == Some(id.slot) {
+            self.guard.on_granted(wire_bytes);
+        }
+        self.charge(now, wire_bytes);
         if is_sent {
             self.depart(id.slot);
             return Progress::Departed;
@@ -203,9 +223,10 @@ impl Drain {
     }
 
     /// The connection takes bytes again. Calling twice, or late, changes nothing.
-    pub fn on_writable(&mut self, id: JobId) {
+    pub fn on_writable(&mut self, now: Nanos, id: JobId) {
         if let Some(job) = self.job_mut(id).filter(|job| !job.is_ready) {
             job.is_ready = true;
+            job.waits_since = now;
             self.enqueue(id.slot);
         }
     }
@@ -233,28 +254,57 @@ impl Drain {
         }
     }
 
-    /// Bytes left, or will, that no grant covered: handshakes, acknowledgements, retransmissions.
-    pub fn on_overhead(&mut self, now: Nanos, wire_bytes: u64) {
-        self.backlog.charge(now, wire_bytes);
+    /// A connection's account was settled: bytes left that no grant covered (handshakes, acknowledgements, retransmissions),
+    /// or bytes that a grant covered stay with TCP for now, and the link is free for others.
+    pub fn on_correction(&mut self, now: Nanos, correction: Correction) {
+        if correction.charge_bytes > 0 {
+            self.charge(now, correction.charge_bytes);
+        }
+        if correction.refund_bytes > 0 {
+            self.ledger.refund(correction.refund_bytes);
+        }
     }
 
-    /// Bytes that were charged stay with TCP for now, and the link is free for others: without this an idle link
-    /// waits for them. [`Drain::on_overhead`] charges them again when they leave.
-    pub fn on_held_back(&mut self, wire_bytes: u64) {
-        self.backlog.refund(wire_bytes);
+    /// Whether a queue of this length needs no second look; see [`Ledger::is_explained`].
+    pub fn is_explained(&self, now: Nanos, queued_bytes: u64) -> bool {
+        self.ledger.is_explained(now, queued_bytes)
     }
 
-    /// The queue below was measured; see [`Backlog::on_measured`].
-    pub fn on_backlog(&mut self, now: Nanos, queued_bytes: u64) {
-        self.backlog.on_measured(now, queued_bytes);
+    /// The queue below was measured; see [`Ledger::on_reading`].
+    pub fn on_reading(&mut self, now: Nanos, reading: Reading) {
+        self.ledger.on_reading(now, reading);
     }
 
-    /// The slot the guard wants to be served, or the one given.
-    fn guarded(&self, first: u32) -> u32 {
-        let Some(oldest) = self.oldest.first() else { return first };
-        let job = self.jobs[oldest as usize].as_ref().expect("a ready job is in the system");
-        let due = self.guard.is_due(grant_bytes(job, self.pace.grant_bytes(job.segment_bytes)));
-        if due { oldest } else { first }
+    /// The link has another rate from now on. A no-op where there is none: a drain that was not paced has no clock to keep.
+    pub fn set_rate(&mut self, now: Nanos, rate: Rate) {
+        if self.pace.rate.is_some() {
+            self.pace.rate = Some(rate);
+            self.ledger.set_rate(now, rate);
+        }
+    }
+
+    fn charge(&mut self, now: Nanos, wire_bytes: u64) {
+        if self.pace.rate.is_some() {
+            self.ledger.charge(now, wire_bytes);
+        }
+        if !self.guard.is_off()
+            && let Some(slot) = self.waiting.first()
+        {
+            let grant_wire_bytes = self.grant_wire_bytes(slot);
+            self.guard.on_charged(wire_bytes, grant_wire_bytes);
+        }
+    }
+
+    /// The slot that has waited too long, if the guard can pay for it.
+    fn overdue(&self, now: Nanos) -> Option<u32> {
+        let slot = self.waiting.first()?;
+        let since = self.jobs[slot as usize].as_ref().expect("a ready job is in the system").waits_since;
+        self.guard.is_due(now, since, self.grant_wire_bytes(slot)).then_some(slot)
+    }
+
+    fn grant_wire_bytes(&self, slot: u32) -> u64 {
+        let job = self.jobs[slot as usize].as_ref().expect("a ready job is in the system");
+        job.framing.wire_bytes(grant_bytes(job, self.pace.grant_bytes(job.framing)))
     }
 
     fn job_mut(&mut self, id: JobId) -> Option<&mut Job> {
@@ -265,7 +315,7 @@ impl Drain {
         let job = self.jobs[slot as usize].as_ref().expect("an enqueued job is in the system");
         self.policy.enqueue(slot, job, path_of(&self.paths, slot));
         if !self.guard.is_off() {
-            self.oldest.set(slot, Key { rank: 0, number: job.number });
+            self.waiting.set(slot, Key { rank: job.waits_since.0, number: job.number });
         }
     }
 
@@ -273,8 +323,8 @@ impl Drain {
         let job = self.jobs[slot as usize].as_ref().expect("a dequeued job is in the system");
         self.policy.dequeue(slot, job);
         if !self.guard.is_off() {
-            self.oldest.remove(slot);
-            if self.oldest.len() == 0 {
+            self.waiting.remove(slot);
+            if self.waiting.len() == 0 {
                 self.guard.forget();
             }
         }
@@ -299,12 +349,12 @@ fn path_of(paths: &Option<Vec<Path>>, slot: u32) -> &Path {
 /// A grant ends where a segment does, so that no short segment is sent but the last.
 fn grant_bytes(job: &Job, grant_bytes: u64) -> u64 {
     if let Size::Known(_) = job.size
-        && job.remaining() + job.segment_bytes <= grant_bytes
+        && job.remaining() + job.framing.segment_bytes <= grant_bytes
     {
         // The usual case, and spares a division.
         return job.remaining();
     }
-    let over = job.attained % job.segment_bytes;
+    let over = job.attained % job.framing.segment_bytes;
     match job.size {
         Size::Known(_) => (grant_bytes - over).min(job.remaining()),
         Size::AtLeast(_) => grant_bytes - over,

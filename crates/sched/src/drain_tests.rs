@@ -4,14 +4,15 @@ use units::{Nanos, Rate};
 use super::*;
 use crate::policy;
 
-/// Unit service: one byte per grant and per nanosecond, so that a schedule reads as a string.
+/// Unit service: one byte per grant and per second, so that a schedule reads as a string, and waiting is long enough for the
+/// guard.
 fn unit_drain(name: &str) -> Drain {
     Drain::new(policy::parse(name).unwrap(), Pace::UNLIMITED)
 }
 
 /// A job on a connection whose segments are a byte.
 fn unit_job(size_bytes: u64) -> Arrival {
-    Arrival { segment_bytes: 1, ..Arrival::of(Size::Known(size_bytes)) }
+    Arrival { framing: Framing::ETHERNET.with_segment(1), ..Arrival::of(Size::Known(size_bytes)) }
 }
 
 /// One job of a script: name, size, arrival.
@@ -34,7 +35,7 @@ fn serve(drain: &mut Drain, cases: &[Case]) -> (String, Vec<usize>) {
     let (mut order, mut counts) = (String::new(), Vec::new());
     let last = cases.iter().map(|case| case.2).max().unwrap_or(0);
     for tick in 0.. {
-        let now = Nanos(tick);
+        let now = Nanos::from_secs(tick);
         for case in cases.iter().filter(|case| case.2 == tick) {
             names.push((drain.arrive(now, unit_job(case.1)), case.0));
         }
@@ -116,21 +117,39 @@ mod shares {
         }
     }
 
+    /// One byte per grant, and time enough between grants that the pace is never what is measured: of all wire bytes a tenth.
     #[test]
-    fn the_guard_gives_the_oldest_its_share() {
-        // One byte per grant, and time enough between grants that the pace is never what is measured.
+    fn the_guard_gives_a_waiting_job_its_share() {
         let pace = Pace { rate: "1gbit".parse().ok(), grant_for: Nanos::ZERO, ..Pace::UNLIMITED };
         let mut drain = Drain::new(policy::parse("srpt").unwrap(), pace).with_guard(Guard::new(100));
-        let old = drain.arrive(Nanos(0), unit_job(1_000_000));
-        let mut to_old = 0;
-        for tick in 0..1000 {
+        let waiting = drain.arrive(Nanos(0), unit_job(1_000_000));
+        let (mut to_waiting, mut helped) = (0, false);
+        for tick in 1..=1000 {
+            let now = Nanos::from_secs(2 * tick);
+            if !helped {
+                drain.arrive(now, unit_job(1));
+            }
+            let grant = drain.poll_grant(now).unwrap();
+            helped = grant.job == waiting;
+            to_waiting += u64::from(helped);
+            let _ = drain.on_sent(now, grant.job, 1);
+        }
+        assert_eq!(to_waiting, 99, "a tenth of a thousand grants, less the one still owed");
+    }
+
+    /// Who got a byte within the guard's patience is not helped, however much is owed.
+    #[test]
+    fn the_guard_leaves_the_order_alone_while_nobody_waits_long() {
+        let pace = Pace { rate: "1gbit".parse().ok(), grant_for: Nanos::ZERO, ..Pace::UNLIMITED };
+        let mut drain = Drain::new(policy::parse("srpt").unwrap(), pace).with_guard(Guard::new(500));
+        let large = drain.arrive(Nanos(0), unit_job(1_000_000));
+        for tick in 1..900 {
             let now = Nanos::from_millis(tick);
             drain.arrive(now, unit_job(1));
             let grant = drain.poll_grant(now).unwrap();
-            to_old += u64::from(grant.job == old);
+            assert_ne!(grant.job, large, "after {tick} ms");
             let _ = drain.on_sent(now, grant.job, 1);
         }
-        assert_eq!(to_old, 99, "a tenth of a thousand grants, less the one still owed");
     }
 
     /// Who was blocked comes back to its turn, not to all the turns it missed.
@@ -142,7 +161,7 @@ mod shares {
         for _ in 0..50 {
             let _ = drain.on_sent(Nanos(0), ids[1], 1);
         }
-        drain.on_writable(ids[0]);
+        drain.on_writable(Nanos(0), ids[0]);
         let mut granted = [0, 0];
         for _ in 0..20 {
             let grant = drain.poll_grant(Nanos(0)).unwrap();
@@ -161,7 +180,7 @@ mod shares {
         let other = drain.arrive(Nanos(0), Arrival::of(Size::Known(100)));
         drain.on_blocked(best);
         assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, other);
-        drain.on_writable(best);
+        drain.on_writable(Nanos(0), best);
         assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, best);
         drain.on_blocked(best);
         drain.on_blocked(other);
@@ -229,10 +248,12 @@ mod pacing {
     fn overhead_is_paid_for() {
         let mut drain = paced("10mbit");
         drain.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
-        drain.on_overhead(Nanos(0), 1250);
+        drain.on_correction(Nanos(0), Correction { charge_bytes: 1250, refund_bytes: 0 });
         assert_eq!(drain.poll_timeout(), Some(Nanos::from_micros(700)));
-        drain.on_backlog(Nanos(0), 12_500);
+        drain.on_reading(Nanos(0), Reading::own(12_500));
         assert_eq!(drain.poll_timeout(), Some(Nanos::from_micros(9_700)));
+        drain.on_correction(Nanos(0), Correction { charge_bytes: 0, refund_bytes: 1250 });
+        assert_eq!(drain.poll_timeout(), Some(Nanos::from_micros(8_700)));
     }
 }
 
@@ -296,13 +317,13 @@ proptest! {
         for size in sizes {
             drain.arrive(Nanos(0), Arrival::of(Size::Known(size)));
         }
-        let grant_max = rate.time_for(wire::bytes_of(pace.grant_bytes(1448), 1448));
+        let grant_max = rate.time_for(Framing::ETHERNET.wire_bytes(pace.grant_bytes(Framing::ETHERNET)));
         let mut now = Nanos::from_secs(1);
         for step in steps {
             now += Nanos(step);
             while let Some(grant) = drain.poll_grant(now) {
                 let _ = drain.on_sent(now, grant.job, grant.bytes_max);
-                prop_assert!(drain.backlog().below(now) <= pace.ahead + grant_max);
+                prop_assert!(drain.ledger().below(now) <= pace.ahead + grant_max);
             }
         }
     }

@@ -1,4 +1,5 @@
-use units::{Nanos, wire};
+use units::Nanos;
+use units::wire::Framing;
 
 use crate::Path;
 
@@ -15,8 +16,8 @@ pub enum Size {
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
     pub size: Size,
-    /// Payload bytes of a full segment on this connection; grants are whole segments where they can be.
-    pub segment_bytes: u64,
+    /// How this connection cuts its payload; grants are whole segments where they can be.
+    pub framing: Framing,
     /// For policies with classes, from 0; a number past their last class counts as the last.
     pub class: u8,
     /// For policies that look at it ([`crate::Policy::needs_path`]); what is found out later is told by
@@ -27,7 +28,7 @@ pub struct Arrival {
 impl Arrival {
     /// A job of the first class on a connection with ordinary Ethernet segments and an unknown path.
     pub fn of(size: Size) -> Arrival {
-        Arrival { size, segment_bytes: wire::SEGMENT_BYTES, class: 0, path: Path::default() }
+        Arrival { size, framing: Framing::ETHERNET, class: 0, path: Path::default() }
     }
 }
 
@@ -56,9 +57,11 @@ pub struct Job {
     pub size: Size,
     /// Bytes sent so far.
     pub attained: u64,
-    pub segment_bytes: u64,
+    pub framing: Framing,
     pub class: u8,
     pub(crate) is_ready: bool,
+    /// Since when it has been ready without a byte.
+    pub(crate) waits_since: Nanos,
 }
 
 impl Job {
@@ -66,7 +69,8 @@ impl Job {
     #[cfg(test)]
     pub(crate) fn of_size(size: Size) -> Job {
         let arrived_at = Nanos::ZERO;
-        Job { number: 0, arrived_at, size, attained: 0, segment_bytes: 1, class: 0, is_ready: true }
+        let framing = Framing::ETHERNET.with_segment(1);
+        Job { number: 0, arrived_at, size, attained: 0, framing, class: 0, is_ready: true, waits_since: arrived_at }
     }
 
     /// Bytes still to send; for a size not known, the least it can be.

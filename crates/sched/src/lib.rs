@@ -17,20 +17,24 @@
 //! assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, large);
 //! ```
 
-mod backlog;
+mod account;
 mod drain;
+mod foreign;
 mod guard;
 mod job;
+mod ledger;
 mod pace;
 mod path;
 pub mod policy;
 mod run_queue;
 mod tree;
 
-pub use backlog::Backlog;
+pub use account::{Account, Correction, TcpSent};
 pub use drain::{Drain, Grant, JOBS_MAX, Progress};
-pub use guard::Guard;
+pub use foreign::{FOREIGN_SHARE_PERMILLE, Foreign, Presence};
+pub use guard::{Guard, WaitBound};
 pub use job::{Arrival, Job, JobId, Size};
+pub use ledger::{Ledger, Reading};
 pub use pace::Pace;
 pub use path::Path;
 pub use policy::Policy;

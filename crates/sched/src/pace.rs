@@ -1,3 +1,4 @@
+use units::wire::Framing;
 use units::{Nanos, Rate};
 
 /// How fast, and how finely, bytes are handed down.
@@ -33,13 +34,13 @@ impl Pace {
     /// that a newcomer is not stuck behind a whole file.
     const GRANT_BYTES_UNLIMITED: u64 = 2 << 20;
 
-    /// Payload bytes of one grant on a connection with segments of this size: whole segments, at least one.
-    pub fn grant_bytes(&self, segment_bytes: u64) -> u64 {
+    /// Payload bytes of one grant on a connection of this framing: whole segments, at least one.
+    pub fn grant_bytes(&self, framing: Framing) -> u64 {
         let Some(rate) = self.rate else {
             return if self.grant_for == Nanos::MAX { u64::MAX } else { Self::GRANT_BYTES_UNLIMITED };
         };
-        let segments = rate.bytes_in(self.grant_for) / (segment_bytes + units::wire::PACKET_OVERHEAD_BYTES);
-        segments.max(1) * segment_bytes
+        let segments = rate.bytes_in(self.grant_for) / framing.packet_bytes();
+        segments.max(1) * framing.segment_bytes
     }
 }
 
@@ -55,7 +56,8 @@ mod tests {
 
     #[test]
     fn grants_are_whole_segments() {
-        let at = |rate: &str| Pace { rate: Some(rate.parse().unwrap()), ..Pace::UNLIMITED }.grant_bytes(1448);
+        let at =
+            |rate: &str| Pace { rate: Some(rate.parse().unwrap()), ..Pace::UNLIMITED }.grant_bytes(Framing::ETHERNET);
         assert_eq!(at("1mbit"), 1448);
         assert_eq!(at("10mbit"), 1448);
         assert_eq!(at("100mbit"), 8 * 1448);

@@ -2,6 +2,7 @@
 
 mod bands;
 mod error;
+mod queue;
 #[cfg(feature = "bpf")]
 mod ranked;
 
@@ -14,7 +15,9 @@ use uplink::{Interface, Shaper};
 
 pub use error::DrainError;
 
-use crate::transmit::{Gauge, Marker, Promotion};
+use queue::ShaperQueue;
+
+use crate::transmit::{BLIND_PERMILLE, Gauge, Marker, Promotion};
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub struct DrainOptions {
     /// A spec that was found right.
     pub policy: String,
     pub guard_permille: u32,
+    /// What foreign traffic in the same queue keeps of the link, in thousandths.
+    pub foreign_permille: u32,
     pub uplink: Option<Rate>,
     pub promotion: Promotion,
 }
@@ -48,6 +53,7 @@ pub struct DrainChoice {
     pub policy: String,
     pub pace: Pace,
     pub guard_permille: u32,
+    pub foreign_permille: u32,
     /// Reads the queue below, where there is one to be read.
     pub gauge: Option<Gauge>,
     /// Marks packets, where a queueing discipline below sorts them.
@@ -58,9 +64,6 @@ pub struct DrainChoice {
     pub why: String,
 }
 
-/// Of a rate somebody told us this much is used: where the queue below cannot be read, the rest is what keeps it
-/// empty when our count of the bytes on the wire is a little short.
-const BLIND_PERMILLE: u32 = 980;
 /// A grant is made this long before the link falls idle: about what a wake-up takes on a busy machine.
 const AHEAD: Nanos = Nanos::from_micros(300);
 /// How much lag may be caught up: about one full segment at 10 Mbit/s, which every shaper's burst allows.
@@ -93,6 +96,7 @@ impl DrainChoice {
             policy: options.policy.clone(),
             pace: Pace::UNLIMITED,
             guard_permille: options.guard_permille,
+            foreign_permille: options.foreign_permille,
             gauge: None,
             marker: None,
             control_priority: None,
@@ -104,7 +108,9 @@ impl DrainChoice {
         let policy = &options.policy;
         let interface = Interface::serving(ip);
         let tree = interface.as_ref().ok().and_then(|found| tree::find(found.as_ref()?).ok().flatten());
+        let found = interface.as_ref().ok().cloned().flatten();
         let shaper = interface.and_then(|found| found.map_or(Ok(None), Shaper::of));
+        let interface = found;
         let paced = |rate, why| DrainChoice { pace: pace(rate), ..DrainChoice::off(options, "") }.because(why);
         let ranked = tree.as_ref().filter(|tree| tree.plan.kind == Kind::Ranked).map(|tree| tree.plan.rate);
         let source = if options.uplink.is_some() { "the uplink's rate was given" } else { "so the ranked queue sends" };
@@ -113,11 +119,13 @@ impl DrainChoice {
                 let (rate, kind, name) = (shaper.rate, &shaper.kind, &shaper.interface.name);
                 let why = format!("drain paced at {rate}, policy {policy}: {name} is shaped by {kind}");
                 // With a shaper of our own host below, its queue tells how we are doing, and no margin is needed.
-                DrainChoice { gauge: Some(gauge(shaper)), ..paced(rate, why) }
+                let queue = ShaperQueue::of(shaper, options.uplink);
+                DrainChoice { gauge: Some(Gauge::new(Box::new(queue), rate, options.uplink)), ..paced(rate, why) }
             }
             (Some(rate), _) => {
                 let why = format!("drain paced at 98 % of {rate}, policy {policy}: {source}");
-                paced(rate.permille(BLIND_PERMILLE), why)
+                let missing = |found| Gauge::missing(Box::new(ShaperQueue::missing(found, options.uplink)), rate);
+                DrainChoice { gauge: interface.map(missing), ..paced(rate.permille(BLIND_PERMILLE), why) }
             }
             (None, Ok(_)) => {
                 let reason = "no --uplink was given and the interface has no shaper to read a rate from";
@@ -149,7 +157,9 @@ impl DrainChoice {
     /// A drain as chosen.
     pub fn drain(&self) -> Drain {
         let policy = policy::parse(&self.policy).expect("specs were checked when they were read");
-        Drain::new(policy, self.pace).with_guard(Guard::new(self.guard_permille))
+        Drain::new(policy, self.pace)
+            .with_guard(Guard::new(self.guard_permille))
+            .with_foreign_share(self.foreign_permille)
     }
 }
 
@@ -172,10 +182,6 @@ fn is_bottleneck(shaper: Rate, asked: Option<Rate>) -> bool {
     asked.is_none_or(|asked| asked >= shaper)
 }
 
-fn gauge(mut shaper: Shaper) -> Gauge {
-    Gauge::new(move || shaper.backlog_bytes().ok())
-}
-
 fn pace(rate: Rate) -> Pace {
     Pace { rate: Some(rate), grant_for: GRANT_FOR, ahead: AHEAD, behind: BEHIND }
 }
@@ -187,7 +193,14 @@ mod tests {
     fn find(kind: DrainKind, uplink: Option<&str>) -> DrainChoice {
         let uplink = uplink.map(|rate| rate.parse().unwrap());
         let policy = "srpt".to_string();
-        let options = DrainOptions { kind, policy, guard_permille: 0, uplink, promotion: Promotion::default() };
+        let options = DrainOptions {
+            kind,
+            policy,
+            guard_permille: 0,
+            foreign_permille: 500,
+            uplink,
+            promotion: Promotion::default(),
+        };
         DrainChoice::find(&options, "127.0.0.1:0".parse().unwrap()).unwrap()
     }
 

@@ -25,6 +25,7 @@ pub use drain_choice::{DrainChoice, DrainError, DrainKind, DrainOptions};
 pub use start::{Server, StartError};
 pub use writer::WORKERS_MAX;
 
+pub use sched::FOREIGN_SHARE_PERMILLE;
 /// The specs of policies, for help texts.
 pub use sched::policy::FORMS as POLICY_FORMS;
 

@@ -83,7 +83,8 @@ impl Server {
         let system = |e| StartError::System("make the threads' mailboxes", e);
         let mailboxes = (0..config.workers).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
         let mailboxes = mailboxes.map_err(system)?;
-        let writer = start_writer(&mut config, &mailboxes).map_err(|e| StartError::System("start the writer", e))?;
+        let writer =
+            start_writer(&mut config, &mailboxes, &log).map_err(|e| StartError::System("start the writer", e))?;
         let mut server = Server {
             address,
             why: std::mem::take(&mut config.drain.why),
@@ -186,11 +187,11 @@ fn join(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
 
 type Started = Option<(Arc<Writer>, JoinHandle<io::Result<()>>)>;
 
-fn start_writer(config: &mut Config, mailboxes: &[Arc<Mailbox<Departure>>]) -> io::Result<Started> {
+fn start_writer(config: &mut Config, mailboxes: &[Arc<Mailbox<Departure>>], log: &AccessLog) -> io::Result<Started> {
     if !config.drain.is_paced() {
         return Ok(None);
     }
-    let writer = Arc::new(Writer::new(mailboxes.to_vec())?);
+    let writer = Arc::new(Writer::new(mailboxes.to_vec(), log.clone())?);
     let transmitter = Transmitter::new(config.drain.drain(), config.drain.gauge.take(), config.limits.patience)
         .with_marker(config.drain.marker.clone());
     let thread = std::thread::Builder::new().name("weir-writer".into()).spawn({

@@ -16,6 +16,7 @@ use sched::JobId;
 use units::Nanos;
 
 use crate::clock;
+use crate::log::AccessLog;
 use crate::mailbox::Mailbox;
 use crate::poll::Poll;
 use crate::transmit::{Connection, Departure, Dispatch, Failure, Transmitter};
@@ -36,13 +37,14 @@ pub struct Writer {
     /// By worker.
     outboxes: Vec<Arc<Mailbox<FromWriter>>>,
     is_stopping: AtomicBool,
+    log: AccessLog,
 }
 
 const STALL_CHECK_EVERY: Nanos = Nanos::from_secs(1);
 
 impl Writer {
-    pub fn new(outboxes: Vec<Arc<Mailbox<FromWriter>>>) -> io::Result<Writer> {
-        Ok(Writer { inbox: Mailbox::new()?, outboxes, is_stopping: AtomicBool::new(false) })
+    pub fn new(outboxes: Vec<Arc<Mailbox<FromWriter>>>, log: AccessLog) -> io::Result<Writer> {
+        Ok(Writer { inbox: Mailbox::new()?, outboxes, is_stopping: AtomicBool::new(false), log })
     }
 
     /// Ends [`Writer::run`]; called when no worker will dispatch any more.
@@ -65,7 +67,7 @@ impl Writer {
             self.report(&mut transmitter, &mut jobs);
             let wake_at = match grant_at {
                 Some(at) => Some(at.min(stall_check_at)),
-                None if transmitter.is_empty() => None,
+                None if transmitter.is_at_rest() => None,
                 None => Some(stall_check_at),
             };
             poll.wait(wake_at.map(|at| at - clock::now()))?;
@@ -76,6 +78,10 @@ impl Writer {
             }
             if now >= stall_check_at {
                 transmitter.end_stalled(now);
+                transmitter.check_queue(now);
+                for notice in transmitter.notices() {
+                    self.log.error(&notice.to_string());
+                }
                 stall_check_at = now + STALL_CHECK_EVERY;
             }
         }
@@ -103,7 +109,7 @@ fn handle(transmitter: &mut Transmitter<Connection>, jobs: &mut HashMap<u64, Job
         }
         ToWriter::Abort(owner) => {
             if let Some(&job) = jobs.get(&owner) {
-                transmitter.abort(job, Failure::Disconnected);
+                transmitter.abort(now, job, Failure::Disconnected);
             }
         }
     }

@@ -16,6 +16,60 @@ pub const SYN_ACK_BYTES: u64 = 74;
 /// the client's FIN; its own FIN rides on the last segment.
 pub const CONNECTION_BYTES: u64 = SYN_ACK_BYTES + 2 * PACKET_OVERHEAD_BYTES;
 
+/// An IPv6 header is this much longer than an IPv4 one (RFC 8200 section 3: 40 bytes, not 20).
+const IPV6_EXTRA_BYTES: u64 = 20;
+
+/// The timestamps option with its padding (RFC 7323 section 3.2).
+const TIMESTAMPS_BYTES: u64 = 12;
+
+/// How one connection's payload is cut into packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Framing {
+    /// Payload of a full segment, bytes; never zero.
+    pub segment_bytes: u64,
+    /// Headers in front of every segment as a shaper counts them: Ethernet, IP and TCP with its options, bytes.
+    pub header_bytes: u64,
+    /// The SYN-ACK, bytes.
+    pub syn_ack_bytes: u64,
+}
+
+impl Framing {
+    /// IPv4 with timestamps at an MTU of 1500.
+    pub const ETHERNET: Framing = Framing::new(SEGMENT_BYTES, false, true);
+
+    /// By the connection's segment size, its family and whether it has timestamps.
+    pub const fn new(segment_bytes: u64, is_ipv6: bool, has_timestamps: bool) -> Framing {
+        let family = if is_ipv6 { IPV6_EXTRA_BYTES } else { 0 };
+        let options = if has_timestamps { 0 } else { TIMESTAMPS_BYTES };
+        Framing {
+            segment_bytes: if segment_bytes == 0 { 1 } else { segment_bytes },
+            header_bytes: PACKET_OVERHEAD_BYTES + family - options,
+            syn_ack_bytes: SYN_ACK_BYTES + family,
+        }
+    }
+
+    /// The same headers with segments of another size.
+    pub const fn with_segment(self, segment_bytes: u64) -> Framing {
+        Framing { segment_bytes: if segment_bytes == 0 { 1 } else { segment_bytes }, ..self }
+    }
+
+    /// Bytes on the wire of this payload in full segments; the last one may be short.
+    pub const fn wire_bytes(self, payload_bytes: u64) -> u64 {
+        payload_bytes.saturating_add(self.header_bytes.saturating_mul(payload_bytes.div_ceil(self.segment_bytes)))
+    }
+
+    /// A full segment with its headers.
+    pub const fn packet_bytes(self) -> u64 {
+        self.segment_bytes + self.header_bytes
+    }
+}
+
+impl Default for Framing {
+    fn default() -> Framing {
+        Framing::ETHERNET
+    }
+}
+
 /// Bytes on the wire of `payload_bytes` sent in full-size segments of `segment_bytes` (the last one may be short).
 pub const fn bytes_of(payload_bytes: u64, segment_bytes: u64) -> u64 {
     payload_bytes + PACKET_OVERHEAD_BYTES * payload_bytes.div_ceil(segment_bytes)
@@ -32,5 +86,19 @@ mod tests {
         assert_eq!(bytes_of(1448, SEGMENT_BYTES), 1514);
         assert_eq!(bytes_of(1449, SEGMENT_BYTES), 1449 + 132);
         assert_eq!(CONNECTION_BYTES, 206);
+    }
+
+    /// Ethernet's 1,514 bytes of a full packet, whatever the family and the options.
+    #[test]
+    fn a_full_packet_is_as_long_in_every_framing() {
+        for (segment_bytes, is_ipv6, has_timestamps) in
+            [(1448, false, true), (1460, false, false), (1428, true, true), (1440, true, false)]
+        {
+            let framing = Framing::new(segment_bytes, is_ipv6, has_timestamps);
+            assert_eq!(framing.packet_bytes(), 1514, "{framing:?}");
+            assert_eq!(framing.wire_bytes(2 * segment_bytes + 1), 2 * 1514 + 1 + framing.header_bytes);
+            assert_eq!(framing.syn_ack_bytes, if is_ipv6 { 94 } else { 74 });
+        }
+        assert_eq!(Framing::new(0, false, true).segment_bytes, 1);
     }
 }

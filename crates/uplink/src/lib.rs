@@ -29,7 +29,7 @@ pub use error::Error;
 pub use initial_rto::InitialRto;
 pub use interface::Interface;
 pub use queues::{QueueWatch, Queues};
-pub use shaper::Shaper;
+pub use shaper::{Shaper, Waiting};
 pub use socket_memory::{queued_below_bytes, unsent_bytes};
 pub use tc::Counted;
 pub use tcp_info::{TcpInfo, tcp_info};

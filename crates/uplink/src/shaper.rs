@@ -8,7 +8,7 @@ use units::Rate;
 
 use crate::Interface;
 use crate::netlink::{Socket, attribute, u32_at, u64_at};
-use crate::tc::{self, RTM_GETQDISC, TC_H_ROOT, queue_stats, tcm};
+use crate::tc::{self, RTM_GETQDISC, RTM_GETTCLASS, TC_H_ROOT, kind_and_options, queue_stats, tcm};
 
 const TCA_TBF_PARMS: u16 = 1;
 const TCA_TBF_RATE64: u16 = 4;
@@ -44,17 +44,44 @@ impl Shaper {
         Ok(rate.map(|rate| Shaper { interface, kind: root.kind, rate, netlink }))
     }
 
-    /// Bytes waiting in the shaper now, as it counts them.
-    pub fn backlog_bytes(&mut self) -> io::Result<u64> {
-        let mut backlog = None;
+    /// What waits in the shaper now and what it has dropped, as it counts them.
+    ///
+    /// The kernel tells of every interface's qdiscs, whichever is asked about, but of one interface's classes: HTB is asked by
+    /// its classes, so that reading it costs the same on a host with hundreds of interfaces.
+    pub fn waiting(&mut self) -> io::Result<Waiting> {
         let interface = self.interface.index;
-        self.netlink.dump(RTM_GETQDISC, &tcm(interface, 0, 0), |reply| {
-            if u32_at(reply, 4) == Some(interface) && u32_at(reply, 12) == Some(TC_H_ROOT) {
-                backlog = queue_stats(reply).and_then(|queue| u32_at(queue, 4));
-            }
-        })?;
-        backlog.map(u64::from).ok_or_else(|| io::Error::other("the root qdisc tells no backlog"))
+        let mut waiting = None;
+        let mut add = |reply: &[u8]| {
+            let Some(queue) = queue_stats(reply) else { return };
+            let (bytes, drops) = (u32_at(queue, 4).unwrap_or(0), u32_at(queue, 8).unwrap_or(0));
+            let so_far: &mut Waiting = waiting.get_or_insert_default();
+            so_far.bytes += u64::from(bytes);
+            so_far.drops += u64::from(drops);
+        };
+        if self.kind == "htb" {
+            self.netlink.dump(RTM_GETTCLASS, &tcm(interface, 0, 0), |reply| {
+                // Other classful disciplines under it count the same packets again.
+                if kind_and_options(reply).is_some_and(|(kind, _)| kind == "htb") {
+                    add(reply);
+                }
+            })?;
+        } else {
+            self.netlink.dump(RTM_GETQDISC, &tcm(interface, 0, 0), |reply| {
+                if u32_at(reply, 4) == Some(interface) && u32_at(reply, 12) == Some(TC_H_ROOT) {
+                    add(reply);
+                }
+            })?;
+        }
+        waiting.ok_or_else(|| io::Error::other("its shaper is gone"))
     }
+}
+
+/// What a shaper holds back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Waiting {
+    pub bytes: u64,
+    /// Packets lost so far.
+    pub drops: u64,
 }
 
 /// The rate in a parameter structure, in bytes per second; the 64-bit attribute wins, as the kernel sends it only for
@@ -99,10 +126,44 @@ mod tests {
             run("tc class add dev weir0 parent 1: classid 1:1 htb rate 1mbit ceil 10mbit");
             let mut htb = shaper().unwrap();
             assert_eq!((htb.kind.as_str(), htb.rate.to_string().as_str()), ("htb", "10mbit"));
-            assert_eq!(htb.backlog_bytes().unwrap(), 0);
+            assert_eq!(htb.waiting().unwrap(), Waiting::default());
             run("tc qdisc replace dev weir0 root tbf rate 40gbit burst 10mb latency 50ms");
             let tbf = shaper().unwrap();
             assert_eq!((tbf.kind.as_str(), tbf.rate.to_string().as_str()), ("tbf", "40gbit"));
+            assert!(htb.waiting().unwrap_err().to_string().contains("gone"));
+        });
+    }
+
+    /// What waits is told alike by the classes of HTB and by the root of TBF, whatever stands under them.
+    #[test]
+    fn tells_what_waits_and_what_was_lost() {
+        in_own_network(|| {
+            run("ip link add weir0 type veth peer name weir1");
+            run("ip addr add 198.18.77.1/24 dev weir0");
+            run("ip link set weir1 up");
+            run("ip link set weir0 up");
+            run("ip neigh add 198.18.77.2 lladdr 02:00:00:00:00:02 dev weir0");
+            let socket = std::net::UdpSocket::bind("198.18.77.1:0").unwrap();
+            let flood = || {
+                for _ in 0..20 {
+                    socket.send_to(&[0; 1000], "198.18.77.2:9").unwrap();
+                }
+            };
+            run("tc qdisc add dev weir0 root handle 1: htb default 2");
+            run("tc class add dev weir0 parent 1: classid 1:1 htb rate 12kbit burst 1600");
+            run("tc class add dev weir0 parent 1:1 classid 1:2 htb rate 12kbit burst 1600");
+            run("tc qdisc add dev weir0 parent 1:2 handle 10: pfifo limit 5");
+            let mut htb = shaper().unwrap();
+            flood();
+            let waiting = htb.waiting().unwrap();
+            assert_eq!(waiting.bytes, 5 * 1042, "{waiting:?}");
+            assert!(waiting.drops >= 10, "{waiting:?}");
+            run("tc qdisc replace dev weir0 root handle 2: tbf rate 12kbit burst 1600 limit 5300");
+            let mut tbf = shaper().unwrap();
+            flood();
+            let waiting = tbf.waiting().unwrap();
+            assert_eq!(waiting.bytes, 5 * 1042, "{waiting:?}");
+            assert!(waiting.drops >= 10, "{waiting:?}");
         });
     }
 }

@@ -21,16 +21,26 @@ pub struct TcpInfo {
     pub is_delivery_app_limited: bool,
     /// Payload bytes sent again, in all. Zero on kernels before 4.19, which do not tell.
     pub retransmitted_bytes: u64,
+    /// Payload bytes sent, in all, each time they were sent. Zero on kernels before 4.19, which do not tell.
+    pub sent_bytes: u64,
+    /// Segments sent, in all, with and without payload, but for the SYN-ACK of an accepted connection. Wraps.
+    pub sent_segments: u32,
+    /// Every segment carries timestamps (RFC 7323).
+    pub has_timestamps: bool,
 }
 
 const INFO_BYTES: usize = 256;
+const OPTIONS_AT: usize = 5;
+const OPTION_TIMESTAMPS: u8 = 1;
 const FLAGS_AT: usize = 7;
 const DELIVERY_RATE_AT: usize = 160;
 const SND_MSS_AT: usize = 16;
 const UNACKED_AT: usize = 24;
 const RTT_AT: usize = 68;
 const SND_CWND_AT: usize = 80;
+const SEGS_OUT_AT: usize = 136;
 const NOTSENT_AT: usize = 144;
+const BYTES_SENT_AT: usize = 200;
 const BYTES_RETRANS_AT: usize = 208;
 
 /// Asks the kernel; an error if the descriptor is not a TCP socket.
@@ -64,6 +74,9 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
         is_delivery_app_limited: raw[FLAGS_AT] & if cfg!(target_endian = "little") { 1 } else { 0x80 } != 0,
         delivery_rate: u64_at(DELIVERY_RATE_AT),
         retransmitted_bytes: u64_at(BYTES_RETRANS_AT),
+        sent_bytes: u64_at(BYTES_SENT_AT),
+        sent_segments: u32_at(SEGS_OUT_AT),
+        has_timestamps: raw[OPTIONS_AT] & OPTION_TIMESTAMPS != 0,
     })
 }
 
@@ -81,7 +94,20 @@ mod tests {
         let info = tcp_info(&stream).unwrap();
         assert!(info.segment_bytes >= 536, "{info:?}");
         assert!(info.cwnd_segments >= 1, "{info:?}");
-        assert_eq!((info.notsent_bytes, info.retransmitted_bytes), (0, 0), "{info:?}");
+        assert_eq!((info.notsent_bytes, info.retransmitted_bytes, info.sent_bytes), (0, 0, 1000), "{info:?}");
+        // The SYN, the ACK of the handshake, the data.
+        assert_eq!(info.sent_segments, 3, "{info:?}");
+    }
+
+    /// What the ledger counts on: an accepted connection has sent nothing that is counted yet.
+    #[test]
+    fn the_syn_ack_is_not_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut accepted, _) = listener.accept().unwrap();
+        assert_eq!(tcp_info(&accepted).unwrap().sent_segments, 0);
+        accepted.write_all(&[0; 1000]).unwrap();
+        assert_eq!(tcp_info(&accepted).unwrap().sent_segments, 1);
     }
 
     /// On loopback more than a megabyte a second, and in any case a number that makes sense.

@@ -47,6 +47,10 @@ pub struct Args {
     #[arg(long, value_name = "PERMILLE", default_value_t = server::GUARD_PERMILLE,
           value_parser = clap::value_parser!(u32).range(0..=1000))]
     guard: u32,
+    /// Thousandths of the uplink that other programs' traffic keeps while it waits in the same queue as the responses (0 to 900).
+    #[arg(long, value_name = "PERMILLE", default_value_t = server::FOREIGN_SHARE_PERMILLE,
+          value_parser = clap::value_parser!(u32).range(0..=900))]
+    foreign_share: u32,
     /// Event loops; without it one per core.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64))]
     workers: Option<u16>,
@@ -165,6 +169,7 @@ fn drain(args: &Args) -> Result<DrainChoice, Failure> {
         },
         policy: args.policy.clone(),
         guard_permille: args.guard,
+        foreign_permille: args.foreign_share,
         uplink: args.uplink,
         promotion: match args.promotion {
             PromotionArg::Idle => Promotion::Idle,

@@ -1,25 +1,137 @@
-use units::Nanos;
+//! Reading the queue below us, and living without.
+//!
+//! What is read belongs to somebody else: an operator changes the shaper's rate, takes it away or puts another there, the
+//! interface goes and comes. None of this may stop a response. A reading that fails leaves the clock alone (stale); when
+//! nothing can be read for a while the gauge is lost, and the pace falls to what is safe without it, until it is found again.
 
-/// How often the queue below is read at most: a reading costs about 10 µs, so this is at most 2 % of a core.
-const READ_EVERY: Nanos = Nanos::from_micros(500);
+use std::io;
 
-/// Reads how many bytes wait in the queue below us, where that can be read.
+use units::{Nanos, Rate};
+
+use super::Notice;
+
+/// How often the queue below is read at most.
+const READ_EVERY_MIN: Nanos = Nanos::from_micros(500);
+/// A reading may cost so much of a core, in thousandths: the kernel answers with the queues of every interface, and a host
+/// with hundreds of containers has hundreds. Then it is read less often.
+const READ_COST_PERMILLE: u64 = 20;
+/// Failing for this long, the gauge is lost.
+const LOST_AFTER: Nanos = Nanos::from_secs(1);
+/// Of a rate that cannot be checked this much is used, in thousandths: the rest keeps the queue empty when our count of the
+/// bytes on the wire is a little short.
+pub const BLIND_PERMILLE: u32 = 980;
+
+/// The queue below, wherever it is read.
+pub trait Queue: Send {
+    /// Its name for the log: the interface.
+    fn name(&self) -> &str;
+    /// Bytes that wait now, and packets dropped so far.
+    fn read(&mut self) -> io::Result<Queued>;
+    /// Looks for it anew; gives the rate it is emptied at, or nothing where no such queue limits us.
+    fn find(&mut self) -> io::Result<Option<Rate>>;
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Queued {
+    pub bytes: u64,
+    pub drops: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Fresh,
+    /// Nothing was read since.
+    Stale(Nanos),
+    Lost,
+}
+
 pub struct Gauge {
-    read: Box<dyn FnMut() -> Option<u64> + Send>,
+    queue: Box<dyn Queue>,
+    state: State,
     read_at: Nanos,
+    read_every: Nanos,
+    /// The queue's, as it was last found.
+    rate: Rate,
+    /// The most that the operator says the line carries, wherever its bottleneck is.
+    told: Option<Rate>,
+    failure: Option<String>,
 }
 
 impl Gauge {
-    pub fn new(read: impl FnMut() -> Option<u64> + Send + 'static) -> Gauge {
-        Gauge { read: Box::new(read), read_at: Nanos::ZERO }
+    /// A queue that is emptied at `rate`; where it is lost, `told` is the rate to be careful with, or else its own.
+    pub fn new(queue: Box<dyn Queue>, rate: Rate, told: Option<Rate>) -> Gauge {
+        let (state, failure) = (State::Fresh, None);
+        Gauge { queue, state, read_at: Nanos::ZERO, read_every: READ_EVERY_MIN, rate, told, failure }
     }
 
-    /// The queue now, in bytes; `None` if it was read a moment ago or cannot be read.
-    pub fn read(&mut self, now: Nanos) -> Option<u64> {
-        if now - self.read_at < READ_EVERY {
+    /// A queue that may be there one day, on a line of this rate.
+    pub fn missing(queue: Box<dyn Queue>, told: Rate) -> Gauge {
+        Gauge { state: State::Lost, ..Gauge::new(queue, told, Some(told)) }
+    }
+
+    /// The interface the queue is at.
+    pub fn name(&self) -> &str {
+        self.queue.name()
+    }
+
+    pub fn is_lost(&self) -> bool {
+        self.state == State::Lost
+    }
+
+    /// The queue now; `None` if it was read a moment ago or cannot be read.
+    pub fn read(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> Option<Queued> {
+        if self.state == State::Lost || now - self.read_at < self.read_every {
             return None;
         }
         self.read_at = now;
-        (self.read)()
+        let read = self.queue.read();
+        let cost = clock() - now;
+        self.read_every = READ_EVERY_MIN.max(Nanos(cost.0.saturating_mul(1000 / READ_COST_PERMILLE)));
+        match read {
+            Ok(queued) => {
+                self.state = State::Fresh;
+                Some(queued)
+            }
+            Err(error) => {
+                if self.state == State::Fresh {
+                    self.state = State::Stale(now);
+                }
+                self.failure = Some(error.to_string());
+                None
+            }
+        }
+    }
+
+    /// To be called about once a second: what has become of the queue. A new rate is to be paced at from now on.
+    pub fn check(&mut self, now: Nanos) -> Option<(Rate, Notice)> {
+        let found = self.queue.find();
+        let interface = self.queue.name().to_string();
+        match found {
+            // Found and not to be read would be lost again, once a second.
+            Ok(Some(rate)) if self.state == State::Lost => {
+                self.queue.read().ok()?;
+                (self.state, self.rate, self.failure) = (State::Fresh, rate, None);
+                Some((rate, Notice::QueueFound { interface, rate }))
+            }
+            Ok(Some(rate)) if rate != self.rate => {
+                let before = std::mem::replace(&mut self.rate, rate);
+                Some((rate, Notice::RateChanged { interface, before, rate }))
+            }
+            Ok(Some(_)) => match self.state {
+                State::Stale(since) if now - since >= LOST_AFTER => self.lose(interface, None),
+                _ => None,
+            },
+            Ok(None) => self.lose(interface, Some("no shaper limits it any more".into())),
+            Err(error) => self.lose(interface, Some(error.to_string())),
+        }
+    }
+
+    fn lose(&mut self, interface: String, why: Option<String>) -> Option<(Rate, Notice)> {
+        if std::mem::replace(&mut self.state, State::Lost) == State::Lost {
+            return None;
+        }
+        let why = why.or(self.failure.take()).unwrap_or_default();
+        let rate = self.told.unwrap_or(self.rate).permille(BLIND_PERMILLE);
+        Some((rate, Notice::QueueLost { interface, why, rate }))
     }
 }

@@ -11,6 +11,8 @@
 
 use std::sync::Arc;
 
+use sched::Account;
+use units::wire::Framing;
 use uplink::ToldMap;
 
 use super::Socket;
@@ -63,8 +65,21 @@ pub enum Promotion {
 pub struct Stream {
     /// The policy's band in which its packets are now; `None` while they have what the listening socket gave them.
     pub band: Option<u8>,
-    /// Bytes sent on it, of all responses.
+    /// Bytes handed down on it, of all responses.
     pub sent_bytes: u64,
+    /// What the link was charged for it.
+    pub account: Account,
+}
+
+impl Stream {
+    /// Of a connection on which nothing was sent yet.
+    pub fn new(framing: Framing) -> Stream {
+        Stream { account: Account::new(framing), ..Stream::default() }
+    }
+
+    pub fn framing(&self) -> Framing {
+        self.account.framing()
+    }
 }
 
 impl Bands {
@@ -91,7 +106,8 @@ impl Bands {
         match self.promotion {
             Promotion::Plain => true,
             Promotion::Never if has_begun => false,
-            Promotion::Idle | Promotion::Never => !socket.is_queued_below(),
+            // A socket that does not tell may have something there.
+            Promotion::Idle | Promotion::Never => socket.queued_below_bytes() == Some(0),
         }
     }
 }

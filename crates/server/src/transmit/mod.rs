@@ -6,27 +6,34 @@
 //! With `bands` and `ranked` each worker has its own again: packets are marked ([`Marker`]), and the kernel orders them.
 //! It is generic over the socket and takes the time as an argument: tests run it under simulated time.
 
+mod below;
 mod gauge;
 mod mark;
+mod notice;
 mod outgoing;
 mod sending;
 mod socket;
 #[cfg(test)]
 mod tests;
 
-pub use gauge::Gauge;
+pub use gauge::{BLIND_PERMILLE, Gauge, Queue, Queued};
 pub use mark::{Bands, Mark, Marker, Promotion, Stream};
+pub use notice::Notice;
 pub use outgoing::{End, Failure, Outgoing, Segment, Sent};
 pub use sending::Dispatch;
 pub use socket::{Connection, Socket, Status};
 
-use sched::{Arrival, Drain, Grant, JobId, Progress, Size};
+use below::Below;
+use sched::{Arrival, Drain, Grant, JobId, Path, Presence, Progress, Reading, Size};
 use sending::Sending;
 use units::Nanos;
 
 /// Grants made in one turn before events are looked at again: 64 segments take 77 ms at 10 Mbit/s and 0.8 ms at 1 Gbit/s,
 /// so pacing ends a turn long before this does; without a rate it bounds the turn to 128 MiB.
 pub const GRANTS_PER_TURN_MAX: usize = 64;
+
+/// A line about foreign traffic is logged at most this often.
+const FOREIGN_NOTICE_EVERY: Nanos = Nanos::from_secs(60);
 
 /// How slow a reader may be, so that nobody holds a connection and a response for ever.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +61,8 @@ pub struct Departure {
 pub struct Transmitter<S> {
     drain: Drain,
     gauge: Option<Gauge>,
+    /// The sockets whose packets the gauge may see; empty without one.
+    below: Below<S>,
     marker: Option<Marker>,
     patience: Patience,
     /// The policy looks at paths.
@@ -61,13 +70,25 @@ pub struct Transmitter<S> {
     /// By slot of the job.
     sendings: Vec<Option<Sending<S>>>,
     departures: Vec<Departure>,
+    notices: Vec<Notice>,
+    foreign_noticed_at: Option<Nanos>,
 }
 
-impl<S: Socket> Transmitter<S> {
+impl<S: Socket + Clone> Transmitter<S> {
     pub fn new(drain: Drain, gauge: Option<Gauge>, patience: Patience) -> Transmitter<S> {
         let needs_path = drain.policy().needs_path();
-        let (marker, sendings, departures) = (None, Vec::new(), Vec::new());
-        Transmitter { drain, gauge, marker, patience, needs_path, sendings, departures }
+        Transmitter {
+            drain,
+            gauge,
+            below: Below::new(),
+            marker: None,
+            patience,
+            needs_path,
+            sendings: Vec::new(),
+            departures: Vec::new(),
+            notices: Vec::new(),
+            foreign_noticed_at: None,
+        }
     }
 
     /// The same, its packets marked for the kernel to order.
@@ -88,34 +109,38 @@ impl<S: Socket> Transmitter<S> {
         self.is_empty() && self.departures.is_empty()
     }
 
+    /// Nothing is left to look after: no response, and no bytes of an earlier one below us.
+    pub fn is_at_rest(&self) -> bool {
+        self.is_empty() && self.below.is_empty()
+    }
+
     /// Takes over a response; its first byte leaves when the drain says so.
     pub fn dispatch(&mut self, now: Nanos, dispatch: Dispatch<S>) -> JobId {
         let size = Size::Known(dispatch.outgoing.remaining_bytes());
-        if self.is_paced() {
-            self.drain.on_overhead(now, dispatch.overhead_bytes);
-        }
-        let is_asked = self.is_paced() || self.needs_path;
-        let status = if is_asked { dispatch.socket.status() } else { Status::default() };
-        let (segment_bytes, class) = (dispatch.segment_bytes, dispatch.class);
-        let id = self.drain.arrive(now, Arrival { size, segment_bytes, class, path: status.path });
+        let (framing, class) = (dispatch.stream.framing(), dispatch.class);
+        let path = if self.needs_path { dispatch.socket.status().path } else { Path::default() };
+        let id = self.drain.arrive(now, Arrival { size, framing, class, path });
         let slot = id.slot();
         if self.sendings.len() <= slot {
             self.sendings.resize_with(slot + 1, || None);
         }
-        self.sendings[slot] = Some(Sending::new(id, dispatch, status.retransmitted_bytes, now));
+        self.sendings[slot] = Some(Sending::new(id, dispatch, now));
+        // The handshake, and what was sent again since the connection's last response.
+        self.settle(now, id);
         id
     }
 
     /// The socket takes bytes again. A no-op for a job that has departed.
     pub fn on_writable(&mut self, now: Nanos, id: JobId) {
-        self.drain.on_writable(id);
-        self.settle(now, id, 0);
-        self.ask(now, id);
+        self.drain.on_writable(now, id);
+        self.settle(now, id);
+        self.ask_path(id);
     }
 
     /// The response will not be finished, and nobody waits for it. A no-op for a job that has departed.
-    pub fn abort(&mut self, id: JobId, failure: Failure) {
+    pub fn abort(&mut self, now: Nanos, id: JobId, failure: Failure) {
         if self.drain.job(id).is_some() {
+            self.settle(now, id);
             self.drain.on_abort(id);
             self.depart(id, Some(failure));
         }
@@ -126,7 +151,7 @@ impl<S: Socket> Transmitter<S> {
     pub fn run(&mut self, clock: &impl Fn() -> Nanos) -> Option<Nanos> {
         for _ in 0..GRANTS_PER_TURN_MAX {
             let now = clock();
-            self.measure(now);
+            self.measure(now, clock);
             let Some(grant) = self.drain.poll_grant(now) else { break };
             self.send(now, grant);
         }
@@ -140,9 +165,24 @@ impl<S: Socket> Transmitter<S> {
             let is_blocked = self.drain.job(sending.id).is_some_and(|job| !job.is_ready());
             if sending.is_stalled(now, is_blocked, self.marker.is_some(), &self.patience) {
                 let id = sending.id;
-                self.abort(id, Failure::Stalled);
+                self.abort(now, id, Failure::Stalled);
             }
         }
+    }
+
+    /// Looks after the queue below; to be called about once a second while anything is sent.
+    pub fn check_queue(&mut self, now: Nanos) {
+        if let Some((rate, notice)) = self.gauge.as_mut().and_then(|gauge| gauge.check(now)) {
+            self.drain.set_rate(now, rate);
+            self.notices.push(notice);
+        }
+        self.below.bytes();
+        self.notice_foreign(now);
+    }
+
+    /// What an operator should know, since this was last called.
+    pub fn notices(&mut self) -> std::vec::Drain<'_, Notice> {
+        self.notices.drain(..)
     }
 
     /// The responses that ended since this was last called.
@@ -155,12 +195,27 @@ impl<S: Socket> Transmitter<S> {
     }
 
     /// Lets the queue below correct the drain's idea of it, when that is about to matter.
-    fn measure(&mut self, now: Nanos) {
+    fn measure(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) {
         let Some(gauge) = &mut self.gauge else { return };
-        if self.drain.poll_timeout().is_some_and(|at| at <= now)
-            && let Some(queued_bytes) = gauge.read(now)
-        {
-            self.drain.on_backlog(now, queued_bytes);
+        if self.drain.poll_timeout().is_none_or(|at| at > now) {
+            return;
+        }
+        let Some(Queued { bytes, drops }) = gauge.read(now, clock) else { return };
+        let own_bytes = if self.drain.is_explained(now, bytes) { bytes } else { self.below.bytes() };
+        self.drain.on_reading(now, Reading { queued_bytes: bytes, own_bytes, drops });
+    }
+
+    fn notice_foreign(&mut self, now: Nanos) {
+        let (foreign, rate) = (self.drain.ledger().foreign(), self.drain.ledger().rate());
+        let is_due = self.foreign_noticed_at.is_none_or(|at| now - at >= FOREIGN_NOTICE_EVERY);
+        if foreign.presence() != Presence::Shared || !is_due {
+            return;
+        }
+        if let (Some(gauge), Some(rate)) = (&self.gauge, rate) {
+            self.foreign_noticed_at = Some(now);
+            let (bytes, share_permille) = (foreign.bytes(), foreign.share_permille());
+            let interface = gauge.name().to_string();
+            self.notices.push(Notice::ForeignTraffic { interface, bytes, share_permille, rate });
         }
     }
 
@@ -176,19 +231,23 @@ impl<S: Socket> Transmitter<S> {
             sending.mark(&marker.mark, self.drain.band(id));
         }
         let sent = sending.send(bytes_max);
+        sending.on_charged(sent.bytes);
+        if sent.bytes > 0 && self.gauge.as_ref().is_some_and(|gauge| !gauge.is_lost()) {
+            self.below.on_written(sending.owner(), sending.socket());
+        }
+        let is_path_old = self.needs_path && sending.is_path_old();
         let progress = self.drain.on_sent(now, id, sent.bytes);
-        self.settle(now, id, sent.bytes);
+        if !progress.is_departed() {
+            self.settle(now, id);
+        }
         match sent.failure {
             Some(Failure::Blocked) => self.drain.on_blocked(id),
-            Some(failure) => self.abort(id, failure),
+            Some(failure) => self.abort(now, id, failure),
             None if progress == Progress::Departed => {
-                self.ask(now, id);
-                self.settle_rest(now, id);
+                self.settle_last(now, id);
                 self.depart(id, None);
             }
-            None if self.needs_path && self.sendings[id.slot()].as_ref().is_some_and(Sending::is_path_old) => {
-                self.ask(now, id);
-            }
+            None if is_path_old => self.ask_path(id),
             None => {}
         }
     }
@@ -204,51 +263,41 @@ impl<S: Socket> Transmitter<S> {
         if self.is_paced() {
             return grant.bytes_max;
         }
-        let segments = (marker.burst_bytes / job.segment_bytes).max(1);
-        grant.bytes_max.min(segments * job.segment_bytes - job.attained % job.segment_bytes)
+        let segment_bytes = job.framing.segment_bytes;
+        let segments = (marker.burst_bytes / segment_bytes).max(1);
+        grant.bytes_max.min(segments * segment_bytes - job.attained % segment_bytes)
     }
 
-    /// Charges the link for what TCP let through, not for what waits in the socket for a window: over a long path a response
-    /// holds two segments back in every round trip, and the link would idle for as long as each would have taken. What leaves
-    /// later is charged when it is found out, unless the queue below is read, and shows it.
-    fn settle(&mut self, now: Nanos, id: JobId, sent_bytes: u64) {
+    /// Charges the link for what TCP sent, not for what waits in the socket for a window: over a long path a response holds
+    /// two segments back in every round trip, and the link would idle for as long as each would have taken.
+    fn settle(&mut self, now: Nanos, id: JobId) {
         if !self.is_paced() {
             return;
         }
         let Some(sending) = self.sendings.get_mut(id.slot()).and_then(Option::as_mut) else { return };
-        if sending.id != id {
-            return;
-        }
-        let (before, unsent) = sending.look_at_unsent();
-        let segment_bytes = units::wire::SEGMENT_BYTES;
-        if unsent > before {
-            // An earlier response on the connection may have left some, which is not ours to give back.
-            let held = (unsent - before).min(sent_bytes);
-            self.drain.on_held_back(units::wire::bytes_of(held, segment_bytes));
-        } else if self.gauge.is_none() {
-            self.drain.on_overhead(now, units::wire::bytes_of(before - unsent, segment_bytes));
+        if sending.id == id {
+            let correction = sending.settle();
+            self.drain.on_correction(now, correction);
         }
     }
 
-    /// The same for what a response leaves to TCP when it departs: nobody will look again.
-    fn settle_rest(&mut self, now: Nanos, id: JobId) {
-        let Some(sending) = self.sendings.get(id.slot()).and_then(Option::as_ref) else { return };
-        if self.gauge.is_none() {
-            let rest = units::wire::bytes_of(sending.unsent_bytes, units::wire::SEGMENT_BYTES);
-            self.drain.on_overhead(now, rest);
+    fn settle_last(&mut self, now: Nanos, id: JobId) {
+        if self.is_paced() {
+            let sending = self.sendings[id.slot()].as_mut().expect("a job departs once");
+            for correction in sending.settle_last() {
+                self.drain.on_correction(now, correction);
+            }
         }
     }
 
-    /// Asks the kernel about a connection: what TCP sent again was on the link too, and the path is for the policy.
-    fn ask(&mut self, now: Nanos, id: JobId) {
-        if !self.is_paced() && !self.needs_path {
+    /// Tells a policy that looks at paths how this one is now.
+    fn ask_path(&mut self, id: JobId) {
+        if !self.needs_path {
             return;
         }
         let Some(sending) = self.sendings.get_mut(id.slot()).and_then(Option::as_mut) else { return };
         if sending.id == id {
-            let (bytes, path) = sending.ask();
-            self.drain.on_path(id, path);
-            self.drain.on_overhead(now, units::wire::bytes_of(bytes, units::wire::SEGMENT_BYTES));
+            self.drain.on_path(id, sending.ask_path());
         }
     }
 

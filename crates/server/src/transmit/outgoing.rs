@@ -95,6 +95,11 @@ impl Outgoing {
         self.remaining_bytes
     }
 
+    /// Whether the sending side ends behind the last byte.
+    pub fn ends_connection(&self) -> bool {
+        self.end != End::Open
+    }
+
     /// Hands down at most `bytes_max`, in as few and as full segments as there can be.
     pub fn send(&mut self, socket: &impl Socket, bytes_max: u64) -> Sent {
         let mut sent = Sent { bytes: 0, failure: None };

@@ -1,8 +1,8 @@
-use sched::{JobId, Path};
+use sched::{Correction, JobId, Path, TcpSent};
 use units::Nanos;
 
 use super::outgoing::Sent;
-use super::{Departure, Failure, Mark, Outgoing, Patience, Socket, Stream};
+use super::{Departure, Failure, Mark, Outgoing, Patience, Socket, Status, Stream};
 
 /// A path is asked for when a response begins, when its socket takes bytes again, and after this many bytes: a few
 /// windows of TCP, and one system call to fifty sends of a segment.
@@ -14,12 +14,8 @@ pub struct Dispatch<S> {
     pub owner: u64,
     pub socket: S,
     pub outgoing: Outgoing,
-    /// Payload bytes of a full segment on this connection.
-    pub segment_bytes: u64,
     /// Of the customer or folder, for policies with classes.
     pub class: u8,
-    /// Bytes the link carries for this response beside its segments: handshake, acknowledgements.
-    pub overhead_bytes: u64,
     pub stream: Stream,
 }
 
@@ -32,10 +28,6 @@ pub(super) struct Sending<S> {
     sent_bytes: u64,
     /// What had been sent when the kernel was last asked about the connection.
     asked_at_bytes: u64,
-    /// What the kernel had sent again when it was last asked.
-    retransmitted_bytes: u64,
-    /// What TCP held back when it was last asked.
-    pub unsent_bytes: u64,
     /// When the reader began to be watched for slowness, and what had been sent then.
     window: (Nanos, u64),
     stream: Stream,
@@ -44,22 +36,17 @@ pub(super) struct Sending<S> {
 }
 
 impl<S: Socket> Sending<S> {
-    /// What an earlier response on the connection had sent again, `retransmitted_bytes`, was paid for then.
-    pub fn new(id: JobId, dispatch: Dispatch<S>, retransmitted_bytes: u64, now: Nanos) -> Sending<S> {
+    pub fn new(id: JobId, dispatch: Dispatch<S>, now: Nanos) -> Sending<S> {
         let Dispatch { owner, socket, outgoing, stream, .. } = dispatch;
-        Sending {
-            id,
-            owner,
-            socket,
-            outgoing,
-            sent_bytes: 0,
-            asked_at_bytes: 0,
-            retransmitted_bytes,
-            unsent_bytes: 0,
-            window: (now, 0),
-            stream,
-            marks: 0,
-        }
+        Sending { id, owner, socket, outgoing, sent_bytes: 0, asked_at_bytes: 0, window: (now, 0), stream, marks: 0 }
+    }
+
+    pub fn socket(&self) -> &S {
+        &self.socket
+    }
+
+    pub fn owner(&self) -> u64 {
+        self.owner
     }
 
     /// Whether less than a burst waits unsent.
@@ -91,20 +78,40 @@ impl<S: Socket> Sending<S> {
         sent
     }
 
-    /// Asks the kernel: the bytes sent again since it was last asked, and the path as it is now.
-    pub fn ask(&mut self) -> (u64, Path) {
-        let status = self.socket.status();
-        let since = status.retransmitted_bytes.saturating_sub(self.retransmitted_bytes);
-        self.retransmitted_bytes = self.retransmitted_bytes.max(status.retransmitted_bytes);
+    /// Asks the kernel about the path.
+    pub fn ask_path(&mut self) -> Path {
         self.asked_at_bytes = self.sent_bytes;
-        (since, status.path)
+        self.socket.status().path
     }
 
-    /// What TCP holds back, before and now: payload bytes, the first as of the last look.
-    pub fn look_at_unsent(&mut self) -> (u64, u64) {
-        let before = self.unsent_bytes;
-        self.unsent_bytes = self.socket.unsent_bytes();
-        (before, self.unsent_bytes)
+    /// The link was charged for this payload, in segments of this connection.
+    pub fn on_charged(&mut self, payload_bytes: u64) {
+        self.stream.account.on_charged(self.stream.framing().wire_bytes(payload_bytes));
+    }
+
+    /// Sets the connection's account against what TCP has sent.
+    pub fn settle(&mut self) -> Correction {
+        let status = self.socket.status();
+        self.settle_by(&status)
+    }
+
+    /// The same behind the last byte, where nobody may look again: what TCP still keeps is charged too, and the
+    /// acknowledgement of the client's FIN if the connection ends here.
+    pub fn settle_last(&mut self) -> [Correction; 2] {
+        let status = self.socket.status();
+        let settled = self.settle_by(&status);
+        let bare_segments = u64::from(self.outgoing.ends_connection());
+        [settled, self.stream.account.foresee(status.unsent_bytes, bare_segments)]
+    }
+
+    /// Where the kernel does not count what it sent, all that was handed down is taken for sent.
+    fn settle_by(&mut self, status: &Status) -> Correction {
+        let sent = status.sent.unwrap_or_else(|| {
+            let payload_bytes = self.stream.sent_bytes - status.unsent_bytes.min(self.stream.sent_bytes);
+            let segments = payload_bytes.div_ceil(self.stream.framing().segment_bytes) as u32;
+            TcpSent { payload_bytes, segments }
+        });
+        self.stream.account.settle(sent)
     }
 
     /// Whether so much was sent since the kernel was last asked that the path may have changed.
@@ -115,7 +122,7 @@ impl<S: Socket> Sending<S> {
     /// Whether the reader took too little in a whole window. Only time in which we waited for the reader counts, not
     /// time in which the response waited for its turn, be it here or, if the kernel orders, in a queue below TCP.
     pub fn is_stalled(&mut self, now: Nanos, is_blocked: bool, is_ordered_below: bool, patience: &Patience) -> bool {
-        if !is_blocked || (is_ordered_below && self.socket.is_queued_below()) {
+        if !is_blocked || (is_ordered_below && self.socket.queued_below_bytes() != Some(0)) {
             self.window = (now, self.sent_bytes);
             return false;
         }

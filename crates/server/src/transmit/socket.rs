@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendFlags, Shutdown};
-use sched::Path;
+use sched::{Path, TcpSent};
 use socket2::SockRef;
 use units::Nanos;
 use uplink::{TcpInfo, ToldMap};
@@ -25,10 +25,9 @@ pub trait Socket {
     /// Whether less waits unsent than the socket's limit. If not, its readiness is announced when that has changed: a
     /// write is not enough to find out, since the kernel appends to an unsent packet whatever the limit.
     fn has_room(&self) -> bool;
-    /// Whether packets of this connection wait below TCP.
-    fn is_queued_below(&self) -> bool;
-    /// Bytes that were taken and are not sent yet, since no window has room for them: they are not below us.
-    fn unsent_bytes(&self) -> u64;
+    /// Memory of the packets of this connection that wait below TCP, bytes; more than they have on the wire. `None` where the
+    /// kernel does not say.
+    fn queued_below_bytes(&self) -> Option<u64>;
     /// Packets sent from now on carry this priority, first transmission or not.
     fn set_priority(&self, priority: u32);
     /// The bytes from `begin` to `end`, of all that is sent on the connection, are one response.
@@ -38,8 +37,10 @@ pub trait Socket {
 /// What is asked of the kernel about a connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Status {
-    /// Payload bytes sent again so far.
-    pub retransmitted_bytes: u64,
+    /// What TCP has sent so far; `None` on kernels that do not count it (before 4.19).
+    pub sent: Option<TcpSent>,
+    /// Payload bytes that were taken and are not sent yet, since no window has room for them: they are not below us.
+    pub unsent_bytes: u64,
     pub path: Path,
 }
 
@@ -68,7 +69,12 @@ impl Socket for Connection {
 
     fn status(&self) -> Status {
         let Ok(info) = uplink::tcp_info(self) else { return Status::default() };
-        Status { retransmitted_bytes: info.retransmitted_bytes, path: path(&info) }
+        let sent = TcpSent { payload_bytes: info.sent_bytes, segments: info.sent_segments };
+        Status {
+            sent: (info.sent_bytes > 0 || info.unacked_segments == 0).then_some(sent),
+            unsent_bytes: info.notsent_bytes.into(),
+            path: path(&info),
+        }
     }
 
     fn has_room(&self) -> bool {
@@ -77,13 +83,8 @@ impl Socket for Connection {
         poll(&mut [PollFd::new(self, PollFlags::OUT)], Some(&AT_ONCE)).map_or(true, |ready| ready > 0)
     }
 
-    fn is_queued_below(&self) -> bool {
-        // A socket that does not tell may have something there.
-        uplink::queued_below_bytes(self).map_or(true, |bytes| bytes > 0)
-    }
-
-    fn unsent_bytes(&self) -> u64 {
-        uplink::unsent_bytes(self).map_or(0, u64::from)
+    fn queued_below_bytes(&self) -> Option<u64> {
+        uplink::queued_below_bytes(self).ok().map(u64::from)
     }
 
     fn set_priority(&self, priority: u32) {

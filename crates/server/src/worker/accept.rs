@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, SocketAddrAny, SocketFlags};
+use units::wire::Framing;
 
 use super::conn::{Conn, Phase};
 use super::{LISTENER, Path, Worker};
@@ -71,24 +72,23 @@ impl Worker {
     fn welcome(&mut self, socket: Connection, peer: Option<SocketAddrAny>) -> usize {
         self.generation = self.generation.wrapping_add(1) & 0xff_ffff;
         let counts_segments = matches!(self.parts.path, Path::Writer(_)) || self.parts.is_marked;
-        let segment_bytes = if counts_segments { segment_bytes(&socket) } else { SEGMENT_BYTES_MAX };
+        let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(NOWHERE);
+        let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
         self.conns.insert(Conn {
             socket,
-            peer: peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(NOWHERE),
+            peer,
             generation: self.generation,
             phase: Phase::Head,
             input: Vec::new(),
             deadline: self.now + self.parts.limits.head_timeout,
-            segment_bytes,
             class: 0,
-            is_new: true,
             is_readable: true,
             has_ended: false,
             is_registered: false,
             closes: false,
             has_unread: false,
             is_corked: false,
-            stream: Stream::default(),
+            stream: Stream::new(framing),
             line: None,
         })
     }
@@ -130,7 +130,10 @@ impl Worker {
 
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-fn segment_bytes(socket: &Connection) -> u32 {
-    let told = uplink::tcp_info(socket).map_or(SEGMENT_BYTES_MAX, |info| info.segment_bytes);
-    told.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+/// By what the kernel says of the connection; an IPv4 client of an IPv6 socket is one of IPv4.
+fn framing(socket: &Connection, peer: SocketAddr) -> Framing {
+    let is_ipv6 = peer.ip().to_canonical().is_ipv6();
+    let Ok(info) = uplink::tcp_info(socket) else { return Framing::ETHERNET };
+    let segment_bytes = info.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+    Framing::new(segment_bytes.into(), is_ipv6, info.has_timestamps)
 }

@@ -18,12 +18,8 @@ pub struct Conn {
     pub input: Vec<u8>,
     /// When the phase has lasted too long.
     pub deadline: Nanos,
-    /// Payload bytes of a full segment; known only where bytes are paced or marked.
-    pub segment_bytes: u32,
     /// Of the response being sent.
     pub class: u8,
-    /// No response was begun yet, so the handshake is still to be paid for.
-    pub is_new: bool,
     /// Something arrived that was not read yet.
     pub is_readable: bool,
     /// The client sends no more: behind the last bytes is an end, of which no other event will tell.

@@ -182,7 +182,7 @@ impl Worker {
         let conn = &mut self.conns[at];
         match (&conn.phase, &mut self.parts.path) {
             (Phase::Sending { job: Some(job) }, Path::Own(transmitter)) => {
-                transmitter.abort(*job, Failure::Disconnected);
+                transmitter.abort(self.now, *job, Failure::Disconnected);
             }
             (Phase::Sending { .. }, Path::Writer(writer)) => {
                 let owner = writer::owner(self.parts.number, at as u32, conn.generation);

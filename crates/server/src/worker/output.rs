@@ -2,8 +2,6 @@
 
 use std::collections::VecDeque;
 
-use units::wire;
-
 use super::conn::Phase;
 use super::{Path, Worker};
 use crate::reply::Reply;
@@ -80,16 +78,12 @@ impl Worker {
     /// Makes a job of a response, or of what is left of it.
     fn dispatch(&mut self, at: usize, outgoing: Outgoing) {
         let conn = &mut self.conns[at];
-        let overhead_bytes = if conn.is_new { wire::CONNECTION_BYTES } else { wire::PACKET_OVERHEAD_BYTES };
-        conn.is_new = false;
         conn.deadline = Nanos::MAX;
         let dispatch = Dispatch {
             owner: writer::owner(self.parts.number, at as u32, conn.generation),
             socket: conn.socket.clone(),
             outgoing,
-            segment_bytes: u64::from(conn.segment_bytes),
             class: conn.class,
-            overhead_bytes,
             stream: conn.stream,
         };
         let job = match &mut self.parts.path {
@@ -183,7 +177,6 @@ impl Worker {
     fn on_sent(&mut self, at: usize) {
         self.log(at, None);
         let conn = &mut self.conns[at];
-        conn.is_new = false;
         if std::mem::take(&mut conn.is_corked) && !conn.closes {
             conn.socket.cork(false);
         }

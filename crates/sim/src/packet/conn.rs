@@ -1,9 +1,9 @@
 //! A connection, both ends of it, and the slab all connections live in.
 
-use sched::JobId;
+use sched::{Account, JobId, TcpSent};
 use units::Nanos;
 
-use super::tcp::{Receiver, Rtt, Sender, Settings};
+use super::tcp::{Receiver, Rtt, Segments, Sender, Settings};
 
 /// Which connection; one that is gone is recognised by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,8 +61,10 @@ pub struct Conn {
     pub job: Option<JobId>,
     /// The socket took no more.
     pub is_blocked: bool,
-    /// Retransmissions the drain has been told of, payload bytes.
-    pub resent_told_bytes: u64,
+    /// What its TCP has sent, as the kernel counts it.
+    pub sent: TcpSent,
+    /// What the link was charged for it.
+    pub account: Account,
     /// The band its packets go to.
     pub band: u8,
     pub is_pooled: bool,
@@ -98,7 +100,8 @@ impl Conn {
             response: (0, 0),
             job: None,
             is_blocked: false,
-            resent_told_bytes: 0,
+            sent: TcpSent::default(),
+            account: Account::new(settings.framing()),
             band: 1,
             is_pooled: false,
             forward_at: Nanos::ZERO,
@@ -107,6 +110,12 @@ impl Conn {
             server_timer: Timer::default(),
             delayed_ack: Timer::default(),
         }
+    }
+
+    /// Counts what TCP handed down, first transmission or not.
+    pub fn count(&mut self, segments: Segments, settings: &Settings) {
+        self.sent.payload_bytes += u64::from(segments.bytes);
+        self.sent.segments += segments.bytes.div_ceil(settings.segment_bytes).max(1);
     }
 
     /// Whether the client still waits for an acknowledgement of its SYN or request.

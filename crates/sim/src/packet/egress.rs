@@ -1,6 +1,6 @@
 //! From the socket buffer to the link: what TCP may send, what the queue takes, what the drain grants.
 
-use sched::{JobId, Progress};
+use sched::{JobId, Progress, Reading};
 use units::{Nanos, wire};
 use workload::Job;
 
@@ -38,6 +38,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             let conn = self.conns.get(id).expect("it just sent");
             if is_taken || !self.config.tcp.hears_drops {
                 conn.sender.sent(now, segments, &settings);
+                conn.count(segments, &settings);
                 if !is_taken {
                     conn.sender.dequeued(segments.bytes);
                 }
@@ -67,7 +68,10 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         if let Some(segments) = conn.sender.on_alarm(self.now, &self.settings)
             && self.enqueue_data(id, segments)
         {
-            self.conns.get(id).expect("it just sent").sender.probe_sent(segments);
+            let settings = self.settings;
+            let conn = self.conns.get(id).expect("it just sent");
+            conn.sender.probe_sent(segments);
+            conn.count(segments, &settings);
             self.mark_sent(id, segments, true);
             self.lose_dropped();
         }
@@ -92,6 +96,9 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
 
     /// A SYN-ACK or an acknowledgement; nobody is told if there is no room.
     pub fn send_control(&mut self, id: ConnId, load: Load, wire_bytes: u64) {
+        if let (Load::Ack, Some(conn)) = (load, self.conns.get(id)) {
+            conn.sent.segments += 1;
+        }
         self.enqueue(Packet { conn: id, load, wire_bytes: wire_bytes as u32, queued_at: self.now, band: 0 });
         self.lose_dropped();
     }
@@ -197,6 +204,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         conn.job = Some(job);
         conn.is_blocked = false;
         if self.config.drain == DrainKind::Paced {
+            self.settle_account(id);
             return self.pump();
         }
         if self.config.drain == DrainKind::Ranked {
@@ -214,7 +222,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         match self.config.drain {
             DrainKind::Off | DrainKind::Paced => {}
             // A ranked queue counts them when they leave it.
-            DrainKind::Ranked if is_taken => self.drain.on_writable(job),
+            DrainKind::Ranked if is_taken => self.drain.on_writable(self.now, job),
             DrainKind::Ranked | DrainKind::Bands if segments.again => {}
             DrainKind::Ranked | DrainKind::Bands => {
                 if self.drain.on_sent(self.now, job, u64::from(segments.bytes)).is_departed() {
@@ -253,7 +261,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         let is_due = self.now - self.read_at >= READ_EVERY;
         if self.config.sees_queue && is_due && self.drain.poll_timeout().is_some_and(|at| at <= self.now) {
             self.read_at = self.now;
-            self.drain.on_backlog(self.now, self.queue.bytes());
+            self.drain.on_reading(self.now, Reading::own(self.queue.bytes()));
         }
     }
 
@@ -274,25 +282,30 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
                 self.transmit(id);
             }
         }
-        match self.drain.on_sent(self.now, job, written) {
+        let progress = self.drain.on_sent(self.now, job, written);
+        let framing = self.settings.framing();
+        self.conns.get(id).expect("just written to").account.on_charged(framing.wire_bytes(written));
+        self.settle_account(id);
+        let conn = self.conns.get(id).expect("just written to");
+        match progress {
             Progress::Departed => {
-                self.pay_for_resent(id);
-                self.conns.get(id).expect("just written to").job = None;
+                conn.job = None;
+                let rest = conn.account.foresee(conn.sender.unsent_bytes(), u64::from(conn.closes));
+                self.drain.on_correction(self.now, rest);
             }
             Progress::Remains if is_blocked => {
+                conn.is_blocked = true;
                 self.drain.on_blocked(job);
-                self.conns.get(id).expect("just written to").is_blocked = true;
             }
             Progress::Remains => {}
         }
     }
 
-    /// What TCP sent again was on the link too.
-    fn pay_for_resent(&mut self, id: ConnId) {
+    /// Charges the link for what TCP sent, and not for what it keeps for want of a window.
+    fn settle_account(&mut self, id: ConnId) {
         let conn = self.conns.get(id).expect("the caller's connection");
-        let bytes = conn.sender.resent_bytes - conn.resent_told_bytes;
-        conn.resent_told_bytes = conn.sender.resent_bytes;
-        self.drain.on_overhead(self.now, wire::bytes_of(bytes, u64::from(self.settings.segment_bytes)));
+        let correction = conn.account.settle(conn.sent);
+        self.drain.on_correction(self.now, correction);
     }
 
     /// The socket takes bytes again once less than half of its unsent limit is left.
@@ -304,8 +317,8 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
         conn.is_blocked = false;
         if let Some(job) = conn.job {
-            self.drain.on_writable(job);
-            self.pay_for_resent(id);
+            self.drain.on_writable(self.now, job);
+            self.settle_account(id);
             self.pump();
         }
     }

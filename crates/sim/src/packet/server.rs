@@ -184,13 +184,8 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             return self.transmit(id);
         }
         let path = path_of(conn, &self.settings);
-        let segment_bytes = u64::from(self.settings.segment_bytes);
-        if self.config.drain == DrainKind::Paced {
-            let is_new = start == 0;
-            let overhead = if is_new { wire::CONNECTION_BYTES } else { wire::PACKET_OVERHEAD_BYTES };
-            self.drain.on_overhead(self.now, overhead);
-        }
-        let job = self.drain.arrive(self.now, Arrival { size: Size::Known(bytes), segment_bytes, class: 0, path });
+        let framing = self.settings.framing();
+        let job = self.drain.arrive(self.now, Arrival { size: Size::Known(bytes), framing, class: 0, path });
         self.dispatch(id, job, bytes);
     }
 

@@ -6,6 +6,7 @@
 
 use sched::{Arrival, Drain, JobId, Pace, Path, Policy, Size};
 use units::Nanos;
+use units::wire::Framing;
 
 use super::station::{Flight, Station};
 
@@ -26,7 +27,8 @@ impl Jobs {
 
     fn arrive(&mut self, flight: Flight, path: Path) {
         let size = Size::Known(flight.service.0);
-        let arrival = Arrival { segment_bytes: NO_SEGMENTS, class: flight.class, path, ..Arrival::of(size) };
+        let framing = Framing::ETHERNET.with_segment(NO_SEGMENTS);
+        let arrival = Arrival { framing, class: flight.class, path, ..Arrival::of(size) };
         let id = self.drain.arrive(flight.arrival, arrival);
         match self.flights.get_mut(id.slot()) {
             Some(place) => *place = (id, flight),

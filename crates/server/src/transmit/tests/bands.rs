@@ -98,12 +98,8 @@ impl Socket for KernelSocket {
         !flow.waits_for_room
     }
 
-    fn is_queued_below(&self) -> bool {
-        self.kernel.borrow().flows[self.at].below > 0
-    }
-
-    fn unsent_bytes(&self) -> u64 {
-        self.kernel.borrow().flows[self.at].unsent
+    fn queued_below_bytes(&self) -> Option<u64> {
+        Some(self.kernel.borrow().flows[self.at].below as u64)
     }
 
     fn set_priority(&self, priority: u32) {
@@ -153,8 +149,7 @@ impl Bench {
         let socket = KernelSocket { kernel: Rc::clone(&self.kernel), at };
         let outgoing = Outgoing::new(vec![0; bytes as usize], VecDeque::new(), End::Open);
         let owner = at as u64;
-        let dispatch =
-            Dispatch { owner, socket, outgoing, segment_bytes: SEGMENT, class: 0, overhead_bytes: 0, stream };
+        let dispatch = Dispatch { owner, socket, outgoing, class: 0, stream };
         let job = self.transmitter.dispatch(NOW, dispatch);
         self.jobs.resize(at + 1, job);
         self.jobs[at] = job;

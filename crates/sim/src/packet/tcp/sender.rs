@@ -1,6 +1,7 @@
 //! The server's side of a connection: which bytes may leave now, in packets of how many segments.
 
 use units::Nanos;
+use units::wire::Framing;
 
 use super::congestion::Window;
 use super::scoreboard::Scoreboard;
@@ -24,6 +25,12 @@ pub struct Settings {
     pub tail_loss_probe: bool,
     /// Whether a needless reduction is undone.
     pub undoes: bool,
+}
+
+impl Settings {
+    pub fn framing(&self) -> Framing {
+        Framing::ETHERNET.with_segment(self.segment_bytes.into())
+    }
 }
 
 /// Consecutive segments handed down as one packet.

@@ -1,0 +1,154 @@
+//! A connection's account with the link: what was charged for it, set against what TCP says it sent.
+//!
+//! Bytes are charged when they are handed down, since the next decision needs to know at once; what TCP keeps in the
+//! socket for want of a window, sends again, or adds as acknowledgements is found out later. So the account keeps one
+//! number, the balance of the two, and every look at TCP's own counters brings it to zero. Nothing is charged twice and
+//! nothing is forgotten, whatever became of the response: the law is that after the last look charged equals sent.
+
+use units::wire::Framing;
+
+/// TCP's own count of what it sent on a connection, first transmissions and repetitions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TcpSent {
+    /// Payload bytes.
+    pub payload_bytes: u64,
+    /// Segments with and without payload; the SYN-ACK is not among them. Wraps.
+    pub segments: u32,
+}
+
+/// What the ledger has to be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[must_use]
+pub struct Correction {
+    /// Wire bytes that were sent and not charged yet.
+    pub charge_bytes: u64,
+    /// Wire bytes that were charged and not sent yet.
+    pub refund_bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Account {
+    framing: Framing,
+    sent: TcpSent,
+    /// Wire bytes charged less wire bytes sent.
+    balance: i64,
+}
+
+impl Account {
+    /// Of a connection that has sent its SYN-ACK.
+    pub fn new(framing: Framing) -> Account {
+        Account { framing, sent: TcpSent::default(), balance: -(framing.syn_ack_bytes as i64) }
+    }
+
+    pub fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    /// These wire bytes were charged to the link.
+    pub fn on_charged(&mut self, wire_bytes: u64) {
+        self.balance += wire_bytes as i64;
+    }
+
+    /// TCP has sent so much: the ledger is put right, and the balance is zero.
+    pub fn settle(&mut self, sent: TcpSent) -> Correction {
+        self.look(sent);
+        self.correct()
+    }
+
+    /// So much payload, and so many segments without, are still to be sent when nobody may be looking: they are charged now,
+    /// and not again when a look finds them.
+    pub fn foresee(&mut self, payload_bytes: u64, bare_segments: u64) -> Correction {
+        let wire_bytes = self.framing.wire_bytes(payload_bytes) + bare_segments * self.framing.header_bytes;
+        self.balance += wire_bytes as i64;
+        Correction { charge_bytes: wire_bytes, refund_bytes: 0 }
+    }
+
+    fn look(&mut self, sent: TcpSent) {
+        let payload = sent.payload_bytes.saturating_sub(self.sent.payload_bytes);
+        let segments = u64::from(sent.segments.wrapping_sub(self.sent.segments));
+        self.balance -= (payload + segments * self.framing.header_bytes) as i64;
+        self.sent = sent;
+    }
+
+    fn correct(&mut self) -> Correction {
+        let balance = std::mem::take(&mut self.balance);
+        match u64::try_from(balance) {
+            Ok(refund_bytes) => Correction { charge_bytes: 0, refund_bytes },
+            Err(_) => Correction { charge_bytes: balance.unsigned_abs(), refund_bytes: 0 },
+        }
+    }
+}
+
+impl Default for Account {
+    fn default() -> Account {
+        Account::new(Framing::ETHERNET)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const HEADER: u64 = 66;
+
+    #[test]
+    fn a_look_finds_the_handshake_and_what_was_sent_again() {
+        let mut account = Account::default();
+        assert_eq!(account.settle(TcpSent { payload_bytes: 0, segments: 1 }).charge_bytes, 74 + HEADER);
+        account.on_charged(1448 + HEADER);
+        let again = TcpSent { payload_bytes: 2 * 1448, segments: 3 };
+        assert_eq!(account.settle(again), Correction { charge_bytes: 1448 + HEADER, refund_bytes: 0 });
+        assert_eq!(account.settle(again), Correction::default());
+    }
+
+    #[test]
+    fn what_tcp_keeps_is_given_back_and_charged_when_it_leaves() {
+        let mut account = Account::default();
+        let _ = account.settle(TcpSent::default());
+        account.on_charged(2 * (1448 + HEADER));
+        let half = TcpSent { payload_bytes: 1448, segments: 1 };
+        assert_eq!(account.settle(half), Correction { charge_bytes: 0, refund_bytes: 1448 + HEADER });
+        let all = TcpSent { payload_bytes: 2 * 1448, segments: 2 };
+        assert_eq!(account.settle(all).charge_bytes, 1448 + HEADER);
+    }
+
+    #[test]
+    fn what_is_foreseen_is_charged_once() {
+        let mut account = Account::default();
+        let _ = account.settle(TcpSent::default());
+        assert_eq!(account.foresee(1449, 1).charge_bytes, 1449 + 3 * HEADER);
+        assert_eq!(account.settle(TcpSent { payload_bytes: 1449, segments: 3 }), Correction::default());
+    }
+
+    #[test]
+    fn the_count_of_segments_may_wrap() {
+        let mut account = Account::default();
+        let _ = account.settle(TcpSent { payload_bytes: 0, segments: u32::MAX });
+        assert_eq!(account.settle(TcpSent { payload_bytes: 0, segments: 1 }).charge_bytes, 2 * HEADER);
+    }
+
+    proptest! {
+        /// Whatever is charged and whenever anybody looks: after the last look what was charged in all is what was sent.
+        #[test]
+        fn charged_is_sent(steps in prop::collection::vec((0u64..20_000, 0u64..20_000, 0u32..20, 0u8..3), 1..40)) {
+            let framing = Framing::new(1428, true, true);
+            let mut account = Account::new(framing);
+            let (mut sent, mut ledger) = (TcpSent::default(), 0i64);
+            let book = |correction: Correction| correction.charge_bytes as i64 - correction.refund_bytes as i64;
+            for (charged, payload, segments, look) in steps {
+                account.on_charged(charged);
+                ledger += charged as i64;
+                sent = TcpSent { payload_bytes: sent.payload_bytes + payload, segments: sent.segments + segments };
+                match look {
+                    0 => {}
+                    1 => ledger += book(account.settle(sent)),
+                    _ => ledger += book(account.foresee(payload, u64::from(segments))),
+                }
+            }
+            ledger += book(account.settle(sent));
+            let wire = sent.payload_bytes + u64::from(sent.segments) * framing.header_bytes + framing.syn_ack_bytes;
+            prop_assert_eq!(ledger, wire as i64);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+use std::fmt;
+
+use units::Rate;
+
+/// What an operator should know about the link; each is one line of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// Other programs' bytes wait in the queue our responses take.
+    ForeignTraffic { interface: String, bytes: u64, share_permille: u32, rate: Rate },
+    /// The queue below can no longer be read.
+    QueueLost { interface: String, why: String, rate: Rate },
+    /// It can be read, or be read again.
+    QueueFound { interface: String, rate: Rate },
+    /// The shaper was changed.
+    RateChanged { interface: String, before: Rate, rate: Rate },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::ForeignTraffic { interface, bytes, share_permille, rate } => write!(
+                f,
+                "{interface}: other traffic has {} KB waiting in the same queue; while it does it keeps {} % of the link, \
+                 responses have {rate} (--foreign-share)",
+                bytes.div_ceil(1000),
+                f64::from(*share_permille) / 10.0,
+            ),
+            Notice::QueueLost { interface, why, rate } => {
+                write!(f, "{interface}: cannot read its queue: {why}; pacing at {rate} without it")
+            }
+            Notice::QueueFound { interface, rate } => {
+                write!(f, "{interface}: a shaper of {rate}; pacing at its rate")
+            }
+            Notice::RateChanged { interface, before, rate } => {
+                write!(f, "{interface}: the shaper's rate is now {rate}, was {before}; pacing at it")
+            }
+        }
+    }
+}
