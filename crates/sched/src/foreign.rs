@@ -5,20 +5,20 @@
 //! they stand in a queue of their own (a sibling class, another flow of fq_codel) the shaper already divides the link:
 //! then we keep a few packets of our own below us and take whatever it gives.
 //!
-//! Nobody tells which of the two it is, but a FIFO has a law: bytes handed down behind `q` others cannot leave before the
-//! link has sent `q`. Bytes that are gone well before that overtook, so there is a queue of our own
-//! ([`Presence::Apart`]); and bytes that stay that long although only a few are below us are in a FIFO after all.
+//! Nobody tells which of the two it is, but a FIFO has a law: bytes handed down behind `q` others leave just when the link
+//! has sent `q`. So one hand-down at a time is watched. Bytes that leave well before that time have overtaken others, bytes
+//! that stay well beyond it were overtaken, and either way there is a queue of our own ([`Presence::Apart`]).
 
 use units::{Nanos, Rate};
 
-use crate::ledger::Reading;
+use crate::ledger::{PACKET_BYTES, Reading};
 
 /// The share of the link that foreign traffic keeps while it waits in our queue, in thousandths, unless told otherwise:
 /// half, what two equals would get.
 pub const FOREIGN_SHARE_PERMILLE: u32 = 500;
 
 /// Foreign bytes below this are not a backlog: acknowledgements, a shell's keystrokes.
-const STANDING_BYTES_MIN: u64 = 2 * 1514;
+const STANDING_BYTES_MIN: u64 = 2 * PACKET_BYTES;
 /// On faster links, so much time of the link instead: what a burst of a millisecond's grant leaves behind.
 const STANDING_FOR_MIN: Nanos = Nanos::from_micros(500);
 /// A backlog counts as foreign traffic once it has stood this long without a gap, and as gone after such a gap.
@@ -26,10 +26,10 @@ const STANDS_AFTER: Nanos = Nanos::from_millis(25);
 /// What we use of the rest, in thousandths: a little less, so that a queue of our own would run empty now and then, which is
 /// how it is found out.
 const SHARED_PERMILLE: u64 = 980;
-/// How often in a row our bytes have to overtake before we believe in a queue of our own.
-const OVERTAKINGS_MIN: u32 = 3;
+/// How many hand-downs in a row have to speak against what we believe before we believe the other.
+const PROBES_MIN: u32 = 3;
 /// What we keep in a queue of our own, so that the shaper finds something there whenever it is our turn.
-const APART_BYTES_MAX: u64 = 3 * 1514;
+const APART_BYTES_MAX: u64 = 2 * PACKET_BYTES;
 
 /// Where foreign traffic stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,18 +51,23 @@ pub struct Foreign {
     bytes: u64,
     /// Since when every reading has agreed with the other presence: with a backlog while absent, with none while present.
     differs_since: Option<Nanos>,
+    /// The last reading, and what was handed down since.
     last: Option<Reading>,
     probe: Option<Probe>,
-    overtakings: u32,
-    /// Since when more than [`APART_BYTES_MAX`] are in a queue that we take for our own, and what stood before them.
-    held: Option<(Nanos, u64)>,
+    /// Probes in a row that spoke against [`Foreign::presence`].
+    against: u32,
 }
 
-/// Bytes handed down while nothing of ours was below: when they were, and when a FIFO lets them out.
+/// A hand-down that is watched until it has left.
 #[derive(Debug, Clone, Copy)]
 struct Probe {
     at: Nanos,
+    /// A FIFO lets it out after this time.
     fifo_for: Nanos,
+    /// Bytes of ours that were below us then, itself included.
+    own_bytes: u64,
+    /// Handed down behind it.
+    behind_bytes: u64,
     drops: u64,
 }
 
@@ -83,8 +88,7 @@ impl Foreign {
             differs_since: None,
             last: None,
             probe: None,
-            overtakings: 0,
-            held: None,
+            against: 0,
         }
     }
 
@@ -110,10 +114,16 @@ impl Foreign {
     }
 
     /// Bytes of ours were handed down, on a link of this rate.
-    pub(crate) fn on_charged(&mut self, now: Nanos, rate: Rate) {
-        let Some(last) = self.last else { return };
-        if self.presence == Presence::Shared && self.probe.is_none() && last.own_bytes == 0 {
-            self.probe = Some(Probe { at: now, fifo_for: rate.time_for(last.queued_bytes), drops: last.drops });
+    pub(crate) fn on_charged(&mut self, now: Nanos, wire_bytes: u64, rate: Rate) {
+        let Some(last) = &mut self.last else { return };
+        last.own_bytes += wire_bytes;
+        last.queued_bytes += wire_bytes;
+        let (own_bytes, drops, fifo_for) = (last.own_bytes, last.drops, rate.time_for(last.queued_bytes));
+        match &mut self.probe {
+            Some(probe) => probe.behind_bytes += wire_bytes,
+            // With nobody to overtake nothing can be learned.
+            None if self.presence == Presence::Absent || self.bytes < STANDING_BYTES_MIN => {}
+            None => self.probe = Some(Probe { at: now, fifo_for, own_bytes, behind_bytes: 0, drops }),
         }
     }
 
@@ -121,22 +131,19 @@ impl Foreign {
     pub(crate) fn on_reading(&mut self, now: Nanos, reading: Reading, rate: Rate) -> u64 {
         let own = reading.own_bytes.min(reading.queued_bytes);
         self.bytes = reading.queued_bytes - own;
+        self.last = Some(Reading { own_bytes: own, ..reading });
         self.follow(now, rate);
-        let holding = match self.presence {
+        self.judge(now, own, reading.drops);
+        match self.presence {
             Presence::Absent => own,
             Presence::Shared => {
-                self.look_for_overtaking(now, reading);
                 // Our part of a FIFO is our share of it; only what is beyond is a queue that we built.
                 let share = u128::from(reading.queued_bytes) * u128::from(1000 - self.share_permille) / 1000;
                 own.saturating_sub(share as u64 + APART_BYTES_MAX)
             }
-            Presence::Apart => {
-                self.look_for_fifo(now, own, rate);
-                own.saturating_sub(APART_BYTES_MAX)
-            }
-        };
-        self.last = Some(Reading { own_bytes: own, ..reading });
-        holding
+            Presence::Apart if own <= APART_BYTES_MAX => 0,
+            Presence::Apart => own - PACKET_BYTES,
+        }
     }
 
     /// Enters and leaves presence, each after a while of readings that agree.
@@ -154,41 +161,41 @@ impl Foreign {
 
     fn enter(&mut self, presence: Presence) {
         self.presence = presence;
-        (self.differs_since, self.probe, self.held, self.overtakings) = (None, None, None, 0);
+        (self.differs_since, self.probe, self.against) = (None, None, 0);
     }
 
-    /// Nothing of ours is left: did the last of it overtake?
-    fn look_for_overtaking(&mut self, now: Nanos, reading: Reading) {
+    /// Looks whether the probe has left, and what that says.
+    fn judge(&mut self, now: Nanos, own: u64, drops: u64) {
         let Some(probe) = self.probe else { return };
+        // What was dropped is gone early too, and has overtaken nobody.
+        if drops != probe.drops || self.bytes < STANDING_BYTES_MIN {
+            self.probe = None;
+            return;
+        }
         let waited = now - probe.at;
-        let is_early = waited < three_quarters(probe.fifo_for);
-        if reading.own_bytes > 0 && is_early {
+        let left = (probe.own_bytes + probe.behind_bytes).saturating_sub(own);
+        let is_gone = left + PACKET_BYTES / 2 >= probe.own_bytes;
+        let is_overtaken = waited > permille(probe.fifo_for, 1500);
+        if !is_gone && !is_overtaken {
             return;
         }
         self.probe = None;
-        // A packet that was dropped is gone early too, and has overtaken nobody.
-        self.overtakings = match is_early && reading.drops == probe.drops {
-            true => self.overtakings + 1,
-            false => 0,
+        let has_overtaken = waited < permille(probe.fifo_for, 750);
+        let speaks_for = if has_overtaken || is_overtaken {
+            Presence::Apart
+        } else if waited >= permille(probe.fifo_for, 900) {
+            Presence::Shared
+        } else {
+            // A coarse look at a short queue says neither.
+            self.presence
         };
-        if self.overtakings >= OVERTAKINGS_MIN {
-            self.enter(Presence::Apart);
-        }
-    }
-
-    /// A few packets that stay as long as a FIFO would keep them are in one.
-    fn look_for_fifo(&mut self, now: Nanos, own: u64, rate: Rate) {
-        if own <= APART_BYTES_MAX {
-            self.held = None;
-            return;
-        }
-        let (since, ahead) = *self.held.get_or_insert((now, self.bytes));
-        if now - since >= three_quarters(rate.time_for(ahead + own)) {
-            self.enter(Presence::Shared);
+        self.against = if speaks_for == self.presence { 0 } else { self.against + 1 };
+        if self.against >= PROBES_MIN {
+            (self.presence, self.against) = (speaks_for, 0);
         }
     }
 }
 
-fn three_quarters(span: Nanos) -> Nanos {
-    Nanos(span.0 / 4 * 3)
+fn permille(span: Nanos, permille: u64) -> Nanos {
+    Nanos(span.0.saturating_mul(permille) / 1000)
 }

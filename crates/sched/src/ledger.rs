@@ -16,7 +16,7 @@ use units::{Nanos, Rate};
 use crate::foreign::{Foreign, Presence};
 
 /// A full Ethernet packet: the unit of what cannot be told from a measurement.
-const PACKET_BYTES: u64 = 1514;
+pub(crate) const PACKET_BYTES: u64 = 1514;
 /// A queue this much longer than the clock says is looked at more closely: whose bytes are they?
 const UNEXPLAINED_BYTES_MAX: u64 = 2 * PACKET_BYTES;
 
@@ -78,7 +78,7 @@ impl Ledger {
         self.charged_bytes += wire_bytes;
         self.idle_at = self.idle_at.max(now - self.behind) + self.time_for(wire_bytes);
         if let Some(rate) = self.rate {
-            self.foreign.on_charged(now, rate);
+            self.foreign.on_charged(now, wire_bytes, rate);
         }
     }
 

@@ -8,7 +8,8 @@ mod ranked;
 
 use std::net::{IpAddr, SocketAddr};
 
-use sched::{Drain, Guard, Pace, policy};
+use sched::{Drain, Guard, Pace, WaitBound, policy};
+use units::wire::Framing;
 use units::{Nanos, Rate};
 use uplink::tree::{self, Kind};
 use uplink::{Interface, Shaper};
@@ -73,9 +74,10 @@ const GRANT_FOR: Nanos = Nanos::from_millis(1);
 /// Link time of a burst where the kernel orders: half of it is left when the server is woken, and it has to come in time or
 /// worse bands get the link. What lies there delays nobody better, it only keeps its band.
 const BURST_FOR: Nanos = Nanos::from_millis(4);
-/// Unsent bytes beyond which a paced socket takes no more, and the least burst: two segments, so that one is being
-/// sent while the next waits, and no response sits in a socket buffer where it can no longer be overtaken.
-const UNSENT_BYTES: u64 = 2 * 1460;
+/// Unsent bytes from which a paced socket takes no more, and the least burst: just above two segments with or without
+/// timestamps, so that one is being sent while the next waits, and no response sits in a socket buffer where it can no
+/// longer be overtaken.
+const UNSENT_BYTES: u64 = 2 * 1460 + 1;
 
 impl DrainChoice {
     /// Whatever may not be there is an error if it was asked for by name; but the pace may be unknown, and then the drain is
@@ -152,6 +154,11 @@ impl DrainChoice {
     pub fn unsent_bytes_max(&self) -> Option<u32> {
         let bytes = if self.is_paced() { UNSENT_BYTES } else { self.marker.as_ref()?.burst_bytes };
         Some(u32::try_from(bytes).unwrap_or(u32::MAX))
+    }
+
+    /// How long a waiting response can go without a byte; `None` where nothing is promised: without a rate, or a guard.
+    pub fn wait_bound(&self) -> Option<WaitBound> {
+        self.drain().wait_bound(Framing::ETHERNET)
     }
 
     /// A drain as chosen.

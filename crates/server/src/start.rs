@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sched::WaitBound;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::config::Config;
@@ -31,6 +32,7 @@ const DESCRIPTORS_KEPT: u64 = 1024;
 pub struct Server {
     address: SocketAddr,
     why: String,
+    wait_bound: Option<WaitBound>,
     connections_max: usize,
     stop: Arc<AtomicBool>,
     mailboxes: Vec<Arc<Mailbox<Departure>>>,
@@ -88,6 +90,7 @@ impl Server {
         let mut server = Server {
             address,
             why: std::mem::take(&mut config.drain.why),
+            wait_bound: config.drain.wait_bound(),
             connections_max: config.limits.connections_max.min(descriptors()),
             stop: Arc::new(AtomicBool::new(false)),
             mailboxes,
@@ -114,6 +117,11 @@ impl Server {
     /// Which drain, and why, in one line.
     pub fn why(&self) -> &str {
         &self.why
+    }
+
+    /// How long a waiting response can go without a byte, where the guard promises it.
+    pub fn wait_bound(&self) -> Option<WaitBound> {
+        self.wait_bound
     }
 
     /// How many connections there may be: what was asked for, or what the limit on open files allows.

@@ -43,7 +43,8 @@ pub struct Args {
     /// that no packet overtakes another), plain (at once), or never.
     #[arg(long, value_enum, default_value = "idle")]
     promotion: PromotionArg,
-    /// Thousandths of the uplink that go to the oldest response whatever the policy, so that none starves (0 to 1000).
+    /// Thousandths of the uplink for the response that has waited longest for a byte, whatever the policy, once it has waited a
+    /// second (0 to 1000); more shortens the longest wait, printed at the start.
     #[arg(long, value_name = "PERMILLE", default_value_t = server::GUARD_PERMILLE,
           value_parser = clap::value_parser!(u32).range(0..=1000))]
     guard: u32,
@@ -136,6 +137,15 @@ pub fn main(args: Args) -> Result<(), Failure> {
         std::io::stdout(),
         "weir: serving {dir} at http://{address}/ ({why}; at most {connections} connections)"
     );
+    if let Some(bound) = server.wait_bound() {
+        let (fixed, each, hundred) = (bound.fixed, bound.per_response, bound.with(100));
+        let [fixed, each, hundred] = [fixed, each, hundred].map(|span| span.as_secs_f64());
+        let _ = writeln!(
+            std::io::stdout(),
+            "weir: guard: no waiting response goes longer than {fixed:.1} s + {each:.3} s per waiting response without a \
+             byte; {hundred:.0} s with 100 waiting (--guard)"
+        );
+    }
     for signal in signals.forever() {
         if signal == SIGHUP {
             server.reopen_log();
