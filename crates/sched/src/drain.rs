@@ -203,7 +203,10 @@ impl Drain {
         if self.helped.take() == Some(id.slot) {
             self.guard.on_granted(wire_bytes);
         }
-        self.charge(now, wire_bytes);
+        if self.pace.rate.is_some() {
+            self.ledger.charge(now, wire_bytes);
+        }
+        self.earn(wire_bytes);
         if is_sent {
             self.depart(id.slot);
             return Progress::Departed;
@@ -255,10 +258,14 @@ impl Drain {
     }
 
     /// A connection's account was settled: bytes left that no grant covered (handshakes, acknowledgements, retransmissions),
-    /// or bytes that a grant covered stay with TCP for now, and the link is free for others.
-    pub fn on_correction(&mut self, now: Nanos, correction: Correction) {
+    /// or bytes that a grant covered stay with TCP for now, and the link is free for others. `is_read` says that the queue below
+    /// is measured ([`Drain::on_reading`]).
+    pub fn on_correction(&mut self, now: Nanos, correction: Correction, is_read: bool) {
         if correction.charge_bytes > 0 {
-            self.charge(now, correction.charge_bytes);
+            if self.pace.rate.is_some() {
+                self.ledger.charge_late(now, correction.charge_bytes, is_read);
+            }
+            self.earn(correction.charge_bytes);
         }
         if correction.refund_bytes > 0 {
             self.ledger.refund(correction.refund_bytes);
@@ -283,10 +290,8 @@ impl Drain {
         }
     }
 
-    fn charge(&mut self, now: Nanos, wire_bytes: u64) {
-        if self.pace.rate.is_some() {
-            self.ledger.charge(now, wire_bytes);
-        }
+    /// The link was used, and the guard gets its share of that.
+    fn earn(&mut self, wire_bytes: u64) {
         if !self.guard.is_off()
             && let Some(slot) = self.waiting.first()
         {

@@ -248,11 +248,11 @@ mod pacing {
     fn overhead_is_paid_for() {
         let mut drain = paced("10mbit");
         drain.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
-        drain.on_correction(Nanos(0), Correction { charge_bytes: 1250, refund_bytes: 0 });
+        drain.on_correction(Nanos(0), Correction { charge_bytes: 1250, refund_bytes: 0 }, false);
         assert_eq!(drain.poll_timeout(), Some(Nanos::from_micros(700)));
         drain.on_reading(Nanos(0), Reading::own(12_500));
         assert_eq!(drain.poll_timeout(), Some(Nanos::from_micros(9_700)));
-        drain.on_correction(Nanos(0), Correction { charge_bytes: 0, refund_bytes: 1250 });
+        drain.on_correction(Nanos(0), Correction { charge_bytes: 0, refund_bytes: 1250 }, false);
         assert_eq!(drain.poll_timeout(), Some(Nanos::from_micros(8_700)));
     }
 }

@@ -127,22 +127,27 @@ impl Foreign {
         }
     }
 
-    /// The queue was measured on a link of this rate; gives how many bytes of our own should hold us back.
+    /// The queue was measured on a link of this rate; gives [`Foreign::holding_bytes`].
     pub(crate) fn on_reading(&mut self, now: Nanos, reading: Reading, rate: Rate) -> u64 {
         let own = reading.own_bytes.min(reading.queued_bytes);
         self.bytes = reading.queued_bytes - own;
         self.last = Some(Reading { own_bytes: own, ..reading });
         self.follow(now, rate);
         self.judge(now, own, reading.drops);
+        self.holding_bytes()
+    }
+
+    /// How many bytes of our own should hold us back, of those last read and those handed down since.
+    pub(crate) fn holding_bytes(&self) -> u64 {
+        let Some(Reading { queued_bytes, own_bytes, .. }) = self.last else { return 0 };
         match self.presence {
-            Presence::Absent => own,
+            Presence::Absent => own_bytes,
             Presence::Shared => {
                 // Our part of a FIFO is our share of it; only what is beyond is a queue that we built.
-                let share = u128::from(reading.queued_bytes) * u128::from(1000 - self.share_permille) / 1000;
-                own.saturating_sub(share as u64 + APART_BYTES_MAX)
+                let share = u128::from(queued_bytes) * u128::from(1000 - self.share_permille) / 1000;
+                own_bytes.saturating_sub(share as u64 + APART_BYTES_MAX)
             }
-            Presence::Apart if own <= APART_BYTES_MAX => 0,
-            Presence::Apart => own - PACKET_BYTES,
+            Presence::Apart => own_bytes.saturating_sub(APART_BYTES_MAX - PACKET_BYTES),
         }
     }
 

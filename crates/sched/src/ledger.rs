@@ -17,6 +17,9 @@ use crate::foreign::{Foreign, Presence};
 
 /// A full Ethernet packet: the unit of what cannot be told from a measurement.
 pub(crate) const PACKET_BYTES: u64 = 1514;
+/// Bytes found to have left without a charge are taken for on their way only up to this much where the queue is read: what is
+/// more has left long ago, or else the next reading shows it.
+const LATE_BYTES_MAX: u64 = 2 * PACKET_BYTES;
 /// A queue this much longer than the clock says is looked at more closely: whose bytes are they?
 const UNEXPLAINED_BYTES_MAX: u64 = 2 * PACKET_BYTES;
 
@@ -45,13 +48,22 @@ pub struct Ledger {
     behind: Nanos,
     /// When the link will have sent all that was charged.
     idle_at: Nanos,
+    /// When a grant was last charged.
+    granted_at: Nanos,
     charged_bytes: u64,
     foreign: Foreign,
 }
 
 impl Ledger {
     pub fn new(rate: Option<Rate>, behind: Nanos) -> Ledger {
-        Ledger { rate, behind, idle_at: Nanos::ZERO, charged_bytes: 0, foreign: Foreign::default() }
+        Ledger {
+            rate,
+            behind,
+            idle_at: Nanos::ZERO,
+            granted_at: Nanos::ZERO,
+            charged_bytes: 0,
+            foreign: Foreign::default(),
+        }
     }
 
     /// The same with another share of the link for foreign traffic, in thousandths.
@@ -75,11 +87,20 @@ impl Ledger {
 
     /// These bytes, as the link counts them, were handed down now.
     pub fn charge(&mut self, now: Nanos, wire_bytes: u64) {
+        self.granted_at = now;
+        self.occupy(now, wire_bytes);
         self.charged_bytes += wire_bytes;
-        self.idle_at = self.idle_at.max(now - self.behind) + self.time_for(wire_bytes);
-        if let Some(rate) = self.rate {
-            self.foreign.on_charged(now, wire_bytes, rate);
+        if self.foreign.presence() == Presence::Apart {
+            // Our own queue may be served more slowly than the link: until it is read again it is as long as we made it.
+            self.idle_at = self.idle_at.max(now + self.time_for(self.foreign.holding_bytes()));
         }
+    }
+
+    /// These bytes have left unnoticed, or are just leaving: acknowledgements, what TCP kept and what it sent again. `is_read`
+    /// says that the queue below is.
+    pub fn charge_late(&mut self, now: Nanos, wire_bytes: u64, is_read: bool) {
+        self.occupy(now, if is_read { wire_bytes.min(LATE_BYTES_MAX) } else { wire_bytes });
+        self.charged_bytes += wire_bytes;
     }
 
     /// Of the bytes charged, these have not reached the link.
@@ -102,13 +123,21 @@ impl Ledger {
     pub fn on_reading(&mut self, now: Nanos, reading: Reading) {
         let Some(rate) = self.rate else { return };
         let own = self.foreign.on_reading(now, reading, rate);
-        let least = if own == 0 { now - self.behind } else { now + self.time_for(own) };
-        let most = match self.foreign.presence() {
+        let for_own = self.time_for(own);
+        let presence = self.foreign.presence();
+        let least = match presence {
+            _ if own == 0 => now - self.behind,
+            // Nobody knows when a queue of our own is served: the more is in it the longer a grant has to wait, but not for
+            // as long as TCP by itself keeps something there.
+            Presence::Apart => self.granted_at + for_own,
+            Presence::Absent | Presence::Shared => now + for_own,
+        };
+        let most = match presence {
             // What is ours in a FIFO leaves behind the others' bytes: not at our pace, and no later than the queue is empty.
             Presence::Shared if reading.queued_bytes > 0 => Nanos::MAX,
-            _ => now + self.time_for(own + PACKET_BYTES),
+            _ => now + for_own + self.time_for(PACKET_BYTES),
         };
-        self.idle_at = self.idle_at.clamp(least, most);
+        self.idle_at = self.idle_at.max(least).min(most);
     }
 
     /// When no more than `ahead` will be below us: the instant from which a grant may be made.
@@ -134,6 +163,13 @@ impl Ledger {
     /// The others' traffic in the queue below.
     pub fn foreign(&self) -> &Foreign {
         &self.foreign
+    }
+
+    fn occupy(&mut self, now: Nanos, wire_bytes: u64) {
+        self.idle_at = self.idle_at.max(now - self.behind) + self.time_for(wire_bytes);
+        if let Some(rate) = self.rate {
+            self.foreign.on_charged(now, wire_bytes, rate);
+        }
     }
 
     fn time_for(&self, wire_bytes: u64) -> Nanos {

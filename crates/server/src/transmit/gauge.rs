@@ -15,6 +15,8 @@ const READ_EVERY_MIN: Nanos = Nanos::from_micros(500);
 /// A reading may cost so much of a core, in thousandths: the kernel answers with the queues of every interface, and a host
 /// with hundreds of containers has hundreds. Then it is read less often.
 const READ_COST_PERMILLE: u64 = 20;
+/// How fast the cost of a reading may seem to rise, with each reading.
+const COST_STEP: Nanos = Nanos::from_micros(1);
 /// Failing for this long, the gauge is lost.
 const LOST_AFTER: Nanos = Nanos::from_secs(1);
 /// Of a rate that cannot be checked this much is used, in thousandths: the rest keeps the queue empty when our count of the
@@ -49,7 +51,8 @@ pub struct Gauge {
     queue: Box<dyn Queue>,
     state: State,
     read_at: Nanos,
-    read_every: Nanos,
+    /// What a reading costs when nothing interrupts it.
+    cost: Nanos,
     /// The queue's, as it was last found.
     rate: Rate,
     /// The most that the operator says the line carries, wherever its bottleneck is.
@@ -61,7 +64,7 @@ impl Gauge {
     /// A queue that is emptied at `rate`; where it is lost, `told` is the rate to be careful with, or else its own.
     pub fn new(queue: Box<dyn Queue>, rate: Rate, told: Option<Rate>) -> Gauge {
         let (state, failure) = (State::Fresh, None);
-        Gauge { queue, state, read_at: Nanos::ZERO, read_every: READ_EVERY_MIN, rate, told, failure }
+        Gauge { queue, state, read_at: Nanos::ZERO, cost: Nanos::ZERO, rate, told, failure }
     }
 
     /// A queue that may be there one day, on a line of this rate.
@@ -74,19 +77,25 @@ impl Gauge {
         self.queue.name()
     }
 
+    /// It was read the last time that it was tried.
+    pub fn is_fresh(&self) -> bool {
+        self.state == State::Fresh
+    }
+
     pub fn is_lost(&self) -> bool {
         self.state == State::Lost
     }
 
     /// The queue now; `None` if it was read a moment ago or cannot be read.
     pub fn read(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> Option<Queued> {
-        if self.state == State::Lost || now - self.read_at < self.read_every {
+        let read_every = READ_EVERY_MIN.max(Nanos(self.cost.0.saturating_mul(1000 / READ_COST_PERMILLE)));
+        if self.state == State::Lost || now - self.read_at < read_every {
             return None;
         }
         self.read_at = now;
         let read = self.queue.read();
-        let cost = clock() - now;
-        self.read_every = READ_EVERY_MIN.max(Nanos(cost.0.saturating_mul(1000 / READ_COST_PERMILLE)));
+        // A reading that was interrupted seems dear: what it costs rises slowly and falls at once.
+        self.cost = (clock() - now).min(self.cost + Nanos(self.cost.0 / 8) + COST_STEP);
         match read {
             Ok(queued) => {
                 self.state = State::Fresh;

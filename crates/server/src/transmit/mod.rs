@@ -277,15 +277,16 @@ impl<S: Socket + Clone> Transmitter<S> {
         let Some(sending) = self.sendings.get_mut(id.slot()).and_then(Option::as_mut) else { return };
         if sending.id == id {
             let correction = sending.settle();
-            self.drain.on_correction(now, correction);
+            self.drain.on_correction(now, correction, self.gauge.as_ref().is_some_and(Gauge::is_fresh));
         }
     }
 
     fn settle_last(&mut self, now: Nanos, id: JobId) {
         if self.is_paced() {
             let sending = self.sendings[id.slot()].as_mut().expect("a job departs once");
+            let is_read = self.gauge.as_ref().is_some_and(Gauge::is_fresh);
             for correction in sending.settle_last() {
-                self.drain.on_correction(now, correction);
+                self.drain.on_correction(now, correction, is_read);
             }
         }
     }

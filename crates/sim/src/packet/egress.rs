@@ -291,7 +291,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             Progress::Departed => {
                 conn.job = None;
                 let rest = conn.account.foresee(conn.sender.unsent_bytes(), u64::from(conn.closes));
-                self.drain.on_correction(self.now, rest);
+                self.drain.on_correction(self.now, rest, self.config.sees_queue);
             }
             Progress::Remains if is_blocked => {
                 conn.is_blocked = true;
@@ -305,7 +305,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
     fn settle_account(&mut self, id: ConnId) {
         let conn = self.conns.get(id).expect("the caller's connection");
         let correction = conn.account.settle(conn.sent);
-        self.drain.on_correction(self.now, correction);
+        self.drain.on_correction(self.now, correction, self.config.sees_queue);
     }
 
     /// The socket takes bytes again once less than half of its unsent limit is left.
