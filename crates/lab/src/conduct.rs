@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use indicatif::MultiProgress;
 use record::{LeftOut, Manifest, Run};
+use uplink::congestion;
 
 use crate::awake::Awake;
-use crate::congestion;
 use crate::folder::{Claim, finished};
 use crate::gate::Gate;
 use crate::one_run::{Company, PORT, one_run};
@@ -337,7 +337,7 @@ fn rehearse(plan: &Plan<'_>, spec: &RunSpec, rehearsed: &mut Rehearsed) -> Resul
     };
     let has_congestion_control = || match plan.experiment.network {
         Network::Loopback => Ok(()),
-        Network::Namespaces | Network::Router => congestion::check(&plan.experiment.congestion_control),
+        Network::Namespaces | Network::Router => Ok(congestion::check(&plan.experiment.congestion_control)?),
     };
     let needs = check_installed(spec.server, weir).and_then(|()| has_congestion_control());
     let outcome = match (needs, known) {

@@ -27,8 +27,8 @@ pub enum LabError {
     Program { name: String, ended: String, log: PathBuf, tail: String },
     /// A file, folder or kernel setting could not be read or written.
     Io { what: String, source: io::Error },
-    /// The congestion control asked for is not in this kernel.
-    Congestion { wanted: String, available: String },
+    /// The kernel lacks or refuses something.
+    Kernel { cause: uplink::Error },
     /// What a program wrote could not be understood.
     Output { what: String, reason: String },
     /// The folder for the results has a run of something else.
@@ -69,9 +69,7 @@ impl fmt::Display for LabError {
                 write!(f, "{name} {ended}; {} ends with: {tail}", log.display())
             }
             LabError::Io { what, source } => write!(f, "{what}: {source}"),
-            LabError::Congestion { wanted, available } => {
-                write!(f, "congestion control `{wanted}` is not in this kernel, which has: {available}")
-            }
+            LabError::Kernel { cause } => write!(f, "{cause}"),
             LabError::Output { what, reason } => write!(f, "cannot understand {what}: {reason}"),
             LabError::OtherExperiment { run, reason } => {
                 write!(f, "--out: {} is of another experiment: {reason}; name another folder", run.display())
@@ -86,6 +84,12 @@ impl fmt::Display for LabError {
 }
 
 impl std::error::Error for LabError {}
+
+impl From<uplink::Error> for LabError {
+    fn from(cause: uplink::Error) -> LabError {
+        LabError::Kernel { cause }
+    }
+}
 
 /// Where a program comes from: ours are built, the others are packages of Debian.
 fn how_to_get(program: &str) -> String {

@@ -12,7 +12,6 @@ mod calibration;
 mod cgroup;
 mod client_group;
 mod conduct;
-mod congestion;
 mod error;
 mod experiment;
 mod folder;

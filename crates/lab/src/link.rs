@@ -6,11 +6,13 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
+use uplink::congestion;
+
 use crate::bottleneck::{attach_command, build_commands, weir_words};
 use crate::limits::KernelLimits;
 use crate::namespace::{Namespace, Place};
 use crate::wide::{Paths, Wide};
-use crate::{ClientGroup, Counters, Experiment, Interrupt, LabError, Network, RunSpec, congestion, tool};
+use crate::{ClientGroup, Counters, Experiment, Interrupt, LabError, Network, RunSpec, tool};
 
 /// Every cable's two addresses are from the block set aside for benchmarks, 198.18.0.0/15 (RFC 2544, RFC 6890): four
 /// addresses for each, from the server on.

@@ -23,6 +23,14 @@ fn our_namespaces() -> Vec<String> {
     entries.flatten().filter_map(|e| e.file_name().into_string().ok()).filter(|name| name.starts_with(&ours)).collect()
 }
 
+/// Under the lock of those that add to it for an instant, other test programs among them.
+fn allowed_congestion_controls() -> String {
+    let path = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+    let lock = std::fs::File::open(path).unwrap();
+    lock.lock().unwrap();
+    std::fs::read_to_string(path).unwrap()
+}
+
 fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("weir-lab-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -36,10 +44,10 @@ fn nginx_is_shaped_and_nothing_is_left() {
     for shaper in ["shaper = \"htb\"\ngso_max_segs = 1", "shaper = \"tbf\"\ngso_max_segs = 1"] {
         one_fetch(&experiment(shaper), &folder);
     }
-    let allowed = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control").unwrap();
+    let allowed = allowed_congestion_controls();
     let pair = build(&experiment("congestion_control = \"cubic\"")).unwrap();
     assert_eq!(our_namespaces().len(), 2);
-    assert_eq!(std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control").unwrap(), allowed);
+    assert_eq!(allowed_congestion_controls(), allowed);
     drop(pair);
     failed_steps_leave_nothing();
     assert_eq!(our_namespaces(), Vec::<String>::new());

@@ -5,6 +5,7 @@
 
 #[cfg(feature = "bpf")]
 pub mod classify;
+pub mod congestion;
 mod connections;
 mod device;
 pub mod doctor;

@@ -3,5 +3,6 @@
 #[path = "../serve/common/cable.rs"]
 mod cable;
 mod floods;
+mod leftovers;
 mod network;
 mod uplink;

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use uplink::congestion;
 
 /// Two hosts, the server's and the clients', joined by a cable; both are gone when this is dropped.
 pub struct Cable {
@@ -41,7 +42,11 @@ impl Cable {
             ip(&format!("-n {host} link set {interface} up"));
         }
         // BBR would leave gaps of its own between its packets, and worse bands would fill them.
-        ip(&format!("netns exec {server} sysctl -qw net.ipv4.tcp_congestion_control=cubic"));
+        congestion::while_allowed("cubic", || {
+            cable.at_server(|| std::fs::write(congestion::CHOSEN, "cubic").unwrap());
+            Ok::<(), uplink::Error>(())
+        })
+        .unwrap();
         Some(cable)
     }
 
