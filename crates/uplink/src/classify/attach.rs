@@ -26,23 +26,16 @@ pub struct Preview {
 /// Hangs the classifier at the interface, in the place of an earlier one, and makes the tree or sets its rate.
 pub fn attach(interface: &Interface, wanted: &Classify) -> Result<Settings, Error> {
     let site = Site::look(interface, wanted)?;
-    let plans = site.plans(wanted)?;
-    let last = plans.len() - 1;
-    for (nth, plan) in plans.iter().enumerate() {
-        let settings = site.settings(wanted, plan)?;
-        match site.install(wanted, plan, &settings) {
-            // Another kind of tree may do.
-            Err(error) if error.is_missing() && nth < last => continue,
-            outcome => return outcome.map(|()| settings),
-        }
-    }
-    unreachable!("the last plan decides")
+    let plan = site.plan(wanted)?;
+    let settings = site.settings(wanted, &plan)?;
+    site.install(wanted, &plan, &settings)?;
+    Ok(settings)
 }
 
-/// What [`attach`] would do, where every kind of tree is to be had.
+/// What [`attach`] would do.
 pub fn preview(interface: &Interface, wanted: &Classify) -> Result<Preview, Error> {
     let site = Site::look(interface, wanted)?;
-    let tree = site.plans(wanted)?.remove(0);
+    let tree = site.plan(wanted)?;
     tree.check()?;
     let settings = site.settings(wanted, &tree)?;
     Ok(Preview { settings, tree, is_again: site.earlier.is_some() })
@@ -103,8 +96,8 @@ impl<'a> Site<'a> {
         Ok(Site { interface, filters, earlier, tree: tree::find(interface) })
     }
 
-    /// The trees that would do, the best first. The first that this kernel has is taken.
-    fn plans(&self, wanted: &Classify) -> Result<Vec<Plan>, Error> {
+    /// The tree that will be there.
+    fn plan(&self, wanted: &Classify) -> Result<Plan, Error> {
         let name = &self.interface.name;
         let matches = |tree: &Tree| match wanted.target {
             Some(Target::Bands) => tree.plan.kind != Kind::Ranked,
@@ -113,21 +106,31 @@ impl<'a> Site<'a> {
         };
         match (&self.tree, wanted.rate) {
             (Ok(Some(tree)), rate) if matches(tree) => {
-                Ok(vec![Plan { rate: rate.unwrap_or(tree.plan.rate), ..tree.plan.clone() }])
+                let rate = rate.unwrap_or(tree.plan.rate);
+                let is_of_old = self.has_made_tree() && tree.plan.kind != Kind::Ranked;
+                Ok(match tree.plan.other_share_permille {
+                    // An earlier version of weir attached, which guaranteed nothing.
+                    0 if is_of_old => Plan::new(Kind::Htb, rate),
+                    _ => Plan { rate, ..tree.plan.clone() },
+                })
             }
             (Ok(Some(tree)), _) => Err(Error::new(format!(
                 "{name} has a tree of kind {}, which --into does not fit; `weir uplink down {name}` removes it",
                 tree.plan.kind.name()
             ))),
             (Ok(None) | Err(_), Some(rate)) => Ok(match wanted.target {
-                Some(Target::Ranked) => vec![Plan::new(Kind::Ranked, rate)],
-                _ => [Kind::Prio, Kind::Htb].map(|kind| Plan::new(kind, rate)).to_vec(),
+                Some(Target::Ranked) => Plan::new(Kind::Ranked, rate),
+                _ => Plan::new(Kind::Htb, rate),
             }),
             (Ok(None), None) => Err(Error::new(format!(
                 "{name} has no tree of bands yet; say the uplink's rate and it is made: --rate 10mbit"
             ))),
             (Err(error), None) => Err(Error::new(error.to_string())),
         }
+    }
+
+    fn has_made_tree(&self) -> bool {
+        self.earlier.as_ref().is_some_and(|(_, settings)| settings.made_tree)
     }
 
     fn settings(&self, wanted: &Classify, plan: &Plan) -> Result<Settings, Error> {
@@ -149,7 +152,7 @@ impl<'a> Site<'a> {
             promotion: wanted.promotion,
             // An empty clsact does nothing: it is taken for one that a killed attach left.
             made_clsact: earlier.map_or(is_empty, |earlier| earlier.made_clsact),
-            made_tree: earlier.is_some_and(|earlier| earlier.made_tree) || !matches!(self.tree, Ok(Some(_))),
+            made_tree: self.has_made_tree() || !matches!(self.tree, Ok(Some(_))),
             cuts,
             priorities: std::array::from_fn(|band| tree.priority(band.min(BANDS_MAX) as u8)),
             ports,

@@ -7,7 +7,7 @@ use std::io;
 
 use units::{Nanos, Rate};
 
-use super::{Kind, OTHER_BAND, Plan};
+use super::{CONTROL_BAND, Kind, OTHER_BAND, Plan};
 use crate::netlink::{Body, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Socket};
 use crate::tc::{RTM_DELQDISC, RTM_NEWQDISC, RTM_NEWTCLASS, TC_H_ROOT, TCA_KIND, TCA_OPTIONS, tcm};
 
@@ -21,7 +21,12 @@ pub const PRIO: u32 = 0x5746_0000;
 const LEAF_FIRST: u32 = ROOT | 0x10;
 
 /// `5750:` is the queue of band 0, `5751:` that of band 1.
-const FIFO_FIRST: u32 = 0x5750;
+const QUEUE_FIRST: u32 = 0x5750;
+
+const TCA_FQ_CODEL_TARGET: u16 = 1;
+pub const TCA_FQ_CODEL_LIMIT: u16 = 2;
+/// The kernel's default, in microseconds.
+const CODEL_TARGET_US: u32 = 5000;
 
 pub const TCA_HTB_PARMS: u16 = 1;
 const TCA_HTB_INIT: u16 = 2;
@@ -49,8 +54,17 @@ pub fn class_of(kind: Kind, band: u8) -> u32 {
 }
 
 /// What a band of this plan is guaranteed, in bytes per second, never zero.
-pub fn share_bytes_per_s(plan: &Plan) -> u64 {
-    bytes_per_s(plan.rate.permille(plan.share_permille.into())).max(1)
+pub fn share_bytes_per_s(plan: &Plan, band: u8) -> u64 {
+    bytes_per_s(plan.rate.permille(plan.share_of(band).into())).max(1)
+}
+
+/// The order in which bands of [`Kind::Htb`] borrow what the shares leave, the lowest first: other traffic comes last.
+fn htb_priority(plan: &Plan, band: u8) -> u8 {
+    match band {
+        CONTROL_BAND => 0,
+        OTHER_BAND => plan.bands - 1,
+        data => data - 1,
+    }
 }
 
 /// The kernel's unit; part of a byte counts as one.
@@ -74,13 +88,36 @@ pub fn build(netlink: &mut Socket, interface: u32, mtu_bytes: u32, plan: &Plan) 
     if plan.kind == Kind::Prio {
         netlink.change(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, prio(interface, plan.bands).bytes())?;
     }
-    for band in 0..plan.bands {
-        let fifo = Body::new(&tcm(interface, (FIFO_FIRST + u32::from(band)) << 16, class_of(plan.kind, band)))
-            .text(TCA_KIND, "pfifo")
-            .attribute(TCA_OPTIONS, &plan.packets_per_band.to_ne_bytes());
-        netlink.change(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, fifo.bytes())?;
+    (0..plan.bands).try_for_each(|band| make_queue(netlink, interface, mtu_bytes, plan, band))
+}
+
+/// A FIFO; for other traffic, where the kernel has it, a queue in which flows take turns, so that ssh does not wait behind
+/// a backup.
+fn make_queue(netlink: &mut Socket, interface: u32, mtu_bytes: u32, plan: &Plan, band: u8) -> io::Result<()> {
+    let queue = |kind: &str| {
+        Body::new(&tcm(interface, (QUEUE_FIRST + u32::from(band)) << 16, class_of(plan.kind, band)))
+            .text(TCA_KIND, kind)
+    };
+    let mut make = |body: Body| netlink.change(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, body.bytes());
+    if band == OTHER_BAND {
+        let options = Body::new(&[])
+            .attribute(TCA_FQ_CODEL_TARGET, &fq_codel_target_us(plan, mtu_bytes).to_ne_bytes())
+            .attribute(TCA_FQ_CODEL_LIMIT, &plan.packets_per_band.to_ne_bytes());
+        match make(queue("fq_codel").nested(TCA_OPTIONS, options)) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+            outcome => return outcome,
+        }
     }
-    Ok(())
+    make(queue("pfifo").attribute(TCA_OPTIONS, &plan.packets_per_band.to_ne_bytes()))
+}
+
+/// How long a packet of other traffic may wait before CoDel takes the queue for a standing one: CoDel's own 5 ms, and on slow
+/// links what the two packets take that TCP keeps in the queue of a connection.
+fn fq_codel_target_us(plan: &Plan, mtu_bytes: u32) -> u32 {
+    let packet_bytes = u64::from(mtu_bytes) + ETHERNET_HEADER_BYTES;
+    let share_bytes_per_s = share_bytes_per_s(plan, OTHER_BAND).max(bytes_per_s(plan.rate) / 10);
+    let packets_us = 2 * packet_bytes * 1_000_000 / share_bytes_per_s.max(1);
+    u32::try_from(packets_us).unwrap_or(u32::MAX).max(CODEL_TARGET_US)
 }
 
 /// Makes the classes of the plan, or changes their rates where they are there.
@@ -94,7 +131,8 @@ pub fn set_rates(netlink: &mut Socket, interface: u32, mtu_bytes: u32, plan: &Pl
     set(LINK_CLASS, ROOT, link, 0)?;
     if plan.kind == Kind::Htb {
         for band in 0..plan.bands {
-            set(class_of(Kind::Htb, band), LINK_CLASS, share_bytes_per_s(plan), band)?;
+            let guaranteed = share_bytes_per_s(plan, band);
+            set(class_of(Kind::Htb, band), LINK_CLASS, guaranteed, htb_priority(plan, band))?;
         }
     }
     Ok(())
@@ -160,7 +198,22 @@ mod tests {
     #[test]
     fn a_share_is_never_nothing() {
         let plan = Plan::new(Kind::Htb, "10mbit".parse().unwrap());
-        assert_eq!(share_bytes_per_s(&plan), 1);
-        assert_eq!(share_bytes_per_s(&Plan { share_permille: 5, ..plan }), 6250);
+        let shares = |plan: &Plan| [0, 1, 2].map(|band| share_bytes_per_s(plan, band));
+        assert_eq!(shares(&Plan { share_permille: 0, other_share_permille: 0, ..plan.clone() }), [1, 1, 1]);
+        assert_eq!(shares(&Plan { share_permille: 5, other_share_permille: 100, ..plan }), [6250, 125_000, 6250]);
+    }
+
+    /// A full packet is 6 ms of the 2 Mbit/s that other traffic has of 10.
+    #[test]
+    fn codel_leaves_tcp_its_two_packets() {
+        let target_us = |rate: &str| fq_codel_target_us(&Plan::new(Kind::Htb, rate.parse().unwrap()), 1500);
+        assert_eq!(["10mbit", "100mbit"].map(target_us), [12_112, 5000]);
+        assert_eq!(fq_codel_target_us(&Plan::new(Kind::Prio, "10mbit".parse().unwrap()), 1500), 24_224);
+    }
+
+    #[test]
+    fn other_traffic_borrows_last() {
+        let plan = Plan { bands: 5, ..Plan::new(Kind::Htb, "10mbit".parse().unwrap()) };
+        assert_eq!([0, 1, 2, 3, 4].map(|band| htb_priority(&plan, band)), [0, 4, 1, 2, 3]);
     }
 }

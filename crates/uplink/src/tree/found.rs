@@ -5,7 +5,7 @@ use std::io;
 use units::Rate;
 
 use super::build::{self, LINK_CLASS, PRIO, ROOT, class_of};
-use super::{Kind, Plan, Tree};
+use super::{CONTROL_BAND, Kind, OTHER_BAND, Plan, Tree};
 use crate::netlink::{Socket, attribute, u32_at, u64_at};
 use crate::tc::{self, Class, Counted, Qdisc, TC_H_ROOT};
 use crate::{Error, Interface, ranked};
@@ -55,19 +55,21 @@ fn plan(qdiscs: &[Qdisc], classes: &[Class]) -> Option<Plan> {
     let class = |id: u32| classes.iter().find(|class| class.id == id);
     let link_bytes_per_s = bytes_per_s(class(LINK_CLASS)?, HTB_CEIL_AT, build::TCA_HTB_CEIL64)?;
     let rate = Rate::from_bits_per_s(link_bytes_per_s.checked_mul(8)?)?;
-    let (kind, bands, share_permille) = match qdiscs.iter().find(|qdisc| qdisc.handle == PRIO) {
-        Some(prio) => (Kind::Prio, u8::try_from(u32_at(&prio.options, 0)?).ok()?, 0),
+    let (kind, bands, [share_permille, other_share_permille]) = match qdiscs.iter().find(|qdisc| qdisc.handle == PRIO) {
+        Some(prio) => (Kind::Prio, u8::try_from(u32_at(&prio.options, 0)?).ok()?, [0, 0]),
         None => {
             let bands =
                 (0..Kind::Htb.bands_max()).take_while(|band| class(class_of(Kind::Htb, *band)).is_some()).count();
-            let first = class(class_of(Kind::Htb, 0))?;
-            let share = bytes_per_s(first, HTB_RATE_AT, build::TCA_HTB_RATE64)?;
-            (Kind::Htb, bands as u8, permille(share, link_bytes_per_s))
+            let share = |band: u8| {
+                let share = bytes_per_s(class(class_of(Kind::Htb, band))?, HTB_RATE_AT, build::TCA_HTB_RATE64)?;
+                Some(permille(share, link_bytes_per_s))
+            };
+            (Kind::Htb, bands as u8, [share(CONTROL_BAND)?, share(OTHER_BAND)?])
         }
     };
     let limits: Vec<u32> = (0..bands).map(|band| limit(qdiscs, class_of(kind, band))).collect::<Option<_>>()?;
     let packets_per_band = *limits.first()?;
-    let plan = Plan { kind, rate, bands, packets_per_band, share_permille };
+    let plan = Plan { kind, rate, bands, packets_per_band, share_permille, other_share_permille };
     (limits.iter().all(|limit| *limit == packets_per_band) && plan.check().is_ok()).then_some(plan)
 }
 
@@ -78,10 +80,14 @@ fn bytes_per_s(class: &Class, at: usize, wide: u16) -> Option<u64> {
     wide.or_else(narrow)
 }
 
-/// The packets that the pfifo of this class may hold.
+/// The packets that the queue of this class may hold.
 fn limit(qdiscs: &[Qdisc], class: u32) -> Option<u32> {
-    let fifo = qdiscs.iter().find(|qdisc| qdisc.parent == class && qdisc.kind == "pfifo")?;
-    u32_at(&fifo.options, 0)
+    let queue = qdiscs.iter().find(|qdisc| qdisc.parent == class)?;
+    match queue.kind.as_str() {
+        "pfifo" => u32_at(&queue.options, 0),
+        "fq_codel" => u32_at(attribute(&queue.options, build::TCA_FQ_CODEL_LIMIT)?, 0),
+        _ => None,
+    }
 }
 
 /// The thousandths that gave this guarantee; the least rate stands for none.

@@ -1,8 +1,9 @@
 //! The tree of bands that `weir uplink up` puts at an interface's egress: one shaper at the uplink's rate, below it a few
-//! bounded queues of which the kernel always serves the first that has anything.
+//! bounded queues. Each has a guaranteed share of the link; what the shares leave goes to the first queue that has anything.
 //!
 //! This is the papers' own mechanism (Harchol-Balter et al., "Implementation of SRPT scheduling in web servers", 2000,
-//! section 3.2: 16 bands of `prio`), under a shaper so that the queue stands here and not in a modem or a driver.
+//! section 3.2: 16 bands of `prio`), under a shaper so that the queue stands here and not in a modem or a driver, and with
+//! shares, which `prio` cannot have: without them one bulk transfer in an early band stops all behind it.
 //! A packet is in the band that its `skb->priority` names, which needs no filter: a tc program sets it, or a program by
 //! SO_PRIORITY. Everything about a tree is read back from the kernel; it is known by its handle, `5745:`.
 //!
@@ -14,8 +15,9 @@
 //!
 //! On slow links the interface's packets are kept small while the tree is there: `segments.rs` says why.
 //!
-//! What nobody classified is before the responses and not behind them: Weir orders the responses, and whoever installs it
-//! has to reach the machine as before, however busy it is. The price: an unclassified bulk transfer delays responses too.
+//! Other traffic has [`OTHER_SHARE_PERMILLE`] of the link before any response, so that the machine can be reached however
+//! busy it is, and beyond its share only what the responses leave: a backup, rsync or HTTP/3 may fill a link by itself.
+//! Under `prio` it comes before the responses without a bound.
 
 mod build;
 mod found;
@@ -36,7 +38,7 @@ pub use up::{Change, down, up};
 
 /// For SYN-ACK, RST and what else carries no data.
 pub const CONTROL_BAND: u8 = 0;
-/// For what nobody classified.
+/// For other traffic: what nobody classified.
 pub const OTHER_BAND: u8 = 1;
 /// The most urgent band of responses.
 pub const DATA_BAND_FIRST: u8 = 2;
@@ -44,6 +46,14 @@ pub const DATA_BAND_FIRST: u8 = 2;
 pub const BANDS_MIN: u8 = DATA_BAND_FIRST + 1;
 /// Packets that may wait in each band; the papers' FIFO has as many for all.
 pub const PACKETS_PER_BAND: u32 = 100;
+/// Thousandths of the link guaranteed to other traffic. Measured on 10 Mbit/s beside one bulk transfer from another port:
+/// `docs/attach.md` has the figures.
+pub const OTHER_SHARE_PERMILLE: u16 = 200;
+/// Thousandths guaranteed to the control band and to each band of responses: 5 and 20 cost nothing in the mean response
+/// time, 100 cost 12 %.
+pub const SHARE_PERMILLE: u16 = 20;
+/// All there is to guarantee.
+const WHOLE_PERMILLE: u16 = 1000;
 /// Below this a full packet takes more than a second.
 const RATE_MIN_BITS_PER_S: u64 = 12_000;
 /// More than this is minutes of any link.
@@ -54,7 +64,7 @@ const PACKETS_PER_BAND_MAX: u32 = 1_000_000;
 pub enum Kind {
     /// An HTB with one class, and in it the `prio` discipline: up to 16 bands, strictly one before the other.
     Prio,
-    /// An HTB with a class per band: up to 8, each with a guaranteed share.
+    /// An HTB with a class per band: up to 8, each with a guaranteed share. The default.
     Htb,
     /// Our own BPF queueing discipline, which orders flows by rank and has no bands.
     Ranked,
@@ -88,15 +98,30 @@ pub struct Plan {
     /// With the control band and the other band; 0 for [`Kind::Ranked`].
     pub bands: u8,
     pub packets_per_band: u32,
-    /// Thousandths of the rate that each band gets before any other has more ([`Kind::Htb`] only; `prio` is strict).
-    /// At 0 it is the least an HTB knows: one byte per second, which lets a packet a minute through.
+    /// Thousandths of the rate that the control band and each band of responses get before any other has more
+    /// ([`Kind::Htb`] only). At 0 it is the least an HTB knows: one byte per second, which lets a packet a minute through.
     pub share_permille: u16,
+    /// The same for other traffic.
+    pub other_share_permille: u16,
 }
 
 impl Plan {
-    /// As many bands as this kind has, and the usual bounds.
+    /// As many bands as this kind has, with the default bounds and shares.
     pub fn new(kind: Kind, rate: Rate) -> Plan {
-        Plan { kind, rate, bands: kind.bands_max(), packets_per_band: PACKETS_PER_BAND, share_permille: 0 }
+        let share = |permille| if kind == Kind::Htb { permille } else { 0 };
+        Plan {
+            kind,
+            rate,
+            bands: kind.bands_max(),
+            packets_per_band: PACKETS_PER_BAND,
+            share_permille: share(SHARE_PERMILLE),
+            other_share_permille: share(OTHER_SHARE_PERMILLE),
+        }
+    }
+
+    /// Thousandths of the rate guaranteed to this band.
+    pub fn share_of(&self, band: u8) -> u16 {
+        if band == OTHER_BAND { self.other_share_permille } else { self.share_permille }
     }
 
     /// Says what in this plan no kernel could do.
@@ -116,14 +141,20 @@ impl Plan {
             let packets = self.packets_per_band;
             return Err(Error::new(format!("{packets} packets per band: a band takes 1 to {PACKETS_PER_BAND_MAX}")));
         }
-        if self.kind == Kind::Prio && self.share_permille > 0 {
+        self.check_shares()
+    }
+
+    fn check_shares(&self) -> Result<(), Error> {
+        let (share, other) = (self.share_permille, self.other_share_permille);
+        if self.kind == Kind::Prio && share.max(other) > 0 {
             return Err(Error::new("a guaranteed share needs --qdisc htb: the bands of prio are strict"));
         }
-        let share_max = 1000 / u16::from(bands);
-        if self.share_permille > share_max {
-            let share = self.share_permille;
+        let bands = u16::from(self.bands) - 1;
+        let share_max = WHOLE_PERMILLE.saturating_sub(other) / bands;
+        if other > WHOLE_PERMILLE || share > share_max {
             return Err(Error::new(format!(
-                "{share} thousandths for each of {bands} bands is more than there is: at most {share_max}"
+                "shares of {share} thousandths for each of {bands} bands and {other} for other traffic are more than the \
+                 link: beside {other} each band can have at most {share_max}"
             )));
         }
         Ok(())

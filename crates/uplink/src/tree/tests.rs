@@ -49,15 +49,16 @@ fn goes_up_is_found_and_goes_down() {
         assert_eq!(find(weir0).unwrap(), None);
         assert!(!down(weir0).unwrap(), "there is nothing to remove");
         for rate in ["1mbit", "10mbit", "9999999bit", "1gbit", "10gbit"] {
-            for share_permille in [0, 7, 125] {
-                let plan = Plan { share_permille, packets_per_band: 50, ..plan(rate) };
+            for (share_permille, other_share_permille) in [(0, 0), (7, 300), (114, 200)] {
+                let plan = Plan { share_permille, other_share_permille, packets_per_band: 50, ..plan(rate) };
                 assert_eq!(up(weir0, &plan, false).unwrap(), Change::Made);
                 let made = everything(weir0);
                 assert_eq!(up(weir0, &plan, false).unwrap(), Change::Nothing, "{plan:?}");
                 assert_eq!(everything(weir0), made);
                 let tree = find(weir0).unwrap().unwrap();
                 assert_eq!((tree.plan.bands, tree.plan.packets_per_band), (8, 50));
-                assert_eq!(tree.plan.share_permille, share_permille, "{rate}");
+                let shares = (tree.plan.share_permille, tree.plan.other_share_permille);
+                assert_eq!(shares, (share_permille, other_share_permille), "{rate}");
                 assert!(plan.rate.bits_per_s().abs_diff(tree.plan.rate.bits_per_s()) < 8, "{rate}");
                 assert!(down(weir0).unwrap());
                 assert_eq!(everything(weir0), before);
@@ -98,7 +99,7 @@ fn loopback_takes_a_tree_of_100_gigabit() {
     in_own_network(|| {
         run("ip link set lo up");
         let lo = Interface::by_name("lo").unwrap();
-        let plan = Plan { share_permille: 120, ..plan("400gbit") };
+        let plan = Plan { share_permille: 114, ..plan("400gbit") };
         up(&lo, &plan, false).unwrap();
         assert_eq!(find(&lo).unwrap().unwrap().plan, plan);
     });
@@ -255,9 +256,10 @@ fn what_no_interface_could_do_is_refused() {
             (plan("8kbit"), "rate 8kbit is too low"),
             (Plan { bands: 2, ..ten.clone() }, "2 bands: htb takes 3 to 8"),
             (Plan { bands: 9, ..ten.clone() }, "9 bands: htb takes 3 to 8"),
-            (Plan { kind: Kind::Prio, bands: 17, ..ten.clone() }, "17 bands: prio takes 3 to 16"),
-            (Plan { kind: Kind::Prio, share_permille: 1, ..ten.clone() }, "a guaranteed share needs --qdisc htb"),
-            (Plan { share_permille: 126, ..ten.clone() }, "at most 125"),
+            (Plan { bands: 17, ..Plan::new(Kind::Prio, ten.rate) }, "17 bands: prio takes 3 to 16"),
+            (Plan { kind: Kind::Prio, other_share_permille: 1, ..ten.clone() }, "a guaranteed share needs --qdisc htb"),
+            (Plan { share_permille: 115, ..ten.clone() }, "beside 200 each band can have at most 114"),
+            (Plan { other_share_permille: 1001, share_permille: 0, ..ten.clone() }, "more than the link"),
             (Plan { packets_per_band: 0, ..ten.clone() }, "0 packets per band"),
         ] {
             let answer = refused(weir0, &wrong, true);

@@ -4,7 +4,7 @@
 use std::io;
 
 use super::found::{Found, look};
-use super::{Kind, Plan, Tree, build, keep, leftovers, segments};
+use super::{CONTROL_BAND, Kind, OTHER_BAND, Plan, Tree, build, keep, leftovers, segments};
 use crate::device::Device;
 use crate::netlink::Socket;
 use crate::tc::Qdisc;
@@ -228,7 +228,9 @@ fn check_foreign(name: &str, qdisc: &Qdisc, replace: bool) -> Result<(), Error> 
 
 /// Would both make the same tree?
 fn same(one: &Plan, other: &Plan) -> bool {
-    let rates = |plan: &Plan| (build::bytes_per_s(plan.rate), build::share_bytes_per_s(plan));
+    let rates = |plan: &Plan| {
+        (build::bytes_per_s(plan.rate), [CONTROL_BAND, OTHER_BAND].map(|band| build::share_bytes_per_s(plan, band)))
+    };
     same_queues(one, other) && rates(one) == rates(other)
 }
 

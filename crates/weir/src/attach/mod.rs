@@ -89,6 +89,9 @@ pub fn main(args: Args) -> Result<(), Failure> {
     }
     let attached = classify::attach(&interface, &wanted)?;
     let tree = tree::find(&interface)?;
+    if let Some(tree) = &tree {
+        crate::uplink::warn_of_prio(tree);
+    }
     show::attached(&interface, &attached, tree.as_ref(), args.json)
 }
 

@@ -93,7 +93,8 @@ fn said(settings: &Settings) -> String {
 }
 
 fn heading(plan: &Plan) -> String {
-    format!("{} at {}", plan.kind.name(), plan.rate)
+    let shares = crate::uplink::shares(plan).map_or(String::new(), |shares| format!(", {shares}"));
+    format!("{} at {}{shares}", plan.kind.name(), plan.rate)
 }
 
 fn described_tree(plan: &Plan) -> Value {

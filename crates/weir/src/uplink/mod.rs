@@ -37,18 +37,20 @@ struct Up {
     /// Rate of the uplink, as tc writes it (10mbit, 1gbit).
     #[arg(long, value_name = "RATE")]
     rate: Rate,
-    /// Bands: one for control, one for what nobody classified, the others for responses; without it as many as there
-    /// can be (prio 16, htb 8).
+    /// Bands: one for control packets, one for other traffic, the rest for responses; at most 8 of htb, 16 of prio
+    /// [default: as many as there can be].
     #[arg(long, value_name = "N")]
     bands: Option<u8>,
-    /// What orders the packets; without it prio where this kernel has it, else htb.
+    /// The queueing discipline that orders the packets; prio has no shares, so that one bulk transfer of other traffic
+    /// stops every response [default: that of the tree that is there, else htb].
     #[arg(long, value_enum)]
     qdisc: Option<Qdisc>,
     #[arg(long, value_name = "N", help = format!("Packets that may wait in each band; without it {}", tree::PACKETS_PER_BAND))]
     packets: Option<u32>,
-    /// Thousandths of the rate that each band of htb is guaranteed.
-    #[arg(long, value_name = "PERMILLE", default_value_t = 0)]
-    share: u16,
+    #[arg(long, value_name = "PERMILLE", help = format!("Thousandths of the rate guaranteed to the control band and to each band of responses, htb only [default: {}]", tree::SHARE_PERMILLE))]
+    share: Option<u16>,
+    #[arg(long, value_name = "PERMILLE", value_parser = clap::value_parser!(u16).range(1..), help = format!("Thousandths of the rate guaranteed to other traffic (ssh, DNS, other ports), htb only; beyond them it has what responses leave [default: {}]", tree::OTHER_SHARE_PERMILLE))]
+    other_share: Option<u16>,
     /// Take the place of a queueing discipline that weir did not make; `weir uplink down` puts it back.
     #[arg(long)]
     replace: bool,
@@ -60,7 +62,11 @@ struct Up {
 impl Up {
     /// Does it say anything that only a tree of bands can have?
     fn is_of_bands(&self) -> bool {
-        self.bands.is_some() || self.packets.is_some() || self.share > 0
+        self.bands.is_some() || self.packets.is_some() || self.has_shares()
+    }
+
+    fn has_shares(&self) -> bool {
+        self.share.is_some() || self.other_share.is_some()
     }
 }
 
@@ -97,6 +103,7 @@ fn up(args: &Up) -> Result<(), Failure> {
     let (change, why) = make(&interface, args)?;
     let gone = || Failure::Failed(format!("the tree on {} was removed as soon as it was made", interface.name));
     let tree = tree::find(&interface)?.ok_or_else(gone)?;
+    warn_of_prio(&tree);
     if args.json {
         let Value::Object(mut object) = described(&tree) else { unreachable!("a tree is an object") };
         object.insert("change".into(), said(change).into());
@@ -109,11 +116,6 @@ fn up(args: &Up) -> Result<(), Failure> {
 /// Makes the tree, and says why of this kind.
 fn make(interface: &Interface, args: &Up) -> Result<(Change, String), Error> {
     let up = |kind: Kind| tree::up(interface, &plan(args, kind), args.replace);
-    // Who asks for bands and not for a kind gets as many of them as there can be here.
-    let fewer = match args.bands {
-        Some(bands) if bands > Kind::Htb.bands_max() => ", and has no more bands",
-        _ => "",
-    };
     let asked = args.qdisc.map(|qdisc| match qdisc {
         Qdisc::Prio => Kind::Prio,
         Qdisc::Htb => Kind::Htb,
@@ -122,34 +124,43 @@ fn make(interface: &Interface, args: &Up) -> Result<(Change, String), Error> {
     if let Some(kind) = asked {
         return Ok((up(kind)?, "as asked for".to_string()));
     }
-    // A guaranteed share is something only htb has.
-    if args.share > 0 {
-        return Ok((up(Kind::Htb)?, "htb for the guaranteed shares".to_string()));
-    }
-    // A tree that is not whole is made anew, of whatever kind.
-    if let Ok(Some(tree)) = tree::find(interface)
-        && !(tree.plan.kind == Kind::Ranked && args.is_of_bands())
-    {
-        let fewer = if tree.plan.kind == Kind::Htb { fewer } else { "" };
-        return Ok((up(tree.plan.kind)?, format!("the kind that is there{fewer}")));
-    }
-    match up(Kind::Prio) {
-        Ok(change) => Ok((change, "prio, the most bands".to_string())),
-        Err(error) if error.is_missing() => Ok((up(Kind::Htb)?, format!("htb, as this kernel has no prio{fewer}"))),
-        Err(error) => Err(error),
-    }
+    // A tree that is not whole is made anew, as htb.
+    let there = tree::find(interface).ok().flatten().map(|tree| tree.plan.kind);
+    let kind = match there {
+        Some(Kind::Prio) if args.has_shares() => Kind::Htb,
+        Some(Kind::Ranked) if args.is_of_bands() => Kind::Htb,
+        kind => kind.unwrap_or(Kind::Htb),
+    };
+    let why = if there == Some(kind) { "the kind that is there" } else { "htb, which guarantees shares" };
+    // Without a kind, `--bands 16` asks for as many as there can be.
+    let has_fewer = kind == Kind::Htb && args.bands.is_some_and(|bands| bands > kind.bands_max());
+    let fewer = if has_fewer { " and has no more bands" } else { "" };
+    Ok((up(kind)?, format!("{why}{fewer}")))
 }
 
 fn plan(args: &Up, kind: Kind) -> Plan {
     let usual = Plan::new(kind, args.rate);
     let bands = args.bands.unwrap_or(usual.bands);
     // More than any kind has is a mistake wherever it is made.
-    let is_clipped = args.qdisc.is_none() && args.share == 0 && bands <= Kind::Prio.bands_max();
+    let is_clipped = args.qdisc.is_none() && bands <= Kind::Prio.bands_max();
     Plan {
         bands: if is_clipped { bands.min(usual.bands) } else { bands },
         packets_per_band: args.packets.unwrap_or(usual.packets_per_band),
-        share_permille: args.share,
+        share_permille: args.share.unwrap_or(usual.share_permille),
+        other_share_permille: args.other_share.unwrap_or(usual.other_share_permille),
         ..usual
+    }
+}
+
+/// Says on standard error what a tree of `prio` lacks.
+pub fn warn_of_prio(tree: &Tree) {
+    if tree.plan.kind == Kind::Prio {
+        let name = &tree.interface.name;
+        eprintln!(
+            "weir: warning: {name}: prio has no guaranteed shares: one bulk transfer of other traffic stops every response; \
+             `weir uplink up {name} --rate {} --qdisc htb` guarantees them",
+            tree.plan.rate
+        );
     }
 }
 
@@ -175,12 +186,19 @@ fn said(change: Change) -> &'static str {
 
 /// `8 bands of htb at 10mbit, ...`.
 fn heading(tree: &Tree) -> String {
-    let Plan { kind, rate, bands, packets_per_band, share_permille } = &tree.plan;
+    let Plan { kind, rate, bands, packets_per_band, .. } = &tree.plan;
     if *kind == Kind::Ranked {
         return format!("ranked by flow at {rate}");
     }
-    let kind = kind.name();
-    format!("{bands} bands of {kind} at {rate}, {packets_per_band} packets each, {share_permille}/1000 guaranteed")
+    let shares = shares(&tree.plan).map_or(String::new(), |shares| format!(", {shares}"));
+    format!("{bands} bands of {} at {rate}, {packets_per_band} packets each{shares}", kind.name())
+}
+
+/// What the bands are guaranteed; `None` for a kind without shares.
+pub fn shares(plan: &Plan) -> Option<String> {
+    let percent = |permille: u16| f64::from(permille) / 10.0;
+    let (each, other) = (percent(plan.share_permille), percent(plan.other_share_permille));
+    (plan.kind == Kind::Htb).then(|| format!("guaranteed {each} % for each and {other} % for other traffic"))
 }
 
 fn described(tree: &Tree) -> Value {
@@ -191,6 +209,7 @@ fn described(tree: &Tree) -> Value {
         "band_count": tree.plan.bands,
         "packets_per_band": tree.plan.packets_per_band,
         "share_permille": tree.plan.share_permille,
+        "other_share_permille": tree.plan.other_share_permille,
     })
 }
 

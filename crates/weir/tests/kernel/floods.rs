@@ -24,7 +24,7 @@ const LOOKS_MAX: usize = 2000;
 const TURN: Duration = Duration::from_millis(100);
 
 #[test]
-fn of_two_floods_the_better_band_has_the_link() {
+fn of_two_floods_the_better_band_has_the_link_but_for_the_others_share() {
     let Some(network) = Network::new() else { return };
     network.printed(&format!("uplink up uplink --rate {RATE}"));
     let bands = show(&network);
@@ -46,7 +46,9 @@ fn of_two_floods_the_better_band_has_the_link() {
         let sent = |bands: &[Value], band: usize| count(&bands[band], "packets") - count(&before[band], "packets");
         let after = look_until(&network, |bands| sent(bands, high) + sent(bands, low) >= WATCHED_PACKETS);
         let (high, low) = (sent(&after, high), sent(&after, low));
-        assert!(high * 100 >= (high + low) * 99, "{high} packets of the better band, {low} of the worse");
+        // 20 thousandths by default, and no band has more waiting than it is served.
+        assert!(high * 1000 >= (high + low) * 960, "{high} packets of the better band, {low} of the worse");
+        assert!(low * 1000 >= (high + low) * 10, "{high} packets of the better band, {low} of the worse");
     });
 }
 
@@ -77,7 +79,7 @@ fn a_flood_does_not_hold_up_syn_acks() {
 }
 
 /// The floods end however the test does.
-struct OnDrop<'a>(&'a AtomicBool);
+pub struct OnDrop<'a>(pub &'a AtomicBool);
 
 impl Drop for OnDrop<'_> {
     fn drop(&mut self) {
@@ -85,11 +87,11 @@ impl Drop for OnDrop<'_> {
     }
 }
 
-fn show(network: &Network) -> Vec<Value> {
+pub fn show(network: &Network) -> Vec<Value> {
     network.json("uplink show uplink")["bands"].as_array().unwrap().clone()
 }
 
-fn look_until(network: &Network, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+pub fn look_until(network: &Network, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
     for _ in 0..LOOKS_MAX {
         let bands = show(network);
         if is_so(&bands) {
@@ -100,15 +102,15 @@ fn look_until(network: &Network, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value>
     panic!("it did not come to that: {:?}", show(network))
 }
 
-fn count(band: &Value, what: &str) -> u64 {
+pub fn count(band: &Value, what: &str) -> u64 {
     band[what].as_u64().unwrap()
 }
 
-fn priority(band: &Value) -> u32 {
+pub fn priority(band: &Value) -> u32 {
     u32::try_from(count(band, "priority")).unwrap()
 }
 
-fn listen(network: &Network, priority: u32) -> TcpListener {
+pub fn listen(network: &Network, priority: u32) -> TcpListener {
     let listener = network.cable.at_server(|| TcpListener::bind(network.cable.address()).unwrap());
     SockRef::from(&listener).set_priority(priority).unwrap();
     // Reno fills whatever queue there is and half a queue is left when it has lost something; BBR, the default of some
@@ -118,12 +120,12 @@ fn listen(network: &Network, priority: u32) -> TcpListener {
 }
 
 /// A connection: the server's end, the client's end.
-fn connect(network: &Network, listener: &TcpListener) -> (TcpStream, TcpStream) {
+pub fn connect(network: &Network, listener: &TcpListener) -> (TcpStream, TcpStream) {
     let client = network.cable.at_client(|| TcpStream::connect(network.cable.address()).unwrap());
     (listener.accept().unwrap().0, client)
 }
 
-fn flood(mut sender: TcpStream, is_over: &AtomicBool) {
+pub fn flood(mut sender: TcpStream, is_over: &AtomicBool) {
     sender.set_write_timeout(Some(TURN)).unwrap();
     while !is_over.load(Ordering::Relaxed) {
         // Without room for as long as a turn: it looks again.
@@ -131,7 +133,7 @@ fn flood(mut sender: TcpStream, is_over: &AtomicBool) {
     }
 }
 
-fn drain(mut receiver: TcpStream, is_over: &AtomicBool) {
+pub fn drain(mut receiver: TcpStream, is_over: &AtomicBool) {
     receiver.set_read_timeout(Some(TURN)).unwrap();
     let mut buffer = vec![0; 64 << 10];
     while !is_over.load(Ordering::Relaxed) {

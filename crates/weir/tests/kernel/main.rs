@@ -5,4 +5,5 @@ mod cable;
 mod floods;
 mod leftovers;
 mod network;
+mod shares;
 mod uplink;

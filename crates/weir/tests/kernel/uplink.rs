@@ -9,8 +9,9 @@ fn up_show_and_down() {
     let made = network.json("uplink up uplink --rate 10mbit");
     assert_eq!((&made["change"], &made["rate_bits_per_s"]), (&"made".into(), &10_000_000.into()));
     let bands = made["band_count"].as_u64().unwrap();
-    // Whatever this kernel has, the kind is one that has so many.
-    assert!([("prio", 16), ("htb", 8)].contains(&(made["kind"].as_str().unwrap(), bands)), "{made}");
+    // Also where this kernel has `prio`, which has no shares.
+    assert_eq!((&made["kind"], bands), (&"htb".into(), 8), "{made}");
+    assert_eq!((&made["share_permille"], &made["other_share_permille"]), (&20.into(), &200.into()), "{made}");
     let again = network.json("uplink up uplink --rate 10mbit");
     assert_eq!(again["change"], "unchanged");
 
@@ -35,15 +36,25 @@ fn up_show_and_down() {
     assert_eq!(network.json("uplink down uplink")["removed"], false);
 }
 
-/// Where the kernel has no `prio`, sixteen bands become as many as there can be.
+/// Sixteen bands, which only `prio` has, become as many as there can be; asked for, `prio` has them, and a warning.
 #[test]
 fn sixteen_bands_are_had_or_as_many_as_there_can_be() {
     let Some(network) = Network::new() else { return };
     for change in ["made", "unchanged"] {
         assert!(network.printed("uplink up uplink --rate 10mbit --bands 16").contains(change));
         let shown = network.json("uplink show uplink");
-        let bands = if shown["kind"] == "prio" { 16 } else { 8 };
-        assert_eq!(shown["band_count"], bands, "{shown}");
+        assert_eq!((&shown["kind"], &shown["band_count"]), (&"htb".into(), &8.into()), "{shown}");
+    }
+    let prio = network.weir("uplink up uplink --rate 10mbit --qdisc prio");
+    let said = String::from_utf8(prio.stderr).unwrap();
+    if prio.status.success() {
+        assert!(said.contains("warning: uplink: prio has no guaranteed shares"), "{said}");
+        assert_eq!(network.json("uplink show uplink")["band_count"], 16);
+        // Without a word of it, the kind stays; with a share it is htb.
+        assert_eq!(network.json("uplink up uplink --rate 10mbit")["kind"], "prio");
+        assert_eq!(network.json("uplink up uplink --rate 10mbit --share 30")["kind"], "htb");
+    } else {
+        assert!(said.contains("this kernel has no prio"), "{said}");
     }
     network.printed("uplink down uplink");
 }
@@ -51,10 +62,12 @@ fn sixteen_bands_are_had_or_as_many_as_there_can_be() {
 #[test]
 fn rates_change_in_place_and_shares_are_kept() {
     let Some(network) = Network::new() else { return };
-    network.printed("uplink up uplink --rate 10mbit --qdisc htb --share 20 --bands 5");
-    assert!(network.printed("uplink up uplink --rate 20mbit --share 20 --bands 5").contains("rates changed"));
+    network.printed("uplink up uplink --rate 10mbit --qdisc htb --share 30 --other-share 100 --bands 5");
+    let changed = network.printed("uplink up uplink --rate 20mbit --share 30 --other-share 100 --bands 5");
+    assert!(changed.contains("rates changed") && changed.contains("3 % for each and 10 % for other"), "{changed}");
     let shown = network.json("uplink show uplink");
-    assert_eq!((&shown["share_permille"], &shown["band_count"]), (&20.into(), &5.into()));
+    let shares = (&shown["share_permille"], &shown["other_share_permille"], &shown["band_count"]);
+    assert_eq!(shares, (&30.into(), &100.into(), &5.into()));
     // Without a word of it, the kind stays.
     let rebuilt = network.printed("uplink up uplink --rate 20mbit --packets 50");
     assert!(
@@ -139,7 +152,9 @@ fn mistakes_are_one_line() {
         ("uplink up uplink --rate 10mbit --bands 2", 1, "2 bands"),
         ("uplink up uplink --rate 10mbit --bands 9 --qdisc htb", 1, "9 bands: htb takes 3 to 8"),
         ("uplink up uplink --rate 10mbit --qdisc cake", 2, "cake"),
-        ("uplink up uplink --rate 10mbit --qdisc htb --share 200", 1, "at most 125"),
+        ("uplink up uplink --rate 10mbit --qdisc htb --share 200", 1, "beside 200 each band can have at most 114"),
+        ("uplink up uplink --rate 10mbit --other-share 0", 2, "--other-share"),
+        ("uplink up uplink --rate 10mbit --qdisc prio --share 20", 1, "a guaranteed share needs --qdisc htb"),
         ("uplink up uplink --rate 10mbit --packets 0", 1, "0 packets per band"),
         ("uplink up uplink --rate 10mbit --qdisc ranked --bands 4", 2, "ranked has no bands"),
         ("uplink show uplink --count 3", 2, "--watch"),

