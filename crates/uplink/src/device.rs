@@ -12,6 +12,7 @@ use crate::netlink::{Socket, attribute, u32_at};
 const RTM_GETLINK: u16 = 18;
 /// `struct ifinfomsg`.
 const LINK_BYTES: usize = 16;
+const IFLA_ADDRESS: u16 = 1;
 const IFLA_MTU: u16 = 4;
 const IFLA_GSO_MAX_SEGS: u16 = 40;
 /// What a kernel that does not tell builds (GSO_MAX_SEGS).
@@ -28,6 +29,8 @@ const SPEED_UNKNOWN: u32 = u32::MAX;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
+    /// On Ethernet the MAC address.
+    pub address: Vec<u8>,
     pub is_up: bool,
     pub mtu_bytes: u32,
     /// Segments in one packet that the stack builds, at most.
@@ -43,13 +46,18 @@ impl Device {
         Socket::open()?.dump(RTM_GETLINK, &[0; LINK_BYTES], |reply| {
             if u32_at(reply, 4) == Some(interface.index) {
                 let is_up = u32_at(reply, 8).is_some_and(|flags| flags & libc::IFF_UP as u32 != 0);
-                let number = |kind| u32_at(attribute(reply.get(LINK_BYTES..)?, kind)?, 0);
-                let gso_max_segs = number(IFLA_GSO_MAX_SEGS).unwrap_or(GSO_MAX_SEGS);
-                found = number(IFLA_MTU).map(|mtu_bytes| (is_up, mtu_bytes, gso_max_segs));
+                let value = |kind| attribute(reply.get(LINK_BYTES..)?, kind);
+                let number = |kind| u32_at(value(kind)?, 0);
+                found = number(IFLA_MTU).map(|mtu_bytes| Device {
+                    address: value(IFLA_ADDRESS).unwrap_or_default().to_vec(),
+                    is_up,
+                    mtu_bytes,
+                    gso_max_segs: number(IFLA_GSO_MAX_SEGS).unwrap_or(GSO_MAX_SEGS),
+                    speed: None,
+                });
             }
         })?;
-        let Some((is_up, mtu_bytes, gso_max_segs)) = found else { return Ok(None) };
-        Ok(Some(Device { is_up, mtu_bytes, gso_max_segs, speed: speed(&interface.name) }))
+        Ok(found.map(|device| Device { speed: speed(&interface.name), ..device }))
     }
 }
 
@@ -93,7 +101,9 @@ mod tests {
             run("ip link add weir0 mtu 1400 type veth peer name weir1");
             let device = |name| Device::of(&Interface::by_name(name).unwrap()).unwrap().unwrap();
             let speed = Some("10gbit".parse().unwrap());
-            let expected = Device { is_up: false, mtu_bytes: 1400, gso_max_segs: GSO_MAX_SEGS, speed };
+            run("ip link set weir0 address 02:00:00:00:00:07");
+            let address = vec![2, 0, 0, 0, 0, 7];
+            let expected = Device { address, is_up: false, mtu_bytes: 1400, gso_max_segs: GSO_MAX_SEGS, speed };
             assert_eq!(device("weir0"), expected);
             assert_eq!((device("lo").speed, device("lo").is_up), (None, false));
             run("ip link set weir0 up");

@@ -44,11 +44,15 @@ pub fn preview(interface: &Interface, wanted: &Classify) -> Result<Preview, Erro
 /// Takes the classifier from the interface, and the tree and the clsact if attaching made them. False if there was none.
 pub fn detach(interface: &Interface) -> Result<bool, Error> {
     let filters = filter::look(interface)?;
-    let Some(id) = filters.ours else { return Ok(false) };
+    // The tree of `weir uplink up` stays; what is left of one that has gone does not.
+    let has_tree = !matches!(tree::find(interface), Ok(None));
+    let Some(id) = filters.ours else { return if has_tree { Ok(false) } else { tree::put_back(interface) } };
     let program = Program::open(id)?;
     let settings = program.settings()?.and_then(|bytes| Settings::from_bytes(&bytes));
-    // Somebody may have put something else in the tree's place since: that stays.
-    if settings.as_ref().is_some_and(|settings| settings.made_tree) && !matches!(tree::find(interface), Ok(None)) {
+    if !has_tree {
+        // Somebody may have put something else in the tree's place since: that stays.
+        tree::put_back(interface)?;
+    } else if settings.as_ref().is_some_and(|settings| settings.made_tree) {
         tree::down(interface)?;
     }
     program.take_down(interface)?;

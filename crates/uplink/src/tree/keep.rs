@@ -6,7 +6,7 @@
 use std::fs;
 use std::io;
 
-use super::leftovers::{FOLDER, path};
+use super::leftovers::{self, path};
 use crate::netlink::{Body, NLM_F_CREATE, NLM_F_REPLACE, Socket};
 use crate::tc::{Qdisc, RTM_NEWQDISC, TC_H_ROOT, TCA_KIND, TCA_OPTIONS, tcm};
 use crate::{Counted, Error, Interface};
@@ -27,27 +27,16 @@ pub fn is_restorable(qdisc: &Qdisc) -> bool {
 /// Keeps it until [`restore`] or [`forget`].
 pub fn keep(interface: &Interface, qdisc: &Qdisc) -> Result<(), Error> {
     let options: String = qdisc.options.iter().map(|byte| format!("{byte:02x}")).collect();
-    let text = format!("{} {} {:x} {options}\n", interface.name, qdisc.kind, qdisc.handle);
-    let write = || {
-        let path = path(KIND, interface)?;
-        fs::create_dir_all(FOLDER)?;
-        // The name appears with everything in it, or not at all.
-        let new = path.with_extension("new");
-        fs::write(&new, text)?;
-        fs::rename(new, path)
-    };
-    let name = &interface.name;
-    write().map_err(|error: io::Error| {
-        Error::new(format!("cannot keep what is on {name} now in {FOLDER}, so nothing was changed: {error}"))
+    let text = format!("{} {:x} {options}", qdisc.kind, qdisc.handle);
+    path(KIND, interface).and_then(|path| leftovers::write(&path, interface, &text)).map_err(|error| {
+        let (name, folder) = (&interface.name, leftovers::FOLDER);
+        Error::new(format!("cannot keep what is on {name} now in {folder}, so nothing was changed: {error}"))
     })
 }
 
 /// What is kept for this interface.
 pub fn kept(interface: &Interface) -> Option<Qdisc> {
-    let text = fs::read_to_string(path(KIND, interface).ok()?).ok()?;
-    let (name, rest) = text.trim_end_matches('\n').split_once(' ')?;
-    // Another interface has the number now.
-    (name == interface.name).then(|| parse(rest)).flatten()
+    parse(&leftovers::read(&path(KIND, interface).ok()?, interface)?)
 }
 
 /// Nothing is to be put back any more.

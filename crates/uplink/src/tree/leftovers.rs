@@ -10,6 +10,7 @@
 //! itself, as it does in sandboxes: it is in the first namespace, which others are in too.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::Interface;
+use crate::device::Device;
 
 /// Where the files are; gone at a restart of the machine, as the trees are.
 pub(super) const FOLDER: &str = "/run/weir";
@@ -29,6 +31,53 @@ const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 pub(super) fn path(kind: &str, interface: &Interface) -> io::Result<PathBuf> {
     let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
     Ok(Path::new(FOLDER).join(format!("{kind}-{namespace}-{}", interface.index)))
+}
+
+/// The text of a file of ours without its first word, if that says it is for this interface.
+pub(super) fn read(path: &Path, interface: &Interface) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let (whose, rest) = text.trim_end_matches('\n').split_once(' ')?;
+    identity(interface).ok()?.is_of(whose).then(|| rest.to_string())
+}
+
+/// Writes it so that a kill leaves either the file of before or all of the new one.
+pub(super) fn write(path: &Path, interface: &Interface, rest: &str) -> io::Result<()> {
+    fs::create_dir_all(FOLDER)?;
+    let new = path.with_extension("new");
+    fs::write(&new, format!("{} {rest}\n", identity(interface)?))?;
+    fs::rename(new, path)
+}
+
+/// By which an interface is known beside its number, which another may have later: its name, and the address of its device,
+/// which stays when it is renamed.
+struct Identity {
+    name: String,
+    address: String,
+}
+
+impl Identity {
+    /// `eth0/02fc00000001`; of files by earlier versions `eth0`.
+    fn is_of(&self, text: &str) -> bool {
+        let (name, address) = text.split_once('/').unwrap_or((text, ""));
+        name == self.name || (self.has_address() && address == self.address)
+    }
+
+    /// Loopback has zeros, a tunnel nothing.
+    fn has_address(&self) -> bool {
+        self.address.bytes().any(|digit| digit != b'0')
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.name, self.address)
+    }
+}
+
+fn identity(interface: &Interface) -> io::Result<Identity> {
+    let address = Device::of(interface)?.map(|device| device.address).unwrap_or_default();
+    let address = address.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Identity { name: interface.name.clone(), address })
 }
 
 /// Removes the files of a namespace that is being deleted, by the number of its file in /run/netns.
@@ -149,6 +198,20 @@ mod tests {
         for other in ["segments-7", "segments-7-x", "replaced-7-1.new", "weir-7-1", "segments-x-1", ""] {
             assert_eq!(namespace_of(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn an_interface_is_known_by_its_name_or_its_address() {
+        let of = |name: &str, address: &str| Identity { name: name.to_string(), address: address.to_string() };
+        let eth0 = of("eth0", "02fc00000001");
+        assert_eq!(eth0.to_string(), "eth0/02fc00000001");
+        for same in ["eth0/02fc00000001", "eth1/02fc00000001", "eth0/02fc00000009", "eth0"] {
+            assert!(eth0.is_of(same), "{same}");
+        }
+        for other in ["eth1/02fc00000009", "eth1", "", "/"] {
+            assert!(!eth0.is_of(other), "{other}");
+        }
+        assert!(!of("lo", "000000000000").is_of("lo2/000000000000") && !of("tun0", "").is_of("tun1/"));
     }
 
     #[test]

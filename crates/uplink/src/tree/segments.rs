@@ -11,7 +11,7 @@ use std::path::Path;
 
 use units::{Nanos, Rate};
 
-use super::leftovers::{FOLDER, path};
+use super::leftovers::{self, path};
 use crate::netlink::{Body, Socket};
 use crate::{Interface, device::Device};
 
@@ -31,24 +31,25 @@ pub fn bound(netlink: &mut Socket, interface: &Interface, device: &Device, rate:
     let before = kept.unwrap_or(device.gso_max_segs);
     let wanted = segments(rate, device.mtu_bytes).min(before);
     if wanted != device.gso_max_segs {
-        fs::create_dir_all(FOLDER)?;
-        fs::write(&path, format!("{} {before} {wanted}\n", interface.name))?;
+        // Both are ours: killed here, the interface still has the first of them.
+        leftovers::write(&path, interface, &format!("{before} {} {wanted}", device.gso_max_segs))?;
         set(netlink, interface, wanted)?;
     }
     Ok(kept.is_none())
 }
 
-/// Puts back what [`bound`] found; a no-op where it changed nothing.
-pub fn release(netlink: &mut Socket, interface: &Interface) -> io::Result<()> {
+/// Puts back what [`bound`] found. False where it changed nothing, or somebody else has since.
+pub fn release(netlink: &mut Socket, interface: &Interface) -> io::Result<bool> {
     let path = path(KIND, interface)?;
-    if let Some(device) = Device::of(interface)?
-        && let Some(before) = kept(&path, interface, &device)
-    {
+    let device = Device::of(interface)?;
+    let before = device.as_ref().and_then(|device| kept(&path, interface, device));
+    let is_bound = before.is_some() && before != device.map(|device| device.gso_max_segs);
+    if let (true, Some(before)) = (is_bound, before) {
         set(netlink, interface, before)?;
     }
     // Mostly there is none.
     let _ = fs::remove_file(path);
-    Ok(())
+    Ok(is_bound)
 }
 
 fn segments(rate: Rate, mtu_bytes: u32) -> u32 {
@@ -63,14 +64,13 @@ fn set(netlink: &mut Socket, interface: &Interface, segments: u32) -> io::Result
     netlink.change(RTM_SETLINK, 0, body.bytes())
 }
 
-/// The segments there were before, also where somebody else removed the tree. `None` where the interface no longer has what
-/// we set: it is another with the same numbers, or somebody has changed it since.
+/// The segments there were before, also where somebody else removed the tree. `None` where the interface has none of the
+/// numbers that we set: it is another with the same number, or somebody has changed it since.
 fn kept(path: &Path, interface: &Interface, device: &Device) -> Option<u32> {
-    let text = fs::read_to_string(path).ok()?;
-    let mut words = text.split_whitespace();
-    let (name, before, set) = (words.next()?, words.next()?, words.next()?);
-    let is_ours = name == interface.name && set.parse() == Ok(device.gso_max_segs);
-    is_ours.then(|| before.parse().ok()).flatten()
+    let text = leftovers::read(path, interface)?;
+    let numbers: Vec<u32> = text.split_whitespace().map(|word| word.parse().ok()).collect::<Option<_>>()?;
+    let (before, set) = numbers.split_first()?;
+    set.contains(&device.gso_max_segs).then_some(*before)
 }
 
 #[cfg(test)]

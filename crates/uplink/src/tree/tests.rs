@@ -94,6 +94,73 @@ fn packets_are_small_while_a_slow_tree_is_there() {
     });
 }
 
+/// However the tree went, `down` puts the packets' size back, which else ends segmentation offload for good.
+#[test]
+fn the_packets_size_is_put_back_whoever_removed_the_tree() {
+    on_a_pair(|weir0| {
+        for (removed, left) in [
+            ("tc qdisc del dev weir0 root", "noqueue"),
+            ("tc qdisc replace dev weir0 root handle 7: pfifo limit 77", "pfifo"),
+        ] {
+            up(weir0, &plan("10mbit"), false).unwrap();
+            run(removed);
+            assert_eq!(segments_of(weir0), 1);
+            assert!(down(weir0).unwrap(), "{removed}");
+            assert_eq!(segments_of(weir0), 65_535, "{removed}");
+            assert!(everything(weir0).contains(left), "{removed}");
+        }
+        // There is nothing of ours any more.
+        assert!(down(weir0).unwrap_err().to_string().contains("the pfifo on weir0 is not weir's"));
+    });
+}
+
+#[test]
+fn a_renamed_interface_gets_back_what_it_had() {
+    on_a_pair(|weir0| {
+        run("tc qdisc add dev weir0 root handle 7: pfifo limit 77");
+        let before = everything(weir0);
+        up(weir0, &plan("10mbit"), true).unwrap();
+        run("ip link set weir0 down");
+        run("ip link set weir0 name weir7");
+        run("ip link set weir7 up");
+        let weir7 = Interface::by_name("weir7").unwrap();
+        // At another rate meanwhile: what was there at first is not forgotten.
+        up(&weir7, &plan("100mbit"), true).unwrap();
+        assert!(down(&weir7).unwrap());
+        assert_eq!(everything(&weir7), before);
+    });
+}
+
+/// A process killed before its next step leaves one of these.
+#[test]
+fn a_kill_at_any_step_loses_nothing() {
+    on_a_pair(|weir0| {
+        let device = || crate::device::Device::of(weir0).unwrap().unwrap();
+        let file = leftovers::path("segments", weir0).unwrap();
+        let netlink = || Socket::open().unwrap();
+        // After the packets are bounded, before there is a tree.
+        assert!(segments::bound(&mut netlink(), weir0, &device(), "10mbit".parse().unwrap()).unwrap());
+        assert!(down(weir0).unwrap());
+        assert_eq!(segments_of(weir0), 65_535);
+        // After another bound is written down, before it is set: the file tells of 8, the interface has 1.
+        up(weir0, &plan("10mbit"), false).unwrap();
+        segments::bound(&mut netlink(), weir0, &device(), "100mbit".parse().unwrap()).unwrap();
+        run("ip link set weir0 gso_max_segs 1");
+        assert!(std::fs::read_to_string(&file).unwrap().ends_with(" 65535 1 8\n"));
+        // `up` goes on from there, and so does `down`.
+        up(weir0, &plan("50mbit"), false).unwrap();
+        assert_eq!(segments_of(weir0), 4);
+        // After the tree is removed, before the packets' size is put back.
+        run("tc qdisc del dev weir0 root");
+        assert!(down(weir0).unwrap());
+        assert_eq!(segments_of(weir0), 65_535);
+        // After it is put back, before the file is removed.
+        std::fs::write(&file, "weir0 65535 1\n").unwrap();
+        assert!(!down(weir0).unwrap());
+        assert_eq!((segments_of(weir0), file.exists()), (65_535, false));
+    });
+}
+
 #[test]
 fn loopback_takes_a_tree_of_100_gigabit() {
     in_own_network(|| {

@@ -80,33 +80,41 @@ fn put_up(
     Ok(Change::Rebuilt)
 }
 
-/// Removes the tree and puts back what it replaced. False if there was none of ours.
+/// Removes the tree and puts back what was before it. False if there was nothing of ours.
 pub fn down(interface: &Interface) -> Result<bool, Error> {
     leftovers::sweep();
     let name = &interface.name;
     match look(interface)? {
-        Found::Default => return Ok(false),
-        Found::Foreign(qdisc) => {
-            let kind = qdisc.kind;
-            return Err(Error::new(format!(
-                "the {kind} on {name} is not weir's; `tc qdisc del dev {name} root` removes it"
-            )));
+        Found::Ours(_) | Found::Broken => {
+            let remove = || build::remove(&mut Socket::open()?, interface.index);
+            remove().map_err(|error| Error::kernel(&format!("removing the tree from {name}"), &error))?;
+            put_back(interface)?;
+            Ok(true)
         }
-        Found::Ours(_) | Found::Broken => {}
+        Found::Default => put_back(interface),
+        Found::Foreign(_) if put_back(interface)? => Ok(true),
+        Found::Foreign(Qdisc { kind, .. }) => {
+            Err(Error::new(format!("the {kind} on {name} is not weir's; `tc qdisc del dev {name} root` removes it")))
+        }
     }
-    let doing = format!("removing the tree from {name}");
-    let kernel = |error: io::Error| Error::kernel(&doing, &error);
+}
+
+/// Puts back what a tree that is gone changed, whoever removed it: the size of packets, and the discipline that it replaced
+/// unless another has that place. False if there was nothing to put back.
+pub fn put_back(interface: &Interface) -> Result<bool, Error> {
+    let name = &interface.name;
+    let kernel = |error: io::Error| Error::kernel(&format!("putting back the packets' size on {name}"), &error);
     let mut netlink = Socket::open().map_err(kernel)?;
-    build::remove(&mut netlink, interface.index).map_err(kernel)?;
-    segments::release(&mut netlink, interface).map_err(kernel)?;
-    if let Some(qdisc) = keep::kept(interface) {
-        keep::restore(&mut netlink, interface, &qdisc).map_err(|error| {
+    let is_released = segments::release(&mut netlink, interface).map_err(kernel)?;
+    let kept = if matches!(look(interface)?, Found::Default) { keep::kept(interface) } else { None };
+    if let Some(qdisc) = &kept {
+        keep::restore(&mut netlink, interface, qdisc).map_err(|error| {
             let kind = &qdisc.kind;
             Error::new(format!("the tree is gone from {name}, but the {kind} before it could not be put back: {error}"))
         })?;
     }
     keep::forget(interface);
-    Ok(true)
+    Ok(is_released || kept.is_some())
 }
 
 /// What was there before, to be put back if the new tree cannot be made.

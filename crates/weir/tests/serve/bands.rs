@@ -130,7 +130,10 @@ fn the_better_of_two_floods_has_the_link() {
         after[band].packets - before[band].packets
     };
     let (better, other) = (packets(0), packets(1));
-    assert!(better > 200 && other * 100 <= 4 * (better + other), "{better} packets of the better and {other} of the other");
+    assert!(
+        better > 200 && other * 100 <= 4 * (better + other),
+        "{better} packets of the better and {other} of the other"
+    );
     assert!(worse.join().unwrap().body == content(WORSE));
     server.assert_alive();
 }

@@ -85,6 +85,29 @@ fn what_a_killed_attach_left_is_finished_or_removed() {
     });
 }
 
+/// Taking the tree, or all of it, away by hand is no reason to leave the packets small.
+#[test]
+fn detaching_puts_the_packets_size_back_whoever_removed_the_tree() {
+    in_own_network(|| {
+        let interface = lo();
+        let segments = || crate::device::Device::of(&interface).unwrap().unwrap().gso_max_segs;
+        let slow = Classify { rate: Some("10mbit".parse().unwrap()), ..wanted(Policy::Las) };
+        for removed in [
+            &["tc qdisc del dev lo root"][..],
+            &["tc qdisc replace dev lo root handle 7: pfifo limit 77"],
+            &["tc qdisc del dev lo root", "tc qdisc del dev lo clsact"],
+        ] {
+            attach(&interface, &Classify { replace: true, ..slow.clone() }).unwrap();
+            assert_eq!(segments(), 1);
+            removed.iter().for_each(|command| run(command));
+            assert!(detach(&interface).unwrap(), "{removed:?}");
+            assert_eq!(segments(), 65_535, "{removed:?}");
+            assert_eq!(filter::look(&interface).unwrap(), filter::Filters::default());
+        }
+        assert!(!detach(&interface).unwrap());
+    });
+}
+
 #[test]
 fn a_failure_leaves_the_interface_as_it_was() {
     in_own_network(|| {
