@@ -2,6 +2,7 @@ use std::io;
 use std::net::IpAddr;
 
 use crate::Error;
+use crate::device::Device;
 use crate::netlink::{Socket, attribute, u32_at};
 
 const RTM_GETADDR: u16 = 22;
@@ -43,6 +44,29 @@ impl Interface {
                 Err(Error::new(format!("there is no interface {name}; `ip link` lists what there is")))
             }
             Err(error) => Err(kernel(error.into())),
+        }
+    }
+
+    /// An error if the interface has gone since it was looked up, or was made anew under its name.
+    pub fn check(&self) -> Result<(), Error> {
+        let name = &self.name;
+        let doing = format!("looking for the interface {name}");
+        if Device::of(self).map_err(|error| Error::kernel(&doing, &error))?.is_some() {
+            return Ok(());
+        }
+        Err(Error::new(match Interface::by_name(name) {
+            Ok(_) => {
+                format!("the interface {name} was made anew meanwhile, without a tree or classifier; run this again")
+            }
+            Err(_) => format!("the interface {name} has gone"),
+        }))
+    }
+
+    /// The outcome; where the interface has gone meanwhile, an error that says so instead of what that led to.
+    pub(crate) fn explain<T>(&self, outcome: Result<T, Error>) -> Result<T, Error> {
+        match outcome {
+            Err(error) => Err(self.check().err().unwrap_or(error)),
+            outcome => outcome,
         }
     }
 

@@ -25,11 +25,15 @@ pub struct Preview {
 
 /// Hangs the classifier at the interface, in the place of an earlier one, and makes the tree or sets its rate.
 pub fn attach(interface: &Interface, wanted: &Classify) -> Result<Settings, Error> {
-    let site = Site::look(interface, wanted)?;
-    let plan = site.plan(wanted)?;
-    let settings = site.settings(wanted, &plan)?;
-    site.install(wanted, &plan, &settings)?;
-    Ok(settings)
+    let attach = || {
+        let site = Site::look(interface, wanted)?;
+        let plan = site.plan(wanted)?;
+        let settings = site.settings(wanted, &plan)?;
+        site.install(wanted, &plan, &settings)?;
+        Ok(settings)
+    };
+    interface.check()?;
+    interface.explain(attach())
 }
 
 /// What [`attach`] would do.
@@ -43,6 +47,11 @@ pub fn preview(interface: &Interface, wanted: &Classify) -> Result<Preview, Erro
 
 /// Takes the classifier from the interface, and the tree and the clsact if attaching made them. False if there was none.
 pub fn detach(interface: &Interface) -> Result<bool, Error> {
+    interface.check()?;
+    interface.explain(take_away(interface))
+}
+
+fn take_away(interface: &Interface) -> Result<bool, Error> {
     let filters = filter::look(interface)?;
     // The tree of `weir uplink up` stays; what is left of one that has gone does not.
     let has_tree = !matches!(tree::find(interface), Ok(None));

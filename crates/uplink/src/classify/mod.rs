@@ -61,9 +61,11 @@ pub fn list() -> Result<Vec<Attached>, Error> {
     let indices = Socket::open().and_then(|mut netlink| filter::with_clsact(&mut netlink));
     let mut found = Vec::new();
     for index in indices.map_err(|error| Error::kernel(doing, &error))? {
-        // An interface that went in the meantime has none.
-        if let Ok(interface) = Interface::named(index) {
-            found.extend(find(&interface)?);
+        // An interface that has gone meanwhile has none.
+        let Ok(interface) = Interface::named(index) else { continue };
+        match find(&interface) {
+            Err(_) if interface.check().is_err() => {}
+            classifier => found.extend(classifier?),
         }
     }
     Ok(found)

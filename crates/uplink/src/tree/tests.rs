@@ -334,8 +334,33 @@ fn what_no_interface_could_do_is_refused() {
         }
         run("ip link set weir0 down");
         assert!(refused(weir0, &ten, true).contains("weir0 is down; bring it up first"));
-        let gone = Interface { index: 4711, name: "weir4711".to_string() };
-        assert_eq!(up(&gone, &ten, true).unwrap_err().to_string(), "the interface weir4711 has gone");
+    });
+}
+
+/// It was looked up, and goes before the command gets to it.
+#[test]
+fn an_interface_that_goes_or_is_made_anew_is_told_by_name() {
+    on_a_pair(|weir0| {
+        let ten = plan("10mbit");
+        up(weir0, &ten, false).unwrap();
+        run("ip link del weir0");
+        let outcomes = || [up(weir0, &ten, true).map(|_| ()), down(weir0).map(|_| ())];
+        for outcome in outcomes() {
+            assert_eq!(outcome.unwrap_err().to_string(), "the interface weir0 has gone");
+        }
+        run("ip link add weir0 type veth peer name weir1");
+        run("ip link set weir0 up");
+        let anew = Interface::by_name("weir0").unwrap();
+        let before = everything(&anew);
+        for outcome in outcomes() {
+            let said = outcome.unwrap_err().to_string();
+            assert!(said.starts_with("the interface weir0 was made anew meanwhile"), "{said}");
+        }
+        assert_eq!((everything(&anew), find(&anew).unwrap()), (before, None));
+        // Looked up again, it is an interface like any other, whose packets are not small for the tree of before.
+        assert_eq!(up(&anew, &ten, false).unwrap(), Change::Made);
+        assert!(down(&anew).unwrap());
+        assert_eq!(segments_of(&anew), 65_535);
     });
 }
 

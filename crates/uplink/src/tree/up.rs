@@ -26,6 +26,10 @@ pub enum Change {
 /// Sees to it that the tree of this plan is on the interface. Somebody else's qdisc is refused, or with `replace` kept
 /// and put back by [`down`].
 pub fn up(interface: &Interface, plan: &Plan, replace: bool) -> Result<Change, Error> {
+    interface.explain(make(interface, plan, replace))
+}
+
+fn make(interface: &Interface, plan: &Plan, replace: bool) -> Result<Change, Error> {
     plan.check()?;
     let device = check_device(interface, plan)?;
     if plan.kind == Kind::Ranked {
@@ -83,6 +87,11 @@ fn put_up(
 /// Removes the tree and puts back what was before it. False if there was nothing of ours.
 pub fn down(interface: &Interface) -> Result<bool, Error> {
     leftovers::sweep();
+    interface.check()?;
+    interface.explain(take_down(interface))
+}
+
+fn take_down(interface: &Interface) -> Result<bool, Error> {
     let name = &interface.name;
     match look(interface)? {
         Found::Ours(_) | Found::Broken => {
@@ -204,6 +213,7 @@ impl Site<'_> {
 fn check_device(interface: &Interface, plan: &Plan) -> Result<Device, Error> {
     let name = &interface.name;
     let device = Device::of(interface).map_err(|error| Error::kernel(&format!("reading {name}"), &error))?;
+    // Told by `explain`.
     let device = device.ok_or_else(|| Error::new(format!("the interface {name} has gone")))?;
     if !device.is_up {
         return Err(Error::new(format!("{name} is down; bring it up first: ip link set {name} up")));

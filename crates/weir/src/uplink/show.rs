@@ -37,6 +37,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         if time > 0 {
             std::thread::sleep(INTERVAL);
         }
+        interface.check()?;
         let name = &interface.name;
         let missing =
             || Failure::Failed(format!("{name} has no tree of weir's; `weir uplink up {name} --rate RATE` makes one"));

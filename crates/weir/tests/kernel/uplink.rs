@@ -124,6 +124,22 @@ fn show_watches_as_often_as_told() {
     assert_eq!(lines.lines().map(|line| json(line)["interface"] == "uplink").collect::<Vec<_>>(), [true, true]);
 }
 
+/// It is deleted while it is watched.
+#[test]
+fn watching_ends_with_the_interface() {
+    let Some(network) = Network::new() else { return };
+    network.printed("uplink up uplink --rate 10mbit");
+    std::thread::scope(|scope| {
+        let watching = scope.spawn(|| network.weir("uplink show uplink --json --watch"));
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        network.command("ip link del uplink");
+        let output = watching.join().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), said.as_str()), (Some(1), "weir: the interface uplink has gone\n"));
+    });
+    assert!(network.refusal("uplink down uplink", 1).contains("there is no interface uplink"));
+}
+
 #[test]
 fn somebody_elses_qdisc_is_put_back() {
     let Some(network) = Network::new() else { return };

@@ -109,6 +109,33 @@ fn detaching_puts_the_packets_size_back_whoever_removed_the_tree() {
 }
 
 #[test]
+fn an_interface_that_goes_or_is_made_anew_is_told_by_name() {
+    in_own_network(|| {
+        let make = || {
+            run("ip link add weir0 type veth peer name weir1");
+            run("ip link set weir0 up");
+        };
+        make();
+        let weir0 = Interface::by_name("weir0").unwrap();
+        attach(&weir0, &wanted(Policy::Las)).unwrap();
+        run("ip link del weir0");
+        let outcomes = || [attach(&weir0, &wanted(Policy::Las)).map(|_| ()), detach(&weir0).map(|_| ())];
+        for outcome in outcomes() {
+            assert_eq!(outcome.unwrap_err().to_string(), "the interface weir0 has gone");
+        }
+        assert_eq!(list().unwrap(), []);
+        make();
+        for outcome in outcomes() {
+            let said = outcome.unwrap_err().to_string();
+            assert!(said.starts_with("the interface weir0 was made anew meanwhile"), "{said}");
+        }
+        let anew = Interface::by_name("weir0").unwrap();
+        assert_eq!(filter::look(&anew).unwrap(), filter::Filters::default());
+        assert_eq!(tree::find(&anew).unwrap(), None);
+    });
+}
+
+#[test]
 fn a_failure_leaves_the_interface_as_it_was() {
     in_own_network(|| {
         let interface = lo();
