@@ -71,7 +71,11 @@ struct {
 // The least two headers there are: IPv4 and TCP without options.
 #define HEADS_BYTES 40
 #define IPV6_BYTES 40
+#define JUMBO_BYTES 8
+#define HOP_BY_HOP 0 /* as a next header */
 #define TCP_BYTES 20
+// Responses told apart in one packet: of 64 KiB, so many of 2 KiB.
+#define PIPELINED_MAX 32
 // A data packet counts at least this much in sk_wmem_alloc, a pure ACK 2 (net/ipv4/tcp_output.c).
 #define TRUESIZE_DATA_MIN 512
 // As `sched` has it for `srrt`: until a round trip was measured, and until a window is known.
@@ -112,6 +116,17 @@ static __always_inline bool load_heads(struct __sk_buff *skb, __u64 *words)
 	return !bpf_skb_load_bytes_relative(skb, 0, words, HEADS_BYTES, BPF_HDR_START_NET);
 }
 
+// Does TCP follow behind an IPv6 header of eight bytes that tells the length of a packet above 64 KiB (RFC 2675)? Linux 5.19 to
+// 6.18 make it for large packets of their own ("BIG TCP"); it is taken off below us.
+static __always_inline bool has_jumbo(struct __sk_buff *skb, __u8 *heads)
+{
+	__u8 jumbo[JUMBO_BYTES];
+
+	return heads[6] == HOP_BY_HOP &&
+	       !bpf_skb_load_bytes_relative(skb, IPV6_BYTES, jumbo, JUMBO_BYTES, BPF_HDR_START_NET) &&
+	       jumbo[0] == IPPROTO_TCP && jumbo[1] == 0;
+}
+
 // What the packet says of itself; false for what is no TCP packet (fragments and IPv6 with extension headers among it).
 static __always_inline bool parse(struct __sk_buff *skb, struct packet *packet)
 {
@@ -128,7 +143,9 @@ static __always_inline bool parse(struct __sk_buff *skb, struct packet *packet)
 		// A fragment that is not the first has no TCP header.
 		if (bytes[9] != IPPROTO_TCP || *(__u16 *)(bytes + 6) & bpf_htons(0x1fff))
 			return false;
-	} else if (bytes[0] >> 4 == 6 && bytes[6] == IPPROTO_TCP) {
+	} else if (bytes[0] >> 4 == 6 && (bytes[6] == IPPROTO_TCP || has_jumbo(skb, bytes))) {
+		if (bytes[6] != IPPROTO_TCP)
+			tcp_at += JUMBO_BYTES;
 		ip_bytes = bpf_ntohs(*(__u16 *)(bytes + 4)) + IPV6_BYTES;
 	} else {
 		return false;
@@ -199,20 +216,28 @@ static __always_inline void count_sent(struct flow *flow)
 		count_size(flow->highest - flow->begin);
 }
 
-static __always_inline bool looks_like_head(struct __sk_buff *skb, struct packet *packet)
+// Is what lies there, so many bytes of a packet, how a response begins? At the end of a packet less of it may be enough.
+static __always_inline bool is_head(struct __sk_buff *skb, __u32 at, __u32 bytes)
 {
-	__u64 start = 0, wanted = 0;
+	__u64 start = 0;
 
-	if (packet->payload_bytes < 7 ||
-	    bpf_skb_load_bytes(skb, packet->payload_at, &start, 7))
-		return false;
-	__builtin_memcpy(&wanted, "HTTP/1.", 7);
-	return start == wanted;
+	// The verifier wants constants for lengths.
+	if (bytes >= VERSION_BYTES)
+		return !bpf_skb_load_bytes(skb, at, &start, VERSION_BYTES) && number_of(start) == VERSION;
+	for (__u32 i = 0; i < VERSION_BYTES - 1 && i < bytes; i++)
+		if (bpf_skb_load_bytes(skb, at + i, (__u8 *)&start, 1) || (__u8)start != (__u8)(VERSION >> 8 * i))
+			return false;
+	return bytes > 0;
 }
 
-// Does a response begin with this packet? If the peer has sent something since the last one began, and nothing is outstanding
-// (what is sent again has that look too: it lies below `highest`). Of a response that claims to be unfinished, and of one just
-// over that waits to be acknowledged (pipelining), a head has to follow as well.
+static __always_inline bool looks_like_head(struct __sk_buff *skb, struct packet *packet)
+{
+	return packet->payload_bytes >= VERSION_BYTES && is_head(skb, packet->payload_at, VERSION_BYTES);
+}
+
+// Does a response begin with this packet? If the last one is over and a head follows (pipelining: the requests may have come
+// together). Else if the peer has sent something since the last one began, and nothing is outstanding (what is sent again has
+// that look too: it lies below `highest`); of a response that claims to be unfinished a head has to follow as well.
 static __always_inline bool begins(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tcp, struct packet *packet,
 				   __u64 offset)
 {
@@ -220,11 +245,29 @@ static __always_inline bool begins(struct __sk_buff *skb, struct flow *flow, str
 
 	if (flow->seen == UNSEEN)
 		return true;
-	if (tcp->bytes_received == flow->received || offset < flow->highest)
+	if (offset < flow->highest)
 		return false;
-	if (is_idle && (is_over || !flow->end))
+	if (is_over && looks_like_head(skb, packet))
 		return true;
-	return (is_idle || is_over) && looks_like_head(skb, packet);
+	if (!is_idle || tcp->bytes_received == flow->received)
+		return false;
+	return is_over || !flow->end || looks_like_head(skb, packet);
+}
+
+// A response begins at this offset of the connection's bytes.
+static __always_inline void begin_at(struct flow *flow, struct bpf_tcp_sock *tcp, __u64 offset, struct counters *counters)
+{
+	count_sent(flow);
+	flow->seen = SEEN;
+	flow->begin = offset;
+	flow->end = 0;
+	flow->scanned = offset;
+	flow->received = tcp->bytes_received;
+	flow->length = 0;
+	flow->has_length = 0;
+	flow->kept = 0;
+	flow->phase = settings.policy == LAS ? PHASE_UNKNOWN : PHASE_STATUS;
+	counters->responses++;
 }
 
 static __always_inline void begin(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tcp, struct packet *packet,
@@ -233,19 +276,71 @@ static __always_inline void begin(struct __sk_buff *skb, struct flow *flow, stru
 	// Met when it was not new: unless this is a head, its response is taken to be as old as the connection.
 	bool is_late = flow->seen == UNSEEN && offset > 0 && (packet->seq != tcp->snd_una || !looks_like_head(skb, packet));
 
-	count_sent(flow);
-	flow->seen = SEEN;
-	flow->begin = is_late ? 0 : offset;
-	flow->end = 0;
-	flow->scanned = offset;
-	flow->received = tcp->bytes_received;
-	flow->length = 0;
-	flow->has_length = 0;
-	flow->kept = 0;
-	flow->phase = is_late || settings.policy == LAS ? PHASE_UNKNOWN : PHASE_STATUS;
-	counters->responses++;
-	if (is_late)
+	begin_at(flow, tcp, offset, counters);
+	if (is_late) {
+		flow->begin = 0;
+		flow->phase = PHASE_UNKNOWN;
 		counters->sizes_unknown++;
+	}
+}
+
+// Reads on in the head, if it is not read yet. The packet begins at this offset.
+static __always_inline void read_on(struct __sk_buff *skb, struct flow *flow, __u32 payload_at, __u32 payload_end, __u64 offset,
+				    struct counters *counters)
+{
+	if (flow->phase >= PHASE_KNOWN)
+		return;
+	read_head(skb, flow, flow->scanned - offset + payload_at, payload_end);
+	if (flow->phase == PHASE_KNOWN) {
+		counters->sizes_read++;
+		count_size(flow->end - flow->begin);
+	} else if (flow->phase == PHASE_UNKNOWN) {
+		counters->sizes_unknown++;
+	}
+}
+
+struct pipelined {
+	struct __sk_buff *skb;
+	struct flow *flow;
+	struct bpf_tcp_sock *tcp;
+	struct counters *counters;
+	__u64 offset;
+	__u32 payload_at;
+	__u32 payload_bytes;
+};
+
+// The next response that begins in the midst of the packet; 1 when there is none.
+static long follow_next(__u32 i, struct pipelined *packet)
+{
+	struct flow *flow = packet->flow;
+	__u64 next = flow->end - packet->offset;
+
+	if (flow->phase != PHASE_KNOWN || flow->end <= packet->offset || next >= packet->payload_bytes ||
+	    !is_head(packet->skb, packet->payload_at + next, packet->payload_bytes - next))
+		return 1;
+	begin_at(flow, packet->tcp, flow->end, packet->counters);
+	read_on(packet->skb, flow, packet->payload_at, packet->payload_at + packet->payload_bytes, packet->offset, packet->counters);
+	return 0;
+}
+
+// Follows the responses that begin behind the end of the packet's first. Sending them took one place in the order, and what
+// comes next is ranked by the last of them.
+static __always_inline void follow_pipelined(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tcp,
+					     struct packet *packet, __u64 offset, struct counters *counters)
+{
+	struct pipelined pipelined = {
+		.skb = skb,
+		.flow = flow,
+		.tcp = tcp,
+		.counters = counters,
+		.offset = offset,
+		.payload_at = packet->payload_at,
+		.payload_bytes = packet->payload_bytes,
+	};
+
+	// Nearly always the response goes on behind the packet, or ends with it.
+	if (flow->phase == PHASE_KNOWN && flow->end > offset && flow->end < offset + packet->payload_bytes)
+		bpf_loop(PIPELINED_MAX, follow_next, &pipelined, 0);
 }
 
 // What the server told of the response this byte belongs to, if it told anything.
@@ -290,16 +385,7 @@ static __always_inline bool follow(struct __sk_buff *skb, struct bpf_sock *sk, s
 	if (!read_told(sk, flow, tcp, offset, counters)) {
 		if (begins(skb, flow, tcp, packet, offset))
 			begin(skb, flow, tcp, packet, offset, counters);
-		if (flow->phase < PHASE_KNOWN) {
-			read_head(skb, flow, flow->scanned - offset + packet->payload_at,
-				  packet->payload_at + packet->payload_bytes);
-			if (flow->phase == PHASE_KNOWN) {
-				counters->sizes_read++;
-				count_size(flow->end - flow->begin);
-			} else if (flow->phase == PHASE_UNKNOWN) {
-				counters->sizes_unknown++;
-			}
-		}
+		read_on(skb, flow, packet->payload_at, packet->payload_at + packet->payload_bytes, offset, counters);
 	}
 	return is_new || flow->begin != begun;
 }
@@ -384,6 +470,7 @@ static __always_inline int classify_data(struct __sk_buff *skb, struct bpf_sock 
 		flow->priority = settings.priorities[band & (BANDS_MAX - 1)];
 	}
 	flow->band = band;
+	follow_pipelined(skb, flow, tcp, packet, offset, counters);
 	return stamp(skb, counters, band, flow->priority);
 }
 

@@ -29,6 +29,8 @@
 #define NAME_BYTES 15
 #define HEAD_END 0x0a0d0a0dull /* the end of the last line, and an empty one */
 #define HEAD_END_BYTES 4
+// Pairs of bytes with one between, in a word.
+#define PAIRS (WORD_BYTES - 2)
 #define VERSION 0x2e312f50545448ull /* "HTTP/1." */
 #define VERSION_BYTES 7
 // Where a status line has its three digits, and what has them.
@@ -172,15 +174,30 @@ static __always_inline void read_length(struct flow *flow, struct text *text, __
 	flow->phase = PHASE_UNKNOWN;
 }
 
-// A small response mostly ends with its packet, so that its length tells where its head has to end; if one does end there,
-// after the newline `at`, the lines between need not be read.
+// Does the first empty line behind the newline `at` end just before `body`? Two newlines with a byte between are looked for in
+// words that overlap, since a word holds six such pairs.
+static __always_inline bool is_first_end(struct text *text, __u32 at, __u32 body)
+{
+	for (__u32 i = 0; i < CHUNK_BYTES + PAIRS; i += PAIRS) {
+		__u64 newlines = newlines_in(number_at(text, at + i)), pairs = newlines & newlines >> 16;
+
+		if (at + i >= body)
+			return false;
+		if (pairs)
+			return at + i + first_of(pairs) + 3 == body;
+	}
+	return false;
+}
+
+// A small response mostly ends with its packet, so that its length tells where its head has to end; if the head does end there,
+// after the newline `at`, the lines between need not be read. In a packet of several responses another's head may end there.
 static __always_inline void find_end(struct flow *flow, struct text *text, __u32 at)
 {
 	__u32 body = text->packet_end - flow->length;
 
 	if (flow->length > text->packet_end || body > text->end || body < at + HEAD_END_BYTES - 1)
 		return;
-	if ((__u32)number_at(text, body - HEAD_END_BYTES) == HEAD_END)
+	if ((__u32)number_at(text, body - HEAD_END_BYTES) == HEAD_END && is_first_end(text, at, body))
 		finish(flow, flow->scanned + (body - KEPT_BYTES));
 }
 

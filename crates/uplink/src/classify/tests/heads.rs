@@ -138,18 +138,65 @@ fn a_server_that_lies_about_its_length_is_followed() {
     });
 }
 
+/// The requests come in one write, so that the client sends nothing between the responses: those are told apart by the end
+/// of the one and the head of the next, wherever packets begin.
 #[test]
 fn pipelined_responses_are_told_apart() {
     with(wanted(Policy::Psjf), |site| {
         let mut pair = Pair::new("127.0.0.1");
-        pair.ask();
-        pair.ask();
         let (first, second) = (plain(50_000), plain(300_000));
-        let counted = site.during(|| pair.send(&[&first, &second]));
-        // The peer had sent all before the first began, so that nothing but the end of the first tells of the second.
-        assert!(counted.responses >= 1 && counted.bands[3].bytes > 50_000, "{counted:?}");
-        let next = site.during(|| pair.answer(&[&plain(500)]));
-        assert_eq!((bands(&next), next.responses), (vec![2], 1));
+        let both = [&first[..], &second[..]].concat();
+        for cut in [first.len(), first.len() + 3, first.len() + 40, both.len()] {
+            let counted = site.during(|| {
+                pair.ask_for(2);
+                for piece in [&both[..cut], &both[cut..]] {
+                    pair.send(&[piece]);
+                    drained(&pair.server);
+                }
+            });
+            assert_eq!((counted.responses, counted.sizes_read, counted.sizes_unknown), (2, 2, 0), "{cut}");
+            assert!(counted.bands[3].bytes >= 50_000 && bands(&counted).iter().all(|band| *band >= 3), "{counted:?}");
+            let next = site.during(|| pair.answer(&[&plain(500)]));
+            assert_eq!((bands(&next), next.responses), (vec![2], 1), "{cut}");
+        }
+        let many = site.during(|| {
+            pair.ask_for(20);
+            pair.send(&[&plain(100).repeat(20)]);
+        });
+        assert_eq!((bands(&many), many.responses, many.sizes_read), (vec![2], 20, 20));
+    });
+}
+
+/// More in one packet than are told apart: what follows is read again from the next packet that begins with a head.
+#[test]
+fn a_packet_of_very_many_responses_does_no_harm() {
+    with(wanted(Policy::Psjf), |site| {
+        let mut pair = Pair::new("127.0.0.1");
+        let counted = site.during(|| {
+            pair.ask_for(200);
+            pair.send(&[&plain(0).repeat(200)]);
+            drained(&pair.server);
+        });
+        assert!((32..=200).contains(&counted.responses), "{counted:?}");
+        let next = site.during(|| pair.answer(&[&plain(50_000)]));
+        assert_eq!((bands(&next), next.responses, next.sizes_read), (vec![3], 1, 1));
+    });
+}
+
+/// Packets above 64 KiB, whose length IPv6 has in a header of its own or nowhere.
+#[test]
+fn big_tcp_packets_are_recognised() {
+    in_own_network(|| {
+        let interface = lo();
+        run("ip link set lo gso_max_size 190000 gro_max_size 190000");
+        // Fast enough that packets are not kept small.
+        attach(&interface, &Classify { rate: Some("10gbit".parse().unwrap()), ..wanted(Policy::Psjf) }).unwrap();
+        let site = Site { interface };
+        for address in ["::1", "127.0.0.1"] {
+            let counted = site.during(|| Pair::new(address).answer(&[&plain(5_000_000)]));
+            assert_eq!((bands(&counted), counted.responses, counted.sizes_read), (vec![4], 1, 1), "{address}");
+            assert!(counted.bands[4].bytes > 5_000_000, "{address}: {counted:?}");
+        }
     });
 }
 

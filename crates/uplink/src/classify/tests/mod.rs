@@ -101,8 +101,13 @@ impl Pair {
     }
 
     fn ask(&mut self) {
-        self.client.write_all(b"?").unwrap();
-        self.server.read_exact(&mut [0]).unwrap();
+        self.ask_for(1);
+    }
+
+    /// Requests in one write.
+    fn ask_for(&mut self, requests: usize) {
+        self.client.write_all(&vec![b'?'; requests]).unwrap();
+        self.server.read_exact(&mut vec![0; requests]).unwrap();
     }
 
     fn send(&mut self, pieces: &[&[u8]]) {
