@@ -28,6 +28,7 @@ mod path;
 pub mod policy;
 mod run_queue;
 mod tree;
+mod virtual_time;
 
 pub use account::{Account, Correction, TcpSent};
 pub use drain::{Drain, Grant, JOBS_MAX, Progress};

@@ -12,7 +12,8 @@
 #define BAND_CONTROL 0
 #define BAND_DATA_FIRST 2
 #define CUTS_MAX (BANDS_MAX - BAND_DATA_FIRST - 1)
-#define RANK_CONTROL 0
+// Lower ones are the priorities that the kernel gives by itself: other traffic (ranked.bpf.c has the same).
+#define RANK_CONTROL 16
 #define PORT_WORDS (65536 / 64)
 
 enum policy { LAS = 0, PSJF = 1, SRPT = 2, SRRT = 3 };

@@ -7,7 +7,10 @@
 // competes, by its rank, which is skb->priority: whatever number the tc program stamped, lower first. So no flow is
 // ever reordered and a rank that falls with every packet (bytes remaining) acts at once.
 //
-//   rank 0       control (SYN-ACK, RST, ACKs, FIN without data): before any data, in one FIFO of its own; where its
+//   rank 0 to 15 other traffic, which nobody classified: the priorities that the kernel itself gives. In a few queues of
+//                its own that take turns, before all else while it has less than its share of the bytes, then behind
+//                everything: a bulk transfer of it stops no response, and ssh is reached
+//   rank 16      control (SYN-ACK, RST, ACKs, FIN without data): before any data, in one FIFO of its own; where its
 //                flow has packets waiting here, behind those
 //   equal ranks  share the bytes evenly
 //   pacing       a BPF qdisc may stand only at the root, so nothing above it limits the rate: a watchdog timer does,
@@ -23,7 +26,17 @@
 #define FLOW_CONTROL 1ULL /* keys no socket address and no hash can be */
 #define FLOW_EXCESS 2ULL
 #define FLOW_BY_HASH (1ULL << 32)
-#define RANK_CONTROL 0
+#define FLOW_OTHER_FIRST 64ULL
+#define OTHER_QUEUES 16
+/* The kernel's own priorities end with TC_PRIO_MAX, 15; the classifier stamps from here on (bpf/classify.h). */
+#define RANK_OTHER 0
+#define RANK_CONTROL 16
+/* As the bands' OTHER_SHARE_PERMILLE (src/tree/mod.rs). */
+#define OTHER_PERMILLE 200
+/* What other traffic may have saved up of its share. */
+#define OTHER_CREDIT_MAX (4 * FRAME_BYTES)
+/* So that one queue of other traffic does not take what all of them may hold, which is as much as one flow may. */
+#define OTHER_QUEUE_PART 4
 
 /* A red-black tree of n nodes is at most 2 log2(n + 1) deep: enough for half a million flows. */
 #define TREE_DEPTH_MAX 40
@@ -83,14 +96,14 @@ struct flow {
 	__u32 packets;
 	struct bpf_list_head queue __contains(packet, node);
 	__u32 rank; /* of the packet in front */
-	__u32 unused;
+	__u32 is_other;
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__type(key, __u64);
 	__type(value, struct flow);
-	__uint(max_entries, 16384 + 2); /* flows_max, control and excess: set before loading */
+	__uint(max_entries, 16384 + 18); /* flows_max, control, excess and other traffic: set before loading */
 } flows SEC(".maps");
 
 /* A flow's place in both orders: by rank, and by how long it has waited. */
@@ -116,9 +129,11 @@ struct state {
 	__u64 link_free_ns; /* when the link will have sent all that was handed down */
 	__u64 service;      /* numbers arrivals of flows and services, upwards */
 	__s64 guard_credit; /* in thousandths of a byte; a large packet leaves a debt */
-	__u64 tag;          /* that of the flow served last */
+	__s64 other_credit; /* the same, of other traffic's share */
+	__u64 tag;          /* the highest of a flow served: it never moves backwards */
 	__u64 longest_key;  /* about the longest flow: the last that was at least as long as the longest before */
 	__u32 longest_packets;
+	__u32 other_packets; /* waiting, of other traffic */
 	bool is_busy; /* packets have waited ever since the last one was sent */
 };
 struct state state SEC(".data.state");
@@ -137,6 +152,16 @@ static bool less_wait(struct bpf_rb_node *a, const struct bpf_rb_node *b)
 	struct turn *y = container_of(b, struct turn, wait_node);
 
 	return x->waiting < y->waiting;
+}
+
+/*
+ * A virtual time only advances (VirtualTime of the crate `sched`): a flow that comes begins at the latest tag. Were it that of
+ * the flow served last, one served seldom would take it back, and who comes then would have the link until it has caught up.
+ */
+static __always_inline void advance_to(__u64 *virtual_time, __u64 tag)
+{
+	if (tag > *virtual_time)
+		*virtual_time = tag;
 }
 
 /* The connection where there is one, else the flow's hash: a datagram socket may talk to thousands. */
@@ -188,6 +213,8 @@ static __always_inline void end_flow(struct turn *turn)
 static __always_inline void account_removed(struct Qdisc *sch, __u64 key, struct flow *flow, __u32 bytes)
 {
 	flow->packets--;
+	if (flow->is_other)
+		state.other_packets--;
 	if (state.longest_key == key)
 		state.longest_packets = flow->packets;
 	counters.backlog_packets--;
@@ -266,7 +293,7 @@ static __always_inline bool is_full(void)
 }
 
 /* The waiting flow a packet belongs to, made if need be; `key` becomes the key under which it is found. */
-static __always_inline struct flow *flow_of(__u64 *key, __u32 rank)
+static __always_inline struct flow *flow_of(__u64 *key, __u32 rank, __u32 hash)
 {
 	struct flow empty = {};
 	struct flow *flow = bpf_map_lookup_elem(&flows, key);
@@ -275,6 +302,8 @@ static __always_inline struct flow *flow_of(__u64 *key, __u32 rank)
 		return flow;
 	if (rank == RANK_CONTROL) {
 		*key = FLOW_CONTROL;
+	} else if (rank == RANK_OTHER) {
+		*key = FLOW_OTHER_FIRST + hash % OTHER_QUEUES;
 	} else if (counters.flows >= settings.flows_max) {
 		*key = FLOW_EXCESS;
 		counters.excess_packets++;
@@ -293,18 +322,20 @@ create:
 SEC("struct_ops/weir_enqueue")
 int BPF_PROG(weir_enqueue, struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk_buff_ptr *to_free)
 {
-	__u32 rank = skb->priority, bytes = qdisc_pkt_len(skb);
+	__u32 rank = skb->priority < RANK_CONTROL ? RANK_OTHER : skb->priority, bytes = qdisc_pkt_len(skb);
 	__u64 key = flow_key(skb);
-	struct flow *flow = flow_of(&key, rank);
+	struct flow *flow = flow_of(&key, rank, bpf_skb_get_hash(skb));
 	struct packet *packet;
 
 	if (!flow) {
 		counters.dropped_memory++;
 		goto drop;
 	}
-	if (flow->packets >= settings.flow_packets_max) {
+	if (flow->packets >= settings.flow_packets_max ||
+	    (rank == RANK_OTHER && (state.other_packets >= settings.flow_packets_max ||
+			       flow->packets > settings.flow_packets_max / OTHER_QUEUE_PART))) {
 		counters.dropped_flow++;
-		goto drop;
+		goto drop_flow;
 	}
 	packet = bpf_obj_new(struct packet);
 	if (!packet) {
@@ -320,6 +351,7 @@ int BPF_PROG(weir_enqueue, struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk
 			goto drop_flow;
 		}
 		flow->rank = rank;
+		flow->is_other = rank == RANK_OTHER;
 		queue_turn(turn, key, rank);
 		counters.flows++;
 		if (counters.flows > counters.flows_peak)
@@ -335,6 +367,8 @@ int BPF_PROG(weir_enqueue, struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk
 	bpf_spin_unlock(&flow->lock);
 
 	flow->packets++;
+	if (flow->is_other)
+		state.other_packets++;
 	if (flow->packets >= state.longest_packets) {
 		state.longest_packets = flow->packets;
 		state.longest_key = key;
@@ -384,6 +418,22 @@ static __always_inline void correct_by_wait(void)
 	}
 }
 
+/* The best flow that is not of other traffic; NULL where there is none. To be called under the lock. */
+static __always_inline struct bpf_rb_node *best_but_other(void)
+{
+	struct bpf_rb_node *node = bpf_rbtree_root(&by_rank), *best = NULL;
+
+	for (int i = 0; i < TREE_DEPTH_MAX && node; i++) {
+		if (container_of(node, struct turn, rank_node)->rank == RANK_OTHER) {
+			node = bpf_rbtree_right(&by_rank, node);
+		} else {
+			best = node;
+			node = bpf_rbtree_left(&by_rank, node);
+		}
+	}
+	return best;
+}
+
 /* Takes the turn of the flow to serve now out of by_rank: the best, or the one that has waited longest. */
 static __always_inline struct turn *take_turn(bool guard)
 {
@@ -391,10 +441,16 @@ static __always_inline struct turn *take_turn(bool guard)
 
 	bpf_spin_lock(&turns_lock);
 	node = bpf_rbtree_first(&by_rank);
+	if (node && state.other_credit <= 0 && container_of(node, struct turn, rank_node)->rank == RANK_OTHER) {
+		struct bpf_rb_node *best = best_but_other();
+
+		if (best)
+			node = best;
+	}
 	if (node && guard) {
 		struct turn *best = container_of(node, struct turn, rank_node);
 
-		if (best->rank != RANK_CONTROL) {
+		if (best->rank > RANK_CONTROL) {
 			struct bpf_rb_node *oldest = bpf_rbtree_first(&by_wait);
 
 			if (oldest) {
@@ -436,7 +492,7 @@ static __always_inline struct sk_buff *serve(struct Qdisc *sch, struct turn *tur
 		account_removed(sch, key, flow, bytes);
 		bpf_obj_drop(packet);
 	}
-	state.tag = turn->tag;
+	advance_to(&state.tag, turn->tag);
 	if (!flow->packets) {
 		end_flow(turn);
 		return skb;
@@ -468,14 +524,26 @@ static __always_inline void occupy_link(__u64 now, __u32 bytes)
 		state.link_free_ns += (wire_bytes * NS_PER_S + rate / 2) / rate;
 }
 
+/* Gives other traffic its share of these bytes, and takes from it what it had; what it borrows when all else is idle is free. */
+static __always_inline void share_with_other(__u32 bytes, bool was_other)
+{
+	state.other_credit += (__s64)bytes * OTHER_PERMILLE;
+	if (was_other)
+		state.other_credit -= bytes * 1000LL;
+	if (state.other_credit > OTHER_CREDIT_MAX * 1000LL)
+		state.other_credit = OTHER_CREDIT_MAX * 1000LL;
+	if (state.other_credit < -FRAME_BYTES * 1000LL)
+		state.other_credit = -FRAME_BYTES * 1000LL;
+}
+
 SEC("struct_ops/weir_dequeue")
 struct sk_buff *BPF_PROG(weir_dequeue, struct Qdisc *sch)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct sk_buff *skb;
 	struct turn *turn;
+	bool guard, was_other;
 	__u32 bytes;
-	bool guard;
 
 	if (!counters.backlog_packets)
 		return NULL;
@@ -490,10 +558,12 @@ struct sk_buff *BPF_PROG(weir_dequeue, struct Qdisc *sch)
 	turn = take_turn(guard);
 	if (!turn)
 		return NULL;
+	was_other = turn->rank == RANK_OTHER;
 	skb = serve(sch, turn);
 	if (!skb)
 		return NULL;
 	bytes = qdisc_pkt_len(skb);
+	share_with_other(bytes, was_other);
 	occupy_link(now, bytes);
 	state.is_busy = counters.backlog_packets > 0;
 	if (guard) {

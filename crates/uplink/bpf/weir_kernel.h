@@ -120,6 +120,7 @@ extern struct bpf_rb_node *bpf_rbtree_remove(struct bpf_rb_root *, struct bpf_rb
 extern struct bpf_rb_node *bpf_rbtree_first(struct bpf_rb_root *) __ksym;
 extern struct bpf_rb_node *bpf_rbtree_root(struct bpf_rb_root *) __ksym;
 extern struct bpf_rb_node *bpf_rbtree_right(struct bpf_rb_root *, struct bpf_rb_node *) __ksym;
+extern struct bpf_rb_node *bpf_rbtree_left(struct bpf_rb_root *, struct bpf_rb_node *) __ksym;
 extern __u32 bpf_skb_get_hash(struct sk_buff *) __ksym;
 extern void bpf_kfree_skb(struct sk_buff *) __ksym;
 extern void bpf_qdisc_skb_drop(struct sk_buff *, struct bpf_sk_buff_ptr *) __ksym;

@@ -1,8 +1,8 @@
 //! Round robin by bytes: rank = the job's start tag (start-time fair queueing: Goyal, Vin & Cheng, "Start-time fair
 //! queueing", 1996).
 //!
-//! A job's tag grows by the bytes it sends; a newcomer, and one whose connection was blocked, starts at the tag of
-//! the job granted last. Equal grants then go round in turns, and a short last segment costs no more than its bytes.
+//! A job's tag grows by the bytes it sends; a newcomer, and one whose connection was blocked, starts at the highest
+//! tag granted. Equal grants then go round in turns, and a short last segment costs no more than its bytes.
 //! With grants of a segment or so this is what TCP flows through one FIFO approach, and what the papers call FAIR
 //! (Harchol-Balter et al., "Size-based scheduling to improve web performance", 2003, section 1). It approaches
 //! processor sharing as grants shrink, under which every size has the same expected slowdown 1 / (1 − rho). Good where
@@ -10,6 +10,7 @@
 //! A size that is not known makes no difference.
 
 use crate::run_queue::{Key, RunQueue};
+use crate::virtual_time::VirtualTime;
 use crate::{Job, Path, Policy};
 
 #[derive(Default)]
@@ -56,8 +57,8 @@ impl Policy for Fair {
 pub(super) struct Turns {
     /// By slot: the bytes the job has sent, counted from where the others were when it came.
     tags: Vec<u64>,
-    /// The start tag of the job granted last: where a newcomer begins.
-    virtual_now: u64,
+    /// The highest start tag granted: where a newcomer begins.
+    virtual_time: VirtualTime<u64>,
 }
 
 impl Turns {
@@ -70,18 +71,18 @@ impl Turns {
         if self.tags.len() <= slot as usize {
             self.tags.resize(slot as usize + 1, 0);
         }
-        self.tags[slot as usize] = self.virtual_now;
+        self.tags[slot as usize] = self.virtual_time.now();
     }
 
     /// A job that was not ready for a while: time in which it could not have sent is nothing the others owe it.
     pub fn rejoin(&mut self, slot: u32) {
         let tag = &mut self.tags[slot as usize];
-        *tag = (*tag).max(self.virtual_now);
+        *tag = (*tag).max(self.virtual_time.now());
     }
 
     pub fn on_sent(&mut self, slot: u32, bytes: u64) {
         let tag = &mut self.tags[slot as usize];
-        self.virtual_now = self.virtual_now.max(*tag);
+        self.virtual_time.advance_to(*tag);
         *tag += bytes;
     }
 }

@@ -14,6 +14,7 @@
 //! `fair`: it takes no more from the others than its equal share.
 
 use crate::run_queue::{Key, RunQueue};
+use crate::virtual_time::VirtualTime;
 use crate::{Job, Path, Policy, Size};
 
 #[derive(Default)]
@@ -84,7 +85,7 @@ struct VirtualLink {
     /// How many there are of unknown size.
     blind: usize,
     /// What each job on the link has had since the link was last empty, in units.
-    now: u64,
+    time: VirtualTime<u64>,
     /// Units carried but not shared out yet, fewer than there are jobs.
     carry: u64,
 }
@@ -97,7 +98,7 @@ impl VirtualLink {
     fn join(&mut self, slot: u32, job: &Job) -> u64 {
         let Size::Known(bytes) = job.size else {
             self.blind += 1;
-            return self.now;
+            return self.time.now();
         };
         if self.places.len() >= VIRTUAL_JOBS_MAX {
             self.end_first();
@@ -107,7 +108,7 @@ impl VirtualLink {
         self.tenants[place as usize] = job.number;
         self.place_of.resize(self.place_of.len().max(slot as usize + 1), 0);
         self.place_of[slot as usize] = place;
-        let tag = self.now.saturating_add(bytes.saturating_mul(UNITS));
+        let tag = self.time.now().saturating_add(bytes.saturating_mul(UNITS));
         self.places.set(place, Key { rank: tag, number: job.number });
         tag
     }
@@ -129,19 +130,19 @@ impl VirtualLink {
         let mut units = bytes.saturating_mul(UNITS).saturating_add(self.carry);
         while let Some((first, _)) = self.places.first_entry() {
             let jobs = (self.places.len() + self.blind) as u64;
-            let needed = (first.rank - self.now).saturating_mul(jobs);
+            let needed = (first.rank - self.time.now()).saturating_mul(jobs);
             if units < needed {
-                self.now += units / jobs;
+                self.time.advance_to(self.time.now() + units / jobs);
                 self.carry = units % jobs;
                 return;
             }
             units -= needed;
-            self.now = first.rank;
+            self.time.advance_to(first.rank);
             self.end_first();
         }
         self.carry = 0;
         if let Some(share) = units.checked_div(self.blind as u64) {
-            self.now = self.now.saturating_add(share);
+            self.time.advance_to(self.time.now().saturating_add(share));
         }
     }
 
@@ -156,6 +157,7 @@ impl VirtualLink {
         while self.places.len() > 0 {
             self.end_first();
         }
-        (self.blind, self.now, self.carry) = (0, 0, 0);
+        // Another busy period, with a virtual time of its own.
+        (self.blind, self.time, self.carry) = (0, VirtualTime::default(), 0);
     }
 }

@@ -5,7 +5,10 @@
 //! the others, and it has no claim to it later. Good where customers pay for shares; bad in the mean: a class of few and
 //! small responses waits for its turn like any other. A size that is not known is the inner policy's business.
 
+use std::cmp::Ordering;
+
 use super::lanes::Lanes;
+use crate::virtual_time::VirtualTime;
 use crate::{Job, Path, Policy};
 
 pub struct Weighted {
@@ -13,8 +16,8 @@ pub struct Weighted {
     lanes: Lanes,
     /// By class.
     accounts: Vec<Account>,
-    /// Where the class served last began: where one that was idle joins.
-    now: Account,
+    /// Where a class that was idle joins.
+    virtual_time: VirtualTime<Account>,
 }
 
 /// Bytes and the weight they count at; accounts are compared by bytes / weight, without rounding.
@@ -24,11 +27,28 @@ struct Account {
     weight: u32,
 }
 
-impl Account {
-    fn is_behind(self, other: Account) -> bool {
-        u128::from(self.bytes) * u128::from(other.weight) < u128::from(other.bytes) * u128::from(self.weight)
+impl Ord for Account {
+    fn cmp(&self, other: &Account) -> Ordering {
+        let scaled = |one: &Account, other: &Account| u128::from(one.bytes) * u128::from(other.weight);
+        scaled(self, other).cmp(&scaled(other, self))
     }
+}
 
+impl PartialOrd for Account {
+    fn partial_cmp(&self, other: &Account) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Account {
+    fn eq(&self, other: &Account) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Account {}
+
+impl Account {
     /// The bytes at this account's weight that match the other account, rounded up.
     fn level_with(self, other: Account) -> u64 {
         let bytes = (u128::from(other.bytes) * u128::from(self.weight)).div_ceil(u128::from(other.weight));
@@ -45,7 +65,7 @@ impl Weighted {
             name: format!("weighted={list}/{}", inner[0].name()),
             lanes: Lanes::new(inner),
             accounts: weights.iter().map(|&weight| Account { bytes: 0, weight }).collect(),
-            now: Account { bytes: 0, weight: 1 },
+            virtual_time: VirtualTime::starting_at(Account { bytes: 0, weight: 1 }),
         }
     }
 }
@@ -59,7 +79,7 @@ impl Policy for Weighted {
         let mut best: Option<(Account, u32)> = None;
         for (class, account) in self.accounts.iter().enumerate() {
             if let Some(slot) = self.lanes.first(class)
-                && best.is_none_or(|(least, _)| account.is_behind(least))
+                && best.is_none_or(|(least, _)| *account < least)
             {
                 best = Some((*account, slot));
             }
@@ -71,7 +91,7 @@ impl Policy for Weighted {
         let class = self.lanes.class_of(job);
         if self.lanes.first(class).is_none() {
             let account = &mut self.accounts[class];
-            account.bytes = account.bytes.max(account.level_with(self.now));
+            account.bytes = account.bytes.max(account.level_with(self.virtual_time.now()));
         }
         self.lanes.of(job).enqueue(slot, job, path);
     }
@@ -86,9 +106,7 @@ impl Policy for Weighted {
 
     fn on_sent(&mut self, slot: u32, job: &Job, bytes: u64) {
         let account = &mut self.accounts[self.lanes.class_of(job)];
-        if self.now.is_behind(*account) {
-            self.now = *account;
-        }
+        self.virtual_time.advance_to(*account);
         account.bytes = account.bytes.saturating_add(bytes);
         self.lanes.of(job).on_sent(slot, job, bytes);
     }

@@ -12,8 +12,8 @@ const SETTINGS: &str = ".data.settings";
 const COUNTERS: &str = ".data.counters";
 const FLOWS: &str = "flows";
 const OPERATIONS: &str = "weir_ranked";
-/// Beside those of `flows_max`: one for control, one for the excess.
-const FLOWS_EXTRA: u32 = 2;
+/// Beside those of `flows_max`: one for control, one for the excess, 16 for other traffic.
+const FLOWS_EXTRA: u32 = 18;
 /// The kernel's type around a qdisc's operations, there exactly where they can be BPF.
 const KERNEL_TYPE: &str = "bpf_struct_ops_Qdisc_ops";
 

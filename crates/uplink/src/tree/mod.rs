@@ -54,6 +54,8 @@ pub const OTHER_SHARE_PERMILLE: u16 = 200;
 pub const SHARE_PERMILLE: u16 = 20;
 /// All there is to guarantee.
 const WHOLE_PERMILLE: u16 = 1000;
+/// As in bpf/classify.h; lower ones are other traffic.
+const RANK_CONTROL: u32 = 16;
 /// Below this a full packet takes more than a second.
 const RATE_MIN_BITS_PER_S: u64 = 12_000;
 /// More than this is minutes of any link.
@@ -170,10 +172,10 @@ pub struct Tree {
 
 impl Tree {
     /// The `skb->priority`, and so the SO_PRIORITY, of the packets of a band; a band beyond the last is the last.
-    /// A ranked tree takes ranks, and has the band itself for one.
+    /// A ranked tree takes ranks: control has the lowest that the classifier stamps, data the next.
     pub fn priority(&self, band: u8) -> u32 {
         match self.plan.kind {
-            Kind::Ranked => band.into(),
+            Kind::Ranked => RANK_CONTROL + u32::from(band),
             kind => build::class_of(kind, band.min(self.plan.bands.saturating_sub(1))),
         }
     }

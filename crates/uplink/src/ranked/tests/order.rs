@@ -11,6 +11,9 @@ use super::*;
 /// What fills a frame of 1514 bytes.
 const FULL: usize = 1464;
 
+/// Of SYN-ACKs and the like.
+const CONTROL: u32 = 16;
+
 /// Sends full frames until it is dropped.
 struct Flood {
     stop: Arc<AtomicBool>,
@@ -78,6 +81,30 @@ fn equal_ranks_share_evenly() {
     });
 }
 
+/// Two floods: responses have most of the link, other traffic a fifth at least, and more while a busy machine leaves the
+/// responses' queue empty; beside the flood another flow of other traffic, as ssh would be, has its turn.
+#[test]
+fn other_traffic_has_its_share_and_takes_turns() {
+    with_ranked(|| {
+        let pair = Pair::new();
+        install(&pair.sender, rate("10mbit"), FLOWS_MAX_DEFAULT).unwrap();
+        let _other = Flood::new(1, 0);
+        while pair.next().flow != 1 {}
+        let _responses = Flood::new(2, 5000);
+        while pair.next().flow != 2 {}
+        let marks = pair.take(1500);
+        let counts = [1, 2].map(|flow| count(&marks, flow));
+        println!("other {}, responses {}", counts[0], counts[1]);
+        assert!((200..=700).contains(&counts[0]), "{counts:?}");
+        // The kernel hashes a flow to one of 16 queues: of four not all are in the flood's.
+        let few = [3, 4, 5, 6].map(|number| Flow::new(number, 6));
+        few.iter().for_each(|flow| flow.send(0, 100));
+        let marks = pair.take(400);
+        let before = marks.iter().filter(|mark| mark.flow > 2).count();
+        assert!(before >= 1, "none of {few} came", few = few.len());
+    });
+}
+
 /// This thread and those it makes. A packet waits at the receiving end of a cable on the processor that sent it, so what two of
 /// them have in hand changes places there when one stands still, after the qdisc let it go in order.
 fn stay_on_one_processor() {
@@ -99,11 +126,11 @@ fn a_flow_is_never_reordered_whatever_its_ranks() {
         // Else every packet worse than the other flow's would wait for 75 KB of those.
         ranked.set(Settings { guard_permille: 300, ..ranked.settings.clone() }).unwrap();
         let other = Flood::new(2, 3000);
-        let flow = Flow::new(1, 0);
+        let flow = Flow::new(1, CONTROL);
         let sent = std::thread::spawn(move || {
             for nth in 0..2000u32 {
-                // 0, 1000 … 6000 in an order without pattern: Knuth's multiplicative hash.
-                flow.rank(nth.wrapping_mul(2_654_435_761) % 7 * 1000);
+                // Control, 1000 … 6000 more in an order without pattern: Knuth's multiplicative hash.
+                flow.rank(CONTROL + nth.wrapping_mul(2_654_435_761) % 7 * 1000);
                 flow.send(nth, 100);
             }
             flow
@@ -129,10 +156,10 @@ fn ten_thousand_flows_leave_in_the_order_of_their_ranks() {
         let _timed = super::cost::Timed::new();
         const FLOWS: u32 = 10_000;
         // The first occupies the link for half a second and more by itself.
-        flow.rank(1);
+        flow.rank(CONTROL + 1);
         flow.send_as(0, 0);
         for number in 1..=FLOWS {
-            flow.rank(2 + number.wrapping_mul(7919) % FLOWS);
+            flow.rank(CONTROL + 2 + number.wrapping_mul(7919) % FLOWS);
             flow.send_as(number, 0);
         }
         let stats = ranked.stats().unwrap();
@@ -157,7 +184,7 @@ fn flows_beyond_the_bound_share_a_queue_and_all_arrive() {
         let pair = Pair::new();
         let mut ranked = install(&pair.sender, rate("1kbit"), 100).unwrap();
         let flow = Flow::unconnected();
-        flow.rank(9);
+        flow.rank(900);
         (0..300).for_each(|number| flow.send_as(number, 0));
         let stats = ranked.stats().unwrap();
         assert_eq!(stats.flows_peak, 101, "{stats:?}");
@@ -175,7 +202,8 @@ fn when_full_the_worst_ranks_lose_and_control_never() {
         let pair = Pair::new();
         let mut ranked = install(&pair.sender, rate("1kbit"), FLOWS_MAX_DEFAULT).unwrap();
         ranked.set(Settings { packets_max: 50, ..ranked.settings.clone() }).unwrap();
-        let flows = [Flow::new(1, 4_000_000_000), Flow::new(2, 4_000_000_000), Flow::new(3, 1000), Flow::new(4, 0)];
+        let flows =
+            [Flow::new(1, 4_000_000_000), Flow::new(2, 4_000_000_000), Flow::new(3, 1000), Flow::new(4, CONTROL)];
         flows.iter().for_each(|flow| flow.room(16 << 20));
         (0..100).for_each(|nth| flows[0].send(nth, 100));
         (0..10).for_each(|nth| flows[1].send(nth, 100));

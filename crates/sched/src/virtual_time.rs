@@ -1,0 +1,37 @@
+/// A virtual time: how far the turns have come, against which newcomers are lined up.
+///
+/// It never moves backwards, and has no other way to change: were it the tag of the job served last, one served seldom
+/// would take it back, and a newcomer then have the link until it has caught up with the others. The ranked qdisc
+/// (uplink/bpf/ranked.bpf.c) has the same rule.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct VirtualTime<T>(T);
+
+impl<T: Ord + Copy> VirtualTime<T> {
+    pub fn starting_at(start: T) -> VirtualTime<T> {
+        VirtualTime(start)
+    }
+
+    pub fn now(self) -> T {
+        self.0
+    }
+
+    /// A no-op where it is as far already.
+    pub fn advance_to(&mut self, to: T) {
+        self.0 = self.0.max(to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_only_advances() {
+        let mut time = VirtualTime::starting_at(5);
+        let seen = [3, 9, 7, 9].map(|to| {
+            time.advance_to(to);
+            time.now()
+        });
+        assert_eq!(seen, [5, 9, 9, 9]);
+    }
+}
