@@ -66,7 +66,7 @@ fn is_plain(request: &Request) -> bool {
 /// Steps 1 to 4 of RFC 9110 section 13.2.2.
 fn precondition(request: &Request, entity: &Entity) -> Option<Verdict> {
     let fields = &request.fields;
-    let modified = date::seconds(entity.last_modified);
+    let modified = last_modified(entity);
     let failed = if fields.if_match.is_some() {
         !request.values("if-match").any(|value| has_etag(value, entity.etag, Comparison::Strong))
     } else {
@@ -93,8 +93,13 @@ fn if_range_holds(request: &Request, entity: &Entity) -> bool {
     match request.fields.if_range {
         None => true,
         Some(tag) if tag.starts_with(b"\"") => tag == entity.etag.as_bytes(),
-        Some(value) => date::parse(value) == Some(date::seconds(entity.last_modified)),
+        Some(value) => date::parse(value) == Some(last_modified(entity)),
     }
+}
+
+/// Whole seconds since 1970, never before: what the Last-Modified that is sent says.
+fn last_modified(entity: &Entity) -> i64 {
+    date::seconds(entity.last_modified) as i64
 }
 
 /// RFC 9110 section 8.8.3.2. Ours are strong, so only the client's may be weak.
@@ -187,12 +192,29 @@ mod tests {
             (format!("If-Unmodified-Since: {NOW}"), Whole),
             (format!("If-Unmodified-Since: {EARLIER}"), PreconditionFailed),
             ("If-Unmodified-Since: 0".into(), Whole),
+            ("If-Unmodified-Since: Sun, 06 Nov 1904 08:49:37 GMT".into(), PreconditionFailed),
+            ("If-Unmodified-Since: Sun, 06 Nov 1994 08:48:60 GMT".into(), PreconditionFailed),
+            ("If-Modified-Since: Sun, 06 Nov 1904 08:49:37 GMT".into(), Whole),
+            ("If-Modified-Since: Sun, 06 Nov 1994 08:49:60 GMT".into(), NotModified),
         ] {
             let line: String = line;
             assert_eq!(verdict("GET", &[&line]), expected, "{line}");
             assert_eq!(verdict("HEAD", &[&line]), expected, "HEAD {line}");
             assert_eq!(verdict("OPTIONS", &[&line]), Whole, "OPTIONS {line}");
         }
+    }
+
+    /// The dates of reproducible archives: an earlier date is earlier, not the same.
+    #[test]
+    fn a_file_from_the_first_second_of_1970() {
+        let of_1970 = |line: &str| {
+            let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{line}\r\n\r\n");
+            let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap();
+            evaluate(&request, &Entity { len: 1, etag: "\"v\"", last_modified: UNIX_EPOCH })
+        };
+        assert_eq!(of_1970("If-Modified-Since: Wed, 31 Dec 1969 23:59:59 GMT"), Whole);
+        assert_eq!(of_1970("If-Unmodified-Since: Wed, 31 Dec 1969 23:59:59 GMT"), PreconditionFailed);
+        assert_eq!(of_1970("If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT"), NotModified);
     }
 
     #[test]

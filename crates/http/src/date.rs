@@ -40,10 +40,49 @@ pub(crate) fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().min(SECONDS_MAX))
 }
 
-/// Reads any of the three forms of RFC 9110 section 5.6.7; `None` for everything else, lists of dates included.
-pub(crate) fn parse(value: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(value).ok()?;
-    httpdate::parse_http_date(text).ok().map(seconds)
+/// Days, and so weeks, repeat after this many years and seconds.
+const CALENDAR_YEARS: u32 = 400;
+const CALENDAR_SECONDS: i64 = 146_097 * 86_400;
+
+/// Reads any of the three forms of RFC 9110 section 5.6.7 to seconds since 1970; `None` for everything else, lists of
+/// dates included.
+///
+/// httpdate knows neither years before 1970 nor leap seconds: it is given the same day of a later calendar cycle, and the
+/// second before.
+pub(crate) fn parse(value: &[u8]) -> Option<i64> {
+    let mut text: [u8; TEXT_BYTES_MAX] = [b' '; TEXT_BYTES_MAX];
+    let text = text.get_mut(..value.len())?;
+    text.copy_from_slice(value);
+    let (second_at, year_at) = places(text)?;
+    let leap = text.get(second_at..second_at + 2)? == b"60";
+    if leap {
+        text[second_at..second_at + 2].copy_from_slice(b"59");
+    }
+    let cycles = year_at.map_or(0, |at| cycles_before_1970(&mut text[at..at + 4]));
+    let time = httpdate::parse_http_date(std::str::from_utf8(text).ok()?).ok()?;
+    let seconds = i64::try_from(seconds(time)).ok()?;
+    Some(seconds - i64::from(cycles) * CALENDAR_SECONDS + i64::from(leap))
+}
+
+/// The longest date, `Wednesday, 06-Nov-94 08:49:37 GMT`.
+const TEXT_BYTES_MAX: usize = 33;
+
+/// Where the second is in a date of this form, and the year where it has four digits.
+fn places(text: &[u8]) -> Option<(usize, Option<usize>)> {
+    match text.len() {
+        24 => Some((17, Some(20))),                             // asctime
+        29 => Some((23, Some(12))),                             // IMF-fixdate
+        bytes @ 30..=TEXT_BYTES_MAX => Some((bytes - 6, None)), // RFC 850
+        _ => None,
+    }
+}
+
+/// Moves a year before 1970 to the same year of a later calendar cycle; says by how many.
+fn cycles_before_1970(year: &mut [u8]) -> u32 {
+    let Some(number) = crate::list::decimal(year).and_then(|number| u32::try_from(number).ok()) else { return 0 };
+    let cycles = 1970u32.saturating_sub(number).div_ceil(CALENDAR_YEARS);
+    year.copy_from_slice(format!("{:04}", number + cycles * CALENDAR_YEARS).as_bytes());
+    cycles
 }
 
 #[cfg(test)]
@@ -81,17 +120,51 @@ mod tests {
         for text in ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
             assert_eq!(parse(text.as_bytes()), Some(784_111_777), "{text}");
         }
-        for wrong in
-            ["", "0", "Sun, 06 Nov 1994 08:49:37", "Mon, 06 Nov 1994 08:49:37 GMT", "Sun, 31 Feb 2024 00:00:00 GMT"]
-        {
+        assert_eq!(parse(b"Wednesday, 09-Nov-94 08:49:37 GMT"), Some(784_111_777 + 3 * 86_400));
+        for wrong in [
+            "",
+            "0",
+            "Sun, 06 Nov 1994 08:49:37",
+            "Mon, 06 Nov 1994 08:49:37 GMT",
+            "Sun, 31 Feb 2024 00:00:00 GMT",
+            "Sun, 06 Nov 1994 08:49:61 GMT",
+            "Sun, 06 Nov 1994 08:60:37 GMT",
+            "Sun, 06 Nov -994 08:49:37 GMT",
+            "Wednesday,  09-Nov-94 08:49:37 GMT",
+            "Sun, 06 Nov 1994 08:49:37 GMT, Sun, 06 Nov 1994 08:49:37 GMT",
+        ] {
             assert_eq!(parse(wrong.as_bytes()), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn leap_seconds_are_read() {
+        for text in ["Sat, 31 Dec 2016 23:59:60 GMT", "Saturday, 31-Dec-16 23:59:60 GMT", "Sat Dec 31 23:59:60 2016"] {
+            assert_eq!(parse(text.as_bytes()), Some(1_483_228_800), "{text}");
+        }
+        assert_eq!(parse(b"Wed, 31 Dec 1969 23:59:60 GMT"), Some(0));
+    }
+
+    /// Seconds and weekdays as `date --utc` has them.
+    #[test]
+    fn years_before_1970_are_read() {
+        for (text, seconds) in [
+            ("Wed, 31 Dec 1969 23:59:59 GMT", -1),
+            ("Thu Jan  1 00:00:00 1970", 0),
+            ("Sun, 06 Nov 1904 08:49:37 GMT", -2_056_029_023),
+            ("Sun Nov  6 08:49:37 1904", -2_056_029_023),
+            ("Wed, 31 Dec 1569 00:00:00 GMT", -12_622_867_200),
+            ("Sat, 01 Jan 0000 00:00:00 GMT", -62_167_219_200),
+        ] {
+            assert_eq!(parse(text.as_bytes()), Some(seconds), "{text}");
+        }
+        assert_eq!(parse(b"Thu, 31 Dec 1969 23:59:59 GMT"), None);
     }
 
     proptest! {
         #[test]
         fn reads_back_what_it_writes(seconds in 0..=SECONDS_MAX) {
-            prop_assert_eq!(parse(HttpDate::new(at(seconds)).as_bytes()), Some(seconds));
+            prop_assert_eq!(parse(HttpDate::new(at(seconds)).as_bytes()), i64::try_from(seconds).ok());
         }
 
         #[test]

@@ -91,11 +91,21 @@ impl<'a> FieldSection<'a> {
             (Some(_), Some(_)) => Err(Reject::bad("both transfer-encoding and content-length")),
             (Some(_), None) if minor_version == 0 => Err(Reject::bad("transfer-encoding in http/1.0")),
             (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => Ok(BodyLength::Chunked),
-            (Some(_), None) => {
+            (Some(coding), None) if ends_in_chunked(coding) => {
                 Err(Reject { status: Status::NOT_IMPLEMENTED, reason: "transfer-encoding other than chunked" })
             }
+            (Some(_), None) => Err(Reject::bad("transfer-encoding that does not end in one chunked")),
         }
     }
+}
+
+/// Whether a list of several codings frames the body, chunked being its last and nothing before: without that nobody can
+/// say where the body ends (RFC 9112 section 6.3).
+fn ends_in_chunked(codings: &[u8]) -> bool {
+    let is_chunked = |coding: &&[u8]| coding.eq_ignore_ascii_case(b"chunked");
+    members(codings).count() > 1
+        && members(codings).last().is_some_and(|coding| is_chunked(&coding))
+        && members(codings).filter(is_chunked).count() == 1
 }
 
 fn note_host<'a>(slot: &mut Option<&'a [u8]>, value: &'a [u8]) -> Result<(), Reject> {

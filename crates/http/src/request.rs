@@ -46,12 +46,12 @@ pub struct Request<'a> {
     pub query: Option<&'a [u8]>,
     /// The whole target as sent, for the log: ASCII without spaces or control characters.
     pub target: &'a [u8],
-    /// 0 or 1.
+    /// As sent. From 2 on the request means what it would mean in HTTP/1.1 (RFC 9110 section 2.5).
     pub minor_version: u8,
     /// Whether the client lets the connection stay open after the response.
     pub keep_alive: bool,
     pub body: BodyLength,
-    /// The client waits for `100 Continue` (or a final status) before it sends its body.
+    /// The client waits for `100 Continue` or a final status before it sends its body.
     pub expect_continue: bool,
     /// Bytes of the head, an empty line before it included: the body or the next request starts here.
     pub head_bytes: usize,
@@ -131,8 +131,39 @@ fn parse_head<'a>(window: &'a [u8], limits: &Limits) -> Result<Option<Request<'a
             Ok(Some(Request { head_bytes: skipped + bytes, ..request }))
         }
         Ok(httparse::Status::Partial) => Ok(None),
-        Err(error) => Err(refused(error, &parsed, head)),
+        Err(httparse::Error::Version) => {
+            let request = parse_later_minor(&parsed, head, limits)?;
+            Ok(request.map(|request| Request { head_bytes: skipped + request.head_bytes, ..request }))
+        }
+        Err(error) => Err(refused(error)),
     }
+}
+
+/// HTTP/1.2 to 1.9: httparse has read the method and the target, and knows no version but 1.0 and 1.1.
+fn parse_later_minor<'a>(
+    line: &httparse::Request<'_, 'a>,
+    head: &'a [u8],
+    limits: &Limits,
+) -> Result<Option<Request<'a>>, Reject> {
+    let version_at = line.method.map_or(0, str::len) + line.path.map_or(0, str::len) + 2;
+    let version = head.get(version_at..).unwrap_or_default();
+    let Some([digit @ b'2'..=b'9', rest @ ..]) = version.strip_prefix(b"HTTP/1.") else {
+        return Err(bad_version(version));
+    };
+    let section = match rest {
+        [] | [b'\r'] => return Ok(None),
+        [b'\r', b'\n', section @ ..] => section,
+        _ => return Err(refused(httparse::Error::NewLine)),
+    };
+    let mut lines = [httparse::EMPTY_HEADER; FIELDS_MAX];
+    let (bytes, count) = match httparse::parse_headers(section, &mut lines[..limits.fields_max.min(FIELDS_MAX)]) {
+        Ok(httparse::Status::Complete((bytes, lines))) => (bytes, lines.len()),
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(error) => return Err(refused(error)),
+    };
+    let headers = &mut lines[..count];
+    let parsed = httparse::Request { method: line.method, path: line.path, version: Some(digit - b'0'), headers };
+    interpret(&parsed, &head[..head.len() - section.len() + bytes], limits).map(Some)
 }
 
 /// `head` is complete: `parsed` holds its tokens.
@@ -203,26 +234,26 @@ fn too_large(window: &[u8]) -> Reject {
     }
 }
 
-fn refused(error: httparse::Error, parsed: &httparse::Request, head: &[u8]) -> Reject {
+fn refused(error: httparse::Error) -> Reject {
     match error {
         httparse::Error::TooManyHeaders => {
             Reject { status: Status::HEAD_TOO_LARGE, reason: "more field lines than the limit" }
         }
-        httparse::Error::Version => bad_version(parsed, head),
         httparse::Error::HeaderName => Reject::bad("malformed field name, space before the colon, or folded line"),
         httparse::Error::HeaderValue => Reject::bad("control character or bare carriage return in a field value"),
         httparse::Error::NewLine => Reject::bad("line does not end in carriage return, line feed"),
-        httparse::Error::Token | httparse::Error::Status => Reject::bad("malformed request line"),
+        httparse::Error::Token | httparse::Error::Status | httparse::Error::Version => {
+            Reject::bad("malformed request line")
+        }
     }
 }
 
-/// A version we do not speak (HTTP/2's preface among them) gets 505, and what is no version 400. One digit decides,
-/// because httparse stops as early as that, and later bytes must not change the answer.
-fn bad_version(parsed: &httparse::Request, head: &[u8]) -> Reject {
-    let before = parsed.method.map_or(0, str::len) + parsed.path.map_or(0, str::len) + 2;
-    match head.get(before..).and_then(|rest| rest.strip_prefix(b"HTTP/")) {
-        Some([b'0'..=b'9', ..]) => {
-            Reject { status: Status::VERSION_NOT_SUPPORTED, reason: "http version other than 1.0 and 1.1" }
+/// Another major version (HTTP/2's preface among them) gets 505, what is no version 400. One digit decides, because
+/// httparse stops as early as that, and later bytes must not change the answer.
+fn bad_version(version: &[u8]) -> Reject {
+    match version.strip_prefix(b"HTTP/") {
+        Some([b'0' | b'2'..=b'9', ..]) => {
+            Reject { status: Status::VERSION_NOT_SUPPORTED, reason: "major http version other than 1" }
         }
         _ => Reject::bad("malformed request line"),
     }

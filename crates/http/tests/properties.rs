@@ -17,6 +17,7 @@ const SEEDS: &[&str] = &[
     "POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello",
     "PUT /p HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\n",
     "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "GET /v HTTP/1.2\r\nHost: a\r\nX: y\r\nContent-Length: 0\r\n\r\n",
     "GET / HTTP/1.1\r\nHost: a\r\nX:\r\nX: y\r\nX: z\r\nX: y\r\nX: y\r\nX: y\r\nX: y\r\nX: y\r\n\r\n",
 ];
 
