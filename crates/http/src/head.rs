@@ -16,9 +16,6 @@ pub enum Connection {
     Close,
 }
 
-/// The interim response to `Expect: 100-continue`, whole (RFC 9110 section 15.2.1).
-pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-
 /// Status line, Server, Date. The version is ours, not the request's (RFC 9110 section 6.2).
 pub fn start(out: &mut Vec<u8>, status: Status, date: &HttpDate) {
     match status.start() {

@@ -1,7 +1,8 @@
 //! One response as one line: the combined format that every log tool reads, or JSON with what that has no room for.
 //!
-//! Much of a line is chosen by the peer. Nothing a peer sends may end the line, end a quoted field, or reach a
-//! terminal as a control sequence: combined writes such bytes as `\xHH`, as nginx does, JSON by its own rules.
+//! Much of a line is chosen by the peer. Nothing a peer sends may end the line, end a quoted field, reach a terminal as
+//! a control sequence or change the order in which it shows text: combined writes such bytes as `\xHH`, as nginx does,
+//! JSON by its own rules.
 //! Formatting is by hand because it is paid for on every request.
 
 use std::io::Write as _;
@@ -26,9 +27,9 @@ pub struct Entry<'a> {
     pub remote: SocketAddr,
     /// Seconds since 1970.
     pub unix_s: u64,
-    /// Empty if the request could not be read.
+    /// Empty if no request line was received.
     pub method: &'a [u8],
-    /// As the request had it, with the query.
+    /// As the request had it, with the query; without a method, what was received instead of a request line.
     pub target: &'a [u8],
     pub minor_version: u8,
     pub status: u16,
@@ -38,8 +39,10 @@ pub struct Entry<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// From the end of the request head to the last byte handed to the kernel.
     pub response_time: Nanos,
-    /// How it ended, for example `complete` or `aborted`; JSON only.
+    /// How it ended: `complete`, or `cut` before the last byte; JSON only.
     pub outcome: &'static str,
+    /// Why the request was refused; JSON only.
+    pub reason: Option<&'static str>,
 }
 
 /// Writes lines of one format; remembers the second it last wrote.
@@ -74,7 +77,7 @@ fn combined(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
     out.extend_from_slice(time.as_bytes());
     out.extend_from_slice(b"] \"");
     if entry.method.is_empty() {
-        out.push(b'-');
+        escape_combined(out, if entry.target.is_empty() { b"-" } else { entry.target });
     } else {
         escape_combined(out, entry.method);
         out.push(b' ');
@@ -100,7 +103,9 @@ fn json(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
     out.extend_from_slice(b"\",\"remote\":\"");
     address(out, entry.remote.ip());
     out.push(b'"');
-    if !entry.method.is_empty() {
+    if entry.method.is_empty() {
+        json_text(out, "request", entry.target);
+    } else {
         json_text(out, "method", entry.method);
         json_text(out, "target", entry.target);
         out.extend_from_slice(b",\"version\":\"1.");
@@ -114,6 +119,9 @@ fn json(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
     out.extend_from_slice(b",\"response_time_ms\":");
     milliseconds(out, entry.response_time);
     json_text(out, "outcome", entry.outcome.as_bytes());
+    if let Some(reason) = entry.reason {
+        json_text(out, "reason", reason.as_bytes());
+    }
     if let Some(referer) = entry.referer {
         json_text(out, "referer", referer);
     }
@@ -155,13 +163,13 @@ fn escape_json(out: &mut Vec<u8>, text: &[u8]) {
     for chunk in text[plain..].utf8_chunks() {
         let mut valid = chunk.valid();
         loop {
-            let plain = valid.find(|c: char| c.is_control() || c == '"' || c == '\\').unwrap_or(valid.len());
+            let plain = valid.find(|c| !is_shown(c) || c == '"' || c == '\\').unwrap_or(valid.len());
             out.extend_from_slice(&valid.as_bytes()[..plain]);
             let mut rest = valid[plain..].chars();
             match rest.next() {
                 None => break,
                 Some(c @ ('"' | '\\')) => out.extend_from_slice(&[b'\\', c as u8]),
-                Some(c) => drop(write!(out, "\\u{:04x}", u32::from(c))),
+                Some(c) => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| drop(write!(out, "\\u{unit:04x}"))),
             }
             valid = rest.as_str();
         }
@@ -171,12 +179,18 @@ fn escape_json(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Text for standard error: control characters as Rust escapes them, so that it stays one line.
+/// Whether a character is seen as itself wherever text is shown: no control character, nor one that changes the order of
+/// others (U+202E), their line (U+2028) or nothing that can be seen (U+200B). Rust's own escapes know these.
+fn is_shown(c: char) -> bool {
+    matches!(c, '"' | '\'' | '\\') || c.escape_debug().len() == 1
+}
+
+/// Text for standard error: what cannot be seen as Rust escapes it, so that it stays one line.
 pub(super) fn one_line(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut line, c| {
-        match c.is_control() {
-            true => line.extend(c.escape_default()),
-            false => line.push(c),
+        match is_shown(c) {
+            true => line.push(c),
+            false => line.extend(c.escape_default()),
         }
         line
     })
@@ -239,6 +253,7 @@ mod tests {
             user_agent: Some(b"curl/8.5"),
             response_time: Nanos(12_345_678),
             outcome: "complete",
+            reason: None,
         }
     }
 
@@ -288,7 +303,28 @@ mod tests {
     fn a_request_that_could_not_be_read() {
         let unread = Entry { method: b"", target: b"", status: 400, user_agent: None, ..entry() };
         assert!(line(Format::Combined, &unread).contains(" \"-\" 400 1024 \"-\" \"-\"\n"));
-        assert!(line(Format::Json, &unread).contains("\"remote\":\"198.18.0.7\",\"status\":400"));
+        assert!(line(Format::Json, &unread).contains("\"remote\":\"198.18.0.7\",\"request\":\"\",\"status\":400"));
+        let refused = Entry { target: b"GET \"/a\xff", reason: Some("malformed request line"), ..unread };
+        let combined = line(Format::Combined, &refused);
+        assert!(combined.contains(r#" "GET \x22/a\xFF" 400 1024 "-" "-""#), "{combined}");
+        let json = line(Format::Json, &refused);
+        assert!(json.contains("\"request\":\"GET \\\"/a\u{fffd}\",\"status\":400"), "{json}");
+        assert!(json.ends_with("\"outcome\":\"complete\",\"reason\":\"malformed request line\"}\n"), "{json}");
+    }
+
+    /// Overrides and isolates of direction, line and paragraph separators, what has no width, tags.
+    #[test]
+    fn what_changes_the_text_around_it_is_escaped() {
+        let codes = "\u{61c}\u{200b}\u{200e}\u{202a}\u{202e}\u{2066}\u{2069}\u{2028}\u{2029}\u{feff}\u{e0041}";
+        let sent = Entry { user_agent: Some(codes.as_bytes()), ..entry() };
+        let escaped = r"\u061c\u200b\u200e\u202a\u202e\u2066\u2069\u2028\u2029\ufeff\udb40\udc41";
+        let json = line(Format::Json, &sent);
+        assert!(json.ends_with(&format!("\"user_agent\":\"{escaped}\"}}\n")), "{json}");
+        assert!(line(Format::Combined, &sent).is_ascii());
+        assert!(one_line(codes).is_ascii(), "{}", one_line(codes));
+        let harmless = "a'\u{e9}\u{20ac}\u{1f600}\u{5d0}";
+        assert!(line(Format::Json, &Entry { referer: Some(harmless.as_bytes()), ..entry() }).contains(harmless));
+        assert_eq!(one_line(harmless), harmless);
     }
 
     #[test]

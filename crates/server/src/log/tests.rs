@@ -18,6 +18,7 @@ fn entry(target: &'static [u8]) -> Entry<'static> {
         user_agent: None,
         response_time: Nanos::ZERO,
         outcome: "complete",
+        reason: None,
     }
 }
 

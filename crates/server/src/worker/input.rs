@@ -7,7 +7,6 @@ use rustix::net::RecvFlags;
 use super::Worker;
 use super::conn::{Body, Phase, TOO_LARGE};
 use super::line::Line;
-use crate::transmit::Socket;
 
 impl Worker {
     /// Reads what has arrived, as long as the connection is in a phase that wants it.
@@ -88,7 +87,7 @@ impl Worker {
                 Ok(true) => {}
                 Ok(false) => return used,
                 Err(reject) => {
-                    self.refuse(at, reject);
+                    self.refuse(at, reject, rest);
                     return bytes.len();
                 }
             }
@@ -104,7 +103,10 @@ impl Worker {
             conn.deadline = conn.deadline.min(self.now + self.parts.limits.head_timeout);
             return Ok(false);
         };
-        if request.body == BodyLength::None {
+        // No answer depends on a body, so a client that waits before it sends one has its final status at once (RFC 9110
+        // section 10.1.1). Whether it sends the body all the same is unknown: nothing behind this head is read.
+        if request.body == BodyLength::None || request.expect_continue {
+            self.conns[at].has_unread |= request.expect_continue;
             self.answer(at, &request);
         } else if !self.begin_body(at, &request, &bytes[..request.head_bytes])? {
             return Ok(false);
@@ -126,15 +128,6 @@ impl Worker {
         }
         conn.phase = Phase::Body(Box::new(Body::new(head, request.body, bytes_max)));
         conn.deadline = self.now + self.parts.limits.body_timeout;
-        // Nothing else is on its way to this client, so 25 bytes go through or the connection is of no use.
-        let interim = http::head::CONTINUE;
-        if request.expect_continue {
-            if conn.socket.send(interim, false).ok() != Some(interim.len()) {
-                self.close(at);
-                return Ok(true);
-            }
-            conn.stream.sent_bytes += interim.len() as u64;
-        }
         Ok(true)
     }
 
@@ -142,26 +135,32 @@ impl Worker {
         let Phase::Body(body) = std::mem::replace(&mut self.conns[at].phase, Phase::Head) else { return };
         match parse_request(&body.head, &self.parts.limits.request) {
             Ok(Some(request)) => self.answer(at, &request),
-            Ok(None) => self.refuse(at, TOO_LARGE),
-            Err(reject) => self.refuse(at, reject),
+            Ok(None) => self.refuse(at, TOO_LARGE, &body.head),
+            Err(reject) => self.refuse(at, reject, &body.head),
         }
     }
 
     fn answer(&mut self, at: usize, request: &Request) {
         let line = self.parts.logs_access.then(|| Box::new(Line::new(request, self.now)));
         let began = self.out.len();
-        let reply = self.parts.replier.reply(request, self.stop_at.is_some(), self.now, &mut self.out);
+        let is_last = self.stop_at.is_some() || request.expect_continue;
+        let reply = self.parts.replier.reply(request, is_last, self.now, &mut self.out);
         self.conns[at].line = line;
         self.conns[at].class = self.parts.classes.of(request.path);
         self.send(at, reply, began);
     }
 
-    /// Answers what is no request, and reads no more.
-    pub(super) fn refuse(&mut self, at: usize, reject: Reject) {
-        self.conns[at].line = self.parts.logs_access.then(|| Box::new(Line::refused(self.now)));
-        self.conns[at].phase = Phase::Head;
-        self.conns[at].has_unread = true;
-        self.conns[at].class = self.parts.classes.last();
+    /// Answers what is no request, and reads no more. `received`, or the head of the request whose body was being read,
+    /// is what the log shows.
+    pub(super) fn refuse(&mut self, at: usize, reject: Reject, received: &[u8]) {
+        let conn = &mut self.conns[at];
+        let phase = std::mem::replace(&mut conn.phase, Phase::Head);
+        if self.parts.logs_access {
+            let head = if let Phase::Body(body) = &phase { &body.head } else { received };
+            conn.line = Some(Box::new(Line::refused(head, reject.reason, self.now)));
+        }
+        conn.has_unread = true;
+        conn.class = self.parts.classes.last();
         let began = self.out.len();
         let reply = self.parts.replier.reject(reject, &mut self.out);
         self.send(at, reply, began);

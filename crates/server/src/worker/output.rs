@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::conn::Phase;
 use super::{Path, Worker};
+use crate::clock;
 use crate::reply::Reply;
 use crate::transmit::{Departure, Dispatch, End, Failure, Outgoing, Segment, Socket};
 use crate::writer::{self, ToWriter};
@@ -181,7 +182,9 @@ impl Worker {
             conn.socket.cork(false);
         }
         if !conn.closes {
-            conn.deadline = self.now + self.parts.limits.idle_timeout;
+            // What was gathered is sent when part of the next head is here already: that is not idle.
+            let limits = &self.parts.limits;
+            conn.deadline = self.now + if conn.input.is_empty() { limits.idle_timeout } else { limits.head_timeout };
         } else if conn.has_unread || conn.is_readable || self.parts.limits.holds_places {
             // Closing with bytes unread would send a reset, and with it could take the response from the client.
             conn.socket.finish();
@@ -205,6 +208,7 @@ impl Worker {
         let conn = &mut self.conns[at];
         let Some(line) = conn.line.take() else { return };
         let bytes = body_bytes.unwrap_or(line.body_bytes);
-        self.parts.log.write(&line.entry(conn.peer, bytes, self.now));
+        // Most responses depart in the turn their request came in, whose clock stands.
+        self.parts.log.write(&line.entry(conn.peer, bytes, clock::now()));
     }
 }

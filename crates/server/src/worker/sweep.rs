@@ -25,11 +25,14 @@ impl Worker {
     }
 
     fn on_late(&mut self, at: usize) {
-        let conn = &self.conns[at];
+        let conn = &mut self.conns[at];
         match conn.phase {
             // A request was begun: its sender is told (RFC 9110 section 15.5.9).
-            Phase::Head if !conn.input.is_empty() => self.refuse(at, TOO_SLOW),
-            Phase::Body(_) => self.refuse(at, TOO_SLOW),
+            Phase::Head if !conn.input.is_empty() => {
+                let received = std::mem::take(&mut conn.input);
+                self.refuse(at, TOO_SLOW, &received);
+            }
+            Phase::Body(_) => self.refuse(at, TOO_SLOW, &[]),
             Phase::Head | Phase::Lingering => self.close(at),
             // Its reader's patience is the transmitter's business.
             Phase::Sending { .. } => {}

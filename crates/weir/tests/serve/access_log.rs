@@ -10,7 +10,7 @@ use crate::common::{Client, Server, Site, WRITE_PATHS, get, on_every_path, wait_
 const LARGE: usize = 4 << 20;
 
 /// Requests, and the line of each without its time.
-const CASES: [(&str, &str); 10] = [
+const CASES: [(&str, &str); 12] = [
     ("GET /a HTTP/1.1\r\nHost: a\r\n\r\n", r#""GET /a HTTP/1.1" 200 5 "-" "-""#),
     (
         "GET /a?x=1 HTTP/1.1\r\nHost: a\r\nReferer: http://b/\r\nUser-Agent: test/1\r\n\r\n",
@@ -22,7 +22,9 @@ const CASES: [(&str, &str); 10] = [
     ("GET /a HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\n\r\n", r#""GET /a HTTP/1.1" 304 0 "-" "-""#),
     ("GET /size-4194304 HTTP/1.1\r\nHost: a\r\n\r\n", r#""GET /size-4194304 HTTP/1.1" 200 4194304 "-" "-""#),
     ("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", r#""OPTIONS * HTTP/1.1" 204 0 "-" "-""#),
-    ("GET /a HTTP/1.1\r\nHost: a\r\nUser-Agent: \"x\\\x1b\r\n\r\n", r#""-" 400 "#),
+    ("GET /a HTTP/1.1\r\nHost: a\r\nUser-Agent: \"x\\\x1b\r\n\r\n", r#""GET /a HTTP/1.1" 400 "#),
+    ("GET /a\x7f\"b HTTP/1.1\r\n\r\n", r#""GET /a\x7F\x22b HTTP/1.1" 400 "#),
+    ("\x16\x03\x01\x02\r\n\r\n", r#""\x16\x03\x01\x02" 400 "#),
     ("GET /a HTTP/1.0\r\n\r\n", r#""GET /a HTTP/1.0" 200 5 "-" "-""#),
 ];
 
@@ -82,10 +84,46 @@ fn json_lines_are_exact() {
         let (millis, end) = rest.split_once(',').unwrap();
         let (time, start) = start.strip_prefix("{\"time\":\"").unwrap().split_at(20);
         assert!(time.ends_with('Z') && time.as_bytes()[10] == b'T', "not a time: {time}");
-        assert!(millis.parse::<f64>().is_ok_and(|millis| millis >= 0.0), "not a time: {millis}");
+        assert!(millis.parse::<f64>().is_ok_and(|millis| millis > 0.0), "not a time: {millis}");
         let expected = r#"","remote":"127.0.0.1","method":"GET","target":"/a?x=\"\\","version":"1.1","status":200,"body_bytes":5,"#;
         assert_eq!(start, expected);
         assert_eq!(end, "\"outcome\":\"complete\",\"user_agent\":\"t\\\"\\\\\u{e9}\"}");
+    }
+}
+
+/// A refusal names what was received, up to where it is known, and why it was refused.
+#[test]
+fn a_refused_request_is_logged_with_its_reason() {
+    let cases = [
+        (
+            "GET /a?x HTTP/1.1\r\n\r\n",
+            r#""method":"GET","target":"/a?x","version":"1.1","status":400,"#,
+            "no host field",
+        ),
+        (
+            "POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 1048577\r\n\r\n",
+            r#""method":"POST","target":"/b","version":"1.1","status":413,"#,
+            "the request body is too large",
+        ),
+        (
+            "POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nGET /d HTTP/1.1\r\n",
+            r#""method":"POST","target":"/c","version":"1.1","status":400,"#,
+            "malformed chunk size",
+        ),
+        ("GET /a\u{202e}b HTTP/2.0\r\n\r\n", r#""request":"GET /a\u202eb HTTP/2.0","status":"#, ""),
+    ];
+    let site = site();
+    for (number, path) in WRITE_PATHS.into_iter().enumerate() {
+        let log = site.outside(&format!("log-{number}"));
+        let args = ["--access-log", log.to_str().unwrap(), "--log-format", "json"];
+        let server = Server::start(&site, &[path, &args].concat());
+        for (at, (request, said, reason)) in cases.into_iter().enumerate() {
+            ask(&server, request);
+            wait_until("the line", || lines(&log).len() > at);
+            let line = lines(&log).pop().unwrap();
+            assert!(line.contains(said), "{request}: {line}");
+            assert!(line.contains(&format!("\"reason\":\"{reason}")), "{request}: {line}");
+        }
     }
 }
 

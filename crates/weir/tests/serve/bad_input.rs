@@ -20,10 +20,11 @@ const HEADS: &[(&str, &str, u16)] = &[
     (POST, "Content-Length: 99999999999999999999", 400),
     (POST, "Content-Length : 5", 400),
     (POST, "Transfer-Encoding : chunked", 400),
-    (POST, "Transfer-Encoding: xchunked", 501),
+    (POST, "Transfer-Encoding: xchunked", 400),
     (POST, "Transfer-Encoding: gzip, chunked", 501),
-    (POST, "Transfer-Encoding: chunked, identity", 501),
-    (POST, "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", 501),
+    (POST, "Transfer-Encoding: chunked, gzip", 400),
+    (POST, "Transfer-Encoding: chunked, identity", 400),
+    (POST, "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", 400),
     (POST, "Transfer-Encoding:\x0bchunked", 400),
     ("POST /a.txt HTTP/1.0\r\n", "Transfer-Encoding: chunked", 400),
     // Where does a line end?
@@ -72,7 +73,7 @@ const HEADS: &[(&str, &str, u16)] = &[
     ("G\"ET /a.txt HTTP/1.1\r\n", "Host: a", 400),
     ("GET /a.txt http/1.1\r\n", "Host: a", 400),
     ("GET /a.txt HTTP/2.0\r\n", "Host: a", 505),
-    ("GET /a.txt HTTP/1.2\r\n", "Host: a", 505),
+    ("GET /a.txt HTTP/1.2\n", "Host: a", 400),
     ("PRI * HTTP/2.0\r\n\r\nSM\r\n", "", 505),
     ("\x16\x03\x01\x02\0\x01\0\x01\u{7f}\x03\x03", "", 400),
 ];

@@ -60,6 +60,8 @@ fn keep_alive() {
         ("HTTP/1.1\r\nHost: a\r\nConnection: keep-alive", true, None),
         ("HTTP/1.1\r\nHost: a\r\nConnection: close", false, Some("close")),
         ("HTTP/1.1\r\nHost: a\r\nConnection: Keep-Alive, CLOSE", false, Some("close")),
+        ("HTTP/1.2\r\nHost: a", true, None),
+        ("HTTP/1.9\r\nHost: a\r\nConnection: close", false, Some("close")),
         ("HTTP/1.0", false, Some("close")),
         ("HTTP/1.0\r\nConnection: keep-alive", true, Some("keep-alive")),
         ("HTTP/1.0\r\nConnection: close", false, Some("close")),

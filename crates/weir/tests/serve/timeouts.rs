@@ -23,6 +23,19 @@ fn slow_clients_are_let_go() {
     });
 }
 
+/// Half a head behind a whole one is a request that was begun, not an idle connection.
+#[test]
+fn half_a_head_behind_a_request_is_timed_as_a_head() {
+    let timeouts = ["--head-timeout", "1s", "--idle-timeout", "1h"];
+    on_every_path_at_once(&Site::with(&[("a", b"hello")]), &timeouts, |server| {
+        let mut client = server.connect();
+        client.send(get("/a") + "GET /a HTTP/1.1\r\nHos");
+        assert_eq!(client.response().text(), "hello");
+        assert_eq!(client.response().status, 408);
+        client.assert_end();
+    });
+}
+
 fn sends_nothing(mut client: Client) {
     client.assert_end();
 }
