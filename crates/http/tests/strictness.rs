@@ -207,6 +207,12 @@ fn body_lengths() {
     check(with("Transfer-Encoding: chunked\r\nContent-Length: 0"), 400, reason);
     check(with("Transfer-Encoding: identity\r\nContent-Length: 5"), 400, reason);
 
+    check("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "transfer-encoding in http/1.0");
+    check(with("Transfer-Encoding : chunked"), 400, "malformed field name, space before the colon, or folded line");
+}
+
+#[test]
+fn transfer_codings() {
     // Chunked as the last coding ends the body, and what it was encoded with before is not for us to know.
     let reason = "transfer-encoding other than chunked";
     for value in ["gzip, chunked", "gzip,, Chunked", "a, b, chunked"] {
@@ -234,8 +240,6 @@ fn body_lengths() {
     check(with("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"), 400, reason);
     check(with("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity"), 400, reason);
     check(with("Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked"), 400, reason);
-    check("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "transfer-encoding in http/1.0");
-    check(with("Transfer-Encoding : chunked"), 400, "malformed field name, space before the colon, or folded line");
 }
 
 #[test]
