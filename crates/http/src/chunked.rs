@@ -187,6 +187,8 @@ mod tests {
             b"\n",
             b";",
             b" 5\r\n",
+            b" ;a\r\n",
+            b"\t;a\r\n",
             b"x\r\n",
             b"0x5\r\n",
             b"+5\r\n",

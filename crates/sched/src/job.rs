@@ -89,3 +89,33 @@ impl Job {
         matches!(self.size, Size::Known(bytes) if self.attained >= bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_an_index() {
+        let slots = [0, 1, 7].map(|slot| JobId { slot, number: 100 }.slot());
+        assert_eq!(slots, [0, 1, 7]);
+    }
+
+    #[test]
+    fn what_is_left_is_what_was_not_sent() {
+        let job = |size, attained| Job { attained, ..Job::of_size(size) };
+        let of = |size, attained| (job(size, attained).remaining(), job(size, attained).is_sent());
+        assert_eq!(
+            [of(Size::Known(5), 3), of(Size::Known(5), 5), of(Size::Known(5), 6)],
+            [(2, false), (0, true), (0, true)]
+        );
+        // The end of what is not known is told.
+        assert_eq!([of(Size::AtLeast(5), 3), of(Size::AtLeast(5), 9)], [(2, false), (0, false)]);
+    }
+
+    #[test]
+    fn readiness_is_as_told() {
+        let job = Job::of_size(Size::Known(1));
+        assert!(job.is_ready());
+        assert!(!Job { is_ready: false, ..job }.is_ready());
+    }
+}

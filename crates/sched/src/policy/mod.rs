@@ -112,3 +112,61 @@ pub trait Policy: Send {
 fn blind_rank(job: &Job) -> u64 {
     job.attained
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Size;
+
+    /// What each policy tells of itself: whether it follows jobs, can starve one, needs paths; its bands and classes.
+    #[test]
+    fn what_policies_tell_of_themselves() {
+        for (spec, expected) in [
+            ("fair", (true, false, false, 1, 1)),
+            ("fcfs", (false, false, false, 1, 1)),
+            ("srpt", (false, true, false, 1, 1)),
+            ("psjf", (false, true, false, 1, 1)),
+            ("las", (false, true, false, 1, 1)),
+            ("srpt-bands", (true, true, false, 5, 1)),
+            ("srpt-bands:3,9", (true, true, false, 3, 1)),
+            ("srpt-bands:1", (true, false, false, 1, 1)),
+            ("quick-fix", (true, true, false, 2, 1)),
+            ("fcf", (true, true, true, 1, 1)),
+            ("srrt", (false, true, true, 1, 1)),
+            ("srrt:2", (true, true, true, 2, 1)),
+            ("fsp", (true, true, false, 1, 1)),
+            ("strict/srpt", (true, true, false, 1, CLASSES_MAX)),
+            ("strict/fair", (true, true, false, 1, CLASSES_MAX)),
+            ("strict/fcf", (true, true, true, 1, CLASSES_MAX)),
+            ("weighted=3,1/fair", (true, false, false, 1, 2)),
+            ("weighted=3,1,1/srpt", (true, true, false, 1, 3)),
+            ("weighted=3,1/fcf", (true, true, true, 1, 2)),
+            ("minimum=0.5,0/fair", (true, false, false, 1, 2)),
+            ("minimum=0.5,0.5/fair", (true, true, false, 1, 2)),
+            ("minimum=0.5,0/srrt", (true, true, true, 1, 2)),
+        ] {
+            let policy = parse(spec).unwrap();
+            let told =
+                (policy.follows_jobs(), policy.can_starve(), policy.needs_path(), policy.bands(), policy.classes());
+            assert_eq!(told, expected, "{spec}");
+        }
+    }
+
+    #[test]
+    fn bands_of_jobs() {
+        let path = Path::default();
+        let of = |spec: &str, size: Size, attained: u64| {
+            parse(spec).unwrap().band(&Job { attained, ..Job::of_size(size) }, &path)
+        };
+        // A band has the cut point above it, and a job moves up as less of it is left.
+        let sizes = [3, 4, 9, 10].map(|bytes| of("srpt-bands:3,9", Size::Known(bytes), 0));
+        assert_eq!(sizes, [0, 1, 1, 2]);
+        assert_eq!(of("srpt-bands:3,9", Size::Known(10), 7), 0);
+        assert_eq!(of("srpt-bands:3,9", Size::AtLeast(1), 10), 2);
+        // Under quick-fix the size at the start decides, or what was sent where it is not known.
+        assert_eq!([1000, 1001].map(|bytes| of("quick-fix", Size::Known(bytes), 0)), [0, 1]);
+        assert_eq!(of("quick-fix", Size::Known(1001), 900), 1);
+        assert_eq!([1000, 1001].map(|sent| of("quick-fix", Size::AtLeast(1), sent)), [0, 1]);
+        assert_eq!(of("srpt", Size::Known(1_000_000), 0), 0);
+    }
+}
