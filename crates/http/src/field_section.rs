@@ -156,6 +156,18 @@ mod tests {
         assert!(!read(&[("connection", "keep-alive"), ("CONNECTION", "close")]).keep_alive(1));
     }
 
+    /// Every length there is, so every one that a known field has.
+    #[test]
+    fn other_names_of_the_same_length_mean_nothing() {
+        for length in 1..=30 {
+            let name = "x".repeat(length);
+            let section = read(&[(&name, "close")]);
+            assert_eq!(section.fields, Fields::default(), "{name}");
+            assert!(section.keep_alive(1) && !section.expect_continue, "{name}");
+            assert_eq!(section.body(1), Ok(BodyLength::None), "{name}");
+        }
+    }
+
     #[test]
     fn repeated_fields() {
         let section = read(&[("Range", "bytes=0-1"), ("range", "bytes=0-1"), ("If-Match", "a"), ("If-Match", "b")]);

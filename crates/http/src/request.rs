@@ -198,8 +198,8 @@ fn interpret<'a>(parsed: &httparse::Request<'_, 'a>, head: &'a [u8], limits: &Li
     })
 }
 
-/// Of the request line: two spaces, `HTTP/1.1` and CRLF.
-const REQUEST_LINE_REST: usize = 2 + 8 + 2;
+/// Of the request line, beside the method and the target.
+const REQUEST_LINE_REST: usize = "  HTTP/1.1\r\n".len();
 
 /// Method names are case-sensitive (RFC 9110 section 9.1).
 fn method(token: &str) -> Result<Method, Reject> {
@@ -309,6 +309,14 @@ mod tests {
         let request = parse(b"GET /x HTTP/1.1\r\nHost: a\r\nX: 1\r\nx:\t2 \r\nXX: 3\r\nX:\r\n\r\nX: body");
         assert_eq!(request.values("x").collect::<Vec<_>>(), [&b"1"[..], b"2", b""]);
         assert_eq!(request.values("y").count(), 0);
+        assert_eq!(request.values("host").collect::<Vec<_>>(), [b"a"]);
+    }
+
+    /// As the fields of [`Limits`] say.
+    #[test]
+    fn default_limits() {
+        let expected = Limits { head_bytes_max: 16_384, fields_max: 64, target_bytes_max: 8192 };
+        assert_eq!(Limits::default(), expected);
     }
 
     #[test]

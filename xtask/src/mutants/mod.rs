@@ -104,7 +104,7 @@ fn conclude(rows: &[Row], accepted: &[Accepted], is_whole: bool) -> Result<(), S
 /// Runs cargo-mutants on a copy of the workspace, with its progress shown.
 fn test(tool: &Path, root: &Path, target: &Target, args: &Args) -> Result<Vec<Mutant>, String> {
     let output = root.join(OUTPUT).join(target.package);
-    let scratch = root.join(OUTPUT).join("scratch");
+    let (scratch, build) = (root.join(OUTPUT).join("scratch"), root.join(OUTPUT).join("build"));
     let result = output.join("mutants.out/outcomes.json");
     fs::create_dir_all(&output).and_then(|()| fs::create_dir_all(&scratch)).map_err(|e| failed(&output, &e))?;
     // Where no mutant matches, no result is written: an older one must not be taken for it.
@@ -122,6 +122,10 @@ fn test(tool: &Path, root: &Path, target: &Target, args: &Args) -> Result<Vec<Mu
         command.args(["--shard", shard, "--sharding", "round-robin"]);
     }
     println!("+ cargo mutants --package {}; the log of each mutant: {}", target.package, output.display());
+    // One folder for what is built, so that a run does not begin with every dependency. Jobs at the same time need one each.
+    if args.jobs == 1 {
+        command.env("CARGO_TARGET_DIR", &build);
+    }
     let status = command.current_dir(root).env("TMPDIR", &scratch).status();
     let status = status.map_err(|e| format!("cannot run {}: {e}", tool.display()))?;
     // 2: mutants were missed, 3: some timed out (mutants.rs/exit-codes.html).

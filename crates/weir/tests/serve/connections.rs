@@ -40,6 +40,60 @@ fn a_long_pipeline_is_answered_whole() {
     });
 }
 
+/// Requests whose responses end in different ways, and the status and the bytes of body of each.
+const FRAMINGS: [(&str, u16, usize); 14] = [
+    ("GET /size-1000 HTTP/1.1\r\nHost: a\r\n\r\n", 200, 1000),
+    ("HEAD /size-1000 HTTP/1.1\r\nHost: a\r\n\r\n", 200, 0),
+    ("GET /size-700000 HTTP/1.1\r\nHost: a\r\n\r\n", 200, LARGE),
+    ("HEAD /size-700000 HTTP/1.1\r\nHost: a\r\n\r\n", 200, 0),
+    ("GET /size-0 HTTP/1.1\r\nHost: a\r\n\r\n", 200, 0),
+    ("GET /size-700000 HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\n\r\n", 304, 0),
+    ("GET /size-700000 HTTP/1.1\r\nHost: a\r\nRange: bytes=5-70004\r\n\r\n", 206, 70_000),
+    ("GET /size-1000 HTTP/1.1\r\nHost: a\r\nRange: bytes=2000-\r\n\r\n", 416, 0),
+    ("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", 204, 0),
+    ("GET /missing HTTP/1.1\r\nHost: a\r\n\r\n", 404, 30),
+    ("HEAD /missing HTTP/1.1\r\nHost: a\r\n\r\n", 404, 0),
+    ("POST /size-1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 405, 0),
+    ("GET /size-1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", 200, 1),
+    ("\r\nGET /size-1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", 200, 1),
+];
+/// What ends a connection, and is the last that is answered.
+const LAST: [(&str, u16, usize); 5] = [
+    ("GET /size-1000 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 200, 1000),
+    ("HEAD /size-700000 HTTP/1.0\r\n\r\n", 200, 0),
+    ("GET /size-1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIf-None-Match: *\r\n\r\n", 304, 0),
+    ("GET /size-1 HTTP/1.1\r\n\r\n", 400, 30),
+    ("POST /size-1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx", 400, 37),
+];
+
+/// Where each response ends, behind any other, is the same on every path, whether it is sent alone or gathered.
+#[test]
+fn responses_of_every_kind_follow_each_other() {
+    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+    let mut pick = move |count: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) as usize % count
+    };
+    let mut pipeline = || {
+        let mut pipeline: Vec<_> = (0..10).map(|_| FRAMINGS[pick(FRAMINGS.len())]).collect();
+        pipeline.push(LAST[pick(LAST.len())]);
+        pipeline
+    };
+    let pipelines: Vec<_> = (0..30).map(|_| pipeline()).collect();
+    on_every_path(&site(), &[], |server| {
+        for pipeline in &pipelines {
+            let mut client = server.connect();
+            // What stands behind the last is not answered.
+            client.send(pipeline.iter().map(|request| request.0).collect::<String>() + FRAMINGS[0].0);
+            for (at, (request, status, bytes)) in pipeline.iter().enumerate() {
+                assert_eq!(client.head().0, *status, "request {at}, {request:?}, of {pipeline:?}");
+                client.body(*bytes);
+            }
+            client.assert_end();
+        }
+    });
+}
+
 #[test]
 fn requests_byte_by_byte() {
     on_every_path(&site(), &[], |server| {
