@@ -265,6 +265,125 @@ fn an_idle_class_saves_nothing_up() {
     assert_eq!(order[300..500].matches('1').count(), 100);
 }
 
+/// The same with weights that differ: the newcomer joins where the others are, at its own weight.
+#[test]
+fn an_idle_class_of_another_weight_saves_nothing_up() {
+    let cases = [(1000, 0, 0, 0), (1000, 300, 1, 0)];
+    for (weights, expected) in [("3,1", 50), ("1,3", 150)] {
+        let mut to_newcomer = 0;
+        let mut served = 0;
+        run(&format!("weighted={weights}/srpt"), &cases, |_, job| {
+            served += 1;
+            to_newcomer += i32::from(job.class == 1 && served <= 500);
+        });
+        assert!((expected - 1..=expected + 1).contains(&to_newcomer), "{weights}: {to_newcomer} of 200 bytes");
+    }
+}
+
+/// Who is served, byte by byte, as the letters of their classes.
+fn classes_served(spec: &str, cases: &[Case]) -> String {
+    let mut order = String::new();
+    run(spec, cases, |_, served| order.push(char::from(b'a' + served.class)));
+    order
+}
+
+#[test]
+fn weighted_classes_take_turns_from_the_first() {
+    assert_eq!(classes_served("weighted=1,1/srpt", &[(3, 0, 1, 0), (3, 0, 0, 0)]), "ababab");
+    assert_eq!(classes_served("weighted=1,2/srpt", &[(4, 0, 1, 0), (2, 0, 0, 0)]), "abbabb");
+}
+
+/// The class that is owed most is served; what it gets so counts in full, what it gets by rank only against what it is owed.
+#[test]
+fn a_minimum_is_paid_to_the_class_owed_most() {
+    let cases = [(20, 0, 2, 0), (20, 0, 0, 0), (20, 0, 1, 0)];
+    assert_eq!(classes_served("minimum=0.1,0.3,0/fcfs", &cases)[..10], *"cbacbccbcc");
+    // By rank class a has all it wants, and is owed nothing for it later.
+    let cases = [(10, 0, 0, 0), (20, 0, 1, 0), (3, 10, 0, 0)];
+    assert_eq!(classes_served("minimum=0.5,0.5/srpt", &cases)[..16], "ab".repeat(8));
+}
+
+#[test]
+fn quick_fix_takes_turns_within_each_half() {
+    let mut order = Vec::new();
+    run("quick-fix:5", &[(8, 0, 0, 0), (8, 0, 0, 0), (3, 0, 0, 0), (3, 0, 0, 0)], |_, job| order.push(job.id.number));
+    assert_eq!(order[..6], [2, 3, 2, 3, 2, 3]);
+    assert_eq!(order[6..], [0, 1].repeat(8));
+}
+
+/// A blocked job comes back to its turn, not to all the turns it missed.
+#[test]
+fn a_blocked_job_catches_up_on_nothing_in_either_half() {
+    for (spec, size) in [("quick-fix:1", 100), ("quick-fix:1000", 100), ("fair", 100)] {
+        let mut bench = Bench::new(spec);
+        let ids = [0, 1].map(|_| bench.arrive((size, 0, 0, 0)));
+        bench.drain.on_blocked(ids[0]);
+        (0..50).for_each(|_| assert_eq!(bench.serve().unwrap().id, ids[1]));
+        bench.drain.on_writable(Nanos(bench.tick), ids[0]);
+        let to_first = (0..20).filter(|_| bench.serve().unwrap().id == ids[0]).count();
+        assert_eq!(to_first, 11, "{spec}");
+    }
+}
+
+/// Aborted jobs take no share of the virtual link, whatever stands above the policy.
+#[test]
+fn fsp_forgets_what_was_aborted() {
+    for spec in ["fsp", "strict/fsp", "weighted=1,1/fsp", "minimum=0,0/fsp", "minimum=1,0/fsp"] {
+        let mut bench = Bench::new(spec);
+        let [aborted, large] = [1000, 10].map(|size| bench.arrive((size, 0, 0, 0)));
+        bench.drain.on_abort(aborted);
+        bench.live.remove(0);
+        (0..5).for_each(|_| assert_eq!(bench.serve().unwrap().id, large));
+        // Shared with nobody the large one is due at 10, this one at 5 + 6; shared with the other it would be 2.5 + 6.
+        bench.arrive((6, 0, 0, 0));
+        assert_eq!(bench.serve().unwrap().id, large, "{spec}");
+    }
+}
+
+/// What was sent ahead of its time stays on the virtual link until that time.
+#[test]
+fn fsp_remembers_what_was_sent() {
+    let mut bench = Bench::new("fsp");
+    let [small, large] = [2, 10].map(|size| bench.arrive((size, 0, 0, 0)));
+    let served: Vec<JobId> = (0..4).map(|_| bench.serve().unwrap().id).collect();
+    assert_eq!(served, [small, small, large, large]);
+    // Each has had 2 bytes: due at 10 and 2 + 7. Had the small one left when it was sent, at 3 + 7.
+    let newcomer = bench.arrive((7, 0, 0, 0));
+    assert_eq!(bench.serve().unwrap().id, newcomer);
+}
+
+/// When nobody is left the virtual link is empty, though it had more to do than the real one.
+#[test]
+fn fsp_begins_anew_when_all_have_left() {
+    let mut bench = Bench::new("fsp");
+    let ids = [10, 10].map(|size| bench.arrive((size, 0, 0, 0)));
+    (0..10).for_each(|_| assert_eq!(bench.serve().unwrap().id, ids[0]));
+    bench.drain.on_abort(ids[1]);
+    bench.live.clear();
+    let first = bench.arrive((10, 0, 0, 0));
+    (0..4).for_each(|_| assert_eq!(bench.serve().unwrap().id, first));
+    // Due at 10 and 4 + 7; beside what was left of the others it would be 15 and 7 + 7.
+    bench.arrive((7, 0, 0, 0));
+    assert_eq!(bench.serve().unwrap().id, first);
+}
+
+/// A blocked job that is done virtually has left the virtual link; that it is aborted then changes nothing.
+#[test]
+fn fsp_lets_nobody_leave_twice() {
+    let mut bench = Bench::new("fsp");
+    let [blocked, large] = [5, 100].map(|size| bench.arrive((size, 0, 0, 0)));
+    bench.drain.on_blocked(blocked);
+    bench.live[0].is_ready = false;
+    (0..10).for_each(|_| assert_eq!(bench.serve().unwrap().id, large));
+    bench.drain.on_abort(blocked);
+    bench.live.remove(0);
+    let ids = [10, 10].map(|size| bench.arrive((size, 0, 0, 0)));
+    (0..9).for_each(|_| assert_eq!(bench.serve().unwrap().id, ids[0]));
+    // Three have shared nine bytes since 5: due at 15 and at 8 + 6. Were two of them in one place: 9.5 + 6.
+    let newcomer = bench.arrive((6, 0, 0, 0));
+    assert_eq!(bench.serve().unwrap().id, newcomer);
+}
+
 /// The guard's share goes to a job that waits even in the last class.
 #[test]
 fn the_guard_works_beside_classes() {

@@ -207,6 +207,34 @@ mod tests {
         }
     }
 
+    /// The last that is accepted and the first that is not.
+    #[test]
+    fn bounds_are_where_the_errors_say() {
+        let numbers = |count: u32| (1..=count).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
+        let ones = |count: usize| vec!["1"; count].join(",");
+        for (right, wrong, said) in [
+            (
+                format!("srpt-bands:{}", numbers(15)),
+                format!("srpt-bands:{}", numbers(16)),
+                "at most 16 bands, so 15 cut",
+            ),
+            ("srpt-bands:1,2".to_string(), "srpt-bands:2,2".to_string(), "have to increase"),
+            (format!("weighted={}/las", ones(16)), format!("weighted={}/las", ones(17)), "has 2 to 16 classes, and 17"),
+            ("weighted=1000,1/las".to_string(), "weighted=1001,1/las".to_string(), "from 1 to 1000"),
+            ("minimum=0.7,0.3/las".to_string(), "minimum=0.7,0.300001/las".to_string(), "more than 1 together"),
+            ("minimum=1,0/las".to_string(), "minimum=1.1,0/las".to_string(), "from 0 to 1"),
+            ("fcf:1".to_string(), "fcf:0.9999".to_string(), "from 1 up"),
+            ("fcf:1e6".to_string(), "fcf:1000001".to_string(), "from 1 up"),
+        ] {
+            assert!(parse(&right).is_ok(), "{right}");
+            let error = parse(&wrong).map(|policy| policy.name().to_string()).unwrap_err().to_string();
+            assert!(error.contains(said), "{wrong}: {error}");
+        }
+        // Up to 16 a number is how many bands, from 17 on a cut point.
+        assert_eq!(["16", "17"].map(|number| parse(&format!("srpt-bands:{number}")).unwrap().bands()), [16, 2]);
+        assert_eq!(PolicyError("why".to_string()).to_string(), "why");
+    }
+
     #[test]
     fn wrong_specs_say_what_is_right() {
         for (spec, said) in [

@@ -59,6 +59,16 @@ mod tests {
         assert_eq!(Srrt.rank(&job(7_300), &path), Nanos::from_millis(75).0);
     }
 
+    #[test]
+    fn an_unknown_path_is_100_ms_and_ten_segments() {
+        assert_eq!(Srrt.rank(&job(14_480), &Path::default()), Nanos::from_millis(200).0);
+        // Beyond 64 bits: 1 TB at 100 ms.
+        assert_eq!(
+            Srrt.rank(&job(1_448_000_000_000), &Path::default()),
+            Nanos::from_millis(100).0 + 10_000_000_000_000_000
+        );
+    }
+
     proptest! {
         /// With no path known it is SRPT, and the narrow and the wide multiplication agree.
         #[test]
