@@ -114,6 +114,7 @@ mod tests {
         ] {
             assert_eq!(parse(&format!("HTTP/1.1 200 OK\r\n{line}\r\n\r\n")), Err(reason));
         }
+        assert_eq!(Malformed("no status line").to_string(), "malformed response: no status line");
         assert!(parse_response(b"SSH-2.0-OpenSSH_9\r\n").is_err());
         assert!(parse_response(&b"HTTP/1.1 200 OK\r\nA: ".repeat(1000)).is_err());
     }

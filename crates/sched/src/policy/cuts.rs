@@ -215,6 +215,25 @@ mod tests {
         assert!((cost - response * 2.0 / x).abs() < 1e-9, "{cost}");
     }
 
+    /// Of two bands, term by term: in the first all arrivals count, the large up to the cut; the second waits for both.
+    #[test]
+    fn the_cost_of_two_bands_is_that_of_the_formula() {
+        let (small, large, share) = (1000.0, 1e6, 0.125);
+        let mean = small * (1.0 - share) + large * share;
+        let lambda = RHO / mean;
+        let (weight_small, weight_large) =
+            ((1.0 - share) * (1.0 / mean + 1.0 / small), share * (1.0 / mean + 1.0 / large));
+        let idle_of_small = 1.0 - lambda * small * (1.0 - share);
+        let first = 0.5 * lambda * small * small / idle_of_small;
+        let second =
+            0.5 * lambda * (small * small * (1.0 - share) + large * large * share) / ((1.0 - RHO) * idle_of_small);
+        // Everybody sends the first kilobyte in the first band, and what is left of the large beside it.
+        let sent = (weight_small + weight_large) * small + weight_large * (large - small) / idle_of_small;
+        let expected = weight_small * first + weight_large * second + sent;
+        let cost = Sizes::of(|u| if u < 1.0 - share { small } else { large }).cost(&[1000]);
+        assert!((cost / expected - 1.0).abs() < 1e-9, "{cost} is not {expected}");
+    }
+
     #[test]
     fn with_a_heavy_tail_the_rule_of_thumb_costs_many_times_the_best() {
         let sizes = Sizes::of(heavy);

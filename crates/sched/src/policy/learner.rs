@@ -145,6 +145,50 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_last_bucket_is_for_the_largest_value() {
+        assert_eq!((bucket(u64::MAX), low_end(BUCKETS)), (BUCKETS - 1, u64::MAX));
+        assert_eq!([0, 7, 8, 15, 16, 17, 18].map(bucket), [0, 7, 8, 15, 16, 16, 17]);
+    }
+
+    #[test]
+    fn quantiles_are_linear_within_a_bucket() {
+        let mut learner = Learner::new(2, Rule::Times);
+        assert_eq!(learner.quantile(0.5), 1.0);
+        for value in [4, 16, 4, 16, 4, 16, 4, 16] {
+            learner.observe(value, &[], 0);
+        }
+        // A bucket from 4 to 5 and one from 16 to 18, four values in each.
+        let quantiles = [0.125, 0.25, 0.5, 0.625, 0.75, 1.0].map(|u| learner.quantile(u));
+        assert_eq!(quantiles, [4.25, 4.5, 5.0, 16.5, 17.0, 18.0]);
+    }
+
+    #[test]
+    fn the_past_fades() {
+        let mut learner = Learner::new(2, Rule::Times);
+        let mut total_after = |values: u64| {
+            (0..values).for_each(|_| drop(learner.observe(100, &[100], 0)));
+            (learner.total, learner.counts[bucket(100)])
+        };
+        assert_eq!(total_after(AGE_EVERY - 1), (16_383, 16_383));
+        assert_eq!(total_after(1), (8192, 8192));
+        assert_eq!(total_after(AGE_EVERY - 1), (24_575, 24_575));
+        assert_eq!(total_after(1), (12_288, 12_288));
+    }
+
+    /// First after 64 values, then after 256, or as many as are queued.
+    #[test]
+    fn cuts_are_looked_at_now_and_then() {
+        let mut learner = Learner::new(2, Rule::Times);
+        let mut until_moved =
+            |value: u64, cuts: &[u64], queued| (1..).find(|_| learner.observe(value, cuts, queued).is_some()).unwrap();
+        // No cut in force fits, so every look finds others.
+        assert_eq!(until_moved(100, &[], 0), 64);
+        assert_eq!(until_moved(100, &[], 0), 256);
+        assert_eq!(until_moved(100, &[], 1000), 256);
+        assert_eq!(until_moved(100, &[], 0), 1000);
+    }
+
     /// Uniform numbers in (0, 1) by a fixed linear congruence.
     fn uniform() -> impl FnMut() -> f64 {
         let mut state = 7u64;
