@@ -31,7 +31,7 @@ enum Command {
     /// Change the code of sched, http and the transmit path in every small way, and see whether their tests notice.
     ///
     /// Takes an hour or two on one core. cargo-mutants is installed below target/ the first time; what is left of a run,
-    /// a log and a diff of each mutant, is in target/mutants/. Survivors that no test can catch are listed, each with its
+    /// a log and a diff of each mutant, is in target/mutation/. Survivors that no test can catch are listed, each with its
     /// reason, in xtask/mutants.toml. Fails below 90 % caught, and where an entry of that list no longer holds.
     Mutants(mutants::Args),
 }

@@ -22,7 +22,7 @@ use table::Row;
 /// Of the mutants that build, the tests catch at least this many.
 const CAUGHT_PERCENT_MIN: f64 = 90.0;
 /// What is left of a run, below the workspace's root.
-const OUTPUT: &str = "target/mutants";
+const OUTPUT: &str = "target/mutation";
 const ACCEPTED: &str = "xtask/mutants.toml";
 
 /// A crate, and which of its files are mutated; none named: all.
