@@ -248,6 +248,20 @@ mod tests {
         assert!(depth(&tree, tree.root) < 60, "{}", depth(&tree, tree.root));
     }
 
+    /// The first number of splitmix64 seeded with 0.
+    #[test]
+    fn priorities_are_those_of_splitmix64() {
+        let mut tree = Tree::default();
+        tree.set(0, Key { rank: 0, number: 0x9e37_79b9_7f4a_7c15 }, 0);
+        assert_eq!(tree.priority(0), 0xe220_a839_7b1d_cdaf);
+    }
+
+    /// Every node has a higher priority than what is below it: what keeps the tree from growing long.
+    fn is_heap(tree: &Tree, at: u32) -> bool {
+        let below = |child: u32| child == NONE || (tree.priority(at) > tree.priority(child) && is_heap(tree, child));
+        at == NONE || (below(tree.node(at).left) && below(tree.node(at).right))
+    }
+
     proptest! {
         #[test]
         fn agrees_with_a_scan(
@@ -272,6 +286,7 @@ mod tests {
                 let within = model.iter().filter(|(_, (key, _))| key.rank < bound);
                 let best = within.min_by_key(|(_, (key, value))| (u64::MAX - value, *key)).map(|(slot, _)| *slot);
                 prop_assert_eq!(tree.best_while(|rank| rank < bound), best);
+                prop_assert!(is_heap(&tree, tree.root));
             }
         }
     }

@@ -340,6 +340,19 @@ fn fsp_forgets_what_was_aborted() {
     }
 }
 
+/// A third of a byte is no whole number of units: what is lost in one grant is carried to the next, once.
+#[test]
+fn fsp_loses_nothing_to_rounding() {
+    for (served, size, is_newcomer_first) in [(3, 9, false), (9, 6, true)] {
+        let mut bench = Bench::new("fsp");
+        let [first, ..] = [10, 10, 10].map(|size| bench.arrive((size, 0, 0, 0)));
+        (0..served).for_each(|_| assert_eq!(bench.serve().unwrap().id, first));
+        // The first is due at 10, the newcomer at 1 + 9, where the older goes first, or at 3 + 6.
+        let newcomer = bench.arrive((size, 0, 0, 0));
+        assert_eq!(bench.serve().unwrap().id == newcomer, is_newcomer_first, "after {served} bytes");
+    }
+}
+
 /// What was sent ahead of its time stays on the virtual link until that time.
 #[test]
 fn fsp_remembers_what_was_sent() {
