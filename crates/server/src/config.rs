@@ -47,8 +47,10 @@ pub struct Limits {
     pub body_bytes_max: u64,
     /// From accepting (or the first byte of a later request) to the end of the head.
     pub head_timeout: Nanos,
-    /// Between the bytes of a request body.
+    /// Between the bytes of a request body, and beyond the time that the least rate gives the whole.
     pub body_timeout: Nanos,
+    /// Bytes per second at which a request body has to arrive on average.
+    pub body_rate_bytes_per_s_min: u64,
     /// Between requests.
     pub idle_timeout: Nanos,
     pub patience: Patience,
@@ -59,7 +61,8 @@ pub struct Limits {
 impl Default for Limits {
     /// The timeouts are those administrators know from nginx (60 s head, 75 s idle). A head is one packet, and still must not
     /// have less: lost three times it is there after 21 s where the initial timeout is 3 s (RFC 1122), and over a path that
-    /// loses 10 % a limit of 20 s cut 7 of 17,859 requests off. The slowest reader allowed is a 4 kbit/s one.
+    /// loses 10 % a limit of 20 s cut 7 of 17,859 requests off. The slowest reader and the slowest
+    /// body allowed are 4 kbit/s ones, as in Apache's mod_reqtimeout.
     fn default() -> Limits {
         Limits {
             connections_max: 100_000,
@@ -68,6 +71,7 @@ impl Default for Limits {
             body_bytes_max: 1 << 20,
             head_timeout: Nanos::from_secs(60),
             body_timeout: Nanos::from_secs(20),
+            body_rate_bytes_per_s_min: 500,
             idle_timeout: Nanos::from_secs(75),
             patience: Patience { rate_bytes_per_s_min: 500, window: Nanos::from_secs(30) },
             stop_timeout: Duration::from_secs(30),

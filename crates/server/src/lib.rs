@@ -9,12 +9,15 @@ mod clock;
 mod config;
 mod drain_choice;
 pub mod files;
+mod handover;
 pub mod log;
 mod mailbox;
+mod places;
 mod poll;
 mod reply;
 mod start;
 mod sys;
+mod threads;
 pub mod transmit;
 mod worker;
 mod writer;
@@ -22,8 +25,9 @@ mod writer;
 pub use classes::{Classes, ClassesError};
 pub use config::{AccessLogConfig, Config, Limits};
 pub use drain_choice::{DrainChoice, DrainError, DrainKind, DrainOptions};
+pub use handover::WORKERS_MAX;
 pub use start::{Server, StartError};
-pub use writer::WORKERS_MAX;
+pub use threads::ThreadError;
 
 pub use sched::FOREIGN_SHARE_PERMILLE;
 /// The specs of policies, for help texts.

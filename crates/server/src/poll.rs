@@ -1,18 +1,28 @@
 //! Waiting for readiness: epoll with the tokens and time-outs we use.
+//!
+//! Time-outs are nanoseconds (`epoll_pwait2`, Linux 5.11). Filters of system calls that are older than it refuse it, and some
+//! containers run under one; there `ppoll` waits for the epoll descriptor as exactly, for one more system call.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll};
+use rustix::io::Errno;
 use units::Nanos;
+
+use crate::sys;
 
 /// Events taken from the kernel at once; the rest wait for the next turn, in which they come first.
 const EVENTS_PER_TURN_MAX: usize = 512;
 
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
 pub struct Poll {
     epoll: OwnedFd,
     ready: Vec<Ready>,
+    /// Why `epoll_pwait2` is not used.
+    refusal: Option<Errno>,
 }
 
 /// One ready descriptor.
@@ -25,7 +35,18 @@ pub struct Ready {
 impl Poll {
     pub fn new() -> io::Result<Poll> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Poll { epoll, ready: Vec::with_capacity(EVENTS_PER_TURN_MAX) })
+        let mut poll = Poll { epoll, ready: Vec::with_capacity(EVENTS_PER_TURN_MAX), refusal: None };
+        // So that a thread that could not wait is found before it is started.
+        match poll.wait_exactly(Some(AT_ONCE)) {
+            Err(error @ (Errno::NOSYS | Errno::PERM)) => poll.refusal = Some(error),
+            outcome => outcome?,
+        }
+        Ok(poll)
+    }
+
+    /// Why `epoll_pwait2` is done without.
+    pub fn refusal(&self) -> Option<io::Error> {
+        self.refusal.map(io::Error::from)
     }
 
     pub fn add(&self, source: impl AsFd, token: u64, flags: epoll::EventFlags) -> io::Result<()> {
@@ -43,15 +64,28 @@ impl Poll {
             tv_sec: (timeout.0 / 1_000_000_000) as i64,
             tv_nsec: (timeout.0 % 1_000_000_000) as i64,
         });
-        let mut events = [const { MaybeUninit::uninit() }; EVENTS_PER_TURN_MAX];
-        match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
-            Ok((events, _)) => {
-                self.ready.extend(events.iter().map(|event| Ready { token: event.data.u64(), flags: event.flags }));
-                Ok(())
-            }
-            Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
+        let waited = if self.refusal.is_none() { self.wait_exactly(timeout) } else { self.wait_in_two(timeout) };
+        match waited {
+            Err(Errno::INTR) => Ok(()),
+            outcome => Ok(outcome?),
         }
+    }
+
+    fn wait_exactly(&mut self, timeout: Option<Timespec>) -> rustix::io::Result<()> {
+        let mut events = [const { MaybeUninit::uninit() }; EVENTS_PER_TURN_MAX];
+        let (events, _) = epoll::wait(&self.epoll, &mut events, timeout.as_ref())?;
+        self.ready.extend(events.iter().map(|event| Ready { token: event.data.u64(), flags: event.flags }));
+        Ok(())
+    }
+
+    fn wait_in_two(&mut self, timeout: Option<Timespec>) -> rustix::io::Result<()> {
+        if timeout != Some(AT_ONCE) {
+            rustix::event::poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], timeout.as_ref())?;
+        }
+        let ready = &mut self.ready;
+        sys::epoll_take(&self.epoll, EVENTS_PER_TURN_MAX, |token, flags| {
+            ready.push(Ready { token, flags: epoll::EventFlags::from_bits_retain(flags) });
+        })
     }
 
     pub fn len(&self) -> usize {
@@ -61,5 +95,45 @@ impl Poll {
     /// The `at`-th ready descriptor of the last wait.
     pub fn ready(&self, at: usize) -> Ready {
         self.ready[at]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mailbox::Mailbox;
+
+    /// Both ways of waiting, as they are used.
+    fn polls() -> [Poll; 2] {
+        let refused = Poll { refusal: Some(Errno::NOSYS), ..Poll::new().unwrap() };
+        [Poll::new().unwrap(), refused]
+    }
+
+    #[test]
+    fn what_is_ready_is_told_with_its_token_and_flags() {
+        for mut poll in polls() {
+            let (first, second) = (Mailbox::<()>::new().unwrap(), Mailbox::<()>::new().unwrap());
+            poll.add(&first, 7, epoll::EventFlags::IN).unwrap();
+            poll.add(&second, u64::MAX, epoll::EventFlags::IN).unwrap();
+            poll.wait(Some(Nanos::ZERO)).unwrap();
+            assert_eq!(poll.len(), 0);
+            second.wake();
+            poll.wait(None).unwrap();
+            assert_eq!(poll.len(), 1);
+            assert_eq!((poll.ready(0).token, poll.ready(0).flags), (u64::MAX, epoll::EventFlags::IN));
+            first.wake();
+            poll.wait(Some(Nanos::from_secs(1000))).unwrap();
+            assert_eq!(poll.len(), 2);
+        }
+    }
+
+    #[test]
+    fn a_time_out_is_never_early() {
+        for mut poll in polls() {
+            let (began, wait) = (std::time::Instant::now(), Nanos::from_micros(1300));
+            poll.wait(Some(wait)).unwrap();
+            assert!(began.elapsed().as_nanos() >= u128::from(wait.0));
+            assert_eq!(poll.len(), 0);
+        }
     }
 }

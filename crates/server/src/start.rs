@@ -7,7 +7,6 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -18,7 +17,9 @@ use crate::config::Config;
 use crate::files::{Cache, CacheLimits, Root};
 use crate::log::{self, AccessLog};
 use crate::mailbox::Mailbox;
+use crate::places::Places;
 use crate::reply::Replier;
+use crate::threads::{Beat, ThreadError, ThreadId, Threads};
 use crate::transmit::{Departure, Transmitter};
 use crate::worker::{Parts, Path, Worker};
 use crate::writer::Writer;
@@ -27,17 +28,21 @@ use crate::writer::Writer;
 const DEFER_ACCEPT_S: i32 = 1;
 /// Descriptors kept from connections: files being sent and files in the caches.
 const DESCRIPTORS_KEPT: u64 = 1024;
+/// Of an event loop, beside its mailbox: epoll, and what watches files.
+const LOOP_DESCRIPTORS: u64 = 2;
 
 /// A running server.
 pub struct Server {
     address: SocketAddr,
     why: String,
     wait_bound: Option<WaitBound>,
-    connections_max: usize,
+    places: Arc<Places>,
     stop: Arc<AtomicBool>,
     mailboxes: Vec<Arc<Mailbox<Departure>>>,
-    workers: Vec<JoinHandle<io::Result<()>>>,
-    writer: Option<(Arc<Writer>, JoinHandle<io::Result<()>>)>,
+    workers: Vec<ThreadId>,
+    writer: Option<(Arc<Writer>, ThreadId)>,
+    /// Ends the watching, before the log's thread ends.
+    threads: Threads,
     log: AccessLog,
     _log_guard: log::Guard,
 }
@@ -48,6 +53,9 @@ pub enum StartError {
     Folder(PathBuf, io::Error),
     Listen(SocketAddr, io::Error),
     Log(String, io::Error),
+    /// What a thread needs, and could not get.
+    Thread(String, io::Error),
+    Unstarted(ThreadError),
     System(&'static str, io::Error),
 }
 
@@ -67,6 +75,10 @@ impl fmt::Display for StartError {
             StartError::Log(path, error) => {
                 write!(f, "cannot open the access log {path}: {error}; name a file that can be written, or -")
             }
+            StartError::Thread(name, error) => {
+                write!(f, "cannot run thread {name}: {error}; allow the system call, or raise the limit, it names")
+            }
+            StartError::Unstarted(error) => write!(f, "{error}"),
             StartError::System(what, error) => write!(f, "cannot {what}: {error}"),
         }
     }
@@ -75,36 +87,38 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 impl Server {
-    /// Binds, opens and starts everything; requests are answered when this returns.
-    pub fn start(mut config: Config) -> Result<Server, StartError> {
+    /// Binds, opens and starts everything; requests are answered when this returns. `on_failure` is called when a thread fails
+    /// later, from that thread or the watching one: then [`Server::failure`] says why, and the process should end.
+    pub fn start(mut config: Config, on_failure: impl Fn() + Send + Sync + 'static) -> Result<Server, StartError> {
         let root = Root::open(&config.dir, config.files).map_err(|e| StartError::Folder(config.dir.clone(), e))?;
         let root = Arc::new(root);
         let listeners = listen(&config)?;
         let address = local_address(&listeners[0]).map_err(|e| StartError::System("ask for the address", e))?;
-        let (log, log_guard) = open_log(&config)?;
+        let threads = Threads::start(on_failure).map_err(|e| StartError::Thread("weir-watch".into(), e))?;
+        let (log, log_guard) = open_log(&config, &threads)?;
         let system = |e| StartError::System("make the threads' mailboxes", e);
         let mailboxes = (0..config.workers).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
         let mailboxes = mailboxes.map_err(system)?;
-        let writer =
-            start_writer(&mut config, &mailboxes, &log).map_err(|e| StartError::System("start the writer", e))?;
+        let threads_count = config.workers + usize::from(config.drain.is_paced());
+        let connections_max = config.limits.connections_max.min(descriptors(threads_count)).max(1);
         let mut server = Server {
             address,
             why: std::mem::take(&mut config.drain.why),
             wait_bound: config.drain.wait_bound(),
-            connections_max: config.limits.connections_max.min(descriptors()),
+            places: Arc::new(Places::new(connections_max, &mailboxes)),
             stop: Arc::new(AtomicBool::new(false)),
             mailboxes,
             workers: Vec::new(),
-            writer,
+            writer: None,
+            threads,
             log,
             _log_guard: log_guard,
         };
+        if config.drain.is_paced() {
+            server.start_writer(&mut config)?;
+        }
         for (number, listener) in listeners.into_iter().enumerate() {
-            // The remainder goes to the first workers, and each has room for at least one.
-            let share =
-                server.connections_max / config.workers + usize::from(number < server.connections_max % config.workers);
-            let started = server.start_worker(number, listener, &root, &config, share.max(1));
-            started.map_err(|e| StartError::System("start a worker", e))?;
+            server.start_worker(number, listener, &root, &config)?;
         }
         Ok(server)
     }
@@ -126,7 +140,12 @@ impl Server {
 
     /// How many connections there may be: what was asked for, or what the limit on open files allows.
     pub fn connections_max(&self) -> usize {
-        self.connections_max
+        self.places.max()
+    }
+
+    /// Why the server cannot go on, once that is so.
+    pub fn failure(&self) -> Option<ThreadError> {
+        self.threads.failure()
     }
 
     /// Opens the access log anew, as after a rotation.
@@ -135,20 +154,20 @@ impl Server {
     }
 
     /// Finishes what is being sent, then ends all threads.
-    pub fn stop(self) -> io::Result<()> {
+    pub fn stop(self) -> Result<(), ThreadError> {
+        self.threads.expect_ends();
         self.stop.store(true, Ordering::Release);
         for mailbox in &self.mailboxes {
             mailbox.wake();
         }
-        let mut outcome = Ok(());
         for worker in self.workers {
-            outcome = outcome.and(join(worker));
+            self.threads.join(worker)?;
         }
         if let Some((writer, thread)) = self.writer {
             writer.stop();
-            outcome = outcome.and(join(thread));
+            self.threads.join(thread)?;
         }
-        outcome
+        Ok(())
     }
 
     fn start_worker(
@@ -157,8 +176,7 @@ impl Server {
         listener: OwnedFd,
         root: &Arc<Root>,
         config: &Config,
-        connections_max: usize,
-    ) -> io::Result<()> {
+    ) -> Result<(), StartError> {
         let cache = Cache::new(Arc::clone(root), CacheLimits::per_worker(config.workers));
         let path = match &self.writer {
             Some((writer, _)) => Path::Writer(Arc::clone(writer)),
@@ -167,7 +185,7 @@ impl Server {
                 Path::Own(Box::new(transmitter.with_marker(config.drain.marker.clone())))
             }
         };
-        let worker = Worker::new(Parts {
+        let parts = Parts {
             number,
             listener,
             replier: Replier::new(cache, http::HttpDate::new(SystemTime::now())),
@@ -179,37 +197,45 @@ impl Server {
             log: self.log.clone(),
             logs_access: config.access_log.is_some(),
             limits: config.limits.clone(),
-            connections_max,
+            places: Arc::clone(&self.places),
             stop: Arc::clone(&self.stop),
-        })?;
-        let thread = std::thread::Builder::new().name(format!("weir-worker-{number}"));
-        self.workers.push(thread.spawn(|| worker.run())?);
+        };
+        let name = format!("weir-worker-{number}");
+        let worker = Worker::new(parts).map_err(|e| StartError::Thread(name.clone(), e))?;
+        if number == 0 {
+            self.tell_refusal(worker.poll_refusal());
+        }
+        let mailbox = Arc::clone(&self.mailboxes[number]);
+        let started = self.threads.spawn_loop(&name, move || mailbox.wake(), |beat| worker.run(beat));
+        self.workers.push(started.map_err(StartError::Unstarted)?);
         Ok(())
     }
-}
 
-/// A panic of a thread is our own bug: it goes on here.
-fn join(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-type Started = Option<(Arc<Writer>, JoinHandle<io::Result<()>>)>;
-
-fn start_writer(config: &mut Config, mailboxes: &[Arc<Mailbox<Departure>>], log: &AccessLog) -> io::Result<Started> {
-    if !config.drain.is_paced() {
-        return Ok(None);
+    fn start_writer(&mut self, config: &mut Config) -> Result<(), StartError> {
+        const NAME: &str = "weir-writer";
+        let failed = |e| StartError::Thread(NAME.into(), e);
+        let writer = Arc::new(Writer::new(Mailbox::new().map_err(failed)?, self.mailboxes.clone()));
+        let transmitter = Transmitter::new(config.drain.drain(), config.drain.gauge.take(), config.limits.patience)
+            .with_marker(config.drain.marker.clone());
+        let poll = writer.poll().map_err(failed)?;
+        let (woken, run, log) = (Arc::clone(&writer), Arc::clone(&writer), self.log.clone());
+        let main = move |beat: &Beat| run.run(poll, transmitter, beat, &log);
+        let started = self.threads.spawn_loop(NAME, move || woken.inbox.wake(), main);
+        self.writer = Some((writer, started.map_err(StartError::Unstarted)?));
+        Ok(())
     }
-    let writer = Arc::new(Writer::new(mailboxes.to_vec(), log.clone())?);
-    let transmitter = Transmitter::new(config.drain.drain(), config.drain.gauge.take(), config.limits.patience)
-        .with_marker(config.drain.marker.clone());
-    let thread = std::thread::Builder::new().name("weir-writer".into()).spawn({
-        let writer = Arc::clone(&writer);
-        move || writer.run(transmitter)
-    })?;
-    Ok(Some((writer, thread)))
+
+    /// Once, for all threads: a filter of system calls holds for the process.
+    fn tell_refusal(&self, refusal: Option<io::Error>) {
+        if let Some(error) = refusal {
+            self.log.error(&format!(
+                "epoll_pwait2 is refused: {error}; waiting with two system calls instead, allow it to spare one"
+            ));
+        }
+    }
 }
 
-fn open_log(config: &Config) -> Result<(AccessLog, log::Guard), StartError> {
+fn open_log(config: &Config, threads: &Threads) -> Result<(AccessLog, log::Guard), StartError> {
     let (target, format, name) = match &config.access_log {
         None => (log::Target::Off, log::Format::Combined, String::new()),
         Some(access) => match &access.path {
@@ -217,7 +243,7 @@ fn open_log(config: &Config) -> Result<(AccessLog, log::Guard), StartError> {
             Some(path) => (log::Target::File(path.clone()), access.format, format!("`{}`", path.display())),
         },
     };
-    AccessLog::open(target, format).map_err(|error| StartError::Log(name, error))
+    AccessLog::open(target, format, threads).map_err(|error| StartError::Log(name, error))
 }
 
 /// One listening socket per worker on one port; the kernel spreads connections over them.
@@ -273,13 +299,13 @@ fn local_address(listener: &OwnedFd) -> io::Result<SocketAddr> {
     SocketAddr::try_from(address).map_err(|_| io::Error::other("the socket has no internet address"))
 }
 
-/// Raises the soft limit on descriptors to the hard one; gives how many connections that allows.
-fn descriptors() -> usize {
+/// Raises the soft limit on descriptors to the hard one; gives how many connections that allows beside the event loops.
+fn descriptors(loops: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let current = if setrlimit(Resource::Nofile, raised).is_ok() { raised.current } else { limit.current };
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64);
-    let left = current.unwrap_or(u64::MAX).saturating_sub(open);
+    let left = current.unwrap_or(u64::MAX).saturating_sub(open + loops as u64 * LOOP_DESCRIPTORS);
     // Where descriptors are scarce, half of what is left is for files.
     usize::try_from(left.saturating_sub(DESCRIPTORS_KEPT).max(left / 2)).unwrap_or(usize::MAX)
 }

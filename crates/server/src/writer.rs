@@ -2,8 +2,8 @@
 //!
 //! The order has to hold across workers, so one place has to decide; and what decides had better also send, since a
 //! grant that first has to wake another thread leaves the link idle meanwhile. Workers parse requests and post whole
-//! responses here; the writer sends them as granted and posts back what has departed. One thread is enough: it
-//! copies nothing (sendfile), and paced links are slower than a core.
+//! responses here; the writer sends them as granted and posts back what has departed ([`crate::handover`]). One thread is
+//! enough: it copies nothing (sendfile), and paced links are slower than a core.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,35 +16,73 @@ use sched::JobId;
 use units::Nanos;
 
 use crate::clock;
+use crate::handover::{ToWriter, worker_of};
 use crate::log::AccessLog;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Kernel, Mailbox, Platform};
 use crate::poll::Poll;
-use crate::transmit::{Connection, Departure, Dispatch, Failure, Transmitter};
-
-/// What a worker says to the writer. Owners are unique over all workers.
-pub enum ToWriter {
-    Dispatch(Dispatch<Connection>),
-    Writable(u64),
-    Abort(u64),
-}
-
-/// What the writer says to a worker.
-pub type FromWriter = Departure;
+use crate::threads::Beat;
+use crate::transmit::{Connection, Departure, Failure, Socket, Transmitter};
 
 /// The workers' end.
-pub struct Writer {
-    pub inbox: Mailbox<ToWriter>,
+pub struct Writer<S = Connection, P: Platform = Kernel> {
+    pub inbox: Mailbox<ToWriter<S>, P>,
     /// By worker.
-    outboxes: Vec<Arc<Mailbox<FromWriter>>>,
+    outboxes: Vec<Arc<Mailbox<Departure, P>>>,
     is_stopping: AtomicBool,
-    log: AccessLog,
+}
+
+/// The thread's own end.
+pub struct Desk<S> {
+    transmitter: Transmitter<S>,
+    /// By owner.
+    jobs: HashMap<u64, JobId>,
+    messages: Vec<ToWriter<S>>,
+    stall_check_at: Nanos,
 }
 
 const STALL_CHECK_EVERY: Nanos = Nanos::from_secs(1);
 
 impl Writer {
-    pub fn new(outboxes: Vec<Arc<Mailbox<FromWriter>>>, log: AccessLog) -> io::Result<Writer> {
-        Ok(Writer { inbox: Mailbox::new()?, outboxes, is_stopping: AtomicBool::new(false), log })
+    /// The thread's main function.
+    pub fn run(
+        &self,
+        mut poll: Poll,
+        transmitter: Transmitter<Connection>,
+        beat: &Beat,
+        log: &AccessLog,
+    ) -> io::Result<()> {
+        // The default slack of 50 µs would be 4 % of the time a segment takes at 10 Mbit/s.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        let mut desk = Desk::new(transmitter, clock::now());
+        while !self.is_stopping() {
+            beat.turn();
+            let began_at = clock::now();
+            let wake_at = self.send(&mut desk, &clock::now);
+            poll.wait(wake_at.map(|at| at - clock::now()))?;
+            let now = clock::now();
+            let paused = clock::paused(now - began_at, wake_at.map(|at| at - began_at));
+            if paused > Nanos::ZERO {
+                desk.transmitter.on_pause(paused);
+            }
+            self.receive(&mut desk, now);
+            for notice in desk.transmitter.notices() {
+                log.error(&notice.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    /// What the thread waits with.
+    pub fn poll(&self) -> io::Result<Poll> {
+        let poll = Poll::new()?;
+        poll.add(&self.inbox, 0, EventFlags::IN)?;
+        Ok(poll)
+    }
+}
+
+impl<S: Socket + Clone, P: Platform> Writer<S, P> {
+    pub fn new(inbox: Mailbox<ToWriter<S>, P>, outboxes: Vec<Arc<Mailbox<Departure, P>>>) -> Writer<S, P> {
+        Writer { inbox, outboxes, is_stopping: AtomicBool::new(false) }
     }
 
     /// Ends [`Writer::run`]; called when no worker will dispatch any more.
@@ -53,80 +91,62 @@ impl Writer {
         self.inbox.wake();
     }
 
-    /// The thread's main function.
-    pub fn run(&self, mut transmitter: Transmitter<Connection>) -> io::Result<()> {
-        // The default slack of 50 µs would be 4 % of the time a segment takes at 10 Mbit/s.
-        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        let mut poll = Poll::new()?;
-        poll.add(&self.inbox, 0, EventFlags::IN)?;
-        let mut jobs = HashMap::new();
-        let mut messages = Vec::new();
-        let mut stall_check_at = clock::now() + STALL_CHECK_EVERY;
-        while !self.is_stopping.load(Ordering::Acquire) {
-            let grant_at = transmitter.run(&clock::now);
-            self.report(&mut transmitter, &mut jobs);
-            let wake_at = match grant_at {
-                Some(at) => Some(at.min(stall_check_at)),
-                None if transmitter.is_at_rest() => None,
-                None => Some(stall_check_at),
-            };
-            poll.wait(wake_at.map(|at| at - clock::now()))?;
-            self.inbox.take(&mut messages);
-            let now = clock::now();
-            for message in messages.drain(..) {
-                handle(&mut transmitter, &mut jobs, now, message);
-            }
-            if now >= stall_check_at {
-                transmitter.end_stalled(now);
-                transmitter.check_queue(now);
-                for notice in transmitter.notices() {
-                    self.log.error(&notice.to_string());
-                }
-                stall_check_at = now + STALL_CHECK_EVERY;
-            }
-        }
-        Ok(())
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
     }
 
-    fn report(&self, transmitter: &mut Transmitter<Connection>, jobs: &mut HashMap<u64, JobId>) {
-        for departure in transmitter.departures() {
-            jobs.remove(&departure.owner);
+    /// Sends what is granted and posts what has departed. Gives when to go on at the latest.
+    pub fn send(&self, desk: &mut Desk<S>, clock: &impl Fn() -> Nanos) -> Option<Nanos> {
+        let grant_at = desk.transmitter.run(clock);
+        for departure in desk.transmitter.departures() {
+            desk.jobs.remove(&departure.owner);
             self.outboxes[worker_of(departure.owner)].post(departure);
         }
+        match grant_at {
+            Some(at) => Some(at.min(desk.stall_check_at)),
+            None if desk.transmitter.is_at_rest() => None,
+            None => Some(desk.stall_check_at),
+        }
+    }
+
+    /// Does what the workers have asked for.
+    pub fn receive(&self, desk: &mut Desk<S>, now: Nanos) {
+        let mut messages = std::mem::take(&mut desk.messages);
+        self.inbox.take(&mut messages);
+        for message in messages.drain(..) {
+            desk.handle(now, message);
+        }
+        desk.messages = messages;
+        if now >= desk.stall_check_at {
+            desk.transmitter.end_stalled(now);
+            desk.transmitter.check_queue(now);
+            desk.stall_check_at = now + STALL_CHECK_EVERY;
+        }
     }
 }
 
-fn handle(transmitter: &mut Transmitter<Connection>, jobs: &mut HashMap<u64, JobId>, now: Nanos, message: ToWriter) {
-    match message {
-        ToWriter::Dispatch(dispatch) => {
-            let owner = dispatch.owner;
-            jobs.insert(owner, transmitter.dispatch(now, dispatch));
-        }
-        ToWriter::Writable(owner) => {
-            if let Some(&job) = jobs.get(&owner) {
-                transmitter.on_writable(now, job);
+impl<S: Socket + Clone> Desk<S> {
+    pub fn new(transmitter: Transmitter<S>, now: Nanos) -> Desk<S> {
+        let stall_check_at = now + STALL_CHECK_EVERY;
+        Desk { transmitter, jobs: HashMap::new(), messages: Vec::new(), stall_check_at }
+    }
+
+    fn handle(&mut self, now: Nanos, message: ToWriter<S>) {
+        match message {
+            ToWriter::Dispatch(dispatch) => {
+                let owner = dispatch.owner;
+                self.jobs.insert(owner, self.transmitter.dispatch(now, dispatch));
             }
-        }
-        ToWriter::Abort(owner) => {
-            if let Some(&job) = jobs.get(&owner) {
-                transmitter.abort(now, job, Failure::Disconnected);
+            ToWriter::Writable(owner) => {
+                if let Some(&job) = self.jobs.get(&owner) {
+                    self.transmitter.on_writable(now, job);
+                }
+            }
+            ToWriter::Abort(owner) => {
+                if let Some(&job) = self.jobs.get(&owner) {
+                    self.transmitter.abort(now, job, Failure::Disconnected);
+                }
             }
         }
     }
-}
-
-/// Owners carry the worker in their lowest byte, so at most 256 workers.
-pub const WORKERS_MAX: usize = 256;
-
-pub fn owner(worker: usize, connection: u32, generation: u32) -> u64 {
-    u64::from(generation & 0xff_ffff) << 40 | u64::from(connection) << 8 | worker as u64
-}
-
-fn worker_of(owner: u64) -> usize {
-    (owner & 0xff) as usize
-}
-
-/// Which connection of its worker an owner is.
-pub fn connection_of(owner: u64) -> usize {
-    (owner >> 8 & 0xffff_ffff) as usize
 }

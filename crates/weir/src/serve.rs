@@ -12,7 +12,7 @@ use server::{
     AccessLogConfig, Classes, ClassesError, Config, DrainChoice, DrainKind, DrainOptions, Limits, Server, WORKERS_MAX,
     files, log,
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use units::Rate;
 
@@ -73,7 +73,7 @@ pub struct Args {
     /// Serve names that begin with a dot.
     #[arg(long)]
     hidden: bool,
-    /// Write an access log to this file; `-` is standard output. SIGHUP opens it anew.
+    /// Write an access log to this file; `-` is standard output. SIGHUP and SIGUSR1 open it anew.
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
     /// How access lines are written.
@@ -88,6 +88,9 @@ pub struct Args {
     /// Time between the bytes of a request body.
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = units::parse_duration)]
     body_timeout: Duration,
+    /// Bytes per second at which a request body has to arrive on average, --body-timeout apart; 0 for any.
+    #[arg(long, value_name = "SIZE", default_value = "500", value_parser = units::parse_size)]
+    body_rate_min: u64,
     /// Bytes per second a reader has to take on average over a window of being waited for.
     #[arg(long, value_name = "SIZE", default_value = "500", value_parser = units::parse_size)]
     send_rate_min: u64,
@@ -127,10 +130,11 @@ enum LogFormat {
 
 pub fn main(args: Args) -> Result<(), Failure> {
     // Before anything runs, so that no signal is missed and the workers inherit nothing of it.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])
         .map_err(|e| Failure::Failed(format!("cannot watch for signals: {e}")))?;
     let dir = args.dir.display().to_string();
-    let server = Server::start(config(args)?)?;
+    let handle = signals.handle();
+    let server = Server::start(config(args)?, move || handle.close())?;
     // Whether anybody reads this makes no difference to serving.
     let (address, why, connections) = (server.address(), server.why(), server.connections_max());
     let _ = writeln!(
@@ -147,11 +151,13 @@ pub fn main(args: Args) -> Result<(), Failure> {
         );
     }
     for signal in signals.forever() {
-        if signal == SIGHUP {
-            server.reopen_log();
-        } else {
-            break;
+        match signal {
+            SIGHUP | SIGUSR1 => server.reopen_log(),
+            _ => break,
         }
+    }
+    if let Some(failure) = server.failure() {
+        return Err(failure.into());
     }
     // A second signal ends the process at once.
     for signal in [SIGINT, SIGTERM] {
@@ -203,6 +209,7 @@ fn config(args: Args) -> Result<Config, Failure> {
         holds_places: args.slots.is_some(),
         head_timeout: args.head_timeout.into(),
         body_timeout: args.body_timeout.into(),
+        body_rate_bytes_per_s_min: args.body_rate_min,
         idle_timeout: args.idle_timeout.into(),
         stop_timeout: args.stop_timeout,
         ..Limits::default()

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 use units::Nanos;
 
+use crate::threads::Threads;
+
 pub use format::{Entry, Format};
 use format::{Formatter, one_line};
 use thread::{Logger, Output};
@@ -86,16 +88,18 @@ pub struct Guard {
 
 impl AccessLog {
     /// Opens the file and starts the thread.
-    pub fn open(target: Target, format: Format) -> io::Result<(AccessLog, Guard)> {
+    pub fn open(target: Target, format: Format, threads: &Threads) -> io::Result<(AccessLog, Guard)> {
         let output = Output::open(&target)?;
         let formatter = (target != Target::Off).then(|| Formatter::new(format));
         let (log, logger) = AccessLog::with(output, formatter, MESSAGES_MAX, Box::new(io::stderr()));
         let (running, ended) = sync_channel(0);
         let messages = log.messages.clone();
-        std::thread::Builder::new().name("weir-log".into()).spawn(move || {
+        let main = move || {
             let _running: SyncSender<()> = running;
             logger.run();
-        })?;
+            Ok(())
+        };
+        threads.spawn("weir-log", main).map_err(io::Error::other)?;
         Ok((log, Guard { messages, ended }))
     }
 

@@ -21,6 +21,26 @@ pub fn set_defer_accept(listener: impl AsFd, seconds: i32) -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Gives `take` the token and the flags of up to `events_max` ready descriptors, without waiting.
+pub fn epoll_take(
+    epoll: impl AsFd,
+    events_max: usize,
+    mut take: impl FnMut(u64, u32),
+) -> Result<(), rustix::io::Errno> {
+    let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; events_max];
+    let room = libc::c_int::try_from(events_max).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the kernel writes at most `room` events, which `events` has room for and outlives the call; the descriptor is
+    // borrowed, so it is open.
+    let ready = unsafe { libc::epoll_wait(epoll.as_fd().as_raw_fd(), events.as_mut_ptr(), room, 0) };
+    let Ok(ready) = usize::try_from(ready) else {
+        return Err(rustix::io::Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(rustix::io::Errno::IO));
+    };
+    for event in &events[..ready] {
+        take(event.u64, event.events);
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

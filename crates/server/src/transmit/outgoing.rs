@@ -25,10 +25,8 @@ pub enum End {
     /// The connection stays open.
     #[default]
     Open,
-    /// The sending side is shut down by whoever sends.
+    /// The sending side is shut down, the other stays open: the client may still be sending.
     Finish,
-    /// The owner closes the connection at once.
-    Close,
 }
 
 /// A piece of a response's body.

@@ -135,6 +135,11 @@ impl<S: Socket> Sending<S> {
         u128::from(self.sent_bytes - bytes_then) < least
     }
 
+    /// Leaves this long out of the window.
+    pub fn excuse(&mut self, paused: Nanos) {
+        self.window.0 += paused;
+    }
+
     pub fn into_departure(self, failure: Option<Failure>) -> Departure {
         let Sending { owner, sent_bytes, stream, outgoing, .. } = self;
         Departure { owner, sent_bytes, failure, buffer: outgoing.into_buffer(), stream }

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, SocketAddrAny, SocketFlags};
 use units::wire::Framing;
 
-use super::conn::{Conn, Phase};
+use super::conn::{Conn, Input, Phase};
 use super::{LISTENER, Path, Worker};
 use crate::transmit::{Connection, Stream};
 
@@ -31,7 +31,11 @@ impl Worker {
         for at in newcomers.drain(..) {
             // The request is often here already, and the whole conversation may be over before the kernel need be asked
             // to watch the connection.
-            self.read(at);
+            if self.is_turn_over() {
+                self.queue(at);
+            } else {
+                self.read(at);
+            }
             self.register(at);
         }
         self.newcomers = newcomers;
@@ -39,26 +43,31 @@ impl Worker {
 
     fn accept_some(&mut self, newcomers: &mut Vec<usize>) {
         for _ in 0..ACCEPTS_PER_TURN_MAX {
-            if self.conns.len() >= self.parts.connections_max {
-                return self.pause_accepting();
+            if !self.take_place() {
+                return;
             }
             match rustix::net::acceptfrom_with(&self.parts.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok((fd, peer)) => newcomers.push(self.welcome(Arc::new(fd), peer)),
-                Err(Errno::AGAIN) => {
-                    self.is_short = false;
-                    return;
+                Err(error) => {
+                    self.parts.places.give_back();
+                    match error {
+                        Errno::AGAIN => {
+                            self.is_short = false;
+                            return;
+                        }
+                        Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
+                            self.tell_shortage(error);
+                            return self.pause_accepting();
+                        }
+                        // The client gave up before it was accepted, or a network error of it came through.
+                        _ => {}
+                    }
                 }
-                Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
-                    self.tell_shortage(error);
-                    return self.pause_accepting();
-                }
-                // The client gave up before it was accepted, or a network error of it came through.
-                Err(_) => {}
             }
         }
     }
 
-    /// Once, until everybody who waited has been let in.
+    /// Once, until nobody waits any more.
     fn tell_shortage(&mut self, error: Errno) {
         if !std::mem::replace(&mut self.is_short, true) {
             self.parts.log.error(&format!(
@@ -70,23 +79,25 @@ impl Worker {
     }
 
     fn welcome(&mut self, socket: Connection, peer: Option<SocketAddrAny>) -> usize {
-        self.generation = self.generation.wrapping_add(1) & 0xff_ffff;
+        let owner = self.owners.next(self.conns.vacant_key());
         let counts_segments = matches!(self.parts.path, Path::Writer(_)) || self.parts.is_marked;
         let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(NOWHERE);
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
         self.conns.insert(Conn {
             socket,
             peer,
-            generation: self.generation,
+            owner,
             phase: Phase::Head,
-            input: Vec::new(),
+            input: Input::default(),
             deadline: self.now + self.parts.limits.head_timeout,
             class: 0,
+            has_answered: false,
             is_readable: true,
+            is_queued: false,
+            is_cut: false,
             has_ended: false,
             is_registered: false,
             closes: false,
-            has_unread: false,
             is_corked: false,
             stream: Stream::new(framing),
             line: None,
@@ -96,26 +107,26 @@ impl Worker {
     fn register(&mut self, at: usize) {
         let Some(conn) = self.conns.get_mut(at) else { return };
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        let token = u64::from(conn.generation) << 32 | at as u64;
-        match self.poll.add(&*conn.socket, token, flags) {
+        match self.poll.add(&*conn.socket, conn.owner, flags) {
             Ok(()) => conn.is_registered = true,
             // Out of memory or over the user's limit of watches; without events the connection is of no use.
             Err(_) => self.abandon(at),
         }
     }
 
-    fn pause_accepting(&mut self) {
+    pub(super) fn pause_accepting(&mut self) {
         if self.is_accepting {
             self.is_accepting = false;
             let _ = self.poll.remove(&self.parts.listener);
         }
     }
 
-    /// Called at the start, when a connection closes, and by every sweep: whoever waits in the kernel's queue is let in
-    /// when there is room again.
+    /// Called at the start, when a connection closes here or elsewhere, and by every sweep: clients in the kernel's queue
+    /// are let in when there is room again.
     pub(super) fn accept_again(&mut self) -> io::Result<()> {
-        if !self.is_accepting && self.stop_at.is_none() && self.conns.len() < self.parts.connections_max {
+        if !self.is_accepting && self.stop_at.is_none() && self.parts.places.has_room() {
             self.poll.add(&self.parts.listener, LISTENER, EventFlags::IN)?;
+            self.parts.places.wait_no_more(self.parts.number);
             self.is_accepting = true;
         }
         Ok(())
@@ -123,6 +134,7 @@ impl Worker {
 
     pub(super) fn stop_accepting(&mut self) {
         self.pause_accepting();
+        self.parts.places.wait_no_more(self.parts.number);
         // The kernel refuses from here on, rather than let clients in whom nobody answers.
         let _ = rustix::net::shutdown(&self.parts.listener, Shutdown::Both);
     }

@@ -1,93 +1,117 @@
-//! Reading: from bytes to requests.
+//! Reading: from bytes to requests. One connection takes only so much of a turn; if there is more, it queues for the next.
 
 use http::{BodyLength, Reject, Request, parse_request};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use super::Worker;
-use super::conn::{Body, Phase, TOO_LARGE};
+use super::conn::{Body, Input, Phase, TOO_LARGE};
 use super::line::Line;
 
+/// Requests of one connection that are answered in a turn: a fraction of a millisecond's work.
+const REQUESTS_PER_TURN_MAX: u32 = 64;
+/// Bytes that are sent to one connection in a turn, give or take one response: what a socket buffer takes anyway.
+pub(super) const BYTES_PER_TURN_MAX: u64 = 2 << 20;
+/// A connection whose buffer is full when it is read has more to say than others, who come first.
+const RECEIVES_PER_TURN_MAX: u32 = 4;
+
+/// What is left to a connection of this turn.
+#[derive(Default)]
+pub(super) struct Budget {
+    pub requests: u32,
+    pub bytes: u64,
+    pub receives: u32,
+}
+
+impl Budget {
+    const WHOLE: Budget =
+        Budget { requests: REQUESTS_PER_TURN_MAX, bytes: BYTES_PER_TURN_MAX, receives: RECEIVES_PER_TURN_MAX };
+
+    fn is_spent(&self) -> bool {
+        self.requests == 0 || self.bytes == 0
+    }
+}
+
 impl Worker {
-    /// Reads what has arrived, as long as the connection is in a phase that wants it.
+    /// Reads what has arrived, as long as the connection is in a phase that wants it, for its share of the turn.
     pub(super) fn read(&mut self, at: usize) {
+        self.budget = Budget::WHOLE;
+        if self.conns[at].is_cut {
+            self.take_kept(at);
+        }
         let mut scratch = std::mem::take(&mut self.scratch);
-        while let Some(conn) = self.conns.get_mut(at) {
-            if !conn.is_readable || conn.phase.is_sending() {
+        while let Some(conn) = self.conns.get(at) {
+            if conn.phase.is_sending() || (!conn.is_readable && !conn.is_cut) {
                 break;
             }
-            match rustix::net::recv(&*conn.socket, &mut scratch[..], RecvFlags::empty()) {
-                Ok((_, 0)) => {
-                    self.close(at);
-                    break;
-                }
-                Ok((_, bytes)) => {
-                    // A short read has emptied the socket, but for the end; what comes later is a new event.
-                    conn.is_readable = bytes == scratch.len() || conn.has_ended;
-                    self.take_input(at, &scratch[..bytes]);
-                }
-                Err(Errno::AGAIN) => conn.is_readable = false,
-                Err(Errno::INTR) => {}
-                Err(_) => {
-                    self.close(at);
-                    break;
-                }
+            if conn.is_cut || self.budget.is_spent() || self.budget.receives == 0 {
+                self.queue(at);
+                break;
             }
+            self.receive(at, &mut scratch);
         }
         self.scratch = scratch;
     }
 
+    fn receive(&mut self, at: usize, scratch: &mut [u8]) {
+        let conn = &mut self.conns[at];
+        self.budget.receives -= 1;
+        match rustix::net::recv(&*conn.socket, &mut *scratch, RecvFlags::empty()) {
+            Ok((_, 0)) => self.close(at),
+            Ok((_, bytes)) => {
+                // A short read has emptied the socket, but for the end; what comes later is a new event.
+                conn.is_readable = bytes == scratch.len() || conn.has_ended;
+                self.take_input(at, &scratch[..bytes]);
+            }
+            Err(Errno::AGAIN) => conn.is_readable = false,
+            Err(Errno::INTR) => {}
+            Err(_) => self.close(at),
+        }
+    }
+
     /// Answers the requests in what was kept and what has come; keeps the rest.
-    pub(super) fn take_input(&mut self, at: usize, bytes: &[u8]) {
-        let kept = std::mem::take(&mut self.conns[at].input);
-        if kept.is_empty() {
-            let used = self.process(at, bytes);
-            self.keep(at, &bytes[used..]);
-        } else {
-            let mut all = kept;
-            all.extend_from_slice(bytes);
-            let used = self.process(at, &all);
-            self.keep(at, &all[used..]);
+    fn take_input(&mut self, at: usize, bytes: &[u8]) {
+        let conn = &mut self.conns[at];
+        if !conn.input.is_empty() {
+            conn.input.append(bytes);
+            return self.take_kept(at);
+        }
+        let used = self.process(at, bytes);
+        if let Some(conn) = self.conns.get_mut(at)
+            && used < bytes.len()
+        {
+            conn.input = Input::of(&bytes[used..]);
         }
         self.flush(at);
     }
 
-    fn keep(&mut self, at: usize, rest: &[u8]) {
-        if let Some(conn) = self.conns.get_mut(at)
-            && !rest.is_empty()
-        {
-            conn.input = rest.to_vec();
+    /// Answers the requests in what was kept.
+    pub(super) fn take_kept(&mut self, at: usize) {
+        let mut kept = std::mem::take(&mut self.conns[at].input);
+        let used = self.process(at, kept.rest());
+        if let Some(conn) = self.conns.get_mut(at) {
+            kept.consume(used);
+            conn.input = kept;
         }
+        self.flush(at);
     }
 
     /// Gives how many bytes were used.
     fn process(&mut self, at: usize, bytes: &[u8]) -> usize {
         let mut used = 0;
+        self.conns[at].is_cut = false;
         while used < bytes.len() {
             let Some(conn) = self.conns.get_mut(at) else { return bytes.len() };
-            let rest = &bytes[used..];
-            let step = match &mut conn.phase {
-                Phase::Sending { .. } => return used,
-                Phase::Lingering => return bytes.len(),
-                Phase::Body(body) => match body.take(rest) {
-                    Ok((consumed, is_done)) => {
-                        used += consumed;
-                        conn.deadline = self.now + self.parts.limits.body_timeout;
-                        if is_done {
-                            self.answer_after_body(at);
-                        }
-                        Ok(true)
-                    }
-                    Err(reject) => Err(reject),
-                },
-                Phase::Head if conn.closes => return bytes.len(),
-                Phase::Head => self.process_head(at, rest, &mut used),
-            };
-            match step {
-                Ok(true) => {}
-                Ok(false) => return used,
+            if !conn.phase.is_sending() && self.budget.is_spent() {
+                conn.is_cut = true;
+                return used;
+            }
+            match self.step(at, &bytes[used..]) {
+                Ok(Step::Used(bytes)) => used += bytes,
+                Ok(Step::Wait) => return used,
+                Ok(Step::Ignore) => return bytes.len(),
                 Err(reject) => {
-                    self.refuse(at, reject, rest);
+                    self.refuse(at, reject, &bytes[used..]);
                     return bytes.len();
                 }
             }
@@ -95,24 +119,42 @@ impl Worker {
         used
     }
 
-    /// False: the head is not complete.
-    fn process_head(&mut self, at: usize, bytes: &[u8], used: &mut usize) -> Result<bool, Reject> {
+    /// The next request or piece of a body.
+    fn step(&mut self, at: usize, rest: &[u8]) -> Result<Step, Reject> {
+        let conn = &mut self.conns[at];
+        match &mut conn.phase {
+            Phase::Sending(_) => Ok(Step::Wait),
+            Phase::Lingering => Ok(Step::Ignore),
+            Phase::Head if conn.closes => Ok(Step::Ignore),
+            Phase::Head => self.process_head(at, rest),
+            Phase::Body(body) => {
+                let (bytes, is_done) = body.take(rest)?;
+                conn.deadline = body.deadline(self.now, &self.parts.limits);
+                if is_done {
+                    self.answer_after_body(at);
+                }
+                Ok(Step::Used(bytes))
+            }
+        }
+    }
+
+    fn process_head(&mut self, at: usize, bytes: &[u8]) -> Result<Step, Reject> {
         let Some(request) = parse_request(bytes, &self.parts.limits.request)? else {
             // The time for a head runs from its first byte, however slowly the others come.
             let conn = &mut self.conns[at];
             conn.deadline = conn.deadline.min(self.now + self.parts.limits.head_timeout);
-            return Ok(false);
+            return Ok(Step::Wait);
         };
+        self.budget.requests -= 1;
         // No answer depends on a body, so a client that waits before it sends one has its final status at once (RFC 9110
         // section 10.1.1). Whether it sends the body all the same is unknown: nothing behind this head is read.
         if request.body == BodyLength::None || request.expect_continue {
-            self.conns[at].has_unread |= request.expect_continue;
+            self.conns[at].is_readable |= request.expect_continue;
             self.answer(at, &request);
         } else if !self.begin_body(at, &request, &bytes[..request.head_bytes])? {
-            return Ok(false);
+            return Ok(Step::Wait);
         }
-        *used += request.head_bytes;
-        Ok(true)
+        Ok(Step::Used(request.head_bytes))
     }
 
     /// False: earlier responses are still being sent, and the request has to wait.
@@ -126,8 +168,9 @@ impl Worker {
         if conn.phase.is_sending() {
             return Ok(false);
         }
-        conn.phase = Phase::Body(Box::new(Body::new(head, request.body, bytes_max)));
-        conn.deadline = self.now + self.parts.limits.body_timeout;
+        let body = Body::new(head, request.body, bytes_max, self.now);
+        conn.deadline = body.deadline(self.now, &self.parts.limits);
+        conn.phase = Phase::Body(Box::new(body));
         Ok(true)
     }
 
@@ -159,10 +202,20 @@ impl Worker {
             let head = if let Phase::Body(body) = &phase { &body.head } else { received };
             conn.line = Some(Box::new(Line::refused(head, reject.reason, self.now)));
         }
-        conn.has_unread = true;
+        // What it sends besides is read, and thrown away.
+        conn.is_readable = true;
         conn.class = self.parts.classes.last();
         let began = self.out.len();
         let reply = self.parts.replier.reject(reject, &mut self.out);
         self.send(at, reply, began);
     }
+}
+
+/// What became of the bytes at hand.
+enum Step {
+    Used(usize),
+    /// More has to come, or an earlier response to go, first.
+    Wait,
+    /// Nobody wants any of them.
+    Ignore,
 }

@@ -3,14 +3,19 @@
 //! Each turn takes the ready descriptors, reads and parses what came, and hands responses to the write path: its own
 //! [`Transmitter`] with the drain off, the process's [`Writer`] when paced. Workers share nothing else, so a request is
 //! answered by the thread that accepted its connection.
+//!
+//! A turn is bounded, and so is what one connection gets in it ([`input`]): the kernel tells of each arrival once
+//! (edge-triggered), so what is not read yet is kept in a list, and its connections take turns.
 
 mod accept;
 mod conn;
 mod input;
 mod line;
 mod output;
+mod room;
 mod sweep;
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -24,13 +29,17 @@ use units::Nanos;
 use crate::classes::Classes;
 use crate::clock;
 use crate::config::Limits;
+use crate::handover::{Owners, ToWriter, slot_of};
 use crate::log::AccessLog;
 use crate::mailbox::Mailbox;
+use crate::places::Places;
 use crate::poll::{Poll, Ready};
 use crate::reply::Replier;
+use crate::threads::Beat;
 use crate::transmit::{Connection, Departure, Failure, Transmitter};
-use crate::writer::{self, ToWriter, Writer};
+use crate::writer::Writer;
 use conn::{Conn, Phase};
+use input::Budget;
 
 const LISTENER: u64 = u64::MAX;
 const MAILBOX: u64 = u64::MAX - 1;
@@ -39,6 +48,8 @@ const FILES: u64 = u64::MAX - 2;
 /// Bytes read from a socket at once. A request head is one packet; this is for those who send many.
 const READ_BYTES: usize = 64 << 10;
 const SWEEP_EVERY: Nanos = Nanos::from_secs(1);
+/// After so long a turn, the connections that are still to be read wait for the next: others have become ready meanwhile.
+const TURN_FOR: Nanos = Nanos::from_millis(5);
 
 /// Who sends this worker's responses.
 pub enum Path {
@@ -64,7 +75,7 @@ pub struct Parts {
     pub log: AccessLog,
     pub logs_access: bool,
     pub limits: Limits,
-    pub connections_max: usize,
+    pub places: Arc<Places>,
     pub stop: Arc<AtomicBool>,
 }
 
@@ -72,8 +83,12 @@ pub struct Worker {
     parts: Parts,
     poll: Poll,
     conns: Slab<Conn>,
-    /// Counts connections, to tell a slot's earlier tenant from its present one.
-    generation: u32,
+    owners: Owners,
+    /// Owners of connections with something to be read, each once.
+    queue: VecDeque<u64>,
+    /// What the connection being read may still take of this turn.
+    budget: Budget,
+    /// When this turn began.
     now: Nanos,
     /// The second for which the Date field was made.
     dated: u64,
@@ -90,6 +105,8 @@ pub struct Worker {
     departures: Vec<Departure>,
     /// Connections accepted in this turn.
     newcomers: Vec<usize>,
+    /// Idle connections, the one to be given up first last; found once a turn.
+    idle: Option<Vec<usize>>,
 }
 
 impl Worker {
@@ -100,10 +117,12 @@ impl Worker {
             poll.add(watch, FILES, EventFlags::IN)?;
         }
         let mut worker = Worker {
+            owners: Owners::of_worker(parts.number),
             parts,
             poll,
             conns: Slab::new(),
-            generation: 0,
+            queue: VecDeque::new(),
+            budget: Budget::default(),
             now: clock::now(),
             dated: u64::MAX,
             sweep_at: Nanos::ZERO,
@@ -115,16 +134,24 @@ impl Worker {
             out: Vec::new(),
             departures: Vec::new(),
             newcomers: Vec::new(),
+            idle: None,
         };
         worker.accept_again()?;
         Ok(worker)
     }
 
+    /// Why this worker waits with two system calls where one would do.
+    pub fn poll_refusal(&self) -> Option<io::Error> {
+        self.poll.refusal()
+    }
+
     /// Serves until told to stop and the last response is sent, or the time for that is over.
-    pub fn run(mut self) -> io::Result<()> {
+    pub fn run(mut self, beat: &Beat) -> io::Result<()> {
         loop {
-            self.poll.wait(self.timeout())?;
-            self.tick();
+            let timeout = self.timeout();
+            self.poll.wait(timeout)?;
+            beat.turn();
+            self.tick(timeout);
             self.turn();
             if self.parts.stop.load(Ordering::Acquire) && self.is_stopped() {
                 return Ok(());
@@ -140,12 +167,46 @@ impl Worker {
         for at in 0..self.poll.len() {
             self.on_ready(self.poll.ready(at));
         }
+        self.read_queued();
         self.transmit();
+        self.make_room();
         if self.now >= self.sweep_at {
             self.sweep();
             self.sweep_at = self.now + SWEEP_EVERY;
         }
         self.log_at = self.parts.log.flush(self.now);
+    }
+
+    /// Every connection on the list has its turn once, or waits for the next.
+    fn read_queued(&mut self) {
+        for _ in 0..self.queue.len() {
+            let Some(owner) = self.queue.pop_front() else { return };
+            if let Some(at) = self.find(owner) {
+                self.conns[at].is_queued = false;
+                self.read(at);
+            }
+            if self.is_turn_over() {
+                return;
+            }
+        }
+    }
+
+    fn is_turn_over(&self) -> bool {
+        clock::now() - self.now >= TURN_FOR
+    }
+
+    /// Puts a connection on the list of those to be read.
+    fn queue(&mut self, at: usize) {
+        let conn = &mut self.conns[at];
+        if !std::mem::replace(&mut conn.is_queued, true) {
+            self.queue.push_back(conn.owner);
+        }
+    }
+
+    /// The slot of a connection that is still there.
+    fn find(&self, owner: u64) -> Option<usize> {
+        let at = slot_of(owner);
+        self.conns.get(at).is_some_and(|conn| conn.owner == owner).then_some(at)
     }
 
     fn on_ready(&mut self, ready: Ready) {
@@ -157,38 +218,33 @@ impl Worker {
         }
     }
 
-    fn on_connection(&mut self, token: u64, flags: EventFlags) {
-        let at = (token & 0xffff_ffff) as usize;
-        let Some(conn) = self.conns.get_mut(at) else { return };
-        if u64::from(conn.generation) != token >> 32 {
-            return;
-        }
+    fn on_connection(&mut self, owner: u64, flags: EventFlags) {
+        let Some(at) = self.find(owner) else { return };
         if flags.intersects(EventFlags::ERR | EventFlags::HUP) {
             return self.abandon(at);
         }
-        if flags.contains(EventFlags::OUT) && conn.phase.is_sending() {
+        let conn = &mut self.conns[at];
+        let is_readable = flags.intersects(EventFlags::IN | EventFlags::RDHUP);
+        conn.is_readable |= is_readable;
+        conn.has_ended |= flags.contains(EventFlags::RDHUP);
+        let is_sending = conn.phase.is_sending();
+        if flags.contains(EventFlags::OUT) && is_sending {
             self.on_writable(at);
         }
-        if flags.intersects(EventFlags::IN | EventFlags::RDHUP) {
-            let conn = &mut self.conns[at];
-            conn.is_readable = true;
-            conn.has_ended |= flags.contains(EventFlags::RDHUP);
-            self.read(at);
+        if is_readable && !is_sending {
+            self.queue(at);
         }
     }
 
     /// The client is gone: whatever is being sent to it is not worth sending.
     fn abandon(&mut self, at: usize) {
         let conn = &mut self.conns[at];
-        match (&conn.phase, &mut self.parts.path) {
-            (Phase::Sending { job: Some(job) }, Path::Own(transmitter)) => {
-                transmitter.abort(self.now, *job, Failure::Disconnected);
-            }
-            (Phase::Sending { .. }, Path::Writer(writer)) => {
-                let owner = writer::owner(self.parts.number, at as u32, conn.generation);
-                writer.inbox.post(ToWriter::Abort(owner));
-            }
-            _ => self.close(at),
+        let Phase::Sending(flight) = &mut conn.phase else { return self.close(at) };
+        flight.on_client_gone();
+        match (flight.job, &mut self.parts.path) {
+            (Some(job), Path::Own(transmitter)) => transmitter.abort(self.now, job, Failure::Disconnected),
+            (_, Path::Writer(writer)) => writer.inbox.post(ToWriter::Abort(conn.owner)),
+            (None, Path::Own(_)) => unreachable!("a worker that sends knows its jobs"),
         }
     }
 
@@ -199,13 +255,19 @@ impl Worker {
             // The writer still holds it for a moment; no events of it are wanted any more.
             let _ = self.poll.remove(&*conn.socket);
         }
-        // Whoever waits in the kernel's queue takes its place; should that fail, the next sweep tries again and says so.
+        self.parts.places.give_back();
+        // A client in the kernel's queue takes its place; should that fail, the next sweep tries again and says so.
         let _ = self.accept_again();
     }
 
-    /// Reads the clock and keeps the Date field true.
-    fn tick(&mut self) {
-        self.now = clock::now();
+    /// Reads the clock, after a wait of at most `timeout`, and keeps the Date field true.
+    fn tick(&mut self, timeout: Option<Nanos>) {
+        let before = std::mem::replace(&mut self.now, clock::now());
+        let paused = clock::paused(self.now - before, timeout);
+        if paused > Nanos::ZERO {
+            self.excuse(paused);
+        }
+        self.idle = None;
         let second = self.now.0 / 1_000_000_000;
         if second != self.dated {
             self.dated = second;
@@ -214,6 +276,9 @@ impl Worker {
     }
 
     fn timeout(&self) -> Option<Nanos> {
+        if !self.queue.is_empty() {
+            return Some(Nanos::ZERO);
+        }
         if let Path::Own(transmitter) = &self.parts.path
             && transmitter.drain().poll_timeout().is_some()
         {

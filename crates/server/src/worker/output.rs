@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 
 use super::conn::Phase;
+use super::input::BYTES_PER_TURN_MAX;
 use super::{Path, Worker};
 use crate::clock;
+use crate::handover::{After, InFlight, ToWriter};
 use crate::reply::Reply;
-use crate::transmit::{Departure, Dispatch, End, Failure, Outgoing, Segment, Socket};
-use crate::writer::{self, ToWriter};
+use crate::transmit::{Departure, Dispatch, Failure, Outgoing, Segment, Socket};
 use units::Nanos;
 
 /// How long a client gets to see the last response before the connection is cut: a round trip or two; Apache's
@@ -17,8 +18,6 @@ const LINGER_FOR: Nanos = Nanos::from_secs(2);
 const GATHER_BYTES_MAX: usize = 64 << 10;
 /// Bodies from here on take several system calls, which two more do not make dearer.
 const CORK_BYTES_MIN: u64 = 1 << 20;
-/// What a response may send before others get a turn: what a socket buffer takes anyway.
-const SEND_NOW_BYTES_MAX: u64 = 2 << 20;
 
 impl Worker {
     /// Sends a reply whose first bytes were appended to `out` from `began` on.
@@ -41,8 +40,7 @@ impl Worker {
             conn.is_corked = true;
         }
         if !self.parts.is_plain {
-            let end = conn.end(if is_own { End::Close } else { End::Finish });
-            let outgoing = Outgoing::new(std::mem::take(&mut self.out), reply.rest, end);
+            let outgoing = Outgoing::new(std::mem::take(&mut self.out), reply.rest, conn.end());
             return self.dispatch(at, outgoing);
         }
         let gathers = reply.rest.is_empty() && !reply.closes && !self.parts.logs_access;
@@ -61,8 +59,9 @@ impl Worker {
     /// The shortest way: straight into the socket. What it does not take at once becomes a job.
     fn send_now(&mut self, at: usize, rest: VecDeque<Segment>) {
         let Some(conn) = self.conns.get_mut(at) else { return self.out.clear() };
-        let mut outgoing = Outgoing::new(std::mem::take(&mut self.out), rest, conn.end(End::Close));
-        let sent = outgoing.send(&conn.socket, SEND_NOW_BYTES_MAX);
+        let mut outgoing = Outgoing::new(std::mem::take(&mut self.out), rest, conn.end());
+        let sent = outgoing.send(&conn.socket, BYTES_PER_TURN_MAX);
+        self.budget.bytes = self.budget.bytes.saturating_sub(sent.bytes);
         match sent.failure {
             None | Some(Failure::Blocked) if outgoing.remaining_bytes() > 0 => self.dispatch(at, outgoing),
             Some(failure) => {
@@ -81,7 +80,7 @@ impl Worker {
         let conn = &mut self.conns[at];
         conn.deadline = Nanos::MAX;
         let dispatch = Dispatch {
-            owner: writer::owner(self.parts.number, at as u32, conn.generation),
+            owner: conn.owner,
             socket: conn.socket.clone(),
             outgoing,
             class: conn.class,
@@ -94,7 +93,7 @@ impl Worker {
                 None
             }
         };
-        self.conns[at].phase = Phase::Sending { job };
+        self.conns[at].phase = Phase::Sending(InFlight::new(job));
     }
 
     /// Keeps a buffer for the next response.
@@ -107,13 +106,11 @@ impl Worker {
 
     pub(super) fn on_writable(&mut self, at: usize) {
         let conn = &self.conns[at];
-        match (&conn.phase, &mut self.parts.path) {
-            (Phase::Sending { job: Some(job) }, Path::Own(transmitter)) => transmitter.on_writable(self.now, *job),
-            (Phase::Sending { .. }, Path::Writer(writer)) => {
-                let owner = writer::owner(self.parts.number, at as u32, conn.generation);
-                writer.inbox.post(ToWriter::Writable(owner));
-            }
-            _ => {}
+        let Phase::Sending(flight) = &conn.phase else { return };
+        match (flight.job, &mut self.parts.path) {
+            (Some(job), Path::Own(transmitter)) => transmitter.on_writable(self.now, job),
+            (_, Path::Writer(writer)) => writer.inbox.post(ToWriter::Writable(conn.owner)),
+            (None, Path::Own(_)) => unreachable!("a worker that sends knows its jobs"),
         }
     }
 
@@ -123,8 +120,7 @@ impl Worker {
         if transmitter.is_idle() {
             return;
         }
-        let now = self.now;
-        transmitter.run(&|| now);
+        transmitter.run(&clock::now);
         let mut departures = std::mem::take(&mut self.departures);
         departures.extend(transmitter.departures());
         self.depart(departures);
@@ -144,18 +140,27 @@ impl Worker {
     }
 
     fn on_departure(&mut self, departure: Departure) {
-        let at = writer::connection_of(departure.owner);
-        debug_assert!(self.conns.get(at).is_some_and(|conn| conn.phase.is_sending()), "a job has its connection");
+        let at = self.find(departure.owner).expect("a connection outlives its response");
         self.reuse(departure.buffer);
-        self.conns[at].stream = departure.stream;
-        let Some(failure) = departure.failure else {
-            self.conns[at].phase = Phase::Head;
-            self.on_sent(at);
-            return self.go_on(at);
+        let conn = &mut self.conns[at];
+        conn.stream = departure.stream;
+        let Phase::Sending(flight) = std::mem::replace(&mut conn.phase, Phase::Head) else {
+            unreachable!("a response departs once")
         };
-        self.report(at, &failure, departure.sent_bytes);
-        self.conns[at].phase = Phase::Head;
-        self.close(at);
+        match (flight.on_departure(departure.failure.is_some()), departure.failure) {
+            (After::GoOn, _) => {
+                self.on_sent(at);
+                self.go_on(at);
+            }
+            (After::Close, Some(failure)) => {
+                self.report(at, &failure, departure.sent_bytes);
+                self.close(at);
+            }
+            (After::Close, None) => {
+                self.log(at, None);
+                self.close(at);
+            }
+        }
     }
 
     /// A file that ended too early is our side's trouble and worth a line; a client that left is not.
@@ -174,34 +179,31 @@ impl Worker {
         self.log(at, Some(body_bytes));
     }
 
-    /// The kernel has all of a response.
+    /// The kernel has all of a response, and where it is the last, the end behind it.
     fn on_sent(&mut self, at: usize) {
         self.log(at, None);
         let conn = &mut self.conns[at];
-        if std::mem::take(&mut conn.is_corked) && !conn.closes {
-            conn.socket.cork(false);
-        }
-        if !conn.closes {
-            // What was gathered is sent when part of the next head is here already: that is not idle.
-            let limits = &self.parts.limits;
-            conn.deadline = self.now + if conn.input.is_empty() { limits.idle_timeout } else { limits.head_timeout };
-        } else if conn.has_unread || conn.is_readable || self.parts.limits.holds_places {
-            // Closing with bytes unread would send a reset, and with it could take the response from the client.
-            conn.socket.finish();
+        conn.has_answered = true;
+        if conn.closes {
             conn.phase = Phase::Lingering;
             conn.deadline = self.now + LINGER_FOR;
-            conn.is_readable = true;
-        } else {
-            self.close(at);
+            return;
         }
+        if std::mem::take(&mut conn.is_corked) {
+            conn.socket.cork(false);
+        }
+        // What was gathered is sent when part of the next head is here already: that is not idle.
+        let limits = &self.parts.limits;
+        conn.deadline = self.now + if conn.input.is_empty() { limits.idle_timeout } else { limits.head_timeout };
     }
 
-    /// Answers what came in while a response was being sent.
+    /// What came in while a response was being sent is for the connection's next turn.
     fn go_on(&mut self, at: usize) {
-        if self.conns.get(at).is_some_and(|conn| !conn.input.is_empty()) {
-            self.take_input(at, &[]);
+        let Some(conn) = self.conns.get_mut(at) else { return };
+        conn.is_cut = !conn.input.is_empty();
+        if conn.is_cut || conn.is_readable {
+            self.queue(at);
         }
-        self.read(at);
     }
 
     fn log(&mut self, at: usize, body_bytes: Option<u64>) {

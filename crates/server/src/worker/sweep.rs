@@ -1,7 +1,8 @@
-//! Once a second: whoever has taken too long is let go. Looking at every connection costs a few nanoseconds each, and
+//! Once a second: closes connections past their deadline. Looking at every connection costs a few nanoseconds each, and
 //! no bookkeeping when they are used.
 
 use http::{Reject, Status};
+use units::Nanos;
 
 use super::conn::Phase;
 use super::{Path, Worker};
@@ -30,12 +31,27 @@ impl Worker {
             // A request was begun: its sender is told (RFC 9110 section 15.5.9).
             Phase::Head if !conn.input.is_empty() => {
                 let received = std::mem::take(&mut conn.input);
-                self.refuse(at, TOO_SLOW, &received);
+                self.refuse(at, TOO_SLOW, received.rest());
             }
             Phase::Body(_) => self.refuse(at, TOO_SLOW, &[]),
             Phase::Head | Phase::Lingering => self.close(at),
             // Its reader's patience is the transmitter's business.
-            Phase::Sending { .. } => {}
+            Phase::Sending(_) => {}
+        }
+    }
+
+    /// This worker was not there to hear its clients: every deadline is so much later.
+    pub(super) fn excuse(&mut self, paused: Nanos) {
+        let later = |at: Nanos| Nanos(at.0.saturating_add(paused.0));
+        for (_, conn) in &mut self.conns {
+            conn.deadline = later(conn.deadline);
+            if let Phase::Body(body) = &mut conn.phase {
+                body.began_at = later(body.began_at);
+            }
+        }
+        self.stop_at = self.stop_at.map(later);
+        if let Path::Own(transmitter) = &mut self.parts.path {
+            transmitter.on_pause(paused);
         }
     }
 

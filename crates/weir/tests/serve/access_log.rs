@@ -162,23 +162,26 @@ fn every_request_of_a_pipeline_has_its_line() {
     });
 }
 
+/// SIGUSR1 is what those who rotate nginx' log send; it used to end the server.
 #[test]
-fn sighup_opens_the_log_anew() {
-    let site = site();
-    let (log, old) = (site.outside("log"), site.outside("log.1"));
-    let server = Server::start(&site, &["--access-log", log.to_str().unwrap()]);
-    ask(&server, &get("/a?before"));
-    wait_until("the first line", || lines(&log).len() == 1);
-    fs::rename(&log, &old).unwrap();
-    ask(&server, &get("/a?between"));
-    wait_until("a line in the renamed file", || lines(&old).len() == 2);
-    server.signal(Signal::HUP);
-    wait_until("a new file", || log.exists());
-    ask(&server, &get("/a?after"));
-    wait_until("a line in the new file", || lines(&log).len() == 1);
-    assert!(lines(&log)[0].contains("/a?after"));
-    assert_eq!(lines(&old).len(), 2);
-    server.assert_alive();
+fn a_signal_opens_the_log_anew() {
+    for signal in [Signal::HUP, Signal::USR1] {
+        let site = site();
+        let (log, old) = (site.outside("log"), site.outside("log.1"));
+        let server = Server::start(&site, &["--access-log", log.to_str().unwrap()]);
+        ask(&server, &get("/a?before"));
+        wait_until("the first line", || lines(&log).len() == 1);
+        fs::rename(&log, &old).unwrap();
+        ask(&server, &get("/a?between"));
+        wait_until("a line in the renamed file", || lines(&old).len() == 2);
+        server.signal(signal);
+        wait_until("a new file", || log.exists());
+        ask(&server, &get("/a?after"));
+        wait_until("a line in the new file", || lines(&log).len() == 1);
+        assert!(lines(&log)[0].contains("/a?after"));
+        assert_eq!(lines(&old).len(), 2);
+        server.assert_alive();
+    }
 }
 
 /// The disk is full: it serves on, and says so once.

@@ -1,6 +1,8 @@
 //! Requests in every shape a network may bring them in: many at once, or byte by byte, or with bodies.
 
-use crate::common::{Server, Site, content, get, on_every_path};
+use std::time::Duration;
+
+use crate::common::{Client, Server, Site, content, get, on_every_path};
 
 const SMALL: usize = 1000;
 const LARGE: usize = 700_000;
@@ -198,5 +200,24 @@ fn a_body_of_just_the_largest_size_is_read() {
         client.send(&body);
         assert_eq!(client.response().status, 405);
         assert_eq!(client.get("/size-1").status, 200);
+    });
+}
+
+/// The client goes on talking behind its last request. To a socket closed on both sides that is answered with a reset, after
+/// which what the client has not read may be lost (RFC 9112 section 9.6).
+#[test]
+fn late_bytes_do_not_reset_the_last_response() {
+    on_every_path(&site(), &[], |server| {
+        for size in [1, LARGE] {
+            let mut client = Client::connect_narrow(server.address);
+            client.send(format!("GET /size-{size} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+            client.wait_for_first_byte();
+            for _ in 0..3 {
+                std::thread::sleep(Duration::from_millis(20));
+                client.send(get("/size-1"));
+            }
+            assert!(client.response().body == content(size));
+            client.assert_end();
+        }
     });
 }

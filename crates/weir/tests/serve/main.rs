@@ -17,6 +17,7 @@ mod methods;
 mod order;
 mod paths;
 mod ranked;
+mod refusals;
 mod scarcity;
 mod start;
 mod stop;

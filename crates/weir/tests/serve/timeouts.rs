@@ -1,6 +1,8 @@
-//! Whoever takes too long is let go, and whoever does not is not. All wait at the same time, and none for an exact time.
+//! Connections past their deadline are closed, and others are not. All wait at the same time, and none for an exact time.
 
 use std::time::Duration;
+
+use rustix::process::Signal;
 
 use crate::common::{Client, Site, get, on_every_path_at_once, wait_until};
 
@@ -18,6 +20,7 @@ fn slow_clients_are_let_go() {
             run(idles_after_a_response);
             run(sends_half_a_body);
             run(sends_half_a_chunk);
+            run(sends_a_body_forever);
             run(never_closes_after_a_refusal);
         });
     });
@@ -80,6 +83,16 @@ fn sends_half_a_chunk(mut client: Client) {
     client.assert_end();
 }
 
+/// Nor does a byte of a body now and then: it used to, up to 20 s for each of a million.
+fn sends_a_body_forever(mut client: Client) {
+    client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
+    for _ in 0..25 {
+        client.try_send("x");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(client.response().status, 408, "2.5 s of body were put up with");
+}
+
 /// The server closes its side at once, and what the client goes on sending does not keep the connection.
 fn never_closes_after_a_refusal(mut client: Client) {
     client.send("nonsense\r\n\r\n");
@@ -92,7 +105,8 @@ fn never_closes_after_a_refusal(mut client: Client) {
 fn steady_clients_are_not() {
     const SIZE: usize = 300_000;
     let site = Site::of_sizes(&[SIZE]);
-    on_every_path_at_once(&site, &TIMEOUTS, |server| {
+    let limits = [&TIMEOUTS[..], &["--body-rate-min", "5"]].concat();
+    on_every_path_at_once(&site, &limits, |server| {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut client = server.connect();
@@ -125,5 +139,33 @@ fn a_reader_that_takes_nothing_is_let_go() {
         client.send(get(&format!("/size-{}", 20 << 20)));
         wait_until("the reader to be given up", || server.stderr().iter().any(|line| line.contains("too little")));
         server.assert_alive();
+    });
+}
+
+/// Time in which the server was stopped is not the clients': nobody could hear them.
+#[test]
+fn a_stopped_process_cuts_nobody_off() {
+    const LIMITS: [&str; 8] =
+        ["--head-timeout", "4s", "--body-timeout", "4s", "--idle-timeout", "4s", "--send-window", "4s"];
+    on_every_path_at_once(&Site::of_sizes(&[5, 20 << 20]), &LIMITS, |server| {
+        let [mut idle, mut asking, mut sending] = [(); 3].map(|()| server.connect());
+        let mut reading = Client::connect_narrow(server.address);
+        reading.send(get(&format!("/size-{}", 20 << 20)));
+        assert_eq!(reading.head().0, 200);
+        sending.send("POST /size-5 HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello");
+        asking.send("GET /size-5 HTTP/1.1\r\nHos");
+        assert_eq!(idle.get("/size-5").status, 200);
+        server.signal(Signal::STOP);
+        std::thread::sleep(Duration::from_secs(6));
+        server.signal(Signal::CONT);
+        // Whatever is late is cut off at once.
+        std::thread::sleep(Duration::from_millis(300));
+        asking.send("t: a\r\n\r\n");
+        assert_eq!(asking.response().status, 200);
+        sending.send("hello");
+        assert_eq!(sending.response().status, 405);
+        assert_eq!(idle.get("/size-5").status, 200);
+        reading.body(20 << 20);
+        assert!(server.stderr().is_empty(), "{:?}", server.stderr());
     });
 }

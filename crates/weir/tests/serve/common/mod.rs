@@ -13,7 +13,7 @@ pub use server::{Server, run_to_end, run_to_end_under};
 pub use site::{Site, content};
 
 /// Longer than anything takes even on a busy machine; reached only when a test fails.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The three ways bytes are written: straight into the socket, through the worker's own queue, through the writer.
 pub const WRITE_PATHS: [&[&str]; 3] = [

@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 
 use super::{Client, Site, wait_until};
 
@@ -93,6 +93,14 @@ impl Server {
         assert_eq!(status, None, "the server ended: {:?}", self.stderr());
         let panics: Vec<String> = self.stderr().into_iter().filter(|line| line.contains("panicked")).collect();
         assert!(panics.is_empty(), "{panics:?}");
+    }
+
+    /// Changes how many files it may have open; gives how many it could before.
+    pub fn limit_descriptors(&self, descriptors: u64) -> u64 {
+        let pid = Pid::from_raw(self.pid as i32);
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        let before = prlimit(pid, Resource::Nofile, Rlimit { current: Some(descriptors), maximum }).unwrap();
+        before.current.unwrap_or(u64::MAX)
     }
 
     pub fn open_files(&self) -> usize {

@@ -1,0 +1,136 @@
+//! Room for connections, counted over all workers. The kernel spreads clients over the workers' listening sockets by a hash,
+//! so a share for each worker would keep some waiting at a full one while another has room.
+//!
+//! A worker that finds no room says that it waits; whoever gives a place back wakes it, and a worker with an idle
+//! connection gives that up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+
+use units::Nanos;
+
+use crate::mailbox::Mailbox;
+use crate::transmit::Departure;
+
+pub struct Places {
+    max: usize,
+    taken: AtomicUsize,
+    /// By worker.
+    waiting: Vec<Waiting>,
+    /// How many of them wait, so that nobody has to look at each.
+    waiting_count: AtomicUsize,
+    /// When it was last told that there is no room.
+    told_at: AtomicU64,
+}
+
+/// A shortage is told at most this often, however often it begins anew.
+const TELL_EVERY: Nanos = Nanos::from_secs(60);
+
+struct Waiting {
+    is_waiting: AtomicBool,
+    mailbox: Arc<Mailbox<Departure>>,
+}
+
+impl Places {
+    pub fn new(max: usize, mailboxes: &[Arc<Mailbox<Departure>>]) -> Places {
+        let waiting = |mailbox: &Arc<_>| Waiting { is_waiting: AtomicBool::new(false), mailbox: Arc::clone(mailbox) };
+        Places {
+            max,
+            taken: AtomicUsize::new(0),
+            waiting: mailboxes.iter().map(waiting).collect(),
+            waiting_count: AtomicUsize::new(0),
+            told_at: AtomicU64::new(0),
+        }
+    }
+
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
+    /// False: there is no room.
+    pub fn take(&self) -> bool {
+        self.taken.fetch_update(SeqCst, SeqCst, |taken| (taken < self.max).then_some(taken + 1)).is_ok()
+    }
+
+    pub fn give_back(&self) {
+        self.taken.fetch_sub(1, SeqCst);
+        if self.is_wanted() {
+            self.waiting.iter().filter(|one| one.is_waiting.load(SeqCst)).for_each(|one| one.mailbox.wake());
+        }
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.taken.load(SeqCst) < self.max
+    }
+
+    /// A client waits at this worker. It looks again after this: a place given back a moment before wakes nobody.
+    pub fn wait(&self, worker: usize) {
+        if !self.waiting[worker].is_waiting.swap(true, SeqCst) {
+            self.waiting_count.fetch_add(1, SeqCst);
+        }
+        // They may have idle connections.
+        self.waiting.iter().enumerate().filter(|(at, _)| *at != worker).for_each(|(_, other)| other.mailbox.wake());
+    }
+
+    pub fn wait_no_more(&self, worker: usize) {
+        if self.waiting[worker].is_waiting.swap(false, SeqCst) {
+            self.waiting_count.fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// A client waits at some worker.
+    pub fn is_wanted(&self) -> bool {
+        self.waiting_count.load(SeqCst) > 0
+    }
+
+    /// Whether a shortage is to be told now.
+    pub fn tell(&self, now: Nanos) -> bool {
+        let is_due = |told_at| (told_at == 0 || now - Nanos(told_at) >= TELL_EVERY).then_some(now.0.max(1));
+        self.told_at.fetch_update(SeqCst, SeqCst, is_due).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(max: usize) -> (Places, Vec<Arc<Mailbox<Departure>>>) {
+        let mailboxes: Vec<_> = (0..2).map(|_| Arc::new(Mailbox::new().unwrap())).collect();
+        (Places::new(max, &mailboxes), mailboxes)
+    }
+
+    fn is_woken(mailbox: &Mailbox<Departure>) -> bool {
+        let woken = rustix::io::read(mailbox, &mut [0u8; 8]).is_ok();
+        mailbox.take(&mut Vec::new());
+        woken
+    }
+
+    #[test]
+    fn there_is_room_for_so_many_and_no_more() {
+        let (places, _) = of(2);
+        assert!(places.take() && places.take() && !places.take() && !places.has_room());
+        places.give_back();
+        assert!(places.has_room() && places.take() && !places.take());
+    }
+
+    #[test]
+    fn who_waits_is_woken_by_whoever_leaves() {
+        let (places, mailboxes) = of(1);
+        assert!(places.take());
+        places.wait(0);
+        assert!(places.is_wanted());
+        assert!(is_woken(&mailboxes[1]) && !is_woken(&mailboxes[0]), "the others are asked for room");
+        places.give_back();
+        assert!(is_woken(&mailboxes[0]) && !is_woken(&mailboxes[1]));
+        places.wait_no_more(0);
+        assert!(!places.is_wanted());
+    }
+
+    #[test]
+    fn a_shortage_is_told_now_and_then() {
+        let (places, _) = of(16);
+        let second = Nanos::from_secs;
+        assert!(places.tell(second(5)) && !places.tell(second(5)) && !places.tell(second(64)));
+        assert!(places.tell(second(65)) && !places.tell(second(66)));
+    }
+}

@@ -1,0 +1,255 @@
+//! The threads of the server, watched: a server with a dead worker looks alive and answers nothing, so the end of one
+//! thread is the end of the process, with a reason that whoever restarts it can read.
+//!
+//! A thread that returns or panics says so itself. One that hangs, or that the kernel has killed, cannot: the watcher asks
+//! every thread with an event loop for a turn ([`Beat`]) and counts how often it looked in vain. It counts looks, not
+//! time: a process that is stopped, a host that sleeps and a clock that jumps stop the looking too. A thread that waits for
+//! storage is told of and not ended, since a restart would wait for the same disk.
+
+mod storage;
+
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use rustix::thread::Pid;
+
+/// Between two looks at the threads. Raised: a hang is noticed later; lowered: an idle server wakes up more often.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Looks at a thread that was asked for a turn and made none, before it counts as hung: ten seconds, where the longest
+/// turn is some milliseconds.
+const LOOKS_IN_VAIN_MAX: u32 = 5;
+
+/// All threads but the main one. Dropping it ends the watching.
+pub struct Threads {
+    shared: Arc<Shared>,
+}
+
+/// Which thread, for [`Threads::join`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadId(usize);
+
+/// A thread that the server cannot do without has ended, or hangs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThreadError(String);
+
+/// How a thread shows that it runs: it answers at its next turn, for which it is woken.
+pub struct Beat {
+    is_asked: AtomicBool,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Called at the first failure, from any thread.
+    on_failure: Box<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Default)]
+struct State {
+    threads: Vec<Watched>,
+    /// Threads may end now.
+    is_stopping: bool,
+    /// Nobody is interested any more.
+    is_over: bool,
+    failure: Option<ThreadError>,
+}
+
+struct Watched {
+    name: String,
+    id: Option<Pid>,
+    beat: Option<Arc<Beat>>,
+    has_ended: bool,
+    looks_in_vain: u32,
+}
+
+impl Threads {
+    /// Starts the watcher. `on_failure` is called once, when a thread fails; [`Threads::failure`] then says how.
+    pub fn start(on_failure: impl Fn() + Send + Sync + 'static) -> io::Result<Threads> {
+        let threads = Threads::unwatched(on_failure);
+        let shared = Arc::clone(&threads.shared);
+        std::thread::Builder::new().name("weir-watch".into()).spawn(move || shared.watch())?;
+        Ok(threads)
+    }
+
+    /// A thread without an event loop: it may wait for as long as it likes, but not end.
+    pub fn spawn(
+        &self,
+        name: &str,
+        main: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> Result<ThreadId, ThreadError> {
+        self.spawn_watched(name, None, main)
+    }
+
+    /// A thread that calls [`Beat::turn`] once a turn, and at the latest after `wake`.
+    pub fn spawn_loop(
+        &self,
+        name: &str,
+        wake: impl Fn() + Send + Sync + 'static,
+        main: impl FnOnce(&Beat) -> io::Result<()> + Send + 'static,
+    ) -> Result<ThreadId, ThreadError> {
+        let beat = Arc::new(Beat { is_asked: AtomicBool::new(false), wake: Box::new(wake) });
+        self.spawn_watched(name, Some(Arc::clone(&beat)), move || main(&beat))
+    }
+
+    /// Threads may end from now on; that they panic or hang is still a failure.
+    pub fn expect_ends(&self) {
+        self.shared.state().is_stopping = true;
+    }
+
+    /// Waits for the end of a thread, or for the failure of any.
+    pub fn join(&self, thread: ThreadId) -> Result<(), ThreadError> {
+        let mut state = self.shared.state();
+        loop {
+            if let Some(failure) = &state.failure {
+                return Err(failure.clone());
+            }
+            if state.threads[thread.0].has_ended {
+                return Ok(());
+            }
+            state = self.shared.changed.wait(state).expect("no thread panics while it holds the state");
+        }
+    }
+
+    /// The first failure.
+    pub fn failure(&self) -> Option<ThreadError> {
+        self.shared.state().failure.clone()
+    }
+
+    fn unwatched(on_failure: impl Fn() + Send + Sync + 'static) -> Threads {
+        let (state, changed, on_failure) = (Mutex::default(), Condvar::new(), Box::new(on_failure));
+        Threads { shared: Arc::new(Shared { state, changed, on_failure }) }
+    }
+
+    fn spawn_watched(
+        &self,
+        name: &str,
+        beat: Option<Arc<Beat>>,
+        main: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> Result<ThreadId, ThreadError> {
+        let mut state = self.shared.state();
+        let at = state.threads.len();
+        let shared = Arc::clone(&self.shared);
+        let run = move || {
+            shared.state().threads[at].id = Some(rustix::thread::gettid());
+            // What a panic leaves half done is not used again: the process ends.
+            let outcome = catch_unwind(AssertUnwindSafe(main));
+            shared.on_end(at, outcome.unwrap_or_else(|panic| Err(io::Error::other(panic_text(&*panic)))));
+        };
+        let started = std::thread::Builder::new().name(name.into()).spawn(run);
+        started.map_err(|error| ThreadError(format!("cannot start thread {name}: {error}; raise ulimit -u")))?;
+        state.threads.push(Watched { name: name.into(), id: None, beat, has_ended: false, looks_in_vain: 0 });
+        Ok(ThreadId(at))
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        (state.is_stopping, state.is_over) = (true, true);
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Beat {
+    /// Once a turn.
+    pub fn turn(&self) {
+        // Seldom asked, so mostly this is the only access to a line that nobody else writes.
+        if self.is_asked.load(Ordering::Relaxed) {
+            self.is_asked.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no thread panics while it holds the state")
+    }
+
+    fn on_end(&self, at: usize, outcome: io::Result<()>) {
+        let mut state = self.state();
+        state.threads[at].has_ended = true;
+        let name = &state.threads[at].name;
+        match outcome {
+            Ok(()) if state.is_stopping => {}
+            Ok(()) => {
+                let error = ThreadError(format!("thread {name} ended although nothing had asked it to"));
+                self.fail(&mut state, error);
+            }
+            Err(error) => {
+                let error = ThreadError(format!("thread {name} ended: {error}"));
+                self.fail(&mut state, error);
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    fn fail(&self, state: &mut State, error: ThreadError) {
+        if state.failure.is_none() {
+            state.failure = Some(error);
+            (self.on_failure)();
+        }
+        self.changed.notify_all();
+    }
+
+    fn watch(&self) {
+        let mut state = self.state();
+        while !state.is_over {
+            let (now, wait) =
+                self.changed.wait_timeout(state, LOOK_EVERY).expect("no thread panics while it holds the state");
+            state = now;
+            if wait.timed_out() {
+                self.look(&mut state, storage::is_waited_for);
+            }
+        }
+    }
+
+    /// One look at every thread.
+    fn look(&self, state: &mut State, is_waiting_for_storage: impl Fn(Pid) -> bool) {
+        let mut hung = None;
+        for thread in &mut state.threads {
+            let Some(beat) = thread.beat.as_ref().filter(|_| !thread.has_ended) else { continue };
+            if !beat.is_asked.load(Ordering::Relaxed) {
+                thread.looks_in_vain = 0;
+                beat.is_asked.store(true, Ordering::Relaxed);
+                (beat.wake)();
+                continue;
+            }
+            thread.looks_in_vain = thread.looks_in_vain.saturating_add(1);
+            if thread.looks_in_vain < LOOKS_IN_VAIN_MAX {
+                continue;
+            }
+            let (name, seconds) = (&thread.name, LOOK_EVERY.as_secs() * u64::from(LOOKS_IN_VAIN_MAX));
+            if !thread.id.is_some_and(&is_waiting_for_storage) {
+                hung = Some(ThreadError(format!("thread {name} made no turn for {seconds} s: it hangs or was killed")));
+            } else if thread.looks_in_vain == LOOKS_IN_VAIN_MAX {
+                // Not through the log, whose thread may be the one that waits.
+                let line =
+                    format!("weir: thread {name} has waited {seconds} s for storage; its connections wait too\n");
+                let _ = io::stderr().write_all(line.as_bytes());
+            }
+        }
+        if let Some(error) = hung {
+            self.fail(state, error);
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+    format!("it panicked: {}", text.unwrap_or("no message"))
+}
+
+impl std::fmt::Display for ThreadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ThreadError {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! Whether a thread waits for storage: the kernel says in which system call it is.
+
+use rustix::thread::Pid;
+
+/// Those that read files and folders. Waiting in any other is not the disk's doing.
+const OF_STORAGE: [libc::c_long; 10] = [
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_read,
+    libc::SYS_pread64,
+    libc::SYS_preadv2,
+    libc::SYS_sendfile,
+    libc::SYS_statx,
+    libc::SYS_fstat,
+    libc::SYS_getdents64,
+    libc::SYS_close,
+];
+
+/// False also where the kernel does not say, and for a thread that is gone.
+pub fn is_waited_for(thread: Pid) -> bool {
+    let path = format!("/proc/self/task/{}/syscall", thread.as_raw_nonzero());
+    std::fs::read_to_string(path).is_ok_and(|line| is_of_storage(&line))
+}
+
+/// `NUMBER ARGUMENT...`, or `running`.
+fn is_of_storage(line: &str) -> bool {
+    let number = line.split(' ').next().and_then(|number| number.parse().ok());
+    number.is_some_and(|number: libc::c_long| OF_STORAGE.contains(&number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_calls_on_files_are_waiting_for_storage() {
+        assert!(is_of_storage(&format!("{} 0x3 0x7f50 0x20000", libc::SYS_sendfile)));
+        assert!(!is_of_storage(&format!("{} 0x3 0x7f50", libc::SYS_futex)));
+        assert!(!is_of_storage("running\n") && !is_of_storage("-1 0x7ffe 0x7f50\n") && !is_of_storage(""));
+    }
+
+    /// A pipe stands in for the disk: what counts is the system call.
+    #[test]
+    fn a_thread_in_a_read_waits_for_storage_and_one_in_a_lock_does_not() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let reading = std::thread::spawn(move || {
+            tell.send(rustix::thread::gettid()).unwrap();
+            std::io::Read::read(&mut &reader, &mut [0]).unwrap()
+        });
+        let id = told.recv().unwrap();
+        while !is_waited_for(id) {
+            std::thread::yield_now();
+        }
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        let (tell, told) = std::sync::mpsc::channel();
+        let waiting = std::thread::spawn(move || {
+            tell.send(rustix::thread::gettid()).unwrap();
+            held.recv()
+        });
+        assert!(!is_waited_for(told.recv().unwrap()));
+        drop((writer, hold));
+        assert_eq!(reading.join().unwrap(), 0);
+        assert!(waiting.join().unwrap().is_err());
+        assert!(!is_waited_for(id), "a thread that is gone");
+    }
+}

@@ -1,0 +1,134 @@
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use super::*;
+
+/// Threads whose failure is heard, and at which nobody looks but the test.
+fn threads() -> (Threads, Receiver<()>) {
+    let (tell, told) = channel();
+    (Threads::unwatched(move || tell.send(()).unwrap()), told)
+}
+
+fn failure(threads: &Threads, told: &Receiver<()>) -> String {
+    told.recv().unwrap();
+    // The lock is still held where it is told.
+    threads.failure().unwrap().to_string()
+}
+
+/// A thread that makes a turn for every message it gets, among them those of the watcher.
+fn turning(threads: &Threads) -> Sender<()> {
+    let (wake, woken) = channel();
+    let asked = wake.clone();
+    let main = move |beat: &Beat| {
+        while woken.recv().is_ok() {
+            beat.turn();
+        }
+        Ok(())
+    };
+    threads.spawn_loop("turning", move || asked.send(()).unwrap(), main).unwrap();
+    wake
+}
+
+#[test]
+fn an_end_is_a_failure_with_its_reason() {
+    let (threads, told) = threads();
+    threads.spawn("reader", || Err(io::Error::other("no paper"))).unwrap();
+    assert_eq!(failure(&threads, &told), "thread reader ended: no paper");
+}
+
+#[test]
+fn a_panic_is_a_failure_with_its_message() {
+    let (threads, told) = threads();
+    let number = threads.spawn("reader", || panic!("page {}", 7)).unwrap();
+    assert_eq!(failure(&threads, &told), "thread reader ended: it panicked: page 7");
+    assert!(threads.join(number).is_err());
+}
+
+#[test]
+fn a_return_is_a_failure_unless_it_was_asked_for() {
+    let (first, told) = threads();
+    first.spawn("reader", || Ok(())).unwrap();
+    assert_eq!(failure(&first, &told), "thread reader ended although nothing had asked it to");
+
+    let (second, _told) = threads();
+    second.expect_ends();
+    let reader = second.spawn("reader", || Ok(())).unwrap();
+    assert_eq!((second.join(reader), second.failure()), (Ok(()), None));
+}
+
+#[test]
+fn the_first_failure_counts() {
+    let (threads, told) = threads();
+    threads.spawn("reader", || Err(io::Error::other("first"))).unwrap();
+    assert!(failure(&threads, &told).contains("first"));
+    let second = threads.spawn("writer", || Err(io::Error::other("second"))).unwrap();
+    assert!(threads.join(second).unwrap_err().to_string().contains("first"));
+    assert!(told.try_recv().is_err(), "told twice");
+}
+
+/// What the watcher does now and then.
+fn look(threads: &Threads, is_waiting_for_storage: bool) -> Option<String> {
+    let mut state = threads.shared.state();
+    threads.shared.look(&mut state, |_| is_waiting_for_storage);
+    state.failure.as_ref().map(ToString::to_string)
+}
+
+fn has_answered(threads: &Threads) -> bool {
+    let state = threads.shared.state();
+    let thread = state.threads.last().unwrap();
+    thread.id.is_some() && !thread.beat.as_ref().unwrap().is_asked.load(Ordering::Relaxed)
+}
+
+#[test]
+fn a_thread_that_turns_when_asked_is_well_however_long_it_idles() {
+    let (threads, _told) = threads();
+    let _turning = turning(&threads);
+    for _ in 0..10 * LOOKS_IN_VAIN_MAX {
+        while !has_answered(&threads) {
+            std::thread::yield_now();
+        }
+        assert_eq!(look(&threads, false), None);
+    }
+}
+
+#[test]
+fn a_thread_that_makes_no_turn_is_a_failure() {
+    let (threads, told) = threads();
+    let (_hold, held) = channel::<()>();
+    threads.spawn_loop("stuck", || {}, move |_| Ok(drop(held.recv()))).unwrap();
+    // The first look asks.
+    for _ in 0..LOOKS_IN_VAIN_MAX {
+        assert_eq!(look(&threads, false), None);
+    }
+    let said = look(&threads, false).unwrap();
+    assert!(said.contains("thread stuck made no turn for 10 s"), "{said}");
+    told.try_recv().unwrap();
+}
+
+#[test]
+fn a_thread_that_waits_for_storage_is_not() {
+    let (threads, _told) = threads();
+    let (_hold, held) = channel::<()>();
+    let main = move |beat: &Beat| {
+        beat.turn();
+        Ok(drop(held.recv()))
+    };
+    threads.spawn_loop("stuck", || {}, main).unwrap();
+    while threads.shared.state().threads[0].id.is_none() {
+        std::thread::yield_now();
+    }
+    for _ in 0..10 * LOOKS_IN_VAIN_MAX {
+        assert_eq!(look(&threads, true), None);
+    }
+    // It went on, and hangs somewhere else.
+    assert!(look(&threads, false).is_some());
+}
+
+#[test]
+fn a_thread_without_a_loop_may_wait_for_ever() {
+    let (threads, _told) = threads();
+    let (_hold, held) = channel::<()>();
+    threads.spawn("log", move || Ok(drop(held.recv()))).unwrap();
+    for _ in 0..10 * LOOKS_IN_VAIN_MAX {
+        assert_eq!(look(&threads, false), None);
+    }
+}

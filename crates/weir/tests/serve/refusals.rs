@@ -1,0 +1,119 @@
+//! System calls refused, as a container's filter does, and threads killed in the middle of one: what can be done without is,
+//! and where a thread is lost the process ends and says which.
+//!
+//! A filter holds for the thread that sets it and for what that thread starts.
+
+use std::collections::BTreeMap;
+use std::process::Output;
+
+use seccompiler::SeccompAction::{Allow, Errno, KillThread};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    apply_filter,
+};
+
+use crate::common::{Client, Server, Site, WRITE_PATHS, content, get, run_to_end};
+
+/// Runs `start` where this system call does not work.
+fn without<T: Send>(
+    call: libc::c_long,
+    rules: Vec<SeccompRule>,
+    instead: SeccompAction,
+    start: impl FnOnce() -> T + Send,
+) -> T {
+    let rules = BTreeMap::from([(call, rules)]);
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let filter: BpfProgram = SeccompFilter::new(rules, Allow, instead, arch).unwrap().try_into().unwrap();
+    std::thread::scope(|scope| {
+        let started = scope.spawn(move || {
+            apply_filter(&filter).unwrap();
+            start()
+        });
+        started.join().unwrap()
+    })
+}
+
+fn run_without(call: libc::c_long, rules: Vec<SeccompRule>, errno: i32, path: &[&str]) -> (Output, String) {
+    let site = Site::new();
+    let dir = site.served().display().to_string();
+    let args = [&["serve", &dir, "--listen", "127.0.0.1:0"], path].concat();
+    let output = without(call, rules, Errno(errno as u32), || run_to_end(&args));
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    (output, said)
+}
+
+/// Filters older than Linux 5.11 do not know `epoll_pwait2`.
+#[test]
+fn without_epoll_pwait2_it_serves_and_says_so_once() {
+    let site = Site::of_sizes(&[10, 1_000_000]);
+    for errno in [libc::ENOSYS, libc::EPERM] {
+        for path in WRITE_PATHS {
+            let start = || Server::start(&site, &[path, &["--workers", "3"]].concat());
+            let server = without(libc::SYS_epoll_pwait2, vec![], Errno(errno as u32), start);
+            for _ in 0..3 {
+                let mut client = server.connect();
+                client.send(get("/size-10") + &get("/size-1000000"));
+                assert!(client.response().body == content(10) && client.response().body == content(1_000_000));
+            }
+            let said = server.stderr();
+            assert!(said.len() == 1 && said[0].contains("epoll_pwait2 is refused"), "{said:?}");
+            server.assert_alive();
+        }
+    }
+}
+
+/// It used to say "serving", with no thread to serve.
+#[test]
+fn a_thread_that_cannot_run_fails_the_start() {
+    for (call, errno) in [(libc::SYS_epoll_pwait2, libc::EACCES), (libc::SYS_epoll_create1, libc::EPERM)] {
+        for (path, thread) in WRITE_PATHS.into_iter().zip(["weir-worker-0", "weir-worker-0", "weir-writer"]) {
+            let (output, said) = run_without(call, vec![], errno, path);
+            assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{path:?}: {said}");
+            let error = std::io::Error::from_raw_os_error(errno).to_string();
+            assert!(said.starts_with(&format!("weir: cannot run thread {thread}: {error}")), "{path:?}: {said}");
+        }
+    }
+}
+
+/// It can wait for a while and not for ever, which only a thread with nothing to do finds out.
+#[test]
+fn a_thread_that_ends_ends_the_process() {
+    const TIMEOUT: u8 = 3;
+    for path in WRITE_PATHS {
+        let no_timeout = SeccompCondition::new(TIMEOUT, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0).unwrap();
+        let rules = vec![SeccompRule::new(vec![no_timeout]).unwrap()];
+        let (output, said) = run_without(libc::SYS_epoll_pwait2, rules, libc::EIO, path);
+        assert_eq!(output.status.code(), Some(1), "{path:?}: {said}");
+        let lines: Vec<&str> = said.lines().collect();
+        let is_said = lines.len() == 1 && lines[0].starts_with("weir: thread weir-w") && lines[0].contains(" ended: ");
+        assert!(is_said, "{path:?}: {said}");
+    }
+}
+
+/// It can say nothing any more; that it makes no turns is noticed.
+#[test]
+fn a_thread_that_is_killed_ends_the_process() {
+    let site = Site::of_sizes(&[10]);
+    const FLAGS: u8 = 3;
+    // Of a response, not of a question to the kernel.
+    let flags = libc::MSG_NOSIGNAL as u64;
+    let is_response = SeccompCondition::new(FLAGS, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, flags).unwrap();
+    let to_client = vec![SeccompRule::new(vec![is_response]).unwrap()];
+    let cases = [(0, libc::SYS_accept4, vec![], "weir-worker-0"), (2, libc::SYS_sendto, to_client, "weir-writer")];
+    std::thread::scope(|scope| {
+        for (path, call, rules, thread) in cases {
+            let site = &site;
+            scope.spawn(move || {
+                let start = || Server::start(site, &[WRITE_PATHS[path], &["--workers", "1"]].concat());
+                let server = without(call, rules, KillThread, start);
+                let mut client = server.connect();
+                client.try_send(get("/size-10"));
+                assert_eq!(server.exit_status().code(), Some(1), "{:?}", server.stderr());
+                let said = server.stderr();
+                let expected = format!("weir: thread {thread} made no turn for 10 s");
+                assert!(said.len() == 1 && said[0].starts_with(&expected), "{said:?}");
+                drop::<Client>(client);
+            });
+        }
+    });
+}
