@@ -131,6 +131,12 @@ impl<S: Socket + Clone> Desk<S> {
         Desk { transmitter, jobs: HashMap::new(), messages: Vec::new(), stall_check_at }
     }
 
+    /// Nothing is with the writer, and nothing is remembered of what was.
+    #[cfg(test)]
+    pub fn is_idle(&self) -> bool {
+        self.jobs.is_empty() && self.transmitter.is_idle()
+    }
+
     fn handle(&mut self, now: Nanos, message: ToWriter<S>) {
         match message {
             ToWriter::Dispatch(dispatch) => {

@@ -65,6 +65,12 @@ fn the_first_failure_counts() {
     assert!(told.try_recv().is_err(), "told twice");
 }
 
+/// Until the test is over.
+fn wait(held: &Receiver<()>) -> io::Result<()> {
+    let _ = held.recv();
+    Ok(())
+}
+
 /// What the watcher does now and then.
 fn look(threads: &Threads, is_waiting_for_storage: bool) -> Option<String> {
     let mut state = threads.shared.state();
@@ -94,7 +100,7 @@ fn a_thread_that_turns_when_asked_is_well_however_long_it_idles() {
 fn a_thread_that_makes_no_turn_is_a_failure() {
     let (threads, told) = threads();
     let (_hold, held) = channel::<()>();
-    threads.spawn_loop("stuck", || {}, move |_| Ok(drop(held.recv()))).unwrap();
+    threads.spawn_loop("stuck", || {}, move |_| wait(&held)).unwrap();
     // The first look asks.
     for _ in 0..LOOKS_IN_VAIN_MAX {
         assert_eq!(look(&threads, false), None);
@@ -110,7 +116,7 @@ fn a_thread_that_waits_for_storage_is_not() {
     let (_hold, held) = channel::<()>();
     let main = move |beat: &Beat| {
         beat.turn();
-        Ok(drop(held.recv()))
+        wait(&held)
     };
     threads.spawn_loop("stuck", || {}, main).unwrap();
     while threads.shared.state().threads[0].id.is_none() {
@@ -127,7 +133,7 @@ fn a_thread_that_waits_for_storage_is_not() {
 fn a_thread_without_a_loop_may_wait_for_ever() {
     let (threads, _told) = threads();
     let (_hold, held) = channel::<()>();
-    threads.spawn("log", move || Ok(drop(held.recv()))).unwrap();
+    threads.spawn("log", move || wait(&held)).unwrap();
     for _ in 0..10 * LOOKS_IN_VAIN_MAX {
         assert_eq!(look(&threads, false), None);
     }

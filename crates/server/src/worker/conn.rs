@@ -180,7 +180,7 @@ mod tests {
         let mut body = Body::new(b"", BodyLength::Length(1 << 20), 1 << 20, Nanos::ZERO);
         let mut now = Nanos::ZERO;
         for taken in 0..2000 {
-            now = now + Nanos::from_secs(step_s);
+            now += Nanos::from_secs(step_s);
             if now >= body.deadline(now - Nanos::from_secs(step_s), &limits) {
                 return taken;
             }

@@ -14,6 +14,8 @@ mod line;
 mod output;
 mod room;
 mod sweep;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::io;
@@ -168,6 +170,10 @@ impl Worker {
             self.on_ready(self.poll.ready(at));
         }
         self.read_queued();
+        // Those who are here already come first.
+        if (0..self.poll.len()).any(|at| self.poll.ready(at).token == LISTENER) {
+            self.accept();
+        }
         self.transmit();
         self.make_room();
         if self.now >= self.sweep_at {
@@ -211,9 +217,8 @@ impl Worker {
 
     fn on_ready(&mut self, ready: Ready) {
         match ready.token {
-            LISTENER => self.accept(),
             MAILBOX => self.take_departures(),
-            FILES => {}
+            LISTENER | FILES => {}
             token => self.on_connection(token, ready.flags),
         }
     }

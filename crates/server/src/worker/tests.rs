@@ -1,0 +1,149 @@
+//! One worker, its turns made by hand, against sockets of the kernel.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+
+use sched::{Drain, Pace, policy};
+
+use super::*;
+use crate::files::{Cache, CacheLimits, Options, Root};
+use crate::log::{Format, Guard, Target};
+use crate::threads::Threads;
+
+const FILE: &[u8] = b"hello";
+/// Neither an answer in the tests nor so long that a turn is over for it.
+const HEAD: &str = "HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n";
+
+struct Bench {
+    worker: Worker,
+    address: std::net::SocketAddr,
+    folder: PathBuf,
+    _log: Guard,
+    _threads: Threads,
+}
+
+/// A client that never waits.
+struct Client {
+    stream: TcpStream,
+    received: Vec<u8>,
+}
+
+impl Bench {
+    /// With a folder of its own, of this name.
+    fn new(name: &str, policy: &str) -> Bench {
+        let folder = std::env::temp_dir().join(format!("weir-worker-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("a"), FILE).unwrap();
+        let root = Root::open(&folder, Options { hidden: false, listing: false }).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let threads = Threads::start(|| {}).unwrap();
+        let (log, guard) = AccessLog::open(Target::Off, Format::Combined, &threads).unwrap();
+        let mailbox = Arc::new(Mailbox::new().unwrap());
+        let limits = Limits::default();
+        let drain = Drain::new(policy::parse(policy).unwrap(), Pace::UNLIMITED);
+        let worker = Worker::new(Parts {
+            number: 0,
+            listener: listener.into(),
+            replier: Replier::new(
+                Cache::new(Arc::new(root), CacheLimits::per_worker(1)),
+                http::HttpDate::new(SystemTime::now()),
+            ),
+            path: Path::Own(Box::new(Transmitter::new(drain, None, limits.patience))),
+            is_plain: policy == "fair",
+            is_marked: false,
+            classes: Classes::new(&[], policy).unwrap(),
+            places: Arc::new(Places::new(16, &[Arc::clone(&mailbox)])),
+            mailbox,
+            log,
+            logs_access: false,
+            limits,
+            stop: Arc::new(AtomicBool::new(false)),
+        });
+        Bench { worker: worker.unwrap(), address, folder, _log: guard, _threads: threads }
+    }
+
+    fn connect(&self) -> Client {
+        Client { stream: TcpStream::connect(self.address).unwrap(), received: Vec::new() }
+    }
+
+    fn turn(&mut self) {
+        self.worker.poll.wait(Some(Nanos::ZERO)).unwrap();
+        self.worker.tick(None);
+        self.worker.turn();
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Client {
+    fn send(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// How many responses have come so far.
+    fn responses(&mut self) -> usize {
+        self.stream.set_nonblocking(true).unwrap();
+        match self.stream.read_to_end(&mut self.received) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            other => panic!("the connection ended: {other:?}"),
+        }
+        self.received.windows(8).filter(|bytes| bytes == b"HTTP/1.1").count()
+    }
+}
+
+/// The flood used to be answered to its end first, however much more of it came meanwhile.
+#[test]
+fn a_flood_of_requests_leaves_others_their_turn() {
+    const REQUESTS: usize = 2000;
+    for policy in ["fair", "srpt"] {
+        let mut bench = Bench::new(&format!("flood-{policy}"), policy);
+        let mut flood = bench.connect();
+        flood.send(&HEAD.repeat(REQUESTS));
+        let mut other = bench.connect();
+        other.send(HEAD);
+        let mut turns = 0;
+        while other.responses() == 0 {
+            bench.turn();
+            turns += 1;
+        }
+        let answered = flood.responses();
+        assert!(turns <= 3, "{policy}: answered after {turns} turns");
+        assert!(answered <= turns * 64, "{policy}: behind {answered} of the flood's, in {turns} turns");
+        // And none of it is lost.
+        for _ in 0..2 * REQUESTS {
+            bench.turn();
+        }
+        assert_eq!(flood.responses(), REQUESTS, "{policy}");
+        assert!(bench.worker.queue.is_empty());
+    }
+}
+
+/// Deadlines count the time in which the worker could have heard the client.
+#[test]
+fn a_pause_moves_every_deadline() {
+    let mut bench = Bench::new("pause", "srpt");
+    let [mut idle, mut asking, mut sending] = [(); 3].map(|()| bench.connect());
+    idle.send(HEAD);
+    asking.send("GET /a");
+    sending.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx");
+    while idle.responses() == 0 {
+        bench.turn();
+    }
+    let deadlines = |bench: &Bench| bench.worker.conns.iter().map(|(_, conn)| conn.deadline).collect::<Vec<_>>();
+    let (before, pause) = (deadlines(&bench), Nanos::from_secs(5));
+    // As after a wait of no time that took so long.
+    bench.worker.now = bench.worker.now - pause;
+    bench.worker.tick(Some(Nanos::ZERO));
+    let after = deadlines(&bench);
+    assert_eq!(after.len(), 3);
+    for (before, after) in before.into_iter().zip(after) {
+        assert!(after - before >= pause, "{before:?} became {after:?}");
+    }
+}
