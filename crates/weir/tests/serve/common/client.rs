@@ -123,11 +123,15 @@ impl Client {
 
     /// Nothing has come, nor has the server closed. That nothing ever will cannot be seen; a moment has to do.
     pub fn assert_silent(&mut self) {
+        assert!(self.is_silent(), "not silent: {:?}", self.buffer.escape_ascii().to_string());
+    }
+
+    /// Whether nothing comes for 100 ms, neither bytes nor the end.
+    pub fn is_silent(&mut self) -> bool {
         self.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-        let mut byte = [0];
-        let kind = self.stream.peek(&mut byte).map_err(|error| error.kind());
-        assert!(self.buffer.is_empty() && kind == Err(ErrorKind::WouldBlock), "not silent: {kind:?}");
+        let kind = self.stream.peek(&mut [0]).map_err(|error| error.kind());
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.buffer.is_empty() && kind == Err(ErrorKind::WouldBlock)
     }
 
     /// No more will be sent, but responses are still read.
