@@ -34,6 +34,9 @@ enum Command {
     /// a log and a diff of each mutant, is in target/mutation/. Survivors that no test can catch are listed, each with its
     /// reason, in xtask/mutants.toml. Fails below 90 % caught, and where an entry of that list no longer holds.
     Mutants(mutants::Args),
+    /// The server that `bench` measures as the floor.
+    #[command(hide = true)]
+    Floor(bench::floor::Args),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Command::Ci => ci::main(&root()),
         Command::Bench(args) => bench::main(&root(), &args),
         Command::Mutants(args) => mutants::main(&root(), &args),
+        Command::Floor(args) => bench::floor::main(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

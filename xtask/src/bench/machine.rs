@@ -16,15 +16,9 @@ use super::server::{Bench, Kind};
 pub struct Cores {
     pub server: String,
     pub wrk: String,
-    wrk_threads: u32,
+    pub wrk_threads: u32,
     /// Server and generator have no core in common.
     pub are_apart: bool,
-}
-
-impl Cores {
-    pub fn wrk_threads(&self) -> u32 {
-        self.wrk_threads
-    }
 }
 
 /// The first cores for the server, one for each worker; the others for wrk, or all where none would be left.
@@ -52,15 +46,15 @@ pub fn raise_descriptor_limit() -> u64 {
     limit.maximum.unwrap_or(u64::MAX)
 }
 
-/// Builds `weir` in release and gives its path, as cargo reports it.
-pub fn build_weir(root: &Path) -> Result<PathBuf, String> {
+/// Builds a package in release and gives its program's path, as cargo reports it.
+pub fn build(root: &Path, package: &str) -> Result<PathBuf, String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args([
         "build",
         "--release",
         "--locked",
         "--package",
-        "weir",
+        package,
         "--message-format",
         "json-render-diagnostics",
     ]);
@@ -68,7 +62,7 @@ pub fn build_weir(root: &Path) -> Result<PathBuf, String> {
     let output = output.map_err(|e| format!("cannot run cargo: {e}"))?;
     let messages = String::from_utf8_lossy(&output.stdout);
     let found = messages.lines().rev().find_map(executable);
-    found.filter(|_| output.status.success()).ok_or_else(|| "cannot build weir in release".into())
+    found.filter(|_| output.status.success()).ok_or_else(|| format!("cannot build {package} in release"))
 }
 
 fn executable(message: &str) -> Option<PathBuf> {
@@ -85,6 +79,7 @@ pub fn has_program(name: &str) -> bool {
 /// How every server was started, and configured: `DIR` stands for the folder of the run.
 pub fn commands(kinds: &[Kind], bench: &Bench) -> BTreeMap<String, String> {
     let hide = |text: String| {
+        let text = text.replace(&bench.xtask.display().to_string(), "xtask");
         text.replace(&bench.folder().display().to_string(), "DIR").replace(&bench.weir.display().to_string(), "weir")
     };
     let describe = |kind: Kind| {

@@ -5,11 +5,13 @@
 //! another, and what counts is the median of the ratios within a round. Requests per second is half the answer, since
 //! one core of load generator often saturates first: CPU per request, from /proc, is the other half.
 
+pub mod floor;
 mod idle;
 mod machine;
 mod outcome;
 mod plan;
 mod procfs;
+mod required;
 mod server;
 mod table;
 mod wrk;
@@ -34,8 +36,8 @@ pub struct Args {
     /// Rounds; in each, every server of a row is measured once.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Seconds of one measurement; at least 2, as /proc counts CPU in hundredths of a second.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=600))]
+    /// Seconds of one measurement.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
     /// Two rounds of two seconds: to see that it works, not to quote.
     #[arg(long, conflicts_with_all = ["rounds", "seconds"])]
@@ -72,14 +74,16 @@ pub fn main(root: &Path, args: &Args) -> Result<(), String> {
     let &[base, other] = &args.pair[..] else { return Err("--pair takes two servers, for example nginx,weir".into()) };
     let cores = machine::cores(args.workers);
     machine::raise_descriptor_limit();
-    let peers = installed_peers();
+    let peers = peers(args.workers);
     let contests = plan::contests(base, other, &peers, |name| args.wants(name));
-    let idle = if args.wants("idle") { plan::beside(base, other, &peers) } else { Vec::new() };
+    let idle = if args.wants("idle") { plan::resting(base, other, &peers) } else { Vec::new() };
     let mut kinds: Vec<Kind> = contests.iter().flat_map(|(_, kinds)| kinds).chain(&idle).copied().collect();
     kinds.sort_unstable();
     kinds.dedup();
-    let weir = weir_program(root, args, &kinds)?;
-    let bench = Bench::new(args.workers, cores, weir)?;
+    let weir = program(root, &args.weir, "weir", kinds.iter().any(|kind| kind.is_weir()))?;
+    // Not this program, which is built to compile fast.
+    let xtask = program(root, &None, "xtask", kinds.contains(&Kind::Floor))?;
+    let bench = Bench::new(args.workers, cores, weir, xtask)?;
     let commands = machine::commands(&kinds, &bench);
     let report = Report {
         manifest: machine::manifest(root, args.rounds(), args.seconds(), &bench, commands),
@@ -101,22 +105,24 @@ fn keep(folder: &Path, summary: &str, json: &str) -> io::Result<()> {
     fs::write(folder.join("bench.json"), format!("{json}\n"))
 }
 
-/// The servers that stand beside the pair in some rows, if this machine has them.
-fn installed_peers() -> Vec<Kind> {
+/// The servers that stand beside the pair in some rows: ours in its other settings, others if this machine has them, and
+/// the floor, which has one thread.
+fn peers(workers: u32) -> Vec<Kind> {
     let (installed, missing): (Vec<Kind>, Vec<Kind>) =
         [Kind::H2o, Kind::Lighttpd].iter().partition(|kind| machine::has_program(kind.name()));
     for kind in missing {
         eprintln!("{0} is left out: no program `{0}` (Debian package {0})", kind.name());
     }
-    installed
+    let floor = (workers == 1).then_some(Kind::Floor);
+    [Kind::WeirFair].into_iter().chain(installed).chain(floor).collect()
 }
 
-/// Builds `weir` in release, once, if a row needs it and none was given.
-fn weir_program(root: &Path, args: &Args, kinds: &[Kind]) -> Result<PathBuf, String> {
-    match &args.weir {
+/// The program given, or else the workspace's, built in release if a row needs it.
+fn program(root: &Path, given: &Option<PathBuf>, package: &str, is_needed: bool) -> Result<PathBuf, String> {
+    match given {
         Some(program) => Ok(program.clone()),
-        None if kinds.iter().any(|kind| kind.is_weir()) => machine::build_weir(root),
-        None => Ok(PathBuf::from("weir")),
+        None if is_needed => machine::build(root, package),
+        None => Ok(PathBuf::from(package)),
     }
 }
 
@@ -138,13 +144,15 @@ fn run_contest(args: &Args, bench: &Bench, row: &Row, kinds: &[Kind], stop: &Ato
     let instances =
         kinds.iter().map(|&kind| Instance::start(bench, kind, &[row.file])).collect::<Result<Vec<_>, _>>()?;
     let mut sides: Vec<Side> = kinds.iter().map(|kind| Side::new(kind.name())).collect();
-    for _ in 0..args.rounds() {
-        for (instance, side) in instances.iter().zip(&mut sides) {
-            let round = measure(bench, instance, row, args.seconds())?;
+    for round in 0..args.rounds() as usize {
+        // Each round begins with another, so that no server always follows the same one.
+        for turn in 0..kinds.len() {
+            let at = (round + turn) % kinds.len();
+            let measured = measure(bench, &instances[at], row, args.seconds())?;
             if stop.load(Ordering::Relaxed) {
                 return Err("stopped by a signal; nothing was written".into());
             }
-            side.rounds.push(round);
+            sides[at].rounds.push(measured);
         }
     }
     Ok(Contest::new(row.clone(), sides))
@@ -155,7 +163,7 @@ fn measure(bench: &Bench, instance: &Instance, row: &Row, seconds: u32) -> Resul
     let load = wrk::run(bench, &instance.url(row.file), row, seconds)?;
     let server_cpu_s = procfs::cpu_seconds(instance.pid()) - before.0;
     let machine_cpu_s = procfs::machine_cpu_seconds() - before.1;
-    Ok(Round::new(row, bench.cores.wrk_threads(), server_cpu_s, machine_cpu_s, load))
+    Ok(Round::new(row, bench.cores.wrk_threads, server_cpu_s, machine_cpu_s, load))
 }
 
 #[cfg(test)]
@@ -178,6 +186,6 @@ mod tests {
         let quick = args("bench --quick --pair nginx,lighttpd --only idle").unwrap();
         assert_eq!((quick.rounds(), quick.seconds()), (2, 2));
         assert!(quick.wants("idle connection") && !quick.wants("1 KB"));
-        assert!(args("bench --seconds 1").is_err() && args("bench --quick --rounds 3").is_err());
+        assert!(args("bench --seconds 0").is_err() && args("bench --quick --rounds 3").is_err());
     }
 }

@@ -10,7 +10,7 @@ use super::wrk::Load;
 /// Above this share of its cores wrk, not the server, sets the pace; then only CPU per request compares servers.
 const GENERATOR_BOUND: f64 = 0.95;
 
-/// Above this share of one core somebody else was at work, and the figures are not to be quoted.
+/// Above this share of one core somebody else was at work. A row is void when more than half of its rounds were disturbed.
 const DISTURBED: f64 = 0.1;
 
 /// From this size on few responses finish in a round, so bytes are counted and divided by the size.
@@ -30,13 +30,22 @@ pub struct Contest {
     pub sides: Vec<Side>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Side {
     pub server: &'static str,
     pub rounds: Vec<Round>,
-    /// Medians over rounds of this side / first side in the same round.
-    pub throughput_ratio: Option<f64>,
-    pub cpu_ratio: Option<f64>,
+    /// This side / first side in the same round.
+    pub throughput_ratio: Option<Ratio>,
+    pub cpu_ratio: Option<Ratio>,
+}
+
+/// A median over rounds and the interval that holds the true one, whatever the distribution, with 95 % confidence; with fewer
+/// than six rounds there is none, and it is the least and the greatest.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Ratio {
+    pub median: f64,
+    pub low: f64,
+    pub high: f64,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -89,6 +98,14 @@ impl Side {
         median(self.rounds.iter().map(of).collect())
     }
 
+    pub fn rate_to(&self, base: &Side) -> Ratio {
+        ratio(&self.rounds, &base.rounds, |round| round.requests_per_s)
+    }
+
+    pub fn cpu_to(&self, base: &Side) -> Ratio {
+        ratio(&self.rounds, &base.rounds, |round| round.cpu_us_per_request)
+    }
+
     pub fn void(&self) -> Option<String> {
         self.rounds.iter().find_map(|round| Some(format!("{}: {}", self.server, round.void.as_ref()?)))
     }
@@ -97,10 +114,10 @@ impl Side {
 impl Contest {
     pub fn new(row: Row, mut sides: Vec<Side>) -> Contest {
         if sides.iter().all(|side| side.void().is_none()) {
-            let base = sides[0].rounds.clone();
+            let base = sides[0].clone();
             for side in &mut sides {
-                side.throughput_ratio = Some(ratio(&side.rounds, &base, |round| round.requests_per_s));
-                side.cpu_ratio = Some(ratio(&side.rounds, &base, |round| round.cpu_us_per_request));
+                side.throughput_ratio = Some(side.rate_to(&base));
+                side.cpu_ratio = Some(side.cpu_to(&base));
             }
         }
         Contest { row, sides }
@@ -121,14 +138,49 @@ impl Contest {
         (!names.is_empty()).then(|| format!("generator-bound ({}): compare CPU per request", names.join(", ")))
     }
 
+    /// The ratios stay readable, since servers that take turns are disturbed alike, but are not to be quoted.
     fn disturbed(&self) -> Option<String> {
+        let rounds = self.sides.iter().map(|side| side.rounds.len()).min().unwrap_or(0);
+        let is_disturbed = |at: &usize| self.sides.iter().any(|side| side.rounds[*at].others_cpu > DISTURBED);
+        let disturbed = (0..rounds).filter(is_disturbed).count();
         let most = self.sides.iter().map(|side| side.median(|round| round.others_cpu)).fold(0.0, f64::max);
-        (most > DISTURBED).then(|| format!("disturbed: others took {:.0} % of a core", most * 100.0))
+        let share = format!("{disturbed} of {rounds} rounds, others took up to {:.0} % of a core", most * 100.0);
+        match disturbed {
+            0 => None,
+            n if 2 * n > rounds => Some(format!("VOID (noisy machine: {share})")),
+            _ => Some(format!("disturbed in {share}")),
+        }
+    }
+
+    pub fn side(&self, name: &str) -> Option<&Side> {
+        self.sides.iter().find(|side| side.server == name)
+    }
+
+    pub fn is_void(&self) -> bool {
+        self.note().contains("VOID")
     }
 }
 
-fn ratio(rounds: &[Round], base: &[Round], of: impl Fn(&Round) -> f64) -> f64 {
-    median(rounds.iter().zip(base).map(|(round, base)| of(round) / of(base)).collect())
+fn ratio(rounds: &[Round], base: &[Round], of: impl Fn(&Round) -> f64) -> Ratio {
+    let mut ratios: Vec<f64> = rounds.iter().zip(base).map(|(round, base)| of(round) / of(base)).collect();
+    ratios.sort_by(f64::total_cmp);
+    let outside = values_outside(ratios.len());
+    let end = |at: usize| ratios.get(at).copied().unwrap_or(f64::NAN);
+    Ratio { low: end(outside), high: end(ratios.len().wrapping_sub(outside + 1)), median: median(ratios) }
+}
+
+/// How many of `n` values in order lie below a 95 % interval of the median, and as many above: the median is beyond the k-th
+/// from either end with twice the chance of fewer than k heads in n tosses.
+fn values_outside(n: usize) -> usize {
+    let (mut chance, mut beyond) = (0.5f64.powi(n as i32), 0.0);
+    for k in 0..n {
+        beyond += 2.0 * chance;
+        if beyond > 0.05 {
+            return k.saturating_sub(1);
+        }
+        chance *= (n - k) as f64 / (k + 1) as f64;
+    }
+    0
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -143,10 +195,10 @@ fn median(mut values: Vec<f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::plan::{KB, MB_10, Sample, Table};
+    use crate::bench::plan::{KB, MB_10, Sample};
 
     fn row(file: Sample) -> Row {
-        Row { table: Table::Pair, file, is_keep_alive: true, connections: 64 }
+        Row { file, is_keep_alive: true, connections: 64 }
     }
 
     /// A round of two seconds of load with one thread.
@@ -166,6 +218,8 @@ mod tests {
         let other = [110, 220, 200].map(|n| round(KB, n, 0, 0.0)).to_vec();
         let contest = Contest::new(row(KB), vec![side("a", base), side("b", other)]);
         let (throughput, cpu) = (contest.sides[1].throughput_ratio.unwrap(), contest.sides[1].cpu_ratio.unwrap());
+        assert!((throughput.low - 0.5).abs() < 1e-9 && (throughput.high - 1.1).abs() < 1e-9, "{throughput:?}");
+        let (throughput, cpu) = (throughput.median, cpu.median);
         assert!((throughput - 1.1).abs() < 1e-9 && (cpu - 1.0 / 1.1).abs() < 1e-9, "{throughput} {cpu}");
         assert_eq!(contest.note(), "");
     }
@@ -198,7 +252,14 @@ mod tests {
         assert_eq!((round.requests_per_s, &round.void), (5.0, &None));
         assert!((round.cpu_us_per_request - 20_000.0).abs() < 1e-6);
         let contest = Contest::new(row(MB_10), vec![side("a", vec![round])]);
-        assert_eq!(contest.note(), "disturbed: others took 100 % of a core");
+        assert_eq!(contest.note(), "VOID (noisy machine: 1 of 1 rounds, others took up to 100 % of a core)");
+    }
+
+    /// The usual table of the sign test.
+    #[test]
+    fn intervals_of_the_median() {
+        let outside = [1, 5, 6, 8, 9, 11, 12, 15, 17, 20, 25].map(values_outside);
+        assert_eq!(outside, [0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 7]);
     }
 
     #[test]

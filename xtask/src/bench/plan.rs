@@ -21,28 +21,16 @@ const CONNECTIONS: [u32; 2] = [64, 1000];
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Row {
-    pub table: Table,
     pub file: Sample,
     /// Many requests on a connection, or a new connection for each.
     pub is_keep_alive: bool,
     pub connections: u32,
 }
 
-/// Which table of the report a row belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Table {
-    /// The pair, with others beside it where asked for.
-    Pair,
-    /// What ordering costs: Weir without and with it, on a link that is never full.
-    Cost,
-}
-
 impl Row {
     pub fn name(&self) -> String {
         let mode = if self.is_keep_alive { "keep-alive" } else { "new connection" };
-        let cost = if self.table == Table::Cost { " cost of srpt" } else { "" };
-        format!("{} {mode} {}{cost}", self.file.label, self.connections)
+        format!("{} {mode} {}", self.file.label, self.connections)
     }
 }
 
@@ -52,16 +40,10 @@ pub fn contests(base: Kind, other: Kind, peers: &[Kind], wants: impl Fn(&str) ->
     for file in SAMPLES {
         for is_keep_alive in [true, false] {
             for connections in CONNECTIONS {
-                let has_peers = file == KB && is_keep_alive;
+                let has_peers = is_keep_alive && (file == KB || connections == CONNECTIONS[0]);
                 let kinds = beside(base, other, if has_peers { peers } else { &[] });
-                contests.push((Row { table: Table::Pair, file, is_keep_alive, connections }, kinds));
+                contests.push((Row { file, is_keep_alive, connections }, kinds));
             }
-        }
-    }
-    if other == Kind::Weir {
-        for (file, connections) in [(KB, 64), (KB, 1000), (KB_100, 64), (MB_10, 64)] {
-            let row = Row { table: Table::Cost, file, is_keep_alive: true, connections };
-            contests.push((row, vec![Kind::Weir, Kind::WeirSrpt]));
         }
     }
     contests.retain(|(row, _)| wants(&row.name()));
@@ -74,6 +56,13 @@ pub fn beside(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
     [base, other].into_iter().chain(more).collect()
 }
 
+/// Those of them whose idle connections tell something of their own.
+pub fn resting(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
+    let mut kinds = beside(base, other, peers);
+    kinds.retain(|kind| ![Kind::WeirFair, Kind::Floor].contains(kind));
+    kinds
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,12 +70,12 @@ mod tests {
     #[test]
     fn every_size_mode_and_number_of_connections() {
         let contests = contests(Kind::Nginx, Kind::Weir, &[Kind::H2o, Kind::Lighttpd], |_| true);
-        let pairs: Vec<_> = contests.iter().filter(|(row, _)| row.table == Table::Pair).collect();
-        assert_eq!((pairs.len(), contests.len()), (12, 16));
-        assert!(pairs.iter().all(|(_, kinds)| kinds[..2] == [Kind::Nginx, Kind::Weir]));
+        assert_eq!(contests.len(), 12);
+        assert!(contests.iter().all(|(_, kinds)| kinds[..2] == [Kind::Nginx, Kind::Weir]));
         let with_peers: Vec<_> =
-            pairs.iter().filter(|(_, kinds)| kinds.len() == 4).map(|(row, _)| row.name()).collect();
-        assert_eq!(with_peers, ["1 KB keep-alive 64", "1 KB keep-alive 1000"]);
+            contests.iter().filter(|(_, kinds)| kinds.len() == 4).map(|(row, _)| row.name()).collect();
+        let wanted = ["1 KB keep-alive 64", "1 KB keep-alive 1000", "100 KB keep-alive 64", "10 MB keep-alive 64"];
+        assert_eq!(with_peers, wanted);
     }
 
     #[test]
@@ -100,5 +89,6 @@ mod tests {
     fn a_peer_in_the_pair_does_not_come_twice() {
         let kinds = beside(Kind::Nginx, Kind::H2o, &[Kind::H2o, Kind::Lighttpd]);
         assert_eq!(kinds, [Kind::Nginx, Kind::H2o, Kind::Lighttpd]);
+        assert_eq!(resting(Kind::Nginx, Kind::Weir, &[Kind::WeirFair, Kind::Floor]), [Kind::Nginx, Kind::Weir]);
     }
 }

@@ -25,8 +25,12 @@ pub enum Kind {
     Nginx,
     H2o,
     Lighttpd,
+    /// As it is without options.
     Weir,
-    WeirSrpt,
+    /// In the order of arrival: nothing to order.
+    WeirFair,
+    /// See [`super::floor`].
+    Floor,
 }
 
 impl Kind {
@@ -36,12 +40,13 @@ impl Kind {
             Kind::H2o => "h2o",
             Kind::Lighttpd => "lighttpd",
             Kind::Weir => "weir",
-            Kind::WeirSrpt => "weir-srpt",
+            Kind::WeirFair => "weir-fair",
+            Kind::Floor => "floor",
         }
     }
 
     pub fn is_weir(self) -> bool {
-        matches!(self, Kind::Weir | Kind::WeirSrpt)
+        matches!(self, Kind::Weir | Kind::WeirFair)
     }
 }
 
@@ -50,13 +55,15 @@ pub struct Bench {
     pub workers: u32,
     pub cores: Cores,
     pub weir: PathBuf,
+    /// The program that holds the floor.
+    pub xtask: PathBuf,
     folder: PathBuf,
 }
 
 impl Bench {
-    pub fn new(workers: u32, cores: Cores, weir: PathBuf) -> Result<Bench, String> {
+    pub fn new(workers: u32, cores: Cores, weir: PathBuf, xtask: PathBuf) -> Result<Bench, String> {
         let folder = std::env::temp_dir().join(format!("weir-bench-{}", std::process::id()));
-        let bench = Bench { workers, cores, weir, folder };
+        let bench = Bench { workers, cores, weir, xtask, folder };
         bench.write_files().map_err(|e| format!("{}: {e}", bench.folder.display()))?;
         Ok(bench)
     }
@@ -92,13 +99,15 @@ impl Bench {
             Kind::Nginx => own(&["nginx", "-p", &prefix, "-c", &config, "-e", "nginx.log", "-g", "daemon off;"]),
             Kind::H2o => own(&["h2o", "-c", &config]),
             Kind::Lighttpd => own(&["lighttpd", "-D", "-f", &config]),
-            Kind::Weir | Kind::WeirSrpt => {
-                let policy = if kind == Kind::WeirSrpt { "srpt" } else { "fair" };
+            Kind::Weir | Kind::WeirFair => {
                 let (weir, files) = (self.weir.display().to_string(), self.files().display().to_string());
                 let (listen, workers) = (format!("127.0.0.1:{port}"), self.workers.to_string());
-                let order = ["--drain", "off", "--policy", policy];
-                own(&[&[&weir, "serve", &files, "--listen", &listen, "--workers", &workers][..], &order].concat())
+                // One worker per core it is pinned to is the default.
+                let workers = if self.cores.are_apart { vec![] } else { vec!["--workers", &workers] };
+                let order = if kind == Kind::WeirFair { vec!["--policy", "fair"] } else { vec![] };
+                own(&[vec![&weir, "serve", &files, "--listen", &listen], workers, order].concat())
             }
+            Kind::Floor => own(&[&self.xtask.display().to_string(), "floor", "--listen", &format!("127.0.0.1:{port}")]),
         }
     }
 
@@ -138,7 +147,7 @@ impl Bench {
                  mimetype.assign = ( \".html\" => \"text/html\" )\n",
                 if workers == 1 { 0 } else { workers }
             )),
-            Kind::Weir | Kind::WeirSrpt => None,
+            Kind::Weir | Kind::WeirFair | Kind::Floor => None,
         }
     }
 }
@@ -287,10 +296,13 @@ mod tests {
     }
 
     #[test]
-    fn weir_differs_only_in_policy() {
-        let bench = Bench::new(2, crate::bench::machine::cores(1), "weir".into()).unwrap();
-        let command = |kind| bench.command(kind, 8000).join(" ");
-        assert!(command(Kind::Weir).ends_with("--listen 127.0.0.1:8000 --workers 2 --drain off --policy fair"));
-        assert_eq!(command(Kind::WeirSrpt), command(Kind::Weir).replace("--policy fair", "--policy srpt"));
+    fn weir_is_measured_as_it_comes() {
+        let command = |are_apart, kind| {
+            let cores = Cores { are_apart, ..crate::bench::machine::cores(1) };
+            Bench::new(2, cores, "weir".into(), "xtask".into()).unwrap().command(kind, 8000).join(" ")
+        };
+        assert!(command(true, Kind::Weir).ends_with("/files --listen 127.0.0.1:8000"));
+        assert!(command(true, Kind::WeirFair).ends_with("/files --listen 127.0.0.1:8000 --policy fair"));
+        assert!(command(false, Kind::Weir).ends_with("/files --listen 127.0.0.1:8000 --workers 2"));
     }
 }

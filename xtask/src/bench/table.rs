@@ -1,20 +1,25 @@
 //! The report for people: Markdown tables whose columns also line up in a terminal.
 
-use super::outcome::{Contest, Report, Side};
-use super::plan::Table;
+use super::outcome::{Contest, Ratio, Report, Side};
+use super::required;
+use super::server::Kind;
 
 pub fn summary(report: &Report) -> String {
-    let of = |table: Table| report.contests.iter().filter(move |contest| contest.row.table == table);
     let mut parts = vec![conditions(report)];
-    if of(Table::Pair).next().is_some() {
-        parts.push(titled("Side by side", &duels(of(Table::Pair))));
+    let required = required::of(&report.contests);
+    if !required.is_empty() {
+        parts.push(titled("Required", &verdicts(&required)));
     }
-    let with_peers: Vec<&Contest> = of(Table::Pair).filter(|contest| contest.sides.len() > 2).collect();
+    if !report.contests.is_empty() {
+        parts.push(titled("Side by side", &duels(report.contests.iter())));
+    }
+    let with_peers: Vec<&Contest> = report.contests.iter().filter(|contest| contest.sides.len() > 2).collect();
     if !with_peers.is_empty() {
         parts.push(titled("Beside other servers", &peers(&with_peers)));
     }
-    if of(Table::Cost).next().is_some() {
-        parts.push(titled("What ordering costs where nothing waits", &duels(of(Table::Cost))));
+    let costs = cost_of_order(&report.contests);
+    if costs.len() > 1 {
+        parts.push(titled("Cost of the order where nothing waits", &aligned(&costs)));
     }
     if !report.idle.is_empty() {
         parts.push(titled("Memory of an idle connection", &idle(report)));
@@ -29,7 +34,8 @@ fn conditions(report: &Report) -> String {
     format!(
         "# Servers on loopback\n\n{} on {}, {}, commit {}.\n{} worker(s) on core {}, wrk on core {}{apart}; \
          {} round(s) of {} s, servers taking turns; medians, ratios within a round.\n\
-         CPU: utime + stime of the server's processes from /proc, counted in 1/100 s.\n{}\n",
+         CPU: of the server's processes, as the scheduler counts it. In brackets: 95 % intervals of the medians, with fewer than \
+         6 rounds the least and the greatest.\n{}\n",
         m.date,
         m.cpu,
         m.kernel,
@@ -47,6 +53,29 @@ fn titled(title: &str, table: &str) -> String {
     format!("## {title}\n\n{table}")
 }
 
+fn verdicts(required: &[required::Required]) -> String {
+    let titles = ["file, mode, connections", "required of weir", "measured", "verdict"];
+    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    rows.extend(required.iter().map(|required| {
+        let bound = format!("{} {:.1} of {}", required.text, required.bound, required.base);
+        vec![required.row.clone(), bound, interval(required.ratio), required.verdict().to_owned()]
+    }));
+    aligned(&rows)
+}
+
+/// Weir as it comes beside Weir that orders nothing, in the same rounds.
+fn cost_of_order(contests: &[Contest]) -> Vec<Vec<String>> {
+    let titles = ["file, mode, connections", "rate weir/weir-fair", "CPU weir/weir-fair", "note"];
+    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    for contest in contests {
+        let pair = contest.side(Kind::Weir.name()).zip(contest.side(Kind::WeirFair.name()));
+        let Some((weir, fair)) = pair else { continue };
+        let (rate, cpu) = (weir.rate_to(fair), weir.cpu_to(fair));
+        rows.push(vec![contest.row.name(), interval(Some(rate)), interval(Some(cpu)), contest.note()]);
+    }
+    rows
+}
+
 /// Two servers in one line, and what the second is worth against the first.
 fn duels<'a>(contests: impl Iterator<Item = &'a Contest>) -> String {
     let mut rows = Vec::new();
@@ -60,9 +89,9 @@ fn duels<'a>(contests: impl Iterator<Item = &'a Contest>) -> String {
             cells.push(thousands(side.median(|round| round.requests_per_s)));
             cells.push(thousands(side.median(|round| round.bytes_per_s) / 1e6));
         }
-        cells.push(ratio(b.throughput_ratio));
+        cells.push(interval(b.throughput_ratio));
         cells.extend([a, b].map(cpu));
-        cells.push(ratio(b.cpu_ratio));
+        cells.push(interval(b.cpu_ratio));
         cells.extend([a, b].map(|side| percent(side.median(|round| round.wrk_cpu))));
         cells.push(contest.note());
         rows.push(cells);
@@ -95,9 +124,9 @@ fn peers(contests: &[&Contest]) -> String {
                 contest.row.name(),
                 side.server.to_owned(),
                 thousands(side.median(|round| round.requests_per_s)),
-                ratio(side.throughput_ratio),
+                interval(side.throughput_ratio),
                 cpu(side),
-                ratio(side.cpu_ratio),
+                interval(side.cpu_ratio),
                 percent(side.median(|round| round.wrk_cpu)),
                 note.clone(),
             ]
@@ -128,8 +157,8 @@ fn cpu(side: &Side) -> String {
     if micros < 1000.0 { format!("{micros:.2}") } else { thousands(micros) }
 }
 
-fn ratio(value: Option<f64>) -> String {
-    value.map_or("-".into(), |value| format!("{value:.3}"))
+fn interval(ratio: Option<Ratio>) -> String {
+    ratio.map_or("-".into(), |ratio| format!("{:.3} ({:.3}-{:.3})", ratio.median, ratio.low, ratio.high))
 }
 
 fn percent(share: f64) -> String {

@@ -32,7 +32,7 @@ pub struct Load {
 pub fn run(bench: &Bench, url: &str, row: &Row, seconds: u32) -> Result<Load, String> {
     let cores = &bench.cores;
     let mut command = Command::new("taskset");
-    command.args(["-c", &cores.wrk, "wrk", "-t", &cores.wrk_threads().to_string()]);
+    command.args(["-c", &cores.wrk, "wrk", "-t", &cores.wrk_threads.to_string()]);
     command.args(["-c", &row.connections.to_string(), "-d", &format!("{seconds}s"), "--timeout", TIMEOUT]);
     command.arg("-s").arg(bench.script());
     if !row.is_keep_alive {
