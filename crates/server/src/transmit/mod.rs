@@ -118,7 +118,8 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// Takes over a response; its first byte leaves when the drain says so.
     pub fn dispatch(&mut self, now: Nanos, dispatch: Dispatch<S>) -> JobId {
-        let size = Size::Known(dispatch.outgoing.remaining_bytes());
+        let sent_bytes = dispatch.sent_bytes;
+        let size = Size::Known(sent_bytes + dispatch.outgoing.remaining_bytes());
         let (framing, class) = (dispatch.stream.framing(), dispatch.class);
         let path = if self.needs_path { dispatch.socket.status().path } else { Path::default() };
         let id = self.drain.arrive(now, Arrival { size, framing, class, path });
@@ -129,6 +130,10 @@ impl<S: Socket + Clone> Transmitter<S> {
         self.sendings[slot] = Some(Sending::new(id, dispatch, now));
         // The handshake, and what was sent again since the connection's last response.
         self.settle(now, id);
+        if sent_bytes > 0 {
+            let progress = self.drain.on_sent(now, id, sent_bytes);
+            debug_assert!(!progress.is_departed(), "something is left of a job");
+        }
         id
     }
 

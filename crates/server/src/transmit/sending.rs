@@ -13,7 +13,10 @@ pub struct Dispatch<S> {
     /// Comes back in the [`Departure`].
     pub owner: u64,
     pub socket: S,
+    /// What is left of it.
     pub outgoing: Outgoing,
+    /// What was sent of it before, which only happens where nothing is paced or marked.
+    pub sent_bytes: u64,
     /// Of the customer or folder, for policies with classes.
     pub class: u8,
     pub stream: Stream,
@@ -37,8 +40,18 @@ pub(super) struct Sending<S> {
 
 impl<S: Socket> Sending<S> {
     pub fn new(id: JobId, dispatch: Dispatch<S>, now: Nanos) -> Sending<S> {
-        let Dispatch { owner, socket, outgoing, stream, .. } = dispatch;
-        Sending { id, owner, socket, outgoing, sent_bytes: 0, asked_at_bytes: 0, window: (now, 0), stream, marks: 0 }
+        let Dispatch { owner, socket, outgoing, sent_bytes, stream, .. } = dispatch;
+        Sending {
+            id,
+            owner,
+            socket,
+            outgoing,
+            sent_bytes,
+            asked_at_bytes: sent_bytes,
+            window: (now, sent_bytes),
+            stream,
+            marks: 0,
+        }
     }
 
     pub fn socket(&self) -> &S {

@@ -28,7 +28,9 @@ impl Worker {
             // Their requests may be younger than the events of this turn, and than a file's change that came since.
             self.parts.replier.cache.on_change();
         }
+        self.to_come = newcomers.len();
         for at in newcomers.drain(..) {
+            self.to_come -= 1;
             // The request is often here already, and the whole conversation may be over before the kernel need be asked
             // to watch the connection.
             if self.is_turn_over() {

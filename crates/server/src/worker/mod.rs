@@ -92,6 +92,10 @@ pub struct Worker {
     budget: Budget,
     /// When this turn began.
     now: Nanos,
+    /// The policy goes by the ready jobs alone: one that is sent at once need not be known to it.
+    is_memoryless: bool,
+    /// Events and newcomers of this turn that are still to be looked at, and may bring responses.
+    to_come: usize,
     /// The second for which the Date field was made.
     dated: u64,
     sweep_at: Nanos,
@@ -118,9 +122,18 @@ impl Worker {
         if let Some(watch) = parts.replier.cache.watch_fd() {
             poll.add(watch, FILES, EventFlags::IN)?;
         }
+        let is_memoryless = match &parts.path {
+            Path::Own(transmitter) if !parts.is_marked => {
+                let policy = transmitter.drain().policy();
+                !policy.follows_jobs() && !policy.needs_path()
+            }
+            _ => false,
+        };
         let mut worker = Worker {
             owners: Owners::of_worker(parts.number),
             parts,
+            is_memoryless,
+            to_come: 0,
             poll,
             conns: Slab::new(),
             queue: VecDeque::new(),
@@ -166,12 +179,15 @@ impl Worker {
         if (0..self.poll.len()).any(|at| self.poll.ready(at).token == FILES) {
             self.parts.replier.cache.on_change();
         }
+        let has_newcomers = (0..self.poll.len()).any(|at| self.poll.ready(at).token == LISTENER);
         for at in 0..self.poll.len() {
+            self.to_come = self.poll.len() - at - 1 + usize::from(has_newcomers);
             self.on_ready(self.poll.ready(at));
         }
+        self.to_come = usize::from(has_newcomers);
         self.read_queued();
         // Those who are here already come first.
-        if (0..self.poll.len()).any(|at| self.poll.ready(at).token == LISTENER) {
+        if has_newcomers {
             self.accept();
         }
         self.transmit();

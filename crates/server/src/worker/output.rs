@@ -39,14 +39,24 @@ impl Worker {
             conn.socket.cork(true);
             conn.is_corked = true;
         }
-        if !self.parts.is_plain {
-            let outgoing = Outgoing::new(std::mem::take(&mut self.out), reply.rest, conn.end());
-            return self.dispatch(at, outgoing);
+        let end = conn.end();
+        if !self.parts.is_plain && !self.is_alone() {
+            // A copy, so that no response allocates but for what it has, and waits with no more.
+            let outgoing = Outgoing::new(self.out.clone(), reply.rest, end);
+            self.out.clear();
+            return self.dispatch(at, outgoing, 0);
         }
         let gathers = reply.rest.is_empty() && !reply.closes && !self.parts.logs_access;
         if !gathers || self.out.len() >= GATHER_BYTES_MAX {
             self.send_now(at, reply.rest);
         }
+    }
+
+    /// Whether the response being built is the only one that is ready in this turn: then the drain would give it the first
+    /// grant, and need not be asked.
+    fn is_alone(&self) -> bool {
+        let Path::Own(transmitter) = &self.parts.path else { return false };
+        self.to_come == 0 && self.queue.is_empty() && self.is_memoryless && transmitter.drain().poll_timeout().is_none()
     }
 
     /// Sends what was gathered for this connection.
@@ -63,7 +73,7 @@ impl Worker {
         let sent = outgoing.send(&conn.socket, BYTES_PER_TURN_MAX);
         self.budget.bytes = self.budget.bytes.saturating_sub(sent.bytes);
         match sent.failure {
-            None | Some(Failure::Blocked) if outgoing.remaining_bytes() > 0 => self.dispatch(at, outgoing),
+            None | Some(Failure::Blocked) if outgoing.remaining_bytes() > 0 => self.dispatch(at, outgoing, sent.bytes),
             Some(failure) => {
                 self.report(at, &failure, sent.bytes);
                 self.close(at);
@@ -75,14 +85,15 @@ impl Worker {
         }
     }
 
-    /// Makes a job of a response, or of what is left of it.
-    fn dispatch(&mut self, at: usize, outgoing: Outgoing) {
+    /// Makes a job of a response of which so much is sent.
+    fn dispatch(&mut self, at: usize, outgoing: Outgoing, sent_bytes: u64) {
         let conn = &mut self.conns[at];
         conn.deadline = Nanos::MAX;
         let dispatch = Dispatch {
             owner: conn.owner,
             socket: conn.socket.clone(),
             outgoing,
+            sent_bytes,
             class: conn.class,
             stream: conn.stream,
         };

@@ -2,7 +2,9 @@
 
 use std::sync::mpsc::{Receiver, channel};
 
-use crate::common::{Client, Server, Site, content, get};
+use rustix::process::Signal;
+
+use crate::common::{Client, Server, Site, content, get, wait_until};
 
 /// Clients that have each asked for one file; the sizes come out in the order in which the responses ended.
 struct Race {
@@ -67,6 +69,29 @@ fn the_small_response_overtakes_the_large_one() {
         race.enter_first(&server, LARGE);
         race.enter(&server, SMALL);
         assert_eq!(race.order(), order, "{policy}");
+    }
+}
+
+/// Without a rate only responses that are ready in the same turn are ordered: requests that the server finds together. The log
+/// is written in the order in which responses are handed down.
+#[test]
+fn the_smallest_response_of_a_turn_leaves_first() {
+    let sizes = [40_000, 2_000, 30_000, 1_000];
+    let site = Site::of_sizes(&sizes);
+    let server = Server::start(&site, &["--drain", "off", "--workers", "1", "--access-log", "-"]);
+    let mut clients: Vec<Client> = sizes.iter().map(|&size| ask_for_head(&server, size)).collect();
+    server.freeze();
+    for (client, size) in clients.iter_mut().zip(sizes) {
+        client.send(get(&format!("/size-{size}")));
+    }
+    server.signal(Signal::CONT);
+    for (client, size) in clients.iter_mut().zip(sizes) {
+        assert!(client.response().body == content(size), "not the body of size-{size}");
+    }
+    let gets = || server.stdout().into_iter().filter(|line| line.contains("GET /size")).collect::<Vec<_>>();
+    wait_until("all lines", || gets().len() == sizes.len());
+    for (line, size) in gets().iter().zip([1_000, 2_000, 30_000, 40_000]) {
+        assert!(line.contains(&format!("GET /size-{size} ")), "{line} instead of {size}");
     }
 }
 

@@ -149,7 +149,7 @@ impl Bench {
         let socket = KernelSocket { kernel: Rc::clone(&self.kernel), at };
         let outgoing = Outgoing::new(vec![0; bytes as usize], VecDeque::new(), End::Open);
         let owner = at as u64;
-        let dispatch = Dispatch { owner, socket, outgoing, class: 0, stream };
+        let dispatch = Dispatch { owner, socket, outgoing, sent_bytes: 0, class: 0, stream };
         let job = self.transmitter.dispatch(NOW, dispatch);
         self.jobs.resize(at + 1, job);
         self.jobs[at] = job;

@@ -191,7 +191,7 @@ impl Client {
                 let (owner, socket) = (self.socket.name as u64, self.socket.clone());
                 let job = bench
                     .transmitter
-                    .dispatch(now, Dispatch { owner, socket, outgoing, class: 0, stream: self.stream });
+                    .dispatch(now, Dispatch { owner, socket, outgoing, sent_bytes: 0, class: 0, stream: self.stream });
                 self.job = Some(job);
                 if is_aborted {
                     bench.transmitter.abort(now, job, Failure::Disconnected);

@@ -152,10 +152,15 @@ impl Bench {
     }
 
     fn dispatch_outgoing(&mut self, socket: &FakeSocket, outgoing: Outgoing) -> JobId {
+        self.dispatch_rest(socket, outgoing, 0)
+    }
+
+    /// What is left of a response, when so much of it was sent.
+    fn dispatch_rest(&mut self, socket: &FakeSocket, outgoing: Outgoing, sent_bytes: u64) -> JobId {
         let owner = socket.name as u64;
         let socket = socket.clone();
         let stream = Stream::new(socket.framing);
-        let dispatch = Dispatch { owner, socket, outgoing, class: 0, stream };
+        let dispatch = Dispatch { owner, socket, outgoing, sent_bytes, class: 0, stream };
         self.transmitter.dispatch(self.now.get(), dispatch)
     }
 
@@ -191,6 +196,22 @@ fn shorter_responses_overtake_and_all_depart() {
     let ended: Vec<_> = bench.transmitter.departures().map(|d| (d.owner as u8 as char, d.sent_bytes)).collect();
     assert_eq!(ended, [('S', 3_000), ('L', 20_000)]);
     assert!(small.is_finished.get() && large.is_finished.get());
+}
+
+/// Its size is that of the whole response, its remaining bytes are what is left.
+#[test]
+fn a_response_that_was_begun_keeps_its_size() {
+    for (policy, order) in [("psjf", "NB"), ("srpt", "BN"), ("las", "NB")] {
+        let mut bench = Bench::new(policy, None);
+        let (begun, new) = (bench.socket('B', u64::MAX), bench.socket('N', u64::MAX));
+        let rest = Outgoing::new(vec![0; 1_000], VecDeque::new(), End::Finish);
+        bench.dispatch_rest(&begun, rest, 4_000);
+        bench.dispatch(&new, 1_400);
+        bench.drive();
+        assert_eq!(bench.order(), order, "{policy}");
+        let ended: Vec<_> = bench.transmitter.departures().map(|d| (d.owner as u8 as char, d.sent_bytes)).collect();
+        assert!(ended.contains(&('B', 5_000)) && ended.contains(&('N', 1_400)), "{ended:?}");
+    }
 }
 
 #[test]

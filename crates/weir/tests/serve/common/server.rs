@@ -74,6 +74,16 @@ impl Server {
         kill_process(Pid::from_raw(self.pid as i32).unwrap(), signal).unwrap();
     }
 
+    /// Stops all threads, as they are; [`Signal::CONT`] lets them go on.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+        wait_until("all threads to stop", || {
+            let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid)).unwrap().flatten();
+            let stats = threads.map(|thread| std::fs::read_to_string(thread.path().join("stat")).unwrap());
+            stats.into_iter().all(|stat| stat.rsplit(')').next().unwrap().starts_with(" T"))
+        });
+    }
+
     /// Waits for the end.
     pub fn exit_status(&self) -> ExitStatus {
         let mut status = None;
