@@ -9,6 +9,7 @@ use std::thread;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
+use super::network;
 use super::server::{Bench, Kind};
 
 /// Lists of cores as taskset takes them.
@@ -97,6 +98,8 @@ pub struct Manifest {
     pub commit: String,
     pub date: String,
     pub kernel: String,
+    /// Congestion control of all connections.
+    pub congestion: String,
     pub cpu: String,
     pub cores: Cores,
     pub workers: u32,
@@ -118,6 +121,7 @@ pub fn manifest(root: &Path, rounds: u32, seconds: u32, bench: &Bench, servers: 
         commit: commit(root),
         date: first_line("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),
         kernel: first_line("uname", &["-sr"]),
+        congestion: network::congestion(),
         cpu: cpu_model(),
         cores: bench.cores.clone(),
         workers: bench.workers,

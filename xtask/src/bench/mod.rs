@@ -8,6 +8,7 @@
 pub mod floor;
 mod idle;
 mod machine;
+mod network;
 mod outcome;
 mod plan;
 mod procfs;
@@ -45,6 +46,9 @@ pub struct Args {
     /// Only rows whose name contains this, for example `1 KB keep-alive`, or `idle`.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+    /// Measure in a network namespace with this congestion control, as root; without it, this machine's is used.
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
     /// A `weir` to measure instead of building this workspace's.
     #[arg(long, value_name = "PROGRAM")]
     weir: Option<PathBuf>,
@@ -71,6 +75,9 @@ impl Args {
 }
 
 pub fn main(root: &Path, args: &Args) -> Result<(), String> {
+    if let Some(congestion) = &args.congestion {
+        return network::run_under(congestion);
+    }
     let &[base, other] = &args.pair[..] else { return Err("--pair takes two servers, for example nginx,weir".into()) };
     let cores = machine::cores(args.workers);
     machine::raise_descriptor_limit();

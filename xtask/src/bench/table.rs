@@ -32,13 +32,14 @@ fn conditions(report: &Report) -> String {
     let versions: Vec<String> = m.versions.iter().map(|(name, version)| format!("{name}: {version}")).collect();
     let apart = if m.cores.are_apart { "" } else { " (shared: figures of different worker counts do not compare)" };
     format!(
-        "# Servers on loopback\n\n{} on {}, {}, commit {}.\n{} worker(s) on core {}, wrk on core {}{apart}; \
+        "# Servers on loopback\n\n{} on {}, {}, congestion control {}, commit {}.\n{} worker(s) on core {}, wrk on core {}{apart}; \
          {} round(s) of {} s, servers taking turns; medians, ratios within a round.\n\
          CPU: of the server's processes, as the scheduler counts it. In brackets: 95 % intervals of the medians, with fewer than \
          6 rounds the least and the greatest.\n{}\n",
         m.date,
         m.cpu,
         m.kernel,
+        m.congestion,
         m.commit,
         m.workers,
         m.cores.server,
