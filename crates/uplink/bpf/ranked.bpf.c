@@ -131,6 +131,7 @@ struct state {
 	__s64 guard_credit; /* in thousandths of a byte; a large packet leaves a debt */
 	__s64 other_credit; /* the same, of other traffic's share */
 	__u64 tag;          /* the highest of a flow served: it never moves backwards */
+	__u64 other_tag;    /* the same for other traffic, which has its share at its own pace */
 	__u64 longest_key;  /* about the longest flow: the last that was at least as long as the longest before */
 	__u32 longest_packets;
 	__u32 other_packets; /* waiting, of other traffic */
@@ -186,7 +187,7 @@ static __always_inline void queue_turn(struct turn *turn, __u64 key, __u32 rank)
 
 	turn->rank = rank;
 	turn->key = key;
-	turn->tag = state.tag;
+	turn->tag = rank == RANK_OTHER ? state.other_tag : state.tag;
 	turn->served = turn->waiting = ++state.service;
 	bpf_spin_lock(&turns_lock);
 	bpf_rbtree_add(&by_rank, &turn->rank_node, less_rank);
@@ -492,7 +493,10 @@ static __always_inline struct sk_buff *serve(struct Qdisc *sch, struct turn *tur
 		account_removed(sch, key, flow, bytes);
 		bpf_obj_drop(packet);
 	}
-	advance_to(&state.tag, turn->tag);
+	if (turn->rank == RANK_OTHER)
+		advance_to(&state.other_tag, turn->tag);
+	else
+		advance_to(&state.tag, turn->tag);
 	if (!flow->packets) {
 		end_flow(turn);
 		return skb;
