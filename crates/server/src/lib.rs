@@ -29,9 +29,9 @@ pub use handover::WORKERS_MAX;
 pub use start::{Server, StartError};
 pub use threads::ThreadError;
 
-pub use sched::FOREIGN_SHARE_PERMILLE;
 /// The specs of policies, for help texts.
 pub use sched::policy::FORMS as POLICY_FORMS;
+pub use sched::{FOREIGN_SHARE_PERMILLE, WaitBound};
 
 /// The share of the oldest response unless told otherwise, in thousandths: at 10 Mbit/s a segment every 0.6 s, which
 /// keeps a client from giving up. More buys little and costs all: at rho 0.8, 20 make the mean response time of the

@@ -10,7 +10,7 @@ use cli::Failure;
 use server::transmit::{Patience, Promotion};
 use server::{
     AccessLogConfig, Classes, ClassesError, Config, DrainChoice, DrainKind, DrainOptions, Limits, Server, WORKERS_MAX,
-    files, log,
+    WaitBound, files, log,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -137,19 +137,11 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let server = Server::start(config(args)?, move || handle.close())?;
     // Whether anybody reads this makes no difference to serving.
     let (address, why, connections) = (server.address(), server.why(), server.connections_max());
+    let guard = server.wait_bound().map_or(String::new(), guard_promise);
     let _ = writeln!(
         std::io::stdout(),
-        "weir: serving {dir} at http://{address}/ ({why}; at most {connections} connections)"
+        "weir: serving {dir} at http://{address}/ ({why}; at most {connections} connections{guard})"
     );
-    if let Some(bound) = server.wait_bound() {
-        let (fixed, each, hundred) = (bound.fixed, bound.per_response, bound.with(100));
-        let [fixed, each, hundred] = [fixed, each, hundred].map(|span| span.as_secs_f64());
-        let _ = writeln!(
-            std::io::stdout(),
-            "weir: guard: no waiting response goes longer than {fixed:.1} s + {each:.3} s per waiting response without a \
-             byte; {hundred:.0} s with 100 waiting (--guard)"
-        );
-    }
     for signal in signals.forever() {
         match signal {
             SIGHUP | SIGUSR1 => server.reopen_log(),
@@ -164,6 +156,15 @@ pub fn main(args: Args) -> Result<(), Failure> {
         let _ = signal_hook::flag::register_conditional_default(signal, std::sync::Arc::new(true.into()));
     }
     Ok(server.stop()?)
+}
+
+/// What the guard promises, for the line at the start.
+fn guard_promise(bound: WaitBound) -> String {
+    let [fixed, each, hundred] = [bound.fixed, bound.per_response, bound.with(100)].map(|span| span.as_secs_f64());
+    format!(
+        "; no ready response waits longer for a byte than {fixed:.1} s + {each:.3} s for each response ready, \
+         {hundred:.0} s with 100 (--guard)"
+    )
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

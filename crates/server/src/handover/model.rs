@@ -176,7 +176,7 @@ impl Worker {
         let (owner, socket) = (conn.owner, conn.socket.clone());
         let outgoing = Outgoing::new(vec![0; 100], Default::default(), End::Open);
         let stream = Stream::default();
-        let dispatch = Dispatch { owner, socket, outgoing, class: 0, stream };
+        let dispatch = Dispatch { owner, socket, outgoing, sent_bytes: 0, class: 0, stream };
         self.writer.inbox.post(ToWriter::Dispatch(dispatch));
     }
 
