@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::Path;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -17,7 +18,8 @@ use crate::program::{POLL_EVERY, Program};
 use crate::server::{Endpoint, server_command, start_server};
 use crate::view::{Sampler, Taken, View, shares};
 use crate::{
-    Calibration, Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, Wide, find_program, machine, tool,
+    Calibration, Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, SlowDisk, Wide, find_program,
+    machine, tool,
 };
 
 /// The server's port; a namespace has no other.
@@ -45,11 +47,13 @@ struct Measured {
 struct Watched<'a> {
     server: &'a mut Program,
     wide: Option<&'a mut Wide>,
+    download: Option<&'a mut Program>,
 }
 
 impl Watched<'_> {
     fn check_running(&mut self) -> Result<(), LabError> {
         self.server.check_running()?;
+        self.download.as_mut().map_or(Ok(()), |download| download.check_running())?;
         self.wide.as_mut().map_or(Ok(()), |wide| wide.check_running())
     }
 }
@@ -62,9 +66,7 @@ pub(crate) fn one_run(
     company: &mut Company<'_>,
     interrupt: &Interrupt,
 ) -> Result<Run, LabError> {
-    let folder = plan.out.join(&spec.name);
-    std::fs::create_dir_all(&plan.out).map_err(|e| LabError::path(&plan.out, e))?;
-    std::fs::create_dir(&folder).map_err(|e| LabError::path(&folder, e))?;
+    let folder = make_folder(plan, spec)?;
     let weir = plan.programs.weir.as_deref();
     let link = match plan.experiment.network {
         Network::Namespaces | Network::Router => Some(Link::build(plan.experiment, spec, weir)?),
@@ -74,16 +76,18 @@ pub(crate) fn one_run(
     let start_wide = |link: &Link| link.start_wide(&plan.programs.weirlab, plan.experiment.seed, &folder, interrupt);
     let mut wide = link.as_ref().map(start_wide).transpose()?.flatten();
     let attached = link.as_ref().map(|link| link.attach(plan.experiment, spec, PORT, weir)).transpose()?.flatten();
+    let disk = slow_disk(plan, spec, site)?;
     let command = server_command(plan.experiment, spec, endpoint.address, site, &folder, weir)?;
     let probe = format!("/{}.bin", plan.sizes.first().copied().unwrap_or(0));
     let mut server = start_server(endpoint, spec.server, &command, &folder, &probe, interrupt)?;
+    let mut download = start_download(disk.as_ref(), endpoint, &folder)?;
     company.ticket.begin(interrupt)?;
     let bar = company.bars.add(progress_bar(&format!("{} {}", plan.title, spec.name), plan.experiment.seconds));
-    let watched = Watched { server: &mut server, wide: wide.as_mut() };
+    let watched = Watched { server: &mut server, wide: wide.as_mut(), download: download.as_mut() };
     let (measured, taken) = measure(plan, spec, endpoint, link.as_ref(), watched, &bar, interrupt)?;
     company.ticket.end(interrupt)?;
     let mut environment = link.as_ref().map_or(Ok(BTreeMap::new()), Link::describe)?;
-    drop(server);
+    drop((download, disk, server));
     if let Some(mut wide) = wide {
         wide.check_running()?;
         environment.insert("wan_counted".into(), wide.finish()?);
@@ -95,11 +99,33 @@ pub(crate) fn one_run(
     complete(&folder, spec, measured, taken, environment)
 }
 
+fn make_folder(plan: &Plan<'_>, spec: &RunSpec) -> Result<PathBuf, LabError> {
+    let folder = plan.out.join(&spec.name);
+    std::fs::create_dir_all(&plan.out).map_err(|e| LabError::path(&plan.out, e))?;
+    std::fs::create_dir(&folder).map_err(|e| LabError::path(&folder, e))?;
+    Ok(folder)
+}
+
+/// The client that asks for a file of the slow disk.
+fn start_download(disk: Option<&SlowDisk>, at: Endpoint<'_>, folder: &Path) -> Result<Option<Program>, LabError> {
+    disk.map(|disk| disk.download(at.client, at.address, &folder.join("cold.log"))).transpose()
+}
+
+/// The disk of a run that has one; of a name that no run of another point has.
+fn slow_disk(plan: &Plan<'_>, spec: &RunSpec, site: &Path) -> Result<Option<SlowDisk>, LabError> {
+    let point = plan.title.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    let mount = |reads: NonZeroU32| {
+        SlowDisk::mount(site, &format!("{point}-{}", spec.name), Duration::from_secs(1) / reads.get())
+    };
+    spec.cold_reads_per_s.map(mount).transpose()
+}
+
 /// What is known of a run without having done it.
 fn described(plan: &Plan<'_>, spec: &RunSpec, runs_at_once: usize) -> BTreeMap<String, String> {
     let mut environment = plan.environment.clone();
     environment.insert("runs_at_once".into(), runs_at_once.to_string());
     environment.insert("worker_slots".into(), plan.experiment.limits.slots_of(spec.server));
+    environment.extend(spec.cold_reads_per_s.map(|reads| ("cold_reads_per_s".into(), reads.to_string())));
     environment.insert("run_command".into(), std::env::args().collect::<Vec<_>>().join(" "));
     environment.insert("bottleneck".into(), plan.experiment.qdisc_of(spec).name().into());
     environment.extend(machine::describe());

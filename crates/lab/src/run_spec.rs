@@ -1,5 +1,7 @@
 //! One run of an experiment: what serves the jobs, in which order, and what stands at the bottleneck.
 
+use std::num::NonZeroU32;
+
 use serde::{Deserialize, Deserializer};
 
 use crate::Network;
@@ -31,6 +33,9 @@ pub struct RunSpec {
     /// More flags for `weir attach`.
     #[serde(default)]
     pub attach_flags: Vec<String>,
+    /// One more client downloads a file from a disk that gives so many reads per second, for as long as the run lasts; unset
+    /// is no such client.
+    pub cold_reads_per_s: Option<NonZeroU32>,
     /// Name of the run this one is compared with, instead of the first.
     pub baseline: Option<String>,
 }
@@ -215,6 +220,7 @@ mod tests {
             ("", "server = \"nginx\"\nattach = \"fifo\"", "unknown variant `fifo`, expected one of `las`"),
             ("", "server = \"nginx\"\nattach_flags = [\"-x\"]", "run `a`: attach_flags without attach"),
             ("", "server = \"nginx\"\nqdisc_flags = [\"-x\"]", "run `a`: qdisc_flags are for `bands` and `ranked`"),
+            ("", "server = \"nginx\"\ncold_reads_per_s = 0", "expected a nonzero u32"),
             ("", "server = \"nginx\"\nqdisc = \"codel\"", "unknown variant `codel`, expected one of `fifo`"),
             ("", "server = \"nginx\"\nbaseline = \"b\"", "run `a`: there is no run `b` to compare it with"),
             ("network = \"loopback\"", "server = \"weir\"\nqdisc = \"cake\"", "run `a`: nothing queues on loopback"),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::LabError;
 use crate::namespace::{is_dead, owner};
 use crate::proc_stat::Stat;
+use crate::slow_disk;
 
 /// The folder the servers serve, `www-PID-START` after the process that owns it: one sparse file `SIZE.bin` for every size
 /// asked for. Removed when dropped; what a killed process left is removed by the next.
@@ -46,6 +47,7 @@ fn remove_leftovers(parent: &Path) -> Result<(), LabError> {
         let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let ["www", pid, start] = name.split('-').collect::<Vec<_>>()[..] else { continue };
         if is_dead(pid, start, |pid| Stat::of(pid).map(|stat| stat.start_ticks)) {
+            slow_disk::release_all(&folder);
             fs::remove_dir_all(&folder).map_err(|e| LabError::path(&folder, e))?;
         }
     }

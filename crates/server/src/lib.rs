@@ -16,6 +16,7 @@ mod places;
 mod poll;
 mod reply;
 mod start;
+mod storage;
 mod sys;
 mod threads;
 pub mod transmit;

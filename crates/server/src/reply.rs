@@ -1,6 +1,7 @@
 //! From a request to its response: which status, which fields, which bytes.
 
 use std::collections::VecDeque;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -33,6 +34,10 @@ pub struct Replier {
 
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 const TEXT: &[u8] = b"text/plain; charset=utf-8";
+
+/// Bodies up to this long are copied behind the head, which is cheaper than a second piece of memory for the kernel, and lets
+/// pipelined responses share a system call.
+const COPIED_BYTES_MAX: u64 = 2 << 10;
 
 /// How a response is framed: what the request said about body and connection.
 #[derive(Clone, Copy)]
@@ -72,7 +77,7 @@ impl Replier {
     fn reply_with_file(&mut self, request: &Request, frame: Frame, now: Nanos, out: &mut Vec<u8>) -> Reply {
         match self.cache.lookup(request.path, now) {
             Ok(Found::File(entry)) => self.file(request, &entry, frame, out),
-            Ok(Found::Listing(page)) => self.page(Status::OK, LISTING_MIME.as_bytes(), &page, &[], frame, out),
+            Ok(Found::Listing(page)) => self.listing(page, frame, out),
             Ok(Found::Redirect(mut location)) => {
                 if let Some(query) = request.query {
                     location.push('?');
@@ -80,11 +85,11 @@ impl Replier {
                 }
                 self.text(Status::MOVED_PERMANENTLY, &location, &[("Location", location.as_bytes())], frame, out)
             }
-            Err(missing) => self.missing(missing, frame, out),
+            Err(missing) => self.missing(missing, request.path, frame, out),
         }
     }
 
-    fn missing(&self, missing: Missing, frame: Frame, out: &mut Vec<u8>) -> Reply {
+    fn missing(&self, missing: Missing, path: &[u8], frame: Frame, out: &mut Vec<u8>) -> Reply {
         match missing {
             Missing::NotFound => self.text(Status::NOT_FOUND, "nothing is here", &[], frame, out),
             Missing::Forbidden => self.text(Status::FORBIDDEN, "this may not be read", &[], frame, out),
@@ -98,7 +103,8 @@ impl Replier {
             }
             Missing::Failed(error) => {
                 let reply = self.text(Status::INTERNAL_SERVER_ERROR, "this could not be read", &[], frame, out);
-                Reply { trouble: Some(error), ..reply }
+                let path = String::from_utf8_lossy(path);
+                Reply { trouble: Some(io::Error::new(error.kind(), format!("{path}: {error}"))), ..reply }
             }
         }
     }
@@ -156,12 +162,12 @@ impl Replier {
         for range in ranges {
             let mut part = Vec::new();
             multipart::part_head(&mut part, &boundary, &entry.mime, range, entry.len);
-            push(Segment::Bytes(part), &mut reply);
-            push(Segment::of(entry, range.clone()), &mut reply);
+            push(Segment::Bytes(part.into()), &mut reply);
+            push(Segment::File { entry: Arc::clone(entry), range: range.clone() }, &mut reply);
         }
         let mut end = Vec::new();
         multipart::closing(&mut end, &boundary);
-        push(Segment::Bytes(end), &mut reply);
+        push(Segment::Bytes(end.into()), &mut reply);
         reply
     }
 
@@ -210,6 +216,18 @@ impl Replier {
         reply
     }
 
+    /// A page that other responses share.
+    fn listing(&self, page: Arc<Vec<u8>>, frame: Frame, out: &mut Vec<u8>) -> Reply {
+        head::start(out, Status::OK, &self.date);
+        head::field(out, "Content-Type", LISTING_MIME.as_bytes());
+        head::content_length(out, page.len() as u64);
+        let mut reply = self.bare(Status::OK, frame, out);
+        if frame.has_body {
+            push(Segment::Page { page, at: 0 }, &mut reply);
+        }
+        reply
+    }
+
     /// Ends the head of a response that has no body yet.
     fn bare(&self, status: Status, frame: Frame, out: &mut Vec<u8>) -> Reply {
         head::end(out, frame.connection, frame.minor_version);
@@ -218,20 +236,21 @@ impl Replier {
     }
 }
 
-/// Puts part of a file behind the head: into the same buffer if it is held in memory.
+/// Puts part of a file behind the head: into the same buffer if it is small, else as a share of what all responses send.
 fn append(entry: &Arc<Entry>, range: Range<u64>, out: &mut Vec<u8>, reply: &mut Reply) {
     match &entry.content {
-        Content::Held(body) => {
+        Content::Held(body) if range.end - range.start <= COPIED_BYTES_MAX => {
             out.extend_from_slice(&body[range.start as usize..range.end as usize]);
             reply.body_bytes += range.end - range.start;
         }
-        Content::Open(_) => push(Segment::of(entry, range), reply),
+        _ => push(Segment::File { entry: Arc::clone(entry), range }, reply),
     }
 }
 
 fn push(segment: Segment, reply: &mut Reply) {
     reply.body_bytes += segment.len();
     if !segment.is_empty() {
+        reply.rest.reserve_exact(1);
         reply.rest.push_back(segment);
     }
 }

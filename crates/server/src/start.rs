@@ -19,6 +19,7 @@ use crate::log::{self, AccessLog};
 use crate::mailbox::Mailbox;
 use crate::places::Places;
 use crate::reply::Replier;
+use crate::storage::{Disk, Pool};
 use crate::threads::{Beat, ThreadError, ThreadId, Threads};
 use crate::transmit::{Departure, Transmitter};
 use crate::worker::{Parts, Path, Worker};
@@ -41,6 +42,8 @@ pub struct Server {
     mailboxes: Vec<Arc<Mailbox<Departure>>>,
     workers: Vec<ThreadId>,
     writer: Option<(Arc<Writer>, ThreadId)>,
+    /// Reads for the workers and the writer.
+    pool: Arc<Pool>,
     /// Ends the watching, before the log's thread ends.
     threads: Threads,
     log: AccessLog,
@@ -110,6 +113,7 @@ impl Server {
             mailboxes,
             workers: Vec::new(),
             writer: None,
+            pool: Pool::new(),
             threads,
             log,
             _log_guard: log_guard,
@@ -167,6 +171,7 @@ impl Server {
             writer.stop();
             self.threads.join(thread)?;
         }
+        self.pool.stop();
         Ok(())
     }
 
@@ -182,7 +187,9 @@ impl Server {
             Some((writer, _)) => Path::Writer(Arc::clone(writer)),
             None => {
                 let transmitter = Transmitter::new(config.drain.drain(), None, config.limits.patience);
-                Path::Own(Box::new(transmitter.with_marker(config.drain.marker.clone())))
+                let mailbox = Arc::clone(&self.mailboxes[number]);
+                let storage = Disk::new(Arc::clone(&self.pool), move || mailbox.wake());
+                Path::Own(Box::new(transmitter.with_marker(config.drain.marker.clone()).with_storage(storage)))
             }
         };
         let parts = Parts {
@@ -216,7 +223,11 @@ impl Server {
         let failed = |e| StartError::Thread(NAME.into(), e);
         let writer = Arc::new(Writer::new(Mailbox::new().map_err(failed)?, self.mailboxes.clone()));
         let transmitter = Transmitter::new(config.drain.drain(), config.drain.gauge.take(), config.limits.patience)
-            .with_marker(config.drain.marker.clone());
+            .with_marker(config.drain.marker.clone())
+            .with_storage(Disk::new(Arc::clone(&self.pool), {
+                let writer = Arc::clone(&writer);
+                move || writer.inbox.wake()
+            }));
         let poll = writer.poll().map_err(failed)?;
         let (woken, run, log) = (Arc::clone(&writer), Arc::clone(&writer), self.log.clone());
         let main = move |beat: &Beat| run.run(poll, transmitter, beat, &log);

@@ -21,6 +21,7 @@ use slab::Slab;
 use units::Nanos;
 
 use super::entry::State;
+use super::listings::{LISTING_BYTES_MAX, Listings};
 use super::watch::{Changed, Watch, WatchId};
 use super::{Entry, Found, Missing, Root, listing};
 
@@ -45,6 +46,7 @@ pub struct CacheLimits {
     pub entries: usize,
     pub files_open: usize,
     pub body_bytes: usize,
+    pub listing_bytes: usize,
 }
 
 impl CacheLimits {
@@ -55,6 +57,7 @@ impl CacheLimits {
             entries: share(ENTRIES_MAX),
             files_open: share(FILES_OPEN_MAX),
             body_bytes: share(BODY_BYTES_MAX),
+            listing_bytes: share(LISTING_BYTES_MAX),
         }
     }
 }
@@ -67,6 +70,7 @@ pub struct Cache {
     slots: Slab<Slot>,
     by_path: HashMap<Arc<[u8]>, usize>,
     pub(super) watch: Watch,
+    listings: Listings,
     files_open: usize,
     body_bytes: usize,
     /// Where the search for an entry to evict goes on.
@@ -110,6 +114,7 @@ impl Cache {
             slots: Slab::new(),
             by_path: HashMap::new(),
             watch: Watch::new(),
+            listings: Listings::new(limits.listing_bytes),
             files_open: 0,
             body_bytes: 0,
             hand: 0,
@@ -152,7 +157,8 @@ impl Cache {
 
     /// Forgets everything.
     pub fn clear(&mut self) {
-        let all: Vec<usize> = self.slots.iter().map(|(at, _)| at).collect();
+        let files = self.slots.iter().map(|(at, _)| at);
+        let all: Vec<usize> = files.chain(self.listings.slots()).collect();
         all.into_iter().for_each(|at| self.forget(at));
     }
 
@@ -197,18 +203,43 @@ impl Cache {
     fn find_in_folder(&mut self, raw_path: &[u8], folder: &str, now: Nanos) -> Result<Found, Missing> {
         let index = if folder.is_empty() { INDEX.to_string() } else { format!("{folder}/{INDEX}") };
         match self.load(&index) {
-            Ok(Loaded::Folder) | Err(Missing::NotFound) => self.list(folder),
+            Ok(Loaded::Folder) | Err(Missing::NotFound) => self.list(folder, now),
             Ok(Loaded::File(loaded)) => Ok(Found::File(self.insert(raw_path, &index, loaded, now))),
             Err(missing) => Err(missing),
         }
     }
 
-    fn list(&self, folder: &str) -> Result<Found, Missing> {
-        let (_, metadata) = self.root.look(folder)?;
+    fn list(&mut self, folder: &str, now: Nanos) -> Result<Found, Missing> {
+        let (looked, metadata) = self.root.look(folder)?;
         match (metadata.is_dir(), self.root.options.listing) {
-            (false, _) => Err(Missing::NotFound),
-            (true, false) => Err(Missing::Forbidden),
-            (true, true) => Ok(Found::Listing(Arc::new(listing::page(&self.root, folder)?))),
+            (false, _) => return Err(Missing::NotFound),
+            (true, false) => return Err(Missing::Forbidden),
+            (true, true) => {}
+        }
+        let state = State::of(&metadata);
+        if let Some(page) = self.listings.get(folder, state, now) {
+            return Ok(Found::Listing(page));
+        }
+        // Before the folder is read, so that no change after that goes unnoticed.
+        let watch = self.watch.add_folder(&looked);
+        let page = listing::page(&self.root, folder);
+        if let (Some(watch), Err(_)) = (watch, &page) {
+            self.watch.release(watch);
+        }
+        let page = Arc::new(page?);
+        if let Some(watch) = watch {
+            self.keep_listing(folder, state, &page, watch, now);
+        }
+        Ok(Found::Listing(page))
+    }
+
+    fn keep_listing(&mut self, folder: &str, state: State, page: &Arc<Vec<u8>>, watch: WatchId, now: Nanos) {
+        while let Some(slot) = self.listings.displaced(folder, page.len()) {
+            self.forget(slot);
+        }
+        match self.listings.insert(folder, state, page, watch, now) {
+            Some(slot) => self.watch.attach(watch, slot),
+            None => self.watch.release(watch),
         }
     }
 
@@ -326,6 +357,12 @@ impl Cache {
 
     /// Does nothing for an entry forgotten already.
     fn forget(&mut self, at: usize) {
+        if Listings::is_slot(at) {
+            if let Some(watch) = self.listings.take(at) {
+                self.watch.detach(watch, at);
+            }
+            return;
+        }
         let Some(slot) = self.slots.try_remove(at) else { return };
         self.files_open -= usize::from(slot.entry.is_open());
         self.body_bytes -= slot.entry.held_bytes();
@@ -333,6 +370,11 @@ impl Cache {
         if let Some(id) = slot.watch {
             self.watch.detach(id, at);
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn listings(&self) -> (usize, usize) {
+        self.listings.usage()
     }
 
     /// Entries, files kept open, bytes held.

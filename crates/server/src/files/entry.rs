@@ -24,6 +24,11 @@ pub struct Entry {
     /// Whole seconds, never before 1970 nor in the future (RFC 9110 section 8.8.2.1).
     pub last_modified: SystemTime,
     pub mime: String,
+    /// Where it lies below the served folder, for messages.
+    pub path: Box<str>,
+    pub device: u64,
+    /// It lies on a file system without a disk, where reading never waits.
+    pub is_in_memory: bool,
     /// The field lines of a 200 response with the whole file, each ended by CRLF: [`Entry::entity_fields`], then
     /// Content-Length.
     pub fields: Vec<u8>,
@@ -47,13 +52,25 @@ impl Entry {
             None => (None, metadata),
         };
         let state = State::of(&metadata);
-        let (etag, last_modified, mime) = (state.etag(), state.last_modified(SystemTime::now()), mime_of(path));
+        let etag = held.as_ref().map_or_else(|| state.etag(), |body| etag_of(body));
+        let (last_modified, mime) = (state.last_modified(SystemTime::now()), mime_of(path));
         let mut fields = http::head::entity_fields(&mime, &etag, last_modified);
         let entity_fields_bytes = fields.len();
         http::head::content_length(&mut fields, state.size_bytes);
-        let content = held.map_or(Content::Open(file), Content::Held);
-        let len = state.size_bytes;
-        Ok((Entry { content, len, etag, last_modified, mime, fields, entity_fields_bytes }, state))
+        let is_in_memory = held.is_some() || is_in_memory(&file);
+        let entry = Entry {
+            content: held.map_or(Content::Open(file), Content::Held),
+            len: state.size_bytes,
+            etag,
+            last_modified,
+            mime,
+            path: path.into(),
+            device: state.device,
+            is_in_memory,
+            fields,
+            entity_fields_bytes,
+        };
+        Ok((entry, state))
     }
 
     /// Content-Type, ETag, Last-Modified and Accept-Ranges, without the length: for a single range.
@@ -104,10 +121,10 @@ impl State {
         (self.device, self.inode) == (metadata.dev(), metadata.ino())
     }
 
+    /// Of size and time of modification, which copies on other hosts share if they are made with their times.
     fn etag(&self) -> String {
         let (seconds, nanoseconds) = self.modified;
-        let modified_ns = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
-        format!("\"{:x}-{:x}-{:x}\"", self.inode, modified_ns as u128 as u64, self.size_bytes)
+        etag_of(&[self.size_bytes, seconds as u64, nanoseconds as u64].map(u64::to_le_bytes).concat())
     }
 
     fn last_modified(&self, now: SystemTime) -> SystemTime {
@@ -115,6 +132,24 @@ impl State {
         let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         UNIX_EPOCH + Duration::from_secs(seconds.min(now))
     }
+}
+
+/// A strong entity tag for these bytes: of a body that is held, or of what is known of a file that is not. It tells neither, and is
+/// the same on every host and in every version.
+fn etag_of(bytes: &[u8]) -> String {
+    const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+    // FNV-1a a word at a time, and each step mixed: byte by byte it would take as long as the system calls of a load.
+    let step = |digest: u64, word: u64| {
+        let product = (digest ^ word).wrapping_mul(FNV_PRIME);
+        product ^ product >> 29
+    };
+    let words = bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    });
+    format!("\"{:016x}\"", words.chain([bytes.len() as u64]).fold(FNV_OFFSET, step))
 }
 
 /// The content and the state it belongs to, if the file is small and keeps still while it is read, once or again.
@@ -136,6 +171,13 @@ fn hold(file: &mut File, metadata: &Metadata) -> io::Result<Option<(Box<[u8]>, M
     Ok(None)
 }
 
+/// tmpfs and ramfs: they refuse RWF_NOWAIT and do not need it.
+fn is_in_memory(file: &File) -> bool {
+    const TMPFS: i64 = 0x0102_1994;
+    const RAMFS: i64 = 0x8584_58f6;
+    rustix::fs::fstatfs(file).is_ok_and(|of| [TMPFS, RAMFS].contains(&of.f_type))
+}
+
 /// By the name's extension; text is said to be UTF-8, which nearly all of it is.
 fn mime_of(path: &str) -> String {
     let Some(mime) = mime_guess::from_path(path).first_raw() else {
@@ -153,9 +195,26 @@ mod tests {
     }
 
     #[test]
-    fn etag_is_quoted_inode_time_and_size() {
-        assert_eq!(state(1).etag(), "\"ab-3b9aca05-10\"");
-        assert_ne!(state(-1).etag(), state(1).etag());
+    fn etags_are_of_size_and_time_and_nothing_else() {
+        let tag = state(1).etag();
+        assert!(tag.len() == 18 && tag.starts_with('"') && tag.ends_with('"'), "{tag}");
+        assert_eq!(State { inode: 7, device: 9, changed: (5, 5), ..state(1) }.etag(), tag);
+        for other in [State { size_bytes: 17, ..state(1) }, State { modified: (1, 6), ..state(1) }, state(-1)] {
+            assert_ne!(other.etag(), tag, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn etags_of_bodies_tell_every_byte() {
+        let body = [7; 20];
+        let tags: std::collections::HashSet<String> = (0..20)
+            .map(|at| std::array::from_fn::<u8, 20, _>(|other| body[other] + u8::from(other == at)))
+            .map(|body| etag_of(&body))
+            .chain([etag_of(&body), etag_of(&body[..19]), etag_of(&[7, 0]), etag_of(&[7])])
+            .collect();
+        assert_eq!(tags.len(), 24);
+        // Stable: clients and other hosts keep it.
+        assert_eq!(etag_of(b"weir"), etag_of(b"weir"));
     }
 
     #[test]

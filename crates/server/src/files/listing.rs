@@ -11,7 +11,7 @@ use rustix::fs::Dir;
 
 use super::Root;
 
-/// Names on one page. Each costs a look at the file, about 3 µs, and the worker serves nobody else meanwhile: 3 ms.
+/// Names on one page. Each costs a look at the file, 3 to 10 µs, and the worker serves nobody else meanwhile: 10 ms at most.
 pub const NAMES_MAX: usize = 1000;
 /// Names looked at for one page, including those left out.
 const NAMES_READ_MAX: usize = 2 * NAMES_MAX;

@@ -7,6 +7,7 @@
 mod cache;
 mod entry;
 mod listing;
+mod listings;
 mod root;
 #[cfg(test)]
 pub(crate) mod temporary;
@@ -22,6 +23,7 @@ use rustix::io::Errno;
 pub use cache::{BODY_BYTES_MAX, Cache, CacheLimits, ENTRIES_MAX, FILES_OPEN_MAX, REVALIDATE_AFTER};
 pub use entry::{BODY_BYTES_HELD_MAX, Content, Entry};
 pub use listing::NAMES_MAX as LISTING_NAMES_MAX;
+pub use listings::LISTING_BYTES_MAX;
 pub use root::{Options, Root};
 
 /// Media type of [`Found::Listing`].

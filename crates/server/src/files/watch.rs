@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 /// Events read in one turn before giving up on telling which files changed: four times the kernel's default queue.
 const EVENTS_PER_TURN_MAX: usize = 65_536;
-/// 16 bytes an event, as watched files have no names in theirs.
+/// 16 bytes an event of a file, which has no name in it; one of a folder has one of up to 255 bytes.
 const BUFFER_BYTES: usize = 4096;
 
 const CHANGES: WatchFlags = WatchFlags::MODIFY
@@ -24,6 +24,13 @@ const CHANGES: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::CLOSE_WRITE)
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::DELETE_SELF);
+
+/// Of a folder, to which the kernel tells also what becomes of the files in it.
+const CHANGES_INSIDE: WatchFlags = CHANGES
+    .union(WatchFlags::CREATE)
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MOVED_FROM)
+    .union(WatchFlags::MOVED_TO);
 
 static SAID: Once = Once::new();
 
@@ -64,8 +71,17 @@ impl Watch {
 
     /// Watches the inode behind an open file; from here on its changes are told. None if that is not possible.
     pub(super) fn add(&mut self, file: &File) -> Option<WatchId> {
+        self.add_for(file, CHANGES)
+    }
+
+    /// The same for a folder and what is in it.
+    pub(super) fn add_folder(&mut self, folder: &File) -> Option<WatchId> {
+        self.add_for(folder, CHANGES_INSIDE)
+    }
+
+    fn add_for(&mut self, file: &File, changes: WatchFlags) -> Option<WatchId> {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        match inotify::add_watch(self.inotify.as_ref()?, path, CHANGES) {
+        match inotify::add_watch(self.inotify.as_ref()?, path, changes) {
             Ok(id) => Some(id),
             // Without permission to read it, opening it fails as well and says why.
             Err(Errno::ACCESS) => None,

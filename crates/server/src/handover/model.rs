@@ -10,6 +10,7 @@
 //! deadlocks; a writer that does not forget a departed job, and a worker that closes after every response, fail too.
 
 use std::fs::File;
+use std::io::IoSlice;
 use std::sync::atomic::AtomicBool as PlainBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::{io, sync};
@@ -114,6 +115,11 @@ impl Socket for Tube {
             false if self.is_full => Err(io::ErrorKind::WouldBlock.into()),
             false => Ok(bytes.len()),
         }
+    }
+
+    fn send_slices(&self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+        let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        self.send(&all, more)
     }
 
     fn send_file(&self, _file: &File, _offset: u64, _count: usize) -> io::Result<usize> {

@@ -15,6 +15,7 @@ mod sending;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod waits;
 
 pub use gauge::{BLIND_PERMILLE, Gauge, Queue, Queued};
 pub use mark::{Bands, Mark, Marker, Promotion, Stream};
@@ -22,11 +23,14 @@ pub use notice::Notice;
 pub use outgoing::{End, Failure, Outgoing, Segment, Sent};
 pub use sending::Dispatch;
 pub use socket::{Connection, Socket, Status};
+pub use waits::Why;
 
 use below::Below;
 use sched::{Arrival, Drain, Grant, JobId, Path, Presence, Progress, Reading, Size};
 use sending::Sending;
 use units::Nanos;
+
+use crate::storage::{InMemory, ReadDone, Storage};
 
 /// How long a turn may take before events are looked at again; one system call more where a disk is slow.
 pub const TURN_FOR: Nanos = Nanos::from_millis(5);
@@ -54,8 +58,6 @@ pub struct Departure {
     pub sent_bytes: u64,
     /// `None` when every byte was handed to the kernel.
     pub failure: Option<Failure>,
-    /// The buffer its head was in, to be used again.
-    pub buffer: Vec<u8>,
     /// For the connection's next response.
     pub stream: Stream,
 }
@@ -67,6 +69,11 @@ pub struct Transmitter<S> {
     below: Below<S>,
     marker: Option<Marker>,
     patience: Patience,
+    storage: Box<dyn Storage + Send>,
+    /// Ended ones, in memory that is kept.
+    reads_done: Vec<ReadDone>,
+    /// Reads aside that have not ended.
+    reads: usize,
     /// The policy looks at paths.
     needs_path: bool,
     /// By slot of the job.
@@ -85,6 +92,9 @@ impl<S: Socket + Clone> Transmitter<S> {
             below: Below::new(),
             marker: None,
             patience,
+            storage: Box::new(InMemory),
+            reads_done: Vec::new(),
+            reads: 0,
             needs_path,
             sendings: Vec::new(),
             departures: Vec::new(),
@@ -98,6 +108,15 @@ impl<S: Socket + Clone> Transmitter<S> {
         Transmitter { marker, ..self }
     }
 
+    /// The same, with files from there.
+    pub fn with_storage(self, storage: impl Storage + Send + 'static) -> Transmitter<S> {
+        Transmitter { storage: Box::new(storage), ..self }
+    }
+
+    pub fn storage(&mut self) -> &mut dyn Storage {
+        &mut *self.storage
+    }
+
     pub fn drain(&self) -> &Drain {
         &self.drain
     }
@@ -106,9 +125,9 @@ impl<S: Socket + Clone> Transmitter<S> {
         self.drain.is_empty()
     }
 
-    /// Nothing is being sent, and nothing that ended is left to be told.
+    /// Nothing is being sent or read, and nothing that ended is left to be told.
     pub fn is_idle(&self) -> bool {
-        self.is_empty() && self.departures.is_empty()
+        self.is_empty() && self.departures.is_empty() && self.reads == 0
     }
 
     /// Nothing is left to look after: no response, and no bytes of an earlier one below us.
@@ -139,7 +158,7 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// The socket takes bytes again. A no-op for a job that has departed.
     pub fn on_writable(&mut self, now: Nanos, id: JobId) {
-        self.drain.on_writable(now, id);
+        self.resume(now, id, Why::Socket);
         self.settle(now, id);
         self.ask_path(id);
     }
@@ -157,6 +176,7 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// may have passed, or `None` when only an event can change anything.
     pub fn run(&mut self, clock: &impl Fn() -> Nanos) -> Option<Nanos> {
         let began_at = clock();
+        self.take_reads(began_at);
         for _ in 0..GRANTS_PER_TURN_MAX {
             let now = clock();
             if now - began_at >= TURN_FOR {
@@ -173,8 +193,7 @@ impl<S: Socket + Clone> Transmitter<S> {
     pub fn end_stalled(&mut self, now: Nanos) {
         for slot in 0..self.sendings.len() {
             let Some(sending) = &mut self.sendings[slot] else { continue };
-            let is_blocked = self.drain.job(sending.id).is_some_and(|job| !job.is_ready());
-            if sending.is_stalled(now, is_blocked, self.marker.is_some(), &self.patience) {
+            if sending.is_stalled(now, self.marker.is_some(), &self.patience) {
                 let id = sending.id;
                 self.abort(now, id, Failure::Stalled);
             }
@@ -243,12 +262,12 @@ impl<S: Socket + Clone> Transmitter<S> {
         let is_ordered_below = self.is_ordered_below();
         let sending = self.sendings[id.slot()].as_mut().expect("a granted job is being sent");
         if is_ordered_below && !sending.has_room() {
-            return self.drain.on_blocked(id);
+            return self.wait(id, Why::Socket);
         }
         if let Some(marker) = &self.marker {
             sending.mark(&marker.mark, self.drain.band(id));
         }
-        let sent = sending.send(bytes_max);
+        let sent = sending.send(&mut *self.storage, bytes_max);
         sending.on_charged(sent.bytes);
         if sent.bytes > 0 && self.gauge.as_ref().is_some_and(|gauge| !gauge.is_lost()) {
             self.below.on_written(sending.owner(), sending.socket());
@@ -259,7 +278,8 @@ impl<S: Socket + Clone> Transmitter<S> {
             self.settle(now, id);
         }
         match sent.failure {
-            Some(Failure::Blocked) => self.drain.on_blocked(id),
+            Some(Failure::Blocked) => self.wait(id, Why::Socket),
+            Some(Failure::Absent) => self.read_aside(now, id),
             Some(failure) => self.abort(now, id, failure),
             None if progress == Progress::Departed => {
                 self.settle_last(now, id);
@@ -268,6 +288,56 @@ impl<S: Socket + Clone> Transmitter<S> {
             None if is_path_old => self.ask_path(id),
             None => {}
         }
+    }
+
+    /// Takes the response out of the order until the reason is gone.
+    fn wait(&mut self, id: JobId, why: Why) {
+        if let Some(sending) = self.sending(id) {
+            sending.waits.insert(why);
+            self.drain.on_blocked(id);
+        }
+    }
+
+    /// A reason is gone. A no-op for a job that has departed.
+    fn resume(&mut self, now: Nanos, id: JobId, why: Why) {
+        if self.sending(id).is_some_and(|sending| sending.waits.remove(why)) {
+            self.drain.on_writable(now, id);
+        }
+    }
+
+    /// The next bytes are not in memory: somebody else waits for the disk.
+    fn read_aside(&mut self, now: Nanos, id: JobId) {
+        let sending = self.sendings[id.slot()].as_ref().expect("a granted job is being sent");
+        match sending.read_aside(&mut *self.storage) {
+            Ok(()) => {
+                self.reads += 1;
+                self.wait(id, Why::Storage);
+            }
+            Err(failure) => self.abort(now, id, failure),
+        }
+    }
+
+    /// Takes what was read aside.
+    fn take_reads(&mut self, now: Nanos) {
+        if self.reads == 0 {
+            return;
+        }
+        let mut done = std::mem::take(&mut self.reads_done);
+        self.storage.take_done(&mut done);
+        for read in done.drain(..) {
+            self.reads -= 1;
+            let id = read.job;
+            match self.sending(id).map(|sending| sending.on_read(read)) {
+                Some(Ok(())) => self.resume(now, id, Why::Storage),
+                Some(Err(failure)) => self.abort(now, id, failure),
+                None => {}
+            }
+        }
+        self.reads_done = done;
+    }
+
+    fn sending(&mut self, id: JobId) -> Option<&mut Sending<S>> {
+        self.sendings.get_mut(id.slot())?.as_mut().filter(|sending| sending.id == id)
     }
 
     /// The kernel decides the order, so it gets no more of a response than may keep the mark of the moment.

@@ -1,15 +1,19 @@
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, ErrorKind, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::Socket;
 use crate::files::{Content, Entry};
+use crate::storage::{Buffer, Look, Storage};
+
+/// Pieces of memory handed down in one system call: a head and a body, or a few parts of several ranges.
+const SLICES_MAX: usize = 8;
 
 /// A response, or what is left of it.
 #[derive(Debug, Default)]
 pub struct Outgoing {
-    /// Sent first: the head, and a small body with it.
+    /// Sent first: the head, and a very small body with it.
     bytes: Vec<u8>,
     /// How many of `bytes` are gone.
     at: usize,
@@ -32,19 +36,25 @@ pub enum End {
 /// A piece of a response's body.
 #[derive(Debug)]
 pub enum Segment {
-    Bytes(Vec<u8>),
-    /// Part of a file, read as it is sent.
+    Bytes(Buffer),
+    /// Part of a file: of the body held in memory, which all responses share, or of the open file, read as it is sent.
     File {
         entry: Arc<Entry>,
         range: Range<u64>,
+    },
+    /// A page made in memory, shared like a file's body.
+    Page {
+        page: Arc<Vec<u8>>,
+        at: usize,
     },
 }
 
 impl Segment {
     pub fn len(&self) -> u64 {
         match self {
-            Segment::Bytes(bytes) => bytes.len() as u64,
             Segment::File { range, .. } => range.end - range.start,
+            Segment::Bytes(buffer) => buffer.left().len() as u64,
+            Segment::Page { page, at } => (page.len() - at) as u64,
         }
     }
 
@@ -52,11 +62,23 @@ impl Segment {
         self.len() == 0
     }
 
-    /// The part of a file, by whichever way it is at hand.
-    pub fn of(entry: &Arc<Entry>, range: Range<u64>) -> Segment {
-        match &entry.content {
-            Content::Held(body) => Segment::Bytes(body[range.start as usize..range.end as usize].to_vec()),
-            Content::Open(_) => Segment::File { entry: Arc::clone(entry), range },
+    /// What is in memory; None for an open file.
+    fn in_memory(&self) -> Option<&[u8]> {
+        match self {
+            Segment::Bytes(buffer) => Some(buffer.left()),
+            Segment::Page { page, at } => Some(&page[*at..]),
+            Segment::File { entry, range } => match &entry.content {
+                Content::Held(body) => Some(&body[range.start as usize..range.end as usize]),
+                Content::Open(_) => None,
+            },
+        }
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        match self {
+            Segment::File { range, .. } => range.start += bytes,
+            Segment::Bytes(buffer) => buffer.advance(bytes as usize),
+            Segment::Page { at, .. } => *at += bytes as usize,
         }
     }
 }
@@ -66,10 +88,12 @@ impl Segment {
 pub enum Failure {
     /// The socket takes no more for now.
     Blocked,
+    /// The next byte is not in memory: [`Outgoing::absent`].
+    Absent,
     /// The file became shorter than the length already promised.
-    Truncated,
+    Truncated { path: Box<str> },
     /// The file could not be read.
-    Unreadable(io::Error),
+    Unreadable { path: Box<str>, error: io::Error },
     /// The connection is gone.
     Disconnected,
     /// The reader took too little for too long.
@@ -99,13 +123,14 @@ impl Outgoing {
     }
 
     /// Hands down at most `bytes_max`, in as few and as full segments as there can be.
-    pub fn send(&mut self, socket: &impl Socket, bytes_max: u64) -> Sent {
+    pub fn send(&mut self, socket: &impl Socket, storage: &mut dyn Storage, bytes_max: u64) -> Sent {
         let mut sent = Sent { bytes: 0, failure: None };
         while sent.bytes < bytes_max && self.remaining_bytes > 0 {
-            match self.send_some(socket, bytes_max - sent.bytes) {
+            match self.send_some(socket, storage, bytes_max - sent.bytes) {
                 Ok(bytes) => {
                     sent.bytes += bytes;
                     self.remaining_bytes -= bytes;
+                    self.advance(bytes);
                 }
                 Err(failure) => {
                     sent.failure = Some(failure);
@@ -119,35 +144,107 @@ impl Outgoing {
         sent
     }
 
-    fn send_some(&mut self, socket: &impl Socket, bytes_max: u64) -> Result<u64, Failure> {
-        if self.at < self.bytes.len() {
-            let bytes = clip(&self.bytes[self.at..], bytes_max);
-            // More of this grant follows, or the FIN does: the kernel may wait for it and fill the segment.
-            let is_last = self.rest.is_empty() && self.at + bytes.len() == self.bytes.len();
-            let more = if is_last { self.end != End::Open } else { (bytes.len() as u64) < bytes_max };
-            let sent = socket.send(bytes, more).map_err(Failure::of_socket)?;
-            self.at += sent;
-            return Ok(sent as u64);
+    /// The part of a file that is sent next, after [`Failure::Absent`].
+    pub fn absent(&self) -> (&Arc<Entry>, Range<u64>) {
+        match self.rest.front() {
+            Some(Segment::File { entry, range }) if self.at == self.bytes.len() => (entry, range.clone()),
+            _ => unreachable!("only a file is read aside"),
         }
-        let is_last = self.rest.len() == 1;
-        match self.rest.front_mut().expect("bytes remain, so a segment does") {
-            Segment::Bytes(_) => {
-                let Some(Segment::Bytes(bytes)) = self.rest.pop_front() else { unreachable!("just looked") };
-                (self.bytes, self.at) = (bytes, 0);
-                Ok(0)
-            }
-            Segment::File { entry, range } => {
-                if is_last && self.end != End::Open && range.end - range.start <= bytes_max {
-                    // sendfile cannot say that the FIN follows.
-                    socket.cork(true);
+    }
+
+    /// What was read of the part that is sent next.
+    pub fn on_read(&mut self, buffer: Buffer) -> Result<(), Failure> {
+        let Some(Segment::File { entry, range }) = self.rest.front_mut() else {
+            unreachable!("a response waits for one read at a time")
+        };
+        if buffer.left().is_empty() {
+            return Err(Failure::truncated(entry));
+        }
+        range.start += buffer.left().len() as u64;
+        if range.is_empty() {
+            self.rest.pop_front();
+        }
+        self.rest.push_front(Segment::Bytes(buffer));
+        Ok(())
+    }
+
+    /// Gives back memory that is not needed while the response waits.
+    pub fn shrink(&mut self) {
+        self.bytes.drain(..std::mem::take(&mut self.at));
+        self.bytes.shrink_to_fit();
+        self.rest.shrink_to_fit();
+    }
+
+    fn send_some(&mut self, socket: &impl Socket, storage: &mut dyn Storage, bytes_max: u64) -> Result<u64, Failure> {
+        let mut gathered = Gathered::new(bytes_max);
+        if self.at < self.bytes.len() {
+            gathered.push(&self.bytes[self.at..]);
+        }
+        let mut segments = self.rest.iter();
+        let mut file = None;
+        while let Some(segment) = segments.next().filter(|_| gathered.has_room()) {
+            match (segment, segment.in_memory()) {
+                (_, Some(bytes)) => gathered.push(bytes),
+                (Segment::File { entry, range }, None) => {
+                    file = Some((entry, range));
+                    break;
                 }
-                let sent = send_file(socket, entry, range, bytes_max)?;
-                range.start += sent;
-                if range.is_empty() {
-                    self.rest.pop_front();
-                }
-                Ok(sent)
+                (_, None) => unreachable!("only a file is not in memory"),
             }
+        }
+        let Some((entry, range)) = file else { return self.send_gathered(socket, &gathered) };
+        let count = (range.end - range.start).min(gathered.room());
+        match storage.look(entry, range.start, count) {
+            Ok(Look::Copied(bytes)) if !bytes.is_empty() => {
+                gathered.push(bytes);
+                self.send_gathered(socket, &gathered)
+            }
+            // What is in memory goes first, whatever became of the file.
+            _ if gathered.bytes > 0 => self.send_gathered(socket, &gathered),
+            Ok(Look::Resident(count)) => self.send_file(socket, entry, range.start, count),
+            Ok(Look::Copied(_)) => Err(Failure::truncated(entry)),
+            Ok(Look::Absent) => Err(Failure::Absent),
+            Err(error) => Err(Failure::unreadable(entry, error)),
+        }
+    }
+
+    fn send_gathered(&self, socket: &impl Socket, gathered: &Gathered<'_>) -> Result<u64, Failure> {
+        // More of this grant follows, or the FIN does: the kernel may wait for it and fill the segment.
+        let is_last = gathered.bytes == self.remaining_bytes;
+        let more = if is_last { self.end != End::Open } else { gathered.room() > 0 };
+        let sent = match gathered.slices() {
+            [bytes] => socket.send(bytes, more),
+            slices => socket.send_slices(slices, more),
+        };
+        sent.map(|sent| sent as u64).map_err(Failure::of_socket)
+    }
+
+    /// `sendfile` of what is in the page cache; nothing at all means that the file ends too early.
+    fn send_file(&self, socket: &impl Socket, entry: &Entry, offset: u64, count: u64) -> Result<u64, Failure> {
+        let Content::Open(file) = &entry.content else { unreachable!("a held body is sent from memory") };
+        if count == self.remaining_bytes && self.end != End::Open {
+            // sendfile cannot say that the FIN follows.
+            socket.cork(true);
+        }
+        match socket.send_file(file, offset, usize::try_from(count).unwrap_or(usize::MAX)) {
+            Ok(0) => Err(Failure::truncated(entry)),
+            Ok(sent) => Ok(sent as u64),
+            Err(error) => Err(Failure::of_send_file(entry, error)),
+        }
+    }
+
+    fn advance(&mut self, mut bytes: u64) {
+        let head = bytes.min((self.bytes.len() - self.at) as u64);
+        self.at += head as usize;
+        bytes -= head;
+        while let Some(segment) = self.rest.front_mut() {
+            let of_segment = bytes.min(segment.len());
+            segment.advance(of_segment);
+            bytes -= of_segment;
+            if !segment.is_empty() {
+                return;
+            }
+            self.rest.pop_front();
         }
     }
 
@@ -157,27 +254,65 @@ impl Outgoing {
     }
 }
 
-/// `sendfile` of as much as may be sent; nothing at all means that the file ends too early.
-fn send_file(socket: &impl Socket, entry: &Entry, range: &Range<u64>, bytes_max: u64) -> Result<u64, Failure> {
-    let Content::Open(file) = &entry.content else { unreachable!("a held body is sent as bytes") };
-    let count = (range.end - range.start).min(bytes_max);
-    match socket.send_file(file, range.start, usize::try_from(count).unwrap_or(usize::MAX)) {
-        Ok(0) => Err(Failure::Truncated),
-        Ok(sent) => Ok(sent as u64),
-        // A read error of the disk comes out of sendfile too.
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
-            Err(Failure::Unreadable(error))
-        }
-        Err(error) => Err(Failure::of_socket(error)),
+/// What one system call hands down from memory.
+struct Gathered<'a> {
+    slices: [IoSlice<'a>; SLICES_MAX],
+    len: usize,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl<'a> Gathered<'a> {
+    fn new(bytes_max: u64) -> Gathered<'a> {
+        Gathered { slices: [IoSlice::new(&[]); SLICES_MAX], len: 0, bytes: 0, bytes_max }
+    }
+
+    fn room(&self) -> u64 {
+        self.bytes_max - self.bytes
+    }
+
+    fn has_room(&self) -> bool {
+        self.room() > 0 && self.len < SLICES_MAX
+    }
+
+    fn push(&mut self, bytes: &'a [u8]) {
+        let clipped = &bytes[..bytes.len().min(usize::try_from(self.room()).unwrap_or(usize::MAX))];
+        self.slices[self.len] = IoSlice::new(clipped);
+        self.len += 1;
+        self.bytes += clipped.len() as u64;
+    }
+
+    fn slices(&self) -> &[IoSlice<'a>] {
+        &self.slices[..self.len]
     }
 }
 
 impl Failure {
-    fn of_socket(error: io::Error) -> Failure {
-        if error.kind() == io::ErrorKind::WouldBlock { Failure::Blocked } else { Failure::Disconnected }
+    pub fn unreadable(entry: &Entry, error: io::Error) -> Failure {
+        Failure::Unreadable { path: entry.path.clone(), error }
     }
-}
 
-fn clip(bytes: &[u8], bytes_max: u64) -> &[u8] {
-    &bytes[..bytes.len().min(usize::try_from(bytes_max).unwrap_or(usize::MAX))]
+    fn truncated(entry: &Entry) -> Failure {
+        Failure::Truncated { path: entry.path.clone() }
+    }
+
+    fn of_socket(error: io::Error) -> Failure {
+        if error.kind() == ErrorKind::WouldBlock { Failure::Blocked } else { Failure::Disconnected }
+    }
+
+    /// Errors of the disk come out of `sendfile` too: all that a connection cannot have.
+    fn of_send_file(entry: &Entry, error: io::Error) -> Failure {
+        match error.kind() {
+            ErrorKind::WouldBlock => Failure::Blocked,
+            ErrorKind::BrokenPipe
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::NotConnected
+            | ErrorKind::TimedOut
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::NetworkDown => Failure::Disconnected,
+            _ => Failure::unreadable(entry, error),
+        }
+    }
 }

@@ -2,7 +2,9 @@ use sched::{Correction, JobId, Path, TcpSent};
 use units::Nanos;
 
 use super::outgoing::Sent;
+use super::waits::Waits;
 use super::{Departure, Failure, Mark, Outgoing, Patience, Socket, Status, Stream};
+use crate::storage::{ReadDone, Storage};
 
 /// A path is asked for when a response begins, when its socket takes bytes again, and after this many bytes: a few
 /// windows of TCP, and one system call to fifty sends of a segment.
@@ -28,6 +30,8 @@ pub(super) struct Sending<S> {
     owner: u64,
     socket: S,
     outgoing: Outgoing,
+    /// Why it is not ready.
+    pub waits: Waits,
     sent_bytes: u64,
     /// What had been sent when the kernel was last asked about the connection.
     asked_at_bytes: u64,
@@ -40,12 +44,14 @@ pub(super) struct Sending<S> {
 
 impl<S: Socket> Sending<S> {
     pub fn new(id: JobId, dispatch: Dispatch<S>, now: Nanos) -> Sending<S> {
-        let Dispatch { owner, socket, outgoing, sent_bytes, stream, .. } = dispatch;
+        let Dispatch { owner, socket, mut outgoing, sent_bytes, stream, .. } = dispatch;
+        outgoing.shrink();
         Sending {
             id,
             owner,
             socket,
             outgoing,
+            waits: Waits::default(),
             sent_bytes,
             asked_at_bytes: sent_bytes,
             window: (now, sent_bytes),
@@ -84,11 +90,25 @@ impl<S: Socket> Sending<S> {
         }
     }
 
-    pub fn send(&mut self, bytes_max: u64) -> Sent {
-        let sent = self.outgoing.send(&self.socket, bytes_max);
+    pub fn send(&mut self, storage: &mut dyn Storage, bytes_max: u64) -> Sent {
+        let sent = self.outgoing.send(&self.socket, storage, bytes_max);
         self.sent_bytes += sent.bytes;
         self.stream.sent_bytes += sent.bytes;
         sent
+    }
+
+    /// Has what is sent next read aside.
+    pub fn read_aside(&self, storage: &mut dyn Storage) -> Result<(), Failure> {
+        let (entry, range) = self.outgoing.absent();
+        storage.read_aside(self.id, entry, range).map_err(|error| Failure::unreadable(entry, error))
+    }
+
+    /// Takes what was read aside.
+    pub fn on_read(&mut self, done: ReadDone) -> Result<(), Failure> {
+        match done.result {
+            Ok(buffer) => self.outgoing.on_read(buffer),
+            Err(error) => Err(Failure::unreadable(self.outgoing.absent().0, error)),
+        }
     }
 
     /// Asks the kernel about the path.
@@ -134,8 +154,8 @@ impl<S: Socket> Sending<S> {
 
     /// Whether the reader took too little in a whole window. Only time in which we waited for the reader counts, not
     /// time in which the response waited for its turn, be it here or, if the kernel orders, in a queue below TCP.
-    pub fn is_stalled(&mut self, now: Nanos, is_blocked: bool, is_ordered_below: bool, patience: &Patience) -> bool {
-        if !is_blocked || (is_ordered_below && self.socket.queued_below_bytes() != Some(0)) {
+    pub fn is_stalled(&mut self, now: Nanos, is_ordered_below: bool, patience: &Patience) -> bool {
+        if !self.waits.is_for_reader() || (is_ordered_below && self.socket.queued_below_bytes() != Some(0)) {
             self.window = (now, self.sent_bytes);
             return false;
         }
@@ -154,7 +174,7 @@ impl<S: Socket> Sending<S> {
     }
 
     pub fn into_departure(self, failure: Option<Failure>) -> Departure {
-        let Sending { owner, sent_bytes, stream, outgoing, .. } = self;
-        Departure { owner, sent_bytes, failure, buffer: outgoing.into_buffer(), stream }
+        let Sending { owner, sent_bytes, stream, .. } = self;
+        Departure { owner, sent_bytes, failure, stream }
     }
 }

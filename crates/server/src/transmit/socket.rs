@@ -1,10 +1,10 @@
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{SendFlags, Shutdown};
+use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
 use sched::{Path, TcpSent};
 use socket2::SockRef;
 use units::Nanos;
@@ -14,6 +14,8 @@ use uplink::{TcpInfo, ToldMap};
 pub trait Socket {
     /// `more` says that more follows at once, so a segment that is not full may wait for it.
     fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize>;
+    /// The same for several pieces, in one system call.
+    fn send_slices(&self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize>;
     /// Zero means that the file ends before `offset`.
     fn send_file(&self, file: &File, offset: u64, count: usize) -> io::Result<usize>;
     /// Whether a last segment that is not full may wait for more, for [`Socket::finish`] or for the close.
@@ -49,8 +51,12 @@ pub type Connection = Arc<OwnedFd>;
 
 impl Socket for Connection {
     fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize> {
-        let flags = if more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL };
-        retry(|| rustix::net::send(self, bytes, flags))
+        retry(|| rustix::net::send(self, bytes, flags(more)))
+    }
+
+    fn send_slices(&self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+        let mut nothing = SendAncillaryBuffer::default();
+        retry(|| rustix::net::sendmsg(self, slices, &mut nothing, flags(more)))
     }
 
     fn send_file(&self, file: &File, offset: u64, count: usize) -> io::Result<usize> {
@@ -96,6 +102,10 @@ impl Socket for Connection {
         // Fails when memory is short; the classifier then goes by what it sees.
         let _ = map.tell(&**self, begin, end);
     }
+}
+
+fn flags(more: bool) -> SendFlags {
+    if more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL }
 }
 
 /// The path as a policy wants it. The round trip is known from the handshake on. A delivery rate that what we wrote has

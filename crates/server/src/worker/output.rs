@@ -31,7 +31,7 @@ impl Worker {
             line.head_bytes = bytes - reply.body_bytes;
         }
         if let Some(error) = &reply.trouble {
-            self.parts.log.error(&format!("a file could not be read: {error}"));
+            self.parts.log.error(&format!("cannot read {error}"));
         }
         let is_own = matches!(self.parts.path, Path::Own(_));
         // Each sendfile would push out what it ends with. Paced grants and bursts end where segments do, and must not wait.
@@ -70,10 +70,13 @@ impl Worker {
     fn send_now(&mut self, at: usize, rest: VecDeque<Segment>) {
         let Some(conn) = self.conns.get_mut(at) else { return self.out.clear() };
         let mut outgoing = Outgoing::new(std::mem::take(&mut self.out), rest, conn.end());
-        let sent = outgoing.send(&conn.socket, BYTES_PER_TURN_MAX);
+        let Path::Own(transmitter) = &mut self.parts.path else { unreachable!("the writer sends what is paced") };
+        let sent = outgoing.send(&conn.socket, transmitter.storage(), BYTES_PER_TURN_MAX);
         self.budget.bytes = self.budget.bytes.saturating_sub(sent.bytes);
         match sent.failure {
-            None | Some(Failure::Blocked) if outgoing.remaining_bytes() > 0 => self.dispatch(at, outgoing, sent.bytes),
+            None | Some(Failure::Blocked | Failure::Absent) if outgoing.remaining_bytes() > 0 => {
+                self.dispatch(at, outgoing, sent.bytes)
+            }
             Some(failure) => {
                 self.report(at, &failure, sent.bytes);
                 self.close(at);
@@ -152,7 +155,6 @@ impl Worker {
 
     fn on_departure(&mut self, departure: Departure) {
         let at = self.find(departure.owner).expect("a connection outlives its response");
-        self.reuse(departure.buffer);
         let conn = &mut self.conns[at];
         conn.stream = departure.stream;
         let Phase::Sending(flight) = std::mem::replace(&mut conn.phase, Phase::Head) else {
@@ -178,10 +180,10 @@ impl Worker {
     fn report(&mut self, at: usize, failure: &Failure, sent_bytes: u64) {
         let peer = self.conns[at].peer;
         let why = match failure {
-            Failure::Truncated => "the file became shorter while it was being sent".to_string(),
-            Failure::Unreadable(error) => format!("the file could not be read: {error}"),
+            Failure::Truncated { path } => format!("{path} became shorter while it was being sent"),
+            Failure::Unreadable { path, error } => format!("cannot read {path}: {error}"),
             Failure::Stalled => "the client took too little for too long".to_string(),
-            Failure::Blocked | Failure::Disconnected => String::new(),
+            Failure::Blocked | Failure::Absent | Failure::Disconnected => String::new(),
         };
         if !why.is_empty() {
             self.parts.log.error(&format!("response to {peer} cut after {sent_bytes} bytes: {why}"));

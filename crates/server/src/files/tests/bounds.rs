@@ -47,7 +47,8 @@ fn what_never_fits_is_served_all_the_same() {
 #[test]
 fn limits_are_shared_among_workers() {
     let all = CacheLimits::per_worker(1);
-    assert_eq!(all, CacheLimits { entries: ENTRIES_MAX, files_open: FILES_OPEN_MAX, body_bytes: BODY_BYTES_MAX });
+    let (entries, files_open, body_bytes) = (ENTRIES_MAX, FILES_OPEN_MAX, BODY_BYTES_MAX);
+    assert_eq!(all, CacheLimits { entries, files_open, body_bytes, listing_bytes: LISTING_BYTES_MAX });
     assert_eq!(CacheLimits::per_worker(4).entries, ENTRIES_MAX / 4);
     assert!(CacheLimits::per_worker(0) == all && CacheLimits::per_worker(usize::MAX).files_open == 1);
 }

@@ -36,6 +36,35 @@ fn only_small_files_are_held_in_memory() {
     assert_eq!(site.cache.usage(), (2, 1, BODY_BYTES_HELD_MAX as usize));
 }
 
+/// As on two hosts between which rsync copies: another inode, another time of change.
+#[test]
+fn copies_have_the_same_tag() {
+    for bytes in [100, BODY_BYTES_HELD_MAX as usize + 1] {
+        let mut sites = [Site::new(Options::default()), Site::new(Options::default())];
+        let tags = sites.each_mut().map(|site| {
+            let path = site.folder.put("a", "x".repeat(bytes));
+            let modified = SystemTime::UNIX_EPOCH + Duration::new(784_111_777, 999);
+            File::options().write(true).open(path).unwrap().set_modified(modified).unwrap();
+            site.entry("/a").etag.clone()
+        });
+        assert_eq!(tags[0], tags[1]);
+    }
+}
+
+/// A deployment that gives every file the same time: what is held is told by its content.
+#[test]
+fn another_content_of_the_same_size_and_time_has_another_tag() {
+    let mut site = Site::new(Options::default());
+    let tags = ["old", "new"].map(|content| {
+        let path = site.folder.put("next", content);
+        File::options().write(true).open(&path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        fs::rename(path, site.folder.path("a")).unwrap();
+        site.cache.on_change();
+        site.entry("/a").etag.clone()
+    });
+    assert_ne!(tags[0], tags[1]);
+}
+
 #[test]
 fn a_hit_is_the_same_entry() {
     let mut site = Site::new(Options::default());

@@ -76,3 +76,54 @@ fn listing_is_cut_with_a_note() {
     assert_eq!(page.matches("<a href").count(), LISTING_NAMES_MAX);
     assert!(page.contains("<p>Only 1000 names of this folder are shown; it has more.</p>"));
 }
+
+fn page(site: &mut Site, path: &str) -> Arc<Vec<u8>> {
+    match site.lookup(path) {
+        Ok(Found::Listing(page)) => page,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_listing_is_made_once_while_nothing_changes() {
+    let mut site = Site::new(LISTING);
+    site.folder.put("d/a", "12345");
+    let first = page(&mut site, "/d/");
+    site.cache.on_change();
+    assert!(Arc::ptr_eq(&first, &page(&mut site, "/d/")));
+    // A folder inside may have changed, of which nobody tells.
+    site.now += REVALIDATE_AFTER;
+    assert!(!Arc::ptr_eq(&first, &page(&mut site, "/d/")));
+}
+
+#[test]
+fn a_listing_shows_every_change_at_once() {
+    let mut site = Site::new(LISTING);
+    site.folder.put("d/a", "12345");
+    page(&mut site, "/d/");
+    let mut shown = |change: &dyn Fn(&Folder), expected: &str, is_expected: bool| {
+        change(&site.folder);
+        site.cache.on_change();
+        assert_eq!(listing(&mut site, "/d/").contains(expected), is_expected, "{expected}");
+    };
+    shown(&|folder| drop(folder.put("d/a", "1234567")), "<td>7</td>", true);
+    shown(&|folder| drop(folder.put("d/b", "")), ">b<", true);
+    shown(&|folder| fs::rename(folder.path("d/b"), folder.path("d/c")).unwrap(), ">b<", false);
+    shown(&|folder| fs::remove_file(folder.path("d/c")).unwrap(), ">c<", false);
+}
+
+#[test]
+fn listings_kept_are_bounded() {
+    let mut site = Site::new(LISTING);
+    for i in 0..20 {
+        site.folder.put(format!("{i}/a"), "");
+        page(&mut site, &format!("/{i}/"));
+        let (count, bytes) = site.cache.listings();
+        assert!((1..=i + 1).contains(&count) && bytes <= LIMITS.listing_bytes, "{count} of {bytes}");
+    }
+    (0..100).for_each(|i| drop(site.folder.put(format!("long/{i}"), "")));
+    let first = page(&mut site, "/long/");
+    assert!(first.len() > LIMITS.listing_bytes && !Arc::ptr_eq(&first, &page(&mut site, "/long/")));
+    site.cache.clear();
+    assert_eq!(site.cache.listings(), (0, 0));
+}

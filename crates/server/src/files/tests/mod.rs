@@ -23,7 +23,7 @@ use super::*;
 
 const NOTHING_HIDDEN: Options = Options { hidden: true, listing: false };
 const LISTING: Options = Options { hidden: false, listing: true };
-const LIMITS: CacheLimits = CacheLimits { entries: 8, files_open: 2, body_bytes: 1000 };
+const LIMITS: CacheLimits = CacheLimits { entries: 8, files_open: 2, body_bytes: 1000, listing_bytes: 2000 };
 
 /// Before Linux 6.13, changes of a file this close to each other may have the same times.
 const TICK: Duration = Duration::from_millis(10);

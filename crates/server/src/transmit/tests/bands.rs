@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice};
 use std::rc::Rc;
 
 use proptest::prelude::*;
@@ -73,6 +73,11 @@ struct KernelSocket {
 }
 
 impl Socket for KernelSocket {
+    fn send_slices(&self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+        let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        self.send(&all, more)
+    }
+
     fn send(&self, bytes: &[u8], _more: bool) -> io::Result<usize> {
         let mut kernel = self.kernel.borrow_mut();
         kernel.flows[self.at].unsent += bytes.len() as u64;

@@ -1,0 +1,101 @@
+//! The listings made lately, by folder.
+//!
+//! To make one costs a look at every name, 10 ms for a thousand, and nobody else on the worker is served meanwhile. A listing is
+//! sent again while the folder is in the state it was made from, no file in it was told to have changed, and it is young:
+//! what becomes of a folder in a folder inside, or behind a symlink, nobody tells.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use units::Nanos;
+
+use super::REVALIDATE_AFTER;
+use super::entry::State;
+use super::watch::WatchId;
+
+/// Pages kept by all workers: ten or so of the longest.
+pub const LISTING_BYTES_MAX: usize = 4 << 20;
+
+/// Slots of the watch from here on are listings.
+const FIRST_SLOT: usize = 1 << (usize::BITS - 1);
+
+#[derive(Debug)]
+pub(super) struct Listings {
+    bytes_max: usize,
+    bytes: usize,
+    by_folder: HashMap<Box<str>, Listing>,
+    /// For the watch, which knows numbers.
+    folders: HashMap<usize, Box<str>>,
+    next_slot: usize,
+}
+
+#[derive(Debug)]
+struct Listing {
+    page: Arc<Vec<u8>>,
+    state: State,
+    made_at: Nanos,
+    slot: usize,
+    watch: WatchId,
+}
+
+impl Listings {
+    pub fn new(bytes_max: usize) -> Listings {
+        Listings { bytes_max, bytes: 0, by_folder: HashMap::new(), folders: HashMap::new(), next_slot: FIRST_SLOT }
+    }
+
+    /// The folder's page, if it is in this state still.
+    pub fn get(&self, folder: &str, state: State, now: Nanos) -> Option<Arc<Vec<u8>>> {
+        let listing = self.by_folder.get(folder)?;
+        (listing.state == state && now - listing.made_at < REVALIDATE_AFTER).then(|| listing.page.clone())
+    }
+
+    /// Keeps a page, and gives its slot for the watch; None if it is too long to be kept. What it displaces has to be
+    /// detached with [`Listings::take`] first: see [`Listings::displaced`].
+    pub fn insert(
+        &mut self,
+        folder: &str,
+        state: State,
+        page: &Arc<Vec<u8>>,
+        watch: WatchId,
+        now: Nanos,
+    ) -> Option<usize> {
+        if page.len() + self.bytes > self.bytes_max {
+            return None;
+        }
+        let slot = self.next_slot;
+        self.next_slot = slot.checked_add(1).unwrap_or(FIRST_SLOT);
+        self.bytes += page.len();
+        self.by_folder.insert(folder.into(), Listing { page: page.clone(), state, made_at: now, slot, watch });
+        self.folders.insert(slot, folder.into());
+        Some(slot)
+    }
+
+    /// A slot that has to go for a page of this length in this folder's place; None when there is room.
+    pub fn displaced(&self, folder: &str, page_bytes: usize) -> Option<usize> {
+        if let Some(old) = self.by_folder.get(folder) {
+            return Some(old.slot);
+        }
+        let is_full = self.bytes + page_bytes > self.bytes_max && page_bytes <= self.bytes_max;
+        is_full.then(|| self.by_folder.values().min_by_key(|listing| listing.made_at).map(|oldest| oldest.slot))?
+    }
+
+    /// Forgets a listing, and gives what watched it. None for one forgotten already.
+    pub fn take(&mut self, slot: usize) -> Option<WatchId> {
+        let listing = self.by_folder.remove(&self.folders.remove(&slot)?).expect("a slot has its listing");
+        self.bytes -= listing.page.len();
+        Some(listing.watch)
+    }
+
+    pub fn slots(&self) -> Vec<usize> {
+        self.folders.keys().copied().collect()
+    }
+
+    pub fn is_slot(at: usize) -> bool {
+        at >= FIRST_SLOT
+    }
+
+    #[cfg(test)]
+    pub fn usage(&self) -> (usize, usize) {
+        (self.by_folder.len(), self.bytes)
+    }
+}

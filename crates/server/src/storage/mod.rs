@@ -1,0 +1,163 @@
+//! Reading files without waiting for a disk.
+//!
+//! The thread that sends must not read from a disk: one page that is not in memory would stop every response it sends for
+//! as long as the disk takes, and a network file system can take for ever. So it asks first ([`Storage::look`]). Bytes in the
+//! page cache are sent at once; others are read by a thread of the [`Pool`], and the response is not ready meanwhile.
+//!
+//! Up to [`COPIED_BYTES_MAX`] the look is the read itself (`preadv2` with RWF_NOWAIT), so nothing is left to chance, and no
+//! dearer than `sendfile`. For more, a copy would cost a fifth of the throughput: pages are probed, one byte in each
+//! [`PROBE_EVERY_BYTES`], and `sendfile` sends them. A hole between two probes, or a page reclaimed between probe and
+//! `sendfile`, is the one read that may still be waited for. `mincore` and `cachestat` see every page, but tell only the
+//! owner of a file.
+//!
+//! A file system without RWF_NOWAIT (NFS, FUSE, overlayfs) is read aside always.
+
+mod pool;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use sched::JobId;
+
+use crate::files::{Content, Entry};
+pub use pool::{Buffer, Pool};
+
+/// Up to this many bytes are copied; more are probed and sent with `sendfile`.
+pub const COPIED_BYTES_MAX: usize = 64 << 10;
+/// Distance of two probes: 2 MiB cost 7 µs, about 2 % of what sending them does. A probe for each page would cost 110 µs.
+pub const PROBE_EVERY_BYTES: u64 = 64 << 10;
+
+/// What is known of a range of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Look<'a> {
+    /// The first bytes of the range; none where the file ends.
+    Copied(&'a [u8]),
+    /// So many bytes can be sent with `sendfile`.
+    Resident(u64),
+    /// The first byte has to be read aside.
+    Absent,
+}
+
+/// The end of a read aside.
+#[derive(Debug)]
+pub struct ReadDone {
+    pub job: JobId,
+    /// The first bytes of the range; none where the file ends.
+    pub result: io::Result<Buffer>,
+}
+
+/// Where the bytes of files come from.
+pub trait Storage {
+    /// Looks at `count` bytes of an open file without waiting.
+    fn look(&mut self, entry: &Entry, offset: u64, count: u64) -> io::Result<Look<'_>>;
+    /// Has the first bytes of a range read for a job, which has no other read under way.
+    fn read_aside(&mut self, job: JobId, entry: &Arc<Entry>, range: Range<u64>) -> io::Result<()>;
+    /// The reads that ended since this was last called.
+    fn take_done(&mut self, into: &mut Vec<ReadDone>);
+}
+
+/// Storage that is all in memory: for tests of something else.
+pub struct InMemory;
+
+impl Storage for InMemory {
+    fn look(&mut self, _entry: &Entry, _offset: u64, count: u64) -> io::Result<Look<'_>> {
+        Ok(Look::Resident(count))
+    }
+
+    fn read_aside(&mut self, _job: JobId, _entry: &Arc<Entry>, _range: Range<u64>) -> io::Result<()> {
+        unreachable!("everything is in memory")
+    }
+
+    fn take_done(&mut self, _into: &mut Vec<ReadDone>) {}
+}
+
+/// One thread's way to the disk.
+pub struct Disk {
+    pool: Arc<Pool>,
+    done: Arc<Done>,
+    scratch: Box<[u8]>,
+}
+
+/// Reads that have ended, and the call that wakes the thread they are for.
+struct Done {
+    reads: Mutex<Vec<ReadDone>>,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Disk {
+    /// `wake` is called by another thread when there is something for [`Storage::take_done`].
+    pub fn new(pool: Arc<Pool>, wake: impl Fn() + Send + Sync + 'static) -> Disk {
+        let done = Arc::new(Done { reads: Mutex::default(), wake: Box::new(wake) });
+        Disk { pool, done, scratch: vec![0; COPIED_BYTES_MAX].into_boxed_slice() }
+    }
+}
+
+impl Storage for Disk {
+    fn look(&mut self, entry: &Entry, offset: u64, count: u64) -> io::Result<Look<'_>> {
+        let Content::Open(file) = &entry.content else { unreachable!("a held body is not read") };
+        if entry.is_in_memory {
+            return Ok(Look::Resident(count));
+        }
+        if count > COPIED_BYTES_MAX as u64 {
+            return probe(file, offset, count);
+        }
+        let scratch = &mut self.scratch[..count as usize];
+        Ok(match read_now(file, scratch, offset)? {
+            Some(bytes) => Look::Copied(&self.scratch[..bytes]),
+            None => Look::Absent,
+        })
+    }
+
+    fn read_aside(&mut self, job: JobId, entry: &Arc<Entry>, range: Range<u64>) -> io::Result<()> {
+        let (entry, done) = (Arc::clone(entry), Arc::clone(&self.done));
+        let mut buffer = self.pool.buffer(range.end - range.start);
+        self.pool.run(entry.device, move || {
+            let Content::Open(file) = &entry.content else { unreachable!("a held body is not read") };
+            let result = buffer.fill(file, range.start).map(|()| buffer);
+            done.post(ReadDone { job, result });
+        })
+    }
+
+    fn take_done(&mut self, into: &mut Vec<ReadDone>) {
+        into.append(&mut self.done.reads());
+    }
+}
+
+impl Done {
+    fn post(&self, read: ReadDone) {
+        self.reads().push(read);
+        (self.wake)();
+    }
+
+    fn reads(&self) -> std::sync::MutexGuard<'_, Vec<ReadDone>> {
+        self.reads.lock().expect("no thread panics while it holds the reads")
+    }
+}
+
+/// Reads what is in the page cache; None if the first byte is not, or nobody can tell.
+fn read_now(file: &File, into: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+    loop {
+        match preadv2(file, &mut [IoSliceMut::new(into)], offset, ReadWriteFlags::NOWAIT) {
+            Ok(bytes) => return Ok(Some(bytes)),
+            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(None),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// How far the page cache reaches, as far as probes tell. The end of the file counts as there: `sendfile` finds it.
+fn probe(file: &File, offset: u64, count: u64) -> io::Result<Look<'static>> {
+    let last = count - 1;
+    for at in (0..last).step_by(PROBE_EVERY_BYTES as usize).chain([last]) {
+        if read_now(file, &mut [0], offset + at)?.is_none() {
+            return Ok(if at == 0 { Look::Absent } else { Look::Resident(at) });
+        }
+    }
+    Ok(Look::Resident(count))
+}

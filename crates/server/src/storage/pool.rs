@@ -1,0 +1,205 @@
+//! A few threads that may wait for a disk.
+//!
+//! Threads are started as they are needed, up to [`THREADS_MAX`]. A disk that never answers keeps every thread that asks
+//! it, so one device gets [`THREADS_PER_DEVICE_MAX`] at most and the others are there for other disks.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+
+/// Threads that read. They sleep most of the time.
+pub const THREADS_MAX: usize = 16;
+/// Of them for one device: more do not make a disk faster.
+pub const THREADS_PER_DEVICE_MAX: usize = 4;
+/// Tasks that wait for a thread. More come only of clients that ask and go; their requests then fail.
+pub const TASKS_WAITING_MAX: usize = 1 << 16;
+/// One read. The kernel reads ahead about as much.
+pub const READ_BYTES_MAX: u64 = 128 << 10;
+/// Bytes that were read and are not sent yet, over which a read is a page.
+pub const BUFFERED_BYTES_MAX: u64 = 32 << 20;
+const READ_BYTES_LEAST: u64 = 4 << 10;
+
+type Task = Box<dyn FnOnce() + Send>;
+
+/// Reads for all threads that send.
+pub struct Pool {
+    state: Mutex<State>,
+    wake: Condvar,
+    buffered_bytes: Arc<AtomicU64>,
+    /// For the threads it starts.
+    this: Weak<Pool>,
+}
+
+#[derive(Default)]
+struct State {
+    /// One for each device that was ever asked: as many as there are mounts below the folder.
+    devices: Vec<Device>,
+    /// Where the search for a task goes on, so that devices take turns.
+    hand: usize,
+    waiting: usize,
+    threads: usize,
+    idle: usize,
+    is_stopping: bool,
+}
+
+struct Device {
+    number: u64,
+    tasks: VecDeque<Task>,
+    busy: usize,
+}
+
+impl Pool {
+    pub fn new() -> Arc<Pool> {
+        Arc::new_cyclic(|this| Pool {
+            state: Mutex::default(),
+            wake: Condvar::new(),
+            buffered_bytes: Arc::default(),
+            this: this.clone(),
+        })
+    }
+
+    /// Runs a task that may wait for a device.
+    pub fn run(&self, device: u64, task: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let mut state = self.state();
+        if state.waiting >= TASKS_WAITING_MAX {
+            return Err(io::Error::other(format!("{TASKS_WAITING_MAX} reads wait for the disk already")));
+        }
+        state.add(device, Box::new(task));
+        if state.idle > 0 {
+            self.wake.notify_one();
+        } else if state.threads < THREADS_MAX {
+            self.start_thread(&mut state)?;
+        }
+        Ok(())
+    }
+
+    /// A buffer for a read of `wanted_bytes` or less, within the bound.
+    pub fn buffer(&self, wanted_bytes: u64) -> Buffer {
+        let is_full = self.buffered_bytes.load(Relaxed) >= BUFFERED_BYTES_MAX;
+        let bytes = wanted_bytes.min(if is_full { READ_BYTES_LEAST } else { READ_BYTES_MAX });
+        self.buffered_bytes.fetch_add(bytes, Relaxed);
+        Buffer { bytes: Vec::new(), at: 0, reserved: bytes, buffered_bytes: Some(self.buffered_bytes.clone()) }
+    }
+
+    /// Ends the threads that have nothing to do, and each of the others after its task; a hung one is not waited for.
+    pub fn stop(&self) {
+        self.state().is_stopping = true;
+        self.wake.notify_all();
+    }
+
+    fn start_thread(&self, state: &mut State) -> io::Result<()> {
+        let pool = self.this.clone();
+        let thread = std::thread::Builder::new().name(format!("weir-read-{}", state.threads));
+        match thread.spawn(move || pool.upgrade().map_or((), |pool| pool.work())) {
+            Ok(_) => state.threads += 1,
+            // The others will come to it.
+            Err(_) if state.threads > 0 => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn work(&self) {
+        let mut state = self.state();
+        loop {
+            if state.is_stopping {
+                return;
+            }
+            let Some((device, task)) = state.take() else {
+                state.idle += 1;
+                state = self.wake.wait(state).expect("no thread panics while it holds the pool");
+                state.idle -= 1;
+                continue;
+            };
+            drop(state);
+            // A panic is told as it happens; without its thread the response would wait for ever.
+            std::panic::catch_unwind(AssertUnwindSafe(task)).unwrap_or_else(|_| std::process::abort());
+            state = self.state();
+            state.devices[device].busy -= 1;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no thread panics while it holds the pool")
+    }
+}
+
+impl State {
+    fn add(&mut self, number: u64, task: Task) {
+        let at = self.devices.iter().position(|device| device.number == number).unwrap_or_else(|| {
+            self.devices.push(Device { number, tasks: VecDeque::new(), busy: 0 });
+            self.devices.len() - 1
+        });
+        self.devices[at].tasks.push_back(task);
+        self.waiting += 1;
+    }
+
+    /// The next task of a device that has a thread left.
+    fn take(&mut self) -> Option<(usize, Task)> {
+        for _ in 0..self.devices.len() {
+            self.hand = (self.hand + 1) % self.devices.len();
+            let device = &mut self.devices[self.hand];
+            if device.busy < THREADS_PER_DEVICE_MAX
+                && let Some(task) = device.tasks.pop_front()
+            {
+                device.busy += 1;
+                self.waiting -= 1;
+                return Some((self.hand, task));
+            }
+        }
+        None
+    }
+}
+
+/// Bytes in memory and how many of them are gone.
+#[derive(Debug)]
+pub struct Buffer {
+    bytes: Vec<u8>,
+    at: usize,
+    /// Bytes of the pool's bound.
+    reserved: u64,
+    buffered_bytes: Option<Arc<AtomicU64>>,
+}
+
+impl Buffer {
+    pub fn left(&self) -> &[u8] {
+        &self.bytes[self.at..]
+    }
+
+    pub fn advance(&mut self, bytes: usize) {
+        assert!(bytes <= self.left().len(), "more is gone than there was");
+        self.at += bytes;
+    }
+
+    /// One read of as much as was reserved; empty where the file ends.
+    pub(super) fn fill(&mut self, file: &File, offset: u64) -> io::Result<()> {
+        let mut bytes = vec![0; self.reserved as usize];
+        let read = loop {
+            match file.read_at(&mut bytes, offset) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other?,
+            }
+        };
+        bytes.truncate(read);
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+impl From<Vec<u8>> for Buffer {
+    fn from(bytes: Vec<u8>) -> Buffer {
+        Buffer { bytes, at: 0, reserved: 0, buffered_bytes: None }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(buffered_bytes) = &self.buffered_bytes {
+            buffered_bytes.fetch_sub(self.reserved, Relaxed);
+        }
+    }
+}

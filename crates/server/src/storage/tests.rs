@@ -1,0 +1,165 @@
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use rustix::fs::{Advice, fadvise};
+use units::Nanos;
+
+use super::pool::{BUFFERED_BYTES_MAX, TASKS_WAITING_MAX, THREADS_PER_DEVICE_MAX};
+use super::*;
+use crate::files::{Cache, CacheLimits, Found, Root, temporary::Folder};
+
+/// Long enough for any machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn entry(folder: &Folder, content: &[u8]) -> Arc<Entry> {
+    folder.put("a", content);
+    let root = Root::open(&folder.path("."), Default::default()).unwrap();
+    match Cache::new(root.into(), CacheLimits::per_worker(1)).lookup(b"/a", Nanos::from_secs(1)) {
+        Ok(Found::File(entry)) => entry,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A disk and what it wakes.
+fn disk() -> (Disk, Receiver<()>) {
+    let (woken, wakes) = channel();
+    (Disk::new(Pool::new(), move || woken.send(()).unwrap()), wakes)
+}
+
+fn wait(disk: &mut Disk, wakes: &Receiver<()>) -> ReadDone {
+    wakes.recv_timeout(PATIENCE).expect("the read ends");
+    let mut done = Vec::new();
+    disk.take_done(&mut done);
+    done.pop().expect("a read has ended")
+}
+
+fn job() -> JobId {
+    let mut drain = sched::Drain::new(sched::policy::parse("fcfs").unwrap(), sched::Pace::UNLIMITED);
+    drain.arrive(Nanos::ZERO, sched::Arrival::of(sched::Size::Known(1)))
+}
+
+/// Reads a file to its end as a response does, dropping its pages first where the file system does that.
+#[test]
+fn a_file_is_read_to_its_end() {
+    let folder = Folder::new();
+    let content: Vec<u8> = (0..1_000_000u32).map(|at| (at / 3) as u8).collect();
+    let entry = entry(&folder, &content);
+    let Content::Open(file) = &entry.content else { panic!("too large to be held") };
+    file.sync_all().unwrap();
+    fadvise(file, 0, None, Advice::DontNeed).unwrap();
+    let (mut disk, wakes) = disk();
+    let (mut read, mut asides) = (Vec::new(), 0);
+    while read.len() < content.len() {
+        let at = read.len() as u64;
+        // In turn by the copy and by the probe.
+        let count = (entry.len - at).min(if asides % 2 == 0 { COPIED_BYTES_MAX as u64 } else { 300_000 });
+        match disk.look(&entry, at, count).unwrap() {
+            Look::Copied(bytes) => read.extend_from_slice(bytes),
+            Look::Resident(bytes) => read.extend_from_slice(&content[read.len()..][..bytes as usize]),
+            Look::Absent => {
+                asides += 1;
+                disk.read_aside(job(), &entry, at..entry.len).unwrap();
+                read.extend_from_slice(wait(&mut disk, &wakes).result.unwrap().left());
+            }
+        }
+        assert!(read.len() as u64 > at, "no progress");
+    }
+    assert!(read == content);
+}
+
+#[test]
+fn what_is_in_the_page_cache_is_seen() {
+    let folder = Folder::new();
+    let entry = entry(&folder, &vec![7; 400_000]);
+    let Content::Open(file) = &entry.content else { panic!("too large to be held") };
+    if matches!(preadv2(file, &mut [IoSliceMut::new(&mut [0])], 0, ReadWriteFlags::NOWAIT), Err(Errno::OPNOTSUPP)) {
+        println!("SKIPPED: the temporary folder's file system cannot read without waiting");
+        return;
+    }
+    let (mut disk, _) = disk();
+    assert_eq!(disk.look(&entry, 0, 400_000).unwrap(), Look::Resident(400_000));
+    assert_eq!(disk.look(&entry, 9, 100).unwrap(), Look::Copied(&[7; 100]));
+    assert_eq!(disk.look(&entry, 400_000, 100).unwrap(), Look::Copied(&[]));
+    file.sync_all().unwrap();
+    fadvise(file, 0, None, Advice::DontNeed).unwrap();
+    assert_eq!(disk.look(&entry, 100_000, 100).unwrap(), Look::Absent);
+    assert_eq!(disk.look(&entry, 0, 400_000).unwrap(), Look::Absent);
+}
+
+#[test]
+fn a_read_behind_the_end_is_empty() {
+    let folder = Folder::new();
+    let entry = entry(&folder, &[1; 70_000]);
+    let (mut disk, wakes) = disk();
+    disk.read_aside(job(), &entry, 80_000..90_000).unwrap();
+    assert!(wait(&mut disk, &wakes).result.unwrap().left().is_empty());
+}
+
+/// A disk that hangs keeps its own threads busy, and no other disk's.
+#[test]
+fn a_hung_device_keeps_no_other_waiting() {
+    const HUNG: u64 = 1;
+    const FINE: u64 = 2;
+    let pool = Pool::new();
+    let (begun, begins) = channel();
+    let (releases, gates): (Vec<_>, Vec<Receiver<()>>) = (0..3 * THREADS_PER_DEVICE_MAX).map(|_| channel()).unzip();
+    for gate in gates {
+        let begun = begun.clone();
+        let hang = move || {
+            begun.send(()).unwrap();
+            let _ = gate.recv();
+        };
+        pool.run(HUNG, hang).unwrap();
+    }
+    for _ in 0..THREADS_PER_DEVICE_MAX {
+        begins.recv_timeout(PATIENCE).expect("a device has its threads");
+    }
+    let (done, ends) = channel();
+    for _ in 0..100 {
+        let done = done.clone();
+        pool.run(FINE, move || done.send(()).unwrap()).unwrap();
+    }
+    for _ in 0..100 {
+        ends.recv_timeout(PATIENCE).expect("a task of the other device");
+    }
+    assert!(begins.try_recv().is_err(), "the hung device has more threads than its share");
+    drop(releases);
+    for _ in 0..2 * THREADS_PER_DEVICE_MAX {
+        begins.recv_timeout(PATIENCE).expect("when the device answers, what waited is done");
+    }
+}
+
+#[test]
+fn tasks_that_wait_are_bounded() {
+    let pool = Pool::new();
+    let (release, gate) = channel::<()>();
+    let gate = Arc::new(std::sync::Mutex::new(gate));
+    let hang = |gate: &Arc<std::sync::Mutex<Receiver<()>>>| {
+        let gate = gate.clone();
+        move || drop(gate.lock().map(|gate| gate.recv()))
+    };
+    let accepted = (0..2 * TASKS_WAITING_MAX).take_while(|_| pool.run(1, hang(&gate)).is_ok()).count();
+    assert!((TASKS_WAITING_MAX..=TASKS_WAITING_MAX + THREADS_PER_DEVICE_MAX).contains(&accepted));
+    drop(release);
+}
+
+#[test]
+fn buffers_shrink_to_a_page_over_the_bound() {
+    let folder = Folder::new();
+    let entry = entry(&folder, &[1; 70_000]);
+    let Content::Open(file) = &entry.content else { panic!("too large to be held") };
+    let pool = Pool::new();
+    let size = |buffer: &mut Buffer| {
+        buffer.fill(file, 0).unwrap();
+        buffer.left().len()
+    };
+    let mut held: Vec<Buffer> = Vec::new();
+    while held.len() as u64 * 70_000 < BUFFERED_BYTES_MAX {
+        held.push(pool.buffer(70_000));
+        assert!(held.len() % 100 > 0 || size(held.last_mut().unwrap()) == 70_000);
+    }
+    assert_eq!(size(&mut pool.buffer(70_000)), 4096);
+    assert_eq!(size(&mut pool.buffer(100)), 100);
+    drop(held);
+    assert_eq!(size(&mut pool.buffer(70_000)), 70_000);
+}
