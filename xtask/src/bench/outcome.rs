@@ -143,7 +143,8 @@ impl Contest {
         let rounds = self.sides.iter().map(|side| side.rounds.len()).min().unwrap_or(0);
         let is_disturbed = |at: &usize| self.sides.iter().any(|side| side.rounds[*at].others_cpu > DISTURBED);
         let disturbed = (0..rounds).filter(is_disturbed).count();
-        let most = self.sides.iter().map(|side| side.median(|round| round.others_cpu)).fold(0.0, f64::max);
+        let rounds_all = self.sides.iter().flat_map(|side| &side.rounds);
+        let most = rounds_all.map(|round| round.others_cpu).fold(0.0, f64::max);
         let share = format!("{disturbed} of {rounds} rounds, others took up to {:.0} % of a core", most * 100.0);
         match disturbed {
             0 => None,
