@@ -183,15 +183,7 @@ impl Server {
         config: &Config,
     ) -> Result<(), StartError> {
         let cache = Cache::new(Arc::clone(root), CacheLimits::per_worker(config.workers));
-        let path = match &self.writer {
-            Some((writer, _)) => Path::Writer(Arc::clone(writer)),
-            None => {
-                let transmitter = Transmitter::new(config.drain.drain(), None, config.limits.patience);
-                let mailbox = Arc::clone(&self.mailboxes[number]);
-                let storage = Disk::new(Arc::clone(&self.pool), move || mailbox.wake());
-                Path::Own(Box::new(transmitter.with_marker(config.drain.marker.clone()).with_storage(storage)))
-            }
-        };
+        let path = self.path(number, config);
         let parts = Parts {
             number,
             listener,
@@ -216,6 +208,17 @@ impl Server {
         let started = self.threads.spawn_loop(&name, move || mailbox.wake(), |beat| worker.run(beat));
         self.workers.push(started.map_err(StartError::Unstarted)?);
         Ok(())
+    }
+
+    /// Who sends a worker's responses.
+    fn path(&self, number: usize, config: &Config) -> Path {
+        if let Some((writer, _)) = &self.writer {
+            return Path::Writer(Arc::clone(writer));
+        }
+        let mailbox = Arc::clone(&self.mailboxes[number]);
+        let storage = Disk::new(Arc::clone(&self.pool), move || mailbox.wake());
+        let transmitter = Transmitter::new(config.drain.drain(), None, config.limits.patience);
+        Path::Own(Box::new(transmitter.with_marker(config.drain.marker.clone()).with_storage(storage)))
     }
 
     fn start_writer(&mut self, config: &mut Config) -> Result<(), StartError> {

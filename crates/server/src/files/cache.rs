@@ -94,7 +94,7 @@ struct Slot {
 
 /// What is at a path, freshly looked at.
 enum Loaded {
-    File(LoadedFile),
+    File(Box<LoadedFile>),
     Folder,
 }
 
@@ -196,7 +196,7 @@ impl Cache {
         }
         Ok(match self.load(inside)? {
             Loaded::Folder => Found::Redirect(folder_link(inside)),
-            Loaded::File(loaded) => Found::File(self.insert(raw_path, inside, loaded, now)),
+            Loaded::File(loaded) => Found::File(self.insert(raw_path, inside, *loaded, now)),
         })
     }
 
@@ -204,7 +204,7 @@ impl Cache {
         let index = if folder.is_empty() { INDEX.to_string() } else { format!("{folder}/{INDEX}") };
         match self.load(&index) {
             Ok(Loaded::Folder) | Err(Missing::NotFound) => self.list(folder, now),
-            Ok(Loaded::File(loaded)) => Ok(Found::File(self.insert(raw_path, &index, loaded, now))),
+            Ok(Loaded::File(loaded)) => Ok(Found::File(self.insert(raw_path, &index, *loaded, now))),
             Err(missing) => Err(missing),
         }
     }
@@ -257,7 +257,7 @@ impl Cache {
     fn load_settled(&mut self, path: &str) -> Result<Loaded, Missing> {
         let mut loaded = self.load_once(path)?;
         for _ in 1..LOAD_ATTEMPTS_MAX {
-            if !matches!(loaded, Loaded::File(LoadedFile { settled: false, .. })) {
+            if !matches!(&loaded, Loaded::File(file) if !file.settled) {
                 break;
             }
             loaded = self.load_once(path)?;
@@ -280,7 +280,8 @@ impl Cache {
             self.watch.release(id);
         }
         let (entry, state) = read?;
-        Ok(Loaded::File(LoadedFile { entry, state, watch: watch.filter(|_| settled), settled }))
+        let watch = watch.filter(|_| settled);
+        Ok(Loaded::File(Box::new(LoadedFile { entry, state, watch, settled })))
     }
 
     fn read(&self, path: &str) -> Result<(Entry, State), Missing> {
