@@ -10,7 +10,9 @@ use uplink::congestion;
 
 use crate::bottleneck::{attach_command, build_commands, weir_words};
 use crate::limits::KernelLimits;
+use crate::line::Changes;
 use crate::namespace::{Namespace, Place};
+use crate::neighbour::{self, Transfers};
 use crate::wide::{Paths, Wide};
 use crate::{ClientGroup, Counters, Experiment, Interrupt, LabError, Network, RunSpec, tool};
 
@@ -37,6 +39,8 @@ pub struct Link {
     router: Option<Namespace>,
     /// Wide-area paths between the bottleneck and the clients, if there are any.
     paths: Option<Paths>,
+    /// Other hosts behind the router.
+    neighbours: Vec<Namespace>,
     limits: KernelLimits,
 }
 
@@ -55,8 +59,11 @@ impl Link {
         let router = if is_routed { Some(Namespace::create("router")?) } else { None };
         let (server, client) = (Namespace::create("server")?, Namespace::create("client")?);
         let paths = Paths::new(experiment.clients(), experiment.wan, || Namespace::create("wan"))?;
-        let mut link = Link { tree_of: None, server, client, router, paths, limits: KernelLimits::default() };
-        for side in link.routers().chain([&link.server, &link.client]) {
+        let neighbours = experiment.neighbours.iter().map(|_| Namespace::create("neighbour"));
+        let neighbours = neighbours.collect::<Result<Vec<_>, _>>()?;
+        let limits = KernelLimits::default();
+        let mut link = Link { tree_of: None, server, client, router, paths, neighbours, limits };
+        for side in link.routers().chain([&link.server, &link.client]).chain(&link.neighbours) {
             silence_ipv6(side)?;
         }
         for command in link.commands(experiment) {
@@ -131,7 +138,13 @@ impl Link {
         hops.extend(self.routers().map(Namespace::name));
         hops.push(self.client.name());
         let plain = (0..).zip(experiment.clients()).filter(|(_, group)| group.path.is_plain());
-        chain_commands(&hops, &plain.map(|(index, _)| index).collect::<Vec<_>>(), experiment.gso_max_segs)
+        let plain: Vec<usize> = plain.map(|(index, _)| index).collect();
+        let mut commands = chain_commands(&hops, &plain, experiment.gso_max_segs);
+        let paths = self.paths.as_ref().map(|paths| paths.namespace.name());
+        for (index, neighbour) in self.neighbours.iter().enumerate() {
+            commands.extend(neighbour_commands(index, neighbour.name(), hops[1], paths));
+        }
+        commands
     }
 
     /// The namespace and device that are shaped.
@@ -142,6 +155,15 @@ impl Link {
     /// The same, to go there.
     pub(crate) fn bottleneck_place(&self) -> (Place<'_>, &'static str) {
         (Place::In(self.router.as_ref().unwrap_or(&self.server)), self.bottleneck().1)
+    }
+
+    /// Starts what goes on beside the load: changes of the line's rate, and other hosts' transfers.
+    pub(crate) fn start_company(&self, experiment: &Experiment) -> Result<(Changes, Transfers), LabError> {
+        let hops = 2 + self.routers().count();
+        let client = cable_addresses(hops as u8 - 2)[1];
+        let transfers = Transfers::start(&experiment.neighbours, &self.neighbours, self.client(), client.into())?;
+        let (side, device) = self.bottleneck();
+        Ok((Changes::start(experiment, side, device), transfers))
     }
 
     pub fn server(&self) -> Place<'_> {
@@ -203,7 +225,8 @@ impl Link {
         write_setting(self.client(), "net/ipv4/ip_local_port_range", "1024 65535")?;
         let wanted = &experiment.congestion_control;
         congestion::while_allowed(wanted, || {
-            for side in [self.server(), self.client()] {
+            let neighbours = self.neighbours.iter().map(Place::In);
+            for side in [self.server(), self.client()].into_iter().chain(neighbours) {
                 side.enter(|| fs::write(congestion::CHOSEN, wanted))
                     .map_err(|e| LabError::io(congestion::CHOSEN, e))?;
             }
@@ -300,6 +323,18 @@ fn chain_commands(hops: &[&str], plain_groups: &[usize], gso_max_segs: Option<u6
     commands
 }
 
+/// The cable of a neighbour to the router, and the routes to it and from it. `beyond` is a router behind the router.
+fn neighbour_commands(index: usize, side: &str, router: &str, beyond: Option<&str>) -> Vec<String> {
+    let [near, own] = neighbour::addresses(index);
+    let device = format!("near{index}");
+    let ends = [End { side: router, device: &device, address: near }, End { side, device: DEVICE, address: own }];
+    let mut commands = cable_commands(ends, None);
+    commands.push(format!("ip -n {side} route add default via {near}"));
+    let back = |beyond| format!("ip -n {beyond} route add {own}/32 via {}", cable_addresses(1)[0]);
+    commands.extend(beyond.map(back));
+    commands
+}
+
 /// The offloads that matter here, of all that `ethtool -k` lists.
 fn offloads(features: &str) -> String {
     const NAMES: [&str; 4] = [
@@ -350,6 +385,19 @@ mod tests {
             "ip -n W route add default via 198.18.0.10",
             "ip -n W route add 198.18.0.0/30 via 198.18.0.5",
             "ip -n C route add default via 198.18.0.9",
+        ] {
+            assert!(commands.iter().any(|command| command == want), "{want}: {commands:#?}");
+        }
+    }
+
+    #[test]
+    fn a_neighbour_is_at_the_router() {
+        let commands = neighbour_commands(0, "N", "R", Some("W"));
+        for want in [
+            "ip link add near0 mtu 1500 netns R type veth peer name cable mtu 1500 netns N",
+            "ip -n N address add 198.18.0.254/30 dev cable",
+            "ip -n N route add default via 198.18.0.253",
+            "ip -n W route add 198.18.0.254/32 via 198.18.0.5",
         ] {
             assert!(commands.iter().any(|command| command == want), "{want}: {commands:#?}");
         }

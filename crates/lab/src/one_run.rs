@@ -13,7 +13,9 @@ use record::{Manifest, Run};
 use crate::client_group::client_flags;
 use crate::folder::DIGEST;
 use crate::gate::Ticket;
+use crate::line::Changes;
 use crate::namespace::Place;
+use crate::neighbour::Transfers;
 use crate::program::{POLL_EVERY, Program};
 use crate::server::{Endpoint, server_command, start_server};
 use crate::view::{Sampler, Taken, View, shares};
@@ -41,6 +43,8 @@ struct Measured {
     server_cpu: Duration,
     elapsed: Duration,
     counters: Option<Counters>,
+    /// By name, what the neighbours brought to their peers, bytes.
+    neighbours: Vec<(String, u64)>,
 }
 
 /// What has to go on as long as the load does.
@@ -167,13 +171,17 @@ fn measure(
     let mut command = machine::punctual_prefix();
     command.extend(load_command(plan, spec, endpoint.address, &folder));
     let mut load = Program::start(endpoint.client, "weirlab load", &command, &folder.join("load.log"))?;
+    let beside = link.map(|link| link.start_company(plan.experiment)).transpose()?;
     let awaited = await_load(plan, &mut load, &mut watched, bar, interrupt);
     bar.finish_and_clear();
     awaited?;
+    let (changes, transfers) = beside.unzip();
+    changes.map_or(Ok(()), Changes::finish)?;
+    let neighbours = transfers.map_or(vec![], Transfers::finish);
     let taken = sampler.finish();
     let counters = counters()?.zip(counters_before).map(|(after, before)| after.since(before));
     let server_cpu = watched.server.cpu()?.saturating_sub(cpu_before);
-    Ok((Measured { server_cpu, elapsed: began.elapsed(), counters }, taken))
+    Ok((Measured { server_cpu, elapsed: began.elapsed(), counters, neighbours }, taken))
 }
 
 fn await_load(
@@ -268,6 +276,8 @@ fn began_unix_ns(manifest: &Manifest) -> Result<u64, LabError> {
 fn amend(manifest: &mut Manifest, measured: &Measured, environment: BTreeMap<String, String>) {
     manifest.server_cpu = Some(measured.server_cpu.as_secs_f64() / measured.elapsed.as_secs_f64());
     manifest.environment.extend(environment);
+    let carried = |(name, bytes): &(String, u64)| (format!("neighbour_{name}_bytes"), bytes.to_string());
+    manifest.environment.extend(measured.neighbours.iter().map(carried));
     if let Some(counters) = measured.counters {
         manifest.wire_bytes = Some(counters.sent_bytes);
         manifest.environment.insert("dropped_packets".into(), counters.dropped_packets.to_string());
@@ -304,11 +314,17 @@ mod tests {
     fn adds_what_was_measured() {
         let mut manifest = manifest();
         let counters = Some(Counters { sent_bytes: 7, sent_packets: 2, dropped_packets: 1 });
-        let measured = Measured { server_cpu: Duration::from_millis(500), elapsed: Duration::from_secs(2), counters };
+        let measured = Measured {
+            server_cpu: Duration::from_millis(500),
+            elapsed: Duration::from_secs(2),
+            counters,
+            neighbours: vec![("b".into(), 9)],
+        };
         amend(&mut manifest, &measured, BTreeMap::from([("qdisc".into(), "htb".into())]));
         assert_eq!((manifest.server_cpu, manifest.wire_bytes), (Some(0.25), Some(7)));
         assert_eq!(manifest.environment["qdisc"], "htb");
         assert_eq!(manifest.environment["dropped_packets"], "1");
+        assert_eq!(manifest.environment["neighbour_b_bytes"], "9");
     }
 
     #[test]

@@ -96,6 +96,11 @@ impl Qdisc {
         }
     }
 
+    /// A shaper of another kind stands over it.
+    pub(crate) fn is_under_shaper(self) -> bool {
+        matches!(self, Qdisc::Fifo | Qdisc::FqCodel)
+    }
+
     /// Built by `weir uplink up`, and of use only where the server's own packets queue.
     pub(crate) fn is_ours(self) -> bool {
         matches!(self, Qdisc::Bands | Qdisc::Ranked)

@@ -20,12 +20,12 @@ use toml::Spanned;
 use units::Rate;
 
 pub use file::{ExperimentFile, Overrides, Point};
-pub(crate) use keys::check_name;
 pub use keys::{Session, Surge, check_rho, check_seconds};
-use keys::{burst, count, maybe_count, maybe_duration, output_bytes, packets, profile, rate, rho, seconds, segments};
+use keys::{burst, count, maybe_count, maybe_duration, output_bytes, packets, profile, rho, seconds, segments};
+pub(crate) use keys::{check_name, duration, maybe_rate, rate};
 
 use crate::client_group::check_groups;
-use crate::{ClientGroup, LabError, Limits, Qdisc, RunSpec, Wan};
+use crate::{ClientGroup, LabError, Limits, Neighbour, Qdisc, RateChange, RunSpec, Wan, line, neighbour};
 
 /// What an experiment file says of one point, with its defaults filled in.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -36,6 +36,9 @@ pub struct Experiment {
     /// Rate of the bottleneck on the server's egress.
     #[serde(deserialize_with = "rate")]
     pub link: Rate,
+    /// The rate that Weir is told of the uplink, where that is not the link's.
+    #[serde(default, deserialize_with = "maybe_rate")]
+    pub told: Option<Rate>,
     /// Offered load, wire bits per second divided by the link's, the same all the time. Either this, `profile` or `users`.
     #[serde(default, deserialize_with = "rho")]
     pub rho: Option<f64>,
@@ -106,6 +109,12 @@ pub struct Experiment {
     /// Groups of clients; without one, all requests come from one address, with no path but the cable.
     #[serde(default, rename = "client")]
     clients: Vec<Spanned<ClientGroup>>,
+    /// How the line's rate changes while the load goes on, in order of time.
+    #[serde(default, rename = "rate_change")]
+    pub rate_changes: Vec<RateChange>,
+    /// Hosts behind the same router that send to the clients.
+    #[serde(default, rename = "neighbour")]
+    pub neighbours: Vec<Neighbour>,
     /// At least one, names distinct.
     #[serde(rename = "run")]
     runs: Vec<Spanned<RunSpec>>,
@@ -191,7 +200,8 @@ impl Experiment {
         self.check_load().map_err(|reason| (0, reason))?;
         self.limits.check(self).map_err(|reason| (0, reason))?;
         self.check_clients()?;
-        self.check_runs()
+        self.check_runs()?;
+        line::check(self).and_then(|()| neighbour::check(self)).map_err(|reason| (0, reason))
     }
 
     fn check_load(&self) -> Result<(), String> {

@@ -103,7 +103,7 @@ fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, si
     flag("policy", spec.policy.clone());
     flag("drain", spec.drain.clone());
     if spec.drain != "off" {
-        flag("uplink", experiment.link.to_string());
+        flag("uplink", experiment.told.unwrap_or(experiment.link).to_string());
     }
     if let Some(slots) = experiment.limits.workers {
         flag("slots", slots.to_string());
@@ -155,6 +155,16 @@ mod tests {
             "weir serve www --listen 198.18.0.1:8080 --policy srpt --drain paced --uplink 10mbit --workers 1",
         ];
         assert_eq!(commands, want);
+    }
+
+    #[test]
+    fn weir_may_be_told_another_rate_than_the_link_s() {
+        let mut experiment = experiment();
+        experiment.told = "10.5mbit".parse().ok();
+        let spec = experiment.runs().nth(1).unwrap();
+        let address = "198.18.0.1:8080".parse().unwrap();
+        let command = weir_command(&experiment, spec, address, Path::new("www"), Path::new("weir")).join(" ");
+        assert!(command.contains("--uplink 10.5mbit"), "{command}");
     }
 
     #[test]

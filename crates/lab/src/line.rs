@@ -1,0 +1,184 @@
+//! A line whose rate changes while a run goes on: `[[rate_change]]`, a step or a ramp of small steps.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use units::Rate;
+
+use crate::experiment::{duration, rate};
+use crate::{Experiment, LabError, Shaper, tool};
+
+/// A ramp has a step this often; each takes two processes of `tc`.
+const RAMP_EVERY: Duration = Duration::from_millis(500);
+/// Steps of all changes together.
+const STEPS_MAX: usize = 10_000;
+/// How long the end of a run may have to wait for us.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// The line gets another rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RateChange {
+    /// When it begins, counted from the start of the load.
+    #[serde(deserialize_with = "duration")]
+    pub at: Duration,
+    #[serde(deserialize_with = "rate")]
+    pub to: Rate,
+    /// How long it takes; zero is a step.
+    #[serde(default, deserialize_with = "duration")]
+    pub over: Duration,
+}
+
+/// Makes the changes from a thread of its own until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    stop: std::sync::Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<(), LabError>>>,
+}
+
+impl Changes {
+    /// `side` and `device` are where the shaper is.
+    pub fn start(experiment: &Experiment, side: &str, device: &str) -> Changes {
+        let stop = std::sync::Arc::new(AtomicBool::new(false));
+        let commands: Vec<(Duration, String)> = steps(experiment.link, &experiment.rate_changes)
+            .into_iter()
+            .map(|(at, rate)| (at, change_line(side, device, rate, experiment.burst_bytes())))
+            .collect();
+        let (began, stopped) = (Instant::now(), stop.clone());
+        let make = move || {
+            for (at, command) in commands {
+                while began.elapsed() < at {
+                    if stopped.load(Ordering::Acquire) {
+                        return Ok(());
+                    }
+                    std::thread::sleep(LOOK_EVERY.min(at.saturating_sub(began.elapsed())));
+                }
+                tool::run(&command)?;
+            }
+            Ok(())
+        };
+        Changes { thread: Some(std::thread::spawn(make)), stop }
+    }
+
+    /// Ends it; an error is of a change that could not be made.
+    pub fn finish(mut self) -> Result<(), LabError> {
+        self.stop.store(true, Ordering::Release);
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            Some(Ok(made)) => made,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What is wrong with the changes of an experiment.
+pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
+    let changes = &experiment.rate_changes;
+    if changes.is_empty() {
+        return Ok(());
+    }
+    if experiment.shaper != Shaper::Htb {
+        return Err("the rate of a line changes only under shaper = \"htb\"".into());
+    }
+    if experiment.runs().any(|run| !experiment.qdisc_of(run).is_under_shaper()) {
+        return Err("the rate of a line changes only over qdisc = \"fifo\" or \"fq_codel\"".into());
+    }
+    if changes.windows(2).any(|pair| pair[1].at < pair[0].at + pair[0].over) {
+        return Err("a rate_change begins before the one above it ends: write them in order of time".into());
+    }
+    if steps(experiment.link, changes).len() > STEPS_MAX {
+        return Err(format!("the ramps of rate_change take more than {STEPS_MAX} steps of 500ms: make them shorter"));
+    }
+    Ok(())
+}
+
+/// When the line gets which rate.
+fn steps(link: Rate, changes: &[RateChange]) -> Vec<(Duration, Rate)> {
+    let mut steps = vec![];
+    let mut from = link;
+    for change in changes {
+        let count = change.over.as_millis().div_ceil(RAMP_EVERY.as_millis()).clamp(1, STEPS_MAX as u128 + 1) as u32;
+        for step in 1..=count {
+            let part = f64::from(step) / f64::from(count);
+            let bits = from.bits_per_s() as f64 + part * (change.to.bits_per_s() as f64 - from.bits_per_s() as f64);
+            let at = change.at + if count == 1 { Duration::ZERO } else { change.over.mul_f64(part) };
+            steps.extend(Rate::from_bits_per_s(bits.round() as u64).map(|rate| (at, rate)));
+        }
+        from = change.to;
+    }
+    steps
+}
+
+fn change_line(side: &str, device: &str, rate: Rate, burst_bytes: u64) -> String {
+    let bits = rate.bits_per_s();
+    format!(
+        "tc -n {side} class change dev {device} parent 1: classid 1:1 htb rate {bits}bit ceil {bits}bit burst {burst_bytes} cburst {burst_bytes} quantum 1514"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn parse(more: &str) -> Result<Experiment, String> {
+        let text = format!(
+            "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n[[run]]\nname = \"a\"\nserver = \"nginx\"\n{more}"
+        );
+        Experiment::parse(&text, Path::new("x.toml")).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_step_is_one_and_a_ramp_is_many() {
+        let text = "[[rate_change]]\nat = \"5s\"\nto = \"5mbit\"\n[[rate_change]]\nat = \"10s\"\nto = \"10mbit\"\nover = \"2s\"\n";
+        let experiment = parse(text).unwrap();
+        let steps: Vec<(u128, u64)> = steps(experiment.link, &experiment.rate_changes)
+            .iter()
+            .map(|(at, rate)| (at.as_millis(), rate.bits_per_s()))
+            .collect();
+        let want =
+            [(5000, 5_000_000), (10_500, 6_250_000), (11_000, 7_500_000), (11_500, 8_750_000), (12_000, 10_000_000)];
+        assert_eq!(steps, want);
+    }
+
+    #[test]
+    fn what_cannot_be_changed_is_said() {
+        for (more, says) in [
+            ("[[rate_change]]\nat = \"5s\"\n", "missing field `to`"),
+            ("[[rate_change]]\nat = \"5s\"\nto = \"fast\"\n", "`fast` is not a rate"),
+            (
+                "qdisc = \"cake\"\n[[rate_change]]\nat = \"5s\"\nto = \"5mbit\"\n",
+                "the rate of a line changes only over qdisc = \"fifo\"",
+            ),
+            (
+                "[[rate_change]]\nat = \"5s\"\nto = \"5mbit\"\nover = \"9s\"\n[[rate_change]]\nat = \"8s\"\nto = \"9mbit\"\n",
+                "a rate_change begins before the one above it ends",
+            ),
+            (
+                "[[rate_change]]\nat = \"5s\"\nto = \"5mbit\"\nover = \"9000s\"\n",
+                "the ramps of rate_change take more than 10000 steps",
+            ),
+        ] {
+            let said = parse(more).unwrap_err();
+            assert!(said.contains(says), "{more}: {said}");
+        }
+    }
+
+    #[test]
+    fn the_class_is_changed_in_place() {
+        let line = change_line("R", "far", "5mbit".parse().unwrap(), 1600);
+        let want = "tc -n R class change dev far parent 1: classid 1:1 htb rate 5000000bit ceil 5000000bit burst 1600 cburst 1600 quantum 1514";
+        assert_eq!(line, want);
+    }
+}
