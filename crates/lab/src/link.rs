@@ -12,7 +12,7 @@ use crate::bottleneck::{attach_command, build_commands, weir_words};
 use crate::limits::KernelLimits;
 use crate::line::Changes;
 use crate::namespace::{Namespace, Place};
-use crate::neighbour::{self, Transfers};
+use crate::neighbour::{self, At, Transfers};
 use crate::wide::{Paths, Wide};
 use crate::{ClientGroup, Counters, Experiment, Interrupt, LabError, Network, RunSpec, tool};
 
@@ -39,8 +39,8 @@ pub struct Link {
     router: Option<Namespace>,
     /// Wide-area paths between the bottleneck and the clients, if there are any.
     paths: Option<Paths>,
-    /// Other hosts behind the router.
-    neighbours: Vec<Namespace>,
+    /// Other hosts behind the router; none for a neighbour at the server's.
+    neighbours: Vec<Option<Namespace>>,
     limits: KernelLimits,
 }
 
@@ -59,11 +59,14 @@ impl Link {
         let router = if is_routed { Some(Namespace::create("router")?) } else { None };
         let (server, client) = (Namespace::create("server")?, Namespace::create("client")?);
         let paths = Paths::new(experiment.clients(), experiment.wan, || Namespace::create("wan"))?;
-        let neighbours = experiment.neighbours.iter().map(|_| Namespace::create("neighbour"));
+        let neighbours = experiment.neighbours.iter().map(|neighbour| match neighbour.at {
+            At::Router => Namespace::create("neighbour").map(Some),
+            At::Server => Ok(None),
+        });
         let neighbours = neighbours.collect::<Result<Vec<_>, _>>()?;
         let limits = KernelLimits::default();
         let mut link = Link { tree_of: None, server, client, router, paths, neighbours, limits };
-        for side in link.routers().chain([&link.server, &link.client]).chain(&link.neighbours) {
+        for side in link.routers().chain([&link.server, &link.client]).chain(link.neighbours.iter().flatten()) {
             silence_ipv6(side)?;
         }
         for command in link.commands(experiment) {
@@ -142,7 +145,8 @@ impl Link {
         let mut commands = chain_commands(&hops, &plain, experiment.gso_max_segs);
         let paths = self.paths.as_ref().map(|paths| paths.namespace.name());
         for (index, neighbour) in self.neighbours.iter().enumerate() {
-            commands.extend(neighbour_commands(index, neighbour.name(), hops[1], paths));
+            let neighbour = neighbour.iter().flat_map(|side| neighbour_commands(index, side.name(), hops[1], paths));
+            commands.extend(neighbour);
         }
         commands
     }
@@ -161,7 +165,9 @@ impl Link {
     pub(crate) fn start_company(&self, experiment: &Experiment) -> Result<(Changes, Transfers), LabError> {
         let hops = 2 + self.routers().count();
         let client = cable_addresses(hops as u8 - 2)[1];
-        let transfers = Transfers::start(&experiment.neighbours, &self.neighbours, self.client(), client.into())?;
+        let places: Vec<Place<'_>> =
+            self.neighbours.iter().map(|side| side.as_ref().map_or(self.server(), Place::In)).collect();
+        let transfers = Transfers::start(&experiment.neighbours, &places, self.client(), client.into())?;
         let (side, device) = self.bottleneck();
         Ok((Changes::start(experiment, side, device), transfers))
     }
@@ -225,7 +231,7 @@ impl Link {
         write_setting(self.client(), "net/ipv4/ip_local_port_range", "1024 65535")?;
         let wanted = &experiment.congestion_control;
         congestion::while_allowed(wanted, || {
-            let neighbours = self.neighbours.iter().map(Place::In);
+            let neighbours = self.neighbours.iter().flatten().map(Place::In);
             for side in [self.server(), self.client()].into_iter().chain(neighbours) {
                 side.enter(|| fs::write(congestion::CHOSEN, wanted))
                     .map_err(|e| LabError::io(congestion::CHOSEN, e))?;

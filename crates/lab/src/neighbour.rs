@@ -1,5 +1,6 @@
-//! Another host behind the same router: `[[neighbour]]`, a namespace that sends to the clients over TCP, and so shares the
-//! bottleneck's queue with the server without the server seeing any of it.
+//! Other traffic through the bottleneck: `[[neighbour]]`, a bulk transfer to the clients over TCP. It comes from another host
+//! behind the same router, a namespace of its own, and the server sees none of it; or from another program on the server's
+//! host.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -9,10 +10,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Deserializer};
+use socket2::SockRef;
 use units::Rate;
 
 use crate::experiment::{check_name, duration, maybe_rate};
-use crate::namespace::{Namespace, Place};
+use crate::namespace::Place;
 use crate::{Experiment, LabError, Network};
 
 /// Each has a cable to the router of its own.
@@ -20,6 +22,8 @@ const NEIGHBOURS_MAX: usize = 8;
 /// Their cables, from the last block of four addresses below 198.18.1.0 downwards.
 const LAST_CABLE: u8 = 63;
 const FIRST_PORT: u16 = 9000;
+/// HTB's class 1:12 of `qdisc = "siblings"`; elsewhere it means nothing.
+pub(crate) const SIBLING_PRIORITY: u32 = 0x0001_0012;
 /// Written at once; a neighbour with a rate writes less, and more often.
 const CHUNK_BYTES: usize = 16 << 10;
 /// How long a thread may be in one call: it looks then whether it is to end.
@@ -31,6 +35,10 @@ const CALL_WITHIN: Duration = Duration::from_millis(100);
 pub struct Neighbour {
     #[serde(deserialize_with = "name")]
     pub name: String,
+    #[serde(default)]
+    pub at: At,
+    /// As the kernel calls it; unset is that of the experiment.
+    pub congestion_control: Option<String>,
     /// When it begins, counted from the start of the load.
     #[serde(default, deserialize_with = "duration")]
     pub from: Duration,
@@ -42,6 +50,17 @@ pub struct Neighbour {
     pub rate: Option<Rate>,
 }
 
+/// Where a neighbour is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum At {
+    /// A host of its own behind the router.
+    #[default]
+    Router,
+    /// The server's host.
+    Server,
+}
+
 fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let name = String::deserialize(deserializer)?;
     check_name(&name, "a neighbour").map_err(serde::de::Error::custom)?;
@@ -51,8 +70,12 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
 /// What is wrong with the neighbours of an experiment.
 pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
     let count = experiment.neighbours.len();
-    if count > 0 && experiment.network != Network::Router {
-        return Err("a neighbour is behind a router: write network = \"router\"".into());
+    let is_routed = experiment.network == Network::Router;
+    if !is_routed && experiment.neighbours.iter().any(|neighbour| neighbour.at == At::Router) {
+        return Err("a neighbour is behind a router: write network = \"router\", or at = \"server\"".into());
+    }
+    if count > 0 && experiment.network == Network::Loopback {
+        return Err("a neighbour needs namespaces: leave network out".into());
     }
     if count > NEIGHBOURS_MAX {
         return Err(format!("there are {count} neighbours: at most {NEIGHBOURS_MAX}"));
@@ -77,7 +100,7 @@ pub(crate) struct Transfers {
 impl Transfers {
     pub fn start(
         neighbours: &[Neighbour],
-        places: &[Namespace],
+        places: &[Place<'_>],
         client: Place<'_>,
         to: IpAddr,
     ) -> Result<Transfers, LabError> {
@@ -88,8 +111,8 @@ impl Transfers {
             let listener =
                 client.enter(|| TcpListener::bind(address)).map_err(|e| LabError::io("a neighbour's peer", e))?;
             // The connection is made now, while nothing is in its way, and idles until its time has come.
-            let connect = || TcpStream::connect_timeout(&address, Duration::from_secs(10));
-            let stream = Place::In(place).enter(connect).map_err(|e| LabError::io("a neighbour", e))?;
+            let connect = || connect(neighbour, address);
+            let stream = place.enter(connect).map_err(|e| LabError::io("a neighbour", e))?;
             let (peer, _) = listener.accept().map_err(|e| LabError::io("a neighbour's peer", e))?;
             transfers.begin(neighbour.clone(), stream, peer);
         }
@@ -124,6 +147,19 @@ impl Drop for Transfers {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+fn connect(neighbour: &Neighbour, address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, Duration::from_secs(10))?;
+    let socket = SockRef::from(&stream);
+    if let Some(name) = &neighbour.congestion_control {
+        socket.set_tcp_congestion(name.as_bytes())?;
+    }
+    if neighbour.at == At::Server {
+        // The class beside the server's, where there is one.
+        socket.set_priority(SIBLING_PRIORITY)?;
+    }
+    Ok(stream)
 }
 
 fn send(neighbour: &Neighbour, mut stream: TcpStream, began: Instant, stop: &AtomicBool) -> io::Result<()> {
@@ -188,9 +224,18 @@ mod tests {
     }
 
     #[test]
+    fn a_neighbour_may_be_at_the_server() {
+        let experiment =
+            parse("", "name = \"b\"\nat = \"server\"\ncongestion_control = \"bbr\"\nfor = \"9s\"").unwrap();
+        let neighbour = &experiment.neighbours[0];
+        assert_eq!((neighbour.at, neighbour.congestion_control.as_deref()), (At::Server, Some("bbr")));
+    }
+
+    #[test]
     fn what_makes_no_sense_is_said() {
         for (more, keys, says) in [
-            ("", "name = \"b\"\nfor = \"9s\"", "a neighbour is behind a router: write network = \"router\""),
+            ("", "name = \"b\"\nfor = \"9s\"", "a neighbour is behind a router: write network = \"router\", or at ="),
+            ("network = \"loopback\"", "name = \"b\"\nat = \"server\"\nfor = \"9s\"", "a neighbour needs namespaces"),
             ("network = \"router\"", "name = \"b\"", "missing field `for`"),
             ("network = \"router\"", "name = \"b c\"\nfor = \"9s\"", "`b c` is not a name for a neighbour"),
             ("network = \"router\"", "name = \"b\"\nfor = \"soon\"", "`soon` is not a duration"),
@@ -211,7 +256,11 @@ mod tests {
         let (peer, _) = listener.accept().unwrap();
         let mut transfers = Transfers { stop: Arc::default(), threads: vec![], received: vec![] };
         let (from, lasts) = (Duration::ZERO, Duration::from_secs(86_400));
-        transfers.begin(Neighbour { name: "b".into(), from, lasts, rate: None }, stream, peer);
+        transfers.begin(
+            Neighbour { name: "b".into(), at: At::Server, congestion_control: None, from, lasts, rate: None },
+            stream,
+            peer,
+        );
         while transfers.received[0].1.load(Ordering::Acquire) < 1 << 20 {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -77,6 +77,8 @@ pub enum Qdisc {
     Fifo,
     /// fq_codel as it comes, under the shaper: what most distributions have.
     FqCodel,
+    /// Two classes of the shaper with half of the link each, which borrow: one for the server, one for a neighbour at its host.
+    Siblings,
     /// CAKE as it comes, which shapes by itself.
     Cake,
     /// The priority bands of `weir uplink up`, with its own shaper.
@@ -90,6 +92,7 @@ impl Qdisc {
         match self {
             Qdisc::Fifo => "fifo",
             Qdisc::FqCodel => "fq_codel",
+            Qdisc::Siblings => "siblings",
             Qdisc::Cake => "cake",
             Qdisc::Bands => "bands",
             Qdisc::Ranked => "ranked",

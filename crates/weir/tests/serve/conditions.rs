@@ -82,7 +82,7 @@ fn the_tag_follows_the_file() {
     on_every_path(&site, &[], |server| {
         let mut client = server.connect();
         let mut tags = Vec::new();
-        for (content, modified_s) in [("0123456789", 0), ("9876543210", 1), ("0123456789", 2), ("0123", 2), ("", 3)] {
+        for (content, modified_s) in [("0123456789", 0), ("9876543210", 1), ("0123456798", 2), ("0123", 2), ("", 3)] {
             site.write("a.txt", content.as_bytes());
             set_modified(&site, MODIFIED_S + modified_s);
             let response = ask(&mut client, "X: y");
