@@ -61,6 +61,8 @@ pub struct Drain {
     helped: Option<u32>,
     /// Arrival number of the next job.
     arrivals: u64,
+    longest_wait: Nanos,
+    most_jobs: u64,
 }
 
 impl Drain {
@@ -77,6 +79,8 @@ impl Drain {
             waiting: RunQueue::default(),
             helped: None,
             arrivals: 0,
+            longest_wait: Nanos::ZERO,
+            most_jobs: 0,
         }
     }
 
@@ -99,6 +103,16 @@ impl Drain {
     pub fn wait_bound(&self, framing: Framing) -> Option<WaitBound> {
         let grant_wire_bytes = framing.wire_bytes(self.pace.grant_bytes(framing));
         self.guard.wait_bound(self.ledger.rate()?, grant_wire_bytes)
+    }
+
+    /// The longest that a ready job has waited for a byte so far; those that still wait are told by nobody.
+    pub fn longest_wait(&self) -> Nanos {
+        self.longest_wait
+    }
+
+    /// The most jobs that were in the system at once.
+    pub fn most_jobs(&self) -> u64 {
+        self.most_jobs
     }
 
     pub fn pace(&self) -> &Pace {
@@ -160,6 +174,7 @@ impl Drain {
             self.policy.on_arrival(slot, job, path_of(&self.paths, slot));
         }
         self.enqueue(slot);
+        self.most_jobs = self.most_jobs.max(self.len() as u64);
         id
     }
 
@@ -191,6 +206,7 @@ impl Drain {
         let wire_bytes = job.framing.wire_bytes(bytes);
         job.attained += bytes;
         if bytes > 0 {
+            self.longest_wait = self.longest_wait.max(now - job.waits_since);
             job.waits_since = now;
         }
         if let Size::Known(size) = job.size {

@@ -77,6 +77,7 @@ fn no_ready_response_waits_longer_for_a_byte_than_was_promised() {
         let mut overload = Overload::new(permille);
         overload.run(3600);
         let (longest, promised) = (overload.longest, overload.promised);
+        assert!(overload.drain.longest_wait() <= longest && overload.drain.most_jobs() == overload.most_ready);
         assert!(longest <= promised, "{permille}: {longest:?} of {promised:?}, {} ready", overload.most_ready);
     }
 }

@@ -69,6 +69,9 @@ impl Writer {
                 log.error(&notice.to_string());
             }
         }
+        if let Some(notice) = desk.transmitter.longest_wait() {
+            log.error(&notice.to_string());
+        }
         Ok(())
     }
 

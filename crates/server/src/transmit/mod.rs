@@ -29,6 +29,7 @@ use below::Below;
 use sched::{Arrival, Drain, Grant, JobId, Path, Presence, Progress, Reading, Size};
 use sending::Sending;
 use units::Nanos;
+use units::wire::Framing;
 
 use crate::storage::{InMemory, ReadDone, Storage};
 
@@ -208,6 +209,13 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
         self.below.bytes();
         self.notice_foreign(now);
+    }
+
+    /// How the guard kept its promise; `None` where nothing was promised, or sent.
+    pub fn longest_wait(&self) -> Option<Notice> {
+        let (wait, responses) = (self.drain.longest_wait(), self.drain.most_jobs());
+        let promised = self.drain.wait_bound(Framing::ETHERNET)?.with(responses);
+        (responses > 0).then_some(Notice::LongestWait { wait, responses, promised })
     }
 
     /// What an operator should know, since this was last called.

@@ -1,12 +1,14 @@
 use std::fmt;
 
-use units::Rate;
+use units::{Nanos, Rate};
 
 /// What an operator should know about the link; each is one line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// Other programs' bytes wait in the queue our responses take.
     ForeignTraffic { interface: String, bytes: u64, share_permille: u32, rate: Rate },
+    /// How the guard's promise was kept, at the end.
+    LongestWait { wait: Nanos, responses: u64, promised: Nanos },
     /// The queue below can no longer be read.
     QueueLost { interface: String, why: String, rate: Rate },
     /// It can be read, or be read again.
@@ -24,6 +26,13 @@ impl fmt::Display for Notice {
                  responses have {rate} (--foreign-share)",
                 bytes.div_ceil(1000),
                 f64::from(*share_permille) / 10.0,
+            ),
+            Notice::LongestWait { wait, responses, promised } => write!(
+                f,
+                "longest wait of a ready response for a byte: {:.2} s; promised: {:.2} s with the {responses} responses there \
+                 were at most",
+                wait.as_secs_f64(),
+                promised.as_secs_f64(),
             ),
             Notice::QueueLost { interface, why, rate } => {
                 write!(f, "{interface}: cannot read its queue: {why}; pacing at {rate} without it")
