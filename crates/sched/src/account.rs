@@ -55,12 +55,12 @@ impl Account {
         self.correct()
     }
 
-    /// So much payload, and so many segments without, are still to be sent when nobody may be looking: they are charged now,
-    /// and not again when a look finds them.
-    pub fn foresee(&mut self, payload_bytes: u64, bare_segments: u64) -> Correction {
+    /// So much payload, and so many segments without, are still to be sent when nobody may be looking: these wire bytes are to
+    /// be charged now, and are not again when a look finds them.
+    pub fn foresee(&mut self, payload_bytes: u64, bare_segments: u64) -> u64 {
         let wire_bytes = self.framing.wire_bytes(payload_bytes) + bare_segments * self.framing.header_bytes;
         self.balance += wire_bytes as i64;
-        Correction { charge_bytes: wire_bytes, refund_bytes: 0 }
+        wire_bytes
     }
 
     fn look(&mut self, sent: TcpSent) {
@@ -117,7 +117,7 @@ mod tests {
     fn what_is_foreseen_is_charged_once() {
         let mut account = Account::default();
         let _ = account.settle(TcpSent::default());
-        assert_eq!(account.foresee(1449, 1).charge_bytes, 1449 + 3 * HEADER);
+        assert_eq!(account.foresee(1449, 1), 1449 + 3 * HEADER);
         assert_eq!(account.settle(TcpSent { payload_bytes: 1449, segments: 3 }), Correction::default());
     }
 
@@ -143,7 +143,7 @@ mod tests {
                 match look {
                     0 => {}
                     1 => ledger += book(account.settle(sent)),
-                    _ => ledger += book(account.foresee(payload, u64::from(segments))),
+                    _ => ledger += account.foresee(payload, u64::from(segments)) as i64,
                 }
             }
             ledger += book(account.settle(sent));

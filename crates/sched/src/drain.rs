@@ -288,6 +288,14 @@ impl Drain {
         }
     }
 
+    /// Bytes of a connection are still to leave that no grant will cover; see [`Ledger::charge_ahead`].
+    pub fn on_foreseen(&mut self, now: Nanos, wire_bytes: u64, is_read: bool) {
+        if self.pace.rate.is_some() {
+            self.ledger.charge_ahead(now, wire_bytes, is_read);
+        }
+        self.earn(wire_bytes);
+    }
+
     /// Whether a queue of this length needs no second look; see [`Ledger::is_explained`].
     pub fn is_explained(&self, now: Nanos, queued_bytes: u64) -> bool {
         self.ledger.is_explained(now, queued_bytes)

@@ -381,9 +381,9 @@ impl<S: Socket + Clone> Transmitter<S> {
         if self.is_paced() {
             let sending = self.sendings[id.slot()].as_mut().expect("a job departs once");
             let is_read = self.gauge.as_ref().is_some_and(Gauge::is_fresh);
-            for correction in sending.settle_last() {
-                self.drain.on_correction(now, correction, is_read);
-            }
+            let (correction, foreseen_bytes) = sending.settle_last();
+            self.drain.on_correction(now, correction, is_read);
+            self.drain.on_foreseen(now, foreseen_bytes, is_read);
         }
     }
 

@@ -128,13 +128,13 @@ impl<S: Socket> Sending<S> {
         self.settle_by(&status)
     }
 
-    /// The same behind the last byte, where nobody may look again: what TCP still keeps is charged too, and the
-    /// acknowledgement of the client's FIN if the connection ends here.
-    pub fn settle_last(&mut self) -> [Correction; 2] {
+    /// The same behind the last byte, where nobody may look again: what TCP still keeps is foreseen, wire bytes, and
+    /// the acknowledgement of the client's FIN if the connection ends here.
+    pub fn settle_last(&mut self) -> (Correction, u64) {
         let status = self.socket.status();
         let settled = self.settle_by(&status);
         let bare_segments = u64::from(self.outgoing.ends_connection());
-        [settled, self.stream.account.foresee(status.unsent_bytes, bare_segments)]
+        (settled, self.stream.account.foresee(status.unsent_bytes, bare_segments))
     }
 
     /// Where the kernel does not count what it sent, all that was handed down is taken for sent.

@@ -291,7 +291,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             Progress::Departed => {
                 conn.job = None;
                 let rest = conn.account.foresee(conn.sender.unsent_bytes(), u64::from(conn.closes));
-                self.drain.on_correction(self.now, rest, self.config.sees_queue);
+                self.drain.on_foreseen(self.now, rest, self.config.sees_queue);
             }
             Progress::Remains if is_blocked => {
                 conn.is_blocked = true;
