@@ -19,6 +19,7 @@
 
 mod account;
 mod drain;
+pub mod feedback;
 mod foreign;
 mod guard;
 mod job;
@@ -32,6 +33,7 @@ mod virtual_time;
 
 pub use account::{Account, Correction, TcpSent};
 pub use drain::{Drain, Grant, JOBS_MAX, Progress};
+pub use feedback::Feedback;
 pub use foreign::{FOREIGN_SHARE_PERMILLE, Foreign, Presence};
 pub use guard::{Guard, WaitBound};
 pub use job::{Arrival, Job, JobId, Size};
