@@ -19,6 +19,10 @@ pub struct TcpInfo {
     pub delivery_rate: u64,
     /// The program wrote too little for the rate to say what the path carries.
     pub is_delivery_app_limited: bool,
+    /// Payload bytes acknowledged, in all. Zero on kernels before 4.2.
+    pub acked_bytes: u64,
+    /// How long ago the last acknowledgement came, milliseconds.
+    pub last_ack_ms: u32,
     /// Payload bytes sent again, in all. Zero on kernels before 4.19, which do not tell.
     pub retransmitted_bytes: u64,
     /// Payload bytes sent, in all, each time they were sent. Zero on kernels before 4.19, which do not tell.
@@ -36,8 +40,10 @@ const FLAGS_AT: usize = 7;
 const DELIVERY_RATE_AT: usize = 160;
 const SND_MSS_AT: usize = 16;
 const UNACKED_AT: usize = 24;
+const LAST_ACK_RECV_AT: usize = 56;
 const RTT_AT: usize = 68;
 const SND_CWND_AT: usize = 80;
+const BYTES_ACKED_AT: usize = 120;
 const SEGS_OUT_AT: usize = 136;
 const NOTSENT_AT: usize = 144;
 const BYTES_SENT_AT: usize = 200;
@@ -73,6 +79,8 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
         // The lowest bit of the byte on little-endian machines, the highest on others: a C bit field.
         is_delivery_app_limited: raw[FLAGS_AT] & if cfg!(target_endian = "little") { 1 } else { 0x80 } != 0,
         delivery_rate: u64_at(DELIVERY_RATE_AT),
+        acked_bytes: u64_at(BYTES_ACKED_AT),
+        last_ack_ms: u32_at(LAST_ACK_RECV_AT),
         retransmitted_bytes: u64_at(BYTES_RETRANS_AT),
         sent_bytes: u64_at(BYTES_SENT_AT),
         sent_segments: u32_at(SEGS_OUT_AT),
@@ -122,6 +130,9 @@ mod tests {
         reader.join().unwrap().unwrap();
         let info = tcp_info(&stream).unwrap();
         assert!((1 << 20..1 << 40).contains(&info.delivery_rate), "{info:?}");
+        assert_eq!(info.acked_bytes - info.acked_bytes % (8 << 20), 8 << 20, "{info:?}");
+        // Within the hour at the least: a field of another meaning would say anything.
+        assert!(info.last_ack_ms < 3_600_000, "{info:?}");
     }
 
     #[test]

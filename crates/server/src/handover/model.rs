@@ -134,6 +134,10 @@ impl Socket for Tube {
         Status::default()
     }
 
+    fn client(&self) -> u64 {
+        0
+    }
+
     fn has_room(&self) -> bool {
         !self.is_full
     }

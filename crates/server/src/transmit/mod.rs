@@ -10,6 +10,7 @@ mod below;
 mod gauge;
 mod mark;
 mod notice;
+mod observe;
 mod outgoing;
 mod sending;
 mod socket;
@@ -26,8 +27,9 @@ pub use socket::{Connection, Socket, Status};
 pub use waits::Why;
 
 use below::Below;
+use observe::Observer;
 use sched::{Arrival, Drain, Grant, JobId, Path, Presence, Progress, Reading, Size};
-use sending::Sending;
+use sending::{Look, Sending};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -69,6 +71,8 @@ pub struct Transmitter<S> {
     /// The sockets whose packets the gauge may see; empty without one.
     below: Below<S>,
     marker: Option<Marker>,
+    /// What the connections tell of the line, where the queue below cannot be read; `None` without a pace.
+    observer: Option<Observer>,
     patience: Patience,
     storage: Box<dyn Storage + Send>,
     /// Ended ones, in memory that is kept.
@@ -88,6 +92,7 @@ impl<S: Socket + Clone> Transmitter<S> {
     pub fn new(drain: Drain, gauge: Option<Gauge>, patience: Patience) -> Transmitter<S> {
         let needs_path = drain.policy().needs_path();
         Transmitter {
+            observer: drain.pace().rate.map(Observer::new),
             drain,
             gauge,
             below: Below::new(),
@@ -184,6 +189,7 @@ impl<S: Socket + Clone> Transmitter<S> {
                 break;
             }
             self.measure(now, clock);
+            self.follow(now);
             let Some(grant) = self.drain.poll_grant(now) else { break };
             self.send(now, grant);
         }
@@ -205,6 +211,7 @@ impl<S: Socket + Clone> Transmitter<S> {
     pub fn check_queue(&mut self, now: Nanos) {
         if let Some((rate, notice)) = self.gauge.as_mut().and_then(|gauge| gauge.check(now)) {
             self.drain.set_rate(now, rate);
+            self.observer = Some(Observer::new(rate));
             self.notices.push(notice);
         }
         self.below.bytes();
@@ -248,6 +255,31 @@ impl<S: Socket + Clone> Transmitter<S> {
         let Some(Queued { bytes, drops }) = gauge.read(now, clock) else { return };
         let own_bytes = if self.drain.is_explained(now, bytes) { bytes } else { self.below.bytes() };
         self.drain.on_reading(now, Reading { queued_bytes: bytes, own_bytes, drops });
+    }
+
+    /// Nothing says how long the queue below is.
+    fn is_blind(&self) -> bool {
+        self.gauge.as_ref().is_none_or(Gauge::is_lost)
+    }
+
+    /// Sets the pace that the line allows.
+    fn follow(&mut self, now: Nanos) {
+        if !self.is_blind() {
+            return;
+        }
+        let Some(observer) = &mut self.observer else { return };
+        if let Some((rate, notice)) = observer.poll(now, self.drain.ledger().charged_bytes()) {
+            self.drain.set_rate(now, rate);
+            self.notices.extend(notice.map(Notice::Pace));
+        }
+    }
+
+    fn observe(&mut self, now: Nanos, id: JobId, look: Look) {
+        if !self.is_blind() {
+            return;
+        }
+        let (Some(observer), Some(sending)) = (&mut self.observer, &self.sendings[id.slot()]) else { return };
+        observer.on_look(now, self.drain.ledger().charged_bytes(), || sending.client(), look);
     }
 
     fn notice_foreign(&mut self, now: Nanos) {
@@ -372,8 +404,9 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
         let Some(sending) = self.sendings.get_mut(id.slot()).and_then(Option::as_mut) else { return };
         if sending.id == id {
-            let correction = sending.settle();
+            let (correction, look) = sending.settle();
             self.drain.on_correction(now, correction, self.gauge.as_ref().is_some_and(Gauge::is_fresh));
+            self.observe(now, id, look);
         }
     }
 
@@ -381,9 +414,10 @@ impl<S: Socket + Clone> Transmitter<S> {
         if self.is_paced() {
             let sending = self.sendings[id.slot()].as_mut().expect("a job departs once");
             let is_read = self.gauge.as_ref().is_some_and(Gauge::is_fresh);
-            let (correction, foreseen_bytes) = sending.settle_last();
+            let (correction, foreseen_bytes, look) = sending.settle_last();
             self.drain.on_correction(now, correction, is_read);
             self.drain.on_foreseen(now, foreseen_bytes, is_read);
+            self.observe(now, id, look);
         }
     }
 

@@ -15,11 +15,14 @@ pub enum Notice {
     QueueFound { interface: String, rate: Rate },
     /// The shaper was changed.
     RateChanged { interface: String, before: Rate, rate: Rate },
+    /// The line carries another rate than we were told, or does so no more.
+    Pace(sched::feedback::Notice),
 }
 
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Notice::Pace(notice) => write!(f, "{notice}"),
             Notice::ForeignTraffic { interface, bytes, share_permille, rate } => write!(
                 f,
                 "{interface}: other traffic has {} KB waiting in the same queue; while it does it keeps {} % of the link, \

@@ -1,3 +1,5 @@
+use std::cell::OnceCell;
+
 use sched::{Correction, JobId, Path, TcpSent};
 use units::Nanos;
 
@@ -24,6 +26,22 @@ pub struct Dispatch<S> {
     pub stream: Stream,
 }
 
+/// A round trip that was measured longer ago says nothing of now.
+const ACKED_AGO_MAX: Nanos = Nanos::from_millis(50);
+
+/// So many segments have to be acknowledged between two: the kernel smooths round trips, and one acknowledgement after a pause
+/// hardly moves what it says.
+const RTT_SEGMENTS: u64 = 8;
+
+/// What the kernel says of the line.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    /// The round trip, if one was measured since the last look.
+    pub rtt: Option<Nanos>,
+    /// Wire bytes sent again since then.
+    pub lost_bytes: u64,
+}
+
 /// A response that is being sent.
 pub(super) struct Sending<S> {
     pub id: JobId,
@@ -40,6 +58,12 @@ pub(super) struct Sending<S> {
     stream: Stream,
     /// How often the kernel was told something.
     marks: usize,
+    /// What the kernel said last; `None` before the response's first question.
+    seen: Option<Status>,
+    /// What had been acknowledged when a round trip was last taken.
+    rtt_at_bytes: u64,
+    /// See [`Socket::client`]; asked once.
+    client: OnceCell<u64>,
 }
 
 impl<S: Socket> Sending<S> {
@@ -57,11 +81,18 @@ impl<S: Socket> Sending<S> {
             window: (now, sent_bytes),
             stream,
             marks: 0,
+            seen: None,
+            rtt_at_bytes: 0,
+            client: OnceCell::new(),
         }
     }
 
     pub fn socket(&self) -> &S {
         &self.socket
+    }
+
+    pub fn client(&self) -> u64 {
+        *self.client.get_or_init(|| self.socket.client())
     }
 
     pub fn owner(&self) -> u64 {
@@ -122,19 +153,38 @@ impl<S: Socket> Sending<S> {
         self.stream.account.on_charged(self.stream.framing().wire_bytes(payload_bytes));
     }
 
-    /// Sets the connection's account against what TCP has sent.
-    pub fn settle(&mut self) -> Correction {
+    /// Sets the connection's account against what TCP has sent; and what that says of the line.
+    pub fn settle(&mut self) -> (Correction, Look) {
         let status = self.socket.status();
-        self.settle_by(&status)
+        (self.settle_by(&status), self.look(&status))
     }
 
     /// The same behind the last byte, where nobody may look again: what TCP still keeps is foreseen, wire bytes, and
     /// the acknowledgement of the client's FIN if the connection ends here.
-    pub fn settle_last(&mut self) -> (Correction, u64) {
+    pub fn settle_last(&mut self) -> (Correction, u64, Look) {
         let status = self.socket.status();
         let settled = self.settle_by(&status);
         let bare_segments = u64::from(self.outgoing.ends_connection());
-        (settled, self.stream.account.foresee(status.unsent_bytes, bare_segments))
+        (settled, self.stream.account.foresee(status.unsent_bytes, bare_segments), self.look(&status))
+    }
+
+    /// What is new. On a connection without an earlier response the first round trip is the handshake's, a moment ago.
+    fn look(&mut self, status: &Status) -> Look {
+        let seen = self.seen.replace(*status);
+        let is_fresh = match seen {
+            None => status.acked_bytes == 0,
+            Some(_) => {
+                let acked_bytes = status.acked_bytes.saturating_sub(self.rtt_at_bytes);
+                acked_bytes >= RTT_SEGMENTS * self.stream.framing().segment_bytes && status.acked_ago <= ACKED_AGO_MAX
+            }
+        };
+        if seen.is_none() || is_fresh {
+            self.rtt_at_bytes = status.acked_bytes;
+        }
+        let before = seen.unwrap_or(*status).retransmitted_bytes;
+        let retransmitted_bytes = status.retransmitted_bytes.saturating_sub(before);
+        let lost_bytes = self.stream.framing().wire_bytes(retransmitted_bytes);
+        Look { rtt: status.path.rtt.filter(|_| is_fresh), lost_bytes }
     }
 
     /// Where the kernel does not count what it sent, all that was handed down is taken for sent.

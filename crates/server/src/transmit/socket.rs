@@ -1,5 +1,6 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ pub trait Socket {
     fn finish(&self);
     /// What the kernel knows of the connection: one system call. The default where it does not say.
     fn status(&self) -> Status;
+    /// Which client this is, told apart from others: a hash of its address, of the network's half for IPv6.
+    fn client(&self) -> u64;
     /// Whether less waits unsent than the socket's limit. If not, its readiness is announced when that has changed: a
     /// write is not enough to find out, since the kernel appends to an unsent packet whatever the limit.
     fn has_room(&self) -> bool;
@@ -43,6 +46,12 @@ pub struct Status {
     pub sent: Option<TcpSent>,
     /// Payload bytes that were taken and are not sent yet, since no window has room for them: they are not below us.
     pub unsent_bytes: u64,
+    /// Payload bytes sent again so far.
+    pub retransmitted_bytes: u64,
+    /// Payload bytes acknowledged so far.
+    pub acked_bytes: u64,
+    /// How long ago the last acknowledgement came.
+    pub acked_ago: Nanos,
     pub path: Path,
 }
 
@@ -79,8 +88,16 @@ impl Socket for Connection {
         Status {
             sent: (info.sent_bytes > 0 || info.unacked_segments == 0).then_some(sent),
             unsent_bytes: info.notsent_bytes.into(),
+            retransmitted_bytes: info.retransmitted_bytes,
+            acked_bytes: info.acked_bytes,
+            acked_ago: Nanos::from_millis(info.last_ack_ms.into()),
             path: path(&info),
         }
+    }
+
+    fn client(&self) -> u64 {
+        let peer = rustix::net::getpeername(self).ok().flatten().and_then(|peer| SocketAddr::try_from(peer).ok());
+        peer.map_or(0, |peer| client(peer.ip()))
     }
 
     fn has_room(&self) -> bool {
@@ -120,6 +137,16 @@ fn path(info: &TcpInfo) -> Path {
     }
 }
 
+/// Addresses of one network of IPv6, where a host has as many as it likes, are one client.
+fn client(address: IpAddr) -> u64 {
+    let bits = match address.to_canonical() {
+        IpAddr::V4(address) => u64::from(address.to_bits()),
+        IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
+    };
+    // Neighbours are not to meet in one place of a table: the odd multiplier is 2^64 over the golden ratio.
+    bits.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_right(32)
+}
+
 fn retry(mut call: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {
@@ -132,6 +159,15 @@ fn retry(mut call: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usiz
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_is_an_address_or_a_network() {
+        let of = |text: &str| client(text.parse().unwrap());
+        assert_eq!(of("::ffff:198.18.0.6"), of("198.18.0.6"));
+        assert_ne!(of("198.18.0.6"), of("198.18.0.7"));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+    }
 
     #[test]
     fn a_path_is_what_was_measured() {

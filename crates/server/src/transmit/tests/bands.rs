@@ -97,6 +97,10 @@ impl Socket for KernelSocket {
         Status::default()
     }
 
+    fn client(&self) -> u64 {
+        0
+    }
+
     fn has_room(&self) -> bool {
         let flow = &mut self.kernel.borrow_mut().flows[self.at];
         flow.waits_for_room = flow.unsent >= flow.unsent_max;

@@ -2,6 +2,7 @@
 
 mod bands;
 mod ledger;
+mod observe;
 mod storage;
 
 use std::cell::{Cell, RefCell};
@@ -36,6 +37,7 @@ struct FakeSocket {
     /// How many bytes TCP's window has room for; what was taken beyond that is not sent.
     window: Rc<Cell<u64>>,
     unsent: Rc<Cell<u64>>,
+    acked: Rc<Cell<u64>>,
     path: Rc<Cell<Path>>,
     /// How often it was asked about.
     asked: Rc<Cell<u64>>,
@@ -85,7 +87,18 @@ impl Socket for FakeSocket {
 
     fn status(&self) -> Status {
         self.asked.set(self.asked.get() + 1);
-        Status { sent: Some(self.sent()), unsent_bytes: self.unsent.get(), path: self.path.get() }
+        Status {
+            sent: Some(self.sent()),
+            unsent_bytes: self.unsent.get(),
+            retransmitted_bytes: self.retransmitted.get(),
+            acked_bytes: self.acked.get(),
+            acked_ago: Nanos::ZERO,
+            path: self.path.get(),
+        }
+    }
+
+    fn client(&self) -> u64 {
+        1
     }
 
     fn has_room(&self) -> bool {
@@ -154,6 +167,7 @@ impl Bench {
             window: Rc::new(Cell::new(u64::MAX)),
             unsent: Rc::default(),
             path: Rc::default(),
+            acked: Rc::default(),
             asked: Rc::default(),
             queued_below: Rc::default(),
             priorities: Rc::default(),

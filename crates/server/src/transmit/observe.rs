@@ -1,0 +1,41 @@
+//! What the connections tell of the line while we pace blind, and the pace that follows from it.
+//!
+//! It costs no system call but one for each response, its client's address: what the kernel says of a connection is asked for the
+//! byte ledger anyhow. After its departure a response's socket is the worker's again.
+
+use sched::Feedback;
+use sched::feedback::{Change, Notice};
+use units::{Nanos, Rate};
+
+use super::sending::Look;
+
+#[derive(Debug)]
+pub(super) struct Observer {
+    feedback: Feedback,
+}
+
+impl Observer {
+    pub fn new(ceiling: Rate) -> Observer {
+        Observer { feedback: Feedback::new(ceiling) }
+    }
+
+    /// The kernel was asked about a connection; `client` is called where something is to be learned.
+    pub fn on_look(&mut self, now: Nanos, charged_bytes: u64, client: impl Fn() -> u64, look: Look) {
+        if look.rtt.is_none() && look.lost_bytes == 0 {
+            return;
+        }
+        let client = client();
+        if let Some(rtt) = look.rtt {
+            self.feedback.on_round_trip(now, charged_bytes, client, rtt);
+        }
+        if look.lost_bytes > 0 {
+            self.feedback.on_lost(client, look.lost_bytes);
+        }
+    }
+
+    /// The pace, where it changes, and what to tell of it.
+    pub fn poll(&mut self, now: Nanos, charged_bytes: u64) -> Option<(Rate, Option<Notice>)> {
+        let Change { rate, notice } = self.feedback.poll(now, charged_bytes)?;
+        Some((rate, notice))
+    }
+}

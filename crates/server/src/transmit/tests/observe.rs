@@ -1,0 +1,58 @@
+//! The pace on a line slower than told: what the sockets' round trips make of it.
+
+use super::*;
+use sched::feedback::Notice;
+
+/// A line behind us, with a FIFO as long as it takes.
+struct Line {
+    rate: Rate,
+    idle_at: Nanos,
+}
+
+impl Line {
+    fn take(&mut self, now: Nanos, payload_bytes: u64) {
+        self.idle_at = self.idle_at.max(now) + self.rate.time_for(units::wire::bytes_of(payload_bytes, 1448));
+    }
+}
+
+/// One endless response for six seconds; gives the pace at the end, the notices, and the queue at the end.
+fn run(told: &str, line: &str) -> (Rate, Vec<Notice>, Nanos) {
+    let mut bench = Bench::new("srpt", Some(told));
+    let mut line = Line { rate: line.parse().unwrap(), idle_at: Nanos::ZERO };
+    let socket = bench.socket('L', u64::MAX);
+    let path = |rtt| Path { rtt: Some(rtt), ..Path::default() };
+    let mut notices = vec![];
+    socket.path.set(path(Nanos::from_millis(1)));
+    bench.dispatch(&socket, 100_000_000);
+    let end = bench.now.get() + Nanos::from_secs(6);
+    while bench.now.get() < end {
+        let at = bench.transmitter.run(&|| bench.now.get()).expect("a response is being sent");
+        for (_, bytes) in bench.journal.borrow_mut().drain(..) {
+            line.take(bench.now.get(), bytes);
+            socket.acked.set(socket.acked.get() + bytes);
+        }
+        socket.path.set(path(Nanos::from_millis(1) + (line.idle_at - bench.now.get())));
+        notices.extend(bench.transmitter.notices().map(|notice| match notice {
+            super::Notice::Pace(notice) => notice,
+            other => panic!("{other}"),
+        }));
+        bench.now.set(at.max(bench.now.get()));
+    }
+    (bench.transmitter.drain().pace().rate.unwrap(), notices, line.idle_at - bench.now.get())
+}
+
+#[test]
+fn a_rate_told_too_high_is_lowered_and_said() {
+    for told in ["10.5mbit", "13mbit"] {
+        let (rate, notices, queue) = run(told, "10mbit");
+        assert!((9_600_000..=10_100_000).contains(&rate.bits_per_s()), "{told}: {rate} {notices:?}");
+        assert!(matches!(notices[0], Notice::Fell { .. }) && notices.len() == 1, "{told}: {notices:?}");
+        assert!(queue < Nanos::from_millis(10), "{told}: {queue:?}");
+    }
+}
+
+#[test]
+fn a_rate_told_right_is_kept() {
+    let (rate, notices, _) = run("9.8mbit", "10mbit");
+    assert!(rate == "9.8mbit".parse().unwrap() && notices.is_empty(), "{rate} {notices:?}");
+}
