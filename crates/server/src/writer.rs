@@ -32,7 +32,7 @@ pub struct Writer<S = Connection, P: Platform = Kernel> {
 }
 
 /// The thread's own end.
-pub struct Desk<S> {
+pub struct Desk<S: Socket> {
     transmitter: Transmitter<S>,
     /// By owner.
     jobs: HashMap<u64, JobId>,
@@ -107,7 +107,7 @@ impl<S: Socket + Clone, P: Platform> Writer<S, P> {
         }
         match grant_at {
             Some(at) => Some(at.min(desk.stall_check_at)),
-            None if desk.transmitter.is_at_rest() => None,
+            None if desk.transmitter.is_empty() => None,
             None => Some(desk.stall_check_at),
         }
     }

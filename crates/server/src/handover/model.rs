@@ -109,6 +109,16 @@ impl Tube {
 }
 
 impl Socket for Tube {
+    type Weak = Tube;
+
+    fn downgrade(&self) -> Tube {
+        self.clone()
+    }
+
+    fn upgrade(weak: &Tube) -> Option<Tube> {
+        Some(weak.clone())
+    }
+
     fn send(&self, bytes: &[u8], _more: bool) -> io::Result<usize> {
         match self.is_reset.load(SeqCst) {
             true => Err(io::ErrorKind::ConnectionReset.into()),

@@ -16,19 +16,15 @@ fn wire_bytes_of(memory_bytes: u64) -> u64 {
     memory_bytes * 5 / 8
 }
 
-/// Holds its sockets, and with them their descriptors, until they have nothing below: a few milliseconds.
-pub struct Below<S> {
+/// Keeps no socket open: one that is closed has been read to its end by a client, and has nothing below.
+pub struct Below<S: Socket> {
     /// Each with its owner's number; the one written to last stands last.
-    sockets: Vec<(u64, S)>,
+    sockets: Vec<(u64, S::Weak)>,
 }
 
-impl<S: Socket + Clone> Below<S> {
+impl<S: Socket> Below<S> {
     pub fn new() -> Below<S> {
         Below { sockets: Vec::new() }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.sockets.is_empty()
     }
 
     /// Something was written to this socket.
@@ -43,7 +39,7 @@ impl<S: Socket + Clone> Below<S> {
         if self.sockets.len() >= REMEMBERED_MAX {
             self.sockets.remove(0);
         }
-        self.sockets.push((owner, socket.clone()));
+        self.sockets.push((owner, socket.downgrade()));
     }
 
     /// Wire bytes of ours below us, about; zero is exact. Forgets the connections that have none.
@@ -51,10 +47,35 @@ impl<S: Socket + Clone> Below<S> {
         let mut bytes = 0;
         self.sockets.retain(|(_, socket)| {
             // A socket that does not tell cannot be held against anybody.
-            let own = wire_bytes_of(socket.queued_below_bytes().unwrap_or(0));
+            let memory_bytes = S::upgrade(socket).and_then(|socket| socket.queued_below_bytes());
+            let own = wire_bytes_of(memory_bytes.unwrap_or(0));
             bytes += own;
             own > 0
         });
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transmit::Connection;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::OwnedFd;
+    use std::sync::Arc;
+
+    /// Remembered sockets were closed up to a second late, and their clients saw no FIN for as long.
+    #[test]
+    fn no_socket_is_kept_open() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.write_all(b"x").unwrap();
+        let socket: Connection = Arc::new(OwnedFd::from(listener.accept().unwrap().0));
+        let mut below = Below::new();
+        below.on_written(1, &socket);
+        assert_eq!((Arc::strong_count(&socket), below.sockets.len()), (1, 1));
+        drop(socket);
+        assert_eq!((below.bytes(), below.sockets.len()), (0, 0));
     }
 }

@@ -65,7 +65,7 @@ pub struct Departure {
     pub stream: Stream,
 }
 
-pub struct Transmitter<S> {
+pub struct Transmitter<S: Socket> {
     drain: Drain,
     gauge: Option<Gauge>,
     /// The sockets whose packets the gauge may see; empty without one.
@@ -134,11 +134,6 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// Nothing is being sent or read, and nothing that ended is left to be told.
     pub fn is_idle(&self) -> bool {
         self.is_empty() && self.departures.is_empty() && self.reads == 0
-    }
-
-    /// Nothing is left to look after: no response, and no bytes of an earlier one below us.
-    pub fn is_at_rest(&self) -> bool {
-        self.is_empty() && self.below.is_empty()
     }
 
     /// Takes over a response; its first byte leaves when the drain says so.

@@ -2,7 +2,7 @@ use std::fs::File;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
@@ -12,7 +12,12 @@ use units::Nanos;
 use uplink::{TcpInfo, ToldMap};
 
 /// Where a response goes. Never blocks: what cannot be taken now is `WouldBlock`.
-pub trait Socket {
+pub trait Socket: Sized {
+    /// What does not keep the socket open.
+    type Weak;
+    fn downgrade(&self) -> Self::Weak;
+    /// `None` once nobody has the socket any more.
+    fn upgrade(weak: &Self::Weak) -> Option<Self>;
     /// `more` says that more follows at once, so a segment that is not full may wait for it.
     fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize>;
     /// The same for several pieces, in one system call.
@@ -59,6 +64,16 @@ pub struct Status {
 pub type Connection = Arc<OwnedFd>;
 
 impl Socket for Connection {
+    type Weak = Weak<OwnedFd>;
+
+    fn downgrade(&self) -> Weak<OwnedFd> {
+        Arc::downgrade(self)
+    }
+
+    fn upgrade(weak: &Weak<OwnedFd>) -> Option<Connection> {
+        weak.upgrade()
+    }
+
     fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize> {
         retry(|| rustix::net::send(self, bytes, flags(more)))
     }

@@ -73,6 +73,16 @@ struct KernelSocket {
 }
 
 impl Socket for KernelSocket {
+    type Weak = KernelSocket;
+
+    fn downgrade(&self) -> KernelSocket {
+        self.clone()
+    }
+
+    fn upgrade(weak: &KernelSocket) -> Option<KernelSocket> {
+        Some(weak.clone())
+    }
+
     fn send_slices(&self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
         let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
         self.send(&all, more)

@@ -47,6 +47,16 @@ struct FakeSocket {
 }
 
 impl Socket for FakeSocket {
+    type Weak = FakeSocket;
+
+    fn downgrade(&self) -> FakeSocket {
+        self.clone()
+    }
+
+    fn upgrade(weak: &FakeSocket) -> Option<FakeSocket> {
+        Some(weak.clone())
+    }
+
     fn send(&self, bytes: &[u8], _more: bool) -> io::Result<usize> {
         let taken = (bytes.len() as u64).min(self.room.get());
         if taken == 0 {
