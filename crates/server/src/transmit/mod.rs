@@ -14,16 +14,18 @@ mod observe;
 mod outgoing;
 mod sending;
 mod socket;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod waits;
 
 pub use gauge::{BLIND_PERMILLE, Gauge, Queue, Queued};
-pub use mark::{Bands, Mark, Marker, Promotion, Stream};
+pub use mark::{Bands, Mark, Marker, Promotion};
 pub use notice::Notice;
 pub use outgoing::{End, Failure, Outgoing, Segment, Sent};
 pub use sending::Dispatch;
 pub use socket::{Connection, Socket, Status};
+pub use stream::Stream;
 pub use waits::Why;
 
 use below::Below;
