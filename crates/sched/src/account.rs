@@ -58,9 +58,21 @@ impl Account {
     /// So much payload, and so many segments without, are still to be sent when nobody may be looking: these wire bytes are to
     /// be charged now, and are not again when a look finds them.
     pub fn foresee(&mut self, payload_bytes: u64, bare_segments: u64) -> u64 {
-        let wire_bytes = self.framing.wire_bytes(payload_bytes) + bare_segments * self.framing.header_bytes;
+        let wire_bytes = self.to_come(payload_bytes, bare_segments);
         self.balance += wire_bytes as i64;
         wire_bytes
+    }
+
+    /// The connection ends. TCP has sent so much; so much payload, and so many segments without, are still to be sent
+    /// where nobody can look.
+    pub fn close(mut self, sent: TcpSent, payload_bytes: u64, bare_segments: u64) -> Correction {
+        self.look(sent);
+        self.balance -= self.to_come(payload_bytes, bare_segments) as i64;
+        self.correct()
+    }
+
+    fn to_come(&self, payload_bytes: u64, bare_segments: u64) -> u64 {
+        self.framing.wire_bytes(payload_bytes) + bare_segments * self.framing.header_bytes
     }
 
     fn look(&mut self, sent: TcpSent) {
@@ -71,11 +83,22 @@ impl Account {
     }
 
     fn correct(&mut self) -> Correction {
-        let balance = std::mem::take(&mut self.balance);
+        Correction::of_balance(std::mem::take(&mut self.balance))
+    }
+}
+
+impl Correction {
+    /// Of wire bytes charged less wire bytes sent.
+    pub fn of_balance(balance: i64) -> Correction {
         match u64::try_from(balance) {
             Ok(refund_bytes) => Correction { charge_bytes: 0, refund_bytes },
             Err(_) => Correction { charge_bytes: balance.unsigned_abs(), refund_bytes: 0 },
         }
+    }
+
+    /// Wire bytes charged less wire bytes sent.
+    pub fn balance(&self) -> i64 {
+        self.refund_bytes as i64 - self.charge_bytes as i64
     }
 }
 
@@ -119,6 +142,19 @@ mod tests {
         let _ = account.settle(TcpSent::default());
         assert_eq!(account.foresee(1449, 1), 1449 + 3 * HEADER);
         assert_eq!(account.settle(TcpSent { payload_bytes: 1449, segments: 3 }), Correction::default());
+    }
+
+    /// The acknowledgement of a FIN that a client which resets never sends.
+    #[test]
+    fn what_was_foreseen_and_never_came_is_given_back_at_the_end() {
+        let mut account = Account::default();
+        let sent = TcpSent { payload_bytes: 1000, segments: 1 };
+        let _ = account.settle(sent);
+        account.foresee(0, 1);
+        assert_eq!(account.close(sent, 0, 0), Correction { charge_bytes: 0, refund_bytes: HEADER });
+        assert_eq!(account.close(sent, 0, 1), Correction::default());
+        let again = TcpSent { payload_bytes: 2000, segments: 2 };
+        assert_eq!(account.close(again, 100, 1).charge_bytes, 1000 + HEADER + 100 + HEADER);
     }
 
     #[test]

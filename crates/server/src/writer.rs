@@ -16,7 +16,7 @@ use sched::JobId;
 use units::Nanos;
 
 use crate::clock;
-use crate::handover::{ToWriter, worker_of};
+use crate::handover::{Closed, ToWriter, worker_of};
 use crate::log::AccessLog;
 use crate::mailbox::{Kernel, Mailbox, Platform};
 use crate::poll::Poll;
@@ -28,6 +28,7 @@ pub struct Writer<S = Connection, P: Platform = Kernel> {
     pub inbox: Mailbox<ToWriter<S>, P>,
     /// By worker.
     outboxes: Vec<Arc<Mailbox<Departure, P>>>,
+    pub closed: Closed,
     is_stopping: AtomicBool,
 }
 
@@ -85,7 +86,7 @@ impl Writer {
 
 impl<S: Socket + Clone, P: Platform> Writer<S, P> {
     pub fn new(inbox: Mailbox<ToWriter<S>, P>, outboxes: Vec<Arc<Mailbox<Departure, P>>>) -> Writer<S, P> {
-        Writer { inbox, outboxes, is_stopping: AtomicBool::new(false) }
+        Writer { inbox, outboxes, closed: Closed::default(), is_stopping: AtomicBool::new(false) }
     }
 
     /// Ends [`Writer::run`]; called when no worker will dispatch any more.
@@ -120,6 +121,7 @@ impl<S: Socket + Clone, P: Platform> Writer<S, P> {
             desk.handle(now, message);
         }
         desk.messages = messages;
+        desk.transmitter.on_closed(now, self.closed.take());
         if now >= desk.stall_check_at {
             desk.transmitter.end_stalled(now);
             desk.transmitter.check_queue(now);

@@ -31,9 +31,13 @@ pub struct TcpInfo {
     pub sent_segments: u32,
     /// Every segment carries timestamps (RFC 7323).
     pub has_timestamps: bool,
+    /// Segments without payload that leave yet if the socket is closed now and the client closes too: our FIN, and the
+    /// acknowledgement of the client's. None once both have ended, or one has reset.
+    pub closing_segments: u8,
 }
 
 const INFO_BYTES: usize = 256;
+const STATE_AT: usize = 0;
 const OPTIONS_AT: usize = 5;
 const OPTION_TIMESTAMPS: u8 = 1;
 const FLAGS_AT: usize = 7;
@@ -85,7 +89,21 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
         sent_bytes: u64_at(BYTES_SENT_AT),
         sent_segments: u32_at(SEGS_OUT_AT),
         has_timestamps: raw[OPTIONS_AT] & OPTION_TIMESTAMPS != 0,
+        closing_segments: closing_segments(raw[STATE_AT]),
     })
+}
+
+/// By the states of net/tcp_states.h.
+fn closing_segments(state: u8) -> u8 {
+    const ESTABLISHED: u8 = 1;
+    const FIN_WAIT1: u8 = 4;
+    const FIN_WAIT2: u8 = 5;
+    const CLOSE_WAIT: u8 = 8;
+    match state {
+        ESTABLISHED => 2,
+        FIN_WAIT1 | FIN_WAIT2 | CLOSE_WAIT => 1,
+        _ => 0,
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,9 @@
 #[cfg(test)]
 mod model;
 
-use sched::JobId;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use sched::{Correction, JobId};
 
 use crate::transmit::Dispatch;
 
@@ -20,6 +22,28 @@ pub enum ToWriter<S> {
     Dispatch(Dispatch<S>),
     Writable(u64),
     Abort(u64),
+}
+
+/// What was found of connections when they ended, and the writer has not charged yet. Not worth waking it for.
+#[derive(Debug, Default)]
+pub struct Closed {
+    /// Wire bytes charged less wire bytes sent.
+    balance: AtomicI64,
+}
+
+impl Closed {
+    pub fn add(&self, correction: Correction) {
+        if correction != Correction::default() {
+            self.balance.fetch_add(correction.balance(), Ordering::Relaxed);
+        }
+    }
+
+    pub fn take(&self) -> Correction {
+        match self.balance.load(Ordering::Relaxed) {
+            0 => Correction::default(),
+            _ => Correction::of_balance(self.balance.swap(0, Ordering::Relaxed)),
+        }
+    }
 }
 
 /// A response that is with its sender.

@@ -30,7 +30,7 @@ pub use waits::Why;
 
 use below::Below;
 use observe::Observer;
-use sched::{Arrival, Drain, Grant, JobId, Path, Presence, Progress, Reading, Size};
+use sched::{Arrival, Correction, Drain, Grant, JobId, Path, Presence, Progress, Reading, Size};
 use sending::{Look, Sending};
 use units::Nanos;
 use units::wire::Framing;
@@ -213,6 +213,11 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
         self.below.bytes();
         self.notice_foreign(now);
+    }
+
+    /// Connections ended, and this was found of what they had sent since their last responses.
+    pub fn on_closed(&mut self, now: Nanos, correction: Correction) {
+        self.drain.on_correction(now, correction, self.gauge.as_ref().is_some_and(Gauge::is_fresh));
     }
 
     /// How the guard kept its promise; `None` where nothing was promised, or sent.

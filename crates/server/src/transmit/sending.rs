@@ -1,6 +1,6 @@
 use std::cell::OnceCell;
 
-use sched::{Correction, JobId, Path, TcpSent};
+use sched::{Correction, JobId, Path};
 use units::Nanos;
 
 use super::outgoing::Sent;
@@ -156,14 +156,14 @@ impl<S: Socket> Sending<S> {
     /// Sets the connection's account against what TCP has sent; and what that says of the line.
     pub fn settle(&mut self) -> (Correction, Look) {
         let status = self.socket.status();
-        (self.settle_by(&status), self.look(&status))
+        (self.stream.settle(&status), self.look(&status))
     }
 
     /// The same behind the last byte, where nobody may look again: what TCP still keeps is foreseen, wire bytes, and
     /// the acknowledgement of the client's FIN if the connection ends here.
     pub fn settle_last(&mut self) -> (Correction, u64, Look) {
         let status = self.socket.status();
-        let settled = self.settle_by(&status);
+        let settled = self.stream.settle(&status);
         let bare_segments = u64::from(self.outgoing.ends_connection());
         (settled, self.stream.account.foresee(status.unsent_bytes, bare_segments), self.look(&status))
     }
@@ -185,16 +185,6 @@ impl<S: Socket> Sending<S> {
         let retransmitted_bytes = status.retransmitted_bytes.saturating_sub(before);
         let lost_bytes = self.stream.framing().wire_bytes(retransmitted_bytes);
         Look { rtt: status.path.rtt.filter(|_| is_fresh), lost_bytes }
-    }
-
-    /// Where the kernel does not count what it sent, all that was handed down is taken for sent.
-    fn settle_by(&mut self, status: &Status) -> Correction {
-        let sent = status.sent.unwrap_or_else(|| {
-            let payload_bytes = self.stream.sent_bytes - status.unsent_bytes.min(self.stream.sent_bytes);
-            let segments = payload_bytes.div_ceil(self.stream.framing().segment_bytes) as u32;
-            TcpSent { payload_bytes, segments }
-        });
-        self.stream.account.settle(sent)
     }
 
     /// Whether so much was sent since the kernel was last asked that the path may have changed.

@@ -58,6 +58,8 @@ pub struct Status {
     /// How long ago the last acknowledgement came.
     pub acked_ago: Nanos,
     pub path: Path,
+    /// See [`TcpInfo::closing_segments`].
+    pub closing_segments: u8,
 }
 
 /// A connected TCP socket, shared by the worker that reads from it and the writer that sends on it.
@@ -107,6 +109,7 @@ impl Socket for Connection {
             acked_bytes: info.acked_bytes,
             acked_ago: Nanos::from_millis(info.last_ack_ms.into()),
             path: path(&info),
+            closing_segments: info.closing_segments,
         }
     }
 

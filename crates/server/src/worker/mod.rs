@@ -38,7 +38,7 @@ use crate::places::Places;
 use crate::poll::{Poll, Ready};
 use crate::reply::Replier;
 use crate::threads::Beat;
-use crate::transmit::{Connection, Departure, Failure, Transmitter};
+use crate::transmit::{Connection, Departure, Failure, Socket, Transmitter};
 use crate::writer::Writer;
 use conn::{Conn, Phase};
 use input::Budget;
@@ -272,6 +272,9 @@ impl Worker {
     /// Forgets the connection; the kernel ends it when the last holder of its descriptor is gone.
     fn close(&mut self, at: usize) {
         let conn = self.conns.remove(at);
+        if let Path::Writer(writer) = &self.parts.path {
+            writer.closed.add(conn.stream.close(&conn.socket.status()));
+        }
         if conn.is_registered && Arc::strong_count(&conn.socket) > 1 {
             // The writer still holds it for a moment; no events of it are wanted any more.
             let _ = self.poll.remove(&*conn.socket);

@@ -213,7 +213,18 @@ impl Client {
         }
     }
 
-    /// Everything that was taken is sent, and the connection is looked at once more, by its next response.
+    /// The connection ends, and what that sends leaves behind everybody's back; at once, or once all else was sent.
+    fn close(&self, bench: &mut Bench, closing_segments: u8) {
+        self.socket.closing.set(closing_segments);
+        bench.transmitter.on_closed(bench.now.get(), self.stream.close(&self.socket.status()));
+        if closing_segments > 0 {
+            self.socket.let_out(u64::MAX);
+        }
+        let (payload_bytes, segments) = self.socket.sent.get();
+        self.socket.sent.set((payload_bytes, segments + u32::from(closing_segments)));
+    }
+
+    /// Everything is taken.
     fn come_to_rest(&mut self, bench: &mut Bench) {
         self.socket.room.set(u64::MAX);
         self.socket.window.set(u64::MAX);
@@ -227,6 +238,7 @@ proptest! {
     fn bytes_charged_are_bytes_that_left(
         steps in prop::collection::vec((0usize..3, step()), 1..60),
         gauge in 0u8..3,
+        ends in prop::array::uniform3((any::<bool>(), 0u8..3)),
         is_ipv6 in any::<bool>(),
     ) {
         let (mut bench, queue) = if gauge == 0 { (Bench::new("srpt", Some("10mbit")), FakeQueue::default()) } else { gauged("srpt") };
@@ -250,11 +262,12 @@ proptest! {
         }
         reap(&mut bench, &mut clients);
         let mut left = 0;
-        for client in &mut clients {
-            client.socket.let_out(u64::MAX);
-            client.take(&mut bench, Step::Respond { bytes: 1, is_aborted: false });
+        for (client, (is_all_sent, closing_segments)) in clients.iter().zip(ends) {
+            if is_all_sent {
+                client.socket.let_out(u64::MAX);
+            }
+            client.close(&mut bench, closing_segments);
         }
-        bench.drive();
         for client in &clients {
             let sent = client.socket.sent();
             left += sent.payload_bytes + u64::from(sent.segments) * framing.header_bytes + framing.syn_ack_bytes;

@@ -42,6 +42,8 @@ struct FakeSocket {
     /// How often it was asked about.
     asked: Rc<Cell<u64>>,
     queued_below: Rc<Cell<u64>>,
+    /// Segments without payload that its end will send.
+    closing: Rc<Cell<u8>>,
     /// Every priority it was given.
     priorities: Rc<RefCell<Vec<u32>>>,
 }
@@ -104,6 +106,7 @@ impl Socket for FakeSocket {
             acked_bytes: self.acked.get(),
             acked_ago: Nanos::ZERO,
             path: self.path.get(),
+            closing_segments: self.closing.get(),
         }
     }
 
@@ -180,6 +183,7 @@ impl Bench {
             acked: Rc::default(),
             asked: Rc::default(),
             queued_below: Rc::default(),
+            closing: Rc::default(),
             priorities: Rc::default(),
         }
     }
