@@ -8,7 +8,7 @@ use units::Rate;
 
 use crate::Interface;
 use crate::netlink::{Socket, attribute, u32_at, u64_at};
-use crate::tc::{self, RTM_GETQDISC, RTM_GETTCLASS, TC_H_ROOT, kind_and_options, queue_stats, tcm};
+use crate::tc::{self, Class, RTM_GETQDISC, RTM_GETTCLASS, TC_H_ROOT, queue_stats, tcm};
 
 const TCA_TBF_PARMS: u16 = 1;
 const TCA_TBF_RATE64: u16 = 4;
@@ -25,6 +25,8 @@ pub struct Shaper {
     /// `htb`, `tbf` or `cake`.
     pub kind: String,
     pub rate: Rate,
+    /// Its handle.
+    root: u32,
     netlink: Socket,
 }
 
@@ -37,11 +39,11 @@ impl Shaper {
         let bytes_per_s = match root.kind.as_str() {
             "tbf" => rate_of(&root.options, TCA_TBF_PARMS, 0, TCA_TBF_RATE64),
             "cake" => attribute(&root.options, TCA_CAKE_BASE_RATE64).and_then(|value| u64_at(value, 0)),
-            "htb" => htb_ceil(&mut netlink, interface.index)?,
+            "htb" => htb_ceil(&mut netlink, interface.index, root.handle)?,
             _ => None,
         };
         let rate = bytes_per_s.and_then(|bytes| bytes.checked_mul(8)).and_then(Rate::from_bits_per_s);
-        Ok(rate.map(|rate| Shaper { interface, kind: root.kind, rate, netlink }))
+        Ok(rate.map(|rate| Shaper { interface, kind: root.kind, rate, root: root.handle, netlink }))
     }
 
     /// What waits in the shaper now and what it has dropped, as it counts them.
@@ -49,7 +51,7 @@ impl Shaper {
     /// The kernel tells of every interface's qdiscs, whichever is asked about, but of one interface's classes: HTB is asked by
     /// its classes, so that reading it costs the same on a host with hundreds of interfaces.
     pub fn waiting(&mut self) -> io::Result<Waiting> {
-        let interface = self.interface.index;
+        let (interface, root) = (self.interface.index, self.root);
         let mut waiting = None;
         let mut add = |reply: &[u8]| {
             let Some(queue) = queue_stats(reply) else { return };
@@ -60,8 +62,8 @@ impl Shaper {
         };
         if self.kind == "htb" {
             self.netlink.dump(RTM_GETTCLASS, &tcm(interface, 0, 0), |reply| {
-                // Other classful disciplines under it count the same packets again.
-                if kind_and_options(reply).is_some_and(|(kind, _)| kind == "htb") {
+                // Classful disciplines under it count the same packets again.
+                if u32_at(reply, 8).is_some_and(|class| is_of(class, root)) {
                     add(reply);
                 }
             })?;
@@ -93,10 +95,17 @@ fn rate_of(options: &[u8], parameters: u16, ratespec_at: usize, rate64: u16) -> 
 }
 
 /// What HTB's classes at the root may send in all: the sum of their ceilings.
-fn htb_ceil(netlink: &mut Socket, interface: u32) -> io::Result<Option<u64>> {
-    let at_root = tc::classes(netlink, interface)?.into_iter().filter(|class| class.parent == TC_H_ROOT);
+fn htb_ceil(netlink: &mut Socket, interface: u32, root: u32) -> io::Result<Option<u64>> {
+    // The classes at the top of a discipline under it have no parent either.
+    let is_at_root = |class: &Class| class.parent == TC_H_ROOT && is_of(class.id, root);
+    let at_root = tc::classes(netlink, interface)?.into_iter().filter(is_at_root);
     let ceilings = at_root.filter_map(|class| rate_of(&class.options, TCA_HTB_PARMS, RATESPEC_BYTES, TCA_HTB_CEIL64));
     Ok(ceilings.reduce(u64::saturating_add))
+}
+
+/// Whether a class is one of the discipline with this handle.
+fn is_of(class: u32, handle: u32) -> bool {
+    class >> 16 == handle >> 16
 }
 
 #[cfg(test)]
@@ -158,6 +167,13 @@ mod tests {
             let waiting = htb.waiting().unwrap();
             assert_eq!(waiting.bytes, 5 * 1042, "{waiting:?}");
             assert!(waiting.drops >= 10, "{waiting:?}");
+            run("tc qdisc replace dev weir0 parent 1:2 handle 20: htb default 1");
+            run("tc class add dev weir0 parent 20: classid 20:1 htb rate 10mbit");
+            run("tc qdisc add dev weir0 parent 20:1 handle 30: pfifo limit 5");
+            let mut nested = shaper().unwrap();
+            assert_eq!(nested.rate.bits_per_s(), 12_000, "the outer one limits the link");
+            flood();
+            assert_eq!(nested.waiting().unwrap().bytes, 5 * 1042, "counted once");
             run("tc qdisc replace dev weir0 root handle 2: tbf rate 12kbit burst 1600 limit 5300");
             let mut tbf = shaper().unwrap();
             flood();
