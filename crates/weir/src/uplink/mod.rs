@@ -184,7 +184,7 @@ fn said(change: Change) -> &'static str {
     }
 }
 
-/// `8 bands of htb at 10mbit, ...`.
+/// `15 bands of htb at 10mbit, ...`.
 fn heading(tree: &Tree) -> String {
     let Plan { kind, rate, bands, packets_per_band, .. } = &tree.plan;
     if *kind == Kind::Ranked {

@@ -10,8 +10,8 @@ fn up_show_and_down() {
     assert_eq!((&made["change"], &made["rate_bits_per_s"]), (&"made".into(), &10_000_000.into()));
     let bands = made["band_count"].as_u64().unwrap();
     // Also where this kernel has `prio`, which has no shares.
-    assert_eq!((&made["kind"], bands), (&"htb".into(), 8), "{made}");
-    assert_eq!((&made["share_permille"], &made["other_share_permille"]), (&20.into(), &200.into()), "{made}");
+    assert_eq!((&made["kind"], bands), (&"htb".into(), 15), "{made}");
+    assert_eq!((&made["share_permille"], &made["other_share_permille"]), (&5.into(), &200.into()), "{made}");
     let again = network.json("uplink up uplink --rate 10mbit");
     assert_eq!(again["change"], "unchanged");
 
@@ -43,7 +43,7 @@ fn sixteen_bands_are_had_or_as_many_as_there_can_be() {
     for change in ["made", "unchanged"] {
         assert!(network.printed("uplink up uplink --rate 10mbit --bands 16").contains(change));
         let shown = network.json("uplink show uplink");
-        assert_eq!((&shown["kind"], &shown["band_count"]), (&"htb".into(), &8.into()), "{shown}");
+        assert_eq!((&shown["kind"], &shown["band_count"]), (&"htb".into(), &15.into()), "{shown}");
     }
     let prio = network.weir("uplink up uplink --rate 10mbit --qdisc prio");
     let said = String::from_utf8(prio.stderr).unwrap();
@@ -71,7 +71,7 @@ fn rates_change_in_place_and_shares_are_kept() {
     // Without a word of it, the kind stays.
     let rebuilt = network.printed("uplink up uplink --rate 20mbit --packets 50");
     assert!(
-        rebuilt.contains("8 bands of htb at 20mbit, 50 packets each") && rebuilt.contains("made anew"),
+        rebuilt.contains("15 bands of htb at 20mbit, 50 packets each") && rebuilt.contains("made anew"),
         "{rebuilt}"
     );
 }
@@ -166,9 +166,9 @@ fn mistakes_are_one_line() {
         ("uplink up uplink --rate 11gbit", 1, "above what uplink carries, 10gbit"),
         ("uplink up uplink --rate 10mbit --bands 17", 1, "17 bands"),
         ("uplink up uplink --rate 10mbit --bands 2", 1, "2 bands"),
-        ("uplink up uplink --rate 10mbit --bands 9 --qdisc htb", 1, "9 bands: htb takes 3 to 8"),
+        ("uplink up uplink --rate 10mbit --bands 16 --qdisc htb", 1, "16 bands: htb takes 3 to 15"),
         ("uplink up uplink --rate 10mbit --qdisc cake", 2, "cake"),
-        ("uplink up uplink --rate 10mbit --qdisc htb --share 200", 1, "beside 200 each band can have at most 114"),
+        ("uplink up uplink --rate 10mbit --qdisc htb --share 200", 1, "beside 200 each band can have at most 57"),
         ("uplink up uplink --rate 10mbit --other-share 0", 2, "--other-share"),
         ("uplink up uplink --rate 10mbit --qdisc prio --share 20", 1, "a guaranteed share needs --qdisc htb"),
         ("uplink up uplink --rate 10mbit --packets 0", 1, "0 packets per band"),
