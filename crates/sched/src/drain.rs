@@ -296,6 +296,15 @@ impl Drain {
         self.earn(wire_bytes);
     }
 
+    /// Accounts were settled at the end of their connections: what was charged and not sent is what was foreseen and never
+    /// came.
+    pub fn on_closed(&mut self, now: Nanos, correction: Correction, is_read: bool) {
+        self.on_correction(now, Correction { refund_bytes: 0, ..correction }, is_read);
+        if correction.refund_bytes > 0 {
+            self.ledger.refund_ahead(correction.refund_bytes, is_read);
+        }
+    }
+
     /// Whether a queue of this length needs no second look; see [`Ledger::is_explained`].
     pub fn is_explained(&self, now: Nanos, queued_bytes: u64) -> bool {
         self.ledger.is_explained(now, queued_bytes)

@@ -119,6 +119,15 @@ impl Ledger {
         self.idle_at = self.idle_at - self.time_for(wire_bytes);
     }
 
+    /// Of the bytes charged ahead, these will never leave: taken back as they were charged.
+    pub fn refund_ahead(&mut self, wire_bytes: u64, is_read: bool) {
+        let idle_at = self.idle_at;
+        self.refund(wire_bytes);
+        if is_read {
+            self.idle_at = idle_at;
+        }
+    }
+
     /// Whether a queue of this length needs no second look: it is empty but for what was charged, and nothing foreign was
     /// seen lately. If not, [`Reading::own_bytes`] has to be found out.
     pub fn is_explained(&self, now: Nanos, queued_bytes: u64) -> bool {

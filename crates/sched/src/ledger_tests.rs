@@ -32,6 +32,21 @@ fn a_refund_undoes_a_charge() {
     assert_eq!((ledger.below(now), ledger.charged_bytes()), before);
 }
 
+/// Where the queue is read what is foreseen did not move the clock, so it does not when it never comes.
+#[test]
+fn what_was_foreseen_is_taken_back_as_it_was_charged() {
+    for is_read in [false, true] {
+        let mut ledger = ledger();
+        let now = Nanos::from_secs(1);
+        ledger.charge(now, 3 * PACKET_BYTES);
+        let before = (ledger.below(now), ledger.charged_bytes());
+        ledger.charge_ahead(now, PACKET_BYTES, is_read);
+        assert_eq!(ledger.below(now) > before.0, !is_read);
+        ledger.refund_ahead(PACKET_BYTES, is_read);
+        assert_eq!((ledger.below(now), ledger.charged_bytes()), before);
+    }
+}
+
 #[test]
 fn a_longer_queue_of_our_own_pushes_the_clock_out() {
     let mut ledger = ledger();

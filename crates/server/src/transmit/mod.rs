@@ -217,7 +217,7 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// Connections ended, and this was found of what they had sent since their last responses.
     pub fn on_closed(&mut self, now: Nanos, correction: Correction) {
-        self.drain.on_correction(now, correction, self.gauge.as_ref().is_some_and(Gauge::is_fresh));
+        self.drain.on_closed(now, correction, self.gauge.as_ref().is_some_and(Gauge::is_fresh));
     }
 
     /// How the guard kept its promise; `None` where nothing was promised, or sent.
