@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::{Connection, HttpDate, Method, Reject, Request, Status, Verdict, head, multipart};
 use units::Nanos;
 
-use crate::files::{Cache, Content, Entry, Found, LISTING_MIME, Missing};
+use crate::files::{Cache, Content, Entry, Find, Found, LISTING_MIME, Lookup, Missing};
 use crate::transmit::Segment;
 
 /// What follows the bytes that were appended to the output buffer, and what the log wants to know.
@@ -48,24 +48,51 @@ struct Frame {
     minor_version: u8,
 }
 
+impl Frame {
+    fn of(request: &Request, is_last: bool) -> Frame {
+        let closes = is_last || !request.keep_alive;
+        Frame {
+            has_body: request.method != Method::Head,
+            connection: if closes { Connection::Close } else { Connection::KeepAlive },
+            minor_version: request.minor_version,
+        }
+    }
+}
+
 impl Replier {
     pub fn new(cache: Cache, date: HttpDate) -> Replier {
         Replier { cache, date, boundaries: 0 }
     }
 
-    /// Appends the head and any small body to `out`. `is_last` says that the server will close the connection anyway.
-    pub fn reply(&mut self, request: &Request, is_last: bool, now: Nanos, out: &mut Vec<u8>) -> Reply {
-        let closes = is_last || !request.keep_alive;
-        let frame = Frame {
-            has_body: request.method != Method::Head,
-            connection: if closes { Connection::Close } else { Connection::KeepAlive },
-            minor_version: request.minor_version,
-        };
+    /// Appends the head and any small body to `out`. `is_last` says that the server will close the connection anyway. What
+    /// has to be found aside comes back instead, to be answered by [`Replier::reply_with`].
+    pub fn reply(
+        &mut self,
+        request: &Request,
+        is_last: bool,
+        now: Nanos,
+        out: &mut Vec<u8>,
+    ) -> Result<Reply, Box<Find>> {
+        let frame = Frame::of(request, is_last);
         match request.method {
-            Method::Get | Method::Head => self.reply_with_file(request, frame, now, out),
-            Method::Options => self.allow(Status::NO_CONTENT, frame, out),
-            Method::Other => self.allow(Status::METHOD_NOT_ALLOWED, frame, out),
+            Method::Get | Method::Head => match self.cache.lookup(request.path, now) {
+                Lookup::Done(found) => Ok(self.found(request, found, frame, out)),
+                Lookup::Aside(find) => Err(find),
+            },
+            Method::Options => Ok(self.allow(Status::NO_CONTENT, frame, out)),
+            Method::Other => Ok(self.allow(Status::METHOD_NOT_ALLOWED, frame, out)),
         }
+    }
+
+    /// The same with what was found aside.
+    pub fn reply_with(
+        &mut self,
+        request: &Request,
+        found: Result<Found, Missing>,
+        is_last: bool,
+        out: &mut Vec<u8>,
+    ) -> Reply {
+        self.found(request, found, Frame::of(request, is_last), out)
     }
 
     /// The answer to what is no request; the connection is closed behind it.
@@ -74,8 +101,8 @@ impl Replier {
         self.text(reject.status, reject.reason, &[], frame, out)
     }
 
-    fn reply_with_file(&mut self, request: &Request, frame: Frame, now: Nanos, out: &mut Vec<u8>) -> Reply {
-        match self.cache.lookup(request.path, now) {
+    fn found(&mut self, request: &Request, found: Result<Found, Missing>, frame: Frame, out: &mut Vec<u8>) -> Reply {
+        match found {
             Ok(Found::File(entry)) => self.file(request, &entry, frame, out),
             Ok(Found::Listing(page)) => self.listing(page, frame, out),
             Ok(Found::Redirect(mut location)) => {

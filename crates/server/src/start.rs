@@ -14,7 +14,7 @@ use sched::WaitBound;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::config::Config;
-use crate::files::{Cache, CacheLimits, Root};
+use crate::files::{Cache, CacheLimits, Finds, Root};
 use crate::log::{self, AccessLog};
 use crate::mailbox::Mailbox;
 use crate::places::Places;
@@ -42,7 +42,7 @@ pub struct Server {
     mailboxes: Vec<Arc<Mailbox<Departure>>>,
     workers: Vec<ThreadId>,
     writer: Option<(Arc<Writer>, ThreadId)>,
-    /// Reads for the workers and the writer.
+    /// Reads for the workers and the writer, and finds for the workers.
     pool: Arc<Pool>,
     /// Ends the watching, before the log's thread ends.
     threads: Threads,
@@ -184,10 +184,12 @@ impl Server {
     ) -> Result<(), StartError> {
         let cache = Cache::new(Arc::clone(root), CacheLimits::per_worker(config.workers));
         let path = self.path(number, config);
+        let woken = Arc::clone(&self.mailboxes[number]);
         let parts = Parts {
             number,
             listener,
             replier: Replier::new(cache, http::HttpDate::new(SystemTime::now())),
+            finds: Finds::new(Arc::clone(&self.pool), move || woken.wake()),
             is_plain: self.writer.is_none() && config.drain.marker.is_none() && config.drain.policy == "fair",
             is_marked: config.drain.marker.is_some(),
             path,

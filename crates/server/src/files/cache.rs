@@ -2,7 +2,8 @@
 //!
 //! The key is the path as the request had it, still percent-encoded, so that a hit decodes nothing; two spellings of one
 //! path are two entries. One cache per worker, so no locks; a bounded one, so hostile paths cost the others their hits
-//! and nothing more. Nothing is remembered about what does not exist: a file put there is served at once.
+//! and nothing more. Nothing is remembered about what does not exist: a file put there is served at once. What is not in memory is
+//! found by somebody else ([`Lookup::Aside`]): nothing here waits for a disk.
 //!
 //! A cached file that changes must be noticed before the next request. Three things see to that:
 //! - the inode is watched ([`Watch`]), from before its state was read;
@@ -16,16 +17,17 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use percent_encoding::utf8_percent_encode;
 use slab::Slab;
 use units::Nanos;
 
 use super::entry::State;
+use super::find::{Find, FindDone, Request};
 use super::listings::{LISTING_BYTES_MAX, Listings};
-use super::watch::{Changed, Watch, WatchId};
-use super::{Entry, Found, Missing, Root, listing};
+use super::loader::{Known, Loaded, LoadedFile, LoadedPage, Loader, Outcome};
+use super::watch::{Changed, Inotify, Watch, WatchId};
+use super::{Entry, Found, Missing, Root, Stop, Wait};
 
-/// How long an entry is believed without looking at the disk. A look is about 3 µs; once a second it is free.
+/// How long an entry is believed without looking at the file system. A look is about 3 µs; once a second it is free.
 pub const REVALIDATE_AFTER: Nanos = Nanos::from_secs(1);
 /// Entries in the caches of all workers; about 1 KiB each beside the bodies.
 pub const ENTRIES_MAX: usize = 4096;
@@ -35,11 +37,6 @@ pub const FILES_OPEN_MAX: usize = 256;
 pub const BODY_BYTES_MAX: usize = 64 << 20;
 /// Longer request paths are served but not remembered, or keys could take more memory than bodies.
 const KEY_BYTES_MAX: usize = 1024;
-/// Times to try again when the file at a path is replaced between the look and the open.
-const LOAD_ATTEMPTS_MAX: usize = 3;
-
-const INDEX: &str = "index.html";
-
 /// What one cache may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheLimits {
@@ -65,11 +62,11 @@ impl CacheLimits {
 /// A worker's files. Entries are shared with whoever sends them and outlive their place here.
 #[derive(Debug)]
 pub struct Cache {
-    root: Arc<Root>,
+    loader: Loader,
     limits: CacheLimits,
     slots: Slab<Slot>,
     by_path: HashMap<Arc<[u8]>, usize>,
-    pub(super) watch: Watch,
+    watch: Watch,
     listings: Listings,
     files_open: usize,
     body_bytes: usize,
@@ -82,8 +79,6 @@ pub struct Cache {
 #[derive(Debug)]
 struct Slot {
     key: Arc<[u8]>,
-    /// Decoded and relative; of the index where the key is a folder.
-    path: Box<str>,
     entry: Arc<Entry>,
     state: State,
     watch: Option<WatchId>,
@@ -92,28 +87,23 @@ struct Slot {
     used: bool,
 }
 
-/// What is at a path, freshly looked at.
-enum Loaded {
-    File(Box<LoadedFile>),
-    Folder,
-}
-
-struct LoadedFile {
-    entry: Entry,
-    state: State,
-    watch: Option<WatchId>,
-    /// False if it was being replaced all the time: send it, do not remember it.
-    settled: bool,
+/// What a cache knows of a path.
+#[derive(Debug)]
+pub enum Lookup {
+    Done(Result<Found, Missing>),
+    /// Somebody who may wait has to run this, for [`Cache::finish`].
+    Aside(Box<Find>),
 }
 
 impl Cache {
     pub fn new(root: Arc<Root>, limits: CacheLimits) -> Cache {
+        let inotify = Inotify::new();
         Cache {
-            root,
+            watch: Watch::new(inotify.clone()),
+            loader: Loader { root, inotify },
             limits,
             slots: Slab::new(),
             by_path: HashMap::new(),
-            watch: Watch::new(),
             listings: Listings::new(limits.listing_bytes),
             files_open: 0,
             body_bytes: 0,
@@ -122,21 +112,34 @@ impl Cache {
         }
     }
 
-    /// What to send for this request path (without its query). `now` only has to grow.
-    pub fn lookup(&mut self, raw_path: &[u8], now: Nanos) -> Result<Found, Missing> {
+    /// What to send for this request path (without its query). Never waits. `now` only has to grow.
+    pub fn lookup(&mut self, raw_path: &[u8], now: Nanos) -> Lookup {
         if let Some(&at) = self.by_path.get(raw_path)
             && let Some(entry) = self.hit(at, now)
         {
-            return Ok(Found::File(entry));
+            return Lookup::Done(Ok(Found::File(entry)));
         }
         let mut path = std::mem::take(&mut self.decoded);
         path.clear();
         let found = match http::decode_path(raw_path, &mut path) {
-            Ok(()) => self.find(raw_path, &path, now),
-            Err(reject) => Err(Missing::BadPath(reject)),
+            Ok(()) if self.loader.root.admits(&path) => self.find(raw_path, &path, now),
+            Ok(()) => Lookup::Done(Err(Missing::NotFound)),
+            Err(reject) => Lookup::Done(Err(Missing::BadPath(reject))),
         };
         self.decoded = path;
         found
+    }
+
+    /// What came of a find. Without a descriptor for it, lets go of the files kept here; then it has to be run once more.
+    pub fn finish(&mut self, done: FindDone) -> Lookup {
+        let FindDone { request, outcome } = done;
+        if outcome.is_short() && !request.is_second && self.close_files() {
+            self.give_back(outcome.added);
+            let since = self.watch.moment();
+            return self.aside(Request { is_second: true, since, ..request });
+        }
+        let is_undisturbed = outcome.added.iter().all(|&id| self.watch.is_undisturbed(id, request.since));
+        Lookup::Done(self.keep(&request.raw_path, &request.known, outcome, is_undisturbed, request.began_at))
     }
 
     /// Readable when a cached file has changed: then call [`Cache::on_change`], before any request that came with it.
@@ -152,6 +155,7 @@ impl Cache {
                 Changed::Slots(slots) => slots.into_iter().for_each(|at| self.forget(at)),
                 Changed::Anything => self.clear(),
             }
+            self.watch.release_unused();
         }
     }
 
@@ -160,167 +164,140 @@ impl Cache {
         let files = self.slots.iter().map(|(at, _)| at);
         let all: Vec<usize> = files.chain(self.listings.slots()).collect();
         all.into_iter().for_each(|at| self.forget(at));
+        self.watch.release_unused();
     }
 
-    /// The entry if it still is what its path leads to; else forgets it.
+    /// The entry, if it need not be looked at again.
     fn hit(&mut self, at: usize, now: Nanos) -> Option<Arc<Entry>> {
-        let slot = &self.slots[at];
-        if (slot.watch.is_none() || now - slot.compared_at >= REVALIDATE_AFTER) && !self.compare(at, now) {
-            self.forget(at);
+        let slot = &mut self.slots[at];
+        if slot.watch.is_none() || now - slot.compared_at >= REVALIDATE_AFTER {
             return None;
         }
-        let slot = &mut self.slots[at];
         slot.used = true;
         Some(slot.entry.clone())
     }
 
     #[cold]
-    fn compare(&mut self, at: usize, now: Nanos) -> bool {
-        let slot = &mut self.slots[at];
-        match self.root.look(&slot.path).map_err(Missing::from) {
-            Ok((_, metadata)) if State::of(&metadata) == slot.state => slot.compared_at = now,
-            // Without a descriptor to look with, what is here is the best there is.
-            Err(Missing::Exhausted) => {}
-            _ => return false,
+    fn find(&mut self, raw_path: &[u8], path: &str, now: Nanos) -> Lookup {
+        let known = self.known(raw_path, path, now);
+        let mut outcome = self.loader.find(path, &known, Wait::Never);
+        if outcome.is_short() && self.close_files() {
+            self.give_back(outcome.added);
+            outcome = self.loader.find(path, &known, Wait::Never);
         }
-        true
+        if !matches!(outcome.loaded, Err(Stop::WouldWait)) {
+            return Lookup::Done(self.keep(raw_path, &known, outcome, true, now));
+        }
+        self.give_back(outcome.added);
+        let (raw_path, path, since) = (raw_path.into(), path.to_string(), self.watch.moment());
+        let request = Request { raw_path, path, known, began_at: now, since, is_second: false };
+        self.aside(request)
     }
 
-    fn find(&mut self, raw_path: &[u8], path: &str, now: Nanos) -> Result<Found, Missing> {
-        if !self.root.admits(path) {
-            return Err(Missing::NotFound);
-        }
-        let inside = path.trim_matches('/');
-        if inside.is_empty() || path.ends_with('/') {
-            return self.find_in_folder(raw_path, inside, now);
-        }
-        Ok(match self.load(inside)? {
-            Loaded::Folder => Found::Redirect(folder_link(inside)),
-            Loaded::File(loaded) => Found::File(self.insert(raw_path, inside, *loaded, now)),
-        })
+    fn aside(&self, request: Request) -> Lookup {
+        Lookup::Aside(Box::new(Find::new(request, self.loader.clone())))
     }
 
-    fn find_in_folder(&mut self, raw_path: &[u8], folder: &str, now: Nanos) -> Result<Found, Missing> {
-        let index = if folder.is_empty() { INDEX.to_string() } else { format!("{folder}/{INDEX}") };
-        match self.load(&index) {
-            Ok(Loaded::Folder) | Err(Missing::NotFound) => self.list(folder, now),
-            Ok(Loaded::File(loaded)) => Ok(Found::File(self.insert(raw_path, &index, *loaded, now))),
-            Err(missing) => Err(missing),
+    fn known(&self, raw_path: &[u8], path: &str, now: Nanos) -> Known {
+        if let Some(slot) = self.by_path.get(raw_path).map(|&at| &self.slots[at]) {
+            return Known::File(slot.entry.clone(), slot.state);
         }
+        let folder =
+            (path.is_empty() || path.ends_with('/')).then(|| self.listings.get(path.trim_matches('/'), now)).flatten();
+        folder.map_or(Known::Nothing, |(page, state)| Known::Page(page, state))
     }
 
-    fn list(&mut self, folder: &str, now: Nanos) -> Result<Found, Missing> {
-        let (looked, metadata) = self.root.look(folder)?;
-        match (metadata.is_dir(), self.root.options.listing) {
-            (false, _) => return Err(Missing::NotFound),
-            (true, false) => return Err(Missing::Forbidden),
-            (true, true) => {}
+    /// Remembers what was found, if it may be, and hands it out.
+    fn keep(
+        &mut self,
+        raw_path: &[u8],
+        known: &Known,
+        outcome: Outcome,
+        is_undisturbed: bool,
+        now: Nanos,
+    ) -> Result<Found, Missing> {
+        let Outcome { loaded, added } = outcome;
+        if !matches!(loaded, Ok(Loaded::Known))
+            && let Some(&at) = self.by_path.get(raw_path)
+        {
+            self.forget(at);
         }
-        let state = State::of(&metadata);
-        if let Some(page) = self.listings.get(folder, state, now) {
-            return Ok(Found::Listing(page));
+        let found = match loaded {
+            Ok(Loaded::Known) => Ok(self.keep_known(raw_path, known, now)),
+            Ok(Loaded::Folder(link)) => Ok(Found::Redirect(link)),
+            Ok(Loaded::File(loaded)) => {
+                let LoadedFile { entry, state, watch, settled } = *loaded;
+                let entry = Arc::new(entry);
+                if settled && is_undisturbed {
+                    self.insert(raw_path, &entry, state, watch, now);
+                }
+                Ok(Found::File(entry))
+            }
+            Ok(Loaded::Page(LoadedPage { folder, page, state, watch })) => {
+                if let Some(watch) = watch.filter(|_| is_undisturbed) {
+                    self.keep_listing(&folder, state, &page, watch, now);
+                }
+                Ok(Found::Listing(page))
+            }
+            Err(Stop::Missing(missing)) => Err(missing),
+            Err(Stop::WouldWait) => unreachable!("whoever may wait does"),
+        };
+        self.give_back(added);
+        found
+    }
+
+    /// Ends the watches of these that nothing uses, and of all that was forgotten.
+    fn give_back(&mut self, added: Vec<WatchId>) {
+        self.watch.give_back(added);
+        self.watch.release_unused();
+    }
+
+    /// What is known was found to be so still.
+    fn keep_known(&mut self, raw_path: &[u8], known: &Known, now: Nanos) -> Found {
+        match known {
+            Known::File(entry, _) => {
+                if let Some(&at) = self.by_path.get(raw_path)
+                    && let slot = &mut self.slots[at]
+                    && Arc::ptr_eq(&slot.entry, entry)
+                {
+                    slot.compared_at = slot.compared_at.max(now);
+                    slot.used = true;
+                }
+                Found::File(entry.clone())
+            }
+            Known::Page(page, _) => Found::Listing(page.clone()),
+            Known::Nothing => unreachable!("nothing is in no state"),
         }
-        // Before the folder is read, so that no change after that goes unnoticed.
-        let watch = self.watch.add_folder(&looked);
-        let page = listing::page(&self.root, folder);
-        if let (Some(watch), Err(_)) = (watch, &page) {
-            self.watch.release(watch);
-        }
-        let page = Arc::new(page?);
-        if let Some(watch) = watch {
-            self.keep_listing(folder, state, &page, watch, now);
-        }
-        Ok(Found::Listing(page))
     }
 
     fn keep_listing(&mut self, folder: &str, state: State, page: &Arc<Vec<u8>>, watch: WatchId, now: Nanos) {
         while let Some(slot) = self.listings.displaced(folder, page.len()) {
             self.forget(slot);
         }
-        match self.listings.insert(folder, state, page, watch, now) {
-            Some(slot) => self.watch.attach(watch, slot),
-            None => self.watch.release(watch),
+        if let Some(slot) = self.listings.insert(folder, state, page, watch, now) {
+            self.watch.attach(watch, slot);
         }
     }
 
-    /// Opens what is at the path. Without a descriptor for it, lets go of the ones kept here and tries once more.
-    fn load(&mut self, path: &str) -> Result<Loaded, Missing> {
-        match self.load_settled(path) {
-            Err(Missing::Exhausted) if self.files_open > 0 => {
-                while self.evict(|slot| slot.entry.is_open()) {}
-                self.load_settled(path)
-            }
-            loaded => loaded,
-        }
+    /// Lets go of the files kept open; false if there is none.
+    fn close_files(&mut self) -> bool {
+        let has_some = self.files_open > 0;
+        while self.evict(|slot| slot.entry.is_open()) {}
+        has_some
     }
 
-    fn load_settled(&mut self, path: &str) -> Result<Loaded, Missing> {
-        let mut loaded = self.load_once(path)?;
-        for _ in 1..LOAD_ATTEMPTS_MAX {
-            if !matches!(&loaded, Loaded::File(file) if !file.settled) {
-                break;
-            }
-            loaded = self.load_once(path)?;
-        }
-        Ok(loaded)
-    }
-
-    fn load_once(&mut self, path: &str) -> Result<Loaded, Missing> {
-        let (looked, metadata) = self.root.look(path)?;
-        if metadata.is_dir() {
-            return Ok(Loaded::Folder);
-        }
-        if !metadata.is_file() {
-            return Err(Missing::NotFound);
-        }
-        let watch = self.watch.add(&looked);
-        let read = self.read(path);
-        let settled = read.as_ref().is_ok_and(|(_, state)| state.is_same_file(&metadata));
-        if let (Some(id), false) = (watch, settled) {
-            self.watch.release(id);
-        }
-        let (entry, state) = read?;
-        let watch = watch.filter(|_| settled);
-        Ok(Loaded::File(Box::new(LoadedFile { entry, state, watch, settled })))
-    }
-
-    fn read(&self, path: &str) -> Result<(Entry, State), Missing> {
-        let file = self.root.read(path)?;
-        let metadata = file.metadata()?;
-        // The look has seen a regular file, but that was before the open.
-        if !metadata.is_file() {
-            return Err(Missing::NotFound);
-        }
-        Ok(Entry::load(path, file, metadata)?)
-    }
-
-    /// Remembers what was loaded, if it may be, and hands it out.
-    fn insert(&mut self, raw_path: &[u8], path: &str, loaded: LoadedFile, now: Nanos) -> Arc<Entry> {
-        let LoadedFile { entry, state, watch, settled } = loaded;
-        let entry = Arc::new(entry);
-        if !settled || raw_path.len() > KEY_BYTES_MAX || !self.make_room(&entry) {
-            if let Some(id) = watch {
-                self.watch.release(id);
-            }
-            return entry;
+    fn insert(&mut self, raw_path: &[u8], entry: &Arc<Entry>, state: State, watch: Option<WatchId>, now: Nanos) {
+        if raw_path.len() > KEY_BYTES_MAX || !self.make_room(entry) {
+            return;
         }
         self.files_open += usize::from(entry.is_open());
         self.body_bytes += entry.held_bytes();
-        let key: Arc<[u8]> = raw_path.into();
-        let at = self.slots.insert(Slot {
-            key: key.clone(),
-            path: path.into(),
-            entry: entry.clone(),
-            state,
-            watch,
-            compared_at: now,
-            used: false,
-        });
+        let (key, entry): (Arc<[u8]>, _) = (raw_path.into(), entry.clone());
+        let at = self.slots.insert(Slot { key: key.clone(), entry, state, watch, compared_at: now, used: false });
         if let Some(id) = watch {
             self.watch.attach(id, at);
         }
         self.by_path.insert(key, at);
-        entry
     }
 
     /// Evicts until this entry fits; false if it never will.
@@ -373,6 +350,30 @@ impl Cache {
         }
     }
 
+    /// What to send, waited for.
+    #[cfg(test)]
+    pub fn lookup_waiting(&mut self, raw_path: &[u8], now: Nanos) -> Result<Found, Missing> {
+        let mut lookup = self.lookup(raw_path, now);
+        loop {
+            match lookup {
+                Lookup::Done(found) => return found,
+                Lookup::Aside(find) => lookup = self.finish(find.run()),
+            }
+        }
+    }
+
+    /// As if the user had no inotify instance left.
+    #[cfg(test)]
+    pub(super) fn unwatched(&mut self) {
+        self.loader.inotify = Inotify::unavailable();
+        self.watch = Watch::new(Inotify::unavailable());
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_limits(&mut self, limits: CacheLimits) {
+        self.limits = limits;
+    }
+
     #[cfg(test)]
     pub(super) fn listings(&self) -> (usize, usize) {
         self.listings.usage()
@@ -383,15 +384,4 @@ impl Cache {
     pub(super) fn usage(&self) -> (usize, usize, usize) {
         (self.by_path.len(), self.files_open, self.body_bytes)
     }
-}
-
-/// The path of a folder as a link from the root, with its slash.
-fn folder_link(folder: &str) -> String {
-    let mut link = String::with_capacity(folder.len() + 2);
-    for segment in folder.split('/').filter(|segment| !segment.is_empty()) {
-        link.push('/');
-        link.extend(utf8_percent_encode(segment, listing::SEGMENT));
-    }
-    link.push('/');
-    link
 }

@@ -5,9 +5,13 @@
 //! the file's times and size were the same after reading as before.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read, Seek};
+use std::io::{Read, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::mounts::Kind;
+use super::{Stop, Wait};
+use crate::storage::read_now;
 
 /// Files up to this long are held in memory. At 64 KiB a copy to the socket costs about what `sendfile` costs, and a
 /// thousand such files fit the cache.
@@ -45,9 +49,18 @@ pub enum Content {
 }
 
 impl Entry {
-    /// `path` gives the media type; `file` must be a regular file open for reading and `metadata` what it was just now.
-    pub(super) fn load(path: &str, mut file: File, metadata: Metadata) -> io::Result<(Entry, State)> {
-        let (held, metadata) = match hold(&mut file, &metadata)? {
+    /// `path` gives the media type; `file` must be a regular file of a file system of this kind, open for reading, and `metadata`
+    /// what it was just now.
+    pub(super) fn load(
+        path: &str,
+        mut file: File,
+        metadata: Metadata,
+        kind: Kind,
+        wait: Wait,
+    ) -> Result<(Entry, State), Stop> {
+        let is_in_memory = kind == Kind::Memory;
+        let wait = if is_in_memory { Wait::Allowed } else { wait };
+        let (held, metadata) = match hold(&mut file, &metadata, wait)? {
             Some((body, metadata)) => (Some(body), metadata),
             None => (None, metadata),
         };
@@ -57,7 +70,6 @@ impl Entry {
         let mut fields = http::head::entity_fields(&mime, &etag, last_modified);
         let entity_fields_bytes = fields.len();
         http::head::content_length(&mut fields, state.size_bytes);
-        let is_in_memory = held.is_some() || is_in_memory(&file);
         let entry = Entry {
             content: held.map_or(Content::Open(file), Content::Held),
             len: state.size_bytes,
@@ -152,16 +164,17 @@ fn etag_of(bytes: &[u8]) -> String {
     format!("\"{:016x}\"", words.chain([bytes.len() as u64]).fold(FNV_OFFSET, step))
 }
 
-/// The content and the state it belongs to, if the file is small and keeps still while it is read, once or again.
-fn hold(file: &mut File, metadata: &Metadata) -> io::Result<Option<(Box<[u8]>, Metadata)>> {
+/// A content and the state it belongs to.
+type Held = (Box<[u8]>, Metadata);
+
+/// Both, if the file is small and keeps still while it is read, once or again.
+fn hold(file: &mut File, metadata: &Metadata, wait: Wait) -> Result<Option<Held>, Stop> {
     let mut before = metadata.clone();
     for _ in 0..2 {
         if before.size() > BODY_BYTES_HELD_MAX {
             return Ok(None);
         }
-        file.rewind()?;
-        let mut body = Vec::with_capacity(before.size() as usize + 1);
-        file.by_ref().take(before.size() + 1).read_to_end(&mut body)?;
+        let body = read(file, before.size() as usize, wait)?;
         let after = file.metadata()?;
         if body.len() as u64 == after.size() && State::of(&before) == State::of(&after) {
             return Ok(Some((body.into_boxed_slice(), after)));
@@ -171,11 +184,25 @@ fn hold(file: &mut File, metadata: &Metadata) -> io::Result<Option<(Box<[u8]>, M
     Ok(None)
 }
 
-/// tmpfs and ramfs: they refuse RWF_NOWAIT and do not need it.
-fn is_in_memory(file: &File) -> bool {
-    const TMPFS: i64 = 0x0102_1994;
-    const RAMFS: i64 = 0x8584_58f6;
-    rustix::fs::fstatfs(file).is_ok_and(|of| [TMPFS, RAMFS].contains(&of.f_type))
+/// All of a file that should have so many bytes, or one more if it has more.
+fn read(file: &mut File, bytes: usize, wait: Wait) -> Result<Vec<u8>, Stop> {
+    let mut body = Vec::with_capacity(bytes + 1);
+    if wait == Wait::Allowed {
+        file.rewind()?;
+        file.take(bytes as u64 + 1).read_to_end(&mut body)?;
+        return Ok(body);
+    }
+    body.resize(bytes + 1, 0);
+    let mut at = 0;
+    while at < body.len() {
+        match read_now(file, &mut body[at..], at as u64)? {
+            Some(0) => break,
+            Some(read) => at += read,
+            None => return Err(Stop::WouldWait),
+        }
+    }
+    body.truncate(at);
+    Ok(body)
 }
 
 /// By the name's extension; text is said to be UTF-8, which nearly all of it is.

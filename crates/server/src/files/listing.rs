@@ -4,14 +4,13 @@
 //! letters, digits and `-._~`. Names that no request could ask for (not UTF-8, hidden, symlinks that leave) are left out.
 
 use std::fmt::Write as _;
-use std::io;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rustix::fs::Dir;
 
-use super::Root;
+use super::{Root, Stop, Wait};
 
-/// Names on one page. Each costs a look at the file, 3 to 10 µs, and the worker serves nobody else meanwhile: 10 ms at most.
+/// Names on one page. Each costs a look at the file, 3 to 10 µs where it is in memory: 10 ms at most.
 pub const NAMES_MAX: usize = 1000;
 /// Names looked at for one page, including those left out.
 const NAMES_READ_MAX: usize = 2 * NAMES_MAX;
@@ -26,8 +25,8 @@ struct Row {
     modified: String,
 }
 
-/// The page for the folder at `path` (relative, no slash at the ends).
-pub(super) fn page(root: &Root, path: &str) -> io::Result<Vec<u8>> {
+/// The page for the folder at `path` (relative, no slash at the ends). Waits for its disk.
+pub(super) fn page(root: &Root, path: &str) -> Result<Vec<u8>, Stop> {
     let (mut rows, cut) = rows(root, path)?;
     rows.sort_by(|a, b| (a.is_file, &a.name).cmp(&(b.is_file, &b.name)));
     let mut page = String::with_capacity(512 + 160 * rows.len());
@@ -53,9 +52,9 @@ pub(super) fn page(root: &Root, path: &str) -> io::Result<Vec<u8>> {
 }
 
 /// In the folder's own order, and whether there are more.
-fn rows(root: &Root, path: &str) -> io::Result<(Vec<Row>, bool)> {
+fn rows(root: &Root, path: &str) -> Result<(Vec<Row>, bool), Stop> {
     let mut rows = Vec::new();
-    for (read, item) in Dir::new(root.read(path)?)?.enumerate() {
+    for (read, item) in Dir::new(root.read(path, Wait::Allowed)?)?.enumerate() {
         if rows.len() == NAMES_MAX || read == NAMES_READ_MAX {
             return Ok((rows, true));
         }
@@ -77,7 +76,7 @@ fn can_be_asked_for(name: &str) -> bool {
 /// None for what is not served: gone meanwhile, a symlink that leaves, neither file nor folder.
 fn row(root: &Root, path: &str, name: &str) -> Option<Row> {
     let inside = if path.is_empty() { name.to_string() } else { format!("{path}/{name}") };
-    let (_, metadata) = root.look(&inside).ok()?;
+    let metadata = root.look(&inside, Wait::Allowed).ok()?.metadata;
     if !metadata.is_file() && !metadata.is_dir() {
         return None;
     }

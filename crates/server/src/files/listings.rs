@@ -1,8 +1,8 @@
 //! The listings made lately, by folder.
 //!
-//! To make one costs a look at every name, 10 ms for a thousand, and nobody else on the worker is served meanwhile. A listing is
-//! sent again while the folder is in the state it was made from, no file in it was told to have changed, and it is young:
-//! what becomes of a folder in a folder inside, or behind a symlink, nobody tells.
+//! To make one costs a look at every name, 10 ms for a thousand, and its disk as many. A listing is sent again while the folder is
+//! in the state it was made from, no file in it was told to have changed, and it is young: what becomes of a folder in a folder
+//! inside, or behind a symlink, nobody tells.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,10 +43,10 @@ impl Listings {
         Listings { bytes_max, bytes: 0, by_folder: HashMap::new(), folders: HashMap::new(), next_slot: FIRST_SLOT }
     }
 
-    /// The folder's page, if it is in this state still.
-    pub fn get(&self, folder: &str, state: State, now: Nanos) -> Option<Arc<Vec<u8>>> {
+    /// The folder's page and the state of the folder when it was made, if that was not long ago.
+    pub fn get(&self, folder: &str, now: Nanos) -> Option<(Arc<Vec<u8>>, State)> {
         let listing = self.by_folder.get(folder)?;
-        (listing.state == state && now - listing.made_at < REVALIDATE_AFTER).then(|| listing.page.clone())
+        (now - listing.made_at < REVALIDATE_AFTER).then(|| (listing.page.clone(), listing.state))
     }
 
     /// Keeps a page, and gives its slot for the watch; None if it is too long to be kept. What it displaces has to be

@@ -3,11 +3,20 @@
 //! A request names a path; the answer is nearly always a file that was sent a moment ago. [`Cache`] knows those by the
 //! path as it came, so that this common case costs one hash lookup: no decoding, no system call, no allocation. All
 //! else goes through [`Root`], which the kernel keeps inside the served folder, and becomes an [`Entry`].
+//!
+//! A worker must not wait for a disk. What can be found from what is in memory, it finds itself; for the rest it gets a [`Find`],
+//! which a thread of the pool runs while the request waits with the others that want the same ([`Finds`]).
 
 mod cache;
 mod entry;
+#[cfg(test)]
+pub(crate) mod fake_disk;
+mod find;
+mod finds;
 mod listing;
 mod listings;
+mod loader;
+mod mounts;
 mod root;
 #[cfg(test)]
 pub(crate) mod temporary;
@@ -20,8 +29,10 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-pub use cache::{BODY_BYTES_MAX, Cache, CacheLimits, ENTRIES_MAX, FILES_OPEN_MAX, REVALIDATE_AFTER};
+pub use cache::{BODY_BYTES_MAX, Cache, CacheLimits, ENTRIES_MAX, FILES_OPEN_MAX, Lookup, REVALIDATE_AFTER};
 pub use entry::{BODY_BYTES_HELD_MAX, Content, Entry};
+pub use find::Find;
+pub use finds::{Answer, Finds, SLOW_AFTER};
 pub use listing::NAMES_MAX as LISTING_NAMES_MAX;
 pub use listings::LISTING_BYTES_MAX;
 pub use root::{Options, Root};
@@ -30,7 +41,7 @@ pub use root::{Options, Root};
 pub const LISTING_MIME: &str = "text/html; charset=utf-8";
 
 /// What is at a path.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Found {
     File(Arc<Entry>),
     /// A folder asked for without its slash: the path, percent-encoded, with it; the query is the caller's to add.
@@ -40,15 +51,30 @@ pub enum Found {
 }
 
 /// Why there is nothing to send.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Missing {
     NotFound,
     Forbidden,
     /// The path is not one, for example for a wrong percent-encoding.
     BadPath(http::Reject),
-    /// The process or the machine has no descriptor or memory left, which passes: 503.
+    /// The process or the machine has no descriptor or memory left, or too many finds wait for the disk, which passes: 503.
     Exhausted,
-    Failed(io::Error),
+    Failed(Arc<io::Error>),
+}
+
+/// Whether a question to a file system may wait for its disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    Never,
+    Allowed,
+}
+
+/// Why nothing was found.
+#[derive(Debug)]
+enum Stop {
+    Missing(Missing),
+    /// It has to be found by somebody who may wait.
+    WouldWait,
 }
 
 impl From<io::Error> for Missing {
@@ -60,7 +86,7 @@ impl From<io::Error> for Missing {
             }
             Some(Errno::ACCESS | Errno::PERM) => Missing::Forbidden,
             Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Missing::Exhausted,
-            _ => Missing::Failed(error),
+            _ => Missing::Failed(Arc::new(error)),
         }
     }
 }
@@ -68,5 +94,11 @@ impl From<io::Error> for Missing {
 impl From<Errno> for Missing {
     fn from(errno: Errno) -> Missing {
         Missing::from(io::Error::from(errno))
+    }
+}
+
+impl<E: Into<Missing>> From<E> for Stop {
+    fn from(error: E) -> Stop {
+        Stop::Missing(error.into())
     }
 }

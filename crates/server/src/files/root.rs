@@ -7,18 +7,28 @@
 //!
 //! Where `openat2` is missing (an old kernel, or a container's system call filter) the path is walked one segment at a
 //! time with `O_NOFOLLOW`, which refuses every symlink: less is served, but nothing escapes.
+//!
+//! A path may lead to a disk that is slow, or dead. Whoever cannot wait for one says so ([`Wait::Never`]), and the kernel answers
+//! from the names it has in memory or not at all (`RESOLVE_CACHED`, Linux 5.12; without it, not at all).
 
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat, openat2};
 use rustix::io::Errno;
 
+use super::mounts::{self, Kind, Mounts};
+use super::{Stop, Wait};
+
 /// `openat2` answers EAGAIN when a rename or mount anywhere on the machine raced with a `..` in a symlink; the kernel's
 /// documentation says to try again. More often than this in a row means something else is wrong.
 const ATTEMPTS_MAX: usize = 8;
+
+/// Folders above a path that are tried for one whose name is in memory.
+const FOLDERS_TRIED_MAX: usize = 16;
 
 /// What of the folder is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,11 +45,28 @@ pub struct Root {
     folder: OwnedFd,
     pub(super) options: Options,
     resolve: Resolve,
+    /// On which it lies.
+    device: u64,
+    mounts: Mounts,
+    /// A disk that is slow when a test says so.
+    #[cfg(test)]
+    disk: Option<super::fake_disk::FakeDisk>,
+}
+
+/// What is at a path.
+pub(super) struct Looked {
+    /// Not open for reading.
+    pub file: File,
+    pub metadata: Metadata,
+    /// Of the file system it lies on.
+    pub kind: Kind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Resolve {
-    /// `openat2` with `RESOLVE_BENEATH`.
+    /// `openat2` with `RESOLVE_BENEATH`, and `RESOLVE_CACHED` where it must not wait.
+    Cached,
+    /// `openat2` with `RESOLVE_BENEATH`; there is no other.
     Beneath,
     /// Segment by segment, no symlinks.
     Walk,
@@ -54,11 +81,23 @@ impl Root {
     /// Opens the folder; symlinks on the way to it are followed, being the operator's own.
     pub fn open(dir: &Path, options: Options) -> io::Result<Root> {
         let folder = open(dir, FOLDER, Mode::empty())?;
-        let resolve = match openat2(&folder, ".", FOLDER, Mode::empty(), BENEATH) {
+        let resolve = match openat2(&folder, ".", FOLDER, Mode::empty(), BENEATH | ResolveFlags::CACHED) {
             Err(Errno::NOSYS | Errno::PERM) => Resolve::Walk,
-            _ => Resolve::Beneath,
+            Err(Errno::INVAL) => Resolve::Beneath,
+            _ => Resolve::Cached,
         };
-        Ok(Root { folder, options, resolve })
+        let folder = File::from(folder);
+        let (device, mounts) = (folder.metadata()?.dev(), Mounts::default());
+        mounts.learn(&folder);
+        Ok(Root {
+            folder: folder.into(),
+            options,
+            resolve,
+            device,
+            mounts,
+            #[cfg(test)]
+            disk: None,
+        })
     }
 
     /// Whether this decoded path may be looked for at all: no `.` or `..`, no NUL, nothing hidden unless allowed.
@@ -76,22 +115,52 @@ impl Root {
 
     /// What is at this path (relative, without a slash at the ends; empty is the folder itself), without opening it:
     /// to open a device can have effects, to look at it has none.
-    pub(super) fn look(&self, path: &str) -> io::Result<(File, Metadata)> {
-        let file = File::from(self.at(path, OFlags::PATH | OFlags::CLOEXEC)?);
+    pub(super) fn look(&self, path: &str, wait: Wait) -> Result<Looked, Stop> {
+        let file = self.at(path, OFlags::PATH | OFlags::CLOEXEC, wait)?;
+        let kind = match wait {
+            Wait::Never => self.mounts.kind(&file),
+            Wait::Allowed => self.mounts.learn(&file),
+        };
+        if wait == Wait::Never && kind == Kind::Remote {
+            return Err(Stop::WouldWait);
+        }
         let metadata = file.metadata()?;
-        Ok((file, metadata))
+        Ok(Looked { file, metadata, kind })
     }
 
-    /// Opens what is at this path for reading.
-    pub(super) fn read(&self, path: &str) -> io::Result<File> {
-        Ok(File::from(self.at(path, READ)?))
+    /// Opens what is at this path, and was looked at, for reading.
+    pub(super) fn read(&self, path: &str, wait: Wait) -> Result<File, Stop> {
+        self.at(path, READ, wait)
     }
 
-    fn at(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    /// The device that will be asked for what is at this path: the one of the last folder on the way whose name is in memory, as
+    /// those on which something is mounted are.
+    pub(super) fn device(&self, path: &str) -> u64 {
+        let ends = path.rmatch_indices('/').map(|(at, _)| at);
+        let folders = std::iter::once(path.len()).chain(ends).take(FOLDERS_TRIED_MAX).map(|end| &path[..end]);
+        let found = |folder| self.at(folder, OFlags::PATH | OFlags::CLOEXEC, Wait::Never).ok();
+        folders.filter_map(found).find_map(|folder| mounts::device(&folder)).unwrap_or(self.device)
+    }
+
+    fn at(&self, path: &str, flags: OFlags, wait: Wait) -> Result<File, Stop> {
+        #[cfg(test)]
+        if let Some(disk) = &self.disk {
+            disk.ask(path, wait)?;
+        }
         let path = if path.is_empty() { "." } else { path };
-        match self.resolve {
-            Resolve::Beneath => self.at_beneath(path, flags),
-            Resolve::Walk => self.at_walk(path, flags | OFlags::NOFOLLOW),
+        let opened = match (self.resolve, wait) {
+            (Resolve::Cached, Wait::Never) => self.at_cached(path, flags)?,
+            (_, Wait::Never) => return Err(Stop::WouldWait),
+            (Resolve::Cached | Resolve::Beneath, Wait::Allowed) => self.at_beneath(path, flags)?,
+            (Resolve::Walk, Wait::Allowed) => self.at_walk(path, flags | OFlags::NOFOLLOW)?,
+        };
+        Ok(File::from(opened))
+    }
+
+    fn at_cached(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Stop> {
+        match openat2(&self.folder, path, flags, Mode::empty(), BENEATH | ResolveFlags::CACHED) {
+            Err(Errno::AGAIN | Errno::INTR) => Err(Stop::WouldWait),
+            opened => Ok(opened?),
         }
     }
 
@@ -121,6 +190,19 @@ impl Root {
     #[cfg(test)]
     pub(super) fn walking(mut self) -> Root {
         self.resolve = Resolve::Walk;
+        self
+    }
+
+    /// Before Linux 5.12.
+    #[cfg(test)]
+    pub(super) fn uncached(mut self) -> Root {
+        self.resolve = Resolve::Beneath;
+        self
+    }
+
+    #[cfg(test)]
+    pub fn on(mut self, disk: super::fake_disk::FakeDisk) -> Root {
+        self.disk = Some(disk);
         self
     }
 }

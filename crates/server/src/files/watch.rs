@@ -4,12 +4,15 @@
 //! asks for). Writing, truncating, `chmod`, renaming, unlinking, and being replaced by a rename all queue an event before
 //! the system call that did it returns, so whoever handles [`Watch::changed`] before looking at requests never serves a
 //! state older than the request. What an inode's events cannot show is in the cache's argument.
+//!
+//! A find that another thread runs adds its watch there, and the cache hears of it when it ends. What became of the inode in
+//! between, and whether its watch was given up for want of a user, is in a [`Watch`]'s memory of the last such things.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Once;
+use std::sync::{Arc, Once};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
@@ -18,6 +21,10 @@ use rustix::io::Errno;
 const EVENTS_PER_TURN_MAX: usize = 65_536;
 /// 16 bytes an event of a file, which has no name in it; one of a folder has one of up to 255 bytes.
 const BUFFER_BYTES: usize = 4096;
+
+/// Inodes of which it is remembered that they changed or are watched no more. A find that takes so long that more of them have, is
+/// sent and not kept.
+const REMEMBERED_MAX: usize = 1024;
 
 const CHANGES: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::ATTRIB)
@@ -37,10 +44,23 @@ static SAID: Once = Once::new();
 /// A watch on a set of inodes, each used by one slot of the cache or more (a file can have several request paths).
 #[derive(Debug)]
 pub(super) struct Watch {
-    /// None where the user has no inotify instance left.
-    inotify: Option<OwnedFd>,
+    inotify: Inotify,
     slots: HashMap<WatchId, Vec<usize>>,
+    /// Given up by slots; empty between two calls of the cache.
+    unused: Vec<WatchId>,
+    /// Inodes told of, or watched no more, and when that was: the last ones.
+    disturbed: VecDeque<(Moment, WatchId)>,
+    /// Before this nothing is remembered.
+    remembers_from: Moment,
+    now: Moment,
 }
+
+/// Counts what became of inodes.
+pub(super) type Moment = u64;
+
+/// Where inodes are watched; any thread may add one. None where the user has no inotify instance left.
+#[derive(Debug, Clone)]
+pub(super) struct Inotify(Option<Arc<OwnedFd>>);
 
 /// The kernel's number for a watched inode in this [`Watch`].
 pub(super) type WatchId = i32;
@@ -53,35 +73,31 @@ pub(super) enum Changed {
     Anything,
 }
 
-impl Watch {
-    pub(super) fn new() -> Watch {
+impl Inotify {
+    pub(super) fn new() -> Inotify {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC);
-        Watch { inotify: inotify.map_err(say_once).ok(), slots: HashMap::new() }
+        Inotify(inotify.map_err(say_once).ok().map(Arc::new))
     }
 
     /// As if the user had no inotify instance left.
     #[cfg(test)]
-    pub(super) fn unavailable() -> Watch {
-        Watch { inotify: None, slots: HashMap::new() }
-    }
-
-    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.inotify.as_ref().map(AsFd::as_fd)
+    pub(super) fn unavailable() -> Inotify {
+        Inotify(None)
     }
 
     /// Watches the inode behind an open file; from here on its changes are told. None if that is not possible.
-    pub(super) fn add(&mut self, file: &File) -> Option<WatchId> {
+    pub(super) fn add(&self, file: &File) -> Option<WatchId> {
         self.add_for(file, CHANGES)
     }
 
     /// The same for a folder and what is in it.
-    pub(super) fn add_folder(&mut self, folder: &File) -> Option<WatchId> {
+    pub(super) fn add_folder(&self, folder: &File) -> Option<WatchId> {
         self.add_for(folder, CHANGES_INSIDE)
     }
 
-    fn add_for(&mut self, file: &File, changes: WatchFlags) -> Option<WatchId> {
+    fn add_for(&self, file: &File, changes: WatchFlags) -> Option<WatchId> {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        match inotify::add_watch(self.inotify.as_ref()?, path, changes) {
+        match inotify::add_watch(self.0.as_ref()?, path, changes) {
             Ok(id) => Some(id),
             // Without permission to read it, opening it fails as well and says why.
             Err(Errno::ACCESS) => None,
@@ -91,11 +107,54 @@ impl Watch {
             }
         }
     }
+}
+
+impl Watch {
+    pub(super) fn new(inotify: Inotify) -> Watch {
+        Watch {
+            inotify,
+            slots: HashMap::new(),
+            unused: Vec::new(),
+            disturbed: VecDeque::new(),
+            remembers_from: 0,
+            now: 0,
+        }
+    }
+
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inotify.0.as_ref().map(|inotify| inotify.as_fd())
+    }
+
+    /// To ask later what became of an inode since.
+    pub(super) fn moment(&self) -> Moment {
+        self.now
+    }
+
+    /// Whether an inode is watched whose watch was added after this moment, and nothing was told of it.
+    pub(super) fn is_undisturbed(&self, id: WatchId, since: Moment) -> bool {
+        since >= self.remembers_from && !self.disturbed.iter().any(|&(at, other)| at > since && other == id)
+    }
+
+    fn disturb(&mut self, id: WatchId) {
+        self.now += 1;
+        if self.disturbed.len() == REMEMBERED_MAX {
+            self.remembers_from = self.disturbed.pop_front().map_or(self.now, |(at, _)| at);
+        }
+        self.disturbed.push_back((self.now, id));
+    }
+
+    fn disturb_all(&mut self) -> Changed {
+        self.now += 1;
+        self.disturbed.clear();
+        self.remembers_from = self.now;
+        Changed::Anything
+    }
 
     pub(super) fn attach(&mut self, id: WatchId, slot: usize) {
         self.slots.entry(id).or_default().push(slot);
     }
 
+    /// The slot uses it no more; an inode that no other uses is watched until [`Watch::release_unused`].
     pub(super) fn detach(&mut self, id: WatchId, slot: usize) {
         if let Some(slots) = self.slots.get_mut(&id) {
             slots.retain(|&other| other != slot);
@@ -103,33 +162,47 @@ impl Watch {
                 self.slots.remove(&id);
             }
         }
-        self.release(id);
+        self.unused.push(id);
     }
 
-    /// Stops watching an inode that no slot uses; does nothing for one that is used.
-    pub(super) fn release(&mut self, id: WatchId) {
-        if let (Some(inotify), false) = (&self.inotify, self.slots.contains_key(&id)) {
-            // Fails if the inode is gone already, and the watch with it.
-            let _ = inotify::remove_watch(inotify, id);
+    /// The same for watches that were added, and may not have been attached.
+    pub(super) fn give_back(&mut self, added: Vec<WatchId>) {
+        self.unused.extend(added);
+    }
+
+    /// Stops watching what no slot uses. Not as soon as that is so: what is being inserted may want the watch of what goes for it.
+    pub(super) fn release_unused(&mut self) {
+        while let Some(id) = self.unused.pop() {
+            if self.slots.contains_key(&id) {
+                continue;
+            }
+            self.disturb(id);
+            if let Some(inotify) = &self.inotify.0 {
+                // Fails if the inode is gone already, and the watch with it.
+                let _ = inotify::remove_watch(inotify, id);
+            }
         }
     }
 
     /// The slots whose files have changed since the last call, some perhaps more than once; never blocks.
-    pub(super) fn changed(&self) -> Changed {
-        let Some(inotify) = &self.inotify else { return Changed::Slots(Vec::new()) };
+    pub(super) fn changed(&mut self) -> Changed {
+        let Some(inotify) = self.inotify.0.clone() else { return Changed::Slots(Vec::new()) };
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
         let mut events = inotify::Reader::new(inotify, &mut buffer);
         let mut slots = Vec::new();
         for _ in 0..EVENTS_PER_TURN_MAX {
             match events.next() {
-                Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => return Changed::Anything,
-                Ok(event) => slots.extend(self.slots.get(&event.wd()).into_iter().flatten()),
+                Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => return self.disturb_all(),
+                Ok(event) => {
+                    slots.extend(self.slots.get(&event.wd()).into_iter().flatten());
+                    self.disturb(event.wd());
+                }
                 Err(Errno::AGAIN) => return Changed::Slots(slots),
                 Err(Errno::INTR) => {}
-                Err(_) => return Changed::Anything,
+                Err(_) => return self.disturb_all(),
             }
         }
-        Changed::Anything
+        self.disturb_all()
     }
 }
 

@@ -12,6 +12,9 @@
 //!
 //! A file system without RWF_NOWAIT (NFS, FUSE, overlayfs) is read aside always.
 
+mod done;
+#[cfg(test)]
+mod jam;
 mod pool;
 #[cfg(test)]
 mod tests;
@@ -19,13 +22,18 @@ mod tests;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use sched::JobId;
 
 use crate::files::{Content, Entry};
-pub use pool::{Buffer, Pool};
+pub use done::Done;
+#[cfg(test)]
+pub use jam::Jam;
+#[cfg(test)]
+pub use pool::THREADS_PER_DEVICE_MAX;
+pub use pool::{Buffer, Lane, Pool};
 
 /// Up to this many bytes are copied; more are probed and sent with `sendfile`.
 pub const COPIED_BYTES_MAX: usize = 64 << 10;
@@ -80,21 +88,14 @@ impl Storage for InMemory {
 /// One thread's way to the disk.
 pub struct Disk {
     pool: Arc<Pool>,
-    done: Arc<Done>,
+    done: Arc<Done<ReadDone>>,
     scratch: Box<[u8]>,
-}
-
-/// Reads that have ended, and the call that wakes the thread they are for.
-struct Done {
-    reads: Mutex<Vec<ReadDone>>,
-    wake: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Disk {
     /// `wake` is called by another thread when there is something for [`Storage::take_done`].
     pub fn new(pool: Arc<Pool>, wake: impl Fn() + Send + Sync + 'static) -> Disk {
-        let done = Arc::new(Done { reads: Mutex::default(), wake: Box::new(wake) });
-        Disk { pool, done, scratch: vec![0; COPIED_BYTES_MAX].into_boxed_slice() }
+        Disk { pool, done: Arc::new(Done::new(wake)), scratch: vec![0; COPIED_BYTES_MAX].into_boxed_slice() }
     }
 }
 
@@ -117,7 +118,7 @@ impl Storage for Disk {
     fn read_aside(&mut self, job: JobId, entry: &Arc<Entry>, range: Range<u64>) -> io::Result<()> {
         let (entry, done) = (Arc::clone(entry), Arc::clone(&self.done));
         let mut buffer = self.pool.buffer(range.end - range.start);
-        self.pool.run(entry.device, move || {
+        self.pool.run(entry.device, Lane::Read, move || {
             let Content::Open(file) = &entry.content else { unreachable!("a held body is not read") };
             let result = buffer.fill(file, range.start).map(|()| buffer);
             done.post(ReadDone { job, result });
@@ -125,23 +126,12 @@ impl Storage for Disk {
     }
 
     fn take_done(&mut self, into: &mut Vec<ReadDone>) {
-        into.append(&mut self.done.reads());
-    }
-}
-
-impl Done {
-    fn post(&self, read: ReadDone) {
-        self.reads().push(read);
-        (self.wake)();
-    }
-
-    fn reads(&self) -> std::sync::MutexGuard<'_, Vec<ReadDone>> {
-        self.reads.lock().expect("no thread panics while it holds the reads")
+        self.done.take(into);
     }
 }
 
 /// Reads what is in the page cache; None if the first byte is not, or nobody can tell.
-fn read_now(file: &File, into: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+pub fn read_now(file: &File, into: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
     loop {
         match preadv2(file, &mut [IoSliceMut::new(into)], offset, ReadWriteFlags::NOWAIT) {
             Ok(bytes) => return Ok(Some(bytes)),

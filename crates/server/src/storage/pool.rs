@@ -1,7 +1,8 @@
 //! A few threads that may wait for a disk.
 //!
 //! Threads are started as they are needed, up to [`THREADS_MAX`]. A disk that never answers keeps every thread that asks
-//! it, so one device gets [`THREADS_PER_DEVICE_MAX`] at most and the others are there for other disks.
+//! it, so one device gets [`THREADS_PER_DEVICE_MAX`] at most and the others are there for other disks. Of a device's threads
+//! reads leave one to the finds, which come first: they are short, and somebody has no byte yet.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -11,12 +12,17 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
-/// Threads that read. They sleep most of the time.
+/// Threads that read and find. They sleep most of the time.
 pub const THREADS_MAX: usize = 16;
 /// Of them for one device: more do not make a disk faster.
 pub const THREADS_PER_DEVICE_MAX: usize = 4;
+/// And of these for reads.
+pub const READS_PER_DEVICE_MAX: usize = THREADS_PER_DEVICE_MAX - 1;
 /// Tasks that wait for a thread. More come only of clients that ask and go; their requests then fail.
 pub const TASKS_WAITING_MAX: usize = 1 << 16;
+/// Finds that wait for a device. Each is a path of its own, so more come of a disk that hangs, or of somebody who asks for all
+/// there is; a request that needs one more is answered with 503.
+pub const FINDS_WAITING_MAX: usize = 4096;
 /// One read. The kernel reads ahead about as much.
 pub const READ_BYTES_MAX: u64 = 128 << 10;
 /// Bytes that were read and are not sent yet, over which a read is a page.
@@ -24,6 +30,15 @@ pub const BUFFERED_BYTES_MAX: u64 = 32 << 20;
 const READ_BYTES_LEAST: u64 = 4 << 10;
 
 type Task = Box<dyn FnOnce() + Send>;
+
+/// What a task does with its device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// Opens and looks at files, and loads small ones.
+    Find,
+    /// Reads some of an open file.
+    Read,
+}
 
 /// Reads for all threads that send.
 pub struct Pool {
@@ -48,8 +63,12 @@ struct State {
 
 struct Device {
     number: u64,
-    tasks: VecDeque<Task>,
+    finds: VecDeque<Task>,
+    reads: VecDeque<Task>,
+    /// Threads with a task of it.
     busy: usize,
+    /// Of them with a read.
+    reading: usize,
 }
 
 impl Pool {
@@ -63,17 +82,22 @@ impl Pool {
     }
 
     /// Runs a task that may wait for a device.
-    pub fn run(&self, device: u64, task: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    pub fn run(&self, device: u64, lane: Lane, task: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let mut state = self.state();
         if state.waiting >= TASKS_WAITING_MAX {
             return Err(io::Error::other(format!("{TASKS_WAITING_MAX} reads wait for the disk already")));
         }
-        state.add(device, Box::new(task));
-        if state.idle > 0 {
-            self.wake.notify_one();
-        } else if state.threads < THREADS_MAX {
+        let at = state.device(device);
+        if lane == Lane::Find && state.devices[at].finds.len() >= FINDS_WAITING_MAX {
+            return Err(io::Error::other(format!("{FINDS_WAITING_MAX} files wait to be found on the disk already")));
+        }
+        // An idle thread that was woken for an earlier task is idle until it runs.
+        if state.idle <= state.waiting && state.threads < THREADS_MAX {
             self.start_thread(&mut state)?;
         }
+        state.devices[at].lane(lane).push_back(Box::new(task));
+        state.waiting += 1;
+        self.wake.notify_one();
         Ok(())
     }
 
@@ -89,6 +113,12 @@ impl Pool {
     pub fn stop(&self) {
         self.state().is_stopping = true;
         self.wake.notify_all();
+    }
+
+    /// Threads without a task.
+    #[cfg(test)]
+    pub fn idle(&self) -> usize {
+        self.state().idle
     }
 
     fn start_thread(&self, state: &mut State) -> io::Result<()> {
@@ -109,7 +139,7 @@ impl Pool {
             if state.is_stopping {
                 return;
             }
-            let Some((device, task)) = state.take() else {
+            let Some((device, lane, task)) = state.take() else {
                 state.idle += 1;
                 state = self.wake.wait(state).expect("no thread panics while it holds the pool");
                 state.idle -= 1;
@@ -120,6 +150,7 @@ impl Pool {
             std::panic::catch_unwind(AssertUnwindSafe(task)).unwrap_or_else(|_| std::process::abort());
             state = self.state();
             state.devices[device].busy -= 1;
+            state.devices[device].reading -= usize::from(lane == Lane::Read);
         }
     }
 
@@ -129,29 +160,47 @@ impl Pool {
 }
 
 impl State {
-    fn add(&mut self, number: u64, task: Task) {
-        let at = self.devices.iter().position(|device| device.number == number).unwrap_or_else(|| {
-            self.devices.push(Device { number, tasks: VecDeque::new(), busy: 0 });
+    /// Where this device is; it is added if it was never asked.
+    fn device(&mut self, number: u64) -> usize {
+        self.devices.iter().position(|device| device.number == number).unwrap_or_else(|| {
+            self.devices.push(Device { number, finds: VecDeque::new(), reads: VecDeque::new(), busy: 0, reading: 0 });
             self.devices.len() - 1
-        });
-        self.devices[at].tasks.push_back(task);
-        self.waiting += 1;
+        })
     }
 
     /// The next task of a device that has a thread left.
-    fn take(&mut self) -> Option<(usize, Task)> {
+    fn take(&mut self) -> Option<(usize, Lane, Task)> {
         for _ in 0..self.devices.len() {
             self.hand = (self.hand + 1) % self.devices.len();
-            let device = &mut self.devices[self.hand];
-            if device.busy < THREADS_PER_DEVICE_MAX
-                && let Some(task) = device.tasks.pop_front()
-            {
-                device.busy += 1;
+            if let Some((lane, task)) = self.devices[self.hand].take() {
                 self.waiting -= 1;
-                return Some((self.hand, task));
+                return Some((self.hand, lane, task));
             }
         }
         None
+    }
+}
+
+impl Device {
+    fn lane(&mut self, lane: Lane) -> &mut VecDeque<Task> {
+        match lane {
+            Lane::Find => &mut self.finds,
+            Lane::Read => &mut self.reads,
+        }
+    }
+
+    fn take(&mut self) -> Option<(Lane, Task)> {
+        if self.busy == THREADS_PER_DEVICE_MAX {
+            return None;
+        }
+        let lane = if self.finds.is_empty() { Lane::Read } else { Lane::Find };
+        if lane == Lane::Read && self.reading == READS_PER_DEVICE_MAX {
+            return None;
+        }
+        let task = self.lane(lane).pop_front()?;
+        self.busy += 1;
+        self.reading += usize::from(lane == Lane::Read);
+        Some((lane, task))
     }
 }
 

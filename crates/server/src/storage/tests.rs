@@ -4,7 +4,9 @@ use std::time::Duration;
 use rustix::fs::{Advice, fadvise};
 use units::Nanos;
 
-use super::pool::{BUFFERED_BYTES_MAX, TASKS_WAITING_MAX, THREADS_PER_DEVICE_MAX};
+use super::pool::{
+    BUFFERED_BYTES_MAX, FINDS_WAITING_MAX, READS_PER_DEVICE_MAX, TASKS_WAITING_MAX, THREADS_PER_DEVICE_MAX,
+};
 use super::*;
 use crate::files::{Cache, CacheLimits, Found, Root, temporary::Folder};
 
@@ -14,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn entry(folder: &Folder, content: &[u8]) -> Arc<Entry> {
     folder.put("a", content);
     let root = Root::open(&folder.path("."), Default::default()).unwrap();
-    match Cache::new(root.into(), CacheLimits::per_worker(1)).lookup(b"/a", Nanos::from_secs(1)) {
+    match Cache::new(root.into(), CacheLimits::per_worker(1)).lookup_waiting(b"/a", Nanos::from_secs(1)) {
         Ok(Found::File(entry)) => entry,
         other => panic!("{other:?}"),
     }
@@ -109,7 +111,7 @@ fn a_hung_device_keeps_no_other_waiting() {
             begun.send(()).unwrap();
             let _ = gate.recv();
         };
-        pool.run(HUNG, hang).unwrap();
+        pool.run(HUNG, Lane::Find, hang).unwrap();
     }
     for _ in 0..THREADS_PER_DEVICE_MAX {
         begins.recv_timeout(PATIENCE).expect("a device has its threads");
@@ -117,7 +119,7 @@ fn a_hung_device_keeps_no_other_waiting() {
     let (done, ends) = channel();
     for _ in 0..100 {
         let done = done.clone();
-        pool.run(FINE, move || done.send(()).unwrap()).unwrap();
+        pool.run(FINE, Lane::Read, move || done.send(()).unwrap()).unwrap();
     }
     for _ in 0..100 {
         ends.recv_timeout(PATIENCE).expect("a task of the other device");
@@ -129,18 +131,60 @@ fn a_hung_device_keeps_no_other_waiting() {
     }
 }
 
+/// The thread that is woken for the first task hangs in it. The second used to wait for the same thread.
+#[test]
+fn two_tasks_at_once_have_two_threads() {
+    for _ in 0..100 {
+        let pool = Pool::new();
+        let (done, ends) = channel();
+        let tell = done.clone();
+        pool.run(1, Lane::Read, move || tell.send(()).unwrap()).unwrap();
+        ends.recv_timeout(PATIENCE).unwrap();
+        while pool.idle() == 0 {
+            std::thread::yield_now();
+        }
+        let (release, gate) = channel::<()>();
+        pool.run(1, Lane::Read, move || assert!(gate.recv().is_err())).unwrap();
+        pool.run(2, Lane::Read, move || done.send(()).unwrap()).unwrap();
+        ends.recv_timeout(PATIENCE).expect("the other task");
+        drop(release);
+        pool.stop();
+    }
+}
+
+/// Reads that take for ever leave a thread to the finds of their device.
+#[test]
+fn finds_do_not_wait_for_reads() {
+    let pool = Pool::new();
+    let jam = Jam::new(&pool);
+    (0..2 * THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(1, Lane::Read)));
+    jam.wait_begun(READS_PER_DEVICE_MAX);
+    let (done, ends) = channel();
+    for _ in 0..100 {
+        let done = done.clone();
+        pool.run(1, Lane::Find, move || done.send(()).unwrap()).unwrap();
+    }
+    for _ in 0..100 {
+        ends.recv_timeout(PATIENCE).expect("a find");
+    }
+    assert!(!jam.has_begun(), "reads have taken the thread of the finds");
+}
+
+/// And those of one device are no other's.
+#[test]
+fn finds_that_wait_are_bounded_by_device() {
+    let pool = Pool::new();
+    let jam = Jam::new(&pool);
+    let accepted = jam.fill(1, Lane::Find);
+    assert!((FINDS_WAITING_MAX..=FINDS_WAITING_MAX + THREADS_PER_DEVICE_MAX).contains(&accepted));
+    assert!(jam.add(1, Lane::Read) && jam.add(2, Lane::Find));
+}
+
 #[test]
 fn tasks_that_wait_are_bounded() {
     let pool = Pool::new();
-    let (release, gate) = channel::<()>();
-    let gate = Arc::new(std::sync::Mutex::new(gate));
-    let hang = |gate: &Arc<std::sync::Mutex<Receiver<()>>>| {
-        let gate = gate.clone();
-        move || drop(gate.lock().map(|gate| gate.recv()))
-    };
-    let accepted = (0..2 * TASKS_WAITING_MAX).take_while(|_| pool.run(1, hang(&gate)).is_ok()).count();
+    let accepted = Jam::new(&pool).fill(1, Lane::Read);
     assert!((TASKS_WAITING_MAX..=TASKS_WAITING_MAX + THREADS_PER_DEVICE_MAX).contains(&accepted));
-    drop(release);
 }
 
 #[test]

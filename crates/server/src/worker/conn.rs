@@ -1,5 +1,6 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use http::{BodyLength, Chunked};
 use units::Nanos;
@@ -99,6 +100,8 @@ pub enum Phase {
     Head,
     /// Reading a request body that nobody wants.
     Body(Box<Body>),
+    /// What was asked for is being found by somebody who may wait for its disk.
+    Finding(Box<Finding>),
     /// A response is being sent.
     Sending(InFlight),
     /// The last response is sent and our side closed; reading until the client has seen it and closes too, since
@@ -108,9 +111,16 @@ pub enum Phase {
 }
 
 impl Phase {
-    pub fn is_sending(&self) -> bool {
-        matches!(self, Phase::Sending(_))
+    /// A request has its response coming, and nothing behind it is read.
+    pub fn is_answering(&self) -> bool {
+        matches!(self, Phase::Sending(_) | Phase::Finding(_))
     }
+}
+
+/// A request that waits for a find. Its head is kept for the reason that a [`Body`]'s is.
+pub struct Finding {
+    pub head: Vec<u8>,
+    pub raw_path: Arc<[u8]>,
 }
 
 /// A request whose body is still arriving. Its head is kept as it came and parsed again when the body has ended: bodies

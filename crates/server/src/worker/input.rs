@@ -41,7 +41,7 @@ impl Worker {
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         while let Some(conn) = self.conns.get(at) {
-            if conn.phase.is_sending() || (!conn.is_readable && !conn.is_cut) {
+            if conn.phase.is_answering() || (!conn.is_readable && !conn.is_cut) {
                 break;
             }
             if conn.is_cut || self.budget.is_spent() || self.budget.receives == 0 {
@@ -102,7 +102,7 @@ impl Worker {
         self.conns[at].is_cut = false;
         while used < bytes.len() {
             let Some(conn) = self.conns.get_mut(at) else { return bytes.len() };
-            if !conn.phase.is_sending() && self.budget.is_spent() {
+            if !conn.phase.is_answering() && self.budget.is_spent() {
                 conn.is_cut = true;
                 return used;
             }
@@ -123,7 +123,7 @@ impl Worker {
     fn step(&mut self, at: usize, rest: &[u8]) -> Result<Step, Reject> {
         let conn = &mut self.conns[at];
         match &mut conn.phase {
-            Phase::Sending(_) => Ok(Step::Wait),
+            Phase::Sending(_) | Phase::Finding(_) => Ok(Step::Wait),
             Phase::Lingering => Ok(Step::Ignore),
             Phase::Head if conn.closes => Ok(Step::Ignore),
             Phase::Head => self.process_head(at, rest),
@@ -150,7 +150,9 @@ impl Worker {
         // section 10.1.1). Whether it sends the body all the same is unknown: nothing behind this head is read.
         if request.body == BodyLength::None || request.expect_continue {
             self.conns[at].is_readable |= request.expect_continue;
-            self.answer(at, &request);
+            if !self.answer(at, &request, &bytes[..request.head_bytes]) {
+                return Ok(Step::Wait);
+            }
         } else if !self.begin_body(at, &request, &bytes[..request.head_bytes])? {
             return Ok(Step::Wait);
         }
@@ -163,11 +165,10 @@ impl Worker {
         if matches!(request.body, BodyLength::Length(bytes) if bytes > bytes_max) {
             return Err(TOO_LARGE);
         }
-        self.flush(at);
-        let Some(conn) = self.conns.get_mut(at) else { return Ok(false) };
-        if conn.phase.is_sending() {
+        if !self.finish_earlier(at) {
             return Ok(false);
         }
+        let conn = &mut self.conns[at];
         let body = Body::new(head, request.body, bytes_max, self.now);
         conn.deadline = body.deadline(self.now, &self.parts.limits);
         conn.phase = Phase::Body(Box::new(body));
@@ -177,20 +178,48 @@ impl Worker {
     fn answer_after_body(&mut self, at: usize) {
         let Phase::Body(body) = std::mem::replace(&mut self.conns[at].phase, Phase::Head) else { return };
         match parse_request(&body.head, &self.parts.limits.request) {
-            Ok(Some(request)) => self.answer(at, &request),
+            Ok(Some(request)) => {
+                let is_answered = self.answer(at, &request, &body.head);
+                debug_assert!(is_answered, "nothing was gathered while the body came");
+            }
             Ok(None) => self.refuse(at, TOO_LARGE, &body.head),
             Err(reject) => self.refuse(at, reject, &body.head),
         }
     }
 
-    fn answer(&mut self, at: usize, request: &Request) {
+    /// Begins to send what was gathered for this connection. False: it takes longer, or the connection is gone.
+    fn finish_earlier(&mut self, at: usize) -> bool {
+        self.flush(at);
+        self.conns.get(at).is_some_and(|conn| !conn.phase.is_answering())
+    }
+
+    /// False: earlier responses are still being sent, and the request has to wait.
+    fn answer(&mut self, at: usize, request: &Request, head: &[u8]) -> bool {
         let line = self.parts.logs_access.then(|| Box::new(Line::new(request, self.now)));
-        let began = self.out.len();
-        let is_last = self.stop_at.is_some() || request.expect_continue;
-        let reply = self.parts.replier.reply(request, is_last, self.now, &mut self.out);
+        let (mut began, is_last) = (self.out.len(), self.is_last(request));
+        let reply = match self.parts.replier.reply(request, is_last, self.now, &mut self.out) {
+            Ok(reply) => reply,
+            Err(find) => {
+                if !self.finish_earlier(at) {
+                    return false;
+                }
+                let Err(missing) = self.begin_find(at, find, head) else {
+                    self.conns[at].line = line;
+                    return true;
+                };
+                began = self.out.len();
+                self.parts.replier.reply_with(request, Err(missing), is_last, &mut self.out)
+            }
+        };
         self.conns[at].line = line;
         self.conns[at].class = self.parts.classes.of(request.path);
         self.send(at, reply, began);
+        true
+    }
+
+    /// Whether nothing is read behind a request.
+    pub(super) fn is_last(&self, request: &Request) -> bool {
+        self.stop_at.is_some() || request.expect_continue
     }
 
     /// Answers what is no request, and reads no more. `received`, or the head of the request whose body was being read,

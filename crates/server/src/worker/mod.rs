@@ -9,6 +9,7 @@
 
 mod accept;
 mod conn;
+mod find;
 mod input;
 mod line;
 mod output;
@@ -31,6 +32,7 @@ use units::Nanos;
 use crate::classes::Classes;
 use crate::clock;
 use crate::config::Limits;
+use crate::files::{Answer, Finds};
 use crate::handover::{Owners, ToWriter, slot_of};
 use crate::log::AccessLog;
 use crate::mailbox::Mailbox;
@@ -66,6 +68,7 @@ pub struct Parts {
     pub number: usize,
     pub listener: OwnedFd,
     pub replier: Replier,
+    pub finds: Finds,
     pub path: Path,
     /// Responses leave in the order they are asked for, each as soon as it is ready: the drain is off and the policy
     /// fair, so there is nothing to order and small responses take the shortest way.
@@ -109,6 +112,8 @@ pub struct Worker {
     /// Responses being built.
     out: Vec<u8>,
     departures: Vec<Departure>,
+    /// For connections whose find has ended; at most one each.
+    found: VecDeque<Answer>,
     /// Connections accepted in this turn.
     newcomers: Vec<usize>,
     /// Idle connections, the one to be given up first last; found once a turn.
@@ -148,6 +153,7 @@ impl Worker {
             scratch: vec![0; READ_BYTES].into_boxed_slice(),
             out: Vec::new(),
             departures: Vec::new(),
+            found: VecDeque::new(),
             newcomers: Vec::new(),
             idle: None,
         };
@@ -185,6 +191,7 @@ impl Worker {
             self.on_ready(self.poll.ready(at));
         }
         self.to_come = usize::from(has_newcomers);
+        self.answer_found();
         self.read_queued();
         // Those who are here already come first.
         if has_newcomers {
@@ -233,7 +240,10 @@ impl Worker {
 
     fn on_ready(&mut self, ready: Ready) {
         match ready.token {
-            MAILBOX => self.take_departures(),
+            MAILBOX => {
+                self.take_departures();
+                self.take_finds();
+            }
             LISTENER | FILES => {}
             token => self.on_connection(token, ready.flags),
         }
@@ -248,11 +258,11 @@ impl Worker {
         let is_readable = flags.intersects(EventFlags::IN | EventFlags::RDHUP);
         conn.is_readable |= is_readable;
         conn.has_ended |= flags.contains(EventFlags::RDHUP);
-        let is_sending = conn.phase.is_sending();
-        if flags.contains(EventFlags::OUT) && is_sending {
+        let is_answering = conn.phase.is_answering();
+        if flags.contains(EventFlags::OUT) && is_answering {
             self.on_writable(at);
         }
-        if is_readable && !is_sending {
+        if is_readable && !is_answering {
             self.queue(at);
         }
     }
@@ -271,6 +281,7 @@ impl Worker {
 
     /// Forgets the connection; the kernel ends it when the last holder of its descriptor is gone.
     fn close(&mut self, at: usize) {
+        self.leave_find(at);
         let conn = self.conns.remove(at);
         if let Path::Writer(writer) = &self.parts.path {
             writer.closed.add(conn.stream.close(&conn.socket.status()));
@@ -300,7 +311,7 @@ impl Worker {
     }
 
     fn timeout(&self) -> Option<Nanos> {
-        if !self.queue.is_empty() {
+        if !self.queue.is_empty() || !self.found.is_empty() {
             return Some(Nanos::ZERO);
         }
         if let Path::Own(transmitter) = &self.parts.path

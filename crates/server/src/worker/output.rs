@@ -211,7 +211,7 @@ impl Worker {
     }
 
     /// What came in while a response was being sent is for the connection's next turn.
-    fn go_on(&mut self, at: usize) {
+    pub(super) fn go_on(&mut self, at: usize) {
         let Some(conn) = self.conns.get_mut(at) else { return };
         conn.is_cut = !conn.input.is_empty();
         if conn.is_cut || conn.is_readable {

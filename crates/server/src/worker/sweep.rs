@@ -20,6 +20,7 @@ impl Worker {
             transmitter.end_stalled(self.now);
             self.transmit();
         }
+        self.tell_slow_disk();
         if let Err(error) = self.accept_again() {
             self.parts.log.error(&format!("cannot accept connections on worker {}: {error}", self.parts.number));
         }
@@ -35,8 +36,8 @@ impl Worker {
             }
             Phase::Body(_) => self.refuse(at, TOO_SLOW, &[]),
             Phase::Head | Phase::Lingering => self.close(at),
-            // Its reader's patience is the transmitter's business.
-            Phase::Sending(_) => {}
+            // Its reader's patience is the transmitter's business, and a disk has all the time it wants.
+            Phase::Sending(_) | Phase::Finding(_) => {}
         }
     }
 
@@ -61,7 +62,7 @@ impl Worker {
             self.stop_at = Some(self.now + self.parts.limits.stop_timeout.into());
             self.stop_accepting();
             let idle: Vec<usize> =
-                self.conns.iter().filter(|(_, conn)| !conn.phase.is_sending()).map(|(at, _)| at).collect();
+                self.conns.iter().filter(|(_, conn)| !conn.phase.is_answering()).map(|(at, _)| at).collect();
             for at in idle {
                 self.close(at);
             }

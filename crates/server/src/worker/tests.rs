@@ -9,6 +9,7 @@ use sched::{Drain, Pace, policy};
 use super::*;
 use crate::files::{Cache, CacheLimits, Options, Root};
 use crate::log::{Format, Guard, Target};
+use crate::storage::Pool;
 use crate::threads::Threads;
 
 const FILE: &[u8] = b"hello";
@@ -17,6 +18,7 @@ const HEAD: &str = "HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n";
 
 struct Bench {
     worker: Worker,
+    pool: Arc<Pool>,
     address: std::net::SocketAddr,
     folder: PathBuf,
     _log: Guard,
@@ -32,16 +34,21 @@ struct Client {
 impl Bench {
     /// With a folder of its own, of this name.
     fn new(name: &str, policy: &str) -> Bench {
+        Bench::with(name, policy, |root| root)
+    }
+
+    fn with(name: &str, policy: &str, change: impl FnOnce(Root) -> Root) -> Bench {
         let folder = std::env::temp_dir().join(format!("weir-worker-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("a"), FILE).unwrap();
-        let root = Root::open(&folder, Options { hidden: false, listing: false }).unwrap();
+        let root = change(Root::open(&folder, Options { hidden: false, listing: false }).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let threads = Threads::start(|| {}).unwrap();
         let (log, guard) = AccessLog::open(Target::Off, Format::Combined, &threads).unwrap();
         let mailbox = Arc::new(Mailbox::new().unwrap());
+        let (pool, woken) = (Pool::new(), Arc::clone(&mailbox));
         let limits = Limits::default();
         let drain = Drain::new(policy::parse(policy).unwrap(), Pace::UNLIMITED);
         let worker = Worker::new(Parts {
@@ -51,6 +58,7 @@ impl Bench {
                 Cache::new(Arc::new(root), CacheLimits::per_worker(1)),
                 http::HttpDate::new(SystemTime::now()),
             ),
+            finds: Finds::new(Arc::clone(&pool), move || woken.wake()),
             path: Path::Own(Box::new(Transmitter::new(drain, None, limits.patience))),
             is_plain: policy == "fair",
             is_marked: false,
@@ -62,11 +70,20 @@ impl Bench {
             limits,
             stop: Arc::new(AtomicBool::new(false)),
         });
-        Bench { worker: worker.unwrap(), address, folder, _log: guard, _threads: threads }
+        Bench { worker: worker.unwrap(), pool, address, folder, _log: guard, _threads: threads }
     }
 
     fn connect(&self) -> Client {
         Client { stream: TcpStream::connect(self.address).unwrap(), received: Vec::new() }
+    }
+
+    /// Turns until a client has so many responses.
+    fn turn_until(&mut self, client: &mut Client, responses: usize) {
+        while client.responses() < responses {
+            self.turn();
+            std::thread::yield_now();
+        }
+        assert_eq!(client.responses(), responses);
     }
 
     fn turn(&mut self) {
@@ -83,6 +100,10 @@ impl Drop for Bench {
 }
 
 impl Client {
+    fn received(&self) -> String {
+        String::from_utf8_lossy(&self.received).into_owned()
+    }
+
     fn send(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).unwrap();
     }
@@ -97,6 +118,8 @@ impl Client {
         self.received.windows(8).filter(|bytes| bytes == b"HTTP/1.1").count()
     }
 }
+
+mod finds;
 
 /// The flood used to be answered to its end first, however much more of it came meanwhile.
 #[test]

@@ -5,11 +5,7 @@ use super::*;
 /// Each is done to `/a`, which holds `old` and is cached, and must be seen by the very next request.
 fn seen_at_once(change: impl Fn(&Folder), expected: &str) {
     for large in [false, true] {
-        for mut site in Site::both(Options::default()) {
-            site.cache = Cache::new(
-                Arc::new(Root::open(&site.folder.path("."), Options::default()).unwrap()),
-                CacheLimits::per_worker(1),
-            );
+        for mut site in Site::each_way(Options::default()).map(Site::large) {
             let padding = " ".repeat(if large { BODY_BYTES_HELD_MAX as usize } else { 0 });
             site.folder.put("a", format!("old{padding}"));
             assert_eq!(site.get("/a").trim_end(), "old");
@@ -111,6 +107,22 @@ fn forgetting_one_spelling_keeps_the_watch_for_the_other() {
     assert_eq!([site.get_after_change("/a"), site.get("/%61")], ["new", "new"]);
 }
 
+/// What goes for a new spelling may be the last user of the watch that the new one needs.
+#[test]
+fn a_spelling_that_displaces_another_keeps_its_watch() {
+    let mut site = Site::new(Options::default());
+    site.folder.put("a", "old");
+    assert_eq!(site.get("/a"), "old");
+    for i in 1..LIMITS.entries {
+        site.folder.put(format!("f{i}"), "");
+        site.get(&format!("/f{i}"));
+    }
+    assert_eq!(site.get("/%61"), "old");
+    assert_eq!(site.cache.usage().0, LIMITS.entries);
+    site.folder.put("a", "new");
+    assert_eq!(site.get_after_change("/%61"), "new");
+}
+
 #[test]
 fn the_watch_is_readable_exactly_when_something_changed() {
     let mut site = Site::new(Options::default());
@@ -158,7 +170,7 @@ fn an_unchanged_file_is_kept_when_compared() {
 #[test]
 fn without_inotify_every_use_compares() {
     let mut site = Site::new(Options::default());
-    site.cache.watch = Watch::unavailable();
+    site.cache.unwatched();
     assert!(site.cache.watch_fd().is_none());
     site.folder.put("a", "old");
     let first = site.entry("/a");
@@ -172,7 +184,7 @@ fn without_inotify_every_use_compares() {
 #[test]
 fn content_set_back_in_time_is_a_change() {
     let mut site = Site::new(Options::default());
-    site.cache.watch = Watch::unavailable();
+    site.cache.unwatched();
     let path = site.folder.put("a", "old");
     assert_eq!(site.get("/a"), "old");
     let modified = fs::metadata(&path).unwrap().modified().unwrap();

@@ -22,11 +22,7 @@ fn what_a_head_says() {
 
 #[test]
 fn only_small_files_are_held_in_memory() {
-    let mut site = Site::new(Options::default());
-    site.cache = Cache::new(
-        Arc::new(Root::open(&site.folder.path("."), Options::default()).unwrap()),
-        CacheLimits::per_worker(1),
-    );
+    let mut site = Site::new(Options::default()).large();
     let most = "x".repeat(BODY_BYTES_HELD_MAX as usize);
     site.folder.put("small", &most);
     site.folder.put("large", most.clone() + "x");

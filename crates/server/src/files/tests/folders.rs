@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn without_slash_redirect() {
-    for mut site in Site::both(Options::default()) {
+    for mut site in Site::each_way(Options::default()) {
         site.folder.put("d/ä ?&/a", "");
         assert_eq!(site.get("/d"), "to /d/");
         assert_eq!(site.get("/d/%C3%A4%20%3F%26"), "to /d/%C3%A4%20%3F%26/");
@@ -16,7 +16,7 @@ fn without_slash_redirect() {
 #[test]
 fn index_else_listing_if_allowed_else_forbidden() {
     for (options, expected) in [(Options::default(), "forbidden"), (LISTING, "listing")] {
-        for mut site in Site::both(options) {
+        for mut site in Site::each_way(options) {
             assert_eq!(site.get("/"), expected);
             site.folder.put("index.html", "root");
             assert_eq!(site.get("/"), "root");

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn plain_files() {
-    for mut site in Site::both(Options::default()) {
+    for mut site in Site::each_way(Options::default()) {
         site.folder.put("a.txt", "a");
         site.folder.put("d/e/f g.html", "f");
         site.folder.put("leer", "");
@@ -21,7 +21,7 @@ fn plain_files() {
 
 #[test]
 fn dots_lead_nowhere() {
-    for mut site in Site::both(NOTHING_HIDDEN) {
+    for mut site in Site::each_way(NOTHING_HIDDEN) {
         site.folder.put("d/a", "a");
         for path in ["/../d/a", "/d/../d/a", "/%2e%2e/a", "/.%2e/a", "/..%2fa", "/d%2fa", "/%00", "/d\\a", "a", ""] {
             assert_eq!(site.get(path), "bad path", "{path}");
@@ -32,15 +32,15 @@ fn dots_lead_nowhere() {
 #[test]
 fn even_without_decoding_nothing_above_is_opened() {
     // The defence behind the decoding: as if it had let these through.
-    for site in Site::both(NOTHING_HIDDEN) {
+    for site in Site::each_way(NOTHING_HIDDEN) {
         let name = site.folder.path(".").parent().unwrap().file_name().unwrap().to_owned();
         let root = Root::open(&site.folder.path("."), NOTHING_HIDDEN).unwrap();
         for path in ["..", ".", "a/..", "../x", "a\0b"] {
             assert!(!root.admits(path), "{path}");
         }
         for path in ["..".to_string(), format!("../{}", name.to_str().unwrap()), "/etc/passwd".into()] {
-            assert!(root.look(&path).is_err(), "{path}");
-            assert!(root.read(&path).is_err(), "{path}");
+            assert!(root.look(&path, Wait::Allowed).is_err(), "{path}");
+            assert!(root.read(&path, Wait::Allowed).is_err(), "{path}");
         }
     }
 }
@@ -49,7 +49,7 @@ fn even_without_decoding_nothing_above_is_opened() {
 fn symlinks_that_leave_are_refused() {
     let outside = Folder::new();
     let secret = outside.put("secret", "secret");
-    for mut site in Site::both(Options::default()) {
+    for mut site in Site::each_way(Options::default()) {
         let above = format!("../{}/secret", outside.path(".").parent().unwrap().file_name().unwrap().to_str().unwrap());
         symlink(&secret, site.folder.path("absolute")).unwrap();
         symlink(above, site.folder.path("relative")).unwrap();
@@ -64,7 +64,7 @@ fn symlinks_that_leave_are_refused() {
 
 #[test]
 fn symlinks_that_stay_are_followed_where_the_kernel_can_tell() {
-    let [mut beneath, mut walking] = Site::both(Options::default());
+    let [mut beneath, _, mut walking] = Site::each_way(Options::default());
     for (site, expected) in [(&mut beneath, ["a", "a", "a"]), (&mut walking, ["not found"; 3])] {
         site.folder.put("d/a", "a");
         symlink("d/a", site.folder.path("file")).unwrap();
@@ -77,7 +77,7 @@ fn symlinks_that_stay_are_followed_where_the_kernel_can_tell() {
 #[test]
 fn hidden_names() {
     for (options, expected) in [(Options::default(), "not found"), (NOTHING_HIDDEN, "h")] {
-        for mut site in Site::both(options) {
+        for mut site in Site::each_way(options) {
             site.folder.put(".git/config", "h");
             site.folder.put("d/.env", "h");
             site.folder.put(".well-known/security.txt", "w");
@@ -92,7 +92,7 @@ fn hidden_names() {
 
 #[test]
 fn only_regular_files() {
-    for mut site in Site::both(Options::default()) {
+    for mut site in Site::each_way(Options::default()) {
         // Opening a FIFO for reading waits for a writer, unless told not to.
         mknodat(CWD, site.folder.path("fifo"), FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
         let _socket = UnixListener::bind(site.folder.path("socket")).unwrap();
@@ -107,7 +107,7 @@ fn a_fifo_swapped_in_does_not_block() {
     let site = Site::new(Options::default());
     mknodat(CWD, site.folder.path("fifo"), FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
     let root = Root::open(&site.folder.path("."), Options::default()).unwrap();
-    assert!(!root.read("fifo").unwrap().metadata().unwrap().is_file());
+    assert!(!root.read("fifo", Wait::Allowed).unwrap().metadata().unwrap().is_file());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod bounds;
 mod changes;
 mod entries;
+mod finds;
 mod folders;
 mod inside;
 
@@ -18,7 +19,6 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use units::Nanos;
 
 use super::temporary::Folder;
-use super::watch::Watch;
 use super::*;
 
 const NOTHING_HIDDEN: Options = Options { hidden: true, listing: false };
@@ -46,13 +46,19 @@ impl Site {
         Site { folder, cache: Cache::new(Arc::new(root), LIMITS), now: Nanos::from_secs(100) }
     }
 
-    /// One site per way to keep inside the folder.
-    fn both(options: Options) -> [Site; 2] {
-        [Site::new(options), Site::with(options, Root::walking)]
+    /// One site per way to keep inside the folder: what is in memory found at once, all found aside, and without symlinks.
+    fn each_way(options: Options) -> [Site; 3] {
+        [Site::new(options), Site::with(options, Root::uncached), Site::with(options, Root::walking)]
+    }
+
+    /// As much as a worker remembers.
+    fn large(mut self) -> Site {
+        self.cache.set_limits(CacheLimits::per_worker(1));
+        self
     }
 
     fn lookup(&mut self, path: &str) -> Result<Found, Missing> {
-        self.cache.lookup(path.as_bytes(), self.now)
+        self.cache.lookup_waiting(path.as_bytes(), self.now)
     }
 
     fn entry(&mut self, path: &str) -> Arc<Entry> {

@@ -366,7 +366,7 @@ fn a_file_that_became_shorter_ends_the_response() {
     let root = crate::files::Root::open(path.parent().unwrap(), Default::default()).unwrap();
     let mut cache = crate::files::Cache::new(root.into(), crate::files::CacheLimits::per_worker(1));
     let name = format!("/{}", path.file_name().unwrap().to_str().unwrap());
-    let Ok(crate::files::Found::File(entry)) = cache.lookup(name.as_bytes(), Nanos::from_secs(1)) else {
+    let Ok(crate::files::Found::File(entry)) = cache.lookup_waiting(name.as_bytes(), Nanos::from_secs(1)) else {
         panic!("the file was not found")
     };
     let rest = VecDeque::from([Segment::File { entry, range: 0..200_000 }]);

@@ -96,7 +96,7 @@ impl Cold {
         let content: Vec<u8> = (0..LARGE).map(|at| (at * 31 / 7) as u8).collect();
         folder.put("cold", &content);
         let root = Root::open(&folder.path("."), Default::default()).unwrap();
-        let found = Cache::new(root.into(), CacheLimits::per_worker(1)).lookup(b"/cold", Nanos::from_secs(1));
+        let found = Cache::new(root.into(), CacheLimits::per_worker(1)).lookup_waiting(b"/cold", Nanos::from_secs(1));
         let Ok(Found::File(entry)) = found else { panic!("{found:?}") };
         let disk = FakeDisk::default();
         let mut bench = Bench::new("srpt", rate);

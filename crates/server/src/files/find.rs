@@ -1,0 +1,65 @@
+use std::sync::Arc;
+
+use units::Nanos;
+
+use super::Wait;
+use super::loader::{Known, Loader, Outcome};
+use super::watch::Moment;
+
+/// A find that may have to wait for a disk: to be run by somebody who can, and then given back to the cache it came from.
+#[derive(Debug)]
+pub struct Find {
+    pub(super) request: Request,
+    loader: Loader,
+}
+
+/// What is to be found.
+#[derive(Debug)]
+pub(super) struct Request {
+    /// As it came.
+    pub raw_path: Arc<[u8]>,
+    /// Decoded.
+    pub path: String,
+    pub known: Known,
+    pub began_at: Nanos,
+    pub since: Moment,
+    /// Files were closed for it to have a descriptor.
+    pub is_second: bool,
+}
+
+/// The end of a find.
+pub struct FindDone {
+    pub(super) request: Request,
+    pub(super) outcome: Outcome,
+}
+
+impl Find {
+    pub(super) fn new(request: Request, loader: Loader) -> Find {
+        Find { request, loader }
+    }
+
+    /// The disk it may have to wait for.
+    pub fn device(&self) -> u64 {
+        self.loader.device(&self.request.path)
+    }
+
+    pub fn raw_path(&self) -> &Arc<[u8]> {
+        &self.request.raw_path
+    }
+
+    pub fn began_at(&self) -> Nanos {
+        self.request.began_at
+    }
+
+    /// Waits as long as it takes.
+    pub fn run(self) -> FindDone {
+        let outcome = self.loader.find(&self.request.path, &self.request.known, Wait::Allowed);
+        FindDone { request: self.request, outcome }
+    }
+}
+
+impl FindDone {
+    pub fn raw_path(&self) -> &Arc<[u8]> {
+        &self.request.raw_path
+    }
+}

@@ -1,0 +1,133 @@
+//! The finds that other threads run for a worker, and who waits for them.
+//!
+//! Those who ask for a path while it is being found do not get what is found: it may be older than their request, and what changed
+//! in between is theirs to see. They wait for the next find of the path, all together, which is seldom made: mostly the first has put
+//! what they want into the cache.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use units::Nanos;
+
+use super::find::FindDone;
+use super::{Cache, Find, Found, Lookup, Missing};
+use crate::storage::{Done, Lane, Pool};
+
+/// What was found for an asker.
+pub type Answer = (u64, Result<Found, Missing>);
+
+/// A disk that has let a find wait for so long is told of.
+pub const SLOW_AFTER: Nanos = Nanos::from_secs(10);
+
+/// A worker's finds. Askers are numbers; each asks for one path at a time.
+pub struct Finds {
+    pool: Arc<Pool>,
+    done: Arc<Done<FindDone>>,
+    under_way: HashMap<Arc<[u8]>, Askers>,
+    ended: Vec<FindDone>,
+    /// That a disk is slow was told, and it still is.
+    is_told: bool,
+}
+
+/// No more than there are connections.
+struct Askers {
+    began_at: Nanos,
+    /// They asked before the find began.
+    first: BTreeSet<u64>,
+    late: BTreeSet<u64>,
+}
+
+impl Finds {
+    /// `wake` is called by another thread when there is something for [`Finds::take`].
+    pub fn new(pool: Arc<Pool>, wake: impl Fn() + Send + Sync + 'static) -> Finds {
+        Finds { pool, done: Arc::new(Done::new(wake)), under_way: HashMap::new(), ended: Vec::new(), is_told: false }
+    }
+
+    /// Has a file found for this asker. [`Missing::Exhausted`] where too many finds wait already.
+    pub fn ask(&mut self, find: Box<Find>, asker: u64) -> Result<(), Missing> {
+        if let Some(askers) = self.under_way.get_mut(find.raw_path()) {
+            askers.late.insert(asker);
+            return Ok(());
+        }
+        self.begin(find, BTreeSet::from([asker])).map_err(|_| Missing::Exhausted)
+    }
+
+    /// The asker wants no answer any more.
+    pub fn leave(&mut self, raw_path: &[u8], asker: u64) {
+        if let Some(askers) = self.under_way.get_mut(raw_path) {
+            askers.first.remove(&asker);
+            askers.late.remove(&asker);
+        }
+    }
+
+    /// What has been looked for for [`SLOW_AFTER`], longest; once until there is nothing of that kind.
+    pub fn slow(&mut self, now: Nanos) -> Option<String> {
+        let slow = self.under_way.iter().filter(|(_, askers)| now - askers.began_at >= SLOW_AFTER);
+        let longest = slow.min_by_key(|(_, askers)| askers.began_at);
+        let was_told = std::mem::replace(&mut self.is_told, longest.is_some());
+        longest.filter(|_| !was_told).map(|(path, _)| String::from_utf8_lossy(path).into_owned())
+    }
+
+    /// Gives the cache what was found since this was last called, and everybody who waited for it an answer.
+    pub fn take(&mut self, cache: &mut Cache, now: Nanos, into: &mut impl Extend<Answer>) {
+        if self.under_way.is_empty() {
+            return;
+        }
+        let mut ended = std::mem::take(&mut self.ended);
+        self.done.take(&mut ended);
+        if !ended.is_empty() {
+            // Late askers see every change made before they asked.
+            cache.on_change();
+        }
+        for done in ended.drain(..) {
+            let raw_path = Arc::clone(done.raw_path());
+            let Askers { first, late, .. } = self.under_way.remove(&raw_path).expect("a find ends once");
+            match cache.finish(done) {
+                // It begins only now.
+                Lookup::Aside(find) => self.begin_or_refuse(find, &first | &late, into),
+                Lookup::Done(found) => {
+                    tell(&found, first, into);
+                    self.look_up(cache, &raw_path, late, now, into);
+                }
+            }
+        }
+        self.ended = ended;
+    }
+
+    fn look_up(
+        &mut self,
+        cache: &mut Cache,
+        raw_path: &[u8],
+        askers: BTreeSet<u64>,
+        now: Nanos,
+        into: &mut impl Extend<Answer>,
+    ) {
+        if askers.is_empty() {
+            return;
+        }
+        match cache.lookup(raw_path, now) {
+            Lookup::Done(found) => tell(&found, askers, into),
+            Lookup::Aside(find) => self.begin_or_refuse(find, askers, into),
+        }
+    }
+
+    fn begin_or_refuse(&mut self, find: Box<Find>, askers: BTreeSet<u64>, into: &mut impl Extend<Answer>) {
+        if let Err(askers) = self.begin(find, askers) {
+            tell(&Err(Missing::Exhausted), askers, into);
+        }
+    }
+
+    /// Gives the askers back where the pool takes no more.
+    fn begin(&mut self, find: Box<Find>, first: BTreeSet<u64>) -> Result<(), BTreeSet<u64>> {
+        let (raw_path, done, began_at) = (Arc::clone(find.raw_path()), Arc::clone(&self.done), find.began_at());
+        if self.pool.run(find.device(), Lane::Find, move || done.post(find.run())).is_err() {
+            return Err(first);
+        }
+        self.under_way.insert(raw_path, Askers { began_at, first, late: BTreeSet::new() });
+        Ok(())
+    }
+}
+
+fn tell(found: &Result<Found, Missing>, askers: BTreeSet<u64>, into: &mut impl Extend<Answer>) {
+    into.extend(askers.into_iter().map(|asker| (asker, found.clone())));
+}

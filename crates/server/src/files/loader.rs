@@ -1,0 +1,192 @@
+//! From a path to what is there now, by asking the file system: the part of a find that may have to wait for a disk, and so knows
+//! nothing of the cache. A worker runs it without waiting, a thread of the pool with. The watches it adds are the cache's to keep or to
+//! release, whatever comes of it.
+
+use std::sync::Arc;
+
+use percent_encoding::utf8_percent_encode;
+
+use super::entry::State;
+use super::root::Looked;
+use super::watch::{Inotify, WatchId};
+use super::{Entry, Missing, Root, Stop, Wait, listing};
+
+/// Times to try again when the file at a path is replaced between the look and the open.
+const LOAD_ATTEMPTS_MAX: usize = 3;
+
+const INDEX: &str = "index.html";
+
+/// What was found at a path before: if it is in that state still, it need not be loaded.
+#[derive(Debug, Clone)]
+pub(super) enum Known {
+    Nothing,
+    File(Arc<Entry>, State),
+    /// A folder's page.
+    Page(Arc<Vec<u8>>, State),
+}
+
+/// What is at a path, freshly looked at.
+pub(super) enum Loaded {
+    /// What was known.
+    Known,
+    File(Box<LoadedFile>),
+    /// A folder asked for without its slash: the path with it.
+    Folder(String),
+    Page(LoadedPage),
+}
+
+pub(super) struct LoadedFile {
+    pub entry: Entry,
+    pub state: State,
+    pub watch: Option<WatchId>,
+    /// False if it was being replaced all the time: send it, do not remember it.
+    pub settled: bool,
+}
+
+pub(super) struct LoadedPage {
+    pub folder: Box<str>,
+    pub page: Arc<Vec<u8>>,
+    pub state: State,
+    pub watch: Option<WatchId>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Loader {
+    pub root: Arc<Root>,
+    pub inotify: Inotify,
+}
+
+/// What came of a find.
+pub(super) struct Outcome {
+    pub loaded: Result<Loaded, Stop>,
+    /// The watches that were added.
+    pub added: Vec<WatchId>,
+}
+
+impl Outcome {
+    /// Whether descriptors were missing.
+    pub fn is_short(&self) -> bool {
+        matches!(self.loaded, Err(Stop::Missing(Missing::Exhausted)))
+    }
+}
+
+impl Loader {
+    /// What is at this decoded path.
+    pub fn find(&self, path: &str, known: &Known, wait: Wait) -> Outcome {
+        let mut search = Search { loader: self, known, wait, added: Vec::new() };
+        let loaded = search.find(path);
+        Outcome { loaded, added: search.added }
+    }
+
+    /// The device that is asked for what is at this decoded path.
+    pub fn device(&self, path: &str) -> u64 {
+        self.root.device(path.trim_matches('/'))
+    }
+}
+
+/// One find.
+struct Search<'a> {
+    loader: &'a Loader,
+    known: &'a Known,
+    wait: Wait,
+    added: Vec<WatchId>,
+}
+
+impl Search<'_> {
+    fn find(&mut self, path: &str) -> Result<Loaded, Stop> {
+        let inside = path.trim_matches('/');
+        if inside.is_empty() || path.ends_with('/') {
+            return self.find_in_folder(inside);
+        }
+        match self.load(inside)? {
+            Some(loaded) => Ok(loaded),
+            None => Ok(Loaded::Folder(folder_link(inside))),
+        }
+    }
+
+    fn find_in_folder(&mut self, folder: &str) -> Result<Loaded, Stop> {
+        let index = if folder.is_empty() { INDEX.to_string() } else { format!("{folder}/{INDEX}") };
+        match self.load(&index) {
+            Ok(Some(loaded)) => Ok(loaded),
+            Ok(None) | Err(Stop::Missing(Missing::NotFound)) => self.list(folder),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    fn list(&mut self, folder: &str) -> Result<Loaded, Stop> {
+        let Looked { file, metadata, .. } = self.loader.root.look(folder, self.wait)?;
+        match (metadata.is_dir(), self.loader.root.options.listing) {
+            (false, _) => return Err(Stop::Missing(Missing::NotFound)),
+            (true, false) => return Err(Stop::Missing(Missing::Forbidden)),
+            (true, true) => {}
+        }
+        let state = State::of(&metadata);
+        if matches!(self.known, Known::Page(_, known) if *known == state) {
+            return Ok(Loaded::Known);
+        }
+        // To read a folder asks its disk, and takes long in any case.
+        if self.wait == Wait::Never {
+            return Err(Stop::WouldWait);
+        }
+        // Before the folder is read, so that no change after that goes unnoticed.
+        let watch = self.loader.inotify.add_folder(&file);
+        self.added.extend(watch);
+        let page = Arc::new(listing::page(&self.loader.root, folder)?);
+        Ok(Loaded::Page(LoadedPage { folder: folder.into(), page, state, watch }))
+    }
+
+    /// None: it is a folder.
+    fn load(&mut self, path: &str) -> Result<Option<Loaded>, Stop> {
+        let mut loaded = self.load_once(path)?;
+        for _ in 1..LOAD_ATTEMPTS_MAX {
+            if !matches!(&loaded, Some(Loaded::File(file)) if !file.settled) {
+                break;
+            }
+            loaded = self.load_once(path)?;
+        }
+        Ok(loaded)
+    }
+
+    fn load_once(&mut self, path: &str) -> Result<Option<Loaded>, Stop> {
+        let looked = match (self.loader.root.look(path, self.wait), self.known) {
+            // Without a descriptor to look with, what is known is the best there is.
+            (Err(Stop::Missing(Missing::Exhausted)), Known::File(..)) => return Ok(Some(Loaded::Known)),
+            (looked, _) => looked?,
+        };
+        if matches!(self.known, Known::File(_, known) if *known == State::of(&looked.metadata)) {
+            return Ok(Some(Loaded::Known));
+        }
+        if looked.metadata.is_dir() {
+            return Ok(None);
+        }
+        if !looked.metadata.is_file() {
+            return Err(Stop::Missing(Missing::NotFound));
+        }
+        let watch = self.loader.inotify.add(&looked.file);
+        self.added.extend(watch);
+        let (entry, state) = self.read(path, &looked)?;
+        let settled = state.is_same_file(&looked.metadata);
+        Ok(Some(Loaded::File(Box::new(LoadedFile { entry, state, watch, settled }))))
+    }
+
+    fn read(&self, path: &str, looked: &Looked) -> Result<(Entry, State), Stop> {
+        let file = self.loader.root.read(path, self.wait)?;
+        let metadata = file.metadata()?;
+        // The look has seen a regular file, but that was before the open.
+        if !metadata.is_file() {
+            return Err(Stop::Missing(Missing::NotFound));
+        }
+        Entry::load(path, file, metadata, looked.kind, self.wait)
+    }
+}
+
+/// The path of a folder as a link from the root, with its slash.
+fn folder_link(folder: &str) -> String {
+    let mut link = String::with_capacity(folder.len() + 2);
+    for segment in folder.split('/').filter(|segment| !segment.is_empty()) {
+        link.push('/');
+        link.extend(utf8_percent_encode(segment, listing::SEGMENT));
+    }
+    link.push('/');
+    link
+}

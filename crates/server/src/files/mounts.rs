@@ -1,0 +1,93 @@
+//! Which file systems answer from memory when asked to.
+//!
+//! To open a file whose name is in memory costs a local file system no look at its disk. A file system over the network or in
+//! user space asks somebody else even then, who may never answer; and to ask which one it is would be such a question too. So
+//! each mount is asked by whoever may wait, once, and unknown ones count as remote.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::sync::{Mutex, MutexGuard};
+
+use rustix::fs::{AtFlags, Statx, StatxFlags, makedev, statx};
+
+/// Mounts that are remembered, usually one; more below one folder are forgotten all together, and learned again.
+const MOUNTS_MAX: usize = 256;
+
+/// How to wait for a file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Without a disk: everything is in memory. It refuses RWF_NOWAIT and does not need it.
+    Memory,
+    /// What it has in memory it gives without asking its disk.
+    Local,
+    /// Any question may take for ever.
+    Remote,
+}
+
+/// By the mount's number where the kernel gives one that is never used again (Linux 6.8), else by the device's.
+#[derive(Debug, Default)]
+pub(super) struct Mounts(Mutex<HashMap<u64, Kind>>);
+
+impl Mounts {
+    /// Never waits.
+    pub fn kind(&self, file: &File) -> Kind {
+        let known = ask(file).and_then(|said| self.kinds().get(&number(&said)).copied());
+        known.unwrap_or(Kind::Remote)
+    }
+
+    /// Asks the file's file system, if it is not known.
+    pub fn learn(&self, file: &File) -> Kind {
+        let number = ask(file).map(|said| number(&said));
+        if let Some(kind) = number.and_then(|number| self.kinds().get(&number).copied()) {
+            return kind;
+        }
+        let kind = rustix::fs::fstatfs(file).map_or(Kind::Remote, |of| Kind::of(of.f_type));
+        let mut kinds = self.kinds();
+        if kinds.len() >= MOUNTS_MAX {
+            kinds.clear();
+        }
+        kinds.extend(number.map(|number| (number, kind)));
+        kind
+    }
+
+    fn kinds(&self) -> MutexGuard<'_, HashMap<u64, Kind>> {
+        self.0.lock().expect("no thread panics while it holds the mounts")
+    }
+}
+
+impl Kind {
+    /// By the number of its type (`man 2 statfs`).
+    fn of(number: i64) -> Kind {
+        const TMPFS: i64 = 0x0102_1994;
+        const RAMFS: i64 = 0x8584_58f6;
+        const EXT: i64 = 0xef53;
+        const XFS: i64 = 0x5846_5342;
+        const BTRFS: i64 = 0x9123_683e;
+        const F2FS: i64 = 0xf2f5_2010;
+        match number {
+            TMPFS | RAMFS => Kind::Memory,
+            EXT | XFS | BTRFS | F2FS => Kind::Local,
+            _ => Kind::Remote,
+        }
+    }
+}
+
+/// The device of a file. Never waits.
+pub(super) fn device(file: &File) -> Option<u64> {
+    ask(file).map(|said| makedev(said.stx_dev_major, said.stx_dev_minor))
+}
+
+/// `STATX_MNT_ID_UNIQUE`.
+const MOUNT_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+
+/// Mount and device, which the kernel knows whatever the file system does.
+fn ask(file: &File) -> Option<Statx> {
+    statx(file, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, MOUNT_UNIQUE).ok()
+}
+
+fn number(said: &Statx) -> u64 {
+    if said.stx_mask & MOUNT_UNIQUE.bits() != 0 {
+        return said.stx_mnt_id;
+    }
+    makedev(said.stx_dev_major, said.stx_dev_minor)
+}

@@ -1,0 +1,319 @@
+//! What is not in memory is found by somebody else.
+
+use std::sync::mpsc::{Receiver, channel};
+
+use rustix::fs::{Advice, fadvise};
+
+use super::fake_disk::FakeDisk;
+use super::*;
+use crate::storage::{Jam, Lane, Pool, THREADS_PER_DEVICE_MAX};
+
+fn on(disk: &FakeDisk, options: Options) -> Site {
+    let disk = disk.clone();
+    Site::with(options, |root| root.on(disk))
+}
+
+/// The find of what cannot be found at once.
+fn aside(site: &mut Site, path: &str) -> Box<Find> {
+    match site.cache.lookup(path.as_bytes(), site.now) {
+        Lookup::Aside(find) => find,
+        Lookup::Done(found) => panic!("{path}: {found:?}"),
+    }
+}
+
+fn at_once(site: &mut Site, path: &str) -> Result<Found, Missing> {
+    match site.cache.lookup(path.as_bytes(), site.now) {
+        Lookup::Done(found) => found,
+        Lookup::Aside(_) => panic!("{path} would wait"),
+    }
+}
+
+fn entry(found: Result<Found, Missing>) -> Arc<Entry> {
+    match found {
+        Ok(Found::File(entry)) => entry,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn finished(site: &mut Site, done: find::FindDone) -> Arc<Entry> {
+    match site.cache.finish(done) {
+        Lookup::Done(found) => entry(found),
+        Lookup::Aside(_) => panic!("once was enough"),
+    }
+}
+
+#[test]
+fn what_is_in_memory_is_found_at_once() {
+    let mut site = Site::new(LISTING);
+    site.folder.put("a", "a");
+    site.folder.put("d/index.html", "d");
+    assert_eq!(content(&entry(at_once(&mut site, "/a"))), "a");
+    assert_eq!(content(&entry(at_once(&mut site, "/d/"))), "d");
+    assert!(matches!(at_once(&mut site, "/d"), Ok(Found::Redirect(_))));
+    site.now += REVALIDATE_AFTER;
+    assert_eq!(content(&entry(at_once(&mut site, "/a"))), "a");
+}
+
+#[test]
+fn what_is_not_is_found_aside_and_then_known() {
+    let disk = FakeDisk::of(&["cold", "d/index.html"]);
+    let mut site = on(&disk, Options::default());
+    for name in ["cold", "warm", "d/index.html"] {
+        site.folder.put(name, name);
+    }
+    assert_eq!(content(&entry(at_once(&mut site, "/warm"))), "warm");
+    for (path, expected) in [("/cold", "cold"), ("/d/", "d/index.html"), ("/c%6fld", "cold")] {
+        let done = aside(&mut site, path).run();
+        let found = finished(&mut site, done);
+        assert_eq!(content(&found), expected);
+        assert!(Arc::ptr_eq(&found, &entry(at_once(&mut site, path))), "{path}");
+    }
+}
+
+/// Once a second the file system is asked about what is remembered.
+#[test]
+fn to_look_again_waits_no_more_than_to_find() {
+    let disk = FakeDisk::of(&["cold"]);
+    let mut site = on(&disk, Options::default());
+    site.folder.put("cold", "old");
+    let first = site.entry("/cold");
+    site.now += REVALIDATE_AFTER;
+    let done = aside(&mut site, "/cold").run();
+    assert!(Arc::ptr_eq(&first, &finished(&mut site, done)), "unchanged");
+    assert!(Arc::ptr_eq(&first, &entry(at_once(&mut site, "/cold"))), "and looked at");
+    site.now += REVALIDATE_AFTER;
+    let find = aside(&mut site, "/cold");
+    site.folder.put("cold", "newer");
+    assert_eq!(content(&finished(&mut site, find.run())), "newer");
+    site.now += REVALIDATE_AFTER;
+    fs::remove_file(site.folder.path("cold")).unwrap();
+    let done = aside(&mut site, "/cold").run();
+    assert!(matches!(site.cache.finish(done), Lookup::Done(Err(Missing::NotFound))));
+    assert_eq!(site.cache.usage(), (0, 0, 0));
+}
+
+#[test]
+fn a_listing_is_made_aside_and_then_known() {
+    let mut site = Site::new(LISTING);
+    site.folder.put("d/a", "a");
+    let done = aside(&mut site, "/d/").run();
+    let Lookup::Done(Ok(Found::Listing(page))) = site.cache.finish(done) else { panic!("no listing") };
+    let Ok(Found::Listing(known)) = at_once(&mut site, "/d/") else { panic!("no listing") };
+    assert!(Arc::ptr_eq(&page, &known));
+    site.folder.put("d/b", "b");
+    site.cache.on_change();
+    aside(&mut site, "/d/");
+}
+
+/// The name is in memory, the content is not.
+#[test]
+fn a_body_that_is_not_in_memory_is_loaded_aside() {
+    let mut site = Site::new(Options::default());
+    // To try it has the kernel read it ahead, so that is done with another.
+    let [_, probed] = ["a", "probed"].map(|name| {
+        let file = File::open(site.folder.put(name, "a".repeat(900))).unwrap();
+        file.sync_all().unwrap();
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        file
+    });
+    if !matches!(crate::storage::read_now(&probed, &mut [0], 0), Ok(None)) {
+        return println!("SKIPPED: the temporary folder's pages cannot be dropped");
+    }
+    let done = aside(&mut site, "/a").run();
+    assert_eq!(content(&finished(&mut site, done)).len(), 900);
+    site.cache.clear();
+    assert_eq!(content(&entry(at_once(&mut site, "/a"))).len(), 900);
+}
+
+/// Between the load and its end nobody else knows that the file is watched.
+#[test]
+fn a_change_during_a_find_is_seen() {
+    for spelling in ["/a", "/%61"] {
+        let mut site = Site::with(Options::default(), Root::uncached);
+        site.folder.put("a", "old");
+        // The other spelling's watch is the same one, and given up meanwhile.
+        site.entry("/a");
+        site.now += REVALIDATE_AFTER;
+        let find = aside(&mut site, spelling);
+        if spelling != "/a" {
+            let done = find.run();
+            site.cache.clear();
+            assert_eq!(content(&finished(&mut site, done)), "old");
+        } else {
+            site.folder.put("a", "mid");
+            site.cache.on_change();
+            let done = find.run();
+            site.folder.put("a", "old");
+            site.cache.on_change();
+            assert_eq!(content(&finished(&mut site, done)), "mid");
+        }
+        assert_eq!(site.get_after_change(spelling), "old");
+        site.folder.put("a", "new");
+        assert_eq!(site.get_after_change(spelling), "new");
+    }
+}
+
+/// Whatever was forgotten of what happened may have been about this file.
+#[test]
+fn a_find_that_takes_too_long_is_not_remembered() {
+    let mut site = Site::with(Options::default(), Root::uncached);
+    site.folder.put("a", "a");
+    let find = aside(&mut site, "/a");
+    let other = site.folder.put("b", "b");
+    for _ in 0..2000 {
+        site.get("/b");
+        fs::write(&other, "b").unwrap();
+        site.cache.on_change();
+    }
+    let done = find.run();
+    assert_eq!(content(&finished(&mut site, done)), "a");
+    assert_eq!(site.cache.usage(), (0, 0, 0));
+}
+
+/// A worker's finds, on a disk that hangs.
+struct Desk {
+    site: Site,
+    disk: FakeDisk,
+    pool: Arc<Pool>,
+    finds: Finds,
+    wakes: Receiver<()>,
+    answers: Vec<Answer>,
+}
+
+impl Desk {
+    fn new(cold: &[&str]) -> Desk {
+        let disk = FakeDisk::of(cold);
+        disk.set_hanging(true);
+        let (pool, (wake, wakes)) = (Pool::new(), channel());
+        let finds = Finds::new(pool.clone(), move || {
+            // The test may be over.
+            let _ = wake.send(());
+        });
+        Desk { site: on(&disk, Options::default()), disk, pool, finds, wakes, answers: Vec::new() }
+    }
+
+    fn ask(&mut self, path: &str, asker: u64) -> Result<(), Missing> {
+        let find = aside(&mut self.site, path);
+        self.finds.ask(find, asker)
+    }
+
+    /// Waits for the end of one find.
+    fn take(&mut self) -> Vec<(u64, String)> {
+        self.wakes.recv().unwrap();
+        self.finds.take(&mut self.site.cache, self.site.now, &mut self.answers);
+        let text = |found| match found {
+            Ok(Found::File(entry)) => content(&entry),
+            other => format!("{other:?}"),
+        };
+        self.answers.drain(..).map(|(asker, found)| (asker, text(found))).collect()
+    }
+}
+
+#[test]
+fn those_who_want_the_same_share_a_find() {
+    let mut desk = Desk::new(&["cold"]);
+    desk.site.folder.put("cold", "cold");
+    for asker in [3, 1, 2, 7] {
+        desk.ask("/cold", asker).unwrap();
+    }
+    desk.finds.leave(b"/cold", 7);
+    desk.disk.wait_asked(1);
+    desk.disk.set_hanging(false);
+    assert_eq!(desk.take(), [3, 1, 2].map(|asker| (asker, "cold".to_string())));
+    // It was looked at and opened.
+    assert_eq!(desk.disk.asked(), 2);
+    assert_eq!(content(&entry(at_once(&mut desk.site, "/cold"))), "cold");
+}
+
+/// What was found may be older than the request of who came later; those get what is there after all of them have asked.
+#[test]
+fn late_askers_see_what_changed_before_they_asked() {
+    let mut desk = Desk::new(&["cold"]);
+    desk.ask("/cold", 1).unwrap();
+    desk.disk.set_hanging(false);
+    // Nobody has taken its end yet.
+    let () = desk.wakes.recv().unwrap();
+    desk.site.folder.put("cold", "new");
+    for asker in [2, 3] {
+        desk.ask("/cold", asker).unwrap();
+    }
+    desk.finds.take(&mut desk.site.cache, desk.site.now, &mut desk.answers);
+    assert!(matches!(desk.answers[..], [(1, Err(Missing::NotFound))]));
+    desk.answers.clear();
+    assert_eq!(desk.take(), [2, 3].map(|asker| (asker, "new".to_string())));
+}
+
+#[test]
+fn a_find_whose_askers_have_left_is_remembered_all_the_same() {
+    let mut desk = Desk::new(&["cold"]);
+    desk.site.folder.put("cold", "cold");
+    desk.ask("/cold", 1).unwrap();
+    desk.finds.leave(b"/cold", 1);
+    desk.disk.set_hanging(false);
+    assert!(desk.take().is_empty());
+    assert_eq!(content(&entry(at_once(&mut desk.site, "/cold"))), "cold");
+}
+
+#[test]
+fn a_disk_that_hangs_is_told_of_once() {
+    let mut desk = Desk::new(&["cold"]);
+    let began_at = desk.site.now;
+    desk.ask("/cold", 1).unwrap();
+    let said = |desk: &mut Desk, after: Nanos| desk.finds.slow(began_at + after);
+    assert_eq!(said(&mut desk, SLOW_AFTER - Nanos(1)), None);
+    assert_eq!(said(&mut desk, SLOW_AFTER).as_deref(), Some("/cold"));
+    assert_eq!(said(&mut desk, SLOW_AFTER + SLOW_AFTER), None);
+    desk.disk.set_hanging(false);
+    desk.take();
+    assert_eq!(said(&mut desk, SLOW_AFTER + SLOW_AFTER), None);
+    desk.disk.set_hanging(true);
+    desk.ask("/cold", 1).unwrap();
+    assert_eq!(said(&mut desk, SLOW_AFTER).as_deref(), Some("/cold"), "another time");
+    desk.disk.set_hanging(false);
+}
+
+#[test]
+fn more_finds_than_can_wait_are_refused() {
+    let mut desk = Desk::new(&["cold", "other"]);
+    desk.site.folder.put("cold", "cold");
+    desk.ask("/cold", 1).unwrap();
+    desk.disk.wait_asked(1);
+    let device = aside(&mut desk.site, "/other").device();
+    let jam = Jam::new(&desk.pool);
+    (1..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Find)));
+    jam.wait_begun(THREADS_PER_DEVICE_MAX - 1);
+    jam.fill(device, Lane::Find);
+    assert!(matches!(desk.ask("/other", 2), Err(Missing::Exhausted)));
+    // The one that is under way takes more askers, and what they would need besides is refused when it ends.
+    desk.ask("/cold", 3).unwrap();
+    fs::remove_file(desk.site.folder.path("cold")).unwrap();
+    desk.disk.set_hanging(false);
+    jam.wait_begun(1);
+    jam.fill(device, Lane::Find);
+    assert_eq!(desk.take(), [(1, "Err(NotFound)".to_string()), (3, "Err(Exhausted)".to_string())]);
+}
+
+#[test]
+fn a_file_system_nobody_has_asked_is_not_asked_by_who_cannot_wait() {
+    use super::mounts::{Kind, Mounts};
+    let folder = Folder::new();
+    let (file, mounts) = (File::open(folder.put("a", "a")).unwrap(), Mounts::default());
+    assert_eq!(mounts.kind(&file), Kind::Remote);
+    let learned = mounts.learn(&file);
+    assert_eq!((mounts.kind(&file), mounts.learn(&file)), (learned, learned));
+    assert_eq!(mounts.kind(&File::open("/proc/self/stat").unwrap()), Kind::Remote);
+}
+
+/// The device of what is there, or else of where it would be.
+#[test]
+fn a_find_is_for_the_device_it_asks() {
+    use std::os::unix::fs::MetadataExt;
+    let site = Site::with(Options::default(), Root::uncached);
+    let own = fs::metadata(site.folder.path(".")).unwrap().dev();
+    assert_eq!(
+        Root::open(Path::new("/"), Options::default()).unwrap().device("proc/self/none/x"),
+        fs::metadata("/proc").unwrap().dev()
+    );
+    assert_eq!(Root::open(&site.folder.path("."), Options::default()).unwrap().device("no/ne"), own);
+    assert_eq!(Root::open(&site.folder.path("."), Options::default()).unwrap().uncached().device("a"), own);
+}

@@ -1,0 +1,48 @@
+//! Tasks that hang, for tests.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use super::{Lane, Pool};
+
+/// Until it is dropped, what it gave to a pool does not end.
+pub struct Jam {
+    pool: Arc<Pool>,
+    gate: Arc<Mutex<Receiver<()>>>,
+    begun: Sender<()>,
+    begins: Receiver<()>,
+    _release: Sender<()>,
+}
+
+impl Jam {
+    pub fn new(pool: &Arc<Pool>) -> Jam {
+        let ((release, gate), (begun, begins)) = (channel(), channel());
+        Jam { pool: pool.clone(), gate: Arc::new(Mutex::new(gate)), begun, begins, _release: release }
+    }
+
+    /// Whether the pool has taken one more task.
+    pub fn add(&self, device: u64, lane: Lane) -> bool {
+        let (gate, begun) = (self.gate.clone(), self.begun.clone());
+        let hang = move || {
+            // Nobody listens any more when the jam is over.
+            let _ = begun.send(());
+            assert!(gate.lock().is_ok_and(|gate| gate.recv().is_err()));
+        };
+        self.pool.run(device, lane, hang).is_ok()
+    }
+
+    /// Adds tasks until no more are taken; says how many were.
+    pub fn fill(&self, device: u64, lane: Lane) -> usize {
+        std::iter::repeat_with(|| self.add(device, lane)).take_while(|&is_taken| is_taken).count()
+    }
+
+    /// Waits until so many more tasks have a thread.
+    pub fn wait_begun(&self, tasks: usize) {
+        (0..tasks).for_each(|_| self.begins.recv().expect("its other end is ours"));
+    }
+
+    /// Whether another task has got a thread since.
+    pub fn has_begun(&self) -> bool {
+        self.begins.try_recv().is_ok()
+    }
+}
