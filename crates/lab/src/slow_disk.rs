@@ -2,7 +2,8 @@
 //! downloads from it for as long as a run lasts.
 //!
 //! Real disks are slow by chance. This one answers every look at a file at once and every read when its turn has come, one
-//! after the other, so that what a server does meanwhile is the same on every machine. FUSE needs no module, no device and no
+//! after the other, so that what a server does meanwhile is the same on every machine. Two more files are as slow to find: one to look
+//! at, the other to open. FUSE needs no module, no device and no
 //! cgroup that a machine may lack, and the kernel cannot read such a file without waiting, as with NFS.
 
 use std::ffi::OsStr;
@@ -13,8 +14,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{
-    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, LockOwner,
-    MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEntry, Request,
+    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEntry, ReplyOpen, Request,
 };
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -27,6 +28,11 @@ const PREFIX: &str = "cold-";
 const FILE: &str = "file.bin";
 const FILE_BYTES: u64 = 128 << 30;
 const FILE_NUMBER: INodeNo = INodeNo(2);
+/// The same, but already to look for it takes as long as a read.
+const SLOW_TO_LOOK_AT: &str = "slow-to-look-at.bin";
+/// The same, but already to open it takes as long as a read.
+const SLOW_TO_OPEN: &str = "slow-to-open.bin";
+const SLOW_TO_OPEN_NUMBER: INodeNo = INodeNo(3);
 /// How long the kernel may believe what it was told of the file: longer than any run.
 const TOLD_FOR: Duration = Duration::from_secs(86_400);
 
@@ -87,33 +93,60 @@ fn release(folder: &Path) {
     let _ = unmount(folder, UnmountFlags::FORCE | UnmountFlags::DETACH);
 }
 
-/// What the kernel asks; reads are passed on to a thread that takes its time.
+/// What the kernel asks; what is slow is passed on to a thread that takes its time.
 struct Disk {
-    reads: Sender<(ReplyData, usize)>,
+    asked: Sender<Asked>,
+}
+
+/// What takes as long as a read.
+enum Asked {
+    Look(ReplyEntry),
+    Open(ReplyOpen),
+    Read(ReplyData, usize),
 }
 
 impl Disk {
     fn start(read_takes: Duration) -> Disk {
-        let (reads, asked) = channel();
+        let (ask, asked) = channel();
         std::thread::spawn(move || answer(&asked, read_takes));
-        Disk { reads }
+        Disk { asked: ask }
     }
 }
 
 /// Ends with the file system.
-fn answer(asked: &Receiver<(ReplyData, usize)>, read_takes: Duration) {
-    for (reply, bytes) in asked {
-        std::thread::sleep(read_takes);
-        reply.data(&vec![0; bytes]);
+fn answer(asked: &Receiver<Asked>, takes: Duration) {
+    for asked in asked {
+        std::thread::sleep(takes);
+        match asked {
+            Asked::Look(reply) => reply.entry(&TOLD_FOR, &attributes(FILE_NUMBER), Generation(0)),
+            Asked::Open(reply) => reply.opened(FileHandle(0), FopenFlags::empty()),
+            Asked::Read(reply, bytes) => reply.data(&vec![0; bytes]),
+        }
+    }
+}
+
+impl Disk {
+    fn pass_on(&self, asked: Asked) {
+        // The thread ends after this.
+        let _ = self.asked.send(asked);
     }
 }
 
 impl Filesystem for Disk {
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        if parent == INodeNo::ROOT && name == FILE {
-            reply.entry(&TOLD_FOR, &attributes(FILE_NUMBER), Generation(0));
+        match name.to_str().filter(|_| parent == INodeNo::ROOT) {
+            Some(FILE) => reply.entry(&TOLD_FOR, &attributes(FILE_NUMBER), Generation(0)),
+            Some(SLOW_TO_OPEN) => reply.entry(&TOLD_FOR, &attributes(SLOW_TO_OPEN_NUMBER), Generation(0)),
+            Some(SLOW_TO_LOOK_AT) => self.pass_on(Asked::Look(reply)),
+            _ => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn open(&self, _request: &Request, number: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        if number == SLOW_TO_OPEN_NUMBER {
+            self.pass_on(Asked::Open(reply));
         } else {
-            reply.error(Errno::ENOENT);
+            reply.opened(FileHandle(0), FopenFlags::empty());
         }
     }
 
@@ -133,13 +166,12 @@ impl Filesystem for Disk {
         reply: ReplyData,
     ) {
         let left = FILE_BYTES.saturating_sub(offset);
-        // The thread ends after this.
-        let _ = self.reads.send((reply, left.min(bytes.into()) as usize));
+        self.pass_on(Asked::Read(reply, left.min(bytes.into()) as usize));
     }
 }
 
 fn attributes(number: INodeNo) -> FileAttr {
-    let is_file = number == FILE_NUMBER;
+    let is_file = number != INodeNo::ROOT;
     FileAttr {
         ino: number,
         size: if is_file { FILE_BYTES } else { 0 },
