@@ -183,6 +183,7 @@ impl Server {
         config: &Config,
     ) -> Result<(), StartError> {
         let cache = Cache::new(Arc::clone(root), CacheLimits::per_worker(config.workers));
+        let cache = cache.closing_by(Arc::clone(&self.pool));
         let path = self.path(number, config);
         let woken = Arc::clone(&self.mailboxes[number]);
         let parts = Parts {

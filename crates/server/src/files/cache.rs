@@ -20,12 +20,13 @@ use std::sync::Arc;
 use slab::Slab;
 use units::Nanos;
 
-use super::entry::State;
+use super::entry::{Closer, State};
 use super::find::{Find, FindDone, Request};
 use super::listings::{LISTING_BYTES_MAX, Listings};
 use super::loader::{Known, Loaded, LoadedFile, LoadedPage, Loader, Outcome};
 use super::watch::{Changed, Inotify, Watch, WatchId};
 use super::{Entry, Found, Missing, Root, Stop, Wait};
+use crate::storage::Pool;
 
 /// How long an entry is believed without looking at the file system. A look is about 3 µs; once a second it is free.
 pub const REVALIDATE_AFTER: Nanos = Nanos::from_secs(1);
@@ -100,7 +101,7 @@ impl Cache {
         let inotify = Inotify::new();
         Cache {
             watch: Watch::new(inotify.clone()),
-            loader: Loader { root, inotify },
+            loader: Loader { root, inotify, closer: None },
             limits,
             slots: Slab::new(),
             by_path: HashMap::new(),
@@ -110,6 +111,12 @@ impl Cache {
             hand: 0,
             decoded: String::new(),
         }
+    }
+
+    /// The same, its files closed aside where that may have to wait.
+    pub fn closing_by(mut self, pool: Arc<Pool>) -> Cache {
+        self.loader.closer = Some(Closer(pool));
+        self
     }
 
     /// What to send for this request path (without its query). Never waits. `now` only has to grow.

@@ -6,12 +6,15 @@
 
 use std::fs::{File, Metadata};
 use std::io::{Read, Seek};
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::mounts::Kind;
+use super::mounts::{self, Kind};
 use super::{Stop, Wait};
-use crate::storage::read_now;
+use crate::storage::{Lane, Pool, read_now};
 
 /// Files up to this long are held in memory. At 64 KiB a copy to the socket costs about what `sendfile` costs, and a
 /// thousand such files fit the cache.
@@ -45,8 +48,20 @@ pub enum Content {
     /// In memory, all `len` of them.
     Held(Box<[u8]>),
     /// To be read at an offset of the caller's; the file may have become shorter or longer since.
-    Open(File),
+    Open(OpenFile),
 }
+
+/// A file that is closed by somebody else where that may have to wait: file systems over the network and in user space ask about it.
+#[derive(Debug)]
+pub struct OpenFile {
+    /// Until it is dropped.
+    file: Option<File>,
+    closer: Option<Closer>,
+}
+
+/// Closes files aside.
+#[derive(Clone)]
+pub(super) struct Closer(pub Arc<Pool>);
 
 impl Entry {
     /// `path` gives the media type; `file` must be a regular file of a file system of this kind, open for reading, and `metadata`
@@ -71,7 +86,7 @@ impl Entry {
         let entity_fields_bytes = fields.len();
         http::head::content_length(&mut fields, state.size_bytes);
         let entry = Entry {
-            content: held.map_or(Content::Open(file), Content::Held),
+            content: held.map_or_else(|| Content::Open(OpenFile { file: Some(file), closer: None }), Content::Held),
             len: state.size_bytes,
             etag,
             last_modified,
@@ -90,6 +105,13 @@ impl Entry {
         &self.fields[..self.entity_fields_bytes]
     }
 
+    /// Whoever lets go of it last need not wait.
+    pub(super) fn close_by(&mut self, closer: Option<Closer>) {
+        if let Content::Open(file) = &mut self.content {
+            file.closer = closer;
+        }
+    }
+
     pub(super) fn held_bytes(&self) -> usize {
         match &self.content {
             Content::Held(body) => body.len(),
@@ -99,6 +121,35 @@ impl Entry {
 
     pub(super) fn is_open(&self) -> bool {
         matches!(self.content, Content::Open(_))
+    }
+}
+
+impl Deref for OpenFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        self.file.as_ref().expect("it is open until it is dropped")
+    }
+}
+
+impl AsFd for OpenFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        File::as_fd(self)
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        let (Some(file), Some(Closer(pool))) = (self.file.take(), self.closer.take()) else { return };
+        let device = mounts::device(&file).unwrap_or_default();
+        // Where the pool takes no more it is closed here.
+        let _ = pool.run(device, Lane::Read, move || drop(file));
+    }
+}
+
+impl std::fmt::Debug for Closer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Closer")
     }
 }
 
@@ -216,6 +267,7 @@ fn mime_of(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::{Jam, THREADS_PER_DEVICE_MAX};
 
     fn state(modified_s: i64) -> State {
         State { device: 1, inode: 0xab, size_bytes: 0x10, modified: (modified_s, 5), changed: (0, 0) }
@@ -250,6 +302,24 @@ mod tests {
         assert_eq!(state(9).last_modified(now), UNIX_EPOCH + Duration::from_secs(9));
         assert_eq!(state(99_999_999_999_999).last_modified(now), UNIX_EPOCH + Duration::from_secs(10));
         assert_eq!(state(-7).last_modified(now), UNIX_EPOCH);
+    }
+
+    /// A pipe stands in for a file whose disk hangs: its other end tells when it is closed.
+    #[test]
+    fn whoever_drops_a_file_does_not_close_it() {
+        let pool = Pool::new();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let file = File::from(std::os::fd::OwnedFd::from(reader));
+        let device = mounts::device(&file).unwrap();
+        let jam = Jam::new(&pool);
+        (0..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Find)));
+        jam.wait_begun(THREADS_PER_DEVICE_MAX);
+        drop(OpenFile { file: Some(file), closer: Some(Closer(pool)) });
+        std::io::Write::write(&mut &writer, b"it is open").unwrap();
+        drop(jam);
+        while std::io::Write::write(&mut &writer, b"still").is_ok() {
+            std::thread::yield_now();
+        }
     }
 
     #[test]

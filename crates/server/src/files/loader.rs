@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use percent_encoding::utf8_percent_encode;
 
-use super::entry::State;
+use super::entry::{Closer, State};
+use super::mounts::Kind;
 use super::root::Looked;
 use super::watch::{Inotify, WatchId};
 use super::{Entry, Missing, Root, Stop, Wait, listing};
@@ -54,6 +55,8 @@ pub(super) struct LoadedPage {
 pub(super) struct Loader {
     pub root: Arc<Root>,
     pub inotify: Inotify,
+    /// None: whoever drops a file closes it.
+    pub closer: Option<Closer>,
 }
 
 /// What came of a find.
@@ -176,7 +179,11 @@ impl Search<'_> {
         if !metadata.is_file() {
             return Err(Stop::Missing(Missing::NotFound));
         }
-        Entry::load(path, file, metadata, looked.kind, self.wait)
+        let (mut entry, state) = Entry::load(path, file, metadata, looked.kind, self.wait)?;
+        if looked.kind == Kind::Remote {
+            entry.close_by(self.loader.closer.clone());
+        }
+        Ok((entry, state))
     }
 }
 

@@ -92,7 +92,7 @@ fn content(entry: &Entry) -> String {
     let bytes = match &entry.content {
         Content::Held(body) => body.to_vec(),
         Content::Open(file) => {
-            let (mut file, mut bytes) = (file, Vec::new());
+            let (mut file, mut bytes): (&File, _) = (file, Vec::new());
             file.rewind().unwrap();
             file.read_to_end(&mut bytes).unwrap();
             bytes

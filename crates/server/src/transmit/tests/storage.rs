@@ -76,7 +76,7 @@ impl Storage for Handle {
 fn read(entry: &Entry, range: Range<u64>) -> Vec<u8> {
     let Content::Open(file) = &entry.content else { panic!("the file is held") };
     let mut bytes = vec![0; (range.end - range.start) as usize];
-    let read = std::os::unix::fs::FileExt::read_at(file, &mut bytes, range.start).unwrap();
+    let read = std::os::unix::fs::FileExt::read_at(&**file, &mut bytes, range.start).unwrap();
     bytes.truncate(read);
     bytes
 }
