@@ -58,7 +58,7 @@ impl Account {
     /// So much payload, and so many segments without, are still to be sent when nobody may be looking: these wire bytes are to
     /// be charged now, and are not again when a look finds them.
     pub fn foresee(&mut self, payload_bytes: u64, bare_segments: u64) -> u64 {
-        let wire_bytes = self.to_come(payload_bytes, bare_segments);
+        let wire_bytes = self.foreseen_bytes(payload_bytes, bare_segments);
         self.balance += wire_bytes as i64;
         wire_bytes
     }
@@ -67,11 +67,11 @@ impl Account {
     /// where nobody can look.
     pub fn close(mut self, sent: TcpSent, payload_bytes: u64, bare_segments: u64) -> Correction {
         self.look(sent);
-        self.balance -= self.to_come(payload_bytes, bare_segments) as i64;
+        self.balance -= self.foreseen_bytes(payload_bytes, bare_segments) as i64;
         self.correct()
     }
 
-    fn to_come(&self, payload_bytes: u64, bare_segments: u64) -> u64 {
+    fn foreseen_bytes(&self, payload_bytes: u64, bare_segments: u64) -> u64 {
         self.framing.wire_bytes(payload_bytes) + bare_segments * self.framing.header_bytes
     }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::mounts::{self, Kind};
 use super::{Stop, Wait};
-use crate::storage::{Lane, Pool, read_now};
+use crate::storage::{Lane, Pool, Probed, read_now};
 
 /// Files up to this long are held in memory. At 64 KiB a copy to the socket costs about what `sendfile` costs, and a
 /// thousand such files fit the cache.
@@ -57,6 +57,7 @@ pub struct OpenFile {
     /// Until it is dropped.
     file: Option<File>,
     closer: Option<Closer>,
+    pub probed: Probed,
 }
 
 /// Closes files aside.
@@ -86,7 +87,7 @@ impl Entry {
         let entity_fields_bytes = fields.len();
         http::head::content_length(&mut fields, state.size_bytes);
         let entry = Entry {
-            content: held.map_or_else(|| Content::Open(OpenFile { file: Some(file), closer: None }), Content::Held),
+            content: held.map_or_else(|| Content::Open(OpenFile::new(file)), Content::Held),
             len: state.size_bytes,
             etag,
             last_modified,
@@ -121,6 +122,12 @@ impl Entry {
 
     pub(super) fn is_open(&self) -> bool {
         matches!(self.content, Content::Open(_))
+    }
+}
+
+impl OpenFile {
+    fn new(file: File) -> OpenFile {
+        OpenFile { file: Some(file), closer: None, probed: Probed::default() }
     }
 }
 
@@ -314,7 +321,7 @@ mod tests {
         let jam = Jam::new(&pool);
         (0..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Find)));
         jam.wait_begun(THREADS_PER_DEVICE_MAX);
-        drop(OpenFile { file: Some(file), closer: Some(Closer(pool)) });
+        drop(OpenFile { file: Some(file), closer: Some(Closer(pool)), probed: Probed::default() });
         std::io::Write::write(&mut &writer, b"it is open").unwrap();
         drop(jam);
         while std::io::Write::write(&mut &writer, b"still").is_ok() {

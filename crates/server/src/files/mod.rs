@@ -30,7 +30,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 pub use cache::{BODY_BYTES_MAX, Cache, CacheLimits, ENTRIES_MAX, FILES_OPEN_MAX, Lookup, REVALIDATE_AFTER};
-pub use entry::{BODY_BYTES_HELD_MAX, Content, Entry};
+pub use entry::{BODY_BYTES_HELD_MAX, Content, Entry, OpenFile};
 pub use find::Find;
 pub use finds::{Answer, Finds, SLOW_AFTER};
 pub use listing::NAMES_MAX as LISTING_NAMES_MAX;

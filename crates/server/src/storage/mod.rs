@@ -16,6 +16,7 @@ mod done;
 #[cfg(test)]
 mod jam;
 mod pool;
+mod probed;
 #[cfg(test)]
 mod tests;
 
@@ -27,13 +28,15 @@ use std::sync::Arc;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use sched::JobId;
 
-use crate::files::{Content, Entry};
+use crate::clock;
+use crate::files::{Content, Entry, OpenFile};
 pub use done::Done;
 #[cfg(test)]
 pub use jam::Jam;
 #[cfg(test)]
 pub use pool::THREADS_PER_DEVICE_MAX;
 pub use pool::{Buffer, Lane, Pool};
+pub use probed::Probed;
 
 /// Up to this many bytes are copied; more are probed and sent with `sendfile`.
 pub const COPIED_BYTES_MAX: usize = 64 << 10;
@@ -106,7 +109,7 @@ impl Storage for Disk {
             return Ok(Look::Resident(count));
         }
         if count > COPIED_BYTES_MAX as u64 {
-            return probe(file, offset, count);
+            return probe(entry, file, offset, count);
         }
         let scratch = &mut self.scratch[..count as usize];
         Ok(match read_now(file, scratch, offset)? {
@@ -143,10 +146,11 @@ pub fn read_now(file: &File, into: &mut [u8], offset: u64) -> io::Result<Option<
 }
 
 /// How far the page cache reaches, as far as probes tell. The end of the file counts as there: `sendfile` finds it.
-fn probe(file: &File, offset: u64, count: u64) -> io::Result<Look<'static>> {
-    let last = count - 1;
+fn probe(entry: &Entry, file: &OpenFile, offset: u64, count: u64) -> io::Result<Look<'static>> {
+    let (last, now) = (count - 1, clock::now());
     for at in (0..last).step_by(PROBE_EVERY_BYTES as usize).chain([last]) {
-        if read_now(file, &mut [0], offset + at)?.is_none() {
+        let ask = || read_now(file, &mut [0], offset + at).map(|found| found.is_some());
+        if !file.probed.is_in_memory(entry.len, offset + at, now, ask)? {
             return Ok(if at == 0 { Look::Absent } else { Look::Resident(at) });
         }
     }
