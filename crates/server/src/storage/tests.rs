@@ -150,7 +150,7 @@ fn two_tasks_at_once_have_two_threads() {
         }
         let (release, gate) = channel::<()>();
         pool.run(1, Lane::Read, move || assert!(gate.recv().is_err())).unwrap();
-        pool.run(2, Lane::Read, move || done.send(()).unwrap()).unwrap();
+        pool.run(1, Lane::Read, move || done.send(()).unwrap()).unwrap();
         ends.recv_timeout(PATIENCE).expect("the other task");
         drop(release);
         pool.stop();

@@ -117,8 +117,10 @@ fn a_spelling_that_displaces_another_keeps_its_watch() {
         site.folder.put(format!("f{i}"), "");
         site.get(&format!("/f{i}"));
     }
-    assert_eq!(site.get("/%61"), "old");
+    let other = site.entry("/%61");
     assert_eq!(site.cache.usage().0, LIMITS.entries);
+    site.cache.on_change();
+    assert!(Arc::ptr_eq(&other, &site.entry("/%61")), "it was told that the file is watched no more");
     site.folder.put("a", "new");
     assert_eq!(site.get_after_change("/%61"), "new");
 }
