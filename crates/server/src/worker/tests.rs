@@ -170,3 +170,25 @@ fn a_pause_moves_every_deadline() {
         assert!(after - before >= pause, "{before:?} became {after:?}");
     }
 }
+
+/// What no response covers is charged when the connection ends: the SYN-ACK, and the acknowledgement of the client's FIN, which the
+/// kernel sends by itself or with our own.
+#[test]
+fn what_a_connection_sent_is_booked_when_it_ends() {
+    let mut bench = Bench::new("booked", "srpt");
+    let writer = Arc::new(Writer::new(Mailbox::new().unwrap(), vec![Arc::clone(&bench.worker.parts.mailbox)]));
+    bench.worker.parts.path = Path::Writer(Arc::clone(&writer));
+    let client = bench.connect();
+    while bench.worker.conns.is_empty() {
+        bench.turn();
+    }
+    let framing = bench.worker.conns.iter().next().unwrap().1.stream.framing();
+    drop(client);
+    while !bench.worker.conns.is_empty() {
+        bench.turn();
+    }
+    let booked = [1, 2].map(|segments| framing.syn_ack_bytes + segments * framing.header_bytes);
+    let correction = writer.closed.take();
+    assert!(booked.contains(&correction.charge_bytes) && correction.refund_bytes == 0, "{correction:?}");
+    assert_eq!(writer.closed.take(), sched::Correction::default(), "booked once");
+}
