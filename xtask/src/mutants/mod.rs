@@ -7,11 +7,11 @@
 
 mod accepted;
 mod outcome;
+mod pass;
 mod table;
 mod tool;
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Instant;
 use std::{fs, io};
 
@@ -21,22 +21,34 @@ use table::Row;
 
 /// Of the mutants that build, the tests catch at least this many.
 const CAUGHT_PERCENT_MIN: f64 = 90.0;
-/// What is left of a run, below the workspace's root.
-const OUTPUT: &str = "target/mutation";
 const ACCEPTED: &str = "xtask/mutants.toml";
 
 /// A crate, and which of its files are mutated; none named: all.
 struct Target {
     package: &'static str,
     files: &'static [&'static str],
+    /// Unit tests that the first pass leaves out, for they take most of the time; what survives it meets them too.
+    slow_tests: &'static [&'static str],
 }
 
 const TARGETS: [Target; 3] = [
-    Target { package: "http", files: &[] },
-    Target { package: "sched", files: &[] },
+    Target { package: "http", files: &[], slow_tests: &[] },
+    Target {
+        package: "sched",
+        files: &[],
+        slow_tests: &[
+            "policy::cuts::tests::more_bands_cost_no_more",
+            "policy::learner::tests::cuts_converge_to_the_best_and_stay",
+            "policy::learner::tests::cuts_follow_when_sizes_change",
+            "feedback::tests::a_rate_told_right_or_too_low_is_left_alone",
+            "feedback::tests::bad_paths_alone_cost_little",
+            "feedback::tests::the_pace_keeps_its_bounds",
+        ],
+    },
     Target {
         package: "server",
         files: &["crates/server/src/transmit/**", "crates/server/src/writer.rs", "crates/server/src/writer/**"],
+        slow_tests: &[],
     },
 ];
 
@@ -74,7 +86,7 @@ pub fn main(root: &Path, args: &Args) -> Result<(), String> {
     let mut rows = Vec::new();
     for target in args.targets() {
         let began = Instant::now();
-        let mutants = test(&tool, root, target, args)?;
+        let mutants = pass::test(&tool, root, target, args)?;
         rows.push(Row { package: target.package, elapsed: began.elapsed(), mutants });
     }
     conclude(&rows, &accepted, args.is_whole())
@@ -99,40 +111,6 @@ fn conclude(rows: &[Row], accepted: &[Accepted], is_whole: bool) -> Result<(), S
     }
     println!("\n{}", table::markdown(rows, accepted));
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n       ")) }
-}
-
-/// Runs cargo-mutants on a copy of the workspace, with its progress shown.
-fn test(tool: &Path, root: &Path, target: &Target, args: &Args) -> Result<Vec<Mutant>, String> {
-    let output = root.join(OUTPUT).join(target.package);
-    let (scratch, build) = (root.join(OUTPUT).join("scratch"), root.join(OUTPUT).join("build"));
-    let result = output.join("mutants.out/outcomes.json");
-    fs::create_dir_all(&output).and_then(|()| fs::create_dir_all(&scratch)).map_err(|e| failed(&output, &e))?;
-    // Where no mutant matches, no result is written: an older one must not be taken for it.
-    if result.exists() {
-        fs::remove_file(&result).map_err(|e| failed(&result, &e))?;
-    }
-    let mut command = Command::new(tool);
-    command.args(["mutants", "--no-shuffle", "--package", target.package, "--jobs", &args.jobs.to_string()]);
-    command.arg("--output").arg(&output);
-    command.args(target.files.iter().flat_map(|file| ["--file", file]));
-    if let Some(pattern) = &args.only {
-        command.args(["--re", pattern]);
-    }
-    if let Some(shard) = &args.shard {
-        command.args(["--shard", shard, "--sharding", "round-robin"]);
-    }
-    println!("+ cargo mutants --package {}; the log of each mutant: {}", target.package, output.display());
-    // One folder for what is built, so that a run does not begin with every dependency. Jobs at the same time need one each.
-    if args.jobs == 1 {
-        command.env("CARGO_TARGET_DIR", &build);
-    }
-    let status = command.current_dir(root).env("TMPDIR", &scratch).status();
-    let status = status.map_err(|e| format!("cannot run {}: {e}", tool.display()))?;
-    // 2: mutants were missed, 3: some timed out (mutants.rs/exit-codes.html).
-    if !matches!(status.code(), Some(0 | 2 | 3)) {
-        return Err(format!("cargo mutants of {} failed ({status}); its message is above", target.package));
-    }
-    if result.exists() { outcome::parse(&read(&result)?) } else { Ok(Vec::new()) }
 }
 
 fn read(path: &Path) -> Result<String, String> {
