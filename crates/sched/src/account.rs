@@ -164,6 +164,12 @@ mod tests {
         assert_eq!(account.settle(TcpSent { payload_bytes: 0, segments: 1 }).charge_bytes, 2 * HEADER);
     }
 
+    #[test]
+    fn a_connection_keeps_its_framing() {
+        let framing = Framing::new(1428, true, true);
+        assert_eq!(Account::new(framing).framing(), framing);
+    }
+
     proptest! {
         /// Whatever is charged and whenever anybody looks: after the last look what was charged in all is what was sent.
         #[test]

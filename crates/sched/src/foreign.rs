@@ -204,3 +204,131 @@ impl Foreign {
 fn permille(span: Nanos, permille: u64) -> Nanos {
     Nanos(span.0.saturating_mul(permille) / 1000)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A byte takes a microsecond.
+    const LINK: &str = "8mbit";
+    const BACKLOG: u64 = 10 * PACKET_BYTES;
+    /// How long a packet behind [`BACKLOG`] takes in a FIFO.
+    const FIFO_FOR: Nanos = Nanos::from_micros(11 * PACKET_BYTES);
+
+    struct Bench {
+        foreign: Foreign,
+        now: Nanos,
+    }
+
+    impl Bench {
+        fn new(share_permille: u32) -> Bench {
+            Bench { foreign: Foreign::new(share_permille), now: Nanos::from_secs(1) }
+        }
+
+        /// Where a backlog has stood for long enough.
+        fn shared(share_permille: u32) -> Bench {
+            let mut bench = Bench::new(share_permille);
+            bench.read(Nanos::ZERO, BACKLOG, 0);
+            bench.read(STANDS_AFTER, BACKLOG, 0);
+            assert_eq!(bench.foreign.presence(), Presence::Shared);
+            bench
+        }
+
+        /// Reads so much of others' and of ours, after a while; gives what should hold us back.
+        fn read(&mut self, after: Nanos, foreign_bytes: u64, own_bytes: u64) -> u64 {
+            self.read_with(after, Reading { queued_bytes: foreign_bytes + own_bytes, own_bytes, drops: 0 })
+        }
+
+        fn read_with(&mut self, after: Nanos, reading: Reading) -> u64 {
+            self.now += after;
+            self.foreign.on_reading(self.now, reading, LINK.parse().unwrap())
+        }
+
+        fn hand_down(&mut self) {
+            self.foreign.on_charged(self.now, PACKET_BYTES, LINK.parse().unwrap());
+        }
+
+        /// Hands a packet down behind others' bytes, and reads after a while what is left of both.
+        fn watch(&mut self, foreign_bytes: u64, waited: Nanos, left: (u64, u64)) {
+            self.read(Nanos::ZERO, foreign_bytes, 0);
+            self.hand_down();
+            self.read(waited, left.0, left.1);
+        }
+
+        /// What is believed after as many hand-downs as it takes to change the belief.
+        fn after_probes(mut self, foreign_bytes: u64, waited: Nanos, left: (u64, u64)) -> Presence {
+            (0..PROBES_MIN).for_each(|_| self.watch(foreign_bytes, waited, left));
+            self.foreign.presence()
+        }
+    }
+
+    const AT_ONCE: Nanos = Nanos::from_millis(1);
+
+    #[test]
+    fn an_operator_is_told_the_others_bytes_and_their_share() {
+        let mut bench = Bench::new(300);
+        bench.read(Nanos::ZERO, BACKLOG, 3 * PACKET_BYTES);
+        assert_eq!((bench.foreign.bytes(), bench.foreign.share_permille()), (BACKLOG, 300));
+    }
+
+    #[test]
+    fn two_packets_or_half_a_millisecond_of_the_link_are_a_backlog() {
+        for (rate, bytes) in [(LINK, 2 * PACKET_BYTES), ("1gbit", 62_500)] {
+            let presence_of = |bytes| {
+                let mut foreign = Foreign::default();
+                let reading = Reading { queued_bytes: bytes, own_bytes: 0, drops: 0 };
+                for at in [Nanos::ZERO, STANDS_AFTER] {
+                    foreign.on_reading(at, reading, rate.parse().unwrap());
+                }
+                foreign.presence()
+            };
+            assert_eq!((presence_of(bytes - 1), presence_of(bytes)), (Presence::Absent, Presence::Shared), "{rate}");
+        }
+    }
+
+    #[test]
+    fn others_in_our_queue_cost_their_share_of_the_rate() {
+        let rate = Bench::shared(300).foreign.rate_left("10mbit".parse().unwrap());
+        assert_eq!(rate, "6.86mbit".parse().unwrap(), "98 % of seven tenths");
+    }
+
+    /// In a FIFO our share of it is no queue that we built; in a queue of our own a packet is what the shaper needs to find.
+    #[test]
+    fn only_what_is_beyond_our_part_of_the_queue_holds_us_back() {
+        let mut bench = Bench::shared(300);
+        assert_eq!(bench.read(AT_ONCE, 20 * PACKET_BYTES, 80 * PACKET_BYTES), 8 * PACKET_BYTES);
+        assert_eq!(bench.read(AT_ONCE, 30 * PACKET_BYTES, 70 * PACKET_BYTES), 0);
+        (0..PROBES_MIN).for_each(|_| bench.watch(BACKLOG, AT_ONCE, (BACKLOG, 0)));
+        assert_eq!(bench.foreign.presence(), Presence::Apart);
+        assert_eq!(bench.read(AT_ONCE, BACKLOG, 5 * PACKET_BYTES), 4 * PACKET_BYTES);
+    }
+
+    #[test]
+    fn who_leaves_well_before_or_stays_well_beyond_a_fifo_s_time_is_in_a_queue_of_its_own() {
+        let after = |waited, own_left| Bench::shared(500).after_probes(BACKLOG, waited, (BACKLOG, own_left));
+        let part = |permille| Nanos(FIFO_FOR.0 * permille / 1000);
+        assert_eq!(after(part(750) - Nanos(1), 0), Presence::Apart);
+        assert_eq!(after(part(750), 0), Presence::Shared, "too near to tell");
+        assert_eq!(after(part(1500), 0), Presence::Shared);
+        assert_eq!(after(part(1500), PACKET_BYTES), Presence::Shared, "it may leave now");
+        assert_eq!(after(part(1500) + Nanos(1), PACKET_BYTES), Presence::Apart);
+        // What the sockets say of our bytes is not exact.
+        assert_eq!(after(part(500), PACKET_BYTES / 2 - 1), Presence::Apart);
+    }
+
+    /// Two packets of others are enough to learn from.
+    #[test]
+    fn the_least_backlog_can_be_overtaken() {
+        let least = STANDING_BYTES_MIN;
+        assert_eq!(Bench::shared(500).after_probes(least, AT_ONCE, (least, 0)), Presence::Apart);
+    }
+
+    /// Nothing is learned where there is nobody to overtake: when a packet is handed down, when it is looked for, or before
+    /// it is sure that somebody is there.
+    #[test]
+    fn who_overtakes_nobody_proves_nothing() {
+        assert_eq!(Bench::shared(500).after_probes(PACKET_BYTES, AT_ONCE, (BACKLOG, 0)), Presence::Shared);
+        assert_eq!(Bench::shared(500).after_probes(BACKLOG, AT_ONCE, (PACKET_BYTES, 0)), Presence::Shared);
+        assert_eq!(Bench::new(500).after_probes(BACKLOG, AT_ONCE, (BACKLOG, 0)), Presence::Absent);
+    }
+}

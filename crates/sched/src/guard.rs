@@ -82,3 +82,42 @@ impl Default for Guard {
         Guard::new(0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRANT: u64 = 1514;
+
+    #[test]
+    fn a_wait_is_the_patience_and_a_turn_of_all_who_wait() {
+        // A byte takes a microsecond, and a hundredth of them is for those who wait.
+        let rate: Rate = "8mbit".parse().unwrap();
+        let bound = Guard::new(10).wait_bound(rate, GRANT).unwrap();
+        let per_response = Nanos::from_micros(101 * GRANT);
+        assert_eq!(bound, WaitBound { fixed: PATIENCE + per_response, per_response });
+        assert_eq!(bound.with(3), PATIENCE + Nanos(4 * per_response.0));
+        assert_eq!(Guard::default().wait_bound(rate, GRANT), None);
+    }
+
+    #[test]
+    fn a_grant_is_due_once_it_is_earned_and_patience_is_at_its_end() {
+        let mut guard = Guard::new(100);
+        let (since, now) = (Nanos::from_secs(5), Nanos::from_secs(5) + PATIENCE);
+        guard.on_charged(10 * GRANT - 1, GRANT);
+        assert!(!guard.is_due(now, since, GRANT), "a byte is not yet earned");
+        guard.on_charged(1, GRANT);
+        assert!(guard.is_due(now, since, GRANT) && !guard.is_due(now - Nanos(1), since, GRANT));
+        guard.on_granted(GRANT);
+        assert!(!guard.is_due(now, since, GRANT), "it is paid");
+    }
+
+    /// Or whoever comes next would be given what others waited for.
+    #[test]
+    fn when_nobody_waits_nothing_is_owed() {
+        let mut guard = Guard::new(1000);
+        guard.on_charged(GRANT, GRANT);
+        guard.forget();
+        assert!(!guard.is_due(PATIENCE, Nanos::ZERO, GRANT));
+    }
+}

@@ -97,6 +97,110 @@ fn a_new_rate_is_for_what_is_below_too() {
     assert_eq!(ledger.below(now), Nanos(below * 1600));
 }
 
+/// What a link of that rate sends in a millisecond, in bytes: how far the clock may lag behind.
+const LAG_BYTES: u64 = 1250;
+
+#[test]
+fn what_left_unnoticed_is_below_us_whole_only_where_nobody_reads_the_queue() {
+    for (is_read, below) in [(true, 2 * PACKET_BYTES), (false, 10 * PACKET_BYTES)] {
+        let mut ledger = ledger();
+        let now = Nanos::from_secs(1);
+        ledger.charge_late(now, 10 * PACKET_BYTES, is_read);
+        assert_eq!(ledger.bytes_below(now), below - LAG_BYTES);
+        assert_eq!(ledger.charged_bytes(), 10 * PACKET_BYTES);
+    }
+}
+
+#[test]
+fn what_is_still_to_leave_is_waited_for_only_where_nobody_reads_the_queue() {
+    for (is_read, below) in [(true, 0), (false, 3 * PACKET_BYTES - LAG_BYTES)] {
+        let mut ledger = ledger();
+        let now = Nanos::from_secs(1);
+        ledger.charge_ahead(now, 3 * PACKET_BYTES, is_read);
+        assert_eq!((ledger.bytes_below(now), ledger.charged_bytes()), (below, 3 * PACKET_BYTES));
+    }
+}
+
+/// Asking every connection what it has below costs system calls: not for a queue that our own charges explain.
+#[test]
+fn a_queue_two_packets_longer_than_charged_needs_no_second_look() {
+    let mut ledger = ledger();
+    let now = Nanos::from_secs(1);
+    let explained_of =
+        |ledger: &Ledger, charged: u64| [0, 1].map(|more| ledger.is_explained(now, charged + 2 * PACKET_BYTES + more));
+    assert_eq!(explained_of(&ledger, 0), [true, false]);
+    ledger.charge(now, 3 * PACKET_BYTES);
+    assert_eq!(explained_of(&ledger, 3 * PACKET_BYTES - LAG_BYTES), [true, false]);
+    let (ledger, now) = beside_others(Presence::Shared);
+    assert!(!ledger.is_explained(now, 0), "whose bytes come next?");
+}
+
+#[test]
+fn neither_a_new_rate_nor_an_empty_queue_takes_away_the_lag_that_may_be_caught_up() {
+    let now = Nanos::from_secs(1);
+    let changes: [fn(&mut Ledger, Nanos); 2] = [
+        |ledger, now| ledger.set_rate(now, LINK.parse().unwrap()),
+        |ledger, now| ledger.on_reading(now, Reading::own(0)),
+    ];
+    for change in changes {
+        let mut ledger = ledger();
+        change(&mut ledger, now);
+        ledger.charge(now, PACKET_BYTES);
+        assert_eq!(ledger.bytes_below(now), PACKET_BYTES - LAG_BYTES);
+    }
+}
+
+#[test]
+fn the_foreign_share_is_as_told() {
+    assert_eq!(ledger().with_foreign_share(300).foreign().share_permille(), 300);
+}
+
+const OTHERS_BYTES: u64 = 10 * PACKET_BYTES;
+
+fn read(ledger: &mut Ledger, now: Nanos, own_bytes: u64) {
+    ledger.on_reading(now, Reading { queued_bytes: OTHERS_BYTES + own_bytes, own_bytes, drops: 0 });
+}
+
+/// A ledger that has found others where they are, and the time.
+fn beside_others(presence: Presence) -> (Ledger, Nanos) {
+    let (mut ledger, mut now) = (ledger(), Nanos::from_secs(1));
+    // In our FIFO, for all we know at first; until what we hand down leaves before them.
+    for _ in 0..50 {
+        read(&mut ledger, now, 0);
+        if ledger.foreign().presence() == presence {
+            return (ledger, now);
+        }
+        ledger.charge(now, PACKET_BYTES);
+        now += Nanos::from_millis(1);
+    }
+    panic!("never {presence:?}");
+}
+
+/// In a FIFO ours leave when it is their turn, neither at our pace nor after the queue is empty.
+#[test]
+fn what_is_ours_in_a_shared_fifo_is_below_us_until_the_fifo_is_empty() {
+    let (mut ledger, now) = beside_others(Presence::Shared);
+    ledger.charge(now, 5 * PACKET_BYTES);
+    let below = ledger.below(now);
+    read(&mut ledger, now, 5 * PACKET_BYTES);
+    assert_eq!(ledger.below(now), below);
+    ledger.on_reading(now, Reading::own(0));
+    assert_eq!(ledger.bytes_below(now), PACKET_BYTES, "one may be leaving");
+}
+
+/// Nobody knows when a queue of our own is served: what is in it already holds the next grant back, from the last one on.
+#[test]
+fn a_grant_waits_for_what_is_in_a_queue_of_our_own() {
+    let (mut ledger, mut now) = beside_others(Presence::Apart);
+    now += Nanos::from_secs(1);
+    read(&mut ledger, now, 10 * PACKET_BYTES);
+    assert_eq!(ledger.below(now), Nanos::ZERO, "TCP by itself keeps that there");
+    ledger.charge(now, PACKET_BYTES);
+    assert_eq!(ledger.bytes_below(now), 10 * PACKET_BYTES, "all but the packet that the shaper is to find");
+    read(&mut ledger, now, 21 * PACKET_BYTES);
+    assert_eq!(ledger.bytes_below(now), 20 * PACKET_BYTES);
+}
+
 /// What stands in the queue below, in order: ours or not, bytes, and when it came.
 #[derive(Default)]
 struct Fifo {

@@ -63,4 +63,9 @@ mod tests {
         assert_eq!(at("100mbit"), 8 * 1448);
         assert_eq!(at("1gbit"), 82 * 1448);
     }
+    #[test]
+    fn without_a_rate_a_grant_is_two_mebibytes_or_the_whole_response() {
+        let grants = [Pace::UNLIMITED, Pace::WHOLE].map(|pace| pace.grant_bytes(Framing::ETHERNET));
+        assert_eq!(grants, [2 * 1024 * 1024, u64::MAX]);
+    }
 }
