@@ -201,6 +201,42 @@ mod shares {
         assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, next);
     }
 
+    /// Only a byte ends a wait: the grant that a full socket took nothing of does not.
+    #[test]
+    fn the_longest_wait_is_from_byte_to_byte() {
+        let mut drain = unit_drain("srpt");
+        let at = Nanos::from_secs;
+        let [job, _] = [0, 1].map(|_| drain.arrive(at(1), unit_job(10)));
+        assert!(!drain.on_sent(at(3), job, 0).is_departed());
+        assert_eq!(drain.longest_wait(), Nanos::ZERO);
+        let _ = drain.on_sent(at(5), job, 1);
+        let _ = drain.on_sent(at(8), job, 1);
+        assert_eq!(drain.longest_wait(), at(4));
+        drain.on_abort(job);
+        assert_eq!((drain.most_jobs(), drain.len()), (2, 1));
+    }
+
+    /// What a job is marked with; it moves up as it sends.
+    #[test]
+    fn a_band_is_that_of_what_is_left() {
+        let mut drain = unit_drain("srpt-bands:1000,2000");
+        let ids = [500, 1500, 5000].map(|size| drain.arrive(Nanos(0), Arrival::of(Size::Known(size))));
+        assert_eq!(ids.map(|id| drain.band(id)), [0, 1, 2]);
+        let _ = drain.on_sent(Nanos(0), ids[2], 3500);
+        drain.on_abort(ids[1]);
+        assert_eq!(ids.map(|id| drain.band(id)), [0, 0, 1]);
+    }
+
+    #[test]
+    fn a_path_counts_from_when_it_is_known() {
+        let path = |bits_per_s| Path { throughput_bps: Some(bits_per_s), ..Path::default() };
+        let mut drain = unit_drain("fcf");
+        let [slow, fast] = [1000, 2000].map(|bps| drain.arrive(Nanos(0), Arrival { path: path(bps), ..unit_job(100) }));
+        assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, fast);
+        drain.on_path(slow, path(3000));
+        assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, slow);
+    }
+
     #[test]
     fn unknown_sizes_rank_by_attained() {
         let mut drain = unit_drain("srpt");
@@ -238,10 +274,50 @@ mod pacing {
 
     #[test]
     fn a_grant_ends_where_a_segment_does() {
+        for size in [Size::Known(4000), Size::AtLeast(4000)] {
+            let mut drain = paced("10mbit");
+            let job = drain.arrive(Nanos(0), Arrival::of(size));
+            let _ = drain.on_sent(Nanos(0), job, 300);
+            assert_eq!(drain.poll_grant(Nanos::from_secs(1)).unwrap().bytes_max, 1148, "{size:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_foreseen_is_waited_for() {
         let mut drain = paced("10mbit");
+        drain.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
+        drain.on_foreseen(Nanos(0), 1250, false);
+        assert_eq!(drain.poll_timeout(), Some(Nanos::from_micros(700)));
+        assert_eq!(drain.ledger().charged_bytes(), 1250);
+    }
+
+    #[test]
+    fn a_new_rate_is_paced_at() {
+        let (mut drain, rate) = (paced("10mbit"), "5mbit".parse().ok());
+        drain.set_rate(Nanos(0), rate.unwrap());
+        assert_eq!((drain.pace().rate, drain.ledger().rate()), (rate, rate));
         let job = drain.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
-        let _ = drain.on_sent(Nanos(0), job, 300);
-        assert_eq!(drain.poll_grant(Nanos::from_secs(1)).unwrap().bytes_max, 1148);
+        let _ = drain.on_sent(Nanos(0), job, 1448);
+        assert_eq!(drain.poll_timeout(), Some(Nanos(2 * 1_211_200 - 300_000)));
+        // What was not paced is not paced now.
+        let mut unpaced = unit_drain("srpt");
+        unpaced.set_rate(Nanos(0), rate.unwrap());
+        assert_eq!((unpaced.pace().rate, unpaced.ledger().rate()), (None, None));
+    }
+
+    #[test]
+    fn a_queue_longer_than_what_was_handed_down_is_looked_at() {
+        let drain = paced("10mbit");
+        assert_eq!([0, 100_000].map(|bytes| drain.is_explained(Nanos(0), bytes)), [true, false]);
+    }
+
+    #[test]
+    fn the_share_of_others_and_the_promise_are_as_set() {
+        let drain = paced("8mbit").with_foreign_share(300).with_guard(Guard::new(10));
+        assert_eq!(drain.ledger().foreign().share_permille(), 300);
+        let bound = Guard::new(10).wait_bound("8mbit".parse().unwrap(), 1514);
+        assert_eq!(drain.wait_bound(Framing::ETHERNET), bound);
+        assert_eq!(paced("8mbit").wait_bound(Framing::ETHERNET), None);
     }
 
     #[test]
