@@ -3,6 +3,7 @@
 mod bands;
 mod ledger;
 mod observe;
+mod questions;
 mod storage;
 
 use std::cell::{Cell, RefCell};
@@ -399,6 +400,44 @@ fn a_stalled_reader_is_given_up_and_a_waiting_one_is_not() {
     bench.transmitter.end_stalled(Nanos::from_secs(100));
     bench.transmitter.end_stalled(Nanos::from_secs(200));
     assert_eq!(bench.transmitter.departures().count(), 0);
+}
+
+/// A process that was stopped, or waited for a disk, took no bytes off anybody.
+#[test]
+fn a_pause_of_ours_is_not_held_against_a_reader() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let stalled = bench.socket('S', 10);
+    bench.dispatch(&stalled, 5_000);
+    bench.drive();
+    bench.transmitter.on_pause(Nanos::from_secs(5));
+    for second in 2..=16 {
+        bench.transmitter.end_stalled(Nanos::from_secs(second));
+        assert_eq!(bench.transmitter.departures().count() > 0, second == 16, "after {second} s");
+    }
+}
+
+#[test]
+fn how_the_guard_kept_its_promise_is_told_once_something_was_sent() {
+    let guarded = |rate| {
+        let mut bench = Bench::new("srpt", rate);
+        let pace = *bench.transmitter.drain().pace();
+        let drain = Drain::new(policy::parse("srpt").unwrap(), pace).with_guard(Guard::new(10));
+        bench.transmitter = Transmitter::new(drain, None, bench.transmitter.patience);
+        bench
+    };
+    let mut bench = guarded(Some("10mbit"));
+    assert_eq!(bench.transmitter.longest_wait(), None);
+    let [first, second] = ['A', 'B'].map(|name| bench.socket(name, u64::MAX));
+    bench.dispatch(&first, 1_448);
+    bench.dispatch(&second, 1_448);
+    bench.drive();
+    let promised = bench.transmitter.drain().wait_bound(Framing::ETHERNET).unwrap().with(2);
+    let wait = bench.transmitter.drain().longest_wait();
+    assert!(wait > Nanos::from_millis(1), "{wait:?}");
+    assert_eq!(bench.transmitter.longest_wait(), Some(Notice::LongestWait { wait, responses: 2, promised }));
+    let mut unpaced = guarded(None);
+    unpaced.dispatch(&first, 1_448);
+    assert_eq!(unpaced.transmitter.longest_wait(), None, "nothing was promised");
 }
 
 /// Of two alike the one on the faster path goes first, also when that is found out only on the way.
