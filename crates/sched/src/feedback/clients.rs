@@ -149,6 +149,14 @@ mod tests {
     }
 
     #[test]
+    fn a_base_is_kept_for_a_whole_window() {
+        let mut clients = Clients::default();
+        seen(&mut clients, 0, 1, 20, Load::Light);
+        let queues = [60_000, 119_000, 120_000].map(|ms| seen(&mut clients, ms, 1, 50, Load::Full).1);
+        assert_eq!(queues, [30, 30, 30]);
+    }
+
+    #[test]
     fn the_table_is_bounded_and_forgets_the_least_recent() {
         let mut clients = Clients::default();
         let sets = (CLIENTS_MAX / WAYS) as u64;

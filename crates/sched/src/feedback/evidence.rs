@@ -128,6 +128,13 @@ mod tests {
     }
 
     #[test]
+    fn a_delay_of_the_threshold_is_no_queue() {
+        assert!(!evidence(&[(1, 5, 6), (1, 5, 6)]).is_queued(MS(5)));
+        assert!(!evidence(&[(1, 6, 6), (2, 6, 6), (3, 0, 5)]).is_queued(MS(5)));
+        assert!(evidence(&[(1, 6, 6), (2, 6, 6), (3, 0, 6)]).is_queued(MS(5)));
+    }
+
+    #[test]
     fn losses_of_one_client_among_others_are_its_own() {
         let mut evidence = evidence(&[]);
         evidence.on_lost(1, 100);

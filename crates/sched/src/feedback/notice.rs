@@ -96,5 +96,7 @@ mod tests {
         assert_eq!(foreign.to_string(), want);
         let rose = Notice::Rose { rate: rate("9mbit"), ceiling: rate("9mbit") };
         assert!(rose.to_string().ends_with("pace back at its ceiling, 9.000 Mbit/s"), "{rose}");
+        let part = Notice::Rose { rate: rate("8mbit"), ceiling: rate("9mbit") };
+        assert!(part.to_string().ends_with("pace raised to 8.000 Mbit/s of at most 9.000 Mbit/s"), "{part}");
     }
 }

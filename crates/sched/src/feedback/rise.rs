@@ -52,3 +52,46 @@ impl Rise {
         Some(permille)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Nanos = Nanos::from_millis;
+
+    /// In steps of 100 ms; gives when it rises, in tenths of a second, and by how much.
+    fn rises(rise: &mut Rise, seconds: u64) -> Vec<(u64, u64)> {
+        (1..=10 * seconds).filter_map(|at| rise.advance(MS(100)).map(|permille| (at, permille))).collect()
+    }
+
+    #[test]
+    fn it_holds_then_rises_by_larger_and_larger_steps() {
+        let mut rise = Rise::new();
+        assert_eq!(rise.on_cut(1_000_000), 1_000_000);
+        assert_eq!(rises(&mut rise, 4), [(20, 5), (25, 10), (30, 20), (35, 40), (40, 40)]);
+    }
+
+    /// Found again, a rate is taken for nearer the truth and kept for longer; another one is not.
+    #[test]
+    fn the_same_rate_twice_is_held_for_twice_as_long() {
+        let mut rise = Rise::new();
+        rise.on_cut(1_000_000);
+        for (held, line) in [(40, 1_030_000), (80, 1_037_500), (100, 1_039_375)] {
+            assert_eq!(rise.on_cut(1_040_000), line);
+            assert_eq!(rises(&mut rise, 10)[0], (held, 5));
+        }
+        assert_eq!(rise.on_cut(1_200_000), 1_200_000);
+        assert_eq!(rises(&mut rise, 3)[0], (20, 5));
+    }
+
+    #[test]
+    fn within_a_twentieth_it_is_the_same() {
+        for (line, taken_for) in
+            [(1_050_000, 1_037_500), (1_050_001, 1_050_001), (950_000, 962_500), (949_999, 949_999)]
+        {
+            let mut rise = Rise::new();
+            rise.on_cut(1_000_000);
+            assert_eq!(rise.on_cut(line), taken_for);
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! Against a simulated line: a FIFO with a rate that may change, a room that may be nothing, and others' bytes in it.
 
+mod by_hand;
+
 use std::collections::VecDeque;
 
 use proptest::prelude::*;
