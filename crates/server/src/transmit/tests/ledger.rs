@@ -43,7 +43,7 @@ pub(super) fn gauged(policy: &str) -> (Bench, FakeQueue) {
     let mut bench = Bench::new(policy, Some("10mbit"));
     let queue = FakeQueue::default();
     queue.0.rate.store(10 * MBIT, Ordering::Relaxed);
-    bench.transmitter.gauge = Some(Gauge::new(Box::new(queue.clone()), "10mbit".parse().unwrap(), None));
+    bench.transmitter.gauge = Some(gauge(&queue));
     (bench, queue)
 }
 
@@ -157,6 +157,47 @@ fn a_dear_gauge_is_read_less_often() {
     };
     let (cheap, dear) = (reads(Nanos::from_micros(1)), reads(Nanos::from_micros(200)));
     assert!(cheap > 900 && dear < 150, "{cheap} and {dear}");
+}
+
+fn gauge(queue: &FakeQueue) -> Gauge {
+    Gauge::new(Box::new(queue.clone()), "10mbit".parse().unwrap(), None)
+}
+
+/// Every half millisecond at most; what failed is not fresh until it succeeds again.
+#[test]
+fn a_gauge_is_fresh_while_it_can_be_read() {
+    let (queue, at) = (FakeQueue::default(), Nanos::from_micros);
+    let mut gauge = gauge(&queue);
+    let mut read = |now, fails| {
+        queue.0.fails.store(fails, Ordering::Relaxed);
+        (gauge.read(now, &|| now).is_some(), gauge.is_fresh())
+    };
+    assert_eq!(read(at(1_000), 0), (true, true));
+    assert_eq!(read(at(1_500) - Nanos(1), 0), (false, true), "it was read a moment ago");
+    assert_eq!(read(at(1_500), 0), (true, true));
+    assert_eq!(read(at(2_000), 1), (false, false));
+    assert_eq!(read(at(2_500), 0), (true, true));
+}
+
+/// A thread that was interrupted while it read is no reason to look away for long.
+#[test]
+fn one_dear_reading_among_cheap_ones_is_an_accident() {
+    let queue = FakeQueue::default();
+    let mut gauge = gauge(&queue);
+    let mut read = |ms, micros, cost| {
+        let now = Nanos::from_millis(ms) + Nanos::from_micros(micros);
+        gauge.read(now, &|| now + Nanos::from_micros(cost)).is_some()
+    };
+    assert!((1..50).all(|ms| read(ms, 0, 10)) && read(50, 0, 10_000));
+    assert!(read(50, 700, 10));
+}
+
+/// It may be there one day.
+#[test]
+fn a_shaper_that_was_missing_is_found() {
+    let (mut bench, queue) = gauged("srpt");
+    bench.transmitter.gauge = Some(Gauge::missing(Box::new(queue), "10mbit".parse().unwrap()));
+    assert_eq!(bench.check_at(2), ["fake0: a shaper of 10mbit; pacing at its rate"]);
 }
 
 /// What happens to one connection in the course of a case.

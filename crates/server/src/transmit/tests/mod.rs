@@ -40,8 +40,9 @@ struct FakeSocket {
     unsent: Rc<Cell<u64>>,
     acked: Rc<Cell<u64>>,
     path: Rc<Cell<Path>>,
-    /// How often it was asked about.
+    /// How often it was asked about, and whether it has room.
     asked: Rc<Cell<u64>>,
+    asked_for_room: Rc<Cell<u64>>,
     queued_below: Rc<Cell<u64>>,
     /// Segments without payload that its end will send.
     closing: Rc<Cell<u8>>,
@@ -116,6 +117,7 @@ impl Socket for FakeSocket {
     }
 
     fn has_room(&self) -> bool {
+        self.asked_for_room.set(self.asked_for_room.get() + 1);
         self.room.get() > 0
     }
 
@@ -183,6 +185,7 @@ impl Bench {
             path: Rc::default(),
             acked: Rc::default(),
             asked: Rc::default(),
+            asked_for_room: Rc::default(),
             queued_below: Rc::default(),
             closing: Rc::default(),
             priorities: Rc::default(),

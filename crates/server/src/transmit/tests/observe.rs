@@ -1,7 +1,7 @@
 //! The pace on a line slower than told: what the sockets' round trips make of it.
 
 use super::*;
-use sched::feedback::Notice;
+use sched::feedback::{Notice, Signal};
 
 /// A line behind us, with a FIFO as long as it takes.
 struct Line {
@@ -20,7 +20,12 @@ fn run(told: &str, line: &str) -> (Rate, Vec<Notice>, Nanos) {
     run_on(Bench::new("srpt", Some(told)), line)
 }
 
-fn run_on(mut bench: Bench, line: &str) -> (Rate, Vec<Notice>, Nanos) {
+fn run_on(bench: Bench, line: &str) -> (Rate, Vec<Notice>, Nanos) {
+    run_with_losses(bench, line, 0)
+}
+
+/// The same, and so many thousandths are sent again.
+fn run_with_losses(mut bench: Bench, line: &str, lost_permille: u64) -> (Rate, Vec<Notice>, Nanos) {
     let mut line = Line { rate: line.parse().unwrap(), idle_at: Nanos::ZERO };
     let socket = bench.socket('L', u64::MAX);
     let path = |rtt| Path { rtt: Some(rtt), ..Path::default() };
@@ -33,6 +38,7 @@ fn run_on(mut bench: Bench, line: &str) -> (Rate, Vec<Notice>, Nanos) {
         for (_, bytes) in bench.journal.borrow_mut().drain(..) {
             line.take(bench.now.get(), bytes);
             socket.acked.set(socket.acked.get() + bytes);
+            socket.retransmitted.set(socket.acked.get() / 1448 * lost_permille / 1000 * 1448);
         }
         socket.path.set(path(Nanos::from_millis(1) + (line.idle_at - bench.now.get())));
         notices.extend(bench.transmitter.notices().map(|notice| match notice {
@@ -65,4 +71,12 @@ fn a_rate_told_right_is_kept() {
 fn where_the_queue_is_read_round_trips_change_nothing() {
     let (rate, notices, _) = run_on(ledger::gauged("srpt").0, "7mbit");
     assert!(rate == "10mbit".parse().unwrap() && notices.is_empty(), "{rate} {notices:?}");
+}
+
+/// A policer has no queue, and drops what is too much.
+#[test]
+fn a_line_that_drops_is_given_less() {
+    let (_, notices, _) = run_with_losses(Bench::new("srpt", Some("10mbit")), "100mbit", 50);
+    let Some(Notice::Fell { signal: Signal::Loss(permille), .. }) = notices.first() else { panic!("{notices:?}") };
+    assert!((40..=55).contains(permille), "{permille}");
 }

@@ -1,5 +1,6 @@
 //! What is asked of the kernel, and how seldom: each answer is a system call.
 
+use super::super::below::Below;
 use super::ledger::gauged;
 use super::*;
 use std::sync::atomic::Ordering;
@@ -30,7 +31,9 @@ fn only_connections_written_to_are_asked_what_they_have_below() {
         socket.queued_below.set(1_600);
         bench.dispatch(&socket, 5_000);
         bench.drive();
-        bench.transmitter.below.bytes()
+        let bytes = [(); 2].map(|()| bench.transmitter.below.bytes());
+        assert_eq!(bytes[0], bytes[1], "asked twice it is the same");
+        bytes[0]
     };
     assert_eq!(below(gauged("srpt").0, u64::MAX), 1_000);
     assert_eq!(below(gauged("srpt").0, 0), 0);
@@ -48,4 +51,69 @@ fn a_path_is_asked_for_now_and_then() {
         socket.asked.get()
     };
     assert_eq!(asked("srrt") - asked("srpt"), 1 + 300_000 / (64 << 10));
+}
+
+/// A packet may reach the queue after the next connection was written to.
+#[test]
+fn a_connection_written_to_is_remembered_though_it_has_nothing_below_yet() {
+    let bench = Bench::new("srpt", None);
+    let [first, second] = ['A', 'B'].map(|name| bench.socket(name, 0));
+    let mut below = Below::new();
+    below.on_written(1, &first);
+    below.on_written(2, &second);
+    first.queued_below.set(1_600);
+    assert_eq!(below.bytes(), 1_000);
+}
+
+/// A full socket says so by itself; only where the kernel orders would it take bytes all the same.
+#[test]
+fn room_is_asked_for_only_where_the_kernel_orders() {
+    let asked = |rate, is_marked: bool| {
+        let mut bench = Bench::new("srpt", rate);
+        bench.transmitter = bench.transmitter.with_marker(is_marked.then(marker));
+        let socket = bench.socket('A', u64::MAX);
+        bench.dispatch(&socket, 2 * BURST);
+        bench.drive();
+        socket.asked_for_room.get()
+    };
+    assert_eq!((asked(None, false), asked(Some("10mbit"), true), asked(None, true)), (0, 0, 2));
+}
+
+const BURST: u64 = 2 * 1_448;
+
+fn marker() -> Marker {
+    let bands = Bands { priorities: [7].into(), promotion: Promotion::Plain };
+    Marker { mark: Mark::Bands(bands), burst_bytes: BURST }
+}
+
+/// Or every burst behind a socket that once took half a segment would leave half a segment.
+#[test]
+fn a_burst_ends_where_a_segment_does() {
+    let mut bench = Bench::new("srpt", None);
+    bench.transmitter = bench.transmitter.with_marker(Some(marker()));
+    let socket = bench.socket('A', 1_000);
+    let job = bench.dispatch(&socket, 3 * BURST);
+    bench.drive();
+    socket.room.set(u64::MAX);
+    bench.transmitter.on_writable(bench.now.get(), job);
+    bench.drive();
+    let taken: Vec<u64> = bench.journal.borrow().iter().map(|(_, bytes)| *bytes).collect();
+    assert_eq!(taken, [1_000, BURST - 1_000, BURST, BURST]);
+}
+
+/// Learning moves a policy's bands, and a kernel has as many as it has.
+#[test]
+fn a_band_beyond_the_last_is_the_last() {
+    let bench = Bench::new("srpt", None);
+    let socket = bench.socket('A', 0);
+    let bands = Bands { priorities: [7, 8].into(), promotion: Promotion::Plain };
+    let mut stream = Stream::default();
+    let told = [5, 1, 0].map(|band| bands.mark(&socket, &mut stream, band, false));
+    assert_eq!((told, &*socket.priorities.borrow()), ([true, false, true], &vec![8, 7]));
+}
+
+#[test]
+fn a_stream_has_its_connection_s_framing() {
+    let framing = Framing::new(1_428, true, true);
+    assert_eq!(Stream::new(framing).framing(), framing);
 }
