@@ -161,3 +161,139 @@ impl<S: Socket + Clone> Desk<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::OwnedFd;
+
+    use sched::{Drain, Pace, policy};
+
+    use super::*;
+    use crate::log::{Format, Target};
+    use crate::threads::Threads;
+    use crate::transmit::{Dispatch, End, Outgoing, Patience, Stream};
+
+    const NOW: Nanos = Nanos::from_secs(1);
+    /// Of the only worker.
+    const OWNER: u64 = 256;
+
+    /// A client, and the server's end of its connection.
+    fn connection() -> (TcpStream, Connection) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let accepted = listener.accept().unwrap().0;
+        accepted.set_nonblocking(true).unwrap();
+        (client, Arc::new(OwnedFd::from(accepted)))
+    }
+
+    fn transmitter(rate: Option<&str>) -> Transmitter<Connection> {
+        let pace = Pace { rate: rate.map(|rate| rate.parse().unwrap()), ..Pace::UNLIMITED };
+        let patience = Patience { rate_bytes_per_s_min: 1000, window: Nanos::from_secs(5) };
+        Transmitter::new(Drain::new(policy::parse("fcfs").unwrap(), pace), None, patience)
+    }
+
+    fn writer() -> (Arc<Writer>, Arc<Mailbox<Departure>>) {
+        let outbox = Arc::new(Mailbox::new().unwrap());
+        (Arc::new(Writer::new(Mailbox::new().unwrap(), vec![outbox.clone()])), outbox)
+    }
+
+    fn dispatch(socket: Connection, bytes: usize) -> ToWriter<Connection> {
+        let outgoing = Outgoing::new(vec![7; bytes], Default::default(), End::Finish);
+        let stream = Stream::default();
+        ToWriter::Dispatch(Dispatch { owner: OWNER, socket, outgoing, sent_bytes: 0, class: 0, stream })
+    }
+
+    fn departed(outbox: &Mailbox<Departure>) -> Vec<Departure> {
+        let mut departures = vec![];
+        outbox.take(&mut departures);
+        departures
+    }
+
+    /// As the thread does, at one instant; gives until when it would wait.
+    fn turn(writer: &Writer, desk: &mut Desk<Connection>, now: Nanos) -> Option<Nanos> {
+        writer.receive(desk, now);
+        loop {
+            let wake_at = writer.send(desk, &|| now);
+            if wake_at.is_none_or(|at| at > now) {
+                return wake_at;
+            }
+        }
+    }
+
+    #[test]
+    fn the_thread_sends_what_is_posted_until_it_is_stopped() {
+        let threads = Threads::start(|| ()).unwrap();
+        let (log, _guard) = AccessLog::open(Target::Off, Format::Json, &threads).unwrap();
+        let (writer, outbox) = writer();
+        let (run, woken, poll) = (writer.clone(), writer.clone(), writer.poll().unwrap());
+        let main = move |beat: &Beat| run.run(poll, transmitter(Some("100mbit")), beat, &log);
+        let thread = threads.spawn_loop("writer", move || woken.inbox.wake(), main).unwrap();
+        let (mut client, socket) = connection();
+        client.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+        writer.inbox.post(dispatch(socket, 50_000));
+        let mut received = vec![];
+        client.read_to_end(&mut received).unwrap();
+        assert_eq!(received, vec![7; 50_000]);
+        threads.expect_ends();
+        writer.stop();
+        threads.join(thread).unwrap();
+        assert_eq!(departed(&outbox).len(), 1);
+    }
+
+    /// With nothing to send it sleeps until somebody posts; behind a grant or a reader it looks after those who stall each
+    /// second.
+    #[test]
+    fn it_wakes_for_grants_and_for_readers_that_stall() {
+        let (writer, outbox) = writer();
+        let mut desk = Desk::new(transmitter(None), NOW);
+        assert_eq!(turn(&writer, &mut desk, NOW), None);
+        let (_client, socket) = connection();
+        writer.inbox.post(dispatch(socket, 64 << 20));
+        let mut seconds = 0;
+        while let Some(wake_at) = turn(&writer, &mut desk, NOW + Nanos::from_secs(seconds)) {
+            seconds += 1;
+            assert_eq!(wake_at, NOW + Nanos::from_secs(seconds));
+        }
+        assert_eq!(seconds, 10, "a window in which its buffers took some, and one in which they took nothing");
+        let departures = departed(&outbox);
+        assert!(matches!(departures[..], [Departure { owner: OWNER, failure: Some(Failure::Stalled), .. }]));
+        assert!(desk.is_idle());
+    }
+
+    #[test]
+    fn a_grant_that_is_due_sooner_wakes_it_sooner() {
+        let (writer, _outbox) = writer();
+        let mut desk = Desk::new(transmitter(Some("10mbit")), NOW);
+        let (_client, socket) = connection();
+        writer.inbox.post(dispatch(socket, 10_000));
+        let wake_at = turn(&writer, &mut desk, NOW).unwrap();
+        assert!(wake_at < NOW + Nanos::from_millis(10), "{wake_at:?}");
+    }
+
+    #[test]
+    fn an_abort_ends_a_response_and_room_carries_it_on() {
+        let (writer, outbox) = writer();
+        let mut desk = Desk::new(transmitter(None), NOW);
+        let (mut client, socket) = connection();
+        writer.inbox.post(dispatch(socket, 64 << 20));
+        turn(&writer, &mut desk, NOW);
+        // What the sockets hold, and then more than that.
+        let mut part = vec![0; 8 << 20];
+        for _ in 0..4 {
+            let mut read = 0;
+            while read < part.len() {
+                read += client.read(&mut part[read..]).unwrap();
+                writer.inbox.post(ToWriter::Writable(OWNER));
+                turn(&writer, &mut desk, NOW);
+            }
+        }
+        assert!(departed(&outbox).is_empty());
+        writer.inbox.post(ToWriter::Abort(OWNER));
+        assert_eq!(turn(&writer, &mut desk, NOW), None);
+        let departures = departed(&outbox);
+        assert!(matches!(departures[..], [Departure { failure: Some(Failure::Disconnected), .. }]), "{departures:?}");
+        assert!(departures[0].sent_bytes >= 32 << 20);
+    }
+}
