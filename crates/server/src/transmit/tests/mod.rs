@@ -3,6 +3,7 @@
 mod bands;
 mod ledger;
 mod observe;
+mod outgoing;
 mod questions;
 mod storage;
 
@@ -48,6 +49,10 @@ struct FakeSocket {
     closing: Rc<Cell<u8>>,
     /// Every priority it was given.
     priorities: Rc<RefCell<Vec<u32>>>,
+    /// Of each write how many pieces it had and whether more was to follow at once; `None`: what follows was corked.
+    writes: Rc<RefCell<Vec<Option<(usize, bool)>>>>,
+    /// What becomes of a write, unless it is taken.
+    fails: Rc<Cell<Option<io::ErrorKind>>>,
 }
 
 impl Socket for FakeSocket {
@@ -61,8 +66,17 @@ impl Socket for FakeSocket {
         Some(weak.clone())
     }
 
-    fn send(&self, bytes: &[u8], _more: bool) -> io::Result<usize> {
+    fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize> {
+        self.send_slices(&[IoSlice::new(bytes)], more)
+    }
+
+    fn send_slices(&self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+        self.writes.borrow_mut().push(Some((slices.len(), more)));
+        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
         let taken = (bytes.len() as u64).min(self.room.get());
+        if let Some(kind) = self.fails.get() {
+            return Err(kind.into());
+        }
         if taken == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -74,11 +88,6 @@ impl Socket for FakeSocket {
         self.journal.borrow_mut().push((self.name, taken));
         self.received.borrow_mut().extend_from_slice(&bytes[..taken as usize]);
         Ok(taken as usize)
-    }
-
-    fn send_slices(&self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
-        let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
-        self.send(&all, more)
     }
 
     fn send_file(&self, file: &File, offset: u64, count: usize) -> io::Result<usize> {
@@ -93,7 +102,10 @@ impl Socket for FakeSocket {
         }
     }
 
-    fn cork(&self, _is_corked: bool) {}
+    fn cork(&self, is_corked: bool) {
+        assert!(is_corked, "it is let go by the FIN");
+        self.writes.borrow_mut().push(None);
+    }
 
     fn finish(&self) {
         assert!(!self.is_finished.replace(true), "finished twice");
@@ -113,7 +125,7 @@ impl Socket for FakeSocket {
     }
 
     fn client(&self) -> u64 {
-        1
+        self.name.into()
     }
 
     fn has_room(&self) -> bool {
@@ -189,6 +201,8 @@ impl Bench {
             queued_below: Rc::default(),
             closing: Rc::default(),
             priorities: Rc::default(),
+            writes: Rc::default(),
+            fails: Rc::default(),
         }
     }
 

@@ -21,26 +21,30 @@ fn run(told: &str, line: &str) -> (Rate, Vec<Notice>, Nanos) {
 }
 
 fn run_on(bench: Bench, line: &str) -> (Rate, Vec<Notice>, Nanos) {
-    run_with_losses(bench, line, 0)
+    run_with_losses(bench, line, &[0])
 }
 
-/// The same, and so many thousandths are sent again.
-fn run_with_losses(mut bench: Bench, line: &str, lost_permille: u64) -> (Rate, Vec<Notice>, Nanos) {
+/// The same to as many clients, to each of whom so many thousandths are sent again.
+fn run_with_losses(mut bench: Bench, line: &str, lost_permille: &[u64]) -> (Rate, Vec<Notice>, Nanos) {
     let mut line = Line { rate: line.parse().unwrap(), idle_at: Nanos::ZERO };
-    let socket = bench.socket('L', u64::MAX);
-    let path = |rtt| Path { rtt: Some(rtt), ..Path::default() };
+    let sockets: Vec<_> = ('A'..).take(lost_permille.len()).map(|name| bench.socket(name, u64::MAX)).collect();
+    let set_path = |rtt| sockets.iter().for_each(|socket| socket.path.set(Path { rtt: Some(rtt), ..Path::default() }));
     let mut notices = vec![];
-    socket.path.set(path(Nanos::from_millis(1)));
-    bench.dispatch(&socket, 100_000_000);
+    set_path(Nanos::from_millis(1));
+    for socket in &sockets {
+        bench.dispatch(socket, 100_000_000);
+    }
     let end = bench.now.get() + Nanos::from_secs(6);
     while bench.now.get() < end {
         let at = bench.transmitter.run(&|| bench.now.get()).expect("a response is being sent");
-        for (_, bytes) in bench.journal.borrow_mut().drain(..) {
+        for (name, bytes) in bench.journal.borrow_mut().drain(..) {
             line.take(bench.now.get(), bytes);
+            let which = (name as u8 - b'A') as usize;
+            let socket = &sockets[which];
             socket.acked.set(socket.acked.get() + bytes);
-            socket.retransmitted.set(socket.acked.get() / 1448 * lost_permille / 1000 * 1448);
+            socket.retransmitted.set(socket.acked.get() / 1448 * lost_permille[which] / 1000 * 1448);
         }
-        socket.path.set(path(Nanos::from_millis(1) + (line.idle_at - bench.now.get())));
+        set_path(Nanos::from_millis(1) + (line.idle_at - bench.now.get()));
         notices.extend(bench.transmitter.notices().map(|notice| match notice {
             super::Notice::Pace(notice) => notice,
             other => panic!("{other}"),
@@ -76,7 +80,16 @@ fn where_the_queue_is_read_round_trips_change_nothing() {
 /// A policer has no queue, and drops what is too much.
 #[test]
 fn a_line_that_drops_is_given_less() {
-    let (_, notices, _) = run_with_losses(Bench::new("srpt", Some("10mbit")), "100mbit", 50);
-    let Some(Notice::Fell { signal: Signal::Loss(permille), .. }) = notices.first() else { panic!("{notices:?}") };
-    assert!((40..=55).contains(permille), "{permille}");
+    for lost_permille in [&[50][..], &[50, 50]] {
+        let (_, notices, _) = run_with_losses(Bench::new("fair", Some("10mbit")), "100mbit", lost_permille);
+        let first = notices.first();
+        assert!(matches!(first, Some(Notice::Fell { signal: Signal::Loss(_), .. })), "{lost_permille:?}: {notices:?}");
+    }
+}
+
+/// A client on a bad radio link, beside one who has no losses.
+#[test]
+fn what_one_client_loses_is_its_own() {
+    let (rate, notices, _) = run_with_losses(Bench::new("fair", Some("10mbit")), "100mbit", &[0, 50]);
+    assert!(rate == "10mbit".parse().unwrap() && notices.is_empty(), "{rate} {notices:?}");
 }

@@ -1,0 +1,140 @@
+//! How a response is handed down: in as few and as full segments as there can be, and what its end is told as.
+
+use super::*;
+use crate::files::{Cache, CacheLimits, Entry, Found, Root, temporary::Folder};
+use crate::storage::{Buffer, Look, ReadDone};
+use std::ops::Range;
+use std::sync::Arc;
+
+const HEAD: u64 = 100;
+const FILE: u64 = 200_000;
+
+/// Everything is in the page cache.
+struct Warm;
+
+impl Storage for Warm {
+    fn look(&mut self, _entry: &Entry, _offset: u64, count: u64) -> io::Result<Look<'_>> {
+        Ok(Look::Resident(count))
+    }
+
+    fn read_aside(&mut self, _job: JobId, _entry: &Arc<Entry>, _range: Range<u64>) -> io::Result<()> {
+        unreachable!("nothing is absent")
+    }
+
+    fn take_done(&mut self, _into: &mut Vec<ReadDone>) {}
+}
+
+fn entry() -> (Arc<Entry>, Folder) {
+    let folder = Folder::new();
+    folder.put("file", &vec![3; FILE as usize]);
+    let root = Root::open(&folder.path("."), Default::default()).unwrap();
+    let found = Cache::new(root.into(), CacheLimits::per_worker(1)).lookup(b"/file", Nanos::from_secs(1));
+    let Ok(Found::File(entry)) = found else { panic!("{found:?}") };
+    (entry, folder)
+}
+
+fn head(rest: impl IntoIterator<Item = Segment>, end: End) -> Outgoing {
+    Outgoing::new(vec![1; HEAD as usize], rest.into_iter().collect(), end)
+}
+
+fn bytes(count: usize) -> Segment {
+    Segment::Bytes(Buffer::from(vec![2; count]))
+}
+
+fn socket() -> FakeSocket {
+    Bench::new("srpt", None).socket('A', u64::MAX)
+}
+
+/// Grants of so many bytes until it is sent; gives what the socket saw.
+fn writes(mut outgoing: Outgoing, bytes_max: u64) -> Vec<Option<(usize, bool)>> {
+    let socket = socket();
+    while outgoing.remaining_bytes() > 0 {
+        let sent = outgoing.send(&socket, &mut Warm, bytes_max);
+        assert!(sent.failure.is_none() && sent.bytes <= bytes_max && sent.bytes > 0, "{sent:?}");
+    }
+    assert_eq!(socket.is_finished.get(), outgoing.ends_connection());
+    socket.writes.take()
+}
+
+/// A short segment waits for what is sent at once behind it, be it the FIN, and for nothing else.
+#[test]
+fn the_last_segment_waits_for_the_fin_alone() {
+    assert_eq!(writes(head([bytes(400)], End::Open), 1_000), [Some((2, false))]);
+    assert_eq!(writes(head([bytes(400)], End::Finish), 1_000), [Some((2, true))]);
+    // A grant that ends before the response does: whoever is next may take long.
+    assert_eq!(writes(head([bytes(400)], End::Finish), 300), [Some((2, false)), Some((1, true))]);
+    assert_eq!(writes(head([], End::Open), 1_000), [Some((1, false))]);
+}
+
+#[test]
+fn a_head_waits_for_its_file_and_the_end_of_a_file_for_the_fin() {
+    let (entry, _folder) = entry();
+    let file = || Segment::File { entry: entry.clone(), range: 0..FILE };
+    // The head; what sendfile hands down is a write of its own.
+    let file_write = Some((1, false));
+    assert_eq!(writes(head([file()], End::Open), u64::MAX), [Some((1, true)), file_write]);
+    assert_eq!(writes(head([file()], End::Finish), u64::MAX), [Some((1, true)), None, file_write]);
+    let split = writes(head([file()], End::Finish), FILE);
+    assert_eq!(split, [Some((1, true)), file_write, None, file_write]);
+    assert_eq!(writes(head([file()], End::Open), HEAD)[0], Some((1, false)), "nothing follows in this grant");
+}
+
+#[test]
+fn pieces_go_down_eight_at_a_time() {
+    let pieces = (0..17).map(|_| bytes(10));
+    assert_eq!(writes(head(pieces, End::Open), u64::MAX), [Some((8, true)), Some((8, true)), Some((2, false))]);
+}
+
+/// A page that is shared, and one of its parts.
+#[test]
+fn pages_are_sent_from_where_they_begin() {
+    let page = Arc::new((0..200).collect::<Vec<u8>>());
+    let segment = Segment::Page { page: page.clone(), at: 50 };
+    assert_eq!((segment.len(), segment.is_empty()), (150, false));
+    assert!(Segment::Page { page: page.clone(), at: 200 }.is_empty());
+    let socket = socket();
+    let mut outgoing = head([segment], End::Open);
+    assert_eq!(outgoing.remaining_bytes(), HEAD + 150);
+    while outgoing.remaining_bytes() > 0 {
+        outgoing.send(&socket, &mut Warm, 70);
+    }
+    assert_eq!(socket.received.borrow()[HEAD as usize..], page[50..]);
+    assert!(!outgoing.ends_connection() && outgoing.into_buffer() == vec![1; HEAD as usize]);
+}
+
+/// What waits needs no memory for what is gone, and goes on where it was.
+#[test]
+fn what_was_sent_is_given_back() {
+    let socket = socket();
+    let mut outgoing = head([bytes(40)], End::Open);
+    outgoing.send(&socket, &mut Warm, 60);
+    outgoing.shrink();
+    let left = outgoing.send(&socket, &mut Warm, 1_000);
+    assert_eq!((left.bytes, outgoing.remaining_bytes(), outgoing.into_buffer().len()), (80, 0, 40));
+    assert_eq!(*socket.received.borrow(), [vec![1; 100], vec![2; 40]].concat());
+}
+
+/// A full socket is waited for, a client that is gone is not; a disk's error is told with the file's name.
+#[test]
+fn failures_are_told_apart() {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, InvalidInput, NotConnected, TimedOut, WouldBlock};
+    let (entry, _folder) = entry();
+    let told = |outgoing: &mut Outgoing, kind| {
+        let socket = socket();
+        socket.fails.set(Some(kind));
+        match outgoing.send(&socket, &mut Warm, 1_000).failure {
+            Some(Failure::Blocked) => "blocked",
+            Some(Failure::Disconnected) => "disconnected",
+            Some(Failure::Unreadable { path, .. }) if &*path == "file" => "unreadable",
+            other => panic!("{other:?}"),
+        }
+    };
+    let from_memory = [WouldBlock, ConnectionReset, InvalidInput].map(|kind| told(&mut head([], End::Open), kind));
+    assert_eq!(from_memory, ["blocked", "disconnected", "disconnected"]);
+    let from_file = [WouldBlock, BrokenPipe, ConnectionReset, NotConnected, TimedOut, InvalidInput].map(|kind| {
+        let file = Segment::File { entry: entry.clone(), range: 0..FILE };
+        told(&mut Outgoing::new(vec![], [file].into(), End::Open), kind)
+    });
+    let gone = "disconnected";
+    assert_eq!(from_file, ["blocked", gone, gone, gone, gone, "unreadable"]);
+}
