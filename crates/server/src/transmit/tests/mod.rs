@@ -5,6 +5,7 @@ mod ledger;
 mod observe;
 mod outgoing;
 mod questions;
+mod sending;
 mod storage;
 
 use std::cell::{Cell, RefCell};
@@ -40,6 +41,9 @@ struct FakeSocket {
     window: Rc<Cell<u64>>,
     unsent: Rc<Cell<u64>>,
     acked: Rc<Cell<u64>>,
+    acked_ago: Rc<Cell<Nanos>>,
+    /// Whether the kernel counts what it sent.
+    is_counted: Rc<Cell<bool>>,
     path: Rc<Cell<Path>>,
     /// How often it was asked about, and whether it has room.
     asked: Rc<Cell<u64>>,
@@ -114,11 +118,11 @@ impl Socket for FakeSocket {
     fn status(&self) -> Status {
         self.asked.set(self.asked.get() + 1);
         Status {
-            sent: Some(self.sent()),
+            sent: self.is_counted.get().then(|| self.sent()),
             unsent_bytes: self.unsent.get(),
             retransmitted_bytes: self.retransmitted.get(),
             acked_bytes: self.acked.get(),
-            acked_ago: Nanos::ZERO,
+            acked_ago: self.acked_ago.get(),
             path: self.path.get(),
             closing_segments: self.closing.get(),
         }
@@ -196,6 +200,8 @@ impl Bench {
             unsent: Rc::default(),
             path: Rc::default(),
             acked: Rc::default(),
+            acked_ago: Rc::default(),
+            is_counted: Rc::new(Cell::new(true)),
             asked: Rc::default(),
             asked_for_room: Rc::default(),
             queued_below: Rc::default(),

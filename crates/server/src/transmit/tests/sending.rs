@@ -1,0 +1,115 @@
+//! One response: what the kernel says of its connection, and how slow its reader may be.
+
+use super::*;
+use crate::storage::InMemory;
+
+const SEGMENT: u64 = 1_448;
+const RTT: Nanos = Nanos::from_millis(20);
+
+/// A response of ten segments on this socket.
+fn sending(socket: &FakeSocket) -> Sending<FakeSocket> {
+    let mut drain = Drain::new(policy::parse("fcfs").unwrap(), Pace::UNLIMITED);
+    let id = drain.arrive(Nanos::ZERO, Arrival::of(Size::Known(10 * SEGMENT)));
+    let outgoing = Outgoing::new(vec![0; 10 * SEGMENT as usize], VecDeque::new(), End::Open);
+    let (socket, stream) = (socket.clone(), Stream::new(socket.framing));
+    Sending::new(id, Dispatch { owner: 0, socket, outgoing, sent_bytes: 0, class: 0, stream }, Nanos::ZERO)
+}
+
+fn socket() -> FakeSocket {
+    let socket = Bench::new("srpt", None).socket('A', u64::MAX);
+    socket.path.set(Path { rtt: Some(RTT), ..Path::default() });
+    socket
+}
+
+/// The kernel tells the same smoothed round trip again and again: it is news when eight segments were acknowledged, the last
+/// of them just now.
+#[test]
+fn a_round_trip_is_taken_once() {
+    let socket = socket();
+    let mut sending = sending(&socket);
+    let mut rtt = |acked_bytes, ago_ms| {
+        socket.acked.set(acked_bytes);
+        socket.acked_ago.set(Nanos::from_millis(ago_ms));
+        sending.settle().1.rtt
+    };
+    assert_eq!(rtt(0, 90), Some(RTT), "the handshake's");
+    assert_eq!((rtt(8 * SEGMENT - 1, 0), rtt(8 * SEGMENT, 51), rtt(8 * SEGMENT, 50)), (None, None, Some(RTT)));
+    assert_eq!((rtt(8 * SEGMENT, 0), rtt(16 * SEGMENT - 1, 0), rtt(16 * SEGMENT, 0)), (None, None, Some(RTT)));
+}
+
+/// It may be minutes old.
+#[test]
+fn the_round_trip_of_an_earlier_response_is_not_taken() {
+    let socket = socket();
+    socket.acked.set(5 * SEGMENT);
+    let mut sending = sending(&socket);
+    assert_eq!(sending.settle().1.rtt, None);
+    socket.acked.set(13 * SEGMENT);
+    assert_eq!(sending.settle().1.rtt, Some(RTT));
+}
+
+#[test]
+fn losses_are_those_since_the_last_look() {
+    let socket = socket();
+    socket.retransmitted.set(10_000);
+    let mut sending = sending(&socket);
+    let mut lost = |again| {
+        socket.retransmitted.set(socket.retransmitted.get() + again);
+        sending.settle().1.lost_bytes
+    };
+    assert_eq!([lost(0), lost(SEGMENT), lost(0)], [0, SEGMENT + 66, 0]);
+}
+
+/// Then what was taken and does not wait unsent has left.
+#[test]
+fn where_the_kernel_does_not_count_what_was_taken_was_sent() {
+    let socket = socket();
+    socket.is_counted.set(false);
+    socket.window.set(2 * SEGMENT);
+    let mut sending = sending(&socket);
+    let _ = sending.settle();
+    assert_eq!(sending.send(&mut InMemory, 3 * SEGMENT).bytes, 3 * SEGMENT);
+    sending.on_charged(3 * SEGMENT);
+    assert_eq!(sending.settle().0.refund_bytes, SEGMENT + 66);
+    socket.let_out(SEGMENT);
+    assert_eq!(sending.settle().0.charge_bytes, SEGMENT + 66);
+    assert_eq!(sending.into_departure(None).stream.sent_bytes, 3 * SEGMENT);
+}
+
+/// A thousand bytes per second, over ten seconds.
+#[test]
+fn a_reader_has_to_take_so_much_in_every_window() {
+    for (taken, is_stalled) in [(10_000, false), (9_999, true)] {
+        let mut bench = Bench::new("srpt", None);
+        let socket = bench.socket('A', 10_000);
+        let job = bench.dispatch(&socket, 100_000);
+        bench.drive();
+        bench.transmitter.end_stalled(Nanos::from_secs(11));
+        socket.room.set(taken);
+        bench.transmitter.on_writable(Nanos::from_secs(12), job);
+        bench.drive();
+        bench.transmitter.end_stalled(Nanos::from_secs(21) - Nanos(1));
+        assert_eq!(bench.transmitter.departures().count(), 0);
+        bench.transmitter.end_stalled(Nanos::from_secs(21));
+        assert_eq!(bench.transmitter.departures().count() == 1, is_stalled, "{taken}");
+    }
+}
+
+/// A path that comes and goes would cost a system call each time.
+#[test]
+fn marks_are_as_few_as_bands() {
+    let mut bench = Bench::new("srrt:50ms,200ms", None);
+    let bands = Bands { priorities: [7, 8, 9].into(), promotion: Promotion::Plain };
+    bench.transmitter = bench.transmitter.with_marker(Some(Marker { mark: Mark::Bands(bands), burst_bytes: SEGMENT }));
+    let socket = bench.socket('A', 0);
+    let job = bench.dispatch(&socket, 100_000);
+    for turn in 0..20 {
+        let rtt = Some(Nanos::from_millis(if turn % 2 == 0 { 1 } else { 5_000 }));
+        socket.path.set(Path { rtt, cwnd_bytes: Some(14_480), throughput_bps: None });
+        socket.room.set(SEGMENT);
+        bench.drive();
+        bench.transmitter.on_writable(bench.now.get(), job);
+        bench.drive();
+    }
+    assert_eq!(socket.priorities.borrow().len(), 3, "{:?}", socket.priorities);
+}
