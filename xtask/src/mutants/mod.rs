@@ -16,7 +16,7 @@ use std::time::Instant;
 use std::{fs, io};
 
 use accepted::Accepted;
-use outcome::{Mutant, Tally};
+use outcome::Tally;
 use table::Row;
 
 /// Of the mutants that build, the tests catch at least this many.
@@ -126,7 +126,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use outcome::Summary;
+    use outcome::{Mutant, Summary};
 
     fn row(caught: usize, missed: usize) -> Row {
         let mutant = |summary| Mutant { name: "crates/http/src/a.rs:1:2: replace f".into(), summary };

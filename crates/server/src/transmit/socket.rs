@@ -176,7 +176,79 @@ fn retry(mut call: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usiz
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
     use super::*;
+
+    /// A client, and the server's end of its connection.
+    fn connection() -> (TcpStream, Connection) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let accepted = listener.accept().unwrap().0;
+        accepted.set_nonblocking(true).unwrap();
+        (client, Arc::new(OwnedFd::from(accepted)))
+    }
+
+    #[test]
+    fn bytes_pieces_and_parts_of_files_arrive_and_the_end_is_seen() {
+        let (mut client, connection) = connection();
+        let path = std::env::temp_dir().join(format!("weir-socket-{}", std::process::id()));
+        std::fs::write(&path, "0123456789").unwrap();
+        let file = File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(connection.send(b"ab", true).unwrap(), 2);
+        assert_eq!(connection.send_slices(&[IoSlice::new(b"cd"), IoSlice::new(b"e")], true).unwrap(), 3);
+        connection.cork(true);
+        assert_eq!(connection.send_file(&file, 4, 3).unwrap(), 3);
+        assert_eq!(connection.send_file(&file, 10, 3).unwrap(), 0, "the file ends before that");
+        connection.finish();
+        let mut received = String::new();
+        client.read_to_string(&mut received).unwrap();
+        assert_eq!(received, "abcde456");
+    }
+
+    #[test]
+    fn the_kernel_tells_what_a_connection_has_sent() {
+        let (mut client, connection) = connection();
+        let before = connection.status();
+        assert_eq!((before.sent.unwrap().payload_bytes, before.acked_bytes, before.path.throughput_bps), (0, 0, None));
+        assert!(before.path.rtt.is_some() && before.path.cwnd_bytes.is_some(), "the handshake told");
+        connection.send(&[7; 5_000], false).unwrap();
+        client.read_exact(&mut [0; 5_000]).unwrap();
+        let after = connection.status();
+        assert_eq!((after.sent.unwrap().payload_bytes, after.unsent_bytes, after.retransmitted_bytes), (5_000, 0, 0));
+        assert!(after.sent.unwrap().segments > before.sent.unwrap().segments);
+    }
+
+    #[test]
+    fn a_socket_whose_client_does_not_read_has_no_room() {
+        let (_client, connection) = connection();
+        assert!(connection.has_room());
+        let error = loop {
+            if let Err(error) = connection.send(&[7; 1 << 16], false) {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        assert!(!connection.has_room() && connection.status().unsent_bytes > 0);
+    }
+
+    #[test]
+    fn a_connection_has_its_client_its_priority_and_nothing_below() {
+        let (_client, connection) = connection();
+        assert_eq!(connection.client(), client(Ipv4Addr::LOCALHOST.into()));
+        assert_eq!(connection.queued_below_bytes(), Some(0));
+        connection.set_priority(5);
+        assert_eq!(SockRef::from(&*connection).priority().unwrap(), 5);
+    }
+
+    #[test]
+    fn a_signal_is_no_failure() {
+        let mut answers = [Err(rustix::io::Errno::INTR), Ok(3), Err(rustix::io::Errno::PIPE)].into_iter();
+        assert_eq!(retry(|| answers.next().unwrap()).unwrap(), 3);
+        assert_eq!(retry(|| answers.next().unwrap()).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
 
     #[test]
     fn a_client_is_an_address_or_a_network() {

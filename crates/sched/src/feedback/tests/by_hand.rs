@@ -36,7 +36,7 @@ impl Hand {
         for ms in 1..=ms {
             self.now += MS(1);
             self.charged += self.feedback.rate * used_permille / 8_000_000;
-            if self.now.0 % MS(10).0 == 0 {
+            if self.now.0.is_multiple_of(MS(10).0) {
                 let rtt = self.base + queue;
                 (1..=2).for_each(|client| self.feedback.on_round_trip(self.now, self.charged, client, rtt));
             }

@@ -24,6 +24,9 @@ use super::*;
 /// One write: who, how many bytes.
 type Journal = Rc<RefCell<Vec<(char, u64)>>>;
 
+/// How many pieces a write had, and whether more was to follow at once; `None`: what follows was corked.
+type Write = Option<(usize, bool)>;
+
 #[derive(Clone)]
 struct FakeSocket {
     name: char,
@@ -53,8 +56,7 @@ struct FakeSocket {
     closing: Rc<Cell<u8>>,
     /// Every priority it was given.
     priorities: Rc<RefCell<Vec<u32>>>,
-    /// Of each write how many pieces it had and whether more was to follow at once; `None`: what follows was corked.
-    writes: Rc<RefCell<Vec<Option<(usize, bool)>>>>,
+    writes: Rc<RefCell<Vec<Write>>>,
     /// What becomes of a write, unless it is taken.
     fails: Rc<Cell<Option<io::ErrorKind>>>,
 }

@@ -26,7 +26,7 @@ impl Storage for Warm {
 
 fn entry() -> (Arc<Entry>, Folder) {
     let folder = Folder::new();
-    folder.put("file", &vec![3; FILE as usize]);
+    folder.put("file", vec![3; FILE as usize]);
     let root = Root::open(&folder.path("."), Default::default()).unwrap();
     let found = Cache::new(root.into(), CacheLimits::per_worker(1)).lookup(b"/file", Nanos::from_secs(1));
     let Ok(Found::File(entry)) = found else { panic!("{found:?}") };
@@ -46,7 +46,7 @@ fn socket() -> FakeSocket {
 }
 
 /// Grants of so many bytes until it is sent; gives what the socket saw.
-fn writes(mut outgoing: Outgoing, bytes_max: u64) -> Vec<Option<(usize, bool)>> {
+fn writes(mut outgoing: Outgoing, bytes_max: u64) -> Vec<Write> {
     let socket = socket();
     while outgoing.remaining_bytes() > 0 {
         let sent = outgoing.send(&socket, &mut Warm, bytes_max);
