@@ -63,6 +63,13 @@ mod tests {
     }
 
     #[test]
+    fn instants_are_four_milliseconds_apart() {
+        let mut sent = Sent::default();
+        [MS(100), MS(104) - Nanos(1), MS(104), MS(107), MS(109)].iter().for_each(|at| sent.remember(*at, 0));
+        assert_eq!(sent.spans.iter().map(|span| span.began).collect::<Vec<_>>(), [MS(100), MS(104), MS(109)]);
+    }
+
+    #[test]
     fn the_memory_is_bounded() {
         let mut sent = Sent::default();
         (0..10_000).for_each(|ms| sent.remember(MS(ms), ms));

@@ -103,20 +103,46 @@ fn a_cut_that_halves_the_queue_was_right() {
     }
 }
 
+/// Two round trips of 50 ms and an epoch behind the drain it is judged again, and no later.
+#[test]
+fn a_new_pace_is_judged_when_round_trips_tell_of_it() {
+    let mut hand = Hand::busy();
+    hand.go(100, FULL, MS(40));
+    while hand.go(1, FULL, MS(40)).is_empty() {}
+    hand.go(199, FULL, Nanos::ZERO);
+    assert!(matches!(hand.feedback.phase, Phase::Settling { .. }));
+    hand.go(1, FULL, Nanos::ZERO);
+    assert!(matches!(hand.feedback.phase, Phase::Free));
+}
+
+/// On a slow line a packet or two are no queue that round trips could tell.
+#[test]
+fn an_epoch_is_as_long_as_thirty_two_packets_take() {
+    let mut hand = Hand::new(100_000, MS(10));
+    hand.go(32 * 1514 * 8 / 100, 10, Nanos::ZERO);
+    assert!(hand.feedback.history.is_empty());
+    hand.go(1, 10, Nanos::ZERO);
+    assert_eq!(hand.feedback.history.len(), 1);
+}
+
 /// Three cuts that change nothing, then the old pace again, for longer each time.
 #[test]
 fn a_queue_that_no_cut_shortens_is_left_to_others() {
     let mut hand = Hand::busy();
     for seconds in [10, 20, 40, 80, 160, 160] {
-        let (mut cuts, mut notice) = (0, None);
-        for (_, change) in (0..5000).flat_map(|_| hand.go(1, FULL, MS(30))).take(7) {
-            cuts += u32::from(change.rate.bits_per_s() < CEILING / 2);
-            notice = change.notice;
+        let began_at = hand.now;
+        let (mut changes, mut cuts) = (vec![], 0);
+        while changes.len() < 7 && hand.now < began_at + Nanos::from_secs(10) {
+            for (_, change) in hand.go(1, FULL, MS(30)) {
+                changes.push((hand.now - began_at, change.notice));
+                cuts += u32::from(change.rate.bits_per_s() < CEILING / 2);
+            }
         }
         let lasts = Nanos::from_secs(seconds);
         let foreign = Notice::Foreign { signal: Signal::Delay(MS(30)), rate: rate(CEILING), lasts };
-        assert_eq!((notice, cuts, hand.feedback.rate()), (Some(foreign), 3, rate(CEILING)));
-        // A quiet time, so that nobody takes the queue for the path's own ways.
+        assert_eq!((changes[0].0, changes[6].1, cuts), (MS(100), Some(foreign), 3));
+        assert_eq!(hand.feedback.rate(), rate(CEILING));
+        // A quiet time, so that nobody takes the queue for the path's own ways; all but the last epoch of the whole.
         assert_eq!(hand.go(seconds * 1000 - 5400, 10, Nanos::ZERO), []);
         assert_eq!(hand.go(300, FULL, Nanos::ZERO), []);
         assert_eq!(hand.go(5000, FULL, MS(30)), []);
@@ -279,6 +305,17 @@ fn epoch(used_permille: u64, is_queued: bool, from: (u64, u64), passed: Option<(
     let span = |(ms, charged_bytes)| Span { began: MS(ms), charged_bytes };
     let delay = Some(if is_queued { MS(30) } else { Nanos::ZERO });
     Epoch { from: span(from), lasted: MS(100), lost_bytes: 0, delay, passed: passed.map(span), used_permille }
+}
+
+/// Back to where it was half of what counts as one, and through epochs in which nobody looked.
+#[test]
+fn a_queue_is_followed_back_to_its_beginning() {
+    let half = Nanos(THRESHOLD.0 / 2);
+    let mut feedback = Feedback::new(rate(CEILING));
+    for delay in [Some(MS(30)), Some(half), Some(half + Nanos(1)), None, Some(MS(30))] {
+        feedback.history.push_back(Epoch { delay, ..epoch(FULL, true, (0, 0), None) });
+    }
+    assert_eq!(feedback.queued().count(), 3);
 }
 
 /// From the first instant at which the line was surely not idle: in the queue, or before it where all of the pace was used.
