@@ -232,10 +232,10 @@ mod tests {
         let thread = threads.spawn_loop("writer", move || woken.inbox.wake(), main).unwrap();
         let (mut client, socket) = connection();
         client.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
-        writer.inbox.post(dispatch(socket, 50_000));
+        writer.inbox.post(dispatch(socket, 1_000_000));
         let mut received = vec![];
         client.read_to_end(&mut received).unwrap();
-        assert_eq!(received, vec![7; 50_000]);
+        assert!(received == vec![7; 1_000_000], "{} bytes", received.len());
         threads.expect_ends();
         writer.stop();
         threads.join(thread).unwrap();

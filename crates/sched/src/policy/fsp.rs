@@ -161,3 +161,30 @@ impl VirtualLink {
         (self.blind, self.time, self.carry) = (0, VirtualTime::default(), 0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(number: u64, size: Size) -> Job {
+        Job { number, ..Job::of_size(size) }
+    }
+
+    /// A link with a job of ten bytes and one whose size is not known, and what both have had after ten bytes of it.
+    fn shared(is_blind_gone: bool) -> u64 {
+        let (mut link, blind) = (VirtualLink::default(), job(1, Size::AtLeast(0)));
+        link.join(0, &job(0, Size::Known(10)));
+        link.join(1, &blind);
+        if is_blind_gone {
+            link.leave(1, &blind);
+        }
+        link.advance(10);
+        link.time.now() / UNITS
+    }
+
+    /// And takes nothing any more when it has ended.
+    #[test]
+    fn a_job_of_unknown_size_has_its_share_of_the_virtual_link() {
+        assert_eq!((shared(false), shared(true)), (5, 10));
+    }
+}
