@@ -28,7 +28,7 @@ fn entry() -> (Arc<Entry>, Folder) {
     let folder = Folder::new();
     folder.put("file", vec![3; FILE as usize]);
     let root = Root::open(&folder.path("."), Default::default()).unwrap();
-    let found = Cache::new(root.into(), CacheLimits::per_worker(1)).lookup(b"/file", Nanos::from_secs(1));
+    let found = Cache::new(root.into(), CacheLimits::per_worker(1)).lookup_waiting(b"/file", Nanos::from_secs(1));
     let Ok(Found::File(entry)) = found else { panic!("{found:?}") };
     (entry, folder)
 }
