@@ -244,6 +244,15 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_that_somebody_has_is_found_again() {
+        let (_client, connection) = connection();
+        let weak = connection.downgrade();
+        assert!(Connection::upgrade(&weak).is_some());
+        drop(connection);
+        assert!(Connection::upgrade(&weak).is_none());
+    }
+
+    #[test]
     fn a_signal_is_no_failure() {
         let mut answers = [Err(rustix::io::Errno::INTR), Ok(3), Err(rustix::io::Errno::PIPE)].into_iter();
         assert_eq!(retry(|| answers.next().unwrap()).unwrap(), 3);

@@ -80,10 +80,11 @@ fn where_the_queue_is_read_round_trips_change_nothing() {
 /// A policer has no queue, and drops what is too much.
 #[test]
 fn a_line_that_drops_is_given_less() {
-    for lost_permille in [&[50][..], &[50, 50]] {
+    // Of two the one that loses most may have itself to blame.
+    for (lost_permille, told) in [(&[50][..], 40..=55), (&[50, 50], 20..=55)] {
         let (_, notices, _) = run_with_losses(Bench::new("fair", Some("10mbit")), "100mbit", lost_permille);
-        let first = notices.first();
-        assert!(matches!(first, Some(Notice::Fell { signal: Signal::Loss(_), .. })), "{lost_permille:?}: {notices:?}");
+        let Some(Notice::Fell { signal: Signal::Loss(permille), .. }) = notices.first() else { panic!("{notices:?}") };
+        assert!(told.contains(permille), "{lost_permille:?}: {notices:?}");
     }
 }
 
