@@ -2,27 +2,11 @@
 
 use super::*;
 use crate::files::{Cache, CacheLimits, Entry, Found, Root, temporary::Folder};
-use crate::storage::{Buffer, Look, ReadDone};
-use std::ops::Range;
+use crate::storage::{Buffer, InMemory};
 use std::sync::Arc;
 
 const HEAD: u64 = 100;
 const FILE: u64 = 200_000;
-
-/// Everything is in the page cache.
-struct Warm;
-
-impl Storage for Warm {
-    fn look(&mut self, _entry: &Entry, _offset: u64, count: u64) -> io::Result<Look<'_>> {
-        Ok(Look::Resident(count))
-    }
-
-    fn read_aside(&mut self, _job: JobId, _entry: &Arc<Entry>, _range: Range<u64>) -> io::Result<()> {
-        unreachable!("nothing is absent")
-    }
-
-    fn take_done(&mut self, _into: &mut Vec<ReadDone>) {}
-}
 
 fn entry() -> (Arc<Entry>, Folder) {
     let folder = Folder::new();
@@ -49,7 +33,7 @@ fn socket() -> FakeSocket {
 fn writes(mut outgoing: Outgoing, bytes_max: u64) -> Vec<Write> {
     let socket = socket();
     while outgoing.remaining_bytes() > 0 {
-        let sent = outgoing.send(&socket, &mut Warm, bytes_max);
+        let sent = outgoing.send(&socket, &mut InMemory, bytes_max);
         assert!(sent.failure.is_none() && sent.bytes <= bytes_max && sent.bytes > 0, "{sent:?}");
     }
     assert_eq!(socket.is_finished.get(), outgoing.ends_connection());
@@ -96,7 +80,7 @@ fn pages_are_sent_from_where_they_begin() {
     let mut outgoing = head([segment], End::Open);
     assert_eq!(outgoing.remaining_bytes(), HEAD + 150);
     while outgoing.remaining_bytes() > 0 {
-        outgoing.send(&socket, &mut Warm, 70);
+        outgoing.send(&socket, &mut InMemory, 70);
     }
     assert_eq!(socket.received.borrow()[HEAD as usize..], page[50..]);
     assert!(!outgoing.ends_connection() && outgoing.into_buffer() == vec![1; HEAD as usize]);
@@ -107,9 +91,9 @@ fn pages_are_sent_from_where_they_begin() {
 fn what_was_sent_is_given_back() {
     let socket = socket();
     let mut outgoing = head([bytes(40)], End::Open);
-    outgoing.send(&socket, &mut Warm, 60);
+    outgoing.send(&socket, &mut InMemory, 60);
     outgoing.shrink();
-    let left = outgoing.send(&socket, &mut Warm, 1_000);
+    let left = outgoing.send(&socket, &mut InMemory, 1_000);
     assert_eq!((left.bytes, outgoing.remaining_bytes(), outgoing.into_buffer().len()), (80, 0, 40));
     assert_eq!(*socket.received.borrow(), [vec![1; 100], vec![2; 40]].concat());
 }
@@ -122,7 +106,7 @@ fn failures_are_told_apart() {
     let told = |outgoing: &mut Outgoing, kind| {
         let socket = socket();
         socket.fails.set(Some(kind));
-        match outgoing.send(&socket, &mut Warm, 1_000).failure {
+        match outgoing.send(&socket, &mut InMemory, 1_000).failure {
             Some(Failure::Blocked) => "blocked",
             Some(Failure::Disconnected) => "disconnected",
             Some(Failure::Unreadable { path, .. }) if &*path == "file" => "unreadable",
