@@ -292,6 +292,20 @@ mod pacing {
     }
 
     #[test]
+    fn what_was_foreseen_and_never_came_is_waited_for_no_longer() {
+        for (is_read, grant_us) in [(false, 0), (true, 700)] {
+            let mut drain = paced("10mbit");
+            drain.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
+            drain.on_closed(Nanos(0), Correction { charge_bytes: 1250, refund_bytes: 0 }, false);
+            assert_eq!((drain.poll_timeout(), drain.ledger().charged_bytes()), (Some(Nanos::from_micros(700)), 1250));
+            drain.on_closed(Nanos(0), Correction { charge_bytes: 0, refund_bytes: 1250 }, is_read);
+            // Where the queue is read nobody waited for it.
+            let grant_at = drain.poll_timeout().map(|at| at.0 / 1000);
+            assert_eq!((grant_at, drain.ledger().charged_bytes()), (Some(grant_us), 0), "{is_read}");
+        }
+    }
+
+    #[test]
     fn a_new_rate_is_paced_at() {
         let (mut drain, rate) = (paced("10mbit"), "5mbit".parse().ok());
         drain.set_rate(Nanos(0), rate.unwrap());
