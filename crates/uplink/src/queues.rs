@@ -99,7 +99,7 @@ mod tests {
             let interface = Interface::by_name("weir0").unwrap();
             tree::up(&interface, &Plan::new(Kind::Htb, "1mbit".parse().unwrap()), false).unwrap();
             let mut watch = QueueWatch::open("weir0").unwrap();
-            assert_eq!((watch.bands(), watch.read().unwrap().bands.len()), (8, 8));
+            assert_eq!((watch.bands(), watch.read().unwrap().bands.len()), (15, 15));
         });
     }
 
