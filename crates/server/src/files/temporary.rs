@@ -2,7 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use units::Nanos;
+
+use super::{Cache, CacheLimits, Entry, Found, Root};
 
 /// An empty folder of its own, removed when dropped.
 pub struct Folder(PathBuf);
@@ -26,6 +31,15 @@ impl Folder {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, content).unwrap();
         path
+    }
+
+    /// A file at the top as somebody finds it who has not seen it before.
+    pub fn entry(&self, name: &str) -> Arc<Entry> {
+        let root = Arc::new(Root::open(&self.0, Default::default()).unwrap());
+        let path = format!("/{name}");
+        let found = Cache::new(root, CacheLimits::per_worker(1)).lookup_waiting(path.as_bytes(), Nanos::from_secs(1));
+        let Ok(Found::File(entry)) = found else { panic!("{found:?}") };
+        entry
     }
 }
 

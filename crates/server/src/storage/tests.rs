@@ -8,23 +8,14 @@ use super::pool::{
     BUFFERED_BYTES_MAX, FINDS_WAITING_MAX, READS_PER_DEVICE_MAX, TASKS_WAITING_MAX, THREADS_PER_DEVICE_MAX,
 };
 use super::*;
-use crate::files::{Cache, CacheLimits, Found, Root, temporary::Folder};
+use crate::files::temporary::Folder;
 
 /// Long enough for any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn entry(folder: &Folder, content: &[u8]) -> Arc<Entry> {
     folder.put("a", content);
-    found(folder)
-}
-
-/// The file as somebody finds it who has not seen it before.
-fn found(folder: &Folder) -> Arc<Entry> {
-    let root = Root::open(&folder.path("."), Default::default()).unwrap();
-    match Cache::new(root.into(), CacheLimits::per_worker(1)).lookup_waiting(b"/a", Nanos::from_secs(1)) {
-        Ok(Found::File(entry)) => entry,
-        other => panic!("{other:?}"),
-    }
+    folder.entry("a")
 }
 
 /// A disk and what it wakes.
@@ -90,7 +81,7 @@ fn what_is_in_the_page_cache_is_seen() {
     file.sync_all().unwrap();
     fadvise(file, 0, None, Advice::DontNeed).unwrap();
     assert_eq!(disk.look(&entry, 100_000, 100).unwrap(), Look::Absent);
-    assert_eq!(disk.look(&found(&folder), 0, 400_000).unwrap(), Look::Absent);
+    assert_eq!(disk.look(&folder.entry("a"), 0, 400_000).unwrap(), Look::Absent);
 }
 
 #[test]

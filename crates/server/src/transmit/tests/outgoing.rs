@@ -1,7 +1,7 @@
 //! How a response is handed down: in as few and as full segments as there can be, and what its end is told as.
 
 use super::*;
-use crate::files::{Cache, CacheLimits, Entry, Found, Root, temporary::Folder};
+use crate::files::{Entry, temporary::Folder};
 use crate::storage::{Buffer, InMemory};
 use std::sync::Arc;
 
@@ -11,10 +11,7 @@ const FILE: u64 = 200_000;
 fn entry() -> (Arc<Entry>, Folder) {
     let folder = Folder::new();
     folder.put("file", vec![3; FILE as usize]);
-    let root = Root::open(&folder.path("."), Default::default()).unwrap();
-    let found = Cache::new(root.into(), CacheLimits::per_worker(1)).lookup_waiting(b"/file", Nanos::from_secs(1));
-    let Ok(Found::File(entry)) = found else { panic!("{found:?}") };
-    (entry, folder)
+    (folder.entry("file"), folder)
 }
 
 fn head(rest: impl IntoIterator<Item = Segment>, end: End) -> Outgoing {

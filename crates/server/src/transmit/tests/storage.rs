@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::files::{Cache, CacheLimits, Content, Entry, Found, Root, temporary::Folder};
+use crate::files::{Content, Entry, temporary::Folder};
 use crate::storage::{Buffer, Look};
 
 const LARGE: u64 = 200_000;
@@ -95,9 +95,7 @@ impl Cold {
         let folder = Folder::new();
         let content: Vec<u8> = (0..LARGE).map(|at| (at * 31 / 7) as u8).collect();
         folder.put("cold", &content);
-        let root = Root::open(&folder.path("."), Default::default()).unwrap();
-        let found = Cache::new(root.into(), CacheLimits::per_worker(1)).lookup_waiting(b"/cold", Nanos::from_secs(1));
-        let Ok(Found::File(entry)) = found else { panic!("{found:?}") };
+        let entry = folder.entry("cold");
         let disk = FakeDisk::default();
         let mut bench = Bench::new("srpt", rate);
         bench.transmitter = bench.transmitter.with_storage(Handle(disk.clone(), Vec::new()));
