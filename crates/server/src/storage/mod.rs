@@ -6,7 +6,7 @@
 //!
 //! Up to [`COPIED_BYTES_MAX`] the look is the read itself (`preadv2` with RWF_NOWAIT), so nothing is left to chance, and no
 //! dearer than `sendfile`. For more, a copy would cost a fifth of the throughput: pages are probed, one byte in each
-//! [`PROBE_EVERY_BYTES`], and `sendfile` sends them. A hole between two probes, or a page reclaimed between probe and
+//! [`PROBE_EVERY_BYTES`], and `sendfile` sends them. What a probe found holds for a moment ([`Probed`]). A hole between two probes, or a page reclaimed between probe and
 //! `sendfile`, is the one read that may still be waited for. `mincore` and `cachestat` see every page, but tell only the
 //! owner of a file.
 //!
