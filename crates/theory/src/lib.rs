@@ -1,8 +1,9 @@
 //! Oracles for one link: what the best schedule could do, and what perfectly fair sharing would do, with the same jobs.
 //!
 //! A measured mean response time says little alone: the jobs may have been easy. So every result is printed beside
-//! two figures computed for the very same arrivals. [`clairvoyant_srpt`] is the *bound*: no schedule of one link has a
+//! three figures computed for the very same arrivals. [`clairvoyant_srpt`] is the *bound*: no schedule of one link has a
 //! lower mean (Schrage 1968, "A proof of the optimality of the shortest remaining processing time discipline").
+//! It sends parts of packets and needs no handshake; [`packet_srpt`] is the same order of whole packets, with handshakes.
 //! [`ideal_ps`] is processor sharing without a queue below it, what a fair server strives for.
 //!
 //! Nothing here shares code with the scheduler it judges, and nothing here reads a clock.
@@ -17,11 +18,13 @@
 
 pub mod alternating;
 pub mod mg1;
+mod packet;
 mod ps;
 mod srpt;
 #[cfg(test)]
 mod tests;
 
+pub use packet::{Response, packet_srpt};
 pub use ps::ideal_ps;
 pub use srpt::clairvoyant_srpt;
 
