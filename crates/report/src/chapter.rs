@@ -254,12 +254,19 @@ impl Chapter {
             plot.lines =
                 self.run_names.iter().enumerate().map(|(at, name)| self.line(at, name, &order, value)).collect();
             if id == "mean" {
-                let bounds = order.iter().map(|p| Some(self.points[*p].summary.bound_ms)).collect();
-                plot.lines.push(Line::oracle(BOUND, bounds));
+                plot.lines.extend(self.bounds(&order));
             }
             plot
         };
         wanted.map(plot).into_iter().filter(|plot| !plot.is_empty()).collect()
+    }
+
+    fn bounds(&self, order: &[usize]) -> [Line; 2] {
+        let of = |bound: fn(&Summary) -> f64| order.iter().map(|p| Some(bound(&self.points[*p].summary))).collect();
+        [
+            Line::oracle(BOUND, of(|summary| summary.bound_ms)),
+            Line::oracle("packet bound", of(|summary| summary.packet_bound_ms)),
+        ]
     }
 
     fn line(&self, at: usize, name: &str, order: &[usize], value: Value) -> Line {
@@ -313,6 +320,7 @@ fn timed(times: &[Nanos], jobs: &Jobs) -> Observed {
         slowdowns: responses_ms.iter().zip(alone).map(|(response, alone)| response / alone).collect(),
         responses_ms,
         bound_ms: stats::mean_nanos(&jobs.bound).unwrap_or_default() / 1e6,
+        packet_bound_ms: stats::mean_nanos(&jobs.packet_bound).unwrap_or_default() / 1e6,
         ..Observed::default()
     }
 }
@@ -463,6 +471,20 @@ name = \"nginx-fair\"
         assert!(chapter.findings[0].found.is_some());
         let of_times = chapter.points[0].plots.iter().find(|plot| plot.id == "time").unwrap();
         assert_eq!(of_times.lines.iter().map(|line| line.is_void).collect::<Vec<_>>(), [true, false, false, false]);
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_link_that_is_no_wire_without_saying_so() {
+        let chapter = chapter(|runs| runs[1].records[0].end_ns = 100_000);
+        let remark = chapter.findings[0].remark.as_deref().unwrap();
+        assert!(remark.contains("not a wire: 1 of 400 jobs beat their own wire time"), "{remark}");
+        let chapters = [chapter];
+        let page = crate::markdown("t", &chapters);
+        assert!(page.contains("2.03 (not a wire) | 1.79 (not a wire) |"), "{page}");
+        assert!(page.contains("- not a wire: weir-paced-srpt: 1 of 400 jobs"), "{page}");
+        assert!(crate::html("t", &chapters).contains("<b>Not a wire: weir-paced-srpt.</b>"));
+        let runs = &crate::csv(&chapters)[1].1;
+        assert!(runs.lines().nth(1).unwrap().ends_with("are not comparable\""), "{runs}");
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub(crate) struct Findings<'a> {
 struct Named<'a> {
     observed: &'a Observed,
     void: Option<&'a str>,
+    /// Why its link was no wire.
+    not_a_wire: Option<&'a str>,
     /// Which run of the point; none for an oracle.
     run: Option<usize>,
 }
@@ -69,6 +71,8 @@ impl Findings<'_> {
             Some(reason) => (Verdict::Void, Some(reason.to_string())),
             None => judge(expect, measured),
         };
+        let not_a_wire = of.not_a_wire.or(over.as_ref().and_then(|over| over.not_a_wire));
+        let remark = remarks(remark, not_a_wire);
         let bound = self.bound(expect, &of_side, over_side.as_ref(), point, &of_jobs);
         Ok(Finding {
             expect: expect.clone(),
@@ -132,12 +136,18 @@ impl Findings<'_> {
     }
 }
 
+/// What is said of the verdict, and that the link was no wire: no verdict is quoted without it.
+fn remarks(remark: Option<String>, not_a_wire: Option<&str>) -> Option<String> {
+    let said: Vec<String> = remark.into_iter().chain(not_a_wire.map(|why| format!("not a wire: {why}"))).collect();
+    (!said.is_empty()).then(|| said.join("; "))
+}
+
 fn side<'a>(observed: &'a Observed, chosen: &'a [usize], void: Option<&'a str>) -> Side<'a> {
     Side { observed, chosen, void }
 }
 
 fn named<'a>(point: &'a Point, name: &str) -> Result<Named<'a>, String> {
-    let oracle = |observed| Ok(Named { observed, void: None, run: None });
+    let oracle = |observed| Ok(Named { observed, void: None, not_a_wire: None, run: None });
     match name {
         BOUND => oracle(&point.bound),
         IDEAL_PS => oracle(&point.ideal_ps),
@@ -146,7 +156,8 @@ fn named<'a>(point: &'a Point, name: &str) -> Result<Named<'a>, String> {
             let skipped = point.summary.skipped.iter().find(|run| run.name == name);
             let why = || skipped.map_or(format!("run {name} is not here"), |run| format!("{name}: {}", run.reason));
             let run = runs.iter().position(|run| run.name == name).ok_or_else(why)?;
-            Ok(Named { observed: &point.observed[run], void: runs[run].void.as_deref(), run: Some(run) })
+            let (void, not_a_wire) = (runs[run].void.as_deref(), runs[run].not_a_wire.as_deref());
+            Ok(Named { observed: &point.observed[run], void, not_a_wire, run: Some(run) })
         }
     }
 }

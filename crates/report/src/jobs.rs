@@ -3,6 +3,7 @@ use theory::{Demand, clairvoyant_srpt, ideal_ps, wire_service};
 use units::{Nanos, Rate, wire};
 
 use crate::ReportError;
+use crate::wire::packet_bound;
 
 /// Assumed for a job of which no run ever saw a response head: a small head of a plain file.
 const HEAD_BYTES_FALLBACK: u64 = 240;
@@ -23,6 +24,8 @@ pub(crate) struct Jobs {
     /// Time of each job alone on the idle link: the denominator of slowdown.
     pub services: Vec<Nanos>,
     pub bound: Vec<Nanos>,
+    /// Of whole packets, with handshakes.
+    pub packet_bound: Vec<Nanos>,
     pub ideal_ps: Vec<Nanos>,
     /// Offered bits on the wire over what the link carries in the arrival window.
     pub rho_measured: f64,
@@ -50,8 +53,9 @@ impl Jobs {
             .map(|(record, &service)| Demand { arrival: Nanos(record.arrival_ns), service })
             .collect();
         let (bound, ideal_ps) = (clairvoyant_srpt(&demands), ideal_ps(&demands));
+        let packet_bound = packet_bound(&first.records, &heads, first.manifest.per_connection, link);
         let rho_measured = rho_measured(&first.manifest, link, &sizes, &heads)?;
-        Ok(Jobs { link, sizes, services, bound, ideal_ps, rho_measured })
+        Ok(Jobs { link, sizes, services, bound, packet_bound, ideal_ps, rho_measured })
     }
 
     /// Of runs whose jobs differ, each its own; only the conditions have to be the same.

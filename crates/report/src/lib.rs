@@ -2,8 +2,9 @@
 //! became of the papers' claims ([`Chapter`], [`html`], [`markdown`], [`csv`]).
 //!
 //! Runs are compared job by job, so [`summarize`] refuses runs whose jobs differ. Every job counts: one that did not
-//! complete counts with the time it waited, because dropping it would hide starvation. Beside the runs stand two
-//! figures computed for the very same jobs: the clairvoyant bound and ideal processor sharing (crate `theory`).
+//! complete counts with the time it waited, because dropping it would hide starvation. Beside the runs stand three
+//! figures computed for the very same jobs: the clairvoyant bound, fluid and of whole packets, and ideal processor sharing
+//! (crate `theory`).
 //!
 //! ```no_run
 //! let run = record::Run::read(std::path::Path::new("runs/weir-paced-srpt"))?;
@@ -34,6 +35,7 @@ mod text;
 mod validity;
 mod verdict;
 mod wan_lateness;
+mod wire;
 
 pub use axis::Scale;
 pub use chapter::{Chapter, Counters, Extras, Pair, PointReport, PointRuns};
@@ -51,3 +53,4 @@ pub use text::{csv, markdown};
 pub use validity::{CPU_MAX, LATENESS_P99_MAX, void_reason};
 pub use verdict::{Finding, Found, Tally, Verdict};
 pub use wan_lateness::WAN_LATENESS_P99_MAX;
+pub use wire::CLOCK_GRANULARITY;

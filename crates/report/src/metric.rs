@@ -12,8 +12,10 @@ use stats::{mean, nearest_rank, scv, variance};
 pub enum Metric {
     /// Of the jobs' response times, times to first byte, or slowdowns.
     Of(Times, Stat),
-    /// Mean response time over that of the bound.
+    /// Mean response time over that of the fluid bound.
     BoundRatio,
+    /// The same of the packet bound.
+    PacketBoundRatio,
     /// A sum or a share over the jobs.
     Jobs(JobCount),
     /// Of the manifest: cores used by the server.
@@ -67,8 +69,9 @@ pub enum PairStat {
     StretchMax,
 }
 
-const NAMED: [(&str, Metric); 9] = [
+const NAMED: [(&str, Metric); 10] = [
     ("bound_ratio", Metric::BoundRatio),
+    ("packet_bound_ratio", Metric::PacketBoundRatio),
     ("completed", Metric::Jobs(JobCount::Completed)),
     ("incomplete", Metric::Jobs(JobCount::Incomplete)),
     ("incomplete_share", Metric::Jobs(JobCount::IncompleteShare)),
@@ -194,6 +197,7 @@ pub(crate) struct Observed {
     pub attempts: Vec<u32>,
     pub server_cpu: Option<f64>,
     pub bound_ms: f64,
+    pub packet_bound_ms: f64,
     /// Nanoseconds since the run began, and value.
     pub counters: BTreeMap<String, Vec<(u64, u64)>>,
 }
@@ -204,6 +208,7 @@ impl Observed {
         match metric {
             Metric::Of(times, stat) => stat.of(&pick(self.times(*times), chosen)),
             Metric::BoundRatio => Some(mean(&pick(&self.responses_ms, chosen))? / self.bound_ms),
+            Metric::PacketBoundRatio => Some(mean(&pick(&self.responses_ms, chosen))? / self.packet_bound_ms),
             Metric::Jobs(count) => count.of(self, chosen),
             Metric::ServerCpu => self.server_cpu,
             Metric::Counter(column, stat) => stat.of(&since_begun(column, self.counters.get(column)?)),
@@ -337,11 +342,11 @@ mod tests {
             body_bytes: vec![10, 0, 10, 20],
             attempts: vec![1, 3, 1, 1],
             server_cpu: Some(0.25),
-            bound_ms: 2.0,
             counters: BTreeMap::from([
                 ("connections".into(), vec![(0, 0), (2_000_000_000, 7), (3_000_000_000, 5)]),
                 ("listen_drops_total".into(), vec![(0, 3), (1_000_000_000, 3), (4_000_000_000, 13)]),
             ]),
+            ..Observed::default()
         };
         for (name, value) in [
             ("response_time_ms.mean", 2.5),
@@ -350,7 +355,6 @@ mod tests {
             ("response_time_ms.variance", 4.25),
             ("first_byte_ms.mean", 1.5),
             ("slowdown_mean", 2.0),
-            ("bound_ratio", 1.25),
             ("completed", 3.0),
             ("incomplete_share", 0.25),
             ("bytes", 40.0),
@@ -372,6 +376,12 @@ mod tests {
         assert_eq!(figure("accept_drops", &run, None), None, "nobody counted");
         assert_eq!(figure("share_gaining", &run, None), None, "nothing to compare with");
         assert_eq!(figure("completed", &base, None), None, "an oracle completes nothing");
+    }
+
+    #[test]
+    fn each_bound_has_its_ratio() {
+        let run = Observed { responses_ms: vec![6.0], bound_ms: 2.0, packet_bound_ms: 4.0, ..Observed::default() };
+        assert_eq!(["bound_ratio", "packet_bound_ratio"].map(|name| figure(name, &run, None)), [Some(3.0), Some(1.5)]);
     }
 
     /// It took no time under the baseline, and now does: its stretch is infinite, and it does not gain.

@@ -8,6 +8,7 @@ use units::Nanos;
 use crate::ReportError;
 use crate::jobs::Jobs;
 use crate::validity::{lateness_p99, void_reason};
+use crate::wire::Beaten;
 
 /// What the runs of one experiment came to. Its JSON is read by other programs: names and order of fields are fixed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -19,10 +20,12 @@ pub struct Summary {
     pub rho_measured: f64,
     pub link_bps: u64,
     pub jobs: usize,
-    /// Mean response time of the clairvoyant bound.
+    /// Mean response time of the clairvoyant bound: the link takes any part of any response, and there is no handshake.
     pub bound_ms: f64,
     /// Mean response time of ideal processor sharing.
     pub ideal_ps_ms: f64,
+    /// Mean response time of the same order of whole packets, with handshakes.
+    pub packet_bound_ms: f64,
     pub runs: Vec<RunSummary>,
     /// Runs of the experiment that this machine could not do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -50,7 +53,7 @@ pub struct RunSummary {
     pub response_time_ms: ResponseTimeMs,
     /// Mean of response time over time alone on the idle link.
     pub slowdown_mean: f64,
-    /// Mean response time over that of the bound.
+    /// Mean response time over that of the fluid bound.
     pub bound_ratio: f64,
     pub size_class_ms: SizeClassMs,
     /// Cores used by the server; `None` if nobody measured.
@@ -66,6 +69,13 @@ pub struct RunSummary {
     pub outcomes: Vec<(Outcome, usize)>,
     /// Attempts of all jobs; more than there are jobs only where users gave up and asked again.
     pub attempts: u64,
+    /// Mean response time over that of the packet bound.
+    pub packet_bound_ratio: f64,
+    /// Completed jobs that took less time than their own bytes take alone on the link.
+    pub beat_wire_time: usize,
+    /// What is to be said beside every figure that depends on the link, where it did not serialise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_a_wire: Option<String>,
     /// Apart for each group of clients, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupSummary>,
@@ -136,9 +146,9 @@ impl Compared {
 
 pub(crate) fn summary_of(experiment: &str, runs: &[Run], compared: &Compared) -> Summary {
     let first = compared.of_run(0);
-    let bounds_ms: Vec<f64> = compared.jobs.iter().map(|jobs| mean_ms(&jobs.bound)).collect();
+    let bounds: Vec<Bounds> = compared.jobs.iter().map(Bounds::of).collect();
     let of_run = |(at, run): (usize, &Run)| {
-        summarize_run(run, compared.of_run(at), bounds_ms[if compared.is_paired { 0 } else { at }])
+        summarize_run(run, compared.of_run(at), &bounds[if compared.is_paired { 0 } else { at }])
     };
     Summary {
         experiment: experiment.into(),
@@ -146,14 +156,27 @@ pub(crate) fn summary_of(experiment: &str, runs: &[Run], compared: &Compared) ->
         rho_measured: first.rho_measured,
         link_bps: first.link.bits_per_s(),
         jobs: first.sizes.len(),
-        bound_ms: bounds_ms[0],
+        bound_ms: bounds[0].fluid_ms,
         ideal_ps_ms: mean_ms(&first.ideal_ps),
+        packet_bound_ms: bounds[0].packet_ms,
         runs: runs.iter().enumerate().map(of_run).collect(),
         skipped: vec![],
     }
 }
 
-fn summarize_run(run: &Run, jobs: &Jobs, bound_ms: f64) -> RunSummary {
+/// What no schedule of the jobs is below, in the mean.
+struct Bounds {
+    fluid_ms: f64,
+    packet_ms: f64,
+}
+
+impl Bounds {
+    fn of(jobs: &Jobs) -> Bounds {
+        Bounds { fluid_ms: mean_ms(&jobs.bound), packet_ms: mean_ms(&jobs.packet_bound) }
+    }
+}
+
+fn summarize_run(run: &Run, jobs: &Jobs, bounds: &Bounds) -> RunSummary {
     let manifest = &run.manifest;
     let responses: Vec<Nanos> = run.records.iter().map(|record| record.response_time()).collect();
     let millis: Vec<f64> = responses.iter().map(|response| response.as_millis_f64()).collect();
@@ -161,6 +184,7 @@ fn summarize_run(run: &Run, jobs: &Jobs, bound_ms: f64) -> RunSummary {
         responses.iter().zip(&jobs.services).map(|(response, alone)| response.0 as f64 / alone.0 as f64).collect();
     let completed = run.records.iter().filter(|record| record.is_complete()).count();
     let response_time_ms = response_time_ms(responses);
+    let beaten = Beaten::of(run);
     RunSummary {
         name: manifest.name.clone(),
         server: manifest.server.clone(),
@@ -171,7 +195,7 @@ fn summarize_run(run: &Run, jobs: &Jobs, bound_ms: f64) -> RunSummary {
         bytes: run.records.iter().map(|record| record.body_bytes).fold(0, u64::saturating_add),
         response_time_ms,
         slowdown_mean: mean(&slowdowns).unwrap_or_default(),
-        bound_ratio: response_time_ms.mean / bound_ms,
+        bound_ratio: response_time_ms.mean / bounds.fluid_ms,
         size_class_ms: SizeClassMs::of(&jobs.sizes, &millis),
         server_cpu: manifest.server_cpu.filter(|cpu| cpu.is_finite()),
         client_lateness_p99_ms: lateness_p99(run).as_millis_f64(),
@@ -179,6 +203,9 @@ fn summarize_run(run: &Run, jobs: &Jobs, bound_ms: f64) -> RunSummary {
         baseline: manifest.baseline.clone(),
         outcomes: outcomes(run),
         attempts: run.records.iter().map(|record| u64::from(record.attempts)).sum(),
+        packet_bound_ratio: response_time_ms.mean / bounds.packet_ms,
+        beat_wire_time: beaten.beat,
+        not_a_wire: beaten.reason(),
         groups: groups(run),
         mean_ms_half_width: batch_means(&millis).map(|interval| interval.half_width),
     }
@@ -241,6 +268,9 @@ mod tests {
         let summary = summarize("by-hand", &[two_jobs("a", [10, 4])]).unwrap();
         // SRPT: the small one preempts at 1 ms and takes 1.266; the large one ends at 3.398 + 1.266.
         assert!((summary.bound_ms - (4.664 + 1.266) / 2.0).abs() < 1e-9);
+        // In packets: 74 + 1514 of the large one until 1588, where 1884 are left and the small one, 74 + 1266, has come; to 2928,
+        // then the rest.
+        assert!((summary.packet_bound_ms - (1.928 + 4.812) / 2.0).abs() < 1e-9);
         // PS: shared from 1 ms, the small one takes twice its time.
         assert!((summary.ideal_ps_ms - (4.664 + 2.532) / 2.0).abs() < 1e-9);
         // (1266 + 3398 + 2 × 206) bytes in 2 s at a byte per µs.
@@ -250,6 +280,7 @@ mod tests {
         assert_eq!(run.response_time_ms, ResponseTimeMs { mean: 7.0, p50: 4.0, p90: 10.0, p99: 10.0, max: 10.0 });
         assert!((run.slowdown_mean - (10.0 / 3.398 + 4.0 / 1.266) / 2.0).abs() < 1e-9);
         assert!((run.bound_ratio - 7.0 / 2.965).abs() < 1e-9);
+        assert!((run.packet_bound_ratio - 7.0 / 3.370).abs() < 1e-9);
         assert_eq!((run.size_class_ms.p0_50, run.size_class_ms.p995_100), (Some(4.0), Some(10.0)));
         assert_eq!(run.void, None);
     }
@@ -261,12 +292,12 @@ mod tests {
         runs[0].manifest.void = Some("why".into());
         let json = serde_json::to_value(summarize("e", &runs).unwrap()).unwrap();
         let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
-        assert_eq!(keys(&json), "experiment rho rho_measured link_bps jobs bound_ms ideal_ps_ms runs");
+        assert_eq!(keys(&json), "experiment rho rho_measured link_bps jobs bound_ms ideal_ps_ms packet_bound_ms runs");
         let run = &json["runs"][0];
         assert_eq!(
             keys(run),
             "name server policy drain completed incomplete bytes response_time_ms slowdown_mean bound_ratio \
-             size_class_ms server_cpu client_lateness_p99_ms void outcomes attempts"
+             size_class_ms server_cpu client_lateness_p99_ms void outcomes attempts packet_bound_ratio beat_wire_time"
         );
         assert_eq!(keys(&run["response_time_ms"]), "mean p50 p90 p99 max");
         assert_eq!(keys(&run["outcomes"]), "complete incomplete refused reset timed_out aborted wrong");
@@ -285,6 +316,16 @@ mod tests {
         let json = serde_json::to_value(summary).unwrap();
         assert_eq!(json["runs"][0]["baseline"], "b");
         assert_eq!(json["skipped"], serde_json::json!([{ "name": "c", "reason": "no cake" }]));
+    }
+
+    #[test]
+    fn a_link_that_is_no_wire_is_said_in_the_json() {
+        let summary = summarize("e", &[two_jobs("a", [10, 1]), two_jobs("b", [10, 4])]).unwrap();
+        let json = serde_json::to_value(summary).unwrap();
+        assert_eq!((&json["runs"][0]["beat_wire_time"], &json["runs"][1]["beat_wire_time"]), (&1.into(), &0.into()));
+        let said = json["runs"][0]["not_a_wire"].as_str().unwrap();
+        assert!(said.starts_with("1 of 2 jobs beat their own wire time"), "{said}");
+        assert!(json["runs"][1].get("not_a_wire").is_none() && json["runs"][0]["void"].is_null());
     }
 
     #[test]

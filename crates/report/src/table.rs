@@ -13,6 +13,8 @@ const NAME_CHARS_MAX: usize = 20;
 const POLICY_CHARS_MAX: usize = 10;
 const BASE_CHARS_MAX: usize = 14;
 
+const NOT_A_WIRE: &str = "†";
+
 /// The summary for people: bound and ideal sharing first, then times, then sizes, then ratios to the first run.
 pub fn table(summary: &Summary) -> String {
     let mut text = heading(summary);
@@ -40,7 +42,16 @@ fn heading(summary: &Summary) -> String {
             summary.experiment, summary.jobs, summary.rho, summary.rho_measured
         ),
     );
-    let _ = writeln!(text, "  bound (clairvoyant SRPT)  {:>8} ms mean: no schedule is lower", figure(summary.bound_ms));
+    let _ = writeln!(
+        text,
+        "  bound (clairvoyant SRPT)  {:>8} ms mean: a fluid, no handshake: no schedule is lower",
+        figure(summary.bound_ms)
+    );
+    let _ = writeln!(
+        text,
+        "  packet bound              {:>8} ms mean: the same order of whole packets, with handshakes; no delay",
+        figure(summary.packet_bound_ms)
+    );
     let _ = writeln!(text, "  ideal processor sharing   {:>8} ms mean: perfect fairness", figure(summary.ideal_ps_ms));
     text
 }
@@ -59,14 +70,20 @@ fn block(heading: Row, summary: &Summary, cells: impl Fn(&RunSummary) -> Vec<Str
 
 fn times(summary: &Summary) -> Vec<Row> {
     let heading =
-        row("response time, ms", &["mean", "± 95 %", "p50", "p90", "p99", "max", "mean slowdown", "mean / bound"]);
+        row("response time, ms", &["mean", "± 95 %", "p50", "p90", "p99", "max", "slowdown", "/ bound", "/ packets"]);
     block(heading, summary, |run| {
         let times = run.response_time_ms;
         let half_width = run.mean_ms_half_width.map_or("-".into(), figure);
         let percentiles = [times.p50, times.p90, times.p99, times.max].map(figure);
-        let ratios = [figure(run.slowdown_mean), format!("{:.2}", run.bound_ratio)];
+        let of_bounds = [run.bound_ratio, run.packet_bound_ratio].map(|ratio| format!("{ratio:.2}{}", mark(run)));
+        let ratios = [figure(run.slowdown_mean)].into_iter().chain(of_bounds);
         [figure(times.mean), half_width].into_iter().chain(percentiles).chain(ratios).collect()
     })
+}
+
+/// Stands at ratios to a bound where the link did not serialise; a remark says why.
+fn mark(run: &RunSummary) -> &'static str {
+    if run.not_a_wire.is_some() { NOT_A_WIRE } else { "" }
 }
 
 const CLASSES: [&str; 5] = ["0-50 %", "50-80 %", "80-99 %", "99-99.5 %", "top 0.5 %"];
@@ -127,7 +144,7 @@ fn ratio(base: Option<f64>, mine: Option<f64>) -> String {
     }
 }
 
-/// What the figures do not say: how jobs ended that did not complete, that a run beat the bound, why a run is void.
+/// What the figures do not say: how jobs ended that did not complete, that its link was no wire, that a run beat the bound, why a run is void.
 fn remarks(run: &RunSummary) -> Vec<String> {
     let mut remarks = Vec::new();
     let otherwise = run.outcomes.iter().filter(|&&(outcome, jobs)| outcome != Outcome::Complete && jobs > 0);
@@ -135,6 +152,7 @@ fn remarks(run: &RunSummary) -> Vec<String> {
     if !ways.is_empty() {
         remarks.push(format!("{}: not complete: {}", run.name, ways.join(", ")));
     }
+    remarks.extend(run.not_a_wire.iter().map(|reason| format!("{NOT_A_WIRE} NOT A WIRE {}: {reason}", run.name)));
     if run.bound_ratio < 1.0 {
         remarks.push(format!(
             "{}: mean below the bound, which the link does not allow: jobs failed early, or its rate or burst is larger",
@@ -218,12 +236,13 @@ mod tests {
 
     const EXPECTED: &str = "\
 first-light: 400 jobs, link 8mbit, rho 0.8 asked for, 0.851 offered on the wire
-  bound (clairvoyant SRPT)      4.73 ms mean: no schedule is lower
+  bound (clairvoyant SRPT)      4.73 ms mean: a fluid, no handshake: no schedule is lower
+  packet bound                  5.37 ms mean: the same order of whole packets, with handshakes; no delay
   ideal processor sharing       5.40 ms mean: perfect fairness
 
-response time, ms     mean  ± 95 %   p50   p90   p99   max  mean slowdown  mean / bound
-nginx-fair            45.0   0.000  40.0  40.0  90.0  90.0           38.1          9.52
-weir-paced-srpt VOID  9.80   0.000  2.00  2.00  80.0  80.0           2.14          2.07
+response time, ms     mean  ± 95 %   p50   p90   p99   max  slowdown  / bound  / packets
+nginx-fair            45.0   0.000  40.0  40.0  90.0  90.0      38.1     9.52       8.38
+weir-paced-srpt VOID  9.80   0.000  2.00  2.00  80.0  80.0      2.14     2.07       1.82
 
 mean by size, ms      0-50 %  50-80 %  80-99 %  99-99.5 %  top 0.5 %
 nginx-fair              40.0     40.0     63.7       90.0       90.0
@@ -283,5 +302,7 @@ VOID weir-paced-srpt: the server used 0.75 of a core, more than 0.5
     fn a_run_too_good_to_be_true_is_pointed_out() {
         let text = table(&summarize("e", &[run("a", &[(0, 100_000, 1)])]).unwrap());
         assert!(text.contains("a: mean below the bound"), "{text}");
+        assert!(text.contains("† NOT A WIRE a: 1 of 1 jobs beat their own wire time"), "{text}");
+        assert_eq!(text.matches("0.01†").count(), 2, "no ratio to a bound without the mark: {text}");
     }
 }

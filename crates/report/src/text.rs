@@ -10,7 +10,7 @@ use crate::verdict::Verdict;
 
 /// The tables of a report: claims with verdicts, and what every run came to.
 pub fn markdown(title: &str, chapters: &[Chapter]) -> String {
-    let mut text = format!("# {title}\n");
+    let mut text = format!("# {title}\n\n{}\n", cells::BOUNDS);
     for chapter in chapters {
         let figure = chapter.described.figure.as_ref();
         let heading =
@@ -68,11 +68,15 @@ fn runs(point: &PointReport) -> String {
         if let Some(reason) = &run.void {
             let _ = writeln!(text, "- void: {}: {reason}", run.name);
         }
+        if let Some(reason) = &run.not_a_wire {
+            let _ = writeln!(text, "- not a wire: {}: {reason}", run.name);
+        }
     }
     for (names, reason) in cells::not_here(&point.summary.skipped) {
         let _ = writeln!(text, "- not here: {names}: {reason}");
     }
-    let _ = write!(text, "\n{}; bound {} ms.\n\n", point.conditions, cells::figure(point.summary.bound_ms));
+    let [bound, packets] = [point.summary.bound_ms, point.summary.packet_bound_ms].map(cells::figure);
+    let _ = write!(text, "\n{}; bound {bound} ms, packet bound {packets} ms.\n\n", point.conditions);
     text
 }
 
@@ -143,7 +147,7 @@ fn runs_csv(chapters: &[Chapter]) -> String {
     let mut text = String::from(
         "experiment,point,run,server,policy,drain,completed,incomplete,bytes,mean_ms,mean_ci95_half_ms,p50_ms,p90_ms,p99_ms,p999_ms,\
          max_ms,variance_ms2,scv,slowdown_mean,bound_ratio,first_byte_ms,top_1_percent_ms,connections_max,syn_drops,accept_drops,server_cpu,\
-         lateness_p99_ms,bound_ms,baseline,void\n",
+         lateness_p99_ms,bound_ms,packet_bound_ms,packet_bound_ratio,beat_wire_time,baseline,void,not_a_wire\n",
     );
     let points = chapters.iter().flat_map(|chapter| chapter.points.iter().map(move |point| (chapter, point)));
     for (chapter, point) in points {
@@ -151,7 +155,7 @@ fn runs_csv(chapters: &[Chapter]) -> String {
             let numbers: Vec<String> = run_numbers(point, run, extras).into_iter().map(number).collect();
             let names = [&chapter.name, &point.name, &run.name, &run.server, &run.policy, &run.drain];
             let baseline = extras.baseline.map_or("", |base| point.summary.runs[base].name.as_str());
-            let last = [baseline, run.void.as_deref().unwrap_or("")];
+            let last = [baseline, run.void.as_deref().unwrap_or(""), run.not_a_wire.as_deref().unwrap_or("")];
             text.push_str(&line(
                 names.into_iter().map(String::as_str).chain(numbers.iter().map(String::as_str)).chain(last),
             ));
@@ -186,6 +190,9 @@ fn run_numbers(point: &PointReport, run: &RunSummary, extras: &Extras) -> Vec<Op
         run.server_cpu,
         Some(run.client_lateness_p99_ms),
         Some(point.summary.bound_ms),
+        Some(point.summary.packet_bound_ms),
+        Some(run.packet_bound_ratio),
+        Some(run.beat_wire_time as f64),
     ]
 }
 

@@ -162,7 +162,7 @@ pub(crate) fn found(metric: &Metric, of: &Side, over: Option<&Side>) -> Option<F
     let is_of_jobs = match metric {
         Metric::Counter(..) | Metric::ServerCpu | Metric::Jobs(_) | Metric::Pair(PairStat::StretchMax) => false,
         Metric::Of(_, stat) => *stat != Stat::Percentile(1000),
-        Metric::BoundRatio | Metric::Pair(_) => true,
+        Metric::BoundRatio | Metric::PacketBoundRatio | Metric::Pair(_) => true,
     };
     let has_enough = |side: &Side| side.chosen.len() >= BATCH_JOBS_MIN * BATCHES;
     let has_interval = is_of_jobs && has_enough(of) && over.is_none_or(has_enough);

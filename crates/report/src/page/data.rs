@@ -101,7 +101,7 @@ fn look(line: &Line) -> String {
 pub(super) fn run(chapter: &Chapter, point: &PointReport, at: usize, prefix: &str) -> Value {
     let (run, extras) = (&point.summary.runs[at], &point.extras[at]);
     let figures: Vec<Value> = figures(run, extras).into_iter().map(|(_, value)| number(value)).collect();
-    json!({ "e": chapter.name, "p": point.name, "n": run.name, "v": run.void, "f": figures, "k": prefix })
+    json!({ "e": chapter.name, "p": point.name, "n": run.name, "v": run.void, "w": run.not_a_wire, "f": figures, "k": prefix })
 }
 
 /// What is compared of two runs, in this order.
@@ -118,6 +118,8 @@ pub(super) fn figures(run: &RunSummary, extras: &Extras) -> Vec<(&'static str, O
         ("variance, ms²", extras.variance_ms2),
         ("SCV", extras.scv),
         ("mean slowdown", Some(run.slowdown_mean)),
+        ("mean / bound", Some(run.bound_ratio)),
+        ("mean / packet bound", Some(run.packet_bound_ratio)),
         ("mean time to first byte, ms", extras.first_byte_ms),
         ("smallest 50 % of requests, ms", sizes.p0_50),
         ("50 to 80 %, ms", sizes.p50_80),

@@ -82,7 +82,7 @@ byId('theme').addEventListener('click', () => {
 // ---- Two runs.
 
 const [first, second] = [byId('compare-a'), byId('compare-b')];
-const nameOf = run => [run.e, run.p, run.n].filter(Boolean).join(' / ') + (run.v ? ' (void)' : '');
+const nameOf = run => [run.e, run.p, run.n].filter(Boolean).join(' / ') + (run.v ? ' (void)' : '') + (run.w ? ' (not a wire)' : '');
 for (const select of [first, second]) {
   data.runs.forEach((run, at) => element('option', nameOf(run), select, { value: at }));
 }
@@ -140,7 +140,10 @@ const compareTable = (a, b, runs, into) => {
   } else if (a !== b) {
     element('td', 'Their requests differ: they are not matched one by one.', element('tr', null, body), { colspan: 4 });
   }
-  for (const run of runs) if (run.v) element('p', `Void: ${run.n}. ${run.v}`, into, { class: 'note' });
+  for (const run of runs) {
+    if (run.v) element('p', `Void: ${run.n}. ${run.v}`, into, { class: 'note' });
+    if (run.w) element('p', `Not a wire: ${run.n}. ${run.w}`, into, { class: 'note' });
+  }
 };
 const compare = () => {
   const [a, b] = [Number(first.value), Number(second.value)];

@@ -120,7 +120,7 @@ pub(super) fn point_head(body: &mut String, chapter: &Chapter, point: &PointRepo
     let _ = writeln!(
         body,
         "<details class=\"point\"{}><summary><h3>{}</h3></summary>\n<p>{} requests, link {link}, load {} asked for and {:.3} \
-         offered on the wire; {}. Mean response time of the clairvoyant bound {}, of ideal processor sharing {}.</p>",
+         offered on the wire; {}. Mean response time of the clairvoyant bound {}, of the packet bound {}, of ideal processor sharing {}. {}</p>",
         if chapter.points.len() == 1 { " open" } else { "" },
         escape(&name),
         summary.jobs,
@@ -128,6 +128,8 @@ pub(super) fn point_head(body: &mut String, chapter: &Chapter, point: &PointRepo
         summary.rho_measured,
         escape(&point.conditions),
         crate::axis::millis_label(summary.bound_ms),
+        crate::axis::millis_label(summary.packet_bound_ms),
         crate::axis::millis_label(summary.ideal_ps_ms),
+        cells::BOUNDS,
     );
 }

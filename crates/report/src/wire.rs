@@ -1,0 +1,133 @@
+//! Whether the link of a run was a wire: no response can have arrived before the link alone could have carried its bytes.
+//!
+//! A token bucket sends a packet first and waits afterwards, so on one a response ends up to a packet before its time, and a run seems
+//! closer to the bounds than any schedule of a wire can come. No figure of the run shows it: a mean hides a millisecond under
+//! its queue. So every completed job of every run is held against the time its own bytes take.
+
+use record::{JobRecord, Run};
+use theory::{Response, packet_srpt, wire_service};
+use units::wire::{CONNECTION_BYTES, Framing, PACKET_OVERHEAD_BYTES, SEGMENT_BYTES, SYN_ACK_BYTES};
+use units::{Nanos, Rate};
+
+/// How much sooner than its wire time a response may seem to end: clocks of two programs and of kernels that count in
+/// nanoseconds, read before and after the event. A byte takes 800 ns at 10 Mbit/s; by a token bucket it is 1,211 us.
+pub const CLOCK_GRANULARITY: Nanos = Nanos::from_micros(1);
+
+/// Links round every packet to a nanosecond.
+const PACKET_ROUNDING: Nanos = Nanos(1);
+
+/// What a manifest's environment says of a link that serialises, and how it does; runs over a token bucket do not have it.
+pub(crate) const WIRE: &str = "wire";
+
+/// Of a run, the jobs that completed, and those of them that the link would have needed longer for than they took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Beaten {
+    pub beat: usize,
+    pub completed: usize,
+}
+
+impl Beaten {
+    pub fn of(run: &Run) -> Beaten {
+        let completed = || run.records.iter().filter(|record| record.is_complete());
+        let link = Rate::from_bits_per_s(run.manifest.link_bps);
+        let beat = completed().filter(|record| link.is_some_and(|link| beats(record, link))).count();
+        Beaten { beat, completed: completed().count() }
+    }
+
+    /// What is to be said beside every figure of the run that depends on the link; `None` where there is nothing.
+    pub fn reason(self) -> Option<String> {
+        let Beaten { beat, completed } = self;
+        (beat > 0).then(|| {
+            format!(
+                "{beat} of {completed} jobs beat their own wire time: the link does not serialise, and ratios to a bound are not \
+                 comparable"
+            )
+        })
+    }
+}
+
+/// Why a run is void that says it went over a wire; one that does not say so is only marked.
+pub(crate) fn void_reason(run: &Run) -> Option<String> {
+    run.manifest.environment.contains_key(WIRE).then(|| Beaten::of(run).reason()).flatten()
+}
+
+fn beats(record: &JobRecord, link: Rate) -> bool {
+    let payload_bytes = record.head_bytes.saturating_add(record.body_bytes);
+    let rounding = Nanos(PACKET_ROUNDING.0.saturating_mul(payload_bytes.div_ceil(SEGMENT_BYTES)));
+    let needed = wire_service(record.head_bytes, record.body_bytes, link);
+    record.response_time() + CLOCK_GRANULARITY + rounding < needed
+}
+
+/// The packet bound of these jobs. Which of them opened a connection no record says: taken is every one after `per_connection`
+/// others, which is so where connections are used to their end one after the other, and never more than there were.
+pub(crate) fn packet_bound(records: &[JobRecord], heads: &[u64], per_connection: u64, link: Rate) -> Vec<Nanos> {
+    let is_last = |job: u64| job % per_connection == per_connection - 1 || job + 1 == records.len() as u64;
+    let response = |(record, head): (&JobRecord, &u64)| Response {
+        arrival: Nanos(record.arrival_ns),
+        payload_bytes: head + record.size_bytes,
+        opens: record.job.is_multiple_of(per_connection),
+        closing_packets: if is_last(record.job) { CLOSING_PACKETS } else { 0 },
+    };
+    let responses: Vec<Response> = records.iter().zip(heads).map(response).collect();
+    packet_srpt(&responses, Framing::ETHERNET, link)
+}
+
+/// What a connection sends beside its SYN-ACK and its data, in packets without data: it acknowledges the request, and the client's end.
+const CLOSING_PACKETS: u64 = (CONNECTION_BYTES - SYN_ACK_BYTES) / PACKET_OVERHEAD_BYTES;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::run;
+    use record::Outcome;
+
+    /// 1,000 + 200 bytes take 1,266 us at a byte per microsecond.
+    fn took(response_ns: u64) -> Run {
+        let mut run = run("a", &[(0, 1000, 5), (9, 1000, 5)]);
+        run.records[1].end_ns = run.records[1].arrival_ns + response_ns;
+        run
+    }
+
+    #[test]
+    fn a_job_sooner_than_its_own_bytes_is_found() {
+        assert_eq!(Beaten::of(&took(1_266_000)).beat, 0);
+        // As far as the clock goes, and a nanosecond for its packet.
+        assert_eq!(Beaten::of(&took(1_264_999)).reason(), None);
+        let said = Beaten::of(&took(1_264_998)).reason().unwrap();
+        assert!(said.starts_with("1 of 2 jobs beat their own wire time: the link does not serialise"), "{said}");
+    }
+
+    #[test]
+    fn only_what_arrived_counts_and_only_of_jobs_that_completed() {
+        let mut short = took(100_000);
+        short.records[1].outcome = Outcome::Reset;
+        assert_eq!(Beaten::of(&short), Beaten { beat: 0, completed: 1 });
+        let mut empty = took(266_000);
+        empty.records[1].body_bytes = 0;
+        assert_eq!(Beaten::of(&empty).beat, 0, "a head of 200 bytes and nothing else");
+    }
+
+    #[test]
+    fn a_wire_that_is_none_is_void_and_history_is_marked() {
+        let mut run = took(100_000);
+        assert_eq!(crate::void_reason(&run), None);
+        run.manifest.environment.insert("wire".into(), "netem rate 8000000".into());
+        assert!(crate::void_reason(&run).unwrap().starts_with("1 of 2 jobs beat their own wire time"));
+        let mut good = took(1_266_000);
+        good.manifest.environment = run.manifest.environment;
+        assert_eq!(crate::void_reason(&good), None);
+    }
+
+    #[test]
+    fn the_packet_bound_opens_connections() {
+        let bound = |per_connection| {
+            let run = run("a", &[(0, 1248, 90), (0, 1248, 90), (0, 1248, 90)]);
+            let times = packet_bound(&run.records, &[200; 3], per_connection, "8mbit".parse().unwrap());
+            times.iter().map(|time| time.0 / 1000).collect::<Vec<_>>()
+        };
+        let one = 74 + 1514;
+        assert_eq!(bound(1), [one, 2 * one, 3 * one], "closes wait");
+        // The second and third have no handshake and are therefore first.
+        assert_eq!(bound(3), [3 * 1514 + 74, 1514, 2 * 1514]);
+    }
+}
