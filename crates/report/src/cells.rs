@@ -60,7 +60,9 @@ pub(crate) fn claim(finding: &Finding) -> [String; 4] {
     let at = if finding.point.is_empty() { String::new() } else { format!(" [{}]", finding.point) };
     let found = |found: Option<Found>| found.map_or("-".into(), |found| with_interval(expect, found));
     let bound = finding.bound.map_or("-".into(), |bound| with_interval(expect, Found::exact(bound)));
-    [format!("{}{at}", expect.text), found(finding.found), found(finding.simulated), bound]
+    let apart = finding.simulated_apart.as_ref().map(|why| format!("not comparable: {why}"));
+    let simulated = apart.unwrap_or_else(|| found(finding.simulated));
+    [format!("{}{at}", expect.text), found(finding.found), simulated, bound]
 }
 
 /// What is measured, in words: `response_time_ms.mean of apache-fair / weir-bands, 3 to 8`.
@@ -77,7 +79,8 @@ pub(crate) fn definition(expect: &Expect) -> String {
         (Some(least), None) => format!("at least {least}"),
         (None, most) => format!("at most {}", most.unwrap_or(f64::INFINITY)),
     };
-    format!("{} of {of}{sizes}{client}: {range}", expect.value)
+    let said = expect.one_sided.as_ref().map_or(String::new(), |said| format!(" (the paper: {said})"));
+    format!("{} of {of}{sizes}{client}: {range}{said}", expect.value)
 }
 
 fn with_interval(expect: &Expect, found: Found) -> String {

@@ -319,6 +319,7 @@ fn timed(times: &[Nanos], jobs: &Jobs) -> Observed {
     Observed {
         slowdowns: responses_ms.iter().zip(alone).map(|(response, alone)| response / alone).collect(),
         responses_ms,
+        sizes: jobs.sizes.clone(),
         bound_ms: stats::mean_nanos(&jobs.bound).unwrap_or_default() / 1e6,
         packet_bound_ms: stats::mean_nanos(&jobs.packet_bound).unwrap_or_default() / 1e6,
         ..Observed::default()
@@ -404,6 +405,7 @@ value = \"response_time_ms.mean\"
 of = \"nginx-fair\"
 over = \"weir-paced-srpt\"
 least = 4.0
+most = 5.0
 [[figure.expect]]
 text = \"nine of ten by more\"
 value = \"response_time_ms.mean\"
@@ -418,11 +420,13 @@ value = \"share_gaining\"
 of = \"weir-paced-srpt\"
 over = \"nginx-fair\"
 least = 1.0
+most = 1.0
 [[figure.expect]]
 text = \"elsewhere\"
 point = \"rho-0.9\"
 value = \"bound_ratio\"
 of = \"weir-paced-srpt\"
+one_sided = \"at most twice\"
 most = 2.0
 [[run]]
 name = \"weir-paced-srpt\"
@@ -471,6 +475,41 @@ name = \"nginx-fair\"
         assert!(chapter.findings[0].found.is_some());
         let of_times = chapter.points[0].plots.iter().find(|plot| plot.id == "time").unwrap();
         assert_eq!(of_times.lines.iter().map(|line| line.is_void).collect::<Vec<_>>(), [true, false, false, false]);
+    }
+
+    #[test]
+    fn runs_of_other_length_are_not_compared() {
+        let chapter = chapter(|runs| runs[1].manifest.seconds = 200.0);
+        assert_eq!(verdicts(&chapter)[..3], [Verdict::NotComparable; 3]);
+        assert_eq!(chapter.findings[0].remark.as_deref(), Some("nginx-fair ran for 2 s, weir-paced-srpt for 200"));
+        let described = FIGURE.replacen("least = 4.0\n", "least = 4.0\nseconds = 1800\n", 1);
+        let mut long =
+            Chapter::new("e", Described::parse(&described, Path::new("f.toml")).unwrap(), None, resolution());
+        long.add(PointRuns { runs: experiment(), ..PointRuns::default() }).unwrap();
+        assert_eq!(verdicts(&long)[..2], [Verdict::NotComparable, Verdict::Reproduced]);
+        let said = long.findings[0].remark.as_deref();
+        assert_eq!(said, Some("nginx-fair ran for 2 s, the paper's for 1800"));
+    }
+
+    /// The packet model's link takes its time for every packet; a token bucket's does not.
+    #[test]
+    fn what_is_simulated_stands_only_beside_its_own_kind_of_link() {
+        let table = "| server | response_time_ms |\n|---|---|\n| nginx-fair | 40 |\n| weir-paced-srpt | 8 |\n";
+        let of = |runs: Vec<Run>| {
+            let described = Described::parse(FIGURE, Path::new("f.toml")).unwrap();
+            let mut chapter = Chapter::new("e", described, Simulated::parse(table), resolution());
+            chapter.add(PointRuns { runs, ..PointRuns::default() }).unwrap();
+            chapter.findings.remove(0)
+        };
+        let bucket = of(experiment());
+        let said = "simulated over a wire, measured over a token bucket";
+        assert_eq!((bucket.simulated, bucket.simulated_apart.as_deref()), (None, Some(said)));
+        let mut runs = experiment();
+        for run in &mut runs {
+            run.manifest.environment.insert("wire".into(), "netem rate 8000000".into());
+        }
+        let wire = of(runs);
+        assert_eq!((wire.simulated.map(|found| found.value), wire.simulated_apart), (Some(5.0), None));
     }
 
     #[test]

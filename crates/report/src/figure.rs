@@ -8,8 +8,11 @@
 //! apache-fair = "fair"
 //! [[figure.expect]]
 //! text = "3-8 x at rho 0.8"; point = "rho-0.8"
-//! value = "response_time_ms.mean"; of = "apache-fair"; over = "weir-bands"; least = 3.0; most = 8.0
+//! value = "response_time_ms.mean"; of = "apache-fair"; over = "weir-bands"; least = 3.0; most = 8.0; better = "more"
 //! ```
+//!
+//! A claim has two sides: eighty times is not three to eight. One side is enough only where the paper's own statement has one,
+//! and `one_sided` quotes it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -55,8 +58,8 @@ pub struct Figure {
     expects: Vec<Spanned<Expect>>,
 }
 
-/// One statement: a figure of `of`, or that of `of` divided by that of `over`, lies between `least` and `most`. A figure of pairs,
-/// such as `share_gaining`, is of the requests of `of`, each against the same one under `over`.
+/// One statement: a figure of `of`, or that of `of` divided by that of `over`, lies between `least` and `most`, the paper's size of
+/// it. A figure of pairs, such as `share_gaining`, is of the requests of `of`, each against the same one under `over`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
@@ -69,10 +72,24 @@ pub struct Expect {
     pub over: Option<String>,
     pub least: Option<f64>,
     pub most: Option<f64>,
+    /// Beyond which end the figure is better than the paper's; unset, beyond neither.
+    pub better: Option<Better>,
+    /// The paper's statement, where it has one side: without it one side is not enough for a verdict.
+    pub one_sided: Option<String>,
+    /// How long the paper's run was, where what is claimed grows with it: runs of another length are not compared with it.
+    pub seconds: Option<f64>,
     /// Only jobs whose size lies between these percentiles (0 to 100) of all sizes.
     pub sizes: Option<[f64; 2]>,
     /// Only jobs of this group of clients.
     pub client: Option<String>,
+}
+
+/// Which figures are better ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    More,
+    Less,
 }
 
 /// A mistake in an experiment file.
@@ -134,6 +151,11 @@ impl Figure {
 }
 
 impl Expect {
+    /// Whether it says as much as the paper does: both ends of its range, or the statement that has one.
+    pub fn has_size(&self) -> bool {
+        (self.least.is_some() && self.most.is_some()) || self.one_sided.as_ref().is_some_and(|said| !said.is_empty())
+    }
+
     fn check(&self, runs: &[String], clients: &[String]) -> Result<(), String> {
         for name in [Some(&self.of), self.over.as_ref()].into_iter().flatten() {
             if ![BOUND, IDEAL_PS].contains(&name.as_str()) && !runs.contains(name) {
@@ -149,6 +171,12 @@ impl Expect {
         let (least, most) = (self.least.unwrap_or(f64::MIN), self.most.unwrap_or(f64::MAX));
         if self.least.or(self.most).is_none() || least.is_nan() || most.is_nan() || least > most {
             return Err(format!("`{}` claims nothing: write least, or most, or both, the lesser as least", self.text));
+        }
+        if self.one_sided.is_some() && (self.least.is_some() && self.most.is_some()) {
+            return Err(format!("`{}` has two sides: leave one_sided out, or least or most", self.text));
+        }
+        if self.seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds.is_finite())) {
+            return Err(format!("`{}`: seconds is how long the paper's run was, above 0", self.text));
         }
         if let Some([from, to]) = self.sizes.filter(|[from, to]| !(0.0 <= *from && from < to && *to <= 100.0)) {
             return Err(format!(
@@ -211,6 +239,27 @@ server = \"weir\"
         assert_eq!(Described::parse("question = \"q\"", Path::new("f.toml")).unwrap().figure, None);
     }
 
+    /// Every claim of ours: a range, or the paper's own words for having none.
+    #[test]
+    fn every_experiment_says_the_size_of_its_claims() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let mut claims = 0;
+        for file in files.filter(|file| file.extension().is_some_and(|is| is == "toml")) {
+            let text = std::fs::read_to_string(&file).unwrap();
+            if !text.contains("\n[figure]\n") {
+                continue;
+            }
+            // Runs may come from a setup, which the laboratory adds.
+            let read: File = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+            for expect in read.figure.iter().flat_map(Figure::expects) {
+                assert!(expect.has_size(), "{}: `{}` has one side and no one_sided", file.display(), expect.text);
+                claims += 1;
+            }
+        }
+        assert!(claims > 90, "{claims} claims");
+    }
+
     #[test]
     fn mistakes_have_a_line_and_say_what_would_be_right() {
         for (right, wrong, said) in [
@@ -221,6 +270,17 @@ server = \"weir\"
             ),
             ("least = 3.0", "", "f.toml:10: `3-8 x at rho 0.8` claims nothing"),
             ("least = 3.0", "least = 3.0\nmost = 1.0", "f.toml:10: `3-8 x at rho 0.8` claims nothing"),
+            (
+                "least = 3.0",
+                "least = 3.0\nmost = 8.0\none_sided = \"at least 3\"",
+                "f.toml:10: `3-8 x at rho 0.8` has two",
+            ),
+            ("least = 3.0", "least = 3.0\nseconds = 0", "f.toml:10: `3-8 x at rho 0.8`: seconds is how long"),
+            (
+                "least = 3.0",
+                "least = 3.0\nbetter = \"higher\"",
+                "f.toml:17: unknown variant `higher`, expected `more` or",
+            ),
             ("least = 3.0", "lest = 3.0", "f.toml:16: unknown field `lest`"),
             ("least = 3.0", "least = 3.0\nsizes = [80, 0]", "f.toml:10: sizes = [80, 0] are no percentiles"),
             (

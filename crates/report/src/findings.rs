@@ -1,6 +1,9 @@
 //! The claims of a figure held against the runs of a point.
 
+use record::Manifest;
+
 use crate::chapter::Point;
+use crate::conditions::{apart, apart_from_paper, apart_from_simulated};
 use crate::figure::{BOUND, Expect, Figure, IDEAL_PS};
 use crate::metric::{Metric, Observed, Times};
 use crate::simulated::{self, Simulated, Sought};
@@ -24,6 +27,12 @@ struct Named<'a> {
     run: Option<usize>,
 }
 
+impl Named<'_> {
+    fn manifest<'a>(&self, point: &'a Point) -> Option<&'a Manifest> {
+        self.run.map(|run| &point.given.runs[run].manifest)
+    }
+}
+
 /// Of each claim about a point that is not among these.
 pub(crate) fn of_missing_points(figure: &Figure, points: &[&str]) -> Vec<Finding> {
     let is_missing = |expect: &&Expect| match &expect.point {
@@ -40,7 +49,8 @@ pub(crate) fn of_missing_points(figure: &Figure, points: &[&str]) -> Vec<Finding
 fn not_measured(expect: &Expect, point: &str, why: String) -> Finding {
     let (expect, point) = (expect.clone(), point.to_string());
     let verdict = Verdict::NotMeasured;
-    Finding { expect, point, found: None, simulated: None, bound: None, verdict, remark: Some(why) }
+    let remark = Some(why);
+    Finding { expect, point, found: None, simulated: None, simulated_apart: None, bound: None, verdict, remark }
 }
 
 impl Findings<'_> {
@@ -67,18 +77,27 @@ impl Findings<'_> {
         let measured = found(&expect.value, &of_side, over_side.as_ref())
             .ok_or_else(|| format!("{} was not measured or has no value", expect.value))?;
         let void = of_side.void.or(over_side.as_ref().and_then(|side| side.void));
-        let (verdict, remark) = match void {
-            Some(reason) => (Verdict::Void, Some(reason.to_string())),
-            None => judge(expect, measured),
+        let (verdict, remark) = match (void, why_apart(expect, point, &of, over.as_ref())) {
+            (Some(reason), _) => (Verdict::Void, Some(reason.to_string())),
+            (None, Some(reason)) => (Verdict::NotComparable, Some(reason)),
+            (None, None) => judge(expect, measured),
         };
         let not_a_wire = of.not_a_wire.or(over.as_ref().and_then(|over| over.not_a_wire));
         let remark = remarks(remark, not_a_wire);
         let bound = self.bound(expect, &of_side, over_side.as_ref(), point, &of_jobs);
+        let simulated = self.simulated(expect, point, &of, over.as_ref());
+        let simulated_apart = simulated.and_then(|_| {
+            [Some(&of), over.as_ref()]
+                .into_iter()
+                .flatten()
+                .find_map(|side| apart_from_simulated(side.manifest(point)?))
+        });
         Ok(Finding {
             expect: expect.clone(),
             point: point.given.name.clone(),
             found: Some(measured),
-            simulated: self.simulated(expect, point, &of, over.as_ref()),
+            simulated: simulated.filter(|_| simulated_apart.is_none()),
+            simulated_apart,
             bound,
             verdict,
             remark,
@@ -134,6 +153,13 @@ impl Findings<'_> {
             Some(over) => simulated::ratio(of_run(of)?, of_run(over)?),
         }
     }
+}
+
+/// Why the runs are not compared, with each other or with the paper's.
+fn why_apart(expect: &Expect, point: &Point, of: &Named, over: Option<&Named>) -> Option<String> {
+    let (of, over) = (of.manifest(point), over.and_then(|over| over.manifest(point)));
+    let from_each_other = of.zip(over).and_then(|(of, over)| apart(of, over));
+    from_each_other.or_else(|| [of, over].into_iter().flatten().find_map(|run| apart_from_paper(expect, run)))
 }
 
 /// What is said of the verdict, and that the link was no wire: no verdict is quoted without it.

@@ -13,10 +13,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod alike;
 mod axis;
 mod cells;
 mod chapter;
 mod chart;
+mod conditions;
 mod error;
 mod figure;
 mod findings;
@@ -41,7 +43,7 @@ pub use axis::Scale;
 pub use chapter::{Chapter, Counters, Extras, Pair, PointReport, PointRuns};
 pub use chart::{AxisTitle, Chart, Curve, Look, Point, Unit};
 pub use error::ReportError;
-pub use figure::{Described, Expect, Figure, FigureError};
+pub use figure::{Better, Described, Expect, Figure, FigureError};
 pub use page::html;
 pub use picture::response_by_size_svg;
 pub use plot::{Line, Plot};

@@ -7,6 +7,8 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use stats::{mean, nearest_rank, scv, variance};
 
+use crate::alike::Alike;
+
 /// What a report computes of one run, or of one run against another.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Metric {
@@ -29,6 +31,8 @@ pub enum Metric {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Times {
     Response,
+    /// Response times of the jobs that completed, as some papers count: what did not complete is not in it.
+    Completed,
     FirstByte,
     Slowdown,
 }
@@ -67,6 +71,11 @@ pub enum PairStat {
     ShareStarved,
     StretchMean,
     StretchMax,
+    /// The papers' own measures, of requests that are alike: see [`Alike`].
+    BucketShareGaining,
+    BucketVarianceRatio,
+    BucketScvRatio,
+    FileShareStarved,
 }
 
 const NAMED: [(&str, Metric); 10] = [
@@ -81,9 +90,20 @@ const NAMED: [(&str, Metric); 10] = [
     ("share_gaining", Metric::Pair(PairStat::ShareGaining)),
     ("share_starved", Metric::Pair(PairStat::ShareStarved)),
 ];
-const PAIRS: [(&str, PairStat); 2] = [("stretch.mean", PairStat::StretchMean), ("stretch.max", PairStat::StretchMax)];
-const TIMES: [(&str, Times); 3] =
-    [("response_time_ms", Times::Response), ("first_byte_ms", Times::FirstByte), ("slowdown", Times::Slowdown)];
+const PAIRS: [(&str, PairStat); 6] = [
+    ("stretch.mean", PairStat::StretchMean),
+    ("stretch.max", PairStat::StretchMax),
+    ("bucket_share_gaining", PairStat::BucketShareGaining),
+    ("bucket_variance_ratio", PairStat::BucketVarianceRatio),
+    ("bucket_scv_ratio", PairStat::BucketScvRatio),
+    ("file_share_starved", PairStat::FileShareStarved),
+];
+const TIMES: [(&str, Times); 4] = [
+    ("response_time_ms", Times::Response),
+    ("completed_ms", Times::Completed),
+    ("first_byte_ms", Times::FirstByte),
+    ("slowdown", Times::Slowdown),
+];
 const STATS: [(&str, Stat); 8] = [
     ("mean", Stat::Mean),
     ("p50", Stat::Percentile(500)),
@@ -188,6 +208,7 @@ impl Metric {
 /// A run, or an oracle, as figures are computed of it. One entry per job everywhere.
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
+    pub sizes: Vec<u64>,
     pub responses_ms: Vec<f64>,
     /// Since the request was due; of jobs that got no byte, what they waited.
     pub first_bytes_ms: Vec<f64>,
@@ -206,26 +227,30 @@ impl Observed {
     /// The figure over these jobs; `None` where it does not exist. For one of pairs `other` is the run compared with.
     pub fn figure(&self, metric: &Metric, chosen: &[usize], other: Option<&Observed>) -> Option<f64> {
         match metric {
-            Metric::Of(times, stat) => stat.of(&pick(self.times(*times), chosen)),
+            Metric::Of(times, stat) => stat.of(&self.times_of(*times, chosen)),
             Metric::BoundRatio => Some(mean(&pick(&self.responses_ms, chosen))? / self.bound_ms),
             Metric::PacketBoundRatio => Some(mean(&pick(&self.responses_ms, chosen))? / self.packet_bound_ms),
             Metric::Jobs(count) => count.of(self, chosen),
             Metric::ServerCpu => self.server_cpu,
             Metric::Counter(column, stat) => stat.of(&since_begun(column, self.counters.get(column)?)),
             Metric::Pair(pair) => {
-                let (mine, base) = (&self.responses_ms, &other?.responses_ms);
-                let stretches: Vec<f64> =
-                    chosen.iter().map(|&job| Some(stretch(*mine.get(job)?, *base.get(job)?))).collect::<Option<_>>()?;
-                pair.of(&stretches)
+                let of = |run: &Observed| chosen.iter().map(|&job| run.responses_ms.get(job).copied()).collect();
+                let (mine_ms, base_ms): (Option<Vec<f64>>, Option<Vec<f64>>) = (of(self), of(other?));
+                let (sizes, of_all) = (pick(&self.sizes, chosen), self.sizes.len());
+                pair.of(&Alike { sizes: &sizes, mine_ms: &mine_ms?, base_ms: &base_ms?, of_all })
             }
         }
     }
 
-    fn times(&self, times: Times) -> &[f64] {
+    fn times_of(&self, times: Times, chosen: &[usize]) -> Vec<f64> {
         match times {
-            Times::Response => &self.responses_ms,
-            Times::FirstByte => &self.first_bytes_ms,
-            Times::Slowdown => &self.slowdowns,
+            Times::Response => pick(&self.responses_ms, chosen),
+            Times::FirstByte => pick(&self.first_bytes_ms, chosen),
+            Times::Slowdown => pick(&self.slowdowns, chosen),
+            Times::Completed => {
+                let completed = chosen.iter().filter(|&&job| self.is_complete.get(job) == Some(&true));
+                completed.filter_map(|&job| self.responses_ms.get(job).copied()).collect()
+            }
         }
     }
 }
@@ -293,7 +318,9 @@ impl CounterStat {
 }
 
 impl PairStat {
-    fn of(self, stretches: &[f64]) -> Option<f64> {
+    fn of(self, alike: &Alike) -> Option<f64> {
+        let pairs = alike.mine_ms.iter().zip(alike.base_ms);
+        let stretches: Vec<f64> = pairs.map(|(mine, base)| stretch(*mine, *base)).collect();
         let share = |is: fn(&f64) -> bool| {
             let jobs = stretches.iter().filter(|stretch| is(stretch)).count() as f64;
             (!stretches.is_empty()).then(|| jobs / stretches.len() as f64)
@@ -301,7 +328,11 @@ impl PairStat {
         match self {
             PairStat::ShareGaining => share(|stretch| *stretch < 1.0),
             PairStat::ShareStarved => share(|stretch| *stretch > 1.0),
-            PairStat::StretchMean => mean(stretches).filter(|stretch| stretch.is_finite()),
+            PairStat::BucketShareGaining => alike.share_of_buckets_gaining(),
+            PairStat::BucketVarianceRatio => alike.variance_ratio(),
+            PairStat::BucketScvRatio => alike.scv_ratio(),
+            PairStat::FileShareStarved => alike.share_of_files_starved(),
+            PairStat::StretchMean => mean(&stretches).filter(|stretch| stretch.is_finite()),
             PairStat::StretchMax => stretches.iter().copied().reduce(f64::max).filter(|stretch| stretch.is_finite()),
         }
     }
@@ -382,6 +413,22 @@ mod tests {
     fn each_bound_has_its_ratio() {
         let run = Observed { responses_ms: vec![6.0], bound_ms: 2.0, packet_bound_ms: 4.0, ..Observed::default() };
         assert_eq!(["bound_ratio", "packet_bound_ratio"].map(|name| figure(name, &run, None)), [Some(3.0), Some(1.5)]);
+    }
+
+    #[test]
+    fn the_papers_own_measures_by_hand() {
+        let of = |responses_ms: [f64; 4]| Observed {
+            sizes: vec![10, 10, 20, 30],
+            responses_ms: responses_ms.into(),
+            is_complete: vec![true, true, true, false],
+            ..Observed::default()
+        };
+        // The file of 10 bytes takes 6 instead of 8 in two requests, though one of them waits longer.
+        let (base, run) = (of([2.0, 6.0, 4.0, 8.0]), of([3.0, 3.0, 2.0, 9.0]));
+        let found = |name: &str| figure(name, &run, Some(&base));
+        assert_eq!((found("share_starved"), found("file_share_starved")), (Some(0.5), Some(0.25)));
+        assert_eq!((found("completed_ms.mean"), found("completed_ms.max")), (Some(8.0 / 3.0), Some(3.0)));
+        assert_eq!(found("bucket_share_gaining"), Some(0.5), "four requests are four buckets");
     }
 
     /// It took no time under the baseline, and now does: its stretch is infinite, and it does not gain.

@@ -44,7 +44,9 @@ fn claims(chapter: &Chapter) -> String {
     let rows = chapter.findings.iter().map(|finding| {
         let remark = finding.remark.as_ref().map_or(String::new(), |remark| format!(": {remark}"));
         let verdict = match finding.verdict {
-            Verdict::NotReproduced | Verdict::Void => format!("**{}**{remark}", finding.verdict.text()),
+            Verdict::NotReproduced | Verdict::NotComparable | Verdict::Void => {
+                format!("**{}**{remark}", finding.verdict.text())
+            }
             other => format!("{}{remark}", other.text()),
         };
         cells::claim(finding).into_iter().chain([verdict]).collect()

@@ -2,17 +2,19 @@
 
 use stats::{BATCHES, batch, jackknife};
 
-use crate::figure::Expect;
+use crate::figure::{Better, Expect};
 use crate::metric::{Metric, Observed, PairStat, Stat};
 
 /// What became of a claim, from the best to the worst that can be said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// The figure found lies where the claim has it.
+    /// The figure found lies where the claim has it: its direction, and its size.
     Reproduced,
-    /// The same side gains, by another factor.
-    Direction,
+    /// It lies beyond the end of the claim that is the better one.
+    Better,
     NotReproduced,
+    /// What would be compared was not made under the same conditions, or the claim does not say its size.
+    NotComparable,
     /// A run it needs was not made or did not measure it.
     NotMeasured,
     /// A run it needs may not be used.
@@ -20,15 +22,22 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    pub const ALL: [Verdict; 5] =
-        [Verdict::Reproduced, Verdict::Direction, Verdict::NotReproduced, Verdict::NotMeasured, Verdict::Void];
+    pub const ALL: [Verdict; 6] = [
+        Verdict::Reproduced,
+        Verdict::Better,
+        Verdict::NotReproduced,
+        Verdict::NotComparable,
+        Verdict::NotMeasured,
+        Verdict::Void,
+    ];
 
     /// For people.
     pub fn text(self) -> &'static str {
         match self {
             Verdict::Reproduced => "reproduced",
-            Verdict::Direction => "direction only",
+            Verdict::Better => "better than the paper",
             Verdict::NotReproduced => "not reproduced",
+            Verdict::NotComparable => "not comparable",
             Verdict::NotMeasured => "not measured",
             Verdict::Void => "void",
         }
@@ -38,8 +47,9 @@ impl Verdict {
     pub fn key(self) -> &'static str {
         match self {
             Verdict::Reproduced => "reproduced",
-            Verdict::Direction => "direction",
+            Verdict::Better => "better",
             Verdict::NotReproduced => "not-reproduced",
+            Verdict::NotComparable => "not-comparable",
             Verdict::NotMeasured => "not-measured",
             Verdict::Void => "void",
         }
@@ -59,10 +69,9 @@ pub struct Tally<'a> {
 impl<'a> Tally<'a> {
     pub fn of(findings: &'a [Finding]) -> Tally<'a> {
         let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
-        let fails = |finding: &&Finding| matches!(finding.verdict, Verdict::Direction | Verdict::NotReproduced);
+        let fails = |finding: &&Finding| finding.verdict == Verdict::NotReproduced;
         let by_miss = |one: &&Finding, other: &&Finding| {
-            let by_times = one.miss().total_cmp(&other.miss());
-            one.verdict.cmp(&other.verdict).then(by_times).then(one.value().total_cmp(&other.value()))
+            one.miss().total_cmp(&other.miss()).then(one.value().total_cmp(&other.value()))
         };
         Tally { counts: Verdict::ALL.map(count), worst: findings.iter().filter(fails).max_by(by_miss) }
     }
@@ -80,7 +89,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// What became of the others: `1 direction only, 1 void`; empty if all were reproduced.
+    /// What became of the others: `1 better than the paper, 1 void`; empty if all were reproduced.
     pub fn others(&self) -> String {
         let others = Verdict::ALL.into_iter().zip(self.counts).filter(|(of, n)| *of != Verdict::Reproduced && *n > 0);
         others.map(|(verdict, count)| format!("{count} {}", verdict.text())).collect::<Vec<_>>().join(", ")
@@ -118,6 +127,8 @@ pub struct Finding {
     pub point: String,
     pub found: Option<Found>,
     pub simulated: Option<Found>,
+    /// Why the simulated figure is not to stand beside the measured one, if so; it then does not.
+    pub simulated_apart: Option<String>,
     /// The same figure with the clairvoyant bound in the place of the run that is claimed to be better.
     pub bound: Option<f64>,
     pub verdict: Verdict,
@@ -166,8 +177,16 @@ pub(crate) fn found(metric: &Metric, of: &Side, over: Option<&Side>) -> Option<F
     };
     let has_enough = |side: &Side| side.chosen.len() >= BATCH_JOBS_MIN * BATCHES;
     let has_interval = is_of_jobs && has_enough(of) && over.is_none_or(has_enough);
-    let half_width = has_interval.then(|| jackknife(figure)).flatten().map(|interval| interval.half_width);
+    let interval = has_interval.then(|| jackknife(figure)).flatten();
+    let half_width = interval.map(|interval| beyond_rounding(interval.half_width, value));
     Some(Found { value, half_width })
+}
+
+/// What only the last digits of a float make of a figure that is the same without any batch is no interval: an edge of a claim would
+/// lie in it.
+fn beyond_rounding(half_width: f64, value: f64) -> f64 {
+    const NOISE: f64 = 1e-12;
+    if half_width <= NOISE * value.abs() { 0.0 } else { half_width }
 }
 
 fn ratio(metric: &Metric, of: &Side, over: Option<&Side>, left_out: Option<usize>) -> Option<f64> {
@@ -194,27 +213,40 @@ fn kept(side: &Side, left_out: Option<usize>) -> Option<Vec<usize>> {
 
 /// The verdict on what was found, and what else is to be said.
 pub(crate) fn judge(expect: &Expect, found: Found) -> (Verdict, Option<String>) {
+    if !expect.has_size() {
+        let why = "the claim has one side, and does not say that the paper's statement has one (one_sided)";
+        return (Verdict::NotComparable, Some(why.into()));
+    }
     let (least, most) = (expect.least.unwrap_or(f64::NEG_INFINITY), expect.most.unwrap_or(f64::INFINITY));
     let half = found.half_width.unwrap_or(0.0);
     if (least..=most).contains(&found.value) {
         let is_sure = found.value - half >= least && found.value + half <= most;
         return (Verdict::Reproduced, (!is_sure).then(|| "the interval reaches beyond what is claimed".into()));
     }
+    let is_better = match expect.better {
+        Some(Better::More) => found.value > most,
+        Some(Better::Less) => found.value < least,
+        None => false,
+    };
     let reaches = found.value + half >= least && found.value - half <= most;
     let doubt = reaches.then_some("the interval reaches what is claimed");
-    // Only a ratio has a direction, and only a claim that lies wholly on one side of 1.
-    let is_right_way = expect.over.is_some()
-        && !expect.value.is_of_pairs()
-        && ((least >= 1.0 && found.value > 1.0) || (most <= 1.0 && found.value < 1.0));
-    let beyond = if least >= 1.0 { found.value > most } else { found.value < least };
-    let size = match (is_right_way, beyond) {
-        (true, true) => Some("more than claimed"),
-        (true, false) => Some("less than claimed"),
-        (false, _) => None,
-    };
+    let size = if is_better { None } else { right_way(expect, found.value) };
     let remark: Vec<&str> = size.into_iter().chain(doubt).collect();
-    let verdict = if is_right_way { Verdict::Direction } else { Verdict::NotReproduced };
+    let verdict = if is_better { Verdict::Better } else { Verdict::NotReproduced };
     (verdict, (!remark.is_empty()).then(|| remark.join("; ")))
+}
+
+/// Whether a figure that misses the claim goes its way. Only a ratio has a direction, and only a claim that lies wholly on one
+/// side of 1.
+fn right_way(expect: &Expect, value: f64) -> Option<&'static str> {
+    let (least, most) = (expect.least.unwrap_or(f64::NEG_INFINITY), expect.most.unwrap_or(f64::INFINITY));
+    let is_ratio = expect.over.is_some() && !expect.value.is_of_pairs();
+    match (least >= 1.0 && value > 1.0, most <= 1.0 && value < 1.0) {
+        _ if !is_ratio => None,
+        (true, _) => Some(if value > most { "its direction, by more" } else { "its direction, by less" }),
+        (_, true) => Some(if value < least { "its direction, by more" } else { "its direction, by less" }),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -230,38 +262,69 @@ mod tests {
             over: over.then(|| "srpt".into()),
             least,
             most,
+            better: None,
+            one_sided: None,
+            seconds: None,
             sizes: None,
             client: None,
         }
     }
 
+    /// Two sides, the better one more, or one with the reason.
+    fn judged(
+        over: bool,
+        least: Option<f64>,
+        most: Option<f64>,
+        better: Option<Better>,
+        found: Found,
+    ) -> (Verdict, String) {
+        let one_sided = (least.is_none() || most.is_none()).then(|| "at least".into());
+        let expect = Expect { better, one_sided, ..expect("response_time_ms.mean", over, least, most) };
+        let (verdict, said) = judge(&expect, found);
+        (verdict, said.unwrap_or_default())
+    }
+
     #[test]
     fn verdicts_by_hand() {
-        let mean = "response_time_ms.mean";
-        for (over, least, most, value, half, verdict, remark) in [
-            (true, Some(3.0), Some(8.0), 5.0, 2.0, Verdict::Reproduced, ""),
-            (true, Some(3.0), None, 5.0, 2.1, Verdict::Reproduced, "the interval reaches beyond what is claimed"),
-            (true, Some(3.0), Some(8.0), 9.0, 0.1, Verdict::Direction, "more than claimed"),
-            (true, Some(3.0), Some(8.0), 2.0, 0.1, Verdict::Direction, "less than claimed"),
+        use Verdict::{Better as IsBetter, NotReproduced, Reproduced};
+        let (more, less) = (Some(Better::More), Some(Better::Less));
+        for (over, least, most, better, value, half, verdict, remark) in [
+            (true, Some(3.0), Some(8.0), more, 5.0, 2.0, Reproduced, ""),
+            (true, Some(3.0), None, more, 5.0, 2.1, Reproduced, "the interval reaches beyond what is claimed"),
+            (true, Some(2.0), Some(8.0), more, 80.8, 20.0, IsBetter, ""),
+            (true, Some(2.0), Some(8.0), more, 9.0, 2.0, IsBetter, "the interval reaches what is claimed"),
+            (true, Some(2.0), Some(8.0), None, 80.8, 20.0, NotReproduced, "its direction, by more"),
+            (true, Some(3.0), Some(8.0), more, 2.0, 0.1, NotReproduced, "its direction, by less"),
             (
                 true,
                 Some(3.0),
-                None,
+                Some(8.0),
+                more,
                 2.0,
                 1.5,
-                Verdict::Direction,
-                "less than claimed; the interval reaches what is claimed",
+                NotReproduced,
+                "its direction, by less; the interval reaches what is claimed",
             ),
-            (true, Some(3.0), None, 0.9, 0.1, Verdict::NotReproduced, ""),
-            (true, None, Some(0.5), 0.7, 0.1, Verdict::Direction, "less than claimed"),
-            (true, Some(0.2), Some(0.5), 0.1, 0.01, Verdict::Direction, "more than claimed"),
-            (true, Some(0.9), Some(1.1), 1.3, 0.1, Verdict::NotReproduced, ""),
-            (false, Some(0.995), None, 0.99, 0.001, Verdict::NotReproduced, ""),
-            (false, None, Some(0.02), 0.02, 0.0, Verdict::Reproduced, ""),
+            (true, Some(3.0), None, more, 0.9, 0.1, NotReproduced, ""),
+            (true, Some(0.2), Some(0.5), less, 0.7, 0.1, NotReproduced, "its direction, by less"),
+            (true, Some(0.2), Some(0.5), less, 0.1, 0.01, IsBetter, ""),
+            (true, Some(0.2), Some(0.5), None, 0.1, 0.01, NotReproduced, "its direction, by more"),
+            (true, Some(0.9), Some(1.1), None, 1.3, 0.1, NotReproduced, ""),
+            (false, Some(0.995), Some(1.0), None, 0.99, 0.001, NotReproduced, ""),
+            (false, None, Some(0.02), None, 0.02, 0.0, Reproduced, ""),
         ] {
-            let (found, said) = judge(&expect(mean, over, least, most), Found { value, half_width: Some(half) });
-            assert_eq!((found, said.unwrap_or_default().as_str()), (verdict, remark), "{value} in {least:?}..{most:?}");
+            let found = judged(over, least, most, better, Found { value, half_width: Some(half) });
+            assert_eq!(found, (verdict, remark.to_string()), "{value} in {least:?}..{most:?}");
         }
+    }
+
+    /// 80.8 would be "at least 2"; the paper says 2 to 8.
+    #[test]
+    fn one_side_is_not_a_size() {
+        let one = expect("response_time_ms.mean", true, Some(2.0), None);
+        let (verdict, said) = judge(&one, Found::exact(80.8));
+        assert_eq!(verdict, Verdict::NotComparable);
+        assert!(said.unwrap().starts_with("the claim has one side"));
     }
 
     #[test]
@@ -271,22 +334,23 @@ mod tests {
             point: String::new(),
             found: Some(Found::exact(value)),
             simulated: None,
+            simulated_apart: None,
             bound: None,
             verdict,
             remark: None,
         };
-        use Verdict::{Direction, NotReproduced, Reproduced, Void};
+        use Verdict::{NotReproduced, Reproduced, Void};
         let mixed = [
             finding(Reproduced, 3.0, 4.0),
             finding(NotReproduced, 3.0, 0.9),
             finding(NotReproduced, 8.0, 0.5),
-            finding(Direction, 90.0, 1.1),
+            finding(Verdict::Better, 90.0, 1.1),
             finding(Void, 900.0, 1.0),
         ];
         let tally = Tally::of(&mixed);
         assert_eq!((tally.text().as_str(), tally.key()), ("1 of 5 claims reproduced", "partly"));
-        assert_eq!(tally.others(), "1 direction only, 2 not reproduced, 1 void");
-        assert_eq!(tally.worst, Some(&mixed[2]), "the worst verdict, and of those the one missed by most");
+        assert_eq!(tally.others(), "1 better than the paper, 2 not reproduced, 1 void");
+        assert_eq!(tally.worst, Some(&mixed[2]), "the one missed by most");
         let (void, good) = (Tally::of(&mixed[4..]), Tally::of(&mixed[..1]));
         assert_eq!((void.text().as_str(), void.key(), void.worst), ("0 of 1 claim reproduced", "void", None));
         assert_eq!((good.others().as_str(), good.key(), good.worst), ("", "reproduced", None));
@@ -308,6 +372,17 @@ mod tests {
         };
         assert_eq!(of(397..400), Some(Found::exact(398.0)));
         assert_eq!((of(301..400).unwrap().half_width, of(300..400).unwrap().half_width.is_some()), (None, true));
+    }
+
+    /// 199 of 200 buckets gain, whichever batch is left out: just as many as claimed.
+    #[test]
+    fn the_last_digits_are_no_interval() {
+        let at_edge = |half_width| {
+            let found = Found { value: 0.995, half_width: Some(beyond_rounding(half_width, 0.995)) };
+            judged(false, Some(0.995), Some(1.0), None, found).1
+        };
+        assert_eq!(at_edge(1.01e-15), "");
+        assert_eq!(at_edge(1e-3), "the interval reaches beyond what is claimed");
     }
 
     /// Slow is always ten times fast: the ratio is certain, however uneven both are.
