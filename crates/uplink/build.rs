@@ -10,7 +10,13 @@ use std::process::Command;
 const CLANGS: &[&str] =
     &["clang-22", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang"];
 const CLANG_MAJOR_MIN: u32 = 15;
-const PROGRAMS: &[&str] = &["classify", "ranked"];
+/// Object, source, and what more the compiler is told.
+const PROGRAMS: &[(&str, &str, &[&str])] = &[
+    ("classify", "classify", &[]),
+    // Only a kernel that compiles programs (JIT) lets them call its own functions, and be called back.
+    ("classify-interpreted", "classify", &["-DINTERPRETED"]),
+    ("ranked", "ranked", &[]),
+];
 
 fn main() {
     println!("cargo:rerun-if-changed=bpf");
@@ -23,10 +29,10 @@ fn main() {
     if clang.is_none() {
         println!("cargo:warning=no clang {CLANG_MAJOR_MIN} or newer: weir is built without its BPF programs");
     }
-    for name in PROGRAMS {
+    for (name, source, flags) in PROGRAMS {
         let object = out.join(format!("{name}.bpf.o"));
         match &clang {
-            Some(clang) => compile(clang, &Path::new("bpf").join(format!("{name}.bpf.c")), &object),
+            Some(clang) => compile(clang, flags, &Path::new("bpf").join(format!("{source}.bpf.c")), &object),
             None => std::fs::write(&object, []).expect("OUT_DIR can be written"),
         }
     }
@@ -44,7 +50,7 @@ fn major(clang: &str) -> Option<u32> {
     String::from_utf8_lossy(&output.stdout).trim().split('.').next()?.parse().ok()
 }
 
-fn compile(clang: &str, source: &Path, object: &Path) {
+fn compile(clang: &str, flags: &[&str], source: &Path, object: &Path) {
     let headers = std::env::var("DEP_BPF_INCLUDE").expect("libbpf-sys tells where its headers are");
     let status = Command::new(clang)
         .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-fno-ident"])
@@ -52,6 +58,7 @@ fn compile(clang: &str, source: &Path, object: &Path) {
         // Debian keeps asm/ in the folder of the architecture, which clang leaves out for the target bpf.
         .arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH))
         .args(["-Ibpf", "-fdebug-prefix-map=.=weir", "-c"])
+        .args(flags)
         .arg(source)
         .arg("-o")
         .arg(object)

@@ -172,9 +172,13 @@ static __always_inline bool parse(struct __sk_buff *skb, struct packet *packet)
 	return true;
 }
 
-// Does the connection wait below TCP with more than this packet? Without the means to know (Linux before 6.2): yes.
+// Does the connection wait below TCP with more than this packet? Without the means to know (Linux before 6.2, or one that
+// interprets programs): yes.
 static __always_inline bool is_queued(struct __sk_buff *skb)
 {
+#ifdef INTERPRETED
+	return true;
+#else
 	struct sk_buff *kernel_skb;
 	struct sock *sk;
 
@@ -185,6 +189,7 @@ static __always_inline bool is_queued(struct __sk_buff *skb)
 	if (!sk)
 		return true;
 	return sk->sk_wmem_alloc.refs.counter >= (int)kernel_skb->truesize + TRUESIZE_DATA_MIN;
+#endif
 }
 
 // Not static, as above.
@@ -255,14 +260,14 @@ static __always_inline bool begins(struct __sk_buff *skb, struct flow *flow, str
 }
 
 // A response begins at this offset of the connection's bytes.
-static __always_inline void begin_at(struct flow *flow, struct bpf_tcp_sock *tcp, __u64 offset, struct counters *counters)
+static __always_inline void begin_at(struct flow *flow, __u64 received, __u64 offset, struct counters *counters)
 {
 	count_sent(flow);
 	flow->seen = SEEN;
 	flow->begin = offset;
 	flow->end = 0;
 	flow->scanned = offset;
-	flow->received = tcp->bytes_received;
+	flow->received = received;
 	flow->length = 0;
 	flow->has_length = 0;
 	flow->kept = 0;
@@ -276,7 +281,7 @@ static __always_inline void begin(struct __sk_buff *skb, struct flow *flow, stru
 	// Met when it was not new: unless this is a head, its response is taken to be as old as the connection.
 	bool is_late = flow->seen == UNSEEN && offset > 0 && (packet->seq != tcp->snd_una || !looks_like_head(skb, packet));
 
-	begin_at(flow, tcp, offset, counters);
+	begin_at(flow, tcp->bytes_received, offset, counters);
 	if (is_late) {
 		flow->begin = 0;
 		flow->phase = PHASE_UNKNOWN;
@@ -302,8 +307,8 @@ static __always_inline void read_on(struct __sk_buff *skb, struct flow *flow, __
 struct pipelined {
 	struct __sk_buff *skb;
 	struct flow *flow;
-	struct bpf_tcp_sock *tcp;
 	struct counters *counters;
+	__u64 received;
 	__u64 offset;
 	__u32 payload_at;
 	__u32 payload_bytes;
@@ -318,29 +323,59 @@ static long follow_next(__u32 i, struct pipelined *packet)
 	if (flow->phase != PHASE_KNOWN || flow->end <= packet->offset || next >= packet->payload_bytes ||
 	    !is_head(packet->skb, packet->payload_at + next, packet->payload_bytes - next))
 		return 1;
-	begin_at(flow, packet->tcp, flow->end, packet->counters);
+	begin_at(flow, packet->received, flow->end, packet->counters);
 	read_on(packet->skb, flow, packet->payload_at, packet->payload_at + packet->payload_bytes, packet->offset, packet->counters);
 	return 0;
 }
+
+#ifdef INTERPRETED
+// As read_part: whether there was none.
+__noinline int follow_one(struct __sk_buff *skb, struct flow *flow, __u64 offset, __u32 payload_at, __u32 payload_bytes)
+{
+	struct pipelined packet = {
+		.skb = skb,
+		.flow = flow,
+		.offset = offset,
+		.payload_at = payload_at,
+		.payload_bytes = payload_bytes,
+	};
+	__u32 zero = 0;
+
+	if (!flow)
+		return 1;
+	packet.counters = bpf_map_lookup_elem(&weir_counters, &zero);
+	packet.received = flow->received;
+	return packet.counters ? follow_next(0, &packet) : 1;
+}
+#endif
 
 // Follows the responses that begin behind the end of the packet's first. Sending them took one place in the order, and what
 // comes next is ranked by the last of them.
 static __always_inline void follow_pipelined(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tcp,
 					     struct packet *packet, __u64 offset, struct counters *counters)
 {
+	// Nearly always the response goes on behind the packet, or ends with it.
+	if (flow->phase != PHASE_KNOWN || flow->end <= offset || flow->end >= offset + packet->payload_bytes)
+		return;
+#ifdef INTERPRETED
+	for (__u32 i = 0; i < PIPELINED_MAX; i++) {
+		if (follow_one(skb, flow, offset, packet->payload_at, packet->payload_bytes))
+			break;
+		flow->received = tcp->bytes_received;
+	}
+#else
 	struct pipelined pipelined = {
 		.skb = skb,
 		.flow = flow,
-		.tcp = tcp,
 		.counters = counters,
+		.received = tcp->bytes_received,
 		.offset = offset,
 		.payload_at = packet->payload_at,
 		.payload_bytes = packet->payload_bytes,
 	};
 
-	// Nearly always the response goes on behind the packet, or ends with it.
-	if (flow->phase == PHASE_KNOWN && flow->end > offset && flow->end < offset + packet->payload_bytes)
-		bpf_loop(PIPELINED_MAX, follow_next, &pipelined, 0);
+	bpf_loop(PIPELINED_MAX, follow_next, &pipelined, 0);
+#endif
 }
 
 // What the server told of the response this byte belongs to, if it told anything.

@@ -310,6 +310,24 @@ static long read_chunk(__u32 i, struct reading *reading)
 	return flow->phase >= PHASE_KNOWN;
 }
 
+#ifdef INTERPRETED
+// The same for a kernel that interprets programs, where bpf_loop has nobody to call: where it stopped, and above 32 bits whether
+// nothing is left to be read. Not static, so that the verifier looks at it once and not at each turn of the loop.
+__noinline __u64 read_part(struct __sk_buff *skb, struct flow *flow, __u32 at, __u32 end)
+{
+	struct reading reading = { .skb = skb, .flow = flow, .at = at, .end = end };
+	__u64 is_over = 1;
+	__u32 zero = 0;
+
+	if (!flow)
+		return is_over << 32;
+	reading.text = bpf_map_lookup_elem(&weir_text, &zero);
+	if (reading.text)
+		is_over = read_chunk(0, &reading);
+	return is_over << 32 | reading.at;
+}
+#endif
+
 // Reads on where the last packet ended, at `at` of a packet that goes on to `end`. Not static, as above.
 __noinline int read_head(struct __sk_buff *skb, struct flow *flow, __u32 at, __u32 end)
 {
@@ -321,7 +339,17 @@ __noinline int read_head(struct __sk_buff *skb, struct flow *flow, __u32 at, __u
 	reading.text = bpf_map_lookup_elem(&weir_text, &zero);
 	if (!reading.text)
 		return 0;
+#ifdef INTERPRETED
+	for (__u32 i = 0; i < CHUNKS_MAX; i++) {
+		__u64 part = read_part(skb, flow, reading.at, end);
+
+		reading.at = part;
+		if (part >> 32)
+			break;
+	}
+#else
 	bpf_loop(CHUNKS_MAX, read_chunk, &reading, 0);
+#endif
 	if (flow->phase < PHASE_KNOWN && (reading.at < end || flow->scanned - flow->begin >= HEAD_BYTES_MAX))
 		flow->phase = PHASE_UNKNOWN;
 	return 0;

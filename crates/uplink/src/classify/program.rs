@@ -11,6 +11,10 @@ use crate::{Error, Interface};
 
 /// Empty where there was no clang when this was built.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/classify.bpf.o"));
+/// The same for a kernel that interprets programs, where it cannot call the kernel's own function that shows queues.
+static OBJECT_INTERPRETED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/classify-interpreted.bpf.o"));
+/// 0 where the kernel interprets programs; absent where it cannot do else.
+const JIT: &str = "/proc/sys/net/core/bpf_jit_enable";
 /// The helpers it cannot do without: bpf_loop is of 5.17. That a connection has nothing queued is known from 6.2 on
 /// (bpf_cast_to_kern_ctx); before, a better band is only given when nothing is unacknowledged.
 const LINUX_MIN: &str = "5.17";
@@ -61,7 +65,7 @@ impl Program {
                 "this kernel does not take the classifier (it needs Linux {LINUX_MIN} with BTF): {error:#}"
             )),
         };
-        let mut object = ObjectBuilder::default().open_memory(OBJECT).map_err(refuse)?;
+        let mut object = ObjectBuilder::default().open_memory(object(JIT)).map_err(refuse)?;
         for mut map in object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             if name.contains(".rodata.settings") || name == SETTINGS_MAP {
@@ -137,6 +141,12 @@ impl Program {
     }
 }
 
+/// The program for a kernel whose setting is in this file.
+fn object(jit: &str) -> &'static [u8] {
+    let is_compiled = std::fs::read_to_string(jit).is_ok_and(|text| text.trim() != "0");
+    if is_compiled { OBJECT } else { OBJECT_INTERPRETED }
+}
+
 fn hook(program: BorrowedFd<'_>, interface: &Interface) -> TcHook {
     let mut hook = TcHook::new(program);
     // The kernel's own numbers of interfaces are positive `int`s.
@@ -177,4 +187,22 @@ fn info(program: BorrowedFd<'_>) -> std::io::Result<(Facts, Vec<u32>)> {
         run_time_ns: info.run_time_ns,
     };
     Ok((facts, ids[..(info.nr_map_ids as usize).min(MAPS_MAX)].to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_a_compiler_gets_the_program_without_its_functions() {
+        let file = std::env::temp_dir().join(format!("weir-jit-{}", std::process::id()));
+        let path = file.to_str().unwrap();
+        let calls = |object: &[u8]| object.windows(20).any(|text| text == b"bpf_cast_to_kern_ctx");
+        assert!(!calls(object(path)), "there is no such file");
+        for (said, is_compiled) in [("0\n", false), ("1\n", true), ("2\n", true)] {
+            std::fs::write(&file, said).unwrap();
+            assert_eq!(calls(object(path)), is_compiled && !OBJECT.is_empty(), "{said}");
+        }
+        std::fs::remove_file(file).unwrap();
+    }
 }
