@@ -64,6 +64,9 @@ struct InFlight {
     packet: Vec<u8>,
 }
 
+/// In front of each packet where its rate counts: what netem sees at a device of Ethernet, which a TUN device is not.
+const ETHERNET_BYTES: u64 = 14;
+
 impl Link {
     /// The same groups and seed make the same link.
     pub fn new(groups: Vec<Group>, seed: u64) -> Link {
@@ -81,7 +84,9 @@ impl Link {
             self.strangers += 1;
             return;
         };
-        let Some(at) = self.lanes[lane].ways[way.index()].send(now, flow, packet.len() as u64) else { return };
+        let Some(at) = self.lanes[lane].ways[way.index()].send(now, flow, ETHERNET_BYTES + packet.len() as u64) else {
+            return;
+        };
         let mut kept = self.spare.pop().unwrap_or_default();
         kept.clear();
         kept.extend_from_slice(packet);
