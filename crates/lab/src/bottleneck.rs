@@ -17,8 +17,12 @@ pub(crate) fn build_commands(
     let lines = match experiment.qdisc_of(spec) {
         Qdisc::Fifo => shaped_over(&format!("pfifo limit {}", experiment.fifo_packets)),
         Qdisc::FqCodel => shaped_over("fq_codel"),
+        Qdisc::Fq => shaped_over("fq"),
         Qdisc::Siblings => sibling_lines(side, device, experiment),
-        Qdisc::Cake => vec![format!("tc -n {side} qdisc add dev {device} root handle 1: cake bandwidth {bits}bit")],
+        qdisc @ (Qdisc::Cake | Qdisc::CakeHosts) => {
+            let isolation = if qdisc == Qdisc::Cake { "" } else { " dual-dsthost" };
+            vec![format!("tc -n {side} qdisc add dev {device} root handle 1: cake bandwidth {bits}bit{isolation}")]
+        }
         qdisc @ (Qdisc::Bands | Qdisc::Ranked) => {
             let mut words = weir_words(side, weir, &["uplink", "up", device])?;
             words.extend(["--rate".into(), experiment.link.to_string()]);
@@ -156,6 +160,7 @@ mod tests {
     fn what_shapes_by_itself_is_told_the_rate() {
         let cake = "tc -n S qdisc add dev cable root handle 1: cake bandwidth 10000000bit";
         assert_eq!(commands("qdisc = \"cake\"", ""), [cake]);
+        assert_eq!(commands("qdisc = \"cake_hosts\"", ""), [format!("{cake} dual-dsthost")]);
         let bands = "ip netns exec S /a b/weir uplink up cable --rate 10mbit --qdisc htb";
         assert_eq!(commands("", "qdisc = \"bands\"\nqdisc_flags = [\"--qdisc\", \"htb\"]"), [bands]);
         let ranked = "ip netns exec S /a b/weir uplink up cable --rate 10mbit --qdisc ranked";

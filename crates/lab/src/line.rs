@@ -8,7 +8,7 @@ use serde::Deserialize;
 use units::Rate;
 
 use crate::experiment::{duration, rate};
-use crate::{Experiment, LabError, Shaper, tool};
+use crate::{Experiment, LabError, Shaper, tool, wire};
 
 /// A ramp has a step this often; each takes two processes of `tc`.
 const RAMP_EVERY: Duration = Duration::from_millis(500);
@@ -39,13 +39,16 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// `side` and `device` are where the shaper is.
-    pub fn start(experiment: &Experiment, side: &str, device: &str) -> Changes {
+    /// At the shaper, and at the wire behind it if there is one, each given by its namespace and device.
+    pub fn start(experiment: &Experiment, shaper: (&str, &str), wire: Option<(&str, &str)>) -> Changes {
         let stop = std::sync::Arc::new(AtomicBool::new(false));
-        let commands: Vec<(Duration, String)> = steps(experiment.link, &experiment.rate_changes)
-            .into_iter()
-            .map(|(at, rate)| (at, change_line(side, device, rate, experiment.burst_bytes())))
-            .collect();
+        let commands = |(at, rate)| {
+            let shaped = change_line(shaper.0, shaper.1, rate, experiment.burst_bytes());
+            let wired = wire.map(|(side, device)| wire::change_command(side, device, rate));
+            [Some(shaped), wired].into_iter().flatten().map(move |command| (at, command))
+        };
+        let commands: Vec<(Duration, String)> =
+            steps(experiment.link, &experiment.rate_changes).into_iter().flat_map(commands).collect();
         let (began, stopped) = (Instant::now(), stop.clone());
         let make = move || {
             for (at, command) in commands {

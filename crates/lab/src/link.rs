@@ -14,6 +14,7 @@ use crate::line::Changes;
 use crate::namespace::{Namespace, Place};
 use crate::neighbour::{self, At, Transfers};
 use crate::wide::{Paths, Wide};
+use crate::wire::Wire;
 use crate::{ClientGroup, Counters, Experiment, Interrupt, LabError, Network, RunSpec, tool};
 
 /// Every cable's two addresses are from the block set aside for benchmarks, 198.18.0.0/15 (RFC 2544, RFC 6890): four
@@ -37,6 +38,8 @@ pub struct Link {
     client: Namespace,
     /// Where the bottleneck is, if not at the server.
     router: Option<Namespace>,
+    /// What serialises behind the bottleneck; none where the experiment leaves it out.
+    wire: Option<Wire>,
     /// Wide-area paths between the bottleneck and the clients, if there are any.
     paths: Option<Paths>,
     /// Other hosts behind the router; none for a neighbour at the server's.
@@ -58,6 +61,9 @@ impl Link {
         let is_routed = experiment.network == Network::Router;
         let router = if is_routed { Some(Namespace::create("router")?) } else { None };
         let (server, client) = (Namespace::create("server")?, Namespace::create("client")?);
+        let wire = experiment.wire.then(|| Wire::new(experiment.link)).transpose()?;
+        // A process that is a wire keeps its rate.
+        let wire = wire.filter(|wire| !wire.is_own() || experiment.rate_changes.is_empty());
         let paths = Paths::new(experiment.clients(), experiment.wan, || Namespace::create("wan"))?;
         let neighbours = experiment.neighbours.iter().map(|neighbour| match neighbour.at {
             At::Router => Namespace::create("neighbour").map(Some),
@@ -65,7 +71,7 @@ impl Link {
         });
         let neighbours = neighbours.collect::<Result<Vec<_>, _>>()?;
         let limits = KernelLimits::default();
-        let mut link = Link { tree_of: None, server, client, router, paths, neighbours, limits };
+        let mut link = Link { tree_of: None, server, client, router, wire, paths, neighbours, limits };
         for side in link.routers().chain([&link.server, &link.client]).chain(link.neighbours.iter().flatten()) {
             silence_ipv6(side)?;
         }
@@ -73,6 +79,7 @@ impl Link {
             tool::run(&command)?;
         }
         link.build_bottleneck(experiment, spec, weir)?;
+        link.wire.as_ref().map_or(Ok(()), |wire| wire.build(FAR_DEVICE))?;
         if let Some(paths) = &link.paths {
             paths.build(link.client.name())?;
         }
@@ -130,9 +137,17 @@ impl Link {
         self.paths.as_ref().map(start).transpose().map(Option::flatten)
     }
 
+    /// Starts the wire, where it is a process; needed before any packet. Its log is in `folder`.
+    pub fn start_wire(&self, weirlab: &Path, folder: &Path, interrupt: &Interrupt) -> Result<Option<Wide>, LabError> {
+        let Some(wire) = &self.wire else { return Ok(None) };
+        let beyond = self.paths.as_ref().map_or(&self.client, |paths| &paths.namespace);
+        wire.start([FAR_DEVICE, DEVICE], beyond, weirlab, &folder.join("wire.log"), interrupt)
+    }
+
     /// Namespaces that forward packets, from the server to the clients.
     fn routers(&self) -> impl Iterator<Item = &Namespace> {
-        self.router.iter().chain(self.paths.as_ref().map(|paths| &paths.namespace))
+        let wire = self.wire.as_ref().map(|wire| &wire.namespace);
+        self.router.iter().chain(wire).chain(self.paths.as_ref().map(|paths| &paths.namespace))
     }
 
     /// What builds cables and routes.
@@ -142,10 +157,10 @@ impl Link {
         hops.push(self.client.name());
         let plain = (0..).zip(experiment.clients()).filter(|(_, group)| group.path.is_plain());
         let plain: Vec<usize> = plain.map(|(index, _)| index).collect();
-        let mut commands = chain_commands(&hops, &plain, experiment.gso_max_segs);
-        let paths = self.paths.as_ref().map(|paths| paths.namespace.name());
+        let own_wire = self.wire.as_ref().filter(|wire| wire.is_own()).map(|wire| wire.namespace.name());
+        let mut commands = chain_commands(&hops, &plain, experiment.gso_max_segs, own_wire);
         for (index, neighbour) in self.neighbours.iter().enumerate() {
-            let neighbour = neighbour.iter().flat_map(|side| neighbour_commands(index, side.name(), hops[1], paths));
+            let neighbour = neighbour.iter().flat_map(|side| neighbour_commands(index, side.name(), &hops));
             commands.extend(neighbour);
         }
         commands
@@ -168,8 +183,8 @@ impl Link {
         let places: Vec<Place<'_>> =
             self.neighbours.iter().map(|side| side.as_ref().map_or(self.server(), Place::In)).collect();
         let transfers = Transfers::start(&experiment.neighbours, &places, self.client(), client.into())?;
-        let (side, device) = self.bottleneck();
-        Ok((Changes::start(experiment, side, device), transfers))
+        let wire = self.wire.as_ref().filter(|wire| !wire.is_own()).map(|wire| (wire.namespace.name(), FAR_DEVICE));
+        Ok((Changes::start(experiment, self.bottleneck(), wire), transfers))
     }
 
     pub fn server(&self) -> Place<'_> {
@@ -211,6 +226,7 @@ impl Link {
             said.insert("wan_paths".into(), paths.describe());
             said.extend(paths.netem_counters()?.map(|counted| ("wan_counted".into(), counted)));
         }
+        said.extend(self.wire.as_ref().map(|wire| ("wire".into(), wire.describe())));
         if let Some(weir) = &self.tree_of {
             let show = weir_words(side, Some(weir), &["uplink", "show", device, "--json"])?;
             said.insert("uplink".to_owned(), tool::run_words(&show)?.trim().to_owned());
@@ -303,16 +319,39 @@ fn cable_commands(ends: [End; 2], gso_max_segs: Option<u64>) -> Vec<String> {
     commands
 }
 
+/// A cable that is a pair of TUN devices, for a process to carry packets between them. Its queue holds what the shaper lets go
+/// of at once.
+fn tun_commands(ends: [End; 2]) -> Vec<String> {
+    let one = |End { side, device, address }| {
+        [
+            format!("ip -n {side} tuntap add dev {device} mode tun"),
+            format!("ip -n {side} address add {address}/30 dev {device}"),
+            format!("ip -n {side} link set dev {device} mtu {MTU_BYTES} txqueuelen 1000 up"),
+            format!("ip -n {side} link set dev lo up"),
+        ]
+    };
+    ends.into_iter().flat_map(one).collect()
+}
+
 /// The cables from hop to hop, the server first and the clients last, the routes along them, and the addresses of the groups
-/// that take this way, given by their numbers.
-fn chain_commands(hops: &[&str], plain_groups: &[usize], gso_max_segs: Option<u64>) -> Vec<String> {
+/// that take this way, given by their numbers. Behind the hop `own_wire` a process is the cable.
+fn chain_commands(
+    hops: &[&str],
+    plain_groups: &[usize],
+    gso_max_segs: Option<u64>,
+    own_wire: Option<&str>,
+) -> Vec<String> {
     let last = hops.len() - 1;
     let mut commands = vec![];
     for (cable, ends) in (0..).zip(hops.windows(2)) {
         let [near, far] = cable_addresses(cable);
         let device = if cable == 0 { DEVICE } else { FAR_DEVICE };
         let near = End { side: ends[0], device, address: near };
-        commands.extend(cable_commands([near, End { side: ends[1], device: DEVICE, address: far }], gso_max_segs));
+        let far = End { side: ends[1], device: DEVICE, address: far };
+        commands.extend(match own_wire == Some(ends[0]) {
+            true => tun_commands([near, far]),
+            false => cable_commands([near, far], gso_max_segs),
+        });
     }
     for address in plain_groups.iter().flat_map(|index| ClientGroup::addresses(*index)) {
         commands.push(format!("ip -n {} address add {address}/32 dev {DEVICE}", hops[last]));
@@ -329,15 +368,17 @@ fn chain_commands(hops: &[&str], plain_groups: &[usize], gso_max_segs: Option<u6
     commands
 }
 
-/// The cable of a neighbour to the router, and the routes to it and from it. `beyond` is a router behind the router.
-fn neighbour_commands(index: usize, side: &str, router: &str, beyond: Option<&str>) -> Vec<String> {
+/// The cable of a neighbour to the router, the first hop behind the server, and the routes to it and from it.
+fn neighbour_commands(index: usize, side: &str, hops: &[&str]) -> Vec<String> {
     let [near, own] = neighbour::addresses(index);
     let device = format!("near{index}");
-    let ends = [End { side: router, device: &device, address: near }, End { side, device: DEVICE, address: own }];
+    let ends = [End { side: hops[1], device: &device, address: near }, End { side, device: DEVICE, address: own }];
     let mut commands = cable_commands(ends, None);
     commands.push(format!("ip -n {side} route add default via {near}"));
-    let back = |beyond| format!("ip -n {beyond} route add {own}/32 via {}", cable_addresses(1)[0]);
-    commands.extend(beyond.map(back));
+    // The last hop sends all there is toward the server.
+    for (number, beyond) in (0u8..).zip(hops).take(hops.len() - 1).skip(2) {
+        commands.push(format!("ip -n {beyond} route add {own}/32 via {}", cable_addresses(number - 1)[0]));
+    }
     commands
 }
 
@@ -359,14 +400,14 @@ mod tests {
 
     #[test]
     fn both_ends_hand_over_single_packets() {
-        let commands = chain_commands(&["S", "C"], &[], Some(1));
+        let commands = chain_commands(&["S", "C"], &[], Some(1), None);
         assert_eq!(commands[0], "ip link add cable mtu 1500 netns S type veth peer name cable mtu 1500 netns C");
         for side in ["S", "C"] {
             assert!(
                 commands.contains(&format!("ip netns exec {side} ethtool -K cable tso off gso off gro off lro off"))
             );
             let segments = format!("ip -n {side} link set dev cable gso_max_segs 1");
-            assert!(commands.contains(&segments) && !chain_commands(&["S", "C"], &[], None).contains(&segments));
+            assert!(commands.contains(&segments) && !chain_commands(&["S", "C"], &[], None, None).contains(&segments));
         }
         assert!(commands.contains(&"ip -n S address add 198.18.0.1/30 dev cable".to_owned()));
         assert!(commands.contains(&"ip -n C address add 198.18.0.2/30 dev cable".to_owned()));
@@ -375,7 +416,7 @@ mod tests {
 
     #[test]
     fn groups_without_a_path_are_on_the_cable() {
-        let commands = chain_commands(&["S", "C"], &[1], None);
+        let commands = chain_commands(&["S", "C"], &[1], None, None);
         for want in ["ip -n C address add 198.18.17.1/32 dev cable", "ip -n S route add default via 198.18.0.2"] {
             assert!(commands.iter().any(|command| command == want), "{want}: {commands:#?}");
         }
@@ -383,7 +424,7 @@ mod tests {
 
     #[test]
     fn wide_area_paths_stand_behind_the_router() {
-        let commands = chain_commands(&["S", "R", "W", "C"], &[], None);
+        let commands = chain_commands(&["S", "R", "W", "C"], &[], None, None);
         for want in [
             "ip link add far mtu 1500 netns W type veth peer name cable mtu 1500 netns C",
             "ip -n W address add 198.18.0.9/30 dev far",
@@ -397,13 +438,25 @@ mod tests {
     }
 
     #[test]
+    fn behind_our_own_wire_is_a_pair_of_devices_for_its_process() {
+        let commands = chain_commands(&["S", "L", "C"], &[], None, Some("L"));
+        let is_there = |want: &str| commands.iter().any(|command| command == want);
+        for (side, device, address) in [("L", "far", "198.18.0.5"), ("C", "cable", "198.18.0.6")] {
+            assert!(is_there(&format!("ip -n {side} tuntap add dev {device} mode tun")), "{commands:#?}");
+            assert!(is_there(&format!("ip -n {side} address add {address}/30 dev {device}")), "{commands:#?}");
+        }
+        assert!(is_there("ip link add cable mtu 1500 netns S type veth peer name cable mtu 1500 netns L"));
+    }
+
+    #[test]
     fn a_neighbour_is_at_the_router() {
-        let commands = neighbour_commands(0, "N", "R", Some("W"));
+        let commands = neighbour_commands(0, "N", &["S", "R", "L", "W", "C"]);
         for want in [
             "ip link add near0 mtu 1500 netns R type veth peer name cable mtu 1500 netns N",
             "ip -n N address add 198.18.0.254/30 dev cable",
             "ip -n N route add default via 198.18.0.253",
-            "ip -n W route add 198.18.0.254/32 via 198.18.0.5",
+            "ip -n L route add 198.18.0.254/32 via 198.18.0.5",
+            "ip -n W route add 198.18.0.254/32 via 198.18.0.9",
         ] {
             assert!(commands.iter().any(|command| command == want), "{want}: {commands:#?}");
         }
@@ -411,7 +464,7 @@ mod tests {
 
     #[test]
     fn a_router_joins_two_cables() {
-        let commands = chain_commands(&["S", "R", "C"], &[], None);
+        let commands = chain_commands(&["S", "R", "C"], &[], None, None);
         for want in [
             "ip link add cable mtu 1500 netns S type veth peer name cable mtu 1500 netns R",
             "ip link add far mtu 1500 netns R type veth peer name cable mtu 1500 netns C",

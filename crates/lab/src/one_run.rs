@@ -50,7 +50,8 @@ struct Measured {
 /// What has to go on as long as the load does.
 struct Watched<'a> {
     server: &'a mut Program,
-    wide: Option<&'a mut Wide>,
+    /// Our own wire and wide-area link, if there are any.
+    links: Vec<&'a mut Wide>,
     download: Option<&'a mut Program>,
 }
 
@@ -58,7 +59,7 @@ impl Watched<'_> {
     fn check_running(&mut self) -> Result<(), LabError> {
         self.server.check_running()?;
         self.download.as_mut().map_or(Ok(()), |download| download.check_running())?;
-        self.wide.as_mut().map_or(Ok(()), |wide| wide.check_running())
+        self.links.iter_mut().try_for_each(|link| link.check_running())
     }
 }
 
@@ -77,6 +78,8 @@ pub(crate) fn one_run(
         Network::Loopback => None,
     };
     let endpoint = endpoint(link.as_ref())?;
+    let start_wire = |link: &Link| link.start_wire(&plan.programs.weirlab, &folder, interrupt);
+    let mut wire = link.as_ref().map(start_wire).transpose()?.flatten();
     let start_wide = |link: &Link| link.start_wide(&plan.programs.weirlab, plan.experiment.seed, &folder, interrupt);
     let mut wide = link.as_ref().map(start_wide).transpose()?.flatten();
     let attached = link.as_ref().map(|link| link.attach(plan.experiment, spec, PORT, weir)).transpose()?.flatten();
@@ -87,14 +90,17 @@ pub(crate) fn one_run(
     let mut download = start_download(disk.as_ref(), endpoint, &folder)?;
     company.ticket.begin(interrupt)?;
     let bar = company.bars.add(progress_bar(&format!("{} {}", plan.title, spec.name), plan.experiment.seconds));
-    let watched = Watched { server: &mut server, wide: wide.as_mut(), download: download.as_mut() };
+    let links = wire.iter_mut().chain(&mut wide).collect();
+    let watched = Watched { server: &mut server, links, download: download.as_mut() };
     let (measured, taken) = measure(plan, spec, endpoint, link.as_ref(), watched, &bar, interrupt)?;
     company.ticket.end(interrupt)?;
     let mut environment = link.as_ref().map_or(Ok(BTreeMap::new()), Link::describe)?;
     drop((download, disk, server));
-    if let Some(mut wide) = wide {
-        wide.check_running()?;
-        environment.insert("wan_counted".into(), wide.finish()?);
+    for (name, link) in [("wire_counted", wire), ("wan_counted", wide)] {
+        if let Some(mut link) = link {
+            link.check_running()?;
+            environment.insert(name.into(), link.finish()?);
+        }
     }
     drop(link);
     environment.insert("server_command".into(), command.join(" "));
@@ -289,6 +295,7 @@ fn versions(spec: &RunSpec, weir: Option<&Path>) -> BTreeMap<String, String> {
     let found = || find_program(spec.server.program()).ok();
     let server = match spec.server {
         Server::Apache | Server::Nginx => found().map(|program| tool::version(&program, "-v")),
+        Server::H2o => found().map(|h2o| tool::version(&h2o, "--version")),
         Server::Caddy => found().map(|caddy| tool::version(&caddy, "version")),
         Server::Weir => weir.map(|weir| tool::version(weir, "--version")),
     };
@@ -343,6 +350,7 @@ mod tests {
             lasts: Duration::from_secs(9),
             digests: BTreeMap::new(),
             environment: BTreeMap::new(),
+            again: vec![],
         };
         let address = "198.18.0.1:8080".parse().unwrap();
         let spec = experiment.runs().next().unwrap();

@@ -45,6 +45,7 @@ pub struct RunSpec {
 pub enum Server {
     Apache,
     Caddy,
+    H2o,
     Nginx,
     Weir,
 }
@@ -54,6 +55,7 @@ impl Server {
         match self {
             Server::Apache => "apache",
             Server::Caddy => "caddy",
+            Server::H2o => "h2o",
             Server::Nginx => "nginx",
             Server::Weir => "weir",
         }
@@ -77,10 +79,14 @@ pub enum Qdisc {
     Fifo,
     /// fq_codel as it comes, under the shaper: what most distributions have.
     FqCodel,
+    /// fq as it comes, under the shaper: each connection by turns, paced by its TCP.
+    Fq,
     /// Two classes of the shaper with half of the link each, which borrow: one for the server, one for a neighbour at its host.
     Siblings,
     /// CAKE as it comes, which shapes by itself.
     Cake,
+    /// CAKE with the link shared between client hosts first (`dual-dsthost`), their connections second.
+    CakeHosts,
     /// The priority bands of `weir uplink up`, with its own shaper.
     Bands,
     /// The flow-ranked qdisc of `weir uplink up`, which shapes by itself.
@@ -92,8 +98,10 @@ impl Qdisc {
         match self {
             Qdisc::Fifo => "fifo",
             Qdisc::FqCodel => "fq_codel",
+            Qdisc::Fq => "fq",
             Qdisc::Siblings => "siblings",
             Qdisc::Cake => "cake",
+            Qdisc::CakeHosts => "cake_hosts",
             Qdisc::Bands => "bands",
             Qdisc::Ranked => "ranked",
         }
@@ -101,7 +109,7 @@ impl Qdisc {
 
     /// A shaper of another kind stands over it.
     pub(crate) fn is_under_shaper(self) -> bool {
-        matches!(self, Qdisc::Fifo | Qdisc::FqCodel)
+        matches!(self, Qdisc::Fifo | Qdisc::FqCodel | Qdisc::Fq)
     }
 
     /// Built by `weir uplink up`, and of use only where the server's own packets queue.

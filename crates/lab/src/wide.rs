@@ -115,18 +115,13 @@ impl Paths {
         if self.means == Means::Netem {
             return Ok(None);
         }
-        let mut command = machine::punctual_prefix();
-        command.extend([weirlab.display().to_string(), "link".into()]);
+        let mut command = vec![weirlab.display().to_string(), "link".into()];
         command.extend(["--client-namespace".into(), client.name().into(), "--client-device".into(), DEVICE.into()]);
         command.extend(["--device".into(), DEVICE.into(), "--seed".into(), seed.to_string()]);
         for (index, group) in &self.groups {
             command.extend(["--group".into(), as_group(*index, group).to_string()]);
         }
-        let log = folder.join("wide.log");
-        let program = Program::start(Place::In(&self.namespace), "weirlab link", &command, &log)?;
-        let mut wide = Wide { program, log };
-        wide.await_ready(interrupt)?;
-        Ok(Some(wide))
+        Wide::start(Place::In(&self.namespace), &command, &folder.join("wide.log"), interrupt).map(Some)
     }
 
     /// What netem counted, as `tc` prints it.
@@ -149,6 +144,19 @@ impl Paths {
 }
 
 impl Wide {
+    /// Starts `weirlab link`, to wake up as punctually as the load, and waits until it carries packets.
+    pub(crate) fn start(
+        place: Place<'_>,
+        command: &[String],
+        log: &Path,
+        interrupt: &Interrupt,
+    ) -> Result<Wide, LabError> {
+        let words = [machine::punctual_prefix().as_slice(), command].concat();
+        let mut wide = Wide { program: Program::start(place, "weirlab link", &words, log)?, log: log.into() };
+        wide.await_ready(interrupt)?;
+        Ok(wide)
+    }
+
     /// An error if it has ended.
     pub fn check_running(&mut self) -> Result<(), LabError> {
         self.program.check_running()
@@ -191,7 +199,7 @@ fn is_ordered_jitter(group: &ClientGroup) -> bool {
 }
 
 /// No list of what a kernel offers is as sure as the attempt.
-fn has_netem(namespace: &Namespace) -> bool {
+pub(crate) fn has_netem(namespace: &Namespace) -> bool {
     let name = namespace.name();
     tool::run(&format!("tc -n {name} qdisc add dev lo root netem delay 1ms")).is_ok()
         && tool::run(&format!("tc -n {name} qdisc del dev lo root")).is_ok()

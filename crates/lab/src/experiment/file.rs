@@ -151,6 +151,8 @@ impl Point {
         let is_told = |key: &str| key != "run" && !KEYS_FOR_PEOPLE.contains(&key);
         let mut settings = self.settings.clone();
         settings.retain(|key, _| is_told(key));
+        // Runs kept before there was a wire had none.
+        settings.entry("wire").or_insert(Value::Boolean(self.experiment.wire));
         canonical(&Value::Table(settings), &mut text);
         let runs = self.settings.get("run").and_then(Value::as_array).into_iter().flatten();
         for told in runs.filter(|told| told.get("name").and_then(Value::as_str) == Some(&run.name)) {

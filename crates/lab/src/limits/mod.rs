@@ -88,9 +88,10 @@ impl Limits {
             if limits_itself(run) {
                 return Err(format!("run `{name}`: workers in [limits] is --slots: leave its own flags out"));
             }
-            if run.server == Server::Caddy {
+            if matches!(run.server, Server::Caddy | Server::H2o) {
+                let server = run.server.name();
                 return Err(format!(
-                    "run `{name}`: caddy serves all connections at once: leave workers in [limits] or the run out"
+                    "run `{name}`: {server} serves all connections at once: leave workers in [limits] or the run out"
                 ));
             }
         }
@@ -103,7 +104,7 @@ impl Limits {
             (Server::Apache, workers) => workers.unwrap_or(crate::server::APACHE_PROCESSES).to_string(),
             (Server::Weir, Some(workers)) => workers.to_string(),
             (Server::Nginx, Some(workers)) => format!("{workers}, closes connections beyond"),
-            (Server::Weir | Server::Nginx | Server::Caddy, _) => "unlimited".into(),
+            (Server::Weir | Server::Nginx | Server::Caddy | Server::H2o, _) => "unlimited".into(),
         }
     }
 }

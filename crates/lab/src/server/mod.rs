@@ -2,6 +2,7 @@
 
 mod apache;
 mod caddy;
+mod h2o;
 mod nginx;
 
 pub(crate) use apache::PROCESSES as APACHE_PROCESSES;
@@ -67,6 +68,7 @@ pub fn server_command(
     let mut command = match (spec.server, weir) {
         (Server::Apache, _) => apache::command(address, site, folder, &experiment.limits)?,
         (Server::Caddy, _) => caddy::command(address, site, folder)?,
+        (Server::H2o, _) => h2o::command(address, site, folder)?,
         (Server::Nginx, _) => nginx::command(address, site, folder, &experiment.limits)?,
         (Server::Weir, Some(weir)) => weir_command(experiment, spec, address, site, weir),
         (Server::Weir, None) => return Err(LabError::Missing { program: "weir".into() }),
@@ -80,7 +82,7 @@ pub(crate) fn check_installed(server: Server, weir: Option<&Path>) -> Result<(),
     match server {
         Server::Weir => weir.map(drop).ok_or_else(|| LabError::Missing { program: "weir".into() }),
         Server::Apache => apache::modules_folder().map(drop),
-        Server::Caddy | Server::Nginx => find_program(server.program()).map(drop),
+        Server::Caddy | Server::H2o | Server::Nginx => find_program(server.program()).map(drop),
     }
 }
 
