@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the Rust toolchain and installs the Debian packages that one kind of work needs: run, test or bench.
+# Checks the Rust toolchain and installs the Debian packages that one kind of work needs: run, test, bench or virtual. `virtual` also
+# builds the kernel of `weirlab run --virtual`, or finds it built.
 #
 # A missing toolchain or linker ends the script: nothing can be built. A missing program only costs the checks or
 # measurements that use it, so it is named, with what is lost, and the script goes on. Reads nothing from standard input.
@@ -8,9 +9,9 @@ cd "$(dirname "$0")/.."
 
 purpose=${1:-}
 case "$purpose" in
-run | test | bench) ;;
+run | test | bench | virtual) ;;
 *)
-    echo "usage: scripts/setup.sh run|test|bench" >&2
+    echo "usage: scripts/setup.sh run|test|bench|virtual" >&2
     exit 2
     ;;
 esac
@@ -18,7 +19,7 @@ exec </dev/null
 
 # One line each: the purposes that need it, the program or file, the Debian package, what is lost without it.
 needs="
-run,test,bench cc       build-essential  -
+run,test,bench,virtual cc build-essential -
 run,test,bench clang    clang            the BPF programs of weir attach and the ranked qdisc
 run,test,bench /usr/include/libelf.h libelf-dev the BPF programs of weir attach
 run,test,bench /usr/include/zlib.h   zlib1g-dev the BPF programs of weir attach
@@ -34,10 +35,16 @@ test           busybox  busybox-static   tests on another kernel
 test           modprobe kmod             tests on another kernel
 test           jq       jq               tests on another kernel
 test           chromium chromium         looking at the page of weirlab report
+virtual        flex     flex             building the kernel of virtual time
+virtual        bison    bison            building the kernel of virtual time
+virtual        bc       bc               building the kernel of virtual time
+virtual        pahole   dwarves          building the kernel of virtual time
+virtual        xz       xz-utils         building the kernel of virtual time
+virtual        /usr/include/libelf.h libelf-dev building the kernel of virtual time
 bench          taskset  util-linux       the benchmark
 bench          wrk      wrk              the benchmark
 bench          lighttpd lighttpd         the row of lighttpd
-bench          h2o      h2o              the row of H2O
+test,bench     h2o      h2o              runs against H2O
 "
 
 check_toolchain() {
@@ -132,8 +139,13 @@ install_packages() {
 
 export PATH="$PATH:$HOME/.cargo/bin:/usr/sbin:/sbin"
 check_toolchain
+# What is left to be done once the packages are there.
+finish() {
+    if [ "$purpose" = virtual ]; then exec scripts/virtual-kernel.sh; fi
+    exit 0
+}
 absent=$(missing)
-if [ -z "$absent" ]; then exit 0; fi
+if [ -z "$absent" ]; then finish; fi
 
 mapfile -t packages < <(echo "$absent" | cut -d ' ' -f 2 | sort -u)
 if ! command -v apt-get >/dev/null; then
@@ -146,7 +158,7 @@ else
 fi
 
 absent=$(missing)
-if [ -z "$absent" ]; then exit 0; fi
+if [ -z "$absent" ]; then finish; fi
 while read -r program package loss; do
     if [ "$loss" = - ]; then
         echo "setup: no $program, so nothing can be built; install the package $package" >&2
@@ -154,3 +166,4 @@ while read -r program package loss; do
     fi
     echo "setup: without $program (package $package) this is skipped: $loss" >&2
 done <<<"$absent"
+finish

@@ -12,6 +12,7 @@ use crate::gate::Gate;
 use crate::one_run::{Company, PORT, one_run};
 use crate::rounds::{Due, Experience, Kind, about, lasts};
 use crate::server::check_installed;
+use crate::virtual_time::{self, Machines};
 use crate::{
     Attach, Experiment, Folder, Interrupt, LabError, Limits, Link, Network, Qdisc, RunSpec, Site, Wan, find_program,
     remove_leftovers,
@@ -36,6 +37,8 @@ pub struct Plan<'a> {
     pub digests: BTreeMap<String, String>,
     /// More for the manifests.
     pub environment: BTreeMap<String, String>,
+    /// What `weirlab` is told, without the runs and points, to do this experiment again: what a machine in virtual time does.
+    pub again: Vec<String>,
 }
 
 /// Our own programs; the others are found in PATH.
@@ -57,6 +60,8 @@ pub struct Order<'a> {
     pub parallel: usize,
     /// Says why a run may not be used.
     pub judge: &'a (dyn Fn(&Run) -> Option<String> + Sync),
+    /// Where the clock is virtual; unset is here, by the real one.
+    pub machines: Option<Machines>,
 }
 
 /// What came of a plan.
@@ -89,12 +94,18 @@ struct Task<'a> {
 /// What a run lacks on this machine is found before the first one: it is an error, or with `skip_missing` the run is left
 /// out. Everything made is removed, the results excepted; the runs finished before an error stay in their folders.
 pub fn conduct(order: &Order<'_>, interrupt: &Interrupt) -> Result<Vec<Conducted>, LabError> {
+    if let Some(machines) = &order.machines {
+        return virtual_time::conduct(order, machines, interrupt);
+    }
     let (mut experience, tasks, mut conducted) = survey(order, interrupt)?;
-    let is_skipping = conducted.iter().any(|point| !point.skipped.is_empty());
-    if !tasks.is_empty() || is_skipping {
+    let skipped: usize = conducted.iter().map(|point| point.skipped.len()).sum();
+    if !tasks.is_empty() || skipped > 0 {
         announce(order, &experience, &tasks);
         let _claims = order.folders.iter().map(Folder::claim).collect::<Result<Vec<Claim>, LabError>>()?;
         keep_left_out(order, &conducted)?;
+        if skipped == order.plans.iter().map(|plan| plan.experiment.runs().len()).sum::<usize>() {
+            return Err(LabError::NothingLeft);
+        }
         if !tasks.is_empty() {
             let sizes = order.plans.iter().flat_map(|plan| plan.sizes).copied().collect();
             let site = Site::create(order.site, &sizes)?;
@@ -106,14 +117,27 @@ pub fn conduct(order: &Order<'_>, interrupt: &Interrupt) -> Result<Vec<Conducted
         }
     }
     for (plan, conducted) in order.plans.iter().zip(&mut conducted) {
-        let folders = plan.experiment.runs().map(|spec| plan.out.join(&spec.name));
-        conducted.runs = folders.filter(|folder| finished(folder).is_some()).collect();
+        conducted.runs = kept_runs(plan);
     }
     Ok(conducted)
 }
 
+/// Folders of the finished runs of a plan, in the order of the experiment.
+pub(crate) fn kept_runs(plan: &Plan<'_>) -> Vec<PathBuf> {
+    let folders = plan.experiment.runs().map(|spec| plan.out.join(&spec.name));
+    folders.filter(|folder| finished(folder).is_some()).collect()
+}
+
+/// The runs that are not finished yet, each with the number of its plan.
+pub(crate) fn due_runs<'a>(order: &Order<'a>) -> Vec<(usize, &'a RunSpec)> {
+    let all =
+        (0..).zip(order.plans).flat_map(|(point, plan)| plan.experiment.runs().map(move |spec| (point, plan, spec)));
+    let due = all.filter(|(_, plan, spec)| !is_finished(plan, spec));
+    due.map(|(point, _, spec)| (point, spec)).collect()
+}
+
 /// Says in every folder which of its runs are not there, and why: what is only printed is gone when the results are read.
-fn keep_left_out(order: &Order<'_>, conducted: &[Conducted]) -> Result<(), LabError> {
+pub(crate) fn keep_left_out(order: &Order<'_>, conducted: &[Conducted]) -> Result<(), LabError> {
     for folder in order.folders {
         let reasons = order.plans.iter().zip(conducted).filter_map(|(plan, conducted)| {
             let point = plan.out.strip_prefix(folder.path).ok()?;
@@ -157,12 +181,8 @@ fn survey<'a>(
     }
     let mut conducted: Vec<Conducted> = order.plans.iter().map(|_| Conducted::default()).collect();
     if !tasks.is_empty() {
-        let is_all = tasks.len() == order.plans.iter().map(|plan| plan.experiment.runs().len()).sum::<usize>();
         check_needs(order.plans)?;
         tasks = feasible(tasks, &mut conducted, interrupt)?;
-        if tasks.is_empty() && is_all {
-            return Err(LabError::NothingLeft);
-        }
     }
     Ok((experience, tasks, conducted))
 }

@@ -35,6 +35,18 @@ pub enum LabError {
     OtherExperiment { run: PathBuf, reason: &'static str },
     /// Another experiment has its results there, right now.
     Taken { folder: PathBuf },
+    /// There is no kernel for virtual time where it was looked for.
+    NoVirtualKernel { file: PathBuf, place: String },
+    /// A program in a machine of virtual time computes without end, so that its clock stands still.
+    Spins { program: String, at_s: u64, cpu_s: u64 },
+    /// A machine of virtual time needed more memory than it had; a program in it was ended for that.
+    MachineMemory { mib: u64, killed: String },
+    /// This host has not the memory for a machine of virtual time.
+    HostMemory { mib: u64, free_mib: u64, folder: PathBuf },
+    /// A machine of virtual time ended without a result.
+    Machine { said: String },
+    /// The experiment failed in its machine of virtual time.
+    Inside { said: String },
     /// SIGINT or SIGTERM came.
     Interrupted,
     /// One run of the experiment did not finish; the finished ones are kept.
@@ -75,6 +87,29 @@ impl fmt::Display for LabError {
                 write!(f, "--out: {} is of another experiment: {reason}; name another folder", run.display())
             }
             LabError::Taken { folder } => write!(f, "--out: another weirlab is at work in {}", folder.display()),
+            LabError::NoVirtualKernel { file, place } => write!(
+                f,
+                "--virtual: no kernel for virtual time in {place}: {} is missing; build it with `scripts/setup.sh virtual`",
+                file.display()
+            ),
+            LabError::Spins { program, at_s, cpu_s } => write!(
+                f,
+                "{program} spins: the virtual clock stood still at {at_s} s for {cpu_s} s of computing, so the machine was \
+                 ended; where no time passes a program has to sleep"
+            ),
+            LabError::MachineMemory { mib, killed } => {
+                write!(
+                    f,
+                    "the machine ran out of its {mib} MiB of memory, and its kernel ended `{killed}`: make the run shorter"
+                )
+            }
+            LabError::HostMemory { mib, free_mib, folder } => write!(
+                f,
+                "a machine in virtual time may use {mib} MiB of memory in {}, and {free_mib} MiB are free: run fewer at once",
+                folder.display()
+            ),
+            LabError::Machine { said } => write!(f, "the machine in virtual time ended without a result: {said}"),
+            LabError::Inside { said } => write!(f, "in virtual time: {said}"),
             LabError::Interrupted => write!(f, "interrupted"),
             LabError::Run { name, cause, kept, out } => {
                 write!(f, "run `{name}`: {cause}; finished before it and kept in {}: {kept}", out.display())

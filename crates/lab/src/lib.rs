@@ -34,7 +34,9 @@ mod site;
 mod slow_disk;
 mod tool;
 mod view;
+mod virtual_time;
 mod wide;
+mod wire;
 
 pub use calibration::Calibration;
 pub use client_group::{ClientGroup, Wan};
@@ -57,4 +59,5 @@ pub use server::{Endpoint, server_command, start_server};
 pub use site::Site;
 pub use slow_disk::SlowDisk;
 pub use tool::find_program;
+pub use virtual_time::{Machines, is_virtual};
 pub use wide::Wide;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::tool;
+use crate::virtual_time::{is_virtual, version};
 
 /// What `chrt` puts before a command: a real-time priority above everything ordinary, and above the servers and the lab where
 /// those run under `chrt -f 1` themselves: of equal ones the first keeps the processor (measured: 2 to 6 ms of lateness).
@@ -19,9 +20,9 @@ pub(crate) fn punctual_prefix() -> Vec<String> {
 }
 
 /// Whether processors are kept from sleeping while something is measured. Where they are emulated that would only take time
-/// from the emulation, and where our time has a quota it would be spun away.
+/// from the emulation, where our time has a quota it would be spun away, and where the clock is virtual a spin never ends.
 pub(crate) fn is_kept_awake() -> bool {
-    !is_emulated(&cpuinfo()) && !has_quota() && tool::run("chrt -i 0 true").is_ok()
+    !is_virtual() && !is_emulated(&cpuinfo()) && !has_quota() && tool::run("chrt -i 0 true").is_ok()
 }
 
 /// Whether a control group lets us have less time than the processors we may run on.
@@ -33,7 +34,10 @@ fn has_quota() -> bool {
 /// The processor, which tells an emulated one, whether it was kept awake, and the scheduling of the load.
 pub(crate) fn describe() -> BTreeMap<String, String> {
     let awake = if is_kept_awake() { "kept awake" } else { "let sleep" };
+    let clock = if is_virtual() { "virtual" } else { "real" };
     let entries = [
+        ("clock", clock.into()),
+        ("kernel_version", version()),
         ("cpu", processors(&cpuinfo())),
         ("processors", awake.into()),
         ("load_scheduling", punctual_prefix().join(" ")),

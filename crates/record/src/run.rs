@@ -14,6 +14,9 @@ pub struct Run {
 }
 
 impl Run {
+    /// The file that makes a run a finished one.
+    pub const MANIFEST: &str = MANIFEST;
+
     /// Writes the records (`records.parquet` in a build that can, else `records.csv`), then `manifest.json`, into `folder`
     /// (made if missing): a run cut short has no manifest. Each file takes its name only when it is whole, so what was
     /// there before is lost neither to a full disk nor to a signal.

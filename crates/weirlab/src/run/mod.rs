@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::report::SkippedRun;
-use lab::{Conducted, ExperimentFile, Folder, Interrupt, Order, Overrides, Plan, Programs};
+use lab::{Conducted, ExperimentFile, Folder, Interrupt, Machines, Order, Overrides, Plan, Programs};
 use record::Run;
 
 use crate::report;
@@ -16,6 +16,9 @@ use points::Prepared;
 
 /// Runs at once for each processor, unless told; the rules by which runs are void say whether it was too many.
 const PARALLEL_PER_PROCESSOR: usize = 3;
+
+/// Where a machine in virtual time has what is served: in its memory, on a file system that answers at once.
+const VIRTUAL_SITE: &str = "/run";
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -44,9 +47,14 @@ pub struct Args {
     /// [default: runs/NAME-<unix time>]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// So many runs at once at most, as far as the processors allow; without a number 3 for each processor [default: 1]
+    /// So many runs at once at most, as far as the processors allow; without a number 3 for each processor [default: 1, with --virtual
+    /// 1 for each processor]
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "0")]
     parallel: Option<usize>,
+    /// On a real Linux in virtual time instead of this host: nothing is late, a busy host changes no figure, and every queue of
+    /// today's Linux is there; needs `scripts/setup.sh virtual`, but not root
+    #[arg(long = "virtual", conflicts_with = "estimate")]
+    is_virtual: bool,
     /// Leave out runs that need what this machine lacks (a qdisc, a server) and say so, instead of running none
     #[arg(long)]
     skip_missing: bool,
@@ -63,6 +71,8 @@ struct Task {
     file: ExperimentFile,
     prepared: Prepared,
     out: PathBuf,
+    /// What to tell `weirlab` to do it again.
+    again: Vec<String>,
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
@@ -71,11 +81,13 @@ pub fn main(args: Args) -> Result<(), Failure> {
         args.out.clone().unwrap_or_else(|| default_out(if let [one] = &files[..] { &one.name } else { "several" }));
     let (interrupt, programs) = (Interrupt::listen()?, our_programs()?);
     let tasks = tasks(files, &out, &args)?;
+    let machines = args.is_virtual.then(|| Machines::new(args.parallel.filter(|&given| given > 0))).transpose()?;
     let plans: Vec<Vec<Plan>> = tasks.iter().map(|task| task.plans(&programs, args.skip_missing)).collect();
     let folders: Vec<Folder> = tasks.iter().map(Task::folder).collect();
     let flat: Vec<Plan> = plans.iter().flatten().cloned().collect();
     let parallel = args.parallel.map_or(1, |given| if given == 0 { parallel_usual() } else { given });
-    let order = Order { folders: &folders, plans: &flat, site: &out, parallel, judge: &::report::void_reason };
+    let site = if lab::is_virtual() { Path::new(VIRTUAL_SITE) } else { &out };
+    let order = Order { folders: &folders, plans: &flat, site, parallel, judge: &::report::void_reason, machines };
     if args.estimate {
         return Ok(lab::estimate(&order, &interrupt)?);
     }
@@ -96,9 +108,16 @@ pub fn main(args: Args) -> Result<(), Failure> {
 /// Does the runs of an experiment without points, one by one; `out` is the folder for the results.
 pub(crate) fn conduct(file: ExperimentFile, out: &Path) -> Result<Vec<Run>, Failure> {
     let (interrupt, programs, prepared) = (Interrupt::listen()?, our_programs()?, Prepared::of(&file)?);
-    let task = Task { file, prepared, out: out.into() };
+    let task = Task { file, prepared, out: out.into(), again: vec![] };
     let (plans, folders) = (task.plans(&programs, false), [task.folder()]);
-    let order = Order { folders: &folders, plans: &plans, site: out, parallel: 1, judge: &::report::void_reason };
+    let order = Order {
+        folders: &folders,
+        plans: &plans,
+        site: out,
+        parallel: 1,
+        judge: &::report::void_reason,
+        machines: None,
+    };
     let conducted = lab::conduct(&order, &interrupt)?;
     conducted.iter().flat_map(|point| &point.runs).map(|folder| Ok(Run::read(folder)?)).collect()
 }
@@ -140,22 +159,36 @@ fn read(file: &Path, args: &Args) -> Result<ExperimentFile, Failure> {
 /// The experiments, each with its folder, cut to the runs and points asked for.
 fn tasks(files: Vec<ExperimentFile>, out: &Path, args: &Args) -> Result<Vec<Task>, Failure> {
     let (is_one, mut names) = (files.len() == 1, BTreeSet::new());
-    let task = |mut file: ExperimentFile| {
+    let task = |(path, mut file): (&PathBuf, ExperimentFile)| {
         if !names.insert(file.name.clone()) {
             return Err(Failure::Usage(format!("two experiments are named {}: rename one", file.name)));
         }
         let whole = file.clone();
         file.keep_only(&args.only, &args.points).map_err(Failure::Usage)?;
         let out = if is_one { out.into() } else { out.join(&file.name) };
-        Ok(Task { prepared: Prepared::of(&whole)?, file, out })
+        Ok(Task { prepared: Prepared::of(&whole)?, file, out, again: again(path, args)? })
     };
-    files.into_iter().map(task).collect()
+    args.files.iter().zip(files).map(task).collect()
+}
+
+/// What to tell `weirlab` to do this experiment again from any folder.
+fn again(file: &Path, args: &Args) -> Result<Vec<String>, Failure> {
+    let whole = |path: &Path| -> Result<String, Failure> { Ok(std::path::absolute(path)?.display().to_string()) };
+    let mut words = vec!["run".to_owned(), whole(file)?];
+    let mut flag = |name: &str, value: Option<String>| words.extend(value.into_iter().flat_map(|v| [name.into(), v]));
+    flag("--seconds", args.seconds.map(|seconds| seconds.to_string()));
+    flag("--seed", args.seed.map(|seed| seed.to_string()));
+    flag("--rho", args.rho.map(|rho| format!("{rho:?}")));
+    flag("--trace", args.trace.as_deref().map(whole).transpose()?);
+    Ok(words)
 }
 
 impl Task {
     fn plans<'a>(&'a self, programs: &'a Programs, skip_missing: bool) -> Vec<Plan<'a>> {
         let points = self.file.points().iter();
-        points.map(|point| self.prepared.plan(&self.file.name, point, &self.out, programs, skip_missing)).collect()
+        points
+            .map(|point| self.prepared.plan(&self.file.name, point, &self.out, programs, skip_missing, &self.again))
+            .collect()
     }
 
     fn folder(&self) -> Folder<'_> {

@@ -51,6 +51,7 @@ impl Prepared {
         out: &Path,
         programs: &'a Programs,
         skip_missing: bool,
+        again: &[String],
     ) -> Plan<'a> {
         let (experiment, jobs) = (&point.experiment, &self.jobs[&point.name]);
         let digests = experiment.runs().map(|run| (run.name.clone(), point.digest(run, &jobs.digest))).collect();
@@ -66,6 +67,7 @@ impl Prepared {
             lasts: jobs.lasts,
             digests,
             environment: environment.into_iter().filter(|_| !point.name.is_empty()).collect(),
+            again: again.to_vec(),
         }
     }
 }

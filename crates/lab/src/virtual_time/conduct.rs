@@ -1,0 +1,174 @@
+//! The runs of an order, each in a machine of its own, several machines at once.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use record::{LeftOut, Manifest, Run};
+
+use super::kernel::find_kernel;
+use super::machine::{self, Ended, MEMORY_MIB, RESULTS_INSIDE, STUCK_AFTER};
+use crate::conduct::{due_runs, keep_left_out, kept_runs};
+use crate::folder::{Claim, Folder};
+use crate::{Conducted, Interrupt, LabError, Order, Plan, RunSpec, Skipped, tool};
+
+/// Where runs have machines in virtual time.
+#[derive(Debug, Clone)]
+pub struct Machines {
+    kernel: PathBuf,
+    /// At once, at most.
+    parallel: usize,
+}
+
+impl Machines {
+    /// As many at once as asked for, else one for each processor, and never more than the memory that is free has room for.
+    pub fn new(parallel: Option<usize>) -> Result<Machines, LabError> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let room = usize::try_from(machine::free_mib() / MEMORY_MIB).unwrap_or(usize::MAX);
+        let parallel = parallel.unwrap_or(processors).min(room).max(1);
+        Ok(Machines { kernel: find_kernel()?, parallel })
+    }
+}
+
+/// A run that is to be done, and what came of it.
+struct Outcome {
+    point: usize,
+    run: String,
+    ended: Result<(), Failed>,
+}
+
+enum Failed {
+    Skipped(String),
+    Failed(LabError),
+}
+
+/// Does every run that is not finished yet, and gives what came of each plan.
+pub fn conduct(order: &Order<'_>, machines: &Machines, interrupt: &Interrupt) -> Result<Vec<Conducted>, LabError> {
+    order.folders.iter().try_for_each(Folder::check)?;
+    let due = due_runs(order);
+    let mut conducted: Vec<Conducted> = order.plans.iter().map(|_| Conducted::default()).collect();
+    if !due.is_empty() {
+        let _claims = order.folders.iter().map(Folder::claim).collect::<Result<Vec<Claim>, LabError>>()?;
+        eprintln!("{} runs to do in virtual time, {} at once", due.len(), machines.parallel.min(due.len()));
+        let outcomes = all(order, machines, due, interrupt);
+        interrupt.check()?;
+        note(order, outcomes, &mut conducted)?;
+        keep_left_out(order, &conducted)?;
+    }
+    for (plan, conducted) in order.plans.iter().zip(&mut conducted) {
+        conducted.runs = kept_runs(plan);
+    }
+    Ok(conducted)
+}
+
+fn all(order: &Order<'_>, machines: &Machines, due: Vec<(usize, &RunSpec)>, interrupt: &Interrupt) -> Vec<Outcome> {
+    let (count, due) = (due.len(), Mutex::new(VecDeque::from(due)));
+    let outcomes = Mutex::new(vec![]);
+    let next = || due.lock().unwrap_or_else(|poison| poison.into_inner()).pop_front();
+    let work = || {
+        while let Some((point, spec)) = next().filter(|_| interrupt.check().is_ok()) {
+            let plan = &order.plans[point];
+            let began = Instant::now();
+            let done = one(plan, spec, machines, interrupt);
+            let mut outcomes = outcomes.lock().unwrap_or_else(|poison| poison.into_inner());
+            let (number, name) = (outcomes.len() + 1, &spec.name);
+            let said = match &done {
+                Ok(virtual_s) => format!("{virtual_s} virtual seconds in {:.1}", began.elapsed().as_secs_f64()),
+                Err(Failed::Skipped(reason)) => format!("skipped: {reason}"),
+                Err(Failed::Failed(error)) => format!("failed: {error}"),
+            };
+            eprintln!("{number} of {count}: {} {name}: {said}", plan.title);
+            outcomes.push(Outcome { point, run: name.clone(), ended: done.map(drop) });
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..machines.parallel {
+            scope.spawn(work);
+        }
+    });
+    outcomes.into_inner().unwrap_or_else(|poison| poison.into_inner())
+}
+
+/// An error where every run failed: then it is the host's fault or the experiment's, and one line says it.
+fn note(order: &Order<'_>, outcomes: Vec<Outcome>, conducted: &mut [Conducted]) -> Result<(), LabError> {
+    let is_any_done = outcomes.iter().any(|outcome| outcome.ended.is_ok());
+    for Outcome { point, run: name, ended } in outcomes {
+        let plan = &order.plans[point];
+        match ended {
+            Ok(()) => {}
+            Err(Failed::Skipped(reason)) => conducted[point].skipped.push(Skipped { name, reason }),
+            Err(Failed::Failed(cause)) if !is_any_done => {
+                let kept = kept_runs(plan).len();
+                return Err(LabError::Run { name, cause: Box::new(cause), kept, out: plan.out.clone() });
+            }
+            Err(Failed::Failed(cause)) => {
+                conducted[point].failed.push(Skipped { name, reason: cause.to_string() });
+            }
+        }
+    }
+    if is_any_done || order.plans.iter().any(|plan| !kept_runs(plan).is_empty()) {
+        return Ok(());
+    }
+    Err(LabError::NothingLeft)
+}
+
+/// Does one run and gives the virtual seconds its machine was there.
+fn one(plan: &Plan<'_>, spec: &RunSpec, machines: &Machines, interrupt: &Interrupt) -> Result<u64, Failed> {
+    let point = plan.environment.get("point").map_or("", String::as_str);
+    let task = machine::Task { kernel: &machines.kernel, command: &again(plan, spec, point), stuck_after: STUCK_AFTER };
+    let began = Instant::now();
+    let ended = task.run(interrupt).map_err(Failed::Failed)?;
+    let inner = Path::new(point).join(&spec.name);
+    if let Some(reason) = left_out(&ended, &inner) {
+        return Err(Failed::Skipped(reason));
+    }
+    if ended.status != 0 {
+        return Err(Failed::Failed(LabError::Inside { said: last_line(&ended.err) }));
+    }
+    keep(&ended.results().join(&inner), &plan.out.join(&spec.name), began.elapsed().as_secs_f64())
+        .map_err(Failed::Failed)?;
+    Ok(ended.virtual_seconds)
+}
+
+/// The command that does this one run, in a machine.
+fn again(plan: &Plan<'_>, spec: &RunSpec, point: &str) -> Vec<String> {
+    let mut words = vec![plan.programs.weirlab.display().to_string()];
+    words.extend(plan.again.iter().cloned());
+    words.extend(["--only".into(), spec.name.clone(), "--out".into(), RESULTS_INSIDE.into()]);
+    if !point.is_empty() {
+        words.extend(["--points".into(), point.into()]);
+    }
+    if plan.skip_missing {
+        words.push("--skip-missing".into());
+    }
+    words
+}
+
+/// Why the run was left out in its machine, if it was.
+fn left_out(ended: &Ended, run: &Path) -> Option<String> {
+    let reasons = LeftOut::read(&ended.results()).ok()?.reasons;
+    reasons.get(&run.display().to_string()).cloned()
+}
+
+/// What weirlab said last is why it failed.
+fn last_line(err: &str) -> String {
+    let line = err.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    tool::one_line(line.trim_start_matches("weirlab: "))
+}
+
+/// Moves a finished run to where the host keeps it. The manifest goes last: it is what makes a run finished.
+fn keep(from: &Path, to: &Path, real_seconds: f64) -> Result<(), LabError> {
+    let failed = |e: record::FileError| LabError::path(e.path(), std::io::Error::other(e.reason().to_string()));
+    let mut manifest: Manifest = Run::read_manifest(from).map_err(failed)?;
+    fs::create_dir_all(to).map_err(|e| LabError::path(to, e))?;
+    for entry in fs::read_dir(from).map_err(|e| LabError::path(from, e))?.flatten() {
+        // Folders in it are the server's own, for what it does not need any more.
+        if entry.path().is_file() && entry.file_name() != Run::MANIFEST {
+            fs::copy(entry.path(), to.join(entry.file_name())).map_err(|e| LabError::path(&entry.path(), e))?;
+        }
+    }
+    manifest.environment.insert("machine_real_seconds".into(), format!("{real_seconds:.1}"));
+    Run::write_manifest(to, &manifest).map_err(failed)
+}

@@ -1,0 +1,59 @@
+//! The kernel of machines in virtual time: a Linux that is an ordinary program (User-Mode Linux), built by
+//! `scripts/setup.sh virtual`.
+
+use std::path::{Path, PathBuf};
+
+use crate::LabError;
+
+/// Where the kernel is, if not in the cache.
+const VARIABLE: &str = "WEIR_VIRTUAL_KERNEL";
+/// Below the user's cache folder; `scripts/virtual-kernel.sh` puts it there.
+const CACHED: &str = "weir/virtual/linux";
+/// What the kernel's command line says in a machine whose clock is virtual.
+const MARK: &str = "time-travel=inf-cpu";
+
+/// The kernel that is there, else how to get one.
+pub fn find_kernel() -> Result<PathBuf, LabError> {
+    let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(named) = var(VARIABLE) {
+        return if named.is_file() { Ok(named) } else { Err(missing(&named, VARIABLE)) };
+    }
+    let cache = var("XDG_CACHE_HOME").or_else(|| var("HOME").map(|home| home.join(".cache"))).unwrap_or_default();
+    let cached = cache.join(CACHED);
+    if cached.is_file() { Ok(cached) } else { Err(missing(&cached, "the cache")) }
+}
+
+fn missing(file: &Path, place: &str) -> LabError {
+    LabError::NoVirtualKernel { file: file.into(), place: place.into() }
+}
+
+/// Whether this very machine's clock is virtual: nothing here is late, and no time passes while anything computes.
+pub fn is_virtual() -> bool {
+    std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| says_virtual(&line))
+}
+
+/// How this kernel was built, as it says.
+pub fn version() -> String {
+    std::fs::read_to_string("/proc/version").unwrap_or_default().trim().into()
+}
+
+fn says_virtual(command_line: &str) -> bool {
+    command_line.split_whitespace().any(|word| word == MARK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_tells() {
+        assert!(says_virtual("mem=3G root=/dev/root time-travel=inf-cpu ro\n"));
+        assert!(!says_virtual("root=/dev/vda time-travel ro") && !says_virtual(""));
+    }
+
+    #[test]
+    fn a_missing_kernel_says_how_to_get_one() {
+        let said = missing(Path::new("/c/linux"), "the cache").to_string();
+        assert!(said.contains("/c/linux") && said.contains("scripts/setup.sh virtual"), "{said}");
+    }
+}

@@ -1,0 +1,274 @@
+//! One machine in virtual time: a command in it from start to end, watched from outside, with nothing left behind.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::console;
+use crate::namespace::{is_dead, owner};
+use crate::proc_stat::Stat;
+use crate::program::{POLL_EVERY, Program};
+use crate::{Interrupt, LabError, Place, tool};
+
+const INIT: &str = include_str!("init.sh");
+/// What the kernel is told besides. A processor that cannot compare and exchange two words at once, as this one, has memory for a BPF
+/// program's storage only from caches with checks (kmalloc_nolock in mm/slub.c).
+const BOOT: &str = "root=/dev/root rootfstype=hostfs hostfs=/ ro time-travel=inf-cpu seccomp=auto con=null con0=null,fd:1 \
+    loglevel=7 slab_debug=F,kmalloc-*";
+/// What the folders of machines are called, before `PID-START-NUMBER`.
+const PREFIX: &str = "weirlab-machine-";
+const RESULTS: &str = "results";
+/// The same, where the command sees it: what it writes anywhere else is lost.
+pub(super) const RESULTS_INSIDE: &str = "/run/results";
+/// How much memory a machine may use, MiB; of the host's it takes what it has used.
+pub(super) const MEMORY_MIB: u64 = 3072;
+/// Its memory is a file here: this must not be a disk.
+const MEMORY_FOLDER: &str = "/dev/shm";
+/// Processor time in which the virtual clock has to move by a second. A run at 10 Mbit/s takes half a second of it, so what takes
+/// a hundred times that spins.
+pub(super) const STUCK_AFTER: Duration = Duration::from_secs(60);
+/// How often the machine's processor time is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How much of what the machine printed an error quotes.
+const TAIL_LINES: usize = 3;
+
+/// What to do in a machine.
+pub(super) struct Task<'a> {
+    pub(super) kernel: &'a Path,
+    /// What it keeps in [`RESULTS_INSIDE`] is kept.
+    pub(super) command: &'a [String],
+    pub(super) stuck_after: Duration,
+}
+
+/// How a command ended.
+pub(super) struct Ended {
+    pub(super) status: i32,
+    pub(super) err: String,
+    pub(super) virtual_seconds: u64,
+    folder: Folder,
+}
+
+/// The folder of a machine: its console, what it is to do, its results, how it ended. Removed when dropped.
+struct Folder(PathBuf);
+
+impl Ended {
+    /// What the command kept; gone when this is dropped.
+    pub(super) fn results(&self) -> PathBuf {
+        self.folder.file(RESULTS)
+    }
+}
+
+impl Task<'_> {
+    /// Starts a machine, has it do this, and gives how it ended.
+    pub(super) fn run(&self, interrupt: &Interrupt) -> Result<Ended, LabError> {
+        check_memory()?;
+        let folder = Folder::make()?;
+        self.write_to(&folder.0)?;
+        let mut machine =
+            Program::start(Place::Here, "the machine", &self.machine_words(&folder.0), &folder.file("console"))?;
+        self.watch(&mut machine, &folder, interrupt)?;
+        folder.ended()
+    }
+
+    fn write_to(&self, folder: &Path) -> Result<(), LabError> {
+        let results = folder.join(RESULTS);
+        fs::create_dir(&results).map_err(|e| LabError::path(&results, e))?;
+        let words: Vec<String> = self.command.iter().map(|word| quoted(word)).collect();
+        let here = std::env::current_dir().map_err(|e| LabError::io("the current folder", e))?;
+        let command = format!("cd {} && exec {}\n", quoted(&here.display().to_string()), words.join(" "));
+        for (name, text) in [("init", INIT), ("command", &command)] {
+            let file = folder.join(name);
+            fs::write(&file, text).map_err(|e| LabError::path(&file, e))?;
+        }
+        let executable = fs::Permissions::from(std::os::unix::fs::PermissionsExt::from_mode(0o755));
+        fs::set_permissions(folder.join("init"), executable).map_err(|e| LabError::path(folder, e))
+    }
+
+    fn machine_words(&self, folder: &Path) -> Vec<String> {
+        let folder = folder.display();
+        let mut words = vec!["env".into(), format!("TMPDIR={MEMORY_FOLDER}"), self.kernel.display().to_string()];
+        words.extend([format!("mem={MEMORY_MIB}M"), format!("init={folder}/init"), format!("uml_dir={folder}")]);
+        words.push("umid=machine".into());
+        words.extend(BOOT.split_whitespace().map(String::from));
+        words
+    }
+
+    /// Until it ends by itself; a machine whose clock stands still while it computes is ended.
+    fn watch(&self, machine: &mut Program, folder: &Folder, interrupt: &Interrupt) -> Result<(), LabError> {
+        let (mut beats, mut moved_at, mut looked) = (0, Duration::ZERO, Duration::ZERO);
+        while machine.poll_exit()?.is_none() {
+            interrupt.check()?;
+            std::thread::sleep(POLL_EVERY);
+            looked += POLL_EVERY;
+            if looked < LOOK_EVERY {
+                continue;
+            }
+            looked = Duration::ZERO;
+            let (now, cpu) = (folder.beats(), machine.cpu()?);
+            if now != beats {
+                (beats, moved_at) = (now, cpu);
+            } else if cpu.saturating_sub(moved_at) > self.stuck_after {
+                return Err(LabError::Spins {
+                    program: folder.running(),
+                    at_s: beats,
+                    cpu_s: self.stuck_after.as_secs(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Folder {
+    fn make() -> Result<Folder, LabError> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let parent = std::env::temp_dir();
+        remove_leftovers(&parent);
+        let folder = parent.join(format!("{PREFIX}{}-{}", owner(), NUMBER.fetch_add(1, Ordering::Relaxed)));
+        fs::create_dir(&folder).map_err(|e| LabError::path(&folder, e))?;
+        Ok(Folder(folder))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        String::from_utf8_lossy(&fs::read(self.file(name)).unwrap_or_default()).into_owned()
+    }
+
+    /// Virtual seconds since it began.
+    fn beats(&self) -> u64 {
+        fs::metadata(self.file("beat")).map_or(0, |file| file.len())
+    }
+
+    /// The program that has the processor, as the kernel says.
+    fn running(&self) -> String {
+        let asked = console::ask(&self.file("machine/mconsole"), &self.file("reply"), "sysrq p");
+        let said = format!("{} {}", asked.unwrap_or_default(), self.text("console"));
+        running_in(&said).unwrap_or_else(|| "a program".into())
+    }
+
+    fn ended(self) -> Result<Ended, LabError> {
+        let (console, err) = (self.text("console"), self.text("err"));
+        if let Some(killed) = out_of_memory(&console) {
+            return Err(LabError::MachineMemory { mib: MEMORY_MIB, killed });
+        }
+        let Ok(status) = self.text("status").trim().parse() else {
+            let said = if err.trim().is_empty() { &console } else { &err };
+            return Err(LabError::Machine { said: tail(said) });
+        };
+        Ok(Ended { status, err, virtual_seconds: self.beats(), folder: self })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            eprintln!("weirlab: cannot remove {}: {error}", self.0.display());
+        }
+    }
+}
+
+/// What killed processes left.
+fn remove_leftovers(parent: &Path) {
+    for folder in fs::read_dir(parent).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        let name = folder.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(PREFIX));
+        let Some([pid, start, _]) =
+            name.map(|name| name.split('-').collect::<Vec<_>>()).as_deref().and_then(|p| p.first_chunk()).copied()
+        else {
+            continue;
+        };
+        if is_dead(pid, start, |pid| Stat::of(pid).map(|stat| stat.start_ticks)) {
+            // Another experiment that begins now may have been faster.
+            let _ = fs::remove_dir_all(&folder);
+        }
+    }
+}
+
+/// Whether this host has the memory that a machine may come to use.
+fn check_memory() -> Result<(), LabError> {
+    let free_mib = free_mib();
+    if free_mib >= MEMORY_MIB {
+        return Ok(());
+    }
+    Err(LabError::HostMemory { mib: MEMORY_MIB, free_mib, folder: MEMORY_FOLDER.into() })
+}
+
+/// What machines may come to use of this host's memory.
+pub(super) fn free_mib() -> u64 {
+    let room = rustix::fs::statvfs(MEMORY_FOLDER).map_or(0, |found| found.f_bavail * found.f_frsize / (1 << 20));
+    let free = fs::read_to_string("/proc/meminfo").ok().and_then(|text| available_mib(&text));
+    free.map_or(room, |free| room.min(free))
+}
+
+fn available_mib(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? / 1024)
+}
+
+/// `CPU: 0 UID: 0 PID: 57 Comm: python3 Not tainted ...` of the kernel's registers.
+fn running_in(said: &str) -> Option<String> {
+    let (_, rest) = said.rsplit_once("Comm: ")?;
+    rest.split_whitespace().next().map(|name| format!("`{name}`"))
+}
+
+/// `Out of memory: Killed process 57 (python3) ...`
+fn out_of_memory(console: &str) -> Option<String> {
+    let (_, rest) = console.split_once("Out of memory: Killed process ")?;
+    let (_, name) = rest.split_once('(')?;
+    name.split_once(')').map(|(name, _)| name.to_owned())
+}
+
+fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    tool::one_line(&lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n"))
+}
+
+/// The word as a shell reads it back.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_come_back_from_the_shell_as_they_were() {
+        let words = ["plain", "two words", "it's", "$HOME `id` \\ \"", "", "*"];
+        let line = words.map(quoted).join(" ");
+        let said = tool::run_words(&["sh", "-c", &format!("printf '%s\\n' {line}")]).unwrap();
+        assert_eq!(said.lines().collect::<Vec<_>>(), words);
+    }
+
+    #[test]
+    fn the_kernel_names_who_spins_and_who_was_ended() {
+        let said = "sysrq: Show Regs\nCPU: 0 UID: 0 PID: 57 Comm: python3 Not tainted 7.2.12 #5 VOLUNTARY\n";
+        assert_eq!(running_in(said).unwrap(), "`python3`");
+        assert_eq!(running_in("sysrq: Show Regs"), None);
+        let console = "[ 3.1] Out of memory: Killed process 61 (weir) total-vm:3145728kB";
+        assert_eq!(out_of_memory(console).unwrap(), "weir");
+        assert_eq!(out_of_memory("fine"), None);
+    }
+
+    #[test]
+    fn what_a_host_has_left_is_read() {
+        assert_eq!(available_mib("MemTotal: 100 kB\nMemAvailable:    2048000 kB\n"), Some(2000));
+        assert_eq!(available_mib(""), None);
+    }
+
+    #[test]
+    fn folders_of_the_dead_are_removed_and_of_the_living_kept() {
+        let parent = std::env::temp_dir().join(format!("weir-machines-{}", std::process::id()));
+        let (dead, own) = (format!("{PREFIX}99999999-1-0"), format!("{PREFIX}{}-0", owner()));
+        for name in [dead.as_str(), &own, "weirlab-machine-x", "other"] {
+            fs::create_dir_all(parent.join(name)).unwrap();
+        }
+        remove_leftovers(&parent);
+        let left = |name: &str| parent.join(name).exists();
+        assert!(!left(&dead) && left(&own) && left("weirlab-machine-x") && left("other"));
+        fs::remove_dir_all(parent).unwrap();
+    }
+}
