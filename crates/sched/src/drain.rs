@@ -14,7 +14,8 @@
 use units::{Nanos, Rate};
 
 use crate::run_queue::{Key, RunQueue};
-use crate::{Arrival, Correction, Guard, Job, JobId, Ledger, Pace, Path, Policy, Reading, Size, WaitBound};
+use crate::herald::Heralds;
+use crate::{Arrival, Correction, Guard, Job, JobId, Ledger, Pace, Passed, Path, Policy, Reading, Size, WaitBound};
 use units::wire::Framing;
 
 /// How many jobs may be in the system at once: one per connection at most, and a process cannot have more descriptors.
@@ -51,6 +52,7 @@ pub struct Drain {
     pace: Pace,
     ledger: Ledger,
     guard: Guard,
+    heralds: Heralds,
     jobs: Vec<Option<Job>>,
     vacant: Vec<u32>,
     /// By slot, and only if the policy looks at paths: few do, and jobs are to stay small.
@@ -74,6 +76,7 @@ impl Drain {
             ledger: Ledger::new(pace.rate, pace.behind),
             pace,
             guard: Guard::default(),
+            heralds: Heralds::default(),
             jobs: Vec::new(),
             vacant: Vec::new(),
             waiting: RunQueue::default(),
@@ -150,6 +153,8 @@ impl Drain {
     pub fn arrive(&mut self, now: Nanos, arrival: Arrival) -> JobId {
         assert!(self.len() < JOBS_MAX, "more than {JOBS_MAX} jobs in the system");
         assert!(arrival.size != Size::Known(0), "a response has at least a head");
+        self.on_ready(now);
+        self.heralds.on_arrival(now, arrival.framing);
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.jobs.push(None);
             self.jobs.len() as u32 - 1
@@ -181,7 +186,7 @@ impl Drain {
     /// Who may send now. `None` while nobody is ready or the link has enough ([`Drain::poll_timeout`] says until when).
     #[must_use]
     pub fn poll_grant(&mut self, now: Nanos) -> Option<Grant> {
-        if self.ledger.room_at(self.pace.ahead) > now {
+        if self.ledger.room_at(self.pace.ahead) > now || self.heralds.holds(now) {
             return None;
         }
         let first = self.policy.first()?;
@@ -194,7 +199,24 @@ impl Drain {
 
     /// When to ask again for a grant: an instant, maybe past, or `None` while nobody is ready.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        self.policy.first().map(|_| self.ledger.room_at(self.pace.ahead))
+        let room_at = self.ledger.room_at(self.pace.ahead);
+        self.policy.first().map(|_| self.heralds.held_until().map_or(room_at, |until| until.max(room_at)))
+    }
+
+    /// What the interface has sent, asked when a grant could be made: a SYN-ACK announces a request, and the next grant may be held
+    /// for it. Only those who have long to go are held, and only by a policy that puts others first.
+    pub fn on_passed(&mut self, now: Nanos, passed: Passed) {
+        let (Some(rate), Some(slot)) = (self.ledger.rate(), self.policy.first()) else { return };
+        let job = self.jobs[slot as usize].as_ref().expect("a ready job is in the system");
+        let bytes = grant_bytes(job, self.pace.grant_bytes(job.framing));
+        let is_long = self.policy.can_starve() && job.remaining() > bytes && self.overdue(now).is_none();
+        let grant_for = if is_long { rate.time_for(job.framing.wire_bytes(bytes)) } else { Nanos::ZERO };
+        self.heralds.on_passed(now, passed, self.ledger.room_at(Nanos::ZERO), rate, grant_for);
+    }
+
+    /// A connection was new when its response came: the round trip of its handshake.
+    pub fn on_handshake(&mut self, rtt: Nanos) {
+        self.heralds.on_handshake(rtt);
     }
 
     /// Bytes of the job were handed down; zero is fine. A no-op for a departed job.
@@ -219,8 +241,10 @@ impl Drain {
         if self.helped.take() == Some(id.slot) {
             self.guard.on_granted(wire_bytes);
         }
-        if self.pace.rate.is_some() {
+        let segment_bytes = job.framing.segment_bytes;
+        if let Some(rate) = self.pace.rate {
             self.ledger.charge(now, wire_bytes);
+            self.heralds.on_sent(bytes, segment_bytes, rate.time_for(wire_bytes));
         }
         self.earn(wire_bytes);
         if is_sent {
@@ -243,7 +267,9 @@ impl Drain {
 
     /// The connection takes bytes again. Calling twice, or late, changes nothing.
     pub fn on_writable(&mut self, now: Nanos, id: JobId) {
-        if let Some(job) = self.job_mut(id).filter(|job| !job.is_ready) {
+        if self.job(id).is_some_and(|job| !job.is_ready) {
+            self.on_ready(now);
+            let job = self.jobs[id.slot as usize].as_mut().expect("just seen");
             job.is_ready = true;
             job.waits_since = now;
             self.enqueue(id.slot);
@@ -290,6 +316,7 @@ impl Drain {
 
     /// Bytes of a connection are still to leave that no grant will cover; see [`Ledger::charge_ahead`].
     pub fn on_foreseen(&mut self, now: Nanos, wire_bytes: u64, is_read: bool) {
+        let is_read = is_read && !self.leaves_at_once(wire_bytes);
         if self.pace.rate.is_some() {
             self.ledger.charge_ahead(now, wire_bytes, is_read);
         }
@@ -301,8 +328,17 @@ impl Drain {
     pub fn on_closed(&mut self, now: Nanos, correction: Correction, is_read: bool) {
         self.on_correction(now, Correction { refund_bytes: 0, ..correction }, is_read);
         if correction.refund_bytes > 0 {
+            let is_read = is_read && !self.leaves_at_once(correction.refund_bytes);
             self.ledger.refund_ahead(correction.refund_bytes, is_read);
         }
+    }
+
+    /// What is foreseen is an acknowledgement alone and its client is near. No reading need show it: a bucket lets it go at once,
+    /// and on a line no faster than the bucket twenty of them are a packet that stands there for as long as there is work.
+    fn leaves_at_once(&self, wire_bytes: u64) -> bool {
+        const ALONE_BYTES_MAX: u64 = 100;
+        const NEAR: Nanos = Nanos::from_millis(1);
+        wire_bytes <= ALONE_BYTES_MAX && self.heralds.shortest_handshake().is_some_and(|rtt| rtt <= NEAR)
     }
 
     /// Whether a queue of this length needs no second look; see [`Ledger::is_explained`].
@@ -320,6 +356,13 @@ impl Drain {
         if self.pace.rate.is_some() {
             self.pace.rate = Some(rate);
             self.ledger.set_rate(now, rate);
+        }
+    }
+
+    /// One more is ready than was before.
+    fn on_ready(&mut self, now: Nanos) {
+        if self.policy.first().is_none() {
+            self.ledger.resume(now);
         }
     }
 

@@ -85,6 +85,13 @@ impl Ledger {
         }
     }
 
+    /// There is something to send again, after a while in which there was nothing. That time is lost to the link; only what we
+    /// lose ourselves, by coming late, is caught up. On a line without a token bucket two packets would otherwise stand below us
+    /// from the start of each busy time to its end.
+    pub fn resume(&mut self, now: Nanos) {
+        self.idle_at = self.idle_at.max(now);
+    }
+
     /// These bytes, as the link counts them, were handed down now.
     pub fn charge(&mut self, now: Nanos, wire_bytes: u64) {
         self.granted_at = now;

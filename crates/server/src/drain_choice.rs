@@ -18,7 +18,7 @@ pub use error::DrainError;
 
 use queue::ShaperQueue;
 
-use crate::transmit::{BLIND_PERMILLE, Gauge, Marker, Promotion};
+use crate::transmit::{Gauge, Marker, Outlet, Promotion};
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +57,8 @@ pub struct DrainChoice {
     pub foreign_permille: u32,
     /// Reads the queue below, where there is one to be read.
     pub gauge: Option<Gauge>,
+    /// The counters of the interface below, where we pace.
+    pub outlet: Option<Outlet>,
     /// Marks packets, where a queueing discipline below sorts them.
     pub marker: Option<Marker>,
     /// The priority of what belongs to no response, for the listening socket.
@@ -65,14 +67,9 @@ pub struct DrainChoice {
     pub why: String,
 }
 
-/// A grant is made this long before the link falls idle: about what a wake-up takes on a busy machine. A token bucket of our
-/// own host keeps the tokens of the time by which we are late, so there it is zero: at 300 µs a response that comes as a
-/// packet of a worse one has just been granted waits a whole packet more (median 1.01 and 2.61 ms in virtual time).
+/// Where the time by which we are late is lost, a grant is made this long before the link falls idle: about what a wake-up takes
+/// on a busy machine. CAKE keeps no tokens, and is paced at its full rate.
 const AHEAD: Nanos = Nanos::from_micros(300);
-/// How much lag may be caught up: about one full segment at 10 Mbit/s, which every shaper's burst allows.
-const BEHIND: Nanos = Nanos::from_millis(1);
-/// Link time of one grant.
-const GRANT_FOR: Nanos = Nanos::from_millis(1);
 /// Link time of a burst where the kernel orders: half of it is left when the server is woken, and it has to come in time or
 /// worse bands get the link. What lies there delays nobody better, it only keeps its band.
 const BURST_FOR: Nanos = Nanos::from_millis(4);
@@ -102,6 +99,7 @@ impl DrainChoice {
             guard_permille: options.guard_permille,
             foreign_permille: options.foreign_permille,
             gauge: None,
+            outlet: None,
             marker: None,
             control_priority: None,
             why: format!("drain off, policy {} within each turn: {reason}", options.policy),
@@ -113,9 +111,10 @@ impl DrainChoice {
         let interface = Interface::serving(ip);
         let tree = interface.as_ref().ok().and_then(|found| tree::find(found.as_ref()?).ok().flatten());
         let found = interface.as_ref().ok().cloned().flatten();
+        let outlet = found.as_ref().and_then(queue::outlet_of);
         let shaper = interface.and_then(|found| found.map_or(Ok(None), Shaper::of));
         let interface = found;
-        let paced = |rate, why| DrainChoice { pace: pace(rate), ..DrainChoice::off(options, "") }.because(why);
+        let paced = |pace, why| DrainChoice { pace, outlet, ..DrainChoice::off(options, "") }.because(why);
         let ranked = tree.as_ref().filter(|tree| tree.plan.kind == Kind::Ranked).map(|tree| tree.plan.rate);
         let source = if options.uplink.is_some() { "the uplink's rate was given" } else { "so the ranked queue sends" };
         let choice = match (options.uplink.or(ranked), shaper) {
@@ -126,12 +125,12 @@ impl DrainChoice {
                 let ahead = if shaper.kind == "cake" { AHEAD } else { Nanos::ZERO };
                 let queue = ShaperQueue::of(shaper, options.uplink);
                 let gauge = Some(Gauge::new(Box::new(queue), rate, options.uplink));
-                DrainChoice { gauge, pace: Pace { ahead, ..pace(rate) }, ..paced(rate, why) }
+                DrainChoice { gauge, ..paced(Pace { ahead, ..Pace::of_line(rate) }, why) }
             }
             (Some(rate), _) => {
                 let why = format!("drain paced at 98 % of {rate}, policy {policy}: {source}");
                 let missing = |found| Gauge::missing(Box::new(ShaperQueue::missing(found, options.uplink)), rate);
-                DrainChoice { gauge: interface.map(missing), ..paced(rate.permille(BLIND_PERMILLE), why) }
+                DrainChoice { gauge: interface.map(missing), ..paced(Pace::blind(rate), why) }
             }
             (None, Ok(_)) => {
                 let reason = "no --uplink was given and the interface has no shaper to read a rate from";
@@ -191,10 +190,6 @@ fn is_sorted(_: &Interface, _: u16) -> bool {
 /// tell us to send faster than that uplink can.
 fn is_bottleneck(shaper: Rate, asked: Option<Rate>) -> bool {
     asked.is_none_or(|asked| asked >= shaper)
-}
-
-fn pace(rate: Rate) -> Pace {
-    Pace { rate: Some(rate), grant_for: GRANT_FOR, ahead: AHEAD, behind: BEHIND }
 }
 
 #[cfg(test)]

@@ -229,6 +229,7 @@ impl Server {
         let failed = |e| StartError::Thread(NAME.into(), e);
         let writer = Arc::new(Writer::new(Mailbox::new().map_err(failed)?, self.mailboxes.clone()));
         let transmitter = Transmitter::new(config.drain.drain(), config.drain.gauge.take(), config.limits.patience)
+            .with_outlet(config.drain.outlet.take())
             .with_marker(config.drain.marker.clone())
             .with_storage(Disk::new(Arc::clone(&self.pool), {
                 let writer = Arc::clone(&writer);

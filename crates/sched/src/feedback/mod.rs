@@ -13,6 +13,7 @@
 
 mod clients;
 mod evidence;
+mod look;
 mod notice;
 mod rise;
 mod sent;
@@ -25,6 +26,7 @@ use units::{Nanos, Rate, wire};
 
 use clients::{Clients, Load};
 use evidence::{Evidence, Least};
+pub use look::{Look, Looks, Seen};
 pub use notice::{Change, Notice, Signal};
 use rise::{RISE_EVERY, Rise};
 use sent::Sent;
@@ -162,6 +164,20 @@ impl Feedback {
 
     pub fn rate(&self) -> Rate {
         rate(self.rate)
+    }
+
+    /// A connection was looked at; `client` is called where something is to be learned. `charged_bytes` as for [`Feedback::poll`].
+    pub fn on_look(&mut self, now: Nanos, charged_bytes: u64, client: impl Fn() -> u64, look: Look) {
+        if look.rtt.is_none() && look.lost_bytes == 0 {
+            return;
+        }
+        let client = client();
+        if let Some(rtt) = look.rtt {
+            self.on_round_trip(now, charged_bytes, client, rtt);
+        }
+        if look.lost_bytes > 0 {
+            self.on_lost(client, look.lost_bytes);
+        }
     }
 
     /// A round trip was measured on a connection of this client; `charged_bytes` as for [`Feedback::poll`].

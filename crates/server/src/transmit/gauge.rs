@@ -6,6 +6,7 @@
 
 use std::io;
 
+use sched::BLIND_PERMILLE;
 use units::{Nanos, Rate};
 
 use super::Notice;
@@ -19,9 +20,6 @@ const READ_COST_PERMILLE: u64 = 20;
 const COST_STEP: Nanos = Nanos::from_micros(1);
 /// Failing for this long, the gauge is lost.
 const LOST_AFTER: Nanos = Nanos::from_secs(1);
-/// Of a rate that cannot be checked this much is used, in thousandths: the rest keeps the queue empty when our count of the
-/// bytes on the wire is a little short.
-pub const BLIND_PERMILLE: u32 = 980;
 
 /// The queue below, wherever it is read.
 pub trait Queue: Send {

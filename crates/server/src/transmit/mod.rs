@@ -12,6 +12,7 @@ mod mark;
 mod notice;
 mod observe;
 mod outgoing;
+mod outlet;
 mod sending;
 mod socket;
 mod stream;
@@ -19,10 +20,11 @@ mod stream;
 mod tests;
 mod waits;
 
-pub use gauge::{BLIND_PERMILLE, Gauge, Queue, Queued};
+pub use gauge::{Gauge, Queue, Queued};
 pub use mark::{Bands, Mark, Marker, Promotion};
 pub use notice::Notice;
 pub use outgoing::{End, Failure, Outgoing, Segment, Sent};
+pub use outlet::{Counters, Outlet};
 pub use sending::Dispatch;
 pub use socket::{Connection, Socket, Status};
 pub use stream::Stream;
@@ -31,7 +33,8 @@ pub use waits::Why;
 use below::Below;
 use observe::Observer;
 use sched::{Arrival, Correction, Drain, Grant, JobId, Path, Presence, Progress, Reading, Size};
-use sending::{Look, Sending};
+use sched::feedback::Look;
+use sending::Sending;
 use units::Nanos;
 use units::wire::Framing;
 
@@ -70,6 +73,7 @@ pub struct Departure {
 pub struct Transmitter<S: Socket> {
     drain: Drain,
     gauge: Option<Gauge>,
+    outlet: Option<Outlet>,
     /// The sockets whose packets the gauge may see; empty without one.
     below: Below<S>,
     marker: Option<Marker>,
@@ -97,6 +101,7 @@ impl<S: Socket + Clone> Transmitter<S> {
             observer: drain.pace().rate.map(Observer::new),
             drain,
             gauge,
+            outlet: None,
             below: Below::new(),
             marker: None,
             patience,
@@ -114,6 +119,11 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// The same, its packets marked for the kernel to order.
     pub fn with_marker(self, marker: Option<Marker>) -> Transmitter<S> {
         Transmitter { marker, ..self }
+    }
+
+    /// The same, on an interface whose counters can be read.
+    pub fn with_outlet(self, outlet: Option<Outlet>) -> Transmitter<S> {
+        Transmitter { outlet, ..self }
     }
 
     /// The same, with files from there.
@@ -187,6 +197,7 @@ impl<S: Socket + Clone> Transmitter<S> {
             }
             self.measure(now, clock);
             self.follow(now);
+            self.expect(now);
             let Some(grant) = self.drain.poll_grant(now) else { break };
             self.send(now, grant);
         }
@@ -257,6 +268,16 @@ impl<S: Socket + Clone> Transmitter<S> {
         let Some(Queued { bytes, drops }) = gauge.read(now, clock) else { return };
         let own_bytes = if self.drain.is_explained(now, bytes) { bytes } else { self.below.bytes() };
         self.drain.on_reading(now, Reading { queued_bytes: bytes, own_bytes, drops });
+    }
+
+    /// Lets the drain see whose requests are on their way, when a grant could be made.
+    fn expect(&mut self, now: Nanos) {
+        let Some(outlet) = &mut self.outlet else { return };
+        if self.drain.poll_timeout().is_some_and(|at| at <= now)
+            && let Some(passed) = outlet.read(now)
+        {
+            self.drain.on_passed(now, passed);
+        }
     }
 
     /// Nothing says how long the queue below is.
@@ -408,6 +429,9 @@ impl<S: Socket + Clone> Transmitter<S> {
         if sending.id == id {
             let (correction, look) = sending.settle();
             self.drain.on_correction(now, correction, self.gauge.as_ref().is_some_and(Gauge::is_fresh));
+            if let Some(rtt) = look.rtt.filter(|_| look.is_handshake) {
+                self.drain.on_handshake(rtt);
+            }
             self.observe(now, id, look);
         }
     }

@@ -4,10 +4,8 @@
 //! byte ledger anyhow. After its departure a response's socket is the worker's again.
 
 use sched::Feedback;
-use sched::feedback::{Change, Notice};
+use sched::feedback::{Change, Look, Notice};
 use units::{Nanos, Rate};
-
-use super::sending::Look;
 
 #[derive(Debug)]
 pub(super) struct Observer {
@@ -21,16 +19,7 @@ impl Observer {
 
     /// The kernel was asked about a connection; `client` is called where something is to be learned.
     pub fn on_look(&mut self, now: Nanos, charged_bytes: u64, client: impl Fn() -> u64, look: Look) {
-        if look.rtt.is_none() && look.lost_bytes == 0 {
-            return;
-        }
-        let client = client();
-        if let Some(rtt) = look.rtt {
-            self.feedback.on_round_trip(now, charged_bytes, client, rtt);
-        }
-        if look.lost_bytes > 0 {
-            self.feedback.on_lost(client, look.lost_bytes);
-        }
+        self.feedback.on_look(now, charged_bytes, client, look);
     }
 
     /// The pace, where it changes, and what to tell of it.

@@ -1,5 +1,6 @@
 use std::cell::OnceCell;
 
+use sched::feedback::{Look, Looks, Seen};
 use sched::{Correction, JobId, Path};
 use units::Nanos;
 
@@ -26,22 +27,6 @@ pub struct Dispatch<S> {
     pub stream: Stream,
 }
 
-/// A round trip that was measured longer ago says nothing of now.
-const ACKED_AGO_MAX: Nanos = Nanos::from_millis(50);
-
-/// So many segments have to be acknowledged between two: the kernel smooths round trips, and one acknowledgement after a pause
-/// hardly moves what it says.
-const RTT_SEGMENTS: u64 = 8;
-
-/// What the kernel says of the line.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Look {
-    /// The round trip, if one was measured since the last look.
-    pub rtt: Option<Nanos>,
-    /// Wire bytes sent again since then.
-    pub lost_bytes: u64,
-}
-
 /// A response that is being sent.
 pub(super) struct Sending<S> {
     pub id: JobId,
@@ -58,10 +43,7 @@ pub(super) struct Sending<S> {
     stream: Stream,
     /// How often the kernel was told something.
     marks: usize,
-    /// What the kernel said last; `None` before the response's first question.
-    seen: Option<Status>,
-    /// What had been acknowledged when a round trip was last taken.
-    rtt_at_bytes: u64,
+    looks: Looks,
     /// See [`Socket::client`]; asked once.
     client: OnceCell<u64>,
 }
@@ -81,8 +63,7 @@ impl<S: Socket> Sending<S> {
             window: (now, sent_bytes),
             stream,
             marks: 0,
-            seen: None,
-            rtt_at_bytes: 0,
+            looks: Looks::default(),
             client: OnceCell::new(),
         }
     }
@@ -168,23 +149,10 @@ impl<S: Socket> Sending<S> {
         (settled, self.stream.account.foresee(status.unsent_bytes, bare_segments), self.look(&status))
     }
 
-    /// What is new. On a connection without an earlier response the first round trip is the handshake's, a moment ago.
     fn look(&mut self, status: &Status) -> Look {
-        let seen = self.seen.replace(*status);
-        let is_fresh = match seen {
-            None => status.acked_bytes == 0,
-            Some(_) => {
-                let acked_bytes = status.acked_bytes.saturating_sub(self.rtt_at_bytes);
-                acked_bytes >= RTT_SEGMENTS * self.stream.framing().segment_bytes && status.acked_ago <= ACKED_AGO_MAX
-            }
-        };
-        if seen.is_none() || is_fresh {
-            self.rtt_at_bytes = status.acked_bytes;
-        }
-        let before = seen.unwrap_or(*status).retransmitted_bytes;
-        let retransmitted_bytes = status.retransmitted_bytes.saturating_sub(before);
-        let lost_bytes = self.stream.framing().wire_bytes(retransmitted_bytes);
-        Look { rtt: status.path.rtt.filter(|_| is_fresh), lost_bytes }
+        let Status { acked_bytes, acked_ago, retransmitted_bytes, .. } = *status;
+        let seen = Seen { rtt: status.path.rtt, acked_bytes, acked_ago, retransmitted_bytes };
+        self.looks.look(&seen, self.stream.framing())
     }
 
     /// Whether so much was sent since the kernel was last asked that the path may have changed.

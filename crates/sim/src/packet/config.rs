@@ -200,7 +200,7 @@ impl Default for Config {
             bottleneck: Discipline::Fifo(100),
             drain: DrainKind::Off,
             policy: "fair".into(),
-            guard_permille: 2,
+            guard_permille: 10,
             sees_queue: true,
             tcp: Tcp::default(),
             paths: vec![PathConfig::default()],

@@ -1,5 +1,6 @@
 //! A connection, both ends of it, and the slab all connections live in.
 
+use sched::feedback::Looks;
 use sched::{Account, JobId, TcpSent};
 use units::Nanos;
 
@@ -65,6 +66,10 @@ pub struct Conn {
     pub sent: TcpSent,
     /// What the link was charged for it.
     pub account: Account,
+    /// What was learned of the line from its response.
+    pub looks: Looks,
+    /// When the last acknowledgement came.
+    pub acked_at: Nanos,
     /// The band its packets go to.
     pub band: u8,
     pub is_pooled: bool,
@@ -102,6 +107,8 @@ impl Conn {
             is_blocked: false,
             sent: TcpSent::default(),
             account: Account::new(settings.framing()),
+            looks: Looks::default(),
+            acked_at: Nanos::ZERO,
             band: 1,
             is_pooled: false,
             forward_at: Nanos::ZERO,

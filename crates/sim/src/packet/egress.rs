@@ -1,23 +1,17 @@
 //! From the socket buffer to the link: what TCP may send, what the queue takes, what the drain grants.
 
-use sched::{JobId, Progress, Reading};
+use sched::feedback::Looks;
+use sched::{JobId, Passed, Progress};
 use units::{Nanos, wire};
 use workload::Job;
 
 use super::bottleneck::{Load, Packet, Queue};
-use super::conn::Ring;
 use super::tcp::Segments;
 use super::world::{Down, Event, World};
 use super::{ConnId, DrainKind};
 
-/// Two unsent segments: what the server sets TCP_NOTSENT_LOWAT to.
-const UNSENT_SEGMENTS_MAX: u64 = 2;
-/// The kernel looks at that limit once per packet of at most this size while it takes bytes in.
-const WRITE_BYTES_MAX: u64 = 64 << 10;
 /// Timeouts in a row after which an end gives up (Linux's tcp_retries2): a quarter of an hour and more.
 pub const RETRIES_MAX: u32 = 15;
-/// How often the drain reads the queue below, as in the server.
-const READ_EVERY: Nanos = Nanos::from_micros(500);
 
 impl<J: Iterator<Item = Job>> World<'_, '_, J> {
     /// Keeps the link busy and lets senders follow, until nothing more can happen at this instant.
@@ -105,9 +99,23 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
 
     /// What is dropped instead waits in `dropped`: the sender has to know first that its packet was sent.
     fn enqueue(&mut self, packet: Packet) -> bool {
+        if !self.config.sees_queue {
+            // The queue is a router's: the packet has left the host.
+            self.pass(&packet);
+        }
         let is_taken = self.queue.enqueue(packet, &mut self.dropped);
         self.counts.queue_drops += u64::from(!is_taken);
         is_taken
+    }
+
+    /// The host's interface counts a packet, as it was handed down.
+    fn pass(&mut self, packet: &Packet) {
+        let segments = match packet.load {
+            Load::Data { bytes, .. } => u64::from(bytes.div_ceil(self.settings.segment_bytes).max(1)),
+            Load::SynAck | Load::Ack => 1,
+        };
+        let bytes = u64::from(packet.wire_bytes) - (segments - 1) * wire::PACKET_OVERHEAD_BYTES;
+        self.passed = Passed { bytes: self.passed.bytes + bytes, packets: self.passed.packets + 1 };
     }
 
     /// What the queue has dropped after taking it is lost, and its memory free.
@@ -129,10 +137,13 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
     }
 
     /// Lets packets go while the link is idle.
-    fn serve(&mut self) {
+    pub fn serve(&mut self) {
         while self.link.idle_at() <= self.now {
             let Some(packet) = self.next_packet() else { return };
             let out_at = self.link.send(self.now, packet.wire_bytes);
+            if self.config.sees_queue {
+                self.pass(&packet);
+            }
             self.left_queue(&packet);
             self.depart(packet, out_at);
         }
@@ -204,6 +215,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         conn.job = Some(job);
         conn.is_blocked = false;
         if self.config.drain == DrainKind::Paced {
+            conn.looks = Looks::default();
             self.settle_account(id);
             return self.pump();
         }
@@ -229,97 +241,6 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
                     conn.job = None;
                 }
             }
-        }
-    }
-
-    /// Weir's writer: writes what is granted until nothing is.
-    pub fn pump(&mut self) {
-        if self.config.drain != DrainKind::Paced {
-            return;
-        }
-        loop {
-            self.read_queue();
-            let Some(grant) = self.drain.poll_grant(self.now) else { break };
-            self.write(grant.job, grant.bytes_max);
-            self.serve();
-        }
-        if let Some(at) = self.grant.set(self.drain.poll_timeout().map(|at| at.max(self.now))) {
-            self.calendar.push(at, Event::Grant);
-        }
-    }
-
-    pub fn on_grant_timer(&mut self) {
-        match self.grant.ring(self.now) {
-            Ring::Due => self.pump(),
-            Ring::Later(at) => self.calendar.push(at, Event::Grant),
-            Ring::Stale => {}
-        }
-    }
-
-    /// Lets the queue below correct the drain's idea of it, when that is about to matter.
-    fn read_queue(&mut self) {
-        let is_due = self.now - self.read_at >= READ_EVERY;
-        if self.config.sees_queue && is_due && self.drain.poll_timeout().is_some_and(|at| at <= self.now) {
-            self.read_at = self.now;
-            self.drain.on_reading(self.now, Reading::own(self.queue.bytes()));
-        }
-    }
-
-    /// Writes to the socket until it has its two unsent segments, or all that was granted.
-    fn write(&mut self, job: JobId, bytes_max: u64) {
-        let id = self.by_job[job.slot()];
-        let limit = UNSENT_SEGMENTS_MAX * u64::from(self.settings.segment_bytes);
-        let remaining = self.drain.job(job).map_or(0, sched::Job::remaining);
-        let mut written = 0;
-        let mut is_blocked = false;
-        while written < bytes_max && !is_blocked {
-            let conn = self.conns.get(id).expect("a granted job has a connection");
-            is_blocked = conn.sender.unsent_bytes() >= limit;
-            if !is_blocked {
-                let bytes = WRITE_BYTES_MAX.min(bytes_max - written);
-                written += bytes;
-                conn.sender.write(self.now, bytes, conn.closes && written == remaining, &self.settings);
-                self.transmit(id);
-            }
-        }
-        let progress = self.drain.on_sent(self.now, job, written);
-        let framing = self.settings.framing();
-        self.conns.get(id).expect("just written to").account.on_charged(framing.wire_bytes(written));
-        self.settle_account(id);
-        let conn = self.conns.get(id).expect("just written to");
-        match progress {
-            Progress::Departed => {
-                conn.job = None;
-                let rest = conn.account.foresee(conn.sender.unsent_bytes(), u64::from(conn.closes));
-                self.drain.on_foreseen(self.now, rest, self.config.sees_queue);
-            }
-            Progress::Remains if is_blocked => {
-                conn.is_blocked = true;
-                self.drain.on_blocked(job);
-            }
-            Progress::Remains => {}
-        }
-    }
-
-    /// Charges the link for what TCP sent, and not for what it keeps for want of a window.
-    fn settle_account(&mut self, id: ConnId) {
-        let conn = self.conns.get(id).expect("the caller's connection");
-        let correction = conn.account.settle(conn.sent);
-        self.drain.on_correction(self.now, correction, self.config.sees_queue);
-    }
-
-    /// The socket takes bytes again once less than half of its unsent limit is left.
-    pub fn unblock(&mut self, id: ConnId) {
-        let limit = UNSENT_SEGMENTS_MAX * u64::from(self.settings.segment_bytes);
-        let Some(conn) = self.conns.get(id).filter(|conn| conn.is_blocked) else { return };
-        if 2 * conn.sender.unsent_bytes() >= limit {
-            return;
-        }
-        conn.is_blocked = false;
-        if let Some(job) = conn.job {
-            self.drain.on_writable(self.now, job);
-            self.settle_account(id);
-            self.pump();
         }
     }
 

@@ -17,6 +17,7 @@ mod config;
 mod conn;
 mod egress;
 mod outcome;
+mod paced;
 mod server;
 mod tcp;
 #[cfg(test)]

@@ -193,7 +193,9 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         if !self.establish(id) {
             return;
         }
+        let now = self.now;
         let conn = self.conns.get(id).expect("checked by the caller");
+        conn.acked_at = now;
         conn.sender.on_ack(self.now, acked, &self.settings);
         if let Some(job) = conn.job
             && self.drain.policy().needs_path()
@@ -224,6 +226,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
 
     /// Both ends are done with the connection, or the client was first; a worker is free.
     pub fn release(&mut self, id: ConnId) {
+        self.close_account(id);
         let Some(conn) = self.conns.get(id) else { return };
         match conn.server {
             ServerState::SynReceived => self.listener.syn_received -= 1,

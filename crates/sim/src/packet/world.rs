@@ -3,7 +3,7 @@
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use record::JobRecord;
-use sched::{Drain, Guard, Pace, Policy};
+use sched::{Drain, Passed, Policy};
 use units::Nanos;
 use workload::{HEAD_BYTES_NOMINAL, Job};
 
@@ -12,10 +12,11 @@ use super::calendar::Calendar;
 use super::client::{Clients, Request};
 use super::conn::{Conn, Conns, Ring, Timer};
 use super::outcome::alone;
+use super::paced::{self, Writer};
 use super::server::Listener;
 use super::tcp::{Acked, Settings};
 use super::users::Users;
-use super::{Config, ConnId, DrainKind, Outcome, Sample};
+use super::{Config, ConnId, Outcome, Sample};
 use crate::{Finished, Hooks, PROGRESS_JOBS, Tally};
 
 /// What happens at an instant.
@@ -105,8 +106,9 @@ pub struct World<'c, 'h, J: Iterator> {
     pub grant: Timer,
     /// Whose job is in which slot of the drain.
     pub by_job: Vec<ConnId>,
-    /// When the drain last read the queue below.
-    pub read_at: Nanos,
+    pub writer: Writer,
+    /// What the host's interface has sent.
+    pub passed: Passed,
     /// Connections that may have more to send now.
     pub wakes: Vec<ConnId>,
     pub dropped: Vec<Packet>,
@@ -127,15 +129,9 @@ pub struct World<'c, 'h, J: Iterator> {
     rng: ChaCha8Rng,
 }
 
-/// The share of a link that is used when its queue cannot be read; as in the server.
-const BLIND_PERMILLE: u32 = 980;
-
 impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
     pub fn new(config: &'c Config, policy: Box<dyn Policy>, jobs: J, hooks: Hooks<'h>) -> World<'c, 'h, J> {
-        let drain = match config.drain {
-            DrainKind::Paced => Drain::new(policy, pace(config)).with_guard(Guard::new(config.guard_permille)),
-            _ => Drain::new(policy, Pace::UNLIMITED),
-        };
+        let (drain, writer) = paced::drain(config, policy);
         World {
             config,
             settings: config.tcp.settings(),
@@ -150,7 +146,8 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
             drain,
             grant: Timer::default(),
             by_job: Vec::new(),
-            read_at: Nanos::ZERO,
+            writer,
+            passed: Passed::default(),
             wakes: Vec::new(),
             dropped: Vec::new(),
             counts: Counts::default(),
@@ -361,17 +358,6 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
             connections_max: self.counts.connections_max as u64,
             samples: self.samples,
         }
-    }
-}
-
-/// As the server sets it (`drain_choice` there).
-fn pace(config: &Config) -> Pace {
-    let rate = if config.sees_queue { config.link } else { config.link.permille(BLIND_PERMILLE) };
-    Pace {
-        rate: Some(rate),
-        grant_for: Nanos::from_millis(1),
-        ahead: Nanos::from_micros(300),
-        behind: Nanos::from_millis(1),
     }
 }
 

@@ -1,4 +1,4 @@
-use super::Packet;
+use super::{Load, Packet};
 
 const NONE: u32 = u32::MAX;
 
@@ -9,6 +9,8 @@ pub struct Arena {
     vacant: u32,
     pub packets: u32,
     pub bytes: u64,
+    /// Of these, those of packets without data.
+    pub control_bytes: u64,
 }
 
 /// A FIFO of packets in an [`Arena`].
@@ -34,7 +36,7 @@ impl List {
 
 impl Default for Arena {
     fn default() -> Arena {
-        Arena { nodes: Vec::new(), vacant: NONE, packets: 0, bytes: 0 }
+        Arena { nodes: Vec::new(), vacant: NONE, packets: 0, bytes: 0, control_bytes: 0 }
     }
 }
 
@@ -59,6 +61,7 @@ impl Arena {
         list.bytes += u64::from(packet.wire_bytes);
         self.packets += 1;
         self.bytes += u64::from(packet.wire_bytes);
+        self.control_bytes += control_bytes(&packet);
     }
 
     pub fn pop(&mut self, list: &mut List) -> Option<Packet> {
@@ -73,8 +76,13 @@ impl Arena {
         list.bytes -= u64::from(packet.wire_bytes);
         self.packets -= 1;
         self.bytes -= u64::from(packet.wire_bytes);
+        self.control_bytes -= control_bytes(&packet);
         self.nodes[node as usize] = (None, self.vacant);
         self.vacant = node;
         Some(packet)
     }
+}
+
+fn control_bytes(packet: &Packet) -> u64 {
+    if matches!(packet.load, Load::Data { .. }) { 0 } else { u64::from(packet.wire_bytes) }
 }

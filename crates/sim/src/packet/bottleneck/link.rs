@@ -10,6 +10,8 @@ pub enum Shape {
     /// A token bucket on a faster wire, as HTB is: a packet goes at once while there is any token, and its time is
     /// waited for afterwards. At most this many bytes of tokens are kept for later.
     Bucket(u64),
+    /// A token bucket in front of a wire of the same rate: what the bucket lets go early waits for the wire.
+    BucketWire(u64),
 }
 
 /// The link itself: one packet at a time.
@@ -18,13 +20,15 @@ pub struct Link {
     shape: Shape,
     /// When the next packet may go.
     idle_at: Nanos,
+    /// When the wire behind a bucket has sent what it has.
+    wire_idle_at: Nanos,
     pub sent_bytes: u64,
     pub sent_packets: u64,
 }
 
 impl Link {
     pub fn new(rate: Rate, shape: Shape) -> Link {
-        Link { rate, shape, idle_at: Nanos::ZERO, sent_bytes: 0, sent_packets: 0 }
+        Link { rate, shape, idle_at: Nanos::ZERO, wire_idle_at: Nanos::ZERO, sent_bytes: 0, sent_packets: 0 }
     }
 
     pub fn idle_at(&self) -> Nanos {
@@ -45,6 +49,11 @@ impl Link {
             Shape::Bucket(burst_bytes) => {
                 self.idle_at = self.idle_at.max(now - self.rate.time_for(burst_bytes)) + takes;
                 now
+            }
+            Shape::BucketWire(burst_bytes) => {
+                self.idle_at = self.idle_at.max(now - self.rate.time_for(burst_bytes)) + takes;
+                self.wire_idle_at = self.wire_idle_at.max(now) + takes;
+                self.wire_idle_at
             }
         }
     }

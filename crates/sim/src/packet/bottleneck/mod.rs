@@ -109,6 +109,11 @@ impl Queue {
         self.arena().bytes
     }
 
+    /// Of these, bytes of packets without data.
+    pub fn control_bytes(&self) -> u64 {
+        self.arena().control_bytes
+    }
+
     pub fn packets(&self) -> u32 {
         self.arena().packets
     }

@@ -166,6 +166,11 @@ impl Sender {
         self.backoffs
     }
 
+    /// Bytes of the stream acknowledged so far.
+    pub fn acked_bytes(&self) -> u64 {
+        self.acked
+    }
+
     /// Bytes written and not sent.
     pub fn unsent_bytes(&self) -> u64 {
         self.written.saturating_sub(self.next)

@@ -1,0 +1,117 @@
+//! A drain above a line that serialises: what stands in front of a newcomer.
+
+use sched::{Arrival, Correction, Drain, JobId, Pace, Passed, Size, policy};
+use units::Nanos;
+
+/// A full packet at 10 Mbit/s.
+const PACKET_FOR: Nanos = Nanos(1_211_200);
+const NOW: Nanos = Nanos::from_secs(1);
+
+fn drain(name: &str) -> Drain {
+    Drain::new(policy::parse(name).unwrap(), Pace::of_line("10mbit".parse().unwrap()))
+}
+
+/// Hands down whatever may be; gives when to come again, from `NOW`.
+fn pump(drain: &mut Drain, now: Nanos) -> Option<Nanos> {
+    while let Some(grant) = drain.poll_grant(now) {
+        let _ = drain.on_sent(now, grant.job, grant.bytes_max);
+    }
+    drain.poll_timeout().map(|at| at - NOW)
+}
+
+/// Two were, and stood below us until the queue had run empty: nobody could overtake the second.
+#[test]
+fn after_a_pause_one_packet_is_handed_down() {
+    let mut drain = drain("srpt");
+    let job = drain.arrive(NOW, Arrival::of(Size::Known(100_000)));
+    assert_eq!(pump(&mut drain, NOW), Some(PACKET_FOR));
+    assert_eq!(drain.job(job).unwrap().attained, 1448);
+    // A reader that takes no bytes for a second is a pause too.
+    drain.on_blocked(job);
+    drain.on_writable(NOW + NOW, job);
+    assert_eq!(pump(&mut drain, NOW + NOW), Some(NOW + PACKET_FOR));
+}
+
+/// Time in which somebody waited and we did not come is not the line's to lose: with a little more than our pace it catches up.
+#[test]
+fn what_we_are_late_by_is_caught_up() {
+    let mut drain = drain("srpt");
+    drain.arrive(NOW, Arrival::of(Size::Known(100_000)));
+    pump(&mut drain, NOW);
+    let late = NOW + PACKET_FOR + Nanos::from_micros(500);
+    assert_eq!(pump(&mut drain, late), Some(Nanos(2 * PACKET_FOR.0)));
+}
+
+#[test]
+fn a_line_of_which_we_were_told_is_paced_below_its_rate() {
+    let pace = Pace::blind("10mbit".parse().unwrap());
+    assert_eq!((pace.rate, pace.ahead), ("9.8mbit".parse().ok(), Nanos::ZERO));
+}
+
+/// A long response of which the first packet has been handed down, where the last handshake took so long.
+fn begun(name: &str, size_bytes: u64, handshake: Nanos) -> (Drain, JobId) {
+    let mut drain = drain(name);
+    drain.on_handshake(handshake);
+    drain.on_passed(NOW, Passed::default());
+    let job = drain.arrive(NOW, Arrival::of(Size::Known(size_bytes)));
+    drain.on_passed(NOW, Passed::default());
+    for packet in 0..20 {
+        pump(&mut drain, NOW + Nanos(packet * PACKET_FOR.0));
+    }
+    (drain, job)
+}
+
+const FIRST_SENT: Passed = Passed { bytes: 20 * 1514, packets: 20 };
+const AND_A_SYN_ACK: Passed = Passed { bytes: FIRST_SENT.bytes + 74, packets: 21 };
+const NEAR: Nanos = Nanos::from_micros(59);
+
+/// The request of a client next door comes when its SYN-ACK has left: it waited for a second packet of the long response.
+#[test]
+fn a_long_response_waits_for_a_request_that_is_on_its_way() {
+    let at = NOW + Nanos(20 * PACKET_FOR.0);
+    let (mut drain, _) = begun("srpt", 100_000, NEAR);
+    drain.on_passed(at, AND_A_SYN_ACK);
+    assert_eq!(drain.poll_grant(at), None);
+    let until = drain.poll_timeout().unwrap();
+    assert!(until > at + Nanos(59_200) && until < at + Nanos::from_micros(120), "{until:?}");
+    // It comes: it goes.
+    let small = drain.arrive(at + Nanos(59_200), Arrival::of(Size::Known(500)));
+    assert_eq!(drain.poll_grant(at + Nanos(59_200)).unwrap().job, small);
+    // Or it does not.
+    let (mut drain, long) = begun("srpt", 100_000, NEAR);
+    drain.on_passed(at, AND_A_SYN_ACK);
+    assert_eq!(drain.poll_grant(until - Nanos(1)), None);
+    assert_eq!(drain.poll_grant(until).unwrap().job, long);
+}
+
+#[test]
+fn nobody_waits_without_a_reason() {
+    let at = NOW + Nanos(20 * PACKET_FOR.0);
+    for (why, name, size_bytes, handshake, passed) in [
+        ("nobody comes", "srpt", 100_000, NEAR, FIRST_SENT),
+        ("first come, first served", "fcfs", 100_000, NEAR, AND_A_SYN_ACK),
+        ("nearly sent", "srpt", 21 * 1448, NEAR, AND_A_SYN_ACK),
+        ("far away", "srpt", 100_000, Nanos::from_millis(1), AND_A_SYN_ACK),
+    ] {
+        let (mut drain, job) = begun(name, size_bytes, handshake);
+        drain.on_passed(at, passed);
+        assert_eq!(drain.poll_grant(at).map(|grant| grant.job), Some(job), "{why}");
+    }
+}
+
+/// Below a token bucket twenty of them stood on the wire as a packet, and no reading showed it.
+#[test]
+fn the_acknowledgement_of_a_near_client_s_end_is_waited_for_even_where_the_queue_is_read() {
+    for (handshake, wire_bytes, waits) in
+        [(NEAR, 66, true), (NEAR, 1514, false), (Nanos::from_millis(2), 66, false), (Nanos::from_millis(1), 66, true)]
+    {
+        let mut drain = drain("srpt");
+        drain.on_handshake(handshake);
+        drain.arrive(NOW, Arrival::of(Size::Known(100_000)));
+        drain.on_foreseen(NOW, wire_bytes, true);
+        assert_eq!(drain.poll_timeout().unwrap() > NOW, waits, "{handshake:?} {wire_bytes}");
+        // What never comes is given back.
+        drain.on_closed(NOW, Correction { charge_bytes: 0, refund_bytes: wire_bytes }, true);
+        assert!(drain.poll_grant(NOW).is_some());
+    }
+}

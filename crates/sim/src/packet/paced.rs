@@ -1,0 +1,208 @@
+//! Weir's writer: the same [`sched::Drain`] asked in the same way as the server's `transmit` does, on a socket that takes no time.
+//!
+//! What is done here and there: a response's account is settled when it begins, after each grant, when its socket takes bytes again,
+//! behind its last byte, when it is given up, and when its connection ends; the queue below and the interface's counters are read
+//! when a grant could be made; where no queue is seen, round trips and losses set the pace.
+
+use sched::feedback::{Change, Look, Seen};
+use sched::{Drain, Feedback, Guard, JobId, Pace, Policy, Progress, Reading};
+use units::Nanos;
+use workload::Job;
+
+use super::bottleneck::Queue;
+use super::conn::Ring;
+use super::world::{Event, World};
+use super::{Config, ConnId, DrainKind};
+
+/// Two unsent segments: what the server sets TCP_NOTSENT_LOWAT to.
+const UNSENT_SEGMENTS_MAX: u64 = 2;
+/// The kernel looks at that limit once per packet of at most this size while it takes bytes in.
+const WRITE_BYTES_MAX: u64 = 64 << 10;
+/// How often the drain reads what is below it, as in the server.
+const READ_EVERY: Nanos = Nanos::from_micros(500);
+
+/// What a paced drain has beside itself.
+#[derive(Default)]
+pub struct Writer {
+    /// When it last read the queue below, and the interface's counters.
+    read_at: Nanos,
+    passed_at: Nanos,
+    /// What the connections tell of a line that is not seen.
+    feedback: Option<Feedback>,
+}
+
+/// The drain, as the server makes it (`drain_choice` there), and what belongs to it.
+pub fn drain(config: &Config, policy: Box<dyn Policy>) -> (Drain, Writer) {
+    if config.drain != DrainKind::Paced {
+        return (Drain::new(policy, Pace::UNLIMITED), Writer::default());
+    }
+    let pace = if config.sees_queue { Pace::of_line(config.link) } else { Pace::blind(config.link) };
+    let feedback = pace.rate.filter(|_| !config.sees_queue).map(Feedback::new);
+    let drain = Drain::new(policy, pace).with_guard(Guard::new(config.guard_permille));
+    (drain, Writer { feedback, ..Writer::default() })
+}
+
+impl<J: Iterator<Item = Job>> World<'_, '_, J> {
+    /// Writes what is granted until nothing is.
+    pub fn pump(&mut self) {
+        if self.config.drain != DrainKind::Paced {
+            return;
+        }
+        loop {
+            self.read_queue();
+            self.follow();
+            self.expect();
+            let Some(grant) = self.drain.poll_grant(self.now) else { break };
+            self.write(grant.job, grant.bytes_max);
+            self.serve();
+        }
+        if let Some(at) = self.grant.set(self.drain.poll_timeout().map(|at| at.max(self.now))) {
+            self.calendar.push(at, Event::Grant);
+        }
+    }
+
+    pub fn on_grant_timer(&mut self) {
+        match self.grant.ring(self.now) {
+            Ring::Due => self.pump(),
+            Ring::Later(at) => self.calendar.push(at, Event::Grant),
+            Ring::Stale => {}
+        }
+    }
+
+    /// Whether a grant could be made now.
+    fn is_due(&self) -> bool {
+        self.drain.poll_timeout().is_some_and(|at| at <= self.now)
+    }
+
+    /// Lets the queue below correct the drain's idea of it.
+    fn read_queue(&mut self) {
+        if !self.config.sees_queue || self.now - self.writer.read_at < READ_EVERY || !self.is_due() {
+            return;
+        }
+        self.writer.read_at = self.now;
+        let queued_bytes = self.queue.bytes();
+        let is_explained = self.drain.is_explained(self.now, queued_bytes);
+        let own_bytes = if is_explained { queued_bytes } else { self.queue.data_bytes() };
+        let drops = self.counts.queue_drops;
+        self.drain.on_reading(self.now, Reading { queued_bytes, own_bytes, drops });
+    }
+
+    /// Sets the pace that the line allows.
+    fn follow(&mut self) {
+        let charged_bytes = self.drain.ledger().charged_bytes();
+        let Some(feedback) = &mut self.writer.feedback else { return };
+        if let Some(Change { rate, .. }) = feedback.poll(self.now, charged_bytes) {
+            self.drain.set_rate(self.now, rate);
+        }
+    }
+
+    /// Lets the drain see whose requests are on their way.
+    fn expect(&mut self) {
+        if self.now - self.writer.passed_at >= READ_EVERY && self.is_due() {
+            self.writer.passed_at = self.now;
+            self.drain.on_passed(self.now, self.passed);
+        }
+    }
+
+    /// Writes to the socket until it has its two unsent segments, or all that was granted.
+    fn write(&mut self, job: JobId, bytes_max: u64) {
+        let id = self.by_job[job.slot()];
+        let limit = UNSENT_SEGMENTS_MAX * u64::from(self.settings.segment_bytes);
+        let remaining = self.drain.job(job).map_or(0, sched::Job::remaining);
+        let mut written = 0;
+        let mut is_blocked = false;
+        while written < bytes_max && !is_blocked {
+            let conn = self.conns.get(id).expect("a granted job has a connection");
+            is_blocked = conn.sender.unsent_bytes() >= limit;
+            if !is_blocked {
+                let bytes = WRITE_BYTES_MAX.min(bytes_max - written);
+                written += bytes;
+                conn.sender.write(self.now, bytes, conn.closes && written == remaining, &self.settings);
+                self.transmit(id);
+            }
+        }
+        let framing = self.settings.framing();
+        self.conns.get(id).expect("just written to").account.on_charged(framing.wire_bytes(written));
+        let progress = self.drain.on_sent(self.now, job, written);
+        self.settle_account(id);
+        let conn = self.conns.get(id).expect("just written to");
+        match progress {
+            Progress::Departed => {
+                conn.job = None;
+                let rest = conn.account.foresee(conn.sender.unsent_bytes(), u64::from(conn.closes));
+                self.drain.on_foreseen(self.now, rest, self.config.sees_queue);
+            }
+            Progress::Remains if is_blocked => {
+                conn.is_blocked = true;
+                self.drain.on_blocked(job);
+            }
+            Progress::Remains => {}
+        }
+    }
+
+    /// Charges the link for what TCP sent, and not for what it keeps for want of a window; and learns from it.
+    pub fn settle_account(&mut self, id: ConnId) {
+        let (now, framing) = (self.now, self.settings.framing());
+        let conn = self.conns.get(id).expect("the caller's connection");
+        let correction = conn.account.settle(conn.sent);
+        let seen = Seen {
+            rtt: conn.sender.rtt().smoothed(),
+            acked_bytes: conn.sender.acked_bytes(),
+            acked_ago: now - conn.acked_at,
+            retransmitted_bytes: conn.sender.resent_bytes,
+        };
+        let (look, client) = (conn.looks.look(&seen, framing), u64::from(conn.path));
+        self.drain.on_correction(now, correction, self.config.sees_queue);
+        self.learn(look, client);
+    }
+
+    fn learn(&mut self, look: Look, client: u64) {
+        if let Some(rtt) = look.rtt.filter(|_| look.is_handshake) {
+            self.drain.on_handshake(rtt);
+        }
+        let charged_bytes = self.drain.ledger().charged_bytes();
+        if let Some(feedback) = &mut self.writer.feedback {
+            feedback.on_look(self.now, charged_bytes, || client, look);
+        }
+    }
+
+    /// The socket takes bytes again once less than half of its unsent limit is left.
+    pub fn unblock(&mut self, id: ConnId) {
+        let limit = UNSENT_SEGMENTS_MAX * u64::from(self.settings.segment_bytes);
+        let Some(conn) = self.conns.get(id).filter(|conn| conn.is_blocked) else { return };
+        if 2 * conn.sender.unsent_bytes() >= limit {
+            return;
+        }
+        conn.is_blocked = false;
+        if let Some(job) = conn.job {
+            self.drain.on_writable(self.now, job);
+            self.settle_account(id);
+            self.pump();
+        }
+    }
+
+    /// The connection ends, maybe in the middle of its response: what it sent since it was last looked at is charged, and what was
+    /// foreseen and never came is given back.
+    pub fn close_account(&mut self, id: ConnId) {
+        if self.config.drain != DrainKind::Paced {
+            return;
+        }
+        let Some(conn) = self.conns.get(id) else { return };
+        let job = conn.job.take();
+        // A SYN that nobody finished is on nobody's account.
+        let closed = (conn.seen > 0).then(|| conn.account.close(conn.sent, 0, 0));
+        if let Some(job) = job {
+            self.drain.on_abort(job);
+        }
+        if let Some(correction) = closed {
+            self.drain.on_closed(self.now, correction, self.config.sees_queue);
+        }
+    }
+}
+
+impl Queue {
+    /// Bytes of responses, headers included: what is on the connections' sockets.
+    fn data_bytes(&self) -> u64 {
+        self.bytes() - self.control_bytes()
+    }
+}
