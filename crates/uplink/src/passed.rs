@@ -63,11 +63,12 @@ mod tests {
             run("ip neigh add 198.18.77.2 lladdr 02:00:00:00:00:02 dev weir0");
             let interface = Interface::serving("198.18.77.1".parse().unwrap()).unwrap().unwrap();
             let mut watch = PassedWatch::of(&interface).unwrap();
-            // The kernel's own questions to its neighbours end here.
             let socket = std::net::UdpSocket::bind("198.18.77.1:0").unwrap();
             let mut grew_by = |payload: usize| {
                 let before = watch.read().unwrap();
-                (0..50).for_each(|_| drop(socket.send_to(&vec![0; payload], "198.18.77.2:9").unwrap()));
+                for _ in 0..50 {
+                    socket.send_to(&vec![0; payload], "198.18.77.2:9").unwrap();
+                }
                 let after = watch.read().unwrap();
                 (after.packets - before.packets, after.bytes - before.bytes)
             };

@@ -4,6 +4,7 @@ mod bands;
 mod ledger;
 mod observe;
 mod outgoing;
+mod outlet;
 mod questions;
 mod sending;
 mod storage;
