@@ -13,8 +13,8 @@
 
 use units::{Nanos, Rate};
 
-use crate::run_queue::{Key, RunQueue};
 use crate::herald::Heralds;
+use crate::run_queue::{Key, RunQueue};
 use crate::{Arrival, Correction, Guard, Job, JobId, Ledger, Pace, Passed, Path, Policy, Reading, Size, WaitBound};
 use units::wire::Framing;
 

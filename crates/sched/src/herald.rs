@@ -160,10 +160,8 @@ impl Heralds {
             (self.own, self.came) = (Own::default(), 0);
             return;
         };
-        let since = Passed {
-            bytes: passed.bytes.wrapping_sub(last.bytes),
-            packets: passed.packets.wrapping_sub(last.packets),
-        };
+        let since =
+            Passed { bytes: passed.bytes.wrapping_sub(last.bytes), packets: passed.packets.wrapping_sub(last.packets) };
         let all_left = self.own.as_passed(self.framing.header_bytes);
         let (syn_acks, has_left) = match all_left.iter().find_map(|own| self.syn_acks(since, *own)) {
             Some(syn_acks) => (syn_acks, true),

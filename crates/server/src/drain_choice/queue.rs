@@ -2,8 +2,8 @@
 
 use std::io;
 
-use units::Rate;
 use sched::Passed;
+use units::Rate;
 use uplink::{Interface, PassedWatch, Shaper};
 
 use super::is_bottleneck;

@@ -32,8 +32,8 @@ pub use waits::Why;
 
 use below::Below;
 use observe::Observer;
-use sched::{Arrival, Correction, Drain, Grant, JobId, Path, Presence, Progress, Reading, Size};
 use sched::feedback::Look;
+use sched::{Arrival, Correction, Drain, Grant, JobId, Path, Presence, Progress, Reading, Size};
 use sending::Sending;
 use units::Nanos;
 use units::wire::Framing;

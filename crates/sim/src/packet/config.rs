@@ -20,8 +20,13 @@ pub struct Config {
     pub policy: String,
     /// Thousandths of the bytes that the drain gives to the oldest response, if paced; at most 1000.
     pub guard_permille: u32,
+    /// Whether a response goes to a better band at once, as in the papers, or when nothing of its connection waits in a worse one,
+    /// as the server does it.
+    pub promotes_at_once: bool,
     /// Whether a paced drain can read the queue below; if not it keeps to 98 % of the link, as the server does.
     pub sees_queue: bool,
+    /// The rate a paced drain is told that cannot read the queue below; `None` tells it the link's.
+    pub told: Option<Rate>,
     pub tcp: Tcp,
     /// Connections take these in turn; at least one.
     pub paths: Vec<PathConfig>,
@@ -201,7 +206,9 @@ impl Default for Config {
             drain: DrainKind::Off,
             policy: "fair".into(),
             guard_permille: 10,
+            promotes_at_once: false,
             sees_queue: true,
+            told: None,
             tcp: Tcp::default(),
             paths: vec![PathConfig::default()],
             server: Server::default(),

@@ -80,7 +80,11 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             && self.config.drain == DrainKind::Bands
             && !segments.again
         {
-            conn.band = 1 + self.drain.band(job);
+            let band = 1 + self.drain.band(job);
+            // A better band waits until there is nothing of the connection to overtake.
+            if band >= conn.band || self.config.promotes_at_once || conn.sender.has_nothing_below() {
+                conn.band = band;
+            }
         }
         let load = Load::Data { seq: segments.start, bytes: segments.bytes, fin: segments.fin, again: segments.again };
         // A ranked queue keeps what is no job's apart.

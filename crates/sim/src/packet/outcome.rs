@@ -29,6 +29,9 @@ pub struct Outcome {
     /// What the link carried, as it counts it, and how much of it was payload sent before.
     pub link_bytes: u64,
     pub resent_bytes: u64,
+    /// What a paced drain charged to it; what has left and what was charged are the same once connections have ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub charged_bytes: Option<u64>,
     /// Of the whole run's time the share in which the link was busy.
     pub utilisation: f64,
     /// The end of the run.

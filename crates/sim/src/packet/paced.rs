@@ -36,7 +36,8 @@ pub fn drain(config: &Config, policy: Box<dyn Policy>) -> (Drain, Writer) {
     if config.drain != DrainKind::Paced {
         return (Drain::new(policy, Pace::UNLIMITED), Writer::default());
     }
-    let pace = if config.sees_queue { Pace::of_line(config.link) } else { Pace::blind(config.link) };
+    let told = config.told.unwrap_or(config.link);
+    let pace = if config.sees_queue { Pace::of_line(config.link) } else { Pace::blind(told) };
     let feedback = pace.rate.filter(|_| !config.sees_queue).map(Feedback::new);
     let drain = Drain::new(policy, pace).with_guard(Guard::new(config.guard_permille));
     (drain, Writer { feedback, ..Writer::default() })

@@ -65,6 +65,7 @@ fn config(spec: &SimSpec) -> Result<Config, Failure> {
         drain,
         policy: spec.policy.clone(),
         guard_permille: packet.guard.unwrap_or(base.guard_permille),
+        promotes_at_once: promotes_at_once(packet)?,
         sees_queue: !is_router,
         tcp: tcp(packet)?,
         paths: paths(packet)?,
@@ -82,6 +83,12 @@ fn config(spec: &SimSpec) -> Result<Config, Failure> {
         sample_every: packet.sample.as_deref().map(|text| time("sample", text)).transpose()?,
         seed: spec.seed,
     })
+}
+
+fn promotes_at_once(packet: &PacketSpec) -> Result<bool, Failure> {
+    let is_paper = packet.tcp.as_deref() == Some("2003");
+    let usual = if is_paper { "plain" } else { "idle" };
+    one_of("promotion", packet.promotion.as_deref().unwrap_or(usual), &[("idle", false), ("plain", true)])
 }
 
 const DRAINS: [(&str, DrainKind); 4] =
@@ -103,10 +110,12 @@ fn numbered<'a, N: FromStr<Err: Display>>(field: &str, text: &'a str) -> Result<
 /// HTB with the burst the laboratory gives it: a full packet, or a millisecond if that is more.
 fn shape(text: &str, link: Rate) -> Result<Shape, Failure> {
     const PACKET_BYTES: u64 = 1600;
+    let usual = PACKET_BYTES.max(link.bits_per_s() / 8000);
     match numbered("shaper", text)? {
-        ("htb", burst) => Ok(Shape::Bucket(burst.unwrap_or(PACKET_BYTES.max(link.bits_per_s() / 8000)))),
+        ("htb", burst) => Ok(Shape::Bucket(burst.unwrap_or(usual))),
+        ("htb-wire", burst) => Ok(Shape::BucketWire(burst.unwrap_or(usual))),
         ("wire", None) => Ok(Shape::Wire),
-        _ => Err(wrong("shaper")(format!("`{text}` is none of htb, htb:BURST_BYTES, wire"))),
+        _ => Err(wrong("shaper")(format!("`{text}` is none of htb, htb-wire, either with :BURST_BYTES, and wire"))),
     }
 }
 

@@ -17,7 +17,8 @@ pub struct PacketSpec {
     #[arg(long, value_name = "QUEUE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bottleneck: Option<String>,
-    /// What limits its rate: htb[:BURST_BYTES], a token bucket, or wire, whose packets take their time [default: htb]
+    /// What limits its rate: htb[:BURST_BYTES], a token bucket; wire, whose packets take their time; htb-wire[:BURST_BYTES], the
+    /// bucket and behind it a wire of its rate [default: htb]
     #[arg(long, value_name = "SHAPER")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shaper: Option<String>,
@@ -98,10 +99,15 @@ pub struct PacketSpec {
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
-    /// Thousandths of the bytes that a paced drain gives to the oldest response [default: 2, as the server]
+    /// Thousandths of the bytes that a paced drain gives to the oldest response [default: 10, as the server]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard: Option<u32>,
+    /// When a response goes to a better band, with the drain bands: idle (when none of its packets waits in a worse one) or plain
+    /// (at once) [default: idle, as the server; plain with --tcp 2003]
+    #[arg(long, value_name = "WHEN")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub promotion: Option<String>,
     /// Stop this long after the last arrival; what is left counts with the time it waited [default: when all is done]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]

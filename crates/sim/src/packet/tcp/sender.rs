@@ -308,6 +308,11 @@ impl Sender {
         }
     }
 
+    /// No packet of the connection waits in the host's queue.
+    pub fn has_nothing_below(&self) -> bool {
+        self.queued_bytes == 0
+    }
+
     /// A packet of so many payload bytes has left the host's queue, one way or another.
     pub fn dequeued(&mut self, bytes: u32) {
         self.queued_bytes = self.queued_bytes.saturating_sub(memory_bytes(bytes));

@@ -1,6 +1,7 @@
 //! The model as a whole; what has a file of its own has its tests there.
 
 mod limits;
+mod paced;
 mod paths;
 mod queues;
 mod senders;
