@@ -27,6 +27,8 @@ const IDLE_PERMILLE: u64 = 5;
 const CREDIT_MAX: Nanos = Nanos::from_millis(1);
 /// From the arrival of a request to its response being ready: an event loop, a parser and another thread.
 const HANDOVER: Nanos = Nanos::from_micros(50);
+/// So many SYN-ACKs between two looks are a flood, and nobody is waited for.
+const CROWD: u64 = 8;
 /// Handshakes of which the shortest counts; then the count begins again.
 const HANDSHAKES: u32 = 64;
 
@@ -36,8 +38,10 @@ pub(crate) struct Heralds {
     own: Own,
     /// Of the newest connection.
     framing: Framing,
-    /// SYN-ACKs that have left and whose requests have not come.
+    /// SYN-ACKs seen at the last look whose requests had not come. Near clients ask before the next, others are not waited for.
     waiting: u64,
+    /// A request came while another was waited for too.
+    is_interrupted: bool,
     /// Requests that came since the last look.
     came: u64,
     handshakes: Handshakes,
@@ -96,6 +100,7 @@ impl Heralds {
     pub fn on_arrival(&mut self, now: Nanos, framing: Framing) {
         self.framing = framing;
         self.came += 1;
+        self.is_interrupted = self.hold.is_some();
         self.end_hold(now);
     }
 
@@ -123,7 +128,8 @@ impl Heralds {
     /// at `idle_at`.
     pub fn on_passed(&mut self, now: Nanos, passed: Passed, idle_at: Nanos, link: Rate, grant_for: Nanos) {
         self.count(passed);
-        let Some(rtt) = self.shortest_handshake().filter(|_| self.waiting > 0 && self.hold.is_none()) else { return };
+        let is_announced = (1..CROWD).contains(&self.waiting) && self.hold.is_none();
+        let Some(rtt) = self.shortest_handshake().filter(|_| is_announced) else { return };
         let syn_ack_for = link.time_for(self.framing.syn_ack_bytes);
         let idle_at = idle_at.max(now) + Nanos(syn_ack_for.0 * self.waiting);
         let until = idle_at + (rtt - syn_ack_for) + HANDOVER;
@@ -174,7 +180,9 @@ impl Heralds {
         if has_left {
             self.own = Own::default();
         }
-        self.waiting = (self.waiting + syn_acks).saturating_sub(std::mem::take(&mut self.came));
+        let before = if std::mem::take(&mut self.is_interrupted) { self.waiting } else { 0 };
+        let left = (self.waiting + syn_acks).saturating_sub(std::mem::take(&mut self.came));
+        self.waiting = left.min(before + syn_acks);
     }
 
     /// How many of the packets that are not ours are SYN-ACKs, if the others are acknowledgements; `None` if that cannot be.
@@ -275,6 +283,27 @@ mod tests {
         assert!(bench.look(0, 0).is_some(), "one of two");
         bench.heralds.on_arrival(NOW, FRAMING);
         assert_eq!(bench.look(0, 0), None);
+    }
+
+    /// One of those seen before came, so the new one is still to come; it did not count as the new one's.
+    #[test]
+    fn who_comes_late_is_not_taken_for_the_next() {
+        let mut bench = Bench::new(Nanos::ZERO);
+        bench.heralds.credit = 0;
+        assert_eq!(bench.look(74, 1), None, "nothing to lose");
+        bench.heralds.on_arrival(NOW, FRAMING);
+        bench.heralds.credit = CREDIT_MAX.0 * 1000;
+        assert!(bench.look(74, 1).is_some());
+    }
+
+    #[test]
+    fn a_flood_announces_nobody_now_or_later() {
+        let mut bench = Bench::new(Nanos::ZERO);
+        assert_eq!(bench.look(CROWD * 74, CROWD), None);
+        assert_eq!(bench.look(0, 0), None);
+        let few = Bench::new(Nanos::ZERO).look((CROWD - 1) * 74, CROWD - 1).unwrap();
+        assert_eq!(few, Nanos(SYN_ACK_FOR.0 * (CROWD - 1)) + HANDOVER);
+        assert_eq!(bench.look(74, 1), Some(SYN_ACK_FOR + HANDOVER), "those of before are not waited for");
     }
 
     #[test]
