@@ -199,6 +199,9 @@ fn top_1_percent(point: &PointReport, at: usize) -> Cell {
 
 /// A comparison with the baseline, marked by how many times as long it takes; one with a void run is worth no more than that run.
 fn compared(point: &PointReport, at: usize, ratio: Option<f64>, times_as_long: fn(f64) -> f64) -> Cell {
+    if of(point, at).not_comparable.is_some() {
+        return Cell::Value("not comparable".into());
+    }
     let is_void = point.extras[at].baseline.is_some_and(|base| of(point, base).void.is_some());
     match ratio {
         None => Cell::Value("-".into()),

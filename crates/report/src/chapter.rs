@@ -489,6 +489,14 @@ name = \"nginx-fair\"
         assert_eq!(verdicts(&long)[..2], [Verdict::NotComparable, Verdict::Reproduced]);
         let said = long.findings[0].remark.as_deref();
         assert_eq!(said, Some("nginx-fair ran for 2 s, the paper's for 1800"));
+        let chapters = [chapter];
+        let page = crate::markdown("t", &chapters);
+        assert!(page.contains("| 45 ± 0 | not comparable |"), "{page}");
+        assert!(
+            page.contains("- not comparable: nginx-fair: nginx-fair ran for 2 s, weir-paced-srpt for 200"),
+            "{page}"
+        );
+        assert!(crate::html("t", &chapters).contains("<b>Not comparable: nginx-fair.</b>"));
     }
 
     /// The packet model's link takes its time for every packet; a token bucket's does not.

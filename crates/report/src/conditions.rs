@@ -33,6 +33,12 @@ pub(crate) fn apart_from_simulated(run: &Manifest) -> Option<String> {
     (of_run != link_of_sweeps()).then(|| format!("simulated over {}, measured over {of_run}", link_of_sweeps()))
 }
 
+/// All of it in words, the same for runs that are compared.
+pub(crate) fn in_words(run: &Manifest) -> String {
+    let of_physics = physics(run).into_iter().map(|(what, value)| format!("{what}: {value}"));
+    std::iter::once(format!("{} s", run.seconds)).chain(of_physics).collect::<Vec<_>>().join(", ")
+}
+
 fn is_of_other_length(one: f64, other: f64) -> bool {
     (one - other).abs() > LENGTH_PART * one.max(other)
 }
@@ -89,6 +95,12 @@ mod tests {
         }
         let [one, other] = ["netem rate 8000000", "own link"].map(|kind| with("a", &[("wire", kind)]));
         assert_eq!(apart(&one, &other), None, "both serialise");
+    }
+
+    #[test]
+    fn conditions_in_words() {
+        let said = "2 s, link: a token bucket, clock: virtual, network: no delay or loss, largest packets: as the kernel has them";
+        assert_eq!(in_words(&with("a", &[("clock", "virtual")])), said);
     }
 
     #[test]

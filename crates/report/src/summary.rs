@@ -6,6 +6,7 @@ use stats::{batch_means, mean, mean_nanos, nearest_rank, size_class_means};
 use units::Nanos;
 
 use crate::ReportError;
+use crate::conditions::{apart, in_words};
 use crate::jobs::Jobs;
 use crate::validity::{lateness_p99, void_reason};
 use crate::wire::Beaten;
@@ -76,12 +77,18 @@ pub struct RunSummary {
     /// What is to be said beside every figure that depends on the link, where it did not serialise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_a_wire: Option<String>,
+    /// Why it is not set beside the run it is compared with, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_comparable: Option<String>,
     /// Apart for each group of clients, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupSummary>,
     /// Half the 95 % confidence interval of the mean, by batch means; `None` for too few jobs.
     #[serde(skip)]
     pub mean_ms_half_width: Option<f64>,
+    /// What it has to share with a run it is compared with, in words.
+    #[serde(skip)]
+    pub conditions: String,
 }
 
 /// What one group of clients saw of a run.
@@ -148,7 +155,8 @@ pub(crate) fn summary_of(experiment: &str, runs: &[Run], compared: &Compared) ->
     let first = compared.of_run(0);
     let bounds: Vec<Bounds> = compared.jobs.iter().map(Bounds::of).collect();
     let of_run = |(at, run): (usize, &Run)| {
-        summarize_run(run, compared.of_run(at), &bounds[if compared.is_paired { 0 } else { at }])
+        let bounds = &bounds[if compared.is_paired { 0 } else { at }];
+        RunSummary { not_comparable: apart_from_baseline(run, runs), ..summarize_run(run, compared.of_run(at), bounds) }
     };
     Summary {
         experiment: experiment.into(),
@@ -162,6 +170,13 @@ pub(crate) fn summary_of(experiment: &str, runs: &[Run], compared: &Compared) ->
         runs: runs.iter().enumerate().map(of_run).collect(),
         skipped: vec![],
     }
+}
+
+/// The run it names, or the first; one that is not here leaves nothing to compare with.
+fn apart_from_baseline(run: &Run, runs: &[Run]) -> Option<String> {
+    let named = run.manifest.baseline.as_ref();
+    let baseline = named.map_or(runs.first(), |name| runs.iter().find(|other| other.manifest.name == *name));
+    apart(&run.manifest, &baseline?.manifest)
 }
 
 /// What no schedule of the jobs is below, in the mean.
@@ -206,8 +221,10 @@ fn summarize_run(run: &Run, jobs: &Jobs, bounds: &Bounds) -> RunSummary {
         packet_bound_ratio: response_time_ms.mean / bounds.packet_ms,
         beat_wire_time: beaten.beat,
         not_a_wire: beaten.reason(),
+        not_comparable: None,
         groups: groups(run),
         mean_ms_half_width: batch_means(&millis).map(|interval| interval.half_width),
+        conditions: in_words(manifest),
     }
 }
 

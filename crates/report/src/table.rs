@@ -131,6 +131,7 @@ fn ratios(summary: &Summary) -> Vec<Row> {
         let base_name = run.baseline.as_ref().unwrap_or(&first.name);
         // One that was skipped or not asked for leaves nothing to compare with.
         let base = summary.runs.iter().find(|other| other.name == *base_name).map(measures);
+        let base = base.filter(|_| run.not_comparable.is_none());
         let ratios = measures(run).into_iter().enumerate();
         let cells = ratios.map(|(at, mine)| ratio(base.as_ref().and_then(|base| base[at]), mine));
         cells.chain(names_them.then(|| cut(base_name, BASE_CHARS_MAX))).collect()
@@ -144,7 +145,8 @@ fn ratio(base: Option<f64>, mine: Option<f64>) -> String {
     }
 }
 
-/// What the figures do not say: how jobs ended that did not complete, that its link was no wire, that a run beat the bound, why a run is void.
+/// What the figures do not say: how jobs ended that did not complete, that its link was no wire or it is not compared, that a run
+/// beat the bound, why a run is void.
 fn remarks(run: &RunSummary) -> Vec<String> {
     let mut remarks = Vec::new();
     let otherwise = run.outcomes.iter().filter(|&&(outcome, jobs)| outcome != Outcome::Complete && jobs > 0);
@@ -153,6 +155,7 @@ fn remarks(run: &RunSummary) -> Vec<String> {
         remarks.push(format!("{}: not complete: {}", run.name, ways.join(", ")));
     }
     remarks.extend(run.not_a_wire.iter().map(|reason| format!("{NOT_A_WIRE} NOT A WIRE {}: {reason}", run.name)));
+    remarks.extend(run.not_comparable.iter().map(|reason| format!("NOT COMPARABLE {}: {reason}", run.name)));
     if run.bound_ratio < 1.0 {
         remarks.push(format!(
             "{}: mean below the bound, which the link does not allow: jobs failed early, or its rate or burst is larger",
@@ -276,6 +279,16 @@ VOID weir-paced-srpt: the server used 0.75 of a core, more than 0.5
         assert_eq!((cells(3)[1], cells(3).last()), ("-", Some(&"not-run")));
         assert_eq!((cells(4)[1], cells(4).last()), ("4.00", Some(&"b")));
         assert!(text.ends_with("SKIPPED f: this kernel has no cake\n"), "{text}");
+    }
+
+    #[test]
+    fn a_run_of_other_length_is_not_compared() {
+        let mut runs = ["a", "b"].map(|name| run(name, &[(0, 10, 40)]));
+        runs[1].manifest.seconds = 200.0;
+        let text = table(&summarize("e", &runs).unwrap());
+        let row = text.lines().skip_while(|line| !line.starts_with("times sooner ")).nth(2).unwrap();
+        assert!(row.split_whitespace().skip(1).all(|cell| cell == "-"), "{row}");
+        assert!(text.ends_with("NOT COMPARABLE b: b ran for 200 s, a for 2\n"), "{text}");
     }
 
     #[test]

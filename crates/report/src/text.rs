@@ -73,6 +73,9 @@ fn runs(point: &PointReport) -> String {
         if let Some(reason) = &run.not_a_wire {
             let _ = writeln!(text, "- not a wire: {}: {reason}", run.name);
         }
+        if let Some(reason) = &run.not_comparable {
+            let _ = writeln!(text, "- not comparable: {}: {reason}", run.name);
+        }
     }
     for (names, reason) in cells::not_here(&point.summary.skipped) {
         let _ = writeln!(text, "- not here: {names}: {reason}");

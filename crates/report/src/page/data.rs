@@ -101,7 +101,7 @@ fn look(line: &Line) -> String {
 pub(super) fn run(chapter: &Chapter, point: &PointReport, at: usize, prefix: &str) -> Value {
     let (run, extras) = (&point.summary.runs[at], &point.extras[at]);
     let figures: Vec<Value> = figures(run, extras).into_iter().map(|(_, value)| number(value)).collect();
-    json!({ "e": chapter.name, "p": point.name, "n": run.name, "v": run.void, "w": run.not_a_wire, "f": figures, "k": prefix })
+    json!({ "e": chapter.name, "p": point.name, "n": run.name, "v": run.void, "w": run.not_a_wire, "c": run.conditions, "f": figures, "k": prefix })
 }
 
 /// What is compared of two runs, in this order.

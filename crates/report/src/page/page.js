@@ -117,6 +117,7 @@ const compareTable = (a, b, runs, into) => {
   const grid = element('table', null, into);
   const head = element('tr', null, element('thead', null, grid));
   ['', 'baseline', 'against', 'baseline / against'].forEach(name => element('th', name, head, { scope: 'col' }));
+  const apart = runs[0].c !== runs[1].c;
   const body = element('tbody', null, grid);
   data.figures.forEach((name, at) => {
     const [base, mine] = runs.map(run => run.f[at]);
@@ -124,22 +125,23 @@ const compareTable = (a, b, runs, into) => {
     const row = element('tr', null, body);
     element('td', name, row);
     for (const value of [base, mine]) element('td', written('number', value), row, { class: 'value' });
-    const ratio = base !== null && mine ? base / mine : null;
+    const ratio = base !== null && mine && !apart ? base / mine : null;
     // Of bytes and completions more is not worse, so only times are marked.
     const times = /ms|slowdown|SCV/.test(name) && ratio !== null;
     const looks = times && ratio < 1 / 1.1 ? ' worse' : times && ratio > 1.1 ? ' better' : '';
     element('td', ratio === null ? '–' : `${digits(ratio)} ×`, row, { class: `value${looks}` });
   });
-  const pair = pairOf(a, b);
+  const pair = apart ? null : pairOf(a, b);
   if (pair) {
     STRETCHES.forEach((name, at) => {
       const row = element('tr', null, body);
       element('td', name, row);
       element('td', written(at < 2 ? 'percent' : 'number', pair[at + 2]), row, { class: 'value', colspan: 3 });
     });
-  } else if (a !== b) {
+  } else if (a !== b && !apart) {
     element('td', 'Their requests differ: they are not matched one by one.', element('tr', null, body), { colspan: 4 });
   }
+  if (apart) element('p', `Not comparable: ${runs.map(run => `${run.n}: ${run.c}`).join('; ')}.`, into, { class: 'note' });
   for (const run of runs) {
     if (run.v) element('p', `Void: ${run.n}. ${run.v}`, into, { class: 'note' });
     if (run.w) element('p', `Not a wire: ${run.n}. ${run.w}`, into, { class: 'note' });

@@ -91,10 +91,12 @@ pub(super) fn runs(body: &mut String, chapter: &Chapter, point: &PointReport) {
         void.map(|(name, why)| format!("<li><b>Void: {}.</b> {}</li>", escape(name), escape(why))).collect();
     let no_wire = point.summary.runs.iter().filter_map(|run| Some((&run.name, run.not_a_wire.as_ref()?)));
     let no_wire = no_wire.map(|(name, why)| format!("<li><b>Not a wire: {}.</b> {}</li>", escape(name), escape(why)));
+    let apart = point.summary.runs.iter().filter_map(|run| Some((&run.name, run.not_comparable.as_ref()?)));
+    let apart = apart.map(|(name, why)| format!("<li><b>Not comparable: {}.</b> {}</li>", escape(name), escape(why)));
     let not_here = cells::not_here(&point.summary.skipped).into_iter();
     let not_here =
         not_here.map(|(names, why)| format!("<li><b>Not here: {}.</b> {}</li>", escape(&names), escape(why)));
-    let reasons: String = void.into_iter().chain(no_wire).chain(not_here).collect();
+    let reasons: String = void.into_iter().chain(no_wire).chain(apart).chain(not_here).collect();
     if !reasons.is_empty() {
         let _ = writeln!(body, "<ul class=\"reasons\">{reasons}</ul>");
     }
