@@ -3,12 +3,12 @@
 //! Every model gives each job it counts to [`Tally::record`] once, in order of departure, and the [`Summary`] at the end is
 //! the same kind of answer whatever the model. Spans of time are summed as integers. Percentiles come from a log-linear
 //! histogram with three significant digits, so they are within 0.1 % of an observed value; the mean, the variance and the
-//! largest are exact. The confidence interval is that of batch means ([`stats::BatchMeans`]): neighbours met the same
-//! queue, so the formula for independent values would promise far too much.
+//! largest are exact. The confidence interval is that of batch means ([`stats::BatchMeans`]), where the run is long enough for
+//! one: neighbours met the same queue, so the formula for independent values would promise far too much.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use stats::{BatchMeans, GrowthBins, Interval, Moments, SpanMoments};
+use stats::{BatchMeans, GrowthBins, Moments, SpanMoments};
 use units::Nanos;
 
 /// A job that has left the system.
@@ -101,11 +101,12 @@ impl Tally {
             jobs: self.times.count(),
             response_time_ms: self.response_time_ms(),
             slowdown_mean: self.slowdowns.mean().unwrap_or(0.0),
-            slowdown_ci99: self.slowdown_batches.interval_99().map(|interval| ends(interval, 1.0)),
+            slowdown_ci99: self.slowdown_batches.interval_99().ok(),
             slowdown_variance: self.slowdowns.variance().unwrap_or(0.0),
             by_size: self.by_size.iter().enumerate().filter(|(_, group)| group.jobs() > 0).map(bin).collect(),
             by_class: self.classes(),
             ccdf: self.ccdf(),
+            no_interval: self.time_batches.interval_99().err().map(|reason| reason.to_string()),
         }
     }
 
@@ -115,7 +116,7 @@ impl Tally {
         let quantile = |q: f64| if self.jobs() == 0 { 0.0 } else { quantile(q) };
         ResponseTimes {
             mean: mean / 1e6,
-            ci99: self.time_batches.interval_99().map(|interval| ends(interval, 1e-6)),
+            ci99: self.time_batches.interval_99().ok().map(|ends| ends.map(|end| end * 1e-6)),
             variance: variance / 1e12,
             scv: if mean > 0.0 { variance / (mean * mean) } else { 0.0 },
             p50: quantile(0.5),
@@ -189,17 +190,13 @@ impl Group {
     }
 }
 
-fn ends(interval: Interval, scale: f64) -> [f64; 2] {
-    [(interval.mean - interval.half_width) * scale, (interval.mean + interval.half_width) * scale]
-}
-
 /// What a run came to. All figures are over the jobs recorded; without any they are 0.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
     pub jobs: u64,
     pub response_time_ms: ResponseTimes,
     pub slowdown_mean: f64,
-    /// Ends of the 99 % confidence interval of the mean; none for fewer than 320 jobs.
+    /// Ends of the 99 % confidence interval of the mean; none where the run is too short for one.
     pub slowdown_ci99: Option<[f64; 2]>,
     pub slowdown_variance: f64,
     /// Sizes in bins [x, 1.2 x), the same in every run; bins without jobs are left out.
@@ -208,13 +205,24 @@ pub struct Summary {
     pub by_class: Vec<ClassSummary>,
     /// The share of jobs with a longer response time, at 20 response times per decade.
     pub ccdf: Vec<CcdfPoint>,
+    /// Why the mean response time has no interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_interval: Option<String>,
+}
+
+impl Summary {
+    /// Takes the intervals away, for a reason that the jobs alone do not show.
+    pub(crate) fn without_intervals(self, reason: String) -> Summary {
+        let response_time_ms = ResponseTimes { ci99: None, ..self.response_time_ms };
+        Summary { response_time_ms, slowdown_ci99: None, no_interval: Some(reason), ..self }
+    }
 }
 
 /// In milliseconds, but for `variance` (square milliseconds) and `scv` (variance / mean²).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ResponseTimes {
     pub mean: f64,
-    /// Ends of the 99 % confidence interval of the mean; none for fewer than 320 jobs.
+    /// Ends of the 99 % confidence interval of the mean; none where the run is too short for one.
     pub ci99: Option<[f64; 2]>,
     pub variance: f64,
     pub scv: f64,

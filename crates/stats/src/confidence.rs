@@ -51,7 +51,7 @@ const T_99: [f64; 30] = [
 
 /// Beyond the table by the first terms of the Cornish-Fisher expansion around the normal distribution's 2.5758, right to
 /// three decimals there.
-fn student_t_99(degrees: usize) -> f64 {
+pub(crate) fn student_t_99(degrees: usize) -> f64 {
     const Z: f64 = 2.575_829_3;
     let v = degrees as f64;
     match T_99.get(degrees.wrapping_sub(1)) {

@@ -22,7 +22,7 @@ mod saturation;
 mod size;
 mod streaming;
 
-pub use batches::BatchMeans;
+pub use batches::{BatchMeans, NoInterval};
 pub use confidence::{BATCHES, Interval, batch_means, interval_99};
 pub use growth::GrowthBins;
 pub use jackknife::{batch, jackknife};

@@ -43,6 +43,18 @@ fn json_says_what_was_asked_for() {
 }
 
 #[test]
+fn a_run_too_short_has_no_interval_and_says_so() {
+    let args = "--policy ps --rho 0.95 --dist bounded-pareto:alpha=1.1,min=100,max=1e7 --jobs 20000";
+    let output = sim(args);
+    let (table, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && table.contains("\ninterval       none\n"), "{table}");
+    assert!(said.starts_with("weirlab: the mean response time has no confidence interval: ") && said.contains("sweep"));
+    let found = json(args);
+    assert!(found["response_time_ms"]["ci99"].is_null() && found["slowdown_ci99"].is_null(), "{found}");
+    assert!(said.contains(found["no_interval"].as_str().unwrap()) && said.trim_end().lines().count() == 1, "{said}");
+}
+
+#[test]
 fn the_same_seed_says_the_same() {
     let of = |seed| {
         let mut found = json(&format!("--policy ps --rho 0.5 --dist exponential:mean=5000 --jobs 5000 --seed {seed}"));

@@ -11,6 +11,7 @@ mod las;
 mod line;
 mod meld;
 mod ps;
+mod relaxation;
 mod source;
 mod station;
 #[cfg(test)]
@@ -122,11 +123,12 @@ pub fn run(config: &Config, hooks: Hooks) -> Result<Outcome, Error> {
     }?;
     let Engine { tally, counts, .. } = engine;
     let span_ns = counts.at.0.max(1) as f64;
+    let rho_offered = counts.offered as f64 / span_ns;
     Ok(Outcome {
-        summary: tally.summary(),
+        summary: relaxation::judged(tally.summary(), config, rho_offered),
         departed: counts.departed,
         incomplete: counts.incomplete,
-        rho_offered: counts.offered as f64 / span_ns,
+        rho_offered,
         jobs_in_system_mean: counts.area as f64 / span_ns,
         jobs_in_system_max: counts.in_system_max,
         simulated_s: counts.at.as_secs_f64(),

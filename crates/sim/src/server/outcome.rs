@@ -59,7 +59,7 @@ pub struct ClassOutcome {
     pub request_share: f64,
     pub byte_share: f64,
     pub response_time_ms: f64,
-    /// Ends of its 99 % confidence interval; none for fewer than 320 requests.
+    /// Ends of its 99 % confidence interval; none where they are too few for one.
     pub response_time_ms_ci99: Option<[f64; 2]>,
     pub server_delay_ms: f64,
     pub waiting_over_service: f64,
@@ -193,14 +193,14 @@ impl Class {
     }
 
     fn outcome(&self, from: u64, requests: u64, bytes: u128) -> ClassOutcome {
-        let interval = self.time_batches.as_ref().and_then(|batches| batches.interval_99());
+        let interval = self.time_batches.as_ref().and_then(|batches| batches.interval_99().ok());
         ClassOutcome {
             from,
             requests: self.times.count(),
             request_share: self.times.count() as f64 / requests.max(1) as f64,
             byte_share: self.bytes as f64 / bytes.max(1) as f64,
             response_time_ms: self.times.mean_ns().unwrap_or(0.0) / 1e6,
-            response_time_ms_ci99: interval.map(|i| [(i.mean - i.half_width) / 1e6, (i.mean + i.half_width) / 1e6]),
+            response_time_ms_ci99: interval.map(|ends| ends.map(|end| end / 1e6)),
             server_delay_ms: self.delays.mean_ns().unwrap_or(0.0) / 1e6,
             waiting_over_service: self.waiting_over_service / self.times.count().max(1) as f64,
         }

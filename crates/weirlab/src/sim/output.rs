@@ -121,11 +121,13 @@ fn as_table(spec: &SimSpec, outcome: &SimOutcome, took: Took) -> String {
     let summary = &outcome.summary;
     let time = &summary.response_time_ms;
     let ends = |ci99: Option<[f64; 2]>| ci99.map_or(String::new(), |[lo, hi]| format!(" [{lo:.4}, {hi:.4}]"));
+    let interval = if time.ci99.is_some() { "99 % in brackets" } else { "none" };
     let mut text = format!(
         "policy         {} on {} Mbit/s, seed {}\n\
          jobs           {} counted of {} that left\n\
          response time  mean {:.4} ms{}, p50 {:.3}, p90 {:.3}, p99 {:.3}, p99.9 {:.3}, max {:.2}; SCV {:.2}\n\
-         slowdown       mean {:.4}{}, variance {:.4}\n",
+         slowdown       mean {:.4}{}, variance {:.4}\n\
+         interval       {interval}\n",
         spec.policy,
         outcome.link_bps as f64 / 1e6,
         spec.seed,
