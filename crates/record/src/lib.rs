@@ -27,7 +27,7 @@ pub use digest::Digest;
 pub use error::FileError;
 pub use job::{JobRecord, Outcome};
 pub use left_out::LeftOut;
-pub use manifest::{Manifest, SweepManifest};
+pub use manifest::{Manifest, SweepManifest, Wire};
 pub use records::RecordWriter;
 pub use run::Run;
 #[cfg(feature = "parquet")]

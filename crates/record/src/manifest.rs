@@ -49,11 +49,39 @@ pub struct Manifest {
     /// jobs of such runs differ with the server. `None` is an open load, whose jobs wait for nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<String>,
+    /// Which bytes of a job the link counts.
+    #[serde(default, skip_serializing_if = "Wire::is_tcp")]
+    pub wire: Wire,
     /// Names of the groups of clients, in the order in which records count them; empty where there is one only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<String>,
     /// Everything else worth knowing: qdisc as `tc` prints it, congestion control, offloads, software versions.
     pub environment: BTreeMap<String, String>,
+}
+
+/// What takes up the link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Wire {
+    /// Heads, packet headers and connections too, as on every real link.
+    #[default]
+    Tcp,
+    /// The size alone, as in queueing theory.
+    Plain,
+}
+
+impl Wire {
+    fn is_tcp(&self) -> bool {
+        *self == Wire::Tcp
+    }
+
+    /// As it stands in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Wire::Tcp => "tcp",
+            Wire::Plain => "plain",
+        }
+    }
 }
 
 /// How a sweep was made: beside its results in `sweep.json`, so that it is not taken for a run.

@@ -122,6 +122,7 @@ mod tests {
             void: None,
             baseline: None,
             closed: None,
+            wire: crate::Wire::default(),
             clients: vec![],
             environment: BTreeMap::from([("qdisc".into(), "htb".into())]),
         };

@@ -1,5 +1,5 @@
-use record::{JobRecord, Manifest, Run};
-use theory::{Demand, clairvoyant_srpt, ideal_ps, wire_service};
+use record::{JobRecord, Manifest, Run, Wire};
+use theory::{Demand, clairvoyant_srpt, ideal_ps, plain_service, wire_service};
 use units::{Nanos, Rate, wire};
 
 use crate::ReportError;
@@ -43,8 +43,11 @@ impl Jobs {
         }
         let heads: Vec<u64> = (0..first.records.len()).map(|job| least_head(runs, job)).collect();
         let sizes: Vec<u64> = first.records.iter().map(|record| record.size_bytes).collect();
-        let services: Vec<Nanos> =
-            sizes.iter().zip(&heads).map(|(&size, &head)| wire_service(head, size, link)).collect();
+        let service = |(&size, &head): (&u64, &u64)| match first.manifest.wire {
+            Wire::Tcp => wire_service(head, size, link),
+            Wire::Plain => plain_service(size, link),
+        };
+        let services: Vec<Nanos> = sizes.iter().zip(&heads).map(service).collect();
         check_work(&first.manifest, &services)?;
         let demands: Vec<Demand> = first
             .records
@@ -76,16 +79,27 @@ fn least_head(runs: &[Run], job: usize) -> u64 {
 
 /// Handshakes count as offered load, since the shaper carries them; the bound does without them.
 fn rho_measured(manifest: &Manifest, link: Rate, sizes: &[u64], heads: &[u64]) -> Result<f64, ReportError> {
-    let responses: u128 =
-        sizes.iter().zip(heads).map(|(size, head)| u128::from(wire::bytes_of(size + head, wire::SEGMENT_BYTES))).sum();
+    let (on_link, of_connection) = match manifest.wire {
+        Wire::Tcp => (wire_bytes as fn(u64, u64) -> u64, wire::CONNECTION_BYTES as f64),
+        Wire::Plain => (plain_bytes as fn(u64, u64) -> u64, 0.0),
+    };
+    let responses: u128 = sizes.iter().zip(heads).map(|(&size, &head)| u128::from(on_link(size, head))).sum();
     let connections = sizes.len() as f64 / manifest.per_connection as f64;
-    let bits = 8.0 * (responses as f64 + connections * wire::CONNECTION_BYTES as f64);
+    let bits = 8.0 * (responses as f64 + connections * of_connection);
     let rho = bits / (link.bits_per_s() as f64 * manifest.seconds);
     if rho.is_finite() {
         Ok(rho)
     } else {
         Err(bad(manifest, format!("arrivals went on for {} s, too short to have a load", manifest.seconds)))
     }
+}
+
+fn wire_bytes(size: u64, head: u64) -> u64 {
+    wire::bytes_of(size + head, wire::SEGMENT_BYTES)
+}
+
+fn plain_bytes(size: u64, _head: u64) -> u64 {
+    size
 }
 
 fn bad(manifest: &Manifest, reason: String) -> ReportError {
@@ -145,6 +159,15 @@ fn check_work(manifest: &Manifest, services: &[Nanos]) -> Result<(), ReportError
 }
 
 fn check_conditions(run: &Run, first: &Run) -> Result<(), ReportError> {
+    let (given, expected) = (run.manifest.wire, first.manifest.wire);
+    if given != expected {
+        let (given, expected) = (given.name(), expected.name());
+        let reason = format!(
+            "wire is {given}, but {expected} in run `{}`; only runs of like links compare",
+            first.manifest.name
+        );
+        return Err(bad(&run.manifest, reason));
+    }
     let conditions = [
         ("link_bps", run.manifest.link_bps, first.manifest.link_bps),
         ("per_connection", run.manifest.per_connection, first.manifest.per_connection),

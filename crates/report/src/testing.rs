@@ -28,6 +28,7 @@ pub fn manifest(name: &str) -> Manifest {
         void: None,
         baseline: None,
         closed: None,
+        wire: record::Wire::default(),
         clients: vec![],
         environment: BTreeMap::new(),
     }

@@ -3,7 +3,8 @@ use record::JobRecord;
 /// What a caller wants to be told while a simulation runs. The run is the same with or without.
 #[derive(Default)]
 pub struct Hooks<'a> {
-    /// Every job, warm-up included, as it leaves; and at a finite horizon those that did not, as incomplete.
+    /// Every job that is counted, as it leaves, and at a finite horizon those that did not, as incomplete. The jobs of the
+    /// warm-up, and those that come behind the last one counted, are nobody's result; the first counted is job 0.
     pub record: Option<&'a mut dyn FnMut(JobRecord)>,
     /// How many jobs have left, now and then (at least every [`PROGRESS_JOBS`] jobs).
     pub progress: Option<&'a mut dyn FnMut(u64)>,

@@ -47,6 +47,13 @@ pub fn wire_service(head_bytes: u64, size_bytes: u64, link: Rate) -> Nanos {
     link.time_for(wire::bytes_of(head_bytes + size_bytes, wire::SEGMENT_BYTES))
 }
 
+/// How long the link of queueing theory is busy with one job, which is its size and nothing else. Rounded down to a
+/// nanosecond: a simulator may round to the nearest.
+pub fn plain_service(size_bytes: u64, link: Rate) -> Nanos {
+    let ns = u128::from(size_bytes) * 8_000_000_000 / u128::from(link.bits_per_s());
+    Nanos(u64::try_from(ns).unwrap_or(u64::MAX).max(1))
+}
+
 /// Job numbers in order of arrival; jobs that arrive together stay in the order given.
 fn by_arrival(demands: &[Demand]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..demands.len()).collect();

@@ -6,8 +6,12 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+fn weirlab(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weirlab")).args(args).output().unwrap()
+}
+
 fn sim(args: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weirlab")).arg("sim").args(args.split_whitespace()).output().unwrap()
+    weirlab(&[&["sim"][..], &args.split_whitespace().collect::<Vec<_>>()].concat())
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -85,13 +89,54 @@ fn a_profile_alternates_and_a_horizon_cuts() {
     assert!(number(&over, "/incomplete") > 1000.0);
 }
 
+/// Every job that counts, and no other, stands in the folder, and `weirlab report` says of it what the simulation said, the bound
+/// of the same link beside it.
 #[test]
-fn out_keeps_every_job() {
+fn what_out_keeps_can_be_reported() {
+    let exponential = "--rho 0.8 --dist exponential:mean=5000 --jobs 500 --warm-up 100";
+    for (name, args) in [
+        ("plain", format!("--policy srpt {exponential}")),
+        ("tcp", format!("--policy ps {exponential} --wire tcp")),
+        ("horizon", "--policy fcfs --rho 0.5 --dist exponential:mean=5000 --seconds 5 --warm-up 100".into()),
+        ("server", "--model server --policy fcfs --users 20 --jobs 500 --warm-up 100".into()),
+        ("count", "--model server --policy fcfs --users 20 --jobs 500 --warm-up 100 --set until=\"count\"".into()),
+        (
+            "packet",
+            "--model packet --shaper wire --policy fair --trace synthetic --rho 0.5 --jobs 600 --warm-up 100".into(),
+        ),
+        (
+            "users",
+            "--model packet --shaper wire --policy fair --users 20 --seconds 30 --dist exponential:mean=5000".into(),
+        ),
+    ] {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sim-{name}-{}", std::process::id()));
+        let said = json(&format!("{args} --out {}", folder.display()));
+        let output = weirlab(&["report", "--json", folder.to_str().unwrap()]);
+        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+        let reported: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let run = &reported["runs"][0];
+        assert_eq!(reported["jobs"], said["jobs"], "{name}");
+        let [mean, expected] = [run, &said].map(|of| number(of, "/response_time_ms/mean"));
+        assert!((mean / expected - 1.0).abs() < 1e-9, "{name}: {mean} for {expected}");
+        assert!(number(run, "/bound_ratio") >= 1.0 - 1e-6, "{name}: {run}");
+        if name == "plain" {
+            let [slowdown, expected] = [run, &said].map(|of| number(of, "/slowdown_mean"));
+            assert!((slowdown / expected - 1.0).abs() < 1e-6, "{slowdown} for {expected}");
+            // So few jobs: nobody else is at the link for SRPT to do better without them.
+            assert!(number(run, "/bound_ratio") < 1.05, "{run}");
+            assert!((number(&reported, "/rho_measured") - 0.8).abs() < 0.1, "{reported}");
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
+
+#[test]
+fn a_folder_that_holds_a_run_is_left_alone() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sim-{}", std::process::id()));
     let args = format!("--policy srpt --rho 0.5 --dist exponential:mean=5000 --jobs 500 --out {}", folder.display());
     assert!(sim(&args).status.success());
     let run = record::Run::read(&folder).unwrap();
-    assert!(run.records.len() >= 550 && run.manifest.server == "sim-queue", "{}", run.records.len());
+    assert_eq!((run.records.len(), run.manifest.server.as_str()), (500, "sim-queue"));
     let again = sim(&args);
     assert_eq!(again.status.code(), Some(2));
     assert!(text(&again.stderr).contains("already holds a run"));

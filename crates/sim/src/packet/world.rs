@@ -291,18 +291,18 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
             self.counts.response_ns += u128::from((self.now - arrival).0);
             self.counts.first_byte_ns += u128::from((request.first_byte.unwrap_or(self.now) - arrival).0);
         }
-        if request.number >= self.config.warm_up_jobs {
+        if let Some(job) = request.number.checked_sub(self.config.warm_up_jobs) {
             let alone = alone(self.config, self.config.link, size_bytes);
             self.tally.record(&Finished { size_bytes, arrival, departure: self.now, alone, class: 0 });
+            if let Some(record) = &mut self.hooks.record {
+                record(record_of(job, request, self.now, outcome));
+            }
         }
         self.ended += 1;
         if self.ended.is_multiple_of(PROGRESS_JOBS)
             && let Some(progress) = &mut self.hooks.progress
         {
             progress(self.ended);
-        }
-        if let Some(record) = &mut self.hooks.record {
-            record(record_of(request, self.now, outcome));
         }
         if let Some(user) = request.user {
             self.pause(user);
@@ -371,11 +371,11 @@ fn at_outcome(outcome: record::Outcome) -> usize {
     }
 }
 
-fn record_of(request: &Request, now: Nanos, outcome: record::Outcome) -> JobRecord {
+fn record_of(job: u64, request: &Request, now: Nanos, outcome: record::Outcome) -> JobRecord {
     let is_complete = outcome == record::Outcome::Complete;
     let has_head = request.got_bytes >= HEAD_BYTES_NOMINAL;
     JobRecord {
-        job: request.number,
+        job,
         size_bytes: request.job.size_bytes,
         head_bytes: if has_head { HEAD_BYTES_NOMINAL } else { 0 },
         arrival_ns: request.job.arrival.0,

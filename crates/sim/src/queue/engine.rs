@@ -119,13 +119,15 @@ impl Engine<'_> {
     }
 
     fn leave(&mut self, flight: &Flight, at: Nanos, outcome: Ended) {
-        if flight.number >= self.extent.warm_up && flight.number - self.extent.warm_up < self.extent.counted {
-            let Flight { arrival, service, size_bytes, class, .. } = *flight;
-            self.tally.record(&Finished { size_bytes, arrival, departure: at, alone: service, class });
+        let Some(job) = flight.number.checked_sub(self.extent.warm_up) else { return };
+        if job >= self.extent.counted {
+            return;
         }
+        let Flight { arrival, service, size_bytes, class, .. } = *flight;
+        self.tally.record(&Finished { size_bytes, arrival, departure: at, alone: service, class });
         if let Some(record) = &mut self.hooks.record {
             record(JobRecord {
-                job: flight.number,
+                job,
                 size_bytes: flight.size_bytes,
                 head_bytes: 0,
                 arrival_ns: flight.arrival.0,

@@ -397,11 +397,16 @@ impl<'a> Model<'a> {
         };
         if (self.config.warm_up..self.config.warm_up + self.config.requests).contains(&number) {
             self.collector.record(&answered);
+            if let Some(record) = &mut hooks.record {
+                let job = match self.config.until {
+                    Until::Answered => number - self.config.warm_up,
+                    // In what order the counted ones came is known when the last is answered.
+                    Until::Count => exchange.number,
+                };
+                record(JobRecord { job, ..job_record(exchange, &answered) });
+            }
         }
         self.counted.requests += 1;
-        if let Some(record) = &mut hooks.record {
-            record(job_record(exchange, &answered));
-        }
         if let Some(progress) = &mut hooks.progress
             && self.counted.requests.is_multiple_of(PROGRESS_JOBS)
         {

@@ -37,6 +37,7 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &l
         void: void(outcome, wanted.schedule.jobs.len(), client_cpu, lateness_p99),
         baseline: None,
         closed: wanted.users.as_ref().map(|users| users.who.clone()),
+        wire: record::Wire::default(),
         clients: wanted.clients.iter().map(|group| group.name.clone()).collect(),
         environment: environment(args, wanted, outcome),
     }

@@ -9,14 +9,16 @@ use cli::Failure;
 use record::{FileError, JobRecord, Manifest, RecordWriter, Run};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
+use units::Nanos;
 
-use super::{SimOutcome, SimSpec};
+use super::{Model, SimOutcome, SimSpec, Wire};
 use crate::load::machine;
 
 /// Writes each job as it leaves, and the manifest at the end.
 pub(super) struct Records {
     folder: PathBuf,
     writer: RecordWriter,
+    written: Written,
     /// The first that went wrong; the simulation itself cannot be told to stop.
     error: Option<FileError>,
 }
@@ -30,10 +32,11 @@ impl Records {
             )));
         }
         let writer = Run::create_records(folder)?;
-        Ok(Records { folder: folder.into(), writer, error: None })
+        Ok(Records { folder: folder.into(), writer, written: Written::default(), error: None })
     }
 
     pub fn write(&mut self, job: &JobRecord) {
+        self.written.add(job);
         if self.error.is_none() {
             self.error = self.writer.write(job).err();
         }
@@ -41,11 +44,50 @@ impl Records {
 
     pub fn finish(self, spec: &SimSpec, outcome: &SimOutcome) -> Result<(), Failure> {
         self.error.map_or(Ok(()), Err).and_then(|()| self.writer.finish())?;
-        Ok(Run::write_manifest(&self.folder, &manifest(spec, outcome)?)?)
+        Run::write_manifest(&self.folder, &manifest(spec, outcome, &self.written)?)?;
+        if self.written.has_gaps() {
+            let mut run = Run::read(&self.folder)?;
+            run.records.iter_mut().zip(0..).for_each(|(record, job)| record.job = job);
+            run.write(&self.folder)?;
+        }
+        Ok(())
     }
 }
 
-fn manifest(spec: &SimSpec, outcome: &SimOutcome) -> Result<Manifest, Failure> {
+/// What the records have in common.
+#[derive(Debug, Default)]
+struct Written {
+    jobs: u64,
+    arrivals: Option<(Nanos, Nanos)>,
+    number_min: u64,
+    number_max: u64,
+}
+
+impl Written {
+    fn add(&mut self, job: &JobRecord) {
+        let arrival = Nanos(job.arrival_ns);
+        let (first, last) = self.arrivals.unwrap_or((arrival, arrival));
+        self.arrivals = Some((first.min(arrival), last.max(arrival)));
+        self.number_min = if self.jobs == 0 { job.job } else { self.number_min.min(job.job) };
+        self.number_max = self.number_max.max(job.job);
+        self.jobs += 1;
+    }
+
+    /// Whether jobs are not numbered from 0: a server counts its own requests, those of the warm-up and others included.
+    fn has_gaps(&self) -> bool {
+        self.jobs > 0 && (self.number_min, self.number_max + 1) != (0, self.jobs)
+    }
+
+    /// How long jobs came that were counted.
+    fn seconds(&self, spec: &SimSpec, outcome: &SimOutcome) -> Option<f64> {
+        let (first, last) = self.arrivals?;
+        let is_warmed_up = spec.warm_up.unwrap_or(0) > 0 || outcome.simulated_jobs > self.jobs;
+        let begin = if is_warmed_up { first.as_secs_f64() } else { 0.0 };
+        Some(spec.seconds.unwrap_or(last.as_secs_f64()) - begin).filter(|&seconds| seconds > 0.0)
+    }
+}
+
+fn manifest(spec: &SimSpec, outcome: &SimOutcome, written: &Written) -> Result<Manifest, Failure> {
     let mut environment = BTreeMap::from([("spec".to_owned(), serde_json::to_string(spec)?)]);
     environment.extend(outcome.details.iter().map(|(name, value)| (name.clone(), value.to_string())));
     let number = |name: &str| outcome.details.get(name).and_then(Value::as_f64).unwrap_or(0.0);
@@ -57,8 +99,8 @@ fn manifest(spec: &SimSpec, outcome: &SimOutcome) -> Result<Manifest, Failure> {
         link_bps: outcome.link_bps,
         rho: spec.rho.unwrap_or(number("rho_offered")),
         seed: spec.seed,
-        per_connection: 1,
-        seconds: number("simulated_s"),
+        per_connection: spec.packet.per_connection.map_or(1, u64::from),
+        seconds: written.seconds(spec, outcome).unwrap_or(number("simulated_s")),
         commit: machine::commit(),
         kernel: machine::kernel(),
         command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
@@ -68,10 +110,29 @@ fn manifest(spec: &SimSpec, outcome: &SimOutcome) -> Result<Manifest, Failure> {
         wire_bytes: None,
         void: None,
         baseline: None,
-        closed: None,
+        closed: closed(spec),
+        wire: wire(spec),
         clients: vec![],
         environment,
     })
+}
+
+/// Who asks, where nobody asks before the answer.
+fn closed(spec: &SimSpec) -> Option<String> {
+    match (spec.users, spec.model) {
+        (Some(users), _) => Some(format!("{users} users")),
+        (None, Model::Server) => Some("users".into()),
+        (None, _) => None,
+    }
+}
+
+/// What the model's link counts. The network of the model server has headers of its own, so of its jobs only the sizes are
+/// surely on it: the bound is then the lower.
+fn wire(spec: &SimSpec) -> record::Wire {
+    match (spec.model, spec.wire) {
+        (Model::Packet, _) | (Model::Queue, Wire::Tcp) => record::Wire::Tcp,
+        (Model::Server, _) | (Model::Queue, Wire::Plain) => record::Wire::Plain,
+    }
 }
 
 /// Prints the table, or with `json` one object and nothing else.

@@ -33,6 +33,7 @@ fn run(name: &str, response_ms: u64) -> Run {
         void: None,
         baseline: None,
         closed: None,
+        wire: record::Wire::default(),
         clients: vec![],
         environment: BTreeMap::new(),
     };
