@@ -102,7 +102,7 @@ const BANDS_USUAL: &str = "5";
 const SIZES_AT_FIRST: (u64, u64) = (1000, 50_000);
 const TIMES_AT_FIRST: (u64, u64) = (100_000_000, 1_000_000_000);
 
-/// A number up to [`BANDS_MAX`] is how many bands, anything else are the cut points.
+/// A number alone is how many bands; sizes or times are the cut points. A single cut is told from a number by its unit.
 fn bands<R: Rank + 'static>(
     rank: R,
     name: &str,
@@ -110,10 +110,16 @@ fn bands<R: Rank + 'static>(
     (rule, between): (Rule, (u64, u64)),
     cut: fn(&str) -> Result<u64, PolicyError>,
 ) -> Result<Box<dyn Policy>, PolicyError> {
+    let is_number = !option.is_empty() && option.bytes().all(|byte| byte.is_ascii_digit());
     match option.parse::<usize>() {
-        Ok(0) => return Err(PolicyError(format!("policy `{name}` of 0 bands: write 1 to {BANDS_MAX}, or cut points"))),
-        Ok(bands) if bands <= BANDS_MAX => {
+        Ok(bands) if (1..=BANDS_MAX).contains(&bands) => {
             return Ok(Box::new(Bands::learned(format!("{name}:{bands}"), rank, bands, rule, between)));
+        }
+        _ if is_number => {
+            let unit = if rule == Rule::Sizes { "B" } else { "ms" };
+            return Err(PolicyError(format!(
+                "policy `{name}` of {option} bands: write 1 to {BANDS_MAX}, or for a single cut its unit too, {name}:{option}{unit}"
+            )));
         }
         _ => {}
     }
@@ -230,8 +236,8 @@ mod tests {
             let error = parse(&wrong).map(|policy| policy.name().to_string()).unwrap_err().to_string();
             assert!(error.contains(said), "{wrong}: {error}");
         }
-        // Up to 16 a number is how many bands, from 17 on a cut point.
-        assert_eq!(["16", "17"].map(|number| parse(&format!("srpt-bands:{number}")).unwrap().bands()), [16, 2]);
+        // A number is how many bands, a cut alone has a unit.
+        assert_eq!(["16", "17B"].map(|option| parse(&format!("srpt-bands:{option}")).unwrap().bands()), [16, 2]);
         assert_eq!(PolicyError("why".to_string()).to_string(), "why");
     }
 
@@ -244,7 +250,13 @@ mod tests {
             ("srpt-bands:1000,500", "the cut points `1000,500` of policy `srpt-bands` have to increase"),
             ("srpt-bands:1000,x", "`x` is not a size"),
             ("srpt-bands:", "`` is not a size"),
-            ("srpt-bands:0", "policy `srpt-bands` of 0 bands"),
+            ("srpt-bands:0", "policy `srpt-bands` of 0 bands: write 1 to 16, or for a single cut"),
+            (
+                "srpt-bands:17",
+                "policy `srpt-bands` of 17 bands: write 1 to 16, or for a single cut its unit too, srpt-bands:17B",
+            ),
+            ("srpt-bands:99999999999999999999", "of 99999999999999999999 bands"),
+            ("srrt:17", "policy `srrt` of 17 bands: write 1 to 16, or for a single cut its unit too, srrt:17ms"),
             ("quick-fix:0", "a cut point of 0 bytes"),
             ("srrt:50ms,10", "`10` is not a duration"),
             ("fcf:0.9", "the beta `0.9` of policy `fcf` is not a number from 1 up"),

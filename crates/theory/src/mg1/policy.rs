@@ -114,8 +114,13 @@ impl Policy {
 fn parse_cuts(given: &str) -> Result<Vec<f64>, PolicyError> {
     let wrong = |reason| PolicyError::Bands { given: given.to_string(), reason };
     let places = "write where the bands are cut, in bytes, such as 1000,64KiB";
-    if given.parse::<usize>().is_ok_and(|count| count <= BANDS_MAX) {
-        return Err(wrong(places));
+    if given.bytes().all(|byte| byte.is_ascii_digit()) {
+        let is_count = given.parse::<usize>().is_ok_and(|count| count <= BANDS_MAX);
+        return Err(wrong(if is_count {
+            places
+        } else {
+            "1 to 16 bands; a single cut has its unit too, such as 1000B"
+        }));
     }
     let cuts = given.split(',').map(units::parse_size).collect::<Result<Vec<u64>, _>>().map_err(|_| wrong(places))?;
     if cuts[0] == 0 || !cuts.is_sorted_by(|a, b| a < b) {

@@ -175,6 +175,7 @@ fn wrong_loads_and_policies_are_told() {
         ("srpt-bands:5", "srpt-bands:5: write where the bands are cut"),
         ("srpt-bands:5,4", "srpt-bands:5,4: cut points are above 0 and increase"),
         ("srpt-bands:x", "srpt-bands:x: write where the bands are cut"),
+        ("srpt-bands:17", "srpt-bands:17: 1 to 16 bands; a single cut has its unit too"),
         ("srpt:5", "unknown policy `srpt:5`"),
     ] {
         let error = policy.parse::<Policy>().unwrap_err().to_string();
@@ -186,7 +187,7 @@ fn wrong_loads_and_policies_are_told() {
         (Ok(Policy::SrptBands(vec![5000.0])), Ok(Policy::SrptBands(vec![3000.0])))
     );
     assert_eq!((parsed("srpt-bands:3B"), parsed("srpt")), (Ok(Policy::SrptBands(vec![3.0])), Ok(Policy::Srpt)));
-    assert_eq!("srpt-bands:17".parse(), Ok(Policy::SrptBands(vec![17.0])));
+    assert_eq!("srpt-bands:17B".parse(), Ok(Policy::SrptBands(vec![17.0])));
     assert_eq!("srpt-bands:1KiB,2000".parse(), Ok(Policy::SrptBands(vec![1024.0, 2000.0])));
     assert_eq!("fair".parse(), Ok(Policy::Ps));
 }
