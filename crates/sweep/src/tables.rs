@@ -35,7 +35,7 @@ fn write_runs(plan: &Plan, results: &Results, path: &Path) -> Result<(), record:
     columns.extend(fields.iter().map(|field| (field.to_string(), Kind::Text)));
     columns.push(("seed".into(), Kind::Integer));
     columns.extend(metrics.iter().map(|metric| (metric.to_string(), Kind::Number)));
-    let mut writer = TableWriter::create(path, &columns)?;
+    let mut writer = TableWriter::create(path, &distinct(columns))?;
     for (cell, result) in plan.cells.iter().zip(&results.cells) {
         for (seed, run) in &result.runs {
             let mut row = axis_values(plan, cell);
@@ -56,7 +56,7 @@ fn write_sizes(plan: &Plan, results: &Results, path: &Path) -> Result<(), record
     columns.extend(["seed", "from_bytes", "jobs"].map(|name| (name.to_string(), Kind::Integer)));
     let numbers = ["size_bytes_mean", "response_time_ms_mean", "response_time_variance_ms2", "slowdown_mean"];
     columns.extend(numbers.map(|name| (name.to_string(), Kind::Number)));
-    let mut writer = TableWriter::create(path, &columns)?;
+    let mut writer = TableWriter::create(path, &distinct(columns))?;
     for (cell, result) in plan.cells.iter().zip(&results.cells) {
         let axes = axis_values(plan, cell);
         for (seed, run) in &result.runs {
@@ -71,6 +71,18 @@ fn write_sizes(plan: &Plan, results: &Results, path: &Path) -> Result<(), record
         }
     }
     writer.finish()
+}
+
+/// A field and a metric may have one name: `jobs` that were asked for and `jobs` that were counted. What stands further left keeps
+/// it, the other is then called `measured_jobs`: most readers of columns refuse two of one name.
+fn distinct(mut columns: Vec<(String, Kind)>) -> Vec<(String, Kind)> {
+    let mut taken = BTreeSet::new();
+    for (name, _) in &mut columns {
+        while !taken.insert(name.clone()) {
+            *name = format!("measured_{name}");
+        }
+    }
+    columns
 }
 
 fn axis_columns(plan: &Plan) -> Vec<(String, Kind)> {
@@ -204,6 +216,27 @@ mod tests {
             (sizes.rows.len(), &sizes.columns[3], &sizes.rows[4][3]),
             (120, &"from_bytes".into(), &Value::Integer(100_000))
         );
+    }
+
+    /// Whatever the fields are called: like metrics, like columns of our own, like the new name of another.
+    #[test]
+    fn no_two_columns_share_a_name() {
+        let folder = Folder::new("names");
+        let mut plan = plan();
+        plan.axes[1].name = "from_bytes".into();
+        for name in ["seed", "jobs", "measured_jobs", "slowdown_mean", "measured_slowdown_mean", "policy"] {
+            plan.cells.iter_mut().for_each(|cell| drop(cell.fields.insert(name.into(), "x".into())));
+        }
+        let mut results = results(&plan);
+        let runs = results.cells.iter_mut().flat_map(|cell| &mut cell.runs);
+        runs.for_each(|(_, run)| run.metrics.extend([("jobs".into(), 7.0)]));
+        results.cells.iter_mut().for_each(|cell| *cell = CellResult::of(cell.at.clone(), cell.runs.clone()));
+        write_tables(&plan, &results, folder.path()).unwrap();
+        for (file, wanted) in [("runs.parquet", "measured_measured_jobs"), ("sizes.parquet", "measured_from_bytes")] {
+            let columns = Table::read(&folder.path().join(file)).unwrap().columns;
+            let names: BTreeSet<&String> = columns.iter().collect();
+            assert!(names.len() == columns.len() && columns.iter().any(|name| name == wanted), "{file}: {columns:?}");
+        }
     }
 
     #[test]
