@@ -169,7 +169,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     outcome::print(&run, &lateness, wanted.schedule.rho_measured, args.json)?;
     match interrupted {
         true => Err(Failure::Failed("interrupted: jobs not yet due were left out".into())),
-        false => outcome::check_reached(&run, &wanted.url),
+        false => outcome::check_answered(&run, &wanted.url),
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &l
         client_cpu: Some(client_cpu),
         lateness_ns_p99: Some(lateness_p99.0),
         wire_bytes: None,
-        void: void(outcome, wanted.schedule.jobs.len(), client_cpu, lateness_p99),
+        void: void(outcome, wanted, client_cpu, lateness_p99),
         baseline: None,
         closed: wanted.users.as_ref().map(|users| users.who.clone()),
         wire: record::Wire::default(),
@@ -76,8 +76,14 @@ fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTre
     environment
 }
 
-/// Why the run may not be used: the generator, not the server, would be what was measured.
-fn void(outcome: &loadgen::Outcome, jobs: usize, client_cpu: f64, lateness_p99: Nanos) -> Option<String> {
+/// Why the run may not be used: the generator, or a server of other things, would be what was measured.
+fn void(outcome: &loadgen::Outcome, wanted: &Wanted, client_cpu: f64, lateness_p99: Nanos) -> Option<String> {
+    let mut reasons: Vec<String> = wrong_answers(&outcome.records, &wanted.url).into_iter().collect();
+    reasons.extend(of_generator(outcome, wanted.schedule.jobs.len(), client_cpu, lateness_p99));
+    (!reasons.is_empty()).then(|| reasons.join("; "))
+}
+
+fn of_generator(outcome: &loadgen::Outcome, jobs: usize, client_cpu: f64, lateness_p99: Nanos) -> Vec<String> {
     let mut reasons = Vec::new();
     if outcome.interrupted {
         let of = if jobs > 0 { format!(" of {jobs}") } else { String::new() };
@@ -96,15 +102,31 @@ fn void(outcome: &loadgen::Outcome, jobs: usize, client_cpu: f64, lateness_p99: 
         let [late, most] = [lateness_p99, LATENESS_P99_MAX].map(Nanos::as_millis_f64);
         reasons.push(format!("requests were submitted {late:.2} ms late at the 99th percentile, more than {most} ms"));
     }
-    (!reasons.is_empty()).then(|| reasons.join("; "))
+    reasons
 }
 
-/// A server that refused every single job was not there.
-pub(crate) fn check_reached(run: &Run, url: &Url) -> Result<(), Failure> {
-    match run.records.iter().all(|record| record.outcome == Outcome::Refused) {
-        true => Err(Failure::Failed(format!("{url}: every connection was refused"))),
-        false => Ok(()),
+/// How many answers were not the file asked for, and what came instead of the first of them.
+fn wrong_answers(records: &[JobRecord], url: &Url) -> Option<String> {
+    let mut wrong = records.iter().filter(|record| record.outcome == Outcome::Wrong);
+    let first = wrong.next()?;
+    let JobRecord { size_bytes, body_bytes, status, .. } = *first;
+    let came = match status {
+        0 => "what came was not HTTP".into(),
+        200 => format!("status 200 came with {body_bytes} bytes"),
+        _ => format!("status {status} came"),
+    };
+    let (count, of) = (1 + wrong.count(), records.len());
+    Some(format!(
+        "{count} of {of} answers were wrong: {came} for {url}{size_bytes}.bin, and not 200 with {size_bytes} bytes"
+    ))
+}
+
+/// A server that refused every single job was not there, and one that answered other things is not what was to be measured.
+pub(crate) fn check_answered(run: &Run, url: &Url) -> Result<(), Failure> {
+    if run.records.iter().all(|record| record.outcome == Outcome::Refused) {
+        return Err(Failure::Failed(format!("{url}: every connection was refused")));
     }
+    wrong_answers(&run.records, url).map_or(Ok(()), |wrong| Err(Failure::Failed(wrong)))
 }
 
 /// Prints the table, or with `json` one object and nothing else.
@@ -224,13 +246,42 @@ mod tests {
 
     #[test]
     fn a_good_run_is_not_void() {
-        assert_eq!(void(&outcome(), 7, CPU_MAX, LATENESS_P99_MAX), None);
+        assert!(of_generator(&outcome(), 7, CPU_MAX, LATENESS_P99_MAX).is_empty());
+    }
+
+    #[test]
+    fn the_first_wrong_answer_is_told() {
+        let url: Url = "http://h/p/".parse().unwrap();
+        let record = |status, body_bytes, outcome| JobRecord {
+            job: 0,
+            size_bytes: 9,
+            head_bytes: 0,
+            arrival_ns: 0,
+            start_ns: 0,
+            first_byte_ns: None,
+            end_ns: 1,
+            body_bytes,
+            status,
+            outcome,
+            attempts: 1,
+            group: 0,
+        };
+        let fine = record(200, 9, Outcome::Complete);
+        assert_eq!(wrong_answers(&[fine.clone(), record(0, 0, Outcome::Refused)], &url), None);
+        let short =
+            wrong_answers(&[fine, record(200, 5, Outcome::Wrong), record(500, 0, Outcome::Wrong)], &url).unwrap();
+        assert!(
+            short.starts_with("2 of 3 answers were wrong: status 200 came with 5 bytes for http://h/p/9.bin"),
+            "{short}"
+        );
+        let noise = wrong_answers(&[record(0, 0, Outcome::Wrong)], &url).unwrap();
+        assert!(noise.contains("what came was not HTTP for http://h/p/9.bin"), "{noise}");
     }
 
     #[test]
     fn every_reason_is_named() {
         let broken = loadgen::Outcome { interrupted: true, turned_away: 3, ..outcome() };
-        let said = void(&broken, 7, 0.75, Nanos::from_micros(1500)).unwrap();
+        let said = of_generator(&broken, 7, 0.75, Nanos::from_micros(1500)).join("; ");
         for reason in ["interrupted after 0 of 7", "3 jobs found no", "0.75 of a core", "1.50 ms late"] {
             assert!(said.contains(reason), "{said}");
         }

@@ -132,11 +132,28 @@ fn impatient_users_of_two_groups_are_recorded() {
 #[test]
 fn a_table_for_people() {
     let folder = Folder::new("table");
-    let url = format!("http://{}/elsewhere", server());
+    let url = format!("http://{}/files/", server());
     let output = run(&[&url, "--trace", &folder.path("trace.csv"), "--rate", "200", "--uplink", "10mbit"]);
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success() && said.starts_with("jobs           4: 4 wrong\n"), "{said}");
+    assert!(output.status.success() && said.starts_with("jobs           4: 4 complete\n"), "{said}");
     assert!(["response time", "clairvoyant SRPT", "lateness", "void"].iter().all(|part| said.contains(part)), "{said}");
+}
+
+/// A server that has not the files: what it takes to say so is no result, and the table says that too.
+#[test]
+fn wrong_answers_void_the_run() {
+    let folder = Folder::new("elsewhere");
+    let (url, out) = (format!("http://{}/elsewhere", server()), folder.path("run"));
+    let output =
+        run(&[&url, "--trace", &folder.path("trace.csv"), "--rate", "200", "--uplink", "10mbit", "--out", &out]);
+    let [table, said] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    let why = format!("4 of 4 answers were wrong: status 404 came for {url}/100.bin, and not 200 with 100 bytes");
+    assert_eq!((output.status.code(), said.as_str()), (Some(1), format!("weirlab: {why}\n").as_str()));
+    assert!(
+        table.starts_with("jobs           4: 4 wrong\n") && table.contains(&format!("void           {why}")),
+        "{table}"
+    );
+    assert!(Run::read(out.as_ref()).unwrap().manifest.void.unwrap().starts_with(&why));
 }
 
 /// One object, and the run it recorded.
