@@ -26,10 +26,10 @@ impl Wire {
     /// Their mean over a distribution of sizes.
     pub fn mean_bytes(self, sizes: &Distribution) -> f64 {
         match self {
-            Wire::Plain => sizes.mean(),
+            Wire::Plain => sizes.mean_drawn(),
             Wire::Tcp => {
                 let fixed = (HEAD_BYTES_NOMINAL + CONNECTION_BYTES) as f64;
-                fixed + sizes.mean() + units::wire::PACKET_OVERHEAD_BYTES as f64 * mean_segments(sizes)
+                fixed + sizes.mean_drawn() + units::wire::PACKET_OVERHEAD_BYTES as f64 * mean_segments(sizes)
             }
         }
     }
@@ -40,7 +40,8 @@ impl Wire {
 fn mean_segments(sizes: &Distribution) -> f64 {
     let above = |segments: u64| {
         let bytes = (segments * SEGMENT_BYTES).saturating_sub(HEAD_BYTES_NOMINAL);
-        if segments == 0 { 1.0 } else { 1.0 - sizes.cdf(bytes as f64) }
+        // Sizes are rounded to the nearest whole byte.
+        if segments == 0 { 1.0 } else { sizes.survival(bytes as f64 + 0.5) }
     };
     let (mut sum, mut segments) = (0.0, 0u64);
     while segments < 1 << 40 {

@@ -75,6 +75,25 @@ impl Distribution {
         self.moment(1)
     }
 
+    /// The mean of sizes as they are drawn: whole bytes, at least one ([`Sampler::sample`]). Far from [`Distribution::mean`]
+    /// only where many sizes are of a few bytes: 1.085 for an exponential distribution of mean 1.
+    pub fn mean_drawn(&self) -> f64 {
+        match *self {
+            Distribution::Deterministic { size } => size.round().max(1.0),
+            Distribution::Empirical(_) => self.mean(),
+            _ => self.mean_rounded(),
+        }
+    }
+
+    /// One more than the sum over k ≥ 1 of P(more than k bytes). Beyond [`TERMS`] bytes rounding to the nearest changes no mean,
+    /// and the rest of the sum, E[(size - x)+], is what the moments say.
+    fn mean_rounded(&self) -> f64 {
+        let near: f64 = (1..TERMS).map(|bytes| self.survival(bytes as f64 + 0.5)).sum();
+        let x = TERMS as f64;
+        let far = self.mean() - self.partial_moment(1, x) - x * self.survival(x);
+        1.0 + near + far.max(0.0)
+    }
+
     /// E[size^k], for k of 0 to 3.
     pub fn moment(&self, k: u32) -> f64 {
         self.partial_moment(k, f64::INFINITY)
@@ -204,6 +223,9 @@ impl Distribution {
         above
     }
 }
+
+/// Sizes up to which every whole number of bytes is looked at.
+const TERMS: u64 = 4096;
 
 /// Halvings that leave an interval of 2^50 at the last bit of a double.
 const BISECTIONS: u32 = 100;

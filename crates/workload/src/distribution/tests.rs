@@ -174,3 +174,23 @@ fn surge_of_the_papers_is_not_the_shipped_traces() {
     assert!((papers / 13_727.0 - 1.0).abs() < 0.05, "{papers}");
     assert!("surge:murta".parse::<Distribution>().is_err());
 }
+
+/// By hand for a mean of 1: 1 + e^-1.5 + e^-2.5 + ..., a geometric series.
+#[test]
+fn the_mean_of_whole_bytes_is_that_of_what_is_drawn() {
+    let tiny: Distribution = "exponential:mean=1".parse().unwrap();
+    let by_hand = 1.0 + (-1.5f64).exp() / (1.0 - (-1f64).exp());
+    assert!((tiny.mean_drawn() / by_hand - 1.0).abs() < 1e-9, "{}", tiny.mean_drawn());
+    let of = |spec: &str| spec.parse::<Distribution>().unwrap().mean_drawn();
+    assert_eq!((of("deterministic:size=1.4"), of("deterministic:size=2.5")), (1.0, 3.0));
+    assert!((of("exponential:mean=5000") / 5000.0 - 1.0).abs() < 1e-7, "{}", of("exponential:mean=5000"));
+    for spec in ["exponential:mean=1", "lognormal:mu=0,sigma=1", "bounded-pareto:alpha=1.5,min=1,max=100"] {
+        let sizes: Distribution = spec.parse().unwrap();
+        let (sampler, mut rng) = (sizes.sampler(), ChaCha8Rng::seed_from_u64(13));
+        let drawn: Vec<f64> = (0..200_000).map(|_| sampler.sample(&mut rng) as f64).collect();
+        let mean = drawn.iter().sum::<f64>() / drawn.len() as f64;
+        let variance = drawn.iter().map(|size| (size - mean).powi(2)).sum::<f64>() / drawn.len() as f64;
+        let error = (variance / drawn.len() as f64).sqrt();
+        assert!((mean - sizes.mean_drawn()).abs() < 4.0 * error, "{spec}: {mean}, not {}", sizes.mean_drawn());
+    }
+}
