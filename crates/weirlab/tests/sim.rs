@@ -144,6 +144,37 @@ fn a_folder_that_holds_a_run_is_left_alone() {
 }
 
 #[test]
+fn the_load_is_that_of_whole_bytes() {
+    for (dist, wire) in
+        [("exponential:mean=1", "plain"), ("exponential:mean=1", "tcp"), ("lognormal:mu=0,sigma=1", "plain")]
+    {
+        let args = format!("--policy fcfs --rho 0.8 --dist {dist} --wire {wire} --jobs 100000");
+        let offered = number(&json(&args), "/rho_offered");
+        assert!((offered / 0.8 - 1.0).abs() < 0.015, "{args}: {offered}");
+        let said = text(&sim(&args).stderr);
+        assert!(said.contains("sizes are whole bytes, at least 1: those drawn have a mean of "), "{args}: {said}");
+    }
+    assert!(
+        text(&sim(MM1).stderr).is_empty() || !text(&sim(&format!("{MM1} --policy ps")).stderr).contains("whole bytes")
+    );
+}
+
+#[test]
+fn a_run_without_jobs_is_no_result() {
+    for args in [
+        "--policy srpt --rho 0.5 --dist exponential:mean=5000 --seconds 0.000001",
+        "--policy srpt --rho 0.5 --dist exponential:mean=5000 --seconds 1 --warm-up 100000",
+        "--policy srpt --trace synthetic --rho 0.5 --warm-up 30000",
+        "--model packet --policy fair --rho 0.5 --dist exponential:mean=5000 --seconds 0.000001",
+    ] {
+        let output = sim(args);
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(1) && output.stdout.is_empty(), "{args}: {said}");
+        assert!(said.starts_with("weirlab: no job was counted (") && said.trim_end().lines().count() == 1, "{said}");
+    }
+}
+
+#[test]
 fn mistakes_are_one_line_that_names_the_field() {
     let fine = "--policy srpt --dist exponential:mean=5000";
     for (args, status, said) in [
@@ -161,6 +192,26 @@ fn mistakes_are_one_line_that_names_the_field() {
         ("--model server --policy srpt --link 10mbit".into(), 2, "--link: the model server does not read it"),
         ("--model server --policy srpt --wire tcp".into(), 2, "--wire: the model server does not read it"),
         ("--policy srpt --rho 0.5".into(), 2, "--dist: "),
+        (
+            "--policy srpt-bands:17 --rho 0.5 --dist exponential:mean=5000".into(),
+            2,
+            "--policy: policy `srpt-bands` of 17 bands",
+        ),
+        (
+            "--policy srpt --rho 0.5 --dist deterministic:size=1125899906842624".into(),
+            2,
+            "--dist: sizes of 1.126e15 bytes",
+        ),
+        (
+            "--policy srpt --rho 0.5 --dist lognormal:mu=30,sigma=6 --jobs 1000".into(),
+            2,
+            "than the 36 years that a run may",
+        ),
+        (
+            "--model packet --policy fair --rho 0.5 --dist lognormal:mu=30,sigma=6 --jobs 1000".into(),
+            2,
+            "than the 36 years that a run may",
+        ),
         ("--policy srpt --rho 0.5 --dist exponential:mean=-1".into(), 2, "--dist: "),
         ("--policy srpt --rho 0.5 --dist bounded-pareto:alpha=0.9,min=1,max=inf".into(), 2, "--dist: "),
         ("--policy sprt --rho 0.5 --dist exponential:mean=5000".into(), 2, "--policy: unknown policy `sprt`"),

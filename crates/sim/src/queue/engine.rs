@@ -13,6 +13,9 @@ use crate::{Finished, Hooks, Tally};
 /// More jobs in the system than the server could have connections ([`sched::JOBS_MAX`]).
 pub const JOBS_MAX: usize = sched::JOBS_MAX;
 
+/// 36 years: what comes later, or more work than this, is no run that anybody wants, and would overflow the clock.
+pub const SPAN_MAX: Nanos = Nanos(1 << 60);
+
 /// Which jobs are counted, and when the run ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extent {
@@ -72,6 +75,10 @@ impl Engine<'_> {
             return Err(Error::TooManyJobs { at });
         }
         let service = self.line.time_for(self.wire.bytes(size_bytes));
+        // Nobody leaves later than this.
+        if u128::from(at.0) + self.counts.offered + u128::from(service.0) > u128::from(SPAN_MAX.0) {
+            return Err(Error::TooLong { at, size_bytes });
+        }
         let (class, path) = self.clients.draw();
         let flight = Flight { number: self.counts.arrived, arrival: at, service, size_bytes, class };
         self.pass(at, station.len());

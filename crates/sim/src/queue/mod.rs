@@ -18,7 +18,7 @@ mod station;
 mod tests;
 
 pub use discipline::CHUNK_BYTES_USUAL;
-pub use engine::JOBS_MAX;
+pub use engine::{JOBS_MAX, SPAN_MAX};
 pub use line::Wire;
 pub use source::Paths;
 pub(crate) use source::Poisson;
@@ -177,6 +177,9 @@ fn prepare(config: &Config) -> Result<Resolved, Error> {
     match &config.arrivals {
         Arrivals::Poisson { sizes, load } => {
             check_stable(config, load)?;
+            let jobs = if let Horizon::Jobs(jobs) = config.horizon { jobs } else { 0 };
+            let jobs = jobs.saturating_add(config.warm_up_jobs);
+            check_span(sizes, config.wire.mean_bytes(sizes) * 8e9 / config.link.bits_per_s() as f64, load, jobs)?;
             resolve(&config.policy, config.chunk_bytes, &|u| on_link(sizes.quantile(u)), &line)
         }
         Arrivals::Replay(jobs) if jobs.is_empty() => Err(Error::field("trace", "there are no jobs in it")),
@@ -187,6 +190,28 @@ fn prepare(config: &Config) -> Result<Resolved, Error> {
             resolve(&config.policy, config.chunk_bytes, &|u| on_link(quantile(u)), &line)
         }
     }
+}
+
+/// Gaps between arrivals beyond the mean that one gap may be: it is drawn from 53 bits.
+const GAP_MEANS_MAX: u64 = 40;
+
+/// Whether so many Poisson arrivals of a mean service time come in the time that there is.
+pub fn check_span(sizes: &Distribution, service_ns: f64, load: &LoadProfile, jobs: u64) -> Result<(), Error> {
+    let gap_ns = service_ns / load.mean_rho();
+    if gap_ns * jobs.saturating_add(GAP_MEANS_MAX) as f64 <= SPAN_MAX.0 as f64 {
+        return Ok(());
+    }
+    let years = |ns: f64| ns / (365.25 * 86_400e9);
+    Err(Error::field(
+        "dist",
+        format_args!(
+            "sizes of {:.3e} bytes in the mean come every {:.3e} years at this load on this link, and {jobs} of them and some room \
+             are longer than the {:.0} years that a run may last: write smaller sizes, fewer jobs or a faster link",
+            sizes.mean(),
+            years(gap_ns),
+            years(SPAN_MAX.0 as f64).floor(),
+        ),
+    ))
 }
 
 fn check_shares(shares: &[f64]) -> Result<(), Error> {
@@ -226,6 +251,8 @@ pub enum Error {
     Field { field: &'static str, reason: String },
     /// More than [`JOBS_MAX`] jobs at once.
     TooManyJobs { at: Nanos },
+    /// A job that would keep the link busy beyond [`SPAN_MAX`].
+    TooLong { at: Nanos, size_bytes: u64 },
 }
 
 impl Error {
@@ -242,6 +269,12 @@ impl std::fmt::Display for Error {
                 f,
                 "more than {JOBS_MAX} jobs in the system after {:.1} simulated seconds: write a smaller rho or a shorter \
                  horizon",
+                at.as_secs_f64()
+            ),
+            Error::TooLong { at, size_bytes } => write!(
+                f,
+                "a job of {size_bytes} bytes after {:.1} simulated seconds would end later than any run may, 36 years: write \
+                 smaller sizes or a faster link",
                 at.as_secs_f64()
             ),
         }

@@ -71,6 +71,15 @@ prop_compose! {
     }
 }
 
+/// Work for more years than the clock has: said, and at the job that is too much.
+#[test]
+fn more_work_than_a_run_may_last_is_an_error() {
+    let size_bytes = workload::SIZE_BYTES_MAX;
+    let of = |count| run(&replay("fcfs", &vec![Job { arrival: Nanos(5), size_bytes }; count]), Hooks::none());
+    assert_eq!(of(1023).unwrap().departed, 1023);
+    assert_eq!(of(1024).unwrap_err(), Error::TooLong { at: Nanos(5), size_bytes });
+}
+
 mod by_hand {
     use super::*;
 

@@ -46,14 +46,34 @@ pub fn check(spec: &SimSpec) -> Result<(), Failure> {
     }
 }
 
-/// Simulates. Pure but for the trace it may read.
+/// Simulates. Pure but for the trace it may read. A run without a job to be counted is an error: it has no mean.
 pub fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
-    match spec.model {
+    let outcome = match spec.model {
         Model::Queue => queue::run(spec, hooks),
         Model::Server => server::run(spec, hooks),
         Model::Packet => packet::run(spec, hooks),
+    }?;
+    if outcome.summary.jobs == 0 {
+        let left = outcome.simulated_jobs;
+        return Err(Failure::Failed(format!(
+            "no job was counted ({left} left, all of the warm-up): write more --jobs or --seconds, smaller sizes or a smaller --warm-up"
+        )));
     }
+    Ok(outcome)
 }
+
+/// Where sizes are so small that whole bytes have another mean: the load is right, the sizes are not those asked for.
+fn rounding(spec: &SimSpec) -> Option<String> {
+    let sizes = crate::theory::distribution(spec.dist.as_deref()?).ok()?;
+    let (asked, drawn) = (sizes.mean(), sizes.mean_drawn());
+    let is_far = (drawn / asked - 1.0).abs() > ROUNDING_SAID;
+    is_far.then(|| {
+        format!("sizes are whole bytes, at least 1: those drawn have a mean of {drawn:.3}, not {asked:.3}; the load is of what is drawn")
+    })
+}
+
+/// Of the mean.
+const ROUNDING_SAID: f64 = 0.005;
 
 /// What not every model has.
 fn refuse_users(spec: &SimSpec) -> Result<(), Failure> {
@@ -81,6 +101,9 @@ pub struct Args {
 pub fn main(args: Args) -> Result<(), Failure> {
     let Args { spec, out, json } = args;
     check(&spec)?;
+    if let Some(said) = rounding(&spec) {
+        eprintln!("weirlab: {said}");
+    }
     let mut records = out.as_deref().map(output::Records::create).transpose()?;
     let mut record = records.as_mut().map(|records| |job| records.write(&job));
     let bar = if json { ProgressBar::hidden() } else { progress_bar(&spec) };

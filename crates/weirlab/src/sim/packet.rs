@@ -233,6 +233,10 @@ fn jobs(spec: &SimSpec, config: &Config) -> Result<Box<dyn Iterator<Item = Job>>
         }
         None => {
             let sizes = sizes(spec)?;
+            // Of users nobody knows when they come; packet headers are a few per cent.
+            let service_ns = sizes.mean_drawn() * 8e9 / config.link.bits_per_s() as f64;
+            sim::queue::check_span(&sizes, service_ns, &load(spec)?, spec.jobs.unwrap_or(0))
+                .map_err(super::queue::failure)?;
             Box::new(packet::poisson(&sizes, load(spec)?, config.link, config.per_connection, spec.seed))
         }
     };

@@ -47,7 +47,7 @@ pub(super) fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
     Ok(SimOutcome { summary: outcome.summary, details, link_bps, simulated_jobs: outcome.departed })
 }
 
-fn failure(error: queue::Error) -> Failure {
+pub(super) fn failure(error: queue::Error) -> Failure {
     match error {
         queue::Error::Field { field, reason } => wrong(field)(reason),
         other => Failure::Failed(other.to_string()),
