@@ -16,9 +16,12 @@ use folders::MANIFEST;
 mod book;
 mod folders;
 
+/// What is kept of runs in git.
+const SUMMARY: &str = "summary.json";
+
 #[derive(clap::Args)]
 pub struct Args {
-    /// Folders of runs, or folders that hold folders of runs; the first run is what the others are compared with. For --out,
+    /// Folders of runs, or folders that hold folders of runs (or, alone, one of which only summary.json was kept); the first run is what the others are compared with. For --out,
     /// --md and --csv also experiments with points, and folders of experiments
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
@@ -49,6 +52,9 @@ pub struct Args {
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
+    if let Some(file) = kept(&args.folders)? {
+        return print_kept(&file, &args);
+    }
     let is_book = args.out.is_some() || args.md.is_some() || args.csv.is_some();
     if is_book {
         return write_book(&args);
@@ -69,6 +75,31 @@ pub fn main(args: Args) -> Result<(), Failure> {
         write_picture(&experiment, &runs, file)?;
     }
     print(&experiment, &runs, skipped, args.json)
+}
+
+/// The summary of a folder that holds nothing else: runs whose records were not kept.
+fn kept(folders: &[PathBuf]) -> Result<Option<PathBuf>, Failure> {
+    let [folder] = folders else { return Ok(None) };
+    let file = folder.join(SUMMARY);
+    if !file.is_file() || Run::has_records(folder) || !folders::runs_in(&folders::folders_in(folder)?).is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(file))
+}
+
+fn print_kept(file: &Path, args: &Args) -> Result<(), Failure> {
+    let needs_records =
+        [&args.svg, &args.records, &args.out, &args.md, &args.csv].iter().any(|wanted| wanted.is_some());
+    if needs_records {
+        return Err(failed(
+            file,
+            "only this summary was kept, and no records to draw or to write: run the experiment again",
+        ));
+    }
+    let text = fs::read_to_string(file).map_err(|error| failed(file, error))?;
+    let kept = ::report::Kept::parse(&text).map_err(|error| failed(file, error))?;
+    let text = if args.json { text.trim_end().to_string() + "\n" } else { kept.table() };
+    Ok(io::stdout().write_all(text.as_bytes())?)
 }
 
 fn write_book(args: &Args) -> Result<(), Failure> {

@@ -154,3 +154,22 @@ fn a_damaged_record_is_named_with_its_file_and_line() {
     let said = text(&output.stderr);
     assert!(said.contains("records.csv") && said.contains("line: 2"), "{said}");
 }
+
+/// The README says where its figures are from: whoever follows a link there finds what `weirlab report` reads.
+#[test]
+fn the_results_that_the_readme_links_to_can_be_read() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let links = readme.split("](results/").skip(1).filter_map(|rest| rest.split(')').next());
+    let folders: Vec<&str> = links.map(|link| link.trim_end_matches('/')).filter(|link| !link.is_empty()).collect();
+    assert!(!folders.is_empty(), "no link to a folder of results");
+    for folder in folders {
+        let path = root.join("results").join(folder);
+        for output in [report(&[&path]), report(&["--json".as_ref(), &path])] {
+            assert!(output.status.success(), "results/{folder}: {}", text(&output.stderr));
+            assert!(text(&output.stdout).contains("nginx"), "results/{folder}: {}", text(&output.stdout));
+        }
+        let page = report(&["--md".as_ref(), "/dev/null".as_ref(), &path]);
+        assert!(page.status.code() == Some(1) && text(&page.stderr).contains("only this summary was kept"), "{folder}");
+    }
+}
