@@ -17,7 +17,8 @@ pub struct Finished {
     pub size_bytes: u64,
     pub arrival: Nanos,
     pub departure: Nanos,
-    /// Its response time if nobody else were there, at least 1 ns; slowdown is measured against it.
+    /// The time of its bytes alone on the idle link, at least 1 ns; slowdown is measured against it. In a model with a web's links
+    /// these are head and body with packet headers, without handshake and round trips, as in a report of a measured run.
     pub alone: Nanos,
     /// Class of the customer or of the client; at most [`CLASSES_MAX`] are told apart, the rest are counted with the last.
     pub class: u8,

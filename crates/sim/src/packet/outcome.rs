@@ -1,8 +1,6 @@
 use serde::Serialize;
-use units::{Nanos, Rate, wire};
-use workload::HEAD_BYTES_NOMINAL;
+use units::{Nanos, Rate};
 
-use super::Config;
 use crate::Summary;
 
 /// What a run came to.
@@ -65,12 +63,8 @@ pub struct Sample {
     pub first_byte_ms_mean: f64,
 }
 
-/// The response time of a job alone on the idle link: its bytes and its share of a connection's at the link's rate, and
-/// two round trips of a path without jitter, one for the handshake and one for the request. Slow start is not in it.
-pub fn alone(config: &Config, link: Rate, size_bytes: u64) -> Nanos {
-    let segment_bytes = u64::from(config.tcp.segment_bytes);
-    let connection_bytes = wire::CONNECTION_BYTES / u64::from(config.per_connection);
-    let wire_bytes = wire::bytes_of(HEAD_BYTES_NOMINAL + size_bytes, segment_bytes) + connection_bytes;
-    let path = &config.paths[0];
-    link.time_for(wire_bytes) + Nanos(2 * (path.forward + path.back).0)
+/// The time of a job alone on the idle link: head and body in full segments at the link's rate, as a report of a measured run
+/// has it (`theory::wire_service`). No round trip, no handshake and no slow start is in it: a slowdown tells those too.
+pub fn alone(link: Rate, size_bytes: u64) -> Nanos {
+    link.time_for(workload::wire_bytes(size_bytes))
 }

@@ -292,7 +292,7 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
             self.counts.first_byte_ns += u128::from((request.first_byte.unwrap_or(self.now) - arrival).0);
         }
         if let Some(job) = request.number.checked_sub(self.config.warm_up_jobs) {
-            let alone = alone(self.config, self.config.link, size_bytes);
+            let alone = alone(self.config.link, size_bytes);
             self.tally.record(&Finished { size_bytes, arrival, departure: self.now, alone, class: 0 });
             if let Some(record) = &mut self.hooks.record {
                 record(record_of(job, request, self.now, outcome));

@@ -130,8 +130,9 @@ impl Engine<'_> {
         if job >= self.extent.counted {
             return;
         }
-        let Flight { arrival, service, size_bytes, class, .. } = *flight;
-        self.tally.record(&Finished { size_bytes, arrival, departure: at, alone: service, class });
+        let Flight { arrival, size_bytes, class, .. } = *flight;
+        let alone = self.line.time_for(self.wire.response_bytes(size_bytes));
+        self.tally.record(&Finished { size_bytes, arrival, departure: at, alone, class });
         if let Some(record) = &mut self.hooks.record {
             record(JobRecord {
                 job,

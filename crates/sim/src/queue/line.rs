@@ -23,6 +23,14 @@ impl Wire {
         }
     }
 
+    /// What of them the response alone takes, without the connection: what slowdown is measured against.
+    pub fn response_bytes(self, size_bytes: u64) -> u64 {
+        match self {
+            Wire::Plain => size_bytes,
+            Wire::Tcp => wire_bytes(size_bytes),
+        }
+    }
+
     /// Their mean over a distribution of sizes.
     pub fn mean_bytes(self, sizes: &Distribution) -> f64 {
         match self {

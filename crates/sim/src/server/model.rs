@@ -144,7 +144,7 @@ impl<'a> Model<'a> {
             sending: Service { client: 0, serial: 0, what: 0..0, span: Nanos::ZERO },
             link: rate(config.network.bits_per_s),
             disk_rate: rate(config.disk.bytes_per_s * 8),
-            collector: Collector::new(),
+            collector: Collector::new(rate(config.network.bits_per_s)),
             counted: Counted::default(),
             arrived: 0,
             calendar,

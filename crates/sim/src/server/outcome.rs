@@ -1,6 +1,6 @@
 use serde::Serialize;
 use stats::{BatchMeans, SpanMoments};
-use units::Nanos;
+use units::{Nanos, Rate};
 
 use super::internet::BANDWIDTHS;
 use crate::{Finished, ResponseTimes, Summary, Tally};
@@ -8,8 +8,8 @@ use crate::{Finished, ResponseTimes, Summary, Tally};
 /// What a run came to. Times are in milliseconds, over the requests counted.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Response times as clients see them, from asking (a new connection included) to the last byte. Slowdown here is
-    /// the response time over what it would have been without waiting in the server's queues.
+    /// Response times as clients see them, from asking (a new connection included) to the last byte. Slowdown is the response
+    /// time over that of the body alone on the server's network; 001's own is [`ServerOutcome::waiting_over_service`].
     pub summary: Summary,
     pub server: ServerOutcome,
     /// Requests that were served, the warm-up and those behind the last one counted included.
@@ -82,6 +82,7 @@ pub(super) struct Answered {
 
 /// Adds up the requests counted.
 pub(super) struct Collector {
+    network: Rate,
     clients: Tally,
     server: Tally,
     by_size: Vec<Class>,
@@ -98,9 +99,10 @@ struct Class {
 }
 
 impl Collector {
-    pub fn new() -> Collector {
+    pub fn new(network: Rate) -> Collector {
         let classes = || vec![Class::default(); 8];
-        Collector { clients: Tally::new(), server: Tally::new(), by_size: classes(), by_bandwidth: classes() }
+        let (clients, server) = (Tally::new(), Tally::new());
+        Collector { network, clients, server, by_size: classes(), by_bandwidth: classes() }
     }
 
     pub fn requests(&self) -> u64 {
@@ -114,7 +116,7 @@ impl Collector {
             size_bytes: request.size_bytes,
             arrival: request.submitted,
             departure: request.completed,
-            alone: time - request.waited,
+            alone: self.network.time_for(request.size_bytes),
             class,
         });
         self.server.record(&Finished {
