@@ -101,8 +101,8 @@ mod tests {
     use crate::Outcome;
     use std::collections::BTreeMap;
 
-    fn run() -> Run {
-        let manifest = Manifest {
+    fn manifest() -> Manifest {
+        Manifest {
             name: "weir-off".into(),
             server: "weir".into(),
             policy: "fair".into(),
@@ -125,7 +125,10 @@ mod tests {
             wire: crate::Wire::default(),
             clients: vec![],
             environment: BTreeMap::from([("qdisc".into(), "htb".into())]),
-        };
+        }
+    }
+
+    fn run() -> Run {
         let record = JobRecord {
             job: 0,
             size_bytes: 10,
@@ -140,7 +143,10 @@ mod tests {
             attempts: 1,
             group: 0,
         };
-        Run { manifest, records: vec![record.clone(), JobRecord { job: 1, first_byte_ns: Some(7), ..record }] }
+        Run {
+            manifest: manifest(),
+            records: vec![record.clone(), JobRecord { job: 1, first_byte_ns: Some(7), ..record }],
+        }
     }
 
     #[test]

@@ -193,36 +193,37 @@ fn mistakes_are_one_line_that_names_the_field() {
         ("--model server --policy srpt --link 10mbit".into(), 2, "--link: the model server does not read it"),
         ("--model server --policy srpt --wire tcp".into(), 2, "--wire: the model server does not read it"),
         ("--policy srpt --rho 0.5".into(), 2, "--dist: "),
-        (
-            "--policy srpt-bands:17 --rho 0.5 --dist exponential:mean=5000".into(),
-            2,
-            "--policy: policy `srpt-bands` of 17 bands",
-        ),
-        (
-            "--policy srpt --rho 0.5 --dist deterministic:size=1125899906842624".into(),
-            2,
-            "--dist: sizes of 1.126e15 bytes",
-        ),
-        (
-            "--policy srpt --rho 0.5 --dist lognormal:mu=30,sigma=6 --jobs 1000".into(),
-            2,
-            "than the 36 years that a run may",
-        ),
-        (
-            "--model packet --policy fair --rho 0.5 --dist lognormal:mu=30,sigma=6 --jobs 1000".into(),
-            2,
-            "than the 36 years that a run may",
-        ),
         ("--policy srpt --rho 0.5 --dist exponential:mean=-1".into(), 2, "--dist: "),
         ("--policy srpt --rho 0.5 --dist bounded-pareto:alpha=0.9,min=1,max=inf".into(), 2, "--dist: "),
         ("--policy sprt --rho 0.5 --dist exponential:mean=5000".into(), 2, "--policy: unknown policy `sprt`"),
         ("--policy srpt --rho 0.5 --trace /nonexistent.csv".into(), 1, "/nonexistent.csv: "),
         ("--policy srpt --rho 0.5 --dist trace:/nonexistent.csv".into(), 1, "/nonexistent.csv: "),
     ] {
-        let output = sim(&args);
-        let found = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(status), "{args}: {found}");
-        assert!(found.contains(said) && found.trim_end().lines().count() == 1, "{args}: {found}");
-        assert!(output.stdout.is_empty());
+        refused(&args, status, said);
     }
+}
+
+/// Exit status and the one line on standard error.
+fn refused(args: &str, status: i32, said: &str) {
+    let output = sim(args);
+    let found = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{args}: {found}");
+    assert!(found.contains(said) && found.trim_end().lines().count() == 1, "{args}: {found}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn what_is_too_much_is_refused_with_its_limit() {
+    let outgrown = "than the 36 years that a run may";
+    refused(
+        "--policy srpt-bands:17 --rho 0.5 --dist exponential:mean=5000",
+        2,
+        "--policy: policy `srpt-bands` of 17 bands",
+    );
+    let pebibyte = "--policy srpt --rho 0.5 --dist deterministic:size=1125899906842624";
+    refused(pebibyte, 2, "--dist: sizes of 1.126e15 bytes");
+    refused(pebibyte, 2, outgrown);
+    let lognormal = "--rho 0.5 --dist lognormal:mu=30,sigma=6 --jobs 1000";
+    refused(&format!("--policy srpt {lognormal}"), 2, outgrown);
+    refused(&format!("--model packet --policy fair {lognormal}"), 2, outgrown);
 }

@@ -208,6 +208,16 @@ impl Config {
         real("internet.rtt_spread", self.internet.rtt_spread, 1.0, 1000.0)
     }
 
+    /// The number of the job among those that count, if this request does, which came to the server as `number` and is answered behind
+    /// `answered` others. Where the first answers count it is `number`: in what order those came is known when the last is answered.
+    pub(super) fn counted(&self, number: u64, answered: u64) -> Option<u64> {
+        let counted = self.warm_up..self.warm_up + self.requests;
+        match self.until {
+            Until::Answered => counted.contains(&number).then(|| number - self.warm_up),
+            Until::Count => counted.contains(&answered).then_some(number),
+        }
+    }
+
     fn check_server(&self) -> Result<(), ConfigError> {
         within("users", self.users.into(), 1, 100_000)?;
         within("requests", self.requests, 1, 1_000_000_000)?;

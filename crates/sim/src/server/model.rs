@@ -8,7 +8,7 @@ use units::{Nanos, Rate};
 use workload::surge::{FileModel, Files, UserModel};
 
 use super::calendar::{Calendar, Event};
-use super::config::{Config, ConfigError, Throughput, Until, rate};
+use super::config::{Config, ConfigError, Throughput, rate};
 use super::internet::{Place, Weather, places};
 use super::outcome::{Answered, Collector, Counted, Outcome};
 use super::processor::Processor;
@@ -27,7 +27,7 @@ const PLACES: u64 = 1;
 const SIZES: u64 = 2;
 const USERS: u64 = 3;
 
-/// Simulates until all requests that count ([`Until`] says which) have been answered.
+/// Simulates until all requests that count ([`super::config::Until`] says which) have been answered.
 pub fn run(config: &Config, mut hooks: Hooks) -> Result<Outcome, ConfigError> {
     config.check()?;
     let mut model = Model::new(config);
@@ -391,18 +391,9 @@ impl<'a> Model<'a> {
             waited: exchange.waited,
             served: exchange.served,
         };
-        let number = match self.config.until {
-            Until::Answered => exchange.number,
-            Until::Count => self.counted.requests,
-        };
-        if (self.config.warm_up..self.config.warm_up + self.config.requests).contains(&number) {
+        if let Some(job) = self.config.counted(exchange.number, self.counted.requests) {
             self.collector.record(&answered);
             if let Some(record) = &mut hooks.record {
-                let job = match self.config.until {
-                    Until::Answered => number - self.config.warm_up,
-                    // In what order the counted ones came is known when the last is answered.
-                    Until::Count => exchange.number,
-                };
                 record(JobRecord { job, ..job_record(exchange, &answered) });
             }
         }

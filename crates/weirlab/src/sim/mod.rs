@@ -46,13 +46,18 @@ pub fn check(spec: &SimSpec) -> Result<(), Failure> {
     }
 }
 
-/// Simulates. Pure but for the trace it may read. A run without a job to be counted is an error: it has no mean.
-pub fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
-    let outcome = match spec.model {
+/// Simulates. Pure but for the trace it may read.
+pub fn try_out(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
+    match spec.model {
         Model::Queue => queue::run(spec, hooks),
         Model::Server => server::run(spec, hooks),
         Model::Packet => packet::run(spec, hooks),
-    }?;
+    }
+}
+
+/// The same; a run without a job to be counted is an error: it has no mean.
+pub fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
+    let outcome = try_out(spec, hooks)?;
     if outcome.summary.jobs == 0 {
         let left = outcome.simulated_jobs;
         return Err(Failure::Failed(format!(

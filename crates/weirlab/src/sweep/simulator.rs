@@ -7,7 +7,7 @@ use cli::Failure;
 use serde_json::{Map, Value};
 
 use super::closed_form;
-use crate::sim::{self, SimSpec};
+use crate::sim::{self, SimOutcome, SimSpec};
 
 /// A digest of the sources that decide what a simulation of a spec comes to, see `build.rs`: what an older program kept is
 /// not used when any of them has changed, even if the change makes no difference.
@@ -132,7 +132,8 @@ impl ::sweep::Model for Simulator {
             Some(seconds) => *seconds = seconds.min(TRIAL_SECONDS),
             None => spec.jobs = Some(spec.jobs.map_or(TRIAL_JOBS, |jobs| jobs.min(TRIAL_JOBS))),
         }
-        let mut measured = measured(&spec)?;
+        // So short a run may have no job.
+        let mut measured = measured(sim::try_out(&spec, ::sim::Hooks::none()))?;
         // Whether anybody is in a class the trial may be too short to say.
         let of_class = serde_json::to_value(::sim::GroupSummary::default()).unwrap_or_default();
         for class in 0..::sim::CLASSES_MAX {
@@ -147,12 +148,12 @@ impl ::sweep::Model for Simulator {
     }
 
     fn run(&self, fields: &Fields, seed: u64) -> Result<Measured, String> {
-        measured(&self.spec(fields, seed)?)
+        measured(sim::run(&self.spec(fields, seed)?, ::sim::Hooks::none()))
     }
 }
 
-fn measured(spec: &SimSpec) -> Result<Measured, String> {
-    let outcome = sim::run(spec, ::sim::Hooks::none()).map_err(reason)?;
+fn measured(outcome: Result<SimOutcome, Failure>) -> Result<Measured, String> {
+    let outcome = outcome.map_err(reason)?;
     let measured = serde_json::to_value(&outcome.summary).and_then(|mut json| {
         for (name, value) in outcome.details {
             // What all models have goes before what only this one has.
@@ -219,6 +220,17 @@ mod tests {
             assert!(measured.metrics.contains_key(metric), "{metric}: {:?}", measured.metrics.keys());
         }
         assert!(!measured.by_size.is_empty() && !measured.ccdf.is_empty());
+    }
+
+    /// A second of a load that has a job in a minute: nothing is in the trial, and the names of the metrics are.
+    #[test]
+    fn a_trial_may_be_without_jobs_and_a_run_not() {
+        let simulator = Simulator::new("queue", Path::new(""), Path::new("x.toml")).unwrap();
+        let fields = [("policy", json!("srpt")), ("rho", json!(0.0001)), ("seconds", json!(0.5))];
+        let mut fields: Fields = fields.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+        fields.insert("dist".into(), "exponential:mean=5000".into());
+        assert!(simulator.trial(&fields).unwrap().metrics.contains_key("response_time_ms_mean"));
+        assert!(simulator.run(&fields, 1).unwrap_err().starts_with("no job was counted"));
     }
 
     #[test]

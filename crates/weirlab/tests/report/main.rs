@@ -12,8 +12,8 @@ use std::process::{Command, Output};
 use common::{Folder, text};
 use record::{JobRecord, Manifest, Outcome, Run};
 
-fn run(name: &str, response_ms: u64) -> Run {
-    let manifest = Manifest {
+fn manifest(name: &str) -> Manifest {
+    Manifest {
         name: name.into(),
         server: "weir".into(),
         policy: "srpt".into(),
@@ -36,7 +36,10 @@ fn run(name: &str, response_ms: u64) -> Run {
         wire: record::Wire::default(),
         clients: vec![],
         environment: BTreeMap::new(),
-    };
+    }
+}
+
+fn run(name: &str, response_ms: u64) -> Run {
     let records = (0..300).map(|job| JobRecord {
         job,
         size_bytes: 10 * (job + 1),
@@ -51,7 +54,7 @@ fn run(name: &str, response_ms: u64) -> Run {
         attempts: 1,
         group: 0,
     });
-    Run { manifest, records: records.collect() }
+    Run { manifest: manifest(name), records: records.collect() }
 }
 
 fn report(args: &[&Path]) -> Output {
