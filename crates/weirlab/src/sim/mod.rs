@@ -95,7 +95,7 @@ fn refuse_users(spec: &SimSpec) -> Result<(), Failure> {
 pub struct Args {
     #[command(flatten)]
     spec: SimSpec,
-    /// Record every job in this folder, made if missing
+    /// Record every job that counts in this folder, made if missing, for weirlab report
     #[arg(long, value_name = "RUN")]
     out: Option<PathBuf>,
     /// Print one JSON object instead of the table
