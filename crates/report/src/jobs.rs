@@ -56,7 +56,11 @@ impl Jobs {
             .map(|(record, &service)| Demand { arrival: Nanos(record.arrival_ns), service })
             .collect();
         let (bound, ideal_ps) = (clairvoyant_srpt(&demands), ideal_ps(&demands));
-        let packet_bound = packet_bound(&first.records, &heads, first.manifest.per_connection, link);
+        let packet_bound = match first.manifest.wire {
+            Wire::Tcp => packet_bound(&first.records, &heads, first.manifest.per_connection, link),
+            // Without packets nothing is finished before the next may begin.
+            Wire::Plain => bound.clone(),
+        };
         let rho_measured = rho_measured(&first.manifest, link, &sizes, &heads)?;
         Ok(Jobs { link, sizes, services, bound, packet_bound, ideal_ps, rho_measured })
     }

@@ -4,8 +4,8 @@
 //! closer to the bounds than any schedule of a wire can come. No figure of the run shows it: a mean hides a millisecond under
 //! its queue. So every completed job of every run is held against the time its own bytes take.
 
-use record::{JobRecord, Run};
-use theory::{Response, packet_srpt, wire_service};
+use record::{JobRecord, Run, Wire};
+use theory::{Response, packet_srpt, plain_service, wire_service};
 use units::wire::{CONNECTION_BYTES, Framing, PACKET_OVERHEAD_BYTES, SEGMENT_BYTES, SYN_ACK_BYTES};
 use units::{Nanos, Rate};
 
@@ -30,7 +30,7 @@ impl Beaten {
     pub fn of(run: &Run) -> Beaten {
         let completed = || run.records.iter().filter(|record| record.is_complete());
         let link = Rate::from_bits_per_s(run.manifest.link_bps);
-        let beat = completed().filter(|record| link.is_some_and(|link| beats(record, link))).count();
+        let beat = completed().filter(|record| link.is_some_and(|link| beats(record, run.manifest.wire, link))).count();
         Beaten { beat, completed: completed().count() }
     }
 
@@ -51,10 +51,13 @@ pub(crate) fn void_reason(run: &Run) -> Option<String> {
     run.manifest.environment.contains_key(WIRE).then(|| Beaten::of(run).reason()).flatten()
 }
 
-fn beats(record: &JobRecord, link: Rate) -> bool {
+fn beats(record: &JobRecord, wire: Wire, link: Rate) -> bool {
     let payload_bytes = record.head_bytes.saturating_add(record.body_bytes);
     let rounding = Nanos(PACKET_ROUNDING.0.saturating_mul(payload_bytes.div_ceil(SEGMENT_BYTES)));
-    let needed = wire_service(record.head_bytes, record.body_bytes, link);
+    let needed = match wire {
+        Wire::Tcp => wire_service(record.head_bytes, record.body_bytes, link),
+        Wire::Plain => plain_service(record.body_bytes, link),
+    };
     record.response_time() + CLOCK_GRANULARITY + rounding < needed
 }
 
@@ -105,6 +108,19 @@ mod tests {
         let mut empty = took(266_000);
         empty.records[1].body_bytes = 0;
         assert_eq!(Beaten::of(&empty).beat, 0, "a head of 200 bytes and nothing else");
+    }
+
+    /// The link of queueing theory carries 1,000 bytes in 1,000 us.
+    #[test]
+    fn without_packets_the_size_alone_has_to_fit() {
+        let of = |response_ns| {
+            let mut run = took(response_ns);
+            run.manifest.wire = Wire::Plain;
+            run
+        };
+        assert_eq!((Beaten::of(&of(1_000_000)).beat, Beaten::of(&of(998_000)).beat), (0, 1));
+        let summary = crate::summarize("e", &[of(1_000_000)]).unwrap();
+        assert_eq!(summary.packet_bound_ms, summary.bound_ms);
     }
 
     #[test]

@@ -90,6 +90,9 @@ impl Written {
 fn manifest(spec: &SimSpec, outcome: &SimOutcome, written: &Written) -> Result<Manifest, Failure> {
     let mut environment = BTreeMap::from([("spec".to_owned(), serde_json::to_string(spec)?)]);
     environment.extend(outcome.details.iter().map(|(name, value)| (name.clone(), value.to_string())));
+    if serialises(spec) {
+        environment.insert("wire".into(), "simulated".into());
+    }
     let number = |name: &str| outcome.details.get(name).and_then(Value::as_f64).unwrap_or(0.0);
     Ok(Manifest {
         name: "sim".into(),
@@ -123,6 +126,15 @@ fn closed(spec: &SimSpec) -> Option<String> {
         (Some(users), _) => Some(format!("{users} users")),
         (None, Model::Server) => Some("users".into()),
         (None, _) => None,
+    }
+}
+
+/// Whether no bit arrives before its time, so that a report may hold the run against that.
+fn serialises(spec: &SimSpec) -> bool {
+    match spec.model {
+        Model::Queue => true,
+        Model::Packet => spec.packet.shaper.as_deref() == Some("wire"),
+        Model::Server => false,
     }
 }
 
