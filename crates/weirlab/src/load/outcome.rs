@@ -154,6 +154,9 @@ fn as_json(run: &Run, summary: &Summary, lateness: &Histogram<u64>, rho_measured
         "bound_ms": summary.bound_ms,
         "ideal_ps_ms": summary.ideal_ps_ms,
         "bound_ratio": this.bound_ratio,
+        "packet_bound_ms": summary.packet_bound_ms,
+        "packet_bound_ratio": this.packet_bound_ratio,
+        "beat_wire_time": this.beat_wire_time,
         "slowdown_mean": this.slowdown_mean,
         "lateness_ms": { "p50": p50, "p99": p99, "max": max },
         "client_cpu": run.manifest.client_cpu,
@@ -179,8 +182,7 @@ fn as_table(run: &Run, summary: &Summary, lateness: &Histogram<u64>, rho_measure
         counts(&run.records).filter(|&(_, count)| count > 0).map(|(name, count)| format!("{count} {name}")).collect();
     let [late_p50, late_p99, late_max] = lateness_ms(lateness);
     let link_mbit = run.manifest.link_bps as f64 / 1e6;
-    // No schedule on that link is below the bound: the bytes went over another one, loopback for example.
-    let doubt = if *bound_ratio < 1.0 { ": the link was faster than --uplink says" } else { "" };
+    let doubt = doubt(&summary.runs[0]);
     let attempts = match summary.runs[0].attempts {
         attempts if attempts > run.records.len() as u64 => format!(", in {attempts} attempts"),
         _ => String::new(),
@@ -208,6 +210,16 @@ fn as_table(run: &Run, summary: &Summary, lateness: &Histogram<u64>, rho_measure
     );
     text.extend(summary.runs[0].groups.iter().map(group_line));
     text
+}
+
+/// What to think of a ratio to the bound: no schedule on that link is below it, so that the bytes went over another one,
+/// loopback for example.
+fn doubt(run: &RunSummary) -> String {
+    match run.beat_wire_time {
+        _ if run.bound_ratio < 1.0 => ": the link was faster than --uplink says".into(),
+        0 => String::new(),
+        beat => format!(": {beat} jobs beat their own wire time, the link does not serialise"),
+    }
 }
 
 fn group_line(group: &GroupSummary) -> String {
