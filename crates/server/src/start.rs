@@ -309,6 +309,9 @@ fn listen_once(config: &Config, address: SocketAddr, sharing: Sharing) -> io::Re
     let _ = crate::sys::set_defer_accept(&socket, DEFER_ACCEPT_S);
     socket.bind(&address.into())?;
     socket.listen(config.backlog.into())?;
+    // The acknowledgement of a request rides on its response: one of its own would be a packet of the uplink for each connection.
+    // Where a request comes in parts it goes at once, see `Worker::acknowledge_part`. Accepted sockets inherit it; listen(2) undoes it.
+    rustix::net::sockopt::set_tcp_quickack(&socket, false)?;
     Ok(socket.into())
 }
 

@@ -221,3 +221,28 @@ fn late_bytes_do_not_reset_the_last_response() {
         }
     });
 }
+
+/// On an uplink of small responses a packet of 66 bytes for each is a hundredth of the link.
+#[test]
+fn a_request_is_acknowledged_by_its_response_and_a_part_of_one_at_once() {
+    on_every_path(&site(), &[], |server| {
+        let mut client = server.connect();
+        assert_eq!(client.get("/size-1").body, content(1));
+        // SYN-ACK and response; on a busy machine the response may be later than the 40 ms after which the kernel acknowledges.
+        assert!(client.packets_received() <= 3);
+        let mut alone = (0..5).map(|_| {
+            let mut client = server.connect();
+            assert_eq!(client.get("/size-1").body, content(1));
+            client.packets_received()
+        });
+        assert!(alone.any(|packets| packets == 2), "every request had an acknowledgement of its own");
+        let mut client = server.connect();
+        let began = client.packets_received();
+        client.send("GET /size-1 HTTP/1.1\r\n");
+        while client.packets_received() == began {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        client.send("Host: a\r\n\r\n");
+        assert_eq!(client.response().body, content(1));
+    });
+}
