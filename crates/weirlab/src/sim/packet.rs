@@ -67,6 +67,7 @@ fn config(spec: &SimSpec) -> Result<Config, Failure> {
         guard_permille: packet.guard.unwrap_or(base.guard_permille),
         promotes_at_once: promotes_at_once(packet)?,
         sees_queue: !is_router,
+        told: packet.told.as_deref().map(str::parse).transpose().map_err(wrong("told"))?,
         tcp: tcp(packet)?,
         paths: paths(packet)?,
         server: Server {

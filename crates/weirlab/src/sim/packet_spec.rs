@@ -103,6 +103,10 @@ pub struct PacketSpec {
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard: Option<u32>,
+    /// The rate that a paced drain is told with --tcp router, where it cannot see the queue [default: the link's]
+    #[arg(long, value_name = "RATE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub told: Option<String>,
     /// When a response goes to a better band, with the drain bands: idle (when none of its packets waits in a worse one) or plain
     /// (at once) [default: idle, as the server; plain with --tcp 2003]
     #[arg(long, value_name = "WHEN")]
