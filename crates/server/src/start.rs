@@ -29,6 +29,8 @@ use crate::writer::Writer;
 const DEFER_ACCEPT_S: i32 = 1;
 /// Descriptors kept from connections: files being sent and files in the caches.
 const DESCRIPTORS_KEPT: u64 = 1024;
+/// With room for fewer connections than this, descriptors are for them and for files alone.
+const SCARCE: usize = 32;
 /// Of an event loop, beside its mailbox: epoll, and what watches files.
 const LOOP_DESCRIPTORS: u64 = 2;
 
@@ -103,6 +105,10 @@ impl Server {
         let mailboxes = (0..config.workers).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
         let mailboxes = mailboxes.map_err(system)?;
         let threads_count = config.workers + usize::from(config.drain.is_paced());
+        if descriptors(threads_count) < SCARCE {
+            // It has one, and a file or a connection needs it more.
+            config.drain.outlet = None;
+        }
         let connections_max = config.limits.connections_max.min(descriptors(threads_count)).max(1);
         let mut server = Server {
             address,
