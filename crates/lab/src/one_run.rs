@@ -138,6 +138,8 @@ fn described(plan: &Plan<'_>, spec: &RunSpec, runs_at_once: usize) -> BTreeMap<S
     environment.extend(spec.cold_reads_per_s.map(|reads| ("cold_reads_per_s".into(), reads.to_string())));
     environment.insert("run_command".into(), std::env::args().collect::<Vec<_>>().join(" "));
     environment.insert("bottleneck".into(), plan.experiment.qdisc_of(spec).name().into());
+    let segments = plan.experiment.gso_max_segs;
+    environment.extend(segments.map(|segments| ("gso_max_segs".into(), segments.to_string())));
     environment.extend(machine::describe());
     environment.extend(versions(spec, plan.programs.weir.as_deref()));
     environment.extend(plan.digests.get(&spec.name).map(|digest| (DIGEST.into(), digest.clone())));

@@ -3,7 +3,7 @@
 use crate::axis::number_label;
 use crate::chapter::PointReport;
 use crate::figure::Expect;
-use crate::summary::{RunSummary, SkippedRun};
+use crate::summary::{RunSummary, SkippedRun, VIRTUAL};
 use crate::verdict::{Finding, Found, Tally};
 
 /// What is measured has 95 % intervals, by batches of one run; what is simulated has those of its sweep.
@@ -129,7 +129,10 @@ fn columns(point: &PointReport) -> Vec<Column> {
         ("mean / packet bound", |point, at| of_bound(of(point, at), of(point, at).packet_bound_ratio)),
     ];
     columns.extend(measured_columns(point));
-    columns.push(("late p99, ms", |point, at| Cell::Value(figure(of(point, at).client_lateness_p99_ms))));
+    columns.push(("late p99, ms", |point, at| {
+        let run = of(point, at);
+        Cell::Value(if run.clock == VIRTUAL { VIRTUAL.into() } else { figure(run.client_lateness_p99_ms) })
+    }));
     columns
 }
 
@@ -155,7 +158,10 @@ fn measured_columns(point: &PointReport) -> impl Iterator<Item = Column> {
         ),
         (
             point.summary.runs.iter().any(|run| run.server_cpu.is_some()),
-            ("server CPU", |point, at| optional(of(point, at).server_cpu)),
+            ("server CPU", |point, at| {
+                let run = of(point, at);
+                if run.clock == VIRTUAL { Cell::Value(VIRTUAL.into()) } else { optional(run.server_cpu) }
+            }),
         ),
     ];
     measured.into_iter().filter(|(is_measured, _)| *is_measured).map(|(_, column)| column)

@@ -40,6 +40,9 @@ pub struct SkippedRun {
     pub reason: String,
 }
 
+/// The clock of a machine in which computing takes no time.
+pub(crate) const VIRTUAL: &str = "virtual";
+
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunSummary {
     pub name: String,
@@ -57,6 +60,8 @@ pub struct RunSummary {
     /// Mean response time over that of the fluid bound.
     pub bound_ratio: f64,
     pub size_class_ms: SizeClassMs,
+    /// `real`, or `virtual`: then computing took no time, and neither processors nor lateness tell anything.
+    pub clock: String,
     /// Cores used by the server; `None` if nobody measured.
     pub server_cpu: Option<f64>,
     pub client_lateness_p99_ms: f64,
@@ -200,6 +205,7 @@ fn summarize_run(run: &Run, jobs: &Jobs, bounds: &Bounds) -> RunSummary {
     let completed = run.records.iter().filter(|record| record.is_complete()).count();
     let response_time_ms = response_time_ms(responses);
     let beaten = Beaten::of(run);
+    let clock = manifest.environment.get("clock").cloned().unwrap_or_else(|| "real".into());
     RunSummary {
         name: manifest.name.clone(),
         server: manifest.server.clone(),
@@ -212,7 +218,8 @@ fn summarize_run(run: &Run, jobs: &Jobs, bounds: &Bounds) -> RunSummary {
         slowdown_mean: mean(&slowdowns).unwrap_or_default(),
         bound_ratio: response_time_ms.mean / bounds.fluid_ms,
         size_class_ms: SizeClassMs::of(&jobs.sizes, &millis),
-        server_cpu: manifest.server_cpu.filter(|cpu| cpu.is_finite()),
+        server_cpu: manifest.server_cpu.filter(|cpu| cpu.is_finite() && clock != VIRTUAL),
+        clock,
         client_lateness_p99_ms: lateness_p99(run).as_millis_f64(),
         void: void_reason(run),
         baseline: manifest.baseline.clone(),
@@ -314,7 +321,7 @@ mod tests {
         assert_eq!(
             keys(run),
             "name server policy drain completed incomplete bytes response_time_ms slowdown_mean bound_ratio \
-             size_class_ms server_cpu client_lateness_p99_ms void outcomes attempts packet_bound_ratio beat_wire_time"
+             size_class_ms clock server_cpu client_lateness_p99_ms void outcomes attempts packet_bound_ratio beat_wire_time"
         );
         assert_eq!(keys(&run["response_time_ms"]), "mean p50 p90 p99 max");
         assert_eq!(keys(&run["outcomes"]), "complete incomplete refused reset timed_out aborted wrong");
@@ -464,6 +471,18 @@ mod tests {
             assert!(said.starts_with("run `a`: ") && said.contains(words), "{words}: {said}");
         }
         assert_eq!(summarize("e", &[]), Err(ReportError::NoRuns));
+    }
+
+    #[test]
+    fn what_costs_nothing_by_a_virtual_clock_is_not_told() {
+        let mut runs = experiment();
+        runs[0].manifest.environment.insert("clock".into(), "virtual".into());
+        let summary = summarize("x", &runs).unwrap();
+        let told = |run: &RunSummary| (run.clock.clone(), run.server_cpu);
+        assert_eq!(told(&summary.runs[0]), ("virtual".into(), None));
+        assert_eq!(told(&summary.runs[1]), ("real".into(), Some(0.25)));
+        let table = crate::table(&summary);
+        assert!(table.contains("     virtual       virtual\n"), "{table}");
     }
 
     #[test]

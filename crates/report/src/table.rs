@@ -3,6 +3,7 @@ use std::fmt::Write as _;
 use record::Outcome;
 use units::Rate;
 
+use crate::summary::VIRTUAL;
 use crate::{RunSummary, Summary};
 
 /// No line of the table is longer, so that it stands in a terminal, an e-mail and a README.
@@ -107,10 +108,15 @@ fn accounts(summary: &Summary) -> Vec<Row> {
             run.completed.to_string(),
             run.incomplete.to_string(),
             format!("{:.3}", run.bytes as f64 / 1e6),
-            run.server_cpu.map_or("-".into(), |cpu| format!("{cpu:.3}")),
-            format!("{:.3}", run.client_lateness_p99_ms),
+            by_real_clock(run, run.server_cpu.map_or("-".into(), |cpu| format!("{cpu:.3}"))),
+            by_real_clock(run, format!("{:.3}", run.client_lateness_p99_ms)),
         ]
     })
+}
+
+/// What a virtual clock cannot tell says so.
+fn by_real_clock(run: &RunSummary, figure: String) -> String {
+    if run.clock == VIRTUAL { VIRTUAL.into() } else { figure }
 }
 
 /// How many times sooner than under the first run, or than under the one it is to be compared with, which is then named;
