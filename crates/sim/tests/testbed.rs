@@ -5,7 +5,7 @@
 //!
 //! | column | what it is |
 //! |---|---|
-//! | `server` | `fair` (nginx, or Weir with the drain off), `paced` (srpt), `paced-fair`, `bands` (srpt in thirteen bands) |
+//! | `server` | `fair` (nginx, or Weir with the drain off), `paced` (srpt), `paced-fair`, `bands` (srpt in thirteen bands); `-own-acks`: by a Weir that acknowledged requests at once |
 //! | `line` | `htb` (a token bucket on our interface), `htb-wire` (and a wire of its rate behind it), `router` (a wire one hop on; blind), `router-htb` (a token bucket there) |
 //! | `packets` | `gso` (up to 64 KB), `single` (one segment) |
 //! | `rho`, `rtt_ms`, `loss` | the load, the round trip beside the queue, the share of packets lost on the way to the client |
@@ -18,7 +18,7 @@
 //! `--drain off --policy fair`, `--drain paced --policy srpt`, `--drain paced --policy fair`, `--drain bands --policy srpt-bands:13`.
 
 use sim::Hooks;
-use sim::packet::{self, Config, Discipline, DrainKind, PathConfig, Shape, Tcp};
+use sim::packet::{self, Config, Discipline, DrainKind, PathConfig, Server, Shape, Tcp};
 use units::Nanos;
 use workload::{Filter, Job, LoadProfile, ReadOptions, Scaling};
 
@@ -39,6 +39,8 @@ fn row(line: &str) -> Row<'_> {
     let [server, at, packets, rho, rtt_ms, loss, mean_ms, _source] = fields[..] else {
         panic!("eight columns: {line}")
     };
+    let (server, acks_ride) =
+        server.strip_suffix("-own-acks").map_or((server, server != "fair"), |server| (server, false));
     let number = |text: &str| text.parse::<f64>().unwrap_or_else(|error| panic!("{line}: `{text}`: {error}"));
     let (drain, bottleneck, policy) = match server {
         "fair" => (DrainKind::Off, Discipline::Fifo(100), "fair"),
@@ -67,6 +69,8 @@ fn row(line: &str) -> Row<'_> {
     let sees_queue = !is_router;
     let config =
         Config { drain, bottleneck, policy: policy.into(), shape, sees_queue, tcp, paths, ..Config::default() };
+    let server = Server { acks_ride, ..Server::default() };
+    let config = Config { server, ..config };
     let mean_ms = (!mean_ms.is_empty()).then(|| number(mean_ms));
     Row { name: line, config, rho: number(rho), mean_ms }
 }

@@ -173,6 +173,8 @@ pub struct Server {
     pub syn_cookies: bool,
     /// An idle connection is closed after this.
     pub keep_alive: Nanos,
+    /// The acknowledgement of a request rides on its response if that begins within 40 ms, as Weir has it (TCP_QUICKACK off).
+    pub acks_ride: bool,
 }
 
 impl Default for Server {
@@ -184,6 +186,7 @@ impl Default for Server {
             workers: None,
             syn_cookies: false,
             keep_alive: Nanos::from_secs(15),
+            acks_ride: false,
         }
     }
 }

@@ -79,6 +79,8 @@ pub struct Conn {
     pub client_timer: Timer,
     pub server_timer: Timer,
     pub delayed_ack: Timer,
+    /// The server's acknowledgement of a request, which waits for a response to ride on.
+    pub request_ack: Timer,
 }
 
 impl Conn {
@@ -116,6 +118,7 @@ impl Conn {
             client_timer: Timer::default(),
             server_timer: Timer::default(),
             delayed_ack: Timer::default(),
+            request_ack: Timer::default(),
         }
     }
 

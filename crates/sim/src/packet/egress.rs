@@ -33,6 +33,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             if is_taken || !self.config.tcp.hears_drops {
                 conn.sender.sent(now, segments, &settings);
                 conn.count(segments, &settings);
+                let _ = conn.request_ack.set(None);
                 if !is_taken {
                     conn.sender.dequeued(segments.bytes);
                 }

@@ -12,6 +12,9 @@ use super::tcp::{Acked, Settings};
 use super::world::{Event, Up, World};
 use super::{ConnId, DrainKind};
 
+/// Linux's TCP_DELACK_MIN.
+const ACK_RIDES_FOR: Nanos = Nanos::from_millis(40);
+
 /// Who is at the server, and where.
 pub struct Listener {
     pub syn_received: u32,
@@ -158,7 +161,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         if !self.establish(id) {
             return;
         }
-        self.send_control(id, Load::Ack, wire::PACKET_OVERHEAD_BYTES);
+        self.owe_acknowledgement(id, number);
         let conn = self.conns.get(id).expect("checked by the caller");
         if number <= conn.seen || conn.request.is_none() {
             return;
@@ -167,6 +170,22 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         if conn.server == ServerState::Active {
             self.respond(id);
         }
+    }
+
+    /// The request is acknowledged, at once or by its response. One that comes again was not heard of: at once.
+    fn owe_acknowledgement(&mut self, id: ConnId, number: u32) {
+        let at = self.now + ACK_RIDES_FOR;
+        let conn = self.conns.get(id).expect("checked by the caller");
+        if !self.config.server.acks_ride || number <= conn.seen {
+            return self.acknowledge_request(id);
+        }
+        if let Some(at) = conn.request_ack.set(Some(at)) {
+            self.calendar.push(at, Event::RequestAck(id));
+        }
+    }
+
+    pub fn acknowledge_request(&mut self, id: ConnId) {
+        self.send_control(id, Load::Ack, wire::PACKET_OVERHEAD_BYTES);
     }
 
     /// A worker answers the request.

@@ -41,6 +41,8 @@ pub enum Event {
     /// SYN-ACK unanswered, or the connection idle.
     ServerTimer(ConnId),
     DelayedAck(ConnId),
+    /// No response has taken the request's acknowledgement along.
+    RequestAck(ConnId),
     /// The user's patience ends: slot and try of a request, and its number.
     GiveUp {
         slot: u32,
@@ -207,6 +209,7 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
             Event::ClientTimer(id) => self.on_timer(id, event, |conn| &mut conn.client_timer, Self::on_client_timer),
             Event::ServerTimer(id) => self.on_timer(id, event, |conn| &mut conn.server_timer, Self::on_server_timer),
             Event::DelayedAck(id) => self.on_timer(id, event, |conn| &mut conn.delayed_ack, Self::acknowledge),
+            Event::RequestAck(id) => self.on_timer(id, event, |conn| &mut conn.request_ack, Self::acknowledge_request),
             Event::GiveUp { slot, tried, number } => self.on_give_up(slot, tried, number),
             Event::Sample => self.sample(),
         }

@@ -57,6 +57,8 @@ fn config(spec: &SimSpec) -> Result<Config, Failure> {
     let base = Config::default();
     let link: Rate = spec.link().parse().map_err(wrong("link"))?;
     let drain = one_of("drain", packet.drain.as_deref().unwrap_or("off"), &DRAINS)?;
+    // The papers' bands are of another server.
+    let is_weir = drain == DrainKind::Paced || (drain != DrainKind::Off && packet.tcp.as_deref() != Some("2003"));
     let is_router = packet.tcp.as_deref() == Some("router");
     Ok(Config {
         link,
@@ -75,6 +77,7 @@ fn config(spec: &SimSpec) -> Result<Config, Failure> {
             accept_queue: packet.accept_queue.unwrap_or(base.server.accept_queue),
             workers: packet.workers,
             syn_cookies: packet.syn_cookies,
+            acks_ride: is_weir,
             ..base.server
         },
         per_connection: packet.per_connection.unwrap_or(1),

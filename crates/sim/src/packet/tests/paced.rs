@@ -88,3 +88,17 @@ fn a_rate_that_is_told_too_high_is_found_out() {
     let (right, wrong) = (mean(&config), mean(&told));
     assert!(wrong < 2.0 * right, "{wrong} ms, told right {right}");
 }
+
+/// The acknowledgement of a request was a packet of its own on every connection.
+#[test]
+fn the_acknowledgement_of_a_request_rides_on_a_response_that_begins_in_time() {
+    let bytes = |acks_ride, list: &[(u64, u64)]| {
+        let server = crate::packet::Server { acks_ride, ..Default::default() };
+        outcome(&Config { server, ..paced(Shape::Wire, true) }, &jobs(list)).link_bytes
+    };
+    let alone: Vec<_> = (0..20).map(|n| (100 * n, 500)).collect();
+    assert_eq!(bytes(false, &alone) - bytes(true, &alone), 20 * wire::PACKET_OVERHEAD_BYTES);
+    // The second waits for the first for longer than 40 ms: it is acknowledged by itself after all.
+    let late = [(0, 100_000), (10, 200_000)];
+    assert_eq!(bytes(false, &late) - bytes(true, &late), wire::PACKET_OVERHEAD_BYTES);
+}

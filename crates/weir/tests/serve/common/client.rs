@@ -56,7 +56,8 @@ impl Client {
     /// Packets that have come from the server, bare acknowledgements and those of the connection's beginning included.
     pub fn packets_received(&self) -> u32 {
         let port = self.stream.local_addr().unwrap().port();
-        let said = Command::new("ss").args(["-tinH", "sport", "=", &format!(":{port}")]).output().expect("ss of iproute2");
+        let said =
+            Command::new("ss").args(["-tinH", "sport", "=", &format!(":{port}")]).output().expect("ss of iproute2");
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         let count = said.split_whitespace().find_map(|word| word.strip_prefix("segs_in:")?.parse().ok());
         count.unwrap_or_else(|| panic!("no segs_in of port {port}: {said}"))
