@@ -87,6 +87,21 @@ impl fmt::Display for LabError {
                 write!(f, "--out: {} is of another experiment: {reason}; name another folder", run.display())
             }
             LabError::Taken { folder } => write!(f, "--out: another weirlab is at work in {}", folder.display()),
+            LabError::Interrupted => write!(f, "interrupted"),
+            LabError::Run { name, cause, kept, out } => {
+                write!(f, "run `{name}`: {cause}; finished before it and kept in {}: {kept}", out.display())
+            }
+            of_machine => of_machine.fmt_machine(f),
+        }
+    }
+}
+
+impl std::error::Error for LabError {}
+
+impl LabError {
+    /// What can be wrong with a machine in virtual time.
+    fn fmt_machine(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             LabError::NoVirtualKernel { file, place } => write!(
                 f,
                 "--virtual: no kernel for virtual time in {place}: {} is missing; build it with `scripts/setup.sh virtual`",
@@ -110,15 +125,10 @@ impl fmt::Display for LabError {
             ),
             LabError::Machine { said } => write!(f, "the machine in virtual time ended without a result: {said}"),
             LabError::Inside { said } => write!(f, "in virtual time: {said}"),
-            LabError::Interrupted => write!(f, "interrupted"),
-            LabError::Run { name, cause, kept, out } => {
-                write!(f, "run `{name}`: {cause}; finished before it and kept in {}: {kept}", out.display())
-            }
+            _ => Ok(()),
         }
     }
 }
-
-impl std::error::Error for LabError {}
 
 impl From<uplink::Error> for LabError {
     fn from(cause: uplink::Error) -> LabError {

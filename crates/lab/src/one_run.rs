@@ -78,10 +78,7 @@ pub(crate) fn one_run(
         Network::Loopback => None,
     };
     let endpoint = endpoint(link.as_ref())?;
-    let start_wire = |link: &Link| link.start_wire(&plan.programs.weirlab, &folder, interrupt);
-    let mut wire = link.as_ref().map(start_wire).transpose()?.flatten();
-    let start_wide = |link: &Link| link.start_wide(&plan.programs.weirlab, plan.experiment.seed, &folder, interrupt);
-    let mut wide = link.as_ref().map(start_wide).transpose()?.flatten();
+    let mut links = start_links(plan, link.as_ref(), &folder, interrupt)?;
     let attached = link.as_ref().map(|link| link.attach(plan.experiment, spec, PORT, weir)).transpose()?.flatten();
     let disk = slow_disk(plan, spec, site)?;
     let command = server_command(plan.experiment, spec, endpoint.address, site, &folder, weir)?;
@@ -90,23 +87,35 @@ pub(crate) fn one_run(
     let mut download = start_download(disk.as_ref(), endpoint, &folder)?;
     company.ticket.begin(interrupt)?;
     let bar = company.bars.add(progress_bar(&format!("{} {}", plan.title, spec.name), plan.experiment.seconds));
-    let links = wire.iter_mut().chain(&mut wide).collect();
-    let watched = Watched { server: &mut server, links, download: download.as_mut() };
+    let links_watched = links.iter_mut().map(|(_, link)| link).collect();
+    let watched = Watched { server: &mut server, links: links_watched, download: download.as_mut() };
     let (measured, taken) = measure(plan, spec, endpoint, link.as_ref(), watched, &bar, interrupt)?;
     company.ticket.end(interrupt)?;
     let mut environment = link.as_ref().map_or(Ok(BTreeMap::new()), Link::describe)?;
     drop((download, disk, server));
-    for (name, link) in [("wire_counted", wire), ("wan_counted", wide)] {
-        if let Some(mut link) = link {
-            link.check_running()?;
-            environment.insert(name.into(), link.finish()?);
-        }
+    for (name, mut link) in links {
+        link.check_running()?;
+        environment.insert(name.into(), link.finish()?);
     }
     drop(link);
     environment.insert("server_command".into(), command.join(" "));
     environment.extend(attached.map(|command| ("attach_command".into(), command)));
     environment.extend(described(plan, spec, company.size));
     complete(&folder, spec, measured, taken, environment)
+}
+
+/// Starts those of our own links that this one has, each with the name of what it counts.
+fn start_links(
+    plan: &Plan<'_>,
+    link: Option<&Link>,
+    folder: &Path,
+    interrupt: &Interrupt,
+) -> Result<Vec<(&'static str, Wide)>, LabError> {
+    let Some(link) = link else { return Ok(vec![]) };
+    let weirlab = &plan.programs.weirlab;
+    let wire = link.start_wire(weirlab, folder, interrupt)?.map(|wire| ("wire_counted", wire));
+    let wide = link.start_wide(weirlab, plan.experiment.seed, folder, interrupt)?.map(|wide| ("wan_counted", wide));
+    Ok(wire.into_iter().chain(wide).collect())
 }
 
 fn make_folder(plan: &Plan<'_>, spec: &RunSpec) -> Result<PathBuf, LabError> {
