@@ -14,7 +14,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Without libelf the server is built without the BPF programs, which it does not need; looked at after set-up.
 BPF = $(if $(wildcard /usr/include/libelf.h),,--no-default-features)
 
-.PHONY: help run test test-vm demo bench vm-run reproduce setup
+.PHONY: help run test test-vm demo bench virtual vm-run reproduce setup
 
 help:
 	@echo "make run     serve examples/site at http://127.0.0.1:$(PORT)/, shortest response first (PORT=, UPLINK=)"
@@ -23,6 +23,7 @@ help:
 	@echo "make test-vm the kernel side's tests on a stock kernel in a virtual machine, as root"
 	@echo "make bench   Weir beside nginx on loopback (BENCH='--quick')"
 	@echo "make vm-run  an experiment in a virtual machine with a stock kernel (EXPERIMENT=, OUT=, ARGS=)"
+	@echo "make virtual EXPERIMENT=...  an experiment on a real kernel in virtual time (OUT=, ARGS=)"
 	@echo "make reproduce  measure every figure of three papers again, as root (QUICK=1: 15 minutes; TO=, TRACE=, NASA=)"
 	@echo "make setup   install what the tests and the benchmark need"
 
@@ -50,6 +51,12 @@ bench:
 	@scripts/setup.sh bench
 	cargo xtask bench $(BENCH)
 
+virtual:
+	@scripts/setup.sh test
+	@scripts/setup.sh virtual
+	cargo build --release --locked
+	@$(TARGET)/release/weirlab run --virtual $(EXPERIMENT) --out runs/virtual-$(basename $(notdir $(EXPERIMENT))) $(ARGS)
+
 vm-run:
 	@scripts/setup.sh test
 	cargo build --release --locked
@@ -57,6 +64,7 @@ vm-run:
 
 reproduce:
 	@scripts/setup.sh test
+	@if [ "$(QUICK)" = 1 ]; then scripts/setup.sh virtual || true; fi
 	cargo build --release --locked
 	@QUICK=$(QUICK) TRACE=$(TRACE) NASA=$(NASA) scripts/reproduce.sh $(TO) $(ARGS)
 

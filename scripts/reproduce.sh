@@ -3,7 +3,8 @@
 #
 #   scripts/reproduce.sh OUT [ARGUMENT of weirlab run...]
 #
-# QUICK=1 takes a chosen subset with short runs, about 15 minutes; else it is hours, told before it begins. NASA=FILE names
+# QUICK=1 takes a chosen subset with short runs, about 15 minutes, on a real kernel in virtual time where one was built (`scripts/setup.sh
+# virtual`; VIRTUAL=0 keeps to this host's); else it is hours, told before it begins. NASA=FILE names
 # the log for figures 13 to 16 of 003, which are left out without it; TRACE=FILE replays another log than the shipped
 # synthetic trace. It may be interrupted at any time: what is finished is kept, and the same command goes on from there. The
 # runs are in OUT/runs, the page is OUT/report.html, the same as text OUT/report.md. $WEIR_PROGRAMS is the folder of `weir` and `weirlab`.
@@ -25,7 +26,11 @@ fi
 mkdir -p "$out"
 out=$(realpath "$out") NASA=${NASA:+$(realpath "$NASA")} TRACE=${TRACE:+$(realpath "$TRACE")}
 cd "$root/experiments"
-common=(--parallel --skip-missing --json "$@")
+kernel=${WEIR_VIRTUAL_KERNEL:-${XDG_CACHE_HOME:-$HOME/.cache}/weir/virtual/linux}
+is_virtual=0
+if [ "${QUICK:-0}" = 1 ] && [ "${VIRTUAL:-1}" = 1 ] && [ -x "$kernel" ]; then is_virtual=1; fi
+if [ "$is_virtual" = 1 ]; then at_once=(--virtual); else at_once=(--parallel); fi
+common=("${at_once[@]}" --skip-missing --json "$@")
 trace=()
 if [ -n "${TRACE:-}" ]; then trace=(--trace "$TRACE"); fi
 status=0
@@ -40,11 +45,15 @@ measure() {
 interrupted=0
 trap 'interrupted=1' INT TERM
 
+# In virtual time every queue is there and nothing is late; here the papers' comparison alone.
 quick() {
-    measure 000-fig3.toml --seconds 40 --points rho-0.3,rho-0.6,rho-0.8,rho-0.9 "${trace[@]}" "$@"
-    measure 003-w1-a.toml 003-fig11.toml --seconds 100 "${trace[@]}" "$@"
-    measure 003-fig6.toml --seconds 100 --points rho-1.2 "${trace[@]}" "$@"
-    measure 002-table2.toml --seconds 60 --points link-10mbit_rho-0.9 "$@"
+    local runs=apache-fair,apache-attach-srpt,weir-bands,weir-paced
+    if [ "$is_virtual" = 1 ]; then runs=$runs,nginx-fq-codel,nginx-cake; fi
+    measure 000-fig3.toml --seconds 30 --points rho-0.6,rho-0.8,rho-0.9 --only "$runs" "${trace[@]}" "$@"
+    measure 003-w1-a.toml --seconds 50 --only "$runs" "${trace[@]}" "$@"
+    measure 003-fig11.toml --seconds 50 --only apache-fair,apache-attach-srpt,weir-paced "${trace[@]}" "$@"
+    measure 003-fig6.toml --seconds 50 --points rho-1.2 --only apache-fair,apache-attach-srpt,weir-bands,weir-paced "${trace[@]}" "$@"
+    measure 002-table2.toml --seconds 40 --points link-10mbit_rho-0.9 --only ps,srpt,srrt "$@"
 }
 
 # SURGE makes its own requests, and NASA's log is another trace: the set-up tells them apart.
@@ -67,9 +76,13 @@ whole() {
 }
 
 if [ "${QUICK:-0}" = 1 ]; then length=quick; else length=whole; fi
-echo "what there is to do:"
-"$length" --estimate
-echo "doing it:"
+if [ "$is_virtual" = 1 ]; then
+    echo "in virtual time, with $kernel:"
+else
+    echo "what there is to do:"
+    "$length" --estimate
+    echo "doing it:"
+fi
 "$length"
 
 "$weirlab" report "$out/runs" --out "$out/report.html" --md "$out/report.md" --csv "$out/csv" >/dev/null
