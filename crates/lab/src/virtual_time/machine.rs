@@ -81,7 +81,7 @@ impl Task<'_> {
             let file = folder.join(name);
             fs::write(&file, text).map_err(|e| LabError::path(&file, e))?;
         }
-        let executable = fs::Permissions::from(std::os::unix::fs::PermissionsExt::from_mode(0o755));
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(folder.join("init"), executable).map_err(|e| LabError::path(folder, e))
     }
 
