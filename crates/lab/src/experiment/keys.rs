@@ -113,7 +113,7 @@ pub(crate) fn packets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64,
 
 /// From a full packet on Ethernet, without which nothing leaves, to what the kernel takes: half of 32 bits.
 pub(crate) fn burst<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    within(deserializer, "a burst in bytes", 1..=i32::MAX as u64)
+    within(deserializer, "a burst in bytes", 1514..=i32::MAX as u64)
 }
 
 /// Up to GSO_MAX_SEGS (linux/netdevice.h).
