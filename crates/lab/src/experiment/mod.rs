@@ -336,7 +336,12 @@ drain = "paced"
             ("60", "0", 4, "`0` is not a length of run"),
             ("60", "-5", 4, "invalid value"),
             ("\"nginx-fair\"", "\"../up\"", 7, "`../up` is not a name for a run"),
-            ("\"nginx\"", "\"iis\"", 8, "unknown variant `iis`, expected one of `apache`, `caddy`, `nginx`, `weir`"),
+            (
+                "\"nginx\"",
+                "\"iis\"",
+                8,
+                "unknown variant `iis`, expected one of `apache`, `caddy`, `h2o`, `nginx`, `weir`",
+            ),
             ("\"nginx-fair\"", "\"weir-paced-srpt\"", 10, "there are two runs named `weir-paced-srpt`"),
             (
                 "server = \"nginx\"",

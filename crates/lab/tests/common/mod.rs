@@ -19,9 +19,11 @@ pub fn may_test() -> Option<MutexGuard<'static, ()>> {
 }
 
 /// One run with these keys, in an experiment with `more` at its top.
+/// Without a wire: where that is a process of the program under test, a library's test has none.
 pub fn experiment_of(more: &str, run: &str) -> Experiment {
-    let text =
-        format!("question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n{more}\n[[run]]\nname = \"a\"\n{run}\n");
+    let text = format!(
+        "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\nwire = false\n{more}\n[[run]]\nname = \"a\"\n{run}\n"
+    );
     Experiment::parse(&text, Path::new("x.toml")).unwrap()
 }
 

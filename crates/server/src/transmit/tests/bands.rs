@@ -142,7 +142,7 @@ const NOW: Nanos = Nanos::from_secs(1);
 impl Bench {
     /// Bands cut at these sizes, which the kernel numbers from 1.
     fn new(cuts: &[u64], promotion: Promotion, burst: u64) -> Bench {
-        let names: Vec<String> = cuts.iter().map(u64::to_string).collect();
+        let names: Vec<String> = cuts.iter().map(|cut| format!("{cut}B")).collect();
         let policy = policy::parse(&format!("srpt-bands:{}", names.join(","))).unwrap();
         let priorities: Vec<u32> = (1..=cuts.len() as u32 + 1).collect();
         let kernel = Kernel { bands: vec![VecDeque::new(); cuts.len() + 2], ..Kernel::default() };
