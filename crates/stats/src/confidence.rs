@@ -34,29 +34,51 @@ pub fn batch_means(values: &[f64]) -> Option<Interval> {
     Some(Interval { mean: mean(values)?, half_width: T_95 * (sample_variance / BATCHES as f64).sqrt() })
 }
 
-/// The 99 % confidence interval of the mean of independent values (replications, or batches long enough to be nearly so),
+/// The 95 % confidence interval of the mean of independent values (replications, or batches long enough to be nearly so),
 /// by Student's t. `None` for fewer than two.
+pub fn interval_95(values: &[f64]) -> Option<Interval> {
+    interval(values, student_t_95)
+}
+
+/// The same of 99 %.
 pub fn interval_99(values: &[f64]) -> Option<Interval> {
+    interval(values, student_t_99)
+}
+
+fn interval(values: &[f64], student_t: fn(usize) -> f64) -> Option<Interval> {
     let degrees = values.len().checked_sub(1).filter(|&degrees| degrees > 0)?;
     let centre = mean(values)?;
     let sample_variance = values.iter().map(|value| (value - centre).powi(2)).sum::<f64>() / degrees as f64;
-    Some(Interval { mean: centre, half_width: student_t_99(degrees) * (sample_variance / values.len() as f64).sqrt() })
+    Some(Interval { mean: centre, half_width: student_t(degrees) * (sample_variance / values.len() as f64).sqrt() })
 }
 
-/// Two-sided 99 % points of Student's t for 1 to 30 degrees of freedom.
-const T_99: [f64; 30] = [
+/// Two-sided 95 % points of Student's t for 1 to 30 degrees of freedom.
+const T_95_TABLE: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
+    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+];
+
+/// Two-sided 99 % points of the same.
+const T_99_TABLE: [f64; 30] = [
     63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947, 2.921,
     2.898, 2.878, 2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750,
 ];
 
-/// Beyond the table by the first terms of the Cornish-Fisher expansion around the normal distribution's 2.5758, right to
-/// three decimals there.
+fn student_t_95(degrees: usize) -> f64 {
+    student_t(degrees, &T_95_TABLE, 1.959_964_0)
+}
+
 pub(crate) fn student_t_99(degrees: usize) -> f64 {
-    const Z: f64 = 2.575_829_3;
+    student_t(degrees, &T_99_TABLE, 2.575_829_3)
+}
+
+/// Beyond the table by the first terms of the Cornish-Fisher expansion around `z`, the normal distribution's point: right to
+/// three decimals there.
+fn student_t(degrees: usize, table: &[f64; 30], z: f64) -> f64 {
     let v = degrees as f64;
-    match T_99.get(degrees.wrapping_sub(1)) {
+    match table.get(degrees.wrapping_sub(1)) {
         Some(&t) => t,
-        None => Z + (Z.powi(3) + Z) / (4.0 * v) + (5.0 * Z.powi(5) + 16.0 * Z.powi(3) + 3.0 * Z) / (96.0 * v * v),
+        None => z + (z.powi(3) + z) / (4.0 * v) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * v * v),
     }
 }
 
@@ -72,11 +94,18 @@ mod tests {
         let interval = interval_99(&[1.0, 2.0, 3.0]).unwrap();
         assert!((interval.mean, interval.half_width) == (2.0, 9.925 * (1.0f64 / 3.0).sqrt()));
         assert_eq!((interval_99(&[]), interval_99(&[1.0])), (None, None));
+        let interval = interval_95(&[1.0, 2.0, 3.0]).unwrap();
+        assert!((interval.mean, interval.half_width) == (2.0, 4.303 * (1.0f64 / 3.0).sqrt()));
+        assert_eq!((interval_95(&[]), interval_95(&[1.0])), (None, None));
     }
 
     /// Published points: 40, 60 and 120 degrees of freedom.
     #[test]
     fn students_t_goes_on_beyond_the_table() {
+        for (degrees, t) in [(1, 12.706), (19, T_95), (30, 2.042), (31, 2.040), (40, 2.021), (60, 2.000), (120, 1.980)]
+        {
+            assert!((student_t_95(degrees) - t).abs() < 1e-3, "{degrees}: {}", student_t_95(degrees));
+        }
         for (degrees, t) in [(30, 2.750), (31, 2.744), (40, 2.704), (60, 2.660), (120, 2.617)] {
             assert!((student_t_99(degrees) - t).abs() < 1e-3, "{degrees}: {}", student_t_99(degrees));
         }

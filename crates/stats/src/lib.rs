@@ -23,7 +23,7 @@ mod size;
 mod streaming;
 
 pub use batches::{BatchMeans, NoInterval};
-pub use confidence::{BATCHES, Interval, batch_means, interval_99};
+pub use confidence::{BATCHES, Interval, batch_means, interval_95, interval_99};
 pub use growth::GrowthBins;
 pub use jackknife::{batch, jackknife};
 pub use moments::{mean, mean_nanos, scv, variance};
