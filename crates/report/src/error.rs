@@ -13,6 +13,8 @@ pub enum ReportError {
     DifferentCount { run: String, first: String, jobs: usize, expected: usize },
     /// A run's job is not the first run's job of the same number: (arrival in ns, size in bytes) of each.
     DifferentJob { run: String, first: String, job: usize, given: (u64, u64), expected: (u64, u64) },
+    /// Of a seed there are two runs, so that it is open which of them counts.
+    SeedTwice { run: String, seed: u64 },
     /// The picture could not be drawn.
     Picture(String),
 }
@@ -35,6 +37,10 @@ impl fmt::Display for ReportError {
                 "run `{run}`: job {job} arrives at {} ns for {} bytes, but at {} ns for {} bytes in run `{first}`; \
                  only runs of the same jobs compare",
                 given.0, given.1, expected.0, expected.1
+            ),
+            ReportError::SeedTwice { run, seed } => write!(
+                f,
+                "run `{run}` of seed {seed} is there twice under the same conditions; of each seed one run counts: leave one out"
             ),
             ReportError::Picture(reason) => write!(f, "the picture could not be drawn: {reason}"),
         }

@@ -7,7 +7,7 @@ use crate::summary::VIRTUAL;
 use crate::{RunSummary, Summary};
 
 /// No line of the table is longer, so that it stands in a terminal, an e-mail and a README.
-const WIDTH_MAX: usize = 110;
+pub(crate) const WIDTH_MAX: usize = 110;
 
 /// Longer names of runs, and of policies and drains, are cut, so that the widest block still fits.
 const NAME_CHARS_MAX: usize = 20;
@@ -57,7 +57,7 @@ fn heading(summary: &Summary) -> String {
     text
 }
 
-type Row = Vec<String>;
+pub(crate) type Row = Vec<String>;
 
 fn row(first: &str, rest: &[&str]) -> Row {
     std::iter::once(first).chain(rest.iter().copied()).map(String::from).collect()
@@ -177,7 +177,7 @@ fn label(run: &RunSummary) -> String {
     if run.void.is_some() { name + " VOID" } else { name }
 }
 
-fn cut(text: &str, chars_max: usize) -> String {
+pub(crate) fn cut(text: &str, chars_max: usize) -> String {
     if text.chars().count() <= chars_max {
         return text.into();
     }
@@ -185,7 +185,7 @@ fn cut(text: &str, chars_max: usize) -> String {
 }
 
 /// Three significant digits, or all before the point.
-fn figure(value: f64) -> String {
+pub(crate) fn figure(value: f64) -> String {
     let decimals = match value.abs() {
         v if v < 1.0 => 3,
         v if v < 10.0 => 2,
@@ -196,7 +196,7 @@ fn figure(value: f64) -> String {
 }
 
 /// Columns as wide as their widest cell: the first to the left, the others to the right.
-fn aligned(rows: &[Row]) -> String {
+pub(crate) fn aligned(rows: &[Row]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
         .map(|column| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0))
@@ -212,7 +212,7 @@ fn aligned(rows: &[Row]) -> String {
 }
 
 /// Adds the sentence, broken between words into lines of at most [`WIDTH_MAX`]; a longer word stands alone.
-fn wrap(text: &mut String, sentence: &str) {
+pub(crate) fn wrap(text: &mut String, sentence: &str) {
     let mut line = String::new();
     for word in sentence.split_whitespace() {
         if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH_MAX {

@@ -85,7 +85,7 @@ fn runs(point: &PointReport) -> String {
     text
 }
 
-fn table(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+pub(crate) fn table(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let line = |cells: &mut dyn Iterator<Item = String>| {
         let escaped: Vec<String> = cells.map(|cell| cell.replace('|', "\\|").replace('\n', " ")).collect();
         format!("| {} |\n", escaped.join(" | "))

@@ -1,4 +1,5 @@
-//! `weirlab report`: the table, JSON and picture of runs that were recorded before, or a page of whole experiments.
+//! `weirlab report`: the table, JSON and picture of runs that were recorded before, a page of whole experiments, or one run over
+//! the others with several seeds.
 //!
 //! A result without a manifest does not exist: a folder that holds records but no manifest is of a run that was cut
 //! short, and is named on standard error and left out.
@@ -15,6 +16,7 @@ use folders::MANIFEST;
 
 mod book;
 mod folders;
+mod repeats;
 
 /// What is kept of runs in git.
 const SUMMARY: &str = "summary.json";
@@ -37,7 +39,7 @@ pub struct Args {
     /// Write one HTML page, without anything to fetch: the figures' claims with verdicts, plots, comparison of any two runs
     #[arg(long, value_name = "FILE.html")]
     out: Option<PathBuf>,
-    /// Write claims, verdicts and runs as Markdown
+    /// Write claims, verdicts and runs as Markdown; with --over its table, beside printing it
     #[arg(long, value_name = "FILE.md")]
     md: Option<PathBuf>,
     /// Write every table and what every plot shows into this folder, a file each
@@ -46,6 +48,12 @@ pub struct Args {
     /// Folder of simulated sweeps (NAME-table.md, or NAME/table.md), to stand beside what was measured
     #[arg(long, value_name = "DIR")]
     simulated: Option<PathBuf>,
+    /// Print one table of runs repeated with several seeds (seed in [vary], or folders of one experiment made with --seed):
+    /// every run's time over this run's, by everything but the seed, this run's losses first. The factor is of the means, and
+    /// of the largest 0.5 % of requests; it is taken seed by seed (geometric mean, 95 % interval by Student's t). Void runs, runs that
+    /// beat their wire time and seeds without the other run are left out and counted. Goes with --json, --md and --title
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["svg", "records", "out", "csv", "simulated"])]
+    over: Option<String>,
     /// What the page or the Markdown is called
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
@@ -54,6 +62,15 @@ pub struct Args {
 pub fn main(args: Args) -> Result<(), Failure> {
     if let Some(file) = kept(&args.folders)? {
         return print_kept(&file, &args);
+    }
+    if let Some(over) = &args.over {
+        return repeats::write(&repeats::Wanted {
+            folders: &args.folders,
+            over,
+            json: args.json,
+            markdown: args.md.as_deref(),
+            title: args.title.as_deref(),
+        });
     }
     let is_book = args.out.is_some() || args.md.is_some() || args.csv.is_some();
     if is_book {
@@ -90,10 +107,10 @@ fn kept(folders: &[PathBuf]) -> Result<Option<PathBuf>, Failure> {
 fn print_kept(file: &Path, args: &Args) -> Result<(), Failure> {
     let needs_records =
         [&args.svg, &args.records, &args.out, &args.md, &args.csv].iter().any(|wanted| wanted.is_some());
-    if needs_records {
+    if needs_records || args.over.is_some() {
         return Err(failed(
             file,
-            "only this summary was kept, and no records to draw or to write: run the experiment again",
+            "only this summary was kept, and no records to draw, to compare or to write: run the experiment again",
         ));
     }
     let text = fs::read_to_string(file).map_err(|error| failed(file, error))?;

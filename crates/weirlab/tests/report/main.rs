@@ -4,6 +4,7 @@ mod book;
 mod browser;
 #[path = "../common/mod.rs"]
 mod common;
+mod repeats;
 
 use std::collections::BTreeMap;
 use std::path::Path;
