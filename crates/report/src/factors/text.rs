@@ -99,8 +99,8 @@ impl FactorRow {
             seeds,
             self.mean_ms.map_or("-".into(), Estimate::plus_minus),
             self.packet_bound_ratio.map_or("-".into(), Estimate::plus_minus),
-            self.factor.map_or("-".into(), Estimate::from_to),
-            self.factor_top.map_or("-".into(), Estimate::from_to),
+            self.factor.map_or("-".into(), Estimate::with_ends),
+            self.factor_top.map_or("-".into(), Estimate::with_ends),
             Some(self.losses()).filter(|losses| !losses.is_empty()).unwrap_or("-".into()),
         ]
     }
@@ -134,7 +134,7 @@ impl Estimate {
         figure(self.value) + half.as_deref().unwrap_or(" (1 seed)")
     }
 
-    fn from_to(self) -> String {
+    fn with_ends(self) -> String {
         let ends = self.low.zip(self.high).map(|(low, high)| format!(" {}-{}", figure(low), figure(high)));
         figure(self.value) + ends.as_deref().unwrap_or(" (1 seed)")
     }

@@ -129,7 +129,8 @@ fn interrupted_it_keeps_what_is_finished_and_leaves_nothing_else() {
         let child = bench.command(Path::new(env!("CARGO_BIN_EXE_weirlab")), &[]).spawn().unwrap();
         let pid = child.id();
         wait_until("the second run is under load", || bench.out().join("second/load.log").exists());
-        assert_eq!(namespaces_of(pid).len(), 2);
+        // Server, wire and client.
+        assert_eq!(namespaces_of(pid).len(), 3);
         let awake = awake_of(pid);
         let first = record::Run::read(&bench.out().join("first")).unwrap().manifest;
         assert_eq!(awake.len(), usize::from(first.environment["processors"] == "kept awake"), "as the manifest says");
@@ -161,7 +162,8 @@ fn what_a_killed_experiment_left_is_removed_by_the_next() {
     child.wait().unwrap();
     wait_until("the processors may sleep", || awake.iter().all(|pid| !Path::new("/proc").join(pid).exists()));
     wait_until("the kernel has ended its programs", || processes_in(&bench.out()).is_empty());
-    assert_eq!(namespaces_of(pid).len(), 2);
+    // Server, wire and client.
+    assert_eq!(namespaces_of(pid).len(), 3);
     let next = Bench::new("next", TWO_RUNS);
     assert!(next.run(&["--seconds", "1", "--only", "first"]).status.success());
     assert_eq!(namespaces_of(pid), Vec::<String>::new());

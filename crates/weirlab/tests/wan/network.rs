@@ -59,7 +59,7 @@ impl Network {
         }
         be_punctual();
         let text = format!(
-            "question = \"\"\nlink = \"1gbit\"\nrho = 0.8\nseconds = 1\nwan = \"{means}\"\n\
+            "question = \"\"\nlink = \"1gbit\"\nrho = 0.8\nseconds = 1\nwire = false\nwan = \"{means}\"\n\
              [[client]]\nname = \"a\"\n{path}\n[[run]]\nname = \"a\"\nserver = \"nginx\"\n"
         );
         let experiment = Experiment::parse(&text, Path::new("x.toml")).unwrap();
