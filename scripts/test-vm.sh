@@ -46,5 +46,5 @@ done >"$target/test-vm.sh"
     echo 'exit "${failed:-0}"'
 } >>"$target/test-vm.sh"
 VM_RUN_MODULES=$modules "$run" --share "$target" --timeout "$timeout_s" -- \
-    env WEIR_REQUIRE_PRIVILEGED=1 RUST_BACKTRACE=1 bash "$target/test-vm.sh"
+    env WEIR_REQUIRE_PRIVILEGED=1 WEIR_TEST_CLOCK=real RUST_BACKTRACE=1 bash "$target/test-vm.sh"
 echo "test-vm: all passed"

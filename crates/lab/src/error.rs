@@ -37,6 +37,8 @@ pub enum LabError {
     Taken { folder: PathBuf },
     /// There is no kernel for virtual time where it was looked for.
     NoVirtualKernel { file: PathBuf, place: String },
+    /// A variable of the environment has a value that it cannot have.
+    Variable { name: &'static str, value: String, wanted: String },
     /// A program in a machine of virtual time computes without end, so that its clock stands still.
     Spins { program: String, at_s: u64, cpu_s: u64 },
     /// A machine of virtual time needed more memory than it had; a program in it was ended for that.
@@ -107,6 +109,7 @@ impl LabError {
                 "--virtual: no kernel for virtual time in {place}: {} is missing; build it with `scripts/setup.sh virtual`",
                 file.display()
             ),
+            LabError::Variable { name, value, wanted } => write!(f, "{name} is `{value}`: {wanted} is expected"),
             LabError::Spins { program, at_s, cpu_s } => write!(
                 f,
                 "{program} spins: the virtual clock stood still at {at_s} s for {cpu_s} s of computing, so the machine was \
@@ -115,7 +118,8 @@ impl LabError {
             LabError::MachineMemory { mib, killed } => {
                 write!(
                     f,
-                    "the machine ran out of its {mib} MiB of memory, and its kernel ended `{killed}`: make the run shorter"
+                    "the machine ran out of its {mib} MiB of memory, and its kernel ended `{killed}`: make the run \
+                     shorter, or name more with WEIRLAB_MACHINE_MIB"
                 )
             }
             LabError::HostMemory { mib, free_mib, folder } => write!(

@@ -59,5 +59,5 @@ pub use server::{Endpoint, server_command, start_server};
 pub use site::Site;
 pub use slow_disk::SlowDisk;
 pub use tool::find_program;
-pub use virtual_time::{Machines, is_virtual};
+pub use virtual_time::{Machines, Said, find_kernel, is_virtual, run_command};
 pub use wide::Wide;

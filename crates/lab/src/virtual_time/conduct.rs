@@ -8,8 +8,9 @@ use std::time::Instant;
 
 use record::{LeftOut, Manifest, Run};
 
+use super::bounds::Bounds;
 use super::kernel::find_kernel;
-use super::machine::{self, Ended, MEMORY_MIB, RESULTS_INSIDE, STUCK_AFTER};
+use super::machine::{self, Ended, RESULTS_INSIDE};
 use crate::conduct::{due_runs, keep_left_out, kept_runs};
 use crate::folder::{Claim, Folder};
 use crate::{Conducted, Interrupt, LabError, Order, Plan, RunSpec, Skipped, tool};
@@ -18,6 +19,7 @@ use crate::{Conducted, Interrupt, LabError, Order, Plan, RunSpec, Skipped, tool}
 #[derive(Debug, Clone)]
 pub struct Machines {
     kernel: PathBuf,
+    bounds: Bounds,
     /// At once, at most.
     parallel: usize,
 }
@@ -25,10 +27,11 @@ pub struct Machines {
 impl Machines {
     /// As many at once as asked for, else one for each processor, and never more than the memory that is free has room for.
     pub fn new(parallel: Option<usize>) -> Result<Machines, LabError> {
+        let (kernel, bounds) = (find_kernel()?, Bounds::from_environment()?);
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let room = usize::try_from(machine::free_mib() / MEMORY_MIB).unwrap_or(usize::MAX);
+        let room = usize::try_from(machine::free_mib() / bounds.memory_mib).unwrap_or(usize::MAX);
         let parallel = parallel.unwrap_or(processors).min(room).max(1);
-        Ok(Machines { kernel: find_kernel()?, parallel })
+        Ok(Machines { kernel, bounds, parallel })
     }
 }
 
@@ -117,7 +120,7 @@ fn note(order: &Order<'_>, outcomes: Vec<Outcome>, conducted: &mut [Conducted]) 
 /// Does one run and gives the virtual seconds its machine was there.
 fn one(plan: &Plan<'_>, spec: &RunSpec, machines: &Machines, interrupt: &Interrupt) -> Result<u64, Failed> {
     let point = plan.environment.get("point").map_or("", String::as_str);
-    let task = machine::Task { kernel: &machines.kernel, command: &again(plan, spec, point), stuck_after: STUCK_AFTER };
+    let task = machine::Task { kernel: &machines.kernel, command: &again(plan, spec, point), bounds: machines.bounds };
     let began = Instant::now();
     let ended = task.run(interrupt).map_err(Failed::Failed)?;
     let inner = Path::new(point).join(&spec.name);

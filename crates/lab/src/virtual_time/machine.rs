@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use super::bounds::Bounds;
 use super::console;
 use crate::namespace::{is_dead, owner};
 use crate::proc_stat::Stat;
@@ -21,13 +22,8 @@ const PREFIX: &str = "weirlab-machine-";
 const RESULTS: &str = "results";
 /// The same, where the command sees it: what it writes anywhere else is lost.
 pub(super) const RESULTS_INSIDE: &str = "/run/results";
-/// How much memory a machine may use, MiB; of the host's it takes what it has used.
-pub(super) const MEMORY_MIB: u64 = 3072;
 /// Its memory is a file here: this must not be a disk.
 const MEMORY_FOLDER: &str = "/dev/shm";
-/// Processor time in which the virtual clock has to move by a second. A run at 10 Mbit/s takes half a second of it, so what takes
-/// a hundred times that spins.
-pub(super) const STUCK_AFTER: Duration = Duration::from_secs(60);
 /// How often the machine's processor time is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How much of what the machine printed an error quotes.
@@ -38,12 +34,13 @@ pub(super) struct Task<'a> {
     pub(super) kernel: &'a Path,
     /// What it keeps in [`RESULTS_INSIDE`] is kept.
     pub(super) command: &'a [String],
-    pub(super) stuck_after: Duration,
+    pub(super) bounds: Bounds,
 }
 
 /// How a command ended.
 pub(super) struct Ended {
     pub(super) status: i32,
+    pub(super) out: String,
     pub(super) err: String,
     pub(super) virtual_seconds: u64,
     folder: Folder,
@@ -62,13 +59,13 @@ impl Ended {
 impl Task<'_> {
     /// Starts a machine, has it do this, and gives how it ended.
     pub(super) fn run(&self, interrupt: &Interrupt) -> Result<Ended, LabError> {
-        check_memory()?;
+        check_memory(self.bounds.memory_mib)?;
         let folder = Folder::make()?;
         self.write_to(&folder.0)?;
         let mut machine =
             Program::start(Place::Here, "the machine", &self.machine_words(&folder.0), &folder.file("console"))?;
         self.watch(&mut machine, &folder, interrupt)?;
-        folder.ended()
+        folder.ended(self.bounds.memory_mib)
     }
 
     fn write_to(&self, folder: &Path) -> Result<(), LabError> {
@@ -88,7 +85,11 @@ impl Task<'_> {
     fn machine_words(&self, folder: &Path) -> Vec<String> {
         let folder = folder.display();
         let mut words = vec!["env".into(), format!("TMPDIR={MEMORY_FOLDER}"), self.kernel.display().to_string()];
-        words.extend([format!("mem={MEMORY_MIB}M"), format!("init={folder}/init"), format!("uml_dir={folder}")]);
+        words.extend([
+            format!("mem={}M", self.bounds.memory_mib),
+            format!("init={folder}/init"),
+            format!("uml_dir={folder}"),
+        ]);
         words.push("umid=machine".into());
         words.extend(BOOT.split_whitespace().map(String::from));
         words
@@ -108,11 +109,11 @@ impl Task<'_> {
             let (now, cpu) = (folder.beats(), machine.cpu()?);
             if now != beats {
                 (beats, moved_at) = (now, cpu);
-            } else if cpu.saturating_sub(moved_at) > self.stuck_after {
+            } else if cpu.saturating_sub(moved_at) > self.bounds.stuck_after {
                 return Err(LabError::Spins {
                     program: folder.running(),
                     at_s: beats,
-                    cpu_s: self.stuck_after.as_secs(),
+                    cpu_s: self.bounds.stuck_after.as_secs(),
                 });
             }
         }
@@ -150,16 +151,16 @@ impl Folder {
         running_in(&said).unwrap_or_else(|| "a program".into())
     }
 
-    fn ended(self) -> Result<Ended, LabError> {
+    fn ended(self, memory_mib: u64) -> Result<Ended, LabError> {
         let (console, err) = (self.text("console"), self.text("err"));
         if let Some(killed) = out_of_memory(&console) {
-            return Err(LabError::MachineMemory { mib: MEMORY_MIB, killed });
+            return Err(LabError::MachineMemory { mib: memory_mib, killed });
         }
         let Ok(status) = self.text("status").trim().parse() else {
             let said = if err.trim().is_empty() { &console } else { &err };
             return Err(LabError::Machine { said: tail(said) });
         };
-        Ok(Ended { status, err, virtual_seconds: self.beats(), folder: self })
+        Ok(Ended { status, out: self.text("out"), err, virtual_seconds: self.beats(), folder: self })
     }
 }
 
@@ -188,12 +189,12 @@ fn remove_leftovers(parent: &Path) {
 }
 
 /// Whether this host has the memory that a machine may come to use.
-fn check_memory() -> Result<(), LabError> {
+fn check_memory(mib: u64) -> Result<(), LabError> {
     let free_mib = free_mib();
-    if free_mib >= MEMORY_MIB {
+    if free_mib >= mib {
         return Ok(());
     }
-    Err(LabError::HostMemory { mib: MEMORY_MIB, free_mib, folder: MEMORY_FOLDER.into() })
+    Err(LabError::HostMemory { mib, free_mib, folder: MEMORY_FOLDER.into() })
 }
 
 /// What machines may come to use of this host's memory.

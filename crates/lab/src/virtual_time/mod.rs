@@ -8,12 +8,15 @@
 //! What it cannot do: costs of computing read zero; a program that spins until time has passed never ends; there is one processor
 //! and no BPF JIT, hence no qdisc in BPF.
 
+mod bounds;
+mod command;
 mod conduct;
 mod console;
 mod kernel;
 mod machine;
 
+pub use command::{Said, run_command};
 pub use conduct::Machines;
 pub(crate) use conduct::conduct;
-pub use kernel::is_virtual;
 pub(crate) use kernel::version;
+pub use kernel::{find_kernel, is_virtual};

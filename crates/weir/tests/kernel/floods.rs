@@ -10,6 +10,7 @@ use serde_json::Value;
 use socket2::SockRef;
 
 use crate::network::Network;
+use crate::virtual_time::in_virtual_time;
 
 /// TCP keeps two packets of a connection in the queue below it, here 5 ms: where one connection floods each band, a busy
 /// machine that leaves TCP alone for longer gives the worse band its turn, by right. So many last 75 ms.
@@ -25,12 +26,18 @@ const TURN: Duration = Duration::from_millis(100);
 
 #[test]
 fn of_two_floods_the_better_band_has_the_link_but_for_the_others_share() {
+    if in_virtual_time(of_two_floods_the_better_band_has_the_link_but_for_the_others_share) {
+        return;
+    }
     two_floods(14);
 }
 
 /// The two best bands of responses have one of HTB's priorities together: of 200 KB and a packet the better one has the 200 KB.
 #[test]
 fn of_two_bands_with_one_priority_the_better_has_nearly_all() {
+    if in_virtual_time(of_two_bands_with_one_priority_the_better_has_nearly_all) {
+        return;
+    }
     two_floods(3);
 }
 
@@ -66,6 +73,9 @@ fn two_floods(low: usize) {
 /// The listening socket's priority is that of its SYN-ACKs: each is counted in the control band, where nothing waits.
 #[test]
 fn a_flood_does_not_hold_up_syn_acks() {
+    if in_virtual_time(a_flood_does_not_hold_up_syn_acks) {
+        return;
+    }
     let Some(network) = Network::new() else { return };
     network.printed("uplink up uplink --rate 10mbit");
     let bands = show(&network);

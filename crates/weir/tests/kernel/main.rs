@@ -7,3 +7,5 @@ mod leftovers;
 mod network;
 mod shares;
 mod uplink;
+#[path = "../../../lab/tests/common/virtual_time.rs"]
+mod virtual_time;

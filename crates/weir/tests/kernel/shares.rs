@@ -9,6 +9,7 @@ use socket2::SockRef;
 
 use crate::floods::{OnDrop, connect, count, drain, flood, listen, look_until, priority, show};
 use crate::network::Network;
+use crate::virtual_time::in_virtual_time;
 
 /// Reached only when a response stands still.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -23,6 +24,9 @@ const RESPONSES: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv
 
 #[test]
 fn one_bulk_transfer_from_another_port_stops_no_response() {
+    if in_virtual_time(one_bulk_transfer_from_another_port_stops_no_response) {
+        return;
+    }
     beside_other_traffic(|network, is_over, scope| {
         let listener = network.cable.at_server(|| TcpListener::bind(OTHER).unwrap());
         let receiver = network.cable.at_client(|| TcpStream::connect(OTHER).unwrap());
@@ -34,6 +38,9 @@ fn one_bulk_transfer_from_another_port_stops_no_response() {
 
 #[test]
 fn a_flood_of_datagrams_stops_no_response() {
+    if in_virtual_time(a_flood_of_datagrams_stops_no_response) {
+        return;
+    }
     beside_other_traffic(|network, is_over, scope| {
         let socket = network.cable.at_server(|| UdpSocket::bind("198.18.60.1:443").unwrap());
         socket.connect("198.18.60.2:9").unwrap();
@@ -106,6 +113,9 @@ fn fetch(body_bytes: usize) {
 /// Beside responses that would fill the link, other traffic has its fifth of it.
 #[test]
 fn other_traffic_has_its_share_and_no_more() {
+    if in_virtual_time(other_traffic_has_its_share_and_no_more) {
+        return;
+    }
     let Some(network) = Network::new() else { return };
     network.printed("uplink up uplink --rate 10mbit");
     let bands = show(&network);

@@ -5,7 +5,7 @@ use std::process::Output;
 use uplink::tree::{self, CONTROL_BAND, DATA_BAND_FIRST, Kind, OTHER_BAND, Plan, Tree};
 use uplink::{Counted, Interface};
 
-use crate::common::{Cable, Client, SERVER, Server, Site, content, get, run_to_end, run_to_end_under};
+use crate::common::{Cable, Client, SERVER, Server, Site, content, get, in_virtual_time, run_to_end, run_to_end_under};
 
 /// A packet without data, its Ethernet header and TCP's options included.
 const EMPTY_PACKET_BYTES: u64 = 100;
@@ -107,6 +107,9 @@ fn a_connection_changes_bands_between_responses() {
 /// at least are the better one's; the band of the other is guaranteed 2.
 #[test]
 fn the_better_of_two_floods_has_the_link() {
+    if in_virtual_time(the_better_of_two_floods_has_the_link) {
+        return;
+    }
     const WORSE: usize = 450_000;
     const BETTER: usize = 400_000;
     // So slow that the server is in time with the next bytes however busy the machine is: 48 ms.
@@ -142,6 +145,9 @@ fn the_better_of_two_floods_has_the_link() {
 /// Promoted when nothing of it waits, or never, it does not.
 #[test]
 fn a_promoted_flow_overtakes_itself_only_if_asked_to() {
+    if in_virtual_time(a_promoted_flow_overtakes_itself_only_if_asked_to) {
+        return;
+    }
     // An emulated machine counts up to 3 of its own, since a cable of its kind queues packets at whichever processor sends them,
     // and 19 to 29 of promotion; others 0 and hundreds.
     const REORDERINGS: u64 = 8;

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use rustix::process::Signal;
 
-use crate::common::{Client, Server, Site, content, get, wait_until};
+use crate::common::{Client, Server, Site, content, get, in_virtual_time, wait_until};
 
 /// Clients that have each asked for one file; the sizes come out in the order in which the responses ended.
 struct Race {
@@ -53,6 +53,9 @@ impl Race {
 
 #[test]
 fn the_small_response_overtakes_the_large_one() {
+    if in_virtual_time(the_small_response_overtakes_the_large_one) {
+        return;
+    }
     const LARGE: usize = 256 << 10;
     // An eighth of a second of the link: who ends when must not depend on which of our threads runs first.
     const SMALL: usize = 64 << 10;
@@ -98,6 +101,9 @@ fn the_smallest_response_of_a_turn_leaves_first() {
 /// A class goes before size, and the inner policy orders within: what would be second by size is first by class.
 #[test]
 fn classes_go_before_sizes() {
+    if in_virtual_time(classes_go_before_sizes) {
+        return;
+    }
     const LARGE: usize = 256 << 10;
     const SMALL: usize = 64 << 10;
     let site = Site::of_sizes(&[SMALL, LARGE]);
@@ -122,6 +128,9 @@ fn classes_go_before_sizes() {
 /// The link is held while all the others are asked for, in no order and over all workers; they leave by size.
 #[test]
 fn order_holds_across_workers() {
+    if in_virtual_time(order_holds_across_workers) {
+        return;
+    }
     const HOLDER: usize = 90_000;
     let sizes = [130_000, 110_000, 150_000, 100_000, 140_000, 105_000, 120_000, 160_000];
     let site = Site::of_sizes(&[&[HOLDER], &sizes[..]].concat());
@@ -164,6 +173,9 @@ fn a_slow_reader_does_not_hold_the_link() {
 /// The size of a range is the range, not the file.
 #[test]
 fn a_small_range_of_a_large_file_is_small() {
+    if in_virtual_time(a_small_range_of_a_large_file_is_small) {
+        return;
+    }
     const LARGE: usize = 256 << 10;
     let site = Site::of_sizes(&[LARGE]);
     let server = Server::start(&site, &["--uplink", "4mbit", "--policy", "srpt"]);

@@ -52,7 +52,8 @@ pub struct Args {
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "0")]
     parallel: Option<usize>,
     /// On a real Linux in virtual time instead of this host: nothing is late, a busy host changes no figure, and every queue of
-    /// today's Linux is there; needs `scripts/setup.sh virtual`, but not root
+    /// today's Linux is there; needs `scripts/setup.sh virtual`, but not root. A machine may use 3 GiB of memory, or as many MiB as
+    /// WEIRLAB_MACHINE_MIB says
     #[arg(long = "virtual", conflicts_with = "estimate")]
     is_virtual: bool,
     /// Leave out runs that need what this machine lacks (a qdisc, a server) and say so, instead of running none

@@ -5,6 +5,7 @@ mod bench;
 mod common;
 mod points;
 mod trouble;
+mod virtual_time;
 
 use std::fs;
 use std::path::Path;

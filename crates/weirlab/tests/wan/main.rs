@@ -1,14 +1,17 @@
 //! Wide-area paths against the kernel, in network namespaces of their own: our own link alone, and, where the kernel has netem,
 //! both beside each other. What is asserted is distributions, loosely: five standard errors and more, and room for
-//! a machine that is late. Where time decides, a test may be disturbed, and is then done again. `make test-vm` runs this where
-//! netem is.
+//! a machine that is late. Where time decides, a test may be disturbed, and is then done again. What needs netem is done in virtual
+//! time, where that always is; `make test-vm` runs all of this on a stock kernel.
 
 mod network;
+#[path = "../../../lab/tests/common/virtual_time.rs"]
+mod virtual_time;
 mod whole;
 
 use std::time::Duration;
 
 use network::Network;
+use virtual_time::in_virtual_time;
 
 const PROBES: u32 = 800;
 /// Few enough for an emulated processor, which is else late by as much as the jitter.
@@ -169,6 +172,9 @@ fn a_fast_transfer_loses_nothing() {
 
 #[test]
 fn a_rate_is_what_tcp_gets() {
+    if in_virtual_time(a_rate_is_what_tcp_gets) {
+        return;
+    }
     undisturbed(|| {
         let path = "rtt = \"40ms\"\nrate = \"5mbit\"";
         for means in ["own", "netem"] {
@@ -183,6 +189,9 @@ fn a_rate_is_what_tcp_gets() {
 /// The same paths of both kinds: one distribution of round-trip times.
 #[test]
 fn our_link_delays_as_netem_does() {
+    if in_virtual_time(our_link_delays_as_netem_does) {
+        return;
+    }
     undisturbed(|| {
         for (shape, ..) in SHAPES {
             let Some(netem) = Network::new(shape, "netem", &shaped(shape)) else { return };
@@ -204,6 +213,9 @@ fn our_link_delays_as_netem_does() {
 
 #[test]
 fn tcp_fares_alike_over_both() {
+    if in_virtual_time(tcp_fares_alike_over_both) {
+        return;
+    }
     undisturbed(|| {
         let path = "rtt = \"40ms\"\nloss = 0.01\nways = \"in\"";
         let mean_mbit = |means: &str| {

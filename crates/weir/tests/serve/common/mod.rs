@@ -4,6 +4,8 @@ mod cable;
 mod client;
 mod server;
 mod site;
+#[path = "../../../../lab/tests/common/virtual_time.rs"]
+mod virtual_time;
 
 use std::time::{Duration, Instant};
 
@@ -11,6 +13,7 @@ pub use cable::{Cable, SERVER};
 pub use client::{Client, Response, get};
 pub use server::{Server, run_to_end, run_to_end_under};
 pub use site::{Site, content};
+pub use virtual_time::in_virtual_time;
 
 /// Longer than anything takes even on a busy machine; reached only when a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
