@@ -209,9 +209,10 @@ fn available_mib(meminfo: &str) -> Option<u64> {
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? / 1024)
 }
 
-/// `CPU: 0 UID: 0 PID: 57 Comm: python3 Not tainted ...` of the kernel's registers.
+/// `Pid: 57, comm: python3 Not tainted ...` of a program's registers, `CPU: 0 UID: 0 PID: 57 Comm: python3 Not tainted ...` of the
+/// kernel's.
 fn running_in(said: &str) -> Option<String> {
-    let (_, rest) = said.rsplit_once("Comm: ")?;
+    let (_, rest) = said.rsplit_once("comm: ").or_else(|| said.rsplit_once("Comm: "))?;
     rest.split_whitespace().next().map(|name| format!("`{name}`"))
 }
 
@@ -248,6 +249,8 @@ mod tests {
     fn the_kernel_names_who_spins_and_who_was_ended() {
         let said = "sysrq: Show Regs\nCPU: 0 UID: 0 PID: 57 Comm: python3 Not tainted 7.2.12 #5 VOLUNTARY\n";
         assert_eq!(running_in(said).unwrap(), "`python3`");
+        let said = "sysrq: Show Regs\n\0\n\0Pid: 106, comm: weir Not tainted 7.2.12\n\0RIP: 0000:0x0\n\0";
+        assert_eq!(running_in(said).unwrap(), "`weir`");
         assert_eq!(running_in("sysrq: Show Regs"), None);
         let console = "[ 3.1] Out of memory: Killed process 61 (weir) total-vm:3145728kB";
         assert_eq!(out_of_memory(console).unwrap(), "weir");

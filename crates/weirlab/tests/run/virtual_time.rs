@@ -207,7 +207,7 @@ fn a_program_that_outgrows_the_memory_is_named() {
 
 #[test]
 fn interrupted_it_leaves_no_machine() {
-    let Some(bench) = VirtualBench::new("interrupted", &ONE_RUN.replace("seconds = 1", "seconds = 3600")) else {
+    let Some(bench) = VirtualBench::new("interrupted", &ONE_RUN.replace("seconds = 1", "seconds = 200")) else {
         return;
     };
     for signal in ["INT", "TERM"] {
