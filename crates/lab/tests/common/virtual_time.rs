@@ -4,6 +4,8 @@ use lab::Interrupt;
 
 /// Set to `real` where tests are to be done by the clock of the host: where that is a machine made for them.
 const CLOCK: &str = "WEIR_TEST_CLOCK";
+/// Virtual seconds after which a test counts as hung: what only waits is never ended for spinning.
+const HUNG_AFTER_S: &str = "3600";
 
 /// Does a test in virtual time, if there is a kernel for that: then it is done when this says so, having passed; otherwise the test
 /// goes on by the host's clock.
@@ -20,10 +22,12 @@ pub fn in_virtual_time<T>(test: T) -> bool {
     }
     let program = std::env::current_exe().unwrap().display().to_string();
     let name = name_of(&test);
-    let words = ["env", "WEIR_REQUIRE_PRIVILEGED=1", &program, "--exact", name, "--nocapture"].map(String::from);
+    let test = [&program, "--exact", name, "--nocapture"];
+    let words = [&["timeout", HUNG_AFTER_S, "env", "WEIR_REQUIRE_PRIVILEGED=1"][..], &test].concat();
+    let words: Vec<String> = words.into_iter().map(String::from).collect();
     let said = lab::run_command(&words, &Interrupt::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
     print!("{}", said.out);
-    assert!(said.status == 0, "{name}, in virtual time: {}", said.err);
+    assert!(said.status == 0, "{name}, in virtual time, status {}: {}", said.status, said.err);
     assert!(said.out.contains("test result: ok. 1 passed"), "{name} is not the name of one test: {}", said.out);
     true
 }
