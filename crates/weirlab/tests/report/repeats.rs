@@ -31,8 +31,8 @@ fn experiment(test: &str) -> Folder {
 }
 
 fn words(table: &str, row: usize) -> Vec<&str> {
-    let rows = table.lines().skip_while(|line| !line.starts_with("group "));
-    rows.skip(1 + row).next().unwrap_or_default().split_whitespace().collect()
+    let mut rows = table.lines().skip_while(|line| !line.starts_with("group "));
+    rows.nth(1 + row).unwrap_or_default().split_whitespace().collect()
 }
 
 #[test]
