@@ -100,7 +100,8 @@ fn a_killed_experiment_leaves_no_link() {
     child.kill().unwrap();
     child.wait().unwrap();
     wait_until("the kernel has ended the link", || processes_with(&ours).is_empty());
-    assert_eq!(namespaces(&ours).len(), 3);
+    // Server, wire, paths and client.
+    assert_eq!(namespaces(&ours).len(), 4);
     lab::remove_leftovers().unwrap();
     assert_eq!(namespaces(&ours), Vec::<String>::new());
 }
