@@ -58,7 +58,7 @@ virtual:
 	@scripts/setup.sh test
 	@scripts/setup.sh virtual
 	cargo build --release --locked
-	@$(TARGET)/release/weirlab run --virtual $(EXPERIMENT) --out runs/virtual-$(basename $(notdir $(EXPERIMENT))) $(ARGS)
+	@$(TARGET)/release/weirlab run --virtual $(EXPERIMENT) --out $(if $(filter file,$(origin OUT)),runs/virtual-$(basename $(notdir $(EXPERIMENT))),$(OUT)) $(ARGS)
 
 vm-run:
 	@scripts/setup.sh test

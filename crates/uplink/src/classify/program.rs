@@ -13,8 +13,6 @@ use crate::{Error, Interface};
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/classify.bpf.o"));
 /// The same for a kernel that interprets programs, where it cannot call the kernel's own function that shows queues.
 static OBJECT_INTERPRETED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/classify-interpreted.bpf.o"));
-/// 0 where the kernel interprets programs; absent where it cannot do else.
-const JIT: &str = "/proc/sys/net/core/bpf_jit_enable";
 /// The helpers it cannot do without: bpf_loop is of 5.17. That a connection has nothing queued is known from 6.2 on
 /// (bpf_cast_to_kern_ctx); before, a better band is only given when nothing is unacknowledged.
 const LINUX_MIN: &str = "5.17";
@@ -65,23 +63,11 @@ impl Program {
                 "this kernel does not take the classifier (it needs Linux {LINUX_MIN} with BTF): {error:#}"
             )),
         };
-        let mut object = ObjectBuilder::default().open_memory(object(JIT)).map_err(refuse)?;
-        for mut map in object.maps_mut() {
-            let name = map.name().to_string_lossy().into_owned();
-            if name.contains(".rodata.settings") || name == SETTINGS_MAP {
-                map.set_initial_value(settings).map_err(refuse)?;
-            }
-            if let (FLOWS_MAP | TOLD_MAP | SIZES_MAP, Some(handle)) =
-                (name.as_str(), earlier.and_then(|earlier| earlier.map(&name)))
-            {
-                map.reuse_fd(handle.as_fd()).map_err(refuse)?;
-            }
-        }
-        let object = object.load().map_err(refuse)?;
-        let program = object.progs().find(|program| program.name() == NAME);
-        let fd =
-            program.ok_or_else(|| Error::new("the classifier is not in its object file"))?.as_fd().try_clone_to_owned();
-        Program::of(fd.map_err(|error| Error::kernel("loading the classifier", &error))?)
+        // No setting tells from within a container or a namespace whether the kernel compiles programs, so it is tried. Where neither
+        // is taken, the first refusal is the one that matters.
+        let fd = load_object(OBJECT, settings, earlier)
+            .or_else(|error| load_object(OBJECT_INTERPRETED, settings, earlier).map_err(|_| error));
+        Program::of(fd.map_err(refuse)?)
     }
 
     /// The program with this number.
@@ -141,10 +127,24 @@ impl Program {
     }
 }
 
-/// The program for a kernel whose setting is in this file.
-fn object(jit: &str) -> &'static [u8] {
-    let is_compiled = std::fs::read_to_string(jit).is_ok_and(|text| text.trim() != "0");
-    if is_compiled { OBJECT } else { OBJECT_INTERPRETED }
+/// The program of an object file, in the kernel.
+fn load_object(object: &[u8], settings: &[u8], earlier: Option<&Program>) -> Result<OwnedFd, libbpf_rs::Error> {
+    let mut object = ObjectBuilder::default().open_memory(object)?;
+    for mut map in object.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if name.contains(".rodata.settings") || name == SETTINGS_MAP {
+            map.set_initial_value(settings)?;
+        }
+        if let (FLOWS_MAP | TOLD_MAP | SIZES_MAP, Some(handle)) =
+            (name.as_str(), earlier.and_then(|earlier| earlier.map(&name)))
+        {
+            map.reuse_fd(handle.as_fd())?;
+        }
+    }
+    let object = object.load()?;
+    let program = object.progs().find(|program| program.name() == NAME);
+    let program = program.ok_or_else(|| std::io::Error::other("the classifier is not in its object file"))?;
+    Ok(program.as_fd().try_clone_to_owned()?)
 }
 
 fn hook(program: BorrowedFd<'_>, interface: &Interface) -> TcHook {
@@ -193,16 +193,11 @@ fn info(program: BorrowedFd<'_>) -> std::io::Result<(Facts, Vec<u32>)> {
 mod tests {
     use super::*;
 
+    /// In a namespace the setting that tells of a compiler is not to be seen, and a container is one.
     #[test]
-    fn a_kernel_without_a_compiler_gets_the_program_without_its_functions() {
-        let file = std::env::temp_dir().join(format!("weir-jit-{}", std::process::id()));
-        let path = file.to_str().unwrap();
+    fn only_the_program_for_interpreters_calls_nothing_of_the_kernel_s() {
         let calls = |object: &[u8]| object.windows(20).any(|text| text == b"bpf_cast_to_kern_ctx");
-        assert!(!calls(object(path)), "there is no such file");
-        for (said, is_compiled) in [("0\n", false), ("1\n", true), ("2\n", true)] {
-            std::fs::write(&file, said).unwrap();
-            assert_eq!(calls(object(path)), is_compiled && !OBJECT.is_empty(), "{said}");
-        }
-        std::fs::remove_file(file).unwrap();
+        assert!(!calls(OBJECT_INTERPRETED));
+        assert_eq!(calls(OBJECT), !OBJECT.is_empty());
     }
 }
