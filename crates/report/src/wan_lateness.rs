@@ -29,8 +29,23 @@ struct Counted {
     lateness_us_p99: f64,
 }
 
-/// Why the run is void by its link; `None` where that was in time, or there is none of ours.
+/// Why the run is void by a link of ours, a wide-area one or the wire; `None` where they were in time, or there are none.
 pub(crate) fn reason(manifest: &Manifest) -> Option<String> {
+    of_wire(manifest).or_else(|| of_paths(manifest))
+}
+
+/// The wire behind the shaper, where it is a process of ours.
+fn of_wire(manifest: &Manifest) -> Option<String> {
+    let counted = manifest.environment.get("wire_counted")?;
+    let Ok(counted) = serde_json::from_str::<Counted>(counted) else {
+        return Some("the wire does not say how late it was".into());
+    };
+    let (late_ms, most_ms) = (counted.lateness_us_p99 / 1e3, WAN_LATENESS_P99_MAX.as_millis_f64());
+    (late_ms.is_nan() || late_ms > most_ms)
+        .then(|| format!("the wire was {late_ms:.2} ms late at the 99th percentile, more than {most_ms} ms"))
+}
+
+fn of_paths(manifest: &Manifest) -> Option<String> {
     let said = |name: &str| manifest.environment.get(name).map(String::as_str);
     if said("wan") != Some("own") {
         return None;
@@ -64,6 +79,19 @@ mod tests {
     use super::*;
     use crate::testing::run;
     use crate::void_reason;
+
+    #[test]
+    fn a_wire_that_is_late_voids_the_run() {
+        let said = |counted: &str| {
+            let mut run = run("a", &[(0, 10, 1)]);
+            run.manifest.environment.insert("wire_counted".into(), counted.into());
+            void_reason(&run)
+        };
+        assert_eq!(said(r#"{"lateness_us_mean":18.0,"lateness_us_p99":1000.0}"#), None);
+        let late = "the wire was 1.50 ms late at the 99th percentile, more than 1 ms";
+        assert_eq!(said(r#"{"lateness_us_mean":18.0,"lateness_us_p99":1500.0}"#).unwrap(), late);
+        assert_eq!(said("{}").unwrap(), "the wire does not say how late it was");
+    }
 
     fn said(paths: &str, mean_us: f64, p99_us: f64) -> Option<String> {
         let mut run = run("a", &[(0, 10, 1)]);
