@@ -79,9 +79,19 @@ fn what_is_in_the_page_cache_is_seen() {
     assert_eq!(disk.look(&entry, 9, 100).unwrap(), Look::Copied(&[7; 100]));
     assert_eq!(disk.look(&entry, 400_000, 100).unwrap(), Look::Copied(&[]));
     file.sync_all().unwrap();
-    fadvise(file, 0, None, Advice::DontNeed).unwrap();
-    assert_eq!(disk.look(&entry, 100_000, 100).unwrap(), Look::Absent);
-    assert_eq!(disk.look(&folder.entry("a"), 0, 400_000).unwrap(), Look::Absent);
+    assert!(is_seen_absent(file, || disk.look(&entry, 100_000, 100).unwrap() == Look::Absent), "copied");
+    assert!(is_seen_absent(file, || disk.look(&folder.entry("a"), 0, 400_000).unwrap() == Look::Absent), "probed");
+}
+
+/// Whether a look at a file that was just dropped from memory finds it absent. The look itself begins to read ahead, and where the disk is
+/// faster than a busy processor the bytes are there before it ends; so it is tried again.
+fn is_seen_absent(file: &OpenFile, mut look: impl FnMut() -> bool) -> bool {
+    const TRIES_MAX: u32 = 100;
+    (0..TRIES_MAX).any(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        fadvise(file, 0, None, Advice::DontNeed).unwrap();
+        look()
+    })
 }
 
 #[test]
