@@ -14,6 +14,7 @@
 use units::{Nanos, Rate};
 
 use crate::herald::Heralds;
+use crate::overtaking::Overtaking;
 use crate::run_queue::{Key, RunQueue};
 use crate::{Arrival, Correction, Guard, Job, JobId, Ledger, Pace, Passed, Path, Policy, Reading, Size, WaitBound};
 use units::wire::Framing;
@@ -53,6 +54,7 @@ pub struct Drain {
     ledger: Ledger,
     guard: Guard,
     heralds: Heralds,
+    overtaking: Overtaking,
     jobs: Vec<Option<Job>>,
     vacant: Vec<u32>,
     /// By slot, and only if the policy looks at paths: few do, and jobs are to stay small.
@@ -74,6 +76,7 @@ impl Drain {
             paths: policy.needs_path().then(Vec::new),
             policy,
             ledger: Ledger::new(pace.rate, pace.behind),
+            overtaking: Overtaking::new(pace.grant_for),
             pace,
             guard: Guard::default(),
             heralds: Heralds::default(),
@@ -104,7 +107,8 @@ impl Drain {
 
     /// How long a ready job of `framing` can go without a byte, as the guard promises; `None` without rate or guard.
     pub fn wait_bound(&self, framing: Framing) -> Option<WaitBound> {
-        let grant_wire_bytes = framing.wire_bytes(self.pace.grant_bytes(framing));
+        let longest = Pace { grant_for: self.overtaking.longest(), ..self.pace };
+        let grant_wire_bytes = framing.wire_bytes(longest.grant_bytes(framing));
         self.guard.wait_bound(self.ledger.rate()?, grant_wire_bytes)
     }
 
@@ -179,8 +183,21 @@ impl Drain {
             self.policy.on_arrival(slot, job, path_of(&self.paths, slot));
         }
         self.enqueue(slot);
+        self.on_overtaking(now, slot, arrival.size);
         self.most_jobs = self.most_jobs.max(self.len() as u64);
         id
+    }
+
+    /// Notes a newcomer that goes before the others and yet waits, for what was last granted.
+    fn on_overtaking(&mut self, now: Nanos, slot: u32, size: Size) {
+        if let Size::Known(bytes) = size
+            && self.pace.rate.is_some()
+            && self.policy.can_starve()
+            && self.ledger.room_at(self.pace.ahead) > now
+            && self.policy.first() == Some(slot)
+        {
+            self.overtaking.on_waits(bytes);
+        }
     }
 
     /// Who may send now. `None` while nobody is ready or the link has enough ([`Drain::poll_timeout`] says until when).
@@ -226,6 +243,7 @@ impl Drain {
             return Progress::Departed;
         }
         let wire_bytes = job.framing.wire_bytes(bytes);
+        let left_bytes = job.remaining();
         job.attained += bytes;
         if bytes > 0 {
             self.longest_wait = self.longest_wait.max(now - job.waits_since);
@@ -245,6 +263,8 @@ impl Drain {
         if let Some(rate) = self.pace.rate {
             self.ledger.charge(now, wire_bytes);
             self.heralds.on_sent(bytes, segment_bytes, rate.time_for(wire_bytes));
+            self.overtaking.on_granted(rate.time_for(wire_bytes), left_bytes);
+            self.pace.grant_for = self.overtaking.grant_for();
         }
         self.earn(wire_bytes);
         if is_sent {

@@ -152,6 +152,36 @@ mod shares {
         }
     }
 
+    /// The grants of a download at 100 Mbit/s, in segments, after a second in which a response of `newcomer` bytes came each 2 ms.
+    fn segments_granted(policy: &str, newcomer: u64) -> (u64, Option<WaitBound>) {
+        let rate: Rate = "100mbit".parse().unwrap();
+        let mut drain = Drain::new(policy::parse(policy).unwrap(), Pace::of_line(rate)).with_guard(Guard::new(10));
+        let download = drain.arrive(Nanos(0), Arrival::of(Size::Known(1 << 30)));
+        let (mut now, mut next) = (Nanos(0), Nanos(0));
+        loop {
+            now = now.max(drain.poll_timeout().expect("the download is ready")).min(next.max(now));
+            if next <= now {
+                drain.arrive(now, Arrival::of(Size::Known(newcomer)));
+                next += Nanos::from_millis(2);
+            }
+            let Some(grant) = drain.poll_grant(now) else { continue };
+            if grant.job == download && now > Nanos::from_secs(1) {
+                return (grant.bytes_max / 1448, drain.wait_bound(Framing::ETHERNET));
+            }
+            let _ = drain.on_sent(now, grant.job, grant.bytes_max);
+        }
+    }
+
+    #[test]
+    fn grants_are_short_while_newcomers_would_overtake_them() {
+        let (short, promised) = segments_granted("srpt", 3_000);
+        assert_eq!(short, 1, "500 overtakings a second: 0.22 ms, of which a segment takes 0.12");
+        assert_eq!(segments_granted("srpt", 2 << 30).0, 8, "nothing larger overtakes");
+        assert_eq!(segments_granted("fcfs", 3_000).0, 8, "nobody overtakes");
+        let longest = Guard::new(10).wait_bound("100mbit".parse().unwrap(), Framing::ETHERNET.wire_bytes(8 * 1448));
+        assert_eq!(promised, longest, "the promise holds for the longest grant");
+    }
+
     /// Who was blocked comes back to its turn, not to all the turns it missed.
     #[test]
     fn a_blocked_job_catches_up_on_nothing() {

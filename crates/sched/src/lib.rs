@@ -25,6 +25,7 @@ mod guard;
 mod herald;
 mod job;
 mod ledger;
+mod overtaking;
 mod pace;
 mod path;
 pub mod policy;

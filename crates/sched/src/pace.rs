@@ -1,24 +1,25 @@
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
+use crate::overtaking;
+
 /// Of a rate that cannot be checked this much is used, in thousandths: the rest keeps the queue empty when our count of the
 /// bytes on the wire is a little short.
 pub const BLIND_PERMILLE: u32 = 980;
 /// How much lag may be caught up: about one full segment at 10 Mbit/s, which every shaper's burst allows.
 const BEHIND: Nanos = Nanos::from_millis(1);
-/// Link time of one grant.
-const GRANT_FOR: Nanos = Nanos::from_millis(1);
 
 /// How fast, and how finely, bytes are handed down.
 ///
 /// A grant is the largest number of bytes that cannot be taken back, so it is how long a newcomer may have to wait for
 /// something worse than itself: as small as the link and our timers allow. At 10 Mbit/s one full segment takes
-/// 1.2 ms, and is then the whole grant; at 1 Gbit/s a grant is 82 segments, so that a grant a millisecond suffices.
+/// 1.2 ms, and is then the whole grant; at 1 Gbit/s a grant is 82 segments, so that a grant a millisecond suffices, until newcomers
+/// come that would overtake it ([`crate::overtaking`]).
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     /// Wire bytes are handed down at this rate; `None` hands down whatever is asked for, in order.
     pub rate: Option<Rate>,
-    /// The link time of one grant (at least one segment is granted); without a rate only [`Nanos::MAX`] means anything, a
+    /// The link time of one grant (at least one segment is granted), shortened by the drain where newcomers wait for its end; without a rate only [`Nanos::MAX`] means anything, a
     /// grant without end. Raised: fewer wake-ups, coarser order.
     pub grant_for: Nanos,
     /// A grant is made when what is below us will be gone within this time. It has to cover the caller's wake-up jitter:
@@ -33,7 +34,7 @@ pub struct Pace {
 impl Pace {
     /// No rate: order without pacing.
     pub const UNLIMITED: Pace =
-        Pace { rate: None, grant_for: Nanos::from_millis(1), ahead: Nanos::ZERO, behind: Nanos::ZERO };
+        Pace { rate: None, grant_for: overtaking::LONGEST, ahead: Nanos::ZERO, behind: Nanos::ZERO };
 
     /// No rate, and the whole response in one grant: for a simulated link, which serves a job for as long as nobody comes
     /// and reports what it sent by then.
@@ -43,7 +44,7 @@ impl Pace {
     /// is caught up, from a bucket's tokens or by what the line is faster than the pace, but a response that comes as a packet of
     /// a worse one has just been granted waits a whole packet more (0.5 ms of the mean at 10 Mbit/s with grants 300 us ahead).
     pub fn of_line(rate: Rate) -> Pace {
-        Pace { rate: Some(rate), grant_for: GRANT_FOR, ahead: Nanos::ZERO, behind: BEHIND }
+        Pace { rate: Some(rate), grant_for: overtaking::LONGEST, ahead: Nanos::ZERO, behind: BEHIND }
     }
 
     /// Of a line of which we were only told.

@@ -1,0 +1,116 @@
+//! How long a grant may be, by how often a newcomer has to wait for the end of one.
+//!
+//! A grant cannot be taken back, so a response that would overtake the one being sent waits for half a grant in the mean; and each
+//! grant costs the caller a wake-up. With `o` overtakings and grants of `g` in a second of the link, waiting is `o * g / 2` and
+//! wake-ups are `1 / g`; the sum is least at a `g` in proportion to `1 / sqrt(o)`, as in the economic order quantity. Responses all of
+//! one size never overtake each other, and keep the longest grant.
+
+use units::Nanos;
+
+/// The longest grant, of a link where nobody overtakes.
+pub const LONGEST: Nanos = Nanos::from_millis(1);
+/// The shortest: a segment at 100 Mbit/s.
+const SHORTEST: Nanos = Nanos::from_micros(125);
+/// So many overtakings in a second of the link are worth a longer grant yet: 1 ms is then the `g` above.
+const RARE_PER_SECOND: u64 = 25;
+/// The link time over which they are counted; then all counts for half.
+const WINDOW: Nanos = Nanos::from_millis(200);
+
+/// The overtakings of the last while, and the grant that follows from them.
+#[derive(Debug)]
+pub struct Overtaking {
+    longest: Nanos,
+    grant_for: Nanos,
+    overtakings: u64,
+    link_time: Nanos,
+    /// What was left of the job last granted to, before that grant.
+    left_bytes: u64,
+}
+
+impl Overtaking {
+    /// `longest` where nobody overtakes; anything but [`LONGEST`] is a caller's own choice and stays.
+    pub fn new(longest: Nanos) -> Overtaking {
+        Overtaking { longest, grant_for: longest, overtakings: 0, link_time: Nanos::ZERO, left_bytes: 0 }
+    }
+
+    /// The link time of a grant while nobody overtakes.
+    pub fn longest(&self) -> Nanos {
+        self.longest
+    }
+
+    /// The link time of the next grant.
+    pub fn grant_for(&self) -> Nanos {
+        self.grant_for
+    }
+
+    /// A job is first in the order, and what was handed down last is still below us.
+    pub fn on_waits(&mut self, bytes: u64) {
+        self.overtakings += u64::from(bytes < self.left_bytes);
+    }
+
+    /// A grant took the link for so long, of a job that had so much left before.
+    pub fn on_granted(&mut self, link_time: Nanos, left_bytes: u64) {
+        self.left_bytes = left_bytes;
+        self.link_time += link_time;
+        if self.link_time >= WINDOW && self.longest == LONGEST {
+            self.grant_for = grant_for(self.overtakings, self.link_time);
+            self.overtakings /= 2;
+            self.link_time = Nanos(self.link_time.0 / 2);
+        }
+    }
+}
+
+/// `LONGEST / sqrt(overtakings per second of the link / RARE_PER_SECOND)`, between the shortest and the longest.
+fn grant_for(overtakings: u64, link_time: Nanos) -> Nanos {
+    let square = u128::from(LONGEST.0).pow(2) * u128::from(RARE_PER_SECOND) * u128::from(link_time.0)
+        / (u128::from(overtakings.max(1)) * u128::from(Nanos::from_secs(1).0));
+    Nanos(square.isqrt() as u64).clamp(SHORTEST, LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Nanos = Nanos::from_secs(1);
+
+    #[test]
+    fn a_grant_is_shorter_by_the_root_of_what_overtakes_it() {
+        assert_eq!(grant_for(0, SECOND), LONGEST);
+        assert_eq!(grant_for(RARE_PER_SECOND, SECOND), LONGEST);
+        assert_eq!(grant_for(4 * RARE_PER_SECOND, SECOND), Nanos::from_micros(500));
+        assert_eq!(grant_for(2 * RARE_PER_SECOND, Nanos::from_millis(500)), Nanos::from_micros(500));
+        assert_eq!(grant_for(1_000_000, SECOND), SHORTEST);
+    }
+
+    /// Grants for `link_time` in all, with an arrival of `bytes` after each.
+    fn busy(overtaking: &mut Overtaking, link_time: Nanos, bytes: Option<u64>) {
+        let until = link_time.0 / LONGEST.0;
+        for _ in 0..until {
+            overtaking.on_granted(LONGEST, 100_000);
+            if let Some(bytes) = bytes {
+                overtaking.on_waits(bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn it_follows_what_comes_and_what_stays_away() {
+        let mut overtaking = Overtaking::new(LONGEST);
+        busy(&mut overtaking, SECOND, Some(100_000));
+        assert_eq!(overtaking.grant_for(), LONGEST, "responses of one size overtake nobody");
+        busy(&mut overtaking, SECOND, Some(1_000));
+        let short = overtaking.grant_for();
+        assert!((Nanos::from_micros(150)..Nanos::from_micros(200)).contains(&short), "{short:?}");
+        busy(&mut overtaking, SECOND, None);
+        busy(&mut overtaking, SECOND, None);
+        assert_eq!(overtaking.grant_for(), LONGEST);
+    }
+
+    #[test]
+    fn a_grant_that_was_asked_for_stays() {
+        let asked = Nanos::from_millis(4);
+        let mut overtaking = Overtaking::new(asked);
+        busy(&mut overtaking, SECOND, Some(1));
+        assert_eq!(overtaking.grant_for(), asked);
+    }
+}
