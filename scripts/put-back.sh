@@ -73,7 +73,7 @@ congestion_of_new_machine() {
     echo "${configured:-reno $(cat /proc/sys/net/ipv4/tcp_congestion_control)}"
 }
 
-# Under the lock that crates/uplink/src/congestion.rs takes: a run at work is waited for.
+# Under the lock that product/uplink/src/congestion.rs takes: a run at work is waited for.
 put_back_congestion() (
     [ -w "$allowed" ] || exit 0
     exec 9<"$allowed"

@@ -65,7 +65,7 @@ check_toolchain() {
     fi
 }
 
-# A clang that crates/uplink/build.rs takes: the verifier refuses what those before this one make.
+# A clang that product/uplink/build.rs takes: the verifier refuses what those before this one make.
 clang_min=15
 has_clang() {
     local name major

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A second opinion on `weirlab theory`: mean response times of M/G/1 under SRPT, PSJF and LAS.
 
-The numbers are constants in crates/theory/src/mg1/tests.rs. Two sources, neither of them ours in Rust:
+The numbers are constants in lab/theory/src/mg1/tests.rs. Two sources, neither of them ours in Rust:
 
 - line-solver (PyPI, 3.0.8), module api.qsys.scheduling, for exponential sizes. (Its module api.qsys.sizebased has
   functions of the same names that give other numbers, for example 25 for M/M/1 PSJF at rho 0.8, which is M/M/1's mean

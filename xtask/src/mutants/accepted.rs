@@ -61,8 +61,8 @@ pub fn unexplained<'a>(accepted: &[Accepted], mutants: &'a [Mutant]) -> Vec<&'a 
 
 /// Entries that no longer hold. In a part of a run only those can be told of which mutants were tested and none survived.
 pub fn stale(accepted: &[Accepted], package: &str, mutants: &[Mutant], is_whole: bool) -> Vec<String> {
-    let folder = format!("crates/{package}/");
-    let of_package = accepted.iter().filter(|entry| entry.file.starts_with(&folder));
+    let is_of_package = |entry: &&Accepted| entry.file.split('/').nth(1) == Some(package);
+    let of_package = accepted.iter().filter(is_of_package);
     let is_stale = |entry: &&Accepted| {
         let survivors = entry.survivors(mutants);
         match is_whole {
@@ -84,11 +84,11 @@ mod tests {
 
     const TEXT: &str = "
         [[accepted]]
-        file = 'crates/http/src/a.rs'
+        file = 'core/http/src/a.rs'
         mutation = 'replace < with <= in f'
         reason = 'the two are equal where it matters'
         [[accepted]]
-        file = 'crates/http/src/a.rs'
+        file = 'core/http/src/a.rs'
         mutation = 'replace + with - in g'
         reason = 'a bound that is never reached'
         count = 2
@@ -96,7 +96,7 @@ mod tests {
 
     fn mutants(summaries: &[(&str, bool)]) -> Vec<Mutant> {
         let mutant = |(line, (mutation, is_caught)): (usize, &(&str, bool))| Mutant {
-            name: format!("crates/http/src/a.rs:{line}:5: {mutation}"),
+            name: format!("core/http/src/a.rs:{line}:5: {mutation}"),
             summary: if *is_caught { CaughtMutant } else { MissedMutant },
         };
         summaries.iter().enumerate().map(mutant).collect()
@@ -114,7 +114,7 @@ mod tests {
         // A third one is new, and cannot be told from the two.
         let more = mutants(&[(G, false), (G, false), (G, false)]);
         assert_eq!((unexplained(&accepted, &more).len(), explained(&accepted, &more)), (3, 2));
-        let elsewhere = Mutant { name: format!("crates/http/src/b.rs:1:1: {F}"), summary: MissedMutant };
+        let elsewhere = Mutant { name: format!("core/http/src/b.rs:1:1: {F}"), summary: MissedMutant };
         assert_eq!(unexplained(&accepted, &[elsewhere]).len(), 1);
     }
 

@@ -47,7 +47,7 @@ const TARGETS: [Target; 3] = [
     },
     Target {
         package: "server",
-        files: &["crates/server/src/transmit/**", "crates/server/src/writer.rs", "crates/server/src/writer/**"],
+        files: &["product/server/src/transmit/**", "product/server/src/writer.rs", "product/server/src/writer/**"],
         slow_tests: &[],
     },
 ];
@@ -57,7 +57,7 @@ pub struct Args {
     /// Only this crate; may be repeated. Of `server` it is the transmit path.
     #[arg(long, value_name = "CRATE", value_parser = ["http", "sched", "server"])]
     package: Vec<String>,
-    /// Only mutants whose name, for example `crates/sched/src/tree.rs:90:12: replace < with <=`, contains this pattern.
+    /// Only mutants whose name, for example `core/sched/src/tree.rs:90:12: replace < with <=`, contains this pattern.
     #[arg(long, value_name = "REGEX")]
     only: Option<String>,
     /// The K-th of N equal parts, counted from 0: one long run in pieces. The share is then that of the part.
@@ -129,7 +129,7 @@ mod tests {
     use outcome::{Mutant, Summary};
 
     fn row(caught: usize, missed: usize) -> Row {
-        let mutant = |summary| Mutant { name: "crates/http/src/a.rs:1:2: replace f".into(), summary };
+        let mutant = |summary| Mutant { name: "core/http/src/a.rs:1:2: replace f".into(), summary };
         let caught = std::iter::repeat_n(mutant(Summary::CaughtMutant), caught);
         let missed = std::iter::repeat_n(mutant(Summary::MissedMutant), missed);
         Row { package: "http", elapsed: Duration::ZERO, mutants: caught.chain(missed).collect() }
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_no_excuse() {
-        let text = "[[accepted]]\nfile = 'crates/http/src/a.rs'\nmutation = 'replace f'\nreason = 'x'\ncount = 11";
+        let text = "[[accepted]]\nfile = 'core/http/src/a.rs'\nmutation = 'replace f'\nreason = 'x'\ncount = 11";
         let accepted = accepted::parse(text).unwrap();
         assert!(conclude(&[row(89, 11)], &accepted, true).is_err());
         assert!(conclude(&[row(99, 10)], &accepted, true).unwrap_err().contains("10 of 11"));

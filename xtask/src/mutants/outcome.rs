@@ -98,11 +98,11 @@ mod tests {
     const JSON: &str = r#"{
         "outcomes": [
             { "scenario": "Baseline", "summary": "Success", "log_path": "log/baseline.log" },
-            { "scenario": { "Mutant": { "name": "crates/http/src/list.rs:6:5: replace f -> u8 with 0", "genre": "FnValue" } },
+            { "scenario": { "Mutant": { "name": "core/http/src/list.rs:6:5: replace f -> u8 with 0", "genre": "FnValue" } },
               "summary": "MissedMutant" },
-            { "scenario": { "Mutant": { "name": "crates/http/src/list.rs:7:5: replace < with <= in g" } }, "summary": "Timeout" },
-            { "scenario": { "Mutant": { "name": "crates/http/src/list.rs:8:5: replace g" } }, "summary": "Unviable" },
-            { "scenario": { "Mutant": { "name": "crates/http/src/list.rs:9:5: replace h" } }, "summary": "CaughtMutant" }
+            { "scenario": { "Mutant": { "name": "core/http/src/list.rs:7:5: replace < with <= in g" } }, "summary": "Timeout" },
+            { "scenario": { "Mutant": { "name": "core/http/src/list.rs:8:5: replace g" } }, "summary": "Unviable" },
+            { "scenario": { "Mutant": { "name": "core/http/src/list.rs:9:5: replace h" } }, "summary": "CaughtMutant" }
         ],
         "total_mutants": 4
     }"#;
@@ -112,7 +112,7 @@ mod tests {
         let mutants = parse(JSON).unwrap();
         assert_eq!(Tally::of(&mutants), Tally { caught: 1, timed_out: 1, missed: 1, unviable: 1 });
         assert!(mutants[0].is_missed());
-        assert_eq!((mutants[0].file(), mutants[0].mutation()), ("crates/http/src/list.rs", "replace f -> u8 with 0"));
+        assert_eq!((mutants[0].file(), mutants[0].mutation()), ("core/http/src/list.rs", "replace f -> u8 with 0"));
         assert!(parse("{}").unwrap_err().contains("missing field `outcomes`"));
     }
 

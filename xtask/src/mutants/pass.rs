@@ -123,16 +123,16 @@ mod tests {
         assert_eq!(first.mutants, ["--re", "tree", "--shard", "0/2", "--sharding", "round-robin"]);
         assert_eq!((first.tests, first.skipped), (&[][..], &["tree::slow"][..]));
         let mutant = |name: &str, summary| Mutant { name: name.to_string(), summary };
-        let survivor = mutant("crates/a.rs:1:2: replace * with + in <impl A for B>::f", MissedMutant);
-        let second = Pass::second(&[mutant("crates/a.rs:3:4: replace f", CaughtMutant), survivor]);
-        let pattern = r"^crates/a\.rs:1:2: replace \* with \+ in <impl A for B>::f$";
+        let survivor = mutant("core/a.rs:1:2: replace * with + in <impl A for B>::f", MissedMutant);
+        let second = Pass::second(&[mutant("core/a.rs:3:4: replace f", CaughtMutant), survivor]);
+        let pattern = r"^core/a\.rs:1:2: replace \* with \+ in <impl A for B>::f$";
         assert_eq!(second.mutants, ["--re", pattern]);
         assert_eq!((second.tests, second.cases), (&["--tests"][..], None));
     }
     #[test]
     fn the_second_pass_has_the_last_word_on_survivors_alone() {
         let mutants = |summaries: [_; 3]| {
-            let of = |(line, summary)| Mutant { name: format!("crates/a.rs:{line}:1: replace f"), summary };
+            let of = |(line, summary)| Mutant { name: format!("core/a.rs:{line}:1: replace f"), summary };
             summaries.into_iter().enumerate().map(of).collect::<Vec<_>>()
         };
         let first = mutants([CaughtMutant, MissedMutant, MissedMutant]);

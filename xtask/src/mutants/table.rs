@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_row_adds_up() {
-        let of = |summary| Mutant { name: "crates/http/src/a.rs:1:2: replace f".into(), summary };
+        let of = |summary| Mutant { name: "core/http/src/a.rs:1:2: replace f".into(), summary };
         let mutants = [Summary::CaughtMutant, Summary::Timeout, Summary::MissedMutant, Summary::Unviable].map(of);
         let row = Row { package: "http", elapsed: Duration::from_secs(61), mutants: mutants.into() };
         let text = markdown(&[row], &[]);

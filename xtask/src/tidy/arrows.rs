@@ -21,6 +21,8 @@ struct Layer {
 #[derive(Debug, Default)]
 pub struct Crate {
     pub name: String,
+    /// The folder it lies in: `core`, `product`, `lab`; empty beside them.
+    pub house: String,
     /// Normal and build dependencies.
     pub uses: Vec<String>,
     /// Dependencies of its tests, examples and benches.
@@ -40,7 +42,9 @@ pub fn of_workspace(root: &Path) -> Result<Vec<Crate>, String> {
             let of_kind = package.dependencies.iter().filter(move |d| (d.kind == DependencyKind::Development) == dev);
             of_kind.filter(|d| names.contains(d.name.as_str()) && d.path.is_some()).map(|d| d.name.clone()).collect()
         };
-        Crate { name: package.name.to_string(), uses: ours(false), tests_use: ours(true) }
+        let folder = package.manifest_path.as_std_path().parent().and_then(|folder| folder.strip_prefix(root).ok());
+        let house = folder.and_then(Path::parent).map_or(String::new(), |house| house.display().to_string());
+        Crate { name: package.name.to_string(), house, uses: ours(false), tests_use: ours(true) }
     });
     Ok(crates.collect())
 }
@@ -53,7 +57,7 @@ pub fn check(architecture: &str, crates: &[Crate]) -> Vec<String> {
     }
     for c in crates {
         match table.get(&c.name) {
-            Some(row) => problems.extend(check_crate(&table, c, row)),
+            Some(row) => problems.extend(check_crate(&table, c, row).into_iter().chain(check_house(c, crates))),
             None => {
                 problems.push(format!("{TABLE}: crate `{}` is missing from the table of layers; add a row", c.name))
             }
@@ -97,9 +101,46 @@ fn check_crate(table: &BTreeMap<String, Layer>, c: &Crate, row: &Layer) -> Vec<S
     for used in c.uses.iter().filter(|used| !row.may_use.contains(*used)) {
         problems.push(format!("{TABLE}: `{}` uses `{used}`: no such arrow in the table", c.name));
     }
+    for unused in row.may_use.iter().filter(|name| !c.uses.contains(*name)) {
+        problems.push(format!("{TABLE}: `{}` may use `{unused}` and does not; remove the arrow", c.name));
+    }
     let is_lower = |used: &String| table.get(used).is_some_and(|below| below.layer < row.layer);
     for used in c.tests_use.iter().filter(|used| !is_lower(used)) {
         problems.push(format!("{TABLE}: tests of `{}` use `{used}`, which is not in a lower layer", c.name));
+    }
+    problems
+}
+
+/// What operators install is built without the laboratory, and what both share without either.
+fn check_house(c: &Crate, crates: &[Crate]) -> Vec<String> {
+    let allowed: &[&str] = match c.house.as_str() {
+        "core" => &["core"],
+        "product" => &["core", "product"],
+        _ => return Vec::new(),
+    };
+    let used = crates.iter().filter(|other| c.uses.contains(&other.name) && !allowed.contains(&other.house.as_str()));
+    used.map(|other| {
+        format!("{}/{}: uses `{}` of {}/; allowed: {}", c.house, c.name, other.name, other.house, allowed.join(", "))
+    })
+    .collect()
+}
+
+/// Crates that a manifest names and no line of `sources` does: `(path, text)` of every Rust file.
+pub fn check_named<'a>(crates: &[Crate], sources: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Vec<String> {
+    let mut problems = Vec::new();
+    for c in crates {
+        let folder = if c.house.is_empty() { format!("{}/", c.name) } else { format!("{}/{}/", c.house, c.name) };
+        let is_built = |path: &str| path.starts_with(&folder) && !path[folder.len()..].starts_with("tests/");
+        for used in &c.uses {
+            let path = format!("{used}::");
+            let names = |text: &str| {
+                text.match_indices(&path)
+                    .any(|(at, _)| !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
+            };
+            if !sources.clone().any(|(file, text)| is_built(file) && names(text)) {
+                problems.push(format!("{folder}Cargo.toml: depends on `{used}`, which no source names; remove it"));
+            }
+        }
     }
     problems
 }
@@ -113,7 +154,7 @@ mod tests {
 
     fn made(name: &str, uses: &[&str], tests_use: &[&str]) -> Crate {
         let owned = |names: &[&str]| names.iter().map(|&n| n.to_owned()).collect();
-        Crate { name: name.into(), uses: owned(uses), tests_use: owned(tests_use) }
+        Crate { name: name.into(), house: "core".into(), uses: owned(uses), tests_use: owned(tests_use) }
     }
 
     /// What `check` says of a workspace with these crates for `sched` and `uplink`.
@@ -122,25 +163,58 @@ mod tests {
     }
 
     #[test]
-    fn arrows_of_the_table_pass_used_or_not() {
-        assert_eq!(said(made("sched", &["units"], &[]), made("uplink", &["units"], &["units", "sched"])), [""; 0]);
+    fn arrows_of_the_table_pass_if_they_are_used() {
+        assert_eq!(said(made("sched", &["units"], &[]), made("uplink", &["units", "sched"], &["sched"])), [""; 0]);
+        let problems = said(made("sched", &["units"], &[]), made("uplink", &["units"], &["sched"]));
+        assert!(problems.len() == 1 && problems[0].contains("`uplink` may use `sched` and does not"), "{problems:?}");
+    }
+
+    #[test]
+    fn a_house_builds_on_those_below_it() {
+        let housed = |house: &str, name: &str, uses: &[&str]| Crate { house: house.into(), ..made(name, uses, &[]) };
+        let crates = [
+            housed("core", "units", &[]),
+            housed("product", "server", &["units"]),
+            housed("lab", "sim", &["units", "server"]),
+        ];
+        assert!(crates.iter().all(|c| check_house(c, &crates).is_empty()));
+        let wrong =
+            [housed("product", "server", &["sim"]), housed("lab", "sim", &[]), housed("core", "units", &["server"])];
+        let problems: Vec<String> = wrong.iter().flat_map(|c| check_house(c, &wrong)).collect();
+        assert_eq!(
+            problems,
+            [
+                "product/server: uses `sim` of lab/; allowed: core, product",
+                "core/units: uses `server` of product/; allowed: core"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_dependency_is_named_by_what_is_built() {
+        let crates = [made("sched", &["units"], &[])];
+        let said = |path: &str, text: &str| check_named(&crates, [(path, text)].into_iter()).len();
+        assert_eq!(said("core/sched/src/lib.rs", "use units::Rate;"), 0);
+        assert_eq!(said("core/sched/src/lib.rs", "use time_units::Rate;"), 1);
+        assert_eq!(said("core/sched/tests/laws.rs", "use units::Rate;"), 1);
     }
 
     #[test]
     fn an_arrow_not_in_the_table_names_both_ends() {
-        let problems = said(made("sched", &["units", "uplink"], &[]), made("uplink", &[], &[]));
+        let problems = said(made("sched", &["units", "uplink"], &[]), made("uplink", &["units", "sched"], &[]));
         assert!(problems.len() == 1 && problems[0].contains("`sched` uses `uplink`"), "{problems:?}");
     }
 
     #[test]
     fn tests_may_not_look_up() {
-        let problems = said(made("sched", &[], &["uplink"]), made("uplink", &[], &["uplink"]));
+        let problems = said(made("sched", &["units"], &["uplink"]), made("uplink", &["units", "sched"], &["uplink"]));
         assert!(problems.len() == 2 && problems[0].contains("tests of `sched` use `uplink`"), "{problems:?}");
     }
 
     #[test]
     fn table_and_workspace_name_the_same_crates() {
-        let problems = check(PAGE, &[made("units", &[], &[]), made("sched", &[], &[]), made("extra", &["units"], &[])]);
+        let problems =
+            check(PAGE, &[made("units", &[], &[]), made("sched", &["units"], &[]), made("extra", &["units"], &[])]);
         assert!(problems[0].contains("`uplink`, which is no crate"), "{problems:?}");
         assert!(problems[1].contains("crate `extra` is missing"), "{problems:?}");
     }
@@ -148,7 +222,7 @@ mod tests {
     #[test]
     fn the_table_goes_downward() {
         let page = "| 1 | a | b c | |\n| 1 | b | | |\n";
-        let problems = check(page, &[made("a", &[], &[]), made("b", &[], &[])]);
+        let problems = check(page, &[made("a", &["b", "c"], &[]), made("b", &[], &[])]);
         assert!(problems[0].contains("`a` (layer 1) may use `b` (layer 1)"), "{problems:?}");
         assert!(problems[1].contains("`c`, which has no row"), "{problems:?}");
     }

@@ -5,7 +5,7 @@ use super::files::TextFile;
 const WORKSPACE: &str = "Cargo.toml";
 
 /// Crates that hold `unsafe` and so may write their own `[lints]`.
-const OWN_LINTS: &[&str] = &["crates/uplink/Cargo.toml", "crates/server/Cargo.toml"];
+const OWN_LINTS: &[&str] = &["product/uplink/Cargo.toml", "product/server/Cargo.toml"];
 
 const DEPENDENCY_SECTIONS: &[&str] = &["dependencies", "dev-dependencies", "build-dependencies"];
 
@@ -87,18 +87,18 @@ mod tests {
     fn a_crate_inherits_lints_and_versions() {
         let good = "[lints]\nworkspace = true\n[dependencies]\ncsv.workspace = true\n\
                     serde = { workspace = true, features = [\"rc\"] }\n";
-        assert_eq!(check_crate("crates/a/Cargo.toml", good), [""; 0]);
+        assert_eq!(check_crate("core/a/Cargo.toml", good), [""; 0]);
         let bad = "[lints.rust]\nunsafe_code = \"allow\"\n[dev-dependencies]\ncsv = \"1\"\n";
-        let problems = check_crate("crates/a/Cargo.toml", bad);
+        let problems = check_crate("core/a/Cargo.toml", bad);
         assert!(
             problems[0].contains("[lints] workspace = true") && problems[1].contains("`csv.workspace"),
             "{problems:?}"
         );
-        assert_eq!(check_crate("crates/uplink/Cargo.toml", "[lints.rust]\nunsafe_code = \"allow\"\n"), [""; 0]);
+        assert_eq!(check_crate("product/uplink/Cargo.toml", "[lints.rust]\nunsafe_code = \"allow\"\n"), [""; 0]);
     }
 
     #[test]
     fn a_manifest_that_does_not_parse_is_named() {
-        assert!(check_crate("crates/a/Cargo.toml", "[lints\n")[0].starts_with("crates/a/Cargo.toml: "));
+        assert!(check_crate("core/a/Cargo.toml", "[lints\n")[0].starts_with("core/a/Cargo.toml: "));
     }
 }

@@ -18,7 +18,10 @@ use source::Source;
 pub fn main(root: &Path) -> Result<(), String> {
     let tree = files::read(root)?;
     let sources = parse(&tree.texts)?;
-    let mut problems = arrows::check(tree.text("ARCHITECTURE.md")?, &arrows::of_workspace(root)?);
+    let crates = arrows::of_workspace(root)?;
+    let mut problems = arrows::check(tree.text("ARCHITECTURE.md")?, &crates);
+    let rust = tree.texts.iter().filter(|file| file.path.ends_with(".rs"));
+    problems.extend(arrows::check_named(&crates, rust.map(|file| (file.path.as_str(), file.text.as_str()))));
     problems.extend(sizes::check(tree.text("xtask/tidy.toml")?, &sizes::measure(&sources)));
     problems.extend(sources.iter().flat_map(rust::check));
     problems.extend(manifests::check(&tree.texts));

@@ -3,10 +3,11 @@
 use super::source::{Kind, Source, Token};
 
 /// Unsafe is a place: a reviewer of memory safety reads these folders and nothing else.
-const UNSAFE_PLACES: &[&str] = &["crates/uplink/src/", "crates/server/src/sys/", "crates/server/src/sys.rs"];
+const UNSAFE_PLACES: &[&str] = &["product/uplink/src/", "product/server/src/sys/", "product/server/src/sys.rs"];
 
 /// Crates that are told facts and asked questions: no files, no sockets, no threads, no clock.
-const PURE_CRATES: &[&str] = &["sched", "http", "workload", "stats", "theory", "units"];
+const PURE_PLACES: &[&str] =
+    &["core/sched/src/", "core/http/src/", "core/units/src/", "lab/workload/src/", "lab/stats/src/", "lab/theory/src/"];
 const IMPURE_MODULES: &[&str] = &["fs", "net", "thread"];
 const CLOCKS: &[&str] = &["Instant", "SystemTime"];
 
@@ -18,7 +19,7 @@ const STATEMENT_LINES_MAX: usize = 6;
 pub fn check(source: &Source) -> Vec<String> {
     let mut problems = check_unsafe(source);
     problems.extend(check_unfinished(source));
-    if PURE_CRATES.iter().any(|name| source.path.starts_with(&format!("crates/{name}/src/"))) {
+    if PURE_PLACES.iter().any(|place| source.path.starts_with(place)) {
         problems.extend(check_pure(source));
     }
     problems
@@ -147,14 +148,14 @@ mod tests {
     #[test]
     fn unsafe_only_in_its_places() {
         let text = "// SAFETY: none\nfn a() { unsafe { b() } }\nm!(unsafe { c() });\n";
-        assert_eq!(found("crates/http/src/a.rs", text), ["2 unsafe", "3 unsafe"]);
-        assert_eq!(found("crates/server/src/a.rs", "unsafe impl Send for A {}"), ["1 unsafe"]);
-        assert_eq!(found("crates/http/src/a.rs", "// unsafe\nconst A: &str = \"unsafe\";\n"), [""; 0]);
+        assert_eq!(found("core/http/src/a.rs", text), ["2 unsafe", "3 unsafe"]);
+        assert_eq!(found("product/server/src/a.rs", "unsafe impl Send for A {}"), ["1 unsafe"]);
+        assert_eq!(found("core/http/src/a.rs", "// unsafe\nconst A: &str = \"unsafe\";\n"), [""; 0]);
     }
 
     #[test]
     fn unsafe_needs_its_reason() {
-        let path = "crates/uplink/src/a.rs";
+        let path = "product/uplink/src/a.rs";
         for good in [
             "// SAFETY: x\nunsafe { b() }",
             "// SAFETY: x\n// and y\nlet c =\n    unsafe { b() };",
@@ -183,8 +184,8 @@ mod tests {
             ("fn a() { let t = std::time::Instant::now(); }", "Instant::now"),
             ("fn a() { m!(SystemTime::now()) }", "SystemTime::now"),
         ] {
-            assert_eq!(found("crates/sched/src/a.rs", text), [format!("1 {what}")], "{text}");
-            assert_eq!(found("crates/server/src/a.rs", text), [""; 0], "{text}");
+            assert_eq!(found("core/sched/src/a.rs", text), [format!("1 {what}")], "{text}");
+            assert_eq!(found("product/server/src/a.rs", text), [""; 0], "{text}");
         }
     }
 
@@ -196,7 +197,7 @@ mod tests {
             "/// Reads no std::fs.\nconst A: &str = \"std::fs\";",
             "#[cfg(test)]\nmod tests { use std::fs; }",
         ] {
-            assert_eq!(found("crates/units/src/a.rs", text), [""; 0], "{text}");
+            assert_eq!(found("core/units/src/a.rs", text), [""; 0], "{text}");
         }
     }
 

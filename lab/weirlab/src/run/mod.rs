@@ -1,0 +1,252 @@
+//! `weirlab run`: experiment files from start to table. The experiment itself is the crate `lab`.
+
+mod points;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ::report::SkippedRun;
+use record::Run;
+use testbed::{Conducted, ExperimentFile, Folder, Interrupt, Machines, Order, Overrides, Plan, Programs};
+
+use crate::report;
+use cli::Failure;
+use points::Prepared;
+
+/// Runs at once for each processor, unless told; the rules by which runs are void say whether it was too many.
+const PARALLEL_PER_PROCESSOR: usize = 3;
+
+/// Where a machine in virtual time has what is served: in its memory, on a file system that answers at once.
+const VIRTUAL_SITE: &str = "/run";
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The experiments, for example experiments/first-light.toml
+    #[arg(required = true, value_name = "FILE.toml")]
+    files: Vec<PathBuf>,
+    /// How long requests arrive, instead of what the file says
+    #[arg(long, value_name = "N", value_parser = seconds)]
+    seconds: Option<u64>,
+    /// Same seed, same jobs; instead of what the file says
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Offered load, 1 is a full link; instead of what the file says
+    #[arg(long, value_name = "X", value_parser = rho)]
+    rho: Option<f64>,
+    /// Request trace to replay, instead of what the file says
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Only these runs, by name
+    #[arg(long, value_name = "RUN,RUN", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Only these points of an experiment that varies something, by name
+    #[arg(long, value_name = "POINT,POINT", value_delimiter = ',')]
+    points: Vec<String>,
+    /// Folder for the results, with one in it for each of several experiments; what is finished there is not done again
+    /// [default: runs/NAME-<unix time>]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// So many runs at once at most, as far as the processors allow; without a number 3 for each processor [default: 1, with --virtual
+    /// 1 for each processor]
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "0")]
+    parallel: Option<usize>,
+    /// On a real Linux in virtual time instead of this host: nothing is late, a busy host changes no figure, and every queue of
+    /// today's Linux is there; needs `scripts/setup.sh virtual`, but not root. A machine may use 3 GiB of memory, or as many MiB as
+    /// WEIRLAB_MACHINE_MIB says
+    #[arg(long = "virtual", conflicts_with = "estimate")]
+    is_virtual: bool,
+    /// Leave out runs that need what this machine lacks (a qdisc, a server) and say so, instead of running none
+    #[arg(long)]
+    skip_missing: bool,
+    /// Only say how long it will take
+    #[arg(long)]
+    estimate: bool,
+    /// Print one JSON object for each experiment instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
+/// An experiment with what is known of its jobs.
+struct Task {
+    file: ExperimentFile,
+    prepared: Prepared,
+    out: PathBuf,
+    /// What to tell `weirlab` to do it again.
+    again: Vec<String>,
+}
+
+pub fn main(args: Args) -> Result<(), Failure> {
+    let files = args.files.iter().map(|file| read(file, &args)).collect::<Result<Vec<_>, Failure>>()?;
+    let out =
+        args.out.clone().unwrap_or_else(|| default_out(if let [one] = &files[..] { &one.name } else { "several" }));
+    let (interrupt, programs) = (Interrupt::listen()?, our_programs()?);
+    let tasks = tasks(files, &out, &args)?;
+    let machines = args.is_virtual.then(|| Machines::new(args.parallel.filter(|&given| given > 0))).transpose()?;
+    let plans: Vec<Vec<Plan>> = tasks.iter().map(|task| task.plans(&programs, args.skip_missing)).collect();
+    let folders: Vec<Folder> = tasks.iter().map(Task::folder).collect();
+    let flat: Vec<Plan> = plans.iter().flatten().cloned().collect();
+    let parallel = args.parallel.map_or(1, |given| if given == 0 { parallel_usual() } else { given });
+    let site = if testbed::is_virtual() { Path::new(VIRTUAL_SITE) } else { &out };
+    let order = Order { folders: &folders, plans: &flat, site, parallel, judge: &::report::void_reason, machines };
+    if args.estimate {
+        return Ok(testbed::estimate(&order, &interrupt)?);
+    }
+    let mut conducted = testbed::conduct(&order, &interrupt)?.into_iter();
+    eprintln!("the runs are kept in {}", out.display());
+    let mut failed = vec![];
+    for task in &tasks {
+        let ended: Vec<Conducted> = conducted.by_ref().take(task.file.points().len()).collect();
+        failed.extend(ended.iter().flat_map(|point| &point.failed).map(|run| format!("{}: {}", run.name, run.reason)));
+        task.print(ended, args.json)?;
+    }
+    match failed.first() {
+        None => Ok(()),
+        Some(first) => Err(Failure::Failed(format!("{} runs failed, the first {first}", failed.len()))),
+    }
+}
+
+/// Does the runs of an experiment without points, one by one; `out` is the folder for the results.
+pub(crate) fn conduct(file: ExperimentFile, out: &Path) -> Result<Vec<Run>, Failure> {
+    let (interrupt, programs, prepared) = (Interrupt::listen()?, our_programs()?, Prepared::of(&file)?);
+    let task = Task { file, prepared, out: out.into(), again: vec![] };
+    let (plans, folders) = (task.plans(&programs, false), [task.folder()]);
+    let order = Order {
+        folders: &folders,
+        plans: &plans,
+        site: out,
+        parallel: 1,
+        judge: &::report::void_reason,
+        machines: None,
+    };
+    let conducted = testbed::conduct(&order, &interrupt)?;
+    conducted.iter().flat_map(|point| &point.runs).map(|folder| Ok(Run::read(folder)?)).collect()
+}
+
+/// `runs/NAME-<unix time>`: sorted by age, and out of version control.
+pub(crate) fn default_out(name: &str) -> PathBuf {
+    let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    Path::new("runs").join(format!("{name}-{unix_s}"))
+}
+
+/// Reads a length of run on the command line.
+pub(crate) fn seconds(text: &str) -> Result<u64, String> {
+    testbed::check_seconds(text.parse().map_err(|_| format!("`{text}` is not a number of whole seconds"))?)
+}
+
+fn rho(text: &str) -> Result<f64, String> {
+    testbed::check_rho(text.parse().map_err(|_| format!("`{text}` is not a number"))?)
+}
+
+fn parallel_usual() -> usize {
+    PARALLEL_PER_PROCESSOR * std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The experiment of the file, changed by what the command line says.
+fn read(file: &Path, args: &Args) -> Result<ExperimentFile, Failure> {
+    let overrides =
+        Overrides { seconds: args.seconds, seed: args.seed, rho: args.rho, trace: args.trace.clone(), profile: None };
+    let path = file;
+    let file = ExperimentFile::read(path, &overrides)?;
+    report::check_figure(&file, path)?;
+    for (key, is_given) in [("rho", args.rho.is_some()), ("seconds", args.seconds.is_some())] {
+        if is_given && file.varies_key(key) {
+            return Err(Failure::Usage(format!("--{key}: {} varies it: choose with --points", file.name)));
+        }
+    }
+    Ok(file)
+}
+
+/// The experiments, each with its folder, cut to the runs and points asked for.
+fn tasks(files: Vec<ExperimentFile>, out: &Path, args: &Args) -> Result<Vec<Task>, Failure> {
+    let (is_one, mut names) = (files.len() == 1, BTreeSet::new());
+    let task = |(path, mut file): (&PathBuf, ExperimentFile)| {
+        if !names.insert(file.name.clone()) {
+            return Err(Failure::Usage(format!("two experiments are named {}: rename one", file.name)));
+        }
+        let whole = file.clone();
+        file.keep_only(&args.only, &args.points).map_err(Failure::Usage)?;
+        let out = if is_one { out.into() } else { out.join(&file.name) };
+        Ok(Task { prepared: Prepared::of(&whole)?, file, out, again: again(path, args)? })
+    };
+    args.files.iter().zip(files).map(task).collect()
+}
+
+/// What to tell `weirlab` to do this experiment again from any folder.
+fn again(file: &Path, args: &Args) -> Result<Vec<String>, Failure> {
+    let whole = |path: &Path| -> Result<String, Failure> { Ok(std::path::absolute(path)?.display().to_string()) };
+    let mut words = vec!["run".to_owned(), whole(file)?];
+    let mut flag = |name: &str, value: Option<String>| words.extend(value.into_iter().flat_map(|v| [name.into(), v]));
+    flag("--seconds", args.seconds.map(|seconds| seconds.to_string()));
+    flag("--seed", args.seed.map(|seed| seed.to_string()));
+    flag("--rho", args.rho.map(|rho| format!("{rho:?}")));
+    flag("--trace", args.trace.as_deref().map(whole).transpose()?);
+    Ok(words)
+}
+
+impl Task {
+    fn plans<'a>(&'a self, programs: &'a Programs, skip_missing: bool) -> Vec<Plan<'a>> {
+        let points = self.file.points().iter();
+        points
+            .map(|point| self.prepared.plan(&self.file.name, point, &self.out, programs, skip_missing, &self.again))
+            .collect()
+    }
+
+    fn folder(&self) -> Folder<'_> {
+        Folder { path: &self.out, text: &self.file.text, expected: &self.prepared.expected }
+    }
+
+    /// Prints what came of the points.
+    fn print(&self, ended: Vec<Conducted>, json: bool) -> Result<(), Failure> {
+        let mut points = vec![];
+        for (point, ended) in self.file.points().iter().zip(ended) {
+            let runs = ended.runs.iter().map(|folder| Run::read(folder)).collect::<Result<Vec<_>, _>>()?;
+            if runs.is_empty() {
+                continue;
+            }
+            let skipped =
+                ended.skipped.into_iter().map(|run| SkippedRun { name: run.name, reason: run.reason }).collect();
+            let summary = ::report::Summary { skipped, ..::report::summarize(&self.file.name, &runs)? };
+            points.push(report::PointSummary::new(&point.name, serde_json::to_value(&point.values)?, summary));
+        }
+        report::print_points(&self.file.name, &points, json)
+    }
+}
+
+/// `weir` beside this very program, so that a build is tested against itself; else the one in PATH.
+fn our_programs() -> Result<Programs, Failure> {
+    let weirlab = std::env::current_exe()?;
+    let beside = weirlab.with_file_name("weir");
+    let weir = if beside.is_file() { Some(beside) } else { testbed::find_program("weir").ok() };
+    Ok(Programs { weir, weirlab })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a report reads of every experiment we ship: its claims speak of runs and points that are there.
+    #[test]
+    fn the_figures_we_ship_claim_what_can_be_checked() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let (mut figures, mut expects) = (0, 0);
+        for path in std::fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path()) {
+            let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+            if !is_toml || std::fs::read_to_string(&path).unwrap().contains("[grid]") {
+                continue;
+            }
+            let file = ExperimentFile::read(&path, &Overrides::default()).unwrap();
+            let described = ::report::Described::parse(&file.text, &path).unwrap();
+            let Some(figure) = described.figure else { continue };
+            figures += 1;
+            for expect in figure.expects() {
+                expects += 1;
+                let is_there = |name: &String| file.points().iter().any(|point| point.name == *name);
+                assert!(expect.point.iter().all(is_there), "{}: {}", path.display(), expect.text);
+            }
+            let simulated = figure.simulated.iter().map(|name| folder.join(format!("{name}-sim.toml")));
+            assert!(simulated.into_iter().all(|sim| sim.is_file()), "{}: {:?}", path.display(), figure.simulated);
+        }
+        assert!(figures >= 25 && expects >= 60, "{figures} figures, {expects} expectations");
+    }
+}

@@ -1,0 +1,287 @@
+//! `weirlab run --virtual`: figures that depend on the seed alone, and runs that cannot be done ended with one line and nothing left.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::bench::{Bench, is_root, processes_in, send, stderr, wait_until};
+
+/// The kernel of machines. Unset is where there is none, which is said.
+fn kernel() -> Option<PathBuf> {
+    let why = match testbed::find_kernel() {
+        Ok(kernel) => return Some(kernel),
+        Err(error) => error.to_string(),
+    };
+    assert!(std::env::var("WEIR_REQUIRE_PRIVILEGED").as_deref() != Ok("1"), "{why}");
+    println!("SKIPPED: {why}");
+    None
+}
+
+const THREE_RUNS: &str = r#"question = "is it the same twice"
+link = "10mbit"
+rho = 0.7
+seconds = 3
+congestion_control = "cubic"
+[[run]]
+name = "fifo"
+server = "weir"
+policy = "fair"
+drain = "off"
+[[run]]
+name = "bands"
+server = "weir"
+policy = "srpt"
+drain = "bands"
+[[run]]
+name = "paced"
+server = "weir"
+policy = "srpt"
+drain = "paced"
+"#;
+
+/// One run of a server that a test makes up; see [`VirtualBench::serve_by`].
+const ONE_RUN: &str = r#"question = "does it end"
+link = "10mbit"
+rho = 0.5
+seconds = 1
+[[run]]
+name = "only"
+server = "weir"
+policy = "fair"
+drain = "off"
+"#;
+
+/// A bench whose machines have their folders in one of its own.
+struct VirtualBench {
+    bench: Bench,
+    kernel: PathBuf,
+    weirlab: PathBuf,
+}
+
+impl VirtualBench {
+    fn new(name: &str, experiment: &str) -> Option<VirtualBench> {
+        let kernel = kernel()?;
+        let bench = Bench::new(&format!("virtual-{name}"), experiment);
+        let machines = bench.folder.join("machines");
+        fs::create_dir(&machines).unwrap();
+        Some(VirtualBench { bench, kernel, weirlab: env!("CARGO_BIN_EXE_weirlab").into() })
+    }
+
+    fn machines(&self) -> PathBuf {
+        self.bench.folder.join("machines")
+    }
+
+    /// Has this script stand for `weir`.
+    fn serve_by(&mut self, script: &str) {
+        let programs = self.bench.folder.join("programs");
+        fs::create_dir(&programs).unwrap();
+        self.weirlab = programs.join("weirlab");
+        fs::copy(env!("CARGO_BIN_EXE_weirlab"), &self.weirlab).unwrap();
+        fs::write(programs.join("weir"), script).unwrap();
+        fs::set_permissions(programs.join("weir"), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.bench.command(&self.weirlab, &[&["--virtual"], args].concat());
+        command.env("TMPDIR", self.machines()).env("WEIR_VIRTUAL_KERNEL", &self.kernel);
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// No folder of a machine, and no kernel with the folder among its words.
+    fn assert_nothing_left(&self) {
+        let folders: Vec<_> = fs::read_dir(self.machines()).unwrap().flatten().map(|entry| entry.path()).collect();
+        assert_eq!((folders, processes_in(&self.machines())), (vec![], vec![]));
+    }
+}
+
+/// Whether there is a `weir` to serve with beside the program that is tested.
+fn has_weir() -> bool {
+    if Path::new(env!("CARGO_BIN_EXE_weirlab")).with_file_name("weir").is_file() {
+        return true;
+    }
+    let why = "there is no weir beside weirlab: build the workspace";
+    assert!(std::env::var("WEIR_REQUIRE_PRIVILEGED").as_deref() != Ok("1"), "{why}");
+    println!("SKIPPED: {why}");
+    false
+}
+
+fn summary(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", stderr(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn runs_of(summary: &Value) -> BTreeMap<&str, &Value> {
+    summary["runs"].as_array().unwrap().iter().map(|run| (run["name"].as_str().unwrap(), run)).collect()
+}
+
+/// And no job beats its wire, no run is void, and the manifest says where it was.
+#[test]
+fn the_same_seed_gives_the_same_means() {
+    let Some(bench) = VirtualBench::new("same", THREE_RUNS) else { return };
+    if !has_weir() {
+        return;
+    }
+    let first = summary(&bench.run(&["--json", "--seed", "7"]));
+    let again = {
+        fs::rename(bench.bench.out(), bench.bench.folder.join("first")).unwrap();
+        summary(&bench.run(&["--json", "--seed", "7"]))
+    };
+    let (first, again) = (runs_of(&first), runs_of(&again));
+    assert_eq!(first.keys().collect::<Vec<_>>(), ["bands", "fifo", "paced"].iter().collect::<Vec<_>>());
+    for (name, run) in &first {
+        let mean = |run: &Value| run["response_time_ms"]["mean"].as_f64().unwrap();
+        let (one, other) = (mean(run), mean(again[name]));
+        assert!((one / other - 1.0).abs() <= 0.001, "{name}: {one} ms, then {other} ms");
+        for run in [run, &again[name]] {
+            assert_eq!((&run["void"], &run["incomplete"]), (&Value::Null, &0.into()), "{name}");
+            assert_eq!((&run["beat_wire_time"], &run["clock"]), (&0.into(), &"virtual".into()), "{name}");
+        }
+        let said = record::Run::read(&bench.bench.out().join(name)).unwrap().manifest.environment;
+        assert_eq!(said["clock"], "virtual");
+        assert!(said["kernel_version"].starts_with("Linux version 7.") && said.contains_key("wire"), "{said:?}");
+    }
+    let mean = |name: &str| first[name]["response_time_ms"]["mean"].as_f64().unwrap();
+    assert!(mean("paced") < mean("fifo"), "or nothing was ordered");
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn without_a_kernel_it_says_where_to_get_one() {
+    let bench = Bench::new("no-kernel", ONE_RUN);
+    let nowhere = bench.folder.join("nowhere");
+    let output = bench
+        .command(Path::new(env!("CARGO_BIN_EXE_weirlab")), &["--virtual"])
+        .env("WEIR_VIRTUAL_KERNEL", &nowhere)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let expected = format!(
+        "weirlab: --virtual: no kernel for virtual time in WEIR_VIRTUAL_KERNEL: {} is missing; build it with \
+         `scripts/setup.sh virtual`\n",
+        nowhere.display()
+    );
+    assert_eq!(stderr(&output), expected);
+    assert!(!bench.out().exists());
+}
+
+/// The last line that was said, by a run that failed.
+fn failure(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(output));
+    let lines = stderr(output);
+    let lines: Vec<&str> = lines.lines().filter(|line| line.starts_with("weirlab: ")).collect();
+    assert_eq!(lines.len(), 1, "{}", stderr(output));
+    lines[0].into()
+}
+
+#[test]
+fn a_program_that_spins_is_ended_and_named() {
+    let Some(mut bench) = VirtualBench::new("spins", ONE_RUN) else { return };
+    bench.serve_by("#!/bin/bash\nwhile :; do :; done\n");
+    let said = failure(&bench.command(&[]).env("WEIRLAB_STUCK_AFTER_S", "3").output().unwrap());
+    assert!(said.starts_with("weirlab: run `only`: `weir` spins: the virtual clock stood still at "), "{said}");
+    assert!(said.contains(" for 3 s of computing, so the machine was ended; "), "{said}");
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn a_program_that_outgrows_the_memory_is_named() {
+    let Some(mut bench) = VirtualBench::new("memory", ONE_RUN) else { return };
+    // Of a line without an end all is kept.
+    bench.serve_by("#!/bin/bash\nexec tail /dev/zero\n");
+    let said = failure(&bench.command(&[]).env("WEIRLAB_MACHINE_MIB", "256").output().unwrap());
+    let expected = "weirlab: run `only`: the machine ran out of its 256 MiB of memory, and its kernel ended `tail`: ";
+    assert!(said.starts_with(expected), "{said}");
+    bench.assert_nothing_left();
+
+    let said = failure(&bench.command(&[]).env("WEIRLAB_MACHINE_MIB", "lots").output().unwrap());
+    assert_eq!(said, "weirlab: WEIRLAB_MACHINE_MIB is `lots`: a whole number of at least 128 is expected");
+}
+
+#[test]
+fn interrupted_it_leaves_no_machine() {
+    let Some(bench) = VirtualBench::new("interrupted", &ONE_RUN.replace("seconds = 1", "seconds = 200")) else {
+        return;
+    };
+    for signal in ["INT", "TERM"] {
+        let child = bench.command(&[]).spawn().unwrap();
+        let console =
+            || fs::read_dir(bench.machines()).unwrap().flatten().next().map(|entry| entry.path().join("beat"));
+        wait_until("the machine's clock goes", || console().is_some_and(|beat| beat.exists()));
+        // The kernel, and on this host a process for each of those inside.
+        let programs = groups_of_children(child.id());
+        assert!(programs.len() >= 3, "{programs:?}");
+        send(signal, &child);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(failure(&output), "weirlab: interrupted");
+        let is_there = |pid: &String| Path::new("/proc").join(pid).exists();
+        wait_until("the machine's processes have ended", || !programs.iter().any(is_there));
+        bench.assert_nothing_left();
+    }
+}
+
+/// The processes in the process groups that children of this one lead.
+fn groups_of_children(pid: u32) -> Vec<String> {
+    let stats: Vec<_> = fs::read_dir("/proc").unwrap().flatten().filter_map(stat_of).collect();
+    let children: Vec<&str> = stats.iter().filter(|(_, ppid, _)| *ppid == pid.to_string()).map(|s| &*s.0).collect();
+    stats.iter().filter(|(.., group)| children.contains(&&**group)).map(|(pid, ..)| pid.clone()).collect()
+}
+
+/// A process, its parent and its group.
+fn stat_of(entry: fs::DirEntry) -> Option<(String, String, String)> {
+    let text = fs::read_to_string(entry.path().join("stat")).ok()?;
+    let mut words = text.rsplit_once(") ")?.1.split(' ').skip(1).map(String::from);
+    Some((entry.file_name().into_string().ok()?, words.next()?, words.next()?))
+}
+
+/// A machine in virtual time has no compiler of BPF in its kernel, hence no qdisc in BPF.
+#[test]
+fn what_a_machine_lacks_is_left_out_with_its_reason() {
+    let ranked = "name = \"ranked\"\nserver = \"nginx\"\nqdisc = \"ranked\"";
+    let experiment = format!("{}[[run]]\n{ranked}\n", crate::TWO_RUNS.replace("seconds = 2", "seconds = 1"));
+    let Some(bench) = VirtualBench::new("lacks", &experiment) else { return };
+    if !has_weir() {
+        return;
+    }
+    let said = failure(&bench.run(&["--only", "ranked"]));
+    assert!(said.contains("run `ranked`: ") && said.contains("qdisc `ranked` cannot be had here: "), "{said}");
+
+    let all = summary(&bench.run(&["--only", "first,ranked", "--skip-missing", "--json"]));
+    assert_eq!(runs_of(&all).into_keys().collect::<Vec<_>>(), ["first"]);
+    let reason = record::LeftOut::read(&bench.bench.out()).unwrap().reasons["ranked"].clone();
+    assert!(reason.starts_with("qdisc `ranked` cannot be had here: "), "{reason}");
+    assert_eq!((&all["skipped"][0]["name"], &all["skipped"][0]["reason"]), (&"ranked".into(), &reason.into()));
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn it_needs_no_root() {
+    let Some(mut bench) = VirtualBench::new("nobody", &crate::TWO_RUNS.replace("seconds = 2", "seconds = 1")) else {
+        return;
+    };
+    let args = ["--only", "first", "--json"];
+    let output = if is_root() {
+        // Nobody may not be let into the folders of the build and of the kernel.
+        bench.serve_by("");
+        let kernel = bench.bench.folder.join("kernel");
+        fs::copy(&bench.kernel, &kernel).unwrap();
+        for folder in [bench.bench.folder.clone(), bench.machines()] {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
+        }
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&bench.weirlab);
+        command.args(bench.command(&args).get_args()).current_dir(&bench.bench.folder);
+        command.env("TMPDIR", bench.machines()).env("WEIR_VIRTUAL_KERNEL", kernel).output().unwrap()
+    } else {
+        bench.run(&args)
+    };
+    assert_eq!(runs_of(&summary(&output)).into_keys().collect::<Vec<_>>(), ["first"]);
+    bench.assert_nothing_left();
+}

@@ -1,0 +1,68 @@
+//! Files of a disk that does not answer. The disk of the laboratory stands in for one: see there why.
+
+use std::time::Duration;
+
+use testbed::SlowDisk;
+
+use crate::common::{Site, content, get, on_every_path};
+
+/// Longer than the test.
+const FOR_EVER: Duration = Duration::from_secs(3600);
+
+/// Mounted in the site, or why not.
+fn disk(site: &Site) -> Option<SlowDisk> {
+    match SlowDisk::mount(&site.served(), "disk", FOR_EVER) {
+        Err(why) if std::env::var_os("WEIR_REQUIRE_PRIVILEGED").is_none() => {
+            println!("SKIPPED: {why}");
+            None
+        }
+        disk => Some(disk.unwrap()),
+    }
+}
+
+#[test]
+fn a_disk_that_hangs_keeps_nobody_else_waiting() {
+    let site = Site::of_sizes(&[10, 300_000]);
+    on_every_path(&site, &["--workers", "1"], |server| {
+        // Unmounted before the server is ended: a thread that reads there cannot be.
+        let Some(_disk) = disk(&site) else { return };
+        let mut waiting: Vec<_> = (0..10).map(|_| server.connect()).collect();
+        for client in &mut waiting {
+            client.send(get("/cold-disk/file.bin"));
+            assert_eq!(client.head().0, 200);
+        }
+        for _ in 0..20 {
+            assert!(server.connect().get("/size-10").body == content(10));
+            assert!(server.connect().get("/size-300000").body == content(300_000));
+        }
+        waiting.pop().unwrap().assert_silent();
+        // Whoever leaves is let go, disk or not.
+        waiting.drain(..).for_each(crate::common::Client::reset);
+        assert!(server.connect().get("/size-300000").body == content(300_000));
+        assert!(server.stderr().is_empty(), "{:?}", server.stderr());
+    });
+}
+
+/// The worker used to wait with whoever asked for one of these.
+#[test]
+fn a_file_that_is_never_found_keeps_nobody_else_waiting() {
+    for name in ["slow-to-look-at.bin", "slow-to-open.bin"] {
+        let site = Site::of_sizes(&[10, 20, 300_000]);
+        on_every_path(&site, &["--workers", "1"], |server| {
+            let Some(_disk) = disk(&site) else { return };
+            assert!(server.connect().get("/size-10").body == content(10));
+            let mut waiting: Vec<_> = (0..10).map(|_| server.connect()).collect();
+            waiting.iter_mut().for_each(|client| client.send(get(&format!("/cold-disk/{name}"))));
+            for _ in 0..20 {
+                // What was asked for before, and what was not.
+                assert!(server.connect().get("/size-10").body == content(10));
+                assert!(server.connect().get("/size-20").body == content(20));
+                assert!(server.connect().get("/size-300000").body == content(300_000));
+            }
+            waiting.pop().unwrap().assert_silent();
+            waiting.drain(..).for_each(crate::common::Client::reset);
+            assert!(server.connect().get("/size-300000").body == content(300_000));
+            assert!(server.stderr().is_empty(), "{:?}", server.stderr());
+        });
+    }
+}

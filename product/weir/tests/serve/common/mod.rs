@@ -1,0 +1,58 @@
+//! What every test needs: a folder of files, the program serving it, and a client that takes nothing on trust.
+
+mod cable;
+mod client;
+mod server;
+mod site;
+#[path = "../../../../../lab/testbed/tests/common/virtual_time.rs"]
+mod virtual_time;
+
+use std::time::{Duration, Instant};
+
+pub use cable::{Cable, SERVER};
+pub use client::{Client, Response, get};
+pub use server::{Server, run_to_end, run_to_end_under};
+pub use site::{Site, content};
+pub use virtual_time::in_virtual_time;
+
+/// Longer than anything takes even on a busy machine; reached only when a test fails.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The three ways bytes are written: straight into the socket, through the worker's own queue, through the writer.
+pub const WRITE_PATHS: [&[&str]; 3] = [
+    &["--drain", "off", "--policy", "fair"],
+    &["--drain", "off", "--policy", "srpt"],
+    &["--drain", "paced", "--uplink", "100mbit"],
+];
+
+/// Runs a test once for every write path, on the same files.
+pub fn on_every_path(site: &Site, args: &[&str], test: impl Fn(&Server)) {
+    for path in WRITE_PATHS {
+        let server = Server::start(site, &[path, args].concat());
+        test(&server);
+        server.assert_alive();
+    }
+}
+
+/// As [`on_every_path`], all at the same time: for tests that wait.
+pub fn on_every_path_at_once(site: &Site, args: &[&str], test: impl Fn(&Server) + Sync) {
+    let test = &test;
+    std::thread::scope(|scope| {
+        for path in WRITE_PATHS {
+            scope.spawn(move || {
+                let server = Server::start(site, &[path, args].concat());
+                test(&server);
+                server.assert_alive();
+            });
+        }
+    });
+}
+
+/// Waits until it is so.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
