@@ -1,8 +1,11 @@
 //! The cost of one job's whole life in the drain (arrive, grant, sent, depart) while others are queued.
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use sched::{Arrival, Drain, Guard, Pace, Size, policy};
+use std::collections::HashMap;
+
+use sched::{Arrival, CarrierId, Drain, Guard, JobId, Pace, Precedence, Size, policy};
 use units::Nanos;
+use units::wire::Framing;
 
 fn cycle(criterion: &mut Criterion) {
     for (label, guard) in [("", 0), ("-guard", 50)] {
@@ -28,12 +31,36 @@ fn cycle(criterion: &mut Criterion) {
     }
 }
 
+/// The same on carriers of six jobs each: one arrives where one has departed.
+fn carriers(criterion: &mut Criterion) {
+    for name in policy::NAMES {
+        let mut drain = Drain::new(policy::parse(name).unwrap(), Pace::UNLIMITED);
+        let mut sizes = sizes();
+        let mut carrier_of = HashMap::new();
+        let mut arrive = |drain: &mut Drain, carrier_of: &mut HashMap<JobId, CarrierId>, carrier| {
+            let arrival = Arrival::of(Size::Known(sizes.next().unwrap()));
+            let id = drain.arrive_on(Nanos(0), carrier, arrival, Precedence::default()).expect("six of a carrier");
+            carrier_of.insert(id, carrier);
+        };
+        for _ in 0..10_000 {
+            let carrier = drain.open(Framing::ETHERNET);
+            (0..6).for_each(|_| arrive(&mut drain, &mut carrier_of, carrier));
+        }
+        criterion.bench_function(&format!("carriers/{name}/10000x6"), |bencher| {
+            bencher.iter(|| {
+                let carrier = carrier_of.remove(&depart_one(&mut drain)).expect("it was counted");
+                arrive(&mut drain, &mut carrier_of, carrier);
+            });
+        });
+    }
+}
+
 /// Grants until some job departs. Whole responses are sent at once, as a small response is.
-fn depart_one(drain: &mut Drain) {
+fn depart_one(drain: &mut Drain) -> JobId {
     loop {
         let grant = drain.poll_grant(Nanos(0)).expect("jobs are queued");
         if drain.on_sent(Nanos(0), grant.job, grant.bytes_max).is_departed() {
-            return;
+            return grant.job;
         }
     }
 }
@@ -47,5 +74,5 @@ fn sizes() -> impl Iterator<Item = u64> {
     })
 }
 
-criterion_group!(benches, cycle);
+criterion_group!(benches, cycle, carriers);
 criterion_main!(benches);

@@ -10,14 +10,24 @@
 //! ([`Drain::on_sent`]) and, when the connection would take no more, [`Drain::on_blocked`]: a slow reader is then out
 //! of the order until [`Drain::on_writable`], however good its rank, and never holds the link. One grant is
 //! outstanding at a time.
+//!
+//! A connection that carries many responses at once is a carrier ([`Drain::open`], in `carried.rs`); one that carries one at a
+//! time needs none, and its jobs stand in the order by themselves.
 
-use units::{Nanos, Rate};
+mod below;
+mod carried;
 
+use units::Nanos;
+
+use crate::carrier::{Carrier, Waits, Why};
 use crate::herald::Heralds;
+use crate::job::NO_CARRIER;
 use crate::overtaking::Overtaking;
 use crate::run_queue::{Key, RunQueue};
-use crate::{Arrival, Correction, Guard, Job, JobId, Ledger, Pace, Passed, Path, Policy, Reading, Size, WaitBound};
+use crate::{Arrival, Guard, Job, JobId, Ledger, Pace, Path, Policy, Size, WaitBound};
 use units::wire::Framing;
+
+pub use carried::{CARRIERS_MAX, Sent};
 
 /// How many jobs may be in the system at once: one per connection at most, and a process cannot have more descriptors.
 pub const JOBS_MAX: usize = 1 << 20;
@@ -26,8 +36,10 @@ pub const JOBS_MAX: usize = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
     pub job: JobId,
-    /// Payload bytes, head included; more must not be handed down, less may.
+    /// Bytes of the job, head included; more must not be handed down, less may.
     pub bytes_max: u64,
+    /// Payload that the connection may carry for it, frames and records included: it ends where a segment does.
+    pub room_bytes: u64,
 }
 
 /// What became of a job when bytes of it were sent.
@@ -59,6 +71,9 @@ pub struct Drain {
     vacant: Vec<u32>,
     /// By slot, and only if the policy looks at paths: few do, and jobs are to stay small.
     paths: Option<Vec<Path>>,
+    /// By slot, which is none of a job's then.
+    carriers: Vec<Option<Box<Carrier>>>,
+    carrier_count: usize,
     /// The ready jobs by how long they have waited for a byte; kept only while the guard is on.
     waiting: RunQueue,
     /// The slot that the outstanding grant was given against the order.
@@ -81,6 +96,8 @@ impl Drain {
             guard: Guard::default(),
             heralds: Heralds::default(),
             jobs: Vec::new(),
+            carriers: Vec::new(),
+            carrier_count: 0,
             vacant: Vec::new(),
             waiting: RunQueue::default(),
             helped: None,
@@ -132,7 +149,7 @@ impl Drain {
 
     /// Jobs in the system, ready or blocked.
     pub fn len(&self) -> usize {
-        self.jobs.len() - self.vacant.len()
+        self.jobs.len() - self.vacant.len() - self.carrier_count
     }
 
     pub fn is_empty(&self) -> bool {
@@ -155,14 +172,19 @@ impl Drain {
 
     /// A response is to be sent; it is ready at once.
     pub fn arrive(&mut self, now: Nanos, arrival: Arrival) -> JobId {
+        let id = self.admit(now, arrival, NO_CARRIER);
+        self.enqueue(id.slot);
+        self.on_overtaking(now, id.slot, arrival.size);
+        id
+    }
+
+    /// The job is in the system, and not in the order yet.
+    fn admit(&mut self, now: Nanos, arrival: Arrival, carrier: u32) -> JobId {
         assert!(self.len() < JOBS_MAX, "more than {JOBS_MAX} jobs in the system");
         assert!(arrival.size != Size::Known(0), "a response has at least a head");
         self.on_ready(now);
         self.heralds.on_arrival(now, arrival.framing);
-        let slot = self.vacant.pop().unwrap_or_else(|| {
-            self.jobs.push(None);
-            self.jobs.len() as u32 - 1
-        });
+        let slot = self.take_slot();
         let id = JobId { slot, number: self.arrivals };
         self.arrivals += 1;
         if let Some(paths) = &mut self.paths {
@@ -176,16 +198,22 @@ impl Drain {
             attained: 0,
             framing: arrival.framing,
             class: arrival.class,
-            is_ready: true,
+            waits: Waits::default(),
+            carrier,
             waits_since: now,
         });
         if self.follows_jobs {
             self.policy.on_arrival(slot, job, path_of(&self.paths, slot));
         }
-        self.enqueue(slot);
-        self.on_overtaking(now, slot, arrival.size);
         self.most_jobs = self.most_jobs.max(self.len() as u64);
         id
+    }
+
+    fn take_slot(&mut self) -> u32 {
+        self.vacant.pop().unwrap_or_else(|| {
+            self.jobs.push(None);
+            self.jobs.len() as u32 - 1
+        })
     }
 
     /// Notes a newcomer that goes before the others and yet waits, for what was last granted.
@@ -210,8 +238,13 @@ impl Drain {
         self.helped = self.overdue(now).filter(|slot| *slot != first);
         let slot = self.helped.unwrap_or(first);
         let job = self.jobs[slot as usize].as_ref().expect("a ready job is in the system");
+        let job_id = JobId { slot, number: job.number };
+        if job.carrier != NO_CARRIER {
+            let room_bytes = self.room_on_carrier(job);
+            return Some(Grant { job: job_id, bytes_max: room_bytes.min(left_at_most(job)), room_bytes });
+        }
         let bytes_max = grant_bytes(job, self.pace.grant_bytes(job.framing));
-        Some(Grant { job: JobId { slot, number: job.number }, bytes_max })
+        Some(Grant { job: job_id, bytes_max, room_bytes: bytes_max })
     }
 
     /// When to ask again for a grant: an instant, maybe past, or `None` while nobody is ready.
@@ -220,32 +253,23 @@ impl Drain {
         self.policy.first().map(|_| self.heralds.held_until().map_or(room_at, |until| until.max(room_at)))
     }
 
-    /// What the interface has sent, asked when a grant could be made: a SYN-ACK announces a request, and the next grant may be held
-    /// for it. Only those who have long to go are held, and only by a policy that puts others first.
-    pub fn on_passed(&mut self, now: Nanos, passed: Passed) {
-        let (Some(rate), Some(slot)) = (self.ledger.rate(), self.policy.first()) else { return };
-        let job = self.jobs[slot as usize].as_ref().expect("a ready job is in the system");
-        let bytes = grant_bytes(job, self.pace.grant_bytes(job.framing));
-        let is_long = self.policy.can_starve() && job.remaining() > bytes && self.overdue(now).is_none();
-        let grant_for = if is_long { rate.time_for(job.framing.wire_bytes(bytes)) } else { Nanos::ZERO };
-        self.heralds.on_passed(now, passed, self.ledger.room_at(Nanos::ZERO), rate, grant_for);
-    }
-
-    /// A connection was new when its response came: the round trip of its handshake.
-    pub fn on_handshake(&mut self, rtt: Nanos) {
-        self.heralds.on_handshake(rtt);
-    }
-
     /// Bytes of the job were handed down; zero is fine. A no-op for a departed job.
     pub fn on_sent(&mut self, now: Nanos, id: JobId, bytes: u64) -> Progress {
+        self.on_sent_as(now, id, Sent { content_bytes: bytes, carried_bytes: bytes })
+    }
+
+    /// The same where the connection carries more than the job's own bytes.
+    pub fn on_sent_as(&mut self, now: Nanos, id: JobId, sent: Sent) -> Progress {
+        let bytes = sent.content_bytes;
         let Some(job) = self.jobs.get_mut(id.slot as usize).and_then(Option::as_mut) else { return Progress::Departed };
         if job.number != id.number {
             return Progress::Departed;
         }
-        let wire_bytes = job.framing.wire_bytes(bytes);
+        let wire_bytes = job.framing.wire_bytes(sent.carried_bytes);
         let left_bytes = job.remaining();
         job.attained += bytes;
-        if bytes > 0 {
+        let carrier = job.carrier;
+        if bytes > 0 && carrier == NO_CARRIER {
             self.longest_wait = self.longest_wait.max(now - job.waits_since);
             job.waits_since = now;
         }
@@ -255,43 +279,78 @@ impl Drain {
         if self.follows_jobs {
             self.policy.on_sent(id.slot, job, bytes);
         }
-        let (is_sent, is_ready) = (job.is_sent(), job.is_ready);
+        let (is_sent, is_ready) = (job.is_sent(), job.is_ready());
         if self.helped.take() == Some(id.slot) {
             self.guard.on_granted(wire_bytes);
         }
         let segment_bytes = job.framing.segment_bytes;
         if let Some(rate) = self.pace.rate {
             self.ledger.charge(now, wire_bytes);
-            self.heralds.on_sent(bytes, segment_bytes, rate.time_for(wire_bytes));
-            self.overtaking.on_granted(rate.time_for(wire_bytes), left_bytes);
-            self.pace.grant_for = self.overtaking.grant_for();
+            self.heralds.on_sent(sent.carried_bytes, segment_bytes, rate.time_for(wire_bytes));
+            self.shorten_grants(rate.time_for(wire_bytes), left_bytes);
         }
         self.earn(wire_bytes);
+        if carrier != NO_CARRIER {
+            self.on_carried(now, carrier, id.slot, sent);
+        }
+        self.proceed(id.slot, is_sent, is_ready)
+    }
+
+    /// Puts a job where it belongs after some of it was sent.
+    fn proceed(&mut self, slot: u32, is_sent: bool, is_ready: bool) -> Progress {
         if is_sent {
-            self.depart(id.slot);
+            self.depart(slot);
             return Progress::Departed;
         }
         if is_ready {
-            self.enqueue(id.slot);
+            self.enqueue(slot);
         }
         Progress::Remains
     }
 
+    /// The link was granted for so long to a job that had so much left.
+    fn shorten_grants(&mut self, link_time: Nanos, left_bytes: u64) {
+        self.overtaking.on_granted(link_time, left_bytes);
+        self.pace.grant_for = self.overtaking.grant_for();
+    }
+
     /// The connection takes no more: the job is out of the order. Calling twice, or late, changes nothing.
     pub fn on_blocked(&mut self, id: JobId) {
-        if let Some(job) = self.job_mut(id) {
-            job.is_ready = false;
-            self.dequeue(id.slot);
-        }
+        self.on_wait(id, Why::Carrier);
     }
 
     /// The connection takes bytes again. Calling twice, or late, changes nothing.
     pub fn on_writable(&mut self, now: Nanos, id: JobId) {
-        if self.job(id).is_some_and(|job| !job.is_ready) {
+        self.on_wait_over(now, id, Why::Carrier);
+    }
+
+    /// The job cannot be sent for this reason too: it is out of the order. Calling twice, or late, changes nothing.
+    pub fn on_wait(&mut self, id: JobId, why: Why) {
+        if let Some(job) = self.job_mut(id) {
+            job.waits.insert(why);
+            self.dequeue(id.slot);
+        }
+    }
+
+    /// The reason is gone, and with the last of them the job is ready. Calling twice, or late, changes nothing.
+    pub fn on_wait_over(&mut self, now: Nanos, id: JobId, why: Why) {
+        if self.job_mut(id).is_some_and(|job| job.waits.remove(why)) {
             self.on_ready(now);
             let job = self.jobs[id.slot as usize].as_mut().expect("just seen");
-            job.is_ready = true;
             job.waits_since = now;
+            self.on_carrier_ready(now, id.slot);
+            self.enqueue(id.slot);
+        }
+    }
+
+    /// More is known of the job's size; never less than it has had. A no-op for a departed job.
+    pub fn on_size(&mut self, id: JobId, size: Size) {
+        let Some(job) = self.job_mut(id) else { return };
+        if let Size::Known(bytes) = size {
+            assert!(bytes > job.attained, "{bytes} bytes of a response of which {} were sent", job.attained);
+        }
+        job.size = size;
+        if job.is_ready() {
             self.enqueue(id.slot);
         }
     }
@@ -299,7 +358,7 @@ impl Drain {
     /// The path to the client is now known to be this. A no-op for a departed job, and under a policy that does not look
     /// at paths ([`Policy::needs_path`]).
     pub fn on_path(&mut self, id: JobId, path: Path) {
-        let Some(is_ready) = self.job(id).map(|job| job.is_ready) else { return };
+        let Some(is_ready) = self.job(id).map(Job::is_ready) else { return };
         let Some(paths) = &mut self.paths else { return };
         paths[id.slot as usize] = path;
         if is_ready {
@@ -316,66 +375,6 @@ impl Drain {
     pub fn on_abort(&mut self, id: JobId) {
         if self.job(id).is_some() {
             self.depart(id.slot);
-        }
-    }
-
-    /// A connection's account was settled: bytes left that no grant covered (handshakes, acknowledgements, retransmissions),
-    /// or bytes that a grant covered stay with TCP for now, and the link is free for others. `is_read` says that the queue below
-    /// is measured ([`Drain::on_reading`]).
-    pub fn on_correction(&mut self, now: Nanos, correction: Correction, is_read: bool) {
-        if correction.charge_bytes > 0 {
-            if self.pace.rate.is_some() {
-                self.ledger.charge_late(now, correction.charge_bytes, is_read);
-            }
-            self.earn(correction.charge_bytes);
-        }
-        if correction.refund_bytes > 0 {
-            self.ledger.refund(correction.refund_bytes);
-        }
-    }
-
-    /// Bytes of a connection are still to leave that no grant will cover; see [`Ledger::charge_ahead`].
-    pub fn on_foreseen(&mut self, now: Nanos, wire_bytes: u64, is_read: bool) {
-        let is_read = is_read && !self.leaves_at_once(wire_bytes);
-        if self.pace.rate.is_some() {
-            self.ledger.charge_ahead(now, wire_bytes, is_read);
-        }
-        self.earn(wire_bytes);
-    }
-
-    /// Accounts were settled at the end of their connections: what was charged and not sent is what was foreseen and never
-    /// came.
-    pub fn on_closed(&mut self, now: Nanos, correction: Correction, is_read: bool) {
-        self.on_correction(now, Correction { refund_bytes: 0, ..correction }, is_read);
-        if correction.refund_bytes > 0 {
-            let is_read = is_read && !self.leaves_at_once(correction.refund_bytes);
-            self.ledger.refund_ahead(correction.refund_bytes, is_read);
-        }
-    }
-
-    /// What is foreseen is an acknowledgement alone and its client is near. No reading need show it: a bucket lets it go at once,
-    /// and on a line no faster than the bucket twenty of them are a packet that stands there for as long as there is work.
-    fn leaves_at_once(&self, wire_bytes: u64) -> bool {
-        const ALONE_BYTES_MAX: u64 = 100;
-        const NEAR: Nanos = Nanos::from_millis(1);
-        wire_bytes <= ALONE_BYTES_MAX && self.heralds.shortest_handshake().is_some_and(|rtt| rtt <= NEAR)
-    }
-
-    /// Whether a queue of this length needs no second look; see [`Ledger::is_explained`].
-    pub fn is_explained(&self, now: Nanos, queued_bytes: u64) -> bool {
-        self.ledger.is_explained(now, queued_bytes)
-    }
-
-    /// The queue below was measured; see [`Ledger::on_reading`].
-    pub fn on_reading(&mut self, now: Nanos, reading: Reading) {
-        self.ledger.on_reading(now, reading);
-    }
-
-    /// The link has another rate from now on. A no-op where there is none: a drain that was not paced has no clock to keep.
-    pub fn set_rate(&mut self, now: Nanos, rate: Rate) {
-        if self.pace.rate.is_some() {
-            self.pace.rate = Some(rate);
-            self.ledger.set_rate(now, rate);
         }
     }
 
@@ -405,7 +404,16 @@ impl Drain {
 
     fn grant_wire_bytes(&self, slot: u32) -> u64 {
         let job = self.jobs[slot as usize].as_ref().expect("a ready job is in the system");
-        job.framing.wire_bytes(grant_bytes(job, self.pace.grant_bytes(job.framing)))
+        job.framing.wire_bytes(self.grant_of(job))
+    }
+
+    /// The job's bytes of a grant.
+    fn grant_of(&self, job: &Job) -> u64 {
+        if job.carrier == NO_CARRIER {
+            grant_bytes(job, self.pace.grant_bytes(job.framing))
+        } else {
+            self.room_on_carrier(job).min(left_at_most(job))
+        }
     }
 
     fn job_mut(&mut self, id: JobId) -> Option<&mut Job> {
@@ -414,6 +422,9 @@ impl Drain {
 
     fn enqueue(&mut self, slot: u32) {
         let job = self.jobs[slot as usize].as_ref().expect("an enqueued job is in the system");
+        if job.carrier != NO_CARRIER {
+            return self.enqueue_on_carrier(slot);
+        }
         self.policy.enqueue(slot, job, path_of(&self.paths, slot));
         if !self.guard.is_off() {
             self.waiting.set(slot, Key { rank: job.waits_since.0, number: job.number });
@@ -422,17 +433,25 @@ impl Drain {
 
     fn dequeue(&mut self, slot: u32) {
         let job = self.jobs[slot as usize].as_ref().expect("a dequeued job is in the system");
+        if job.carrier != NO_CARRIER {
+            return self.dequeue_on_carrier(slot);
+        }
         self.policy.dequeue(slot, job);
         if !self.guard.is_off() {
             self.waiting.remove(slot);
-            if self.waiting.len() == 0 {
-                self.guard.forget();
-            }
+            self.forget_if_none_waits();
+        }
+    }
+
+    fn forget_if_none_waits(&mut self) {
+        if self.waiting.len() == 0 {
+            self.guard.forget();
         }
     }
 
     fn depart(&mut self, slot: u32) {
         self.dequeue(slot);
+        self.leave_carrier(slot);
         if self.follows_jobs {
             let job = self.jobs[slot as usize].as_ref().expect("a job departs once");
             self.policy.on_departure(slot, job);
@@ -456,12 +475,16 @@ fn grant_bytes(job: &Job, grant_bytes: u64) -> u64 {
         return job.remaining();
     }
     let over = job.attained % job.framing.segment_bytes;
+    (grant_bytes - over).min(left_at_most(job))
+}
+
+/// The bytes it has left at most.
+fn left_at_most(job: &Job) -> u64 {
     match job.size {
-        Size::Known(_) => (grant_bytes - over).min(job.remaining()),
-        Size::AtLeast(_) => grant_bytes - over,
+        Size::Known(_) => job.remaining(),
+        Size::AtLeast(_) | Size::Likely(_) => u64::MAX,
     }
 }
 
 #[cfg(test)]
-#[path = "drain_tests.rs"]
 mod tests;

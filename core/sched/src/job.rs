@@ -2,6 +2,10 @@ use units::Nanos;
 use units::wire::Framing;
 
 use crate::Path;
+use crate::carrier::{Waits, Why};
+
+/// In place of a carrier's slot.
+pub(crate) const NO_CARRIER: u32 = u32::MAX;
 
 /// How many bytes a response has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,6 +14,9 @@ pub enum Size {
     Known(u64),
     /// At least this many; the end is told by [`crate::Drain::on_end`]. Each policy says what it does with it.
     AtLeast(u64),
+    /// Probably this many, as its route has taught: as good as known until that much is sent, and then at least that. The end is
+    /// told by [`crate::Drain::on_end`].
+    Likely(u64),
 }
 
 /// What is known of a job when it arrives.
@@ -59,7 +66,10 @@ pub struct Job {
     pub attained: u64,
     pub framing: Framing,
     pub class: u8,
-    pub(crate) is_ready: bool,
+    /// What it waits for; it is ready when that is nothing.
+    pub(crate) waits: Waits,
+    /// The slot of its carrier, or [`NO_CARRIER`]: it has a connection for itself.
+    pub(crate) carrier: u32,
     /// Since when it has been ready without a byte.
     pub(crate) waits_since: Nanos,
 }
@@ -70,19 +80,44 @@ impl Job {
     pub(crate) fn of_size(size: Size) -> Job {
         let arrived_at = Nanos::ZERO;
         let framing = Framing::ETHERNET.with_segment(1);
-        Job { number: 0, arrived_at, size, attained: 0, framing, class: 0, is_ready: true, waits_since: arrived_at }
+        let (waits, carrier) = (Waits::default(), NO_CARRIER);
+        Job { number: 0, arrived_at, size, attained: 0, framing, class: 0, waits, carrier, waits_since: arrived_at }
     }
 
     /// Bytes still to send; for a size not known, the least it can be.
     pub fn remaining(&self) -> u64 {
         match self.size {
-            Size::Known(bytes) | Size::AtLeast(bytes) => bytes.saturating_sub(self.attained),
+            Size::Known(bytes) | Size::AtLeast(bytes) | Size::Likely(bytes) => bytes.saturating_sub(self.attained),
         }
+    }
+
+    /// Bytes it has in all, as far as that is known or likely.
+    pub fn expected(&self) -> Option<u64> {
+        match self.size {
+            Size::Known(bytes) => Some(bytes),
+            Size::Likely(bytes) if self.attained < bytes => Some(bytes),
+            Size::Likely(_) | Size::AtLeast(_) => None,
+        }
+    }
+
+    /// Bytes it has left, as far as that is known or likely.
+    pub fn expected_left(&self) -> Option<u64> {
+        self.expected().map(|bytes| bytes.saturating_sub(self.attained))
+    }
+
+    /// What takes turns under a policy that goes round: its carrier, or itself in `slot` where it has none.
+    pub(crate) fn turn(&self, slot: u32) -> u32 {
+        if self.carrier == NO_CARRIER { slot } else { self.carrier }
     }
 
     /// Whether the connection takes bytes, as far as was told.
     pub fn is_ready(&self) -> bool {
-        self.is_ready
+        self.waits.is_empty()
+    }
+
+    /// Whether it is its reader alone that keeps it from being sent.
+    pub fn waits_for_reader(&self) -> bool {
+        self.waits.is_for(Why::Carrier)
     }
 
     pub(crate) fn is_sent(&self) -> bool {
@@ -108,6 +143,10 @@ mod tests {
             [of(Size::Known(5), 3), of(Size::Known(5), 5), of(Size::Known(5), 6)],
             [(2, false), (0, true), (0, true)]
         );
+        assert_eq!([of(Size::Likely(5), 3), of(Size::Likely(5), 9)], [(2, false), (0, false)]);
+        let expected = |size, attained| (job(size, attained).expected(), job(size, attained).expected_left());
+        assert_eq!([expected(Size::Known(5), 3), expected(Size::Likely(5), 3)], [(Some(5), Some(2)); 2]);
+        assert_eq!([expected(Size::Likely(5), 5), expected(Size::AtLeast(5), 3)], [(None, None); 2]);
         // The end of what is not known is told.
         assert_eq!([of(Size::AtLeast(5), 3), of(Size::AtLeast(5), 9)], [(2, false), (0, false)]);
     }
@@ -116,6 +155,8 @@ mod tests {
     fn readiness_is_as_told() {
         let job = Job::of_size(Size::Known(1));
         assert!(job.is_ready());
-        assert!(!Job { is_ready: false, ..job }.is_ready());
+        let mut waits = Waits::default();
+        waits.insert(Why::Disk);
+        assert!(!Job { waits, ..job }.is_ready());
     }
 }

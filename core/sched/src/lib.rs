@@ -18,6 +18,7 @@
 //! ```
 
 mod account;
+mod carrier;
 mod drain;
 pub mod feedback;
 mod foreign;
@@ -34,7 +35,8 @@ mod tree;
 mod virtual_time;
 
 pub use account::{Account, Correction, TcpSent};
-pub use drain::{Drain, Grant, JOBS_MAX, Progress};
+pub use carrier::{CarrierId, JOBS_PER_CARRIER_MAX, Precedence, Why};
+pub use drain::{CARRIERS_MAX, Drain, Grant, JOBS_MAX, Progress, Sent};
 pub use feedback::Feedback;
 pub use foreign::{FOREIGN_SHARE_PERMILLE, Foreign, Presence};
 pub use guard::{Guard, WaitBound};

@@ -68,6 +68,10 @@ impl<R: Rank> Policy for Bands<R> {
         self.queue.set(slot, Key { rank: band(&self.cuts, rank), number: job.number });
     }
 
+    fn within(&self, _slot: u32, job: &Job, path: &Path) -> u64 {
+        band(&self.cuts, self.rank.rank(job, path))
+    }
+
     fn dequeue(&mut self, slot: u32, _job: &Job) {
         self.queue.remove(slot);
     }

@@ -16,7 +16,7 @@ use crate::{Job, Path, Policy};
 #[derive(Default)]
 pub struct Fair {
     turns: Turns,
-    queue: RunQueue,
+    queue: TurnQueue,
 }
 
 impl Policy for Fair {
@@ -28,27 +28,73 @@ impl Policy for Fair {
         self.queue.first()
     }
 
+    /// A carrier's turn is one for all its jobs.
+    fn on_open(&mut self, turn: u32) {
+        self.turns.join(turn);
+    }
+
+    /// They go round among themselves too.
+    fn within(&self, _slot: u32, job: &Job, _path: &Path) -> u64 {
+        job.attained
+    }
+
     fn enqueue(&mut self, slot: u32, job: &Job, _path: &Path) {
-        if !self.queue.contains(slot) {
-            self.turns.rejoin(slot);
+        let turn = job.turn(slot);
+        if !self.queue.contains(turn) {
+            self.turns.rejoin(turn);
         }
-        self.queue.set(slot, Key { rank: self.turns.tag(slot), number: job.number });
+        self.queue.set(turn, slot, Key { rank: self.turns.tag(turn), number: job.number });
     }
 
-    fn dequeue(&mut self, slot: u32, _job: &Job) {
-        self.queue.remove(slot);
+    fn dequeue(&mut self, slot: u32, job: &Job) {
+        self.queue.remove(job.turn(slot), slot);
     }
 
-    fn on_arrival(&mut self, slot: u32, _job: &Job, _path: &Path) {
-        self.turns.join(slot);
+    fn on_arrival(&mut self, slot: u32, job: &Job, _path: &Path) {
+        if job.turn(slot) == slot {
+            self.turns.join(slot);
+        }
     }
 
-    fn on_sent(&mut self, slot: u32, _job: &Job, bytes: u64) {
-        self.turns.on_sent(slot, bytes);
+    fn on_sent(&mut self, slot: u32, job: &Job, bytes: u64) {
+        self.turns.on_sent(job.turn(slot), bytes);
     }
 
     fn can_starve(&self) -> bool {
         false
+    }
+}
+
+/// Those that take turns, each with the job it offers: itself, or one of a carrier's.
+#[derive(Default)]
+pub(super) struct TurnQueue {
+    queue: RunQueue,
+    /// By turn.
+    offered: Vec<u32>,
+}
+
+impl TurnQueue {
+    pub fn first(&self) -> Option<u32> {
+        self.queue.first().map(|turn| self.offered[turn as usize])
+    }
+
+    pub fn contains(&self, turn: u32) -> bool {
+        self.queue.contains(turn)
+    }
+
+    pub fn set(&mut self, turn: u32, slot: u32, key: Key) {
+        if self.offered.len() <= turn as usize {
+            self.offered.resize(turn as usize + 1, 0);
+        }
+        self.offered[turn as usize] = slot;
+        self.queue.set(turn, key);
+    }
+
+    /// A no-op if the turn offers another job by now.
+    pub fn remove(&mut self, turn: u32, slot: u32) {
+        if self.offered.get(turn as usize) == Some(&slot) {
+            self.queue.remove(turn);
+        }
     }
 }
 

@@ -15,7 +15,7 @@
 use super::blind_rank;
 use crate::run_queue::Key;
 use crate::tree::Tree;
-use crate::{Job, Path, Policy, Size};
+use crate::{Job, Path, Policy};
 
 pub struct Fcf {
     name: String,
@@ -47,10 +47,7 @@ impl Policy for Fcf {
     }
 
     fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
-        let rank = match job.size {
-            Size::Known(_) => job.remaining(),
-            Size::AtLeast(_) => blind_rank(job),
-        };
+        let rank = job.expected_left().unwrap_or_else(|| blind_rank(job));
         self.tree.set(slot, Key { rank, number: job.number }, throughput(path));
     }
 
@@ -75,6 +72,7 @@ fn throughput(path: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Size;
     use proptest::prelude::*;
     use units::Nanos;
 

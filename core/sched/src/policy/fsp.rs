@@ -43,9 +43,15 @@ impl Policy for Fsp {
     fn enqueue(&mut self, slot: u32, job: &Job, _path: &Path) {
         let rank = match job.size {
             Size::Known(_) => self.tags[slot as usize],
-            Size::AtLeast(_) => self.tags[slot as usize].saturating_add(job.attained.saturating_mul(UNITS)),
+            Size::AtLeast(_) | Size::Likely(_) => {
+                self.tags[slot as usize].saturating_add(job.attained.saturating_mul(UNITS))
+            }
         };
         self.queue.set(slot, Key { rank, number: job.number });
+    }
+
+    fn within(&self, slot: u32, _job: &Job, _path: &Path) -> u64 {
+        self.tags[slot as usize]
     }
 
     fn dequeue(&mut self, slot: u32, _job: &Job) {

@@ -1,4 +1,4 @@
-use crate::{Job, Policy};
+use crate::{Job, Path, Policy};
 
 /// Classes at most. The papers have two or three; one per band of Linux's `prio` discipline is plenty.
 pub const CLASSES_MAX: usize = 16;
@@ -25,6 +25,15 @@ impl Lanes {
     pub fn of(&mut self, job: &Job) -> &mut dyn Policy {
         let class = self.class_of(job);
         &mut *self.0[class]
+    }
+
+    /// Every class knows every carrier: its jobs may be of any.
+    pub fn on_open(&mut self, turn: u32) {
+        self.0.iter_mut().for_each(|policy| policy.on_open(turn));
+    }
+
+    pub fn within(&self, slot: u32, job: &Job, path: &Path) -> u64 {
+        self.0[self.class_of(job)].within(slot, job, path)
     }
 
     /// The best job of a class.

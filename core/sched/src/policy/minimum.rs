@@ -58,6 +58,15 @@ impl Policy for Minimum {
         self.due().map_or_else(|| self.overall.first(), |class| self.lanes.first(class))
     }
 
+    fn on_open(&mut self, turn: u32) {
+        self.overall.on_open(turn);
+        self.lanes.on_open(turn);
+    }
+
+    fn within(&self, slot: u32, job: &Job, path: &Path) -> u64 {
+        self.overall.within(slot, job, path)
+    }
+
     fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
         self.overall.enqueue(slot, job, path);
         self.lanes.of(job).enqueue(slot, job, path);

@@ -56,11 +56,19 @@ pub trait Policy: Send {
     /// The slot of the job that is served next.
     fn first(&self) -> Option<u32>;
 
+    /// A carrier of jobs was opened; its jobs have this as their turn.
+    fn on_open(&mut self, _turn: u32) {}
+
+    /// The job's key among those of its carrier, least first: the policy's own order, as far as a number can say it.
+    fn within(&self, _slot: u32, job: &Job, _path: &Path) -> u64 {
+        job.expected_left().unwrap_or_else(|| blind_rank(job))
+    }
+
     /// The job is ready: puts it at its place, whether or not it was in the order. Called again whenever its attained
     /// service or its path has changed.
     fn enqueue(&mut self, slot: u32, job: &Job, path: &Path);
 
-    /// The job is not ready, or gone; a no-op if it is not in the order.
+    /// The job is not ready, or gone, or its carrier offers another, which was enqueued before; a no-op if it is not in the order.
     fn dequeue(&mut self, slot: u32, job: &Job);
 
     /// Whether it wants to be told of arrivals, bytes sent and departures, beside who is ready: the three calls below are

@@ -6,7 +6,7 @@
 //! known ranks by what it has attained.
 
 use super::{Rank, blind_rank};
-use crate::{Job, Path, Size};
+use crate::{Job, Path};
 
 pub struct Psjf;
 
@@ -14,9 +14,6 @@ impl Rank for Psjf {
     const NAME: &'static str = "psjf";
 
     fn rank(&self, job: &Job, _path: &Path) -> u64 {
-        match job.size {
-            Size::Known(bytes) => bytes,
-            Size::AtLeast(_) => blind_rank(job),
-        }
+        job.expected().unwrap_or_else(|| blind_rank(job))
     }
 }

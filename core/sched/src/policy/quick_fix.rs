@@ -6,8 +6,8 @@
 //! mark per response is all that can be had, and nobody large is hurt; bad against SRPT, since among the larger half
 //! nothing is ordered at all. A job whose size is not known is small until it has sent 1,000 bytes.
 
-use super::fair::Turns;
-use crate::run_queue::{Key, RunQueue};
+use super::fair::{TurnQueue, Turns};
+use crate::run_queue::Key;
 use crate::{Job, Path, Policy, Size};
 
 pub struct QuickFix {
@@ -16,7 +16,7 @@ pub struct QuickFix {
     cut: u64,
     /// Of the small jobs and of the large ones.
     turns: [Turns; 2],
-    queue: RunQueue,
+    queue: TurnQueue,
 }
 
 /// Set in the rank of a large job. Tags are sums of bytes sent and never get there.
@@ -27,12 +27,12 @@ impl QuickFix {
 
     pub fn new(cut_bytes: u64) -> QuickFix {
         let name = format!("quick-fix:{cut_bytes}");
-        QuickFix { name, cut: cut_bytes, turns: Default::default(), queue: RunQueue::default() }
+        QuickFix { name, cut: cut_bytes, turns: Default::default(), queue: TurnQueue::default() }
     }
 
     fn is_large(&self, job: &Job) -> bool {
         match job.size {
-            Size::Known(bytes) => bytes > self.cut,
+            Size::Known(bytes) | Size::Likely(bytes) => bytes.max(job.attained) > self.cut,
             Size::AtLeast(_) => job.attained > self.cut,
         }
     }
@@ -47,27 +47,37 @@ impl Policy for QuickFix {
         self.queue.first()
     }
 
+    fn on_open(&mut self, turn: u32) {
+        self.turns.iter_mut().for_each(|turns| turns.join(turn));
+    }
+
+    fn within(&self, _slot: u32, job: &Job, _path: &Path) -> u64 {
+        job.attained | if self.is_large(job) { LARGE } else { 0 }
+    }
+
     fn enqueue(&mut self, slot: u32, job: &Job, _path: &Path) {
-        let is_large = self.is_large(job);
+        let (is_large, turn) = (self.is_large(job), job.turn(slot));
         let turns = &mut self.turns[usize::from(is_large)];
-        if !self.queue.contains(slot) {
-            turns.rejoin(slot);
+        if !self.queue.contains(turn) {
+            turns.rejoin(turn);
         }
-        let rank = turns.tag(slot) | if is_large { LARGE } else { 0 };
-        self.queue.set(slot, Key { rank, number: job.number });
+        let rank = turns.tag(turn) | if is_large { LARGE } else { 0 };
+        self.queue.set(turn, slot, Key { rank, number: job.number });
     }
 
-    fn dequeue(&mut self, slot: u32, _job: &Job) {
-        self.queue.remove(slot);
+    fn dequeue(&mut self, slot: u32, job: &Job) {
+        self.queue.remove(job.turn(slot), slot);
     }
 
-    fn on_arrival(&mut self, slot: u32, _job: &Job, _path: &Path) {
-        self.turns.iter_mut().for_each(|turns| turns.join(slot));
+    fn on_arrival(&mut self, slot: u32, job: &Job, _path: &Path) {
+        if job.turn(slot) == slot {
+            self.on_open(slot);
+        }
     }
 
     fn on_sent(&mut self, slot: u32, job: &Job, bytes: u64) {
         let is_large = self.is_large(job);
-        self.turns[usize::from(is_large)].on_sent(slot, bytes);
+        self.turns[usize::from(is_large)].on_sent(job.turn(slot), bytes);
     }
 
     fn bands(&self) -> usize {

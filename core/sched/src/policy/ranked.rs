@@ -39,6 +39,10 @@ impl<R: Rank> Policy for Ranked<R> {
         self.queue.set(slot, Key { rank: self.rank.rank(job, path), number: job.number });
     }
 
+    fn within(&self, _slot: u32, job: &Job, path: &Path) -> u64 {
+        self.rank.rank(job, path)
+    }
+
     fn dequeue(&mut self, slot: u32, _job: &Job) {
         self.queue.remove(slot);
     }

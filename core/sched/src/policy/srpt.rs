@@ -7,7 +7,7 @@
 //! attained.
 
 use super::{Rank, blind_rank};
-use crate::{Job, Path, Size};
+use crate::{Job, Path};
 
 pub struct Srpt;
 
@@ -15,9 +15,6 @@ impl Rank for Srpt {
     const NAME: &'static str = "srpt";
 
     fn rank(&self, job: &Job, _path: &Path) -> u64 {
-        match job.size {
-            Size::Known(_) => job.remaining(),
-            Size::AtLeast(_) => blind_rank(job),
-        }
+        job.expected_left().unwrap_or_else(|| blind_rank(job))
     }
 }

@@ -11,7 +11,7 @@
 //! counts what it has attained as remaining.
 
 use super::{Rank, blind_rank};
-use crate::{Job, Path, Size};
+use crate::{Job, Path};
 use units::{Nanos, wire};
 
 pub struct Srrt;
@@ -28,10 +28,7 @@ impl Rank for Srrt {
     const NEEDS_PATH: bool = true;
 
     fn rank(&self, job: &Job, path: &Path) -> u64 {
-        let remaining = match job.size {
-            Size::Known(_) => job.remaining(),
-            Size::AtLeast(_) => blind_rank(job),
-        };
+        let remaining = job.expected_left().unwrap_or_else(|| blind_rank(job));
         let rtt = path.rtt.unwrap_or(RTT_ASSUMED).max(RTT_MIN).0;
         let window = path.cwnd_bytes.unwrap_or(CWND_ASSUMED_BYTES).max(1);
         // 100 ms and 100 GB still fit in 64 bits, where a division is several times cheaper.
@@ -46,6 +43,7 @@ impl Rank for Srrt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Size;
     use proptest::prelude::*;
 
     fn job(remaining: u64) -> Job {

@@ -30,6 +30,16 @@ impl Policy for Strict {
         (0..self.lanes.len()).find_map(|class| self.lanes.first(class))
     }
 
+    fn on_open(&mut self, turn: u32) {
+        self.lanes.on_open(turn);
+    }
+
+    /// The class in the highest byte.
+    fn within(&self, slot: u32, job: &Job, path: &Path) -> u64 {
+        const BELOW: u64 = (1 << 56) - 1;
+        (self.lanes.class_of(job) as u64) << 56 | self.lanes.within(slot, job, path).min(BELOW)
+    }
+
     fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
         self.lanes.of(job).enqueue(slot, job, path);
     }

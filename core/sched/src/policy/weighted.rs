@@ -87,6 +87,14 @@ impl Policy for Weighted {
         best.map(|(_, slot)| slot)
     }
 
+    fn on_open(&mut self, turn: u32) {
+        self.lanes.on_open(turn);
+    }
+
+    fn within(&self, slot: u32, job: &Job, path: &Path) -> u64 {
+        self.lanes.within(slot, job, path)
+    }
+
     fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
         let class = self.lanes.class_of(job);
         if self.lanes.first(class).is_none() {

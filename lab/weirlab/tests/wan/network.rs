@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use testbed::{Experiment, Interrupt, Link, Wide};
 use socket2::{Domain, Socket, Type};
+use testbed::{Experiment, Interrupt, Link, Wide};
 
 const PORT: u16 = 9000;
 /// The first address of the first group.

@@ -18,7 +18,6 @@ mod socket;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod waits;
 
 pub use gauge::{Gauge, Queue, Queued};
 pub use mark::{Bands, Mark, Marker, Promotion};
@@ -28,12 +27,11 @@ pub use outlet::{Counters, Outlet};
 pub use sending::Dispatch;
 pub use socket::{Connection, Socket, Status};
 pub use stream::Stream;
-pub use waits::Why;
 
 use below::Below;
 use observe::Observer;
 use sched::feedback::Look;
-use sched::{Arrival, Correction, Drain, Grant, JobId, Path, Presence, Progress, Reading, Size};
+use sched::{Arrival, Correction, Drain, Grant, Job, JobId, Path, Presence, Progress, Reading, Size, Why};
 use sending::Sending;
 use units::Nanos;
 use units::wire::Framing;
@@ -171,7 +169,7 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// The socket takes bytes again. A no-op for a job that has departed.
     pub fn on_writable(&mut self, now: Nanos, id: JobId) {
-        self.resume(now, id, Why::Socket);
+        self.drain.on_writable(now, id);
         self.settle(now, id);
         self.ask_path(id);
     }
@@ -208,7 +206,8 @@ impl<S: Socket + Clone> Transmitter<S> {
     pub fn end_stalled(&mut self, now: Nanos) {
         for slot in 0..self.sendings.len() {
             let Some(sending) = &mut self.sendings[slot] else { continue };
-            if sending.is_stalled(now, self.marker.is_some(), &self.patience) {
+            let waits_for_reader = self.drain.job(sending.id).is_some_and(Job::waits_for_reader);
+            if sending.is_stalled(now, waits_for_reader, self.marker.is_some(), &self.patience) {
                 let id = sending.id;
                 self.abort(now, id, Failure::Stalled);
             }
@@ -325,7 +324,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         let is_ordered_below = self.is_ordered_below();
         let sending = self.sendings[id.slot()].as_mut().expect("a granted job is being sent");
         if is_ordered_below && !sending.has_room() {
-            return self.wait(id, Why::Socket);
+            return self.drain.on_blocked(id);
         }
         if let Some(marker) = &self.marker {
             sending.mark(&marker.mark, self.drain.band(id));
@@ -341,7 +340,7 @@ impl<S: Socket + Clone> Transmitter<S> {
             self.settle(now, id);
         }
         match sent.failure {
-            Some(Failure::Blocked) => self.wait(id, Why::Socket),
+            Some(Failure::Blocked) => self.drain.on_blocked(id),
             Some(Failure::Absent) => self.read_aside(now, id),
             Some(failure) => self.abort(now, id, failure),
             None if progress == Progress::Departed => {
@@ -353,28 +352,13 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
     }
 
-    /// Takes the response out of the order until the reason is gone.
-    fn wait(&mut self, id: JobId, why: Why) {
-        if let Some(sending) = self.sending(id) {
-            sending.waits.insert(why);
-            self.drain.on_blocked(id);
-        }
-    }
-
-    /// A reason is gone. A no-op for a job that has departed.
-    fn resume(&mut self, now: Nanos, id: JobId, why: Why) {
-        if self.sending(id).is_some_and(|sending| sending.waits.remove(why)) {
-            self.drain.on_writable(now, id);
-        }
-    }
-
     /// The next bytes are not in memory: somebody else waits for the disk.
     fn read_aside(&mut self, now: Nanos, id: JobId) {
         let sending = self.sendings[id.slot()].as_ref().expect("a granted job is being sent");
         match sending.read_aside(&mut *self.storage) {
             Ok(()) => {
                 self.reads += 1;
-                self.wait(id, Why::Storage);
+                self.drain.on_wait(id, Why::Disk);
             }
             Err(failure) => self.abort(now, id, failure),
         }
@@ -391,7 +375,7 @@ impl<S: Socket + Clone> Transmitter<S> {
             self.reads -= 1;
             let id = read.job;
             match self.sending(id).map(|sending| sending.on_read(read)) {
-                Some(Ok(())) => self.resume(now, id, Why::Storage),
+                Some(Ok(())) => self.drain.on_wait_over(now, id, Why::Disk),
                 Some(Err(failure)) => self.abort(now, id, failure),
                 None => {}
             }

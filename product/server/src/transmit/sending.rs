@@ -5,7 +5,6 @@ use sched::{Correction, JobId, Path};
 use units::Nanos;
 
 use super::outgoing::Sent;
-use super::waits::Waits;
 use super::{Departure, Failure, Mark, Outgoing, Patience, Socket, Status, Stream};
 use crate::storage::{ReadDone, Storage};
 
@@ -34,7 +33,6 @@ pub(super) struct Sending<S> {
     socket: S,
     outgoing: Outgoing,
     /// Why it is not ready.
-    pub waits: Waits,
     sent_bytes: u64,
     /// What had been sent when the kernel was last asked about the connection.
     asked_at_bytes: u64,
@@ -57,7 +55,6 @@ impl<S: Socket> Sending<S> {
             owner,
             socket,
             outgoing,
-            waits: Waits::default(),
             sent_bytes,
             asked_at_bytes: sent_bytes,
             window: (now, sent_bytes),
@@ -162,8 +159,14 @@ impl<S: Socket> Sending<S> {
 
     /// Whether the reader took too little in a whole window. Only time in which we waited for the reader counts, not
     /// time in which the response waited for its turn, be it here or, if the kernel orders, in a queue below TCP.
-    pub fn is_stalled(&mut self, now: Nanos, is_ordered_below: bool, patience: &Patience) -> bool {
-        if !self.waits.is_for_reader() || (is_ordered_below && self.socket.queued_below_bytes() != Some(0)) {
+    pub fn is_stalled(
+        &mut self,
+        now: Nanos,
+        waits_for_reader: bool,
+        is_ordered_below: bool,
+        patience: &Patience,
+    ) -> bool {
+        if !waits_for_reader || (is_ordered_below && self.socket.queued_below_bytes() != Some(0)) {
             self.window = (now, self.sent_bytes);
             return false;
         }

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use units::{Nanos, Rate};
 
 use super::*;
-use crate::policy;
+use crate::{Correction, Reading, policy};
 
 /// Unit service: one byte per grant and per second, so that a schedule reads as a string, and waiting is long enough for the
 /// guard.
@@ -294,7 +294,7 @@ mod pacing {
         let mut drain = paced("10mbit");
         let job = drain.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
         let grant = drain.poll_grant(Nanos(0)).unwrap();
-        assert_eq!(grant, Grant { job, bytes_max: 1448 });
+        assert_eq!(grant, Grant { job, bytes_max: 1448, room_bytes: 1448 });
         let _ = drain.on_sent(Nanos(0), job, 1448);
         // 1,514 bytes on the wire take 1,211,200 ns, and we may be 300 µs ahead.
         assert_eq!(drain.poll_grant(Nanos(0)), None);

@@ -1,0 +1,266 @@
+//! A carrier: one connection, the jobs on it, and which of them it offers.
+//!
+//! Connections of HTTP/2 and HTTP/3 carry many responses at once. The order is then one of two levels: a carrier offers its best ready job,
+//! and the policy orders what is offered. The least of the leasts is the least, so for a policy by rank nothing is lost by that; and what a
+//! client wishes (urgency and incremental, RFC 9218) is settled within its carrier, where nobody can buy the link from another client by
+//! calling everything urgent.
+//!
+//! Within a carrier: urgency first (RFC 9218 section 10), then the policy's own order. Incremental responses whose keys are alike (the same power
+//! of two) take turns, for each is of use in parts.
+
+use units::Nanos;
+use units::wire::Framing;
+
+/// Jobs on one carrier: as many streams as HTTP/2 servers commonly allow (RFC 9113 section 6.5.2 asks for no fewer than 100).
+pub const JOBS_PER_CARRIER_MAX: usize = 128;
+
+/// What a client wishes of a response among its own others (RFC 9218 section 4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Precedence {
+    /// 0 is served first, 7 last.
+    pub urgency: u8,
+    /// It is of use in parts: among its like it takes turns.
+    pub is_incremental: bool,
+}
+
+impl Default for Precedence {
+    /// RFC 9218 section 4: urgency 3, not incremental.
+    fn default() -> Precedence {
+        Precedence { urgency: 3, is_incremental: false }
+    }
+}
+
+/// Why a job or a carrier is not ready. It is ready when the last reason is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// Its socket is full, or the connection's window is shut.
+    Carrier = 1,
+    /// Its bytes are not in memory yet.
+    Disk = 2,
+    /// Its source, an upstream server, has sent no more.
+    Source = 4,
+    /// The window of its stream is shut (RFC 9113 section 5.2).
+    Stream = 8,
+}
+
+/// A set of reasons.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Waits(u8);
+
+impl Waits {
+    pub fn insert(&mut self, why: Why) {
+        self.0 |= why as u8;
+    }
+
+    /// Says whether this was the last reason.
+    pub fn remove(&mut self, why: Why) -> bool {
+        let before = self.0;
+        self.0 &= !(why as u8);
+        before != 0 && self.0 == 0
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether this is the only reason.
+    pub fn is_for(self, why: Why) -> bool {
+        self.0 == why as u8
+    }
+}
+
+/// A carrier in the system. Given out by [`crate::Drain::open`] only; an id of a closed one is recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CarrierId {
+    pub(crate) slot: u32,
+    pub(crate) number: u64,
+}
+
+/// A ready job's place within its carrier, least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    urgency: u8,
+    key: u64,
+    /// Incremental jobs of one power of two come after what is exactly that large, by whose turn it is.
+    turn: u64,
+    number: u64,
+}
+
+#[derive(Debug)]
+struct Member {
+    slot: u32,
+    number: u64,
+    precedence: Precedence,
+    /// The policy's, [`crate::Policy::within`].
+    key: u64,
+    is_ready: bool,
+    /// The turn it had last, counted by grants of the carrier.
+    had_turn: u64,
+}
+
+impl Member {
+    fn place(&self) -> Place {
+        let (key, turn) = match self.precedence.is_incremental {
+            true => (power_of_two(self.key), 1 + self.had_turn),
+            false => (self.key, 0),
+        };
+        Place { urgency: self.precedence.urgency, key, turn, number: self.number }
+    }
+}
+
+#[derive(Debug)]
+pub struct Carrier {
+    pub number: u64,
+    pub framing: Framing,
+    pub waits: Waits,
+    /// Since when it has had a ready job and no byte.
+    pub waits_since: Nanos,
+    /// Payload of the connection so far: where its segments end.
+    pub carried_bytes: u64,
+    /// The slot it has in the policy's order.
+    pub offered: Option<u32>,
+    turns: u64,
+    members: Vec<Member>,
+}
+
+impl Carrier {
+    pub fn new(number: u64, framing: Framing) -> Carrier {
+        Carrier {
+            number,
+            framing,
+            waits: Waits::default(),
+            waits_since: Nanos::ZERO,
+            carried_bytes: 0,
+            offered: None,
+            turns: 0,
+            members: Vec::new(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    pub fn slots(&self) -> impl Iterator<Item = u32> {
+        self.members.iter().map(|member| member.slot)
+    }
+
+    pub fn add(&mut self, slot: u32, number: u64, precedence: Precedence) {
+        self.members.push(Member { slot, number, precedence, key: 0, is_ready: false, had_turn: self.turns });
+    }
+
+    pub fn remove(&mut self, slot: u32) {
+        self.members.retain(|member| member.slot != slot);
+    }
+
+    /// The job is ready, with this key of the policy, or it is not.
+    pub fn set(&mut self, slot: u32, key: Option<u64>) {
+        if let Some(member) = self.member(slot) {
+            member.is_ready = key.is_some();
+            member.key = key.unwrap_or(member.key);
+        }
+    }
+
+    pub fn set_precedence(&mut self, slot: u32, precedence: Precedence) {
+        if let Some(member) = self.member(slot) {
+            member.precedence = precedence;
+        }
+    }
+
+    /// The job had a turn.
+    pub fn on_turn(&mut self, slot: u32) {
+        self.turns += 1;
+        let turns = self.turns;
+        if let Some(member) = self.member(slot) {
+            member.had_turn = turns;
+        }
+    }
+
+    /// The job it offers now.
+    pub fn best(&self) -> Option<u32> {
+        if !self.waits.is_empty() {
+            return None;
+        }
+        let ready = self.members.iter().filter(|member| member.is_ready);
+        ready.min_by_key(|member| member.place()).map(|member| member.slot)
+    }
+
+    fn member(&mut self, slot: u32) -> Option<&mut Member> {
+        self.members.iter_mut().find(|member| member.slot == slot)
+    }
+}
+
+/// The greatest that is no greater than the key.
+fn power_of_two(key: u64) -> u64 {
+    key.checked_ilog2().map_or(0, |exponent| 1 << exponent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INCREMENTAL: Precedence = Precedence { urgency: 3, is_incremental: true };
+
+    /// A carrier of ready jobs with these wishes and keys, in slots from 0.
+    fn carrier(jobs: &[(Precedence, u64)]) -> Carrier {
+        let mut carrier = Carrier::new(0, Framing::ETHERNET);
+        for (slot, (precedence, key)) in (0..).zip(jobs) {
+            carrier.add(slot, u64::from(slot), *precedence);
+            carrier.set(slot, Some(*key));
+        }
+        carrier
+    }
+
+    fn plain(urgency: u8) -> Precedence {
+        Precedence { urgency, ..Precedence::default() }
+    }
+
+    #[test]
+    fn urgency_goes_before_size_and_size_before_arrival() {
+        assert_eq!(carrier(&[(plain(3), 10), (plain(1), 1000), (plain(1), 900)]).best(), Some(2));
+        assert_eq!(carrier(&[(plain(3), 10), (plain(3), 10)]).best(), Some(0));
+        assert_eq!(carrier(&[]).best(), None);
+    }
+
+    #[test]
+    fn incremental_jobs_of_like_size_take_turns() {
+        let mut carrier = carrier(&[(INCREMENTAL, 700), (INCREMENTAL, 1000), (INCREMENTAL, 5000), (plain(3), 600)]);
+        let mut served = Vec::new();
+        for _ in 0..4 {
+            let slot = carrier.best().unwrap();
+            carrier.on_turn(slot);
+            served.push(slot);
+        }
+        assert_eq!(served, [0, 1, 0, 1], "512 each; 600 and 5000 come after");
+        carrier.set(0, None);
+        carrier.set(1, None);
+        assert_eq!(carrier.best(), Some(3));
+    }
+
+    #[test]
+    fn a_carrier_that_waits_offers_nothing() {
+        let mut carrier = carrier(&[(plain(3), 1)]);
+        carrier.waits.insert(Why::Carrier);
+        assert_eq!(carrier.best(), None);
+        assert!(carrier.waits.remove(Why::Carrier));
+        assert_eq!(carrier.best(), Some(0));
+        carrier.remove(0);
+        assert_eq!((carrier.best(), carrier.len()), (None, 0));
+    }
+
+    #[test]
+    fn the_last_reason_makes_ready() {
+        let mut waits = Waits::default();
+        assert!(!waits.remove(Why::Carrier), "it was ready");
+        waits.insert(Why::Carrier);
+        waits.insert(Why::Disk);
+        assert!(!waits.remove(Why::Carrier) && !waits.remove(Why::Carrier));
+        assert!(!waits.is_for(Why::Carrier) && waits.is_for(Why::Disk));
+        assert!(waits.remove(Why::Disk) && waits.is_empty());
+    }
+
+    #[test]
+    fn keys_are_alike_within_a_power_of_two() {
+        assert_eq!([0, 1, 2, 3, 4, u64::MAX].map(power_of_two), [0, 1, 2, 2, 4, 1 << 63]);
+    }
+}

@@ -1,0 +1,84 @@
+//! What the drain is told of the link: what left that no grant covered, what is queued below, what rate there is.
+
+use units::{Nanos, Rate};
+
+use super::Drain;
+use crate::{Correction, Passed, Reading};
+
+impl Drain {
+    /// What the interface has sent, asked when a grant could be made: a SYN-ACK announces a request, and the next grant may be held
+    /// for it. Only those who have long to go are held, and only by a policy that puts others first.
+    pub fn on_passed(&mut self, now: Nanos, passed: Passed) {
+        let (Some(rate), Some(slot)) = (self.ledger.rate(), self.policy.first()) else { return };
+        let job = self.jobs[slot as usize].as_ref().expect("a ready job is in the system");
+        let bytes = self.grant_of(job);
+        let is_long = self.policy.can_starve() && job.remaining() > bytes && self.overdue(now).is_none();
+        let grant_for = if is_long { rate.time_for(job.framing.wire_bytes(bytes)) } else { Nanos::ZERO };
+        self.heralds.on_passed(now, passed, self.ledger.room_at(Nanos::ZERO), rate, grant_for);
+    }
+
+    /// A connection was new when its response came: the round trip of its handshake.
+    pub fn on_handshake(&mut self, rtt: Nanos) {
+        self.heralds.on_handshake(rtt);
+    }
+
+    /// A connection's account was settled: bytes left that no grant covered (handshakes, acknowledgements, retransmissions),
+    /// or bytes that a grant covered stay with TCP for now, and the link is free for others. `is_read` says that the queue below
+    /// is measured ([`Drain::on_reading`]).
+    pub fn on_correction(&mut self, now: Nanos, correction: Correction, is_read: bool) {
+        if correction.charge_bytes > 0 {
+            if self.pace.rate.is_some() {
+                self.ledger.charge_late(now, correction.charge_bytes, is_read);
+            }
+            self.earn(correction.charge_bytes);
+        }
+        if correction.refund_bytes > 0 {
+            self.ledger.refund(correction.refund_bytes);
+        }
+    }
+
+    /// Bytes of a connection are still to leave that no grant will cover; see [`Ledger::charge_ahead`].
+    pub fn on_foreseen(&mut self, now: Nanos, wire_bytes: u64, is_read: bool) {
+        let is_read = is_read && !self.leaves_at_once(wire_bytes);
+        if self.pace.rate.is_some() {
+            self.ledger.charge_ahead(now, wire_bytes, is_read);
+        }
+        self.earn(wire_bytes);
+    }
+
+    /// Accounts were settled at the end of their connections: what was charged and not sent is what was foreseen and never
+    /// came.
+    pub fn on_closed(&mut self, now: Nanos, correction: Correction, is_read: bool) {
+        self.on_correction(now, Correction { refund_bytes: 0, ..correction }, is_read);
+        if correction.refund_bytes > 0 {
+            let is_read = is_read && !self.leaves_at_once(correction.refund_bytes);
+            self.ledger.refund_ahead(correction.refund_bytes, is_read);
+        }
+    }
+
+    /// What is foreseen is an acknowledgement alone and its client is near. No reading need show it: a bucket lets it go at once,
+    /// and on a line no faster than the bucket twenty of them are a packet that stands there for as long as there is work.
+    fn leaves_at_once(&self, wire_bytes: u64) -> bool {
+        const ALONE_BYTES_MAX: u64 = 100;
+        const NEAR: Nanos = Nanos::from_millis(1);
+        wire_bytes <= ALONE_BYTES_MAX && self.heralds.shortest_handshake().is_some_and(|rtt| rtt <= NEAR)
+    }
+
+    /// Whether a queue of this length needs no second look; see [`Ledger::is_explained`].
+    pub fn is_explained(&self, now: Nanos, queued_bytes: u64) -> bool {
+        self.ledger.is_explained(now, queued_bytes)
+    }
+
+    /// The queue below was measured; see [`Ledger::on_reading`].
+    pub fn on_reading(&mut self, now: Nanos, reading: Reading) {
+        self.ledger.on_reading(now, reading);
+    }
+
+    /// The link has another rate from now on. A no-op where there is none: a drain that was not paced has no clock to keep.
+    pub fn set_rate(&mut self, now: Nanos, rate: Rate) {
+        if self.pace.rate.is_some() {
+            self.pace.rate = Some(rate);
+            self.ledger.set_rate(now, rate);
+        }
+    }
+}

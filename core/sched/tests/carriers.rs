@@ -1,0 +1,361 @@
+//! The laws of carriers: with one job each nothing changes, and with many each offers its best and the policy orders the offers.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use sched::{Arrival, CarrierId, Drain, Grant, Guard, JobId, Pace, Precedence, Sent, Size, Why, policy};
+use units::Nanos;
+use units::wire::Framing;
+
+/// What happens next to one of the jobs, or to the system.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Arrive { bytes: u64, class: u8, is_known: bool },
+    Serve { of_grant: u64 },
+    Wait { of_jobs: usize },
+    Ready { of_jobs: usize },
+    Abort { of_jobs: usize },
+    Pass { micros: u64 },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (1u64..9000, 0u8..3, prop::bool::weighted(0.8)).prop_map(|(bytes, class, is_known)| Step::Arrive { bytes, class, is_known }),
+        8 => (0u64..4).prop_map(|of_grant| Step::Serve { of_grant }),
+        1 => (0usize..50).prop_map(|of_jobs| Step::Wait { of_jobs }),
+        2 => (0usize..50).prop_map(|of_jobs| Step::Ready { of_jobs }),
+        1 => (0usize..50).prop_map(|of_jobs| Step::Abort { of_jobs }),
+        4 => (1u64..3000).prop_map(|micros| Step::Pass { micros }),
+    ];
+    prop::collection::vec(step, 1..250)
+}
+
+/// A drain whose jobs are known by their order of arrival, each with a carrier for itself or none at all.
+struct Jobs {
+    drain: Drain,
+    with_carriers: bool,
+    jobs: Vec<(JobId, Option<CarrierId>)>,
+}
+
+impl Jobs {
+    fn new(spec: &str, rate: Option<&str>, with_carriers: bool) -> Jobs {
+        let pace = rate.map_or(Pace::UNLIMITED, |rate| Pace::of_line(rate.parse().unwrap()));
+        let drain = Drain::new(policy::parse(spec).unwrap(), pace).with_guard(Guard::new(20));
+        Jobs { drain, with_carriers, jobs: Vec::new() }
+    }
+
+    fn arrive(&mut self, now: Nanos, arrival: Arrival) {
+        let carrier = self.with_carriers.then(|| self.drain.open(arrival.framing));
+        let id = match carrier {
+            Some(carrier) => self.drain.arrive_on(now, carrier, arrival, Precedence::default()).unwrap(),
+            None => self.drain.arrive(now, arrival),
+        };
+        self.jobs.push((id, carrier));
+    }
+
+    fn gone(&mut self, at: usize) {
+        if let Some(carrier) = self.jobs[at].1 {
+            self.drain.close(carrier);
+        }
+    }
+
+    /// Does the step; gives what can be seen of it: the job granted to and its bytes, and when the next may be.
+    fn step(&mut self, now: Nanos, step: Step) -> (Option<(usize, u64)>, Option<Nanos>) {
+        let mut seen = None;
+        match step {
+            Step::Arrive { bytes, class, is_known } => {
+                let size = if is_known { Size::Known(bytes) } else { Size::AtLeast(bytes) };
+                self.arrive(now, Arrival { class, ..Arrival::of(size) });
+            }
+            Step::Serve { of_grant } => {
+                if let Some(Grant { job, bytes_max, .. }) = self.drain.poll_grant(now) {
+                    let at = self.jobs.iter().position(|known| known.0 == job).unwrap();
+                    seen = Some((at, bytes_max));
+                    // Part of what was granted, as whole segments or not, or all of it.
+                    let bytes = if of_grant == 0 { bytes_max } else { bytes_max * of_grant / 4 };
+                    if self.drain.on_sent(now, job, bytes).is_departed() {
+                        self.gone(at);
+                    }
+                }
+            }
+            Step::Wait { of_jobs } => self.on_job(of_jobs, |drain, id| drain.on_blocked(id)),
+            Step::Ready { of_jobs } => self.on_job(of_jobs, |drain, id| drain.on_writable(now, id)),
+            Step::Abort { of_jobs } => {
+                self.on_job(of_jobs, |drain, id| drain.on_abort(id));
+                if let Some(at) = of_jobs.checked_rem(self.jobs.len()) {
+                    self.gone(at);
+                }
+            }
+            Step::Pass { .. } => {}
+        }
+        (seen, self.drain.poll_timeout())
+    }
+
+    fn on_job(&mut self, of_jobs: usize, act: impl FnOnce(&mut Drain, JobId)) {
+        if let Some(at) = of_jobs.checked_rem(self.jobs.len()) {
+            act(&mut self.drain, self.jobs[at].0);
+        }
+    }
+}
+
+const SPECS: [&str; 15] = [
+    "fair",
+    "fcfs",
+    "srpt",
+    "psjf",
+    "las",
+    "srrt",
+    "fcf",
+    "fsp",
+    "quick-fix",
+    "srpt-bands:3,900",
+    "srpt-bands:4",
+    "strict/srpt",
+    "strict/fair",
+    "weighted=3,1/fair",
+    "minimum=0.2,0/srpt",
+];
+
+proptest! {
+    /// Every decision of a drain without carriers is that of one with a carrier for each job, step by step.
+    #[test]
+    fn one_job_a_carrier_is_decided_as_without(steps in steps(), spec in prop::sample::select(&SPECS[..]), is_paced: bool) {
+        let rate = is_paced.then_some("10mbit");
+        let [mut plain, mut carried] = [false, true].map(|with_carriers| Jobs::new(spec, rate, with_carriers));
+        let mut now = Nanos(0);
+        for step in steps {
+            if let Step::Pass { micros } = step {
+                now += Nanos::from_micros(micros);
+            }
+            let seen = [plain.step(now, step), carried.step(now, step)];
+            prop_assert_eq!(seen[0], seen[1], "{} after {:?}", spec, step);
+            prop_assert_eq!(plain.drain.len(), carried.drain.len());
+        }
+        prop_assert_eq!(plain.drain.ledger().charged_bytes(), carried.drain.ledger().charged_bytes());
+        prop_assert_eq!(plain.drain.longest_wait(), carried.drain.longest_wait());
+    }
+}
+
+/// One job of a carrier: carrier, bytes, urgency, incremental.
+type Stream = (usize, u64, u8, bool);
+
+fn unit_framing() -> Framing {
+    Framing::ETHERNET.with_segment(1)
+}
+
+fn opened(drain: &mut Drain, carriers: usize) -> Vec<CarrierId> {
+    (0..carriers).map(|_| drain.open(unit_framing())).collect()
+}
+
+fn streams(is_incremental: bool) -> impl Strategy<Value = Vec<Stream>> {
+    let stream = (0usize..4, 1u64..40, 0u8..8, prop::bool::weighted(if is_incremental { 0.5 } else { 0.0 }));
+    prop::collection::vec(stream, 1..30)
+}
+
+proptest! {
+    /// Each carrier offers its most urgent job, among those the shortest, and the shortest of the offers is served: urgency never
+    /// orders jobs of two carriers.
+    #[test]
+    fn the_least_of_the_offers_is_served(streams in streams(false)) {
+        let mut drain = Drain::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
+        let carriers = opened(&mut drain, 4);
+        let mut left: BTreeMap<u64, (usize, u64, u8)> = BTreeMap::new();
+        let mut streams = streams.into_iter();
+        for tick in 0.. {
+            // Two ticks of service between arrivals.
+            if tick % 3 == 0 && let Some((at, bytes, urgency, is_incremental)) = streams.next() {
+                let precedence = Precedence { urgency, is_incremental };
+                let id = drain.arrive_on(Nanos(tick), carriers[at], Arrival::of(Size::Known(bytes)), precedence).unwrap();
+                left.insert(id.number, (at, bytes, urgency));
+                continue;
+            }
+            let Some(grant) = drain.poll_grant(Nanos(tick)) else {
+                prop_assert!(left.is_empty(), "not work-conserving");
+                if streams.len() == 0 { break } else { continue }
+            };
+            let offer = |carrier| {
+                let own = left.iter().filter(|(_, job)| job.0 == carrier);
+                own.min_by_key(|(number, job)| (job.2, job.1, **number)).map(|(number, job)| (job.1, *number))
+            };
+            let expected = (0..4).filter_map(offer).min().map(|(_, number)| number);
+            prop_assert_eq!(Some(grant.job.number), expected);
+            let job = left.get_mut(&grant.job.number).unwrap();
+            job.1 -= 1;
+            if job.1 == 0 {
+                left.remove(&grant.job.number);
+            }
+            let _ = drain.on_sent(Nanos(tick), grant.job, 1);
+        }
+    }
+
+    /// Where nobody wishes anything, a policy by rank serves as it does without carriers.
+    #[test]
+    fn the_least_of_the_leasts_is_the_least(streams in streams(false), spec in prop::sample::select(&["srpt", "psjf", "las", "fcfs"][..])) {
+        let serve = |with_carriers: bool| {
+            let mut drain = Drain::new(policy::parse(spec).unwrap(), Pace::UNLIMITED);
+            let carriers = opened(&mut drain, 4);
+            let (mut numbers, mut order) = (Vec::new(), Vec::new());
+            for (tick, stream) in streams.iter().map(Some).chain(std::iter::repeat(None)).enumerate() {
+                let now = Nanos(tick as u64);
+                if let Some((at, bytes, ..)) = stream {
+                    let arrival = Arrival { framing: unit_framing(), ..Arrival::of(Size::Known(*bytes)) };
+                    numbers.push(match with_carriers {
+                        true => drain.arrive_on(now, carriers[*at], arrival, Precedence::default()).unwrap(),
+                        false => drain.arrive(now, arrival),
+                    });
+                }
+                let Some(grant) = drain.poll_grant(now) else { return order };
+                order.push(numbers.iter().position(|id| *id == grant.job).unwrap());
+                let _ = drain.on_sent(now, grant.job, 1);
+            }
+            order
+        };
+        prop_assert_eq!(serve(true), serve(false));
+    }
+
+    /// All bytes of all jobs leave, whatever waits, is wished or closed meanwhile; the link is charged what was carried.
+    #[test]
+    fn content_and_link_bytes_are_conserved(streams in streams(true), waits in prop::collection::vec((0usize..30, 0usize..4), 0..60)) {
+        let mut drain = Drain::new(policy::parse("srpt").unwrap(), Pace { rate: "1gbit".parse().ok(), ..Pace::UNLIMITED });
+        let carriers = opened(&mut drain, 4);
+        let mut jobs: Vec<(JobId, u64, u64)> = Vec::new();
+        for (at, bytes, urgency, is_incremental) in streams {
+            let arrival = Arrival::of(Size::Known(bytes * 500));
+            let id = drain.arrive_on(Nanos(0), carriers[at], arrival, Precedence { urgency, is_incremental }).unwrap();
+            jobs.push((id, bytes * 500, 0));
+        }
+        let whys = [Why::Carrier, Why::Disk, Why::Source, Why::Stream];
+        let (mut carried, mut waits) = (0, waits.into_iter());
+        for tick in 0u64..100_000 {
+            let now = Nanos::from_millis(tick);
+            if let Some((at, why)) = waits.next() {
+                let (id, why) = (jobs[at % jobs.len()].0, whys[why]);
+                if tick % 2 == 0 { drain.on_wait(id, why) } else { drain.on_wait_over(now, id, why) }
+                drain.on_precedence(id, Precedence { urgency: tick as u8 % 8, is_incremental: tick % 3 == 0 });
+                if tick % 5 == 0 { drain.on_carrier_blocked(carriers[at % 4]) } else { drain.on_carrier_writable(now, carriers[at % 4]) }
+            } else {
+                jobs.iter().for_each(|job| whys.into_iter().for_each(|why| drain.on_wait_over(now, job.0, why)));
+                carriers.iter().for_each(|carrier| drain.on_carrier_writable(now, *carrier));
+            }
+            let Some(grant) = drain.poll_grant(now) else {
+                if drain.is_empty() { break } else { continue }
+            };
+            // A frame's header of nine bytes goes before the content.
+            let content_bytes = grant.bytes_max.min(grant.room_bytes.saturating_sub(9).max(1));
+            let sent = Sent { content_bytes, carried_bytes: content_bytes + 9 };
+            carried += Framing::ETHERNET.with_segment(1).wire_bytes(sent.carried_bytes);
+            jobs.iter_mut().find(|job| job.0 == grant.job).unwrap().2 += content_bytes;
+            let _ = drain.on_sent_as(now, grant.job, sent);
+        }
+        prop_assert!(jobs.iter().all(|(_, size, sent)| size == sent), "{:?}", jobs);
+        prop_assert_eq!(drain.ledger().charged_bytes(), carried);
+    }
+}
+
+/// More streams are no way to more turns.
+#[test]
+fn fair_is_fair_between_carriers() {
+    for spec in ["fair", "strict/fair", "quick-fix:1MB", "quick-fix:1B"] {
+        let mut drain = Drain::new(policy::parse(spec).unwrap(), Pace::UNLIMITED);
+        let carriers = opened(&mut drain, 2);
+        let mut of_first = Vec::new();
+        for (at, jobs) in [(0, 6), (1, 1)] {
+            for _ in 0..jobs {
+                let arrival = Arrival::of(Size::Known(1000));
+                let id = drain.arrive_on(Nanos(0), carriers[at], arrival, Precedence::default()).unwrap();
+                if at == 0 {
+                    of_first.push(id);
+                }
+            }
+        }
+        let mut had = [0, 0];
+        for tick in 0..500 {
+            let grant = drain.poll_grant(Nanos(tick)).unwrap();
+            had[usize::from(!of_first.contains(&grant.job))] += 1;
+            let _ = drain.on_sent(Nanos(tick), grant.job, 1);
+            if tick % 50 == 0 {
+                // A new stream on a busy carrier is no newcomer.
+                let arrival = Arrival::of(Size::Known(1000));
+                of_first.extend(drain.arrive_on(Nanos(tick), carriers[0], arrival, Precedence::default()));
+            }
+        }
+        assert_eq!(had, [250, 250], "{spec}");
+    }
+}
+
+/// A client that is gone in any state leaves nothing behind, and its ids are known for stale.
+#[test]
+fn a_closed_carrier_frees_its_jobs() {
+    for spec in SPECS {
+        let mut drain = Drain::new(policy::parse(spec).unwrap(), Pace::of_line("10mbit".parse().unwrap()))
+            .with_guard(Guard::new(10));
+        let carrier = drain.open(Framing::ETHERNET);
+        let arrival = Arrival::of(Size::Known(5000));
+        let jobs: Vec<JobId> =
+            (0..3).map(|_| drain.arrive_on(Nanos(0), carrier, arrival, Precedence::default()).unwrap()).collect();
+        let grant = drain.poll_grant(Nanos(0)).unwrap();
+        drain.on_wait(jobs[1], Why::Disk);
+        drain.close(carrier);
+        assert_eq!((drain.len(), drain.poll_timeout()), (0, None), "{spec}");
+        assert!(drain.on_sent(Nanos(1), grant.job, 100).is_departed());
+        let next = drain.open(Framing::ETHERNET);
+        let job = drain.arrive_on(Nanos(2), next, arrival, Precedence::default()).unwrap();
+        drain.close(carrier);
+        drain.on_carrier_blocked(carrier);
+        drain.on_precedence(jobs[0], Precedence { urgency: 0, is_incremental: true });
+        assert_eq!(drain.arrive_on(Nanos(2), carrier, arrival, Precedence::default()), None);
+        assert_eq!(drain.poll_grant(Nanos::from_secs(1)).map(|grant| grant.job), Some(job), "{spec}");
+    }
+}
+
+#[test]
+fn a_carrier_has_a_bound() {
+    let mut drain = Drain::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
+    let carrier = drain.open(Framing::ETHERNET);
+    let taken = (0..1000)
+        .filter(|_| drain.arrive_on(Nanos(0), carrier, Arrival::of(Size::Known(1)), Precedence::default()).is_some());
+    assert_eq!(taken.count(), sched::JOBS_PER_CARRIER_MAX);
+}
+
+/// A response that ends within a segment leaves the rest of it to the next of its carrier, and nobody else's segment is cut short.
+#[test]
+fn the_rest_of_a_segment_is_the_next_jobs() {
+    let mut drain = Drain::new(policy::parse("srpt").unwrap(), Pace::of_line("1mbit".parse().unwrap()));
+    let carrier = drain.open(Framing::ETHERNET);
+    let [small, large] = [500, 5000].map(|bytes| {
+        drain.arrive_on(Nanos(0), carrier, Arrival::of(Size::Known(bytes)), Precedence::default()).unwrap()
+    });
+    let grant = drain.poll_grant(Nanos(0)).unwrap();
+    assert_eq!((grant.job, grant.bytes_max, grant.room_bytes), (small, 500, 1448));
+    assert!(drain.on_sent_as(Nanos(0), small, Sent { content_bytes: 500, carried_bytes: 509 }).is_departed());
+    let filling = drain.poll_filling(carrier, 1448 - 509).unwrap();
+    assert_eq!((filling.job, filling.bytes_max), (large, 939));
+    let _ = drain.on_sent_as(Nanos(0), large, Sent { content_bytes: 930, carried_bytes: 939 });
+    assert_eq!(drain.poll_filling(carrier, 0), None);
+    let grant = drain.poll_grant(Nanos::from_secs(1)).unwrap();
+    assert_eq!((grant.job, grant.room_bytes), (large, 1448));
+}
+
+/// A size that was likely ranks as if known, then by what was sent, and is corrected when it becomes known.
+#[test]
+fn a_likely_size_ranks_until_it_is_passed() {
+    let mut drain = Drain::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
+    let unit = |size| Arrival { framing: unit_framing(), ..Arrival::of(size) };
+    let likely = drain.arrive(Nanos(0), unit(Size::Likely(10)));
+    let known = drain.arrive(Nanos(0), unit(Size::Known(40)));
+    let mut serve = |tick| {
+        let job = drain.poll_grant(Nanos(tick)).unwrap().job;
+        let _ = drain.on_sent(Nanos(tick), job, 1);
+        if tick == 50 {
+            drain.on_size(known, Size::Known(200));
+        }
+        job
+    };
+    // Ten as if known; then it has had ten, and goes on until it has had as much as the other has left, which is served then.
+    let order: Vec<bool> = (0..100).map(|tick| serve(tick) == likely).collect();
+    assert_eq!(order.iter().take_while(|is_likely| **is_likely).count(), 41);
+    assert!(order[41..=50].iter().all(|is_likely| !is_likely));
+    assert!(order[51..].iter().all(|is_likely| *is_likely), "the other has 190 left by then");
+    drain.on_end(likely);
+    assert_eq!(drain.len(), 1);
+}
