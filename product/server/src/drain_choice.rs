@@ -102,7 +102,7 @@ impl DrainChoice {
             outlet: None,
             marker: None,
             control_priority: None,
-            why: format!("drain off, policy {} within each turn: {reason}", options.policy),
+            why: format!("shaping off, policy {} within each turn: {reason}", options.policy),
         }
     }
 
@@ -120,7 +120,7 @@ impl DrainChoice {
         let choice = match (options.uplink.or(ranked), shaper) {
             (asked, Ok(Some(shaper))) if is_bottleneck(shaper.rate, asked) => {
                 let (rate, kind, name) = (shaper.rate, &shaper.kind, &shaper.interface.name);
-                let why = format!("drain paced at {rate}, policy {policy}: {name} is shaped by {kind}");
+                let why = format!("shaping paced at {rate}, policy {policy}: {name} is shaped by {kind}");
                 // With a shaper of our own host below, its queue tells how we are doing, and no margin is needed.
                 let ahead = if shaper.kind == "cake" { AHEAD } else { Nanos::ZERO };
                 let queue = ShaperQueue::of(shaper, options.uplink);
@@ -128,7 +128,7 @@ impl DrainChoice {
                 DrainChoice { gauge, ..paced(Pace { ahead, ..Pace::of_line(rate) }, why) }
             }
             (Some(rate), _) => {
-                let why = format!("drain paced at 98 % of {rate}, policy {policy}: {source}");
+                let why = format!("shaping paced at 98 % of {rate}, policy {policy}: {source}");
                 let missing = |found| Gauge::missing(Box::new(ShaperQueue::missing(found, options.uplink)), rate);
                 DrainChoice { gauge: interface.map(missing), ..paced(Pace::blind(rate), why) }
             }
@@ -230,7 +230,7 @@ mod tests {
         for kind in [DrainKind::Auto, DrainKind::Paced, DrainKind::Off] {
             let choice = find(kind, None);
             assert!(!choice.is_paced());
-            assert!(choice.why.starts_with("drain off"), "{}", choice.why);
+            assert!(choice.why.starts_with("shaping off"), "{}", choice.why);
         }
         assert!(!find(DrainKind::Off, Some("10mbit")).is_paced());
     }

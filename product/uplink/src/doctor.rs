@@ -63,13 +63,13 @@ fn privileges() -> Vec<Finding> {
         Finding {
             what: "CAP_NET_ADMIN",
             state: State::of(holds(CAP_NET_ADMIN)),
-            used_for: "uplink up and down, attach, serve --drain bands",
+            used_for: "uplink up and down, attach, serve --shaping bands",
             needs: "run as root or give this capability",
         },
         Finding {
             what: "CAP_BPF",
             state: State::of(holds(CAP_BPF) || holds(CAP_SYS_ADMIN)),
-            used_for: "attach, serve --drain ranked",
+            used_for: "attach, serve --shaping ranked",
             needs: "run as root or give this capability",
         },
     ]
@@ -158,7 +158,7 @@ fn types() -> Vec<Finding> {
         Finding {
             what: "BTF",
             state: State::of(!types.is_empty()),
-            used_for: "attach, serve --drain ranked: programs that fit any kernel",
+            used_for: "attach, serve --shaping ranked: programs that fit any kernel",
             needs: "CONFIG_DEBUG_INFO_BTF",
         },
         Finding {
@@ -170,7 +170,7 @@ fn types() -> Vec<Finding> {
         Finding {
             what: "BPF qdisc",
             state: State::of(names("\0bpf_struct_ops_Qdisc_ops\0")),
-            used_for: "uplink up --qdisc ranked, serve --drain ranked",
+            used_for: "uplink up --qdisc ranked, serve --shaping ranked",
             needs: "Linux 6.16 with CONFIG_NET_SCH_BPF",
         },
     ]
@@ -195,7 +195,7 @@ fn settings() -> Vec<Finding> {
         Finding {
             what: "BPF programs in this build",
             state: State::of(is_built_with_programs()),
-            used_for: "attach, serve --drain ranked",
+            used_for: "attach, serve --shaping ranked",
             needs: "a build with the feature bpf and clang 15 or newer",
         },
     ]

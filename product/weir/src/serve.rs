@@ -37,9 +37,10 @@ pub struct Args {
     classes: Vec<String>,
     /// How bytes are handed to the kernel: paced at the uplink's rate; marked for the bands that `weir uplink up` made; told to
     /// the classifier of `weir attach` for the ranked queue; off (as fast as sockets take them); or auto.
-    #[arg(long, value_enum, default_value = "auto")]
-    drain: Drain,
-    /// With --drain bands, when a response whose band has become better moves there: idle (nothing of it is queued, so
+    // Its old name is taken for one release: to operators, draining is a graceful stop.
+    #[arg(long, alias = "drain", value_name = "NAME", value_enum, default_value = "auto")]
+    shaping: Shaping,
+    /// With --shaping bands, when a response whose band has become better moves there: idle (nothing of it is queued, so
     /// that no packet overtakes another), plain (at once), or never.
     #[arg(long, value_enum, default_value = "idle")]
     promotion: PromotionArg,
@@ -102,11 +103,11 @@ pub struct Args {
     stop_timeout: Duration,
 }
 
-/// One response a connection, and the drain takes this many (rounded down from 2^20).
+/// One response a connection, and `sched::Drain` takes this many (rounded down from 2^20).
 const CONNECTIONS_MAX: i64 = 1_000_000;
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Drain {
+enum Shaping {
     Auto,
     Paced,
     Bands,
@@ -175,14 +176,14 @@ fn policy(text: &str) -> Result<String, ClassesError> {
     Classes::new(&[], text).map(|_| text.to_string())
 }
 
-fn drain(args: &Args) -> Result<DrainChoice, Failure> {
+fn shaping(args: &Args) -> Result<DrainChoice, Failure> {
     let asked = DrainOptions {
-        kind: match args.drain {
-            Drain::Auto => DrainKind::Auto,
-            Drain::Paced => DrainKind::Paced,
-            Drain::Bands => DrainKind::Bands,
-            Drain::Ranked => DrainKind::Ranked,
-            Drain::Off => DrainKind::Off,
+        kind: match args.shaping {
+            Shaping::Auto => DrainKind::Auto,
+            Shaping::Paced => DrainKind::Paced,
+            Shaping::Bands => DrainKind::Bands,
+            Shaping::Ranked => DrainKind::Ranked,
+            Shaping::Off => DrainKind::Off,
         },
         policy: args.policy.clone(),
         guard_permille: args.guard,
@@ -195,14 +196,14 @@ fn drain(args: &Args) -> Result<DrainChoice, Failure> {
         },
     };
     DrainChoice::find(&asked, args.listen).map_err(|error| {
-        let name = args.drain.to_possible_value().map_or(String::new(), |value| value.get_name().to_string());
-        let said = format!("--drain {name}: {error}");
+        let name = args.shaping.to_possible_value().map_or(String::new(), |value| value.get_name().to_string());
+        let said = format!("--shaping {name}: {error}");
         if error.is_usage() { Failure::Usage(said) } else { Failure::Failed(said) }
     })
 }
 
 fn config(args: Args) -> Result<Config, Failure> {
-    let drain = drain(&args)?;
+    let drain = shaping(&args)?;
     let classes =
         Classes::new(&args.classes, &args.policy).map_err(|error| Failure::Usage(format!("--class: {error}")))?;
     let limits = Limits {

@@ -103,7 +103,7 @@ fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, si
     let mut flag = |name: &str, value: String| command.extend([format!("--{name}"), value]);
     flag("listen", address.to_string());
     flag("policy", spec.policy.clone());
-    flag("drain", spec.drain.clone());
+    flag("shaping", spec.drain.clone());
     if spec.drain != "off" {
         flag("uplink", experiment.told.unwrap_or(experiment.link).to_string());
     }
@@ -153,8 +153,8 @@ mod tests {
             })
             .collect();
         let want = [
-            "weir serve www --listen 198.18.0.1:8080 --policy fair --drain off",
-            "weir serve www --listen 198.18.0.1:8080 --policy srpt --drain paced --uplink 10mbit --workers 1",
+            "weir serve www --listen 198.18.0.1:8080 --policy fair --shaping off",
+            "weir serve www --listen 198.18.0.1:8080 --policy srpt --shaping paced --uplink 10mbit --workers 1",
         ];
         assert_eq!(commands, want);
     }
@@ -176,7 +176,7 @@ mod tests {
         let spec = experiment.runs().next().unwrap();
         let address = "198.18.0.1:8080".parse().unwrap();
         let command = weir_command(&experiment, spec, address, Path::new("www"), Path::new("weir")).join(" ");
-        assert!(command.ends_with("--drain off --slots 350 --backlog 512"), "{command}");
+        assert!(command.ends_with("--shaping off --slots 350 --backlog 512"), "{command}");
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub fn find(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, D
     let (policy, bands) = fit(&options.policy, &name, tree.data_bands())?;
     try_mark(tree.priority(CONTROL_BAND))?;
     let (own, rate) = (tree.data_bands(), tree.plan.rate);
-    let why = format!("drain bands, policy {policy}: {name} has {own} bands for responses at {rate}");
+    let why = format!("shaping bands, policy {policy}: {name} has {own} bands for responses at {rate}");
     let (marker, control) = (marker(&tree, bands, options.promotion), tree.priority(CONTROL_BAND));
     let choice = DrainChoice::off(options, "").because(why);
     Ok(DrainChoice { policy, marker: Some(marker), control_priority: Some(control), ..choice })

@@ -70,11 +70,11 @@ impl fmt::Display for DrainError {
             ),
             DrainError::Sorted { interface, port } => write!(
                 f,
-                "`weir attach` sorts port {port} on {interface} already: serve with --drain off, or take it away with `weir \
+                "`weir attach` sorts port {port} on {interface} already: serve with --shaping off, or take it away with `weir \
                  attach --detach {interface}`"
             ),
             DrainError::NotAllowed => {
-                write!(f, "marking packets needs CAP_NET_ADMIN: start as root, or serve with --drain paced")
+                write!(f, "marking packets needs CAP_NET_ADMIN: start as root, or serve with --shaping paced")
             }
             DrainError::Mark(error) => write!(f, "packets cannot be marked: {error}"),
             DrainError::NotRanked { interface } => write!(
@@ -87,7 +87,7 @@ impl fmt::Display for DrainError {
                 "{why}: hang one at {interface} with `weir attach {interface} --port {port} --policy {policy}`"
             ),
             DrainError::NotBuilt => {
-                write!(f, "this weir was built without its BPF programs: serve with --drain bands or paced")
+                write!(f, "this weir was built without its BPF programs: serve with --shaping bands or paced")
             }
             DrainError::Policy(misfit) => misfit.fmt(f),
         }

@@ -32,7 +32,7 @@ pub fn find(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, D
     let map = ToldMap::of(&interface).map_err(DrainError::Kernel)?;
     let Some(map) = map else { return Err(unattached("the classifier is gone")) };
     let mark = Mark::Told(Arc::new(map));
-    let why = format!("drain ranked, policy {policy}: the qdisc on {name} orders at {}", tree.plan.rate);
+    let why = format!("shaping ranked, policy {policy}: the qdisc on {name} orders at {}", tree.plan.rate);
     let marker = Some(Marker { mark, burst_bytes: burst_bytes(&tree) });
     Ok(DrainChoice { marker, ..DrainChoice::off(options, "").because(why) })
 }

@@ -65,7 +65,7 @@ fn every_response_is_in_its_band() {
     let Some(bench) = Bench::new("50mbit") else { return };
     let sizes = [1_000, 10_000, 100_000, 300_000];
     let site = Site::of_sizes(&sizes);
-    let args = ["--drain", "bands", "--promotion", "never", "--policy", "srpt-bands:2KB,20KB,200KB"];
+    let args = ["--shaping", "bands", "--promotion", "never", "--policy", "srpt-bands:2KB,20KB,200KB"];
     let server = bench.start(&site, &args);
     for (nth, size) in sizes.into_iter().enumerate() {
         assert!(bench.connect().get(&format!("/size-{size}")).body == content(size));
@@ -91,7 +91,7 @@ fn every_response_is_in_its_band() {
 fn a_connection_changes_bands_between_responses() {
     let Some(bench) = Bench::new("50mbit") else { return };
     let site = Site::of_sizes(&[1_000, 300_000]);
-    let server = bench.start(&site, &["--drain", "bands", "--promotion", "never", "--policy", "srpt-bands:20KB"]);
+    let server = bench.start(&site, &["--shaping", "bands", "--promotion", "never", "--policy", "srpt-bands:20KB"]);
     let mut client = bench.connect();
     for _ in 0..3 {
         for size in [300_000, 1_000] {
@@ -115,7 +115,7 @@ fn the_better_of_two_floods_has_the_link() {
     // So slow that the server is in time with the next bytes however busy the machine is: 48 ms.
     let Some(bench) = Bench::new("1mbit") else { return };
     let site = Site::of_sizes(&[WORSE, BETTER]);
-    let server = bench.start(&site, &["--drain", "bands", "--promotion", "never", "--policy", "srpt-bands:420KB"]);
+    let server = bench.start(&site, &["--shaping", "bands", "--promotion", "never", "--policy", "srpt-bands:420KB"]);
     let (mut worse, mut better) = (bench.connect(), bench.connect());
     worse.send(get(&format!("/size-{WORSE}")));
     // Read on the side, so that it is not the reader who holds it up.
@@ -155,7 +155,7 @@ fn a_promoted_flow_overtakes_itself_only_if_asked_to() {
         let Some(bench) = Bench::new("10mbit") else { return };
         let site = Site::of_sizes(&[100_000, 20_000]);
         let policy = ["--policy", "srpt-bands:5KB,10KB,20KB,50KB"];
-        let server = bench.start(&site, &[&["--drain", "bands", "--promotion", promotion], &policy[..]].concat());
+        let server = bench.start(&site, &[&["--shaping", "bands", "--promotion", promotion], &policy[..]].concat());
         let clients: Vec<_> = (0..8).map(|_| bench.connect()).collect();
         let clients: Vec<_> = clients
             .into_iter()
@@ -188,10 +188,10 @@ fn reorderings() -> u64 {
 fn paced_goes_through_one_band() {
     let Some(bench) = Bench::new("20mbit") else { return };
     let site = Site::of_sizes(&[1_000, 300_000]);
-    for args in [&["--drain", "paced"][..], &[], &["--uplink", "10mbit"]] {
+    for args in [&["--shaping", "paced"][..], &[], &["--uplink", "10mbit"]] {
         let server = bench.start(&site, args);
         let rate = if args == ["--uplink", "10mbit"] { "98 % of 10mbit" } else { "20mbit" };
-        assert!(server.stdout()[0].contains(&format!("(drain paced at {rate}, ")), "{:?}", server.stdout());
+        assert!(server.stdout()[0].contains(&format!("(shaping paced at {rate}, ")), "{:?}", server.stdout());
         let before = bench.data(0);
         for size in [300_000, 1_000] {
             assert!(bench.connect().get(&format!("/size-{size}")).body == content(size));
@@ -213,7 +213,7 @@ fn what_does_not_fit_is_told() {
         ("fsp", 2, "policy `fsp` has no bands: choose one of srpt, "),
         ("srpt-bands:16", 2, "policy `srpt-bands:16` has 16 bands, and uplink has "),
     ] {
-        let args = ["serve", &dir, "--listen", SERVER, "--drain", "bands", "--policy", policy];
+        let args = ["serve", &dir, "--listen", SERVER, "--shaping", "bands", "--policy", policy];
         bench.assert_told(&args, status, said);
     }
 }
@@ -226,11 +226,11 @@ fn without_privilege_it_is_said_at_the_start() {
     let dir = site.served().display().to_string();
     // Not even root may, in a process that gave these up.
     let without = ["setpriv", "--bounding-set", "-net_admin,-net_raw", "--inh-caps", "-net_admin,-net_raw"];
-    let bands = ["serve", &dir, "--listen", SERVER, "--drain", "bands"];
+    let bands = ["serve", &dir, "--listen", SERVER, "--shaping", "bands"];
     let output = bench.cable.at_server(|| run_to_end_under(&without, &bands));
-    assert_told(&output, 1, "--drain bands: marking packets needs CAP_NET_ADMIN");
+    assert_told(&output, 1, "--shaping bands: marking packets needs CAP_NET_ADMIN");
     let server = bench.cable.at_server(|| Server::start_under(&without, SERVER, &site, &[]));
-    assert!(server.stdout()[0].contains("(drain paced at 20mbit, "), "{:?}", server.stdout());
+    assert!(server.stdout()[0].contains("(shaping paced at 20mbit, "), "{:?}", server.stdout());
     assert_eq!(bench.connect().get("/size-1000").body.len(), 1_000);
     assert!(bench.sent()[usize::from(OTHER_BAND)].bytes >= 1_000);
 }
@@ -248,7 +248,7 @@ fn a_classifier_that_sorts_them_already_is_told() {
         assert!(why.contains("clang") || why.contains("BPF"), "{why}");
         return println!("SKIPPED: {why}");
     }
-    bench.assert_told(&["serve", &dir, "--listen", SERVER, "--drain", "bands"], 1, "sorts port 80 on uplink already");
+    bench.assert_told(&["serve", &dir, "--listen", SERVER, "--shaping", "bands"], 1, "sorts port 80 on uplink already");
     // Its map takes what a server tells: the offsets of a response before that is sent.
     let (sizes_told, told) = bench.cable.at_server(|| {
         let interface = Interface::by_name("uplink").unwrap();

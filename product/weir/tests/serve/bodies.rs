@@ -23,7 +23,7 @@ fn fifty_clients_get_their_own_bytes() {
     let sizes: Vec<usize> = (0..CLIENTS).map(size_of).collect();
     let site = Site::of_sizes(&sizes);
     for policy in ["fair", "srpt", "las"] {
-        let server = Server::start(&site, &["--drain", "paced", "--uplink", "200mbit", "--policy", policy]);
+        let server = Server::start(&site, &["--shaping", "paced", "--uplink", "200mbit", "--policy", policy]);
         std::thread::scope(|scope| {
             for &size in &sizes {
                 let server = &server;

@@ -81,7 +81,7 @@ fn the_small_response_overtakes_the_large_one() {
 fn the_smallest_response_of_a_turn_leaves_first() {
     let sizes = [40_000, 2_000, 30_000, 1_000];
     let site = Site::of_sizes(&sizes);
-    let server = Server::start(&site, &["--drain", "off", "--workers", "1", "--access-log", "-"]);
+    let server = Server::start(&site, &["--shaping", "off", "--workers", "1", "--access-log", "-"]);
     let mut clients: Vec<Client> = sizes.iter().map(|&size| ask_for_head(&server, size)).collect();
     server.freeze();
     for (client, size) in clients.iter_mut().zip(sizes) {
@@ -117,7 +117,7 @@ fn classes_go_before_sizes() {
         (&["--policy", "strict/srpt", "--class", "/size"], [SMALL, LARGE]),
         (&["--policy", "strict/srpt"], [SMALL, LARGE]),
     ] {
-        let server = Server::start(&site, &[&["--drain", "paced", "--uplink", "8mbit"], args].concat());
+        let server = Server::start(&site, &[&["--shaping", "paced", "--uplink", "8mbit"], args].concat());
         let mut race = Race::new();
         race.enter_first(&server, LARGE);
         race.enter(&server, SMALL);

@@ -31,8 +31,8 @@ fn every_response_is_told_and_the_smaller_overtakes() {
     let site = Site::of_sizes(&[LARGE, SMALL]);
     for drain in ["ranked", "auto"] {
         let told = sizes_told(&cable);
-        let server = cable.at_server(|| Server::start_at(SERVER, &site, &["--drain", drain]));
-        assert!(server.stdout()[0].contains("(drain ranked, policy srpt: "), "{:?}", server.stdout());
+        let server = cable.at_server(|| Server::start_at(SERVER, &site, &["--shaping", drain]));
+        assert!(server.stdout()[0].contains("(shaping ranked, policy srpt: "), "{:?}", server.stdout());
         let connect = || cable.at_client(|| crate::common::Client::connect(cable.address()));
         let (mut large, mut small) = (connect(), connect());
         large.send(get(&format!("/size-{LARGE}")));
@@ -67,7 +67,7 @@ fn a_classifier_of_something_else_is_told() {
         ),
         (&["--listen", SERVER, "--policy", "las"], "has another policy: hang one at uplink with `weir attach uplink"),
     ] {
-        let args = [&["serve", &dir, "--drain", "ranked"], args].concat();
+        let args = [&["serve", &dir, "--shaping", "ranked"], args].concat();
         let output = cable.at_server(|| run_to_end(&args));
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(1) && told.contains(said) && told.lines().count() == 1, "{told}");
@@ -76,5 +76,5 @@ fn a_classifier_of_something_else_is_told() {
     assert!(detached.status.success());
     // What is not set up is not taken, but its rate is known.
     let server = cable.at_server(|| Server::start_at(SERVER, &site, &[]));
-    assert!(server.stdout()[0].contains("(drain paced at 98 % of 2mbit, policy srpt: so the ranked queue sends"));
+    assert!(server.stdout()[0].contains("(shaping paced at 98 % of 2mbit, policy srpt: so the ranked queue sends"));
 }

@@ -18,23 +18,33 @@ fn ready_means_ready() {
     }
 }
 
-/// The one line says which drain, and why.
+/// The one line says which shaping, and why.
 #[test]
-fn it_says_which_drain_and_why() {
+fn it_says_which_shaping_and_why() {
     let site = Site::new();
     for (args, said) in [
         (
             &["--uplink", "10mbit"][..],
-            "(drain paced at 98 % of 10mbit, policy srpt: the uplink's rate was given; at most ",
+            "(shaping paced at 98 % of 10mbit, policy srpt: the uplink's rate was given; at most ",
         ),
-        (&["--uplink", "10mbit", "--policy", "las"], "(drain paced at 98 % of 10mbit, policy las: "),
-        (&["--drain", "off"], "(drain off, policy srpt within each turn: asked for; at most "),
-        (&["--drain", "paced"], "(drain off, policy srpt within each turn: no --uplink was given"),
-        (&[], "(drain off, policy srpt within each turn: no --uplink was given"),
+        (&["--uplink", "10mbit", "--policy", "las"], "(shaping paced at 98 % of 10mbit, policy las: "),
+        (&["--shaping", "off"], "(shaping off, policy srpt within each turn: asked for; at most "),
+        (&["--shaping", "paced"], "(shaping off, policy srpt within each turn: no --uplink was given"),
+        (&[], "(shaping off, policy srpt within each turn: no --uplink was given"),
     ] {
         let server = Server::start(&site, args);
         assert!(server.stdout()[0].contains(said), "{args:?}: {:?}", server.stdout());
     }
+}
+
+/// The name of before, for one release: it does what the new one does, and no help names it.
+#[test]
+fn the_old_name_of_shaping_is_still_taken() {
+    let site = Site::new();
+    let server = Server::start(&site, &["--drain", "off", "--uplink", "10mbit"]);
+    assert!(server.stdout()[0].contains("(shaping off, "), "{:?}", server.stdout());
+    let help = String::from_utf8(run_to_end(&["serve", "--help"]).stdout).unwrap();
+    assert!(help.contains("--shaping") && !help.contains("--drain"), "{help}");
 }
 
 #[test]
@@ -59,7 +69,7 @@ fn every_policy_serves() {
         "weighted=3,1/fcf",
         "minimum=0.2,0/srrt",
     ] {
-        for drain in [&["--drain", "off"][..], &["--uplink", "100mbit"]] {
+        for drain in [&["--shaping", "off"][..], &["--uplink", "100mbit"]] {
             let server = Server::start(&site, &[&["--policy", policy], drain].concat());
             let mut client = server.connect();
             assert_eq!(client.get("/size-100000").body.len(), 100_000, "{policy}");
@@ -87,11 +97,11 @@ fn mistakes_are_told() {
         (&[&dir, "--listen", free, "--access-log", &dir], 1, &["access log", &dir, "Is a directory"]),
         (&[&dir, "--uplink", "10mb/s"], 2, &["--uplink", "`10mb/s` is not a rate", "10mbit"]),
         (&[&dir, "--uplink", "0mbit"], 2, &["--uplink", "0mbit", "10mbit"]),
-        (&[&dir, "--drain", "bends"], 2, &["--drain", "bends", "bands", "paced"]),
-        (&[&dir, "--listen", free, "--drain", "bands"], 1, &["--drain bands: lo", "`weir uplink up lo --rate RATE`"]),
-        (&[&dir, "--listen", "192.0.2.1:0", "--drain", "bands"], 1, &["192.0.2.1", "--listen"]),
-        (&[&dir, "--listen", free, "--drain", "ranked"], 1, &["--drain ranked: lo", "`weir uplink up lo --rate RATE"]),
-        (&[&dir, "--listen", free, "--drain", "ranked", "--policy", "fair"], 2, &["policy `fair`", "las, psjf, srpt"]),
+        (&[&dir, "--shaping", "bends"], 2, &["--shaping", "bends", "bands", "paced"]),
+        (&[&dir, "--listen", free, "--shaping", "bands"], 1, &["--shaping bands: lo", "`weir uplink up lo --rate RATE`"]),
+        (&[&dir, "--listen", "192.0.2.1:0", "--shaping", "bands"], 1, &["192.0.2.1", "--listen"]),
+        (&[&dir, "--listen", free, "--shaping", "ranked"], 1, &["--shaping ranked: lo", "`weir uplink up lo --rate RATE"]),
+        (&[&dir, "--listen", free, "--shaping", "ranked", "--policy", "fair"], 2, &["policy `fair`", "las, psjf, srpt"]),
         (&[&dir, "--promotion", "now"], 2, &["--promotion", "now", "idle", "plain", "never"]),
         (&[&dir, "--listen", "nonsense"], 2, &["--listen", "nonsense", "127.0.0.1:8080"]),
         (&[&dir, "--listen", "8080"], 2, &["--listen", "8080", "127.0.0.1:8080"]),

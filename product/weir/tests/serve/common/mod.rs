@@ -20,9 +20,9 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The three ways bytes are written: straight into the socket, through the worker's own queue, through the writer.
 pub const WRITE_PATHS: [&[&str]; 3] = [
-    &["--drain", "off", "--policy", "fair"],
-    &["--drain", "off", "--policy", "srpt"],
-    &["--drain", "paced", "--uplink", "100mbit"],
+    &["--shaping", "off", "--policy", "fair"],
+    &["--shaping", "off", "--policy", "srpt"],
+    &["--shaping", "paced", "--uplink", "100mbit"],
 ];
 
 /// Runs a test once for every write path, on the same files.
