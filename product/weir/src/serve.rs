@@ -42,7 +42,7 @@ pub struct Args {
     shaping: Shaping,
     /// With --shaping bands, when a response whose band has become better moves there: idle (nothing of it is queued, so
     /// that no packet overtakes another), plain (at once), or never.
-    #[arg(long, value_enum, default_value = "idle")]
+    #[arg(long, value_enum, default_value = "when-empty")]
     promotion: PromotionArg,
     /// Thousandths of the uplink for the response that has waited longest for a byte, whatever the policy, once it has waited a
     /// second (0 to 1000); more shortens the longest wait, printed at the start.
@@ -116,9 +116,10 @@ enum Shaping {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-#[value(rename_all = "lower")]
 enum PromotionArg {
-    Idle,
+    // Its old name is taken for one release.
+    #[value(alias = "idle")]
+    WhenEmpty,
     Plain,
     Never,
 }
@@ -190,7 +191,7 @@ fn shaping(args: &Args) -> Result<DrainChoice, Failure> {
         foreign_permille: args.foreign_share,
         uplink: args.uplink,
         promotion: match args.promotion {
-            PromotionArg::Idle => Promotion::Idle,
+            PromotionArg::WhenEmpty => Promotion::WhenEmpty,
             PromotionArg::Plain => Promotion::Plain,
             PromotionArg::Never => Promotion::Never,
         },

@@ -51,10 +51,10 @@ pub enum Promotion {
     /// When nothing of the connection waits below TCP, so that there is nothing to overtake; until then it is tried again
     /// before each burst.
     #[default]
-    Idle,
+    WhenEmpty,
     /// At once, as the papers did.
     Plain,
-    /// Only from one response of a connection to the next, and then as [`Promotion::Idle`].
+    /// Only from one response of a connection to the next, and then as [`Promotion::WhenEmpty`].
     Never,
 }
 
@@ -83,7 +83,7 @@ impl Bands {
             Promotion::Plain => true,
             Promotion::Never if has_begun => false,
             // A socket that does not tell may have something there.
-            Promotion::Idle | Promotion::Never => socket.queued_below_bytes() == Some(0),
+            Promotion::WhenEmpty | Promotion::Never => socket.queued_below_bytes() == Some(0),
         }
     }
 }

@@ -151,7 +151,7 @@ fn a_promoted_flow_overtakes_itself_only_if_asked_to() {
     // An emulated machine counts up to 3 of its own, since a cable of its kind queues packets at whichever processor sends them,
     // and 19 to 29 of promotion; others 0 and hundreds.
     const REORDERINGS: u64 = 8;
-    for (promotion, reorders) in [("plain", true), ("idle", false), ("never", false)] {
+    for (promotion, reorders) in [("plain", true), ("when-empty", false), ("never", false)] {
         let Some(bench) = Bench::new("10mbit") else { return };
         let site = Site::of_sizes(&[100_000, 20_000]);
         let policy = ["--policy", "srpt-bands:5KB,10KB,20KB,50KB"];

@@ -37,14 +37,15 @@ fn it_says_which_shaping_and_why() {
     }
 }
 
-/// The name of before, for one release: it does what the new one does, and no help names it.
+/// Renamed flags keep their old names for one release, and no help shows these.
 #[test]
-fn the_old_name_of_shaping_is_still_taken() {
+fn old_names_are_accepted_and_hidden() {
     let site = Site::new();
-    let server = Server::start(&site, &["--drain", "off", "--uplink", "10mbit"]);
+    let server = Server::start(&site, &["--drain", "off", "--promotion", "idle", "--uplink", "10mbit"]);
     assert!(server.stdout()[0].contains("(shaping off, "), "{:?}", server.stdout());
     let help = String::from_utf8(run_to_end(&["serve", "--help"]).stdout).unwrap();
-    assert!(help.contains("--shaping") && !help.contains("--drain"), "{help}");
+    assert!(help.contains("--shaping") && help.contains("when-empty"), "{help}");
+    assert!(!help.contains("--drain") && !help.contains("idle,"), "{help}");
 }
 
 #[test]
@@ -102,7 +103,7 @@ fn mistakes_are_told() {
         (&[&dir, "--listen", "192.0.2.1:0", "--shaping", "bands"], 1, &["192.0.2.1", "--listen"]),
         (&[&dir, "--listen", free, "--shaping", "ranked"], 1, &["--shaping ranked: lo", "`weir uplink up lo --rate RATE"]),
         (&[&dir, "--listen", free, "--shaping", "ranked", "--policy", "fair"], 2, &["policy `fair`", "las, psjf, srpt"]),
-        (&[&dir, "--promotion", "now"], 2, &["--promotion", "now", "idle", "plain", "never"]),
+        (&[&dir, "--promotion", "now"], 2, &["--promotion", "now", "when-empty", "plain", "never"]),
         (&[&dir, "--listen", "nonsense"], 2, &["--listen", "nonsense", "127.0.0.1:8080"]),
         (&[&dir, "--listen", "8080"], 2, &["--listen", "8080", "127.0.0.1:8080"]),
         (&[&dir, "--workers", "0"], 2, &["--workers", "1..=256"]),

@@ -238,7 +238,7 @@ fn a_response_inside_the_socket_buffer_keeps_its_first_band() {
 /// Two connections that are written to without end: all packets are those of the better one (000 section 3.2).
 #[test]
 fn the_better_of_two_floods_has_the_link() {
-    let mut bench = Bench::new(&[5_000_000], Promotion::Idle, BURST);
+    let mut bench = Bench::new(&[5_000_000], Promotion::WhenEmpty, BURST);
     let worse = bench.dispatch(8_000_000);
     let better = bench.dispatch(4_000_000);
     for _ in 0..1000 {
@@ -254,7 +254,7 @@ fn the_better_of_two_floods_has_the_link() {
 /// others', and by what was handed down it belongs in the better one. Promoted at once, it overtakes itself.
 #[test]
 fn a_starved_flow_that_is_promoted_overtakes_itself_only_if_asked_to() {
-    for (promotion, overtakes) in [(Promotion::Plain, true), (Promotion::Idle, false), (Promotion::Never, false)] {
+    for (promotion, overtakes) in [(Promotion::Plain, true), (Promotion::WhenEmpty, false), (Promotion::Never, false)] {
         let mut bench = Bench::new(&[20_000], promotion, BURST);
         let starved = bench.dispatch(24_000);
         for turn in 0..400 {
@@ -274,7 +274,7 @@ fn a_starved_flow_that_is_promoted_overtakes_itself_only_if_asked_to() {
 /// As soon as nothing of it is below, and between two responses of a connection also where promotion is `never`.
 #[test]
 fn what_has_nothing_queued_is_promoted() {
-    for (promotion, path) in [(Promotion::Idle, vec![2, 1]), (Promotion::Never, vec![2])] {
+    for (promotion, path) in [(Promotion::WhenEmpty, vec![2, 1]), (Promotion::Never, vec![2])] {
         let mut bench = Bench::new(&[20_000], promotion, BURST);
         let at = bench.dispatch(30_000);
         // A window so small that the link is done with it before more may be sent.
@@ -295,7 +295,7 @@ fn what_has_nothing_queued_is_promoted() {
 /// That its packets are not sent is not the reader's fault.
 #[test]
 fn a_starved_reader_is_not_given_up() {
-    let mut bench = Bench::new(&[20_000], Promotion::Idle, BURST);
+    let mut bench = Bench::new(&[20_000], Promotion::WhenEmpty, BURST);
     let starved = bench.dispatch(100_000);
     bench.run();
     for second in 2..100 {
@@ -316,7 +316,7 @@ proptest! {
     #[test]
     fn marks_are_few(
         sizes in prop::collection::vec(1u64..200_000, 1..8),
-        promotion in prop::sample::select(vec![Promotion::Idle, Promotion::Plain, Promotion::Never]),
+        promotion in prop::sample::select(vec![Promotion::WhenEmpty, Promotion::Plain, Promotion::Never]),
     ) {
         let mut bench = Bench::new(&[2_000, 10_000, 50_000], promotion, BURST);
         for &size in &sizes {
