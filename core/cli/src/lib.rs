@@ -28,7 +28,9 @@ pub fn parse<C: clap::Parser>(program: &str) -> C {
         if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
             eprint!("{error}");
         } else {
-            eprintln!("{program}: {}; see {program} --help", one_line(&error.to_string()));
+            let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into()).collect();
+            let path = command_path(&C::command(), program, &words);
+            eprintln!("{program}: {}; see `{path} --help`", one_line(&error.to_string()));
         }
         std::process::exit(2)
     })
@@ -43,6 +45,17 @@ pub fn exit_code(program: &str, outcome: Result<(), Failure>) -> ExitCode {
     };
     eprintln!("{program}: {reason}");
     ExitCode::from(status)
+}
+
+/// The command that these words name, as it is typed: `weir uplink up` for `up` and what follows it.
+fn command_path(root: &clap::Command, program: &str, words: &[String]) -> String {
+    let (mut command, mut path) = (root, program.to_string());
+    for word in words {
+        let Some(sub) = command.find_subcommand(word) else { break };
+        path = format!("{path} {}", sub.get_name());
+        command = sub;
+    }
+    path
 }
 
 /// What clap says over several lines, without the usage and the pointer to the help behind it.
@@ -64,6 +77,24 @@ mod tests {
         policy: String,
         #[arg(long)]
         rho: f64,
+    }
+
+    #[test]
+    fn a_mistake_points_at_the_help_of_its_command() {
+        let up = clap::Command::new("up").alias("on");
+        let root = clap::Command::new("weir").subcommand(clap::Command::new("uplink").subcommand(up));
+        for (words, path) in [
+            (&[][..], "weir"),
+            (&["--uplnk"], "weir"),
+            (&["uplink"], "weir uplink"),
+            (&["uplink", "--rate", "up"], "weir uplink"),
+            (&["uplink", "up", "eth0", "--rat"], "weir uplink up"),
+            (&["uplink", "on", "uplink"], "weir uplink up"),
+            (&["up"], "weir"),
+        ] {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            assert_eq!(command_path(&root, "weir", &words), path, "{words:?}");
+        }
     }
 
     #[test]

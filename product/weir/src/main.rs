@@ -11,7 +11,17 @@ mod uplink;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "weir", version, about = "Serves a directory, shortest response first")]
+#[command(
+    name = "weir",
+    version,
+    about = "A web server for slow uplinks: small pages never wait behind downloads",
+    after_help = "\
+Examples:
+  weir serve /srv/www --uplink 10mbit             serve a folder
+  weir attach eth0 --port 80,443 --rate 10mbit    order the responses of nginx, Apache, Caddy
+
+`weir COMMAND --help` lists the flags of a command."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -19,11 +29,11 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve a directory over HTTP/1.1.
+    /// Serve a folder over HTTP/1.1
     Serve(serve::Args),
-    /// The tree of bands at an interface: make it, remove it, watch it.
+    /// Create, remove and watch priority bands on an interface
     Uplink(uplink::Args),
-    /// Put size-aware order under the server that already runs.
+    /// Order the responses of a server that already runs
     Attach(attach::Args),
 }
 
@@ -34,4 +44,50 @@ fn main() -> std::process::ExitCode {
         Command::Attach(args) => attach::main(args),
     };
     cli::exit_code("weir", outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    const LINES_MAX: usize = 2;
+    const LINE_CHARS_MAX: usize = 120;
+
+    /// This command and all below it, each with its name as it is typed.
+    fn all(command: &clap::Command, path: &str) -> Vec<(String, clap::Command)> {
+        let below = command.get_subcommands().filter(|sub| sub.get_name() != "help");
+        let below = below.flat_map(|sub| all(sub, &format!("{path} {}", sub.get_name())));
+        std::iter::once((path.to_string(), command.clone())).chain(below).collect()
+    }
+
+    #[test]
+    fn every_command_shows_an_example_that_parses() {
+        for (path, command) in all(&Cli::command(), "weir") {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let examples: Vec<&str> = help.lines().filter_map(|line| Some(&line[line.find(&path)?..])).collect();
+            assert!(!examples.is_empty(), "{path}: {help}");
+            for example in examples.iter().filter(|example| !example.contains("COMMAND")) {
+                let words = example.split("  ").next().unwrap_or_default();
+                let parsed = Cli::try_parse_from(words.split(' '));
+                assert!(parsed.is_ok(), "{example}: {:?}", parsed.err());
+            }
+        }
+    }
+
+    #[test]
+    fn every_flag_has_a_short_help() {
+        for (path, mut command) in all(&Cli::command(), "weir") {
+            for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+                // A longer help of one flag would spread that of all over several lines.
+                assert!(arg.get_long_help().is_none(), "{path} {}", arg.get_id());
+                let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!((1..=LINES_MAX).contains(&help.lines().count()), "{path} {}: {help}", arg.get_id());
+                assert!(!help.ends_with('.'), "{path} {}: {help}", arg.get_id());
+            }
+            let help = command.render_help().to_string();
+            let lines: Vec<&str> = help.lines().filter(|line| line.chars().count() > LINE_CHARS_MAX).collect();
+            assert!(lines.is_empty(), "{path}: {lines:?}");
+        }
+    }
 }

@@ -3,11 +3,12 @@
 use cli::Failure;
 
 #[derive(clap::Args)]
+#[command(after_help = "Example: weir attach eth0 --rate 10mbit  (in a weir built with the feature bpf)")]
 pub struct Args {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     _any: Vec<String>,
 }
 
 pub fn main(_args: Args) -> Result<(), Failure> {
-    Err(Failure::Failed("this weir was built without the feature bpf, which attach needs".to_string()))
+    Err(Failure::Failed("this build of weir has no `attach`; build it with `--features bpf`".to_string()))
 }

@@ -16,90 +16,120 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use units::Rate;
 
+const ORDER: &str = "Order and rate";
+const LIMITS: &str = "Limits";
+const TIMEOUTS: &str = "Timeouts";
+
+fn after_help() -> String {
+    format!(
+        "\
+Examples:
+  weir serve /srv/www --uplink 10mbit
+  weir serve /srv/www --uplink 10mbit --policy strict/srpt --class /members/
+  weir serve /srv/www --listen [::]:80 --access-log /var/log/weir.log
+
+Policies:
+  {}
+
+SIGTERM and ctrl-c finish the responses under way, then stop.",
+        server::POLICY_FORMS.replace(" srrt", "\n  srrt")
+    )
+}
+
 #[derive(clap::Args)]
+#[command(after_help = after_help())]
 pub struct Args {
-    /// The folder to serve.
+    /// Folder to serve
     #[arg(default_value = ".")]
     dir: PathBuf,
-    /// Address and port to listen on; port 0 takes a free one.
+    /// Address and port; port 0 takes a free one
     #[arg(long, value_name = "ADDR", value_parser = address,
           default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080))]
     listen: SocketAddr,
-    /// Rate of the uplink, as tc writes it (10mbit, 1gbit); without it the interface's shaper is asked.
-    #[arg(long, value_name = "RATE")]
+    /// Rate of the uplink, for example 10mbit or 1gbit
+    /// [default: the rate of the interface's shaper, if it has one]
+    #[arg(long, value_name = "RATE", help_heading = ORDER, verbatim_doc_comment)]
     uplink: Option<Rate>,
+    /// Order of responses; srpt sends the one with the fewest bytes left first,
+    /// fair gives each a turn; all policies are listed below
     #[arg(long, value_name = "SPEC", default_value = "srpt", value_parser = policy,
-          help = format!("Whose bytes leave first: {}", server::POLICY_FORMS))]
+          help_heading = ORDER, verbatim_doc_comment)]
     policy: String,
-    /// Requests for paths that begin like this are the next class, from 0, of a --policy with classes; the longest match
-    /// decides, and what matches none is the last class. Repeatable.
-    #[arg(long = "class", value_name = "PREFIX")]
+    /// Assign this path prefix to the next class (0, 1, ...) of --policy; repeatable
+    /// The longest prefix decides; unmatched paths get the last class [default: one class]
+    #[arg(long = "class", value_name = "PREFIX", help_heading = ORDER, verbatim_doc_comment)]
     classes: Vec<String>,
-    /// How bytes are handed to the kernel: paced at the uplink's rate; marked for the bands that `weir uplink up` made; told to
-    /// the classifier of `weir attach` for the ranked queue; off (as fast as sockets take them); or auto.
+    /// Shaping: paced (weir sends at the uplink's rate), bands (kernel, `weir uplink up`),
+    /// ranked (kernel, `weir attach`), off, or auto (the best available)
     // Its old name is taken for one release: to operators, draining is a graceful stop.
-    #[arg(long, alias = "drain", value_name = "NAME", value_enum, default_value = "auto")]
+    #[arg(long, alias = "drain", value_name = "NAME", value_enum, default_value = "auto",
+          help_heading = ORDER, verbatim_doc_comment, hide_possible_values = true)]
     shaping: Shaping,
-    /// With --shaping bands, when a response whose band has become better moves there: idle (nothing of it is queued, so
-    /// that no packet overtakes another), plain (at once), or never.
-    #[arg(long, value_enum, default_value = "when-empty")]
+    /// With --shaping bands, when a response moves to a better band: when-empty
+    /// (none of its packets is queued), plain (at once), never
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "when-empty",
+          help_heading = ORDER, verbatim_doc_comment, hide_possible_values = true)]
     promotion: PromotionArg,
-    /// Thousandths of the uplink for the response that has waited longest for a byte, whatever the policy, once it has waited a
-    /// second (0 to 1000); more shortens the longest wait, printed at the start.
+    /// Share of the uplink for the response that has waited longest, once that is 1 s,
+    /// in thousandths (0 to 1000)
     #[arg(long, value_name = "PERMILLE", default_value_t = server::GUARD_PERMILLE,
-          value_parser = clap::value_parser!(u32).range(0..=1000))]
+          value_parser = clap::value_parser!(u32).range(0..=1000), help_heading = ORDER, verbatim_doc_comment)]
     guard: u32,
-    /// Thousandths of the uplink that other programs' traffic keeps while it waits in the same queue as the responses (0 to 900).
+    /// Share of the uplink for other programs' traffic while it waits in the same queue,
+    /// in thousandths (0 to 900)
     #[arg(long, value_name = "PERMILLE", default_value_t = server::FOREIGN_SHARE_PERMILLE,
-          value_parser = clap::value_parser!(u32).range(0..=900))]
+          value_parser = clap::value_parser!(u32).range(0..=900), help_heading = ORDER, verbatim_doc_comment)]
     foreign_share: u32,
-    /// Event loops; without it one per core.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64))]
+    /// Event loops (1 to 256) [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64), help_heading = LIMITS)]
     workers: Option<u16>,
-    /// Most connections at once.
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX))]
+    /// Most connections at once; beyond, the longest idle one is closed
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX),
+          help_heading = LIMITS)]
     connections: u32,
-    /// Worker slots, as Apache's processes: at most so many connections are served at once, each until its client has closed
-    /// it (or two seconds after its last byte was handed to the kernel), and the others wait in the kernel's accept queue.
-    /// There is one such queue, so there is one event loop.
+    /// Serve N connections at a time, as Apache's processes do, each until its client
+    /// closes it; others wait to be accepted. One event loop [default: no slots]
     #[arg(long, value_name = "N", conflicts_with_all = ["connections", "workers"],
-          value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX))]
+          value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX), help_heading = LIMITS, verbatim_doc_comment)]
     slots: Option<u32>,
-    /// Most connections that wait to be accepted, on each event loop's socket; the kernel lowers it to net.core.somaxconn.
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u16).range(1..))]
+    /// Most connections that wait to be accepted, per event loop;
+    /// the kernel lowers it to net.core.somaxconn
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u16).range(1..),
+          help_heading = LIMITS, verbatim_doc_comment)]
     backlog: u16,
-    /// List folders that have no index.html.
+    /// List folders without index.html
     #[arg(long)]
     listing: bool,
-    /// Serve names that begin with a dot.
+    /// Serve names that begin with a dot
     #[arg(long)]
     hidden: bool,
-    /// Write an access log to this file; `-` is standard output. SIGHUP and SIGUSR1 open it anew.
+    /// Access log; - is standard output, SIGHUP and SIGUSR1 reopen it [default: none]
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
-    /// How access lines are written.
+    /// Format of the access log
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "combined")]
     log_format: LogFormat,
-    /// Time between requests after which a connection is closed.
-    #[arg(long, value_name = "TIME", default_value = "75s", value_parser = units::parse_duration)]
+    /// Longest time without a request before a connection is closed
+    #[arg(long, value_name = "TIME", default_value = "75s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
     idle_timeout: Duration,
-    /// Time a request head may take to arrive; lost three times it takes 21 s.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::parse_duration)]
+    /// Longest time for a request head to arrive
+    // Lost three times it takes 21 s.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
     head_timeout: Duration,
-    /// Time between the bytes of a request body.
-    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = units::parse_duration)]
+    /// Longest time between two bytes of a request body
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
     body_timeout: Duration,
-    /// Bytes per second at which a request body has to arrive on average, --body-timeout apart; 0 for any.
-    #[arg(long, value_name = "SIZE", default_value = "500", value_parser = units::parse_size)]
+    /// Least average rate of a request body, in bytes per second; 0 for any
+    #[arg(long, value_name = "SIZE", default_value = "500", value_parser = units::parse_size, help_heading = TIMEOUTS)]
     body_rate_min: u64,
-    /// Bytes per second a reader has to take on average over a window of being waited for.
-    #[arg(long, value_name = "SIZE", default_value = "500", value_parser = units::parse_size)]
+    /// Least average rate of a client's download, in bytes per second
+    #[arg(long, value_name = "SIZE", default_value = "500", value_parser = units::parse_size, help_heading = TIMEOUTS)]
     send_rate_min: u64,
-    /// The window of --send-rate-min.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
+    /// Time over which --send-rate-min is averaged
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
     send_window: Duration,
-    /// How long a stopping server finishes what it is sending.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
+    /// Longest time to finish responses after SIGTERM
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
     stop_timeout: Duration,
 }
 

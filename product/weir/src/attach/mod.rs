@@ -10,43 +10,63 @@ use cli::Failure;
 use serde_json::json;
 use units::Rate;
 
+const AFTER_HELP: &str = "\
+Examples:
+  weir attach eth0 --port 80,443 --rate 10mbit
+  weir attach --list
+  weir attach --detach eth0
+
+Needs root or CAP_BPF and CAP_NET_ADMIN; `weir uplink doctor` lists the missing pieces.";
+
 #[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The interface through which the server's responses leave, by name.
+    /// Interface that the responses leave through, for example eth0
     #[arg(required_unless_present_any = ["list", "detach"], conflicts_with_all = ["list", "detach"])]
     interface: Option<String>,
-    /// The server's ports.
+    /// Ports of the server
     #[arg(long = "port", value_name = "PORT,...", default_value = "80,443", value_parser = ports)]
     ports: Ports,
-    /// Rate of the uplink, as tc writes it (10mbit, 1gbit); needed where `weir uplink up` has made no tree.
-    #[arg(long, value_name = "RATE")]
+    /// Rate of the uplink, for example 10mbit or 1gbit
+    /// [default: the rate of the bands made by `weir uplink up`]
+    #[arg(long, value_name = "RATE", verbatim_doc_comment)]
     rate: Option<Rate>,
-    /// Whose packets leave first; without it psjf into bands, srpt into ranked.
-    #[arg(long, value_enum)]
+    /// Order of responses: las (fewest bytes sent first), psjf (smallest first), srpt (fewest
+    /// bytes left first), srrt (least time left first) [default: psjf into bands, srpt into ranked]
+    #[arg(long, value_name = "NAME", value_enum, verbatim_doc_comment, hide_possible_values = true)]
     policy: Option<PolicyName>,
-    /// Bands of the tree, or ranks for the ranked discipline; without it what the tree that is there takes, or bands.
-    #[arg(long, value_enum)]
+    /// Order by priority bands or by the ranked qdisc
+    /// [default: what is on the interface, else bands]
+    #[arg(long, value_name = "NAME", value_enum, verbatim_doc_comment)]
     into: Option<Into>,
-    /// Where the bands are cut: sizes (for srrt times in microseconds) that increase, or `learned` from the sizes
-    /// of the responses that an attached classifier has seen; without it cuts for any site.
-    #[arg(long, value_name = "SIZE,...", value_parser = cuts)]
+    /// Largest size in each band but the last, for example 4KiB,64KiB (srrt: microseconds), or
+    /// `learned` from the responses seen so far [default: sizes for any site]
+    #[arg(long, value_name = "SIZE,...", value_parser = cuts, verbatim_doc_comment)]
     cuts: Option<Cuts>,
-    /// When a connection goes on in a better band: when it has nothing queued, or at once, as the papers do it.
-    #[arg(long, value_enum, default_value = "when-empty")]
+    /// When a connection moves to a better band: when-empty (none of its packets is queued)
+    /// or plain (at once)
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_value = "when-empty",
+        verbatim_doc_comment,
+        hide_possible_values = true
+    )]
     promotion: PromotionName,
-    /// Take the place of a queueing discipline that weir did not make; `--detach` puts it back.
+    /// Replace a queueing discipline that weir did not make; --detach restores it
     #[arg(long)]
     replace: bool,
-    /// Print what would be installed, and change nothing.
+    /// Print the plan and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// List what is attached, with its counters.
+    /// List attached classifiers with their counters
     #[arg(long, conflicts_with = "detach")]
     list: bool,
-    /// Take the classifier from this interface, and what attaching made with it.
+    /// Remove the classifier from this interface, and the bands if it made them
     #[arg(long, value_name = "INTERFACE")]
     detach: Option<String>,
-    /// Print JSON.
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

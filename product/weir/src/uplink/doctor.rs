@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use super::print;
 
 #[derive(clap::Args)]
+#[command(after_help = "Example: sudo weir uplink doctor")]
 pub struct Args {
-    /// Print one JSON array.
+    /// Print one JSON array
     #[arg(long)]
     json: bool,
 }

@@ -13,6 +13,11 @@ use serde_json::{Value, json};
 use units::Rate;
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  weir uplink up eth0 --rate 10mbit
+  weir uplink show eth0 --watch
+  weir uplink down eth0")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -20,41 +25,47 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Put the tree of bands at an interface; the same again changes nothing.
+    /// Create priority bands on an interface; again with the same flags changes nothing
     Up(Up),
-    /// Remove the tree and put back what it replaced.
+    /// Remove the bands and restore what they replaced
     Down(Down),
-    /// Print each band: packets, bytes, drops, and what waits.
+    /// Print each band: packets, bytes, drops, backlog
     Show(show::Args),
-    /// List what this machine offers for the kernel side and what each missing piece would need.
+    /// List the kernel features that `uplink` and `attach` use, and the missing ones
     Doctor(doctor::Args),
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  weir uplink up eth0 --rate 10mbit
+  weir uplink up eth0 --rate 10mbit --qdisc ranked
+
+Give a rate a little below that of the line. Needs root or CAP_NET_ADMIN (ranked: CAP_BPF too).")]
 struct Up {
-    /// The interface, by name.
+    /// Interface, for example eth0
     interface: String,
-    /// Rate of the uplink, as tc writes it (10mbit, 1gbit).
+    /// Rate of the uplink, for example 10mbit or 1gbit
     #[arg(long, value_name = "RATE")]
     rate: Rate,
-    /// Bands: one for control packets, one for other traffic, the rest for responses; at most 8 of htb, 16 of prio
-    /// [default: as many as there can be].
-    #[arg(long, value_name = "N")]
+    /// Number of bands: one for control packets, one for other traffic, the rest for
+    /// responses; at most 15 with htb, 16 with prio [default: the most]
+    #[arg(long, value_name = "N", verbatim_doc_comment)]
     bands: Option<u8>,
-    /// The queueing discipline that orders the packets; prio has no shares, so that one bulk transfer of other traffic
-    /// stops every response [default: that of the tree that is there, else htb].
-    #[arg(long, value_enum)]
+    /// Queueing discipline: htb, prio (no shares: one bulk transfer of other traffic
+    /// stops every response) or ranked [default: what is there, else htb]
+    #[arg(long, value_name = "NAME", value_enum, verbatim_doc_comment, hide_possible_values = true)]
     qdisc: Option<Qdisc>,
-    #[arg(long, value_name = "N", help = format!("Packets that may wait in each band; without it {}", tree::PACKETS_PER_BAND))]
+    #[arg(long, value_name = "N", help = format!("Most packets that wait in each band [default: {}]", tree::PACKETS_PER_BAND))]
     packets: Option<u32>,
-    #[arg(long, value_name = "PERMILLE", help = format!("Thousandths of the rate guaranteed to the control band and to each band of responses, htb only [default: {}]", tree::SHARE_PERMILLE))]
+    #[arg(long, value_name = "PERMILLE", help = format!("Guaranteed share of the control band and of each band of responses,\nin thousandths of the rate; htb only [default: {}]", tree::SHARE_PERMILLE))]
     share: Option<u16>,
-    #[arg(long, value_name = "PERMILLE", value_parser = clap::value_parser!(u16).range(1..), help = format!("Thousandths of the rate guaranteed to other traffic (ssh, DNS, other ports), htb only; beyond them it has what responses leave [default: {}]", tree::OTHER_SHARE_PERMILLE))]
+    #[arg(long, value_name = "PERMILLE", value_parser = clap::value_parser!(u16).range(1..), help = format!("Guaranteed share of other traffic (ssh, DNS, other ports), in thousandths of\nthe rate; htb only; beyond it, what responses leave [default: {}]", tree::OTHER_SHARE_PERMILLE))]
     other_share: Option<u16>,
-    /// Take the place of a queueing discipline that weir did not make; `weir uplink down` puts it back.
+    /// Replace a queueing discipline that weir did not make; `weir uplink down` restores it
     #[arg(long)]
     replace: bool,
-    /// Print one JSON object.
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -71,10 +82,11 @@ impl Up {
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "Example: weir uplink down eth0")]
 struct Down {
-    /// The interface, by name.
+    /// Interface, for example eth0
     interface: String,
-    /// Print one JSON object.
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }

@@ -11,16 +11,17 @@ use serde_json::{Map, Value, json};
 use super::{described, heading, print};
 
 #[derive(clap::Args)]
+#[command(after_help = "Example: weir uplink show eth0 --watch")]
 pub struct Args {
-    /// The interface, by name.
+    /// Interface, for example eth0
     interface: String,
-    /// Print again every second, until interrupted.
+    /// Print again every second
     #[arg(long)]
     watch: bool,
-    /// End after printing so many times.
+    /// With --watch, print N times and end [default: until interrupted]
     #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Print one JSON object (one a line with --watch).
+    /// Print JSON, one object a line
     #[arg(long)]
     json: bool,
 }

@@ -98,12 +98,6 @@ fn mistakes_are_told() {
         (&[&dir, "--listen", free, "--access-log", &dir], 1, &["access log", &dir, "Is a directory"]),
         (&[&dir, "--uplink", "10mb/s"], 2, &["--uplink", "`10mb/s` is not a rate", "10mbit"]),
         (&[&dir, "--uplink", "0mbit"], 2, &["--uplink", "0mbit", "10mbit"]),
-        (&[&dir, "--shaping", "bends"], 2, &["--shaping", "bends", "bands", "paced"]),
-        (&[&dir, "--listen", free, "--shaping", "bands"], 1, &["--shaping bands: lo", "`weir uplink up lo --rate RATE`"]),
-        (&[&dir, "--listen", "192.0.2.1:0", "--shaping", "bands"], 1, &["192.0.2.1", "--listen"]),
-        (&[&dir, "--listen", free, "--shaping", "ranked"], 1, &["--shaping ranked: lo", "`weir uplink up lo --rate RATE"]),
-        (&[&dir, "--listen", free, "--shaping", "ranked", "--policy", "fair"], 2, &["policy `fair`", "las, psjf, srpt"]),
-        (&[&dir, "--promotion", "now"], 2, &["--promotion", "now", "when-empty", "plain", "never"]),
         (&[&dir, "--listen", "nonsense"], 2, &["--listen", "nonsense", "127.0.0.1:8080"]),
         (&[&dir, "--listen", "8080"], 2, &["--listen", "8080", "127.0.0.1:8080"]),
         (&[&dir, "--workers", "0"], 2, &["--workers", "1..=256"]),
@@ -115,7 +109,37 @@ fn mistakes_are_told() {
         (&[&dir, "--send-rate-min", "1kbit"], 2, &["--send-rate-min", "64KiB"]),
         (&[&dir, "--log-format", "xml"], 2, &["--log-format", "combined", "json"]),
         (&[&dir, &dir], 2, &["unexpected argument"]),
-        (&[&dir, "--uplnk", "10mbit"], 2, &["--uplnk", "--uplink"]),
+        (&[&dir, "--uplnk", "10mbit"], 2, &["--uplnk", "--uplink", "see `weir serve --help`"]),
+    ];
+    let wrong: Vec<String> =
+        cases.iter().filter_map(|(args, status, mentions)| told(args, *status, mentions)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn mistakes_in_shaping_are_told() {
+    let site = Site::new();
+    let dir = site.served().display().to_string();
+    let free = "127.0.0.1:0";
+    let cases: &[(&[&str], i32, &[&str])] = &[
+        (&[&dir, "--shaping", "bends"], 2, &["--shaping", "bends", "bands", "paced"]),
+        (
+            &[&dir, "--listen", free, "--shaping", "bands"],
+            1,
+            &["--shaping bands: lo", "`weir uplink up lo --rate RATE`"],
+        ),
+        (&[&dir, "--listen", "192.0.2.1:0", "--shaping", "bands"], 1, &["192.0.2.1", "--listen"]),
+        (
+            &[&dir, "--listen", free, "--shaping", "ranked"],
+            1,
+            &["--shaping ranked: lo", "`weir uplink up lo --rate RATE"],
+        ),
+        (
+            &[&dir, "--listen", free, "--shaping", "ranked", "--policy", "fair"],
+            2,
+            &["policy `fair`", "las, psjf, srpt"],
+        ),
+        (&[&dir, "--promotion", "now"], 2, &["--promotion", "now", "when-empty", "plain", "never"]),
     ];
     let wrong: Vec<String> =
         cases.iter().filter_map(|(args, status, mentions)| told(args, *status, mentions)).collect();
