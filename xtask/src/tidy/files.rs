@@ -33,6 +33,12 @@ impl Tree {
         found.map(|file| file.text.as_str()).ok_or_else(|| format!("{path} is missing: tidy reads it"))
     }
 
+    /// Whether this is a file of the tree, or a folder with one.
+    pub fn holds(&self, path: &str) -> bool {
+        let folder = format!("{}/", path.trim_end_matches('/'));
+        self.sizes.iter().any(|(file, _)| file == path || file.starts_with(&folder))
+    }
+
     pub fn file_count(&self) -> usize {
         self.sizes.len()
     }

@@ -5,6 +5,7 @@
 
 mod arrows;
 mod files;
+mod links;
 mod manifests;
 mod rust;
 mod sizes;
@@ -26,6 +27,7 @@ pub fn main(root: &Path) -> Result<(), String> {
     problems.extend(sources.iter().flat_map(rust::check));
     problems.extend(manifests::check(&tree.texts));
     problems.extend(files::check(&tree));
+    problems.extend(links::check(&tree));
     if problems.is_empty() {
         println!("tidy: {} files, of them {} Rust: no problem", tree.file_count(), sources.len());
         return Ok(());

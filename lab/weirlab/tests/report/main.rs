@@ -159,14 +159,16 @@ fn a_damaged_record_is_named_with_its_file_and_line() {
     assert!(said.contains("records.csv") && said.contains("line: 2"), "{said}");
 }
 
-/// The README says where its figures are from: whoever follows a link there finds what `weirlab report` reads.
+/// The pages name the source of their figures: every folder of results that they link to is read by `weirlab report`.
 #[test]
-fn the_results_that_the_readme_links_to_can_be_read() {
+fn the_results_that_the_pages_link_to_can_be_read() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
-    let links = readme.split("](results/").skip(1).filter_map(|rest| rest.split(')').next());
-    let folders: Vec<&str> = links.map(|link| link.trim_end_matches('/')).filter(|link| !link.is_empty()).collect();
-    assert!(!folders.is_empty(), "no link to a folder of results");
+    let pages = ["README.md", "docs/measurements.md"].map(|page| std::fs::read_to_string(root.join(page)).unwrap());
+    let links = pages.iter().flat_map(|page| page.split("](").skip(1).filter_map(|rest| rest.split(')').next()));
+    let links = links.filter_map(|link| link.trim_start_matches("../").strip_prefix("results/"));
+    let folders: Vec<&str> =
+        links.filter(|link| !link.ends_with(".md")).map(|link| link.trim_end_matches('/')).collect();
+    assert!(folders.len() >= 4, "{folders:?}");
     for folder in folders {
         let path = root.join("results").join(folder);
         for output in [report(&[&path]), report(&["--json".as_ref(), &path])] {
