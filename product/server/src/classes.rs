@@ -3,8 +3,7 @@ use std::sync::Arc;
 
 use sched::policy::{self, PolicyError};
 
-/// Which class a request belongs to, by its path: the first prefix given is class 0, and what matches none is the class after
-/// the last. Shared by all workers.
+/// The class of a request, by its path: the first prefix is class 0, and unmatched paths are the class after the last prefix. Shared by all workers.
 #[derive(Debug, Clone)]
 pub struct Classes {
     /// Without the slash they begin with, which a decoded path does not have either.
@@ -25,16 +24,16 @@ impl fmt::Display for ClassesError {
         match self {
             ClassesError::Policy(error) => error.fmt(f),
             ClassesError::NotAPath(prefix) => {
-                write!(f, "`{prefix}` is not the beginning of a path: write for example /members/")
+                write!(f, "class `{prefix}` is not a path prefix; expected for example /members/")
             }
-            ClassesError::Twice(prefix) => write!(f, "the class `{prefix}` is given twice"),
+            ClassesError::Twice(prefix) => write!(f, "class `{prefix}` is given twice; expected each prefix once"),
             ClassesError::TooMany { policy, classes: 1, .. } => {
-                write!(f, "policy `{policy}` has no classes: choose one that has, for example strict/{policy}")
+                write!(f, "policy `{policy}` has no classes; expected one with classes, for example strict/{policy}")
             }
             ClassesError::TooMany { policy, classes, prefixes } => write!(
                 f,
-                "policy `{policy}` has {classes} classes, and {prefixes} prefixes and the rest are {}",
-                prefixes + 1
+                "policy `{policy}` has {classes} classes; {prefixes} prefixes were given, expected at most {}",
+                classes.saturating_sub(1)
             ),
         }
     }
@@ -115,10 +114,10 @@ mod tests {
     #[test]
     fn wrong_classes_say_what_is_right() {
         for (prefixes, policy, said) in [
-            (&["/a"][..], "srpt", "policy `srpt` has no classes: choose one that has, for example strict/srpt"),
-            (&["/a", "/b"], "weighted=3,1/srpt", "has 2 classes, and 2 prefixes and the rest are 3"),
-            (&["a"], "strict/srpt", "`a` is not the beginning of a path"),
-            (&["/a", "/a"], "strict/srpt", "the class `/a` is given twice"),
+            (&["/a"][..], "srpt", "policy `srpt` has no classes; expected one with classes, for example strict/srpt"),
+            (&["/a", "/b"], "weighted=3,1/srpt", "has 2 classes; 2 prefixes were given, expected at most 1"),
+            (&["a"], "strict/srpt", "`a` is not a path prefix"),
+            (&["/a", "/a"], "strict/srpt", "class `/a` is given twice"),
             (&[], "sprt", "unknown policy `sprt`"),
         ] {
             let error = classes(prefixes, policy).unwrap_err().to_string();

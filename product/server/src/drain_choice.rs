@@ -83,7 +83,7 @@ impl DrainChoice {
     /// off and `why` says so.
     pub fn find(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, DrainError> {
         match options.kind {
-            DrainKind::Off => Ok(DrainChoice::off(options, "asked for")),
+            DrainKind::Off => Ok(DrainChoice::off(options, "as requested")),
             DrainKind::Paced => Ok(DrainChoice::paced(options, listen.ip())),
             DrainKind::Bands => bands::find(options, listen),
             DrainKind::Ranked => ranked(options, listen),
@@ -116,7 +116,7 @@ impl DrainChoice {
         let interface = found;
         let paced = |pace, why| DrainChoice { pace, outlet, ..DrainChoice::off(options, "") }.because(why);
         let ranked = tree.as_ref().filter(|tree| tree.plan.kind == Kind::Ranked).map(|tree| tree.plan.rate);
-        let source = if options.uplink.is_some() { "the uplink's rate was given" } else { "so the ranked queue sends" };
+        let source = if options.uplink.is_some() { "rate of --uplink" } else { "rate of the ranked queue" };
         let choice = match (options.uplink.or(ranked), shaper) {
             (asked, Ok(Some(shaper))) if is_bottleneck(shaper.rate, asked) => {
                 let (rate, kind, name) = (shaper.rate, &shaper.kind, &shaper.interface.name);
@@ -133,11 +133,11 @@ impl DrainChoice {
                 DrainChoice { gauge: interface.map(missing), ..paced(Pace::blind(rate), why) }
             }
             (None, Ok(_)) => {
-                let reason = "no --uplink was given and the interface has no shaper to read a rate from";
+                let reason = "no --uplink, and the interface has no shaper";
                 return DrainChoice::off(options, reason);
             }
             (None, Err(error)) => {
-                let reason = format!("no --uplink was given and the interface cannot be asked: {error}");
+                let reason = format!("no --uplink, and the interface cannot be read: {error}");
                 return DrainChoice::off(options, &reason);
             }
         };

@@ -52,7 +52,7 @@ pub struct Server {
     _log_guard: log::Guard,
 }
 
-/// Why the server cannot start: what, where, and what would be right.
+/// Why the server cannot start.
 #[derive(Debug)]
 pub enum StartError {
     Folder(PathBuf, io::Error),
@@ -68,20 +68,23 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Folder(dir, error) => {
-                write!(f, "cannot serve `{}`: {error}; name a folder that can be read", dir.display())
+                write!(f, "cannot serve `{}`: {error}; expected a readable folder", dir.display())
             }
             StartError::Listen(address, error) if error.kind() == io::ErrorKind::AddrInUse => {
-                write!(f, "cannot listen on {address}: another program does; stop it or choose another with --listen")
+                write!(
+                    f,
+                    "cannot listen on {address}: another program uses it; stop that program, or choose another --listen"
+                )
             }
             StartError::Listen(address, error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
-                write!(f, "cannot listen on {address}: {error}; choose an address of this host with --listen")
+                write!(f, "cannot listen on {address}: {error}; expected an address of this host in --listen")
             }
             StartError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
             StartError::Log(path, error) => {
-                write!(f, "cannot open the access log {path}: {error}; name a file that can be written, or -")
+                write!(f, "cannot open access log {path}: {error}; expected a writable file, or - for standard output")
             }
             StartError::Thread(name, error) => {
-                write!(f, "cannot run thread {name}: {error}; allow the system call, or raise the limit, it names")
+                write!(f, "cannot run thread {name}: {error}; allow that system call, or raise that limit")
             }
             StartError::Unstarted(error) => write!(f, "{error}"),
             StartError::System(what, error) => write!(f, "cannot {what}: {error}"),
@@ -98,10 +101,10 @@ impl Server {
         let root = Root::open(&config.dir, config.files).map_err(|e| StartError::Folder(config.dir.clone(), e))?;
         let root = Arc::new(root);
         let listeners = listen(&config)?;
-        let address = local_address(&listeners[0]).map_err(|e| StartError::System("ask for the address", e))?;
+        let address = local_address(&listeners[0]).map_err(|e| StartError::System("read the listening address", e))?;
         let threads = Threads::start(on_failure).map_err(|e| StartError::Thread("weir-watch".into(), e))?;
         let (log, log_guard) = open_log(&config, &threads)?;
-        let system = |e| StartError::System("make the threads' mailboxes", e);
+        let system = |e| StartError::System("create the mailboxes of the threads", e);
         let mailboxes = (0..config.workers).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
         let mailboxes = mailboxes.map_err(system)?;
         let threads_count = config.workers + usize::from(config.drain.is_paced());
@@ -252,9 +255,7 @@ impl Server {
     /// Once, for all threads: a filter of system calls holds for the process.
     fn tell_refusal(&self, refusal: Option<io::Error>) {
         if let Some(error) = refusal {
-            self.log.error(&format!(
-                "epoll_pwait2 is refused: {error}; waiting with two system calls instead, allow it to spare one"
-            ));
+            self.log.error(&format!("system call epoll_pwait2 is refused: {error}; using two calls instead"));
         }
     }
 }

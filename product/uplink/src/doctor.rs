@@ -1,4 +1,4 @@
-//! What this machine offers for the kernel side, and what each missing piece would need.
+//! The kernel features that this machine offers, and the cure for each missing one.
 //!
 //! Queueing disciplines are asked for by trying one, which also makes the kernel load its module: on the loopback of a
 //! throw-away network namespace, so that no interface in use is touched.
@@ -64,13 +64,13 @@ fn privileges() -> Vec<Finding> {
             what: "CAP_NET_ADMIN",
             state: State::of(holds(CAP_NET_ADMIN)),
             used_for: "uplink up and down, attach, serve --shaping bands",
-            needs: "run as root or give this capability",
+            needs: "root, or this capability",
         },
         Finding {
             what: "CAP_BPF",
             state: State::of(holds(CAP_BPF) || holds(CAP_SYS_ADMIN)),
             used_for: "attach, serve --shaping ranked",
-            needs: "run as root or give this capability",
+            needs: "root, or this capability",
         },
     ]
 }
@@ -84,11 +84,11 @@ fn capabilities() -> Option<u64> {
 
 const QDISCS: [(&str, &str, &str); 6] = [
     ("htb", "uplink up: the shaper", "CONFIG_NET_SCH_HTB (module sch_htb)"),
-    ("prio", "uplink up --qdisc prio: 16 bands instead of 8", "CONFIG_NET_SCH_PRIO (module sch_prio)"),
-    ("fq_codel", "only to compare with", "CONFIG_NET_SCH_FQ_CODEL (module sch_fq_codel)"),
-    ("cake", "only to compare with", "CONFIG_NET_SCH_CAKE (module sch_cake)"),
-    ("netem", "only for delay and loss in experiments", "CONFIG_NET_SCH_NETEM (module sch_netem)"),
-    ("clsact", "attach: where the program hooks in", "CONFIG_NET_SCH_INGRESS (module sch_ingress)"),
+    ("prio", "uplink up --qdisc prio: 16 bands instead of 15", "CONFIG_NET_SCH_PRIO (module sch_prio)"),
+    ("fq_codel", "comparison only", "CONFIG_NET_SCH_FQ_CODEL (module sch_fq_codel)"),
+    ("cake", "comparison only", "CONFIG_NET_SCH_CAKE (module sch_cake)"),
+    ("netem", "delay and loss in experiments only", "CONFIG_NET_SCH_NETEM (module sch_netem)"),
+    ("clsact", "attach: the place of the program", "CONFIG_NET_SCH_INGRESS (module sch_ingress)"),
 ];
 
 fn qdiscs() -> Vec<Finding> {
@@ -103,7 +103,7 @@ fn qdiscs() -> Vec<Finding> {
     findings.push(Finding {
         what: "cls_bpf",
         state: filter,
-        used_for: "attach: the program that classifies",
+        used_for: "attach: the classifier",
         needs: "CONFIG_NET_CLS_BPF (module cls_bpf)",
     });
     findings
@@ -161,12 +161,7 @@ fn types() -> Vec<Finding> {
             used_for: "attach, serve --shaping ranked: programs that fit any kernel",
             needs: "CONFIG_DEBUG_INFO_BTF",
         },
-        Finding {
-            what: "TCX",
-            state: State::of(names("\0tcx_link\0")),
-            used_for: "nothing yet: attach hooks in at clsact, which outlives the command",
-            needs: "Linux 6.6",
-        },
+        Finding { what: "TCX", state: State::of(names("\0tcx_link\0")), used_for: "nothing yet", needs: "Linux 6.6" },
         Finding {
             what: "BPF qdisc",
             state: State::of(names("\0bpf_struct_ops_Qdisc_ops\0")),
@@ -189,7 +184,7 @@ fn settings() -> Vec<Finding> {
         Finding {
             what: "BPF statistics",
             state: is_on("/proc/sys/kernel/bpf_stats_enabled"),
-            used_for: "only to measure what the programs cost",
+            used_for: "measuring the cost of the programs",
             needs: "sysctl kernel.bpf_stats_enabled=1",
         },
         Finding {

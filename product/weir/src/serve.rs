@@ -193,14 +193,11 @@ pub fn main(args: Args) -> Result<(), Failure> {
 /// What the guard promises, for the line at the start.
 fn guard_promise(bound: WaitBound) -> String {
     let [fixed, each, hundred] = [bound.fixed, bound.per_response, bound.with(100)].map(|span| span.as_secs_f64());
-    format!(
-        "; no ready response waits longer for a byte than {fixed:.1} s + {each:.3} s for each response ready, \
-         {hundred:.0} s with 100 (--guard)"
-    )
+    format!("; longest wait {fixed:.1} s + {each:.3} s for each ready response, {hundred:.0} s with 100 (--guard)")
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "write an address and a port, for example 127.0.0.1:8080 or [::]:80".to_string())
+    text.parse().map_err(|_| "expected an address and a port, for example 127.0.0.1:8080 or [::]:80".to_string())
 }
 
 fn policy(text: &str) -> Result<String, ClassesError> {

@@ -118,9 +118,9 @@ mod tests {
     fn those_that_do_not_fit_are_told_what_would() {
         let said = |spec| fit(spec, "eth0", 6).unwrap_err().to_string();
         for spec in ["fcfs", "fsp", "fcf", "strict/srpt-bands"] {
-            assert!(said(spec).starts_with(&format!("policy `{spec}` has no bands: choose one of srpt")));
+            assert!(said(spec).starts_with(&format!("policy `{spec}` has no bands; expected one of srpt")));
         }
         let many = said("srpt-bands:7");
-        assert!(many.contains("has 7 bands, and eth0 has 6 for responses"), "{many}");
+        assert!(many.contains("has 7 bands; eth0 has 6 for responses"), "{many}");
     }
 }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 pub enum DrainError {
     NoInterface(IpAddr),
     Interface(io::Error),
-    /// Whatever the kernel side says.
+    /// An error of the kernel side.
     Kernel(uplink::Error),
     NoTree {
         interface: String,
@@ -22,10 +22,11 @@ pub enum DrainError {
     },
     NotAllowed,
     Mark(io::Error),
-    /// Ranked: what is there orders nothing by rank.
+    /// Ranked: the interface has no ranked queue.
     NotRanked {
         interface: String,
     },
+    /// Ranked: `why` follows the interface.
     Unattached {
         why: &'static str,
         interface: String,
@@ -56,38 +57,37 @@ impl fmt::Display for DrainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DrainError::NoInterface(ip) => {
-                write!(f, "no interface answers for {ip}: name an address of this host with --listen")
+                write!(f, "no interface has address {ip}; expected an address of this host in --listen")
             }
-            DrainError::Interface(error) => write!(f, "the interfaces of this host cannot be read: {error}"),
+            DrainError::Interface(error) => write!(f, "cannot list the interfaces of this host: {error}"),
             DrainError::Kernel(error) => error.fmt(f),
             DrainError::NoTree { interface } => {
-                write!(f, "{interface} has no bands: make them with `weir uplink up {interface} --rate RATE`")
+                write!(f, "{interface} has no bands; run `weir uplink up {interface} --rate RATE`")
             }
             DrainError::WrongTree { interface } => write!(
                 f,
-                "the tree on {interface} orders flows and has no bands: make one that has with `weir uplink down \
-                 {interface}` and `weir uplink up {interface} --rate RATE`"
+                "{interface} has a ranked queue without bands; run `weir uplink down {interface}`, then `weir uplink up \
+                 {interface} --rate RATE`"
             ),
             DrainError::Sorted { interface, port } => write!(
                 f,
-                "`weir attach` sorts port {port} on {interface} already: serve with --shaping off, or take it away with `weir \
-                 attach --detach {interface}`"
+                "`weir attach` already sorts port {port} on {interface}; use --shaping off, or run `weir attach --detach \
+                 {interface}`"
             ),
             DrainError::NotAllowed => {
-                write!(f, "marking packets needs CAP_NET_ADMIN: start as root, or serve with --shaping paced")
+                write!(f, "marking packets needs CAP_NET_ADMIN; run as root, or use --shaping paced")
             }
-            DrainError::Mark(error) => write!(f, "packets cannot be marked: {error}"),
+            DrainError::Mark(error) => write!(f, "cannot mark packets: {error}"),
             DrainError::NotRanked { interface } => write!(
                 f,
-                "{interface} has no ranked queue: make one with `weir uplink up {interface} --rate RATE --qdisc ranked`, where \
-                 `weir uplink doctor` says that this kernel can"
+                "{interface} has no ranked queue; run `weir uplink up {interface} --rate RATE --qdisc ranked` (Linux 6.16; \
+                 `weir uplink doctor` checks this kernel)"
             ),
-            DrainError::Unattached { why, interface, port, policy } => write!(
-                f,
-                "{why}: hang one at {interface} with `weir attach {interface} --port {port} --policy {policy}`"
-            ),
+            DrainError::Unattached { why, interface, port, policy } => {
+                write!(f, "{interface} {why}; run `weir attach {interface} --port {port} --policy {policy}`")
+            }
             DrainError::NotBuilt => {
-                write!(f, "this weir was built without its BPF programs: serve with --shaping bands or paced")
+                write!(f, "this build of weir has no BPF programs; use --shaping bands or paced")
             }
             DrainError::Policy(misfit) => misfit.fmt(f),
         }
@@ -98,15 +98,15 @@ impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Misfit::NoRank { policy, known } => {
-                write!(f, "the kernel cannot rank by policy `{policy}`: choose one of {known}")
+                write!(f, "policy `{policy}` has no rank in the kernel; expected one of {known}")
             }
             Misfit::NoBands { policy } => {
-                write!(f, "policy `{policy}` has no bands: choose one of {}", super::bands::POLICIES)
+                write!(f, "policy `{policy}` has no bands; expected one of {}", super::bands::POLICIES)
             }
             Misfit::TooManyBands { policy, bands, interface, bands_max } => write!(
                 f,
-                "policy `{policy}` has {bands} bands, and {interface} has {bands_max} for responses: write fewer, or \
-                 make more with `weir uplink up {interface} --bands`"
+                "policy `{policy}` has {bands} bands; {interface} has {bands_max} for responses; expected at most \
+                 {bands_max}, or run `weir uplink up {interface} --rate RATE --bands N`"
             ),
         }
     }

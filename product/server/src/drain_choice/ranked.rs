@@ -27,10 +27,10 @@ pub fn find(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, D
     let unattached =
         |why| DrainError::Unattached { why, interface: name.clone(), port: listen.port(), policy: policy.clone() };
     let attached = classify::find(&interface).map_err(DrainError::Kernel)?.and_then(|attached| attached.settings);
-    let Some(settings) = attached else { return Err(unattached("no classifier of this version hangs there")) };
+    let Some(settings) = attached else { return Err(unattached("has no compatible classifier")) };
     fits(&settings, listen.port(), policy).map_err(unattached)?;
     let map = ToldMap::of(&interface).map_err(DrainError::Kernel)?;
-    let Some(map) = map else { return Err(unattached("the classifier is gone")) };
+    let Some(map) = map else { return Err(unattached("has lost its classifier")) };
     let mark = Mark::Told(Arc::new(map));
     let why = format!("shaping ranked, policy {policy}: the qdisc on {name} orders at {}", tree.plan.rate);
     let marker = Some(Marker { mark, burst_bytes: burst_bytes(&tree) });
@@ -46,13 +46,13 @@ pub fn is_sorted(interface: &Interface, port: u16) -> bool {
 /// Whether what the classifier does is what was asked for.
 fn fits(settings: &Settings, port: u16, policy: &str) -> Result<(), &'static str> {
     if settings.target != Target::Ranked {
-        return Err("the classifier there sorts into bands");
+        return Err("has a classifier that sorts into bands");
     }
     if !settings.ports.contains(&port) {
-        return Err("the classifier there looks at other ports");
+        return Err("has a classifier for other ports");
     }
     if settings.policy.name() != policy {
-        return Err("the classifier there has another policy");
+        return Err("has a classifier with another policy");
     }
     Ok(())
 }

@@ -176,7 +176,7 @@ impl Shared {
         match outcome {
             Ok(()) if state.is_stopping => {}
             Ok(()) => {
-                let error = ThreadError(format!("thread {name} ended although nothing had asked it to"));
+                let error = ThreadError(format!("thread {name} ended unexpectedly"));
                 self.fail(&mut state, error);
             }
             Err(error) => {
@@ -224,11 +224,11 @@ impl Shared {
             }
             let (name, seconds) = (&thread.name, LOOK_EVERY.as_secs() * u64::from(LOOKS_IN_VAIN_MAX));
             if !thread.id.is_some_and(&is_waiting_for_storage) {
-                hung = Some(ThreadError(format!("thread {name} made no turn for {seconds} s: it hangs or was killed")));
+                hung = Some(ThreadError(format!("thread {name} did not respond for {seconds} s: hung or killed")));
             } else if thread.looks_in_vain == LOOKS_IN_VAIN_MAX {
                 // Not through the log, whose thread may be the one that waits.
                 let line =
-                    format!("weir: thread {name} has waited {seconds} s for storage; its connections wait too\n");
+                    format!("weir: thread {name} has waited {seconds} s for storage, and its connections with it\n");
                 let _ = io::stderr().write_all(line.as_bytes());
             }
         }
@@ -240,7 +240,7 @@ impl Shared {
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-    format!("it panicked: {}", text.unwrap_or("no message"))
+    format!("panic: {}", text.unwrap_or("no message"))
 }
 
 impl std::fmt::Display for ThreadError {

@@ -39,7 +39,7 @@ fn an_end_is_a_failure_with_its_reason() {
 fn a_panic_is_a_failure_with_its_message() {
     let (threads, told) = threads();
     let number = threads.spawn("reader", || panic!("page {}", 7)).unwrap();
-    assert_eq!(failure(&threads, &told), "thread reader ended: it panicked: page 7");
+    assert_eq!(failure(&threads, &told), "thread reader ended: panic: page 7");
     assert!(threads.join(number).is_err());
 }
 
@@ -47,7 +47,7 @@ fn a_panic_is_a_failure_with_its_message() {
 fn a_return_is_a_failure_unless_it_was_asked_for() {
     let (first, told) = threads();
     first.spawn("reader", || Ok(())).unwrap();
-    assert_eq!(failure(&first, &told), "thread reader ended although nothing had asked it to");
+    assert_eq!(failure(&first, &told), "thread reader ended unexpectedly");
 
     let (second, _told) = threads();
     second.expect_ends();
@@ -106,7 +106,7 @@ fn a_thread_that_makes_no_turn_is_a_failure() {
         assert_eq!(look(&threads, false), None);
     }
     let said = look(&threads, false).unwrap();
-    assert!(said.contains("thread stuck made no turn for 10 s"), "{said}");
+    assert!(said.contains("thread stuck did not respond for 10 s"), "{said}");
     told.try_recv().unwrap();
 }
 

@@ -2,7 +2,7 @@ use std::fmt;
 
 use units::{Nanos, Rate};
 
-/// What an operator should know about the link; each is one line of the log.
+/// News of the link for the operator, one line of the log each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// Other programs' bytes wait in the queue our responses take.
@@ -25,26 +25,25 @@ impl fmt::Display for Notice {
             Notice::Pace(notice) => write!(f, "{notice}"),
             Notice::ForeignTraffic { interface, bytes, share_permille, rate } => write!(
                 f,
-                "{interface}: other traffic has {} KB waiting in the same queue; while it does it keeps {} % of the link, \
-                 responses have {rate} (--foreign-share)",
+                "{interface}: {} KB of other traffic in the same queue; it keeps {} % of the link, responses get {rate} \
+                 (--foreign-share)",
                 bytes.div_ceil(1000),
                 f64::from(*share_permille) / 10.0,
             ),
             Notice::LongestWait { wait, responses, promised } => write!(
                 f,
-                "longest wait of a ready response for a byte: {:.2} s; promised: {:.2} s with the {responses} responses there \
-                 were at most",
+                "longest wait of a ready response: {:.2} s; promised: at most {:.2} s (with {responses} responses)",
                 wait.as_secs_f64(),
                 promised.as_secs_f64(),
             ),
             Notice::QueueLost { interface, why, rate } => {
-                write!(f, "{interface}: cannot read its queue: {why}; pacing at {rate} without it")
+                write!(f, "{interface}: cannot read the queue: {why}; pacing at {rate} without it")
             }
             Notice::QueueFound { interface, rate } => {
-                write!(f, "{interface}: a shaper of {rate}; pacing at its rate")
+                write!(f, "{interface}: found a shaper at {rate}; pacing at that rate")
             }
             Notice::RateChanged { interface, before, rate } => {
-                write!(f, "{interface}: the shaper's rate is now {rate}, was {before}; pacing at it")
+                write!(f, "{interface}: shaper changed from {before} to {rate}; pacing at that rate")
             }
         }
     }

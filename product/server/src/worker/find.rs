@@ -56,7 +56,7 @@ impl Worker {
         if let Some(path) = self.parts.finds.slow(self.now) {
             let seconds = SLOW_AFTER.0 / 1_000_000_000;
             self.parts.log.error(&format!(
-                "{path} has not been found for {seconds} s: its disk is slow or does not answer; requests for what is on it wait"
+                "opening {path} has taken {seconds} s: slow or unresponsive disk; requests for its files wait"
             ));
         }
     }

@@ -180,9 +180,9 @@ impl Worker {
     fn report(&mut self, at: usize, failure: &Failure, sent_bytes: u64) {
         let peer = self.conns[at].peer;
         let why = match failure {
-            Failure::Truncated { path } => format!("{path} became shorter while it was being sent"),
+            Failure::Truncated { path } => format!("{path} became shorter while being sent"),
             Failure::Unreadable { path, error } => format!("cannot read {path}: {error}"),
-            Failure::Stalled => "the client took too little for too long".to_string(),
+            Failure::Stalled => "client slower than --send-rate-min".to_string(),
             Failure::Blocked | Failure::Absent | Failure::Disconnected => String::new(),
         };
         if !why.is_empty() {

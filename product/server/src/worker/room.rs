@@ -92,7 +92,7 @@ impl Worker {
             let consequence = if self.parts.limits.holds_places {
                 "new clients wait"
             } else {
-                "new clients take the places of the longest idle, or wait; raise --connections or the limit on open files"
+                "a new client replaces the longest idle one, or waits; raise --connections or ulimit -n"
             };
             self.parts.log.error(&format!("all {max} connections are in use: {consequence}"));
         }

@@ -118,9 +118,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
 fn detach(interface: &Interface, json: bool) -> Result<(), Failure> {
     let name = &interface.name;
     if !classify::detach(interface)? {
-        return Err(Failure::Failed(format!(
-            "nothing of weir's is attached to {name}; `weir attach --list` says where"
-        )));
+        return Err(Failure::Failed(format!("{name} has no classifier of weir; run `weir attach --list`")));
     }
     match json {
         true => crate::uplink::print(&format!("{}\n", json!({ "interface": name, "detached": true }))),
@@ -160,7 +158,7 @@ fn wanted(args: &Args, interface: &Interface) -> Result<Classify, Error> {
 fn ports(text: &str) -> Result<Ports, String> {
     let port = |word: &str| word.trim().parse().ok().filter(|port| *port != 0);
     let ports: Option<Vec<u16>> = text.split(',').map(port).collect();
-    ports.map(Ports).ok_or_else(|| "write ports from 1 to 65535 with commas between, for example 80,443".to_string())
+    ports.map(Ports).ok_or_else(|| "expected ports from 1 to 65535 separated by commas, for example 80,443".to_string())
 }
 
 fn cuts(text: &str) -> Result<Cuts, String> {
@@ -170,7 +168,7 @@ fn cuts(text: &str) -> Result<Cuts, String> {
     let sizes: Result<Vec<u64>, _> = text.split(',').map(|word| units::parse_size(word.trim())).collect();
     let sizes = sizes.map_err(|error| error.to_string())?;
     if !sizes.is_sorted_by(|one, next| one < next) {
-        return Err("the cut points have to increase, for example 4KiB,64KiB,1MiB".to_string());
+        return Err("expected increasing sizes, for example 4KiB,64KiB,1MiB".to_string());
     }
     Ok(Cuts::Given(sizes))
 }

@@ -1,4 +1,4 @@
-//! What is attached, for people and for programs.
+//! Attached classifiers, for people and for programs.
 
 use ::uplink::Interface;
 use ::uplink::classify::{Attached, BandCounters, Policy, Preview, Settings};
@@ -44,7 +44,9 @@ pub fn list(all: &[Attached], json: bool) -> Result<(), Failure> {
 fn table(attached: &Attached) -> String {
     let (name, counters, facts) = (&attached.interface.name, &attached.counters, &attached.facts);
     let Some(settings) = &attached.settings else {
-        return format!("{name}: a classifier of another version of weir; attach again or --detach\n");
+        return format!(
+            "{name}: a classifier of another version of weir; run `weir attach {name} ...` or `weir attach --detach {name}`\n"
+        );
     };
     let mut text = format!("{name}: {}\n", said(settings));
     text += &format!("{:>5} {:>24} {:>12} {:>16}\n", "band", "what", "packets", "bytes");
@@ -71,7 +73,7 @@ fn table(attached: &Attached) -> String {
     text
 }
 
-/// What goes to a band; `None` for those that the classifier does not use.
+/// The sizes that go to a band; `None` for bands without use.
 fn what(settings: &Settings, band: usize) -> Option<String> {
     let first = usize::from(tree::DATA_BAND_FIRST);
     let nth = match band {

@@ -32,7 +32,7 @@ fn as_line(finding: &Finding) -> String {
     let needed = match state {
         State::Ok => String::new(),
         State::Missing => format!("; needs {needs}"),
-        State::Unknown => "; only root can find out".to_string(),
+        State::Unknown => "; run as root to find out".to_string(),
     };
     format!("{:<8} {what:<27} {used_for}{needed}\n", state.name())
 }

@@ -71,7 +71,7 @@ struct Up {
 }
 
 impl Up {
-    /// Does it say anything that only a tree of bands can have?
+    /// Whether a flag is given that only bands have.
     fn is_of_bands(&self) -> bool {
         self.bands.is_some() || self.packets.is_some() || self.has_shares()
     }
@@ -109,11 +109,13 @@ pub fn main(args: Args) -> Result<(), Failure> {
 
 fn up(args: &Up) -> Result<(), Failure> {
     if matches!(args.qdisc, Some(Qdisc::Ranked)) && args.is_of_bands() {
-        return Err(Failure::Usage("--bands, --packets and --share: ranked has no bands, leave them out".to_string()));
+        return Err(Failure::Usage(
+            "--bands, --packets, --share and --other-share need --qdisc htb or prio; ranked has no bands".to_string(),
+        ));
     }
     let interface = Interface::by_name(&args.interface)?;
     let (change, why) = make(&interface, args)?;
-    let gone = || Failure::Failed(format!("the tree on {} was removed as soon as it was made", interface.name));
+    let gone = || Failure::Failed(format!("another program removed the tree on {}; run this again", interface.name));
     let tree = tree::find(&interface)?.ok_or_else(gone)?;
     warn_of_prio(&tree);
     if args.json {
@@ -134,7 +136,7 @@ fn make(interface: &Interface, args: &Up) -> Result<(Change, String), Error> {
         Qdisc::Ranked => Kind::Ranked,
     });
     if let Some(kind) = asked {
-        return Ok((up(kind)?, "as asked for".to_string()));
+        return Ok((up(kind)?, "as requested".to_string()));
     }
     // A tree that is not whole is made anew, as htb.
     let there = tree::find(interface).ok().flatten().map(|tree| tree.plan.kind);
@@ -143,7 +145,7 @@ fn make(interface: &Interface, args: &Up) -> Result<(Change, String), Error> {
         Some(Kind::Ranked) if args.is_of_bands() => Kind::Htb,
         kind => kind.unwrap_or(Kind::Htb),
     };
-    let why = if there == Some(kind) { "the kind that is there" } else { "htb, which guarantees shares" };
+    let why = if there == Some(kind) { "the kind in place" } else { "htb, which guarantees shares" };
     // Without a kind, `--bands 16` asks for as many as there can be.
     let has_fewer = kind == Kind::Htb && args.bands.is_some_and(|bands| bands > kind.bands_max());
     let fewer = if has_fewer { " and has no more bands" } else { "" };
@@ -164,7 +166,7 @@ fn plan(args: &Up, kind: Kind) -> Plan {
     }
 }
 
-/// Says on standard error what a tree of `prio` lacks.
+/// Warns on standard error of a tree of `prio`.
 pub fn warn_of_prio(tree: &Tree) {
     if tree.plan.kind == Kind::Prio {
         let name = &tree.interface.name;
@@ -229,7 +231,7 @@ fn described(tree: &Tree) -> Value {
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // Whoever read it has seen enough.
+        // The reader has seen enough.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         outcome => outcome.map_err(|error| Failure::Failed(format!("cannot print: {error}"))),
     }

@@ -40,8 +40,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         }
         interface.check()?;
         let name = &interface.name;
-        let missing =
-            || Failure::Failed(format!("{name} has no tree of weir's; `weir uplink up {name} --rate RATE` makes one"));
+        let missing = || Failure::Failed(format!("{name} has no bands; run `weir uplink up {name} --rate RATE`"));
         let tree = tree::find(&interface)?.ok_or_else(missing)?;
         match (args.json, tree.plan.kind) {
             (true, Kind::Ranked) => print(&format!("{}\n", ranked_as_json(&tree)?))?,
@@ -121,7 +120,7 @@ fn as_text(tree: &Tree, counted: &[Counted], cuts: &Cuts) -> String {
 /// What the ranked qdisc counted, by name.
 fn ranked_counts(tree: &Tree) -> Result<Map<String, Value>, Failure> {
     let name = &tree.interface.name;
-    let gone = || Failure::Failed(format!("the ranked qdisc on {name} has just gone"));
+    let gone = || Failure::Failed(format!("another program removed the ranked qdisc on {name}"));
     let stats = ranked::find(&tree.interface)?.ok_or_else(gone)?.stats()?;
     let counts = [
         ("packets", stats.packets),

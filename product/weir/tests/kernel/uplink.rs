@@ -160,7 +160,7 @@ fn mistakes_are_one_line() {
         ("uplink up weir9 --rate 10mbit", 1, "there is no interface weir9; `ip link` lists"),
         ("uplink show weir9", 1, "there is no interface weir9"),
         ("uplink down weir9", 1, "there is no interface weir9"),
-        ("uplink show uplink", 1, "uplink has no tree of weir's; `weir uplink up uplink --rate RATE` makes one"),
+        ("uplink show uplink", 1, "uplink has no bands; run `weir uplink up uplink --rate RATE`"),
         ("uplink up uplink", 2, "--rate"),
         ("uplink up uplink --rate 0mbit", 2, "`0mbit` is not a rate"),
         ("uplink up uplink --rate 11gbit", 1, "above what uplink carries, 10gbit"),
@@ -200,5 +200,5 @@ fn doctor_says_of_everything_what_it_is_for() {
     // As nobody in particular, it says what it could not find out.
     let nobody =
         network.command(&format!("setpriv --reuid 65534 --clear-groups {} uplink doctor", env!("CARGO_BIN_EXE_weir")));
-    assert!(nobody.contains("missing  CAP_NET_ADMIN") && nobody.contains("only root can find out"), "{nobody}");
+    assert!(nobody.contains("missing  CAP_NET_ADMIN") && nobody.contains("run as root to find out"), "{nobody}");
 }

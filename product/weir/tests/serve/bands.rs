@@ -210,8 +210,8 @@ fn what_does_not_fit_is_told() {
     let site = Site::new();
     let dir = site.served().display().to_string();
     for (policy, status, said) in [
-        ("fsp", 2, "policy `fsp` has no bands: choose one of srpt, "),
-        ("srpt-bands:16", 2, "policy `srpt-bands:16` has 16 bands, and uplink has "),
+        ("fsp", 2, "policy `fsp` has no bands; expected one of srpt, "),
+        ("srpt-bands:16", 2, "policy `srpt-bands:16` has 16 bands; uplink has "),
     ] {
         let args = ["serve", &dir, "--listen", SERVER, "--shaping", "bands", "--policy", policy];
         bench.assert_told(&args, status, said);
@@ -248,7 +248,7 @@ fn a_classifier_that_sorts_them_already_is_told() {
         assert!(why.contains("clang") || why.contains("BPF"), "{why}");
         return println!("SKIPPED: {why}");
     }
-    bench.assert_told(&["serve", &dir, "--listen", SERVER, "--shaping", "bands"], 1, "sorts port 80 on uplink already");
+    bench.assert_told(&["serve", &dir, "--listen", SERVER, "--shaping", "bands"], 1, "already sorts port 80 on uplink");
     // Its map takes what a server tells: the offsets of a response before that is sent.
     let (sizes_told, told) = bench.cable.at_server(|| {
         let interface = Interface::by_name("uplink").unwrap();

@@ -63,9 +63,12 @@ fn a_classifier_of_something_else_is_told() {
     for (args, said) in [
         (
             &["--listen", "198.18.60.1:81"][..],
-            "looks at other ports: hang one at uplink with `weir attach uplink --port 81",
+            "uplink has a classifier for other ports; run `weir attach uplink --port 81",
         ),
-        (&["--listen", SERVER, "--policy", "las"], "has another policy: hang one at uplink with `weir attach uplink"),
+        (
+            &["--listen", SERVER, "--policy", "las"],
+            "uplink has a classifier with another policy; run `weir attach uplink",
+        ),
     ] {
         let args = [&["serve", &dir, "--shaping", "ranked"], args].concat();
         let output = cable.at_server(|| run_to_end(&args));
@@ -76,5 +79,5 @@ fn a_classifier_of_something_else_is_told() {
     assert!(detached.status.success());
     // What is not set up is not taken, but its rate is known.
     let server = cable.at_server(|| Server::start_at(SERVER, &site, &[]));
-    assert!(server.stdout()[0].contains("(shaping paced at 98 % of 2mbit, policy srpt: so the ranked queue sends"));
+    assert!(server.stdout()[0].contains("(shaping paced at 98 % of 2mbit, policy srpt: rate of the ranked queue"));
 }

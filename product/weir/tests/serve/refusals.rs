@@ -110,7 +110,7 @@ fn a_thread_that_is_killed_ends_the_process() {
                 client.try_send(get("/size-10"));
                 assert_eq!(server.exit_status().code(), Some(1), "{:?}", server.stderr());
                 let said = server.stderr();
-                let expected = format!("weir: thread {thread} made no turn for 10 s");
+                let expected = format!("weir: thread {thread} did not respond for 10 s");
                 assert!(said.len() == 1 && said[0].starts_with(&expected), "{said:?}");
                 drop::<Client>(client);
             });

@@ -23,14 +23,14 @@ fn ready_means_ready() {
 fn it_says_which_shaping_and_why() {
     let site = Site::new();
     for (args, said) in [
-        (
-            &["--uplink", "10mbit"][..],
-            "(shaping paced at 98 % of 10mbit, policy srpt: the uplink's rate was given; at most ",
-        ),
+        (&["--uplink", "10mbit"][..], "(shaping paced at 98 % of 10mbit, policy srpt: rate of --uplink; at most "),
         (&["--uplink", "10mbit", "--policy", "las"], "(shaping paced at 98 % of 10mbit, policy las: "),
-        (&["--shaping", "off"], "(shaping off, policy srpt within each turn: asked for; at most "),
-        (&["--shaping", "paced"], "(shaping off, policy srpt within each turn: no --uplink was given"),
-        (&[], "(shaping off, policy srpt within each turn: no --uplink was given"),
+        (&["--shaping", "off"], "(shaping off, policy srpt within each turn: as requested; at most "),
+        (
+            &["--shaping", "paced"],
+            "(shaping off, policy srpt within each turn: no --uplink, and the interface has no shaper",
+        ),
+        (&[], "(shaping off, policy srpt within each turn: no --uplink, and the interface has no shaper"),
     ] {
         let server = Server::start(&site, args);
         assert!(server.stdout()[0].contains(said), "{args:?}: {:?}", server.stdout());

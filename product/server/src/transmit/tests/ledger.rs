@@ -80,8 +80,11 @@ fn somebody_elses_backlog_stops_nobody() {
     assert!(took < Nanos::from_millis(320), "{took:?}");
     assert!(took > Nanos::from_millis(200), "{took:?}");
     let notices = bench.check_at(2);
-    assert!(notices.len() == 1 && notices[0].contains("fake0: other traffic has 90 KB waiting"), "{notices:?}");
-    assert!(notices[0].contains("keeps 50 % of the link, responses have 4.9mbit"), "{notices:?}");
+    assert!(
+        notices.len() == 1 && notices[0].contains("fake0: 90 KB of other traffic in the same queue"),
+        "{notices:?}"
+    );
+    assert!(notices[0].contains("keeps 50 % of the link, responses get 4.9mbit"), "{notices:?}");
     for second in [3, 61] {
         assert_eq!(bench.check_at(second), [""; 0], "said once a minute");
     }
@@ -116,10 +119,10 @@ fn a_gauge_that_fails_is_blind_pacing_and_said_once() {
     assert_eq!(bench.check_at(2), [""; 0], "one failure is not the end");
     assert_eq!(bench.rate(), "10mbit");
     let notices = bench.check_at(4);
-    assert_eq!(notices, ["fake0: cannot read its queue: out of order; pacing at 9.8mbit without it"]);
+    assert_eq!(notices, ["fake0: cannot read the queue: out of order; pacing at 9.8mbit without it"]);
     assert_eq!((bench.check_at(5), bench.rate()), (vec![], "9.8mbit".into()), "the queue is found, and still not read");
     queue.0.fails.store(0, Ordering::Relaxed);
-    assert_eq!(bench.check_at(6), ["fake0: a shaper of 10mbit; pacing at its rate"]);
+    assert_eq!(bench.check_at(6), ["fake0: found a shaper at 10mbit; pacing at that rate"]);
 }
 
 /// A shaper changed, removed and added under us.
@@ -127,16 +130,16 @@ fn a_gauge_that_fails_is_blind_pacing_and_said_once() {
 fn the_pace_follows_the_shaper() {
     let (mut bench, queue) = gauged("srpt");
     queue.0.rate.store(5 * MBIT, Ordering::Relaxed);
-    assert_eq!(bench.check_at(2), ["fake0: the shaper's rate is now 5mbit, was 10mbit; pacing at it"]);
+    assert_eq!(bench.check_at(2), ["fake0: shaper changed from 10mbit to 5mbit; pacing at that rate"]);
     assert_eq!((bench.check_at(3), bench.rate()), (vec![], "5mbit".into()));
     queue.0.rate.store(0, Ordering::Relaxed);
     assert_eq!(
         bench.check_at(4),
-        ["fake0: cannot read its queue: no shaper limits it any more; pacing at 4.9mbit without it"]
+        ["fake0: cannot read the queue: no shaper limits it any more; pacing at 4.9mbit without it"]
     );
     assert_eq!((bench.check_at(5), bench.rate()), (vec![], "4.9mbit".into()));
     queue.0.rate.store(20 * MBIT, Ordering::Relaxed);
-    assert_eq!(bench.check_at(6), ["fake0: a shaper of 20mbit; pacing at its rate"]);
+    assert_eq!(bench.check_at(6), ["fake0: found a shaper at 20mbit; pacing at that rate"]);
     assert_eq!(bench.rate(), "20mbit");
 }
 
@@ -197,7 +200,7 @@ fn one_dear_reading_among_cheap_ones_is_an_accident() {
 fn a_shaper_that_was_missing_is_found() {
     let (mut bench, queue) = gauged("srpt");
     bench.transmitter.gauge = Some(Gauge::missing(Box::new(queue), "10mbit".parse().unwrap()));
-    assert_eq!(bench.check_at(2), ["fake0: a shaper of 10mbit; pacing at its rate"]);
+    assert_eq!(bench.check_at(2), ["fake0: found a shaper at 10mbit; pacing at that rate"]);
 }
 
 /// What happens to one connection in the course of a case.
