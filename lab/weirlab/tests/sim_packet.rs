@@ -92,12 +92,12 @@ fn every_flag_reaches_the_model() {
 fn a_mistake_is_one_line_that_names_its_field() {
     let base = "--policy srpt --dist exponential:mean=5000 --rho 0.5 --seconds 1";
     for (flags, says) in [
-        ("--drain full", "--drain: `full` is none of off, paced, bands, ranked"),
+        ("--drain full", "--drain: unknown value `full`; expected one of off, paced, bands, ranked"),
         ("--drain bands", "drain `bands` needs a policy with bands"),
         ("--bottleneck fifo:x", "--bottleneck: `fifo:x`"),
-        ("--bottleneck red", "--bottleneck: `red` is none of fifo"),
-        ("--shaper tbf", "--shaper: `tbf` is none of htb"),
-        ("--tcp vegas", "--tcp: `vegas` is none of linux, router, 2003"),
+        ("--bottleneck red", "--bottleneck: unknown value `red`; expected fifo"),
+        ("--shaper tbf", "--shaper: unknown value `tbf`; expected wire"),
+        ("--tcp vegas", "--tcp: unknown value `vegas`; expected one of linux, router, 2003"),
         ("--rtt 10", "--rtt: `10` is not a duration"),
         ("--loss -0.1", "loss of -0.1 is out of range"),
         ("--loss nan", "loss of NaN is out of range"),

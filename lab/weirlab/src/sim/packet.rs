@@ -101,7 +101,7 @@ const DRAINS: [(&str, DrainKind); 4] =
 fn one_of<T: Copy>(field: &str, text: &str, known: &[(&str, T)]) -> Result<T, Failure> {
     let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
     let found = known.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
-    found.ok_or_else(|| wrong(field)(format!("`{text}` is none of {}", names.join(", "))))
+    found.ok_or_else(|| wrong(field)(format!("unknown value `{text}`; expected one of {}", names.join(", "))))
 }
 
 /// `NAME` or `NAME:NUMBER`.
@@ -119,7 +119,9 @@ fn shape(text: &str, link: Rate) -> Result<Shape, Failure> {
         ("htb", burst) => Ok(Shape::Bucket(burst.unwrap_or(usual))),
         ("htb-wire", burst) => Ok(Shape::BucketWire(burst.unwrap_or(usual))),
         ("wire", None) => Ok(Shape::Wire),
-        _ => Err(wrong("shaper")(format!("`{text}` is none of htb, htb-wire, either with :BURST_BYTES, and wire"))),
+        _ => Err(wrong("shaper")(format!(
+            "unknown value `{text}`; expected wire, or htb or htb-wire, either with :BURST_BYTES"
+        ))),
     }
 }
 
@@ -136,9 +138,9 @@ fn bottleneck(text: Option<&str>, drain: DrainKind) -> Result<Discipline, Failur
         ("bands", limit) => Ok(Discipline::Bands(limit.unwrap_or(100))),
         ("fq_codel", limit) => Ok(Discipline::FqCodel(limit.unwrap_or(10_240))),
         ("ranked", limit) => Ok(Discipline::Ranked(limit.unwrap_or(10_240))),
-        _ => {
-            Err(wrong("bottleneck")(format!("`{text}` is none of fifo, bands, fq_codel, ranked, or one with :PACKETS")))
-        }
+        _ => Err(wrong("bottleneck")(format!(
+            "unknown value `{text}`; expected fifo, bands, fq_codel or ranked, each also with :PACKETS"
+        ))),
     }
 }
 
