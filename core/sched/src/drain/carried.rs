@@ -114,8 +114,12 @@ impl Drain {
         let job = self.jobs[slot as usize].as_ref().expect("an enqueued job is in the system");
         let key = self.policy.within(slot, job, path_of(&self.paths, slot));
         let at = job.carrier;
-        self.carriers[at as usize].as_mut().expect("its carrier is open").set(slot, Some(key));
-        self.offer(at);
+        let carrier = self.carriers[at as usize].as_mut().expect("its carrier is open");
+        carrier.set(slot, Some(key));
+        // The offer stands, and what changed is not the job offered: nothing changes in the order.
+        if carrier.offered.is_none_or(|offered| offered == slot || carrier.best() != Some(offered)) {
+            self.offer(at);
+        }
     }
 
     pub(super) fn dequeue_on_carrier(&mut self, slot: u32) {
