@@ -5,20 +5,23 @@ use units::Nanos;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// Every byte of a successful response arrived.
+    /// Every byte of a successful response arrived. Server: the kernel took every byte, status below 400.
     Complete,
     /// The run ended first; `end_ns` is when, so the time waited so far is counted, never dropped.
     Incomplete,
-    /// The connection was refused.
+    /// The connection was refused. Never on the server's side.
     Refused,
-    /// The connection was reset or closed before the whole response arrived.
+    /// The connection was reset or closed before the whole response arrived. Server: before the kernel took the last byte, by
+    /// the client, the network, or the server itself because the client read too slowly.
     Reset,
-    /// TCP gave up: the connection was not made, or its bytes were not acknowledged, in the time the kernel allows.
+    /// TCP gave up: the connection was not made, or its bytes were not acknowledged, in the time the kernel allows. The server
+    /// does not tell this from [`Outcome::Reset`].
     #[serde(rename = "timed_out")]
     TimedOut,
-    /// The user gave up waiting.
+    /// The user gave up waiting. To the server a user who leaves is a [`Outcome::Reset`].
     Aborted,
-    /// The response was not the one asked for (status or length).
+    /// The response was not the one asked for (status or length). Server: a status from 400 on, or a file that could not be
+    /// read to its end.
     Wrong,
 }
 
@@ -48,33 +51,42 @@ impl Outcome {
     }
 }
 
-/// One request and its response, as seen by whoever wrote the record. All instants are nanoseconds since the run began.
+/// One request and its response, as seen from one side: by the client (the load generator, the simulator) or by the server.
+/// All instants are nanoseconds since the run began. What one side cannot know is empty in a file.
+///
+/// The server sees a response end when the kernel takes its last byte: before the link has carried it, by two segments where
+/// it paces, by up to a socket buffer with the drain `off`. It sees no SYN, no lost request and no queue before its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRecord {
-    /// Position in arrival order, from 0.
+    /// Position in arrival order, from 0. Empty ([`JobRecord::UNNUMBERED`]) on the server's side, which writes a record when
+    /// its job ends and still has older ones under way; readers number such records by arrival.
+    #[serde(with = "number")]
     pub job: u64,
-    /// Bytes of body asked for.
+    /// Bytes of body asked for. Server: of the body that the response was to have: a range's own, 0 for HEAD, those of the
+    /// error page for an error.
     pub size_bytes: u64,
-    /// Bytes of response head that came before the body; 0 when none came.
+    /// Bytes of response head that came before the body; 0 when none came. Server: that the kernel took.
     pub head_bytes: u64,
-    /// When the request was scheduled to be submitted; response time counts from here.
+    /// When the request was scheduled to be submitted; response time counts from here. Server: when the event loop learned
+    /// that the last byte of the request had come; of a pipelined request, when the response before it was out of the way.
     pub arrival_ns: u64,
-    /// When it really was submitted; later than `arrival_ns` only if the generator was late.
-    pub start_ns: u64,
-    /// When the first byte of the response arrived, if one did, on the last attempt.
+    /// When it really was submitted; later than `arrival_ns` only if the generator was late. Empty on the server's side.
+    pub start_ns: Option<u64>,
+    /// When the first byte of the response arrived, if one did, on the last attempt. Server: when the kernel took it.
     pub first_byte_ns: Option<u64>,
-    /// When the last byte arrived, or when the job ended otherwise (see [`Outcome`]).
+    /// When the last byte arrived (server: when the kernel took it), or when the job ended otherwise (see [`Outcome`]).
     pub end_ns: u64,
-    /// Bytes of body that arrived (client) or were handed to the kernel (server).
+    /// Bytes of body that arrived. Server: that the kernel took.
     pub body_bytes: u64,
-    /// HTTP status; 0 when no response head came.
+    /// HTTP status; 0 when no response head came (server: when the client left before there was one).
     pub status: u16,
     pub outcome: Outcome,
     /// How often it was asked for: 1, unless the user gave up an attempt and asked again. What came back (`first_byte_ns`,
-    /// `head_bytes`, `body_bytes`, `status`) is that of the last attempt, all instants of the job span all of them.
+    /// `head_bytes`, `body_bytes`, `status`) is that of the last attempt, all instants of the job span all of them. To the
+    /// server every attempt is a job of its own: 1.
     #[serde(default = "one")]
     pub attempts: u32,
-    /// The group of clients that asked, by its place in the run's list, from 0.
+    /// The group of clients that asked, by its place in the run's list, from 0. Server: the class of the request.
     #[serde(default)]
     pub group: u32,
 }
@@ -85,17 +97,35 @@ fn one() -> u32 {
 }
 
 impl JobRecord {
+    /// The number of a job whose position in arrival order is not known yet.
+    pub const UNNUMBERED: u64 = u64::MAX;
+
     /// Response time, or the time waited so far for a job that did not complete.
     pub fn response_time(&self) -> Nanos {
         Nanos(self.end_ns) - Nanos(self.arrival_ns)
     }
 
-    /// How late the generator submitted the request.
-    pub fn lateness(&self) -> Nanos {
-        Nanos(self.start_ns) - Nanos(self.arrival_ns)
+    /// How late the generator submitted the request; `None` where there was no generator to be late.
+    pub fn lateness(&self) -> Option<Nanos> {
+        Some(Nanos(self.start_ns?) - Nanos(self.arrival_ns))
     }
 
     pub fn is_complete(&self) -> bool {
         self.outcome == Outcome::Complete
+    }
+}
+
+/// A position that is not known is empty.
+mod number {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::JobRecord;
+
+    pub fn serialize<S: Serializer>(job: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        (*job != JobRecord::UNNUMBERED).then_some(job).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        Ok(Option::deserialize(deserializer)?.unwrap_or(JobRecord::UNNUMBERED))
     }
 }

@@ -28,7 +28,7 @@ pub use error::FileError;
 pub use job::{JobRecord, Outcome};
 pub use left_out::LeftOut;
 pub use manifest::{Manifest, SweepManifest, Wire};
-pub use records::RecordWriter;
+pub use records::{RecordWriter, text_head, text_rows};
 pub use run::Run;
 #[cfg(feature = "parquet")]
 pub use samples::{Sample, Samples};

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::FileError;
 
 /// How a run was made: enough to make it again and to know what it may be compared with.
+///
+/// A server that recorded its own responses was asked by somebody else, and knows of the load only what came: see
+/// [`Manifest::is_of_server`] and the fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Name of the run within its experiment, for example `nginx-fair`.
@@ -17,14 +20,15 @@ pub struct Manifest {
     pub policy: String,
     /// Drain name, or `off`.
     pub drain: String,
-    /// The shaper's rate, bits per second.
+    /// The shaper's rate, bits per second; 0 where a server knows none (no `--uplink`, no shaper).
     pub link_bps: u64,
-    /// The load that was asked for.
+    /// The load that was asked for; recorded by a server, the load that came.
     pub rho: f64,
+    /// 0 where a server recorded: it drew nothing.
     pub seed: u64,
-    /// Requests on each connection.
+    /// Requests on each connection; recorded by a server, in the mean.
     pub per_connection: u64,
-    /// How long arrivals went on, seconds.
+    /// How long arrivals went on, seconds; recorded by a server, how long it recorded.
     pub seconds: f64,
     /// Commit of this project, with `-dirty` when the tree had changes.
     pub commit: String,
@@ -52,11 +56,30 @@ pub struct Manifest {
     /// Which bytes of a job the link counts.
     #[serde(default, skip_serializing_if = "Wire::is_tcp")]
     pub wire: Wire,
-    /// Names of the groups of clients, in the order in which records count them; empty where there is one only.
+    /// Names of the groups of clients, in the order in which records count them; empty where there is one only. Recorded by a
+    /// server, the prefixes of its classes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<String>,
     /// Everything else worth knowing: qdisc as `tc` prints it, congestion control, offloads, software versions.
     pub environment: BTreeMap<String, String>,
+}
+
+/// Says in a manifest's environment who recorded the run, where it was not the client.
+const RECORDED_BY: &str = "recorded_by";
+const SERVER: &str = "server";
+
+impl Manifest {
+    /// Whether the records are those of a server: its response times end before the link has carried the last bytes, and
+    /// nobody knows when the requests were submitted.
+    pub fn is_of_server(&self) -> bool {
+        self.environment.get(RECORDED_BY).is_some_and(|by| by == SERVER)
+    }
+
+    /// The same, its records those of a server.
+    pub fn of_server(mut self) -> Manifest {
+        self.environment.insert(RECORDED_BY.into(), SERVER.into());
+        self
+    }
 }
 
 /// What takes up the link.

@@ -22,14 +22,62 @@ fn is_in_columns(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "parquet")
 }
 
-/// Records in the order of the file.
+/// Records in arrival order.
 pub(crate) fn read(path: &Path) -> Result<Vec<JobRecord>, FileError> {
-    if is_in_columns(path) {
-        return columns::read(path);
-    }
+    let mut records = if is_in_columns(path) { columns::read(path)? } else { read_text(path)? };
+    number(&mut records).map_err(|reason| FileError::new(path, reason))?;
+    records.sort_by_key(|record| record.job);
+    Ok(records)
+}
+
+fn read_text(path: &Path) -> Result<Vec<JobRecord>, FileError> {
     let mut reader = csv::Reader::from_path(path).map_err(|e| FileError::new(path, e))?;
     reader.deserialize().collect::<Result<_, _>>().map_err(|e| FileError::new(path, e))
 }
+
+/// Numbers jobs whose position was not known when they were written; in a file that holds none, or nothing else.
+fn number(records: &mut [JobRecord]) -> Result<(), String> {
+    let unnumbered = records.iter().filter(|record| record.job == JobRecord::UNNUMBERED).count();
+    if unnumbered == 0 {
+        return Ok(());
+    }
+    if unnumbered < records.len() {
+        return Err(format!("{unnumbered} of {} records have no job number: expected none or all", records.len()));
+    }
+    records.sort_by_key(|record| record.arrival_ns);
+    records.iter_mut().zip(0..).for_each(|(record, job)| record.job = job);
+    Ok(())
+}
+
+/// The first line of records as text.
+pub fn text_head() -> Vec<u8> {
+    (NAMES.join(",") + "\n").into_bytes()
+}
+
+/// Adds records as lines of text, for who writes files his own way.
+pub fn text_rows(out: &mut Vec<u8>, records: &[JobRecord]) {
+    let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(out);
+    for record in records {
+        writer.serialize(record).expect("a record is a row of plain fields, and memory takes it");
+    }
+    writer.flush().expect("memory takes it");
+}
+
+/// The columns, in order.
+const NAMES: [&str; 12] = [
+    "job",
+    "size_bytes",
+    "head_bytes",
+    "arrival_ns",
+    "start_ns",
+    "first_byte_ns",
+    "end_ns",
+    "body_bytes",
+    "status",
+    "outcome",
+    "attempts",
+    "group",
+];
 
 /// Writes records one by one, so that memory does not grow with their number.
 pub struct RecordWriter {
@@ -38,8 +86,8 @@ pub struct RecordWriter {
 }
 
 enum Format {
-    Text(csv::Writer<BufWriter<File>>),
-    Columns(columns::Writer),
+    Text(Box<csv::Writer<BufWriter<File>>>),
+    Columns(Box<columns::Writer>),
 }
 
 impl RecordWriter {
@@ -47,8 +95,8 @@ impl RecordWriter {
     pub fn create(path: &Path) -> Result<RecordWriter, FileError> {
         let text = || File::create(path).map_err(|error| FileError::new(path, error));
         let format = match is_in_columns(path) {
-            true => Format::Columns(columns::Writer::create(path)?),
-            false => Format::Text(csv::Writer::from_writer(BufWriter::new(text()?))),
+            true => Format::Columns(Box::new(columns::Writer::create(path)?)),
+            false => Format::Text(Box::new(csv::Writer::from_writer(BufWriter::new(text()?)))),
         };
         Ok(RecordWriter { path: path.into(), format })
     }
@@ -73,42 +121,34 @@ impl RecordWriter {
 mod columns {
     use std::path::Path;
 
+    use super::NAMES;
     use crate::{FileError, JobRecord, Kind, Outcome, Table, TableWriter, Value};
 
     /// Runs written before users could give up have only these.
     const COLUMNS_BEFORE_ATTEMPTS: usize = 10;
 
-    const COLUMNS: [(&str, Kind); 12] = [
-        ("job", Kind::Integer),
-        ("size_bytes", Kind::Integer),
-        ("head_bytes", Kind::Integer),
-        ("arrival_ns", Kind::Integer),
-        ("start_ns", Kind::Integer),
-        ("first_byte_ns", Kind::Integer),
-        ("end_ns", Kind::Integer),
-        ("body_bytes", Kind::Integer),
-        ("status", Kind::Integer),
-        ("outcome", Kind::Text),
-        ("attempts", Kind::Integer),
-        ("group", Kind::Integer),
-    ];
+    fn kind(name: &str) -> Kind {
+        if name == "outcome" { Kind::Text } else { Kind::Integer }
+    }
 
     pub struct Writer(TableWriter);
 
     impl Writer {
         pub fn create(path: &Path) -> Result<Writer, FileError> {
-            TableWriter::create(path, &COLUMNS.map(|(name, kind)| (name.to_string(), kind))).map(Writer)
+            TableWriter::create(path, &NAMES.map(|name| (name.to_string(), kind(name)))).map(Writer)
         }
 
         pub fn write(&mut self, record: &JobRecord) -> Result<(), FileError> {
             let JobRecord { job, size_bytes, head_bytes, arrival_ns, start_ns, first_byte_ns, end_ns, .. } = *record;
-            let first_byte_ns = first_byte_ns.map_or(Value::Missing, Value::Integer);
-            let before = [job, size_bytes, head_bytes, arrival_ns, start_ns].map(Value::Integer);
+            let or_missing = |value: Option<u64>| value.map_or(Value::Missing, Value::Integer);
+            let job = or_missing((job != JobRecord::UNNUMBERED).then_some(job));
+            let sizes = [size_bytes, head_bytes, arrival_ns].map(Value::Integer);
+            let instants = [start_ns, first_byte_ns].map(or_missing);
             let after = [end_ns, record.body_bytes, record.status.into()].map(Value::Integer);
             let outcome = Value::Text(record.outcome.name().into());
             let last = [record.attempts, record.group].map(|value| Value::Integer(value.into()));
-            let row = before.into_iter().chain([first_byte_ns]).chain(after).chain([outcome]).chain(last);
-            self.0.write(row.collect())
+            let before = [job].into_iter().chain(sizes).chain(instants);
+            self.0.write(before.chain(after).chain([outcome]).chain(last).collect())
         }
 
         pub fn finish(self) -> Result<(), FileError> {
@@ -118,8 +158,7 @@ mod columns {
 
     pub fn read(path: &Path) -> Result<Vec<JobRecord>, FileError> {
         let table = Table::read(path)?;
-        let known = COLUMNS.map(|(name, _)| name);
-        if table.columns != known && table.columns != known[..COLUMNS_BEFORE_ATTEMPTS] {
+        if table.columns != NAMES && table.columns != NAMES[..COLUMNS_BEFORE_ATTEMPTS] {
             return Err(FileError::new(
                 path,
                 format!("its columns are not those of records: {}", table.columns.join(", ")),
@@ -142,11 +181,11 @@ mod columns {
         };
         let Value::Text(name) = &row[9] else { return None };
         Some(JobRecord {
-            job: integer(0)?,
+            job: integer(0).unwrap_or(JobRecord::UNNUMBERED),
             size_bytes: integer(1)?,
             head_bytes: integer(2)?,
             arrival_ns: integer(3)?,
-            start_ns: integer(4)?,
+            start_ns: integer(4),
             first_byte_ns: integer(5),
             end_ns: integer(6)?,
             body_bytes: integer(7)?,
@@ -186,4 +225,81 @@ mod columns {
     }
 
     const NOT_BUILT: &str = "this program was built without Parquet; weirlab has it";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Outcome;
+
+    /// As a server knows it.
+    fn of_server(arrival_ns: u64, end_ns: u64) -> JobRecord {
+        JobRecord {
+            job: JobRecord::UNNUMBERED,
+            size_bytes: 10,
+            head_bytes: 200,
+            arrival_ns,
+            start_ns: None,
+            first_byte_ns: Some(end_ns),
+            end_ns,
+            body_bytes: 10,
+            status: 200,
+            outcome: Outcome::Complete,
+            attempts: 1,
+            group: 0,
+        }
+    }
+
+    fn file(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("weir-records-{}-{name}", std::process::id()))
+    }
+
+    #[test]
+    fn rows_are_those_of_the_writer() {
+        let path = file("rows.csv");
+        let records = [of_server(5, 90), JobRecord { first_byte_ns: None, ..of_server(7, 8) }];
+        let mut writer = RecordWriter::create(&path).unwrap();
+        records.iter().for_each(|record| writer.write(record).unwrap());
+        writer.finish().unwrap();
+        let mut text = text_head();
+        text_rows(&mut text, &records);
+        let written = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(String::from_utf8(text).unwrap(), String::from_utf8(written).unwrap());
+    }
+
+    #[test]
+    fn what_is_not_known_is_empty() {
+        let mut text = Vec::new();
+        text_rows(&mut text, &[of_server(5, 90)]);
+        assert_eq!(String::from_utf8(text).unwrap(), ",10,200,5,,90,90,10,200,complete,1,0\n");
+    }
+
+    /// Written as they end.
+    #[test]
+    fn jobs_without_numbers_are_numbered_by_arrival() {
+        let endings = if cfg!(feature = "parquet") { &["csv", "parquet"][..] } else { &["csv"] };
+        for ending in endings {
+            let path = file(&format!("unnumbered.{ending}"));
+            let mut writer = RecordWriter::create(&path).unwrap();
+            [of_server(7, 8), of_server(9, 20), of_server(5, 90)].iter().for_each(|r| writer.write(r).unwrap());
+            writer.finish().unwrap();
+            let read_back = read(&path).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            let numbered = |job, record| JobRecord { job, ..record };
+            let expected = [numbered(0, of_server(5, 90)), numbered(1, of_server(7, 8)), numbered(2, of_server(9, 20))];
+            assert_eq!(read_back, expected, "{ending}");
+        }
+    }
+
+    #[test]
+    fn some_numbers_missing_is_damage() {
+        let path = file("damaged.csv");
+        let mut text = text_head();
+        text_rows(&mut text, &[of_server(5, 90), JobRecord { job: 0, ..of_server(7, 8) }]);
+        std::fs::write(&path, text).unwrap();
+        let said = read(&path).unwrap_err().to_string();
+        std::fs::remove_file(&path).unwrap();
+        assert!(said.ends_with("1 of 2 records have no job number: expected none or all"), "{said}");
+    }
 }

@@ -65,8 +65,7 @@ impl Run {
     /// Reads what [`Run::write`] wrote, in whichever format.
     pub fn read(folder: &Path) -> Result<Run, FileError> {
         let manifest = Run::read_manifest(folder)?;
-        let mut records = records::read(&records::find(folder))?;
-        records.sort_by_key(|record| record.job);
+        let records = records::read(&records::find(folder))?;
         Ok(Run { manifest, records })
     }
 }
@@ -134,7 +133,7 @@ mod tests {
             size_bytes: 10,
             head_bytes: 200,
             arrival_ns: 5,
-            start_ns: 6,
+            start_ns: Some(6),
             first_byte_ns: None,
             end_ns: 105,
             body_bytes: 3,

@@ -76,7 +76,7 @@ impl<'a> Ledger<'a> {
             size_bytes: ask.size_bytes,
             head_bytes: 0,
             arrival_ns: ask.at.0,
-            start_ns: now.0,
+            start_ns: Some(now.0),
             first_byte_ns: None,
             end_ns: now.0,
             body_bytes: 0,
@@ -94,7 +94,7 @@ impl<'a> Ledger<'a> {
     pub(crate) fn on_start(&mut self, job: usize, now: Nanos) {
         let entry = &mut self.entries[job];
         if !std::mem::replace(&mut entry.started, true) {
-            entry.record.start_ns = now.0;
+            entry.record.start_ns = Some(now.0);
         }
     }
 
@@ -191,17 +191,18 @@ impl<'a> Ledger<'a> {
         let records: Vec<JobRecord> = self.entries.into_iter().map(|entry| entry.record).collect();
         self.attempts.sort_by_key(|attempt| (attempt.job, attempt.attempt));
         let mut lateness = Histogram::new_with_max(LATENESS_NS_MAX, LATENESS_DIGITS).expect("bounds are valid");
-        records.iter().for_each(|record| lateness.saturating_record(record.lateness().0));
+        records.iter().flat_map(JobRecord::lateness).for_each(|late| lateness.saturating_record(late.0));
         Books { records, attempts: self.attempts, lateness }
     }
 
     fn keep_attempt(&mut self, job: usize, outcome: Outcome, now: Nanos) {
         let Entry { record, tried_at, .. } = &self.entries[job];
+        let first_start_ns = record.start_ns.filter(|_| record.attempts == 1);
         if self.plan.patience.is_some() {
             self.attempts.push(AttemptRecord {
                 job: record.job,
                 attempt: record.attempts,
-                start_ns: if record.attempts == 1 { record.start_ns } else { tried_at.0 },
+                start_ns: first_start_ns.unwrap_or(tried_at.0),
                 first_byte_ns: record.first_byte_ns,
                 end_ns: now.0,
                 body_bytes: record.body_bytes,
@@ -262,8 +263,8 @@ mod tests {
         assert_eq!((ledger.submitted(), ledger.ended()), (2, 1));
         let Books { records, lateness, attempts } = ledger.close(Nanos(3_000_000));
         let seen: Vec<_> = records.iter().map(|r| (r.job, r.start_ns, r.first_byte_ns, r.end_ns, r.outcome)).collect();
-        let incomplete = (0, 5, Some(7), 3_000_000, Outcome::Incomplete);
-        assert_eq!(seen, [incomplete, (1, 1_000_900, None, 2_000_000, Outcome::Refused)]);
+        let incomplete = (0, Some(5), Some(7), 3_000_000, Outcome::Incomplete);
+        assert_eq!(seen, [incomplete, (1, Some(1_000_900), None, 2_000_000, Outcome::Refused)]);
         assert_eq!((lateness.len(), lateness.min(), lateness.max()), (2, 5, 900));
         assert!(attempts.is_empty(), "of patient users the jobs say all");
     }
@@ -282,7 +283,7 @@ mod tests {
         assert!(!ledger.give_up(job, Nanos(205)), "one retry was all");
         let books = ledger.close(Nanos(900));
         let job = &books.records[0];
-        assert_eq!((job.outcome, job.attempts, job.start_ns, job.end_ns), (Outcome::Aborted, 2, 3, 205));
+        assert_eq!((job.outcome, job.attempts, job.start_ns, job.end_ns), (Outcome::Aborted, 2, Some(3), 205));
         assert_eq!((job.first_byte_ns, job.body_bytes, job.status), (None, 0, 0), "nothing came of the last attempt");
         let tries: Vec<_> = books.attempts.iter().map(|a| (a.attempt, a.start_ns, a.end_ns, a.body_bytes)).collect();
         assert_eq!(tries, [(1, 3, 103, 4), (2, 103, 205, 0)]);
@@ -341,7 +342,7 @@ mod tests {
                 prop_assert_eq!(mine.len() as u32, record.attempts);
                 prop_assert!(record.attempts <= retries + 1);
                 let last = mine[mine.len() - 1];
-                prop_assert_eq!((mine[0].start_ns, last.end_ns), (record.start_ns, record.end_ns));
+                prop_assert_eq!((Some(mine[0].start_ns), last.end_ns), (record.start_ns, record.end_ns));
                 prop_assert_eq!((last.outcome, last.body_bytes), (record.outcome, record.body_bytes));
                 prop_assert!(mine.windows(2).all(|pair| pair[0].end_ns == pair[1].start_ns));
                 let too_early = |attempt: &&&AttemptRecord| attempt.end_ns - attempt.start_ns < 100;

@@ -131,7 +131,7 @@ fn columns(point: &PointReport) -> Vec<Column> {
     columns.extend(measured_columns(point));
     columns.push(("late p99, ms", |point, at| {
         let run = of(point, at);
-        Cell::Value(if run.clock == VIRTUAL { VIRTUAL.into() } else { figure(run.client_lateness_p99_ms) })
+        if run.clock == VIRTUAL { Cell::Value(VIRTUAL.into()) } else { optional(run.client_lateness_p99_ms) }
     }));
     columns
 }

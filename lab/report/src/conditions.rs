@@ -55,6 +55,9 @@ fn physics(manifest: &Manifest) -> [(&'static str, String); 4] {
 }
 
 fn link(manifest: &Manifest) -> &'static str {
+    if manifest.is_of_server() {
+        return "not seen by the server, which recorded";
+    }
     if manifest.environment.contains_key(WIRE) { link_of_sweeps() } else { "a token bucket" }
 }
 
@@ -95,6 +98,14 @@ mod tests {
         }
         let [one, other] = ["netem rate 8000000", "own link"].map(|kind| with("a", &[("wire", kind)]));
         assert_eq!(apart(&one, &other), None, "both serialise");
+    }
+
+    #[test]
+    fn what_a_server_recorded_is_apart_from_what_clients_saw() {
+        let of_server = manifest("b").of_server();
+        let said = "link: a token bucket (a), not seen by the server, which recorded (b)";
+        assert_eq!(apart(&manifest("a"), &of_server).unwrap(), said);
+        assert_eq!(apart(&of_server, &manifest("c").of_server()), None);
     }
 
     #[test]

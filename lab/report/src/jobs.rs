@@ -121,6 +121,10 @@ fn check_manifest(manifest: &Manifest) -> Result<Rate, ReportError> {
     if per_connection == 0 {
         return Err(bad(manifest, "per_connection is 0: a connection carries at least 1 request".into()));
     }
+    if link_bps == 0 && manifest.is_of_server() {
+        let reason = "its server knew no rate of a link, without which there is no bound: serve with --uplink RATE";
+        return Err(bad(manifest, reason.into()));
+    }
     Rate::from_bits_per_s(link_bps)
         .ok_or_else(|| bad(manifest, format!("link_bps is {link_bps}: a link carries from 1 bit/s to 10 Tbit/s")))
 }

@@ -64,7 +64,8 @@ pub struct RunSummary {
     pub clock: String,
     /// Cores used by the server; `None` if nobody measured.
     pub server_cpu: Option<f64>,
-    pub client_lateness_p99_ms: f64,
+    /// `None` where nobody knows when requests were submitted.
+    pub client_lateness_p99_ms: Option<f64>,
     /// Why the run may not be used, if so.
     pub void: Option<String>,
     /// Name of the run this one is compared with, if not with the first.
@@ -79,7 +80,7 @@ pub struct RunSummary {
     pub packet_bound_ratio: f64,
     /// Completed jobs that took less time than their own bytes take alone on the link.
     pub beat_wire_time: usize,
-    /// What is to be said beside every figure that depends on the link, where it did not serialise.
+    /// What is to be said beside every figure that depends on the link, where it did not serialise, or was not seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_a_wire: Option<String>,
     /// Why it is not set beside the run it is compared with, if so.
@@ -220,14 +221,14 @@ fn summarize_run(run: &Run, jobs: &Jobs, bounds: &Bounds) -> RunSummary {
         size_class_ms: SizeClassMs::of(&jobs.sizes, &millis),
         server_cpu: manifest.server_cpu.filter(|cpu| cpu.is_finite() && clock != VIRTUAL),
         clock,
-        client_lateness_p99_ms: lateness_p99(run).as_millis_f64(),
+        client_lateness_p99_ms: lateness_p99(run).map(Nanos::as_millis_f64),
         void: void_reason(run),
         baseline: manifest.baseline.clone(),
         outcomes: outcomes(run),
         attempts: run.records.iter().map(|record| u64::from(record.attempts)).sum(),
         packet_bound_ratio: response_time_ms.mean / bounds.packet_ms,
         beat_wire_time: beaten.beat,
-        not_a_wire: beaten.reason(),
+        not_a_wire: beaten.remark(manifest),
         not_comparable: None,
         groups: groups(run),
         mean_ms_half_width: batch_means(&millis).map(|interval| interval.half_width),
@@ -489,9 +490,9 @@ mod tests {
     fn lateness_not_in_the_manifest_is_taken_from_the_records() {
         let mut runs = [two_jobs("a", [10, 4])];
         runs[0].manifest.lateness_ns_p99 = None;
-        runs[0].records[1] = JobRecord { start_ns: 3_000_000, ..runs[0].records[1].clone() };
+        runs[0].records[1] = JobRecord { start_ns: Some(3_000_000), ..runs[0].records[1].clone() };
         let run = summarize("e", &runs).unwrap().runs.remove(0);
-        assert_eq!(run.client_lateness_p99_ms, 2.0);
+        assert_eq!(run.client_lateness_p99_ms, Some(2.0));
         assert!(run.void.unwrap().contains("2.00 ms late"));
     }
 }

@@ -109,7 +109,7 @@ fn accounts(summary: &Summary) -> Vec<Row> {
             run.incomplete.to_string(),
             format!("{:.3}", run.bytes as f64 / 1e6),
             by_real_clock(run, run.server_cpu.map_or("-".into(), |cpu| format!("{cpu:.3}"))),
-            by_real_clock(run, format!("{:.3}", run.client_lateness_p99_ms)),
+            by_real_clock(run, run.client_lateness_p99_ms.map_or("-".into(), |late| format!("{late:.3}"))),
         ]
     })
 }

@@ -41,7 +41,7 @@ pub fn run(name: &str, jobs: &[(u64, u64, u64)]) -> Run {
         size_bytes,
         head_bytes: 200,
         arrival_ns: arrival_ms * 1_000_000,
-        start_ns: arrival_ms * 1_000_000 + 50_000,
+        start_ns: Some(arrival_ms * 1_000_000 + 50_000),
         first_byte_ns: Some((arrival_ms + response_ms) * 1_000_000),
         end_ns: (arrival_ms + response_ms) * 1_000_000,
         body_bytes: size_bytes,

@@ -193,7 +193,7 @@ fn run_numbers(point: &PointReport, run: &RunSummary, extras: &Extras) -> Vec<Op
         extras.syn_drops,
         extras.accept_drops,
         run.server_cpu,
-        Some(run.client_lateness_p99_ms),
+        run.client_lateness_p99_ms,
         Some(point.summary.bound_ms),
         Some(point.summary.packet_bound_ms),
         Some(run.packet_bound_ratio),

@@ -42,8 +42,7 @@ pub fn void_reason(run: &Run) -> Option<String> {
             add(&mut reasons, format!("{who} used {cpu:.2} of a core, more than {CPU_MAX}"));
         }
     }
-    let lateness = lateness_p99(run);
-    if lateness > LATENESS_P99_MAX {
+    if let Some(lateness) = lateness_p99(run).filter(|late| *late > LATENESS_P99_MAX) {
         let [late, most] = [lateness, LATENESS_P99_MAX].map(Nanos::as_millis_f64);
         let reason = format!("requests were submitted {late:.2} ms late at the 99th percentile, more than {most} ms");
         add(&mut reasons, reason);
@@ -76,12 +75,12 @@ fn add(reasons: &mut Vec<String>, reason: String) {
     }
 }
 
-/// As the load generator measured it, else as the records show it.
-pub(crate) fn lateness_p99(run: &Run) -> Nanos {
-    run.manifest.lateness_ns_p99.map(Nanos).unwrap_or_else(|| {
-        let mut lateness: Vec<Nanos> = run.records.iter().map(|record| record.lateness()).collect();
+/// As the load generator measured it, else as the records show it; `None` where they do not.
+pub(crate) fn lateness_p99(run: &Run) -> Option<Nanos> {
+    run.manifest.lateness_ns_p99.map(Nanos).or_else(|| {
+        let mut lateness: Vec<Nanos> = run.records.iter().flat_map(|record| record.lateness()).collect();
         lateness.sort_unstable();
-        nearest_rank(&lateness, 990).unwrap_or_default()
+        nearest_rank(&lateness, 990)
     })
 }
 

@@ -4,7 +4,7 @@
 //! closer to the bounds than any schedule of a wire can come. No figure of the run shows it: a mean hides a millisecond under
 //! its queue. So every completed job of every run is held against the time its own bytes take.
 
-use record::{JobRecord, Run, Wire};
+use record::{JobRecord, Manifest, Run, Wire};
 use theory::{Response, packet_srpt, plain_service, wire_service};
 use units::wire::{CONNECTION_BYTES, Framing, PACKET_OVERHEAD_BYTES, SEGMENT_BYTES, SYN_ACK_BYTES};
 use units::{Nanos, Rate};
@@ -18,6 +18,10 @@ const PACKET_ROUNDING: Nanos = Nanos(1);
 
 /// What a manifest's environment says of a link that serialises, and how it does; runs over a token bucket do not have it.
 pub(crate) const WIRE: &str = "wire";
+
+/// What is to be said of response times that the link has no part in.
+const OF_SERVER: &str = "recorded by the server: a response ends when the kernel has its last byte, before the link has carried \
+                         it, and ratios to a bound are not comparable";
 
 /// Of a run, the jobs that completed, and those of them that the link would have needed longer for than they took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +39,15 @@ impl Beaten {
     }
 
     /// What is to be said beside every figure of the run that depends on the link; `None` where there is nothing.
-    pub fn reason(self) -> Option<String> {
+    pub fn remark(self, manifest: &Manifest) -> Option<String> {
+        if manifest.is_of_server() {
+            return Some(OF_SERVER.into());
+        }
+        self.reason()
+    }
+
+    /// That the link let jobs end before their time, if it did.
+    fn reason(self) -> Option<String> {
         let Beaten { beat, completed } = self;
         (beat > 0).then(|| {
             format!(
@@ -132,6 +144,16 @@ mod tests {
         let mut good = took(1_266_000);
         good.manifest.environment = run.manifest.environment;
         assert_eq!(crate::void_reason(&good), None);
+    }
+
+    /// The server does not see its last packets leave, however good the link is.
+    #[test]
+    fn a_server_that_records_has_not_seen_the_link() {
+        let mut run = took(1_266_000);
+        assert_eq!(crate::summarize("e", &[run.clone()]).unwrap().runs[0].not_a_wire, None);
+        run.manifest = run.manifest.of_server();
+        let said = crate::summarize("e", &[run]).unwrap().runs[0].not_a_wire.clone().unwrap();
+        assert!(said.starts_with("recorded by the server: "), "{said}");
     }
 
     #[test]

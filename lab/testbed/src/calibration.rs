@@ -138,7 +138,7 @@ mod tests {
             size_bytes: 12_248,
             head_bytes: 240,
             arrival_ns,
-            start_ns: arrival_ns,
+            start_ns: Some(arrival_ns),
             first_byte_ns: None,
             end_ns: arrival_ns,
             body_bytes: 12_248,

@@ -382,7 +382,7 @@ fn record_of(job: u64, request: &Request, now: Nanos, outcome: record::Outcome) 
         size_bytes: request.job.size_bytes,
         head_bytes: if has_head { HEAD_BYTES_NOMINAL } else { 0 },
         arrival_ns: request.job.arrival.0,
-        start_ns: request.job.arrival.0,
+        start_ns: Some(request.job.arrival.0),
         first_byte_ns: request.first_byte.map(|at| at.0),
         end_ns: now.0,
         body_bytes: if is_complete {

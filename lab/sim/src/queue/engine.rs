@@ -139,7 +139,7 @@ impl Engine<'_> {
                 size_bytes: flight.size_bytes,
                 head_bytes: 0,
                 arrival_ns: flight.arrival.0,
-                start_ns: flight.arrival.0,
+                start_ns: Some(flight.arrival.0),
                 first_byte_ns: None,
                 end_ns: at.0,
                 body_bytes: if outcome == Ended::Complete { flight.size_bytes } else { 0 },

@@ -478,7 +478,7 @@ fn job_record(exchange: &Exchange, answered: &Answered) -> JobRecord {
         size_bytes: answered.size_bytes,
         head_bytes: 0,
         arrival_ns: answered.submitted.0,
-        start_ns: answered.submitted.0,
+        start_ns: Some(answered.submitted.0),
         first_byte_ns: exchange.first_byte.map(|at| at.0),
         end_ns: answered.completed.0,
         body_bytes: answered.size_bytes,

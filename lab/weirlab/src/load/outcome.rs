@@ -269,7 +269,7 @@ mod tests {
             size_bytes: 9,
             head_bytes: 0,
             arrival_ns: 0,
-            start_ns: 0,
+            start_ns: Some(0),
             first_byte_ns: None,
             end_ns: 1,
             body_bytes,

@@ -46,7 +46,7 @@ fn run(name: &str, response_ms: u64) -> Run {
         size_bytes: 10 * (job + 1),
         head_bytes: 210,
         arrival_ns: job * 3_000_000,
-        start_ns: job * 3_000_000,
+        start_ns: Some(job * 3_000_000),
         first_byte_ns: None,
         end_ns: (job * 3 + response_ms) * 1_000_000,
         body_bytes: 10 * (job + 1),
@@ -178,4 +178,38 @@ fn the_results_that_the_pages_link_to_can_be_read() {
         let page = report(&["--md".as_ref(), "/dev/null".as_ref(), &path]);
         assert!(page.status.code() == Some(1) && text(&page.stderr).contains("only this summary was kept"), "{folder}");
     }
+}
+
+/// What `weir serve --records` leaves: text, in the order in which responses ended, without numbers and without a generator.
+#[test]
+fn reports_what_a_server_recorded() {
+    let folder = Folder::new("report", "of-server");
+    let Run { manifest, records } = run("weir", 30);
+    let mut text = record::text_head();
+    let of_server = |record: JobRecord| JobRecord { job: JobRecord::UNNUMBERED, start_ns: None, ..record };
+    record::text_rows(&mut text, &records.into_iter().rev().map(of_server).collect::<Vec<_>>());
+    std::fs::write(folder.path().join("records.csv"), text).unwrap();
+    let manifest = Manifest { lateness_ns_p99: None, seed: 0, ..manifest.of_server() };
+    Run::write_manifest(folder.path(), &manifest).unwrap();
+    let output = report(&[Path::new("--json"), folder.path()]);
+    assert!(output.status.success(), "{}", text_of(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let run = &json["runs"][0];
+    assert_eq!(
+        (&json["jobs"], &run["completed"], &run["response_time_ms"]["mean"]),
+        (&300.into(), &300.into(), &30.0.into())
+    );
+    assert!(run["client_lateness_p99_ms"].is_null() && run["void"].is_null(), "{run}");
+    assert!(run["not_a_wire"].as_str().unwrap().starts_with("recorded by the server"), "{run}");
+    assert!(report(&[folder.path()]).status.success(), "the table too");
+
+    let unknown = Manifest { link_bps: 0, ..manifest };
+    Run::write_manifest(folder.path(), &unknown).unwrap();
+    let output = report(&[folder.path()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text_of(&output).contains("serve with --uplink RATE"), "{}", text_of(&output));
+}
+
+fn text_of(output: &Output) -> String {
+    text(&output.stderr)
 }
