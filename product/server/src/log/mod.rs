@@ -8,6 +8,7 @@
 //! they are [`FLUSH_BYTES`] long, or [`FLUSH_AFTER`] since it last sent some. A lone request is logged at once.
 
 mod format;
+pub(crate) mod sink;
 mod thread;
 
 use std::io;
@@ -23,7 +24,8 @@ use crate::threads::Threads;
 
 pub use format::{Entry, Format};
 use format::{Formatter, one_line};
-use thread::{Logger, Output};
+use sink::Output;
+use thread::Logger;
 
 /// Lines are sent when they are this long together.
 pub const FLUSH_BYTES: usize = 32 * 1024;

@@ -154,7 +154,7 @@ fn a_line_torn_by_a_full_disk_is_ended_before_the_next() {
     let pipe_flags = rustix::pipe::PipeFlags::NONBLOCK;
     let (reader, writer) = rustix::pipe::pipe_with(pipe_flags).unwrap();
     let (_log, mut logger, said) = log_to(&path, 4);
-    logger.output = Output { file: Some(fs::File::from(writer)), path: Some(path) };
+    logger.sink.output.file = Some(fs::File::from(writer));
     let line = [b'a'; 99].into_iter().chain([b'\n']).collect::<Vec<u8>>();
     logger.handle(Message::Lines(line.repeat(700)));
     assert!(said.lines()[0].contains("cannot write"), "{:?}", said.lines());
