@@ -60,6 +60,13 @@ impl Classes {
         Ok(Classes { prefixes: relative.into() })
     }
 
+    /// What the classes are called, in order; empty where there is one.
+    pub fn names(&self) -> Vec<String> {
+        let prefixes = self.prefixes.iter().map(|prefix| format!("/{prefix}"));
+        let others = (!self.prefixes.is_empty()).then(|| "others".to_string());
+        prefixes.chain(others).collect()
+    }
+
     /// The class of what matches no prefix.
     pub fn last(&self) -> u8 {
         // At most [`policy::CLASSES_MAX`].
@@ -104,11 +111,13 @@ mod tests {
         ] {
             assert_eq!(classes.of(path.as_bytes()), class, "{path}");
         }
+        assert_eq!(classes.names(), ["/gold/", "/gold/free/", "/silver", "others"]);
     }
 
     #[test]
     fn without_prefixes_all_are_alike() {
-        assert_eq!(classes(&[], "srpt").unwrap().of(b"/a"), 0);
+        let classes = classes(&[], "srpt").unwrap();
+        assert_eq!((classes.of(b"/a"), classes.names()), (0, vec![]));
     }
 
     #[test]

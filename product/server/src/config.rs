@@ -9,6 +9,7 @@ use units::Nanos;
 use crate::classes::Classes;
 use crate::drain_choice::DrainChoice;
 use crate::files;
+use crate::records::RecordsConfig;
 use crate::transmit::Patience;
 
 pub struct Config {
@@ -26,6 +27,8 @@ pub struct Config {
     pub classes: Classes,
     pub limits: Limits,
     pub access_log: Option<AccessLogConfig>,
+    /// A row for every response; `None` costs nothing.
+    pub records: Option<RecordsConfig>,
 }
 
 pub struct AccessLogConfig {

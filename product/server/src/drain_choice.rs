@@ -18,7 +18,7 @@ pub use error::DrainError;
 
 use queue::ShaperQueue;
 
-use crate::transmit::{Gauge, Marker, Outlet, Promotion};
+use crate::transmit::{Gauge, Mark, Marker, Outlet, Promotion};
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub struct DrainChoice {
     /// A spec that [`sched::policy::parse`] takes.
     pub policy: String,
     pub pace: Pace,
+    /// The link's own rate, where one is known; the pace may be below it.
+    pub link: Option<Rate>,
     pub guard_permille: u32,
     pub foreign_permille: u32,
     /// Reads the queue below, where there is one to be read.
@@ -96,6 +98,7 @@ impl DrainChoice {
         DrainChoice {
             policy: options.policy.clone(),
             pace: Pace::UNLIMITED,
+            link: options.uplink,
             guard_permille: options.guard_permille,
             foreign_permille: options.foreign_permille,
             gauge: None,
@@ -125,12 +128,14 @@ impl DrainChoice {
                 let ahead = if shaper.kind == "cake" { AHEAD } else { Nanos::ZERO };
                 let queue = ShaperQueue::of(shaper, options.uplink);
                 let gauge = Some(Gauge::new(Box::new(queue), rate, options.uplink));
-                DrainChoice { gauge, ..paced(Pace { ahead, ..Pace::of_line(rate) }, why) }
+                let link = Some(rate);
+                DrainChoice { gauge, link, ..paced(Pace { ahead, ..Pace::of_line(rate) }, why) }
             }
             (Some(rate), _) => {
                 let why = format!("shaping paced at 98 % of {rate}, policy {policy}: {source}");
                 let missing = |found| Gauge::missing(Box::new(ShaperQueue::missing(found, options.uplink)), rate);
-                DrainChoice { gauge: interface.map(missing), ..paced(Pace::blind(rate), why) }
+                let (gauge, link) = (interface.map(missing), Some(rate));
+                DrainChoice { gauge, link, ..paced(Pace::blind(rate), why) }
             }
             (None, Ok(_)) => {
                 let reason = "no --uplink, and the interface has no shaper";
@@ -147,6 +152,16 @@ impl DrainChoice {
 
     fn because(self, why: String) -> DrainChoice {
         DrainChoice { why, ..self }
+    }
+
+    /// As it is asked for by name.
+    pub fn name(&self) -> &'static str {
+        match &self.marker {
+            _ if self.is_paced() => "paced",
+            Some(Marker { mark: Mark::Bands(_), .. }) => "bands",
+            Some(Marker { mark: Mark::Told(_), .. }) => "ranked",
+            None => "off",
+        }
     }
 
     pub fn is_paced(&self) -> bool {
@@ -214,6 +229,7 @@ mod tests {
     fn a_given_rate_is_paced_with_a_margin() {
         let choice = find(DrainKind::Auto, Some("10mbit"));
         assert_eq!(choice.pace.rate, "9.8mbit".parse().ok());
+        assert_eq!((choice.link, choice.name()), ("10mbit".parse().ok(), "paced"));
     }
 
     #[test]
@@ -230,8 +246,11 @@ mod tests {
         for kind in [DrainKind::Auto, DrainKind::Paced, DrainKind::Off] {
             let choice = find(kind, None);
             assert!(!choice.is_paced());
+            assert_eq!((choice.link, choice.name()), (None, "off"));
             assert!(choice.why.starts_with("shaping off"), "{}", choice.why);
         }
-        assert!(!find(DrainKind::Off, Some("10mbit")).is_paced());
+        let off = find(DrainKind::Off, Some("10mbit"));
+        assert!(!off.is_paced());
+        assert_eq!((off.link, off.name()), ("10mbit".parse().ok(), "off"));
     }
 }

@@ -14,6 +14,7 @@ pub mod log;
 mod mailbox;
 mod places;
 mod poll;
+mod records;
 mod reply;
 mod start;
 mod storage;
@@ -27,7 +28,8 @@ pub use classes::{Classes, ClassesError};
 pub use config::{AccessLogConfig, Config, Limits};
 pub use drain_choice::{DrainChoice, DrainError, DrainKind, DrainOptions};
 pub use handover::WORKERS_MAX;
-pub use start::{Server, StartError};
+pub use records::{RecordsConfig, RecordsError};
+pub use start::{Server, StartError, StopError};
 pub use threads::ThreadError;
 
 /// The specs of policies, for help texts.

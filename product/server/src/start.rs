@@ -13,11 +13,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sched::WaitBound;
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::clock;
 use crate::config::Config;
 use crate::files::{Cache, CacheLimits, Finds, Root};
 use crate::log::{self, AccessLog};
 use crate::mailbox::Mailbox;
 use crate::places::Places;
+use crate::records::{About, Finisher, Recorder, RecordsError};
 use crate::reply::Replier;
 use crate::storage::{Disk, Pool};
 use crate::threads::{Beat, ThreadError, ThreadId, Threads};
@@ -50,6 +52,7 @@ pub struct Server {
     threads: Threads,
     log: AccessLog,
     _log_guard: log::Guard,
+    recording: Option<(Recorder, Finisher)>,
 }
 
 /// Why the server cannot start.
@@ -58,6 +61,7 @@ pub enum StartError {
     Folder(PathBuf, io::Error),
     Listen(SocketAddr, io::Error),
     Log(String, io::Error),
+    Records(RecordsError),
     /// What a thread needs, and could not get.
     Thread(String, io::Error),
     Unstarted(ThreadError),
@@ -83,6 +87,7 @@ impl fmt::Display for StartError {
             StartError::Log(path, error) => {
                 write!(f, "cannot open access log {path}: {error}; expected a writable file, or - for standard output")
             }
+            StartError::Records(error) => write!(f, "{error}"),
             StartError::Thread(name, error) => {
                 write!(f, "cannot run thread {name}: {error}; allow that system call, or raise that limit")
             }
@@ -94,6 +99,30 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
+/// Why what was running has not ended as it should.
+#[derive(Debug)]
+pub enum StopError {
+    Thread(ThreadError),
+    Records(RecordsError),
+}
+
+impl fmt::Display for StopError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StopError::Thread(error) => error.fmt(f),
+            StopError::Records(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for StopError {}
+
+impl From<ThreadError> for StopError {
+    fn from(error: ThreadError) -> StopError {
+        StopError::Thread(error)
+    }
+}
+
 impl Server {
     /// Binds, opens and starts everything; requests are answered when this returns. `on_failure` is called when a thread fails
     /// later, from that thread or the watching one: then [`Server::failure`] says why, and the process should end.
@@ -104,6 +133,7 @@ impl Server {
         let address = local_address(&listeners[0]).map_err(|e| StartError::System("read the listening address", e))?;
         let threads = Threads::start(on_failure).map_err(|e| StartError::Thread("weir-watch".into(), e))?;
         let (log, log_guard) = open_log(&config, &threads)?;
+        let recording = start_recording(&config, address, &threads)?;
         let system = |e| StartError::System("create the mailboxes of the threads", e);
         let mailboxes = (0..config.workers).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
         let mailboxes = mailboxes.map_err(system)?;
@@ -126,6 +156,7 @@ impl Server {
             threads,
             log,
             _log_guard: log_guard,
+            recording,
         };
         if config.drain.is_paced() {
             server.start_writer(&mut config)?;
@@ -161,13 +192,16 @@ impl Server {
         self.threads.failure()
     }
 
-    /// Opens the access log anew, as after a rotation.
-    pub fn reopen_log(&self) {
+    /// Opens the access log and the records anew, as after a rotation.
+    pub fn reopen_logs(&self) {
         self.log.reopen();
+        if let Some((recorder, _)) = &self.recording {
+            recorder.reopen();
+        }
     }
 
-    /// Finishes what is being sent, then ends all threads.
-    pub fn stop(self) -> Result<(), ThreadError> {
+    /// Finishes what is being sent, then ends all threads, the records' last.
+    pub fn stop(self) -> Result<(), StopError> {
         self.threads.expect_ends();
         self.stop.store(true, Ordering::Release);
         for mailbox in &self.mailboxes {
@@ -181,7 +215,10 @@ impl Server {
             self.threads.join(thread)?;
         }
         self.pool.stop();
-        Ok(())
+        match self.recording {
+            Some((_, finisher)) => finisher.finish().map_err(StopError::Records),
+            None => Ok(()),
+        }
     }
 
     fn start_worker(
@@ -207,6 +244,7 @@ impl Server {
             mailbox: Arc::clone(&self.mailboxes[number]),
             log: self.log.clone(),
             logs_access: config.access_log.is_some(),
+            recorder: self.recording.as_ref().map(|(recorder, _)| recorder.clone()),
             limits: config.limits.clone(),
             places: Arc::clone(&self.places),
             stop: Arc::clone(&self.stop),
@@ -269,6 +307,16 @@ fn open_log(config: &Config, threads: &Threads) -> Result<(AccessLog, log::Guard
         },
     };
     AccessLog::open(target, format, threads).map_err(|error| StartError::Log(name, error))
+}
+
+fn start_recording(
+    config: &Config,
+    address: SocketAddr,
+    threads: &Threads,
+) -> Result<Option<(Recorder, Finisher)>, StartError> {
+    let Some(records) = &config.records else { return Ok(None) };
+    let about = About::new(records, config, address);
+    Recorder::start(records.path.clone(), about, clock::now(), threads).map(Some).map_err(StartError::Records)
 }
 
 /// One listening socket per worker on one port; the kernel spreads connections over them.

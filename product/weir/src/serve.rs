@@ -9,8 +9,8 @@ use clap::ValueEnum;
 use cli::Failure;
 use server::transmit::{Patience, Promotion};
 use server::{
-    AccessLogConfig, Classes, ClassesError, Config, DrainChoice, DrainKind, DrainOptions, Limits, Server, WORKERS_MAX,
-    WaitBound, files, log,
+    AccessLogConfig, Classes, ClassesError, Config, DrainChoice, DrainKind, DrainOptions, Limits, RecordsConfig,
+    Server, WORKERS_MAX, WaitBound, files, log,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -106,6 +106,10 @@ pub struct Args {
     /// Access log; - is standard output, SIGHUP and SIGUSR1 reopen it [default: none]
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
+    /// Write a record of every response to this file (CSV, for `weirlab report`);
+    /// SIGHUP and SIGUSR1 reopen it [default: none]
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    records: Option<PathBuf>,
     /// Format of the access log
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "combined")]
     log_format: LogFormat,
@@ -176,7 +180,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     );
     for signal in signals.forever() {
         match signal {
-            SIGHUP | SIGUSR1 => server.reopen_log(),
+            SIGHUP | SIGUSR1 => server.reopen_logs(),
             _ => break,
         }
     }
@@ -230,6 +234,16 @@ fn shaping(args: &Args) -> Result<DrainChoice, Failure> {
     })
 }
 
+/// What the manifest says of this program. A build that is to be told from others sets `WEIR_COMMIT`, as for weirlab.
+fn records(path: PathBuf) -> RecordsConfig {
+    RecordsConfig {
+        path,
+        command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        commit: option_env!("WEIR_COMMIT").unwrap_or("unknown").into(),
+    }
+}
+
 fn config(args: Args) -> Result<Config, Failure> {
     let drain = shaping(&args)?;
     let classes =
@@ -255,6 +269,7 @@ fn config(args: Args) -> Result<Config, Failure> {
         backlog: args.backlog,
         workers: if args.slots.is_some() { 1 } else { args.workers.map_or_else(cores, usize::from) },
         limits: Limits { patience, ..limits },
+        records: args.records.map(records),
         access_log: args.access_log.map(|path| AccessLogConfig {
             path: (path.as_os_str() != "-").then_some(path),
             format: match args.log_format {

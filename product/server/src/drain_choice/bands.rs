@@ -33,7 +33,7 @@ pub fn find(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, D
     let why = format!("shaping bands, policy {policy}: {name} has {own} bands for responses at {rate}");
     let (marker, control) = (marker(&tree, bands, options.promotion), tree.priority(CONTROL_BAND));
     let choice = DrainChoice::off(options, "").because(why);
-    Ok(DrainChoice { policy, marker: Some(marker), control_priority: Some(control), ..choice })
+    Ok(DrainChoice { policy, link: Some(rate), marker: Some(marker), control_priority: Some(control), ..choice })
 }
 
 /// The interface that serves this address, and the tree on it.

@@ -34,7 +34,8 @@ pub fn find(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, D
     let mark = Mark::Told(Arc::new(map));
     let why = format!("shaping ranked, policy {policy}: the qdisc on {name} orders at {}", tree.plan.rate);
     let marker = Some(Marker { mark, burst_bytes: burst_bytes(&tree) });
-    Ok(DrainChoice { marker, ..DrainChoice::off(options, "").because(why) })
+    let link = Some(tree.plan.rate);
+    Ok(DrainChoice { marker, link, ..DrainChoice::off(options, "").because(why) })
 }
 
 /// Whether a classifier sorts this server's packets into bands, whatever we mark them with.

@@ -64,6 +64,9 @@ pub struct Departure {
     pub sent_bytes: u64,
     /// `None` when every byte was handed to the kernel.
     pub failure: Option<Failure>,
+    /// When the kernel took the first byte that was sent from here, and when the response ended: the instants of the grants.
+    pub first_byte_at: Option<Nanos>,
+    pub ended_at: Nanos,
     /// For the connection's next response.
     pub stream: Stream,
 }
@@ -179,7 +182,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         if self.drain.job(id).is_some() {
             self.settle(now, id);
             self.drain.on_abort(id);
-            self.depart(id, Some(failure));
+            self.depart(now, id, Some(failure));
         }
     }
 
@@ -329,7 +332,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         if let Some(marker) = &self.marker {
             sending.mark(&marker.mark, self.drain.band(id));
         }
-        let sent = sending.send(&mut *self.storage, bytes_max);
+        let sent = sending.send(now, &mut *self.storage, bytes_max);
         sending.on_charged(sent.bytes);
         if sent.bytes > 0 && self.gauge.as_ref().is_some_and(|gauge| !gauge.is_lost()) {
             self.below.on_written(sending.owner(), sending.socket());
@@ -345,7 +348,7 @@ impl<S: Socket + Clone> Transmitter<S> {
             Some(failure) => self.abort(now, id, failure),
             None if progress == Progress::Departed => {
                 self.settle_last(now, id);
-                self.depart(id, None);
+                self.depart(now, id, None);
             }
             None if is_path_old => self.ask_path(id),
             None => {}
@@ -442,8 +445,8 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
     }
 
-    fn depart(&mut self, id: JobId, failure: Option<Failure>) {
+    fn depart(&mut self, now: Nanos, id: JobId, failure: Option<Failure>) {
         let sending = self.sendings[id.slot()].take().expect("a job departs once");
-        self.departures.push(sending.into_departure(failure));
+        self.departures.push(sending.into_departure(now, failure));
     }
 }

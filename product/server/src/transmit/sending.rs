@@ -34,6 +34,7 @@ pub(super) struct Sending<S> {
     outgoing: Outgoing,
     /// Why it is not ready.
     sent_bytes: u64,
+    first_byte_at: Option<Nanos>,
     /// What had been sent when the kernel was last asked about the connection.
     asked_at_bytes: u64,
     /// When the reader began to be watched for slowness, and what had been sent then.
@@ -56,6 +57,7 @@ impl<S: Socket> Sending<S> {
             socket,
             outgoing,
             sent_bytes,
+            first_byte_at: None,
             asked_at_bytes: sent_bytes,
             window: (now, sent_bytes),
             stream,
@@ -99,8 +101,11 @@ impl<S: Socket> Sending<S> {
         }
     }
 
-    pub fn send(&mut self, storage: &mut dyn Storage, bytes_max: u64) -> Sent {
+    pub fn send(&mut self, now: Nanos, storage: &mut dyn Storage, bytes_max: u64) -> Sent {
         let sent = self.outgoing.send(&self.socket, storage, bytes_max);
+        if sent.bytes > 0 {
+            self.first_byte_at.get_or_insert(now);
+        }
         self.sent_bytes += sent.bytes;
         self.stream.sent_bytes += sent.bytes;
         sent
@@ -184,8 +189,8 @@ impl<S: Socket> Sending<S> {
         self.window.0 += paused;
     }
 
-    pub fn into_departure(self, failure: Option<Failure>) -> Departure {
-        let Sending { owner, sent_bytes, stream, .. } = self;
-        Departure { owner, sent_bytes, failure, stream }
+    pub fn into_departure(self, ended_at: Nanos, failure: Option<Failure>) -> Departure {
+        let Sending { owner, sent_bytes, stream, first_byte_at, .. } = self;
+        Departure { owner, sent_bytes, failure, first_byte_at, ended_at, stream }
     }
 }

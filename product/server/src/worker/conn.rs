@@ -40,7 +40,7 @@ pub struct Conn {
     /// Segments are held back until they are full.
     pub is_corked: bool,
     pub stream: Stream,
-    /// For the access log, while a response is being sent.
+    /// For the access log and the records, while a response is found and sent.
     pub line: Option<Box<Line>>,
 }
 

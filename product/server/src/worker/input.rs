@@ -211,7 +211,7 @@ impl Worker {
 
     /// False: earlier responses are still being sent, and the request has to wait.
     fn answer(&mut self, at: usize, request: &Request, head: &[u8]) -> bool {
-        let line = self.parts.logs_access.then(|| Box::new(Line::new(request, self.now)));
+        let line = self.keeps_lines().then(|| Box::new(Line::new(request, self.now)));
         let (mut began, is_last) = (self.out.len(), self.is_last(request));
         let reply = match self.parts.replier.reply(request, is_last, self.now, &mut self.out) {
             Ok(reply) => reply,
@@ -241,9 +241,10 @@ impl Worker {
     /// Answers what is no request, and reads no more. `received`, or the head of the request whose body was being read,
     /// is what the log shows.
     pub(super) fn refuse(&mut self, at: usize, reject: Reject, received: &[u8]) {
+        let keeps_lines = self.keeps_lines();
         let conn = &mut self.conns[at];
         let phase = std::mem::replace(&mut conn.phase, Phase::Head);
-        if self.parts.logs_access {
+        if keeps_lines {
             let head = if let Phase::Body(body) = &phase { &body.head } else { received };
             conn.line = Some(Box::new(Line::refused(head, reject.reason, self.now)));
         }

@@ -9,7 +9,7 @@ use crate::log::Entry;
 /// Of a line that could not be read as a request, this much goes into the log.
 const RECEIVED_BYTES_MAX: usize = 1024;
 
-/// What the access log will say of a response that is still being sent.
+/// What the access log and the records will say of a response that is still being sent.
 pub struct Line {
     /// Empty if `target` is no target but what was received instead of a request line.
     pub method: Vec<u8>,
@@ -23,6 +23,8 @@ pub struct Line {
     pub body_bytes: u64,
     pub head_bytes: u64,
     pub arrived_at: Nanos,
+    /// When the kernel took the first byte, where that was before the response became a job.
+    pub first_byte_at: Option<Nanos>,
 }
 
 impl Line {
@@ -61,6 +63,7 @@ impl Line {
             body_bytes: 0,
             head_bytes: 0,
             arrived_at,
+            first_byte_at: None,
         }
     }
 

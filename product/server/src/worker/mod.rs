@@ -9,6 +9,7 @@
 
 mod accept;
 mod conn;
+mod ending;
 mod find;
 mod input;
 mod line;
@@ -38,6 +39,7 @@ use crate::log::AccessLog;
 use crate::mailbox::Mailbox;
 use crate::places::Places;
 use crate::poll::{Poll, Ready};
+use crate::records::Recorder;
 use crate::reply::Replier;
 use crate::threads::Beat;
 use crate::transmit::{Connection, Departure, Failure, Socket, Transmitter};
@@ -79,6 +81,8 @@ pub struct Parts {
     pub mailbox: Arc<Mailbox<Departure>>,
     pub log: AccessLog,
     pub logs_access: bool,
+    /// Where a row for every response goes, if anywhere.
+    pub recorder: Option<Recorder>,
     pub limits: Limits,
     pub places: Arc<Places>,
     pub stop: Arc<AtomicBool>,
@@ -106,7 +110,9 @@ pub struct Worker {
     /// Connections could not be accepted for want of descriptors or memory, and this was said.
     is_short: bool,
     stop_at: Option<Nanos>,
-    /// When the log wants to be flushed again.
+    /// What was still being sent when the time for stopping was over has been cut, for its records.
+    has_cut: bool,
+    /// When the log or the records want to be flushed again.
     log_at: Option<Nanos>,
     scratch: Box<[u8]>,
     /// Responses being built.
@@ -149,6 +155,7 @@ impl Worker {
             is_accepting: false,
             is_short: false,
             stop_at: None,
+            has_cut: false,
             log_at: None,
             scratch: vec![0; READ_BYTES].into_boxed_slice(),
             out: Vec::new(),
@@ -175,6 +182,7 @@ impl Worker {
             self.tick(timeout);
             self.turn();
             if self.parts.stop.load(Ordering::Acquire) && self.is_stopped() {
+                self.lose_open();
                 return Ok(());
             }
         }
@@ -203,7 +211,8 @@ impl Worker {
             self.sweep();
             self.sweep_at = self.now + SWEEP_EVERY;
         }
-        self.log_at = self.parts.log.flush(self.now);
+        let rows_at = self.parts.recorder.as_mut().and_then(|recorder| recorder.flush(self.now));
+        self.log_at = self.parts.log.flush(self.now).into_iter().chain(rows_at).min();
     }
 
     /// Every connection on the list has its turn once, or waits for the next.
@@ -282,6 +291,7 @@ impl Worker {
     /// Forgets the connection; the kernel ends it when the last holder of its descriptor is gone.
     fn close(&mut self, at: usize) {
         self.leave_find(at);
+        self.record_unanswered(at);
         let conn = self.conns.remove(at);
         if let Path::Writer(writer) = &self.parts.path {
             writer.closed.add(conn.stream.close(&conn.socket.status()));

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::conn::Phase;
+use super::ending::Ending;
 use super::input::BYTES_PER_TURN_MAX;
 use super::{Path, Worker};
 use crate::clock;
@@ -46,7 +47,7 @@ impl Worker {
             self.out.clear();
             return self.dispatch(at, outgoing, 0);
         }
-        let gathers = reply.rest.is_empty() && !reply.closes && !self.parts.logs_access;
+        let gathers = reply.rest.is_empty() && !reply.closes && !self.keeps_lines();
         if !gathers || self.out.len() >= GATHER_BYTES_MAX {
             self.send_now(at, reply.rest);
         }
@@ -75,15 +76,17 @@ impl Worker {
         self.budget.bytes = self.budget.bytes.saturating_sub(sent.bytes);
         match sent.failure {
             None | Some(Failure::Blocked | Failure::Absent) if outgoing.remaining_bytes() > 0 => {
+                self.note_first_byte(at, sent.bytes);
                 self.dispatch(at, outgoing, sent.bytes)
             }
             Some(failure) => {
-                self.report(at, &failure, sent.bytes);
+                self.note_first_byte(at, sent.bytes);
+                self.report(at, &failure, sent.bytes, Ending::now());
                 self.close(at);
             }
             None => {
                 self.reuse(outgoing.into_buffer());
-                self.on_sent(at);
+                self.on_sent(at, Ending::now());
             }
         }
     }
@@ -108,6 +111,12 @@ impl Worker {
             }
         };
         self.conns[at].phase = Phase::Sending(InFlight::new(job));
+    }
+
+    fn note_first_byte(&mut self, at: usize, sent_bytes: u64) {
+        if let Some(line) = self.conns[at].line.as_mut().filter(|_| sent_bytes > 0) {
+            line.first_byte_at = Some(clock::now());
+        }
     }
 
     /// Keeps a buffer for the next response.
@@ -157,27 +166,28 @@ impl Worker {
         let at = self.find(departure.owner).expect("a connection outlives its response");
         let conn = &mut self.conns[at];
         conn.stream = departure.stream;
+        let ending = Ending::of(&departure);
         let Phase::Sending(flight) = std::mem::replace(&mut conn.phase, Phase::Head) else {
             unreachable!("a response departs once")
         };
         match (flight.on_departure(departure.failure.is_some()), departure.failure) {
             (After::GoOn, _) => {
-                self.on_sent(at);
+                self.on_sent(at, ending);
                 self.go_on(at);
             }
             (After::Close, Some(failure)) => {
-                self.report(at, &failure, departure.sent_bytes);
+                self.report(at, &failure, departure.sent_bytes, ending);
                 self.close(at);
             }
             (After::Close, None) => {
-                self.log(at, None);
+                self.log(at, ending);
                 self.close(at);
             }
         }
     }
 
     /// A file that ended too early is our side's trouble and worth a line; a client that left is not.
-    fn report(&mut self, at: usize, failure: &Failure, sent_bytes: u64) {
+    fn report(&mut self, at: usize, failure: &Failure, sent_bytes: u64, ending: Ending) {
         let peer = self.conns[at].peer;
         let why = match failure {
             Failure::Truncated { path } => format!("{path} became shorter while being sent"),
@@ -188,13 +198,13 @@ impl Worker {
         if !why.is_empty() {
             self.parts.log.error(&format!("response to {peer} cut after {sent_bytes} bytes: {why}"));
         }
-        let body_bytes = self.conns[at].line.as_ref().map_or(0, |line| sent_bytes.saturating_sub(line.head_bytes));
-        self.log(at, Some(body_bytes));
+        let outcome = self.outcome_of(failure);
+        self.log(at, ending.cut(sent_bytes, outcome));
     }
 
     /// The kernel has all of a response, and where it is the last, the end behind it.
-    fn on_sent(&mut self, at: usize) {
-        self.log(at, None);
+    fn on_sent(&mut self, at: usize, ending: Ending) {
+        self.log(at, ending);
         let conn = &mut self.conns[at];
         conn.has_answered = true;
         if conn.closes {
@@ -217,13 +227,5 @@ impl Worker {
         if conn.is_cut || conn.is_readable {
             self.queue(at);
         }
-    }
-
-    fn log(&mut self, at: usize, body_bytes: Option<u64>) {
-        let conn = &mut self.conns[at];
-        let Some(line) = conn.line.take() else { return };
-        let bytes = body_bytes.unwrap_or(line.body_bytes);
-        // Most responses depart in the turn their request came in, whose clock stands.
-        self.parts.log.write(&line.entry(conn.peer, bytes, clock::now()));
     }
 }

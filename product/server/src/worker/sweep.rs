@@ -9,6 +9,9 @@ use super::{Path, Worker};
 
 const TOO_SLOW: Reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the request took too long to arrive" };
 
+/// How long a stopping worker waits for the writer to say how far its responses came.
+const CUT_FOR: Nanos = Nanos::from_secs(1);
+
 impl Worker {
     pub(super) fn sweep(&mut self) {
         let late: Vec<usize> =
@@ -71,6 +74,19 @@ impl Worker {
                 conn.closes = true;
             }
         }
-        self.conns.is_empty() || self.stop_at.is_some_and(|at| self.now >= at)
+        self.conns.is_empty() || (self.is_time_up() && self.is_told())
+    }
+
+    /// A stopping server goes on no longer.
+    pub(super) fn is_time_up(&self) -> bool {
+        self.stop_at.is_some_and(|at| self.now >= at)
+    }
+
+    /// When the time is up: whether all that is being sent has its row, which takes the writer a moment.
+    fn is_told(&mut self) -> bool {
+        if self.is_any_open() && !std::mem::replace(&mut self.has_cut, true) {
+            self.cut_open();
+        }
+        !self.is_any_open() || self.stop_at.is_some_and(|at| self.now >= at + CUT_FOR)
     }
 }

@@ -67,6 +67,7 @@ impl Bench {
             mailbox,
             log,
             logs_access: false,
+            recorder: None,
             limits,
             stop: Arc::new(AtomicBool::new(false)),
         });
@@ -120,6 +121,7 @@ impl Client {
 }
 
 mod finds;
+mod records;
 
 /// The flood used to be answered to its end first, however much more of it came meanwhile.
 #[test]

@@ -18,6 +18,7 @@ mod methods;
 mod order;
 mod paths;
 mod ranked;
+mod records;
 mod refusals;
 mod scarcity;
 mod start;

@@ -68,12 +68,14 @@ fn where_the_kernel_does_not_count_what_was_taken_was_sent() {
     socket.window.set(2 * SEGMENT);
     let mut sending = sending(&socket);
     let _ = sending.settle();
-    assert_eq!(sending.send(&mut InMemory, 3 * SEGMENT).bytes, 3 * SEGMENT);
+    assert_eq!(sending.send(Nanos(7), &mut InMemory, 3 * SEGMENT).bytes, 3 * SEGMENT);
     sending.on_charged(3 * SEGMENT);
     assert_eq!(sending.settle().0.refund_bytes, SEGMENT + 66);
     socket.let_out(SEGMENT);
     assert_eq!(sending.settle().0.charge_bytes, SEGMENT + 66);
-    assert_eq!(sending.into_departure(None).stream.sent_bytes, 3 * SEGMENT);
+    let departure = sending.into_departure(Nanos(9), None);
+    assert_eq!((departure.stream.sent_bytes, departure.first_byte_at), (3 * SEGMENT, Some(Nanos(7))));
+    assert_eq!(departure.ended_at, Nanos(9));
 }
 
 /// A thousand bytes per second, over ten seconds.

@@ -1,0 +1,138 @@
+//! The end of a response, as the access log and the records have it: each response is told once, however it ends.
+
+use record::{JobRecord, Outcome};
+use units::Nanos;
+
+use super::line::Line;
+use super::{Path, Worker};
+use crate::clock;
+use crate::records::Row;
+use crate::transmit::{Departure, Failure};
+
+/// From this status on a response is not what was asked for (RFC 9110 sections 15.5 and 15.6).
+const ERROR_STATUS_MIN: u16 = 400;
+
+/// How far a response came, and when. Instants that nobody noted are those of the telling.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Ending {
+    /// Where that was not all: bytes, head included, and how it ended.
+    cut: Option<(u64, Outcome)>,
+    first_byte_at: Option<Nanos>,
+    at: Option<Nanos>,
+}
+
+impl Ending {
+    /// Just now, as a whole.
+    pub fn now() -> Ending {
+        Ending::default()
+    }
+
+    /// As a whole.
+    pub fn of(departure: &Departure) -> Ending {
+        Ending { cut: None, first_byte_at: departure.first_byte_at, at: Some(departure.ended_at) }
+    }
+
+    /// The same, cut after so many bytes.
+    pub fn cut(self, sent_bytes: u64, outcome: Outcome) -> Ending {
+        Ending { cut: Some((sent_bytes, outcome)), ..self }
+    }
+
+    fn sent_bytes(&self, line: &Line) -> u64 {
+        self.cut.map_or(line.head_bytes + line.body_bytes, |(sent_bytes, _)| sent_bytes)
+    }
+
+    /// Before it is numbered.
+    fn record(&self, line: &Line, class: u8, now: Nanos) -> JobRecord {
+        let sent_bytes = self.sent_bytes(line);
+        let head_bytes = sent_bytes.min(line.head_bytes);
+        let end_at = self.at.unwrap_or(now);
+        let whole = if line.status < ERROR_STATUS_MIN { Outcome::Complete } else { Outcome::Wrong };
+        let first_byte_at = line.first_byte_at.or(self.first_byte_at).or(Some(end_at));
+        JobRecord {
+            job: JobRecord::UNNUMBERED,
+            size_bytes: line.body_bytes,
+            head_bytes,
+            arrival_ns: line.arrived_at.0,
+            start_ns: None,
+            first_byte_ns: first_byte_at.filter(|_| sent_bytes > 0).map(|at| at.0),
+            // A turn's clock stands, and a departure may be of the instant before it.
+            end_ns: end_at.0.max(line.arrived_at.0),
+            body_bytes: sent_bytes - head_bytes,
+            status: line.status,
+            outcome: self.cut.map_or(whole, |(_, outcome)| outcome),
+            attempts: 1,
+            group: class.into(),
+        }
+    }
+}
+
+impl Worker {
+    /// Whether somebody wants to know of responses one by one.
+    pub(super) fn keeps_lines(&self) -> bool {
+        self.parts.logs_access || self.parts.recorder.is_some()
+    }
+
+    /// Tells of a response, once.
+    pub(super) fn log(&mut self, at: usize, ending: Ending) {
+        let conn = &mut self.conns[at];
+        let Some(line) = conn.line.take() else { return };
+        // Most responses depart in the turn their request came in, whose clock stands.
+        let now = clock::now();
+        if self.parts.logs_access {
+            let body_bytes = ending.sent_bytes(&line).saturating_sub(line.head_bytes);
+            self.parts.log.write(&line.entry(conn.peer, body_bytes, now));
+        }
+        self.record(at, &line, ending, now);
+    }
+
+    /// A request whose client left before there was a response: a job all the same.
+    pub(super) fn record_unanswered(&mut self, at: usize) {
+        if self.parts.recorder.is_none() {
+            return;
+        }
+        if let Some(line) = self.conns[at].line.take() {
+            let outcome = self.outcome_of(&Failure::Disconnected);
+            self.record(at, &line, Ending::now().cut(0, outcome), clock::now());
+        }
+    }
+
+    /// How a response that failed ended; what is cut because the server stops is the run's end, not the connection's.
+    pub(super) fn outcome_of(&self, failure: &Failure) -> Outcome {
+        match failure {
+            Failure::Truncated { .. } | Failure::Unreadable { .. } => Outcome::Wrong,
+            _ if self.is_time_up() => Outcome::Incomplete,
+            Failure::Blocked | Failure::Absent | Failure::Disconnected | Failure::Stalled => Outcome::Reset,
+        }
+    }
+
+    /// Cuts what is still being sent, so that its row says how far it came.
+    pub(super) fn cut_open(&mut self) {
+        let open: Vec<usize> = self.conns.iter().filter(|(_, conn)| conn.line.is_some()).map(|(at, _)| at).collect();
+        for at in open {
+            self.abandon(at);
+        }
+        if matches!(self.parts.path, Path::Own(_)) {
+            self.transmit();
+        }
+    }
+
+    /// Whether a response is still to be told of.
+    pub(super) fn is_any_open(&self) -> bool {
+        self.parts.recorder.is_some() && self.conns.iter().any(|(_, conn)| conn.line.is_some())
+    }
+
+    /// Counts those that will not be told of any more.
+    pub(super) fn lose_open(&self) {
+        if let Some(recorder) = &self.parts.recorder {
+            recorder.lose(self.conns.iter().filter(|(_, conn)| conn.line.is_some()).count() as u64);
+        }
+    }
+
+    fn record(&mut self, at: usize, line: &Line, ending: Ending, now: Nanos) {
+        let conn = &self.conns[at];
+        if let Some(recorder) = &mut self.parts.recorder {
+            let record = ending.record(line, conn.class, now);
+            recorder.write(now, Row { record, opens: !conn.has_answered });
+        }
+    }
+}
