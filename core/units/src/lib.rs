@@ -34,6 +34,9 @@ impl std::fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
+/// As many as the greatest 64-bit number has, so that every quantity can also be written in its smallest unit.
+const WHOLE_DIGITS_MAX: usize = 20;
+
 /// Splits `12.5mbit` into its number in millionths (here 12,500,000) and its unit (`mbit`).
 ///
 /// Millionths keep a decimal fraction exact without floating point; more than six decimals are refused.
@@ -41,7 +44,12 @@ fn split_quantity(text: &str) -> Option<(u128, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() || whole.len() > 18 || fraction.len() > 6 || number.ends_with('.') || fraction.contains('.') {
+    if whole.is_empty()
+        || whole.len() > WHOLE_DIGITS_MAX
+        || fraction.len() > 6
+        || number.ends_with('.')
+        || fraction.contains('.')
+    {
         return None;
     }
     let micros = format!("{fraction:0<6}").parse::<u128>().ok()?;

@@ -28,15 +28,21 @@ mod tests {
 
     #[test]
     fn sizes_as_written() {
-        for (text, bytes) in [("0", 0), ("512", 512), ("64KiB", 65_536), ("2MB", 2_000_000), ("1.5GiB", 1_610_612_736)]
-        {
+        for (text, bytes) in [
+            ("0", 0),
+            ("512", 512),
+            ("64KiB", 65_536),
+            ("2MB", 2_000_000),
+            ("1.5GiB", 1_610_612_736),
+            ("18446744073709551615", u64::MAX),
+        ] {
             assert_eq!(parse_size(text), Ok(bytes));
         }
     }
 
     #[test]
     fn wrong_sizes_say_what_is_right() {
-        for wrong in ["", "KiB", "1kib", "1 MB", "-1B", "1mbit"] {
+        for wrong in ["18446744073709551616", "100000000000000000000GiB", "", "KiB", "1kib", "1 MB", "-1B", "1mbit"] {
             assert!(parse_size(wrong).unwrap_err().to_string().contains("64KiB"));
         }
     }
