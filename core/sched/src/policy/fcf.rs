@@ -27,10 +27,9 @@ impl Fcf {
     /// The paper's beta, in thousandths.
     pub const BETA_PERMILLE: u32 = 2000;
 
-    /// At least 1000: a smaller beta would leave nothing to choose from.
-    pub fn new(beta_permille: u32) -> Fcf {
+    /// At least 1000: a smaller beta would leave nothing to choose from. `name` is the spec it is known by.
+    pub fn new(name: String, beta_permille: u32) -> Fcf {
         assert!(beta_permille >= 1000, "beta of {beta_permille} / 1000");
-        let name = format!("fcf:{}", f64::from(beta_permille) / 1000.0);
         Fcf { name, beta_permille, tree: Tree::default() }
     }
 }
@@ -91,7 +90,7 @@ mod tests {
             jobs in prop::collection::vec((1u64..60, prop::option::of(0u64..6)), 1..40),
             beta_permille in 1000u32..5000,
         ) {
-            let mut fcf = Fcf::new(beta_permille);
+            let mut fcf = Fcf::new(String::new(), beta_permille);
             for (slot, &(remaining, throughput_bps)) in jobs.iter().enumerate() {
                 let job = Job { number: slot as u64, ..Job::of_size(Size::Known(remaining)) };
                 fcf.enqueue(slot as u32, &job, &Path { throughput_bps, ..Path::default() });

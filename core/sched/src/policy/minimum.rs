@@ -28,18 +28,12 @@ pub struct Minimum {
 }
 
 impl Minimum {
-    /// Shares in millionths, together at most a whole; one inner policy per share and one for all jobs, all alike.
-    pub fn new(shares: Vec<u32>, inner: Vec<Box<dyn Policy>>, overall: Box<dyn Policy>) -> Minimum {
+    /// Shares in millionths, together at most a whole; one inner policy per share and one for all jobs, all alike. `name` is
+    /// the spec it is known by.
+    pub fn new(name: String, shares: Vec<u32>, inner: Vec<Box<dyn Policy>>, overall: Box<dyn Policy>) -> Minimum {
         let sum: u64 = shares.iter().map(|share| u64::from(*share)).sum();
         assert!(shares.len() == inner.len() && sum <= u64::from(WHOLE), "shares {shares:?}");
-        let list = shares.iter().map(|share| (f64::from(*share) / f64::from(WHOLE)).to_string());
-        Minimum {
-            name: format!("minimum={}/{}", list.collect::<Vec<_>>().join(","), overall.name()),
-            overall,
-            lanes: Lanes::new(inner),
-            owed: vec![0; shares.len()],
-            shares,
-        }
+        Minimum { name, overall, lanes: Lanes::new(inner), owed: vec![0; shares.len()], shares }
     }
 
     /// The class that is owed most.

@@ -18,6 +18,7 @@ mod parse;
 mod psjf;
 mod quick_fix;
 mod ranked;
+mod spec;
 mod srpt;
 mod srrt;
 mod strict;
@@ -37,6 +38,7 @@ pub use parse::{CLASS_NAMES, FORMS, NAMES, PolicyError, parse};
 pub use psjf::Psjf;
 pub use quick_fix::QuickFix;
 pub use ranked::{Rank, Ranked};
+pub use spec::{BandSpec, Order, PolicySpec};
 pub use srpt::Srpt;
 pub use srrt::Srrt;
 pub use strict::Strict;
@@ -50,7 +52,7 @@ use crate::{Job, Path};
 /// order. A job is named by its slot, a small integer no other job in the system has. Nothing here reads a clock:
 /// waiting alone never changes the order.
 pub trait Policy: Send {
-    /// The spec that [`parse`] makes this policy from, its defaults written out.
+    /// The spec of this policy, its defaults written out: what its [`PolicySpec`] displays.
     fn name(&self) -> &str;
 
     /// The slot of the job that is served next.

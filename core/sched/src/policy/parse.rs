@@ -1,12 +1,11 @@
 //! From what an operator writes to a policy.
 
 use std::fmt;
+use std::str::FromStr;
 
 use super::minimum::WHOLE;
-use super::{
-    BANDS_MAX, Bands, CLASSES_MAX, Fair, Fcf, Fcfs, Fsp, Las, Minimum, Policy, Psjf, QuickFix, Rank, Ranked, Rule,
-    Srpt, Srrt, Strict, Weighted,
-};
+use super::spec::Classes;
+use super::{BANDS_MAX, BandSpec, CLASSES_MAX, Fcf, Order, Policy, PolicySpec, QuickFix};
 
 /// All policies by name, in the order help texts list them. Each is a spec; [`FORMS`] says what may follow it.
 pub const NAMES: &[&str] = &["fair", "fcfs", "srpt", "psjf", "las", "srpt-bands", "quick-fix", "fcf", "srrt", "fsp"];
@@ -20,59 +19,67 @@ pub const FORMS: &str = "fair, fcfs, srpt, psjf, las, srpt-bands[:BANDS|:SIZE,..
 
 /// The policy of this spec. The error says what is wrong with it and what would be right.
 pub fn parse(spec: &str) -> Result<Box<dyn Policy>, PolicyError> {
-    let Some((classes, inner)) = spec.split_once('/') else { return single(spec) };
-    let (name, option) = classes.split_once('=').map_or((classes, None), |(name, option)| (name, Some(option)));
-    if inner.contains('/') {
-        return Err(PolicyError(format!("policy `{spec}`: classes cannot stand above classes")));
-    }
-    let inners = |count| (0..count).map(|_| single(inner)).collect::<Result<Vec<_>, PolicyError>>();
-    match (name, option) {
-        ("strict", None) => Ok(Box::new(Strict::new(inners(CLASSES_MAX)?))),
-        ("strict", Some(_)) => {
-            Err(PolicyError(format!("policy `{spec}`: strict takes no option; write strict/{inner}")))
+    Ok(spec.parse::<PolicySpec>()?.build())
+}
+
+impl FromStr for PolicySpec {
+    type Err = PolicyError;
+
+    fn from_str(spec: &str) -> Result<PolicySpec, PolicyError> {
+        let Some((classes, inner)) = spec.split_once('/') else {
+            return Ok(PolicySpec::new(Classes::None, order(spec)?));
+        };
+        if inner.contains('/') {
+            return Err(PolicyError(format!("policy `{spec}`: classes cannot stand above classes")));
         }
-        ("weighted", Some(option)) => {
-            let weights = list(name, option, weight)?;
-            Ok(Box::new(Weighted::new(&weights, inners(weights.len())?)))
-        }
-        ("minimum", Some(option)) => {
-            let shares = list(name, option, share)?;
-            if shares.iter().sum::<u32>() > WHOLE {
-                return Err(PolicyError(format!("the shares `{option}` of policy `minimum` are more than 1 together")));
-            }
-            let lanes = inners(shares.len())?;
-            Ok(Box::new(Minimum::new(shares, lanes, single(inner)?)))
-        }
-        ("weighted", None) => Err(PolicyError(format!("policy `{spec}` needs weights: write weighted=3,1/{inner}"))),
-        ("minimum", None) => Err(PolicyError(format!("policy `{spec}` needs shares: write minimum=0.2,0/{inner}"))),
-        _ => {
-            let known = CLASS_NAMES.join(", ");
-            Err(PolicyError(format!("unknown classes `{classes}` in policy `{spec}`: choose one of {known}")))
-        }
+        Ok(PolicySpec::new(classes_above(spec, classes, inner)?, order(inner)?))
     }
 }
 
+/// The classes of this spec, above the order `inner`.
+fn classes_above(spec: &str, classes: &str, inner: &str) -> Result<Classes, PolicyError> {
+    let (name, option) = classes.split_once('=').map_or((classes, None), |(name, option)| (name, Some(option)));
+    let wrong = match (name, option) {
+        ("strict", None) => return Ok(Classes::Strict),
+        ("weighted", Some(option)) => return Ok(Classes::Weighted(list(name, option, weight)?)),
+        ("minimum", Some(option)) => {
+            let shares = list(name, option, share)?;
+            if shares.iter().sum::<u32>() <= WHOLE {
+                return Ok(Classes::Minimum(shares));
+            }
+            format!("the shares `{option}` of policy `minimum` are more than 1 together")
+        }
+        ("strict", Some(_)) => format!("policy `{spec}`: strict takes no option; write strict/{inner}"),
+        ("weighted", None) => format!("policy `{spec}` needs weights: write weighted=3,1/{inner}"),
+        ("minimum", None) => format!("policy `{spec}` needs shares: write minimum=0.2,0/{inner}"),
+        _ => format!("unknown classes `{classes}` in policy `{spec}`: choose one of {}", CLASS_NAMES.join(", ")),
+    };
+    Err(PolicyError(wrong))
+}
+
 /// A policy without classes.
-fn single(spec: &str) -> Result<Box<dyn Policy>, PolicyError> {
+fn order(spec: &str) -> Result<Order, PolicyError> {
     let (name, option) = spec.split_once(':').map_or((spec, None), |(name, option)| (name, Some(option)));
-    let plain = |policy: Box<dyn Policy>| match option {
-        None => Ok(policy),
+    let plain = |order: Order| match option {
+        None => Ok(order),
         Some(option) => Err(PolicyError(format!("policy `{name}` takes no option, and `{option}` was given"))),
     };
     match name {
-        "fair" => plain(Box::<Fair>::default()),
-        "fcfs" => plain(Box::new(Ranked::new(Fcfs))),
-        "srpt" => plain(Box::new(Ranked::new(Srpt))),
-        "psjf" => plain(Box::new(Ranked::new(Psjf))),
-        "las" => plain(Box::new(Ranked::new(Las))),
-        "srpt-bands" => bands(Srpt, name, option.unwrap_or(BANDS_USUAL), (Rule::Sizes, SIZES_AT_FIRST), size),
-        "quick-fix" => Ok(Box::new(QuickFix::new(option.map_or(Ok(QuickFix::CUT_BYTES), size)?))),
-        "fcf" => Ok(Box::new(Fcf::new(option.map_or(Ok(Fcf::BETA_PERMILLE), beta)?))),
+        "fair" => plain(Order::Fair),
+        "fcfs" => plain(Order::Fcfs),
+        "srpt" => plain(Order::Srpt),
+        "psjf" => plain(Order::Psjf),
+        "las" => plain(Order::Las),
+        "srpt-bands" => Ok(Order::SrptBands(
+            option.map_or(Ok(BandSpec::learned(BANDS_USUAL)), |option| bands(name, option, "B", size))?,
+        )),
+        "quick-fix" => Ok(Order::QuickFix { cut_bytes: option.map_or(Ok(QuickFix::CUT_BYTES), size)? }),
+        "fcf" => Ok(Order::Fcf { beta_permille: option.map_or(Ok(Fcf::BETA_PERMILLE), beta)? }),
         "srrt" => match option {
-            None => Ok(Box::new(Ranked::new(Srrt))),
-            Some(option) => bands(Srrt, name, option, (Rule::Times, TIMES_AT_FIRST), time),
+            None => Ok(Order::Srrt),
+            Some(option) => Ok(Order::SrrtBands(bands(name, option, "ms", time)?)),
         },
-        "fsp" => plain(Box::<Fsp>::default()),
+        "fsp" => plain(Order::Fsp),
         _ => {
             let (known, above) = (NAMES.join(", "), CLASS_NAMES.join(", "));
             Err(PolicyError(format!(
@@ -95,28 +102,19 @@ impl fmt::Display for PolicyError {
 impl std::error::Error for PolicyError {}
 
 /// As many as Harchol-Balter et al. used (2000, section 3.3).
-const BANDS_USUAL: &str = "5";
-
-/// Where cut points lie until some are learned: the ends Harchol-Balter et al. used, in bytes, and in nanoseconds the
-/// response times of a page and of a long wait.
-const SIZES_AT_FIRST: (u64, u64) = (1000, 50_000);
-const TIMES_AT_FIRST: (u64, u64) = (100_000_000, 1_000_000_000);
+const BANDS_USUAL: usize = 5;
 
 /// A number alone is how many bands; sizes or times are the cut points. A single cut is told from a number by its unit.
-fn bands<R: Rank + 'static>(
-    rank: R,
+fn bands(
     name: &str,
     option: &str,
-    (rule, between): (Rule, (u64, u64)),
+    unit: &str,
     cut: fn(&str) -> Result<u64, PolicyError>,
-) -> Result<Box<dyn Policy>, PolicyError> {
+) -> Result<BandSpec, PolicyError> {
     let is_number = !option.is_empty() && option.bytes().all(|byte| byte.is_ascii_digit());
     match option.parse::<usize>() {
-        Ok(bands) if (1..=BANDS_MAX).contains(&bands) => {
-            return Ok(Box::new(Bands::learned(format!("{name}:{bands}"), rank, bands, rule, between)));
-        }
+        Ok(bands) if (1..=BANDS_MAX).contains(&bands) => return Ok(BandSpec::learned(bands)),
         _ if is_number => {
-            let unit = if rule == Rule::Sizes { "B" } else { "ms" };
             return Err(PolicyError(format!(
                 "policy `{name}` of {option} bands: write 1 to {BANDS_MAX}, or for a single cut its unit too, {name}:{option}{unit}"
             )));
@@ -134,7 +132,7 @@ fn bands<R: Rank + 'static>(
             cuts.len()
         )));
     }
-    Ok(Box::new(Bands::at(format!("{name}:{option}"), rank, cuts)))
+    Ok(BandSpec::at(cuts, option.to_string()))
 }
 
 fn size(text: &str) -> Result<u64, PolicyError> {

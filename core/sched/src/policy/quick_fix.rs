@@ -25,8 +25,8 @@ const LARGE: u64 = 1 << 63;
 impl QuickFix {
     pub const CUT_BYTES: u64 = 1000;
 
-    pub fn new(cut_bytes: u64) -> QuickFix {
-        let name = format!("quick-fix:{cut_bytes}");
+    /// `name` is the spec it is known by.
+    pub fn new(name: String, cut_bytes: u64) -> QuickFix {
         QuickFix { name, cut: cut_bytes, turns: Default::default(), queue: TurnQueue::default() }
     }
 

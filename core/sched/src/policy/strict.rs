@@ -15,9 +15,9 @@ pub struct Strict {
 }
 
 impl Strict {
-    /// One inner policy per class, all alike.
-    pub fn new(inner: Vec<Box<dyn Policy>>) -> Strict {
-        Strict { name: format!("strict/{}", inner[0].name()), lanes: Lanes::new(inner) }
+    /// One inner policy per class, all alike; `name` is the spec it is known by.
+    pub fn new(name: String, inner: Vec<Box<dyn Policy>>) -> Strict {
+        Strict { name, lanes: Lanes::new(inner) }
     }
 }
 

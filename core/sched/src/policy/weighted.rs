@@ -57,12 +57,11 @@ impl Account {
 }
 
 impl Weighted {
-    /// Weights are at least 1; one inner policy per weight, all alike.
-    pub fn new(weights: &[u32], inner: Vec<Box<dyn Policy>>) -> Weighted {
+    /// Weights are at least 1; one inner policy per weight, all alike. `name` is the spec it is known by.
+    pub fn new(name: String, weights: &[u32], inner: Vec<Box<dyn Policy>>) -> Weighted {
         assert!(weights.len() == inner.len() && weights.iter().all(|weight| *weight > 0), "weights {weights:?}");
-        let list = weights.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         Weighted {
-            name: format!("weighted={list}/{}", inner[0].name()),
+            name,
             lanes: Lanes::new(inner),
             accounts: weights.iter().map(|&weight| Account { bytes: 0, weight }).collect(),
             virtual_time: VirtualTime::starting_at(Account { bytes: 0, weight: 1 }),

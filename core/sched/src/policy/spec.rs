@@ -1,0 +1,341 @@
+//! A policy as a value: read once where it is written, then carried and asked.
+//!
+//! As text a policy would be read again wherever something depends on it, and compared letter by letter: `quick-fix` and
+//! `quick-fix:1000` are one policy, and no two readers would stay alike.
+
+use std::fmt;
+
+use super::minimum::WHOLE;
+use super::{
+    BANDS_MAX, Bands, CLASSES_MAX, Fair, Fcf, Fcfs, Fsp, Las, Minimum, Policy, Psjf, QuickFix, Rank, Ranked, Rule,
+    Srpt, Srrt, Strict, Weighted,
+};
+
+/// A policy with all its options. [`std::str::FromStr`] reads what [`super::FORMS`] says; [`fmt::Display`] writes it
+/// with the defaults written out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicySpec {
+    classes: Classes,
+    order: Order,
+}
+
+/// What stands above the order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Classes {
+    None,
+    Strict,
+    /// By class.
+    Weighted(Vec<u32>),
+    /// By class, in millionths.
+    Minimum(Vec<u32>),
+}
+
+/// The order of the jobs, or of those of each class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    Fair,
+    Fcfs,
+    Srpt,
+    Psjf,
+    Las,
+    SrptBands(BandSpec),
+    /// From 1 up.
+    QuickFix {
+        cut_bytes: u64,
+    },
+    /// From 1000 up.
+    Fcf {
+        beta_permille: u32,
+    },
+    Srrt,
+    SrrtBands(BandSpec),
+    Fsp,
+}
+
+/// Where bands are cut. Two spellings of the same cut points are equal.
+#[derive(Debug, Clone)]
+pub struct BandSpec {
+    cut: Cut,
+    /// The option of the spec.
+    written: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Cut {
+    /// So many bands.
+    Learned(usize),
+    /// Increasing.
+    At(Vec<u64>),
+}
+
+impl PolicySpec {
+    pub(super) fn new(classes: Classes, order: Order) -> PolicySpec {
+        PolicySpec { classes, order }
+    }
+
+    /// This order, in the same classes.
+    pub fn with_order(&self, order: Order) -> PolicySpec {
+        PolicySpec { classes: self.classes.clone(), order }
+    }
+
+    /// The order of all jobs, or with classes of those in each.
+    pub fn order(&self) -> &Order {
+        &self.order
+    }
+
+    pub fn has_classes(&self) -> bool {
+        self.classes != Classes::None
+    }
+
+    /// As [`Policy::classes`].
+    pub fn classes(&self) -> usize {
+        match &self.classes {
+            Classes::None => 1,
+            Classes::Strict => CLASSES_MAX,
+            Classes::Weighted(list) | Classes::Minimum(list) => list.len(),
+        }
+    }
+
+    /// As [`Policy::bands`].
+    pub fn bands(&self) -> usize {
+        match &self.order {
+            _ if self.has_classes() => 1,
+            Order::SrptBands(bands) | Order::SrrtBands(bands) => bands.count(),
+            Order::QuickFix { .. } => 2,
+            _ => 1,
+        }
+    }
+
+    /// Whether all jobs are alike, so that there is nothing to order.
+    pub fn is_fair(&self) -> bool {
+        !self.has_classes() && self.order == Order::Fair
+    }
+
+    /// Whether the order changes by serving, without an arrival.
+    pub fn takes_turns(&self) -> bool {
+        matches!(self.order, Order::Fair | Order::Las)
+            || matches!(self.classes, Classes::Weighted(_) | Classes::Minimum(_))
+    }
+
+    /// The policy itself, without jobs.
+    pub fn build(&self) -> Box<dyn Policy> {
+        let (name, order) = (self.to_string(), || self.order.build());
+        let lanes = || (0..self.classes()).map(|_| order()).collect::<Vec<_>>();
+        match &self.classes {
+            Classes::None => order(),
+            Classes::Strict => Box::new(Strict::new(name, lanes())),
+            Classes::Weighted(weights) => Box::new(Weighted::new(name, weights, lanes())),
+            Classes::Minimum(shares) => Box::new(Minimum::new(name, shares.clone(), lanes(), order())),
+        }
+    }
+}
+
+impl fmt::Display for PolicySpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.classes {
+            Classes::None => {}
+            Classes::Strict => f.write_str("strict/")?,
+            Classes::Weighted(weights) => write!(f, "weighted={}/", listed(weights))?,
+            Classes::Minimum(shares) => {
+                let shares: Vec<f64> = shares.iter().map(|share| f64::from(*share) / f64::from(WHOLE)).collect();
+                write!(f, "minimum={}/", listed(&shares))?;
+            }
+        }
+        self.order.fmt(f)
+    }
+}
+
+fn listed(numbers: &[impl ToString]) -> String {
+    numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Where cut points lie until some are learned: the ends Harchol-Balter et al. used, in bytes, and in nanoseconds the
+/// response times of a page and of a long wait.
+const SIZES_AT_FIRST: (u64, u64) = (1000, 50_000);
+const TIMES_AT_FIRST: (u64, u64) = (100_000_000, 1_000_000_000);
+
+impl Order {
+    fn build(&self) -> Box<dyn Policy> {
+        let name = self.to_string();
+        match self {
+            Order::Fair => Box::<Fair>::default(),
+            Order::Fcfs => Box::new(Ranked::new(Fcfs)),
+            Order::Srpt => Box::new(Ranked::new(Srpt)),
+            Order::Psjf => Box::new(Ranked::new(Psjf)),
+            Order::Las => Box::new(Ranked::new(Las)),
+            Order::SrptBands(bands) => Box::new(bands.build(name, Srpt, Rule::Sizes, SIZES_AT_FIRST)),
+            Order::QuickFix { cut_bytes } => Box::new(QuickFix::new(name, *cut_bytes)),
+            Order::Fcf { beta_permille } => Box::new(Fcf::new(name, *beta_permille)),
+            Order::Srrt => Box::new(Ranked::new(Srrt)),
+            Order::SrrtBands(bands) => Box::new(bands.build(name, Srrt, Rule::Times, TIMES_AT_FIRST)),
+            Order::Fsp => Box::<Fsp>::default(),
+        }
+    }
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Order::Fair => f.write_str("fair"),
+            Order::Fcfs => f.write_str("fcfs"),
+            Order::Srpt => f.write_str("srpt"),
+            Order::Psjf => f.write_str("psjf"),
+            Order::Las => f.write_str("las"),
+            Order::SrptBands(bands) => write!(f, "srpt-bands:{}", bands.written),
+            Order::QuickFix { cut_bytes } => write!(f, "quick-fix:{cut_bytes}"),
+            Order::Fcf { beta_permille } => write!(f, "fcf:{}", f64::from(*beta_permille) / 1000.0),
+            Order::Srrt => f.write_str("srrt"),
+            Order::SrrtBands(bands) => write!(f, "srrt:{}", bands.written),
+            Order::Fsp => f.write_str("fsp"),
+        }
+    }
+}
+
+impl BandSpec {
+    /// So many bands, 1 to [`BANDS_MAX`], their cut points learned.
+    pub fn learned(bands: usize) -> BandSpec {
+        assert!((1..=BANDS_MAX).contains(&bands), "{bands} bands");
+        BandSpec { cut: Cut::Learned(bands), written: bands.to_string() }
+    }
+
+    /// Bands cut at these sizes, which increase: from one up, and fewer than [`BANDS_MAX`].
+    pub fn at_bytes(cuts: Vec<u64>) -> BandSpec {
+        // With a unit: a single number would be so many bands.
+        let written = listed(&cuts.iter().map(|cut| format!("{cut}B")).collect::<Vec<_>>());
+        BandSpec::at(cuts, written)
+    }
+
+    /// Bands cut at these ranks, as they are written.
+    pub(super) fn at(cuts: Vec<u64>, written: String) -> BandSpec {
+        assert!((1..BANDS_MAX).contains(&cuts.len()) && cuts.is_sorted_by(|a, b| a < b), "cut points {cuts:?}");
+        BandSpec { cut: Cut::At(cuts), written }
+    }
+
+    /// How many bands there are.
+    pub fn count(&self) -> usize {
+        match &self.cut {
+            Cut::Learned(bands) => *bands,
+            Cut::At(cuts) => cuts.len() + 1,
+        }
+    }
+
+    /// The cut points, where they are not learned: bytes, and nanoseconds of `srrt`.
+    pub fn cuts(&self) -> Option<&[u64]> {
+        match &self.cut {
+            Cut::Learned(_) => None,
+            Cut::At(cuts) => Some(cuts),
+        }
+    }
+
+    fn build<R: Rank>(&self, name: String, rank: R, rule: Rule, between: (u64, u64)) -> Bands<R> {
+        match &self.cut {
+            Cut::Learned(bands) => Bands::learned(name, rank, *bands, rule, between),
+            Cut::At(cuts) => Bands::at(name, rank, cuts.clone()),
+        }
+    }
+}
+
+impl PartialEq for BandSpec {
+    fn eq(&self, other: &BandSpec) -> bool {
+        self.cut == other.cut
+    }
+}
+
+impl Eq for BandSpec {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Increasing numbers with a unit each, as an operator could write them, and what they are.
+    fn cut_points(units: &'static [(&'static str, u64)]) -> impl Strategy<Value = BandSpec> {
+        let numbers = prop::collection::vec((1u64..1 << 40, prop::sample::select(units)), 1..BANDS_MAX);
+        numbers.prop_map(|numbers| {
+            let mut cuts: Vec<(u64, String)> = numbers
+                .into_iter()
+                .map(|(number, (unit, scale))| (number * scale, format!("{number}{unit}")))
+                .collect();
+            cuts.sort();
+            cuts.dedup_by_key(|(cut, _)| *cut);
+            let (cuts, written): (Vec<u64>, Vec<String>) = cuts.into_iter().unzip();
+            BandSpec::at(cuts, written.join(","))
+        })
+    }
+
+    fn order() -> impl Strategy<Value = Order> {
+        let (sizes, times) = (&[("B", 1), ("KB", 1000), ("KiB", 1024)], &[("ns", 1), ("us", 1000), ("ms", 1_000_000)]);
+        let learned = || (1..=BANDS_MAX).prop_map(BandSpec::learned);
+        let plain = [Order::Fair, Order::Fcfs, Order::Srpt, Order::Psjf, Order::Las, Order::Srrt, Order::Fsp];
+        prop_oneof![
+            prop::sample::select(plain.to_vec()),
+            learned().prop_map(Order::SrptBands),
+            cut_points(sizes).prop_map(Order::SrptBands),
+            prop::collection::btree_set(1u64.., 1..BANDS_MAX)
+                .prop_map(|cuts| Order::SrptBands(BandSpec::at_bytes(cuts.into_iter().collect()))),
+            (1u64..).prop_map(|cut_bytes| Order::QuickFix { cut_bytes }),
+            (1000u32..=1_000_000_000).prop_map(|beta_permille| Order::Fcf { beta_permille }),
+            learned().prop_map(Order::SrrtBands),
+            cut_points(times).prop_map(Order::SrrtBands),
+        ]
+    }
+
+    fn classes() -> impl Strategy<Value = Classes> {
+        let shares = prop::collection::vec(0..=WHOLE, 2..=CLASSES_MAX).prop_map(|mut shares| {
+            let mut left = WHOLE;
+            for share in &mut shares {
+                *share = (*share).min(left);
+                left -= *share;
+            }
+            shares
+        });
+        prop_oneof![
+            Just(Classes::None),
+            Just(Classes::Strict),
+            prop::collection::vec(1u32..=1000, 2..=CLASSES_MAX).prop_map(Classes::Weighted),
+            shares.prop_map(Classes::Minimum),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(classes in classes(), order in order()) {
+            let spec = PolicySpec::new(classes, order);
+            let written = spec.to_string();
+            let read = written.parse::<PolicySpec>();
+            prop_assert_eq!(read.as_ref(), Ok(&spec), "{}", &written);
+            prop_assert_eq!(read.map(|read| read.to_string()), Ok(written));
+        }
+
+        #[test]
+        fn a_spec_tells_what_its_policy_tells(classes in classes(), order in order()) {
+            let spec = PolicySpec::new(classes, order);
+            let policy = spec.build();
+            prop_assert_eq!(policy.name(), spec.to_string());
+            prop_assert_eq!((policy.classes(), policy.bands()), (spec.classes(), spec.bands()));
+        }
+    }
+
+    #[test]
+    fn what_is_asked_of_specs() {
+        let spec = |text: &str| text.parse::<PolicySpec>().unwrap();
+        for (text, is_fair, takes_turns) in [
+            ("fair", true, true),
+            ("strict/fair", false, true),
+            ("weighted=1,1/fair", false, true),
+            ("srpt", false, false),
+            ("las", false, true),
+            ("strict/srpt", false, false),
+            ("weighted=1,1/srpt", false, true),
+            ("minimum=0.5,0/srpt", false, true),
+        ] {
+            assert_eq!((spec(text).is_fair(), spec(text).takes_turns()), (is_fair, takes_turns), "{text}");
+        }
+        let Order::SrptBands(bands) = spec("srpt-bands:1000,2KB").order().clone() else { panic!("has bands") };
+        assert_eq!((bands.count(), bands.cuts()), (3, Some(&[1000, 2000][..])));
+        assert_eq!(spec("srpt-bands:1000,2KB"), spec("srpt-bands:1KB,2000"));
+        assert_ne!(spec("srpt-bands:1000,2000"), spec("srpt-bands:1000,2001"));
+        assert_ne!(spec("srpt-bands"), spec("srrt:5"));
+        assert_eq!(spec("weighted=3,1/srpt").with_order(Order::Las), spec("weighted=3,1/las"));
+    }
+}
