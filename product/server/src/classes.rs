@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sched::policy::{self, PolicyError};
+use sched::policy::PolicySpec;
 
 /// The class of a request, by its path: the first prefix is class 0, and unmatched paths are the class after the last prefix. Shared by all workers.
 #[derive(Debug, Clone)]
@@ -13,16 +13,14 @@ pub struct Classes {
 /// Why these classes cannot be had under this policy.
 #[derive(Debug)]
 pub enum ClassesError {
-    Policy(PolicyError),
     NotAPath(String),
     Twice(String),
-    TooMany { policy: String, classes: usize, prefixes: usize },
+    TooMany { policy: PolicySpec, classes: usize, prefixes: usize },
 }
 
 impl fmt::Display for ClassesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ClassesError::Policy(error) => error.fmt(f),
             ClassesError::NotAPath(prefix) => {
                 write!(f, "class `{prefix}` is not a path prefix; expected for example /members/")
             }
@@ -42,11 +40,11 @@ impl fmt::Display for ClassesError {
 impl std::error::Error for ClassesError {}
 
 impl Classes {
-    /// The classes with these prefixes of decoded paths, for this policy. Also checks the policy's spec.
-    pub fn new(prefixes: &[String], policy: &str) -> Result<Classes, ClassesError> {
-        let classes = policy::parse(policy).map_err(ClassesError::Policy)?.classes();
+    /// The classes with these prefixes of decoded paths, for this policy.
+    pub fn new(prefixes: &[String], policy: &PolicySpec) -> Result<Classes, ClassesError> {
+        let classes = policy.classes();
         if !prefixes.is_empty() && prefixes.len() >= classes {
-            let (policy, prefixes) = (policy.to_string(), prefixes.len());
+            let (policy, prefixes) = (policy.clone(), prefixes.len());
             return Err(ClassesError::TooMany { policy, classes, prefixes });
         }
         let mut relative: Vec<String> = Vec::new();
@@ -69,7 +67,7 @@ impl Classes {
 
     /// The class of what matches no prefix.
     pub fn last(&self) -> u8 {
-        // At most [`policy::CLASSES_MAX`].
+        // At most [`sched::policy::CLASSES_MAX`].
         self.prefixes.len() as u8
     }
 
@@ -92,7 +90,7 @@ mod tests {
     use super::*;
 
     fn classes(prefixes: &[&str], policy: &str) -> Result<Classes, ClassesError> {
-        Classes::new(&prefixes.iter().map(ToString::to_string).collect::<Vec<_>>(), policy)
+        Classes::new(&prefixes.iter().map(ToString::to_string).collect::<Vec<_>>(), &policy.parse().unwrap())
     }
 
     #[test]
@@ -127,7 +125,6 @@ mod tests {
             (&["/a", "/b"], "weighted=3,1/srpt", "has 2 classes; 2 prefixes were given, expected at most 1"),
             (&["a"], "strict/srpt", "`a` is not a path prefix"),
             (&["/a", "/a"], "strict/srpt", "class `/a` is given twice"),
-            (&[], "sprt", "unknown policy `sprt`"),
         ] {
             let error = classes(prefixes, policy).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");

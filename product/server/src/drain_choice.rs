@@ -8,7 +8,8 @@ mod ranked;
 
 use std::net::{IpAddr, SocketAddr};
 
-use sched::{Drain, Guard, Pace, WaitBound, policy};
+use sched::policy::PolicySpec;
+use sched::{Drain, Guard, Pace, WaitBound};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 use uplink::tree::{self, Kind};
@@ -39,8 +40,7 @@ pub enum DrainKind {
 #[derive(Debug, Clone)]
 pub struct DrainOptions {
     pub kind: DrainKind,
-    /// A spec that was found right.
-    pub policy: String,
+    pub policy: PolicySpec,
     pub guard_permille: u32,
     /// What foreign traffic in the same queue keeps of the link, in thousandths.
     pub foreign_permille: u32,
@@ -50,8 +50,7 @@ pub struct DrainOptions {
 
 /// What was found.
 pub struct DrainChoice {
-    /// A spec that [`sched::policy::parse`] takes.
-    pub policy: String,
+    pub policy: PolicySpec,
     pub pace: Pace,
     /// The link's own rate, where one is known; the pace may be below it.
     pub link: Option<Rate>,
@@ -181,8 +180,7 @@ impl DrainChoice {
 
     /// A drain as chosen.
     pub fn drain(&self) -> Drain {
-        let policy = policy::parse(&self.policy).expect("specs were checked when they were read");
-        Drain::new(policy, self.pace)
+        Drain::new(self.policy.build(), self.pace)
             .with_guard(Guard::new(self.guard_permille))
             .with_foreign_share(self.foreign_permille)
     }
@@ -213,7 +211,7 @@ mod tests {
 
     fn find(kind: DrainKind, uplink: Option<&str>) -> DrainChoice {
         let uplink = uplink.map(|rate| rate.parse().unwrap());
-        let policy = "srpt".to_string();
+        let policy = "srpt".parse().unwrap();
         let options = DrainOptions {
             kind,
             policy,

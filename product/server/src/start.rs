@@ -237,7 +237,7 @@ impl Server {
             listener,
             replier: Replier::new(cache, http::HttpDate::new(SystemTime::now())),
             finds: Finds::new(Arc::clone(&self.pool), move || woken.wake()),
-            is_plain: self.writer.is_none() && config.drain.marker.is_none() && config.drain.policy == "fair",
+            is_plain: self.writer.is_none() && config.drain.marker.is_none() && config.drain.policy.is_fair(),
             is_marked: config.drain.marker.is_some(),
             path,
             classes: config.classes.clone(),

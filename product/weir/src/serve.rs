@@ -9,8 +9,8 @@ use clap::ValueEnum;
 use cli::Failure;
 use server::transmit::{Patience, Promotion};
 use server::{
-    AccessLogConfig, Classes, ClassesError, Config, DrainChoice, DrainKind, DrainOptions, Limits, RecordsConfig,
-    Server, WORKERS_MAX, WaitBound, files, log,
+    AccessLogConfig, Classes, Config, DrainChoice, DrainKind, DrainOptions, Limits, PolicySpec, RecordsConfig, Server,
+    WORKERS_MAX, WaitBound, files, log,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -52,9 +52,9 @@ pub struct Args {
     uplink: Option<Rate>,
     /// Order of responses; srpt sends the one with the fewest bytes left first,
     /// fair gives each a turn; all policies are listed below
-    #[arg(long, value_name = "SPEC", default_value = "srpt", value_parser = policy,
+    #[arg(long, value_name = "SPEC", default_value = "srpt",
           help_heading = ORDER, verbatim_doc_comment)]
-    policy: String,
+    policy: PolicySpec,
     /// Assign this path prefix to the next class (0, 1, ...) of --policy; repeatable
     /// The longest prefix decides; unmatched paths get the last class [default: one class]
     #[arg(long = "class", value_name = "PREFIX", help_heading = ORDER, verbatim_doc_comment)]
@@ -202,10 +202,6 @@ fn guard_promise(bound: WaitBound) -> String {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "expected an address and a port, for example 127.0.0.1:8080 or [::]:80".to_string())
-}
-
-fn policy(text: &str) -> Result<String, ClassesError> {
-    Classes::new(&[], text).map(|_| text.to_string())
 }
 
 fn shaping(args: &Args) -> Result<DrainChoice, Failure> {

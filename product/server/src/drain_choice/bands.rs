@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use rustix::net::{AddressFamily, SocketType};
-use sched::policy;
+use sched::policy::{BandSpec, Order, PolicySpec};
 use socket2::SockRef;
 use uplink::Interface;
 use uplink::tree::{self, CONTROL_BAND, Kind, Tree};
@@ -64,24 +64,30 @@ fn marker(tree: &Tree, bands: u8, promotion: Promotion) -> Marker {
 }
 
 /// The policy with its bands, and how many it has: `srpt` and `srrt` get as many as there are.
-fn fit(spec: &str, interface: &str, bands_max: u8) -> Result<(String, u8), DrainError> {
-    let spec = match spec {
-        "srpt" => format!("srpt-bands:{bands_max}"),
-        "srrt" => format!("srrt:{bands_max}"),
-        _ => spec.to_string(),
+fn fit(asked: &PolicySpec, interface: &str, bands_max: u8) -> Result<(PolicySpec, u8), DrainError> {
+    let all = || BandSpec::learned(bands_max.into());
+    let policy = match asked.order() {
+        _ if asked.has_classes() => asked.clone(),
+        Order::Srpt => asked.with_order(Order::SrptBands(all())),
+        Order::Srrt => asked.with_order(Order::SrrtBands(all())),
+        _ => asked.clone(),
     };
-    let policy = policy::parse(&spec).expect("specs were checked when they were read");
-    // At most [`policy::BANDS_MAX`].
+    // At most [`sched::policy::BANDS_MAX`].
     let bands = policy.bands() as u8;
-    let is_one_queue = matches!(policy.name(), "fair" | "srpt-bands:1" | "srrt:1");
-    if bands == 1 && !is_one_queue {
-        return Err(DrainError::Policy(Misfit::NoBands { policy: spec }));
+    if bands == 1 && !is_one_queue(&policy) {
+        return Err(DrainError::Policy(Misfit::NoBands { policy }));
     }
     if bands > bands_max {
         let interface = interface.to_string();
-        return Err(DrainError::Policy(Misfit::TooManyBands { policy: spec, bands, interface, bands_max }));
+        return Err(DrainError::Policy(Misfit::TooManyBands { policy, bands, interface, bands_max }));
     }
-    Ok((policy.name().to_string(), bands))
+    Ok((policy, bands))
+}
+
+/// Whether a single queue of the kernel's keeps the policy.
+fn is_one_queue(policy: &PolicySpec) -> bool {
+    let is_one_band = matches!(policy.order(), Order::SrptBands(bands) | Order::SrrtBands(bands) if bands.count() == 1);
+    policy.is_fair() || is_one_band && !policy.has_classes()
 }
 
 /// Priorities above 6 need a privilege, which is found out on a socket of no use.
@@ -110,14 +116,15 @@ mod tests {
             ("fair", 6, "fair", 1),
             ("srpt-bands:1", 6, "srpt-bands:1", 1),
         ] {
-            assert_eq!(fit(spec, "eth0", bands_max).unwrap(), (fitted.to_string(), bands), "{spec}");
+            let (policy, count) = fit(&spec.parse().unwrap(), "eth0", bands_max).unwrap();
+            assert_eq!((policy.to_string(), count), (fitted.to_string(), bands), "{spec}");
         }
     }
 
     #[test]
     fn those_that_do_not_fit_are_told_what_would() {
-        let said = |spec| fit(spec, "eth0", 6).unwrap_err().to_string();
-        for spec in ["fcfs", "fsp", "fcf", "strict/srpt-bands"] {
+        let said = |spec: &str| fit(&spec.parse().unwrap(), "eth0", 6).unwrap_err().to_string();
+        for spec in ["fcfs", "fsp", "fcf:2", "strict/srpt", "strict/fair", "strict/srpt-bands:1"] {
             assert!(said(spec).starts_with(&format!("policy `{spec}` has no bands; expected one of srpt")));
         }
         let many = said("srpt-bands:7");

@@ -2,6 +2,8 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
+use sched::policy::PolicySpec;
+
 /// Why the drain that was asked for cannot be had: what is missing, where, and what would be right.
 #[derive(Debug)]
 pub enum DrainError {
@@ -31,7 +33,7 @@ pub enum DrainError {
         why: &'static str,
         interface: String,
         port: u16,
-        policy: String,
+        policy: PolicySpec,
     },
     /// This program was built without the BPF programs.
     NotBuilt,
@@ -41,9 +43,9 @@ pub enum DrainError {
 /// Why the policy is none for this drain.
 #[derive(Debug)]
 pub enum Misfit {
-    NoBands { policy: String },
-    TooManyBands { policy: String, bands: u8, interface: String, bands_max: u8 },
-    NoRank { policy: String, known: String },
+    NoBands { policy: PolicySpec },
+    TooManyBands { policy: PolicySpec, bands: u8, interface: String, bands_max: u8 },
+    NoRank { policy: PolicySpec, known: String },
 }
 
 impl DrainError {

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use sched::policy::{Order, PolicySpec};
 use uplink::classify::{self, Settings, Target};
 use uplink::tree::Kind;
 use uplink::{Interface, ToldMap};
@@ -15,10 +16,10 @@ use crate::transmit::{Mark, Marker};
 
 pub fn find(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, DrainError> {
     let policy = &options.policy;
-    let known = || classify::Policy::ALL.map(classify::Policy::name);
-    if !known().contains(&policy.as_str()) {
-        return Err(DrainError::Policy(Misfit::NoRank { policy: policy.clone(), known: known().join(", ") }));
-    }
+    let Some(ranks) = ranks_of(policy) else {
+        let known = classify::Policy::ALL.map(classify::Policy::name).join(", ");
+        return Err(DrainError::Policy(Misfit::NoRank { policy: policy.clone(), known }));
+    };
     let (interface, tree) = tree_at(listen.ip())?;
     let name = interface.name.clone();
     let Some(tree) = tree.filter(|tree| tree.plan.kind == Kind::Ranked) else {
@@ -28,7 +29,7 @@ pub fn find(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, D
         |why| DrainError::Unattached { why, interface: name.clone(), port: listen.port(), policy: policy.clone() };
     let attached = classify::find(&interface).map_err(DrainError::Kernel)?.and_then(|attached| attached.settings);
     let Some(settings) = attached else { return Err(unattached("has no compatible classifier")) };
-    fits(&settings, listen.port(), policy).map_err(unattached)?;
+    fits(&settings, listen.port(), ranks).map_err(unattached)?;
     let map = ToldMap::of(&interface).map_err(DrainError::Kernel)?;
     let Some(map) = map else { return Err(unattached("has lost its classifier")) };
     let mark = Mark::Told(Arc::new(map));
@@ -44,15 +45,27 @@ pub fn is_sorted(interface: &Interface, port: u16) -> bool {
     settings.is_some_and(|settings| settings.target == Target::Bands && settings.ports.contains(&port))
 }
 
+/// The classifier's policy that is this one.
+fn ranks_of(policy: &PolicySpec) -> Option<classify::Policy> {
+    match policy.order() {
+        _ if policy.has_classes() => None,
+        Order::Las => Some(classify::Policy::Las),
+        Order::Psjf => Some(classify::Policy::Psjf),
+        Order::Srpt => Some(classify::Policy::Srpt),
+        Order::Srrt => Some(classify::Policy::Srrt),
+        _ => None,
+    }
+}
+
 /// Whether what the classifier does is what was asked for.
-fn fits(settings: &Settings, port: u16, policy: &str) -> Result<(), &'static str> {
+fn fits(settings: &Settings, port: u16, policy: classify::Policy) -> Result<(), &'static str> {
     if settings.target != Target::Ranked {
         return Err("has a classifier that sorts into bands");
     }
     if !settings.ports.contains(&port) {
         return Err("has a classifier for other ports");
     }
-    if settings.policy.name() != policy {
+    if settings.policy != policy {
         return Err("has a classifier with another policy");
     }
     Ok(())
@@ -74,8 +87,22 @@ mod tests {
             priorities: Default::default(),
             ports: vec![80, 443],
         };
-        assert_eq!(fits(&settings, 80, "srpt"), Ok(()));
-        assert!(fits(&settings, 8080, "srpt").is_err() && fits(&settings, 80, "las").is_err());
-        assert!(fits(&Settings { target: Target::Bands, ..settings }, 80, "srpt").is_err());
+        let (srpt, las) = (classify::Policy::Srpt, classify::Policy::Las);
+        assert_eq!(fits(&settings, 80, srpt), Ok(()));
+        assert!(fits(&settings, 8080, srpt).is_err() && fits(&settings, 80, las).is_err());
+        assert!(fits(&Settings { target: Target::Bands, ..settings }, 80, srpt).is_err());
+    }
+
+    /// Each has the name of its own there, and no other is there.
+    #[test]
+    fn the_classifier_knows_four_policies() {
+        let known: Vec<&str> = (sched::policy::NAMES.iter().copied())
+            .filter(|name| {
+                let ranks = ranks_of(&name.parse().unwrap());
+                ranks.inspect(|ranks| assert_eq!(ranks.name(), *name)).is_some()
+            })
+            .collect();
+        assert_eq!(known, ["srpt", "psjf", "las", "srrt"]);
+        assert_eq!(["strict/srpt", "srrt:5"].map(|spec| ranks_of(&spec.parse().unwrap())), [None, None]);
     }
 }

@@ -4,7 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 
-use sched::{Drain, Pace, policy};
+use sched::policy::PolicySpec;
+use sched::{Drain, Pace};
 
 use super::*;
 use crate::files::{Cache, CacheLimits, Options, Root};
@@ -50,7 +51,8 @@ impl Bench {
         let mailbox = Arc::new(Mailbox::new().unwrap());
         let (pool, woken) = (Pool::new(), Arc::clone(&mailbox));
         let limits = Limits::default();
-        let drain = Drain::new(policy::parse(policy).unwrap(), Pace::UNLIMITED);
+        let policy: PolicySpec = policy.parse().unwrap();
+        let drain = Drain::new(policy.build(), Pace::UNLIMITED);
         let worker = Worker::new(Parts {
             number: 0,
             listener: listener.into(),
@@ -60,9 +62,9 @@ impl Bench {
             ),
             finds: Finds::new(Arc::clone(&pool), move || woken.wake()),
             path: Path::Own(Box::new(Transmitter::new(drain, None, limits.patience))),
-            is_plain: policy == "fair",
+            is_plain: policy.is_fair(),
             is_marked: false,
-            classes: Classes::new(&[], policy).unwrap(),
+            classes: Classes::new(&[], &policy).unwrap(),
             places: Arc::new(Places::new(16, &[Arc::clone(&mailbox)])),
             mailbox,
             log,
