@@ -53,11 +53,14 @@ pub enum Order {
 }
 
 /// Where bands are cut. Two spellings of the same cut points are equal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BandSpec(Box<Written>);
+
+/// The option of the spec; boxed, since a policy is carried about and few have bands.
 #[derive(Debug, Clone)]
-pub struct BandSpec {
+struct Written {
     cut: Cut,
-    /// The option of the spec.
-    written: String,
+    text: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -181,11 +184,11 @@ impl fmt::Display for Order {
             Order::Srpt => f.write_str("srpt"),
             Order::Psjf => f.write_str("psjf"),
             Order::Las => f.write_str("las"),
-            Order::SrptBands(bands) => write!(f, "srpt-bands:{}", bands.written),
+            Order::SrptBands(bands) => write!(f, "srpt-bands:{}", bands.0.text),
             Order::QuickFix { cut_bytes } => write!(f, "quick-fix:{cut_bytes}"),
             Order::Fcf { beta_permille } => write!(f, "fcf:{}", f64::from(*beta_permille) / 1000.0),
             Order::Srrt => f.write_str("srrt"),
-            Order::SrrtBands(bands) => write!(f, "srrt:{}", bands.written),
+            Order::SrrtBands(bands) => write!(f, "srrt:{}", bands.0.text),
             Order::Fsp => f.write_str("fsp"),
         }
     }
@@ -195,7 +198,7 @@ impl BandSpec {
     /// So many bands, 1 to [`BANDS_MAX`], their cut points learned.
     pub fn learned(bands: usize) -> BandSpec {
         assert!((1..=BANDS_MAX).contains(&bands), "{bands} bands");
-        BandSpec { cut: Cut::Learned(bands), written: bands.to_string() }
+        BandSpec(Box::new(Written { cut: Cut::Learned(bands), text: bands.to_string() }))
     }
 
     /// Bands cut at these sizes, which increase: from one up, and fewer than [`BANDS_MAX`].
@@ -206,14 +209,14 @@ impl BandSpec {
     }
 
     /// Bands cut at these ranks, as they are written.
-    pub(super) fn at(cuts: Vec<u64>, written: String) -> BandSpec {
+    pub(super) fn at(cuts: Vec<u64>, text: String) -> BandSpec {
         assert!((1..BANDS_MAX).contains(&cuts.len()) && cuts.is_sorted_by(|a, b| a < b), "cut points {cuts:?}");
-        BandSpec { cut: Cut::At(cuts), written }
+        BandSpec(Box::new(Written { cut: Cut::At(cuts), text }))
     }
 
     /// How many bands there are.
     pub fn count(&self) -> usize {
-        match &self.cut {
+        match &self.0.cut {
             Cut::Learned(bands) => *bands,
             Cut::At(cuts) => cuts.len() + 1,
         }
@@ -221,27 +224,27 @@ impl BandSpec {
 
     /// The cut points, where they are not learned: bytes, and nanoseconds of `srrt`.
     pub fn cuts(&self) -> Option<&[u64]> {
-        match &self.cut {
+        match &self.0.cut {
             Cut::Learned(_) => None,
             Cut::At(cuts) => Some(cuts),
         }
     }
 
     fn build<R: Rank>(&self, name: String, rank: R, rule: Rule, between: (u64, u64)) -> Bands<R> {
-        match &self.cut {
+        match &self.0.cut {
             Cut::Learned(bands) => Bands::learned(name, rank, *bands, rule, between),
             Cut::At(cuts) => Bands::at(name, rank, cuts.clone()),
         }
     }
 }
 
-impl PartialEq for BandSpec {
-    fn eq(&self, other: &BandSpec) -> bool {
+impl PartialEq for Written {
+    fn eq(&self, other: &Written) -> bool {
         self.cut == other.cut
     }
 }
 
-impl Eq for BandSpec {}
+impl Eq for Written {}
 
 #[cfg(test)]
 mod tests {
