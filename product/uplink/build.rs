@@ -6,6 +6,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use sched::policy::Srrt;
+
+#[path = "src/constants.rs"]
+mod constants;
+
 /// Newest first; before 15 the verifier refuses what clang makes of reference-counted pointers.
 const CLANGS: &[&str] =
     &["clang-22", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang"];
@@ -16,6 +21,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
     // Only a kernel that compiles programs (JIT) lets them call its own functions, and be called back.
     ("classify-interpreted", "classify", &["-DINTERPRETED"]),
     ("ranked", "ranked", &[]),
+    ("rank-test", "rank-test", &[]),
 ];
 
 fn main() {
@@ -25,6 +31,7 @@ fn main() {
         return;
     }
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
+    std::fs::write(out.join("constants.h"), header()).expect("OUT_DIR can be written");
     let clang = find_clang();
     if clang.is_none() {
         println!("cargo:warning=no clang {CLANG_MAJOR_MIN} or newer: weir is built without its BPF programs");
@@ -32,10 +39,33 @@ fn main() {
     for (name, source, flags) in PROGRAMS {
         let object = out.join(format!("{name}.bpf.o"));
         match &clang {
-            Some(clang) => compile(clang, flags, &Path::new("bpf").join(format!("{source}.bpf.c")), &object),
+            Some(clang) => compile(clang, flags, &Path::new("bpf").join(format!("{source}.bpf.c")), &out, &object),
             None => std::fs::write(&object, []).expect("OUT_DIR can be written"),
         }
     }
+}
+
+/// What the programs share with us and with `sched`, as macros.
+fn header() -> String {
+    use constants::*;
+    let numbers = [
+        ("LAYOUT", u64::from(LAYOUT)),
+        ("BANDS_MAX", BANDS_MAX as u64),
+        ("BAND_DATA_FIRST", BAND_DATA_FIRST as u64),
+        ("CUTS_MAX", CUTS_MAX as u64),
+        ("RANK_CONTROL", RANK_CONTROL.into()),
+        ("PORT_WORDS", PORT_WORDS as u64),
+        ("CUTS_AT", CUTS_AT as u64),
+        ("PRIORITIES_AT", PRIORITIES_AT as u64),
+        ("PORTS_AT", PORTS_AT as u64),
+        ("SETTINGS_BYTES", SETTINGS_BYTES as u64),
+        ("COUNTERS_RESPONSES_AT", COUNTERS_RESPONSES_AT as u64),
+        ("SIZE_STEPS", SIZE_STEPS as u64),
+        ("SIZE_BUCKETS", SIZE_BUCKETS as u64),
+        ("RTT_ASSUMED_US", Srrt::RTT_ASSUMED.0 / 1000),
+        ("CWND_ASSUMED_BYTES", Srrt::CWND_ASSUMED_BYTES),
+    ];
+    numbers.iter().map(|(name, number)| format!("#define {name} {number}\n")).collect()
 }
 
 fn find_clang() -> Option<String> {
@@ -50,13 +80,14 @@ fn major(clang: &str) -> Option<u32> {
     String::from_utf8_lossy(&output.stdout).trim().split('.').next()?.parse().ok()
 }
 
-fn compile(clang: &str, flags: &[&str], source: &Path, object: &Path) {
+fn compile(clang: &str, flags: &[&str], source: &Path, out: &Path, object: &Path) {
     let headers = std::env::var("DEP_BPF_INCLUDE").expect("libbpf-sys tells where its headers are");
     let status = Command::new(clang)
         .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-fno-ident"])
         .arg(format!("-I{headers}"))
         // Debian keeps asm/ in the folder of the architecture, which clang leaves out for the target bpf.
         .arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH))
+        .arg(format!("-I{}", out.display()))
         .args(["-Ibpf", "-fdebug-prefix-map=.=weir", "-c"])
         .args(flags)
         .arg(source)

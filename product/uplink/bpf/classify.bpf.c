@@ -15,6 +15,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "head.h"
+#include "rank.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -78,12 +79,6 @@ struct {
 #define PIPELINED_MAX 32
 // A data packet counts at least this much in sk_wmem_alloc, a pure ACK 2 (net/ipv4/tcp_output.c).
 #define TRUESIZE_DATA_MIN 512
-// As `sched` has it for `srrt`: until a round trip was measured, and until a window is known.
-#define RTT_ASSUMED_US 100000
-#define WINDOW_ASSUMED_BYTES 14600
-// So that no product overflows: 134 s and 16 GiB.
-#define RTT_MAX_US (1ull << 27)
-#define REMAINING_MAX (1ull << 34)
 
 struct packet {
 	__u32 seq;
@@ -425,23 +420,6 @@ static __always_inline bool follow(struct __sk_buff *skb, struct bpf_sock *sk, s
 	return is_new || flow->begin != begun;
 }
 
-// What the policy orders by: bytes, or for srrt microseconds. A response of unknown size, and one that is longer than it was
-// said to be, is ranked by what was sent of it.
-static __always_inline __u64 value_of(struct flow *flow, struct bpf_tcp_sock *tcp, __u64 offset)
-{
-	__u64 bytes = offset - flow->begin, rtt, window;
-
-	if (settings.policy != LAS && flow->end > offset)
-		bytes = settings.policy == PSJF ? flow->end - flow->begin : flow->end - offset;
-	if (settings.policy != SRRT)
-		return bytes;
-	rtt = tcp->srtt_us >> 3 ?: RTT_ASSUMED_US;
-	window = (__u64)tcp->snd_cwnd * tcp->mss_cache ?: WINDOW_ASSUMED_BYTES;
-	rtt = rtt < RTT_MAX_US ? rtt : RTT_MAX_US;
-	bytes = bytes < REMAINING_MAX ? bytes : REMAINING_MAX;
-	return rtt + rtt * bytes / window;
-}
-
 // Not static: the verifier then looks at it once and not on every path to it.
 __noinline __u32 band_of(__u64 value)
 {
@@ -495,11 +473,10 @@ static __always_inline int classify_data(struct __sk_buff *skb, struct bpf_sock 
 	is_idle = packet->seq == tcp->snd_una && offset >= flow->highest;
 	is_first = follow(skb, sk, flow, tcp, packet, offset, counters);
 	flow->highest = end;
-	value = value_of(flow, tcp, offset);
+	value = value_of(settings.policy, flow, tcp, offset);
 	band = band_of(value);
 	if (settings.into == INTO_RANKED) {
-		value = value > RANK_CONTROL ? value : RANK_CONTROL + 1;
-		flow->priority = value < (__u32)-1 ? value : (__u32)-1;
+		flow->priority = rank_of(value);
 	} else {
 		band = keep_order(skb, flow, is_idle, is_first, band, counters);
 		flow->priority = settings.priorities[band & (BANDS_MAX - 1)];
@@ -514,7 +491,7 @@ static __always_inline int classify_unknown(struct __sk_buff *skb, struct bpf_tc
 					    struct counters *counters)
 {
 	struct flow flow = {};
-	__u64 offset;
+	__u64 offset, value;
 	__u8 band;
 
 	if (!tcp) {
@@ -523,11 +500,11 @@ static __always_inline int classify_unknown(struct __sk_buff *skb, struct bpf_tc
 	}
 	counters->no_storage++;
 	offset = tcp->bytes_acked + (__s32)(packet->seq - tcp->snd_una);
-	offset = value_of(&flow, tcp, offset);
-	band = band_of(offset);
+	value = value_of(settings.policy, &flow, tcp, offset);
+	band = band_of(value);
 	if (settings.into == INTO_BANDS)
 		return stamp(skb, counters, band, settings.priorities[band & (BANDS_MAX - 1)]);
-	return stamp(skb, counters, band, offset < (__u32)-1 ? offset + 1 : (__u32)-1);
+	return stamp(skb, counters, band, rank_of(value));
 }
 
 SEC("tc")

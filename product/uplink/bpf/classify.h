@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 // What the classifier and the program that attaches it agree on: src/classify/settings.rs and counters.rs read these by their
-// places, so that a change here is a change there and of LAYOUT.
+// places, which src/constants.rs has. A change here is a change there, and of LAYOUT.
 #ifndef WEIR_CLASSIFY_H
 #define WEIR_CLASSIFY_H
 
 #include <linux/types.h>
 
-#define LAYOUT 2
-// Bands of a tree (`prio` has 16): control packets, what nobody classified, then data.
-#define BANDS_MAX 16
+// Written by build.rs.
+#include "constants.h"
+
 #define BAND_CONTROL 0
-#define BAND_DATA_FIRST 2
-#define CUTS_MAX (BANDS_MAX - BAND_DATA_FIRST - 1)
-// Lower ones are the priorities that the kernel gives by itself: other traffic (ranked.bpf.c has the same).
-#define RANK_CONTROL 16
-#define PORT_WORDS (65536 / 64)
 
 enum policy { LAS = 0, PSJF = 1, SRPT = 2, SRRT = 3 };
 enum into { INTO_BANDS = 0, INTO_RANKED = 1 };
@@ -37,6 +32,11 @@ struct settings {
 	__u64 ports[PORT_WORDS];
 };
 
+_Static_assert(__builtin_offsetof(struct settings, cuts) == CUTS_AT, "settings.cuts");
+_Static_assert(__builtin_offsetof(struct settings, priorities) == PRIORITIES_AT, "settings.priorities");
+_Static_assert(__builtin_offsetof(struct settings, ports) == PORTS_AT, "settings.ports");
+_Static_assert(sizeof(struct settings) == SETTINGS_BYTES, "settings");
+
 struct band_counters {
 	__u64 packets;
 	__u64 bytes;
@@ -54,9 +54,8 @@ struct counters {
 	__u64 no_socket;
 };
 
-// Sizes of responses: SIZE_STEPS buckets per octave from 1 byte on.
-#define SIZE_STEPS 4
-#define SIZE_BUCKETS (64 * SIZE_STEPS)
+_Static_assert(__builtin_offsetof(struct counters, responses) == COUNTERS_RESPONSES_AT * 8, "counters.responses");
+_Static_assert(sizeof(struct counters) == (COUNTERS_RESPONSES_AT + 8) * 8, "counters");
 
 // What a server tells of the response it is about to send: offsets in the connection's stream of bytes, from 0 at accept.
 struct told {

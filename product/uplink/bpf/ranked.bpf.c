@@ -21,6 +21,7 @@
 //
 // Needs Linux 6.16 (BPF qdiscs, bpf_list_front, bpf_rbtree_right). All callbacks but init run under the qdisc's own
 // lock; the spin locks are the verifier's condition for touching lists and trees, and nobody ever waits for one.
+#include "constants.h"
 #include "weir_kernel.h"
 
 #define FLOW_CONTROL 1ULL /* keys no socket address and no hash can be */
@@ -30,7 +31,6 @@
 #define OTHER_QUEUES 16
 /* The kernel's own priorities end with TC_PRIO_MAX, 15; the classifier stamps from here on (bpf/classify.h). */
 #define RANK_OTHER 0
-#define RANK_CONTROL 16
 /* As the bands' OTHER_SHARE_PERMILLE (src/tree/mod.rs). */
 #define OTHER_PERMILLE 200
 /* What other traffic may have saved up of its share. */

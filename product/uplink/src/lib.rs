@@ -7,6 +7,9 @@
 pub mod classify;
 pub mod congestion;
 mod connections;
+// Most are of the classifier alone.
+#[cfg_attr(not(feature = "bpf"), allow(dead_code))]
+mod constants;
 mod device;
 pub mod doctor;
 mod error;

@@ -59,3 +59,43 @@ impl<R: Rank> Policy for Ranked<R> {
         R::NEEDS_PATH
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Las, Psjf, Srpt, Srrt};
+    use super::*;
+    use crate::Size;
+    use units::Nanos;
+
+    /// The rank in the unit of the table.
+    fn rank_of(policy: &str, job: &Job, path: &Path) -> u64 {
+        match policy {
+            "las" => Las.rank(job, path),
+            "psjf" => Psjf.rank(job, path),
+            "srpt" => Srpt.rank(job, path),
+            "srrt" => Srrt.rank(job, path) / Nanos::from_micros(1).0,
+            _ => panic!("{policy} is not in the kernel"),
+        }
+    }
+
+    #[test]
+    fn ranks_are_those_of_the_kernel() {
+        let rows = include_str!("ranks.csv").lines().filter(|line| !line.starts_with('#')).skip(1);
+        let mut count = 0;
+        for row in rows {
+            let fields: Vec<&str> = row.split(',').collect();
+            let number = |at: usize| fields[at].parse::<u64>().unwrap();
+            let attained = number(2);
+            let size = fields[1].parse().map_or(Size::AtLeast(attained), Size::Known);
+            let path = Path {
+                rtt: Some(Nanos::from_micros(number(3))).filter(|rtt| *rtt > Nanos::ZERO),
+                cwnd_bytes: Some(number(4) * number(5)).filter(|bytes| *bytes > 0),
+                throughput_bps: None,
+            };
+            let job = Job { attained, ..Job::of_size(size) };
+            assert_eq!(rank_of(fields[0], &job, &path), number(6), "{row}");
+            count += 1;
+        }
+        assert!(count > 20, "{count} rows");
+    }
+}

@@ -16,10 +16,13 @@ use units::{Nanos, wire};
 
 pub struct Srrt;
 
-/// What a round trip counts before the first sample: between the nearest and the farthest of the paper's clients.
-const RTT_ASSUMED: Nanos = Nanos::from_millis(100);
-/// The window before it is known.
-const CWND_ASSUMED_BYTES: u64 = 10 * wire::SEGMENT_BYTES;
+impl Srrt {
+    /// What a round trip counts before the first sample: between the nearest and the farthest of the paper's clients.
+    pub const RTT_ASSUMED: Nanos = Nanos::from_millis(100);
+    /// The window before it is known.
+    pub const CWND_ASSUMED_BYTES: u64 = 10 * wire::SEGMENT_BYTES;
+}
+
 /// So that a path without any delay still orders by size: the granularity of what the kernel tells.
 const RTT_MIN: Nanos = Nanos::from_micros(1);
 
@@ -29,8 +32,8 @@ impl Rank for Srrt {
 
     fn rank(&self, job: &Job, path: &Path) -> u64 {
         let remaining = job.expected_left().unwrap_or_else(|| blind_rank(job));
-        let rtt = path.rtt.unwrap_or(RTT_ASSUMED).max(RTT_MIN).0;
-        let window = path.cwnd_bytes.unwrap_or(CWND_ASSUMED_BYTES).max(1);
+        let rtt = path.rtt.unwrap_or(Srrt::RTT_ASSUMED).max(RTT_MIN).0;
+        let window = path.cwnd_bytes.unwrap_or(Srrt::CWND_ASSUMED_BYTES).max(1);
         // 100 ms and 100 GB still fit in 64 bits, where a division is several times cheaper.
         let transfer = match rtt.checked_mul(remaining) {
             Some(product) => product / window,

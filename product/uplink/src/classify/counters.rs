@@ -1,12 +1,9 @@
 //! What the program counted, and cut points from the sizes it saw.
 
 use super::program::{COUNTERS_MAP, Program, SIZES_MAP};
-use super::settings::BANDS_MAX;
 use crate::Error;
+use crate::constants::{BANDS_MAX, COUNTERS_RESPONSES_AT, SIZE_BUCKETS, SIZE_STEPS};
 
-/// Buckets per octave of the sizes (bpf/classify.h).
-const SIZE_STEPS: u64 = 4;
-const SIZE_BUCKETS: u32 = 256;
 /// Sizes seen before cut points are taken from them: as many as `sched` wants.
 pub const SIZES_MIN: u64 = 64;
 
@@ -43,7 +40,7 @@ impl Counters {
         let words = program.sums(COUNTERS_MAP, 0)?;
         let word = |at: usize| words.get(at).copied().unwrap_or(0);
         let band = |band: usize| BandCounters { packets: word(band * 2), bytes: word(band * 2 + 1) };
-        let rest = BANDS_MAX * 2;
+        let rest = COUNTERS_RESPONSES_AT;
         Ok(Counters {
             bands: (0..BANDS_MAX).map(band).collect(),
             responses: word(rest),
@@ -67,7 +64,7 @@ pub struct Sizes {
 impl Sizes {
     pub fn read(program: &Program) -> Result<Sizes, Error> {
         let count = |bucket| Ok(program.sums(SIZES_MAP, bucket)?.first().copied().unwrap_or(0));
-        Ok(Sizes::of((0..SIZE_BUCKETS).map(count).collect::<Result<_, Error>>()?))
+        Ok(Sizes::of((0..SIZE_BUCKETS as u32).map(count).collect::<Result<_, Error>>()?))
     }
 
     fn of(counts: Vec<u64>) -> Sizes {
@@ -95,7 +92,8 @@ impl Sizes {
 }
 
 fn low_end(bucket: u64) -> f64 {
-    let (octave, step) = (bucket / SIZE_STEPS, bucket % SIZE_STEPS);
+    let steps = SIZE_STEPS as u64;
+    let (octave, step) = (bucket / steps, bucket % steps);
     (1.0 + step as f64 / SIZE_STEPS as f64) * (octave as f64).exp2()
 }
 
@@ -105,7 +103,7 @@ mod tests {
 
     #[test]
     fn quantiles_lie_in_the_buckets_of_the_sizes() {
-        let mut counts = vec![0; SIZE_BUCKETS as usize];
+        let mut counts = vec![0; SIZE_BUCKETS];
         // 1024 to 1279 bytes, and 1 MiB to 1.25 MiB.
         counts[10 * 4] = 90;
         counts[20 * 4] = 10;

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, ObjectBuilder, TC_EGRESS, TcHook};
 
 use super::filter::{HANDLE, NAME, PRIORITY};
-use super::settings::SETTINGS_BYTES;
+use crate::constants::SETTINGS_BYTES;
 use crate::{Error, Interface};
 
 /// Empty where there was no clang when this was built.

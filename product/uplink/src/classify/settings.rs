@@ -1,19 +1,9 @@
 //! What the program is told when it is loaded, as bytes: `struct settings` of bpf/classify.h, and back, since everything
 //! about an attached program is read from the kernel.
 
+pub use crate::constants::CUTS_MAX;
+use crate::constants::{BANDS_MAX, CUTS_AT, LAYOUT, PORT_WORDS, PORTS_AT, PRIORITIES_AT, SETTINGS_BYTES};
 use crate::netlink::{u32_at, u64_at};
-
-/// A program of another version of weir, with another layout, is not read.
-const LAYOUT: u32 = 2;
-pub const BANDS_MAX: usize = 16;
-/// Two bands are not for responses, and so many bands have one cut less.
-pub const CUTS_MAX: usize = BANDS_MAX - 3;
-const PORT_WORDS: usize = 65536 / 64;
-
-const CUTS_AT: usize = 24;
-const PRIORITIES_AT: usize = CUTS_AT + CUTS_MAX * 8;
-const PORTS_AT: usize = PRIORITIES_AT + BANDS_MAX * 4;
-pub const SETTINGS_BYTES: usize = PORTS_AT + PORT_WORDS * 8;
 
 /// Whose packets are urgent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +28,11 @@ impl Policy {
             Policy::Srpt => "srpt",
             Policy::Srrt => "srrt",
         }
+    }
+
+    /// What the program knows it by.
+    pub(super) fn number(self) -> u32 {
+        Policy::ALL.iter().position(|policy| *policy == self).unwrap_or(0) as u32
     }
 
     /// What it orders by.
@@ -104,8 +99,8 @@ impl Settings {
     pub fn to_bytes(&self) -> Vec<u8> {
         assert!(self.cuts.len() <= CUTS_MAX, "{} cuts", self.cuts.len());
         let made = u32::from(self.made_clsact) * MADE_CLSACT + u32::from(self.made_tree) * MADE_TREE;
-        let policy = Policy::ALL.iter().position(|policy| *policy == self.policy).unwrap_or(0) as u32;
-        let words = [LAYOUT, policy, self.target as u32, self.promotion as u32, made, self.cuts.len() as u32];
+        let words =
+            [LAYOUT, self.policy.number(), self.target as u32, self.promotion as u32, made, self.cuts.len() as u32];
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         bytes.extend(self.cuts.iter().flat_map(|cut| cut.to_ne_bytes()));
         bytes.resize(PRIORITIES_AT, 0);

@@ -30,6 +30,7 @@ mod up;
 
 use units::Rate;
 
+use crate::constants::RANK_CONTROL;
 use crate::netlink::Socket;
 use crate::{Counted, Error, Interface};
 
@@ -56,8 +57,6 @@ pub const SHARE_PERMILLE: u16 = 5;
 const HTB_PRIORITIES: u8 = 8;
 /// All there is to guarantee.
 const WHOLE_PERMILLE: u16 = 1000;
-/// As in bpf/classify.h; lower ones are other traffic.
-const RANK_CONTROL: u32 = 16;
 /// Below this a full packet takes more than a second.
 const RATE_MIN_BITS_PER_S: u64 = 12_000;
 /// More than this is minutes of any link.

@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 mod attaching;
 mod heads;
 mod order;
+mod ranks;
 
 use super::*;
 use crate::testing::{in_own_network, run};
