@@ -16,7 +16,10 @@ fn packets_per_second(criterion: &mut Criterion) {
         ("off-50ms", Config { paths: vec![far], ..Config::default() }),
         ("off-50ms-1%", Config { paths: vec![PathConfig { loss: 0.01, ..far }], ..Config::default() }),
         ("fq_codel", Config { bottleneck: Discipline::FqCodel(10_240), ..Config::default() }),
-        ("paced-srpt", Config { drain: DrainKind::Paced, policy: "srpt".into(), ..Config::default() }),
+        (
+            "paced-srpt",
+            Config { drain: DrainKind::Paced, policy: "srpt".parse().expect("a policy"), ..Config::default() },
+        ),
     ] {
         let jobs: Vec<Job> = poisson(&sizes, load.clone(), config.link, 1, 1).take(20_000).collect();
         let simulate = || run(&config, jobs.iter().copied(), Hooks::none()).expect("the config is right");

@@ -67,8 +67,16 @@ fn row(line: &str) -> Row<'_> {
     let tcp = Tcp { gso_segments, ..tcp };
     let paths = vec![path];
     let sees_queue = !is_router;
-    let config =
-        Config { drain, bottleneck, policy: policy.into(), shape, sees_queue, tcp, paths, ..Config::default() };
+    let config = Config {
+        drain,
+        bottleneck,
+        policy: policy.parse().unwrap(),
+        shape,
+        sees_queue,
+        tcp,
+        paths,
+        ..Config::default()
+    };
     let server = Server { acks_ride, ..Server::default() };
     let config = Config { server, ..config };
     let mean_ms = (!mean_ms.is_empty()).then(|| number(mean_ms));

@@ -243,10 +243,10 @@ fn load_command(plan: &Plan<'_>, spec: &RunSpec, address: SocketAddr, folder: &P
     flag("server", spec.server.name().into());
     // What orders the bytes, whether the server does it or a program beside it.
     let (policy, drain) = match spec.attach {
-        Some(policy) => (policy.name(), experiment.qdisc_of(spec).name()),
-        None => (spec.policy.as_str(), spec.drain.as_str()),
+        Some(policy) => (policy.name().to_string(), experiment.qdisc_of(spec).name()),
+        None => (spec.policy.to_string(), spec.drain.as_str()),
     };
-    flag("policy", policy.into());
+    flag("policy", policy);
     flag("drain", drain.into());
     flag("out", folder.display().to_string());
     command

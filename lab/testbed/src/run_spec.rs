@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use sched::policy::PolicySpec;
 use serde::{Deserialize, Deserializer};
 
 use crate::Network;
@@ -15,8 +16,8 @@ pub struct RunSpec {
     #[serde(deserialize_with = "name")]
     pub name: String,
     pub server: Server,
-    #[serde(default = "fair")]
-    pub policy: String,
+    #[serde(default = "fair", deserialize_with = "policy")]
+    pub policy: PolicySpec,
     #[serde(default = "off")]
     pub drain: String,
     /// More flags for the server: of `weir serve`, or another's own (Apache's `-c DIRECTIVE`), with its configuration unchanged.
@@ -153,7 +154,7 @@ impl RunSpec {
     pub(crate) fn check(&self, qdisc: Qdisc, network: Network) -> Result<(), String> {
         let (name, queue) = (&self.name, qdisc.name());
         let wrong = |reason: String| Err(format!("run `{name}`: {reason}"));
-        let is_plain = self.policy == "fair" && self.drain == "off";
+        let is_plain = self.policy.is_fair() && self.drain == "off";
         if self.server != Server::Weir && !is_plain {
             let server = self.server.name();
             return wrong(format!("{server} knows no policy or drain of ours: leave them out"));
@@ -189,8 +190,12 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
     Ok(name)
 }
 
-fn fair() -> String {
-    "fair".into()
+fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PolicySpec, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+}
+
+fn fair() -> PolicySpec {
+    "fair".parse().expect("a policy")
 }
 
 fn off() -> String {
@@ -234,6 +239,7 @@ mod tests {
             ("", "server = \"weir\"\ndrain = \"bands\"\nqdisc = \"cake\"", "run `a`: drain `bands` into qdisc `cake`"),
             ("", "server = \"nginx\"\nattach = \"las\"\nqdisc = \"fifo\"", "run `a`: attach has nothing to order"),
             ("", "server = \"nginx\"\nattach = \"fifo\"", "unknown variant `fifo`, expected one of `las`"),
+            ("", "server = \"weir\"\npolicy = \"sprt\"", "unknown policy `sprt`: choose one of fair, fcfs, srpt"),
             ("", "server = \"nginx\"\nattach_flags = [\"-x\"]", "run `a`: attach_flags without attach"),
             ("", "server = \"nginx\"\nqdisc_flags = [\"-x\"]", "run `a`: qdisc_flags are for `bands` and `ranked`"),
             ("", "server = \"nginx\"\ncold_reads_per_s = 0", "expected a nonzero u32"),

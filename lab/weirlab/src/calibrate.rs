@@ -74,7 +74,7 @@ fn found(run: &Run, samples: &Samples) -> Result<Calibration, Failure> {
 /// The first run that is FAIR; the very first, where every one orders.
 fn unordered(file: &ExperimentFile) -> String {
     let experiment = &file.points()[0].experiment;
-    let is_fair = |run: &&testbed::RunSpec| run.policy == "fair" && run.attach.is_none();
+    let is_fair = |run: &&testbed::RunSpec| run.policy.is_fair() && run.attach.is_none();
     let fair = experiment.runs().find(is_fair).or_else(|| experiment.runs().next());
     fair.map_or(String::new(), |run| run.name.clone())
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sched::{Policy, policy};
+use sched::policy::PolicySpec;
 use serde::Deserialize;
 use units::{Nanos, Rate, wire};
 
@@ -16,8 +16,7 @@ pub struct Config {
     pub shape: Shape,
     pub bottleneck: Discipline,
     pub drain: DrainKind,
-    /// A spec of [`sched::policy::parse`].
-    pub policy: String,
+    pub policy: PolicySpec,
     /// Thousandths of the bytes that the drain gives to the oldest response, if paced; at most 1000.
     pub guard_permille: u32,
     /// Whether a response goes to a better band at once, as in the papers, or when nothing of its connection waits in a worse one,
@@ -207,7 +206,7 @@ impl Default for Config {
             shape: Shape::Wire,
             bottleneck: Discipline::Fifo(100),
             drain: DrainKind::Off,
-            policy: "fair".into(),
+            policy: "fair".parse().expect("a policy"),
             guard_permille: 10,
             promotes_at_once: false,
             sees_queue: true,
@@ -241,9 +240,8 @@ impl std::error::Error for ConfigError {}
 const LIMIT_MAX: u32 = 1 << 24;
 
 impl Config {
-    /// Whether it can be run; the policy, since it has to be made to be checked.
-    pub fn check(&self) -> Result<Box<dyn Policy>, ConfigError> {
-        let policy = policy::parse(&self.policy).map_err(|error| ConfigError(error.to_string()))?;
+    /// Whether it can be run.
+    pub fn check(&self) -> Result<(), ConfigError> {
         let tcp = &self.tcp;
         in_range("fifo limit", self.bottleneck.limit(), 1..=LIMIT_MAX)?;
         in_range("guard_permille", self.guard_permille, 0..=1000)?;
@@ -265,8 +263,7 @@ impl Config {
         }
         in_range("sample_every", self.sample_every.unwrap_or(Nanos::MAX), Nanos::from_millis(1)..=Nanos::MAX)?;
         self.check_paths()?;
-        self.check_drain(&*policy)?;
-        Ok(policy)
+        self.check_drain()
     }
 
     fn check_paths(&self) -> Result<(), ConfigError> {
@@ -281,10 +278,10 @@ impl Config {
         Ok(())
     }
 
-    fn check_drain(&self, policy: &dyn Policy) -> Result<(), ConfigError> {
+    fn check_drain(&self) -> Result<(), ConfigError> {
         let error = |what: &str| Err(ConfigError(what.to_owned()));
         match (self.drain, self.bottleneck) {
-            (DrainKind::Bands, Discipline::Bands(_)) if policy.bands() == 1 => Err(ConfigError(format!(
+            (DrainKind::Bands, Discipline::Bands(_)) if self.policy.bands() == 1 => Err(ConfigError(format!(
                 "drain `bands` needs a policy with bands, such as srpt-bands:5 or quick-fix: `{}` has none",
                 self.policy
             ))),

@@ -38,14 +38,14 @@ use workload::Job;
 
 /// Simulates these jobs, which have to come in order of arrival.
 pub fn run(config: &Config, jobs: impl Iterator<Item = Job>, hooks: Hooks) -> Result<Outcome, ConfigError> {
-    let policy = config.check()?;
-    Ok(world::World::new(config, policy, jobs, hooks).run())
+    config.check()?;
+    Ok(world::World::new(config, jobs, hooks).run())
 }
 
 /// Simulates these users; they share no connections, so `per_connection` has to be 1.
 pub fn run_users(config: &Config, load: &ClosedLoad, hooks: Hooks) -> Result<Outcome, ConfigError> {
-    let policy = config.check()?;
+    config.check()?;
     load.check(config)?;
     let users = users::Users::new(load, config.seed);
-    Ok(world::World::new(config, policy, std::iter::empty(), hooks).with_users(users).run())
+    Ok(world::World::new(config, std::iter::empty(), hooks).with_users(users).run())
 }

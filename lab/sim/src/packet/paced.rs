@@ -5,7 +5,7 @@
 //! when a grant could be made; where no queue is seen, round trips and losses set the pace.
 
 use sched::feedback::{Change, Look, Seen};
-use sched::{Drain, Feedback, Guard, JobId, Pace, Policy, Progress, Reading};
+use sched::{Drain, Feedback, Guard, JobId, Pace, Progress, Reading};
 use units::Nanos;
 use workload::Job;
 
@@ -32,14 +32,14 @@ pub struct Writer {
 }
 
 /// The drain, as the server makes it (`drain_choice` there), and what belongs to it.
-pub fn drain(config: &Config, policy: Box<dyn Policy>) -> (Drain, Writer) {
+pub fn drain(config: &Config) -> (Drain, Writer) {
     if config.drain != DrainKind::Paced {
-        return (Drain::new(policy, Pace::UNLIMITED), Writer::default());
+        return (Drain::new(config.policy.build(), Pace::UNLIMITED), Writer::default());
     }
     let told = config.told.unwrap_or(config.link);
     let pace = if config.sees_queue { Pace::of_line(config.link) } else { Pace::blind(told) };
     let feedback = pace.rate.filter(|_| !config.sees_queue).map(Feedback::new);
-    let drain = Drain::new(policy, pace).with_guard(Guard::new(config.guard_permille));
+    let drain = Drain::new(config.policy.build(), pace).with_guard(Guard::new(config.guard_permille));
     (drain, Writer { feedback, ..Writer::default() })
 }
 

@@ -3,7 +3,7 @@
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use record::JobRecord;
-use sched::{Drain, Passed, Policy};
+use sched::{Drain, Passed};
 use units::Nanos;
 use workload::{HEAD_BYTES_NOMINAL, Job};
 
@@ -132,8 +132,8 @@ pub struct World<'c, 'h, J: Iterator> {
 }
 
 impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
-    pub fn new(config: &'c Config, policy: Box<dyn Policy>, jobs: J, hooks: Hooks<'h>) -> World<'c, 'h, J> {
-        let (drain, writer) = paced::drain(config, policy);
+    pub fn new(config: &'c Config, jobs: J, hooks: Hooks<'h>) -> World<'c, 'h, J> {
+        let (drain, writer) = paced::drain(config);
         World {
             config,
             settings: config.tcp.settings(),

@@ -39,7 +39,7 @@ const LINK_BITS_PER_S_MAX: u64 = 8_000_000_000;
 /// A simulation of one link.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// `ps` for exact processor sharing, or a spec of [`sched::policy::parse`]; the bands of `srpt-bands:K` are cut
+    /// `ps` for exact processor sharing, or a [`sched::policy::PolicySpec`] as it is written; the bands of `srpt-bands:K` are cut
     /// where it is best for the distribution, which is known here.
     pub policy: String,
     /// At most 8 Gbit/s.

@@ -1,14 +1,16 @@
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use sched::policy::{Order, PolicySpec};
+use serde::Deserialize;
 use units::Rate;
 
 /// A run of the model. Every section has defaults; what 001 leaves open is said at each field, with why it is what it is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// What orders the disk and the network: `fcfs`, `srpt`, `srpt-bands:...`, `fcf` or `srrt`. The processor is FIFO.
-    pub policy: String,
+    #[serde(skip)]
+    pub policy: PolicySpec,
     /// User equivalents, 1 to 100,000.
     pub users: u32,
     /// Requests counted, at least 1.
@@ -27,7 +29,7 @@ pub struct Config {
 }
 
 /// When a run ends, which 001 does not say, and with it whether those still waiting then are left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Until {
     /// Counted are the requests that reach the server with the numbers from `warm_up` on, the same under every policy; the
@@ -38,7 +40,7 @@ pub enum Until {
 }
 
 /// The processor. 001 gives no speed; this is a Pentium III of 2001 that serves about 700 small files a second.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cpu {
     /// Parsing, opening the file, logging; microseconds a request.
@@ -53,7 +55,7 @@ pub struct Cpu {
 
 /// The disk. 001 gives the block and no speed; this is a disk of 2001 (10,000 turns a minute: 5.5 ms of seeking, 3 ms of
 /// waiting for the sector) of whose blocks seven in ten are in the file cache: 700 users then keep it busy to 96 %.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Disk {
     /// Read at once.
@@ -64,14 +66,14 @@ pub struct Disk {
 }
 
 /// The network interface.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Network {
     pub bits_per_s: u64,
 }
 
 /// The senders and receivers. Acknowledgements are not lost and not delayed; three duplicates mean nothing, as in 001.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tcp {
     pub mss_bytes: u64,
@@ -88,7 +90,7 @@ pub struct Tcp {
 }
 
 /// HTTP/1.1.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Http {
     /// An idle connection is closed after this long; Apache 1.3 has 15 s. Zero: one request a connection.
@@ -100,7 +102,7 @@ pub struct Http {
 }
 
 /// What lies between; the bandwidths and minimum round-trip times are those of 001's table 1.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Internet {
     /// Of packets that carry anything.
@@ -114,7 +116,7 @@ pub struct Internet {
 }
 
 /// 001 says its simulation calculates the throughput, not how.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Throughput {
     /// What the path can carry: the least of the client's bandwidth and one advertised window a round trip.
@@ -126,7 +128,7 @@ pub enum Throughput {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            policy: "srpt".into(),
+            policy: "srpt".parse().expect("a policy"),
             users: 700,
             requests: 1_000_000,
             warm_up: 100_000,
@@ -185,18 +187,21 @@ impl Default for Internet {
     }
 }
 
-/// The order has to be one that what is left of a request decides: a visit of a queue knows no more.
+/// What [`is_of_remaining`] lets pass, for messages.
 const POLICIES: [&str; 5] = ["fcfs", "srpt", "srpt-bands", "fcf", "srrt"];
+
+/// The order has to be one that what is left of a request decides: a visit of a queue knows no more.
+fn is_of_remaining(policy: &PolicySpec) -> bool {
+    use Order::{Fcf, Fcfs, Srpt, SrptBands, Srrt, SrrtBands};
+    let is_one = matches!(policy.order(), Fcfs | Srpt | SrptBands(_) | Fcf { .. } | Srrt | SrrtBands(_));
+    is_one && !policy.has_classes()
+}
 
 impl Config {
     /// Whether the run can be made.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let name = self.policy.split(':').next().unwrap_or_default();
-        if !POLICIES.contains(&name) {
+        if !is_of_remaining(&self.policy) {
             return Err(wrong("policy", &self.policy, &format!("one of {} in this model", POLICIES.join(", "))));
-        }
-        if let Err(error) = sched::policy::parse(&self.policy) {
-            return Err(ConfigError(format!("policy: {error}")));
         }
         self.check_server()?;
         self.check_tcp()?;
@@ -300,6 +305,17 @@ mod tests {
         assert_eq!(Config::default().check(), Ok(()));
     }
 
+    fn policy(spec: &str) -> PolicySpec {
+        spec.parse().unwrap()
+    }
+
+    #[test]
+    fn every_policy_named_is_allowed() {
+        for name in sched::policy::NAMES {
+            assert_eq!(is_of_remaining(&policy(name)), POLICIES.contains(name), "{name}");
+        }
+    }
+
     #[test]
     fn a_wrong_field_is_named() {
         let said = |change: fn(&mut Config)| {
@@ -310,7 +326,7 @@ mod tests {
         assert_eq!(said(|c| c.users = 0), "users: `0` should be from 1 to 100000");
         assert_eq!(said(|c| c.internet.loss = f64::NAN), "internet.loss: `NaN` should be from 0 to 0.5");
         assert_eq!(said(|c| c.tcp.send_buffer_bytes = 16_384).split(':').next(), Some("tcp.send_buffer_bytes"));
-        assert!(said(|c| c.policy = "las".into()).starts_with("policy: `las` should be one of fcfs, srpt,"));
-        assert!(said(|c| c.policy = "srpt:3".into()).starts_with("policy: "));
+        assert!(said(|c| c.policy = policy("las")).starts_with("policy: `las` should be one of fcfs, srpt,"));
+        assert!(said(|c| c.policy = policy("strict/srpt")).starts_with("policy: `strict/srpt` should be one of"));
     }
 }

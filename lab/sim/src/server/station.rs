@@ -1,3 +1,4 @@
+use sched::policy::PolicySpec;
 use sched::{Arrival, Drain, JobId, Path, Size};
 use units::Nanos;
 
@@ -24,11 +25,9 @@ struct Visit {
 }
 
 impl Station {
-    /// The policy was checked.
-    pub fn new(policy: &str, clients: usize) -> Station {
-        let policy = sched::policy::parse(policy).expect("checked to be a policy");
+    pub fn new(policy: &PolicySpec, clients: usize) -> Station {
         Station {
-            drain: Drain::new(policy, sched::Pace::UNLIMITED),
+            drain: Drain::new(policy.build(), sched::Pace::UNLIMITED),
             visits: vec![None; clients],
             clients: vec![0; clients],
             serving: None,

@@ -6,7 +6,7 @@ use crate::Hooks;
 /// Small enough for a test, and with a busy server: disk at 0.85.
 fn config(policy: &str) -> Config {
     let disk = Disk { position_us: 30_000, ..Disk::default() };
-    Config { policy: policy.into(), users: 70, requests: 20_000, warm_up: 2_000, disk, ..Config::default() }
+    Config { policy: policy.parse().unwrap(), users: 70, requests: 20_000, warm_up: 2_000, disk, ..Config::default() }
 }
 
 fn records(config: &Config) -> (Outcome, Vec<JobRecord>) {

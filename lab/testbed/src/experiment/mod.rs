@@ -309,8 +309,9 @@ drain = "paced"
         assert_eq!((experiment.seed, experiment.per_connection, experiment.fifo_packets), (1, 1, 100));
         assert_eq!(experiment.congestion_control, "cubic");
         assert_eq!((experiment.network, experiment.shaper), (Network::Namespaces, Shaper::Htb));
-        let runs: Vec<_> = experiment.runs().map(|run| (run.server, run.policy.as_str(), run.drain.as_str())).collect();
-        assert_eq!(runs, [(Server::Nginx, "fair", "off"), (Server::Weir, "srpt", "paced")]);
+        let runs: Vec<_> =
+            experiment.runs().map(|run| (run.server, run.policy.to_string(), run.drain.as_str())).collect();
+        assert_eq!(runs, [(Server::Nginx, "fair".into(), "off"), (Server::Weir, "srpt".into(), "paced")]);
     }
 
     #[test]

@@ -102,7 +102,7 @@ fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, si
     let mut command = vec![weir.display().to_string(), "serve".into(), site.display().to_string()];
     let mut flag = |name: &str, value: String| command.extend([format!("--{name}"), value]);
     flag("listen", address.to_string());
-    flag("policy", spec.policy.clone());
+    flag("policy", spec.policy.to_string());
     flag("shaping", spec.drain.clone());
     if spec.drain != "off" {
         flag("uplink", experiment.told.unwrap_or(experiment.link).to_string());

@@ -65,7 +65,7 @@ fn config(spec: &SimSpec) -> Result<Config, Failure> {
         shape: shape(packet.shaper.as_deref().unwrap_or("htb"), link)?,
         bottleneck: bottleneck(packet.bottleneck.as_deref(), drain)?,
         drain,
-        policy: spec.policy.clone(),
+        policy: spec.policy.parse().map_err(wrong("policy"))?,
         guard_permille: packet.guard.unwrap_or(base.guard_permille),
         promotes_at_once: promotes_at_once(packet)?,
         sees_queue: !is_router,

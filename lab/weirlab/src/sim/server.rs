@@ -37,7 +37,7 @@ fn failure(error: server::ConfigError) -> Failure {
 fn config(spec: &SimSpec) -> Result<server::Config, Failure> {
     refuse_what_is_for_others(spec)?;
     let mut config = settings(spec.set.as_deref().unwrap_or_default())?;
-    config.policy = spec.policy.clone();
+    config.policy = spec.policy.parse().map_err(super::queue::wrong("policy"))?;
     config.users = spec.users.unwrap_or(config.users);
     config.requests = spec.jobs.unwrap_or(REQUESTS_USUAL);
     config.warm_up = spec.warm_up.unwrap_or(config.requests / WARM_UP_SHARE);

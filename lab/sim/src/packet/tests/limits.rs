@@ -75,7 +75,7 @@ fn under_overload_srpt_has_few_connections_and_fair_drops_syns() {
         let config = Config {
             drain,
             bottleneck,
-            policy: policy.into(),
+            policy: policy.parse().unwrap(),
             server,
             tcp: Tcp::of_2003(),
             sample_every: Some(Nanos::from_millis(100)),

@@ -108,7 +108,7 @@ fn the_link_carries_what_was_asked_for_and_nothing_else() {
         };
         let tcp = Tcp { gso_segments: 1, tail_loss_probe: false, initial_rto: Nanos::from_secs(60), ..Tcp::default() };
         let tcp = Tcp { min_rto: Nanos::from_secs(60), ..tcp };
-        let config = Config { drain, bottleneck, policy: policy.into(), tcp, ..Config::default() };
+        let config = Config { drain, bottleneck, policy: policy.parse().unwrap(), tcp, ..Config::default() };
         let outcome = outcome(&config, &jobs);
         assert_eq!((outcome.complete, outcome.queue_drops), (3000, 0), "{drain:?}");
         // The last acknowledgement of a FIN may still be in the queue when the last job is complete; and a packet that
@@ -135,7 +135,7 @@ fn the_same_seed_is_the_same_run() {
 fn paced_srpt_beats_fair_and_both_beat_a_fifo_of_the_kernels() {
     let jobs = heavy_jobs(0.8, 4000);
     let mean = |drain, policy: &str| {
-        let config = Config { drain, policy: policy.into(), ..Config::default() };
+        let config = Config { drain, policy: policy.parse().unwrap(), ..Config::default() };
         outcome(&config, &jobs).summary.response_time_ms.mean
     };
     let (off, fair, srpt) =
@@ -149,14 +149,18 @@ fn nonsense_is_refused_with_its_name() {
     let base = Config::default;
     let nan = PathConfig { loss: f64::NAN, ..PathConfig::default() };
     for (config, says) in [
-        (Config { policy: "sprt".into(), ..base() }, "unknown policy `sprt`"),
         (Config { bottleneck: Discipline::Fifo(0), ..base() }, "fifo limit of 0 is out of range: write 1 to"),
         (Config { paths: vec![], ..base() }, "paths of 0 is out of range"),
         (Config { paths: vec![nan], ..base() }, "loss of NaN is out of range: write 0.0 to 0.9"),
         (Config { per_connection: 0, ..base() }, "per_connection of 0"),
         (Config { drain: DrainKind::Ranked, ..base() }, "choose both or neither"),
         (
-            Config { drain: DrainKind::Bands, bottleneck: Discipline::Bands(9), policy: "srpt".into(), ..base() },
+            Config {
+                drain: DrainKind::Bands,
+                bottleneck: Discipline::Bands(9),
+                policy: "srpt".parse().unwrap(),
+                ..base()
+            },
             "needs a policy with bands",
         ),
         (Config { tcp: Tcp { segment_bytes: 10, ..Tcp::default() }, ..base() }, "segment of 10"),
@@ -197,7 +201,7 @@ proptest! {
         let config = Config {
             drain,
             bottleneck,
-            policy: policy.into(),
+            policy: policy.parse().unwrap(),
             paths: vec![path, delay(1)],
             per_connection,
             user: patience_ms.map(|ms| User { aborts_after: Nanos::from_millis(ms), retries: 2 }),
