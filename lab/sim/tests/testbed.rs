@@ -66,17 +66,8 @@ fn row(line: &str) -> Row<'_> {
     let path = PathConfig { forward: half, back: half, loss: number(loss), ..PathConfig::default() };
     let tcp = Tcp { gso_segments, ..tcp };
     let paths = vec![path];
-    let sees_queue = !is_router;
-    let config = Config {
-        drain,
-        bottleneck,
-        policy: policy.parse().unwrap(),
-        shape,
-        sees_queue,
-        tcp,
-        paths,
-        ..Config::default()
-    };
+    let (sees_queue, policy) = (!is_router, policy.parse().unwrap());
+    let config = Config { drain, bottleneck, policy, shape, sees_queue, tcp, paths, ..Config::default() };
     let server = Server { acks_ride, ..Server::default() };
     let config = Config { server, ..config };
     let mean_ms = (!mean_ms.is_empty()).then(|| number(mean_ms));
