@@ -87,7 +87,7 @@ impl About {
             command,
             version,
             commit,
-            policy: config.drain.policy.clone(),
+            policy: config.drain.policy.to_string(),
             drain: config.drain.name(),
             why: config.drain.why.clone(),
             link: config.drain.link,

@@ -55,7 +55,7 @@ fn about(path: &Path, uplink: Option<&str>) -> About {
     let listen = "[::1]:8080".parse().unwrap();
     let options = DrainOptions {
         kind: DrainKind::Paced,
-        policy: "strict/srpt".into(),
+        policy: "strict/srpt".parse().unwrap(),
         guard_permille: 10,
         foreign_permille: 500,
         uplink: uplink.map(|rate| rate.parse().unwrap()),
@@ -74,7 +74,7 @@ fn about(path: &Path, uplink: Option<&str>) -> About {
         backlog: 1,
         workers: 3,
         drain: DrainChoice::find(&options, listen).unwrap(),
-        classes: Classes::new(&["/gold/".to_string()], "strict/srpt").unwrap(),
+        classes: Classes::new(&["/gold/".to_string()], &"strict/srpt".parse().unwrap()).unwrap(),
         limits: Limits::default(),
         access_log: None,
         records: None,
