@@ -343,13 +343,21 @@ impl Drain {
         }
     }
 
-    /// More is known of the job's size; never less than it has had. A no-op for a departed job.
+    /// More is known of the job's size; what is known is never less than it has had. A no-op for a departed job, and for one whose
+    /// size is known: an end that comes sooner is told by [`Drain::on_end`].
     pub fn on_size(&mut self, id: JobId, size: Size) {
-        let Some(job) = self.job_mut(id) else { return };
+        let Some(job) = self.jobs.get_mut(id.slot as usize).and_then(Option::as_mut) else { return };
+        if job.number != id.number || matches!(job.size, Size::Known(_)) {
+            return;
+        }
+        let before = job.clone();
+        job.size = size;
         if let Size::Known(bytes) = size {
             assert!(bytes > job.attained, "{bytes} bytes of a response of which {} were sent", job.attained);
+            if self.follows_jobs {
+                self.policy.on_size(id.slot, &before, job);
+            }
         }
-        job.size = size;
         if job.is_ready() {
             self.enqueue(id.slot);
         }

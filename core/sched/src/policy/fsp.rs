@@ -64,6 +64,11 @@ impl Policy for Fsp {
         self.tags[slot as usize] = self.link.join(slot, job);
     }
 
+    fn on_size(&mut self, slot: u32, before: &Job, job: &Job) {
+        self.link.leave(slot, before);
+        self.tags[slot as usize] = self.link.join_since(self.tags[slot as usize], slot, job);
+    }
+
     fn on_sent(&mut self, _slot: u32, _job: &Job, bytes: u64) {
         self.link.advance(bytes);
     }
@@ -102,10 +107,16 @@ const VIRTUAL_JOBS_MAX: usize = 1 << 21;
 impl VirtualLink {
     /// Gives the job's tag.
     fn join(&mut self, slot: u32, job: &Job) -> u64 {
+        self.join_since(self.time.now(), slot, job)
+    }
+
+    /// The same where its share began at that virtual time, not after now.
+    fn join_since(&mut self, start: u64, slot: u32, job: &Job) -> u64 {
         let Size::Known(bytes) = job.size else {
             self.blind += 1;
-            return self.time.now();
+            return start;
         };
+        let tag = start.saturating_add(bytes.saturating_mul(UNITS));
         if self.places.len() >= VIRTUAL_JOBS_MAX {
             self.end_first();
         }
@@ -114,8 +125,8 @@ impl VirtualLink {
         self.tenants[place as usize] = job.number;
         self.place_of.resize(self.place_of.len().max(slot as usize + 1), 0);
         self.place_of[slot as usize] = place;
-        let tag = self.time.now().saturating_add(bytes.saturating_mul(UNITS));
-        self.places.set(place, Key { rank: tag, number: job.number });
+        // One that would be complete by now takes no more of the link.
+        self.places.set(place, Key { rank: tag.max(self.time.now()), number: job.number });
         tag
     }
 
@@ -186,6 +197,22 @@ mod tests {
         }
         link.advance(10);
         link.time.now() / UNITS
+    }
+
+    /// It had its share before its size was known, and has it after, until what it has in all.
+    #[test]
+    fn a_size_that_becomes_known_keeps_its_share_and_its_start() {
+        for (bytes, tag, other_has) in [(8, 8, 12), (4, 4, 15)] {
+            let (mut link, before) = (VirtualLink::default(), job(1, Size::AtLeast(0)));
+            link.join(0, &job(0, Size::Known(100)));
+            let start = link.join(1, &before);
+            link.advance(10);
+            link.leave(1, &before);
+            assert_eq!(link.join_since(start, 1, &job(1, Size::Known(bytes))) / UNITS, tag);
+            // Both have had five: of eight it has three to come, of four nothing.
+            link.advance(10);
+            assert_eq!((link.time.now() / UNITS, link.blind), (other_has, 0));
+        }
     }
 
     /// And takes nothing any more when it has ended.

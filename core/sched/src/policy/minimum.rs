@@ -80,6 +80,11 @@ impl Policy for Minimum {
         self.lanes.of(job).on_arrival(slot, job, path);
     }
 
+    fn on_size(&mut self, slot: u32, before: &Job, job: &Job) {
+        self.overall.on_size(slot, before, job);
+        self.lanes.of(job).on_size(slot, before, job);
+    }
+
     fn on_sent(&mut self, slot: u32, job: &Job, bytes: u64) {
         let (served, was_due) = (self.lanes.class_of(job), self.due());
         let sent = i64::try_from(bytes).unwrap_or(i64::MAX);

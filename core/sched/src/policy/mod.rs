@@ -73,7 +73,7 @@ pub trait Policy: Send {
     /// The job is not ready, or gone, or its carrier offers another, which was enqueued before; a no-op if it is not in the order.
     fn dequeue(&mut self, slot: u32, job: &Job);
 
-    /// Whether it wants to be told of arrivals, bytes sent and departures, beside who is ready: the three calls below are
+    /// Whether it wants to be told of arrivals, bytes sent and departures, beside who is ready: the four calls below are
     /// made only then, since most policies need none of them.
     fn follows_jobs(&self) -> bool {
         true
@@ -81,6 +81,9 @@ pub trait Policy: Send {
 
     /// The job came into the system; it is enqueued next.
     fn on_arrival(&mut self, _slot: u32, _job: &Job, _path: &Path) {}
+
+    /// The job's size is known now, and was not until here (`before`); it is enqueued next.
+    fn on_size(&mut self, _slot: u32, _before: &Job, _job: &Job) {}
 
     /// These bytes of the job were sent, and are in `job.attained` already; it is enqueued or departs next.
     fn on_sent(&mut self, _slot: u32, _job: &Job, _bytes: u64) {}

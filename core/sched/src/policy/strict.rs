@@ -52,6 +52,10 @@ impl Policy for Strict {
         self.lanes.of(job).on_arrival(slot, job, path);
     }
 
+    fn on_size(&mut self, slot: u32, before: &Job, job: &Job) {
+        self.lanes.of(job).on_size(slot, before, job);
+    }
+
     fn on_sent(&mut self, slot: u32, job: &Job, bytes: u64) {
         self.lanes.of(job).on_sent(slot, job, bytes);
     }

@@ -111,6 +111,10 @@ impl Policy for Weighted {
         self.lanes.of(job).on_arrival(slot, job, path);
     }
 
+    fn on_size(&mut self, slot: u32, before: &Job, job: &Job) {
+        self.lanes.of(job).on_size(slot, before, job);
+    }
+
     fn on_sent(&mut self, slot: u32, job: &Job, bytes: u64) {
         let account = &mut self.accounts[self.lanes.class_of(job)];
         self.virtual_time.advance_to(*account);

@@ -8,6 +8,8 @@
 //! they are [`FLUSH_BYTES`] long, or [`FLUSH_AFTER`] since it last sent some. A lone request is logged at once.
 
 mod format;
+#[cfg(test)]
+pub(crate) mod said;
 pub(crate) mod sink;
 mod thread;
 

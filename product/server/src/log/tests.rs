@@ -1,9 +1,9 @@
 use super::*;
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
 
 use crate::files::temporary::Folder;
+use crate::log::said::Said;
 
 fn entry(target: &'static [u8]) -> Entry<'static> {
     Entry {
@@ -19,25 +19,6 @@ fn entry(target: &'static [u8]) -> Entry<'static> {
         response_time: Nanos::ZERO,
         outcome: "complete",
         reason: None,
-    }
-}
-
-/// What the thread has said on standard error.
-#[derive(Clone, Default)]
-struct Said(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Said {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Said {
-    fn lines(&self) -> Vec<String> {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap().lines().map(String::from).collect()
     }
 }
 

@@ -1,12 +1,12 @@
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
 
 use record::{Outcome, Run};
 
 use super::*;
 use crate::config::{Config, Limits};
 use crate::files::temporary::Folder;
+use crate::log::said::Said;
 use crate::transmit::Promotion;
 use crate::{Classes, DrainChoice, DrainKind, DrainOptions};
 
@@ -30,25 +30,6 @@ fn row(arrival_ms: u64, opens: bool) -> Row {
         group: 0,
     };
     Row { record, opens }
-}
-
-/// What the thread has said on standard error.
-#[derive(Clone, Default)]
-struct Said(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Said {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Said {
-    fn lines(&self) -> Vec<String> {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap().lines().map(String::from).collect()
-    }
 }
 
 fn about(path: &Path, uplink: Option<&str>) -> About {

@@ -32,7 +32,6 @@ pub(super) struct Sending<S> {
     owner: u64,
     socket: S,
     outgoing: Outgoing,
-    /// Why it is not ready.
     sent_bytes: u64,
     first_byte_at: Option<Nanos>,
     /// What had been sent when the kernel was last asked about the connection.

@@ -1,0 +1,22 @@
+//! Where tests read what was said on standard error.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+#[derive(Clone, Default)]
+pub struct Said(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Said {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Said {
+    pub fn lines(&self) -> Vec<String> {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap().lines().map(String::from).collect()
+    }
+}
