@@ -12,6 +12,9 @@ use crate::files;
 use crate::records::RecordsConfig;
 use crate::transmit::Patience;
 
+/// Most event loops.
+pub const WORKERS_MAX: usize = 256;
+
 pub struct Config {
     /// The folder that is served.
     pub dir: PathBuf,
@@ -20,7 +23,7 @@ pub struct Config {
     /// Connections the kernel keeps on each listening socket before we accept them; it lowers this to net.core.somaxconn.
     pub backlog: u16,
     /// Event loops, each a thread with a listening socket of its own. One per core serves the most; one alone keeps the
-    /// other cores free. At most [`crate::WORKERS_MAX`].
+    /// other cores free. At most [`WORKERS_MAX`]; one with the drain paced, see [`crate::worker`](self).
     pub workers: usize,
     pub drain: DrainChoice,
     /// Which class a request belongs to, for policies with classes.

@@ -1,17 +1,15 @@
-//! The server: files, connections, limits, logs, and the writer that sends what the drain grants.
+//! The server: files, connections, limits, logs, and the write path that sends what the drain grants.
 //!
 //! The life of a request: a worker accepts the connection and reads the head ([`worker`](self)), `http` parses it, `reply` finds the
-//! file and builds head and body, [`transmit`] sends them as the drain grants. With the drain `paced` the last
-//! step happens on one thread for all workers (`writer`), else in the worker's own turn.
+//! file and builds head and body, [`transmit`] sends them as the drain grants, in the worker's own turn. With the drain `paced` there is one
+//! worker, so that one order holds for all connections.
 
 mod classes;
 mod clock;
 mod config;
 mod drain_choice;
 pub mod files;
-mod handover;
 pub mod log;
-mod mailbox;
 mod places;
 mod poll;
 mod records;
@@ -21,13 +19,12 @@ mod storage;
 mod sys;
 mod threads;
 pub mod transmit;
+mod wake;
 mod worker;
-mod writer;
 
 pub use classes::{Classes, ClassesError};
-pub use config::{AccessLogConfig, Config, Limits};
+pub use config::{AccessLogConfig, Config, Limits, WORKERS_MAX};
 pub use drain_choice::{DrainChoice, DrainError, DrainKind, DrainOptions};
-pub use handover::WORKERS_MAX;
 pub use records::{RecordsConfig, RecordsError};
 pub use start::{Server, StartError, StopError};
 pub use threads::ThreadError;

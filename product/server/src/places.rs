@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use units::Nanos;
 
-use crate::mailbox::Mailbox;
-use crate::transmit::Departure;
+use crate::wake::Wake;
 
 pub struct Places {
     max: usize,
@@ -28,16 +27,16 @@ const TELL_EVERY: Nanos = Nanos::from_secs(60);
 
 struct Waiting {
     is_waiting: AtomicBool,
-    mailbox: Arc<Mailbox<Departure>>,
+    wake: Arc<Wake>,
 }
 
 impl Places {
-    pub fn new(max: usize, mailboxes: &[Arc<Mailbox<Departure>>]) -> Places {
-        let waiting = |mailbox: &Arc<_>| Waiting { is_waiting: AtomicBool::new(false), mailbox: Arc::clone(mailbox) };
+    pub fn new(max: usize, wakes: &[Arc<Wake>]) -> Places {
+        let waiting = |wake: &Arc<_>| Waiting { is_waiting: AtomicBool::new(false), wake: Arc::clone(wake) };
         Places {
             max,
             taken: AtomicUsize::new(0),
-            waiting: mailboxes.iter().map(waiting).collect(),
+            waiting: wakes.iter().map(waiting).collect(),
             waiting_count: AtomicUsize::new(0),
             told_at: AtomicU64::new(0),
         }
@@ -55,7 +54,7 @@ impl Places {
     pub fn give_back(&self) {
         self.taken.fetch_sub(1, SeqCst);
         if self.is_wanted() {
-            self.waiting.iter().filter(|one| one.is_waiting.load(SeqCst)).for_each(|one| one.mailbox.wake());
+            self.waiting.iter().filter(|one| one.is_waiting.load(SeqCst)).for_each(|one| one.wake.set());
         }
     }
 
@@ -69,7 +68,7 @@ impl Places {
             self.waiting_count.fetch_add(1, SeqCst);
         }
         // They may have idle connections.
-        self.waiting.iter().enumerate().filter(|(at, _)| *at != worker).for_each(|(_, other)| other.mailbox.wake());
+        self.waiting.iter().enumerate().filter(|(at, _)| *at != worker).for_each(|(_, other)| other.wake.set());
     }
 
     pub fn wait_no_more(&self, worker: usize) {
@@ -94,15 +93,13 @@ impl Places {
 mod tests {
     use super::*;
 
-    fn of(max: usize) -> (Places, Vec<Arc<Mailbox<Departure>>>) {
-        let mailboxes: Vec<_> = (0..2).map(|_| Arc::new(Mailbox::new().unwrap())).collect();
-        (Places::new(max, &mailboxes), mailboxes)
+    fn of(max: usize) -> (Places, Vec<Arc<Wake>>) {
+        let wakes: Vec<_> = (0..2).map(|_| Arc::new(Wake::new().unwrap())).collect();
+        (Places::new(max, &wakes), wakes)
     }
 
-    fn is_woken(mailbox: &Mailbox<Departure>) -> bool {
-        let woken = rustix::io::read(mailbox, &mut [0u8; 8]).is_ok();
-        mailbox.take(&mut Vec::new());
-        woken
+    fn is_woken(wake: &Wake) -> bool {
+        rustix::io::read(wake, &mut [0u8; 8]).is_ok()
     }
 
     #[test]
@@ -115,13 +112,13 @@ mod tests {
 
     #[test]
     fn who_waits_is_woken_by_whoever_leaves() {
-        let (places, mailboxes) = of(1);
+        let (places, wakes) = of(1);
         assert!(places.take());
         places.wait(0);
         assert!(places.is_wanted());
-        assert!(is_woken(&mailboxes[1]) && !is_woken(&mailboxes[0]), "the others are asked for room");
+        assert!(is_woken(&wakes[1]) && !is_woken(&wakes[0]), "the others are asked for room");
         places.give_back();
-        assert!(is_woken(&mailboxes[0]) && !is_woken(&mailboxes[1]));
+        assert!(is_woken(&wakes[0]) && !is_woken(&wakes[1]));
         places.wait_no_more(0);
         assert!(!places.is_wanted());
     }

@@ -101,7 +101,7 @@ impl Poll {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mailbox::Mailbox;
+    use crate::wake::Wake;
 
     /// Both ways of waiting, as they are used.
     fn polls() -> [Poll; 2] {
@@ -112,16 +112,16 @@ mod tests {
     #[test]
     fn what_is_ready_is_told_with_its_token_and_flags() {
         for mut poll in polls() {
-            let (first, second) = (Mailbox::<()>::new().unwrap(), Mailbox::<()>::new().unwrap());
+            let (first, second) = (Wake::new().unwrap(), Wake::new().unwrap());
             poll.add(&first, 7, epoll::EventFlags::IN).unwrap();
             poll.add(&second, u64::MAX, epoll::EventFlags::IN).unwrap();
             poll.wait(Some(Nanos::ZERO)).unwrap();
             assert_eq!(poll.len(), 0);
-            second.wake();
+            second.set();
             poll.wait(None).unwrap();
             assert_eq!(poll.len(), 1);
             assert_eq!((poll.ready(0).token, poll.ready(0).flags), (u64::MAX, epoll::EventFlags::IN));
-            first.wake();
+            first.set();
             poll.wait(Some(Nanos::from_secs(1000))).unwrap();
             assert_eq!(poll.len(), 2);
         }

@@ -17,15 +17,14 @@ use crate::clock;
 use crate::config::Config;
 use crate::files::{Cache, CacheLimits, Finds, Root};
 use crate::log::{self, AccessLog};
-use crate::mailbox::Mailbox;
 use crate::places::Places;
 use crate::records::{About, Finisher, Recorder, RecordsError};
 use crate::reply::Replier;
 use crate::storage::{Disk, Pool};
-use crate::threads::{Beat, ThreadError, ThreadId, Threads};
-use crate::transmit::{Departure, Transmitter};
-use crate::worker::{Parts, Path, Worker};
-use crate::writer::Writer;
+use crate::threads::{ThreadError, ThreadId, Threads};
+use crate::transmit::{Connection, Transmitter};
+use crate::wake::Wake;
+use crate::worker::{Parts, Worker};
 
 /// How long a connection without a request stays with the kernel, in seconds; then it is ours to time out.
 const DEFER_ACCEPT_S: i32 = 1;
@@ -33,7 +32,7 @@ const DEFER_ACCEPT_S: i32 = 1;
 const DESCRIPTORS_KEPT: u64 = 1024;
 /// With room for fewer connections than this, descriptors are for them and for files alone.
 const SCARCE: usize = 32;
-/// Of an event loop, beside its mailbox: epoll, and what watches files.
+/// Of an event loop, beside its wake-up: epoll, and what watches files.
 const LOOP_DESCRIPTORS: u64 = 2;
 
 /// A running server.
@@ -43,10 +42,9 @@ pub struct Server {
     wait_bound: Option<WaitBound>,
     places: Arc<Places>,
     stop: Arc<AtomicBool>,
-    mailboxes: Vec<Arc<Mailbox<Departure>>>,
+    wakes: Vec<Arc<Wake>>,
     workers: Vec<ThreadId>,
-    writer: Option<(Arc<Writer>, ThreadId)>,
-    /// Reads for the workers and the writer, and finds for the workers.
+    /// Reads and finds for the workers.
     pool: Arc<Pool>,
     /// Ends the watching, before the log's thread ends.
     threads: Threads,
@@ -127,6 +125,9 @@ impl Server {
     /// Binds, opens and starts everything; requests are answered when this returns. `on_failure` is called when a thread fails
     /// later, from that thread or the watching one: then [`Server::failure`] says why, and the process should end.
     pub fn start(mut config: Config, on_failure: impl Fn() + Send + Sync + 'static) -> Result<Server, StartError> {
+        if config.drain.is_paced() {
+            config.workers = 1;
+        }
         let root = Root::open(&config.dir, config.files).map_err(|e| StartError::Folder(config.dir.clone(), e))?;
         let root = Arc::new(root);
         let listeners = listen(&config)?;
@@ -134,35 +135,30 @@ impl Server {
         let threads = Threads::start(on_failure).map_err(|e| StartError::Thread("weir-watch".into(), e))?;
         let (log, log_guard) = open_log(&config, &threads)?;
         let recording = start_recording(&config, address, &threads)?;
-        let system = |e| StartError::System("create the mailboxes of the threads", e);
-        let mailboxes = (0..config.workers).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
-        let mailboxes = mailboxes.map_err(system)?;
-        let threads_count = config.workers + usize::from(config.drain.is_paced());
-        if descriptors(threads_count) < SCARCE {
+        let system = |e| StartError::System("create the wake-ups of the threads", e);
+        let wakes = (0..config.workers).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
+        let wakes = wakes.map_err(system)?;
+        if descriptors(config.workers) < SCARCE {
             // It has one, and a file or a connection needs it more.
             config.drain.outlet = None;
         }
-        let connections_max = config.limits.connections_max.min(descriptors(threads_count)).max(1);
+        let connections_max = config.limits.connections_max.min(descriptors(config.workers)).max(1);
         let mut server = Server {
             address,
             why: std::mem::take(&mut config.drain.why),
             wait_bound: config.drain.wait_bound(),
-            places: Arc::new(Places::new(connections_max, &mailboxes)),
+            places: Arc::new(Places::new(connections_max, &wakes)),
             stop: Arc::new(AtomicBool::new(false)),
-            mailboxes,
+            wakes,
             workers: Vec::new(),
-            writer: None,
             pool: Pool::new(),
             threads,
             log,
             _log_guard: log_guard,
             recording,
         };
-        if config.drain.is_paced() {
-            server.start_writer(&mut config)?;
-        }
         for (number, listener) in listeners.into_iter().enumerate() {
-            server.start_worker(number, listener, &root, &config)?;
+            server.start_worker(number, listener, &root, &mut config)?;
         }
         Ok(server)
     }
@@ -204,15 +200,11 @@ impl Server {
     pub fn stop(self) -> Result<(), StopError> {
         self.threads.expect_ends();
         self.stop.store(true, Ordering::Release);
-        for mailbox in &self.mailboxes {
-            mailbox.wake();
+        for wake in &self.wakes {
+            wake.set();
         }
         for worker in self.workers {
             self.threads.join(worker)?;
-        }
-        if let Some((writer, thread)) = self.writer {
-            writer.stop();
-            self.threads.join(thread)?;
         }
         self.pool.stop();
         match self.recording {
@@ -226,22 +218,22 @@ impl Server {
         number: usize,
         listener: OwnedFd,
         root: &Arc<Root>,
-        config: &Config,
+        config: &mut Config,
     ) -> Result<(), StartError> {
         let cache = Cache::new(Arc::clone(root), CacheLimits::per_worker(config.workers));
         let cache = cache.closing_by(Arc::clone(&self.pool));
-        let path = self.path(number, config);
-        let woken = Arc::clone(&self.mailboxes[number]);
+        let wake = &self.wakes[number];
+        let woken = Arc::clone(wake);
         let parts = Parts {
             number,
             listener,
             replier: Replier::new(cache, http::HttpDate::new(SystemTime::now())),
-            finds: Finds::new(Arc::clone(&self.pool), move || woken.wake()),
-            is_plain: self.writer.is_none() && config.drain.marker.is_none() && config.drain.policy.is_fair(),
+            finds: Finds::new(Arc::clone(&self.pool), move || woken.set()),
+            is_plain: !config.drain.is_paced() && config.drain.marker.is_none() && config.drain.policy.is_fair(),
             is_marked: config.drain.marker.is_some(),
-            path,
+            transmitter: transmitter(config, &self.pool, wake),
             classes: config.classes.clone(),
-            mailbox: Arc::clone(&self.mailboxes[number]),
+            wake: Arc::clone(wake),
             log: self.log.clone(),
             logs_access: config.access_log.is_some(),
             recorder: self.recording.as_ref().map(|(recorder, _)| recorder.clone()),
@@ -254,39 +246,9 @@ impl Server {
         if number == 0 {
             self.tell_refusal(worker.poll_refusal());
         }
-        let mailbox = Arc::clone(&self.mailboxes[number]);
-        let started = self.threads.spawn_loop(&name, move || mailbox.wake(), |beat| worker.run(beat));
+        let woken = Arc::clone(wake);
+        let started = self.threads.spawn_loop(&name, move || woken.set(), |beat| worker.run(beat));
         self.workers.push(started.map_err(StartError::Unstarted)?);
-        Ok(())
-    }
-
-    /// Who sends a worker's responses.
-    fn path(&self, number: usize, config: &Config) -> Path {
-        if let Some((writer, _)) = &self.writer {
-            return Path::Writer(Arc::clone(writer));
-        }
-        let mailbox = Arc::clone(&self.mailboxes[number]);
-        let storage = Disk::new(Arc::clone(&self.pool), move || mailbox.wake());
-        let transmitter = Transmitter::new(config.drain.drain(), None, config.limits.patience);
-        Path::Own(Box::new(transmitter.with_marker(config.drain.marker.clone()).with_storage(storage)))
-    }
-
-    fn start_writer(&mut self, config: &mut Config) -> Result<(), StartError> {
-        const NAME: &str = "weir-writer";
-        let failed = |e| StartError::Thread(NAME.into(), e);
-        let writer = Arc::new(Writer::new(Mailbox::new().map_err(failed)?, self.mailboxes.clone()));
-        let transmitter = Transmitter::new(config.drain.drain(), config.drain.gauge.take(), config.limits.patience)
-            .with_outlet(config.drain.outlet.take())
-            .with_marker(config.drain.marker.clone())
-            .with_storage(Disk::new(Arc::clone(&self.pool), {
-                let writer = Arc::clone(&writer);
-                move || writer.inbox.wake()
-            }));
-        let poll = writer.poll().map_err(failed)?;
-        let (woken, run, log) = (Arc::clone(&writer), Arc::clone(&writer), self.log.clone());
-        let main = move |beat: &Beat| run.run(poll, transmitter, beat, &log);
-        let started = self.threads.spawn_loop(NAME, move || woken.inbox.wake(), main);
-        self.writer = Some((writer, started.map_err(StartError::Unstarted)?));
         Ok(())
     }
 
@@ -296,6 +258,15 @@ impl Server {
             self.log.error(&format!("system call epoll_pwait2 is refused: {error}; using two calls instead"));
         }
     }
+}
+
+/// A worker's write path. Gauge and outlet are for the one that paces.
+fn transmitter(config: &mut Config, pool: &Arc<Pool>, wake: &Arc<Wake>) -> Transmitter<Connection> {
+    let woken = Arc::clone(wake);
+    Transmitter::new(config.drain.drain(), config.drain.gauge.take(), config.limits.patience)
+        .with_outlet(config.drain.outlet.take())
+        .with_marker(config.drain.marker.clone())
+        .with_storage(Disk::new(Arc::clone(pool), move || woken.set()))
 }
 
 fn open_log(config: &Config, threads: &Threads) -> Result<(AccessLog, log::Guard), StartError> {

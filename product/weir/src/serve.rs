@@ -80,7 +80,7 @@ pub struct Args {
     #[arg(long, value_name = "PERMILLE", default_value_t = server::FOREIGN_SHARE_PERMILLE,
           value_parser = clap::value_parser!(u32).range(0..=900), help_heading = ORDER, verbatim_doc_comment)]
     foreign_share: u32,
-    /// Event loops (1 to 256) [default: one per core]
+    /// Event loops (1 to 256); with paced shaping there is one [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64), help_heading = LIMITS)]
     workers: Option<u16>,
     /// Most connections at once; beyond, the longest idle one is closed
@@ -170,13 +170,20 @@ pub fn main(args: Args) -> Result<(), Failure> {
         .map_err(|e| Failure::Failed(format!("cannot watch for signals: {e}")))?;
     let dir = args.dir.display().to_string();
     let handle = signals.handle();
-    let server = Server::start(config(args)?, move || handle.close())?;
+    let asked_loops = args.workers.unwrap_or(1);
+    let config = config(args)?;
+    let loops = if config.drain.is_paced() && asked_loops > 1 {
+        format!("; one event loop for {asked_loops}: paced shaping has one order")
+    } else {
+        String::new()
+    };
+    let server = Server::start(config, move || handle.close())?;
     // Whether anybody reads this makes no difference to serving.
     let (address, why, connections) = (server.address(), server.why(), server.connections_max());
     let guard = server.wait_bound().map_or(String::new(), guard_promise);
     let _ = writeln!(
         std::io::stdout(),
-        "weir: serving {dir} at http://{address}/ ({why}; at most {connections} connections{guard})"
+        "weir: serving {dir} at http://{address}/ ({why}; at most {connections} connections{loops}{guard})"
     );
     for signal in signals.forever() {
         match signal {

@@ -47,7 +47,7 @@ const TARGETS: [Target; 3] = [
     },
     Target {
         package: "server",
-        files: &["product/server/src/transmit/**", "product/server/src/writer.rs", "product/server/src/writer/**"],
+        files: &["product/server/src/transmit/**", "product/server/src/conn/**"],
         slow_tests: &[],
     },
 ];

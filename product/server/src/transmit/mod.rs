@@ -1,9 +1,8 @@
 //! The response write path: what is sent is what the drain grants.
 //!
 //! A [`Transmitter`] holds the responses that are being sent and asks its [`sched::Drain`] for grants. With the drain
-//! `off` every worker has one of its own without a rate, which then only orders what is ready in the same turn;
-//! with `paced` there is one for the whole process, on the writer's thread, so that the order holds across workers.
-//! With `bands` and `ranked` each worker has its own again: packets are marked ([`Marker`]), and the kernel orders them.
+//! `off` every worker has one without a rate, which then only orders what is ready in the same turn; with `paced` there is one
+//! worker and so one order; with `bands` and `ranked` packets are marked ([`Marker`]), and the kernel orders them.
 //! It is generic over the socket and takes the time as an argument: tests run it under simulated time.
 
 mod below;
@@ -257,7 +256,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         self.departures.drain(..)
     }
 
-    fn is_paced(&self) -> bool {
+    pub fn is_paced(&self) -> bool {
         self.drain.pace().rate.is_some()
     }
 

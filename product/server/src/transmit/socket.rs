@@ -62,7 +62,7 @@ pub struct Status {
     pub closing_segments: u8,
 }
 
-/// A connected TCP socket, shared by the worker that reads from it and the writer that sends on it.
+/// A connected TCP socket, shared by its connection and its response.
 pub type Connection = Arc<OwnedFd>;
 
 impl Socket for Connection {

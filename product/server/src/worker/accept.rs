@@ -8,7 +8,7 @@ use rustix::net::{Shutdown, SocketAddrAny, SocketFlags};
 use units::wire::Framing;
 
 use super::conn::{Conn, Input, Phase};
-use super::{LISTENER, Path, Worker};
+use super::{LISTENER, Worker};
 use crate::transmit::{Connection, Stream};
 
 /// Connections accepted in one turn, so that a flood of them cannot starve those already here.
@@ -39,6 +39,7 @@ impl Worker {
                 self.read(at);
             }
             self.register(at);
+            self.transmit_due();
         }
         self.newcomers = newcomers;
     }
@@ -82,7 +83,7 @@ impl Worker {
 
     fn welcome(&mut self, socket: Connection, peer: Option<SocketAddrAny>) -> usize {
         let owner = self.owners.next(self.conns.vacant_key());
-        let counts_segments = matches!(self.parts.path, Path::Writer(_)) || self.parts.is_marked;
+        let counts_segments = self.parts.transmitter.is_paced() || self.parts.is_marked;
         let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(NOWHERE);
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
         self.conns.insert(Conn {

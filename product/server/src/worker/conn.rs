@@ -3,11 +3,11 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use http::{BodyLength, Chunked};
+use sched::JobId;
 use units::Nanos;
 
 use super::line::Line;
 use crate::config::Limits;
-use crate::handover::InFlight;
 use crate::transmit::{Connection, End, Stream};
 
 /// One client connection. An idle one holds no buffers.
@@ -103,7 +103,7 @@ pub enum Phase {
     /// What was asked for is being found by somebody who may wait for its disk.
     Finding(Box<Finding>),
     /// A response is being sent.
-    Sending(InFlight),
+    Sending(JobId),
     /// The last response is sent and our side closed; reading until the client has seen it and closes too, since
     /// closing both sides at once would answer late bytes with a reset, and a reset can cost the client the response
     /// (RFC 9112 section 9.6).

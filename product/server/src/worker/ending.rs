@@ -3,8 +3,8 @@
 use record::{JobRecord, Outcome};
 use units::Nanos;
 
+use super::Worker;
 use super::line::Line;
-use super::{Path, Worker};
 use crate::clock;
 use crate::records::Row;
 use crate::transmit::{Departure, Failure};
@@ -105,27 +105,13 @@ impl Worker {
         }
     }
 
-    /// Cuts what is still being sent, so that its row says how far it came.
+    /// Cuts what is still being sent, so that its row says how far it came; a stopping server goes on no longer.
     pub(super) fn cut_open(&mut self) {
         let open: Vec<usize> = self.conns.iter().filter(|(_, conn)| conn.line.is_some()).map(|(at, _)| at).collect();
         for at in open {
             self.abandon(at);
         }
-        if matches!(self.parts.path, Path::Own(_)) {
-            self.transmit();
-        }
-    }
-
-    /// Whether a response is still to be told of.
-    pub(super) fn is_any_open(&self) -> bool {
-        self.parts.recorder.is_some() && self.conns.iter().any(|(_, conn)| conn.line.is_some())
-    }
-
-    /// Counts those that will not be told of any more.
-    pub(super) fn lose_open(&self) {
-        if let Some(recorder) = &self.parts.recorder {
-            recorder.lose(self.conns.iter().filter(|(_, conn)| conn.line.is_some()).count() as u64);
-        }
+        self.transmit();
     }
 
     fn record(&mut self, at: usize, line: &Line, ending: Ending, now: Nanos) {

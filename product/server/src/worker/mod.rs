@@ -1,8 +1,10 @@
 //! A worker: one event loop with a listening socket, its connections and its files.
 //!
-//! Each turn takes the ready descriptors, reads and parses what came, and hands responses to the write path: its own
-//! [`Transmitter`] with the drain off, the process's [`Writer`] when paced. Workers share nothing else, so a request is
-//! answered by the thread that accepted its connection.
+//! Each turn takes the ready descriptors, reads and parses what came, and hands responses to the worker's own
+//! [`Transmitter`]. Workers share nothing hot, so a request is answered by the thread that accepted its connection. An order over
+//! all connections wants one place that decides, so with the drain paced there is one worker, which reads, decides and sends. (A second
+//! thread that sent what the workers read took 1.4 to 1.6 times the CPU of this, and its order was no better:
+//! docs/notebook/shape.md.)
 //!
 //! A turn is bounded, and so is what one connection gets in it ([`input`]): the kernel tells of each arrival once
 //! (edge-triggered), so what is not read yet is kept in a list, and its connections take turns.
@@ -14,6 +16,7 @@ mod find;
 mod input;
 mod line;
 mod output;
+mod owner;
 mod room;
 mod sweep;
 #[cfg(test)]
@@ -21,6 +24,7 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::io;
+use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,21 +38,20 @@ use crate::classes::Classes;
 use crate::clock;
 use crate::config::Limits;
 use crate::files::{Answer, Finds};
-use crate::handover::{Owners, ToWriter, slot_of};
 use crate::log::AccessLog;
-use crate::mailbox::Mailbox;
 use crate::places::Places;
 use crate::poll::{Poll, Ready};
 use crate::records::Recorder;
 use crate::reply::Replier;
 use crate::threads::Beat;
 use crate::transmit::{Connection, Departure, Failure, Socket, Transmitter};
-use crate::writer::Writer;
+use crate::wake::Wake;
 use conn::{Conn, Phase};
 use input::Budget;
+use owner::{Owners, slot_of};
 
 const LISTENER: u64 = u64::MAX;
-const MAILBOX: u64 = u64::MAX - 1;
+const WOKEN: u64 = u64::MAX - 1;
 const FILES: u64 = u64::MAX - 2;
 
 /// Bytes read from a socket at once. A request head is one packet; this is for those who send many.
@@ -57,28 +60,20 @@ const SWEEP_EVERY: Nanos = Nanos::from_secs(1);
 /// After so long a turn, the connections that are still to be read wait for the next: others have become ready meanwhile.
 const TURN_FOR: Nanos = Nanos::from_millis(5);
 
-/// Who sends this worker's responses.
-pub enum Path {
-    /// The worker itself, when sockets take them.
-    Own(Box<Transmitter<Connection>>),
-    /// The writer, at the uplink's pace.
-    Writer(Arc<Writer>),
-}
-
 /// What a worker is made of.
 pub struct Parts {
     pub number: usize,
     pub listener: OwnedFd,
     pub replier: Replier,
     pub finds: Finds,
-    pub path: Path,
+    pub transmitter: Transmitter<Connection>,
     /// Responses leave in the order they are asked for, each as soon as it is ready: the drain is off and the policy
     /// fair, so there is nothing to order and small responses take the shortest way.
     pub is_plain: bool,
     /// Packets are marked for the kernel to order them.
     pub is_marked: bool,
     pub classes: Classes,
-    pub mailbox: Arc<Mailbox<Departure>>,
+    pub wake: Arc<Wake>,
     pub log: AccessLog,
     pub logs_access: bool,
     /// Where a row for every response goes, if anywhere.
@@ -97,10 +92,11 @@ pub struct Worker {
     queue: VecDeque<u64>,
     /// What the connection being read may still take of this turn.
     budget: Budget,
-    /// When this turn began.
+    /// When this turn began, or the transmitter last ran in it.
     now: Nanos,
-    /// The policy goes by the ready jobs alone: one that is sent at once need not be known to it.
-    is_memoryless: bool,
+    turn_began_at: Nanos,
+    /// A response that is alone need not be a job: nothing is paced or marked, and the policy goes by the ready jobs.
+    is_direct: bool,
     /// Events and newcomers of this turn that are still to be looked at, and may bring responses.
     to_come: usize,
     /// The second for which the Date field was made.
@@ -110,8 +106,6 @@ pub struct Worker {
     /// Connections could not be accepted for want of descriptors or memory, and this was said.
     is_short: bool,
     stop_at: Option<Nanos>,
-    /// What was still being sent when the time for stopping was over has been cut, for its records.
-    has_cut: bool,
     /// When the log or the records want to be flushed again.
     log_at: Option<Nanos>,
     scratch: Box<[u8]>,
@@ -129,33 +123,28 @@ pub struct Worker {
 impl Worker {
     pub fn new(parts: Parts) -> io::Result<Worker> {
         let poll = Poll::new()?;
-        poll.add(&*parts.mailbox, MAILBOX, EventFlags::IN)?;
+        poll.add(&*parts.wake, WOKEN, EventFlags::IN)?;
         if let Some(watch) = parts.replier.cache.watch_fd() {
             poll.add(watch, FILES, EventFlags::IN)?;
         }
-        let is_memoryless = match &parts.path {
-            Path::Own(transmitter) if !parts.is_marked => {
-                let policy = transmitter.drain().policy();
-                !policy.follows_jobs() && !policy.needs_path()
-            }
-            _ => false,
-        };
+        let policy = parts.transmitter.drain().policy();
+        let is_memoryless = !policy.follows_jobs() && !policy.needs_path();
         let mut worker = Worker {
-            owners: Owners::of_worker(parts.number),
+            is_direct: is_memoryless && !parts.is_marked && !parts.transmitter.is_paced(),
             parts,
-            is_memoryless,
+            owners: Owners::default(),
             to_come: 0,
             poll,
             conns: Slab::new(),
             queue: VecDeque::new(),
             budget: Budget::default(),
             now: clock::now(),
+            turn_began_at: clock::now(),
             dated: u64::MAX,
             sweep_at: Nanos::ZERO,
             is_accepting: false,
             is_short: false,
             stop_at: None,
-            has_cut: false,
             log_at: None,
             scratch: vec![0; READ_BYTES].into_boxed_slice(),
             out: Vec::new(),
@@ -175,6 +164,10 @@ impl Worker {
 
     /// Serves until told to stop and the last response is sent, or the time for that is over.
     pub fn run(mut self, beat: &Beat) -> io::Result<()> {
+        if self.parts.transmitter.is_paced() {
+            // The default slack of 50 µs would be 4 % of the time a segment takes at 10 Mbit/s.
+            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        }
         loop {
             let timeout = self.timeout();
             self.poll.wait(timeout)?;
@@ -182,7 +175,7 @@ impl Worker {
             self.tick(timeout);
             self.turn();
             if self.parts.stop.load(Ordering::Acquire) && self.is_stopped() {
-                self.lose_open();
+                self.tell_longest_wait();
                 return Ok(());
             }
         }
@@ -222,6 +215,7 @@ impl Worker {
             if let Some(at) = self.find(owner) {
                 self.conns[at].is_queued = false;
                 self.read(at);
+                self.transmit_due();
             }
             if self.is_turn_over() {
                 return;
@@ -230,7 +224,7 @@ impl Worker {
     }
 
     fn is_turn_over(&self) -> bool {
-        clock::now() - self.now >= TURN_FOR
+        clock::now() - self.turn_began_at >= TURN_FOR
     }
 
     /// Puts a connection on the list of those to be read.
@@ -249,8 +243,8 @@ impl Worker {
 
     fn on_ready(&mut self, ready: Ready) {
         match ready.token {
-            MAILBOX => {
-                self.take_departures();
+            WOKEN => {
+                self.parts.wake.clear();
                 self.take_finds();
             }
             LISTENER | FILES => {}
@@ -278,14 +272,8 @@ impl Worker {
 
     /// The client is gone: whatever is being sent to it is not worth sending.
     fn abandon(&mut self, at: usize) {
-        let conn = &mut self.conns[at];
-        let Phase::Sending(flight) = &mut conn.phase else { return self.close(at) };
-        flight.on_client_gone();
-        match (flight.job, &mut self.parts.path) {
-            (Some(job), Path::Own(transmitter)) => transmitter.abort(self.now, job, Failure::Disconnected),
-            (_, Path::Writer(writer)) => writer.inbox.post(ToWriter::Abort(conn.owner)),
-            (None, Path::Own(_)) => unreachable!("a worker that sends knows its jobs"),
-        }
+        let Phase::Sending(job) = self.conns[at].phase else { return self.close(at) };
+        self.parts.transmitter.abort(self.now, job, Failure::Disconnected);
     }
 
     /// Forgets the connection; the kernel ends it when the last holder of its descriptor is gone.
@@ -293,25 +281,27 @@ impl Worker {
         self.leave_find(at);
         self.record_unanswered(at);
         let conn = self.conns.remove(at);
-        if let Path::Writer(writer) = &self.parts.path {
-            writer.closed.add(conn.stream.close(&conn.socket.status()));
-        }
-        if conn.is_registered && Arc::strong_count(&conn.socket) > 1 {
-            // The writer still holds it for a moment; no events of it are wanted any more.
-            let _ = self.poll.remove(&*conn.socket);
+        if self.parts.transmitter.is_paced() {
+            self.parts.transmitter.on_closed(self.now, conn.stream.close(&conn.socket.status()));
         }
         self.parts.places.give_back();
         // A client in the kernel's queue takes its place; should that fail, the next sweep tries again and says so.
         let _ = self.accept_again();
     }
 
-    /// Reads the clock, after a wait of at most `timeout`, and keeps the Date field true.
-    fn tick(&mut self, timeout: Option<Nanos>) {
+    /// Reads the clock, `timeout` at most after it was read before; a longer time is a pause, in which no client was heard.
+    fn read_clock(&mut self, timeout: Option<Nanos>) {
         let before = std::mem::replace(&mut self.now, clock::now());
         let paused = clock::paused(self.now - before, timeout);
         if paused > Nanos::ZERO {
             self.excuse(paused);
         }
+    }
+
+    /// Begins a turn, after a wait of at most `timeout`, and keeps the Date field true.
+    fn tick(&mut self, timeout: Option<Nanos>) {
+        self.read_clock(timeout);
+        self.turn_began_at = self.now;
         self.idle = None;
         let second = self.now.0 / 1_000_000_000;
         if second != self.dated {
@@ -324,14 +314,10 @@ impl Worker {
         if !self.queue.is_empty() || !self.found.is_empty() {
             return Some(Nanos::ZERO);
         }
-        if let Path::Own(transmitter) = &self.parts.path
-            && transmitter.drain().poll_timeout().is_some()
-        {
-            return Some(Nanos::ZERO);
-        }
+        let grant_at = self.parts.transmitter.drain().poll_timeout();
         let is_waiting = !self.conns.is_empty() || !self.is_accepting || self.stop_at.is_some();
         let sweep_at = is_waiting.then_some(self.sweep_at);
-        let wake_at = [sweep_at, self.log_at].into_iter().flatten().min();
-        wake_at.map(|at| at - self.now)
+        let wake_at = [sweep_at, self.log_at, grant_at].into_iter().flatten().min();
+        wake_at.map(|at| at - if self.parts.transmitter.is_paced() { clock::now() } else { self.now })
     }
 }

@@ -2,12 +2,11 @@
 
 use std::collections::VecDeque;
 
+use super::Worker;
 use super::conn::Phase;
 use super::ending::Ending;
 use super::input::BYTES_PER_TURN_MAX;
-use super::{Path, Worker};
 use crate::clock;
-use crate::handover::{After, InFlight, ToWriter};
 use crate::reply::Reply;
 use crate::transmit::{Departure, Dispatch, Failure, Outgoing, Segment, Socket};
 use units::Nanos;
@@ -34,9 +33,9 @@ impl Worker {
         if let Some(error) = &reply.trouble {
             self.parts.log.error(&format!("cannot read {error}"));
         }
-        let is_own = matches!(self.parts.path, Path::Own(_));
+        let is_paced = self.parts.transmitter.is_paced();
         // Each sendfile would push out what it ends with. Paced grants and bursts end where segments do, and must not wait.
-        if is_own && !self.parts.is_marked && reply.rest.iter().map(Segment::len).sum::<u64>() >= CORK_BYTES_MIN {
+        if !is_paced && !self.parts.is_marked && reply.rest.iter().map(Segment::len).sum::<u64>() >= CORK_BYTES_MIN {
             conn.socket.cork(true);
             conn.is_corked = true;
         }
@@ -56,8 +55,8 @@ impl Worker {
     /// Whether the response being built is the only one that is ready in this turn: then the drain would give it the first
     /// grant, and need not be asked.
     fn is_alone(&self) -> bool {
-        let Path::Own(transmitter) = &self.parts.path else { return false };
-        self.to_come == 0 && self.queue.is_empty() && self.is_memoryless && transmitter.drain().poll_timeout().is_none()
+        let is_drained = || self.parts.transmitter.drain().poll_timeout().is_none();
+        self.is_direct && self.to_come == 0 && self.queue.is_empty() && is_drained()
     }
 
     /// Sends what was gathered for this connection.
@@ -71,8 +70,7 @@ impl Worker {
     fn send_now(&mut self, at: usize, rest: VecDeque<Segment>) {
         let Some(conn) = self.conns.get_mut(at) else { return self.out.clear() };
         let mut outgoing = Outgoing::new(std::mem::take(&mut self.out), rest, conn.end());
-        let Path::Own(transmitter) = &mut self.parts.path else { unreachable!("the writer sends what is paced") };
-        let sent = outgoing.send(&conn.socket, transmitter.storage(), BYTES_PER_TURN_MAX);
+        let sent = outgoing.send(&conn.socket, self.parts.transmitter.storage(), BYTES_PER_TURN_MAX);
         self.budget.bytes = self.budget.bytes.saturating_sub(sent.bytes);
         match sent.failure {
             None | Some(Failure::Blocked | Failure::Absent) if outgoing.remaining_bytes() > 0 => {
@@ -103,14 +101,8 @@ impl Worker {
             class: conn.class,
             stream: conn.stream,
         };
-        let job = match &mut self.parts.path {
-            Path::Own(transmitter) => Some(transmitter.dispatch(self.now, dispatch)),
-            Path::Writer(writer) => {
-                writer.inbox.post(ToWriter::Dispatch(dispatch));
-                None
-            }
-        };
-        self.conns[at].phase = Phase::Sending(InFlight::new(job));
+        let job = self.parts.transmitter.dispatch(self.now, dispatch);
+        conn.phase = Phase::Sending(job);
     }
 
     fn note_first_byte(&mut self, at: usize, sent_bytes: u64) {
@@ -128,38 +120,44 @@ impl Worker {
     }
 
     pub(super) fn on_writable(&mut self, at: usize) {
-        let conn = &self.conns[at];
-        let Phase::Sending(flight) = &conn.phase else { return };
-        match (flight.job, &mut self.parts.path) {
-            (Some(job), Path::Own(transmitter)) => transmitter.on_writable(self.now, job),
-            (_, Path::Writer(writer)) => writer.inbox.post(ToWriter::Writable(conn.owner)),
-            (None, Path::Own(_)) => unreachable!("a worker that sends knows its jobs"),
+        if let Phase::Sending(job) = self.conns[at].phase {
+            self.parts.transmitter.on_writable(self.now, job);
         }
     }
 
-    /// Runs the worker's own transmitter, once a turn.
+    /// Runs the transmitter: once a turn, and where a grant is due.
     pub(super) fn transmit(&mut self) {
-        let Path::Own(transmitter) = &mut self.parts.path else { return };
-        if transmitter.is_idle() {
+        if self.parts.transmitter.is_idle() {
             return;
         }
-        transmitter.run(&clock::now);
+        self.parts.transmitter.run(&clock::now);
+        for notice in self.parts.transmitter.notices() {
+            self.parts.log.error(&notice.to_string());
+        }
         let mut departures = std::mem::take(&mut self.departures);
-        departures.extend(transmitter.departures());
-        self.depart(departures);
-    }
-
-    pub(super) fn take_departures(&mut self) {
-        let mut departures = std::mem::take(&mut self.departures);
-        self.parts.mailbox.take(&mut departures);
-        self.depart(departures);
-    }
-
-    fn depart(&mut self, mut departures: Vec<Departure>) {
+        departures.extend(self.parts.transmitter.departures());
+        if self.parts.transmitter.is_paced() {
+            // The transmitter's clock never goes back.
+            self.read_clock(Some(Nanos::ZERO));
+        }
         for departure in departures.drain(..) {
             self.on_departure(departure);
         }
         self.departures = departures;
+    }
+
+    /// Between two connections: a paced link is not to wait for the end of a turn.
+    pub(super) fn transmit_due(&mut self) {
+        let transmitter = &self.parts.transmitter;
+        if transmitter.is_paced() && transmitter.drain().poll_timeout().is_some_and(|at| at <= clock::now()) {
+            self.transmit();
+        }
+    }
+
+    pub(super) fn tell_longest_wait(&self) {
+        if let Some(notice) = self.parts.transmitter.longest_wait() {
+            self.parts.log.error(&notice.to_string());
+        }
     }
 
     fn on_departure(&mut self, departure: Departure) {
@@ -167,20 +165,15 @@ impl Worker {
         let conn = &mut self.conns[at];
         conn.stream = departure.stream;
         let ending = Ending::of(&departure);
-        let Phase::Sending(flight) = std::mem::replace(&mut conn.phase, Phase::Head) else {
-            unreachable!("a response departs once")
-        };
-        match (flight.on_departure(departure.failure.is_some()), departure.failure) {
-            (After::GoOn, _) => {
+        let phase = std::mem::replace(&mut conn.phase, Phase::Head);
+        debug_assert!(matches!(phase, Phase::Sending(_)), "a response departs once");
+        match departure.failure {
+            None => {
                 self.on_sent(at, ending);
                 self.go_on(at);
             }
-            (After::Close, Some(failure)) => {
+            Some(failure) => {
                 self.report(at, &failure, departure.sent_bytes, ending);
-                self.close(at);
-            }
-            (After::Close, None) => {
-                self.log(at, ending);
                 self.close(at);
             }
         }

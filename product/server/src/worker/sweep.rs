@@ -4,13 +4,10 @@
 use http::{Reject, Status};
 use units::Nanos;
 
+use super::Worker;
 use super::conn::Phase;
-use super::{Path, Worker};
 
 const TOO_SLOW: Reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the request took too long to arrive" };
-
-/// How long a stopping worker waits for the writer to say how far its responses came.
-const CUT_FOR: Nanos = Nanos::from_secs(1);
 
 impl Worker {
     pub(super) fn sweep(&mut self) {
@@ -19,10 +16,9 @@ impl Worker {
         for at in late {
             self.on_late(at);
         }
-        if let Path::Own(transmitter) = &mut self.parts.path {
-            transmitter.end_stalled(self.now);
-            self.transmit();
-        }
+        self.parts.transmitter.end_stalled(self.now);
+        self.parts.transmitter.check_queue(self.now);
+        self.transmit();
         self.tell_slow_disk();
         if let Err(error) = self.accept_again() {
             self.parts.log.error(&format!("cannot accept connections on worker {}: {error}", self.parts.number));
@@ -54,9 +50,7 @@ impl Worker {
             }
         }
         self.stop_at = self.stop_at.map(later);
-        if let Path::Own(transmitter) = &mut self.parts.path {
-            transmitter.on_pause(paused);
-        }
+        self.parts.transmitter.on_pause(paused);
     }
 
     /// Whether nothing is left to do. The first call begins the stopping: no new connections, idle ones closed.
@@ -74,19 +68,14 @@ impl Worker {
                 conn.closes = true;
             }
         }
-        self.conns.is_empty() || (self.is_time_up() && self.is_told())
+        if self.is_time_up() {
+            self.cut_open();
+        }
+        self.conns.is_empty() || self.is_time_up()
     }
 
     /// A stopping server goes on no longer.
     pub(super) fn is_time_up(&self) -> bool {
         self.stop_at.is_some_and(|at| self.now >= at)
-    }
-
-    /// When the time is up: whether all that is being sent has its row, which takes the writer a moment.
-    fn is_told(&mut self) -> bool {
-        if self.is_any_open() && !std::mem::replace(&mut self.has_cut, true) {
-            self.cut_open();
-        }
-        !self.is_any_open() || self.stop_at.is_some_and(|at| self.now >= at + CUT_FOR)
     }
 }

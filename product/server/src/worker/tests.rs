@@ -35,10 +35,10 @@ struct Client {
 impl Bench {
     /// With a folder of its own, of this name.
     fn new(name: &str, policy: &str) -> Bench {
-        Bench::with(name, policy, |root| root)
+        Bench::with(name, policy, Pace::UNLIMITED, |root| root)
     }
 
-    fn with(name: &str, policy: &str, change: impl FnOnce(Root) -> Root) -> Bench {
+    fn with(name: &str, policy: &str, pace: Pace, change: impl FnOnce(Root) -> Root) -> Bench {
         let folder = std::env::temp_dir().join(format!("weir-worker-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("a"), FILE).unwrap();
@@ -48,11 +48,11 @@ impl Bench {
         let address = listener.local_addr().unwrap();
         let threads = Threads::start(|| {}).unwrap();
         let (log, guard) = AccessLog::open(Target::Off, Format::Combined, &threads).unwrap();
-        let mailbox = Arc::new(Mailbox::new().unwrap());
-        let (pool, woken) = (Pool::new(), Arc::clone(&mailbox));
+        let wake = Arc::new(Wake::new().unwrap());
+        let (pool, woken) = (Pool::new(), Arc::clone(&wake));
         let limits = Limits::default();
         let policy: PolicySpec = policy.parse().unwrap();
-        let drain = Drain::new(policy.build(), Pace::UNLIMITED);
+        let drain = Drain::new(policy.build(), pace);
         let worker = Worker::new(Parts {
             number: 0,
             listener: listener.into(),
@@ -60,13 +60,13 @@ impl Bench {
                 Cache::new(Arc::new(root), CacheLimits::per_worker(1)),
                 http::HttpDate::new(SystemTime::now()),
             ),
-            finds: Finds::new(Arc::clone(&pool), move || woken.wake()),
-            path: Path::Own(Box::new(Transmitter::new(drain, None, limits.patience))),
+            finds: Finds::new(Arc::clone(&pool), move || woken.set()),
+            transmitter: Transmitter::new(drain, None, limits.patience),
             is_plain: policy.is_fair(),
             is_marked: false,
             classes: Classes::new(&[], &policy).unwrap(),
-            places: Arc::new(Places::new(16, &[Arc::clone(&mailbox)])),
-            mailbox,
+            places: Arc::new(Places::new(16, &[Arc::clone(&wake)])),
+            wake,
             log,
             logs_access: false,
             recorder: None,
@@ -175,24 +175,88 @@ fn a_pause_moves_every_deadline() {
     }
 }
 
+/// Also where it was in the middle of a turn, behind a response.
+#[test]
+fn a_pause_in_a_turn_moves_every_deadline() {
+    let mut bench = Bench::with("pause-turn", "srpt", Pace::of_line("1gbit".parse().unwrap()), |root| root);
+    let mut asking = bench.connect();
+    asking.send("GET /a");
+    while bench.worker.conns.is_empty() {
+        bench.turn();
+    }
+    let deadline = |bench: &Bench| bench.worker.conns.iter().next().unwrap().1.deadline;
+    let (before, pause) = (deadline(&bench), Nanos::from_secs(70));
+    let mut client = bench.connect();
+    client.send(HEAD);
+    while client.responses() == 0 {
+        bench.worker.poll.wait(Some(Nanos::ZERO)).unwrap();
+        bench.worker.tick(None);
+        bench.worker.now = bench.worker.now - pause;
+        bench.worker.turn();
+    }
+    assert!(bench.worker.conns.len() == 2 && deadline(&bench) - before >= pause);
+}
+
 /// What no response covers is charged when the connection ends: the SYN-ACK, and the acknowledgement of the client's FIN, which the
 /// kernel sends by itself or with our own.
 #[test]
 fn what_a_connection_sent_is_booked_when_it_ends() {
-    let mut bench = Bench::new("booked", "srpt");
-    let writer = Arc::new(Writer::new(Mailbox::new().unwrap(), vec![Arc::clone(&bench.worker.parts.mailbox)]));
-    bench.worker.parts.path = Path::Writer(Arc::clone(&writer));
+    let mut bench = Bench::with("booked", "srpt", Pace::of_line("1gbit".parse().unwrap()), |root| root);
     let client = bench.connect();
     while bench.worker.conns.is_empty() {
         bench.turn();
     }
     let framing = bench.worker.conns.iter().next().unwrap().1.stream.framing();
+    let charged = |bench: &Bench| bench.worker.parts.transmitter.drain().ledger().charged_bytes();
+    assert_eq!(charged(&bench), 0);
     drop(client);
     while !bench.worker.conns.is_empty() {
         bench.turn();
     }
     let booked = [1, 2].map(|segments| framing.syn_ack_bytes + segments * framing.header_bytes);
-    let correction = writer.closed.take();
-    assert!(booked.contains(&correction.charge_bytes) && correction.refund_bytes == 0, "{correction:?}");
-    assert_eq!(writer.closed.take(), sched::Correction::default(), "booked once");
+    assert!(booked.contains(&charged(&bench)), "{}", charged(&bench));
+    bench.turn();
+    assert!(booked.contains(&charged(&bench)), "booked once");
+}
+
+/// A paced worker that is reading sends what is due between two connections, and keeps its order and its clock.
+#[test]
+fn a_paced_worker_sends_while_it_reads() {
+    let mut bench = Bench::with("paced", "srpt", Pace::of_line("1gbit".parse().unwrap()), |root| root);
+    let mut clients: Vec<Client> = (0..8).map(|_| bench.connect()).collect();
+    for client in &mut clients {
+        client.send(&HEAD.repeat(20));
+    }
+    let mut last = bench.worker.now;
+    for client in &mut clients {
+        while client.responses() < 20 {
+            bench.turn();
+            assert!(bench.worker.now >= last && bench.worker.now >= bench.worker.turn_began_at);
+            last = bench.worker.now;
+        }
+        assert_eq!(client.responses(), 20);
+    }
+    assert!(
+        bench.worker.parts.transmitter.is_idle() && bench.worker.parts.transmitter.drain().ledger().charged_bytes() > 0
+    );
+}
+
+/// A client that resets its connection while its response waits takes the job along, and nobody else's.
+#[test]
+fn a_reset_frees_the_job() {
+    let mut bench = Bench::with("reset", "srpt", Pace::of_line("1gbit".parse().unwrap()), |root| root);
+    std::fs::write(bench.folder.join("large"), vec![b'x'; 8 << 20]).unwrap();
+    let (mut leaves, mut stays) = (bench.connect(), bench.connect());
+    leaves.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    while leaves.responses() == 0 {
+        bench.turn();
+    }
+    assert!(!bench.worker.parts.transmitter.is_empty());
+    // With bytes unread, the close is a reset.
+    drop(leaves);
+    stays.send(HEAD);
+    while stays.responses() == 0 || bench.worker.conns.len() > 1 {
+        bench.turn();
+    }
+    assert!(bench.worker.parts.transmitter.is_idle());
 }

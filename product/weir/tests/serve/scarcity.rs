@@ -200,8 +200,8 @@ fn clients_that_vanish_leave_nothing_behind() {
     });
 }
 
-/// The kernel tells of a reset once; where that was while the end of the response was on its way from the writer to
-/// the worker, a quarter of such connections stayed until they timed out.
+/// The kernel tells of a reset once. Where that was just before the end of the response was known, a quarter of such connections
+/// stayed until they timed out.
 #[test]
 fn clients_that_reset_after_a_response_leave_nothing_behind() {
     const CLIENTS: usize = 400;

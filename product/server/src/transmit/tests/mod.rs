@@ -509,7 +509,7 @@ fn an_aborted_response_departs_once() {
 }
 
 proptest! {
-    /// The writer adds nothing to the order: the bytes leave exactly as a drain alone would grant them.
+    /// The write path adds nothing to the order: the bytes leave exactly as a drain alone would grant them.
     #[test]
     fn writes_are_the_drains_grants(
         sizes in prop::collection::vec(1u64..30_000, 1..12),

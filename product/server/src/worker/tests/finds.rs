@@ -11,7 +11,7 @@ const POLICIES: [&str; 2] = ["fair", "srpt"];
 fn bench(name: &str, policy: &str) -> (Bench, FakeDisk) {
     let disk = FakeDisk::of(&["cold"]);
     disk.set_hanging(true);
-    let bench = Bench::with(&format!("{name}-{policy}"), policy, |root| root.on(disk.clone()));
+    let bench = Bench::with(&format!("{name}-{policy}"), policy, Pace::UNLIMITED, |root| root.on(disk.clone()));
     std::fs::write(bench.folder.join("cold"), "cold file").unwrap();
     (bench, disk)
 }

@@ -18,7 +18,7 @@ pub use virtual_time::in_virtual_time;
 /// Longer than anything takes even on a busy machine; reached only when a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The three ways bytes are written: straight into the socket, through the worker's own queue, through the writer.
+/// The three ways bytes are written: straight into the socket, in the order of a turn, at the pace of the uplink.
 pub const WRITE_PATHS: [&[&str]; 3] = [
     &["--shaping", "off", "--policy", "fair"],
     &["--shaping", "off", "--policy", "srpt"],
