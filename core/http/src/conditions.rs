@@ -68,7 +68,7 @@ fn precondition(request: &Request, entity: &Entity) -> Option<Verdict> {
     let fields = &request.fields;
     let modified = last_modified(entity);
     let failed = if fields.if_match.is_some() {
-        !request.values("if-match").any(|value| has_etag(value, entity.etag, Comparison::Strong))
+        !request.fields.values("if-match").any(|value| has_etag(value, entity.etag, Comparison::Strong))
     } else {
         // A date that cannot be read is no condition (section 13.1.4).
         fields.if_unmodified_since.and_then(date::parse).is_some_and(|since| modified > since)
@@ -77,7 +77,7 @@ fn precondition(request: &Request, entity: &Entity) -> Option<Verdict> {
         return Some(Verdict::PreconditionFailed);
     }
     let same = if fields.if_none_match.is_some() {
-        request.values("if-none-match").any(|value| has_etag(value, entity.etag, Comparison::Weak))
+        request.fields.values("if-none-match").any(|value| has_etag(value, entity.etag, Comparison::Weak))
     } else {
         fields.if_modified_since.and_then(date::parse).is_some_and(|since| modified <= since)
     };
@@ -142,7 +142,7 @@ fn quoted_bytes(value: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, parse_request};
+    use crate::http1::{Limits, parse_request};
     use Verdict::{NotModified, PreconditionFailed, Whole};
     use std::time::{Duration, UNIX_EPOCH};
 
@@ -154,7 +154,7 @@ mod tests {
     fn verdict(method: &str, lines: &[&str]) -> Verdict {
         let bytes = format!("{method} / HTTP/1.1\r\nHost: a\r\n{}\r\n\r\n", lines.join("\r\n"));
         let bytes = bytes.replace("\r\n\r\n\r\n", "\r\n\r\n");
-        let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap();
+        let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
         let last_modified = UNIX_EPOCH + Duration::from_millis(784_111_777_900);
         evaluate(&request, &Entity { len: 100, etag: "\"v,1\"", last_modified })
     }
@@ -209,7 +209,7 @@ mod tests {
     fn a_file_from_the_first_second_of_1970() {
         let of_1970 = |line: &str| {
             let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{line}\r\n\r\n");
-            let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap();
+            let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
             evaluate(&request, &Entity { len: 1, etag: "\"v\"", last_modified: UNIX_EPOCH })
         };
         assert_eq!(of_1970("If-Modified-Since: Wed, 31 Dec 1969 23:59:59 GMT"), Whole);

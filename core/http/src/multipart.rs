@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use crate::head;
+use crate::lines;
 
 /// The value of the response's Content-Type.
 pub fn content_type(boundary: &str) -> String {
@@ -19,8 +19,8 @@ pub fn part_head(out: &mut Vec<u8>, boundary: &str, mime: &str, range: &Range<u6
     out.extend_from_slice(b"\r\n--");
     out.extend_from_slice(boundary.as_bytes());
     out.extend_from_slice(b"\r\n");
-    head::field(out, "Content-Type", mime.as_bytes());
-    head::content_range(out, range, entity_bytes);
+    lines::field(out, "Content-Type", mime.as_bytes());
+    lines::content_range(out, range, entity_bytes);
     out.extend_from_slice(b"\r\n");
 }
 

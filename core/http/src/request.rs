@@ -1,63 +1,17 @@
-//! One request head from the bytes received so far.
-//!
-//! `httparse` splits the head into tokens and refuses what no token may contain (NUL, control characters, a space
-//! before a colon, line folding, a bare CR). What it lets pass is checked here: bare LF (RFC 9112 section 2.2 lets a
-//! server accept it, and gateways disagree, which is all a smuggler needs), empty lines, limits. What the tokens mean
-//! is `target.rs` and `field_section.rs`. Nothing is allocated.
-//!
-//! An incomplete head is parsed again from its first byte when more arrives: a client that sends its 16 KiB one byte
-//! at a time costs tens of milliseconds of CPU, and the server's header timeout ends that sooner.
+//! A request as any version of HTTP means it (RFC 9110). Its bytes are the business of a codec: [`crate::http1`].
 
-use std::mem::MaybeUninit;
-
-use crate::field_section::FieldSection;
-use crate::{Reject, Status, target};
-
-/// What a request head may cost. A server's buffer must hold `head_bytes_max`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of the whole head, its empty line included. Default 16 KiB: browsers with large cookies stay below 8 KiB,
-    /// and this is what one connection can make the server hold.
-    pub head_bytes_max: usize,
-    /// Field lines, at most [`FIELDS_MAX`], the default: browsers send about 20, and a gateway adds a few.
-    pub fields_max: usize,
-    /// Bytes of the request target. Default 8 KiB: RFC 9112 section 3 recommends at least 8000.
-    pub target_bytes_max: usize,
-}
-
-/// Most field lines any [`Limits`] can allow: the parser's array, 2 KiB of stack.
-pub const FIELDS_MAX: usize = 64;
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { head_bytes_max: 16 << 10, fields_max: FIELDS_MAX, target_bytes_max: 8 << 10 }
-    }
-}
-
-/// A request whose head is complete, well formed and unambiguous.
+/// A request, well formed and unambiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
     pub method: Method,
-    /// The method as sent, for the log.
-    pub method_token: &'a str,
     /// Still percent-encoded, without the query; starts with `/`, or is `*` (with OPTIONS only).
     pub path: &'a [u8],
-    /// What follows the first `?`.
+    /// The part behind the first `?`.
     pub query: Option<&'a [u8]>,
     /// The whole target as sent, for the log: ASCII without spaces or control characters.
     pub target: &'a [u8],
-    /// As sent. From 2 on the request means what it would mean in HTTP/1.1 (RFC 9110 section 2.5).
-    pub minor_version: u8,
-    /// Whether the client lets the connection stay open after the response.
-    pub keep_alive: bool,
-    pub body: BodyLength,
-    /// The client waits for `100 Continue` or a final status before it sends its body.
-    pub expect_continue: bool,
-    /// Bytes of the head, an empty line before it included: the body or the next request starts here.
-    pub head_bytes: usize,
     pub fields: Fields<'a>,
-    /// The field lines as sent, for [`Request::values`].
-    section: &'a [u8],
+    pub body: BodyLength,
 }
 
 /// The fields that decide a response or go into the log, found in one pass.
@@ -66,7 +20,7 @@ pub struct Request<'a> {
 /// dates may not: when repeated they are `Some(b"")`, which is not a valid value and is ignored as such.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fields<'a> {
-    /// From the target if that is absolute, else the Host field (RFC 9112 section 3.2.2): `name[:port]`, checked.
+    /// The authority that was asked: `name[:port]`, checked.
     pub host: Option<&'a [u8]>,
     pub if_match: Option<&'a [u8]>,
     pub if_none_match: Option<&'a [u8]>,
@@ -76,194 +30,63 @@ pub struct Fields<'a> {
     pub range: Option<&'a [u8]>,
     pub referer: Option<&'a [u8]>,
     pub user_agent: Option<&'a [u8]>,
+    /// All of them, a line each, in the form of HTTP/1.1.
+    pub(crate) lines: &'a [u8],
 }
 
-/// What is asked for. RFC 9110 section 9.1: a method that is known but not allowed gets 405, one that is not
-/// recognised gets 501.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
-    Get,
-    Head,
-    Options,
-    /// POST, PUT, DELETE, PATCH or TRACE: the server answers 405 with Allow. Anything else was already refused.
-    Other,
+macro_rules! methods {
+    ($($name:ident $token:literal)*) => {
+        /// A method that some server of files might know (RFC 9110 section 9.1): one that is known but not allowed gets 405, one that
+        /// is not recognised gets 501. Names are case-sensitive.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Method {
+            $($name,)*
+        }
+
+        impl Method {
+            pub fn from_token(token: &str) -> Option<Method> {
+                match token {
+                    $($token => Some(Method::$name),)*
+                    _ => None,
+                }
+            }
+
+            pub fn token(self) -> &'static str {
+                match self {
+                    $(Method::$name => $token,)*
+                }
+            }
+        }
+    };
 }
 
-/// The body that follows the head (RFC 9112 section 6.3).
+methods! {
+    Get "GET"
+    Head "HEAD"
+    Options "OPTIONS"
+    Post "POST"
+    Put "PUT"
+    Delete "DELETE"
+    Patch "PATCH"
+    Trace "TRACE"
+}
+
+/// The body that follows the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {
-    /// No body, `Content-Length: 0` included.
+    /// No body, or an empty one.
     None,
     /// More than zero bytes.
-    Length(u64),
-    /// For [`crate::Chunked`].
-    Chunked,
+    Known(u64),
+    /// Until its framing ends it.
+    Unknown,
 }
 
-/// Reads one head from the start of `buf`. `Ok(None)`: more bytes are needed, and `buf` is shorter than
-/// `limits.head_bytes_max`.
-///
-/// The answer to a prefix of `buf` is `Ok(None)` or the answer to `buf`: it never depends on how the bytes arrived.
-pub fn parse_request<'a>(buf: &'a [u8], limits: &Limits) -> Result<Option<Request<'a>>, Reject> {
-    // Bytes beyond the limit are not looked at, else the answer would depend on how many came at once.
-    let window = &buf[..buf.len().min(limits.head_bytes_max)];
-    match parse_head(window, limits)? {
-        None if buf.len() >= limits.head_bytes_max => Err(too_large(window)),
-        request => Ok(request),
-    }
-}
-
-fn parse_head<'a>(window: &'a [u8], limits: &Limits) -> Result<Option<Request<'a>>, Reject> {
-    // One empty line is tolerated: old clients send one after a body (RFC 9112 section 2.2). httparse would skip
-    // any number, and bare line feeds too.
-    let skipped = if window.starts_with(b"\r\n") { 2 } else { 0 };
-    let head = &window[skipped..];
-    match head.first() {
-        Some(b'\n') => return Err(Reject::bad("bare line feed before the request")),
-        Some(b'\r') if skipped > 0 => return Err(Reject::bad("more than one empty line before the request")),
-        _ => {}
-    }
-    let mut lines = [const { MaybeUninit::uninit() }; FIELDS_MAX];
-    let mut parsed = httparse::Request::new(&mut []);
-    match parsed.parse_with_uninit_headers(head, &mut lines[..limits.fields_max.min(FIELDS_MAX)]) {
-        Ok(httparse::Status::Complete(bytes)) => {
-            let request = interpret(&parsed, &head[..bytes], limits)?;
-            Ok(Some(Request { head_bytes: skipped + bytes, ..request }))
-        }
-        Ok(httparse::Status::Partial) => Ok(None),
-        Err(httparse::Error::Version) => {
-            let request = parse_later_minor(&parsed, head, limits)?;
-            Ok(request.map(|request| Request { head_bytes: skipped + request.head_bytes, ..request }))
-        }
-        Err(error) => Err(refused(error)),
-    }
-}
-
-/// HTTP/1.2 to 1.9: httparse has read the method and the target, and knows no version but 1.0 and 1.1.
-fn parse_later_minor<'a>(
-    line: &httparse::Request<'_, 'a>,
-    head: &'a [u8],
-    limits: &Limits,
-) -> Result<Option<Request<'a>>, Reject> {
-    let version_at = line.method.map_or(0, str::len) + line.path.map_or(0, str::len) + 2;
-    let version = head.get(version_at..).unwrap_or_default();
-    let Some([digit @ b'2'..=b'9', rest @ ..]) = version.strip_prefix(b"HTTP/1.") else {
-        return Err(bad_version(version));
-    };
-    let section = match rest {
-        [] | [b'\r'] => return Ok(None),
-        [b'\r', b'\n', section @ ..] => section,
-        _ => return Err(refused(httparse::Error::NewLine)),
-    };
-    let mut lines = [httparse::EMPTY_HEADER; FIELDS_MAX];
-    let (bytes, count) = match httparse::parse_headers(section, &mut lines[..limits.fields_max.min(FIELDS_MAX)]) {
-        Ok(httparse::Status::Complete((bytes, lines))) => (bytes, lines.len()),
-        Ok(httparse::Status::Partial) => return Ok(None),
-        Err(error) => return Err(refused(error)),
-    };
-    let headers = &mut lines[..count];
-    let parsed = httparse::Request { method: line.method, path: line.path, version: Some(digit - b'0'), headers };
-    interpret(&parsed, &head[..head.len() - section.len() + bytes], limits).map(Some)
-}
-
-/// `head` is complete: `parsed` holds its tokens.
-fn interpret<'a>(parsed: &httparse::Request<'_, 'a>, head: &'a [u8], limits: &Limits) -> Result<Request<'a>, Reject> {
-    let (Some(method_token), Some(target), Some(minor_version)) = (parsed.method, parsed.path, parsed.version) else {
-        return Err(Reject::bad("malformed request line"));
-    };
-    if has_bare_lf(head) {
-        return Err(Reject::bad("bare line feed in the head"));
-    }
-    if target.len() > limits.target_bytes_max {
-        return Err(Reject { status: Status::URI_TOO_LONG, reason: "request target over the limit" });
-    }
-    let method = method(method_token)?;
-    let form = target::parse(target, method)?;
-    let section = FieldSection::read(parsed.headers)?;
-    let body = section.body(minor_version)?;
-    Ok(Request {
-        method,
-        method_token,
-        path: form.path,
-        query: form.query,
-        target: target.as_bytes(),
-        minor_version,
-        keep_alive: section.keep_alive(minor_version),
-        body,
-        // RFC 9110 section 10.1.1: ignored from HTTP/1.0, and pointless without a body.
-        expect_continue: section.expect_continue && minor_version >= 1 && body != BodyLength::None,
-        head_bytes: head.len(),
-        fields: Fields { host: section.host(minor_version, form.host)?, ..section.fields },
-        section: &head[method_token.len() + target.len() + REQUEST_LINE_REST..],
-    })
-}
-
-/// Of the request line, beside the method and the target.
-const REQUEST_LINE_REST: usize = "  HTTP/1.1\r\n".len();
-
-/// Method names are case-sensitive (RFC 9110 section 9.1).
-fn method(token: &str) -> Result<Method, Reject> {
-    match token {
-        "GET" => Ok(Method::Get),
-        "HEAD" => Ok(Method::Head),
-        "OPTIONS" => Ok(Method::Options),
-        "POST" | "PUT" | "DELETE" | "PATCH" | "TRACE" => Ok(Method::Other),
-        // Its target is an authority, which only a proxy can serve (RFC 9112 section 3.2.3).
-        "CONNECT" => Err(Reject::bad("connect is for proxies")),
-        _ => Err(Reject { status: Status::NOT_IMPLEMENTED, reason: "method not implemented" }),
-    }
-}
-
-/// No early exit, so that the compiler makes it 16 bytes at a time: about 10 ns for a browser's head.
-fn has_bare_lf(head: &[u8]) -> bool {
-    let pairs = head.iter().zip(&head[1..]);
-    pairs.fold(0, |bad, (&before, &b)| bad | (u8::from(b == b'\n') & u8::from(before != b'\r'))) != 0
-}
-
-/// The limit is reached and the head not complete: which part of it is too long?
-fn too_large(window: &[u8]) -> Reject {
-    let too_long = |status, reason| Reject { status, reason };
-    let head = window.strip_prefix(b"\r\n").unwrap_or(window);
-    if head.contains(&b'\n') {
-        too_long(Status::HEAD_TOO_LARGE, "request head over the limit")
-    } else if head.contains(&b' ') {
-        too_long(Status::URI_TOO_LONG, "request target over the limit")
-    } else {
-        // RFC 9112 section 3: a method longer than any that is implemented gets 501.
-        too_long(Status::NOT_IMPLEMENTED, "method over the limit")
-    }
-}
-
-fn refused(error: httparse::Error) -> Reject {
-    match error {
-        httparse::Error::TooManyHeaders => {
-            Reject { status: Status::HEAD_TOO_LARGE, reason: "more field lines than the limit" }
-        }
-        httparse::Error::HeaderName => Reject::bad("malformed field name, space before the colon, or folded line"),
-        httparse::Error::HeaderValue => Reject::bad("control character or bare carriage return in a field value"),
-        httparse::Error::NewLine => Reject::bad("line does not end in carriage return, line feed"),
-        httparse::Error::Token | httparse::Error::Status | httparse::Error::Version => {
-            Reject::bad("malformed request line")
-        }
-    }
-}
-
-/// Another major version (HTTP/2's preface among them) gets 505, what is no version 400. One digit decides, because
-/// httparse stops as early as that, and later bytes must not change the answer.
-fn bad_version(version: &[u8]) -> Reject {
-    match version.strip_prefix(b"HTTP/") {
-        Some([b'0' | b'2'..=b'9', ..]) => {
-            Reject { status: Status::VERSION_NOT_SUPPORTED, reason: "major http version other than 1" }
-        }
-        _ => Reject::bad("malformed request line"),
-    }
-}
-
-impl<'a> Request<'a> {
+impl<'a> Fields<'a> {
     /// The values of every field line of this name, in order, without surrounding space. Scans the head: for fields
-    /// that [`Fields`] does not hold, or that may be repeated.
+    /// that are no member, or may be repeated.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        self.section.split(|&b| b == b'\n').filter_map(move |line| {
+        self.lines.split(|&b| b == b'\n').filter_map(move |line| {
             let colon = line.iter().position(|&b| b == b':')?;
             line[..colon].eq_ignore_ascii_case(name.as_bytes()).then(|| line[colon + 1..].trim_ascii())
         })
@@ -274,74 +97,11 @@ impl<'a> Request<'a> {
 mod tests {
     use super::*;
 
-    fn parse(bytes: &[u8]) -> Request<'_> {
-        parse_request(bytes, &Limits::default()).unwrap().unwrap()
-    }
-
     #[test]
-    fn a_browsers_get() {
-        let bytes = b"GET /a/b.html?x=1?y HTTP/1.1\r\nHost: example.com:8080\r\nUser-Agent:  curl/8 \t\r\n\
-            Accept: */*\r\nIF-NONE-MATCH: \"v1\"\r\nIf-Modified-Since: x\r\nReferer: http://a/\r\nRange: bytes=0-\r\n\
-            If-Range: \"r\"\r\nIf-Match: *\r\nIf-Unmodified-Since: y\r\n\r\nGET /next";
-        let request = parse(bytes);
-        assert_eq!(request.method, Method::Get);
-        assert_eq!((request.path, request.query), (&b"/a/b.html"[..], Some(&b"x=1?y"[..])));
-        assert_eq!(request.target, b"/a/b.html?x=1?y");
-        assert_eq!((request.minor_version, request.keep_alive), (1, true));
-        assert_eq!((request.body, request.expect_continue), (BodyLength::None, false));
-        assert_eq!(&bytes[request.head_bytes..], b"GET /next");
-        let expected = Fields {
-            host: Some(b"example.com:8080"),
-            if_match: Some(b"*"),
-            if_none_match: Some(b"\"v1\""),
-            if_modified_since: Some(b"x"),
-            if_unmodified_since: Some(b"y"),
-            if_range: Some(b"\"r\""),
-            range: Some(b"bytes=0-"),
-            referer: Some(b"http://a/"),
-            user_agent: Some(b"curl/8"),
-        };
-        assert_eq!(request.fields, expected);
-    }
-
-    #[test]
-    fn values_of_a_repeated_field() {
-        let request = parse(b"GET /x HTTP/1.1\r\nHost: a\r\nX: 1\r\nx:\t2 \r\nXX: 3\r\nX:\r\n\r\nX: body");
-        assert_eq!(request.values("x").collect::<Vec<_>>(), [&b"1"[..], b"2", b""]);
-        assert_eq!(request.values("y").count(), 0);
-        assert_eq!(request.values("host").collect::<Vec<_>>(), [b"a"]);
-    }
-
-    /// As the fields of [`Limits`] say.
-    #[test]
-    fn default_limits() {
-        let expected = Limits { head_bytes_max: 16_384, fields_max: 64, target_bytes_max: 8192 };
-        assert_eq!(Limits::default(), expected);
-    }
-
-    #[test]
-    fn one_empty_line_before_the_request_counts_as_head() {
-        let request = parse(b"\r\nGET / HTTP/1.0\r\n\r\nbody");
-        assert_eq!((request.head_bytes, request.minor_version), (20, 0));
-    }
-
-    #[test]
-    fn methods() {
-        for (token, expected) in [
-            ("GET", Ok(Method::Get)),
-            ("HEAD", Ok(Method::Head)),
-            ("OPTIONS", Ok(Method::Options)),
-            ("POST", Ok(Method::Other)),
-            ("TRACE", Ok(Method::Other)),
-            ("CONNECT", Err(400)),
-            ("get", Err(501)),
-            ("PROPFIND", Err(501)),
-        ] {
-            let bytes = format!("{token} / HTTP/1.1\r\nHost: a\r\n\r\n");
-            let parsed = parse_request(bytes.as_bytes(), &Limits::default());
-            let method = parsed.map(|request| request.unwrap().method).map_err(|reject| reject.status.0);
-            assert_eq!(method, expected, "{token}");
+    fn a_method_is_its_token() {
+        for token in ["GET", "HEAD", "OPTIONS", "POST", "PUT", "DELETE", "PATCH", "TRACE"] {
+            assert_eq!(Method::from_token(token).map(Method::token), Some(token));
         }
-        assert_eq!(parse(b"PUT / HTTP/1.0\r\n\r\n").method_token, "PUT");
+        assert_eq!([Method::from_token("get"), Method::from_token("PROPFIND")], [None, None]);
     }
 }

@@ -1,136 +1,142 @@
-//! The head of a response, as the load generator needs it: how long the body is and whether the connection stays.
-//!
-//! The servers measured are other people's (nginx among them), so this is lenient where leniency does no harm, and
-//! refuses only what leaves the end of the body in doubt.
+//! A response as any version of HTTP means it: status, fields, body. Its bytes are the business of a codec: [`crate::http1::encode`].
 
-use std::fmt;
-use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::time::SystemTime;
 
-use crate::list::{decimal, members};
-use crate::request::FIELDS_MAX;
+use bytes::Bytes;
 
-/// Bytes of a response head, far above what any server of files sends.
-pub const RESPONSE_HEAD_BYTES_MAX: usize = 16 << 10;
+use crate::{HttpDate, Status, lines};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ResponseHead {
-    pub status: u16,
-    /// The body starts here.
-    pub head_bytes: usize,
-    /// Bytes of body that follow, for a response to GET; `None`: until the connection closes.
-    pub content_length: Option<u64>,
-    /// Whether the connection can carry another request.
-    pub keep_alive: bool,
+/// Server, Date and what frames the message are added by the codec. The body is the caller's own type.
+#[derive(Debug)]
+pub struct Response<B> {
+    pub status: Status,
+    /// Lines that other responses have too, made once.
+    shared: Bytes,
+    /// Behind them.
+    own: Vec<u8>,
+    pub body: B,
 }
 
-/// A response that cannot be understood: what is wrong with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Malformed(pub &'static str);
+impl<B> Response<B> {
+    pub fn new(status: Status, body: B) -> Response<B> {
+        Response { status, shared: Bytes::new(), own: Vec::new(), body }
+    }
 
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "malformed response: {}", self.0)
+    /// The same with the fields of what is sent, in the place of such fields before.
+    pub fn of(self, shared: Bytes) -> Response<B> {
+        Response { shared, ..self }
+    }
+
+    /// The same with a field more. Control characters in the value become `?`.
+    pub fn with(mut self, name: &str, value: &[u8]) -> Response<B> {
+        lines::field(&mut self.own, name, value);
+        self
+    }
+
+    pub fn with_length(mut self, bytes: u64) -> Response<B> {
+        lines::content_length(&mut self.own, bytes);
+        self
+    }
+
+    /// The same with the place of its body in a whole of so many bytes.
+    pub fn with_range(mut self, range: &Range<u64>, entity_bytes: u64) -> Response<B> {
+        lines::content_range(&mut self.own, range, entity_bytes);
+        self
+    }
+
+    /// The same with the length that no range asked for lies in (RFC 9110 section 15.5.17).
+    pub fn without_range(mut self, entity_bytes: u64) -> Response<B> {
+        lines::content_range_unsatisfied(&mut self.own, entity_bytes);
+        self
+    }
+
+    /// Name and value of every field, in order.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let lines = self.lines().into_iter().flat_map(|lines| lines.split(|&b| b == b'\n'));
+        lines.filter_map(|line| {
+            let colon = line.iter().position(|&b| b == b':')?;
+            Some((std::str::from_utf8(&line[..colon]).ok()?, line[colon + 1..].trim_ascii()))
+        })
+    }
+
+    /// As HTTP/1.1 writes them, for its codec.
+    pub(crate) fn lines(&self) -> [&[u8]; 2] {
+        [&self.shared, &self.own]
     }
 }
 
-impl std::error::Error for Malformed {}
-
-/// Reads one response head from the start of `buf`. `Ok(None)`: more bytes are needed.
-pub fn parse_response(buf: &[u8]) -> Result<Option<ResponseHead>, Malformed> {
-    let window = &buf[..buf.len().min(RESPONSE_HEAD_BYTES_MAX)];
-    let mut lines = [const { MaybeUninit::uninit() }; FIELDS_MAX];
-    let mut parsed = httparse::Response::new(&mut []);
-    let config = httparse::ParserConfig::default();
-    match config.parse_response_with_uninit_headers(&mut parsed, window, &mut lines) {
-        Ok(httparse::Status::Complete(bytes)) => interpret(&parsed, bytes).map(Some),
-        Ok(httparse::Status::Partial) if buf.len() >= RESPONSE_HEAD_BYTES_MAX => Err(Malformed("head over 16 KiB")),
-        Ok(httparse::Status::Partial) => Ok(None),
-        Err(_) => Err(Malformed("not an http/1 response head of at most 64 fields")),
-    }
+/// The fields of a file, made once for all responses that send it: Content-Type, then ETag, Last-Modified and Accept-Ranges, then
+/// Content-Length.
+#[derive(Debug, Clone)]
+pub struct EntityFields {
+    lines: Bytes,
+    type_bytes: usize,
+    length_bytes: usize,
 }
 
-fn interpret(parsed: &httparse::Response, head_bytes: usize) -> Result<ResponseHead, Malformed> {
-    let (Some(status), Some(version)) = (parsed.code, parsed.version) else {
-        return Err(Malformed("no status line"));
-    };
-    let mut content_length = None;
-    let mut close = false;
-    let mut stay = version >= 1;
-    for line in parsed.headers.iter() {
-        if line.name.eq_ignore_ascii_case("content-length") {
-            let bytes = decimal(line.value).ok_or(Malformed("content-length is not a decimal number"))?;
-            if content_length.replace(bytes).is_some_and(|other| other != bytes) {
-                return Err(Malformed("two different content-lengths"));
-            }
-        } else if line.name.eq_ignore_ascii_case("transfer-encoding") {
-            return Err(Malformed("transfer-encoding, which is not supported: serve files of known length"));
-        } else if line.name.eq_ignore_ascii_case("connection") {
-            close |= members(line.value).any(|option| option.eq_ignore_ascii_case(b"close"));
-            stay |= members(line.value).any(|option| option.eq_ignore_ascii_case(b"keep-alive"));
-        }
+impl EntityFields {
+    pub fn new(mime: &str, etag: &str, last_modified: SystemTime, bytes: u64) -> EntityFields {
+        let mut lines = Vec::new();
+        lines::field(&mut lines, "Content-Type", mime.as_bytes());
+        let type_bytes = lines.len();
+        lines::field(&mut lines, "ETag", etag.as_bytes());
+        lines::field(&mut lines, "Last-Modified", HttpDate::new(last_modified).as_bytes());
+        lines::field(&mut lines, "Accept-Ranges", b"bytes");
+        let before_length = lines.len();
+        lines::content_length(&mut lines, bytes);
+        EntityFields { type_bytes, length_bytes: lines.len() - before_length, lines: lines.into() }
     }
-    if matches!(status, 100..=199 | 204 | 304) {
-        content_length = Some(0); // These never have a body, whatever they say (RFC 9112 section 6.3).
+
+    /// For a 200 with all of it.
+    pub fn whole(&self) -> Bytes {
+        self.lines.clone()
     }
-    // A body that ends with the connection leaves none to keep.
-    let keep_alive = stay && !close && content_length.is_some();
-    Ok(ResponseHead { status, head_bytes, content_length, keep_alive })
+
+    /// Without the length: for a 206 with one part of it.
+    pub fn part(&self) -> Bytes {
+        self.lines.slice(..self.lines.len() - self.length_bytes)
+    }
+
+    /// Without its type too: for a 304, which should not describe a body it does not have (RFC 9110 section 15.4.5), and for a 206 of
+    /// several parts, which has a type of its own.
+    pub fn validators(&self) -> Bytes {
+        self.lines.slice(self.type_bytes..self.lines.len() - self.length_bytes)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
-    fn parse(head: &str) -> Result<(u16, Option<u64>, bool), &'static str> {
-        let parsed = parse_response(format!("{head}body").as_bytes()).map_err(|malformed| malformed.0)?.unwrap();
-        assert_eq!(parsed.head_bytes, head.len());
-        Ok((parsed.status, parsed.content_length, parsed.keep_alive))
+    fn names(shared: Bytes) -> Vec<String> {
+        Response::new(Status::OK, ()).of(shared).fields().map(|(name, _)| name.to_string()).collect()
     }
 
     #[test]
-    fn heads() {
-        for (head, expected) in [
-            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", (200, Some(5), true)),
-            ("HTTP/1.1 200 \r\ncontent-length: 0\r\nConnection: Close\r\n\r\n", (200, Some(0), false)),
-            ("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n", (200, Some(5), false)),
-            ("HTTP/1.0 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\n", (200, Some(5), true)),
-            ("HTTP/1.1 200 OK\r\nServer: x\r\n\r\n", (200, None, false)),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n", (200, Some(5), true)),
-            ("HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", (304, Some(0), true)),
-            ("HTTP/1.1 100 Continue\r\n\r\n", (100, Some(0), true)),
-        ] {
-            assert_eq!(parse(head), Ok(expected), "{head}");
-        }
+    fn the_fields_of_an_entity_are_those_its_response_needs() {
+        let fields = EntityFields::new("text/html", "\"5-a\"", SystemTime::UNIX_EPOCH, 5);
+        let validators = ["ETag", "Last-Modified", "Accept-Ranges"];
+        assert_eq!(names(fields.validators()), validators);
+        assert_eq!(names(fields.part()), [&["Content-Type"], &validators[..]].concat());
+        assert_eq!(names(fields.whole()), [&["Content-Type"], &validators[..], &["Content-Length"]].concat());
     }
 
     #[test]
-    fn bodies_of_doubtful_length() {
-        for (line, reason) in [
-            ("Content-Length: 5\r\nContent-Length: 6", "two different content-lengths"),
-            ("Content-Length: -5", "content-length is not a decimal number"),
-            ("Content-Length: 5, 5", "content-length is not a decimal number"),
-            ("Transfer-Encoding: chunked", "transfer-encoding, which is not supported: serve files of known length"),
-        ] {
-            assert_eq!(parse(&format!("HTTP/1.1 200 OK\r\n{line}\r\n\r\n")), Err(reason));
-        }
-        assert_eq!(Malformed("no status line").to_string(), "malformed response: no status line");
-        assert!(parse_response(b"SSH-2.0-OpenSSH_9\r\n").is_err());
-        assert!(parse_response(&b"HTTP/1.1 200 OK\r\nA: ".repeat(1000)).is_err());
-    }
-
-    #[test]
-    fn the_head_is_bounded() {
-        let endless = [&b"HTTP/1.1 200 OK\r\nA: "[..], &b"a".repeat(RESPONSE_HEAD_BYTES_MAX)].concat();
-        assert_eq!(parse_response(&endless), Err(Malformed("head over 16 KiB")));
-        assert_eq!(parse_response(&endless[..RESPONSE_HEAD_BYTES_MAX - 1]), Ok(None));
-    }
-
-    proptest! {
-        #[test]
-        fn random_bytes_never_panic(bytes: Vec<u8>) {
-            let _ = parse_response(&bytes);
-            let _ = parse_response(&[&b"HTTP/1.1 200 OK\r\n"[..], &bytes, b"\r\n\r\n"].concat());
-        }
+    fn fields_are_read_back_as_they_were_given() {
+        let response = Response::new(Status::PARTIAL_CONTENT, ())
+            .with("Location", b"/a: b\r\nX: y")
+            .with_range(&(0..10), 100)
+            .without_range(7)
+            .with_length(10)
+            .of(Bytes::from_static(b"A: 1\r\n"));
+        let expected: [(&str, &[u8]); 5] = [
+            ("A", b"1"),
+            ("Location", b"/a: b??X: y"),
+            ("Content-Range", b"bytes 0-9/100"),
+            ("Content-Range", b"bytes */7"),
+            ("Content-Length", b"10"),
+        ];
+        assert_eq!(response.fields().collect::<Vec<_>>(), expected);
     }
 }

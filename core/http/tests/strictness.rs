@@ -3,7 +3,8 @@
 //! The reason is part of the table so that a line cannot pass for a wrong reason. The rules themselves are argued
 //! where they are implemented.
 
-use http::{BodyLength, Limits, parse_request};
+use http::BodyLength;
+use http::http1::{Limits, parse_request};
 
 /// What is wrong with `bytes`: status and reason.
 fn refusal(bytes: &[u8], limits: &Limits) -> Option<(u16, &'static str)> {
@@ -71,12 +72,13 @@ fn later_minor_versions() {
     for minor in 2..=9 {
         let get = |lines: &str| format!("GET /x?y HTTP/1.{minor}\r\n{lines}\r\n\r\n");
         let bytes = get("Host: a\r\nRange: bytes=0-1\r\nX: 1") + "GET /next";
-        let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap();
+        let head = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap();
+        let request = head.request;
         assert_eq!((request.path, request.target), (&b"/x"[..], &b"/x?y"[..]));
-        assert_eq!((request.minor_version, request.keep_alive), (minor, true));
+        assert_eq!((head.minor_version, head.keep_alive), (minor, true));
         assert_eq!(request.fields.range, Some(&b"bytes=0-1"[..]));
-        assert_eq!(request.values("x").collect::<Vec<_>>(), [b"1"]);
-        assert_eq!(&bytes[request.head_bytes..], "GET /next");
+        assert_eq!(request.fields.values("x").collect::<Vec<_>>(), [b"1"]);
+        assert_eq!(&bytes[head.bytes..], "GET /next");
 
         check(get("X: no host"), 400, "no host field");
         check(get("Host: a\nX: y"), 400, "bare line feed in the head");
@@ -89,9 +91,9 @@ fn later_minor_versions() {
         check(get(&("Host: a".to_owned() + &"\r\nA: b".repeat(64))), 431, "more field lines than the limit");
     }
     let posted = b"\r\nPOST / HTTP/1.2\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n0";
-    let request = parse_request(posted, &Limits::default()).unwrap().unwrap();
-    assert_eq!((request.body, request.expect_continue), (BodyLength::Chunked, true));
-    assert_eq!(request.head_bytes, posted.len() - 1);
+    let head = parse_request(posted, &Limits::default()).unwrap().unwrap();
+    assert_eq!((head.request.body, head.expect_continue), (BodyLength::Unknown, true));
+    assert_eq!(head.bytes, posted.len() - 1);
 }
 
 #[test]
@@ -125,7 +127,7 @@ fn targets() {
 #[test]
 fn the_authority_of_an_absolute_target_replaces_host() {
     let bytes = b"GET http://a.com:80/x HTTP/1.1\r\nHost: b.com\r\n\r\n";
-    let request = parse_request(bytes, &Limits::default()).unwrap().unwrap();
+    let request = parse_request(bytes, &Limits::default()).unwrap().unwrap().request;
     assert_eq!(request.fields.host, Some(&b"a.com:80"[..]));
     assert_eq!((request.path, request.target), (&b"/x"[..], &b"http://a.com:80/x"[..]));
 }
@@ -260,8 +262,8 @@ fn expectations() {
 #[test]
 fn a_body_is_announced() {
     let bytes = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 18446744073709551615\r\n\r\n";
-    let request = parse_request(bytes, &Limits::default()).unwrap().unwrap();
-    assert_eq!(request.body, BodyLength::Length(u64::MAX));
+    let request = parse_request(bytes, &Limits::default()).unwrap().unwrap().request;
+    assert_eq!(request.body, BodyLength::Known(u64::MAX));
 }
 
 mod limits {
@@ -313,8 +315,8 @@ mod limits {
         assert_eq!(refusal(&get(3), &LIMITS), None);
         assert_eq!(refusal(&get(4), &LIMITS), too_many);
         let wide = Limits { fields_max: usize::MAX, ..Limits::default() };
-        assert_eq!(refusal(&get(http::FIELDS_MAX), &wide), None);
-        assert_eq!(refusal(&get(http::FIELDS_MAX + 1), &wide), too_many);
+        assert_eq!(refusal(&get(http::http1::FIELDS_MAX), &wide), None);
+        assert_eq!(refusal(&get(http::http1::FIELDS_MAX + 1), &wide), too_many);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The books of a run: every job that was submitted is in them once, is tried so often, and is closed once.
 
 use hdrhistogram::Histogram;
-use http::ResponseHead;
+use http::http1::ResponseHead;
 use record::{AttemptRecord, JobRecord, Outcome};
 use units::Nanos;
 use workload::{Ask, Source};

@@ -1,6 +1,6 @@
 //! The responses on one connection, out of its bytes as they come: heads are parsed, bodies only counted.
 
-use http::{Malformed, ResponseHead, parse_response};
+use http::http1::{Malformed, ResponseHead, parse_response};
 
 /// Finds where responses begin and end.
 #[derive(Debug, Default)]

@@ -48,7 +48,7 @@ pub struct Limits {
     /// A connection keeps its place until its client has closed it, or two seconds after the last byte was handed to the
     /// kernel, as with Apache's processes (its lingering close); without it, until that byte.
     pub holds_places: bool,
-    pub request: http::Limits,
+    pub request: http::http1::Limits,
     /// Bytes of a request body that is read and thrown away so that the connection can be kept.
     pub body_bytes_max: u64,
     /// From accepting (or the first byte of a later request) to the end of the head.
@@ -73,7 +73,7 @@ impl Default for Limits {
         Limits {
             connections_max: 100_000,
             holds_places: false,
-            request: http::Limits::default(),
+            request: http::http1::Limits::default(),
             body_bytes_max: 1 << 20,
             head_timeout: Nanos::from_secs(60),
             body_timeout: Nanos::from_secs(20),

@@ -7,6 +7,7 @@
 mod classes;
 mod clock;
 mod config;
+mod conn;
 mod drain_choice;
 pub mod files;
 pub mod log;

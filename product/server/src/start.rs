@@ -7,7 +7,6 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sched::WaitBound;
@@ -227,7 +226,7 @@ impl Server {
         let parts = Parts {
             number,
             listener,
-            replier: Replier::new(cache, http::HttpDate::new(SystemTime::now())),
+            replier: Replier::new(cache),
             finds: Finds::new(Arc::clone(&self.pool), move || woken.set()),
             is_plain: !config.drain.is_paced() && config.drain.marker.is_none() && config.drain.policy.is_fair(),
             is_marked: config.drain.marker.is_some(),

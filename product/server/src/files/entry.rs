@@ -1,6 +1,6 @@
 //! A file ready to be sent: its content or where to read it, and everything a response head says about it.
 //!
-//! Small files are held in memory, so that a response is one `writev` and needs no descriptor. Large ones stay open for
+//! Small files are held in memory, so that a response is one system call and needs no descriptor. Large ones stay open for
 //! `sendfile`. What is held must be one state of the file, not half of the old and half of the new: it is kept only if
 //! the file's times and size were the same after reading as before.
 
@@ -11,6 +11,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::EntityFields;
 
 use super::mounts::{self, Kind};
 use super::{Stop, Wait};
@@ -36,10 +38,7 @@ pub struct Entry {
     pub device: u64,
     /// It lies on a file system without a disk, where reading never waits.
     pub is_in_memory: bool,
-    /// The field lines of a 200 response with the whole file, each ended by CRLF: [`Entry::entity_fields`], then
-    /// Content-Length.
-    pub fields: Vec<u8>,
-    entity_fields_bytes: usize,
+    pub fields: EntityFields,
 }
 
 /// Where the bytes of a file are.
@@ -83,9 +82,7 @@ impl Entry {
         let state = State::of(&metadata);
         let etag = held.as_ref().map_or_else(|| state.etag(), |body| etag_of(body));
         let (last_modified, mime) = (state.last_modified(SystemTime::now()), mime_of(path));
-        let mut fields = http::head::entity_fields(&mime, &etag, last_modified);
-        let entity_fields_bytes = fields.len();
-        http::head::content_length(&mut fields, state.size_bytes);
+        let fields = EntityFields::new(&mime, &etag, last_modified, state.size_bytes);
         let entry = Entry {
             content: held.map_or_else(|| Content::Open(OpenFile::new(file)), Content::Held),
             len: state.size_bytes,
@@ -96,14 +93,8 @@ impl Entry {
             device: state.device,
             is_in_memory,
             fields,
-            entity_fields_bytes,
         };
         Ok((entry, state))
-    }
-
-    /// Content-Type, ETag, Last-Modified and Accept-Ranges, without the length: for a single range.
-    pub fn entity_fields(&self) -> &[u8] {
-        &self.fields[..self.entity_fields_bytes]
     }
 
     /// Whoever lets go of it last need not wait.

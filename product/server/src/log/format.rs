@@ -9,7 +9,6 @@ use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, UNIX_EPOCH};
 
-use http::head::number;
 use units::Nanos;
 
 /// How a line is written.
@@ -231,6 +230,10 @@ fn time(format: Format, unix_s: u64) -> String {
             format!("{year}-{month:02}-{day}T{clock}Z")
         }
     }
+}
+
+fn number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 #[cfg(test)]

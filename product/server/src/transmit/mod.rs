@@ -6,6 +6,7 @@
 //! It is generic over the socket and takes the time as an argument: tests run it under simulated time.
 
 mod below;
+mod body;
 mod gauge;
 mod mark;
 mod notice;
@@ -18,10 +19,11 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+pub use body::{Available, Body, Piece};
 pub use gauge::{Gauge, Queue, Queued};
 pub use mark::{Bands, Mark, Marker, Promotion};
 pub use notice::Notice;
-pub use outgoing::{End, Failure, Outgoing, Segment, Sent};
+pub use outgoing::{End, Failure, Outgoing, Sent};
 pub use outlet::{Counters, Outlet};
 pub use sending::Dispatch;
 pub use socket::{Connection, Socket, Status};

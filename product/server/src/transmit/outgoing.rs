@@ -1,11 +1,11 @@
-use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::Socket;
+use super::body::{self, Available, Body, Piece};
 use crate::files::{Content, Entry};
-use crate::storage::{Buffer, Look, Storage};
+use crate::storage::{Buffer, Storage};
 
 /// Pieces of memory handed down in one system call: a head and a body, or a few parts of several ranges.
 const SLICES_MAX: usize = 8;
@@ -17,8 +17,7 @@ pub struct Outgoing {
     bytes: Vec<u8>,
     /// How many of `bytes` are gone.
     at: usize,
-    rest: VecDeque<Segment>,
-    remaining_bytes: u64,
+    body: Body,
     end: End,
 }
 
@@ -31,56 +30,6 @@ pub enum End {
     Open,
     /// The sending side is shut down, the other stays open: the client may still be sending.
     Finish,
-}
-
-/// A piece of a response's body.
-#[derive(Debug)]
-pub enum Segment {
-    Bytes(Buffer),
-    /// Part of a file: of the body held in memory, which all responses share, or of the open file, read as it is sent.
-    File {
-        entry: Arc<Entry>,
-        range: Range<u64>,
-    },
-    /// A page made in memory, shared like a file's body.
-    Page {
-        page: Arc<Vec<u8>>,
-        at: usize,
-    },
-}
-
-impl Segment {
-    pub fn len(&self) -> u64 {
-        match self {
-            Segment::File { range, .. } => range.end - range.start,
-            Segment::Bytes(buffer) => buffer.left().len() as u64,
-            Segment::Page { page, at } => (page.len() - at) as u64,
-        }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// What is in memory; None for an open file.
-    fn in_memory(&self) -> Option<&[u8]> {
-        match self {
-            Segment::Bytes(buffer) => Some(buffer.left()),
-            Segment::Page { page, at } => Some(&page[*at..]),
-            Segment::File { entry, range } => match &entry.content {
-                Content::Held(body) => Some(&body[range.start as usize..range.end as usize]),
-                Content::Open(_) => None,
-            },
-        }
-    }
-
-    fn advance(&mut self, bytes: u64) {
-        match self {
-            Segment::File { range, .. } => range.start += bytes,
-            Segment::Bytes(buffer) => buffer.advance(bytes as usize),
-            Segment::Page { at, .. } => *at += bytes as usize,
-        }
-    }
 }
 
 /// Why sending stopped.
@@ -108,13 +57,12 @@ pub struct Sent {
 }
 
 impl Outgoing {
-    pub fn new(bytes: Vec<u8>, rest: VecDeque<Segment>, end: End) -> Outgoing {
-        let remaining_bytes = bytes.len() as u64 + rest.iter().map(Segment::len).sum::<u64>();
-        Outgoing { bytes, at: 0, rest, remaining_bytes, end }
+    pub fn new(bytes: Vec<u8>, body: Body, end: End) -> Outgoing {
+        Outgoing { bytes, at: 0, body, end }
     }
 
     pub fn remaining_bytes(&self) -> u64 {
-        self.remaining_bytes
+        (self.bytes.len() - self.at) as u64 + self.body.len()
     }
 
     /// Whether the sending side ends behind the last byte.
@@ -125,11 +73,10 @@ impl Outgoing {
     /// Hands down at most `bytes_max`, in as few and as full segments as there can be.
     pub fn send(&mut self, socket: &impl Socket, storage: &mut dyn Storage, bytes_max: u64) -> Sent {
         let mut sent = Sent { bytes: 0, failure: None };
-        while sent.bytes < bytes_max && self.remaining_bytes > 0 {
+        while sent.bytes < bytes_max && self.remaining_bytes() > 0 {
             match self.send_some(socket, storage, bytes_max - sent.bytes) {
                 Ok(bytes) => {
                     sent.bytes += bytes;
-                    self.remaining_bytes -= bytes;
                     self.advance(bytes);
                 }
                 Err(failure) => {
@@ -138,7 +85,7 @@ impl Outgoing {
                 }
             }
         }
-        if self.remaining_bytes == 0 && self.end == End::Finish {
+        if self.remaining_bytes() == 0 && self.end == End::Finish {
             socket.finish();
         }
         sent
@@ -146,33 +93,19 @@ impl Outgoing {
 
     /// The part of a file that is sent next, after [`Failure::Absent`].
     pub fn absent(&self) -> (&Arc<Entry>, Range<u64>) {
-        match self.rest.front() {
-            Some(Segment::File { entry, range }) if self.at == self.bytes.len() => (entry, range.clone()),
-            _ => unreachable!("only a file is read aside"),
-        }
+        self.body.absent()
     }
 
     /// What was read of the part that is sent next.
     pub fn on_read(&mut self, buffer: Buffer) -> Result<(), Failure> {
-        let Some(Segment::File { entry, range }) = self.rest.front_mut() else {
-            unreachable!("a response waits for one read at a time")
-        };
-        if buffer.left().is_empty() {
-            return Err(Failure::truncated(entry));
-        }
-        range.start += buffer.left().len() as u64;
-        if range.is_empty() {
-            self.rest.pop_front();
-        }
-        self.rest.push_front(Segment::Bytes(buffer));
-        Ok(())
+        self.body.on_read(buffer)
     }
 
     /// Gives back memory that is not needed while the response waits.
     pub fn shrink(&mut self) {
         self.bytes.drain(..std::mem::take(&mut self.at));
         self.bytes.shrink_to_fit();
-        self.rest.shrink_to_fit();
+        self.body.shrink();
     }
 
     fn send_some(&mut self, socket: &impl Socket, storage: &mut dyn Storage, bytes_max: u64) -> Result<u64, Failure> {
@@ -180,12 +113,12 @@ impl Outgoing {
         if self.at < self.bytes.len() {
             gathered.push(&self.bytes[self.at..]);
         }
-        let mut segments = self.rest.iter();
+        let mut pieces = self.body.pieces();
         let mut file = None;
-        while let Some(segment) = segments.next().filter(|_| gathered.has_room()) {
-            match (segment, segment.in_memory()) {
+        while let Some(piece) = pieces.next().filter(|_| gathered.has_room()) {
+            match (piece, piece.in_memory()) {
                 (_, Some(bytes)) => gathered.push(bytes),
-                (Segment::File { entry, range }, None) => {
+                (Piece::File { entry, range }, None) => {
                     file = Some((entry, range));
                     break;
                 }
@@ -193,24 +126,23 @@ impl Outgoing {
             }
         }
         let Some((entry, range)) = file else { return self.send_gathered(socket, &gathered) };
-        let count = (range.end - range.start).min(gathered.room());
-        match storage.look(entry, range.start, count) {
-            Ok(Look::Copied(bytes)) if !bytes.is_empty() => {
+        match body::look(storage, entry, range, gathered.room()) {
+            Ok(Available::Memory(bytes)) if !bytes.is_empty() => {
                 gathered.push(bytes);
                 self.send_gathered(socket, &gathered)
             }
             // What is in memory goes first, whatever became of the file.
             _ if gathered.bytes > 0 => self.send_gathered(socket, &gathered),
-            Ok(Look::Resident(count)) => self.send_file(socket, entry, range.start, count),
-            Ok(Look::Copied(_)) => Err(Failure::truncated(entry)),
-            Ok(Look::Absent) => Err(Failure::Absent),
-            Err(error) => Err(Failure::unreadable(entry, error)),
+            Ok(Available::File(count)) => self.send_file(socket, entry, range.start, count),
+            Ok(Available::Memory(_)) => Err(Failure::truncated(entry)),
+            Ok(Available::Absent) => Err(Failure::Absent),
+            Err(failure) => Err(failure),
         }
     }
 
     fn send_gathered(&self, socket: &impl Socket, gathered: &Gathered<'_>) -> Result<u64, Failure> {
         // More of this grant follows, or the FIN does: the kernel may wait for it and fill the segment.
-        let is_last = gathered.bytes == self.remaining_bytes;
+        let is_last = gathered.bytes == self.remaining_bytes();
         let more = if is_last { self.end != End::Open } else { gathered.room() > 0 };
         let sent = match gathered.slices() {
             [bytes] => socket.send(bytes, more),
@@ -222,7 +154,7 @@ impl Outgoing {
     /// `sendfile` of what is in the page cache; nothing at all means that the file ends too early.
     fn send_file(&self, socket: &impl Socket, entry: &Entry, offset: u64, count: u64) -> Result<u64, Failure> {
         let Content::Open(file) = &entry.content else { unreachable!("a held body is sent from memory") };
-        if count == self.remaining_bytes && self.end != End::Open {
+        if count == self.remaining_bytes() && self.end != End::Open {
             // sendfile cannot say that the FIN follows.
             socket.cork(true);
         }
@@ -233,19 +165,10 @@ impl Outgoing {
         }
     }
 
-    fn advance(&mut self, mut bytes: u64) {
+    fn advance(&mut self, bytes: u64) {
         let head = bytes.min((self.bytes.len() - self.at) as u64);
         self.at += head as usize;
-        bytes -= head;
-        while let Some(segment) = self.rest.front_mut() {
-            let of_segment = bytes.min(segment.len());
-            segment.advance(of_segment);
-            bytes -= of_segment;
-            if !segment.is_empty() {
-                return;
-            }
-            self.rest.pop_front();
-        }
+        self.body.advance(bytes - head);
     }
 
     /// The buffer of the head, to be used again.
@@ -292,7 +215,7 @@ impl Failure {
         Failure::Unreadable { path: entry.path.clone(), error }
     }
 
-    fn truncated(entry: &Entry) -> Failure {
+    pub(super) fn truncated(entry: &Entry) -> Failure {
         Failure::Truncated { path: entry.path.clone() }
     }
 

@@ -7,8 +7,9 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, SocketAddrAny, SocketFlags};
 use units::wire::Framing;
 
-use super::conn::{Conn, Input, Phase};
+use super::conn::{Conn, Task};
 use super::{LISTENER, Worker};
+use crate::conn::Http1;
 use crate::transmit::{Connection, Stream};
 
 /// Connections accepted in one turn, so that a flood of them cannot starve those already here.
@@ -87,12 +88,11 @@ impl Worker {
         let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(NOWHERE);
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
         self.conns.insert(Conn {
+            http1: Http1::new(self.now, &self.parts.limits),
             socket,
             peer,
             owner,
-            phase: Phase::Head,
-            input: Input::default(),
-            deadline: self.now + self.parts.limits.head_timeout,
+            task: Task::None,
             class: 0,
             has_answered: false,
             is_readable: true,
@@ -100,7 +100,6 @@ impl Worker {
             is_cut: false,
             has_ended: false,
             is_registered: false,
-            closes: false,
             is_corked: false,
             stream: Stream::new(framing),
             line: None,

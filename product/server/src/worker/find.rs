@@ -1,20 +1,18 @@
 //! Finding aside: a request for what is not in memory waits for a thread that may wait for a disk.
 
-use http::parse_request;
-use units::Nanos;
+use http::http1::parse_request;
 
 use super::Worker;
-use super::conn::{Finding, Phase};
+use super::conn::{Finding, Task};
 use crate::files::{Find, Found, Missing, SLOW_AFTER};
 
 impl Worker {
-    /// Has what a request wants found; meanwhile its connection is in a phase of its own.
+    /// Has what a request wants found; meanwhile its connection waits.
     pub(super) fn begin_find(&mut self, at: usize, find: Box<Find>, head: &[u8]) -> Result<(), Missing> {
         let conn = &mut self.conns[at];
         let raw_path = find.raw_path().clone();
         self.parts.finds.ask(find, conn.owner)?;
-        conn.phase = Phase::Finding(Box::new(Finding { head: head.to_vec(), raw_path }));
-        conn.deadline = Nanos::MAX;
+        conn.task = Task::Finding(Box::new(Finding { head: head.to_vec(), raw_path }));
         Ok(())
     }
 
@@ -38,16 +36,14 @@ impl Worker {
     fn answer_with(&mut self, owner: u64, found: Result<Found, Missing>) {
         // Nobody is there if the client has left meanwhile.
         let Some(at) = self.find(owner) else { return };
-        let phase = std::mem::replace(&mut self.conns[at].phase, Phase::Head);
-        let Phase::Finding(finding) = phase else { unreachable!("a connection leaves its find answered or closed") };
-        let Ok(Some(request)) = parse_request(&finding.head, &self.parts.limits.request) else {
+        let task = std::mem::replace(&mut self.conns[at].task, Task::None);
+        let Task::Finding(finding) = task else { unreachable!("a connection leaves its find answered or closed") };
+        let Ok(Some(head)) = parse_request(&finding.head, &self.parts.limits.request) else {
             unreachable!("it was a request before")
         };
-        let is_last = self.is_last(&request);
-        let began = self.out.len();
-        let reply = self.parts.replier.reply_with(&request, found, is_last, &mut self.out);
-        self.conns[at].class = self.parts.classes.of(request.path);
-        self.send(at, reply, began);
+        let reply = self.parts.replier.reply_with(&head.request, found);
+        self.conns[at].class = self.parts.classes.of(head.request.path);
+        self.send(at, reply);
         self.flush(at);
         self.go_on(at);
     }
@@ -64,7 +60,7 @@ impl Worker {
     /// The client does not wait any more.
     pub(super) fn leave_find(&mut self, at: usize) {
         let conn = &self.conns[at];
-        if let Phase::Finding(finding) = &conn.phase {
+        if let Task::Finding(finding) = &conn.task {
             self.parts.finds.leave(&finding.raw_path, conn.owner);
         }
     }

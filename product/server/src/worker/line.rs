@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use http::Request;
+use http::http1::Head;
 use units::Nanos;
 
 use crate::log::Entry;
@@ -28,11 +28,12 @@ pub struct Line {
 }
 
 impl Line {
-    pub fn new(request: &Request, arrived_at: Nanos) -> Line {
+    pub fn new(head: &Head, arrived_at: Nanos) -> Line {
+        let request = &head.request;
         Line {
             referer: request.fields.referer.map(<[u8]>::to_vec),
             user_agent: request.fields.user_agent.map(<[u8]>::to_vec),
-            ..Line::of(request.method_token.as_bytes(), request.target, request.minor_version, arrived_at)
+            ..Line::of(request.method.token().as_bytes(), request.target, head.minor_version, arrived_at)
         }
     }
 

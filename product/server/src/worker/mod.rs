@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
+use http::HttpDate;
 use rustix::event::epoll::EventFlags;
 use slab::Slab;
 use units::Nanos;
@@ -46,7 +47,7 @@ use crate::reply::Replier;
 use crate::threads::Beat;
 use crate::transmit::{Connection, Departure, Failure, Socket, Transmitter};
 use crate::wake::Wake;
-use conn::{Conn, Phase};
+use conn::{Conn, Task};
 use input::Budget;
 use owner::{Owners, slot_of};
 
@@ -99,7 +100,8 @@ pub struct Worker {
     is_direct: bool,
     /// Events and newcomers of this turn that are still to be looked at, and may bring responses.
     to_come: usize,
-    /// The second for which the Date field was made.
+    /// The Date field, and the second for which it was made.
+    date: HttpDate,
     dated: u64,
     sweep_at: Nanos,
     is_accepting: bool,
@@ -140,6 +142,7 @@ impl Worker {
             budget: Budget::default(),
             now: clock::now(),
             turn_began_at: clock::now(),
+            date: HttpDate::new(SystemTime::now()),
             dated: u64::MAX,
             sweep_at: Nanos::ZERO,
             is_accepting: false,
@@ -261,7 +264,7 @@ impl Worker {
         let is_readable = flags.intersects(EventFlags::IN | EventFlags::RDHUP);
         conn.is_readable |= is_readable;
         conn.has_ended |= flags.contains(EventFlags::RDHUP);
-        let is_answering = conn.phase.is_answering();
+        let is_answering = conn.http1.is_answering();
         if flags.contains(EventFlags::OUT) && is_answering {
             self.on_writable(at);
         }
@@ -272,7 +275,7 @@ impl Worker {
 
     /// The client is gone: whatever is being sent to it is not worth sending.
     fn abandon(&mut self, at: usize) {
-        let Phase::Sending(job) = self.conns[at].phase else { return self.close(at) };
+        let Task::Sending(job) = self.conns[at].task else { return self.close(at) };
         self.parts.transmitter.abort(self.now, job, Failure::Disconnected);
     }
 
@@ -306,7 +309,7 @@ impl Worker {
         let second = self.now.0 / 1_000_000_000;
         if second != self.dated {
             self.dated = second;
-            self.parts.replier.date.update(SystemTime::now());
+            self.date.update(SystemTime::now());
         }
     }
 

@@ -1,55 +1,66 @@
 //! Sending: from replies to the write path, and what happens when a response has departed.
 
-use std::collections::VecDeque;
-
 use super::Worker;
-use super::conn::Phase;
+use super::conn::Task;
 use super::ending::Ending;
 use super::input::BYTES_PER_TURN_MAX;
 use crate::clock;
 use crate::reply::Reply;
-use crate::transmit::{Departure, Dispatch, Failure, Outgoing, Segment, Socket};
+use crate::transmit::{Body, Departure, Dispatch, Failure, Outgoing, Socket};
 use units::Nanos;
 
-/// How long a client gets to see the last response before the connection is cut: a round trip or two; Apache's
-/// SECONDS_TO_LINGER is the same.
-const LINGER_FOR: Nanos = Nanos::from_secs(2);
 /// Pipelined small responses are gathered up to this many bytes before they are sent.
 const GATHER_BYTES_MAX: usize = 64 << 10;
+/// Bodies up to this long are copied behind the head, which is cheaper than a second piece of memory for the kernel, and lets
+/// pipelined responses share a system call.
+const COPIED_BYTES_MAX: u64 = 2 << 10;
 /// Bodies from here on take several system calls, which two more do not make dearer.
 const CORK_BYTES_MIN: u64 = 1 << 20;
 
 impl Worker {
-    /// Sends a reply whose first bytes were appended to `out` from `began` on.
-    pub(super) fn send(&mut self, at: usize, reply: Reply, began: usize) {
-        let conn = &mut self.conns[at];
-        conn.closes = reply.closes;
-        if let Some(line) = &mut conn.line {
-            line.status = reply.status.0;
-            line.body_bytes = reply.body_bytes;
-            let bytes = (self.out.len() - began) as u64 + reply.rest.iter().map(Segment::len).sum::<u64>();
-            line.head_bytes = bytes - reply.body_bytes;
-        }
+    /// Sends a reply to the request that its connection is answering.
+    pub(super) fn send(&mut self, at: usize, reply: Reply) {
         if let Some(error) = &reply.trouble {
             self.parts.log.error(&format!("cannot read {error}"));
         }
-        let is_paced = self.parts.transmitter.is_paced();
+        let (body, is_last) = self.encode(at, reply);
+        let is_alone = self.is_alone();
+        let conn = &mut self.conns[at];
         // Each sendfile would push out what it ends with. Paced grants and bursts end where segments do, and must not wait.
-        if !is_paced && !self.parts.is_marked && reply.rest.iter().map(Segment::len).sum::<u64>() >= CORK_BYTES_MIN {
+        if !self.parts.transmitter.is_paced() && !self.parts.is_marked && body.len() >= CORK_BYTES_MIN {
             conn.socket.cork(true);
             conn.is_corked = true;
         }
-        let end = conn.end();
-        if !self.parts.is_plain && !self.is_alone() {
+        if !self.parts.is_plain && !is_alone {
             // A copy, so that no response allocates but for what it has, and waits with no more.
-            let outgoing = Outgoing::new(self.out.clone(), reply.rest, end);
+            let outgoing = Outgoing::new(self.out.clone(), body, conn.end());
             self.out.clear();
             return self.dispatch(at, outgoing, 0);
         }
-        let gathers = reply.rest.is_empty() && !reply.closes && !self.keeps_lines();
+        let gathers = body.is_empty() && !is_last && conn.line.is_none();
         if !gathers || self.out.len() >= GATHER_BYTES_MAX {
-            self.send_now(at, reply.rest);
+            self.send_now(at, body);
+        } else {
+            conn.http1.on_gathered();
         }
+    }
+
+    /// Appends a reply's head, and its body where that is small; gives the body that is left, and whether the connection ends behind it.
+    fn encode(&mut self, at: usize, reply: Reply) -> (Body, bool) {
+        let (conn, began) = (&mut self.conns[at], self.out.len());
+        let has_body = conn.http1.encode(&reply.response, reply.is_last, &self.date, &mut self.out);
+        let status = reply.response.status;
+        let mut body = if has_body { reply.response.body } else { Body::default() };
+        if let Some(line) = &mut conn.line {
+            line.status = status.0;
+            line.body_bytes = body.len();
+            line.head_bytes = (self.out.len() - began) as u64;
+        }
+        if body.len() <= COPIED_BYTES_MAX && body.is_in_memory() {
+            let copied = body.read(self.parts.transmitter.storage(), &mut self.out, COPIED_BYTES_MAX);
+            debug_assert!(copied.is_ok() && body.is_empty(), "memory does not fail");
+        }
+        (body, conn.http1.closes())
     }
 
     /// Whether the response being built is the only one that is ready in this turn: then the drain would give it the first
@@ -62,14 +73,14 @@ impl Worker {
     /// Sends what was gathered for this connection.
     pub(super) fn flush(&mut self, at: usize) {
         if !self.out.is_empty() {
-            self.send_now(at, VecDeque::new());
+            self.send_now(at, Body::default());
         }
     }
 
     /// The shortest way: straight into the socket. What it does not take at once becomes a job.
-    fn send_now(&mut self, at: usize, rest: VecDeque<Segment>) {
+    fn send_now(&mut self, at: usize, body: Body) {
         let Some(conn) = self.conns.get_mut(at) else { return self.out.clear() };
-        let mut outgoing = Outgoing::new(std::mem::take(&mut self.out), rest, conn.end());
+        let mut outgoing = Outgoing::new(std::mem::take(&mut self.out), body, conn.end());
         let sent = outgoing.send(&conn.socket, self.parts.transmitter.storage(), BYTES_PER_TURN_MAX);
         self.budget.bytes = self.budget.bytes.saturating_sub(sent.bytes);
         match sent.failure {
@@ -92,7 +103,7 @@ impl Worker {
     /// Makes a job of a response of which so much is sent.
     fn dispatch(&mut self, at: usize, outgoing: Outgoing, sent_bytes: u64) {
         let conn = &mut self.conns[at];
-        conn.deadline = Nanos::MAX;
+        conn.http1.on_held(self.now);
         let dispatch = Dispatch {
             owner: conn.owner,
             socket: conn.socket.clone(),
@@ -102,7 +113,7 @@ impl Worker {
             stream: conn.stream,
         };
         let job = self.parts.transmitter.dispatch(self.now, dispatch);
-        conn.phase = Phase::Sending(job);
+        conn.task = Task::Sending(job);
     }
 
     fn note_first_byte(&mut self, at: usize, sent_bytes: u64) {
@@ -120,7 +131,7 @@ impl Worker {
     }
 
     pub(super) fn on_writable(&mut self, at: usize) {
-        if let Phase::Sending(job) = self.conns[at].phase {
+        if let Task::Sending(job) = self.conns[at].task {
             self.parts.transmitter.on_writable(self.now, job);
         }
     }
@@ -165,8 +176,8 @@ impl Worker {
         let conn = &mut self.conns[at];
         conn.stream = departure.stream;
         let ending = Ending::of(&departure);
-        let phase = std::mem::replace(&mut conn.phase, Phase::Head);
-        debug_assert!(matches!(phase, Phase::Sending(_)), "a response departs once");
+        let task = std::mem::replace(&mut conn.task, Task::None);
+        debug_assert!(matches!(task, Task::Sending(_)), "a response departs once");
         match departure.failure {
             None => {
                 self.on_sent(at, ending);
@@ -200,23 +211,16 @@ impl Worker {
         self.log(at, ending);
         let conn = &mut self.conns[at];
         conn.has_answered = true;
-        if conn.closes {
-            conn.phase = Phase::Lingering;
-            conn.deadline = self.now + LINGER_FOR;
-            return;
-        }
-        if std::mem::take(&mut conn.is_corked) {
+        conn.http1.on_sent(self.now, &self.parts.limits);
+        if !conn.http1.closes() && std::mem::take(&mut conn.is_corked) {
             conn.socket.cork(false);
         }
-        // What was gathered is sent when part of the next head is here already: that is not idle.
-        let limits = &self.parts.limits;
-        conn.deadline = self.now + if conn.input.is_empty() { limits.idle_timeout } else { limits.head_timeout };
     }
 
     /// What came in while a response was being sent is for the connection's next turn.
     pub(super) fn go_on(&mut self, at: usize) {
         let Some(conn) = self.conns.get_mut(at) else { return };
-        conn.is_cut = !conn.input.is_empty();
+        conn.is_cut = conn.http1.has_kept();
         if conn.is_cut || conn.is_readable {
             self.queue(at);
         }

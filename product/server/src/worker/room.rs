@@ -5,7 +5,6 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Worker;
-use super::conn::Phase;
 
 /// Idle connections that are found in one look at all: as many as are accepted in a turn.
 const IDLE_FOUND_MAX: usize = 64;
@@ -71,7 +70,7 @@ impl Worker {
     fn longest_idle(&self) -> Vec<usize> {
         let idle = self.conns.iter().filter(|(_, conn)| conn.is_idle());
         let mut idle: Vec<_> = idle
-            .map(|(at, conn)| (!matches!(conn.phase, Phase::Lingering), !conn.has_answered, conn.deadline, at))
+            .map(|(at, conn)| (!conn.http1.is_lingering(), !conn.has_answered, conn.http1.deadline(), at))
             .collect();
         if idle.len() > IDLE_FOUND_MAX {
             idle.select_nth_unstable(IDLE_FOUND_MAX);

@@ -1,18 +1,15 @@
 //! Once a second: closes connections past their deadline. Looking at every connection costs a few nanoseconds each, and
 //! no bookkeeping when they are used.
 
-use http::{Reject, Status};
 use units::Nanos;
 
 use super::Worker;
-use super::conn::Phase;
-
-const TOO_SLOW: Reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the request took too long to arrive" };
+use crate::conn::Late;
 
 impl Worker {
     pub(super) fn sweep(&mut self) {
         let late: Vec<usize> =
-            self.conns.iter().filter(|(_, conn)| self.now >= conn.deadline).map(|(at, _)| at).collect();
+            self.conns.iter().filter(|(_, conn)| self.now >= conn.http1.deadline()).map(|(at, _)| at).collect();
         for at in late {
             self.on_late(at);
         }
@@ -26,17 +23,13 @@ impl Worker {
     }
 
     fn on_late(&mut self, at: usize) {
-        let conn = &mut self.conns[at];
-        match conn.phase {
-            // A request was begun: its sender is told (RFC 9110 section 15.5.9).
-            Phase::Head if !conn.input.is_empty() => {
-                let received = std::mem::take(&mut conn.input);
-                self.refuse(at, TOO_SLOW, received.rest());
+        match self.conns[at].http1.on_deadline() {
+            Some(Late::Refused { reject, received }) => {
+                self.refuse(at, reject, &received);
+                self.flush(at);
             }
-            Phase::Body(_) => self.refuse(at, TOO_SLOW, &[]),
-            Phase::Head | Phase::Lingering => self.close(at),
-            // Its reader's patience is the transmitter's business, and a disk has all the time it wants.
-            Phase::Sending(_) | Phase::Finding(_) => {}
+            Some(Late::Close) => self.close(at),
+            None => {}
         }
     }
 
@@ -44,10 +37,7 @@ impl Worker {
     pub(super) fn excuse(&mut self, paused: Nanos) {
         let later = |at: Nanos| Nanos(at.0.saturating_add(paused.0));
         for (_, conn) in &mut self.conns {
-            conn.deadline = later(conn.deadline);
-            if let Phase::Body(body) = &mut conn.phase {
-                body.began_at = later(body.began_at);
-            }
+            conn.http1.excuse(paused);
         }
         self.stop_at = self.stop_at.map(later);
         self.parts.transmitter.on_pause(paused);
@@ -59,13 +49,13 @@ impl Worker {
             self.stop_at = Some(self.now + self.parts.limits.stop_timeout.into());
             self.stop_accepting();
             let idle: Vec<usize> =
-                self.conns.iter().filter(|(_, conn)| !conn.phase.is_answering()).map(|(at, _)| at).collect();
+                self.conns.iter().filter(|(_, conn)| !conn.http1.is_answering()).map(|(at, _)| at).collect();
             for at in idle {
                 self.close(at);
             }
             // Those being answered learn that nothing is read behind the response.
             for (_, conn) in &mut self.conns {
-                conn.closes = true;
+                conn.http1.stop();
             }
         }
         if self.is_time_up() {

@@ -56,10 +56,7 @@ impl Bench {
         let worker = Worker::new(Parts {
             number: 0,
             listener: listener.into(),
-            replier: Replier::new(
-                Cache::new(Arc::new(root), CacheLimits::per_worker(1)),
-                http::HttpDate::new(SystemTime::now()),
-            ),
+            replier: Replier::new(Cache::new(Arc::new(root), CacheLimits::per_worker(1))),
             finds: Finds::new(Arc::clone(&pool), move || woken.set()),
             transmitter: Transmitter::new(drain, None, limits.patience),
             is_plain: policy.is_fair(),
@@ -163,7 +160,8 @@ fn a_pause_moves_every_deadline() {
     while idle.responses() == 0 {
         bench.turn();
     }
-    let deadlines = |bench: &Bench| bench.worker.conns.iter().map(|(_, conn)| conn.deadline).collect::<Vec<_>>();
+    let deadlines =
+        |bench: &Bench| bench.worker.conns.iter().map(|(_, conn)| conn.http1.deadline()).collect::<Vec<_>>();
     let (before, pause) = (deadlines(&bench), Nanos::from_secs(5));
     // As after a wait of no time that took so long.
     bench.worker.now = bench.worker.now - pause;
@@ -184,7 +182,7 @@ fn a_pause_in_a_turn_moves_every_deadline() {
     while bench.worker.conns.is_empty() {
         bench.turn();
     }
-    let deadline = |bench: &Bench| bench.worker.conns.iter().next().unwrap().1.deadline;
+    let deadline = |bench: &Bench| bench.worker.conns.iter().next().unwrap().1.http1.deadline();
     let (before, pause) = (deadline(&bench), Nanos::from_secs(70));
     let mut client = bench.connect();
     client.send(HEAD);

@@ -166,7 +166,7 @@ impl Bench {
 
     fn dispatch_on(&mut self, at: usize, bytes: u64, stream: Stream) {
         let socket = KernelSocket { kernel: Rc::clone(&self.kernel), at };
-        let outgoing = Outgoing::new(vec![0; bytes as usize], VecDeque::new(), End::Open);
+        let outgoing = Outgoing::new(vec![0; bytes as usize], Body::default(), End::Open);
         let owner = at as u64;
         let dispatch = Dispatch { owner, socket, outgoing, sent_bytes: 0, class: 0, stream };
         let job = self.transmitter.dispatch(NOW, dispatch);

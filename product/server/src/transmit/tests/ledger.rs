@@ -234,7 +234,7 @@ impl Client {
         let now = bench.now.get();
         match step {
             Step::Respond { bytes, is_aborted } if self.job.is_none() => {
-                let outgoing = Outgoing::new(vec![0; bytes as usize], VecDeque::new(), End::Open);
+                let outgoing = Outgoing::new(vec![0; bytes as usize], Body::default(), End::Open);
                 let (owner, socket) = (self.socket.name as u64, self.socket.clone());
                 let job = bench
                     .transmitter

@@ -1,6 +1,7 @@
 //! The write path under simulated time, against sockets in memory.
 
 mod bands;
+mod body;
 mod ledger;
 mod observe;
 mod outgoing;
@@ -10,7 +11,6 @@ mod sending;
 mod storage;
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
@@ -216,7 +216,7 @@ impl Bench {
     }
 
     fn dispatch(&mut self, socket: &FakeSocket, bytes: u64) -> JobId {
-        let outgoing = Outgoing::new(vec![0; bytes as usize], VecDeque::new(), End::Finish);
+        let outgoing = Outgoing::new(vec![0; bytes as usize], Body::default(), End::Finish);
         self.dispatch_outgoing(socket, outgoing)
     }
 
@@ -273,7 +273,7 @@ fn a_response_that_was_begun_keeps_its_size() {
     for (policy, order) in [("psjf", "NB"), ("srpt", "BN"), ("las", "NB")] {
         let mut bench = Bench::new(policy, None);
         let (begun, new) = (bench.socket('B', u64::MAX), bench.socket('N', u64::MAX));
-        let rest = Outgoing::new(vec![0; 1_000], VecDeque::new(), End::Finish);
+        let rest = Outgoing::new(vec![0; 1_000], Body::default(), End::Finish);
         bench.dispatch_rest(&begun, rest, 4_000);
         bench.dispatch(&new, 1_400);
         bench.drive();
@@ -396,7 +396,7 @@ fn a_file_that_became_shorter_ends_the_response() {
     let Ok(crate::files::Found::File(entry)) = cache.lookup_waiting(name.as_bytes(), Nanos::from_secs(1)) else {
         panic!("the file was not found")
     };
-    let rest = VecDeque::from([Segment::File { entry, range: 0..200_000 }]);
+    let rest = Body::from(Piece::File { entry, range: 0..200_000 });
     let mut bench = Bench::new("srpt", Some("100mbit"));
     let socket = bench.socket('A', u64::MAX);
     bench.dispatch_outgoing(&socket, Outgoing::new(vec![0; 100], rest, End::Open));

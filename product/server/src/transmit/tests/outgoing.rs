@@ -14,12 +14,12 @@ fn entry() -> (Arc<Entry>, Folder) {
     (folder.entry("file"), folder)
 }
 
-fn head(rest: impl IntoIterator<Item = Segment>, end: End) -> Outgoing {
+fn head(rest: impl IntoIterator<Item = Piece>, end: End) -> Outgoing {
     Outgoing::new(vec![1; HEAD as usize], rest.into_iter().collect(), end)
 }
 
-fn bytes(count: usize) -> Segment {
-    Segment::Bytes(Buffer::from(vec![2; count]))
+fn bytes(count: usize) -> Piece {
+    Piece::Bytes(Buffer::from(vec![2; count]))
 }
 
 fn socket() -> FakeSocket {
@@ -50,7 +50,7 @@ fn the_last_segment_waits_for_the_fin_alone() {
 #[test]
 fn a_head_waits_for_its_file_and_the_end_of_a_file_for_the_fin() {
     let (entry, _folder) = entry();
-    let file = || Segment::File { entry: entry.clone(), range: 0..FILE };
+    let file = || Piece::File { entry: entry.clone(), range: 0..FILE };
     // The head; what sendfile hands down is a write of its own.
     let file_write = Some((1, false));
     assert_eq!(writes(head([file()], End::Open), u64::MAX), [Some((1, true)), file_write]);
@@ -70,11 +70,11 @@ fn pieces_go_down_eight_at_a_time() {
 #[test]
 fn pages_are_sent_from_where_they_begin() {
     let page = Arc::new((0..200).collect::<Vec<u8>>());
-    let segment = Segment::Page { page: page.clone(), at: 50 };
-    assert_eq!((segment.len(), segment.is_empty()), (150, false));
-    assert!(Segment::Page { page: page.clone(), at: 200 }.is_empty());
+    let piece = Piece::Page { page: page.clone(), at: 50 };
+    assert_eq!((piece.len(), piece.is_empty()), (150, false));
+    assert!(Piece::Page { page: page.clone(), at: 200 }.is_empty());
     let socket = socket();
-    let mut outgoing = head([segment], End::Open);
+    let mut outgoing = head([piece], End::Open);
     assert_eq!(outgoing.remaining_bytes(), HEAD + 150);
     while outgoing.remaining_bytes() > 0 {
         outgoing.send(&socket, &mut InMemory, 70);
@@ -113,8 +113,8 @@ fn failures_are_told_apart() {
     let from_memory = [WouldBlock, ConnectionReset, InvalidInput].map(|kind| told(&mut head([], End::Open), kind));
     assert_eq!(from_memory, ["blocked", "disconnected", "disconnected"]);
     let from_file = [WouldBlock, BrokenPipe, ConnectionReset, NotConnected, TimedOut, InvalidInput].map(|kind| {
-        let file = Segment::File { entry: entry.clone(), range: 0..FILE };
-        told(&mut Outgoing::new(vec![], [file].into(), End::Open), kind)
+        let file = Piece::File { entry: entry.clone(), range: 0..FILE };
+        told(&mut Outgoing::new(vec![], file.into(), End::Open), kind)
     });
     let gone = "disconnected";
     assert_eq!(from_file, ["blocked", gone, gone, gone, gone, "unreadable"]);

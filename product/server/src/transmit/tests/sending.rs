@@ -10,7 +10,7 @@ const RTT: Nanos = Nanos::from_millis(20);
 fn sending(socket: &FakeSocket) -> Sending<FakeSocket> {
     let mut drain = Drain::new(policy::parse("fcfs").unwrap(), Pace::UNLIMITED);
     let id = drain.arrive(Nanos::ZERO, Arrival::of(Size::Known(10 * SEGMENT)));
-    let outgoing = Outgoing::new(vec![0; 10 * SEGMENT as usize], VecDeque::new(), End::Open);
+    let outgoing = Outgoing::new(vec![0; 10 * SEGMENT as usize], Body::default(), End::Open);
     let (socket, stream) = (socket.clone(), Stream::new(socket.framing));
     Sending::new(id, Dispatch { owner: 0, socket, outgoing, sent_bytes: 0, class: 0, stream }, Nanos::ZERO)
 }

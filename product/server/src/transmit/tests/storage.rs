@@ -103,7 +103,7 @@ impl Cold {
     }
 
     fn dispatch(&mut self, socket: &FakeSocket, range: Range<u64>) -> JobId {
-        let rest = VecDeque::from([Segment::File { entry: self.entry.clone(), range }]);
+        let rest = Body::from(Piece::File { entry: self.entry.clone(), range });
         self.bench.dispatch_outgoing(socket, Outgoing::new(b"head".to_vec(), rest, End::Finish))
     }
 }

@@ -3,8 +3,8 @@
 //! A name is matched by its length first: most of the twenty lines a browser sends are told from ours by one
 //! comparison of integers.
 
+use super::target::is_host_port;
 use crate::list::{decimal, members};
-use crate::target::is_host_port;
 use crate::{BodyLength, Fields, Reject, Status};
 
 #[derive(Default)]
@@ -85,12 +85,12 @@ impl<'a> FieldSection<'a> {
             (None, None) => Ok(BodyLength::None),
             (None, Some(digits)) => match decimal(digits) {
                 Some(0) => Ok(BodyLength::None),
-                Some(bytes) => Ok(BodyLength::Length(bytes)),
+                Some(bytes) => Ok(BodyLength::Known(bytes)),
                 None => Err(Reject::bad("content-length is not one decimal number")),
             },
             (Some(_), Some(_)) => Err(Reject::bad("both transfer-encoding and content-length")),
             (Some(_), None) if minor_version == 0 => Err(Reject::bad("transfer-encoding in http/1.0")),
-            (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => Ok(BodyLength::Chunked),
+            (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => Ok(BodyLength::Unknown),
             (Some(coding), None) if ends_in_chunked(coding) => {
                 Err(Reject { status: Status::NOT_IMPLEMENTED, reason: "transfer-encoding other than chunked" })
             }
@@ -179,7 +179,7 @@ mod tests {
     fn bodies() {
         assert_eq!(read(&[]).body(1), Ok(BodyLength::None));
         assert_eq!(read(&[("Content-Length", "0")]).body(1), Ok(BodyLength::None));
-        assert_eq!(read(&[("content-length", "007")]).body(0), Ok(BodyLength::Length(7)));
-        assert_eq!(read(&[("Transfer-Encoding", "Chunked")]).body(1), Ok(BodyLength::Chunked));
+        assert_eq!(read(&[("content-length", "007")]).body(0), Ok(BodyLength::Known(7)));
+        assert_eq!(read(&[("Transfer-Encoding", "Chunked")]).body(1), Ok(BodyLength::Unknown));
     }
 }

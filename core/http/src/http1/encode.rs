@@ -1,0 +1,112 @@
+//! Heads of responses as HTTP/1.1 writes them (RFC 9112 section 4), into a `Vec<u8>` that the caller reuses.
+
+use crate::status::with_statuses;
+use crate::{HttpDate, Response, Status, lines};
+
+/// What becomes of the connection after this response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Connection {
+    KeepAlive,
+    Close,
+}
+
+/// Appends the head of a response to a request of HTTP/1.`minor_version`: status line, Server, Date, its fields, and what becomes of the
+/// connection, where that is not the default of the request's version. The version of the status line is ours, not the
+/// request's (RFC 9110 section 6.2).
+pub fn encode<B>(
+    out: &mut Vec<u8>,
+    response: &Response<B>,
+    date: &HttpDate,
+    connection: Connection,
+    minor_version: u8,
+) {
+    match start(response.status) {
+        Some(start) => out.extend_from_slice(start.as_bytes()),
+        None => {
+            out.extend_from_slice(b"HTTP/1.1 ");
+            lines::number(out, u64::from(response.status.0));
+            out.extend_from_slice(b" \r\nServer: weir\r\nDate: ");
+        }
+    }
+    out.extend_from_slice(date.as_bytes());
+    out.extend_from_slice(b"\r\n");
+    for lines in response.lines() {
+        out.extend_from_slice(lines);
+    }
+    out.extend_from_slice(match connection {
+        Connection::Close => b"Connection: close\r\n\r\n",
+        Connection::KeepAlive if minor_version == 0 => b"Connection: keep-alive\r\n\r\n",
+        Connection::KeepAlive => b"\r\n",
+    });
+}
+
+macro_rules! starts {
+    ($($name:ident $code:literal $reason:literal)*) => {
+        /// Status line, Server, and Date up to its value; `None` for a status not in the table. Ready-made: a response to a
+        /// small GET is bound by such constant costs, and one copy is cheaper than four.
+        fn start(status: Status) -> Option<&'static str> {
+            match status.0 {
+                $($code => Some(concat!("HTTP/1.1 ", $code, " ", $reason, "\r\nServer: weir\r\nDate: ")),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+with_statuses!(starts);
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+    use crate::EntityFields;
+
+    const RFC_DATE: Duration = Duration::from_secs(784_111_777);
+
+    fn encoded(response: &Response<()>, connection: Connection, minor_version: u8) -> String {
+        let mut out = Vec::new();
+        encode(&mut out, response, &HttpDate::new(UNIX_EPOCH + RFC_DATE), connection, minor_version);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_whole_head() {
+        let entity = EntityFields::new("text/html", "\"5-a\"", UNIX_EPOCH + RFC_DATE, 1024);
+        let response = Response::new(Status::OK, ()).of(entity.whole()).with("X", b"y");
+        let lines = [
+            "HTTP/1.1 200 OK",
+            "Server: weir",
+            "Date: Sun, 06 Nov 1994 08:49:37 GMT",
+            "Content-Type: text/html",
+            "ETag: \"5-a\"",
+            "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT",
+            "Accept-Ranges: bytes",
+            "Content-Length: 1024",
+            "X: y",
+            "",
+            "",
+        ];
+        assert_eq!(encoded(&response, Connection::KeepAlive, 1), lines.join("\r\n"));
+    }
+
+    #[test]
+    fn connection_is_said_only_where_it_is_not_the_default() {
+        for (connection, minor_version, line) in [
+            (Connection::KeepAlive, 1, ""),
+            (Connection::KeepAlive, 0, "Connection: keep-alive\r\n"),
+            (Connection::Close, 1, "Connection: close\r\n"),
+            (Connection::Close, 0, "Connection: close\r\n"),
+        ] {
+            let head = encoded(&Response::new(Status::NOT_FOUND, ()), connection, minor_version);
+            let start = "HTTP/1.1 404 Not Found\r\nServer: weir\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+            assert_eq!(head, format!("{start}{line}\r\n"));
+        }
+    }
+
+    #[test]
+    fn an_unlisted_status_has_no_phrase() {
+        let head = encoded(&Response::new(Status(299), ()), Connection::KeepAlive, 1);
+        assert_eq!(head, "HTTP/1.1 299 \r\nServer: weir\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n");
+    }
+}

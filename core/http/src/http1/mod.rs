@@ -1,0 +1,17 @@
+//! The codec of HTTP/1.1 (RFC 9112): requests in, heads of responses out, and bodies that are thrown away.
+//!
+//! `httparse` finds the tokens; this module decides what they may mean. It is strict where two readings of the same
+//! bytes exist, because a request that a gateway and its server read differently is how requests are smuggled
+//! (RFC 9112 section 11.2): every such request gets a 4xx or 5xx ([`crate::Reject`]) and a close, never a guess.
+
+mod answer;
+mod chunked;
+mod encode;
+mod field_section;
+mod request;
+mod target;
+
+pub use answer::{Malformed, ResponseHead, parse_response};
+pub use chunked::{Chunked, Progress};
+pub use encode::{Connection, encode};
+pub use request::{FIELDS_MAX, Head, Limits, parse_request};

@@ -1,0 +1,72 @@
+//! Field lines in the form of HTTP/1.1, which is that of the parts of a multipart body too: no formatting machinery, no allocation but
+//! the caller's `Vec<u8>`.
+
+use std::ops::Range;
+
+/// One field line. A control character in the value, which would let whoever chose it write lines of his own,
+/// becomes `?`.
+pub(crate) fn field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend(value.iter().map(|&b| if b.is_ascii_control() && b != b'\t' { b'?' } else { b }));
+    out.extend_from_slice(b"\r\n");
+}
+
+pub(crate) fn content_length(out: &mut Vec<u8>, bytes: u64) {
+    out.extend_from_slice(b"Content-Length: ");
+    number(out, bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `Content-Range: bytes 0-9/100` for a single part, or a part of a multipart body. The range is not empty.
+pub(crate) fn content_range(out: &mut Vec<u8>, range: &Range<u64>, entity_bytes: u64) {
+    out.extend_from_slice(b"Content-Range: bytes ");
+    number(out, range.start);
+    out.push(b'-');
+    number(out, range.end - 1);
+    out.push(b'/');
+    number(out, entity_bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `Content-Range: bytes */100`, which a 416 should carry (RFC 9110 section 15.5.17).
+pub(crate) fn content_range_unsatisfied(out: &mut Vec<u8>, entity_bytes: u64) {
+    out.extend_from_slice(b"Content-Range: bytes */");
+    number(out, entity_bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Decimal digits.
+pub(crate) fn number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn numbers_of_every_length() {
+        for n in [0, 9, 10, 1_234_567_890, u64::MAX] {
+            assert_eq!(written(|out| content_length(out, n)), format!("Content-Length: {n}\r\n"));
+        }
+    }
+
+    #[test]
+    fn ranges_are_inclusive_on_the_wire() {
+        assert_eq!(written(|out| content_range(out, &(0..10), 100)), "Content-Range: bytes 0-9/100\r\n");
+        assert_eq!(written(|out| content_range_unsatisfied(out, 100)), "Content-Range: bytes */100\r\n");
+    }
+
+    #[test]
+    fn a_value_cannot_split_the_response() {
+        let line = written(|out| field(out, "Location", b"/a\r\nSet-Cookie: x\0\t/"));
+        assert_eq!(line, "Location: /a??Set-Cookie: x?\t/\r\n");
+    }
+}

@@ -1,0 +1,327 @@
+//! A connection of HTTP/1.1: requests in their order, each answered before the next is looked at.
+//!
+//! ```text
+//! receive -> next -> Event -> encode -> on_gathered | on_held ... on_sent -> keep
+//! ```
+
+use http::http1::{self, Connection, Head, parse_request};
+use http::{BodyLength, HttpDate, Method, Reject, Response, Status};
+use units::Nanos;
+
+use super::received::{Kept, Received};
+use super::request_body::{RequestBody, TOO_LARGE};
+use crate::config::Limits;
+
+/// How long a client gets to see the last response before the connection is cut: a round trip or two; Apache's
+/// SECONDS_TO_LINGER is the same.
+const LINGER_FOR: Nanos = Nanos::from_secs(2);
+
+const TOO_SLOW: Reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the request took too long to arrive" };
+
+/// An idle one holds no buffers.
+pub struct Http1 {
+    phase: Phase,
+    answer: Answer,
+    /// Nothing is read after the response being made or sent.
+    closes: bool,
+    frame: Frame,
+    kept: Kept,
+    deadline: Nanos,
+}
+
+enum Phase {
+    /// Waiting for a request, or for the rest of its head.
+    Head,
+    /// Reading a request body that nobody wants.
+    Body(Box<RequestBody>),
+    /// A whole request, its head, waits until an earlier response is sent.
+    Waiting(Box<[u8]>),
+    /// The last response is sent and our side closed; reading until the client has seen it and closes too, since
+    /// closing both sides at once would answer late bytes with a reset, and a reset can cost the client the response
+    /// (RFC 9112 section 9.6).
+    Lingering,
+}
+
+/// The response that is coming; nothing behind its request is looked at meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    None,
+    /// A request was taken, and its response is not made yet.
+    Owed,
+    /// Responses are made and not all sent.
+    Made,
+}
+
+/// What a request says of the form of its response.
+#[derive(Clone, Copy)]
+struct Frame {
+    /// False for HEAD: the head is that of a GET, and no body follows.
+    has_body: bool,
+    closes: bool,
+    minor_version: u8,
+}
+
+impl Frame {
+    const OF_REFUSAL: Frame = Frame { has_body: true, closes: true, minor_version: 1 };
+
+    fn of(head: &Head) -> Frame {
+        Frame {
+            has_body: head.request.method != Method::Head,
+            // No answer depends on a body, so a client that waits before it sends one has its final status at once (RFC 9110
+            // section 10.1.1). Whether it sends the body all the same is unknown: nothing behind this head is read.
+            closes: !head.keep_alive || head.expect_continue,
+            minor_version: head.minor_version,
+        }
+    }
+}
+
+/// What was received.
+#[derive(Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "one is made at a time, and none is kept")]
+pub enum Event<'a> {
+    /// Not yet: the body of a request is still to come, or to be looked at.
+    Body,
+    /// A request, to which a response is owed; `bytes` are those of its head.
+    Request { head: Head<'a>, bytes: &'a [u8] },
+    /// No request, and a response is owed to that; no more is read. `received` begins with them, or with the head of the request whose body is
+    /// at fault.
+    Refused { reject: Reject, received: &'a [u8] },
+}
+
+/// What becomes of a connection past its deadline.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Late {
+    /// A request was begun, and its sender is owed a response (RFC 9110 section 15.5.9).
+    Refused {
+        reject: Reject,
+        received: Vec<u8>,
+    },
+    Close,
+}
+
+impl Http1 {
+    pub fn new(now: Nanos, limits: &Limits) -> Http1 {
+        Http1 {
+            phase: Phase::Head,
+            answer: Answer::None,
+            closes: false,
+            frame: Frame::OF_REFUSAL,
+            kept: Kept::default(),
+            deadline: now + limits.head_timeout,
+        }
+    }
+
+    /// Puts received bytes behind those that were kept. With none, those are looked at again.
+    pub fn receive<'a>(&mut self, fresh: &'a [u8]) -> Received<'a> {
+        Received::new(std::mem::take(&mut self.kept), fresh)
+    }
+
+    /// What is next in received bytes; `None` where more has to come, or a response to go, first.
+    pub fn next<'r>(&mut self, now: Nanos, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
+        if self.is_answering() {
+            return None;
+        }
+        if self.closes {
+            // Nobody wants any of them.
+            received.used = received.bytes.len();
+            return None;
+        }
+        match &mut self.phase {
+            Phase::Head | Phase::Body(_) | Phase::Lingering if received.is_empty() => None,
+            Phase::Head | Phase::Lingering => self.next_head(now, limits, received),
+            Phase::Body(body) => {
+                let taken = body.take(received.rest());
+                self.deadline = body.deadline(now, limits);
+                if matches!(taken, Ok((_, false))) {
+                    received.used = received.bytes.len();
+                    return None;
+                }
+                received.head = std::mem::take(&mut body.head);
+                self.phase = Phase::Head;
+                match taken {
+                    Ok((bytes, _)) => {
+                        received.used += bytes;
+                        Some(self.begin_kept(limits, &received.head))
+                    }
+                    Err(reject) => {
+                        received.used = received.bytes.len();
+                        Some(self.refuse(reject, &received.head))
+                    }
+                }
+            }
+            Phase::Waiting(head) => {
+                received.head = std::mem::take(head).into_vec();
+                self.phase = Phase::Head;
+                Some(self.begin_kept(limits, &received.head))
+            }
+        }
+    }
+
+    fn next_head<'r>(&mut self, now: Nanos, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
+        let rest = &received.bytes[received.used..];
+        let refused = match parse_request(rest, &limits.request) {
+            Ok(Some(head)) => match head.request.body {
+                BodyLength::Known(bytes) if bytes > limits.body_bytes_max && !head.expect_continue => TOO_LARGE,
+                BodyLength::Known(_) | BodyLength::Unknown if !head.expect_continue => {
+                    received.used += head.bytes;
+                    let body = RequestBody::new(&rest[..head.bytes], head.request.body, limits.body_bytes_max, now);
+                    self.deadline = body.deadline(now, limits);
+                    self.phase = Phase::Body(Box::new(body));
+                    return Some(Event::Body);
+                }
+                _ => {
+                    received.used += head.bytes;
+                    return Some(self.begin(head, &rest[..head.bytes]));
+                }
+            },
+            Ok(None) => {
+                // The time for a head runs from its first byte, however slowly the others come.
+                self.deadline = self.deadline.min(now + limits.head_timeout);
+                return None;
+            }
+            Err(reject) => reject,
+        };
+        received.used = received.bytes.len();
+        Some(self.refuse(refused, rest))
+    }
+
+    fn begin<'r>(&mut self, head: Head<'r>, bytes: &'r [u8]) -> Event<'r> {
+        self.owe(Frame::of(&head));
+        Event::Request { head, bytes }
+    }
+
+    fn begin_kept<'r>(&mut self, limits: &Limits, bytes: &'r [u8]) -> Event<'r> {
+        let Ok(Some(head)) = parse_request(bytes, &limits.request) else { unreachable!("it was a request before") };
+        self.begin(head, bytes)
+    }
+
+    fn refuse<'r>(&mut self, reject: Reject, received: &'r [u8]) -> Event<'r> {
+        self.owe(Frame::OF_REFUSAL);
+        Event::Refused { reject, received }
+    }
+
+    fn owe(&mut self, frame: Frame) {
+        self.frame = frame;
+        self.answer = Answer::Owed;
+        self.deadline = Nanos::MAX;
+    }
+
+    /// Keeps what was not used.
+    pub fn keep(&mut self, received: Received) {
+        self.kept = received.into_kept();
+    }
+
+    /// Puts the request that was taken last back, until an earlier response is sent.
+    pub fn postpone(&mut self, head: &[u8]) {
+        self.phase = Phase::Waiting(head.into());
+        self.answer = Answer::Made;
+    }
+
+    /// Appends the head of the response that is owed, which may have to be the last. False: no body follows.
+    pub fn encode<B>(&mut self, response: &Response<B>, is_last: bool, date: &HttpDate, out: &mut Vec<u8>) -> bool {
+        debug_assert_eq!(self.answer, Answer::Owed, "no response is owed");
+        self.answer = Answer::Made;
+        self.closes |= is_last || self.frame.closes;
+        let connection = if self.closes { Connection::Close } else { Connection::KeepAlive };
+        http1::encode(out, response, date, connection, self.frame.minor_version);
+        self.frame.has_body
+    }
+
+    /// The response is made and leaves with those behind it, so the next request is looked at.
+    pub fn on_gathered(&mut self) {
+        if !self.closes {
+            self.answer = Answer::None;
+        }
+    }
+
+    /// Responses take a while to be sent.
+    pub fn on_held(&mut self, now: Nanos) {
+        if self.answer == Answer::None {
+            self.answer = Answer::Made;
+        }
+        self.deadline = Nanos::MAX;
+        if let Phase::Body(body) = &mut self.phase {
+            body.hold(now);
+        }
+    }
+
+    /// Every response that was made is sent, and where it was the last, the end behind it.
+    pub fn on_sent(&mut self, now: Nanos, limits: &Limits) {
+        if self.answer == Answer::Owed {
+            return;
+        }
+        self.answer = Answer::None;
+        self.deadline = match &mut self.phase {
+            _ if self.closes => {
+                self.phase = Phase::Lingering;
+                now + LINGER_FOR
+            }
+            Phase::Body(body) => {
+                body.go_on(now);
+                body.deadline(now, limits)
+            }
+            // Part of the next head is here already: that is not idle.
+            _ if !self.kept.is_empty() => now + limits.head_timeout,
+            _ => now + limits.idle_timeout,
+        };
+    }
+
+    /// Nothing is read behind the response that is owed.
+    pub fn stop(&mut self) {
+        self.closes = true;
+    }
+
+    /// When it has waited for its client too long.
+    pub fn deadline(&self) -> Nanos {
+        self.deadline
+    }
+
+    pub fn on_deadline(&mut self) -> Option<Late> {
+        let received = match &mut self.phase {
+            _ if self.answer != Answer::None => return None,
+            Phase::Body(body) => std::mem::take(&mut body.head),
+            Phase::Head if !self.kept.is_empty() => std::mem::take(&mut self.kept).rest().to_vec(),
+            Phase::Head | Phase::Waiting(_) | Phase::Lingering => return Some(Late::Close),
+        };
+        self.phase = Phase::Head;
+        self.owe(Frame::OF_REFUSAL);
+        Some(Late::Refused { reject: TOO_SLOW, received })
+    }
+
+    /// The client could not be heard for so long.
+    pub fn excuse(&mut self, paused: Nanos) {
+        self.deadline = Nanos(self.deadline.0.saturating_add(paused.0));
+        if let Phase::Body(body) = &mut self.phase {
+            body.excuse(paused);
+        }
+    }
+
+    /// A response is coming.
+    pub fn is_answering(&self) -> bool {
+        self.answer != Answer::None
+    }
+
+    /// The connection ends behind the response being made or sent.
+    pub fn closes(&self) -> bool {
+        self.closes
+    }
+
+    pub fn is_lingering(&self) -> bool {
+        matches!(self.phase, Phase::Lingering)
+    }
+
+    /// Received bytes, or a request, wait to be looked at.
+    pub fn has_kept(&self) -> bool {
+        !self.kept.is_empty() || matches!(self.phase, Phase::Waiting(_))
+    }
+
+    /// Nothing is asked of us, and nothing is on its way to the client that we know of.
+    pub fn is_idle(&self) -> bool {
+        self.is_lingering() || (!self.is_answering() && matches!(self.phase, Phase::Head) && self.kept.is_empty())
+    }
+
+    /// Of a request only a part has come.
+    pub fn has_part(&self) -> bool {
+        !self.is_answering() && (matches!(self.phase, Phase::Body(_)) || !(self.kept.is_empty() || self.is_lingering()))
+    }
+}

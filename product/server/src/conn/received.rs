@@ -1,0 +1,81 @@
+use std::borrow::Cow;
+
+/// Bytes that were received and not used yet; none while nothing is.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    bytes: Vec<u8>,
+    /// How many of them are used: many requests may come in one packet, and moving the rest for each would cost more
+    /// than answering it.
+    used: usize,
+}
+
+impl Kept {
+    pub fn is_empty(&self) -> bool {
+        self.used == self.bytes.len()
+    }
+
+    pub fn rest(&self) -> &[u8] {
+        &self.bytes[self.used..]
+    }
+}
+
+/// Bytes that a connection looks at: kept ones, and those just received behind them.
+#[derive(Debug)]
+pub struct Received<'a> {
+    pub(super) bytes: Cow<'a, [u8]>,
+    pub(super) used: usize,
+    /// Of a request that came before them.
+    pub(super) head: Vec<u8>,
+}
+
+impl<'a> Received<'a> {
+    pub(super) fn new(kept: Kept, fresh: &'a [u8]) -> Received<'a> {
+        if kept.is_empty() {
+            return Received { bytes: Cow::Borrowed(fresh), used: 0, head: Vec::new() };
+        }
+        let Kept { mut bytes, mut used } = kept;
+        if !fresh.is_empty() {
+            bytes.drain(..std::mem::take(&mut used));
+            bytes.extend_from_slice(fresh);
+        }
+        Received { bytes: Cow::Owned(bytes), used, head: Vec::new() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.used == self.bytes.len()
+    }
+
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.bytes[self.used..]
+    }
+
+    pub(super) fn into_kept(self) -> Kept {
+        match self.bytes {
+            _ if self.used == self.bytes.len() => Kept::default(),
+            Cow::Borrowed(bytes) => Kept { bytes: bytes[self.used..].to_vec(), used: 0 },
+            Cow::Owned(bytes) => Kept { bytes, used: self.used },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_used_in_order_and_then_hold_nothing() {
+        let mut received = Received::new(Kept::default(), b"abcdef");
+        received.used = 2;
+        let kept = received.into_kept();
+        assert_eq!(kept.rest(), b"cdef");
+        let mut received = Received::new(kept, b"gh");
+        received.used += 1;
+        assert_eq!(received.rest(), b"defgh");
+        // Without new ones nothing is moved.
+        let mut received = Received::new(received.into_kept(), b"");
+        assert_eq!(received.rest(), b"defgh");
+        received.used += 5;
+        let kept = received.into_kept();
+        assert!(kept.is_empty() && kept.bytes.capacity() == 0);
+    }
+}

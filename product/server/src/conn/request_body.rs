@@ -1,0 +1,135 @@
+use std::num::NonZeroU64;
+
+use http::http1::Chunked;
+use http::{BodyLength, Reject, Status};
+use units::Nanos;
+
+use crate::config::Limits;
+
+pub(super) const TOO_LARGE: Reject =
+    Reject { status: Status::CONTENT_TOO_LARGE, reason: "the request body is too large" };
+
+/// A request whose body, which nobody wants, is still arriving. Its head is kept as it came and parsed again when the body has ended:
+/// bodies are rare here, and a parsed head borrows from its bytes.
+pub(super) struct RequestBody {
+    pub head: Vec<u8>,
+    left: Left,
+    /// How much more of it is put up with.
+    bytes_max: u64,
+    began_at: Nanos,
+    /// Since when it is not read.
+    held_at: Nanos,
+    /// Bytes that have arrived, framing included.
+    arrived_bytes: u64,
+}
+
+enum Left {
+    Known(u64),
+    Chunked(Chunked),
+}
+
+impl RequestBody {
+    pub fn new(head: &[u8], length: BodyLength, bytes_max: u64, now: Nanos) -> RequestBody {
+        let left = match length {
+            BodyLength::None => Left::Known(0),
+            BodyLength::Known(bytes) => Left::Known(bytes),
+            BodyLength::Unknown => Left::Chunked(Chunked::new()),
+        };
+        RequestBody { head: head.to_vec(), left, bytes_max, began_at: now, held_at: now, arrived_bytes: 0 }
+    }
+
+    /// When it has taken too long: a pause may last `body_timeout`, and the whole that much beyond its time at the least rate.
+    pub fn deadline(&self, now: Nanos, limits: &Limits) -> Nanos {
+        let pause_ends_at = now + limits.body_timeout;
+        let Some(second_bytes) = NonZeroU64::new(limits.body_rate_bytes_per_s_min) else { return pause_ends_at };
+        let due_s = self.arrived_bytes / second_bytes;
+        pause_ends_at.min(self.began_at + Nanos::from_secs(due_s) + limits.body_timeout)
+    }
+
+    /// Takes the next bytes; says how many belong to the body and whether it has ended.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<(usize, bool), Reject> {
+        let (consumed, is_done) = match &mut self.left {
+            Left::Known(left) => {
+                let consumed = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= consumed as u64;
+                (consumed, *left == 0)
+            }
+            Left::Chunked(chunked) => {
+                let progress = chunked.discard(bytes)?;
+                (progress.consumed, progress.done)
+            }
+        };
+        self.arrived_bytes += consumed as u64;
+        self.bytes_max = self.bytes_max.checked_sub(consumed as u64).ok_or(TOO_LARGE)?;
+        Ok((consumed, is_done))
+    }
+
+    /// It is not read for a while, which is not its sender's time.
+    pub fn hold(&mut self, now: Nanos) {
+        self.held_at = now;
+    }
+
+    pub fn go_on(&mut self, now: Nanos) {
+        self.excuse(now - self.held_at);
+    }
+
+    pub fn excuse(&mut self, paused: Nanos) {
+        self.began_at = Nanos(self.began_at.0.saturating_add(paused.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A byte every `step` seconds, until it is too late.
+    fn bytes_taken(step_s: u64) -> u64 {
+        let limits = Limits::default();
+        let mut body = RequestBody::new(b"", BodyLength::Known(1 << 20), 1 << 20, Nanos::ZERO);
+        let mut now = Nanos::ZERO;
+        for taken in 0..2000 {
+            now += Nanos::from_secs(step_s);
+            if now >= body.deadline(now - Nanos::from_secs(step_s), &limits) {
+                return taken;
+            }
+            body.take(b"x").unwrap();
+        }
+        2000
+    }
+
+    /// It used to be taken for 230 days.
+    #[test]
+    fn a_body_of_a_byte_every_19_seconds_is_too_slow() {
+        assert_eq!((bytes_taken(19), bytes_taken(1)), (1, 19));
+    }
+
+    #[test]
+    fn a_body_at_the_least_rate_is_not() {
+        let limits = Limits::default();
+        let mut body = RequestBody::new(b"", BodyLength::Known(1 << 20), 1 << 20, Nanos::ZERO);
+        let rate = limits.body_rate_bytes_per_s_min;
+        for second in 1..=(1 << 20) / rate {
+            let now = Nanos::from_secs(second);
+            assert!(now < body.deadline(now - Nanos::from_secs(1), &limits), "second {second}");
+            body.take(&vec![b'x'; rate as usize]).unwrap();
+        }
+    }
+
+    /// However fast it was, it may not stop.
+    #[test]
+    fn a_body_that_stops_has_no_credit() {
+        let limits = Limits::default();
+        let mut body = RequestBody::new(b"", BodyLength::Known(1 << 20), 1 << 20, Nanos::ZERO);
+        body.take(&vec![b'x'; 1 << 19]).unwrap();
+        assert_eq!(body.deadline(Nanos::from_secs(1), &limits), Nanos::from_secs(1) + limits.body_timeout);
+    }
+
+    #[test]
+    fn time_in_which_it_is_not_read_is_not_its_senders() {
+        let (limits, second) = (Limits::default(), Nanos::from_secs);
+        let mut body = RequestBody::new(b"", BodyLength::Known(10), 10, Nanos::ZERO);
+        body.hold(second(1));
+        body.go_on(second(101));
+        assert_eq!(body.deadline(second(101), &limits), second(100) + limits.body_timeout);
+    }
+}

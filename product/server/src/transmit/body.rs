@@ -1,0 +1,234 @@
+//! The body of a response, wherever its bytes are: held in memory, in a file, or read aside from one.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use super::Failure;
+use crate::files::{Content, Entry};
+use crate::storage::{Buffer, Look, Storage};
+
+/// Its pieces in their order, each only as far as it is left. One of one piece, as nearly all are, allocates nothing.
+#[derive(Debug, Default)]
+pub struct Body {
+    front: Option<Piece>,
+    rest: VecDeque<Piece>,
+    len: u64,
+}
+
+#[derive(Debug)]
+pub enum Piece {
+    Bytes(Buffer),
+    /// Part of a file: of the body held in memory, which all responses share, or of the open file, read as it is sent.
+    File {
+        entry: Arc<Entry>,
+        range: Range<u64>,
+    },
+    /// A page made in memory, shared like a file's body.
+    Page {
+        page: Arc<Vec<u8>>,
+        at: usize,
+    },
+}
+
+impl Piece {
+    pub fn len(&self) -> u64 {
+        match self {
+            Piece::File { range, .. } => range.end - range.start,
+            Piece::Bytes(buffer) => buffer.left().len() as u64,
+            Piece::Page { page, at } => (page.len() - at) as u64,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What is in memory; None for an open file.
+    pub fn in_memory(&self) -> Option<&[u8]> {
+        match self {
+            Piece::Bytes(buffer) => Some(buffer.left()),
+            Piece::Page { page, at } => Some(&page[*at..]),
+            Piece::File { entry, range } => match &entry.content {
+                Content::Held(body) => Some(&body[range.start as usize..range.end as usize]),
+                Content::Open(_) => None,
+            },
+        }
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        match self {
+            Piece::File { range, .. } => range.start += bytes,
+            Piece::Bytes(buffer) => buffer.advance(bytes as usize),
+            Piece::Page { at, .. } => *at += bytes as usize,
+        }
+    }
+}
+
+/// What can be had of a body without waiting.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Available<'a> {
+    /// The next bytes.
+    Memory(&'a [u8]),
+    /// So many bytes of a file, for `sendfile`.
+    File(u64),
+    /// They have to be read aside: [`Body::absent`].
+    Absent,
+}
+
+impl From<Piece> for Body {
+    fn from(piece: Piece) -> Body {
+        let mut body = Body::default();
+        body.push(piece);
+        body
+    }
+}
+
+impl FromIterator<Piece> for Body {
+    fn from_iter<I: IntoIterator<Item = Piece>>(pieces: I) -> Body {
+        let mut body = Body::default();
+        pieces.into_iter().for_each(|piece| body.push(piece));
+        body
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Body {
+        Piece::Bytes(bytes.into()).into()
+    }
+}
+
+impl Body {
+    pub fn push(&mut self, piece: Piece) {
+        self.len += piece.len();
+        match &self.front {
+            _ if piece.is_empty() => {}
+            None => self.front = Some(piece),
+            Some(_) => self.rest.push_back(piece),
+        }
+    }
+
+    /// Bytes that are left of it.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// None of it has to be read.
+    pub fn is_in_memory(&self) -> bool {
+        self.pieces().all(|piece| piece.in_memory().is_some())
+    }
+
+    pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        self.front.iter().chain(&self.rest)
+    }
+
+    /// At most `bytes_max` of the next bytes; none of them where a file has ended too early.
+    pub fn available<'a>(&'a self, storage: &'a mut dyn Storage, bytes_max: u64) -> Result<Available<'a>, Failure> {
+        let Some(piece) = &self.front else { return Ok(Available::Memory(&[])) };
+        let clip = |bytes: u64| usize::try_from(bytes.min(bytes_max)).unwrap_or(usize::MAX);
+        match (piece, piece.in_memory()) {
+            (_, Some(bytes)) => Ok(Available::Memory(&bytes[..clip(bytes.len() as u64)])),
+            (Piece::File { entry, range }, None) => look(storage, entry, range, bytes_max),
+            (_, None) => unreachable!("only a file is not in memory"),
+        }
+    }
+
+    /// Appends at most `bytes_max` of the next bytes, as many as can be had without waiting; where that is none the next have to be read
+    /// aside ([`Body::absent`]), or nothing is left.
+    pub fn read(&mut self, storage: &mut dyn Storage, into: &mut Vec<u8>, bytes_max: u64) -> Result<u64, Failure> {
+        let mut read = 0;
+        while read < bytes_max && self.len > 0 {
+            let before = into.len();
+            match self.available(storage, bytes_max - read)? {
+                Available::Memory(bytes) => into.extend_from_slice(bytes),
+                Available::File(count) => {
+                    into.resize(before + count as usize, 0);
+                    let got = self.read_file(&mut into[before..]);
+                    into.truncate(before + *got.as_ref().unwrap_or(&0));
+                    got?;
+                }
+                Available::Absent => break,
+            }
+            let bytes = (into.len() - before) as u64;
+            if bytes == 0 {
+                return Err(self.truncated());
+            }
+            self.advance(bytes);
+            read += bytes;
+        }
+        Ok(read)
+    }
+
+    fn read_file(&self, into: &mut [u8]) -> Result<usize, Failure> {
+        let (entry, range) = self.absent();
+        let Content::Open(file) = &entry.content else { unreachable!("a held body is read from memory") };
+        file.read_at(into, range.start).map_err(|error| Failure::unreadable(entry, error))
+    }
+
+    /// So many bytes are gone.
+    pub fn advance(&mut self, bytes: u64) {
+        self.len -= bytes;
+        let mut left = bytes;
+        while let Some(piece) = &mut self.front {
+            let of_piece = left.min(piece.len());
+            piece.advance(of_piece);
+            left -= of_piece;
+            if !piece.is_empty() {
+                return;
+            }
+            self.front = self.rest.pop_front();
+        }
+    }
+
+    /// The part of a file that comes next.
+    pub fn absent(&self) -> (&Arc<Entry>, Range<u64>) {
+        match &self.front {
+            Some(Piece::File { entry, range }) => (entry, range.clone()),
+            _ => unreachable!("only a file is read aside"),
+        }
+    }
+
+    /// A read of the part that comes next has ended.
+    pub fn on_read(&mut self, buffer: Buffer) -> Result<(), Failure> {
+        if buffer.left().is_empty() {
+            return Err(self.truncated());
+        }
+        let Some(Piece::File { range, .. }) = &mut self.front else {
+            unreachable!("a response waits for one read at a time")
+        };
+        range.start += buffer.left().len() as u64;
+        let file = self.front.replace(Piece::Bytes(buffer)).filter(|file| !file.is_empty());
+        if let Some(file) = file {
+            self.rest.push_front(file);
+        }
+        Ok(())
+    }
+
+    fn truncated(&self) -> Failure {
+        Failure::truncated(self.absent().0)
+    }
+
+    pub fn shrink(&mut self) {
+        self.rest.shrink_to_fit();
+    }
+}
+
+/// Asks for the first bytes of part of a file.
+pub(super) fn look<'a>(
+    storage: &'a mut dyn Storage,
+    entry: &Arc<Entry>,
+    range: &Range<u64>,
+    bytes_max: u64,
+) -> Result<Available<'a>, Failure> {
+    match storage.look(entry, range.start, (range.end - range.start).min(bytes_max)) {
+        Ok(Look::Copied(bytes)) => Ok(Available::Memory(bytes)),
+        Ok(Look::Resident(count)) => Ok(Available::File(count)),
+        Ok(Look::Absent) => Ok(Available::Absent),
+        Err(error) => Err(Failure::unreadable(entry, error)),
+    }
+}
