@@ -25,7 +25,7 @@ pub struct Http1 {
     /// Nothing is read after the response being made or sent.
     closes: bool,
     frame: Frame,
-    kept: Kept,
+    kept: Option<Box<Kept>>,
     deadline: Nanos,
 }
 
@@ -106,14 +106,14 @@ impl Http1 {
             answer: Answer::None,
             closes: false,
             frame: Frame::OF_REFUSAL,
-            kept: Kept::default(),
+            kept: None,
             deadline: now + limits.head_timeout,
         }
     }
 
     /// Puts received bytes behind those that were kept. With none, those are looked at again.
     pub fn receive<'a>(&mut self, fresh: &'a [u8]) -> Received<'a> {
-        Received::new(std::mem::take(&mut self.kept), fresh)
+        Received::new(self.kept.take(), fresh)
     }
 
     /// What is next in received bytes; `None` where more has to come, or a response to go, first.
@@ -261,7 +261,7 @@ impl Http1 {
                 body.deadline(now, limits)
             }
             // Part of the next head is here already: that is not idle.
-            _ if !self.kept.is_empty() => now + limits.head_timeout,
+            _ if self.kept.is_some() => now + limits.head_timeout,
             _ => now + limits.idle_timeout,
         };
     }
@@ -280,8 +280,11 @@ impl Http1 {
         let received = match &mut self.phase {
             _ if self.answer != Answer::None => return None,
             Phase::Body(body) => std::mem::take(&mut body.head),
-            Phase::Head if !self.kept.is_empty() => std::mem::take(&mut self.kept).rest().to_vec(),
-            Phase::Head | Phase::Waiting(_) | Phase::Lingering => return Some(Late::Close),
+            Phase::Head => match self.kept.take() {
+                Some(kept) => kept.rest().to_vec(),
+                None => return Some(Late::Close),
+            },
+            Phase::Waiting(_) | Phase::Lingering => return Some(Late::Close),
         };
         self.phase = Phase::Head;
         self.owe(Frame::OF_REFUSAL);
@@ -312,16 +315,16 @@ impl Http1 {
 
     /// Received bytes, or a request, wait to be looked at.
     pub fn has_kept(&self) -> bool {
-        !self.kept.is_empty() || matches!(self.phase, Phase::Waiting(_))
+        self.kept.is_some() || matches!(self.phase, Phase::Waiting(_))
     }
 
     /// Nothing is asked of us, and nothing is on its way to the client that we know of.
     pub fn is_idle(&self) -> bool {
-        self.is_lingering() || (!self.is_answering() && matches!(self.phase, Phase::Head) && self.kept.is_empty())
+        self.is_lingering() || (!self.is_answering() && matches!(self.phase, Phase::Head) && self.kept.is_none())
     }
 
     /// Of a request only a part has come.
     pub fn has_part(&self) -> bool {
-        !self.is_answering() && (matches!(self.phase, Phase::Body(_)) || !(self.kept.is_empty() || self.is_lingering()))
+        !self.is_answering() && (matches!(self.phase, Phase::Body(_)) || (self.kept.is_some() && !self.is_lingering()))
     }
 }

@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 
-/// Bytes that were received and not used yet; none while nothing is.
-#[derive(Debug, Default)]
+/// Bytes that were received and not used yet.
+#[derive(Debug)]
 pub(super) struct Kept {
     bytes: Vec<u8>,
     /// How many of them are used: many requests may come in one packet, and moving the rest for each would cost more
@@ -10,10 +10,6 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    pub fn is_empty(&self) -> bool {
-        self.used == self.bytes.len()
-    }
-
     pub fn rest(&self) -> &[u8] {
         &self.bytes[self.used..]
     }
@@ -29,11 +25,9 @@ pub struct Received<'a> {
 }
 
 impl<'a> Received<'a> {
-    pub(super) fn new(kept: Kept, fresh: &'a [u8]) -> Received<'a> {
-        if kept.is_empty() {
-            return Received { bytes: Cow::Borrowed(fresh), used: 0, head: Vec::new() };
-        }
-        let Kept { mut bytes, mut used } = kept;
+    pub(super) fn new(kept: Option<Box<Kept>>, fresh: &'a [u8]) -> Received<'a> {
+        let Some(kept) = kept else { return Received { bytes: Cow::Borrowed(fresh), used: 0, head: Vec::new() } };
+        let Kept { mut bytes, mut used } = *kept;
         if !fresh.is_empty() {
             bytes.drain(..std::mem::take(&mut used));
             bytes.extend_from_slice(fresh);
@@ -49,12 +43,14 @@ impl<'a> Received<'a> {
         &self.bytes[self.used..]
     }
 
-    pub(super) fn into_kept(self) -> Kept {
-        match self.bytes {
-            _ if self.used == self.bytes.len() => Kept::default(),
+    /// `None` where all are used.
+    pub(super) fn into_kept(self) -> Option<Box<Kept>> {
+        let kept = match self.bytes {
+            _ if self.used == self.bytes.len() => return None,
             Cow::Borrowed(bytes) => Kept { bytes: bytes[self.used..].to_vec(), used: 0 },
             Cow::Owned(bytes) => Kept { bytes, used: self.used },
-        }
+        };
+        Some(Box::new(kept))
     }
 }
 
@@ -64,10 +60,10 @@ mod tests {
 
     #[test]
     fn bytes_are_used_in_order_and_then_hold_nothing() {
-        let mut received = Received::new(Kept::default(), b"abcdef");
+        let mut received = Received::new(None, b"abcdef");
         received.used = 2;
         let kept = received.into_kept();
-        assert_eq!(kept.rest(), b"cdef");
+        assert_eq!(kept.as_ref().unwrap().rest(), b"cdef");
         let mut received = Received::new(kept, b"gh");
         received.used += 1;
         assert_eq!(received.rest(), b"defgh");
@@ -75,7 +71,6 @@ mod tests {
         let mut received = Received::new(received.into_kept(), b"");
         assert_eq!(received.rest(), b"defgh");
         received.used += 5;
-        let kept = received.into_kept();
-        assert!(kept.is_empty() && kept.bytes.capacity() == 0);
+        assert!(received.into_kept().is_none());
     }
 }

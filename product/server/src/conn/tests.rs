@@ -357,7 +357,7 @@ fn what_a_connection_is_waiting_for() {
 /// It keeps nothing while it waits for a request.
 #[test]
 fn an_idle_connection_is_small() {
-    assert!(size_of::<Http1>() <= 72, "{}", size_of::<Http1>());
+    assert!(size_of::<Http1>() <= 48, "{}", size_of::<Http1>());
 }
 
 proptest! {

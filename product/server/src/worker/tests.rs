@@ -258,3 +258,10 @@ fn a_reset_frees_the_job() {
     }
     assert!(bench.worker.parts.transmitter.is_idle());
 }
+
+/// Beside its socket in the kernel: its place among the connections, and no buffer.
+#[test]
+fn an_idle_connection_takes_two_hundred_bytes() {
+    let bytes = size_of::<conn::Conn>();
+    assert!(bytes <= 200, "{bytes} bytes");
+}
