@@ -44,6 +44,11 @@ impl Account {
         self.framing
     }
 
+    /// TCP was asked before what it has sent.
+    pub fn is_settled(&self) -> bool {
+        self.sent.segments > 0
+    }
+
     /// These wire bytes were charged to the link.
     pub fn on_charged(&mut self, wire_bytes: u64) {
         self.balance += wire_bytes as i64;

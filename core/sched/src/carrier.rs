@@ -63,6 +63,10 @@ impl Waits {
         self.0 == 0
     }
 
+    pub fn contains(self, why: Why) -> bool {
+        self.0 & why as u8 != 0
+    }
+
     /// Whether this is the only reason.
     pub fn is_for(self, why: Why) -> bool {
         self.0 == why as u8

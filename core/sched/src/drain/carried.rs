@@ -76,6 +76,11 @@ impl Drain {
         }
     }
 
+    /// The connection takes no more. False for a closed one.
+    pub fn is_carrier_blocked(&self, id: CarrierId) -> bool {
+        self.carrier(id).is_some_and(|carrier| carrier.waits.contains(Why::Carrier))
+    }
+
     /// The connection takes bytes again. Calling twice, or late, changes nothing.
     pub fn on_carrier_writable(&mut self, now: Nanos, id: CarrierId) {
         if self.carrier(id).is_none() {

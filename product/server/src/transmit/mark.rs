@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use uplink::ToldMap;
 
-use super::{Socket, Stream};
+use super::{PipeState, Socket};
 
 /// How the order gets into the kernel.
 #[derive(Debug, Clone)]
@@ -65,15 +65,15 @@ impl Bands {
     }
 
     /// Puts what is sent next in this band, if it may change now. True if the socket was told.
-    pub fn mark(&self, socket: &impl Socket, stream: &mut Stream, band: u8, has_begun: bool) -> bool {
+    pub fn mark(&self, socket: &impl Socket, pipe: &mut PipeState, band: u8, has_begun: bool) -> bool {
         // Cut points may be moved by learning, never their number: a policy's band is below the bands it was given.
         let band = band.min((self.count() - 1) as u8);
-        let is_promotion = stream.band.is_some_and(|now| band < now);
-        if stream.band == Some(band) || (is_promotion && !self.may_promote(socket, has_begun)) {
+        let is_promotion = pipe.band.is_some_and(|now| band < now);
+        if pipe.band == Some(band) || (is_promotion && !self.may_promote(socket, has_begun)) {
             return false;
         }
         socket.set_priority(self.priorities[usize::from(band)]);
-        stream.band = Some(band);
+        pipe.band = Some(band);
         true
     }
 

@@ -13,9 +13,10 @@ mod notice;
 mod observe;
 mod outgoing;
 mod outlet;
+mod pipe;
 mod sending;
+mod shared;
 mod socket;
-mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -25,15 +26,18 @@ pub use mark::{Bands, Mark, Marker, Promotion};
 pub use notice::Notice;
 pub use outgoing::{End, Failure, Outgoing, Sent};
 pub use outlet::{Counters, Outlet};
-pub use sending::Dispatch;
-pub use socket::{Connection, Socket, Status};
-pub use stream::Stream;
+pub use pipe::PipeState;
+pub use sending::{Dispatch, Shared};
+pub use shared::PipeId;
+pub use socket::{Connection, Socket, Status, client};
 
 use below::Below;
 use observe::Observer;
+use pipe::Pipe;
 use sched::feedback::Look;
 use sched::{Arrival, Correction, Drain, Grant, Job, JobId, Path, Presence, Progress, Reading, Size, Why};
 use sending::Sending;
+use slab::Slab;
 use units::Nanos;
 use units::wire::Framing;
 
@@ -62,14 +66,15 @@ pub struct Patience {
 pub struct Departure {
     /// Who dispatched it.
     pub owner: u64,
+    pub job: JobId,
     pub sent_bytes: u64,
     /// `None` when every byte was handed to the kernel.
     pub failure: Option<Failure>,
     /// When the kernel took the first byte that was sent from here, and when the response ended: the instants of the grants.
     pub first_byte_at: Option<Nanos>,
     pub ended_at: Nanos,
-    /// For the connection's next response.
-    pub stream: Stream,
+    /// For the connection's next response; `None` where it carries several, and keeps it.
+    pub pipe: Option<PipeState>,
 }
 
 pub struct Transmitter<S: Socket> {
@@ -90,7 +95,9 @@ pub struct Transmitter<S: Socket> {
     /// The policy looks at paths.
     needs_path: bool,
     /// By slot of the job.
-    sendings: Vec<Option<Sending<S>>>,
+    sendings: Vec<Option<Sending>>,
+    /// The connections they are sent on.
+    pipes: Slab<Pipe<S>>,
     departures: Vec<Departure>,
     notices: Vec<Notice>,
     foreign_noticed_at: Option<Nanos>,
@@ -112,6 +119,7 @@ impl<S: Socket + Clone> Transmitter<S> {
             reads: 0,
             needs_path,
             sendings: Vec::new(),
+            pipes: Slab::new(),
             departures: Vec::new(),
             notices: Vec::new(),
             foreign_noticed_at: None,
@@ -152,23 +160,30 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// Takes over a response; its first byte leaves when the drain says so.
     pub fn dispatch(&mut self, now: Nanos, dispatch: Dispatch<S>) -> JobId {
-        let sent_bytes = dispatch.sent_bytes;
-        let size = Size::Known(sent_bytes + dispatch.outgoing.remaining_bytes());
-        let (framing, class) = (dispatch.stream.framing(), dispatch.class);
-        let path = if self.needs_path { dispatch.socket.status().path } else { Path::default() };
-        let id = self.drain.arrive(now, Arrival { size, framing, class, path });
-        let slot = id.slot();
-        if self.sendings.len() <= slot {
-            self.sendings.resize_with(slot + 1, || None);
+        let Dispatch { owner, socket, client, outgoing, sent_bytes, class, pipe } = dispatch;
+        let size = Size::Known(sent_bytes + outgoing.remaining_bytes());
+        let path = if self.needs_path { socket.status().path } else { Path::default() };
+        let id = self.drain.arrive(now, Arrival { size, framing: pipe.framing(), class, path });
+        let is_known = pipe.is_known();
+        let pipe = self.pipes.insert(Pipe::new(owner, socket, client, pipe, now));
+        self.put(Sending::new(id, pipe, outgoing, sent_bytes));
+        if !is_known {
+            // The handshake. What is sent again between two responses is settled behind the next one.
+            self.settle(now, id);
         }
-        self.sendings[slot] = Some(Sending::new(id, dispatch, now));
-        // The handshake, and what was sent again since the connection's last response.
-        self.settle(now, id);
         if sent_bytes > 0 {
             let progress = self.drain.on_sent(now, id, sent_bytes);
             debug_assert!(!progress.is_departed(), "something is left of a job");
         }
         id
+    }
+
+    fn put(&mut self, sending: Sending) {
+        let slot = sending.id.slot();
+        if self.sendings.len() <= slot {
+            self.sendings.resize_with(slot + 1, || None);
+        }
+        self.sendings[slot] = Some(sending);
     }
 
     /// The socket takes bytes again. A no-op for a job that has departed.
@@ -209,13 +224,16 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// Ends the responses whose readers are too slow; to be called about once a second.
     pub fn end_stalled(&mut self, now: Nanos) {
         for slot in 0..self.sendings.len() {
-            let Some(sending) = &mut self.sendings[slot] else { continue };
-            let waits_for_reader = self.drain.job(sending.id).is_some_and(Job::waits_for_reader);
-            if sending.is_stalled(now, waits_for_reader, self.marker.is_some(), &self.patience) {
-                let id = sending.id;
-                self.abort(now, id, Failure::Stalled);
+            let Some(sending) = &self.sendings[slot] else { continue };
+            let (id, pipe) = (sending.id, &mut self.pipes[sending.pipe]);
+            if pipe.carrier.is_none() {
+                let waits_for_reader = self.drain.job(id).is_some_and(Job::waits_for_reader);
+                if pipe.is_stalled(now, waits_for_reader, self.marker.is_some(), &self.patience) {
+                    self.abort(now, id, Failure::Stalled);
+                }
             }
         }
+        self.end_stalled_shared(now);
     }
 
     /// Looks after the queue below; to be called about once a second while anything is sent.
@@ -248,8 +266,8 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// Nothing was sent for so long, through no fault of the readers.
     pub fn on_pause(&mut self, paused: Nanos) {
-        for sending in self.sendings.iter_mut().flatten() {
-            sending.excuse(paused);
+        for (_, pipe) in &mut self.pipes {
+            pipe.excuse(paused);
         }
     }
 
@@ -300,12 +318,13 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
     }
 
-    fn observe(&mut self, now: Nanos, id: JobId, look: Look) {
+    fn observe(&mut self, now: Nanos, client: u64, look: Look) {
         if !self.is_blind() {
             return;
         }
-        let (Some(observer), Some(sending)) = (&mut self.observer, &self.sendings[id.slot()]) else { return };
-        observer.on_look(now, self.drain.ledger().charged_bytes(), || sending.client(), look);
+        if let Some(observer) = &mut self.observer {
+            observer.on_look(now, self.drain.ledger().charged_bytes(), client, look);
+        }
     }
 
     fn notice_foreign(&mut self, now: Nanos) {
@@ -327,16 +346,16 @@ impl<S: Socket + Clone> Transmitter<S> {
         let bytes_max = self.burst(grant);
         let is_ordered_below = self.is_ordered_below();
         let sending = self.sendings[id.slot()].as_mut().expect("a granted job is being sent");
-        if is_ordered_below && !sending.has_room() {
-            return self.drain.on_blocked(id);
+        let pipe = &mut self.pipes[sending.pipe];
+        if is_ordered_below && !pipe.socket.has_room() {
+            return self.on_full(id);
         }
         if let Some(marker) = &self.marker {
-            sending.mark(&marker.mark, self.drain.band(id));
+            sending.mark(pipe, &marker.mark, self.drain.band(id));
         }
-        let sent = sending.send(now, &mut *self.storage, bytes_max);
-        sending.on_charged(sent.bytes);
+        let sent = sending.send(now, pipe, &mut *self.storage, bytes_max);
         if sent.bytes > 0 && self.gauge.as_ref().is_some_and(|gauge| !gauge.is_lost()) {
-            self.below.on_written(sending.owner(), sending.socket());
+            self.below.on_written(pipe.owner, &pipe.socket);
         }
         let is_path_old = self.needs_path && sending.is_path_old();
         let progress = self.drain.on_sent(now, id, sent.bytes);
@@ -344,7 +363,7 @@ impl<S: Socket + Clone> Transmitter<S> {
             self.settle(now, id);
         }
         match sent.failure {
-            Some(Failure::Blocked) => self.drain.on_blocked(id),
+            Some(Failure::Blocked) => self.on_full(id),
             Some(Failure::Absent) => self.read_aside(now, id),
             Some(failure) => self.abort(now, id, failure),
             None if progress == Progress::Departed => {
@@ -353,6 +372,15 @@ impl<S: Socket + Clone> Transmitter<S> {
             }
             None if is_path_old => self.ask_path(id),
             None => {}
+        }
+    }
+
+    /// The socket takes no more, of this response or of any other on its connection.
+    fn on_full(&mut self, id: JobId) {
+        let sending = self.sendings[id.slot()].as_ref().expect("a granted job is being sent");
+        match self.pipes[sending.pipe].carrier {
+            Some(carrier) => self.drain.on_carrier_blocked(carrier),
+            None => self.drain.on_blocked(id),
         }
     }
 
@@ -387,7 +415,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         self.reads_done = done;
     }
 
-    fn sending(&mut self, id: JobId) -> Option<&mut Sending<S>> {
+    fn sending(&mut self, id: JobId) -> Option<&mut Sending> {
         self.sendings.get_mut(id.slot())?.as_mut().filter(|sending| sending.id == id)
     }
 
@@ -413,25 +441,31 @@ impl<S: Socket + Clone> Transmitter<S> {
         if !self.is_paced() {
             return;
         }
-        let Some(sending) = self.sendings.get_mut(id.slot()).and_then(Option::as_mut) else { return };
-        if sending.id == id {
-            let (correction, look) = sending.settle();
-            self.drain.on_correction(now, correction, self.gauge.as_ref().is_some_and(Gauge::is_fresh));
-            if let Some(rtt) = look.rtt.filter(|_| look.is_handshake) {
-                self.drain.on_handshake(rtt);
-            }
-            self.observe(now, id, look);
+        if let Some(at) = self.sending(id).map(|sending| sending.pipe) {
+            let pipe = &mut self.pipes[at];
+            let (client, (correction, look)) = (pipe.client, pipe.settle());
+            self.on_settled(now, client, correction, look);
         }
+    }
+
+    fn on_settled(&mut self, now: Nanos, client: u64, correction: Correction, look: Look) {
+        self.drain.on_correction(now, correction, self.gauge.as_ref().is_some_and(Gauge::is_fresh));
+        if let Some(rtt) = look.rtt.filter(|_| look.is_handshake) {
+            self.drain.on_handshake(rtt);
+        }
+        self.observe(now, client, look);
     }
 
     fn settle_last(&mut self, now: Nanos, id: JobId) {
         if self.is_paced() {
-            let sending = self.sendings[id.slot()].as_mut().expect("a job departs once");
+            let sending = self.sendings[id.slot()].as_ref().expect("a job departs once");
             let is_read = self.gauge.as_ref().is_some_and(Gauge::is_fresh);
-            let (correction, foreseen_bytes, look) = sending.settle_last();
+            let ends_connection = sending.ends_connection();
+            let pipe = &mut self.pipes[sending.pipe];
+            let (client, (correction, foreseen_bytes, look)) = (pipe.client, pipe.settle_last(ends_connection));
             self.drain.on_correction(now, correction, is_read);
             self.drain.on_foreseen(now, foreseen_bytes, is_read);
-            self.observe(now, id, look);
+            self.observe(now, client, look);
         }
     }
 
@@ -442,12 +476,15 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
         let Some(sending) = self.sendings.get_mut(id.slot()).and_then(Option::as_mut) else { return };
         if sending.id == id {
-            self.drain.on_path(id, sending.ask_path());
+            self.drain.on_path(id, sending.ask_path(&self.pipes[sending.pipe]));
         }
     }
 
     fn depart(&mut self, now: Nanos, id: JobId, failure: Option<Failure>) {
         let sending = self.sendings[id.slot()].take().expect("a job departs once");
-        self.departures.push(sending.into_departure(now, failure));
+        let pipe = &self.pipes[sending.pipe];
+        let owner = pipe.owner;
+        let state = pipe.carrier.is_none().then(|| self.pipes.remove(sending.pipe).state);
+        self.departures.push(sending.into_departure(owner, state, now, failure));
     }
 }

@@ -1,7 +1,6 @@
 //! What the connections tell of the line while we pace blind, and the pace that follows from it.
 //!
-//! It costs no system call but one for each response, its client's address: what the kernel says of a connection is asked for the
-//! byte ledger anyhow. After its departure a response's socket is the worker's again.
+//! It costs no system call: what the kernel says of a connection is asked for the byte ledger anyhow.
 
 use sched::Feedback;
 use sched::feedback::{Change, Look, Notice};
@@ -17,9 +16,9 @@ impl Observer {
         Observer { feedback: Feedback::new(ceiling) }
     }
 
-    /// The kernel was asked about a connection; `client` is called where something is to be learned.
-    pub fn on_look(&mut self, now: Nanos, charged_bytes: u64, client: impl Fn() -> u64, look: Look) {
-        self.feedback.on_look(now, charged_bytes, client, look);
+    /// The kernel was asked about a connection of this client.
+    pub fn on_look(&mut self, now: Nanos, charged_bytes: u64, client: u64, look: Look) {
+        self.feedback.on_look(now, charged_bytes, || client, look);
     }
 
     /// The pace, where it changes, and what to tell of it.

@@ -1,6 +1,6 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
@@ -30,8 +30,6 @@ pub trait Socket: Sized {
     fn finish(&self);
     /// What the kernel knows of the connection: one system call. The default where it does not say.
     fn status(&self) -> Status;
-    /// Which client this is, told apart from others: a hash of its address, of the network's half for IPv6.
-    fn client(&self) -> u64;
     /// Whether less waits unsent than the socket's limit. If not, its readiness is announced when that has changed: a
     /// write is not enough to find out, since the kernel appends to an unsent packet whatever the limit.
     fn has_room(&self) -> bool;
@@ -113,11 +111,6 @@ impl Socket for Connection {
         }
     }
 
-    fn client(&self) -> u64 {
-        let peer = rustix::net::getpeername(self).ok().flatten().and_then(|peer| SocketAddr::try_from(peer).ok());
-        peer.map_or(0, |peer| client(peer.ip()))
-    }
-
     fn has_room(&self) -> bool {
         const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         // Looking makes the kernel remember that somebody waits for room. What fails here fails again in the write.
@@ -155,8 +148,8 @@ fn path(info: &TcpInfo) -> Path {
     }
 }
 
-/// Addresses of one network of IPv6, where a host has as many as it likes, are one client.
-fn client(address: IpAddr) -> u64 {
+/// Tells clients apart. Addresses of one network of IPv6, where a host has as many as it likes, are one client.
+pub fn client(address: IpAddr) -> u64 {
     let bits = match address.to_canonical() {
         IpAddr::V4(address) => u64::from(address.to_bits()),
         IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
@@ -235,9 +228,8 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_has_its_client_its_priority_and_nothing_below() {
+    fn a_connection_has_its_priority_and_nothing_below() {
         let (_client, connection) = connection();
-        assert_eq!(connection.client(), client(Ipv4Addr::LOCALHOST.into()));
         assert_eq!(connection.queued_below_bytes(), Some(0));
         connection.set_priority(5);
         assert_eq!(SockRef::from(&*connection).priority().unwrap(), 5);

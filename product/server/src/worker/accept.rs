@@ -10,7 +10,7 @@ use units::wire::Framing;
 use super::conn::{Conn, Task};
 use super::{LISTENER, Worker};
 use crate::conn::Http1;
-use crate::transmit::{Connection, Stream};
+use crate::transmit::{Connection, PipeState};
 
 /// Connections accepted in one turn, so that a flood of them cannot starve those already here.
 const ACCEPTS_PER_TURN_MAX: usize = 64;
@@ -101,7 +101,7 @@ impl Worker {
             has_ended: false,
             is_registered: false,
             is_corked: false,
-            stream: Stream::new(framing),
+            pipe: PipeState::new(framing),
             line: None,
         })
     }

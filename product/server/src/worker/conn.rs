@@ -5,7 +5,7 @@ use sched::JobId;
 
 use super::line::Line;
 use crate::conn::Http1;
-use crate::transmit::{Connection, End, Stream};
+use crate::transmit::{Connection, End, PipeState};
 
 /// One client connection: its protocol, its socket, and what the loop knows of both. An idle one holds no buffers.
 pub struct Conn {
@@ -31,7 +31,7 @@ pub struct Conn {
     pub is_registered: bool,
     /// Segments are held back until they are full.
     pub is_corked: bool,
-    pub stream: Stream,
+    pub pipe: PipeState,
     /// For the access log and the records, while a response is found and sent.
     pub line: Option<Box<Line>>,
 }

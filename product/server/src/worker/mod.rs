@@ -285,7 +285,7 @@ impl Worker {
         self.record_unanswered(at);
         let conn = self.conns.remove(at);
         if self.parts.transmitter.is_paced() {
-            self.parts.transmitter.on_closed(self.now, conn.stream.close(&conn.socket.status()));
+            self.parts.transmitter.on_closed(self.now, conn.pipe.close(&conn.socket.status()));
         }
         self.parts.places.give_back();
         // A client in the kernel's queue takes its place; should that fail, the next sweep tries again and says so.

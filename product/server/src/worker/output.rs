@@ -6,7 +6,7 @@ use super::ending::Ending;
 use super::input::BYTES_PER_TURN_MAX;
 use crate::clock;
 use crate::reply::Reply;
-use crate::transmit::{Body, Departure, Dispatch, Failure, Outgoing, Socket};
+use crate::transmit::{Body, Departure, Dispatch, Failure, Outgoing, Socket, client};
 use units::Nanos;
 
 /// Pipelined small responses are gathered up to this many bytes before they are sent.
@@ -107,10 +107,11 @@ impl Worker {
         let dispatch = Dispatch {
             owner: conn.owner,
             socket: conn.socket.clone(),
+            client: client(conn.peer.ip()),
             outgoing,
             sent_bytes,
             class: conn.class,
-            stream: conn.stream,
+            pipe: conn.pipe,
         };
         let job = self.parts.transmitter.dispatch(self.now, dispatch);
         conn.task = Task::Sending(job);
@@ -174,7 +175,7 @@ impl Worker {
     fn on_departure(&mut self, departure: Departure) {
         let at = self.find(departure.owner).expect("a connection outlives its response");
         let conn = &mut self.conns[at];
-        conn.stream = departure.stream;
+        conn.pipe = departure.pipe.expect("a connection of HTTP/1.1 sends one response at a time");
         let ending = Ending::of(&departure);
         let task = std::mem::replace(&mut conn.task, Task::None);
         debug_assert!(matches!(task, Task::Sending(_)), "a response departs once");

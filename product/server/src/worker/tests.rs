@@ -204,7 +204,7 @@ fn what_a_connection_sent_is_booked_when_it_ends() {
     while bench.worker.conns.is_empty() {
         bench.turn();
     }
-    let framing = bench.worker.conns.iter().next().unwrap().1.stream.framing();
+    let framing = bench.worker.conns.iter().next().unwrap().1.pipe.framing();
     let charged = |bench: &Bench| bench.worker.parts.transmitter.drain().ledger().charged_bytes();
     assert_eq!(charged(&bench), 0);
     drop(client);

@@ -107,10 +107,6 @@ impl Socket for KernelSocket {
         Status::default()
     }
 
-    fn client(&self) -> u64 {
-        0
-    }
-
     fn has_room(&self) -> bool {
         let flow = &mut self.kernel.borrow_mut().flows[self.at];
         flow.waits_for_room = flow.unsent >= flow.unsent_max;
@@ -160,15 +156,15 @@ impl Bench {
         let at = kernel.flows.len();
         kernel.flows.push(Flow { unsent_max: self.burst, ..Flow::default() });
         drop(kernel);
-        self.dispatch_on(at, bytes, Stream::default());
+        self.dispatch_on(at, bytes, PipeState::default());
         at
     }
 
-    fn dispatch_on(&mut self, at: usize, bytes: u64, stream: Stream) {
+    fn dispatch_on(&mut self, at: usize, bytes: u64, pipe: PipeState) {
         let socket = KernelSocket { kernel: Rc::clone(&self.kernel), at };
         let outgoing = Outgoing::new(vec![0; bytes as usize], Body::default(), End::Open);
         let owner = at as u64;
-        let dispatch = Dispatch { owner, socket, outgoing, sent_bytes: 0, class: 0, stream };
+        let dispatch = Dispatch { owner, socket, client: owner, outgoing, sent_bytes: 0, class: 0, pipe };
         let job = self.transmitter.dispatch(NOW, dispatch);
         self.jobs.resize(at + 1, job);
         self.jobs[at] = job;
@@ -284,8 +280,8 @@ fn what_has_nothing_queued_is_promoted() {
             bench.transmitter.on_writable(NOW, bench.jobs[at]);
         }
         assert_eq!(bench.path(at), path, "{promotion:?}");
-        let stream = bench.transmitter.departures().next().unwrap().stream;
-        bench.dispatch_on(at, 1_000, stream);
+        let pipe = bench.transmitter.departures().next().unwrap().pipe.unwrap();
+        bench.dispatch_on(at, 1_000, pipe);
         bench.drive();
         assert_eq!(bench.path(at), [2, 1], "{promotion:?}");
         assert_eq!(bench.overtakings(at), 0);

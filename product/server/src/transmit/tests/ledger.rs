@@ -225,7 +225,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// A connection of the case: its socket, what is carried on between its responses, and the response it has.
 struct Client {
     socket: FakeSocket,
-    stream: Stream,
+    pipe: PipeState,
     job: Option<JobId>,
 }
 
@@ -236,9 +236,9 @@ impl Client {
             Step::Respond { bytes, is_aborted } if self.job.is_none() => {
                 let outgoing = Outgoing::new(vec![0; bytes as usize], Body::default(), End::Open);
                 let (owner, socket) = (self.socket.name as u64, self.socket.clone());
-                let job = bench
-                    .transmitter
-                    .dispatch(now, Dispatch { owner, socket, outgoing, sent_bytes: 0, class: 0, stream: self.stream });
+                let pipe = self.pipe;
+                let dispatch = Dispatch { owner, socket, client: owner, outgoing, sent_bytes: 0, class: 0, pipe };
+                let job = bench.transmitter.dispatch(now, dispatch);
                 self.job = Some(job);
                 if is_aborted {
                     bench.transmitter.abort(now, job, Failure::Disconnected);
@@ -263,7 +263,7 @@ impl Client {
     /// The connection ends, and what that sends leaves behind everybody's back; at once, or once all else was sent.
     fn close(&self, bench: &mut Bench, closing_segments: u8) {
         self.socket.closing.set(closing_segments);
-        bench.transmitter.on_closed(bench.now.get(), self.stream.close(&self.socket.status()));
+        bench.transmitter.on_closed(bench.now.get(), self.pipe.close(&self.socket.status()));
         if closing_segments > 0 {
             self.socket.let_out(u64::MAX);
         }
@@ -293,11 +293,11 @@ proptest! {
         let framing = Framing::new(if is_ipv6 { 1428 } else { 1448 }, is_ipv6, true);
         let mut clients: Vec<Client> = "ABC".chars().map(|name| {
             let socket = FakeSocket { framing, ..bench.socket(name, 5_000) };
-            Client { socket, stream: Stream::new(framing), job: None }
+            Client { socket, pipe: PipeState::new(framing), job: None }
         }).collect();
         let reap = |bench: &mut Bench, clients: &mut Vec<Client>| for departure in bench.transmitter.departures() {
             let client = &mut clients[(departure.owner as u8 - b'A') as usize];
-            (client.stream, client.job) = (departure.stream, None);
+            (client.pipe, client.job) = (departure.pipe.unwrap(), None);
         };
         for (at, step) in steps {
             clients[at].take(&mut bench, step);

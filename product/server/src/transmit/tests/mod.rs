@@ -8,6 +8,7 @@ mod outgoing;
 mod outlet;
 mod questions;
 mod sending;
+mod shared;
 mod storage;
 
 use std::cell::{Cell, RefCell};
@@ -131,10 +132,6 @@ impl Socket for FakeSocket {
         }
     }
 
-    fn client(&self) -> u64 {
-        self.name.into()
-    }
-
     fn has_room(&self) -> bool {
         self.asked_for_room.set(self.asked_for_room.get() + 1);
         self.room.get() > 0
@@ -228,8 +225,8 @@ impl Bench {
     fn dispatch_rest(&mut self, socket: &FakeSocket, outgoing: Outgoing, sent_bytes: u64) -> JobId {
         let owner = socket.name as u64;
         let socket = socket.clone();
-        let stream = Stream::new(socket.framing);
-        let dispatch = Dispatch { owner, socket, outgoing, sent_bytes, class: 0, stream };
+        let pipe = PipeState::new(socket.framing);
+        let dispatch = Dispatch { owner, socket, client: owner, outgoing, sent_bytes, class: 0, pipe };
         self.transmitter.dispatch(self.now.get(), dispatch)
     }
 

@@ -109,13 +109,13 @@ fn a_band_beyond_the_last_is_the_last() {
     let bench = Bench::new("srpt", None);
     let socket = bench.socket('A', 0);
     let bands = Bands { priorities: [7, 8].into(), promotion: Promotion::Plain };
-    let mut stream = Stream::default();
-    let told = [5, 1, 0].map(|band| bands.mark(&socket, &mut stream, band, false));
+    let mut pipe = PipeState::default();
+    let told = [5, 1, 0].map(|band| bands.mark(&socket, &mut pipe, band, false));
     assert_eq!((told, &*socket.priorities.borrow()), ([true, false, true], &vec![8, 7]));
 }
 
 #[test]
-fn a_stream_has_its_connection_s_framing() {
+fn a_pipe_has_its_connection_s_framing() {
     let framing = Framing::new(1_428, true, true);
-    assert_eq!(Stream::new(framing).framing(), framing);
+    assert_eq!(PipeState::new(framing).framing(), framing);
 }

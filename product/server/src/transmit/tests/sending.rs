@@ -1,4 +1,4 @@
-//! One response: what the kernel says of its connection, and how slow its reader may be.
+//! One response and its pipe: what the kernel says of the connection, and how slow its reader may be.
 
 use super::*;
 use crate::storage::InMemory;
@@ -6,13 +6,15 @@ use crate::storage::InMemory;
 const SEGMENT: u64 = 1_448;
 const RTT: Nanos = Nanos::from_millis(20);
 
-/// A response of ten segments on this socket.
-fn sending(socket: &FakeSocket) -> Sending<FakeSocket> {
+fn pipe(socket: &FakeSocket) -> Pipe<FakeSocket> {
+    Pipe::new(0, socket.clone(), 0, PipeState::new(socket.framing), Nanos::ZERO)
+}
+
+/// A response of ten segments.
+fn sending() -> Sending {
     let mut drain = Drain::new(policy::parse("fcfs").unwrap(), Pace::UNLIMITED);
     let id = drain.arrive(Nanos::ZERO, Arrival::of(Size::Known(10 * SEGMENT)));
-    let outgoing = Outgoing::new(vec![0; 10 * SEGMENT as usize], Body::default(), End::Open);
-    let (socket, stream) = (socket.clone(), Stream::new(socket.framing));
-    Sending::new(id, Dispatch { owner: 0, socket, outgoing, sent_bytes: 0, class: 0, stream }, Nanos::ZERO)
+    Sending::new(id, 0, Outgoing::new(vec![0; 10 * SEGMENT as usize], Body::default(), End::Open), 0)
 }
 
 fn socket() -> FakeSocket {
@@ -26,11 +28,11 @@ fn socket() -> FakeSocket {
 #[test]
 fn a_round_trip_is_taken_once() {
     let socket = socket();
-    let mut sending = sending(&socket);
+    let mut pipe = pipe(&socket);
     let mut rtt = |acked_bytes, ago_ms| {
         socket.acked.set(acked_bytes);
         socket.acked_ago.set(Nanos::from_millis(ago_ms));
-        sending.settle().1.rtt
+        pipe.settle().1.rtt
     };
     assert_eq!(rtt(0, 90), Some(RTT), "the handshake's");
     assert_eq!((rtt(8 * SEGMENT - 1, 0), rtt(8 * SEGMENT, 51), rtt(8 * SEGMENT, 50)), (None, None, Some(RTT)));
@@ -42,20 +44,20 @@ fn a_round_trip_is_taken_once() {
 fn the_round_trip_of_an_earlier_response_is_not_taken() {
     let socket = socket();
     socket.acked.set(5 * SEGMENT);
-    let mut sending = sending(&socket);
-    assert_eq!(sending.settle().1.rtt, None);
+    let mut pipe = pipe(&socket);
+    assert_eq!(pipe.settle().1.rtt, None);
     socket.acked.set(13 * SEGMENT);
-    assert_eq!(sending.settle().1.rtt, Some(RTT));
+    assert_eq!(pipe.settle().1.rtt, Some(RTT));
 }
 
 #[test]
 fn losses_are_those_since_the_last_look() {
     let socket = socket();
     socket.retransmitted.set(10_000);
-    let mut sending = sending(&socket);
+    let mut pipe = pipe(&socket);
     let mut lost = |again| {
         socket.retransmitted.set(socket.retransmitted.get() + again);
-        sending.settle().1.lost_bytes
+        pipe.settle().1.lost_bytes
     };
     assert_eq!([lost(0), lost(SEGMENT), lost(0)], [0, SEGMENT + 66, 0]);
 }
@@ -66,16 +68,16 @@ fn where_the_kernel_does_not_count_what_was_taken_was_sent() {
     let socket = socket();
     socket.is_counted.set(false);
     socket.window.set(2 * SEGMENT);
-    let mut sending = sending(&socket);
-    let _ = sending.settle();
-    assert_eq!(sending.send(Nanos(7), &mut InMemory, 3 * SEGMENT).bytes, 3 * SEGMENT);
-    sending.on_charged(3 * SEGMENT);
-    assert_eq!(sending.settle().0.refund_bytes, SEGMENT + 66);
+    let (mut sending, mut pipe) = (sending(), pipe(&socket));
+    let _ = pipe.settle();
+    assert_eq!(sending.send(Nanos(7), &mut pipe, &mut InMemory, 3 * SEGMENT).bytes, 3 * SEGMENT);
+    assert_eq!(pipe.settle().0.refund_bytes, SEGMENT + 66);
     socket.let_out(SEGMENT);
-    assert_eq!(sending.settle().0.charge_bytes, SEGMENT + 66);
-    let departure = sending.into_departure(Nanos(9), None);
-    assert_eq!((departure.stream.sent_bytes, departure.first_byte_at), (3 * SEGMENT, Some(Nanos(7))));
-    assert_eq!(departure.ended_at, Nanos(9));
+    assert_eq!(pipe.settle().0.charge_bytes, SEGMENT + 66);
+    assert_eq!(pipe.state.sent_bytes, 3 * SEGMENT);
+    let departure = sending.into_departure(5, None, Nanos(9), None);
+    assert_eq!((departure.sent_bytes, departure.first_byte_at), (3 * SEGMENT, Some(Nanos(7))));
+    assert_eq!((departure.owner, departure.ended_at), (5, Nanos(9)));
 }
 
 /// A thousand bytes per second, over ten seconds.

@@ -1,0 +1,131 @@
+use sched::feedback::{Look, Looks, Seen};
+use sched::{Account, CarrierId, Correction, TcpSent};
+use units::Nanos;
+use units::wire::Framing;
+
+use super::{Patience, Socket, Status};
+
+/// A connection on which responses are being sent. What is true of it is true for all of them: what TCP sent again is charged once,
+/// a full socket holds all of them up, and its reader is slow or not.
+pub(super) struct Pipe<S> {
+    /// Comes back in every [`super::Departure`].
+    pub owner: u64,
+    pub socket: S,
+    /// See [`super::Dispatch::client`].
+    pub client: u64,
+    pub state: PipeState,
+    looks: Looks,
+    /// Where it may carry several responses at once.
+    pub carrier: Option<CarrierId>,
+    /// When the reader began to be watched for slowness, and what had been sent then.
+    window: (Nanos, u64),
+}
+
+/// What of a connection outlasts its responses: its next one goes on from there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PipeState {
+    /// The policy's band in which its packets are now; `None` while they have what the listening socket gave them.
+    pub band: Option<u8>,
+    /// Bytes handed down on it, of all responses.
+    pub sent_bytes: u64,
+    /// What the link was charged for it.
+    pub account: Account,
+}
+
+impl<S: Socket> Pipe<S> {
+    pub fn new(owner: u64, socket: S, client: u64, state: PipeState, now: Nanos) -> Pipe<S> {
+        let window = (now, state.sent_bytes);
+        Pipe { owner, socket, client, state, looks: Looks::default(), carrier: None, window }
+    }
+
+    /// So much payload was handed down, and the link was charged for it in segments of this connection.
+    pub fn on_sent(&mut self, payload_bytes: u64) {
+        self.state.sent_bytes += payload_bytes;
+        self.state.account.on_charged(self.state.framing().wire_bytes(payload_bytes));
+    }
+
+    /// Sets the connection's account against what TCP has sent; and what that says of the line.
+    pub fn settle(&mut self) -> (Correction, Look) {
+        let status = self.socket.status();
+        (self.state.settle(&status), self.look(&status))
+    }
+
+    /// The same behind the last byte of a response, where nobody may look again: what TCP still keeps is foreseen, wire bytes, and
+    /// the acknowledgement of the client's FIN if the connection ends here.
+    pub fn settle_last(&mut self, ends_connection: bool) -> (Correction, u64, Look) {
+        let status = self.socket.status();
+        let settled = self.state.settle(&status);
+        let bare_segments = u64::from(ends_connection);
+        (settled, self.state.account.foresee(status.unsent_bytes, bare_segments), self.look(&status))
+    }
+
+    fn look(&mut self, status: &Status) -> Look {
+        let Status { acked_bytes, acked_ago, retransmitted_bytes, .. } = *status;
+        let seen = Seen { rtt: status.path.rtt, acked_bytes, acked_ago, retransmitted_bytes };
+        self.looks.look(&seen, self.state.framing())
+    }
+
+    /// Whether the reader took too little in a whole window. Only time in which we waited for the reader counts, not
+    /// time in which its responses waited for their turn, be it here or, if the kernel orders, in a queue below TCP.
+    pub fn is_stalled(
+        &mut self,
+        now: Nanos,
+        waits_for_reader: bool,
+        is_ordered_below: bool,
+        patience: &Patience,
+    ) -> bool {
+        if !waits_for_reader || (is_ordered_below && self.socket.queued_below_bytes() != Some(0)) {
+            self.window = (now, self.state.sent_bytes);
+            return false;
+        }
+        let (since, bytes_then) = self.window;
+        if now - since < patience.window {
+            return false;
+        }
+        self.window = (now, self.state.sent_bytes);
+        let least = u128::from(patience.rate_bytes_per_s_min) * u128::from((now - since).0) / 1_000_000_000;
+        u128::from(self.state.sent_bytes - bytes_then) < least
+    }
+
+    /// Leaves this long out of the window.
+    pub fn excuse(&mut self, paused: Nanos) {
+        self.window.0 += paused;
+    }
+}
+
+impl PipeState {
+    /// Of a connection on which nothing was sent yet.
+    pub fn new(framing: Framing) -> PipeState {
+        PipeState { account: Account::new(framing), ..PipeState::default() }
+    }
+
+    /// The kernel was asked before what it has sent.
+    pub(super) fn is_known(&self) -> bool {
+        self.account.is_settled()
+    }
+
+    pub fn framing(&self) -> Framing {
+        self.account.framing()
+    }
+
+    /// Sets the account against what TCP has sent.
+    pub fn settle(&mut self, status: &Status) -> Correction {
+        self.account.settle(self.sent(status))
+    }
+
+    /// The same when the connection ends, with what its end will send.
+    pub fn close(&self, status: &Status) -> Correction {
+        // A connection that has ended keeps nothing: a reset throws away what was not sent.
+        let payload_bytes = if status.closing_segments > 0 { status.unsent_bytes } else { 0 };
+        self.account.close(self.sent(status), payload_bytes, status.closing_segments.into())
+    }
+
+    /// Where the kernel does not count what it sent, all that was handed down is taken for sent.
+    fn sent(&self, status: &Status) -> TcpSent {
+        status.sent.unwrap_or_else(|| {
+            let payload_bytes = self.sent_bytes - status.unsent_bytes.min(self.sent_bytes);
+            let segments = payload_bytes.div_ceil(self.framing().segment_bytes) as u32;
+            TcpSent { payload_bytes, segments }
+        })
+    }
+}

@@ -1,0 +1,90 @@
+//! Connections that carry several responses at once: in the drain each is a carrier, which offers one of its responses to the order.
+
+use sched::{Arrival, JobId, Path, Size};
+use units::Nanos;
+
+use super::pipe::Pipe;
+use super::sending::Sending;
+use super::{Failure, PipeState, Shared, Socket, Transmitter};
+
+/// A connection that was opened for several responses, and not closed yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PipeId(usize);
+
+impl<S: Socket + Clone> Transmitter<S> {
+    /// A connection that may send several responses at once.
+    pub fn open(&mut self, now: Nanos, owner: u64, socket: S, client: u64, state: PipeState) -> PipeId {
+        let carrier = self.drain.open(state.framing());
+        let mut pipe = Pipe::new(owner, socket, client, state, now);
+        pipe.carrier = Some(carrier);
+        let id = PipeId(self.pipes.insert(pipe));
+        if self.is_paced() {
+            self.settle_shared(now, id);
+        }
+        id
+    }
+
+    /// A response to be sent on it; `None` if it has as many as it may have.
+    pub fn dispatch_on(&mut self, now: Nanos, on: PipeId, shared: Shared) -> Option<JobId> {
+        let Shared { outgoing, class, precedence } = shared;
+        let pipe = &self.pipes[on.0];
+        let carrier = pipe.carrier.expect("it was opened for several");
+        let path = if self.needs_path { pipe.socket.status().path } else { Path::default() };
+        let size = Size::Known(outgoing.remaining_bytes());
+        let arrival = Arrival { size, framing: pipe.state.framing(), class, path };
+        let id = self.drain.arrive_on(now, carrier, arrival, precedence)?;
+        self.put(Sending::new(id, on.0, outgoing, 0));
+        Some(id)
+    }
+
+    /// Its socket takes bytes again.
+    pub fn on_shared_writable(&mut self, now: Nanos, id: PipeId) {
+        if self.is_paced() {
+            self.settle_shared(now, id);
+        }
+        let carrier = self.pipes[id.0].carrier.expect("it was opened for several");
+        self.drain.on_carrier_writable(now, carrier);
+        for job in self.jobs_on(id.0) {
+            self.ask_path(job);
+        }
+    }
+
+    /// Its client is gone, or it has ended: what is left on it departs as disconnected.
+    pub fn close(&mut self, now: Nanos, id: PipeId) {
+        self.end_on(now, id.0, || Failure::Disconnected);
+        let pipe = self.pipes.remove(id.0);
+        self.drain.close(pipe.carrier.expect("it was opened for several"));
+        if self.is_paced() {
+            self.on_closed(now, pipe.state.close(&pipe.socket.status()));
+        }
+    }
+
+    /// Ends the responses of connections whose readers are too slow. A reader is waited for where all it could have waits for it.
+    pub(super) fn end_stalled_shared(&mut self, now: Nanos) {
+        let shared: Vec<usize> =
+            self.pipes.iter().filter(|(_, pipe)| pipe.carrier.is_some()).map(|(at, _)| at).collect();
+        for at in shared {
+            let carrier = self.pipes[at].carrier.expect("just seen");
+            let waits_for_reader = self.drain.is_carrier_blocked(carrier) && !self.jobs_on(at).is_empty();
+            let is_ordered_below = self.marker.is_some();
+            if self.pipes[at].is_stalled(now, waits_for_reader, is_ordered_below, &self.patience) {
+                self.end_on(now, at, || Failure::Stalled);
+            }
+        }
+    }
+
+    fn end_on(&mut self, now: Nanos, at: usize, failure: impl Fn() -> Failure) {
+        for job in self.jobs_on(at) {
+            self.abort(now, job, failure());
+        }
+    }
+
+    fn jobs_on(&self, at: usize) -> Vec<JobId> {
+        self.sendings.iter().flatten().filter(|sending| sending.pipe == at).map(|sending| sending.id).collect()
+    }
+
+    fn settle_shared(&mut self, now: Nanos, id: PipeId) {
+        let (correction, look) = self.pipes[id.0].settle();
+        self.on_settled(now, self.pipes[id.0].client, correction, look);
+    }
+}
