@@ -4,7 +4,7 @@
 //! it has sent and that have not left yet. The connections written to lately are few when responses are paced, so asking
 //! each is cheap, and done only when the queue is longer than the clock explains.
 
-use super::Socket;
+use super::TcpView;
 
 /// Connections remembered at most; more packets than this are never below us by our own doing. Of what is forgotten the bytes
 /// count as foreign until they have left.
@@ -17,12 +17,12 @@ fn wire_bytes_of(memory_bytes: u64) -> u64 {
 }
 
 /// Keeps no socket open: one that is closed has been read to its end by a client, and has nothing below.
-pub struct Below<S: Socket> {
+pub struct Below<S: TcpView> {
     /// Each with its owner's number; the one written to last stands last.
     sockets: Vec<(u64, S::Weak)>,
 }
 
-impl<S: Socket> Below<S> {
+impl<S: TcpView> Below<S> {
     pub fn new() -> Below<S> {
         Below { sockets: Vec::new() }
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use uplink::ToldMap;
 
-use super::{PipeState, Socket};
+use super::{Marked, PipeState, TcpView};
 
 /// How the order gets into the kernel.
 #[derive(Debug, Clone)]
@@ -65,7 +65,7 @@ impl Bands {
     }
 
     /// Puts what is sent next in this band, if it may change now. True if the socket was told.
-    pub fn mark(&self, socket: &impl Socket, pipe: &mut PipeState, band: u8, has_begun: bool) -> bool {
+    pub fn mark(&self, socket: &(impl Marked + TcpView), pipe: &mut PipeState, band: u8, has_begun: bool) -> bool {
         // Cut points may be moved by learning, never their number: a policy's band is below the bands it was given.
         let band = band.min((self.count() - 1) as u8);
         let is_promotion = pipe.band.is_some_and(|now| band < now);
@@ -78,7 +78,7 @@ impl Bands {
     }
 
     /// The kernel may send a packet between the answer and the change; that one packet may be overtaken.
-    fn may_promote(&self, socket: &impl Socket, has_begun: bool) -> bool {
+    fn may_promote(&self, socket: &impl TcpView, has_begun: bool) -> bool {
         match self.promotion {
             Promotion::Plain => true,
             Promotion::Never if has_begun => false,

@@ -29,7 +29,7 @@ pub use outlet::{Counters, Outlet};
 pub use pipe::PipeState;
 pub use sending::{Dispatch, Shared};
 pub use shared::PipeId;
-pub use socket::{Connection, Socket, Status, client};
+pub use socket::{Connection, Marked, Sink, Socket, Status, TcpView, client};
 
 use below::Below;
 use observe::Observer;

@@ -2,7 +2,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Socket;
+use super::Sink;
 use super::body::{self, Available, Body, Piece};
 use crate::files::{Content, Entry};
 use crate::storage::{Buffer, Storage};
@@ -71,7 +71,7 @@ impl Outgoing {
     }
 
     /// Hands down at most `bytes_max`, in as few and as full segments as there can be.
-    pub fn send(&mut self, socket: &impl Socket, storage: &mut dyn Storage, bytes_max: u64) -> Sent {
+    pub fn send(&mut self, socket: &impl Sink, storage: &mut dyn Storage, bytes_max: u64) -> Sent {
         let mut sent = Sent { bytes: 0, failure: None };
         while sent.bytes < bytes_max && self.remaining_bytes() > 0 {
             match self.send_some(socket, storage, bytes_max - sent.bytes) {
@@ -108,7 +108,7 @@ impl Outgoing {
         self.body.shrink();
     }
 
-    fn send_some(&mut self, socket: &impl Socket, storage: &mut dyn Storage, bytes_max: u64) -> Result<u64, Failure> {
+    fn send_some(&mut self, socket: &impl Sink, storage: &mut dyn Storage, bytes_max: u64) -> Result<u64, Failure> {
         let mut gathered = Gathered::new(bytes_max);
         if self.at < self.bytes.len() {
             gathered.push(&self.bytes[self.at..]);
@@ -140,7 +140,7 @@ impl Outgoing {
         }
     }
 
-    fn send_gathered(&self, socket: &impl Socket, gathered: &Gathered<'_>) -> Result<u64, Failure> {
+    fn send_gathered(&self, socket: &impl Sink, gathered: &Gathered<'_>) -> Result<u64, Failure> {
         // More of this grant follows, or the FIN does: the kernel may wait for it and fill the segment.
         let is_last = gathered.bytes == self.remaining_bytes();
         let more = if is_last { self.end != End::Open } else { gathered.room() > 0 };
@@ -152,7 +152,7 @@ impl Outgoing {
     }
 
     /// `sendfile` of what is in the page cache; nothing at all means that the file ends too early.
-    fn send_file(&self, socket: &impl Socket, entry: &Entry, offset: u64, count: u64) -> Result<u64, Failure> {
+    fn send_file(&self, socket: &impl Sink, entry: &Entry, offset: u64, count: u64) -> Result<u64, Failure> {
         let Content::Open(file) = &entry.content else { unreachable!("a held body is sent from memory") };
         if count == self.remaining_bytes() && self.end != End::Open {
             // sendfile cannot say that the FIN follows.

@@ -11,23 +11,32 @@ use socket2::SockRef;
 use units::Nanos;
 use uplink::{TcpInfo, ToldMap};
 
+/// A connected socket as the write path uses it.
+pub trait Socket: Sink + TcpView + Marked {}
+
+impl<S: Sink + TcpView + Marked> Socket for S {}
+
 /// Where a response goes. Never blocks: what cannot be taken now is `WouldBlock`.
-pub trait Socket: Sized {
-    /// What does not keep the socket open.
-    type Weak;
-    fn downgrade(&self) -> Self::Weak;
-    /// `None` once nobody has the socket any more.
-    fn upgrade(weak: &Self::Weak) -> Option<Self>;
+pub trait Sink {
     /// `more` says that more follows at once, so a segment that is not full may wait for it.
     fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize>;
     /// The same for several pieces, in one system call.
     fn send_slices(&self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize>;
     /// Zero means that the file ends before `offset`.
     fn send_file(&self, file: &File, offset: u64, count: usize) -> io::Result<usize>;
-    /// Whether a last segment that is not full may wait for more, for [`Socket::finish`] or for the close.
+    /// Whether a last segment that is not full may wait for more, for [`Sink::finish`] or for the close.
     fn cork(&self, is_corked: bool);
     /// No more will be sent: the FIN may leave with the last byte.
     fn finish(&self);
+}
+
+/// What the kernel tells of a connection.
+pub trait TcpView: Sized {
+    /// What does not keep the socket open.
+    type Weak;
+    fn downgrade(&self) -> Self::Weak;
+    /// `None` once nobody has the socket any more.
+    fn upgrade(weak: &Self::Weak) -> Option<Self>;
     /// What the kernel knows of the connection: one system call. The default where it does not say.
     fn status(&self) -> Status;
     /// Whether less waits unsent than the socket's limit. If not, its readiness is announced when that has changed: a
@@ -36,6 +45,10 @@ pub trait Socket: Sized {
     /// Memory of the packets of this connection that wait below TCP, bytes; more than they have on the wire. `None` where the
     /// kernel does not say.
     fn queued_below_bytes(&self) -> Option<u64>;
+}
+
+/// What the kernel is told of a connection's packets.
+pub trait Marked {
     /// Packets sent from now on carry this priority, first transmission or not.
     fn set_priority(&self, priority: u32);
     /// The bytes from `begin` to `end`, of all that is sent on the connection, are one response.
@@ -63,17 +76,7 @@ pub struct Status {
 /// A connected TCP socket, shared by its connection and its response.
 pub type Connection = Arc<OwnedFd>;
 
-impl Socket for Connection {
-    type Weak = Weak<OwnedFd>;
-
-    fn downgrade(&self) -> Weak<OwnedFd> {
-        Arc::downgrade(self)
-    }
-
-    fn upgrade(weak: &Weak<OwnedFd>) -> Option<Connection> {
-        weak.upgrade()
-    }
-
+impl Sink for Connection {
     fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize> {
         retry(|| rustix::net::send(self, bytes, flags(more)))
     }
@@ -95,6 +98,18 @@ impl Socket for Connection {
     fn finish(&self) {
         // Fails only when the connection is gone already, which the worker will see.
         let _ = rustix::net::shutdown(self, Shutdown::Write);
+    }
+}
+
+impl TcpView for Connection {
+    type Weak = Weak<OwnedFd>;
+
+    fn downgrade(&self) -> Weak<OwnedFd> {
+        Arc::downgrade(self)
+    }
+
+    fn upgrade(weak: &Weak<OwnedFd>) -> Option<Connection> {
+        weak.upgrade()
     }
 
     fn status(&self) -> Status {
@@ -120,7 +135,9 @@ impl Socket for Connection {
     fn queued_below_bytes(&self) -> Option<u64> {
         uplink::queued_below_bytes(self).ok().map(u64::from)
     }
+}
 
+impl Marked for Connection {
     fn set_priority(&self, priority: u32) {
         // That we may was found at the start; without it packets stay in the band they were in.
         let _ = SockRef::from(&**self).set_priority(priority);

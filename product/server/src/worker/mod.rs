@@ -45,7 +45,7 @@ use crate::poll::{Poll, Ready};
 use crate::records::Recorder;
 use crate::reply::Replier;
 use crate::threads::Beat;
-use crate::transmit::{Connection, Departure, Failure, Socket, Transmitter};
+use crate::transmit::{Connection, Departure, Failure, TcpView, Transmitter};
 use crate::wake::Wake;
 use conn::{Conn, Task};
 use input::Budget;

@@ -6,7 +6,7 @@ use super::ending::Ending;
 use super::input::BYTES_PER_TURN_MAX;
 use crate::clock;
 use crate::reply::Reply;
-use crate::transmit::{Body, Departure, Dispatch, Failure, Outgoing, Socket, client};
+use crate::transmit::{Body, Departure, Dispatch, Failure, Outgoing, Sink, client};
 use units::Nanos;
 
 /// Pipelined small responses are gathered up to this many bytes before they are sent.

@@ -72,17 +72,7 @@ struct KernelSocket {
     at: usize,
 }
 
-impl Socket for KernelSocket {
-    type Weak = KernelSocket;
-
-    fn downgrade(&self) -> KernelSocket {
-        self.clone()
-    }
-
-    fn upgrade(weak: &KernelSocket) -> Option<KernelSocket> {
-        Some(weak.clone())
-    }
-
+impl Sink for KernelSocket {
     fn send_slices(&self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
         let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
         self.send(&all, more)
@@ -102,6 +92,18 @@ impl Socket for KernelSocket {
     fn cork(&self, _is_corked: bool) {}
 
     fn finish(&self) {}
+}
+
+impl TcpView for KernelSocket {
+    type Weak = KernelSocket;
+
+    fn downgrade(&self) -> KernelSocket {
+        self.clone()
+    }
+
+    fn upgrade(weak: &KernelSocket) -> Option<KernelSocket> {
+        Some(weak.clone())
+    }
 
     fn status(&self) -> Status {
         Status::default()
@@ -116,7 +118,9 @@ impl Socket for KernelSocket {
     fn queued_below_bytes(&self) -> Option<u64> {
         Some(self.kernel.borrow().flows[self.at].below as u64)
     }
+}
 
+impl Marked for KernelSocket {
     fn set_priority(&self, priority: u32) {
         self.kernel.borrow_mut().flows[self.at].priorities.push(priority);
     }

@@ -63,17 +63,7 @@ struct FakeSocket {
     fails: Rc<Cell<Option<io::ErrorKind>>>,
 }
 
-impl Socket for FakeSocket {
-    type Weak = FakeSocket;
-
-    fn downgrade(&self) -> FakeSocket {
-        self.clone()
-    }
-
-    fn upgrade(weak: &FakeSocket) -> Option<FakeSocket> {
-        Some(weak.clone())
-    }
-
+impl Sink for FakeSocket {
     fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize> {
         self.send_slices(&[IoSlice::new(bytes)], more)
     }
@@ -118,6 +108,18 @@ impl Socket for FakeSocket {
     fn finish(&self) {
         assert!(!self.is_finished.replace(true), "finished twice");
     }
+}
+
+impl TcpView for FakeSocket {
+    type Weak = FakeSocket;
+
+    fn downgrade(&self) -> FakeSocket {
+        self.clone()
+    }
+
+    fn upgrade(weak: &FakeSocket) -> Option<FakeSocket> {
+        Some(weak.clone())
+    }
 
     fn status(&self) -> Status {
         self.asked.set(self.asked.get() + 1);
@@ -140,7 +142,9 @@ impl Socket for FakeSocket {
     fn queued_below_bytes(&self) -> Option<u64> {
         Some(self.queued_below.get())
     }
+}
 
+impl Marked for FakeSocket {
     fn set_priority(&self, priority: u32) {
         self.priorities.borrow_mut().push(priority);
     }
