@@ -56,15 +56,15 @@ pub struct Table {
 
 impl TableWriter {
     pub fn create(path: &Path, columns: &[(String, Kind)]) -> Result<TableWriter, FileError> {
-        let failed = |e: &dyn std::fmt::Display| FileError::new(path, e);
-        let schema = schema(columns).map_err(|e| failed(&e))?;
+        let schema = schema(columns).map_err(|e| FileError::new(path, e))?;
         let properties = WriterProperties::builder()
             .set_created_by(CREATED_BY.into())
             .set_compression(Compression::SNAPPY)
             .set_max_row_group_row_count(Some(GROUP_ROWS))
             .build();
-        let file = File::create(path).map_err(|e| failed(&e))?;
-        let file = SerializedFileWriter::new(file, schema, Arc::new(properties)).map_err(|e| failed(&e))?;
+        let file = File::create(path).map_err(|e| FileError::new(path, e))?;
+        let file =
+            SerializedFileWriter::new(file, schema, Arc::new(properties)).map_err(|e| FileError::new(path, e))?;
         Ok(TableWriter { path: path.into(), columns: columns.to_vec(), file, rows: Vec::new() })
     }
 
@@ -99,16 +99,15 @@ impl TableWriter {
 impl Table {
     /// Reads any flat table of integers, numbers and texts.
     pub fn read(path: &Path) -> Result<Table, FileError> {
-        let failed = |e: &dyn std::fmt::Display| FileError::new(path, e);
-        let file = File::open(path).map_err(|e| failed(&e))?;
-        let reader = SerializedFileReader::new(file).map_err(|e| failed(&e))?;
+        let file = File::open(path).map_err(|e| FileError::new(path, e))?;
+        let reader = SerializedFileReader::new(file).map_err(|e| FileError::new(path, e))?;
         let schema = reader.metadata().file_metadata().schema().clone();
         let columns = schema.get_fields().iter().map(|field| field.name().to_string()).collect();
         let mut rows = Vec::new();
-        for row in reader.get_row_iter(None).map_err(|e| failed(&e))? {
-            let row = row.map_err(|e| failed(&e))?;
+        for row in reader.get_row_iter(None).map_err(|e| FileError::new(path, e))? {
+            let row = row.map_err(|e| FileError::new(path, e))?;
             let row = row.get_column_iter().map(|(name, field)| value(field).ok_or_else(|| kind_unknown(name)));
-            rows.push(row.collect::<Result<_, _>>().map_err(|e| failed(&e))?);
+            rows.push(row.collect::<Result<_, _>>().map_err(|e| FileError::new(path, e))?);
         }
         Ok(Table { columns, rows })
     }

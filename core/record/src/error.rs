@@ -1,30 +1,30 @@
+use std::error::Error;
 use std::path::{Path, PathBuf};
 
 /// A file of results that could not be read or written: which, and why.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {reason}")]
 pub struct FileError {
     path: PathBuf,
-    reason: String,
+    #[source]
+    reason: Box<dyn Error + Send + Sync>,
 }
 
 impl FileError {
-    pub(crate) fn new(path: &Path, reason: impl std::fmt::Display) -> FileError {
-        FileError { path: path.into(), reason: reason.to_string() }
+    pub(crate) fn new(path: &Path, reason: impl Into<Box<dyn Error + Send + Sync>>) -> FileError {
+        FileError { path: path.into(), reason: reason.into() }
+    }
+
+    /// The same of another path.
+    pub(crate) fn at(self, path: &Path) -> FileError {
+        FileError { path: path.into(), ..self }
     }
 
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    pub fn reason(&self) -> &str {
-        &self.reason
+    pub fn reason(&self) -> String {
+        self.reason.to_string()
     }
 }
-
-impl std::fmt::Display for FileError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.reason)
-    }
-}
-
-impl std::error::Error for FileError {}

@@ -79,7 +79,7 @@ pub(crate) fn make(folder: &Path) -> Result<(), FileError> {
 pub(crate) fn whole(path: &Path, write: impl FnOnce(&Path) -> Result<(), FileError>) -> Result<(), FileError> {
     let part = part_of(path);
     let written = write(&part)
-        .map_err(|error| FileError::new(path, error.reason()))
+        .map_err(|error| error.at(path))
         .and_then(|()| fs::rename(&part, path).map_err(|error| FileError::new(path, error)));
     if written.is_err() {
         // It may not even have been begun.

@@ -19,20 +19,13 @@ pub use rate::Rate;
 pub use size::parse_size;
 
 /// A quantity that could not be read: what was given and what would be right.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{given}` is not a {what}: {right}")]
 pub struct ParseError {
     what: &'static str,
     given: String,
     right: &'static str,
 }
-
-impl std::fmt::Display for ParseError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "`{}` is not a {}: {}", self.given, self.what, self.right)
-    }
-}
-
-impl std::error::Error for ParseError {}
 
 /// As many as the greatest 64-bit number has, so that every quantity can also be written in its smallest unit.
 const WHOLE_DIGITS_MAX: usize = 20;

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use hdrhistogram::Histogram;
 use record::{AttemptRecord, JobRecord};
 use units::Nanos;
@@ -41,29 +39,14 @@ pub struct Progress {
 }
 
 /// Why there is no outcome.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    Plan(PlanError),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// The source has no request.
+    #[error("there is nothing to ask for: no request is due")]
     NothingToAsk,
     /// What was tried and why it failed: our own machine, never the server.
-    System(&'static str, rustix::io::Errno),
-}
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LoadError::Plan(wrong) => wrong.fmt(f),
-            LoadError::NothingToAsk => write!(f, "there is nothing to ask for: no request is due"),
-            LoadError::System(what, errno) => write!(f, "{what}: {errno}"),
-        }
-    }
-}
-
-impl std::error::Error for LoadError {}
-
-impl From<PlanError> for LoadError {
-    fn from(wrong: PlanError) -> LoadError {
-        LoadError::Plan(wrong)
-    }
+    #[error("{0}: {1}")]
+    System(&'static str, #[source] rustix::io::Errno),
 }

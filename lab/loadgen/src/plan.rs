@@ -1,4 +1,3 @@
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use units::Nanos;
@@ -43,48 +42,30 @@ pub struct ClientGroup {
 }
 
 /// A plan that cannot be carried out: what is wrong with it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PlanError {
+    #[error("0 requests on each connection: it takes at least 1")]
     NoneOnAConnection,
+    #[error("prefix `{0}` has to start and end with / and hold printable ASCII without spaces")]
     Prefix(String),
+    #[error("host `{0}` has to be printable ASCII without spaces")]
     Host(String),
+    #[error("users who abort after 0 s never see an answer: write 7s, say")]
     NoPatience,
+    #[error("{0} retries: write up to {RETRIES_MAX}")]
     Retries(u32),
     /// The shares add up to this.
+    #[error("the shares of the client groups add up to {0}: write shares above 0 that add up to 1")]
     Shares(f64),
+    #[error("client group `{0}` has no address")]
     NoAddress(String),
     /// Group, and an address that cannot reach the target.
+    #[error("client group `{0}`: {1} is not of the kind of address the server has")]
     Family(String, IpAddr),
     /// This machine cannot send from there, and why.
-    NotOurs(String, IpAddr, rustix::io::Errno),
+    #[error("client group `{0}`: cannot send from {1}: {2}: give it to an interface of this machine")]
+    NotOurs(String, IpAddr, #[source] rustix::io::Errno),
 }
-
-impl fmt::Display for PlanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PlanError::NoneOnAConnection => write!(f, "0 requests on each connection: it takes at least 1"),
-            PlanError::Prefix(prefix) => {
-                write!(f, "prefix `{prefix}` has to start and end with / and hold printable ASCII without spaces")
-            }
-            PlanError::Host(host) => write!(f, "host `{host}` has to be printable ASCII without spaces"),
-            PlanError::NoPatience => write!(f, "users who abort after 0 s never see an answer: write 7s, say"),
-            PlanError::Retries(retries) => write!(f, "{retries} retries: write up to {RETRIES_MAX}"),
-            PlanError::Shares(sum) => {
-                write!(f, "the shares of the client groups add up to {sum}: write shares above 0 that add up to 1")
-            }
-            PlanError::NoAddress(group) => write!(f, "client group `{group}` has no address"),
-            PlanError::Family(group, address) => {
-                write!(f, "client group `{group}`: {address} is not of the kind of address the server has")
-            }
-            PlanError::NotOurs(group, address, errno) => write!(
-                f,
-                "client group `{group}`: cannot send from {address}: {errno}: give it to an interface of this machine"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for PlanError {}
 
 /// Every attempt is recorded; more than so many a request are a typing error.
 const RETRIES_MAX: u32 = 1000;

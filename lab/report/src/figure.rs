@@ -93,7 +93,8 @@ pub enum Better {
 }
 
 /// A mistake in an experiment file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {reason}")]
 pub struct FigureError {
     pub file: PathBuf,
     pub line: usize,
@@ -189,14 +190,6 @@ impl Expect {
         Ok(())
     }
 }
-
-impl std::fmt::Display for FigureError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}: {}", self.file.display(), self.line, self.reason)
-    }
-}
-
-impl std::error::Error for FigureError {}
 
 #[cfg(test)]
 mod tests {

@@ -1,37 +1,31 @@
-use std::fmt;
+use std::error::Error;
 use std::path::{Path, PathBuf};
 
 /// Why a sweep could not be done, or not to its end.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum SweepError {
     /// The experiment file asks for what cannot be; nothing was run.
+    #[error("{}{}: {reason}", file.display(), line.map_or(String::new(), |line| format!(":{line}")))]
     Plan { file: PathBuf, line: Option<usize>, reason: String },
     /// A file or folder could not be read or written.
-    Path { path: PathBuf, reason: String },
+    #[error("{path}: {reason}")]
+    Path {
+        path: PathBuf,
+        #[source]
+        reason: Box<dyn Error + Send + Sync>,
+    },
+    #[error(transparent)]
+    File(#[from] record::FileError),
     /// A run failed; those finished are kept.
+    #[error("run {what}: {reason}")]
     Run { what: String, reason: String },
     /// Somebody wanted it to stop; `done` of `all` runs are kept.
+    #[error("interrupted: {done} of {all} runs are kept, the same command goes on from there")]
     Interrupted { done: usize, all: usize },
 }
 
 impl SweepError {
-    pub(crate) fn path(path: &Path, reason: impl fmt::Display) -> SweepError {
-        SweepError::Path { path: path.into(), reason: reason.to_string() }
+    pub(crate) fn path(path: &Path, reason: impl Into<Box<dyn Error + Send + Sync>>) -> SweepError {
+        SweepError::Path { path: path.into(), reason: reason.into() }
     }
 }
-
-impl fmt::Display for SweepError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SweepError::Plan { file, line: Some(line), reason } => write!(f, "{}:{line}: {reason}", file.display()),
-            SweepError::Plan { file, line: None, reason } => write!(f, "{}: {reason}", file.display()),
-            SweepError::Path { path, reason } => write!(f, "{}: {reason}", path.display()),
-            SweepError::Run { what, reason } => write!(f, "run {what}: {reason}"),
-            SweepError::Interrupted { done, all } => {
-                write!(f, "interrupted: {done} of {all} runs are kept, the same command goes on from there")
-            }
-        }
-    }
-}
-
-impl std::error::Error for SweepError {}

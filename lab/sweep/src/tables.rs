@@ -15,8 +15,7 @@ use crate::{Plan, SweepError};
 /// Writes `runs.parquet`, `sizes.parquet`, `cells.csv` and `table.md` into `out`. The same results give the same bytes.
 pub fn write_tables(plan: &Plan, results: &Results, out: &Path) -> Result<(), SweepError> {
     let in_columns = |name: &str, write: fn(&Plan, &Results, &Path) -> Result<(), record::FileError>| {
-        let path = out.join(name);
-        write(plan, results, &path).map_err(|e| SweepError::Path { path: e.path().into(), reason: e.reason().into() })
+        write(plan, results, &out.join(name))
     };
     in_columns("runs.parquet", write_runs)?;
     in_columns("sizes.parquet", write_sizes)?;

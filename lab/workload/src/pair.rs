@@ -5,7 +5,6 @@
 //! before you believe in their bursts (`weirlab trace info`): those of day 53 that are passed around have a squared variation
 //! of 0.02 within any ten minutes, far less than Poisson arrivals: they have been smoothed.
 
-use std::fmt;
 use std::io::{self, BufRead};
 
 use units::Nanos;
@@ -17,34 +16,21 @@ use crate::{BadLines, EPOCH_S_MAX, Format, Log, REQUESTS_MAX, Request, endless};
 const GAP_S_MAX: f64 = 86_400.0;
 
 /// Why there is no such trace.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum PairError {
-    Io(io::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
     /// Line, from 1, and what stands there.
+    #[error("line {0}: `{1}` is no gap: write seconds from 0 to {GAP_S_MAX}, one number a line")]
     NotAGap(u64, String),
+    #[error("none of its requests has a body and status 200 (or no status)")]
     NoSizes,
+    #[error("more than {REQUESTS_MAX} gaps: cut them")]
     TooMany,
     /// The line, from 1, at which the gaps so far are longer than any log.
+    #[error("line {0}: the gaps add up to more than {EPOCH_S_MAX} s: cut them")]
     TooLong(u64),
 }
-
-impl fmt::Display for PairError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PairError::Io(error) => write!(f, "{error}"),
-            PairError::NotAGap(line, text) => {
-                write!(f, "line {line}: `{text}` is no gap: write seconds from 0 to {GAP_S_MAX}, one number a line")
-            }
-            PairError::NoSizes => write!(f, "none of its requests has a body and status 200 (or no status)"),
-            PairError::TooLong(line) => {
-                write!(f, "line {line}: the gaps add up to more than {EPOCH_S_MAX} s: cut them")
-            }
-            PairError::TooMany => write!(f, "more than {REQUESTS_MAX} gaps: cut them"),
-        }
-    }
-}
-
-impl std::error::Error for PairError {}
 
 /// Requests with these gaps between them (seconds, one a line, gzipped or not). The first comes after the first gap.
 ///
@@ -54,12 +40,12 @@ pub fn pair(gaps: impl BufRead, sizes: &Log, seed: u64) -> Result<Log, PairError
     if list.is_empty() {
         return Err(PairError::NoSizes);
     }
-    let mut input = input::open(gaps).map_err(PairError::Io)?;
+    let mut input = input::open(gaps)?;
     let (mut line, mut number, mut at_s) = (Vec::new(), 0, 0.0);
     let (mut requests, mut sizes) = (Vec::new(), endless(list, seed));
     loop {
         number += 1;
-        let found = input::next_line(&mut *input.bytes, &mut line).map_err(PairError::Io)?;
+        let found = input::next_line(&mut *input.bytes, &mut line)?;
         if found == Line::End {
             break;
         }

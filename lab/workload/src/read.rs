@@ -157,28 +157,35 @@ fn hexadecimal(record: &[u8]) -> String {
 }
 
 /// A log that could not be read at all.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReadError {
+    #[error("the file is empty")]
     Empty,
+    #[error(
+        "not a request log that can be told by its content: give World Cup records or CSV, common or combined log format, \
+         or columns epoch_s,size_bytes,status"
+    )]
     Unrecognised,
     /// Under `strict`, the first bad line.
+    #[error("{}: `{}`", .0.reason, .0.text)]
     Bad(BadLine),
-    TooMany {
-        line: u64,
-    },
+    #[error("more than {REQUESTS_MAX} requests: split the file and read it in parts")]
+    TooMany { line: u64 },
     /// The compressed data ends early: what came before it is not to be trusted as the whole.
-    GzipTruncated {
-        after: u64,
-        entry: &'static str,
-    },
+    #[error("the gzip data ends early, after {entry} {after}: the file is truncated")]
+    GzipTruncated { after: u64, entry: &'static str },
+    #[error("the gzip data is damaged after {entry} {after}: {reason}")]
     GzipDamaged {
         after: u64,
         entry: &'static str,
+        #[source]
         reason: io::Error,
     },
+    #[error("cannot read on after {entry} {after}: {reason}")]
     Io {
         after: u64,
         entry: &'static str,
+        #[source]
         reason: io::Error,
     },
 }
@@ -203,32 +210,6 @@ impl ReadError {
         }
     }
 }
-
-impl std::fmt::Display for ReadError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ReadError::Empty => write!(f, "the file is empty"),
-            ReadError::Unrecognised => write!(
-                f,
-                "not a request log that can be told by its content: give World Cup records or CSV, common or combined \
-                 log format, or columns epoch_s,size_bytes,status"
-            ),
-            ReadError::Bad(bad) => write!(f, "{}: `{}`", bad.reason, bad.text),
-            ReadError::TooMany { .. } => {
-                write!(f, "more than {REQUESTS_MAX} requests: split the file and read it in parts")
-            }
-            ReadError::GzipTruncated { after, entry } => {
-                write!(f, "the gzip data ends early, after {entry} {after}: the file is truncated")
-            }
-            ReadError::GzipDamaged { after, entry, reason } => {
-                write!(f, "the gzip data is damaged after {entry} {after}: {reason}")
-            }
-            ReadError::Io { after, entry, reason } => write!(f, "cannot read on after {entry} {after}: {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {}
 
 #[cfg(test)]
 mod tests;

@@ -202,54 +202,26 @@ fn too_short(span: Nanos, seconds: f64, scaling: &Scaling) -> String {
 }
 
 /// Why no schedule can be made.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum ScheduleError {
+    #[error("a load of {0} makes no sense: write a rho above 0, such as 0.8")]
     Rho(f64),
+    #[error("{0} s makes no sense: write seconds above 0 and up to 1000000000, such as 60")]
     Seconds(f64),
+    #[error("0 requests per connection make no sense: write 1 or more")]
     PerConnection,
+    #[error("the trace has no requests: none has a body and status 200, or it was cut to nothing")]
     EmptyTrace,
+    #[error("all requests of the trace arrive at one instant, so no stretching gives a load")]
     NoSpan,
-    SizeTooLarge {
-        job: usize,
-    },
+    #[error("request {job} of the trace is larger than {SIZE_BYTES_MAX} bytes")]
+    SizeTooLarge { job: usize },
+    #[error("the trace would last {0:e} s at this load: write a rho nearer to 1 or another rate")]
     SpanOutOfRange(f64),
     /// So many seconds of repetitions.
-    TooManyJobs {
-        seconds: f64,
-    },
+    #[error("{seconds} s of this trace repeated are more than {REQUESTS_MAX} requests: write fewer seconds")]
+    TooManyJobs { seconds: f64 },
 }
-
-impl std::fmt::Display for ScheduleError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ScheduleError::Rho(rho) => write!(f, "a load of {rho} makes no sense: write a rho above 0, such as 0.8"),
-            ScheduleError::Seconds(seconds) => {
-                write!(f, "{seconds} s makes no sense: write seconds above 0 and up to 1000000000, such as 60")
-            }
-            ScheduleError::PerConnection => write!(f, "0 requests per connection make no sense: write 1 or more"),
-            ScheduleError::EmptyTrace => {
-                write!(f, "the trace has no requests: none has a body and status 200, or it was cut to nothing")
-            }
-            ScheduleError::NoSpan => {
-                write!(f, "all requests of the trace arrive at one instant, so no stretching gives a load")
-            }
-            ScheduleError::SizeTooLarge { job } => {
-                write!(f, "request {job} of the trace is larger than {SIZE_BYTES_MAX} bytes")
-            }
-            ScheduleError::SpanOutOfRange(seconds) => {
-                write!(f, "the trace would last {seconds:e} s at this load: write a rho nearer to 1 or another rate")
-            }
-            ScheduleError::TooManyJobs { seconds } => {
-                write!(
-                    f,
-                    "{seconds} s of this trace repeated are more than {REQUESTS_MAX} requests: write fewer seconds"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for ScheduleError {}
 
 #[cfg(test)]
 mod tests {

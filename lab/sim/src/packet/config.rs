@@ -225,16 +225,9 @@ impl Default for Config {
 }
 
 /// A field that makes no sense: its name, what it was, what would be right.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct ConfigError(String);
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ConfigError {}
 
 /// The most connections or packets any limit may allow: more would not fit the slabs' 32-bit positions.
 const LIMIT_MAX: u32 = 1 << 24;

@@ -245,13 +245,23 @@ fn check_stable(config: &Config, load: &LoadProfile) -> Result<(), Error> {
 }
 
 /// Why a simulation did not start, or did not end.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A field of the config, by its name on command lines and in files, and what is wrong with it.
+    #[error("{field}: {reason}")]
     Field { field: &'static str, reason: String },
     /// More than [`JOBS_MAX`] jobs at once.
+    #[error(
+        "more than {JOBS_MAX} jobs in the system after {:.1} simulated seconds: write a smaller rho or a shorter horizon",
+        at.as_secs_f64()
+    )]
     TooManyJobs { at: Nanos },
     /// A job that would keep the link busy beyond [`SPAN_MAX`].
+    #[error(
+        "a job of {size_bytes} bytes after {:.1} simulated seconds would end later than any run may, 36 years: write \
+         smaller sizes or a faster link",
+        at.as_secs_f64()
+    )]
     TooLong { at: Nanos, size_bytes: u64 },
 }
 
@@ -260,25 +270,3 @@ impl Error {
         Error::Field { field, reason: reason.to_string() }
     }
 }
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Error::Field { field, reason } => write!(f, "{field}: {reason}"),
-            Error::TooManyJobs { at } => write!(
-                f,
-                "more than {JOBS_MAX} jobs in the system after {:.1} simulated seconds: write a smaller rho or a shorter \
-                 horizon",
-                at.as_secs_f64()
-            ),
-            Error::TooLong { at, size_bytes } => write!(
-                f,
-                "a job of {size_bytes} bytes after {:.1} simulated seconds would end later than any run may, 36 years: write \
-                 smaller sizes or a faster link",
-                at.as_secs_f64()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Error {}

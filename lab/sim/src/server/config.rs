@@ -253,7 +253,8 @@ impl Config {
 pub(super) const WINDOW_SEGMENTS_MAX: u64 = 64;
 
 /// A run that cannot be made: which field, and what would be right.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct ConfigError(pub(super) String);
 
 impl ConfigError {
@@ -268,14 +269,6 @@ impl ConfigError {
         ))
     }
 }
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ConfigError {}
 
 fn wrong(field: &str, given: &dyn fmt::Display, right: &str) -> ConfigError {
     ConfigError(format!("{field}: `{given}` should be {right}"))

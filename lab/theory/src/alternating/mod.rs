@@ -32,8 +32,6 @@ mod srpt;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
 use units::Rate;
 use workload::{Distribution, LoadProfile, Phase};
 
@@ -59,34 +57,15 @@ struct Period {
 }
 
 /// Why there is no answer.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum AlternatingError {
     /// What piles up in the phase of high load does not drain in that of low load.
+    #[error("the mean load is {rho}: there is no steady state, the queue grows for ever; it must be below 1")]
     NoSteadyState { rho: f64 },
     /// There are more than two phases, or a load changes within one.
+    #[error("the approximation knows two phases of one load each: write W1 to W10, or such as 25s@0.2,25s@1.2")]
     NotAlternating,
 }
-
-impl fmt::Display for AlternatingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AlternatingError::NoSteadyState { rho } => {
-                write!(
-                    f,
-                    "the mean load is {rho}: there is no steady state, the queue grows for ever; it must be below 1"
-                )
-            }
-            AlternatingError::NotAlternating => {
-                write!(
-                    f,
-                    "the approximation knows two phases of one load each: write W1 to W10, or such as 25s@0.2,25s@1.2"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for AlternatingError {}
 
 impl Alternating {
     /// Sizes in bytes arriving at the loads of this profile.

@@ -23,8 +23,6 @@ mod tests;
 
 pub use policy::{BANDS_MAX, Policy, PolicyError};
 
-use std::fmt;
-
 use units::Rate;
 use workload::Distribution;
 
@@ -40,26 +38,15 @@ pub struct Mg1 {
 }
 
 /// Why there is no answer.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Mg1Error {
     /// The work that arrives is more than the link does.
+    #[error("rho is {rho}: there is no steady state, the queue grows for ever; it must be below 1")]
     NoSteadyState { rho: f64 },
     /// Not a load at all.
+    #[error("rho is {rho}: it must be a number above 0 and below 1")]
     NotALoad { rho: f64 },
 }
-
-impl fmt::Display for Mg1Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Mg1Error::NoSteadyState { rho } => {
-                write!(f, "rho is {rho}: there is no steady state, the queue grows for ever; it must be below 1")
-            }
-            Mg1Error::NotALoad { rho } => write!(f, "rho is {rho}: it must be a number above 0 and below 1"),
-        }
-    }
-}
-
-impl std::error::Error for Mg1Error {}
 
 impl Mg1 {
     /// Sizes in bytes arriving at a load of `rho`, 0 to 1 exclusive, at this link.

@@ -1,6 +1,5 @@
 //! Which policies have a closed form, by the names the scheduler knows them by.
 
-use std::fmt;
 use std::str::FromStr;
 
 /// A policy whose mean response time can be written down.
@@ -45,39 +44,19 @@ impl Policy {
 }
 
 /// Why there is no formula.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
+    #[error("unknown policy `{0}`: choose one of {forms}", forms = Policy::FORMS)]
     Unknown(String),
     /// The scheduler has it, and nobody a formula for it.
+    #[error("no closed form is known for policy `{0}`: simulate it, or choose one of {forms}", forms = Policy::FORMS)]
     NoClosedForm(String),
     /// It has one at a constant load only.
+    #[error("no approximation is known for policy `{0}` under an alternating load: choose fcfs, ps or srpt")]
     NoApproximation(&'static str),
-    Bands {
-        given: String,
-        reason: &'static str,
-    },
+    #[error("srpt-bands:{given}: {reason}")]
+    Bands { given: String, reason: &'static str },
 }
-
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let forms = Policy::FORMS;
-        match self {
-            PolicyError::Unknown(given) => write!(f, "unknown policy `{given}`: choose one of {forms}"),
-            PolicyError::NoClosedForm(given) => {
-                write!(f, "no closed form is known for policy `{given}`: simulate it, or choose one of {forms}")
-            }
-            PolicyError::NoApproximation(given) => {
-                write!(
-                    f,
-                    "no approximation is known for policy `{given}` under an alternating load: choose fcfs, ps or srpt"
-                )
-            }
-            PolicyError::Bands { given, reason } => write!(f, "srpt-bands:{given}: {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for PolicyError {}
 
 impl FromStr for Policy {
     type Err = PolicyError;

@@ -1,72 +1,45 @@
-use std::fmt;
 use std::str::FromStr;
 
 use super::Distribution;
 use crate::surge::FileModel;
-use crate::{SIZE_BYTES_MAX, Sizes};
+use crate::{REQUESTS_MAX, SIZE_BYTES_MAX, Sizes};
 
 /// Why there is no such distribution.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum DistributionError {
+    #[error("unknown distribution `{0}`: write one of {forms}", forms = Distribution::FORMS)]
     UnknownForm(String),
     /// A trace is a file, which the caller reads.
+    #[error("a trace cannot be read here; write one of {}", Distribution::FORMS)]
     TraceIsAFile,
-    MissingField {
-        form: &'static str,
-        field: &'static str,
-    },
-    UnknownField {
-        form: &'static str,
-        field: String,
-    },
-    FieldTwice {
-        form: &'static str,
-        field: &'static str,
-    },
-    NotANumber {
-        field: &'static str,
-        given: String,
-    },
-    OutOfRange {
-        field: &'static str,
-        given: f64,
-        right: &'static str,
-    },
-    InfiniteMean {
-        alpha: f64,
-    },
+    #[error("{form} needs the field `{field}`: write {}", Distribution::FORMS)]
+    MissingField { form: &'static str, field: &'static str },
+    #[error("{form} has no field `{field}`: write {}", Distribution::FORMS)]
+    UnknownField { form: &'static str, field: String },
+    #[error("{form} has the field `{field}` twice: write it once")]
+    FieldTwice { form: &'static str, field: &'static str },
+    #[error("{field} is `{given}`, which is not a number")]
+    NotANumber { field: &'static str, given: String },
+    #[error("{field} is {given}: it must be {right}")]
+    OutOfRange { field: &'static str, given: f64, right: &'static str },
+    #[error("max is missing and alpha is {alpha}, so the mean size is infinite: give a max")]
+    InfiniteMean { alpha: f64 },
+    #[error("max is missing or infinite: a Pareto tail needs a bound, give a max")]
+    NoMax,
+    #[error("the trace has no sizes: a distribution needs at least one")]
     NoSizes,
+    #[error("the trace has {0} sizes, more than {REQUESTS_MAX}: cut it")]
     TooManySizes(usize),
+    #[error("the trace has a size of {0} bytes: sizes must be 1 to {SIZE_BYTES_MAX}")]
     SizeOutOfRange(u64),
 }
 
-impl fmt::Display for DistributionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use DistributionError::*;
-        match self {
-            UnknownForm(given) => write!(f, "unknown distribution `{given}`: write one of {}", Distribution::FORMS),
-            TraceIsAFile => write!(f, "a trace cannot be read here; write one of {}", Distribution::FORMS),
-            MissingField { form, field } => {
-                write!(f, "{form} needs the field `{field}`: write {}", Distribution::FORMS)
-            }
-            UnknownField { form, field } => write!(f, "{form} has no field `{field}`: write {}", Distribution::FORMS),
-            FieldTwice { form, field } => write!(f, "{form} has the field `{field}` twice: write it once"),
-            NotANumber { field, given } => write!(f, "{field} is `{given}`, which is not a number"),
-            OutOfRange { field, given, right } => write!(f, "{field} is {given}: it must be {right}"),
-            InfiniteMean { alpha } if *alpha <= 1.0 => {
-                write!(f, "max is missing and alpha is {alpha}, so the mean size is infinite: give a max")
-            }
-            InfiniteMean { .. } => write!(f, "max is missing or infinite: a Pareto tail needs a bound, give a max"),
-            NoSizes => write!(f, "the trace has no sizes: a distribution needs at least one"),
-            TooManySizes(sizes) => write!(f, "the trace has {sizes} sizes, more than {}: cut it", crate::REQUESTS_MAX),
-            SizeOutOfRange(size) => {
-                write!(f, "the trace has a size of {size} bytes: sizes must be 1 to {SIZE_BYTES_MAX}")
-            }
-        }
+impl DistributionError {
+    /// Of a Pareto distribution without a bound.
+    fn no_max(alpha: f64) -> DistributionError {
+        if alpha <= 1.0 { DistributionError::InfiniteMean { alpha } } else { DistributionError::NoMax }
     }
 }
-
-impl std::error::Error for DistributionError {}
 
 impl FromStr for Distribution {
     type Err = DistributionError;
@@ -102,12 +75,12 @@ impl FromStr for Distribution {
 fn bounded_pareto(rest: &str) -> Result<Distribution, DistributionError> {
     if !rest.split(',').any(|pair| pair.trim_start().starts_with("max=")) {
         let [alpha, _] = fields("bounded-pareto", ["alpha", "min"], rest)?;
-        return Err(DistributionError::InfiniteMean { alpha });
+        return Err(DistributionError::no_max(alpha));
     }
     let [alpha, min, max] = fields("bounded-pareto", ["alpha", "min", "max"], rest)?;
     let alpha = in_range("alpha", alpha, |alpha| alpha > 0.0 && alpha <= 100.0, "above 0 and at most 100")?;
     if max == f64::INFINITY {
-        return Err(DistributionError::InfiniteMean { alpha });
+        return Err(DistributionError::no_max(alpha));
     }
     let (min, max) = (size_field("min", min)?, size_field("max", max)?);
     in_range("max", max, |max| max > min, "above min")?;

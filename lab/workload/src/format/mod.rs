@@ -87,19 +87,11 @@ impl std::fmt::Display for Format {
 }
 
 /// A name that is no format's.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{given}` is not a trace format: write one of {}", NAMES.map(|(_, name)| name).join(", "))]
 pub struct UnknownFormat {
     given: String,
 }
-
-impl std::fmt::Display for UnknownFormat {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names: Vec<&str> = NAMES.iter().map(|(_, name)| *name).collect();
-        write!(f, "`{}` is not a trace format: write one of {}", self.given, names.join(", "))
-    }
-}
-
-impl std::error::Error for UnknownFormat {}
 
 /// Why a line is bad: what is wrong and what would be right. A file can have millions, so nothing is allocated.
 pub(crate) type Reason = &'static str;

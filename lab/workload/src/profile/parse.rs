@@ -1,4 +1,3 @@
-use std::fmt;
 use std::str::FromStr;
 
 use super::{LoadProfile, PHASES_MAX, Phase, RHO, SECONDS_MAX};
@@ -48,8 +47,7 @@ impl FromStr for LoadProfile {
 fn phase(word: &str) -> Result<Phase, ProfileError> {
     let wrong = || ProfileError::Phase(word.into());
     let (time, load) = word.strip_prefix("ramp:").unwrap_or(word).split_once('@').ok_or_else(wrong)?;
-    let lasts =
-        units::parse_duration(time.trim()).map_err(|error| ProfileError::Time(word.into(), error.to_string()))?;
+    let lasts = units::parse_duration(time.trim()).map_err(|error| ProfileError::Time(word.into(), error))?;
     let rho = |text: &str| text.trim().parse::<f64>().map_err(|_| wrong());
     // A whole number first: the minus of 1e-3 is no ramp.
     let (from_rho, to_rho) = match (load.trim().parse::<f64>(), load.split_once('-')) {
@@ -61,40 +59,22 @@ fn phase(word: &str) -> Result<Phase, ProfileError> {
 }
 
 /// Why this is no load.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ProfileError {
     /// The whole text.
+    #[error("`{0}` is no load profile: write {FORMS}")]
     Form(String),
     /// The phase that is none.
+    #[error("`{0}` is no phase: write a time and its load, such as 25s@1.2, or from and to, 60s@0.5-1.4")]
     Phase(String),
     /// The phase whose time is none, and what is wrong with that.
-    Time(String, String),
+    #[error("phase `{0}`: {1}")]
+    Time(String, #[source] units::ParseError),
     /// So many phases.
+    #[error("{0} phases: write 1 to {PHASES_MAX}")]
     Phases(usize),
+    #[error("a phase of {0} s makes no sense: write seconds above 0 and up to {SECONDS_MAX}")]
     Seconds(f64),
+    #[error("a load of {0} makes no sense: write a rho above 0 and up to {most}, such as 0.8", most = RHO.end())]
     Rho(f64),
 }
-
-impl fmt::Display for ProfileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ProfileError::Form(text) => write!(f, "`{text}` is no load profile: write {FORMS}"),
-            ProfileError::Phase(word) => {
-                write!(
-                    f,
-                    "`{word}` is no phase: write a time and its load, such as 25s@1.2, or from and to, 60s@0.5-1.4"
-                )
-            }
-            ProfileError::Time(word, error) => write!(f, "phase `{word}`: {error}"),
-            ProfileError::Phases(phases) => write!(f, "{phases} phases: write 1 to {PHASES_MAX}"),
-            ProfileError::Seconds(seconds) => {
-                write!(f, "a phase of {seconds} s makes no sense: write seconds above 0 and up to {SECONDS_MAX}")
-            }
-            ProfileError::Rho(rho) => {
-                write!(f, "a load of {rho} makes no sense: write a rho above 0 and up to {}, such as 0.8", RHO.end())
-            }
-        }
-    }
-}
-
-impl std::error::Error for ProfileError {}
