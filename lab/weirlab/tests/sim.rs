@@ -215,11 +215,7 @@ fn refused(args: &str, status: i32, said: &str) {
 #[test]
 fn what_is_too_much_is_refused_with_its_limit() {
     let outgrown = "than the 36 years that a run may";
-    refused(
-        "--policy srpt-bands:17 --rho 0.5 --dist exponential:mean=5000",
-        2,
-        "--policy: policy `srpt-bands` of 17 bands",
-    );
+    refused("--policy srpt-bands:17 --rho 0.5 --dist exponential:mean=5000", 2, "--policy: bands `17`: write 1 to 16");
     let pebibyte = "--policy srpt --rho 0.5 --dist deterministic:size=1125899906842624";
     refused(pebibyte, 2, "--dist: sizes of 1.126e15 bytes");
     refused(pebibyte, 2, outgrown);

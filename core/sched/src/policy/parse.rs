@@ -1,6 +1,5 @@
 //! From what an operator writes to a policy.
 
-use std::fmt;
 use std::str::FromStr;
 
 use super::minimum::WHOLE;
@@ -30,7 +29,7 @@ impl FromStr for PolicySpec {
             return Ok(PolicySpec::new(Classes::None, order(spec)?));
         };
         if inner.contains('/') {
-            return Err(PolicyError(format!("policy `{spec}`: classes cannot stand above classes")));
+            return Err(PolicyError::ClassesTwice(spec.into()));
         }
         Ok(PolicySpec::new(classes_above(spec, classes, inner)?, order(inner)?))
     }
@@ -39,22 +38,22 @@ impl FromStr for PolicySpec {
 /// The classes of this spec, above the order `inner`.
 fn classes_above(spec: &str, classes: &str, inner: &str) -> Result<Classes, PolicyError> {
     let (name, option) = classes.split_once('=').map_or((classes, None), |(name, option)| (name, Some(option)));
-    let wrong = match (name, option) {
-        ("strict", None) => return Ok(Classes::Strict),
-        ("weighted", Some(option)) => return Ok(Classes::Weighted(list(name, option, weight)?)),
+    let missing = |noun, right| PolicyError::Missing { spec: spec.into(), noun, right: format!("{right}/{inner}") };
+    match (name, option) {
+        ("strict", None) => Ok(Classes::Strict),
+        ("weighted", Some(option)) => Ok(Classes::Weighted(list("weights", option, weight)?)),
         ("minimum", Some(option)) => {
-            let shares = list(name, option, share)?;
-            if shares.iter().sum::<u32>() <= WHOLE {
-                return Ok(Classes::Minimum(shares));
+            let shares = list("shares", option, share)?;
+            if shares.iter().sum::<u32>() > WHOLE {
+                return Err(PolicyError::value("shares", option, "shares that add up to 1 at most"));
             }
-            format!("the shares `{option}` of policy `minimum` are more than 1 together")
+            Ok(Classes::Minimum(shares))
         }
-        ("strict", Some(_)) => format!("policy `{spec}`: strict takes no option; write strict/{inner}"),
-        ("weighted", None) => format!("policy `{spec}` needs weights: write weighted=3,1/{inner}"),
-        ("minimum", None) => format!("policy `{spec}` needs shares: write minimum=0.2,0/{inner}"),
-        _ => format!("unknown classes `{classes}` in policy `{spec}`: choose one of {}", CLASS_NAMES.join(", ")),
-    };
-    Err(PolicyError(wrong))
+        ("strict", Some(_)) => Err(PolicyError::NoOption { spec: spec.into(), right: format!("strict/{inner}") }),
+        ("weighted", None) => Err(missing("weights", "weighted=3,1")),
+        ("minimum", None) => Err(missing("shares", "minimum=0.2,0")),
+        _ => Err(PolicyError::UnknownClasses { classes: classes.into(), spec: spec.into() }),
+    }
 }
 
 /// A policy without classes.
@@ -62,7 +61,7 @@ fn order(spec: &str) -> Result<Order, PolicyError> {
     let (name, option) = spec.split_once(':').map_or((spec, None), |(name, option)| (name, Some(option)));
     let plain = |order: Order| match option {
         None => Ok(order),
-        Some(option) => Err(PolicyError(format!("policy `{name}` takes no option, and `{option}` was given"))),
+        Some(_) => Err(PolicyError::NoOption { spec: spec.into(), right: name.into() }),
     };
     match name {
         "fair" => plain(Order::Fair),
@@ -70,110 +69,111 @@ fn order(spec: &str) -> Result<Order, PolicyError> {
         "srpt" => plain(Order::Srpt),
         "psjf" => plain(Order::Psjf),
         "las" => plain(Order::Las),
-        "srpt-bands" => Ok(Order::SrptBands(
-            option.map_or(Ok(BandSpec::learned(BANDS_USUAL)), |option| bands(name, option, "B", size))?,
-        )),
+        "srpt-bands" => {
+            Ok(Order::SrptBands(option.map_or(Ok(BandSpec::learned(BANDS_USUAL)), |option| bands(option, "B", size))?))
+        }
         "quick-fix" => Ok(Order::QuickFix { cut_bytes: option.map_or(Ok(QuickFix::CUT_BYTES), size)? }),
         "fcf" => Ok(Order::Fcf { beta_permille: option.map_or(Ok(Fcf::BETA_PERMILLE), beta)? }),
         "srrt" => match option {
             None => Ok(Order::Srrt),
-            Some(option) => Ok(Order::SrrtBands(bands(name, option, "ms", time)?)),
+            Some(option) => Ok(Order::SrrtBands(bands(option, "ms", time)?)),
         },
         "fsp" => plain(Order::Fsp),
-        _ => {
-            let (known, above) = (NAMES.join(", "), CLASS_NAMES.join(", "));
-            Err(PolicyError(format!(
-                "unknown policy `{spec}`: choose one of {known}, or {above} and a slash before one"
-            )))
-        }
+        _ => Err(PolicyError::Unknown(spec.into())),
     }
 }
 
 /// What is wrong with a spec.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PolicyError(String);
-
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    #[error(
+        "unknown policy `{0}`: choose one of {names}, or {classes} and a slash before one",
+        names = NAMES.join(", "),
+        classes = CLASS_NAMES.join(", ")
+    )]
+    Unknown(String),
+    #[error("unknown classes `{classes}` in policy `{spec}`: choose one of {}", CLASS_NAMES.join(", "))]
+    UnknownClasses { classes: String, spec: String },
+    #[error("policy `{0}` has classes twice: write one slash")]
+    ClassesTwice(String),
+    #[error("policy `{spec}` has an option that it does not take: write {right}")]
+    NoOption { spec: String, right: String },
+    #[error("policy `{spec}` has no {noun}: write {right}")]
+    Missing { spec: String, noun: &'static str, right: String },
+    /// A part of a spec.
+    #[error("{noun} `{given}`: write {right}")]
+    Value { noun: &'static str, given: String, right: String },
+    #[error(transparent)]
+    Quantity(#[from] units::ParseError),
 }
 
-impl std::error::Error for PolicyError {}
+impl PolicyError {
+    fn value(noun: &'static str, given: &str, right: impl Into<String>) -> PolicyError {
+        PolicyError::Value { noun, given: given.into(), right: right.into() }
+    }
+}
 
 /// As many as Harchol-Balter et al. used (2000, section 3.3).
 const BANDS_USUAL: usize = 5;
 
 /// A number alone is how many bands; sizes or times are the cut points. A single cut is told from a number by its unit.
-fn bands(
-    name: &str,
-    option: &str,
-    unit: &str,
-    cut: fn(&str) -> Result<u64, PolicyError>,
-) -> Result<BandSpec, PolicyError> {
+fn bands(option: &str, unit: &str, cut: fn(&str) -> Result<u64, PolicyError>) -> Result<BandSpec, PolicyError> {
     let is_number = !option.is_empty() && option.bytes().all(|byte| byte.is_ascii_digit());
     match option.parse::<usize>() {
         Ok(bands) if (1..=BANDS_MAX).contains(&bands) => return Ok(BandSpec::learned(bands)),
         _ if is_number => {
-            return Err(PolicyError(format!(
-                "policy `{name}` of {option} bands: write 1 to {BANDS_MAX}, or for a single cut its unit too, {name}:{option}{unit}"
-            )));
+            let right = format!("1 to {BANDS_MAX}, or one cut point with its unit, {option}{unit}");
+            return Err(PolicyError::value("bands", option, right));
         }
         _ => {}
     }
     let cuts = option.split(',').map(cut).collect::<Result<Vec<u64>, PolicyError>>()?;
     if !cuts.is_sorted_by(|a, b| a < b) {
-        return Err(PolicyError(format!("the cut points `{option}` of policy `{name}` have to increase")));
+        return Err(PolicyError::value("cut points", option, "points that increase"));
     }
     if cuts.len() >= BANDS_MAX {
-        return Err(PolicyError(format!(
-            "policy `{name}` has at most {BANDS_MAX} bands, so {} cut points, and {} were given",
-            BANDS_MAX - 1,
-            cuts.len()
-        )));
+        let right = format!("{} at most, for {BANDS_MAX} bands", BANDS_MAX - 1);
+        return Err(PolicyError::value("cut points", option, right));
     }
     Ok(BandSpec::at(cuts, option.to_string()))
 }
 
 fn size(text: &str) -> Result<u64, PolicyError> {
-    match units::parse_size(text) {
-        Ok(0) => Err(PolicyError("a cut point of 0 bytes has nothing below it: write at least 1".to_string())),
-        Ok(bytes) => Ok(bytes),
-        Err(error) => Err(PolicyError(error.to_string())),
+    match units::parse_size(text)? {
+        0 => Err(PolicyError::value("cut point", text, "1 byte or more")),
+        bytes => Ok(bytes),
     }
 }
 
 fn time(text: &str) -> Result<u64, PolicyError> {
-    let span = units::parse_duration(text).map_err(|error| PolicyError(error.to_string()))?;
-    Ok(units::Nanos::from(span).0)
+    Ok(units::Nanos::from(units::parse_duration(text)?).0)
 }
 
 /// In thousandths.
 fn beta(text: &str) -> Result<u32, PolicyError> {
     let beta = text.parse::<f64>().ok().filter(|beta| (1.0..=1e6).contains(beta));
-    let beta =
-        beta.ok_or_else(|| PolicyError(format!("the beta `{text}` of policy `fcf` is not a number from 1 up")))?;
+    let beta = beta.ok_or_else(|| PolicyError::value("beta", text, "a number from 1 to 1000000"))?;
     Ok((beta * 1000.0).round() as u32)
 }
 
 /// One number per class.
-fn list(name: &str, option: &str, read: fn(&str) -> Result<u32, PolicyError>) -> Result<Vec<u32>, PolicyError> {
+fn list(noun: &'static str, option: &str, read: fn(&str) -> Result<u32, PolicyError>) -> Result<Vec<u32>, PolicyError> {
     let numbers = option.split(',').map(read).collect::<Result<Vec<u32>, PolicyError>>()?;
     if (2..=CLASSES_MAX).contains(&numbers.len()) {
         return Ok(numbers);
     }
-    Err(PolicyError(format!("policy `{name}` has 2 to {CLASSES_MAX} classes, and {} were given", numbers.len())))
+    Err(PolicyError::value(noun, option, format!("one for each class, 2 to {CLASSES_MAX}")))
 }
 
 fn weight(text: &str) -> Result<u32, PolicyError> {
     let weight = text.parse::<u32>().ok().filter(|weight| (1..=1000).contains(weight));
-    weight.ok_or_else(|| PolicyError(format!("the weight `{text}` is not a whole number from 1 to 1000")))
+    weight.ok_or_else(|| PolicyError::value("weight", text, "a whole number from 1 to 1000"))
 }
 
 /// In millionths.
 fn share(text: &str) -> Result<u32, PolicyError> {
     let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
-    let share = share.ok_or_else(|| PolicyError(format!("the share `{text}` is not a number from 0 to 1")))?;
+    let share = share.ok_or_else(|| PolicyError::value("share", text, "a number from 0 to 1"))?;
     Ok((share * f64::from(WHOLE)).round() as u32)
 }
 
@@ -220,15 +220,23 @@ mod tests {
             (
                 format!("srpt-bands:{}", numbers(15)),
                 format!("srpt-bands:{}", numbers(16)),
-                "at most 16 bands, so 15 cut",
+                "write 15 at most, for 16 bands",
             ),
-            ("srpt-bands:1,2".to_string(), "srpt-bands:2,2".to_string(), "have to increase"),
-            (format!("weighted={}/las", ones(16)), format!("weighted={}/las", ones(17)), "has 2 to 16 classes, and 17"),
+            (
+                "srpt-bands:1,2".to_string(),
+                "srpt-bands:2,2".to_string(),
+                "cut points `2,2`: write points that increase",
+            ),
+            (
+                format!("weighted={}/las", ones(16)),
+                format!("weighted={}/las", ones(17)),
+                "write one for each class, 2 to 16",
+            ),
             ("weighted=1000,1/las".to_string(), "weighted=1001,1/las".to_string(), "from 1 to 1000"),
-            ("minimum=0.7,0.3/las".to_string(), "minimum=0.7,0.300001/las".to_string(), "more than 1 together"),
+            ("minimum=0.7,0.3/las".to_string(), "minimum=0.7,0.300001/las".to_string(), "add up to 1 at most"),
             ("minimum=1,0/las".to_string(), "minimum=1.1,0/las".to_string(), "from 0 to 1"),
-            ("fcf:1".to_string(), "fcf:0.9999".to_string(), "from 1 up"),
-            ("fcf:1e6".to_string(), "fcf:1000001".to_string(), "from 1 up"),
+            ("fcf:1".to_string(), "fcf:0.9999".to_string(), "from 1 to 1000000"),
+            ("fcf:1e6".to_string(), "fcf:1000001".to_string(), "from 1 to 1000000"),
         ] {
             assert!(parse(&right).is_ok(), "{right}");
             let error = parse(&wrong).map(|policy| policy.name().to_string()).unwrap_err().to_string();
@@ -236,7 +244,6 @@ mod tests {
         }
         // A number is how many bands, a cut alone has a unit.
         assert_eq!(["16", "17B"].map(|option| parse(&format!("srpt-bands:{option}")).unwrap().bands()), [16, 2]);
-        assert_eq!(PolicyError("why".to_string()).to_string(), "why");
     }
 
     #[test]
@@ -244,33 +251,30 @@ mod tests {
         for (spec, said) in [
             ("sprt", "unknown policy `sprt`: choose one of fair, fcfs, srpt, psjf, las"),
             ("", "unknown policy ``"),
-            ("srpt:5", "policy `srpt` takes no option, and `5` was given"),
-            ("srpt-bands:1000,500", "the cut points `1000,500` of policy `srpt-bands` have to increase"),
+            ("srpt:5", "policy `srpt:5` has an option that it does not take: write srpt"),
+            ("srpt-bands:1000,500", "cut points `1000,500`: write points that increase"),
             ("srpt-bands:1000,x", "`x` is not a size"),
             ("srpt-bands:", "`` is not a size"),
-            ("srpt-bands:0", "policy `srpt-bands` of 0 bands: write 1 to 16, or for a single cut"),
-            (
-                "srpt-bands:17",
-                "policy `srpt-bands` of 17 bands: write 1 to 16, or for a single cut its unit too, srpt-bands:17B",
-            ),
-            ("srpt-bands:99999999999999999999", "of 99999999999999999999 bands"),
-            ("srrt:17", "policy `srrt` of 17 bands: write 1 to 16, or for a single cut its unit too, srrt:17ms"),
-            ("quick-fix:0", "a cut point of 0 bytes"),
+            ("srpt-bands:0", "bands `0`: write 1 to 16, or one cut point with its unit, 0B"),
+            ("srpt-bands:17", "bands `17`: write 1 to 16, or one cut point with its unit, 17B"),
+            ("srpt-bands:99999999999999999999", "bands `99999999999999999999`"),
+            ("srrt:17", "bands `17`: write 1 to 16, or one cut point with its unit, 17ms"),
+            ("quick-fix:0", "cut point `0`: write 1 byte or more"),
             ("srrt:50ms,10", "`10` is not a duration"),
-            ("fcf:0.9", "the beta `0.9` of policy `fcf` is not a number from 1 up"),
-            ("fcf:NaN", "the beta `NaN`"),
+            ("fcf:0.9", "beta `0.9`: write a number from 1 to 1000000"),
+            ("fcf:NaN", "beta `NaN`"),
             ("strict/", "unknown policy ``"),
             ("strict/nothing", "unknown policy `nothing`"),
-            ("strict=2/srpt", "strict takes no option"),
-            ("strict/strict/srpt", "classes cannot stand above classes"),
+            ("strict=2/srpt", "policy `strict=2/srpt` has an option that it does not take: write strict/srpt"),
+            ("strict/strict/srpt", "policy `strict/strict/srpt` has classes twice"),
             ("lax/srpt", "unknown classes `lax` in policy `lax/srpt`: choose one of strict, weighted, minimum"),
-            ("weighted/srpt", "needs weights: write weighted=3,1/srpt"),
-            ("weighted=3/srpt", "policy `weighted` has 2 to 16 classes, and 1 were given"),
-            ("weighted=3,0/srpt", "the weight `0` is not a whole number from 1 to 1000"),
-            ("minimum/srpt", "needs shares: write minimum=0.2,0/srpt"),
-            ("minimum=0.6,0.6/srpt", "are more than 1 together"),
-            ("minimum=NaN,0/srpt", "the share `NaN` is not a number from 0 to 1"),
-            ("minimum=-1,0/srpt", "the share `-1`"),
+            ("weighted/srpt", "policy `weighted/srpt` has no weights: write weighted=3,1/srpt"),
+            ("weighted=3/srpt", "weights `3`: write one for each class, 2 to 16"),
+            ("weighted=3,0/srpt", "weight `0`: write a whole number from 1 to 1000"),
+            ("minimum/srpt", "policy `minimum/srpt` has no shares: write minimum=0.2,0/srpt"),
+            ("minimum=0.6,0.6/srpt", "shares `0.6,0.6`: write shares that add up to 1 at most"),
+            ("minimum=NaN,0/srpt", "share `NaN`: write a number from 0 to 1"),
+            ("minimum=-1,0/srpt", "share `-1`"),
         ] {
             let error = parse(spec).map(|policy| policy.name().to_string()).unwrap_err().to_string();
             assert!(error.contains(said), "{spec}: {error}");

@@ -144,7 +144,7 @@ mod bad_input {
             (Config { chunk_bytes: Some(0), ..fine.clone() }, "chunk: "),
             (Config { policy: "srpt-bands:9,x".into(), ..fine.clone() }, "policy: `x` is not a size"),
             (Config { policy: "srpt-bands:0".into(), ..fine.clone() }, "policy: "),
-            (Config { policy: "srpt-bands:20,10".into(), ..fine.clone() }, "policy: the cut points `20,10`"),
+            (Config { policy: "srpt-bands:20,10".into(), ..fine.clone() }, "policy: cut points `20,10`"),
             (Config { link: "100gbit".parse().unwrap(), ..fine.clone() }, "link: "),
             (Config { horizon: Horizon::Jobs(0), ..fine.clone() }, "jobs: "),
             (
