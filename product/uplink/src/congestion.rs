@@ -30,7 +30,7 @@ pub fn while_allowed<T, E: From<Error>>(wanted: &str, choose: impl FnOnce() -> R
 
 /// An error where this kernel has no such algorithm.
 pub fn check(wanted: &str) -> Result<(), Error> {
-    let available = read(AVAILABLE).map_err(|error| Error::kernel(AVAILABLE, &error))?;
+    let available = read(AVAILABLE).map_err(|error| Error::kernel(AVAILABLE, error))?;
     match lists(&available, wanted) {
         true => Ok(()),
         false => {
@@ -63,7 +63,7 @@ impl Allowed {
             Ok(allowed)
         };
         add().map_err(|error: io::Error| {
-            Error::kernel(&format!("adding `{wanted}` to net.ipv4.tcp_allowed_congestion_control"), &error)
+            Error::kernel(&format!("adding `{wanted}` to net.ipv4.tcp_allowed_congestion_control"), error)
         })
     }
 }
@@ -142,7 +142,7 @@ mod tests {
         assert!(lists(&read(ALLOWED).unwrap(), wanted));
         drop(killed);
         let after: Result<String, Error> =
-            while_allowed("reno", || read(ALLOWED).map_err(|error| Error::kernel("reading", &error)));
+            while_allowed("reno", || read(ALLOWED).map_err(|error| Error::kernel("reading", error)));
         assert_eq!(words(&after.unwrap()), words(&before));
     }
 }

@@ -90,7 +90,7 @@ pub struct ConnectionWatch {
 
 impl ConnectionWatch {
     pub fn open(port: u16) -> Result<ConnectionWatch, Error> {
-        let netlink = Socket::open_sock_diag().map_err(|error| Error::kernel("listing connections", &error))?;
+        let netlink = Socket::open_sock_diag().map_err(|error| Error::kernel("listing connections", error))?;
         Ok(ConnectionWatch { netlink, request: request(port) })
     }
 

@@ -1,43 +1,96 @@
-use std::fmt;
 use std::io;
 
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why the kernel side could not be changed or read: one line that says what is wrong, where, and what to do.
-#[derive(Debug)]
-pub struct Error {
-    message: String,
-    is_missing: bool,
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0}")]
+    Refused(String),
+    /// This kernel does not have what was asked for; another way may be open.
+    #[error("{lacks}{}", cause.as_ref().map_or(String::new(), |cause| format!(": {cause:#}")))]
+    Missing {
+        lacks: String,
+        #[source]
+        cause: Option<Cause>,
+    },
+    #[error("{doing}: not allowed, this needs {needs}")]
+    NotAllowed {
+        doing: String,
+        needs: &'static str,
+        #[source]
+        cause: Cause,
+    },
+    #[error("{doing}: {cause:#}")]
+    Kernel {
+        doing: String,
+        #[source]
+        cause: Cause,
+    },
+    /// After this the state before was to be put back, and was not.
+    #[error("{cause}; {before} could not be put back: {undo}")]
+    Undo {
+        #[source]
+        cause: Box<Error>,
+        before: String,
+        undo: Box<Error>,
+    },
 }
 
 impl Error {
     pub(crate) fn new(message: impl Into<String>) -> Error {
-        Error { message: message.into(), is_missing: false }
+        Error::Refused(message.into())
     }
 
-    /// This kernel does not have what was asked for; another way may be open.
-    pub(crate) fn missing(message: impl Into<String>) -> Error {
-        Error { message: message.into(), is_missing: true }
+    pub(crate) fn missing(lacks: impl Into<String>) -> Error {
+        Error::Missing { lacks: lacks.into(), cause: None }
     }
 
     /// What the kernel answered while we were `doing` this ("making the tree on eth0").
-    pub(crate) fn kernel(doing: &str, error: &io::Error) -> Error {
+    pub(crate) fn kernel(doing: &str, error: io::Error) -> Error {
+        let doing = doing.to_string();
         match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
-                Error::new(format!("{doing}: not allowed, this needs root or CAP_NET_ADMIN"))
+                Error::NotAllowed { doing, needs: "root or CAP_NET_ADMIN", cause: error.into() }
             }
-            _ => Error::new(format!("{doing}: {error}")),
+            _ => Error::other(doing, error),
         }
+    }
+
+    /// Any other answer, whatever it is.
+    pub(crate) fn other(doing: impl Into<String>, error: impl Into<Cause>) -> Error {
+        Error::Kernel { doing: doing.into(), cause: error.into() }
+    }
+
+    pub(crate) fn undo(cause: Error, before: impl Into<String>, undo: Error) -> Error {
+        Error::Undo { cause: Box::new(cause), before: before.into(), undo: Box::new(undo) }
     }
 
     /// Is the only thing wrong that this kernel lacks it?
     pub fn is_missing(&self) -> bool {
-        self.is_missing
+        matches!(self, Error::Missing { .. })
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn the_cause_is_said_once_and_kept() {
+        let kernel = |errno| Error::kernel("making the tree on eth0", io::Error::from_raw_os_error(errno));
+        let refused = kernel(libc::EPERM);
+        assert_eq!(refused.to_string(), "making the tree on eth0: not allowed, this needs root or CAP_NET_ADMIN");
+        let gone = kernel(libc::ENODEV);
+        assert_eq!(gone.to_string(), "making the tree on eth0: No such device (os error 19)");
+        for (error, errno) in [(&refused, libc::EPERM), (&gone, libc::ENODEV)] {
+            let source = error.source().unwrap().downcast_ref::<io::Error>();
+            assert_eq!(source.unwrap().raw_os_error(), Some(errno));
+        }
+        let undo = Error::undo(gone, "the rate before", Error::new("why"));
+        let said = "making the tree on eth0: No such device (os error 19); the rate before could not be put back: why";
+        assert_eq!(undo.to_string(), said);
+        assert!(undo.source().is_some() && !undo.is_missing() && Error::missing("no prio").is_missing());
     }
 }
-
-impl std::error::Error for Error {}

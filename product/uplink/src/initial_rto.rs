@@ -38,7 +38,7 @@ pub struct InitialRto {
 impl InitialRto {
     /// For the programs in these control groups, given as their folders in the hierarchy of version 2.
     pub fn set(cgroups: &[&Path], timeout: Duration) -> Result<InitialRto, Error> {
-        let failed = |error: io::Error| Error::kernel("setting the initial retransmission timeout by BPF", &error);
+        let failed = |error: io::Error| Error::kernel("setting the initial retransmission timeout by BPF", error);
         let program = load(jiffies(timeout)).map_err(failed)?;
         let links = cgroups.iter().map(|cgroup| {
             let folder =

@@ -35,13 +35,13 @@ impl Interface {
     /// The interface of this name.
     pub fn by_name(name: &str) -> Result<Interface, Error> {
         let doing = format!("looking for the interface {name}");
-        let kernel = |error: io::Error| Error::kernel(&doing, &error);
+        let kernel = |error: io::Error| Error::kernel(&doing, error);
         let probe = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)
             .map_err(|error| kernel(error.into()))?;
         match rustix::net::netdevice::name_to_index(&probe, name) {
             Ok(index) => Ok(Interface { index, name: name.to_string() }),
             Err(rustix::io::Errno::NODEV | rustix::io::Errno::INVAL | rustix::io::Errno::NAMETOOLONG) => {
-                Err(Error::new(format!("there is no interface {name}; `ip link` lists what there is")))
+                Err(Error::new(format!("there is no interface {name}: run `ip link` to list all")))
             }
             Err(error) => Err(kernel(error.into())),
         }
@@ -51,12 +51,12 @@ impl Interface {
     pub fn check(&self) -> Result<(), Error> {
         let name = &self.name;
         let doing = format!("looking for the interface {name}");
-        if Device::of(self).map_err(|error| Error::kernel(&doing, &error))?.is_some() {
+        if Device::of(self).map_err(|error| Error::kernel(&doing, error))?.is_some() {
             return Ok(());
         }
         Err(Error::new(match Interface::by_name(name) {
             Ok(_) => {
-                format!("the interface {name} was made anew meanwhile, without a tree or classifier; run this again")
+                format!("the interface {name} was made anew meanwhile, without a tree or classifier: run this again")
             }
             Err(_) => format!("the interface {name} has gone"),
         }))
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(Interface::serving("127.0.0.1".parse().unwrap()).unwrap(), Some(lo));
         for wrong in ["weir-none", "", "a name longer than any interface may have"] {
             let said = Interface::by_name(wrong).unwrap_err().to_string();
-            assert!(said.starts_with(&format!("there is no interface {wrong};")), "{said}");
+            assert!(said.starts_with(&format!("there is no interface {wrong}:")), "{said}");
         }
     }
 

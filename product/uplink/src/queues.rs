@@ -33,7 +33,7 @@ impl QueueWatch {
         let tree = tree::find(&interface)?.filter(|tree| tree.plan.kind != Kind::Ranked);
         let classes = tree.map_or(vec![], |tree| (0..tree.plan.bands).map(|band| tree.priority(band)).collect());
         let doing = format!("reading the queues of {device}");
-        let netlink = Socket::open().map_err(|error| Error::kernel(&doing, &error))?;
+        let netlink = Socket::open().map_err(|error| Error::kernel(&doing, error))?;
         Ok(QueueWatch { netlink, interface, classes })
     }
 

@@ -21,7 +21,7 @@ struct InterfaceRequest {
 /// gives one IP packet that was routed to it, a write puts one in as if it had come from there; neither blocks.
 pub fn open_tun(name: &str) -> Result<OwnedFd, Error> {
     let doing = format!("opening the TUN device {name}");
-    let kernel = |error: io::Error| Error::kernel(&doing, &error);
+    let kernel = |error: io::Error| Error::kernel(&doing, error);
     let mut request = InterfaceRequest {
         name: [0; IFNAMSIZ],
         // Packets as they are, without four bytes in front.

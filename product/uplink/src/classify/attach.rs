@@ -85,17 +85,17 @@ impl<'a> Site<'a> {
     fn look(interface: &'a Interface, wanted: &Classify) -> Result<Site<'a>, Error> {
         let name = &interface.name;
         if wanted.ports.is_empty() || wanted.ports.contains(&0) {
-            return Err(Error::new("no port to look at: name the server's, for example --port 80,443"));
+            return Err(Error::new("no port: write the server's, such as --port 80,443"));
         }
-        let device = Device::of(interface).map_err(|error| Error::kernel(&format!("reading {name}"), &error))?;
+        let device = Device::of(interface).map_err(|error| Error::kernel(&format!("reading {name}"), error))?;
         if !device.is_some_and(|device| device.is_up) {
-            return Err(Error::new(format!("{name} is down; bring it up first: ip link set {name} up")));
+            return Err(Error::new(format!("{name} is down: run `ip link set {name} up` first")));
         }
         let filters = filter::look(interface)?;
         if filters.is_taken {
             let (priority, handle) = (filter::PRIORITY, filter::HANDLE);
             return Err(Error::new(format!(
-                "a filter that is not weir's has our place at {name}; `tc filter del dev {name} egress pref {priority}` removes it (handle {handle})"
+                "a filter of another program has the place of weir's on {name} (handle {handle}): run `tc filter del dev {name} egress pref {priority}` to remove it"
             )));
         }
         let earlier = filters.ours.map(Program::open).transpose()?;
@@ -129,7 +129,7 @@ impl<'a> Site<'a> {
                 })
             }
             (Ok(Some(tree)), _) => Err(Error::new(format!(
-                "{name} has a tree of kind {}, which --into does not fit; `weir uplink down {name}` removes it",
+                "--into does not fit the tree on {name}, of kind {}: run `weir uplink down {name}` to remove it",
                 tree.plan.kind.name()
             ))),
             (Ok(None) | Err(_), Some(rate)) => Ok(match wanted.target {
@@ -137,7 +137,7 @@ impl<'a> Site<'a> {
                 _ => Plan::new(Kind::Htb, rate),
             }),
             (Ok(None), None) => Err(Error::new(format!(
-                "{name} has no tree of bands yet; say the uplink's rate and it is made: --rate 10mbit"
+                "{name} has no tree of bands: write the rate of one to be made, such as --rate 10mbit"
             ))),
             (Err(error), None) => Err(Error::new(error.to_string())),
         }
@@ -180,7 +180,7 @@ impl<'a> Site<'a> {
         let Err(error) = done else { return Ok(()) };
         match self.undo(&program) {
             Ok(()) => Err(error),
-            Err(undo) => Err(Error::new(format!("{error}; and what was there before could not be put back: {undo}"))),
+            Err(undo) => Err(Error::undo(error, format!("the classifier before on {}", self.interface.name), undo)),
         }
     }
 

@@ -37,16 +37,16 @@ impl Cuts {
                 if cuts.len() > cuts_max {
                     let given = cuts.len();
                     return Err(Error::new(format!(
-                        "{given} cut points are too many: the tree has {bands} bands for responses, so at most {cuts_max}"
+                        "{given} cut points: write at most {cuts_max}, for the {bands} bands of the tree for responses"
                     )));
                 }
                 if !cuts.is_sorted_by(|one, next| one < next) {
-                    return Err(Error::new("the cut points have to increase"));
+                    return Err(Error::new(format!("cut points {cuts:?}: write points that increase")));
                 }
                 Ok(cuts.clone())
             }
             Cuts::Learned if policy == Policy::Srrt => {
-                Err(Error::new("cut points of srrt cannot be learned: they are times, and what is kept are sizes"))
+                Err(Error::new("cut points of srrt are times, not learned from sizes: write --cuts with microseconds"))
             }
             Cuts::Learned => match sizes {
                 Some(sizes) if sizes.total() >= SIZES_MIN => {
@@ -57,7 +57,8 @@ impl Cuts {
                     })
                 }
                 _ => Err(Error::new(format!(
-                    "nothing to learn cut points from yet: attach without --cuts, and again after {SIZES_MIN} responses"
+                    "{} responses are too few to learn cut points from: attach without --cuts, and again after {SIZES_MIN} responses",
+                    sizes.map_or(0, Sizes::total)
                 ))),
             },
         }

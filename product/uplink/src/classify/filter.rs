@@ -39,7 +39,7 @@ pub struct Filters {
 
 pub fn look(interface: &Interface) -> Result<Filters, Error> {
     let doing = format!("reading the filters of {}", interface.name);
-    inspect(interface.index).map_err(|error| Error::kernel(&doing, &error))
+    inspect(interface.index).map_err(|error| Error::kernel(&doing, error))
 }
 
 fn inspect(interface: u32) -> io::Result<Filters> {
@@ -96,5 +96,5 @@ pub fn with_clsact(netlink: &mut Socket) -> io::Result<Vec<u32>> {
 pub fn remove_clsact(interface: &Interface) -> Result<(), Error> {
     let doing = format!("removing the clsact of {}", interface.name);
     let remove = || Socket::open()?.change(RTM_DELQDISC, 0, &tcm(interface.index, CLSACT_HANDLE, CLSACT));
-    remove().map_err(|error| Error::kernel(&doing, &error))
+    remove().map_err(|error| Error::kernel(&doing, error))
 }

@@ -60,7 +60,7 @@ pub fn list() -> Result<Vec<Attached>, Error> {
     let doing = "looking for classifiers";
     let indices = Socket::open().and_then(|mut netlink| filter::with_clsact(&mut netlink));
     let mut found = Vec::new();
-    for index in indices.map_err(|error| Error::kernel(doing, &error))? {
+    for index in indices.map_err(|error| Error::kernel(doing, error))? {
         // An interface that has gone meanwhile has none.
         let Ok(interface) = Interface::named(index) else { continue };
         match find(&interface) {
@@ -91,5 +91,5 @@ pub fn told_map(interface: &Interface) -> Result<Option<OwnedFd>, Error> {
     let Some(id) = filter::look(interface)?.ours else { return Ok(None) };
     let program = Program::open(id)?;
     let map = program.map(TOLD_MAP).map(|map| map.as_fd().try_clone_to_owned()).transpose();
-    map.map_err(|error| Error::kernel("reading the classifier", &error))
+    map.map_err(|error| Error::kernel("reading the classifier", error))
 }

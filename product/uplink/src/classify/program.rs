@@ -50,18 +50,21 @@ impl Program {
     pub fn load(settings: &[u8], earlier: Option<&Program>) -> Result<Program, Error> {
         if OBJECT.is_empty() {
             return Err(Error::missing(
-                "this weir was built without clang and has no BPF programs; build it where clang 15 or newer is",
+                "this weir was built without clang and has no BPF programs: build it with clang 15 or newer",
             ));
         }
         // The verifier's words would fill the screen; what they come to is in the error.
         libbpf_rs::set_print(None);
         let refuse = |error: libbpf_rs::Error| match error.kind() {
-            ErrorKind::PermissionDenied if !is_privileged() => Error::new(
-                "loading the classifier: not allowed, this needs root or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON",
-            ),
-            _ => Error::missing(format!(
-                "this kernel does not take the classifier (it needs Linux {LINUX_MIN} with BTF): {error:#}"
-            )),
+            ErrorKind::PermissionDenied if !is_privileged() => Error::NotAllowed {
+                doing: "loading the classifier".into(),
+                needs: "root or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON",
+                cause: error.into(),
+            },
+            _ => Error::Missing {
+                lacks: format!("this kernel does not take the classifier (it needs Linux {LINUX_MIN} with BTF)"),
+                cause: Some(error.into()),
+            },
         };
         // No setting tells from within a container or a namespace whether the kernel compiles programs, so it is tried. Where neither
         // is taken, the first refusal is the one that matters.
@@ -72,15 +75,15 @@ impl Program {
 
     /// The program with this number.
     pub fn open(id: u32) -> Result<Program, Error> {
-        Program::of(libbpf_rs::Program::fd_from_id(id).map_err(|error| failure("reading the classifier", &error))?)
+        Program::of(libbpf_rs::Program::fd_from_id(id).map_err(|error| failure("reading the classifier", error))?)
     }
 
     fn of(fd: OwnedFd) -> Result<Program, Error> {
         let doing = "reading the classifier";
-        let (facts, ids) = info(fd.as_fd()).map_err(|error| Error::kernel(doing, &error))?;
+        let (facts, ids) = info(fd.as_fd()).map_err(|error| Error::kernel(doing, error))?;
         let mut maps = Vec::new();
         for id in ids {
-            let map = MapHandle::from_map_id(id).map_err(|error| failure(doing, &error))?;
+            let map = MapHandle::from_map_id(id).map_err(|error| failure(doing, error))?;
             maps.push((map.name().to_string_lossy().into_owned(), map));
         }
         Ok(Program { fd, maps, facts })
@@ -90,21 +93,21 @@ impl Program {
     pub fn hang(&self, interface: &Interface) -> Result<(), Error> {
         let doing = format!("hanging the classifier at {}", interface.name);
         let mut hook = hook(self.fd.as_fd(), interface);
-        hook.create().map_err(|error| failure(&doing, &error))?;
-        hook.replace(true).attach().map_err(|error| failure(&doing, &error))?;
+        hook.create().map_err(|error| failure(&doing, error))?;
+        hook.replace(true).attach().map_err(|error| failure(&doing, error))?;
         Ok(())
     }
 
     /// Takes whatever program of ours hangs at the interface away.
     pub fn take_down(&self, interface: &Interface) -> Result<(), Error> {
         let doing = format!("taking the classifier from {}", interface.name);
-        hook(self.fd.as_fd(), interface).detach().map_err(|error| failure(&doing, &error))
+        hook(self.fd.as_fd(), interface).detach().map_err(|error| failure(&doing, error))
     }
 
     pub fn settings(&self) -> Result<Option<Vec<u8>>, Error> {
         let Some(map) = self.map(SETTINGS_MAP) else { return Ok(None) };
         let value = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
-        let value = value.map_err(|error| failure("reading the classifier's settings", &error))?;
+        let value = value.map_err(|error| failure("reading the classifier's settings", error))?;
         Ok(value.filter(|bytes| bytes.len() == SETTINGS_BYTES))
     }
 
@@ -112,7 +115,7 @@ impl Program {
     pub fn sums(&self, map: &str, entry: u32) -> Result<Vec<u64>, Error> {
         let Some(map) = self.map(map) else { return Ok(Vec::new()) };
         let values = map.lookup_percpu(&entry.to_ne_bytes(), MapFlags::ANY);
-        let values = values.map_err(|error| failure("reading the classifier's counters", &error))?.unwrap_or_default();
+        let values = values.map_err(|error| failure("reading the classifier's counters", error))?.unwrap_or_default();
         let mut sums = vec![0u64; map.value_size() as usize / 8];
         for value in &values {
             for (sum, word) in sums.iter_mut().zip(value.chunks_exact(8)) {
@@ -154,10 +157,10 @@ fn hook(program: BorrowedFd<'_>, interface: &Interface) -> TcHook {
     hook
 }
 
-fn failure(doing: &str, error: &libbpf_rs::Error) -> Error {
+fn failure(doing: &str, error: libbpf_rs::Error) -> Error {
     match error.kind() {
-        ErrorKind::PermissionDenied => Error::new(format!("{doing}: not allowed, this needs root")),
-        _ => Error::new(format!("{doing}: {error:#}")),
+        ErrorKind::PermissionDenied => Error::NotAllowed { doing: doing.into(), needs: "root", cause: error.into() },
+        _ => Error::other(doing, error),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::Error;
 pub struct Registered;
 
 fn none<T>() -> Result<T, Error> {
-    Err(Error::missing("this weir was built without BPF and so without the ranked qdisc"))
+    Err(Error::missing("this weir was built without BPF and has no ranked qdisc: build it with the feature bpf"))
 }
 
 pub fn available() -> Result<(), Error> {

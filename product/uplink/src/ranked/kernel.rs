@@ -19,7 +19,9 @@ const KERNEL_TYPE: &str = "bpf_struct_ops_Qdisc_ops";
 
 pub fn available() -> Result<(), Error> {
     if OBJECT.is_empty() {
-        return Err(Error::missing("this weir was built without clang and so without the ranked qdisc"));
+        return Err(Error::missing(
+            "this weir was built without clang and has no ranked qdisc: build it with clang 15 or newer",
+        ));
     }
     let btf = Btf::from_vmlinux()
         .map_err(|_| Error::missing("ranked needs the kernel's type information (CONFIG_DEBUG_INFO_BTF)"))?;
@@ -33,12 +35,12 @@ pub fn available() -> Result<(), Error> {
 pub fn register(kind: &str, settings: &Settings) -> Result<Link, Error> {
     available()?;
     let refused = |error: libbpf_rs::Error| {
-        let allowed = if error.kind() == libbpf_rs::ErrorKind::PermissionDenied {
-            "; it needs root or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN"
+        let needs = if error.kind() == libbpf_rs::ErrorKind::PermissionDenied {
+            " (it needs root or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN)"
         } else {
             ""
         };
-        Error::new(format!("the kernel does not take the ranked qdisc: {error}{allowed}"))
+        Error::other(format!("the kernel does not take the ranked qdisc{needs}"), error)
     };
     let mut open = open().map_err(refused)?;
     prepare(&mut open, kind, settings).map_err(refused)?;
@@ -87,7 +89,7 @@ pub fn read_settings(kind: &str) -> Result<Settings, Error> {
 pub fn write_settings(kind: &str, settings: &Settings) -> Result<(), Error> {
     let (map, _) = find(kind, SETTINGS, SETTINGS_BYTES)?;
     map.update(&ONLY_KEY, &settings.encode(kind), MapFlags::ANY)
-        .map_err(|error| Error::new(format!("writing the settings of the ranked qdisc: {error}")))
+        .map_err(|error| Error::other("writing the settings of the ranked qdisc", error))
 }
 
 pub fn read_stats(kind: &str) -> Result<Stats, Error> {
@@ -113,5 +115,5 @@ fn find(kind: &str, name: &str, bytes: usize) -> Result<(MapHandle, Vec<u8>), Er
             return Ok((map, value));
         }
     }
-    Err(Error::new("the ranked qdisc's settings cannot be read; that needs root or CAP_SYS_ADMIN"))
+    Err(Error::new("reading the settings of the ranked qdisc: not found, or not allowed without root or CAP_SYS_ADMIN"))
 }

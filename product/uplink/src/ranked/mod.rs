@@ -46,10 +46,10 @@ pub struct Ranked {
 /// same bound on flows it goes on, at this rate, and loses no packet.
 pub fn install(interface: &Interface, rate: Rate, flows_max: u32) -> Result<Ranked, Error> {
     if flows_max == 0 || flows_max > FLOWS_MAX_LIMIT {
-        return Err(Error::new(format!("ranked: {flows_max} flows; give from 1 to {FLOWS_MAX_LIMIT}")));
+        return Err(Error::new(format!("ranked with {flows_max} flows: write 1 to {FLOWS_MAX_LIMIT}")));
     }
     let doing = format!("putting the ranked qdisc on {}", interface.name);
-    let mut netlink = Socket::open().map_err(|error| Error::kernel(&doing, &error))?;
+    let mut netlink = Socket::open().map_err(|error| Error::kernel(&doing, error))?;
     let before = root_of(&mut netlink, interface)?;
     if let Some(mut there) = before.as_ref().and_then(|root| read(interface, root)).transpose()?
         && there.settings.flows_max == flows_max
@@ -63,30 +63,30 @@ pub fn install(interface: &Interface, rate: Rate, flows_max: u32) -> Result<Rank
     let _registered = kernel::register(&kind, &settings)?;
     // The kernel changes no qdisc's kind, it only replaces one by another of another handle.
     if before.is_some_and(|root| root.handle == ROOT) {
-        delete(&mut netlink, interface).map_err(|error| Error::kernel(&doing, &error))?;
+        delete(&mut netlink, interface).map_err(|error| Error::kernel(&doing, error))?;
     }
     let body = Body::new(&tc::tcm(interface.index, ROOT, TC_H_ROOT)).text(TCA_KIND, &kind);
     netlink
         .change(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, body.bytes())
-        .map_err(|error| Error::kernel(&doing, &error))?;
+        .map_err(|error| Error::kernel(&doing, error))?;
     Ok(Ranked { interface: interface.clone(), kind, settings })
 }
 
 /// The ranked qdisc of this interface; `None` where there is none.
 pub fn find(interface: &Interface) -> Result<Option<Ranked>, Error> {
     let doing = format!("reading the qdiscs of {}", interface.name);
-    let mut netlink = Socket::open().map_err(|error| Error::kernel(&doing, &error))?;
+    let mut netlink = Socket::open().map_err(|error| Error::kernel(&doing, error))?;
     root_of(&mut netlink, interface)?.and_then(|root| read(interface, &root)).transpose()
 }
 
 /// Takes the ranked qdisc off this interface, with every packet that waits in it; `false` where there is none.
 pub fn remove(interface: &Interface) -> Result<bool, Error> {
     let doing = format!("removing the ranked qdisc of {}", interface.name);
-    let mut netlink = Socket::open().map_err(|error| Error::kernel(&doing, &error))?;
+    let mut netlink = Socket::open().map_err(|error| Error::kernel(&doing, error))?;
     if !root_of(&mut netlink, interface)?.is_some_and(|root| is_ranked(&root)) {
         return Ok(false);
     }
-    delete(&mut netlink, interface).map_err(|error| Error::kernel(&doing, &error))?;
+    delete(&mut netlink, interface).map_err(|error| Error::kernel(&doing, error))?;
     Ok(true)
 }
 
@@ -145,7 +145,7 @@ fn is_ranked(root: &Qdisc) -> bool {
 
 fn root_of(netlink: &mut Socket, interface: &Interface) -> Result<Option<Qdisc>, Error> {
     let qdiscs = tc::qdiscs(netlink, interface.index)
-        .map_err(|error| Error::kernel(&format!("reading the qdiscs of {}", interface.name), &error))?;
+        .map_err(|error| Error::kernel(&format!("reading the qdiscs of {}", interface.name), error))?;
     Ok(qdiscs.into_iter().find(|qdisc| qdisc.parent == TC_H_ROOT))
 }
 

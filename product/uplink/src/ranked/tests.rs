@@ -50,6 +50,6 @@ fn a_bound_on_flows_that_is_none_is_refused() {
     let lo = Interface { index: 1, name: "lo".to_string() };
     for flows_max in [0, FLOWS_MAX_LIMIT + 1] {
         let error = install(&lo, rate("10mbit"), flows_max).unwrap_err().to_string();
-        assert!(error.contains("give from 1 to"), "{error}");
+        assert!(error.contains("write 1 to 262144"), "{error}");
     }
 }

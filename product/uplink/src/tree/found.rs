@@ -30,7 +30,7 @@ pub fn look(interface: &Interface) -> Result<Found, Error> {
         return Ok(Found::Ours(Tree { interface: interface.clone(), plan }));
     }
     let doing = format!("reading the queueing disciplines of {}", interface.name);
-    inspect(interface).map_err(|error| Error::kernel(&doing, &error))
+    inspect(interface).map_err(|error| Error::kernel(&doing, error))
 }
 
 fn inspect(interface: &Interface) -> io::Result<Found> {

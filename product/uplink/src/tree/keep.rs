@@ -29,8 +29,8 @@ pub fn keep(interface: &Interface, qdisc: &Qdisc) -> Result<(), Error> {
     let options: String = qdisc.options.iter().map(|byte| format!("{byte:02x}")).collect();
     let text = format!("{} {:x} {options}", qdisc.kind, qdisc.handle);
     path(KIND, interface).and_then(|path| leftovers::write(&path, interface, &text)).map_err(|error| {
-        let (name, folder) = (&interface.name, leftovers::FOLDER);
-        Error::new(format!("cannot keep what is on {name} now in {folder}, so nothing was changed: {error}"))
+        let (kind, name, folder) = (&qdisc.kind, &interface.name, leftovers::FOLDER);
+        Error::other(format!("nothing was changed: the {kind} on {name} cannot be kept in {folder}"), error)
     })
 }
 

@@ -132,7 +132,7 @@ impl Plan {
     pub fn check(&self) -> Result<(), Error> {
         if self.rate.bits_per_s() < RATE_MIN_BITS_PER_S {
             let rate = self.rate;
-            return Err(Error::new(format!("rate {rate} is too low: a full packet would take over a second")));
+            return Err(Error::new(format!("rate {rate} is too low: write {RATE_MIN_BITS_PER_S}bit or more")));
         }
         if self.kind == Kind::Ranked {
             return Ok(());
@@ -157,8 +157,8 @@ impl Plan {
         let share_max = WHOLE_PERMILLE.saturating_sub(other) / bands;
         if other > WHOLE_PERMILLE || share > share_max {
             return Err(Error::new(format!(
-                "shares of {share} thousandths for each of {bands} bands and {other} for other traffic are more than the \
-                 link: beside {other} each band can have at most {share_max}"
+                "shares of {share} thousandths for each of {bands} bands and {other} for other traffic are more than \
+                 {WHOLE_PERMILLE} together: write at most {share_max} for each band"
             )));
         }
         Ok(())
@@ -195,8 +195,8 @@ impl Tree {
     /// What each band has counted since the tree was made, by number.
     pub fn stats(&self) -> Result<Vec<Counted>, Error> {
         let doing = format!("reading the bands of {}", self.interface.name);
-        let mut netlink = Socket::open().map_err(|error| Error::kernel(&doing, &error))?;
-        found::stats(&mut netlink, self).map_err(|error| Error::kernel(&doing, &error))
+        let mut netlink = Socket::open().map_err(|error| Error::kernel(&doing, error))?;
+        found::stats(&mut netlink, self).map_err(|error| Error::kernel(&doing, error))
     }
 }
 
@@ -208,7 +208,7 @@ pub fn find(interface: &Interface) -> Result<Option<Tree>, Error> {
         found::Found::Broken => {
             let name = &interface.name;
             Err(Error::new(format!(
-                "the tree on {name} is not whole; make it anew with `weir uplink up`, or remove it with `weir uplink down {name}`"
+                "the tree on {name} is not whole: run `weir uplink up` to make it anew, or `weir uplink down {name}` to remove it"
             )))
         }
     }

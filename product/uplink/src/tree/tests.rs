@@ -244,7 +244,7 @@ fn what_could_not_be_put_back_is_refused_even_with_replace() {
         for replace in [false, true] {
             let said = refused(weir0, &plan("10mbit"), replace);
             assert!(
-                said.contains("a htb that could not be put back") && said.contains("tc qdisc del dev weir0"),
+                said.contains("a htb, which weir cannot put back") && said.contains("tc qdisc del dev weir0"),
                 "{said}"
             );
         }
@@ -323,21 +323,21 @@ fn what_no_interface_could_do_is_refused() {
     on_a_pair(|weir0| {
         let ten = plan("10mbit");
         for (wrong, said) in [
-            (plan("11gbit"), "rate 11gbit is above what weir0 carries, 10gbit"),
-            (plan("8kbit"), "rate 8kbit is too low"),
+            (plan("11gbit"), "rate 11gbit is above the 10gbit of weir0"),
+            (plan("8kbit"), "rate 8kbit is too low: write 12000bit or more"),
             (Plan { bands: 2, ..ten.clone() }, "2 bands: htb takes 3 to 15"),
             (Plan { bands: 16, ..ten.clone() }, "16 bands: htb takes 3 to 15"),
             (Plan { bands: 17, ..Plan::new(Kind::Prio, ten.rate) }, "17 bands: prio takes 3 to 16"),
             (Plan { kind: Kind::Prio, other_share_permille: 1, ..ten.clone() }, "a guaranteed share needs --qdisc htb"),
-            (Plan { share_permille: 58, ..ten.clone() }, "beside 200 each band can have at most 57"),
-            (Plan { other_share_permille: 1001, share_permille: 0, ..ten.clone() }, "more than the link"),
+            (Plan { share_permille: 58, ..ten.clone() }, "write at most 57 for each band"),
+            (Plan { other_share_permille: 1001, share_permille: 0, ..ten.clone() }, "more than 1000 together"),
             (Plan { packets_per_band: 0, ..ten.clone() }, "0 packets per band"),
         ] {
             let answer = refused(weir0, &wrong, true);
             assert!(answer.contains(said), "{answer}");
         }
         run("ip link set weir0 down");
-        assert!(refused(weir0, &ten, true).contains("weir0 is down; bring it up first"));
+        assert!(refused(weir0, &ten, true).contains("weir0 is down: run `ip link set weir0 up` first"));
     });
 }
 

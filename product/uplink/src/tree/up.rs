@@ -41,7 +41,7 @@ fn make(interface: &Interface, plan: &Plan, replace: bool) -> Result<Change, Err
         check_foreign(name, qdisc, replace)?;
     }
     let doing = format!("making the tree on {name}");
-    let kernel = |error: io::Error| Error::kernel(&doing, &error);
+    let kernel = |error: io::Error| Error::kernel(&doing, error);
     let mut netlink = Socket::open().map_err(kernel)?;
     let is_new = segments::bound(&mut netlink, interface, &device, plan.rate).map_err(kernel)?;
     let outcome = put_up(&mut netlink, interface, &device, plan, found);
@@ -96,15 +96,15 @@ fn take_down(interface: &Interface) -> Result<bool, Error> {
     match look(interface)? {
         Found::Ours(_) | Found::Broken => {
             let remove = || build::remove(&mut Socket::open()?, interface.index);
-            remove().map_err(|error| Error::kernel(&format!("removing the tree from {name}"), &error))?;
+            remove().map_err(|error| Error::kernel(&format!("removing the tree from {name}"), error))?;
             put_back(interface)?;
             Ok(true)
         }
         Found::Default => put_back(interface),
         Found::Foreign(_) if put_back(interface)? => Ok(true),
-        Found::Foreign(Qdisc { kind, .. }) => {
-            Err(Error::new(format!("the {kind} on {name} is not weir's; `tc qdisc del dev {name} root` removes it")))
-        }
+        Found::Foreign(Qdisc { kind, .. }) => Err(Error::new(format!(
+            "the {kind} on {name} is not weir's: run `tc qdisc del dev {name} root` to remove it"
+        ))),
     }
 }
 
@@ -112,14 +112,14 @@ fn take_down(interface: &Interface) -> Result<bool, Error> {
 /// unless another has that place. False if there was nothing to put back.
 pub fn put_back(interface: &Interface) -> Result<bool, Error> {
     let name = &interface.name;
-    let kernel = |error: io::Error| Error::kernel(&format!("putting back the packets' size on {name}"), &error);
+    let kernel = |error: io::Error| Error::kernel(&format!("putting back the packets' size on {name}"), error);
     let mut netlink = Socket::open().map_err(kernel)?;
     let is_released = segments::release(&mut netlink, interface).map_err(kernel)?;
     let kept = if matches!(look(interface)?, Found::Default) { keep::kept(interface) } else { None };
     if let Some(qdisc) = &kept {
         keep::restore(&mut netlink, interface, qdisc).map_err(|error| {
             let kind = &qdisc.kind;
-            Error::new(format!("the tree is gone from {name}, but the {kind} before it could not be put back: {error}"))
+            Error::other(format!("the tree is gone from {name}, but the {kind} before it could not be put back"), error)
         })?;
     }
     keep::forget(interface);
@@ -147,14 +147,12 @@ impl Site<'_> {
         if let Before::Ours(_) | Before::Broken = before {
             // An HTB's globals cannot be changed, nor can one take the place of another by the same handle.
             build::remove(self.netlink, self.interface.index)
-                .map_err(|error| Error::kernel(&format!("making the tree on {name} anew"), &error))?;
+                .map_err(|error| Error::kernel(&format!("making the tree on {name} anew"), error))?;
         }
         let Err(error) = self.put(plan) else { return Ok(()) };
         match self.undo(before) {
             Ok(()) => Err(error),
-            Err(undo) => {
-                Err(Error::new(format!("{error}; and what was on {name} before could not be put back: {undo}")))
-            }
+            Err(undo) => Err(Error::undo(error, format!("the qdisc before on {name}"), undo)),
         }
     }
 
@@ -162,12 +160,12 @@ impl Site<'_> {
         let doing = "putting it back";
         // The very first step may be what failed: then there is nothing to remove.
         if let Ok(Found::Ours(_) | Found::Broken) = look(self.interface) {
-            build::remove(self.netlink, self.interface.index).map_err(|error| Error::kernel(doing, &error))?;
+            build::remove(self.netlink, self.interface.index).map_err(|error| Error::kernel(doing, error))?;
         }
         match before {
             Before::Default | Before::Broken => Ok(()),
             Before::Foreign(qdisc) => {
-                keep::restore(self.netlink, self.interface, &qdisc).map_err(|error| Error::kernel(doing, &error))
+                keep::restore(self.netlink, self.interface, &qdisc).map_err(|error| Error::kernel(doing, error))
             }
             Before::Ours(plan) => self.put(&plan),
         }
@@ -177,7 +175,7 @@ impl Site<'_> {
         let Err(error) = self.set_rates(plan) else { return Ok(Change::Rates) };
         match self.set_rates(&tree.plan) {
             Ok(()) => Err(error),
-            Err(undo) => Err(Error::new(format!("{error}; and the rate before could not be set again: {undo}"))),
+            Err(undo) => Err(Error::undo(error, "the rate before", undo)),
         }
     }
 
@@ -186,7 +184,7 @@ impl Site<'_> {
             return ranked::install(self.interface, plan.rate, ranked::FLOWS_MAX_DEFAULT).map(drop);
         }
         build::build(self.netlink, self.interface.index, self.mtu_bytes, plan)
-            .map_err(|error| self.explain(plan, &error))
+            .map_err(|error| self.explain(plan, error))
     }
 
     fn set_rates(&mut self, plan: &Plan) -> Result<(), Error> {
@@ -195,15 +193,15 @@ impl Site<'_> {
             return self.put(plan);
         }
         build::set_rates(self.netlink, self.interface.index, self.mtu_bytes, plan)
-            .map_err(|error| self.explain(plan, &error))
+            .map_err(|error| self.explain(plan, error))
     }
 
-    fn explain(&self, plan: &Plan, error: &io::Error) -> Error {
+    fn explain(&self, plan: &Plan, error: io::Error) -> Error {
         let (kind, name) = (plan.kind.name(), &self.interface.name);
         match error.raw_os_error() {
             // The kernel knows no qdisc or class of this kind and found no module for it.
             Some(libc::ENOENT) => Error::missing(format!(
-                "this kernel has no {kind} or cannot load it (module sch_{kind}); `weir uplink doctor` says what it has"
+                "this kernel has no {kind}, nor its module sch_{kind}: run `weir uplink doctor` to list what it has"
             )),
             _ => Error::kernel(&format!("making the tree on {name}"), error),
         }
@@ -212,18 +210,16 @@ impl Site<'_> {
 
 fn check_device(interface: &Interface, plan: &Plan) -> Result<Device, Error> {
     let name = &interface.name;
-    let device = Device::of(interface).map_err(|error| Error::kernel(&format!("reading {name}"), &error))?;
+    let device = Device::of(interface).map_err(|error| Error::kernel(&format!("reading {name}"), error))?;
     // Told by `explain`.
     let device = device.ok_or_else(|| Error::new(format!("the interface {name} has gone")))?;
     if !device.is_up {
-        return Err(Error::new(format!("{name} is down; bring it up first: ip link set {name} up")));
+        return Err(Error::new(format!("{name} is down: run `ip link set {name} up` first")));
     }
     match device.speed {
         Some(speed) if plan.rate > speed => {
             let rate = plan.rate;
-            Err(Error::new(format!(
-                "rate {rate} is above what {name} carries, {speed}; the queue would stand below the tree"
-            )))
+            Err(Error::new(format!("rate {rate} is above the {speed} of {name}: write {speed} or less")))
         }
         _ => Ok(device),
     }
@@ -233,12 +229,12 @@ fn check_foreign(name: &str, qdisc: &Qdisc, replace: bool) -> Result<(), Error> 
     let kind = &qdisc.kind;
     if !keep::is_restorable(qdisc) {
         return Err(Error::new(format!(
-            "{name} has a {kind} that could not be put back later; if it may go, remove it first: tc qdisc del dev {name} root"
+            "{name} has a {kind}, which weir cannot put back later: run `tc qdisc del dev {name} root` to remove it"
         )));
     }
     if !replace {
         return Err(Error::new(format!(
-            "{name} has a {kind} that weir did not put there; --replace takes its place until `weir uplink down {name}`"
+            "{name} has a {kind} of another program: write --replace to take its place until `weir uplink down {name}`"
         )));
     }
     Ok(())

@@ -157,18 +157,18 @@ fn somebody_elses_qdisc_is_put_back() {
 fn mistakes_are_one_line() {
     let Some(network) = Network::new() else { return };
     for (args, status, said) in [
-        ("uplink up weir9 --rate 10mbit", 1, "there is no interface weir9; `ip link` lists"),
+        ("uplink up weir9 --rate 10mbit", 1, "there is no interface weir9: run `ip link` to list all"),
         ("uplink show weir9", 1, "there is no interface weir9"),
         ("uplink down weir9", 1, "there is no interface weir9"),
         ("uplink show uplink", 1, "uplink has no bands; run `weir uplink up uplink --rate RATE`"),
         ("uplink up uplink", 2, "--rate"),
         ("uplink up uplink --rate 0mbit", 2, "`0mbit` is not a rate"),
-        ("uplink up uplink --rate 11gbit", 1, "above what uplink carries, 10gbit"),
+        ("uplink up uplink --rate 11gbit", 1, "above the 10gbit of uplink"),
         ("uplink up uplink --rate 10mbit --bands 17", 1, "17 bands"),
         ("uplink up uplink --rate 10mbit --bands 2", 1, "2 bands"),
         ("uplink up uplink --rate 10mbit --bands 16 --qdisc htb", 1, "16 bands: htb takes 3 to 15"),
         ("uplink up uplink --rate 10mbit --qdisc cake", 2, "cake"),
-        ("uplink up uplink --rate 10mbit --qdisc htb --share 200", 1, "beside 200 each band can have at most 57"),
+        ("uplink up uplink --rate 10mbit --qdisc htb --share 200", 1, "write at most 57 for each band"),
         ("uplink up uplink --rate 10mbit --other-share 0", 2, "--other-share"),
         ("uplink up uplink --rate 10mbit --qdisc prio --share 20", 1, "a guaranteed share needs --qdisc htb"),
         ("uplink up uplink --rate 10mbit --packets 0", 1, "0 packets per band"),
