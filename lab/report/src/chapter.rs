@@ -10,12 +10,11 @@ use units::Nanos;
 
 use crate::ReportError;
 use crate::axis::Scale;
-use crate::chart::Unit;
 use crate::figure::{BOUND, Described, IDEAL_PS};
 use crate::findings::{self, Findings};
 use crate::jobs::Jobs;
 use crate::metric::{Metric, Observed, stretch};
-use crate::plot::{Line, Plot};
+use crate::plot::{Line, Look, Plot, Unit};
 use crate::plots::{Drawn, Resolution, Scene, stretch_percentiles};
 use crate::simulated::Simulated;
 use crate::summary::{Compared, SkippedRun, Summary, summary_of};
@@ -264,8 +263,8 @@ impl Chapter {
     fn bounds(&self, order: &[usize]) -> [Line; 2] {
         let of = |bound: fn(&Summary) -> f64| order.iter().map(|p| Some(bound(&self.points[*p].summary))).collect();
         [
-            Line::oracle(BOUND, of(|summary| summary.bound_ms)),
-            Line::oracle("packet bound", of(|summary| summary.packet_bound_ms)),
+            Line { ys: of(|summary| summary.bound_ms), ..Line::new(BOUND, Look::Dotted) },
+            Line { ys: of(|summary| summary.packet_bound_ms), ..Line::new("packet bound", Look::Dashed) },
         ]
     }
 
@@ -280,7 +279,7 @@ impl Chapter {
             .collect();
         let is_void = made.iter().all(|(_, is_void)| *is_void);
         let voids = made.into_iter().filter(|(_, is)| *is && !is_void).map(|(x, _)| x).collect();
-        Line { name: name.into(), run: Some(at), is_void, voids, ys, half_widths }
+        Line { run: Some(at), is_void, voids, ys, half_widths, ..Line::new(name, Look::Measured) }
     }
 }
 

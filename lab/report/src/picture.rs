@@ -9,45 +9,43 @@ use units::Nanos;
 
 use crate::ReportError;
 use crate::axis::{Scale, millis_label};
-use crate::chart::{AxisTitle, Chart, Curve, Look, Point, Unit};
 use crate::jobs::Jobs;
+use crate::plot::{Line, Look, Plot, Point, Unit};
 use crate::validity::void_reason;
 
 /// Draws mean response time against size, one line per run, with ideal processor sharing and the bound dashed.
 pub fn response_by_size_svg(experiment: &str, runs: &[Run]) -> Result<String, ReportError> {
     let jobs = Jobs::of(runs)?;
-    let chart = Chart {
-        title: format!("{experiment}: response time by size"),
-        subtitle: format!(
-            "{} jobs, link {}, rho {}; mean of the jobs in each bin of sizes [x, 1.2 x)",
-            jobs.sizes.len(),
-            jobs.link,
-            runs[0].manifest.rho
-        ),
-        x: AxisTitle { title: "size of the response body".into(), scale: Scale::Log, unit: Unit::Bytes },
-        y: AxisTitle { title: "mean response time".into(), scale: Scale::Log, unit: Unit::Millis },
-        curves: curves(runs, &jobs),
-    };
-    chart.svg()
+    let (x, y) =
+        (("size of the response body", Scale::Log, Unit::Bytes), ("mean response time", Scale::Log, Unit::Millis));
+    let plot =
+        Plot::new("by-size", format!("{experiment}: response time by size"), x, y).with_points(lines(runs, &jobs));
+    let note = format!(
+        "{} jobs, link {}, rho {}; mean of the jobs in each bin of sizes [x, 1.2 x)",
+        jobs.sizes.len(),
+        jobs.link,
+        runs[0].manifest.rho
+    );
+    Plot { note, ..plot }.svg()
 }
 
-fn curves(runs: &[Run], jobs: &Jobs) -> Vec<Curve> {
+fn lines(runs: &[Run], jobs: &Jobs) -> Vec<(Line, Vec<Point>)> {
     let measured = runs.iter().map(|run| {
         let responses: Vec<Nanos> = run.records.iter().map(|record| record.response_time()).collect();
         let mark = if void_reason(run).is_some() { " VOID" } else { "" };
-        curve(&format!("{}{mark}", run.manifest.name), jobs, &responses, Look::Measured)
+        line(&format!("{}{mark}", run.manifest.name), jobs, &responses, Look::Measured)
     });
     let oracles =
         [("ideal processor sharing", &jobs.ideal_ps, Look::Dashed), ("clairvoyant bound", &jobs.bound, Look::Dotted)];
-    measured.chain(oracles.map(|(name, responses, look)| curve(name, jobs, responses, look))).collect()
+    measured.chain(oracles.map(|(name, responses, look)| line(name, jobs, responses, look))).collect()
 }
 
-fn curve(name: &str, jobs: &Jobs, responses: &[Nanos], look: Look) -> Curve {
+fn line(name: &str, jobs: &Jobs, responses: &[Nanos], look: Look) -> (Line, Vec<Point>) {
     let millis: Vec<f64> = responses.iter().map(|response| response.as_millis_f64()).collect();
     let bins = growth_bins(&jobs.sizes, &millis);
     let points = bins.into_iter().map(|bin| Point::exact(bin.size_bytes_mean, bin.value_mean)).collect();
     let mean_ms = stats::mean(&millis).unwrap_or_default();
-    Curve { name: name.into(), note: Some(format!("mean {}", millis_label(mean_ms))), points, look }
+    (Line { note: Some(format!("mean {}", millis_label(mean_ms))), ..Line::new(name, look) }, points)
 }
 
 #[cfg(test)]

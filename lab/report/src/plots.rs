@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use stats::{Bin, growth_bins, nearest_rank, percentile_buckets};
 
 use crate::axis::Scale::{Linear, Log, Nines};
-use crate::chart::Unit;
+use crate::figure::BOUND;
 use crate::metric::{Observed, stretch};
-use crate::plot::{Line, Plot, log_steps};
+use crate::plot::{Line, Look, Plot, Point, Unit, log_steps};
 
 /// How finely plots are drawn: a page has room for a few hundred thousand numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +60,17 @@ pub(crate) struct Scene<'a> {
     pub resolution: Resolution,
 }
 
+impl Drawn<'_> {
+    fn line(&self, ys: Vec<Option<f64>>) -> Line {
+        let look = match self.run {
+            Some(_) => Look::Measured,
+            None if self.name == BOUND => Look::Dotted,
+            None => Look::Dashed,
+        };
+        Line { run: self.run, is_void: self.is_void, ys, ..Line::new(self.name.as_str(), look) }
+    }
+}
+
 impl Scene<'_> {
     /// Every plot that has something to show.
     pub fn plots(&self) -> Vec<Plot> {
@@ -68,37 +79,23 @@ impl Scene<'_> {
         of_sizes.chain(of_times).chain(self.counters()).filter(|plot| !plot.is_empty()).collect()
     }
 
-    fn line(&self, drawn: &Drawn, ys: Vec<Option<f64>>) -> Line {
-        Line {
-            name: drawn.name.clone(),
-            run: drawn.run,
-            is_void: drawn.is_void,
-            voids: vec![],
-            ys,
-            half_widths: vec![],
-        }
-    }
-
     /// Bins [x, 1.2 x) as in 000, figure 5. They begin at the smallest size, so runs of other jobs may have others; each
     /// line then has values at its own sizes only.
     fn by_size(&self) -> [Plot; 2] {
-        let x = ("size of the response", Log, Unit::Bytes);
-        let mut times = Plot::new("by-size", "Response time by size", x, ("mean response time", Log, Unit::Millis));
-        let mut slowdowns = Plot::new("slowdown-by-size", "Slowdown by size", x, ("mean slowdown", Log, Unit::Number));
-        for (plot, of) in [(&mut times, responses as fn(&Observed) -> &[f64]), (&mut slowdowns, slowdowns_of)] {
-            plot.note = "mean over the requests in each bin of sizes [x, 1.2 x)".into();
-            let bins: Vec<Vec<Bin>> =
-                self.drawn.iter().map(|drawn| growth_bins(drawn.sizes, of(drawn.observed))).collect();
-            let mut xs: Vec<f64> = bins.iter().flatten().map(|bin| bin.size_bytes_mean).collect();
-            xs.sort_by(f64::total_cmp);
-            xs.dedup();
-            for (drawn, bins) in self.drawn.iter().zip(&bins) {
-                let at = |x: &f64| Some(bins.iter().find(|bin| bin.size_bytes_mean == *x)?.value_mean);
-                plot.lines.push(self.line(drawn, xs.iter().map(at).collect()));
-            }
-            plot.xs = xs;
-        }
-        [times, slowdowns]
+        let plot = |id, title, (y, unit): (&str, Unit), of: fn(&Observed) -> &[f64]| {
+            let points = |drawn: &Drawn| {
+                let bins = growth_bins(drawn.sizes, of(drawn.observed)).into_iter();
+                bins.map(|bin| Point::exact(bin.size_bytes_mean, bin.value_mean)).collect()
+            };
+            let lines = self.drawn.iter().map(|drawn| (drawn.line(vec![]), points(drawn))).collect();
+            let note = "mean over the requests in each bin of sizes [x, 1.2 x)".into();
+            let plot = Plot::new(id, title, ("size of the response", Log, Unit::Bytes), (y, Log, unit));
+            Plot { note, ..plot.with_points(lines) }
+        };
+        [
+            plot("by-size", "Response time by size", ("mean response time", Unit::Millis), responses),
+            plot("slowdown-by-size", "Slowdown by size", ("mean slowdown", Unit::Number), slowdowns_of),
+        ]
     }
 
     fn by_percentile(&self) -> [Plot; 4] {
@@ -121,7 +118,7 @@ impl Scene<'_> {
             plot.note = format!("each point is {} % of the requests, by size", 100.0 / f64::from(buckets));
             plot.xs = (0..buckets).map(|bucket| (f64::from(bucket) + 0.5) / f64::from(buckets)).collect();
             let line = |(drawn, bins): (&Drawn, &Vec<Option<Bin>>)| {
-                self.line(drawn, bins.iter().map(|bin| bin.as_ref().map(value)).collect())
+                drawn.line(bins.iter().map(|bin| bin.as_ref().map(value)).collect())
             };
             plot.lines = self.drawn.iter().zip(bins).map(line).collect();
             plot
@@ -145,9 +142,8 @@ impl Scene<'_> {
             let above = values.len() - values.partition_point(|value| *value <= x);
             (above > 0).then(|| above as f64 / values.len() as f64)
         };
-        let line = |(drawn, values): (&Drawn, &Vec<f64>)| {
-            self.line(drawn, plot.xs.iter().map(|x| share(values, *x)).collect())
-        };
+        let line =
+            |(drawn, values): (&Drawn, &Vec<f64>)| drawn.line(plot.xs.iter().map(|x| share(values, *x)).collect());
         plot.lines = self.drawn.iter().zip(&sorted).map(line).collect();
         plot
     }
@@ -171,7 +167,7 @@ impl Scene<'_> {
             // The nearest rank, as everywhere.
             let rank = |x: &f64| ((sorted.len() as f64 * x).ceil() as usize).clamp(1, sorted.len().max(1));
             let at = |x: &f64| sorted.get(rank(x) - 1).copied();
-            plot.lines.push(self.line(drawn, plot.xs.iter().map(at).collect()));
+            plot.lines.push(drawn.line(plot.xs.iter().map(at).collect()));
         }
         plot
     }
@@ -191,7 +187,7 @@ impl Scene<'_> {
             plot.xs = (0..windows).map(|window| (window as f64 + 0.5) * window_s).collect();
             if let Some(of) = values.next() {
                 let means = |(drawn, arrivals): (&Drawn, &&[u64])| {
-                    self.line(drawn, window_means(of(drawn.observed), arrivals, window_s, windows))
+                    drawn.line(window_means(of(drawn.observed), arrivals, window_s, windows))
                 };
                 plot.lines = self.drawn.iter().zip(self.arrivals_ns).map(means).collect();
             }
@@ -227,7 +223,7 @@ impl Scene<'_> {
             for drawn in self.drawn {
                 let Some(series) = drawn.observed.counters.get(column) else { continue };
                 let ys = in_windows(series, counts_up, window_s, windows);
-                plot.lines.push(self.line(drawn, ys));
+                plot.lines.push(drawn.line(ys));
             }
             plot
         };

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use report::{AxisTitle, Chart, Curve, Look, Point, Scale, Unit};
+use report::{Line, Look, Plot, Point, Scale, Unit};
 
 use crate::grid::{Axis, AxisValue};
 use crate::model::TheoryAt;
@@ -20,7 +20,7 @@ const LOG_FROM_RATIO: f64 = 8.0;
 /// How a picture says what its bars are.
 const BARS: &str = ", bars: 99 % confidence";
 
-/// Curves whose heights all differ by less than this share cannot be told apart: half a pixel or so.
+/// Lines whose heights all differ by less than this share cannot be told apart: half a pixel or so.
 const SAME_WITHIN: f64 = 0.01;
 
 /// A CCDF ends where fewer than this share of the jobs are: a millionth is one job of a usual run.
@@ -32,16 +32,14 @@ pub fn write_pictures(plan: &Plan, results: &Results, out: &Path) -> Result<Vec<
     fs::create_dir_all(&folder).and_then(|()| remove_pictures(&folder)).map_err(|e| SweepError::path(&folder, e))?;
     let mut files = BTreeMap::new();
     for panel in panels(plan, results) {
-        for (name, chart) in panel.charts() {
-            if chart.curves.iter().all(|curve| curve.points.is_empty()) {
-                continue;
-            }
-            let name = if panel.name.is_empty() { name } else { format!("{}-{name}", panel.name) };
-            files.insert(unused_path(&folder, &name, &files), chart);
+        for plot in panel.plots().into_iter().filter(|plot| !plot.xs.is_empty()) {
+            let id = &plot.id;
+            let name = if panel.name.is_empty() { id.clone() } else { format!("{}-{id}", panel.name) };
+            files.insert(unused_path(&folder, &name, &files), plot);
         }
     }
-    for (path, chart) in &files {
-        let svg = chart.svg().map_err(|e| SweepError::path(path, e))?;
+    for (path, plot) in &files {
+        let svg = plot.svg().map_err(|e| SweepError::path(path, e))?;
         fs::write(path, svg).map_err(|e| SweepError::path(path, e))?;
     }
     Ok(files.into_keys().collect())
@@ -59,7 +57,7 @@ fn remove_pictures(folder: &Path) -> std::io::Result<()> {
 }
 
 /// Names made of labels can meet when letters that no file name should have are replaced.
-fn unused_path(folder: &Path, name: &str, taken: &BTreeMap<PathBuf, Chart>) -> PathBuf {
+fn unused_path(folder: &Path, name: &str, taken: &BTreeMap<PathBuf, Plot>) -> PathBuf {
     let plain = folder.join(format!("{name}.svg"));
     let numbered = (2..).map(|number| folder.join(format!("{name}-{number}.svg")));
     std::iter::once(plain).chain(numbered).find(|path| !taken.contains_key(path)).expect("numbers do not end")
@@ -102,134 +100,120 @@ fn file_name(label: &str) -> String {
     label.chars().map(plain).collect()
 }
 
+/// A line by its points.
+type Points = (Line, Vec<Point>);
+
 impl Panel<'_> {
-    /// Every chart of this panel, with a name for its file.
-    fn charts(&self) -> Vec<(String, Chart)> {
-        let mut charts = Vec::new();
+    /// Everything that is drawn of this panel; the name of each is that of its file.
+    fn plots(&self) -> Vec<Plot> {
+        let mut plots = Vec::new();
         if let Some(x) = self.plan.plot.x.filter(|x| self.plan.axes[*x].values.len() > 1) {
-            for metric in &self.plan.plot.y {
-                charts
-                    .push((format!("{}-vs-{}", file_name(metric), self.plan.axes[x].name), self.against_x(x, metric)));
-            }
+            plots.extend(self.plan.plot.y.iter().map(|metric| self.against_x(x, metric)));
         }
         match self.plan.plot.x {
-            None => charts.extend(self.at_one_x(None)),
-            Some(x) => charts.extend(self.plan.plot.at.iter().flat_map(|at| self.at_one_x(Some((x, *at))))),
+            None => plots.extend(self.at_one_x(None)),
+            Some(x) => plots.extend(self.plan.plot.at.iter().flat_map(|at| self.at_one_x(Some((x, *at))))),
         }
-        charts
+        plots
     }
 
-    fn against_x(&self, x: usize, metric: &str) -> Chart {
+    fn against_x(&self, x: usize, metric: &str) -> Plot {
         let axis = &self.plan.axes[x];
         let point = |cell: &&CellResult| {
             let estimate = cell.metric(metric)?;
             Some(point(axis.values[cell.at[x]].number?, estimate))
         };
         let foretold = |cell: &&CellResult| Some(Point::exact(axis.values[cell.at[x]].number?, cell.foretold(metric)?));
-        let mut curves = self.curves(None, |cells| cells.iter().filter_map(point).collect());
-        curves.extend(theory(self.curves(None, |cells| cells.iter().filter_map(foretold).collect())));
+        let mut lines = self.lines(None, |cells| cells.iter().filter_map(point).collect());
+        lines.extend(theory(self.lines(None, |cells| cells.iter().filter_map(foretold).collect())));
         let (what, unit) = metric_title(metric);
-        self.chart(
-            format!("{what} against {}", axis.name),
-            String::new(),
-            AxisTitle { title: x_title(&axis.name), scale: scale(&curves, |p| p.x), unit: Unit::Number },
-            AxisTitle { title: what, scale: scale(&curves, |p| p.y), unit },
-            curves,
-        )
+        let id = format!("{}-vs-{}", file_name(metric), axis.name);
+        let (title, x) = (format!("{what} against {}", axis.name), x_title(&axis.name));
+        let (x, y) =
+            ((x.as_str(), scale(&lines, |p| p.x), Unit::Number), (what.as_str(), scale(&lines, |p| p.y), unit));
+        self.titled(Plot::new(id, title, x, y).with_points(lines), String::new(), BARS)
     }
 
     /// By size, by percentile and the distribution, where x has the value `at`; without an x there is but one place.
-    fn at_one_x(&self, at: Option<(usize, usize)>) -> Vec<(String, Chart)> {
+    fn at_one_x(&self, at: Option<(usize, usize)>) -> Vec<Plot> {
         let place = at.map(|(x, at)| (&self.plan.axes[x].name, &self.plan.axes[x].values[at].label));
         let where_ = place.map_or(String::new(), |(name, label)| format!("{name} {label}"));
         let suffix = place.map_or(String::new(), |(name, label)| format!("-{name}-{}", file_name(label)));
-        let log_size = || AxisTitle { title: "size of the response".into(), scale: Scale::Log, unit: Unit::Bytes };
-        let percentile =
-            || AxisTitle { title: "jobs that are smaller".into(), scale: Scale::Nines, unit: Unit::Percent };
-        let mut charts = Vec::new();
+        let size = ("size of the response", Scale::Log, Unit::Bytes);
+        let percentile = ("jobs that are smaller", Scale::Nines, Unit::Percent);
+        let mut plots = Vec::new();
         for (short, title, in_unit, unit, of) in BY_SIZE {
-            let y = || AxisTitle { title: format!("{title}{in_unit}"), scale: Scale::Log, unit };
+            let y = format!("{title}{in_unit}");
             let points =
                 |cells: &[&CellResult], by: Place| cells.iter().flat_map(|cell| bin_points(cell, of, by)).collect();
             let foretold =
                 |cells: &[&CellResult], by: Place| cells.iter().flat_map(|cell| foretold(cell, short, by)).collect();
-            let curves = |by: Place| {
-                let mut curves = self.curves(at, |cells| points(cells, by));
-                curves.extend(theory(self.curves(at, |cells| foretold(cells, by))));
-                curves
+            let plot = |by: Place, name: &str, of_what: &str, x| {
+                let mut lines = self.lines(at, |cells| points(cells, by));
+                lines.extend(theory(self.lines(at, |cells| foretold(cells, by))));
+                let (id, title) = (format!("{short}-by-{name}{suffix}"), format!("{title} by {of_what}"));
+                let plot = Plot::new(id, title, x, (y.as_str(), Scale::Log, unit)).with_points(lines);
+                self.titled(plot, where_.clone(), BARS)
             };
-            let chart = self.chart(format!("{title} by size"), where_.clone(), log_size(), y(), curves(size_places));
-            charts.push((format!("{short}-by-size{suffix}"), chart));
-            let title = format!("{title} by percentile of size");
-            let chart = self.chart(title, where_.clone(), percentile(), y(), curves(rank_places));
-            charts.push((format!("{short}-by-percentile{suffix}"), chart));
+            plots.push(plot(size_places, "size", "size", size));
+            plots.push(plot(rank_places, "percentile", "percentile of size", percentile));
         }
-        charts.push((format!("ccdf{suffix}"), self.ccdf(at, where_)));
-        charts
+        plots.push(self.ccdf(at, where_, &suffix));
+        plots
     }
 
-    fn ccdf(&self, at: Option<(usize, usize)>, where_: String) -> Chart {
+    fn ccdf(&self, at: Option<(usize, usize)>, where_: String, suffix: &str) -> Plot {
         let shares = |cells: &[&CellResult]| {
             let points = cells.iter().flat_map(|cell| &cell.ccdf).filter(|point| point.share_above >= SHARE_MIN);
             points.map(|point| Point::exact(point.response_time_ms, point.share_above)).collect()
         };
-        let axis = |title: &str, unit| AxisTitle { title: title.into(), scale: Scale::Log, unit };
-        let mut curves = self.curves(at, shares);
-        curves.iter_mut().for_each(|curve| curve.look = Look::Smooth);
-        let mut chart = self.chart(
-            "jobs that take longer (CCDF)".into(),
-            where_,
-            axis("response time", Unit::Millis),
-            axis("share of jobs that take longer", Unit::Percent),
-            curves,
-        );
-        chart.subtitle = chart.subtitle.replace(BARS, "");
-        chart
+        let mut lines = self.lines(at, shares);
+        lines.iter_mut().for_each(|(line, _)| line.look = Look::Smooth);
+        let x = ("response time", Scale::Log, Unit::Millis);
+        let y = ("share of jobs that take longer", Scale::Log, Unit::Percent);
+        let plot = Plot::new(format!("ccdf{suffix}"), "jobs that take longer (CCDF)", x, y).with_points(lines);
+        self.titled(plot, where_, "")
     }
 
-    /// One curve per value of the plan's `lines`, of the panel's cells there (and at that x, if one is given).
-    fn curves(&self, at: Option<(usize, usize)>, points: impl Fn(&[&CellResult]) -> Vec<Point>) -> Vec<Curve> {
+    /// One line per value of the plan's `lines`, of the panel's cells there (and at that x, if one is given).
+    fn lines(&self, at: Option<(usize, usize)>, points: impl Fn(&[&CellResult]) -> Vec<Point>) -> Vec<Points> {
         let is_there = |cell: &&CellResult| at.is_none_or(|(x, at)| cell.at[x] == at);
         let here: Vec<&CellResult> = self.cells.iter().copied().filter(is_there).collect();
-        let curve = |name: &str, cells: &[&CellResult]| {
-            let mut points = points(cells);
-            points.sort_by(|a, b| a.x.total_cmp(&b.x));
-            Curve { name: name.into(), note: None, points, look: Look::Measured }
-        };
-        let Some(lines) = self.plan.plot.lines else { return vec![curve(&self.plan.model, &here)] };
+        let line = |name: &str, cells: &[&CellResult]| (Line::new(name, Look::Measured), points(cells));
+        let Some(lines) = self.plan.plot.lines else { return vec![line(&self.plan.model, &here)] };
         let of_line = |(index, value): (usize, &AxisValue)| {
             let cells: Vec<&CellResult> = here.iter().copied().filter(|cell| cell.at[lines] == index).collect();
-            curve(&value.label, &cells)
+            line(&value.label, &cells)
         };
-        let mut curves: Vec<Curve> = self.plan.axes[lines].values.iter().enumerate().map(of_line).collect();
-        note_hidden(&mut curves);
-        curves
+        let mut lines: Vec<Points> = self.plan.axes[lines].values.iter().enumerate().map(of_line).collect();
+        note_hidden(&mut lines);
+        lines
     }
 
-    fn chart(&self, title: String, where_: String, x: AxisTitle, y: AxisTitle, curves: Vec<Curve>) -> Chart {
+    /// With the experiment's name before its title, and beside it what was the same for all lines; `bars` says what bars are.
+    fn titled(&self, plot: Plot, where_: String, bars: &str) -> Plot {
         let runs = match self.plan.seeds.len() {
             1 => "one run".into(),
-            runs => format!("mean of {runs} runs{BARS}"),
+            runs => format!("mean of {runs} runs{bars}"),
         };
         let parts = [where_, self.title.clone(), format!("model {}", self.plan.model), runs];
-        let subtitle: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        Chart { title: format!("{}: {title}", self.plan.name), subtitle: subtitle.join("; "), x, y, curves }
+        let note: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        Plot { title: format!("{}: {}", self.plan.name, plot.title), note: note.join("; "), ..plot }
     }
 }
 
-/// A curve that lies beneath an earlier one is not seen: the legend says which.
-fn note_hidden(curves: &mut [Curve]) {
+/// A line that lies beneath an earlier one is not seen: the legend says which.
+fn note_hidden(lines: &mut [Points]) {
     let is_same = |a: &Point, b: &Point| a.x == b.x && (a.y - b.y).abs() <= SAME_WITHIN * a.y.abs();
-    for number in 1..curves.len() {
-        let (earlier, rest) = curves.split_at_mut(number);
-        let this = &mut rest[0];
-        let hides = |other: &&Curve| {
-            let pairs = other.points.iter().zip(&this.points);
-            !this.points.is_empty()
-                && other.points.len() == this.points.len()
-                && pairs.into_iter().all(|(a, b)| is_same(a, b))
+    for number in 1..lines.len() {
+        let (earlier, rest) = lines.split_at_mut(number);
+        let (line, points) = &mut rest[0];
+        let hides = |(_, other): &&Points| {
+            !points.is_empty()
+                && other.len() == points.len()
+                && other.iter().zip(points.iter()).all(|(a, b)| is_same(a, b))
         };
-        this.note = earlier.iter().find(hides).map(|other| format!("the same as {}", other.name));
+        line.note = earlier.iter().find(hides).map(|(other, _)| format!("the same as {}", other.name));
     }
 }
 
@@ -277,23 +261,22 @@ fn foretold(cell: &CellResult, short: &str, by: Place) -> Vec<Point> {
     by(&cell.by_size).into_iter().zip(theory).map(|(x, at)| Point::exact(x, of(at))).collect()
 }
 
-/// Curves of a closed form lie on those they foretell; the legend names them once.
-fn theory(curves: Vec<Curve>) -> impl Iterator<Item = Curve> {
-    let there = curves.into_iter().filter(|curve| !curve.points.is_empty()).enumerate();
-    there.map(|(number, curve)| {
-        let name = if number == 0 { "closed form".into() } else { String::new() };
-        Curve { name, note: None, look: Look::Overlay, ..curve }
+/// Lines of a closed form lie on those they foretell; the legend names them once.
+fn theory(lines: Vec<Points>) -> impl Iterator<Item = Points> {
+    let there = lines.into_iter().filter(|(_, points)| !points.is_empty()).enumerate();
+    there.map(|(number, (_, points))| {
+        let name = if number == 0 { "closed form" } else { "" };
+        (Line::new(name, Look::Overlay), points)
     })
 }
 
 fn point(x: f64, estimate: &Estimate) -> Point {
-    let ends = estimate.half_width.map(|half| [estimate.mean - half, estimate.mean + half]);
-    Point { x, y: estimate.mean, ends }
+    Point { x, y: estimate.mean, half_width: estimate.half_width }
 }
 
 /// Logarithmic where values are far apart, unless some have no logarithm.
-fn scale(curves: &[Curve], of: fn(&Point) -> f64) -> Scale {
-    let values = curves.iter().flat_map(|curve| curve.points.iter().map(of));
+fn scale(lines: &[Points], of: fn(&Point) -> f64) -> Scale {
+    let values = lines.iter().flat_map(|(_, points)| points.iter().map(of));
     let (low, high) = values.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
     if low > 0.0 && high / low >= LOG_FROM_RATIO { Scale::Log } else { Scale::Linear }
 }
@@ -423,16 +406,13 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_beneath_another_is_noted() {
-        let curve = |name: &str, y: f64| Curve {
-            name: name.into(),
-            note: None,
-            points: vec![Point::exact(0.5, y), Point::exact(0.8, 2.0 * y)],
-            look: Look::Measured,
+    fn a_line_beneath_another_is_noted() {
+        let line = |name: &str, y: f64| {
+            (Line::new(name, Look::Measured), vec![Point::exact(0.5, y), Point::exact(0.8, 2.0 * y)])
         };
-        let mut curves = [curve("ps", 1.0), curve("srpt", 0.5), curve("las", 1.005), curve("fcfs", 1.02)];
-        note_hidden(&mut curves);
-        let notes: Vec<Option<&str>> = curves.iter().map(|curve| curve.note.as_deref()).collect();
+        let mut lines = [line("ps", 1.0), line("srpt", 0.5), line("las", 1.005), line("fcfs", 1.02)];
+        note_hidden(&mut lines);
+        let notes: Vec<Option<&str>> = lines.iter().map(|(line, _)| line.note.as_deref()).collect();
         assert_eq!(notes, [None, None, Some("the same as ps"), None]);
     }
 

@@ -7,8 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::axis::Scale;
 use crate::chapter::{Chapter, Extras, PointReport};
-use crate::chart::{AxisTitle, Unit};
-use crate::plot::{Line, Plot};
+use crate::plot::{AxisTitle, Line, Look, Plot, Unit};
 use crate::summary::RunSummary;
 
 /// To so many significant digits: what a plot can show, and a page has room for. Places of x are fewer, and close to 1 as
@@ -91,9 +90,13 @@ impl Plots {
 fn look(line: &Line) -> String {
     const COLOURS: usize = 7;
     let void = if line.is_void { " void" } else { "" };
-    match line.run {
-        Some(run) => format!("c{} d{}{void}", run % COLOURS, (run / COLOURS).min(2)),
-        None => format!("oracle {}", if line.name == crate::figure::BOUND { "d2" } else { "d1" }),
+    match line.look {
+        Look::Dotted => "oracle d2".into(),
+        Look::Dashed | Look::Overlay => "oracle d1".into(),
+        Look::Measured | Look::Smooth => {
+            let run = line.run.unwrap_or_default();
+            format!("c{} d{}{void}", run % COLOURS, (run / COLOURS).min(2))
+        }
     }
 }
 

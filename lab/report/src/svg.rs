@@ -1,5 +1,4 @@
-//! Lines over two axes, as SVG without fonts: what every picture of ours is. The legend stands beside the plot, never on
-//! data.
+//! A plot as SVG without fonts: what every picture of ours is. The legend stands beside it, never on data.
 
 use plotters::coord::Shift;
 use plotters::element::DashedPathElement;
@@ -8,13 +7,14 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::ReportError;
 use crate::axis::{Axis, Scale, bytes_label, millis_label, number_label, percent_label};
+use crate::plot::{Line, Look, Plot, Point, Unit};
 
 const WIDTH_PX: u32 = 1120;
 const HEIGHT_PX: u32 = 640;
 const LEGEND_WIDTH_PX: u32 = 250;
 const TITLE_HEIGHT_PX: u32 = 64;
 
-/// One per measured curve, then again from the start with another mark: the colours of Okabe & Ito (2008), which
+/// One per measured line, then again from the start with another mark: the colours of Okabe & Ito (2008), which
 /// colour-blind readers can tell apart, without their yellow, which is too pale for a line.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(213, 94, 0),
@@ -30,77 +30,7 @@ const INK: RGBColor = RGBColor(40, 40, 40);
 const GRID: RGBColor = RGBColor(205, 205, 205);
 const GRID_FINE: RGBColor = RGBColor(236, 236, 236);
 
-/// A picture of one or more curves.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Chart {
-    pub title: String,
-    /// What was the same for all curves.
-    pub subtitle: String,
-    pub x: AxisTitle,
-    pub y: AxisTitle,
-    pub curves: Vec<Curve>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct AxisTitle {
-    pub title: String,
-    pub scale: Scale,
-    pub unit: Unit,
-}
-
-/// What the numbers on an axis are, which decides how they are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
-    Bytes,
-    Millis,
-    /// Shares of 1, written as percentages.
-    Percent,
-    /// The title says it, if there is one.
-    Number,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct Curve {
-    /// In the legend; a curve without a name is not in it.
-    pub name: String,
-    /// A second line in the legend.
-    pub note: Option<String>,
-    /// In the order in which they are joined; points that have no place on the scales are left out.
-    pub points: Vec<Point>,
-    pub look: Look,
-}
-
-/// How sure a curve is shows in how it is drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
-    /// A line with a mark at each point, in a colour of its own.
-    Measured,
-    /// A line without marks, in a colour of its own: for points so many that marks would hide it.
-    Smooth,
-    /// Computed: grey.
-    Dashed,
-    /// Computed, another one: grey.
-    Dotted,
-    /// Computed, to be compared with a measured curve that it lies upon: thin, dark, on top of all.
-    Overlay,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Point {
-    pub x: f64,
-    pub y: f64,
-    /// Ends of the confidence interval, drawn as a bar.
-    pub ends: Option<[f64; 2]>,
-}
-
-impl Point {
-    /// Without a confidence interval.
-    pub fn exact(x: f64, y: f64) -> Point {
-        Point { x, y, ends: None }
-    }
-}
-
-impl Chart {
+impl Plot {
     pub fn svg(&self) -> Result<String, ReportError> {
         let mut svg = String::new();
         {
@@ -111,11 +41,11 @@ impl Chart {
     }
 
     fn draw(&self, root: &Area) -> DrawResult {
-        let lines = self.lines();
+        let lines = self.drawn();
         root.fill(&WHITE)?;
         let (heading, below) = root.split_vertically(TITLE_HEIGHT_PX);
         heading.draw(&Text::new(self.title.clone(), (20, 14), text(22, INK)))?;
-        heading.draw(&Text::new(self.subtitle.clone(), (20, 42), text(14, ORACLE_COLOUR)))?;
+        heading.draw(&Text::new(self.note.clone(), (20, 42), text(14, ORACLE_COLOUR)))?;
         let (plot, legend) = below.split_horizontally(WIDTH_PX - LEGEND_WIDTH_PX);
         self.draw_plot(&plot, &lines)?;
         draw_legend(&legend, &lines)?;
@@ -123,19 +53,18 @@ impl Chart {
         Ok(())
     }
 
-    /// The curves with their colours, and only the points that can be drawn.
-    fn lines(&self) -> Vec<Line<'_>> {
+    /// The lines with their colours, and only the points that can be drawn.
+    fn drawn(&self) -> Vec<Drawn<'_>> {
         let mut measured = 0;
-        let line = |curve| {
-            let mut line = Line::new(curve, measured, self.y.scale);
-            measured += usize::from(line.dash.is_none());
-            line.points.retain(|point| self.x.scale.has(point.x) && self.y.scale.has(point.y));
-            line
+        let drawn = |line| {
+            let drawn = Drawn::new(line, self.points(line).collect(), measured, self.y.scale);
+            measured += usize::from(drawn.dash.is_none());
+            drawn
         };
-        self.curves.iter().map(line).collect()
+        self.lines.iter().map(drawn).collect()
     }
 
-    fn draw_plot(&self, area: &Area, lines: &[Line]) -> DrawResult {
+    fn draw_plot(&self, area: &Area, lines: &[Drawn]) -> DrawResult {
         let points = || lines.iter().flat_map(|line| &line.points);
         let x = Axis::covering(self.x.scale, points().map(|p| p.x));
         let y = Axis::covering(self.y.scale, points().flat_map(|p| [p.y].into_iter().chain(bar_ends(p))));
@@ -158,8 +87,8 @@ impl Chart {
             .x_label_formatter(&|value| self.x.unit.label(*value))
             .y_label_formatter(&|value| self.y.unit.label(*value))
             .draw()?;
-        // Computed curves and the last ones first, so that the first measured one lies on top; then what lies upon those.
-        let (upon, below): (Vec<&Line>, Vec<&Line>) = lines.iter().partition(|line| line.curve.look == Look::Overlay);
+        // Computed lines and the last ones first, so that the first measured one lies on top; then what lies upon those.
+        let (upon, below): (Vec<&Drawn>, Vec<&Drawn>) = lines.iter().partition(|line| line.line.look == Look::Overlay);
         below.into_iter().rev().chain(upon).try_for_each(|line| line.draw(&mut chart))
     }
 }
@@ -175,19 +104,24 @@ impl Unit {
     }
 }
 
-/// The ends of a bar as far as they may widen the axis: an interval from too few runs must not flatten the curves.
+/// The ends of a bar as far as they may widen the axis: an interval from too few runs must not flatten the lines.
 fn bar_ends(point: &Point) -> Vec<f64> {
     let within = |end: &f64| (point.y / 3.0..=point.y * 3.0).contains(end);
-    point.ends.into_iter().flatten().filter(within).collect()
+    ends(point).into_iter().flatten().filter(within).collect()
+}
+
+/// Of the confidence interval, drawn as a bar.
+fn ends(point: &Point) -> Option<[f64; 2]> {
+    point.half_width.map(|half| [point.y - half, point.y + half])
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type DrawResult = Result<(), Box<dyn std::error::Error>>;
-type Plot<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
+type Canvas<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
 
-/// A curve as it is drawn.
-struct Line<'c> {
-    curve: &'c Curve,
+/// A line as it is drawn.
+struct Drawn<'l> {
+    line: &'l Line,
     points: Vec<Point>,
     y_scale: Scale,
     colour: RGBColor,
@@ -206,35 +140,35 @@ enum Mark {
     Triangle,
 }
 
-impl<'c> Line<'c> {
-    /// `number` counts the measured curves before this one.
-    fn new(curve: &'c Curve, number: usize, y_scale: Scale) -> Line<'c> {
-        let (colour, dash) = match curve.look {
+impl<'l> Drawn<'l> {
+    /// `number` counts the measured lines before this one.
+    fn new(line: &'l Line, points: Vec<Point>, number: usize, y_scale: Scale) -> Drawn<'l> {
+        let (colour, dash) = match line.look {
             Look::Measured | Look::Smooth => (COLOURS[number % COLOURS.len()], None),
             Look::Dashed => (ORACLE_COLOUR, Some(Dash(9, 5))),
             Look::Dotted => (ORACLE_COLOUR, Some(Dash(2, 4))),
             Look::Overlay => (INK, Some(Dash(5, 4))),
         };
-        let mark = match curve.look {
+        let mark = match line.look {
             Look::Measured if (number / COLOURS.len()).is_multiple_of(2) => Mark::Disc,
             Look::Measured => Mark::Triangle,
             _ => Mark::None,
         };
-        Line { curve, points: curve.points.clone(), y_scale, colour, mark, dash }
+        Drawn { line, points, y_scale, colour, mark, dash }
     }
 
     fn stroke(&self) -> ShapeStyle {
-        self.colour.stroke_width(if self.curve.look == Look::Overlay { 1 } else { 2 })
+        self.colour.stroke_width(if self.line.look == Look::Overlay { 1 } else { 2 })
     }
 
-    fn draw(&self, plot: &mut Plot) -> DrawResult {
+    fn draw(&self, plot: &mut Canvas) -> DrawResult {
         let path = self.points.iter().map(|point| (point.x, point.y));
         if let Some(Dash(dash, gap)) = self.dash {
             plot.draw_series(DashedLineSeries::new(path, dash, gap, self.stroke()))?;
             return Ok(());
         }
         for point in &self.points {
-            if let Some(ends) = point.ends {
+            if let Some(ends) = ends(point) {
                 self.draw_bar(plot, point, ends)?;
             }
         }
@@ -248,7 +182,7 @@ impl<'c> Line<'c> {
     }
 
     /// An end that the scale has no place for, such as one below zero, is not drawn: no bar through half the picture.
-    fn draw_bar(&self, plot: &mut Plot, point: &Point, ends: [f64; 2]) -> DrawResult {
+    fn draw_bar(&self, plot: &mut Canvas, point: &Point, ends: [f64; 2]) -> DrawResult {
         const CAP_PX: i32 = 4;
         for end in ends.into_iter().filter(|end| self.y_scale.has(*end)) {
             plot.draw_series([PathElement::new([(point.x, point.y), (point.x, end)], self.colour)])?;
@@ -259,13 +193,13 @@ impl<'c> Line<'c> {
     }
 }
 
-/// One entry per curve, in their order: its mark, its name, its note.
-fn draw_legend(area: &Area, lines: &[Line]) -> DrawResult {
+/// One entry per line, in their order: its mark, its name, its note.
+fn draw_legend(area: &Area, lines: &[Drawn]) -> DrawResult {
     const ENTRY_HEIGHT_PX: i32 = 26;
     const NOTE_HEIGHT_PX: i32 = 20;
     const NAME_CHARS_MAX: usize = 27;
     let mut y = 12;
-    for line in lines.iter().filter(|line| !line.curve.name.is_empty()) {
+    for line in lines.iter().filter(|line| !line.line.name.is_empty()) {
         let mark = [(6, y), (36, y)];
         match (line.dash, line.mark) {
             (Some(Dash(dash, gap)), _) => area.draw(&DashedPathElement::new(mark, dash, gap, line.stroke()))?,
@@ -276,8 +210,8 @@ fn draw_legend(area: &Area, lines: &[Line]) -> DrawResult {
         if line.dash.is_none() {
             area.draw(&PathElement::new(mark, line.stroke()))?;
         }
-        area.draw(&Text::new(cut(&line.curve.name, NAME_CHARS_MAX), (46, y), text(15, INK)))?;
-        if let Some(note) = &line.curve.note {
+        area.draw(&Text::new(cut(&line.line.name, NAME_CHARS_MAX), (46, y), text(15, INK)))?;
+        if let Some(note) = &line.line.note {
             area.draw(&Text::new(note.clone(), (46, y + 18), text(13, ORACLE_COLOUR)))?;
             y += NOTE_HEIGHT_PX;
         }
@@ -302,43 +236,38 @@ fn text<'a>(size_px: i32, colour: RGBColor) -> TextStyle<'a> {
 mod tests {
     use super::*;
 
-    fn chart(scale: Scale, points: &[(f64, f64, Option<[f64; 2]>)]) -> Chart {
-        let points = points.iter().map(|&(x, y, ends)| Point { x, y, ends }).collect();
-        let axis = |title: &str, unit| AxisTitle { title: title.into(), scale, unit };
-        Chart {
-            title: "title <here>".into(),
-            subtitle: "subtitle".into(),
-            x: axis("offered load rho", Unit::Number),
-            y: axis("mean response time", Unit::Millis),
-            curves: vec![Curve { name: "srpt".into(), note: None, points, look: Look::Measured }],
-        }
+    fn plot(scale: Scale, points: &[(f64, f64, Option<f64>)]) -> Plot {
+        let points = points.iter().map(|&(x, y, half_width)| Point { x, y, half_width }).collect();
+        let (x, y) = (("offered load rho", scale, Unit::Number), ("mean response time", scale, Unit::Millis));
+        let plot = Plot::new("id", "title <here>", x, y);
+        Plot { note: "note".into(), ..plot.with_points(vec![(Line::new("srpt", Look::Measured), points)]) }
     }
 
     #[test]
     fn a_bar_has_two_halves_and_two_caps() {
-        let lines = |chart: Chart| {
-            let svg = chart.svg().unwrap();
+        let lines = |plot: Plot| {
+            let svg = plot.svg().unwrap();
             svg.lines().filter(|line| line.contains("<polyline") && line.contains("#D55E00")).count()
         };
-        let without = lines(chart(Scale::Linear, &[(0.5, 10.0, None), (0.8, 20.0, None)]));
-        let with = lines(chart(Scale::Linear, &[(0.5, 10.0, None), (0.8, 20.0, Some([18.0, 22.0]))]));
+        let without = lines(plot(Scale::Linear, &[(0.5, 10.0, None), (0.8, 20.0, None)]));
+        let with = lines(plot(Scale::Linear, &[(0.5, 10.0, None), (0.8, 20.0, Some(2.0))]));
         assert_eq!(with, without + 4);
     }
 
     #[test]
     fn what_has_no_place_is_left_out() {
-        let svg = chart(Scale::Log, &[(0.0, 1.0, None), (1.0, f64::NAN, None), (2.0, 0.0, None)]).svg().unwrap();
+        let svg = plot(Scale::Log, &[(0.0, 1.0, None), (1.0, f64::NAN, None), (2.0, 0.0, None)]).svg().unwrap();
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         assert!(!svg.contains("<here>"), "text is escaped");
     }
 
     #[test]
     fn an_interval_beyond_zero_has_its_upper_half_only() {
-        let lines = |low: f64| {
-            let svg = chart(Scale::Log, &[(1.0, 10.0, Some([low, 12.0])), (2.0, 20.0, None)]).svg().unwrap();
+        let lines = |half: f64| {
+            let svg = plot(Scale::Log, &[(1.0, 10.0, Some(half)), (2.0, 20.0, None)]).svg().unwrap();
             svg.lines().filter(|line| line.contains("<polyline") && line.contains("#D55E00")).count()
         };
-        assert_eq!(lines(-50.0), lines(8.0) - 2);
+        assert_eq!(lines(12.0), lines(2.0) - 2);
     }
 
     #[test]
