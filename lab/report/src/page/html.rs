@@ -1,23 +1,10 @@
-//! Text into HTML.
+//! What text has to be to stand in a page beside what maud escapes.
 
-/// As it stands in text and in attributes.
-pub(super) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
-}
+use maud::{Markup, PreEscaped};
 
 /// JSON that may stand within a script element: nothing in it ends one.
-pub(super) fn json(value: &serde_json::Value) -> String {
-    value.to_string().replace('<', "\\u003c")
+pub(super) fn json(value: &serde_json::Value) -> Markup {
+    PreEscaped(value.to_string().replace('<', "\\u003c"))
 }
 
 /// A name as a part of an id or an address: letters, digits, `-`.
@@ -31,8 +18,11 @@ mod tests {
 
     #[test]
     fn nothing_breaks_out() {
-        assert_eq!(escape("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
-        assert_eq!(json(&serde_json::json!("</script>")), "\"\\u003c/script>\"");
+        let text = "<a href=\"x\">&";
+        let escaped = "&lt;a href=&quot;x&quot;&gt;&amp;";
+        let said = maud::html! { p title=(text) { (text) } }.into_string();
+        assert_eq!(said, format!("<p title=\"{escaped}\">{escaped}</p>"));
+        assert_eq!(json(&serde_json::json!("</script>")).into_string(), "\"\\u003c/script>\"");
         assert_eq!(slug("003, W1/A"), "003--w1-a");
     }
 }

@@ -8,21 +8,20 @@ mod html;
 mod sections;
 mod tables;
 
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Value, json};
 
 use crate::cells;
-use crate::chapter::Chapter;
+use crate::chapter::{Chapter, PointReport};
 use crate::plot::Plot;
 use crate::verdict::{Tally, Verdict};
-use html::escape;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPTS: [&str; 2] = [include_str!("plot.js"), include_str!("page.js")];
 
-/// Text and numbers of the page, as they come together.
+/// Numbers of the page, as they come together.
 #[derive(Default)]
 struct Page {
-    body: String,
     plots: data::Plots,
     runs: Vec<Value>,
     /// One list of pairs for each point, with the place of its first run.
@@ -32,69 +31,82 @@ struct Page {
 /// The page of these experiments.
 pub fn html(title: &str, chapters: &[Chapter]) -> String {
     let mut page = Page::default();
-    sections::overview(&mut page.body, title, chapters);
-    for (number, chapter) in chapters.iter().enumerate() {
-        page.chapter(number, chapter);
-    }
-    let figures = chapters
-        .iter()
-        .flat_map(|chapter| &chapter.points)
-        .find_map(|point| Some(data::figures(point.summary.runs.first()?, point.extras.first()?)));
-    let names: Vec<&str> = figures.unwrap_or_default().into_iter().map(|(name, _)| name).collect();
-    let data = page.plots.into_json(json!({ "runs": page.runs, "pairs": page.pairs, "figures": names }));
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{}</title>\n<style>\n{STYLE}</style></head>\n<body>\n{}\
-         <div id=\"tip\" role=\"status\" hidden></div>\n\
-         <script type=\"application/json\" id=\"data\">{}</script>\n<script>\n(() => {{\n{}}})();\n</script>\n</body></html>\n",
-        escape(title),
-        page.body,
-        html::json(&data),
-        SCRIPTS.concat(),
-    )
+    let sections: Vec<Markup> =
+        chapters.iter().enumerate().map(|(number, chapter)| page.chapter(number, chapter)).collect();
+    let data = html::json(&page.data(chapters));
+    let scripts = PreEscaped(format!("\n(() => {{\n{}}})();\n", SCRIPTS.concat()));
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                (sections::overview(title, chapters))
+                @for section in sections { (section) }
+                div id="tip" role="status" hidden {}
+                script type="application/json" id="data" { (data) }
+                script { (scripts) }
+            }
+        }
+    };
+    page.into_string()
 }
 
 impl Page {
-    fn chapter(&mut self, number: usize, chapter: &Chapter) {
-        sections::chapter_head(&mut self.body, chapter);
-        let over_points = chapter.plots_over_points();
-        self.plots(&format!("x{number}"), &over_points);
-        for (at, point) in chapter.points.iter().enumerate() {
-            sections::point_head(&mut self.body, chapter, point);
-            tables::runs(&mut self.body, chapter, point);
-            let prefix = format!("x{number}p{at}");
-            self.plots(&prefix, &point.plots);
-            self.body.push_str("</details>\n");
-            self.pairs.push(json!([self.runs.len(), data::pairs(point)]));
-            self.runs.extend((0..point.summary.runs.len()).map(|run| data::run(chapter, point, run, &prefix)));
-        }
-        self.body.push_str("</section>\n");
+    fn chapter(&mut self, number: usize, chapter: &Chapter) -> Markup {
+        let over_points = self.plots(&format!("x{number}"), &chapter.plots_over_points());
+        let points = chapter.points.iter().enumerate();
+        let points: Vec<Markup> =
+            points.map(|(at, point)| self.point(&format!("x{number}p{at}"), chapter, point)).collect();
+        sections::chapter(chapter, html! { (over_points) @for point in points { (point) } })
+    }
+
+    /// `prefix` begins the keys of its plots.
+    fn point(&mut self, prefix: &str, chapter: &Chapter, point: &PointReport) -> Markup {
+        self.pairs.push(json!([self.runs.len(), data::pairs(point)]));
+        self.runs.extend((0..point.summary.runs.len()).map(|run| data::run(chapter, point, run, prefix)));
+        let plots = self.plots(prefix, &point.plots);
+        sections::point(chapter, point, html! { (tables::runs(chapter, point)) (plots) })
     }
 
     /// Places for plots side by side; `prefix` begins their keys.
-    fn plots(&mut self, prefix: &str, plots: &[Plot]) {
-        if plots.is_empty() {
-            return;
+    fn plots(&mut self, prefix: &str, plots: &[Plot]) -> Markup {
+        let keys: Vec<String> = plots.iter().map(|plot| format!("{prefix}-{}", plot.id)).collect();
+        keys.iter().zip(plots).for_each(|(key, plot)| self.plots.add(key, plot));
+        html! {
+            @if !keys.is_empty() {
+                div class="plots script" {
+                    @for key in keys { figure class="plot" id=(key) {} }
+                }
+            }
         }
-        self.body.push_str("<div class=\"plots script\">\n");
-        for plot in plots {
-            let key = format!("{prefix}-{}", plot.id);
-            self.body.push_str(&format!("<figure class=\"plot\" id=\"{key}\"></figure>\n"));
-            self.plots.add(&key, plot);
-        }
-        self.body.push_str("</div>\n");
+    }
+
+    /// What the scripts work with.
+    fn data(self, chapters: &[Chapter]) -> Value {
+        let figures = chapters
+            .iter()
+            .flat_map(|chapter| &chapter.points)
+            .find_map(|point| Some(data::figures(point.summary.runs.first()?, point.extras.first()?)));
+        let names: Vec<&str> = figures.unwrap_or_default().into_iter().map(|(name, _)| name).collect();
+        self.plots.into_json(json!({ "runs": self.runs, "pairs": self.pairs, "figures": names }))
     }
 }
 
 /// How many claims of a figure hold, and after it what became of the others.
-fn tally(tally: &Tally) -> String {
+fn tally(tally: &Tally) -> Markup {
     let rest = cells::tally_rest(tally);
-    let rest = if rest.is_empty() { rest } else { format!(" <small>{}</small>", escape(&rest)) };
-    format!("<span class=\"verdict {}\">{}</span>{rest}", tally.key(), tally.text())
+    html! {
+        span class={ "verdict " (tally.key()) } { (tally.text()) }
+        @if !rest.is_empty() { " " small { (rest) } }
+    }
 }
 
 /// A verdict as people and filters read it; not by colour alone.
-fn badge(verdict: Verdict) -> String {
-    format!("<span class=\"verdict {}\">{}</span>", verdict.key(), verdict.text())
+fn badge(verdict: Verdict) -> Markup {
+    html! { span class={ "verdict " (verdict.key()) } { (verdict.text()) } }
 }

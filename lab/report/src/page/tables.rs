@@ -1,61 +1,71 @@
 //! The tables of the page: claims and verdicts, and what every run came to.
 
-use std::fmt::Write as _;
+use maud::{Markup, html};
 
-use super::html::{escape, slug};
+use super::html::slug;
 use super::{badge, tally};
 use crate::cells::{self, Cell};
 use crate::chapter::{Chapter, PointReport};
+use crate::summary::RunSummary;
 
 /// One row per experiment: which figure, what it claims, what became of it.
-pub(super) fn overview(body: &mut String, chapters: &[Chapter]) {
-    if chapters.len() < 2 {
-        return;
+pub(super) fn overview(chapters: &[Chapter]) -> Markup {
+    let rows = if chapters.len() < 2 { &[] } else { chapters };
+    html! {
+        @if !rows.is_empty() {
+            div class="scroll" {
+                table id="overview" {
+                    thead { tr { th { "experiment" } th { "figure" } th { "claim" } th { "what became of it" } } }
+                    tbody { @for chapter in rows { (overview_row(chapter)) } }
+                }
+            }
+        }
     }
-    body.push_str(
-        "<div class=\"scroll\"><table id=\"overview\"><thead><tr><th>experiment</th><th>figure</th><th>claim</th><th>what became of it</th></tr></thead><tbody>\n",
-    );
-    for chapter in chapters {
-        let figure = chapter.described.figure.as_ref();
-        let mut verdicts: Vec<&str> = chapter.findings.iter().map(|finding| finding.verdict.key()).collect();
-        verdicts.sort_unstable();
-        verdicts.dedup();
-        let _ = writeln!(
-            body,
-            "<tr data-experiment=\"{0}\" data-verdict=\"{1}\"><td><a href=\"#{0}\">{2}</a></td><td>{3}</td><td>{4}</td><td>{5}</td></tr>",
-            slug(&chapter.name),
-            verdicts.join(" "),
-            escape(&chapter.name),
-            figure.map_or(String::new(), |figure| escape(&figure.title())),
-            figure.map_or_else(|| escape(&chapter.described.question), |figure| escape(&figure.claim)),
-            figure.map_or(String::new(), |_| tally(&chapter.tally())),
-        );
+}
+
+fn overview_row(chapter: &Chapter) -> Markup {
+    let figure = chapter.described.figure.as_ref();
+    let mut verdicts: Vec<&str> = chapter.findings.iter().map(|finding| finding.verdict.key()).collect();
+    verdicts.sort_unstable();
+    verdicts.dedup();
+    let name = slug(&chapter.name);
+    html! {
+        tr data-experiment=(name) data-verdict=(verdicts.join(" ")) {
+            td { a href={ "#" (name) } { (chapter.name) } }
+            td { @if let Some(figure) = figure { (figure.title()) } }
+            td { (figure.map_or(&chapter.described.question, |figure| &figure.claim)) }
+            td { @if figure.is_some() { (tally(&chapter.tally())) } }
+        }
     }
-    body.push_str("</tbody></table></div>\n");
 }
 
 /// Claim, measured, simulated, bound, verdict.
-pub(super) fn claims(body: &mut String, chapter: &Chapter) {
-    let heading: String = cells::CLAIM_COLUMNS.iter().map(|name| format!("<th>{name}</th>")).collect();
-    let _ = writeln!(body, "<div class=\"scroll\"><table class=\"claims\"><thead><tr>{heading}</tr></thead><tbody>");
-    for finding in &chapter.findings {
-        let [claim, measured, simulated, bound] = cells::claim(finding).map(|text| escape(&text));
-        let (servers, policies) = of_runs(chapter, finding);
-        let struck = if finding.verdict == crate::Verdict::Void { " class=\"void\"" } else { "" };
-        let remark =
-            finding.remark.as_ref().map_or(String::new(), |remark| format!(" <small>{}</small>", escape(remark)));
-        let _ = writeln!(
-            body,
-            "<tr{struck} data-claim data-experiment=\"{}\" data-verdict=\"{}\" data-server=\"{servers}\" data-policy=\"{policies}\">\
-             <td>{claim}</td><td class=\"value\" data-of=\"measured\">{measured}</td><td class=\"value\" data-of=\"simulated\">{simulated}</td>\
-             <td class=\"value\" data-of=\"bound\">{bound}</td>\
-             <td>{}{remark}</td></tr>",
-            slug(&chapter.name),
-            finding.verdict.key(),
-            badge(finding.verdict),
-        );
+pub(super) fn claims(chapter: &Chapter) -> Markup {
+    html! {
+        div class="scroll" {
+            table class="claims" {
+                thead { tr { @for name in cells::CLAIM_COLUMNS { th { (name) } } } }
+                tbody { @for finding in &chapter.findings { (claim(chapter, finding)) } }
+            }
+        }
     }
-    body.push_str("</tbody></table></div>\n");
+}
+
+fn claim(chapter: &Chapter, finding: &crate::Finding) -> Markup {
+    let [claim, measured, simulated, bound] = cells::claim(finding);
+    let (servers, policies) = of_runs(chapter, finding);
+    let struck = (finding.verdict == crate::Verdict::Void).then_some("void");
+    let (experiment, verdict) = (slug(&chapter.name), finding.verdict.key());
+    html! {
+        tr class=[struck] data-claim data-experiment=(experiment) data-verdict=(verdict)
+            data-server=(servers) data-policy=(policies) {
+            td { (claim) }
+            td class="value" data-of="measured" { (measured) }
+            td class="value" data-of="simulated" { (simulated) }
+            td class="value" data-of="bound" { (bound) }
+            td { (badge(finding.verdict)) @if let Some(remark) = &finding.remark { " " small { (remark) } } }
+        }
+    }
 }
 
 /// Servers and policies of the runs that a finding speaks of, for filters.
@@ -69,40 +79,53 @@ fn of_runs(chapter: &Chapter, finding: &crate::Finding) -> (String, String) {
 }
 
 /// Every run of a point; void ones struck through, with the reason.
-pub(super) fn runs(body: &mut String, chapter: &Chapter, point: &PointReport) {
-    let columns = cells::run_columns(point);
-    let heading: String = columns.iter().map(|column| format!("<th>{}</th>", escape(column))).collect();
-    let _ = writeln!(body, "<div class=\"scroll\"><table class=\"runs\"><thead><tr>{heading}</tr></thead><tbody>");
-    for (at, run) in point.summary.runs.iter().enumerate() {
-        let verdict = if run.void.is_some() { "void" } else { "valid" };
-        let cells: String = cells::run(point, at).iter().enumerate().map(|(n, cell)| td(cell, n)).collect();
-        let _ = writeln!(
-            body,
-            "<tr class=\"{verdict}\" data-run=\"{}\" data-experiment=\"{}\" data-server=\"{}\" data-policy=\"{}\" data-verdict=\"{verdict}\">{cells}</tr>",
-            slug(&run.name),
-            slug(&chapter.name),
-            slug(&run.server),
-            slug(&run.policy),
-        );
-    }
-    body.push_str("</tbody></table></div>\n");
-    let void = point.summary.runs.iter().filter_map(|run| Some((&run.name, run.void.as_ref()?)));
-    let void: Vec<String> =
-        void.map(|(name, why)| format!("<li><b>Void: {}.</b> {}</li>", escape(name), escape(why))).collect();
-    let no_wire = point.summary.runs.iter().filter_map(|run| Some((&run.name, run.not_a_wire.as_ref()?)));
-    let no_wire = no_wire.map(|(name, why)| format!("<li><b>Not a wire: {}.</b> {}</li>", escape(name), escape(why)));
-    let apart = point.summary.runs.iter().filter_map(|run| Some((&run.name, run.not_comparable.as_ref()?)));
-    let apart = apart.map(|(name, why)| format!("<li><b>Not comparable: {}.</b> {}</li>", escape(name), escape(why)));
-    let not_here = cells::not_here(&point.summary.skipped).into_iter();
-    let not_here =
-        not_here.map(|(names, why)| format!("<li><b>Not here: {}.</b> {}</li>", escape(&names), escape(why)));
-    let reasons: String = void.into_iter().chain(no_wire).chain(apart).chain(not_here).collect();
-    if !reasons.is_empty() {
-        let _ = writeln!(body, "<ul class=\"reasons\">{reasons}</ul>");
+pub(super) fn runs(chapter: &Chapter, point: &PointReport) -> Markup {
+    let reasons = reasons(point);
+    html! {
+        div class="scroll" {
+            table class="runs" {
+                thead { tr { @for column in cells::run_columns(point) { th { (column) } } } }
+                tbody {
+                    @for (at, run) in point.summary.runs.iter().enumerate() {
+                        (run_row(chapter, run, &cells::run(point, at)))
+                    }
+                }
+            }
+        }
+        @if !reasons.is_empty() {
+            ul class="reasons" {
+                @for (what, name, why) in reasons { li { b { (what) ": " (name) "." } " " (why) } }
+            }
+        }
     }
 }
 
-fn td(cell: &Cell, at: usize) -> String {
+fn run_row(chapter: &Chapter, run: &RunSummary, cells: &[Cell]) -> Markup {
+    let verdict = if run.void.is_some() { "void" } else { "valid" };
+    let (name, experiment) = (slug(&run.name), slug(&chapter.name));
+    let (server, policy) = (slug(&run.server), slug(&run.policy));
+    html! {
+        tr class=(verdict) data-run=(name) data-experiment=(experiment) data-server=(server) data-policy=(policy)
+            data-verdict=(verdict) {
+            @for (at, cell) in cells.iter().enumerate() { (td(cell, at)) }
+        }
+    }
+}
+
+/// What is to be known of runs, of which, and why.
+fn reasons(point: &PointReport) -> Vec<(&'static str, String, &str)> {
+    let of = |what, why: fn(&RunSummary) -> Option<&str>| {
+        point.summary.runs.iter().filter_map(move |run| Some((what, run.name.clone(), why(run)?)))
+    };
+    let void = of("Void", |run| run.void.as_deref());
+    let no_wire = of("Not a wire", |run| run.not_a_wire.as_deref());
+    let apart = of("Not comparable", |run| run.not_comparable.as_deref());
+    let not_here = cells::not_here(&point.summary.skipped).into_iter();
+    let not_here = not_here.map(|(names, why)| ("Not here", names, why));
+    void.chain(no_wire).chain(apart).chain(not_here).collect()
+}
+
+fn td(cell: &Cell, at: usize) -> Markup {
     let class = match cell {
         _ if at == 0 => "name",
         Cell::Text(_) => "",
@@ -110,9 +133,10 @@ fn td(cell: &Cell, at: usize) -> String {
         Cell::Better(_) => "value better",
         Cell::Worse(_) => "value worse",
     };
-    let mark = match cell {
-        Cell::Worse(_) => " <abbr title=\"worse than the baseline by more than 10 %\">▲</abbr>",
-        _ => "",
-    };
-    format!("<td class=\"{class}\">{}{mark}</td>", escape(cell.text()))
+    html! {
+        td class=(class) {
+            (cell.text())
+            @if let Cell::Worse(_) = cell { " " abbr title="worse than the baseline by more than 10 %" { "▲" } }
+        }
+    }
 }
