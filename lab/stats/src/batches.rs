@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::confidence::student_t_99;
+use crate::confidence::student_t;
 
 /// Batches are merged two by two when there are this many: between 512 and 1,023 full ones always stand.
 const BATCHES_MAX: usize = 1024;
@@ -190,7 +190,7 @@ impl Batches {
         let bent = |t: f64| {
             if beta.abs() < 1e-6 { t } else { ((1.0 + 6.0 * beta * (t - beta)).cbrt() - 1.0) / (2.0 * beta) }
         };
-        let t = student_t_99(self.count - 1);
+        let t = student_t(0.99, self.count - 1);
         [mean - bent(t) * error, mean - bent(-t) * error]
     }
 }
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn by_hand() {
         let [low, high] = of((0..400).map(|i| 9.0 + 2.0 * f64::from(i % 2))).interval_99().unwrap();
-        let half = student_t_99(399) * (400.0f64 / 399.0 / 400.0).sqrt();
+        let half = student_t(0.99, 399) * (400.0f64 / 399.0 / 400.0).sqrt();
         assert!((low - (10.0 - half)).abs() < 1e-12 && (high - (10.0 + half)).abs() < 1e-12, "{low} {high}");
     }
 

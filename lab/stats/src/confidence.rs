@@ -1,3 +1,5 @@
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
 use crate::mean;
 
 /// Batches per run: enough for the t distribution to be near normal, few enough for long batches (Law & Kelton,
@@ -6,9 +8,6 @@ pub const BATCHES: usize = 20;
 
 /// Fewer values in a batch say nothing about how they hang together.
 pub(crate) const BATCH_VALUES_MIN: usize = 10;
-
-/// Student's t for 95 %, two-sided, 19 degrees of freedom.
-pub(crate) const T_95: f64 = 2.093;
 
 /// A mean and half the width of its confidence interval; the function that made it says of how many per cent.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,55 +30,41 @@ pub fn batch_means(values: &[f64]) -> Option<Interval> {
     let means: Vec<f64> = (0..BATCHES).map(|batch| mean(&values[cut(batch)..cut(batch + 1)])).collect::<Option<_>>()?;
     let centre = mean(&means)?;
     let sample_variance = means.iter().map(|m| (m - centre).powi(2)).sum::<f64>() / (BATCHES - 1) as f64;
-    Some(Interval { mean: mean(values)?, half_width: T_95 * (sample_variance / BATCHES as f64).sqrt() })
+    Some(Interval {
+        mean: mean(values)?,
+        half_width: student_t(0.95, BATCHES - 1) * (sample_variance / BATCHES as f64).sqrt(),
+    })
 }
 
 /// The 95 % confidence interval of the mean of independent values (replications, or batches long enough to be nearly so),
 /// by Student's t. `None` for fewer than two.
 pub fn interval_95(values: &[f64]) -> Option<Interval> {
-    interval(values, student_t_95)
+    interval(values, 0.95)
 }
 
 /// The same of 99 %.
 pub fn interval_99(values: &[f64]) -> Option<Interval> {
-    interval(values, student_t_99)
+    interval(values, 0.99)
 }
 
-fn interval(values: &[f64], student_t: fn(usize) -> f64) -> Option<Interval> {
+fn interval(values: &[f64], level: f64) -> Option<Interval> {
     let degrees = values.len().checked_sub(1).filter(|&degrees| degrees > 0)?;
     let centre = mean(values)?;
     let sample_variance = values.iter().map(|value| (value - centre).powi(2)).sum::<f64>() / degrees as f64;
-    Some(Interval { mean: centre, half_width: student_t(degrees) * (sample_variance / values.len() as f64).sqrt() })
+    Some(Interval {
+        mean: centre,
+        half_width: student_t(level, degrees) * (sample_variance / values.len() as f64).sqrt(),
+    })
 }
 
-/// Two-sided 95 % points of Student's t for 1 to 30 degrees of freedom.
-const T_95_TABLE: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-];
+/// As far as published tables go, with three decimals: theirs are in the intervals of kept results, which stay the same.
+const DEGREES_TABULATED: usize = 30;
 
-/// Two-sided 99 % points of the same.
-const T_99_TABLE: [f64; 30] = [
-    63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947, 2.921,
-    2.898, 2.878, 2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750,
-];
-
-fn student_t_95(degrees: usize) -> f64 {
-    student_t(degrees, &T_95_TABLE, 1.959_964_0)
-}
-
-pub(crate) fn student_t_99(degrees: usize) -> f64 {
-    student_t(degrees, &T_99_TABLE, 2.575_829_3)
-}
-
-/// Beyond the table by the first terms of the Cornish-Fisher expansion around `z`, the normal distribution's point: right to
-/// three decimals there.
-fn student_t(degrees: usize, table: &[f64; 30], z: f64) -> f64 {
-    let v = degrees as f64;
-    match table.get(degrees.wrapping_sub(1)) {
-        Some(&t) => t,
-        None => z + (z.powi(3) + z) / (4.0 * v) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * v * v),
-    }
+/// The two-sided point of Student's t.
+pub(crate) fn student_t(level: f64, degrees: usize) -> f64 {
+    let distribution = StudentsT::new(0.0, 1.0, degrees as f64).expect("at least one degree of freedom");
+    let t = distribution.inverse_cdf((1.0 + level) / 2.0);
+    if degrees <= DEGREES_TABULATED { (t * 1e3).round() / 1e3 } else { t }
 }
 
 #[cfg(test)]
@@ -99,15 +84,33 @@ mod tests {
         assert_eq!((interval_95(&[]), interval_95(&[1.0])), (None, None));
     }
 
-    /// Published points: 40, 60 and 120 degrees of freedom.
+    /// Published two-sided points for 1 to 30 degrees of freedom, then for 31, 40, 60 and 120.
     #[test]
-    fn students_t_goes_on_beyond_the_table() {
-        for (degrees, t) in [(1, 12.706), (19, T_95), (30, 2.042), (31, 2.040), (40, 2.021), (60, 2.000), (120, 1.980)]
-        {
-            assert!((student_t_95(degrees) - t).abs() < 1e-3, "{degrees}: {}", student_t_95(degrees));
+    fn students_t_is_that_of_tables() {
+        let t_95 = [
+            12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+            2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+        ];
+        let t_99 = [
+            63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947,
+            2.921, 2.898, 2.878, 2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750,
+        ];
+        for (at, (t_95, t_99)) in t_95.into_iter().zip(t_99).enumerate() {
+            assert_eq!((student_t(0.95, at + 1), student_t(0.99, at + 1)), (t_95, t_99), "{} degrees", at + 1);
         }
-        for (degrees, t) in [(30, 2.750), (31, 2.744), (40, 2.704), (60, 2.660), (120, 2.617)] {
-            assert!((student_t_99(degrees) - t).abs() < 1e-3, "{degrees}: {}", student_t_99(degrees));
+        // The last are the normal distribution's.
+        let further = [
+            (31, 2.040, 2.744),
+            (40, 2.021, 2.704),
+            (60, 2.000, 2.660),
+            (120, 1.980, 2.617),
+            (1_000_000, 1.960, 2.576),
+        ];
+        for (degrees, t_95, t_99) in further {
+            for (level, t) in [(0.95, t_95), (0.99, t_99)] {
+                let found = student_t(level, degrees);
+                assert!((found - t).abs() < 0.5e-3, "{degrees} degrees, {level}: {found}");
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-use crate::confidence::{BATCH_VALUES_MIN, T_95};
+use crate::confidence::{BATCH_VALUES_MIN, student_t};
 use crate::{BATCHES, Interval};
 
 /// The 95 % confidence interval of any figure of values in order of arrival, by leaving out one of 20 consecutive batches at a
@@ -16,7 +16,7 @@ pub fn jackknife(figure: impl Fn(Option<usize>) -> Option<f64>) -> Option<Interv
     let centre = crate::mean(&without)?;
     let spread: f64 = without.iter().map(|value| (value - centre).powi(2)).sum();
     let variance = spread * (BATCHES - 1) as f64 / BATCHES as f64;
-    Some(Interval { mean, half_width: T_95 * variance.sqrt() })
+    Some(Interval { mean, half_width: student_t(0.95, BATCHES - 1) * variance.sqrt() })
 }
 
 /// The places of a batch among `count` values; `None` where there are too few for an interval.
