@@ -1,15 +1,17 @@
 //! Dates to seconds since 1970 and back, in UTC; logs need no time zones beyond a written offset and no leap seconds.
 
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::Offset;
+
 const DAY_S: u64 = 86_400;
 const MONTHS: [&[u8]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
 
-/// `1998-05-01T16:00:00Z` for 894,038,400.
+/// `1998-05-01T16:00:00Z` for 894,038,400; what is later than the year 9999 is its end.
 pub fn iso(epoch_s: u64) -> String {
-    let (year, month, day) = date_of(epoch_s / DAY_S);
-    let second = epoch_s % DAY_S;
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let timestamp = i64::try_from(epoch_s).ok().and_then(|second| Timestamp::from_second(second).ok());
+    timestamp.unwrap_or(Timestamp::MAX).to_string()
 }
 
 /// Reads what [`iso`] writes; seconds and the `Z` may be left out, and the time is UTC either way.
@@ -79,39 +81,10 @@ fn clock(hour: &[u8], minute: &[u8], second: &[u8]) -> Option<u64> {
 }
 
 fn epoch_of(year: u64, month: u64, day: u64) -> Option<u64> {
-    if !(1970..=2285).contains(&year) || !(1..=12).contains(&month) || !(1..=days_in(year, month)).contains(&day) {
-        return None;
-    }
-    let before: u64 = (1..month).map(|earlier| days_in(year, earlier)).sum();
-    Some((days_before_year(year) + before + day - 1) * DAY_S)
-}
-
-fn date_of(days: u64) -> (u64, u64, u64) {
-    let mut year = 1970 + days / 366;
-    while days_before_year(year + 1) <= days {
-        year += 1;
-    }
-    let (mut month, mut rest) = (1, days - days_before_year(year));
-    while rest >= days_in(year, month) {
-        rest -= days_in(year, month);
-        month += 1;
-    }
-    (year, month, rest + 1)
-}
-
-/// Days from 1 January 1970 to 1 January of `year` (1970 or later): one more for every leap year passed.
-fn days_before_year(year: u64) -> u64 {
-    let leap_years = |before: u64| (before - 1) / 4 - (before - 1) / 100 + (before - 1) / 400;
-    (year - 1970) * 365 + leap_years(year) - leap_years(1970)
-}
-
-fn days_in(year: u64, month: u64) -> u64 {
-    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    match month {
-        2 => 28 + u64::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
+    let year = i16::try_from(year).ok().filter(|year| (1970..=2285).contains(year))?;
+    let date = Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?;
+    let midnight = Offset::UTC.to_timestamp(date.at(0, 0, 0, 0)).ok()?;
+    u64::try_from(midnight.as_second()).ok()
 }
 
 #[cfg(test)]
