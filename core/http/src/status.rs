@@ -1,5 +1,7 @@
 use std::fmt;
 
+use thiserror::Error;
+
 /// A status code (RFC 9110 section 15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Status(pub u16);
@@ -61,7 +63,8 @@ impl fmt::Display for Status {
 
 /// A request that is refused. It is answered with `status` and then the connection is closed: after bytes that we
 /// do not understand, nobody can say where the next request begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{status}: {reason}")]
 pub struct Reject {
     pub status: Status,
     /// What is wrong, for the log and the body of the answer.
@@ -74,14 +77,6 @@ impl Reject {
         Reject { status: Status::BAD_REQUEST, reason }
     }
 }
-
-impl fmt::Display for Reject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.status, self.reason)
-    }
-}
-
-impl std::error::Error for Reject {}
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
-use std::fmt;
 use std::sync::Arc;
 
 use sched::policy::PolicySpec;
+use thiserror::Error;
 
 /// The class of a request, by its path: the first prefix is class 0, and unmatched paths are the class after the last prefix. Shared by all workers.
 #[derive(Debug, Clone)]
@@ -11,33 +11,17 @@ pub struct Classes {
 }
 
 /// Why these classes cannot be had under this policy.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum ClassesError {
+    #[error("class `{0}` is not a path prefix; expected for example /members/")]
     NotAPath(String),
+    #[error("class `{0}` is given twice; expected each prefix once")]
     Twice(String),
+    #[error("policy `{0}` has no classes; expected one with classes, for example strict/{0}")]
+    None(PolicySpec),
+    #[error("policy `{policy}` has {classes} classes; {prefixes} prefixes were given, expected at most {}", .classes - 1)]
     TooMany { policy: PolicySpec, classes: usize, prefixes: usize },
 }
-
-impl fmt::Display for ClassesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ClassesError::NotAPath(prefix) => {
-                write!(f, "class `{prefix}` is not a path prefix; expected for example /members/")
-            }
-            ClassesError::Twice(prefix) => write!(f, "class `{prefix}` is given twice; expected each prefix once"),
-            ClassesError::TooMany { policy, classes: 1, .. } => {
-                write!(f, "policy `{policy}` has no classes; expected one with classes, for example strict/{policy}")
-            }
-            ClassesError::TooMany { policy, classes, prefixes } => write!(
-                f,
-                "policy `{policy}` has {classes} classes; {prefixes} prefixes were given, expected at most {}",
-                classes.saturating_sub(1)
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ClassesError {}
 
 impl Classes {
     /// The classes with these prefixes of decoded paths, for this policy.
@@ -45,7 +29,10 @@ impl Classes {
         let classes = policy.classes();
         if !prefixes.is_empty() && prefixes.len() >= classes {
             let (policy, prefixes) = (policy.clone(), prefixes.len());
-            return Err(ClassesError::TooMany { policy, classes, prefixes });
+            return Err(match classes {
+                0 | 1 => ClassesError::None(policy),
+                _ => ClassesError::TooMany { policy, classes, prefixes },
+            });
         }
         let mut relative: Vec<String> = Vec::new();
         for prefix in prefixes {

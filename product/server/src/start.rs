@@ -1,6 +1,5 @@
 //! Starting and stopping: sockets first, threads last, so that what cannot work is said before anything runs.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -11,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sched::WaitBound;
 use socket2::{Domain, Protocol, Socket, Type};
+use thiserror::Error;
 
 use crate::clock;
 use crate::config::Config;
@@ -53,71 +53,43 @@ pub struct Server {
 }
 
 /// Why the server cannot start.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum StartError {
-    Folder(PathBuf, io::Error),
-    Listen(SocketAddr, io::Error),
-    Log(String, io::Error),
+    #[error("cannot serve `{dir}`: {1}; expected a readable folder", dir = .0.display())]
+    Folder(PathBuf, #[source] io::Error),
+    #[error("cannot listen on {0}: {why}", why = unheard(.1))]
+    Listen(SocketAddr, #[source] io::Error),
+    #[error("cannot open access log {0}: {1}; expected a writable file, or - for standard output")]
+    Log(String, #[source] io::Error),
+    #[error(transparent)]
     Records(RecordsError),
     /// What a thread needs, and could not get.
-    Thread(String, io::Error),
+    #[error("cannot run thread {0}: {1}; allow that system call, or raise that limit")]
+    Thread(String, #[source] io::Error),
+    #[error(transparent)]
     Unstarted(ThreadError),
-    System(&'static str, io::Error),
+    #[error("cannot {0}: {1}")]
+    System(&'static str, #[source] io::Error),
 }
 
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StartError::Folder(dir, error) => {
-                write!(f, "cannot serve `{}`: {error}; expected a readable folder", dir.display())
-            }
-            StartError::Listen(address, error) if error.kind() == io::ErrorKind::AddrInUse => {
-                write!(
-                    f,
-                    "cannot listen on {address}: another program uses it; stop that program, or choose another --listen"
-                )
-            }
-            StartError::Listen(address, error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
-                write!(f, "cannot listen on {address}: {error}; expected an address of this host in --listen")
-            }
-            StartError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
-            StartError::Log(path, error) => {
-                write!(f, "cannot open access log {path}: {error}; expected a writable file, or - for standard output")
-            }
-            StartError::Records(error) => write!(f, "{error}"),
-            StartError::Thread(name, error) => {
-                write!(f, "cannot run thread {name}: {error}; allow that system call, or raise that limit")
-            }
-            StartError::Unstarted(error) => write!(f, "{error}"),
-            StartError::System(what, error) => write!(f, "cannot {what}: {error}"),
+/// Why an address cannot be listened on, and what would be right.
+fn unheard(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another program uses it; stop that program, or choose another --listen".to_string()
         }
+        io::ErrorKind::AddrNotAvailable => format!("{error}; expected an address of this host in --listen"),
+        _ => error.to_string(),
     }
 }
-
-impl std::error::Error for StartError {}
 
 /// Why what was running has not ended as it should.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum StopError {
-    Thread(ThreadError),
+    #[error(transparent)]
+    Thread(#[from] ThreadError),
+    #[error(transparent)]
     Records(RecordsError),
-}
-
-impl fmt::Display for StopError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StopError::Thread(error) => error.fmt(f),
-            StopError::Records(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for StopError {}
-
-impl From<ThreadError> for StopError {
-    fn from(error: ThreadError) -> StopError {
-        StopError::Thread(error)
-    }
 }
 
 impl Server {

@@ -3,8 +3,9 @@
 //! The servers measured are other people's (nginx among them), so this is lenient where leniency does no harm, and
 //! refuses only what leaves the end of the body in doubt.
 
-use std::fmt;
 use std::mem::MaybeUninit;
+
+use thiserror::Error;
 
 use super::request::FIELDS_MAX;
 use crate::list::{decimal, members};
@@ -24,16 +25,9 @@ pub struct ResponseHead {
 }
 
 /// A response that cannot be understood: what is wrong with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("malformed response: {0}")]
 pub struct Malformed(pub &'static str);
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "malformed response: {}", self.0)
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 /// Reads one response head from the start of `buf`. `Ok(None)`: more bytes are needed.
 pub fn parse_response(buf: &[u8]) -> Result<Option<ResponseHead>, Malformed> {

@@ -15,6 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use rustix::thread::Pid;
+use thiserror::Error;
 
 /// Between two looks at the threads. Raised: a hang is noticed later; lowered: an idle server wakes up more often.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -32,7 +33,8 @@ pub struct Threads {
 pub struct ThreadId(usize);
 
 /// A thread that the server cannot do without has ended, or hangs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
 pub struct ThreadError(String);
 
 /// How a thread shows that it runs: it answers at its next turn, for which it is woken.
@@ -242,14 +244,6 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
     format!("panic: {}", text.unwrap_or("no message"))
 }
-
-impl std::fmt::Display for ThreadError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ThreadError {}
 
 #[cfg(test)]
 mod tests;
