@@ -86,7 +86,7 @@ pub(crate) fn one_run(
     let mut server = start_server(endpoint, spec.server, &command, &folder, &probe, interrupt)?;
     let mut download = start_download(disk.as_ref(), endpoint, &folder)?;
     company.ticket.begin(interrupt)?;
-    let bar = company.bars.add(progress_bar(&format!("{} {}", plan.title, spec.name), plan.experiment.seconds));
+    let bar = company.bars.add(progress_bar(&format!("{} {}", plan.title, spec.name), plan.experiment.seconds()));
     let links_watched = links.iter_mut().map(|(_, link)| link).collect();
     let watched = Watched { server: &mut server, links: links_watched, download: download.as_mut() };
     let (measured, taken) = measure(plan, spec, endpoint, link.as_ref(), watched, &bar, interrupt)?;
@@ -114,7 +114,8 @@ fn start_links(
     let Some(link) = link else { return Ok(vec![]) };
     let weirlab = &plan.programs.weirlab;
     let wire = link.start_wire(weirlab, folder, interrupt)?.map(|wire| ("wire_counted", wire));
-    let wide = link.start_wide(weirlab, plan.experiment.seed, folder, interrupt)?.map(|wide| ("wan_counted", wide));
+    let wide =
+        link.start_wide(weirlab, plan.experiment.load.seed, folder, interrupt)?.map(|wide| ("wan_counted", wide));
     Ok(wire.into_iter().chain(wide).collect())
 }
 
@@ -186,7 +187,7 @@ fn measure(
     let sampler = Sampler::start(view)?;
     let folder = plan.out.join(&spec.name);
     let mut command = machine::punctual_prefix();
-    command.extend(load_command(plan, spec, endpoint.address, &folder));
+    command.extend(load_command(plan, spec, endpoint.address, &folder)?);
     let mut load = Program::start(endpoint.client, "weirlab load", &command, &folder.join("load.log"))?;
     let beside = link.map(|link| link.start_company(plan.experiment)).transpose()?;
     let awaited = await_load(plan, &mut load, &mut watched, bar, interrupt);
@@ -208,8 +209,8 @@ fn await_load(
     bar: &ProgressBar,
     interrupt: &Interrupt,
 ) -> Result<(), LabError> {
-    let seconds = plan.experiment.seconds;
-    let (began, grace) = (Instant::now(), plan.experiment.grace.unwrap_or_default());
+    let seconds = plan.experiment.seconds();
+    let (began, grace) = (Instant::now(), plan.experiment.load.grace.unwrap_or_default());
     while !load.poll_success()? {
         interrupt.check()?;
         watched.check_running()?;
@@ -230,12 +231,15 @@ fn progress_bar(name: &str, seconds: u64) -> ProgressBar {
         .with_message(name.to_owned())
 }
 
-fn load_command(plan: &Plan<'_>, spec: &RunSpec, address: SocketAddr, folder: &Path) -> Vec<String> {
+fn load_command(plan: &Plan<'_>, spec: &RunSpec, address: SocketAddr, folder: &Path) -> Result<Vec<String>, LabError> {
     let experiment = plan.experiment;
+    let load = serde_json::to_string(&experiment.load)
+        .map_err(|e| LabError::Output { what: "the load".into(), reason: e.to_string() })?;
     let mut command =
         vec![plan.programs.weirlab.display().to_string(), "load".into(), format!("http://{address}/"), "--json".into()];
-    command.extend(experiment.load_flags());
     let mut flag = |name: &str, value: String| command.extend([format!("--{name}"), value]);
+    flag("load", load);
+    flag("uplink", experiment.link.to_string());
     for client in client_flags(experiment.clients()) {
         flag("client", client);
     }
@@ -249,7 +253,7 @@ fn load_command(plan: &Plan<'_>, spec: &RunSpec, address: SocketAddr, folder: &P
     flag("policy", policy);
     flag("drain", drain.into());
     flag("out", folder.display().to_string());
-    command
+    Ok(command)
 }
 
 /// Adds to the manifest what only we can know, and writes it back. Whether that voids the run, `report` says.
@@ -365,9 +369,12 @@ mod tests {
         };
         let address = "198.18.0.1:8080".parse().unwrap();
         let spec = experiment.runs().next().unwrap();
-        let command = load_command(&plan, spec, address, Path::new("out/a")).join(" ");
-        let want = "weirlab load http://198.18.0.1:8080/ --json --rho 0.8 --uplink 10mbit --seconds 9 --seed 1 \
-            --per-connection 1 --name a --server nginx --policy fair --drain off --out out/a";
+        let command = load_command(&plan, spec, address, Path::new("out/a")).unwrap().join(" ");
+        let load = r#"{"rho":0.8,"seconds":9,"repeat":false,"seed":1,"per_connection":1}"#;
+        let want = format!(
+            "weirlab load http://198.18.0.1:8080/ --json --load {load} --uplink 10mbit --name a --server nginx \
+             --policy fair --drain off --out out/a"
+        );
         assert_eq!(command, want);
     }
 }

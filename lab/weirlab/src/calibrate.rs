@@ -38,7 +38,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let mut file = ExperimentFile::read(&args.file, &overrides)?;
     let wanted = args.run.clone().unwrap_or_else(|| unordered(&file));
     let point = file.points()[0].name.clone();
-    if let Some(patience) = file.points()[0].experiment.abort {
+    if let Some(patience) = file.points()[0].experiment.load.abort {
         let (path, s) = (args.file.display(), patience.as_secs_f64());
         return Err(Failure::Failed(format!(
             "{path}: users give up after {s} s, and what was sent to them in part cannot be counted: \

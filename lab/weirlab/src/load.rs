@@ -18,11 +18,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use loadgen::{ClientGroup, Patience, Plan, Progress, Room};
 use record::{AttemptRecord, Run};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use testbed::Load;
 use units::{Nanos, Rate};
 use workload::{Job, Schedule, Scheduled, Source};
 
@@ -31,69 +33,32 @@ use jobs::Demand;
 use url::Url;
 use users::Users;
 
+/// How long after the last arrival to wait for what is outstanding, unless told.
+const GRACE: Duration = Duration::from_secs(120);
+
 #[derive(clap::Args)]
 pub struct Args {
     /// http://HOST[:PORT]/PREFIX/; a job of SIZE bytes asks for PREFIX/SIZE.bin
     #[arg(required_unless_present = "describe")]
     url: Option<String>,
-    /// Requests to replay; `synthetic`, the default, is the trace this program carries
-    #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
-    /// Instead of a trace, SURGE's requests: 000 (the default) or 002, as those papers used it, or 1998 as published
-    #[arg(
-        long,
-        value_name = "MODEL",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "",
-        conflicts_with = "trace"
-    )]
-    surge: Option<String>,
-    /// Closed load of so many of SURGE's users, who wait for every answer (of 002, unless --surge says otherwise)
-    #[arg(long, value_name = "N", conflicts_with_all = ["rho", "profile", "rate", "trace", "session", "repeat"])]
-    users: Option<u32>,
-    /// Sessions arrive instead of requests: each asks for so many in the mean and thinks so long after each answer
-    #[arg(long, value_name = "N,THINK", conflicts_with_all = ["per_connection", "repeat"])]
-    session: Option<String>,
+    #[command(flatten)]
+    load: Load,
+    /// The same as one JSON object, as `weirlab run` hands it on
+    #[arg(long = "load", value_name = "JSON", hide = true, conflicts_with_all = ["Load", "rate"],
+          value_parser = |text: &str| serde_json::from_str::<Load>(text))]
+    given: Option<Load>,
     /// Print the statistics of --surge beside the published ones; needs no server
     #[arg(long, requires = "surge")]
     describe: bool,
-    /// Stretch the trace in time until it loads the uplink to this
-    #[arg(long, allow_negative_numbers = true)]
-    rho: Option<f64>,
-    /// Instead, a load that changes: W1 to W10, or phases such as 25s@0.2,25s@1.2, or a ramp, 60s@0.5-1.4
-    #[arg(long, value_name = "SPEC", conflicts_with = "rho")]
-    profile: Option<String>,
     /// Instead of the trace's times, Poisson arrivals of this many requests per second
-    #[arg(long, value_name = "RPS", allow_negative_numbers = true, conflicts_with_all = ["rho", "profile"])]
+    #[arg(long, value_name = "RPS", allow_negative_numbers = true, conflicts_with_all = ["rho", "profile", "users"])]
     rate: Option<f64>,
     /// Rate of the bottleneck between server and client, such as 10mbit
     #[arg(long, value_name = "RATE", required_unless_present = "describe")]
     uplink: Option<String>,
-    /// Arrivals stop after this many seconds [default: the whole trace]
-    #[arg(long, allow_negative_numbers = true)]
-    seconds: Option<f64>,
-    /// Where the trace ends before the seconds do, ask for its requests again, in an order drawn by the seed
-    #[arg(long, requires = "seconds")]
-    repeat: bool,
-    /// Chooses Poisson times, and times within the whole seconds of a log
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Requests on each connection, one after the other; one that finds none free opens another
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    per_connection: u64,
-    /// Users give up an attempt after this, close its connection and ask again
-    #[arg(long, value_name = "DURATION")]
-    abort: Option<String>,
-    /// How often they ask again before they give up for good
-    #[arg(long, value_name = "K", default_value_t = 0, requires = "abort")]
-    retries: u32,
     /// Addresses that this share of the requests comes from; once for each group of clients
     #[arg(long = "client", value_name = "NAME=ADDR[,ADDR…]@SHARE")]
     clients: Vec<String>,
-    /// How long after the last arrival to wait for what is outstanding
-    #[arg(long, value_name = "DURATION", default_value = "120s")]
-    grace: String,
     /// Record the run in this folder, made if missing
     #[arg(long, value_name = "RUN")]
     out: Option<PathBuf>,
@@ -118,7 +83,6 @@ pub struct Args {
 struct Wanted {
     url: Url,
     uplink: Rate,
-    grace: Nanos,
     patience: Option<Patience>,
     clients: Vec<ClientGroup>,
     schedule: Schedule,
@@ -128,12 +92,13 @@ struct Wanted {
 
 impl Wanted {
     /// Requests on each connection, on average.
-    fn on_connection(&self, args: &Args) -> u64 {
-        self.users.as_ref().and_then(|users| users.session_requests).unwrap_or(args.per_connection)
+    fn on_connection(&self, load: &Load) -> u64 {
+        self.users.as_ref().and_then(|users| users.session_requests).unwrap_or(load.per_connection)
     }
 }
 
-pub fn main(args: Args) -> Result<(), Failure> {
+pub fn main(mut args: Args) -> Result<(), Failure> {
+    args.load = args.given.take().unwrap_or(args.load);
     if args.describe {
         return describe::main(&args);
     }
@@ -146,7 +111,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     }
     let server = probe::server_name(&wanted.url, target, args.server.as_deref())?;
     let Wanted { schedule, uplink, patience, .. } = &wanted;
-    let scarce = room::warning(&schedule.jobs, args.users, *uplink, *patience, &Room::of(&plan));
+    let scarce = room::warning(&schedule.jobs, args.load.users, *uplink, *patience, &Room::of(&plan));
     for warning in schedule.warning.iter().chain(&scarce) {
         eprintln!("weirlab: {warning}");
     }
@@ -155,7 +120,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
         // Nobody knew before how often they would ask.
         let sizes = outcome.records.iter().map(|record| record.size_bytes);
         wanted.schedule.rho_measured =
-            jobs::rho_of(sizes, wanted.schedule.kept, wanted.uplink, wanted.on_connection(&args));
+            jobs::rho_of(sizes, wanted.schedule.kept, wanted.uplink, wanted.on_connection(&args.load));
     }
     let manifest = outcome::manifest(&args, &wanted, server, &outcome);
     let (lateness, interrupted) = (outcome.lateness, outcome.interrupted);
@@ -173,45 +138,39 @@ pub fn main(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// A command line of its own, for what reads the flags without doing anything.
-#[derive(clap::Parser)]
-struct Alone {
-    #[command(flatten)]
-    args: Args,
-}
-
-/// The jobs that `weirlab load` with these flags submits; an experiment needs their sizes before. Of users it is not known
+/// The jobs that `weirlab load` submits for this load; an experiment needs their sizes before. Of users it is not known
 /// what they will ask for, only what they may: one job of each size.
-pub(crate) fn jobs_of(flags: &[String]) -> Result<Vec<Job>, Failure> {
-    let words = ["weirlab load", "http://127.0.0.1/"].map(String::from);
-    let alone = <Alone as clap::Parser>::try_parse_from(words.iter().chain(flags));
-    let args =
-        alone.map_err(|error| Failure::Failed(format!("weirlab load: {}", cli::one_line(&error.to_string()))))?.args;
-    let wanted = understand(&args)?;
-    if let Some(warning) = wanted.schedule.warning {
+pub(crate) fn jobs_of(load: &Load, link: Rate) -> Result<Vec<Job>, Failure> {
+    let (schedule, users) = requests(load, None, link)?;
+    clients::patience(load)?;
+    if let Some(warning) = schedule.warning {
         return Err(Failure::Failed(format!("{warning}; write repeat = true, or fewer seconds")));
     }
-    let maybe =
-        wanted.users.map(|users| users.sizes.into_iter().map(|size_bytes| Job { arrival: Nanos::ZERO, size_bytes }));
-    Ok(maybe.map_or(wanted.schedule.jobs, Iterator::collect))
+    let maybe = users.map(|users| users.sizes.into_iter().map(|size_bytes| Job { arrival: Nanos::ZERO, size_bytes }));
+    Ok(maybe.map_or(schedule.jobs, Iterator::collect))
 }
 
 fn understand(args: &Args) -> Result<Wanted, Failure> {
-    let wrong = |flag: &'static str| move |error: units::ParseError| Failure::Usage(format!("{flag}: {error}"));
     let url = args.url.as_deref().unwrap_or_default().parse().map_err(Failure::Usage)?;
-    let uplink = args.uplink.as_deref().unwrap_or_default().parse().map_err(wrong("--uplink"))?;
-    let grace = units::parse_duration(&args.grace).map_err(wrong("--grace"))?.into();
-    let users = users::of(args, uplink)?;
-    let schedule = match &users {
-        Some(users) => Schedule { jobs: vec![], rho_measured: 0.0, kept: users.until, stretch: 1.0, warning: None },
-        None => jobs::schedule(args, &Demand::of(args)?, uplink)?,
-    };
-    let patience = clients::patience(args.abort.as_deref(), args.retries)?;
+    let wrong = |error: units::ParseError| Failure::Usage(format!("--uplink: {error}"));
+    let uplink = args.uplink.as_deref().unwrap_or_default().parse().map_err(wrong)?;
+    let (schedule, users) = requests(&args.load, args.rate, uplink)?;
+    let patience = clients::patience(&args.load)?;
     let of_flag = |reason| Failure::Usage(format!("--client: {reason}"));
     let groups =
         args.clients.iter().map(|text| clients::group(text).map_err(of_flag)).collect::<Result<Vec<_>, _>>()?;
     clients::check(&groups)?;
-    Ok(Wanted { url, uplink, grace, patience, clients: groups, schedule, users })
+    Ok(Wanted { url, uplink, patience, clients: groups, schedule, users })
+}
+
+/// The jobs of a load, or its users; `rate_per_s` goes before its own arrivals.
+fn requests(load: &Load, rate_per_s: Option<f64>, link: Rate) -> Result<(Schedule, Option<Users>), Failure> {
+    let users = users::of(load, rate_per_s, link)?;
+    let schedule = match &users {
+        Some(users) => Schedule { jobs: vec![], rho_measured: 0.0, kept: users.until, stretch: 1.0, warning: None },
+        None => jobs::schedule(load, &Demand::of(load, rate_per_s)?, link)?,
+    };
+    Ok((schedule, users))
 }
 
 /// Makes the folder now: it would be a pity to find after the run that it cannot be.
@@ -247,11 +206,11 @@ fn plan(wanted: &Wanted, target: SocketAddr, args: &Args) -> Plan {
         target,
         host: wanted.url.authority.clone(),
         prefix: wanted.url.prefix.clone(),
-        per_connection: if args.session.is_some() { u64::MAX } else { args.per_connection },
-        grace: wanted.grace,
+        per_connection: if args.load.session.is_some() { u64::MAX } else { args.load.per_connection },
+        grace: args.load.grace.unwrap_or(GRACE).into(),
         patience: wanted.patience,
         clients: wanted.clients.clone(),
-        seed: args.seed,
+        seed: args.load.seed,
     }
 }
 

@@ -9,6 +9,7 @@ use toml::de::{DeTable, ValueDeserializer};
 use toml::{Deserializer, Spanned, Table, Value};
 
 use super::Experiment;
+use super::known::gather_load;
 use super::layers::{Sources, lay_under};
 use super::vary::combinations;
 use crate::{LabError, RunSpec};
@@ -90,11 +91,13 @@ impl ExperimentFile {
                 }
             }
             lay_under(&mut table, std::mem::take(&mut combination.table));
-            let mut experiment: Experiment = plain(table.clone()).map_err(|e| sources.toml_error(&e))?;
+            let mut gathered = table.clone();
+            gather_load(&mut gathered).map_err(|(offset, reason)| sources.error(offset, reason))?;
+            let mut experiment: Experiment = plain(gathered).map_err(|e| sources.toml_error(&e))?;
             experiment.check().map_err(|(offset, reason)| sources.error(offset, reason))?;
             let folder = file.parent().unwrap_or(Path::new(""));
-            let own = experiment.trace.map(|trace| folder.join(trace));
-            experiment.trace = overrides.trace.clone().or(own);
+            let own = experiment.load.trace.map(|trace| folder.join(trace));
+            experiment.load.trace = overrides.trace.clone().or(own);
             let settings = plain(table).map_err(|e| sources.toml_error(&e))?;
             points.push(Point { name: combination.name, values: combination.values, experiment, settings });
         }

@@ -1,12 +1,14 @@
 //! The values an experiment's keys may have, checked where the line is known.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use serde::de::value::{Error as ValueError, StrDeserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use units::Rate;
-use workload::LoadProfile;
 use workload::surge::ServerModel;
+use workload::{LoadProfile, USERS_MAX};
 
 use crate::limits::within;
 
@@ -18,20 +20,39 @@ const SECONDS_MAX: u64 = 86_400;
 const LINK_MIN_BITS_PER_S: u64 = 12_000;
 
 /// What one user does on one connection, where sessions and not requests arrive.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Session {
     /// Mean number of requests, geometric.
     #[serde(deserialize_with = "at_least_one")]
     pub requests: f64,
     /// Mean time from an answer to the next request, exponential.
-    #[serde(deserialize_with = "duration")]
+    #[serde(deserialize_with = "duration", serialize_with = "as_text")]
     pub think: Duration,
 }
 
+impl FromStr for Session {
+    type Err = String;
+
+    /// `5,2s`: the mean number of requests, the mean time to think.
+    fn from_str(text: &str) -> Result<Session, String> {
+        let (requests, think) = text
+            .split_once(',')
+            .ok_or_else(|| format!("`{text}` is no session: write requests and think time, such as 5,2s"))?;
+        let requests = requests.trim().parse().map_err(|_| {
+            format!("`{requests}` is no number of requests: write requests and think time, such as 5,2s")
+        })?;
+        let think = units::parse_duration(think.trim()).map_err(|error| error.to_string())?;
+        Ok(Session { requests, think })
+    }
+}
+
 /// Whose SURGE it is: what files there are. How their requests arrive, the load says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Surge {
+    /// Nothing is said of it, as a command line may.
+    #[serde(skip)]
+    Usual,
     /// 1,000 files of 14 KB in the mean: 000, section 4.
     #[serde(rename = "000")]
     Harchol2003,
@@ -44,13 +65,29 @@ pub enum Surge {
 }
 
 impl Surge {
-    /// As `weirlab load --surge` takes it.
-    pub(crate) fn model(self) -> &'static ServerModel {
+    /// The model named; `None` where nothing is said.
+    pub fn model(self) -> Option<&'static ServerModel> {
         match self {
-            Surge::Harchol2003 => &ServerModel::HARCHOL_2003,
-            Surge::Alsadeh2008 => &ServerModel::ALSADEH_2008,
-            Surge::Barford1998 => &ServerModel::BARFORD_1998,
+            Surge::Usual => None,
+            Surge::Harchol2003 => Some(&ServerModel::HARCHOL_2003),
+            Surge::Alsadeh2008 => Some(&ServerModel::ALSADEH_2008),
+            Surge::Barford1998 => Some(&ServerModel::BARFORD_1998),
         }
+    }
+}
+
+impl FromStr for Surge {
+    type Err = String;
+
+    /// As a file names it, or nothing.
+    fn from_str(text: &str) -> Result<Surge, String> {
+        if text.is_empty() {
+            return Ok(Surge::Usual);
+        }
+        Surge::deserialize(StrDeserializer::<ValueError>::new(text)).map_err(|_| {
+            let names = ServerModel::ALL.map(|model| model.name).join(", ");
+            format!("`{text}` is no model: write one of {names}, such as --surge=000")
+        })
     }
 }
 
@@ -95,8 +132,16 @@ pub(crate) fn profile<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
     text.parse::<LoadProfile>().map(|_| Some(text)).map_err(D::Error::custom)
 }
 
-pub(crate) fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    check_seconds(u64::deserialize(deserializer)?).map_err(D::Error::custom)
+pub(crate) fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    check_seconds(u64::deserialize(deserializer)?).map(|seconds| Some(seconds as f64)).map_err(D::Error::custom)
+}
+
+/// As [`seconds`] reads them.
+pub(crate) fn maybe_whole<S: Serializer>(seconds: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match seconds {
+        Some(seconds) if seconds.fract() == 0.0 => serializer.serialize_u64(*seconds as u64),
+        other => other.serialize(serializer),
+    }
 }
 
 pub(crate) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
@@ -126,8 +171,10 @@ pub(crate) fn output_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result
     within(deserializer, "a limit in bytes", 1..=i32::MAX as u64)
 }
 
-pub(crate) fn maybe_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    count(deserializer).map(Some)
+pub(crate) fn users<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let users = count(deserializer)?;
+    let possible = u32::try_from(users).ok().filter(|users| *users <= USERS_MAX);
+    possible.map(Some).ok_or_else(|| D::Error::custom(format!("`{users}` users are too many: write 1 to {USERS_MAX}")))
 }
 
 pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
@@ -136,6 +183,21 @@ pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Dur
 
 pub(crate) fn maybe_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     duration(deserializer).map(Some)
+}
+
+/// As [`duration`] reads it, in the largest unit of which it is a whole number.
+fn as_text<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    let ns = time.as_nanos();
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];
+    let (unit_ns, unit) = units.into_iter().find(|(unit_ns, _)| ns.is_multiple_of(*unit_ns)).unwrap_or((1, "ns"));
+    serializer.collect_str(&format_args!("{}{unit}", ns / unit_ns))
+}
+
+pub(crate) fn maybe_as_text<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => as_text(time, serializer),
+        None => serializer.serialize_none(),
+    }
 }
 
 fn at_least_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {

@@ -1,39 +1,140 @@
-//! What of an experiment the load generator has to know.
+//! The load of an experiment, described once: keys of its file, flags of `weirlab load`, and the JSON that one hands the other.
 
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
-use super::Experiment;
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
+use serde::{Deserialize, Serialize};
 
-impl Experiment {
-    /// The flags of `weirlab load` that decide which jobs are submitted and when; with the seed they decide all of it.
-    pub fn load_flags(&self) -> Vec<String> {
-        let mut words: Vec<String> = vec![];
-        let mut flag = |name: &str, value: Option<String>| {
-            words.extend(value.into_iter().flat_map(|value| [format!("--{name}"), value]));
-        };
-        flag("trace", self.trace.as_ref().map(|trace| trace.display().to_string()));
-        flag("rho", self.rho.map(|rho| rho.to_string()));
-        flag("profile", self.profile.clone());
-        flag("users", self.users.map(|users| users.to_string()));
-        flag("uplink", Some(self.link.to_string()));
-        flag("seconds", Some(self.seconds.to_string()));
-        flag("seed", Some(self.seed.to_string()));
-        match &self.session {
-            None => flag("per-connection", Some(self.per_connection.to_string())),
-            Some(session) => flag("session", Some(format!("{},{}", session.requests, in_ms(session.think)))),
+use super::keys::{count, maybe_as_text, maybe_duration, maybe_whole, profile, rho, seconds, users};
+use super::{Session, Surge};
+
+/// Which requests are made and when, and for how long their users wait. With the link it decides every job.
+///
+/// What a file may say is checked key by key when it is read ([`super::keys`]); a command line may go beyond.
+#[derive(Debug, Clone, PartialEq, clap::Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    /// Requests to replay; `synthetic`, the default, is the trace this program carries
+    #[arg(long, value_name = "FILE")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<PathBuf>,
+    /// Instead of a trace, SURGE's requests: 000 (the default) or 002, as those papers used it, or 1998 as published
+    #[arg(
+        long,
+        value_name = "MODEL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        conflicts_with = "trace",
+        value_parser = Named(Surge::from_str)
+    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surge: Option<Surge>,
+    /// Closed load of so many of SURGE's users, who wait for every answer (of 002, unless --surge says otherwise)
+    #[arg(long, value_name = "N", conflicts_with_all = ["rho", "profile", "trace", "session", "repeat"])]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "users")]
+    pub users: Option<u32>,
+    /// Sessions arrive instead of requests: each asks for so many in the mean and thinks so long after each answer
+    #[arg(
+        long,
+        value_name = "N,THINK",
+        conflicts_with_all = ["per_connection", "repeat"],
+        value_parser = Named(Session::from_str)
+    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Session>,
+    /// Stretch the trace in time until it loads the uplink to this
+    #[arg(long, allow_negative_numbers = true)]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "rho")]
+    pub rho: Option<f64>,
+    /// Instead, a load that changes: W1 to W10, or phases such as 25s@0.2,25s@1.2, or a ramp, 60s@0.5-1.4
+    #[arg(long, value_name = "SPEC", conflicts_with = "rho")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "profile")]
+    pub profile: Option<String>,
+    /// Arrivals stop after this many seconds [default: the whole trace]
+    #[arg(long, allow_negative_numbers = true)]
+    #[serde(deserialize_with = "seconds", serialize_with = "maybe_whole")]
+    pub seconds: Option<f64>,
+    /// Where the trace ends before the seconds do, ask for its requests again, in an order drawn by the seed
+    #[arg(long, requires = "seconds")]
+    #[serde(default)]
+    pub repeat: bool,
+    /// Chooses Poisson times, and times within the whole seconds of a log
+    #[arg(long, default_value_t = 1)]
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// Requests on each connection, one after the other; one that finds none free opens another
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[serde(default = "one", deserialize_with = "count")]
+    pub per_connection: u64,
+    /// Users give up an attempt after this, close its connection and ask again
+    #[arg(long, value_name = "DURATION", value_parser = Named(units::parse_duration))]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "maybe_duration",
+        serialize_with = "maybe_as_text"
+    )]
+    pub abort: Option<Duration>,
+    /// How often they ask again before they give up for good [default: 0]
+    #[arg(long, value_name = "K", requires = "abort")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
+    /// How long after the last arrival to wait for what is outstanding [default: 120s]
+    #[arg(long, value_name = "DURATION", value_parser = Named(units::parse_duration))]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "maybe_duration",
+        serialize_with = "maybe_as_text"
+    )]
+    pub grace: Option<Duration>,
+}
+
+impl Load {
+    /// What is wrong with keys that are right by themselves.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let loads = [self.rho.is_some(), self.profile.is_some(), self.users.is_some()];
+        match loads.iter().filter(|is| **is).count() {
+            0 => return Err("missing field `rho`: a load is rho = 0.8, profile = \"W1\" or users = 300".into()),
+            1 => {}
+            _ => return Err("rho, profile and users are each a load: give one of them".into()),
         }
-        flag("abort", self.abort.map(in_ms));
-        flag("retries", self.retries.map(|retries| retries.to_string()));
-        flag("grace", self.grace.map(in_ms));
-        words.extend(self.surge.map(|surge| format!("--surge={}", surge.model().name)));
-        // Users and sessions ask without end.
-        let ends = self.users.is_none() && self.session.is_none();
-        words.extend((self.repeat && ends).then(|| "--repeat".to_owned()));
-        words
+        if (self.surge.is_some() || self.users.is_some()) && self.trace.is_some() {
+            return Err("surge and users make their own requests: leave trace out".into());
+        }
+        if self.session.is_some() && self.per_connection != 1 {
+            return Err("a session says itself how many requests a connection has: leave per_connection out".into());
+        }
+        if self.retries.is_some() && self.abort.is_none() {
+            return Err("retries without abort: say after what time users give up, such as abort = \"7s\"".into());
+        }
+        Ok(())
     }
 }
 
-/// Millionths of a second are finer than any time of an experiment.
-fn in_ms(time: Duration) -> String {
-    format!("{}ms", time.as_micros() as f64 / 1000.0)
+fn one() -> u64 {
+    1
+}
+
+/// Reads the value of a flag; a mistake is told as `--flag: reason`, like one that is found later.
+#[derive(Clone)]
+struct Named<T, E>(fn(&str) -> Result<T, E>);
+
+impl<T, E> TypedValueParser for Named<T, E>
+where
+    T: Clone + Send + Sync + 'static,
+    E: ToString + Clone + 'static,
+{
+    type Value = T;
+
+    fn parse_ref(&self, _: &clap::Command, arg: Option<&clap::Arg>, value: &OsStr) -> Result<T, clap::Error> {
+        let flag = arg.and_then(clap::Arg::get_long).unwrap_or_default();
+        self.0(&value.to_string_lossy())
+            .map_err(|error| clap::Error::raw(ErrorKind::ValueValidation, format!("--{flag}: {}", error.to_string())))
+    }
 }

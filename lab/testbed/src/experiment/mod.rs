@@ -5,6 +5,7 @@
 
 mod file;
 mod keys;
+mod known;
 mod layers;
 mod load;
 #[cfg(test)]
@@ -12,8 +13,7 @@ mod tests;
 mod vary;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -21,8 +21,9 @@ use units::Rate;
 
 pub use file::{ExperimentFile, Overrides, Point};
 pub use keys::{Session, Surge, check_rho, check_seconds};
-use keys::{burst, count, maybe_count, maybe_duration, output_bytes, packets, profile, rho, seconds, segments};
+use keys::{burst, output_bytes, packets, segments};
 pub(crate) use keys::{check_name, duration, maybe_rate, rate};
+pub use load::Load;
 
 use crate::client_group::check_groups;
 use crate::{ClientGroup, LabError, Limits, Neighbour, Qdisc, RateChange, RunSpec, Wan, line, neighbour};
@@ -39,44 +40,11 @@ pub struct Experiment {
     /// The rate that Weir is told of the uplink, where that is not the link's.
     #[serde(default, deserialize_with = "maybe_rate")]
     pub told: Option<Rate>,
-    /// Offered load, wire bits per second divided by the link's, the same all the time. Either this, `profile` or `users`.
-    #[serde(default, deserialize_with = "rho")]
-    pub rho: Option<f64>,
-    /// A load that changes: what `weirlab load --profile` takes, such as `W1`.
-    #[serde(default, deserialize_with = "profile")]
-    pub profile: Option<String>,
-    /// The requests of SURGE instead of a trace's; unset, users ask for 002's files.
-    pub surge: Option<Surge>,
-    /// SURGE by so many user equivalents, each of which waits for its answers.
-    #[serde(default, deserialize_with = "maybe_count")]
-    pub users: Option<u64>,
-    /// How long requests arrive, seconds.
-    #[serde(deserialize_with = "seconds")]
-    pub seconds: u64,
-    /// How long after the last arrival to wait for what is outstanding; unset is up to the load generator.
-    #[serde(default, deserialize_with = "maybe_duration")]
-    pub grace: Option<Duration>,
-    /// Same seed, same jobs.
-    #[serde(default = "one")]
-    pub seed: u64,
-    /// Requests on each connection; 1 is a new connection per request.
-    #[serde(default = "one", deserialize_with = "count")]
-    pub per_connection: u64,
-    /// Sessions arrive instead of requests.
-    pub session: Option<Session>,
-    /// A user gives up an attempt after this.
-    #[serde(default, deserialize_with = "maybe_duration")]
-    pub abort: Option<Duration>,
-    /// And asks again at most so often; unset is never.
-    pub retries: Option<u64>,
-    /// Request trace, relative to the experiment file; without one the synthetic trace we ship.
-    pub trace: Option<PathBuf>,
+    /// What is asked for; in a file its keys stand among these.
+    pub load: Load,
     /// What the kernel and the server allow: queues, timeouts, workers.
     #[serde(default)]
     pub limits: Limits,
-    /// Where the trace ends before the seconds do, ask for its requests again in another order, instead of refusing.
-    #[serde(default)]
-    pub repeat: bool,
     #[serde(default)]
     pub network: Network,
     /// Behind the shaper stands a wire that serialises, so that no bit arrives before its time. Without it the shaper's early
@@ -183,6 +151,11 @@ impl Experiment {
         Ok(())
     }
 
+    /// For how long requests arrive; a file always says it, and whole.
+    pub fn seconds(&self) -> u64 {
+        self.load.seconds.unwrap_or_default() as u64
+    }
+
     /// The largest burst the shaper lets through, bytes.
     ///
     /// Unless the file says otherwise: room for one full packet (1,514 bytes on Ethernet, 1,600 for good measure), or
@@ -201,30 +174,11 @@ impl Experiment {
 
     /// What is wrong with keys that are right by themselves: an offset, 0 where there is none, and the reason.
     fn check(&self) -> Result<(), (usize, String)> {
-        self.check_load().map_err(|reason| (0, reason))?;
+        self.load.check().map_err(|reason| (0, reason))?;
         self.limits.check(self).map_err(|reason| (0, reason))?;
         self.check_clients()?;
         self.check_runs()?;
         line::check(self).and_then(|()| neighbour::check(self)).map_err(|reason| (0, reason))
-    }
-
-    fn check_load(&self) -> Result<(), String> {
-        let loads = [self.rho.is_some(), self.profile.is_some(), self.users.is_some()];
-        match loads.iter().filter(|is| **is).count() {
-            0 => return Err("missing field `rho`: a load is rho = 0.8, profile = \"W1\" or users = 300".into()),
-            1 => {}
-            _ => return Err("rho, profile and users are each a load: give one of them".into()),
-        }
-        if (self.surge.is_some() || self.users.is_some()) && self.trace.is_some() {
-            return Err("surge and users make their own requests: leave trace out".into());
-        }
-        if self.session.is_some() && self.per_connection != 1 {
-            return Err("a session says itself how many requests a connection has: leave per_connection out".into());
-        }
-        if self.retries.is_some() && self.abort.is_none() {
-            return Err("retries without abort: say after what time users give up, such as abort = \"7s\"".into());
-        }
-        Ok(())
     }
 
     fn check_clients(&self) -> Result<(), (usize, String)> {
@@ -259,10 +213,6 @@ impl Experiment {
 
 fn yes() -> bool {
     true
-}
-
-fn one() -> u64 {
-    1
 }
 
 fn fifo_packets() -> u64 {
@@ -306,7 +256,7 @@ drain = "paced"
     #[test]
     fn fills_in_defaults() {
         let experiment = parse(GOOD).unwrap();
-        assert_eq!((experiment.seed, experiment.per_connection, experiment.fifo_packets), (1, 1, 100));
+        assert_eq!((experiment.load.seed, experiment.load.per_connection, experiment.fifo_packets), (1, 1, 100));
         assert_eq!(experiment.congestion_control, "cubic");
         assert_eq!((experiment.network, experiment.shaper), (Network::Namespaces, Shaper::Htb));
         let runs: Vec<_> =

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{ExperimentFile, Overrides};
+use super::{ExperimentFile, Load, Overrides, Session, Surge};
 
 const TOP: &str = "question = \"q\"\nlink = \"10mbit\"\nseconds = 60\n";
 const RUN: &str = "[[run]]\nname = \"a\"\nserver = \"nginx\"\n";
@@ -23,7 +23,7 @@ fn every_combination_is_a_point() {
     let want = ["link-10mbit_rho-0.5", "link-10mbit_rho-0.8", "link-1gbit_rho-0.5", "link-1gbit_rho-0.8"];
     assert_eq!(names(&file), want);
     let last = &file.points()[3];
-    assert_eq!((last.experiment.rho, last.experiment.link.bits_per_s()), (Some(0.8), 1_000_000_000));
+    assert_eq!((last.experiment.load.rho, last.experiment.link.bits_per_s()), (Some(0.8), 1_000_000_000));
     assert_eq!(last.values["link"].as_str(), Some("1gbit"));
     assert!(file.varies_key("rho") && !file.varies_key("seed"));
 }
@@ -34,8 +34,8 @@ fn a_table_sets_several_keys_under_one_name() {
     let file = parse(vary).unwrap();
     assert_eq!(names(&file), ["trap-today", "trap-reno"]);
     let [today, reno] = [0, 1].map(|n| &file.points()[n].experiment);
-    assert_eq!((today.congestion_control.as_str(), today.seed), ("cubic", 1));
-    assert_eq!((reno.congestion_control.as_str(), reno.seed), ("reno", 2));
+    assert_eq!((today.congestion_control.as_str(), today.load.seed), ("cubic", 1));
+    assert_eq!((reno.congestion_control.as_str(), reno.load.seed), ("reno", 2));
     assert_eq!(file.points()[1].values["trap"].as_str(), Some("reno"));
 }
 
@@ -105,7 +105,7 @@ fn a_setup_fills_in_what_the_file_does_not_say() {
     let own = RUN.replace("\"a\"", "\"b\"");
     let file = setups.parse(&format!("setup = \"outer\"\nseed = 4\n{own}")).unwrap();
     let experiment = &file.points()[0].experiment;
-    assert_eq!((experiment.rho, experiment.seed, experiment.seconds), (Some(0.8), 4, 60));
+    assert_eq!((experiment.load.rho, experiment.load.seed, experiment.seconds()), (Some(0.8), 4, 60));
     assert_eq!(experiment.runs().map(|run| run.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     // What is kept with the results needs no set-up any more.
     let again = ExperimentFile::parse(&file.text, Path::new("y.toml"), &Overrides::default()).unwrap();
@@ -141,16 +141,74 @@ fn a_command_line_goes_before_the_file() {
     let text = format!("{TOP}rho = 0.8\n{RUN}");
     let file = ExperimentFile::parse(&text, Path::new("far/x.toml"), &overrides).unwrap();
     let experiment = &file.points()[0].experiment;
-    assert_eq!((experiment.seconds, experiment.rho), (7, Some(0.5)));
-    assert_eq!(experiment.trace.as_deref(), Some(Path::new("here")));
+    assert_eq!((experiment.seconds(), experiment.load.rho), (7, Some(0.5)));
+    assert_eq!(experiment.load.trace.as_deref(), Some(Path::new("here")));
+}
+
+fn load(middle: &str) -> Load {
+    parse(middle).unwrap().points()[0].experiment.load.clone()
+}
+
+/// A command line that has nothing but a load.
+#[derive(clap::Parser)]
+struct Words {
+    #[command(flatten)]
+    load: Load,
+}
+
+#[test]
+fn a_load_is_the_same_in_a_file_and_as_flags_and_as_it_is_handed_on() {
+    let users = "abort = \"1.5s\"\nretries = 2\ngrace = \"40.001us\"\nseed = 9";
+    let flags_of_users = "--abort 1.5s --retries 2 --grace 40.001us --seed 9";
+    for (file, flags) in [
+        ("rho = 0.8", ""),
+        (
+            "rho = 0.9016994374947451\nrepeat = true\nper_connection = 3",
+            "--rho 0.9016994374947451 --repeat --per-connection 3",
+        ),
+        ("profile = \"W1\"\nsurge = \"000\"", "--profile W1 --surge=000"),
+        ("users = 300\nsurge = \"1998\"", "--users 300 --surge=1998"),
+        ("rho = 1\nsession = { requests = 2.5, think = \"300ms\" }", "--rho 1 --session 2.5,300ms"),
+    ] {
+        let load = load(&format!("{file}\n{users}"));
+        let words = format!("load {flags} {flags_of_users} --seconds 60");
+        let words = if flags.is_empty() { words.replace("load ", "load --rho 0.8") } else { words };
+        assert_eq!(<Words as clap::Parser>::parse_from(words.split_whitespace()).load, load, "{flags}");
+        let handed = serde_json::to_string(&load).unwrap();
+        assert_eq!(serde_json::from_str::<Load>(&handed).unwrap(), load, "{handed}");
+    }
+}
+
+#[test]
+fn a_wrong_flag_of_a_load_is_named_with_what_would_be_right() {
+    for (words, says) in [
+        ("--surge=1999", "--surge: `1999` is no model: write one of 1998, 000, 002, such as --surge=000"),
+        ("--session 5", "--session: `5` is no session: write requests and think time, such as 5,2s"),
+        ("--session x,2s", "--session: `x` is no number of requests: write requests and think time, such as 5,2s"),
+        ("--session 5,2", "--session: `2` is not a duration: write "),
+        ("--abort 7", "--abort: `7` is not a duration: write "),
+    ] {
+        let words = ["load", "--rho=1"].into_iter().chain(words.split(' '));
+        let Err(error) = <Words as clap::Parser>::try_parse_from(words) else { panic!("{says}") };
+        assert!(error.to_string().starts_with(&format!("error: {says}")), "{error}");
+    }
 }
 
 #[test]
 fn a_load_that_ends_is_repeated_where_that_is_wanted() {
-    let flags = |middle: &str| parse(middle).unwrap().points()[0].experiment.load_flags();
-    let repeats = |middle: &str| flags(middle).contains(&"--repeat".to_owned());
-    assert!(repeats("rho = 0.8\nrepeat = true") && !repeats("rho = 0.8"));
-    assert!(!repeats("users = 300\nrepeat = true"), "users ask without end");
+    assert!(load("rho = 0.8\nrepeat = true").repeat && !load("rho = 0.8").repeat);
+}
+
+/// What a file does not say of its load is an error there, whatever the type calls it.
+#[test]
+fn the_keys_of_the_load_are_the_files() {
+    let said = parse("rhoo = 0.8\nrho = 0.8").unwrap_err();
+    assert!(said.starts_with("x.toml:4: unknown field `rhoo`, expected one of `question`, "), "{said}");
+    assert!(said.contains("`rho`, `profile`, `seconds`, ") && !said.contains("`load`"), "{said}");
+    let said = parse("load = { rho = 0.8 }").unwrap_err();
+    assert!(said.starts_with("x.toml:4: unknown field `load`, "), "{said}");
+    let said = parse("users = 5000000000").unwrap_err();
+    assert!(said.starts_with("x.toml:4: `5000000000` users are too many: write 1 to "), "{said}");
 }
 
 /// Of the load only how much it is; who asks stays.
@@ -162,12 +220,10 @@ fn a_profile_from_outside_replaces_the_load() {
             .map_err(|e| e.to_string())
     };
     let file = with("rho = 0.8\nabort = \"7s\"\nretries = 2\nsession = { requests = 5.0, think = \"2s\" }").unwrap();
-    let experiment = &file.points()[0].experiment;
-    assert_eq!((experiment.rho, experiment.profile.as_deref()), (None, Some("ramp:9s@0.6-1.3")));
-    assert_eq!((experiment.abort, experiment.retries), (Some(Duration::from_secs(7)), Some(2)));
-    let flags = experiment.load_flags().join(" ");
-    assert!(flags.starts_with("--profile ramp:9s@0.6-1.3 ") && flags.contains(" --seconds 9 "), "{flags}");
-    assert!(flags.contains(" --session 5,2000ms "), "{flags}");
+    let load = &file.points()[0].experiment.load;
+    assert_eq!((load.rho, load.profile.as_deref()), (None, Some("ramp:9s@0.6-1.3")));
+    assert_eq!((load.abort, load.retries, load.seconds), (Some(Duration::from_secs(7)), Some(2), Some(9.0)));
+    assert_eq!(load.session, Some(Session { requests: 5.0, think: Duration::from_secs(2) }));
     let said = with("users = 50").unwrap_err();
     assert_eq!(
         said,
@@ -177,11 +233,10 @@ fn a_profile_from_outside_replaces_the_load() {
 
 #[test]
 fn surge_says_whose_it_is() {
-    let flags = |load: &str| parse(load).map(|file| file.points()[0].experiment.load_flags().join(" "));
-    assert!(flags("rho = 0.8\nsurge = \"002\"").unwrap().ends_with(" --surge=002"));
-    let users = flags("users = 50\nsurge = \"1998\"").unwrap();
-    assert!(users.starts_with("--users 50 ") && users.ends_with(" --surge=1998"), "{users}");
-    let said = flags("rho = 0.8\nsurge = \"open\"").unwrap_err();
+    assert_eq!(load("rho = 0.8\nsurge = \"002\"").surge, Some(Surge::Alsadeh2008));
+    let users = load("users = 50\nsurge = \"1998\"");
+    assert_eq!((users.users, users.surge), (Some(50), Some(Surge::Barford1998)));
+    let said = parse("rho = 0.8\nsurge = \"open\"").unwrap_err();
     assert!(said.starts_with("x.toml:5: unknown variant `open`, expected one of `000`, `002`, `1998`"), "{said}");
-    assert!(flags("rho = 0.8\nsurge = \"000\"\ntrace = \"t\"").unwrap_err().contains("leave trace out"));
+    assert!(parse("rho = 0.8\nsurge = \"000\"\ntrace = \"t\"").unwrap_err().contains("leave trace out"));
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use cli::Failure;
 use loadgen::{ClientGroup, Patience};
+use testbed::Load;
 use units::Nanos;
 
 /// A source address costs its ports' state only, but a typing error should not make a million.
@@ -54,13 +55,13 @@ pub(super) fn check(groups: &[ClientGroup]) -> Result<(), Failure> {
 }
 
 /// What `--abort` and `--retries` say.
-pub(super) fn patience(abort: Option<&str>, retries: u32) -> Result<Option<Patience>, Failure> {
-    let Some(text) = abort else { return Ok(None) };
-    let wrong = |reason: String| Failure::Usage(format!("--abort: {reason}"));
-    let abort_after: Nanos = units::parse_duration(text).map_err(|error| wrong(error.to_string()))?.into();
-    match abort_after {
-        Nanos::ZERO => Err(wrong("users who give up after 0 s never see an answer: write 7s, say".into())),
-        abort_after => Ok(Some(Patience { abort_after, retries })),
+pub(super) fn patience(load: &Load) -> Result<Option<Patience>, Failure> {
+    match load.abort.map(Nanos::from) {
+        None => Ok(None),
+        Some(Nanos::ZERO) => {
+            Err(Failure::Usage("--abort: users who give up after 0 s never see an answer: write 7s, say".into()))
+        }
+        Some(abort_after) => Ok(Some(Patience { abort_after, retries: load.retries.unwrap_or_default() })),
     }
 }
 
@@ -100,8 +101,9 @@ mod tests {
     #[test]
     fn patience_is_read() {
         let seven = Patience { abort_after: Nanos::from_secs(7), retries: 3 };
-        assert_eq!(patience(Some("7s"), 3).unwrap(), Some(seven));
-        assert_eq!(patience(None, 3).unwrap(), None);
-        assert!(patience(Some("0s"), 3).is_err() && patience(Some("7"), 3).is_err());
+        let load = |more: &str| serde_json::from_str::<Load>(&format!(r#"{{"seconds":1,"retries":3{more}}}"#));
+        assert_eq!(patience(&load(r#","abort":"7s""#).unwrap()).unwrap(), Some(seven));
+        assert_eq!(patience(&load("").unwrap()).unwrap(), None);
+        assert!(patience(&load(r#","abort":"0s""#).unwrap()).is_err() && load(r#","abort":"7""#).is_err());
     }
 }

@@ -7,9 +7,9 @@ use super::{Args, jobs};
 use cli::Failure;
 
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
-    let described = describe(&jobs::server_model(args)?, args.seed);
+    let described = describe(jobs::server_model(&args.load), args.load.seed);
     match args.json {
-        true => crate::trace::print(&format!("{:#}\n", as_json(&described, args.seed))),
+        true => crate::trace::print(&format!("{:#}\n", as_json(&described, args.load.seed))),
         false => crate::trace::print(&as_table(&described)),
     }
 }

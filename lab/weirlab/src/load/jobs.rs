@@ -1,11 +1,11 @@
 //! Which jobs, and when: the trace stretched to a load, or its sizes at Poisson times.
 
+use testbed::{Load, Surge};
 use units::wire::CONNECTION_BYTES;
 use units::{Nanos, Rate};
 use workload::surge::{Files, ServerModel};
 use workload::{Job, LoadProfile, ProfileError, Scaling, Schedule, ScheduleError, Sizes, Synthetic, Trace, wire_bytes};
 
-use super::Args;
 use cli::Failure;
 
 /// Requests per second above which no machine keeps the times; and one a day is the least that makes sense.
@@ -21,9 +21,9 @@ pub(crate) enum Demand {
 }
 
 impl Demand {
-    pub(crate) fn of(args: &Args) -> Result<Demand, Failure> {
+    pub(crate) fn of(load: &Load, rate_per_s: Option<f64>) -> Result<Demand, Failure> {
         let wrong = |flag: &'static str| move |error: ProfileError| Failure::Usage(format!("{flag}: {error}"));
-        match (args.rate, &args.profile, args.rho) {
+        match (rate_per_s, &load.profile, load.rho) {
             (Some(rate_per_s), ..) if RATE_PER_S.contains(&rate_per_s) => Ok(Demand::Rate(rate_per_s)),
             (Some(rate_per_s), ..) => {
                 Err(Failure::Usage(format!("--rate: {rate_per_s} requests per second make no sense: write 250, say")))
@@ -38,49 +38,45 @@ impl Demand {
 }
 
 /// The jobs of a run.
-pub(crate) fn schedule(args: &Args, demand: &Demand, link: Rate) -> Result<Schedule, Failure> {
+pub(crate) fn schedule(wanted: &Load, demand: &Demand, link: Rate) -> Result<Schedule, Failure> {
     let load = match demand {
         Demand::Load(load) => load.clone(),
         Demand::Rate(_) => LoadProfile::constant(1.0).map_err(|error| Failure::Failed(error.to_string()))?,
     };
-    let repeat = args.repeat.then_some(args.seed);
-    let scaling = Scaling { load, link, seconds: args.seconds, per_connection: args.per_connection, repeat };
-    let trace = match args.surge {
-        Some(_) => surge(args, &scaling)?,
-        None => trace(args)?,
+    let Load { seed, seconds, per_connection, .. } = *wanted;
+    let scaling = Scaling { load, link, seconds, per_connection, repeat: wanted.repeat.then_some(seed) };
+    let trace = match wanted.surge {
+        Some(_) => surge(wanted, &scaling)?,
+        None => trace(wanted)?,
     };
     // Also with a rate: the other wishes have to make sense all the same.
     let scaled = workload::schedule(&trace, &scaling).map_err(whose_fault)?;
     Ok(match demand {
         Demand::Load(_) => scaled,
-        Demand::Rate(rate_per_s) => poisson(&trace, *rate_per_s, args.seed, &scaling),
+        Demand::Rate(rate_per_s) => poisson(&trace, *rate_per_s, seed, &scaling),
     })
 }
 
 /// The trace asked for, or the one this program carries.
-pub(crate) fn trace(args: &Args) -> Result<Trace, Failure> {
-    match &args.trace {
-        Some(path) => crate::trace::read_for_schedule(path, args.seed),
-        None => Ok(crate::trace::shipped(args.seed)),
+pub(crate) fn trace(load: &Load) -> Result<Trace, Failure> {
+    match &load.trace {
+        Some(path) => crate::trace::read_for_schedule(path, load.seed),
+        None => Ok(crate::trace::shipped(load.seed)),
     }
 }
 
 /// Which of SURGE's servers: 000's open variant, and 002's for users, where nothing is said.
-pub(crate) fn server_model(args: &Args) -> Result<ServerModel, Failure> {
-    match (args.surge.as_deref().filter(|name| !name.is_empty()), args.users) {
-        (Some(name), _) => ServerModel::named(name).ok_or_else(|| {
-            let names = ServerModel::ALL.map(|model| model.name).join(", ");
-            Failure::Usage(format!("--surge: `{name}` is no model: write one of {names}, such as --surge=000"))
-        }),
-        (None, Some(_)) => Ok(ServerModel::ALSADEH_2008),
-        (None, None) => Ok(ServerModel::HARCHOL_2003),
-    }
+pub(crate) fn server_model(load: &Load) -> &'static ServerModel {
+    load.surge.and_then(Surge::model).unwrap_or(match load.users {
+        Some(_) => &ServerModel::ALSADEH_2008,
+        None => &ServerModel::HARCHOL_2003,
+    })
 }
 
 /// As many requests as the seconds need, and half as many more: their sum varies a good deal.
-fn surge(args: &Args, scaling: &Scaling) -> Result<Trace, Failure> {
-    let files = Files::matched(&server_model(args)?);
-    let requests = match args.seconds.filter(|seconds| (1e-9..=1e9).contains(seconds)) {
+fn surge(load: &Load, scaling: &Scaling) -> Result<Trace, Failure> {
+    let files = Files::matched(server_model(load));
+    let requests = match load.seconds.filter(|seconds| (1e-9..=1e9).contains(seconds)) {
         Some(seconds) => {
             let mean_bits = 8.0 * (0..files.sizes().len()).map(|file| wire_share(&files, file)).sum::<f64>();
             let bits = scaling.load.offered(Nanos((seconds * 1e9) as u64)) / 1e9 * scaling.link.bits_per_s() as f64;
@@ -92,7 +88,7 @@ fn surge(args: &Args, scaling: &Scaling) -> Result<Trace, Failure> {
         let most = workload::REQUESTS_MAX;
         return Err(Failure::Usage(format!("--seconds: about {requests} requests are more than {most}: write fewer")));
     }
-    Ok(workload::surge::trace(&files, requests, args.seed))
+    Ok(workload::surge::trace(&files, requests, load.seed))
 }
 
 /// What this file adds to the mean wire bytes of a request.
@@ -187,6 +183,18 @@ mod tests {
             assert_eq!(job.size_bytes, 1000 + n as u64 % 100);
         }
         assert_eq!(poisson(&trace(), 100.0, 1, &scaling(None)).jobs.len(), 100);
+    }
+
+    /// A file's repeat means nothing to users, and a command line refuses it.
+    #[test]
+    fn users_ask_without_end() {
+        let jobs = |more: &str| {
+            let text = format!(r#"{{"users":300,"seconds":60{more}}}"#);
+            super::super::jobs_of(&serde_json::from_str(&text).unwrap(), scaling(None).link).unwrap()
+        };
+        let once = jobs("");
+        assert!(!once.is_empty());
+        assert_eq!(jobs(r#","repeat":true"#), once);
     }
 
     #[test]

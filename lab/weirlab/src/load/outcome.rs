@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use loadgen::Patience;
 use record::{JobRecord, Manifest, Outcome, Run};
 use serde_json::{Value, json};
+use testbed::Load;
 use units::Nanos;
 
 use super::url::Url;
@@ -23,9 +24,9 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &l
         policy: args.policy.clone(),
         drain: args.drain.clone(),
         link_bps: wanted.uplink.bits_per_s(),
-        rho: rho(args).unwrap_or(wanted.schedule.rho_measured),
-        seed: args.seed,
-        per_connection: wanted.on_connection(args),
+        rho: rho(&args.load).unwrap_or(wanted.schedule.rho_measured),
+        seed: args.load.seed,
+        per_connection: wanted.on_connection(&args.load),
         seconds: wanted.schedule.kept.as_secs_f64(),
         commit: machine::commit(),
         kernel: machine::kernel(),
@@ -44,17 +45,18 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &l
 }
 
 /// The load asked for, its mean where it changes.
-fn rho(args: &Args) -> Option<f64> {
-    match &args.profile {
+fn rho(load: &Load) -> Option<f64> {
+    match &load.profile {
         Some(profile) => profile.parse().ok().map(|load: workload::LoadProfile| load.mean_rho()),
-        None => args.rho,
+        None => load.rho,
     }
 }
 
 fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTreeMap<String, String> {
-    let trace = match (&args.trace, args.surge.is_some() || args.users.is_some()) {
+    let load = &args.load;
+    let trace = match (&load.trace, load.surge.is_some() || load.users.is_some()) {
         (Some(path), _) => path.display().to_string(),
-        (None, true) => format!("SURGE of {}", jobs::server_model(args).map_or("none", |model| model.name)),
+        (None, true) => format!("SURGE of {}", jobs::server_model(load).name),
         (None, false) => "shipped synthetic".into(),
     };
     let mut environment = BTreeMap::from([
@@ -66,7 +68,7 @@ fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTre
         ("elapsed_s".into(), outcome.elapsed.as_secs_f64().to_string()),
         ("connections_peak".into(), outcome.connections_peak.to_string()),
     ]);
-    let asked = [("rate_per_s", args.rate.map(|rate| rate.to_string())), ("profile", args.profile.clone())];
+    let asked = [("rate_per_s", args.rate.map(|rate| rate.to_string())), ("profile", load.profile.clone())];
     environment.extend(asked.into_iter().filter_map(|(name, value)| Some((name.into(), value?))));
     if let Some(Patience { abort_after, retries }) = wanted.patience {
         environment.insert("abort_after_s".into(), abort_after.as_secs_f64().to_string());

@@ -148,9 +148,9 @@ fn points_of(text: &str, file: &Path) -> Vec<PointOfFile> {
 /// The load of a run: a constant one as its manifest has it, since the command line may have said another than the file; none of
 /// users, who make their own.
 fn profile(experiment: &testbed::Experiment, manifest: &Manifest) -> Option<LoadProfile> {
-    match &experiment.profile {
+    match &experiment.load.profile {
         Some(profile) => profile.parse().ok(),
-        None => experiment.rho.and_then(|_| LoadProfile::constant(manifest.rho).ok()),
+        None => experiment.load.rho.and_then(|_| LoadProfile::constant(manifest.rho).ok()),
     }
 }
 

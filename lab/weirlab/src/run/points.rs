@@ -74,7 +74,7 @@ impl Prepared {
 
 impl Jobs {
     fn of(experiment: &Experiment) -> Result<Jobs, Failure> {
-        let jobs = load::jobs_of(&experiment.load_flags())?;
+        let jobs = load::jobs_of(&experiment.load, experiment.link)?;
         let mut digest = Digest::new();
         for job in &jobs {
             digest = digest.with(&job.arrival.0.to_le_bytes()).with(&job.size_bytes.to_le_bytes());
@@ -82,7 +82,7 @@ impl Jobs {
         Ok(Jobs {
             sizes: jobs.iter().map(|job| job.size_bytes).collect(),
             digest: digest.text(),
-            lasts: sent_by(&jobs, experiment.link).max(Duration::from_secs(experiment.seconds)),
+            lasts: sent_by(&jobs, experiment.link).max(Duration::from_secs(experiment.seconds())),
         })
     }
 }

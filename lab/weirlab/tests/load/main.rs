@@ -230,7 +230,7 @@ fn surge_is_asked_for_at_a_load() {
 
 #[test]
 fn nonsense_is_a_usage_error_in_one_line() {
-    let url = "http://127.0.0.1:9/";
+    let (url, handed) = ("http://127.0.0.1:9/", r#"{"rho":1,"seconds":9}"#);
     for (words, part) in [
         (&["https://h/", "--rho", "0.8", "--uplink", "10mbit"][..], "`https://h/` is not a URL"),
         (&[url, "--rho", "0.8", "--uplink", "10mb/s"], "--uplink: `10mb/s` is not a rate"),
@@ -260,6 +260,8 @@ fn nonsense_is_a_usage_error_in_one_line() {
         (&[url, "--session", "0,2s", "--rho", "1", "--uplink", "10mbit", "--seconds", "1"], "--session: 0 requests"),
         (&[url, "--session", "5,2s", "--uplink", "10mbit", "--seconds", "1"], "write --rho 0.8"),
         (&[url, "--rho", "1", "--uplink", "10mbit", "--client", "near"], "--client: `near` is no group"),
+        (&[url, "--load", handed, "--uplink", "10mbit", "--seed", "4"], "'--load <JSON>' cannot be used with"),
+        (&[url, "--load", r#"{"rho":1,"seconds":9,"rate":4}"#, "--uplink", "10mbit"], "unknown field `rate`"),
     ] {
         let (status, said) = refused(words);
         assert!(status == Some(2) && said.contains(part), "{status:?} {said}");

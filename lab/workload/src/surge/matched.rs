@@ -75,11 +75,6 @@ impl ServerModel {
 
     pub const ALL: [ServerModel; 3] = [ServerModel::BARFORD_1998, ServerModel::HARCHOL_2003, ServerModel::ALSADEH_2008];
 
-    /// The model of this name.
-    pub fn named(name: &str) -> Option<ServerModel> {
-        ServerModel::ALL.into_iter().find(|model| model.name == name)
-    }
-
     /// P(requested size <= x).
     pub fn requested_up_to(&self, x: f64) -> f64 {
         match self.requests {
