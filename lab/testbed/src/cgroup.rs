@@ -7,6 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use procfs::process::{MountInfos, Process};
+
 /// A group of ours, removed when dropped; by then its processes have ended.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
@@ -71,26 +73,27 @@ fn waited_in(pressure: &str) -> Option<Duration> {
     some.rsplit_once("total=")?.1.trim().parse().ok().map(Duration::from_micros)
 }
 
-/// Where the hierarchy of version 2 is mounted (proc_pid_mountinfo(5)).
+/// Where the hierarchy of version 2 is mounted.
 fn hierarchy() -> Option<PathBuf> {
-    hierarchy_in(&fs::read_to_string("/proc/self/mountinfo").ok()?)
+    hierarchy_in(Process::myself().and_then(|process| process.mountinfo()).ok()?)
 }
 
-fn hierarchy_in(mounts: &str) -> Option<PathBuf> {
-    let mount = mounts.lines().find(|line| line.split_once(" - ").is_some_and(|(_, fs)| fs.starts_with("cgroup2 ")))?;
-    mount.split(' ').nth(4).map(PathBuf::from)
+fn hierarchy_in(mounts: MountInfos) -> Option<PathBuf> {
+    mounts.into_iter().find(|mount| mount.fs_type == "cgroup2").map(|mount| mount.mount_point)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use procfs::FromRead;
 
     #[test]
     fn finds_version_2_among_the_mounts() {
         let mounts = "40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,name=systemd\n\
                       41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
-        assert_eq!(hierarchy_in(mounts).unwrap(), Path::new("/sys/fs/cgroup/unified"));
-        assert_eq!(hierarchy_in("1 0 0:1 / / rw - ext4 /dev/cgroup2 rw\n"), None);
+        let found = |mounts: &str| hierarchy_in(MountInfos::from_read(mounts.as_bytes()).unwrap());
+        assert_eq!(found(mounts).unwrap(), Path::new("/sys/fs/cgroup/unified"));
+        assert_eq!(found("1 0 0:1 / / rw - ext4 /dev/cgroup2 rw\n"), None);
     }
 
     #[test]

@@ -54,7 +54,7 @@ fn is_emulated(cpuinfo: &str) -> bool {
     cpuinfo.contains("QEMU TCG")
 }
 
-/// How many processors of which model, from /proc/cpuinfo.
+/// How many processors of which model, from /proc/cpuinfo; the crate `procfs` cuts a model's name at a colon.
 fn processors(cpuinfo: &str) -> String {
     let field = |line: &str, name: &str| {
         let (key, value) = line.split_once(':')?;

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::cgroup::{self, Cgroup};
-use crate::proc_stat::Stat;
+use crate::proc_stat::started;
 use crate::{LabError, tool};
 
 /// Where `ip netns` keeps its namespaces.
@@ -125,8 +125,7 @@ impl Drop for Namespace {
 pub fn remove_leftovers() -> Result<Vec<String>, LabError> {
     let Ok(entries) = std::fs::read_dir(FOLDER) else { return Ok(vec![]) };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let start_of = |pid| Stat::of(pid).map(|stat| stat.start_ticks);
-    let leftovers: Vec<String> = names.filter(|name| is_leftover(name, start_of)).collect();
+    let leftovers: Vec<String> = names.filter(|name| is_leftover(name, started)).collect();
     for name in &leftovers {
         // Another experiment that begins now may have been faster.
         remove(name).or_else(|error| if Path::new(FOLDER).join(name).exists() { Err(error) } else { Ok(()) })?;
@@ -138,7 +137,7 @@ pub fn remove_leftovers() -> Result<Vec<String>, LabError> {
 /// What the names of all we make begin with: `PID-START` of the process that owns it.
 pub(crate) fn owner() -> String {
     let pid = std::process::id();
-    format!("{pid}-{}", Stat::of(pid).map_or(0, |stat| stat.start_ticks))
+    format!("{pid}-{}", started(pid).unwrap_or_default())
 }
 
 /// Is this a namespace of ours whose owner is dead?

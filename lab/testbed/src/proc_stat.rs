@@ -1,53 +1,26 @@
 //! CPU time of a server, from /proc: the sum over its process tree, since nginx works in children of its master.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::time::Duration;
+
+use procfs::process::{Process, Stat, all_processes};
 
 use crate::LabError;
 
-/// The unit of the times in /proc/PID/stat: USER_HZ, 100 on every architecture Linux offers to user space today.
-const TICKS_PER_S: u64 = 100;
-
-/// What we need of one line of /proc/PID/stat (proc_pid_stat(5)).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stat {
-    pub(crate) pid: u32,
-    parent: u32,
-    /// User and system time, ticks.
-    cpu_ticks: u64,
-    threads: u64,
-    /// When the process began, ticks since boot: with the pid it names a process for good.
-    pub(crate) start_ticks: u64,
+/// When a living process began, ticks since boot: with the pid it names a process for good.
+pub(crate) fn started(pid: u32) -> Option<u64> {
+    stat(pid).map(|stat| stat.starttime)
 }
 
-impl Stat {
-    /// The line of a living process.
-    pub(crate) fn of(pid: u32) -> Option<Stat> {
-        Stat::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-    }
-
-    /// The second field is the program's name in brackets and may hold anything, so fields count from the last `)`.
-    fn parse(line: &str) -> Option<Stat> {
-        let (pid, _) = line.split_once(' ')?;
-        let (_, rest) = line.rsplit_once(") ")?;
-        let fields: Vec<&str> = rest.split_whitespace().collect();
-        // Numbered as in the manual page, where the state after the name is field 3.
-        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
-        Some(Stat {
-            pid: pid.parse().ok()?,
-            parent: u32::try_from(field(4)?).ok()?,
-            cpu_ticks: field(14)? + field(15)?,
-            threads: field(20)?,
-            start_ticks: field(22)?,
-        })
-    }
+fn stat(pid: u32) -> Option<Stat> {
+    Process::new(pid.try_into().ok()?).and_then(|process| process.stat()).ok()
 }
 
 /// CPU time used so far by a process and all its living descendants.
 pub(crate) fn tree_cpu(root: u32) -> Result<Duration, LabError> {
-    let entries = std::fs::read_dir("/proc").map_err(|e| LabError::io("/proc", e))?;
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let stats: Vec<Stat> = pids.filter_map(Stat::of).collect();
+    let processes = all_processes().map_err(|e| LabError::io("/proc", io::Error::other(e)))?;
+    let stats: Vec<Stat> = processes.filter_map(|process| process.and_then(|process| process.stat()).ok()).collect();
     Ok(tree(&stats, root).map(cpu_of).sum())
 }
 
@@ -55,42 +28,52 @@ pub(crate) fn tree_cpu(root: u32) -> Result<Duration, LabError> {
 /// processes use a few milliseconds each; the scheduler counts nanoseconds, but by thread, and forgets those that ended.
 fn cpu_of(stat: &Stat) -> Duration {
     let counted = || {
-        let text = std::fs::read_to_string(format!("/proc/{}/schedstat", stat.pid)).ok()?;
-        text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+        let schedstat = Process::new(stat.pid).and_then(|process| process.schedstat()).ok()?;
+        Some(Duration::from_nanos(schedstat.sum_exec_runtime))
     };
-    let by_ticks = || Duration::from_millis(stat.cpu_ticks * 1000 / TICKS_PER_S);
-    (stat.threads == 1).then(counted).flatten().unwrap_or_else(by_ticks)
+    (stat.num_threads == 1).then(counted).flatten().unwrap_or_else(|| Duration::from_millis(ticks_ms(stat)))
+}
+
+/// User and system time.
+fn ticks_ms(stat: &Stat) -> u64 {
+    (stat.utime + stat.stime) * 1000 / procfs::ticks_per_second()
 }
 
 fn tree(stats: &[Stat], root: u32) -> impl Iterator<Item = &Stat> {
-    let parents: BTreeMap<u32, u32> = stats.iter().map(|stat| (stat.pid, stat.parent)).collect();
+    let parents: BTreeMap<i32, i32> = stats.iter().map(|stat| (stat.pid, stat.ppid)).collect();
     stats.iter().filter(move |stat| descends(&parents, stat.pid, root))
 }
 
-fn descends(parents: &BTreeMap<u32, u32>, pid: u32, root: u32) -> bool {
+fn descends(parents: &BTreeMap<i32, i32>, pid: i32, root: u32) -> bool {
     // No chain of parents is longer than there are processes, whatever races made of the snapshot.
     let chain = std::iter::successors(Some(pid), |pid| parents.get(pid).copied()).take(parents.len() + 1);
-    chain.into_iter().any(|ancestor| ancestor == root)
+    chain.into_iter().any(|ancestor| u32::try_from(ancestor) == Ok(root))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use procfs::FromRead;
+
+    /// Of two threads, as /proc/PID/stat has it (proc_pid_stat(5)).
+    fn of(pid: i32, name: &str, parent: i32, cpu_ticks: u64) -> Stat {
+        let line = format!("{pid} ({name}) R {parent} 42 42 0 -1 4194560 1 2 3 4 {cpu_ticks} 25 9 9 20 0 2 0 98765");
+        Stat::from_read(format!("{line} {}", ["0"; 30].join(" ")).as_bytes()).unwrap()
+    }
 
     #[test]
     fn reads_a_line_whose_name_is_hostile() {
-        let line = "42 (a) S 1 (b) R 7 42 42 0 -1 4194560 1 2 3 4 150 25 9 9 20 0 1 0 98765 1 2 3";
-        let want = Stat { pid: 42, parent: 7, cpu_ticks: 175, threads: 1, start_ticks: 98765 };
-        assert_eq!(Stat::parse(line), Some(want));
-        assert_eq!(Stat::parse("42 (short) R 7"), None);
-        assert_eq!(Stat::parse(""), None);
+        let stat = of(42, "a) S 1 (b", 7, 150);
+        assert_eq!((stat.pid, stat.ppid, stat.num_threads, stat.starttime), (42, 7, 2, 98765));
+        assert_eq!(ticks_ms(&stat), 1750);
+        assert!(Stat::from_read("42 (short) R 7".as_bytes()).is_err());
+        assert!(Stat::from_read("".as_bytes()).is_err());
     }
 
     #[test]
     fn reads_our_own() {
-        let ours = Stat::of(std::process::id()).unwrap();
-        assert_eq!(ours.pid, std::process::id());
-        assert!(ours.start_ticks > 0);
+        assert_eq!(stat(std::process::id()).unwrap().pid.cast_unsigned(), std::process::id());
+        assert!(started(std::process::id()).unwrap() > 0 && started(u32::MAX).is_none());
     }
 
     #[test]
@@ -100,17 +83,17 @@ mod tests {
         shell.args(["-c", script]).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
         let mut child = shell.spawn().unwrap();
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
-        let stat = Stat::of(child.id()).unwrap();
+        let stat = stat(child.id()).unwrap();
         let cpu = cpu_of(&stat);
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert_eq!(stat.threads, 1);
+        assert_eq!(stat.num_threads, 1);
         assert!(cpu > Duration::ZERO && !cpu.as_nanos().is_multiple_of(10_000_000), "{cpu:?}");
     }
 
     #[test]
     fn the_tree_and_nothing_else() {
-        let stat = |pid, parent, cpu_ticks| Stat { pid, parent, cpu_ticks, threads: 2, start_ticks: 0 };
+        let stat = |pid, parent, cpu_ticks| of(pid, "a", parent, cpu_ticks);
         // 1 is init, 10 the master with workers 11 and 12, 13 a child of 12, 20 a stranger, 30 and 31 a false loop.
         let stats = [
             stat(1, 0, 1000),
@@ -122,6 +105,6 @@ mod tests {
             stat(30, 31, 7),
             stat(31, 30, 7),
         ];
-        assert_eq!(tree(&stats, 10).map(|stat| stat.cpu_ticks).sum::<u64>(), 116);
+        assert_eq!(tree(&stats, 10).map(|stat| stat.utime).sum::<u64>(), 116);
     }
 }

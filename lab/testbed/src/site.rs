@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::LabError;
 use crate::namespace::{is_dead, owner};
-use crate::proc_stat::Stat;
+use crate::proc_stat::started;
 use crate::slow_disk;
 
 /// The folder the servers serve, `www-PID-START` after the process that owns it: one sparse file `SIZE.bin` for every size
@@ -46,7 +46,7 @@ fn remove_leftovers(parent: &Path) -> Result<(), LabError> {
     for folder in entries.flatten().map(|entry| entry.path()) {
         let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let ["www", pid, start] = name.split('-').collect::<Vec<_>>()[..] else { continue };
-        if is_dead(pid, start, |pid| Stat::of(pid).map(|stat| stat.start_ticks)) {
+        if is_dead(pid, start, started) {
             slow_disk::release_all(&folder);
             fs::remove_dir_all(&folder).map_err(|e| LabError::path(&folder, e))?;
         }

@@ -5,15 +5,14 @@ use std::process::Command;
 use std::{io, thread};
 
 use cli::Failure;
+use procfs::process::Process;
 use rustix::process::nice;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The policy of programs that run only where nothing else would (sched(7)), and its number in /proc.
-const IDLE: (&str, &str) = ("-i", "5");
+const IDLE: (&str, u32) = ("-i", 5);
 /// The least priority there is; `/proc/stat` counts what runs with it apart, as time that gives way.
 const NICEST: i32 = 19;
-/// Which field of /proc/PID/stat behind the name is the scheduling policy (proc(5): the 41st of all).
-const POLICY_FIELD: usize = 38;
 
 /// Keep this machine's processors from going to sleep, at a priority below all other programs, until SIGTERM or ctrl-c.
 ///
@@ -23,8 +22,7 @@ const POLICY_FIELD: usize = 38;
 pub struct Args {}
 
 pub fn main(_: Args) -> Result<(), Failure> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    if policy(&stat) != Some(IDLE.1) {
+    if Process::myself()?.stat()?.policy != Some(IDLE.1) {
         // Replaces this program; what comes back is why it could not.
         let cause = Command::new("chrt").args([IDLE.0, "0"]).arg(std::env::current_exe()?).arg("awake").exec();
         return Err(Failure::Failed(format!("chrt (of util-linux), which sets the priority: {cause}")));
@@ -50,20 +48,17 @@ fn spin(processor: usize) {
     }
 }
 
-/// The scheduling policy in a line of /proc/PID/stat; the program's name, in brackets, may have anything in it.
-fn policy(stat: &str) -> Option<&str> {
-    stat.rsplit_once(')')?.1.split_whitespace().nth(POLICY_FIELD)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use procfs::FromRead;
+    use procfs::process::Stat;
 
+    /// proc(5): the 41st field of all.
     #[test]
     fn finds_the_policy_whatever_the_program_is_called() {
-        let numbers = (3..=52).map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
-        assert_eq!(policy(&format!("7 (a) 5 (b)) {numbers}")), Some("41"));
-        assert_eq!(policy("7 (a) S 1"), None);
-        assert_eq!(policy(""), None);
+        let numbers = (4..=52).map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
+        let stat = Stat::from_read(format!("7 (a) 5 (b)) S {numbers}").as_bytes()).unwrap();
+        assert_eq!(stat.policy, Some(41));
+        assert!(Stat::from_read("7 (a) S 1".as_bytes()).is_err());
     }
 }

@@ -1,4 +1,7 @@
 //! Counters that the kernel keeps as text in /proc, read through files that stay open.
+//!
+//! The crate `procfs`, which reads the rest of /proc for us, knows neither netstat nor sockstat, needs every group in snmp that
+//! some kernel had, and of stat reads all lines ten times a second where one will do.
 
 use std::fs::File;
 use std::io;

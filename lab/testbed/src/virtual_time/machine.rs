@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use procfs::{Current, Meminfo};
+
 use super::bounds::Bounds;
 use super::console;
 use crate::namespace::{is_dead, owner};
-use crate::proc_stat::Stat;
+use crate::proc_stat::started;
 use crate::program::{POLL_EVERY, Program};
 use crate::{Interrupt, LabError, Place, tool};
 
@@ -181,7 +183,7 @@ fn remove_leftovers(parent: &Path) {
         else {
             continue;
         };
-        if is_dead(pid, start, |pid| Stat::of(pid).map(|stat| stat.start_ticks)) {
+        if is_dead(pid, start, started) {
             // Another experiment that begins now may have been faster.
             let _ = fs::remove_dir_all(&folder);
         }
@@ -200,13 +202,12 @@ fn check_memory(mib: u64) -> Result<(), LabError> {
 /// What machines may come to use of this host's memory.
 pub(super) fn free_mib() -> u64 {
     let room = rustix::fs::statvfs(MEMORY_FOLDER).map_or(0, |found| found.f_bavail * found.f_frsize / (1 << 20));
-    let free = fs::read_to_string("/proc/meminfo").ok().and_then(|text| available_mib(&text));
+    let free = Meminfo::current().ok().and_then(|memory| available_mib(&memory));
     free.map_or(room, |free| room.min(free))
 }
 
-fn available_mib(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? / 1024)
+fn available_mib(memory: &Meminfo) -> Option<u64> {
+    memory.mem_available.map(|bytes| bytes / (1 << 20))
 }
 
 /// `Pid: 57, comm: python3 Not tainted ...` of a program's registers, `CPU: 0 UID: 0 PID: 57 Comm: python3 Not tainted ...` of the
@@ -236,6 +237,7 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use procfs::FromRead;
 
     #[test]
     fn words_come_back_from_the_shell_as_they_were() {
@@ -259,8 +261,13 @@ mod tests {
 
     #[test]
     fn what_a_host_has_left_is_read() {
-        assert_eq!(available_mib("MemTotal: 100 kB\nMemAvailable:    2048000 kB\n"), Some(2000));
-        assert_eq!(available_mib(""), None);
+        // What every kernel has.
+        let names = "MemTotal MemFree Buffers Cached SwapCached Active Inactive SwapTotal SwapFree Dirty Writeback Mapped \
+            Slab Committed_AS VmallocTotal VmallocUsed VmallocChunk";
+        let lines: String = names.split_whitespace().map(|name| format!("{name}:  100 kB\n")).collect();
+        let available = |more: &str| available_mib(&Meminfo::from_read(format!("{lines}{more}").as_bytes()).unwrap());
+        assert_eq!((available("MemAvailable:    2048000 kB\n"), available("")), (Some(2000), None));
+        assert!(Meminfo::from_read("".as_bytes()).is_err());
     }
 
     #[test]

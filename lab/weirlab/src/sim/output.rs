@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cli::Failure;
+use procfs::process::Process;
 use record::{FileError, JobRecord, Manifest, RecordWriter, Run};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
@@ -241,8 +242,6 @@ fn plain(value: &Value) -> String {
 
 /// The most memory this process ever had, as the kernel says it.
 fn peak_rss_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
+    let status = Process::myself().and_then(|process| process.status()).ok()?;
+    status.vmhwm.map(|kib| kib * 1024)
 }
