@@ -24,6 +24,7 @@
 
 mod conditions;
 mod date;
+mod entity_fields;
 pub mod http1;
 mod lines;
 mod list;
@@ -36,8 +37,9 @@ mod status;
 
 pub use conditions::{Entity, Verdict, evaluate};
 pub use date::HttpDate;
+pub use entity_fields::EntityFields;
 pub use path::decode_path;
 pub use range::RANGES_MAX;
 pub use request::{BodyLength, Fields, Method, Request};
-pub use response::{EntityFields, Response};
+pub use response::Response;
 pub use status::{Reject, Status};

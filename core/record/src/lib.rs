@@ -7,28 +7,28 @@
 
 #[cfg(feature = "parquet")]
 mod attempts;
-#[cfg(feature = "parquet")]
-mod columns;
 mod digest;
 mod error;
-mod job;
+mod job_record;
 mod left_out;
 mod manifest;
 mod records;
 mod run;
 #[cfg(feature = "parquet")]
 mod samples;
+#[cfg(feature = "parquet")]
+mod table;
 
 #[cfg(feature = "parquet")]
 pub use attempts::AttemptRecord;
-#[cfg(feature = "parquet")]
-pub use columns::{Kind, Table, TableWriter, Value};
 pub use digest::Digest;
 pub use error::FileError;
-pub use job::{JobRecord, Outcome};
+pub use job_record::{JobRecord, Outcome};
 pub use left_out::LeftOut;
 pub use manifest::{Manifest, SweepManifest, Wire};
 pub use records::{RecordWriter, text_head, text_rows};
 pub use run::Run;
 #[cfg(feature = "parquet")]
 pub use samples::{Sample, Samples};
+#[cfg(feature = "parquet")]
+pub use table::{Kind, Table, TableWriter, Value};

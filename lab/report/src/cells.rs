@@ -2,7 +2,7 @@
 
 use crate::axis::number_label;
 use crate::chapter::PointReport;
-use crate::figure::Expect;
+use crate::claim::Expect;
 use crate::summary::{RunSummary, SkippedRun, VIRTUAL};
 use crate::verdict::{Finding, Found, Tally};
 

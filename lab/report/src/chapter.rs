@@ -10,7 +10,7 @@ use units::Nanos;
 
 use crate::ReportError;
 use crate::axis::Scale;
-use crate::figure::{BOUND, Described, IDEAL_PS};
+use crate::claim::{BOUND, Described, IDEAL_PS};
 use crate::findings::{self, Findings};
 use crate::jobs::Jobs;
 use crate::metric::{Metric, Observed, stretch};

@@ -3,7 +3,7 @@
 
 use record::Manifest;
 
-use crate::figure::Expect;
+use crate::claim::Expect;
 use crate::wire::WIRE;
 
 /// Runs as long as each other to this part are of one length.

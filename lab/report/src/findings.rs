@@ -3,8 +3,8 @@
 use record::Manifest;
 
 use crate::chapter::Point;
+use crate::claim::{BOUND, Expect, Figure, IDEAL_PS};
 use crate::conditions::{apart, apart_from_paper, apart_from_simulated};
-use crate::figure::{BOUND, Expect, Figure, IDEAL_PS};
 use crate::metric::{Metric, Observed, Times};
 use crate::simulated::{self, Simulated, Sought};
 use crate::verdict::{Finding, Found, Side, Verdict, found, judge};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use stats::{Bin, growth_bins, nearest_rank, percentile_buckets};
 
 use crate::axis::Scale::{Linear, Log, Nines};
-use crate::figure::BOUND;
+use crate::claim::BOUND;
 use crate::metric::{Observed, stretch};
 use crate::plot::{Line, Look, Plot, Point, Unit, log_steps};
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::figure::Figure;
+use crate::claim::Figure;
 use crate::metric::Metric;
 use crate::verdict::Found;
 
@@ -109,7 +109,7 @@ pub(crate) fn ratio(of: Found, over: Found) -> Option<Found> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figure::Described;
+    use crate::claim::Described;
 
     const TABLE: &str = "question\n\nModel packet\n\n\
         | rho | server | response_time_ms | syn_drops |\n|---|---|---|---|\n\

@@ -2,7 +2,7 @@
 
 use stats::{BATCHES, batch, jackknife};
 
-use crate::figure::{Better, Expect};
+use crate::claim::{Better, Expect};
 use crate::metric::{Metric, Observed, PairStat, Stat};
 
 /// What became of a claim, from the best to the worst that can be said.

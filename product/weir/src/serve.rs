@@ -282,3 +282,24 @@ fn config(args: Args) -> Result<Config, Failure> {
         }),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// They stand in `--help` and in the server: one of them changed alone would change nothing, or something unsaid.
+    #[test]
+    fn the_defaults_of_the_flags_are_the_servers() {
+        let Alone { args } = Alone::parse_from(["serve", "--shaping", "off"]);
+        let Ok(config) = config(args) else { panic!("the defaults are right") };
+        assert_eq!(format!("{:?}", config.limits), format!("{:?}", Limits::default()));
+    }
+}

@@ -9,7 +9,7 @@ use http::{BodyLength, HttpDate, Method, Reject, Response, Status};
 use units::Nanos;
 
 use super::received::{Kept, Received};
-use super::request_body::{RequestBody, TOO_LARGE};
+use super::request_body::RequestBody;
 use crate::config::Limits;
 
 /// How long a client gets to see the last response before the connection is cut: a round trip or two; Apache's
@@ -160,20 +160,22 @@ impl Http1 {
     fn next_head<'r>(&mut self, now: Nanos, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
         let rest = &received.bytes[received.used..];
         let refused = match parse_request(rest, &limits.request) {
-            Ok(Some(head)) => match head.request.body {
-                BodyLength::Known(bytes) if bytes > limits.body_bytes_max && !head.expect_continue => TOO_LARGE,
-                BodyLength::Known(_) | BodyLength::Unknown if !head.expect_continue => {
+            Ok(Some(head)) => {
+                let bytes = &rest[..head.bytes];
+                if head.request.body == BodyLength::None || head.expect_continue {
                     received.used += head.bytes;
-                    let body = RequestBody::new(&rest[..head.bytes], head.request.body, limits.body_bytes_max, now);
-                    self.deadline = body.deadline(now, limits);
-                    self.phase = Phase::Body(Box::new(body));
-                    return Some(Event::Body);
+                    return Some(self.begin(head, bytes));
                 }
-                _ => {
-                    received.used += head.bytes;
-                    return Some(self.begin(head, &rest[..head.bytes]));
+                match RequestBody::new(bytes, head.request.body, limits.body_bytes_max, now) {
+                    Ok(body) => {
+                        received.used += head.bytes;
+                        self.deadline = body.deadline(now, limits);
+                        self.phase = Phase::Body(Box::new(body));
+                        return Some(Event::Body);
+                    }
+                    Err(reject) => reject,
                 }
-            },
+            }
             Ok(None) => {
                 // The time for a head runs from its first byte, however slowly the others come.
                 self.deadline = self.deadline.min(now + limits.head_timeout);

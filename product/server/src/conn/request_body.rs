@@ -6,8 +6,7 @@ use units::Nanos;
 
 use crate::config::Limits;
 
-pub(super) const TOO_LARGE: Reject =
-    Reject { status: Status::CONTENT_TOO_LARGE, reason: "the request body is too large" };
+const TOO_LARGE: Reject = Reject { status: Status::CONTENT_TOO_LARGE, reason: "the request body is too large" };
 
 /// A request whose body, which nobody wants, is still arriving. Its head is kept as it came and parsed again when the body has ended:
 /// bodies are rare here, and a parsed head borrows from its bytes.
@@ -29,13 +28,15 @@ enum Left {
 }
 
 impl RequestBody {
-    pub fn new(head: &[u8], length: BodyLength, bytes_max: u64, now: Nanos) -> RequestBody {
+    /// Refuses one that says that it is too large.
+    pub fn new(head: &[u8], length: BodyLength, bytes_max: u64, now: Nanos) -> Result<RequestBody, Reject> {
         let left = match length {
             BodyLength::None => Left::Known(0),
+            BodyLength::Known(bytes) if bytes > bytes_max => return Err(TOO_LARGE),
             BodyLength::Known(bytes) => Left::Known(bytes),
             BodyLength::Unknown => Left::Chunked(Chunked::new()),
         };
-        RequestBody { head: head.to_vec(), left, bytes_max, began_at: now, held_at: now, arrived_bytes: 0 }
+        Ok(RequestBody { head: head.to_vec(), left, bytes_max, began_at: now, held_at: now, arrived_bytes: 0 })
     }
 
     /// When it has taken too long: a pause may last `body_timeout`, and the whole that much beyond its time at the least rate.
@@ -85,7 +86,7 @@ mod tests {
     /// A byte every `step` seconds, until it is too late.
     fn bytes_taken(step_s: u64) -> u64 {
         let limits = Limits::default();
-        let mut body = RequestBody::new(b"", BodyLength::Known(1 << 20), 1 << 20, Nanos::ZERO);
+        let mut body = RequestBody::new(b"", BodyLength::Known(1 << 20), 1 << 20, Nanos::ZERO).unwrap();
         let mut now = Nanos::ZERO;
         for taken in 0..2000 {
             now += Nanos::from_secs(step_s);
@@ -106,7 +107,7 @@ mod tests {
     #[test]
     fn a_body_at_the_least_rate_is_not() {
         let limits = Limits::default();
-        let mut body = RequestBody::new(b"", BodyLength::Known(1 << 20), 1 << 20, Nanos::ZERO);
+        let mut body = RequestBody::new(b"", BodyLength::Known(1 << 20), 1 << 20, Nanos::ZERO).unwrap();
         let rate = limits.body_rate_bytes_per_s_min;
         for second in 1..=(1 << 20) / rate {
             let now = Nanos::from_secs(second);
@@ -119,15 +120,26 @@ mod tests {
     #[test]
     fn a_body_that_stops_has_no_credit() {
         let limits = Limits::default();
-        let mut body = RequestBody::new(b"", BodyLength::Known(1 << 20), 1 << 20, Nanos::ZERO);
+        let mut body = RequestBody::new(b"", BodyLength::Known(1 << 20), 1 << 20, Nanos::ZERO).unwrap();
         body.take(&vec![b'x'; 1 << 19]).unwrap();
         assert_eq!(body.deadline(Nanos::from_secs(1), &limits), Nanos::from_secs(1) + limits.body_timeout);
+    }
+
+    /// By its word, or by what comes: chunks and their framing count.
+    #[test]
+    fn a_body_over_the_limit_is_refused() {
+        let new = |length| RequestBody::new(b"", length, 10, Nanos::ZERO);
+        assert!(new(BodyLength::Known(11)).is_err_and(|reject| reject == TOO_LARGE));
+        assert_eq!(new(BodyLength::Known(10)).unwrap().take(b"0123456789abc"), Ok((10, true)));
+        let mut chunked = new(BodyLength::Unknown).unwrap();
+        assert_eq!(chunked.take(b"6\r\nabcdef"), Ok((9, false)));
+        assert_eq!(chunked.take(b"\r\n"), Err(TOO_LARGE));
     }
 
     #[test]
     fn time_in_which_it_is_not_read_is_not_its_senders() {
         let (limits, second) = (Limits::default(), Nanos::from_secs);
-        let mut body = RequestBody::new(b"", BodyLength::Known(10), 10, Nanos::ZERO);
+        let mut body = RequestBody::new(b"", BodyLength::Known(10), 10, Nanos::ZERO).unwrap();
         body.hold(second(1));
         body.go_on(second(101));
         assert_eq!(body.deadline(second(101), &limits), second(100) + limits.body_timeout);

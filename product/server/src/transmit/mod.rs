@@ -8,14 +8,14 @@
 mod below;
 mod body;
 mod gauge;
+mod line_feedback;
 mod mark;
+mod multiplexed;
 mod notice;
-mod observe;
 mod outgoing;
 mod outlet;
 mod pipe;
 mod sending;
-mod shared;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -23,16 +23,16 @@ mod tests;
 pub use body::{Available, Body, Piece};
 pub use gauge::{Gauge, Queue, Queued};
 pub use mark::{Bands, Mark, Marker, Promotion};
+pub use multiplexed::PipeId;
 pub use notice::Notice;
 pub use outgoing::{End, Failure, Outgoing, Sent};
 pub use outlet::{Counters, Outlet};
 pub use pipe::PipeState;
-pub use sending::{Dispatch, Shared};
-pub use shared::PipeId;
+pub use sending::{Dispatch, Stream};
 pub use socket::{Connection, Marked, Sink, Socket, Status, TcpView, client};
 
 use below::Below;
-use observe::Observer;
+use line_feedback::Observer;
 use pipe::Pipe;
 use sched::feedback::Look;
 use sched::{Arrival, Correction, Drain, Grant, Job, JobId, Path, Presence, Progress, Reading, Size, Why};
@@ -233,7 +233,7 @@ impl<S: Socket + Clone> Transmitter<S> {
                 }
             }
         }
-        self.end_stalled_shared(now);
+        self.end_stalled_pipes(now);
     }
 
     /// Looks after the queue below; to be called about once a second while anything is sent.

@@ -27,7 +27,7 @@ pub struct Dispatch<S> {
 }
 
 /// A response to be sent on a connection that sends several at once ([`super::Transmitter::open`]).
-pub struct Shared {
+pub struct Stream {
     pub outgoing: Outgoing,
     pub class: u8,
     /// The client's wishes for the order within the connection.

@@ -1,4 +1,5 @@
-//! The end of a response, as the access log and the records have it: each response is told once, however it ends.
+//! The end of a response, as the access log and the records have it: each response is told once, however it ends. With neither, small
+//! responses that are sent together end together, and nobody is told.
 
 use record::{JobRecord, Outcome};
 use units::Nanos;

@@ -11,6 +11,7 @@
 
 mod accept;
 mod conn;
+mod deadlines;
 mod ending;
 mod find;
 mod input;
@@ -18,7 +19,6 @@ mod line;
 mod output;
 mod owner;
 mod room;
-mod sweep;
 #[cfg(test)]
 mod tests;
 

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A queue below that the test fills, changes and breaks.
 #[derive(Clone, Default)]
-pub(super) struct FakeQueue(pub(super) Arc<Shared>);
+pub(super) struct FakeQueue(pub(super) Arc<Stream>);
 
 #[derive(Default)]
-pub(super) struct Shared {
+pub(super) struct Stream {
     pub bytes: AtomicU64,
     /// Bits per second; zero: there is no shaper.
     rate: AtomicU64,

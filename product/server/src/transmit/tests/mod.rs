@@ -3,12 +3,12 @@
 mod bands;
 mod body;
 mod ledger;
-mod observe;
+mod line_feedback;
+mod multiplexed;
 mod outgoing;
 mod outlet;
 mod questions;
 mod sending;
-mod shared;
 mod storage;
 
 use std::cell::{Cell, RefCell};

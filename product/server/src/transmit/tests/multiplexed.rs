@@ -15,7 +15,7 @@ impl Bench {
     fn dispatch_on(&mut self, pipe: PipeId, bytes: u64, urgency: u8) -> JobId {
         let outgoing = Outgoing::new(vec![urgency; bytes as usize], Body::default(), End::Open);
         let precedence = Precedence { urgency, ..Precedence::default() };
-        self.transmitter.dispatch_on(self.now.get(), pipe, Shared { outgoing, class: 0, precedence }).unwrap()
+        self.transmitter.dispatch_on(self.now.get(), pipe, Stream { outgoing, class: 0, precedence }).unwrap()
     }
 
     fn departed(&mut self) -> Vec<(JobId, Option<Failure>)> {
@@ -73,7 +73,7 @@ fn a_full_socket_holds_all_its_responses_up_and_nobody_elses() {
     assert!(matches!(bench.departed()[..], [(job, None)] if job == free));
     assert_eq!(shared.writes.borrow().len(), 1, "the second is not tried");
     shared.room.set(u64::MAX);
-    bench.transmitter.on_shared_writable(bench.now.get(), pipe);
+    bench.transmitter.on_pipe_writable(bench.now.get(), pipe);
     bench.drive();
     assert_eq!(bench.departed().into_iter().map(|(job, _)| job).collect::<Vec<_>>(), jobs);
 }
@@ -114,7 +114,7 @@ fn a_reader_is_slow_for_all_its_responses_or_for_none() {
         bench.drive();
         bench.transmitter.end_stalled(Nanos::from_secs(11));
         socket.room.set(taken);
-        bench.transmitter.on_shared_writable(Nanos::from_secs(12), pipe);
+        bench.transmitter.on_pipe_writable(Nanos::from_secs(12), pipe);
         bench.drive();
         bench.transmitter.end_stalled(Nanos::from_secs(21) - Nanos(1));
         assert_eq!(bench.departed().len(), 0);

@@ -5,7 +5,7 @@ use units::Nanos;
 
 use super::pipe::Pipe;
 use super::sending::Sending;
-use super::{Failure, PipeState, Shared, Socket, Transmitter};
+use super::{Failure, PipeState, Socket, Stream, Transmitter};
 
 /// A connection that was opened for several responses, and not closed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,14 +19,14 @@ impl<S: Socket + Clone> Transmitter<S> {
         pipe.carrier = Some(carrier);
         let id = PipeId(self.pipes.insert(pipe));
         if self.is_paced() {
-            self.settle_shared(now, id);
+            self.settle_pipe(now, id);
         }
         id
     }
 
     /// A response to be sent on it; `None` if it has as many as it may have.
-    pub fn dispatch_on(&mut self, now: Nanos, on: PipeId, shared: Shared) -> Option<JobId> {
-        let Shared { outgoing, class, precedence } = shared;
+    pub fn dispatch_on(&mut self, now: Nanos, on: PipeId, stream: Stream) -> Option<JobId> {
+        let Stream { outgoing, class, precedence } = stream;
         let pipe = &self.pipes[on.0];
         let carrier = pipe.carrier.expect("it was opened for several");
         let path = if self.needs_path { pipe.socket.status().path } else { Path::default() };
@@ -38,9 +38,9 @@ impl<S: Socket + Clone> Transmitter<S> {
     }
 
     /// Its socket takes bytes again.
-    pub fn on_shared_writable(&mut self, now: Nanos, id: PipeId) {
+    pub fn on_pipe_writable(&mut self, now: Nanos, id: PipeId) {
         if self.is_paced() {
-            self.settle_shared(now, id);
+            self.settle_pipe(now, id);
         }
         let carrier = self.pipes[id.0].carrier.expect("it was opened for several");
         self.drain.on_carrier_writable(now, carrier);
@@ -60,10 +60,10 @@ impl<S: Socket + Clone> Transmitter<S> {
     }
 
     /// Ends the responses of connections whose readers are too slow. A reader is waited for where all it could have waits for it.
-    pub(super) fn end_stalled_shared(&mut self, now: Nanos) {
-        let shared: Vec<usize> =
+    pub(super) fn end_stalled_pipes(&mut self, now: Nanos) {
+        let pipes: Vec<usize> =
             self.pipes.iter().filter(|(_, pipe)| pipe.carrier.is_some()).map(|(at, _)| at).collect();
-        for at in shared {
+        for at in pipes {
             let carrier = self.pipes[at].carrier.expect("just seen");
             let waits_for_reader = self.drain.is_carrier_blocked(carrier) && !self.jobs_on(at).is_empty();
             let is_ordered_below = self.marker.is_some();
@@ -83,7 +83,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         self.sendings.iter().flatten().filter(|sending| sending.pipe == at).map(|sending| sending.id).collect()
     }
 
-    fn settle_shared(&mut self, now: Nanos, id: PipeId) {
+    fn settle_pipe(&mut self, now: Nanos, id: PipeId) {
         let (correction, look) = self.pipes[id.0].settle();
         self.on_settled(now, self.pipes[id.0].client, correction, look);
     }
