@@ -60,6 +60,7 @@ fn config(policy: &str, arrivals: Arrivals) -> Config {
         wire: Wire::Plain,
         paths: Paths::Internet,
         class_shares: Vec::new(),
+        connections: None,
         chunk_bytes: None,
         warm_up_jobs: 0,
         horizon: Horizon::AllOfReplay,

@@ -128,6 +128,7 @@ fn replicate(cell: &Cell, sizes: &Distribution, percent: u64, seed: u64) -> Outc
         wire: Wire::Plain,
         paths: Paths::Unknown,
         class_shares: Vec::new(),
+        connections: None,
         chunk_bytes: None,
         warm_up_jobs: warm_up * percent / 100,
         horizon: Horizon::Jobs(jobs * percent / 100),

@@ -51,6 +51,7 @@ fn replicate(policy: &str, sizes: &Distribution, rho: f64, jobs: u64, seed: u64)
         wire: Wire::Plain,
         paths: Paths::Unknown,
         class_shares: Vec::new(),
+        connections: None,
         chunk_bytes: None,
         warm_up_jobs: jobs / 10,
         horizon: Horizon::Jobs(jobs),

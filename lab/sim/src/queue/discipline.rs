@@ -7,8 +7,8 @@ use sched::Policy;
 use sched::policy::{self, BandSpec, Order, PolicySpec};
 use units::Nanos;
 
-use super::Error;
 use super::line::Line;
+use super::{Config, Error};
 
 /// What chunks are where a policy takes turns, and none were asked for: a full segment, the server's grant.
 pub const CHUNK_BYTES_USUAL: u64 = units::wire::SEGMENT_BYTES;
@@ -30,19 +30,19 @@ pub(super) struct Resolved {
 }
 
 /// `quantile` is that of the bytes on the link.
-pub(super) fn resolve(
-    spec: &str,
-    chunk_bytes: Option<u64>,
-    quantile: &dyn Fn(f64) -> f64,
-    line: &Line,
-) -> Result<Resolved, Error> {
+pub(super) fn resolve(config: &Config, quantile: &dyn Fn(f64) -> f64, line: &Line) -> Result<Resolved, Error> {
     let exact = |discipline| Ok(Resolved { discipline, chunk_bytes: None, cuts_bytes: Vec::new() });
+    let (spec, chunk_bytes) = (config.policy.as_str(), config.chunk_bytes);
     if spec == "ps" {
+        if config.connections.is_some() {
+            return Err(Error::field("connections", "ps is exact processor sharing of jobs: write fair instead"));
+        }
         let Some(_) = chunk_bytes else { return exact(Discipline::ProcessorSharing) };
         return Err(Error::field("chunk", "ps is exact processor sharing and has no chunks: write fair instead"));
     }
     let policy: PolicySpec = spec.parse().map_err(|error| Error::field("policy", error))?;
-    if *policy.order() == Order::Las && !policy.has_classes() && chunk_bytes.is_none() {
+    let is_las = *policy.order() == Order::Las && !policy.has_classes();
+    if is_las && chunk_bytes.is_none() && config.connections.is_none() {
         return exact(Discipline::LeastAttained);
     }
     let cuts_bytes = cut_points(policy.order(), quantile);
@@ -56,7 +56,7 @@ pub(super) fn resolve(
         Order::QuickFix { .. } => policy.with_order(Order::QuickFix { cut_bytes: cuts[0] }),
         _ => policy.clone(),
     };
-    let chunk_bytes = chunk_bytes.or_else(|| policy.takes_turns().then_some(CHUNK_BYTES_USUAL));
+    let chunk_bytes = chunk_bytes.or_else(|| (is_las || policy.takes_turns()).then_some(CHUNK_BYTES_USUAL));
     let parsed = scaled.build();
     let discipline = match chunk_bytes {
         None => Discipline::Fluid(parsed),

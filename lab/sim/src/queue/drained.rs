@@ -4,7 +4,9 @@
 //! a difference of two instants, exact and without a division. Every policy orders nanoseconds of one link as it orders
 //! bytes; cut points and windows have to be given in the same unit ([`super::discipline`] does).
 
-use sched::{Arrival, Drain, JobId, Pace, Path, Policy, Size};
+use std::num::NonZeroU32;
+
+use sched::{Arrival, CarrierId, Drain, JobId, Pace, Path, Policy, Precedence, Size};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -13,35 +15,45 @@ use super::station::{Flight, Station};
 /// Grants need not end with any segment: what is sent is cut by arrivals, or into chunks.
 const NO_SEGMENTS: u64 = 1 << 62;
 
+fn framing() -> Framing {
+    Framing::ETHERNET.with_segment(NO_SEGMENTS)
+}
+
 /// The drain and what the simulator keeps beside its jobs.
 struct Jobs {
     drain: Drain,
-    /// By slot; of a vacant one, the last that was there.
-    flights: Vec<(JobId, Flight)>,
+    /// By slot; of a vacant one, the last that was there. Carriers have slots too, and no flight.
+    flights: Vec<Option<(JobId, Flight)>>,
+    /// On which jobs come in turn; none: each has a connection of its own.
+    carriers: Vec<CarrierId>,
 }
 
 impl Jobs {
-    fn new(policy: Box<dyn Policy>) -> Jobs {
-        Jobs { drain: Drain::new(policy, Pace::WHOLE), flights: Vec::new() }
+    fn new(policy: Box<dyn Policy>, connections: Option<NonZeroU32>) -> Jobs {
+        let mut drain = Drain::new(policy, Pace::WHOLE);
+        let carriers = (0..connections.map_or(0, NonZeroU32::get)).map(|_| drain.open(framing())).collect();
+        Jobs { drain, flights: Vec::new(), carriers }
     }
 
     fn arrive(&mut self, flight: Flight, path: Path) {
         let size = Size::Known(flight.service.0);
-        let framing = Framing::ETHERNET.with_segment(NO_SEGMENTS);
-        let arrival = Arrival { framing, class: flight.class, path, ..Arrival::of(size) };
-        let id = self.drain.arrive(flight.arrival, arrival);
-        match self.flights.get_mut(id.slot()) {
-            Some(place) => *place = (id, flight),
-            None => self.flights.push((id, flight)),
+        let arrival = Arrival { framing: framing(), class: flight.class, path, ..Arrival::of(size) };
+        let turn = flight.number.checked_rem(self.carriers.len() as u64);
+        let carrier = turn.map(|turn| self.carriers[turn as usize]);
+        let carried = carrier.and_then(|on| self.drain.arrive_on(flight.arrival, on, arrival, Precedence::default()));
+        let id = carried.unwrap_or_else(|| self.drain.arrive(flight.arrival, arrival));
+        if self.flights.len() <= id.slot() {
+            self.flights.resize(id.slot() + 1, None);
         }
+        self.flights[id.slot()] = Some((id, flight));
     }
 
     fn flight(&self, id: JobId) -> Flight {
-        self.flights[id.slot()].1
+        self.flights[id.slot()].expect("a granted job is in flight").1
     }
 
     fn left_over(&self) -> Vec<Flight> {
-        let present = self.flights.iter().filter(|(id, _)| self.drain.job(*id).is_some());
+        let present = self.flights.iter().flatten().filter(|(id, _)| self.drain.job(*id).is_some());
         present.map(|(_, flight)| *flight).collect()
     }
 }
@@ -64,8 +76,8 @@ struct Serving {
 }
 
 impl Fluid {
-    pub fn new(policy: Box<dyn Policy>) -> Fluid {
-        Fluid { jobs: Jobs::new(policy), serving: None, wall: Nanos::ZERO }
+    pub fn new(policy: Box<dyn Policy>, connections: Option<NonZeroU32>) -> Fluid {
+        Fluid { jobs: Jobs::new(policy, connections), serving: None, wall: Nanos::ZERO }
     }
 }
 
@@ -128,8 +140,8 @@ struct Sending {
 }
 
 impl Chunked {
-    pub fn new(policy: Box<dyn Policy>, chunk: Nanos) -> Chunked {
-        Chunked { jobs: Jobs::new(policy), chunk, sending: None, wall: Nanos::ZERO }
+    pub fn new(policy: Box<dyn Policy>, connections: Option<NonZeroU32>, chunk: Nanos) -> Chunked {
+        Chunked { jobs: Jobs::new(policy, connections), chunk, sending: None, wall: Nanos::ZERO }
     }
 }
 

@@ -23,6 +23,8 @@ pub use line::Wire;
 pub use source::Paths;
 pub(crate) use source::Poisson;
 
+use std::num::NonZeroU32;
+
 use serde::Serialize;
 use units::{Nanos, Rate};
 use workload::{Distribution, LoadProfile};
@@ -49,6 +51,9 @@ pub struct Config {
     pub paths: Paths,
     /// Shares of the jobs in classes 0, 1, ..., for policies with classes; they add up to 1. Empty: all are in class 0.
     pub class_shares: Vec<f64>,
+    /// Jobs come on so many connections in turn, each a carrier of the drain and its own share of a policy that takes turns; a job that
+    /// finds its connection full has one of its own. `None`: every job has.
+    pub connections: Option<NonZeroU32>,
     /// Bytes on the link handed down at once; `None` is fluid service, or [`CHUNK_BYTES_USUAL`] for a policy that takes turns.
     pub chunk_bytes: Option<u64>,
     /// Jobs at the start that are not counted.
@@ -118,8 +123,10 @@ pub fn run(config: &Config, hooks: Hooks) -> Result<Outcome, Error> {
     match discipline {
         Discipline::ProcessorSharing => feed(&mut engine, ps::ProcessorSharing::default(), config),
         Discipline::LeastAttained => feed(&mut engine, las::LeastAttained::default(), config),
-        Discipline::Fluid(policy) => feed(&mut engine, drained::Fluid::new(policy), config),
-        Discipline::Chunked(policy, chunk) => feed(&mut engine, drained::Chunked::new(policy, chunk), config),
+        Discipline::Fluid(policy) => feed(&mut engine, drained::Fluid::new(policy, config.connections), config),
+        Discipline::Chunked(policy, chunk) => {
+            feed(&mut engine, drained::Chunked::new(policy, config.connections, chunk), config)
+        }
     }?;
     let Engine { tally, counts, .. } = engine;
     let span_ns = counts.at.0.max(1) as f64;
@@ -180,14 +187,14 @@ fn prepare(config: &Config) -> Result<Resolved, Error> {
             let jobs = if let Horizon::Jobs(jobs) = config.horizon { jobs } else { 0 };
             let jobs = jobs.saturating_add(config.warm_up_jobs);
             check_span(sizes, config.wire.mean_bytes(sizes) * 8e9 / config.link.bits_per_s() as f64, load, jobs)?;
-            resolve(&config.policy, config.chunk_bytes, &|u| on_link(sizes.quantile(u)), &line)
+            resolve(config, &|u| on_link(sizes.quantile(u)), &line)
         }
         Arrivals::Replay(jobs) if jobs.is_empty() => Err(Error::field("trace", "there are no jobs in it")),
         Arrivals::Replay(jobs) => {
             let mut sizes: Vec<u64> = jobs.iter().map(|job| job.size_bytes).collect();
             sizes.sort_unstable();
             let quantile = |u: f64| sizes[((u * sizes.len() as f64) as usize).min(sizes.len() - 1)] as f64;
-            resolve(&config.policy, config.chunk_bytes, &|u| on_link(quantile(u)), &line)
+            resolve(config, &|u| on_link(quantile(u)), &line)
         }
     }
 }

@@ -60,6 +60,7 @@ mod tests {
             wire: Wire::Plain,
             paths: Paths::Unknown,
             class_shares: Vec::new(),
+            connections: None,
             chunk_bytes: None,
             warm_up_jobs: jobs / 10,
             horizon: Horizon::Jobs(jobs),

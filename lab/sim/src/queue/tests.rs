@@ -16,6 +16,7 @@ fn replay(policy: &str, jobs: &[Job]) -> Config {
         wire: Wire::Plain,
         paths: Paths::Unknown,
         class_shares: Vec::new(),
+        connections: None,
         chunk_bytes: None,
         warm_up_jobs: 0,
         horizon: Horizon::AllOfReplay,
@@ -290,4 +291,37 @@ fn policies_are_compared_on_the_same_jobs() {
     assert_eq!(jobs("srpt", 0.8), jobs("fcfs", 0.8));
     let sizes = |jobs: Vec<(u64, u64)>| jobs.into_iter().map(|(_, size)| size).collect::<Vec<_>>();
     assert_eq!(sizes(jobs("srpt", 0.8)), sizes(jobs("srpt", 0.4)));
+}
+
+/// The least of the leasts is the least: policies that rank jobs serve them in the same order, whatever connections they come on.
+#[test]
+fn connections_change_nothing_for_policies_that_rank() {
+    for policy in ["srpt", "psjf", "fcfs", "srpt-bands:2000,8000"] {
+        let alone = Config { policy: policy.into(), ..poisson("srpt", "exponential:mean=5000", 0.8, 5_000) };
+        for connections in [1, 6, 1_000] {
+            let shared = Config { connections: NonZeroU32::new(connections), ..alone.clone() };
+            assert_eq!(departures(&shared), departures(&alone), "{policy}, {connections}");
+        }
+    }
+}
+
+/// With turns for connections, the ninth job of one has a ninth of what a job alone on another has.
+#[test]
+fn turns_go_round_connections_and_not_their_jobs() {
+    // All at once, the odd ones small: of two connections one has nine jobs of 1,000 bytes, the other one that is left.
+    let cases: Vec<(u64, u64)> = (0..18).map(|at| (0, if at % 2 == 0 || at == 1 { 1_000 } else { 1 })).collect();
+    let ends = |connections: Option<u32>| {
+        let connections = connections.and_then(NonZeroU32::new);
+        departures(&Config { connections, chunk_bytes: Some(1), ..replay("fair", &jobs(&cases)) })[1]
+    };
+    let (alone, shared) = (ends(None), ends(Some(2)));
+    assert!((9_900..=10_008).contains(&alone), "one of ten: {alone}");
+    assert!((1_990..=2_020).contains(&shared), "one of two: {shared}");
+}
+
+#[test]
+fn processor_sharing_of_jobs_has_no_connections() {
+    let config = Config { connections: NonZeroU32::new(2), ..replay("ps", &jobs(&[(0, 1)])) };
+    assert!(check(&config).unwrap_err().to_string().starts_with("connections: ps is exact processor sharing"));
+    assert!(check(&Config { policy: "las".into(), ..config }).is_ok());
 }

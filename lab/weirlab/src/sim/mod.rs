@@ -85,6 +85,9 @@ fn refuse_users(spec: &SimSpec) -> Result<(), Failure> {
     if spec.users.is_some() && spec.model == Model::Queue {
         return Err(Failure::Usage("--users: only --model server and --model packet know them".into()));
     }
+    if spec.connections.is_some() && spec.model != Model::Queue {
+        return Err(Failure::Usage("--connections: only --model queue knows them".into()));
+    }
     if spec.set.is_some() && spec.model != Model::Server {
         return Err(Failure::Usage("--set: only --model server knows it".into()));
     }

@@ -84,6 +84,7 @@ fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
             Paths::Internet => queue::Paths::Internet,
         },
         class_shares: spec.classes.clone(),
+        connections: spec.connections,
         chunk_bytes: spec.chunk,
         warm_up_jobs: spec.warm_up.unwrap_or(warm_up_usual),
         horizon,

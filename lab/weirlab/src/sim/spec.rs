@@ -1,6 +1,7 @@
 //! One simulation, in words: what stands on a command line and in the cells of a sweep's grid.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use serde::de::{Error as _, IgnoredAny};
@@ -56,6 +57,10 @@ pub struct SimSpec {
     #[arg(long, value_name = "SHARE,SHARE", value_delimiter = ',', allow_negative_numbers = true)]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<f64>,
+    /// Jobs come on so many connections in turn, which carry several at once [default: each on its own; model queue]
+    #[arg(long, value_name = "N")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<NonZeroU32>,
     /// Users of the models server and packet, each asking again when answered, instead of an offered load
     #[arg(long, value_name = "N")]
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -160,6 +160,8 @@ fn conversations() -> Vec<(String, Outcome)> {
         (old("Connection: keep-alive\r\n") + GET, stays(&[200; 2])),
         (GET.replace("Host", "Connection: close\r\nHost") + GET, ends(&[200])),
         (format!("{POST}Content-Length: 5\r\nExpect: 100-continue\r\n\r\nhello{GET}"), ends(&[405])),
+        (format!("{POST}Content-Length: 5\r\nExpect: 100-continue\r\n\r\n"), ends(&[405])),
+        (format!("{POST}Content-Length: 5000000\r\nExpect: 100-continue\r\n\r\n"), ends(&[405])),
         (format!("{GET}{}hello{GET}", of_length(2 << 20)), ends(&[200, 413])),
         (format!("{GET}nonsense\r\n\r\n{GET}"), ends(&[200, 400])),
         (format!("{chunked}5\r\nhello!\r\n{GET}"), ends(&[400])),
@@ -335,6 +337,24 @@ fn a_response_is_owed_until_it_is_made() {
     client.answer(&mut http1, Status::OK, false);
     http1.on_sent(client.now, &limits);
     assert!(!http1.is_answering() && received.is_empty());
+}
+
+/// Gathered responses that a full socket does not take hold back what is behind them.
+#[test]
+fn what_was_gathered_may_have_to_wait() {
+    let mut client = Client::new(Way::Gathered);
+    let limits = client.limits.clone();
+    let mut http1 = Http1::new(client.now, &limits);
+    let both = GET.repeat(2);
+    let mut received = http1.receive(both.as_bytes());
+    assert!(matches!(http1.next(client.now, &limits, &mut received), Some(Event::Request { .. })));
+    client.answer(&mut http1, Status::OK, false);
+    assert!(!http1.is_answering());
+    http1.on_held(client.now);
+    assert!(http1.is_answering() && http1.deadline() == Nanos::MAX);
+    assert_eq!(http1.next(client.now, &limits, &mut received), None);
+    http1.on_sent(client.now, &limits);
+    assert!(matches!(http1.next(client.now, &limits, &mut received), Some(Event::Request { .. })));
 }
 
 /// As the worker asks it: whether it may be given up, and whether a part of a request wants an acknowledgement.
