@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use crate::clock;
 use crate::config::Config;
+use crate::drain_choice::DrainChoice;
 use crate::files::{Cache, CacheLimits, Finds, Root};
 use crate::log::{self, AccessLog};
 use crate::places::Places;
@@ -23,7 +24,7 @@ use crate::storage::{Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::transmit::{Connection, Transmitter};
 use crate::wake::Wake;
-use crate::worker::{Parts, Worker};
+use crate::worker::{Order, Parts, Worker};
 
 /// How long a connection without a request stays with the kernel, in seconds; then it is ours to time out.
 const DEFER_ACCEPT_S: i32 = 1;
@@ -200,8 +201,7 @@ impl Server {
             listener,
             replier: Replier::new(cache),
             finds: Finds::new(Arc::clone(&self.pool), move || woken.set()),
-            is_plain: !config.drain.is_paced() && config.drain.marker.is_none() && config.drain.policy.is_fair(),
-            is_marked: config.drain.marker.is_some(),
+            order: order(&config.drain),
             transmitter: transmitter(config, &self.pool, wake),
             classes: config.classes.clone(),
             wake: Arc::clone(wake),
@@ -228,6 +228,16 @@ impl Server {
         if let Some(error) = refusal {
             self.log.error(&format!("system call epoll_pwait2 is refused: {error}; using two calls instead"));
         }
+    }
+}
+
+/// With a rate the pace decides, whatever else marks packets below.
+fn order(drain: &DrainChoice) -> Order {
+    match &drain.marker {
+        _ if drain.is_paced() => Order::Pace,
+        Some(_) => Order::Marks,
+        None if drain.policy.is_fair() => Order::Arrival,
+        None => Order::Turn,
     }
 }
 

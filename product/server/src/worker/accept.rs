@@ -8,7 +8,7 @@ use rustix::net::{Shutdown, SocketAddrAny, SocketFlags};
 use units::wire::Framing;
 
 use super::conn::{Conn, Task};
-use super::{LISTENER, Worker};
+use super::{LISTENER, Order, Worker};
 use crate::conn::Http1;
 use crate::transmit::{Connection, PipeState};
 
@@ -84,7 +84,7 @@ impl Worker {
 
     fn welcome(&mut self, socket: Connection, peer: Option<SocketAddrAny>) -> usize {
         let owner = self.owners.next(self.conns.vacant_key());
-        let counts_segments = self.parts.transmitter.is_paced() || self.parts.is_marked;
+        let counts_segments = matches!(self.parts.order, Order::Pace | Order::Marks);
         let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(NOWHERE);
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
         self.conns.insert(Conn {

@@ -61,6 +61,19 @@ const SWEEP_EVERY: Nanos = Nanos::from_secs(1);
 /// After so long a turn, the connections that are still to be read wait for the next: others have become ready meanwhile.
 const TURN_FOR: Nanos = Nanos::from_millis(5);
 
+/// What decides whose bytes leave first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Nothing: responses leave as they are asked for, each as soon as it is ready, and small ones take the shortest way.
+    Arrival,
+    /// The policy, among those that are ready in the same turn.
+    Turn,
+    /// The kernel, by the marks of packets.
+    Marks,
+    /// The policy, at the pace of the uplink.
+    Pace,
+}
+
 /// What a worker is made of.
 pub struct Parts {
     pub number: usize,
@@ -68,11 +81,7 @@ pub struct Parts {
     pub replier: Replier,
     pub finds: Finds,
     pub transmitter: Transmitter<Connection>,
-    /// Responses leave in the order they are asked for, each as soon as it is ready: the drain is off and the policy
-    /// fair, so there is nothing to order and small responses take the shortest way.
-    pub is_plain: bool,
-    /// Packets are marked for the kernel to order them.
-    pub is_marked: bool,
+    pub order: Order,
     pub classes: Classes,
     pub wake: Arc<Wake>,
     pub log: AccessLog,
@@ -132,7 +141,7 @@ impl Worker {
         let policy = parts.transmitter.drain().policy();
         let is_memoryless = !policy.follows_jobs() && !policy.needs_path();
         let mut worker = Worker {
-            is_direct: is_memoryless && !parts.is_marked && !parts.transmitter.is_paced(),
+            is_direct: is_memoryless && matches!(parts.order, Order::Arrival | Order::Turn),
             parts,
             owners: Owners::default(),
             to_come: 0,
@@ -160,6 +169,10 @@ impl Worker {
         Ok(worker)
     }
 
+    fn is_paced(&self) -> bool {
+        self.parts.order == Order::Pace
+    }
+
     /// Why this worker waits with two system calls where one would do.
     pub fn poll_refusal(&self) -> Option<io::Error> {
         self.poll.refusal()
@@ -167,7 +180,7 @@ impl Worker {
 
     /// Serves until told to stop and the last response is sent, or the time for that is over.
     pub fn run(mut self, beat: &Beat) -> io::Result<()> {
-        if self.parts.transmitter.is_paced() {
+        if self.is_paced() {
             // The default slack of 50 µs would be 4 % of the time a segment takes at 10 Mbit/s.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         }
@@ -284,7 +297,7 @@ impl Worker {
         self.leave_find(at);
         self.record_unanswered(at);
         let conn = self.conns.remove(at);
-        if self.parts.transmitter.is_paced() {
+        if self.is_paced() {
             self.parts.transmitter.on_closed(self.now, conn.pipe.close(&conn.socket.status()));
         }
         self.parts.places.give_back();
@@ -321,6 +334,6 @@ impl Worker {
         let is_waiting = !self.conns.is_empty() || !self.is_accepting || self.stop_at.is_some();
         let sweep_at = is_waiting.then_some(self.sweep_at);
         let wake_at = [sweep_at, self.log_at, grant_at].into_iter().flatten().min();
-        wake_at.map(|at| at - if self.parts.transmitter.is_paced() { clock::now() } else { self.now })
+        wake_at.map(|at| at - if self.is_paced() { clock::now() } else { self.now })
     }
 }

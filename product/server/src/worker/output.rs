@@ -1,9 +1,9 @@
 //! Sending: from replies to the write path, and what happens when a response has departed.
 
-use super::Worker;
 use super::conn::Task;
 use super::ending::Ending;
 use super::input::BYTES_PER_TURN_MAX;
+use super::{Order, Worker};
 use crate::clock;
 use crate::reply::Reply;
 use crate::transmit::{Body, Departure, Dispatch, Failure, Outgoing, Sink, client};
@@ -27,11 +27,11 @@ impl Worker {
         let is_alone = self.is_alone();
         let conn = &mut self.conns[at];
         // Each sendfile would push out what it ends with. Paced grants and bursts end where segments do, and must not wait.
-        if !self.parts.transmitter.is_paced() && !self.parts.is_marked && body.len() >= CORK_BYTES_MIN {
+        if matches!(self.parts.order, Order::Arrival | Order::Turn) && body.len() >= CORK_BYTES_MIN {
             conn.socket.cork(true);
             conn.is_corked = true;
         }
-        if !self.parts.is_plain && !is_alone {
+        if self.parts.order != Order::Arrival && !is_alone {
             // A copy, so that no response allocates but for what it has, and waits with no more.
             let outgoing = Outgoing::new(self.out.clone(), body, conn.end());
             self.out.clear();
@@ -148,7 +148,7 @@ impl Worker {
         }
         let mut departures = std::mem::take(&mut self.departures);
         departures.extend(self.parts.transmitter.departures());
-        if self.parts.transmitter.is_paced() {
+        if self.is_paced() {
             // The transmitter's clock never goes back.
             self.read_clock(Some(Nanos::ZERO));
         }
@@ -160,8 +160,8 @@ impl Worker {
 
     /// Between two connections: a paced link is not to wait for the end of a turn.
     pub(super) fn transmit_due(&mut self) {
-        let transmitter = &self.parts.transmitter;
-        if transmitter.is_paced() && transmitter.drain().poll_timeout().is_some_and(|at| at <= clock::now()) {
+        let is_due = || self.parts.transmitter.drain().poll_timeout().is_some_and(|at| at <= clock::now());
+        if self.is_paced() && is_due() {
             self.transmit();
         }
     }

@@ -59,8 +59,11 @@ impl Bench {
             replier: Replier::new(Cache::new(Arc::new(root), CacheLimits::per_worker(1))),
             finds: Finds::new(Arc::clone(&pool), move || woken.set()),
             transmitter: Transmitter::new(drain, None, limits.patience),
-            is_plain: policy.is_fair(),
-            is_marked: false,
+            order: match pace.rate {
+                Some(_) => Order::Pace,
+                None if policy.is_fair() => Order::Arrival,
+                None => Order::Turn,
+            },
             classes: Classes::new(&[], &policy).unwrap(),
             places: Arc::new(Places::new(16, &[Arc::clone(&wake)])),
             wake,
