@@ -80,6 +80,8 @@ pub struct Drain {
     helped: Option<u32>,
     /// Arrival number of the next job.
     arrivals: u64,
+    /// When bytes were last handed down.
+    sent_at: Nanos,
     longest_wait: Nanos,
     most_jobs: u64,
 }
@@ -102,6 +104,7 @@ impl Drain {
             waiting: RunQueue::default(),
             helped: None,
             arrivals: 0,
+            sent_at: Nanos::ZERO,
             longest_wait: Nanos::ZERO,
             most_jobs: 0,
         }
@@ -170,6 +173,16 @@ impl Drain {
         &self.ledger
     }
 
+    /// From now on this number is another client's ([`Arrival::client`]), of this weight, from 1 to [`crate::policy::CLIENT_WEIGHT_MAX`].
+    pub fn on_client(&mut self, client: u32, weight: u16) {
+        self.policy.on_client(client, weight);
+    }
+
+    /// What the job's client has had beyond its share of the link; 0 for a departed job, and where no account is kept.
+    pub fn ahead_bytes(&self, id: JobId) -> u64 {
+        self.job(id).map_or(0, |job| self.policy.ahead_bytes(job))
+    }
+
     /// A response is to be sent; it is ready at once.
     pub fn arrive(&mut self, now: Nanos, arrival: Arrival) -> JobId {
         let id = self.admit(now, arrival, NO_CARRIER);
@@ -198,6 +211,7 @@ impl Drain {
             attained: 0,
             framing: arrival.framing,
             class: arrival.class,
+            client: arrival.client,
             waits: Waits::default(),
             carrier,
             waits_since: now,
@@ -268,6 +282,7 @@ impl Drain {
         let wire_bytes = job.framing.wire_bytes(sent.carried_bytes);
         let left_bytes = job.remaining();
         job.attained += bytes;
+        self.sent_at = now;
         let carrier = job.carrier;
         if bytes > 0 && carrier == NO_CARRIER {
             self.longest_wait = self.longest_wait.max(now - job.waits_since);
@@ -389,6 +404,8 @@ impl Drain {
     /// One more is ready than was before.
     fn on_ready(&mut self, now: Nanos) {
         if self.policy.first().is_none() {
+            self.policy.on_idle(now - self.sent_at);
+            self.sent_at = now;
             self.ledger.resume(now);
         }
     }

@@ -27,15 +27,17 @@ pub struct Arrival {
     pub framing: Framing,
     /// For policies with classes, from 0; a number past their last class counts as the last.
     pub class: u8,
+    /// Whose it is, for an order that is fair between clients ([`crate::policy::ByClient`]): a small number, an index.
+    pub client: u32,
     /// For policies that look at it ([`crate::Policy::needs_path`]); what is found out later is told by
     /// [`crate::Drain::on_path`].
     pub path: Path,
 }
 
 impl Arrival {
-    /// A job of the first class on a connection with ordinary Ethernet segments and an unknown path.
+    /// A job of the first class and client on a connection with ordinary Ethernet segments and an unknown path.
     pub fn of(size: Size) -> Arrival {
-        Arrival { size, framing: Framing::ETHERNET, class: 0, path: Path::default() }
+        Arrival { size, framing: Framing::ETHERNET, class: 0, client: 0, path: Path::default() }
     }
 }
 
@@ -66,6 +68,7 @@ pub struct Job {
     pub attained: u64,
     pub framing: Framing,
     pub class: u8,
+    pub client: u32,
     /// What it waits for; it is ready when that is nothing.
     pub(crate) waits: Waits,
     /// The slot of its carrier, or [`NO_CARRIER`]: it has a connection for itself.
@@ -81,7 +84,18 @@ impl Job {
         let arrived_at = Nanos::ZERO;
         let framing = Framing::ETHERNET.with_segment(1);
         let (waits, carrier) = (Waits::default(), NO_CARRIER);
-        Job { number: 0, arrived_at, size, attained: 0, framing, class: 0, waits, carrier, waits_since: arrived_at }
+        Job {
+            number: 0,
+            arrived_at,
+            size,
+            attained: 0,
+            framing,
+            class: 0,
+            client: 0,
+            waits,
+            carrier,
+            waits_since: arrived_at,
+        }
     }
 
     /// Bytes still to send; for a size not known, the least it can be.

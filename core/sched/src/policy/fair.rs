@@ -9,6 +9,7 @@
 //! nothing at all may be preferred; bad in the mean: a short response pays for every long one in the system.
 //! A size that is not known makes no difference.
 
+use crate::job::NO_CARRIER;
 use crate::run_queue::{Key, RunQueue};
 use crate::virtual_time::VirtualTime;
 use crate::{Job, Path, Policy};
@@ -51,7 +52,7 @@ impl Policy for Fair {
     }
 
     fn on_arrival(&mut self, slot: u32, job: &Job, _path: &Path) {
-        if job.turn(slot) == slot {
+        if job.carrier == NO_CARRIER {
             self.turns.join(slot);
         }
     }

@@ -1,3 +1,5 @@
+use units::Nanos;
+
 use crate::{Job, Path, Policy};
 
 /// Classes at most. The papers have two or three; one per band of Linux's `prio` discipline is plenty.
@@ -30,6 +32,18 @@ impl Lanes {
     /// Every class knows every carrier: its jobs may be of any.
     pub fn on_open(&mut self, turn: u32) {
         self.0.iter_mut().for_each(|policy| policy.on_open(turn));
+    }
+
+    pub fn on_client(&mut self, client: u32, weight: u16) {
+        self.0.iter_mut().for_each(|policy| policy.on_client(client, weight));
+    }
+
+    pub fn on_idle(&mut self, idle: Nanos) {
+        self.0.iter_mut().for_each(|policy| policy.on_idle(idle));
+    }
+
+    pub fn ahead_bytes(&self, job: &Job) -> u64 {
+        self.0[self.class_of(job)].ahead_bytes(job)
     }
 
     pub fn within(&self, slot: u32, job: &Job, path: &Path) -> u64 {

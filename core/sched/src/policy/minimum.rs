@@ -12,6 +12,7 @@
 
 use super::lanes::Lanes;
 use crate::{Job, Path, Policy};
+use units::Nanos;
 
 /// Shares are in millionths.
 pub(super) const WHOLE: u32 = 1_000_000;
@@ -55,6 +56,20 @@ impl Policy for Minimum {
     fn on_open(&mut self, turn: u32) {
         self.overall.on_open(turn);
         self.lanes.on_open(turn);
+    }
+
+    fn on_client(&mut self, client: u32, weight: u16) {
+        self.overall.on_client(client, weight);
+        self.lanes.on_client(client, weight);
+    }
+
+    fn on_idle(&mut self, idle: Nanos) {
+        self.overall.on_idle(idle);
+        self.lanes.on_idle(idle);
+    }
+
+    fn ahead_bytes(&self, job: &Job) -> u64 {
+        self.overall.ahead_bytes(job)
     }
 
     fn within(&self, slot: u32, job: &Job, path: &Path) -> u64 {

@@ -5,6 +5,7 @@
 //! bytes) are a [`Policy`] themselves.
 
 mod bands;
+mod client_share;
 mod cuts;
 mod fair;
 mod fcf;
@@ -25,6 +26,7 @@ mod strict;
 mod weighted;
 
 pub use bands::{BANDS_MAX, Bands};
+pub use client_share::{ByClient, CLIENT_WEIGHT_MAX, ClientShare};
 pub use cuts::{best_cuts, rule_of_thumb};
 pub use fair::Fair;
 pub use fcf::Fcf;
@@ -45,6 +47,7 @@ pub use strict::Strict;
 pub use weighted::Weighted;
 
 use crate::{Job, Path};
+use units::Nanos;
 
 /// An order of the ready jobs, and what it has to know for it.
 ///
@@ -90,6 +93,18 @@ pub trait Policy: Send {
 
     /// The job leaves the system: sent, ended or aborted. It was dequeued before.
     fn on_departure(&mut self, _slot: u32, _job: &Job) {}
+
+    /// From now on another client is known by this number ([`Job::client`]); what was known of the last is forgotten. The weight is 1 for
+    /// a client of which nothing was told.
+    fn on_client(&mut self, _client: u32, _weight: u16) {}
+
+    /// Nobody was ready for so long.
+    fn on_idle(&mut self, _idle: Nanos) {}
+
+    /// What the job's client has had beyond its share of the link, where that is kept ([`ByClient`]).
+    fn ahead_bytes(&self, _job: &Job) -> u64 {
+        0
+    }
 
     /// Whether a job can be passed over for as long as others keep arriving; only then has the guard work to do.
     fn can_starve(&self) -> bool {

@@ -7,8 +7,8 @@ use std::fmt;
 
 use super::minimum::WHOLE;
 use super::{
-    BANDS_MAX, Bands, CLASSES_MAX, Fair, Fcf, Fcfs, Fsp, Las, Minimum, Policy, Psjf, QuickFix, Rank, Ranked, Rule,
-    Srpt, Srrt, Strict, Weighted,
+    BANDS_MAX, Bands, ByClient, CLASSES_MAX, ClientShare, Fair, Fcf, Fcfs, Fsp, Las, Minimum, Policy, Psjf, QuickFix,
+    Rank, Ranked, Rule, Srpt, Srrt, Strict, Weighted,
 };
 
 /// A policy with all its options. [`std::str::FromStr`] reads what [`super::FORMS`] says; [`fmt::Display`] writes it
@@ -122,7 +122,19 @@ impl PolicySpec {
 
     /// The policy itself, without jobs.
     pub fn build(&self) -> Box<dyn Policy> {
-        let (name, order) = (self.to_string(), || self.order.build());
+        self.build_among(|| self.order.build())
+    }
+
+    /// The same where clients share the link, or the part of a class.
+    pub fn build_shared(&self, share: ClientShare) -> Box<dyn Policy> {
+        // Turns by client are fair at once: nobody gets ahead.
+        let allowance_bytes = if self.order == Order::Fair { u64::MAX } else { share.allowance_bytes };
+        let share = ClientShare { allowance_bytes, ..share };
+        self.build_among(|| Box::new(ByClient::new(self.order.build(), share)))
+    }
+
+    fn build_among(&self, order: impl Fn() -> Box<dyn Policy>) -> Box<dyn Policy> {
+        let name = self.to_string();
         let lanes = || (0..self.classes()).map(|_| order()).collect::<Vec<_>>();
         match &self.classes {
             Classes::None => order(),

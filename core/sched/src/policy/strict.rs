@@ -8,6 +8,7 @@
 
 use super::lanes::Lanes;
 use crate::{Job, Path, Policy};
+use units::Nanos;
 
 pub struct Strict {
     name: String,
@@ -35,6 +36,18 @@ impl Policy for Strict {
     }
 
     /// The class in the highest byte.
+    fn on_client(&mut self, client: u32, weight: u16) {
+        self.lanes.on_client(client, weight);
+    }
+
+    fn on_idle(&mut self, idle: Nanos) {
+        self.lanes.on_idle(idle);
+    }
+
+    fn ahead_bytes(&self, job: &Job) -> u64 {
+        self.lanes.ahead_bytes(job)
+    }
+
     fn within(&self, slot: u32, job: &Job, path: &Path) -> u64 {
         const BELOW: u64 = (1 << 56) - 1;
         (self.lanes.class_of(job) as u64) << 56 | self.lanes.within(slot, job, path).min(BELOW)

@@ -10,6 +10,7 @@ use std::cmp::Ordering;
 use super::lanes::Lanes;
 use crate::virtual_time::VirtualTime;
 use crate::{Job, Path, Policy};
+use units::Nanos;
 
 pub struct Weighted {
     name: String,
@@ -88,6 +89,18 @@ impl Policy for Weighted {
 
     fn on_open(&mut self, turn: u32) {
         self.lanes.on_open(turn);
+    }
+
+    fn on_client(&mut self, client: u32, weight: u16) {
+        self.lanes.on_client(client, weight);
+    }
+
+    fn on_idle(&mut self, idle: Nanos) {
+        self.lanes.on_idle(idle);
+    }
+
+    fn ahead_bytes(&self, job: &Job) -> u64 {
+        self.lanes.ahead_bytes(job)
     }
 
     fn within(&self, slot: u32, job: &Job, path: &Path) -> u64 {

@@ -163,7 +163,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         let Dispatch { owner, socket, client, outgoing, sent_bytes, class, pipe } = dispatch;
         let size = Size::Known(sent_bytes + outgoing.remaining_bytes());
         let path = if self.needs_path { socket.status().path } else { Path::default() };
-        let id = self.drain.arrive(now, Arrival { size, framing: pipe.framing(), class, path });
+        let id = self.drain.arrive(now, Arrival { size, framing: pipe.framing(), class, client: 0, path });
         let is_known = pipe.is_known();
         let pipe = self.pipes.insert(Pipe::new(owner, socket, client, pipe, now));
         self.put(Sending::new(id, pipe, outgoing, sent_bytes));

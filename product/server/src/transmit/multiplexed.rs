@@ -31,7 +31,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         let carrier = pipe.carrier.expect("it was opened for several");
         let path = if self.needs_path { pipe.socket.status().path } else { Path::default() };
         let size = Size::Known(outgoing.remaining_bytes());
-        let arrival = Arrival { size, framing: pipe.state.framing(), class, path };
+        let arrival = Arrival { size, framing: pipe.state.framing(), class, client: 0, path };
         let id = self.drain.arrive_on(now, carrier, arrival, precedence)?;
         self.put(Sending::new(id, on.0, outgoing, 0));
         Some(id)

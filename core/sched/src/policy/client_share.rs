@@ -1,0 +1,357 @@
+//! Fair between clients, shortest first within: no order that rewards splitting.
+//!
+//! Order by size rewards a client that cuts its download into small requests, and one that asks for small pages without end. So every client
+//! has an account of the bytes it has had, kept against a clock that runs at the pace of a fair share: with `k` clients waiting, at `1 / (k + 1)` of
+//! the link. A client is *ahead* by what it has had beyond the clock. While that is at most an allowance, its responses stand in the policy's own order,
+//! so a page, or a response that is alone, waits for nothing new. A client further ahead stands behind all that are not, the least ahead first; so
+//! clients that want more than there is share it evenly, whatever they ask for and over however many connections.
+//!
+//! The account is start-time fair queueing's (Goyal, Vin & Cheng, "Start-time fair queueing", 1996) with two changes. The order follows it only beyond
+//! an allowance, since fairness as the first rule gives away what order by size gains (mean response time 2 to 12 times, docs/notebook/clients.md).
+//! And the clock counts one client more than wait: one that has the link for itself gets ahead too, and makes room at once when another comes.
+//!
+//! What follows from it, with `A` the allowance:
+//! - A client is never more than `2 A` ahead: what it is held back for is bounded, and forgiven at the clock's pace. Nobody is ever behind: an idle client
+//!   earns no credit but its allowance.
+//! - Of `k` clients that always wait, each gets `1 / (k + 1)` of the link at least, but for `k A` once, whatever the others do.
+//! - Bytes alone count. Splitting a response into requests, connections or carriers changes nothing of the account.
+//!
+//! A client offers its best ready job, by [`Policy::within`], and the inner policy orders what clients offer. A size that is not known is the inner policy's
+//! business.
+
+use std::collections::BTreeSet;
+
+use units::{Nanos, Rate};
+
+use crate::run_queue::{Key, RunQueue};
+use crate::{Job, Path, Policy};
+
+/// The least allowance: about the largest response of an ordinary site. Smaller: large responses of ordinary clients are held back; larger: a splitter
+/// gets more before it is.
+const ALLOWANCE_BYTES_MIN: u64 = 3_000_000;
+/// The allowance as time of the link, where that is more: a wait that people bear (3 MB at 10 Mbit/s).
+const ALLOWANCE_FOR: Nanos = Nanos::from_millis(2400);
+/// Taken for the rate of a link whose rate is not known, when it is idle.
+const UNKNOWN_RATE_BYTES_PER_S: u64 = 1_250_000;
+/// Heaviest client.
+pub const CLIENT_WEIGHT_MAX: u16 = 100;
+/// Accounts are kept in parts of a byte, so that weights divide it.
+const PARTS: u64 = 16;
+/// Clients that come back into the order in one grant; the others do in the next.
+const RETURNS_MAX: usize = 8;
+
+/// How clients share the link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientShare {
+    /// How far a client may be ahead of its share before it stands behind the others.
+    pub allowance_bytes: u64,
+    /// How much of that an idle link forgives.
+    pub idle_bytes_per_s: u64,
+}
+
+impl ClientShare {
+    /// For a link of this rate.
+    pub fn of_link(rate: Option<Rate>) -> ClientShare {
+        let of_time = rate.map_or(0, |rate| rate.bytes_in(ALLOWANCE_FOR));
+        ClientShare {
+            allowance_bytes: of_time.max(ALLOWANCE_BYTES_MIN),
+            idle_bytes_per_s: rate.map_or(UNKNOWN_RATE_BYTES_PER_S, |rate| rate.bytes_in(Nanos::from_secs(1))),
+        }
+    }
+}
+
+/// What is known of a client.
+#[derive(Debug, Clone, Copy)]
+struct Account {
+    /// Parts of a byte it has had for its weight, from where the clock was when it was last not ahead.
+    tag: u64,
+    weight: u16,
+    is_beyond: bool,
+    /// Its place in `waiting`, or [`NONE`].
+    waiting: u32,
+}
+
+const NONE: u32 = u32::MAX;
+const NEW: Account = Account { tag: 0, weight: 1, is_beyond: false, waiting: NONE };
+
+/// A ready job's place among those of its client, least first: the policy's key, arrival number, slot.
+type Place = (u64, u64, u32);
+
+/// A client with ready jobs.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Its best one, unless that was just taken out.
+    best: Option<Place>,
+    others: BTreeSet<Place>,
+    /// The slot that stands in the inner policy's order for it.
+    offered: Option<u32>,
+}
+
+impl Waiting {
+    fn insert(&mut self, place: Place) {
+        match self.best {
+            Some(best) if best < place => {
+                self.others.insert(place);
+            }
+            before => {
+                self.best = Some(place);
+                self.others.extend(before);
+            }
+        }
+    }
+
+    fn remove(&mut self, place: Place) {
+        if self.best == Some(place) {
+            self.best = self.others.pop_first();
+        } else {
+            self.others.remove(&place);
+        }
+    }
+}
+
+/// A ready job as the inner policy sees it: its client is its carrier, so that a policy that goes round goes round by client.
+#[derive(Debug, Clone)]
+struct Held {
+    job: Job,
+    path: Path,
+    place: Place,
+}
+
+pub struct ByClient {
+    inner: Box<dyn Policy>,
+    inner_follows_jobs: bool,
+    share: ClientShare,
+    /// What a client that always waits has had at least, in parts of a byte.
+    clock: u64,
+    /// What was too little to move the clock.
+    carry: u64,
+    /// By client.
+    accounts: Vec<Account>,
+    waiting: Vec<Waiting>,
+    vacant: Vec<u32>,
+    /// Of the clients that wait, together.
+    weight: u64,
+    /// Clients that wait and are ahead beyond the allowance, by tag.
+    beyond: RunQueue,
+    /// The ready jobs, by slot.
+    held: Vec<Option<Held>>,
+}
+
+impl ByClient {
+    pub fn new(inner: Box<dyn Policy>, share: ClientShare) -> ByClient {
+        ByClient {
+            inner_follows_jobs: inner.follows_jobs(),
+            inner,
+            share,
+            clock: 0,
+            carry: 0,
+            accounts: Vec::new(),
+            waiting: Vec::new(),
+            vacant: Vec::new(),
+            weight: 0,
+            beyond: RunQueue::default(),
+            held: Vec::new(),
+        }
+    }
+
+    fn allowance(&self) -> u64 {
+        self.share.allowance_bytes.saturating_mul(PARTS)
+    }
+
+    fn account(&mut self, client: u32) -> &mut Account {
+        while self.accounts.len() <= client as usize {
+            self.inner.on_open(self.accounts.len() as u32);
+            self.accounts.push(NEW);
+        }
+        &mut self.accounts[client as usize]
+    }
+
+    fn as_inner_sees(job: &Job) -> Job {
+        Job { carrier: job.client, ..job.clone() }
+    }
+
+    /// The client's ready jobs, from now on at least one.
+    fn join(&mut self, client: u32) -> &mut Waiting {
+        let Account { waiting, weight, .. } = *self.account(client);
+        if waiting != NONE {
+            return &mut self.waiting[waiting as usize];
+        }
+        let at = self.vacant.pop().unwrap_or_else(|| {
+            self.waiting.push(Waiting::default());
+            self.waiting.len() as u32 - 1
+        });
+        self.weight += u64::from(weight);
+        self.accounts[client as usize].waiting = at;
+        &mut self.waiting[at as usize]
+    }
+
+    /// The client's last ready job is gone.
+    fn leave(&mut self, client: u32) {
+        self.beyond.remove(client);
+        let account = &mut self.accounts[client as usize];
+        account.is_beyond = false;
+        self.weight -= u64::from(account.weight);
+        self.vacant.push(std::mem::replace(&mut account.waiting, NONE));
+    }
+
+    /// Puts the client's best job where it belongs: into the policy's order, or behind it.
+    fn offer(&mut self, client: u32) {
+        let limit = self.clock.saturating_add(self.allowance());
+        let account = &mut self.accounts[client as usize];
+        account.is_beyond = account.tag > limit;
+        let (is_beyond, tag) = (account.is_beyond, account.tag);
+        let waiting = &mut self.waiting[account.waiting as usize];
+        let (_, _, best) = waiting.best.expect("a client that waits has a ready job");
+        let before = std::mem::replace(&mut waiting.offered, (!is_beyond).then_some(best));
+        if is_beyond {
+            self.beyond.set(client, Key { rank: tag, number: client.into() });
+        } else {
+            self.beyond.remove(client);
+            let held = self.held[best as usize].as_ref().expect("an offered job is ready");
+            self.inner.enqueue(best, &held.job, &held.path);
+        }
+        if let Some(slot) = before.filter(|slot| is_beyond || *slot != best) {
+            self.take_out(slot);
+        }
+    }
+
+    /// Out of the policy's order, though it is ready.
+    fn take_out(&mut self, slot: u32) {
+        let held = self.held[slot as usize].as_ref().expect("an offered job is ready");
+        self.inner.dequeue(slot, &held.job);
+    }
+
+    /// So much was served, in parts of a byte: the clock goes on, and those who are no longer too far ahead come back.
+    fn advance(&mut self, parts: u64) {
+        let (total, clients) = (parts.saturating_add(self.carry), self.weight + 1);
+        self.clock = self.clock.saturating_add(total / clients);
+        self.carry = total % clients;
+        let limit = self.clock.saturating_add(self.allowance());
+        for _ in 0..RETURNS_MAX {
+            match self.beyond.first_entry() {
+                Some((key, client)) if key.rank <= limit => self.offer(client),
+                _ => return,
+            }
+        }
+    }
+}
+
+impl Policy for ByClient {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn first(&self) -> Option<u32> {
+        self.inner.first().or_else(|| {
+            let client = self.beyond.first()?;
+            let waiting = &self.waiting[self.accounts[client as usize].waiting as usize];
+            waiting.best.map(|(.., slot)| slot)
+        })
+    }
+
+    fn within(&self, slot: u32, job: &Job, path: &Path) -> u64 {
+        self.inner.within(slot, job, path)
+    }
+
+    fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
+        self.held.resize_with(self.held.len().max(slot as usize + 1), || None);
+        let place = (self.inner.within(slot, job, path), job.number, slot);
+        let held = Held { job: ByClient::as_inner_sees(job), path: *path, place };
+        let before = self.held[slot as usize].replace(held);
+        let waiting = self.join(job.client);
+        if let Some(before) = before {
+            waiting.remove(before.place);
+        }
+        waiting.insert(place);
+        self.offer(job.client);
+    }
+
+    fn dequeue(&mut self, slot: u32, job: &Job) {
+        let Some(place) = self.held.get(slot as usize).and_then(Option::as_ref).map(|held| held.place) else { return };
+        let client = job.client;
+        let waiting = &mut self.waiting[self.accounts[client as usize].waiting as usize];
+        waiting.remove(place);
+        if waiting.best.is_some() {
+            self.offer(client);
+        } else {
+            if waiting.offered.take().is_some() {
+                self.take_out(slot);
+            }
+            self.leave(client);
+        }
+        self.held[slot as usize] = None;
+    }
+
+    fn on_arrival(&mut self, slot: u32, job: &Job, path: &Path) {
+        self.account(job.client);
+        if self.inner_follows_jobs {
+            self.inner.on_arrival(slot, &ByClient::as_inner_sees(job), path);
+        }
+    }
+
+    fn on_size(&mut self, slot: u32, before: &Job, job: &Job) {
+        if self.inner_follows_jobs {
+            self.inner.on_size(slot, &ByClient::as_inner_sees(before), &ByClient::as_inner_sees(job));
+        }
+    }
+
+    fn on_sent(&mut self, slot: u32, job: &Job, bytes: u64) {
+        let (parts, clock) = (bytes.saturating_mul(PARTS), self.clock);
+        let account = self.account(job.client);
+        account.tag = account.tag.max(clock).saturating_add(parts.div_ceil(account.weight.into()));
+        self.advance(parts);
+        let most = self.clock.saturating_add(2 * self.allowance().min(u64::MAX / 2));
+        let account = &mut self.accounts[job.client as usize];
+        account.tag = account.tag.min(most);
+        if self.inner_follows_jobs {
+            self.inner.on_sent(slot, &ByClient::as_inner_sees(job), bytes);
+        }
+    }
+
+    fn on_departure(&mut self, slot: u32, job: &Job) {
+        if self.inner_follows_jobs {
+            self.inner.on_departure(slot, &ByClient::as_inner_sees(job));
+        }
+    }
+
+    fn on_client(&mut self, client: u32, weight: u16) {
+        assert!((1..=CLIENT_WEIGHT_MAX).contains(&weight), "a client of weight {weight}");
+        let account = self.account(client);
+        let (is_waiting, before) = (account.waiting != NONE, account.weight);
+        (account.tag, account.weight) = (0, weight);
+        if is_waiting {
+            self.weight = self.weight + u64::from(weight) - u64::from(before);
+            self.offer(client);
+        }
+    }
+
+    fn on_idle(&mut self, idle: Nanos) {
+        let bytes = u128::from(idle.0) * u128::from(self.share.idle_bytes_per_s) / 1_000_000_000;
+        self.advance(u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(PARTS));
+    }
+
+    fn ahead_bytes(&self, job: &Job) -> u64 {
+        self.accounts.get(job.client as usize).map_or(0, |account| account.tag.saturating_sub(self.clock) / PARTS)
+    }
+
+    fn can_starve(&self) -> bool {
+        self.inner.can_starve()
+    }
+
+    fn bands(&self) -> usize {
+        self.inner.bands()
+    }
+
+    /// A client beyond its allowance has the last one.
+    fn band(&self, job: &Job, path: &Path) -> u8 {
+        let limit = self.clock.saturating_add(self.allowance());
+        match self.accounts.get(job.client as usize) {
+            Some(account) if account.tag > limit => (self.inner.bands() - 1) as u8,
+            _ => self.inner.band(job, path),
+        }
+    }
+
+    fn needs_path(&self) -> bool {
+        self.inner.needs_path()
+    }
+}
