@@ -54,6 +54,47 @@ fn carriers(criterion: &mut Criterion) {
     }
 }
 
+/// A grant to a client that stays, among this many others that wait, with the share between clients and without it; 100,000 clients
+/// are known. With the share, more than there is is wanted, and most of the waiting are beyond their allowance: they take turns as under `fair`.
+fn clients(criterion: &mut Criterion) {
+    const KNOWN: u32 = 100_000;
+    let spec: policy::PolicySpec = "srpt".parse().expect("a policy");
+    let share = policy::ClientShare { allowance_bytes: 100_000, idle_bytes_per_s: 1 };
+    for waiting in [10, 1_000, 10_000] {
+        let fair = policy::parse("fair").expect("a policy");
+        for (name, policy) in [("off", spec.build()), ("on", spec.build_shared(share)), ("fair", fair)] {
+            let mut drain = Drain::new(policy, Pace::UNLIMITED);
+            let mut sizes = sizes();
+            let arrival = |client, bytes| Arrival { client, ..Arrival::of(Size::Known(bytes)) };
+            (0..KNOWN).for_each(|client| drain.on_client(client, 1));
+            for client in 0..waiting {
+                let bytes = sizes.next().expect("without end");
+                drain.arrive(Nanos(0), arrival(client * 7 % KNOWN, if client % 2 == 0 { bytes } else { bytes << 20 }));
+            }
+            let mut client = 0;
+            criterion.bench_function(&format!("clients/{name}/{waiting}"), |bencher| {
+                bencher.iter(|| {
+                    client = (client + 7919) % KNOWN;
+                    let bytes = 1 + sizes.next().expect("without end");
+                    drain.arrive(Nanos(0), arrival(client, bytes));
+                    depart_one(&mut drain);
+                });
+            });
+            criterion.bench_function(&format!("client-grants/{name}/{waiting}"), |bencher| {
+                bencher.iter(|| {
+                    let grant = drain.poll_grant(Nanos(0)).expect("jobs are queued");
+                    let sent = drain.on_sent(Nanos(0), grant.job, grant.bytes_max.min(1448));
+                    if sent.is_departed() {
+                        client = (client + 7919) % KNOWN;
+                        let bytes = (1 + sizes.next().expect("without end")) << 10;
+                        drain.arrive(Nanos(0), arrival(client, bytes));
+                    }
+                });
+            });
+        }
+    }
+}
+
 /// Grants until some job departs. Whole responses are sent at once, as a small response is.
 fn depart_one(drain: &mut Drain) -> JobId {
     loop {
@@ -73,5 +114,5 @@ fn sizes() -> impl Iterator<Item = u64> {
     })
 }
 
-criterion_group!(benches, cycle, carriers);
+criterion_group!(benches, cycle, carriers, clients);
 criterion_main!(benches);

@@ -487,8 +487,7 @@ impl Drain {
 }
 
 fn path_of(paths: &Option<Vec<Path>>, slot: u32) -> &Path {
-    const UNKNOWN: Path = Path { rtt: None, cwnd_bytes: None, throughput_bps: None };
-    paths.as_ref().map_or(&UNKNOWN, |paths| &paths[slot as usize])
+    paths.as_ref().map_or(&Path::UNKNOWN, |paths| &paths[slot as usize])
 }
 
 /// A grant ends where a segment does, so that no short segment is sent but the last.

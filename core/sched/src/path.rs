@@ -11,3 +11,8 @@ pub struct Path {
     /// Estimated throughput, bits per second.
     pub throughput_bps: Option<u64>,
 }
+
+impl Path {
+    /// Nothing is known of it.
+    pub const UNKNOWN: Path = Path { rtt: None, cwnd_bytes: None, throughput_bps: None };
+}

@@ -149,6 +149,8 @@ mod tests {
         in_own_network(|| {
             run("ip link add weir0 type veth peer name weir1");
             run("ip addr add 198.18.77.1/24 dev weir0");
+            // With an address of IPv6's own it would announce itself, and that packet stands in the queue too.
+            run("ip link set weir0 addrgenmode none");
             run("ip link set weir1 up");
             run("ip link set weir0 up");
             run("ip neigh add 198.18.77.2 lladdr 02:00:00:00:00:02 dev weir0");

@@ -11,8 +11,8 @@
 //! And the clock counts one client more than wait: one that has the link for itself gets ahead too, and makes room at once when another comes.
 //!
 //! What follows from it, with `A` the allowance:
-//! - A client is never more than `2 A` ahead: what it is held back for is bounded, and forgiven at the clock's pace. Nobody is ever behind: an idle client
-//!   earns no credit but its allowance.
+//! - A client is never more than `2 A` ahead, but for a grant: the clock keeps up with the least of those that wait. What a client is held back for is
+//!   bounded, then, and forgiven at the clock's pace. Nobody is ever behind: an idle client earns no credit but its allowance.
 //! - Of `k` clients that always wait, each gets `1 / (k + 1)` of the link at least, but for `k A` once, whatever the others do.
 //! - Bytes alone count. Splitting a response into requests, connections or carriers changes nothing of the account.
 //!
@@ -113,8 +113,14 @@ impl Waiting {
 #[derive(Debug, Clone)]
 struct Held {
     job: Job,
-    path: Path,
-    place: Place,
+    /// The policy's key among those of the client.
+    key: u64,
+}
+
+impl Held {
+    fn place(&self, slot: u32) -> Place {
+        (self.key, self.job.number, slot)
+    }
 }
 
 pub struct ByClient {
@@ -135,12 +141,15 @@ pub struct ByClient {
     beyond: RunQueue,
     /// The ready jobs, by slot.
     held: Vec<Option<Held>>,
+    /// Their paths, where the inner policy looks at them.
+    paths: Option<Vec<Path>>,
 }
 
 impl ByClient {
     pub fn new(inner: Box<dyn Policy>, share: ClientShare) -> ByClient {
         ByClient {
             inner_follows_jobs: inner.follows_jobs(),
+            paths: inner.needs_path().then(Vec::new),
             inner,
             share,
             clock: 0,
@@ -208,7 +217,8 @@ impl ByClient {
         } else {
             self.beyond.remove(client);
             let held = self.held[best as usize].as_ref().expect("an offered job is ready");
-            self.inner.enqueue(best, &held.job, &held.path);
+            let path = self.paths.as_ref().map_or(&Path::UNKNOWN, |paths| &paths[best as usize]);
+            self.inner.enqueue(best, &held.job, path);
         }
         if let Some(slot) = before.filter(|slot| is_beyond || *slot != best) {
             self.take_out(slot);
@@ -219,6 +229,16 @@ impl ByClient {
     fn take_out(&mut self, slot: u32) {
         let held = self.held[slot as usize].as_ref().expect("an offered job is ready");
         self.inner.dequeue(slot, &held.job);
+    }
+
+    /// Where all that wait are beyond their allowance, the clock keeps up with the least of them.
+    fn catch_up(&mut self, served: u32) {
+        if self.inner.first().is_none()
+            && let Some((key, client)) = self.beyond.first_entry()
+            && client == served
+        {
+            self.clock = self.clock.max(key.rank.saturating_sub(self.allowance().saturating_mul(2)));
+        }
     }
 
     /// So much was served, in parts of a byte: the clock goes on, and those who are no longer too far ahead come back.
@@ -254,20 +274,27 @@ impl Policy for ByClient {
     }
 
     fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
-        self.held.resize_with(self.held.len().max(slot as usize + 1), || None);
-        let place = (self.inner.within(slot, job, path), job.number, slot);
-        let held = Held { job: ByClient::as_inner_sees(job), path: *path, place };
-        let before = self.held[slot as usize].replace(held);
+        if self.held.len() <= slot as usize {
+            self.held.resize_with(slot as usize + 1, || None);
+        }
+        if let Some(paths) = &mut self.paths {
+            paths.resize(paths.len().max(slot as usize + 1), Path::UNKNOWN);
+            paths[slot as usize] = *path;
+        }
+        let held = Held { job: ByClient::as_inner_sees(job), key: self.inner.within(slot, job, path) };
+        let place = held.place(slot);
+        let before = self.held[slot as usize].replace(held).map(|held| held.place(slot));
         let waiting = self.join(job.client);
         if let Some(before) = before {
-            waiting.remove(before.place);
+            waiting.remove(before);
         }
         waiting.insert(place);
         self.offer(job.client);
     }
 
     fn dequeue(&mut self, slot: u32, job: &Job) {
-        let Some(place) = self.held.get(slot as usize).and_then(Option::as_ref).map(|held| held.place) else { return };
+        let Some(held) = self.held.get(slot as usize).and_then(Option::as_ref) else { return };
+        let place = held.place(slot);
         let client = job.client;
         let waiting = &mut self.waiting[self.accounts[client as usize].waiting as usize];
         waiting.remove(place);
@@ -296,13 +323,13 @@ impl Policy for ByClient {
     }
 
     fn on_sent(&mut self, slot: u32, job: &Job, bytes: u64) {
-        let (parts, clock) = (bytes.saturating_mul(PARTS), self.clock);
+        let parts = bytes.saturating_mul(PARTS);
+        self.account(job.client);
+        self.catch_up(job.client);
+        let clock = self.clock;
         let account = self.account(job.client);
         account.tag = account.tag.max(clock).saturating_add(parts.div_ceil(account.weight.into()));
         self.advance(parts);
-        let most = self.clock.saturating_add(2 * self.allowance().min(u64::MAX / 2));
-        let account = &mut self.accounts[job.client as usize];
-        account.tag = account.tag.min(most);
         if self.inner_follows_jobs {
             self.inner.on_sent(slot, &ByClient::as_inner_sees(job), bytes);
         }
@@ -327,7 +354,9 @@ impl Policy for ByClient {
 
     fn on_idle(&mut self, idle: Nanos) {
         let bytes = u128::from(idle.0) * u128::from(self.share.idle_bytes_per_s) / 1_000_000_000;
-        self.advance(u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(PARTS));
+        if bytes > 0 {
+            self.advance(u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(PARTS));
+        }
     }
 
     fn ahead_bytes(&self, job: &Job) -> u64 {
@@ -353,5 +382,46 @@ impl Policy for ByClient {
 
     fn needs_path(&self) -> bool {
         self.inner.needs_path()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Size;
+    use crate::policy::{Ranked, Srpt};
+
+    /// Beside 40 bytes of the server's and its index, within 64 for a client.
+    #[test]
+    fn an_account_is_small() {
+        assert_eq!(size_of::<Account>(), 16);
+    }
+
+    #[test]
+    fn the_allowance_is_a_large_response_or_a_wait_that_people_bear() {
+        let of = |rate: &str| ClientShare::of_link(rate.parse().ok());
+        assert_eq!(of("1mbit"), ClientShare { allowance_bytes: 3_000_000, idle_bytes_per_s: 125_000 });
+        assert_eq!(of("10mbit"), of("none"), "taken for 10 Mbit/s where nothing is known");
+        assert_eq!(of("1gbit"), ClientShare { allowance_bytes: 300_000_000, idle_bytes_per_s: 125_000_000 });
+    }
+
+    /// No grant has to bring back all of a crowd.
+    #[test]
+    fn a_crowd_comes_back_a_few_at_a_time() {
+        let share = ClientShare { allowance_bytes: 0, idle_bytes_per_s: 1 };
+        let mut policy = ByClient::new(Box::new(Ranked::new(Srpt)), share);
+        let path = Path::default();
+        for client in 0..100 {
+            let job = Job { client, number: client.into(), ..Job::of_size(Size::Known(10)) };
+            policy.on_sent(client, &job, 10);
+            policy.enqueue(client, &job, &path);
+        }
+        assert!(policy.beyond.len() > 5 * RETURNS_MAX);
+        for _ in 0..50 {
+            let before = policy.beyond.len();
+            policy.advance(100_000);
+            assert!(before - policy.beyond.len() <= RETURNS_MAX);
+        }
+        assert_eq!(policy.beyond.len(), 0);
     }
 }

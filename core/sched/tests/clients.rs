@@ -1,0 +1,342 @@
+//! What the share between clients promises, checked against the plainest statement of it: a scan of all jobs at every step.
+
+use proptest::prelude::*;
+use sched::policy::{ClientShare, NAMES, PolicySpec};
+use sched::{Arrival, Drain, JobId, Pace, Precedence, Size};
+use units::Nanos;
+use units::wire::Framing;
+
+const PARTS: u64 = 16;
+
+fn shared(spec: &str, allowance_bytes: u64) -> Drain {
+    let share = ClientShare { allowance_bytes, idle_bytes_per_s: 1_000_000_000 };
+    Drain::new(spec.parse::<PolicySpec>().unwrap().build_shared(share), Pace::UNLIMITED)
+}
+
+fn job(client: u32, bytes: u64) -> Arrival {
+    Arrival { framing: Framing::ETHERNET.with_segment(1), client, ..Arrival::of(Size::Known(bytes)) }
+}
+
+/// Always so many responses of a size under way, for each client.
+struct Closed {
+    drain: Drain,
+    /// By slot.
+    owners: Vec<(u32, u64)>,
+    /// Bytes by client.
+    had: Vec<u64>,
+    grant_bytes: u64,
+}
+
+impl Closed {
+    fn new(drain: Drain, clients: &[(usize, u64)], grant_bytes: u64) -> Closed {
+        let mut closed = Closed { drain, owners: Vec::new(), had: vec![0; clients.len()], grant_bytes };
+        for (client, &(count, bytes)) in (0..).zip(clients) {
+            (0..count).for_each(|_| closed.arrive(client, bytes));
+        }
+        closed
+    }
+
+    fn arrive(&mut self, client: u32, bytes: u64) {
+        let id = self.drain.arrive(Nanos::ZERO, job(client, bytes));
+        self.owners.resize(self.owners.len().max(id.slot() + 1), (0, 0));
+        self.owners[id.slot()] = (client, bytes);
+    }
+
+    /// Gives the client served.
+    fn serve(&mut self) -> u32 {
+        let grant = self.drain.poll_grant(Nanos::ZERO).expect("somebody always waits");
+        let (client, bytes) = self.owners[grant.job.slot()];
+        let sent = grant.bytes_max.min(self.grant_bytes);
+        self.had[client as usize] += sent;
+        if self.drain.on_sent(Nanos::ZERO, grant.job, sent).is_departed() {
+            self.arrive(client, bytes);
+        }
+        client
+    }
+}
+
+/// A job as the reference sees it.
+#[derive(Debug, Clone, Copy)]
+struct Live {
+    id: JobId,
+    client: usize,
+    left: u64,
+    is_ready: bool,
+}
+
+/// The definition, by scans.
+struct Reference {
+    live: Vec<Live>,
+    /// Tag and weight by client.
+    accounts: Vec<(u64, u64)>,
+    clock: u64,
+    carry: u64,
+    allowance: u64,
+}
+
+impl Reference {
+    fn first(&self) -> Option<JobId> {
+        let key = |job: &&Live| {
+            let tag = self.accounts[job.client].0;
+            let is_beyond = tag > self.clock + self.allowance;
+            (is_beyond, if is_beyond { (tag, job.client) } else { (0, 0) }, job.left, job.id.number)
+        };
+        self.live.iter().filter(|job| job.is_ready).min_by_key(key).map(|job| job.id)
+    }
+
+    fn on_sent(&mut self, id: JobId, bytes: u64) {
+        let waits = |client: usize| self.live.iter().any(|job| job.is_ready && job.client == client);
+        let weight: u64 = (0..self.accounts.len()).filter(|&client| waits(client)).map(|at| self.accounts[at].1).sum();
+        let at = self.live.iter().position(|job| job.id == id).unwrap();
+        let least = self.live.iter().filter(|job| job.is_ready).map(|job| self.accounts[job.client].0).min().unwrap();
+        if least > self.clock + self.allowance {
+            self.clock = self.clock.max(least.saturating_sub(2 * self.allowance));
+        }
+        let (tag, own) = &mut self.accounts[self.live[at].client];
+        *tag = (*tag).max(self.clock) + (bytes * PARTS).div_ceil(*own);
+        let total = bytes * PARTS + self.carry;
+        self.clock += total / (weight + 1);
+        self.carry = total % (weight + 1);
+        self.live[at].left -= bytes;
+        if self.live[at].left == 0 {
+            self.live.remove(at);
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Arrive {
+        client: u32,
+        bytes: u64,
+    },
+    Serve {
+        bytes: u64,
+    },
+    Block {
+        nth: usize,
+    },
+    Abort {
+        nth: usize,
+    },
+    /// Another client has the number.
+    Client {
+        client: u32,
+        weight: u16,
+    },
+}
+
+const CLIENTS: u32 = 5;
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let sizes = prop_oneof![4 => 1u64..30, 1 => 30u64..400];
+    let step = prop_oneof![
+        6 => (0..CLIENTS, sizes).prop_map(|(client, bytes)| Step::Arrive { client, bytes }),
+        12 => (1u64..12).prop_map(|bytes| Step::Serve { bytes }),
+        3 => any::<usize>().prop_map(|nth| Step::Block { nth }),
+        1 => any::<usize>().prop_map(|nth| Step::Abort { nth }),
+        1 => (0..CLIENTS, 1u16..=4).prop_map(|(client, weight)| Step::Client { client, weight }),
+    ];
+    prop::collection::vec(step, 1..300)
+}
+
+proptest! {
+    #[test]
+    fn the_order_is_that_of_the_definition(steps in steps(), allowance in 0u64..60) {
+        let mut drain = shared("srpt", allowance);
+        let mut reference = Reference {
+            live: Vec::new(),
+            accounts: vec![(0, 1); CLIENTS as usize],
+            clock: 0,
+            carry: 0,
+            allowance: allowance * PARTS,
+        };
+        for step in steps {
+            match step {
+                Step::Arrive { client, bytes } => {
+                    let id = drain.arrive(Nanos::ZERO, job(client, bytes));
+                    reference.live.push(Live { id, client: client as usize, left: bytes, is_ready: true });
+                }
+                Step::Serve { bytes } => {
+                    let first = drain.poll_grant(Nanos::ZERO).map(|grant| grant.job);
+                    prop_assert_eq!(first, reference.first());
+                    if let Some(id) = first {
+                        let left = drain.job(id).unwrap().remaining();
+                        reference.on_sent(id, bytes.min(left));
+                        let _ = drain.on_sent(Nanos::ZERO, id, bytes.min(left));
+                    }
+                }
+                Step::Block { nth } if !reference.live.is_empty() => {
+                    let at = nth % reference.live.len();
+                    let live = &mut reference.live[at];
+                    live.is_ready = !live.is_ready;
+                    if !live.is_ready {
+                        drain.on_blocked(live.id);
+                    } else {
+                        drain.on_writable(Nanos::ZERO, live.id);
+                    }
+                }
+                Step::Abort { nth } if !reference.live.is_empty() => {
+                    let at = nth % reference.live.len();
+                    drain.on_abort(reference.live.remove(at).id);
+                }
+                Step::Client { client, weight } => {
+                    drain.on_client(client, weight);
+                    reference.accounts[client as usize] = (0, weight.into());
+                }
+                Step::Block { .. } | Step::Abort { .. } => {}
+            }
+            for live in &reference.live {
+                let ahead = reference.accounts[live.client].0.saturating_sub(reference.clock) / PARTS;
+                prop_assert_eq!(drain.ahead_bytes(live.id), ahead);
+            }
+        }
+    }
+
+    /// With a client for each job, and none ahead beyond its allowance, every decision is the policy's.
+    #[test]
+    fn within_the_share_the_order_is_the_policys(
+        jobs in prop::collection::vec((1u64..200, 0u8..3, 1u64..20), 1..40),
+        name in prop::sample::select([NAMES, &["strict/srpt", "weighted=3,1/las", "minimum=0.2,0/fcf"]].concat()),
+    ) {
+        let mut plain = Drain::new(sched::policy::parse(name).unwrap(), Pace::UNLIMITED);
+        let mut shared = shared(name, 1 << 40);
+        let mut arrivals = (0..).zip(&jobs);
+        loop {
+            let next = arrivals.next();
+            if let Some((client, &(bytes, class, _))) = next {
+                let arrival = Arrival { class, ..job(client, bytes) };
+                prop_assert_eq!(plain.arrive(Nanos::ZERO, arrival), shared.arrive(Nanos::ZERO, arrival));
+            }
+            let sent = next.map_or(7, |(_, job)| job.2);
+            let (one, other) = (plain.poll_grant(Nanos::ZERO), shared.poll_grant(Nanos::ZERO));
+            prop_assert_eq!(one, other, "{}", name);
+            match one {
+                Some(grant) => {
+                    let sent = sent.min(grant.bytes_max);
+                    prop_assert_eq!(plain.on_sent(Nanos::ZERO, grant.job, sent), shared.on_sent(Nanos::ZERO, grant.job, sent));
+                }
+                None if next.is_none() => break,
+                None => {}
+            }
+        }
+        prop_assert!(shared.is_empty());
+    }
+
+    /// Clients that always wait: each has `1 / (k + 1)` of the link, less `k` allowances once, whatever the others do.
+    #[test]
+    fn nobody_who_waits_goes_without(
+        clients in prop::collection::vec((1usize..40, 1u64..3000), 2..6),
+        allowance in 1u64..200,
+        name in prop::sample::select(vec!["srpt", "psjf", "las", "fsp", "fair", "fcfs"]),
+    ) {
+        const GRANT: u64 = 10;
+        let mut closed = Closed::new(shared(name, allowance), &clients, GRANT);
+        let k = clients.len() as u64;
+        for _ in 0..3000 {
+            closed.serve();
+            let all: u64 = closed.had.iter().sum();
+            for (client, had) in closed.had.iter().enumerate() {
+                let owed = (all / (k + 1)).saturating_sub(k * (allowance + GRANT));
+                prop_assert!(*had >= owed, "client {client} has had {had} of {all}");
+            }
+        }
+    }
+
+    /// A client of many responses and one of a single large one: they differ by twice the allowance at most.
+    #[test]
+    fn splitting_gains_nothing_beyond_the_allowance(count in 1usize..500, bytes in 1u64..2000, allowance in 1u64..500) {
+        const GRANT: u64 = 10;
+        for name in ["srpt", "fair", "psjf", "fcf"] {
+            let mut closed = Closed::new(shared(name, allowance), &[(count, bytes), (1, 1 << 40)], GRANT);
+            for _ in 0..2000 {
+                closed.serve();
+                let [splitter, other] = closed.had[..] else { unreachable!() };
+                prop_assert!(splitter.abs_diff(other) <= 2 * allowance + 3 * GRANT, "{name}: {splitter} and {other}");
+            }
+        }
+    }
+}
+
+/// What is held against a client is bounded, however long it had the link for itself; and so is what a newcomer gains by it.
+#[test]
+fn a_newcomer_goes_first_for_twice_the_allowance_at_most() {
+    const GRANT: u64 = 10;
+    for alone_bytes in [5_000, 1_000_000] {
+        let mut closed = Closed::new(shared("srpt", 1000), &[(1, 1 << 40), (0, 0)], GRANT);
+        while closed.had[0] < alone_bytes {
+            closed.serve();
+        }
+        closed.arrive(1, 100);
+        while closed.serve() == 1 {}
+        assert!((1900..=2000 + GRANT).contains(&closed.had[1]), "after {alone_bytes}: {}", closed.had[1]);
+    }
+}
+
+#[test]
+fn clients_that_want_more_than_there_is_share_by_weight() {
+    let mut closed = Closed::new(shared("srpt", 1000), &[(3, 500), (1, 70), (2, 90_000)], 10);
+    closed.drain.on_client(0, 3);
+    for _ in 0..100_000 {
+        closed.serve();
+    }
+    let shares = [3u64, 1, 1].map(|weight| 1_000_000 * weight / 5);
+    for (had, share) in closed.had.iter().zip(shares) {
+        assert!(had.abs_diff(share) < 5000, "{:?}", closed.had);
+    }
+}
+
+#[test]
+fn an_idle_link_forgives() {
+    let mut drain = shared("srpt", 100);
+    let greedy = drain.arrive(Nanos::ZERO, job(0, 1000));
+    let _ = drain.on_sent(Nanos::ZERO, greedy, 400);
+    assert_eq!(drain.ahead_bytes(greedy), 200, "half of it, and twice the allowance at most");
+    drain.on_blocked(greedy);
+    // A byte in a nanosecond.
+    drain.on_writable(Nanos(150), greedy);
+    assert_eq!(drain.ahead_bytes(greedy), 50);
+    // Time in which somebody waits forgives nothing.
+    let other = drain.arrive(Nanos(150), job(1, 10));
+    drain.on_blocked(greedy);
+    drain.on_writable(Nanos(9999), greedy);
+    assert_eq!((drain.ahead_bytes(greedy), drain.ahead_bytes(other)), (50, 0));
+}
+
+#[test]
+fn a_client_ahead_stands_behind_those_of_its_class_alone() {
+    let mut drain = shared("strict/srpt", 100);
+    let [first, second] = [0, 1].map(|class| Arrival { class, ..job(u32::from(class), 10_000) });
+    let [paid, free] = [first, second].map(|arrival| drain.arrive(Nanos::ZERO, arrival));
+    let _ = drain.on_sent(Nanos::ZERO, paid, 5000);
+    assert_eq!((drain.ahead_bytes(paid), drain.ahead_bytes(free)), (2500, 0));
+    assert_eq!(drain.poll_grant(Nanos::ZERO).unwrap().job, paid);
+}
+
+/// In the kernel's bands too: it has the last.
+#[test]
+fn a_client_ahead_has_the_last_band() {
+    let mut drain = shared("srpt-bands:1000,50000", 100);
+    let job = drain.arrive(Nanos::ZERO, job(0, 1100));
+    assert_eq!(drain.band(job), 1);
+    let _ = drain.on_sent(Nanos::ZERO, job, 600);
+    assert_eq!((drain.ahead_bytes(job), drain.band(job)), (300, 2));
+}
+
+#[test]
+fn streams_of_a_carrier_are_one_client() {
+    let mut drain = shared("srpt", 100);
+    let carrier = drain.open(Framing::ETHERNET.with_segment(1));
+    let on =
+        |drain: &mut Drain, bytes| drain.arrive_on(Nanos::ZERO, carrier, job(0, bytes), Precedence::default()).unwrap();
+    let streams = [300, 200, 100].map(|bytes| on(&mut drain, bytes));
+    let other = drain.arrive(Nanos::ZERO, job(1, 1000));
+    let mut order = Vec::new();
+    for _ in 0..3 {
+        let id = drain.poll_grant(Nanos::ZERO).unwrap().job;
+        let left = drain.job(id).unwrap().remaining();
+        assert!(drain.on_sent(Nanos::ZERO, id, left).is_departed());
+        order.push(id);
+    }
+    assert_eq!(order, [streams[2], streams[1], other], "200 of 300 bytes are ahead of a third");
+}
