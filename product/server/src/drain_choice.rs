@@ -8,7 +8,7 @@ mod ranked;
 
 use std::net::{IpAddr, SocketAddr};
 
-use sched::policy::PolicySpec;
+use sched::policy::{ClientShare, ClientShareSpec, PolicySpec};
 use sched::{Drain, Guard, Pace, WaitBound};
 use units::wire::Framing;
 use units::{Nanos, Rate};
@@ -41,6 +41,7 @@ pub enum DrainKind {
 pub struct DrainOptions {
     pub kind: DrainKind,
     pub policy: PolicySpec,
+    pub client_share: ClientShareSpec,
     pub guard_permille: u32,
     /// What foreign traffic in the same queue keeps of the link, in thousandths.
     pub foreign_permille: u32,
@@ -54,6 +55,8 @@ pub struct DrainChoice {
     pub pace: Pace,
     /// The link's own rate, where one is known; the pace may be below it.
     pub link: Option<Rate>,
+    /// How clients share the link, where the order is over time: not with shaping off.
+    pub client_share: ClientShareSpec,
     pub guard_permille: u32,
     pub foreign_permille: u32,
     /// Reads the queue below, where there is one to be read.
@@ -98,6 +101,7 @@ impl DrainChoice {
             policy: options.policy.clone(),
             pace: Pace::UNLIMITED,
             link: options.uplink,
+            client_share: options.client_share,
             guard_permille: options.guard_permille,
             foreign_permille: options.foreign_permille,
             gauge: None,
@@ -178,9 +182,15 @@ impl DrainChoice {
         self.drain().wait_bound(Framing::ETHERNET)
     }
 
+    /// How clients share the link. Off, the order is that of a turn, and an account over time would order nothing.
+    fn client_share(&self) -> Option<ClientShare> {
+        let is_ordered = self.is_paced() || self.marker.is_some();
+        self.client_share.of_link(self.link).filter(|_| is_ordered)
+    }
+
     /// A drain as chosen.
     pub fn drain(&self) -> Drain {
-        Drain::new(self.policy.build(), self.pace)
+        Drain::new(self.policy.build_among_clients(self.client_share()), self.pace)
             .with_guard(Guard::new(self.guard_permille))
             .with_foreign_share(self.foreign_permille)
     }
@@ -215,6 +225,7 @@ mod tests {
         let options = DrainOptions {
             kind,
             policy,
+            client_share: ClientShareSpec::On,
             guard_permille: 0,
             foreign_permille: 500,
             uplink,

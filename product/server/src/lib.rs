@@ -31,7 +31,7 @@ pub use start::{Server, StartError, StopError};
 pub use threads::ThreadError;
 
 /// Whose bytes leave first, and how it is written, for help texts.
-pub use sched::policy::{FORMS as POLICY_FORMS, PolicySpec};
+pub use sched::policy::{ClientShareSpec, FORMS as POLICY_FORMS, PolicySpec};
 pub use sched::{FOREIGN_SHARE_PERMILLE, WaitBound};
 
 /// The guard's share unless told otherwise, in thousandths: at 10 Mbit/s no response waits longer for a byte than 1.1 s and 0.12 s for

@@ -9,8 +9,8 @@ use clap::ValueEnum;
 use cli::Failure;
 use server::transmit::{Patience, Promotion};
 use server::{
-    AccessLogConfig, Classes, Config, DrainChoice, DrainKind, DrainOptions, Limits, PolicySpec, RecordsConfig, Server,
-    WORKERS_MAX, WaitBound, files, log,
+    AccessLogConfig, Classes, ClientShareSpec, Config, DrainChoice, DrainKind, DrainOptions, Limits, PolicySpec,
+    RecordsConfig, Server, WORKERS_MAX, WaitBound, files, log,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -70,6 +70,10 @@ pub struct Args {
     #[arg(long, value_name = "WHEN", value_enum, default_value = "when-empty",
           help_heading = ORDER, verbatim_doc_comment, hide_possible_values = true)]
     promotion: PromotionArg,
+    /// Whether clients share the uplink: one that has had much more than its share stands
+    /// behind the others; on, off, strict, or how much more, for example 20MB
+    #[arg(long, value_name = "SHARE", default_value = "on", help_heading = ORDER, verbatim_doc_comment)]
+    client_share: ClientShareSpec,
     /// Share of the uplink for the response that has waited longest, once that is 1 s,
     /// in thousandths (0 to 1000)
     #[arg(long, value_name = "PERMILLE", default_value_t = server::GUARD_PERMILLE,
@@ -221,6 +225,7 @@ fn shaping(args: &Args) -> Result<DrainChoice, Failure> {
             Shaping::Off => DrainKind::Off,
         },
         policy: args.policy.clone(),
+        client_share: args.client_share,
         guard_permille: args.guard,
         foreign_permille: args.foreign_share,
         uplink: args.uplink,

@@ -20,6 +20,8 @@
 //! business.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
 
 use units::{Nanos, Rate};
 
@@ -59,6 +61,67 @@ impl ClientShare {
         }
     }
 }
+
+/// Whether and how clients share a link, as an operator writes it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ClientShareSpec {
+    /// Each response counts for itself, whoever asked for it.
+    Off,
+    #[default]
+    On,
+    /// A tenth of the usual allowance: nearly fair, at what that costs the mean.
+    Strict,
+    /// This allowance, in bytes.
+    Allowance(u64),
+}
+
+/// What may be written, for help texts.
+pub const CLIENT_SHARE_FORMS: &str = "on, off, strict, or the allowance as a size, for example 20MB";
+
+impl ClientShareSpec {
+    /// For a link of this rate.
+    pub fn of_link(self, rate: Option<Rate>) -> Option<ClientShare> {
+        let usual = ClientShare::of_link(rate);
+        let with = |allowance_bytes| ClientShare { allowance_bytes, ..usual };
+        match self {
+            ClientShareSpec::Off => None,
+            ClientShareSpec::On => Some(usual),
+            ClientShareSpec::Strict => Some(with(usual.allowance_bytes / 10)),
+            ClientShareSpec::Allowance(bytes) => Some(with(bytes)),
+        }
+    }
+}
+
+impl FromStr for ClientShareSpec {
+    type Err = ClientShareError;
+
+    fn from_str(text: &str) -> Result<ClientShareSpec, ClientShareError> {
+        match text {
+            "off" => Ok(ClientShareSpec::Off),
+            "on" => Ok(ClientShareSpec::On),
+            "strict" => Ok(ClientShareSpec::Strict),
+            size => match units::parse_size(size) {
+                Ok(bytes) if bytes > 0 => Ok(ClientShareSpec::Allowance(bytes)),
+                _ => Err(ClientShareError(size.into())),
+            },
+        }
+    }
+}
+
+impl fmt::Display for ClientShareSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientShareSpec::Off => f.write_str("off"),
+            ClientShareSpec::On => f.write_str("on"),
+            ClientShareSpec::Strict => f.write_str("strict"),
+            ClientShareSpec::Allowance(bytes) => write!(f, "{bytes}B"),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("client share `{0}`: write {CLIENT_SHARE_FORMS}")]
+pub struct ClientShareError(String);
 
 /// What is known of a client.
 #[derive(Debug, Clone, Copy)]
@@ -403,6 +466,28 @@ mod tests {
         assert_eq!(of("1mbit"), ClientShare { allowance_bytes: 3_000_000, idle_bytes_per_s: 125_000 });
         assert_eq!(of("10mbit"), of("none"), "taken for 10 Mbit/s where nothing is known");
         assert_eq!(of("1gbit"), ClientShare { allowance_bytes: 300_000_000, idle_bytes_per_s: 125_000_000 });
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for text in ["on", "off", "strict", "20000000B"] {
+            assert_eq!(text.parse::<ClientShareSpec>().unwrap().to_string(), text);
+        }
+        assert_eq!("20MB".parse(), Ok(ClientShareSpec::Allowance(20_000_000)));
+        for wrong in ["", "0", "yes", "10mbit", "-1B"] {
+            let error = wrong.parse::<ClientShareSpec>().unwrap_err().to_string();
+            assert_eq!(
+                error,
+                format!("client share `{wrong}`: write on, off, strict, or the allowance as a size, for example 20MB")
+            );
+        }
+    }
+
+    #[test]
+    fn strict_is_a_tenth_and_off_is_nothing() {
+        let allowance = |spec: ClientShareSpec| spec.of_link(None).map(|share| share.allowance_bytes);
+        let specs = [ClientShareSpec::Off, ClientShareSpec::On, ClientShareSpec::Strict, ClientShareSpec::Allowance(7)];
+        assert_eq!(specs.map(allowance), [None, Some(3_000_000), Some(300_000), Some(7)]);
     }
 
     /// No grant has to bring back all of a crowd.

@@ -26,7 +26,9 @@ mod strict;
 mod weighted;
 
 pub use bands::{BANDS_MAX, Bands};
-pub use client_share::{ByClient, CLIENT_WEIGHT_MAX, ClientShare};
+pub use client_share::{
+    ByClient, CLIENT_SHARE_FORMS, CLIENT_WEIGHT_MAX, ClientShare, ClientShareError, ClientShareSpec,
+};
 pub use cuts::{best_cuts, rule_of_thumb};
 pub use fair::Fair;
 pub use fcf::Fcf;

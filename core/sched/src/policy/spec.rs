@@ -125,7 +125,12 @@ impl PolicySpec {
         self.build_among(|| self.order.build())
     }
 
-    /// The same where clients share the link, or the part of a class.
+    /// The same where clients share the link, or the part of a class, if they do.
+    pub fn build_among_clients(&self, share: Option<ClientShare>) -> Box<dyn Policy> {
+        share.map_or_else(|| self.build(), |share| self.build_shared(share))
+    }
+
+    /// The same where they do.
     pub fn build_shared(&self, share: ClientShare) -> Box<dyn Policy> {
         // Turns by client are fair at once: nobody gets ahead.
         let allowance_bytes = if self.order == Order::Fair { u64::MAX } else { share.allowance_bytes };

@@ -37,6 +37,7 @@ fn about(path: &Path, uplink: Option<&str>) -> About {
     let options = DrainOptions {
         kind: DrainKind::Paced,
         policy: "strict/srpt".parse().unwrap(),
+        client_share: Default::default(),
         guard_permille: 10,
         foreign_permille: 500,
         uplink: uplink.map(|rate| rate.parse().unwrap()),
