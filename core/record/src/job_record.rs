@@ -89,6 +89,13 @@ pub struct JobRecord {
     /// The group of clients that asked, by its place in the run's list, from 0. Server: the class of the request.
     #[serde(default)]
     pub group: u32,
+    /// Whose it was, counted from 0. Server: clients in the order in which they first came, as it tells them apart; a client that it had
+    /// forgotten has a new number.
+    #[serde(default)]
+    pub client: Option<u32>,
+    /// Server: what the client had had beyond its share of the link at the end, where clients share it.
+    #[serde(default)]
+    pub ahead_bytes: Option<u64>,
 }
 
 /// What files of before there were attempts mean.

@@ -64,7 +64,7 @@ pub fn text_rows(out: &mut Vec<u8>, records: &[JobRecord]) {
 }
 
 /// The columns, in order.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 14] = [
     "job",
     "size_bytes",
     "head_bytes",
@@ -77,6 +77,8 @@ const NAMES: [&str; 12] = [
     "outcome",
     "attempts",
     "group",
+    "client",
+    "ahead_bytes",
 ];
 
 /// Writes records one by one, so that memory does not grow with their number.
@@ -124,8 +126,8 @@ mod columns {
     use super::NAMES;
     use crate::{FileError, JobRecord, Kind, Outcome, Table, TableWriter, Value};
 
-    /// Runs written before users could give up have only these.
-    const COLUMNS_BEFORE_ATTEMPTS: usize = 10;
+    /// How many columns runs have that were written before users could give up, and before clients were told apart.
+    const COLUMNS_BEFORE: [usize; 2] = [10, 12];
 
     fn kind(name: &str) -> Kind {
         if name == "outcome" { Kind::Text } else { Kind::Integer }
@@ -148,7 +150,8 @@ mod columns {
             let outcome = Value::Text(record.outcome.name().into());
             let last = [record.attempts, record.group].map(|value| Value::Integer(value.into()));
             let before = [job].into_iter().chain(sizes).chain(instants);
-            self.0.write(before.chain(after).chain([outcome]).chain(last).collect())
+            let of_client = [record.client.map(u64::from), record.ahead_bytes].map(or_missing);
+            self.0.write(before.chain(after).chain([outcome]).chain(last).chain(of_client).collect())
         }
 
         pub fn finish(self) -> Result<(), FileError> {
@@ -158,7 +161,8 @@ mod columns {
 
     pub fn read(path: &Path) -> Result<Vec<JobRecord>, FileError> {
         let table = Table::read(path)?;
-        if table.columns != NAMES && table.columns != NAMES[..COLUMNS_BEFORE_ATTEMPTS] {
+        let is_known = |count: usize| table.columns == NAMES[..count];
+        if !COLUMNS_BEFORE.into_iter().chain([NAMES.len()]).any(is_known) {
             return Err(FileError::new(
                 path,
                 format!("its columns are not those of records: {}", table.columns.join(", ")),
@@ -170,8 +174,8 @@ mod columns {
     }
 
     fn record(row: &[Value]) -> Option<JobRecord> {
-        let integer = |column: usize| match row[column] {
-            Value::Integer(integer) => Some(integer),
+        let integer = |column: usize| match row.get(column) {
+            Some(Value::Integer(integer)) => Some(*integer),
             _ => None,
         };
         let small = |column: usize, before| match row.get(column) {
@@ -193,6 +197,8 @@ mod columns {
             outcome: Outcome::ALL.into_iter().find(|outcome| outcome.name() == name)?,
             attempts: small(10, 1)?,
             group: small(11, 0)?,
+            client: integer(12).map(u32::try_from).transpose().ok()?,
+            ahead_bytes: integer(13),
         })
     }
 }
@@ -247,6 +253,8 @@ mod tests {
             outcome: Outcome::Complete,
             attempts: 1,
             group: 0,
+            client: Some(3),
+            ahead_bytes: None,
         }
     }
 
@@ -257,7 +265,7 @@ mod tests {
     #[test]
     fn rows_are_those_of_the_writer() {
         let path = file("rows.csv");
-        let records = [of_server(5, 90), JobRecord { first_byte_ns: None, ..of_server(7, 8) }];
+        let records = [of_server(5, 90), JobRecord { first_byte_ns: None, ahead_bytes: Some(9), ..of_server(7, 8) }];
         let mut writer = RecordWriter::create(&path).unwrap();
         records.iter().for_each(|record| writer.write(record).unwrap());
         writer.finish().unwrap();
@@ -272,7 +280,7 @@ mod tests {
     fn what_is_not_known_is_empty() {
         let mut text = Vec::new();
         text_rows(&mut text, &[of_server(5, 90)]);
-        assert_eq!(String::from_utf8(text).unwrap(), ",10,200,5,,90,90,10,200,complete,1,0\n");
+        assert_eq!(String::from_utf8(text).unwrap(), ",10,200,5,,90,90,10,200,complete,1,0,3,\n");
     }
 
     /// Written as they end.

@@ -141,6 +141,8 @@ mod tests {
             outcome: Outcome::Incomplete,
             attempts: 1,
             group: 0,
+            client: None,
+            ahead_bytes: None,
         };
         Run {
             manifest: manifest(),
@@ -170,7 +172,7 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// A run of before there were attempts and groups of clients.
+    /// Runs of before there were attempts and groups of clients, and of before clients were told apart.
     #[test]
     fn reads_what_older_versions_wrote() {
         let folder = std::env::temp_dir().join(format!("weir-record-older-{}", std::process::id()));
@@ -181,16 +183,16 @@ mod tests {
         fs::write(folder.join("records.csv"), text).unwrap();
         assert_eq!(Run::read(&folder).unwrap(), run());
         #[cfg(feature = "parquet")]
-        {
-            fs::remove_file(folder.join("records.csv")).unwrap();
-            older_columns(&folder.join("records.parquet"));
+        for columns in [10, 12] {
+            let _ = fs::remove_file(folder.join("records.csv"));
+            older_columns(&folder.join("records.parquet"), columns);
             assert_eq!(Run::read(&folder).unwrap(), run());
         }
         fs::remove_dir_all(&folder).unwrap();
     }
 
     #[cfg(feature = "parquet")]
-    fn older_columns(path: &Path) {
+    fn older_columns(path: &Path, columns: usize) {
         use crate::{Kind, Table, TableWriter, Value};
         let newer = path.with_file_name("newer.parquet");
         let mut writer = RecordWriter::create(&newer).unwrap();
@@ -198,9 +200,9 @@ mod tests {
         writer.finish().unwrap();
         let table = Table::read(&newer).unwrap();
         let kind = |name: &String| if name == "outcome" { Kind::Text } else { Kind::Integer };
-        let columns: Vec<_> = table.columns[..10].iter().map(|name| (name.clone(), kind(name))).collect();
-        let mut writer = TableWriter::create(path, &columns).unwrap();
-        table.rows.iter().for_each(|row: &Vec<Value>| writer.write(row[..10].to_vec()).unwrap());
+        let kept: Vec<_> = table.columns[..columns].iter().map(|name| (name.clone(), kind(name))).collect();
+        let mut writer = TableWriter::create(path, &kept).unwrap();
+        table.rows.iter().for_each(|row: &Vec<Value>| writer.write(row[..columns].to_vec()).unwrap());
         writer.finish().unwrap();
     }
 
@@ -213,6 +215,8 @@ mod tests {
             outcome,
             attempts: 1 + job as u32,
             group: 7,
+            client: None,
+            ahead_bytes: None,
             ..run.records[0].clone()
         };
         run.records = Outcome::ALL.into_iter().enumerate().map(of).collect();

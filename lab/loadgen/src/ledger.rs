@@ -84,6 +84,8 @@ impl<'a> Ledger<'a> {
             outcome: Outcome::Incomplete,
             attempts: 1,
             group: dealt.group,
+            client: None,
+            ahead_bytes: None,
         };
         self.entries.push(Entry { record, ask, dealt, tried_at: now, started: false, ended: false, left: false });
         Some(job)

@@ -49,6 +49,8 @@ pub fn run(name: &str, jobs: &[(u64, u64, u64)]) -> Run {
         outcome: Outcome::Complete,
         attempts: 1,
         group: 0,
+        client: None,
+        ahead_bytes: None,
     });
     Run { manifest: manifest(name), records: records.collect() }
 }

@@ -146,6 +146,8 @@ mod tests {
             outcome: Outcome::Complete,
             attempts: 1,
             group: 0,
+            client: None,
+            ahead_bytes: None,
         };
         let records: Vec<JobRecord> = arrivals.enumerate().map(record).collect();
         let bytes = (workload::wire_bytes(12_248) + wire::CONNECTION_BYTES) as f64;

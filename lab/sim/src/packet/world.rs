@@ -394,5 +394,7 @@ fn record_of(job: u64, request: &Request, now: Nanos, outcome: record::Outcome) 
         outcome,
         attempts: request.aborted + 1,
         group: 0,
+        client: None,
+        ahead_bytes: None,
     }
 }

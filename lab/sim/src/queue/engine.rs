@@ -147,6 +147,8 @@ impl Engine<'_> {
                 outcome,
                 attempts: 1,
                 group: 0,
+                client: None,
+                ahead_bytes: None,
             });
         }
     }

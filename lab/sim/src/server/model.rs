@@ -486,5 +486,7 @@ fn job_record(exchange: &Exchange, answered: &Answered) -> JobRecord {
         outcome: record::Outcome::Complete,
         attempts: 1,
         group: 0,
+        client: None,
+        ahead_bytes: None,
     }
 }

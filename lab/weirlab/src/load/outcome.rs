@@ -279,6 +279,8 @@ mod tests {
             outcome,
             attempts: 1,
             group: 0,
+            client: None,
+            ahead_bytes: None,
         };
         let fine = record(200, 9, Outcome::Complete);
         assert_eq!(wrong_answers(&[fine.clone(), record(0, 0, Outcome::Refused)], &url), None);

@@ -54,6 +54,8 @@ fn run(name: &str, response_ms: u64) -> Run {
         outcome: Outcome::Complete,
         attempts: 1,
         group: 0,
+        client: None,
+        ahead_bytes: None,
     });
     Run { manifest: manifest(name), records: records.collect() }
 }

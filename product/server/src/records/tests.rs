@@ -28,6 +28,8 @@ fn row(arrival_ms: u64, opens: bool) -> Row {
         outcome: Outcome::Complete,
         attempts: 1,
         group: 0,
+        client: None,
+        ahead_bytes: None,
     };
     Row { record, opens }
 }

@@ -63,6 +63,8 @@ impl Ending {
             outcome: self.cut.map_or(whole, |(_, outcome)| outcome),
             attempts: 1,
             group: class.into(),
+            client: None,
+            ahead_bytes: None,
         }
     }
 }
