@@ -7,6 +7,7 @@ use std::time::Duration;
 use units::Nanos;
 
 use crate::classes::Classes;
+use crate::clients::{ClientLimits, ClientPrefix};
 use crate::drain_choice::DrainChoice;
 use crate::files;
 use crate::records::RecordsConfig;
@@ -48,6 +49,11 @@ pub struct Limits {
     /// A connection keeps its place until its client has closed it, or two seconds after the last byte was handed to the
     /// kernel, as with Apache's processes (its lingering close); without it, until that byte.
     pub holds_places: bool,
+    pub client_prefix: ClientPrefix,
+    /// Connections of one client; 0 is no limit, `None` the share that [`Limits::clients`] gives.
+    pub client_connections_max: Option<u32>,
+    /// Requests of one client; 0 is no limit.
+    pub client_requests_per_s_max: u32,
     pub request: http::http1::Limits,
     /// Bytes of a request body that is read and thrown away so that the connection can be kept.
     pub body_bytes_max: u64,
@@ -64,6 +70,23 @@ pub struct Limits {
     pub stop_timeout: Duration,
 }
 
+/// One client has this part of all connections, where nothing else is asked for.
+const CLIENT_PART: usize = 4;
+/// And no fewer than this: ten browsers behind one address. Where there is room for no more, clients wait as ever.
+const CLIENT_CONNECTIONS_MIN: usize = 64;
+
+impl Limits {
+    /// What one client may have, where there is room for so many connections.
+    pub fn clients(&self, places: usize) -> ClientLimits {
+        let part = u32::try_from((places / CLIENT_PART).max(CLIENT_CONNECTIONS_MIN)).unwrap_or(u32::MAX);
+        ClientLimits {
+            prefix: self.client_prefix,
+            connections_max: self.client_connections_max.unwrap_or(part),
+            requests_per_s_max: self.client_requests_per_s_max,
+        }
+    }
+}
+
 impl Default for Limits {
     /// The timeouts are those administrators know from nginx (60 s head, 75 s idle). A head is one packet, and still must not
     /// have less: lost three times it is there after 21 s where the initial timeout is 3 s (RFC 1122), and over a path that
@@ -73,6 +96,9 @@ impl Default for Limits {
         Limits {
             connections_max: 100_000,
             holds_places: false,
+            client_prefix: ClientPrefix::default(),
+            client_connections_max: None,
+            client_requests_per_s_max: 0,
             request: http::http1::Limits::default(),
             body_bytes_max: 1 << 20,
             head_timeout: Nanos::from_secs(60),
@@ -88,6 +114,15 @@ impl Default for Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_has_a_quarter_of_the_connections() {
+        let of = |client_connections_max, places| {
+            Limits { client_connections_max, ..Limits::default() }.clients(places).connections_max
+        };
+        assert_eq!([of(None, 100_000), of(None, 1024), of(None, 5)], [25_000, 256, 64]);
+        assert_eq!([of(Some(0), 100), of(Some(3), 100), of(Some(500), 100)], [0, 3, 500]);
+    }
 
     /// It is sent again after 3, 6 and 12 s at the initial timeout of RFC 1122. 20 s cut such requests off.
     #[test]

@@ -5,6 +5,7 @@
 //! worker, so that one order holds for all connections.
 
 mod classes;
+mod clients;
 mod clock;
 mod config;
 mod conn;
@@ -24,6 +25,7 @@ mod wake;
 mod worker;
 
 pub use classes::{Classes, ClassesError};
+pub use clients::{ClientPrefix, ClientPrefixError};
 pub use config::{AccessLogConfig, Config, Limits, WORKERS_MAX};
 pub use drain_choice::{DrainChoice, DrainError, DrainKind, DrainOptions};
 pub use records::{RecordsConfig, RecordsError};

@@ -117,6 +117,13 @@ pub fn reject(reject: Reject) -> Reply {
     Reply { is_last: true, ..text(reject.status, reject.reason).into() }
 }
 
+/// The answer to a client that asks too often (RFC 6585 section 4).
+pub fn too_many(retry_after_s: u64) -> Reply {
+    let why = format!("more requests than one client may make; please try again in {retry_after_s} s");
+    let retry_after = retry_after_s.to_string();
+    text(Status::TOO_MANY_REQUESTS, &why).with("Retry-After", retry_after.as_bytes()).into()
+}
+
 fn missing(missing: Missing, path: &[u8]) -> Reply {
     match missing {
         Missing::NotFound => text(Status::NOT_FOUND, "nothing is here").into(),

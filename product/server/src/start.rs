@@ -12,6 +12,7 @@ use sched::WaitBound;
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 
+use crate::clients::Clients;
 use crate::clock;
 use crate::config::Config;
 use crate::drain_choice::DrainChoice;
@@ -41,6 +42,7 @@ pub struct Server {
     why: String,
     wait_bound: Option<WaitBound>,
     places: Arc<Places>,
+    clients: Arc<Clients>,
     stop: Arc<AtomicBool>,
     wakes: Vec<Arc<Wake>>,
     workers: Vec<ThreadId>,
@@ -120,6 +122,7 @@ impl Server {
             why: std::mem::take(&mut config.drain.why),
             wait_bound: config.drain.wait_bound(),
             places: Arc::new(Places::new(connections_max, &wakes)),
+            clients: Arc::new(Clients::new(config.limits.clients(connections_max))),
             stop: Arc::new(AtomicBool::new(false)),
             wakes,
             workers: Vec::new(),
@@ -168,6 +171,11 @@ impl Server {
         }
     }
 
+    /// Writes the clients that were sent most lately to the error log.
+    pub fn tell_clients(&self) {
+        self.clients.lines(clock::now(), &[]).iter().for_each(|line| self.log.error(line));
+    }
+
     /// Finishes what is being sent, then ends all threads, the records' last.
     pub fn stop(self) -> Result<(), StopError> {
         self.threads.expect_ends();
@@ -210,6 +218,7 @@ impl Server {
             recorder: self.recording.as_ref().map(|(recorder, _)| recorder.clone()),
             limits: config.limits.clone(),
             places: Arc::clone(&self.places),
+            clients: Arc::clone(&self.clients),
             stop: Arc::clone(&self.stop),
         };
         let name = format!("weir-worker-{number}");

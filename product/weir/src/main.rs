@@ -30,7 +30,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Serve a folder over HTTP/1.1
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     /// Create, remove and watch priority bands on an interface
     Uplink(uplink::Args),
     /// Order the responses of a server that already runs
@@ -39,7 +39,7 @@ enum Command {
 
 fn main() -> std::process::ExitCode {
     let outcome = match cli::parse::<Cli>("weir").command {
-        Command::Serve(args) => serve::main(args),
+        Command::Serve(args) => serve::main(*args),
         Command::Uplink(args) => uplink::main(args),
         Command::Attach(args) => attach::main(args),
     };

@@ -9,10 +9,10 @@ use clap::ValueEnum;
 use cli::Failure;
 use server::transmit::{Patience, Promotion};
 use server::{
-    AccessLogConfig, Classes, ClientShareSpec, Config, DrainChoice, DrainKind, DrainOptions, Limits, PolicySpec,
-    RecordsConfig, Server, WORKERS_MAX, WaitBound, files, log,
+    AccessLogConfig, Classes, ClientPrefix, ClientShareSpec, Config, DrainChoice, DrainKind, DrainOptions, Limits,
+    PolicySpec, RecordsConfig, Server, WORKERS_MAX, WaitBound, files, log,
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use units::Rate;
 
@@ -31,7 +31,8 @@ Examples:
 Policies:
   {}
 
-SIGTERM and ctrl-c finish the responses under way, then stop.",
+SIGTERM and ctrl-c finish the responses under way, then stop. SIGUSR2 writes the
+clients that were sent most lately to standard error.",
         server::POLICY_FORMS.replace(" srrt", "\n  srrt")
     )
 }
@@ -96,6 +97,19 @@ pub struct Args {
     #[arg(long, value_name = "N", conflicts_with_all = ["connections", "workers"],
           value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX), help_heading = LIMITS, verbatim_doc_comment)]
     slots: Option<u32>,
+    /// Most connections of one client; beyond, a new one is closed; 0 for any
+    /// [default: a quarter of --connections, at least 64; with --slots any]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=CONNECTIONS_MAX),
+          help_heading = LIMITS, verbatim_doc_comment)]
+    client_connections: Option<u32>,
+    /// Most requests of one client per second; beyond, the answer is 429;
+    /// 0 for any
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=CLIENT_REQUESTS_MAX),
+          help_heading = LIMITS, verbatim_doc_comment)]
+    client_requests: u32,
+    /// Leading bits of an IPv4 and of an IPv6 address that are of one client
+    #[arg(long, value_name = "V4,V6", default_value = "32,64", help_heading = LIMITS)]
+    client_prefix: ClientPrefix,
     /// Most connections that wait to be accepted, per event loop;
     /// the kernel lowers it to net.core.somaxconn
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u16).range(1..),
@@ -144,6 +158,9 @@ pub struct Args {
 /// One response a connection, and `sched::Drain` takes this many (rounded down from 2^20).
 const CONNECTIONS_MAX: i64 = 1_000_000;
 
+/// A second's worth of them is counted in thousandths.
+const CLIENT_REQUESTS_MAX: i64 = 1_000_000;
+
 #[derive(Clone, Copy, ValueEnum)]
 enum Shaping {
     Auto,
@@ -170,7 +187,7 @@ enum LogFormat {
 
 pub fn main(args: Args) -> Result<(), Failure> {
     // Before anything runs, so that no signal is missed and the workers inherit nothing of it.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])
         .map_err(|e| Failure::Failed(format!("cannot watch for signals: {e}")))?;
     let dir = args.dir.display().to_string();
     let handle = signals.handle();
@@ -192,6 +209,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     for signal in signals.forever() {
         match signal {
             SIGHUP | SIGUSR1 => server.reopen_logs(),
+            SIGUSR2 => server.tell_clients(),
             _ => break,
         }
     }
@@ -259,6 +277,10 @@ fn config(args: Args) -> Result<Config, Failure> {
     let limits = Limits {
         connections_max: args.slots.unwrap_or(args.connections) as usize,
         holds_places: args.slots.is_some(),
+        client_prefix: args.client_prefix,
+        // Slots are Apache's, which gives them to whoever asks.
+        client_connections_max: args.client_connections.or(args.slots.map(|_| 0)),
+        client_requests_per_s_max: args.client_requests,
         head_timeout: args.head_timeout.into(),
         body_timeout: args.body_timeout.into(),
         body_rate_bytes_per_s_min: args.body_rate_min,

@@ -68,6 +68,8 @@ pub struct Departure {
     pub owner: u64,
     pub job: JobId,
     pub sent_bytes: u64,
+    /// Of those, what [`Transmitter::untold_bytes`] has not told.
+    pub untold_bytes: u64,
     /// `None` when every byte was handed to the kernel.
     pub failure: Option<Failure>,
     /// When the kernel took the first byte that was sent from here, and when the response ended: the instants of the grants.
@@ -234,6 +236,11 @@ impl<S: Socket + Clone> Transmitter<S> {
             }
         }
         self.end_stalled_pipes(now);
+    }
+
+    /// What was sent of a response since this was last asked, or since it was dispatched.
+    pub fn untold_bytes(&mut self, id: JobId) -> u64 {
+        self.sending(id).map_or(0, Sending::tell)
     }
 
     /// Looks after the queue below; to be called about once a second while anything is sent.

@@ -41,6 +41,8 @@ pub(super) struct Sending {
     pub pipe: usize,
     outgoing: Outgoing,
     sent_bytes: u64,
+    /// What the caller knows to be sent.
+    told_bytes: u64,
     first_byte_at: Option<Nanos>,
     /// What had been sent when the kernel was last asked about the connection.
     asked_at_bytes: u64,
@@ -51,7 +53,8 @@ pub(super) struct Sending {
 impl Sending {
     pub fn new(id: JobId, pipe: usize, mut outgoing: Outgoing, sent_bytes: u64) -> Sending {
         outgoing.shrink();
-        Sending { id, pipe, outgoing, sent_bytes, first_byte_at: None, asked_at_bytes: sent_bytes, marks: 0 }
+        let [told_bytes, asked_at_bytes] = [sent_bytes; 2];
+        Sending { id, pipe, outgoing, sent_bytes, told_bytes, first_byte_at: None, asked_at_bytes, marks: 0 }
     }
 
     /// Sees to it that what is sent next carries its mark. A band that comes and goes with the path is followed as often as
@@ -87,6 +90,11 @@ impl Sending {
         sent
     }
 
+    /// What was sent since this was last asked.
+    pub fn tell(&mut self) -> u64 {
+        self.sent_bytes - std::mem::replace(&mut self.told_bytes, self.sent_bytes)
+    }
+
     pub fn ends_connection(&self) -> bool {
         self.outgoing.ends_connection()
     }
@@ -118,13 +126,14 @@ impl Sending {
 
     /// `pipe` is that of a connection whose only response this was.
     pub fn into_departure(
-        self,
+        mut self,
         owner: u64,
         pipe: Option<PipeState>,
         ended_at: Nanos,
         failure: Option<Failure>,
     ) -> Departure {
+        let untold_bytes = self.tell();
         let Sending { id, sent_bytes, first_byte_at, .. } = self;
-        Departure { owner, job: id, sent_bytes, failure, first_byte_at, ended_at, pipe }
+        Departure { owner, job: id, sent_bytes, untold_bytes, failure, first_byte_at, ended_at, pipe }
     }
 }

@@ -51,7 +51,7 @@ impl Worker {
                 return;
             }
             match rustix::net::acceptfrom_with(&self.parts.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-                Ok((fd, peer)) => newcomers.push(self.welcome(Arc::new(fd), peer)),
+                Ok((fd, peer)) => newcomers.extend(self.welcome(Arc::new(fd), peer)),
                 Err(error) => {
                     self.parts.places.give_back();
                     match error {
@@ -82,15 +82,19 @@ impl Worker {
         }
     }
 
-    fn welcome(&mut self, socket: Connection, peer: Option<SocketAddrAny>) -> usize {
+    /// `None` where its client has as many as it may.
+    fn welcome(&mut self, socket: Connection, peer: Option<SocketAddrAny>) -> Option<usize> {
+        let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(NOWHERE);
+        let client = self.let_in(peer.ip())?;
         let owner = self.owners.next(self.conns.vacant_key());
         let counts_segments = matches!(self.parts.order, Order::Pace | Order::Marks);
-        let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(NOWHERE);
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
-        self.conns.insert(Conn {
+        let conn = Conn {
             http1: Http1::new(self.now, &self.parts.limits),
             socket,
-            peer,
+            address: peer.ip(),
+            port: peer.port(),
+            client,
             owner,
             task: Task::None,
             class: 0,
@@ -103,7 +107,8 @@ impl Worker {
             is_corked: false,
             pipe: PipeState::new(framing),
             line: None,
-        })
+        };
+        Some(self.conns.insert(conn))
     }
 
     fn register(&mut self, at: usize) {

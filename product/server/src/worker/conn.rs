@@ -1,4 +1,4 @@
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use sched::JobId;
@@ -11,7 +11,10 @@ use crate::transmit::{Connection, End, PipeState};
 pub struct Conn {
     pub http1: Http1,
     pub socket: Connection,
-    pub peer: SocketAddr,
+    pub address: IpAddr,
+    pub port: u16,
+    /// The index of its client's account.
+    pub client: u32,
     /// Its name in events and among jobs.
     pub owner: u64,
     pub task: Task,
@@ -52,6 +55,10 @@ pub struct Finding {
 }
 
 impl Conn {
+    pub fn peer(&self) -> SocketAddr {
+        SocketAddr::new(self.address, self.port)
+    }
+
     /// What follows the response now being built.
     pub fn end(&self) -> End {
         if self.http1.closes() { End::Finish } else { End::Open }

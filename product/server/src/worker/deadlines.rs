@@ -16,6 +16,8 @@ impl Worker {
         self.parts.transmitter.end_stalled(self.now);
         self.parts.transmitter.check_queue(self.now);
         self.transmit();
+        self.book_sendings();
+        self.tell_refusals();
         self.tell_slow_disk();
         if let Err(error) = self.accept_again() {
             self.parts.log.error(&format!("cannot accept connections on worker {}: {error}", self.parts.number));

@@ -83,7 +83,7 @@ impl Worker {
         let now = clock::now();
         if self.parts.logs_access {
             let body_bytes = ending.sent_bytes(&line).saturating_sub(line.head_bytes);
-            self.parts.log.write(&line.entry(conn.peer, body_bytes, now));
+            self.parts.log.write(&line.entry(conn.peer(), body_bytes, now));
         }
         self.record(at, &line, ending, now);
     }

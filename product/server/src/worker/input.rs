@@ -8,7 +8,7 @@ use rustix::net::RecvFlags;
 use super::Worker;
 use super::line::Line;
 use crate::conn::Event;
-use crate::reply;
+use crate::reply::{self, Reply};
 
 /// Requests of one connection that are answered in a turn: a fraction of a millisecond's work.
 const REQUESTS_PER_TURN_MAX: u32 = 64;
@@ -109,6 +109,9 @@ impl Worker {
         self.budget.requests -= 1;
         // Whether a body comes that was not waited for is unknown.
         self.conns[at].is_readable |= head.expect_continue;
+        if let Some(reply) = self.refuse_frequent(at) {
+            return self.send_noted(at, head, reply);
+        }
         let reply = match self.parts.replier.reply(&head.request, self.now) {
             Ok(reply) => reply,
             Err(find) => {
@@ -116,6 +119,7 @@ impl Worker {
                 self.flush(at);
                 let Some(conn) = self.conns.get_mut(at) else { return };
                 if conn.is_sending() {
+                    self.parts.clients.on_postponed(conn.client);
                     return conn.http1.postpone(bytes);
                 }
                 match self.begin_find(at, find, bytes) {
@@ -124,6 +128,10 @@ impl Worker {
                 }
             }
         };
+        self.send_noted(at, head, reply);
+    }
+
+    fn send_noted(&mut self, at: usize, head: &Head, reply: Reply) {
         self.note(at, head);
         self.conns[at].class = self.parts.classes.of(head.request.path);
         self.send(at, reply);

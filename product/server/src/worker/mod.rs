@@ -10,6 +10,7 @@
 //! (edge-triggered), so what is not read yet is kept in a list, and its connections take turns.
 
 mod accept;
+mod client;
 mod conn;
 mod deadlines;
 mod ending;
@@ -36,6 +37,7 @@ use slab::Slab;
 use units::Nanos;
 
 use crate::classes::Classes;
+use crate::clients::Clients;
 use crate::clock;
 use crate::config::Limits;
 use crate::files::{Answer, Finds};
@@ -47,6 +49,7 @@ use crate::reply::Replier;
 use crate::threads::Beat;
 use crate::transmit::{Connection, Departure, Failure, TcpView, Transmitter};
 use crate::wake::Wake;
+use client::Spent;
 use conn::{Conn, Task};
 use input::Budget;
 use owner::{Owners, slot_of};
@@ -90,6 +93,7 @@ pub struct Parts {
     pub recorder: Option<Recorder>,
     pub limits: Limits,
     pub places: Arc<Places>,
+    pub clients: Arc<Clients>,
     pub stop: Arc<AtomicBool>,
 }
 
@@ -98,6 +102,7 @@ pub struct Worker {
     poll: Poll,
     conns: Slab<Conn>,
     owners: Owners,
+    spent: Spent,
     /// Owners of connections with something to be read, each once.
     queue: VecDeque<u64>,
     /// What the connection being read may still take of this turn.
@@ -144,6 +149,7 @@ impl Worker {
             is_direct: is_memoryless && matches!(parts.order, Order::Arrival | Order::Turn),
             parts,
             owners: Owners::default(),
+            spent: Spent::default(),
             to_come: 0,
             poll,
             conns: Slab::new(),
@@ -296,6 +302,7 @@ impl Worker {
     fn close(&mut self, at: usize) {
         self.leave_find(at);
         self.record_unanswered(at);
+        self.let_go(at);
         let conn = self.conns.remove(at);
         if self.is_paced() {
             self.parts.transmitter.on_closed(self.now, conn.pipe.close(&conn.socket.status()));

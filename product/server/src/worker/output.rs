@@ -83,6 +83,7 @@ impl Worker {
         let mut outgoing = Outgoing::new(std::mem::take(&mut self.out), body, conn.end());
         let sent = outgoing.send(&conn.socket, self.parts.transmitter.storage(), BYTES_PER_TURN_MAX);
         self.budget.bytes = self.budget.bytes.saturating_sub(sent.bytes);
+        self.book(at, sent.bytes);
         match sent.failure {
             None | Some(Failure::Blocked | Failure::Absent) if outgoing.remaining_bytes() > 0 => {
                 self.note_first_byte(at, sent.bytes);
@@ -107,7 +108,7 @@ impl Worker {
         let dispatch = Dispatch {
             owner: conn.owner,
             socket: conn.socket.clone(),
-            client: client(conn.peer.ip()),
+            client: client(conn.address),
             outgoing,
             sent_bytes,
             class: conn.class,
@@ -174,6 +175,7 @@ impl Worker {
 
     fn on_departure(&mut self, departure: Departure) {
         let at = self.find(departure.owner).expect("a connection outlives its response");
+        self.book(at, departure.untold_bytes);
         let conn = &mut self.conns[at];
         conn.pipe = departure.pipe.expect("a connection of HTTP/1.1 sends one response at a time");
         let ending = Ending::of(&departure);
@@ -193,7 +195,7 @@ impl Worker {
 
     /// A file that ended too early is our side's trouble and worth a line; a client that left is not.
     fn report(&mut self, at: usize, failure: &Failure, sent_bytes: u64, ending: Ending) {
-        let peer = self.conns[at].peer;
+        let peer = self.conns[at].peer();
         let why = match failure {
             Failure::Truncated { path } => format!("{path} became shorter while being sent"),
             Failure::Unreadable { path, error } => format!("cannot read {path}: {error}"),

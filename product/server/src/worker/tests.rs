@@ -66,6 +66,7 @@ impl Bench {
             },
             classes: Classes::new(&[], &policy).unwrap(),
             places: Arc::new(Places::new(16, &[Arc::clone(&wake)])),
+            clients: Arc::new(Clients::new(limits.clients(16))),
             wake,
             log,
             logs_access: false,
@@ -260,6 +261,59 @@ fn a_reset_frees_the_job() {
         bench.turn();
     }
     assert!(bench.worker.parts.transmitter.is_idle());
+}
+
+/// Whatever way its responses take, a client's account has all of their bytes when its connections have ended.
+#[test]
+fn what_a_client_was_sent_is_booked() {
+    const BYTES: usize = 300_000;
+    let line = Pace::of_line("1gbit".parse().unwrap());
+    for (policy, pace) in [("fair", Pace::UNLIMITED), ("srpt", Pace::UNLIMITED), ("srpt", line)] {
+        let mut bench = Bench::with("accounts", policy, pace, |root| root);
+        std::fs::write(bench.folder.join("large"), vec![b'x'; BYTES]).unwrap();
+        let mut clients = [bench.connect(), bench.connect()];
+        for client in &mut clients {
+            client.send(&(HEAD.repeat(2) + "GET /large HTTP/1.1\r\nHost: a\r\n\r\n"));
+            while client.responses() < 3 || client.received.len() < BYTES + 300 {
+                bench.turn();
+            }
+        }
+        let sent: usize = clients.iter().map(|client| client.received.len()).sum();
+        drop(clients);
+        while !bench.worker.conns.is_empty() {
+            bench.turn();
+        }
+        let busiest = bench.worker.parts.clients.busiest(bench.worker.now);
+        assert_eq!((busiest.len(), busiest[0].connections), (1, 0), "{policy}");
+        // What was sent a moment ago counts a little less.
+        assert!((sent - sent / 20..=sent).contains(&(busiest[0].bytes as usize)), "{} of {sent}", busiest[0].bytes);
+    }
+}
+
+#[test]
+fn a_client_is_refused_what_is_too_much() {
+    let mut bench = Bench::new("refused", "fair");
+    let limits = Limits { client_requests_per_s_max: 2, client_connections_max: Some(1), ..Limits::default() };
+    bench.worker.parts.clients = Arc::new(Clients::new(limits.clients(16)));
+    let mut client = bench.connect();
+    client.send(&HEAD.repeat(3));
+    bench.turn_until(&mut client, 3);
+    let statuses: Vec<String> =
+        client.received().lines().filter(|line| line.starts_with("HTTP")).map(String::from).collect();
+    assert_eq!(statuses, ["HTTP/1.1 200 OK", "HTTP/1.1 200 OK", "HTTP/1.1 429 Too Many Requests"]);
+    let mut second = bench.connect();
+    let read = loop {
+        bench.turn();
+        second.stream.set_nonblocking(true).unwrap();
+        match second.stream.read(&mut [0]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            other => break other,
+        }
+    };
+    assert!(matches!(read, Ok(0)), "{read:?}");
+    assert_eq!(bench.worker.conns.len(), 1);
+    let places = Arc::clone(&bench.worker.parts.places);
+    assert_eq!((0..).take_while(|_| places.take()).count(), 15, "the refused one has given its place back");
 }
 
 /// Beside its socket in the kernel: its place among the connections, and no buffer.

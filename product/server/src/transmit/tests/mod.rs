@@ -284,6 +284,26 @@ fn a_response_that_was_begun_keeps_its_size() {
     }
 }
 
+/// Whoever keeps accounts is told of every byte once, while a response is sent and at its end.
+#[test]
+fn what_was_sent_is_told_once() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let socket = bench.socket('A', u64::MAX);
+    let job = bench.dispatch(&socket, 20_000);
+    bench.transmitter.run(&|| bench.now.get());
+    let told = bench.transmitter.untold_bytes(job);
+    assert!(told > 0 && told < 20_000, "{told}");
+    assert_eq!(bench.transmitter.untold_bytes(job), 0);
+    bench.drive();
+    assert_eq!(bench.transmitter.untold_bytes(job), 0, "it has departed");
+    assert_eq!(bench.transmitter.departures().next().unwrap().untold_bytes, 20_000 - told);
+    // What was sent before is known.
+    let begun = bench.socket('B', u64::MAX);
+    bench.dispatch_rest(&begun, Outgoing::new(vec![0; 1_000], Body::default(), End::Finish), 4_000);
+    bench.drive();
+    assert_eq!(bench.transmitter.departures().next().unwrap().untold_bytes, 1_000);
+}
+
 #[test]
 fn nothing_is_sent_faster_than_the_link() {
     let mut bench = Bench::new("srpt", Some("10mbit"));

@@ -3,7 +3,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, socket_with, sockopt};
 
 use super::PATIENCE;
 
@@ -40,6 +40,15 @@ impl Client {
         sockopt::set_socket_recv_buffer_size(&fd, 1).unwrap();
         connect(&fd, &address).unwrap();
         Client::over(TcpStream::from(fd))
+    }
+
+    /// From this address, port 0 for any.
+    pub fn connect_from(local: &str, address: SocketAddr) -> Client {
+        let socket =
+            socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP)).unwrap();
+        bind(&socket, &local.parse::<SocketAddr>().unwrap()).unwrap();
+        connect(&socket, &address).unwrap();
+        Client::over(TcpStream::from(socket))
     }
 
     fn over(stream: TcpStream) -> Client {
@@ -110,6 +119,11 @@ impl Client {
     pub fn rest(&mut self) -> Vec<u8> {
         while self.more() {}
         std::mem::take(&mut self.buffer)
+    }
+
+    /// Whether a response begins before the connection ends.
+    pub fn is_answered(&self) -> bool {
+        self.stream.peek(&mut [0]).is_ok_and(|bytes| bytes == 1)
     }
 
     /// The server closes, and has sent nothing else.

@@ -1,0 +1,87 @@
+//! The clients that were sent most lately, as lines for the operator.
+
+use super::{Client, Clients};
+use units::Nanos;
+
+/// Clients in the table.
+const SHOWN_MAX: usize = 10;
+/// Entries looked at before other threads have their turn: some 20 µs.
+const LOOK_ENTRIES: usize = 4096;
+
+/// A client, as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Busy {
+    pub client: Client,
+    pub prefix: u128,
+    pub connections: u32,
+    /// Bytes sent, those of a minute ago worth a half.
+    pub bytes: u64,
+    pub refusals: u32,
+}
+
+/// A further column: its heading, and its cell of a client.
+pub(super) type Column<'a> = (&'a str, &'a dyn Fn(&Busy) -> String);
+
+impl Clients {
+    /// Those that were sent most, the first first.
+    pub fn busiest(&self, now: Nanos) -> Vec<Busy> {
+        let mut busiest = Vec::new();
+        let mut from = 0;
+        while self.look(from, now, &mut busiest) {
+            busiest.sort_by_key(|one: &Busy| std::cmp::Reverse(one.bytes));
+            busiest.truncate(SHOWN_MAX);
+            from += LOOK_ENTRIES;
+        }
+        busiest
+    }
+
+    /// Adds the clients from this index on; false behind the last.
+    fn look(&self, from: usize, now: Nanos, found: &mut Vec<Busy>) -> bool {
+        let mut state = self.state();
+        let until = state.table.entries().len().min(from + LOOK_ENTRIES);
+        for index in from as u32..until as u32 {
+            let entry = state.table.entry(index);
+            entry.advance(now, self.limits.requests_per_s_max);
+            let busy = Busy {
+                client: Client { index, generation: entry.generation },
+                prefix: entry.prefix(),
+                connections: entry.connections,
+                bytes: entry.bytes as u64,
+                refusals: entry.refusals,
+            };
+            if busy.bytes > 0 || busy.refusals > 0 {
+                found.push(busy);
+            }
+        }
+        from < until
+    }
+
+    /// A table of them, with further columns.
+    pub fn lines(&self, now: Nanos, columns: &[Column]) -> Vec<String> {
+        let busiest = self.busiest(now);
+        if busiest.is_empty() {
+            return vec!["clients: nothing sent lately".to_string()];
+        }
+        let mut rows = vec![["client", "connections", "bytes", "refusals"].map(str::to_string).to_vec()];
+        rows[0].extend(columns.iter().map(|(heading, _)| heading.to_string()));
+        for one in &busiest {
+            let counts =
+                [u64::from(one.connections), one.bytes, u64::from(one.refusals)].map(|count| count.to_string());
+            let own = std::iter::once(self.limits.prefix.show(one.prefix)).chain(counts);
+            rows.push(own.chain(columns.iter().map(|(_, cell)| cell(one))).collect());
+        }
+        let title = "clients by bytes sent lately (a minute ago counts half)".to_string();
+        std::iter::once(title).chain(aligned(&rows)).collect()
+    }
+}
+
+/// Columns as wide as their widest cell; the first reads from the left, numbers from the right.
+fn aligned(rows: &[Vec<String>]) -> Vec<String> {
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let cell = |(column, cell): (usize, &String)| match column {
+        0 => format!("{cell:<0$}", widths[0]),
+        _ => format!("  {cell:>0$}", widths[column]),
+    };
+    rows.iter().map(|row| row.iter().enumerate().map(cell).collect()).collect()
+}

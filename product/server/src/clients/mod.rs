@@ -1,0 +1,145 @@
+//! Clients: what each may have, and what each has had. One table for all workers, since a client's connections are spread over them.
+//!
+//! A client is an address prefix ([`ClientPrefix`]); a limit by address would let a home with 2^64 of them have everything. Its index is
+//! small and stays its own while it has connections, so a worker can keep accounts of its own by it. What is held under the lock is a few
+//! dozen nanoseconds' work; a worker takes it for each connection, for each 64 KiB sent, and for each request where requests have a limit.
+
+mod busiest;
+mod idle;
+mod prefix;
+mod refusals;
+mod table;
+
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard};
+
+use units::Nanos;
+
+pub use prefix::{ClientPrefix, ClientPrefixError};
+use refusals::{Kind, Refusals};
+use table::Table;
+
+/// What one client may have.
+#[derive(Debug, Clone, Copy)]
+pub struct ClientLimits {
+    pub prefix: ClientPrefix,
+    /// 0: no limit.
+    pub connections_max: u32,
+    /// 0: no limit. A second's worth may come at once.
+    pub requests_per_s_max: u32,
+}
+
+/// A client that has connections, by the index of its account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Client {
+    pub index: u32,
+    /// Changes when the index is given to another client.
+    pub generation: u32,
+}
+
+/// It has what it may have.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// When it may ask again.
+    pub retry_after_s: u64,
+    /// A line for the error log, if one is due.
+    pub notice: Option<String>,
+}
+
+pub struct Clients {
+    limits: ClientLimits,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    table: Table,
+    refusals: Refusals,
+}
+
+impl Clients {
+    pub fn new(limits: ClientLimits) -> Clients {
+        Clients { limits, state: Mutex::default() }
+    }
+
+    /// A connection from this address.
+    pub fn enter(&self, address: IpAddr, now: Nanos) -> Result<Client, Refusal> {
+        let prefix = self.limits.prefix.of(address);
+        let mut state = self.state();
+        let index = state.table.find_or_insert(prefix, now);
+        let entry = state.table.entry(index);
+        if self.limits.connections_max > 0 && entry.connections >= self.limits.connections_max {
+            return Err(state.refuse(Kind::Connections, index, 0, now, &self.limits));
+        }
+        let generation = entry.generation;
+        state.table.connect(index);
+        Ok(Client { index, generation })
+    }
+
+    /// One of its connections has ended, and so many bytes were sent to it.
+    pub fn leave(&self, index: u32, bytes: u64, now: Nanos) {
+        let mut state = self.state();
+        state.add_bytes(index, bytes, now, &self.limits);
+        state.table.disconnect(index);
+    }
+
+    /// A request: the generic cell rate algorithm as a leaky bucket (ITU-T I.371), which drains at the rate and holds a second's worth.
+    pub fn on_request(&self, index: u32, now: Nanos) -> Result<(), Refusal> {
+        let rate = self.limits.requests_per_s_max;
+        if rate == 0 {
+            return Ok(());
+        }
+        let mut state = self.state();
+        let entry = state.table.entry(index);
+        entry.advance(now, rate);
+        let (level, burst) = (u64::from(entry.requests_milli) + 1000, u64::from(rate) * 1000);
+        if level <= burst {
+            entry.requests_milli = level as u32;
+            return Ok(());
+        }
+        let wait_ms = (level - burst).div_ceil(rate.into());
+        Err(state.refuse(Kind::Requests, index, wait_ms.div_ceil(1000), now, &self.limits))
+    }
+
+    /// The request counted last is put back, and will be counted again.
+    pub fn on_postponed(&self, index: u32) {
+        if self.limits.requests_per_s_max > 0 {
+            let mut state = self.state();
+            let entry = state.table.entry(index);
+            entry.requests_milli = entry.requests_milli.saturating_sub(1000);
+        }
+    }
+
+    /// So many bytes were sent to it.
+    pub fn on_bytes(&self, index: u32, bytes: u64, now: Nanos) {
+        self.state().add_bytes(index, bytes, now, &self.limits);
+    }
+
+    /// A line about refusals that is due; to be asked for until there is none, about once a second.
+    pub fn notice(&self, now: Nanos) -> Option<String> {
+        self.state().refusals.tell(now, &self.limits)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no thread panics while it holds the clients")
+    }
+}
+
+impl State {
+    fn add_bytes(&mut self, index: u32, bytes: u64, now: Nanos, limits: &ClientLimits) {
+        let entry = self.table.entry(index);
+        entry.advance(now, limits.requests_per_s_max);
+        entry.bytes += bytes as f32;
+    }
+
+    fn refuse(&mut self, kind: Kind, index: u32, retry_after_s: u64, now: Nanos, limits: &ClientLimits) -> Refusal {
+        let entry = self.table.entry(index);
+        entry.refusals = entry.refusals.saturating_add(1);
+        let prefix = entry.prefix();
+        self.refusals.add(kind, prefix);
+        Refusal { retry_after_s, notice: self.refusals.tell(now, limits) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! What is remembered of clients, by a small index that stays theirs while they have connections.
+
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+use units::Nanos;
+
+use super::idle::Idle;
+
+/// Most clients without connections that are remembered: 6 MB of them.
+pub const CLIENTS_REMEMBERED: usize = 131_072;
+
+/// In which a count of bytes falls to a half, in milliseconds.
+const HALF_LIFE_MS: f32 = 60_000.0;
+/// The clocks of two workers stand at the beginnings of their turns; one is this much behind another at most.
+const BEHIND_MS_MAX: u32 = 60_000;
+
+/// A client, in 40 bytes.
+#[derive(Debug)]
+pub struct Entry {
+    prefix: [u64; 2],
+    /// Of the index: how many clients had it before.
+    pub generation: u32,
+    pub connections: u32,
+    pub refusals: u32,
+    /// Thousandths of requests that have not drained yet.
+    pub requests_milli: u32,
+    /// Bytes sent, older ones worth less.
+    pub bytes: f32,
+    /// Until when requests have drained and bytes have decayed.
+    at_ms: u32,
+}
+
+impl Entry {
+    fn new(prefix: u128, generation: u32, now_ms: u32) -> Entry {
+        let prefix = [(prefix >> 64) as u64, prefix as u64];
+        Entry { prefix, generation, connections: 0, refusals: 0, requests_milli: 0, bytes: 0.0, at_ms: now_ms }
+    }
+
+    pub fn prefix(&self) -> u128 {
+        u128::from(self.prefix[0]) << 64 | u128::from(self.prefix[1])
+    }
+
+    /// Brings it to this instant, at a drain of so many requests per second. The milliseconds come round after 49 days, in which time
+    /// too much of a count is forgotten, or too little.
+    pub fn advance(&mut self, now: Nanos, requests_per_s: u32) {
+        let now_ms = millis(now);
+        let elapsed_ms = now_ms.wrapping_sub(self.at_ms);
+        if elapsed_ms == 0 || elapsed_ms > u32::MAX - BEHIND_MS_MAX {
+            return;
+        }
+        self.at_ms = now_ms;
+        self.requests_milli = self.requests_milli.saturating_sub(elapsed_ms.saturating_mul(requests_per_s));
+        self.bytes *= (-(elapsed_ms as f32) / HALF_LIFE_MS).exp2();
+    }
+}
+
+fn millis(now: Nanos) -> u32 {
+    (now.0 / 1_000_000) as u32
+}
+
+/// Addresses are the clients' to choose, so the hash has a key of its own.
+#[derive(Default)]
+pub struct Table {
+    entries: Vec<Entry>,
+    by_prefix: HashTable<u32>,
+    keys: RandomState,
+    idle: Idle,
+}
+
+impl Table {
+    pub fn entry(&mut self, index: u32) -> &mut Entry {
+        &mut self.entries[index as usize]
+    }
+
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The client of this prefix, remembered or new.
+    pub fn find_or_insert(&mut self, prefix: u128, now: Nanos) -> u32 {
+        let hash = self.keys.hash_one(prefix);
+        if let Some(&index) = self.by_prefix.find(hash, |&index| self.entries[index as usize].prefix() == prefix) {
+            return index;
+        }
+        let index = self.vacate(prefix, millis(now));
+        let (entries, keys) = (&self.entries, &self.keys);
+        self.by_prefix.insert_unique(hash, index, |&index| keys.hash_one(entries[index as usize].prefix()));
+        index
+    }
+
+    /// An index for a new client: one more while there is room, or that of a client without connections.
+    fn vacate(&mut self, prefix: u128, now_ms: u32) -> u32 {
+        if self.idle.len() >= CLIENTS_REMEMBERED
+            && let Some(index) = self.idle.take()
+        {
+            let old = &self.entries[index as usize];
+            let (hash, generation) = (self.keys.hash_one(old.prefix()), old.generation.wrapping_add(1));
+            if let Ok(found) = self.by_prefix.find_entry(hash, |&other| other == index) {
+                found.remove();
+            }
+            self.entries[index as usize] = Entry::new(prefix, generation, now_ms);
+            return index;
+        }
+        self.entries.push(Entry::new(prefix, 0, now_ms));
+        u32::try_from(self.entries.len() - 1).expect("fewer clients than connections and remembered ones")
+    }
+
+    pub fn connect(&mut self, index: u32) {
+        self.idle.remove(index);
+        self.entry(index).connections += 1;
+    }
+
+    pub fn disconnect(&mut self, index: u32) {
+        let entry = self.entry(index);
+        entry.connections -= 1;
+        if entry.connections == 0 {
+            self.idle.insert(index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Nanos = Nanos::ZERO;
+
+    fn enter(table: &mut Table, prefix: u128) -> u32 {
+        let index = table.find_or_insert(prefix, NOW);
+        table.connect(index);
+        index
+    }
+
+    #[test]
+    fn an_entry_takes_forty_bytes() {
+        assert_eq!(size_of::<Entry>(), 40);
+    }
+
+    /// 200,000 addresses, one after the other: those that are gone make room, those that are there keep their places.
+    #[test]
+    fn a_full_table_forgets_those_that_are_gone() {
+        let mut table = Table::default();
+        let stays: Vec<(u128, u32)> = (0..1000).map(|n| n << 64).map(|n| (n, enter(&mut table, n))).collect();
+        for prefix in 1..=200_000 {
+            let index = enter(&mut table, prefix);
+            table.disconnect(index);
+        }
+        assert_eq!(table.entries.len(), CLIENTS_REMEMBERED + stays.len());
+        assert_eq!(table.by_prefix.len(), table.entries.len());
+        assert_eq!(table.idle.len(), CLIENTS_REMEMBERED);
+        for (prefix, index) in stays {
+            assert_eq!((table.find_or_insert(prefix, NOW), table.entry(index).generation), (index, 0), "{prefix:x}");
+        }
+        // The last is remembered. The first is not, and comes back under the index of another.
+        let last = table.find_or_insert(200_000, NOW);
+        assert!(table.entry(last).generation == 1 && table.entry(last).prefix() == 200_000);
+        let again = table.find_or_insert(1, NOW);
+        assert!(table.entry(again).generation > 0 && table.entries.len() == CLIENTS_REMEMBERED + 1000);
+    }
+
+    /// Whoever returns is not the next to go.
+    #[test]
+    fn a_client_that_returns_keeps_its_index() {
+        let mut table = Table::default();
+        let index = enter(&mut table, 7);
+        table.disconnect(index);
+        assert_eq!((enter(&mut table, 7), table.idle.len()), (index, 0));
+        enter(&mut table, 7);
+        table.disconnect(index);
+        assert_eq!((table.entry(index).connections, table.idle.len()), (1, 0), "one of two connections");
+    }
+
+    #[test]
+    fn bytes_fall_to_a_half_in_a_minute() {
+        let mut entry = Entry::new(1, 0, 0);
+        entry.bytes = 1000.0;
+        (1..=60_000).for_each(|ms| entry.advance(Nanos::from_millis(ms), 0));
+        assert!((entry.bytes - 500.0).abs() < 5.0, "{}", entry.bytes);
+        entry.advance(Nanos::from_secs(120), 0);
+        assert!((entry.bytes - 250.0).abs() < 3.0, "{}", entry.bytes);
+    }
+
+    /// A worker whose turn began earlier takes nothing back, and the clock of a remembered client may have come round.
+    #[test]
+    fn an_instant_before_changes_nothing() {
+        let mut entry = Entry::new(1, 0, millis(Nanos::from_secs(100)));
+        entry.requests_milli = 5000;
+        entry.advance(Nanos::from_secs(99), 1);
+        assert_eq!(entry.requests_milli, 5000);
+        entry.advance(Nanos::from_secs(101), 1);
+        assert_eq!(entry.requests_milli, 4000);
+        entry.advance(Nanos::from_secs(30 * 24 * 3600), 1);
+        assert_eq!(entry.requests_milli, 0);
+    }
+}

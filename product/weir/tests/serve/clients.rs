@@ -1,0 +1,95 @@
+//! What one client may have of the server, by its address.
+
+use std::net::TcpListener;
+
+use rustix::process::Signal;
+
+use crate::common::{Client, Server, Site, get, on_every_path, on_every_path_at_once, wait_until};
+
+const LARGE: usize = 20 << 20;
+
+fn site() -> Site {
+    Site::with(&[("a", b"hello")])
+}
+
+/// A connection beyond is closed, whatever it asks; another address has its own, and one that ends makes room.
+#[test]
+fn a_client_has_so_many_connections() {
+    on_every_path(&site(), &["--client-connections", "2", "--workers", "2"], |server| {
+        let mut inside = [server.connect(), server.connect()];
+        inside.iter_mut().for_each(|client| assert_eq!(client.get("/a").text(), "hello"));
+        let mut third = server.connect();
+        third.try_send(get("/a"));
+        third.assert_gone();
+        assert_eq!(Client::connect_from("127.0.0.2:0", server.address).get("/a").text(), "hello");
+        wait_until("a line about it", || !server.stderr().is_empty());
+        let said =
+            "weir: refused 1 connection, the last from 127.0.0.1: one client may have 2 at once (--client-connections)";
+        assert_eq!(server.stderr(), [said]);
+        let [mut stays, leaves] = inside;
+        drop(leaves);
+        wait_until("room for another", || {
+            let mut next = server.connect();
+            next.try_send(get("/a"));
+            next.is_answered()
+        });
+        assert_eq!(stays.get("/a").text(), "hello");
+    });
+}
+
+/// Whatever addresses of it.
+#[test]
+fn an_ipv6_client_is_counted_by_its_prefix() {
+    if let Err(error) = TcpListener::bind("[::1]:0") {
+        return println!("SKIPPED: no IPv6 on loopback: {error}");
+    }
+    let site = site();
+    let server = Server::start_at("[::1]:0", &site, &["--client-connections", "1", "--client-prefix", "32,48"]);
+    let mut first = server.connect();
+    assert_eq!(first.get("/a").text(), "hello");
+    server.connect().assert_gone();
+    wait_until("a line about it", || !server.stderr().is_empty());
+    assert!(server.stderr()[0].contains("the last from ::/48: one client may have 1 at once"), "{:?}", server.stderr());
+}
+
+/// The request too many is answered, and its connection stays.
+#[test]
+fn a_client_asks_so_often() {
+    on_every_path_at_once(&site(), &["--client-requests", "1", "--client-connections", "1"], |server| {
+        let mut client = server.connect();
+        client.send(get("/a").repeat(5));
+        let responses: Vec<_> = (0..5).map(|_| client.response()).collect();
+        assert_eq!(responses[0].text(), "hello");
+        let refused: Vec<_> = responses.iter().filter(|response| response.status == 429).collect();
+        // On a busy machine a second may pass before the last.
+        assert!(refused.len() >= 3, "{responses:?}");
+        for response in refused {
+            assert_eq!((response.field("Retry-After"), response.field("Connection")), (Some("1"), None));
+            assert!(response.text().starts_with("429 Too Many Requests\n"), "{response:?}");
+        }
+        wait_until("another request to be allowed", || client.get("/a").text() == "hello");
+        wait_until("a line about it", || !server.stderr().is_empty());
+        let said = "the last from 127.0.0.1: one client may make 1 per second (--client-requests)";
+        assert!(server.stderr().iter().all(|line| line.contains(said)), "{:?}", server.stderr());
+    });
+}
+
+/// Also while its response is under way.
+#[test]
+fn the_busiest_clients_are_told() {
+    on_every_path_at_once(&Site::of_sizes(&[LARGE]), &[], |server| {
+        let mut reading = Client::connect_narrow(server.address);
+        reading.send(get(&format!("/size-{LARGE}")));
+        reading.wait_for_first_byte();
+        wait_until("the client in the table", || {
+            server.signal(Signal::USR2);
+            server.stderr().iter().any(|line| {
+                let cells: Vec<&str> = line.split_whitespace().collect();
+                matches!(cells[..], ["weir:", "127.0.0.1", "1", bytes, "0"] if bytes.parse::<usize>().unwrap() >= 1000)
+            })
+        });
+        let said = server.stderr();
+        let heading = said.iter().position(|line| line.contains("bytes sent lately")).unwrap();
+        assert!(said[heading + 1].split_whitespace().eq(["weir:", "client", "connections", "bytes", "refusals"]));
+    });
+}
