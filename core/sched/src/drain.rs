@@ -178,9 +178,9 @@ impl Drain {
         self.policy.on_client(client, weight);
     }
 
-    /// What the job's client has had beyond its share of the link; 0 for a departed job, and where no account is kept.
-    pub fn ahead_bytes(&self, id: JobId) -> u64 {
-        self.job(id).map_or(0, |job| self.policy.ahead_bytes(job))
+    /// What a client has had beyond its share of the link; `None` where no account is kept.
+    pub fn ahead_bytes(&self, client: u32) -> Option<u64> {
+        self.policy.ahead_bytes(client)
     }
 
     /// A response is to be sent; it is ready at once.

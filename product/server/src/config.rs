@@ -7,7 +7,7 @@ use std::time::Duration;
 use units::Nanos;
 
 use crate::classes::Classes;
-use crate::clients::{ClientLimits, ClientPrefix};
+use crate::clients::{ClientLimits, ClientPrefix, ClientWeights};
 use crate::drain_choice::DrainChoice;
 use crate::files;
 use crate::records::RecordsConfig;
@@ -50,6 +50,8 @@ pub struct Limits {
     /// kernel, as with Apache's processes (its lingering close); without it, until that byte.
     pub holds_places: bool,
     pub client_prefix: ClientPrefix,
+    /// For how many clients one counts where they share the link.
+    pub client_weights: ClientWeights,
     /// Connections of one client; 0 is no limit, `None` the share that [`Limits::clients`] gives.
     pub client_connections_max: Option<u32>,
     /// Requests of one client; 0 is no limit.
@@ -97,6 +99,7 @@ impl Default for Limits {
             connections_max: 100_000,
             holds_places: false,
             client_prefix: ClientPrefix::default(),
+            client_weights: ClientWeights::default(),
             client_connections_max: None,
             client_requests_per_s_max: 0,
             request: http::http1::Limits::default(),

@@ -182,6 +182,12 @@ impl DrainChoice {
         self.drain().wait_bound(Framing::ETHERNET)
     }
 
+    /// How far ahead of its share a client may be, where clients share the link.
+    pub fn client_allowance_bytes(&self) -> Option<u64> {
+        // Turns are fair without one.
+        self.client_share().filter(|_| !self.policy.is_fair()).map(|share| share.allowance_bytes)
+    }
+
     /// How clients share the link. Off, the order is that of a turn, and an account over time would order nothing.
     fn client_share(&self) -> Option<ClientShare> {
         let is_ordered = self.is_paced() || self.marker.is_some();

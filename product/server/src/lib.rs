@@ -25,7 +25,7 @@ mod wake;
 mod worker;
 
 pub use classes::{Classes, ClassesError};
-pub use clients::{ClientPrefix, ClientPrefixError};
+pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightError, ClientWeights};
 pub use config::{AccessLogConfig, Config, Limits, WORKERS_MAX};
 pub use drain_choice::{DrainChoice, DrainError, DrainKind, DrainOptions};
 pub use records::{RecordsConfig, RecordsError};

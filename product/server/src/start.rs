@@ -41,6 +41,7 @@ pub struct Server {
     address: SocketAddr,
     why: String,
     wait_bound: Option<WaitBound>,
+    client_allowance_bytes: Option<u64>,
     places: Arc<Places>,
     clients: Arc<Clients>,
     stop: Arc<AtomicBool>,
@@ -121,6 +122,7 @@ impl Server {
             address,
             why: std::mem::take(&mut config.drain.why),
             wait_bound: config.drain.wait_bound(),
+            client_allowance_bytes: config.drain.client_allowance_bytes(),
             places: Arc::new(Places::new(connections_max, &wakes)),
             clients: Arc::new(Clients::new(config.limits.clients(connections_max))),
             stop: Arc::new(AtomicBool::new(false)),
@@ -153,6 +155,11 @@ impl Server {
         self.wait_bound
     }
 
+    /// How far ahead of its share of the link a client may be before it waits for the others, where clients share it.
+    pub fn client_allowance_bytes(&self) -> Option<u64> {
+        self.client_allowance_bytes
+    }
+
     /// How many connections there may be: what was asked for, or what the limit on open files allows.
     pub fn connections_max(&self) -> usize {
         self.places.max()
@@ -171,9 +178,10 @@ impl Server {
         }
     }
 
-    /// Writes the clients that were sent most lately to the error log.
+    /// Has the clients that were sent most lately written to the error log, by the first worker, which may keep accounts of their shares.
     pub fn tell_clients(&self) {
-        self.clients.lines(clock::now(), &[]).iter().for_each(|line| self.log.error(line));
+        self.clients.ask_lines();
+        self.wakes[0].set();
     }
 
     /// Finishes what is being sent, then ends all threads, the records' last.

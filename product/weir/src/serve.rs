@@ -9,8 +9,8 @@ use clap::ValueEnum;
 use cli::Failure;
 use server::transmit::{Patience, Promotion};
 use server::{
-    AccessLogConfig, Classes, ClientPrefix, ClientShareSpec, Config, DrainChoice, DrainKind, DrainOptions, Limits,
-    PolicySpec, RecordsConfig, Server, WORKERS_MAX, WaitBound, files, log,
+    AccessLogConfig, Classes, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, DrainChoice,
+    DrainKind, DrainOptions, Limits, PolicySpec, RecordsConfig, Server, WORKERS_MAX, WaitBound, files, log,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -75,6 +75,10 @@ pub struct Args {
     /// behind the others; on, off, strict, or how much more, for example 20MB
     #[arg(long, value_name = "SHARE", default_value = "on", help_heading = ORDER, verbatim_doc_comment)]
     client_share: ClientShareSpec,
+    /// Weight of a network's clients in that share, from 1 to 100, for example
+    /// 192.0.2.0/24=8 for a proxy with many people behind it; repeatable [default: 1]
+    #[arg(long = "client-weight", value_name = "NETWORK=N", help_heading = ORDER, verbatim_doc_comment)]
+    client_weights: Vec<ClientWeight>,
     /// Share of the uplink for the response that has waited longest, once that is 1 s,
     /// in thousandths (0 to 1000)
     #[arg(long, value_name = "PERMILLE", default_value_t = server::GUARD_PERMILLE,
@@ -202,9 +206,10 @@ pub fn main(args: Args) -> Result<(), Failure> {
     // Whether anybody reads this makes no difference to serving.
     let (address, why, connections) = (server.address(), server.why(), server.connections_max());
     let guard = server.wait_bound().map_or(String::new(), guard_promise);
+    let share = server.client_allowance_bytes().map_or(String::new(), share_promise);
     let _ = writeln!(
         std::io::stdout(),
-        "weir: serving {dir} at http://{address}/ ({why}; at most {connections} connections{loops}{guard})"
+        "weir: serving {dir} at http://{address}/ ({why}; at most {connections} connections{loops}{share}{guard})"
     );
     for signal in signals.forever() {
         match signal {
@@ -221,6 +226,11 @@ pub fn main(args: Args) -> Result<(), Failure> {
         let _ = signal_hook::flag::register_conditional_default(signal, std::sync::Arc::new(true.into()));
     }
     Ok(server.stop()?)
+}
+
+/// Which clients wait for the others, for the line at the start.
+fn share_promise(allowance_bytes: u64) -> String {
+    format!("; a client {:.1} MB ahead of its share waits for others (--client-share)", allowance_bytes as f64 / 1e6)
 }
 
 /// What the guard promises, for the line at the start.
@@ -278,6 +288,7 @@ fn config(args: Args) -> Result<Config, Failure> {
         connections_max: args.slots.unwrap_or(args.connections) as usize,
         holds_places: args.slots.is_some(),
         client_prefix: args.client_prefix,
+        client_weights: ClientWeights::new(args.client_weights),
         // Slots are Apache's, which gives them to whoever asks.
         client_connections_max: args.client_connections.or(args.slots.map(|_| 0)),
         client_requests_per_s_max: args.client_requests,

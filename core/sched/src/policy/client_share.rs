@@ -422,8 +422,9 @@ impl Policy for ByClient {
         }
     }
 
-    fn ahead_bytes(&self, job: &Job) -> u64 {
-        self.accounts.get(job.client as usize).map_or(0, |account| account.tag.saturating_sub(self.clock) / PARTS)
+    fn ahead_bytes(&self, client: u32) -> Option<u64> {
+        let tag = self.accounts.get(client as usize).map_or(0, |account| account.tag);
+        Some(tag.saturating_sub(self.clock) / PARTS)
     }
 
     fn can_starve(&self) -> bool {

@@ -42,8 +42,8 @@ impl Lanes {
         self.0.iter_mut().for_each(|policy| policy.on_idle(idle));
     }
 
-    pub fn ahead_bytes(&self, job: &Job) -> u64 {
-        self.0[self.class_of(job)].ahead_bytes(job)
+    pub fn ahead_bytes(&self, client: u32) -> Option<u64> {
+        self.0.iter().filter_map(|policy| policy.ahead_bytes(client)).max()
     }
 
     pub fn within(&self, slot: u32, job: &Job, path: &Path) -> u64 {

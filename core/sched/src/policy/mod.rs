@@ -103,9 +103,10 @@ pub trait Policy: Send {
     /// Nobody was ready for so long.
     fn on_idle(&mut self, _idle: Nanos) {}
 
-    /// What the job's client has had beyond its share of the link, where that is kept ([`ByClient`]).
-    fn ahead_bytes(&self, _job: &Job) -> u64 {
-        0
+    /// What a client has had beyond its share of the link, where that is kept ([`ByClient`]); with classes, beyond that of the class in which
+    /// it is most.
+    fn ahead_bytes(&self, _client: u32) -> Option<u64> {
+        None
     }
 
     /// Whether a job can be passed over for as long as others keep arriving; only then has the guard work to do.

@@ -99,8 +99,8 @@ impl Policy for Weighted {
         self.lanes.on_idle(idle);
     }
 
-    fn ahead_bytes(&self, job: &Job) -> u64 {
-        self.lanes.ahead_bytes(job)
+    fn ahead_bytes(&self, client: u32) -> Option<u64> {
+        self.lanes.ahead_bytes(client)
     }
 
     fn within(&self, slot: u32, job: &Job, path: &Path) -> u64 {

@@ -20,7 +20,7 @@ pub struct Busy {
 }
 
 /// A further column: its heading, and its cell of a client.
-pub(super) type Column<'a> = (&'a str, &'a dyn Fn(&Busy) -> String);
+pub type Column<'a> = (&'a str, &'a dyn Fn(&Busy) -> String);
 
 impl Clients {
     /// Those that were sent most, the first first.

@@ -9,15 +9,19 @@ mod idle;
 mod prefix;
 mod refusals;
 mod table;
+mod weights;
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
 use units::Nanos;
 
+pub use busiest::{Busy, Column};
 pub use prefix::{ClientPrefix, ClientPrefixError};
 use refusals::{Kind, Refusals};
 use table::Table;
+pub use weights::{ClientWeight, ClientWeightError, ClientWeights};
 
 /// What one client may have.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +52,8 @@ pub struct Refusal {
 
 pub struct Clients {
     limits: ClientLimits,
+    /// The busiest are to be told.
+    is_asked: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -59,7 +65,7 @@ struct State {
 
 impl Clients {
     pub fn new(limits: ClientLimits) -> Clients {
-        Clients { limits, state: Mutex::default() }
+        Clients { limits, is_asked: AtomicBool::new(false), state: Mutex::default() }
     }
 
     /// A connection from this address.
@@ -118,6 +124,16 @@ impl Clients {
     /// A line about refusals that is due; to be asked for until there is none, about once a second.
     pub fn notice(&self, now: Nanos) -> Option<String> {
         self.state().refusals.tell(now, &self.limits)
+    }
+
+    /// The busiest are to be told by a worker.
+    pub fn ask_lines(&self) {
+        self.is_asked.store(true, Relaxed);
+    }
+
+    /// Whether they are, once.
+    pub fn take_asked(&self) -> bool {
+        self.is_asked.swap(false, Relaxed)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

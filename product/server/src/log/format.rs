@@ -34,6 +34,8 @@ pub struct Entry<'a> {
     pub status: u16,
     /// Of the body, handed to the kernel.
     pub body_bytes: u64,
+    /// What the client has had beyond its share of the link, where clients share it; JSON only.
+    pub ahead_bytes: Option<u64>,
     pub referer: Option<&'a [u8]>,
     pub user_agent: Option<&'a [u8]>,
     /// From the end of the request head to the last byte handed to the kernel.
@@ -117,6 +119,10 @@ fn json(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
     number(out, entry.body_bytes);
     out.extend_from_slice(b",\"response_time_ms\":");
     milliseconds(out, entry.response_time);
+    if let Some(bytes) = entry.ahead_bytes {
+        out.extend_from_slice(b",\"client_ahead_bytes\":");
+        number(out, bytes);
+    }
     json_text(out, "outcome", entry.outcome.as_bytes());
     if let Some(reason) = entry.reason {
         json_text(out, "reason", reason.as_bytes());
@@ -252,6 +258,7 @@ mod tests {
             minor_version: 1,
             status: 200,
             body_bytes: 1024,
+            ahead_bytes: None,
             referer: None,
             user_agent: Some(b"curl/8.5"),
             response_time: Nanos(12_345_678),
@@ -326,6 +333,8 @@ mod tests {
         assert!(line(Format::Combined, &sent).is_ascii());
         assert!(one_line(codes).is_ascii(), "{}", one_line(codes));
         let harmless = "a'\u{e9}\u{20ac}\u{1f600}\u{5d0}";
+        let ahead = line(Format::Json, &Entry { ahead_bytes: Some(5), ..entry() });
+        assert!(ahead.contains(",\"client_ahead_bytes\":5,\"outcome\""), "{ahead}");
         assert!(line(Format::Json, &Entry { referer: Some(harmless.as_bytes()), ..entry() }).contains(harmless));
         assert_eq!(one_line(harmless), harmless);
     }

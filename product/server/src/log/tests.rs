@@ -14,6 +14,7 @@ fn entry(target: &'static [u8]) -> Entry<'static> {
         minor_version: 1,
         status: 200,
         body_bytes: 0,
+        ahead_bytes: None,
         referer: None,
         user_agent: None,
         response_time: Nanos::ZERO,

@@ -17,8 +17,10 @@ impl Observer {
     }
 
     /// The kernel was asked about a connection of this client.
-    pub fn on_look(&mut self, now: Nanos, charged_bytes: u64, client: u64, look: Look) {
-        self.feedback.on_look(now, charged_bytes, || client, look);
+    pub fn on_look(&mut self, now: Nanos, charged_bytes: u64, client: u32, look: Look) {
+        // Neighbours are not to meet in one place of a table: the odd multiplier is 2^64 over the golden ratio.
+        let key = || u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_right(32);
+        self.feedback.on_look(now, charged_bytes, key, look);
     }
 
     /// The pace, where it changes, and what to tell of it.

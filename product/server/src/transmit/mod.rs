@@ -29,7 +29,7 @@ pub use outgoing::{End, Failure, Outgoing, Sent};
 pub use outlet::{Counters, Outlet};
 pub use pipe::PipeState;
 pub use sending::{Dispatch, Stream};
-pub use socket::{Connection, Marked, Sink, Socket, Status, TcpView, client};
+pub use socket::{Connection, Marked, Sink, Socket, Status, TcpView};
 
 use below::Below;
 use line_feedback::Observer;
@@ -160,12 +160,17 @@ impl<S: Socket + Clone> Transmitter<S> {
         self.is_empty() && self.departures.is_empty() && self.reads == 0
     }
 
+    /// From now on this index is another client's, of this weight.
+    pub fn on_client(&mut self, client: u32, weight: u16) {
+        self.drain.on_client(client, weight);
+    }
+
     /// Takes over a response; its first byte leaves when the drain says so.
     pub fn dispatch(&mut self, now: Nanos, dispatch: Dispatch<S>) -> JobId {
         let Dispatch { owner, socket, client, outgoing, sent_bytes, class, pipe } = dispatch;
         let size = Size::Known(sent_bytes + outgoing.remaining_bytes());
         let path = if self.needs_path { socket.status().path } else { Path::default() };
-        let id = self.drain.arrive(now, Arrival { size, framing: pipe.framing(), class, client: 0, path });
+        let id = self.drain.arrive(now, Arrival { size, framing: pipe.framing(), class, client, path });
         let is_known = pipe.is_known();
         let pipe = self.pipes.insert(Pipe::new(owner, socket, client, pipe, now));
         self.put(Sending::new(id, pipe, outgoing, sent_bytes));
@@ -325,7 +330,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
     }
 
-    fn observe(&mut self, now: Nanos, client: u64, look: Look) {
+    fn observe(&mut self, now: Nanos, client: u32, look: Look) {
         if !self.is_blind() {
             return;
         }
@@ -455,7 +460,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
     }
 
-    fn on_settled(&mut self, now: Nanos, client: u64, correction: Correction, look: Look) {
+    fn on_settled(&mut self, now: Nanos, client: u32, correction: Correction, look: Look) {
         self.drain.on_correction(now, correction, self.gauge.as_ref().is_some_and(Gauge::is_fresh));
         if let Some(rtt) = look.rtt.filter(|_| look.is_handshake) {
             self.drain.on_handshake(rtt);

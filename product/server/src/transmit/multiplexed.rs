@@ -13,7 +13,7 @@ pub struct PipeId(usize);
 
 impl<S: Socket + Clone> Transmitter<S> {
     /// A connection that may send several responses at once.
-    pub fn open(&mut self, now: Nanos, owner: u64, socket: S, client: u64, state: PipeState) -> PipeId {
+    pub fn open(&mut self, now: Nanos, owner: u64, socket: S, client: u32, state: PipeState) -> PipeId {
         let carrier = self.drain.open(state.framing());
         let mut pipe = Pipe::new(owner, socket, client, state, now);
         pipe.carrier = Some(carrier);
@@ -31,7 +31,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         let carrier = pipe.carrier.expect("it was opened for several");
         let path = if self.needs_path { pipe.socket.status().path } else { Path::default() };
         let size = Size::Known(outgoing.remaining_bytes());
-        let arrival = Arrival { size, framing: pipe.state.framing(), class, client: 0, path };
+        let arrival = Arrival { size, framing: pipe.state.framing(), class, client: pipe.client, path };
         let id = self.drain.arrive_on(now, carrier, arrival, precedence)?;
         self.put(Sending::new(id, on.0, outgoing, 0));
         Some(id)

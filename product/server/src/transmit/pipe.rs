@@ -12,7 +12,7 @@ pub(super) struct Pipe<S> {
     pub owner: u64,
     pub socket: S,
     /// See [`super::Dispatch::client`].
-    pub client: u64,
+    pub client: u32,
     pub state: PipeState,
     looks: Looks,
     /// Where it may carry several responses at once.
@@ -33,7 +33,7 @@ pub struct PipeState {
 }
 
 impl<S: Socket> Pipe<S> {
-    pub fn new(owner: u64, socket: S, client: u64, state: PipeState, now: Nanos) -> Pipe<S> {
+    pub fn new(owner: u64, socket: S, client: u32, state: PipeState, now: Nanos) -> Pipe<S> {
         let window = (now, state.sent_bytes);
         Pipe { owner, socket, client, state, looks: Looks::default(), carrier: None, window }
     }

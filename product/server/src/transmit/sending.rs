@@ -15,8 +15,8 @@ pub struct Dispatch<S> {
     /// Comes back in the [`Departure`].
     pub owner: u64,
     pub socket: S,
-    /// Tells clients apart: a hash of its address, of the network's half for IPv6 ([`super::client`]).
-    pub client: u64,
+    /// Whose it is, by the index of the client's account.
+    pub client: u32,
     /// What is left of it.
     pub outgoing: Outgoing,
     /// What was sent of it before, which only happens where nothing is paced or marked.

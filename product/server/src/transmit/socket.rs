@@ -1,6 +1,5 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
@@ -165,16 +164,6 @@ fn path(info: &TcpInfo) -> Path {
     }
 }
 
-/// Tells clients apart. Addresses of one network of IPv6, where a host has as many as it likes, are one client.
-pub fn client(address: IpAddr) -> u64 {
-    let bits = match address.to_canonical() {
-        IpAddr::V4(address) => u64::from(address.to_bits()),
-        IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
-    };
-    // Neighbours are not to meet in one place of a table: the odd multiplier is 2^64 over the golden ratio.
-    bits.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_right(32)
-}
-
 fn retry(mut call: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {
@@ -266,15 +255,6 @@ mod tests {
         let mut answers = [Err(rustix::io::Errno::INTR), Ok(3), Err(rustix::io::Errno::PIPE)].into_iter();
         assert_eq!(retry(|| answers.next().unwrap()).unwrap(), 3);
         assert_eq!(retry(|| answers.next().unwrap()).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
-    }
-
-    #[test]
-    fn a_client_is_an_address_or_a_network() {
-        let of = |text: &str| client(text.parse().unwrap());
-        assert_eq!(of("::ffff:198.18.0.6"), of("198.18.0.6"));
-        assert_ne!(of("198.18.0.6"), of("198.18.0.7"));
-        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
-        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
     }
 
     #[test]

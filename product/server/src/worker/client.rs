@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use super::Worker;
 use super::conn::Task;
+use crate::clients::{Busy, Client, Column};
 use crate::reply::{self, Reply};
 
 /// Bytes of a client that are booked together, so that a small response takes no lock.
@@ -35,12 +36,27 @@ impl Worker {
     /// The client of a newcomer, unless it has as many connections as it may.
     pub(super) fn let_in(&mut self, address: IpAddr) -> Option<u32> {
         match self.parts.clients.enter(address, self.now) {
-            Ok(client) => Some(client.index),
+            Ok(client) => {
+                self.introduce(client, address);
+                Some(client.index)
+            }
             Err(refusal) => {
                 self.parts.places.give_back();
                 self.tell(refusal.notice);
                 None
             }
+        }
+    }
+
+    /// Sees to it that the transmitter keeps this client's account under its index, and no other's.
+    fn introduce(&mut self, client: Client, address: IpAddr) {
+        let at = client.index as usize;
+        if self.introduced.len() <= at {
+            self.introduced.resize(at + 1, None);
+        }
+        if self.introduced[at].replace(client.generation) != Some(client.generation) {
+            let weight = self.parts.limits.client_weights.of(address);
+            self.parts.transmitter.on_client(client.index, weight);
         }
     }
 
@@ -81,6 +97,17 @@ impl Worker {
         while let Some(notice) = self.parts.clients.notice(self.now) {
             self.parts.log.error(&notice);
         }
+    }
+
+    /// Writes the busiest clients to the error log, if that was asked of this worker; with what each is ahead of its share, where that is kept.
+    pub(super) fn tell_busiest(&self) {
+        if !self.parts.clients.take_asked() {
+            return;
+        }
+        let drain = self.parts.transmitter.drain();
+        let ahead = |one: &Busy| drain.ahead_bytes(one.client.index).unwrap_or(0).to_string();
+        let columns: &[Column] = if drain.ahead_bytes(0).is_some() { &[("ahead", &ahead)] } else { &[] };
+        self.parts.clients.lines(self.now, columns).iter().for_each(|line| self.parts.log.error(line));
     }
 
     fn tell(&self, notice: Option<String>) {

@@ -5,6 +5,7 @@ use record::{JobRecord, Outcome};
 use units::Nanos;
 
 use super::Worker;
+use super::conn::Conn;
 use super::line::Line;
 use crate::clock;
 use crate::records::Row;
@@ -43,7 +44,7 @@ impl Ending {
     }
 
     /// Before it is numbered.
-    fn record(&self, line: &Line, class: u8, now: Nanos) -> JobRecord {
+    fn record(&self, line: &Line, conn: &Conn, ahead_bytes: Option<u64>, now: Nanos) -> JobRecord {
         let sent_bytes = self.sent_bytes(line);
         let head_bytes = sent_bytes.min(line.head_bytes);
         let end_at = self.at.unwrap_or(now);
@@ -62,9 +63,9 @@ impl Ending {
             status: line.status,
             outcome: self.cut.map_or(whole, |(_, outcome)| outcome),
             attempts: 1,
-            group: class.into(),
-            client: None,
-            ahead_bytes: None,
+            group: conn.class.into(),
+            client: Some(conn.client),
+            ahead_bytes,
         }
     }
 }
@@ -83,7 +84,8 @@ impl Worker {
         let now = clock::now();
         if self.parts.logs_access {
             let body_bytes = ending.sent_bytes(&line).saturating_sub(line.head_bytes);
-            self.parts.log.write(&line.entry(conn.peer(), body_bytes, now));
+            let ahead_bytes = self.parts.transmitter.drain().ahead_bytes(conn.client);
+            self.parts.log.write(&line.entry(conn.peer(), body_bytes, ahead_bytes, now));
         }
         self.record(at, &line, ending, now);
     }
@@ -120,7 +122,8 @@ impl Worker {
     fn record(&mut self, at: usize, line: &Line, ending: Ending, now: Nanos) {
         let conn = &self.conns[at];
         if let Some(recorder) = &mut self.parts.recorder {
-            let record = ending.record(line, conn.class, now);
+            let ahead_bytes = self.parts.transmitter.drain().ahead_bytes(conn.client);
+            let record = ending.record(line, conn, ahead_bytes, now);
             recorder.write(now, Row { record, opens: !conn.has_answered });
         }
     }

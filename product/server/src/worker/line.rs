@@ -69,7 +69,7 @@ impl Line {
     }
 
     /// The entry for the log, when `body_bytes` of the body were sent.
-    pub fn entry(&self, remote: SocketAddr, body_bytes: u64, now: Nanos) -> Entry<'_> {
+    pub fn entry(&self, remote: SocketAddr, body_bytes: u64, ahead_bytes: Option<u64>, now: Nanos) -> Entry<'_> {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Entry {
             remote,
@@ -79,6 +79,7 @@ impl Line {
             minor_version: self.minor_version,
             status: self.status,
             body_bytes,
+            ahead_bytes,
             referer: self.referer.as_deref(),
             user_agent: self.user_agent.as_deref(),
             response_time: now - self.arrived_at,

@@ -103,6 +103,8 @@ pub struct Worker {
     conns: Slab<Conn>,
     owners: Owners,
     spent: Spent,
+    /// Clients whose accounts the transmitter keeps, by index: their generations.
+    introduced: Vec<Option<u32>>,
     /// Owners of connections with something to be read, each once.
     queue: VecDeque<u64>,
     /// What the connection being read may still take of this turn.
@@ -150,6 +152,7 @@ impl Worker {
             parts,
             owners: Owners::default(),
             spent: Spent::default(),
+            introduced: Vec::new(),
             to_come: 0,
             poll,
             conns: Slab::new(),
@@ -268,6 +271,9 @@ impl Worker {
             WOKEN => {
                 self.parts.wake.clear();
                 self.take_finds();
+                if self.parts.number == 0 {
+                    self.tell_busiest();
+                }
             }
             LISTENER | FILES => {}
             token => self.on_connection(token, ready.flags),

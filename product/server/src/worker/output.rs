@@ -6,7 +6,7 @@ use super::input::BYTES_PER_TURN_MAX;
 use super::{Order, Worker};
 use crate::clock;
 use crate::reply::Reply;
-use crate::transmit::{Body, Departure, Dispatch, Failure, Outgoing, Sink, client};
+use crate::transmit::{Body, Departure, Dispatch, Failure, Outgoing, Sink};
 use units::Nanos;
 
 /// Pipelined small responses are gathered up to this many bytes before they are sent.
@@ -108,7 +108,7 @@ impl Worker {
         let dispatch = Dispatch {
             owner: conn.owner,
             socket: conn.socket.clone(),
-            client: client(conn.address),
+            client: conn.client,
             outgoing,
             sent_bytes,
             class: conn.class,

@@ -2,6 +2,7 @@
 
 mod bands;
 mod body;
+mod clients;
 mod ledger;
 mod line_feedback;
 mod multiplexed;
@@ -230,7 +231,7 @@ impl Bench {
         let owner = socket.name as u64;
         let socket = socket.clone();
         let pipe = PipeState::new(socket.framing);
-        let dispatch = Dispatch { owner, socket, client: owner, outgoing, sent_bytes, class: 0, pipe };
+        let dispatch = Dispatch { owner, socket, client: owner as u32, outgoing, sent_bytes, class: 0, pipe };
         self.transmitter.dispatch(self.now.get(), dispatch)
     }
 

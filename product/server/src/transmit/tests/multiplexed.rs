@@ -9,7 +9,7 @@ const SEGMENT: u64 = 1_448;
 impl Bench {
     fn open(&mut self, socket: &FakeSocket) -> PipeId {
         let (owner, pipe) = (socket.name as u64, PipeState::new(socket.framing));
-        self.transmitter.open(self.now.get(), owner, socket.clone(), owner, pipe)
+        self.transmitter.open(self.now.get(), owner, socket.clone(), owner as u32, pipe)
     }
 
     fn dispatch_on(&mut self, pipe: PipeId, bytes: u64, urgency: u8) -> JobId {

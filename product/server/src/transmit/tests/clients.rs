@@ -1,0 +1,70 @@
+//! The share between clients, on the write path.
+
+use sched::policy::{ClientShare, PolicySpec};
+
+use super::*;
+
+/// The client that always asks for more.
+const GREEDY: char = 'G';
+
+impl Bench {
+    /// At 10 Mbit/s under srpt, as a server has it unless told otherwise.
+    fn shared(is_shared: bool) -> Bench {
+        let rate: Rate = "10mbit".parse().unwrap();
+        let share = is_shared.then(|| ClientShare::of_link(Some(rate)));
+        let policy = "srpt".parse::<PolicySpec>().unwrap().build_among_clients(share);
+        let pace = Pace { rate: Some(rate), ahead: Nanos::from_micros(300), ..Pace::UNLIMITED };
+        let patience = Patience { rate_bytes_per_s_min: 1, window: Nanos::from_secs(1000) };
+        let transmitter = Transmitter::new(Drain::new(policy, pace), None, patience);
+        Bench { transmitter, ..Bench::new("srpt", Some("10mbit")) }
+    }
+
+    /// A response of the greedy client, on a connection of its own.
+    fn dispatch_range(&mut self, bytes: u64) {
+        let socket = self.socket(GREEDY, u64::MAX);
+        self.dispatch(&socket, bytes);
+    }
+
+    /// Runs until this instant; the greedy client's responses that end are asked for again. Gives the others that end.
+    fn drive_beside(&mut self, until: Nanos) -> Vec<Departure> {
+        let mut others = Vec::new();
+        while self.now.get() < until {
+            let mut next = self.transmitter.run(&|| self.now.get()).unwrap_or(until);
+            let ended: Vec<Departure> = self.transmitter.departures().collect();
+            if !ended.is_empty() {
+                next = self.now.get();
+            }
+            for departure in ended {
+                if departure.owner == GREEDY as u64 {
+                    self.dispatch_range(100_000);
+                } else {
+                    others.push(departure);
+                }
+            }
+            self.now.set(next.min(until).max(self.now.get()));
+        }
+        others
+    }
+
+    /// How long 300 KB take a client beside one that always has 8 ranges of 100 KB under way, and has had for a while.
+    fn beside_a_splitter(&mut self) -> Option<Nanos> {
+        for _ in 0..8 {
+            self.dispatch_range(100_000);
+        }
+        let began = self.now.get();
+        self.drive_beside(began + Nanos::from_secs(12));
+        let asked_at = self.now.get();
+        let other = self.socket('B', u64::MAX);
+        self.dispatch(&other, 300_000);
+        let ended = self.drive_beside(asked_at + Nanos::from_secs(5));
+        ended.first().map(|departure| departure.ended_at - asked_at)
+    }
+}
+
+#[test]
+fn a_client_that_splits_its_download_holds_nobody_back() {
+    let alone = Nanos::from_millis(250);
+    let time = Bench::shared(true).beside_a_splitter().expect("it ends");
+    assert!(time < Nanos(alone.0 * 11 / 10), "{time:?}");
+    assert_eq!(Bench::shared(false).beside_a_splitter(), None, "without a share it waits on");
+}
