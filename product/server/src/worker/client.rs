@@ -10,25 +10,46 @@ use crate::reply::{self, Reply};
 /// Bytes of a client that are booked together, so that a small response takes no lock.
 const BOOKED_BYTES_MIN: u64 = 64 << 10;
 
-/// What this worker has sent to clients and not booked yet, by the indices of their accounts.
+/// What this worker knows of clients, by the indices of their accounts.
 #[derive(Default)]
-pub(super) struct Spent {
-    bytes: Vec<u64>,
+pub(super) struct Known {
+    clients: Vec<KnownClient>,
 }
 
-impl Spent {
-    /// Adds bytes; gives those to be booked, if they are enough.
-    fn add(&mut self, client: u32, bytes: u64) -> Option<u64> {
+/// In 8 bytes, since all are remembered.
+#[derive(Debug, Clone, Copy, Default)]
+struct KnownClient {
+    /// What was sent to it and not booked yet.
+    bytes: u32,
+    /// One more than the generation whose account the transmitter keeps; 0 where it keeps none.
+    introduced: u32,
+}
+
+impl Known {
+    fn of(&mut self, client: u32) -> &mut KnownClient {
         let at = client as usize;
-        if self.bytes.len() <= at {
-            self.bytes.resize(at + 1, 0);
+        if self.clients.len() <= at {
+            self.clients.resize(at + 1, KnownClient::default());
         }
-        self.bytes[at] += bytes;
-        (self.bytes[at] >= BOOKED_BYTES_MIN).then(|| self.take(client))
+        &mut self.clients[at]
     }
 
-    fn take(&mut self, client: u32) -> u64 {
-        self.bytes.get_mut(client as usize).map_or(0, std::mem::take)
+    /// Adds bytes; gives those to be booked, if they are enough.
+    fn add(&mut self, client: u32, bytes: u64) -> Option<u64> {
+        let known = self.of(client);
+        let bytes = u64::from(known.bytes) + bytes;
+        known.bytes = if bytes < BOOKED_BYTES_MIN { bytes as u32 } else { 0 };
+        (bytes >= BOOKED_BYTES_MIN).then_some(bytes)
+    }
+
+    fn take_bytes(&mut self, client: u32) -> u64 {
+        std::mem::take(&mut self.of(client).bytes).into()
+    }
+
+    /// Whether this client is new under its index.
+    fn is_new(&mut self, client: Client) -> bool {
+        let introduced = client.generation.wrapping_add(1);
+        std::mem::replace(&mut self.of(client.index).introduced, introduced) != introduced
     }
 }
 
@@ -50,11 +71,7 @@ impl Worker {
 
     /// Sees to it that the transmitter keeps this client's account under its index, and no other's.
     fn introduce(&mut self, client: Client, address: IpAddr) {
-        let at = client.index as usize;
-        if self.introduced.len() <= at {
-            self.introduced.resize(at + 1, None);
-        }
-        if self.introduced[at].replace(client.generation) != Some(client.generation) {
+        if self.known.is_new(client) {
             let weight = self.parts.limits.client_weights.of(address);
             self.parts.transmitter.on_client(client.index, weight);
         }
@@ -63,7 +80,7 @@ impl Worker {
     /// A connection of its ends. Behind the last one the index may be another's.
     pub(super) fn let_go(&mut self, at: usize) {
         let client = self.conns[at].client;
-        let bytes = self.spent.take(client);
+        let bytes = self.known.take_bytes(client);
         self.parts.clients.leave(client, bytes, self.now);
     }
 
@@ -77,7 +94,7 @@ impl Worker {
     /// Books what was sent.
     pub(super) fn book(&mut self, at: usize, bytes: u64) {
         let client = self.conns[at].client;
-        if let Some(bytes) = self.spent.add(client, bytes) {
+        if let Some(bytes) = self.known.add(client, bytes) {
             self.parts.clients.on_bytes(client, bytes, self.now);
         }
     }
@@ -114,5 +131,27 @@ impl Worker {
         if let Some(notice) = notice {
             self.parts.log.error(&notice);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_booked_together_and_once() {
+        let mut known = Known::default();
+        assert_eq!((known.add(3, 1000), known.add(3, BOOKED_BYTES_MIN - 1001), known.add(2, 5)), (None, None, None));
+        assert_eq!((known.add(3, 1), known.take_bytes(3), known.take_bytes(2)), (Some(BOOKED_BYTES_MIN), 0, 5));
+        assert_eq!(known.add(0, 1 << 40), Some(1 << 40));
+    }
+
+    #[test]
+    fn a_client_is_introduced_once_and_again_under_the_index_of_another() {
+        let mut known = Known::default();
+        let is_new = [(5, 0), (5, 0), (5, 1), (5, 1), (4, 0)]
+            .map(|(index, generation)| known.is_new(Client { index, generation }));
+        assert_eq!(is_new, [true, false, true, false, true]);
+        assert_eq!(size_of::<KnownClient>(), 8);
     }
 }

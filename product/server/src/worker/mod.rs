@@ -49,7 +49,7 @@ use crate::reply::Replier;
 use crate::threads::Beat;
 use crate::transmit::{Connection, Departure, Failure, TcpView, Transmitter};
 use crate::wake::Wake;
-use client::Spent;
+use client::Known;
 use conn::{Conn, Task};
 use input::Budget;
 use owner::{Owners, slot_of};
@@ -102,9 +102,7 @@ pub struct Worker {
     poll: Poll,
     conns: Slab<Conn>,
     owners: Owners,
-    spent: Spent,
-    /// Clients whose accounts the transmitter keeps, by index: their generations.
-    introduced: Vec<Option<u32>>,
+    known: Known,
     /// Owners of connections with something to be read, each once.
     queue: VecDeque<u64>,
     /// What the connection being read may still take of this turn.
@@ -151,8 +149,7 @@ impl Worker {
             is_direct: is_memoryless && matches!(parts.order, Order::Arrival | Order::Turn),
             parts,
             owners: Owners::default(),
-            spent: Spent::default(),
-            introduced: Vec::new(),
+            known: Known::default(),
             to_come: 0,
             poll,
             conns: Slab::new(),
