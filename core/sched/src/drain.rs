@@ -16,6 +16,7 @@
 
 mod below;
 mod carried;
+mod clients;
 
 use units::Nanos;
 
@@ -171,16 +172,6 @@ impl Drain {
 
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
-    }
-
-    /// From now on this number is another client's ([`Arrival::client`]), of this weight, from 1 to [`crate::policy::CLIENT_WEIGHT_MAX`].
-    pub fn on_client(&mut self, client: u32, weight: u16) {
-        self.policy.on_client(client, weight);
-    }
-
-    /// What a client has had beyond its share of the link; `None` where no account is kept.
-    pub fn ahead_bytes(&self, client: u32) -> Option<u64> {
-        self.policy.ahead_bytes(client)
     }
 
     /// A response is to be sent; it is ready at once.

@@ -104,6 +104,46 @@ impl Reference {
     }
 }
 
+impl Reference {
+    /// Does the same to both, and compares their decisions.
+    fn step(&mut self, drain: &mut Drain, step: Step) {
+        match step {
+            Step::Arrive { client, bytes } => {
+                let id = drain.arrive(Nanos::ZERO, job(client, bytes));
+                self.live.push(Live { id, client: client as usize, left: bytes, is_ready: true });
+            }
+            Step::Serve { bytes } => {
+                let first = drain.poll_grant(Nanos::ZERO).map(|grant| grant.job);
+                assert_eq!(first, self.first());
+                if let Some(id) = first {
+                    let bytes = bytes.min(drain.job(id).unwrap().remaining());
+                    self.on_sent(id, bytes);
+                    let _ = drain.on_sent(Nanos::ZERO, id, bytes);
+                }
+            }
+            Step::Block { nth } if !self.live.is_empty() => {
+                let at = nth % self.live.len();
+                let live = &mut self.live[at];
+                live.is_ready = !live.is_ready;
+                if live.is_ready {
+                    drain.on_writable(Nanos::ZERO, live.id);
+                } else {
+                    drain.on_blocked(live.id);
+                }
+            }
+            Step::Abort { nth } if !self.live.is_empty() => {
+                let at = nth % self.live.len();
+                drain.on_abort(self.live.remove(at).id);
+            }
+            Step::Client { client, weight } => {
+                drain.on_client(client, weight);
+                self.accounts[client as usize] = (0, weight.into());
+            }
+            Step::Block { .. } | Step::Abort { .. } => {}
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Arrive {
@@ -152,40 +192,7 @@ proptest! {
             allowance: allowance * PARTS,
         };
         for step in steps {
-            match step {
-                Step::Arrive { client, bytes } => {
-                    let id = drain.arrive(Nanos::ZERO, job(client, bytes));
-                    reference.live.push(Live { id, client: client as usize, left: bytes, is_ready: true });
-                }
-                Step::Serve { bytes } => {
-                    let first = drain.poll_grant(Nanos::ZERO).map(|grant| grant.job);
-                    prop_assert_eq!(first, reference.first());
-                    if let Some(id) = first {
-                        let left = drain.job(id).unwrap().remaining();
-                        reference.on_sent(id, bytes.min(left));
-                        let _ = drain.on_sent(Nanos::ZERO, id, bytes.min(left));
-                    }
-                }
-                Step::Block { nth } if !reference.live.is_empty() => {
-                    let at = nth % reference.live.len();
-                    let live = &mut reference.live[at];
-                    live.is_ready = !live.is_ready;
-                    if !live.is_ready {
-                        drain.on_blocked(live.id);
-                    } else {
-                        drain.on_writable(Nanos::ZERO, live.id);
-                    }
-                }
-                Step::Abort { nth } if !reference.live.is_empty() => {
-                    let at = nth % reference.live.len();
-                    drain.on_abort(reference.live.remove(at).id);
-                }
-                Step::Client { client, weight } => {
-                    drain.on_client(client, weight);
-                    reference.accounts[client as usize] = (0, weight.into());
-                }
-                Step::Block { .. } | Step::Abort { .. } => {}
-            }
+            reference.step(&mut drain, step);
             for live in &reference.live {
                 let ahead = reference.accounts[live.client].0.saturating_sub(reference.clock) / PARTS;
                 prop_assert_eq!(drain.ahead_bytes(live.client as u32), Some(ahead));
