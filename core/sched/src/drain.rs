@@ -17,6 +17,7 @@
 mod below;
 mod carried;
 mod clients;
+mod grants;
 
 use units::Nanos;
 
@@ -29,6 +30,7 @@ use crate::{Arrival, Guard, Job, JobId, Ledger, Pace, Path, Policy, Size, WaitBo
 use units::wire::Framing;
 
 pub use carried::{CARRIERS_MAX, Sent};
+use grants::{grant_bytes, left_at_most};
 
 /// How many jobs may be in the system at once: one per connection at most, and a process cannot have more descriptors.
 pub const JOBS_MAX: usize = 1 << 20;
@@ -395,8 +397,7 @@ impl Drain {
     /// One more is ready than was before.
     fn on_ready(&mut self, now: Nanos) {
         if self.policy.first().is_none() {
-            self.policy.on_idle(now - self.sent_at);
-            self.sent_at = now;
+            self.tell_idle(now);
             self.ledger.resume(now);
         }
     }
@@ -479,26 +480,6 @@ impl Drain {
 
 fn path_of(paths: &Option<Vec<Path>>, slot: u32) -> &Path {
     paths.as_ref().map_or(&Path::UNKNOWN, |paths| &paths[slot as usize])
-}
-
-/// A grant ends where a segment does, so that no short segment is sent but the last.
-fn grant_bytes(job: &Job, grant_bytes: u64) -> u64 {
-    if let Size::Known(_) = job.size
-        && job.remaining() + job.framing.segment_bytes <= grant_bytes
-    {
-        // The usual case, and spares a division.
-        return job.remaining();
-    }
-    let over = job.attained % job.framing.segment_bytes;
-    (grant_bytes - over).min(left_at_most(job))
-}
-
-/// The bytes it has left at most.
-fn left_at_most(job: &Job) -> u64 {
-    match job.size {
-        Size::Known(_) => job.remaining(),
-        Size::AtLeast(_) | Size::Likely(_) => u64::MAX,
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@
 use units::Nanos;
 use units::wire::Framing;
 
-use super::{Drain, Grant, NO_CARRIER, left_at_most, path_of};
+use super::grants::left_at_most;
+use super::{Drain, Grant, NO_CARRIER, path_of};
 use crate::carrier::{Carrier, CarrierId, JOBS_PER_CARRIER_MAX, Precedence, Why};
 use crate::run_queue::Key;
 use crate::{Arrival, Job, JobId};

@@ -1,5 +1,7 @@
 //! Clients in the drain, for an order that is fair between them.
 
+use units::Nanos;
+
 use super::Drain;
 
 impl Drain {
@@ -11,5 +13,11 @@ impl Drain {
     /// What a client has had beyond its share of the link; `None` where no account is kept.
     pub fn ahead_bytes(&self, client: u32) -> Option<u64> {
         self.policy.ahead_bytes(client)
+    }
+
+    /// Somebody is ready again: the time since bytes were last handed down was idle.
+    pub(super) fn tell_idle(&mut self, now: Nanos) {
+        self.policy.on_idle(now - self.sent_at);
+        self.sent_at = now;
     }
 }

@@ -491,6 +491,25 @@ mod tests {
         assert_eq!(specs.map(allowance), [None, Some(3_000_000), Some(300_000), Some(7)]);
     }
 
+    /// Above a policy it tells what the policy tells, and follows jobs itself.
+    #[test]
+    fn it_tells_what_the_policy_tells() {
+        let share = ClientShare::of_link(None);
+        for spec in
+            ["srpt", "fair", "fcf", "srpt-bands:3,9", "quick-fix", "srrt:2", "strict/fcf", "weighted=3,1/fair", "fsp"]
+        {
+            let spec: crate::policy::PolicySpec = spec.parse().unwrap();
+            let (plain, shared) = (spec.build(), spec.build_shared(share));
+            let told = |policy: &dyn Policy| {
+                (policy.name().to_string(), policy.can_starve(), policy.needs_path(), policy.bands(), policy.classes())
+            };
+            assert_eq!(told(&*plain), told(&*shared));
+            assert!(shared.follows_jobs() && shared.ahead_bytes(3) == Some(0) && plain.ahead_bytes(3).is_none());
+            let job = Job::of_size(Size::Known(1001));
+            assert_eq!(plain.band(&job, &Path::UNKNOWN), shared.band(&job, &Path::UNKNOWN), "{spec}");
+        }
+    }
+
     /// No grant has to bring back all of a crowd.
     #[test]
     fn a_crowd_comes_back_a_few_at_a_time() {
