@@ -6,24 +6,20 @@ use super::Worker;
 use super::conn::Task;
 use crate::reply::{self, Reply};
 
-/// Bytes of a client that are booked together, so that a small response takes no lock.
-const BOOKED_BYTES_MIN: u64 = 64 << 10;
-
-/// What this worker has sent to clients and not booked yet, by the indices of their accounts.
+/// What this worker has sent to clients and not booked yet, by the indices of their accounts. It is booked once a second and when a
+/// connection ends, so that no response takes a lock.
 #[derive(Default)]
 pub(super) struct Spent {
     bytes: Vec<u64>,
 }
 
 impl Spent {
-    /// Adds bytes; gives those to be booked, if they are enough.
-    fn add(&mut self, client: u32, bytes: u64) -> Option<u64> {
+    fn add(&mut self, client: u32, bytes: u64) {
         let at = client as usize;
         if self.bytes.len() <= at {
             self.bytes.resize(at + 1, 0);
         }
         self.bytes[at] += bytes;
-        (self.bytes[at] >= BOOKED_BYTES_MIN).then(|| self.take(client))
     }
 
     fn take(&mut self, client: u32) -> u64 {
@@ -58,19 +54,18 @@ impl Worker {
         Some(reply::too_many(refusal.retry_after_s))
     }
 
-    /// Books what was sent.
-    pub(super) fn book(&mut self, at: usize, bytes: u64) {
-        let client = self.conns[at].client;
-        if let Some(bytes) = self.spent.add(client, bytes) {
-            self.parts.clients.on_bytes(client, bytes, self.now);
-        }
+    /// So many bytes were sent on it.
+    pub(super) fn spend(&mut self, at: usize, bytes: u64) {
+        self.spent.add(self.conns[at].client, bytes);
     }
 
-    /// Books what was sent of responses under way: the largest take hours.
-    pub(super) fn book_sendings(&mut self) {
-        for (_, conn) in &mut self.conns {
-            let Task::Sending(job) = conn.task else { continue };
-            let bytes = self.parts.transmitter.untold_bytes(job);
+    /// Books what was sent, also of responses under way: the largest take hours.
+    pub(super) fn book_spent(&mut self) {
+        for (_, conn) in &self.conns {
+            let mut bytes = self.spent.take(conn.client);
+            if let Task::Sending(job) = conn.task {
+                bytes += self.parts.transmitter.untold_bytes(job);
+            }
             if bytes > 0 {
                 self.parts.clients.on_bytes(conn.client, bytes, self.now);
             }
