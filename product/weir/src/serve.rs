@@ -340,4 +340,18 @@ mod tests {
         let Ok(config) = config(args) else { panic!("the defaults are right") };
         assert_eq!(format!("{:?}", config.limits), format!("{:?}", Limits::default()));
     }
+
+    #[test]
+    fn slots_are_given_to_whoever_asks() {
+        for (words, expected) in [
+            (&["--slots", "500"][..], 0),
+            (&["--slots", "500", "--client-connections", "9"], 9),
+            (&["--connections", "500"], 125),
+            (&["--connections", "500", "--client-connections", "0"], 0),
+        ] {
+            let Alone { args } = Alone::parse_from([&["serve", "--shaping", "off"], words].concat());
+            let Ok(config) = config(args) else { panic!("{words:?} are right") };
+            assert_eq!(config.limits.clients(500).connections_max, expected, "{words:?}");
+        }
+    }
 }

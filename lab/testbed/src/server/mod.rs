@@ -107,6 +107,10 @@ fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, si
     if spec.drain != "off" {
         flag("uplink", experiment.told.unwrap_or(experiment.link).to_string());
     }
+    if !spec.flags.iter().any(|flag| flag.starts_with("--client-connections")) {
+        // A load is of many clients, however few addresses it comes from, and the other servers have no such limit.
+        flag("client-connections", "0".into());
+    }
     if let Some(slots) = experiment.limits.workers {
         flag("slots", slots.to_string());
     }
@@ -153,8 +157,8 @@ mod tests {
             })
             .collect();
         let want = [
-            "weir serve www --listen 198.18.0.1:8080 --policy fair --shaping off",
-            "weir serve www --listen 198.18.0.1:8080 --policy srpt --shaping paced --uplink 10mbit --workers 1",
+            "weir serve www --listen 198.18.0.1:8080 --policy fair --shaping off --client-connections 0",
+            "weir serve www --listen 198.18.0.1:8080 --policy srpt --shaping paced --uplink 10mbit --client-connections 0 --workers 1",
         ];
         assert_eq!(commands, want);
     }
@@ -176,7 +180,19 @@ mod tests {
         let spec = experiment.runs().next().unwrap();
         let address = "198.18.0.1:8080".parse().unwrap();
         let command = weir_command(&experiment, spec, address, Path::new("www"), Path::new("weir")).join(" ");
-        assert!(command.ends_with("--shaping off --slots 350 --backlog 512"), "{command}");
+        assert!(command.ends_with("--shaping off --client-connections 0 --slots 350 --backlog 512"), "{command}");
+    }
+
+    #[test]
+    fn a_limit_of_one_client_is_the_runs_own() {
+        let text = "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n\
+            [[run]]\nname = \"off\"\nserver = \"weir\"\nflags = [\"--client-connections=9\"]\n";
+        let experiment = Experiment::parse(text, Path::new("x.toml")).unwrap();
+        let spec = experiment.runs().next().unwrap();
+        let address = "198.18.0.1:8080".parse().unwrap();
+        let (site, weir) = (Path::new("www"), Some(Path::new("weir")));
+        let command = server_command(&experiment, spec, address, site, Path::new("."), weir).unwrap().join(" ");
+        assert!(command.ends_with("--shaping off --client-connections=9"), "{command}");
     }
 
     #[test]

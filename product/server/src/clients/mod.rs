@@ -2,7 +2,8 @@
 //!
 //! A client is an address prefix ([`ClientPrefix`]); a limit by address would let a home with 2^64 of them have everything. Its index is
 //! small and stays its own while it has connections, so a worker can keep accounts of its own by it. What is held under the lock is a few
-//! dozen nanoseconds' work; a worker takes it for each connection, for each 64 KiB sent, and for each request where requests have a limit.
+//! dozen nanoseconds' work; a worker takes it for each connection, once a second for what it sent on it, and for each request where these have a
+//! limit.
 
 mod busiest;
 mod idle;

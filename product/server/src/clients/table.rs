@@ -96,9 +96,7 @@ impl Table {
         {
             let old = &self.entries[index as usize];
             let (hash, generation) = (self.keys.hash_one(old.prefix()), old.generation.wrapping_add(1));
-            if let Ok(found) = self.by_prefix.find_entry(hash, |&other| other == index) {
-                found.remove();
-            }
+            self.by_prefix.find_entry(hash, |&other| other == index).expect("every client can be found").remove();
             self.entries[index as usize] = Entry::new(prefix, generation, now_ms);
             return index;
         }

@@ -7,9 +7,6 @@ use super::conn::Task;
 use crate::clients::{Busy, Client, Column};
 use crate::reply::{self, Reply};
 
-/// Bytes of a client that are booked together, so that a small response takes no lock.
-const BOOKED_BYTES_MIN: u64 = 64 << 10;
-
 /// What this worker knows of clients, by the indices of their accounts.
 #[derive(Default)]
 pub(super) struct Known {
@@ -19,7 +16,7 @@ pub(super) struct Known {
 /// In 8 bytes, since all are remembered.
 #[derive(Debug, Clone, Copy, Default)]
 struct KnownClient {
-    /// What was sent to it and not booked yet.
+    /// What was sent to it and not booked yet. It is booked once a second and when a connection ends, so that no response takes a lock.
     bytes: u32,
     /// One more than the generation whose account the transmitter keeps; 0 where it keeps none.
     introduced: u32,
@@ -34,12 +31,10 @@ impl Known {
         &mut self.clients[at]
     }
 
-    /// Adds bytes; gives those to be booked, if they are enough.
-    fn add(&mut self, client: u32, bytes: u64) -> Option<u64> {
+    /// What is more than 4 GB in a second is not counted.
+    fn add(&mut self, client: u32, bytes: u64) {
         let known = self.of(client);
-        let bytes = u64::from(known.bytes) + bytes;
-        known.bytes = if bytes < BOOKED_BYTES_MIN { bytes as u32 } else { 0 };
-        (bytes >= BOOKED_BYTES_MIN).then_some(bytes)
+        known.bytes = known.bytes.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
     fn take_bytes(&mut self, client: u32) -> u64 {
@@ -91,19 +86,18 @@ impl Worker {
         Some(reply::too_many(refusal.retry_after_s))
     }
 
-    /// Books what was sent.
-    pub(super) fn book(&mut self, at: usize, bytes: u64) {
-        let client = self.conns[at].client;
-        if let Some(bytes) = self.known.add(client, bytes) {
-            self.parts.clients.on_bytes(client, bytes, self.now);
-        }
+    /// So many bytes were sent on it.
+    pub(super) fn spend(&mut self, at: usize, bytes: u64) {
+        self.known.add(self.conns[at].client, bytes);
     }
 
-    /// Books what was sent of responses under way: the largest take hours.
-    pub(super) fn book_sendings(&mut self) {
-        for (_, conn) in &mut self.conns {
-            let Task::Sending(job) = conn.task else { continue };
-            let bytes = self.parts.transmitter.untold_bytes(job);
+    /// Books what was sent, also of responses under way: the largest take hours.
+    pub(super) fn book_spent(&mut self) {
+        for (_, conn) in &self.conns {
+            let mut bytes = self.known.take_bytes(conn.client);
+            if let Task::Sending(job) = conn.task {
+                bytes += self.parts.transmitter.untold_bytes(job);
+            }
             if bytes > 0 {
                 self.parts.clients.on_bytes(conn.client, bytes, self.now);
             }
@@ -139,19 +133,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_booked_together_and_once() {
+    fn bytes_are_booked_once() {
         let mut known = Known::default();
-        assert_eq!((known.add(3, 1000), known.add(3, BOOKED_BYTES_MIN - 1001), known.add(2, 5)), (None, None, None));
-        assert_eq!((known.add(3, 1), known.take_bytes(3), known.take_bytes(2)), (Some(BOOKED_BYTES_MIN), 0, 5));
-        assert_eq!(known.add(0, 1 << 40), Some(1 << 40));
+        [(3, 1000), (3, 5), (2, 7)].map(|(client, bytes)| known.add(client, bytes));
+        assert_eq!([3, 3, 2, 9].map(|client| known.take_bytes(client)), [1005, 0, 7, 0]);
+        [u64::MAX, 1].map(|bytes| known.add(0, bytes));
+        assert_eq!(known.take_bytes(0), u32::MAX.into());
     }
 
     #[test]
     fn a_client_is_introduced_once_and_again_under_the_index_of_another() {
         let mut known = Known::default();
-        let is_new = [(5, 0), (5, 0), (5, 1), (5, 1), (4, 0)]
-            .map(|(index, generation)| known.is_new(Client { index, generation }));
-        assert_eq!(is_new, [true, false, true, false, true]);
+        let clients = [(5, 0), (5, 0), (5, 1), (5, 1), (4, 0)].map(|(index, generation)| Client { index, generation });
+        assert_eq!(clients.map(|client| known.is_new(client)), [true, false, true, false, true]);
         assert_eq!(size_of::<KnownClient>(), 8);
     }
 }

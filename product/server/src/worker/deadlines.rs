@@ -16,7 +16,7 @@ impl Worker {
         self.parts.transmitter.end_stalled(self.now);
         self.parts.transmitter.check_queue(self.now);
         self.transmit();
-        self.book_sendings();
+        self.book_spent();
         self.tell_refusals();
         self.tell_slow_disk();
         if let Err(error) = self.accept_again() {

@@ -83,7 +83,7 @@ impl Worker {
         let mut outgoing = Outgoing::new(std::mem::take(&mut self.out), body, conn.end());
         let sent = outgoing.send(&conn.socket, self.parts.transmitter.storage(), BYTES_PER_TURN_MAX);
         self.budget.bytes = self.budget.bytes.saturating_sub(sent.bytes);
-        self.book(at, sent.bytes);
+        self.spend(at, sent.bytes);
         match sent.failure {
             None | Some(Failure::Blocked | Failure::Absent) if outgoing.remaining_bytes() > 0 => {
                 self.note_first_byte(at, sent.bytes);
@@ -175,7 +175,7 @@ impl Worker {
 
     fn on_departure(&mut self, departure: Departure) {
         let at = self.find(departure.owner).expect("a connection outlives its response");
-        self.book(at, departure.untold_bytes);
+        self.spend(at, departure.untold_bytes);
         let conn = &mut self.conns[at];
         conn.pipe = departure.pipe.expect("a connection of HTTP/1.1 sends one response at a time");
         let ending = Ending::of(&departure);
