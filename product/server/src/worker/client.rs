@@ -138,7 +138,7 @@ mod tests {
         [(3, 1000), (3, 5), (2, 7)].map(|(client, bytes)| known.add(client, bytes));
         assert_eq!([3, 3, 2, 9].map(|client| known.take_bytes(client)), [1005, 0, 7, 0]);
         [u64::MAX, 1].map(|bytes| known.add(0, bytes));
-        assert_eq!(known.take_bytes(0), u32::MAX.into());
+        assert_eq!(known.take_bytes(0), u64::from(u32::MAX));
     }
 
     #[test]
