@@ -41,6 +41,8 @@ pub enum Why {
     Source = 4,
     /// The window of its stream is shut (RFC 9113 section 5.2).
     Stream = 8,
+    /// Its client has been sent what it may have for now.
+    Limit = 16,
 }
 
 /// A set of reasons.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use units::Nanos;
+use units::{Nanos, Rate};
 
 use crate::classes::Classes;
 use crate::clients::{ClientLimits, ClientPrefix, ClientWeights};
@@ -56,6 +56,8 @@ pub struct Limits {
     pub client_connections_max: Option<u32>,
     /// Requests of one client; 0 is no limit.
     pub client_requests_per_s_max: u32,
+    /// What one client is sent; `None` is no limit.
+    pub client_rate_max: Option<Rate>,
     pub request: http::http1::Limits,
     /// Bytes of a request body that is read and thrown away so that the connection can be kept.
     pub body_bytes_max: u64,
@@ -85,6 +87,7 @@ impl Limits {
             prefix: self.client_prefix,
             connections_max: self.client_connections_max.unwrap_or(part),
             requests_per_s_max: self.client_requests_per_s_max,
+            rate_max: self.client_rate_max,
         }
     }
 }
@@ -102,6 +105,7 @@ impl Default for Limits {
             client_weights: ClientWeights::default(),
             client_connections_max: None,
             client_requests_per_s_max: 0,
+            client_rate_max: None,
             request: http::http1::Limits::default(),
             body_bytes_max: 1 << 20,
             head_timeout: Nanos::from_secs(60),

@@ -218,7 +218,8 @@ impl Server {
             replier: Replier::new(cache),
             finds: Finds::new(Arc::clone(&self.pool), move || woken.set()),
             order: order(&config.drain),
-            transmitter: transmitter(config, &self.pool, wake),
+            transmitter: transmitter(config, &self.pool, wake)
+                .with_client_rate(config.limits.client_rate_max.map(|_| Arc::clone(&self.clients) as _)),
             classes: config.classes.clone(),
             wake: Arc::clone(wake),
             log: self.log.clone(),

@@ -111,6 +111,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=CLIENT_REQUESTS_MAX),
           help_heading = LIMITS, verbatim_doc_comment)]
     client_requests: u32,
+    /// Most that one client is sent, for example 50mbit; its responses wait
+    /// [default: no limit]
+    #[arg(long, value_name = "RATE", help_heading = LIMITS, verbatim_doc_comment)]
+    client_rate: Option<Rate>,
     /// Leading bits of an IPv4 and of an IPv6 address that are of one client
     #[arg(long, value_name = "V4,V6", default_value = "32,64", help_heading = LIMITS)]
     client_prefix: ClientPrefix,
@@ -292,6 +296,7 @@ fn config(args: Args) -> Result<Config, Failure> {
         // Slots are Apache's, which gives them to whoever asks.
         client_connections_max: args.client_connections.or(args.slots.map(|_| 0)),
         client_requests_per_s_max: args.client_requests,
+        client_rate_max: args.client_rate,
         head_timeout: args.head_timeout.into(),
         body_timeout: args.body_timeout.into(),
         body_rate_bytes_per_s_min: args.body_rate_min,

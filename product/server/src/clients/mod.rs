@@ -5,6 +5,7 @@
 //! dozen nanoseconds' work; a worker takes it for each connection, once a second for what it sent on it, and for each request where these have a
 //! limit.
 
+mod bucket;
 mod busiest;
 mod idle;
 mod prefix;
@@ -16,12 +17,15 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
-use units::Nanos;
+use units::{Nanos, Rate};
 
+use bucket::Bucket;
 pub use busiest::{Busy, Column};
 pub use prefix::{ClientPrefix, ClientPrefixError};
 use refusals::{Kind, Refusals};
 use table::Table;
+
+use crate::transmit::ClientRate;
 pub use weights::{ClientWeight, ClientWeightError, ClientWeights};
 
 /// What one client may have.
@@ -32,6 +36,8 @@ pub struct ClientLimits {
     pub connections_max: u32,
     /// 0: no limit. A second's worth may come at once.
     pub requests_per_s_max: u32,
+    /// What may be sent to it; a tenth of a second's worth at once, and 64 KiB at least.
+    pub rate_max: Option<Rate>,
 }
 
 /// A client that has connections, by the index of its account.
@@ -62,6 +68,8 @@ pub struct Clients {
 struct State {
     table: Table,
     refusals: Refusals,
+    /// By index; none without a limit on the rate.
+    buckets: Vec<Bucket>,
 }
 
 impl Clients {
@@ -139,6 +147,18 @@ impl Clients {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no thread panics while it holds the clients")
+    }
+}
+
+impl ClientRate for Clients {
+    fn spend(&self, client: u32, bytes: u64, now: Nanos) -> Option<Nanos> {
+        let rate = self.limits.rate_max?;
+        let (mut state, at) = (self.state(), client as usize);
+        if state.buckets.len() <= at {
+            state.buckets.resize(at + 1, Bucket::default());
+        }
+        // One who comes under the index of another finds what that has not drained, a burst of it.
+        state.buckets[at].fill(bytes, now, rate)
     }
 }
 

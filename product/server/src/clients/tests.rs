@@ -6,7 +6,7 @@ use super::*;
 const HOME: &str = "192.0.2.7";
 
 fn clients(connections_max: u32, requests_per_s_max: u32) -> Clients {
-    Clients::new(ClientLimits { prefix: ClientPrefix::default(), connections_max, requests_per_s_max })
+    Clients::new(ClientLimits { prefix: ClientPrefix::default(), connections_max, requests_per_s_max, rate_max: None })
 }
 
 fn ip(text: &str) -> IpAddr {

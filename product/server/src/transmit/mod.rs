@@ -8,6 +8,7 @@
 mod below;
 mod body;
 mod gauge;
+mod limit;
 mod line_feedback;
 mod mark;
 mod multiplexed;
@@ -20,8 +21,12 @@ mod socket;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 pub use body::{Available, Body, Piece};
 pub use gauge::{Gauge, Queue, Queued};
+pub use limit::ClientRate;
+use limit::Limit;
 pub use mark::{Bands, Mark, Marker, Promotion};
 pub use multiplexed::PipeId;
 pub use notice::Notice;
@@ -89,6 +94,7 @@ pub struct Transmitter<S: Socket> {
     /// What the connections tell of the line, where the queue below cannot be read; `None` without a pace.
     observer: Option<Observer>,
     patience: Patience,
+    limit: Limit,
     storage: Box<dyn Storage + Send>,
     /// Ended ones, in memory that is kept.
     reads_done: Vec<ReadDone>,
@@ -116,6 +122,7 @@ impl<S: Socket + Clone> Transmitter<S> {
             below: Below::new(),
             marker: None,
             patience,
+            limit: Limit::default(),
             storage: Box::new(InMemory),
             reads_done: Vec::new(),
             reads: 0,
@@ -136,6 +143,11 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// The same, on an interface whose counters can be read.
     pub fn with_outlet(self, outlet: Option<Outlet>) -> Transmitter<S> {
         Transmitter { outlet, ..self }
+    }
+
+    /// The same, with a limit on what each client is sent.
+    pub fn with_client_rate(self, rate: Option<Arc<dyn ClientRate>>) -> Transmitter<S> {
+        Transmitter { limit: Limit::new(rate), ..self }
     }
 
     /// The same, with files from there.
@@ -172,6 +184,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         let path = if self.needs_path { socket.status().path } else { Path::default() };
         let id = self.drain.arrive(now, Arrival { size, framing: pipe.framing(), class, client, path });
         let is_known = pipe.is_known();
+        self.limit.spend(client, sent_bytes, now);
         let pipe = self.pipes.insert(Pipe::new(owner, socket, client, pipe, now));
         self.put(Sending::new(id, pipe, outgoing, sent_bytes));
         if !is_known {
@@ -214,6 +227,7 @@ impl<S: Socket + Clone> Transmitter<S> {
     pub fn run(&mut self, clock: &impl Fn() -> Nanos) -> Option<Nanos> {
         let began_at = clock();
         self.take_reads(began_at);
+        self.limit.release(&mut self.drain, began_at);
         for _ in 0..GRANTS_PER_TURN_MAX {
             let now = clock();
             if now - began_at >= TURN_FOR {
@@ -225,7 +239,22 @@ impl<S: Socket + Clone> Transmitter<S> {
             let Some(grant) = self.drain.poll_grant(now) else { break };
             self.send(now, grant);
         }
-        self.drain.poll_timeout()
+        self.poll_timeout()
+    }
+
+    /// When [`Transmitter::run`] wants to be called; `None` when only an event can change anything.
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        self.drain.poll_timeout().into_iter().chain(self.limit.timeout()).min()
+    }
+
+    /// Whether this client may be sent more now.
+    pub fn allows(&self, now: Nanos, client: u32) -> bool {
+        self.limit.allows(client, now)
+    }
+
+    /// A whole response was sent to it without a job.
+    pub fn on_sent_aside(&self, now: Nanos, client: u32, bytes: u64) {
+        self.limit.spend(client, bytes, now);
     }
 
     /// Ends the responses whose readers are too slow; to be called about once a second.
@@ -362,6 +391,9 @@ impl<S: Socket + Clone> Transmitter<S> {
         if is_ordered_below && !pipe.socket.has_room() {
             return self.on_full(id);
         }
+        if self.limit.holds(&mut self.drain, id, pipe.client, now) {
+            return;
+        }
         if let Some(marker) = &self.marker {
             sending.mark(pipe, &marker.mark, self.drain.band(id));
         }
@@ -370,6 +402,7 @@ impl<S: Socket + Clone> Transmitter<S> {
             self.below.on_written(pipe.owner, &pipe.socket);
         }
         let is_path_old = self.needs_path && sending.is_path_old();
+        self.limit.spend(pipe.client, sent.bytes, now);
         let progress = self.drain.on_sent(now, id, sent.bytes);
         if !progress.is_departed() {
             self.settle(now, id);

@@ -135,9 +135,9 @@ mod tests {
     #[test]
     fn bytes_are_booked_once() {
         let mut known = Known::default();
-        [(3, 1000), (3, 5), (2, 7)].map(|(client, bytes)| known.add(client, bytes));
+        [(3, 1000), (3, 5), (2, 7)].into_iter().for_each(|(client, bytes)| known.add(client, bytes));
         assert_eq!([3, 3, 2, 9].map(|client| known.take_bytes(client)), [1005, 0, 7, 0]);
-        [u64::MAX, 1].map(|bytes| known.add(0, bytes));
+        [u64::MAX, 1].into_iter().for_each(|bytes| known.add(0, bytes));
         assert_eq!(known.take_bytes(0), u64::from(u32::MAX));
     }
 

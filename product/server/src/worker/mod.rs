@@ -340,7 +340,7 @@ impl Worker {
         if !self.queue.is_empty() || !self.found.is_empty() {
             return Some(Nanos::ZERO);
         }
-        let grant_at = self.parts.transmitter.drain().poll_timeout();
+        let grant_at = self.parts.transmitter.poll_timeout();
         let is_waiting = !self.conns.is_empty() || !self.is_accepting || self.stop_at.is_some();
         let sweep_at = is_waiting.then_some(self.sweep_at);
         let wake_at = [sweep_at, self.log_at, grant_at].into_iter().flatten().min();

@@ -25,13 +25,14 @@ impl Worker {
         }
         let (body, is_last) = self.encode(at, reply);
         let is_alone = self.is_alone();
+        let is_allowed = self.parts.transmitter.allows(self.now, self.conns[at].client);
         let conn = &mut self.conns[at];
         // Each sendfile would push out what it ends with. Paced grants and bursts end where segments do, and must not wait.
         if matches!(self.parts.order, Order::Arrival | Order::Turn) && body.len() >= CORK_BYTES_MIN {
             conn.socket.cork(true);
             conn.is_corked = true;
         }
-        if self.parts.order != Order::Arrival && !is_alone {
+        if self.parts.order != Order::Arrival && !is_alone || !is_allowed {
             // A copy, so that no response allocates but for what it has, and waits with no more.
             let outgoing = Outgoing::new(self.out.clone(), body, conn.end());
             self.out.clear();
@@ -95,6 +96,7 @@ impl Worker {
                 self.close(at);
             }
             None => {
+                self.parts.transmitter.on_sent_aside(self.now, self.conns[at].client, sent.bytes);
                 self.reuse(outgoing.into_buffer());
                 self.on_sent(at, Ending::now());
             }
@@ -161,7 +163,7 @@ impl Worker {
 
     /// Between two connections: a paced link is not to wait for the end of a turn.
     pub(super) fn transmit_due(&mut self) {
-        let is_due = || self.parts.transmitter.drain().poll_timeout().is_some_and(|at| at <= clock::now());
+        let is_due = || self.parts.transmitter.poll_timeout().is_some_and(|at| at <= clock::now());
         if self.is_paced() && is_due() {
             self.transmit();
         }

@@ -1,6 +1,7 @@
 //! What one client may have of the server, by its address.
 
 use std::net::TcpListener;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -85,11 +86,29 @@ fn the_busiest_clients_are_told() {
             server.signal(Signal::USR2);
             server.stderr().iter().any(|line| {
                 let cells: Vec<&str> = line.split_whitespace().collect();
-                matches!(cells[..], ["weir:", "127.0.0.1", "1", bytes, "0"] if bytes.parse::<usize>().unwrap() >= 1000)
+                matches!(cells[..], ["weir:", "127.0.0.1", "1", bytes, "0", ..] if bytes.parse::<usize>().unwrap() >= 1000)
             })
         });
         let said = server.stderr();
         let heading = said.iter().position(|line| line.contains("bytes sent lately")).unwrap();
-        assert!(said[heading + 1].split_whitespace().eq(["weir:", "client", "connections", "bytes", "refusals"]));
+        let columns: Vec<&str> = said[heading + 1].split_whitespace().collect();
+        assert!(columns.starts_with(&["weir:", "client", "connections", "bytes", "refusals"]), "{columns:?}");
+        // Where clients share the link.
+        assert!(matches!(columns[5..], [] | ["ahead"]), "{columns:?}");
+    });
+}
+
+/// What is more waits, however many responses it asked for; the time is at least that of the rate, however slow the machine.
+#[test]
+fn a_client_is_sent_so_much() {
+    const BYTES: usize = 1_000_000;
+    on_every_path_at_once(&Site::of_sizes(&[BYTES]), &["--client-rate", "16mbit"], |server| {
+        let mut client = server.connect();
+        let began = Instant::now();
+        for _ in 0..3 {
+            assert_eq!(client.get(&format!("/size-{BYTES}")).body.len(), BYTES);
+        }
+        // Two megabytes per second, but for a tenth of a second's worth and the last grant, which is not taken back.
+        assert!(began.elapsed() >= Duration::from_millis(850), "{:?}", began.elapsed());
     });
 }

@@ -68,3 +68,58 @@ fn a_client_that_splits_its_download_holds_nobody_back() {
     assert!(time < Nanos(alone.0 * 11 / 10), "{time:?}");
     assert_eq!(Bench::shared(false).beside_a_splitter(), None, "without a share it waits on");
 }
+
+/// A client may be sent a megabyte per second, 10 KB at once.
+struct SlowRate(std::sync::Mutex<(u64, Nanos)>);
+
+impl ClientRate for SlowRate {
+    fn spend(&self, client: u32, bytes: u64, now: Nanos) -> Option<Nanos> {
+        if client != GREEDY as u32 {
+            return None;
+        }
+        let (level, at) = &mut *self.0.lock().unwrap();
+        let micros = (now - *at).0 / 1000;
+        *level = level.saturating_sub(micros) + bytes;
+        *at += Nanos::from_micros(micros);
+        (*level > 10_000).then(|| now + Nanos((*level - 10_000) * 1000))
+    }
+}
+
+/// Its responses wait, also one that comes meanwhile, and others go on.
+#[test]
+fn a_client_beyond_its_rate_waits_and_others_go_on() {
+    for rate in [None, Some("100mbit")] {
+        let mut bench = Bench::new("srpt", rate);
+        let began = bench.now.get();
+        bench.transmitter = bench.transmitter.with_client_rate(Some(Arc::new(SlowRate((0, began).into()))));
+        let sockets = [GREEDY, GREEDY, 'B'].map(|name| bench.socket(name, u64::MAX));
+        for (socket, bytes) in sockets.iter().zip([50_000, 200_000, 300_000]) {
+            bench.dispatch(socket, bytes);
+        }
+        bench.drive();
+        let ended: Vec<(u64, Nanos)> =
+            bench.transmitter.departures().map(|departure| (departure.owner, departure.ended_at - began)).collect();
+        let at = |owner: char| ended.iter().filter(move |one| one.0 == owner as u64).map(|one| one.1);
+        assert!(at('B').next().is_some_and(|at| at < Nanos::from_millis(40)), "{rate:?}: {ended:?}");
+        // 250 KB at a megabyte per second, but for what may come at once and the last grant, which is not taken back.
+        let least = Nanos::from_millis(if rate.is_some() { 200 } else { 40 });
+        assert!(at(GREEDY).count() == 2 && at(GREEDY).max() >= Some(least), "{rate:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn a_response_that_waits_for_its_rate_can_be_aborted() {
+    let mut bench = Bench::new("srpt", Some("100mbit"));
+    let began = bench.now.get();
+    bench.transmitter = bench.transmitter.with_client_rate(Some(Arc::new(SlowRate((0, began).into()))));
+    let socket = bench.socket(GREEDY, u64::MAX);
+    let job = bench.dispatch(&socket, 100_000);
+    bench.transmitter.run(&|| bench.now.get());
+    bench.transmitter.abort(bench.now.get(), job, Failure::Disconnected);
+    assert!(bench.transmitter.drain().is_empty());
+    // Its slot goes to another, which the instant at which it was to go on does not concern.
+    let other = bench.socket('B', u64::MAX);
+    bench.dispatch(&other, 5_000);
+    bench.drive();
+    assert_eq!(bench.transmitter.departures().map(|departure| departure.owner as u8 as char).collect::<String>(), "GB");
+}
