@@ -27,7 +27,11 @@ fn plan(target: SocketAddr) -> Plan {
 
 /// One for each of `sizes`, `gap_us` apart.
 fn jobs(sizes: &[u64], gap_us: u64) -> Vec<Job> {
-    let job = |(n, &size_bytes): (usize, &u64)| Job { arrival: Nanos::from_micros(n as u64 * gap_us), size_bytes };
+    let job = |(n, &size_bytes): (usize, &u64)| Job {
+        arrival: Nanos::from_micros(n as u64 * gap_us),
+        size_bytes,
+        client: None,
+    };
     sizes.iter().enumerate().map(job).collect()
 }
 

@@ -49,7 +49,7 @@ fn burst(jobs: u64) -> Vec<Job> {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         100 + (state >> 33) % 100_000
     };
-    (0..jobs).map(|at| Job { arrival: Nanos(at), size_bytes: size() }).collect()
+    (0..jobs).map(|at| Job { arrival: Nanos(at), size_bytes: size(), client: None }).collect()
 }
 
 fn config(policy: &str, arrivals: Arrivals) -> Config {

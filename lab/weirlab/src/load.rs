@@ -146,7 +146,8 @@ pub(crate) fn jobs_of(load: &Load, link: Rate) -> Result<Vec<Job>, Failure> {
     if let Some(warning) = schedule.warning {
         return Err(Failure::Failed(format!("{warning}; write repeat = true, or fewer seconds")));
     }
-    let maybe = users.map(|users| users.sizes.into_iter().map(|size_bytes| Job { arrival: Nanos::ZERO, size_bytes }));
+    let maybe = users
+        .map(|users| users.sizes.into_iter().map(|size_bytes| Job { arrival: Nanos::ZERO, size_bytes, client: None }));
     Ok(maybe.map_or(schedule.jobs, Iterator::collect))
 }
 

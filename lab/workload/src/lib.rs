@@ -58,5 +58,5 @@ pub const SIZE_BYTES_MAX: u64 = 1 << 50;
 /// The latest instant a reader takes, 9,999,999,999 s (the year 2286): above it the log has milliseconds.
 pub const EPOCH_S_MAX: u64 = 9_999_999_999;
 
-/// The most requests one log may have: 24 bytes each, so half a gigabyte. The World Cup's own files have 7 million.
+/// The most requests one log may have: 32 bytes each, so two thirds of a gigabyte. The World Cup's own files have 7 million.
 pub const REQUESTS_MAX: usize = 20_000_000;

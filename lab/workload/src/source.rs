@@ -82,7 +82,8 @@ mod tests {
 
     #[test]
     fn jobs_come_in_order_whatever_ended() {
-        let jobs = [(3, 10), (3, 20), (9, 30)].map(|(at, size_bytes)| Job { arrival: Nanos(at), size_bytes });
+        let jobs =
+            [(3, 10), (3, 20), (9, 30)].map(|(at, size_bytes)| Job { arrival: Nanos(at), size_bytes, client: None });
         let mut source = Scheduled::new(&jobs);
         assert_eq!((source.count(), source.last_at(), source.due()), (Some(3), Nanos(9), Some(Nanos(3))));
         let first = source.take().unwrap();

@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn an_overload_has_no_mean_to_be_sure_of() {
-        let jobs = (0..1000).map(|n| Job { arrival: units::Nanos(n * 100), size_bytes: 100 + n % 7 }).collect();
+        let jobs =
+            (0..1000).map(|n| Job { arrival: units::Nanos(n * 100), size_bytes: 100 + n % 7, client: None }).collect();
         let usual = config("fcfs", "exponential:mean=5000", 0.5, 1, 1);
         let over = Config { arrivals: Arrivals::Replay(jobs), warm_up_jobs: 0, horizon: Horizon::AllOfReplay, ..usual };
         let said = summary(&over).no_interval.unwrap();

@@ -49,7 +49,7 @@ fn departures(config: &Config) -> Vec<u64> {
 }
 
 fn jobs(cases: &[(u64, u64)]) -> Vec<Job> {
-    cases.iter().map(|&(at, size_bytes)| Job { arrival: Nanos(at), size_bytes }).collect()
+    cases.iter().map(|&(at, size_bytes)| Job { arrival: Nanos(at), size_bytes, client: None }).collect()
 }
 
 /// Every policy there is. Those that take turns do so by single bytes.
@@ -67,7 +67,7 @@ prop_compose! {
         let mut arrival = Nanos::ZERO;
         gaps.into_iter().zip(sizes).map(|(gap, size_bytes)| {
             arrival += Nanos(gap);
-            Job { arrival, size_bytes }
+            Job { arrival, size_bytes, client: None }
         }).collect()
     }
 }
@@ -76,7 +76,8 @@ prop_compose! {
 #[test]
 fn more_work_than_a_run_may_last_is_an_error() {
     let size_bytes = workload::SIZE_BYTES_MAX;
-    let of = |count| run(&replay("fcfs", &vec![Job { arrival: Nanos(5), size_bytes }; count]), Hooks::none());
+    let of =
+        |count| run(&replay("fcfs", &vec![Job { arrival: Nanos(5), size_bytes, client: None }; count]), Hooks::none());
     assert_eq!(of(1023).unwrap().departed, 1023);
     assert_eq!(of(1024).unwrap_err(), Error::TooLong { at: Nanos(5), size_bytes });
 }

@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn an_overload_lasts_until_it_is_sent() {
         // 1,208 + 240 bytes are one full segment, 1,514 on the wire: 12,112 bits, 1.2112 ms each.
-        let job = |ms| Job { arrival: Nanos::from_millis(ms), size_bytes: 1208 };
+        let job = |ms| Job { arrival: Nanos::from_millis(ms), size_bytes: 1208, client: None };
         let link = "10mbit".parse().unwrap();
         assert_eq!(sent_by(&[job(0), job(0), job(1)], link), Duration::from_nanos(3 * 1_211_200));
         assert_eq!(sent_by(&[job(0), job(10)], link), Duration::from_nanos(10_000_000 + 1_211_200));
