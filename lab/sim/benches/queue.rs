@@ -2,7 +2,7 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use sim::Hooks;
-use sim::queue::{Arrivals, Config, Horizon, Paths, Wire, run};
+use sim::queue::{Arrivals, ClientSpec, Config, Horizon, Paths, Wire, run};
 use units::Nanos;
 use workload::{Job, LoadProfile};
 
@@ -61,6 +61,7 @@ fn config(policy: &str, arrivals: Arrivals) -> Config {
         paths: Paths::Internet,
         class_shares: Vec::new(),
         connections: None,
+        clients: ClientSpec::default(),
         chunk_bytes: None,
         warm_up_jobs: 0,
         horizon: Horizon::AllOfReplay,
