@@ -22,6 +22,7 @@
 //! ```
 
 mod calendar;
+mod closed;
 mod distribution;
 mod format;
 mod input;
@@ -39,6 +40,7 @@ mod synthetic;
 mod write;
 
 pub use calendar::{iso, parse_clock, parse_iso};
+pub use closed::{Beside, CLOSED_CONNECTIONS_MAX, ClosedClient};
 pub use distribution::{Distribution, DistributionError, Empirical, Sampler};
 pub use format::{Format, UnknownFormat};
 pub use log::{Arrival, Filter, Log, Request, Trace};

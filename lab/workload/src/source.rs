@@ -17,6 +17,8 @@ pub struct Ask {
     pub size_bytes: u64,
     /// Whose it is, who has no other under way; `None` in an open load, where nobody waits.
     pub user: Option<u32>,
+    /// The group of clients it comes from; `None`: it is dealt to one.
+    pub group: Option<u32>,
 }
 
 /// Where the requests of a run come from.
@@ -60,7 +62,7 @@ impl Source for Scheduled<'_> {
     fn take(&mut self) -> Option<Ask> {
         let job = self.jobs.get(self.next)?;
         self.next += 1;
-        Some(Ask { at: job.arrival, size_bytes: job.size_bytes, user: None })
+        Some(Ask { at: job.arrival, size_bytes: job.size_bytes, user: None, group: None })
     }
 
     fn on_end(&mut self, _: u32, _: Nanos) -> bool {

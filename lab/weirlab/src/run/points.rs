@@ -79,8 +79,9 @@ impl Jobs {
         for job in &jobs {
             digest = digest.with(&job.arrival.0.to_le_bytes()).with(&job.size_bytes.to_le_bytes());
         }
+        let of_clients = experiment.clients().filter_map(|group| Some(group.closed?.size_bytes));
         Ok(Jobs {
-            sizes: jobs.iter().map(|job| job.size_bytes).collect(),
+            sizes: jobs.iter().map(|job| job.size_bytes).chain(of_clients).collect(),
             digest: digest.text(),
             lasts: sent_by(&jobs, experiment.link).max(Duration::from_secs(experiment.seconds())),
         })
