@@ -225,6 +225,21 @@ fn mistakes_are_one_line_that_names_the_field() {
         (format!("{fine} --profile W11"), 2, "--profile: "),
         ("--model server --policy srpt --link 10mbit".into(), 2, "--link: the model server does not read it"),
         ("--model server --policy srpt --wire tcp".into(), 2, "--wire: the model server does not read it"),
+        ("--policy srpt --rho 0.5".into(), 2, "--dist: "),
+        ("--policy srpt --rho 0.5 --dist exponential:mean=-1".into(), 2, "--dist: "),
+        ("--policy srpt --rho 0.5 --dist bounded-pareto:alpha=0.9,min=1,max=inf".into(), 2, "--dist: "),
+        ("--policy sprt --rho 0.5 --dist exponential:mean=5000".into(), 2, "--policy: unknown policy `sprt`"),
+        ("--policy srpt --rho 0.5 --trace /nonexistent.csv".into(), 1, "/nonexistent.csv: "),
+        ("--policy srpt --rho 0.5 --dist trace:/nonexistent.csv".into(), 1, "/nonexistent.csv: "),
+    ] {
+        refused(&args, status, said);
+    }
+}
+
+#[test]
+fn mistakes_about_clients_name_the_field() {
+    let fine = "--policy srpt --dist exponential:mean=5000";
+    for (args, status, said) in [
         (format!("{fine} --rho 0.5 --clients trace"), 2, "--clients: Poisson arrivals have no clients"),
         (
             format!("{fine} --rho 0.5 --clients some"),
@@ -242,12 +257,6 @@ fn mistakes_are_one_line_that_names_the_field() {
         (format!("{fine} --rho 0.5 --closed 8,100KB"), 2, "--closed: closed clients ask without end: write seconds"),
         ("--model packet --policy srpt --clients 9".into(), 2, "--clients: only --model queue knows them"),
         ("--policy srpt --rho 0.5 --trace synthetic --clients trace".into(), 2, "--clients: 30000 of 30000 requests"),
-        ("--policy srpt --rho 0.5".into(), 2, "--dist: "),
-        ("--policy srpt --rho 0.5 --dist exponential:mean=-1".into(), 2, "--dist: "),
-        ("--policy srpt --rho 0.5 --dist bounded-pareto:alpha=0.9,min=1,max=inf".into(), 2, "--dist: "),
-        ("--policy sprt --rho 0.5 --dist exponential:mean=5000".into(), 2, "--policy: unknown policy `sprt`"),
-        ("--policy srpt --rho 0.5 --trace /nonexistent.csv".into(), 1, "/nonexistent.csv: "),
-        ("--policy srpt --rho 0.5 --dist trace:/nonexistent.csv".into(), 1, "/nonexistent.csv: "),
     ] {
         refused(&args, status, said);
     }
