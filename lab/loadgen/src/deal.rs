@@ -15,17 +15,18 @@ pub(crate) struct Dealt {
 #[derive(Debug)]
 pub(crate) struct Deal {
     seed: u64,
-    /// The share of all groups up to this one, in 2^-64.
-    upto: Vec<u64>,
+    /// Groups with a share, and the shares of all up to this one, in 2^-64.
+    upto: Vec<(u64, u32)>,
     addresses: Vec<u32>,
 }
 
 impl Deal {
     pub(crate) fn new(plan: &Plan) -> Deal {
         let mut sum = 0.0;
-        let upto = plan.clients.iter().map(|group| {
-            sum += group.share;
-            (sum * 2f64.powi(64)) as u64
+        let shares = (0..).zip(&plan.clients).filter_map(|(number, group)| Some((number, group.share?)));
+        let upto = shares.map(|(number, share)| {
+            sum += share;
+            ((sum * 2f64.powi(64)) as u64, number)
         });
         let addresses = plan.clients.iter().map(|group| group.addresses.len() as u32).collect();
         Deal { seed: plan.seed, upto: upto.collect(), addresses }
@@ -36,10 +37,19 @@ impl Deal {
         if self.upto.is_empty() {
             return Dealt { group: 0, address: 0 };
         }
-        let at = mix(self.seed.wrapping_add(mix(number)));
-        let group = self.upto.partition_point(|&upto| upto <= at).min(self.upto.len() - 1);
-        let address = (mix(at) % u64::from(self.addresses[group])) as u32;
-        Dealt { group: group as u32, address }
+        let at = self.drawn(number);
+        let place = self.upto.partition_point(|&(upto, _)| upto <= at).min(self.upto.len() - 1);
+        self.within(self.upto[place].1, number)
+    }
+
+    /// Of a user of this group.
+    pub(crate) fn within(&self, group: u32, number: u64) -> Dealt {
+        let addresses = self.addresses.get(group as usize).map_or(1, |&addresses| u64::from(addresses));
+        Dealt { group, address: (mix(self.drawn(number)) % addresses) as u32 }
+    }
+
+    fn drawn(&self, number: u64) -> u64 {
+        mix(self.seed.wrapping_add(mix(number)))
     }
 }
 
@@ -86,6 +96,20 @@ mod tests {
         let dealt = |seed| (0..100).map(|number| deal(seed).of(number)).collect::<Vec<_>>();
         assert_eq!(dealt(1), dealt(1));
         assert_ne!(dealt(1), dealt(2));
+    }
+
+    #[test]
+    fn a_group_without_a_share_has_only_its_own() {
+        let mut plan = plan(1);
+        plan.clients = vec![group("closed", &["127.0.0.2", "127.0.0.3"], 1.0), group("open", &["127.0.0.4"], 1.0)];
+        plan.clients[0].share = None;
+        for clients in [plan.clients.clone(), plan.clients.iter().rev().cloned().collect()] {
+            plan.clients = clients;
+            let (deal, closed) = (Deal::new(&plan), u32::from(plan.clients[1].share.is_none()));
+            assert!((0..1000).all(|number| deal.of(number) == Dealt { group: 1 - closed, address: 0 }));
+            let own: Vec<Dealt> = (0..100).map(|number| deal.within(closed, number)).collect();
+            assert!(own.iter().all(|dealt| dealt.group == closed) && own.iter().any(|dealt| dealt.address == 1));
+        }
     }
 
     #[test]

@@ -70,7 +70,8 @@ impl<'a> Ledger<'a> {
     pub(crate) fn submit(&mut self, now: Nanos) -> Option<usize> {
         let ask = self.source.take()?;
         let job = self.entries.len();
-        let dealt = self.deal.of(ask.user.map_or(job as u64, u64::from));
+        let number = ask.user.map_or(job as u64, u64::from);
+        let dealt = ask.group.map_or_else(|| self.deal.of(number), |group| self.deal.within(group, number));
         let record = JobRecord {
             job: job as u64,
             size_bytes: ask.size_bytes,

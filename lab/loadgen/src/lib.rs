@@ -27,7 +27,7 @@
 //!     clients: vec![],
 //!     seed: 1,
 //! };
-//! let jobs: Vec<Job> = (0..10).map(|n| Job { arrival: Nanos::from_millis(n), size_bytes: 512 }).collect();
+//! let jobs: Vec<Job> = (0..10).map(|n| Job { arrival: Nanos::from_millis(n), size_bytes: 512, client: None }).collect();
 //! let outcome = loadgen::run(&plan, &mut Scheduled::new(&jobs), |_| ControlFlow::Continue(())).unwrap();
 //! assert_eq!(outcome.records.len(), 10);
 //! ```

@@ -37,8 +37,8 @@ pub struct ClientGroup {
     pub name: String,
     /// Of this machine, and of the target's family.
     pub addresses: Vec<IpAddr>,
-    /// Of the requests; those of all groups add up to 1.
-    pub share: f64,
+    /// Of the requests that are dealt; those of all groups add up to 1. `None` of a group that only its own requests come from.
+    pub share: Option<f64>,
 }
 
 /// A plan that cannot be carried out: what is wrong with it.
@@ -95,8 +95,9 @@ impl Plan {
     }
 
     fn check_clients(&self) -> Result<(), PlanError> {
-        let sum: f64 = self.clients.iter().map(|group| group.share).sum();
-        let is_whole = (sum - 1.0).abs() < SHARES_WITHIN && self.clients.iter().all(|group| group.share > 0.0);
+        let shares = || self.clients.iter().filter_map(|group| group.share);
+        let sum: f64 = shares().sum();
+        let is_whole = (sum - 1.0).abs() < SHARES_WITHIN && shares().all(|share| share > 0.0);
         if !self.clients.is_empty() && !is_whole {
             return Err(PlanError::Shares(sum));
         }
@@ -146,7 +147,7 @@ pub(crate) mod tests {
 
     pub(crate) fn group(name: &str, addresses: &[&str], share: f64) -> ClientGroup {
         let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        ClientGroup { name: name.into(), addresses, share }
+        ClientGroup { name: name.into(), addresses, share: Some(share) }
     }
 
     fn wrong(change: impl Fn(&mut Plan)) -> String {

@@ -87,7 +87,7 @@ impl Network {
             clients: vec![],
             seed: 1,
         };
-        let jobs = vec![Job { arrival: Nanos::ZERO, size_bytes: 1 }; count];
+        let jobs = vec![Job { arrival: Nanos::ZERO, size_bytes: 1, client: None }; count];
         inside(&self.client, || run(&plan, &mut Scheduled::new(&jobs), |_| ControlFlow::Continue(())).unwrap())
     }
 }

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use loadgen::{ClientGroup, LoadError, Outcome, Patience, Plan, run};
 use record::JobRecord;
 use units::Nanos;
-use workload::{Ask, Job, Scheduled, Source};
+use workload::{Ask, Beside, ClosedClient, Job, Scheduled, Source};
 
 /// A tenth of a second of grace.
 fn plan(target: SocketAddr) -> Plan {
@@ -27,7 +27,11 @@ fn plan(target: SocketAddr) -> Plan {
 
 /// One for each of `sizes`, `gap_us` apart.
 fn jobs(sizes: &[u64], gap_us: u64) -> Vec<Job> {
-    let job = |(n, &size_bytes): (usize, &u64)| Job { arrival: Nanos::from_micros(n as u64 * gap_us), size_bytes };
+    let job = |(n, &size_bytes): (usize, &u64)| Job {
+        arrival: Nanos::from_micros(n as u64 * gap_us),
+        size_bytes,
+        client: None,
+    };
     sizes.iter().enumerate().map(job).collect()
 }
 
@@ -285,7 +289,7 @@ fn a_senseless_plan_is_not_begun() {
         run(plan, &mut Scheduled::new(jobs), |_| ControlFlow::Continue(())).unwrap_err()
     };
     assert_eq!(said(&plan(address), &[]).to_string(), "there is nothing to ask for: no request is due");
-    let far = ClientGroup { name: "far".into(), addresses: vec!["192.0.2.1".parse().unwrap()], share: 1.0 };
+    let far = ClientGroup { name: "far".into(), addresses: vec!["192.0.2.1".parse().unwrap()], share: Some(1.0) };
     let plan = Plan { clients: vec![far], ..plan(address) };
     let said = said(&plan, &jobs(&[1], 1)).to_string();
     assert!(said.starts_with("client group `far`: cannot send from 192.0.2.1"), "{said}");
@@ -364,7 +368,7 @@ impl Source for Users {
     fn take(&mut self) -> Option<Ask> {
         let next = *self.due.iter().min()?;
         self.due.retain(|other| *other != next);
-        Some(Ask { at: next.0, size_bytes: 10, user: Some(next.1) })
+        Some(Ask { at: next.0, size_bytes: 10, user: Some(next.1), group: None })
     }
 
     fn on_end(&mut self, user: u32, at: Nanos) -> bool {
@@ -403,6 +407,32 @@ fn users_wait_for_answers_and_think() {
 }
 
 /// Every address of 127.0.0.0/8 is this machine's.
+/// Every connection of a closed client asks again until the end, from its own address, and what is open comes when it is due.
+#[test]
+fn a_closed_group_stands_beside_an_open_one() {
+    let (address, server) = serve(5, well_behaved);
+    let group = |name: &str, address: &str, share| ClientGroup {
+        name: name.into(),
+        addresses: vec![address.parse().unwrap()],
+        share,
+    };
+    let clients = vec![group("closed", "127.0.0.7", None), group("open", "127.0.0.8", Some(1.0))];
+    let plan = Plan { grace: PATIENT, per_connection: u64::MAX, clients, ..plan(address) };
+    let open = jobs(&[10; 2], 50_000);
+    let (mut scheduled, until) = (Scheduled::new(&open), Nanos::from_millis(60));
+    let closed = [ClosedClient { group: 0, connections: 4, size_bytes: 500 }];
+    let outcome = run(&plan, &mut Beside::new(&mut scheduled, &closed, until), |_| ControlFlow::Continue(())).unwrap();
+    server.join().unwrap();
+    check(&outcome, &plan);
+    assert_eq!(outcomes(&outcome.records), BTreeSet::from(["complete"]));
+    assert_eq!(outcome.connections_peak, 5, "each asks on its own");
+    let (of_closed, of_open): (Vec<_>, Vec<_>) = outcome.records.iter().partition(|record| record.group == 0);
+    assert!(of_closed.len() > 8 && of_closed.iter().all(|record| record.size_bytes == 500), "{}", of_closed.len());
+    assert!(of_closed.iter().all(|record| record.arrival_ns < until.0));
+    let due: Vec<_> = of_open.iter().map(|record| (record.arrival_ns, record.size_bytes)).collect();
+    assert_eq!(due, [(0, 10), (50_000_000, 10)]);
+}
+
 #[test]
 fn jobs_come_from_the_addresses_of_their_group() {
     static PEERS: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
@@ -413,7 +443,7 @@ fn jobs_come_from_the_addresses_of_their_group() {
     let group = |name: &str, addresses: &[&str], share| ClientGroup {
         name: name.into(),
         addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
-        share,
+        share: Some(share),
     };
     let clients = vec![group("near", &["127.0.0.7", "127.0.0.8"], 0.75), group("far", &["127.0.0.9"], 0.25)];
     let plan = Plan { grace: PATIENT, clients, ..plan(address) };

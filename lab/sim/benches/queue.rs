@@ -2,7 +2,7 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use sim::Hooks;
-use sim::queue::{Arrivals, Config, Horizon, Paths, Wire, run};
+use sim::queue::{Arrivals, ClientSpec, Config, Horizon, Paths, Wire, run};
 use units::Nanos;
 use workload::{Job, LoadProfile};
 
@@ -49,7 +49,7 @@ fn burst(jobs: u64) -> Vec<Job> {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         100 + (state >> 33) % 100_000
     };
-    (0..jobs).map(|at| Job { arrival: Nanos(at), size_bytes: size() }).collect()
+    (0..jobs).map(|at| Job { arrival: Nanos(at), size_bytes: size(), client: None }).collect()
 }
 
 fn config(policy: &str, arrivals: Arrivals) -> Config {
@@ -61,6 +61,7 @@ fn config(policy: &str, arrivals: Arrivals) -> Config {
         paths: Paths::Internet,
         class_shares: Vec::new(),
         connections: None,
+        clients: ClientSpec::default(),
         chunk_bytes: None,
         warm_up_jobs: 0,
         horizon: Horizon::AllOfReplay,

@@ -15,7 +15,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sim::queue::{Arrivals, Config, Horizon, Outcome, Paths, Wire, run};
+use sim::queue::{Arrivals, ClientSpec, Config, Horizon, Outcome, Paths, Wire, run};
 use sim::{Hooks, SizeBin};
 use stats::interval_99;
 use theory::mg1::{Mg1, Policy, Solution};
@@ -129,6 +129,7 @@ fn replicate(cell: &Cell, sizes: &Distribution, percent: u64, seed: u64) -> Outc
         paths: Paths::Unknown,
         class_shares: Vec::new(),
         connections: None,
+        clients: ClientSpec::default(),
         chunk_bytes: None,
         warm_up_jobs: warm_up * percent / 100,
         horizon: Horizon::Jobs(jobs * percent / 100),

@@ -1,7 +1,7 @@
 //! A quick part of what `examples/agreement.rs` checks at length: the simulator against the closed forms of `theory`, which
 //! shares no code with it. Seeds are fixed, so an interval that contains the truth today always will.
 
-use sim::queue::{Arrivals, Config, Horizon, Outcome, Paths, Wire, run};
+use sim::queue::{Arrivals, ClientSpec, Config, Horizon, Outcome, Paths, Wire, run};
 use sim::{Hooks, SizeBin};
 use stats::interval_99;
 use theory::mg1::{Mg1, Policy, Solution};
@@ -52,6 +52,7 @@ fn replicate(policy: &str, sizes: &Distribution, rho: f64, jobs: u64, seed: u64)
         paths: Paths::Unknown,
         class_shares: Vec::new(),
         connections: None,
+        clients: ClientSpec::default(),
         chunk_bytes: None,
         warm_up_jobs: jobs / 10,
         horizon: Horizon::Jobs(jobs),

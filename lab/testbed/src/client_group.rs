@@ -20,9 +20,23 @@ const ADDRESSES: u8 = 4;
 #[serde(try_from = "Written")]
 pub struct ClientGroup {
     pub name: String,
-    /// Of the requests, relative to the other groups' shares.
+    /// Of the requests, relative to the other groups' shares; none of a closed group.
     pub share: f64,
+    /// It always has requests of its own under way.
+    pub closed: Option<Closed>,
+    /// How many of its addresses it uses.
+    addresses: u8,
     pub path: PathSpec,
+}
+
+/// So many connections, each of which asks for a body of this size again as soon as it had it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Closed {
+    #[serde(deserialize_with = "connections")]
+    pub connections: u32,
+    #[serde(rename = "size", deserialize_with = "size")]
+    pub size_bytes: u64,
 }
 
 /// By which means the paths are made.
@@ -41,8 +55,12 @@ pub enum Wan {
 struct Written {
     #[serde(deserialize_with = "name")]
     name: String,
-    #[serde(default = "one", deserialize_with = "share")]
-    share: f64,
+    #[serde(default, deserialize_with = "share")]
+    share: Option<f64>,
+    #[serde(default)]
+    closed: Option<Closed>,
+    #[serde(default = "all", deserialize_with = "addresses")]
+    addresses: u8,
     #[serde(default, deserialize_with = "duration")]
     rtt: Nanos,
     #[serde(default, deserialize_with = "duration")]
@@ -63,10 +81,15 @@ impl TryFrom<Written> for ClientGroup {
     type Error = String;
 
     fn try_from(written: Written) -> Result<ClientGroup, String> {
-        let Written { name, share, rtt, jitter, jitter_shape: shape, loss, rate, ways, reorder } = written;
+        let Written { name, share, closed, addresses, rtt, jitter, jitter_shape: shape, loss, rate, ways, reorder } =
+            written;
         let path = PathSpec { rtt, jitter, shape, loss, rate, ways, reorder };
         path.check().map_err(|reason| format!("client `{name}`: {reason}"))?;
-        Ok(ClientGroup { name, share, path })
+        if closed.is_some() && share.is_some() {
+            return Err(format!("client `{name}`: a closed group has its own requests: leave share out"));
+        }
+        let share = if closed.is_some() { 0.0 } else { share.unwrap_or(1.0) };
+        Ok(ClientGroup { name, share, closed, addresses, path })
     }
 }
 
@@ -87,19 +110,25 @@ impl ClientGroup {
     }
 }
 
-/// What the load generator is told of the groups: `NAME=ADDRESS,ADDRESS@SHARE`, the shares adding up to 1.
+/// What the load generator is told of the groups: `NAME=ADDRESS,ADDRESS@SHARE`, the shares adding up to 1, or `@CONNECTIONSxSIZE`.
 pub(crate) fn client_flags<'a>(groups: impl Iterator<Item = &'a ClientGroup> + Clone) -> Vec<String> {
     let total: f64 = groups.clone().map(|group| group.share).sum();
     let flag = |(index, group): (usize, &ClientGroup)| {
-        let addresses: Vec<String> = ClientGroup::addresses(index).map(|address| address.to_string()).collect();
-        format!("{}={}@{}", group.name, addresses.join(","), group.share / total)
+        let addresses = ClientGroup::addresses(index).take(group.addresses.into());
+        let addresses: Vec<String> = addresses.map(|address| address.to_string()).collect();
+        let asks = match group.closed {
+            Some(Closed { connections, size_bytes }) => format!("{connections}x{size_bytes}"),
+            None => (group.share / total).to_string(),
+        };
+        format!("{}={}@{asks}", group.name, addresses.join(","))
     };
     groups.enumerate().map(flag).collect()
 }
 
 /// What is wrong with the groups together: which of them, and why.
-pub(crate) fn check_groups<'a>(groups: impl Iterator<Item = &'a ClientGroup>) -> Result<(), (usize, String)> {
+pub(crate) fn check_groups<'a>(groups: impl Iterator<Item = &'a ClientGroup> + Clone) -> Result<(), (usize, String)> {
     let mut names = std::collections::BTreeSet::new();
+    let all_closed = groups.clone().all(|group| group.closed.is_some());
     for (index, group) in groups.enumerate() {
         if index >= GROUPS_MAX {
             return Err((index, format!("there are more than {GROUPS_MAX} groups of clients")));
@@ -107,6 +136,9 @@ pub(crate) fn check_groups<'a>(groups: impl Iterator<Item = &'a ClientGroup>) ->
         if !names.insert(&group.name) {
             return Err((index, format!("there are two clients named `{}`: give each its own name", group.name)));
         }
+    }
+    if let Some(last) = names.len().checked_sub(1).filter(|_| all_closed) {
+        return Err((last, "all clients are closed: one more has to ask for what the load says".into()));
     }
     Ok(())
 }
@@ -127,10 +159,10 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
     )))
 }
 
-fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     let share = f64::deserialize(deserializer)?;
     if share > 0.0 && share.is_finite() {
-        return Ok(share);
+        return Ok(Some(share));
     }
     Err(D::Error::custom(format!("`{share}` is not a share of the requests: write a number above 0, for example 0.5")))
 }
@@ -149,8 +181,33 @@ fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rate>, D::E
     String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
 }
 
-fn one() -> f64 {
-    1.0
+fn connections<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let most = workload::CLOSED_CONNECTIONS_MAX;
+    let count = u32::deserialize(deserializer)?;
+    if (1..=most).contains(&count) {
+        return Ok(count);
+    }
+    Err(D::Error::custom(format!("`{count}` connections: write 1 to {most}")))
+}
+
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let size_bytes = units::parse_size(&String::deserialize(deserializer)?).map_err(D::Error::custom)?;
+    if (1..=workload::SIZE_BYTES_MAX).contains(&size_bytes) {
+        return Ok(size_bytes);
+    }
+    Err(D::Error::custom(format!("`{size_bytes}` bytes: write a size such as 100KB")))
+}
+
+fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
+    let count = u8::deserialize(deserializer)?;
+    if (1..=ADDRESSES).contains(&count) {
+        return Ok(count);
+    }
+    Err(D::Error::custom(format!("`{count}` addresses: write 1 to {ADDRESSES}")))
+}
+
+fn all() -> u8 {
+    ADDRESSES
 }
 
 #[cfg(test)]
@@ -183,6 +240,18 @@ mod tests {
     }
 
     #[test]
+    fn a_closed_group_asks_for_itself() {
+        let text = "[[client]]\nname = \"a\"\naddresses = 1\nclosed = { connections = 8, size = \"100KB\" }\n\
+            [[client]]\nname = \"b\"\naddresses = 2\n[[client]]\nname = \"c\"\nshare = 3\naddresses = 1\n";
+        let groups = groups(text).unwrap();
+        let want = ["a=198.18.16.1@8x100000", "b=198.18.17.1,198.18.17.2@0.25", "c=198.18.18.1@0.75"];
+        assert_eq!(client_flags(groups.iter()), want);
+        assert_eq!(check_groups(groups.iter()), Ok(()));
+        assert_eq!(check_groups(groups[..1].iter()).unwrap_err().0, 0);
+        assert_eq!(check_groups([].iter()), Ok(()));
+    }
+
+    #[test]
     fn what_makes_no_sense_is_said() {
         for (keys, says) in [
             ("loss = 1.2", "`1.2` is not a loss"),
@@ -193,6 +262,15 @@ mod tests {
             ("rate = \"fast\"", "`fast` is not a rate"),
             ("delay = \"1ms\"", "unknown field `delay`"),
             ("ways = \"out\"", "unknown variant `out`"),
+            ("addresses = 0", "`0` addresses: write 1 to 4"),
+            ("addresses = 5", "`5` addresses: write 1 to 4"),
+            ("closed = { connections = 0, size = \"1KB\" }", "`0` connections: write 1 to 4096"),
+            ("closed = { connections = 1, size = \"0\" }", "`0` bytes: write a size"),
+            ("closed = { connections = 1 }", "missing field `size`"),
+            (
+                "share = 1\nclosed = { connections = 1, size = \"1KB\" }",
+                "client `a`: a closed group has its own requests",
+            ),
         ] {
             let said = groups(&format!("[[client]]\nname = \"a\"\n{keys}\n")).unwrap_err();
             assert!(said.starts_with(says), "{keys}: {said}");

@@ -26,7 +26,7 @@ use record::{AttemptRecord, Run};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use testbed::Load;
 use units::{Nanos, Rate};
-use workload::{Job, Schedule, Scheduled, Source};
+use workload::{Beside, ClosedClient, Job, Schedule, Scheduled, Source};
 
 use cli::Failure;
 use jobs::Demand;
@@ -56,8 +56,9 @@ pub struct Args {
     /// Rate of the bottleneck between server and client, such as 10mbit
     #[arg(long, value_name = "RATE", required_unless_present = "describe")]
     uplink: Option<String>,
-    /// Addresses that this share of the requests comes from; once for each group of clients
-    #[arg(long = "client", value_name = "NAME=ADDR[,ADDR…]@SHARE")]
+    /// Addresses that this share of the requests comes from, or which always have N requests of SIZE under way beside them; once for
+    /// each group of clients
+    #[arg(long = "client", value_name = "NAME=ADDR[,ADDR…]@SHARE|@NxSIZE")]
     clients: Vec<String>,
     /// Record the run in this folder, made if missing
     #[arg(long, value_name = "RUN")]
@@ -85,6 +86,8 @@ struct Wanted {
     uplink: Rate,
     patience: Option<Patience>,
     clients: Vec<ClientGroup>,
+    /// Groups of them that ask again at once.
+    closed: Vec<ClosedClient>,
     schedule: Schedule,
     /// Who asks instead of the schedule's jobs.
     users: Option<Users>,
@@ -146,7 +149,8 @@ pub(crate) fn jobs_of(load: &Load, link: Rate) -> Result<Vec<Job>, Failure> {
     if let Some(warning) = schedule.warning {
         return Err(Failure::Failed(format!("{warning}; write repeat = true, or fewer seconds")));
     }
-    let maybe = users.map(|users| users.sizes.into_iter().map(|size_bytes| Job { arrival: Nanos::ZERO, size_bytes }));
+    let maybe = users
+        .map(|users| users.sizes.into_iter().map(|size_bytes| Job { arrival: Nanos::ZERO, size_bytes, client: None }));
     Ok(maybe.map_or(schedule.jobs, Iterator::collect))
 }
 
@@ -159,8 +163,10 @@ fn understand(args: &Args) -> Result<Wanted, Failure> {
     let of_flag = |reason| Failure::Usage(format!("--client: {reason}"));
     let groups =
         args.clients.iter().map(|text| clients::group(text).map_err(of_flag)).collect::<Result<Vec<_>, _>>()?;
-    clients::check(&groups)?;
-    Ok(Wanted { url, uplink, patience, clients: groups, schedule, users })
+    let closed = clients::closed_clients(&groups);
+    let clients: Vec<ClientGroup> = groups.into_iter().map(|(group, _)| group).collect();
+    clients::check(&clients)?;
+    Ok(Wanted { url, uplink, patience, clients, closed, schedule, users })
 }
 
 /// The jobs of a load, or its users; `rate_per_s` goes before its own arrivals.
@@ -191,6 +197,13 @@ fn submit(wanted: &mut Wanted, plan: &Plan, json: bool) -> Result<loadgen::Outco
     let source: &mut dyn Source = match &mut wanted.users {
         Some(users) => &mut users.population,
         None => &mut scheduled,
+    };
+    let mut beside;
+    let source: &mut dyn Source = if wanted.closed.is_empty() {
+        source
+    } else {
+        beside = Beside::new(source, &wanted.closed, wanted.schedule.kept);
+        &mut beside
     };
     let bar = if json { ProgressBar::hidden() } else { progress_bar(source.count()) };
     let outcome = loadgen::run(plan, source, |progress| {

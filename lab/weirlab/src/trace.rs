@@ -28,7 +28,7 @@ const SHIPPED_NAME: &str = "synthetic";
 pub enum Command {
     /// Say what a trace holds: requests, time, sizes, statuses, bad lines.
     Info(info::Args),
-    /// Write a trace as epoch_s,size_bytes,status.
+    /// Write a trace as epoch_s,size_bytes,status,client.
     Convert(change::ConvertArgs),
     /// Write the part of a trace that passes every condition given.
     Cut(change::CutArgs),

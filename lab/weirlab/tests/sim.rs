@@ -80,6 +80,39 @@ fn the_shipped_trace_replays_to_its_end() {
     assert_eq!(json("--policy srpt --trace synthetic --rho 1.4 --jobs 1000")["jobs"], 1000);
 }
 
+/// Client 5 asks for nine large ones at once; the small one of another comes last and does not wait for all of them.
+#[test]
+fn clients_of_a_trace_share_the_link() {
+    let folder = std::env::temp_dir().join(format!("weirlab-sim-clients-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let rows = (0..100).map(|n| match n % 10 {
+        9 => format!("{}.0,1000,200,{n}\n", n - 9),
+        _ => format!("{}.0,100000,200,5\n", n / 10 * 10),
+    });
+    let trace = folder.join("clients.csv");
+    fs::write(&trace, format!("epoch_s,size_bytes,status,client\n{}", rows.collect::<String>())).unwrap();
+    let args = format!("--policy fcfs --rho 0.9 --clients trace --trace {}", trace.display());
+    let (with, without) = (json(&format!("{args} --client-share 200KB")), json(&format!("{args} --client-share off")));
+    fs::remove_dir_all(&folder).unwrap();
+    assert_eq!((&with["clients"], &without["clients"]), (&Value::from(11), &Value::from(11)));
+    assert_eq!((&with["service"]["chunk_bytes"], &without["service"]), (&Value::from(1448), &Value::from("fluid")));
+    let [with, without] = [with, without].map(|found| number(&found, "/response_time_ms/mean"));
+    assert!(with < 0.95 * without, "{with} ms for {without}");
+}
+
+#[test]
+fn closed_clients_are_told_apart() {
+    let found =
+        json("--policy srpt --dist deterministic:size=300000 --rho 0.12 --seconds 60 --closed 8,100KB --closed 1,60MB");
+    assert!(found["no_interval"].as_str().unwrap().starts_with("closed clients keep the link full"), "{found}");
+    assert_eq!(found["closed_1"]["connections"], 8);
+    assert_eq!(found["closed_2"]["size_bytes"], 60_000_000);
+    // The open client has 1.2 Mbit/s, these share the rest.
+    let [one, two] = ["/closed_1/bits_per_s", "/closed_2/bits_per_s"].map(|path| number(&found, path) / 1e6);
+    assert!(one > 3.0 && two > 3.0 && (8.0..9.5).contains(&(one + two)), "{one} and {two} Mbit/s");
+    assert!(number(&found, "/response_time_ms/p90") < 1000.0, "{found}");
+}
+
 #[test]
 fn a_profile_alternates_and_a_horizon_cuts() {
     let found = json("--policy srpt --profile W1 --dist exponential:mean=5000 --seconds 500");
@@ -198,6 +231,32 @@ fn mistakes_are_one_line_that_names_the_field() {
         ("--policy sprt --rho 0.5 --dist exponential:mean=5000".into(), 2, "--policy: unknown policy `sprt`"),
         ("--policy srpt --rho 0.5 --trace /nonexistent.csv".into(), 1, "/nonexistent.csv: "),
         ("--policy srpt --rho 0.5 --dist trace:/nonexistent.csv".into(), 1, "/nonexistent.csv: "),
+    ] {
+        refused(&args, status, said);
+    }
+}
+
+#[test]
+fn mistakes_about_clients_name_the_field() {
+    let fine = "--policy srpt --dist exponential:mean=5000";
+    for (args, status, said) in [
+        (format!("{fine} --rho 0.5 --clients trace"), 2, "--clients: Poisson arrivals have no clients"),
+        (
+            format!("{fine} --rho 0.5 --clients some"),
+            2,
+            "--clients: `some` is no number of clients: write 1000, say, or trace",
+        ),
+        (format!("{fine} --rho 0.5 --clients 1000001"), 2, "--clients: 1000001 clients: write 1 to 1000000"),
+        (format!("{fine} --rho 0.5 --client-share on"), 2, "--client-share: all jobs are one client's"),
+        (
+            format!("{fine} --rho 0.5 --clients 9 --client-share 0"),
+            2,
+            "--client-share: `0` is no allowance: write on, off",
+        ),
+        (format!("{fine} --rho 0.5 --closed 8"), 2, "--closed: `8` is no closed client: write CONNECTIONS,SIZE"),
+        (format!("{fine} --rho 0.5 --closed 8,100KB"), 2, "--closed: closed clients ask without end: write seconds"),
+        ("--model packet --policy srpt --clients 9".into(), 2, "--clients: only --model queue knows them"),
+        ("--policy srpt --rho 0.5 --trace synthetic --clients trace".into(), 2, "--clients: 30000 of 30000 requests"),
     ] {
         refused(&args, status, said);
     }

@@ -13,6 +13,8 @@ pub struct Request {
     pub size_bytes: u64,
     /// HTTP status; `None` where the log does not record it.
     pub status: Option<u16>,
+    /// Its client by the log's own number, hosts numbered in the order of the file; `None` where the log names none.
+    pub client: Option<u32>,
 }
 
 /// A request log: what was read, sorted by time; requests of one instant stay in the order of the file.
@@ -40,10 +42,8 @@ impl Log {
             spread::inside_seconds(&mut at, seed);
         }
         let start = at.first().copied().unwrap_or(Nanos::ZERO);
-        let sizes = self.requests.iter().map(|request| request.size_bytes);
-        Trace {
-            arrivals: at.iter().zip(sizes).map(|(&at, size_bytes)| Arrival { at: at - start, size_bytes }).collect(),
-        }
+        let arrival = |(&at, &Request { size_bytes, client, .. })| Arrival { at: at - start, size_bytes, client };
+        Trace { arrivals: at.iter().zip(&self.requests).map(arrival).collect() }
     }
 
     /// Midnight UTC, in seconds since 1970, of the day this log is of; `None` for an empty log.
@@ -60,6 +60,8 @@ pub struct Arrival {
     /// Since the first request of the trace.
     pub at: Nanos,
     pub size_bytes: u64,
+    /// As in [`Request`].
+    pub client: Option<u32>,
 }
 
 /// When requests arrive and how much each asks for.

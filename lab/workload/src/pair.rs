@@ -61,7 +61,7 @@ pub fn pair(gaps: impl BufRead, sizes: &Log, seed: u64) -> Result<Log, PairError
             return Err(PairError::TooLong(number));
         }
         let at = Nanos((at_s * 1e9).round() as u64);
-        requests.extend(sizes.next().map(|size_bytes| Request { at, size_bytes, status: None }));
+        requests.extend(sizes.next().map(|size_bytes| Request { at, size_bytes, status: None, client: None }));
     }
     Ok(Log { format: Format::Csv, requests, whole_seconds: false, bad: BadLines::default() })
 }

@@ -1,5 +1,6 @@
 //! Reading a request log: bad lines are counted, kept with their numbers up to a bound, and passed over.
 
+use std::collections::HashMap;
 use std::io::{self, BufRead};
 
 use crate::format::{Format, Parsed, RECORD_BYTES, Reason, parse_record, trim};
@@ -62,11 +63,14 @@ struct Reader {
     requests: Vec<Request>,
     has_fraction: bool,
     bad: BadLines,
+    /// Hosts by name, in the order of the file.
+    hosts: HashMap<Box<[u8]>, u32>,
 }
 
 impl Reader {
     fn new(format: Format, strict: bool) -> Reader {
-        Reader { format, strict, line: 0, requests: Vec::new(), has_fraction: false, bad: BadLines::default() }
+        let (requests, bad, hosts) = (Vec::new(), BadLines::default(), HashMap::new());
+        Reader { format, strict, line: 0, requests, has_fraction: false, bad, hosts }
     }
 
     fn lines(&mut self, mut input: Input<'_>) -> Result<(), ReadError> {
@@ -81,7 +85,10 @@ impl Reader {
                 Line::TooLong => self.refuse(LINE_TOO_LONG, || printable(line))?,
                 Line::Whole if line.is_empty() || self.format.is_header(line) => {}
                 Line::Whole => match self.format.parse_line(line) {
-                    Ok(parsed) => self.accept(parsed)?,
+                    Ok(parsed) => {
+                        self.accept(parsed)?;
+                        self.name_client(line);
+                    }
                     Err(reason) => self.refuse(reason, || printable(line))?,
                 },
             }
@@ -112,6 +119,17 @@ impl Reader {
         self.has_fraction |= parsed.has_fraction;
         self.requests.push(parsed.request);
         Ok(())
+    }
+
+    /// The last request's client, where its line has a name for it.
+    fn name_client(&mut self, line: &[u8]) {
+        if let (Some(host), Some(request)) = (self.format.host(line), self.requests.last_mut()) {
+            let next = self.hosts.len() as u32;
+            request.client = match self.hosts.get(host) {
+                Some(&number) => Some(number),
+                None => Some(*self.hosts.entry(host.into()).or_insert(next)),
+            };
+        }
     }
 
     fn refuse(&mut self, reason: Reason, text: impl Fn() -> String) -> Result<(), ReadError> {

@@ -46,6 +46,8 @@ pub struct Job {
     /// Since the run began.
     pub arrival: Nanos,
     pub size_bytes: u64,
+    /// As in [`crate::Request`].
+    pub client: Option<u32>,
 }
 
 /// What a run submits, and when.
@@ -154,8 +156,8 @@ impl<'a> Pace<'a> {
 
     fn jobs<'b>(&'b self, arrivals: Cow<'b, [Arrival]>, copy: u64) -> impl Iterator<Item = Job> + 'b {
         (0..arrivals.len()).map(move |index| {
-            let Arrival { at, size_bytes } = arrivals[index];
-            Job { arrival: self.instant(copy, at), size_bytes }
+            let Arrival { at, size_bytes, client } = arrivals[index];
+            Job { arrival: self.instant(copy, at), size_bytes, client }
         })
     }
 }
@@ -178,7 +180,7 @@ fn copied(trace: &Trace, copy: u64, seed: Option<u64>) -> Cow<'_, [Arrival]> {
     rng.set_stream(copy);
     let mut sizes: Vec<u64> = trace.arrivals.iter().map(|arrival| arrival.size_bytes).collect();
     sizes.shuffle(&mut rng);
-    trace.arrivals.iter().zip(sizes).map(|(arrival, size_bytes)| Arrival { at: arrival.at, size_bytes }).collect()
+    trace.arrivals.iter().zip(sizes).map(|(arrival, size_bytes)| Arrival { size_bytes, ..*arrival }).collect()
 }
 
 /// On the wire, with the connections' own bytes.
@@ -230,7 +232,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn trace(arrivals: &[(u64, u64)]) -> Trace {
-        let arrivals = arrivals.iter().map(|&(at, size_bytes)| Arrival { at: Nanos(at), size_bytes });
+        let arrivals = arrivals.iter().map(|&(at, size_bytes)| Arrival { at: Nanos(at), size_bytes, client: None });
         Trace { arrivals: arrivals.collect() }
     }
 
@@ -247,7 +249,7 @@ mod tests {
         // 1,208 + 240 bytes are one full segment: 1,514 on the wire, 1,720 with the connection. Two of them are
         // 27,520 bits, at rho 0.5 on 10 Mbit/s spread over 5.504 ms.
         let schedule = schedule(&trace(&[(0, 1208), (7, 1208)]), &scaling(0.5)).unwrap();
-        assert_eq!(schedule.jobs[1], Job { arrival: Nanos::from_micros(5504), size_bytes: 1208 });
+        assert_eq!(schedule.jobs[1], Job { arrival: Nanos::from_micros(5504), size_bytes: 1208, client: None });
         assert_eq!((schedule.kept, schedule.warning), (Nanos::from_micros(5504), None));
         assert!((schedule.rho_measured - 0.5).abs() < 1e-12);
     }

@@ -17,6 +17,8 @@ pub struct Ask {
     pub size_bytes: u64,
     /// Whose it is, who has no other under way; `None` in an open load, where nobody waits.
     pub user: Option<u32>,
+    /// The group of clients it comes from; `None`: it is dealt to one.
+    pub group: Option<u32>,
 }
 
 /// Where the requests of a run come from.
@@ -60,7 +62,7 @@ impl Source for Scheduled<'_> {
     fn take(&mut self) -> Option<Ask> {
         let job = self.jobs.get(self.next)?;
         self.next += 1;
-        Some(Ask { at: job.arrival, size_bytes: job.size_bytes, user: None })
+        Some(Ask { at: job.arrival, size_bytes: job.size_bytes, user: None, group: None })
     }
 
     fn on_end(&mut self, _: u32, _: Nanos) -> bool {
@@ -82,7 +84,8 @@ mod tests {
 
     #[test]
     fn jobs_come_in_order_whatever_ended() {
-        let jobs = [(3, 10), (3, 20), (9, 30)].map(|(at, size_bytes)| Job { arrival: Nanos(at), size_bytes });
+        let jobs =
+            [(3, 10), (3, 20), (9, 30)].map(|(at, size_bytes)| Job { arrival: Nanos(at), size_bytes, client: None });
         let mut source = Scheduled::new(&jobs);
         assert_eq!((source.count(), source.last_at(), source.due()), (Some(3), Nanos(9), Some(Nanos(3))));
         let first = source.take().unwrap();

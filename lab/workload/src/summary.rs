@@ -1,6 +1,6 @@
 //! What a log holds, in a few numbers: how many, how long, how large, how bursty.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use units::Nanos;
 
@@ -19,6 +19,8 @@ pub struct Summary {
     pub interarrival_scv: Option<f64>,
     /// How often each status comes; `None` where it is not recorded.
     pub statuses: BTreeMap<Option<u16>, usize>,
+    /// How many different clients; `None` where no request has one.
+    pub clients: Option<usize>,
     /// Of the requests with a body; `None` if there are none.
     pub sizes: Option<SizeSummary>,
 }
@@ -49,6 +51,7 @@ impl Summary {
         }
         let span_s = (last - first).as_secs_f64();
         let sizes = log.requests.iter().map(|request| request.size_bytes).filter(|&size| size > 0).collect();
+        let clients: HashSet<u32> = log.requests.iter().filter_map(|request| request.client).collect();
         Some(Summary {
             requests: log.requests.len(),
             first,
@@ -56,6 +59,7 @@ impl Summary {
             rate_per_s: (span_s > 0.0).then(|| (log.requests.len() - 1) as f64 / span_s),
             interarrival_scv: interarrival_scv(log, seed),
             statuses,
+            clients: (!clients.is_empty()).then_some(clients.len()),
             sizes: SizeSummary::of(sizes),
         })
     }
@@ -114,9 +118,10 @@ mod tests {
 
     #[test]
     fn counted_by_hand() {
-        let found = summary("0.0,10,200\n1.0,0,304\n2.0,20,200\n3.0,100,200\n4.0,70,\n").unwrap();
+        let found = summary("0.0,10,200,5\n1.0,0,304,5\n2.0,20,200\n3.0,100,200,9\n4.0,70,\n").unwrap();
         assert_eq!((found.requests, found.span(), found.rate_per_s), (5, Nanos::from_secs(4), Some(1.0)));
         assert_eq!(found.statuses, BTreeMap::from([(None, 1), (Some(200), 3), (Some(304), 1)]));
+        assert_eq!(found.clients, Some(2));
         let scv = found.interarrival_scv.unwrap();
         assert!(scv.abs() < 1e-12, "even gaps vary by nothing: {scv}");
         let sizes = found.sizes.unwrap();
@@ -129,7 +134,7 @@ mod tests {
     fn little_or_nothing() {
         assert_eq!(summary("epoch_s,size_bytes\n"), None);
         let one = summary("5,0,404\n").unwrap();
-        assert_eq!((one.rate_per_s, one.interarrival_scv, one.sizes), (None, None, None));
+        assert_eq!((one.rate_per_s, one.interarrival_scv, one.clients, one.sizes), (None, None, None, None));
         assert_eq!(summary("5.0,9\n5.0,9\n").unwrap().interarrival_scv, None);
     }
 }

@@ -85,7 +85,7 @@ impl Synthetic {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         let mut at = Nanos::ZERO;
         let requests = (0..self.jobs).map(|_| {
-            let request = Request { at, size_bytes: self.sizes.draw(&mut rng), status: None };
+            let request = Request { at, size_bytes: self.sizes.draw(&mut rng), status: None, client: None };
             at += self.gap(&mut rng);
             request
         });

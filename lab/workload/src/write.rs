@@ -7,7 +7,7 @@ use units::Nanos;
 
 use crate::{Log, Request};
 
-/// Writes `epoch_s,size_bytes,status`, gzipped if asked; the status column is left out where no request has one.
+/// Writes `epoch_s,size_bytes,status,client`, gzipped if asked; columns at the end that no request has are left out.
 ///
 /// Whole seconds stay whole, so that the reader's seed spreads them; other instants keep every digit.
 pub fn write_csv(log: &Log, gzip: bool, out: impl Write) -> io::Result<()> {
@@ -26,15 +26,20 @@ pub fn write_csv(log: &Log, gzip: bool, out: impl Write) -> io::Result<()> {
 
 fn write_rows(log: &Log, out: &mut impl Write) -> io::Result<()> {
     let has_status = log.requests.iter().any(|request| request.status.is_some());
-    out.write_all(if has_status { b"epoch_s,size_bytes,status\n" } else { b"epoch_s,size_bytes\n" })?;
-    for Request { at, size_bytes, status } in &log.requests {
+    let has_client = log.requests.iter().any(|request| request.client.is_some());
+    let columns = [",status", ",client"];
+    let shown = if has_client { 2 } else { usize::from(has_status) };
+    writeln!(out, "epoch_s,size_bytes{}", columns[..shown].concat())?;
+    for Request { at, size_bytes, status, client } in &log.requests {
         write_instant(*at, log.whole_seconds, out)?;
         write!(out, ",{size_bytes}")?;
-        match status {
-            Some(status) => writeln!(out, ",{status}")?,
-            None if has_status => writeln!(out, ",")?,
-            None => writeln!(out)?,
+        for column in [status.map(u32::from), *client].into_iter().take(shown) {
+            match column {
+                Some(number) => write!(out, ",{number}")?,
+                None => write!(out, ",")?,
+            }
         }
+        writeln!(out)?;
     }
     Ok(())
 }
@@ -66,6 +71,7 @@ mod tests {
     fn as_a_person_would_write_it() {
         for text in [
             "epoch_s,size_bytes,status\n5,0,304\n6,7,\n",
+            "epoch_s,size_bytes,status,client\n5,0,304,7\n6,7,,\n6,7,,0\n",
             "epoch_s,size_bytes\n0.0,1\n0.000000001,2\n12.5,3\n",
             "epoch_s,size_bytes\n",
         ] {
@@ -96,12 +102,17 @@ mod tests {
     proptest! {
         #[test]
         fn reads_back(
-            rows in prop::collection::vec((0u64..1 << 62, 0u64..1 << 50, prop::option::of(0u16..1000)), 1..50),
+            rows in prop::collection::vec(
+                (0u64..1 << 62, 0u64..1 << 50, prop::option::of(0u16..1000), prop::option::of(0u32..10)),
+                1..50
+            ),
             whole_seconds: bool,
             gzip: bool,
         ) {
             let unit = if whole_seconds { 1_000_000_000 } else { 1 };
-            let request = |(at, size_bytes, status)| Request { at: Nanos(at / unit * unit), size_bytes, status };
+            let request = |(at, size_bytes, status, client)| {
+                Request { at: Nanos(at / unit * unit), size_bytes, status, client }
+            };
             let mut requests: Vec<Request> = rows.into_iter().map(request).collect();
             requests.sort_by_key(|request| request.at);
             let log = Log { format: Format::Csv, requests, whole_seconds, bad: BadLines::default() };

@@ -17,8 +17,11 @@ pub fn poisson(
     let shared = wire::CONNECTION_BYTES as f64 * (1.0 - 1.0 / f64::from(per_connection.max(1)));
     let mean_bytes = Wire::Tcp.mean_bytes(sizes) - shared;
     let service_ns = mean_bytes * 8e9 / link.bits_per_s() as f64;
-    Poisson::new(sizes, load, service_ns, seed)
-        .map(|request| Job { arrival: request.at, size_bytes: request.size_bytes })
+    Poisson::new(sizes, load, service_ns, seed).map(|request| Job {
+        arrival: request.at,
+        size_bytes: request.size_bytes,
+        client: None,
+    })
 }
 
 /// The jobs of a schedule that was made for a load of 1, at another load: every gap is filled at the profile's pace.
@@ -51,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_schedule_is_bent_to_the_profile() {
-        let full = [0, 2, 4, 10].map(|s| Job { arrival: Nanos::from_secs(s), size_bytes: s }).to_vec();
+        let full = [0, 2, 4, 10].map(|s| Job { arrival: Nanos::from_secs(s), size_bytes: s, client: None }).to_vec();
         let bent: Vec<Job> = at_load(full, "10,10,0.4,1.6".parse().unwrap()).collect();
         let seconds: Vec<u64> = bent.iter().map(|job| job.arrival.0 / 1_000_000_000).collect();
         // 4 s of work in the first ten seconds; the next 6 s of it take 3.75 s.

@@ -87,7 +87,7 @@ impl Users {
         self.paused -= 1;
         self.left = self.left.checked_sub(1)?;
         let user = &mut self.users[user as usize];
-        Some(Job { arrival: now, size_bytes: self.sizes.sample(&mut user.rng) })
+        Some(Job { arrival: now, size_bytes: self.sizes.sample(&mut user.rng), client: None })
     }
 
     /// When the user asks next; `None` if that is too late.

@@ -288,7 +288,7 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
     /// A job has come to its end.
     pub fn end(&mut self, request: &Request, outcome: record::Outcome) {
         self.counts.by_outcome[at_outcome(outcome)] += 1;
-        let Job { arrival, size_bytes } = request.job;
+        let Job { arrival, size_bytes, .. } = request.job;
         if outcome == record::Outcome::Complete {
             self.counts.completed += 1;
             self.counts.response_ns += u128::from((self.now - arrival).0);

@@ -34,15 +34,12 @@ pub(super) fn resolve(config: &Config, quantile: &dyn Fn(f64) -> f64, line: &Lin
     let exact = |discipline| Ok(Resolved { discipline, chunk_bytes: None, cuts_bytes: Vec::new() });
     let (spec, chunk_bytes) = (config.policy.as_str(), config.chunk_bytes);
     if spec == "ps" {
-        if config.connections.is_some() {
-            return Err(Error::field("connections", "ps is exact processor sharing of jobs: write fair instead"));
-        }
-        let Some(_) = chunk_bytes else { return exact(Discipline::ProcessorSharing) };
-        return Err(Error::field("chunk", "ps is exact processor sharing and has no chunks: write fair instead"));
+        check_ps(config)?;
+        return exact(Discipline::ProcessorSharing);
     }
     let policy: PolicySpec = spec.parse().map_err(|error| Error::field("policy", error))?;
     let is_las = *policy.order() == Order::Las && !policy.has_classes();
-    if is_las && chunk_bytes.is_none() && config.connections.is_none() {
+    if is_las && chunk_bytes.is_none() && config.connections.is_none() && !config.clients.is_any() {
         return exact(Discipline::LeastAttained);
     }
     let cuts_bytes = cut_points(policy.order(), quantile);
@@ -56,14 +53,28 @@ pub(super) fn resolve(config: &Config, quantile: &dyn Fn(f64) -> f64, line: &Lin
         Order::QuickFix { .. } => policy.with_order(Order::QuickFix { cut_bytes: cuts[0] }),
         _ => policy.clone(),
     };
-    let chunk_bytes = chunk_bytes.or_else(|| (is_las || policy.takes_turns()).then_some(CHUNK_BYTES_USUAL));
-    let parsed = scaled.build();
+    let share = config.clients.share_of(config.link, line);
+    let turns = is_las || policy.takes_turns() || share.is_some();
+    let chunk_bytes = chunk_bytes.or_else(|| turns.then_some(CHUNK_BYTES_USUAL));
+    let parsed = share.map_or_else(|| scaled.build(), |share| scaled.build_shared(share));
     let discipline = match chunk_bytes {
         None => Discipline::Fluid(parsed),
         Some(0) => return Err(Error::field("chunk", "chunks of 0 bytes never end: write at least 1")),
         Some(bytes) => Discipline::Chunked(parsed, line.time_for(bytes)),
     };
     Ok(Resolved { discipline, chunk_bytes, cuts_bytes })
+}
+
+fn check_ps(config: &Config) -> Result<(), Error> {
+    let given = [
+        ("connections", config.connections.is_some(), "ps is exact processor sharing of jobs"),
+        ("clients", config.clients.is_any(), "ps is exact processor sharing of jobs"),
+        ("chunk", config.chunk_bytes.is_some(), "ps is exact processor sharing and has no chunks"),
+    ];
+    match given.into_iter().find(|(_, is_given, _)| *is_given) {
+        Some((field, _, reason)) => Err(Error::field(field, format_args!("{reason}: write fair instead"))),
+        None => Ok(()),
+    }
 }
 
 /// The cut points in bytes of a policy that has some, learned here from the distribution that is known.

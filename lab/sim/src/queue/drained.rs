@@ -37,7 +37,8 @@ impl Jobs {
 
     fn arrive(&mut self, flight: Flight, path: Path) {
         let size = Size::Known(flight.service.0);
-        let arrival = Arrival { framing: framing(), class: flight.class, path, ..Arrival::of(size) };
+        let arrival =
+            Arrival { framing: framing(), class: flight.class, client: flight.client, path, ..Arrival::of(size) };
         let turn = flight.number.checked_rem(self.carriers.len() as u64);
         let carrier = turn.map(|turn| self.carriers[turn as usize]);
         let carried = carrier.and_then(|on| self.drain.arrive_on(flight.arrival, on, arrival, Precedence::default()));
@@ -52,9 +53,10 @@ impl Jobs {
         self.flights[id.slot()].expect("a granted job is in flight").1
     }
 
-    fn left_over(&self) -> Vec<Flight> {
-        let present = self.flights.iter().flatten().filter(|(id, _)| self.drain.job(*id).is_some());
-        present.map(|(_, flight)| *flight).collect()
+    /// And what each has had.
+    fn present(&self) -> Vec<(Flight, Nanos)> {
+        let had = |(id, flight): &(JobId, Flight)| Some((*flight, Nanos(self.drain.job(*id)?.attained)));
+        self.flights.iter().flatten().filter_map(had).collect()
     }
 }
 
@@ -119,7 +121,11 @@ impl Station for Fluid {
     }
 
     fn left_over(&self) -> Vec<Flight> {
-        self.jobs.left_over()
+        open(self.jobs.present())
+    }
+
+    fn closed_left_over(&self) -> Vec<(Flight, Nanos)> {
+        closed(self.jobs.present())
     }
 }
 
@@ -142,6 +148,12 @@ struct Sending {
 impl Chunked {
     pub fn new(policy: Box<dyn Policy>, connections: Option<NonZeroU32>, chunk: Nanos) -> Chunked {
         Chunked { jobs: Jobs::new(policy, connections), chunk, sending: None, wall: Nanos::ZERO }
+    }
+
+    fn present(&self) -> Vec<(Flight, Nanos)> {
+        let departing =
+            self.sending.as_ref().and_then(|sending| sending.departs).map(|flight| (flight, flight.service));
+        self.jobs.present().into_iter().chain(departing).collect()
     }
 }
 
@@ -181,7 +193,18 @@ impl Station for Chunked {
     }
 
     fn left_over(&self) -> Vec<Flight> {
-        let departing = self.sending.as_ref().and_then(|sending| sending.departs);
-        self.jobs.left_over().into_iter().chain(departing).collect()
+        open(self.present())
     }
+
+    fn closed_left_over(&self) -> Vec<(Flight, Nanos)> {
+        closed(self.present())
+    }
+}
+
+fn open(present: Vec<(Flight, Nanos)>) -> Vec<Flight> {
+    present.into_iter().map(|(flight, _)| flight).filter(|flight| !flight.is_closed).collect()
+}
+
+fn closed(present: Vec<(Flight, Nanos)>) -> Vec<(Flight, Nanos)> {
+    present.into_iter().filter(|(flight, _)| flight.is_closed).collect()
 }

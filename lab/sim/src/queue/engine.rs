@@ -5,6 +5,7 @@ use units::Nanos;
 
 use super::Error;
 use super::line::{Line, Wire};
+use super::owners::{ClosedClients, Numbering};
 use super::source::{Clients, Request};
 use super::station::{Flight, Station};
 use crate::hooks::PROGRESS_JOBS;
@@ -15,6 +16,9 @@ pub const JOBS_MAX: usize = sched::JOBS_MAX;
 
 /// 36 years: what comes later, or more work than this, is no run that anybody wants, and would overflow the clock.
 pub const SPAN_MAX: Nanos = Nanos(1 << 60);
+
+/// Closed clients' jobs are not numbered.
+const CLOSED_NUMBER: u64 = u64::MAX;
 
 /// Which jobs are counted, and when the run ends.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +35,8 @@ pub(super) struct Engine<'a> {
     pub line: Line,
     pub wire: Wire,
     pub clients: Clients,
+    pub numbering: Numbering,
+    pub closed: ClosedClients,
     pub extent: Extent,
     pub hooks: Hooks<'a>,
     pub tally: Tally,
@@ -54,6 +60,7 @@ pub(super) struct Counts {
 
 impl Engine<'_> {
     pub fn run(&mut self, mut station: impl Station, requests: impl Iterator<Item = Request>) -> Result<(), Error> {
+        self.open(&mut station)?;
         for request in requests {
             if request.at >= self.extent.until {
                 break;
@@ -69,8 +76,25 @@ impl Engine<'_> {
         Ok(())
     }
 
+    /// Closed clients are there from the start.
+    fn open(&mut self, station: &mut impl Station) -> Result<(), Error> {
+        for (client, connections, size_bytes, service) in self.closed.asks() {
+            for _ in 0..connections {
+                if station.len() >= JOBS_MAX {
+                    return Err(Error::TooManyJobs { at: Nanos::ZERO });
+                }
+                let (class, path) = self.clients.draw();
+                let number = CLOSED_NUMBER;
+                let flight =
+                    Flight { number, arrival: Nanos::ZERO, service, size_bytes, class, client, is_closed: true };
+                station.arrive(flight, path);
+            }
+        }
+        Ok(())
+    }
+
     fn admit(&mut self, station: &mut impl Station, request: Request) -> Result<(), Error> {
-        let Request { at, size_bytes } = request;
+        let Request { at, size_bytes, client } = request;
         if station.len() >= JOBS_MAX {
             return Err(Error::TooManyJobs { at });
         }
@@ -80,7 +104,9 @@ impl Engine<'_> {
             return Err(Error::TooLong { at, size_bytes });
         }
         let (class, path) = self.clients.draw();
-        let flight = Flight { number: self.counts.arrived, arrival: at, service, size_bytes, class };
+        let client = self.numbering.next(client);
+        let number = self.counts.arrived;
+        let flight = Flight { number, arrival: at, service, size_bytes, class, client, is_closed: false };
         self.pass(at, station.len());
         self.counts.arrived += 1;
         self.counts.offered += u128::from(service.0);
@@ -93,6 +119,12 @@ impl Engine<'_> {
     fn serve(&mut self, station: &mut impl Station, until: Nanos) {
         while let Some((flight, at)) = station.depart_by(until) {
             self.pass(at, station.len() + 1);
+            if flight.is_closed {
+                self.closed.on_complete(flight.client, flight.service);
+                let (_, path) = self.clients.draw();
+                station.arrive(Flight { arrival: at, ..flight }, path);
+                continue;
+            }
             self.counts.departed += 1;
             self.leave(&flight, at, Ended::Complete);
             if self.counts.departed.is_multiple_of(PROGRESS_JOBS)
@@ -110,8 +142,12 @@ impl Engine<'_> {
     fn end(&mut self, station: &impl Station) {
         let mut left_over = station.left_over();
         left_over.sort_by_key(|flight| flight.number);
-        if !left_over.is_empty() {
+        let closed = station.closed_left_over();
+        if !left_over.is_empty() || !closed.is_empty() {
             self.pass(self.extent.until, station.len());
+        }
+        for (flight, had) in closed {
+            self.closed.on_part(flight.client, had);
         }
         for flight in left_over {
             self.counts.incomplete += 1;

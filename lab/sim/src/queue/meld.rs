@@ -99,7 +99,15 @@ mod tests {
             let (mut number, mut root, mut model) = (0, None, Vec::new());
             for group in groups {
                 for service in group {
-                    let flight = Flight { number, arrival: Nanos(0), service: Nanos(service), size_bytes: 1, class: 0 };
+                    let flight = Flight {
+                        number,
+                        arrival: Nanos(0),
+                        service: Nanos(service),
+                        size_bytes: 1,
+                        class: 0,
+                        client: 0,
+                        is_closed: false,
+                    };
                     number += 1;
                     model.push((service, flight.number));
                     let single = melds.single(flight);

@@ -10,6 +10,7 @@ mod engine;
 mod las;
 mod line;
 mod meld;
+mod owners;
 mod ps;
 mod relaxation;
 mod source;
@@ -20,6 +21,9 @@ mod tests;
 pub use discipline::CHUNK_BYTES_USUAL;
 pub use engine::{JOBS_MAX, SPAN_MAX};
 pub use line::Wire;
+pub use owners::{
+    Allowance, CLIENTS_MAX, CLOSED_CONNECTIONS_MAX, CLOSED_MAX, ClientSpec, Closed, ClosedOutcome, Owners,
+};
 pub use source::Paths;
 pub(crate) use source::Poisson;
 
@@ -33,6 +37,7 @@ use crate::{CLASSES_MAX, Hooks, Summary, Tally};
 use discipline::{Discipline, Resolved, resolve};
 use engine::{Counts, Engine, Extent};
 use line::Line;
+use owners::{ClosedClients, Numbering};
 use source::{Clients, Request};
 
 /// The greatest rate: a byte has to take a nanosecond at least, or sizes that differ would take the same time.
@@ -54,7 +59,9 @@ pub struct Config {
     /// Jobs come on so many connections in turn, each a carrier of the drain and its own share of a policy that takes turns; a job that
     /// finds its connection full has one of its own. `None`: every job has.
     pub connections: Option<NonZeroU32>,
-    /// Bytes on the link handed down at once; `None` is fluid service, or [`CHUNK_BYTES_USUAL`] for a policy that takes turns.
+    pub clients: ClientSpec,
+    /// Bytes on the link handed down at once; `None` is fluid service, or [`CHUNK_BYTES_USUAL`] for a policy that takes turns and where clients
+    /// share.
     pub chunk_bytes: Option<u64>,
     /// Jobs at the start that are not counted.
     pub warm_up_jobs: u64,
@@ -96,6 +103,10 @@ pub struct Outcome {
     pub jobs_in_system_mean: f64,
     pub jobs_in_system_max: usize,
     pub simulated_s: f64,
+    /// Clients that came, where jobs have some.
+    pub clients: Option<u64>,
+    /// Closed clients, in their order.
+    pub closed: Vec<ClosedOutcome>,
     /// Bytes per grant where service is not fluid.
     pub chunk_bytes: Option<u64>,
     /// Cut points of the policy's bands, bytes on the link.
@@ -115,6 +126,8 @@ pub fn run(config: &Config, hooks: Hooks) -> Result<Outcome, Error> {
         line,
         wire: config.wire,
         clients: Clients::new(config.paths, &config.class_shares, line, config.seed),
+        numbering: Numbering::new(&config.clients, config.seed),
+        closed: ClosedClients::new(&config.clients.closed, &line, config.wire),
         extent: extent(config),
         hooks,
         tally: Tally::new(),
@@ -128,7 +141,7 @@ pub fn run(config: &Config, hooks: Hooks) -> Result<Outcome, Error> {
             feed(&mut engine, drained::Chunked::new(policy, config.connections, chunk), config)
         }
     }?;
-    let Engine { tally, counts, .. } = engine;
+    let Engine { tally, counts, numbering, closed, .. } = engine;
     let span_ns = counts.at.0.max(1) as f64;
     let rho_offered = counts.offered as f64 / span_ns;
     Ok(Outcome {
@@ -139,6 +152,8 @@ pub fn run(config: &Config, hooks: Hooks) -> Result<Outcome, Error> {
         jobs_in_system_mean: counts.area as f64 / span_ns,
         jobs_in_system_max: counts.in_system_max,
         simulated_s: counts.at.as_secs_f64(),
+        clients: numbering.count(),
+        closed: closed.outcomes(config.link, counts.at),
         chunk_bytes,
         cuts_bytes,
     })
@@ -152,7 +167,12 @@ fn feed(engine: &mut Engine, station: impl station::Station, config: &Config) ->
         }
         Arrivals::Replay(jobs) => {
             let first = if let Horizon::Jobs(jobs) = config.horizon { jobs } else { u64::MAX };
-            let requests = jobs.iter().map(|job| Request { at: job.arrival, size_bytes: job.size_bytes.max(1) });
+            let request = |job: &workload::Job| Request {
+                at: job.arrival,
+                size_bytes: job.size_bytes.max(1),
+                client: job.client,
+            };
+            let requests = jobs.iter().map(request);
             engine.run(station, requests.take(usize::try_from(first).unwrap_or(usize::MAX)))
         }
     }
@@ -180,6 +200,7 @@ fn prepare(config: &Config) -> Result<Resolved, Error> {
     }
     check_shares(&config.class_shares)?;
     let line = Line::new(config.link);
+    owners::check(config, &line)?;
     let on_link = |bytes: f64| config.wire.bytes(bytes.round().max(1.0) as u64) as f64;
     match &config.arrivals {
         Arrivals::Poisson { sizes, load } => {

@@ -17,6 +17,11 @@ const RELAXATIONS_MIN: f64 = 200.0;
 
 /// The summary, without intervals where the run was too short for any.
 pub(super) fn judged(summary: Summary, config: &Config, rho_offered: f64) -> Summary {
+    if !config.clients.closed.is_empty() {
+        return summary.without_intervals(
+            "closed clients keep the link full: the load of the others does not say what it remembers".into(),
+        );
+    }
     let (rho, scatter) = match &config.arrivals {
         Arrivals::Poisson { sizes, load } => (load.mean_rho(), sizes.moment(2) / sizes.mean().powi(2)),
         Arrivals::Replay(jobs) => (rho_offered, scatter(jobs)),
@@ -49,7 +54,7 @@ fn scatter(jobs: &[Job]) -> f64 {
 mod tests {
     use super::*;
     use crate::Hooks;
-    use crate::queue::{Horizon, Paths, Wire, run};
+    use crate::queue::{ClientSpec, Horizon, Paths, Wire, run};
 
     fn config(policy: &str, dist: &str, rho: f64, jobs: u64, seed: u64) -> Config {
         let load = workload::LoadProfile::constant(rho).unwrap();
@@ -61,6 +66,7 @@ mod tests {
             paths: Paths::Unknown,
             class_shares: Vec::new(),
             connections: None,
+            clients: ClientSpec::default(),
             chunk_bytes: None,
             warm_up_jobs: jobs / 10,
             horizon: Horizon::Jobs(jobs),
@@ -112,7 +118,8 @@ mod tests {
 
     #[test]
     fn an_overload_has_no_mean_to_be_sure_of() {
-        let jobs = (0..1000).map(|n| Job { arrival: units::Nanos(n * 100), size_bytes: 100 + n % 7 }).collect();
+        let jobs =
+            (0..1000).map(|n| Job { arrival: units::Nanos(n * 100), size_bytes: 100 + n % 7, client: None }).collect();
         let usual = config("fcfs", "exponential:mean=5000", 0.5, 1, 1);
         let over = Config { arrivals: Arrivals::Replay(jobs), warm_up_jobs: 0, horizon: Horizon::AllOfReplay, ..usual };
         let said = summary(&over).no_interval.unwrap();

@@ -1,4 +1,4 @@
-//! Who comes when. Times, sizes and paths are drawn from three streams of one seed, so that the same sizes in the same
+//! Who comes when. Times, sizes, paths and clients are drawn from four streams of one seed, so that the same sizes in the same
 //! order come at every load, and no policy or path changes them.
 
 use rand::{RngCore, SeedableRng};
@@ -14,6 +14,8 @@ use super::line::Line;
 pub struct Request {
     pub at: Nanos,
     pub size_bytes: u64,
+    /// By the trace's number.
+    pub client: Option<u32>,
 }
 
 /// Poisson arrivals without end.
@@ -47,7 +49,7 @@ impl Iterator for Poisson {
         // In (0, 1], so that its logarithm is finite.
         let uniform = ((self.times.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
         self.at = self.load.after(self.at, -uniform.ln() * self.service_ns);
-        Some(Request { at: self.at, size_bytes: self.sampler.sample(&mut self.sizes) })
+        Some(Request { at: self.at, size_bytes: self.sampler.sample(&mut self.sizes), client: None })
     }
 }
 
@@ -133,7 +135,7 @@ impl Clients {
     }
 }
 
-fn stream(seed: u64, stream: u64) -> ChaCha8Rng {
+pub(super) fn stream(seed: u64, stream: u64) -> ChaCha8Rng {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(stream);
     random

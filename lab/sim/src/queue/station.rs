@@ -11,6 +11,9 @@ pub struct Flight {
     pub service: Nanos,
     pub size_bytes: u64,
     pub class: u8,
+    pub client: u32,
+    /// Its client is a closed one.
+    pub is_closed: bool,
 }
 
 /// The link with its queue, under one discipline.
@@ -24,6 +27,11 @@ pub trait Station {
     /// Serves until the next departure at or before `until`, or else until then. The departed job and when it left.
     fn depart_by(&mut self, until: Nanos) -> Option<(Flight, Nanos)>;
 
-    /// Those still there, in any order.
+    /// Those still there but for closed clients', in any order.
     fn left_over(&self) -> Vec<Flight>;
+
+    /// Those of closed clients still there, and what of the link each has had.
+    fn closed_left_over(&self) -> Vec<(Flight, Nanos)> {
+        Vec::new()
+    }
 }

@@ -17,6 +17,7 @@ fn replay(policy: &str, jobs: &[Job]) -> Config {
         paths: Paths::Unknown,
         class_shares: Vec::new(),
         connections: None,
+        clients: ClientSpec::default(),
         chunk_bytes: None,
         warm_up_jobs: 0,
         horizon: Horizon::AllOfReplay,
@@ -49,7 +50,7 @@ fn departures(config: &Config) -> Vec<u64> {
 }
 
 fn jobs(cases: &[(u64, u64)]) -> Vec<Job> {
-    cases.iter().map(|&(at, size_bytes)| Job { arrival: Nanos(at), size_bytes }).collect()
+    cases.iter().map(|&(at, size_bytes)| Job { arrival: Nanos(at), size_bytes, client: None }).collect()
 }
 
 /// Every policy there is. Those that take turns do so by single bytes.
@@ -67,7 +68,7 @@ prop_compose! {
         let mut arrival = Nanos::ZERO;
         gaps.into_iter().zip(sizes).map(|(gap, size_bytes)| {
             arrival += Nanos(gap);
-            Job { arrival, size_bytes }
+            Job { arrival, size_bytes, client: None }
         }).collect()
     }
 }
@@ -76,7 +77,8 @@ prop_compose! {
 #[test]
 fn more_work_than_a_run_may_last_is_an_error() {
     let size_bytes = workload::SIZE_BYTES_MAX;
-    let of = |count| run(&replay("fcfs", &vec![Job { arrival: Nanos(5), size_bytes }; count]), Hooks::none());
+    let of =
+        |count| run(&replay("fcfs", &vec![Job { arrival: Nanos(5), size_bytes, client: None }; count]), Hooks::none());
     assert_eq!(of(1023).unwrap().departed, 1023);
     assert_eq!(of(1024).unwrap_err(), Error::TooLong { at: Nanos(5), size_bytes });
 }
@@ -324,4 +326,130 @@ fn processor_sharing_of_jobs_has_no_connections() {
     let config = Config { connections: NonZeroU32::new(2), ..replay("ps", &jobs(&[(0, 1)])) };
     assert!(check(&config).unwrap_err().to_string().starts_with("connections: ps is exact processor sharing"));
     assert!(check(&Config { policy: "las".into(), ..config }).is_ok());
+}
+
+mod clients {
+    use super::*;
+
+    fn dealt(count: u32, share: Option<Allowance>) -> ClientSpec {
+        ClientSpec { owners: Some(Owners::Dealt(count)), share, closed: vec![] }
+    }
+
+    /// A job of 300,000 bytes every 2.5 ms for 100 ms, while one client always has eight of 100,000 under way.
+    fn beside_a_splitter(share: Option<Allowance>) -> Config {
+        let cases: Vec<(u64, u64)> = (0..40).map(|n| (n * 2_500_000, 300_000)).collect();
+        let closed = vec![Closed { connections: 8, size_bytes: 100_000 }];
+        Config {
+            clients: ClientSpec { owners: None, share, closed },
+            chunk_bytes: Some(1_000),
+            horizon: Horizon::Until(Nanos::from_millis(100)),
+            ..replay("srpt", &jobs(&cases))
+        }
+    }
+
+    proptest! {
+        /// Nobody has more than the allowance in all, so an order that takes no turns is the policy's own, to the nanosecond.
+        #[test]
+        fn who_stays_within_the_allowance_changes_nothing(jobs in arrivals(), count in 1u32..60, chunk in 1u64..300) {
+            for policy in ["srpt", "psjf", "fcfs", "srpt-bands:20,100,500", "strict/srpt"] {
+                let without = Config { chunk_bytes: Some(chunk), ..replay(policy, &jobs) };
+                for share in [Allowance::OfLink, Allowance::Bytes(50_000)] {
+                    let with = Config { clients: dealt(count, Some(share)), ..without.clone() };
+                    prop_assert_eq!(departures(&with), departures(&without), "{}", policy);
+                }
+            }
+        }
+
+        /// However little they may be ahead: the link is never idle while somebody waits.
+        #[test]
+        fn a_share_conserves_work(jobs in arrivals(), count in 1u32..60, allowance in 1u64..2000) {
+            let last = departures(&replay("fcfs", &jobs)).into_iter().max();
+            for policy in ["srpt", "fair", "las"] {
+                let clients = dealt(count, Some(Allowance::Bytes(allowance)));
+                let shared = Config { clients, chunk_bytes: Some(7), ..replay(policy, &jobs) };
+                prop_assert_eq!(departures(&shared).into_iter().max(), last, "{}", policy);
+            }
+        }
+    }
+
+    #[test]
+    fn a_splitter_has_everything_but_for_a_share() {
+        let (without, _) = recorded(&beside_a_splitter(None));
+        assert_eq!((without.departed, without.incomplete), (0, 40), "nobody else is answered");
+        let (with, records) = recorded(&beside_a_splitter(Some(Allowance::Bytes(3_000_000))));
+        assert_eq!((with.departed, with.incomplete), (40, 0));
+        // Held back only until the splitter is ahead: 3 MB of a clock at a third of the link while both wait.
+        let late = records.iter().skip(8).map(|record| record.response_time().0).max().unwrap();
+        assert!(late <= 310_000, "{late} ns where 300,000 are alone");
+        for outcome in [without, with] {
+            let bits = outcome.closed[0].bits_per_s + 8.0 * outcome.departed as f64 * 300_000.0 / 0.1;
+            assert!((bits / 8e9 - 1.0).abs() < 1e-3, "the link is full: {bits}");
+        }
+    }
+
+    /// Bytes alone count: the same eight times as many connections or as small.
+    #[test]
+    fn more_or_smaller_requests_win_nothing() {
+        let share = |connections, size_bytes| {
+            let mut config = beside_a_splitter(Some(Allowance::Bytes(3_000_000)));
+            config.clients.closed =
+                vec![Closed { connections, size_bytes }, Closed { connections: 1, size_bytes: 90_000_000 }];
+            recorded(&config).0.closed[1].bits_per_s / 8e9
+        };
+        let few = share(8, 100_000);
+        assert!(few > 0.25, "{few} of the link for a download");
+        for (connections, size_bytes) in [(64, 100_000), (8, 10_000), (8, 10_000_000)] {
+            let other = share(connections, size_bytes);
+            assert!((other / few - 1.0).abs() < 0.02, "{other} beside {connections} of {size_bytes}, {few}");
+        }
+    }
+
+    #[test]
+    fn a_trace_has_its_own() {
+        let mut jobs = jobs(&[(0, 10), (2, 4), (3, 1)]);
+        let clients = ClientSpec { owners: Some(Owners::Trace), ..ClientSpec::default() };
+        let config = |jobs: &[Job]| Config { clients: clients.clone(), ..replay("srpt", jobs) };
+        assert_eq!(check(&config(&jobs)).unwrap_err().to_string().split(':').next(), Some("clients"));
+        for (job, client) in jobs.iter_mut().zip([u32::MAX, 7, u32::MAX]) {
+            job.client = Some(client);
+        }
+        assert_eq!(run(&config(&jobs), Hooks::none()).unwrap().clients, Some(2));
+    }
+
+    /// Deals have a stream of their own.
+    #[test]
+    fn dealing_changes_no_job() {
+        let jobs = |clients| {
+            let config =
+                Config { clients, paths: Paths::Internet, ..poisson("srrt", "exponential:mean=5000", 0.8, 1000) };
+            recorded(&config).1
+        };
+        assert_eq!(jobs(dealt(40, None)), jobs(ClientSpec::default()));
+    }
+
+    #[test]
+    fn mistakes_name_the_field() {
+        let closed = |connections, size_bytes| {
+            let mut config = beside_a_splitter(None);
+            config.clients.closed = vec![Closed { connections, size_bytes }];
+            config
+        };
+        let endless = Config { horizon: Horizon::AllOfReplay, ..closed(1, 1) };
+        let dealt = |count| dealt(count, Some(Allowance::OfLink));
+        let one = replay("srpt", &jobs(&[(0, 1)]));
+        for (config, start) in [
+            (Config { clients: dealt(0), ..one.clone() }, "clients: 0 clients: write 1 to 1000000"),
+            (Config { clients: dealt(CLIENTS_MAX + 1), ..one.clone() }, "clients: 1000001 clients"),
+            (Config { clients: dealt(1), policy: "ps".into(), ..one.clone() }, "clients: ps is exact"),
+            (Config { clients: dealt(1), connections: NonZeroU32::new(2), ..one }, "connections: not beside clients"),
+            (endless, "closed: closed clients ask without end: write seconds"),
+            (closed(0, 1), "closed: 0 connections: write 1 to 4096"),
+            (closed(CLOSED_CONNECTIONS_MAX + 1, 1), "closed: 4097 connections"),
+            (closed(1, 0), "closed: 0 bytes: write a size"),
+            (closed(1, u64::MAX), "closed: "),
+        ] {
+            let said = check(&config).unwrap_err().to_string();
+            assert!(said.starts_with(start), "{said}");
+        }
+    }
 }

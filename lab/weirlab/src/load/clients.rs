@@ -6,25 +6,51 @@ use cli::Failure;
 use loadgen::{ClientGroup, Patience};
 use testbed::Load;
 use units::Nanos;
+use workload::{CLOSED_CONNECTIONS_MAX, ClosedClient, SIZE_BYTES_MAX};
 
 /// A source address costs its ports' state only, but a typing error should not make a million.
 const ADDRESSES_MAX: usize = 4096;
 
-/// One group: `NAME=ADDR[,ADDR…]@SHARE`, where `ADDR-ADDR` stands for all addresses from the one to the other.
-pub(super) fn group(text: &str) -> Result<ClientGroup, String> {
+/// A group, and how many connections of which size it always has under way, if it is closed.
+pub(super) type Asks = (ClientGroup, Option<(u32, u64)>);
+
+/// One group: `NAME=ADDR[,ADDR…]@SHARE`, where `ADDR-ADDR` stands for all addresses from the one to the other, or a closed one,
+/// `@CONNECTIONSxSIZE`.
+pub(super) fn group(text: &str) -> Result<Asks, String> {
     let parts = || {
         let (name, rest) = text.split_once('=')?;
-        let (addresses, share) = rest.rsplit_once('@')?;
+        let (addresses, asks) = rest.rsplit_once('@')?;
+        let closed = asks.split_once('x').map(closed);
+        let (share, closed) = match closed {
+            Some(closed) => (None, Some(closed?)),
+            None => (Some(asks.parse().ok()?), None),
+        };
         let addresses: Option<Vec<Vec<IpAddr>>> = addresses.split(',').map(addresses_of).collect();
-        let group = ClientGroup { name: name.into(), addresses: addresses?.concat(), share: share.parse().ok()? };
-        (!name.is_empty() && group.addresses.len() <= ADDRESSES_MAX).then_some(group)
+        let group = ClientGroup { name: name.into(), addresses: addresses?.concat(), share };
+        (!name.is_empty() && group.addresses.len() <= ADDRESSES_MAX).then_some((group, closed))
     };
     parts().ok_or_else(|| {
         format!(
             "`{text}` is no group of clients: write NAME=ADDR[,ADDR…]@SHARE with up to {ADDRESSES_MAX} addresses, for \
-             example near=198.18.0.2@0.7 or far=198.18.1.1-198.18.1.64@0.3"
+             example near=198.18.0.2@0.7 or far=198.18.1.1-198.18.1.64@0.3, or closed, splitter=198.18.2.1@8x100KB"
         )
     })
+}
+
+/// `8`, `100KB`
+fn closed((connections, size): (&str, &str)) -> Option<(u32, u64)> {
+    let (connections, size_bytes) = (connections.parse().ok()?, units::parse_size(size).ok()?);
+    let is_sane = (1..=CLOSED_CONNECTIONS_MAX).contains(&connections) && (1..=SIZE_BYTES_MAX).contains(&size_bytes);
+    is_sane.then_some((connections, size_bytes))
+}
+
+/// Who asks again at once, each as the group that it is.
+pub(super) fn closed_clients(groups: &[Asks]) -> Vec<ClosedClient> {
+    let client = |(group, (_, closed)): (u32, &Asks)| {
+        let (connections, size_bytes) = (*closed)?;
+        Some(ClosedClient { group, connections, size_bytes })
+    };
+    (0..).zip(groups).filter_map(client).collect()
 }
 
 fn addresses_of(text: &str) -> Option<Vec<IpAddr>> {
@@ -71,11 +97,15 @@ mod tests {
 
     #[test]
     fn groups_are_read() {
-        let far = group("far=198.18.1.1,198.18.2.254-198.18.3.1@0.3").unwrap();
-        assert_eq!((far.name.as_str(), far.share), ("far", 0.3));
+        let (far, closed) = group("far=198.18.1.1,198.18.2.254-198.18.3.1@0.3").unwrap();
+        assert_eq!((far.name.as_str(), far.share, closed), ("far", Some(0.3), None));
         let addresses: Vec<String> = far.addresses.iter().map(IpAddr::to_string).collect();
         assert_eq!(addresses, ["198.18.1.1", "198.18.2.254", "198.18.2.255", "198.18.3.0", "198.18.3.1"]);
-        assert_eq!(group("six=::1-::3@1").unwrap().addresses.len(), 3);
+        assert_eq!(group("six=::1-::3@1").unwrap().0.addresses.len(), 3);
+        let splitter = group("a=127.0.0.1@8x100KB").unwrap();
+        assert_eq!((splitter.0.share, splitter.1), (None, Some((8, 100_000))));
+        let client = ClosedClient { group: 1, connections: 8, size_bytes: 100_000 };
+        assert_eq!(closed_clients(&[group("b=127.0.0.2@1").unwrap(), splitter]), [client]);
     }
 
     #[test]
@@ -91,10 +121,15 @@ mod tests {
             "near=198.18.0.2-198.18.0.1@1",
             "near=198.18.0.0-198.19.0.0@1",
             "near=198.18.0.0-::1@1",
+            "near=198.18.0.2@0x100KB",
+            "near=198.18.0.2@4097x100KB",
+            "near=198.18.0.2@8x0",
+            "near=198.18.0.2@8x",
+            "near=198.18.0.2@x1",
         ] {
             assert!(group(wrong).unwrap_err().contains("NAME=ADDR[,ADDR…]@SHARE"), "{wrong}");
         }
-        let same = ["a=127.0.0.1@0.5", "a=127.0.0.2@0.5"].map(|text| group(text).unwrap());
+        let same = ["a=127.0.0.1@0.5", "a=127.0.0.2@0.5"].map(|text| group(text).unwrap().0);
         assert!(check(&same).is_err() && check(&same[..1]).is_ok());
     }
 

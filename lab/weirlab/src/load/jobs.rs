@@ -126,7 +126,7 @@ fn poisson(trace: &Trace, rate_per_s: f64, seed: u64, scaling: &Scaling) -> Sche
     let jobs: Vec<Job> = times
         .iter()
         .zip(sizes)
-        .map(|(request, size_bytes)| Job { arrival: request.at, size_bytes })
+        .map(|(request, size_bytes)| Job { arrival: request.at, size_bytes, client: None })
         .take_while(|job| job.arrival < limit)
         .collect();
     // Without seconds the last gap counts as long as the others on average, so that a single job has a load too.
@@ -158,7 +158,7 @@ mod tests {
     }
 
     fn trace() -> Trace {
-        let arrivals = (0..100).map(|n| Arrival { at: Nanos::from_secs(n), size_bytes: 1000 + n });
+        let arrivals = (0..100).map(|n| Arrival { at: Nanos::from_secs(n), size_bytes: 1000 + n, client: None });
         Trace { arrivals: arrivals.collect() }
     }
 

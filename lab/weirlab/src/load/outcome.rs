@@ -37,11 +37,22 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &l
         wire_bytes: None,
         void: void(outcome, wanted, client_cpu, lateness_p99),
         baseline: None,
-        closed: wanted.users.as_ref().map(|users| users.who.clone()),
+        closed: closed(wanted),
         wire: record::Wire::default(),
         clients: wanted.clients.iter().map(|group| group.name.clone()).collect(),
         environment: environment(args, wanted, outcome),
     }
+}
+
+/// Who asks only when answered, beside an open load too.
+fn closed(wanted: &Wanted) -> Option<String> {
+    let users = wanted.users.iter().map(|users| users.who.clone());
+    let clients = wanted.closed.iter().map(|client| {
+        let name = &wanted.clients[client.group as usize].name;
+        format!("{name}: {} connections of {} bytes", client.connections, client.size_bytes)
+    });
+    let all: Vec<String> = users.chain(clients).collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// The load asked for, its mean where it changes.

@@ -87,7 +87,7 @@ mod tests {
 
     /// Each is a full segment of 1,514 bytes: 1.2112 ms of 10 Mbit/s.
     fn jobs(arrivals_ms: &[u64]) -> Vec<Job> {
-        arrivals_ms.iter().map(|&ms| Job { arrival: Nanos::from_millis(ms), size_bytes: 1208 }).collect()
+        arrivals_ms.iter().map(|&ms| Job { arrival: Nanos::from_millis(ms), size_bytes: 1208, client: None }).collect()
     }
 
     fn uplink() -> Rate {

@@ -79,8 +79,9 @@ impl Jobs {
         for job in &jobs {
             digest = digest.with(&job.arrival.0.to_le_bytes()).with(&job.size_bytes.to_le_bytes());
         }
+        let of_clients = experiment.clients().filter_map(|group| Some(group.closed?.size_bytes));
         Ok(Jobs {
-            sizes: jobs.iter().map(|job| job.size_bytes).collect(),
+            sizes: jobs.iter().map(|job| job.size_bytes).chain(of_clients).collect(),
             digest: digest.text(),
             lasts: sent_by(&jobs, experiment.link).max(Duration::from_secs(experiment.seconds())),
         })
@@ -104,7 +105,7 @@ mod tests {
     #[test]
     fn an_overload_lasts_until_it_is_sent() {
         // 1,208 + 240 bytes are one full segment, 1,514 on the wire: 12,112 bits, 1.2112 ms each.
-        let job = |ms| Job { arrival: Nanos::from_millis(ms), size_bytes: 1208 };
+        let job = |ms| Job { arrival: Nanos::from_millis(ms), size_bytes: 1208, client: None };
         let link = "10mbit".parse().unwrap();
         assert_eq!(sent_by(&[job(0), job(0), job(1)], link), Duration::from_nanos(3 * 1_211_200));
         assert_eq!(sent_by(&[job(0), job(10)], link), Duration::from_nanos(10_000_000 + 1_211_200));

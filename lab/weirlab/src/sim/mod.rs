@@ -1,6 +1,7 @@
 //! `weirlab sim`: one simulation. The models are the crate `sim`; here words become their configurations, and their
 //! outcomes a table or JSON. A sweep calls [`check`] and [`run`] for every cell of its grid.
 
+mod clients;
 mod output;
 mod packet;
 mod packet_spec;
@@ -85,8 +86,14 @@ fn refuse_users(spec: &SimSpec) -> Result<(), Failure> {
     if spec.users.is_some() && spec.model == Model::Queue {
         return Err(Failure::Usage("--users: only --model server and --model packet know them".into()));
     }
-    if spec.connections.is_some() && spec.model != Model::Queue {
-        return Err(Failure::Usage("--connections: only --model queue knows them".into()));
+    let of_queue = [
+        ("connections", spec.connections.is_some()),
+        ("clients", spec.clients.is_some()),
+        ("client-share", spec.client_share.is_some()),
+        ("closed", !spec.closed.is_empty()),
+    ];
+    if let Some((name, _)) = of_queue.into_iter().find(|(_, is_set)| *is_set && spec.model != Model::Queue) {
+        return Err(Failure::Usage(format!("--{name}: only --model queue knows them")));
     }
     if spec.set.is_some() && spec.model != Model::Server {
         return Err(Failure::Usage("--set: only --model server knows it".into()));
@@ -95,6 +102,11 @@ fn refuse_users(spec: &SimSpec) -> Result<(), Failure> {
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  weirlab sim --policy srpt --rho 0.8 --dist exponential:mean=5000
+  weirlab sim --policy srpt --rho 0.8 --trace access.log --clients trace
+  weirlab sim --policy srpt --rho 0.1 --dist deterministic:size=300000 --seconds 120 --closed 8,100KB --client-share off")]
 pub struct Args {
     #[command(flatten)]
     spec: SimSpec,

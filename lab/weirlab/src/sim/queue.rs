@@ -43,6 +43,12 @@ pub(super) fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
     if !outcome.cuts_bytes.is_empty() {
         details.insert("cuts_bytes".into(), Value::from(outcome.cuts_bytes));
     }
+    if let Some(clients) = outcome.clients {
+        details.insert("clients".into(), clients.into());
+    }
+    for (number, closed) in outcome.closed.iter().enumerate() {
+        details.insert(format!("closed_{}", number + 1), serde_json::to_value(closed)?);
+    }
     let link_bps = config.link.bits_per_s();
     Ok(SimOutcome { summary: outcome.summary, details, link_bps, simulated_jobs: outcome.departed })
 }
@@ -85,6 +91,7 @@ fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
         },
         class_shares: spec.classes.clone(),
         connections: spec.connections,
+        clients: super::clients::of(spec)?,
         chunk_bytes: spec.chunk,
         warm_up_jobs: spec.warm_up.unwrap_or(warm_up_usual),
         horizon,

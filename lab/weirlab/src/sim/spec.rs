@@ -61,6 +61,19 @@ pub struct SimSpec {
     #[arg(long, value_name = "N")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<NonZeroU32>,
+    /// Clients of the jobs: `trace`, or so many that jobs are dealt to at random [default: one; model queue]
+    #[arg(long, value_name = "trace|N")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<String>,
+    /// Bytes that a client may be ahead of a fair share before it stands behind the others; on is the server's choice
+    /// [default: on with clients]
+    #[arg(long, value_name = "on|off|SIZE")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_share: Option<String>,
+    /// A client beside them with always so many responses of one size under way; repeatable, with --seconds
+    #[arg(long, value_name = "CONNECTIONS,SIZE")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub closed: Vec<String>,
     /// Users of the models server and packet, each asking again when answered, instead of an offered load
     #[arg(long, value_name = "N")]
     #[serde(default, skip_serializing_if = "Option::is_none")]

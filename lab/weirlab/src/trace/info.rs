@@ -49,6 +49,7 @@ fn as_json(file: &str, log: &Log, summary: &Summary) -> Value {
         "first_epoch_s": summary.first.as_secs_f64(),
         "last_epoch_s": summary.last.as_secs_f64(),
         "span_s": summary.span().as_secs_f64(),
+        "clients": summary.clients,
         "requests_per_s": summary.rate_per_s,
         "interarrival_scv": summary.interarrival_scv,
         "sizes": summary.sizes.as_ref().map(|sizes| json!({
@@ -77,6 +78,7 @@ fn as_text(file: &str, log: &Log, summary: &Summary) -> String {
         ("per second", optional(summary.rate_per_s)),
         ("interarrival SCV", optional(summary.interarrival_scv)),
     ];
+    rows.extend(summary.clients.map(|clients| ("clients", grouped(clients as u64))));
     if let Some(sizes) = &summary.sizes {
         rows.extend([
             ("with a body", format!("{}, {} B in all", grouped(sizes.requests as u64), grouped(sizes.bytes))),

@@ -18,7 +18,7 @@ pub(super) fn parse_line(line: &[u8]) -> Result<Request, Reason> {
     let quotes = (0..request.len()).filter(|&at| request[at] == b'"');
     let found = quotes.flat_map(|at| after_request(&request[at + 1..])).next();
     let (code, bytes) = found.ok_or("no status and size follow the quoted request")?;
-    Ok(Request { at: Nanos::from_secs(second), size_bytes: size(bytes)?, status: Some(status(code)?) })
+    Ok(Request { at: Nanos::from_secs(second), size_bytes: size(bytes)?, status: Some(status(code)?), client: None })
 }
 
 /// The first bracketed time and what follows its bracket.
@@ -74,7 +74,7 @@ mod tests {
                 200,
             ),
         ] {
-            let request = Request { at: Nanos::from_secs(at_s), size_bytes, status: Some(status) };
+            let request = Request { at: Nanos::from_secs(at_s), size_bytes, status: Some(status), client: None };
             assert_eq!(parse_line(line), Ok(request), "{}", String::from_utf8_lossy(line));
         }
     }

@@ -1,8 +1,9 @@
-//! Our own columns: `epoch_s,size_bytes,status`. The header and the status may be missing, seconds may have a fraction.
+//! Our own columns: `epoch_s,size_bytes,status,client`. The header, the client and the status may be missing, seconds may have a
+//! fraction.
 
 use units::Nanos;
 
-use super::{Parsed, Reason, size, status};
+use super::{Parsed, Reason, client, size, status};
 use crate::{EPOCH_S_MAX, Request, calendar};
 
 pub(super) fn is_header(line: &[u8]) -> bool {
@@ -17,10 +18,11 @@ pub(super) fn parse_line(line: &[u8]) -> Result<Parsed, Reason> {
     let (at, has_fraction) = instant(at)?;
     let size_bytes = size(bytes)?;
     let status = fields.next().filter(|field| !field.is_empty()).map(status).transpose()?;
+    let client = fields.next().filter(|field| !field.is_empty()).map(client).transpose()?;
     if fields.next().is_some() {
-        return Err("there are more than three columns: write epoch_s,size_bytes,status");
+        return Err("there are more than four columns: write epoch_s,size_bytes,status,client");
     }
-    Ok(Parsed { request: Request { at, size_bytes, status }, has_fraction })
+    Ok(Parsed { request: Request { at, size_bytes, status, client }, has_fraction })
 }
 
 /// Decimal seconds to nanoseconds without floating point; digits after the ninth are below a nanosecond and dropped.
@@ -46,16 +48,19 @@ mod tests {
 
     #[test]
     fn lines_as_written() {
-        for (line, at_ns, size_bytes, status, has_fraction) in [
-            (&b"12,5,200"[..], 12_000_000_000, 5, Some(200), false),
-            (b"12,5", 12_000_000_000, 5, None, false),
-            (b"12,-,", 12_000_000_000, 0, None, false),
-            (b" 12.5 , 5 , 304 ", 12_500_000_000, 5, Some(304), true),
-            (b"0.0000000019999,1", 1, 1, None, true),
-            (b"12.0,1", 12_000_000_000, 1, None, true),
-            (b"9999999999.999999999,1", 9_999_999_999_999_999_999, 1, None, true),
+        for (line, at_ns, size_bytes, status, client, has_fraction) in [
+            (&b"12,5,200"[..], 12_000_000_000, 5, Some(200), None, false),
+            (b"12,5", 12_000_000_000, 5, None, None, false),
+            (b"12,-,", 12_000_000_000, 0, None, None, false),
+            (b" 12.5 , 5 , 304 ", 12_500_000_000, 5, Some(304), None, true),
+            (b"0.0000000019999,1", 1, 1, None, None, true),
+            (b"12.0,1", 12_000_000_000, 1, None, None, true),
+            (b"9999999999.999999999,1", 9_999_999_999_999_999_999, 1, None, None, true),
+            (b"12,5,200, 4294967295", 12_000_000_000, 5, Some(200), Some(u32::MAX), false),
+            (b"12,5,,0", 12_000_000_000, 5, None, Some(0), false),
+            (b"12,5,200,", 12_000_000_000, 5, Some(200), None, false),
         ] {
-            let request = Request { at: Nanos(at_ns), size_bytes, status };
+            let request = Request { at: Nanos(at_ns), size_bytes, status, client };
             assert_eq!(parse_line(line), Ok(Parsed { request, has_fraction }));
         }
     }
@@ -64,7 +69,9 @@ mod tests {
     fn bad_lines_say_why() {
         for (line, why) in [
             (&b"12"[..], "two columns"),
-            (b"12,5,200,7", "more than three"),
+            (b"12,5,200,7,8", "more than four"),
+            (b"12,5,200,4294967296", "the client"),
+            (b"12,5,200,host.example", "the client"),
             (b"-1,5", "the time"),
             (b"1e3,5", "the time"),
             (b"1.,5", "the time"),

@@ -17,7 +17,7 @@ pub enum Format {
     WorldCupCsv,
     /// Common and combined log format, as Apache and nginx write it.
     CommonLog,
-    /// Ours: `epoch_s,size_bytes,status`.
+    /// Ours: `epoch_s,size_bytes,status,client`.
     Csv,
 }
 
@@ -58,6 +58,11 @@ impl Format {
     /// A line that names the columns.
     pub(crate) fn is_header(self, line: &[u8]) -> bool {
         self == Format::Csv && csv::is_header(line)
+    }
+
+    /// The name of a good line's client, where it is not a number.
+    pub(crate) fn host(self, line: &[u8]) -> Option<&[u8]> {
+        if self == Format::CommonLog { line.split(|&byte| byte == b' ').next() } else { None }
     }
 
     /// One line of a text format, without its end.
@@ -129,6 +134,12 @@ fn size(field: &[u8]) -> Result<u64, Reason> {
 fn status(field: &[u8]) -> Result<u16, Reason> {
     let number = crate::calendar::number(field).filter(|&number| number <= 999).ok_or(STATUS_WRONG)?;
     u16::try_from(number).map_err(|_| STATUS_WRONG)
+}
+
+/// The number of a client.
+fn client(field: &[u8]) -> Result<u32, Reason> {
+    let number = crate::calendar::number(field).and_then(|number| u32::try_from(number).ok());
+    number.ok_or("the client is not a number up to 4294967295")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use units::Nanos;
 
-use super::{Reason, size, status};
+use super::{Reason, client, size, status};
 use crate::{Request, calendar};
 
 pub(crate) const RECORD_BYTES: usize = 20;
@@ -21,7 +21,7 @@ const STATUS_OTHER: u16 = 0;
 const METHOD_MAX: u8 = 8;
 
 pub(crate) fn parse_record(record: &[u8; RECORD_BYTES]) -> Result<Request, Reason> {
-    let [t0, t1, t2, t3, _, _, _, _, _, _, _, _, s0, s1, s2, s3, method, status, _, _] = *record;
+    let [t0, t1, t2, t3, c0, c1, c2, c3, _, _, _, _, s0, s1, s2, s3, method, status, _, _] = *record;
     if method > METHOD_MAX {
         return Err("the method is none of the archive's nine: not a World Cup record, or out of step");
     }
@@ -29,7 +29,8 @@ pub(crate) fn parse_record(record: &[u8; RECORD_BYTES]) -> Result<Request, Reaso
     let size = u32::from_be_bytes([s0, s1, s2, s3]);
     let size_bytes = if size == u32::MAX { 0 } else { u64::from(size) };
     let at = Nanos::from_secs(u64::from(u32::from_be_bytes([t0, t1, t2, t3])));
-    Ok(Request { at, size_bytes, status: Some(status) })
+    let client = Some(u32::from_be_bytes([c0, c1, c2, c3]));
+    Ok(Request { at, size_bytes, status: Some(status), client })
 }
 
 fn status_at(index: u8) -> Option<u16> {
@@ -47,14 +48,15 @@ fn status_at(index: u8) -> Option<u16> {
 pub(super) fn parse_line(line: &[u8]) -> Result<Request, Reason> {
     const COLUMNS: Reason = "there are not six columns: write ClientID,Date,Time,URL,Status,Size";
     let mut left = line.splitn(4, |&byte| byte == b',');
-    let (_client, date, time, rest) = (left.next(), left.next(), left.next(), left.next());
+    let (id, date, time, rest) = (left.next(), left.next(), left.next(), left.next());
     let (Some(date), Some(time), Some(rest)) = (date, time, rest) else { return Err(COLUMNS) };
     let mut right = rest.rsplitn(3, |&byte| byte == b',');
     let (Some(bytes), Some(code), Some(_url)) = (right.next(), right.next(), right.next()) else {
         return Err(COLUMNS);
     };
     let second = calendar::parse_log_time(date, time).ok_or("the date is not like 30/Apr/1998,22:46:12")?;
-    Ok(Request { at: Nanos::from_secs(second), size_bytes: size(bytes)?, status: Some(status(code)?) })
+    let client = id.map(client).transpose()?;
+    Ok(Request { at: Nanos::from_secs(second), size_bytes: size(bytes)?, status: Some(status(code)?), client })
 }
 
 #[cfg(test)]
@@ -64,6 +66,7 @@ mod tests {
     fn record(method: u8, status: u8, size: u32) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
         bytes[..4].copy_from_slice(&894_038_400u32.to_be_bytes());
+        bytes[4..8].copy_from_slice(&70_000u32.to_be_bytes());
         bytes[12..16].copy_from_slice(&size.to_be_bytes());
         (bytes[16], bytes[17]) = (method, status);
         bytes
@@ -72,8 +75,9 @@ mod tests {
     #[test]
     fn records() {
         let at = Nanos::from_secs(894_038_400);
-        assert_eq!(parse_record(&record(0, 0x42, 900)), Ok(Request { at, size_bytes: 900, status: Some(200) }));
-        assert_eq!(parse_record(&record(0, 0x8d, u32::MAX)), Ok(Request { at, size_bytes: 0, status: Some(304) }));
+        let request = |size_bytes, status| Request { at, size_bytes, status: Some(status), client: Some(70_000) };
+        assert_eq!(parse_record(&record(0, 0x42, 900)), Ok(request(900, 200)));
+        assert_eq!(parse_record(&record(0, 0x8d, u32::MAX)), Ok(request(0, 304)));
         assert!(parse_record(&record(9, 0x42, 900)).unwrap_err().contains("method"));
         assert!(parse_record(&record(0, 38, 900)).unwrap_err().contains("status"));
     }
@@ -97,7 +101,8 @@ mod tests {
             (b"1044,30/Apr/1998,22:46:12,/a,b,c,304,-", 0, 304),
             (b"1044,30/Apr/1998,22:46:12,/caf\xe9,200,7", 7, 200),
         ] {
-            assert_eq!(parse_line(line), Ok(Request { at, size_bytes, status: Some(status) }));
+            let client = Some(1044);
+            assert_eq!(parse_line(line), Ok(Request { at, size_bytes, status: Some(status), client }));
         }
     }
 
@@ -110,6 +115,7 @@ mod tests {
             (b"1,31/Apr/1998,22:46:12,/a,200,5", "the date"),
             (b"18429,01/May/1998,19:12:25,/\"/,-,0", "the status"),
             (b"1,30/Apr/1998,22:46:12,/a,200,5x", "the size"),
+            (b"x,30/Apr/1998,22:46:12,/a,200,5", "the client"),
         ] {
             let said = parse_line(line).unwrap_err();
             assert!(said.contains(why), "{}: {said}", String::from_utf8_lossy(line));

@@ -53,6 +53,28 @@ fn world_cup_records() {
     assert_eq!(sizes, [5, 0, 7]);
 }
 
+/// A host is one client however often it comes; a bad line's host is none, and numbers stand as they are.
+#[test]
+fn clients_are_read() {
+    let clients = |bytes: &[u8]| -> Vec<Option<u32>> {
+        read_any(bytes).unwrap().requests.iter().map(|request| request.client).collect()
+    };
+    let line = |host: &str, second: u8, rest: &str| {
+        format!("{host} - - [09/Jul/1995:00:00:{second:02} -0400] \"GET /\" {rest}\n")
+    };
+    let log = [
+        line("b.example", 3, "200 5"),
+        line("bad.example", 3, "OK 5"),
+        line("a.example", 1, "200 5"),
+        line("b.example", 2, "304 -"),
+        line("192.0.2.7", 4, "200 5"),
+    ];
+    assert_eq!(clients(log.concat().as_bytes()), [Some(1), Some(0), Some(0), Some(2)]);
+    assert_eq!(clients(b"1,5,200,70000\n2,5,200\n3,5,,4\n"), [Some(70_000), None, Some(4)]);
+    assert_eq!(clients(&records(&[5, 6])), [Some(0), Some(0)]);
+    assert_eq!(clients(b"44,30/Apr/1998,22:46:12,/a.gif,200,508\n"), [Some(44)]);
+}
+
 #[test]
 fn a_broken_record_at_the_end_is_said() {
     let whole = records(&[5, 6]);

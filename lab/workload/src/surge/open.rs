@@ -14,7 +14,7 @@ pub fn trace(files: &Files, requests: usize, seed: u64) -> Trace {
     times.set_stream(1);
     let mut at = Nanos::ZERO;
     let arrivals = Sequence::new(files.clone(), seed).take(requests).map(|size_bytes| {
-        let arrival = Arrival { at, size_bytes };
+        let arrival = Arrival { at, size_bytes, client: None };
         at += Nanos((-(1.0 - unit(&mut times)).ln() * 1e9) as u64);
         arrival
     });

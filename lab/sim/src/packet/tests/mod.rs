@@ -17,7 +17,7 @@ use crate::Hooks;
 
 /// Jobs of these sizes at these milliseconds.
 fn jobs(list: &[(u64, u64)]) -> Vec<Job> {
-    list.iter().map(|&(ms, size_bytes)| Job { arrival: Nanos::from_millis(ms), size_bytes }).collect()
+    list.iter().map(|&(ms, size_bytes)| Job { arrival: Nanos::from_millis(ms), size_bytes, client: None }).collect()
 }
 
 /// Poisson arrivals that load 10 Mbit/s to rho, with bounded Pareto sizes (alpha 1.1) of 300 B to 300 KB.
@@ -40,7 +40,7 @@ fn pareto_jobs(rho: f64, count: usize, (least, most): (f64, f64)) -> Vec<Job> {
     let mut at = 0.0;
     let mut arrive = |size_bytes| {
         at += -gap_ns * (1.0 - rng.random::<f64>()).ln();
-        Job { arrival: Nanos(at as u64), size_bytes }
+        Job { arrival: Nanos(at as u64), size_bytes, client: None }
     };
     sizes.into_iter().map(&mut arrive).collect()
 }

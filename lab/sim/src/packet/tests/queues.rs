@@ -86,7 +86,7 @@ fn a_full_fq_codel_drops_from_the_longest_flow() {
 fn fq_codel_isolates_a_sparse_flow_and_a_fifo_does_not() {
     let list: Vec<_> = (0..20).map(|n| (500 + 100 * n, 500)).collect();
     let mut list = jobs(&list);
-    list.insert(0, Job { arrival: Nanos::ZERO, size_bytes: 4_000_000 });
+    list.insert(0, Job { arrival: Nanos::ZERO, size_bytes: 4_000_000, client: None });
     let mean_ms = |bottleneck| {
         let tcp = Tcp { small_queues: false, gso_segments: 1, hears_drops: false, ..Tcp::default() };
         let config = Config { bottleneck, tcp, paths: vec![delay(5)], ..Config::default() };
