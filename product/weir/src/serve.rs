@@ -316,14 +316,18 @@ fn config(args: Args) -> Result<Config, Failure> {
         workers: if args.slots.is_some() { 1 } else { args.workers.map_or_else(cores, usize::from) },
         limits: Limits { patience, ..limits },
         records: args.records.map(records),
-        access_log: args.access_log.map(|path| AccessLogConfig {
-            path: (path.as_os_str() != "-").then_some(path),
-            format: match args.log_format {
-                LogFormat::Combined => log::Format::Combined,
-                LogFormat::Json => log::Format::Json,
-            },
-        }),
+        access_log: args.access_log.map(|path| access_log(path, args.log_format)),
     })
+}
+
+fn access_log(path: PathBuf, format: LogFormat) -> AccessLogConfig {
+    AccessLogConfig {
+        path: (path.as_os_str() != "-").then_some(path),
+        format: match format {
+            LogFormat::Combined => log::Format::Combined,
+            LogFormat::Json => log::Format::Json,
+        },
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use sched::{Drain, JobId, Why};
 use units::Nanos;
 
+use super::{Socket, Transmitter};
+
 /// What each client may be sent.
 pub trait ClientRate: Send + Sync {
     /// So many bytes were sent to it, which may be none; gives when it may be sent more, if that is not now.
@@ -66,5 +68,22 @@ impl Limit {
     /// When the next may go on.
     pub fn timeout(&self) -> Option<Nanos> {
         self.waiting.peek().map(|Reverse((at, ..))| *at)
+    }
+}
+
+impl<S: Socket + Clone> Transmitter<S> {
+    /// The same, with a limit on what each client is sent.
+    pub fn with_client_rate(self, rate: Option<Arc<dyn ClientRate>>) -> Transmitter<S> {
+        Transmitter { limit: Limit::new(rate), ..self }
+    }
+
+    /// Whether this client may be sent more now.
+    pub fn allows(&self, now: Nanos, client: u32) -> bool {
+        self.limit.allows(client, now)
+    }
+
+    /// A whole response was sent to it without a job.
+    pub fn on_sent_aside(&self, now: Nanos, client: u32, bytes: u64) {
+        self.limit.spend(client, bytes, now);
     }
 }

@@ -16,12 +16,11 @@ mod notice;
 mod outgoing;
 mod outlet;
 mod pipe;
+mod reads;
 mod sending;
 mod socket;
 #[cfg(test)]
 mod tests;
-
-use std::sync::Arc;
 
 pub use body::{Available, Body, Piece};
 pub use gauge::{Gauge, Queue, Queued};
@@ -40,7 +39,7 @@ use below::Below;
 use line_feedback::Observer;
 use pipe::Pipe;
 use sched::feedback::Look;
-use sched::{Arrival, Correction, Drain, Grant, Job, JobId, Path, Presence, Progress, Reading, Size, Why};
+use sched::{Arrival, Correction, Drain, Grant, Job, JobId, Path, Presence, Progress, Reading, Size};
 use sending::Sending;
 use slab::Slab;
 use units::Nanos;
@@ -145,11 +144,6 @@ impl<S: Socket + Clone> Transmitter<S> {
         Transmitter { outlet, ..self }
     }
 
-    /// The same, with a limit on what each client is sent.
-    pub fn with_client_rate(self, rate: Option<Arc<dyn ClientRate>>) -> Transmitter<S> {
-        Transmitter { limit: Limit::new(rate), ..self }
-    }
-
     /// The same, with files from there.
     pub fn with_storage(self, storage: impl Storage + Send + 'static) -> Transmitter<S> {
         Transmitter { storage: Box::new(storage), ..self }
@@ -245,16 +239,6 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// When [`Transmitter::run`] wants to be called; `None` when only an event can change anything.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         self.drain.poll_timeout().into_iter().chain(self.limit.timeout()).min()
-    }
-
-    /// Whether this client may be sent more now.
-    pub fn allows(&self, now: Nanos, client: u32) -> bool {
-        self.limit.allows(client, now)
-    }
-
-    /// A whole response was sent to it without a job.
-    pub fn on_sent_aside(&self, now: Nanos, client: u32, bytes: u64) {
-        self.limit.spend(client, bytes, now);
     }
 
     /// Ends the responses whose readers are too slow; to be called about once a second.
@@ -427,37 +411,6 @@ impl<S: Socket + Clone> Transmitter<S> {
             Some(carrier) => self.drain.on_carrier_blocked(carrier),
             None => self.drain.on_blocked(id),
         }
-    }
-
-    /// The next bytes are not in memory: somebody else waits for the disk.
-    fn read_aside(&mut self, now: Nanos, id: JobId) {
-        let sending = self.sendings[id.slot()].as_ref().expect("a granted job is being sent");
-        match sending.read_aside(&mut *self.storage) {
-            Ok(()) => {
-                self.reads += 1;
-                self.drain.on_wait(id, Why::Disk);
-            }
-            Err(failure) => self.abort(now, id, failure),
-        }
-    }
-
-    /// Takes what was read aside.
-    fn take_reads(&mut self, now: Nanos) {
-        if self.reads == 0 {
-            return;
-        }
-        let mut done = std::mem::take(&mut self.reads_done);
-        self.storage.take_done(&mut done);
-        for read in done.drain(..) {
-            self.reads -= 1;
-            let id = read.job;
-            match self.sending(id).map(|sending| sending.on_read(read)) {
-                Some(Ok(())) => self.drain.on_wait_over(now, id, Why::Disk),
-                Some(Err(failure)) => self.abort(now, id, failure),
-                None => {}
-            }
-        }
-        self.reads_done = done;
     }
 
     fn sending(&mut self, id: JobId) -> Option<&mut Sending> {

@@ -1,5 +1,7 @@
 //! The share between clients, on the write path.
 
+use std::sync::Arc;
+
 use sched::policy::{ClientShare, PolicySpec};
 
 use super::*;
