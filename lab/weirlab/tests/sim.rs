@@ -251,7 +251,7 @@ fn mistakes_about_clients_name_the_field() {
         (
             format!("{fine} --rho 0.5 --clients 9 --client-share 0"),
             2,
-            "--client-share: `0` is no allowance: write on, off",
+            "--client-share: client share `0`: write on, off, strict",
         ),
         (format!("{fine} --rho 0.5 --closed 8"), 2, "--closed: `8` is no closed client: write CONNECTIONS,SIZE"),
         (format!("{fine} --rho 0.5 --closed 8,100KB"), 2, "--closed: closed clients ask without end: write seconds"),

@@ -21,9 +21,7 @@ mod tests;
 pub use discipline::CHUNK_BYTES_USUAL;
 pub use engine::{JOBS_MAX, SPAN_MAX};
 pub use line::Wire;
-pub use owners::{
-    Allowance, CLIENTS_MAX, CLOSED_CONNECTIONS_MAX, CLOSED_MAX, ClientSpec, Closed, ClosedOutcome, Owners,
-};
+pub use owners::{CLIENTS_MAX, CLOSED_CONNECTIONS_MAX, CLOSED_MAX, ClientSpec, Closed, ClosedOutcome, Owners};
 pub use source::Paths;
 pub(crate) use source::Poisson;
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use rand::RngCore;
 use rand_chacha::ChaCha8Rng;
-use sched::policy::ClientShare;
+use sched::policy::{ClientShare, ClientShareSpec};
 use serde::Serialize;
 use units::{Nanos, Rate};
 
@@ -28,7 +28,7 @@ pub struct ClientSpec {
     /// Of the jobs that arrive; `None`: all are one client's.
     pub owners: Option<Owners>,
     /// `None`: the order does not look at clients.
-    pub share: Option<Allowance>,
+    pub share: Option<ClientShareSpec>,
     /// Clients beside them who ask again at once; not counted among the jobs.
     pub closed: Vec<Closed>,
 }
@@ -40,14 +40,6 @@ pub enum Owners {
     Trace,
     /// Each job is dealt to one of so many, at random.
     Dealt(u32),
-}
-
-/// How far a client may be ahead of its share ([`ClientShare`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Allowance {
-    /// As the server chooses it for the link.
-    OfLink,
-    Bytes(u64),
 }
 
 /// A client with always so many responses of one size under way.
@@ -70,15 +62,14 @@ pub struct ClosedOutcome {
 
 impl ClientSpec {
     pub(super) fn is_any(&self) -> bool {
-        self.owners.is_some() || self.share.is_some() || !self.closed.is_empty()
+        self.owners.is_some()
+            || self.share.is_some_and(|share| share != ClientShareSpec::Off)
+            || !self.closed.is_empty()
     }
 
     /// In the drain's unit: an idle second of the link forgives a second of it.
     pub(super) fn share_of(&self, link: Rate, line: &Line) -> Option<ClientShare> {
-        let allowance_bytes = match self.share? {
-            Allowance::OfLink => ClientShare::of_link(Some(link)).allowance_bytes,
-            Allowance::Bytes(bytes) => bytes,
-        };
+        let ClientShare { allowance_bytes, .. } = self.share?.of_link(Some(link))?;
         Some(ClientShare { allowance_bytes: line.time_for(allowance_bytes).0, idle_bytes_per_s: 1_000_000_000 })
     }
 }

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 use record::{JobRecord, Outcome as Ended};
+use sched::policy::ClientShareSpec;
 use theory::{Demand, clairvoyant_srpt, ideal_ps};
 use workload::Job;
 
@@ -331,12 +332,12 @@ fn processor_sharing_of_jobs_has_no_connections() {
 mod clients {
     use super::*;
 
-    fn dealt(count: u32, share: Option<Allowance>) -> ClientSpec {
+    fn dealt(count: u32, share: Option<ClientShareSpec>) -> ClientSpec {
         ClientSpec { owners: Some(Owners::Dealt(count)), share, closed: vec![] }
     }
 
     /// A job of 300,000 bytes every 2.5 ms for 100 ms, while one client always has eight of 100,000 under way.
-    fn beside_a_splitter(share: Option<Allowance>) -> Config {
+    fn beside_a_splitter(share: Option<ClientShareSpec>) -> Config {
         let cases: Vec<(u64, u64)> = (0..40).map(|n| (n * 2_500_000, 300_000)).collect();
         let closed = vec![Closed { connections: 8, size_bytes: 100_000 }];
         Config {
@@ -353,7 +354,7 @@ mod clients {
         fn who_stays_within_the_allowance_changes_nothing(jobs in arrivals(), count in 1u32..60, chunk in 1u64..300) {
             for policy in ["srpt", "psjf", "fcfs", "srpt-bands:20,100,500", "strict/srpt"] {
                 let without = Config { chunk_bytes: Some(chunk), ..replay(policy, &jobs) };
-                for share in [Allowance::OfLink, Allowance::Bytes(50_000)] {
+                for share in [ClientShareSpec::On, ClientShareSpec::Allowance(50_000)] {
                     let with = Config { clients: dealt(count, Some(share)), ..without.clone() };
                     prop_assert_eq!(departures(&with), departures(&without), "{}", policy);
                 }
@@ -365,7 +366,7 @@ mod clients {
         fn a_share_conserves_work(jobs in arrivals(), count in 1u32..60, allowance in 1u64..2000) {
             let last = departures(&replay("fcfs", &jobs)).into_iter().max();
             for policy in ["srpt", "fair", "las"] {
-                let clients = dealt(count, Some(Allowance::Bytes(allowance)));
+                let clients = dealt(count, Some(ClientShareSpec::Allowance(allowance)));
                 let shared = Config { clients, chunk_bytes: Some(7), ..replay(policy, &jobs) };
                 prop_assert_eq!(departures(&shared).into_iter().max(), last, "{}", policy);
             }
@@ -376,7 +377,7 @@ mod clients {
     fn a_splitter_has_everything_but_for_a_share() {
         let (without, _) = recorded(&beside_a_splitter(None));
         assert_eq!((without.departed, without.incomplete), (0, 40), "nobody else is answered");
-        let (with, records) = recorded(&beside_a_splitter(Some(Allowance::Bytes(3_000_000))));
+        let (with, records) = recorded(&beside_a_splitter(Some(ClientShareSpec::Allowance(3_000_000))));
         assert_eq!((with.departed, with.incomplete), (40, 0));
         // Held back only until the splitter is ahead: 3 MB of a clock at a third of the link while both wait.
         let late = records.iter().skip(8).map(|record| record.response_time().0).max().unwrap();
@@ -391,7 +392,7 @@ mod clients {
     #[test]
     fn more_or_smaller_requests_win_nothing() {
         let share = |connections, size_bytes| {
-            let mut config = beside_a_splitter(Some(Allowance::Bytes(3_000_000)));
+            let mut config = beside_a_splitter(Some(ClientShareSpec::Allowance(3_000_000)));
             config.clients.closed =
                 vec![Closed { connections, size_bytes }, Closed { connections: 1, size_bytes: 90_000_000 }];
             recorded(&config).0.closed[1].bits_per_s / 8e9
@@ -435,7 +436,7 @@ mod clients {
             config
         };
         let endless = Config { horizon: Horizon::AllOfReplay, ..closed(1, 1) };
-        let dealt = |count| dealt(count, Some(Allowance::OfLink));
+        let dealt = |count| dealt(count, Some(ClientShareSpec::On));
         let one = replay("srpt", &jobs(&[(0, 1)]));
         for (config, start) in [
             (Config { clients: dealt(0), ..one.clone() }, "clients: 0 clients: write 1 to 1000000"),

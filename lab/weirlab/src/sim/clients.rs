@@ -1,7 +1,8 @@
 //! The clients of a simulation, from words.
 
 use cli::Failure;
-use sim::queue::{Allowance, ClientSpec, Closed, Owners};
+use sched::policy::ClientShareSpec;
+use sim::queue::{ClientSpec, Closed, Owners};
 use units::parse_size;
 
 use super::SimSpec;
@@ -11,8 +12,8 @@ pub(super) fn of(spec: &SimSpec) -> Result<ClientSpec, Failure> {
     let closed = spec.closed.iter().map(|text| closed(text)).collect::<Result<Vec<_>, _>>()?;
     let has_clients = owners.is_some() || !closed.is_empty();
     let share = match spec.client_share.as_deref() {
-        None => has_clients.then_some(Allowance::OfLink),
-        Some(text) => share(text)?,
+        None => has_clients.then_some(ClientShareSpec::On),
+        Some(text) => Some(text.parse().map_err(super::queue::wrong("client_share"))?),
     };
     if spec.client_share.is_some() && !has_clients {
         return Err(Failure::Usage("--client-share: all jobs are one client's: write --clients 1000, say".into()));
@@ -25,17 +26,6 @@ fn owners(text: &str) -> Result<Owners, Failure> {
         ("trace", _) => Ok(Owners::Trace),
         (_, Ok(count)) => Ok(Owners::Dealt(count)),
         _ => Err(Failure::Usage(format!("--clients: `{text}` is no number of clients: write 1000, say, or trace"))),
-    }
-}
-
-fn share(text: &str) -> Result<Option<Allowance>, Failure> {
-    match (text, parse_size(text)) {
-        ("on", _) => Ok(Some(Allowance::OfLink)),
-        ("off", _) => Ok(None),
-        (_, Ok(bytes)) if bytes > 0 => Ok(Some(Allowance::Bytes(bytes))),
-        _ => Err(Failure::Usage(format!(
-            "--client-share: `{text}` is no allowance: write on, off or a size such as 3MB"
-        ))),
     }
 }
 

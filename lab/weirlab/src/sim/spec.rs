@@ -65,9 +65,9 @@ pub struct SimSpec {
     #[arg(long, value_name = "trace|N")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<String>,
-    /// Bytes that a client may be ahead of a fair share before it stands behind the others; on is the server's choice
+    /// Whether clients share the link, as `weir serve --client-share`: on, off, strict, or the allowance as a size
     /// [default: on with clients]
-    #[arg(long, value_name = "on|off|SIZE")]
+    #[arg(long, value_name = "SHARE")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_share: Option<String>,
     /// A client beside them with always so many responses of one size under way; repeatable, with --seconds
