@@ -31,6 +31,7 @@ mod pace;
 mod path;
 pub mod policy;
 mod run_queue;
+mod slots;
 mod tree;
 mod virtual_time;
 
@@ -46,3 +47,4 @@ pub use ledger::{Ledger, Reading};
 pub use pace::{BLIND_PERMILLE, Pace};
 pub use path::Path;
 pub use policy::Policy;
+pub use slots::{LEVELS_MAX, SLOTS_MAX, Sharing, Slots, Turn};

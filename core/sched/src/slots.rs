@@ -1,0 +1,339 @@
+//! Slots by priority: how many jobs of each priority run at a time, and which of the others go on when one ends.
+//!
+//! Almeida, Dabu, Manikutty & Cao, "Providing differentiated levels of service in web content hosting", 1998, section 3.1: each priority level has
+//! a number of slots (`max_proc`). On arrival the Sleep policy lets a job run or postpones it; when a job ends, the Wakeup policy lets at most one
+//! that was postponed go on in its place, by priority, then by age. There are three kinds ([`Sharing`]).
+//!
+//! Good where some must not be slowed by others' number, whatever the others' sizes; bad in the mean, and a level whose slots are all taken waits
+//! even while the link is idle, unless slots are shared. An order of bytes among those that run is the policy's ([`crate::Policy`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Who may use a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// The jobs of its own level alone: a slot may stay empty (non-work-conserving).
+    Own,
+    /// Jobs of every level while no other is free (work-conserving). A job of higher priority may find its slots taken, and waits.
+    Any,
+    /// The same, but such a job takes its slot back: the youngest job of the lowest level that has more slots than its own is put to sleep
+    /// (work-conserving, preemptive).
+    AnyUntilWanted,
+}
+
+/// Levels at most.
+pub const LEVELS_MAX: usize = 10_000;
+/// Slots of all levels together at most: jobs of a drain.
+pub const SLOTS_MAX: u64 = crate::JOBS_MAX as u64;
+
+/// What has to happen to a job. A job that runs is sent by the policy's order, one that sleeps not at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    Run(u64),
+    Sleep(u64),
+}
+
+#[derive(Debug, Default)]
+struct Level {
+    slots: u32,
+    /// By arrival, the oldest first.
+    running: BTreeSet<u64>,
+    asleep: BTreeSet<u64>,
+}
+
+impl Level {
+    fn has_free(&self) -> bool {
+        self.running.len() < self.slots as usize
+    }
+
+    fn has_more_than_its_own(&self) -> bool {
+        self.running.len() > self.slots as usize
+    }
+}
+
+/// The jobs of all levels. A job is named by its number in the order of arrival.
+#[derive(Debug)]
+pub struct Slots {
+    sharing: Sharing,
+    /// By priority, the highest first.
+    levels: Vec<Level>,
+    /// The level of each job.
+    jobs: BTreeMap<u64, u32>,
+    running: u64,
+    slots: u64,
+    /// Levels with a job asleep.
+    waiting: BTreeSet<u32>,
+    /// Of these, those with a free slot of their own.
+    entitled: BTreeSet<u32>,
+    /// Levels that have more slots than their own.
+    borrowing: BTreeSet<u32>,
+}
+
+impl Slots {
+    /// So many slots for each level, the highest priority first; a level of none runs in others' slots, or never.
+    pub fn new(slots: &[u32], sharing: Sharing) -> Slots {
+        assert!((1..=LEVELS_MAX).contains(&slots.len()), "{} levels", slots.len());
+        let sum = slots.iter().map(|count| u64::from(*count)).sum();
+        assert!((1..=SLOTS_MAX).contains(&sum), "{sum} slots");
+        Slots {
+            sharing,
+            levels: slots.iter().map(|&slots| Level { slots, ..Level::default() }).collect(),
+            jobs: BTreeMap::new(),
+            running: 0,
+            slots: sum,
+            waiting: BTreeSet::new(),
+            entitled: BTreeSet::new(),
+            borrowing: BTreeSet::new(),
+        }
+    }
+
+    /// Jobs that run and jobs asleep, of one level.
+    pub fn counts(&self, level: u32) -> (usize, usize) {
+        self.levels.get(level as usize).map_or((0, 0), |level| (level.running.len(), level.asleep.len()))
+    }
+
+    pub fn is_running(&self, number: u64) -> bool {
+        self.jobs.get(&number).is_some_and(|level| self.levels[*level as usize].running.contains(&number))
+    }
+
+    /// A job of this level has come; a level past the last counts as the last. Gives what has to happen, the newcomer's turn last. The number is
+    /// greater than any before.
+    pub fn arrive(&mut self, number: u64, level: u32) -> Vec<Turn> {
+        let level = level.min(self.levels.len() as u32 - 1);
+        let before = self.jobs.insert(number, level);
+        assert!(before.is_none(), "job {number} has come before");
+        let mut turns = Vec::new();
+        if !self.may_run(level)
+            && let Some(victim) = self.victim(level)
+        {
+            self.sleep(victim);
+            turns.push(Turn::Sleep(victim));
+        }
+        if self.may_run(level) {
+            self.run(number);
+            turns.push(Turn::Run(number));
+        } else {
+            self.levels[level as usize].asleep.insert(number);
+            self.note(level);
+            turns.push(Turn::Sleep(number));
+        }
+        turns
+    }
+
+    /// The job has ended, or its client is gone, running or asleep. Gives the job that goes on in its place. A no-op for one that is not there.
+    pub fn depart(&mut self, number: u64) -> Option<Turn> {
+        let level = self.jobs.remove(&number)?;
+        let at = &mut self.levels[level as usize];
+        if at.asleep.remove(&number) {
+            self.note(level);
+            return None;
+        }
+        at.running.remove(&number);
+        self.running -= 1;
+        self.note(level);
+        let next = self.next()?;
+        self.run(next);
+        Some(Turn::Run(next))
+    }
+
+    /// The Sleep policy.
+    fn may_run(&self, level: u32) -> bool {
+        match self.sharing {
+            Sharing::Own => self.levels[level as usize].has_free(),
+            Sharing::Any | Sharing::AnyUntilWanted => self.running < self.slots,
+        }
+    }
+
+    /// The job that gives its slot back to this level, whose own it is.
+    fn victim(&self, level: u32) -> Option<u64> {
+        if self.sharing != Sharing::AnyUntilWanted || !self.levels[level as usize].has_free() {
+            return None;
+        }
+        let lowest = *self.borrowing.last().filter(|borrower| **borrower > level)?;
+        self.levels[lowest as usize].running.last().copied()
+    }
+
+    /// The Wakeup policy: of the levels with a free slot of their own the highest, then of all; in it the oldest.
+    fn next(&self) -> Option<u64> {
+        let any = || self.waiting.first().filter(|_| self.sharing != Sharing::Own && self.running < self.slots);
+        let level = self.entitled.first().or_else(any)?;
+        self.levels[*level as usize].asleep.first().copied()
+    }
+
+    fn run(&mut self, number: u64) {
+        let level = self.jobs[&number];
+        let at = &mut self.levels[level as usize];
+        at.asleep.remove(&number);
+        at.running.insert(number);
+        self.running += 1;
+        self.note(level);
+    }
+
+    fn sleep(&mut self, number: u64) {
+        let level = self.jobs[&number];
+        let at = &mut self.levels[level as usize];
+        at.running.remove(&number);
+        at.asleep.insert(number);
+        self.running -= 1;
+        self.note(level);
+    }
+
+    /// Puts the level into the sets where it belongs.
+    fn note(&mut self, level: u32) {
+        let at = &self.levels[level as usize];
+        let (waits, has_free, borrows) = (!at.asleep.is_empty(), at.has_free(), at.has_more_than_its_own());
+        put(&mut self.waiting, level, waits);
+        put(&mut self.entitled, level, waits && has_free);
+        put(&mut self.borrowing, level, borrows);
+    }
+}
+
+fn put(set: &mut BTreeSet<u32>, level: u32, belongs: bool) {
+    if belongs {
+        set.insert(level);
+    } else {
+        set.remove(&level);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const A: u32 = 0;
+    const B: u32 = 1;
+
+    /// The example of section 3.1: six slots of A and three of B, three jobs of A and four of B. Gives the turn of the last of B.
+    fn example(sharing: Sharing) -> (Slots, Turn) {
+        let mut slots = Slots::new(&[6, 3], sharing);
+        for number in 0..3 {
+            assert_eq!(slots.arrive(number, A), [Turn::Run(number)]);
+        }
+        for number in 3..6 {
+            assert_eq!(slots.arrive(number, B), [Turn::Run(number)]);
+        }
+        let last = slots.arrive(6, B);
+        assert_eq!(last.len(), 1);
+        (slots, last[0])
+    }
+
+    /// "Three requests of each type occupy their corresponding slots and one request of type B blocks."
+    #[test]
+    fn non_work_conserving_one_of_b_blocks() {
+        let (mut slots, last) = example(Sharing::Own);
+        assert_eq!((last, slots.counts(A), slots.counts(B)), (Turn::Sleep(6), (3, 0), (3, 1)));
+        // Only the end of one of B wakes it.
+        assert_eq!(slots.depart(0), None);
+        assert_eq!(slots.depart(4), Some(Turn::Run(6)));
+    }
+
+    /// "All the requests would execute … Subsequently, suppose three requests of type A arrive: two of them will execute. The third one executes
+    /// if the policy is preemptive, otherwise it blocks."
+    #[test]
+    fn work_conserving_all_run_and_the_third_of_a_blocks() {
+        let (mut slots, last) = example(Sharing::Any);
+        assert_eq!(last, Turn::Run(6));
+        assert_eq!([7, 8, 9].map(|number| slots.arrive(number, A)), [[Turn::Run(7)], [Turn::Run(8)], [Turn::Sleep(9)]]);
+        // It goes on in place of whichever ends first.
+        assert_eq!(slots.depart(3), Some(Turn::Run(9)));
+    }
+
+    #[test]
+    fn preemptive_the_youngest_of_b_sleeps() {
+        let (mut slots, _) = example(Sharing::AnyUntilWanted);
+        assert_eq!([slots.arrive(7, A), slots.arrive(8, A)], [[Turn::Run(7)], [Turn::Run(8)]]);
+        assert_eq!(slots.arrive(9, A), [Turn::Sleep(6), Turn::Run(9)]);
+        // B has its own three, which nobody takes.
+        assert_eq!(slots.arrive(10, A), [Turn::Sleep(10)]);
+        assert_eq!((slots.counts(A), slots.counts(B)), ((6, 1), (3, 1)));
+        // Its own slot is free first for A, and B's for B.
+        assert_eq!(slots.depart(5), Some(Turn::Run(6)));
+        assert_eq!(slots.depart(9), Some(Turn::Run(10)));
+    }
+
+    #[test]
+    fn one_that_leaves_asleep_wakes_nobody() {
+        let (mut slots, _) = example(Sharing::Own);
+        assert_eq!((slots.depart(6), slots.depart(6), slots.counts(B)), (None, None, (3, 0)));
+    }
+
+    #[test]
+    fn a_level_without_slots_runs_in_others_or_never() {
+        for (sharing, expected) in [(Sharing::Own, Turn::Sleep(0)), (Sharing::Any, Turn::Run(0))] {
+            let mut slots = Slots::new(&[1, 0], sharing);
+            assert_eq!(slots.arrive(0, B), [expected]);
+        }
+        let mut slots = Slots::new(&[1, 0], Sharing::AnyUntilWanted);
+        slots.arrive(0, B);
+        assert_eq!(slots.arrive(1, A), [Turn::Sleep(0), Turn::Run(1)]);
+        assert_eq!(slots.depart(1), Some(Turn::Run(0)), "nobody sleeps for ever");
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Arrive(u32),
+        Depart(usize),
+    }
+
+    fn sharings() -> impl Strategy<Value = Sharing> {
+        prop::sample::select(vec![Sharing::Own, Sharing::Any, Sharing::AnyUntilWanted])
+    }
+
+    proptest! {
+        /// Whatever comes and goes: no more run than there are slots, no slot stays empty that somebody may use, nobody is preempted within
+        /// the slots of its own level, and the turns told are the whole truth.
+        #[test]
+        fn slots_are_kept(
+            slots in prop::collection::vec(0u32..4, 1..5),
+            sharing in sharings(),
+            steps in prop::collection::vec(prop_oneof![3 => (0u32..6).prop_map(Step::Arrive), 2 => any::<usize>().prop_map(Step::Depart)], 1..200),
+        ) {
+            prop_assume!(slots.iter().sum::<u32>() > 0);
+            let mut kept = Slots::new(&slots, sharing);
+            let (mut present, mut running): (Vec<(u64, u32)>, BTreeSet<u64>) = Default::default();
+            for (number, step) in (0..).zip(steps) {
+                let turns = match step {
+                    Step::Arrive(level) => {
+                        let level = level.min(slots.len() as u32 - 1);
+                        present.push((number, level));
+                        let turns = kept.arrive(number, level);
+                        prop_assert!(matches!(turns.last(), Some(Turn::Run(last) | Turn::Sleep(last)) if *last == number));
+                        turns
+                    }
+                    Step::Depart(_) if present.is_empty() => continue,
+                    Step::Depart(nth) => {
+                        let (number, _) = present.remove(nth % present.len());
+                        running.remove(&number);
+                        kept.depart(number).into_iter().collect()
+                    }
+                };
+                for turn in turns {
+                    match turn {
+                        Turn::Run(number) => prop_assert!(running.insert(number)),
+                        Turn::Sleep(other) => {
+                            if running.remove(&other) {
+                                let level = present.iter().find(|job| job.0 == other).unwrap().1;
+                                let left = present.iter().filter(|job| job.1 == level && running.contains(&job.0));
+                                prop_assert!(sharing == Sharing::AnyUntilWanted && left.count() >= slots[level as usize] as usize);
+                            }
+                        }
+                    }
+                }
+                prop_assert!(present.iter().all(|(number, _)| kept.is_running(*number) == running.contains(number)));
+                let total: u32 = slots.iter().sum();
+                prop_assert!(running.len() <= total as usize);
+                for level in 0..slots.len() as u32 {
+                    let (of_level, asleep) = kept.counts(level);
+                    let is_full = match sharing {
+                        Sharing::Own => of_level >= slots[level as usize] as usize,
+                        _ => running.len() >= total as usize,
+                    };
+                    prop_assert!(asleep == 0 || is_full, "level {level} waits beside a free slot");
+                    prop_assert!(sharing != Sharing::Own || of_level <= slots[level as usize] as usize);
+                }
+            }
+        }
+    }
+}
