@@ -1,5 +1,7 @@
 //! `weir serve`: from flags to a running server, and from signals to its end.
 
+pub mod run;
+
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -36,7 +38,7 @@ SIGTERM and ctrl-c finish the responses under way, then stop.",
     )
 }
 
-#[derive(clap::Args)]
+#[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
 pub struct Args {
     /// Folder to serve
@@ -140,7 +142,7 @@ pub struct Args {
 /// One response a connection, and `sched::Drain` takes this many (rounded down from 2^20).
 const CONNECTIONS_MAX: i64 = 1_000_000;
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum Shaping {
     Auto,
     Paced,
@@ -149,7 +151,7 @@ enum Shaping {
     Off,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum PromotionArg {
     // Its old name is taken for one release.
     #[value(alias = "idle")]
@@ -158,7 +160,7 @@ enum PromotionArg {
     Never,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum LogFormat {
     Combined,
     Json,
