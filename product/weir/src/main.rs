@@ -5,6 +5,7 @@ mod attach;
 #[cfg(not(feature = "bpf"))]
 #[path = "no_attach.rs"]
 mod attach;
+mod check;
 mod serve;
 mod uplink;
 
@@ -18,6 +19,7 @@ use clap::{Parser, Subcommand};
     after_help = "\
 Examples:
   weir serve /srv/www --uplink 10mbit             serve a folder
+  weir check weir.toml                            check a configuration
   weir attach eth0 --port 80,443 --rate 10mbit    order the responses of nginx, Apache, Caddy
 
 `weir COMMAND --help` lists the flags of a command."
@@ -31,6 +33,10 @@ struct Cli {
 enum Command {
     /// Serve a folder over HTTP/1.1
     Serve(Box<serve::Args>),
+    /// Serve as a configuration says
+    Run(serve::run::Args),
+    /// Check a configuration and explain what it does with a request
+    Check(check::Args),
     /// Create, remove and watch priority bands on an interface
     Uplink(uplink::Args),
     /// Order the responses of a server that already runs
@@ -40,6 +46,8 @@ enum Command {
 fn main() -> std::process::ExitCode {
     let outcome = match cli::parse::<Cli>("weir").command {
         Command::Serve(args) => serve::main(*args),
+        Command::Run(args) => serve::run::main(args),
+        Command::Check(args) => check::main(args),
         Command::Uplink(args) => uplink::main(args),
         Command::Attach(args) => attach::main(args),
     };

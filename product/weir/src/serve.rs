@@ -1,5 +1,7 @@
 //! `weir serve`: from flags to a running server, and from signals to its end.
 
+pub mod run;
+
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -37,7 +39,7 @@ clients that were sent most lately to standard error.",
     )
 }
 
-#[derive(clap::Args)]
+#[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
 pub struct Args {
     /// Folder to serve
@@ -169,7 +171,7 @@ const CONNECTIONS_MAX: i64 = 1_000_000;
 /// A second's worth of them is counted in thousandths.
 const CLIENT_REQUESTS_MAX: i64 = 1_000_000;
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum Shaping {
     Auto,
     Paced,
@@ -178,7 +180,7 @@ enum Shaping {
     Off,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum PromotionArg {
     // Its old name is taken for one release.
     #[value(alias = "idle")]
@@ -187,7 +189,7 @@ enum PromotionArg {
     Never,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum LogFormat {
     Combined,
     Json,

@@ -1,0 +1,164 @@
+//! Classes of requests: the rules that assign them, and their shares of the uplink.
+
+mod objective;
+mod rule;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use objective::Objective;
+pub use rule::{Asked, Field, Rule, Token};
+use sched::policy::{CLASSES_MAX, PolicySpec};
+use units::Rate;
+
+use crate::form::Name;
+use crate::place::{Place, Placed, quoted};
+use crate::reach;
+use crate::section::{Book, Held, Section};
+use crate::settings::Uplink;
+use crate::site::{self, Site};
+use crate::suggest;
+
+/// The class of requests that nothing assigns.
+pub const OTHERS: &str = "others";
+
+#[derive(Debug, Clone)]
+pub struct Class {
+    pub at: Place,
+    pub name: String,
+    /// The least goes first.
+    pub priority: u8,
+    pub weight: u32,
+    pub guaranteed: Option<Rate>,
+    pub greatest: Option<Rate>,
+    pub concurrent_max: Option<u32>,
+    /// `None` is that of the uplink.
+    pub policy: Option<PolicySpec>,
+    pub objective: Option<Objective>,
+    pub held: Vec<Held>,
+}
+
+/// Classes, and the rules of all of them in the order of the file.
+pub(crate) fn read(file: &Section<'_, '_>, sites: &[Site]) -> (Vec<Class>, Vec<Rule>) {
+    let tables = file.tables("class");
+    // One is for what nothing assigns.
+    let most = CLASSES_MAX - 1;
+    if let Some(table) = tables.get(most) {
+        file.book.mistake(table.at, format!("class {}: expected {most} at most", most + 1));
+    }
+    let names = site::names(sites);
+    let (mut classes, mut rules) = (Vec::new(), Vec::new());
+    for table in tables.into_iter().take(most) {
+        let own = table.tables("rule");
+        rules.extend(own.iter().filter_map(|rule| Rule::read(rule, classes.len(), &names)));
+        classes.extend(Class::read(table));
+    }
+    rules.sort_by_key(|rule| rule.at);
+    reach::check(file.book, &rules);
+    (classes, rules)
+}
+
+impl Class {
+    fn read(table: Section<'_, '_>) -> Option<Class> {
+        let name = table.text::<Name>("name");
+        let (priority, weight) = (table.whole_number("priority"), table.whole_number("weight"));
+        let (guaranteed, greatest) = (table.text::<Rate>("guaranteed"), table.text::<Rate>("greatest"));
+        let concurrent_max = table.whole_number("max_concurrent").and_then(|most| most.try_into().ok());
+        let (policy, objective) = (table.text::<PolicySpec>("policy"), table.text::<Objective>("objective"));
+        if let Some((guaranteed, greatest)) = guaranteed.as_ref().zip(greatest.as_ref())
+            && greatest.value < guaranteed.value
+        {
+            let said =
+                format!("class.greatest `{}`: expected at least the guaranteed {}", greatest.value, guaranteed.value);
+            table.book.mistake(greatest.at, said);
+        }
+        let name = name?;
+        if name.value.0 == OTHERS {
+            let said =
+                format!("class.name `{OTHERS}`: expected another, since it is the class of what nothing assigns");
+            table.book.mistake(name.at, said);
+        }
+        Some(Class {
+            at: table.at,
+            name: name.value.0,
+            priority: priority.and_then(|priority| priority.try_into().ok()).unwrap_or(0),
+            weight: weight.and_then(|weight| weight.try_into().ok()).unwrap_or(1),
+            guaranteed: guaranteed.map(|rate| rate.value),
+            greatest: greatest.map(|rate| rate.value),
+            concurrent_max,
+            policy: policy.map(|policy| policy.value),
+            objective: objective.map(|objective| objective.value),
+            held: table.held(),
+        })
+    }
+
+    fn place_of(&self, key: &str) -> Place {
+        self.held.iter().find(|held| held.key == key).and_then(|held| held.at).unwrap_or(self.at)
+    }
+}
+
+/// What only the whole file shows.
+pub(crate) fn check(book: &Book<'_>, classes: &[Class], rules: &[Rule], sites: &[Site], uplink: &Uplink) {
+    check_names(book, classes);
+    check_rates(book, classes, uplink.rate);
+    let mut used: BTreeSet<usize> = rules.iter().map(|rule| rule.class).collect();
+    let of_sites = sites.iter().filter_map(|site| Some(("site.class", site.class.as_ref()?)));
+    let default = uplink.default_class.as_ref().map(|name| ("uplink.default_class", name));
+    for (key, name) in of_sites.chain(default) {
+        used.extend(named(book, classes, key, name));
+    }
+    for (_, class) in classes.iter().enumerate().filter(|(index, _)| !used.contains(index)) {
+        let said =
+            format!("class `{}` is never reached: expected a rule, a site or uplink.default_class with it", class.name);
+        book.mistake(class.at, said);
+    }
+}
+
+fn check_names(book: &Book<'_>, classes: &[Class]) {
+    let mut seen: BTreeMap<&str, Place> = BTreeMap::new();
+    for class in classes {
+        if let Some(first) = seen.insert(&class.name, class.at) {
+            let said = format!("class `{}`: expected a name of its own, line {} has it", class.name, first.line);
+            book.mistake(class.at, said);
+        }
+    }
+}
+
+/// Guarantees fit the uplink together, and no class is given more than there is.
+fn check_rates(book: &Book<'_>, classes: &[Class], uplink: Option<Rate>) {
+    let Some(uplink) = uplink else {
+        if let Some(class) = classes.iter().find(|class| class.guaranteed.is_some()) {
+            let said = "class.guaranteed without uplink.rate: not compared with the rate of the uplink";
+            book.note(class.place_of("class.guaranteed"), said);
+        }
+        return;
+    };
+    let mut guaranteed_bits_per_s = 0u128;
+    for class in classes {
+        if let Some(greatest) = class.greatest.filter(|greatest| *greatest > uplink) {
+            let said = format!("class.greatest `{greatest}`: expected at most the uplink's {uplink}");
+            book.mistake(class.place_of("class.greatest"), said);
+        }
+        let Some(own) = class.guaranteed else { continue };
+        let left = u128::from(uplink.bits_per_s()).saturating_sub(guaranteed_bits_per_s);
+        guaranteed_bits_per_s += u128::from(own.bits_per_s());
+        if u128::from(own.bits_per_s()) > left {
+            let rest = u64::try_from(left).ok().and_then(Rate::from_bits_per_s);
+            let rest = rest.map_or("nothing".into(), |rate| rate.to_string());
+            let said = format!(
+                "class.guaranteed `{own}`: expected at most {rest}, what the classes above leave of the uplink's {uplink}"
+            );
+            book.mistake(class.place_of("class.guaranteed"), said);
+        }
+    }
+}
+
+/// The class of this name, also [`OTHERS`], which is none of the file.
+fn named(book: &Book<'_>, classes: &[Class], key: &str, name: &Placed<String>) -> Option<usize> {
+    let found = classes.iter().position(|class| class.name == name.value);
+    if found.is_none() && name.value != OTHERS {
+        let guess = suggest::nearest(&name.value, classes.iter().map(|class| class.name.as_str()));
+        let expected = suggest::guessed("the name of a [[class]]".into(), guess);
+        book.mistake(name.at, format!("{key} {}: expected {expected}", quoted(&name.value)));
+    }
+    found
+}

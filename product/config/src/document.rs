@@ -1,0 +1,89 @@
+//! From the bytes of a file to a configuration.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use toml::de::DeTable;
+
+use crate::place::{Lines, Place, Remark};
+use crate::section::{Book, Section};
+use crate::settings::Settings;
+use crate::{Configuration, class, site};
+
+/// A thousand sites take a tenth of it.
+pub const FILE_BYTES_MAX: usize = 1 << 20;
+
+/// Why a file was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    #[error("cannot read {path}: {source}")]
+    Read { path: String, source: std::io::Error },
+    /// All that is wrong, in the order of the file.
+    #[error("{}", listed(path, .mistakes))]
+    Mistakes { path: String, mistakes: Vec<Remark> },
+}
+
+fn listed(path: &str, mistakes: &[Remark]) -> String {
+    mistakes.iter().map(|mistake| mistake.line(path)).collect::<Vec<_>>().join("\n")
+}
+
+/// Reads no more than a byte beyond [`FILE_BYTES_MAX`], however large the file is.
+pub fn read_file(path: &Path) -> Result<Configuration, FileError> {
+    let mut bytes = Vec::new();
+    let opened = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes));
+    let path = path.display().to_string();
+    match opened {
+        Ok(_) => read(&bytes).map_err(|mistakes| FileError::Mistakes { path, mistakes }),
+        Err(source) => Err(FileError::Read { path, source }),
+    }
+}
+
+/// The configuration, or all mistakes in the order of the file.
+pub fn read(bytes: &[u8]) -> Result<Configuration, Vec<Remark>> {
+    let text = decoded(bytes).map_err(|mistake| vec![mistake])?;
+    let table = DeTable::parse(text).map_err(|error| vec![syntax(text, &error)])?;
+    let book = Book::new(text);
+    let file = Section::whole(&book, table.get_ref());
+    let settings = Settings::read(&file);
+    let sites = site::read(&file, settings.as_ref().map(|settings| &settings.process));
+    let (classes, rules) = class::read(&file, &sites);
+    if let Some(settings) = &settings {
+        class::check(&book, &classes, &rules, &sites, &settings.uplink);
+    }
+    drop(file);
+    let (notes, idle) = book.close()?;
+    Ok(Configuration { settings: settings.expect("settings without a mistake"), sites, classes, rules, notes, idle })
+}
+
+fn decoded(bytes: &[u8]) -> Result<&str, Remark> {
+    let mistake = |at, said: String| Err(Remark { at, said });
+    if bytes.len() > FILE_BYTES_MAX {
+        return mistake(Place::START, format!("file above {FILE_BYTES_MAX} bytes: expected 1 MiB at most"));
+    }
+    if bytes.starts_with(b"\xFF\xFE") || bytes.starts_with(b"\xFE\xFF") {
+        return mistake(Place::START, "text in UTF-16: expected UTF-8".into());
+    }
+    // The mark that some editors put before UTF-8.
+    let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+    let error = match str::from_utf8(bytes) {
+        Ok(text) => return Ok(text),
+        Err(error) => error,
+    };
+    let (right, wrong) = bytes.split_at(error.valid_up_to());
+    let right = str::from_utf8(right).unwrap_or("");
+    let said = match error.error_len() {
+        None => "end within a character: expected UTF-8; is the file whole?".into(),
+        Some(_) => format!("byte `0x{:02x}`: expected UTF-8", wrong.first().unwrap_or(&0)),
+    };
+    mistake(Lines::new(right).place(right.len()), said)
+}
+
+/// The first mistake in the syntax; what follows one is hardly ever another.
+fn syntax(text: &str, error: &toml::de::Error) -> Remark {
+    let offset = error.span().map_or(text.len(), |span| span.start);
+    let at_end = text.get(offset..).is_none_or(|rest| rest.trim().is_empty());
+    let whole = if at_end { "; is the file whole?" } else { "" };
+    let message = error.message().lines().collect::<Vec<_>>().join(" ");
+    Remark { at: Lines::new(text).place(offset), said: format!("TOML: {message}{whole}") }
+}

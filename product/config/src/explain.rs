@@ -1,0 +1,173 @@
+//! The site, the class and the values of one request, each with its place in the file.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::class::{Asked, OTHERS, Rule};
+use crate::host::HostName;
+use crate::place::{Place, quoted};
+use crate::section::Held;
+use crate::site::{self, Site, split_host};
+use crate::{Configuration, form};
+
+/// A request to be explained.
+#[derive(Debug)]
+pub struct Question {
+    host: HostName,
+    /// Decoded, from a slash on.
+    path: String,
+    client: Option<IpAddr>,
+    fields: Vec<(String, String)>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    #[error("URL {}: expected http:// or https://, a host and a path, for example http://example.org/a", quoted(.0))]
+    Url(String),
+    #[error("path of the URL {}: {reason}", quoted(.path))]
+    Path { path: String, reason: &'static str },
+    #[error("header {}: expected a name, a colon and a value, for example `X-Tier: gold`", quoted(.0))]
+    Header(String),
+}
+
+impl Question {
+    pub fn new(url: &str, client: Option<IpAddr>, headers: &[String]) -> Result<Question, AskError> {
+        let wrong = || AskError::Url(url.into());
+        let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")).ok_or_else(wrong)?;
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, target) = rest.split_at(end);
+        let (host, _) = split_host(authority).ok_or_else(wrong)?;
+        let raw = target.split(['?', '#']).next().filter(|path| !path.is_empty()).unwrap_or("/");
+        let mut path = String::new();
+        http::decode_path(raw.as_bytes(), &mut path)
+            .map_err(|reject| AskError::Path { path: raw.into(), reason: reject.reason })?;
+        let fields = headers.iter().map(|header| field(header)).collect::<Result<_, _>>()?;
+        Ok(Question { host, path: format!("/{path}"), client, fields })
+    }
+}
+
+fn field(header: &str) -> Result<(String, String), AskError> {
+    let split = header.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
+    let (name, value) =
+        split.filter(|(name, _)| form::is_field_name(name)).ok_or_else(|| AskError::Header(header.into()))?;
+    Ok((name.into(), value.into()))
+}
+
+/// What holds for a request.
+#[derive(Debug)]
+pub struct Explanation {
+    lines: Vec<Line>,
+}
+
+#[derive(Debug)]
+struct Line {
+    said: String,
+    reason: Reason,
+}
+
+#[derive(Debug)]
+enum Reason {
+    None,
+    At(Place),
+    Default,
+}
+
+impl Explanation {
+    /// A line for each answer, with the places in this file.
+    pub fn of_file<'e>(&'e self, file: &'e str) -> impl fmt::Display + 'e {
+        Shown { explanation: self, file }
+    }
+
+    fn say(&mut self, said: impl Into<String>, reason: Reason) {
+        self.lines.push(Line { said: said.into(), reason });
+    }
+
+    fn hold(&mut self, held: &[Held]) {
+        for held in held {
+            let reason = held.at.map_or(Reason::Default, Reason::At);
+            self.say(format!("{} = {}", held.key, held.value), reason);
+        }
+    }
+}
+
+struct Shown<'e> {
+    explanation: &'e Explanation,
+    file: &'e str,
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.explanation.lines {
+            match line.reason {
+                Reason::None => writeln!(f, "{}", line.said)?,
+                Reason::At(place) => writeln!(f, "{} ({}:{})", line.said, self.file, place.line)?,
+                Reason::Default => writeln!(f, "{} (default)", line.said)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+pub fn explain(configuration: &Configuration, question: &Question) -> Explanation {
+    let mut explanation = Explanation { lines: Vec::new() };
+    let Some((index, host)) = site::of_host(&configuration.sites, &question.host) else {
+        let said = format!("site: none; host `{}` is of no site, and no site is the default", question.host);
+        explanation.say(said, Reason::None);
+        return explanation;
+    };
+    let site = &configuration.sites[index];
+    match host {
+        Some(host) => explanation.say(format!("site: {}, by its host {}", site.name, host.value), Reason::At(host.at)),
+        None => explanation.say(format!("site: {}, the default", site.name), Reason::At(site.at)),
+    }
+    let asked = Asked { site: index, path: &question.path, client: question.client, fields: &question.fields };
+    let class = explain_class(&mut explanation, configuration, &asked);
+    explain_answer(&mut explanation, site, question);
+    explanation.hold(&site.held);
+    if let Some(class) = class {
+        explanation.hold(&configuration.classes[class].held);
+    }
+    explanation.hold(&configuration.settings.held);
+    explanation
+}
+
+/// The rule, else the site, else the default decides.
+fn explain_class(explanation: &mut Explanation, configuration: &Configuration, asked: &Asked<'_>) -> Option<usize> {
+    let named = |name: &str| configuration.classes.iter().position(|class| class.name == name);
+    if let Some(Rule { at, class, .. }) = configuration.rules.iter().find(|rule| rule.matches(asked)) {
+        let name = &configuration.classes[*class].name;
+        explanation.say(format!("class: {name}, by a rule"), Reason::At(*at));
+        return Some(*class);
+    }
+    let site = configuration.sites[asked.site].class.as_ref().map(|name| (name, "by its site"));
+    let default = configuration.settings.uplink.default_class.as_ref().map(|name| (name, "the default"));
+    let Some((name, why)) = site.or(default) else {
+        explanation.say(format!("class: {OTHERS}, by no rule"), Reason::Default);
+        return None;
+    };
+    explanation.say(format!("class: {}, {why}", name.value), Reason::At(name.at));
+    named(&name.value)
+}
+
+fn explain_answer(explanation: &mut Explanation, site: &Site, question: &Question) {
+    let path = &question.path;
+    let leads = site.redirects.iter().find_map(|redirect| Some((redirect, redirect.leads(&question.host, path)?)));
+    if let Some((redirect, to)) = leads {
+        explanation.say(format!("redirect: {} to {to}", redirect.status), Reason::At(redirect.at));
+        return;
+    }
+    let mut names: Vec<String> = Vec::new();
+    for rule in site.headers.iter().filter(|rule| rule.path.matches(path)) {
+        let name = rule.name.to_ascii_lowercase();
+        if !names.contains(&name) {
+            explanation.say(format!("header: {}: {}", rule.name, rule.value), Reason::At(rule.at));
+            names.push(name);
+        }
+    }
+    if let Some(rule) = site.cache.iter().find(|rule| rule.path.matches(path)) {
+        explanation.say(format!("header: Cache-Control: {}", rule.control), Reason::At(rule.at));
+    }
+    for page in &site.error_pages {
+        explanation.say(format!("error page: {} is {}", page.status, page.file), Reason::At(page.at));
+    }
+}

@@ -1,0 +1,269 @@
+//! Texts of the file read as values.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sched::policy::{ClientShareSpec, NAMES, PolicyError, PolicySpec};
+use units::Rate;
+
+use crate::keys::Form;
+use crate::pattern::Pattern;
+use crate::suggest;
+
+/// Why a text is not a value.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    /// It does not have its form.
+    Form,
+    /// Something else is expected.
+    Expected(String),
+    /// A part of it is wrong, which this says as a whole.
+    Said(String),
+}
+
+/// A value that is written as text.
+pub(crate) trait FromText: Sized {
+    const FORM: Form;
+
+    fn from_text(text: &str) -> Result<Self, Wrong>;
+}
+
+/// A text of a form that stays a text; each has the form's own type, so that keys and values cannot be mixed up.
+macro_rules! texts {
+    ($($name:ident: $form:expr, $check:expr;)*) => {$(
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub(crate) struct $name(pub(crate) String);
+
+        impl FromText for $name {
+            const FORM: Form = $form;
+
+            fn from_text(text: &str) -> Result<$name, Wrong> {
+                let check: fn(&str) -> bool = $check;
+                if check(text) { Ok($name(text.into())) } else { Err(Wrong::Form) }
+            }
+        }
+    )*};
+}
+
+const NAME_BYTES_MAX: usize = 64;
+const FIELD_BYTES_MAX: usize = 4096;
+
+texts! {
+    Name: Form::Name, |text| (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_name_byte);
+    SiteName: Form::SiteName, |text| !text.is_empty();
+    FileName: Form::FileName, |text| is_path(text) && !text.contains('/') && ![".", ".."].contains(&text);
+    PathBelow: Form::PathBelow, |text| {
+        let segments = |below: &str| below.split('/').all(|segment| !["", ".", ".."].contains(&segment));
+        is_path(text) && text.strip_prefix('/').is_some_and(segments)
+    };
+    FieldName: Form::FieldName, is_field_name;
+    FieldValue: Form::FieldValue, is_field_value;
+    CacheControl: Form::CacheControl, |text| is_field_value(text) && text.split(',').all(|part| is_directive(part.trim()));
+}
+
+/// A size in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Size(pub(crate) u64);
+
+impl FromText for Size {
+    const FORM: Form = Form::Size;
+
+    fn from_text(text: &str) -> Result<Size, Wrong> {
+        units::parse_size(text).map(Size).map_err(|_| Wrong::Form)
+    }
+}
+
+impl FromText for Rate {
+    const FORM: Form = Form::Rate;
+
+    fn from_text(text: &str) -> Result<Rate, Wrong> {
+        text.parse().map_err(|_| Wrong::Form)
+    }
+}
+
+impl FromText for Duration {
+    const FORM: Form = Form::Time;
+
+    fn from_text(text: &str) -> Result<Duration, Wrong> {
+        units::parse_duration(text).map_err(|_| Wrong::Form)
+    }
+}
+
+impl FromText for SocketAddr {
+    const FORM: Form = Form::Address;
+
+    fn from_text(text: &str) -> Result<SocketAddr, Wrong> {
+        text.parse().map_err(|_| Wrong::Form)
+    }
+}
+
+impl FromText for PathBuf {
+    const FORM: Form = Form::Path;
+
+    fn from_text(text: &str) -> Result<PathBuf, Wrong> {
+        if is_path(text) { Ok(text.into()) } else { Err(Wrong::Form) }
+    }
+}
+
+impl FromText for PolicySpec {
+    const FORM: Form = Form::Order;
+
+    fn from_text(text: &str) -> Result<PolicySpec, Wrong> {
+        let spec = text.parse::<PolicySpec>().map_err(|error| match error {
+            PolicyError::Unknown(_) => Wrong::Expected(suggest::with_guess(Form::OneOf(NAMES), text)),
+            other => Wrong::Said(other.to_string()),
+        })?;
+        if !spec.has_classes() {
+            return Ok(spec);
+        }
+        Err(Wrong::Expected(format!("a policy without classes, which are [[class]] tables: {}", spec.order())))
+    }
+}
+
+impl FromText for Pattern {
+    const FORM: Form = Form::Pattern;
+
+    fn from_text(text: &str) -> Result<Pattern, Wrong> {
+        Pattern::of_path(text).ok_or(Wrong::Form)
+    }
+}
+
+impl FromText for ClientShareSpec {
+    const FORM: Form = Form::ClientShare;
+
+    fn from_text(text: &str) -> Result<ClientShareSpec, Wrong> {
+        text.parse().map_err(|_| Wrong::Form)
+    }
+}
+
+/// Names of the file for the variants of a type.
+macro_rules! names {
+    ($($(#[$doc:meta])* $type:ident { $($variant:ident = $name:literal,)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $type { $($variant,)* }
+
+        impl FromText for $type {
+            const FORM: Form = Form::OneOf(&[$($name,)*]);
+
+            fn from_text(text: &str) -> Result<$type, Wrong> {
+                match text {
+                    $($name => Ok($type::$variant),)*
+                    _ => Err(Wrong::Form),
+                }
+            }
+        }
+    )*};
+}
+
+names! {
+    /// Where the order is kept.
+    Shaping { Auto = "auto", Paced = "paced", Bands = "bands", Ranked = "ranked", Off = "off", }
+    /// When a response moves to a better band.
+    Promotion { WhenEmpty = "when-empty", Plain = "plain", Never = "never", }
+    LogFormat { Combined = "combined", Json = "json", }
+}
+
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b".-_".contains(&byte)
+}
+
+fn is_path(text: &str) -> bool {
+    !text.is_empty() && text.len() <= FIELD_BYTES_MAX && !text.chars().any(char::is_control)
+}
+
+/// A token of RFC 9110.
+pub(crate) fn is_field_name(text: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.len() <= NAME_BYTES_MAX && text.bytes().all(is_token)
+}
+
+pub(crate) fn is_field_value(text: &str) -> bool {
+    let is_visible = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
+    (1..=FIELD_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_visible) && text.trim() == text
+}
+
+/// Directives of RFC 9111, 5861 and 8246 whose value is a number of seconds.
+const SECONDS: &[&str] = &["max-age", "s-maxage", "stale-while-revalidate", "stale-if-error"];
+
+fn is_directive(text: &str) -> bool {
+    let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+    let is_number = |value: &str| !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    let needs_number = SECONDS.iter().any(|known| known.eq_ignore_ascii_case(name));
+    is_field_name(name) && value != Some("") && (!needs_number || value.is_some_and(is_number))
+}
+
+/// Whether a text has this form.
+#[cfg(test)]
+pub(crate) fn check(form: Form, text: &str) -> Result<(), Wrong> {
+    fn as_read<T: FromText>(text: &str) -> Result<(), Wrong> {
+        T::from_text(text).map(|_| ())
+    }
+    match form {
+        Form::Address => as_read::<SocketAddr>(text),
+        Form::Host => as_read::<crate::host::Host>(text),
+        Form::HostName => as_read::<crate::host::HostName>(text),
+        Form::Path => as_read::<PathBuf>(text),
+        Form::FileName => as_read::<FileName>(text),
+        Form::PathBelow => as_read::<PathBelow>(text),
+        Form::Pattern => as_read::<Pattern>(text),
+        Form::Target => as_read::<crate::site::Target>(text),
+        Form::FieldName => as_read::<FieldName>(text),
+        Form::FieldValue => as_read::<FieldValue>(text),
+        Form::CacheControl => as_read::<CacheControl>(text),
+        Form::Rate => as_read::<Rate>(text),
+        Form::Size => as_read::<Size>(text),
+        Form::Time => as_read::<Duration>(text),
+        Form::Order => as_read::<PolicySpec>(text),
+        Form::ClientShare => as_read::<ClientShareSpec>(text),
+        Form::Name => as_read::<Name>(text),
+        Form::SiteName => as_read::<SiteName>(text),
+        Form::Network => as_read::<crate::network::Network>(text),
+        Form::Field => as_read::<crate::class::Field>(text),
+        Form::Token => as_read::<crate::class::Token>(text),
+        Form::Objective => as_read::<crate::class::Objective>(text),
+        Form::OneOf(names) => names.contains(&text).then_some(()).ok_or(Wrong::Form),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_have_their_form_or_do_not() {
+        for (form, right, wrong) in [
+            (Form::Name, &["a", "shop-1.old_2"][..], &["", "a b", "ä", "*"][..]),
+            (Form::FileName, &["index.html", "..."], &["", ".", "..", "a/b", "a\0"]),
+            (Form::PathBelow, &["/404.html", "/e/404.html"], &["404.html", "/", "/../x", "/a//b", "//a"]),
+            (Form::FieldName, &["X-A"], &["", "X A", "X:", "ä"]),
+            (Form::FieldValue, &["a b"], &["", " a", "a\r\nSet-Cookie: b", "ä"]),
+            (
+                Form::CacheControl,
+                &["no-store", "Max-Age=3, public", "x=\"y\""],
+                &["max-age", "max-age=1h", "a,,b", "max_age=", "a b"],
+            ),
+            (Form::ClientShare, &["on", "strict", "5MB"], &["yes", ""]),
+            (Form::Size, &["5", "64KiB"], &["5 KB", "-1"]),
+            (Form::Path, &["/", "www"], &["", "a\nb"]),
+        ] {
+            for text in right {
+                assert_eq!(check(form, text), Ok(()), "{text}");
+            }
+            for text in wrong {
+                assert!(check(form, text).is_err(), "{form:?} {text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn policies_with_classes_are_tables_here() {
+        let Err(Wrong::Expected(said)) = PolicySpec::from_text("strict/las") else { panic!("classes above an order") };
+        assert_eq!(said, "a policy without classes, which are [[class]] tables: las");
+        assert!(
+            matches!(PolicySpec::from_text("sprt"), Err(Wrong::Expected(said)) if said.contains("did you mean `srpt`?"))
+        );
+        assert!(matches!(PolicySpec::from_text("fcf:0"), Err(Wrong::Said(said)) if said.contains("beta `0`: write")));
+    }
+}

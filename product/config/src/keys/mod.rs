@@ -1,0 +1,184 @@
+//! The keys of `weir.toml` as data: the reference, the schema for editors and the check for unknown keys come from this table.
+
+mod table;
+
+pub use table::KEYS;
+
+/// A key.
+#[derive(Debug)]
+pub struct Key {
+    /// Its tables and its name, joined by dots.
+    pub path: &'static str,
+    pub kind: Kind,
+    pub default: Unset,
+    pub works: Works,
+    /// What it does, for the reference.
+    pub effect: &'static str,
+    /// A value as TOML.
+    pub example: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Flag,
+    Whole {
+        min: u64,
+        max: u64,
+    },
+    /// A whole number out of these.
+    Code(&'static [u64]),
+    Text(Form),
+    Texts(Form),
+    Table,
+    /// `[[name]]`, as often as wanted.
+    Tables,
+}
+
+/// The form of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Address,
+    /// With or without `*.` before it.
+    Host,
+    HostName,
+    Path,
+    FileName,
+    /// A path beneath the root of a site.
+    PathBelow,
+    Pattern,
+    Target,
+    FieldName,
+    FieldValue,
+    CacheControl,
+    Rate,
+    Size,
+    Time,
+    /// A policy without classes.
+    Order,
+    ClientShare,
+    Name,
+    /// The name of a site or one of its hosts.
+    SiteName,
+    Network,
+    Field,
+    Token,
+    Objective,
+    OneOf(&'static [&'static str]),
+}
+
+/// What holds without a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unset {
+    Required,
+    /// The consequence of its absence.
+    Absent(&'static str),
+    /// This text, number or flag; for lists the only element.
+    Is(&'static str),
+}
+
+/// Whether the server does what a key says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Works {
+    Now,
+    NotYet,
+}
+
+impl Key {
+    pub fn of(path: &str) -> Option<&'static Key> {
+        KEYS.iter().find(|key| key.path == path)
+    }
+
+    /// The table it stands in, and its name.
+    pub fn parts(&self) -> (&'static str, &'static str) {
+        self.path.rsplit_once('.').unwrap_or(("", self.path))
+    }
+
+    /// The keys of this table.
+    pub fn of_table(table: &str) -> impl Iterator<Item = &'static Key> {
+        KEYS.iter().filter(move |key| key.parts().0 == table)
+    }
+}
+
+impl Kind {
+    /// What a value has to be, as an error says it.
+    pub fn expected(self) -> String {
+        match self {
+            Kind::Flag => "true or false".into(),
+            Kind::Whole { min, max } => format!("a whole number from {min} to {max}"),
+            Kind::Code(codes) => one_of(&codes.iter().map(ToString::to_string).collect::<Vec<_>>()),
+            Kind::Text(form) => form.expected(),
+            Kind::Texts(form) => format!("a list in brackets, each {}", form.expected()),
+            Kind::Table => "a table".into(),
+            Kind::Tables => "a table in double brackets".into(),
+        }
+    }
+
+    /// The type of TOML.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Kind::Flag => "flag",
+            Kind::Whole { .. } | Kind::Code(_) => "number",
+            Kind::Text(Form::Size) => "text or number",
+            Kind::Text(_) => "text",
+            Kind::Texts(_) => "list of texts",
+            Kind::Table => "table",
+            Kind::Tables => "tables",
+        }
+    }
+
+    /// The unit or the form of a value, for the reference.
+    pub fn unit(self) -> String {
+        match self {
+            Kind::Flag | Kind::Table | Kind::Tables => String::new(),
+            Kind::Whole { min, max } => format!("{min} to {max}"),
+            Kind::Code(_) => self.expected(),
+            Kind::Text(form) | Kind::Texts(form) => form.expected(),
+        }
+    }
+}
+
+impl Form {
+    pub fn expected(self) -> String {
+        let expected = match self {
+            Form::Address => "an address and a port, for example 127.0.0.1:8080 or [::]:80",
+            Form::Host => "a host name in ASCII without a port, for example example.org or *.example.org",
+            Form::HostName => "a host name in ASCII without a port or `*`, for example www.example.org",
+            Form::Path => "a path",
+            Form::FileName => "a file name without a slash, for example index.html",
+            Form::PathBelow => "a path beneath the root that begins with a slash, for example /404.html",
+            Form::Pattern => {
+                "a path from a slash or `*`, for example /assets/* or *.css; 256 characters and 8 `*` at most"
+            }
+            Form::Target => "a path from a slash or an address with http:// or https://, with one `*` at most",
+            Form::FieldName => "the name of a header field, for example X-Frame-Options",
+            Form::FieldValue => "the value of a header field, on one line of visible characters",
+            Form::CacheControl => "directives of Cache-Control, for example max-age=3600, public",
+            Form::Rate => "a rate in bit, kbit, mbit or gbit per second, for example 10mbit",
+            Form::Size => "bytes, or with a unit of KB, MB, GB, KiB, MiB, GiB, for example 64KiB",
+            Form::Time => "a time in ns, us, ms, s, m or h, for example 250ms or 10s",
+            Form::Order => "a policy without classes, for example srpt",
+            Form::ClientShare => "on, off, strict, or the allowance as a size, for example 20MB",
+            Form::Name => "a name of up to 64 letters, digits, `.`, `-` and `_`",
+            Form::SiteName => "the name of a site or one of its hosts",
+            Form::Network => "an address with the length of its network, for example 10.0.0.0/8 or 2001:db8::/32",
+            Form::Field => {
+                "the name of a header field, a colon and its value, where `*` is any text, for example X-Tier: gold"
+            }
+            Form::Token => "a bearer token of 16 to 256 letters, digits and `-._~+/=`",
+            Form::Objective => {
+                "`pN of responses under TIME`, with or without a size: p99 of responses <= 64KiB under 200ms"
+            }
+            Form::OneOf(names) => return one_of(names),
+        };
+        expected.into()
+    }
+}
+
+fn one_of(names: &[impl AsRef<str>]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    match names.split_last() {
+        Some((last, [])) => last.to_string(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
+    }
+}

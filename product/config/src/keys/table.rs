@@ -1,0 +1,476 @@
+//! The keys, in the order of the reference.
+
+use super::{Form, Key, Kind, Unset, Works};
+use Unset::{Absent, Is, Required};
+use Works::{NotYet, Now};
+
+/// One response a connection, and the drain takes this many.
+const CONNECTIONS: Kind = Kind::Whole { min: 1, max: 1_000_000 };
+
+const REDIRECT_STATUS: Kind = Kind::Code(&[301, 302, 307, 308]);
+
+const fn key(
+    path: &'static str,
+    kind: Kind,
+    default: Unset,
+    works: Works,
+    effect: &'static str,
+    example: &'static str,
+) -> Key {
+    Key { path, kind, default, works, effect, example }
+}
+
+const fn table(path: &'static str, default: &'static str, works: Works, effect: &'static str) -> Key {
+    Key { path, kind: Kind::Table, default: Absent(default), works, effect, example: "" }
+}
+
+const fn tables(path: &'static str, default: &'static str, works: Works, effect: &'static str) -> Key {
+    Key { path, kind: Kind::Tables, default: Absent(default), works, effect, example: "" }
+}
+
+const fn text(form: Form) -> Kind {
+    Kind::Text(form)
+}
+
+const fn whole(min: u64, max: u64) -> Kind {
+    Kind::Whole { min, max }
+}
+
+pub static KEYS: &[Key] = &[
+    tables("listener", "one at 0.0.0.0:8080", Now, "An address that accepts connections."),
+    key(
+        "listener.address",
+        text(Form::Address),
+        Required,
+        Now,
+        "Address and port; port 0 takes a free one.",
+        r#""[::]:80""#,
+    ),
+    //
+    table("server", "the defaults", Now, "The process."),
+    key("server.workers", whole(1, 256), Absent("one per core"), Now, "Event loops. Paced shaping has one.", "4"),
+    key(
+        "server.connections",
+        CONNECTIONS,
+        Is("100000"),
+        Now,
+        "Most connections at once; beyond, the longest idle one is closed.",
+        "20000",
+    ),
+    key(
+        "server.slots",
+        CONNECTIONS,
+        Absent("no slots"),
+        Now,
+        "Connections served at a time, each until its client closes it; others wait to be accepted. One event loop. Excludes `connections` and `workers`.",
+        "150",
+    ),
+    key(
+        "server.backlog",
+        whole(1, 65_535),
+        Is("4096"),
+        Now,
+        "Most connections that wait to be accepted, per event loop; the kernel lowers it to net.core.somaxconn.",
+        "1024",
+    ),
+    key(
+        "server.records",
+        text(Form::Path),
+        Absent("none"),
+        Now,
+        "File for a record of every response, as CSV for `weirlab report`.",
+        r#""/var/log/weir/records.csv""#,
+    ),
+    key(
+        "server.access_log",
+        text(Form::Path),
+        Absent("none"),
+        Now,
+        "Access log of the sites without their own; `-` is standard output.",
+        r#""/var/log/weir/access.log""#,
+    ),
+    key(
+        "server.log_format",
+        text(Form::OneOf(&["combined", "json"])),
+        Is("combined"),
+        Now,
+        "Format of the access log.",
+        r#""json""#,
+    ),
+    //
+    table("uplink", "the defaults", Now, "The link to the clients and its order."),
+    key(
+        "uplink.rate",
+        text(Form::Rate),
+        Absent("the rate of the interface's shaper, if it has one"),
+        Now,
+        "Rate of the uplink.",
+        r#""10mbit""#,
+    ),
+    key(
+        "uplink.shaping",
+        text(Form::OneOf(&["auto", "paced", "bands", "ranked", "off"])),
+        Is("auto"),
+        Now,
+        "Where the order is kept: in weir, in the kernel, or nowhere.",
+        r#""paced""#,
+    ),
+    key(
+        "uplink.policy",
+        text(Form::Order),
+        Is("srpt"),
+        Now,
+        "Order of the responses, within a class where there are classes.",
+        r#""fsp""#,
+    ),
+    key(
+        "uplink.guard",
+        whole(0, 1000),
+        Is("10"),
+        Now,
+        "Thousandths of the uplink for the response that has waited longest, once that is 1 s.",
+        "20",
+    ),
+    key(
+        "uplink.foreign_share",
+        whole(0, 900),
+        Is("500"),
+        Now,
+        "Thousandths of the uplink for other programs' traffic while it waits in the same queue.",
+        "300",
+    ),
+    key(
+        "uplink.client_share",
+        text(Form::ClientShare),
+        Is("on"),
+        Now,
+        "Whether a client that has had much more than its share stands behind the others, or how much more.",
+        r#""20MB""#,
+    ),
+    key(
+        "uplink.promotion",
+        text(Form::OneOf(&["when-empty", "plain", "never"])),
+        Is("when-empty"),
+        Now,
+        "With bands, when a response moves to a better band.",
+        r#""plain""#,
+    ),
+    key(
+        "uplink.default_class",
+        text(Form::Name),
+        Absent("`others`, after all classes"),
+        NotYet,
+        "Class of the requests that no rule and no site assigns.",
+        r#""pages""#,
+    ),
+    //
+    table("limits", "the defaults", Now, "Least rates of clients, and the most that one may have."),
+    key(
+        "limits.body_rate_min",
+        text(Form::Size),
+        Is("500"),
+        Now,
+        "Least average rate of a request body, per second; 0 for any.",
+        r#""2KB""#,
+    ),
+    key(
+        "limits.send_rate_min",
+        text(Form::Size),
+        Is("500"),
+        Now,
+        "Least average rate of a client's download, per second.",
+        "1000",
+    ),
+    key(
+        "limits.send_window",
+        text(Form::Time),
+        Is("30s"),
+        Now,
+        "Time over which `send_rate_min` is averaged.",
+        r#""1m""#,
+    ),
+    key(
+        "limits.client_connections",
+        whole(0, 1_000_000),
+        Absent("a quarter of `server.connections`, at least 64; with `server.slots` any"),
+        Now,
+        "Most connections of one client; beyond, a new one is closed; 0 for any.",
+        "20",
+    ),
+    key(
+        "limits.client_requests",
+        whole(0, 1_000_000),
+        Is("0"),
+        Now,
+        "Most requests of one client per second; beyond, the answer is 429; 0 for any.",
+        "50",
+    ),
+    key(
+        "limits.client_rate",
+        text(Form::Rate),
+        Absent("no limit"),
+        Now,
+        "Most that one client is sent; its responses wait.",
+        r#""50mbit""#,
+    ),
+    //
+    table("timeouts", "the defaults", Now, "Longest times."),
+    key(
+        "timeouts.idle",
+        text(Form::Time),
+        Is("75s"),
+        Now,
+        "Without a request, before a connection is closed.",
+        r#""30s""#,
+    ),
+    key(
+        "timeouts.head",
+        text(Form::Time),
+        Is("60s"),
+        Now,
+        "For a request head to arrive; lost three times it takes 21 s.",
+        r#""25s""#,
+    ),
+    key("timeouts.body", text(Form::Time), Is("20s"), Now, "Between two bytes of a request body.", r#""10s""#),
+    key("timeouts.stop", text(Form::Time), Is("30s"), Now, "To finish responses after SIGTERM.", r#""5m""#),
+    //
+    Key { default: Required, ..tables("site", "", Now, "A site: its hosts, files and answers. At least one.") },
+    key(
+        "site.name",
+        text(Form::Name),
+        Absent("its first host, or `default`"),
+        Now,
+        "Name for rules and messages.",
+        r#""shop""#,
+    ),
+    key(
+        "site.hosts",
+        Kind::Texts(Form::Host),
+        Absent("none; a site alone is the default"),
+        NotYet,
+        "Hosts that it answers. `*.example.org` is every name below example.org; an exact host wins over a wildcard, the longer wildcard over the shorter.",
+        r#"["example.org", "*.example.org"]"#,
+    ),
+    key(
+        "site.default",
+        Kind::Flag,
+        Is("false"),
+        Now,
+        "Whether it answers requests for hosts of no site. One site at most.",
+        "true",
+    ),
+    key(
+        "site.root",
+        text(Form::Path),
+        Absent("no files: every path needs a redirect"),
+        Now,
+        "Folder of its files.",
+        r#""/srv/www""#,
+    ),
+    key(
+        "site.index",
+        Kind::Texts(Form::FileName),
+        Is("index.html"),
+        NotYet,
+        "Names of the file that stands for its folder; the first that exists.",
+        r#"["index.html", "index.htm"]"#,
+    ),
+    key("site.listing", Kind::Flag, Is("false"), Now, "Whether folders without an index file are listed.", "true"),
+    key("site.hidden", Kind::Flag, Is("false"), Now, "Whether names that begin with a dot are served.", "true"),
+    key(
+        "site.access_log",
+        text(Form::Path),
+        Absent("`server.access_log`"),
+        NotYet,
+        "Access log of this site; `-` is standard output.",
+        r#""/var/log/weir/shop.log""#,
+    ),
+    key(
+        "site.log_format",
+        text(Form::OneOf(&["combined", "json"])),
+        Absent("`server.log_format`"),
+        NotYet,
+        "Format of its access log.",
+        r#""json""#,
+    ),
+    key(
+        "site.class",
+        text(Form::Name),
+        Absent("`uplink.default_class`"),
+        NotYet,
+        "Class of its requests that match no rule of a class.",
+        r#""premium""#,
+    ),
+    //
+    tables(
+        "site.header",
+        "none",
+        NotYet,
+        "A header field of responses; for each name the first matching table decides.",
+    ),
+    key("site.header.path", text(Form::Pattern), Is("*"), NotYet, "Paths that it holds for.", r#""/assets/*""#),
+    key("site.header.name", text(Form::FieldName), Required, NotYet, "Name of the field.", r#""X-Frame-Options""#),
+    key("site.header.value", text(Form::FieldValue), Required, NotYet, "Value of the field.", r#""DENY""#),
+    //
+    tables("site.cache", "none", NotYet, "`Cache-Control` of responses; the first matching table decides."),
+    key("site.cache.path", text(Form::Pattern), Required, NotYet, "Paths that it holds for.", r#""*.css""#),
+    key(
+        "site.cache.control",
+        text(Form::CacheControl),
+        Required,
+        NotYet,
+        "Directives.",
+        r#""max-age=86400, immutable""#,
+    ),
+    //
+    tables("site.error_page", "a line of text", NotYet, "The body of an error."),
+    key("site.error_page.status", whole(400, 599), Required, NotYet, "Status of the error.", "404"),
+    key(
+        "site.error_page.file",
+        text(Form::PathBelow),
+        Required,
+        NotYet,
+        "File beneath the root.",
+        r#""/errors/404.html""#,
+    ),
+    //
+    tables("site.redirect", "none", NotYet, "A redirect; the first matching table decides, before any file."),
+    key("site.redirect.from", text(Form::Pattern), Is("*"), NotYet, "Paths that are redirected.", r#""/old/*""#),
+    key(
+        "site.redirect.from_host",
+        text(Form::HostName),
+        Absent("all hosts of the site"),
+        NotYet,
+        "Host that is redirected.",
+        r#""www.example.org""#,
+    ),
+    key(
+        "site.redirect.to",
+        text(Form::Target),
+        Required,
+        NotYet,
+        "Path or address. A `*` stands for what the `*` of `from` matched.",
+        r#""https://example.org*""#,
+    ),
+    key(
+        "site.redirect.status",
+        REDIRECT_STATUS,
+        Is("302"),
+        NotYet,
+        "Status. 301 and 308 are kept by browsers; 307 and 308 keep the method.",
+        "308",
+    ),
+    //
+    tables("class", "all requests are alike", NotYet, "A class of requests."),
+    key("class.name", text(Form::Name), Required, NotYet, "Its name; not `others`.", r#""premium""#),
+    key("class.priority", whole(0, 15), Is("0"), NotYet, "Classes of a lower number go first, always.", "1"),
+    key("class.weight", whole(1, 1000), Is("1"), NotYet, "Share of the link among the classes of its priority.", "3"),
+    key(
+        "class.guaranteed",
+        text(Form::Rate),
+        Absent("nothing"),
+        NotYet,
+        "Rate that it has whatever the others ask for. All of them together fit the uplink.",
+        r#""2mbit""#,
+    ),
+    key("class.greatest", text(Form::Rate), Absent("the uplink"), NotYet, "Rate that it never exceeds.", r#""8mbit""#),
+    key(
+        "class.max_concurrent",
+        CONNECTIONS,
+        Absent("any number"),
+        NotYet,
+        "Most responses of the class at once; others wait.",
+        "50",
+    ),
+    key("class.policy", text(Form::Order), Absent("`uplink.policy`"), NotYet, "Order of its responses.", r#""las""#),
+    key(
+        "class.objective",
+        text(Form::Objective),
+        Absent("none"),
+        NotYet,
+        "Aim for response times.",
+        r#""p99 of responses <= 64KiB under 200ms""#,
+    ),
+    //
+    tables(
+        "class.rule",
+        "none",
+        NotYet,
+        "Requests of the class: those that meet every condition of the rule. The first matching rule of the file decides, over all classes.",
+    ),
+    key("class.rule.site", text(Form::SiteName), Absent("any"), NotYet, "Site of the request.", r#""example.org""#),
+    key(
+        "class.rule.path",
+        text(Form::Pattern),
+        Absent("any"),
+        NotYet,
+        "Path of the request, without its query.",
+        r#""/members/*""#,
+    ),
+    key("class.rule.network", text(Form::Network), Absent("any"), NotYet, "Network of the client.", r#""10.0.0.0/8""#),
+    key(
+        "class.rule.header",
+        text(Form::Field),
+        Absent("any"),
+        NotYet,
+        "Header field of the request.",
+        r#""X-Tier: gold""#,
+    ),
+    key(
+        "class.rule.token",
+        text(Form::Token),
+        Absent("any"),
+        NotYet,
+        "Token in the field `Authorization: Bearer`. Keep a file with tokens unreadable for others.",
+        r#""c2VjcmV0LXRva2VuLTAx""#,
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::form;
+
+    #[test]
+    fn every_key_stands_once_below_its_table_and_is_described() {
+        let mut seen = BTreeSet::new();
+        for key in KEYS {
+            assert!(seen.insert(key.path), "{} twice", key.path);
+            let (table, name) = key.parts();
+            assert!(table.is_empty() || seen.contains(table), "{} before its table", key.path);
+            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{}", key.path);
+            assert!(key.effect.ends_with('.') && key.effect.len() < 170, "{}: {}", key.path, key.effect);
+        }
+    }
+
+    /// What the reference shows is right, and what holds without a key too.
+    #[test]
+    fn examples_and_defaults_have_the_form_of_their_key() {
+        for key in KEYS.iter().filter(|key| !matches!(key.kind, Kind::Table | Kind::Tables)) {
+            let read = format!("x = {}", key.example).parse::<toml::Table>();
+            let example = read.unwrap_or_else(|error| panic!("{}: {error}", key.path)).remove("x").unwrap();
+            let given = match &example {
+                toml::Value::Array(list) => list.clone(),
+                one => vec![one.clone()],
+            };
+            let default = match key.default {
+                Is(text) => vec![toml::Value::String(text.into())],
+                _ => vec![],
+            };
+            assert_eq!(example.is_array(), matches!(key.kind, Kind::Texts(_)), "{}", key.path);
+            for value in given.iter().chain(&default) {
+                let text = value.as_str().map_or_else(|| value.to_string(), String::from);
+                let right = match key.kind {
+                    Kind::Flag => text.parse::<bool>().is_ok(),
+                    Kind::Whole { min, max } => text.parse().is_ok_and(|number| (min..=max).contains(&number)),
+                    Kind::Code(codes) => text.parse().is_ok_and(|code| codes.contains(&code)),
+                    Kind::Text(of) | Kind::Texts(of) => form::check(of, &text).is_ok(),
+                    Kind::Table | Kind::Tables => false,
+                };
+                assert!(right, "{} = {text}", key.path);
+            }
+        }
+    }
+}

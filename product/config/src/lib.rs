@@ -1,0 +1,65 @@
+//! `weir.toml`, read and checked: text in, a [`Configuration`] or all its mistakes out.
+//!
+//! Its keys are data ([`keys`]): from that table come the check for unknown keys, the reference ([`reference()`]) and the
+//! schema for editors ([`schema()`]). Reading goes on after a mistake, since a person repairs a file once and not ten times.
+//! No I/O but [`read_file`].
+//!
+//! ```
+//! let checked = config::read(b"[[site]]\nroot = \"/srv/www\"\nlistnig = true\n");
+//! let mistakes = checked.unwrap_err();
+//! assert_eq!(mistakes[0].line("weir.toml"), "weir.toml:3:1: unknown key `site.listnig`: did you mean `site.listing`?");
+//! ```
+
+mod class;
+mod document;
+mod explain;
+mod form;
+mod host;
+pub mod keys;
+mod network;
+mod pattern;
+mod place;
+mod reach;
+mod reference;
+mod schema;
+mod section;
+mod settings;
+mod site;
+mod suggest;
+
+pub use class::{Asked, Class, Field, OTHERS, Objective, Rule, Token};
+pub use document::{FILE_BYTES_MAX, FileError, read, read_file};
+pub use explain::{AskError, Explanation, Question, explain};
+pub use form::{LogFormat, Promotion, Shaping};
+pub use host::{Host, HostName};
+pub use network::Network;
+pub use pattern::Pattern;
+pub use place::{Place, Placed, Remark};
+pub use reference::reference;
+pub use schema::schema;
+pub use section::Held;
+pub use settings::{AccessLog, Limits, Process, Settings, Timeouts, Uplink};
+pub use site::{CacheRule, ErrorPage, HeaderRule, Redirect, Site, Target};
+
+/// A file without mistakes.
+#[derive(Debug, Clone)]
+pub struct Configuration {
+    pub settings: Settings,
+    pub sites: Vec<Site>,
+    pub classes: Vec<Class>,
+    /// Of all classes, in the order of the file; the first that matches decides.
+    pub rules: Vec<Rule>,
+    /// What is worth knowing, in the order of the file.
+    pub notes: Vec<Remark>,
+    /// The keys without effect yet, each where it first stands.
+    pub idle: Vec<Remark>,
+}
+
+impl Configuration {
+    /// All there is to say, in the order of the file.
+    pub fn remarks(&self) -> Vec<&Remark> {
+        let mut remarks: Vec<&Remark> = self.notes.iter().chain(&self.idle).collect();
+        remarks.sort();
+        remarks
+    }
+}

@@ -1,0 +1,122 @@
+//! Networks of clients.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::form::{FromText, Wrong};
+use crate::keys::Form;
+
+/// The addresses that begin with the same bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    length: u32,
+}
+
+impl Network {
+    pub fn contains(&self, client: IpAddr) -> bool {
+        // A client of IPv4 on a socket of IPv6 is `::ffff:192.0.2.1`.
+        let (client, client_width) = bits(client.to_canonical());
+        let (network, width) = bits(self.address);
+        client_width == width && masked(client, width, self.length) == network
+    }
+
+    pub fn covers(&self, other: &Network) -> bool {
+        self.length <= other.length && self.contains(other.address)
+    }
+}
+
+impl FromText for Network {
+    const FORM: Form = Form::Network;
+
+    fn from_text(text: &str) -> Result<Network, Wrong> {
+        let read = |text: &str| {
+            let (address, length) = text.split_once('/')?;
+            Some((address.parse::<IpAddr>().ok()?, length.parse::<u32>().ok()?))
+        };
+        let (address, length) = read(text).ok_or(Wrong::Form)?;
+        let (given, width) = bits(address);
+        if length > width {
+            return Err(Wrong::Expected(format!("a length of {width} at most")));
+        }
+        // Compared with clients, which are canonical.
+        if address != address.to_canonical() {
+            return Err(Wrong::Expected(format!("an address of IPv4, for example {}", address.to_canonical())));
+        }
+        let first = masked(given, width, length);
+        if first != given {
+            return Err(Wrong::Expected(format!(
+                "the first address of the network, {}/{length}",
+                address_of(first, width)
+            )));
+        }
+        Ok(Network { address, length })
+    }
+}
+
+fn bits(address: IpAddr) -> (u128, u32) {
+    match address {
+        IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
+        IpAddr::V6(address) => (address.to_bits(), 128),
+    }
+}
+
+fn address_of(bits: u128, width: u32) -> IpAddr {
+    if width == 32 { IpAddr::V4((bits as u32).into()) } else { IpAddr::V6(bits.into()) }
+}
+
+/// The first `length` bits of so many.
+fn masked(bits: u128, width: u32, length: u32) -> u128 {
+    let rest = width - length;
+    bits.checked_shr(rest).unwrap_or(0).checked_shl(rest).unwrap_or(0)
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(text: &str) -> Network {
+        Network::from_text(text).unwrap()
+    }
+
+    #[test]
+    fn addresses_that_begin_alike() {
+        for (text, inside, outside) in [
+            ("10.0.0.0/8", "10.255.0.1", "11.0.0.0"),
+            ("10.0.0.0/8", "::ffff:10.1.2.3", "::a00:1"),
+            ("192.0.2.1/32", "192.0.2.1", "192.0.2.2"),
+            ("0.0.0.0/0", "255.255.255.255", "::1"),
+            ("::/0", "2001:db8::1", "1.2.3.4"),
+            ("2001:db8::/33", "2001:db8:7fff::1", "2001:db8:8000::"),
+        ] {
+            assert!(network(text).contains(inside.parse().unwrap()), "{text} {inside}");
+            assert!(!network(text).contains(outside.parse().unwrap()), "{text} {outside}");
+        }
+        assert!(
+            network("10.0.0.0/8").covers(&network("10.1.0.0/16"))
+                && !network("10.1.0.0/16").covers(&network("10.0.0.0/8"))
+        );
+        assert!(!network("0.0.0.0/0").covers(&network("::/0")));
+    }
+
+    #[test]
+    fn wrong_networks_say_what_is_right() {
+        assert_eq!(
+            Network::from_text("10.1.2.3/8"),
+            Err(Wrong::Expected("the first address of the network, 10.0.0.0/8".into()))
+        );
+        assert_eq!(Network::from_text("10.0.0.0/33"), Err(Wrong::Expected("a length of 32 at most".into())));
+        assert!(matches!(Network::from_text("::ffff:10.0.0.0/104"), Err(Wrong::Expected(_))));
+        assert!(
+            ["", "10.0.0.0", "10/8", "a/8", "::/x", "::/-1"]
+                .iter()
+                .all(|wrong| Network::from_text(wrong) == Err(Wrong::Form))
+        );
+    }
+}

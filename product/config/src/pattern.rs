@@ -1,0 +1,155 @@
+//! Patterns of paths: text in which `*` is any characters, slashes included.
+//!
+//! Whether a pattern covers another, so that a rule behind it is never reached, is the same question as whether it matches
+//! the other one as a text: a `*` of the other can be any character, so only a `*` can take it.
+
+use std::fmt;
+
+/// Bounds the work of a match: both are far beyond what a person writes.
+const BYTES_MAX: usize = 256;
+const STARS_MAX: usize = 8;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern(String);
+
+impl Pattern {
+    /// From a slash or a `*` on.
+    pub fn of_path(text: &str) -> Option<Pattern> {
+        let begins = text.starts_with('/') || text.starts_with('*');
+        Pattern::new(text).filter(|_| begins)
+    }
+
+    pub(crate) fn new(text: &str) -> Option<Pattern> {
+        let bounded = text.len() <= BYTES_MAX && text.matches('*').count() <= STARS_MAX;
+        (bounded && !text.chars().any(char::is_control)).then(|| Pattern(text.into()))
+    }
+
+    pub fn matches(&self, text: &str) -> bool {
+        let Some((first, rest)) = self.0.split_once('*') else { return self.0 == text };
+        let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
+        let Some(inner) = text.strip_prefix(first).and_then(|inner| inner.strip_suffix(last)) else { return false };
+        let mut left = inner;
+        for part in middle.split('*').filter(|part| !part.is_empty()) {
+            let Some(at) = left.find(part) else { return false };
+            left = &left[at + part.len()..];
+        }
+        true
+    }
+
+    /// What its first `*` matched, if that is its only one.
+    pub fn matched<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let (first, last) = self.0.split_once('*')?;
+        text.strip_prefix(first)?.strip_suffix(last)
+    }
+
+    /// Whether every text of the other is one of this.
+    pub fn covers(&self, other: &Pattern) -> bool {
+        self.matches(&other.0)
+    }
+
+    pub fn is_any(&self) -> bool {
+        ["*", "/*"].contains(&self.0.as_str())
+    }
+
+    pub fn stars(&self) -> usize {
+        self.0.matches('*').count()
+    }
+
+    /// Whether some text matches both. Between two `*` everything fits, so only the ends decide.
+    pub fn meets(&self, other: &Pattern) -> bool {
+        fn ends(pattern: &Pattern) -> Option<(&str, &str)> {
+            let (first, rest) = pattern.0.split_once('*')?;
+            Some((first, rest.rsplit('*').next().unwrap_or("")))
+        }
+        match (ends(self), ends(other)) {
+            (Some((a, z)), Some((b, y))) => {
+                (a.starts_with(b) || b.starts_with(a)) && (z.ends_with(y) || y.ends_with(z))
+            }
+            (None, _) => other.matches(&self.0),
+            (_, None) => self.matches(&other.0),
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn pattern(text: &str) -> Pattern {
+        Pattern::new(text).unwrap()
+    }
+
+    #[test]
+    fn a_star_is_any_text() {
+        for (given, text, matching) in [
+            ("/a", "/a", true),
+            ("/a", "/ab", false),
+            ("/a/*", "/a/", true),
+            ("/a/*", "/a", false),
+            ("*.css", "/x/y.css", true),
+            ("*.css", ".cs", false),
+            ("/a*a", "/a", false),
+            ("/*/x/*", "/1/2/x/3", true),
+            ("/*ab*ab", "/ab", false),
+            ("**", "", true),
+        ] {
+            assert_eq!(pattern(given).matches(text), matching, "{given} {text}");
+        }
+        assert_eq!(pattern("/old/*.htm").matched("/old/a/b.htm"), Some("a/b"));
+    }
+
+    #[test]
+    fn the_ends_decide_whether_patterns_meet() {
+        for (a, b, meet) in [
+            ("/a/*", "*.css", true),
+            ("/a/*", "/b/*", false),
+            ("*.css", "*.js", false),
+            ("/a/*", "/a/b/*", true),
+            ("/a", "/a*", true),
+            ("/a", "/b", false),
+        ] {
+            assert_eq!((pattern(a).meets(&pattern(b)), pattern(b).meets(&pattern(a))), (meet, meet), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn bounds() {
+        let long = |length: usize| Pattern::of_path(&format!("/{}", "x".repeat(length - 1)));
+        assert!(long(BYTES_MAX).is_some() && long(BYTES_MAX + 1).is_none());
+        assert!(Pattern::of_path("/********").is_some() && Pattern::of_path("/*********").is_none());
+        assert!(Pattern::of_path("a").is_none() && Pattern::of_path("/a\n").is_none());
+    }
+
+    /// The definition: `*` takes none or some of the text.
+    fn plainly(pattern: &[u8], text: &[u8]) -> bool {
+        match (pattern.first(), text.first()) {
+            (Some(b'*'), _) => plainly(&pattern[1..], text) || (!text.is_empty() && plainly(pattern, &text[1..])),
+            (Some(a), Some(b)) if a == b => plainly(&pattern[1..], &text[1..]),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn matches_as_defined(given in "[ab*]{0,6}", text in "[ab]{0,6}") {
+            prop_assert_eq!(pattern(&given).matches(&text), plainly(given.as_bytes(), text.as_bytes()));
+        }
+
+        #[test]
+        fn what_is_covered_and_matched_is_matched_above(a in "[ab*]{0,5}", b in "[ab*]{0,5}", text in "[abc]{0,5}") {
+            let (a, b) = (pattern(&a), pattern(&b));
+            if b.matches(&text) {
+                prop_assert!(!a.covers(&b) || a.matches(&text));
+                prop_assert!(!a.matches(&text) || a.meets(&b));
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Places in a file, and the mistakes found there.
+
+use std::fmt;
+
+/// A line and a column, both from 1; columns count characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub line: u32,
+    pub column: u32,
+}
+
+impl Place {
+    pub const START: Place = Place { line: 1, column: 1 };
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// A value and its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed<T> {
+    pub value: T,
+    pub at: Place,
+}
+
+/// What is wrong at a place of a file, or worth knowing there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Remark {
+    pub at: Place,
+    /// Noun, value, what is expected.
+    pub said: String,
+}
+
+impl Remark {
+    /// `FILE:LINE:COLUMN: said`.
+    pub fn line(&self, file: &str) -> String {
+        format!("{file}:{}: {}", self.at, self.said)
+    }
+}
+
+/// Characters of a value that a message quotes.
+const QUOTED_MAX: usize = 60;
+
+/// The value as a message quotes it: one line, short.
+pub(crate) fn quoted(value: &str) -> String {
+    let escaped: String = value.chars().take(QUOTED_MAX).flat_map(escaped).collect();
+    let more = if value.chars().nth(QUOTED_MAX).is_some() { "…" } else { "" };
+    format!("`{escaped}{more}`")
+}
+
+fn escaped(c: char) -> Vec<char> {
+    if c.is_control() { c.escape_default().collect() } else { vec![c] }
+}
+
+/// Bytes between two counts of characters: a place is found by counting this many, however long its line.
+const STRIDE: usize = 1024;
+
+/// From offsets in a text to places.
+pub(crate) struct Lines<'t> {
+    text: &'t str,
+    /// Where lines begin, in bytes.
+    starts: Vec<usize>,
+    /// Characters before every multiple of [`STRIDE`].
+    counts: Vec<usize>,
+}
+
+impl<'t> Lines<'t> {
+    pub(crate) fn new(text: &'t str) -> Lines<'t> {
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
+        let mut counts = vec![0];
+        for chunk in text.as_bytes().chunks(STRIDE) {
+            counts.push(counts.last().copied().unwrap_or(0) + characters(chunk));
+        }
+        Lines { text, starts: std::iter::once(0).chain(ends).collect(), counts }
+    }
+
+    pub(crate) fn place(&self, offset: usize) -> Place {
+        let offset = offset.min(self.text.len());
+        let line = self.starts.partition_point(|start| *start <= offset);
+        let column = self.before(offset) - self.before(self.starts[line - 1]) + 1;
+        // A file has at most [`crate::FILE_BYTES_MAX`].
+        Place { line: line as u32, column: column as u32 }
+    }
+
+    pub(crate) fn text(&self) -> &'t str {
+        self.text
+    }
+
+    fn before(&self, offset: usize) -> usize {
+        let stride = offset / STRIDE;
+        self.counts[stride] + characters(&self.text.as_bytes()[stride * STRIDE..offset])
+    }
+}
+
+/// The characters that begin in these bytes of UTF-8.
+fn characters(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte & 0xC0 != 0x80).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_count_characters() {
+        let text = format!("a\r\nüö = 1\n{}x", "é".repeat(3000));
+        let lines = Lines::new(&text);
+        let places = ["a", "=", "x"].map(|sought| lines.place(text.find(sought).unwrap()).to_string());
+        assert_eq!(places, ["1:1", "2:4", "3:3001"]);
+        assert_eq!(lines.place(usize::MAX).to_string(), "3:3002");
+        assert_eq!(Lines::new("").place(0), Place::START);
+    }
+
+    #[test]
+    fn quoted_values_are_one_short_line() {
+        assert_eq!(quoted("a\nb\u{7}"), "`a\\nb\\u{7}`");
+        assert_eq!(quoted(&"x".repeat(61)), format!("`{}…`", "x".repeat(60)));
+    }
+}

@@ -1,0 +1,40 @@
+//! Rules of which the first that matches decides: which are never reached, and which two compete.
+
+use crate::place::Place;
+use crate::section::Book;
+
+/// Every rule is compared with every one before it.
+pub(crate) const RULES_MAX: usize = 1000;
+
+pub(crate) trait Rule {
+    /// As the file has it, for messages: `class.rule`.
+    const NOUN: &'static str;
+
+    fn at(&self) -> Place;
+    /// Whether every request of the other is one of this.
+    fn covers(&self, other: &Self) -> bool;
+    /// Whether both match some request, neither covers the other, and the order makes a difference.
+    fn competes(&self, other: &Self) -> bool;
+}
+
+/// Notes every rule that is never reached, and every pair that competes.
+pub(crate) fn check<R: Rule>(book: &Book<'_>, rules: &[R]) {
+    if let Some(rule) = rules.get(RULES_MAX) {
+        book.mistake(rule.at(), format!("{} {}: expected {RULES_MAX} at most", R::NOUN, RULES_MAX + 1));
+        return;
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        let before = &rules[..index];
+        if let Some(first) = before.iter().find(|first| first.covers(rule)) {
+            let said = format!(
+                "{} is never reached: expected before that of line {}, which matches all of it",
+                R::NOUN,
+                first.at().line
+            );
+            book.mistake(rule.at(), said);
+        } else if let Some(first) = before.iter().find(|first| first.competes(rule) && !rule.covers(first)) {
+            let said = format!("{} overlaps that of line {}, which wins where both match", R::NOUN, first.at().line);
+            book.note(rule.at(), said);
+        }
+    }
+}

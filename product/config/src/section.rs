@@ -1,0 +1,277 @@
+//! One table of the file, read by the table of keys.
+//!
+//! A value is asked for by its name and its type. The key says whether it is required and its default; what is wrong is
+//! noted, and reading goes on, so that all mistakes are found at once.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use toml::de::{DeTable, DeValue};
+
+use crate::form::{FromText, Wrong};
+use crate::keys::{Form, Key, Kind, Unset, Works};
+use crate::place::{Lines, Place, Placed, Remark, quoted};
+use crate::suggest;
+
+type Value<'t> = toml::Spanned<DeValue<'t>>;
+
+/// A setting as it holds: of the file, or the default.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    pub key: &'static str,
+    pub value: String,
+    /// `None` for a default.
+    pub at: Option<Place>,
+}
+
+/// What is found while a file is read.
+pub(crate) struct Book<'t> {
+    lines: Lines<'t>,
+    mistakes: RefCell<Vec<Remark>>,
+    notes: RefCell<Vec<Remark>>,
+    /// The first place of each key without effect.
+    idle: RefCell<BTreeMap<&'static str, Place>>,
+}
+
+impl<'t> Book<'t> {
+    pub(crate) fn new(text: &'t str) -> Book<'t> {
+        let (mistakes, notes, idle) = Default::default();
+        Book { lines: Lines::new(text), mistakes, notes, idle }
+    }
+
+    pub(crate) fn place(&self, offset: usize) -> Place {
+        self.lines.place(offset)
+    }
+
+    pub(crate) fn mistake(&self, at: Place, said: impl Into<String>) {
+        self.mistakes.borrow_mut().push(Remark { at, said: said.into() });
+    }
+
+    pub(crate) fn note(&self, at: Place, said: impl Into<String>) {
+        self.notes.borrow_mut().push(Remark { at, said: said.into() });
+    }
+
+    /// The mistakes if there are any, in the order of the file; else what is worth knowing, and the keys without effect.
+    pub(crate) fn close(self) -> Result<(Vec<Remark>, Vec<Remark>), Vec<Remark>> {
+        let (mut mistakes, mut notes) = (self.mistakes.into_inner(), self.notes.into_inner());
+        if !mistakes.is_empty() {
+            mistakes.sort();
+            return Err(mistakes);
+        }
+        notes.sort();
+        let idle = self.idle.into_inner().into_iter();
+        let mut idle: Vec<Remark> =
+            idle.map(|(key, at)| Remark { at, said: format!("{key}: no effect yet") }).collect();
+        idle.sort();
+        Ok((notes, idle))
+    }
+
+    /// The text of the file there.
+    fn source(&self, value: &Value<'t>) -> &'t str {
+        self.lines.text().get(value.span()).unwrap_or("")
+    }
+}
+
+pub(crate) struct Section<'r, 't> {
+    pub(crate) book: &'r Book<'t>,
+    pub(crate) at: Place,
+    path: &'static str,
+    table: Option<&'r DeTable<'t>>,
+    held: RefCell<Vec<Held>>,
+}
+
+impl<'r, 't> Section<'r, 't> {
+    /// The whole file.
+    pub(crate) fn whole(book: &'r Book<'t>, table: &'r DeTable<'t>) -> Section<'r, 't> {
+        Section::open(book, "", Some(table), Place::START)
+    }
+
+    fn open(book: &'r Book<'t>, path: &'static str, table: Option<&'r DeTable<'t>>, at: Place) -> Section<'r, 't> {
+        for (name, _) in table.into_iter().flatten() {
+            let at = book.place(name.span().start);
+            match Key::of(&joined(path, name.get_ref())) {
+                None => book.mistake(at, suggest::unknown_key(path, name.get_ref())),
+                // Of a table without effect no key has one.
+                Some(key)
+                    if key.works == Works::NotYet && Key::of(path).is_none_or(|table| table.works == Works::Now) =>
+                {
+                    book.idle.borrow_mut().entry(key.path).or_insert(at);
+                }
+                Some(_) => {}
+            }
+        }
+        Section { book, at, path, table, held: RefCell::default() }
+    }
+
+    /// Its settings, for [`crate::Explanation`].
+    pub(crate) fn held(self) -> Vec<Held> {
+        self.held.into_inner()
+    }
+
+    pub(crate) fn is_given(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// The place of a value, or of the table without it.
+    pub(crate) fn place_of(&self, name: &str) -> Place {
+        self.find(name).map_or(self.at, |value| self.book.place(value.span().start))
+    }
+
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        let key = self.key(name);
+        assert_eq!(key.kind, Kind::Flag, "{}", key.path);
+        match self.find(name).map(|value| (value, value.get_ref())) {
+            None => self.default_of(key).is_some_and(|text| text == "true"),
+            Some((value, DeValue::Boolean(flag))) => {
+                self.hold(key, self.book.source(value), Some(value));
+                *flag
+            }
+            Some((value, _)) => self.wrong::<()>(key, value).is_some(),
+        }
+    }
+
+    pub(crate) fn whole_number(&self, name: &str) -> Option<u64> {
+        let key = self.key(name);
+        let Some(value) = self.find(name) else { return self.default_of(key).and_then(|text| text.parse().ok()) };
+        let number = value.get_ref().as_integer();
+        let number = number.and_then(|number| u64::from_str_radix(number.as_str(), number.radix()).ok());
+        let right = number.filter(|number| match key.kind {
+            Kind::Whole { min, max } => (min..=max).contains(number),
+            Kind::Code(codes) => codes.contains(number),
+            _ => panic!("{} is no number", key.path),
+        });
+        let Some(right) = right else { return self.wrong(key, value) };
+        self.hold(key, self.book.source(value), Some(value));
+        Some(right)
+    }
+
+    pub(crate) fn text<T: FromText>(&self, name: &str) -> Option<Placed<T>> {
+        let key = self.key(name);
+        assert_eq!(key.kind, Kind::Text(T::FORM), "{}", key.path);
+        let Some(value) = self.find(name) else {
+            let value = self.default_of(key).and_then(|text| T::from_text(text).ok())?;
+            return Some(Placed { value, at: self.at });
+        };
+        let read = self.read(key, value)?;
+        self.hold(key, text_of(value).unwrap_or(self.book.source(value)), Some(value));
+        Some(read)
+    }
+
+    pub(crate) fn texts<T: FromText>(&self, name: &str) -> Vec<Placed<T>> {
+        let key = self.key(name);
+        assert_eq!(key.kind, Kind::Texts(T::FORM), "{}", key.path);
+        let Some(value) = self.find(name) else {
+            let default = self.default_of(key).and_then(|text| T::from_text(text).ok());
+            return default.into_iter().map(|value| Placed { value, at: self.at }).collect();
+        };
+        let Some(list) = value.get_ref().as_array() else { return self.wrong(key, value).into_iter().collect() };
+        if list.is_empty() {
+            let _: Option<()> = self.expect(key, value, "one or more in the brackets");
+        }
+        let texts: Vec<&str> = list.iter().filter_map(text_of).collect();
+        self.hold(key, &texts.join(", "), Some(value));
+        list.iter().filter_map(|value| self.read(key, value)).collect()
+    }
+
+    /// The table of this name; an empty one if there is none.
+    pub(crate) fn table(&self, name: &str) -> Section<'r, 't> {
+        let key = self.key(name);
+        let Some(value) = self.find(name) else { return Section::open(self.book, key.path, None, self.at) };
+        let table = value.get_ref().as_table();
+        if table.is_none() {
+            let _: Option<()> = self.expect(key, value, &format!("a table, [{}]", key.path));
+        }
+        Section::open(self.book, key.path, table, self.book.place(value.span().start))
+    }
+
+    /// The tables of this name.
+    pub(crate) fn tables(&self, name: &str) -> Vec<Section<'r, 't>> {
+        let key = self.key(name);
+        let Some(value) = self.find(name) else { return Vec::new() };
+        let expected = || format!("tables in double brackets, [[{}]]", key.path);
+        let Some(list) = value.get_ref().as_array().filter(|list| !list.is_empty()) else {
+            return self.expect(key, value, &expected()).into_iter().collect();
+        };
+        let tables = list.iter().filter_map(|value| {
+            let Some(table) = value.get_ref().as_table() else { return self.expect(key, value, &expected()) };
+            Some(Section::open(self.book, key.path, Some(table), self.book.place(value.span().start)))
+        });
+        tables.collect()
+    }
+
+    fn key(&self, name: &str) -> &'static Key {
+        Key::of(&joined(self.path, name)).unwrap_or_else(|| panic!("no key {name} in {}", self.path))
+    }
+
+    fn find(&self, name: &str) -> Option<&'r Value<'t>> {
+        self.table?.iter().find(|(key, _)| key.get_ref() == name).map(|(_, value)| value)
+    }
+
+    /// The default, if there is one; a required key that is missing is a mistake.
+    fn default_of(&self, key: &'static Key) -> Option<&'static str> {
+        let shown = match key.default {
+            Unset::Required => {
+                let said =
+                    format!("{} missing: expected {}, for example {}", key.path, key.kind.expected(), key.example);
+                self.book.mistake(self.at, said);
+                return None;
+            }
+            Unset::Absent(text) | Unset::Is(text) => text,
+        };
+        self.hold(key, shown, None);
+        matches!(key.default, Unset::Is(_)).then_some(shown)
+    }
+
+    fn read<T: FromText>(&self, key: &'static Key, value: &Value<'t>) -> Option<Placed<T>> {
+        let text = match value.get_ref() {
+            DeValue::Integer(_) if T::FORM == Form::Size => self.book.source(value),
+            _ => match text_of(value) {
+                Some(text) => text,
+                None => return self.expect(key, value, &format!("text in quotes, {}", T::FORM.expected())),
+            },
+        };
+        match T::from_text(text) {
+            Ok(read) => Some(Placed { value: read, at: self.book.place(value.span().start) }),
+            Err(Wrong::Form) => self.expect(key, value, &suggest::with_guess(T::FORM, text)),
+            Err(Wrong::Expected(expected)) => self.expect(key, value, &expected),
+            Err(Wrong::Said(said)) => {
+                self.book.mistake(self.book.place(value.span().start), format!("{}: {said}", key.path));
+                None
+            }
+        }
+    }
+
+    fn wrong<T>(&self, key: &'static Key, value: &Value<'t>) -> Option<T> {
+        self.expect(key, value, &key.kind.expected())
+    }
+
+    fn expect<T>(&self, key: &'static Key, value: &Value<'t>, expected: &str) -> Option<T> {
+        // A token is a secret, also a wrong one.
+        let shown = match text_of(value) {
+            _ if is_secret(key) => "…",
+            Some(text) => text,
+            None => self.book.source(value),
+        };
+        let said = format!("{} {}: expected {expected}", key.path, quoted(shown));
+        self.book.mistake(self.book.place(value.span().start), said);
+        None
+    }
+
+    fn hold(&self, key: &'static Key, shown: &str, value: Option<&Value<'t>>) {
+        let shown = if is_secret(key) && value.is_some() { "…" } else { shown };
+        let at = value.map(|value| self.book.place(value.span().start));
+        self.held.borrow_mut().push(Held { key: key.path, value: shown.into(), at });
+    }
+}
+
+fn is_secret(key: &Key) -> bool {
+    key.kind == Kind::Text(Form::Token)
+}
+
+fn text_of<'v>(value: &'v Value<'_>) -> Option<&'v str> {
+    value.get_ref().as_str()
+}
+
+fn joined(table: &str, name: &str) -> String {
+    if table.is_empty() { name.into() } else { format!("{table}.{name}") }
+}

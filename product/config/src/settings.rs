@@ -1,0 +1,188 @@
+//! What holds for the whole server: listeners, the process, the uplink, limits and timeouts.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sched::policy::{ClientShareSpec, PolicySpec};
+use units::Rate;
+
+use crate::form::{LogFormat, Name, Promotion, Shaping, Size};
+use crate::place::{Place, Placed};
+use crate::section::{Held, Section};
+
+/// Each has sockets in every event loop.
+const LISTENERS_MAX: usize = 64;
+
+/// The address without a listener, as that of `weir serve`.
+const ADDRESS: &str = "0.0.0.0:8080";
+
+/// What is not of a site or a class.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// At least one.
+    pub listeners: Vec<Placed<SocketAddr>>,
+    pub process: Process,
+    pub uplink: Uplink,
+    pub limits: Limits,
+    pub timeouts: Timeouts,
+    pub held: Vec<Held>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    pub workers: Option<u16>,
+    pub connections: u32,
+    pub slots: Option<u32>,
+    pub backlog: u16,
+    pub records: Option<PathBuf>,
+    pub access_log: Option<AccessLog>,
+}
+
+/// An access log; the path `-` is standard output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessLog {
+    pub path: PathBuf,
+    pub format: LogFormat,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uplink {
+    pub rate: Option<Rate>,
+    pub shaping: Shaping,
+    pub policy: PolicySpec,
+    pub guard_permille: u32,
+    pub foreign_permille: u32,
+    pub client_share: ClientShareSpec,
+    pub promotion: Promotion,
+    /// A name that a class has.
+    pub default_class: Option<Placed<String>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    pub body_rate_bytes_per_s_min: u64,
+    pub send_rate_bytes_per_s_min: u64,
+    pub send_window: Duration,
+    pub client_connections: Option<u32>,
+    pub client_requests_per_s: u32,
+    pub client_rate: Option<Rate>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timeouts {
+    pub idle: Duration,
+    pub head: Duration,
+    pub body: Duration,
+    pub stop: Duration,
+}
+
+impl Settings {
+    /// Nothing where a value is wrong, which is noted.
+    pub(crate) fn read(file: &Section<'_, '_>) -> Option<Settings> {
+        let (server, uplink) = (file.table("server"), file.table("uplink"));
+        let (limits, timeouts) = (file.table("limits"), file.table("timeouts"));
+        let listeners = listeners(file);
+        let read = (process(&server), Uplink::read(&uplink), Limits::read(&limits), Timeouts::read(&timeouts));
+        let (process, uplink_read, limits_read, timeouts_read) = read;
+        let held = [server, uplink, limits, timeouts].into_iter().flat_map(Section::held).collect();
+        let (process, uplink) = (process?, uplink_read?);
+        Some(Settings { listeners, process, uplink, limits: limits_read?, timeouts: timeouts_read?, held })
+    }
+}
+
+fn listeners(file: &Section<'_, '_>) -> Vec<Placed<SocketAddr>> {
+    let tables = file.tables("listener");
+    if tables.is_empty() {
+        let value = ADDRESS.parse().into_iter();
+        return value.map(|value| Placed { value, at: Place::START }).collect();
+    }
+    if tables.len() > LISTENERS_MAX {
+        file.book.mistake(
+            tables[LISTENERS_MAX].at,
+            format!("listener {}: expected {LISTENERS_MAX} at most", LISTENERS_MAX + 1),
+        );
+    }
+    let mut listeners: Vec<Placed<SocketAddr>> = Vec::new();
+    for table in tables.iter().take(LISTENERS_MAX) {
+        let Some(listener) = table.text::<SocketAddr>("address") else { continue };
+        if let Some(same) = listeners.iter().find(|known| clash(known.value, listener.value)) {
+            let said = format!(
+                "listener.address `{}`: expected an address of its own, {} is line {}",
+                listener.value, same.value, same.at.line
+            );
+            file.book.mistake(listener.at, said);
+        }
+        listeners.push(listener);
+    }
+    listeners
+}
+
+/// Whether the kernel refuses the second: the same port on the same address or, of one family, on all.
+fn clash(a: SocketAddr, b: SocketAddr) -> bool {
+    let all = |address: IpAddr| address.is_unspecified();
+    let family = a.is_ipv4() == b.is_ipv4();
+    a.port() != 0 && a.port() == b.port() && family && (a.ip() == b.ip() || all(a.ip()) || all(b.ip()))
+}
+
+fn process(server: &Section<'_, '_>) -> Option<Process> {
+    for name in ["connections", "workers"].iter().filter(|name| server.is_given("slots") && server.is_given(name)) {
+        let said = format!("server.{name} beside server.slots: expected one of the two");
+        server.book.mistake(server.place_of(name), said);
+    }
+    let (workers, slots) = (server.whole_number("workers"), server.whole_number("slots"));
+    let (connections, backlog) = (server.whole_number("connections"), server.whole_number("backlog"));
+    let records = server.text::<PathBuf>("records");
+    let (path, format) = (server.text::<PathBuf>("access_log"), server.text::<LogFormat>("log_format"));
+    Some(Process {
+        workers: workers.and_then(|workers| workers.try_into().ok()),
+        connections: connections?.try_into().ok()?,
+        slots: slots.and_then(|slots| slots.try_into().ok()),
+        backlog: backlog?.try_into().ok()?,
+        records: records.map(|path| path.value),
+        access_log: path.zip(format).map(|(path, format)| AccessLog { path: path.value, format: format.value }),
+    })
+}
+
+impl Uplink {
+    fn read(uplink: &Section<'_, '_>) -> Option<Uplink> {
+        let (rate, shaping, policy) = (uplink.text("rate"), uplink.text("shaping"), uplink.text("policy"));
+        let (guard, foreign) = (uplink.whole_number("guard"), uplink.whole_number("foreign_share"));
+        let (client_share, promotion) = (uplink.text("client_share"), uplink.text("promotion"));
+        let default_class = uplink.text::<Name>("default_class");
+        Some(Uplink {
+            rate: rate.map(|rate| rate.value),
+            shaping: shaping?.value,
+            policy: policy?.value,
+            guard_permille: guard?.try_into().ok()?,
+            foreign_permille: foreign?.try_into().ok()?,
+            client_share: client_share?.value,
+            promotion: promotion?.value,
+            default_class: default_class.map(|name| Placed { value: name.value.0, at: name.at }),
+        })
+    }
+}
+
+impl Limits {
+    fn read(limits: &Section<'_, '_>) -> Option<Limits> {
+        let (body, send) = (limits.text::<Size>("body_rate_min"), limits.text::<Size>("send_rate_min"));
+        let (window, rate) = (limits.text("send_window"), limits.text("client_rate"));
+        let (connections, requests) =
+            (limits.whole_number("client_connections"), limits.whole_number("client_requests"));
+        Some(Limits {
+            body_rate_bytes_per_s_min: body?.value.0,
+            send_rate_bytes_per_s_min: send?.value.0,
+            send_window: window?.value,
+            client_connections: connections.and_then(|connections| connections.try_into().ok()),
+            client_requests_per_s: requests?.try_into().ok()?,
+            client_rate: rate.map(|rate| rate.value),
+        })
+    }
+}
+
+impl Timeouts {
+    fn read(timeouts: &Section<'_, '_>) -> Option<Timeouts> {
+        let [idle, head, body, stop] = ["idle", "head", "body", "stop"].map(|name| timeouts.text::<Duration>(name));
+        Some(Timeouts { idle: idle?.value, head: head?.value, body: body?.value, stop: stop?.value })
+    }
+}

@@ -1,0 +1,201 @@
+//! Sites: hosts, files and answers, and the site that a host means.
+
+mod redirect;
+mod rules;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+pub(crate) use redirect::split_host;
+pub use redirect::{Redirect, Target};
+pub use rules::{CacheRule, ErrorPage, HeaderRule};
+
+use crate::form::{FileName, FromText, LogFormat, Name, SiteName};
+use crate::host::{Host, HostName};
+use crate::place::{Place, Placed, quoted};
+use crate::reach;
+use crate::section::{Book, Held, Section};
+use crate::settings::{AccessLog, Process};
+use crate::suggest;
+
+/// Each host is looked for among the sites.
+const SITES_MAX: usize = 10_000;
+
+#[derive(Debug, Clone)]
+pub struct Site {
+    pub at: Place,
+    pub name: String,
+    pub hosts: Vec<Placed<Host>>,
+    /// Whether it answers for hosts of no site.
+    pub is_default: bool,
+    /// `None` where every path is redirected.
+    pub root: Option<PathBuf>,
+    pub index: Vec<String>,
+    pub listing: bool,
+    pub hidden: bool,
+    pub access_log: Option<AccessLog>,
+    /// A name that a class has.
+    pub class: Option<Placed<String>>,
+    pub headers: Vec<HeaderRule>,
+    pub cache: Vec<CacheRule>,
+    pub error_pages: Vec<ErrorPage>,
+    pub redirects: Vec<Redirect>,
+    pub held: Vec<Held>,
+}
+
+/// The site of this host, and its host that fits best; without one it is the default.
+pub fn of_host<'s>(sites: &'s [Site], host: &HostName) -> Option<(usize, Option<&'s Placed<Host>>)> {
+    let hosts = sites.iter().enumerate().flat_map(|(index, site)| site.hosts.iter().map(move |own| (index, own)));
+    let fitting = hosts.filter_map(|(index, own)| Some((own.value.fits(host)?, index, own)));
+    match fitting.max_by_key(|(fit, ..)| *fit) {
+        Some((_, index, own)) => Some((index, Some(own))),
+        None => Some((sites.iter().position(|site| site.is_default)?, None)),
+    }
+}
+
+/// The sites of the file.
+pub(crate) fn read(file: &Section<'_, '_>, process: Option<&Process>) -> Vec<Site> {
+    let tables = file.tables("site");
+    if tables.is_empty() && !file.is_given("site") {
+        file.book.mistake(Place::START, "site missing: expected [[site]] with root = \"FOLDER\"");
+    }
+    if tables.len() > SITES_MAX {
+        file.book.mistake(tables[SITES_MAX].at, format!("site {}: expected {SITES_MAX} at most", SITES_MAX + 1));
+    }
+    let alone = tables.len() == 1;
+    let sites: Vec<Site> = tables.into_iter().take(SITES_MAX).map(|table| site(table, alone, process)).collect();
+    check_names(file.book, &sites);
+    check_hosts(file.book, &sites);
+    let mut defaults = sites.iter().filter(|site| site.is_default);
+    if let Some(first) = defaults.next() {
+        for other in defaults {
+            let said = format!("site `{}` is a default: expected one, that of line {}", other.name, first.at.line);
+            file.book.mistake(other.at, said);
+        }
+    }
+    sites
+}
+
+fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site {
+    let hosts = table.texts::<Host>("hosts");
+    let is_default = table.flag("default") || (alone && !table.is_given("hosts"));
+    let named = table.text::<Name>("name").map(|name| name.value.0);
+    let name = named.or_else(|| hosts.first().map(|host| host.value.to_string())).unwrap_or("default".into());
+    if !is_default && !table.is_given("hosts") {
+        table.book.mistake(table.at, format!("site `{name}`: expected hosts or default = true"));
+    }
+    let files = (table.text::<PathBuf>("root"), table.texts::<FileName>("index"));
+    let (listing, hidden) = (table.flag("listing"), table.flag("hidden"));
+    let (access_log, class) = (access_log(&table, process), table.text::<Name>("class"));
+    let answers = Answers::read(&table);
+    answers.check(&table, &hosts, is_default);
+    Site {
+        at: table.at,
+        name,
+        hosts,
+        is_default,
+        root: files.0.map(|root| root.value),
+        index: files.1.into_iter().map(|name| name.value.0).collect(),
+        listing,
+        hidden,
+        access_log,
+        class: class.map(|class| Placed { value: class.value.0, at: class.at }),
+        headers: answers.headers,
+        cache: answers.cache,
+        error_pages: answers.error_pages,
+        redirects: answers.redirects,
+        held: table.held(),
+    }
+}
+
+/// Its own log, or that of all sites; the format can be of either.
+fn access_log(table: &Section<'_, '_>, process: Option<&Process>) -> Option<AccessLog> {
+    let above = process.and_then(|process| process.access_log.as_ref());
+    let (path, format) = (table.text::<PathBuf>("access_log"), table.text::<LogFormat>("log_format"));
+    let path = path.map(|path| path.value).or_else(|| above.map(|log| log.path.clone()))?;
+    let format = format.map(|format| format.value).or_else(|| above.map(|log| log.format));
+    Some(AccessLog { path, format: format.unwrap_or(LogFormat::Combined) })
+}
+
+struct Answers {
+    headers: Vec<HeaderRule>,
+    cache: Vec<CacheRule>,
+    error_pages: Vec<ErrorPage>,
+    redirects: Vec<Redirect>,
+}
+
+impl Answers {
+    fn read(table: &Section<'_, '_>) -> Answers {
+        Answers {
+            headers: table.tables("header").iter().filter_map(HeaderRule::read).collect(),
+            cache: table.tables("cache").iter().filter_map(CacheRule::read).collect(),
+            error_pages: table.tables("error_page").iter().filter_map(ErrorPage::read).collect(),
+            redirects: table.tables("redirect").iter().filter_map(Redirect::read).collect(),
+        }
+    }
+
+    fn check(&self, table: &Section<'_, '_>, hosts: &[Placed<Host>], is_default: bool) {
+        let book = table.book;
+        reach::check(book, &self.headers);
+        reach::check(book, &self.cache);
+        reach::check(book, &self.error_pages);
+        reach::check(book, &self.redirects);
+        for redirect in &self.redirects {
+            let Some(host) = redirect.host.as_ref().filter(|_| !is_default) else { continue };
+            if !hosts.iter().any(|own| own.value.fits(host).is_some()) {
+                let said = format!("site.redirect.from_host `{host}`: expected a host of the site");
+                book.mistake(redirect.at, said);
+            }
+        }
+        if let Some(page) = self.error_pages.first().filter(|_| !table.is_given("root")) {
+            book.mistake(page.at, "site.error_page without site.root: expected a folder with its file");
+        }
+        let all_redirected = self.redirects.iter().any(|redirect| redirect.host.is_none() && redirect.from.is_any());
+        if table.is_given("root") || all_redirected || (table.is_given("redirect") && self.redirects.is_empty()) {
+            return;
+        }
+        book.mistake(table.at, "site.root missing: expected a folder, or a redirect of every path");
+    }
+}
+
+fn check_names(book: &Book<'_>, sites: &[Site]) {
+    let mut seen: BTreeMap<&str, Place> = BTreeMap::new();
+    for site in sites {
+        if let Some(first) = seen.insert(&site.name, site.at) {
+            let said = format!("site `{}`: expected a name of its own, line {} has it", site.name, first.line);
+            book.mistake(site.at, said);
+        }
+    }
+}
+
+fn check_hosts(book: &Book<'_>, sites: &[Site]) {
+    let mut seen: BTreeMap<&Host, Place> = BTreeMap::new();
+    for host in sites.iter().flat_map(|site| &site.hosts) {
+        if let Some(first) = seen.insert(&host.value, host.at) {
+            let said = format!("site.hosts `{}`: expected once, line {} has it", host.value, first.line);
+            book.mistake(host.at, said);
+        }
+    }
+}
+
+/// The sites by what a rule may call them: their names and their hosts.
+pub(crate) fn names(sites: &[Site]) -> BTreeMap<String, usize> {
+    let hosts = sites
+        .iter()
+        .enumerate()
+        .flat_map(|(index, site)| site.hosts.iter().map(move |host| (host.value.to_string(), index)));
+    let names = sites.iter().enumerate().map(|(index, site)| (site.name.clone(), index));
+    hosts.chain(names).collect()
+}
+
+/// The site that a rule names.
+pub(crate) fn named(book: &Book<'_>, names: &BTreeMap<String, usize>, name: &Placed<SiteName>) -> Option<usize> {
+    let given = &name.value.0;
+    let found = names.get(given).or_else(|| names.get(&given.to_ascii_lowercase())).copied();
+    if found.is_none() {
+        let guess = suggest::nearest(given, names.keys().map(String::as_str));
+        let expected = suggest::guessed(SiteName::FORM.expected(), guess);
+        book.mistake(name.at, format!("class.rule.site {}: expected {expected}", quoted(given)));
+    }
+    found
+}

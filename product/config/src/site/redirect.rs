@@ -1,0 +1,172 @@
+//! Redirects, and the addresses that they lead to.
+
+use crate::form::{FromText, Wrong};
+use crate::host::HostName;
+use crate::keys::Form;
+use crate::pattern::Pattern;
+use crate::place::Place;
+use crate::reach::Rule;
+use crate::section::Section;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redirect {
+    pub at: Place,
+    pub from: Pattern,
+    pub host: Option<HostName>,
+    pub to: Target,
+    pub status: u16,
+}
+
+/// A path or an address, with one `*` at most.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target(String);
+
+const TARGET_BYTES_MAX: usize = 2048;
+
+impl Redirect {
+    pub(crate) fn read(table: &Section<'_, '_>) -> Option<Redirect> {
+        let (from, to) = (table.text::<Pattern>("from"), table.text::<Target>("to"));
+        let (host, status) = (table.text::<HostName>("from_host"), table.whole_number("status"));
+        let (from, to, status) = (from?.value, to?, status?.try_into().ok()?);
+        if let Some(expected) = to.value.mistake_after(&from) {
+            table.book.mistake(to.at, format!("site.redirect.to `{}`: expected {expected}", to.value.0));
+            return None;
+        }
+        Some(Redirect { at: table.at, from, host: host.map(|host| host.value), to: to.value, status })
+    }
+
+    /// Where a request for this host and path is sent.
+    pub fn leads(&self, host: &HostName, path: &str) -> Option<String> {
+        let here = self.host.as_ref().is_none_or(|own| own == host) && self.from.matches(path);
+        here.then(|| self.to.0.replace('*', self.from.matched(path).unwrap_or("")))
+    }
+}
+
+impl Rule for Redirect {
+    const NOUN: &'static str = "site.redirect";
+
+    fn at(&self) -> Place {
+        self.at
+    }
+
+    fn covers(&self, other: &Redirect) -> bool {
+        (self.host.is_none() || self.host == other.host) && self.from.covers(&other.from)
+    }
+
+    fn competes(&self, other: &Redirect) -> bool {
+        let same_host = self.host == other.host || self.host.is_none() || other.host.is_none();
+        same_host && self.from.meets(&other.from) && (&self.to, self.status) != (&other.to, other.status)
+    }
+}
+
+impl Target {
+    /// What is expected instead, behind this pattern.
+    fn mistake_after(&self, from: &Pattern) -> Option<&'static str> {
+        if let Some((before, _)) = self.0.split_once('*') {
+            if from.stars() != 1 {
+                return Some("no `*`, since `from` has none or several");
+            }
+            // What `*` matched must not end up as the rest of a host name, nor as `//` and a host name.
+            let from = from.to_string();
+            let matched_after = from.split_once('*').map_or("", |(before, _)| before);
+            let after_host = before.find("://").is_some_and(|at| !before[at + 3..].contains('/'));
+            if (after_host && !matched_after.is_empty()) || (before == "/" && !matched_after.ends_with('/')) {
+                return Some("a `*` after the same slash as in `from`");
+            }
+        }
+        let leads_back = self.0.starts_with('/') && Pattern::new(&self.0).is_some_and(|to| from.covers(&to));
+        leads_back.then_some("a path that `from` does not match, or it would lead to itself")
+    }
+}
+
+impl FromText for Target {
+    const FORM: Form = Form::Target;
+
+    fn from_text(text: &str) -> Result<Target, Wrong> {
+        let visible = text.len() <= TARGET_BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_graphic());
+        let is_path = text.starts_with('/') && !text.starts_with("//") && !text.contains('\\');
+        let address = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        let right = visible && text.matches('*').count() <= 1 && (is_path || address.is_some_and(has_host));
+        if right { Ok(Target(text.into())) } else { Err(Wrong::Form) }
+    }
+}
+
+/// Whether an address without its scheme begins with a host, and a port if it has one.
+fn has_host(address: &str) -> bool {
+    let end = address.find(['/', '*', '?', '#']).unwrap_or(address.len());
+    split_host(&address[..end]).is_some()
+}
+
+/// The host and the port of `example.org:8080`.
+pub(crate) fn split_host(authority: &str) -> Option<(HostName, Option<u16>)> {
+    let digits = authority.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let (before, port) = authority.split_at(authority.len() - digits);
+    match before.strip_suffix(':') {
+        Some(host) if !host.ends_with(':') || host.ends_with(']') => {
+            Some((HostName::new(host)?, Some(port.parse().ok()?)))
+        }
+        _ => Some((HostName::new(authority)?, None)),
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_paths_or_addresses() {
+        for right in [
+            "/a",
+            "/a/*",
+            "https://a.org",
+            "http://a.org:81/x*",
+            "https://[::1]/",
+            "https://[::1]:8/",
+            "https://a.org*",
+        ] {
+            assert!(Target::from_text(right).is_ok(), "{right}");
+        }
+        for wrong in [
+            "",
+            "a",
+            "//a.org",
+            "/\\a.org",
+            "ftp://a",
+            "https://",
+            "https://a:x/",
+            "https://a:70000/",
+            "/a b",
+            "/*/*",
+            "/ä",
+            "https://a@b/",
+        ] {
+            assert!(Target::from_text(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn no_text_of_a_client_becomes_a_host() {
+        for (from, to, right) in [
+            ("/old/*", "/new/*", true),
+            ("/old/*", "/*", true),
+            ("/old*", "/*", false),
+            ("*", "https://a.org*", true),
+            ("/*", "https://a.org*", false),
+            ("/*", "https://a.org/*", true),
+            ("/old", "/new/*", false),
+            ("/*/x/*", "/new/*", false),
+            ("/a/*", "/a/b", false),
+            ("/a/*", "/a/b/*", false),
+            ("*", "/", false),
+        ] {
+            let (from, target) = (Pattern::of_path(from).unwrap(), Target::from_text(to).unwrap());
+            assert_eq!(target.mistake_after(&from).is_none(), right, "{from} {to}");
+        }
+    }
+}

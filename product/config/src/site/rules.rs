@@ -1,0 +1,126 @@
+//! What a site adds to its responses: header fields, directives for caches, bodies of errors.
+
+use crate::form::{CacheControl, FieldName, FieldValue, PathBelow};
+use crate::pattern::Pattern;
+use crate::place::Place;
+use crate::reach::Rule;
+use crate::section::Section;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderRule {
+    pub at: Place,
+    pub path: Pattern,
+    pub name: String,
+    pub value: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheRule {
+    pub at: Place,
+    pub path: Pattern,
+    pub control: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErrorPage {
+    pub at: Place,
+    pub status: u16,
+    /// Beneath the root, from a slash on.
+    pub file: String,
+}
+
+/// Fields that follow from the response and its connection.
+const OWN_FIELDS: &[&str] = &[
+    "accept-ranges",
+    "connection",
+    "content-length",
+    "content-range",
+    "date",
+    "etag",
+    "keep-alive",
+    "last-modified",
+    "location",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+impl HeaderRule {
+    pub(crate) fn read(table: &Section<'_, '_>) -> Option<HeaderRule> {
+        let (path, name) = (table.text::<Pattern>("path"), table.text::<FieldName>("name"));
+        let value = table.text::<FieldValue>("value");
+        let name = name?;
+        let expected = match name.value.0.to_ascii_lowercase().as_str() {
+            "cache-control" => Some("[[site.cache]] for it"),
+            own if OWN_FIELDS.contains(&own) => Some("a field that the server does not set itself"),
+            _ => None,
+        };
+        if let Some(expected) = expected {
+            table.book.mistake(name.at, format!("site.header.name `{}`: expected {expected}", name.value.0));
+        }
+        Some(HeaderRule { at: table.at, path: path?.value, name: name.value.0, value: value?.value.0 })
+    }
+}
+
+impl Rule for HeaderRule {
+    const NOUN: &'static str = "site.header";
+
+    fn at(&self) -> Place {
+        self.at
+    }
+
+    fn covers(&self, other: &HeaderRule) -> bool {
+        self.name.eq_ignore_ascii_case(&other.name) && self.path.covers(&other.path)
+    }
+
+    fn competes(&self, other: &HeaderRule) -> bool {
+        self.name.eq_ignore_ascii_case(&other.name) && self.path.meets(&other.path) && self.value != other.value
+    }
+}
+
+impl CacheRule {
+    pub(crate) fn read(table: &Section<'_, '_>) -> Option<CacheRule> {
+        let (path, control) = (table.text::<Pattern>("path"), table.text::<CacheControl>("control"));
+        Some(CacheRule { at: table.at, path: path?.value, control: control?.value.0 })
+    }
+}
+
+impl Rule for CacheRule {
+    const NOUN: &'static str = "site.cache";
+
+    fn at(&self) -> Place {
+        self.at
+    }
+
+    fn covers(&self, other: &CacheRule) -> bool {
+        self.path.covers(&other.path)
+    }
+
+    fn competes(&self, other: &CacheRule) -> bool {
+        self.path.meets(&other.path) && self.control != other.control
+    }
+}
+
+impl ErrorPage {
+    pub(crate) fn read(table: &Section<'_, '_>) -> Option<ErrorPage> {
+        let (status, file) = (table.whole_number("status"), table.text::<PathBelow>("file"));
+        Some(ErrorPage { at: table.at, status: status?.try_into().ok()?, file: file?.value.0 })
+    }
+}
+
+impl Rule for ErrorPage {
+    const NOUN: &'static str = "site.error_page";
+
+    fn at(&self) -> Place {
+        self.at
+    }
+
+    fn covers(&self, other: &ErrorPage) -> bool {
+        self.status == other.status
+    }
+
+    fn competes(&self, _: &ErrorPage) -> bool {
+        false
+    }
+}

@@ -1,0 +1,80 @@
+//! Guesses at what was meant.
+
+use crate::keys::{Form, KEYS, Key};
+use crate::place::quoted;
+
+/// Letters that differ at most between a mistake and its guess.
+const DISTANCE_MAX: usize = 2;
+/// A longer word is no slip of the pen; comparing takes the product of the lengths.
+const COMPARED_MAX: usize = 64;
+/// Words that are compared; ten thousand sites times ten thousand mistakes would take minutes.
+const WORDS_MAX: usize = 200;
+
+/// The nearest of these words, if one is near.
+pub(crate) fn nearest<'w>(given: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
+    if given.len() > COMPARED_MAX {
+        return None;
+    }
+    let given = given.to_lowercase();
+    let distance = |word: &str| strsim::osa_distance(&given, &word.to_lowercase());
+    // Of two letters both can differ, and they would be any word.
+    let near = |word: &str, distance: usize| distance <= DISTANCE_MAX.min(word.chars().count() / 2);
+    let words = words
+        .into_iter()
+        .take(WORDS_MAX)
+        .map(|word| (distance(word), word))
+        .filter(|(distance, word)| near(word, *distance));
+    words.min().map(|(_, word)| word)
+}
+
+/// What to say of a key that this table does not have.
+pub(crate) fn unknown_key(table: &str, name: &str) -> String {
+    let named = |name: &str| if table.is_empty() { name.into() } else { format!("{table}.{name}") };
+    let said = format!("unknown key {}", quoted(&named(name)));
+    let names = || Key::of_table(table).map(|key| key.parts().1);
+    let spelled = name.replace('-', "_");
+    if let Some(guess) = nearest(&spelled, names()) {
+        return format!("{said}: did you mean `{}`?", named(guess));
+    }
+    match KEYS.iter().find(|key| key.parts().1 == spelled) {
+        Some(elsewhere) => format!("{said}: did you mean `{}`?", elsewhere.path),
+        None => format!("{said}: expected {}", names().collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// What this form expects, with a guess where it has a few names.
+pub(crate) fn with_guess(form: Form, given: &str) -> String {
+    let expected = form.expected();
+    match form {
+        Form::OneOf(names) => guessed(expected, nearest(given, names.iter().copied())),
+        _ => expected,
+    }
+}
+
+pub(crate) fn guessed(expected: String, guess: Option<&str>) -> String {
+    match guess {
+        Some(guess) => format!("{expected}; did you mean `{guess}`?"),
+        None => expected,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_words_are_meant() {
+        for (table, name, said) in [
+            ("site", "lisitng", "unknown key `site.lisitng`: did you mean `site.listing`?"),
+            ("uplink", "foreign-share", "unknown key `uplink.foreign-share`: did you mean `uplink.foreign_share`?"),
+            ("", "sites", "unknown key `sites`: did you mean `site`?"),
+            ("", "policy", "unknown key `policy`: did you mean `uplink.policy`?"),
+            ("listener", "zzz", "unknown key `listener.zzz`: expected address"),
+        ] {
+            assert_eq!(unknown_key(table, name), said);
+        }
+        assert_eq!(nearest("xy", ["ab"]), None);
+        assert_eq!(nearest(&"listing".repeat(10), ["listing"]), None);
+        assert_eq!(with_guess(Form::OneOf(&["json", "combined"]), "jsno"), "json or combined; did you mean `json`?");
+    }
+}

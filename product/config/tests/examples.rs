@@ -1,0 +1,90 @@
+//! The files of `examples/` are right, and mean what their comments say.
+
+use std::path::PathBuf;
+
+use config::{Configuration, Question, explain, read_file};
+
+fn example(name: &str) -> Configuration {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+    read_file(&path).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn explained(configuration: &Configuration, url: &str, client: Option<&str>, headers: &[&str]) -> String {
+    let headers: Vec<String> = headers.iter().map(ToString::to_string).collect();
+    let question = Question::new(url, client.map(|client| client.parse().unwrap()), &headers).unwrap();
+    explain(configuration, &question).of_file("weir.toml").to_string()
+}
+
+#[test]
+fn every_example_has_a_test_here() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|name| name.ends_with(".toml")).collect();
+    names.sort();
+    assert_eq!(names, ["hoster.toml", "several-sites.toml", "small-site.toml"]);
+}
+
+#[test]
+fn the_small_site_uses_only_what_works() {
+    let small = example("small-site.toml");
+    assert_eq!((small.sites.len(), small.classes.len(), small.remarks().len()), (1, 0, 0));
+    assert!(small.sites[0].is_default);
+}
+
+#[test]
+fn several_sites_are_told_apart_by_their_hosts() {
+    let several = example("several-sites.toml");
+    for (url, line) in [
+        ("http://example.org/", "site: example.org, by its host example.org (weir.toml:21)"),
+        ("http://A.EXAMPLE.ORG:80/", "site: members, by its host *.example.org (weir.toml:51)"),
+        ("http://other.net/", "site: downloads, the default (weir.toml:56)"),
+        ("http://www.example.org/a", "redirect: 301 to http://example.org/a (weir.toml:26)"),
+        ("http://example.org/2024/a?q", "redirect: 302 to /archive/2024/a (weir.toml:32)"),
+        ("http://example.org/assets/a.css", "header: Cache-Control: max-age=31536000, immutable (weir.toml:36)"),
+        ("http://example.org/a", "header: X-Content-Type-Options: nosniff (weir.toml:40)"),
+        ("http://a.example.org/", "site.access_log = /var/log/weir/members.log (weir.toml:53)"),
+        ("http://example.org/", "site.listing = false (default)"),
+        ("http://example.org/", "uplink.guard = 20 (weir.toml:9)"),
+    ] {
+        let said = explained(&several, url, None, &[]);
+        assert!(said.lines().any(|said| said == line), "{url}\n{said}");
+    }
+}
+
+#[test]
+fn the_hosters_rules_decide_before_its_sites() {
+    let hoster = example("hoster.toml");
+    let token = "Authorization: Bearer bWlycm9yLWN1c3RvbWVyLTAx";
+    for (url, client, headers, line) in [
+        ("http://shop.example.net/", None, &[][..], "class: premium, by its site (weir.toml:14)"),
+        ("http://shop.example.net/downloads/a", None, &[], "class: standard, by a rule (weir.toml:49)"),
+        ("http://shop.example.net/downloads/a", Some("192.0.2.7"), &[], "class: premium, by a rule (weir.toml:35)"),
+        ("http://mirror.example.com/", Some("203.0.113.1"), &[], "class: economy, the default (weir.toml:5)"),
+        ("http://mirror.example.com/", None, &[token], "class: premium, by a rule (weir.toml:39)"),
+        ("http://a.b.blog.example.org/", None, &[], "class: standard, by its site (weir.toml:20)"),
+        (
+            "http://nobody.example/",
+            None,
+            &[],
+            "site: none; host `nobody.example` is of no site, and no site is the default",
+        ),
+    ] {
+        let said = explained(&hoster, url, client, headers);
+        assert!(said.lines().any(|said| said == line), "{url}\n{said}");
+    }
+    assert!(!explained(&hoster, "http://mirror.example.com/", None, &[token]).contains("bWlycm9y"), "a token is shown");
+}
+
+#[test]
+fn wrong_questions_say_what_is_right() {
+    for (url, header, said) in [
+        ("example.org/a", None, "URL `example.org/a`: expected http:// or https://"),
+        ("http:///a", None, "URL `http:///a`"),
+        ("http://a.org/../b", None, "path of the URL `/../b`: "),
+        ("http://a.org/", Some("X"), "header `X`: expected a name, a colon and a value"),
+    ] {
+        let headers: Vec<String> = header.into_iter().map(String::from).collect();
+        let error = Question::new(url, None, &headers).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}

@@ -1,0 +1,366 @@
+//! Every mistake, as an operator sees it.
+
+use config::{FILE_BYTES_MAX, FileError, read, read_file};
+
+fn mistakes(text: &str) -> Vec<String> {
+    let mistakes = read(text.as_bytes()).map_or_else(|mistakes| mistakes, |_| Vec::new());
+    mistakes.iter().map(|mistake| mistake.line("f")).collect()
+}
+
+/// The only mistake beside a right site.
+fn one(text: &str) -> String {
+    let all = mistakes(&format!("{text}\n[[site]]\nroot = \"r\"\ndefault = true\n"));
+    assert_eq!(all.len(), 1, "{text}: {all:#?}");
+    all[0].clone()
+}
+
+fn notes(text: &str) -> Vec<String> {
+    let checked = read(text.as_bytes()).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"));
+    checked.remarks().iter().map(|note| note.line("f")).collect()
+}
+
+#[test]
+fn all_mistakes_are_found_at_once() {
+    let text = "\
+uplnk = 1
+[uplink]
+rate = 10
+policy = \"sprt\"
+guard = 1001
+[server]
+workers = 0
+slots = 0
+[[listener]]
+[[site]]
+root = true
+hosts = [\"a_b..c\"]
+[[class]]
+name = \"a\"
+weight = 0
+";
+    assert_eq!(
+        mistakes(text),
+        [
+            "f:1:1: unknown key `uplnk`: did you mean `uplink`?",
+            "f:3:8: uplink.rate `10`: expected text in quotes, a rate in bit, kbit, mbit or gbit per second, for example 10mbit",
+            "f:4:10: uplink.policy `sprt`: expected fair, fcfs, srpt, psjf, las, srpt-bands, quick-fix, fcf, srrt or fsp; did you mean `srpt`?",
+            "f:5:9: uplink.guard `1001`: expected a whole number from 0 to 1000",
+            "f:7:11: server.workers `0`: expected a whole number from 1 to 256",
+            "f:7:11: server.workers beside server.slots: expected one of the two",
+            "f:8:9: server.slots `0`: expected a whole number from 1 to 1000000",
+            "f:9:1: listener.address missing: expected an address and a port, for example 127.0.0.1:8080 or [::]:80, for example \"[::]:80\"",
+            "f:11:8: site.root `true`: expected text in quotes, a path",
+            "f:12:10: site.hosts `a_b..c`: expected a host name in ASCII without a port, for example example.org or *.example.org",
+            "f:15:10: class.weight `0`: expected a whole number from 1 to 1000",
+        ]
+    );
+}
+
+#[test]
+fn settings() {
+    for (text, said) in [
+        ("[uplink]\nrate = \"10\"", "f:2:8: uplink.rate `10`: expected a rate in bit, kbit"),
+        (
+            "[uplink]\npolicy = \"strict/srpt\"",
+            "f:2:10: uplink.policy `strict/srpt`: expected a policy without classes, which are [[class]] tables: srpt",
+        ),
+        (
+            "[uplink]\nshaping = \"pacd\"",
+            "f:2:11: uplink.shaping `pacd`: expected auto, paced, bands, ranked or off; did you mean `paced`?",
+        ),
+        ("[timeouts]\nidle = 75", "f:2:8: timeouts.idle `75`: expected text in quotes, a time in ns"),
+        ("[limits]\nbody_rate_min = -1", "f:2:17: limits.body_rate_min `-1`: expected bytes"),
+        (
+            "[server]\nslots = 3\nconnections = 4",
+            "f:3:15: server.connections beside server.slots: expected one of the two",
+        ),
+        ("[server]\nbacklog = 1.5", "f:2:11: server.backlog `1.5`: expected a whole number from 1 to 65535"),
+        ("listener = 3", "f:1:12: listener `3`: expected tables in double brackets, [[listener]]"),
+        (
+            "[listener]\naddress = \"[::]:80\"",
+            "f:1:1: listener `[listener]`: expected tables in double brackets, [[listener]]",
+        ),
+        ("[[uplink]]\nrate = \"1mbit\"", "uplink"),
+        ("[[listener]]\naddress = \"80\"", "f:2:11: listener.address `80`: expected an address and a port"),
+        (
+            "[[listener]]\naddress = \"1.1.1.1:80\"\n[[listener]]\naddress = \"0.0.0.0:80\"",
+            "f:4:11: listener.address `0.0.0.0:80`: expected an address of its own, 1.1.1.1:80 is line 2",
+        ),
+    ] {
+        let mistake = one(text);
+        assert!(mistake.contains(said), "{mistake}");
+    }
+}
+
+#[test]
+fn sites() {
+    for (text, said) in [
+        ("", &["f:1:1: site missing: expected [[site]] with root = \"FOLDER\""][..]),
+        ("site = []", &["f:1:8: site `[]`: expected tables in double brackets, [[site]]"]),
+        ("[[site]]\n", &["f:1:1: site.root missing: expected a folder, or a redirect of every path"]),
+        (
+            "[[site]]\nroot='a'\n[[site]]\nroot='b'\nhosts=['b']",
+            &["f:1:1: site `default`: expected hosts or default = true"],
+        ),
+        ("[[site]]\nroot='a'\nhosts=[]", &["f:3:7: site.hosts `[]`: expected one or more in the brackets"]),
+        (
+            "[[site]]\nroot='a'\ndefault=true\n[[site]]\nroot='b'\ndefault=true\nname='x'",
+            &["f:4:1: site `x` is a default: expected one, that of line 1"],
+        ),
+        (
+            "[[site]]\nroot='a'\nhosts=['a.org','b.org']\n[[site]]\nroot='b'\nhosts=['*.b.org','A.org']",
+            &["f:6:18: site.hosts `a.org`: expected once, line 3 has it"],
+        ),
+        (
+            "[[site]]\nroot='a'\nname='x'\nhosts=['a']\n[[site]]\nroot='b'\nname='x'\nhosts=['b']",
+            &["f:5:1: site `x`: expected a name of its own, line 1 has it"],
+        ),
+        (
+            "[[site]]\nroot='a'\nhosts=['*']\n[site.header]\nname='x'",
+            &[
+                "f:3:8: site.hosts `*`: expected a host name",
+                "f:4:1: site.header `[site.header]`: expected tables in double brackets, [[site.header]]",
+            ],
+        ),
+    ] {
+        let all = mistakes(text);
+        assert_eq!(all.len(), said.len(), "{text}: {all:#?}");
+        for (mistake, said) in all.iter().zip(said) {
+            assert!(mistake.contains(said), "{mistake}");
+        }
+    }
+}
+
+/// Each of these texts, put behind a right site, has a mistake that says this.
+fn all_say(before: &str, after: &str, cases: &[(&str, &str)]) {
+    for (text, said) in cases {
+        let all = mistakes(&format!("{before}{text}{after}"));
+        assert!(all.iter().any(|mistake| mistake.contains(said)), "{text}: {all:#?}");
+    }
+}
+
+#[test]
+fn fields_and_caches_of_a_site() {
+    let cases = [
+        (
+            "[[site.header]]\nname='Content-Length'\nvalue='3'",
+            "f:4:6: site.header.name `Content-Length`: expected a field that the server does not set itself",
+        ),
+        ("[[site.header]]\nname='Cache-Control'\nvalue='x'", "expected [[site.cache]] for it"),
+        (
+            "[[site.header]]\nname='a'\nvalue=\"b\\r\\nc: d\"",
+            "f:5:7: site.header.value `b\\r\\nc: d`: expected the value of a header field",
+        ),
+        (
+            "[[site.cache]]\npath='*.css'\ncontrol='max-age=1h'",
+            "f:5:9: site.cache.control `max-age=1h`: expected directives",
+        ),
+        (
+            "[[site.cache]]\npath='css'\ncontrol='private'",
+            "f:4:6: site.cache.path `css`: expected a path from a slash or `*`",
+        ),
+        (
+            "[[site.cache]]\npath='/a/*'\ncontrol='private'\n[[site.cache]]\npath='/a/*.css'\ncontrol='public'",
+            "f:6:1: site.cache is never reached: expected before that of line 3, which matches all of it",
+        ),
+    ];
+    all_say("[[site]]\nroot='r'\n", "\n", &cases);
+}
+
+#[test]
+fn error_pages_and_redirects_of_a_site() {
+    let cases = [
+        (
+            "[[site.error_page]]\nstatus=404\nfile='/a'\n[[site.error_page]]\nstatus=404\nfile='/b'",
+            "f:6:1: site.error_page is never reached",
+        ),
+        (
+            "[[site.error_page]]\nstatus=200\nfile='/a'",
+            "f:4:8: site.error_page.status `200`: expected a whole number from 400 to 599",
+        ),
+        ("[[site.redirect]]\nto='/b'\nstatus=303", "f:5:8: site.redirect.status `303`: expected 301, 302, 307 or 308"),
+        (
+            "[[site.redirect]]\nfrom='/a/*'\nto='/a/b'",
+            "f:5:4: site.redirect.to `/a/b`: expected a path that `from` does not match, or it would lead to itself",
+        ),
+        (
+            "[[site.redirect]]\nfrom='/a'\nto='//b'",
+            "f:5:4: site.redirect.to `//b`: expected a path from a slash or an address",
+        ),
+    ];
+    all_say("[[site]]\nroot='r'\n", "\n", &cases);
+    let foreign = "[[site]]\nhosts=['a.org']\nroot='r'\n[[site.redirect]]\nfrom_host='b.org'\nto='http://a.org*'";
+    let rootless = "[[site]]\n[[site.error_page]]\nstatus=404\nfile='/a'\n[[site.redirect]]\nto='http://a.org*'";
+    assert_eq!(mistakes(rootless), ["f:2:1: site.error_page without site.root: expected a folder with its file"]);
+    assert_eq!(mistakes(foreign), ["f:4:1: site.redirect.from_host `b.org`: expected a host of the site"]);
+}
+
+/// Behind classes.
+const SITE: &str = "\n[[site]]\nroot='r'\ndefault=true\n";
+
+fn class(name: &str, rest: &str) -> String {
+    format!("[[class]]\nname='{name}'\n{rest}\n")
+}
+
+#[test]
+fn classes_and_the_reach_of_their_rules() {
+    let rule = "[[class.rule]]\npath='/a/*'";
+    for (text, said) in [
+        (class("a", ""), "f:1:1: class `a` is never reached: expected a rule, a site or uplink.default_class with it"),
+        (class("others", rule), "f:2:6: class.name `others`: expected another"),
+        (
+            class("a", rule) + &class("a", "[[class.rule]]\npath='/b'"),
+            "f:5:1: class `a`: expected a name of its own, line 1 has it",
+        ),
+        (
+            class("a", rule) + &class("b", "[[class.rule]]\npath='/a/b'"),
+            "f:7:1: class.rule is never reached: expected before that of line 3, which matches all of it",
+        ),
+        (class("a", "[[class.rule]]") + &class("b", rule), "f:6:1: class.rule is never reached"),
+        (
+            format!("[uplink]\ndefault_class='premum'\n{}", class("premium", "[[class.rule]]")),
+            "f:2:15: uplink.default_class `premum`: expected the name of a [[class]]; did you mean `premium`?",
+        ),
+    ] {
+        all_say("", SITE, &[(&text, said)]);
+    }
+    let sixteen: String = (0..16).map(|n| class(&format!("c{n}"), &format!("[[class.rule]]\npath='/{n}'"))).collect();
+    assert_eq!(one(&sixteen), "f:61:1: class 16: expected 15 at most");
+}
+
+#[test]
+fn values_of_a_class() {
+    let cases = [
+        ("weight=0\n", "f:3:8: class.weight `0`"),
+        ("max_concurrent=0\n", "f:3:16: class.max_concurrent `0`: expected a whole number from 1"),
+        ("policy='weighted=1,1/las'\n", "expected a policy without classes"),
+        ("policy='fcf:0'\n", "f:3:8: class.policy: beta `0`: write a number from 1"),
+        ("objective='fast'\n", "f:3:11: class.objective `fast`: expected `pN of responses under TIME`"),
+        (
+            "guaranteed='3mbit'\ngreatest='2mbit'\n",
+            "f:4:10: class.greatest `2mbit`: expected at least the guaranteed 3mbit",
+        ),
+    ];
+    all_say("[[class]]\nname='a'\n", &format!("[[class.rule]]{SITE}"), &cases);
+    let conditions = [
+        (
+            "network='10.0.0.1/8'",
+            "f:4:9: class.rule.network `10.0.0.1/8`: expected the first address of the network, 10.0.0.0/8",
+        ),
+        ("header='X'", "f:4:8: class.rule.header `X`: expected the name of a header field, a colon"),
+        ("token='short-secret'", "f:4:7: class.rule.token `…`: expected a bearer token of 16 to 256"),
+        (
+            "site='defualt'",
+            "f:4:6: class.rule.site `defualt`: expected the name of a site or one of its hosts; did you mean `default`?",
+        ),
+    ];
+    all_say("[[class]]\nname='a'\n[[class.rule]]\n", SITE, &conditions);
+}
+
+#[test]
+fn guarantees_fit_the_uplink() {
+    let classes = |rates: [&str; 3], uplink: &str| {
+        let class = |(n, rate): (usize, &str)| {
+            format!("[[class]]\nname='c{n}'\nguaranteed='{rate}'\n[[class.rule]]\npath='/{n}'\n")
+        };
+        let classes: String = rates.into_iter().enumerate().map(class).collect();
+        format!("[uplink]\n{uplink}\n{classes}[[site]]\nroot='r'\n")
+    };
+    assert_eq!(mistakes(&classes(["3mbit", "5mbit", "2mbit"], "rate='10mbit'")), [""; 0]);
+    assert_eq!(
+        mistakes(&classes(["3mbit", "5mbit", "2001kbit"], "rate='10mbit'")),
+        [
+            "f:15:12: class.guaranteed `2.001mbit`: expected at most 2mbit, what the classes above leave of the uplink's 10mbit"
+        ]
+    );
+    assert_eq!(mistakes(&classes(["10mbit", "1bit", "11mbit"], "rate='10mbit'")).len(), 2);
+    let unknown = notes(&classes(["3mbit", "5mbit", "2mbit"], ""));
+    let said = "f:5:12: class.guaranteed without uplink.rate: not compared with the rate of the uplink";
+    assert_eq!(unknown.iter().filter(|note| note.contains("without")).collect::<Vec<_>>(), [said]);
+}
+
+#[test]
+fn notes_name_overlaps_and_each_table_or_key_without_effect_once() {
+    let text = "\
+[[site]]
+root = 'r'
+index = ['a']
+[[site.cache]]
+path = '/a/*'
+control = 'private'
+[[site.cache]]
+path = '*.css'
+control = 'public'
+";
+    assert_eq!(
+        notes(text),
+        [
+            "f:3:1: site.index: no effect yet",
+            "f:4:8: site.cache: no effect yet",
+            "f:7:1: site.cache overlaps that of line 4, which wins where both match",
+        ]
+    );
+}
+
+#[test]
+fn wrong_toml_has_one_mistake_with_its_place() {
+    for (text, place) in [
+        ("[[site]\nroot = 'a'", "f:1:"),
+        ("[[site]]\nroot = \n", "f:2:"),
+        ("a = 1\na = 2\n", "f:2:1: "),
+        ("a = 'x", "f:1:"),
+    ] {
+        let all = mistakes(text);
+        assert!(all.len() == 1 && all[0].starts_with(place) && all[0].contains(": TOML: "), "{all:?}");
+    }
+    let deep = mistakes(&format!("a = {}", "[".repeat(500_000)));
+    assert_eq!(deep.len(), 1, "{deep:?}");
+}
+
+#[test]
+fn a_file_saved_by_half_is_named() {
+    for text in ["[[site]]\nroot = ", "[[site]]\nroot = \"/srv", "[[site]]\nhosts = [\"a\",\n", "[[site"] {
+        let all = mistakes(text);
+        assert!(all.len() == 1 && all[0].ends_with("; is the file whole?"), "{all:?}");
+    }
+    let cut = read("[[site]]\nroot = 'ä".as_bytes().split_last().unwrap().1).unwrap_err();
+    assert_eq!(cut[0].line("f"), "f:2:9: end within a character: expected UTF-8; is the file whole?");
+    assert_eq!(
+        mistakes("[[site]]\nroot = 'r'\n\0\0\0\0"),
+        ["f:3:5: TOML: key with no value, expected `=`; is the file whole?"]
+    );
+}
+
+#[test]
+fn encodings() {
+    let right = "[[site]]\r\nroot = 'ä'\r\n";
+    assert_eq!(mistakes(right), [""; 0]);
+    assert_eq!(mistakes(&format!("\u{FEFF}{right}")), [""; 0]);
+    assert_eq!(
+        mistakes(&format!("\u{FEFF}{right}'ü' = 1")),
+        [
+            "f:3:1: unknown key `site.ü`: expected name, hosts, default, root, index, listing, hidden, access_log, log_format, class, header, cache, error_page, redirect"
+        ]
+    );
+    let said = |bytes: &[u8]| read(bytes).unwrap_err().iter().map(|mistake| mistake.line("f")).collect::<Vec<_>>();
+    assert_eq!(said(b"a = 1\nb = '\xFF'"), ["f:2:6: byte `0xff`: expected UTF-8"]);
+    assert_eq!(said(b"\xFF\xFEa\0"), ["f:1:1: text in UTF-16: expected UTF-8"]);
+}
+
+#[test]
+fn files_are_read_up_to_their_bound() {
+    let folder = std::env::temp_dir().join(format!("weir-config-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("weir.toml");
+    let mut text = "[[site]]\nroot='r'\n".to_string();
+    text.push_str(&"#".repeat(FILE_BYTES_MAX - text.len()));
+    std::fs::write(&path, &text).unwrap();
+    assert!(read_file(&path).is_ok());
+    std::fs::write(&path, text + "#").unwrap();
+    let error = read_file(&path).unwrap_err();
+    assert!(matches!(&error, FileError::Mistakes { mistakes, .. } if mistakes.len() == 1));
+    assert_eq!(error.to_string(), format!("{}:1:1: file above 1048576 bytes: expected 1 MiB at most", path.display()));
+    let error = read_file(&folder.join("none.toml")).unwrap_err().to_string();
+    assert!(error.contains("none.toml: No such file"), "{error}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -1,0 +1,116 @@
+//! `weir check` and `weir run` as an operator runs them: what they print, and their exit status.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// A folder of its own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("weir-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.0.join(name), text).unwrap();
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Ends its process.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn weir(folder: &Path, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir")).args(words).current_dir(folder).output().unwrap()
+}
+
+/// Its exit status and what it printed.
+fn said(output: &Output) -> (Option<i32>, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+const RIGHT: &str = "[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\nroot = \"www\"\nlisting = true\n";
+
+#[test]
+fn check_says_what_is_wrong_and_exits_with_its_status() {
+    let folder = Folder::new("check");
+    folder.write("weir.toml", RIGHT);
+    let right = "weir.toml: correct: 1 listener, 1 site, 0 classes\n";
+    assert_eq!(said(&weir(&folder.0, &["check"])), (Some(0), right.into(), String::new()));
+
+    folder.write("wrong.toml", &RIGHT.replace("true", "1").replace("root", "rot"));
+    let (status, out, err) = said(&weir(&folder.0, &["check", "wrong.toml"]));
+    let mistakes = "\
+wrong.toml:3:1: site.root missing: expected a folder, or a redirect of every path
+wrong.toml:4:1: unknown key `site.rot`: did you mean `site.root`?
+wrong.toml:5:11: site.listing `1`: expected true or false
+";
+    assert_eq!((status, &*out, &*err), (Some(1), mistakes, "weir: wrong.toml: 3 mistakes\n"));
+
+    let (status, _, err) = said(&weir(&folder.0, &["check", "none.toml"]));
+    assert!(status == Some(1) && err.contains("cannot read none.toml"), "{err}");
+    for wrong in [&["check", "--client", "1.2.3.4"][..], &["check", "--explain", "a.org"], &["check", "--listnig"]] {
+        assert_eq!(weir(&folder.0, wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn check_explains_a_request_and_prints_the_schema() {
+    let folder = Folder::new("explain");
+    let class = "[[class]]\nname = \"gold\"\n[[class.rule]]\nnetwork = \"192.0.2.0/24\"\nheader = \"X-Tier: gold\"\n";
+    folder.write("weir.toml", &format!("{RIGHT}{class}"));
+    let question = ["check", "--explain", "http://a.org/b", "--client", "192.0.2.1", "--header", "x-tier: gold"];
+    let (status, out, err) = said(&weir(&folder.0, &question));
+    let first: Vec<&str> = out.lines().take(2).collect();
+    assert_eq!(first, ["site: default, the default (weir.toml:3)", "class: gold, by a rule (weir.toml:8)"], "{err}");
+    assert!(status == Some(0) && out.contains("\nclass.weight = 1 (default)\n"), "{out}");
+
+    let (status, out, _) = said(&weir(&folder.0, &["check", "--schema"]));
+    let schema: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((status, &schema["properties"]["uplink"]["properties"]["guard"]["maximum"]), (Some(0), &1000.into()));
+}
+
+#[test]
+fn run_serves_the_site_and_refuses_what_is_not_there_yet() {
+    let folder = Folder::new("run");
+    std::fs::create_dir(folder.0.join("www")).unwrap();
+    folder.write("www/a.txt", "from a file");
+    folder.write("weir.toml", RIGHT);
+    // From elsewhere: the root is beside the file.
+    let file = folder.0.join("weir.toml");
+    let command = Command::new(env!("CARGO_BIN_EXE_weir")).arg("run").arg(&file).stdout(Stdio::piped()).spawn();
+    let mut running = Running(command.unwrap());
+    let mut line = String::new();
+    BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address =
+        line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_else(|| panic!("{line}"));
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"GET /a.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("from a file"), "{answer}");
+
+    folder.write("more.toml", &format!("{RIGHT}[[site.cache]]\npath = \"*\"\ncontrol = \"no-store\"\n"));
+    let (status, _, err) = said(&weir(&folder.0, &["run", "more.toml"]));
+    assert!(status == Some(1) && err.starts_with("weir: more.toml:6:8: site.cache: no effect yet\n"), "{err}");
+    folder.write("wrong.toml", "[[site]]\n");
+    let (status, _, err) = said(&weir(&folder.0, &["run", "wrong.toml"]));
+    assert!(status == Some(1) && err.contains("wrong.toml:1:1: site.root missing"), "{err}");
+}
