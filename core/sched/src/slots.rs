@@ -281,6 +281,26 @@ mod tests {
         prop::sample::select(vec![Sharing::Own, Sharing::Any, Sharing::AnyUntilWanted])
     }
 
+    fn check_levels(kept: &Slots, slots: &[u32], sharing: Sharing, running: usize) {
+        let total = slots.iter().sum::<u32>() as usize;
+        assert!(running <= total);
+        for (level, own) in (0..).zip(slots) {
+            let (of_level, asleep) = kept.counts(level);
+            let is_full = if sharing == Sharing::Own { of_level >= *own as usize } else { running >= total };
+            assert!(asleep == 0 || is_full, "level {level} waits beside a free slot");
+            assert!(sharing != Sharing::Own || of_level <= *own as usize);
+        }
+    }
+
+    /// The job was told to sleep. If it ran, its level had more slots than its own.
+    fn check_sleep(present: &[(u64, u32)], running: &mut BTreeSet<u64>, slots: &[u32], sharing: Sharing, number: u64) {
+        if running.remove(&number) {
+            let level = present.iter().find(|job| job.0 == number).unwrap().1;
+            let left = present.iter().filter(|job| job.1 == level && running.contains(&job.0));
+            assert!(sharing == Sharing::AnyUntilWanted && left.count() >= slots[level as usize] as usize);
+        }
+    }
+
     proptest! {
         /// Whatever comes and goes: no more run than there are slots, no slot stays empty that somebody may use, nobody is preempted within
         /// the slots of its own level, and the turns told are the whole truth.
@@ -312,27 +332,11 @@ mod tests {
                 for turn in turns {
                     match turn {
                         Turn::Run(number) => prop_assert!(running.insert(number)),
-                        Turn::Sleep(other) => {
-                            if running.remove(&other) {
-                                let level = present.iter().find(|job| job.0 == other).unwrap().1;
-                                let left = present.iter().filter(|job| job.1 == level && running.contains(&job.0));
-                                prop_assert!(sharing == Sharing::AnyUntilWanted && left.count() >= slots[level as usize] as usize);
-                            }
-                        }
+                        Turn::Sleep(other) => check_sleep(&present, &mut running, &slots, sharing, other),
                     }
                 }
                 prop_assert!(present.iter().all(|(number, _)| kept.is_running(*number) == running.contains(number)));
-                let total: u32 = slots.iter().sum();
-                prop_assert!(running.len() <= total as usize);
-                for level in 0..slots.len() as u32 {
-                    let (of_level, asleep) = kept.counts(level);
-                    let is_full = match sharing {
-                        Sharing::Own => of_level >= slots[level as usize] as usize,
-                        _ => running.len() >= total as usize,
-                    };
-                    prop_assert!(asleep == 0 || is_full, "level {level} waits beside a free slot");
-                    prop_assert!(sharing != Sharing::Own || of_level <= slots[level as usize] as usize);
-                }
+                check_levels(&kept, &slots, sharing, running.len());
             }
         }
     }

@@ -56,7 +56,7 @@ fn flags(configuration: Configuration, folder: &Path) -> Result<super::Args, Vec
     let (Some(listener), Some(site), true) = (settings.listeners.first(), site, missing.is_empty()) else {
         return Err(missing);
     };
-    let (process, uplink, limits, timeouts) = (settings.process, settings.uplink, settings.limits, settings.timeouts);
+    let (process, uplink) = (settings.process, settings.uplink);
     let defaults = Flags::parse_from(["weir"]).args;
     Ok(super::Args {
         // A site of redirects alone has none, and redirects are not there yet.
@@ -78,6 +78,12 @@ fn flags(configuration: Configuration, folder: &Path) -> Result<super::Args, Vec
         access_log: process.access_log.as_ref().map(|log| log_path(log, folder)),
         log_format: process.access_log.map_or(defaults.log_format, |log| log_format(log.format)),
         records: process.records.map(|path| folder.join(path)),
+        ..bounded(settings.limits, settings.timeouts, defaults)
+    })
+}
+
+fn bounded(limits: config::Limits, timeouts: config::Timeouts, args: super::Args) -> super::Args {
+    super::Args {
         idle_timeout: timeouts.idle,
         head_timeout: timeouts.head,
         body_timeout: timeouts.body,
@@ -88,8 +94,8 @@ fn flags(configuration: Configuration, folder: &Path) -> Result<super::Args, Vec
         client_connections: limits.client_connections,
         client_requests: limits.client_requests_per_s,
         client_rate: limits.client_rate,
-        ..defaults
-    })
+        ..args
+    }
 }
 
 fn log_path(log: &AccessLog, folder: &Path) -> PathBuf {
