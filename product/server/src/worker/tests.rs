@@ -323,6 +323,40 @@ fn what_a_client_was_sent_is_booked() {
     }
 }
 
+/// What was sent straight into the socket counts too, and the next response waits as a job, on whichever connection.
+#[test]
+fn a_client_beyond_its_rate_waits_on_every_path() {
+    const BYTES: usize = 300_000;
+    for policy in ["fair", "srpt"] {
+        let mut bench = Bench::with("rate", policy, Pace::UNLIMITED, |root| root);
+        std::fs::write(bench.folder.join("large"), vec![b'x'; BYTES]).unwrap();
+        let limits = Limits { client_rate_max: "8kbit".parse().ok(), ..Limits::default() };
+        let clients = Arc::new(Clients::new(limits.clients(16)));
+        bench.worker.parts.clients = Arc::clone(&clients);
+        let transmitter = Transmitter::new(
+            Drain::new(policy.parse::<PolicySpec>().unwrap().build(), Pace::UNLIMITED),
+            None,
+            limits.patience,
+        );
+        bench.worker.parts.transmitter = transmitter.with_client_rate(Some(clients));
+        let mut first = bench.connect();
+        first.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        while first.received.len() < BYTES {
+            first.responses();
+            bench.turn();
+        }
+        let mut second = bench.connect();
+        second.send(HEAD);
+        while bench.worker.parts.transmitter.is_empty() {
+            bench.turn();
+        }
+        (0..10).for_each(|_| bench.turn());
+        // Some four minutes.
+        let wait = bench.worker.parts.transmitter.poll_timeout().unwrap() - bench.worker.now;
+        assert!(wait > Nanos::from_secs(120) && second.responses() == 0, "{policy}: {wait:?}");
+    }
+}
+
 #[test]
 fn a_client_is_refused_what_is_too_much() {
     let mut bench = Bench::new("refused", "fair");
