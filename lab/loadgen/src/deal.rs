@@ -1,7 +1,8 @@
 //! Which client asks: jobs are dealt to groups of clients by their share, and to the addresses of a group evenly.
 //!
 //! Who gets a job depends on the seed and its number alone, so it is the same under every policy compared. The requests
-//! of a user all come from one address: people do not change networks while they read.
+//! of a user all come from one address: people do not change networks while they read. So do those of a client of the
+//! trace, and no two clients share an address while there is one for each.
 
 use crate::Plan;
 
@@ -40,6 +41,13 @@ impl Deal {
         let at = self.drawn(number);
         let place = self.upto.partition_point(|&(upto, _)| upto <= at).min(self.upto.len() - 1);
         self.within(self.upto[place].1, number)
+    }
+
+    /// Of a client of the trace: clients are numbered from 0, and addresses go round by that number.
+    pub(crate) fn of_client(&self, client: u32) -> Dealt {
+        let Dealt { group, .. } = self.of(client.into());
+        let addresses = self.addresses.get(group as usize).copied().unwrap_or(1);
+        Dealt { group, address: client % addresses }
     }
 
     /// Of a user of this group.
@@ -110,6 +118,25 @@ mod tests {
             let own: Vec<Dealt> = (0..100).map(|number| deal.within(closed, number)).collect();
             assert!(own.iter().all(|dealt| dealt.group == closed) && own.iter().any(|dealt| dealt.address == 1));
         }
+    }
+
+    #[test]
+    fn a_client_keeps_its_address_and_shares_it_with_nobody_while_there_is_one_for_each() {
+        let mut plan = plan(1);
+        let addresses: Vec<String> = (1..=100).map(|last| format!("127.0.1.{last}")).collect();
+        plan.clients = vec![group("a", &addresses.iter().map(String::as_str).collect::<Vec<_>>(), 1.0)];
+        let deal = Deal::new(&plan);
+        let dealt: Vec<u32> = (0..100).map(|client| deal.of_client(client).address).collect();
+        assert_eq!(dealt.iter().collect::<std::collections::BTreeSet<_>>().len(), 100);
+        assert!((0..100).all(|client| deal.of_client(client) == deal.of_client(client + 100)));
+        assert_eq!(Deal::new(&super::tests::plan(1)).of_client(7), Dealt { group: 0, address: 0 });
+    }
+
+    #[test]
+    fn clients_are_dealt_to_groups_by_their_share() {
+        let deal = deal(3);
+        let of_b = (0..10_000).filter(|&client| deal.of_client(client).group == 1).count();
+        assert!((6_800..7_200).contains(&of_b), "{of_b}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use record::Outcome as JobOutcome;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use units::Nanos;
-use workload::Source;
+use workload::{Ask, Source};
 
 use crate::clock::{Clock, Timer};
 use crate::connection::{Connection, Turn};
@@ -183,10 +183,9 @@ impl<'a> Engine<'a> {
     }
 
     fn owner(&self, job: usize) -> Owner {
-        match self.ledger.ask(job).user {
-            Some(user) => Owner::User(user),
-            None => Owner::Group(self.ledger.dealt(job).group),
-        }
+        let Ask { user, client, .. } = self.ledger.ask(job);
+        let client = || client.map(Owner::Client);
+        user.map(Owner::User).or_else(client).unwrap_or_else(|| Owner::Group(self.ledger.dealt(job).group))
     }
 
     /// The user of a job closes its connection, and perhaps asks again.

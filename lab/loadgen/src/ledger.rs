@@ -70,8 +70,7 @@ impl<'a> Ledger<'a> {
     pub(crate) fn submit(&mut self, now: Nanos) -> Option<usize> {
         let ask = self.source.take()?;
         let job = self.entries.len();
-        let number = ask.user.map_or(job as u64, u64::from);
-        let dealt = ask.group.map_or_else(|| self.deal.of(number), |group| self.deal.within(group, number));
+        let dealt = self.deal(&ask, job as u64);
         let record = JobRecord {
             job: job as u64,
             size_bytes: ask.size_bytes,
@@ -90,6 +89,15 @@ impl<'a> Ledger<'a> {
         };
         self.entries.push(Entry { record, ask, dealt, tried_at: now, started: false, ended: false, left: false });
         Some(job)
+    }
+
+    /// Where a request comes from: the same place for all of a user, and for all of a client of the trace.
+    fn deal(&self, ask: &Ask, job: u64) -> Dealt {
+        if let Some(client) = ask.client.filter(|_| ask.group.is_none()) {
+            return self.deal.of_client(client);
+        }
+        let number = ask.user.map_or(job, u64::from);
+        ask.group.map_or_else(|| self.deal.of(number), |group| self.deal.within(group, number))
     }
 
     /// The kernel is asked for it now, to connect or to send: what was done since [`Ledger::submit`] to get there counts as

@@ -19,6 +19,8 @@ pub(crate) struct Number {
 pub(crate) enum Owner {
     /// Any request of a group of clients, in an open load.
     Group(u32),
+    /// Any request of a client of the trace: its connections come from its address.
+    Client(u32),
     /// The next request of this user.
     User(u32),
 }

@@ -368,7 +368,7 @@ impl Source for Users {
     fn take(&mut self) -> Option<Ask> {
         let next = *self.due.iter().min()?;
         self.due.retain(|other| *other != next);
-        Some(Ask { at: next.0, size_bytes: 10, user: Some(next.1), group: None })
+        Some(Ask { at: next.0, size_bytes: 10, user: Some(next.1), group: None, client: None })
     }
 
     fn on_end(&mut self, user: u32, at: Nanos) -> bool {
@@ -454,4 +454,29 @@ fn jobs_come_from_the_addresses_of_their_group() {
     let peers = PEERS.lock().unwrap();
     assert_eq!(peers.iter().filter(|peer| *peer == "127.0.0.9").count(), far);
     assert!((1..30).contains(&far) && ["127.0.0.7", "127.0.0.8"].iter().all(|ip| peers.iter().any(|peer| peer == ip)));
+}
+
+/// A client of the trace keeps a connection of its own, from its own address: no other's request goes over it.
+#[test]
+fn clients_of_a_trace_share_no_connection() {
+    static ASKED: std::sync::Mutex<Vec<(String, usize)>> = std::sync::Mutex::new(Vec::new());
+    let (address, server) = serve(3, |mut stream| {
+        let peer = stream.peer_addr().unwrap().ip().to_string();
+        while let Some(request) = read_request(&mut stream) {
+            ASKED.lock().unwrap().push((peer.clone(), size_of(&request)));
+            respond(&mut stream, size_of(&request), "keep-alive");
+        }
+    });
+    let addresses = (1..=3).map(|last| format!("127.0.1.{last}").parse().unwrap()).collect();
+    let clients = vec![ClientGroup { name: "all".into(), addresses, share: Some(1.0) }];
+    let plan = Plan { grace: PATIENT, per_connection: u64::MAX, clients, ..plan(address) };
+    // Far enough apart that each finds the connections before it idle; a client is told by the size it asks for.
+    let mut jobs = jobs(&[1, 2, 3, 3, 1, 2, 1, 1, 3], 100_000);
+    jobs.iter_mut().for_each(|job| job.client = Some(job.size_bytes as u32 - 1));
+    let outcome = go(&plan, &jobs);
+    server.join().unwrap();
+    assert_eq!(outcomes(&outcome.records), BTreeSet::from(["complete"]));
+    let asked = ASKED.lock().unwrap();
+    assert_eq!(asked.len(), 9);
+    assert!(asked.iter().all(|(peer, size)| *peer == format!("127.0.1.{size}")), "{asked:?}");
 }

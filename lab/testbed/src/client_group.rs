@@ -7,13 +7,17 @@ use serde::{Deserialize, Deserializer};
 use units::{Nanos, Rate, parse_duration};
 use wan::{PathSpec, Prefix, Shape, Ways};
 
-/// Groups an experiment may have; each has a block of 256 addresses from 198.18.16.0 on.
-const GROUPS_MAX: usize = 64;
-/// The third byte of the first group's addresses; what is below belongs to cables.
-const FIRST_BLOCK: u8 = 16;
-/// Addresses of a group. One has 64,512 ports to a server's port, and a closed connection keeps its own for a minute: four
-/// are enough for 4,300 connections a second.
-const ADDRESSES: u8 = 4;
+/// Groups an experiment may have: so many blocks are within 198.18.0.0/15.
+const GROUPS_MAX: usize = 60;
+/// The block of the first group begins here; what is below belongs to cables.
+const FIRST_BLOCK: Ipv4Addr = Ipv4Addr::new(198, 18, 16, 0);
+/// Leading bits that the addresses of a group share: a block has 2,048.
+const BLOCK_BITS: u8 = 21;
+/// Addresses of a group that does not say. One has 64,512 ports to a server's port, and a closed connection keeps its own for a
+/// minute: four are enough for 4,300 connections a second.
+const ADDRESSES: u16 = 4;
+/// The most a group can have: a client of a trace each.
+const ADDRESSES_MAX: u16 = 2000;
 
 /// What `[[client]]` says.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -25,7 +29,7 @@ pub struct ClientGroup {
     /// It always has requests of its own under way.
     pub closed: Option<Closed>,
     /// How many of its addresses it uses.
-    addresses: u8,
+    addresses: u16,
     pub path: PathSpec,
 }
 
@@ -60,7 +64,7 @@ struct Written {
     #[serde(default)]
     closed: Option<Closed>,
     #[serde(default = "all", deserialize_with = "addresses")]
-    addresses: u8,
+    addresses: u16,
     #[serde(default, deserialize_with = "duration")]
     rtt: Nanos,
     #[serde(default, deserialize_with = "duration")]
@@ -88,20 +92,25 @@ impl TryFrom<Written> for ClientGroup {
         if closed.is_some() && share.is_some() {
             return Err(format!("client `{name}`: a closed group has its own requests: leave share out"));
         }
+        if !path.is_plain() && addresses > ADDRESSES {
+            return Err(format!(
+                "client `{name}`: `{addresses}` addresses: a group with a path of its own has at most {ADDRESSES}"
+            ));
+        }
         let share = if closed.is_some() { 0.0 } else { share.unwrap_or(1.0) };
         Ok(ClientGroup { name, share, closed, addresses, path })
     }
 }
 
 impl ClientGroup {
-    /// The addresses of the group that stands at `index` in its experiment.
+    /// Addresses of the group that stands at `index` in its experiment, if it has a path of its own: all that it can have.
     pub fn addresses(index: usize) -> impl Iterator<Item = Ipv4Addr> {
-        (1..=ADDRESSES).map(move |last| address(index, last))
+        (1..=ADDRESSES).map(move |number| address(index, number))
     }
 
     /// The block its addresses are from, which nothing else is from.
     pub(crate) fn prefix(index: usize) -> Prefix {
-        Prefix::new(address(index, 0), 24).expect("an address that ends in 0 has no bits beyond 24")
+        Prefix::new(address(index, 0), BLOCK_BITS.into()).expect("a block begins at a multiple of its size")
     }
 
     /// Where its packets go that take a path of their own.
@@ -114,13 +123,15 @@ impl ClientGroup {
 pub(crate) fn client_flags<'a>(groups: impl Iterator<Item = &'a ClientGroup> + Clone) -> Vec<String> {
     let total: f64 = groups.clone().map(|group| group.share).sum();
     let flag = |(index, group): (usize, &ClientGroup)| {
-        let addresses = ClientGroup::addresses(index).take(group.addresses.into());
-        let addresses: Vec<String> = addresses.map(|address| address.to_string()).collect();
+        let addresses = match group.addresses {
+            many @ ADDRESSES.. => format!("{}-{}", address(index, 1), address(index, many)),
+            few => (1..=few).map(|number| address(index, number).to_string()).collect::<Vec<_>>().join(","),
+        };
         let asks = match group.closed {
             Some(Closed { connections, size_bytes }) => format!("{connections}x{size_bytes}"),
             None => (group.share / total).to_string(),
         };
-        format!("{}={}@{asks}", group.name, addresses.join(","))
+        format!("{}={addresses}@{asks}", group.name)
     };
     groups.enumerate().map(flag).collect()
 }
@@ -143,9 +154,10 @@ pub(crate) fn check_groups<'a>(groups: impl Iterator<Item = &'a ClientGroup> + C
     Ok(())
 }
 
-fn address(index: usize, last: u8) -> Ipv4Addr {
+fn address(index: usize, number: u16) -> Ipv4Addr {
     // `check_groups` bounds the index.
-    Ipv4Addr::new(198, 18, FIRST_BLOCK.saturating_add(u8::try_from(index).unwrap_or(u8::MAX)), last)
+    let block = u32::from(FIRST_BLOCK) + ((index as u32) << (u32::BITS - u32::from(BLOCK_BITS)));
+    (block + u32::from(number)).into()
 }
 
 fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
@@ -198,15 +210,15 @@ fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     Err(D::Error::custom(format!("`{size_bytes}` bytes: write a size such as 100KB")))
 }
 
-fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
-    let count = u8::deserialize(deserializer)?;
-    if (1..=ADDRESSES).contains(&count) {
+fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+    let count = u16::deserialize(deserializer)?;
+    if (1..=ADDRESSES_MAX).contains(&count) {
         return Ok(count);
     }
-    Err(D::Error::custom(format!("`{count}` addresses: write 1 to {ADDRESSES}")))
+    Err(D::Error::custom(format!("`{count}` addresses: write 1 to {ADDRESSES_MAX}")))
 }
 
-fn all() -> u8 {
+fn all() -> u16 {
     ADDRESSES
 }
 
@@ -232,10 +244,10 @@ mod tests {
         assert_eq!(groups[0].path.to_string(), want);
         assert!(groups[1].path.is_plain());
         let flags = client_flags(groups.iter());
-        assert_eq!(flags[0], "wan1=198.18.16.1,198.18.16.2,198.18.16.3,198.18.16.4@0.75");
-        assert_eq!(flags[1], "lan=198.18.17.1,198.18.17.2,198.18.17.3,198.18.17.4@0.25");
+        assert_eq!(flags[0], "wan1=198.18.16.1-198.18.16.4@0.75");
+        assert_eq!(flags[1], "lan=198.18.24.1-198.18.24.4@0.25");
         assert_eq!((ClientGroup::prefix(1).to_string(), ClientGroup::gateway(0).to_string()), {
-            ("198.18.17.0/24".to_owned(), "198.18.16.254".to_owned())
+            ("198.18.24.0/21".to_owned(), "198.18.16.254".to_owned())
         });
     }
 
@@ -244,7 +256,7 @@ mod tests {
         let text = "[[client]]\nname = \"a\"\naddresses = 1\nclosed = { connections = 8, size = \"100KB\" }\n\
             [[client]]\nname = \"b\"\naddresses = 2\n[[client]]\nname = \"c\"\nshare = 3\naddresses = 1\n";
         let groups = groups(text).unwrap();
-        let want = ["a=198.18.16.1@8x100000", "b=198.18.17.1,198.18.17.2@0.25", "c=198.18.18.1@0.75"];
+        let want = ["a=198.18.16.1@8x100000", "b=198.18.24.1,198.18.24.2@0.25", "c=198.18.32.1@0.75"];
         assert_eq!(client_flags(groups.iter()), want);
         assert_eq!(check_groups(groups.iter()), Ok(()));
         assert_eq!(check_groups(groups[..1].iter()).unwrap_err().0, 0);
@@ -262,8 +274,9 @@ mod tests {
             ("rate = \"fast\"", "`fast` is not a rate"),
             ("delay = \"1ms\"", "unknown field `delay`"),
             ("ways = \"out\"", "unknown variant `out`"),
-            ("addresses = 0", "`0` addresses: write 1 to 4"),
-            ("addresses = 5", "`5` addresses: write 1 to 4"),
+            ("addresses = 0", "`0` addresses: write 1 to 2000"),
+            ("addresses = 2001", "`2001` addresses: write 1 to 2000"),
+            ("addresses = 5\nrtt = \"1ms\"", "client `a`: `5` addresses: a group with a path of its own has at most 4"),
             ("closed = { connections = 0, size = \"1KB\" }", "`0` connections: write 1 to 4096"),
             ("closed = { connections = 1, size = \"0\" }", "`0` bytes: write a size"),
             ("closed = { connections = 1 }", "missing field `size`"),

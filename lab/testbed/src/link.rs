@@ -353,8 +353,9 @@ fn chain_commands(
             false => cable_commands([near, far], gso_max_segs),
         });
     }
-    for address in plain_groups.iter().flat_map(|index| ClientGroup::addresses(*index)) {
-        commands.push(format!("ip -n {} address add {address}/32 dev {DEVICE}", hops[last]));
+    // A route of type local makes a block's every address one of the host's own.
+    for &index in plain_groups {
+        commands.push(format!("ip -n {} route add local {} dev lo", hops[last], ClientGroup::prefix(index)));
     }
     // Two hosts on one cable need no routes, unless one has addresses of other blocks.
     for (number, side) in (0u8..).zip(hops).filter(|_| last > 1 || !plain_groups.is_empty()) {
@@ -417,7 +418,7 @@ mod tests {
     #[test]
     fn groups_without_a_path_are_on_the_cable() {
         let commands = chain_commands(&["S", "C"], &[1], None, None);
-        for want in ["ip -n C address add 198.18.17.1/32 dev cable", "ip -n S route add default via 198.18.0.2"] {
+        for want in ["ip -n C route add local 198.18.24.0/21 dev lo", "ip -n S route add default via 198.18.0.2"] {
             assert!(commands.iter().any(|command| command == want), "{want}: {commands:#?}");
         }
     }

@@ -74,7 +74,7 @@ impl Source for Beside<'_> {
         let connection = &mut self.connections[number as usize];
         connection.asked_at = at;
         let Connection { group, size_bytes, .. } = *connection;
-        Some(Ask { at, size_bytes, user: Some(USERS_MAX + number), group: Some(group) })
+        Some(Ask { at, size_bytes, user: Some(USERS_MAX + number), group: Some(group), client: None })
     }
 
     fn on_end(&mut self, user: u32, at: Nanos) -> bool {

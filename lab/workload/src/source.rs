@@ -19,6 +19,8 @@ pub struct Ask {
     pub user: Option<u32>,
     /// The group of clients it comes from; `None`: it is dealt to one.
     pub group: Option<u32>,
+    /// The client of the trace that asks, as in [`crate::Request`]: all its requests come from one address.
+    pub client: Option<u32>,
 }
 
 /// Where the requests of a run come from.
@@ -62,7 +64,7 @@ impl Source for Scheduled<'_> {
     fn take(&mut self) -> Option<Ask> {
         let job = self.jobs.get(self.next)?;
         self.next += 1;
-        Some(Ask { at: job.arrival, size_bytes: job.size_bytes, user: None, group: None })
+        Some(Ask { at: job.arrival, size_bytes: job.size_bytes, user: None, group: None, client: job.client })
     }
 
     fn on_end(&mut self, _: u32, _: Nanos) -> bool {

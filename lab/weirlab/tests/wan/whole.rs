@@ -69,7 +69,7 @@ fn far_clients_wait_longer_and_the_manifest_says_why() {
     assert_eq!(run.manifest.environment["wan"], "own");
     assert_eq!(
         run.manifest.environment["wan_paths"],
-        "far=198.18.17.0/24,rtt=60ms,jitter=0s,shape=normal,loss=0,ways=both"
+        "far=198.18.24.0/21,rtt=60ms,jitter=0s,shape=normal,loss=0,ways=both"
     );
     let counted: serde_json::Value = serde_json::from_str(&run.manifest.environment["wan_counted"]).unwrap();
     let of_group = |group| run.records.iter().filter(move |record| record.group == group);
