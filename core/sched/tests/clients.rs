@@ -162,7 +162,7 @@ enum Step {
     /// Another client has the number.
     Client {
         client: u32,
-        weight: u16,
+        weight: u8,
     },
 }
 
@@ -175,7 +175,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         12 => (1u64..12).prop_map(|bytes| Step::Serve { bytes }),
         3 => any::<usize>().prop_map(|nth| Step::Block { nth }),
         1 => any::<usize>().prop_map(|nth| Step::Abort { nth }),
-        1 => (0..CLIENTS, 1u16..=4).prop_map(|(client, weight)| Step::Client { client, weight }),
+        1 => (0..CLIENTS, 1u8..=4).prop_map(|(client, weight)| Step::Client { client, weight }),
     ];
     prop::collection::vec(step, 1..300)
 }

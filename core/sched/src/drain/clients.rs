@@ -6,7 +6,7 @@ use super::Drain;
 
 impl Drain {
     /// From now on this number is another client's ([`Arrival::client`]), of this weight, from 1 to [`crate::policy::CLIENT_WEIGHT_MAX`].
-    pub fn on_client(&mut self, client: u32, weight: u16) {
+    pub fn on_client(&mut self, client: u32, weight: u8) {
         self.policy.on_client(client, weight);
     }
 

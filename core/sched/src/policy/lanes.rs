@@ -34,7 +34,7 @@ impl Lanes {
         self.0.iter_mut().for_each(|policy| policy.on_open(turn));
     }
 
-    pub fn on_client(&mut self, client: u32, weight: u16) {
+    pub fn on_client(&mut self, client: u32, weight: u8) {
         self.0.iter_mut().for_each(|policy| policy.on_client(client, weight));
     }
 

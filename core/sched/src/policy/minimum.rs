@@ -58,7 +58,7 @@ impl Policy for Minimum {
         self.lanes.on_open(turn);
     }
 
-    fn on_client(&mut self, client: u32, weight: u16) {
+    fn on_client(&mut self, client: u32, weight: u8) {
         self.overall.on_client(client, weight);
         self.lanes.on_client(client, weight);
     }

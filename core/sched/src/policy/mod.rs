@@ -98,7 +98,7 @@ pub trait Policy: Send {
 
     /// From now on another client is known by this number ([`Job::client`]); what was known of the last is forgotten. The weight is 1 for
     /// a client of which nothing was told.
-    fn on_client(&mut self, _client: u32, _weight: u16) {}
+    fn on_client(&mut self, _client: u32, _weight: u8) {}
 
     /// Nobody was ready for so long.
     fn on_idle(&mut self, _idle: Nanos) {}

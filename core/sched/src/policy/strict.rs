@@ -36,7 +36,7 @@ impl Policy for Strict {
     }
 
     /// The class in the highest byte.
-    fn on_client(&mut self, client: u32, weight: u16) {
+    fn on_client(&mut self, client: u32, weight: u8) {
         self.lanes.on_client(client, weight);
     }
 

@@ -91,7 +91,7 @@ impl Policy for Weighted {
         self.lanes.on_open(turn);
     }
 
-    fn on_client(&mut self, client: u32, weight: u16) {
+    fn on_client(&mut self, client: u32, weight: u8) {
         self.lanes.on_client(client, weight);
     }
 

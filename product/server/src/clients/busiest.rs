@@ -16,7 +16,7 @@ pub struct Busy {
     pub connections: u32,
     /// Bytes sent, those of a minute ago worth a half.
     pub bytes: u64,
-    pub refusals: u32,
+    pub refusals: u16,
 }
 
 /// A further column: its heading, and its cell of a client.

@@ -45,7 +45,7 @@ pub struct ClientLimits {
 pub struct Client {
     pub index: u32,
     /// Changes when the index is given to another client.
-    pub generation: u32,
+    pub generation: u16,
 }
 
 /// It has what it may have.

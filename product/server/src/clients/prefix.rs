@@ -35,6 +35,11 @@ impl ClientPrefix {
         bits & (u128::MAX << (u128::BITS - length))
     }
 
+    /// How many, of IPv4 and of IPv6.
+    pub fn bits(self) -> [u8; 2] {
+        [self.v4_bits, self.v6_bits].map(|bits| u8::try_from(bits).expect("at most 128"))
+    }
+
     /// An address, or a prefix with its length.
     pub fn show(self, prefix: u128) -> String {
         let address = IpAddr::V6(Ipv6Addr::from_bits(prefix)).to_canonical();

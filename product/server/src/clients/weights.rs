@@ -15,7 +15,7 @@ pub struct ClientWeights(Vec<ClientWeight>);
 pub struct ClientWeight {
     network: IpAddr,
     length: u32,
-    weight: u16,
+    weight: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -28,7 +28,7 @@ impl ClientWeights {
     }
 
     /// Of the networks with this address, the longest prefix decides, and among equal ones the last.
-    pub fn of(&self, address: IpAddr) -> u16 {
+    pub fn of(&self, address: IpAddr) -> u8 {
         let address = address.to_canonical();
         let found = self.0.iter().filter(|one| one.contains(address)).max_by_key(|one| one.length);
         found.map_or(1, |one| one.weight)

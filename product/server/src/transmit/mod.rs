@@ -167,7 +167,7 @@ impl<S: Socket + Clone> Transmitter<S> {
     }
 
     /// From now on this index is another client's, of this weight.
-    pub fn on_client(&mut self, client: u32, weight: u16) {
+    pub fn on_client(&mut self, client: u32, weight: u8) {
         self.drain.on_client(client, weight);
     }
 
