@@ -22,6 +22,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
     ("classify-interpreted", "classify", &["-DINTERPRETED"]),
     ("ranked", "ranked", &[]),
     ("rank-test", "rank-test", &[]),
+    ("client-test", "client-test", &[]),
 ];
 
 fn main() {
@@ -58,6 +59,7 @@ fn header() -> String {
         ("CUTS_AT", CUTS_AT as u64),
         ("PRIORITIES_AT", PRIORITIES_AT as u64),
         ("PORTS_AT", PORTS_AT as u64),
+        ("SHARE_AT", SHARE_AT as u64),
         ("SETTINGS_BYTES", SETTINGS_BYTES as u64),
         ("COUNTERS_RESPONSES_AT", COUNTERS_RESPONSES_AT as u64),
         ("SIZE_STEPS", SIZE_STEPS as u64),

@@ -14,6 +14,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "client.h"
 #include "head.h"
 #include "rank.h"
 
@@ -67,6 +68,20 @@ struct {
 	__type(value, __u64);
 } weir_sizes SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, CLIENTS_MAX);
+	__type(key, struct client_key);
+	__type(value, struct client);
+} weir_clients SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct share);
+} weir_share SEC(".maps");
+
 #define FIN 0x01
 #define RST 0x04
 // The least two headers there are: IPv4 and TCP without options.
@@ -87,6 +102,8 @@ struct packet {
 	__u32 payload_bytes;
 	__u16 port;
 	__u8 flags;
+	// Only where clients share the link.
+	struct client_key client;
 };
 
 // The first bytes from the network header on. Nearly always they lie behind an Ethernet header, where they are to be had
@@ -122,6 +139,29 @@ static __always_inline bool has_jumbo(struct __sk_buff *skb, __u8 *heads)
 	       jumbo[0] == IPPROTO_TCP && jumbo[1] == 0;
 }
 
+// The first bits of a word as it stands in a packet.
+static __always_inline __u64 leading(__u64 word, __u32 bits)
+{
+	if (bits == 0)
+		return 0;
+	return bits < 64 ? word & bpf_cpu_to_be64(~0ull << (64 - bits)) : word;
+}
+
+static __always_inline void read_client(struct packet *packet, __u64 *heads)
+{
+	__u8 *bytes = (__u8 *)heads;
+
+	if (bytes[0] >> 4 == 4) {
+		packet->client.version = 4;
+		packet->client.words[0] = leading(*(__u32 *)(bytes + 16), settings.v4_bits);
+		packet->client.words[1] = 0;
+		return;
+	}
+	packet->client.version = 6;
+	packet->client.words[0] = leading(heads[3], settings.v6_bits);
+	packet->client.words[1] = settings.v6_bits > 64 ? leading(heads[4], settings.v6_bits - 64) : 0;
+}
+
 // What the packet says of itself; false for what is no TCP packet (fragments and IPv6 with extension headers among it).
 static __always_inline bool parse(struct __sk_buff *skb, struct packet *packet)
 {
@@ -145,6 +185,8 @@ static __always_inline bool parse(struct __sk_buff *skb, struct packet *packet)
 	} else {
 		return false;
 	}
+	if (settings.allowance_bytes)
+		read_client(packet, heads);
 	if (tcp_at != 20) {
 		if (bpf_skb_load_bytes_relative(skb, tcp_at, words, TCP_BYTES, BPF_HDR_START_NET))
 			return false;
@@ -459,14 +501,42 @@ static __always_inline __u8 keep_order(struct __sk_buff *skb, struct flow *flow,
 	return band;
 }
 
+// By how many bytes the packet's client is ahead of its share of the link with it.
+static __always_inline __u64 ahead_with(struct __sk_buff *skb, struct packet *packet)
+{
+	struct client fresh = {}, *client;
+	struct share *share;
+	__u64 now, ahead;
+	__u32 zero = 0;
+
+	if (!settings.allowance_bytes)
+		return 0;
+	share = bpf_map_lookup_elem(&weir_share, &zero);
+	client = bpf_map_lookup_elem(&weir_clients, &packet->client);
+	if (!client) {
+		bpf_map_update_elem(&weir_clients, &packet->client, &fresh, BPF_NOEXIST);
+		client = bpf_map_lookup_elem(&weir_clients, &packet->client);
+	}
+	if (!share || !client)
+		return 0;
+	now = bpf_ktime_get_ns();
+	bpf_spin_lock(&share->lock);
+	ahead = charge(share, client, skb->len, settings.allowance_bytes, settings.link_bytes_per_s, now);
+	bpf_spin_unlock(&share->lock);
+	return ahead;
+}
+
 static __always_inline int classify_data(struct __sk_buff *skb, struct bpf_sock *sk, struct bpf_tcp_sock *tcp, struct flow *flow,
 					 struct packet *packet, struct counters *counters)
 {
 	// Bytes since accept; what is not acknowledged is less than 2 GiB.
 	__u64 offset = tcp->bytes_acked + (__s32)(packet->seq - tcp->snd_una), end = offset + packet->payload_bytes, value;
-	bool is_first, is_idle;
+	__u64 ahead = ahead_with(skb, packet);
+	bool is_first, is_idle, is_behind = ahead > settings.allowance_bytes;
 	__u8 band;
 
+	if (is_behind)
+		counters->behind++;
 	// Sent again: it follows what it belongs to, and tells nothing new.
 	if (flow->seen != UNSEEN && end <= flow->highest)
 		return stamp(skb, counters, flow->band, flow->priority);
@@ -474,9 +544,9 @@ static __always_inline int classify_data(struct __sk_buff *skb, struct bpf_sock 
 	is_first = follow(skb, sk, flow, tcp, packet, offset, counters);
 	flow->highest = end;
 	value = value_of(settings.policy, flow, tcp, offset);
-	band = band_of(value);
+	band = is_behind ? settings.behind_band : band_of(value);
 	if (settings.into == INTO_RANKED) {
-		flow->priority = rank_of(value);
+		flow->priority = is_behind ? rank_behind(ahead, settings.allowance_bytes) : rank_of(value);
 	} else {
 		band = keep_order(skb, flow, is_idle, is_first, band, counters);
 		flow->priority = settings.priorities[band & (BANDS_MAX - 1)];

@@ -30,11 +30,21 @@ struct settings {
 	__u32 priorities[BANDS_MAX];
 	// Bit p % 64 of word p / 64: source port p is wanted.
 	__u64 ports[PORT_WORDS];
+	// How far a client may be ahead of its share of the link, in bytes; 0: clients do not share it.
+	__u64 allowance_bytes;
+	__u64 link_bytes_per_s;
+	// Leading bits of an address that are of one client.
+	__u32 v4_bits;
+	__u32 v6_bits;
+	// The band of clients that are further ahead.
+	__u32 behind_band;
+	__u32 unused;
 };
 
 _Static_assert(__builtin_offsetof(struct settings, cuts) == CUTS_AT, "settings.cuts");
 _Static_assert(__builtin_offsetof(struct settings, priorities) == PRIORITIES_AT, "settings.priorities");
 _Static_assert(__builtin_offsetof(struct settings, ports) == PORTS_AT, "settings.ports");
+_Static_assert(__builtin_offsetof(struct settings, allowance_bytes) == SHARE_AT, "settings.allowance_bytes");
 _Static_assert(sizeof(struct settings) == SETTINGS_BYTES, "settings");
 
 struct band_counters {
@@ -52,10 +62,12 @@ struct counters {
 	__u64 held_back;
 	__u64 no_storage;
 	__u64 no_socket;
+	// Packets of clients ahead of their share by more than the allowance.
+	__u64 behind;
 };
 
 _Static_assert(__builtin_offsetof(struct counters, responses) == COUNTERS_RESPONSES_AT * 8, "counters.responses");
-_Static_assert(sizeof(struct counters) == (COUNTERS_RESPONSES_AT + 8) * 8, "counters");
+_Static_assert(sizeof(struct counters) == (COUNTERS_RESPONSES_AT + 9) * 8, "counters");
 
 // What a server tells of the response it is about to send: offsets in the connection's stream of bytes, from 0 at accept.
 struct told {

@@ -9,6 +9,9 @@
 // So that no product overflows: 134 s and 16 GiB.
 #define RTT_MAX_US (1ull << 27)
 #define REMAINING_MAX (1ull << 34)
+// From here on the ranks of clients that had more than their share of the link, so many.
+#define RANK_BEHIND (3u << 30)
+#define RANKS_BEHIND ((1u << 30) - 1)
 
 // What the policy orders by: bytes, or for srrt microseconds. A response of unknown size, and one that is longer than it was
 // said to be, is ranked by what was sent of it.
@@ -27,11 +30,21 @@ static __always_inline __u64 value_of(__u32 policy, struct flow *flow, struct bp
 	return rtt + rtt * bytes / window;
 }
 
-// That value as a rank of the discipline `ranked`: behind control packets, in 32 bits.
+// That value as a rank of the discipline `ranked`: behind control packets, before clients that had more than their share.
 static __always_inline __u32 rank_of(__u64 value)
 {
 	value = value > RANK_CONTROL ? value : RANK_CONTROL + 1;
-	return value < (__u32)-1 ? value : (__u32)-1;
+	return value < RANK_BEHIND ? value : RANK_BEHIND - 1;
+}
+
+// The rank of a client that is ahead by so many bytes, more than the allowance: behind all others, the least ahead first. It is
+// ahead by twice the allowance and a packet at most; four times that has a place.
+static __always_inline __u32 rank_behind(__u64 ahead, __u64 allowance)
+{
+	__u64 step = allowance / (RANKS_BEHIND / 4) + 1;
+
+	ahead /= step;
+	return RANK_BEHIND + (ahead < RANKS_BEHIND ? ahead : RANKS_BEHIND - 1);
 }
 
 #endif

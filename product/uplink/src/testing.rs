@@ -32,6 +32,26 @@ pub fn in_own_network(test: impl FnOnce() + Send + 'static) {
     }
 }
 
+/// A test's own programs in the kernel; `None`, and that it was skipped is said, where they cannot be there. An object is empty
+/// without clang.
+#[cfg(feature = "bpf")]
+pub fn loaded(object: &[u8]) -> Option<libbpf_rs::Object> {
+    use libbpf_rs::{ErrorKind, ObjectBuilder};
+
+    if object.is_empty() {
+        skip("this was built without clang");
+        return None;
+    }
+    match ObjectBuilder::default().open_memory(object).and_then(|object| object.load()) {
+        Ok(object) => Some(object),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            skip("running a program in the kernel needs root or CAP_BPF");
+            None
+        }
+        Err(error) => panic!("{error:#}"),
+    }
+}
+
 /// Says that a test was skipped, and why; fails where nothing may be skipped.
 pub fn skip(why: &str) {
     assert!(std::env::var("WEIR_REQUIRE_PRIVILEGED").as_deref() != Ok("1"), "not skipped here: {why}");

@@ -86,6 +86,7 @@ mod tests {
             cuts: vec![],
             priorities: Default::default(),
             ports: vec![80, 443],
+            share: None,
         };
         let (srpt, las) = (classify::Policy::Srpt, classify::Policy::Las);
         assert_eq!(fits(&settings, 80, srpt), Ok(()));

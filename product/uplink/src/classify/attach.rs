@@ -4,11 +4,14 @@
 //! tree comes second. Taking away goes the other way round. Whatever is left is found by the program, and
 //! the next attach or detach finishes it. Until the tree is there, the marks on the packets mean nothing to anybody.
 
+use sched::policy::ClientShareSpec;
+
 use super::Classify;
 use super::counters::Sizes;
+use super::cuts::Cuts;
 use super::filter::{self, Filters};
 use super::program::Program;
-use super::settings::{Settings, Target};
+use super::settings::{Settings, Share, Target};
 use crate::constants::BANDS_MAX;
 use crate::device::Device;
 use crate::tree::{self, Kind, Plan, Tree};
@@ -154,7 +157,13 @@ impl<'a> Site<'a> {
         let bands =
             if target == Target::Ranked { Kind::Prio.bands_max() - tree::DATA_BAND_FIRST } else { tree.data_bands() };
         let sizes = self.earlier.as_ref().map(|(program, _)| Sizes::read(program)).transpose()?;
-        let cuts = wanted.cuts.resolve(wanted.policy, bands, sizes.as_ref())?;
+        let share = wanted.clients.filter(|clients| clients.share != ClientShareSpec::Off);
+        // The last is for clients that had more than their share, unless its cut is written.
+        let for_sizes = match wanted.cuts {
+            Cuts::Given(_) => bands,
+            _ => bands - u8::from(share.is_some() && bands > 1),
+        };
+        let cuts = wanted.cuts.resolve(wanted.policy, for_sizes, sizes.as_ref())?;
         let earlier = self.earlier.as_ref().map(|(_, settings)| settings);
         let is_empty = !self.filters.has_others && self.filters.ours.is_none();
         let mut ports = wanted.ports.clone();
@@ -167,6 +176,7 @@ impl<'a> Site<'a> {
             // An empty clsact does nothing: it is taken for one that a killed attach left.
             made_clsact: earlier.map_or(is_empty, |earlier| earlier.made_clsact),
             made_tree: self.has_made_tree() || !matches!(self.tree, Ok(Some(_))),
+            share: share.and_then(|clients| Share::of(clients, plan.rate, cuts.len(), bands)),
             cuts,
             priorities: std::array::from_fn(|band| tree.priority(band.min(BANDS_MAX) as u8)),
             ports,

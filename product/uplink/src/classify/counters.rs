@@ -33,6 +33,8 @@ pub struct Counters {
     pub no_storage: u64,
     /// Data packets from a wanted port without a socket here: forwarded ones, which are left as they are.
     pub no_socket: u64,
+    /// Packets of clients that were ahead of their share of the link by more than the allowance.
+    pub behind: u64,
 }
 
 impl Counters {
@@ -51,6 +53,7 @@ impl Counters {
             held_back: word(rest + 5),
             no_storage: word(rest + 6),
             no_socket: word(rest + 7),
+            behind: word(rest + 8),
         })
     }
 }

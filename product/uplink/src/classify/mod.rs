@@ -17,6 +17,7 @@ mod tests;
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use sched::policy::ClientShareSpec;
 use units::Rate;
 
 use crate::netlink::Socket;
@@ -27,7 +28,7 @@ pub use attach::{Preview, attach, detach, preview};
 pub use counters::{BandCounters, Counters};
 pub use cuts::Cuts;
 pub use program::Facts;
-pub use settings::{CUTS_MAX, Policy, Promotion, Settings, Target};
+pub use settings::{CUTS_MAX, Policy, Promotion, Settings, Share, Target};
 
 /// What is wanted at an interface.
 #[derive(Debug, Clone)]
@@ -41,8 +42,20 @@ pub struct Classify {
     pub target: Option<Target>,
     /// The uplink's rate; needed where there is no tree yet.
     pub rate: Option<Rate>,
+    /// How clients share the link, where they do.
+    pub clients: Option<Clients>,
     /// Take the place of a queueing discipline that is not ours.
     pub replace: bool,
+}
+
+/// How clients share a link (`sched::policy::ClientShareSpec`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Clients {
+    pub share: ClientShareSpec,
+    /// Leading bits of an address that are of one client, 1 to 32.
+    pub v4_bits: u8,
+    /// The same of IPv6, 1 to 128.
+    pub v6_bits: u8,
 }
 
 /// A classifier as it hangs at an interface.

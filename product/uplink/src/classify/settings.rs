@@ -2,7 +2,12 @@
 //! about an attached program is read from the kernel.
 
 pub use crate::constants::CUTS_MAX;
-use crate::constants::{BANDS_MAX, CUTS_AT, LAYOUT, PORT_WORDS, PORTS_AT, PRIORITIES_AT, SETTINGS_BYTES};
+use units::{Nanos, Rate};
+
+use super::Clients;
+use crate::constants::{
+    BAND_DATA_FIRST, BANDS_MAX, CUTS_AT, LAYOUT, PORT_WORDS, PORTS_AT, PRIORITIES_AT, SETTINGS_BYTES, SHARE_AT,
+};
 use crate::netlink::{u32_at, u64_at};
 
 /// Whose packets are urgent.
@@ -90,6 +95,54 @@ pub struct Settings {
     pub priorities: [u32; BANDS_MAX],
     /// Increasing.
     pub ports: Vec<u16>,
+    /// `None`: clients do not share the link.
+    pub share: Option<Share>,
+}
+
+/// How clients share the link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// How far one may be ahead of its share before it stands behind the others; above 0.
+    pub allowance_bytes: u64,
+    pub link_bytes_per_s: u64,
+    pub v4_bits: u8,
+    pub v6_bits: u8,
+    /// The band of clients that are further ahead.
+    pub behind_band: u8,
+}
+
+impl Share {
+    /// What is wanted, at a link of this rate and with so many bands for responses; `None` where clients are not to share it.
+    pub fn of(clients: Clients, rate: Rate, cuts: usize, data_bands: u8) -> Option<Share> {
+        let Clients { share, v4_bits, v6_bits } = clients;
+        let allowance_bytes = share.of_link(Some(rate))?.allowance_bytes;
+        let link_bytes_per_s = rate.bytes_in(Nanos::from_secs(1));
+        // Behind that of the largest responses, if there is one more.
+        let behind = (cuts + 1).min(usize::from(data_bands).saturating_sub(1));
+        let behind_band = (BAND_DATA_FIRST + behind) as u8;
+        Some(Share { allowance_bytes, link_bytes_per_s, v4_bits, v6_bits, behind_band })
+    }
+
+    fn to_bytes(share: Option<Share>) -> Vec<u8> {
+        let Some(Share { allowance_bytes, link_bytes_per_s, v4_bits, v6_bits, behind_band }) = share else {
+            return vec![0; SETTINGS_BYTES - SHARE_AT];
+        };
+        let longs = [allowance_bytes, link_bytes_per_s].into_iter().flat_map(u64::to_ne_bytes);
+        longs
+            .chain([v4_bits, v6_bits, behind_band, 0].into_iter().flat_map(|bits| u32::from(bits).to_ne_bytes()))
+            .collect()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Share> {
+        let bits = |at| u32_at(bytes, at).and_then(|bits| u8::try_from(bits).ok());
+        Some(Share {
+            allowance_bytes: u64_at(bytes, SHARE_AT).filter(|bytes| *bytes > 0)?,
+            link_bytes_per_s: u64_at(bytes, SHARE_AT + 8)?,
+            v4_bits: bits(SHARE_AT + 16)?,
+            v6_bits: bits(SHARE_AT + 20)?,
+            behind_band: bits(SHARE_AT + 24)?,
+        })
+    }
 }
 
 const MADE_CLSACT: u32 = 1;
@@ -110,6 +163,7 @@ impl Settings {
             words[usize::from(*port) / 64] |= 1 << (port % 64);
         }
         bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        bytes.extend(Share::to_bytes(self.share));
         bytes
     }
 
@@ -136,6 +190,7 @@ impl Settings {
             cuts: (0..cuts).map(|at| u64_at(bytes, CUTS_AT + at * 8)).collect::<Option<_>>()?,
             priorities,
             ports: (0..=u16::MAX).filter(is_wanted).collect(),
+            share: Share::from_bytes(bytes),
         })
     }
 }
@@ -155,10 +210,19 @@ mod tests {
             cuts: vec![1000, u64::MAX],
             priorities: std::array::from_fn(|band| band as u32 * 7),
             ports: vec![1, 63, 64, 443, 65535],
+            share: Some(Share {
+                allowance_bytes: 3_000_000,
+                link_bytes_per_s: 1 << 40,
+                v4_bits: 24,
+                v6_bits: 128,
+                behind_band: 15,
+            }),
         };
         let bytes = settings.to_bytes();
         assert_eq!(bytes.len(), SETTINGS_BYTES);
-        assert_eq!(Settings::from_bytes(&bytes), Some(settings));
+        assert_eq!(Settings::from_bytes(&bytes), Some(settings.clone()));
+        let unshared = Settings { share: None, ..settings };
+        assert_eq!(Settings::from_bytes(&unshared.to_bytes()), Some(unshared));
         assert_eq!(Settings::from_bytes(&bytes[1..]), None);
         assert_eq!(Settings::from_bytes(&[9; SETTINGS_BYTES]), None);
     }

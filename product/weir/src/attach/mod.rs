@@ -2,12 +2,13 @@
 
 mod show;
 
-use ::uplink::classify::{self, Classify, Cuts, Policy, Promotion, Target};
+use ::uplink::classify::{self, Classify, Clients, Cuts, Policy, Promotion, Target};
 use ::uplink::tree::{self, Kind};
 use ::uplink::{Error, Interface};
 use clap::ValueEnum;
 use cli::Failure;
 use serde_json::json;
+use server::{ClientPrefix, ClientShareSpec};
 use units::Rate;
 
 const AFTER_HELP: &str = "\
@@ -54,6 +55,14 @@ pub struct Args {
         hide_possible_values = true
     )]
     promotion: PromotionName,
+    /// How clients share the uplink: on (one that had much more than its share stands behind the
+    /// others), off, strict (a tenth of the allowance), or the allowance as a size
+    /// [default: on: 3 MB, or 2.4 s of the uplink where that is more]
+    #[arg(long, value_name = "SHARE", default_value = "on", verbatim_doc_comment, hide_default_value = true)]
+    client_share: ClientShareSpec,
+    /// Leading bits of an IPv4 and of an IPv6 address that are of one client
+    #[arg(long, value_name = "V4,V6", default_value = "32,64")]
+    client_prefix: ClientPrefix,
     /// Replace a queueing discipline that weir did not make; --detach restores it
     #[arg(long)]
     replace: bool,
@@ -141,6 +150,7 @@ fn wanted(args: &Args, interface: &Interface) -> Result<Classify, Error> {
         None if target.map_or_else(is_ranked, |target| target == Target::Ranked) => Policy::Srpt,
         None => Policy::Psjf,
     };
+    let [v4_bits, v6_bits] = args.client_prefix.bits();
     Ok(Classify {
         ports: args.ports.0.clone(),
         policy,
@@ -151,6 +161,7 @@ fn wanted(args: &Args, interface: &Interface) -> Result<Classify, Error> {
         cuts: args.cuts.clone().unwrap_or(Cuts::Usual),
         target,
         rate: args.rate,
+        clients: Some(Clients { share: args.client_share, v4_bits, v6_bits }),
         replace: args.replace,
     })
 }

@@ -66,6 +66,9 @@ fn table(attached: &Attached) -> String {
         counters.no_storage,
         counters.no_socket,
     );
+    if settings.share.is_some() {
+        text += &format!("packets of clients ahead of their share {}\n", counters.behind);
+    }
     // Nothing unless the sysctl kernel.bpf_stats_enabled is 1.
     if let Some(ns) = facts.run_time_ns.checked_div(facts.runs) {
         text += &format!("{ns} ns per packet over {} packets\n", facts.runs);
@@ -75,6 +78,9 @@ fn table(attached: &Attached) -> String {
 
 /// The sizes that go to a band; `None` for bands without use.
 fn what(settings: &Settings, band: usize) -> Option<String> {
+    if settings.share.is_some_and(|share| usize::from(share.behind_band) == band) {
+        return Some("ahead of their share".to_string());
+    }
     let first = usize::from(tree::DATA_BAND_FIRST);
     let nth = match band {
         0 => return Some("control".to_string()),
@@ -91,7 +97,10 @@ fn what(settings: &Settings, band: usize) -> Option<String> {
 fn said(settings: &Settings) -> String {
     let ports: Vec<String> = settings.ports.iter().map(u16::to_string).collect();
     let (policy, target) = (settings.policy.name(), settings.target.name());
-    format!("{policy} into {target} for port {}", ports.join(","))
+    let share = settings.share.map_or("each response for itself".to_string(), |share| {
+        format!("a client {:.1} MB ahead of its share stands behind the others", share.allowance_bytes as f64 / 1e6)
+    });
+    format!("{policy} into {target} for port {}; {share}", ports.join(","))
 }
 
 fn heading(plan: &Plan) -> String {
@@ -111,6 +120,8 @@ fn described(interface: &Interface, settings: &Settings) -> Map<String, Value> {
         "promotion": settings.promotion.name(),
         "ports": settings.ports,
         "cuts": settings.cuts,
+        "client_allowance_bytes": settings.share.map(|share| share.allowance_bytes),
+        "client_prefix": settings.share.map(|share| [share.v4_bits, share.v6_bits]),
         "cuts_unit": settings.policy.unit(),
         "made_tree": settings.made_tree,
         "made_clsact": settings.made_clsact,
@@ -136,6 +147,7 @@ fn counted(attached: &Attached) -> Value {
     object.insert("held_back".into(), counters.held_back.into());
     object.insert("no_storage".into(), counters.no_storage.into());
     object.insert("no_socket".into(), counters.no_socket.into());
+    object.insert("behind".into(), counters.behind.into());
     object.insert(
         "program".into(),
         json!({

@@ -1,18 +1,23 @@
 //! With real sockets on the loopback of a network of its own; what the program did is told by its counters.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
 mod attaching;
+mod clients;
 mod heads;
 mod order;
 mod ranks;
+
+use rustix::net::{AddressFamily, SocketType};
 
 use super::*;
 use crate::testing::{in_own_network, run};
 use crate::tree::{self, Kind};
 
+/// The first rank of a client that is ahead of its share (bpf/rank.h).
+const RANK_BEHIND: u64 = 3 << 30;
 const PORT: u16 = 8000;
 /// A response up to here goes to the first band for data, up to the next to the second.
 const CUTS: [u64; 2] = [2000, 100_000];
@@ -26,6 +31,7 @@ fn wanted(policy: Policy) -> Classify {
         target: None,
         rate: Some("1gbit".parse().unwrap()),
         replace: false,
+        clients: None,
     }
 }
 
@@ -71,6 +77,7 @@ impl Site {
             held_back: after.held_back - before.held_back,
             no_storage: after.no_storage - before.no_storage,
             no_socket: after.no_socket - before.no_socket,
+            behind: after.behind - before.behind,
         }
     }
 }
@@ -88,8 +95,13 @@ struct Pair {
 
 impl Pair {
     fn new(address: &str) -> Pair {
+        Pair::of(address, address)
+    }
+
+    /// With a client of this address.
+    fn of(address: &str, client: &str) -> Pair {
         let listener = TcpListener::bind((address, PORT)).unwrap();
-        let client = TcpStream::connect((address, PORT)).unwrap();
+        let client = connect((client, 0), (address, PORT));
         let server = listener.accept().unwrap().0;
         server.set_nodelay(true).unwrap();
         Pair { server, client }
@@ -120,6 +132,19 @@ impl Pair {
         }
         reader.join().unwrap();
     }
+}
+
+fn connect(from: (&str, u16), to: (&str, u16)) -> TcpStream {
+    let [from, to] = [from, to].map(|(address, port)| SocketAddr::new(address.parse().unwrap(), port));
+    let socket = rustix::net::socket(
+        if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 },
+        SocketType::STREAM,
+        None,
+    );
+    let socket = socket.unwrap();
+    rustix::net::bind(&socket, &from).unwrap();
+    rustix::net::connect(&socket, &to).unwrap();
+    TcpStream::from(socket)
 }
 
 fn response(head: &str, body_bytes: usize) -> Vec<u8> {

@@ -1,9 +1,9 @@
 //! The ranks that the program works out are those of `sched`.
 
-use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, ProgramInput, TC_EGRESS, TcHook};
+use libbpf_rs::{MapCore, MapFlags, ProgramInput, TC_EGRESS, TcHook};
 
 use super::*;
-use crate::testing::skip;
+use crate::testing::{loaded, skip};
 
 /// bpf/rank.h as a program of its own; empty without clang.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rank-test.bpf.o"));
@@ -36,25 +36,9 @@ impl Question {
     }
 }
 
-/// The programs of that file in the kernel; `None`, and that it was skipped is said, where they cannot be there.
-fn loaded() -> Option<Object> {
-    if OBJECT.is_empty() {
-        skip("this was built without clang");
-        return None;
-    }
-    match ObjectBuilder::default().open_memory(OBJECT).and_then(|object| object.load()) {
-        Ok(object) => Some(object),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            skip("running a program in the kernel needs root or CAP_BPF");
-            None
-        }
-        Err(error) => panic!("{error:#}"),
-    }
-}
-
 #[test]
 fn ranks_are_those_of_sched() {
-    let Some(object) = loaded() else { return };
+    let Some(object) = loaded(OBJECT) else { return };
     let program = object.progs_mut().find(|program| program.name() == "weir_rank").unwrap();
     let rows: Vec<&str> = ROWS.lines().filter(|line| !line.starts_with('#')).skip(1).collect();
     assert!(rows.len() > 20);
@@ -75,7 +59,7 @@ fn ranks_are_those_of_sched() {
         };
         let (value, rank) = question.ask(&program);
         assert_eq!(value, number(6), "{row}");
-        assert_eq!(rank, value.clamp(17, u32::MAX.into()), "{row}");
+        assert_eq!(rank, value.clamp(17, RANK_BEHIND - 1), "{row}");
     }
 }
 
@@ -85,7 +69,7 @@ fn ranks_are_those_of_sched() {
 fn without_storage_data_ranks_as_data() {
     const LIMIT: &str = "/proc/sys/net/core/optmem_max";
     in_own_network(|| {
-        let Some(object) = loaded() else { return };
+        let Some(object) = loaded(OBJECT) else { return };
         if !std::path::Path::new(LIMIT).exists() {
             return skip("a network has no limit of its own on what sockets store (Linux before 6.8)");
         }
@@ -99,6 +83,7 @@ fn without_storage_data_ranks_as_data() {
             cuts: vec![],
             priorities: Default::default(),
             ports: vec![PORT],
+            share: None,
         };
         Program::load(&settings.to_bytes(), None).unwrap().hang(&interface).unwrap();
         let seer = object.progs_mut().find(|program| program.name() == "weir_see").unwrap();

@@ -1,0 +1,172 @@
+//! Fair between clients: the account in the kernel is that of `sched`, and packets go by it.
+
+use libbpf_rs::{Object, ProgramInput};
+use sched::policy::{ClientShare, ClientShareSpec, PolicySpec};
+use sched::{Arrival, Drain, Pace, Size};
+use units::Nanos;
+
+use super::*;
+use crate::testing::loaded;
+
+/// bpf/client.h as a program of its own; empty without clang.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/client-test.bpf.o"));
+
+const MB: u64 = 1_000_000;
+/// 10 Mbit/s.
+const LINK_BYTES_PER_S: u64 = 1_250_000;
+const PACKET_BYTES: u64 = 1500;
+const PACKET_NS: u64 = PACKET_BYTES * 1_000_000_000 / LINK_BYTES_PER_S;
+
+/// The accounts in the kernel, charged a packet at a time.
+struct Kernel {
+    object: Object,
+    allowance_bytes: u64,
+    now: u64,
+}
+
+impl Kernel {
+    fn new(allowance_bytes: u64) -> Option<Kernel> {
+        let object = loaded(OBJECT)?;
+        Some(Kernel { object, allowance_bytes, now: 3_600_000_000_000 })
+    }
+
+    /// By how many bytes the client is ahead with this packet, and the rank that gives.
+    fn charge(&self, client: u64, bytes: u64) -> (u64, u64) {
+        let question = [client, bytes, self.allowance_bytes, LINK_BYTES_PER_S, self.now, 0, 0];
+        let mut bytes: Vec<u8> = question.iter().flat_map(|long| long.to_ne_bytes()).collect();
+        let program = self.object.progs_mut().find(|program| program.name() == "weir_charge").unwrap();
+        let input = ProgramInput { context_in: Some(&mut bytes), ..ProgramInput::default() };
+        assert_eq!(program.test_run(input).unwrap().return_value, 0);
+        let long = |at: usize| u64::from_ne_bytes(bytes[at * 8..at * 8 + 8].try_into().unwrap());
+        (long(5), long(6))
+    }
+
+    /// A packet, and the time the link takes for it.
+    fn send(&mut self, client: u64) -> u64 {
+        let (ahead, _) = self.charge(client, PACKET_BYTES);
+        self.now += PACKET_NS;
+        ahead
+    }
+}
+
+/// Four clients with 6, 2, 1 and 1 responses that go round, in the order of `sched`: the kernel's account is the same to within
+/// what a turn of counting is off.
+#[test]
+fn the_account_is_that_of_sched() {
+    let share = ClientShare { allowance_bytes: 3 * MB, idle_bytes_per_s: LINK_BYTES_PER_S };
+    let Some(mut kernel) = Kernel::new(share.allowance_bytes) else { return };
+    let policy = "las".parse::<PolicySpec>().unwrap().build_shared(share);
+    let mut sched = Drain::new(policy, Pace::UNLIMITED);
+    let owners = [0, 0, 0, 0, 0, 0, 1, 1, 2, 3];
+    for client in owners {
+        sched.arrive(Nanos::ZERO, Arrival { client, ..Arrival::of(Size::Known(1 << 40)) });
+    }
+    // 90 MB: first one client is beyond the allowance, in the end all are.
+    for packet in 0..60_000 {
+        let grant = sched.poll_grant(Nanos::ZERO).unwrap();
+        let client = owners[grant.job.number as usize];
+        let _progress = sched.on_sent(Nanos::ZERO, grant.job, PACKET_BYTES);
+        let want = sched.ahead_bytes(client).unwrap();
+        let ahead = kernel.send(client.into());
+        assert!(ahead.abs_diff(want) < 100_000, "packet {packet} of client {client}: {ahead}, not {want}");
+    }
+    let ahead = [0, 1, 2, 3].map(|client| sched.ahead_bytes(client).unwrap());
+    assert!(ahead.iter().all(|&ahead| ahead > 3 * MB), "{ahead:?}");
+}
+
+/// Alone on the link, one gets twice its allowance ahead and no further; a newcomer is not, and stands before it.
+#[test]
+fn nobody_is_further_ahead_than_twice_the_allowance() {
+    let Some(mut kernel) = Kernel::new(3 * MB) else { return };
+    let most = (0..10_000).map(|_| kernel.send(0)).max().unwrap();
+    assert!((6 * MB - PACKET_BYTES..=6 * MB + PACKET_BYTES).contains(&most), "{most}");
+    let (ahead, rank) = kernel.charge(0, PACKET_BYTES);
+    assert!(ahead > 5 * MB && (RANK_BEHIND..u64::from(u32::MAX)).contains(&rank), "{ahead}, {rank}");
+    assert!(kernel.send(1) <= PACKET_BYTES);
+}
+
+/// An idle link forgives at its rate; that something is queued does not count as idle.
+#[test]
+fn an_idle_link_forgives() {
+    let Some(mut kernel) = Kernel::new(3 * MB) else { return };
+    let ahead = (0..4000).fold(0, |_, _| kernel.send(0));
+    kernel.now += 1_000_000_000;
+    let after = kernel.send(0);
+    assert!(ahead > 2 * MB && (ahead - after).abs_diff(LINK_BYTES_PER_S) < 3 * PACKET_BYTES, "{ahead}, {after}");
+    // Queued at once, as by a large window: the link needs 0.6 s for it.
+    let burst = (0..500).fold(0, |_, _| kernel.charge(0, PACKET_BYTES).0);
+    kernel.now += 600_000_000;
+    let (after, _) = kernel.charge(0, PACKET_BYTES);
+    assert!(after > burst, "{burst}, {after}");
+    // For a minute and longer; and a clock that is set back, as of another processor, does nothing.
+    kernel.now += 1 << 50;
+    assert!(kernel.send(0) <= PACKET_BYTES);
+    kernel.now -= 1 << 49;
+    assert!(kernel.send(0) <= 2 * PACKET_BYTES);
+}
+
+/// Whatever was told of the link, and whatever is sent, nothing overflows, and the order of ranks is that of the accounts.
+#[test]
+fn ranks_behind_rise_with_the_account() {
+    for allowance_bytes in [1, 1000, 3 * MB, 30_000 * MB] {
+        let Some(kernel) = Kernel::new(allowance_bytes) else { return };
+        let mut before = (0, 0);
+        for _ in 0..1000 {
+            let now = kernel.charge(0, allowance_bytes / 400 + 1);
+            let is_in_order = if now.0 > before.0 { now.1 >= before.1 } else { now.1 <= before.1 };
+            assert!(is_in_order && now.1 >= RANK_BEHIND && now.1 <= u64::from(u32::MAX), "{before:?} {now:?}");
+            before = now;
+        }
+        assert!(before.1 > RANK_BEHIND, "{before:?}");
+    }
+}
+
+fn shared(allowance_bytes: u64, v4_bits: u8) -> Classify {
+    let share = ClientShareSpec::Allowance(allowance_bytes);
+    let clients = Some(Clients { share, v4_bits, v6_bits: 64 });
+    // So slow that the link is never idle beside a test that waits.
+    Classify { clients, rate: Some("20mbit".parse().unwrap()), ..wanted(Policy::Psjf) }
+}
+
+/// A client that had much more than its share goes behind all others, whatever it asks for; another is not touched by it.
+#[test]
+fn who_is_far_ahead_goes_behind() {
+    with(shared(200_000, 32), |site| {
+        let mut greedy = Pair::of("127.0.0.1", "127.0.0.2");
+        let first = site.during(|| greedy.answer(&[&plain(50_000)]));
+        assert_eq!((bands(&first), first.behind), (vec![3], 0));
+        let counted = site.during(|| (0..30).for_each(|_| greedy.answer(&[&plain(50_000)])));
+        assert!(counted.behind > 0 && bands(&counted) == [3, 5], "{counted:?}");
+        // In its new connection too, and with the smallest response.
+        let mut again = Pair::of("127.0.0.1", "127.0.0.2");
+        let counted = site.during(|| again.answer(&[&plain(100)]));
+        assert_eq!((bands(&counted), counted.behind), (vec![5], 1));
+        let mut other = Pair::of("127.0.0.1", "127.0.0.3");
+        let counted = site.during(|| other.answer(&[&plain(100)]));
+        assert_eq!((bands(&counted), counted.behind), (vec![2], 0));
+    });
+}
+
+#[test]
+fn a_prefix_is_one_client() {
+    with(shared(200_000, 24), |site| {
+        (0..30).for_each(|number| Pair::of("127.0.0.1", &format!("127.0.0.{}", 2 + number)).answer(&[&plain(50_000)]));
+        let counted = site.during(|| Pair::of("127.0.0.1", "127.0.0.200").answer(&[&plain(100)]));
+        assert_eq!((bands(&counted), counted.behind), (vec![5], 1));
+        let counted = site.during(|| Pair::of("127.0.0.1", "127.0.1.2").answer(&[&plain(100)]));
+        assert_eq!((bands(&counted), counted.behind), (vec![2], 0));
+    });
+}
+
+/// By default a host of IPv6 is its network of 64 bits.
+#[test]
+fn addresses_of_one_network_are_one_client() {
+    with(shared(200_000, 32), |site| {
+        for address in ["2001:db8:1:1::1", "2001:db8:1:1:ffff::2", "2001:db8:1:2::1"] {
+            run(&format!("ip address add {address}/128 dev lo nodad"));
+        }
+        (0..30).for_each(|_| Pair::of("::1", "2001:db8:1:1::1").answer(&[&plain(50_000)]));
+        let behind = |client: &str| site.during(|| Pair::of("::1", client).answer(&[&plain(100)])).behind;
+        assert_eq!([behind("2001:db8:1:1:ffff::2"), behind("2001:db8:1:2::1")], [1, 0]);
+    });
+}
