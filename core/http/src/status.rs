@@ -27,6 +27,7 @@ macro_rules! with_statuses {
             URI_TOO_LONG 414 "URI Too Long"
             RANGE_NOT_SATISFIABLE 416 "Range Not Satisfiable"
             EXPECTATION_FAILED 417 "Expectation Failed"
+            MISDIRECTED 421 "Misdirected Request"
             TOO_MANY_REQUESTS 429 "Too Many Requests"
             HEAD_TOO_LARGE 431 "Request Header Fields Too Large"
             INTERNAL_SERVER_ERROR 500 "Internal Server Error"

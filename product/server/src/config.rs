@@ -9,21 +9,21 @@ use units::{Nanos, Rate};
 use crate::classes::Classes;
 use crate::clients::{ClientLimits, ClientPrefix, ClientWeights};
 use crate::drain_choice::DrainChoice;
-use crate::files;
 use crate::records::RecordsConfig;
+use crate::sites::SiteConfig;
 use crate::transmit::Patience;
 
 /// Most event loops.
 pub const WORKERS_MAX: usize = 256;
 
 pub struct Config {
-    /// The folder that is served.
-    pub dir: PathBuf,
-    pub files: files::Options,
-    pub listen: SocketAddr,
+    /// At least one.
+    pub sites: Vec<SiteConfig>,
+    /// Addresses that are listened on; at least one.
+    pub listen: Vec<SocketAddr>,
     /// Connections the kernel keeps on each listening socket before we accept them; it lowers this to net.core.somaxconn.
     pub backlog: u16,
-    /// Event loops, each a thread with a listening socket of its own. One per core serves the most; one alone keeps the
+    /// Event loops, each a thread with listening sockets of its own. One per core serves the most; one alone keeps the
     /// other cores free. At most [`WORKERS_MAX`]; one with the drain paced, see [`crate::worker`](self).
     pub workers: usize,
     pub drain: DrainChoice,

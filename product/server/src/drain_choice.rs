@@ -96,6 +96,23 @@ impl DrainChoice {
         }
     }
 
+    /// The same for several addresses. Where the kernel orders, it has to for all of them; what paces goes by the first.
+    pub fn find_for_all(options: &DrainOptions, listen: &[SocketAddr]) -> Result<DrainChoice, DrainError> {
+        let (first, others) = listen.split_first().expect("at least one address");
+        let choice = DrainChoice::find(options, *first)?;
+        if choice.marker.is_none() {
+            return Ok(choice);
+        }
+        for &other in others {
+            let is_marked = DrainChoice::find(options, other)?.marker.is_some();
+            if !is_marked {
+                // Only what was not asked for by name can be absent.
+                return Ok(DrainChoice::paced(options, first.ip()));
+            }
+        }
+        Ok(choice)
+    }
+
     fn off(options: &DrainOptions, reason: &str) -> DrainChoice {
         DrainChoice {
             policy: options.policy.clone(),

@@ -16,6 +16,7 @@ mod places;
 mod poll;
 mod records;
 mod reply;
+mod sites;
 mod start;
 mod storage;
 mod sys;
@@ -29,6 +30,7 @@ pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightErr
 pub use config::{AccessLogConfig, Config, Limits, WORKERS_MAX};
 pub use drain_choice::{DrainChoice, DrainError, DrainKind, DrainOptions};
 pub use records::{RecordsConfig, RecordsError};
+pub use sites::SiteConfig;
 pub use start::{Server, StartError, StopError};
 pub use threads::ThreadError;
 

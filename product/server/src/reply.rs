@@ -8,6 +8,7 @@ use http::{EntityFields, Method, Reject, Request, Response, Status, Verdict, mul
 use units::Nanos;
 
 use crate::files::{Cache, Entry, Find, Found, LISTING_MIME, Lookup, Missing};
+use crate::sites::Sites;
 use crate::transmit::{Body, Piece};
 
 /// A response, and what the connection and the log have to know of it.
@@ -24,6 +25,7 @@ pub struct Reply {
 /// Makes responses for one worker.
 pub struct Replier {
     pub cache: Cache,
+    sites: Arc<Sites>,
     /// Makes boundaries of multipart bodies differ.
     boundaries: u64,
 }
@@ -38,14 +40,15 @@ impl From<Response<Body>> for Reply {
 }
 
 impl Replier {
-    pub fn new(cache: Cache) -> Replier {
-        Replier { cache, boundaries: 0 }
+    pub fn new(cache: Cache, sites: Arc<Sites>) -> Replier {
+        Replier { cache, sites, boundaries: 0 }
     }
 
     /// What has to be found aside comes back instead, to be answered by [`Replier::reply_with`].
     pub fn reply(&mut self, request: &Request, now: Nanos) -> Result<Reply, Box<Find>> {
+        let Some(site) = self.sites.of(request.fields.host) else { return Ok(misdirected()) };
         match request.method {
-            Method::Get | Method::Head => match self.cache.lookup(request.path, now) {
+            Method::Get | Method::Head => match self.cache.lookup(site, request.path, now) {
                 Lookup::Done(found) => Ok(self.reply_with(request, found)),
                 Lookup::Aside(find) => Err(find),
             },
@@ -115,6 +118,11 @@ impl Replier {
 /// The answer to bytes that are no request.
 pub fn reject(reject: Reject) -> Reply {
     Reply { is_last: true, ..text(reject.status, reject.reason).into() }
+}
+
+/// The answer where no site has this host (RFC 9110 section 15.5.20).
+fn misdirected() -> Reply {
+    text(Status::MISDIRECTED, "no site of this server has that host").into()
 }
 
 /// The answer to a client that asks too often (RFC 6585 section 4).

@@ -21,6 +21,7 @@ use crate::log::{self, AccessLog};
 use crate::places::Places;
 use crate::records::{About, Finisher, Recorder, RecordsError};
 use crate::reply::Replier;
+use crate::sites::{SiteConfig, Sites};
 use crate::storage::{Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::transmit::{Connection, Transmitter};
@@ -38,7 +39,7 @@ const LOOP_DESCRIPTORS: u64 = 2;
 
 /// A running server.
 pub struct Server {
-    address: SocketAddr,
+    addresses: Vec<SocketAddr>,
     why: String,
     wait_bound: Option<WaitBound>,
     client_allowance_bytes: Option<u64>,
@@ -103,23 +104,21 @@ impl Server {
         if config.drain.is_paced() {
             config.workers = 1;
         }
-        let root = Root::open(&config.dir, config.files).map_err(|e| StartError::Folder(config.dir.clone(), e))?;
-        let root = Arc::new(root);
-        let listeners = listen(&config)?;
-        let address = local_address(&listeners[0]).map_err(|e| StartError::System("read the listening address", e))?;
+        let roots = open_roots(&config.sites)?;
+        let sites = Arc::new(Sites::new(&config.sites));
+        let listeners = listen_all(&config)?;
+        let addresses = local_addresses(&listeners[0])?;
         let threads = Threads::start(on_failure).map_err(|e| StartError::Thread("weir-watch".into(), e))?;
         let (log, log_guard) = open_log(&config, &threads)?;
-        let recording = start_recording(&config, address, &threads)?;
-        let system = |e| StartError::System("create the wake-ups of the threads", e);
-        let wakes = (0..config.workers).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
-        let wakes = wakes.map_err(system)?;
+        let recording = start_recording(&config, addresses[0], &threads)?;
+        let wakes = wakes(config.workers)?;
         if descriptors(config.workers) < SCARCE {
             // It has one, and a file or a connection needs it more.
             config.drain.outlet = None;
         }
         let connections_max = config.limits.connections_max.min(descriptors(config.workers)).max(1);
         let mut server = Server {
-            address,
+            addresses,
             why: std::mem::take(&mut config.drain.why),
             wait_bound: config.drain.wait_bound(),
             client_allowance_bytes: config.drain.client_allowance_bytes(),
@@ -134,15 +133,22 @@ impl Server {
             _log_guard: log_guard,
             recording,
         };
-        for (number, listener) in listeners.into_iter().enumerate() {
-            server.start_worker(number, listener, &root, &mut config)?;
+        for (number, listeners) in listeners.into_iter().enumerate() {
+            let cache = Cache::new(Arc::clone(&roots), CacheLimits::per_worker(config.workers));
+            let replier = Replier::new(cache.closing_by(Arc::clone(&server.pool)), Arc::clone(&sites));
+            server.start_worker(number, listeners, replier, &mut config)?;
         }
         Ok(server)
     }
 
-    /// The address listened on, with the port the kernel chose if that was left to it.
+    /// The first address listened on, with the port the kernel chose if that was left to it.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.addresses[0]
+    }
+
+    /// All of them.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
     }
 
     /// Which drain, and why, in one line.
@@ -204,18 +210,16 @@ impl Server {
     fn start_worker(
         &mut self,
         number: usize,
-        listener: OwnedFd,
-        root: &Arc<Root>,
+        listeners: Vec<OwnedFd>,
+        replier: Replier,
         config: &mut Config,
     ) -> Result<(), StartError> {
-        let cache = Cache::new(Arc::clone(root), CacheLimits::per_worker(config.workers));
-        let cache = cache.closing_by(Arc::clone(&self.pool));
         let wake = &self.wakes[number];
         let woken = Arc::clone(wake);
         let parts = Parts {
             number,
-            listener,
-            replier: Replier::new(cache),
+            listeners,
+            replier,
             finds: Finds::new(Arc::clone(&self.pool), move || woken.set()),
             order: order(&config.drain),
             transmitter: transmitter(config, &self.pool, wake)
@@ -289,9 +293,30 @@ fn start_recording(
     Recorder::start(records.path.clone(), about, clock::now(), threads).map(Some).map_err(StartError::Records)
 }
 
+fn wakes(workers: usize) -> Result<Vec<Arc<Wake>>, StartError> {
+    let wakes = (0..workers).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<_>>();
+    wakes.map_err(|e| StartError::System("create the wake-ups of the threads", e))
+}
+
+fn open_roots(sites: &[SiteConfig]) -> Result<Arc<[Arc<Root>]>, StartError> {
+    let open = |site: &SiteConfig| {
+        let root = Root::open(&site.dir, site.files.clone());
+        root.map(Arc::new).map_err(|e| StartError::Folder(site.dir.clone(), e))
+    };
+    sites.iter().map(open).collect()
+}
+
+/// The listening sockets of each worker.
+fn listen_all(config: &Config) -> Result<Vec<Vec<OwnedFd>>, StartError> {
+    let mut of_workers: Vec<Vec<OwnedFd>> = (0..config.workers).map(|_| Vec::new()).collect();
+    for &address in &config.listen {
+        of_workers.iter_mut().zip(listen(config, address)?).for_each(|(all, one)| all.push(one));
+    }
+    Ok(of_workers)
+}
+
 /// One listening socket per worker on one port; the kernel spreads connections over them.
-fn listen(config: &Config) -> Result<Vec<OwnedFd>, StartError> {
-    let mut address = config.listen;
+fn listen(config: &Config, mut address: SocketAddr) -> Result<Vec<OwnedFd>, StartError> {
     let mut listeners = Vec::new();
     if address.port() != 0 {
         // Sockets that share a port share it with any other program of this user that allows it, another weir for
@@ -321,6 +346,9 @@ fn listen_once(config: &Config, address: SocketAddr, sharing: Sharing) -> io::Re
     if sharing == Sharing::Workers {
         socket.set_reuse_port(true)?;
     }
+    if address.is_ipv6() && has_ipv4_of_its_own(config, address.port()) {
+        socket.set_only_v6(true)?;
+    }
     // Accepted sockets inherit these, which saves a system call each per connection.
     socket.set_tcp_nodelay(true)?;
     if let Some(bytes) = config.drain.unsent_bytes_max() {
@@ -338,6 +366,16 @@ fn listen_once(config: &Config, address: SocketAddr, sharing: Sharing) -> io::Re
     // Where a request comes in parts it goes at once, see `Worker::acknowledge_part`. Accepted sockets inherit it; listen(2) undoes it.
     rustix::net::sockopt::set_tcp_quickack(&socket, false)?;
     Ok(socket.into())
+}
+
+/// Whether another listener has this port for IPv4, which an IPv6 socket for all addresses would take as well.
+fn has_ipv4_of_its_own(config: &Config, port: u16) -> bool {
+    port != 0 && config.listen.iter().any(|other| other.is_ipv4() && other.port() == port)
+}
+
+fn local_addresses(listeners: &[OwnedFd]) -> Result<Vec<SocketAddr>, StartError> {
+    let addresses = listeners.iter().map(local_address).collect::<io::Result<_>>();
+    addresses.map_err(|e| StartError::System("read the listening address", e))
 }
 
 fn local_address(listener: &OwnedFd) -> io::Result<SocketAddr> {

@@ -12,7 +12,7 @@ use cli::Failure;
 use server::transmit::{Patience, Promotion};
 use server::{
     AccessLogConfig, Classes, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, DrainChoice,
-    DrainKind, DrainOptions, Limits, PolicySpec, RecordsConfig, Server, WORKERS_MAX, WaitBound, files, log,
+    DrainKind, DrainOptions, Limits, PolicySpec, RecordsConfig, Server, SiteConfig, WORKERS_MAX, WaitBound, files, log,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -196,13 +196,20 @@ enum LogFormat {
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
+    let options = files::Options { hidden: args.hidden, listing: args.listing, ..files::Options::default() };
+    let (sites, listen) = (vec![SiteConfig::alone(args.dir.clone(), options)], vec![args.listen]);
+    serve(args, sites, listen)
+}
+
+/// Serves these sites, whatever the flags say of the folder, at these addresses.
+fn serve(args: Args, sites: Vec<SiteConfig>, listen: Vec<SocketAddr>) -> Result<(), Failure> {
     // Before anything runs, so that no signal is missed and the workers inherit nothing of it.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])
         .map_err(|e| Failure::Failed(format!("cannot watch for signals: {e}")))?;
-    let dir = args.dir.display().to_string();
+    let served = served(&sites);
     let handle = signals.handle();
     let asked_loops = args.workers.unwrap_or(1);
-    let config = config(args)?;
+    let config = config(args, sites, listen)?;
     let loops = if config.drain.is_paced() && asked_loops > 1 {
         format!("; one event loop for {asked_loops}: paced shaping has one order")
     } else {
@@ -210,12 +217,13 @@ pub fn main(args: Args) -> Result<(), Failure> {
     };
     let server = Server::start(config, move || handle.close())?;
     // Whether anybody reads this makes no difference to serving.
-    let (address, why, connections) = (server.address(), server.why(), server.connections_max());
+    let at: Vec<String> = server.addresses().iter().map(|address| format!("http://{address}/")).collect();
+    let (at, why, connections) = (at.join(", "), server.why(), server.connections_max());
     let guard = server.wait_bound().map_or(String::new(), guard_promise);
     let share = server.client_allowance_bytes().map_or(String::new(), share_promise);
     let _ = writeln!(
         std::io::stdout(),
-        "weir: serving {dir} at http://{address}/ ({why}; at most {connections} connections{loops}{share}{guard})"
+        "weir: serving {served} at {at} ({why}; at most {connections} connections{loops}{share}{guard})"
     );
     for signal in signals.forever() {
         match signal {
@@ -234,6 +242,14 @@ pub fn main(args: Args) -> Result<(), Failure> {
     Ok(server.stop()?)
 }
 
+/// The folder of the only site, or how many there are.
+fn served(sites: &[SiteConfig]) -> String {
+    match sites {
+        [site] => site.dir.display().to_string(),
+        sites => format!("{} sites", sites.len()),
+    }
+}
+
 /// Which clients wait for the others, for the line at the start.
 fn share_promise(allowance_bytes: u64) -> String {
     format!("; a client {:.1} MB ahead of its share waits for others (--client-share)", allowance_bytes as f64 / 1e6)
@@ -249,7 +265,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "expected an address and a port, for example 127.0.0.1:8080 or [::]:80".to_string())
 }
 
-fn shaping(args: &Args) -> Result<DrainChoice, Failure> {
+fn shaping(args: &Args, listen: &[SocketAddr]) -> Result<DrainChoice, Failure> {
     let asked = DrainOptions {
         kind: match args.shaping {
             Shaping::Auto => DrainKind::Auto,
@@ -269,7 +285,7 @@ fn shaping(args: &Args) -> Result<DrainChoice, Failure> {
             PromotionArg::Never => Promotion::Never,
         },
     };
-    DrainChoice::find(&asked, args.listen).map_err(|error| {
+    DrainChoice::find_for_all(&asked, listen).map_err(|error| {
         let name = args.shaping.to_possible_value().map_or(String::new(), |value| value.get_name().to_string());
         let said = format!("--shaping {name}: {error}");
         if error.is_usage() { Failure::Usage(said) } else { Failure::Failed(said) }
@@ -286,8 +302,8 @@ fn records(path: PathBuf) -> RecordsConfig {
     }
 }
 
-fn config(args: Args) -> Result<Config, Failure> {
-    let drain = shaping(&args)?;
+fn config(args: Args, sites: Vec<SiteConfig>, listen: Vec<SocketAddr>) -> Result<Config, Failure> {
+    let drain = shaping(&args, &listen)?;
     let classes =
         Classes::new(&args.classes, &args.policy).map_err(|error| Failure::Usage(format!("--class: {error}")))?;
     let limits = Limits {
@@ -311,9 +327,8 @@ fn config(args: Args) -> Result<Config, Failure> {
     Ok(Config {
         classes,
         drain,
-        dir: args.dir,
-        files: files::Options { hidden: args.hidden, listing: args.listing },
-        listen: args.listen,
+        sites,
+        listen,
         backlog: args.backlog,
         workers: if args.slots.is_some() { 1 } else { args.workers.map_or_else(cores, usize::from) },
         limits: Limits { patience, ..limits },
@@ -344,11 +359,16 @@ mod tests {
         args: Args,
     }
 
+    fn alone(args: Args) -> Result<Config, Failure> {
+        let listen = vec![args.listen];
+        config(args, vec![SiteConfig::alone(".".into(), Default::default())], listen)
+    }
+
     /// They stand in `--help` and in the server: one of them changed alone would change nothing, or something unsaid.
     #[test]
     fn the_defaults_of_the_flags_are_the_servers() {
         let Alone { args } = Alone::parse_from(["serve", "--shaping", "off"]);
-        let Ok(config) = config(args) else { panic!("the defaults are right") };
+        let Ok(config) = alone(args) else { panic!("the defaults are right") };
         assert_eq!(format!("{:?}", config.limits), format!("{:?}", Limits::default()));
     }
 
@@ -361,7 +381,7 @@ mod tests {
             (&["--connections", "500", "--client-connections", "0"], 0),
         ] {
             let Alone { args } = Alone::parse_from([&["serve", "--shaping", "off"], words].concat());
-            let Ok(config) = config(args) else { panic!("{words:?} are right") };
+            let Ok(config) = alone(args) else { panic!("{words:?} are right") };
             assert_eq!(config.limits.clients(500).connections_max, expected, "{words:?}");
         }
     }

@@ -87,6 +87,27 @@ fn check_explains_a_request_and_prints_the_schema() {
     assert_eq!((status, &schema["properties"]["uplink"]["properties"]["guard"]["maximum"]), (Some(0), &1000.into()));
 }
 
+/// `weir run` of a file, and the addresses it says it serves at.
+fn run(file: &Path) -> (Running, Vec<String>) {
+    let command = Command::new(env!("CARGO_BIN_EXE_weir")).arg("run").arg(file).stdout(Stdio::piped()).spawn();
+    let mut running = Running(command.unwrap());
+    let mut line = String::new();
+    BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let addresses: Vec<String> =
+        line.split("http://").skip(1).filter_map(|rest| Some(rest.split_once('/')?.0.to_string())).collect();
+    assert!(!addresses.is_empty(), "{line}");
+    (running, addresses)
+}
+
+/// The answer to a request for this path, with these fields before it.
+fn get(address: &str, path: &str, host: &str) -> String {
+    let mut client = TcpStream::connect(address).unwrap();
+    write!(client, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 #[test]
 fn run_serves_the_site_and_refuses_what_is_not_there_yet() {
     let folder = Folder::new("run");
@@ -94,17 +115,8 @@ fn run_serves_the_site_and_refuses_what_is_not_there_yet() {
     folder.write("www/a.txt", "from a file");
     folder.write("weir.toml", RIGHT);
     // From elsewhere: the root is beside the file.
-    let file = folder.0.join("weir.toml");
-    let command = Command::new(env!("CARGO_BIN_EXE_weir")).arg("run").arg(&file).stdout(Stdio::piped()).spawn();
-    let mut running = Running(command.unwrap());
-    let mut line = String::new();
-    BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let address =
-        line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_else(|| panic!("{line}"));
-    let mut client = TcpStream::connect(address).unwrap();
-    client.write_all(b"GET /a.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    client.read_to_string(&mut answer).unwrap();
+    let (_running, addresses) = run(&folder.0.join("weir.toml"));
+    let answer = get(&addresses[0], "/a.txt", "a");
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("from a file"), "{answer}");
 
     folder.write("more.toml", &format!("{RIGHT}[[site.cache]]\npath = \"*\"\ncontrol = \"no-store\"\n"));
@@ -113,4 +125,83 @@ fn run_serves_the_site_and_refuses_what_is_not_there_yet() {
     folder.write("wrong.toml", "[[site]]\n");
     let (status, _, err) = said(&weir(&folder.0, &["run", "wrong.toml"]));
     assert!(status == Some(1) && err.contains("wrong.toml:1:1: site.root missing"), "{err}");
+}
+
+const SITES: &str = "\
+[[listener]]
+address = \"127.0.0.1:0\"
+[[listener]]
+address = \"[::1]:0\"
+[[site]]
+hosts = [\"one.test\"]
+root = \"one\"
+[[site]]
+hosts = [\"*.one.test\"]
+root = \"many\"
+index = [\"first.html\", \"second.html\"]
+";
+
+/// Each host has its own files, on every listener; the same path is a different file of each site.
+#[test]
+fn run_serves_sites_by_their_hosts_on_all_listeners() {
+    let folder = Folder::new("sites");
+    for site in ["one", "many", "rest"] {
+        std::fs::create_dir(folder.0.join(site)).unwrap();
+        folder.write(&format!("{site}/a.txt"), &format!("of {site}"));
+    }
+    folder.write("many/second.html", "the second");
+    folder.write("weir.toml", SITES);
+    let (running, addresses) = run(&folder.0.join("weir.toml"));
+    assert_eq!(addresses.len(), 2);
+    for address in &addresses {
+        for (host, site) in [("one.test", "one"), ("x.one.test:81", "many"), ("ONE.test.", "one")] {
+            // The second time from memory.
+            for _ in 0..2 {
+                let answer = get(address, "/a.txt", host);
+                assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(&format!("of {site}")), "{answer}");
+            }
+        }
+        let index = [get(address, "/", "x.one.test"), get(address, "/", "one.test")];
+        assert!(index[0].ends_with("the second") && index[1].starts_with("HTTP/1.1 403 "), "{index:?}");
+        assert!(get(address, "/a.txt", "two.test").starts_with("HTTP/1.1 421 "));
+    }
+    drop(running);
+
+    folder.write("weir.toml", &format!("{SITES}[[site]]\ndefault = true\nroot = \"rest\"\n"));
+    let (_running, addresses) = run(&folder.0.join("weir.toml"));
+    assert!(get(&addresses[1], "/a.txt", "two.test").ends_with("of rest"));
+    let mut old = TcpStream::connect(&addresses[0]).unwrap();
+    old.write_all(b"GET /a.txt HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    old.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("of rest"), "{answer}");
+}
+
+/// All addresses of both families on one port, as the example has it.
+#[test]
+fn both_families_have_a_listener_on_one_port() {
+    let folder = Folder::new("families");
+    folder.write("a.txt", "of both");
+    let port = std::net::TcpListener::bind("[::]:0").unwrap().local_addr().unwrap().port();
+    let listener = |address: &str| format!("[[listener]]\naddress = \"{address}:{port}\"\n");
+    folder.write("weir.toml", &format!("{}{}[[site]]\nroot = \".\"\n", listener("0.0.0.0"), listener("[::]")));
+    let (_running, addresses) = run(&folder.0.join("weir.toml"));
+    assert_eq!(addresses.len(), 2);
+    for address in ["127.0.0.1", "[::1]"] {
+        let answer = get(&format!("{address}:{port}"), "/a.txt", "a");
+        assert!(answer.ends_with("of both"), "{answer}");
+    }
+}
+
+#[test]
+fn a_site_or_listener_that_cannot_be_is_named() {
+    let folder = Folder::new("absent");
+    std::fs::create_dir(folder.0.join("one")).unwrap();
+    folder.write("weir.toml", SITES);
+    let (status, _, err) = said(&weir(&folder.0, &["run"]));
+    assert!(status == Some(1) && err.contains("cannot serve `many`"), "{err}");
+    std::fs::create_dir(folder.0.join("many")).unwrap();
+    folder.write("weir.toml", &SITES.replace("[::1]:0", "192.0.2.1:1"));
+    let (status, _, err) = said(&weir(&folder.0, &["run"]));
+    assert!(status == Some(1) && err.contains("cannot listen on 192.0.2.1:1"), "{err}");
 }

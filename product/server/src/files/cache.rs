@@ -25,7 +25,7 @@ use super::find::{Find, FindDone, Request};
 use super::listings::{LISTING_BYTES_MAX, Listings};
 use super::loader::{Known, Loaded, LoadedFile, LoadedPage, Loader, Outcome};
 use super::watch::{Changed, Inotify, Watch, WatchId};
-use super::{Entry, Found, Missing, Root, Stop, Wait};
+use super::{Entry, Found, Key, Missing, Root, SiteNumber, Stop, Wait};
 use crate::storage::Pool;
 
 /// How long an entry is believed without looking at the file system. A look is about 3 µs; once a second it is free.
@@ -63,23 +63,27 @@ impl CacheLimits {
 /// A worker's files. Entries are shared with whoever sends them and outlive their place here.
 #[derive(Debug)]
 pub struct Cache {
-    loader: Loader,
+    /// By the number of the site.
+    roots: Arc<[Arc<Root>]>,
+    inotify: Inotify,
+    closer: Option<Closer>,
     limits: CacheLimits,
     slots: Slab<Slot>,
-    by_path: HashMap<Arc<[u8]>, usize>,
+    by_key: HashMap<Key, usize>,
     watch: Watch,
     listings: Listings,
     files_open: usize,
     body_bytes: usize,
     /// Where the search for an entry to evict goes on.
     hand: usize,
-    /// Of the last path decoded, kept for its memory.
+    /// Of the last lookup, kept for their memory.
+    wanted: Vec<u8>,
     decoded: String,
 }
 
 #[derive(Debug)]
 struct Slot {
-    key: Arc<[u8]>,
+    key: Key,
     entry: Arc<Entry>,
     state: State,
     watch: Option<WatchId>,
@@ -97,44 +101,61 @@ pub enum Lookup {
 }
 
 impl Cache {
-    pub fn new(root: Arc<Root>, limits: CacheLimits) -> Cache {
+    /// Of these folders, one of each site.
+    pub fn new(roots: Arc<[Arc<Root>]>, limits: CacheLimits) -> Cache {
         let inotify = Inotify::new();
         Cache {
             watch: Watch::new(inotify.clone()),
-            loader: Loader { root, inotify, closer: None },
+            roots,
+            inotify,
+            closer: None,
             limits,
             slots: Slab::new(),
-            by_path: HashMap::new(),
+            by_key: HashMap::new(),
             listings: Listings::new(limits.listing_bytes),
             files_open: 0,
             body_bytes: 0,
             hand: 0,
+            wanted: Vec::new(),
             decoded: String::new(),
         }
     }
 
     /// The same, its files closed aside where that may have to wait.
     pub fn closing_by(mut self, pool: Arc<Pool>) -> Cache {
-        self.loader.closer = Some(Closer(pool));
+        self.closer = Some(Closer(pool));
         self
     }
 
-    /// What to send for this request path (without its query). Never waits. `now` only has to grow.
-    pub fn lookup(&mut self, raw_path: &[u8], now: Nanos) -> Lookup {
-        if let Some(&at) = self.by_path.get(raw_path)
-            && let Some(entry) = self.hit(at, now)
-        {
-            return Lookup::Done(Ok(Found::File(entry)));
-        }
+    /// What to send for this request path of a site (without its query). Never waits. `now` only has to grow.
+    pub fn lookup(&mut self, site: SiteNumber, raw_path: &[u8], now: Nanos) -> Lookup {
+        let mut wanted = std::mem::take(&mut self.wanted);
+        Key::write(site, raw_path, &mut wanted);
+        let hit = self.by_key.get(wanted.as_slice()).copied().and_then(|at| self.hit(at, now));
+        let found = match hit {
+            Some(entry) => Lookup::Done(Ok(Found::File(entry))),
+            None => self.look(&wanted, raw_path, site, now),
+        };
+        self.wanted = wanted;
+        found
+    }
+
+    #[cold]
+    fn look(&mut self, wanted: &[u8], raw_path: &[u8], site: SiteNumber, now: Nanos) -> Lookup {
         let mut path = std::mem::take(&mut self.decoded);
         path.clear();
         let found = match http::decode_path(raw_path, &mut path) {
-            Ok(()) if self.loader.root.admits(&path) => self.find(raw_path, &path, now),
+            Ok(()) if self.roots[site as usize].admits(&path) => self.find(&Key::from(wanted), &path, now),
             Ok(()) => Lookup::Done(Err(Missing::NotFound)),
             Err(reject) => Lookup::Done(Err(Missing::BadPath(reject))),
         };
         self.decoded = path;
         found
+    }
+
+    fn loader(&self, site: SiteNumber) -> Loader {
+        let (root, inotify) = (Arc::clone(&self.roots[site as usize]), self.inotify.clone());
+        Loader { root, inotify, closer: self.closer.clone() }
     }
 
     /// What came of a find. Without a descriptor for it, lets go of the files kept here; then it has to be run once more.
@@ -146,7 +167,7 @@ impl Cache {
             return self.aside(Request { is_second: true, since, ..request });
         }
         let is_undisturbed = outcome.added.iter().all(|&id| self.watch.is_undisturbed(id, request.since));
-        Lookup::Done(self.keep(&request.raw_path, &request.known, outcome, is_undisturbed, request.began_at))
+        Lookup::Done(self.keep(&request.key, &request.known, outcome, is_undisturbed, request.began_at))
     }
 
     /// Readable when a cached file has changed: then call [`Cache::on_change`], before any request that came with it.
@@ -184,40 +205,40 @@ impl Cache {
         Some(slot.entry.clone())
     }
 
-    #[cold]
-    fn find(&mut self, raw_path: &[u8], path: &str, now: Nanos) -> Lookup {
-        let known = self.known(raw_path, path, now);
-        let mut outcome = self.loader.find(path, &known, Wait::Never);
+    fn find(&mut self, key: &Key, path: &str, now: Nanos) -> Lookup {
+        let (known, loader) = (self.known(key, path, now), self.loader(key.site()));
+        let mut outcome = loader.find(path, &known, Wait::Never);
         if outcome.is_short() && self.close_files() {
             self.give_back(outcome.added);
-            outcome = self.loader.find(path, &known, Wait::Never);
+            outcome = loader.find(path, &known, Wait::Never);
         }
         if !matches!(outcome.loaded, Err(Stop::WouldWait)) {
-            return Lookup::Done(self.keep(raw_path, &known, outcome, true, now));
+            return Lookup::Done(self.keep(key, &known, outcome, true, now));
         }
         self.give_back(outcome.added);
-        let (raw_path, path, since) = (raw_path.into(), path.to_string(), self.watch.moment());
-        let request = Request { raw_path, path, known, began_at: now, since, is_second: false };
+        let (key, path, since) = (key.clone(), path.to_string(), self.watch.moment());
+        let request = Request { key, path, known, began_at: now, since, is_second: false };
         self.aside(request)
     }
 
     fn aside(&self, request: Request) -> Lookup {
-        Lookup::Aside(Box::new(Find::new(request, self.loader.clone())))
+        let loader = self.loader(request.key.site());
+        Lookup::Aside(Box::new(Find::new(request, loader)))
     }
 
-    fn known(&self, raw_path: &[u8], path: &str, now: Nanos) -> Known {
-        if let Some(slot) = self.by_path.get(raw_path).map(|&at| &self.slots[at]) {
+    fn known(&self, key: &Key, path: &str, now: Nanos) -> Known {
+        if let Some(slot) = self.by_key.get(key).map(|&at| &self.slots[at]) {
             return Known::File(slot.entry.clone(), slot.state);
         }
-        let folder =
-            (path.is_empty() || path.ends_with('/')).then(|| self.listings.get(path.trim_matches('/'), now)).flatten();
+        let is_folder = path.is_empty() || path.ends_with('/');
+        let folder = is_folder.then(|| self.listings.get(&folder_of(key, path.trim_matches('/')), now)).flatten();
         folder.map_or(Known::Nothing, |(page, state)| Known::Page(page, state))
     }
 
     /// Remembers what was found, if it may be, and hands it out.
     fn keep(
         &mut self,
-        raw_path: &[u8],
+        key: &Key,
         known: &Known,
         outcome: Outcome,
         is_undisturbed: bool,
@@ -225,24 +246,24 @@ impl Cache {
     ) -> Result<Found, Missing> {
         let Outcome { loaded, added } = outcome;
         if !matches!(loaded, Ok(Loaded::Known))
-            && let Some(&at) = self.by_path.get(raw_path)
+            && let Some(&at) = self.by_key.get(key)
         {
             self.forget(at);
         }
         let found = match loaded {
-            Ok(Loaded::Known) => Ok(self.keep_known(raw_path, known, now)),
+            Ok(Loaded::Known) => Ok(self.keep_known(key, known, now)),
             Ok(Loaded::Folder(link)) => Ok(Found::Redirect(link)),
             Ok(Loaded::File(loaded)) => {
                 let LoadedFile { entry, state, watch, settled } = *loaded;
                 let entry = Arc::new(entry);
                 if settled && is_undisturbed {
-                    self.insert(raw_path, &entry, state, watch, now);
+                    self.insert(key, &entry, state, watch, now);
                 }
                 Ok(Found::File(entry))
             }
             Ok(Loaded::Page(LoadedPage { folder, page, state, watch })) => {
                 if let Some(watch) = watch.filter(|_| is_undisturbed) {
-                    self.keep_listing(&folder, state, &page, watch, now);
+                    self.keep_listing(&folder_of(key, &folder), state, &page, watch, now);
                 }
                 Ok(Found::Listing(page))
             }
@@ -260,10 +281,10 @@ impl Cache {
     }
 
     /// What is known was found to be so still.
-    fn keep_known(&mut self, raw_path: &[u8], known: &Known, now: Nanos) -> Found {
+    fn keep_known(&mut self, key: &Key, known: &Known, now: Nanos) -> Found {
         match known {
             Known::File(entry, _) => {
-                if let Some(&at) = self.by_path.get(raw_path)
+                if let Some(&at) = self.by_key.get(key)
                     && let slot = &mut self.slots[at]
                     && Arc::ptr_eq(&slot.entry, entry)
                 {
@@ -293,18 +314,18 @@ impl Cache {
         has_some
     }
 
-    fn insert(&mut self, raw_path: &[u8], entry: &Arc<Entry>, state: State, watch: Option<WatchId>, now: Nanos) {
-        if raw_path.len() > KEY_BYTES_MAX || !self.make_room(entry) {
+    fn insert(&mut self, key: &Key, entry: &Arc<Entry>, state: State, watch: Option<WatchId>, now: Nanos) {
+        if key.raw_path().len() > KEY_BYTES_MAX || !self.make_room(entry) {
             return;
         }
         self.files_open += usize::from(entry.is_open());
         self.body_bytes += entry.held_bytes();
-        let (key, entry): (Arc<[u8]>, _) = (raw_path.into(), entry.clone());
+        let entry = entry.clone();
         let at = self.slots.insert(Slot { key: key.clone(), entry, state, watch, compared_at: now, used: false });
         if let Some(id) = watch {
             self.watch.attach(id, at);
         }
-        self.by_path.insert(key, at);
+        self.by_key.insert(key.clone(), at);
     }
 
     /// Evicts until this entry fits; false if it never will.
@@ -351,16 +372,16 @@ impl Cache {
         let Some(slot) = self.slots.try_remove(at) else { return };
         self.files_open -= usize::from(slot.entry.is_open());
         self.body_bytes -= slot.entry.held_bytes();
-        self.by_path.remove(&slot.key);
+        self.by_key.remove(&slot.key);
         if let Some(id) = slot.watch {
             self.watch.detach(id, at);
         }
     }
 
-    /// What to send, waited for.
+    /// What the first site sends, waited for.
     #[cfg(test)]
     pub fn lookup_waiting(&mut self, raw_path: &[u8], now: Nanos) -> Result<Found, Missing> {
-        let mut lookup = self.lookup(raw_path, now);
+        let mut lookup = self.lookup(0, raw_path, now);
         loop {
             match lookup {
                 Lookup::Done(found) => return found,
@@ -372,7 +393,7 @@ impl Cache {
     /// As if the user had no inotify instance left.
     #[cfg(test)]
     pub(super) fn unwatched(&mut self) {
-        self.loader.inotify = Inotify::unavailable();
+        self.inotify = Inotify::unavailable();
         self.watch = Watch::new(Inotify::unavailable());
     }
 
@@ -389,6 +410,11 @@ impl Cache {
     /// Entries, files kept open, bytes held.
     #[cfg(test)]
     pub(super) fn usage(&self) -> (usize, usize, usize) {
-        (self.by_path.len(), self.files_open, self.body_bytes)
+        (self.by_key.len(), self.files_open, self.body_bytes)
     }
+}
+
+/// What a folder of a site is known by among the listings.
+fn folder_of(key: &Key, folder: &str) -> String {
+    format!("{}/{folder}", key.site())
 }

@@ -1,8 +1,7 @@
-use std::sync::Arc;
-
 use units::Nanos;
 
 use super::Wait;
+use super::key::Key;
 use super::loader::{Known, Loader, Outcome};
 use super::watch::Moment;
 
@@ -16,8 +15,7 @@ pub struct Find {
 /// What is to be found.
 #[derive(Debug)]
 pub(super) struct Request {
-    /// As it came.
-    pub raw_path: Arc<[u8]>,
+    pub key: Key,
     /// Decoded.
     pub path: String,
     pub known: Known,
@@ -43,8 +41,8 @@ impl Find {
         self.loader.device(&self.request.path)
     }
 
-    pub fn raw_path(&self) -> &Arc<[u8]> {
-        &self.request.raw_path
+    pub fn key(&self) -> &Key {
+        &self.request.key
     }
 
     pub fn began_at(&self) -> Nanos {
@@ -59,7 +57,7 @@ impl Find {
 }
 
 impl FindDone {
-    pub fn raw_path(&self) -> &Arc<[u8]> {
-        &self.request.raw_path
+    pub fn key(&self) -> &Key {
+        &self.request.key
     }
 }

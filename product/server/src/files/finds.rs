@@ -10,7 +10,7 @@ use std::sync::Arc;
 use units::Nanos;
 
 use super::find::FindDone;
-use super::{Cache, Find, Found, Lookup, Missing};
+use super::{Cache, Find, Found, Key, Lookup, Missing};
 use crate::storage::{Done, Lane, Pool};
 
 /// What was found for an asker.
@@ -23,7 +23,7 @@ pub const SLOW_AFTER: Nanos = Nanos::from_secs(10);
 pub struct Finds {
     pool: Arc<Pool>,
     done: Arc<Done<FindDone>>,
-    under_way: HashMap<Arc<[u8]>, Askers>,
+    under_way: HashMap<Key, Askers>,
     ended: Vec<FindDone>,
     /// That a disk is slow was told, and it still is.
     is_told: bool,
@@ -45,7 +45,7 @@ impl Finds {
 
     /// Has a file found for this asker. [`Missing::Exhausted`] where too many finds wait already.
     pub fn ask(&mut self, find: Box<Find>, asker: u64) -> Result<(), Missing> {
-        if let Some(askers) = self.under_way.get_mut(find.raw_path()) {
+        if let Some(askers) = self.under_way.get_mut(find.key()) {
             askers.late.insert(asker);
             return Ok(());
         }
@@ -53,8 +53,8 @@ impl Finds {
     }
 
     /// The asker wants no answer any more.
-    pub fn leave(&mut self, raw_path: &[u8], asker: u64) {
-        if let Some(askers) = self.under_way.get_mut(raw_path) {
+    pub fn leave(&mut self, key: &Key, asker: u64) {
+        if let Some(askers) = self.under_way.get_mut(key) {
             askers.first.remove(&asker);
             askers.late.remove(&asker);
         }
@@ -65,7 +65,7 @@ impl Finds {
         let slow = self.under_way.iter().filter(|(_, askers)| now - askers.began_at >= SLOW_AFTER);
         let longest = slow.min_by_key(|(_, askers)| askers.began_at);
         let was_told = std::mem::replace(&mut self.is_told, longest.is_some());
-        longest.filter(|_| !was_told).map(|(path, _)| String::from_utf8_lossy(path).into_owned())
+        longest.filter(|_| !was_told).map(|(key, _)| String::from_utf8_lossy(key.raw_path()).into_owned())
     }
 
     /// Gives the cache what was found since this was last called, and everybody who waited for it an answer.
@@ -80,14 +80,14 @@ impl Finds {
             cache.on_change();
         }
         for done in ended.drain(..) {
-            let raw_path = Arc::clone(done.raw_path());
-            let Askers { first, late, .. } = self.under_way.remove(&raw_path).expect("a find ends once");
+            let key = done.key().clone();
+            let Askers { first, late, .. } = self.under_way.remove(&key).expect("a find ends once");
             match cache.finish(done) {
                 // It begins only now.
                 Lookup::Aside(find) => self.begin_or_refuse(find, &first | &late, into),
                 Lookup::Done(found) => {
                     tell(&found, first, into);
-                    self.look_up(cache, &raw_path, late, now, into);
+                    self.look_up(cache, &key, late, now, into);
                 }
             }
         }
@@ -97,7 +97,7 @@ impl Finds {
     fn look_up(
         &mut self,
         cache: &mut Cache,
-        raw_path: &[u8],
+        key: &Key,
         askers: BTreeSet<u64>,
         now: Nanos,
         into: &mut impl Extend<Answer>,
@@ -105,7 +105,7 @@ impl Finds {
         if askers.is_empty() {
             return;
         }
-        match cache.lookup(raw_path, now) {
+        match cache.lookup(key.site(), key.raw_path(), now) {
             Lookup::Done(found) => tell(&found, askers, into),
             Lookup::Aside(find) => self.begin_or_refuse(find, askers, into),
         }
@@ -119,11 +119,11 @@ impl Finds {
 
     /// Gives the askers back where the pool takes no more.
     fn begin(&mut self, find: Box<Find>, first: BTreeSet<u64>) -> Result<(), BTreeSet<u64>> {
-        let (raw_path, done, began_at) = (Arc::clone(find.raw_path()), Arc::clone(&self.done), find.began_at());
+        let (key, done, began_at) = (find.key().clone(), Arc::clone(&self.done), find.began_at());
         if self.pool.run(find.device(), Lane::Find, move || done.post(find.run())).is_err() {
             return Err(first);
         }
-        self.under_way.insert(raw_path, Askers { began_at, first, late: BTreeSet::new() });
+        self.under_way.insert(key, Askers { began_at, first, late: BTreeSet::new() });
         Ok(())
     }
 }

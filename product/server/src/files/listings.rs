@@ -1,4 +1,4 @@
-//! The listings made lately, by folder.
+//! The listings made lately, by site and folder.
 //!
 //! To make one costs a look at every name, 10 ms for a thousand, and its disk as many. A listing is sent again while the folder is
 //! in the state it was made from, no file in it was told to have changed, and it is young: what becomes of a folder in a folder

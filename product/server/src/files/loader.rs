@@ -15,8 +15,6 @@ use super::{Entry, Missing, Root, Stop, Wait, listing};
 /// Times to try again when the file at a path is replaced between the look and the open.
 const LOAD_ATTEMPTS_MAX: usize = 3;
 
-const INDEX: &str = "index.html";
-
 /// What was found at a path before: if it is in that state still, it need not be loaded.
 #[derive(Debug, Clone)]
 pub(super) enum Known {
@@ -108,12 +106,15 @@ impl Search<'_> {
     }
 
     fn find_in_folder(&mut self, folder: &str) -> Result<Loaded, Stop> {
-        let index = if folder.is_empty() { INDEX.to_string() } else { format!("{folder}/{INDEX}") };
-        match self.load(&index) {
-            Ok(Some(loaded)) => Ok(loaded),
-            Ok(None) | Err(Stop::Missing(Missing::NotFound)) => self.list(folder),
-            Err(stop) => Err(stop),
+        for index in &self.loader.root.options.index {
+            let path = if folder.is_empty() { index.clone() } else { format!("{folder}/{index}") };
+            match self.load(&path) {
+                Ok(Some(loaded)) => return Ok(loaded),
+                Ok(None) | Err(Stop::Missing(Missing::NotFound)) => {}
+                Err(stop) => return Err(stop),
+            }
         }
+        self.list(folder)
     }
 
     fn list(&mut self, folder: &str) -> Result<Loaded, Stop> {

@@ -13,6 +13,7 @@ mod entry;
 pub(crate) mod fake_disk;
 mod find;
 mod finds;
+mod key;
 mod listing;
 mod listings;
 mod loader;
@@ -33,6 +34,7 @@ pub use cache::{BODY_BYTES_MAX, Cache, CacheLimits, ENTRIES_MAX, FILES_OPEN_MAX,
 pub use entry::{BODY_BYTES_HELD_MAX, Content, Entry, OpenFile};
 pub use find::Find;
 pub use finds::{Answer, Finds, SLOW_AFTER};
+pub use key::{Key, SiteNumber};
 pub use listing::NAMES_MAX as LISTING_NAMES_MAX;
 pub use listings::LISTING_BYTES_MAX;
 pub use root::{Options, Root};
@@ -46,7 +48,7 @@ pub enum Found {
     File(Arc<Entry>),
     /// A folder asked for without its slash: the path, percent-encoded, with it; the query is the caller's to add.
     Redirect(String),
-    /// A folder without `index.html`, as an HTML page.
+    /// A folder without an index file, as an HTML page.
     Listing(Arc<Vec<u8>>),
 }
 

@@ -31,12 +31,20 @@ const ATTEMPTS_MAX: usize = 8;
 const FOLDERS_TRIED_MAX: usize = 16;
 
 /// What of the folder is served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Serve names that begin with a dot; `.well-known` (RFC 8615) is served always, `..` never.
     pub hidden: bool,
-    /// Answer for a folder without `index.html` with a list of its names.
+    /// Answer for a folder without an index file with a list of its names.
     pub listing: bool,
+    /// Names of the file that stands for its folder: the first that is there.
+    pub index: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { hidden: false, listing: false, index: vec!["index.html".into()] }
+    }
 }
 
 /// A folder whose files may be served. It stays the same folder when it is renamed or a symlink to it is changed.

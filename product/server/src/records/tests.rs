@@ -35,7 +35,7 @@ fn row(arrival_ms: u64, opens: bool) -> Row {
 }
 
 fn about(path: &Path, uplink: Option<&str>) -> About {
-    let listen = "[::1]:8080".parse().unwrap();
+    let listen: std::net::SocketAddr = "[::1]:8080".parse().unwrap();
     let options = DrainOptions {
         kind: DrainKind::Paced,
         policy: "strict/srpt".parse().unwrap(),
@@ -52,9 +52,8 @@ fn about(path: &Path, uplink: Option<&str>) -> About {
         commit: "abc".into(),
     };
     let config = Config {
-        dir: "/".into(),
-        files: Default::default(),
-        listen,
+        sites: vec![crate::sites::SiteConfig::alone("/".into(), Default::default())],
+        listen: vec![listen],
         backlog: 1,
         workers: 3,
         drain: DrainChoice::find(&options, listen).unwrap(),

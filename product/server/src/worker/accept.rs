@@ -1,5 +1,6 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
@@ -50,7 +51,7 @@ impl Worker {
             if !self.take_place() {
                 return;
             }
-            match rustix::net::acceptfrom_with(&self.parts.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+            match self.accept_one() {
                 Ok((fd, peer)) => newcomers.extend(self.welcome(Arc::new(fd), peer)),
                 Err(error) => {
                     self.parts.places.give_back();
@@ -69,6 +70,20 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// From the first listener that has one, the others first the next time.
+    fn accept_one(&mut self) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {
+        let listeners = &self.parts.listeners;
+        for _ in 0..listeners.len() {
+            self.next_listener = (self.next_listener + 1) % listeners.len();
+            let listener = &listeners[self.next_listener];
+            match rustix::net::acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                Err(Errno::AGAIN) => {}
+                accepted => return accepted,
+            }
+        }
+        Err(Errno::AGAIN)
     }
 
     /// Once, until nobody waits any more.
@@ -124,7 +139,9 @@ impl Worker {
     pub(super) fn pause_accepting(&mut self) {
         if self.is_accepting {
             self.is_accepting = false;
-            let _ = self.poll.remove(&self.parts.listener);
+            for listener in &self.parts.listeners {
+                let _ = self.poll.remove(listener);
+            }
         }
     }
 
@@ -132,7 +149,14 @@ impl Worker {
     /// are let in when there is room again.
     pub(super) fn accept_again(&mut self) -> io::Result<()> {
         if !self.is_accepting && self.stop_at.is_none() && self.parts.places.has_room() {
-            self.poll.add(&self.parts.listener, LISTENER, EventFlags::IN)?;
+            let listeners = &self.parts.listeners;
+            let added = listeners.iter().try_for_each(|listener| self.poll.add(listener, LISTENER, EventFlags::IN));
+            if let Err(error) = added {
+                for listener in listeners {
+                    let _ = self.poll.remove(listener);
+                }
+                return Err(error);
+            }
             self.parts.places.wait_no_more(self.parts.number);
             self.is_accepting = true;
         }
@@ -143,7 +167,9 @@ impl Worker {
         self.pause_accepting();
         self.parts.places.wait_no_more(self.parts.number);
         // The kernel refuses from here on, rather than let clients in whom nobody answers.
-        let _ = rustix::net::shutdown(&self.parts.listener, Shutdown::Both);
+        for listener in &self.parts.listeners {
+            let _ = rustix::net::shutdown(listener, Shutdown::Both);
+        }
     }
 }
 

@@ -1,10 +1,10 @@
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 use sched::JobId;
 
 use super::line::Line;
 use crate::conn::Http1;
+use crate::files::Key;
 use crate::transmit::{Connection, End, PipeState};
 
 /// One client connection: its protocol, its socket, and what the loop knows of both. An idle one holds no buffers.
@@ -51,7 +51,7 @@ pub enum Task {
 /// A request that waits for a find. Its head is kept as it came and parsed again when that has ended.
 pub struct Finding {
     pub head: Vec<u8>,
-    pub raw_path: Arc<[u8]>,
+    pub key: Key,
 }
 
 impl Conn {

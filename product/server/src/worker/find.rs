@@ -10,9 +10,9 @@ impl Worker {
     /// Has what a request wants found; meanwhile its connection waits.
     pub(super) fn begin_find(&mut self, at: usize, find: Box<Find>, head: &[u8]) -> Result<(), Missing> {
         let conn = &mut self.conns[at];
-        let raw_path = find.raw_path().clone();
+        let key = find.key().clone();
         self.parts.finds.ask(find, conn.owner)?;
-        conn.task = Task::Finding(Box::new(Finding { head: head.to_vec(), raw_path }));
+        conn.task = Task::Finding(Box::new(Finding { head: head.to_vec(), key }));
         Ok(())
     }
 
@@ -61,7 +61,7 @@ impl Worker {
     pub(super) fn leave_find(&mut self, at: usize) {
         let conn = &self.conns[at];
         if let Task::Finding(finding) = &conn.task {
-            self.parts.finds.leave(&finding.raw_path, conn.owner);
+            self.parts.finds.leave(&finding.key, conn.owner);
         }
     }
 }

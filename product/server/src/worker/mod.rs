@@ -1,4 +1,4 @@
-//! A worker: one event loop with a listening socket, its connections and its files.
+//! A worker: one event loop with listening sockets, its connections and its files.
 //!
 //! Each turn takes the ready descriptors, reads and parses what came, and hands responses to the worker's own
 //! [`Transmitter`]. Workers share nothing hot, so a request is answered by the thread that accepted its connection. An order over
@@ -80,7 +80,8 @@ pub enum Order {
 /// What a worker is made of.
 pub struct Parts {
     pub number: usize,
-    pub listener: OwnedFd,
+    /// At least one.
+    pub listeners: Vec<OwnedFd>,
     pub replier: Replier,
     pub finds: Finds,
     pub transmitter: Transmitter<Connection>,
@@ -119,6 +120,8 @@ pub struct Worker {
     dated: u64,
     sweep_at: Nanos,
     is_accepting: bool,
+    /// The listener that was asked last.
+    next_listener: usize,
     /// Connections could not be accepted for want of descriptors or memory, and this was said.
     is_short: bool,
     stop_at: Option<Nanos>,
@@ -161,6 +164,7 @@ impl Worker {
             dated: u64::MAX,
             sweep_at: Nanos::ZERO,
             is_accepting: false,
+            next_listener: 0,
             is_short: false,
             stop_at: None,
             log_at: None,

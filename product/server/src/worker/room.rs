@@ -82,7 +82,9 @@ impl Worker {
 
     fn is_client_waiting(&self) -> bool {
         const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut [PollFd::new(&self.parts.listener, PollFlags::IN)], Some(&AT_ONCE)).is_ok_and(|ready| ready > 0)
+        let mut listeners: Vec<_> =
+            self.parts.listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)).collect();
+        poll(&mut listeners, Some(&AT_ONCE)).is_ok_and(|ready| ready > 0)
     }
 
     fn tell_limit(&self) {

@@ -10,6 +10,7 @@ use sched::{Drain, Pace};
 use super::*;
 use crate::files::{Cache, CacheLimits, Options, Root};
 use crate::log::{Format, Guard, Target};
+use crate::sites::{SiteConfig, Sites};
 use crate::storage::Pool;
 use crate::threads::Threads;
 
@@ -32,6 +33,11 @@ struct Client {
     received: Vec<u8>,
 }
 
+/// One, for all hosts.
+fn sites() -> Arc<Sites> {
+    Arc::new(Sites::new(&[SiteConfig::alone(".".into(), Options::default())]))
+}
+
 impl Bench {
     /// With a folder of its own, of this name.
     fn new(name: &str, policy: &str) -> Bench {
@@ -42,7 +48,7 @@ impl Bench {
         let folder = std::env::temp_dir().join(format!("weir-worker-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("a"), FILE).unwrap();
-        let root = change(Root::open(&folder, Options { hidden: false, listing: false }).unwrap());
+        let root = change(Root::open(&folder, Options::default()).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
@@ -55,8 +61,8 @@ impl Bench {
         let drain = Drain::new(policy.build(), pace);
         let worker = Worker::new(Parts {
             number: 0,
-            listener: listener.into(),
-            replier: Replier::new(Cache::new(Arc::new(root), CacheLimits::per_worker(1))),
+            listeners: vec![listener.into()],
+            replier: Replier::new(Cache::new([Arc::new(root)].into(), CacheLimits::per_worker(1)), sites()),
             finds: Finds::new(Arc::clone(&pool), move || woken.set()),
             transmitter: Transmitter::new(drain, None, limits.patience),
             order: match pace.rate {

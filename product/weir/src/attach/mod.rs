@@ -32,8 +32,8 @@ pub struct Args {
     /// [default: the rate of the bands made by `weir uplink up`]
     #[arg(long, value_name = "RATE", verbatim_doc_comment)]
     rate: Option<Rate>,
-    /// Order of responses: las (fewest bytes sent first), psjf (smallest first), srpt (fewest
-    /// bytes left first), srrt (least time left first) [default: psjf into bands, srpt into ranked]
+    /// Order of responses: las (fewest bytes sent first), psjf (smallest), srpt (fewest bytes
+    /// left), srrt (least time left) [default: psjf into bands, srpt into ranked]
     #[arg(long, value_name = "NAME", value_enum, verbatim_doc_comment, hide_possible_values = true)]
     policy: Option<PolicyName>,
     /// Order by priority bands or by the ranked qdisc
@@ -55,10 +55,9 @@ pub struct Args {
         hide_possible_values = true
     )]
     promotion: PromotionName,
-    /// How clients share the uplink: on (one that had much more than its share stands behind the
-    /// others), off, strict (a tenth of the allowance), or the allowance as a size
-    /// [default: on: 3 MB, or 2.4 s of the uplink where that is more]
-    #[arg(long, value_name = "SHARE", default_value = "on", verbatim_doc_comment, hide_default_value = true)]
+    /// Whether clients share the uplink: one that has had much more than its share stands
+    /// behind the others; on, off, strict, or how much more, for example 20MB
+    #[arg(long, value_name = "SHARE", default_value = "on", verbatim_doc_comment)]
     client_share: ClientShareSpec,
     /// Leading bits of an IPv4 and of an IPv6 address that are of one client
     #[arg(long, value_name = "V4,V6", default_value = "32,64")]

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use cli::Failure;
-use config::{AccessLog, Configuration, Remark};
+use config::AccessLog;
+use server::{SiteConfig, files};
 
 use super::{LogFormat, PromotionArg, Shaping};
 
@@ -31,39 +32,34 @@ struct Flags {
 
 pub fn main(args: Args) -> Result<(), Failure> {
     let configuration = config::read_file(&args.file)?;
-    let folder = args.file.parent().unwrap_or(Path::new(""));
-    let flags = flags(configuration, folder).map_err(|missing| {
+    if !configuration.idle.is_empty() {
         let file = args.file.display().to_string();
-        Failure::Failed(missing.iter().map(|remark| remark.line(&file)).collect::<Vec<_>>().join("\n"))
-    })?;
-    super::main(flags)
+        let lines: Vec<String> = configuration.idle.iter().map(|remark| remark.line(&file)).collect();
+        return Err(Failure::Failed(lines.join("\n")));
+    }
+    let folder = args.file.parent().unwrap_or(Path::new(""));
+    let sites = configuration.sites.iter().map(|site| site_config(site, folder)).collect();
+    let listen = configuration.settings.listeners.iter().map(|listener| listener.value).collect();
+    super::serve(flags(configuration.settings, folder), sites, listen)
 }
 
-/// What the file asks for and cannot have yet.
-fn missing(configuration: &Configuration) -> Vec<Remark> {
-    let one = |at, noun: &str| Remark { at, said: format!("{noun} 2: no effect yet, expected one") };
-    let listener = configuration.settings.listeners.get(1).map(|listener| one(listener.at, "listener"));
-    let site = configuration.sites.get(1).map(|site| one(site.at, "site"));
-    let mut missing: Vec<Remark> = configuration.idle.iter().cloned().chain(listener).chain(site).collect();
-    missing.sort();
-    missing
+/// A site, its relative paths beneath this folder.
+fn site_config(site: &config::Site, folder: &Path) -> SiteConfig {
+    let files = files::Options { hidden: site.hidden, listing: site.listing, index: site.index.clone() };
+    SiteConfig {
+        hosts: site.hosts.iter().map(|host| host.value.to_string()).collect(),
+        is_default: site.is_default,
+        // A site of redirects alone has none, and redirects are not there yet.
+        dir: folder.join(site.root.clone().unwrap_or_default()),
+        files,
+    }
 }
 
-/// The file as flags, its relative paths beneath this folder; or what is missing.
-fn flags(configuration: Configuration, folder: &Path) -> Result<super::Args, Vec<Remark>> {
-    let missing = missing(&configuration);
-    let (settings, site) = (configuration.settings, configuration.sites.into_iter().next());
-    let (Some(listener), Some(site), true) = (settings.listeners.first(), site, missing.is_empty()) else {
-        return Err(missing);
-    };
+/// What holds for the whole server as flags, relative paths beneath this folder.
+fn flags(settings: config::Settings, folder: &Path) -> super::Args {
     let (process, uplink) = (settings.process, settings.uplink);
     let defaults = Flags::parse_from(["weir"]).args;
-    Ok(super::Args {
-        // A site of redirects alone has none, and redirects are not there yet.
-        dir: folder.join(site.root.unwrap_or_default()),
-        listing: site.listing,
-        hidden: site.hidden,
-        listen: listener.value,
+    super::Args {
         uplink: uplink.rate,
         policy: uplink.policy,
         shaping: shaping(uplink.shaping),
@@ -79,7 +75,7 @@ fn flags(configuration: Configuration, folder: &Path) -> Result<super::Args, Vec
         log_format: process.access_log.map_or(defaults.log_format, |log| log_format(log.format)),
         records: process.records.map(|path| folder.join(path)),
         ..bounded(settings.limits, settings.timeouts, defaults)
-    })
+    }
 }
 
 fn bounded(limits: config::Limits, timeouts: config::Timeouts, args: super::Args) -> super::Args {
@@ -129,12 +125,17 @@ fn promotion(promotion: config::Promotion) -> PromotionArg {
 
 #[cfg(test)]
 mod tests {
+    use config::Configuration;
+
     use super::*;
 
-    fn of_file(text: &str) -> Result<String, Vec<String>> {
+    fn read(text: &str) -> Configuration {
         let Ok(configuration) = config::read(text.as_bytes()) else { panic!("a right file: {text}") };
-        let lines = |missing: Vec<Remark>| missing.iter().map(|remark| remark.line("f")).collect();
-        flags(configuration, Path::new("/etc")).map(|args| format!("{args:#?}")).map_err(lines)
+        configuration
+    }
+
+    fn of_file(text: &str) -> String {
+        format!("{:#?}", flags(read(text).settings, Path::new("/etc")))
     }
 
     fn of_flags(words: &[&str]) -> String {
@@ -144,37 +145,37 @@ mod tests {
     /// They stand in two places: the flags and the table of keys.
     #[test]
     fn the_defaults_of_the_keys_are_those_of_the_flags() {
-        assert_eq!(of_file("[[site]]\nroot = '.'"), Ok(of_flags(&["/etc/."])));
+        let configuration = read("[[site]]\nroot = '.'");
+        assert_eq!(of_file("[[site]]\nroot = '.'"), of_flags(&[]));
+        let listeners: Vec<_> = configuration.settings.listeners.iter().map(|listener| listener.value).collect();
+        assert_eq!(listeners, [Flags::parse_from(["weir"]).args.listen]);
+        let site = site_config(&configuration.sites[0], Path::new("/etc"));
+        assert_eq!(site, SiteConfig::alone("/etc/.".into(), files::Options::default()));
     }
 
     #[test]
-    fn every_key_that_works_sets_its_flag() {
+    fn every_key_of_the_server_sets_its_flag() {
         let text = "\
 [server]\nconnections = 5\nbacklog = 6\nworkers = 2\nrecords = 'r'\naccess_log = '/a'\nlog_format = 'json'
 [uplink]\nrate = '10mbit'\nshaping = 'paced'\npolicy = 'las'\nguard = 1\nforeign_share = 2\nclient_share = 'strict'\npromotion = 'plain'
 [limits]\nbody_rate_min = 3\nsend_rate_min = '4'\nsend_window = '5s'\nclient_connections = 7\nclient_requests = 8\nclient_rate = '9mbit'
 [timeouts]\nidle = '6s'\nhead = '7s'\nbody = '8s'\nstop = '9s'
-[[listener]]\naddress = '[::1]:81'
-[[site]]\nroot = '/w'\nlisting = true\nhidden = true\n";
+[[site]]\nroot = '/w'\n";
         let words = "--connections 5 --backlog 6 --workers 2 --records /etc/r --access-log /a --log-format json --uplink 10mbit \
             --shaping paced --policy las --guard 1 --foreign-share 2 --client-share strict --promotion plain --body-rate-min 3 --send-rate-min 4 \
-            --send-window 5s --client-connections 7 --client-requests 8 --client-rate 9mbit --idle-timeout 6s --head-timeout 7s --body-timeout 8s --stop-timeout 9s --listen [::1]:81 \
-            --listing --hidden /w";
-        assert_eq!(of_file(text), Ok(of_flags(&words.split_whitespace().collect::<Vec<_>>())));
-        assert_eq!(of_file("[server]\nslots = 3\n[[site]]\nroot = '/w'"), Ok(of_flags(&["--slots", "3", "/w"])));
+            --send-window 5s --client-connections 7 --client-requests 8 --client-rate 9mbit --idle-timeout 6s --head-timeout 7s --body-timeout 8s --stop-timeout 9s";
+        assert_eq!(of_file(text), of_flags(&words.split_whitespace().collect::<Vec<_>>()));
+        assert_eq!(of_file("[server]\nslots = 3\n[[site]]\nroot = '/w'"), of_flags(&["--slots", "3"]));
     }
 
     #[test]
-    fn what_is_not_there_yet_is_an_error() {
-        let text = "[[site]]\nroot='a'\ndefault=true\n[[site]]\nroot='b'\nhosts=['b']\n[[listener]]\naddress='1.1.1.1:1'\n[[listener]]\naddress='1.1.1.1:2'\n";
-        let missing = of_file(text).expect_err("two sites and two listeners");
-        assert_eq!(
-            missing,
-            [
-                "f:4:1: site 2: no effect yet, expected one",
-                "f:6:1: site.hosts: no effect yet",
-                "f:10:9: listener 2: no effect yet, expected one",
-            ]
-        );
+    fn every_key_of_a_site_is_taken() {
+        let text = "[[site]]\nroot = 'w'\nhosts = ['A.org', '*.a.org']\nindex = ['i', 'j']\nlisting = true\nhidden = true\n[[site]]\nroot = '/x'\ndefault = true";
+        let sites = read(text).sites;
+        let (one, other) = (site_config(&sites[0], Path::new("/etc")), site_config(&sites[1], Path::new("/etc")));
+        let files = files::Options { hidden: true, listing: true, index: vec!["i".into(), "j".into()] };
+        let hosts = vec!["a.org".into(), "*.a.org".into()];
+        assert_eq!(one, SiteConfig { hosts, is_default: false, dir: "/etc/w".into(), files });
+        assert_eq!(other, SiteConfig::alone("/x".into(), files::Options::default()));
     }
 }

@@ -8,6 +8,13 @@ use super::fake_disk::FakeDisk;
 use super::*;
 use crate::storage::{Jam, Lane, Pool, THREADS_PER_DEVICE_MAX};
 
+/// A path of the first site.
+fn key(path: &str) -> Key {
+    let mut bytes = Vec::new();
+    Key::write(0, path.as_bytes(), &mut bytes);
+    Key::from(bytes.as_slice())
+}
+
 fn on(disk: &FakeDisk, options: Options) -> Site {
     let disk = disk.clone();
     Site::with(options, |root| root.on(disk))
@@ -15,14 +22,14 @@ fn on(disk: &FakeDisk, options: Options) -> Site {
 
 /// The find of what cannot be found at once.
 fn aside(site: &mut Site, path: &str) -> Box<Find> {
-    match site.cache.lookup(path.as_bytes(), site.now) {
+    match site.cache.lookup(0, path.as_bytes(), site.now) {
         Lookup::Aside(find) => find,
         Lookup::Done(found) => panic!("{path}: {found:?}"),
     }
 }
 
 fn at_once(site: &mut Site, path: &str) -> Result<Found, Missing> {
-    match site.cache.lookup(path.as_bytes(), site.now) {
+    match site.cache.lookup(0, path.as_bytes(), site.now) {
         Lookup::Done(found) => found,
         Lookup::Aside(_) => panic!("{path} would wait"),
     }
@@ -44,7 +51,7 @@ fn finished(site: &mut Site, done: find::FindDone) -> Arc<Entry> {
 
 #[test]
 fn what_is_in_memory_is_found_at_once() {
-    let mut site = Site::new(LISTING);
+    let mut site = Site::new(listed());
     site.folder.put("a", "a");
     site.folder.put("d/index.html", "d");
     assert_eq!(content(&entry(at_once(&mut site, "/a"))), "a");
@@ -94,7 +101,7 @@ fn to_look_again_waits_no_more_than_to_find() {
 
 #[test]
 fn a_listing_is_made_aside_and_then_known() {
-    let mut site = Site::new(LISTING);
+    let mut site = Site::new(listed());
     site.folder.put("d/a", "a");
     let done = aside(&mut site, "/d/").run();
     let Lookup::Done(Ok(Found::Listing(page))) = site.cache.finish(done) else { panic!("no listing") };
@@ -115,7 +122,7 @@ fn a_body_that_is_not_in_memory_is_loaded_aside() {
     let find = (0..100).find_map(|_| {
         site.cache.clear();
         fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-        match site.cache.lookup(b"/a", site.now) {
+        match site.cache.lookup(0, b"/a", site.now) {
             Lookup::Aside(find) => Some(find),
             Lookup::Done(found) => {
                 found.expect("it is there");
@@ -222,7 +229,7 @@ fn those_who_want_the_same_share_a_find() {
     for asker in [3, 1, 2, 7] {
         desk.ask("/cold", asker).unwrap();
     }
-    desk.finds.leave(b"/cold", 7);
+    desk.finds.leave(&key("/cold"), 7);
     desk.disk.wait_asked(1);
     desk.disk.set_hanging(false);
     assert_eq!(desk.take(), [3, 1, 2].map(|asker| (asker, "cold".to_string())));
@@ -254,7 +261,7 @@ fn a_find_whose_askers_have_left_is_remembered_all_the_same() {
     let mut desk = Desk::new(&["cold"]);
     desk.site.folder.put("cold", "cold");
     desk.ask("/cold", 1).unwrap();
-    desk.finds.leave(b"/cold", 1);
+    desk.finds.leave(&key("/cold"), 1);
     desk.disk.set_hanging(false);
     assert!(desk.take().is_empty());
     assert_eq!(content(&entry(at_once(&mut desk.site, "/cold"))), "cold");

@@ -15,7 +15,7 @@ fn without_slash_redirect() {
 
 #[test]
 fn index_else_listing_if_allowed_else_forbidden() {
-    for (options, expected) in [(Options::default(), "forbidden"), (LISTING, "listing")] {
+    for (options, expected) in [(Options::default(), "forbidden"), (listed(), "listing")] {
         for mut site in Site::each_way(options) {
             assert_eq!(site.get("/"), expected);
             site.folder.put("index.html", "root");
@@ -38,7 +38,7 @@ fn listing(site: &mut Site, path: &str) -> String {
 
 #[test]
 fn listing_escapes_names_and_leaves_out_what_is_not_served() {
-    let mut site = Site::new(LISTING);
+    let mut site = Site::new(listed());
     site.folder.put("d/<b>&\"'.txt", "12345");
     site.folder.put("d/z/x", "");
     site.folder.put("d/a b", "");
@@ -67,7 +67,7 @@ fn listing_escapes_names_and_leaves_out_what_is_not_served() {
 
 #[test]
 fn listing_is_cut_with_a_note() {
-    let mut site = Site::new(LISTING);
+    let mut site = Site::new(listed());
     (0..LISTING_NAMES_MAX).for_each(|i| drop(site.folder.put(format!("{i}"), "")));
     let page = listing(&mut site, "/");
     assert!(page.matches("<a href").count() == LISTING_NAMES_MAX && !page.contains("<p>"));
@@ -86,7 +86,7 @@ fn page(site: &mut Site, path: &str) -> Arc<Vec<u8>> {
 
 #[test]
 fn a_listing_is_made_once_while_nothing_changes() {
-    let mut site = Site::new(LISTING);
+    let mut site = Site::new(listed());
     site.folder.put("d/a", "12345");
     let first = page(&mut site, "/d/");
     site.cache.on_change();
@@ -98,7 +98,7 @@ fn a_listing_is_made_once_while_nothing_changes() {
 
 #[test]
 fn a_listing_shows_every_change_at_once() {
-    let mut site = Site::new(LISTING);
+    let mut site = Site::new(listed());
     site.folder.put("d/a", "12345");
     page(&mut site, "/d/");
     let mut shown = |change: &dyn Fn(&Folder), expected: &str, is_expected: bool| {
@@ -114,7 +114,7 @@ fn a_listing_shows_every_change_at_once() {
 
 #[test]
 fn listings_kept_are_bounded() {
-    let mut site = Site::new(LISTING);
+    let mut site = Site::new(listed());
     for i in 0..20 {
         site.folder.put(format!("{i}/a"), "");
         page(&mut site, &format!("/{i}/"));

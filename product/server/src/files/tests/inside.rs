@@ -21,7 +21,7 @@ fn plain_files() {
 
 #[test]
 fn dots_lead_nowhere() {
-    for mut site in Site::each_way(NOTHING_HIDDEN) {
+    for mut site in Site::each_way(nothing_hidden()) {
         site.folder.put("d/a", "a");
         for path in ["/../d/a", "/d/../d/a", "/%2e%2e/a", "/.%2e/a", "/..%2fa", "/d%2fa", "/%00", "/d\\a", "a", ""] {
             assert_eq!(site.get(path), "bad path", "{path}");
@@ -32,9 +32,9 @@ fn dots_lead_nowhere() {
 #[test]
 fn even_without_decoding_nothing_above_is_opened() {
     // The defence behind the decoding: as if it had let these through.
-    for site in Site::each_way(NOTHING_HIDDEN) {
+    for site in Site::each_way(nothing_hidden()) {
         let name = site.folder.path(".").parent().unwrap().file_name().unwrap().to_owned();
-        let root = Root::open(&site.folder.path("."), NOTHING_HIDDEN).unwrap();
+        let root = Root::open(&site.folder.path("."), nothing_hidden()).unwrap();
         for path in ["..", ".", "a/..", "../x", "a\0b"] {
             assert!(!root.admits(path), "{path}");
         }
@@ -76,7 +76,7 @@ fn symlinks_that_stay_are_followed_where_the_kernel_can_tell() {
 
 #[test]
 fn hidden_names() {
-    for (options, expected) in [(Options::default(), "not found"), (NOTHING_HIDDEN, "h")] {
+    for (options, expected) in [(Options::default(), "not found"), (nothing_hidden(), "h")] {
         for mut site in Site::each_way(options) {
             site.folder.put(".git/config", "h");
             site.folder.put("d/.env", "h");

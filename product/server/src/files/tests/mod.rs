@@ -21,8 +21,14 @@ use units::Nanos;
 use super::temporary::Folder;
 use super::*;
 
-const NOTHING_HIDDEN: Options = Options { hidden: true, listing: false };
-const LISTING: Options = Options { hidden: false, listing: true };
+fn nothing_hidden() -> Options {
+    Options { hidden: true, ..Options::default() }
+}
+
+fn listed() -> Options {
+    Options { listing: true, ..Options::default() }
+}
+
 const LIMITS: CacheLimits = CacheLimits { entries: 8, files_open: 2, body_bytes: 1000, listing_bytes: 2000 };
 
 /// Before Linux 6.13, changes of a file this close to each other may have the same times.
@@ -43,12 +49,13 @@ impl Site {
     fn with(options: Options, change: impl FnOnce(Root) -> Root) -> Site {
         let folder = Folder::new();
         let root = change(Root::open(&folder.path("."), options).unwrap());
-        Site { folder, cache: Cache::new(Arc::new(root), LIMITS), now: Nanos::from_secs(100) }
+        Site { folder, cache: Cache::new([Arc::new(root)].into(), LIMITS), now: Nanos::from_secs(100) }
     }
 
     /// One site per way to keep inside the folder: what is in memory found at once, all found aside, and without symlinks.
     fn each_way(options: Options) -> [Site; 3] {
-        [Site::new(options), Site::with(options, Root::uncached), Site::with(options, Root::walking)]
+        let copy = || options.clone();
+        [Site::new(copy()), Site::with(copy(), Root::uncached), Site::with(copy(), Root::walking)]
     }
 
     /// As much as a worker remembers.

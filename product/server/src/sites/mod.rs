@@ -1,0 +1,136 @@
+//! Sites: which of them a request is for, by the host it names (RFC 9110 section 7.2).
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use crate::files::{self, SiteNumber};
+
+/// A site as the operator wants it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteConfig {
+    /// Hosts in lower case: a name, an address, an IPv6 address in brackets, or `*.` and a name for every name below it.
+    pub hosts: Vec<String>,
+    /// Whether it answers for hosts of no site, and requests that name none. The first such one does.
+    pub is_default: bool,
+    /// The folder that is served.
+    pub dir: PathBuf,
+    pub files: files::Options,
+}
+
+impl SiteConfig {
+    /// The only one: it answers for all hosts.
+    pub fn alone(dir: PathBuf, files: files::Options) -> SiteConfig {
+        SiteConfig { hosts: Vec::new(), is_default: true, dir, files }
+    }
+}
+
+/// The sites by their hosts.
+#[derive(Debug, Default)]
+pub struct Sites {
+    exact: HashMap<Box<str>, SiteNumber>,
+    /// By the name that theirs are below.
+    below: HashMap<Box<str>, SiteNumber>,
+    default: Option<SiteNumber>,
+}
+
+impl Sites {
+    pub fn new(configs: &[SiteConfig]) -> Sites {
+        let mut sites = Sites::default();
+        for (number, config) in (0..).zip(configs) {
+            if config.is_default && sites.default.is_none() {
+                sites.default = Some(number);
+            }
+            for host in &config.hosts {
+                match host.strip_prefix("*.") {
+                    Some(above) => sites.below.insert(above.into(), number),
+                    None => sites.exact.insert(host.as_str().into(), number),
+                };
+            }
+        }
+        sites
+    }
+
+    /// The site of a host as a request names it, with or without a port: that of the host itself, else that of the longest
+    /// name it is below, else the default.
+    pub fn of(&self, host: Option<&[u8]>) -> Option<SiteNumber> {
+        if self.exact.is_empty() && self.below.is_empty() {
+            return self.default;
+        }
+        host.and_then(name_of).and_then(|name| self.named(&name)).or(self.default)
+    }
+
+    fn named(&self, name: &str) -> Option<SiteNumber> {
+        let below = || name.match_indices('.').find_map(|(dot, _)| self.below.get(&name[dot + 1..]));
+        self.exact.get(name).or_else(below).copied()
+    }
+}
+
+/// In lower case, without port, and without the dot that may end a whole name (RFC 1034 section 3.1).
+fn name_of(host: &[u8]) -> Option<Cow<'_, str>> {
+    let host = std::str::from_utf8(host).ok()?;
+    let end = match host.rfind(']') {
+        Some(bracket) => bracket + 1,
+        None => host.find(':').unwrap_or(host.len()),
+    };
+    let name = host.get(..end)?;
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let has_upper = name.bytes().any(|byte| byte.is_ascii_uppercase());
+    Some(if has_upper { name.to_ascii_lowercase().into() } else { name.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sites(all: &[(&[&str], bool)]) -> Sites {
+        let config = |(hosts, is_default): &(&[&str], bool)| SiteConfig {
+            hosts: hosts.iter().map(|host| host.to_string()).collect(),
+            is_default: *is_default,
+            ..SiteConfig::alone(".".into(), files::Options::default())
+        };
+        Sites::new(&all.iter().map(config).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_most_exact_host_decides() {
+        let sites = sites(&[
+            (&["*.example.org"], false),
+            (&["example.org", "www.example.org"], false),
+            (&["*.b.example.org", "127.0.0.1", "[2001:db8::1]"], false),
+        ]);
+        for (host, site) in [
+            ("example.org", Some(1)),
+            ("EXAMPLE.org:8080", Some(1)),
+            ("example.org.", Some(1)),
+            ("example.org.:80", Some(1)),
+            ("www.example.org", Some(1)),
+            ("a.example.org", Some(0)),
+            ("b.example.org", Some(0)),
+            ("a.b.example.org", Some(2)),
+            ("x.a.b.example.org:1", Some(2)),
+            ("127.0.0.1:8080", Some(2)),
+            ("[2001:db8::1]", Some(2)),
+            ("[2001:DB8::1]:80", Some(2)),
+            ("notexample.org", None),
+            (".example.org", Some(0)),
+            ("org", None),
+            ("", None),
+            (":80", None),
+            ("]", None),
+        ] {
+            assert_eq!(sites.of(Some(host.as_bytes())), site, "{host}");
+        }
+        assert_eq!((sites.of(None), sites.of(Some(b"\xff"))), (None, None));
+    }
+
+    #[test]
+    fn the_default_takes_the_rest() {
+        let several = sites(&[(&["a"], false), (&[], true), (&["b"], true)]);
+        assert_eq!(
+            [Some(&b"a"[..]), Some(b"b"), Some(b"c"), None].map(|host| several.of(host)),
+            [0, 2, 1, 1].map(Some)
+        );
+        assert_eq!([Some(&b"a"[..]), None].map(|host| sites(&[(&[], true)]).of(host)), [Some(0); 2]);
+    }
+}
