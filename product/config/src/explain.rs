@@ -151,23 +151,17 @@ fn explain_class(explanation: &mut Explanation, configuration: &Configuration, a
 
 fn explain_answer(explanation: &mut Explanation, site: &Site, question: &Question) {
     let path = &question.path;
-    let leads = site.redirects.iter().find_map(|redirect| Some((redirect, redirect.leads(&question.host, path)?)));
-    if let Some((redirect, to)) = leads {
+    if let Some((redirect, to)) = site.answers.redirect(Some(&question.host), path) {
         explanation.say(format!("redirect: {} to {to}", redirect.status), Reason::At(redirect.at));
         return;
     }
-    let mut names: Vec<String> = Vec::new();
-    for rule in site.headers.iter().filter(|rule| rule.path.matches(path)) {
-        let name = rule.name.to_ascii_lowercase();
-        if !names.contains(&name) {
-            explanation.say(format!("header: {}: {}", rule.name, rule.value), Reason::At(rule.at));
-            names.push(name);
-        }
+    for rule in site.answers.headers(path) {
+        explanation.say(format!("header: {}: {}", rule.name, rule.value), Reason::At(rule.at));
     }
-    if let Some(rule) = site.cache.iter().find(|rule| rule.path.matches(path)) {
+    if let Some(rule) = site.answers.cache(path) {
         explanation.say(format!("header: Cache-Control: {}", rule.control), Reason::At(rule.at));
     }
-    for page in &site.error_pages {
+    for page in &site.answers.error_pages {
         explanation.say(format!("error page: {} is {}", page.status, page.file), Reason::At(page.at));
     }
 }

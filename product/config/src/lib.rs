@@ -39,7 +39,7 @@ pub use reference::reference;
 pub use schema::schema;
 pub use section::Held;
 pub use settings::{AccessLog, Limits, Process, Settings, Timeouts, Uplink};
-pub use site::{CacheRule, ErrorPage, HeaderRule, Redirect, Site, Target};
+pub use site::{Answers, CacheRule, ErrorPage, HeaderRule, Redirect, Site, Target, split_host};
 
 /// A file without mistakes.
 #[derive(Debug, Clone)]

@@ -284,20 +284,28 @@ fn notes_name_overlaps_and_each_table_or_key_without_effect_once() {
     let text = "\
 [[site]]
 root = 'r'
-index = ['a']
+access_log = 'a'
 [[site.cache]]
 path = '/a/*'
 control = 'private'
 [[site.cache]]
 path = '*.css'
 control = 'public'
+[[class]]
+name = 'a'
+[[class.rule]]
+path = '/a'
+[[class]]
+name = 'b'
+[[class.rule]]
+path = '/b'
 ";
     assert_eq!(
         notes(text),
         [
-            "f:3:1: site.index: no effect yet",
-            "f:4:8: site.cache: no effect yet",
+            "f:3:1: site.access_log: no effect yet",
             "f:7:1: site.cache overlaps that of line 4, which wins where both match",
+            "f:10:3: class: no effect yet",
         ]
     );
 }

@@ -47,17 +47,33 @@ impl Replier {
     /// What has to be found aside comes back instead, to be answered by [`Replier::reply_with`].
     pub fn reply(&mut self, request: &Request, now: Nanos) -> Result<Reply, Box<Find>> {
         let Some(site) = self.sites.of(request.fields.host) else { return Ok(misdirected()) };
+        if let Some((status, to)) = self.sites.redirect(site, request) {
+            return Ok(self.dressed(request, redirect(status, &to)));
+        }
         match request.method {
             Method::Get | Method::Head => match self.cache.lookup(site, request.path, now) {
                 Lookup::Done(found) => Ok(self.reply_with(request, found)),
                 Lookup::Aside(find) => Err(find),
             },
-            Method::Options => Ok(bare(Status::NO_CONTENT).with("Allow", ALLOW).into()),
-            _ => Ok(bare(Status::METHOD_NOT_ALLOWED).with("Allow", ALLOW).with_length(0).into()),
+            Method::Options => Ok(self.dressed(request, bare(Status::NO_CONTENT).with("Allow", ALLOW).into())),
+            _ => {
+                let refused = bare(Status::METHOD_NOT_ALLOWED).with("Allow", ALLOW).with_length(0);
+                Ok(self.dressed(request, refused.into()))
+            }
         }
     }
 
     pub fn reply_with(&mut self, request: &Request, found: Result<Found, Missing>) -> Reply {
+        let reply = self.of_found(request, found);
+        self.dressed(request, reply)
+    }
+
+    fn dressed(&self, request: &Request, reply: Reply) -> Reply {
+        let Some(site) = self.sites.of(request.fields.host) else { return reply };
+        Reply { response: self.sites.dress(site, request, reply.response), ..reply }
+    }
+
+    fn of_found(&mut self, request: &Request, found: Result<Found, Missing>) -> Reply {
         match found {
             Ok(Found::File(entry)) => self.file(request, &entry).into(),
             Ok(Found::Listing(page)) => listing(page).into(),
@@ -66,7 +82,7 @@ impl Replier {
                     location.push('?');
                     location.push_str(&String::from_utf8_lossy(query));
                 }
-                text(Status::MOVED_PERMANENTLY, &location).with("Location", location.as_bytes()).into()
+                redirect(Status::MOVED_PERMANENTLY, &location)
             }
             Err(missing) => self::missing(missing, request.path),
         }
@@ -118,6 +134,10 @@ impl Replier {
 /// The answer to bytes that are no request.
 pub fn reject(reject: Reject) -> Reply {
     Reply { is_last: true, ..text(reject.status, reject.reason).into() }
+}
+
+fn redirect(status: Status, to: &str) -> Reply {
+    text(status, to).with("Location", to.as_bytes()).into()
 }
 
 /// The answer where no site has this host (RFC 9110 section 15.5.20).

@@ -16,12 +16,12 @@ use crate::clients::Clients;
 use crate::clock;
 use crate::config::Config;
 use crate::drain_choice::DrainChoice;
-use crate::files::{Cache, CacheLimits, Finds, Root};
+use crate::files::{Cache, CacheLimits, Finds, Root, Roots};
 use crate::log::{self, AccessLog};
 use crate::places::Places;
 use crate::records::{About, Finisher, Recorder, RecordsError};
 use crate::reply::Replier;
-use crate::sites::{SiteConfig, Sites};
+use crate::sites::{PageError, SiteConfig, Sites};
 use crate::storage::{Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::transmit::{Connection, Transmitter};
@@ -62,6 +62,8 @@ pub struct Server {
 pub enum StartError {
     #[error("cannot serve `{dir}`: {1}; expected a readable folder", dir = .0.display())]
     Folder(PathBuf, #[source] io::Error),
+    #[error(transparent)]
+    Page(#[from] PageError),
     #[error("cannot listen on {0}: {why}", why = unheard(.1))]
     Listen(SocketAddr, #[source] io::Error),
     #[error("cannot open access log {0}: {1}; expected a writable file, or - for standard output")]
@@ -105,7 +107,7 @@ impl Server {
             config.workers = 1;
         }
         let roots = open_roots(&config.sites)?;
-        let sites = Arc::new(Sites::new(&config.sites));
+        let sites = Arc::new(Sites::open(&config.sites)?);
         let listeners = listen_all(&config)?;
         let addresses = local_addresses(&listeners[0])?;
         let threads = Threads::start(on_failure).map_err(|e| StartError::Thread("weir-watch".into(), e))?;
@@ -298,10 +300,11 @@ fn wakes(workers: usize) -> Result<Vec<Arc<Wake>>, StartError> {
     wakes.map_err(|e| StartError::System("create the wake-ups of the threads", e))
 }
 
-fn open_roots(sites: &[SiteConfig]) -> Result<Arc<[Arc<Root>]>, StartError> {
+fn open_roots(sites: &[SiteConfig]) -> Result<Roots, StartError> {
     let open = |site: &SiteConfig| {
-        let root = Root::open(&site.dir, site.files.clone());
-        root.map(Arc::new).map_err(|e| StartError::Folder(site.dir.clone(), e))
+        let Some(dir) = &site.dir else { return Ok(None) };
+        let root = Root::open(dir, site.files.clone());
+        root.map(|root| Some(Arc::new(root))).map_err(|e| StartError::Folder(dir.clone(), e))
     };
     sites.iter().map(open).collect()
 }

@@ -245,7 +245,8 @@ fn serve(args: Args, sites: Vec<SiteConfig>, listen: Vec<SocketAddr>) -> Result<
 /// The folder of the only site, or how many there are.
 fn served(sites: &[SiteConfig]) -> String {
     match sites {
-        [site] => site.dir.display().to_string(),
+        [SiteConfig { dir: Some(dir), .. }] => dir.display().to_string(),
+        [_] => "redirects".to_string(),
         sites => format!("{} sites", sites.len()),
     }
 }

@@ -119,9 +119,9 @@ fn run_serves_the_site_and_refuses_what_is_not_there_yet() {
     let answer = get(&addresses[0], "/a.txt", "a");
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("from a file"), "{answer}");
 
-    folder.write("more.toml", &format!("{RIGHT}[[site.cache]]\npath = \"*\"\ncontrol = \"no-store\"\n"));
+    folder.write("more.toml", &format!("{RIGHT}class = \"gold\"\n[[class]]\nname = \"gold\"\n"));
     let (status, _, err) = said(&weir(&folder.0, &["run", "more.toml"]));
-    assert!(status == Some(1) && err.starts_with("weir: more.toml:6:8: site.cache: no effect yet\n"), "{err}");
+    assert!(status == Some(1) && err.starts_with("weir: more.toml:6:1: site.class: no effect yet\n"), "{err}");
     folder.write("wrong.toml", "[[site]]\n");
     let (status, _, err) = said(&weir(&folder.0, &["run", "wrong.toml"]));
     assert!(status == Some(1) && err.contains("wrong.toml:1:1: site.root missing"), "{err}");
@@ -175,6 +175,95 @@ fn run_serves_sites_by_their_hosts_on_all_listeners() {
     let mut answer = String::new();
     old.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("of rest"), "{answer}");
+}
+
+const ANSWERS: &str = "\
+[[listener]]
+address = \"127.0.0.1:0\"
+[[site]]
+default = true
+root = \"www\"
+[[site.redirect]]
+from = \"/old/*\"
+to = \"/new/*\"
+status = 308
+[[site.redirect]]
+from_host = \"www.a.test\"
+to = \"http://a.test*\"
+[[site.header]]
+name = \"X-Frame-Options\"
+value = \"DENY\"
+[[site.header]]
+path = \"*.css\"
+name = \"X-Style\"
+value = \"yes\"
+[[site.cache]]
+path = \"/assets/*\"
+control = \"max-age=60\"
+[[site.error_page]]
+status = 404
+file = \"/errors/404.html\"
+[[site]]
+hosts = [\"moved.test\"]
+[[site.redirect]]
+to = \"https://a.test*\"
+status = 301
+";
+
+/// A folder with what those sites have.
+fn answers(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    for path in ["www", "www/assets", "www/errors"] {
+        std::fs::create_dir(folder.0.join(path)).unwrap();
+    }
+    folder.write("www/assets/a.css", "style");
+    folder.write("www/plain.txt", "plain");
+    folder.write("www/errors/404.html", "<p>gone</p>");
+    folder.write("weir.toml", ANSWERS);
+    folder
+}
+
+fn holds(answer: &str, line: &str) -> bool {
+    answer.contains(&format!("\r\n{line}\r\n"))
+}
+
+#[test]
+fn a_site_redirects_before_any_file() {
+    let folder = answers("redirects");
+    let (_running, addresses) = run(&folder.0.join("weir.toml"));
+    for (path, host, status, to) in [
+        ("/old/b%20c/?x=1", "a.test", "308 ", "/new/b%20c/?x=1"),
+        ("/assets/a.css", "www.a.test:81", "302 ", "http://a.test/assets/a.css"),
+        ("/a%20b%3f", "www.a.test", "302 ", "http://a.test/a%20b%3F"),
+        ("/any", "moved.test", "301 ", "https://a.test/any"),
+    ] {
+        let answer = get(&addresses[0], path, host);
+        let is_right = answer.starts_with(&format!("HTTP/1.1 {status}")) && holds(&answer, &format!("Location: {to}"));
+        assert!(is_right, "{answer}");
+    }
+}
+
+/// Fields by path, and one body for all files that are not there.
+#[test]
+fn a_site_dresses_its_responses() {
+    let folder = answers("dress");
+    let (_running, addresses) = run(&folder.0.join("weir.toml"));
+    let ask = |path: &str| get(&addresses[0], path, "a.test");
+    let styled = ask("/assets/a.css");
+    let fields = ["X-Frame-Options: DENY", "X-Style: yes", "Cache-Control: max-age=60", "Content-Length: 5"];
+    assert!(fields.iter().all(|field| holds(&styled, field)) && styled.ends_with("\r\n\r\nstyle"), "{styled}");
+    let plain = ask("/plain.txt");
+    assert!(holds(&plain, "X-Frame-Options: DENY") && !plain.contains("X-Style"), "{plain}");
+    let missing = ask("/assets/none");
+    let fields = ["X-Frame-Options: DENY", "Content-Type: text/html; charset=utf-8", "Content-Length: 11"];
+    assert!(missing.starts_with("HTTP/1.1 404 ") && fields.iter().all(|field| holds(&missing, field)), "{missing}");
+    assert!(missing.ends_with("\r\n\r\n<p>gone</p>") && !missing.contains("Cache-Control"), "{missing}");
+    // The page itself is a file as any other.
+    assert!(ask("/errors/404.html").starts_with("HTTP/1.1 200 "));
+
+    std::fs::remove_file(folder.0.join("www/errors/404.html")).unwrap();
+    let (status, _, err) = said(&weir(&folder.0, &["run"]));
+    assert!(status == Some(1) && err.contains("www/errors/404.html` of status 404: No such file"), "{err}");
 }
 
 /// All addresses of both families on one port, as the example has it.

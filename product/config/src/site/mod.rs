@@ -1,12 +1,14 @@
 //! Sites: hosts, files and answers, and the site that a host means.
 
+mod answers;
 mod redirect;
 mod rules;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-pub(crate) use redirect::split_host;
+pub use answers::Answers;
+pub use redirect::split_host;
 pub use redirect::{Redirect, Target};
 pub use rules::{CacheRule, ErrorPage, HeaderRule};
 
@@ -36,10 +38,7 @@ pub struct Site {
     pub access_log: Option<AccessLog>,
     /// A name that a class has.
     pub class: Option<Placed<String>>,
-    pub headers: Vec<HeaderRule>,
-    pub cache: Vec<CacheRule>,
-    pub error_pages: Vec<ErrorPage>,
-    pub redirects: Vec<Redirect>,
+    pub answers: Answers,
     pub held: Vec<Held>,
 }
 
@@ -87,8 +86,8 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
     let files = (table.text::<PathBuf>("root"), table.texts::<FileName>("index"));
     let (listing, hidden) = (table.flag("listing"), table.flag("hidden"));
     let (access_log, class) = (access_log(&table, process), table.text::<Name>("class"));
-    let answers = Answers::read(&table);
-    answers.check(&table, &hosts, is_default);
+    let answers = read_answers(&table);
+    check_answers(&answers, &table, &hosts, is_default);
     Site {
         at: table.at,
         name,
@@ -100,10 +99,7 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
         hidden,
         access_log,
         class: class.map(|class| Placed { value: class.value.0, at: class.at }),
-        headers: answers.headers,
-        cache: answers.cache,
-        error_pages: answers.error_pages,
-        redirects: answers.redirects,
+        answers,
         held: table.held(),
     }
 }
@@ -117,45 +113,36 @@ fn access_log(table: &Section<'_, '_>, process: Option<&Process>) -> Option<Acce
     Some(AccessLog { path, format: format.unwrap_or(LogFormat::Combined) })
 }
 
-struct Answers {
-    headers: Vec<HeaderRule>,
-    cache: Vec<CacheRule>,
-    error_pages: Vec<ErrorPage>,
-    redirects: Vec<Redirect>,
+fn read_answers(table: &Section<'_, '_>) -> Answers {
+    Answers {
+        headers: table.tables("header").iter().filter_map(HeaderRule::read).collect(),
+        cache: table.tables("cache").iter().filter_map(CacheRule::read).collect(),
+        error_pages: table.tables("error_page").iter().filter_map(ErrorPage::read).collect(),
+        redirects: table.tables("redirect").iter().filter_map(Redirect::read).collect(),
+    }
 }
 
-impl Answers {
-    fn read(table: &Section<'_, '_>) -> Answers {
-        Answers {
-            headers: table.tables("header").iter().filter_map(HeaderRule::read).collect(),
-            cache: table.tables("cache").iter().filter_map(CacheRule::read).collect(),
-            error_pages: table.tables("error_page").iter().filter_map(ErrorPage::read).collect(),
-            redirects: table.tables("redirect").iter().filter_map(Redirect::read).collect(),
+fn check_answers(answers: &Answers, table: &Section<'_, '_>, hosts: &[Placed<Host>], is_default: bool) {
+    let book = table.book;
+    reach::check(book, &answers.headers);
+    reach::check(book, &answers.cache);
+    reach::check(book, &answers.error_pages);
+    reach::check(book, &answers.redirects);
+    for redirect in &answers.redirects {
+        let Some(host) = redirect.host.as_ref().filter(|_| !is_default) else { continue };
+        if !hosts.iter().any(|own| own.value.fits(host).is_some()) {
+            let said = format!("site.redirect.from_host `{host}`: expected a host of the site");
+            book.mistake(redirect.at, said);
         }
     }
-
-    fn check(&self, table: &Section<'_, '_>, hosts: &[Placed<Host>], is_default: bool) {
-        let book = table.book;
-        reach::check(book, &self.headers);
-        reach::check(book, &self.cache);
-        reach::check(book, &self.error_pages);
-        reach::check(book, &self.redirects);
-        for redirect in &self.redirects {
-            let Some(host) = redirect.host.as_ref().filter(|_| !is_default) else { continue };
-            if !hosts.iter().any(|own| own.value.fits(host).is_some()) {
-                let said = format!("site.redirect.from_host `{host}`: expected a host of the site");
-                book.mistake(redirect.at, said);
-            }
-        }
-        if let Some(page) = self.error_pages.first().filter(|_| !table.is_given("root")) {
-            book.mistake(page.at, "site.error_page without site.root: expected a folder with its file");
-        }
-        let all_redirected = self.redirects.iter().any(|redirect| redirect.host.is_none() && redirect.from.is_any());
-        if table.is_given("root") || all_redirected || (table.is_given("redirect") && self.redirects.is_empty()) {
-            return;
-        }
-        book.mistake(table.at, "site.root missing: expected a folder, or a redirect of every path");
+    if let Some(page) = answers.error_pages.first().filter(|_| !table.is_given("root")) {
+        book.mistake(page.at, "site.error_page without site.root: expected a folder with its file");
     }
+    let all_redirected = answers.redirects.iter().any(|redirect| redirect.host.is_none() && redirect.from.is_any());
+    if table.is_given("root") || all_redirected || (table.is_given("redirect") && answers.redirects.is_empty()) {
+        return;
+    }
+    book.mistake(table.at, "site.root missing: expected a folder, or a redirect of every path");
 }
 
 fn check_names(book: &Book<'_>, sites: &[Site]) {

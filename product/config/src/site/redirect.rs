@@ -1,5 +1,7 @@
 //! Redirects, and the addresses that they lead to.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
 use crate::form::{FromText, Wrong};
 use crate::host::HostName;
 use crate::keys::Form;
@@ -23,6 +25,9 @@ pub struct Target(String);
 
 const TARGET_BYTES_MAX: usize = 2048;
 
+/// What is not of a segment of a path (RFC 3986 section 3.3), slashes aside.
+const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
 impl Redirect {
     pub(crate) fn read(table: &Section<'_, '_>) -> Option<Redirect> {
         let (from, to) = (table.text::<Pattern>("from"), table.text::<Target>("to"));
@@ -35,10 +40,11 @@ impl Redirect {
         Some(Redirect { at: table.at, from, host: host.map(|host| host.value), to: to.value, status })
     }
 
-    /// Where a request for this host and path is sent.
-    pub fn leads(&self, host: &HostName, path: &str) -> Option<String> {
-        let here = self.host.as_ref().is_none_or(|own| own == host) && self.from.matches(path);
-        here.then(|| self.to.0.replace('*', self.from.matched(path).unwrap_or("")))
+    /// Where a request for this host and this decoded path is sent. What `*` matched is encoded again.
+    pub fn leads(&self, host: Option<&HostName>, path: &str) -> Option<String> {
+        let here = self.host.as_ref().is_none_or(|own| Some(own) == host) && self.from.matches(path);
+        let matched = || utf8_percent_encode(self.from.matched(path).unwrap_or(""), IN_PATH).to_string();
+        here.then(|| self.to.0.replace('*', &matched()))
     }
 }
 
@@ -98,7 +104,7 @@ fn has_host(address: &str) -> bool {
 }
 
 /// The host and the port of `example.org:8080`.
-pub(crate) fn split_host(authority: &str) -> Option<(HostName, Option<u16>)> {
+pub fn split_host(authority: &str) -> Option<(HostName, Option<u16>)> {
     let digits = authority.bytes().rev().take_while(u8::is_ascii_digit).count();
     let (before, port) = authority.split_at(authority.len() - digits);
     match before.strip_suffix(':') {
@@ -148,6 +154,18 @@ mod tests {
         ] {
             assert!(Target::from_text(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_a_star_matched_is_encoded_again() {
+        let (from, to) = (Pattern::of_path("/old/*").unwrap(), Target::from_text("https://a.org/new/*").unwrap());
+        let redirect = Redirect { at: Place::START, from, host: None, to, status: 301 };
+        let leads = |path: &str| redirect.leads(None, path);
+        assert_eq!(leads("/old/b c/\u{e9}?%\r\n").unwrap(), "https://a.org/new/b%20c/%C3%A9%3F%25%0D%0A");
+        assert_eq!(leads("/other"), None);
+        let own = Redirect { host: HostName::new("b.org"), ..redirect.clone() };
+        assert_eq!((own.leads(None, "/old/"), own.leads(HostName::new("a.org").as_ref(), "/old/")), (None, None));
+        assert!(own.leads(HostName::new("B.org").as_ref(), "/old/").is_some());
     }
 
     #[test]

@@ -60,11 +60,14 @@ impl CacheLimits {
     }
 }
 
+/// The folder of each site that has one, by its number.
+pub type Roots = Arc<[Option<Arc<Root>>]>;
+
 /// A worker's files. Entries are shared with whoever sends them and outlive their place here.
 #[derive(Debug)]
 pub struct Cache {
     /// By the number of the site.
-    roots: Arc<[Arc<Root>]>,
+    roots: Roots,
     inotify: Inotify,
     closer: Option<Closer>,
     limits: CacheLimits,
@@ -102,7 +105,7 @@ pub enum Lookup {
 
 impl Cache {
     /// Of these folders, one of each site.
-    pub fn new(roots: Arc<[Arc<Root>]>, limits: CacheLimits) -> Cache {
+    pub fn new(roots: Roots, limits: CacheLimits) -> Cache {
         let inotify = Inotify::new();
         Cache {
             watch: Watch::new(inotify.clone()),
@@ -145,7 +148,9 @@ impl Cache {
         let mut path = std::mem::take(&mut self.decoded);
         path.clear();
         let found = match http::decode_path(raw_path, &mut path) {
-            Ok(()) if self.roots[site as usize].admits(&path) => self.find(&Key::from(wanted), &path, now),
+            Ok(()) if self.roots[site as usize].as_ref().is_some_and(|root| root.admits(&path)) => {
+                self.find(&Key::from(wanted), &path, now)
+            }
             Ok(()) => Lookup::Done(Err(Missing::NotFound)),
             Err(reject) => Lookup::Done(Err(Missing::BadPath(reject))),
         };
@@ -154,7 +159,8 @@ impl Cache {
     }
 
     fn loader(&self, site: SiteNumber) -> Loader {
-        let (root, inotify) = (Arc::clone(&self.roots[site as usize]), self.inotify.clone());
+        let root = self.roots[site as usize].as_ref().expect("a site without a folder has nothing to find");
+        let (root, inotify) = (Arc::clone(root), self.inotify.clone());
         Loader { root, inotify, closer: self.closer.clone() }
     }
 

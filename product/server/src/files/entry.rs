@@ -255,7 +255,7 @@ fn read(file: &mut File, bytes: usize, wait: Wait) -> Result<Vec<u8>, Stop> {
 }
 
 /// By the name's extension; text is said to be UTF-8, which nearly all of it is.
-fn mime_of(path: &str) -> String {
+pub fn mime_of(path: &str) -> String {
     let Some(mime) = mime_guess::from_path(path).first_raw() else {
         return "application/octet-stream".into();
     };

@@ -30,8 +30,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-pub use cache::{BODY_BYTES_MAX, Cache, CacheLimits, ENTRIES_MAX, FILES_OPEN_MAX, Lookup, REVALIDATE_AFTER};
-pub use entry::{BODY_BYTES_HELD_MAX, Content, Entry, OpenFile};
+pub use cache::{BODY_BYTES_MAX, Cache, CacheLimits, ENTRIES_MAX, FILES_OPEN_MAX, Lookup, REVALIDATE_AFTER, Roots};
+pub use entry::{BODY_BYTES_HELD_MAX, Content, Entry, OpenFile, mime_of};
 pub use find::Find;
 pub use finds::{Answer, Finds, SLOW_AFTER};
 pub use key::{Key, SiteNumber};

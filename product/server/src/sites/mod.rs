@@ -1,10 +1,17 @@
-//! Sites: which of them a request is for, by the host it names (RFC 9110 section 7.2).
+//! Sites: which of them a request is for, by the host it names (RFC 9110 section 7.2), and what each answers beside its files.
+
+mod dress;
+mod pages;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use config::Answers;
+
 use crate::files::{self, SiteNumber};
+pub use pages::PageError;
+use pages::Pages;
 
 /// A site as the operator wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,15 +20,16 @@ pub struct SiteConfig {
     pub hosts: Vec<String>,
     /// Whether it answers for hosts of no site, and requests that name none. The first such one does.
     pub is_default: bool,
-    /// The folder that is served.
-    pub dir: PathBuf,
+    /// The folder that is served; a site of redirects alone has none.
+    pub dir: Option<PathBuf>,
     pub files: files::Options,
+    pub answers: Answers,
 }
 
 impl SiteConfig {
     /// The only one: it answers for all hosts.
     pub fn alone(dir: PathBuf, files: files::Options) -> SiteConfig {
-        SiteConfig { hosts: Vec::new(), is_default: true, dir, files }
+        SiteConfig { hosts: Vec::new(), is_default: true, dir: Some(dir), files, answers: Answers::default() }
     }
 }
 
@@ -32,11 +40,15 @@ pub struct Sites {
     /// By the name that theirs are below.
     below: HashMap<Box<str>, SiteNumber>,
     default: Option<SiteNumber>,
+    answers: Vec<Answers>,
+    pages: Pages,
 }
 
 impl Sites {
-    pub fn new(configs: &[SiteConfig]) -> Sites {
-        let mut sites = Sites::default();
+    /// With the bodies of errors, which are read here.
+    pub fn open(configs: &[SiteConfig]) -> Result<Sites, PageError> {
+        let answers = configs.iter().map(|config| config.answers.clone()).collect();
+        let mut sites = Sites { answers, pages: Pages::read(configs)?, ..Sites::default() };
         for (number, config) in (0..).zip(configs) {
             if config.is_default && sites.default.is_none() {
                 sites.default = Some(number);
@@ -48,7 +60,7 @@ impl Sites {
                 };
             }
         }
-        sites
+        Ok(sites)
     }
 
     /// The site of a host as a request names it, with or without a port: that of the host itself, else that of the longest
@@ -89,7 +101,7 @@ mod tests {
             is_default: *is_default,
             ..SiteConfig::alone(".".into(), files::Options::default())
         };
-        Sites::new(&all.iter().map(config).collect::<Vec<_>>())
+        Sites::open(&all.iter().map(config).collect::<Vec<_>>()).unwrap()
     }
 
     #[test]

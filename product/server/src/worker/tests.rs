@@ -35,7 +35,7 @@ struct Client {
 
 /// One, for all hosts.
 fn sites() -> Arc<Sites> {
-    Arc::new(Sites::new(&[SiteConfig::alone(".".into(), Options::default())]))
+    Arc::new(Sites::open(&[SiteConfig::alone(".".into(), Options::default())]).unwrap())
 }
 
 impl Bench {
@@ -62,7 +62,7 @@ impl Bench {
         let worker = Worker::new(Parts {
             number: 0,
             listeners: vec![listener.into()],
-            replier: Replier::new(Cache::new([Arc::new(root)].into(), CacheLimits::per_worker(1)), sites()),
+            replier: Replier::new(Cache::new([Some(Arc::new(root))].into(), CacheLimits::per_worker(1)), sites()),
             finds: Finds::new(Arc::clone(&pool), move || woken.set()),
             transmitter: Transmitter::new(drain, None, limits.patience),
             order: match pace.rate {

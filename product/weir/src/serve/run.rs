@@ -49,9 +49,9 @@ fn site_config(site: &config::Site, folder: &Path) -> SiteConfig {
     SiteConfig {
         hosts: site.hosts.iter().map(|host| host.value.to_string()).collect(),
         is_default: site.is_default,
-        // A site of redirects alone has none, and redirects are not there yet.
-        dir: folder.join(site.root.clone().unwrap_or_default()),
+        dir: site.root.as_ref().map(|root| folder.join(root)),
         files,
+        answers: site.answers.clone(),
     }
 }
 
@@ -175,7 +175,7 @@ mod tests {
         let (one, other) = (site_config(&sites[0], Path::new("/etc")), site_config(&sites[1], Path::new("/etc")));
         let files = files::Options { hidden: true, listing: true, index: vec!["i".into(), "j".into()] };
         let hosts = vec!["a.org".into(), "*.a.org".into()];
-        assert_eq!(one, SiteConfig { hosts, is_default: false, dir: "/etc/w".into(), files });
+        assert_eq!(one, SiteConfig { hosts, is_default: false, ..SiteConfig::alone("/etc/w".into(), files) });
         assert_eq!(other, SiteConfig::alone("/x".into(), files::Options::default()));
     }
 }

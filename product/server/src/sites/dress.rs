@@ -1,0 +1,70 @@
+//! What a site does to the answers to its requests.
+
+use std::sync::Arc;
+
+use config::{HostName, split_host};
+use http::{Request, Response, Status};
+
+use super::Sites;
+use super::pages::Page;
+use crate::files::SiteNumber;
+use crate::transmit::{Body, Piece};
+
+impl Sites {
+    /// Where a request of this site is sent instead: the status and the address.
+    pub fn redirect(&self, site: SiteNumber, request: &Request) -> Option<(Status, String)> {
+        let answers = &self.answers[site as usize];
+        if answers.redirects.is_empty() {
+            return None;
+        }
+        let host = host_of(request);
+        let (redirect, mut to) = answers.redirect(host.as_ref(), &path_of(request)?)?;
+        if let Some(query) = request.query.filter(|_| !to.contains('?')) {
+            to.push('?');
+            to.push_str(&String::from_utf8_lossy(query));
+        }
+        Some((Status(redirect.status), to))
+    }
+
+    /// The response with the fields of its site, and its body if it is an error's.
+    pub fn dress(&self, site: SiteNumber, request: &Request, response: Response<Body>) -> Response<Body> {
+        let answers = &self.answers[site as usize];
+        if answers.is_empty() {
+            return response;
+        }
+        let mut response = match self.pages.of(site, response.status.0) {
+            Some(page) => with_page(&response, page),
+            None => response,
+        };
+        let Some(path) = path_of(request) else { return response };
+        for rule in answers.headers(&path) {
+            response = response.with(&rule.name, rule.value.as_bytes());
+        }
+        match answers.cache(&path).filter(|_| response.status.0 < 400) {
+            Some(rule) => response.with("Cache-Control", rule.control.as_bytes()),
+            None => response,
+        }
+    }
+}
+
+/// The same error, its own fields kept.
+fn with_page(response: &Response<Body>, page: &Page) -> Response<Body> {
+    let is_of_body = |name: &str| ["content-type", "content-length"].iter().any(|own| own.eq_ignore_ascii_case(name));
+    let body = Piece::Page { page: Arc::clone(&page.bytes), at: 0 };
+    let kept = response.fields().filter(|(name, _)| !is_of_body(name));
+    let dressed =
+        kept.fold(Response::new(response.status, body.into()), |dressed, (name, value)| dressed.with(name, value));
+    dressed.with("Content-Type", page.mime.as_bytes()).with_length(page.bytes.len() as u64)
+}
+
+fn host_of(request: &Request) -> Option<HostName> {
+    let authority = std::str::from_utf8(request.fields.host?).ok()?;
+    Some(split_host(authority)?.0)
+}
+
+/// Decoded, from a slash on.
+fn path_of(request: &Request) -> Option<String> {
+    let mut path = String::new();
+    http::decode_path(request.path, &mut path).ok()?;
+    Some(format!("/{path}"))
+}

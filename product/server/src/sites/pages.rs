@@ -1,0 +1,65 @@
+//! The bodies of errors, held in memory: what answers for a missing file must not be missing.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::SiteConfig;
+use crate::files::SiteNumber;
+
+const PAGE_BYTES_MAX: u64 = 1 << 20;
+
+/// A page and its media type.
+#[derive(Debug, Clone)]
+pub struct Page {
+    pub bytes: Arc<Vec<u8>>,
+    pub mime: String,
+}
+
+#[derive(Debug, Error)]
+#[error("error page {file} of status {status}: {cause}; expected a readable file of at most 1 MiB")]
+pub struct PageError {
+    file: String,
+    status: u16,
+    #[source]
+    cause: io::Error,
+}
+
+/// By site and status.
+#[derive(Debug, Default)]
+pub struct Pages(HashMap<(SiteNumber, u16), Page>);
+
+impl Pages {
+    pub fn read(sites: &[SiteConfig]) -> Result<Pages, PageError> {
+        let mut pages = Pages::default();
+        for (number, site) in (0..).zip(sites) {
+            let Some(dir) = &site.dir else { continue };
+            for page in &site.answers.error_pages {
+                let path: PathBuf = dir.join(page.file.trim_start_matches('/'));
+                let read = read(&path).map_err(|cause| {
+                    let file = format!("`{}`", path.display());
+                    PageError { file, status: page.status, cause }
+                });
+                pages.0.entry((number, page.status)).or_insert(read?);
+            }
+        }
+        Ok(pages)
+    }
+
+    pub fn of(&self, site: SiteNumber, status: u16) -> Option<&Page> {
+        self.0.get(&(site, status))
+    }
+}
+
+fn read(path: &Path) -> io::Result<Page> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(PAGE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > PAGE_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 MiB"));
+    }
+    let mime = crate::files::mime_of(&path.to_string_lossy());
+    Ok(Page { bytes: Arc::new(bytes), mime })
+}
