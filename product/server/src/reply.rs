@@ -8,7 +8,7 @@ use http::{EntityFields, Method, Reject, Request, Response, Status, Verdict, mul
 use units::Nanos;
 
 use crate::files::{Cache, Entry, Find, Found, LISTING_MIME, Lookup, Missing};
-use crate::sites::Sites;
+use crate::sites::{Served, Sites};
 use crate::transmit::{Body, Piece};
 
 /// A response, and what the connection and the log have to know of it.
@@ -25,7 +25,7 @@ pub struct Reply {
 /// Makes responses for one worker.
 pub struct Replier {
     pub cache: Cache,
-    sites: Arc<Sites>,
+    served: Arc<Served>,
     /// Makes boundaries of multipart bodies differ.
     boundaries: u64,
 }
@@ -40,14 +40,24 @@ impl From<Response<Body>> for Reply {
 }
 
 impl Replier {
-    pub fn new(cache: Cache, sites: Arc<Sites>) -> Replier {
-        Replier { cache, sites, boundaries: 0 }
+    pub fn new(cache: Cache, served: Arc<Served>) -> Replier {
+        Replier { cache, served, boundaries: 0 }
+    }
+
+    /// From now on for these sites.
+    pub fn serve(&mut self, served: Arc<Served>) {
+        self.cache.replace_roots(served.roots.clone());
+        self.served = served;
+    }
+
+    fn sites(&self) -> &Sites {
+        &self.served.sites
     }
 
     /// What has to be found aside comes back instead, to be answered by [`Replier::reply_with`].
     pub fn reply(&mut self, request: &Request, now: Nanos) -> Result<Reply, Box<Find>> {
-        let Some(site) = self.sites.of(request.fields.host) else { return Ok(misdirected()) };
-        if let Some((status, to)) = self.sites.redirect(site, request) {
+        let Some(site) = self.sites().of(request.fields.host) else { return Ok(misdirected()) };
+        if let Some((status, to)) = self.sites().redirect(site, request) {
             return Ok(self.dressed(request, redirect(status, &to)));
         }
         match request.method {
@@ -69,8 +79,8 @@ impl Replier {
     }
 
     fn dressed(&self, request: &Request, reply: Reply) -> Reply {
-        let Some(site) = self.sites.of(request.fields.host) else { return reply };
-        Reply { response: self.sites.dress(site, request, reply.response), ..reply }
+        let Some(site) = self.sites().of(request.fields.host) else { return reply };
+        Reply { response: self.sites().dress(site, request, reply.response), ..reply }
     }
 
     fn of_found(&mut self, request: &Request, found: Result<Found, Missing>) -> Reply {

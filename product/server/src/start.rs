@@ -16,12 +16,12 @@ use crate::clients::Clients;
 use crate::clock;
 use crate::config::Config;
 use crate::drain_choice::DrainChoice;
-use crate::files::{Cache, CacheLimits, Finds, Root, Roots};
+use crate::files::{Cache, CacheLimits, Finds};
 use crate::log::{self, AccessLog};
 use crate::places::Places;
 use crate::records::{About, Finisher, Recorder, RecordsError};
 use crate::reply::Replier;
-use crate::sites::{PageError, SiteConfig, Sites};
+use crate::sites::{Current, PageError, SiteConfig};
 use crate::storage::{Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::transmit::{Connection, Transmitter};
@@ -55,6 +55,7 @@ pub struct Server {
     log: AccessLog,
     _log_guard: log::Guard,
     recording: Option<(Recorder, Finisher)>,
+    current: Arc<Current>,
 }
 
 /// Why the server cannot start.
@@ -106,8 +107,7 @@ impl Server {
         if config.drain.is_paced() {
             config.workers = 1;
         }
-        let roots = open_roots(&config.sites)?;
-        let sites = Arc::new(Sites::open(&config.sites)?);
+        let current = Arc::new(Current::open(&config.sites)?);
         let listeners = listen_all(&config)?;
         let addresses = local_addresses(&listeners[0])?;
         let threads = Threads::start(on_failure).map_err(|e| StartError::Thread("weir-watch".into(), e))?;
@@ -134,11 +134,10 @@ impl Server {
             log,
             _log_guard: log_guard,
             recording,
+            current,
         };
         for (number, listeners) in listeners.into_iter().enumerate() {
-            let cache = Cache::new(Arc::clone(&roots), CacheLimits::per_worker(config.workers));
-            let replier = Replier::new(cache.closing_by(Arc::clone(&server.pool)), Arc::clone(&sites));
-            server.start_worker(number, listeners, replier, &mut config)?;
+            server.start_worker(number, listeners, &mut config)?;
         }
         Ok(server)
     }
@@ -186,6 +185,18 @@ impl Server {
         }
     }
 
+    /// Serves these sites from now on, or, with the reason why not, those from before. What is under way ends as it began.
+    pub fn replace_sites(&self, sites: &[SiteConfig]) -> Result<(), StartError> {
+        self.current.replace(sites)?;
+        self.wakes.iter().for_each(|wake| wake.set());
+        Ok(())
+    }
+
+    /// Writes a line to the error log.
+    pub fn tell(&self, line: &str) {
+        self.log.error(line);
+    }
+
     /// Has the clients that were sent most lately written to the error log, by the first worker, which may keep accounts of their shares.
     pub fn tell_clients(&self) {
         self.clients.ask_lines();
@@ -209,19 +220,16 @@ impl Server {
         }
     }
 
-    fn start_worker(
-        &mut self,
-        number: usize,
-        listeners: Vec<OwnedFd>,
-        replier: Replier,
-        config: &mut Config,
-    ) -> Result<(), StartError> {
+    fn start_worker(&mut self, number: usize, listeners: Vec<OwnedFd>, config: &mut Config) -> Result<(), StartError> {
+        let served = self.current.served();
+        let cache = Cache::new(served.roots.clone(), CacheLimits::per_worker(config.workers));
+        let cache = cache.closing_by(Arc::clone(&self.pool));
         let wake = &self.wakes[number];
         let woken = Arc::clone(wake);
         let parts = Parts {
             number,
             listeners,
-            replier,
+            replier: Replier::new(cache, served),
             finds: Finds::new(Arc::clone(&self.pool), move || woken.set()),
             order: order(&config.drain),
             transmitter: transmitter(config, &self.pool, wake)
@@ -235,6 +243,7 @@ impl Server {
             places: Arc::clone(&self.places),
             clients: Arc::clone(&self.clients),
             stop: Arc::clone(&self.stop),
+            current: Arc::clone(&self.current),
         };
         let name = format!("weir-worker-{number}");
         let worker = Worker::new(parts).map_err(|e| StartError::Thread(name.clone(), e))?;
@@ -298,15 +307,6 @@ fn start_recording(
 fn wakes(workers: usize) -> Result<Vec<Arc<Wake>>, StartError> {
     let wakes = (0..workers).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<_>>();
     wakes.map_err(|e| StartError::System("create the wake-ups of the threads", e))
-}
-
-fn open_roots(sites: &[SiteConfig]) -> Result<Roots, StartError> {
-    let open = |site: &SiteConfig| {
-        let Some(dir) = &site.dir else { return Ok(None) };
-        let root = Root::open(dir, site.files.clone());
-        root.map(|root| Some(Arc::new(root))).map_err(|e| StartError::Folder(dir.clone(), e))
-    };
-    sites.iter().map(open).collect()
 }
 
 /// The listening sockets of each worker.

@@ -198,11 +198,14 @@ enum LogFormat {
 pub fn main(args: Args) -> Result<(), Failure> {
     let options = files::Options { hidden: args.hidden, listing: args.listing, ..files::Options::default() };
     let (sites, listen) = (vec![SiteConfig::alone(args.dir.clone(), options)], vec![args.listen]);
-    serve(args, sites, listen)
+    serve(args, sites, listen, None)
 }
 
+/// The sites as their file has them now.
+type Again<'a> = dyn Fn() -> Result<Vec<SiteConfig>, Failure> + 'a;
+
 /// Serves these sites, whatever the flags say of the folder, at these addresses.
-fn serve(args: Args, sites: Vec<SiteConfig>, listen: Vec<SocketAddr>) -> Result<(), Failure> {
+fn serve(args: Args, sites: Vec<SiteConfig>, listen: Vec<SocketAddr>, again: Option<&Again>) -> Result<(), Failure> {
     // Before anything runs, so that no signal is missed and the workers inherit nothing of it.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])
         .map_err(|e| Failure::Failed(format!("cannot watch for signals: {e}")))?;
@@ -216,18 +219,14 @@ fn serve(args: Args, sites: Vec<SiteConfig>, listen: Vec<SocketAddr>) -> Result<
         String::new()
     };
     let server = Server::start(config, move || handle.close())?;
-    // Whether anybody reads this makes no difference to serving.
-    let at: Vec<String> = server.addresses().iter().map(|address| format!("http://{address}/")).collect();
-    let (at, why, connections) = (at.join(", "), server.why(), server.connections_max());
-    let guard = server.wait_bound().map_or(String::new(), guard_promise);
-    let share = server.client_allowance_bytes().map_or(String::new(), share_promise);
-    let _ = writeln!(
-        std::io::stdout(),
-        "weir: serving {served} at {at} ({why}; at most {connections} connections{loops}{share}{guard})"
-    );
+    tell_start(&server, &served, &loops);
     for signal in signals.forever() {
         match signal {
-            SIGHUP | SIGUSR1 => server.reopen_logs(),
+            SIGHUP => {
+                server.reopen_logs();
+                again.iter().for_each(|again| reload(&server, again));
+            }
+            SIGUSR1 => server.reopen_logs(),
             SIGUSR2 => server.tell_clients(),
             _ => break,
         }
@@ -240,6 +239,34 @@ fn serve(args: Args, sites: Vec<SiteConfig>, listen: Vec<SocketAddr>) -> Result<
         let _ = signal_hook::flag::register_conditional_default(signal, std::sync::Arc::new(true.into()));
     }
     Ok(server.stop()?)
+}
+
+/// One line: what is served, where, and how.
+fn tell_start(server: &Server, served: &str, loops: &str) {
+    // Whether anybody reads this makes no difference to serving.
+    let at: Vec<String> = server.addresses().iter().map(|address| format!("http://{address}/")).collect();
+    let (at, why, connections) = (at.join(", "), server.why(), server.connections_max());
+    let guard = server.wait_bound().map_or(String::new(), guard_promise);
+    let share = server.client_allowance_bytes().map_or(String::new(), share_promise);
+    let _ = writeln!(
+        std::io::stdout(),
+        "weir: serving {served} at {at} ({why}; at most {connections} connections{loops}{share}{guard})"
+    );
+}
+
+/// All of the file as it is now, or nothing of it.
+fn reload(server: &Server, again: &Again) {
+    let replaced = again().and_then(|sites| {
+        server.replace_sites(&sites)?;
+        Ok(sites.len())
+    });
+    match replaced {
+        Ok(count) => server.tell(&format!("configuration read again: {count} sites are in force")),
+        Err(Failure::Failed(reason) | Failure::Usage(reason)) => {
+            reason.lines().for_each(|line| server.tell(line));
+            server.tell("configuration read again and not used: that from before stays in force");
+        }
+    }
 }
 
 /// The folder of the only site, or how many there are.

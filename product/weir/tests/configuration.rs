@@ -266,6 +266,94 @@ fn a_site_dresses_its_responses() {
     assert!(status == Some(1) && err.contains("www/errors/404.html` of status 404: No such file"), "{err}");
 }
 
+/// Sends the signal, and waits until the server says what came of it.
+fn reload(running: &Running, said: &mut impl BufRead) -> String {
+    rustix::process::kill_process(rustix::process::Pid::from_child(&running.0), rustix::process::Signal::HUP).unwrap();
+    let mut lines = String::new();
+    while !lines.contains("configuration read again") {
+        assert!(said.read_line(&mut lines).unwrap() > 0, "{lines}");
+    }
+    lines
+}
+
+/// `weir run` with an error log to be read.
+fn run_aloud(folder: &Folder) -> (Running, BufReader<std::process::ChildStderr>, String) {
+    for site in ["one", "many"] {
+        std::fs::create_dir(folder.0.join(site)).unwrap();
+        folder.write(&format!("{site}/a.txt"), &format!("of {site}"));
+    }
+    folder.write("weir.toml", SITES);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.arg("run").arg(folder.0.join("weir.toml")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = Running(command.spawn().unwrap());
+    let said = BufReader::new(running.0.stderr.take().unwrap());
+    let mut line = String::new();
+    BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap();
+    (running, said, address.to_string())
+}
+
+/// The new file counts as a whole or not at all.
+#[test]
+fn a_file_read_again_counts_whole_or_not_at_all() {
+    let folder = Folder::new("again");
+    let (running, mut log, address) = run_aloud(&folder);
+    assert!(get(&address, "/a.txt", "one.test").ends_with("of one"));
+
+    folder.write("weir.toml", &SITES.replace("root = \"one\"", "root = \"many\""));
+    assert!(reload(&running, &mut log).contains("2 sites are in force"));
+    assert!(get(&address, "/a.txt", "one.test").ends_with("of many"));
+    for (wrong, reason) in [
+        (SITES.replace("root = \"one\"", "root = \"none\""), "cannot serve `"),
+        (SITES.replace("one.test", "one test"), "weir.toml:6:10: site.hosts"),
+        (format!("{SITES}[uplink]\nrate = \"1mbit\"\n"), "restart weir for that"),
+        (SITES.replace("[::1]:0", "127.0.0.2:0"), "restart weir for that"),
+        (String::new(), "site missing"),
+    ] {
+        folder.write("weir.toml", &wrong);
+        let said = reload(&running, &mut log);
+        assert!(said.contains(reason) && said.contains("stays in force"), "{said}");
+        assert!(get(&address, "/a.txt", "one.test").ends_with("of many"));
+    }
+}
+
+/// Ten times, beside a client that asks on one connection: each request has the answer of the one set or of the other.
+#[test]
+fn no_request_is_lost_beside_a_reload() {
+    let folder = Folder::new("beside");
+    let (running, mut log, address) = run_aloud(&folder);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let ask = || {
+        let mut client = TcpStream::connect(&address).unwrap();
+        let mut counts = [0u32; 2];
+        while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+            client.write_all(b"GET /a.txt HTTP/1.1\r\nHost: one.test\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            while !answer.contains("\r\n\r\nof ") || !(answer.ends_with("one") || answer.ends_with("many")) {
+                let mut bytes = [0; 4096];
+                let count = client.read(&mut bytes).unwrap();
+                assert!(count > 0, "{answer}");
+                answer.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+            }
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+            counts[usize::from(answer.ends_with("many"))] += 1;
+        }
+        counts
+    };
+    std::thread::scope(|scope| {
+        let client = scope.spawn(ask);
+        for turn in 0..10 {
+            let root = ["many", "one"][turn % 2];
+            folder.write("weir.toml", &SITES.replace("root = \"one\"", &format!("root = \"{root}\"")));
+            assert!(reload(&running, &mut log).contains("2 sites are in force"));
+            assert!(get(&address, "/a.txt", "one.test").ends_with(&format!("of {root}")));
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        let counts = client.join().unwrap();
+        assert!(counts.iter().all(|&count| count > 0), "{counts:?}");
+    });
+}
+
 /// All addresses of both families on one port, as the example has it.
 #[test]
 fn both_families_have_a_listener_on_one_port() {

@@ -25,7 +25,7 @@ use super::find::{Find, FindDone, Request};
 use super::listings::{LISTING_BYTES_MAX, Listings};
 use super::loader::{Known, Loaded, LoadedFile, LoadedPage, Loader, Outcome};
 use super::watch::{Changed, Inotify, Watch, WatchId};
-use super::{Entry, Found, Key, Missing, Root, SiteNumber, Stop, Wait};
+use super::{Entry, Found, Key, Missing, Root, Roots, SiteNumber, Stop, Wait};
 use crate::storage::Pool;
 
 /// How long an entry is believed without looking at the file system. A look is about 3 µs; once a second it is free.
@@ -60,14 +60,12 @@ impl CacheLimits {
     }
 }
 
-/// The folder of each site that has one, by its number.
-pub type Roots = Arc<[Option<Arc<Root>>]>;
-
 /// A worker's files. Entries are shared with whoever sends them and outlive their place here.
 #[derive(Debug)]
 pub struct Cache {
-    /// By the number of the site.
     roots: Roots,
+    /// Those of the sites before, for what was begun then.
+    roots_before: Option<Roots>,
     inotify: Inotify,
     closer: Option<Closer>,
     limits: CacheLimits,
@@ -110,6 +108,7 @@ impl Cache {
         Cache {
             watch: Watch::new(inotify.clone()),
             roots,
+            roots_before: None,
             inotify,
             closer: None,
             limits,
@@ -130,6 +129,11 @@ impl Cache {
         self
     }
 
+    /// From now on the sites are others. What is under way for those before ends as it began; for those before them it is given up.
+    pub fn replace_roots(&mut self, roots: Roots) {
+        self.roots_before = Some(std::mem::replace(&mut self.roots, roots));
+    }
+
     /// What to send for this request path of a site (without its query). Never waits. `now` only has to grow.
     pub fn lookup(&mut self, site: SiteNumber, raw_path: &[u8], now: Nanos) -> Lookup {
         let mut wanted = std::mem::take(&mut self.wanted);
@@ -148,20 +152,25 @@ impl Cache {
         let mut path = std::mem::take(&mut self.decoded);
         path.clear();
         let found = match http::decode_path(raw_path, &mut path) {
-            Ok(()) if self.roots[site as usize].as_ref().is_some_and(|root| root.admits(&path)) => {
-                self.find(&Key::from(wanted), &path, now)
-            }
-            Ok(()) => Lookup::Done(Err(Missing::NotFound)),
+            Ok(()) => match self.root(site) {
+                Some(Some(root)) if root.admits(&path) => self.find(&Key::from(wanted), &path, now),
+                Some(_) => Lookup::Done(Err(Missing::NotFound)),
+                None => Lookup::Done(Err(Missing::Exhausted)),
+            },
             Err(reject) => Lookup::Done(Err(Missing::BadPath(reject))),
         };
         self.decoded = path;
         found
     }
 
-    fn loader(&self, site: SiteNumber) -> Loader {
-        let root = self.roots[site as usize].as_ref().expect("a site without a folder has nothing to find");
-        let (root, inotify) = (Arc::clone(root), self.inotify.clone());
-        Loader { root, inotify, closer: self.closer.clone() }
+    /// `None` for a site that is served no more.
+    fn root(&self, site: SiteNumber) -> Option<Option<&Arc<Root>>> {
+        self.roots.of(site).or_else(|| self.roots_before.as_ref()?.of(site))
+    }
+
+    fn loader(&self, site: SiteNumber) -> Option<Loader> {
+        let root = Arc::clone(self.root(site)??);
+        Some(Loader { root, inotify: self.inotify.clone(), closer: self.closer.clone() })
     }
 
     /// What came of a find. Without a descriptor for it, lets go of the files kept here; then it has to be run once more.
@@ -212,7 +221,8 @@ impl Cache {
     }
 
     fn find(&mut self, key: &Key, path: &str, now: Nanos) -> Lookup {
-        let (known, loader) = (self.known(key, path, now), self.loader(key.site()));
+        let Some(loader) = self.loader(key.site()) else { return Lookup::Done(Err(Missing::Exhausted)) };
+        let known = self.known(key, path, now);
         let mut outcome = loader.find(path, &known, Wait::Never);
         if outcome.is_short() && self.close_files() {
             self.give_back(outcome.added);
@@ -228,8 +238,10 @@ impl Cache {
     }
 
     fn aside(&self, request: Request) -> Lookup {
-        let loader = self.loader(request.key.site());
-        Lookup::Aside(Box::new(Find::new(request, loader)))
+        match self.loader(request.key.site()) {
+            Some(loader) => Lookup::Aside(Box::new(Find::new(request, loader))),
+            None => Lookup::Done(Err(Missing::Exhausted)),
+        }
     }
 
     fn known(&self, key: &Key, path: &str, now: Nanos) -> Known {

@@ -19,6 +19,7 @@ mod listings;
 mod loader;
 mod mounts;
 mod root;
+mod roots;
 #[cfg(test)]
 pub(crate) mod temporary;
 #[cfg(test)]
@@ -30,7 +31,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-pub use cache::{BODY_BYTES_MAX, Cache, CacheLimits, ENTRIES_MAX, FILES_OPEN_MAX, Lookup, REVALIDATE_AFTER, Roots};
+pub use cache::{BODY_BYTES_MAX, Cache, CacheLimits, ENTRIES_MAX, FILES_OPEN_MAX, Lookup, REVALIDATE_AFTER};
 pub use entry::{BODY_BYTES_HELD_MAX, Content, Entry, OpenFile, mime_of};
 pub use find::Find;
 pub use finds::{Answer, Finds, SLOW_AFTER};
@@ -38,6 +39,7 @@ pub use key::{Key, SiteNumber};
 pub use listing::NAMES_MAX as LISTING_NAMES_MAX;
 pub use listings::LISTING_BYTES_MAX;
 pub use root::{Options, Root};
+pub use roots::Roots;
 
 /// Media type of [`Found::Listing`].
 pub const LISTING_MIME: &str = "text/html; charset=utf-8";

@@ -35,10 +35,10 @@ impl Folder {
 
     /// A file at the top as somebody finds it who has not seen it before.
     pub fn entry(&self, name: &str) -> Arc<Entry> {
-        let root = Arc::new(Root::open(&self.0, Default::default()).unwrap());
+        let root = Root::open(&self.0, Default::default()).unwrap();
         let path = format!("/{name}");
-        let found = Cache::new([Some(root)].into(), CacheLimits::per_worker(1))
-            .lookup_waiting(path.as_bytes(), Nanos::from_secs(1));
+        let found =
+            Cache::new(root.into(), CacheLimits::per_worker(1)).lookup_waiting(path.as_bytes(), Nanos::from_secs(1));
         let Ok(Found::File(entry)) = found else { panic!("{found:?}") };
         entry
     }

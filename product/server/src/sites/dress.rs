@@ -13,7 +13,7 @@ use crate::transmit::{Body, Piece};
 impl Sites {
     /// Where a request of this site is sent instead: the status and the address.
     pub fn redirect(&self, site: SiteNumber, request: &Request) -> Option<(Status, String)> {
-        let answers = &self.answers[site as usize];
+        let answers = &self.answers[self.place(site)];
         if answers.redirects.is_empty() {
             return None;
         }
@@ -28,11 +28,11 @@ impl Sites {
 
     /// The response with the fields of its site, and its body if it is an error's.
     pub fn dress(&self, site: SiteNumber, request: &Request, response: Response<Body>) -> Response<Body> {
-        let answers = &self.answers[site as usize];
+        let answers = &self.answers[self.place(site)];
         if answers.is_empty() {
             return response;
         }
-        let mut response = match self.pages.of(site, response.status.0) {
+        let mut response = match self.pages.of(self.place(site), response.status.0) {
             Some(page) => with_page(&response, page),
             None => response,
         };

@@ -1,5 +1,6 @@
 //! Sites: which of them a request is for, by the host it names (RFC 9110 section 7.2), and what each answers beside its files.
 
+mod current;
 mod dress;
 mod pages;
 
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use config::Answers;
 
 use crate::files::{self, SiteNumber};
+pub use current::{Current, Served};
 pub use pages::PageError;
 use pages::Pages;
 
@@ -40,16 +42,19 @@ pub struct Sites {
     /// By the name that theirs are below.
     below: HashMap<Box<str>, SiteNumber>,
     default: Option<SiteNumber>,
+    /// The number of the first; the others follow.
+    first: SiteNumber,
     answers: Vec<Answers>,
     pages: Pages,
 }
 
 impl Sites {
     /// With the bodies of errors, which are read here.
-    pub fn open(configs: &[SiteConfig]) -> Result<Sites, PageError> {
+    pub fn open(configs: &[SiteConfig], first: SiteNumber) -> Result<Sites, PageError> {
         let answers = configs.iter().map(|config| config.answers.clone()).collect();
-        let mut sites = Sites { answers, pages: Pages::read(configs)?, ..Sites::default() };
-        for (number, config) in (0..).zip(configs) {
+        let mut sites = Sites { first, answers, pages: Pages::read(configs)?, ..Sites::default() };
+        for (at, config) in (0..).zip(configs) {
+            let number = first.wrapping_add(at);
             if config.is_default && sites.default.is_none() {
                 sites.default = Some(number);
             }
@@ -70,6 +75,11 @@ impl Sites {
             return self.default;
         }
         host.and_then(name_of).and_then(|name| self.named(&name)).or(self.default)
+    }
+
+    /// Its place in what is kept of each.
+    fn place(&self, site: SiteNumber) -> usize {
+        site.wrapping_sub(self.first) as usize
     }
 
     fn named(&self, name: &str) -> Option<SiteNumber> {
@@ -101,7 +111,7 @@ mod tests {
             is_default: *is_default,
             ..SiteConfig::alone(".".into(), files::Options::default())
         };
-        Sites::open(&all.iter().map(config).collect::<Vec<_>>()).unwrap()
+        Sites::open(&all.iter().map(config).collect::<Vec<_>>(), 0).unwrap()
     }
 
     #[test]

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::SiteConfig;
-use crate::files::SiteNumber;
 
 const PAGE_BYTES_MAX: u64 = 1 << 20;
 
@@ -28,14 +27,14 @@ pub struct PageError {
     cause: io::Error,
 }
 
-/// By site and status.
+/// By the place of the site in its set, and status.
 #[derive(Debug, Default)]
-pub struct Pages(HashMap<(SiteNumber, u16), Page>);
+pub struct Pages(HashMap<(usize, u16), Page>);
 
 impl Pages {
     pub fn read(sites: &[SiteConfig]) -> Result<Pages, PageError> {
         let mut pages = Pages::default();
-        for (number, site) in (0..).zip(sites) {
+        for (place, site) in sites.iter().enumerate() {
             let Some(dir) = &site.dir else { continue };
             for page in &site.answers.error_pages {
                 let path: PathBuf = dir.join(page.file.trim_start_matches('/'));
@@ -43,14 +42,14 @@ impl Pages {
                     let file = format!("`{}`", path.display());
                     PageError { file, status: page.status, cause }
                 });
-                pages.0.entry((number, page.status)).or_insert(read?);
+                pages.0.entry((place, page.status)).or_insert(read?);
             }
         }
         Ok(pages)
     }
 
-    pub fn of(&self, site: SiteNumber, status: u16) -> Option<&Page> {
-        self.0.get(&(site, status))
+    pub fn of(&self, place: usize, status: u16) -> Option<&Page> {
+        self.0.get(&(place, status))
     }
 }
 

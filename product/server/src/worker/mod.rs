@@ -46,6 +46,7 @@ use crate::places::Places;
 use crate::poll::{Poll, Ready};
 use crate::records::Recorder;
 use crate::reply::Replier;
+use crate::sites::Current;
 use crate::threads::Beat;
 use crate::transmit::{Connection, Departure, Failure, TcpView, Transmitter};
 use crate::wake::Wake;
@@ -96,6 +97,7 @@ pub struct Parts {
     pub places: Arc<Places>,
     pub clients: Arc<Clients>,
     pub stop: Arc<AtomicBool>,
+    pub current: Arc<Current>,
 }
 
 pub struct Worker {
@@ -125,6 +127,8 @@ pub struct Worker {
     /// Connections could not be accepted for want of descriptors or memory, and this was said.
     is_short: bool,
     stop_at: Option<Nanos>,
+    /// Of the sites that are served.
+    sites_turn: u64,
     /// When the log or the records want to be flushed again.
     log_at: Option<Nanos>,
     scratch: Box<[u8]>,
@@ -167,6 +171,7 @@ impl Worker {
             next_listener: 0,
             is_short: false,
             stop_at: None,
+            sites_turn: 0,
             log_at: None,
             scratch: vec![0; READ_BYTES].into_boxed_slice(),
             out: Vec::new(),
@@ -271,6 +276,9 @@ impl Worker {
         match ready.token {
             WOKEN => {
                 self.parts.wake.clear();
+                if let Some(served) = self.parts.current.newer(&mut self.sites_turn) {
+                    self.parts.replier.serve(served);
+                }
                 self.take_finds();
                 if self.parts.number == 0 {
                     self.tell_busiest();

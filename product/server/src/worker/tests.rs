@@ -10,7 +10,7 @@ use sched::{Drain, Pace};
 use super::*;
 use crate::files::{Cache, CacheLimits, Options, Root};
 use crate::log::{Format, Guard, Target};
-use crate::sites::{SiteConfig, Sites};
+use crate::sites::{Current, SiteConfig};
 use crate::storage::Pool;
 use crate::threads::Threads;
 
@@ -34,8 +34,8 @@ struct Client {
 }
 
 /// One, for all hosts.
-fn sites() -> Arc<Sites> {
-    Arc::new(Sites::open(&[SiteConfig::alone(".".into(), Options::default())]).unwrap())
+fn current() -> Arc<Current> {
+    Arc::new(Current::open(&[SiteConfig::alone(".".into(), Options::default())]).unwrap())
 }
 
 impl Bench {
@@ -59,10 +59,11 @@ impl Bench {
         let limits = Limits::default();
         let policy: PolicySpec = policy.parse().unwrap();
         let drain = Drain::new(policy.build(), pace);
+        let current = current();
         let worker = Worker::new(Parts {
             number: 0,
             listeners: vec![listener.into()],
-            replier: Replier::new(Cache::new([Some(Arc::new(root))].into(), CacheLimits::per_worker(1)), sites()),
+            replier: Replier::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served()),
             finds: Finds::new(Arc::clone(&pool), move || woken.set()),
             transmitter: Transmitter::new(drain, None, limits.patience),
             order: match pace.rate {
@@ -79,6 +80,7 @@ impl Bench {
             recorder: None,
             limits,
             stop: Arc::new(AtomicBool::new(false)),
+            current,
         });
         Bench { worker: worker.unwrap(), pool, address, folder, _log: guard, _threads: threads }
     }

@@ -13,7 +13,8 @@ const AFTER_HELP: &str = "\
 Examples:
   weir run /etc/weir/weir.toml
 
-`weir check FILE` prints the keys that have no effect yet; they are errors here.";
+SIGHUP reads the file again: all of its sites, or nothing and the reason. `weir check FILE`
+prints the keys that have no effect yet; they are errors here.";
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -31,16 +32,42 @@ struct Flags {
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
-    let configuration = config::read_file(&args.file)?;
+    let (sites, settings) = read(&args.file)?;
+    let before = fixed(&settings, &args.file);
+    let again = || {
+        let (sites, settings) = read(&args.file)?;
+        if fixed(&settings, &args.file) != before {
+            return Err(Failure::Failed(format!(
+                "{}: [server], [uplink], [limits], [timeouts] or a listener has changed: restart weir for that",
+                args.file.display()
+            )));
+        }
+        Ok(sites)
+    };
+    let listen = settings.listeners.iter().map(|listener| listener.value).collect();
+    super::serve(flags(settings, folder_of(&args.file)), sites, listen, Some(&again))
+}
+
+fn folder_of(file: &Path) -> &Path {
+    file.parent().unwrap_or(Path::new(""))
+}
+
+/// The sites of a file, and the rest of it; keys without effect are errors.
+fn read(file: &Path) -> Result<(Vec<SiteConfig>, config::Settings), Failure> {
+    let configuration = config::read_file(file)?;
     if !configuration.idle.is_empty() {
-        let file = args.file.display().to_string();
-        let lines: Vec<String> = configuration.idle.iter().map(|remark| remark.line(&file)).collect();
+        let name = file.display().to_string();
+        let lines: Vec<String> = configuration.idle.iter().map(|remark| remark.line(&name)).collect();
         return Err(Failure::Failed(lines.join("\n")));
     }
-    let folder = args.file.parent().unwrap_or(Path::new(""));
-    let sites = configuration.sites.iter().map(|site| site_config(site, folder)).collect();
-    let listen = configuration.settings.listeners.iter().map(|listener| listener.value).collect();
-    super::serve(flags(configuration.settings, folder), sites, listen)
+    let sites = configuration.sites.iter().map(|site| site_config(site, folder_of(file))).collect();
+    Ok((sites, configuration.settings))
+}
+
+/// What holds from the start to the end of the process, to be compared.
+fn fixed(settings: &config::Settings, file: &Path) -> String {
+    let listeners: Vec<_> = settings.listeners.iter().map(|listener| listener.value).collect();
+    format!("{listeners:?} {:?}", flags(settings.clone(), folder_of(file)))
 }
 
 /// A site, its relative paths beneath this folder.
@@ -129,13 +156,13 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> Configuration {
+    fn parsed(text: &str) -> Configuration {
         let Ok(configuration) = config::read(text.as_bytes()) else { panic!("a right file: {text}") };
         configuration
     }
 
     fn of_file(text: &str) -> String {
-        format!("{:#?}", flags(read(text).settings, Path::new("/etc")))
+        format!("{:#?}", flags(parsed(text).settings, Path::new("/etc")))
     }
 
     fn of_flags(words: &[&str]) -> String {
@@ -145,7 +172,7 @@ mod tests {
     /// They stand in two places: the flags and the table of keys.
     #[test]
     fn the_defaults_of_the_keys_are_those_of_the_flags() {
-        let configuration = read("[[site]]\nroot = '.'");
+        let configuration = parsed("[[site]]\nroot = '.'");
         assert_eq!(of_file("[[site]]\nroot = '.'"), of_flags(&[]));
         let listeners: Vec<_> = configuration.settings.listeners.iter().map(|listener| listener.value).collect();
         assert_eq!(listeners, [Flags::parse_from(["weir"]).args.listen]);
@@ -171,7 +198,7 @@ mod tests {
     #[test]
     fn every_key_of_a_site_is_taken() {
         let text = "[[site]]\nroot = 'w'\nhosts = ['A.org', '*.a.org']\nindex = ['i', 'j']\nlisting = true\nhidden = true\n[[site]]\nroot = '/x'\ndefault = true";
-        let sites = read(text).sites;
+        let sites = parsed(text).sites;
         let (one, other) = (site_config(&sites[0], Path::new("/etc")), site_config(&sites[1], Path::new("/etc")));
         let files = files::Options { hidden: true, listing: true, index: vec!["i".into(), "j".into()] };
         let hosts = vec!["a.org".into(), "*.a.org".into()];

@@ -49,7 +49,7 @@ impl Site {
     fn with(options: Options, change: impl FnOnce(Root) -> Root) -> Site {
         let folder = Folder::new();
         let root = change(Root::open(&folder.path("."), options).unwrap());
-        Site { folder, cache: Cache::new([Some(Arc::new(root))].into(), LIMITS), now: Nanos::from_secs(100) }
+        Site { folder, cache: Cache::new(root.into(), LIMITS), now: Nanos::from_secs(100) }
     }
 
     /// One site per way to keep inside the folder: what is in memory found at once, all found aside, and without symlinks.

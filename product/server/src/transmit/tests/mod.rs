@@ -413,7 +413,7 @@ fn a_file_that_became_shorter_ends_the_response() {
     let path = std::env::temp_dir().join(format!("weir-shrinks-{}", std::process::id()));
     std::fs::write(&path, vec![1; 200_000]).unwrap();
     let root = crate::files::Root::open(path.parent().unwrap(), Default::default()).unwrap();
-    let mut cache = crate::files::Cache::new([Some(root.into())].into(), crate::files::CacheLimits::per_worker(1));
+    let mut cache = crate::files::Cache::new(root.into(), crate::files::CacheLimits::per_worker(1));
     let name = format!("/{}", path.file_name().unwrap().to_str().unwrap());
     let Ok(crate::files::Found::File(entry)) = cache.lookup_waiting(name.as_bytes(), Nanos::from_secs(1)) else {
         panic!("the file was not found")

@@ -1,0 +1,47 @@
+//! The folders of sites, by number.
+
+use std::sync::Arc;
+
+use super::{Root, SiteNumber};
+
+/// The folder of each site of a set that has one. Numbers go on from set to set, and come round.
+#[derive(Debug, Clone)]
+pub struct Roots {
+    pub first: SiteNumber,
+    pub folders: Arc<[Option<Arc<Root>>]>,
+}
+
+impl Roots {
+    /// The number after the last.
+    pub fn end(&self) -> SiteNumber {
+        self.first.wrapping_add(self.folders.len() as SiteNumber)
+    }
+
+    /// `None` for a site of another set, and within it for one without a folder.
+    pub fn of(&self, site: SiteNumber) -> Option<Option<&Arc<Root>>> {
+        self.folders.get(site.wrapping_sub(self.first) as usize).map(Option::as_ref)
+    }
+}
+
+#[cfg(test)]
+impl From<Root> for Roots {
+    fn from(root: Root) -> Roots {
+        Roots { first: 0, folders: [Some(Arc::new(root))].into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_round() {
+        let folders: Arc<[_]> = [None, None, None].into();
+        let roots = Roots { first: SiteNumber::MAX - 1, folders };
+        let has = |site| roots.of(site).is_some();
+        assert_eq!(
+            (roots.end(), has(SiteNumber::MAX - 1), has(0), has(1), has(SiteNumber::MAX - 2)),
+            (1, true, true, false, false)
+        );
+    }
+}
