@@ -6,6 +6,7 @@ mod entries;
 mod finds;
 mod folders;
 mod inside;
+mod sites;
 
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Seek};
