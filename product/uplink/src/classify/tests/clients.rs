@@ -121,52 +121,55 @@ fn ranks_behind_rise_with_the_account() {
     }
 }
 
-fn shared(allowance_bytes: u64, v4_bits: u8) -> Classify {
-    let share = ClientShareSpec::Allowance(allowance_bytes);
-    let clients = Some(Clients { share, v4_bits, v6_bits: 64 });
-    // So slow that the link is never idle beside a test that waits.
-    Classify { clients, rate: Some("20mbit".parse().unwrap()), ..wanted(Policy::Psjf) }
+/// What gets a client twice its allowance ahead, and so far that the link has to be idle for longer than a second until it is within
+/// it: no machine is as slow as that between two requests.
+const FAR_BYTES: usize = 2_400_000;
+
+fn shared(v4_bits: u8) -> Classify {
+    let clients = Some(Clients { share: ClientShareSpec::Allowance(600_000), v4_bits, v6_bits: 64 });
+    Classify { clients, rate: Some("4mbit".parse().unwrap()), ..wanted(Policy::Psjf) }
+}
+
+/// The bands of a small response to this client, and its packets that count as behind.
+fn small(site: &Site, client: &str) -> (Vec<usize>, u64) {
+    let server = if client.contains(':') { "::1" } else { "127.0.0.1" };
+    let counted = site.during(|| Pair::of(server, client).answer(&[&plain(100)]));
+    (bands(&counted), counted.behind)
 }
 
 /// A client that had much more than its share goes behind all others, whatever it asks for; another is not touched by it.
 #[test]
 fn who_is_far_ahead_goes_behind() {
-    with(shared(200_000, 32), |site| {
+    with(shared(32), |site| {
         let mut greedy = Pair::of("127.0.0.1", "127.0.0.2");
         let first = site.during(|| greedy.answer(&[&plain(50_000)]));
         assert_eq!((bands(&first), first.behind), (vec![3], 0));
-        let counted = site.during(|| (0..30).for_each(|_| greedy.answer(&[&plain(50_000)])));
-        assert!(counted.behind > 0 && bands(&counted) == [3, 5], "{counted:?}");
-        // In its new connection too, and with the smallest response.
-        let mut again = Pair::of("127.0.0.1", "127.0.0.2");
-        let counted = site.during(|| again.answer(&[&plain(100)]));
-        assert_eq!((bands(&counted), counted.behind), (vec![5], 1));
-        let mut other = Pair::of("127.0.0.1", "127.0.0.3");
-        let counted = site.during(|| other.answer(&[&plain(100)]));
-        assert_eq!((bands(&counted), counted.behind), (vec![2], 0));
+        let counted = site.during(|| greedy.answer(&[&plain(FAR_BYTES)]));
+        assert!(counted.behind > 0 && bands(&counted) == [4, 5], "{counted:?}");
+        // In a new connection too, and with the smallest response.
+        assert_eq!(small(site, "127.0.0.2"), (vec![5], 1));
+        assert_eq!(small(site, "127.0.0.3"), (vec![2], 0));
     });
 }
 
 #[test]
 fn a_prefix_is_one_client() {
-    with(shared(200_000, 24), |site| {
-        (0..30).for_each(|number| Pair::of("127.0.0.1", &format!("127.0.0.{}", 2 + number)).answer(&[&plain(50_000)]));
-        let counted = site.during(|| Pair::of("127.0.0.1", "127.0.0.200").answer(&[&plain(100)]));
-        assert_eq!((bands(&counted), counted.behind), (vec![5], 1));
-        let counted = site.during(|| Pair::of("127.0.0.1", "127.0.1.2").answer(&[&plain(100)]));
-        assert_eq!((bands(&counted), counted.behind), (vec![2], 0));
+    with(shared(24), |site| {
+        Pair::of("127.0.0.1", "127.0.0.2").answer(&[&plain(FAR_BYTES)]);
+        assert_eq!(small(site, "127.0.0.200"), (vec![5], 1));
+        assert_eq!(small(site, "127.0.1.2"), (vec![2], 0));
     });
 }
 
 /// By default a host of IPv6 is its network of 64 bits.
 #[test]
 fn addresses_of_one_network_are_one_client() {
-    with(shared(200_000, 32), |site| {
+    with(shared(32), |site| {
         for address in ["2001:db8:1:1::1", "2001:db8:1:1:ffff::2", "2001:db8:1:2::1"] {
             run(&format!("ip address add {address}/128 dev lo nodad"));
         }
-        (0..30).for_each(|_| Pair::of("::1", "2001:db8:1:1::1").answer(&[&plain(50_000)]));
-        let behind = |client: &str| site.during(|| Pair::of("::1", client).answer(&[&plain(100)])).behind;
-        assert_eq!([behind("2001:db8:1:1:ffff::2"), behind("2001:db8:1:2::1")], [1, 0]);
+        Pair::of("::1", "2001:db8:1:1::1").answer(&[&plain(FAR_BYTES)]);
+        assert_eq!(small(site, "2001:db8:1:1:ffff::2"), (vec![5], 1));
+        assert_eq!(small(site, "2001:db8:1:2::1"), (vec![2], 0));
     });
 }
