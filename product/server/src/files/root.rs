@@ -31,7 +31,7 @@ const ATTEMPTS_MAX: usize = 8;
 const FOLDERS_TRIED_MAX: usize = 16;
 
 /// What of the folder is served.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Options {
     /// Serve names that begin with a dot; `.well-known` (RFC 8615) is served always, `..` never.
     pub hidden: bool,
@@ -55,6 +55,7 @@ pub struct Root {
     resolve: Resolve,
     /// On which it lies.
     device: u64,
+    inode: u64,
     mounts: Mounts,
     /// A disk that is slow when a test says so.
     #[cfg(test)]
@@ -95,17 +96,32 @@ impl Root {
             _ => Resolve::Cached,
         };
         let folder = File::from(folder);
-        let (device, mounts) = (folder.metadata()?.dev(), Mounts::default());
+        let (metadata, mounts) = (folder.metadata()?, Mounts::default());
         mounts.learn(&folder);
         Ok(Root {
             folder: folder.into(),
             options,
             resolve,
-            device,
+            device: metadata.dev(),
+            inode: metadata.ino(),
             mounts,
             #[cfg(test)]
             disk: None,
         })
+    }
+
+    /// Device and number of the folder: no other has them while this one is open.
+    pub fn identity(&self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+
+    /// The same of the folder that a path leads to now.
+    pub fn identity_of(dir: &Path) -> io::Result<(u64, u64)> {
+        std::fs::metadata(dir).map(|metadata| (metadata.dev(), metadata.ino()))
+    }
+
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     /// Whether this decoded path may be looked for at all: no `.` or `..`, no NUL, nothing hidden unless allowed.

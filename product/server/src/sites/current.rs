@@ -1,5 +1,6 @@
 //! The sites in force. Another set takes their place in one step, and the event loops learn of it by their wake-ups.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,11 +15,18 @@ pub struct Served {
 }
 
 impl Served {
-    fn open(configs: &[SiteConfig], first: SiteNumber) -> Result<Served, StartError> {
+    /// A folder that is open already is not opened again: ten thousand take as many descriptors.
+    fn open(configs: &[SiteConfig], first: SiteNumber, before: Option<&Roots>) -> Result<Served, StartError> {
+        let known = before.into_iter().flat_map(|roots| roots.folders.iter().flatten());
+        let known: HashMap<_, _> = known.map(|root| ((root.identity(), root.options().clone()), root)).collect();
         let open = |site: &SiteConfig| {
             let Some(dir) = &site.dir else { return Ok(None) };
-            let root = Root::open(dir, site.files.clone());
-            root.map(|root| Some(Arc::new(root))).map_err(|e| StartError::Folder(dir.clone(), e))
+            let is_open = Root::identity_of(dir).ok().and_then(|identity| known.get(&(identity, site.files.clone())));
+            let root = match is_open {
+                Some(&root) => Ok(Arc::clone(root)),
+                None => Root::open(dir, site.files.clone()).map(Arc::new),
+            };
+            root.map(Some).map_err(|e| StartError::Folder(dir.clone(), e))
         };
         let folders = configs.iter().map(open).collect::<Result<_, StartError>>()?;
         Ok(Served { sites: Sites::open(configs, first)?, roots: Roots { first, folders } })
@@ -33,14 +41,14 @@ pub struct Current {
 
 impl Current {
     pub fn open(configs: &[SiteConfig]) -> Result<Current, StartError> {
-        Ok(Current { served: Mutex::new(Arc::new(Served::open(configs, 0)?)), turn: AtomicU64::new(0) })
+        Ok(Current { served: Mutex::new(Arc::new(Served::open(configs, 0, None)?)), turn: AtomicU64::new(0) })
     }
 
     /// All of these, or, with the reason why not, those from before. Their numbers are new: what was begun for another set is
     /// not taken for theirs.
     pub fn replace(&self, configs: &[SiteConfig]) -> Result<(), StartError> {
-        let first = self.served().roots.end();
-        let served = Arc::new(Served::open(configs, first)?);
+        let before = self.served();
+        let served = Arc::new(Served::open(configs, before.roots.end(), Some(&before.roots))?);
         *self.served.lock().unwrap_or_else(PoisonError::into_inner) = served;
         self.turn.fetch_add(1, Ordering::Release);
         Ok(())
@@ -60,6 +68,29 @@ impl Current {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::Options;
+
+    /// A folder of the same name that is another one, as after a deployment by a symlink, is opened.
+    #[test]
+    fn what_is_open_already_stays_open() {
+        let folder = std::env::temp_dir().join(format!("weir-sites-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("a")).unwrap();
+        let site = |listing| SiteConfig::alone(folder.join("a"), Options { listing, ..Options::default() });
+        let current = Current::open(&[site(false)]).unwrap();
+        let root = || current.served().roots.folders[0].clone().unwrap();
+        let first = root();
+        current.replace(&[site(false)]).unwrap();
+        assert!(Arc::ptr_eq(&first, &root()));
+        current.replace(&[site(true)]).unwrap();
+        assert!(!Arc::ptr_eq(&first, &root()), "it is served otherwise");
+        current.replace(&[site(false)]).unwrap();
+        let second = root();
+        std::fs::rename(folder.join("a"), folder.join("b")).unwrap();
+        std::fs::create_dir(folder.join("a")).unwrap();
+        current.replace(&[site(false)]).unwrap();
+        assert!(!Arc::ptr_eq(&second, &root()));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn a_set_that_cannot_be_changes_nothing() {
