@@ -501,7 +501,13 @@ static __always_inline __u8 keep_order(struct __sk_buff *skb, struct flow *flow,
 	return band;
 }
 
-// By how many bytes the packet's client is ahead of its share of the link with it.
+// The band for clients ahead of their share that stands to theirs as this one to all: the order among their responses.
+static __always_inline __u32 behind(__u32 band)
+{
+	return settings.behind_band + (band - BAND_DATA_FIRST) * settings.behind_bands / (settings.cuts_count + 1);
+}
+
+// By how many bytes the packet's client is ahead of its share of the link with it; 0 where it is alone.
 static __always_inline __u64 ahead_with(struct __sk_buff *skb, struct packet *packet)
 {
 	struct client fresh = {}, *client;
@@ -522,6 +528,8 @@ static __always_inline __u64 ahead_with(struct __sk_buff *skb, struct packet *pa
 	now = bpf_ktime_get_ns();
 	bpf_spin_lock(&share->lock);
 	ahead = charge(share, client, skb->len, settings.allowance_bytes, settings.link_bytes_per_s, now);
+	if (is_alone(share, &packet->client, now))
+		ahead = 0;
 	bpf_spin_unlock(&share->lock);
 	return ahead;
 }
@@ -544,9 +552,11 @@ static __always_inline int classify_data(struct __sk_buff *skb, struct bpf_sock 
 	is_first = follow(skb, sk, flow, tcp, packet, offset, counters);
 	flow->highest = end;
 	value = value_of(settings.policy, flow, tcp, offset);
-	band = is_behind ? settings.behind_band : band_of(value);
+	band = band_of(value);
+	if (is_behind)
+		band = behind(band);
 	if (settings.into == INTO_RANKED) {
-		flow->priority = is_behind ? rank_behind(ahead, settings.allowance_bytes) : rank_of(value);
+		flow->priority = is_behind ? rank_behind(ahead, settings.allowance_bytes, value) : rank_of(value);
 	} else {
 		band = keep_order(skb, flow, is_idle, is_first, band, counters);
 		flow->priority = settings.priorities[band & (BANDS_MAX - 1)];

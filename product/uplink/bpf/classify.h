@@ -36,9 +36,9 @@ struct settings {
 	// Leading bits of an address that are of one client.
 	__u32 v4_bits;
 	__u32 v6_bits;
-	// The band of clients that are further ahead.
+	// The first band of clients that are further ahead, and how many there are.
 	__u32 behind_band;
-	__u32 unused;
+	__u32 behind_bands;
 };
 
 _Static_assert(__builtin_offsetof(struct settings, cuts) == CUTS_AT, "settings.cuts");

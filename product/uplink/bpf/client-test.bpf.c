@@ -30,6 +30,7 @@ struct question {
 	__u64 allowance;
 	__u64 bytes_per_s;
 	__u64 now;
+	__u64 value;
 	// The answers.
 	__u64 ahead;
 	__u64 rank;
@@ -45,6 +46,6 @@ int weir_charge(struct question *question)
 	if (!client || !share)
 		return 1;
 	question->ahead = charge(share, client, question->bytes, question->allowance, question->bytes_per_s, question->now);
-	question->rank = rank_behind(question->ahead, question->allowance);
+	question->rank = rank_behind(question->ahead, question->allowance, question->value);
 	return 0;
 }

@@ -7,12 +7,16 @@
 #ifndef WEIR_CLIENT_H
 #define WEIR_CLIENT_H
 
+#include <stdbool.h>
+
 #include "classify.h"
 
 // Clients whose accounts are kept, some 100 bytes each: beyond, one that had nothing for long is forgotten.
 #define CLIENTS_MAX (1 << 16)
 // A turn, in which clients are counted.
 #define TURN_NS 100000000ull
+// Whoever had the link to itself for so long is alone.
+#define ALONE_NS 1000000000ull
 // What is queued at most: a shaper that drops has not carried what was counted.
 #define BACKLOG_NS 1000000000ull
 #define NS_PER_S 1000000000ull
@@ -40,6 +44,9 @@ struct share {
 	__u32 clients;
 	__u32 clients_before;
 	__u32 unused;
+	// The client charged last, as a number, and when it was another.
+	__u64 last;
+	__u64 changed_ns;
 	__u64 turn;
 	__u64 turn_ns;
 	// What a client that always waits has had at least, in bytes, and what was too little to move it.
@@ -84,6 +91,18 @@ static __always_inline __u64 idle_bytes(struct share *share, __u64 bytes_per_s, 
 	room -= share->backlog_bytes;
 	share->backlog_bytes = 0;
 	return room;
+}
+
+// A client that is alone stands behind nobody: among its own responses the order is the policy's. To be called under the lock.
+static __always_inline bool is_alone(struct share *share, struct client_key *key, __u64 now)
+{
+	__u64 number = key->words[0] * 31 + key->words[1] + key->version;
+
+	if (share->last != number) {
+		share->last = number;
+		share->changed_ns = now;
+	}
+	return now > share->changed_ns + ALONE_NS;
 }
 
 // So many bytes are queued for the client: by how many it is ahead then. To be called under the lock.

@@ -9,9 +9,10 @@
 // So that no product overflows: 134 s and 16 GiB.
 #define RTT_MAX_US (1ull << 27)
 #define REMAINING_MAX (1ull << 34)
-// From here on the ranks of clients that had more than their share of the link, so many.
+// From here on the ranks of clients that had more than their share of the link: so many steps to an allowance, of so many values.
 #define RANK_BEHIND (3u << 30)
-#define RANKS_BEHIND ((1u << 30) - 1)
+#define AHEAD_STEPS 16
+#define VALUES_BEHIND (1u << 24)
 
 // What the policy orders by: bytes, or for srrt microseconds. A response of unknown size, and one that is longer than it was
 // said to be, is ranked by what was sent of it.
@@ -37,14 +38,14 @@ static __always_inline __u32 rank_of(__u64 value)
 	return value < RANK_BEHIND ? value : RANK_BEHIND - 1;
 }
 
-// The rank of a client that is ahead by so many bytes, more than the allowance: behind all others, the least ahead first. It is
-// ahead by twice the allowance and a packet at most; four times that has a place.
-static __always_inline __u32 rank_behind(__u64 ahead, __u64 allowance)
+// The rank of a response of this value whose client is ahead by so many bytes, more than the allowance: behind all others, the
+// least ahead first in steps, and by value within a step. A client is ahead by twice the allowance and a packet at most; four
+// times that has a place.
+static __always_inline __u32 rank_behind(__u64 ahead, __u64 allowance, __u64 value)
 {
-	__u64 step = allowance / (RANKS_BEHIND / 4) + 1;
-
-	ahead /= step;
-	return RANK_BEHIND + (ahead < RANKS_BEHIND ? ahead : RANKS_BEHIND - 1);
+	ahead /= allowance / AHEAD_STEPS + 1;
+	ahead = ahead < 4 * AHEAD_STEPS ? ahead : 4 * AHEAD_STEPS - 1;
+	return RANK_BEHIND + ahead * VALUES_BEHIND + (value < VALUES_BEHIND ? value : VALUES_BEHIND - 1);
 }
 
 #endif

@@ -75,6 +75,11 @@ fn take_away(interface: &Interface) -> Result<bool, Error> {
     Ok(true)
 }
 
+/// Of so many bands for responses, those for clients that had more than their share: fewer sizes are told apart in them.
+fn bands_behind(bands: u8) -> u8 {
+    bands / 3
+}
+
 /// An interface before an attach.
 struct Site<'a> {
     interface: &'a Interface,
@@ -158,10 +163,11 @@ impl<'a> Site<'a> {
             if target == Target::Ranked { Kind::Prio.bands_max() - tree::DATA_BAND_FIRST } else { tree.data_bands() };
         let sizes = self.earlier.as_ref().map(|(program, _)| Sizes::read(program)).transpose()?;
         let share = wanted.clients.filter(|clients| clients.share != ClientShareSpec::Off);
-        // The last is for clients that had more than their share, unless its cut is written.
+        // The last are for clients that had more than their share, unless their cuts are written.
         let for_sizes = match wanted.cuts {
             Cuts::Given(_) => bands,
-            _ => bands - u8::from(share.is_some() && bands > 1),
+            _ if share.is_some() => bands - bands_behind(bands),
+            _ => bands,
         };
         let cuts = wanted.cuts.resolve(wanted.policy, for_sizes, sizes.as_ref())?;
         let earlier = self.earlier.as_ref().map(|(_, settings)| settings);

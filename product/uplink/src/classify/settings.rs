@@ -107,8 +107,9 @@ pub struct Share {
     pub link_bytes_per_s: u64,
     pub v4_bits: u8,
     pub v6_bits: u8,
-    /// The band of clients that are further ahead.
+    /// The first band of clients that are further ahead, and how many there are.
     pub behind_band: u8,
+    pub behind_bands: u8,
 }
 
 impl Share {
@@ -117,19 +118,25 @@ impl Share {
         let Clients { share, v4_bits, v6_bits } = clients;
         let allowance_bytes = share.of_link(Some(rate))?.allowance_bytes;
         let link_bytes_per_s = rate.bytes_in(Nanos::from_secs(1));
-        // Behind that of the largest responses, if there is one more.
-        let behind = (cuts + 1).min(usize::from(data_bands).saturating_sub(1));
-        let behind_band = (BAND_DATA_FIRST + behind) as u8;
-        Some(Share { allowance_bytes, link_bytes_per_s, v4_bits, v6_bits, behind_band })
+        // Behind that of the largest responses, if there are more.
+        let data_bands = usize::from(data_bands).max(1);
+        let first = (cuts + 1).min(data_bands - 1);
+        let (behind_band, behind_bands) = ((BAND_DATA_FIRST + first) as u8, (data_bands - first) as u8);
+        Some(Share { allowance_bytes, link_bytes_per_s, v4_bits, v6_bits, behind_band, behind_bands })
     }
 
     fn to_bytes(share: Option<Share>) -> Vec<u8> {
-        let Some(Share { allowance_bytes, link_bytes_per_s, v4_bits, v6_bits, behind_band }) = share else {
+        let Some(Share { allowance_bytes, link_bytes_per_s, v4_bits, v6_bits, behind_band, behind_bands }) = share
+        else {
             return vec![0; SETTINGS_BYTES - SHARE_AT];
         };
         let longs = [allowance_bytes, link_bytes_per_s].into_iter().flat_map(u64::to_ne_bytes);
         longs
-            .chain([v4_bits, v6_bits, behind_band, 0].into_iter().flat_map(|bits| u32::from(bits).to_ne_bytes()))
+            .chain(
+                [v4_bits, v6_bits, behind_band, behind_bands]
+                    .into_iter()
+                    .flat_map(|bits| u32::from(bits).to_ne_bytes()),
+            )
             .collect()
     }
 
@@ -141,6 +148,7 @@ impl Share {
             v4_bits: bits(SHARE_AT + 16)?,
             v6_bits: bits(SHARE_AT + 20)?,
             behind_band: bits(SHARE_AT + 24)?,
+            behind_bands: bits(SHARE_AT + 28)?,
         })
     }
 }
@@ -215,7 +223,8 @@ mod tests {
                 link_bytes_per_s: 1 << 40,
                 v4_bits: 24,
                 v6_bits: 128,
-                behind_band: 15,
+                behind_band: 12,
+                behind_bands: 4,
             }),
         };
         let bytes = settings.to_bytes();

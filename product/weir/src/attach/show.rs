@@ -1,7 +1,7 @@
 //! Attached classifiers, for people and for programs.
 
 use ::uplink::Interface;
-use ::uplink::classify::{Attached, BandCounters, Policy, Preview, Settings};
+use ::uplink::classify::{Attached, BandCounters, Policy, Preview, Settings, Share};
 use ::uplink::tree::{self, Plan, Tree};
 use cli::Failure;
 use serde_json::{Map, Value, json};
@@ -78,7 +78,8 @@ fn table(attached: &Attached) -> String {
 
 /// The sizes that go to a band; `None` for bands without use.
 fn what(settings: &Settings, band: usize) -> Option<String> {
-    if settings.share.is_some_and(|share| usize::from(share.behind_band) == band) {
+    let is_behind = |share: Share| (0..share.behind_bands).any(|nth| usize::from(share.behind_band + nth) == band);
+    if settings.share.is_some_and(is_behind) {
         return Some("ahead of their share".to_string());
     }
     let first = usize::from(tree::DATA_BAND_FIRST);
