@@ -15,8 +15,9 @@
 #define CLIENTS_MAX (1 << 16)
 // A turn, in which clients are counted.
 #define TURN_NS 100000000ull
-// Whoever had the link to itself for so long is alone.
-#define ALONE_NS 1000000000ull
+// A client that had the link to itself for so long is alone. One that is starved sends nothing for seconds, and must not be taken
+// for gone before the other is ahead.
+#define ALONE_NS 10000000000ull
 // What is queued at most: a shaper that drops has not carried what was counted.
 #define BACKLOG_NS 1000000000ull
 #define NS_PER_S 1000000000ull
@@ -44,7 +45,7 @@ struct share {
 	__u32 clients;
 	__u32 clients_before;
 	__u32 unused;
-	// The client charged last, as a number, and when it was another.
+	// The client charged last, as a number, and when it was another; 0 until there is a second.
 	__u64 last;
 	__u64 changed_ns;
 	__u64 turn;
@@ -98,11 +99,10 @@ static __always_inline bool is_alone(struct share *share, struct client_key *key
 {
 	__u64 number = key->words[0] * 31 + key->words[1] + key->version;
 
-	if (share->last != number) {
-		share->last = number;
+	if (share->last && share->last != number)
 		share->changed_ns = now;
-	}
-	return now > share->changed_ns + ALONE_NS;
+	share->last = number;
+	return !share->changed_ns || now > share->changed_ns + ALONE_NS;
 }
 
 // So many bytes are queued for the client: by how many it is ahead then. To be called under the lock.
