@@ -147,6 +147,7 @@ fn fields_and_caches_of_a_site() {
             "f:4:6: site.header.name `Content-Length`: expected a field that the server does not set itself",
         ),
         ("[[site.header]]\nname='Cache-Control'\nvalue='x'", "expected [[site.cache]] for it"),
+        ("[[site.header]]\nname='Content-type'\nvalue='x'", "expected a field that the server does not set itself"),
         (
             "[[site.header]]\nname='a'\nvalue=\"b\\r\\nc: d\"",
             "f:5:7: site.header.value `b\\r\\nc: d`: expected the value of a header field",

@@ -323,7 +323,7 @@ pub static KEYS: &[Key] = &[
         text(Form::PathBelow),
         Required,
         Now,
-        "File beneath the root, of 1 MiB at most; read when the server starts.",
+        "File beneath the root, of 1 MiB at most; read at the start and at SIGHUP.",
         r#""/errors/404.html""#,
     ),
     //

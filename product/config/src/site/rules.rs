@@ -32,14 +32,18 @@ pub struct ErrorPage {
 /// Fields that follow from the response and its connection.
 const OWN_FIELDS: &[&str] = &[
     "accept-ranges",
+    "allow",
     "connection",
     "content-length",
     "content-range",
+    "content-type",
     "date",
     "etag",
     "keep-alive",
     "last-modified",
     "location",
+    "retry-after",
+    "server",
     "te",
     "trailer",
     "transfer-encoding",
