@@ -11,6 +11,7 @@ mod config;
 mod conn;
 mod drain_choice;
 pub mod files;
+mod listen;
 pub mod log;
 mod places;
 mod poll;

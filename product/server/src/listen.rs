@@ -1,0 +1,90 @@
+//! The listening sockets: one for each worker and address, with the options that accepted sockets inherit.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::config::Config;
+use crate::start::StartError;
+
+/// How long a connection without a request stays with the kernel, in seconds; then it is ours to time out.
+const DEFER_ACCEPT_S: i32 = 1;
+
+/// The listening sockets of each worker.
+pub fn listen_all(config: &Config) -> Result<Vec<Vec<OwnedFd>>, StartError> {
+    let mut of_workers: Vec<Vec<OwnedFd>> = (0..config.workers).map(|_| Vec::new()).collect();
+    for &address in &config.listen {
+        of_workers.iter_mut().zip(listen(config, address)?).for_each(|(all, one)| all.push(one));
+    }
+    Ok(of_workers)
+}
+
+/// One listening socket per worker on one port; the kernel spreads connections over them.
+fn listen(config: &Config, mut address: SocketAddr) -> Result<Vec<OwnedFd>, StartError> {
+    let mut listeners = Vec::new();
+    if address.port() != 0 {
+        // Sockets that share a port share it with any other program of this user that allows it, another weir for
+        // one: a socket that shares with nobody finds out.
+        listen_once(config, address, Sharing::Nobody).map_err(|e| StartError::Listen(address, e))?;
+    }
+    let sharing = if config.workers > 1 { Sharing::Workers } else { Sharing::Nobody };
+    for _ in 0..config.workers {
+        let listener = listen_once(config, address, sharing).map_err(|e| StartError::Listen(address, e))?;
+        // With port 0 the first socket gets one from the kernel, and the others join it.
+        address = local_address(&listener).map_err(|e| StartError::Listen(address, e))?;
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+/// With whom a listening socket shares its port.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sharing {
+    Nobody,
+    Workers,
+}
+
+fn listen_once(config: &Config, address: SocketAddr, sharing: Sharing) -> io::Result<OwnedFd> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if sharing == Sharing::Workers {
+        socket.set_reuse_port(true)?;
+    }
+    if address.is_ipv6() && has_ipv4_of_its_own(config, address.port()) {
+        socket.set_only_v6(true)?;
+    }
+    // Accepted sockets inherit these, which saves a system call each per connection.
+    socket.set_tcp_nodelay(true)?;
+    if let Some(bytes) = config.drain.unsent_bytes_max() {
+        socket.set_tcp_notsent_lowat(bytes)?;
+    }
+    if let Some(priority) = config.drain.control_priority {
+        // Of what the kernel sends for this socket itself: SYN-ACKs wait behind no response.
+        socket.set_priority(priority)?;
+    }
+    // Not vital: without it a connection is accepted before its request is there.
+    let _ = crate::sys::set_defer_accept(&socket, DEFER_ACCEPT_S);
+    socket.bind(&address.into())?;
+    socket.listen(config.backlog.into())?;
+    // The acknowledgement of a request rides on its response: one of its own would be a packet of the uplink for each connection.
+    // Where a request comes in parts it goes at once, see `Worker::acknowledge_part`. Accepted sockets inherit it; listen(2) undoes it.
+    rustix::net::sockopt::set_tcp_quickack(&socket, false)?;
+    Ok(socket.into())
+}
+
+/// Whether another listener has this port for IPv4, which an IPv6 socket for all addresses would take as well.
+fn has_ipv4_of_its_own(config: &Config, port: u16) -> bool {
+    port != 0 && config.listen.iter().any(|other| other.is_ipv4() && other.port() == port)
+}
+
+pub fn local_addresses(listeners: &[OwnedFd]) -> Result<Vec<SocketAddr>, StartError> {
+    let addresses = listeners.iter().map(local_address).collect::<io::Result<_>>();
+    addresses.map_err(|e| StartError::System("read the listening address", e))
+}
+
+fn local_address(listener: &OwnedFd) -> io::Result<SocketAddr> {
+    let address = rustix::net::getsockname(listener)?;
+    SocketAddr::try_from(address).map_err(|_| io::Error::other("the socket has no internet address"))
+}
