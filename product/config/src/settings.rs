@@ -15,13 +15,15 @@ use crate::section::{Held, Section};
 const LISTENERS_MAX: usize = 64;
 
 /// The address without a listener, as that of `weir serve`.
-const ADDRESS: &str = "0.0.0.0:8080";
+const ADDRESS: &str = "127.0.0.1:8080";
 
 /// What is not of a site or a class.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// At least one.
     pub listeners: Vec<Placed<SocketAddr>>,
+    /// None of them is of the file.
+    pub has_default_listener: bool,
     pub process: Process,
     pub uplink: Uplink,
     pub limits: Limits,
@@ -37,6 +39,9 @@ pub struct Process {
     pub backlog: u16,
     pub records: Option<PathBuf>,
     pub access_log: Option<AccessLog>,
+    pub user: Option<String>,
+    /// Not without a user.
+    pub group: Option<String>,
 }
 
 /// An access log; the path `-` is standard output.
@@ -82,12 +87,13 @@ impl Settings {
     pub(crate) fn read(file: &Section<'_, '_>) -> Option<Settings> {
         let (server, uplink) = (file.table("server"), file.table("uplink"));
         let (limits, timeouts) = (file.table("limits"), file.table("timeouts"));
-        let listeners = listeners(file);
+        let (listeners, has_default_listener) = (listeners(file), !file.is_given("listener"));
         let read = (process(&server), Uplink::read(&uplink), Limits::read(&limits), Timeouts::read(&timeouts));
         let (process, uplink_read, limits_read, timeouts_read) = read;
         let held = [server, uplink, limits, timeouts].into_iter().flat_map(Section::held).collect();
         let (process, uplink) = (process?, uplink_read?);
-        Some(Settings { listeners, process, uplink, limits: limits_read?, timeouts: timeouts_read?, held })
+        let (limits, timeouts) = (limits_read?, timeouts_read?);
+        Some(Settings { listeners, has_default_listener, process, uplink, limits, timeouts, held })
     }
 }
 
@@ -134,6 +140,10 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
     let (connections, backlog) = (server.whole_number("connections"), server.whole_number("backlog"));
     let records = server.text::<PathBuf>("records");
     let (path, format) = (server.text::<PathBuf>("access_log"), server.text::<LogFormat>("log_format"));
+    let [user, group] = ["user", "group"].map(|name| server.text::<Name>(name));
+    if server.is_given("group") && !server.is_given("user") {
+        server.book.mistake(server.place_of("group"), "server.group without server.user: expected both, or none");
+    }
     Some(Process {
         workers: workers.and_then(|workers| workers.try_into().ok()),
         connections: connections?.try_into().ok()?,
@@ -141,6 +151,8 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
         backlog: backlog?.try_into().ok()?,
         records: records.map(|path| path.value),
         access_log: path.zip(format).map(|(path, format)| AccessLog { path: path.value, format: format.value }),
+        user: user.map(|name| name.value.0),
+        group: group.map(|name| name.value.0),
     })
 }
 

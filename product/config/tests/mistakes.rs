@@ -74,6 +74,7 @@ fn settings() {
             "[server]\nslots = 3\nconnections = 4",
             "f:3:15: server.connections beside server.slots: expected one of the two",
         ),
+        ("[server]\ngroup = \"web\"", "f:2:9: server.group without server.user: expected both, or none"),
         ("[server]\nbacklog = 1.5", "f:2:11: server.backlog `1.5`: expected a whole number from 1 to 65535"),
         ("listener = 3", "f:1:12: listener `3`: expected tables in double brackets, [[listener]]"),
         (

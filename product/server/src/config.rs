@@ -10,6 +10,7 @@ use crate::classes::Classes;
 use crate::clients::{ClientLimits, ClientPrefix, ClientWeights};
 use crate::drain_choice::DrainChoice;
 use crate::records::RecordsConfig;
+use crate::service::{Account, PassedSocket, Watchdog};
 use crate::sites::SiteConfig;
 use crate::transmit::Patience;
 
@@ -19,8 +20,14 @@ pub const WORKERS_MAX: usize = 256;
 pub struct Config {
     /// At least one.
     pub sites: Vec<SiteConfig>,
-    /// Addresses that are listened on; at least one.
+    /// Sockets that listen already.
+    pub passed: Vec<PassedSocket>,
+    /// Addresses that are to be listened on; at least one, or a socket that was passed.
     pub listen: Vec<SocketAddr>,
+    /// The user that the server becomes once it listens, if it is root.
+    pub account: Option<Account>,
+    /// To be fed while all event loops turn.
+    pub watchdog: Option<Watchdog>,
     /// Connections the kernel keeps on each listening socket before we accept them; it lowers this to net.core.somaxconn.
     pub backlog: u16,
     /// Event loops, each a thread with listening sockets of its own. One per core serves the most; one alone keeps the
@@ -33,6 +40,13 @@ pub struct Config {
     pub access_log: Option<AccessLogConfig>,
     /// A row for every response; `None` costs nothing.
     pub records: Option<RecordsConfig>,
+}
+
+impl Config {
+    /// All that are listened on.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.passed.iter().map(|socket| socket.address).chain(self.listen.iter().copied())
+    }
 }
 
 pub struct AccessLogConfig {

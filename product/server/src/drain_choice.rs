@@ -8,6 +8,7 @@ mod ranked;
 
 use std::net::{IpAddr, SocketAddr};
 
+use rustix::thread::CapabilitySet;
 use sched::policy::{ClientShare, ClientShareSpec, PolicySpec};
 use sched::{Drain, Guard, Pace, WaitBound};
 use units::wire::Framing;
@@ -186,6 +187,16 @@ impl DrainChoice {
 
     pub fn is_paced(&self) -> bool {
         self.pace.rate.is_some()
+    }
+
+    /// What marking packets takes of a server that gives root's privileges up.
+    pub fn capabilities(&self) -> CapabilitySet {
+        match &self.marker {
+            // Priorities above 6, at every change of band.
+            Some(Marker { mark: Mark::Bands(_), .. }) => CapabilitySet::NET_ADMIN,
+            // The map is open, and kernels that have the ranked queue let its holder write to it.
+            Some(Marker { mark: Mark::Told(_), .. }) | None => CapabilitySet::empty(),
+        }
     }
 
     /// At how many unsent bytes a socket is full, where that matters.

@@ -17,6 +17,7 @@ mod places;
 mod poll;
 mod records;
 mod reply;
+pub mod service;
 mod sites;
 mod start;
 mod storage;

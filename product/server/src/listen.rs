@@ -1,24 +1,78 @@
-//! The listening sockets: one for each worker and address, with the options that accepted sockets inherit.
+//! The listening sockets, with the options that accepted sockets inherit. Those that are bound here are one for each worker and
+//! address. One that a service manager passed is one for all: the workers share it, and the kernel wakes one of them for a
+//! connection.
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use rustix::event::epoll::EventFlags;
+use rustix::net::Shutdown;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::config::Config;
+use crate::service::PassedSocket;
 use crate::start::StartError;
 
 /// How long a connection without a request stays with the kernel, in seconds; then it is ours to time out.
 const DEFER_ACCEPT_S: i32 = 1;
 
-/// The listening sockets of each worker.
-pub fn listen_all(config: &Config) -> Result<Vec<Vec<OwnedFd>>, StartError> {
-    let mut of_workers: Vec<Vec<OwnedFd>> = (0..config.workers).map(|_| Vec::new()).collect();
+/// A listening socket as one worker has it.
+#[derive(Debug)]
+pub struct Listener {
+    socket: OwnedFd,
+    /// Other workers and the service manager have it too.
+    is_passed: bool,
+}
+
+impl Listener {
+    /// What epoll is asked for.
+    pub fn events(&self) -> EventFlags {
+        if self.is_passed { EventFlags::IN | EventFlags::EXCLUSIVE } else { EventFlags::IN }
+    }
+
+    /// The kernel refuses from here on, rather than let clients in whom nobody answers. Those of a passed socket wait in it for
+    /// the next process that has it.
+    pub fn refuse(&self) {
+        if !self.is_passed {
+            let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl From<OwnedFd> for Listener {
+    fn from(socket: OwnedFd) -> Listener {
+        Listener { socket, is_passed: false }
+    }
+}
+
+/// The listening sockets of each worker: first those passed, then those bound.
+pub fn listen_all(config: &Config) -> Result<Vec<Vec<Listener>>, StartError> {
+    let mut of_workers: Vec<Vec<Listener>> = (0..config.workers).map(|_| Vec::new()).collect();
+    for passed in &config.passed {
+        let failed = |e| StartError::Listen(passed.address, e);
+        adopt(config, passed).map_err(failed)?;
+        for all in &mut of_workers {
+            all.push(Listener { socket: passed.socket.try_clone().map_err(failed)?, is_passed: true });
+        }
+    }
     for &address in &config.listen {
-        of_workers.iter_mut().zip(listen(config, address)?).for_each(|(all, one)| all.push(one));
+        of_workers.iter_mut().zip(listen(config, address)?).for_each(|(all, one)| all.push(one.into()));
     }
     Ok(of_workers)
+}
+
+/// Its backlog is the manager's to say.
+fn adopt(config: &Config, passed: &PassedSocket) -> io::Result<()> {
+    rustix::io::ioctl_fionbio(&passed.socket, true)?;
+    inherit(config, &passed.socket)?;
+    Ok(rustix::net::sockopt::set_tcp_quickack(&passed.socket, false)?)
 }
 
 /// One listening socket per worker on one port; the kernel spreads connections over them.
@@ -55,7 +109,18 @@ fn listen_once(config: &Config, address: SocketAddr, sharing: Sharing) -> io::Re
     if address.is_ipv6() && has_ipv4_of_its_own(config, address.port()) {
         socket.set_only_v6(true)?;
     }
-    // Accepted sockets inherit these, which saves a system call each per connection.
+    inherit(config, &socket)?;
+    socket.bind(&address.into())?;
+    socket.listen(config.backlog.into())?;
+    // The acknowledgement of a request rides on its response: one of its own would be a packet of the uplink for each connection.
+    // Where a request comes in parts it goes at once, see `Worker::acknowledge_part`. Accepted sockets inherit it; listen(2) undoes it.
+    rustix::net::sockopt::set_tcp_quickack(&socket, false)?;
+    Ok(socket.into())
+}
+
+/// Accepted sockets inherit these, which saves a system call each per connection.
+fn inherit(config: &Config, socket: &impl AsFd) -> io::Result<()> {
+    let socket = SockRef::from(socket);
     socket.set_tcp_nodelay(true)?;
     if let Some(bytes) = config.drain.unsent_bytes_max() {
         socket.set_tcp_notsent_lowat(bytes)?;
@@ -65,22 +130,17 @@ fn listen_once(config: &Config, address: SocketAddr, sharing: Sharing) -> io::Re
         socket.set_priority(priority)?;
     }
     // Not vital: without it a connection is accepted before its request is there.
-    let _ = crate::sys::set_defer_accept(&socket, DEFER_ACCEPT_S);
-    socket.bind(&address.into())?;
-    socket.listen(config.backlog.into())?;
-    // The acknowledgement of a request rides on its response: one of its own would be a packet of the uplink for each connection.
-    // Where a request comes in parts it goes at once, see `Worker::acknowledge_part`. Accepted sockets inherit it; listen(2) undoes it.
-    rustix::net::sockopt::set_tcp_quickack(&socket, false)?;
-    Ok(socket.into())
+    let _ = crate::sys::set_defer_accept(&*socket, DEFER_ACCEPT_S);
+    Ok(())
 }
 
 /// Whether another listener has this port for IPv4, which an IPv6 socket for all addresses would take as well.
 fn has_ipv4_of_its_own(config: &Config, port: u16) -> bool {
-    port != 0 && config.listen.iter().any(|other| other.is_ipv4() && other.port() == port)
+    port != 0 && config.addresses().any(|other| other.is_ipv4() && other.port() == port)
 }
 
-pub fn local_addresses(listeners: &[OwnedFd]) -> Result<Vec<SocketAddr>, StartError> {
-    let addresses = listeners.iter().map(local_address).collect::<io::Result<_>>();
+pub fn local_addresses(listeners: &[Listener]) -> Result<Vec<SocketAddr>, StartError> {
+    let addresses = listeners.iter().map(|listener| local_address(&listener.socket)).collect::<io::Result<_>>();
     addresses.map_err(|e| StartError::System("read the listening address", e))
 }
 

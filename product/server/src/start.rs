@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,11 +15,12 @@ use crate::clock;
 use crate::config::Config;
 use crate::drain_choice::DrainChoice;
 use crate::files::{Cache, CacheLimits, Finds};
-use crate::listen::{listen_all, local_addresses};
+use crate::listen::{Listener, listen_all, local_addresses};
 use crate::log::{self, AccessLog};
 use crate::places::Places;
 use crate::records::{About, Finisher, Recorder, RecordsError};
 use crate::reply::Replier;
+use crate::service::PrivilegeError;
 use crate::sites::{Current, PageError, SiteConfig};
 use crate::storage::{Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
@@ -65,6 +65,8 @@ pub enum StartError {
     Page(#[from] PageError),
     #[error("cannot listen on {0}: {why}", why = unheard(.1))]
     Listen(SocketAddr, #[source] io::Error),
+    #[error(transparent)]
+    Privileges(#[from] PrivilegeError),
     #[error("cannot open access log {0}: {1}; expected a writable file, or - for standard output")]
     Log(String, #[source] io::Error),
     #[error(transparent)]
@@ -105,10 +107,15 @@ impl Server {
         if config.drain.is_paced() {
             config.workers = 1;
         }
-        let current = Arc::new(Current::open(&config.sites)?);
         let listeners = listen_all(&config)?;
         let addresses = local_addresses(&listeners[0])?;
-        let threads = Threads::start(on_failure).map_err(|e| StartError::Thread("weir-watch".into(), e))?;
+        // Before anything else is opened, and before there is a thread.
+        if let Some(account) = &config.account {
+            account.assume(config.drain.capabilities())?;
+        }
+        let current = Arc::new(Current::open(&config.sites)?);
+        let threads = Threads::start(config.watchdog.take(), on_failure)
+            .map_err(|e| StartError::Thread("weir-watch".into(), e))?;
         let (log, log_guard) = open_log(&config, &threads)?;
         let recording = start_recording(&config, addresses[0], &threads)?;
         let wakes = wakes(config.workers)?;
@@ -218,7 +225,7 @@ impl Server {
         }
     }
 
-    fn start_worker(&mut self, number: usize, listeners: Vec<OwnedFd>, config: &mut Config) -> Result<(), StartError> {
+    fn start_worker(&mut self, number: usize, listeners: Vec<Listener>, config: &mut Config) -> Result<(), StartError> {
         let served = self.current.served();
         let cache = Cache::new(served.roots.clone(), CacheLimits::per_worker(config.workers));
         let cache = cache.closing_by(Arc::clone(&self.pool));

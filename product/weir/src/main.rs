@@ -6,6 +6,7 @@ mod attach;
 #[path = "no_attach.rs"]
 mod attach;
 mod check;
+mod reload;
 mod serve;
 mod uplink;
 
@@ -35,6 +36,8 @@ enum Command {
     Serve(Box<serve::Args>),
     /// Serve as a configuration says
     Run(serve::run::Args),
+    /// Have a running server read its configuration again
+    Reload(reload::Args),
     /// Check a configuration and explain what it does with a request
     Check(check::Args),
     /// Create, remove and watch priority bands on an interface
@@ -47,6 +50,7 @@ fn main() -> std::process::ExitCode {
     let outcome = match cli::parse::<Cli>("weir").command {
         Command::Serve(args) => serve::main(*args),
         Command::Run(args) => serve::run::main(args),
+        Command::Reload(args) => reload::main(args),
         Command::Check(args) => check::main(args),
         Command::Uplink(args) => uplink::main(args),
         Command::Attach(args) => attach::main(args),

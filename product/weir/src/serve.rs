@@ -1,21 +1,24 @@
 //! `weir serve`: from flags to a running server, and from signals to its end.
 
+pub mod control;
+mod events;
+mod first_line;
 pub mod run;
 
-use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
 use cli::Failure;
+use server::service::{Account, Notifier, PassedSocket, passed_sockets, unpassed};
 use server::transmit::{Patience, Promotion};
 use server::{
     AccessLogConfig, Classes, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, DrainChoice,
-    DrainKind, DrainOptions, Limits, PolicySpec, RecordsConfig, Server, SiteConfig, WORKERS_MAX, WaitBound, files, log,
+    DrainKind, DrainOptions, Limits, PolicySpec, RecordsConfig, Server, SiteConfig, StartError, WORKERS_MAX, files,
+    log,
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::Signals;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use units::Rate;
 
 const ORDER: &str = "Order and rate";
@@ -45,10 +48,10 @@ pub struct Args {
     /// Folder to serve
     #[arg(default_value = ".")]
     dir: PathBuf,
-    /// Address and port; port 0 takes a free one
-    #[arg(long, value_name = "ADDR", value_parser = address,
-          default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080))]
-    listen: SocketAddr,
+    /// Address and port; port 0 takes a free one. 0.0.0.0:8080 serves other machines too
+    /// [default: 127.0.0.1:8080; the sockets that a service manager passes]
+    #[arg(long, value_name = "ADDR", value_parser = address, verbatim_doc_comment)]
+    listen: Option<SocketAddr>,
     /// Rate of the uplink, for example 10mbit or 1gbit
     /// [default: the rate of the interface's shaper, if it has one]
     #[arg(long, value_name = "RATE", help_heading = ORDER, verbatim_doc_comment)]
@@ -131,6 +134,13 @@ pub struct Args {
     /// Serve names that begin with a dot
     #[arg(long)]
     hidden: bool,
+    /// User to become once the address is bound, by name or number; it must be able to
+    /// write and reopen the logs [default: the one that started weir]
+    #[arg(long, value_name = "USER", verbatim_doc_comment)]
+    user: Option<String>,
+    /// Group of --user [default: the user's own]
+    #[arg(long, value_name = "GROUP", requires = "user")]
+    group: Option<String>,
     /// Access log; - is standard output, SIGHUP and SIGUSR1 reopen it [default: none]
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
@@ -165,6 +175,9 @@ pub struct Args {
     stop_timeout: Duration,
 }
 
+/// Where nobody says otherwise: for this machine alone.
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
 /// One response a connection, and `sched::Drain` takes this many (rounded down from 2^20).
 const CONNECTIONS_MAX: i64 = 1_000_000;
 
@@ -197,43 +210,48 @@ enum LogFormat {
 
 pub fn main(args: Args) -> Result<(), Failure> {
     let options = files::Options { hidden: args.hidden, listing: args.listing, ..files::Options::default() };
-    let (sites, listen) = (vec![SiteConfig::alone(args.dir.clone(), options)], vec![args.listen]);
+    let sites = vec![SiteConfig::alone(args.dir.clone(), options)];
+    let listen = args.listen.into_iter().collect();
     serve(args, sites, listen, None)
 }
 
-/// The sites as their file has them now.
-type Again<'a> = dyn Fn() -> Result<Vec<SiteConfig>, Failure> + 'a;
+/// A configuration that can be read again.
+struct Source<'a> {
+    file: &'a Path,
+    /// Its sites as it has them now.
+    again: &'a dyn Fn() -> Result<Vec<SiteConfig>, Failure>,
+}
 
-/// Serves these sites, whatever the flags say of the folder, at these addresses.
-fn serve(args: Args, sites: Vec<SiteConfig>, listen: Vec<SocketAddr>, again: Option<&Again>) -> Result<(), Failure> {
+/// Serves these sites, whatever the flags say of the folder, at these addresses; without any where a service manager says, or at
+/// the default.
+fn serve(args: Args, sites: Vec<SiteConfig>, listen: Vec<SocketAddr>, source: Option<&Source>) -> Result<(), Failure> {
+    // Before anything opens a descriptor that could be taken for one of them.
+    let passed = passed_sockets()?;
     // Before anything runs, so that no signal is missed and the workers inherit nothing of it.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])
-        .map_err(|e| Failure::Failed(format!("cannot watch for signals: {e}")))?;
-    let served = served(&sites);
-    let handle = signals.handle();
-    let asked_loops = args.workers.unwrap_or(1);
-    let config = config(args, sites, listen)?;
-    let loops = if config.drain.is_paced() && asked_loops > 1 {
-        format!("; one event loop for {asked_loops}: paced shaping has one order")
-    } else {
-        String::new()
+    let mut events = events::Events::new()?;
+    let served = first_line::served(&sites);
+    let (notifier, unheard) = match Notifier::from_env() {
+        Ok(notifier) => (notifier, None),
+        Err(error) => (Notifier::absent(), Some(format!("cannot notify the service manager: NOTIFY_SOCKET: {error}"))),
     };
-    let server = Server::start(config, move || handle.close())?;
-    tell_start(&server, &served, &loops);
-    for signal in signals.forever() {
-        match signal {
-            SIGHUP => {
-                server.reopen_logs();
-                again.iter().for_each(|again| reload(&server, again));
-            }
-            SIGUSR1 => server.reopen_logs(),
-            SIGUSR2 => server.tell_clients(),
-            _ => break,
-        }
+    let asked_loops = args.workers.unwrap_or(1);
+    let stop_timeout = args.stop_timeout;
+    let config = Config { watchdog: notifier.watchdog(), ..config(args, sites, listen, passed)? };
+    let first_line = first_line::Line::of(&config, served, asked_loops);
+    let closer = events.closer();
+    let account = config.account.clone();
+    let server = Server::start(config, move || closer.close()).map_err(|error| unstarted(error, account))?;
+    if let Some(source) = source {
+        readable(source.file)?;
     }
+    let status = first_line.tell(&server);
+    unheard.iter().chain(events.unasked()).for_each(|line| server.tell(line));
+    notifier.ready(&status);
+    events.handle(&server, source, &notifier, &status);
     if let Some(failure) = server.failure() {
         return Err(failure.into());
     }
+    notifier.stopping(stop_timeout);
     // A second signal ends the process at once.
     for signal in [SIGINT, SIGTERM] {
         let _ = signal_hook::flag::register_conditional_default(signal, std::sync::Arc::new(true.into()));
@@ -241,52 +259,22 @@ fn serve(args: Args, sites: Vec<SiteConfig>, listen: Vec<SocketAddr>, again: Opt
     Ok(server.stop()?)
 }
 
-/// One line: what is served, where, and how.
-fn tell_start(server: &Server, served: &str, loops: &str) {
-    // Whether anybody reads this makes no difference to serving.
-    let at: Vec<String> = server.addresses().iter().map(|address| format!("http://{address}/")).collect();
-    let (at, why, connections) = (at.join(", "), server.why(), server.connections_max());
-    let guard = server.wait_bound().map_or(String::new(), guard_promise);
-    let share = server.client_allowance_bytes().map_or(String::new(), share_promise);
-    let _ = writeln!(
-        std::io::stdout(),
-        "weir: serving {served} at {at} ({why}; at most {connections} connections{loops}{share}{guard})"
-    );
-}
-
-/// All of the file as it is now, or nothing of it.
-fn reload(server: &Server, again: &Again) {
-    let replaced = again().and_then(|sites| {
-        server.replace_sites(&sites)?;
-        Ok(sites.len())
-    });
-    match replaced {
-        Ok(count) => server.tell(&format!("configuration read again: {count} sites are in force")),
-        Err(Failure::Failed(reason) | Failure::Usage(reason)) => {
-            reason.lines().for_each(|line| server.tell(line));
-            server.tell("configuration read again and not used: that from before stays in force");
-        }
+/// What is opened as another user than the one at the keyboard fails for other reasons.
+fn unstarted(error: StartError, account: Option<Account>) -> Failure {
+    match (&error, account) {
+        (StartError::Listen(..) | StartError::Privileges(_), _) | (_, None) => error.into(),
+        (_, Some(account)) => Failure::Failed(format!("as user {account}: {error}")),
     }
 }
 
-/// The folder of the only site, or how many there are.
-fn served(sites: &[SiteConfig]) -> String {
-    match sites {
-        [SiteConfig { dir: Some(dir), .. }] => dir.display().to_string(),
-        [_] => "redirects".to_string(),
-        sites => format!("{} sites", sites.len()),
-    }
-}
-
-/// Which clients wait for the others, for the line at the start.
-fn share_promise(allowance_bytes: u64) -> String {
-    format!("; a client {:.1} MB ahead of its share waits for others (--client-share)", allowance_bytes as f64 / 1e6)
-}
-
-/// What the guard promises, for the line at the start.
-fn guard_promise(bound: WaitBound) -> String {
-    let [fixed, each, hundred] = [bound.fixed, bound.per_response, bound.with(100)].map(|span| span.as_secs_f64());
-    format!("; longest wait {fixed:.1} s + {each:.3} s for each ready response, {hundred:.0} s with 100 (--guard)")
+/// As the user that the server has become: what cannot be read now cannot be read again at SIGHUP.
+fn readable(file: &Path) -> Result<(), Failure> {
+    std::fs::File::open(file).map(drop).map_err(|error| {
+        let name = file.display();
+        Failure::Failed(format!(
+            "cannot read {name} again as server.user: {error}; run: chgrp GROUP {name}; chmod g+r {name}"
+        ))
+    })
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
@@ -330,8 +318,17 @@ fn records(path: PathBuf) -> RecordsConfig {
     }
 }
 
-fn config(args: Args, sites: Vec<SiteConfig>, listen: Vec<SocketAddr>) -> Result<Config, Failure> {
-    let drain = shaping(&args, &listen)?;
+fn config(
+    args: Args,
+    sites: Vec<SiteConfig>,
+    listen: Vec<SocketAddr>,
+    passed: Vec<PassedSocket>,
+) -> Result<Config, Failure> {
+    let is_unsaid = listen.is_empty() && passed.is_empty();
+    let listen = if is_unsaid { vec![LISTEN] } else { unpassed(&listen, &passed) };
+    let addresses: Vec<_> = passed.iter().map(|socket| socket.address).chain(listen.iter().copied()).collect();
+    let drain = shaping(&args, &addresses)?;
+    let account = args.user.as_deref().map(|user| Account::find(user, args.group.as_deref())).transpose()?;
     let classes =
         Classes::new(&args.classes, &args.policy).map_err(|error| Failure::Usage(format!("--class: {error}")))?;
     let limits = Limits {
@@ -356,7 +353,10 @@ fn config(args: Args, sites: Vec<SiteConfig>, listen: Vec<SocketAddr>) -> Result
         classes,
         drain,
         sites,
+        passed,
         listen,
+        account,
+        watchdog: None,
         backlog: args.backlog,
         workers: if args.slots.is_some() { 1 } else { args.workers.map_or_else(cores, usize::from) },
         limits: Limits { patience, ..limits },
@@ -388,8 +388,7 @@ mod tests {
     }
 
     fn alone(args: Args) -> Result<Config, Failure> {
-        let listen = vec![args.listen];
-        config(args, vec![SiteConfig::alone(".".into(), Default::default())], listen)
+        config(args, vec![SiteConfig::alone(".".into(), Default::default())], vec![], vec![])
     }
 
     /// They stand in `--help` and in the server: one of them changed alone would change nothing, or something unsaid.

@@ -37,7 +37,7 @@ const fn whole(min: u64, max: u64) -> Kind {
 }
 
 pub static KEYS: &[Key] = &[
-    tables("listener", "one at 0.0.0.0:8080", Now, "An address that accepts connections."),
+    tables("listener", "one at 127.0.0.1:8080, for this machine alone", Now, "An address that accepts connections."),
     key(
         "listener.address",
         text(Form::Address),
@@ -97,6 +97,15 @@ pub static KEYS: &[Key] = &[
         "Format of the access log.",
         r#""json""#,
     ),
+    key(
+        "server.user",
+        text(Form::Name),
+        Absent("the one that started weir"),
+        Now,
+        "User that weir becomes once it listens, if root starts it. It reads the folders and this file, and writes the logs.",
+        r#""www-data""#,
+    ),
+    key("server.group", text(Form::Name), Absent("that of `server.user`"), Now, "Group of this user.", r#""www-data""#),
     //
     table("uplink", "the defaults", Now, "The link to the clients and its order."),
     key(

@@ -43,7 +43,7 @@ fn lines_of_all_handles_are_written_by_the_time_the_guard_is_gone() {
     let folder = Folder::new();
     let path = folder.path("log");
     fs::write(&path, "a line of before\n").unwrap();
-    let threads = Threads::start(|| {}).unwrap();
+    let threads = Threads::start(None, || {}).unwrap();
     let (mut first, guard) = AccessLog::open(Target::File(path.clone()), Format::Combined, &threads).unwrap();
     let mut second = first.clone();
     first.write(&entry(b"/1"));
@@ -191,6 +191,6 @@ fn without_an_access_log_errors_are_still_told() {
 #[test]
 fn a_folder_as_log_is_refused() {
     let folder = Folder::new();
-    let threads = Threads::start(|| {}).unwrap();
+    let threads = Threads::start(None, || {}).unwrap();
     assert!(AccessLog::open(Target::File(folder.path(".")), Format::Json, &threads).is_err());
 }

@@ -53,7 +53,10 @@ fn about(path: &Path, uplink: Option<&str>) -> About {
     };
     let config = Config {
         sites: vec![crate::sites::SiteConfig::alone("/".into(), Default::default())],
+        passed: vec![],
         listen: vec![listen],
+        account: None,
+        watchdog: None,
         backlog: 1,
         workers: 3,
         drain: DrainChoice::find(&options, listen).unwrap(),
@@ -101,7 +104,7 @@ fn arrivals(run: &Run) -> Vec<u64> {
 fn rows_of_all_workers_are_a_run_that_reads_back() {
     let folder = Folder::new();
     let path = folder.path("records.csv");
-    let threads = Threads::start(|| {}).unwrap();
+    let threads = Threads::start(None, || {}).unwrap();
     threads.expect_ends();
     let (mut first, finisher) = Recorder::start(path.clone(), about(&path, Some("10mbit")), ORIGIN, &threads).unwrap();
     let mut second = first.clone();

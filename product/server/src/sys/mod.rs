@@ -2,7 +2,10 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::io::FdFlags;
 
 /// Connections become acceptable when their first bytes arrive, or after this many seconds without any: accepting
 /// one then spares the reading that finds nothing, the registration with epoll, and a wake-up.
@@ -39,6 +42,24 @@ pub fn epoll_take(
         take(event.u64, event.events);
     }
     Ok(())
+}
+
+/// The descriptors from `first` on that this process was started with, closed to programs that it starts; an error where there
+/// is none. Nobody else may have taken them, so only the first call gives any.
+pub fn take_passed(first: i32, count: usize) -> Vec<io::Result<OwnedFd>> {
+    static ARE_TAKEN: AtomicBool = AtomicBool::new(false);
+    let count = if ARE_TAKEN.swap(true, Ordering::AcqRel) { 0 } else { count };
+    let take = |raw: i32| {
+        // SAFETY: only asks whether the descriptor is open, by its number.
+        if unsafe { libc::fcntl(raw, libc::F_GETFD) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: it is open, the service manager opened it for this process, and it is taken once.
+        let owned = unsafe { OwnedFd::from_raw_fd(raw) };
+        rustix::io::fcntl_setfd(&owned, FdFlags::CLOEXEC)?;
+        Ok(owned)
+    };
+    (first..).take(count).map(take).collect()
 }
 
 #[cfg(test)]

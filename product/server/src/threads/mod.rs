@@ -4,7 +4,8 @@
 //! A thread that returns or panics says so itself. One that hangs, or that the kernel has killed, cannot: the watcher asks
 //! every thread with an event loop for a turn ([`Beat`]) and counts how often it looked in vain. It counts looks, not
 //! time: a process that is stopped, a host that sleeps and a clock that jumps stop the looking too. A thread that waits for
-//! storage is told of and not ended, since a restart would wait for the same disk.
+//! storage is told of and not ended, since a restart would wait for the same disk. The service manager's watchdog is fed by the
+//! same looks: while no loop is late, but for storage.
 
 mod storage;
 
@@ -12,16 +13,22 @@ use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::thread::Pid;
 use thiserror::Error;
 
+use crate::service::Watchdog;
+
 /// Between two looks at the threads. Raised: a hang is noticed later; lowered: an idle server wakes up more often.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Looks at a thread that was asked for a turn and made none, before it counts as hung: ten seconds, where the longest
-/// turn is some milliseconds.
-const LOOKS_IN_VAIN_MAX: u32 = 5;
+/// A thread that was asked for a turn and made none for so long counts as hung; the longest turn is some milliseconds.
+const HUNG_AFTER: Duration = Duration::from_secs(10);
+/// Looks in the time after which the service manager's watchdog bites, at least: it wants food twice in it, and one look in vain
+/// is not the end.
+const LOOKS_PER_WATCHDOG: u32 = 4;
+/// Whatever time the watchdog gives.
+const LOOK_EVERY_LEAST: Duration = Duration::from_millis(10);
 
 /// All threads but the main one. Dropping it ends the watching.
 pub struct Threads {
@@ -46,6 +53,8 @@ pub struct Beat {
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    watchdog: Option<Watchdog>,
+    look_every: Duration,
     /// Called at the first failure, from any thread.
     on_failure: Box<dyn Fn() + Send + Sync>,
 }
@@ -70,8 +79,8 @@ struct Watched {
 
 impl Threads {
     /// Starts the watcher. `on_failure` is called once, when a thread fails; [`Threads::failure`] then says how.
-    pub fn start(on_failure: impl Fn() + Send + Sync + 'static) -> io::Result<Threads> {
-        let threads = Threads::unwatched(on_failure);
+    pub fn start(watchdog: Option<Watchdog>, on_failure: impl Fn() + Send + Sync + 'static) -> io::Result<Threads> {
+        let threads = Threads::unwatched(watchdog, on_failure);
         let shared = Arc::clone(&threads.shared);
         std::thread::Builder::new().name("weir-watch".into()).spawn(move || shared.watch())?;
         Ok(threads)
@@ -121,9 +130,11 @@ impl Threads {
         self.shared.state().failure.clone()
     }
 
-    fn unwatched(on_failure: impl Fn() + Send + Sync + 'static) -> Threads {
+    fn unwatched(watchdog: Option<Watchdog>, on_failure: impl Fn() + Send + Sync + 'static) -> Threads {
         let (state, changed, on_failure) = (Mutex::default(), Condvar::new(), Box::new(on_failure));
-        Threads { shared: Arc::new(Shared { state, changed, on_failure }) }
+        let wanted_every = watchdog.as_ref().map_or(LOOK_EVERY, |watchdog| watchdog.patience / LOOKS_PER_WATCHDOG);
+        let look_every = wanted_every.clamp(LOOK_EVERY_LEAST, LOOK_EVERY);
+        Threads { shared: Arc::new(Shared { state, changed, watchdog, look_every, on_failure }) }
     }
 
     fn spawn_watched(
@@ -198,20 +209,32 @@ impl Shared {
     }
 
     fn watch(&self) {
+        let mut fed_at = Instant::now();
         let mut state = self.state();
         while !state.is_over {
             let (now, wait) =
-                self.changed.wait_timeout(state, LOOK_EVERY).expect("no thread panics while it holds the state");
+                self.changed.wait_timeout(state, self.look_every).expect("no thread panics while it holds the state");
             state = now;
-            if wait.timed_out() {
-                self.look(&mut state, storage::is_waited_for);
+            if !wait.timed_out() {
+                continue;
+            }
+            let is_well = self.look(&mut state, storage::is_waited_for);
+            let Some(watchdog) = self.watchdog.as_ref().filter(|_| is_well) else { continue };
+            // At half of its time: the look after this one would be too late.
+            if fed_at.elapsed() + self.look_every > watchdog.patience / 2 {
+                fed_at = Instant::now();
+                // The manager may make us wait, and nobody waits for it with us.
+                drop(state);
+                (watchdog.feed)();
+                state = self.state();
             }
         }
     }
 
-    /// One look at every thread.
-    fn look(&self, state: &mut State, is_waiting_for_storage: impl Fn(Pid) -> bool) {
-        let mut hung = None;
+    /// One look at every thread. False: an event loop has not made the turn that the look before asked for, and not for storage.
+    fn look(&self, state: &mut State, is_waiting_for_storage: impl Fn(Pid) -> bool) -> bool {
+        let (mut hung, mut is_well) = (None, true);
+        let looks_max = HUNG_AFTER.as_millis().div_ceil(self.look_every.as_millis());
         for thread in &mut state.threads {
             let Some(beat) = thread.beat.as_ref().filter(|_| !thread.has_ended) else { continue };
             if !beat.is_asked.load(Ordering::Relaxed) {
@@ -221,13 +244,15 @@ impl Shared {
                 continue;
             }
             thread.looks_in_vain = thread.looks_in_vain.saturating_add(1);
-            if thread.looks_in_vain < LOOKS_IN_VAIN_MAX {
+            let waits = thread.id.is_some_and(&is_waiting_for_storage);
+            is_well &= waits;
+            if u128::from(thread.looks_in_vain) < looks_max {
                 continue;
             }
-            let (name, seconds) = (&thread.name, LOOK_EVERY.as_secs() * u64::from(LOOKS_IN_VAIN_MAX));
-            if !thread.id.is_some_and(&is_waiting_for_storage) {
+            let (name, seconds) = (&thread.name, HUNG_AFTER.as_secs());
+            if !waits {
                 hung = Some(ThreadError(format!("thread {name} did not respond for {seconds} s: hung or killed")));
-            } else if thread.looks_in_vain == LOOKS_IN_VAIN_MAX {
+            } else if u128::from(thread.looks_in_vain) == looks_max {
                 // Not through the log, whose thread may be the one that waits.
                 let line =
                     format!("weir: thread {name} has waited {seconds} s for storage, and its connections with it\n");
@@ -237,6 +262,7 @@ impl Shared {
         if let Some(error) = hung {
             self.fail(state, error);
         }
+        is_well
     }
 }
 

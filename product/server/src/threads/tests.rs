@@ -2,10 +2,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::*;
 
+/// Looks without a watchdog, before a thread counts as hung.
+const LOOKS_IN_VAIN_MAX: u64 = HUNG_AFTER.as_secs() / LOOK_EVERY.as_secs();
+
 /// Threads whose failure is heard, and at which nobody looks but the test.
 fn threads() -> (Threads, Receiver<()>) {
     let (tell, told) = channel();
-    (Threads::unwatched(move || tell.send(()).unwrap()), told)
+    (Threads::unwatched(None, move || tell.send(()).unwrap()), told)
 }
 
 fn failure(threads: &Threads, told: &Receiver<()>) -> String {
@@ -137,4 +140,52 @@ fn a_thread_without_a_loop_may_wait_for_ever() {
     for _ in 0..10 * LOOKS_IN_VAIN_MAX {
         assert_eq!(look(&threads, false), None);
     }
+}
+
+/// A watchdog, and what arrives at it.
+fn watchdog(patience: Duration) -> (Watchdog, Receiver<()>) {
+    let (feed, fed) = channel();
+    (Watchdog { patience, feed: Box::new(move || drop(feed.send(()))) }, fed)
+}
+
+#[test]
+fn a_watchdog_has_four_looks_in_its_time_and_a_hung_thread_ten_seconds() {
+    for (patience, look_every) in [(60_000, 2000), (4000, 1000), (600, 150), (1, 10)] {
+        let (watchdog, _fed) = watchdog(Duration::from_millis(patience));
+        let threads = Threads::unwatched(Some(watchdog), || {});
+        assert_eq!(threads.shared.look_every, Duration::from_millis(look_every));
+        let (_hold, held) = channel::<()>();
+        threads.spawn_loop("stuck", || {}, move |_| wait(&held)).unwrap();
+        for _ in 0..10_000u64.div_ceil(look_every) {
+            assert_eq!(look(&threads, false), None);
+        }
+        assert!(look(&threads, false).unwrap().contains("did not respond for 10 s"));
+    }
+}
+
+#[test]
+fn a_watchdog_is_fed_while_all_loops_turn() {
+    let (watchdog, fed) = watchdog(Duration::from_millis(80));
+    let threads = Threads::start(Some(watchdog), || {}).unwrap();
+    let _turning = turning(&threads);
+    (0..3).for_each(|_| fed.recv().unwrap());
+    let (hold, held) = channel::<()>();
+    let main = move |beat: &Beat| {
+        wait(&held)?;
+        beat.turn();
+        Ok(())
+    };
+    threads.spawn_loop("stuck", || {}, main).unwrap();
+    while threads.shared.state().threads[1].looks_in_vain < 2 {
+        std::thread::yield_now();
+    }
+    // From before it hung.
+    while fed.try_recv().is_ok() {}
+    while threads.shared.state().threads[1].looks_in_vain < 20 {
+        std::thread::yield_now();
+    }
+    assert!(fed.try_recv().is_err(), "a loop hung");
+    threads.expect_ends();
+    drop(hold);
+    fed.recv().unwrap();
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::{Shutdown, SocketAddrAny, SocketFlags};
+use rustix::net::{SocketAddrAny, SocketFlags};
 use units::wire::Framing;
 
 use super::conn::{Conn, Task};
 use super::{LISTENER, Order, Worker};
 use crate::conn::Http1;
+use crate::listen::Listener;
 use crate::transmit::{Connection, PipeState};
 
 /// Connections accepted in one turn, so that a flood of them cannot starve those already here.
@@ -150,7 +151,7 @@ impl Worker {
     pub(super) fn accept_again(&mut self) -> io::Result<()> {
         if !self.is_accepting && self.stop_at.is_none() && self.parts.places.has_room() {
             let listeners = &self.parts.listeners;
-            let added = listeners.iter().try_for_each(|listener| self.poll.add(listener, LISTENER, EventFlags::IN));
+            let added = listeners.iter().try_for_each(|listener| self.poll.add(listener, LISTENER, listener.events()));
             if let Err(error) = added {
                 for listener in listeners {
                     let _ = self.poll.remove(listener);
@@ -166,10 +167,7 @@ impl Worker {
     pub(super) fn stop_accepting(&mut self) {
         self.pause_accepting();
         self.parts.places.wait_no_more(self.parts.number);
-        // The kernel refuses from here on, rather than let clients in whom nobody answers.
-        for listener in &self.parts.listeners {
-            let _ = rustix::net::shutdown(listener, Shutdown::Both);
-        }
+        self.parts.listeners.iter().for_each(Listener::refuse);
     }
 }
 

@@ -26,7 +26,6 @@ mod tests;
 use std::collections::VecDeque;
 use std::io;
 use std::num::NonZeroU64;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
@@ -41,6 +40,7 @@ use crate::clients::Clients;
 use crate::clock;
 use crate::config::Limits;
 use crate::files::{Answer, Finds};
+use crate::listen::Listener;
 use crate::log::AccessLog;
 use crate::places::Places;
 use crate::poll::{Poll, Ready};
@@ -82,7 +82,7 @@ pub enum Order {
 pub struct Parts {
     pub number: usize,
     /// At least one.
-    pub listeners: Vec<OwnedFd>,
+    pub listeners: Vec<Listener>,
     pub replier: Replier,
     pub finds: Finds,
     pub transmitter: Transmitter<Connection>,

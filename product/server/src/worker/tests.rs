@@ -52,7 +52,7 @@ impl Bench {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let threads = Threads::start(|| {}).unwrap();
+        let threads = Threads::start(None, || {}).unwrap();
         let (log, guard) = AccessLog::open(Target::Off, Format::Combined, &threads).unwrap();
         let wake = Arc::new(Wake::new().unwrap());
         let (pool, woken) = (Pool::new(), Arc::clone(&wake));
@@ -62,7 +62,7 @@ impl Bench {
         let current = current();
         let worker = Worker::new(Parts {
             number: 0,
-            listeners: vec![listener.into()],
+            listeners: vec![std::os::fd::OwnedFd::from(listener).into()],
             replier: Replier::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served()),
             finds: Finds::new(Arc::clone(&pool), move || woken.set()),
             transmitter: Transmitter::new(drain, None, limits.patience),

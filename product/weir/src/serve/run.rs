@@ -1,5 +1,6 @@
 //! `weir run`: what `weir serve` does, from a file. What the file asks for beyond that is an error, so that nobody relies on it.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
@@ -7,14 +8,14 @@ use cli::Failure;
 use config::AccessLog;
 use server::{SiteConfig, files};
 
-use super::{LogFormat, PromotionArg, Shaping};
+use super::{LogFormat, PromotionArg, Shaping, Source};
 
 const AFTER_HELP: &str = "\
 Examples:
   weir run /etc/weir/weir.toml
 
-SIGHUP reads the file again: all of its sites, or nothing and the reason. `weir check FILE`
-prints the keys that have no effect yet; they are errors here.";
+SIGHUP and `weir reload` read the file again: all of its sites, or nothing and the reason.
+`weir check FILE` prints the keys that have no effect yet; they are errors here.";
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -44,8 +45,9 @@ pub fn main(args: Args) -> Result<(), Failure> {
         }
         Ok(sites)
     };
-    let listen = settings.listeners.iter().map(|listener| listener.value).collect();
-    super::serve(flags(settings, folder_of(&args.file)), sites, listen, Some(&again))
+    let listen = addresses(&settings);
+    let source = Source { file: &args.file, again: &again };
+    super::serve(flags(settings, folder_of(&args.file)), sites, listen, Some(&source))
 }
 
 fn folder_of(file: &Path) -> &Path {
@@ -64,10 +66,15 @@ fn read(file: &Path) -> Result<(Vec<SiteConfig>, config::Settings), Failure> {
     Ok((sites, configuration.settings))
 }
 
+/// Those of the file.
+fn addresses(settings: &config::Settings) -> Vec<SocketAddr> {
+    let given = settings.listeners.iter().filter(|_| !settings.has_default_listener);
+    given.map(|listener| listener.value).collect()
+}
+
 /// What holds from the start to the end of the process, to be compared.
 fn fixed(settings: &config::Settings, file: &Path) -> String {
-    let listeners: Vec<_> = settings.listeners.iter().map(|listener| listener.value).collect();
-    format!("{listeners:?} {:?}", flags(settings.clone(), folder_of(file)))
+    format!("{:?} {:?}", addresses(settings), flags(settings.clone(), folder_of(file)))
 }
 
 /// A site, its relative paths beneath this folder.
@@ -101,6 +108,8 @@ fn flags(settings: config::Settings, folder: &Path) -> super::Args {
         access_log: process.access_log.as_ref().map(|log| log_path(log, folder)),
         log_format: process.access_log.map_or(defaults.log_format, |log| log_format(log.format)),
         records: process.records.map(|path| folder.join(path)),
+        user: process.user,
+        group: process.group,
         ..bounded(settings.limits, settings.timeouts, defaults)
     }
 }
@@ -175,7 +184,7 @@ mod tests {
         let configuration = parsed("[[site]]\nroot = '.'");
         assert_eq!(of_file("[[site]]\nroot = '.'"), of_flags(&[]));
         let listeners: Vec<_> = configuration.settings.listeners.iter().map(|listener| listener.value).collect();
-        assert_eq!(listeners, [Flags::parse_from(["weir"]).args.listen]);
+        assert_eq!((listeners, addresses(&configuration.settings)), (vec![crate::serve::LISTEN], vec![]));
         let site = site_config(&configuration.sites[0], Path::new("/etc"));
         assert_eq!(site, SiteConfig::alone("/etc/.".into(), files::Options::default()));
     }
@@ -183,12 +192,12 @@ mod tests {
     #[test]
     fn every_key_of_the_server_sets_its_flag() {
         let text = "\
-[server]\nconnections = 5\nbacklog = 6\nworkers = 2\nrecords = 'r'\naccess_log = '/a'\nlog_format = 'json'
+[server]\nconnections = 5\nbacklog = 6\nworkers = 2\nrecords = 'r'\nuser = 'u'\ngroup = 'g'\naccess_log = '/a'\nlog_format = 'json'
 [uplink]\nrate = '10mbit'\nshaping = 'paced'\npolicy = 'las'\nguard = 1\nforeign_share = 2\nclient_share = 'strict'\npromotion = 'plain'
 [limits]\nbody_rate_min = 3\nsend_rate_min = '4'\nsend_window = '5s'\nclient_connections = 7\nclient_requests = 8\nclient_rate = '9mbit'
 [timeouts]\nidle = '6s'\nhead = '7s'\nbody = '8s'\nstop = '9s'
 [[site]]\nroot = '/w'\n";
-        let words = "--connections 5 --backlog 6 --workers 2 --records /etc/r --access-log /a --log-format json --uplink 10mbit \
+        let words = "--connections 5 --backlog 6 --workers 2 --records /etc/r --user u --group g --access-log /a --log-format json --uplink 10mbit \
             --shaping paced --policy las --guard 1 --foreign-share 2 --client-share strict --promotion plain --body-rate-min 3 --send-rate-min 4 \
             --send-window 5s --client-connections 7 --client-requests 8 --client-rate 9mbit --idle-timeout 6s --head-timeout 7s --body-timeout 8s --stop-timeout 9s";
         assert_eq!(of_file(text), of_flags(&words.split_whitespace().collect::<Vec<_>>()));

@@ -1,0 +1,139 @@
+//! Sockets that the service manager opened for us (sd_listen_fds(3)): descriptors from 3 on, as many as LISTEN_FDS says, meant
+//! for the process that LISTEN_PID names.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use rustix::net::sockopt::{ipv6_v6only, socket_acceptconn, socket_type};
+use rustix::net::{SocketType, getsockname};
+use thiserror::Error;
+
+use crate::sys;
+
+/// The first descriptor after those of standard input, output and error.
+const FIRST: i32 = 3;
+/// As many as `weir.toml` may have listeners.
+const PASSED_MAX: usize = 64;
+
+/// A listening socket of the manager's, which outlives us.
+#[derive(Debug)]
+pub struct PassedSocket {
+    pub address: SocketAddr,
+    /// As LISTEN_FDNAMES has it; empty without.
+    pub name: String,
+    pub(crate) socket: OwnedFd,
+    /// An IPv6 socket for all addresses that takes IPv4 too.
+    is_dual: bool,
+}
+
+/// What is wrong with what was passed.
+#[derive(Debug, Error)]
+pub enum PassedError {
+    #[error("LISTEN_FDS `{0}`: expected a number of sockets from 0 to {PASSED_MAX}")]
+    Count(String),
+    #[error("passed socket fd {0} is not open; expected {1} descriptors from 3 on, as LISTEN_FDS says")]
+    Closed(i32, usize),
+    #[error(
+        "passed socket fd {fd}{name} is {is}; expected a listening TCP socket: ListenStream=ADDRESS:PORT and Accept=no"
+    )]
+    Unfit { fd: i32, name: String, is: String },
+}
+
+/// Those passed to this process. To be called before anything else opens a descriptor; a second call gives none.
+pub fn passed_sockets() -> Result<Vec<PassedSocket>, PassedError> {
+    let variable = |name| std::env::var(name).ok();
+    let is_meant = variable("LISTEN_PID").and_then(|pid| pid.parse().ok()) == Some(std::process::id());
+    let Some(count) = variable("LISTEN_FDS").filter(|_| is_meant) else { return Ok(vec![]) };
+    let known: Option<usize> = count.parse().ok().filter(|&count| count <= PASSED_MAX);
+    let count = known.ok_or(PassedError::Count(count))?;
+    let names = variable("LISTEN_FDNAMES").unwrap_or_default();
+    let mut names = names.split(':');
+    let sockets = sys::take_passed(FIRST, count).into_iter().enumerate().map(|(nth, socket)| {
+        let fd = FIRST + nth as i32;
+        let name = names.next().unwrap_or_default().to_string();
+        let socket = socket.map_err(|_| PassedError::Closed(fd, count))?;
+        PassedSocket::new(socket, &name).map_err(|is| {
+            let name = if name.is_empty() { name } else { format!(" ({name})") };
+            PassedError::Unfit { fd, name, is }
+        })
+    });
+    sockets.collect()
+}
+
+/// Of these addresses those that no passed socket listens on; they are to be bound.
+pub fn unpassed(configured: &[SocketAddr], passed: &[PassedSocket]) -> Vec<SocketAddr> {
+    let is_passed = |address: &SocketAddr| passed.iter().any(|socket| socket.serves(*address));
+    configured.iter().copied().filter(|address| !is_passed(address)).collect()
+}
+
+impl PassedSocket {
+    /// Or what it is instead.
+    fn new(socket: OwnedFd, name: &str) -> Result<PassedSocket, String> {
+        let unread = |error: io::Error| format!("unreadable ({error})");
+        let kind = socket_type(&socket).map_err(|_| "no socket".to_string())?;
+        let address = getsockname(&socket).map_err(|error| unread(error.into()))?;
+        let Ok(address) = SocketAddr::try_from(address) else { return Err("no socket of the internet".into()) };
+        if kind != SocketType::STREAM {
+            return Err(format!("a datagram socket of {address}"));
+        }
+        if !socket_acceptconn(&socket).map_err(|error| unread(error.into()))? {
+            return Err(format!("a socket of {address} that does not listen"));
+        }
+        let is_all = address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+        let is_dual = is_all && !ipv6_v6only(&socket).map_err(|error| unread(error.into()))?;
+        Ok(PassedSocket { address, name: name.into(), socket, is_dual })
+    }
+
+    /// Whether connections to this address come to it. `ListenStream=80` is one socket for both families.
+    fn serves(&self, address: SocketAddr) -> bool {
+        let all_of_ipv4 = address.is_ipv4() && address.ip().is_unspecified();
+        address == self.address || (self.is_dual && all_of_ipv4 && address.port() == self.address.port())
+    }
+
+    /// The address, and the name if it has one.
+    pub fn label(&self) -> String {
+        if self.name.is_empty() { self.address.to_string() } else { format!("{} ({})", self.address, self.name) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+
+    fn passed(address: &str) -> PassedSocket {
+        PassedSocket::new(TcpListener::bind(address).unwrap().into(), "web").unwrap()
+    }
+
+    #[test]
+    fn only_a_listening_tcp_socket_fits() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = TcpStream::connect(address).unwrap();
+        let (unix, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        for (socket, is) in [
+            (OwnedFd::from(client), "that does not listen"),
+            (unix.into(), "no socket of the internet"),
+            (udp.into(), "a datagram socket of 127.0.0.1:"),
+            (file.into(), "no socket"),
+        ] {
+            let said = PassedSocket::new(socket, "").unwrap_err();
+            assert!(said.contains(is), "{said}");
+        }
+        let fits = PassedSocket::new(listener.into(), "web").unwrap();
+        assert_eq!((fits.address, fits.label()), (address, format!("{address} (web)")));
+    }
+
+    #[test]
+    fn what_was_passed_is_not_bound() {
+        let sockets = [passed("127.0.0.1:0"), passed("[::]:0")];
+        let [one, all] = [sockets[0].address, sockets[1].address];
+        let ipv4 = SocketAddr::new("0.0.0.0".parse().unwrap(), all.port());
+        let other = SocketAddr::new("127.0.0.2".parse().unwrap(), one.port());
+        assert_eq!(unpassed(&[one, other, all, ipv4], &sockets), [other]);
+        assert_eq!(unpassed(&[one, other], &[]), [one, other]);
+    }
+}

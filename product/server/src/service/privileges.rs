@@ -1,0 +1,185 @@
+//! From root to a user without privileges, for good: after the ports below 1024 are bound, before anything else is opened.
+//!
+//! Logs, records and folders are opened as the user, not before: what a rotation or a reload opens later then can be opened, or
+//! the start fails and says so. Credentials belong to a thread, as far as the kernel is concerned. The C library changes those of
+//! all threads, but capabilities it does not know; so this runs before any other thread does, and those started later inherit
+//! everything.
+
+use std::ffi::CString;
+use std::io;
+
+use nix::unistd::{self, Gid, Group, Uid, User};
+use rustix::process::DumpableBehavior;
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use thiserror::Error;
+
+/// A user and a group of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    name: String,
+    uid: u32,
+    gid: u32,
+    /// Whether other groups have it as a member.
+    is_listed: bool,
+}
+
+/// Why the server cannot run as that user.
+#[derive(Debug, Error)]
+pub enum PrivilegeError {
+    #[error("user `{0}` is not known; expected a name or number of a user: `getent passwd` lists them")]
+    User(String),
+    #[error("group `{0}` is not known; expected a name or number of a group: `getent group` lists them")]
+    Group(String),
+    #[error("user {0} has no entry with a group; expected a group beside it (--group, server.group)")]
+    NoGroup(u32),
+    #[error("user `{0}` is root; expected a user without privileges, or none")]
+    Root(String),
+    #[error(
+        "cannot become user {name}: weir runs as user {own}, not as root; run it with sudo, or as {name} without --user \
+         (server.user)"
+    )]
+    NotRoot { name: String, own: u32 },
+    #[error("cannot become user {name}: {doing}: {error}")]
+    System { name: String, doing: &'static str, error: io::Error },
+    #[error(
+        "cannot become user {0}: root's privileges could be had again; this is a mistake of weir's or of the kernel's"
+    )]
+    Regained(String),
+}
+
+impl Account {
+    /// By names or numbers; without a group it is the user's own.
+    pub fn find(user: &str, group: Option<&str>) -> Result<Account, PrivilegeError> {
+        let unread = |doing| {
+            let name = user.to_string();
+            move |error: nix::Error| PrivilegeError::System { name, doing, error: error.into() }
+        };
+        let number: Option<u32> = user.parse().ok();
+        let listed = match number {
+            Some(number) => User::from_uid(Uid::from_raw(number)),
+            None => User::from_name(user),
+        };
+        let listed = listed.map_err(unread("looking it up"))?;
+        let uid = listed.as_ref().map(|listed| listed.uid.as_raw()).or(number);
+        let uid = uid.filter(|&uid| uid != u32::MAX).ok_or_else(|| PrivilegeError::User(user.into()))?;
+        let gid = match group {
+            Some(group) => gid_of(group).map_err(unread("looking its group up"))?,
+            None => Some(listed.as_ref().map(|listed| listed.gid.as_raw()).ok_or(PrivilegeError::NoGroup(uid))?),
+        };
+        let gid = gid.ok_or_else(|| PrivilegeError::Group(group.unwrap_or_default().into()))?;
+        if uid == 0 {
+            return Err(PrivilegeError::Root(user.into()));
+        }
+        let is_listed = listed.is_some();
+        Ok(Account { name: listed.map_or(user.into(), |listed| listed.name), uid, gid, is_listed })
+    }
+
+    /// What this process is from now on, with no more privileges than `kept`, and with no way back. No other thread may run.
+    pub(crate) fn assume(&self, kept: CapabilitySet) -> Result<(), PrivilegeError> {
+        let own = unistd::geteuid();
+        if !own.is_root() {
+            let is_own = own.as_raw() == self.uid && unistd::getegid().as_raw() == self.gid;
+            return if is_own { Ok(()) } else { Err(self.unprivileged(own)) };
+        }
+        let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+        assert_eq!(threads, 1, "threads that run already would keep root's privileges");
+        let failed = |doing| move |error: io::Error| self.failed(doing, error);
+        rustix::thread::set_keep_capabilities(true).map_err(|e| failed("keeping capabilities")(e.into()))?;
+        self.set_groups().map_err(|e| failed("setting its groups")(e.into()))?;
+        let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+        unistd::setresgid(gid, gid, gid).map_err(|e| failed("setting its group")(e.into()))?;
+        unistd::setresuid(uid, uid, uid).map_err(|e| failed("setting it")(e.into()))?;
+        confine(kept).map_err(failed("dropping capabilities"))?;
+        // The kernel hides a process that changed its user, and threads/storage.rs looks at our own threads in /proc.
+        rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
+            .map_err(|e| failed("showing its threads")(e.into()))?;
+        if self.can_return(kept) { Err(PrivilegeError::Regained(self.name.clone())) } else { Ok(()) }
+    }
+
+    fn set_groups(&self) -> nix::Result<()> {
+        match CString::new(self.name.as_str()) {
+            Ok(name) if self.is_listed => unistd::initgroups(&name, Gid::from_raw(self.gid)),
+            _ => unistd::setgroups(&[Gid::from_raw(self.gid)]),
+        }
+    }
+
+    /// Tried, not believed.
+    fn can_return(&self, kept: CapabilitySet) -> bool {
+        let is_root = unistd::setresuid(Uid::from_raw(0), Uid::from_raw(0), Uid::from_raw(0)).is_ok();
+        let is_own =
+            unistd::getresuid().is_ok_and(|ids| [ids.real, ids.effective, ids.saved] == [Uid::from_raw(self.uid); 3]);
+        let has_kept = rustix::thread::capabilities(None).is_ok_and(|sets| sets.permitted == kept);
+        is_root || !is_own || !has_kept
+    }
+
+    fn unprivileged(&self, own: Uid) -> PrivilegeError {
+        PrivilegeError::NotRoot { name: self.name.clone(), own: own.as_raw() }
+    }
+
+    fn failed(&self, doing: &'static str, error: io::Error) -> PrivilegeError {
+        PrivilegeError::System { name: self.name.clone(), doing, error }
+    }
+}
+
+impl std::fmt::Display for Account {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str(&self.name)
+    }
+}
+
+fn gid_of(group: &str) -> nix::Result<Option<u32>> {
+    match group.parse() {
+        Ok(number) if number != u32::MAX => Ok(Some(number)),
+        _ => Ok(Group::from_name(group)?.map(|group| group.gid.as_raw())),
+    }
+}
+
+/// These capabilities and no others, and none by starting a program.
+fn confine(kept: CapabilitySet) -> io::Result<()> {
+    rustix::thread::clear_ambient_capability_set()?;
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    rustix::thread::set_capabilities(None, sets)?;
+    rustix::thread::set_keep_capabilities(false)?;
+    Ok(rustix::thread::set_no_new_privs(true)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_and_groups_are_found_by_name_and_by_number() {
+        let found =
+            |user: &str, group: Option<&str>| Account::find(user, group).map(|account| (account.uid, account.gid));
+        assert_eq!(found("12345", Some("54321")).unwrap(), (12345, 54321));
+        let nobody = found("nobody", None).unwrap();
+        let number = nobody.0.to_string();
+        assert_eq!(found(&number, None).unwrap(), nobody);
+        assert_eq!(found("nobody", Some("0")).unwrap(), (nobody.0, 0));
+    }
+
+    #[test]
+    fn those_that_are_not_there_are_named() {
+        let said = |user, group| Account::find(user, group).unwrap_err().to_string();
+        assert!(said("no-such-user", None).starts_with("user `no-such-user` is not known"));
+        assert!(said("nobody", Some("no-such-group")).starts_with("group `no-such-group` is not known"));
+        assert!(said("4123456789", None).starts_with("user 4123456789 has no entry with a group"));
+        assert!(said("4294967295", Some("5")).starts_with("user `4294967295` is not known"));
+        assert!(
+            said("root", None).starts_with("user `root` is root") && said("0", None).starts_with("user `0` is root")
+        );
+    }
+
+    #[test]
+    fn one_who_is_not_root_becomes_nobody_else() {
+        let own = unistd::geteuid();
+        if own.is_root() {
+            println!("SKIPPED: runs as root");
+            return;
+        }
+        let own = Account::find(&own.to_string(), Some(&unistd::getegid().to_string())).unwrap();
+        own.assume(CapabilitySet::empty()).unwrap();
+        let other = Account { uid: own.uid + 1, ..own };
+        assert!(other.assume(CapabilitySet::empty()).unwrap_err().to_string().contains("not as root"));
+    }
+}

@@ -1,0 +1,102 @@
+//! What a running server is asked for: by signals, and by `weir reload`. The main thread waits for both at once.
+
+use std::os::unix::net::UnixStream;
+
+use cli::Failure;
+use rustix::event::{PollFd, PollFlags, poll};
+use server::Server;
+use server::service::Notifier;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Handle;
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::SignalOnly;
+
+use super::Source;
+use super::control::Control;
+
+pub struct Events {
+    signals: SignalDelivery<UnixStream, SignalOnly>,
+    control: Result<Control, String>,
+}
+
+/// What became of a reload, and lines about it.
+pub struct Outcome {
+    pub is_used: bool,
+    pub lines: Vec<String>,
+}
+
+impl Events {
+    pub fn new() -> Result<Events, Failure> {
+        let unwatched = |e| Failure::Failed(format!("cannot watch for signals: {e}"));
+        let (read, write) = UnixStream::pair().map_err(unwatched)?;
+        read.set_nonblocking(true).map_err(unwatched)?;
+        let watched = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
+        let signals = SignalDelivery::with_pipe(read, write, SignalOnly::default(), watched).map_err(unwatched)?;
+        Ok(Events { signals, control: Control::open() })
+    }
+
+    /// Ends [`Events::handle`], from any thread.
+    pub fn closer(&self) -> Handle {
+        self.signals.handle()
+    }
+
+    /// Why `weir reload` does not reach this server.
+    pub fn unasked(&self) -> Option<&String> {
+        self.control.as_ref().err()
+    }
+
+    /// Until the server is asked to stop, or has failed.
+    pub fn handle(&mut self, server: &Server, source: Option<&Source>, notifier: &Notifier, status: &str) {
+        let reload = || {
+            notifier.reloading();
+            server.reopen_logs();
+            let outcome = reload(server, source);
+            outcome.lines.iter().for_each(|line| server.tell(line));
+            let failure = if outcome.is_used { String::new() } else { format!("; {}", outcome.lines.join("; ")) };
+            notifier.ready(&format!("{status}{failure}"));
+            outcome
+        };
+        while !self.signals.handle().is_closed() {
+            for signal in self.signals.pending() {
+                match signal {
+                    SIGHUP => drop(reload()),
+                    SIGUSR1 => server.reopen_logs(),
+                    SIGUSR2 => server.tell_clients(),
+                    _ => return,
+                }
+            }
+            if let Ok(control) = &self.control {
+                control.answer(reload);
+            }
+            self.wait();
+        }
+    }
+
+    /// For a signal, the end, or somebody who asks.
+    fn wait(&self) {
+        let mut sources = vec![PollFd::new(self.signals.get_read(), PollFlags::IN)];
+        sources.extend(self.control.iter().map(|control| PollFd::new(control.listener(), PollFlags::IN)));
+        // Interrupted is as good as ready: a look that finds nothing costs nothing.
+        let _ = poll(&mut sources, None);
+    }
+}
+
+/// All of the file as it is now, or nothing of it.
+fn reload(server: &Server, source: Option<&Source>) -> Outcome {
+    let Some(source) = source else { return Outcome { is_used: true, lines: vec![] } };
+    let replaced = (source.again)().and_then(|sites| {
+        server.replace_sites(&sites)?;
+        Ok(sites.len())
+    });
+    match replaced {
+        Ok(count) => {
+            let line = format!("configuration read again: {count} sites are in force");
+            Outcome { is_used: true, lines: vec![line] }
+        }
+        Err(Failure::Failed(reason) | Failure::Usage(reason)) => {
+            let verdict = "configuration read again and not used: that from before stays in force";
+            let lines = reason.lines().chain([verdict]).map(Into::into).collect();
+            Outcome { is_used: false, lines }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The line at the start: what is served, where, and how.
+
+use std::io::Write;
+
+use server::service::Account;
+use server::{Config, Server, SiteConfig, WaitBound};
+
+/// What the configuration says of it, before the server takes it.
+pub struct Line {
+    served: String,
+    /// Each with its own separator before it.
+    remarks: String,
+}
+
+impl Line {
+    pub fn of(config: &Config, served: String, asked_loops: u16) -> Line {
+        let loops = if config.drain.is_paced() && asked_loops > 1 {
+            format!("; one event loop for {asked_loops}: paced shaping has one order")
+        } else {
+            String::new()
+        };
+        let account = config.account.as_ref().map_or(String::new(), |account| account_of(account, config));
+        let remarks = [loops, account, sockets(config), reach(config)].concat();
+        Line { served, remarks }
+    }
+
+    /// Prints it; gives the part for the service manager, which knows the rest.
+    pub fn tell(&self, server: &Server) -> String {
+        let at: Vec<String> = server.addresses().iter().map(|address| format!("http://{address}/")).collect();
+        let (at, why, connections) = (at.join(", "), server.why(), server.connections_max());
+        let guard = server.wait_bound().map_or(String::new(), guard_promise);
+        let share = server.client_allowance_bytes().map_or(String::new(), share_promise);
+        let Line { served, remarks } = self;
+        let status = format!("serving {served} at {at}");
+        // Whether anybody reads this makes no difference to serving.
+        let _ = writeln!(
+            std::io::stdout(),
+            "weir: {status} ({why}; at most {connections} connections{remarks}{share}{guard})"
+        );
+        status
+    }
+}
+
+/// The folder of the only site, or how many there are.
+pub fn served(sites: &[SiteConfig]) -> String {
+    match sites {
+        [SiteConfig { dir: Some(dir), .. }] => dir.display().to_string(),
+        [_] => "redirects".to_string(),
+        sites => format!("{} sites", sites.len()),
+    }
+}
+
+fn account_of(account: &Account, config: &Config) -> String {
+    let kept = if config.drain.capabilities().is_empty() { "" } else { " with CAP_NET_ADMIN, to mark packets" };
+    format!("; as user {account}{kept}")
+}
+
+/// Which addresses are the service manager's, and which our own.
+fn sockets(config: &Config) -> String {
+    if config.passed.is_empty() {
+        return String::new();
+    }
+    let passed: Vec<String> = config.passed.iter().map(|socket| socket.label()).collect();
+    let bound: Vec<String> = config.listen.iter().map(ToString::to_string).collect();
+    let bound = if bound.is_empty() { "none".to_string() } else { bound.join(", ") };
+    format!("; passed by the service manager: {}; bound: {bound}", passed.join(", "))
+}
+
+/// Nobody else finds the default, which somebody may not expect.
+fn reach(config: &Config) -> String {
+    let is_default = config.passed.is_empty() && config.listen == [super::LISTEN];
+    if is_default { "; for this machine alone, address 0.0.0.0:8080 serves others".into() } else { String::new() }
+}
+
+/// Which clients wait for the others.
+fn share_promise(allowance_bytes: u64) -> String {
+    format!("; a client {:.1} MB ahead of its share waits for others (--client-share)", allowance_bytes as f64 / 1e6)
+}
+
+/// What the guard promises.
+fn guard_promise(bound: WaitBound) -> String {
+    let [fixed, each, hundred] = [bound.fixed, bound.per_response, bound.with(100)].map(|span| span.as_secs_f64());
+    format!("; longest wait {fixed:.1} s + {each:.3} s for each ready response, {hundred:.0} s with 100 (--guard)")
+}
