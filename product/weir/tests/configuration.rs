@@ -317,6 +317,76 @@ fn a_file_read_again_counts_whole_or_not_at_all() {
     }
 }
 
+/// By its number and by a file with it; the exit status is that of the reload.
+#[test]
+fn weir_reload_waits_for_the_outcome() {
+    let folder = Folder::new("asked");
+    let (running, mut log, address) = run_aloud(&folder);
+    let pid = running.0.id().to_string();
+    folder.write("pid", &format!("{pid}\n"));
+    folder.write("weir.toml", &SITES.replace("root = \"one\"", "root = \"many\""));
+    let mut lines = String::new();
+    for words in [["reload", "--pid", &pid], ["reload", "--pid-file", "pid"]] {
+        let (status, out, err) = said(&weir(&folder.0, &words));
+        let expected = format!("weir: server {pid}: configuration read again: 2 sites are in force\n");
+        assert_eq!((status, &*out, &*err), (Some(0), &*expected, ""));
+        log.read_line(&mut lines).unwrap();
+        assert!(get(&address, "/a.txt", "one.test").ends_with("of many"));
+    }
+    assert_eq!(lines, "weir: configuration read again: 2 sites are in force\n".repeat(2));
+
+    folder.write("weir.toml", &SITES.replace("root = \"one\"", "root = \"none\""));
+    let (status, out, err) = said(&weir(&folder.0, &["reload", "--pid", &pid]));
+    assert!(status == Some(1) && out.is_empty(), "{out}");
+    assert!(err.starts_with(&format!("weir: server {pid}: cannot serve `")) && err.contains("stays in force"), "{err}");
+    assert!(get(&address, "/a.txt", "one.test").ends_with("of many"));
+}
+
+#[test]
+fn weir_reload_names_what_it_does_not_find() {
+    let folders = [Folder::new("server1"), Folder::new("server2")];
+    let [(one, ..), (other, ..)] = folders.each_ref().map(run_aloud);
+    let folder = &folders[0];
+    let (status, _, err) = said(&weir(&folder.0, &["reload"]));
+    assert!(status == Some(1) && err.contains(" servers run; choose one:\n"), "{err}");
+    for running in [one, other] {
+        let pid = running.0.id();
+        assert!(err.contains(&format!("\n  weir reload --pid {pid}   # ")) && err.contains("/weir.toml"), "{err}");
+        drop(running);
+        let (status, _, err) = said(&weir(&folder.0, &["reload", "--pid", &pid.to_string()]));
+        assert!(status == Some(1) && err.contains("cannot be asked: Connection refused"), "{err}");
+    }
+    folder.write("pid", "none\n");
+    let (status, _, err) = said(&weir(&folder.0, &["reload", "--pid-file", "pid"]));
+    assert!(status == Some(1) && err.contains("pid: `none` is not the number of a process"), "{err}");
+    for wrong in [&["reload", "--pid", "0"][..], &["reload", "--pid", "1", "--pid-file", "pid"]] {
+        assert_eq!(weir(&folder.0, wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+/// Names of sockets are those of a network namespace: one of its own has no other server.
+#[test]
+fn weir_reload_finds_the_only_server() {
+    let folder = Folder::new("only");
+    std::fs::create_dir(folder.0.join("www")).unwrap();
+    folder.write("weir.toml", RIGHT);
+    let script = "\
+\"$0\" reload
+\"$0\" run >said &
+until grep -q serving said; do sleep 0.05; done
+\"$0\" reload; status=$?
+kill $!; wait; exit $status";
+    let mut command = Command::new("unshare");
+    let output = command.args(["-rn", "sh", "-c", script, env!("CARGO_BIN_EXE_weir")]).current_dir(&folder.0).output();
+    let (status, out, err) = said(&output.unwrap());
+    if err.starts_with("unshare: ") {
+        assert!(std::env::var_os("WEIR_REQUIRE_PRIVILEGED").is_none(), "{err}");
+        return println!("SKIPPED: {err}");
+    }
+    assert!(err.starts_with("weir: no server runs here; start one with `weir run FILE`"), "{err}");
+    assert!(status == Some(0) && out.ends_with(": configuration read again: 1 sites are in force\n"), "{out} {err}");
+}
+
 /// Ten times, beside a client that asks on one connection: each request has the answer of the one set or of the other.
 #[test]
 fn no_request_is_lost_beside_a_reload() {

@@ -1,6 +1,7 @@
 //! The line at the start: what is served, where, and how.
 
 use std::io::Write;
+use std::net::SocketAddr;
 
 use server::service::Account;
 use server::{Config, Server, SiteConfig, WaitBound};
@@ -8,6 +9,8 @@ use server::{Config, Server, SiteConfig, WaitBound};
 /// What the configuration says of it, before the server takes it.
 pub struct Line {
     served: String,
+    /// Sockets of the service manager.
+    passed: Vec<String>,
     /// Each with its own separator before it.
     remarks: String,
 }
@@ -20,24 +23,36 @@ impl Line {
             String::new()
         };
         let account = config.account.as_ref().map_or(String::new(), |account| account_of(account, config));
-        let remarks = [loops, account, sockets(config), reach(config)].concat();
-        Line { served, remarks }
+        let remarks = [loops, account, reach(config)].concat();
+        let passed = config.passed.iter().map(|socket| socket.label()).collect();
+        Line { served, passed, remarks }
     }
 
     /// Prints it; gives the part for the service manager, which knows the rest.
     pub fn tell(&self, server: &Server) -> String {
-        let at: Vec<String> = server.addresses().iter().map(|address| format!("http://{address}/")).collect();
-        let (at, why, connections) = (at.join(", "), server.why(), server.connections_max());
+        let (why, connections) = (server.why(), server.connections_max());
         let guard = server.wait_bound().map_or(String::new(), guard_promise);
         let share = server.client_allowance_bytes().map_or(String::new(), share_promise);
-        let Line { served, remarks } = self;
-        let status = format!("serving {served} at {at}");
+        let sockets = self.sockets(server.addresses());
+        let at: Vec<String> = server.addresses().iter().map(|address| format!("http://{address}/")).collect();
+        let Line { served, remarks, .. } = self;
+        let status = format!("serving {served} at {}", at.join(", "));
         // Whether anybody reads this makes no difference to serving.
         let _ = writeln!(
             std::io::stdout(),
-            "weir: {status} ({why}; at most {connections} connections{remarks}{share}{guard})"
+            "weir: {status} ({why}; at most {connections} connections{sockets}{remarks}{share}{guard})"
         );
         status
+    }
+
+    /// Which addresses are the service manager's, and which our own: those passed come first.
+    fn sockets(&self, addresses: &[SocketAddr]) -> String {
+        if self.passed.is_empty() {
+            return String::new();
+        }
+        let bound: Vec<String> = addresses.iter().skip(self.passed.len()).map(ToString::to_string).collect();
+        let bound = if bound.is_empty() { "none".to_string() } else { bound.join(", ") };
+        format!("; passed by the service manager: {}; bound: {bound}", self.passed.join(", "))
     }
 }
 
@@ -53,17 +68,6 @@ pub fn served(sites: &[SiteConfig]) -> String {
 fn account_of(account: &Account, config: &Config) -> String {
     let kept = if config.drain.capabilities().is_empty() { "" } else { " with CAP_NET_ADMIN, to mark packets" };
     format!("; as user {account}{kept}")
-}
-
-/// Which addresses are the service manager's, and which our own.
-fn sockets(config: &Config) -> String {
-    if config.passed.is_empty() {
-        return String::new();
-    }
-    let passed: Vec<String> = config.passed.iter().map(|socket| socket.label()).collect();
-    let bound: Vec<String> = config.listen.iter().map(ToString::to_string).collect();
-    let bound = if bound.is_empty() { "none".to_string() } else { bound.join(", ") };
-    format!("; passed by the service manager: {}; bound: {bound}", passed.join(", "))
 }
 
 /// Nobody else finds the default, which somebody may not expect.

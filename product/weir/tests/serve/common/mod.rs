@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 pub use cable::{Cable, SERVER};
 pub use client::{Client, Response, get};
-pub use server::{Server, run_to_end, run_to_end_under};
+pub use server::{Server, WEIR, run_to_end, run_to_end_under, weir_under};
 pub use site::{Site, content};
 pub use virtual_time::in_virtual_time;
 

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, pr
 
 use super::{Client, Site, wait_until};
 
-const WEIR: &str = env!("CARGO_BIN_EXE_weir");
+pub const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 
 /// The program, running; killed when dropped.
 pub struct Server {
@@ -44,7 +44,8 @@ impl Server {
         Server::spawn(command)
     }
 
-    fn spawn(mut command: Command) -> Server {
+    /// As this command has it.
+    pub fn spawn(mut command: Command) -> Server {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = gather(child.stdout.take().unwrap());
         let stderr = gather(child.stderr.take().unwrap());
@@ -68,6 +69,10 @@ impl Server {
 
     pub fn stderr(&self) -> Vec<String> {
         self.stderr.lock().unwrap().clone()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.pid
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -136,17 +141,18 @@ pub fn run_to_end_under(under: &[&str], args: &[&str]) -> Output {
     weir_under(under).args(args).stdin(Stdio::null()).output().unwrap()
 }
 
-fn weir_under(under: &[&str]) -> Command {
+/// The program, started by another one, which is named with its own arguments.
+pub fn weir_under(under: &[&str]) -> Command {
     let words = [under, &[WEIR]].concat();
     let mut command = Command::new(words[0]);
     command.args(&words[1..]);
     command
 }
 
-/// `weir: serving DIR at http://ADDR:PORT/ (...)`.
+/// The first of `weir: serving DIR at http://ADDR:PORT/, ... (...)`.
 fn address_in(line: &str) -> SocketAddr {
     let url = line.strip_prefix("weir: serving ").and_then(|rest| rest.split_once(" at http://"));
-    let address = url.and_then(|(_, rest)| rest.split_once("/ (")).map(|(address, _)| address);
+    let address = url.and_then(|(_, rest)| rest.split_once('/')).map(|(address, _)| address);
     address
         .and_then(|address| address.parse().ok())
         .unwrap_or_else(|| panic!("not a line that says it is ready: {line}"))

@@ -1,0 +1,152 @@
+//! Sockets passed by a service manager: they are served, whatever else is; clients wait in them from one server to the next.
+
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::Command;
+
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::process::Signal;
+
+use crate::common::{Client, Server, Site, WEIR, WRITE_PATHS, content, get};
+
+/// Beyond those that the shell uses.
+const HIGH: i32 = 100;
+
+/// The sockets as a manager passes them: from 3 on, to the process that it starts. They are kept, as a manager keeps them.
+struct Passed(Vec<OwnedFd>);
+
+impl Passed {
+    fn new(sockets: &[OwnedFd]) -> Passed {
+        let high = sockets.iter().map(|socket| {
+            let socket = fcntl_dupfd_cloexec(socket, HIGH).unwrap();
+            fcntl_setfd(&socket, FdFlags::empty()).unwrap();
+            socket
+        });
+        Passed(high.collect())
+    }
+
+    fn command(&self, names: &str, args: &[&str]) -> Command {
+        let moves: Vec<String> =
+            self.0.iter().zip(3..).map(|(socket, fd)| format!("{fd}<&{}", socket.as_raw_fd())).collect();
+        let count = self.0.len();
+        let script = format!(
+            "exec {}; LISTEN_PID=$$ LISTEN_FDS={count} LISTEN_FDNAMES={names} exec \"$0\" \"$@\"",
+            moves.join(" ")
+        );
+        // Other shells know descriptors of one digit alone.
+        let mut command = Command::new("bash");
+        command.args(["-c", &script, WEIR, "serve"]).args(args);
+        command
+    }
+}
+
+fn listening(address: &str) -> (OwnedFd, SocketAddr) {
+    let listener = TcpListener::bind(address).unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener.into(), address)
+}
+
+#[test]
+fn passed_sockets_are_served_by_all_event_loops() {
+    let site = Site::of_sizes(&[10, 300_000]);
+    let dir = site.served().display().to_string();
+    for path in WRITE_PATHS {
+        let [(one, first), (other, second)] = [listening("127.0.0.1:0"), listening("127.0.0.1:0")];
+        let passed = Passed::new(&[one, other]);
+        let server = Server::spawn(passed.command("web:", &[&[&*dir, "--workers", "4"], path].concat()));
+        let said = server.stdout()[0].clone();
+        let expected = format!("; passed by the service manager: {first} (web), {second}; bound: none");
+        assert!(
+            said.contains(&format!(" at http://{first}/, http://{second}/ (")) && said.contains(&expected),
+            "{said}"
+        );
+        let mut clients: Vec<Client> = (0..40).map(|nth| Client::connect([first, second][nth % 2])).collect();
+        clients.iter_mut().for_each(|client| client.send(get("/size-300000") + &get("/size-10")));
+        for client in &mut clients {
+            assert!(client.response().body == content(300_000) && client.response().body == content(10));
+        }
+        server.assert_alive();
+    }
+}
+
+/// What is passed is not bound again; what is not passed is bound beside it.
+#[test]
+fn a_listener_that_was_not_passed_is_bound() {
+    let site = Site::with(&[("a", b"hello")]);
+    let dir = site.served().display().to_string();
+    let (socket, address) = listening("127.0.0.1:0");
+    let passed = Passed::new(&[socket]);
+    let same = address.to_string();
+    let server = Server::spawn(passed.command("", &[&dir, "--listen", &same]));
+    assert!(server.stdout()[0].contains(&format!("passed by the service manager: {same}; bound: none")));
+    drop(server);
+    let server = Server::spawn(passed.command("", &[&dir, "--listen", "127.0.0.1:0"]));
+    let said = server.stdout()[0].clone();
+    let bound: SocketAddr = said.split("http://").nth(2).unwrap().split('/').next().unwrap().parse().unwrap();
+    for address in [address, bound] {
+        assert_eq!(Client::connect(address).get("/a").text(), "hello");
+    }
+}
+
+/// The socket outlives the server: a client that comes between two is answered by the next.
+#[test]
+fn clients_wait_from_one_server_to_the_next() {
+    let site = Site::with(&[("a", b"hello")]);
+    let dir = site.served().display().to_string();
+    let (socket, address) = listening("127.0.0.1:0");
+    let passed = Passed::new(&[socket]);
+    for path in WRITE_PATHS {
+        let args = [&[&*dir, "--workers", "3"], path].concat();
+        let server = Server::spawn(passed.command("web", &args));
+        assert_eq!(Client::connect(address).get("/a").text(), "hello");
+        server.signal(Signal::TERM);
+        assert_eq!(server.exit_status().code(), Some(0), "{:?}", server.stderr());
+        let mut between = Client::connect(address);
+        between.send(get("/a"));
+        let _next = Server::spawn(passed.command("web", &args));
+        assert_eq!(between.response().text(), "hello");
+    }
+}
+
+#[test]
+fn what_does_not_listen_is_named() {
+    let site = Site::new();
+    let dir = site.served().display().to_string();
+    let (right, _) = listening("127.0.0.1:0");
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (unix, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+    let path = site.outside("socket");
+    let listening_unix = std::os::unix::net::UnixListener::bind(path).unwrap();
+    for (wrong, said) in [
+        (OwnedFd::from(udp), "passed socket fd 4 (dns) is a datagram socket of 127.0.0.1:"),
+        (unix.into(), "passed socket fd 4 (dns) is no socket of the internet"),
+        (listening_unix.into(), "passed socket fd 4 (dns) is no socket of the internet"),
+    ] {
+        let passed = Passed::new(&[right.try_clone().unwrap(), wrong]);
+        let output = passed.command("web:dns", &[&dir]).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{told}");
+        assert!(told.contains(said) && told.contains("expected a listening TCP socket"), "{told}");
+    }
+    for (count, said) in [
+        ("LISTEN_FDS=2", "passed socket fd 3 is not open; expected 2 descriptors"),
+        ("LISTEN_FDS=many", "LISTEN_FDS `many`: expected a number of sockets from 0 to 64"),
+        ("LISTEN_FDS=65", "LISTEN_FDS `65`"),
+    ] {
+        let script = format!("LISTEN_PID=$$ {count} exec \"$0\" serve \"$1\"");
+        let output = Command::new("sh").args(["-c", &script, WEIR, &dir]).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && told.contains(said), "{told}");
+    }
+}
+
+/// They were meant for somebody else, who has started this program.
+#[test]
+fn sockets_of_another_process_are_left_alone() {
+    let site = Site::new();
+    let mut command = Command::new(WEIR);
+    command.args(["serve", &site.served().display().to_string(), "--listen", "127.0.0.1:0"]);
+    command.envs([("LISTEN_PID", "1"), ("LISTEN_FDS", "3")]);
+    let server = Server::spawn(command);
+    assert!(!server.stdout()[0].contains("passed"), "{:?}", server.stdout());
+}
