@@ -1,9 +1,11 @@
 //! What a running server is asked for: by signals, and by `weir reload`. The main thread waits for both at once.
 
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use cli::Failure;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use server::Server;
 use server::service::Notifier;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -13,6 +15,9 @@ use signal_hook::iterator::exfiltrator::SignalOnly;
 
 use super::Source;
 use super::control::Control;
+
+/// Where waiting fails.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub struct Events {
     signals: SignalDelivery<UnixStream, SignalOnly>,
@@ -56,6 +61,7 @@ impl Events {
             notifier.ready(&format!("{status}{failure}"));
             outcome
         };
+        let mut is_asked = false;
         while !self.signals.handle().is_closed() {
             for signal in self.signals.pending() {
                 match signal {
@@ -65,19 +71,27 @@ impl Events {
                     _ => return,
                 }
             }
-            if let Ok(control) = &self.control {
+            if let (true, Ok(control)) = (is_asked, &self.control) {
                 control.answer(reload);
             }
-            self.wait();
+            is_asked = self.wait();
         }
     }
 
-    /// For a signal, the end, or somebody who asks.
-    fn wait(&self) {
-        let mut sources = vec![PollFd::new(self.signals.get_read(), PollFlags::IN)];
-        sources.extend(self.control.iter().map(|control| PollFd::new(control.listener(), PollFlags::IN)));
-        // Interrupted is as good as ready: a look that finds nothing costs nothing.
-        let _ = poll(&mut sources, None);
+    /// For a signal, the end, or somebody who asks: then it is true.
+    fn wait(&self) -> bool {
+        let control = self.control.iter().map(|control| PollFd::new(control.listener(), PollFlags::IN));
+        let mut sources: Vec<_> = control.chain([PollFd::new(self.signals.get_read(), PollFlags::IN)]).collect();
+        match poll(&mut sources, None) {
+            Ok(_) => self.control.is_ok() && !sources[0].revents().is_empty(),
+            // As good as a signal: a look that finds none costs nothing.
+            Err(Errno::INTR) => false,
+            // Refused by a filter, or short of memory: a look now and then.
+            Err(_) => {
+                std::thread::sleep(LOOK_EVERY);
+                true
+            }
+        }
     }
 }
 

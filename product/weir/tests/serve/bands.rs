@@ -86,6 +86,23 @@ fn every_response_is_in_its_band() {
     server.assert_alive();
 }
 
+/// Of root's privileges the server keeps the one that marks packets, and says so.
+#[test]
+fn a_user_without_privileges_marks_packets_too() {
+    let Some(bench) = Bench::new("50mbit") else { return };
+    let site = Site::of_sizes(&[1_000, 300_000]);
+    let args = ["--shaping", "bands", "--promotion", "never", "--policy", "srpt-bands:20KB", "--user", "65534"];
+    let server = bench.start(&site, &[&args[..], &["--group", "65534"]].concat());
+    assert!(bench.connect().get("/size-1000").body == content(1_000));
+    assert!(bench.connect().get("/size-300000").body == content(300_000));
+    assert!((1_000..3_000).contains(&bench.data(0)) && bench.data(1) >= 300_000, "{:?}", bench.sent());
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    for line in ["Uid:\t65534\t65534\t65534\t65534", "CapEff:\t0000000000001000", "CapPrm:\t0000000000001000"] {
+        assert!(status.contains(line), "{status}");
+    }
+    assert!(server.stdout()[0].contains(" with CAP_NET_ADMIN, to mark packets"), "{:?}", server.stdout());
+}
+
 /// The next response of a connection has a band of its own, better or worse.
 #[test]
 fn a_connection_changes_bands_between_responses() {

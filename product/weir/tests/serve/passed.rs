@@ -6,6 +6,7 @@ use std::process::Command;
 
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::Signal;
+use socket2::SockRef;
 
 use crate::common::{Client, Server, Site, WEIR, WRITE_PATHS, content, get};
 
@@ -64,6 +65,13 @@ fn passed_sockets_are_served_by_all_event_loops() {
         clients.iter_mut().for_each(|client| client.send(get("/size-300000") + &get("/size-10")));
         for client in &mut clients {
             assert!(client.response().body == content(300_000) && client.response().body == content(10));
+        }
+        for socket in &passed.0 {
+            // As on those that are bound: accepted sockets inherit them.
+            let socket = SockRef::from(socket);
+            assert!(socket.tcp_nodelay().unwrap() && socket.nonblocking().unwrap());
+            assert!(!socket.tcp_quickack().unwrap());
+            assert_eq!(socket.tcp_notsent_lowat().unwrap() == 2 * 1460 + 1, path.contains(&"paced"));
         }
         server.assert_alive();
     }

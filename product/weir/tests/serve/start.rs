@@ -3,7 +3,7 @@
 
 use std::net::TcpListener;
 
-use crate::common::{Server, Site, run_to_end};
+use crate::common::{Server, Site, run_to_end, run_to_end_under, weir_under};
 
 #[test]
 fn ready_means_ready() {
@@ -15,6 +15,26 @@ fn ready_means_ready() {
         assert_eq!(said.len(), 1, "{said:?}");
         assert!(said[0].contains(&format!("serving {} at", site.served().display())), "{said:?}");
         assert!(server.stderr().is_empty(), "{:?}", server.stderr());
+    }
+}
+
+/// In a network of its own, where nobody has that port.
+#[test]
+fn without_an_address_it_serves_this_machine_alone_and_says_so() {
+    let site = Site::new();
+    let dir = site.served().display().to_string();
+    let probe = run_to_end_under(&["unshare", "-rn"], &["--version"]);
+    if !probe.status.success() {
+        assert!(std::env::var_os("WEIR_REQUIRE_PRIVILEGED").is_none(), "{probe:?}");
+        return println!("SKIPPED: {}", String::from_utf8_lossy(&probe.stderr));
+    }
+    for (listen, is_said) in [(&[][..], true), (&["--listen", "127.0.0.1:8081"], false)] {
+        let mut command = weir_under(&["unshare", "-rn"]);
+        command.args(["serve", &dir]).args(listen);
+        let server = Server::spawn(command);
+        let said = &server.stdout()[0];
+        assert_eq!(server.address.to_string(), listen.last().copied().unwrap_or("127.0.0.1:8080"));
+        assert_eq!(said.contains("; for this machine alone, address 0.0.0.0:8080 serves others"), is_said, "{said}");
     }
 }
 
