@@ -107,12 +107,7 @@ impl Server {
         if config.drain.is_paced() {
             config.workers = 1;
         }
-        let listeners = listen_all(&config)?;
-        let addresses = local_addresses(&listeners[0])?;
-        // Before anything else is opened, and before there is a thread.
-        if let Some(account) = &config.account {
-            account.assume(config.drain.capabilities())?;
-        }
+        let (listeners, addresses) = listen(&config)?;
         let current = Arc::new(Current::open(&config.sites)?);
         let threads = Threads::start(config.watchdog.take(), on_failure)
             .map_err(|e| StartError::Thread("weir-watch".into(), e))?;
@@ -267,6 +262,17 @@ impl Server {
             self.log.error(&format!("system call epoll_pwait2 is refused: {error}; using two calls instead"));
         }
     }
+}
+
+/// The listening sockets of each worker and their addresses. The last act of root, where another user is asked for: before anything
+/// else is opened, and before there is a thread.
+fn listen(config: &Config) -> Result<(Vec<Vec<Listener>>, Vec<SocketAddr>), StartError> {
+    let listeners = listen_all(config)?;
+    let addresses = local_addresses(&listeners[0])?;
+    if let Some(account) = &config.account {
+        account.assume(config.drain.capabilities())?;
+    }
+    Ok((listeners, addresses))
 }
 
 /// With a rate the pace decides, whatever else marks packets below.

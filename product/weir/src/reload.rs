@@ -43,15 +43,15 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let answer = ask(pid)?;
     let (verdict, lines) = answer.split_once('\n').unwrap_or_default();
     match verdict {
-        "" => Err(Failure::Failed(format!(
-            "server {pid} ended, or is another user's: run `sudo weir reload --pid {pid}`"
-        ))),
-        USED if lines.trim().is_empty() => {
-            Ok(println!("weir: server {pid}: logs opened anew; `weir serve` has no file"))
+        "" => {
+            let said = format!("server {pid} ended, or is another user's: run `sudo weir reload --pid {pid}`");
+            return Err(Failure::Failed(said));
         }
-        USED => Ok(println!("weir: server {pid}: {}", lines.trim_end())),
-        _ => Err(Failure::Failed(format!("server {pid}: {}", lines.trim_end()))),
+        USED if lines.trim().is_empty() => println!("weir: server {pid}: logs opened anew; `weir serve` has no file"),
+        USED => println!("weir: server {pid}: {}", lines.trim_end()),
+        _ => return Err(Failure::Failed(format!("server {pid}: {}", lines.trim_end()))),
     }
+    Ok(())
 }
 
 fn pid_in(file: &Path) -> Result<u32, Failure> {
@@ -103,7 +103,9 @@ fn ask(pid: u32) -> Result<String, Failure> {
     let server = address(pid).and_then(|address| UnixStream::connect_addr(&address)).map_err(unheard)?;
     let peer = socket_peercred(&server).map_err(|error| unheard(error.into()))?;
     if peer.pid.as_raw_nonzero().get().cast_unsigned() != pid {
-        return Err(unheard(std::io::Error::other("another process has its name")));
+        return Err(unheard(std::io::Error::other(
+            "it is in another container, where `weir reload` finds it, or another process has its name",
+        )));
     }
     let mut answer = Vec::new();
     match server.take(ANSWER_BYTES_MAX).read_to_end(&mut answer) {

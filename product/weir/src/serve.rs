@@ -331,23 +331,7 @@ fn config(
     let account = args.user.as_deref().map(|user| Account::find(user, args.group.as_deref())).transpose()?;
     let classes =
         Classes::new(&args.classes, &args.policy).map_err(|error| Failure::Usage(format!("--class: {error}")))?;
-    let limits = Limits {
-        connections_max: args.slots.unwrap_or(args.connections) as usize,
-        holds_places: args.slots.is_some(),
-        client_prefix: args.client_prefix,
-        client_weights: ClientWeights::new(args.client_weights),
-        // Slots are Apache's, which gives them to whoever asks.
-        client_connections_max: args.client_connections.or(args.slots.map(|_| 0)),
-        client_requests_per_s_max: args.client_requests,
-        client_rate_max: args.client_rate,
-        head_timeout: args.head_timeout.into(),
-        body_timeout: args.body_timeout.into(),
-        body_rate_bytes_per_s_min: args.body_rate_min,
-        idle_timeout: args.idle_timeout.into(),
-        stop_timeout: args.stop_timeout,
-        ..Limits::default()
-    };
-    let patience = Patience { rate_bytes_per_s_min: args.send_rate_min, window: args.send_window.into() };
+    let limits = limits(&args);
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get().min(WORKERS_MAX));
     Ok(Config {
         classes,
@@ -359,10 +343,31 @@ fn config(
         watchdog: None,
         backlog: args.backlog,
         workers: if args.slots.is_some() { 1 } else { args.workers.map_or_else(cores, usize::from) },
-        limits: Limits { patience, ..limits },
+        limits,
         records: args.records.map(records),
         access_log: args.access_log.map(|path| access_log(path, args.log_format)),
     })
+}
+
+fn limits(args: &Args) -> Limits {
+    let patience = Patience { rate_bytes_per_s_min: args.send_rate_min, window: args.send_window.into() };
+    Limits {
+        connections_max: args.slots.unwrap_or(args.connections) as usize,
+        holds_places: args.slots.is_some(),
+        client_prefix: args.client_prefix,
+        client_weights: ClientWeights::new(args.client_weights.clone()),
+        // Slots are Apache's, which gives them to whoever asks.
+        client_connections_max: args.client_connections.or(args.slots.map(|_| 0)),
+        client_requests_per_s_max: args.client_requests,
+        client_rate_max: args.client_rate,
+        head_timeout: args.head_timeout.into(),
+        body_timeout: args.body_timeout.into(),
+        body_rate_bytes_per_s_min: args.body_rate_min,
+        idle_timeout: args.idle_timeout.into(),
+        stop_timeout: args.stop_timeout,
+        patience,
+        ..Limits::default()
+    }
 }
 
 fn access_log(path: PathBuf, format: LogFormat) -> AccessLogConfig {

@@ -8,6 +8,7 @@
 use std::ffi::CString;
 use std::io;
 
+use nix::errno::Errno;
 use nix::unistd::{self, Gid, Group, Uid, User};
 use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitySet, CapabilitySets};
@@ -39,12 +40,22 @@ pub enum PrivilegeError {
          (server.user)"
     )]
     NotRoot { name: String, own: u32 },
-    #[error("cannot become user {name}: {doing}: {error}")]
+    #[error("cannot become user {name}: {doing}: {error}{hint}", hint = hint(error))]
     System { name: String, doing: &'static str, error: io::Error },
     #[error(
         "cannot become user {0}: root's privileges could be had again; this is a mistake of weir's or of the kernel's"
     )]
     Regained(String),
+}
+
+/// Root is not root in every container.
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; this needs CAP_SETUID and CAP_SETGID: allow them, or set the user of the container and leave --user (server.user) out"
+        }
+        _ => "",
+    }
 }
 
 impl Account {
@@ -59,7 +70,7 @@ impl Account {
             Some(number) => User::from_uid(Uid::from_raw(number)),
             None => User::from_name(user),
         };
-        let listed = listed.map_err(unread("looking it up"))?;
+        let listed = found(listed).map_err(unread("looking it up"))?;
         let uid = listed.as_ref().map(|listed| listed.uid.as_raw()).or(number);
         let uid = uid.filter(|&uid| uid != u32::MAX).ok_or_else(|| PrivilegeError::User(user.into()))?;
         let gid = match group {
@@ -130,7 +141,15 @@ impl std::fmt::Display for Account {
 fn gid_of(group: &str) -> nix::Result<Option<u32>> {
     match group.parse() {
         Ok(number) if number != u32::MAX => Ok(Some(number)),
-        _ => Ok(Group::from_name(group)?.map(|group| group.gid.as_raw())),
+        _ => Ok(found(Group::from_name(group))?.map(|group| group.gid.as_raw())),
+    }
+}
+
+/// A machine without a list of users, as a container, has none: getpwnam(3) has four names for that.
+fn found<T>(listed: nix::Result<Option<T>>) -> nix::Result<Option<T>> {
+    match listed {
+        Err(Errno::ENOENT | Errno::ESRCH | Errno::EBADF | Errno::EPERM) => Ok(None),
+        other => other,
     }
 }
 

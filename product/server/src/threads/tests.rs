@@ -145,7 +145,7 @@ fn a_thread_without_a_loop_may_wait_for_ever() {
 /// A watchdog, and what arrives at it.
 fn watchdog(patience: Duration) -> (Watchdog, Receiver<()>) {
     let (feed, fed) = channel();
-    (Watchdog { patience, feed: Box::new(move || drop(feed.send(()))) }, fed)
+    (Watchdog { patience, feed: Box::new(move || _ = feed.send(())) }, fed)
 }
 
 #[test]

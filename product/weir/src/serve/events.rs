@@ -36,7 +36,7 @@ impl Events {
         let (read, write) = UnixStream::pair().map_err(unwatched)?;
         read.set_nonblocking(true).map_err(unwatched)?;
         let watched = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
-        let signals = SignalDelivery::with_pipe(read, write, SignalOnly::default(), watched).map_err(unwatched)?;
+        let signals = SignalDelivery::with_pipe(read, write, SignalOnly, watched).map_err(unwatched)?;
         Ok(Events { signals, control: Control::open() })
     }
 

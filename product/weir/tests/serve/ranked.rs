@@ -29,9 +29,10 @@ fn every_response_is_told_and_the_smaller_overtakes() {
     const SMALL: usize = 30_000;
     let Some(cable) = ranked("2mbit") else { return };
     let site = Site::of_sizes(&[LARGE, SMALL]);
-    for drain in ["ranked", "auto"] {
+    let unprivileged = ["--shaping", "ranked", "--user", "65534", "--group", "65534"];
+    for args in [&["--shaping", "ranked"][..], &["--shaping", "auto"], &unprivileged] {
         let told = sizes_told(&cable);
-        let server = cable.at_server(|| Server::start_at(SERVER, &site, &["--shaping", drain]));
+        let server = cable.at_server(|| Server::start_at(SERVER, &site, args));
         assert!(server.stdout()[0].contains("(shaping ranked, policy srpt: "), "{:?}", server.stdout());
         let connect = || cable.at_client(|| crate::common::Client::connect(cable.address()));
         let (mut large, mut small) = (connect(), connect());

@@ -21,7 +21,15 @@ fn without<T: Send>(
     instead: SeccompAction,
     start: impl FnOnce() -> T + Send,
 ) -> T {
-    let rules = BTreeMap::from([(call, rules)]);
+    without_all(BTreeMap::from([(call, rules)]), instead, start)
+}
+
+/// The same for several.
+fn without_all<T: Send>(
+    rules: BTreeMap<libc::c_long, Vec<SeccompRule>>,
+    instead: SeccompAction,
+    start: impl FnOnce() -> T + Send,
+) -> T {
     let arch = std::env::consts::ARCH.try_into().unwrap();
     let filter: BpfProgram = SeccompFilter::new(rules, Allow, instead, arch).unwrap().try_into().unwrap();
     std::thread::scope(|scope| {
@@ -59,6 +67,55 @@ fn without_epoll_pwait2_it_serves_and_says_so_once() {
             assert!(said.len() == 1 && said[0].contains("epoll_pwait2 is refused"), "{said:?}");
             server.assert_alive();
         }
+    }
+}
+
+/// What `SystemCallFilter=` of packaging/systemd/weir.service refuses and a server might want: of the sets privileged, resources,
+/// keyring, memlock, aio and ipc, and outside of system-service.
+const REFUSED_BY_THE_UNIT: [libc::c_long; 29] = [
+    libc::SYS_bpf,
+    libc::SYS_capset,
+    libc::SYS_chown,
+    libc::SYS_fchown,
+    libc::SYS_chroot,
+    libc::SYS_setuid,
+    libc::SYS_setresuid,
+    libc::SYS_setgroups,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_fanotify_init,
+    libc::SYS_clock_settime,
+    libc::SYS_mbind,
+    libc::SYS_set_mempolicy,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setattr,
+    libc::SYS_setpriority,
+    libc::SYS_setrlimit,
+    libc::SYS_keyctl,
+    libc::SYS_mlock,
+    libc::SYS_mlockall,
+    libc::SYS_memfd_secret,
+    libc::SYS_io_setup,
+    libc::SYS_io_uring_setup,
+    libc::SYS_shmget,
+    libc::SYS_process_vm_readv,
+    libc::SYS_mount,
+    libc::SYS_ptrace,
+    libc::SYS_perf_event_open,
+];
+
+#[test]
+fn without_what_the_unit_refuses_it_serves() {
+    let site = Site::of_sizes(&[10, 1_000_000]);
+    for path in WRITE_PATHS {
+        let rules = REFUSED_BY_THE_UNIT.map(|call| (call, vec![])).into();
+        let start = || Server::start(&site, &[path, &["--workers", "2", "--access-log", "-"]].concat());
+        let server = without_all(rules, Errno(libc::EPERM as u32), start);
+        let mut client = server.connect();
+        client.send(get("/size-10") + &get("/size-1000000"));
+        assert!(client.response().body == content(10) && client.response().body == content(1_000_000));
+        assert!(server.stderr().is_empty(), "{:?}", server.stderr());
+        server.assert_alive();
     }
 }
 

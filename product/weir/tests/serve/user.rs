@@ -6,7 +6,7 @@ use std::process::Command;
 
 use rustix::process::{Signal, geteuid};
 
-use crate::common::{Server, Site, WEIR, run_to_end, wait_until};
+use crate::common::{Server, Site, WEIR, run_to_end, wait_until, weir_under};
 
 const NOBODY: u32 = 65534;
 
@@ -139,6 +139,37 @@ fn only_root_becomes_somebody_else() {
     assert!(said.contains("cannot become user 12345: weir runs as user ") && said.contains("sudo"), "{said}");
     if is_root() {
         assert_eq!(Server::spawn(serve("65534")).connect().get("/a").text(), "hello");
+    }
+}
+
+/// As in a container: no list of users, and a root without root's privileges.
+#[test]
+fn a_container_has_numbers_alone() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::with(&[("a", b"hello")]);
+    let serve = |under: &[&str], args: &[&str]| {
+        let mut command = weir_under(under);
+        command.arg("serve").arg(site.served()).args(["--listen", "127.0.0.1:0"]).args(args);
+        command
+    };
+    let unlisted = ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /etc && exec \"$0\" \"$@\""];
+    let server = Server::spawn(serve(&unlisted, &["--user", "12345", "--group", "12345"]));
+    assert_eq!(of_threads(&server, "Uid:"), [["12345"; 4].join(" ")]);
+    assert_eq!(of_threads(&server, "Groups:"), ["12345"]);
+    assert_eq!(server.connect().get("/a").text(), "hello");
+
+    let bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"];
+    for (under, user, said) in [
+        (&unlisted[..], "12345", "user 12345 has no entry with a group; expected a group beside it"),
+        (&unlisted, "nobody", "user `nobody` is not known"),
+        (&bare, "nobody", "cannot become user nobody: setting its groups: Operation not permitted"),
+        (&bare, "nobody", "this needs CAP_SETUID and CAP_SETGID"),
+    ] {
+        let output = serve(under, &["--user", user]).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && told.contains(said), "{told}");
     }
 }
 
