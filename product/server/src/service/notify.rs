@@ -13,6 +13,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// How long a message may wait for room in the manager's queue; then it is lost.
 const SEND_MAX: Duration = Duration::from_secs(1);
+/// Of a line for the operator.
+const STATUS_CHARS_MAX: usize = 1000;
 /// Between the end of the responses and the end of the process, for the logs.
 const STOP_SLACK: Duration = Duration::from_secs(5);
 
@@ -91,8 +93,13 @@ fn patience(usec: Option<String>, pid: Option<String>, own: u32) -> Option<Durat
     is_meant.then(|| Duration::from_micros(usec))
 }
 
+/// As much of it as is read: of a file with ten thousand mistakes a datagram would not take all.
 fn one_line(text: &str) -> String {
-    text.lines().collect::<Vec<_>>().join("; ")
+    let line = text.lines().collect::<Vec<_>>().join("; ");
+    match line.char_indices().nth(STATUS_CHARS_MAX) {
+        Some((at, _)) => format!("{}...", &line[..at]),
+        None => line,
+    }
 }
 
 #[cfg(test)]
@@ -111,11 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_one_line() {
+    fn a_status_is_one_line_of_bounded_length() {
         let (ours, theirs) = UnixDatagram::pair().unwrap();
         Notifier(Some(ours)).ready("a\nREADY=0\n");
         let mut bytes = [0; 64];
         let count = theirs.recv(&mut bytes).unwrap();
         assert_eq!(&bytes[..count], b"READY=1\nSTATUS=a; READY=0");
+        assert_eq!(one_line(&"ä".repeat(STATUS_CHARS_MAX)), "ä".repeat(STATUS_CHARS_MAX));
+        assert_eq!(one_line(&"ä\n".repeat(1 << 20)).chars().count(), STATUS_CHARS_MAX + 3);
     }
 }

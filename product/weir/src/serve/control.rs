@@ -3,7 +3,7 @@
 //!
 //! A connection gets one answer: `used` or `unused`, and lines for the operator; then it is closed.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
@@ -21,6 +21,9 @@ pub const UNUSED: &str = "unused";
 const ANSWERS_MAX: usize = 16;
 /// How long an asker may take to read an answer, which fits in its socket.
 const WRITE_MAX: Duration = Duration::from_secs(1);
+
+/// Without a descriptor for an asker.
+const SHORTAGE_FOR: Duration = Duration::from_secs(1);
 
 pub struct Control(UnixListener);
 
@@ -46,8 +49,8 @@ impl Control {
 
     /// Whoever asks now. Several at once share one reload, which begins after the last of them asked.
     pub fn answer(&self, reload: impl Fn() -> Outcome) {
-        let accepted = std::iter::from_fn(|| self.0.accept().ok()).take(ANSWERS_MAX);
-        let askers: Vec<UnixStream> = accepted.map(|(asker, _)| asker).filter(may_ask).collect();
+        let accepted = std::iter::from_fn(|| self.accept()).take(ANSWERS_MAX);
+        let askers: Vec<UnixStream> = accepted.filter(may_ask).collect();
         if askers.is_empty() {
             return;
         }
@@ -56,6 +59,19 @@ impl Control {
         for mut asker in askers {
             // One that has gone need not know.
             let _ = asker.set_write_timeout(Some(WRITE_MAX)).and_then(|()| asker.write_all(answer.as_bytes()));
+        }
+    }
+
+    /// One that cannot be accepted waits, and we with it: it would have us look for it again at once.
+    fn accept(&self) -> Option<UnixStream> {
+        match self.0.accept() {
+            Ok((asker, _)) => Some(asker),
+            Err(error) => {
+                if error.kind() != ErrorKind::WouldBlock {
+                    std::thread::sleep(SHORTAGE_FOR);
+                }
+                None
+            }
         }
     }
 }

@@ -36,7 +36,7 @@ impl Passed {
         );
         // Other shells know descriptors of one digit alone.
         let mut command = Command::new("bash");
-        command.args(["-c", &script, WEIR, "serve"]).args(args);
+        command.args(["-c", &script, WEIR]).args(args);
         command
     }
 }
@@ -54,7 +54,7 @@ fn passed_sockets_are_served_by_all_event_loops() {
     for path in WRITE_PATHS {
         let [(one, first), (other, second)] = [listening("127.0.0.1:0"), listening("127.0.0.1:0")];
         let passed = Passed::new(&[one, other]);
-        let server = Server::spawn(passed.command("web:", &[&[&*dir, "--workers", "4"], path].concat()));
+        let server = Server::spawn(passed.command("web:", &[&["serve", &*dir, "--workers", "4"], path].concat()));
         let said = server.stdout()[0].clone();
         let expected = format!("; passed by the service manager: {first} (web), {second}; bound: none");
         assert!(
@@ -85,13 +85,31 @@ fn a_listener_that_was_not_passed_is_bound() {
     let (socket, address) = listening("127.0.0.1:0");
     let passed = Passed::new(&[socket]);
     let same = address.to_string();
-    let server = Server::spawn(passed.command("", &[&dir, "--listen", &same]));
+    let server = Server::spawn(passed.command("", &["serve", &dir, "--listen", &same]));
     assert!(server.stdout()[0].contains(&format!("passed by the service manager: {same}; bound: none")));
     drop(server);
-    let server = Server::spawn(passed.command("", &[&dir, "--listen", "127.0.0.1:0"]));
+    let server = Server::spawn(passed.command("", &["serve", &dir, "--listen", "127.0.0.1:0"]));
     let said = server.stdout()[0].clone();
     let bound: SocketAddr = said.split("http://").nth(2).unwrap().split('/').next().unwrap().parse().unwrap();
     for address in [address, bound] {
+        assert_eq!(Client::connect(address).get("/a").text(), "hello");
+    }
+}
+
+/// A file without a listener takes what is passed; one with another binds that too.
+#[test]
+fn a_configuration_is_served_on_passed_sockets() {
+    let site = Site::with(&[("a", b"hello")]);
+    let file = site.outside("weir.toml");
+    let text = format!("[[site]]\nroot = \"{}\"\n", site.served().display());
+    for (listener, is_alone) in [("", true), ("[[listener]]\naddress = \"127.0.0.1:0\"\n", false)] {
+        std::fs::write(&file, format!("{listener}{text}")).unwrap();
+        let (socket, address) = listening("127.0.0.1:0");
+        let passed = Passed::new(&[socket]);
+        let server = Server::spawn(passed.command("", &["run", &file.display().to_string()]));
+        let said = server.stdout()[0].clone();
+        assert!(said.contains(&format!("; passed by the service manager: {address}; bound: ")), "{said}");
+        assert_eq!(said.contains("; bound: none"), is_alone, "{said}");
         assert_eq!(Client::connect(address).get("/a").text(), "hello");
     }
 }
@@ -104,7 +122,7 @@ fn clients_wait_from_one_server_to_the_next() {
     let (socket, address) = listening("127.0.0.1:0");
     let passed = Passed::new(&[socket]);
     for path in WRITE_PATHS {
-        let args = [&[&*dir, "--workers", "3"], path].concat();
+        let args = [&["serve", &*dir, "--workers", "3"], path].concat();
         let server = Server::spawn(passed.command("web", &args));
         assert_eq!(Client::connect(address).get("/a").text(), "hello");
         server.signal(Signal::TERM);
@@ -131,7 +149,7 @@ fn what_does_not_listen_is_named() {
         (listening_unix.into(), "passed socket fd 4 (dns) is no socket of the internet"),
     ] {
         let passed = Passed::new(&[right.try_clone().unwrap(), wrong]);
-        let output = passed.command("web:dns", &[&dir]).output().unwrap();
+        let output = passed.command("web:dns", &["serve", &dir]).output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{told}");
         assert!(told.contains(said) && told.contains("expected a listening TCP socket"), "{told}");
