@@ -1,6 +1,7 @@
 //! The cost of one job's whole life in the drain (arrive, grant, sent, depart) while others are queued.
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use sched::classes::{ByClass, ClassSpec, ClassTable};
 use sched::{Arrival, CarrierId, Drain, Guard, JobId, Pace, Precedence, Size, policy};
 use units::Nanos;
 use units::wire::Framing;
@@ -95,6 +96,46 @@ fn clients(criterion: &mut Criterion) {
     }
 }
 
+/// A grant, and a response in place of each that departs, among so many classes that all wait: of several priorities and weights, every other with a
+/// guarantee, with their slots and without.
+fn classes(criterion: &mut Criterion) {
+    let order = |spec: &str| spec.parse::<policy::PolicySpec>().expect("a policy").order().clone();
+    let link: units::Rate = "10gbit".parse().expect("a rate");
+    for count in [10u64, 1_000, 10_000] {
+        for (label, concurrent_max) in [("", None), ("-slots", Some(2))] {
+            let class = |at: u64| ClassSpec {
+                priority: (at % 3) as u8,
+                weight: 1 + (at % 10) as u32,
+                guaranteed: at.is_multiple_of(2).then(|| "100kbit".parse().expect("a rate")),
+                concurrent_max,
+                ..ClassSpec::plain("c", order("srpt"))
+            };
+            let table = ClassTable { classes: (0..count).map(class).collect(), slot_sharing: sched::Sharing::Own };
+            let share = policy::ClientShare { allowance_bytes: 3_000_000, idle_bytes_per_s: 1_250_000 };
+            let policy = ByClass::new("classes".into(), &table.classes, Some(share), Some(link));
+            let mut drain = Drain::new(Box::new(policy), Pace::UNLIMITED).with_classes(&table);
+            let mut sizes = sizes();
+            let mut class_of = vec![0u16; 65_536];
+            let mut arrive = |drain: &mut Drain, class_of: &mut [u16], class: u16| {
+                let bytes = (1 + sizes.next().expect("without end")) << 4;
+                let id =
+                    drain.arrive(Nanos(0), Arrival { class, client: class.into(), ..Arrival::of(Size::Known(bytes)) });
+                class_of[id.slot()] = class;
+            };
+            (0..4 * count).for_each(|at| arrive(&mut drain, &mut class_of, (at % count) as u16));
+            criterion.bench_function(&format!("class-grants{label}/{count}"), |bencher| {
+                bencher.iter(|| {
+                    let grant = drain.poll_grant(Nanos(0)).expect("jobs are queued");
+                    if drain.on_sent(Nanos(0), grant.job, grant.bytes_max.min(1448)).is_departed() {
+                        let class = class_of[grant.job.slot()];
+                        arrive(&mut drain, &mut class_of, class);
+                    }
+                });
+            });
+        }
+    }
+}
+
 /// Grants until some job departs. Whole responses are sent at once, as a small response is.
 fn depart_one(drain: &mut Drain) -> JobId {
     loop {
@@ -114,5 +155,5 @@ fn sizes() -> impl Iterator<Item = u64> {
     })
 }
 
-criterion_group!(benches, cycle, carriers, clients);
+criterion_group!(benches, cycle, carriers, clients, classes);
 criterion_main!(benches);

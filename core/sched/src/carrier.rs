@@ -43,6 +43,8 @@ pub enum Why {
     Stream = 8,
     /// Its client has been sent what it may have for now.
     Limit = 16,
+    /// The responses of its class at a time are as many as there may be.
+    Slot = 32,
 }
 
 /// A set of reasons.

@@ -16,6 +16,7 @@
 
 mod below;
 mod carried;
+mod classes;
 mod clients;
 mod grants;
 
@@ -77,6 +78,8 @@ pub struct Drain {
     /// By slot, which is none of a job's then.
     carriers: Vec<Option<Box<Carrier>>>,
     carrier_count: usize,
+    /// Of classes, where the policy has an operator's.
+    limits: Option<Box<classes::Limits>>,
     /// The ready jobs by how long they have waited for a byte; kept only while the guard is on.
     waiting: RunQueue,
     /// The slot that the outstanding grant was given against the order.
@@ -103,6 +106,7 @@ impl Drain {
             jobs: Vec::new(),
             carriers: Vec::new(),
             carrier_count: 0,
+            limits: None,
             vacant: Vec::new(),
             waiting: RunQueue::default(),
             helped: None,
@@ -179,8 +183,10 @@ impl Drain {
     /// A response is to be sent; it is ready at once.
     pub fn arrive(&mut self, now: Nanos, arrival: Arrival) -> JobId {
         let id = self.admit(now, arrival, NO_CARRIER);
-        self.enqueue(id.slot);
-        self.on_overtaking(now, id.slot, arrival.size);
+        if self.claim_slot(id) {
+            self.enqueue(id.slot);
+            self.on_overtaking(now, id.slot, arrival.size);
+        }
         id
     }
 
@@ -238,6 +244,7 @@ impl Drain {
     /// Who may send now. `None` while nobody is ready or the link has enough ([`Drain::poll_timeout`] says until when).
     #[must_use]
     pub fn poll_grant(&mut self, now: Nanos) -> Option<Grant> {
+        self.let_go(now);
         if self.ledger.room_at(self.pace.ahead) > now || self.heralds.holds(now) {
             return None;
         }
@@ -257,7 +264,9 @@ impl Drain {
     /// When to ask again for a grant: an instant, maybe past, or `None` while nobody is ready.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let room_at = self.ledger.room_at(self.pace.ahead);
-        self.policy.first().map(|_| self.heralds.held_until().map_or(room_at, |until| until.max(room_at)))
+        let granted_at =
+            self.policy.first().map(|_| self.heralds.held_until().map_or(room_at, |until| until.max(room_at)));
+        granted_at.or_else(|| self.next_let_go())
     }
 
     /// Bytes of the job were handed down; zero is fine. A no-op for a departed job.
@@ -298,6 +307,7 @@ impl Drain {
             self.shorten_grants(rate.time_for(wire_bytes), left_bytes);
         }
         self.earn(wire_bytes);
+        self.charge_class(now, id.slot, wire_bytes);
         if carrier != NO_CARRIER {
             self.on_carried(now, carrier, id.slot, sent);
         }
@@ -469,11 +479,11 @@ impl Drain {
     fn depart(&mut self, slot: u32) {
         self.dequeue(slot);
         self.leave_carrier(slot);
+        let job = self.jobs[slot as usize].take().expect("a job departs once");
         if self.follows_jobs {
-            let job = self.jobs[slot as usize].as_ref().expect("a job departs once");
-            self.policy.on_departure(slot, job);
+            self.policy.on_departure(slot, &job);
         }
-        self.jobs[slot as usize] = None;
+        self.free_slot(job.number);
         self.vacant.push(slot);
     }
 }

@@ -26,7 +26,7 @@ pub struct Arrival {
     /// How this connection cuts its payload; grants are whole segments where they can be.
     pub framing: Framing,
     /// For policies with classes, from 0; a number past their last class counts as the last.
-    pub class: u8,
+    pub class: u16,
     /// Whose it is, for an order that is fair between clients ([`crate::policy::ByClient`]): a small number, an index.
     pub client: u32,
     /// For policies that look at it ([`crate::Policy::needs_path`]); what is found out later is told by
@@ -67,7 +67,7 @@ pub struct Job {
     /// Bytes sent so far.
     pub attained: u64,
     pub framing: Framing,
-    pub class: u8,
+    pub class: u16,
     pub client: u32,
     /// What it waits for; it is ready when that is nothing.
     pub(crate) waits: Waits,

@@ -19,9 +19,11 @@
 
 mod account;
 mod carrier;
+pub mod classes;
 mod drain;
 pub mod feedback;
 mod foreign;
+mod grow;
 mod guard;
 mod herald;
 mod job;
@@ -47,4 +49,4 @@ pub use ledger::{Ledger, Reading};
 pub use pace::{BLIND_PERMILLE, Pace};
 pub use path::Path;
 pub use policy::Policy;
-pub use slots::{LEVELS_MAX, SLOTS_MAX, Sharing, Slots, Turn};
+pub use slots::{LEVELS_MAX, LevelSpec, SLOTS_MAX, Sharing, Slots, Turn};

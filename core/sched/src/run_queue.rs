@@ -4,6 +4,8 @@
 //! be re-ranked or removed in O(log n) without a search and without leaving dead entries behind. Nothing is allocated
 //! but when more jobs are in the system than ever before.
 
+use crate::grow::{grow_to, reserve_one};
+
 /// The order of the queue: rank, then arrival number. Numbers differ, so no two keys are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
@@ -36,11 +38,10 @@ impl RunQueue {
 
     /// Puts the slot at its place, whether or not it was in the queue.
     pub fn set(&mut self, slot: u32, key: Key) {
-        if self.places.len() <= slot as usize {
-            self.places.resize(slot as usize + 1, ABSENT);
-        }
+        grow_to(&mut self.places, slot as usize + 1, || ABSENT);
         let at = match self.places[slot as usize] {
             ABSENT => {
+                reserve_one(&mut self.heap);
                 self.heap.push((key, slot));
                 self.heap.len() - 1
             }

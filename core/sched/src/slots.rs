@@ -33,12 +33,27 @@ pub enum Turn {
     Sleep(u64),
 }
 
+/// A level: its priority, of which the least goes first, and its slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LevelSpec {
+    pub priority: u32,
+    pub slots: u32,
+}
+
+/// A level's place among others: its priority, a job's number, the level.
+type Place = (u32, u64, u32);
+
 #[derive(Debug, Default)]
 struct Level {
+    priority: u32,
     slots: u32,
     /// By arrival, the oldest first.
     running: BTreeSet<u64>,
     asleep: BTreeSet<u64>,
+    /// As it stands in `waiting` and `entitled`, and in `borrowing`.
+    waits: Option<Place>,
+    is_entitled: bool,
+    borrows: Option<Place>,
 }
 
 impl Level {
@@ -55,36 +70,61 @@ impl Level {
 #[derive(Debug)]
 pub struct Slots {
     sharing: Sharing,
-    /// By priority, the highest first.
     levels: Vec<Level>,
     /// The level of each job.
     jobs: BTreeMap<u64, u32>,
     running: u64,
     slots: u64,
-    /// Levels with a job asleep.
-    waiting: BTreeSet<u32>,
+    /// Levels with a job asleep, by their oldest.
+    waiting: BTreeSet<Place>,
     /// Of these, those with a free slot of their own.
-    entitled: BTreeSet<u32>,
-    /// Levels that have more slots than their own.
-    borrowing: BTreeSet<u32>,
+    entitled: BTreeSet<Place>,
+    /// Levels that have more slots than their own, by their youngest that runs.
+    borrowing: BTreeSet<Place>,
 }
 
 impl Slots {
     /// So many slots for each level, the highest priority first; a level of none runs in others' slots, or never.
     pub fn new(slots: &[u32], sharing: Sharing) -> Slots {
-        assert!((1..=LEVELS_MAX).contains(&slots.len()), "{} levels", slots.len());
-        let sum = slots.iter().map(|count| u64::from(*count)).sum();
-        assert!((1..=SLOTS_MAX).contains(&sum), "{sum} slots");
-        Slots {
+        let levels: Vec<LevelSpec> = (0..).zip(slots).map(|(priority, &slots)| LevelSpec { priority, slots }).collect();
+        Slots::of_levels(&levels, sharing)
+    }
+
+    /// The same with priorities that several levels may have; among those age decides alone.
+    pub fn of_levels(levels: &[LevelSpec], sharing: Sharing) -> Slots {
+        let mut slots = Slots {
             sharing,
-            levels: slots.iter().map(|&slots| Level { slots, ..Level::default() }).collect(),
+            levels: Vec::new(),
             jobs: BTreeMap::new(),
             running: 0,
-            slots: sum,
+            slots: 0,
             waiting: BTreeSet::new(),
             entitled: BTreeSet::new(),
             borrowing: BTreeSet::new(),
+        };
+        let turns = slots.replace(levels);
+        assert!(turns.is_empty(), "nobody was asleep");
+        slots
+    }
+
+    /// The levels are these from now on, each in its place of before; new ones follow. Gives the jobs that go on. Jobs that run beyond fewer
+    /// slots go on too: they end as they began.
+    pub fn replace(&mut self, levels: &[LevelSpec]) -> Vec<Turn> {
+        assert!((self.levels.len().max(1)..=LEVELS_MAX).contains(&levels.len()), "{} levels", levels.len());
+        let sum = levels.iter().map(|level| u64::from(level.slots)).sum();
+        assert!((1..=SLOTS_MAX).contains(&sum), "{sum} slots");
+        self.slots = sum;
+        self.levels.resize_with(levels.len(), Level::default);
+        for (at, spec) in (0..).zip(levels) {
+            (self.levels[at as usize].priority, self.levels[at as usize].slots) = (spec.priority, spec.slots);
+            self.note(at);
         }
+        let mut turns = Vec::new();
+        while let Some(next) = self.next() {
+            self.run(next);
+            turns.push(Turn::Run(next));
+        }
+        turns
     }
 
     /// Jobs that run and jobs asleep, of one level.
@@ -94,6 +134,19 @@ impl Slots {
 
     pub fn is_running(&self, number: u64) -> bool {
         self.jobs.get(&number).is_some_and(|level| self.levels[*level as usize].running.contains(&number))
+    }
+
+    /// The jobs of this level need no slots any more. Gives those that were asleep; nobody goes on in the others' place before the next
+    /// departure.
+    pub fn dissolve(&mut self, level: u32) -> Vec<u64> {
+        let at = &mut self.levels[level as usize];
+        let (running, asleep) = (std::mem::take(&mut at.running), std::mem::take(&mut at.asleep));
+        self.running -= running.len() as u64;
+        running.iter().chain(&asleep).for_each(|number| {
+            self.jobs.remove(number);
+        });
+        self.note(level);
+        asleep.into_iter().collect()
     }
 
     /// A job of this level has come; a level past the last counts as the last. Gives what has to happen, the newcomer's turn last. The number is
@@ -149,15 +202,16 @@ impl Slots {
         if self.sharing != Sharing::AnyUntilWanted || !self.levels[level as usize].has_free() {
             return None;
         }
-        let lowest = *self.borrowing.last().filter(|borrower| **borrower > level)?;
-        self.levels[lowest as usize].running.last().copied()
+        let own = self.levels[level as usize].priority;
+        self.borrowing.last().filter(|(priority, ..)| *priority > own).map(|(_, youngest, _)| *youngest)
     }
 
-    /// The Wakeup policy: of the levels with a free slot of their own the highest, then of all; in it the oldest.
+    /// The Wakeup policy: of the levels with a free slot of their own the highest, then of all; in it the oldest. Shared slots may all be
+    /// taken though a level has not its own.
     fn next(&self) -> Option<u64> {
-        let any = || self.waiting.first().filter(|_| self.sharing != Sharing::Own && self.running < self.slots);
-        let level = self.entitled.first().or_else(any)?;
-        self.levels[*level as usize].asleep.first().copied()
+        let is_free = self.sharing == Sharing::Own || self.running < self.slots;
+        let any = || self.waiting.first().filter(|_| self.sharing != Sharing::Own);
+        self.entitled.first().or_else(any).filter(|_| is_free).map(|(_, oldest, _)| *oldest)
     }
 
     fn run(&mut self, number: u64) {
@@ -180,19 +234,24 @@ impl Slots {
 
     /// Puts the level into the sets where it belongs.
     fn note(&mut self, level: u32) {
-        let at = &self.levels[level as usize];
-        let (waits, has_free, borrows) = (!at.asleep.is_empty(), at.has_free(), at.has_more_than_its_own());
-        put(&mut self.waiting, level, waits);
-        put(&mut self.entitled, level, waits && has_free);
-        put(&mut self.borrowing, level, borrows);
+        let at = &mut self.levels[level as usize];
+        let place = |number: &u64| (at.priority, *number, level);
+        let waits = at.asleep.first().map(place);
+        let borrows = at.running.last().map(place).filter(|_| at.has_more_than_its_own());
+        let is_entitled = waits.is_some() && at.has_free();
+        let had_been = std::mem::replace(&mut at.is_entitled, is_entitled);
+        change(&mut self.entitled, at.waits.filter(|_| had_been), waits.filter(|_| is_entitled));
+        change(&mut self.waiting, std::mem::replace(&mut at.waits, waits), waits);
+        change(&mut self.borrowing, std::mem::replace(&mut at.borrows, borrows), borrows);
     }
 }
 
-fn put(set: &mut BTreeSet<u32>, level: u32, belongs: bool) {
-    if belongs {
-        set.insert(level);
-    } else {
-        set.remove(&level);
+fn change(set: &mut BTreeSet<Place>, before: Option<Place>, now: Option<Place>) {
+    if before != now {
+        before.iter().for_each(|place| {
+            set.remove(place);
+        });
+        set.extend(now);
     }
 }
 
@@ -251,6 +310,35 @@ mod tests {
         // Its own slot is free first for A, and B's for B.
         assert_eq!(slots.depart(5), Some(Turn::Run(6)));
         assert_eq!(slots.depart(9), Some(Turn::Run(10)));
+    }
+
+    #[test]
+    fn of_one_priority_age_decides() {
+        let level = LevelSpec { priority: 5, slots: 1 };
+        let mut slots = Slots::of_levels(&[level, level], Sharing::Any);
+        for number in 0..4 {
+            slots.arrive(number, u32::from(number % 2 == 0));
+        }
+        // Both of the second level's, the first level's after it.
+        assert_eq!((slots.counts(0), slots.counts(1)), ((1, 1), (1, 1)));
+        assert_eq!(slots.depart(1), Some(Turn::Run(3)), "its own slot");
+        assert_eq!(slots.arrive(4, 1), [Turn::Sleep(4)]);
+        assert_eq!([slots.depart(3), slots.depart(0)], [2, 4].map(|number| Some(Turn::Run(number))));
+        // Of one priority nobody is preempted.
+        let mut slots = Slots::of_levels(&[level, level], Sharing::AnyUntilWanted);
+        (0..2).for_each(|number| assert_eq!(slots.arrive(number, 0), [Turn::Run(number)]));
+        assert_eq!(slots.arrive(2, 1), [Turn::Sleep(2)]);
+    }
+
+    #[test]
+    fn more_slots_wake_and_fewer_stop_nobody() {
+        let level = |slots| LevelSpec { priority: 0, slots };
+        let mut slots = Slots::of_levels(&[level(1)], Sharing::Own);
+        (0..4).for_each(|number| drop(slots.arrive(number, 0)));
+        assert_eq!(slots.replace(&[level(3), level(1)]), [Turn::Run(1), Turn::Run(2)]);
+        assert_eq!(slots.replace(&[level(1), level(1)]), []);
+        assert_eq!(slots.counts(0), (3, 1));
+        assert_eq!([slots.depart(0), slots.depart(1), slots.depart(2)], [None, None, Some(Turn::Run(3))]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use units::wire::Framing;
 /// What happens next to one of the jobs, or to the system.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    Arrive { bytes: u64, class: u8, is_known: bool },
+    Arrive { bytes: u64, class: u16, is_known: bool },
     Serve { of_grant: u64 },
     Wait { of_jobs: usize },
     Ready { of_jobs: usize },
@@ -20,7 +20,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        4 => (1u64..9000, 0u8..3, prop::bool::weighted(0.8)).prop_map(|(bytes, class, is_known)| Step::Arrive { bytes, class, is_known }),
+        4 => (1u64..9000, 0u16..3, prop::bool::weighted(0.8)).prop_map(|(bytes, class, is_known)| Step::Arrive { bytes, class, is_known }),
         8 => (0u64..4).prop_map(|of_grant| Step::Serve { of_grant }),
         1 => (0usize..50).prop_map(|of_jobs| Step::Wait { of_jobs }),
         2 => (0usize..50).prop_map(|of_jobs| Step::Ready { of_jobs }),

@@ -203,7 +203,7 @@ proptest! {
     /// With a client for each job, and none ahead beyond its allowance, every decision is the policy's.
     #[test]
     fn within_the_share_the_order_is_the_policys(
-        jobs in prop::collection::vec((1u64..200, 0u8..3, 1u64..20), 1..40),
+        jobs in prop::collection::vec((1u64..200, 0u16..3, 1u64..20), 1..40),
         name in prop::sample::select([NAMES, &["strict/srpt", "weighted=3,1/las", "minimum=0.2,0/fcf"]].concat()),
     ) {
         let mut plain = Drain::new(sched::policy::parse(name).unwrap(), Pace::UNLIMITED);

@@ -6,7 +6,7 @@ use units::Nanos;
 use units::wire::Framing;
 
 /// One job: size in bytes, arrival tick, class, throughput in bit/s.
-type Case = (u64, u64, u8, u64);
+type Case = (u64, u64, u16, u64);
 
 /// A job in the system, as the reference sees it.
 #[derive(Debug, Clone, Copy)]
@@ -14,7 +14,7 @@ struct Live {
     id: JobId,
     size: u64,
     remaining: u64,
-    class: u8,
+    class: u16,
     throughput: u64,
     is_ready: bool,
 }
@@ -92,7 +92,7 @@ fn least<K: Ord>(ready: &[Live], key: impl Fn(&Live) -> K) -> JobId {
 
 fn cases() -> impl Strategy<Value = Vec<Case>> {
     let sizes = prop_oneof![4 => 1u64..8, 1 => 8u64..60];
-    prop::collection::vec((sizes, 0u64..80, 0u8..3, 0u64..4), 1..40)
+    prop::collection::vec((sizes, 0u64..80, 0u16..3, 0u64..4), 1..40)
 }
 
 const CLASS_SPECS: [&str; 8] = [
@@ -180,7 +180,7 @@ proptest! {
     /// Nothing that happens to jobs loses or idles anything: they block and come back, are aborted, get a path.
     #[test]
     fn every_policy_conserves_work(
-        steps in prop::collection::vec((0u8..8, 0usize..1000, 1u64..30, 0u8..4), 1..200),
+        steps in prop::collection::vec((0u8..8, 0usize..1000, 1u64..30, 0u16..4), 1..200),
         guard in prop_oneof![Just(0u32), Just(100u32)],
     ) {
         for spec in policy::NAMES.iter().copied().chain(CLASS_SPECS) {
@@ -238,7 +238,7 @@ proptest! {
     #[test]
     fn weighted_shares_are_as_the_weights(weights in prop::collection::vec(1u64..20, 2..5)) {
         let list: Vec<String> = weights.iter().map(u64::to_string).collect();
-        let cases: Vec<Case> = (0..weights.len()).map(|class| (10_000, 0, class as u8, 0)).collect();
+        let cases: Vec<Case> = (0..weights.len()).map(|class| (10_000, 0, class as u16, 0)).collect();
         let mut got = vec![0u64; weights.len()];
         let mut served = 0;
         run(&format!("weighted={}/srpt", list.join(",")), &cases, |ready, job| {
@@ -283,7 +283,7 @@ fn an_idle_class_of_another_weight_saves_nothing_up() {
 /// Who is served, byte by byte, as the letters of their classes.
 fn classes_served(spec: &str, cases: &[Case]) -> String {
     let mut order = String::new();
-    run(spec, cases, |_, served| order.push(char::from(b'a' + served.class)));
+    run(spec, cases, |_, served| order.push(char::from(b'a' + served.class as u8)));
     order
 }
 

@@ -21,7 +21,7 @@ pub struct Finished {
     /// these are head and body with packet headers, without handshake and round trips, as in a report of a measured run.
     pub alone: Nanos,
     /// Class of the customer or of the client; at most [`CLASSES_MAX`] are told apart, the rest are counted with the last.
-    pub class: u8,
+    pub class: u16,
 }
 
 /// How many classes are summed apart.
@@ -134,7 +134,7 @@ impl Tally {
             return Vec::new();
         }
         let present = self.by_class.iter().enumerate().filter(|(_, group)| group.jobs() > 0);
-        present.map(|(class, group)| ClassSummary { class: class as u8, group: group.summary() }).collect()
+        present.map(|(class, group)| ClassSummary { class: class as u16, group: group.summary() }).collect()
     }
 
     fn ccdf(&self) -> Vec<CcdfPoint> {
@@ -246,7 +246,7 @@ pub struct SizeBin {
 /// Jobs of one class.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ClassSummary {
-    pub class: u8,
+    pub class: u16,
     #[serde(flatten)]
     pub group: GroupSummary,
 }

@@ -53,13 +53,13 @@ impl Classes {
     }
 
     /// The class of what matches no prefix.
-    pub fn last(&self) -> u8 {
+    pub fn last(&self) -> u16 {
         // At most [`sched::policy::CLASSES_MAX`].
-        self.prefixes.len() as u8
+        self.prefixes.len() as u16
     }
 
     /// The class of a request for this path, still percent-encoded; the longest prefix decides.
-    pub fn of(&self, raw_path: &[u8]) -> u8 {
+    pub fn of(&self, raw_path: &[u8]) -> u16 {
         if self.prefixes.is_empty() {
             return 0;
         }
@@ -68,7 +68,7 @@ impl Classes {
             return self.last();
         }
         let matching = self.prefixes.iter().enumerate().filter(|(_, prefix)| path.starts_with(&***prefix));
-        matching.max_by_key(|(_, prefix)| prefix.len()).map_or(self.last(), |(class, _)| class as u8)
+        matching.max_by_key(|(_, prefix)| prefix.len()).map_or(self.last(), |(class, _)| class as u16)
     }
 }
 

@@ -79,6 +79,7 @@ impl Drain {
         if self.pace.rate.is_some() {
             self.pace.rate = Some(rate);
             self.ledger.set_rate(now, rate);
+            self.policy.on_rate(rate);
         }
     }
 }

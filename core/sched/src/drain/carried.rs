@@ -56,9 +56,11 @@ impl Drain {
         let id = self.admit(now, Arrival { framing, ..arrival }, on.slot);
         let carrier = self.carriers[on.slot as usize].as_mut().expect("just seen");
         carrier.add(id.slot, id.number, precedence);
-        self.on_carrier_ready(now, id.slot);
-        self.enqueue(id.slot);
-        self.on_overtaking(now, id.slot, arrival.size);
+        if self.claim_slot(id) {
+            self.on_carrier_ready(now, id.slot);
+            self.enqueue(id.slot);
+            self.on_overtaking(now, id.slot, arrival.size);
+        }
         Some(id)
     }
 

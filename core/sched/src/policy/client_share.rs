@@ -26,7 +26,7 @@ use std::str::FromStr;
 use units::{Nanos, Rate};
 
 use crate::run_queue::{Key, RunQueue};
-use crate::{Job, Path, Policy};
+use crate::{Job, Path, Policy, grow};
 
 /// The least allowance: about the largest response of an ordinary site. Smaller: large responses of ordinary clients are held back; larger: a splitter
 /// gets more before it is.
@@ -234,6 +234,7 @@ impl ByClient {
     fn account(&mut self, client: u32) -> &mut Account {
         while self.accounts.len() <= client as usize {
             self.inner.on_open(self.accounts.len() as u32);
+            grow::reserve_one(&mut self.accounts);
             self.accounts.push(NEW);
         }
         &mut self.accounts[client as usize]
@@ -250,6 +251,7 @@ impl ByClient {
             return &mut self.waiting[waiting as usize];
         }
         let at = self.vacant.pop().unwrap_or_else(|| {
+            grow::reserve_one(&mut self.waiting);
             self.waiting.push(Waiting::default());
             self.waiting.len() as u32 - 1
         });
@@ -339,9 +341,7 @@ impl Policy for ByClient {
     }
 
     fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
-        if self.held.len() <= slot as usize {
-            self.held.resize_with(slot as usize + 1, || None);
-        }
+        grow::grow_to(&mut self.held, slot as usize + 1, || None);
         if let Some(paths) = &mut self.paths {
             paths.resize(paths.len().max(slot as usize + 1), Path::UNKNOWN);
             paths[slot as usize] = *path;

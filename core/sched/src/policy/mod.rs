@@ -48,8 +48,9 @@ pub use srrt::Srrt;
 pub use strict::Strict;
 pub use weighted::Weighted;
 
+use crate::classes::ClassSpec;
 use crate::{Job, Path};
-use units::Nanos;
+use units::{Nanos, Rate};
 
 /// An order of the ready jobs, and what it has to know for it.
 ///
@@ -108,6 +109,15 @@ pub trait Policy: Send {
     fn ahead_bytes(&self, _client: u32) -> Option<u64> {
         None
     }
+
+    /// The link has this rate from now on. For promises of rates ([`crate::classes`]).
+    fn on_rate(&mut self, _link: Rate) {}
+
+    /// No job of the class is served until it is let go: it is at its greatest rate.
+    fn hold(&mut self, _class: u16, _is_held: bool) {}
+
+    /// The classes are these from now on, each in its place of before; new ones follow.
+    fn replace(&mut self, _specs: &[ClassSpec]) {}
 
     /// Whether a job can be passed over for as long as others keep arriving; only then has the guard work to do.
     fn can_starve(&self) -> bool {

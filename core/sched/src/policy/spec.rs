@@ -132,10 +132,7 @@ impl PolicySpec {
 
     /// The same where they do.
     pub fn build_shared(&self, share: ClientShare) -> Box<dyn Policy> {
-        // Turns by client are fair at once: nobody gets ahead.
-        let allowance_bytes = if self.order == Order::Fair { u64::MAX } else { share.allowance_bytes };
-        let share = ClientShare { allowance_bytes, ..share };
-        self.build_among(|| Box::new(ByClient::new(self.order.build(), share)))
+        self.build_among(|| Box::new(self.order.among_clients(share)))
     }
 
     fn build_among(&self, order: impl Fn() -> Box<dyn Policy>) -> Box<dyn Policy> {
@@ -175,6 +172,18 @@ const SIZES_AT_FIRST: (u64, u64) = (1000, 50_000);
 const TIMES_AT_FIRST: (u64, u64) = (100_000_000, 1_000_000_000);
 
 impl Order {
+    /// The order where clients share the link.
+    pub(crate) fn among_clients(&self, share: ClientShare) -> ByClient {
+        // Turns by client are fair at once: nobody gets ahead.
+        let allowance_bytes = if *self == Order::Fair { u64::MAX } else { share.allowance_bytes };
+        ByClient::new(self.build(), ClientShare { allowance_bytes, ..share })
+    }
+
+    /// As [`Policy::needs_path`].
+    pub fn needs_path(&self) -> bool {
+        matches!(self, Order::Fcf { .. } | Order::Srrt | Order::SrrtBands(_))
+    }
+
     fn build(&self) -> Box<dyn Policy> {
         let name = self.to_string();
         match self {
@@ -333,6 +342,7 @@ mod tests {
             let policy = spec.build();
             prop_assert_eq!(policy.name(), spec.to_string());
             prop_assert_eq!((policy.classes(), policy.bands()), (spec.classes(), spec.bands()));
+            prop_assert_eq!(policy.needs_path(), spec.order().needs_path());
         }
     }
 

@@ -102,17 +102,17 @@ impl Clients {
     }
 
     /// The class of the next job's client, and its path.
-    pub fn draw(&mut self) -> (u8, Path) {
+    pub fn draw(&mut self) -> (u16, Path) {
         (self.class(), self.path())
     }
 
-    fn class(&mut self) -> u8 {
+    fn class(&mut self) -> u16 {
         if self.class_ends.is_empty() {
             return 0;
         }
         let uniform = (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         // The last sum may be a rounding error below 1.
-        self.class_ends.partition_point(|&end| end <= uniform).min(self.class_ends.len() - 1) as u8
+        self.class_ends.partition_point(|&end| end <= uniform).min(self.class_ends.len() - 1) as u16
     }
 
     fn path(&mut self) -> Path {
@@ -149,7 +149,7 @@ mod tests {
     fn clients_come_in_their_shares() {
         let line = Line::new("10mbit".parse().unwrap());
         let mut clients = Clients::new(Paths::Internet, &[0.25, 0.75], line, 1);
-        let (classes, paths): (Vec<u8>, Vec<Path>) = (0..100_000).map(|_| clients.draw()).unzip();
+        let (classes, paths): (Vec<u16>, Vec<Path>) = (0..100_000).map(|_| clients.draw()).unzip();
         let first = classes.iter().filter(|&&class| class == 0).count();
         assert!((24_300..25_700).contains(&first) && classes.iter().all(|&class| class <= 1), "{first} in class 0");
         for (share, bps, rtts) in INTERNET {

@@ -10,7 +10,7 @@ pub struct Flight {
     /// Its time alone on the link, at least 1 ns.
     pub service: Nanos,
     pub size_bytes: u64,
-    pub class: u8,
+    pub class: u16,
     pub client: u32,
     /// Its client is a closed one.
     pub is_closed: bool,

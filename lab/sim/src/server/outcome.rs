@@ -111,7 +111,7 @@ impl Collector {
 
     pub fn record(&mut self, request: &Answered) {
         let (time, delay) = (request.completed - request.submitted, request.waited + request.served);
-        let class = request.bandwidth_class + 1;
+        let class = u16::from(request.bandwidth_class) + 1;
         self.clients.record(&Finished {
             size_bytes: request.size_bytes,
             arrival: request.submitted,

@@ -22,14 +22,14 @@ pub struct Dispatch<S> {
     /// What was sent of it before, which only happens where nothing is paced or marked.
     pub sent_bytes: u64,
     /// Of the customer or folder, for policies with classes.
-    pub class: u8,
+    pub class: u16,
     pub pipe: PipeState,
 }
 
 /// A response to be sent on a connection that sends several at once ([`super::Transmitter::open`]).
 pub struct Stream {
     pub outgoing: Outgoing,
-    pub class: u8,
+    pub class: u16,
     /// The client's wishes for the order within the connection.
     pub precedence: Precedence,
 }

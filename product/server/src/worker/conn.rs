@@ -19,7 +19,7 @@ pub struct Conn {
     pub owner: u64,
     pub task: Task,
     /// Of the response being sent.
-    pub class: u8,
+    pub class: u16,
     /// A response was sent on it before.
     pub has_answered: bool,
     /// Something arrived that was not read yet.

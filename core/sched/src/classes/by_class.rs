@@ -1,0 +1,326 @@
+use units::{Nanos, Rate};
+
+use super::lane::{Lane, Local, Sharer};
+use super::{CLASSES_MAX, ClassSpec, PRIORITIES, WEIGHT_MAX};
+use crate::policy::{ClientShare, Policy};
+use crate::run_queue::{Key, RunQueue};
+use crate::virtual_time::VirtualTime;
+use crate::{Job, Path};
+
+/// Turns are counted in parts of a byte, so that weights divide it: a segment of the heaviest class is counted to half a percent, and 64 bits
+/// last for seven years of 10 Gbit/s.
+const PARTS: u64 = 64;
+/// The cost of a guaranteed byte, in bytes of the link, has so many binary places.
+const COST_BITS: u32 = 16;
+/// What a class is promised.
+#[derive(Debug)]
+struct Promise {
+    /// Bytes of the link for a byte of the class, by which it has its rate of a busy link.
+    cost: u64,
+    /// When its next byte is due, in bytes that the link has sent.
+    due_at: u64,
+}
+
+struct Class {
+    spec: ClassSpec,
+    /// Parts of a byte it has had for its weight, from where its priority was when it last had nothing ready.
+    tag: u64,
+    promise: Option<Promise>,
+    /// It is at its greatest rate.
+    is_held: bool,
+    is_ready: bool,
+    /// What the link had sent, and how long it had been idle, when the class last had something ready.
+    left: (u64, Nanos),
+    lane: Option<Box<Lane>>,
+}
+
+/// A job's class and its names there.
+#[derive(Debug, Clone, Copy)]
+struct Member {
+    class: u16,
+    local: Local,
+    sharer: Sharer,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Client {
+    generation: u32,
+    weight: u8,
+}
+
+/// The order of the classes' jobs.
+pub struct ByClass {
+    name: String,
+    share: Option<ClientShare>,
+    link: Option<Rate>,
+    classes: Vec<Class>,
+    /// Classes with something ready, by priority and then by turn.
+    turns: RunQueue,
+    /// Those of them with a promise, by when it is due.
+    due: RunQueue,
+    /// Where a class of each priority joins that had nothing ready.
+    joins: [VirtualTime<u64>; PRIORITIES as usize],
+    /// Bytes that the link has sent: the clock of promises.
+    sent: u64,
+    idle: Nanos,
+    /// By slot.
+    members: Vec<Option<Member>>,
+    clients: Vec<Client>,
+}
+
+impl ByClass {
+    /// 1 to [`CLASSES_MAX`] classes. Promises are kept of the link's rate, and without one there are none. `name` is how the policy is told.
+    pub fn new(name: String, specs: &[ClassSpec], share: Option<ClientShare>, link: Option<Rate>) -> ByClass {
+        assert!((1..=CLASSES_MAX).contains(&specs.len()), "{} classes", specs.len());
+        let mut policy = ByClass {
+            name,
+            share,
+            link,
+            classes: Vec::new(),
+            turns: RunQueue::default(),
+            due: RunQueue::default(),
+            joins: [VirtualTime::starting_at(0); PRIORITIES as usize],
+            sent: 0,
+            idle: Nanos::ZERO,
+            members: Vec::new(),
+            clients: Vec::new(),
+        };
+        policy.replace(specs);
+        policy
+    }
+
+    /// A number past the last class counts as the last.
+    fn class_of(&self, job: &Job) -> u16 {
+        job.class.min(self.classes.len() as u16 - 1)
+    }
+
+    fn member(&self, slot: u32) -> Option<Member> {
+        self.members.get(slot as usize).copied().flatten()
+    }
+
+    fn lane(&mut self, class: u16) -> &mut Lane {
+        let share = self.share;
+        let class = &mut self.classes[usize::from(class)];
+        class.lane.get_or_insert_with(|| Box::new(Lane::new(&class.spec.order, share)))
+    }
+
+    fn sharer(&self, slot: u32, job: &Job) -> (Sharer, u8) {
+        if self.share.is_none() {
+            return (Sharer { number: job.turn(slot), generation: 0 }, 1);
+        }
+        let known = self.clients.get(job.client as usize);
+        let Client { generation, weight } = known.copied().unwrap_or(Client { generation: 0, weight: 1 });
+        (Sharer { number: job.client, generation }, weight)
+    }
+
+    /// The class that has had less than it was promised, for longest.
+    fn most_due(&self) -> Option<u16> {
+        self.due.first_entry().filter(|(key, _)| key.rank < self.sent).map(|(_, class)| class as u16)
+    }
+
+    fn first_class(&self) -> Option<u16> {
+        self.most_due().or_else(|| self.turns.first().map(|class| class as u16))
+    }
+
+    /// The class has something ready that it had not before: it joins where the others of its priority are, and is owed nothing.
+    fn join(&mut self, at: u16) {
+        let class = &mut self.classes[usize::from(at)];
+        class.tag = class.tag.max(self.joins[usize::from(class.spec.priority)].now());
+        if let Some(promise) = &mut class.promise {
+            promise.due_at = promise.due_at.max(self.sent);
+        }
+        // What the others were sent meanwhile was its clients' to have.
+        let (sent, idle) = class.left;
+        let by_others = self.share.map_or(0, |share| {
+            u128::from(self.sent - sent) * 1_000_000_000 / u128::from(share.idle_bytes_per_s.max(1))
+        });
+        let idle = self.idle - idle + Nanos(u64::try_from(by_others).unwrap_or(u64::MAX));
+        if idle > Nanos::ZERO {
+            self.lane(at).on_idle(idle);
+        }
+    }
+
+    /// Puts the class where it belongs among the others.
+    fn settle(&mut self, at: u16) {
+        let class = &mut self.classes[usize::from(at)];
+        let is_ready = class.lane.as_ref().is_some_and(|lane| lane.first().is_some());
+        let had_been = std::mem::replace(&mut class.is_ready, is_ready);
+        if had_been && !is_ready {
+            class.left = (self.sent, self.idle);
+        }
+        if is_ready && !had_been {
+            self.join(at);
+        }
+        let class = &self.classes[usize::from(at)];
+        if !is_ready || class.is_held {
+            self.turns.remove(at.into());
+            return self.due.remove(at.into());
+        }
+        self.turns.set(at.into(), Key { rank: class.spec.priority.into(), number: class.tag });
+        match &class.promise {
+            Some(promise) => self.due.set(at.into(), Key { rank: promise.due_at, number: at.into() }),
+            None => self.due.remove(at.into()),
+        }
+    }
+
+    /// Bytes of the class were sent, because they were due or not.
+    fn charge(&mut self, at: u16, bytes: u64, was_due: bool) {
+        self.sent = self.sent.saturating_add(bytes);
+        let class = &mut self.classes[usize::from(at)];
+        self.joins[usize::from(class.spec.priority)].advance_to(class.tag);
+        let parts = bytes.saturating_mul(PARTS);
+        class.tag = class.tag.saturating_add(parts.div_ceil(class.spec.weight.into()));
+        if let Some(promise) = &mut class.promise {
+            let cost = (u128::from(bytes) * u128::from(promise.cost)) >> COST_BITS;
+            let next = promise.due_at.saturating_add(u64::try_from(cost).unwrap_or(u64::MAX));
+            // What it has by its turn keeps the promise, and is not held against it later.
+            promise.due_at = if was_due { next } else { promise.due_at.max(next.min(self.sent)) };
+        }
+    }
+
+    /// What promises cost: a class with a tenth of the link has had its due when the link has sent ten times as much.
+    fn price(&mut self) {
+        let Some(link) = self.link else {
+            self.classes.iter_mut().for_each(|class| class.promise = None);
+            return;
+        };
+        let promised = self.classes.iter().filter_map(|class| class.spec.guaranteed);
+        let sum: u128 = promised.map(|rate| u128::from(rate.bits_per_s())).sum();
+        // More than there is cannot be promised: each has its part of the link.
+        let whole = sum.max(link.bits_per_s().into());
+        for class in &mut self.classes {
+            let due_at = class.promise.as_ref().map_or(self.sent, |promise| promise.due_at);
+            class.promise = class.spec.guaranteed.map(|rate| {
+                let cost = (whole << COST_BITS) / u128::from(rate.bits_per_s());
+                Promise { cost: u64::try_from(cost).unwrap_or(u64::MAX), due_at }
+            });
+        }
+    }
+}
+
+impl Policy for ByClass {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn first(&self) -> Option<u32> {
+        self.classes[usize::from(self.first_class()?)].lane.as_ref()?.first()
+    }
+
+    fn within(&self, slot: u32, job: &Job, path: &Path) -> u64 {
+        const KEY_BITS: u32 = 56;
+        const BELOW: u64 = (1 << KEY_BITS) - 1;
+        let Some(member) = self.member(slot) else { return u64::MAX };
+        let class = &self.classes[usize::from(member.class)];
+        let key = class.lane.as_ref().map_or(0, |lane| lane.within(member.local, job, path));
+        (u64::from(class.spec.priority) << KEY_BITS) | key.min(BELOW)
+    }
+
+    fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
+        let member = self.member(slot).expect("an enqueued job has come");
+        self.lane(member.class).enqueue(member.local, job, path);
+        self.settle(member.class);
+    }
+
+    fn dequeue(&mut self, slot: u32, job: &Job) {
+        let Some(member) = self.member(slot) else { return };
+        self.lane(member.class).dequeue(member.local, job);
+        self.settle(member.class);
+    }
+
+    fn on_arrival(&mut self, slot: u32, job: &Job, path: &Path) {
+        let class = self.class_of(job);
+        let (sharer, weight) = self.sharer(slot, job);
+        let local = self.lane(class).admit(slot, sharer, weight, job, path);
+        if self.members.len() <= slot as usize {
+            self.members.resize(slot as usize + 1, None);
+        }
+        self.members[slot as usize] = Some(Member { class, local, sharer });
+    }
+
+    fn on_size(&mut self, slot: u32, before: &Job, job: &Job) {
+        let Some(member) = self.member(slot) else { return };
+        self.lane(member.class).on_size(member.local, before, job);
+    }
+
+    fn on_sent(&mut self, slot: u32, job: &Job, bytes: u64) {
+        let Some(member) = self.member(slot) else { return };
+        let was_due = self.most_due() == Some(member.class);
+        self.charge(member.class, bytes, was_due);
+        self.lane(member.class).on_sent(member.local, job, bytes);
+        // A ready job is put at its place next, or departs, and its class with it.
+        if !job.is_ready() {
+            self.settle(member.class);
+        }
+    }
+
+    fn on_departure(&mut self, slot: u32, job: &Job) {
+        let Some(member) = self.members.get_mut(slot as usize).and_then(Option::take) else { return };
+        self.lane(member.class).dismiss(member.local, member.sharer, job);
+    }
+
+    fn on_client(&mut self, client: u32, weight: u8) {
+        let at = client as usize;
+        if self.clients.len() <= at {
+            self.clients.resize(at + 1, Client { generation: 0, weight: 1 });
+        }
+        let generation = self.clients[at].generation.wrapping_add(1);
+        self.clients[at] = Client { generation, weight };
+    }
+
+    fn on_idle(&mut self, idle: Nanos) {
+        self.idle += idle;
+    }
+
+    fn ahead_bytes(&self, client: u32) -> Option<u64> {
+        self.share?;
+        let generation = self.clients.get(client as usize).map_or(0, |client| client.generation);
+        let sharer = Sharer { number: client, generation };
+        let lanes = self.classes.iter().filter_map(|class| class.lane.as_ref());
+        Some(lanes.filter_map(|lane| lane.ahead_bytes(sharer)).max().unwrap_or(0))
+    }
+
+    fn classes(&self) -> usize {
+        self.classes.len()
+    }
+
+    fn needs_path(&self) -> bool {
+        self.classes.iter().any(|class| class.spec.order.needs_path())
+    }
+
+    fn on_rate(&mut self, link: Rate) {
+        self.link = Some(link);
+        self.price();
+    }
+
+    fn hold(&mut self, class: u16, is_held: bool) {
+        self.classes[usize::from(class)].is_held = is_held;
+        self.settle(class);
+    }
+
+    /// A class keeps its place, its jobs and their order; the order of responses is that of the first table.
+    fn replace(&mut self, specs: &[ClassSpec]) {
+        assert!((self.classes.len().max(1)..=CLASSES_MAX).contains(&specs.len()), "{} classes", specs.len());
+        for (at, spec) in specs.iter().enumerate() {
+            assert!(spec.priority < PRIORITIES && (1..=WEIGHT_MAX).contains(&spec.weight), "class {spec:?}");
+            if let Some(class) = self.classes.get_mut(at) {
+                if class.spec.priority != spec.priority {
+                    class.tag = self.joins[usize::from(spec.priority)].now();
+                }
+                class.spec = ClassSpec { order: class.spec.order.clone(), ..spec.clone() };
+                continue;
+            }
+            self.classes.push(Class {
+                spec: spec.clone(),
+                tag: 0,
+                promise: None,
+                is_held: false,
+                is_ready: false,
+                left: (self.sent, self.idle),
+                lane: None,
+            });
+        }
+        self.price();
+        (0..specs.len() as u16).for_each(|class| self.settle(class));
+    }
+}

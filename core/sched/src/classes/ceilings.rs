@@ -1,0 +1,118 @@
+//! Greatest rates of classes: after each grant a class that has one waits until its bytes would have gone at that rate.
+
+use units::{Nanos, Rate};
+
+use crate::run_queue::{Key, RunQueue};
+
+/// What a class that is let go late may catch up; more would be a burst above its rate.
+const LATE_MAX: Nanos = Nanos::from_millis(2);
+
+#[derive(Debug, Clone, Copy)]
+struct Ceiling {
+    rate: Rate,
+    /// When what it has been sent would be sent at this rate.
+    sent_at: Nanos,
+}
+
+#[derive(Debug, Default)]
+pub struct Ceilings {
+    /// By class.
+    classes: Vec<Option<Ceiling>>,
+    /// The classes that wait, by when they go on.
+    held: RunQueue,
+}
+
+impl Ceilings {
+    /// The class has this greatest rate from now on.
+    pub fn set(&mut self, class: u16, rate: Option<Rate>) {
+        let at = usize::from(class);
+        if rate.is_none() && at >= self.classes.len() {
+            return;
+        }
+        self.classes.resize(self.classes.len().max(at + 1), None);
+        let sent_at = self.classes[at].map_or(Nanos::ZERO, |ceiling| ceiling.sent_at);
+        self.classes[at] = rate.map(|rate| Ceiling { rate, sent_at });
+        if rate.is_none() && self.held.contains(class.into()) {
+            // Let go at the next look.
+            self.held.set(class.into(), Key { rank: 0, number: class.into() });
+        }
+    }
+
+    /// Bytes of the class were handed down. Says whether it has to wait from now on.
+    #[must_use]
+    pub fn on_sent(&mut self, now: Nanos, class: u16, wire_bytes: u64) -> bool {
+        let Some(ceiling) = self.classes.get_mut(usize::from(class)).and_then(Option::as_mut) else { return false };
+        let from = ceiling.sent_at.max(now - LATE_MAX);
+        ceiling.sent_at = from + ceiling.rate.time_for(wire_bytes);
+        let waits = ceiling.sent_at > now;
+        if waits {
+            self.held.set(class.into(), Key { rank: ceiling.sent_at.0, number: class.into() });
+        }
+        waits
+    }
+
+    /// When the next class goes on.
+    pub fn next(&self) -> Option<Nanos> {
+        self.held.first_entry().map(|(key, _)| Nanos(key.rank))
+    }
+
+    /// A class that has waited long enough.
+    pub fn poll(&mut self, now: Nanos) -> Option<u16> {
+        let class = self.held.first_entry().filter(|(key, _)| key.rank <= now.0)?.1;
+        self.held.remove(class);
+        Some(class as u16)
+    }
+
+    pub fn is_held(&self, class: u16) -> bool {
+        self.held.contains(class.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MBIT: u64 = 1_000_000;
+
+    #[test]
+    fn a_class_waits_as_long_as_its_bytes_take() {
+        let mut ceilings = Ceilings::default();
+        ceilings.set(3, Rate::from_bits_per_s(8 * MBIT));
+        let now = Nanos::from_secs(1);
+        assert!(!ceilings.on_sent(now, 0, 1000) && !ceilings.on_sent(now, 9, 1000), "without a greatest rate");
+        // 8,000 bytes are 8 ms, 2 of which it may have been late.
+        assert!(ceilings.on_sent(now, 3, 8000));
+        assert_eq!(ceilings.next(), Some(now + Nanos::from_millis(6)));
+        assert_eq!((ceilings.poll(now), ceilings.is_held(3)), (None, true));
+        let then = now + Nanos::from_millis(6);
+        assert_eq!((ceilings.poll(then), ceilings.poll(then), ceilings.next()), (Some(3), None, None));
+    }
+
+    #[test]
+    fn over_a_second_it_has_its_rate() {
+        let mut ceilings = Ceilings::default();
+        ceilings.set(0, Rate::from_bits_per_s(8 * MBIT));
+        let (mut now, mut sent) = (Nanos::from_secs(1), 0);
+        while now < Nanos::from_secs(2) {
+            if !ceilings.is_held(0) {
+                let _ = ceilings.on_sent(now, 0, 1500);
+                sent += 1500;
+            }
+            // Woken late by up to a millisecond.
+            now += Nanos::from_micros(700);
+            ceilings.poll(now);
+        }
+        assert!((998_000..=1_004_000).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn without_a_rate_it_is_let_go() {
+        let mut ceilings = Ceilings::default();
+        ceilings.set(1, Rate::from_bits_per_s(1000));
+        assert!(ceilings.on_sent(Nanos::ZERO, 1, 1_000_000));
+        ceilings.set(1, None);
+        assert_eq!(ceilings.poll(Nanos::ZERO), Some(1));
+        ceilings.set(7, None);
+        assert!(!ceilings.is_held(7));
+    }
+}

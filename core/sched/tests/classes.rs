@@ -1,0 +1,377 @@
+//! What classes promise: priorities, weights, guaranteed and greatest rates, responses at a time.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use sched::classes::{ByClass, ClassSpec, ClassTable};
+use sched::policy::{ClientShare, Order};
+use sched::{Arrival, CarrierId, Drain, JobId, Pace, Precedence, Sharing, Size};
+use units::wire::Framing;
+use units::{Nanos, Rate};
+
+/// A link of a byte a microsecond.
+const LINK: u64 = 8_000_000;
+
+fn rate(bits_per_s: u64) -> Rate {
+    Rate::from_bits_per_s(bits_per_s).unwrap()
+}
+
+fn plain() -> ClassSpec {
+    ClassSpec::plain("c", Order::Srpt)
+}
+
+fn table(classes: &[ClassSpec]) -> ClassTable {
+    ClassTable { classes: classes.to_vec(), slot_sharing: Sharing::Own }
+}
+
+/// A drain of the link with these classes, in simulated time.
+struct Link {
+    drain: Drain,
+    now: Nanos,
+    /// By slot: class and size.
+    jobs: Vec<(u16, u64)>,
+    /// Bytes by class.
+    had: Vec<u64>,
+}
+
+const SEGMENT_BYTES: u64 = 1000;
+
+fn framing() -> Framing {
+    Framing::ETHERNET.with_segment(SEGMENT_BYTES)
+}
+
+impl Link {
+    fn new(table: &ClassTable) -> Link {
+        let policy = ByClass::new("classes".into(), &table.classes, None, Some(rate(LINK)));
+        let drain = Drain::new(Box::new(policy), Pace::of_line(rate(LINK))).with_classes(table);
+        Link { drain, now: Nanos::from_secs(1), jobs: Vec::new(), had: vec![0; table.classes.len()] }
+    }
+
+    fn arrive(&mut self, class: u16, bytes: u64) -> JobId {
+        let arrival = Arrival { class, framing: framing(), ..Arrival::of(Size::Known(bytes)) };
+        let id = self.drain.arrive(self.now, arrival);
+        self.jobs.resize(self.jobs.len().max(id.slot() + 1), (0, 0));
+        self.jobs[id.slot()] = (class, bytes);
+        id
+    }
+
+    fn arrive_on(&mut self, carrier: CarrierId, class: u16, bytes: u64) -> Option<JobId> {
+        let arrival = Arrival { class, ..Arrival::of(Size::Known(bytes)) };
+        let id = self.drain.arrive_on(self.now, carrier, arrival, Precedence::default())?;
+        self.jobs.resize(self.jobs.len().max(id.slot() + 1), (0, 0));
+        self.jobs[id.slot()] = (class, bytes);
+        Some(id)
+    }
+
+    fn change(&mut self, live: &mut Vec<JobId>, blocked: &mut BTreeSet<u64>, at: usize, change: Change) {
+        let at = at % live.len();
+        let id = live[at];
+        match change {
+            Change::Block => {
+                blocked.insert(id.number);
+                self.drain.on_blocked(id);
+            }
+            Change::Writable => {
+                blocked.remove(&id.number);
+                self.drain.on_writable(self.now, id);
+            }
+            Change::Abort => {
+                live.remove(at);
+                self.drain.on_abort(id);
+            }
+        }
+    }
+
+    /// The next grant, whenever that is: whose, and whether it departed.
+    fn serve(&mut self) -> Option<(JobId, u16, bool)> {
+        for _ in 0..1000 {
+            let Some(grant) = self.drain.poll_grant(self.now) else {
+                let at = self.drain.poll_timeout()?;
+                // A waiting loop wakes a little late.
+                self.now = at.max(self.now + Nanos::from_micros(10));
+                continue;
+            };
+            let class = self.jobs[grant.job.slot()].0;
+            self.had[usize::from(class)] += grant.bytes_max;
+            let is_departed = self.drain.on_sent(self.now, grant.job, grant.bytes_max).is_departed();
+            return Some((grant.job, class, is_departed));
+        }
+        panic!("it has been asked to wait a thousand times")
+    }
+
+    /// Serves for so long, another response in place of each that departs.
+    fn run(&mut self, span: Nanos) {
+        let end = self.now + span;
+        while self.now < end {
+            let Some((id, class, is_departed)) = self.serve() else { return };
+            if is_departed {
+                self.arrive(class, self.jobs[id.slot()].1);
+            }
+        }
+    }
+
+    /// Payload per second of each class while the link is busy.
+    fn rates(classes: &[ClassSpec], load: &[u16]) -> Vec<f64> {
+        let mut link = Link::new(&table(classes));
+        for class in load {
+            link.arrive(*class, 50_000);
+        }
+        link.run(Nanos::from_secs(20));
+        let goodput = LINK as f64 / 8.0 * 20.0 * SEGMENT_BYTES as f64 / framing().packet_bytes() as f64;
+        link.had.iter().map(|bytes| *bytes as f64 / goodput).collect()
+    }
+}
+
+fn assert_near(got: &[f64], expected: &[f64]) {
+    let near = got.iter().zip(expected).all(|(got, expected)| (got - expected).abs() < 0.01);
+    assert!(near && got.len() == expected.len(), "{got:?}, expected {expected:?}");
+}
+
+#[test]
+fn the_least_priority_number_has_the_link() {
+    let classes = [ClassSpec { priority: 1, ..plain() }, plain(), ClassSpec { priority: 2, ..plain() }];
+    assert_near(&Link::rates(&classes, &[0, 1, 2]), &[0.0, 1.0, 0.0]);
+    assert_near(&Link::rates(&classes, &[0, 2]), &[1.0, 0.0, 0.0]);
+}
+
+#[test]
+fn weights_divide_a_priority() {
+    let of = |weight| ClassSpec { weight, ..plain() };
+    assert_near(&Link::rates(&[of(3), of(1), of(1)], &[0, 1, 2]), &[0.6, 0.2, 0.2]);
+    // Not by the number of responses, and nothing is kept for those who have none.
+    assert_near(&Link::rates(&[of(3), of(1), of(1)], &[0, 1, 1, 1, 1]), &[0.75, 0.25, 0.0]);
+    assert_near(&Link::rates(&[of(1000), of(1)], &[0, 1]), &[0.999, 0.001]);
+}
+
+#[test]
+fn a_guarantee_holds_below_any_priority() {
+    let last = |bits| ClassSpec { priority: 9, guaranteed: Some(rate(bits)), ..plain() };
+    assert_near(&Link::rates(&[plain(), last(LINK / 5)], &[0, 1]), &[0.8, 0.2]);
+    // Beside it the class has its turns too, and these count for it.
+    let own = ClassSpec { guaranteed: Some(rate(LINK / 5)), ..plain() };
+    assert_near(&Link::rates(&[plain(), own.clone()], &[0, 1]), &[0.5, 0.5]);
+    assert_near(&Link::rates(&[ClassSpec { weight: 9, ..plain() }, own], &[0, 1]), &[0.8, 0.2]);
+}
+
+#[test]
+fn guarantees_beyond_the_link_are_scaled_down() {
+    let of = |bits| ClassSpec { guaranteed: Some(rate(bits)), ..plain() };
+    let rates = Link::rates(&[of(3 * LINK), of(LINK)], &[0, 1]);
+    // Where neither is due they have a turn each.
+    assert!((rates[0] - 0.75).abs() < 0.02 && (rates[1] - 0.25).abs() < 0.02, "{rates:?}");
+}
+
+#[test]
+fn a_slower_line_keeps_guarantees() {
+    let mut link =
+        Link::new(&table(&[plain(), ClassSpec { priority: 1, guaranteed: Some(rate(LINK / 8)), ..plain() }]));
+    link.drain.set_rate(link.now, rate(LINK / 4));
+    for class in 0..2 {
+        link.arrive(class, 50_000);
+    }
+    link.run(Nanos::from_secs(20));
+    let part = link.had[1] as f64 / (link.had[0] + link.had[1]) as f64;
+    assert!((part - 0.5).abs() < 0.01, "{part}");
+}
+
+#[test]
+fn a_greatest_rate_holds_on_an_idle_link() {
+    let capped = ClassSpec { greatest: Some(rate(LINK / 10)), ..plain() };
+    let packets = SEGMENT_BYTES as f64 / framing().packet_bytes() as f64;
+    let rates = Link::rates(std::slice::from_ref(&capped), &[0, 0]);
+    assert!((rates[0] - 0.1).abs() < 0.001, "{rates:?} {packets}");
+    assert_near(&Link::rates(&[capped.clone(), plain()], &[0, 1]), &[0.1, 0.9]);
+    // Whatever its priority.
+    assert_near(&Link::rates(&[capped, ClassSpec { priority: 3, ..plain() }], &[0, 0, 1]), &[0.1, 0.9]);
+}
+
+#[test]
+fn the_order_within_a_class_is_its_own() {
+    let mut link = Link::new(&table(&[plain(), ClassSpec::plain("b", Order::Fcfs)]));
+    let ids = [(0, 9000), (0, 3000), (1, 9000), (1, 3000)].map(|(class, bytes)| link.arrive(class, bytes));
+    let mut ends = Vec::new();
+    while let Some((id, _, is_departed)) = link.serve() {
+        ends.extend(is_departed.then_some(id));
+    }
+    let place = |id| ends.iter().position(|end| *end == id).unwrap();
+    assert!(place(ids[1]) < place(ids[0]) && place(ids[2]) < place(ids[3]));
+}
+
+/// A client that splits its download has no more of its class than the other, and of another class it takes nothing.
+#[test]
+fn clients_share_a_class() {
+    let table = table(&[plain(), plain()]);
+    let share = ClientShare { allowance_bytes: 10_000, idle_bytes_per_s: LINK / 8 };
+    let policy = ByClass::new("classes".into(), &table.classes, Some(share), Some(rate(LINK)));
+    let mut drain = Drain::new(Box::new(policy), Pace::UNLIMITED).with_classes(&table);
+    (0..3).for_each(|client| drain.on_client(client, 1));
+    let (mut had, mut owners) = ([0u64; 3], vec![0; 64]);
+    let arrive = |drain: &mut Drain, owners: &mut [u32], client: u32| {
+        let arrival = Arrival {
+            client,
+            class: u16::from(client == 2),
+            ..Arrival::of(Size::Known(5_000 + u64::from(client) * 40_000))
+        };
+        let id = drain.arrive(Nanos::ZERO, arrival);
+        owners[id.slot()] = client;
+    };
+    (0..20).for_each(|_| arrive(&mut drain, &mut owners, 0));
+    (1..3).for_each(|client| arrive(&mut drain, &mut owners, client));
+    for _ in 0..20_000 {
+        let grant = drain.poll_grant(Nanos::ZERO).unwrap();
+        let (client, bytes) = (owners[grant.job.slot()], grant.bytes_max.min(1448));
+        had[client as usize] += bytes;
+        if drain.on_sent(Nanos::ZERO, grant.job, bytes).is_departed() {
+            arrive(&mut drain, &mut owners, client);
+        }
+    }
+    let all = had.iter().sum::<u64>() as f64;
+    let parts = had.map(|bytes| bytes as f64 / all);
+    assert!((parts[2] - 0.5).abs() < 0.01 && (parts[1] - 0.25).abs() < 0.03, "{parts:?}");
+    assert!(drain.ahead_bytes(0).is_some_and(|bytes| bytes > 5_000));
+    drain.on_client(0, 1);
+    assert_eq!(drain.ahead_bytes(0), Some(0), "another client of that number");
+}
+
+/// Almeida et al. 1998, section 3.1: a class of one slot sends one response at a time, in order of arrival.
+#[test]
+fn a_sleeping_response_is_not_sent() {
+    let mut link = Link::new(&table(&[ClassSpec { concurrent_max: Some(1), ..plain() }, plain()]));
+    let [large, small] = [link.arrive(0, 9_000), link.arrive(0, 1_000)];
+    let other = link.arrive(1, 500);
+    let mut ends = Vec::new();
+    while let Some((id, _, is_departed)) = link.serve() {
+        assert!(id != small || ends.contains(&large), "it sleeps");
+        ends.extend(is_departed.then_some(id));
+    }
+    assert_eq!((ends[0], ends.len(), ends[2]), (other, 3, small));
+}
+
+#[test]
+fn a_client_that_leaves_wakes_the_next() {
+    let mut link = Link::new(&table(&[ClassSpec { concurrent_max: Some(1), ..plain() }]));
+    let [first, asleep, last] = [9_000, 8_000, 7_000].map(|bytes| link.arrive(0, bytes));
+    link.drain.on_abort(asleep);
+    link.drain.on_abort(first);
+    assert!(link.drain.poll_timeout().is_some(), "somebody goes on");
+    assert_eq!(link.serve().map(|(id, ..)| id), Some(last));
+}
+
+#[test]
+fn preemption_puts_the_youngest_of_lower_priority_to_sleep() {
+    let limited = |priority, slots| ClassSpec { priority, concurrent_max: Some(slots), ..plain() };
+    let classes = ClassTable { classes: vec![limited(0, 1), limited(1, 1)], slot_sharing: Sharing::AnyUntilWanted };
+    let mut link = Link::new(&classes);
+    let [old, young] = [link.arrive(1, 9_000), link.arrive(1, 3_000)];
+    assert_eq!(link.serve().map(|served| served.0), Some(young));
+    let first = link.arrive(0, 2_000);
+    let mut served: Vec<JobId> = Vec::new();
+    while let Some((id, ..)) = link.serve() {
+        served.push(id);
+    }
+    served.dedup();
+    assert_eq!(served, [first, young, old], "it goes on where it was put to sleep");
+}
+
+/// What happens to a job.
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    Block,
+    Writable,
+    Abort,
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Arrive { class: u16, bytes: u64, is_carried: bool },
+    Serve,
+    Change(usize, Change),
+    Wait(u64),
+    Replace(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0u16..5, 1u64..6_000, prop::bool::weighted(0.3)).prop_map(|(class, bytes, is_carried)| Step::Arrive { class, bytes, is_carried }),
+        6 => Just(Step::Serve),
+        3 => (0usize..100, prop::sample::select(vec![Change::Block, Change::Writable, Change::Abort]))
+            .prop_map(|(at, change)| Step::Change(at, change)),
+        1 => (0u64..5_000).prop_map(Step::Wait),
+        1 => any::<u64>().prop_map(Step::Replace),
+    ];
+    prop::collection::vec(step, 1..150)
+}
+
+/// Classes of every kind, chosen by the bits of a number.
+fn classes_of(bits: u64) -> Vec<ClassSpec> {
+    let class = |at: u32| {
+        let bits = bits.rotate_right(at * 11);
+        ClassSpec {
+            priority: (bits & 1) as u8,
+            weight: 1 + (bits >> 1 & 7) as u32,
+            guaranteed: (bits >> 4 & 1 == 1).then(|| rate(LINK / 10)),
+            greatest: (bits >> 5 & 1 == 1).then(|| rate(LINK / 4)),
+            concurrent_max: (bits >> 6 & 1 == 1).then(|| 1 + (bits >> 7 & 1) as u32),
+            ..plain()
+        }
+    };
+    (0..5).map(class).collect()
+}
+
+proptest! {
+    /// With one class every decision is that of its order alone.
+    #[test]
+    fn one_class_is_its_order(jobs in prop::collection::vec((1u64..9_000, 0usize..20), 1..60), order in 0usize..4) {
+        let order = [Order::Srpt, Order::Fcfs, Order::Las, Order::Fsp][order].clone();
+        let table = table(&[ClassSpec::plain("c", order.clone())]);
+        let policy = ByClass::new("classes".into(), &table.classes, None, Some(rate(LINK)));
+        let mut classes = Drain::new(Box::new(policy), Pace::UNLIMITED).with_classes(&table);
+        let spec: sched::policy::PolicySpec = "srpt".parse().unwrap();
+        let mut alone = Drain::new(spec.with_order(order).build(), Pace::UNLIMITED);
+        let serve = |drain: &mut Drain| {
+            let grant = drain.poll_grant(Nanos::ZERO)?;
+            let progress = drain.on_sent(Nanos::ZERO, grant.job, grant.bytes_max.min(500));
+            Some((grant, progress))
+        };
+        for (bytes, grants) in jobs {
+            for drain in [&mut classes, &mut alone] {
+                drain.arrive(Nanos::ZERO, Arrival::of(Size::Known(bytes)));
+            }
+            for _ in 0..grants {
+                prop_assert_eq!(serve(&mut classes), serve(&mut alone));
+            }
+        }
+    }
+
+    /// Whatever comes, waits, leaves and is configured anew: all that is not blocked is sent in the end.
+    #[test]
+    fn nobody_sleeps_for_ever(bits in any::<u64>(), sharing in 0usize..3, steps in steps()) {
+        let slot_sharing = [Sharing::Own, Sharing::Any, Sharing::AnyUntilWanted][sharing];
+        let mut link = Link::new(&ClassTable { classes: classes_of(bits), slot_sharing });
+        let carrier = link.drain.open(framing());
+        let (mut live, mut blocked): (Vec<JobId>, BTreeSet<u64>) = Default::default();
+        for step in steps {
+            match step {
+                Step::Arrive { class, bytes, is_carried: false } => live.push(link.arrive(class, bytes)),
+                Step::Arrive { class, bytes, is_carried: true } => live.extend(link.arrive_on(carrier, class, bytes)),
+                Step::Serve => {
+                    if let Some((id, _, is_departed)) = link.serve() {
+                        prop_assert!(!blocked.contains(&id.number));
+                        live.retain(|job| *job != id || !is_departed);
+                    }
+                }
+                Step::Wait(micros) => link.now += Nanos::from_micros(micros),
+                Step::Replace(bits) => link.drain.replace_classes(link.now, &classes_of(bits)),
+                Step::Change(at, change) if !live.is_empty() => link.change(&mut live, &mut blocked, at, change),
+                Step::Change(..) => {}
+            }
+        }
+        for id in &live {
+            link.drain.on_writable(link.now, *id);
+        }
+        while let Some((id, _, is_departed)) = link.serve() {
+            live.retain(|job| *job != id || !is_departed);
+        }
+        prop_assert!(live.is_empty() && link.drain.is_empty(), "{live:?} are left");
+    }
+}
