@@ -11,8 +11,8 @@ use crate::section::{Book, Section};
 use crate::settings::Settings;
 use crate::{Configuration, class, site};
 
-/// A thousand sites take a tenth of it.
-pub const FILE_BYTES_MAX: usize = 1 << 20;
+/// Ten thousand sites, each with a class and a few rules, take a half of it.
+pub const FILE_BYTES_MAX: usize = 8 << 20;
 
 /// Why a file was not read.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +59,8 @@ pub fn read(bytes: &[u8]) -> Result<Configuration, Vec<Remark>> {
 fn decoded(bytes: &[u8]) -> Result<&str, Remark> {
     let mistake = |at, said: String| Err(Remark { at, said });
     if bytes.len() > FILE_BYTES_MAX {
-        return mistake(Place::START, format!("file above {FILE_BYTES_MAX} bytes: expected 1 MiB at most"));
+        let most = FILE_BYTES_MAX >> 20;
+        return mistake(Place::START, format!("file above {FILE_BYTES_MAX} bytes: expected {most} MiB at most"));
     }
     if bytes.starts_with(b"\xFF\xFE") || bytes.starts_with(b"\xFE\xFF") {
         return mistake(Place::START, "text in UTF-16: expected UTF-8".into());

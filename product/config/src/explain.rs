@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::class::{Asked, OTHERS, Rule};
+use crate::class::{Asked, OTHERS, Why};
 use crate::host::HostName;
 use crate::place::{Place, quoted};
 use crate::section::Held;
@@ -133,20 +133,31 @@ pub fn explain(configuration: &Configuration, question: &Question) -> Explanatio
 
 /// The rule, else the site, else the default decides.
 fn explain_class(explanation: &mut Explanation, configuration: &Configuration, asked: &Asked<'_>) -> Option<usize> {
-    let named = |name: &str| configuration.classes.iter().position(|class| class.name == name);
-    if let Some(Rule { at, class, .. }) = configuration.rules.iter().find(|rule| rule.matches(asked)) {
-        let name = &configuration.classes[*class].name;
-        explanation.say(format!("class: {name}, by a rule"), Reason::At(*at));
-        return Some(*class);
-    }
-    let site = configuration.sites[asked.site].class.as_ref().map(|name| (name, "by its site"));
-    let default = configuration.settings.uplink.default_class.as_ref().map(|name| (name, "the default"));
-    let Some((name, why)) = site.or(default) else {
+    let (class, why) = configuration.assignment().of(asked);
+    let name = configuration.classes.get(class).map_or(OTHERS, |class| &class.name);
+    let given = match why {
+        Why::Rule(at) => return explain_rule(explanation, configuration, class, at),
+        Why::Site => configuration.sites[asked.site].class.as_ref().map(|name| (name, "by its site")),
+        Why::Default => configuration.settings.uplink.default_class.as_ref().map(|name| (name, "the default")),
+        Why::Nothing => None,
+    };
+    let Some((given, why)) = given else {
         explanation.say(format!("class: {OTHERS}, by no rule"), Reason::Default);
         return None;
     };
-    explanation.say(format!("class: {}, {why}", name.value), Reason::At(name.at));
-    named(&name.value)
+    explanation.say(format!("class: {name}, {why}"), Reason::At(given.at));
+    Some(class)
+}
+
+fn explain_rule(
+    explanation: &mut Explanation,
+    configuration: &Configuration,
+    class: usize,
+    rule: usize,
+) -> Option<usize> {
+    let said = format!("class: {}, by a rule", configuration.classes[class].name);
+    explanation.say(said, Reason::At(configuration.rules[rule].at));
+    Some(class)
 }
 
 fn explain_answer(explanation: &mut Explanation, site: &Site, question: &Question) {

@@ -163,6 +163,18 @@ names! {
     /// When a response moves to a better band.
     Promotion { WhenEmpty = "when-empty", Plain = "plain", Never = "never", }
     LogFormat { Combined = "combined", Json = "json", }
+    /// Who may use the slots of a class.
+    SlotSharing { Own = "own", Any = "any", Preempt = "preempt", }
+}
+
+impl From<SlotSharing> for sched::Sharing {
+    fn from(sharing: SlotSharing) -> sched::Sharing {
+        match sharing {
+            SlotSharing::Own => sched::Sharing::Own,
+            SlotSharing::Any => sched::Sharing::Any,
+            SlotSharing::Preempt => sched::Sharing::AnyUntilWanted,
+        }
+    }
 }
 
 fn is_name_byte(byte: u8) -> bool {

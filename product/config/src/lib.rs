@@ -27,10 +27,10 @@ mod settings;
 mod site;
 mod suggest;
 
-pub use class::{Asked, Class, Field, OTHERS, Objective, Rule, Token};
+pub use class::{Asked, Assignment, Class, Field, FieldLines, OTHERS, Objective, Rule, Token, Why};
 pub use document::{FILE_BYTES_MAX, FileError, read, read_file};
 pub use explain::{AskError, Explanation, Question, explain};
-pub use form::{LogFormat, Promotion, Shaping};
+pub use form::{LogFormat, Promotion, Shaping, SlotSharing};
 pub use host::{Host, HostName};
 pub use network::Network;
 pub use pattern::Pattern;
@@ -40,6 +40,8 @@ pub use schema::schema;
 pub use section::Held;
 pub use settings::{AccessLog, Limits, Process, Settings, Timeouts, Uplink};
 pub use site::{Answers, CacheRule, ErrorPage, HeaderRule, Redirect, Site, Target, split_host};
+
+use sched::classes::{ClassSpec, ClassTable};
 
 /// A file without mistakes.
 #[derive(Debug, Clone)]
@@ -56,6 +58,20 @@ pub struct Configuration {
 }
 
 impl Configuration {
+    /// Which class a request has.
+    pub fn assignment(&self) -> Assignment {
+        Assignment::new(&self.classes, &self.rules, &self.sites, self.settings.uplink.default_class.as_ref())
+    }
+
+    /// The classes of the file and, behind them, [`OTHERS`] at the last of their priorities; `None` where all requests are alike.
+    pub fn class_table(&self) -> Option<ClassTable> {
+        let uplink = &self.settings.uplink;
+        let priority = self.classes.iter().map(|class| class.priority).max()?;
+        let others = ClassSpec { priority, ..ClassSpec::plain(OTHERS, uplink.policy.order().clone()) };
+        let classes = self.classes.iter().map(|class| class.spec(uplink)).chain([others]).collect();
+        Some(ClassTable { classes, slot_sharing: uplink.slot_sharing.into() })
+    }
+
     /// All there is to say, in the order of the file.
     pub fn remarks(&self) -> Vec<&Remark> {
         let mut remarks: Vec<&Remark> = self.notes.iter().chain(&self.idle).collect();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sched::policy::{ClientShareSpec, PolicySpec};
 use units::Rate;
 
-use crate::form::{LogFormat, Name, Promotion, Shaping, Size};
+use crate::form::{LogFormat, Name, Promotion, Shaping, Size, SlotSharing};
 use crate::place::{Place, Placed};
 use crate::section::{Held, Section};
 
@@ -60,6 +60,8 @@ pub struct Uplink {
     pub foreign_permille: u32,
     pub client_share: ClientShareSpec,
     pub promotion: Promotion,
+    /// Of the classes that have a `max_concurrent`.
+    pub slot_sharing: SlotSharing,
     /// A name that a class has.
     pub default_class: Option<Placed<String>>,
 }
@@ -161,7 +163,7 @@ impl Uplink {
         let (rate, shaping, policy) = (uplink.text("rate"), uplink.text("shaping"), uplink.text("policy"));
         let (guard, foreign) = (uplink.whole_number("guard"), uplink.whole_number("foreign_share"));
         let (client_share, promotion) = (uplink.text("client_share"), uplink.text("promotion"));
-        let default_class = uplink.text::<Name>("default_class");
+        let (slot_sharing, default_class) = (uplink.text("slot_sharing"), uplink.text::<Name>("default_class"));
         Some(Uplink {
             rate: rate.map(|rate| rate.value),
             shaping: shaping?.value,
@@ -170,6 +172,7 @@ impl Uplink {
             foreign_permille: foreign?.try_into().ok()?,
             client_share: client_share?.value,
             promotion: promotion?.value,
+            slot_sharing: slot_sharing?.value,
             default_class: default_class.map(|name| Placed { value: name.value.0, at: name.at }),
         })
     }

@@ -1,13 +1,16 @@
 //! Classes of requests: the rules that assign them, and their shares of the uplink.
 
+mod assign;
 mod objective;
 mod rule;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use assign::{Assignment, Why};
 pub use objective::Objective;
-pub use rule::{Asked, Field, Rule, Token};
-use sched::policy::{CLASSES_MAX, PolicySpec};
+pub use rule::{Asked, Field, FieldLines, Rule, Token};
+use sched::classes::{CLASSES_MAX, ClassSpec};
+use sched::policy::PolicySpec;
 use units::Rate;
 
 use crate::form::Name;
@@ -91,6 +94,20 @@ impl Class {
         })
     }
 
+    /// For the drain; its order is that of the uplink where it has none of its own.
+    pub fn spec(&self, uplink: &Uplink) -> ClassSpec {
+        let order = self.policy.as_ref().unwrap_or(&uplink.policy).order().clone();
+        ClassSpec {
+            name: self.name.clone(),
+            priority: self.priority,
+            weight: self.weight,
+            guaranteed: self.guaranteed,
+            greatest: self.greatest,
+            concurrent_max: self.concurrent_max,
+            order,
+        }
+    }
+
     fn place_of(&self, key: &str) -> Place {
         self.held.iter().find(|held| held.key == key).and_then(|held| held.at).unwrap_or(self.at)
     }
@@ -101,10 +118,11 @@ pub(crate) fn check(book: &Book<'_>, classes: &[Class], rules: &[Rule], sites: &
     check_names(book, classes);
     check_rates(book, classes, uplink.rate);
     let mut used: BTreeSet<usize> = rules.iter().map(|rule| rule.class).collect();
+    let names = by_name(classes);
     let of_sites = sites.iter().filter_map(|site| Some(("site.class", site.class.as_ref()?)));
     let default = uplink.default_class.as_ref().map(|name| ("uplink.default_class", name));
     for (key, name) in of_sites.chain(default) {
-        used.extend(named(book, classes, key, name));
+        used.extend(named(book, &names, key, name));
     }
     for (_, class) in classes.iter().enumerate().filter(|(index, _)| !used.contains(index)) {
         let said =
@@ -152,11 +170,16 @@ fn check_rates(book: &Book<'_>, classes: &[Class], uplink: Option<Rate>) {
     }
 }
 
+/// Places among the classes, of which there may be ten thousand, as many as sites.
+pub(super) fn by_name(classes: &[Class]) -> BTreeMap<&str, usize> {
+    classes.iter().enumerate().map(|(at, class)| (class.name.as_str(), at)).collect()
+}
+
 /// The class of this name, also [`OTHERS`], which is none of the file.
-fn named(book: &Book<'_>, classes: &[Class], key: &str, name: &Placed<String>) -> Option<usize> {
-    let found = classes.iter().position(|class| class.name == name.value);
+fn named(book: &Book<'_>, classes: &BTreeMap<&str, usize>, key: &str, name: &Placed<String>) -> Option<usize> {
+    let found = classes.get(name.value.as_str()).copied();
     if found.is_none() && name.value != OTHERS {
-        let guess = suggest::nearest(&name.value, classes.iter().map(|class| class.name.as_str()));
+        let guess = suggest::nearest(&name.value, classes.keys().copied());
         let expected = suggest::guessed("the name of a [[class]]".into(), guess);
         book.mistake(name.at, format!("{key} {}: expected {expected}", quoted(&name.value)));
     }
