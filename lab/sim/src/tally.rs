@@ -276,7 +276,7 @@ mod tests {
 
     fn job(size_bytes: u64, response_us: u64) -> Finished {
         let (arrival, departure) = (Nanos::from_secs(1), Nanos::from_secs(1) + Nanos::from_micros(response_us));
-        Finished { size_bytes, arrival, departure, alone: Nanos::from_micros(1000), class: (size_bytes > 5000) as u8 }
+        Finished { size_bytes, arrival, departure, alone: Nanos::from_micros(1000), class: (size_bytes > 5000) as u16 }
     }
 
     #[test]

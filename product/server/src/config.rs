@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use units::{Nanos, Rate};
 
-use crate::classes::Classes;
+use crate::classes::{Classes, ClassesConfig};
 use crate::clients::{ClientLimits, ClientPrefix, ClientWeights};
 use crate::drain_choice::DrainChoice;
 use crate::records::RecordsConfig;
@@ -36,6 +36,8 @@ pub struct Config {
     pub drain: DrainChoice,
     /// Which class a request belongs to, for policies with classes.
     pub classes: Classes,
+    /// The same by the rules of a file; the drain has their table.
+    pub assigned: Option<ClassesConfig>,
     pub limits: Limits,
     pub access_log: Option<AccessLogConfig>,
     /// A row for every response; `None` costs nothing.
@@ -46,6 +48,13 @@ impl Config {
     /// All that are listened on.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.passed.iter().map(|socket| socket.address).chain(self.listen.iter().copied())
+    }
+}
+
+impl Config {
+    /// One order of all responses, one count of a class's.
+    pub fn has_one_loop(&self) -> bool {
+        self.drain.is_paced() || self.assigned.is_some()
     }
 }
 

@@ -9,6 +9,7 @@ mod ranked;
 use std::net::{IpAddr, SocketAddr};
 
 use rustix::thread::CapabilitySet;
+use sched::classes::{ByClass, ClassTable};
 use sched::policy::{ClientShare, ClientShareSpec, PolicySpec};
 use sched::{Drain, Guard, Pace, WaitBound};
 use units::wire::Framing;
@@ -16,7 +17,7 @@ use units::{Nanos, Rate};
 use uplink::tree::{self, Kind};
 use uplink::{Interface, Shaper};
 
-pub use error::DrainError;
+pub use error::{DrainError, Misfit};
 
 use queue::ShaperQueue;
 
@@ -42,6 +43,8 @@ pub enum DrainKind {
 pub struct DrainOptions {
     pub kind: DrainKind,
     pub policy: PolicySpec,
+    /// Of a file; their orders stand in place of the policy.
+    pub classes: Option<ClassTable>,
     pub client_share: ClientShareSpec,
     pub guard_permille: u32,
     /// What foreign traffic in the same queue keeps of the link, in thousandths.
@@ -53,6 +56,7 @@ pub struct DrainOptions {
 /// What was found.
 pub struct DrainChoice {
     pub policy: PolicySpec,
+    pub classes: Option<ClassTable>,
     pub pace: Pace,
     /// The link's own rate, where one is known; the pace may be below it.
     pub link: Option<Rate>,
@@ -87,6 +91,9 @@ impl DrainChoice {
     /// Whatever may not be there is an error if it was asked for by name; but the pace may be unknown, and then the drain is
     /// off and `why` says so.
     pub fn find(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, DrainError> {
+        if options.classes.is_some() {
+            return DrainChoice::find_with_classes(options, listen);
+        }
         match options.kind {
             DrainKind::Off => Ok(DrainChoice::off(options, "as requested")),
             DrainKind::Paced => Ok(DrainChoice::paced(options, listen.ip())),
@@ -94,6 +101,15 @@ impl DrainChoice {
             DrainKind::Ranked => ranked(options, listen),
             // Bands come after both: they know but a few sizes.
             DrainKind::Auto => Ok(ranked(options, listen).unwrap_or_else(|_| DrainChoice::paced(options, listen.ip()))),
+        }
+    }
+
+    /// Classes need every response and its time: the kernel's queues know neither.
+    fn find_with_classes(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, DrainError> {
+        match options.kind {
+            DrainKind::Off => Ok(DrainChoice::off(options, "as requested")),
+            DrainKind::Auto | DrainKind::Paced => Ok(DrainChoice::paced(options, listen.ip())),
+            DrainKind::Bands | DrainKind::Ranked => Err(DrainError::Policy(Misfit::Classes)),
         }
     }
 
@@ -117,6 +133,7 @@ impl DrainChoice {
     fn off(options: &DrainOptions, reason: &str) -> DrainChoice {
         DrainChoice {
             policy: options.policy.clone(),
+            classes: options.classes.clone(),
             pace: Pace::UNLIMITED,
             link: options.uplink,
             client_share: options.client_share,
@@ -224,9 +241,17 @@ impl DrainChoice {
 
     /// A drain as chosen.
     pub fn drain(&self) -> Drain {
-        Drain::new(self.policy.build_among_clients(self.client_share()), self.pace)
-            .with_guard(Guard::new(self.guard_permille))
-            .with_foreign_share(self.foreign_permille)
+        let drain = match &self.classes {
+            None => Drain::new(self.policy.build_among_clients(self.client_share()), self.pace),
+            Some(table) => self.drain_of(table),
+        };
+        drain.with_guard(Guard::new(self.guard_permille)).with_foreign_share(self.foreign_permille)
+    }
+
+    fn drain_of(&self, table: &ClassTable) -> Drain {
+        let name = format!("{} classes", table.classes.len());
+        let policy = ByClass::new(name, &table.classes, self.client_share(), self.pace.rate);
+        Drain::new(Box::new(policy), self.pace).with_classes(table)
     }
 }
 
@@ -259,6 +284,7 @@ mod tests {
         let options = DrainOptions {
             kind,
             policy,
+            classes: None,
             client_share: ClientShareSpec::On,
             guard_permille: 0,
             foreign_permille: 500,

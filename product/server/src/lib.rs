@@ -27,7 +27,7 @@ pub mod transmit;
 mod wake;
 mod worker;
 
-pub use classes::{Classes, ClassesError};
+pub use classes::{Classes, ClassesConfig, ClassesError};
 pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightError, ClientWeights};
 pub use config::{AccessLogConfig, Config, Limits, WORKERS_MAX};
 pub use drain_choice::{DrainChoice, DrainError, DrainKind, DrainOptions};

@@ -1,6 +1,7 @@
 //! From a request to its response: which status, which fields, which body. What is HTTP/1.1 about it is the connection's business.
 
 use std::io;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -48,6 +49,18 @@ impl Replier {
     pub fn serve(&mut self, served: Arc<Served>) {
         self.cache.replace_roots(served.roots.clone());
         self.served = served;
+    }
+
+    /// The class of a request by the rules of a file, where there are any.
+    pub fn class_of(&self, request: &Request, client: IpAddr) -> Option<u16> {
+        let assigned = self.served.assigned.as_ref()?;
+        let site = self.sites().of(request.fields.host).map(|site| self.sites().place(site));
+        Some(assigned.of(site, request, client))
+    }
+
+    /// The same for what is no request.
+    pub fn default_class(&self) -> Option<u16> {
+        Some(self.served.assigned.as_ref()?.default())
     }
 
     fn sites(&self) -> &Sites {

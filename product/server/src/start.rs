@@ -10,6 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sched::WaitBound;
 use thiserror::Error;
 
+use crate::classes::{ClassesChange, ClassesConfig};
 use crate::clients::Clients;
 use crate::clock;
 use crate::config::Config;
@@ -63,6 +64,8 @@ pub enum StartError {
     Folder(PathBuf, #[source] io::Error),
     #[error(transparent)]
     Page(#[from] PageError),
+    #[error(transparent)]
+    Classes(#[from] ClassesChange),
     #[error("cannot listen on {0}: {why}", why = unheard(.1))]
     Listen(SocketAddr, #[source] io::Error),
     #[error(transparent)]
@@ -104,11 +107,11 @@ impl Server {
     /// Binds, opens and starts everything; requests are answered when this returns. `on_failure` is called when a thread fails
     /// later, from that thread or the watching one: then [`Server::failure`] says why, and the process should end.
     pub fn start(mut config: Config, on_failure: impl Fn() + Send + Sync + 'static) -> Result<Server, StartError> {
-        if config.drain.is_paced() {
+        if config.has_one_loop() {
             config.workers = 1;
         }
         let (listeners, addresses) = listen(&config)?;
-        let current = Arc::new(Current::open(&config.sites)?);
+        let current = Arc::new(Current::open(&config.sites, config.assigned.as_ref())?);
         let threads = Threads::start(config.watchdog.take(), on_failure)
             .map_err(|e| StartError::Thread("weir-watch".into(), e))?;
         let (log, log_guard) = open_log(&config, &threads)?;
@@ -185,9 +188,9 @@ impl Server {
         }
     }
 
-    /// Serves these sites from now on, or, with the reason why not, those from before. What is under way ends as it began.
-    pub fn replace_sites(&self, sites: &[SiteConfig]) -> Result<(), StartError> {
-        self.current.replace(sites)?;
+    /// Serves these sites with these classes from now on, or, with the reason why not, those from before. What is under way ends as it began.
+    pub fn replace_sites(&self, sites: &[SiteConfig], classes: Option<&ClassesConfig>) -> Result<(), StartError> {
+        self.current.replace(sites, classes)?;
         self.wakes.iter().for_each(|wake| wake.set());
         Ok(())
     }
@@ -280,7 +283,7 @@ fn order(drain: &DrainChoice) -> Order {
     match &drain.marker {
         _ if drain.is_paced() => Order::Pace,
         Some(_) => Order::Marks,
-        None if drain.policy.is_fair() => Order::Arrival,
+        None if drain.policy.is_fair() && drain.classes.is_none() => Order::Arrival,
         None => Order::Turn,
     }
 }

@@ -14,9 +14,9 @@ use cli::Failure;
 use server::service::{Account, Notifier, PassedSocket, passed_sockets, unpassed};
 use server::transmit::{Patience, Promotion};
 use server::{
-    AccessLogConfig, Classes, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, DrainChoice,
-    DrainKind, DrainOptions, Limits, PolicySpec, RecordsConfig, Server, SiteConfig, StartError, WORKERS_MAX, files,
-    log,
+    AccessLogConfig, Classes, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config,
+    DrainChoice, DrainKind, DrainOptions, Limits, PolicySpec, RecordsConfig, Server, SiteConfig, StartError,
+    WORKERS_MAX, files, log,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::Rate;
@@ -212,31 +212,37 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let options = files::Options { hidden: args.hidden, listing: args.listing, ..files::Options::default() };
     let sites = vec![SiteConfig::alone(args.dir.clone(), options)];
     let listen = args.listen.into_iter().collect();
-    serve(args, sites, listen, None)
+    serve(args, Hosted { sites, classes: None }, listen, None)
+}
+
+/// The part of a configuration that can be read again while the server runs.
+struct Hosted {
+    sites: Vec<SiteConfig>,
+    classes: Option<ClassesConfig>,
 }
 
 /// A configuration that can be read again.
 struct Source<'a> {
     file: &'a Path,
-    /// Its sites as it has them now.
-    again: &'a dyn Fn() -> Result<Vec<SiteConfig>, Failure>,
+    /// As it is now.
+    again: &'a dyn Fn() -> Result<Hosted, Failure>,
 }
 
 /// Serves these sites, whatever the flags say of the folder, at these addresses; without any where a service manager says, or at
 /// the default.
-fn serve(args: Args, sites: Vec<SiteConfig>, listen: Vec<SocketAddr>, source: Option<&Source>) -> Result<(), Failure> {
+fn serve(args: Args, hosted: Hosted, listen: Vec<SocketAddr>, source: Option<&Source>) -> Result<(), Failure> {
     // Before anything opens a descriptor that could be taken for one of them.
     let passed = passed_sockets()?;
     // Before anything runs, so that no signal is missed and the workers inherit nothing of it.
     let mut events = events::Events::new()?;
-    let served = first_line::served(&sites);
+    let served = first_line::served(&hosted.sites);
     let (notifier, unheard) = match Notifier::from_env() {
         Ok(notifier) => (notifier, None),
         Err(error) => (Notifier::absent(), Some(format!("cannot notify the service manager: NOTIFY_SOCKET: {error}"))),
     };
     let asked_loops = args.workers.unwrap_or(1);
     let stop_timeout = args.stop_timeout;
-    let config = Config { watchdog: notifier.watchdog(), ..config(args, sites, listen, passed)? };
+    let config = Config { watchdog: notifier.watchdog(), ..config(args, hosted, listen, passed)? };
     let first_line = first_line::Line::of(&config, served, asked_loops);
     let closer = events.closer();
     let account = config.account.clone();
@@ -281,7 +287,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "expected an address and a port, for example 127.0.0.1:8080 or [::]:80".to_string())
 }
 
-fn shaping(args: &Args, listen: &[SocketAddr]) -> Result<DrainChoice, Failure> {
+fn shaping(args: &Args, classes: Option<&ClassesConfig>, listen: &[SocketAddr]) -> Result<DrainChoice, Failure> {
     let asked = DrainOptions {
         kind: match args.shaping {
             Shaping::Auto => DrainKind::Auto,
@@ -291,6 +297,7 @@ fn shaping(args: &Args, listen: &[SocketAddr]) -> Result<DrainChoice, Failure> {
             Shaping::Off => DrainKind::Off,
         },
         policy: args.policy.clone(),
+        classes: classes.map(|classes| classes.table.clone()),
         client_share: args.client_share,
         guard_permille: args.guard,
         foreign_permille: args.foreign_share,
@@ -318,16 +325,12 @@ fn records(path: PathBuf) -> RecordsConfig {
     }
 }
 
-fn config(
-    args: Args,
-    sites: Vec<SiteConfig>,
-    listen: Vec<SocketAddr>,
-    passed: Vec<PassedSocket>,
-) -> Result<Config, Failure> {
+fn config(args: Args, hosted: Hosted, listen: Vec<SocketAddr>, passed: Vec<PassedSocket>) -> Result<Config, Failure> {
     let is_unsaid = listen.is_empty() && passed.is_empty();
     let listen = if is_unsaid { vec![LISTEN] } else { unpassed(&listen, &passed) };
     let addresses: Vec<_> = passed.iter().map(|socket| socket.address).chain(listen.iter().copied()).collect();
-    let drain = shaping(&args, &addresses)?;
+    let Hosted { sites, classes: assigned } = hosted;
+    let drain = shaping(&args, assigned.as_ref(), &addresses)?;
     let account = args.user.as_deref().map(|user| Account::find(user, args.group.as_deref())).transpose()?;
     let classes =
         Classes::new(&args.classes, &args.policy).map_err(|error| Failure::Usage(format!("--class: {error}")))?;
@@ -335,6 +338,7 @@ fn config(
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get().min(WORKERS_MAX));
     Ok(Config {
         classes,
+        assigned,
         drain,
         sites,
         passed,
@@ -393,7 +397,8 @@ mod tests {
     }
 
     fn alone(args: Args) -> Result<Config, Failure> {
-        config(args, vec![SiteConfig::alone(".".into(), Default::default())], vec![], vec![])
+        let sites = vec![SiteConfig::alone(".".into(), Default::default())];
+        config(args, Hosted { sites, classes: None }, vec![], vec![])
     }
 
     /// They stand in `--help` and in the server: one of them changed alone would change nothing, or something unsaid.

@@ -56,6 +56,8 @@ pub enum Misfit {
          uplink up {interface} --rate RATE --bands N`"
     )]
     TooManyBands { policy: PolicySpec, bands: u8, interface: String, bands_max: u8 },
+    #[error("[[class]] tables have no bands and no ranks in the kernel; expected --shaping auto, paced or off")]
+    Classes,
     #[error("policy `{policy}` has no rank in the kernel; expected one of {known}")]
     NoRank { policy: PolicySpec, known: String },
 }

@@ -79,6 +79,14 @@ impl Tally {
     }
 }
 
+/// Of the classes, by number.
+fn names(config: &Config) -> Vec<String> {
+    match &config.assigned {
+        Some(assigned) => assigned.table.classes.iter().map(|class| class.name.clone()).collect(),
+        None => config.classes.names(),
+    }
+}
+
 impl About {
     pub fn new(records: &RecordsConfig, config: &Config, listen: SocketAddr) -> About {
         let RecordsConfig { path, command, version, commit } = records.clone();
@@ -93,7 +101,7 @@ impl About {
             link: config.drain.link,
             listen,
             workers: config.workers,
-            classes: config.classes.names(),
+            classes: names(config),
             started_unix_ns: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos(),
         }
     }

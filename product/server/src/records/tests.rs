@@ -37,6 +37,7 @@ fn row(arrival_ms: u64, opens: bool) -> Row {
 fn about(path: &Path, uplink: Option<&str>) -> About {
     let listen: std::net::SocketAddr = "[::1]:8080".parse().unwrap();
     let options = DrainOptions {
+        classes: None,
         kind: DrainKind::Paced,
         policy: "strict/srpt".parse().unwrap(),
         client_share: Default::default(),
@@ -60,6 +61,7 @@ fn about(path: &Path, uplink: Option<&str>) -> About {
         backlog: 1,
         workers: 3,
         drain: DrainChoice::find(&options, listen).unwrap(),
+        assigned: None,
         classes: Classes::new(&["/gold/".to_string()], &"strict/srpt".parse().unwrap()).unwrap(),
         limits: Limits::default(),
         access_log: None,

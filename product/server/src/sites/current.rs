@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{SiteConfig, Sites};
+use crate::classes::{Assigned, ClassesChange, ClassesConfig};
 use crate::files::{Root, Roots, SiteNumber};
 use crate::start::StartError;
 
@@ -12,11 +13,18 @@ use crate::start::StartError;
 pub struct Served {
     pub sites: Sites,
     pub roots: Roots,
+    /// Classes by the rules of a file.
+    pub assigned: Option<Arc<Assigned>>,
 }
 
 impl Served {
     /// A folder that is open already is not opened again: ten thousand take as many descriptors.
-    fn open(configs: &[SiteConfig], first: SiteNumber, before: Option<&Roots>) -> Result<Served, StartError> {
+    fn open(
+        configs: &[SiteConfig],
+        assigned: Option<Assigned>,
+        first: SiteNumber,
+        before: Option<&Roots>,
+    ) -> Result<Served, StartError> {
         let known = before.into_iter().flat_map(|roots| roots.folders.iter().flatten());
         let known: HashMap<_, _> = known.map(|root| ((root.identity(), root.options().clone()), root)).collect();
         let open = |site: &SiteConfig| {
@@ -29,7 +37,8 @@ impl Served {
             root.map(Some).map_err(|e| StartError::Folder(dir.clone(), e))
         };
         let folders = configs.iter().map(open).collect::<Result<_, StartError>>()?;
-        Ok(Served { sites: Sites::open(configs, first)?, roots: Roots { first, folders } })
+        let assigned = assigned.map(Arc::new);
+        Ok(Served { sites: Sites::open(configs, first)?, roots: Roots { first, folders }, assigned })
     }
 }
 
@@ -40,15 +49,21 @@ pub struct Current {
 }
 
 impl Current {
-    pub fn open(configs: &[SiteConfig]) -> Result<Current, StartError> {
-        Ok(Current { served: Mutex::new(Arc::new(Served::open(configs, 0, None)?)), turn: AtomicU64::new(0) })
+    pub fn open(configs: &[SiteConfig], classes: Option<&ClassesConfig>) -> Result<Current, StartError> {
+        let served = Served::open(configs, classes.map(Assigned::new), 0, None)?;
+        Ok(Current { served: Mutex::new(Arc::new(served)), turn: AtomicU64::new(0) })
     }
 
     /// All of these, or, with the reason why not, those from before. Their numbers are new: what was begun for another set is
     /// not taken for theirs.
-    pub fn replace(&self, configs: &[SiteConfig]) -> Result<(), StartError> {
+    pub fn replace(&self, configs: &[SiteConfig], classes: Option<&ClassesConfig>) -> Result<(), StartError> {
         let before = self.served();
-        let served = Arc::new(Served::open(configs, before.roots.end(), Some(&before.roots))?);
+        let assigned = match (&before.assigned, classes) {
+            (Some(before), Some(classes)) => Some(before.succeeded_by(classes)?),
+            (None, None) => None,
+            _ => return Err(ClassesChange::Presence.into()),
+        };
+        let served = Arc::new(Served::open(configs, assigned, before.roots.end(), Some(&before.roots))?);
         *self.served.lock().unwrap_or_else(PoisonError::into_inner) = served;
         self.turn.fetch_add(1, Ordering::Release);
         Ok(())
@@ -76,18 +91,18 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("weir-sites-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("a")).unwrap();
         let site = |listing| SiteConfig::alone(folder.join("a"), Options { listing, ..Options::default() });
-        let current = Current::open(&[site(false)]).unwrap();
+        let current = Current::open(&[site(false)], None).unwrap();
         let root = || current.served().roots.folders[0].clone().unwrap();
         let first = root();
-        current.replace(&[site(false)]).unwrap();
+        current.replace(&[site(false)], None).unwrap();
         assert!(Arc::ptr_eq(&first, &root()));
-        current.replace(&[site(true)]).unwrap();
+        current.replace(&[site(true)], None).unwrap();
         assert!(!Arc::ptr_eq(&first, &root()), "it is served otherwise");
-        current.replace(&[site(false)]).unwrap();
+        current.replace(&[site(false)], None).unwrap();
         let second = root();
         std::fs::rename(folder.join("a"), folder.join("b")).unwrap();
         std::fs::create_dir(folder.join("a")).unwrap();
-        current.replace(&[site(false)]).unwrap();
+        current.replace(&[site(false)], None).unwrap();
         assert!(!Arc::ptr_eq(&second, &root()));
         std::fs::remove_dir_all(&folder).unwrap();
     }
@@ -95,12 +110,12 @@ mod tests {
     #[test]
     fn a_set_that_cannot_be_changes_nothing() {
         let site = |dir: &str| SiteConfig::alone(dir.into(), Default::default());
-        let current = Current::open(&[site("/")]).unwrap();
+        let current = Current::open(&[site("/")], None).unwrap();
         let mut turn = 0;
         assert!(current.newer(&mut turn).is_none());
-        assert!(current.replace(&[site("/"), site("/none/of/that/name")]).is_err());
+        assert!(current.replace(&[site("/"), site("/none/of/that/name")], None).is_err());
         assert!(current.newer(&mut turn).is_none() && current.served().sites.of(None) == Some(0));
-        current.replace(&[site("/"), site("/")]).unwrap();
+        current.replace(&[site("/"), site("/")], None).unwrap();
         let newer = current.newer(&mut turn).unwrap();
         assert_eq!((newer.sites.of(None), newer.roots.first, newer.roots.end()), (Some(1), 1, 3));
         assert!(current.newer(&mut turn).is_none());

@@ -77,8 +77,8 @@ impl Sites {
         host.and_then(name_of).and_then(|name| self.named(&name)).or(self.default)
     }
 
-    /// Its place in what is kept of each.
-    fn place(&self, site: SiteNumber) -> usize {
+    /// Its place among all, and in what is kept of each.
+    pub fn place(&self, site: SiteNumber) -> usize {
         site.wrapping_sub(self.first) as usize
     }
 

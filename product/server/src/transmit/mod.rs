@@ -38,6 +38,7 @@ pub use socket::{Connection, Marked, Sink, Socket, Status, TcpView};
 use below::Below;
 use line_feedback::Observer;
 use pipe::Pipe;
+use sched::classes::ClassSpec;
 use sched::feedback::Look;
 use sched::{Arrival, Correction, Drain, Grant, Job, JobId, Path, Presence, Progress, Reading, Size};
 use sending::Sending;
@@ -167,6 +168,10 @@ impl<S: Socket + Clone> Transmitter<S> {
     }
 
     /// From now on this index is another client's, of this weight.
+    pub fn replace_classes(&mut self, now: Nanos, specs: &[ClassSpec]) {
+        self.drain.replace_classes(now, specs);
+    }
+
     pub fn on_client(&mut self, client: u32, weight: u8) {
         self.drain.on_client(client, weight);
     }

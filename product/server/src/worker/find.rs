@@ -42,7 +42,7 @@ impl Worker {
             unreachable!("it was a request before")
         };
         let reply = self.parts.replier.reply_with(&head.request, found);
-        self.conns[at].class = self.parts.classes.of(head.request.path);
+        self.conns[at].class = self.class_of(at, &head);
         self.send(at, reply);
         self.flush(at);
         self.go_on(at);

@@ -133,8 +133,13 @@ impl Worker {
 
     fn send_noted(&mut self, at: usize, head: &Head, reply: Reply) {
         self.note(at, head);
-        self.conns[at].class = self.parts.classes.of(head.request.path);
+        self.conns[at].class = self.class_of(at, head);
         self.send(at, reply);
+    }
+
+    pub(super) fn class_of(&self, at: usize, head: &Head) -> u16 {
+        let by_rule = self.parts.replier.class_of(&head.request, self.conns[at].address);
+        by_rule.unwrap_or_else(|| self.parts.classes.of(head.request.path))
     }
 
     /// Keeps what log and records will say of a request.
@@ -153,7 +158,7 @@ impl Worker {
         }
         // What it sends besides is read, and thrown away.
         conn.is_readable = true;
-        conn.class = self.parts.classes.last();
+        conn.class = self.parts.replier.default_class().unwrap_or_else(|| self.parts.classes.last());
         self.send(at, reply::reject(reject));
     }
 }

@@ -277,6 +277,9 @@ impl Worker {
             WOKEN => {
                 self.parts.wake.clear();
                 if let Some(served) = self.parts.current.newer(&mut self.sites_turn) {
+                    if let Some(assigned) = &served.assigned {
+                        self.parts.transmitter.replace_classes(self.now, assigned.specs());
+                    }
                     self.parts.replier.serve(served);
                 }
                 self.take_finds();

@@ -35,7 +35,7 @@ struct Client {
 
 /// One, for all hosts.
 fn current() -> Arc<Current> {
-    Arc::new(Current::open(&[SiteConfig::alone(".".into(), Options::default())]).unwrap())
+    Arc::new(Current::open(&[SiteConfig::alone(".".into(), Options::default())], None).unwrap())
 }
 
 impl Bench {

@@ -13,8 +13,8 @@ use signal_hook::iterator::Handle;
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
-use super::Source;
 use super::control::Control;
+use super::{Hosted, Source};
 
 /// Where waiting fails.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -98,8 +98,8 @@ impl Events {
 /// All of the file as it is now, or nothing of it.
 fn reload(server: &Server, source: Option<&Source>) -> Outcome {
     let Some(source) = source else { return Outcome { is_used: true, lines: vec![] } };
-    let replaced = (source.again)().and_then(|sites| {
-        server.replace_sites(&sites)?;
+    let replaced = (source.again)().and_then(|Hosted { sites, classes }| {
+        server.replace_sites(&sites, classes.as_ref())?;
         Ok(sites.len())
     });
     match replaced {

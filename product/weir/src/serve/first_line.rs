@@ -17,8 +17,9 @@ pub struct Line {
 
 impl Line {
     pub fn of(config: &Config, served: String, asked_loops: u16) -> Line {
-        let loops = if config.drain.is_paced() && asked_loops > 1 {
-            format!("; one event loop for {asked_loops}: paced shaping has one order")
+        let loops = if config.has_one_loop() && asked_loops > 1 {
+            let reason = if config.drain.is_paced() { "paced shaping has" } else { "classes have" };
+            format!("; one event loop for {asked_loops}: {reason} one order")
         } else {
             String::new()
         };

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use cli::Failure;
 use config::AccessLog;
-use server::{SiteConfig, files};
+use server::{ClassesConfig, SiteConfig, files};
 
-use super::{LogFormat, PromotionArg, Shaping, Source};
+use super::{Hosted, LogFormat, PromotionArg, Shaping, Source};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -33,29 +33,29 @@ struct Flags {
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
-    let (sites, settings) = read(&args.file)?;
+    let (hosted, settings) = read(&args.file)?;
     let before = fixed(&settings, &args.file);
     let again = || {
-        let (sites, settings) = read(&args.file)?;
+        let (hosted, settings) = read(&args.file)?;
         if fixed(&settings, &args.file) != before {
             return Err(Failure::Failed(format!(
                 "{}: [server], [uplink], [limits], [timeouts] or a listener has changed: restart weir for that",
                 args.file.display()
             )));
         }
-        Ok(sites)
+        Ok(hosted)
     };
     let listen = addresses(&settings);
     let source = Source { file: &args.file, again: &again };
-    super::serve(flags(settings, folder_of(&args.file)), sites, listen, Some(&source))
+    super::serve(flags(settings, folder_of(&args.file)), hosted, listen, Some(&source))
 }
 
 fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new(""))
 }
 
-/// The sites of a file, and the rest of it; keys without effect are errors.
-fn read(file: &Path) -> Result<(Vec<SiteConfig>, config::Settings), Failure> {
+/// The sites and classes of a file, and the rest of it; keys without effect are errors.
+fn read(file: &Path) -> Result<(Hosted, config::Settings), Failure> {
     let configuration = config::read_file(file)?;
     if !configuration.idle.is_empty() {
         let name = file.display().to_string();
@@ -63,7 +63,9 @@ fn read(file: &Path) -> Result<(Vec<SiteConfig>, config::Settings), Failure> {
         return Err(Failure::Failed(lines.join("\n")));
     }
     let sites = configuration.sites.iter().map(|site| site_config(site, folder_of(file))).collect();
-    Ok((sites, configuration.settings))
+    let classes = configuration.class_table();
+    let classes = classes.map(|table| ClassesConfig { table, assignment: configuration.assignment() });
+    Ok((Hosted { sites, classes }, configuration.settings))
 }
 
 /// Those of the file.

@@ -9,6 +9,7 @@ mod bad_input;
 mod bands;
 mod bodies;
 mod changing_files;
+mod classes;
 mod clients;
 mod cold;
 mod common;

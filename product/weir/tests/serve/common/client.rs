@@ -121,6 +121,11 @@ impl Client {
         std::mem::take(&mut self.buffer)
     }
 
+    /// Bytes that have come, one at least, left where they are.
+    pub fn waiting_bytes(&self) -> usize {
+        self.stream.peek(&mut vec![0; 1 << 20]).unwrap()
+    }
+
     /// Whether a response begins before the connection ends.
     pub fn is_answered(&self) -> bool {
         self.stream.peek(&mut [0]).is_ok_and(|bytes| bytes == 1)

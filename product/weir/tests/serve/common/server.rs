@@ -1,5 +1,6 @@
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -41,6 +42,13 @@ impl Server {
         let mut command = Command::new("sh");
         let script = format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"");
         command.args(["-c", &script, WEIR, "serve"]).arg(site.served()).args(["--listen", "127.0.0.1:0"]).args(args);
+        Server::spawn(command)
+    }
+
+    /// From a file, which names the address.
+    pub fn run(file: &Path) -> Server {
+        let mut command = Command::new(WEIR);
+        command.arg("run").arg(file);
         Server::spawn(command)
     }
 

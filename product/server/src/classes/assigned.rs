@@ -1,0 +1,195 @@
+//! Classes of a file: a number for each that it keeps as long as the process runs, over any reading of the file.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use config::{Asked, Assignment, FieldLines};
+use http::{Fields, Request};
+use sched::Sharing;
+use sched::classes::{CLASSES_MAX, ClassSpec, ClassTable};
+use thiserror::Error;
+
+/// The classes as the operator wants them.
+#[derive(Debug, Clone)]
+pub struct ClassesConfig {
+    /// In the order of the file, the class of what nothing assigns last.
+    pub table: ClassTable,
+    pub assignment: Assignment,
+}
+
+/// Why other classes cannot take the place of those in force.
+#[derive(Debug, Error)]
+pub enum ClassesChange {
+    #[error("the first [[class]] has come, or the last has gone: restart weir for that")]
+    Presence,
+    #[error("uplink.slot_sharing has changed: restart weir for that")]
+    Sharing,
+    #[error("class.policy `{0}` needs the paths of connections, and no class did before: restart weir for that")]
+    Path(String),
+    #[error(
+        "{0} classes since the start, renamed and removed ones included: expected {CLASSES_MAX} at most; restart weir"
+    )]
+    TooMany(usize),
+}
+
+/// The classes in force.
+#[derive(Debug)]
+pub struct Assigned {
+    assignment: Assignment,
+    /// The numbers of the file's classes.
+    numbers: Vec<u16>,
+    /// By number, those included that are in the file no more: what is under way ends in them.
+    specs: Vec<ClassSpec>,
+    sharing: Sharing,
+}
+
+impl Assigned {
+    pub fn new(config: &ClassesConfig) -> Assigned {
+        let specs = config.table.classes.clone();
+        let numbers = (0..specs.len() as u16).collect();
+        Assigned { assignment: config.assignment.clone(), numbers, specs, sharing: config.table.slot_sharing }
+    }
+
+    /// Those that follow these. A class of the same name and order goes on with its responses; one whose order has changed is another.
+    pub fn succeeded_by(&self, config: &ClassesConfig) -> Result<Assigned, ClassesChange> {
+        if config.table.slot_sharing != self.sharing {
+            return Err(ClassesChange::Sharing);
+        }
+        let needs_path = |spec: &&ClassSpec| spec.order.needs_path();
+        if let Some(new) =
+            config.table.classes.iter().find(needs_path).filter(|_| !self.specs.iter().any(|spec| needs_path(&spec)))
+        {
+            return Err(ClassesChange::Path(new.order.to_string()));
+        }
+        let known = |spec: &ClassSpec| (spec.name.clone(), spec.order.to_string());
+        let known_numbers: HashMap<_, _> =
+            (0u16..).zip(&self.specs).map(|(number, spec)| (known(spec), number)).collect();
+        let mut specs: Vec<ClassSpec> = self.specs.iter().map(retired).collect();
+        let mut numbers = Vec::with_capacity(config.table.classes.len());
+        for spec in &config.table.classes {
+            let number = known_numbers.get(&known(spec)).copied().unwrap_or(specs.len() as u16);
+            if specs.len() == usize::from(number) {
+                specs.push(spec.clone());
+            }
+            specs[usize::from(number)] = spec.clone();
+            numbers.push(number);
+            if specs.len() > CLASSES_MAX {
+                return Err(ClassesChange::TooMany(specs.len()));
+            }
+        }
+        Ok(Assigned { assignment: config.assignment.clone(), numbers, specs, sharing: self.sharing })
+    }
+
+    /// By number, for the drain.
+    pub fn specs(&self) -> &[ClassSpec] {
+        &self.specs
+    }
+
+    /// The class of a request for the site in this place of the file.
+    pub fn of(&self, site: Option<usize>, request: &Request, client: IpAddr) -> u16 {
+        let Some(site) = site else { return self.default() };
+        let mut path = String::new();
+        if self.assignment.looks_at_paths() && request.path.starts_with(b"/") {
+            if http::decode_path(request.path, &mut path).is_err() {
+                return self.default();
+            }
+            path.insert(0, '/');
+        }
+        let fields = Lines(&request.fields);
+        let asked = Asked { site, path: &path, client: Some(client.to_canonical()), fields: &fields };
+        self.numbers[self.assignment.of(&asked).0]
+    }
+
+    /// Of what is no request of a site.
+    pub fn default(&self) -> u16 {
+        self.numbers[self.assignment.default()]
+    }
+}
+
+/// A class that is in the file no more, and keeps neither promise nor limit.
+fn retired(spec: &ClassSpec) -> ClassSpec {
+    ClassSpec { weight: 1, guaranteed: None, greatest: None, concurrent_max: None, ..spec.clone() }
+}
+
+struct Lines<'a>(&'a Fields<'a>);
+
+impl FieldLines for Lines<'_> {
+    fn any(&self, name: &str, holds: &mut dyn FnMut(&str) -> bool) -> bool {
+        // A value that is no UTF-8 meets no condition.
+        self.0.values(name).any(|value| std::str::from_utf8(value).is_ok_and(&mut *holds))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> ClassesConfig {
+        let read = config::read(format!("[[site]]\nroot='a'\n{text}").as_bytes()).unwrap();
+        ClassesConfig { table: read.class_table().unwrap(), assignment: read.assignment() }
+    }
+
+    fn class(name: &str, rest: &str) -> String {
+        format!("[[class]]\nname='{name}'\n{rest}\n[[class.rule]]\npath='/{name}/*'\n")
+    }
+
+    fn of(assigned: &Assigned, text: &str) -> u16 {
+        let parsed = http::http1::parse_request(text.as_bytes(), &http::http1::Limits::default()).unwrap().unwrap();
+        assigned.of(Some(0), &parsed.request, "::ffff:198.18.0.1".parse().unwrap())
+    }
+
+    fn get(assigned: &Assigned, path: &str) -> u16 {
+        of(assigned, &format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"))
+    }
+
+    #[test]
+    fn a_request_has_the_class_of_its_rule() {
+        let network = "[[class]]\nname='near'\n[[class.rule]]\nnetwork='198.18.0.0/15'\nheader='X-Tier: b*'";
+        let assigned = Assigned::new(&config(&(class("a", "") + network)));
+        assert_eq!([get(&assigned, "/a/x"), get(&assigned, "/%61/x?q"), get(&assigned, "/b")], [0, 0, 2]);
+        assert_eq!([get(&assigned, "/%zz"), assigned.default()], [2, 2]);
+        assert_eq!(of(&assigned, "GET / HTTP/1.1\r\nHost: a\r\nx-tier: bronze\r\n\r\n"), 1, "an IPv4 client in IPv6");
+        assert_eq!(of(&assigned, "GET / HTTP/1.1\r\nHost: a\r\nx-tier: gold\r\n\r\n"), 2);
+        assert_eq!(of(&assigned, "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n"), 2);
+    }
+
+    #[test]
+    fn a_class_keeps_its_number() {
+        let first = Assigned::new(&config(&(class("a", "guaranteed='1mbit'") + &class("b", ""))));
+        let second = first.succeeded_by(&config(&(class("c", "") + &class("b", "weight=5")))).unwrap();
+        // `a` has gone, `b` and the rest go on, `c` is new.
+        assert_eq!([get(&second, "/b/"), get(&second, "/c/"), get(&second, "/a/")], [1, 3, 2]);
+        let told: Vec<_> =
+            second.specs().iter().map(|spec| (spec.name.as_str(), spec.weight, spec.guaranteed)).collect();
+        assert_eq!(told, [("a", 1, None), ("b", 5, None), ("others", 1, None), ("c", 1, None)]);
+        let third = second.succeeded_by(&config(&class("a", "policy='las'"))).unwrap();
+        assert_eq!((get(&third, "/a/"), third.specs().len()), (4, 5), "another order is another class");
+        assert_eq!(get(&third.succeeded_by(&config(&class("a", ""))).unwrap(), "/a/"), 0);
+    }
+
+    #[test]
+    fn changes_that_need_a_restart_say_so() {
+        let first = Assigned::new(&config(&class("a", "")));
+        let said = |text: &str| first.succeeded_by(&config(text)).unwrap_err().to_string();
+        assert!(said(&class("a", "policy='srrt'")).starts_with("class.policy `srrt` needs the paths"));
+        let sharing = "[uplink]\nslot_sharing='any'\n".to_string() + &class("a", "");
+        assert!(said(&sharing).starts_with("uplink.slot_sharing has changed"));
+    }
+
+    #[test]
+    fn renaming_ends_at_the_greatest_number() {
+        let of = |from: usize| -> String {
+            (from..from + 900).map(|n| format!("[[class]]\nname='c{n}'\n[[class.rule]]\npath='/{n}'\n")).collect()
+        };
+        let mut assigned = Assigned::new(&config(&of(0)));
+        let refused = (1..20).find_map(|round| match assigned.succeeded_by(&config(&of(round * 900))) {
+            Ok(next) => {
+                assigned = next;
+                None
+            }
+            Err(error) => Some((round, error.to_string())),
+        });
+        let (round, said) = refused.expect("there is an end");
+        assert!(round == 11 && said.contains("expected 10000 at most"), "{round}: {said}");
+    }
+}

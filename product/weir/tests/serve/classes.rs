@@ -1,0 +1,155 @@
+//! Classes of a file: their order, their slots, and their changes while responses are under way.
+
+use rustix::process::Signal;
+
+use crate::common::{Client, Server, Site, content, get, in_virtual_time, wait_until};
+
+const LARGE: usize = 256 << 10;
+const SMALL: usize = 64 << 10;
+/// More than two sockets hold.
+const HUGE: usize = 16 << 20;
+
+struct Hosted {
+    site: Site,
+    server: Server,
+}
+
+/// What there is of every file: the site's folder and an address.
+fn whole(site: &Site, text: &str) -> String {
+    format!("{text}\n[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\nroot = \"{}\"\n", site.served().display())
+}
+
+impl Hosted {
+    fn new(sizes: &[usize], text: &str) -> Hosted {
+        let site = Site::of_sizes(sizes);
+        std::fs::write(site.outside("weir.toml"), whole(&site, text)).unwrap();
+        let server = Server::run(&site.outside("weir.toml"));
+        Hosted { site, server }
+    }
+
+    fn ask(&self, size: usize) -> Client {
+        let mut client = self.server.connect();
+        client.send(get(&format!("/size-{size}")));
+        client
+    }
+
+    /// Returns when the response has begun.
+    fn ask_first(&self, size: usize) -> Client {
+        let mut client = self.ask(size);
+        client.wait_for_first_byte();
+        client
+    }
+
+    /// Writes the file anew and has it read; gives what was said of that.
+    fn reload(&self, text: &str) -> String {
+        std::fs::write(self.site.outside("weir.toml"), whole(&self.site, text)).unwrap();
+        let before = self.server.stderr().len();
+        self.server.signal(Signal::HUP);
+        let is_end = |line: &&String| line.contains("configuration read again");
+        wait_until("the file is read again", || self.server.stderr()[before..].iter().any(|line| is_end(&line)));
+        self.server.stderr()[before..].join("\n")
+    }
+}
+
+fn slots(count: u32) -> String {
+    format!(
+        "[uplink]\nshaping = \"off\"\n[[class]]\nname = \"a\"\nmax_concurrent = {count}\n[[class.rule]]\npath = \"*\"\n"
+    )
+}
+
+#[test]
+fn a_large_response_of_the_first_class_goes_before_a_small_one() {
+    if in_virtual_time(a_large_response_of_the_first_class_goes_before_a_small_one) {
+        return;
+    }
+    let classes = "\
+[uplink]
+rate = \"4mbit\"
+[[class]]
+name = \"paid\"
+[[class.rule]]
+path = \"/size-262144\"
+[[class]]
+name = \"free\"
+priority = 1
+[[class.rule]]
+path = \"*\"
+";
+    let hosted = Hosted::new(&[SMALL, LARGE], classes);
+    let mut small = hosted.ask_first(SMALL);
+    let mut large = hosted.ask(LARGE);
+    assert!(large.response().body == content(LARGE));
+    assert!(small.waiting_bytes() < SMALL, "the free response ended beside the paid one");
+    assert!(small.response().body == content(SMALL));
+}
+
+/// On both write paths: at the pace of the link, and as fast as sockets take it.
+#[test]
+fn the_second_of_a_class_of_one_sleeps_until_the_first_is_gone() {
+    let paced = slots(1).replace("shaping = \"off\"", "rate = \"500mbit\"");
+    for text in [slots(1), paced] {
+        let hosted = Hosted::new(&[HUGE, SMALL], &text);
+        // A reader that stops, with more to come than sockets hold.
+        let first = hosted.ask_first(HUGE);
+        let (mut second, mut third) = (hosted.ask(SMALL), hosted.ask(SMALL));
+        second.assert_silent();
+        third.assert_silent();
+        // The reset of a client in the middle of its response gives its slot to the next.
+        first.reset();
+        assert!(second.response().body == content(SMALL) && third.response().body == content(SMALL));
+        hosted.server.assert_alive();
+    }
+}
+
+#[test]
+fn a_sleeper_that_leaves_is_passed_over() {
+    let hosted = Hosted::new(&[HUGE, SMALL], &slots(1));
+    let mut first = hosted.ask_first(HUGE);
+    let (second, mut third) = (hosted.ask(SMALL), hosted.ask(SMALL));
+    third.assert_silent();
+    second.reset();
+    assert!(first.response().body == content(HUGE));
+    assert!(third.response().body == content(SMALL));
+}
+
+#[test]
+fn more_slots_wake_at_once_and_a_removed_class_keeps_nobody() {
+    for after in
+        [slots(2), slots(1).replace("name = \"a\"", "name = \"b\""), slots(1).replace("max_concurrent = 1\n", "")]
+    {
+        let hosted = Hosted::new(&[HUGE, SMALL], &slots(1));
+        let mut first = hosted.ask_first(HUGE);
+        let mut second = hosted.ask(SMALL);
+        second.assert_silent();
+        let said = hosted.reload(&after);
+        assert!(said.contains("in force"), "{said}");
+        assert!(second.response().body == content(SMALL), "asleep after: {after}");
+        assert!(first.response().body == content(HUGE), "cut by: {after}");
+    }
+}
+
+#[test]
+fn classes_that_need_a_restart_say_so_and_change_nothing() {
+    let hosted = Hosted::new(&[HUGE, SMALL], &slots(1));
+    for (after, why) in [
+        ("[uplink]\nshaping = \"off\"\n".to_string(), "the last has gone: restart weir"),
+        (
+            slots(1).replace("[uplink]", "[uplink]\nslot_sharing = \"any\""),
+            "uplink.slot_sharing has changed: restart weir",
+        ),
+    ] {
+        let said = hosted.reload(&after);
+        assert!(said.contains(why) && said.contains("stays in force"), "{said}");
+    }
+    let _first = hosted.ask_first(HUGE);
+    hosted.ask(SMALL).assert_silent();
+}
+
+#[test]
+fn kernel_queues_know_no_classes() {
+    let site = Site::of_sizes(&[SMALL]);
+    std::fs::write(site.outside("weir.toml"), whole(&site, &slots(1).replace("off", "bands"))).unwrap();
+    let output = crate::common::run_to_end(&["run", &site.outside("weir.toml").display().to_string()]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), said.contains("[[class]] tables have no bands")), (Some(2), true), "{said}");
+}
