@@ -3,6 +3,7 @@
 //! Every mistake is an error that names the file, the line, what is wrong and what would be right; an unknown key is a
 //! mistake, since a misspelt `fifo_packets` that is silently ignored would be a wrong result.
 
+mod customer;
 mod file;
 mod keys;
 mod known;
@@ -19,6 +20,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use units::Rate;
 
+pub use customer::{Customer, CustomerAt, check_customers};
 pub use file::{ExperimentFile, Overrides, Point};
 pub use keys::{Session, Surge, check_rho, check_seconds};
 use keys::{burst, output_bytes, packets, segments};
