@@ -188,6 +188,9 @@ impl Experiment {
         if self.network == Network::Loopback && !self.clients.is_empty() {
             return Err((at(0), "clients with addresses of their own need namespaces: leave network out".into()));
         }
+        if !self.clients.is_empty() && !self.load.class.is_empty() {
+            return Err((at(0), "class says who asks: leave [[client]] out".into()));
+        }
         check_groups(self.clients()).map_err(|(index, reason)| (at(index), reason))
     }
 
@@ -364,7 +367,7 @@ drain = "paced"
     fn a_load_is_given_once() {
         assert!(wrong("rho = 0.8\n", "").contains("missing field `rho`: a load is rho = 0.8, profile"));
         let said = wrong("rho = 0.8", "rho = 0.8\nprofile = \"W1\"");
-        assert!(said.starts_with("x.toml:1: rho, profile and users are each a load"), "{said}");
+        assert!(said.starts_with("x.toml:1: rho, profile, users and webstone are each a load"), "{said}");
         let said = wrong("rho = 0.8", "profile = \"W11\"");
         assert!(said.starts_with("x.toml:3: `W11` is no load profile"), "{said}");
         let said = wrong("rho = 0.8", "rho = 0.8\nretries = 3");

@@ -70,7 +70,10 @@ pub fn server_command(
         (Server::Caddy, _) => caddy::command(address, site, folder)?,
         (Server::H2o, _) => h2o::command(address, site, folder)?,
         (Server::Nginx, _) => nginx::command(address, site, folder, &experiment.limits)?,
-        (Server::Weir, Some(weir)) => weir_command(experiment, spec, address, site, weir),
+        (Server::Weir, Some(weir)) => match &spec.config {
+            Some(text) => weir_run_command(experiment, spec, text, (address, site), (folder, weir))?,
+            None => weir_command(experiment, spec, address, site, weir),
+        },
         (Server::Weir, None) => return Err(LabError::Missing { program: "weir".into() }),
     };
     command.extend(spec.flags.iter().cloned());
@@ -96,6 +99,26 @@ fn write_config(folder: &Path, name: &str, text: impl Fn(&str) -> String) -> Res
 
 fn absolute(folder: &Path) -> Result<String, LabError> {
     Ok(folder.canonicalize().map_err(|e| LabError::path(folder, e))?.display().to_string())
+}
+
+/// Writes its configuration, and gives the command that serves by it.
+fn weir_run_command(
+    experiment: &Experiment,
+    spec: &RunSpec,
+    text: &str,
+    (address, site): (SocketAddr, &Path),
+    (folder, weir): (&Path, &Path),
+) -> Result<Vec<String>, LabError> {
+    let filled = [
+        ("{address}", address.to_string()),
+        ("{site}", absolute(site)?),
+        ("{link}", experiment.told.unwrap_or(experiment.link).to_string()),
+        ("{policy}", spec.policy.to_string()),
+        ("{drain}", spec.drain.clone()),
+    ];
+    let text = filled.into_iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, &value));
+    let (_, file) = write_config(folder, "weir.toml", |_| text.clone())?;
+    Ok(vec![weir.display().to_string(), "run".into(), file])
 }
 
 fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, site: &Path, weir: &Path) -> Vec<String> {
@@ -203,5 +226,24 @@ mod tests {
         let address = "127.0.0.1:1".parse().unwrap();
         let error = server_command(&experiment, spec, address, nowhere, nowhere, None).unwrap_err();
         assert!(error.to_string().starts_with("the program `weir` is not found"));
+    }
+
+    #[test]
+    fn a_configuration_is_filled_in_and_run() {
+        let text = "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n\
+            [[run]]\nname = \"own\"\nserver = \"weir\"\ndrain = \"paced\"\n\
+            config = \"\"\"\n[uplink]\nrate = \"{link}\"\nshaping = \"{drain}\"\n[[listener]]\naddress = \"{address}\"\n\"\"\"\n";
+        let experiment = Experiment::parse(text, Path::new("x.toml")).unwrap();
+        let spec = experiment.runs().next().unwrap();
+        let folder = std::env::temp_dir().join(format!("weir-config-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let address = "198.18.0.1:8080".parse().unwrap();
+        let command = server_command(&experiment, spec, address, &folder, &folder, Some(Path::new("weir"))).unwrap();
+        assert_eq!(command[..2], ["weir", "run"]);
+        let written = fs::read_to_string(&command[2]).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        let expected =
+            "[uplink]\nrate = \"10mbit\"\nshaping = \"paced\"\n[[listener]]\naddress = \"198.18.0.1:8080\"\n";
+        assert_eq!(written, expected);
     }
 }

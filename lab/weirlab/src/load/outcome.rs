@@ -39,9 +39,15 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &l
         baseline: None,
         closed: closed(wanted),
         wire: record::Wire::default(),
-        clients: wanted.clients.iter().map(|group| group.name.clone()).collect(),
+        clients: groups(args, wanted),
         environment: environment(args, wanted, outcome),
     }
+}
+
+/// Groups of clients, or classes of them.
+fn groups(args: &Args, wanted: &Wanted) -> Vec<String> {
+    let groups = wanted.clients.iter().map(|group| &group.name);
+    groups.chain(args.load.class.iter().map(|customer| &customer.name)).cloned().collect()
 }
 
 /// Who asks only when answered, beside an open load too.
@@ -65,10 +71,11 @@ fn rho(load: &Load) -> Option<f64> {
 
 fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTreeMap<String, String> {
     let load = &args.load;
-    let trace = match (&load.trace, load.surge.is_some() || load.users.is_some()) {
-        (Some(path), _) => path.display().to_string(),
-        (None, true) => format!("SURGE of {}", jobs::server_model(load).name),
-        (None, false) => "shipped synthetic".into(),
+    let trace = match (&load.trace, load.webstone, load.surge.is_some() || load.users.is_some()) {
+        (Some(path), ..) => path.display().to_string(),
+        (None, Some(of), _) => format!("WebStone {} of 004", of.name()),
+        (None, None, true) => format!("SURGE of {}", jobs::server_model(load).name),
+        (None, None, false) => "shipped synthetic".into(),
     };
     let mut environment = BTreeMap::from([
         ("url".into(), wanted.url.to_string()),

@@ -31,7 +31,7 @@ pub struct WebStoneSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<String>,
     /// Who may use a slot: own (its class alone, not work-conserving), any (all while it is free), preempt (the same, and its
-    /// class takes it back) [default: own]
+    /// class takes it back), none (as without slots) [default: own]
     #[arg(long, value_name = "SHARING")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sharing: Option<String>,
@@ -86,11 +86,9 @@ impl WebStoneSpec {
             };
         };
         let buffer = self.buffer.as_deref().map(parse_size).transpose().map_err(wrong("buffer"))?;
-        Ok(Some(SlotSpec {
-            slots: slots(text, &self.names()?).map_err(wrong("slots"))?,
-            sharing: sharing(self.sharing.as_deref().unwrap_or("own")).map_err(wrong("sharing"))?,
-            buffer_bytes: buffer.unwrap_or(0),
-        }))
+        let slots = slots(text, &self.names()?).map_err(wrong("slots"))?;
+        let sharing = sharing(self.sharing.as_deref().unwrap_or("own")).map_err(wrong("sharing"))?;
+        Ok(sharing.map(|sharing| SlotSpec { slots, sharing, buffer_bytes: buffer.unwrap_or(0) }))
     }
 
     /// Of the classes.
@@ -138,12 +136,13 @@ fn slots(text: &str, names: &[String]) -> Result<Vec<u32>, String> {
     if parts.len() == names.len() { Ok(slots) } else { Err(wrong()) }
 }
 
-fn sharing(text: &str) -> Result<Sharing, String> {
+fn sharing(text: &str) -> Result<Option<Sharing>, String> {
     match text {
-        "own" => Ok(Sharing::Own),
-        "any" => Ok(Sharing::Any),
-        "preempt" => Ok(Sharing::AnyUntilWanted),
-        _ => Err(format!("`{text}` is no way to share slots: write own, any or preempt")),
+        "none" => Ok(None),
+        "own" => Ok(Some(Sharing::Own)),
+        "any" => Ok(Some(Sharing::Any)),
+        "preempt" => Ok(Some(Sharing::AnyUntilWanted)),
+        _ => Err(format!("`{text}` is no way to share slots: write own, any, preempt or none")),
     }
 }
 
