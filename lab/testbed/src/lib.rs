@@ -30,6 +30,7 @@ mod qdisc;
 mod rounds;
 mod run_spec;
 mod server;
+mod server_side;
 mod site;
 mod slow_disk;
 mod tool;

@@ -23,8 +23,8 @@ pub struct RunSpec {
     /// More flags for the server: of `weir serve`, or another's own (Apache's `-c DIRECTIVE`), with its configuration unchanged.
     #[serde(default)]
     pub flags: Vec<String>,
-    /// Text of a weir.toml: the run is `weir run` of it. `{address}`, `{site}`, `{link}`, `{policy}`, `{drain}` stand for what `weir serve` would
-    /// be told.
+    /// Text of a weir.toml: the run is `weir run` of it. `{address}`, `{site}`, `{link}`, `{policy}`, `{drain}`, `{records}` and the names of
+    /// `fill` are replaced in it.
     pub config: Option<String>,
     /// What queues at the bottleneck; see [`crate::Experiment::qdisc_of`] for when it is not given.
     #[serde(rename = "qdisc")]

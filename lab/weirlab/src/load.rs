@@ -47,8 +47,8 @@ pub struct Args {
     #[arg(long = "load", value_name = "JSON", hide = true, conflicts_with_all = ["Load", "rate"],
           value_parser = |text: &str| serde_json::from_str::<Load>(text))]
     given: Option<Load>,
-    /// Print the statistics of --surge beside the published ones; needs no server
-    #[arg(long, requires = "surge")]
+    /// Print the statistics of --surge beside the published ones, or the files of --webstone; needs no server
+    #[arg(long)]
     describe: bool,
     /// Instead of the trace's times, Poisson arrivals of this many requests per second
     #[arg(long, value_name = "RPS", allow_negative_numbers = true, conflicts_with_all = ["rho", "profile", "users", "webstone"])]

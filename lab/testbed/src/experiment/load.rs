@@ -46,7 +46,6 @@ pub struct Load {
     #[arg(
         long,
         value_name = "WA|WB",
-        requires = "class",
         conflicts_with_all = ["rho", "profile", "trace", "surge", "users", "session", "repeat", "per_connection"],
         value_parser = Named(WebStone::from_str)
     )]

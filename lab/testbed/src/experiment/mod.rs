@@ -13,7 +13,7 @@ mod load;
 mod tests;
 mod vary;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -80,6 +80,9 @@ pub struct Experiment {
     /// By which means the paths of groups of clients are made.
     #[serde(default)]
     pub wan: Wan,
+    /// Numbers that stand between braces in the configurations of runs, by name: what `[vary]` changes in them.
+    #[serde(default)]
+    pub fill: BTreeMap<String, u64>,
     /// Groups of clients; without one, all requests come from one address, with no path but the cable.
     #[serde(default, rename = "client")]
     clients: Vec<Spanned<ClientGroup>>,

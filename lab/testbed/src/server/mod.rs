@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::namespace::Place;
 use crate::program::{POLL_EVERY, Program};
-use crate::{Experiment, Interrupt, LabError, RunSpec, Server, find_program};
+use crate::{Experiment, Interrupt, LabError, RunSpec, Server, find_program, server_side};
 
 /// How long a server may take until it answers: well under a second, but in an emulated machine.
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -70,10 +70,7 @@ pub fn server_command(
         (Server::Caddy, _) => caddy::command(address, site, folder)?,
         (Server::H2o, _) => h2o::command(address, site, folder)?,
         (Server::Nginx, _) => nginx::command(address, site, folder, &experiment.limits)?,
-        (Server::Weir, Some(weir)) => match &spec.config {
-            Some(text) => weir_run_command(experiment, spec, text, (address, site), (folder, weir))?,
-            None => weir_command(experiment, spec, address, site, weir),
-        },
+        (Server::Weir, Some(weir)) => weir_words(experiment, spec, address, site, (folder, weir))?,
         (Server::Weir, None) => return Err(LabError::Missing { program: "weir".into() }),
     };
     command.extend(spec.flags.iter().cloned());
@@ -101,24 +98,45 @@ fn absolute(folder: &Path) -> Result<String, LabError> {
     Ok(folder.canonicalize().map_err(|e| LabError::path(folder, e))?.display().to_string())
 }
 
-/// Writes its configuration, and gives the command that serves by it.
-fn weir_run_command(
+fn weir_words(
+    experiment: &Experiment,
+    spec: &RunSpec,
+    address: SocketAddr,
+    site: &Path,
+    (folder, weir): (&Path, &Path),
+) -> Result<Vec<String>, LabError> {
+    // Only customers are looked at from the server's side.
+    let has_customers = !experiment.load.class.is_empty();
+    let records = has_customers.then(|| server_side::records_file(folder)).transpose();
+    let records = records.map_err(|e| LabError::path(folder, e))?.map(|file| file.display().to_string());
+    if let Some(text) = &spec.config {
+        let filled = filled(experiment, spec, text, (address, site), records.as_deref())?;
+        let (_, file) = write_config(folder, "weir.toml", |_| filled.clone())?;
+        return Ok(vec![weir.display().to_string(), "run".into(), file]);
+    }
+    let mut command = weir_command(experiment, spec, address, site, weir);
+    command.extend(records.into_iter().flat_map(|file| ["--records".into(), file]));
+    Ok(command)
+}
+
+/// The text of a configuration with what stands between braces filled in.
+fn filled(
     experiment: &Experiment,
     spec: &RunSpec,
     text: &str,
     (address, site): (SocketAddr, &Path),
-    (folder, weir): (&Path, &Path),
-) -> Result<Vec<String>, LabError> {
-    let filled = [
-        ("{address}", address.to_string()),
-        ("{site}", absolute(site)?),
-        ("{link}", experiment.told.unwrap_or(experiment.link).to_string()),
-        ("{policy}", spec.policy.to_string()),
-        ("{drain}", spec.drain.clone()),
+    records: Option<&str>,
+) -> Result<String, LabError> {
+    let own = [
+        ("address", address.to_string()),
+        ("site", absolute(site)?),
+        ("link", experiment.told.unwrap_or(experiment.link).to_string()),
+        ("policy", spec.policy.to_string()),
+        ("drain", spec.drain.clone()),
     ];
-    let text = filled.into_iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, &value));
-    let (_, file) = write_config(folder, "weir.toml", |_| text.clone())?;
-    Ok(vec![weir.display().to_string(), "run".into(), file])
+    let given = experiment.fill.iter().map(|(name, value)| (name.as_str(), value.to_string()));
+    let all = own.into_iter().chain(records.map(|file| ("records", file.to_string()))).chain(given);
+    Ok(all.fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), &value)))
 }
 
 fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, site: &Path, weir: &Path) -> Vec<String> {
@@ -230,9 +248,9 @@ mod tests {
 
     #[test]
     fn a_configuration_is_filled_in_and_run() {
-        let text = "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n\
+        let text = "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\nfill = { max_a = 5 }\n\
             [[run]]\nname = \"own\"\nserver = \"weir\"\ndrain = \"paced\"\n\
-            config = \"\"\"\n[uplink]\nrate = \"{link}\"\nshaping = \"{drain}\"\n[[listener]]\naddress = \"{address}\"\n\"\"\"\n";
+            config = \"\"\"\n[uplink]\nrate = \"{link}\"\nshaping = \"{drain}\"\n[[listener]]\naddress = \"{address}\"\n# {max_a}\n\"\"\"\n";
         let experiment = Experiment::parse(text, Path::new("x.toml")).unwrap();
         let spec = experiment.runs().next().unwrap();
         let folder = std::env::temp_dir().join(format!("weir-config-{}", std::process::id()));
@@ -243,7 +261,7 @@ mod tests {
         let written = fs::read_to_string(&command[2]).unwrap();
         fs::remove_dir_all(&folder).unwrap();
         let expected =
-            "[uplink]\nrate = \"10mbit\"\nshaping = \"paced\"\n[[listener]]\naddress = \"198.18.0.1:8080\"\n";
+            "[uplink]\nrate = \"10mbit\"\nshaping = \"paced\"\n[[listener]]\naddress = \"198.18.0.1:8080\"\n# 5\n";
         assert_eq!(written, expected);
     }
 }

@@ -243,9 +243,10 @@ fn doubt(run: &RunSummary) -> String {
 }
 
 fn group_line(group: &GroupSummary) -> String {
-    let GroupSummary { name, jobs, completed, response_time_ms: time, .. } = group;
-    let times = format!("mean {:.2} ms, p50 {:.2}, p99 {:.2}", time.mean, time.p50, time.p99);
-    format!("{name:<14} {jobs} jobs, {completed} complete; response time {times}\n")
+    let GroupSummary { name, jobs, completed, response_time_ms: time, per_s, weighted_ms, .. } = group;
+    let times =
+        format!("mean {:.2} ms, p50 {:.2}, p99 {:.2}; by size class {weighted_ms:.2}", time.mean, time.p50, time.p99);
+    format!("{name:<14} {jobs} jobs, {completed} complete, {per_s:.2} per second; response time {times}\n")
 }
 
 /// How many jobs ended in each way, those that no job ended in included.
