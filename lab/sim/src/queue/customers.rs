@@ -16,9 +16,10 @@ const SIZES: usize = SIZE_DECADES.len() + 1;
 pub struct CustomerOutcome {
     /// Responses per second behind the warm-up.
     pub per_s: f64,
-    pub latency_ms: f64,
+    /// `None` where nobody was answered.
+    pub latency_ms: Option<f64>,
     /// With every size class weighted by the number of requests for it, of all customers.
-    pub latency_weighted_ms: f64,
+    pub latency_weighted_ms: Option<f64>,
     /// By size class, up to 1 KB, 10 KB, 100 KB, and above; `None` where nobody asked.
     pub latency_by_size_ms: [Option<f64>; SIZES],
 }
@@ -69,8 +70,8 @@ impl Customers {
             let own = class.by_size.map(|(jobs, _)| jobs as f64);
             CustomerOutcome {
                 per_s: class.departed as f64 / span_s,
-                latency_ms: weighted_mean(own.into_iter().zip(means)).unwrap_or(0.0),
-                latency_weighted_ms: weighted_mean(weights.into_iter().zip(means)).unwrap_or(0.0),
+                latency_ms: weighted_mean(own.into_iter().zip(means)),
+                latency_weighted_ms: weighted_mean(weights.into_iter().zip(means)),
                 latency_by_size_ms: means,
             }
         };
@@ -105,7 +106,7 @@ mod tests {
             .for_each(|(class, size, ms)| job(class, size, ms));
         let found = customers.outcomes(Nanos::from_millis(3000));
         let figures: Vec<_> = found.iter().map(|of| (of.per_s, of.latency_ms, of.latency_weighted_ms)).collect();
-        assert_eq!(figures, [(1.5, 32.5, 40.0), (1.0, 110.0, 80.0)]);
+        assert_eq!(figures, [(1.5, Some(32.5), Some(40.0)), (1.0, Some(110.0), Some(80.0))]);
         assert_eq!(found[0].latency_by_size_ms, [Some(10.0), None, Some(100.0), None]);
     }
 }
