@@ -143,20 +143,7 @@ pub fn check(config: &Config) -> Result<(), Error> {
 /// Simulates; the same config gives the same outcome to the byte.
 pub fn run(config: &Config, hooks: Hooks) -> Result<Outcome, Error> {
     let Resolved { discipline, chunk_bytes, cuts_bytes } = prepare(config)?;
-    let line = Line::new(config.link);
-    let mut engine = Engine {
-        line,
-        wire: config.wire,
-        clients: Clients::new(config.paths, &config.class_shares, line, config.seed),
-        numbering: Numbering::new(&config.clients, config.seed),
-        closed: ClosedClients::new(&config.clients.closed, &line, config.wire),
-        extent: extent(config),
-        hooks,
-        tally: Tally::new(),
-        customers: Customers::new(config.customers(), config.warm_up_jobs),
-        job_cost: config.job_cost,
-        counts: Counts::default(),
-    };
+    let mut engine = engine(config, hooks);
     match discipline {
         Discipline::ProcessorSharing => feed(&mut engine, ps::ProcessorSharing::default(), config),
         Discipline::LeastAttained => feed(&mut engine, las::LeastAttained::default(), config),
@@ -182,6 +169,23 @@ pub fn run(config: &Config, hooks: Hooks) -> Result<Outcome, Error> {
         chunk_bytes,
         cuts_bytes,
     })
+}
+
+fn engine<'a>(config: &Config, hooks: Hooks<'a>) -> Engine<'a> {
+    let line = Line::new(config.link);
+    Engine {
+        line,
+        wire: config.wire,
+        clients: Clients::new(config.paths, &config.class_shares, line, config.seed),
+        numbering: Numbering::new(&config.clients, config.seed),
+        closed: ClosedClients::new(&config.clients.closed, &line, config.wire),
+        extent: extent(config),
+        hooks,
+        tally: Tally::new(),
+        customers: Customers::new(config.customers(), config.warm_up_jobs),
+        job_cost: config.job_cost,
+        counts: Counts::default(),
+    }
 }
 
 fn feed(engine: &mut Engine, station: impl station::Station, config: &Config) -> Result<(), Error> {
