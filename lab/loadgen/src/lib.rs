@@ -21,6 +21,7 @@
 //!     target: "127.0.0.1:8080".parse().unwrap(),
 //!     host: "localhost:8080".into(),
 //!     prefix: "/files/".into(),
+//!     sites: vec![],
 //!     per_connection: 1,
 //!     grace: Nanos::from_secs(10),
 //!     patience: None,
@@ -51,4 +52,4 @@ mod testing;
 pub use engine::{PROGRESS_EVERY, run};
 pub use limits::Room;
 pub use outcome::{LoadError, Outcome, Progress};
-pub use plan::{ClientGroup, Patience, Plan, PlanError};
+pub use plan::{ClientGroup, Patience, Plan, PlanError, Site};

@@ -10,6 +10,8 @@ pub struct Plan {
     pub host: String,
     /// A job of SIZE bytes asks for this, SIZE and `.bin`.
     pub prefix: String,
+    /// Where a request of each group asks instead, by its number: customers of one server. Empty: all ask at the host and prefix above.
+    pub sites: Vec<Site>,
     /// Requests on each connection, one after the other; 1 opens a connection for every request. A request that finds no
     /// connection without one under way opens another, as the generator of 003 did (section 2.4): it waits for nobody.
     pub per_connection: u64,
@@ -29,6 +31,14 @@ pub struct Patience {
     pub abort_after: Nanos,
     /// How often they ask again before they give up for good.
     pub retries: u32,
+}
+
+/// What a customer's files are asked by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    /// Value of the `Host` field.
+    pub host: String,
+    pub prefix: String,
 }
 
 /// Clients behind one network path.
@@ -79,11 +89,14 @@ impl Plan {
         if self.per_connection == 0 {
             return Err(PlanError::NoneOnAConnection);
         }
-        if !is_token(&self.host) {
-            return Err(PlanError::Host(self.host.clone()));
-        }
-        if !(self.prefix.starts_with('/') && self.prefix.ends_with('/') && is_token(&self.prefix)) {
-            return Err(PlanError::Prefix(self.prefix.clone()));
+        let own = (&self.host, &self.prefix);
+        for (host, prefix) in std::iter::once(own).chain(self.sites.iter().map(|site| (&site.host, &site.prefix))) {
+            if !is_token(host) {
+                return Err(PlanError::Host(host.clone()));
+            }
+            if !(prefix.starts_with('/') && prefix.ends_with('/') && is_token(prefix)) {
+                return Err(PlanError::Prefix(prefix.clone()));
+            }
         }
         if self.patience.is_some_and(|patience| patience.abort_after == Nanos::ZERO) {
             return Err(PlanError::NoPatience);
@@ -112,11 +125,12 @@ impl Plan {
         Ok(())
     }
 
-    /// Appends the bytes of the request for so many bytes. The last one on a connection asks for it to be closed, so that
+    /// Appends the bytes of the request for so many bytes, by one of this group where it names one. The last one on a connection asks for it to be closed, so that
     /// the server is the one to close it, as with the HTTP/1.0 clients of the papers.
-    pub(crate) fn write_request(&self, size_bytes: u64, is_last: bool, out: &mut Vec<u8>) {
+    pub(crate) fn write_request(&self, size_bytes: u64, group: Option<u32>, is_last: bool, out: &mut Vec<u8>) {
         use std::io::Write;
-        let Plan { prefix, host, .. } = self;
+        let site = group.and_then(|group| self.sites.get(group as usize));
+        let (host, prefix) = site.map_or((&self.host, &self.prefix), |site| (&site.host, &site.prefix));
         let connection = if is_last { "close" } else { "keep-alive" };
         write!(out, "GET {prefix}{size_bytes}.bin HTTP/1.1\r\nHost: {host}\r\nConnection: {connection}\r\n\r\n")
             .expect("memory takes all");
@@ -137,6 +151,7 @@ pub(crate) mod tests {
             target: "127.0.0.1:9".parse().unwrap(),
             host: "h:9".into(),
             prefix: "/".into(),
+            sites: vec![],
             per_connection,
             grace: Nanos::from_secs(1),
             patience: None,
@@ -185,10 +200,34 @@ pub(crate) mod tests {
     fn the_last_request_of_a_connection_asks_to_close_it() {
         let (mut plan, mut out) = (plan(2), vec![]);
         plan.prefix = "/files/".into();
-        plan.write_request(7, false, &mut out);
-        plan.write_request(8, true, &mut out);
+        plan.write_request(7, None, false, &mut out);
+        plan.write_request(8, Some(0), true, &mut out);
         let expected = "GET /files/7.bin HTTP/1.1\r\nHost: h:9\r\nConnection: keep-alive\r\n\r\n\
                         GET /files/8.bin HTTP/1.1\r\nHost: h:9\r\nConnection: close\r\n\r\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_group_asks_at_its_site() {
+        let mut plan = plan(1);
+        plan.sites = vec![
+            Site { host: "h".into(), prefix: "/a/".into() },
+            Site { host: "b.example".into(), prefix: "/".into() },
+        ];
+        let mut out = vec![];
+        (0..3).for_each(|group| plan.write_request(5, Some(group), true, &mut out));
+        let text = String::from_utf8(out).unwrap();
+        let asked: Vec<&str> = text.lines().filter(|line| !line.is_empty() && !line.starts_with("Conn")).collect();
+        let expected = [
+            "GET /a/5.bin HTTP/1.1",
+            "Host: h",
+            "GET /5.bin HTTP/1.1",
+            "Host: b.example",
+            "GET /5.bin HTTP/1.1",
+            "Host: h:9",
+        ];
+        assert_eq!(asked, expected);
+        plan.sites[1].prefix = "b".into();
+        assert!(plan.check().unwrap_err().to_string().starts_with("prefix `b`"));
     }
 }

@@ -81,6 +81,7 @@ impl Network {
             target,
             host: address.into(),
             prefix: format!("/{}/", "a".repeat(REQUEST_BYTES)),
+            sites: vec![],
             per_connection: 1,
             grace,
             patience: None,

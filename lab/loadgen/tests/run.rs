@@ -17,6 +17,7 @@ fn plan(target: SocketAddr) -> Plan {
         target,
         host: target.to_string(),
         prefix: "/".into(),
+        sites: vec![],
         per_connection: 1,
         grace: Nanos::from_millis(100),
         patience: None,

@@ -33,7 +33,7 @@ pub struct Described {
     pub figure: Option<Figure>,
     /// Names of `[[run]]`, in their order: the first is what the others are compared with.
     pub runs: Vec<String>,
-    /// Names of `[[client]]`, in their order: group 0 is the first.
+    /// Names of `[[client]]`, or of the classes of a load, in their order: group 0 is the first.
     pub clients: Vec<String>,
 }
 
@@ -109,6 +109,9 @@ struct File {
     figure: Option<Figure>,
     #[serde(default)]
     client: Vec<Named>,
+    /// Classes of WebStone's clients, `NAME:CLIENTS`.
+    #[serde(default)]
+    class: Vec<String>,
     #[serde(default)]
     run: Vec<Named>,
 }
@@ -131,7 +134,9 @@ impl Described {
             at(error.span().map_or(0, |span| span.start), error.message().split('\n').collect::<Vec<_>>().join(", "))
         })?;
         let names = |named: Vec<Named>| named.into_iter().map(|named| named.name).collect::<Vec<String>>();
-        let (clients, runs) = (names(read.client), names(read.run));
+        let classes = read.class.iter().map(|class| class.split(':').next().unwrap_or_default().to_string());
+        let clients: Vec<String> = names(read.client).into_iter().chain(classes).collect();
+        let runs = names(read.run);
         for expect in read.figure.iter().flat_map(|figure| &figure.expects) {
             expect.get_ref().check(&runs, &clients).map_err(|reason| at(expect.span().start, reason))?;
         }

@@ -56,6 +56,6 @@ pub use summary::{GroupSummary, ResponseTimeMs, RunSummary, SizeClassMs, Skipped
 pub use table::table;
 pub use text::{csv, markdown};
 pub use validity::{CPU_MAX, LATENESS_P99_MAX, void_reason};
-pub use verdict::{Finding, Found, Tally, Verdict};
+pub use verdict::{Claimed, Finding, Found, Tally, Verdict};
 pub use wan_lateness::WAN_LATENESS_P99_MAX;
 pub use wire::CLOCK_GRANULARITY;

@@ -1,8 +1,8 @@
 use std::collections::BTreeSet;
 
-use record::{Outcome, Run};
+use record::{JobRecord, Outcome, Run};
 use serde::{Serialize, Serializer};
-use stats::{batch_means, mean, mean_nanos, nearest_rank, size_class_means};
+use stats::{SIZE_DECADES, batch_means, mean, mean_nanos, nearest_rank, size_class_means, size_decade, weighted_mean};
 use units::Nanos;
 
 use crate::ReportError;
@@ -107,6 +107,13 @@ pub struct GroupSummary {
     pub jobs: usize,
     pub completed: usize,
     pub response_time_ms: ResponseTimeMs,
+    /// Jobs completed while requests still came, per second of that time: what is answered after it flatters nobody.
+    pub per_s: f64,
+    /// Mean with every size class weighted by its number of jobs in the run, as 004 has it: the same weights for every group.
+    pub weighted_ms: f64,
+    /// The same on the server's side, where its records tell this group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_weighted_ms: Option<f64>,
 }
 
 /// Nearest-rank percentiles, see `stats`.
@@ -272,16 +279,42 @@ fn groups(run: &Run) -> Vec<GroupSummary> {
         let response_time_ms = response_time_ms(records().map(|record| record.response_time()).collect());
         let completed = records().filter(|record| record.is_complete()).count();
         let name = run.manifest.clients.get(group as usize).cloned().unwrap_or_default();
-        GroupSummary { group, name, jobs: records().count(), completed, response_time_ms }
+        let of_server = run.manifest.environment.get(&format!("server_latency_ms_{name}"));
+        GroupSummary {
+            group,
+            jobs: records().count(),
+            completed,
+            response_time_ms,
+            per_s: per_s(run, group),
+            weighted_ms: weighted_ms(run, group),
+            server_weighted_ms: of_server.and_then(|ms| ms.parse().ok()),
+            name,
+        }
     };
     if numbers.len() > 1 { numbers.into_iter().map(of_group).collect() } else { Vec::new() }
+}
+
+fn per_s(run: &Run, group: u32) -> f64 {
+    let seconds = run.manifest.seconds.max(f64::MIN_POSITIVE);
+    let in_time =
+        |record: &&JobRecord| record.group == group && record.is_complete() && record.end_ns as f64 <= seconds * 1e9;
+    run.records.iter().filter(in_time).count() as f64 / seconds
+}
+
+fn weighted_ms(run: &Run, group: u32) -> f64 {
+    let class = |size: usize| {
+        let all = run.records.iter().filter(|record| size_decade(record.size_bytes) == size);
+        let own = all.clone().filter(|record| record.group == group);
+        let times: Vec<f64> = own.map(|record| record.response_time().as_millis_f64()).collect();
+        (all.count() as f64, mean(&times))
+    };
+    weighted_mean((0..=SIZE_DECADES.len()).map(class)).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{experiment, run};
-    use record::JobRecord;
 
     /// At 8 Mbit/s: 1000 + 200 bytes of head take 1266 µs alone, 3000 + 200 take 3398 µs.
     fn two_jobs(name: &str, response_ms: [u64; 2]) -> Run {
@@ -376,6 +409,19 @@ mod tests {
         let seen: Vec<_> = run.groups.iter().map(|g| (g.group, g.jobs, g.completed, g.response_time_ms.mean)).collect();
         assert_eq!(seen, [(0, 2, 2, 47.5), (3, 2, 1, 2.5)]);
         assert_eq!((run.groups[1].name.as_str(), run.attempts), ("d", 7));
+        assert_eq!((run.groups[0].per_s, run.groups[0].server_weighted_ms), (2.0 / runs[0].manifest.seconds, None));
+    }
+
+    #[test]
+    fn groups_are_weighed_by_the_sizes_of_the_whole_run() {
+        // Of the first group two small and one large, of the second one each: three small, two large in all.
+        let mut runs = [run("a", &[(0, 10, 1), (1, 10, 3), (2, 5000, 10), (3, 10, 4), (4, 5000, 30)])];
+        runs[0].manifest.clients = ["A", "B"].map(String::from).to_vec();
+        runs[0].manifest.environment.insert("server_latency_ms_B".into(), "7.5".into());
+        runs[0].records.iter_mut().skip(3).for_each(|record| record.group = 1);
+        let groups = summarize("e", &runs).unwrap().runs.remove(0).groups;
+        let seen: Vec<_> = groups.iter().map(|group| (group.weighted_ms, group.server_weighted_ms)).collect();
+        assert_eq!(seen, [(5.2, None), (14.4, Some(7.5))]);
     }
 
     /// A faster server was asked more, and each is compared with the bound of what it was asked.

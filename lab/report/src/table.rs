@@ -4,7 +4,7 @@ use record::Outcome;
 use units::Rate;
 
 use crate::summary::VIRTUAL;
-use crate::{RunSummary, Summary};
+use crate::{GroupSummary, RunSummary, Summary};
 
 /// No line of the table is longer, so that it stands in a terminal, an e-mail and a README.
 pub(crate) const WIDTH_MAX: usize = 110;
@@ -19,7 +19,7 @@ const NOT_A_WIRE: &str = "†";
 /// The summary for people: bound and ideal sharing first, then times, then sizes, then ratios to the first run.
 pub fn table(summary: &Summary) -> String {
     let mut text = heading(summary);
-    let blocks = [times(summary), classes(summary), accounts(summary), ratios(summary)];
+    let blocks = [times(summary), classes(summary), groups(summary), accounts(summary), ratios(summary)];
     for block in blocks.iter().filter(|block| block.len() > 1) {
         text.push('\n');
         text.push_str(&aligned(block));
@@ -97,6 +97,23 @@ fn class_means(run: &RunSummary) -> [Option<f64>; 5] {
 fn classes(summary: &Summary) -> Vec<Row> {
     let heading = row("mean by size, ms", &CLASSES);
     block(heading, summary, |run| class_means(run).map(|mean| mean.map_or("-".into(), figure)).to_vec())
+}
+
+/// Groups of clients, or classes of them, where there are several.
+fn groups(summary: &Summary) -> Vec<Row> {
+    let heading =
+        row("by clients, ms", &["group", "jobs", "per s", "mean", "by size", "server's", "p50", "p99", "max"]);
+    let of_run = |run: &RunSummary| {
+        let of_group = |group: &GroupSummary| {
+            let times = group.response_time_ms;
+            let names = [label(run), cut(&group.name, BASE_CHARS_MAX), group.jobs.to_string()];
+            let of_server = group.server_weighted_ms.map_or("-".into(), figure);
+            let means = [figure(group.per_s), figure(times.mean), figure(group.weighted_ms), of_server];
+            names.into_iter().chain(means).chain([times.p50, times.p99, times.max].map(figure)).collect()
+        };
+        run.groups.iter().map(of_group).collect::<Vec<Row>>()
+    };
+    std::iter::once(heading).chain(summary.runs.iter().flat_map(of_run)).collect()
 }
 
 fn accounts(summary: &Summary) -> Vec<Row> {

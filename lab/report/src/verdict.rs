@@ -211,41 +211,69 @@ fn kept(side: &Side, left_out: Option<usize>) -> Option<Vec<usize>> {
     Some(side.chosen.iter().copied().filter(|job| !left_out.contains(job)).collect())
 }
 
-/// The verdict on what was found, and what else is to be said.
-pub(crate) fn judge(expect: &Expect, found: Found) -> (Verdict, Option<String>) {
-    if !expect.has_size() {
-        let why = "the claim has one side, and does not say that the paper's statement has one (one_sided)";
-        return (Verdict::NotComparable, Some(why.into()));
-    }
-    let (least, most) = (expect.least.unwrap_or(f64::NEG_INFINITY), expect.most.unwrap_or(f64::INFINITY));
-    let half = found.half_width.unwrap_or(0.0);
-    if (least..=most).contains(&found.value) {
-        let is_sure = found.value - half >= least && found.value + half <= most;
-        return (Verdict::Reproduced, (!is_sure).then(|| "the interval reaches beyond what is claimed".into()));
-    }
-    let is_better = match expect.better {
-        Some(Better::More) => found.value > most,
-        Some(Better::Less) => found.value < least,
-        None => false,
-    };
-    let reaches = found.value + half >= least && found.value - half <= most;
-    let doubt = reaches.then_some("the interval reaches what is claimed");
-    let size = if is_better { None } else { right_way(expect, found.value) };
-    let remark: Vec<&str> = size.into_iter().chain(doubt).collect();
-    let verdict = if is_better { Verdict::Better } else { Verdict::NotReproduced };
-    (verdict, (!remark.is_empty()).then(|| remark.join("; ")))
+/// What is claimed of a figure: between which ends the paper has it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Claimed {
+    pub least: Option<f64>,
+    pub most: Option<f64>,
+    pub better: Option<Better>,
+    /// It says as much as the paper does: both ends, or the statement that has one.
+    pub has_size: bool,
+    /// Of one run over that of another, so that it has a direction.
+    pub is_ratio: bool,
 }
 
-/// Whether a figure that misses the claim goes its way. Only a ratio has a direction, and only a claim that lies wholly on one
-/// side of 1.
-fn right_way(expect: &Expect, value: f64) -> Option<&'static str> {
-    let (least, most) = (expect.least.unwrap_or(f64::NEG_INFINITY), expect.most.unwrap_or(f64::INFINITY));
-    let is_ratio = expect.over.is_some() && !expect.value.is_of_pairs();
-    match (least >= 1.0 && value > 1.0, most <= 1.0 && value < 1.0) {
-        _ if !is_ratio => None,
-        (true, _) => Some(if value > most { "its direction, by more" } else { "its direction, by less" }),
-        (_, true) => Some(if value < least { "its direction, by more" } else { "its direction, by less" }),
-        _ => None,
+pub(crate) fn judge(expect: &Expect, found: Found) -> (Verdict, Option<String>) {
+    let claimed = Claimed {
+        least: expect.least,
+        most: expect.most,
+        better: expect.better,
+        has_size: expect.has_size(),
+        is_ratio: expect.over.is_some() && !expect.value.is_of_pairs(),
+    };
+    claimed.judge(found)
+}
+
+impl Claimed {
+    /// The verdict on what was found, and what else is to be said.
+    pub fn judge(&self, found: Found) -> (Verdict, Option<String>) {
+        if !self.has_size {
+            let why = "the claim has one side, and does not say that the paper's statement has one (one_sided)";
+            return (Verdict::NotComparable, Some(why.into()));
+        }
+        let (least, most) = self.ends();
+        let half = found.half_width.unwrap_or(0.0);
+        if (least..=most).contains(&found.value) {
+            let is_sure = found.value - half >= least && found.value + half <= most;
+            return (Verdict::Reproduced, (!is_sure).then(|| "the interval reaches beyond what is claimed".into()));
+        }
+        let is_better = match self.better {
+            Some(Better::More) => found.value > most,
+            Some(Better::Less) => found.value < least,
+            None => false,
+        };
+        let reaches = found.value + half >= least && found.value - half <= most;
+        let doubt = reaches.then_some("the interval reaches what is claimed");
+        let size = if is_better { None } else { self.right_way(found.value) };
+        let remark: Vec<&str> = size.into_iter().chain(doubt).collect();
+        let verdict = if is_better { Verdict::Better } else { Verdict::NotReproduced };
+        (verdict, (!remark.is_empty()).then(|| remark.join("; ")))
+    }
+
+    fn ends(&self) -> (f64, f64) {
+        (self.least.unwrap_or(f64::NEG_INFINITY), self.most.unwrap_or(f64::INFINITY))
+    }
+
+    /// Whether a figure that misses the claim goes its way. Only a ratio has a direction, and only a claim that lies wholly on one
+    /// side of 1.
+    fn right_way(&self, value: f64) -> Option<&'static str> {
+        let (least, most) = self.ends();
+        match (least >= 1.0 && value > 1.0, most <= 1.0 && value < 1.0) {
+            _ if !self.is_ratio => None,
+            (true, _) => Some(if value > most { "its direction, by more" } else { "its direction, by less" }),
+            (_, true) => Some(if value < least { "its direction, by more" } else { "its direction, by less" }),
+            _ => None,
+        }
     }
 }
 

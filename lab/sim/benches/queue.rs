@@ -63,6 +63,8 @@ fn config(policy: &str, arrivals: Arrivals) -> Config {
         connections: None,
         clients: ClientSpec::default(),
         chunk_bytes: None,
+        job_cost: units::Nanos::ZERO,
+        slots: None,
         warm_up_jobs: 0,
         horizon: Horizon::AllOfReplay,
         seed: 1,

@@ -131,6 +131,8 @@ fn replicate(cell: &Cell, sizes: &Distribution, percent: u64, seed: u64) -> Outc
         connections: None,
         clients: ClientSpec::default(),
         chunk_bytes: None,
+        job_cost: units::Nanos::ZERO,
+        slots: None,
         warm_up_jobs: warm_up * percent / 100,
         horizon: Horizon::Jobs(jobs * percent / 100),
         seed,

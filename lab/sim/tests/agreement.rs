@@ -54,6 +54,8 @@ fn replicate(policy: &str, sizes: &Distribution, rho: f64, jobs: u64, seed: u64)
         connections: None,
         clients: ClientSpec::default(),
         chunk_bytes: None,
+        job_cost: units::Nanos::ZERO,
+        slots: None,
         warm_up_jobs: jobs / 10,
         horizon: Horizon::Jobs(jobs),
         seed,

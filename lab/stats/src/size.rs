@@ -10,6 +10,23 @@ pub const SIZE_CLASSES: [u32; 5] = [500, 800, 990, 995, 1000];
 /// Buckets of half a percent of the jobs, as the papers have them (000, figure 5).
 pub const PERCENTILE_BUCKETS: u32 = 200;
 
+/// Upper ends of classes of like size, bytes, the last without one: 004 (section 2) has "a small number" of them and does not say which.
+pub const SIZE_DECADES: [u64; 3] = [1_000, 10_000, 100_000];
+
+/// The class of [`SIZE_DECADES`] that this size is in: a size at an end belongs below it.
+pub fn size_decade(size_bytes: u64) -> usize {
+    SIZE_DECADES.partition_point(|&end| end < size_bytes)
+}
+
+/// The mean of the means of classes, each with a weight; a class without a mean is left out. With the numbers of its own jobs as weights it is
+/// the mean of all jobs; 004 (section 2) uses it so that one large file more or less does not decide.
+pub fn weighted_mean(classes: impl IntoIterator<Item = (f64, Option<f64>)>) -> Option<f64> {
+    let present = classes.into_iter().filter_map(|(weight, mean)| Some((weight, mean?)));
+    let (weights, sum) =
+        present.fold((0.0, 0.0), |(weights, sum), (weight, mean)| (weights + weight, sum + weight * mean));
+    (weights > 0.0).then(|| sum / weights)
+}
+
 /// Jobs of like size, and the mean of what was observed of them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bin {
@@ -176,5 +193,14 @@ mod tests {
             });
             prop_assert!((weighted.sum::<f64>() - numbers.iter().sum::<f64>()).abs() < 1e-6 * (jobs * jobs) as f64);
         }
+    }
+
+    #[test]
+    fn decades_and_their_weighted_mean() {
+        assert_eq!([1, 1_000, 1_001, 100_000, 100_001].map(size_decade), [0, 0, 1, 2, 3]);
+        // 3 jobs of 2 ms, 1 of 10 ms; once by their own numbers, once by those of a run with as many of both.
+        assert_eq!(weighted_mean([(3.0, Some(2.0)), (1.0, Some(10.0)), (7.0, None)]), Some(4.0));
+        assert_eq!(weighted_mean([(1.0, Some(2.0)), (1.0, Some(10.0))]), Some(6.0));
+        assert_eq!(weighted_mean([(1.0, None)]), None);
     }
 }

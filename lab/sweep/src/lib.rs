@@ -33,8 +33,11 @@
 //! at = [0.8]                          # values of x to draw by size, percentile and CCDF at; default: all
 //! ```
 //!
+//! `[[claim]]` says what the sweep is to show, and gets a verdict below the table.
+//!
 //! The same seeds are used in every cell: under every policy the same jobs arrive, so differences are of the policies.
 
+mod claim;
 mod conduct;
 mod error;
 mod grid;
@@ -48,6 +51,7 @@ mod tables;
 #[cfg(test)]
 mod testing;
 
+pub use claim::Claim;
 pub use conduct::{Progress, Workers, conduct};
 pub use error::SweepError;
 pub use grid::{Axis, Cell};

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::claim::{Claim, ClaimFile};
 use crate::grid::{Axis, Cell, cells, fields, flat};
 use crate::model::{Fields, Model};
 use crate::{Store, SweepError};
@@ -31,6 +32,7 @@ pub struct Plan {
     pub cells: Vec<Cell>,
     pub seeds: Vec<u64>,
     pub plot: PlotPlan,
+    pub claims: Vec<Claim>,
 }
 
 /// What to draw. The axes are places in [`Plan::axes`].
@@ -60,6 +62,8 @@ struct File {
     grid: toml::Table,
     #[serde(default)]
     plot: PlotFile,
+    #[serde(default)]
+    claim: Vec<ClaimFile>,
 }
 
 #[derive(Default, Deserialize)]
@@ -112,8 +116,11 @@ impl Plan {
 
     /// Whether there will be something to draw. All cells are of one model, so the first speaks for them.
     fn check_metrics(&self, model: &dyn Model) -> Result<(), String> {
-        let (Some(cell), false) = (self.cells.first(), self.plot.y.is_empty()) else { return Ok(()) };
+        let (Some(cell), false) = (self.cells.first(), self.plot.y.is_empty() && self.claims.is_empty()) else {
+            return Ok(());
+        };
         let trial = model.trial(&cell.fields)?;
+        self.claims.iter().try_for_each(|claim| claim.check(&trial))?;
         self.plot.y.iter().try_for_each(|name| trial.metric_name(name).map(drop))
     }
 
@@ -138,7 +145,8 @@ fn plan(name: String, file: File) -> Result<Plan, String> {
     check_fields(&fixed, &axes)?;
     let seeds = seeds(&axes, file.seed, file.replications)?;
     let (plot, cells) = (plot_plan(&axes, file.plot)?, cells(&fixed, &axes));
-    Ok(Plan { name, question: file.question, model: file.model, axes, cells, seeds, plot })
+    let claims = file.claim.into_iter().map(|claim| claim.resolve(&axes, &cells)).collect::<Result<_, _>>()?;
+    Ok(Plan { name, question: file.question, model: file.model, axes, cells, seeds, plot, claims })
 }
 
 /// The seeds of every cell, if the runs are not too many: asked before any cell is made.

@@ -10,7 +10,7 @@ use serde_json::{Map, json};
 
 use crate::grid::{Axis, Cell};
 use crate::results::{CellResult, Estimate, Results};
-use crate::{Plan, SweepError};
+use crate::{Plan, SweepError, claim};
 
 /// Writes `runs.parquet`, `sizes.parquet`, `cells.csv` and `table.md` into `out`. The same results give the same bytes.
 pub fn write_tables(plan: &Plan, results: &Results, out: &Path) -> Result<(), SweepError> {
@@ -165,7 +165,7 @@ pub fn markdown(plan: &Plan, results: &Results) -> String {
         let row: Vec<String> = labels(plan, cell).map(str::to_string).chain(figures).collect();
         let _ = writeln!(text, "| {} |", row.join(" | "));
     }
-    text
+    text + &claim::markdown(plan, results)
 }
 
 /// As many digits as the interval makes sense of: two of its own, and at least three of the mean.

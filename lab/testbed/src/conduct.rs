@@ -108,7 +108,8 @@ pub fn conduct(order: &Order<'_>, interrupt: &Interrupt) -> Result<Vec<Conducted
         }
         if !tasks.is_empty() {
             let sizes = order.plans.iter().flat_map(|plan| plan.sizes).copied().collect();
-            let site = Site::create(order.site, &sizes)?;
+            let folders = order.plans.iter().flat_map(|plan| plan.experiment.load.folders()).collect();
+            let site = Site::create(order.site, &sizes)?.with_folders(&folders, &sizes)?;
             let _awake = Awake::start(tasks[0].plan.programs, &site)?;
             let ended = all_rounds(order, tasks, &site, &mut experience, &mut conducted, interrupt);
             // What ended it is told first: a full disk, say, that has no room for this either.

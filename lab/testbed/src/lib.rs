@@ -30,6 +30,7 @@ mod qdisc;
 mod rounds;
 mod run_spec;
 mod server;
+mod server_side;
 mod site;
 mod slow_disk;
 mod tool;
@@ -43,7 +44,8 @@ pub use client_group::{ClientGroup, Wan};
 pub use conduct::{Conducted, Order, Plan, Programs, Skipped, conduct, estimate};
 pub use error::LabError;
 pub use experiment::{
-    Experiment, ExperimentFile, Load, Network, Overrides, Point, Session, Shaper, Surge, check_rho, check_seconds,
+    Customer, CustomerAt, Experiment, ExperimentFile, Load, Network, Overrides, Point, Session, Shaper, Surge,
+    check_customers, check_rho, check_seconds,
 };
 pub use folder::Folder;
 pub use interrupt::Interrupt;

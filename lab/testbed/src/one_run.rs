@@ -21,7 +21,7 @@ use crate::server::{Endpoint, server_command, start_server};
 use crate::view::{Sampler, Taken, View, shares};
 use crate::{
     Calibration, Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, SlowDisk, Wide, find_program,
-    machine, tool,
+    machine, server_side, tool,
 };
 
 /// The server's port; a namespace has no other.
@@ -278,6 +278,7 @@ fn complete(
         environment.insert("critical_rho".into(), format!("{:.4}", calibration.critical_rho));
         environment.insert("critical_rho_half_width".into(), format!("{:.4}", calibration.critical_rho_half_width));
     }
+    environment.extend(server_side::described(folder));
     amend(&mut run.manifest, &measured, environment);
     run.manifest.baseline.clone_from(&spec.baseline);
     Run::write_manifest(folder, &run.manifest)

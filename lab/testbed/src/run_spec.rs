@@ -23,6 +23,9 @@ pub struct RunSpec {
     /// More flags for the server: of `weir serve`, or another's own (Apache's `-c DIRECTIVE`), with its configuration unchanged.
     #[serde(default)]
     pub flags: Vec<String>,
+    /// Text of a weir.toml: the run is `weir run` of it. `{address}`, `{site}`, `{link}`, `{policy}`, `{drain}`, `{records}` and the names of
+    /// `fill` are replaced in it.
+    pub config: Option<String>,
     /// What queues at the bottleneck; see [`crate::Experiment::qdisc_of`] for when it is not given.
     #[serde(rename = "qdisc")]
     pub(crate) qdisc_given: Option<Qdisc>,
@@ -159,6 +162,11 @@ impl RunSpec {
             let server = self.server.name();
             return wrong(format!("{server} knows no policy or drain of ours: leave them out"));
         }
+        if self.config.is_some() && (self.server != Server::Weir || !self.flags.is_empty()) {
+            return wrong(
+                "config is of `weir run`: write server = \"weir\", and settings in it instead of flags".into(),
+            );
+        }
         if matches!(self.drain.as_str(), "bands" | "ranked") && self.drain != queue {
             let drain = &self.drain;
             return wrong(format!("drain `{drain}` into qdisc `{queue}`: write qdisc = \"{drain}\" or leave it out"));
@@ -242,6 +250,7 @@ mod tests {
             ("", "server = \"weir\"\npolicy = \"sprt\"", "unknown policy `sprt`: choose one of fair, fcfs, srpt"),
             ("", "server = \"nginx\"\nattach_flags = [\"-x\"]", "run `a`: attach_flags without attach"),
             ("", "server = \"nginx\"\nqdisc_flags = [\"-x\"]", "run `a`: qdisc_flags are for `bands` and `ranked`"),
+            ("", "server = \"nginx\"\nconfig = \"\"", "run `a`: config is of `weir run`"),
             ("", "server = \"nginx\"\ncold_reads_per_s = 0", "expected a nonzero u32"),
             ("", "server = \"nginx\"\nqdisc = \"codel\"", "unknown variant `codel`, expected one of `fifo`"),
             ("", "server = \"nginx\"\nbaseline = \"b\"", "run `a`: there is no run `b` to compare it with"),

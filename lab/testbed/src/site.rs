@@ -8,7 +8,7 @@ use crate::proc_stat::started;
 use crate::slow_disk;
 
 /// The folder the servers serve, `www-PID-START` after the process that owns it: one sparse file `SIZE.bin` for every size
-/// asked for. Removed when dropped; what a killed process left is removed by the next.
+/// asked for, and the same in the folders of customers. Removed when dropped; what a killed process left is removed by the next.
 #[derive(Debug)]
 pub struct Site {
     folder: PathBuf,
@@ -26,6 +26,18 @@ impl Site {
             File::create(&file).and_then(|f| f.set_len(*size)).map_err(|e| LabError::path(&file, e))?;
         }
         Ok(site)
+    }
+
+    /// The same files again in these folders, each a path of a URL: customers whose bytes are the same in memory.
+    pub fn with_folders(self, folders: &BTreeSet<String>, sizes: &BTreeSet<u64>) -> Result<Site, LabError> {
+        for folder in folders.iter().map(|folder| self.folder.join(folder.trim_matches('/'))) {
+            fs::create_dir_all(&folder).map_err(|e| LabError::path(&folder, e))?;
+            for name in sizes.iter().map(|size| format!("{size}.bin")) {
+                let file = folder.join(&name);
+                fs::hard_link(self.folder.join(&name), &file).map_err(|e| LabError::path(&file, e))?;
+            }
+        }
+        Ok(self)
     }
 
     pub fn folder(&self) -> &Path {
@@ -70,6 +82,9 @@ mod tests {
         let site = Site::create(&parent, &BTreeSet::from([0, 41, 2_020_644])).unwrap();
         assert_eq!(fs::metadata(site.folder().join("2020644.bin")).unwrap().len(), 2_020_644);
         assert_eq!(fs::read_dir(site.folder()).unwrap().count(), 3);
+        let folders = BTreeSet::from(["/a/".to_string(), "/x/b/".to_string()]);
+        let site = site.with_folders(&folders, &BTreeSet::from([41])).unwrap();
+        assert_eq!(fs::metadata(site.folder().join("x/b/41.bin")).unwrap().len(), 41);
         drop(site);
         assert_eq!(fs::read_dir(&parent).unwrap().count(), 0);
         fs::remove_dir(&parent).unwrap();

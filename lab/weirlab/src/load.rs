@@ -21,10 +21,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use loadgen::{ClientGroup, Patience, Plan, Progress, Room};
+use loadgen::{ClientGroup, Patience, Plan, Progress, Room, Site};
 use record::{AttemptRecord, Run};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use testbed::Load;
+use testbed::{Customer, CustomerAt, Load};
 use units::{Nanos, Rate};
 use workload::{Beside, ClosedClient, Job, Schedule, Scheduled, Source};
 
@@ -47,11 +47,11 @@ pub struct Args {
     #[arg(long = "load", value_name = "JSON", hide = true, conflicts_with_all = ["Load", "rate"],
           value_parser = |text: &str| serde_json::from_str::<Load>(text))]
     given: Option<Load>,
-    /// Print the statistics of --surge beside the published ones; needs no server
-    #[arg(long, requires = "surge")]
+    /// Print the statistics of --surge beside the published ones, or the files of --webstone; needs no server
+    #[arg(long)]
     describe: bool,
     /// Instead of the trace's times, Poisson arrivals of this many requests per second
-    #[arg(long, value_name = "RPS", allow_negative_numbers = true, conflicts_with_all = ["rho", "profile", "users"])]
+    #[arg(long, value_name = "RPS", allow_negative_numbers = true, conflicts_with_all = ["rho", "profile", "users", "webstone"])]
     rate: Option<f64>,
     /// Rate of the bottleneck between server and client, such as 10mbit
     #[arg(long, value_name = "RATE", required_unless_present = "describe")]
@@ -114,7 +114,7 @@ pub fn main(mut args: Args) -> Result<(), Failure> {
     }
     let server = probe::server_name(&wanted.url, target, args.server.as_deref())?;
     let Wanted { schedule, uplink, patience, .. } = &wanted;
-    let scarce = room::warning(&schedule.jobs, args.load.users, *uplink, *patience, &Room::of(&plan));
+    let scarce = room::warning(&schedule.jobs, args.load.closed_users(), *uplink, *patience, &Room::of(&plan));
     for warning in schedule.warning.iter().chain(&scarce) {
         eprintln!("weirlab: {warning}");
     }
@@ -166,6 +166,9 @@ fn understand(args: &Args) -> Result<Wanted, Failure> {
     let closed = clients::closed_clients(&groups);
     let clients: Vec<ClientGroup> = groups.into_iter().map(|(group, _)| group).collect();
     clients::check(&clients)?;
+    if !clients.is_empty() && !args.load.class.is_empty() {
+        return Err(Failure::Usage("--client: classes are the groups of clients of --webstone: leave it out".into()));
+    }
     Ok(Wanted { url, uplink, patience, clients, closed, schedule, users })
 }
 
@@ -195,7 +198,7 @@ fn submit(wanted: &mut Wanted, plan: &Plan, json: bool) -> Result<loadgen::Outco
     }
     let mut scheduled = Scheduled::new(&wanted.schedule.jobs);
     let source: &mut dyn Source = match &mut wanted.users {
-        Some(users) => &mut users.population,
+        Some(users) => &mut *users.source,
         None => &mut scheduled,
     };
     let mut beside;
@@ -219,11 +222,20 @@ fn plan(wanted: &Wanted, target: SocketAddr, args: &Args) -> Plan {
         target,
         host: wanted.url.authority.clone(),
         prefix: wanted.url.prefix.clone(),
+        sites: args.load.class.iter().map(|customer| site(customer, &wanted.url)).collect(),
         per_connection: if args.load.session.is_some() { u64::MAX } else { args.load.per_connection },
         grace: args.load.grace.unwrap_or(GRACE).into(),
         patience: wanted.patience,
         clients: wanted.clients.clone(),
         seed: args.load.seed,
+    }
+}
+
+/// Where a customer's files are, below the URL.
+fn site(customer: &Customer, url: &Url) -> Site {
+    match &customer.at {
+        CustomerAt::Path(path) => Site { host: url.authority.clone(), prefix: url.prefix.clone() + &path[1..] },
+        CustomerAt::Host(host) => Site { host: host.clone(), prefix: url.prefix.clone() },
     }
 }
 

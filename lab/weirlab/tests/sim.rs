@@ -100,6 +100,23 @@ fn clients_of_a_trace_share_the_link() {
     assert!(with < 0.95 * without, "{with} ms for {without}");
 }
 
+/// 004: of a link that is always full A has 15 of 18 parts, where B has three slots; and who sleeps is in nobody's way.
+#[test]
+fn webstones_clients_have_slots() {
+    let common = "--policy ps --webstone WA --class A:15 --class B:15 --jobs 20000";
+    let (free, slots) = (json(common), json(&format!("{common} --slots A:15,B:3 --sharing own")));
+    let faster = number(&free, "/A/latency_weighted_ms") / number(&slots, "/A/latency_weighted_ms");
+    assert!((faster / (30.0 / 18.0) - 1.0).abs() < 0.05, "A is {faster} times as fast");
+    let all = ["/per_s", "/A/per_s", "/B/per_s"].map(|path| number(&slots, path));
+    assert!(
+        (all[0] - all[1] - all[2]).abs() < 1e-6 && (all[0] / number(&free, "/per_s") - 1.0).abs() < 0.02,
+        "{all:?}"
+    );
+    assert_eq!(json(&format!("{common} --slots A:15,B:3 --sharing none"))["A"], free["A"]);
+    let served = json("--policy strict/fair --webstone WB --class A:15 --class B:15 --jobs 2000");
+    assert!(served["B"]["latency_ms"].is_null(), "nobody of B was answered: {}", served["B"]);
+}
+
 #[test]
 fn closed_clients_are_told_apart() {
     let found =
@@ -253,6 +270,21 @@ fn mistakes_about_clients_name_the_field() {
             2,
             "--client-share: client share `0`: write on, off, strict",
         ),
+        ("--policy ps --webstone WA".into(), 2, "--webstone: nobody asks: write --class A:15"),
+        ("--policy ps --webstone WC --class A:1".into(), 2, "--webstone: `WC` is no workload of WebStone"),
+        (
+            "--policy ps --webstone WA --class A:1 --slots B:1".into(),
+            2,
+            "--slots: `B:1` does not say the slots of each class",
+        ),
+        (
+            "--policy ps --webstone WA --class A:1 --slots A:1 --sharing all".into(),
+            2,
+            "--sharing: `all` is no way to share",
+        ),
+        ("--policy ps --webstone WA --class A:1 --buffer 8KB".into(), 2, "--buffer: there are no slots"),
+        (format!("{fine} --rho 0.5 --think 1s"), 2, "--think: it is of WebStone's clients"),
+        ("--policy srpt --model server --webstone WA --class A:1".into(), 2, "--webstone: only --model queue knows it"),
         (format!("{fine} --rho 0.5 --closed 8"), 2, "--closed: `8` is no closed client: write CONNECTIONS,SIZE"),
         (format!("{fine} --rho 0.5 --closed 8,100KB"), 2, "--closed: closed clients ask without end: write seconds"),
         ("--model packet --policy srpt --clients 9".into(), 2, "--clients: only --model queue knows them"),

@@ -37,6 +37,7 @@ mod spread;
 mod summary;
 pub mod surge;
 mod synthetic;
+mod webstone;
 mod write;
 
 pub use calendar::{iso, parse_clock, parse_iso};
@@ -52,6 +53,9 @@ pub use schedule::{HEAD_BYTES_NOMINAL, Job, Scaling, Schedule, ScheduleError, sc
 pub use source::{Ask, Scheduled, Source};
 pub use summary::{SizeSummary, Summary};
 pub use synthetic::{Sizes, Synthetic};
+pub use webstone::{
+    WEBSTONE_CLASSES_MAX, WEBSTONE_CLIENTS_MAX, WebStone, WebStoneClients, WebStoneFiles, check_webstone,
+};
 pub use write::write_csv;
 
 /// The largest size a reader takes, 1 PiB: above it a line is damaged, and below it no sum over a log overflows.

@@ -3,8 +3,8 @@
 //! `ps`, and `las` where service is fluid, are exact disciplines of the simulator. Everything else is a
 //! [`PolicySpec`], whose sizes are turned into link time, the drain's unit here ([`super::drained`]).
 
-use sched::Policy;
 use sched::policy::{self, BandSpec, Order, PolicySpec};
+use sched::{Policy, Sharing};
 use units::Nanos;
 
 use super::line::Line;
@@ -39,7 +39,8 @@ pub(super) fn resolve(config: &Config, quantile: &dyn Fn(f64) -> f64, line: &Lin
     }
     let policy: PolicySpec = spec.parse().map_err(|error| Error::field("policy", error))?;
     let is_las = *policy.order() == Order::Las && !policy.has_classes();
-    if is_las && chunk_bytes.is_none() && config.connections.is_none() && !config.clients.is_any() {
+    let is_paused = config.slots.as_ref().is_some_and(|slots| slots.sharing == Sharing::AnyUntilWanted);
+    if is_las && !is_paused && chunk_bytes.is_none() && config.connections.is_none() && !config.clients.is_any() {
         return exact(Discipline::LeastAttained);
     }
     let cuts_bytes = cut_points(policy.order(), quantile);

@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU32;
 
-use sched::{Arrival, CarrierId, Drain, JobId, Pace, Path, Policy, Precedence, Size};
+use sched::{Arrival, CarrierId, Drain, JobId, Pace, Path, Policy, Precedence, Size, Why};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -53,6 +53,26 @@ impl Jobs {
         self.flights[id.slot()].expect("a granted job is in flight").1
     }
 
+    /// The job of this number, if it is still there.
+    fn find(&self, number: u64) -> Option<JobId> {
+        let found =
+            self.flights.iter().flatten().find(|(id, flight)| flight.number == number && self.drain.job(*id).is_some());
+        found.map(|(id, _)| *id)
+    }
+
+    /// Out of the order, what it has had is kept. The simulator has no disk, so the reason is free.
+    fn pause(&mut self, number: u64) {
+        if let Some(id) = self.find(number) {
+            self.drain.on_wait(id, Why::Disk);
+        }
+    }
+
+    fn resume(&mut self, at: Nanos, number: u64) {
+        if let Some(id) = self.find(number) {
+            self.drain.on_wait_over(at, id, Why::Disk);
+        }
+    }
+
     /// And what each has had.
     fn present(&self) -> Vec<(Flight, Nanos)> {
         let had = |(id, flight): &(JobId, Flight)| Some((*flight, Nanos(self.drain.job(*id)?.attained)));
@@ -81,6 +101,15 @@ impl Fluid {
     pub fn new(policy: Box<dyn Policy>, connections: Option<NonZeroU32>) -> Fluid {
         Fluid { jobs: Jobs::new(policy, connections), serving: None, wall: Nanos::ZERO }
     }
+
+    /// Ends the grant under way, so that the drain is asked again.
+    fn interrupt(&mut self, now: Nanos) {
+        if let Some(serving) = self.serving.take() {
+            // Less than the grant, or it would have ended: never the last byte.
+            let _ = self.jobs.drain.on_sent(now, serving.job, (now - serving.from).0);
+        }
+        self.wall = now;
+    }
 }
 
 impl Station for Fluid {
@@ -89,13 +118,18 @@ impl Station for Fluid {
     }
 
     fn arrive(&mut self, flight: Flight, path: Path) {
-        let now = flight.arrival;
-        if let Some(serving) = self.serving.take() {
-            // Less than the grant, or it would have ended: never the last byte.
-            let _ = self.jobs.drain.on_sent(now, serving.job, (now - serving.from).0);
-        }
-        self.wall = now;
+        self.interrupt(flight.arrival);
         self.jobs.arrive(flight, path);
+    }
+
+    fn pause(&mut self, at: Nanos, number: u64) {
+        self.interrupt(at);
+        self.jobs.pause(number);
+    }
+
+    fn resume(&mut self, at: Nanos, number: u64) {
+        self.interrupt(at);
+        self.jobs.resume(at, number);
     }
 
     fn depart_by(&mut self, until: Nanos) -> Option<(Flight, Nanos)> {
@@ -165,6 +199,15 @@ impl Station for Chunked {
     fn arrive(&mut self, flight: Flight, path: Path) {
         self.wall = self.wall.max(flight.arrival);
         self.jobs.arrive(flight, path);
+    }
+
+    fn pause(&mut self, _at: Nanos, number: u64) {
+        self.jobs.pause(number);
+    }
+
+    fn resume(&mut self, at: Nanos, number: u64) {
+        self.wall = self.wall.max(at);
+        self.jobs.resume(at, number);
     }
 
     fn depart_by(&mut self, until: Nanos) -> Option<(Flight, Nanos)> {

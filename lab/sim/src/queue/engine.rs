@@ -3,7 +3,10 @@
 use record::{JobRecord, Outcome as Ended};
 use units::Nanos;
 
+use workload::Source;
+
 use super::Error;
+use super::customers::Customers;
 use super::line::{Line, Wire};
 use super::owners::{ClosedClients, Numbering};
 use super::source::{Clients, Request};
@@ -40,6 +43,9 @@ pub(super) struct Engine<'a> {
     pub extent: Extent,
     pub hooks: Hooks<'a>,
     pub tally: Tally,
+    pub customers: Customers,
+    /// Of the link, beside a job's bytes.
+    pub job_cost: Nanos,
     pub counts: Counts,
 }
 
@@ -76,6 +82,28 @@ impl Engine<'_> {
         Ok(())
     }
 
+    /// The same where later requests depend on earlier answers.
+    pub fn run_closed(&mut self, mut station: impl Station, source: &mut dyn Source) -> Result<(), Error> {
+        loop {
+            let due = source.due().filter(|due| *due < self.extent.until);
+            if let Some((flight, at)) = station.depart_by(due.unwrap_or(self.extent.until)) {
+                self.on_departure(&station, &flight, at);
+                if let Some(user) = flight.user {
+                    source.on_end(user, at);
+                }
+                if self.tally.jobs() >= self.extent.counted {
+                    return Ok(());
+                }
+            } else if let Some(ask) = due.and_then(|_| source.take()) {
+                let request = Request { at: ask.at, size_bytes: ask.size_bytes, client: ask.client };
+                self.admit_of(&mut station, request, ask.group.map(|group| group as u8), ask.user)?;
+            } else {
+                self.end(&station);
+                return Ok(());
+            }
+        }
+    }
+
     /// Closed clients are there from the start.
     fn open(&mut self, station: &mut impl Station) -> Result<(), Error> {
         for (client, connections, size_bytes, service) in self.closed.asks() {
@@ -85,8 +113,8 @@ impl Engine<'_> {
                 }
                 let (class, path) = self.clients.draw();
                 let number = CLOSED_NUMBER;
-                let flight =
-                    Flight { number, arrival: Nanos::ZERO, service, size_bytes, class, client, is_closed: true };
+                let (arrival, is_closed, user) = (Nanos::ZERO, true, None);
+                let flight = Flight { number, arrival, service, size_bytes, class, client, is_closed, user };
                 station.arrive(flight, path);
             }
         }
@@ -94,19 +122,31 @@ impl Engine<'_> {
     }
 
     fn admit(&mut self, station: &mut impl Station, request: Request) -> Result<(), Error> {
+        self.admit_of(station, request, None, None)
+    }
+
+    /// Of this user and class, where the load says whose it is.
+    fn admit_of(
+        &mut self,
+        station: &mut impl Station,
+        request: Request,
+        class: Option<u8>,
+        user: Option<u32>,
+    ) -> Result<(), Error> {
         let Request { at, size_bytes, client } = request;
         if station.len() >= JOBS_MAX {
             return Err(Error::TooManyJobs { at });
         }
-        let service = self.line.time_for(self.wire.bytes(size_bytes));
+        let service = self.line.time_for(self.wire.bytes(size_bytes)) + self.job_cost;
         // Nobody leaves later than this.
         if u128::from(at.0) + self.counts.offered + u128::from(service.0) > u128::from(SPAN_MAX.0) {
             return Err(Error::TooLong { at, size_bytes });
         }
-        let (class, path) = self.clients.draw();
+        let (drawn, path) = self.clients.draw();
+        let (class, is_closed) = (class.unwrap_or(drawn), false);
         let client = self.numbering.next(client);
         let number = self.counts.arrived;
-        let flight = Flight { number, arrival: at, service, size_bytes, class, client, is_closed: false };
+        let flight = Flight { number, arrival: at, service, size_bytes, class, client, is_closed, user };
         self.pass(at, station.len());
         self.counts.arrived += 1;
         self.counts.offered += u128::from(service.0);
@@ -118,23 +158,29 @@ impl Engine<'_> {
     /// All departures up to this instant.
     fn serve(&mut self, station: &mut impl Station, until: Nanos) {
         while let Some((flight, at)) = station.depart_by(until) {
-            self.pass(at, station.len() + 1);
             if flight.is_closed {
+                self.pass(at, station.len() + 1);
                 self.closed.on_complete(flight.client, flight.service);
                 let (_, path) = self.clients.draw();
                 station.arrive(Flight { arrival: at, ..flight }, path);
                 continue;
             }
-            self.counts.departed += 1;
-            self.leave(&flight, at, Ended::Complete);
-            if self.counts.departed.is_multiple_of(PROGRESS_JOBS)
-                && let Some(progress) = &mut self.hooks.progress
-            {
-                progress(self.counts.departed);
-            }
+            self.on_departure(station, &flight, at);
             if self.tally.jobs() >= self.extent.counted {
                 return;
             }
+        }
+    }
+
+    fn on_departure(&mut self, station: &impl Station, flight: &Flight, at: Nanos) {
+        self.pass(at, station.len() + 1);
+        self.counts.departed += 1;
+        self.customers.on_departure(flight.class, at);
+        self.leave(flight, at, Ended::Complete);
+        if self.counts.departed.is_multiple_of(PROGRESS_JOBS)
+            && let Some(progress) = &mut self.hooks.progress
+        {
+            progress(self.counts.departed);
         }
     }
 
@@ -167,7 +213,8 @@ impl Engine<'_> {
             return;
         }
         let Flight { arrival, size_bytes, class, .. } = *flight;
-        let alone = self.line.time_for(self.wire.response_bytes(size_bytes));
+        let alone = self.line.time_for(self.wire.response_bytes(size_bytes)) + self.job_cost;
+        self.customers.record(flight, at);
         self.tally.record(&Finished { size_bytes, arrival, departure: at, alone, class });
         if let Some(record) = &mut self.hooks.record {
             record(JobRecord {
@@ -182,7 +229,7 @@ impl Engine<'_> {
                 status: 200,
                 outcome,
                 attempts: 1,
-                group: 0,
+                group: class.into(),
                 client: None,
                 ahead_bytes: None,
             });

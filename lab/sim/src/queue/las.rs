@@ -69,7 +69,8 @@ impl Station for LeastAttained {
     }
 
     fn depart_by(&mut self, until: Nanos) -> Option<(Flight, Nanos)> {
-        let until = fixed(until);
+        // A departure is told in whole nanoseconds, so that who answers it may be a fraction of one early.
+        let until = fixed(until).max(self.wall);
         loop {
             let next = self.levels.iter().rev().nth(1).map(|level| level.attained);
             let Some(level) = self.levels.last_mut() else {
@@ -92,6 +93,15 @@ impl Station for LeastAttained {
             }
             self.merge();
         }
+    }
+
+    /// Slots that are taken back make it a policy of the drain (`super::discipline`).
+    fn pause(&mut self, _at: Nanos, _number: u64) {
+        unreachable!("exact least attained service pauses nobody");
+    }
+
+    fn resume(&mut self, _at: Nanos, _number: u64) {
+        unreachable!("exact least attained service pauses nobody");
     }
 
     fn left_over(&self) -> Vec<Flight> {

@@ -107,6 +107,7 @@ mod tests {
                         class: 0,
                         client: 0,
                         is_closed: false,
+                        user: None,
                     };
                     number += 1;
                     model.push((service, flight.number));

@@ -4,6 +4,7 @@
 //! many digits as there is patience for ([`run`]). Time and service are integer nanoseconds. Memory is that of the jobs
 //! in the system, however many pass through.
 
+mod customers;
 mod discipline;
 mod drained;
 mod engine;
@@ -13,11 +14,13 @@ mod meld;
 mod owners;
 mod ps;
 mod relaxation;
+mod slotted;
 mod source;
 mod station;
 #[cfg(test)]
 mod tests;
 
+pub use customers::CustomerOutcome;
 pub use discipline::CHUNK_BYTES_USUAL;
 pub use engine::{JOBS_MAX, SPAN_MAX};
 pub use line::Wire;
@@ -27,15 +30,18 @@ pub(crate) use source::Poisson;
 
 use std::num::NonZeroU32;
 
+use sched::{LEVELS_MAX, SLOTS_MAX, Sharing, Slots};
 use serde::Serialize;
 use units::{Nanos, Rate};
-use workload::{Distribution, LoadProfile};
+use workload::{Distribution, LoadProfile, WebStone, WebStoneClients, check_webstone};
 
 use crate::{CLASSES_MAX, Hooks, Summary, Tally};
+use customers::Customers;
 use discipline::{Discipline, Resolved, resolve};
 use engine::{Counts, Engine, Extent};
 use line::Line;
 use owners::{ClosedClients, Numbering};
+use slotted::Slotted;
 use source::{Clients, Request};
 
 /// The greatest rate: a byte has to take a nanosecond at least, or sizes that differ would take the same time.
@@ -63,8 +69,22 @@ pub struct Config {
     pub chunk_bytes: Option<u64>,
     /// Jobs at the start that are not counted.
     pub warm_up_jobs: u64,
+    /// What a job takes of the link beside its bytes: a processor's time for it, where the link stands for a processor.
+    pub job_cost: Nanos,
+    /// Before the link, by class; `None`: every job competes.
+    pub slots: Option<SlotSpec>,
     pub horizon: Horizon,
     pub seed: u64,
+}
+
+/// Slots of 004 before the link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlotSpec {
+    /// Of each class, the highest priority first.
+    pub slots: Vec<u32>,
+    pub sharing: Sharing,
+    /// What a socket takes from its process: with so many bytes left, a job gives its slot back. 0: with the last byte.
+    pub buffer_bytes: u64,
 }
 
 /// Who comes when.
@@ -74,6 +94,8 @@ pub enum Arrivals {
     Poisson { sizes: Distribution, load: LoadProfile },
     /// These jobs, once, in order of arrival.
     Replay(Vec<workload::Job>),
+    /// WebStone's clients, so many of each class, each thinking so long after an answer.
+    WebStone { of: WebStone, clients: Vec<u32>, think: Nanos },
 }
 
 /// When it is over.
@@ -105,6 +127,8 @@ pub struct Outcome {
     pub clients: Option<u64>,
     /// Closed clients, in their order.
     pub closed: Vec<ClosedOutcome>,
+    /// Classes of WebStone's clients, in their order.
+    pub customers: Vec<CustomerOutcome>,
     /// Bytes per grant where service is not fluid.
     pub chunk_bytes: Option<u64>,
     /// Cut points of the policy's bands, bytes on the link.
@@ -119,18 +143,7 @@ pub fn check(config: &Config) -> Result<(), Error> {
 /// Simulates; the same config gives the same outcome to the byte.
 pub fn run(config: &Config, hooks: Hooks) -> Result<Outcome, Error> {
     let Resolved { discipline, chunk_bytes, cuts_bytes } = prepare(config)?;
-    let line = Line::new(config.link);
-    let mut engine = Engine {
-        line,
-        wire: config.wire,
-        clients: Clients::new(config.paths, &config.class_shares, line, config.seed),
-        numbering: Numbering::new(&config.clients, config.seed),
-        closed: ClosedClients::new(&config.clients.closed, &line, config.wire),
-        extent: extent(config),
-        hooks,
-        tally: Tally::new(),
-        counts: Counts::default(),
-    };
+    let mut engine = engine(config, hooks);
     match discipline {
         Discipline::ProcessorSharing => feed(&mut engine, ps::ProcessorSharing::default(), config),
         Discipline::LeastAttained => feed(&mut engine, las::LeastAttained::default(), config),
@@ -139,7 +152,7 @@ pub fn run(config: &Config, hooks: Hooks) -> Result<Outcome, Error> {
             feed(&mut engine, drained::Chunked::new(policy, config.connections, chunk), config)
         }
     }?;
-    let Engine { tally, counts, numbering, closed, .. } = engine;
+    let Engine { tally, counts, numbering, closed, customers, .. } = engine;
     let span_ns = counts.at.0.max(1) as f64;
     let rho_offered = counts.offered as f64 / span_ns;
     Ok(Outcome {
@@ -152,13 +165,45 @@ pub fn run(config: &Config, hooks: Hooks) -> Result<Outcome, Error> {
         simulated_s: counts.at.as_secs_f64(),
         clients: numbering.count(),
         closed: closed.outcomes(config.link, counts.at),
+        customers: customers.outcomes(counts.at),
         chunk_bytes,
         cuts_bytes,
     })
 }
 
+fn engine<'a>(config: &Config, hooks: Hooks<'a>) -> Engine<'a> {
+    let line = Line::new(config.link);
+    Engine {
+        line,
+        wire: config.wire,
+        clients: Clients::new(config.paths, &config.class_shares, line, config.seed),
+        numbering: Numbering::new(&config.clients, config.seed),
+        closed: ClosedClients::new(&config.clients.closed, &line, config.wire),
+        extent: extent(config),
+        hooks,
+        tally: Tally::new(),
+        customers: Customers::new(config.customers(), config.warm_up_jobs),
+        job_cost: config.job_cost,
+        counts: Counts::default(),
+    }
+}
+
 fn feed(engine: &mut Engine, station: impl station::Station, config: &Config) -> Result<(), Error> {
+    match &config.slots {
+        None => arrive(engine, station, config),
+        Some(SlotSpec { slots, sharing, buffer_bytes }) => {
+            let buffer = if *buffer_bytes > 0 { engine.line.time_for(*buffer_bytes) } else { Nanos::ZERO };
+            arrive(engine, Slotted::new(station, Slots::new(slots, *sharing), buffer), config)
+        }
+    }
+}
+
+fn arrive(engine: &mut Engine, station: impl station::Station, config: &Config) -> Result<(), Error> {
     match &config.arrivals {
+        Arrivals::WebStone { of, clients, think } => {
+            let until = engine.extent.until;
+            engine.run_closed(station, &mut WebStoneClients::new(*of, clients, *think, until, config.seed))
+        }
         Arrivals::Poisson { sizes, load } => {
             let service_ns = config.wire.mean_bytes(sizes) * 8e9 / config.link.bits_per_s() as f64;
             engine.run(station, Poisson::new(sizes, load.clone(), service_ns, config.seed))
@@ -179,7 +224,9 @@ fn feed(engine: &mut Engine, station: impl station::Station, config: &Config) ->
 fn extent(config: &Config) -> Extent {
     let warm_up = config.warm_up_jobs;
     match (config.horizon, &config.arrivals) {
-        (Horizon::Jobs(counted), Arrivals::Poisson { .. }) => Extent { warm_up, counted, until: Nanos::MAX },
+        (Horizon::Jobs(counted), Arrivals::Poisson { .. } | Arrivals::WebStone { .. }) => {
+            Extent { warm_up, counted, until: Nanos::MAX }
+        }
         (Horizon::Until(until), _) => Extent { warm_up, counted: u64::MAX, until },
         (Horizon::Jobs(_) | Horizon::AllOfReplay, _) => Extent { warm_up, counted: u64::MAX, until: Nanos::MAX },
     }
@@ -197,6 +244,7 @@ fn prepare(config: &Config) -> Result<Resolved, Error> {
         return Err(Error::field("jobs", "0 jobs have no mean: write 1 or more"));
     }
     check_shares(&config.class_shares)?;
+    config.check_slots()?;
     let line = Line::new(config.link);
     owners::check(config, &line)?;
     let on_link = |bytes: f64| config.wire.bytes(bytes.round().max(1.0) as u64) as f64;
@@ -208,6 +256,14 @@ fn prepare(config: &Config) -> Result<Resolved, Error> {
             check_span(sizes, config.wire.mean_bytes(sizes) * 8e9 / config.link.bits_per_s() as f64, load, jobs)?;
             resolve(config, &|u| on_link(sizes.quantile(u)), &line)
         }
+        Arrivals::WebStone { of, clients, .. } => {
+            check_webstone(clients).map_err(|reason| Error::field("class", reason))?;
+            if config.horizon == Horizon::AllOfReplay {
+                return Err(Error::field("jobs", "clients ask without end: write a number of jobs or of seconds"));
+            }
+            let files = of.files();
+            resolve(config, &|u| on_link(files.quantile(u) as f64), &line)
+        }
         Arrivals::Replay(jobs) if jobs.is_empty() => Err(Error::field("trace", "there are no jobs in it")),
         Arrivals::Replay(jobs) => {
             let mut sizes: Vec<u64> = jobs.iter().map(|job| job.size_bytes).collect();
@@ -215,6 +271,33 @@ fn prepare(config: &Config) -> Result<Resolved, Error> {
             let quantile = |u: f64| sizes[((u * sizes.len() as f64) as usize).min(sizes.len() - 1)] as f64;
             resolve(config, &|u| on_link(quantile(u)), &line)
         }
+    }
+}
+
+impl Config {
+    fn customers(&self) -> usize {
+        if let Arrivals::WebStone { clients, .. } = &self.arrivals { clients.len() } else { 0 }
+    }
+
+    fn check_slots(&self) -> Result<(), Error> {
+        if self.job_cost > Nanos::from_secs(1) {
+            return Err(Error::field(
+                "job_cost",
+                format_args!("{} s for each job: write up to 1s", self.job_cost.as_secs_f64()),
+            ));
+        }
+        let Some(SlotSpec { slots, .. }) = &self.slots else { return Ok(()) };
+        let sum: u64 = slots.iter().map(|&slots| u64::from(slots)).sum();
+        if !(1..=LEVELS_MAX).contains(&slots.len()) || !(1..=SLOTS_MAX).contains(&sum) {
+            return Err(Error::field(
+                "slots",
+                format_args!("{sum} slots of {} classes: write 1 to {SLOTS_MAX}", slots.len()),
+            ));
+        }
+        if !self.clients.closed.is_empty() || self.connections.is_some() {
+            return Err(Error::field("slots", "not beside connections or closed: their jobs have no slots"));
+        }
+        Ok(())
     }
 }
 

@@ -22,6 +22,8 @@ pub struct ProcessorSharing {
     wall: u128,
     virtual_time: u128,
     present: BinaryHeap<Reverse<Sharer>>,
+    /// Those that sleep; `departs_at` is what each still wants.
+    paused: Vec<Sharer>,
 }
 
 /// A job, and the virtual time at which it departs.
@@ -53,7 +55,7 @@ impl Eq for Sharer {}
 
 impl Station for ProcessorSharing {
     fn len(&self) -> usize {
-        self.present.len()
+        self.present.len() + self.paused.len()
     }
 
     fn arrive(&mut self, flight: Flight, _path: Path) {
@@ -62,7 +64,8 @@ impl Station for ProcessorSharing {
     }
 
     fn depart_by(&mut self, until: Nanos) -> Option<(Flight, Nanos)> {
-        let until = fixed(until);
+        // A departure is told in whole nanoseconds, so that who answers it may be a fraction of one early.
+        let until = fixed(until).max(self.wall);
         let Some(Reverse(first)) = self.present.peek() else {
             self.wall = until;
             return None;
@@ -80,8 +83,22 @@ impl Station for ProcessorSharing {
         self.present.pop().map(|Reverse(sharer)| (sharer.flight, nearest(at)))
     }
 
+    fn pause(&mut self, _at: Nanos, number: u64) {
+        let Some(paused) = self.present.iter().find(|Reverse(sharer)| sharer.flight.number == number) else { return };
+        let wants = paused.0.departs_at - self.virtual_time;
+        self.paused.push(Sharer { departs_at: wants, flight: paused.0.flight });
+        self.present.retain(|Reverse(sharer)| sharer.flight.number != number);
+    }
+
+    fn resume(&mut self, _at: Nanos, number: u64) {
+        let Some(place) = self.paused.iter().position(|sharer| sharer.flight.number == number) else { return };
+        let Sharer { departs_at: wants, flight } = self.paused.swap_remove(place);
+        self.present.push(Reverse(Sharer { departs_at: self.virtual_time + wants, flight }));
+    }
+
     fn left_over(&self) -> Vec<Flight> {
-        self.present.iter().map(|Reverse(sharer)| sharer.flight).collect()
+        let present = self.present.iter().map(|Reverse(sharer)| sharer);
+        present.chain(&self.paused).map(|sharer| sharer.flight).collect()
     }
 }
 

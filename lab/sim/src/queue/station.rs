@@ -14,6 +14,8 @@ pub struct Flight {
     pub client: u32,
     /// Its client is a closed one.
     pub is_closed: bool,
+    /// Who waits for it before he asks again.
+    pub user: Option<u32>,
 }
 
 /// The link with its queue, under one discipline.
@@ -26,6 +28,12 @@ pub trait Station {
 
     /// Serves until the next departure at or before `until`, or else until then. The departed job and when it left.
     fn depart_by(&mut self, until: Nanos) -> Option<(Flight, Nanos)>;
+
+    /// Puts a job to sleep, at the instant that the last [`Station::depart_by`] was asked for or gave; a no-op for one that is not there.
+    fn pause(&mut self, at: Nanos, number: u64);
+
+    /// Lets it go on where it was.
+    fn resume(&mut self, at: Nanos, number: u64);
 
     /// Those still there but for closed clients', in any order.
     fn left_over(&self) -> Vec<Flight>;

@@ -6,6 +6,8 @@ use workload::Job;
 
 use super::*;
 
+mod slots;
+
 /// One byte takes one nanosecond.
 const LINK: &str = "8gbit";
 
@@ -20,6 +22,8 @@ fn replay(policy: &str, jobs: &[Job]) -> Config {
         connections: None,
         clients: ClientSpec::default(),
         chunk_bytes: None,
+        job_cost: units::Nanos::ZERO,
+        slots: None,
         warm_up_jobs: 0,
         horizon: Horizon::AllOfReplay,
         seed: 1,

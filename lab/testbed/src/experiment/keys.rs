@@ -8,7 +8,7 @@ use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use units::Rate;
 use workload::surge::ServerModel;
-use workload::{LoadProfile, USERS_MAX};
+use workload::{LoadProfile, USERS_MAX, WebStone};
 
 use crate::limits::within;
 
@@ -175,6 +175,15 @@ pub(crate) fn users<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     let users = count(deserializer)?;
     let possible = u32::try_from(users).ok().filter(|users| *users <= USERS_MAX);
     possible.map(Some).ok_or_else(|| D::Error::custom(format!("`{users}` users are too many: write 1 to {USERS_MAX}")))
+}
+
+pub(crate) fn webstone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WebStone>, D::Error> {
+    String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
+}
+
+/// As [`webstone`] reads it.
+pub(crate) fn maybe_name<S: Serializer>(of: &Option<WebStone>, serializer: S) -> Result<S::Ok, S::Error> {
+    of.map(WebStone::name).serialize(serializer)
 }
 
 pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {

@@ -9,8 +9,12 @@ use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use serde::{Deserialize, Serialize};
 
-use super::keys::{count, maybe_as_text, maybe_duration, maybe_whole, profile, rho, seconds, users};
-use super::{Session, Surge};
+use workload::WebStone;
+
+use super::keys::{
+    count, maybe_as_text, maybe_duration, maybe_name, maybe_whole, profile, rho, seconds, users, webstone,
+};
+use super::{Customer, CustomerAt, Session, Surge, check_customers};
 
 /// Which requests are made and when, and for how long their users wait. With the link it decides every job.
 ///
@@ -38,6 +42,24 @@ pub struct Load {
     #[arg(long, value_name = "N", conflicts_with_all = ["rho", "profile", "trace", "session", "repeat"])]
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "users")]
     pub users: Option<u32>,
+    /// Closed load of WebStone's clients with a workload of 004, WA or WB: each asks again as soon as it was answered
+    #[arg(
+        long,
+        value_name = "WA|WB",
+        conflicts_with_all = ["rho", "profile", "trace", "surge", "users", "session", "repeat", "per_connection"],
+        value_parser = Named(WebStone::from_str)
+    )]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "webstone",
+        serialize_with = "maybe_name"
+    )]
+    pub webstone: Option<WebStone>,
+    /// A class of them, who ask for one customer's files: in the folder /name/, or in that folder or at that host; repeatable
+    #[arg(long = "class", value_name = "NAME:CLIENTS[=/DIR/|=HOST]", requires = "webstone", value_parser = Named(Customer::from_str))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub class: Vec<Customer>,
     /// Sessions arrive instead of requests: each asks for so many in the mean and thinks so long after each answer
     #[arg(
         long,
@@ -98,12 +120,13 @@ pub struct Load {
 impl Load {
     /// What is wrong with keys that are right by themselves.
     pub(super) fn check(&self) -> Result<(), String> {
-        let loads = [self.rho.is_some(), self.profile.is_some(), self.users.is_some()];
+        let loads = [self.rho.is_some(), self.profile.is_some(), self.users.is_some(), self.webstone.is_some()];
         match loads.iter().filter(|is| **is).count() {
             0 => return Err("missing field `rho`: a load is rho = 0.8, profile = \"W1\" or users = 300".into()),
             1 => {}
-            _ => return Err("rho, profile and users are each a load: give one of them".into()),
+            _ => return Err("rho, profile, users and webstone are each a load: give one of them".into()),
         }
+        self.check_webstone()?;
         if (self.surge.is_some() || self.users.is_some()) && self.trace.is_some() {
             return Err("surge and users make their own requests: leave trace out".into());
         }
@@ -114,6 +137,38 @@ impl Load {
             return Err("retries without abort: say after what time users give up, such as abort = \"7s\"".into());
         }
         Ok(())
+    }
+}
+
+impl Load {
+    fn check_webstone(&self) -> Result<(), String> {
+        let is_webstone = self.webstone.is_some();
+        if is_webstone == self.class.is_empty() {
+            return Err("webstone and class go together: webstone = \"WA\", class = [\"A:15\", \"B:15\"]".into());
+        }
+        let own = self.trace.is_some() || self.surge.is_some() || self.session.is_some() || self.per_connection != 1;
+        if is_webstone && own {
+            return Err(
+                "webstone has requests and connections of its own: leave trace, surge, session, per_connection out"
+                    .into(),
+            );
+        }
+        if is_webstone { check_customers(&self.class) } else { Ok(()) }
+    }
+
+    /// Where customers' files are, beside those of everybody.
+    pub(crate) fn folders(&self) -> impl Iterator<Item = String> {
+        let folder = |customer: &Customer| match &customer.at {
+            CustomerAt::Path(path) => Some(path.clone()),
+            CustomerAt::Host(_) => None,
+        };
+        self.class.iter().filter_map(folder)
+    }
+
+    /// Users who wait for their answers: how many, where the load is of such.
+    pub fn closed_users(&self) -> Option<u32> {
+        let clients = || self.class.iter().map(|customer| customer.clients).sum();
+        self.users.or_else(|| self.webstone.map(|_| clients()))
     }
 }
 

@@ -3,6 +3,7 @@
 //! Every mistake is an error that names the file, the line, what is wrong and what would be right; an unknown key is a
 //! mistake, since a misspelt `fifo_packets` that is silently ignored would be a wrong result.
 
+mod customer;
 mod file;
 mod keys;
 mod known;
@@ -12,13 +13,14 @@ mod load;
 mod tests;
 mod vary;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::Deserialize;
 use toml::Spanned;
 use units::Rate;
 
+pub use customer::{Customer, CustomerAt, check_customers};
 pub use file::{ExperimentFile, Overrides, Point};
 pub use keys::{Session, Surge, check_rho, check_seconds};
 use keys::{burst, output_bytes, packets, segments};
@@ -78,6 +80,9 @@ pub struct Experiment {
     /// By which means the paths of groups of clients are made.
     #[serde(default)]
     pub wan: Wan,
+    /// Numbers that stand between braces in the configurations of runs, by name: what `[vary]` changes in them.
+    #[serde(default)]
+    pub fill: BTreeMap<String, u64>,
     /// Groups of clients; without one, all requests come from one address, with no path but the cable.
     #[serde(default, rename = "client")]
     clients: Vec<Spanned<ClientGroup>>,
@@ -185,6 +190,9 @@ impl Experiment {
         let at = |index: usize| self.clients.get(index).map_or(0, |client| client.span().start);
         if self.network == Network::Loopback && !self.clients.is_empty() {
             return Err((at(0), "clients with addresses of their own need namespaces: leave network out".into()));
+        }
+        if !self.clients.is_empty() && !self.load.class.is_empty() {
+            return Err((at(0), "class says who asks: leave [[client]] out".into()));
         }
         check_groups(self.clients()).map_err(|(index, reason)| (at(index), reason))
     }
@@ -362,7 +370,7 @@ drain = "paced"
     fn a_load_is_given_once() {
         assert!(wrong("rho = 0.8\n", "").contains("missing field `rho`: a load is rho = 0.8, profile"));
         let said = wrong("rho = 0.8", "rho = 0.8\nprofile = \"W1\"");
-        assert!(said.starts_with("x.toml:1: rho, profile and users are each a load"), "{said}");
+        assert!(said.starts_with("x.toml:1: rho, profile, users and webstone are each a load"), "{said}");
         let said = wrong("rho = 0.8", "profile = \"W11\"");
         assert!(said.starts_with("x.toml:3: `W11` is no load profile"), "{said}");
         let said = wrong("rho = 0.8", "rho = 0.8\nretries = 3");

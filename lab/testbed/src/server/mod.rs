@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::namespace::Place;
 use crate::program::{POLL_EVERY, Program};
-use crate::{Experiment, Interrupt, LabError, RunSpec, Server, find_program};
+use crate::{Experiment, Interrupt, LabError, RunSpec, Server, find_program, server_side};
 
 /// How long a server may take until it answers: well under a second, but in an emulated machine.
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -70,7 +70,7 @@ pub fn server_command(
         (Server::Caddy, _) => caddy::command(address, site, folder)?,
         (Server::H2o, _) => h2o::command(address, site, folder)?,
         (Server::Nginx, _) => nginx::command(address, site, folder, &experiment.limits)?,
-        (Server::Weir, Some(weir)) => weir_command(experiment, spec, address, site, weir),
+        (Server::Weir, Some(weir)) => weir_words(experiment, spec, address, site, (folder, weir))?,
         (Server::Weir, None) => return Err(LabError::Missing { program: "weir".into() }),
     };
     command.extend(spec.flags.iter().cloned());
@@ -96,6 +96,47 @@ fn write_config(folder: &Path, name: &str, text: impl Fn(&str) -> String) -> Res
 
 fn absolute(folder: &Path) -> Result<String, LabError> {
     Ok(folder.canonicalize().map_err(|e| LabError::path(folder, e))?.display().to_string())
+}
+
+fn weir_words(
+    experiment: &Experiment,
+    spec: &RunSpec,
+    address: SocketAddr,
+    site: &Path,
+    (folder, weir): (&Path, &Path),
+) -> Result<Vec<String>, LabError> {
+    // Only customers are looked at from the server's side.
+    let has_customers = !experiment.load.class.is_empty();
+    let records = has_customers.then(|| server_side::records_file(folder)).transpose();
+    let records = records.map_err(|e| LabError::path(folder, e))?.map(|file| file.display().to_string());
+    if let Some(text) = &spec.config {
+        let filled = filled(experiment, spec, text, (address, site), records.as_deref())?;
+        let (_, file) = write_config(folder, "weir.toml", |_| filled.clone())?;
+        return Ok(vec![weir.display().to_string(), "run".into(), file]);
+    }
+    let mut command = weir_command(experiment, spec, address, site, weir);
+    command.extend(records.into_iter().flat_map(|file| ["--records".into(), file]));
+    Ok(command)
+}
+
+/// The text of a configuration with what stands between braces filled in.
+fn filled(
+    experiment: &Experiment,
+    spec: &RunSpec,
+    text: &str,
+    (address, site): (SocketAddr, &Path),
+    records: Option<&str>,
+) -> Result<String, LabError> {
+    let own = [
+        ("address", address.to_string()),
+        ("site", absolute(site)?),
+        ("link", experiment.told.unwrap_or(experiment.link).to_string()),
+        ("policy", spec.policy.to_string()),
+        ("drain", spec.drain.clone()),
+    ];
+    let given = experiment.fill.iter().map(|(name, value)| (name.as_str(), value.to_string()));
+    let all = own.into_iter().chain(records.map(|file| ("records", file.to_string()))).chain(given);
+    Ok(all.fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), &value)))
 }
 
 fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, site: &Path, weir: &Path) -> Vec<String> {
@@ -203,5 +244,24 @@ mod tests {
         let address = "127.0.0.1:1".parse().unwrap();
         let error = server_command(&experiment, spec, address, nowhere, nowhere, None).unwrap_err();
         assert!(error.to_string().starts_with("the program `weir` is not found"));
+    }
+
+    #[test]
+    fn a_configuration_is_filled_in_and_run() {
+        let text = "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\nfill = { max_a = 5 }\n\
+            [[run]]\nname = \"own\"\nserver = \"weir\"\ndrain = \"paced\"\n\
+            config = \"\"\"\n[uplink]\nrate = \"{link}\"\nshaping = \"{drain}\"\n[[listener]]\naddress = \"{address}\"\n# {max_a}\n\"\"\"\n";
+        let experiment = Experiment::parse(text, Path::new("x.toml")).unwrap();
+        let spec = experiment.runs().next().unwrap();
+        let folder = std::env::temp_dir().join(format!("weir-config-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let address = "198.18.0.1:8080".parse().unwrap();
+        let command = server_command(&experiment, spec, address, &folder, &folder, Some(Path::new("weir"))).unwrap();
+        assert_eq!(command[..2], ["weir", "run"]);
+        let written = fs::read_to_string(&command[2]).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        let expected =
+            "[uplink]\nrate = \"10mbit\"\nshaping = \"paced\"\n[[listener]]\naddress = \"198.18.0.1:8080\"\n# 5\n";
+        assert_eq!(written, expected);
     }
 }

@@ -1,17 +1,50 @@
-//! `weirlab load --surge --describe`: what would be asked for beside what was published, without a server.
+//! `weirlab load --describe`: what `--surge` or `--webstone` would ask for beside what was published, without a server.
 
 use serde_json::{Value, json};
+use workload::WebStone;
 use workload::surge::{Described, Statistic, describe};
 
 use super::{Args, jobs};
 use cli::Failure;
 
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
+    if let Some(of) = args.load.webstone {
+        return match args.json {
+            true => crate::trace::print(&format!("{:#}\n", files_as_json(of))),
+            false => crate::trace::print(&files_as_table(of)),
+        };
+    }
+    if args.load.surge.is_none() {
+        return Err(Failure::Usage("--describe: of what: write --surge, or --webstone WA too".into()));
+    }
     let described = describe(jobs::server_model(&args.load), args.load.seed);
     match args.json {
         true => crate::trace::print(&format!("{:#}\n", as_json(&described, args.load.seed))),
         false => crate::trace::print(&as_table(&described)),
     }
+}
+
+fn files_as_json(of: WebStone) -> Value {
+    let files = of.files();
+    let file = |(file, size): (usize, &u64)| json!({ "size_bytes": size, "share": files.share(file) });
+    let list: Vec<Value> = files.sizes().iter().enumerate().map(file).collect();
+    json!({ "workload": of.name(), "mean_bytes": files.mean(), "files": list })
+}
+
+/// Each file, so that a shell can make them.
+fn files_as_table(of: WebStone) -> String {
+    let files = of.files();
+    let mean = files.mean();
+    let mut text = format!(
+        "# WebStone {} of 004: {} files, {mean:.0} bytes in the mean of the requests\n",
+        of.name(),
+        files.sizes().len()
+    );
+    text += "# bytes, per mille of the requests\n";
+    for (file, size) in files.sizes().iter().enumerate() {
+        text += &format!("{size}\t{:.3}\n", 1000.0 * files.share(file));
+    }
+    text
 }
 
 fn as_json(described: &Described, seed: u64) -> Value {

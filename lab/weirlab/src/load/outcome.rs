@@ -39,9 +39,15 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &l
         baseline: None,
         closed: closed(wanted),
         wire: record::Wire::default(),
-        clients: wanted.clients.iter().map(|group| group.name.clone()).collect(),
+        clients: groups(args, wanted),
         environment: environment(args, wanted, outcome),
     }
+}
+
+/// Groups of clients, or classes of them.
+fn groups(args: &Args, wanted: &Wanted) -> Vec<String> {
+    let groups = wanted.clients.iter().map(|group| &group.name);
+    groups.chain(args.load.class.iter().map(|customer| &customer.name)).cloned().collect()
 }
 
 /// Who asks only when answered, beside an open load too.
@@ -65,10 +71,11 @@ fn rho(load: &Load) -> Option<f64> {
 
 fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTreeMap<String, String> {
     let load = &args.load;
-    let trace = match (&load.trace, load.surge.is_some() || load.users.is_some()) {
-        (Some(path), _) => path.display().to_string(),
-        (None, true) => format!("SURGE of {}", jobs::server_model(load).name),
-        (None, false) => "shipped synthetic".into(),
+    let trace = match (&load.trace, load.webstone, load.surge.is_some() || load.users.is_some()) {
+        (Some(path), ..) => path.display().to_string(),
+        (None, Some(of), _) => format!("WebStone {} of 004", of.name()),
+        (None, None, true) => format!("SURGE of {}", jobs::server_model(load).name),
+        (None, None, false) => "shipped synthetic".into(),
     };
     let mut environment = BTreeMap::from([
         ("url".into(), wanted.url.to_string()),
@@ -236,9 +243,10 @@ fn doubt(run: &RunSummary) -> String {
 }
 
 fn group_line(group: &GroupSummary) -> String {
-    let GroupSummary { name, jobs, completed, response_time_ms: time, .. } = group;
-    let times = format!("mean {:.2} ms, p50 {:.2}, p99 {:.2}", time.mean, time.p50, time.p99);
-    format!("{name:<14} {jobs} jobs, {completed} complete; response time {times}\n")
+    let GroupSummary { name, jobs, completed, response_time_ms: time, per_s, weighted_ms, .. } = group;
+    let times =
+        format!("mean {:.2} ms, p50 {:.2}, p99 {:.2}; by size class {weighted_ms:.2}", time.mean, time.p50, time.p99);
+    format!("{name:<14} {jobs} jobs, {completed} complete, {per_s:.2} per second; response time {times}\n")
 }
 
 /// How many jobs ended in each way, those that no job ended in included.

@@ -1,18 +1,18 @@
-//! Load that waits: SURGE's users, and sessions that come by themselves.
+//! Load that waits: SURGE's users, WebStone's clients, and sessions that come by themselves.
 
 use std::collections::BTreeSet;
 
-use testbed::{Load, Session};
+use testbed::{Load, Session, check_customers};
 use units::{Nanos, Rate};
 use workload::surge::{Files, Sequence, UserModel};
-use workload::{EndlessSizes, LoadProfile, Population, SessionModel, USERS_MAX};
+use workload::{EndlessSizes, LoadProfile, Population, SessionModel, Source, USERS_MAX, WebStone, WebStoneClients};
 
 use super::jobs::{self, Demand};
 use cli::Failure;
 
 /// Users, and what is known of them before the run.
 pub(crate) struct Users {
-    pub(crate) population: Population,
+    pub(crate) source: Box<dyn Source>,
     /// As the manifest tells of them.
     pub(crate) who: String,
     /// All sizes they may ask for.
@@ -25,10 +25,11 @@ pub(crate) struct Users {
 
 /// The users or sessions asked for; `None` where the load is open.
 pub(crate) fn of(load: &Load, rate_per_s: Option<f64>, link: Rate) -> Result<Option<Users>, Failure> {
-    match (load.users, load.session) {
-        (Some(users), _) => equivalents(load, users).map(Some),
-        (None, Some(session)) => sessions(load, session, rate_per_s, link).map(Some),
-        (None, None) => Ok(None),
+    match (load.users, load.session, load.webstone) {
+        (Some(users), ..) => equivalents(load, users).map(Some),
+        (None, Some(session), _) => sessions(load, session, rate_per_s, link).map(Some),
+        (None, None, Some(of)) => webstone(load, of).map(Some),
+        (None, None, None) => Ok(None),
     }
 }
 
@@ -40,8 +41,19 @@ fn equivalents(load: &Load, users: u32) -> Result<Users, Failure> {
     let files = Files::matched(jobs::server_model(load));
     let sizes = files.sizes().iter().copied().collect();
     let sequence = Box::new(Sequence::new(files, load.seed));
-    let population = Population::users(users, UserModel::PUBLISHED, until, sequence, load.seed);
-    Ok(Users { population, who: format!("{users} users"), sizes, until, session_requests: None })
+    let source = Box::new(Population::users(users, UserModel::PUBLISHED, until, sequence, load.seed));
+    Ok(Users { source, who: format!("{users} users"), sizes, until, session_requests: None })
+}
+
+fn webstone(load: &Load, of: WebStone) -> Result<Users, Failure> {
+    check_customers(&load.class).map_err(|reason| Failure::Usage(format!("--class: {reason}")))?;
+    let until = until(load, "--webstone")?;
+    let clients: Vec<u32> = load.class.iter().map(|customer| customer.clients).collect();
+    let classes: Vec<String> = load.class.iter().map(|customer| customer.to_string()).collect();
+    let who = format!("WebStone {}: {}", of.name(), classes.join(", "));
+    let source = Box::new(WebStoneClients::new(of, &clients, Nanos::ZERO, until, load.seed));
+    let sizes = of.files().sizes().iter().copied().collect();
+    Ok(Users { source, who, sizes, until, session_requests: None })
 }
 
 fn sessions(wanted: &Load, session: Session, rate_per_s: Option<f64>, link: Rate) -> Result<Users, Failure> {
@@ -69,9 +81,9 @@ fn sessions(wanted: &Load, session: Session, rate_per_s: Option<f64>, link: Rate
         Some(_) => Files::matched(jobs::server_model(wanted)).sizes().iter().copied().collect(),
         None => list.into_iter().collect(),
     };
-    let population = Population::sessions(model, sizes, wanted.seed);
+    let source = Box::new(Population::sessions(model, sizes, wanted.seed));
     let session_requests = Some(requests.round() as u64);
-    Ok(Users { population, who, sizes: sizes_known, until, session_requests })
+    Ok(Users { source, who, sizes: sizes_known, until, session_requests })
 }
 
 /// Requests that tell the mean size of a sequence.

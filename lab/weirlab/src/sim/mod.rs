@@ -8,9 +8,11 @@ mod packet_spec;
 mod queue;
 mod server;
 mod spec;
+mod webstone_spec;
 
 pub use packet_spec::PacketSpec;
 pub use spec::{Model, Paths, SimSpec, Wire};
+pub use webstone_spec::WebStoneSpec;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -95,6 +97,9 @@ fn refuse_users(spec: &SimSpec) -> Result<(), Failure> {
     if let Some((name, _)) = of_queue.into_iter().find(|(_, is_set)| *is_set && spec.model != Model::Queue) {
         return Err(Failure::Usage(format!("--{name}: only --model queue knows them")));
     }
+    if let Some(field) = spec.webstone.first_set().filter(|_| spec.model != Model::Queue) {
+        return Err(Failure::Usage(format!("--{}: only --model queue knows it", field.replace('_', "-"))));
+    }
     if spec.set.is_some() && spec.model != Model::Server {
         return Err(Failure::Usage("--set: only --model server knows it".into()));
     }
@@ -106,6 +111,7 @@ fn refuse_users(spec: &SimSpec) -> Result<(), Failure> {
 Examples:
   weirlab sim --policy srpt --rho 0.8 --dist exponential:mean=5000
   weirlab sim --policy srpt --rho 0.8 --trace access.log --clients trace
+  weirlab sim --policy ps --webstone WA --class A:15 --class B:15 --slots A:15,B:3 --jobs 100000
   weirlab sim --policy srpt --rho 0.1 --dist deterministic:size=300000 --seconds 120 --closed 8,100KB --client-share off")]
 pub struct Args {
     #[command(flatten)]

@@ -116,13 +116,16 @@ fn manifest(spec: &SimSpec, outcome: &SimOutcome, written: &Written) -> Result<M
         baseline: None,
         closed: closed(spec),
         wire: wire(spec),
-        clients: vec![],
+        clients: spec.webstone.names()?,
         environment,
     })
 }
 
 /// Who asks, where nobody asks before the answer.
 fn closed(spec: &SimSpec) -> Option<String> {
+    if let Some(who) = spec.webstone.who() {
+        return Some(who);
+    }
     match (spec.users, spec.model) {
         (Some(users), _) => Some(format!("{users} users")),
         (None, Model::Server) => Some("users".into()),

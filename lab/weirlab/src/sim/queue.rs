@@ -46,11 +46,25 @@ pub(super) fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
     if let Some(clients) = outcome.clients {
         details.insert("clients".into(), clients.into());
     }
+    details.extend(customers(spec, &outcome.customers)?);
     for (number, closed) in outcome.closed.iter().enumerate() {
         details.insert(format!("closed_{}", number + 1), serde_json::to_value(closed)?);
     }
     let link_bps = config.link.bits_per_s();
     Ok(SimOutcome { summary: outcome.summary, details, link_bps, simulated_jobs: outcome.departed })
+}
+
+/// What each class of WebStone's clients got, by its name, and all of them together.
+fn customers(spec: &SimSpec, customers: &[queue::CustomerOutcome]) -> Result<Map<String, Value>, Failure> {
+    let mut details = Map::new();
+    for (name, customer) in spec.webstone.names()?.iter().zip(customers) {
+        details.insert(name.clone(), serde_json::to_value(customer)?);
+    }
+    if !details.is_empty() {
+        let all: f64 = customers.iter().map(|customer| customer.per_s).sum();
+        details.insert("per_s".into(), all.into());
+    }
+    Ok(details)
 }
 
 pub(super) fn failure(error: queue::Error) -> Failure {
@@ -67,9 +81,10 @@ pub(super) fn wrong<E: std::fmt::Display>(field: &str) -> impl Fn(E) -> Failure 
 
 fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
     let link: Rate = spec.link().parse().map_err(wrong("link"))?;
-    let arrivals = match &spec.trace {
-        Some(_) => replay(spec, link)?,
-        None => poisson(spec)?,
+    let arrivals = match (spec.webstone.arrivals()?, &spec.trace) {
+        (Some(clients), _) => clients,
+        (None, Some(_)) => replay(spec, link)?,
+        (None, None) => poisson(spec)?,
     };
     let is_replay = matches!(arrivals, queue::Arrivals::Replay(_));
     let horizon = horizon(spec, is_replay)?;
@@ -93,6 +108,8 @@ fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
         connections: spec.connections,
         clients: super::clients::of(spec)?,
         chunk_bytes: spec.chunk,
+        job_cost: spec.webstone.job_cost()?,
+        slots: spec.webstone.slots()?,
         warm_up_jobs: spec.warm_up.unwrap_or(warm_up_usual),
         horizon,
         seed: spec.seed,

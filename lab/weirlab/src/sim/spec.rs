@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::PacketSpec;
+use super::{PacketSpec, WebStoneSpec};
 
 /// Everything that makes a simulation; two equal ones give the same result to the byte.
 ///
@@ -98,6 +98,9 @@ pub struct SimSpec {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[serde(default = "default_seed")]
     pub seed: u64,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub webstone: WebStoneSpec,
     #[command(flatten)]
     #[serde(flatten)]
     pub packet: PacketSpec,

@@ -31,6 +31,8 @@ fn answer(mut stream: TcpStream) {
         }
     }
     let name = head.split(' ').nth(1).and_then(|path| path.strip_prefix("/files/"));
+    // A customer's files are in a folder.
+    let name = name.and_then(|name| name.rsplit('/').next());
     let size = name.and_then(|name| name.strip_suffix(".bin")?.parse::<usize>().ok());
     let status = if size.is_some() { "200 OK" } else { "404 Not Found" };
     let size = size.unwrap_or(0);
@@ -333,4 +335,51 @@ fn an_interrupted_run_is_written_and_void() {
     assert!(
         run.records.iter().all(|record| record.outcome == Outcome::Incomplete && Some(record.end_ns) > record.start_ns)
     );
+}
+
+/// Fifteen of each class: as many requests are under way as there are clients, each on a connection of its own, from its customer's place.
+#[test]
+fn webstones_clients_ask_by_class() {
+    let folder = Folder::new("webstone");
+    let (url, out) = (format!("http://{}/files/", server()), folder.path("run"));
+    let words =
+        ["--webstone", "WA", "--class", "A:3", "--class", "B:2=b.example", "--seconds", "1", "--uplink", "100mbit"];
+    let output = run(&[&[url.as_str(), "--out", &out, "--json"], &words[..]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["closed"], "WebStone WA: A:3=/a/, B:2=b.example");
+    let groups = found["groups"].as_array().unwrap();
+    let names: Vec<&str> = groups.iter().map(|group| group["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["A", "B"]);
+    assert!(groups.iter().all(|group| group["per_s"].as_f64().unwrap() > 0.0 && group["completed"] == group["jobs"]));
+    let kept = Run::read(std::path::Path::new(&out)).unwrap();
+    assert_eq!(kept.manifest.clients, ["A", "B"]);
+    assert!(kept.records.iter().all(|job| job.outcome == Outcome::Complete && job.size_bytes <= 115_000));
+    // Nobody asks before his answer: at any instant at most as many of a class as it has clients.
+    for (group, clients) in [(0, 3), (1, 2)] {
+        let of_group = || kept.records.iter().filter(move |job| job.group == group);
+        let under_way = |at: u64| of_group().filter(|job| job.arrival_ns <= at && at < job.end_ns).count();
+        assert!(of_group().all(|job| under_way(job.arrival_ns) <= clients), "class {group}");
+    }
+}
+
+#[test]
+fn webstones_files_are_told_without_a_server() {
+    let output = run(&["--webstone", "WB", "--describe"]);
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(table.starts_with("# WebStone WB of 004: 60 files, 28800 bytes in the mean"), "{table}");
+    assert_eq!(table.lines().last(), Some("2000000\t1.287"), "{table}");
+    let said = refused(&["--describe"]);
+    assert_eq!(said, (Some(2), "weirlab: --describe: of what: write --surge, or --webstone WA too\n".into()));
+    let url = "http://127.0.0.1:1/";
+    for (words, expected) in [
+        (&["--webstone", "WC", "--class", "A:1"][..], "`WC` is no workload of WebStone: write WA or WB"),
+        (&["--webstone", "WA"], "--class: 0 classes: write 1 to 16"),
+        (&["--webstone", "WA", "--class", "A:x"], "`A:x` is no class: write NAME:CLIENTS"),
+        (&["--webstone", "WA", "--class", "A:1", "--class", "A:2"], "two classes are called `A`"),
+        (&["--webstone", "WA", "--class", "A:1"], "--webstone: they ask without end: write --seconds too"),
+    ] {
+        let (status, said) = refused(&[&[url, "--uplink", "10mbit"], words].concat());
+        assert!(status == Some(2) && said.contains(expected), "{words:?}: {said}");
+    }
 }

@@ -1,0 +1,86 @@
+//! Latency as the server saw it, from its own records: 004 (section 2) has no other, "to factor out extraneous load in the network".
+//!
+//! From the last byte of the request to the last byte of the response in the kernel; the queue before `accept` and the wire are not in it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use record::{JobRecord, Run};
+use stats::{SIZE_DECADES, size_decade, weighted_mean};
+
+/// In the folder of a run, a run of the server's side.
+const FOLDER: &str = "server-side";
+
+/// The file of the server's records; its folder is made.
+pub(crate) fn records_file(folder: &Path) -> std::io::Result<PathBuf> {
+    let folder = folder.join(FOLDER);
+    std::fs::create_dir_all(&folder)?;
+    Ok(folder.canonicalize()?.join("records.csv"))
+}
+
+/// For the manifest: the mean of all responses, `server_latency_ms`, and of each class that the server told apart, with its name; all
+/// weighted by size class. Nothing where the server kept no records, or has not ended well.
+pub(crate) fn described(folder: &Path) -> BTreeMap<String, String> {
+    Run::read(&folder.join(FOLDER)).map_or_else(|_| BTreeMap::new(), |run| means(&run))
+}
+
+fn means(run: &Run) -> BTreeMap<String, String> {
+    // A probe has no body.
+    let whole: Vec<&JobRecord> = run.records.iter().filter(|job| job.is_complete() && job.size_bytes > 0).collect();
+    let of = |name: String, group: Option<usize>| Some((name, format!("{:.4}", mean_ms(&whole, group)?)));
+    let classes = run.manifest.clients.iter().enumerate();
+    let classes = classes.filter_map(|(group, class)| of(format!("server_latency_ms_{class}"), Some(group)));
+    of("server_latency_ms".into(), None).into_iter().chain(classes).collect()
+}
+
+/// Each size class has the weight of all its responses, whichever class of the server's they are of.
+fn mean_ms(jobs: &[&JobRecord], group: Option<usize>) -> Option<f64> {
+    let is_of = |job: &JobRecord| group.is_none_or(|group| job.group as usize == group);
+    let class = |size: usize| {
+        let all = jobs.iter().filter(|job| size_decade(job.size_bytes) == size);
+        let times: Vec<f64> =
+            all.clone().filter(|job| is_of(job)).map(|job| job.response_time().as_millis_f64()).collect();
+        (all.count() as f64, stats::mean(&times))
+    };
+    weighted_mean((0..=SIZE_DECADES.len()).map(class))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::{Manifest, Outcome};
+
+    fn job(group: u32, size_bytes: u64, ms: u64) -> JobRecord {
+        JobRecord {
+            job: 0,
+            size_bytes,
+            head_bytes: 0,
+            arrival_ns: 0,
+            start_ns: None,
+            first_byte_ns: None,
+            end_ns: ms * 1_000_000,
+            body_bytes: size_bytes,
+            status: 200,
+            outcome: Outcome::Complete,
+            attempts: 1,
+            group,
+            client: None,
+            ahead_bytes: None,
+        }
+    }
+
+    #[test]
+    fn classes_are_weighed_alike_and_probes_are_none() {
+        let text = r#"{"name":"a","server":"weir","policy":"fair","drain":"off","link_bps":1,"rho":0.8,"seed":1,
+            "per_connection":1,"seconds":1.0,"commit":"","kernel":"","command":[],"server_cpu":null,"client_cpu":null,
+            "lateness_ns_p99":null,"wire_bytes":null,"void":null,"environment":{},"clients":["A","B"]}"#;
+        let manifest: Manifest = serde_json::from_str(text).unwrap();
+        let records = vec![job(0, 0, 900), job(0, 500, 10), job(0, 500, 20), job(0, 5_000, 100), job(1, 5_000, 200)];
+        let found = means(&Run { manifest, records });
+        // Two small and two large in all; A's means are 15 and 100, B's 200 alone.
+        let expected =
+            [("server_latency_ms", "82.5000"), ("server_latency_ms_A", "57.5000"), ("server_latency_ms_B", "200.0000")];
+        assert_eq!(found, expected.map(|(name, ms)| (name.to_string(), ms.to_string())).into());
+        assert!(described(Path::new("/nonexistent")).is_empty());
+    }
+}
