@@ -285,7 +285,7 @@ fn notes_name_overlaps_and_each_table_or_key_without_effect_once() {
     let text = "\
 [[site]]
 root = 'r'
-access_log = 'a'
+class = 'a'
 [[site.cache]]
 path = '/a/*'
 control = 'private'
@@ -304,7 +304,7 @@ path = '/b'
     assert_eq!(
         notes(text),
         [
-            "f:3:1: site.access_log: no effect yet",
+            "f:3:1: site.class: no effect yet",
             "f:7:1: site.cache overlaps that of line 4, which wins where both match",
             "f:10:3: class: no effect yet",
         ]

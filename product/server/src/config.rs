@@ -1,7 +1,6 @@
 //! Everything the server needs to know, resolved: no option is left open, and every value has its reason.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use units::{Nanos, Rate};
@@ -9,6 +8,7 @@ use units::{Nanos, Rate};
 use crate::classes::Classes;
 use crate::clients::{ClientLimits, ClientPrefix, ClientWeights};
 use crate::drain_choice::DrainChoice;
+use crate::log::LogConfig;
 use crate::records::RecordsConfig;
 use crate::sites::SiteConfig;
 use crate::transmit::Patience;
@@ -30,15 +30,10 @@ pub struct Config {
     /// Which class a request belongs to, for policies with classes.
     pub classes: Classes,
     pub limits: Limits,
-    pub access_log: Option<AccessLogConfig>,
+    /// Of the sites without their own, and of requests for no site.
+    pub access_log: Option<LogConfig>,
     /// A row for every response; `None` costs nothing.
     pub records: Option<RecordsConfig>,
-}
-
-pub struct AccessLogConfig {
-    /// `None` is standard output.
-    pub path: Option<PathBuf>,
-    pub format: crate::log::Format,
 }
 
 /// What a client may cost.

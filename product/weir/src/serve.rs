@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use cli::Failure;
+use server::log::LogConfig;
 use server::transmit::{Patience, Promotion};
 use server::{
-    AccessLogConfig, Classes, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, DrainChoice,
-    DrainKind, DrainOptions, Limits, PolicySpec, RecordsConfig, Server, SiteConfig, WORKERS_MAX, WaitBound, files, log,
+    Classes, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, DrainChoice, DrainKind, DrainOptions,
+    Limits, PolicySpec, RecordsConfig, Server, SiteConfig, WORKERS_MAX, WaitBound, files, log,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -261,6 +262,7 @@ fn reload(server: &Server, again: &Again) {
         Ok(sites.len())
     });
     match replaced {
+        Ok(1) => server.tell("configuration read again: 1 site is in force"),
         Ok(count) => server.tell(&format!("configuration read again: {count} sites are in force")),
         Err(Failure::Failed(reason) | Failure::Usage(reason)) => {
             reason.lines().for_each(|line| server.tell(line));
@@ -365,8 +367,8 @@ fn config(args: Args, sites: Vec<SiteConfig>, listen: Vec<SocketAddr>) -> Result
     })
 }
 
-fn access_log(path: PathBuf, format: LogFormat) -> AccessLogConfig {
-    AccessLogConfig {
+fn access_log(path: PathBuf, format: LogFormat) -> LogConfig {
+    LogConfig {
         path: (path.as_os_str() != "-").then_some(path),
         format: match format {
             LogFormat::Combined => log::Format::Combined,
