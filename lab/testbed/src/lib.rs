@@ -25,6 +25,7 @@ mod namespace;
 mod neighbour;
 mod one_run;
 mod proc_stat;
+pub mod processes;
 mod program;
 mod qdisc;
 mod rounds;

@@ -48,6 +48,10 @@ impl Program {
         Ok(Program { name: name.into(), child, log: log.into() })
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// CPU time used so far by the program and its descendants.
     pub fn cpu(&self) -> Result<Duration, LabError> {
         proc_stat::tree_cpu(self.child.id())

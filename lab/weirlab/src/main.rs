@@ -5,6 +5,7 @@ mod calibrate;
 mod demo;
 mod link;
 mod load;
+mod processes;
 mod report;
 mod run;
 mod sim;
@@ -35,6 +36,9 @@ enum Command {
     /// Carry packets over a wide-area link between two TUN devices (needs root).
     Link(link::Args),
     Awake(awake::Args),
+    /// Give the processes of an Apache the priorities of their requests (needs root).
+    #[command(subcommand)]
+    Processes(processes::Command),
     /// See in a minute what the order of bytes does: two short runs on loopback, without root.
     Demo(demo::Args),
     /// Simulate one policy under one load.
@@ -56,6 +60,7 @@ fn main() -> std::process::ExitCode {
         Command::Calibrate(args) => calibrate::main(args),
         Command::Link(args) => link::main(args),
         Command::Awake(args) => awake::main(args),
+        Command::Processes(command) => processes::main(command),
         Command::Demo(args) => demo::main(args),
         Command::Sim(args) => sim::main(*args),
         Command::Sweep(args) => sweep::main(args),

@@ -291,7 +291,6 @@ fn notes_name_overlaps_and_each_table_or_key_without_effect_once() {
     let text = "\
 [[site]]
 root = 'r'
-access_log = 'a'
 [[site.cache]]
 path = '/a/*'
 control = 'private'
@@ -300,18 +299,20 @@ path = '*.css'
 control = 'public'
 [[class]]
 name = 'a'
+objective = 'p99 of responses under 1s'
 [[class.rule]]
 path = '/a'
 [[class]]
 name = 'b'
+objective = 'p99 of responses under 1s'
 [[class.rule]]
 path = '/b'
 ";
     assert_eq!(
         notes(text),
         [
-            "f:3:1: site.access_log: no effect yet",
-            "f:7:1: site.cache overlaps that of line 4, which wins where both match",
+            "f:6:1: site.cache overlaps that of line 3, which wins where both match",
+            "f:11:1: class.objective: no effect yet",
         ]
     );
 }

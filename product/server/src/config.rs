@@ -1,7 +1,6 @@
 //! Everything the server needs to know, resolved: no option is left open, and every value has its reason.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use units::{Nanos, Rate};
@@ -9,6 +8,7 @@ use units::{Nanos, Rate};
 use crate::classes::{Classes, ClassesConfig};
 use crate::clients::{ClientLimits, ClientPrefix, ClientWeights};
 use crate::drain_choice::DrainChoice;
+use crate::log::LogConfig;
 use crate::records::RecordsConfig;
 use crate::service::{Account, PassedSocket, Watchdog};
 use crate::sites::SiteConfig;
@@ -39,7 +39,8 @@ pub struct Config {
     /// The same by the rules of a file; the drain has their table.
     pub assigned: Option<ClassesConfig>,
     pub limits: Limits,
-    pub access_log: Option<AccessLogConfig>,
+    /// Of the sites without their own, and of requests for no site.
+    pub access_log: Option<LogConfig>,
     /// A row for every response; `None` costs nothing.
     pub records: Option<RecordsConfig>,
 }
@@ -49,19 +50,11 @@ impl Config {
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.passed.iter().map(|socket| socket.address).chain(self.listen.iter().copied())
     }
-}
 
-impl Config {
     /// One order of all responses, one count of a class's.
     pub fn has_one_loop(&self) -> bool {
         self.drain.is_paced() || self.assigned.is_some()
     }
-}
-
-pub struct AccessLogConfig {
-    /// `None` is standard output.
-    pub path: Option<PathBuf>,
-    pub format: crate::log::Format,
 }
 
 /// What a client may cost.

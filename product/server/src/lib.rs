@@ -29,7 +29,7 @@ mod worker;
 
 pub use classes::{Classes, ClassesConfig, ClassesError};
 pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightError, ClientWeights};
-pub use config::{AccessLogConfig, Config, Limits, WORKERS_MAX};
+pub use config::{Config, Limits, WORKERS_MAX};
 pub use drain_choice::{DrainChoice, DrainError, DrainKind, DrainOptions};
 pub use records::{RecordsConfig, RecordsError};
 pub use sites::SiteConfig;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use http::{EntityFields, Method, Reject, Request, Response, Status, Verdict, multipart};
 use units::Nanos;
 
-use crate::files::{Cache, Entry, Find, Found, LISTING_MIME, Lookup, Missing};
+use crate::files::{Cache, Entry, Find, Found, LISTING_MIME, Lookup, Missing, SiteNumber};
+use crate::log::Log;
 use crate::sites::{Served, Sites};
 use crate::transmit::{Body, Piece};
 
@@ -52,10 +53,9 @@ impl Replier {
     }
 
     /// The class of a request by the rules of a file, where there are any.
-    pub fn class_of(&self, request: &Request, client: IpAddr) -> Option<u16> {
+    pub fn class_of(&self, site: Option<SiteNumber>, request: &Request, client: IpAddr) -> Option<u16> {
         let assigned = self.served.assigned.as_ref()?;
-        let site = self.sites().of(request.fields.host).map(|site| self.sites().place(site));
-        Some(assigned.of(site, request, client))
+        Some(assigned.of(site.map(|site| self.sites().place(site)), request, client))
     }
 
     /// The same for what is no request.
@@ -67,32 +67,49 @@ impl Replier {
         &self.served.sites
     }
 
+    /// The site that a request is for; its number holds until the next [`Replier::serve`].
+    pub fn site(&self, request: &Request) -> Option<SiteNumber> {
+        self.sites().of(request.fields.host)
+    }
+
+    /// Where it is logged.
+    pub fn log(&self, site: Option<SiteNumber>) -> Option<&Arc<Log>> {
+        self.served.log(site)
+    }
+
     /// What has to be found aside comes back instead, to be answered by [`Replier::reply_with`].
-    pub fn reply(&mut self, request: &Request, now: Nanos) -> Result<Reply, Box<Find>> {
-        let Some(site) = self.sites().of(request.fields.host) else { return Ok(misdirected()) };
-        if let Some((status, to)) = self.sites().redirect(site, request) {
-            return Ok(self.dressed(request, redirect(status, &to)));
+    pub fn reply(&mut self, site: Option<SiteNumber>, request: &Request, now: Nanos) -> Result<Reply, Box<Find>> {
+        let Some(number) = site else { return Ok(misdirected()) };
+        if let Some((status, to)) = self.sites().redirect(number, request) {
+            return Ok(self.dressed(site, request, redirect(status, &to)));
         }
         match request.method {
-            Method::Get | Method::Head => match self.cache.lookup(site, request.path, now) {
-                Lookup::Done(found) => Ok(self.reply_with(request, found)),
+            Method::Get | Method::Head => match self.cache.lookup(number, request.path, now) {
+                Lookup::Done(found) => Ok(self.reply_with(site, request, found)),
                 Lookup::Aside(find) => Err(find),
             },
-            Method::Options => Ok(self.dressed(request, bare(Status::NO_CONTENT).with("Allow", ALLOW).into())),
+            Method::Options => Ok(self.dressed(site, request, bare(Status::NO_CONTENT).with("Allow", ALLOW).into())),
             _ => {
                 let refused = bare(Status::METHOD_NOT_ALLOWED).with("Allow", ALLOW).with_length(0);
-                Ok(self.dressed(request, refused.into()))
+                Ok(self.dressed(site, request, refused.into()))
             }
         }
     }
 
-    pub fn reply_with(&mut self, request: &Request, found: Result<Found, Missing>) -> Reply {
+    pub fn reply_with(&mut self, site: Option<SiteNumber>, request: &Request, found: Result<Found, Missing>) -> Reply {
         let reply = self.of_found(request, found);
-        self.dressed(request, reply)
+        self.dressed(site, request, reply)
     }
 
-    fn dressed(&self, request: &Request, reply: Reply) -> Reply {
-        let Some(site) = self.sites().of(request.fields.host) else { return reply };
+    /// The answer to a client that asks too often (RFC 6585 section 4).
+    pub fn too_many(&self, site: Option<SiteNumber>, request: &Request, retry_after_s: u64) -> Reply {
+        let why = format!("more requests than one client may make; please try again in {retry_after_s} s");
+        let refused = text(Status::TOO_MANY_REQUESTS, &why);
+        self.dressed(site, request, refused.with("Retry-After", retry_after_s.to_string().as_bytes()).into())
+    }
+
+    fn dressed(&self, site: Option<SiteNumber>, request: &Request, reply: Reply) -> Reply {
+        let Some(site) = site else { return reply };
         Reply { response: self.sites().dress(site, request, reply.response), ..reply }
     }
 
@@ -154,7 +171,7 @@ impl Replier {
     }
 }
 
-/// The answer to bytes that are no request.
+/// The answer to bytes that are no request. It is of no site: which host they name cannot be told, or not be believed.
 pub fn reject(reject: Reject) -> Reply {
     Reply { is_last: true, ..text(reject.status, reject.reason).into() }
 }
@@ -166,13 +183,6 @@ fn redirect(status: Status, to: &str) -> Reply {
 /// The answer where no site has this host (RFC 9110 section 15.5.20).
 fn misdirected() -> Reply {
     text(Status::MISDIRECTED, "no site of this server has that host").into()
-}
-
-/// The answer to a client that asks too often (RFC 6585 section 4).
-pub fn too_many(retry_after_s: u64) -> Reply {
-    let why = format!("more requests than one client may make; please try again in {retry_after_s} s");
-    let retry_after = retry_after_s.to_string();
-    text(Status::TOO_MANY_REQUESTS, &why).with("Retry-After", retry_after.as_bytes()).into()
 }
 
 fn missing(missing: Missing, path: &[u8]) -> Reply {

@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::drain_choice::DrainChoice;
 use crate::files::{Cache, CacheLimits, Finds};
 use crate::listen::{Listener, listen_all, local_addresses};
-use crate::log::{self, AccessLog};
+use crate::log::{Log, LogConfig, Logs};
 use crate::places::Places;
 use crate::records::{About, Finisher, Recorder, RecordsError};
 use crate::reply::Replier;
@@ -49,10 +49,9 @@ pub struct Server {
     workers: Vec<ThreadId>,
     /// Reads and finds for the workers.
     pool: Arc<Pool>,
-    /// Ends the watching, before the log's thread ends.
+    /// Ends the watching, before the logs' threads end.
     threads: Threads,
-    log: AccessLog,
-    _log_guard: log::Guard,
+    logs: Logs,
     recording: Option<(Recorder, Finisher)>,
     current: Arc<Current>,
 }
@@ -111,10 +110,10 @@ impl Server {
             config.workers = 1;
         }
         let (listeners, addresses) = listen(&config)?;
-        let current = Arc::new(Current::open(&config.sites, config.assigned.as_ref())?);
         let threads = Threads::start(config.watchdog.take(), on_failure)
             .map_err(|e| StartError::Thread("weir-watch".into(), e))?;
-        let (log, log_guard) = open_log(&config, &threads)?;
+        let logs = Logs::start(&threads).map_err(|e| StartError::Thread("weir-log".into(), e))?;
+        let current = Arc::new(open_sites(&config, &logs, &threads)?);
         let recording = start_recording(&config, addresses[0], &threads)?;
         let wakes = wakes(config.workers)?;
         if descriptors(config.workers) < SCARCE {
@@ -134,8 +133,7 @@ impl Server {
             workers: Vec::new(),
             pool: Pool::new(),
             threads,
-            log,
-            _log_guard: log_guard,
+            logs,
             recording,
             current,
         };
@@ -180,9 +178,9 @@ impl Server {
         self.threads.failure()
     }
 
-    /// Opens the access log and the records anew, as after a rotation.
+    /// Opens the access logs and the records anew, as after a rotation.
     pub fn reopen_logs(&self) {
-        self.log.reopen();
+        self.logs.reopen();
         if let Some((recorder, _)) = &self.recording {
             recorder.reopen();
         }
@@ -190,14 +188,16 @@ impl Server {
 
     /// Serves these sites with these classes from now on, or, with the reason why not, those from before. What is under way ends as it began.
     pub fn replace_sites(&self, sites: &[SiteConfig], classes: Option<&ClassesConfig>) -> Result<(), StartError> {
-        self.current.replace(sites, classes)?;
+        let replaced = self.current.replace(sites, classes, &|config| open_log(&self.logs, config, &self.threads));
+        self.logs.forget_unused();
+        replaced?;
         self.wakes.iter().for_each(|wake| wake.set());
         Ok(())
     }
 
     /// Writes a line to the error log.
     pub fn tell(&self, line: &str) {
-        self.log.error(line);
+        self.logs.error(line);
     }
 
     /// Has the clients that were sent most lately written to the error log, by the first worker, which may keep accounts of their shares.
@@ -239,8 +239,7 @@ impl Server {
                 .with_client_rate(config.limits.client_rate_max.map(|_| Arc::clone(&self.clients) as _)),
             classes: config.classes.clone(),
             wake: Arc::clone(wake),
-            log: self.log.clone(),
-            logs_access: config.access_log.is_some(),
+            log: self.logs.handle(),
             recorder: self.recording.as_ref().map(|(recorder, _)| recorder.clone()),
             limits: config.limits.clone(),
             places: Arc::clone(&self.places),
@@ -262,7 +261,7 @@ impl Server {
     /// Once, for all threads: a filter of system calls holds for the process.
     fn tell_refusal(&self, refusal: Option<io::Error>) {
         if let Some(error) = refusal {
-            self.log.error(&format!("system call epoll_pwait2 is refused: {error}; using two calls instead"));
+            self.logs.error(&format!("system call epoll_pwait2 is refused: {error}; using two calls instead"));
         }
     }
 }
@@ -297,15 +296,15 @@ fn transmitter(config: &mut Config, pool: &Arc<Pool>, wake: &Arc<Wake>) -> Trans
         .with_storage(Disk::new(Arc::clone(pool), move || woken.set()))
 }
 
-fn open_log(config: &Config, threads: &Threads) -> Result<(AccessLog, log::Guard), StartError> {
-    let (target, format, name) = match &config.access_log {
-        None => (log::Target::Off, log::Format::Combined, String::new()),
-        Some(access) => match &access.path {
-            None => (log::Target::Stdout, access.format, "on standard output".to_string()),
-            Some(path) => (log::Target::File(path.clone()), access.format, format!("`{}`", path.display())),
-        },
-    };
-    AccessLog::open(target, format, threads).map_err(|error| StartError::Log(name, error))
+fn open_sites(config: &Config, logs: &Logs, threads: &Threads) -> Result<Current, StartError> {
+    let open = |config: &LogConfig| open_log(logs, config, threads);
+    let of_server = config.access_log.as_ref().map(open).transpose()?;
+    Current::open(&config.sites, config.assigned.as_ref(), of_server, &open)
+}
+
+fn open_log(logs: &Logs, config: &LogConfig, threads: &Threads) -> Result<Arc<Log>, StartError> {
+    let name = config.path.as_ref().map_or("on standard output".into(), |path| format!("`{}`", path.display()));
+    logs.open(config, threads).map_err(|error| StartError::Log(name, error))
 }
 
 fn start_recording(

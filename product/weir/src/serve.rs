@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use cli::Failure;
+use server::log::LogConfig;
 use server::service::{Account, Notifier, PassedSocket, passed_sockets, unpassed};
 use server::transmit::{Patience, Promotion};
 use server::{
-    AccessLogConfig, Classes, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config,
-    DrainChoice, DrainKind, DrainOptions, Limits, PolicySpec, RecordsConfig, Server, SiteConfig, StartError,
-    WORKERS_MAX, files, log,
+    Classes, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, DrainChoice, DrainKind,
+    DrainOptions, Limits, PolicySpec, RecordsConfig, Server, SiteConfig, StartError, WORKERS_MAX, files, log,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::Rate;
@@ -374,8 +374,8 @@ fn limits(args: &Args) -> Limits {
     }
 }
 
-fn access_log(path: PathBuf, format: LogFormat) -> AccessLogConfig {
-    AccessLogConfig {
+fn access_log(path: PathBuf, format: LogFormat) -> LogConfig {
+    LogConfig {
         path: (path.as_os_str() != "-").then_some(path),
         format: match format {
             LogFormat::Combined => log::Format::Combined,

@@ -5,6 +5,9 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+#[path = "configuration/logs.rs"]
+mod logs;
+
 /// A folder of its own, removed at the end.
 struct Folder(PathBuf);
 
@@ -236,6 +239,8 @@ fn a_site_redirects_before_any_file() {
         ("/old/b%20c/?x=1", "a.test", "308 ", "/new/b%20c/?x=1"),
         ("/assets/a.css", "www.a.test:81", "302 ", "http://a.test/assets/a.css"),
         ("/a%20b%3f", "www.a.test", "302 ", "http://a.test/a%20b%3F"),
+        ("/a", "www.a.test.", "302 ", "http://a.test/a"),
+        ("/a", "WWW.a.test.:81", "302 ", "http://a.test/a"),
         ("/any", "moved.test", "301 ", "https://a.test/any"),
     ] {
         let answer = get(&addresses[0], path, host);
@@ -265,6 +270,22 @@ fn a_site_dresses_its_responses() {
     std::fs::remove_file(folder.0.join("www/errors/404.html")).unwrap();
     let (status, _, err) = said(&weir(&folder.0, &["run"]));
     assert!(status == Some(1) && err.contains("www/errors/404.html` of status 404: No such file"), "{err}");
+}
+
+/// One request too many has the page of its site; what is no request is of no site.
+#[test]
+fn a_refusal_has_the_page_of_its_site_and_no_request_has_none() {
+    let folder = answers("refusals");
+    let page = |status| format!("[[site.error_page]]\nstatus = {status}\nfile = \"/errors/404.html\"\n");
+    let sites = ANSWERS.replace("[[site.error_page]]", &format!("{}{}[[site.error_page]]", page(429), page(400)));
+    folder.write("weir.toml", &format!("{sites}[limits]\nclient_requests = 1\n"));
+    let (_running, addresses) = run(&folder.0.join("weir.toml"));
+    let refused = (0..100).map(|_| get(&addresses[0], "/plain.txt", "a.test")).find(|answer| answer.contains(" 429 "));
+    let refused = refused.unwrap();
+    assert!(refused.ends_with("\r\n\r\n<p>gone</p>") && holds(&refused, "X-Frame-Options: DENY"), "{refused}");
+    assert!(refused.contains("\r\nRetry-After: "), "{refused}");
+    let malformed = get(&addresses[0], "/plain.txt", "a test");
+    assert!(malformed.starts_with("HTTP/1.1 400 ") && !malformed.contains("gone"), "{malformed}");
 }
 
 /// Sends the signal, and waits until the server says what came of it.
@@ -301,6 +322,11 @@ fn a_file_read_again_counts_whole_or_not_at_all() {
     let (running, mut log, address) = run_aloud(&folder);
     assert!(get(&address, "/a.txt", "one.test").ends_with("of one"));
 
+    folder.write(
+        "weir.toml",
+        &format!("{}root = \"one\"\n", SITES.split("[[site]]").next().unwrap().to_owned() + "[[site]]\n"),
+    );
+    assert!(reload(&running, &mut log).contains("1 site is in force"));
     folder.write("weir.toml", &SITES.replace("root = \"one\"", "root = \"many\""));
     assert!(reload(&running, &mut log).contains("2 sites are in force"));
     assert!(get(&address, "/a.txt", "one.test").ends_with("of many"));

@@ -43,7 +43,7 @@ pub(super) fn command(
 
 /// The words before a command that run it as nobody who may still read what root may: the folder of an experiment need not
 /// be open to others. A change of user clears the signal of a dead parent, so it is asked for again.
-fn as_nobody() -> Vec<String> {
+pub(crate) fn as_nobody() -> Vec<String> {
     let line = format!(
         "setpriv --pdeathsig TERM --reuid {NOBODY} --regid {NOBODY} --clear-groups \
          --inh-caps +dac_override --ambient-caps +dac_override"
@@ -52,7 +52,7 @@ fn as_nobody() -> Vec<String> {
 }
 
 /// Where the modules of the Apache that is installed are.
-pub(super) fn modules_folder() -> Result<PathBuf, LabError> {
+pub(crate) fn modules_folder() -> Result<PathBuf, LabError> {
     let program = find_program(Server::Apache.program())?;
     let prefix = program.ancestors().nth(2).unwrap_or(Path::new("/"));
     // Where /sbin is a link to /usr/sbin, PATH may name the first.

@@ -7,6 +7,7 @@ mod nginx;
 
 pub(crate) use apache::PROCESSES as APACHE_PROCESSES;
 
+pub(crate) use apache::{as_nobody, modules_folder};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -87,7 +88,11 @@ pub(crate) fn check_installed(server: Server, weir: Option<&Path>) -> Result<(),
 }
 
 /// Writes a server's configuration to its folder and gives both paths, absolute, the folder's first.
-fn write_config(folder: &Path, name: &str, text: impl Fn(&str) -> String) -> Result<(String, String), LabError> {
+pub(crate) fn write_config(
+    folder: &Path,
+    name: &str,
+    text: impl Fn(&str) -> String,
+) -> Result<(String, String), LabError> {
     let folder = absolute(folder)?;
     let file = Path::new(&folder).join(name);
     fs::write(&file, text(&folder)).map_err(|e| LabError::path(&file, e))?;

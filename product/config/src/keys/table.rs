@@ -298,15 +298,15 @@ pub static KEYS: &[Key] = &[
         "site.access_log",
         text(Form::Path),
         Absent("`server.access_log`"),
-        NotYet,
-        "Access log of this site; `-` is standard output.",
+        Now,
+        "Access log of this site; `-` is standard output. Several may share one.",
         r#""/var/log/weir/shop.log""#,
     ),
     key(
         "site.log_format",
         text(Form::OneOf(&["combined", "json"])),
         Absent("`server.log_format`"),
-        NotYet,
+        Now,
         "Format of its access log.",
         r#""json""#,
     ),
@@ -333,7 +333,7 @@ pub static KEYS: &[Key] = &[
     key("site.cache.path", text(Form::Pattern), Required, Now, "Paths that it holds for.", r#""*.css""#),
     key("site.cache.control", text(Form::CacheControl), Required, Now, "Directives.", r#""max-age=86400, immutable""#),
     //
-    tables("site.error_page", "a line of text", Now, "The body of an error."),
+    tables("site.error_page", "a line of text", Now, "The body of an error. What is no request has none."),
     key("site.error_page.status", whole(400, 599), Required, Now, "Status of the error.", "404"),
     key(
         "site.error_page.file",

@@ -103,15 +103,14 @@ fn has_host(address: &str) -> bool {
     split_host(&address[..end]).is_some()
 }
 
-/// The host and the port of `example.org:8080`.
+/// The host and the port of `example.org:8080`; a dot may end the whole name (RFC 1034 section 3.1).
 pub fn split_host(authority: &str) -> Option<(HostName, Option<u16>)> {
+    let whole = |name: &str| HostName::new(name.strip_suffix('.').unwrap_or(name));
     let digits = authority.bytes().rev().take_while(u8::is_ascii_digit).count();
     let (before, port) = authority.split_at(authority.len() - digits);
     match before.strip_suffix(':') {
-        Some(host) if !host.ends_with(':') || host.ends_with(']') => {
-            Some((HostName::new(host)?, Some(port.parse().ok()?)))
-        }
-        _ => Some((HostName::new(authority)?, None)),
+        Some(host) if !host.ends_with(':') || host.ends_with(']') => Some((whole(host)?, Some(port.parse().ok()?))),
+        _ => Some((whole(authority)?, None)),
     }
 }
 
@@ -154,6 +153,15 @@ mod tests {
         ] {
             assert!(Target::from_text(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_host_ends_before_its_port_and_its_last_dot() {
+        let split = |authority: &str| split_host(authority).map(|(host, port)| (host.to_string(), port));
+        for (authority, port) in [("A.org", None), ("a.org.", None), ("a.org:81", Some(81)), ("a.org.:81", Some(81))] {
+            assert_eq!(split(authority), Some(("a.org".into(), port)), "{authority}");
+        }
+        assert!([".", "a..", "a:", "a:70000", ":80"].iter().all(|wrong| split(wrong).is_none()));
     }
 
     #[test]

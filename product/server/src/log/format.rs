@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use units::Nanos;
 
 /// How a line is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
     /// `remote - - [time] "request" status bytes "referer" "user agent"`, times in UTC.
     Combined,

@@ -1,137 +1,140 @@
-//! The access log, and error lines, written without ever making the event loop wait.
+//! Access logs, and error lines, written without ever making the event loop wait.
 //!
-//! A disk can take seconds for one write and a pipe can take forever. So a worker only formats its lines into a buffer
-//! of its own; one thread writes for all. Between them stands a bounded channel: when the thread cannot keep up, lines
-//! are lost and counted, and the count is told on standard error. Serving goes on whatever becomes of the log.
+//! A disk can take seconds for one write and a pipe can take forever. So a worker only formats its lines into buffers
+//! of its own; a thread for each device writes for all ([`lane`](self)). Between them stands a bounded channel: when the thread cannot keep
+//! up, lines are lost and counted, and the count is told on standard error, by a thread that writes nothing else. Serving goes on whatever
+//! becomes of a log, and so do the logs of other devices.
 //!
-//! Waking that thread costs about as much as answering a small request, so a worker sends its lines together: when
+//! Waking such a thread costs about as much as answering a small request, so a worker sends its lines together: when
 //! they are [`FLUSH_BYTES`] long, or [`FLUSH_AFTER`] since it last sent some. A lone request is logged at once.
 
 mod format;
+mod lane;
+mod logs;
 #[cfg(test)]
 pub(crate) mod said;
 pub(crate) mod sink;
-mod thread;
+mod teller;
 
-use std::io;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use units::Nanos;
 
-use crate::threads::Threads;
-
+use format::Formatter;
 pub use format::{Entry, Format};
-use format::{Formatter, one_line};
-use sink::Output;
-use thread::Logger;
+pub use lane::OPEN_MAX;
+use lane::Work;
+pub use logs::{LANES_MAX, Logs};
+use sink::{Output, Sink};
+use teller::Errors;
 
 /// Lines are sent when they are this long together.
 pub const FLUSH_BYTES: usize = 32 * 1024;
 /// Under load a worker sends its lines this often: 50 times a second, for a wake-up of about 5 µs each.
 pub const FLUSH_AFTER: Nanos = Nanos::from_millis(20);
-/// Messages on the way to the thread: 8 MiB of lines, at 200 bytes a line what 100,000 requests/s write in 0.4 s.
+/// Messages on the way to a thread: 8 MiB of lines, at 200 bytes a line what 100,000 requests/s write in 0.4 s.
 pub const MESSAGES_MAX: usize = 256;
-/// How long a stopping server waits for its log to be written.
+/// How long a stopping server waits for its logs to be written.
 pub const STOP_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Where access lines go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
-    /// Nowhere; error lines are written all the same.
-    Off,
-    Stdout,
-    /// Appended to this file, made if missing.
-    File(PathBuf),
+/// A log as the operator wants it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LogConfig {
+    /// Appended to, made if missing; `None` is standard output.
+    pub path: Option<PathBuf>,
+    pub format: Format,
 }
 
-/// One worker's end of the log. A clone has its own buffer; dropping it sends what is left.
+/// A log that is in use: by sites, and by responses that began for one of them. Whoever writes lines to one file in two formats has two.
+#[derive(Debug)]
+pub struct Log {
+    config: Arc<LogConfig>,
+    /// Locked by the thread that writes, alone after the start.
+    sink: Mutex<Sink>,
+    /// The file can be closed between two writes.
+    is_closable: bool,
+    lane: usize,
+    work: SyncSender<Work>,
+    /// When it was written last, in batches of its lane.
+    used: AtomicU64,
+    /// Lines dropped because the channel was full, not told yet.
+    lost: AtomicU64,
+}
+
+/// Lines of one log.
+#[derive(Debug)]
+struct Batch {
+    log: Arc<Log>,
+    bytes: Vec<u8>,
+    lines: u64,
+}
+
+/// One worker's end of all logs. A clone has its own buffers; dropping it sends what is left.
 #[derive(Debug)]
 pub struct AccessLog {
-    messages: SyncSender<Message>,
-    shared: Arc<Shared>,
-    /// None if access lines go nowhere.
-    formatter: Option<Formatter>,
-    buffer: Vec<u8>,
-    /// In the buffer.
-    lines: u64,
+    errors: Errors,
+    formatters: [Formatter; 2],
+    /// By the address of the log, which the batch keeps where it is.
+    batches: HashMap<usize, Batch>,
+    /// Bytes of all of them.
+    buffered: usize,
     sent_at: Option<Nanos>,
 }
 
-/// What workers and the thread both touch; all of it is told at the thread's next message.
-#[derive(Debug, Default)]
-struct Shared {
-    /// Access lines dropped because the channel was full, not told yet.
-    lines_lost: AtomicU64,
-    /// Error lines likewise.
-    errors_lost: AtomicU64,
-    reopen: AtomicBool,
-}
+impl Log {
+    fn new(config: Arc<LogConfig>, output: Output, is_closable: bool, lane: usize, work: SyncSender<Work>) -> Log {
+        let sink = Mutex::new(Sink::new("access log", output));
+        let (used, lost) = (AtomicU64::new(0), AtomicU64::new(0));
+        Log { config, sink, is_closable, lane, work, used, lost }
+    }
 
-#[derive(Debug)]
-enum Message {
-    Lines(Vec<u8>),
-    Error(String),
-    /// Look at what is shared.
-    Wake,
-    /// Write what has been sent and end.
-    Stop,
-}
+    fn sink(&self) -> MutexGuard<'_, Sink> {
+        self.sink.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-/// Ends the logging thread when dropped, after it has written what was sent; waits for at most [`STOP_WAIT_MAX`].
-/// Drop the workers' handles first.
-#[derive(Debug)]
-pub struct Guard {
-    messages: SyncSender<Message>,
-    /// Disconnected when the thread has ended.
-    ended: Receiver<()>,
+    /// Lets go of logs; the threads that write them close the files that nobody else has.
+    pub fn release(logs: impl IntoIterator<Item = Arc<Log>>) {
+        let mut lanes = BTreeMap::new();
+        for log in logs {
+            lanes.entry(log.lane).or_insert_with(|| log.work.clone());
+        }
+        // If a channel is full, its thread looks again at the end of what it has.
+        lanes.values().for_each(|work| drop(work.try_send(Work::Wake)));
+    }
+
+    /// For messages; the sink may be locked for as long as its disk takes.
+    fn name(&self) -> String {
+        self.config.path.as_ref().map_or("on standard output".into(), |path| path.display().to_string())
+    }
 }
 
 impl AccessLog {
-    /// Opens the file and starts the thread.
-    pub fn open(target: Target, format: Format, threads: &Threads) -> io::Result<(AccessLog, Guard)> {
-        let output = Output::open(&target)?;
-        let formatter = (target != Target::Off).then(|| Formatter::new(format));
-        let (log, logger) = AccessLog::with(output, formatter, MESSAGES_MAX, Box::new(io::stderr()));
-        let (running, ended) = sync_channel(0);
-        let messages = log.messages.clone();
-        let main = move || {
-            let _running: SyncSender<()> = running;
-            logger.run();
-            Ok(())
-        };
-        threads.spawn("weir-log", main).map_err(io::Error::other)?;
-        Ok((log, Guard { messages, ended }))
+    fn new(errors: Errors) -> AccessLog {
+        let formatters = [Format::Combined, Format::Json].map(Formatter::new);
+        AccessLog { errors, formatters, batches: HashMap::new(), buffered: 0, sent_at: None }
     }
 
-    fn with(
-        output: Output,
-        formatter: Option<Formatter>,
-        messages_max: usize,
-        complaints: Box<dyn io::Write + Send>,
-    ) -> (AccessLog, Logger) {
-        let (messages, received) = sync_channel(messages_max);
-        let shared = Arc::new(Shared::default());
-        let logger = Logger::new(received, shared.clone(), output, complaints);
-        (AccessLog { messages, shared, formatter, buffer: Vec::new(), lines: 0, sent_at: None }, logger)
-    }
-
-    /// Adds a line. It is sent by [`AccessLog::flush`], or now if the buffer is full.
-    pub fn write(&mut self, entry: &Entry<'_>) {
-        let Some(formatter) = &mut self.formatter else { return };
-        formatter.line(&mut self.buffer, entry);
-        self.lines += 1;
-        if self.buffer.len() >= FLUSH_BYTES {
+    /// Adds a line. It is sent by [`AccessLog::flush`], or now if the buffers are full.
+    pub fn write(&mut self, log: &Arc<Log>, entry: &Entry<'_>) {
+        let new = || Batch { log: Arc::clone(log), bytes: Vec::new(), lines: 0 };
+        let batch = self.batches.entry(Arc::as_ptr(log).addr()).or_insert_with(new);
+        let before = batch.bytes.len();
+        self.formatters[log.config.format as usize].line(&mut batch.bytes, entry);
+        batch.lines += 1;
+        self.buffered += batch.bytes.len() - before;
+        if self.buffered >= FLUSH_BYTES {
             self.send();
         }
     }
 
     /// To be called once per turn of the loop. Returns when to call it again at the latest, if lines are left for then.
     pub fn flush(&mut self, now: Nanos) -> Option<Nanos> {
-        if self.buffer.is_empty() {
+        if self.buffered == 0 {
             return None;
         }
         let due_at = self.sent_at.map(|at| at + FLUSH_AFTER);
@@ -146,61 +149,38 @@ impl AccessLog {
     /// Writes `weir: text` to standard error, in one line whatever the text contains. Dropped and counted when the
     /// thread cannot keep up.
     pub fn error(&self, text: &str) {
-        if self.messages.try_send(Message::Error(one_line(text))).is_err() {
-            self.shared.errors_lost.fetch_add(1, Relaxed);
-        }
+        self.errors.tell(text);
     }
 
-    /// Opens the log file anew by its name, as after a rotation. If that fails the old one is kept.
-    pub fn reopen(&self) {
-        self.shared.reopen.store(true, Relaxed);
-        // If the channel is full, the thread has a message to find the flag at.
-        let _ = self.messages.try_send(Message::Wake);
-    }
-
+    /// One message for each lane, which it takes or loses whole.
     fn send(&mut self) {
-        let capacity = self.buffer.len().next_power_of_two();
-        let buffer = std::mem::replace(&mut self.buffer, Vec::with_capacity(capacity));
-        let lines = std::mem::take(&mut self.lines);
-        if self.messages.try_send(Message::Lines(buffer)).is_err() {
-            self.shared.lines_lost.fetch_add(lines, Relaxed);
+        self.buffered = 0;
+        let mut batches: Vec<Batch> = self.batches.drain().map(|(_, batch)| batch).collect();
+        batches.sort_by_key(|batch| batch.log.lane);
+        while let Some(last) = batches.last() {
+            let (lane, work) = (last.log.lane, last.log.work.clone());
+            let of_lane = batches.split_off(batches.partition_point(|batch| batch.log.lane < lane));
+            match work.try_send(Work::Lines(of_lane)) {
+                Ok(()) => {}
+                Err(TrySendError::Full(work) | TrySendError::Disconnected(work)) => {
+                    let Work::Lines(batches) = work else { unreachable!("lines come back as they went") };
+                    self.errors.lose(batches);
+                }
+            }
         }
     }
 }
 
 impl Clone for AccessLog {
     fn clone(&self) -> AccessLog {
-        AccessLog {
-            messages: self.messages.clone(),
-            shared: self.shared.clone(),
-            formatter: self.formatter.clone(),
-            buffer: Vec::new(),
-            lines: 0,
-            sent_at: None,
-        }
+        AccessLog::new(self.errors.clone())
     }
 }
 
 impl Drop for AccessLog {
     fn drop(&mut self) {
-        if !self.buffer.is_empty() {
+        if self.buffered > 0 {
             self.send();
-        }
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        let until = Instant::now() + STOP_WAIT_MAX;
-        // The channel may be full for as long as the disk is slow.
-        while let Err(TrySendError::Full(_)) = self.messages.try_send(Message::Stop) {
-            if Instant::now() >= until {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        if self.ended.recv_timeout(until.saturating_duration_since(Instant::now())) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("weir: access log: not all written after {STOP_WAIT_MAX:?}; stopping without the rest");
         }
     }
 }

@@ -4,13 +4,16 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::Target;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 /// Where lines are written.
 #[derive(Debug)]
 pub struct Output {
+    /// None while it is closed; the next write opens it by its name.
     pub file: Option<File>,
     /// None for standard output, which cannot be opened anew.
     pub path: Option<PathBuf>,
@@ -18,15 +21,24 @@ pub struct Output {
     head: Vec<u8>,
 }
 
+/// The number of a file system, and that of the file where it is none of data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Device(u64, Option<u64>);
+
 /// Lines on standard error. If that fails too, there is nobody left to tell.
 pub struct Complaints(pub Box<dyn Write + Send>);
 
 impl Complaints {
     pub fn tell(&mut self, text: &str) {
-        let _ = self.0.write_all(format!("weir: {text}\n").as_bytes());
+        self.write(format!("weir: {text}\n").as_bytes());
+    }
+
+    pub fn write(&mut self, line: &[u8]) {
+        let _ = self.0.write_all(line);
     }
 }
 
+#[derive(Debug)]
 pub struct Sink {
     /// What is written, for messages: `access log`.
     what: &'static str,
@@ -40,15 +52,15 @@ pub struct Sink {
 }
 
 impl Output {
-    pub fn open(target: &Target) -> io::Result<Output> {
-        let head = Vec::new();
-        Ok(match target {
-            Target::Off => Output { file: None, path: None, head },
-            Target::Stdout => {
-                Output { file: Some(File::from(io::stdout().as_fd().try_clone_to_owned()?)), path: None, head }
+    /// A file, made if missing; without a path standard output.
+    pub fn open(path: Option<&Path>) -> io::Result<Output> {
+        match path {
+            Some(path) => Output::with_head(path, Vec::new()),
+            None => {
+                let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+                Ok(Output { file: Some(file), path: None, head: Vec::new() })
             }
-            Target::File(path) => Output { file: Some(append_to(path, &head)?), path: Some(path.clone()), head },
-        })
+        }
     }
 
     /// A file of which an empty one begins with `head`.
@@ -56,13 +68,29 @@ impl Output {
         Ok(Output { file: Some(append_to(path, &head)?), path: Some(path.into()), head })
     }
 
-    fn name(&self) -> String {
+    /// What makes its writes wait, and whether it can be closed and opened again without a difference. A file waits for its
+    /// file system; a pipe or a terminal for its reader.
+    pub fn device(&self) -> io::Result<(Device, bool)> {
+        let Some(file) = &self.file else { return Err(ErrorKind::NotConnected.into()) };
+        let metadata = file.metadata()?;
+        let device = if metadata.is_file() {
+            Device(metadata.dev(), None)
+        } else {
+            Device(metadata.dev(), Some(metadata.ino()))
+        };
+        Ok((device, metadata.is_file() && self.path.is_some()))
+    }
+
+    pub fn name(&self) -> String {
         self.path.as_ref().map_or("standard output".into(), |path| path.display().to_string())
     }
 
     /// How much was written, and what stopped it if that was not all.
     fn write(&mut self, bytes: &[u8]) -> (usize, io::Result<()>) {
-        let Some(file) = &mut self.file else { return (bytes.len(), Ok(())) };
+        if let Err(error) = self.open_again() {
+            return (0, Err(error));
+        }
+        let Some(file) = &mut self.file else { return (0, Err(ErrorKind::NotConnected.into())) };
         let mut written = 0;
         while written < bytes.len() {
             match file.write(&bytes[written..]) {
@@ -75,6 +103,13 @@ impl Output {
         (written, Ok(()))
     }
 
+    fn open_again(&mut self) -> io::Result<()> {
+        if let (None, Some(path)) = (&self.file, &self.path) {
+            self.file = Some(append_to(path, &self.head)?);
+        }
+        Ok(())
+    }
+
     /// Takes the part of a line at the end of what was written back, where lines are rows of a table: half a row would make the
     /// table unreadable. False: that cannot be, or need not.
     fn cut(&self, written: &[u8]) -> bool {
@@ -85,13 +120,28 @@ impl Output {
     }
 }
 
-/// A file that has no room for its head is left as empty as it was.
+/// A file that has no room for its head is left as empty as it was. A pipe that nobody reads is an error, where it would be
+/// waited for: nobody is to wait for a log.
 fn append_to(path: &Path, head: &[u8]) -> io::Result<File> {
-    let mut file = File::options().append(true).create(true).open(path)?;
+    let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
+    let opened = File::options().append(true).create(true).custom_flags(without_waiting).open(path);
+    let mut file = opened.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::NXIO) => io::Error::new(error.kind(), "nobody reads this pipe"),
+        _ => error,
+    })?;
+    if file.metadata()?.file_type().is_fifo() {
+        let flags = rustix::fs::fcntl_getfl(&file)?;
+        rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+    }
     if !head.is_empty() && file.metadata()?.len() == 0 {
         file.write_all(head).inspect_err(|_| drop(file.set_len(0)))?;
     }
     Ok(file)
+}
+
+/// `1 line`, `2 lines`.
+pub fn count_of(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 impl Sink {
@@ -102,6 +152,21 @@ impl Sink {
     /// Lines that could not be written so far.
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.output.file.is_some()
+    }
+
+    /// The next write opens it again.
+    pub fn close(&mut self) {
+        self.output.file = None;
+    }
+
+    /// False: there are too many open files.
+    pub fn has_descriptor(&mut self) -> bool {
+        let opened = self.output.open_again();
+        !opened.is_err_and(|error| matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE)))
     }
 
     /// Opens the file anew by its name. False: that failed, and the old one is kept, or there is none to open.
@@ -144,7 +209,7 @@ impl Sink {
             }
             (Some(before), _) if !complete => self.failing = Some(before + lost),
             (Some(before), _) => {
-                complaints.tell(&format!("{what}: writing {} again, {before} lines lost", name()));
+                complaints.tell(&format!("{what}: writing {} again, {} lost", name(), count_of(before, "line")));
                 self.failing = None;
             }
             (None, Ok(())) => {}
@@ -174,7 +239,7 @@ mod tests {
     fn half_a_line_of_a_log_stays() {
         let folder = Folder::new();
         let path = folder.put("log", "a line\nhalf a l");
-        let output = Output::open(&Target::File(path.clone())).unwrap();
+        let output = Output::open(Some(&path)).unwrap();
         assert!(!output.cut(b"half a l"));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "a line\nhalf a l");
     }

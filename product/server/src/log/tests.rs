@@ -1,11 +1,20 @@
-use super::*;
-use std::fs;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use super::lane::Writer;
+use super::logs::Logs;
+use super::said::Said;
+use super::sink::Complaints;
+use super::teller::Teller;
+use super::*;
 use crate::files::temporary::Folder;
-use crate::log::said::Said;
+use crate::threads::Threads;
 
-fn entry(target: &'static [u8]) -> Entry<'static> {
+fn entry(target: &[u8]) -> Entry<'_> {
     Entry {
         remote: "198.18.0.7:4711".parse().unwrap(),
         unix_s: 0,
@@ -23,13 +32,61 @@ fn entry(target: &'static [u8]) -> Entry<'static> {
     }
 }
 
-/// A log whose thread has not been started: `Logger::run` does its work when the test says so.
-fn log_to(path: &Path, messages_max: usize) -> (AccessLog, Logger, Said) {
-    let said = Said::default();
-    let output = Output::open(&Target::File(path.into())).unwrap();
-    let formatter = Some(Formatter::new(Format::Combined));
-    let (log, logger) = AccessLog::with(output, formatter, messages_max, Box::new(said.clone()));
-    (log, logger, said)
+fn combined(path: &Path) -> LogConfig {
+    LogConfig { path: Some(path.into()), format: Format::Combined }
+}
+
+/// Logs whose threads have not been started: the test does their work when it says so.
+struct Bench {
+    writers: RefCell<BTreeMap<usize, (Writer, SyncSender<()>)>>,
+    teller: Teller,
+    running: SyncSender<()>,
+    logs: Logs,
+    said: Said,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let said = Said::default();
+        let ((logs, running), teller) = Logs::with(Complaints(Box::new(said.clone())), MESSAGES_MAX);
+        Bench { logs, teller, running, writers: RefCell::default(), said }
+    }
+
+    fn open(&self, path: &Path) -> std::io::Result<Arc<Log>> {
+        self.logs.open_by(&combined(path), &mut |number, writer| {
+            let (running, ended): (_, Receiver<()>) = sync_channel(0);
+            self.writers.borrow_mut().insert(number, (writer, running));
+            Ok(ended)
+        })
+    }
+
+    /// All writers write what they have.
+    fn drain(&self) {
+        self.writers.borrow_mut().values_mut().for_each(|(writer, _)| writer.drain());
+    }
+
+    fn write(&self, ends: &mut AccessLog, log: &Arc<Log>, target: &str) {
+        ends.write(log, &entry(target.as_bytes()));
+        ends.send();
+        self.drain();
+    }
+
+    fn open_files(&self) -> usize {
+        self.logs.lanes().iter().map(|lane| lane.shared.open().len()).sum()
+    }
+
+    /// What is said by the end of the teller, and of all else.
+    fn ended(self) -> Vec<String> {
+        let Bench { logs, teller, running, writers, said } = self;
+        drop(writers);
+        let teller = std::thread::spawn(move || {
+            let _running = running;
+            teller.run();
+        });
+        drop(logs);
+        teller.join().unwrap();
+        said.lines()
+    }
 }
 
 /// The targets of the lines in a log.
@@ -39,18 +96,17 @@ fn targets(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn lines_of_all_handles_are_written_by_the_time_the_guard_is_gone() {
+fn lines_of_all_ends_are_written_by_the_time_the_logs_are_gone() {
     let folder = Folder::new();
-    let path = folder.path("log");
-    fs::write(&path, "a line of before\n").unwrap();
+    let path = folder.put("log", "a line of before\n");
     let threads = Threads::start(None, || {}).unwrap();
-    let (mut first, guard) = AccessLog::open(Target::File(path.clone()), Format::Combined, &threads).unwrap();
-    let mut second = first.clone();
-    first.write(&entry(b"/1"));
-    second.write(&entry(b"/2"));
-    drop(first);
-    drop(second);
-    drop(guard);
+    let logs = Logs::start(&threads).unwrap();
+    let log = logs.open(&combined(&path), &threads).unwrap();
+    let (mut first, mut second) = (logs.handle(), logs.handle());
+    first.write(&log, &entry(b"/1"));
+    second.write(&log, &entry(b"/2"));
+    drop((first, second));
+    drop(logs);
     let mut targets = targets(&path);
     targets[1..].sort();
     assert_eq!(targets, ["a line of before", "/1", "/2"]);
@@ -58,139 +114,255 @@ fn lines_of_all_handles_are_written_by_the_time_the_guard_is_gone() {
 
 #[test]
 fn lines_are_sent_at_once_when_idle_and_together_under_load() {
-    let folder = Folder::new();
-    let (mut log, logger, _) = log_to(&folder.path("log"), 8);
+    let (folder, bench) = (Folder::new(), Bench::new());
+    let path = folder.path("log");
+    let (log, mut end) = (bench.open(&path).unwrap(), bench.logs.handle());
     let start = Nanos::from_secs(5);
-    assert_eq!(log.flush(start), None);
-    log.write(&entry(b"/1"));
-    assert_eq!(log.flush(start), None);
-    log.write(&entry(b"/2"));
-    assert_eq!(log.flush(start + Nanos(1)), Some(start + FLUSH_AFTER));
-    log.write(&entry(b"/3"));
-    assert_eq!(log.flush(start + FLUSH_AFTER), None);
-    let sent = || logger_messages(&logger);
-    assert_eq!(sent(), [1, 2]);
+    let written = || {
+        bench.drain();
+        targets(&path).len()
+    };
+    assert_eq!(end.flush(start), None);
+    end.write(&log, &entry(b"/1"));
+    assert_eq!(end.flush(start), None);
+    assert_eq!(written(), 1);
+    end.write(&log, &entry(b"/2"));
+    assert_eq!(end.flush(start + Nanos(1)), Some(start + FLUSH_AFTER));
+    end.write(&log, &entry(b"/3"));
+    assert_eq!(written(), 1);
+    assert_eq!(end.flush(start + FLUSH_AFTER), None);
+    assert_eq!(written(), 3);
     for _ in 0..=FLUSH_BYTES / 60 {
-        log.write(&entry(b"/long"));
+        end.write(&log, &entry(b"/long"));
     }
-    assert!(log.buffer.len() < FLUSH_BYTES && sent().len() == 1);
+    assert!(end.buffered < FLUSH_BYTES && written() > 3);
 }
 
-/// Lines in each message sent.
-fn logger_messages(logger: &Logger) -> Vec<usize> {
-    let lines = |message| match message {
-        Message::Lines(bytes) => String::from_utf8(bytes).unwrap().lines().count(),
-        other => panic!("{other:?}"),
-    };
-    logger.received.try_iter().map(lines).collect()
+/// One log is as full as another may be empty; a line goes where its site says, in its format.
+#[test]
+fn each_log_has_its_lines_in_its_format() {
+    let (folder, bench) = (Folder::new(), Bench::new());
+    let paths: Vec<_> = (0..3).map(|at| folder.path(at.to_string())).collect();
+    let logs: Vec<_> = paths.iter().map(|path| bench.open(path).unwrap()).collect();
+    assert!(Arc::ptr_eq(&logs[0], &bench.open(&paths[0]).unwrap()), "a log in use is the same");
+    let json = LogConfig { path: Some(paths[0].clone()), format: Format::Json };
+    let json = bench.logs.open_by(&json, &mut |_, _| unreachable!("it is of the same disk")).unwrap();
+    let mut end = bench.logs.handle();
+    for turn in 0..10 {
+        end.write(&logs[turn % 3], &entry(format!("/{turn}").as_bytes()));
+    }
+    end.send();
+    end.write(&json, &entry(b"/j"));
+    end.send();
+    bench.drain();
+    assert_eq!(targets(&paths[1]), ["/1", "/4", "/7"]);
+    assert_eq!(targets(&paths[2]), ["/2", "/5", "/8"]);
+    let first = fs::read_to_string(&paths[0]).unwrap();
+    assert!(first.lines().count() == 5 && first.contains("\"target\":\"/j\""), "{first}");
 }
 
 #[test]
-fn a_full_channel_loses_lines_and_counts_them() {
-    let folder = Folder::new();
-    let path = folder.path("log");
-    let (mut log, logger, said) = log_to(&path, 2);
-    for (turn, target) in [b"/1", b"/2", b"/3", b"/4"].into_iter().enumerate() {
-        log.write(&entry(target));
-        log.write(&entry(target));
-        log.flush(Nanos::from_secs(turn as u64));
+fn a_full_channel_loses_lines_and_counts_them_for_each_log() {
+    let (folder, bench) = (Folder::new(), Bench::new());
+    let logs: Vec<_> = (0..12).map(|at| bench.open(&folder.path(format!("{at:02}"))).unwrap()).collect();
+    let mut end = bench.logs.handle();
+    for _ in 0..MESSAGES_MAX {
+        end.write(&logs[0], &entry(b"/kept"));
+        end.send();
     }
-    log.error("nobody reads this");
-    drop(log);
-    logger.run();
-    assert_eq!(targets(&path), ["/1", "/1", "/2", "/2"]);
-    assert_eq!(said.lines(), ["weir: access log: 4 lines lost", "weir: error log: 1 lines lost"]);
+    logs.iter().for_each(|log| end.write(log, &entry(b"/lost")));
+    end.write(&logs[3], &entry(b"/lost"));
+    end.send();
+    (0..=MESSAGES_MAX).for_each(|_| end.error("nobody reads this"));
+    bench.drain();
+    assert_eq!(targets(&folder.path("00")), ["/kept"; MESSAGES_MAX]);
+    assert_eq!(targets(&folder.path("03")), [""; 0]);
+    let said = bench.ended();
+    let (lost, told): (Vec<_>, Vec<_>) = said.into_iter().partition(|line| line.ends_with(" lost"));
+    assert_eq!(told, vec!["weir: nobody reads this"; MESSAGES_MAX - 1]);
+    let (named, counted): (Vec<_>, Vec<_>) = lost.into_iter().partition(|line| line.contains("access log /"));
+    assert!(named.len() == 10 && counted[0].starts_with("weir: 2 other access logs: "), "{named:?} {counted:?}");
+    let number = |line: &String| line.rsplit(": ").next().unwrap().split(' ').next().unwrap().parse::<u64>().unwrap();
+    assert_eq!(named.iter().chain(&counted[..1]).map(number).sum::<u64>(), 13);
+    assert_eq!(counted[1..], ["weir: error log: 2 lines lost"]);
 }
 
 #[test]
 fn a_full_disk_is_told_once_and_again_when_over() {
-    let folder = Folder::new();
-    let (path, disk) = (folder.path("log"), folder.path("disk"));
+    let (folder, bench) = (Folder::new(), Bench::new());
+    let (path, disk, other) = (folder.path("log"), folder.path("disk"), folder.path("other"));
     std::os::unix::fs::symlink("/dev/full", &path).unwrap();
-    let (mut log, mut logger, said) = log_to(&path, 16);
-    let mut turn = |targets: &[&'static [u8]], log: &mut AccessLog| {
-        targets.iter().for_each(|target| log.write(&entry(target)));
-        log.send();
-        while let Ok(message) = logger.received.try_recv() {
-            logger.handle(message);
-        }
-    };
-    turn(&[b"/1", b"/2"], &mut log);
-    turn(&[b"/3"], &mut log);
-    let said_full = format!("weir: access log: cannot write {}: No space left on device (os error 28)", path.display());
-    assert!(said.lines().len() == 1 && said.lines()[0].starts_with(&said_full), "{:?}", said.lines());
+    let (log, intact, mut end) = (bench.open(&path).unwrap(), bench.open(&other).unwrap(), bench.logs.handle());
+    end.write(&log, &entry(b"/1"));
+    bench.write(&mut end, &log, "/2");
+    bench.write(&mut end, &log, "/3");
+    bench.write(&mut end, &intact, "/of another");
+    assert_eq!(targets(&other), ["/of"]);
 
     fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink(&disk, &path).unwrap();
-    log.reopen();
-    turn(&[b"/4"], &mut log);
-    assert_eq!(said.lines()[1..], [format!("weir: access log: writing {} again, 3 lines lost", path.display())]);
+    bench.logs.reopen();
+    bench.write(&mut end, &log, "/4");
     assert_eq!(targets(&disk), ["/4"]);
+    let name = path.display();
+    let said = bench.ended();
+    assert!(
+        said[0].starts_with(&format!("weir: access log: cannot write {name}: No space left on device (os error 28)"))
+    );
+    assert_eq!(said[1..], [format!("weir: access log: writing {name} again, 3 lines lost")]);
 }
 
 #[test]
 fn a_line_torn_by_a_full_disk_is_ended_before_the_next() {
     // A pipe takes 64 KiB and then, not blocking, fails as a disk does that fills in the middle of a line.
-    let folder = Folder::new();
-    let path = folder.path("pipe");
-    let pipe_flags = rustix::pipe::PipeFlags::NONBLOCK;
-    let (reader, writer) = rustix::pipe::pipe_with(pipe_flags).unwrap();
-    let (_log, mut logger, said) = log_to(&path, 4);
-    logger.sink.output.file = Some(fs::File::from(writer));
+    let (folder, bench) = (Folder::new(), Bench::new());
+    let flags = rustix::pipe::PipeFlags::NONBLOCK;
+    let (reader, writer) = rustix::pipe::pipe_with(flags).unwrap();
+    let log = bench.open(&folder.path("pipe")).unwrap();
+    log.sink().output.file = Some(File::from(writer));
     let line = [b'a'; 99].into_iter().chain([b'\n']).collect::<Vec<u8>>();
-    logger.handle(Message::Lines(line.repeat(700)));
-    assert!(said.lines()[0].contains("cannot write"), "{:?}", said.lines());
-    let mut reader = fs::File::from(reader);
+    let batch = |bytes| Batch { log: Arc::clone(&log), bytes, lines: 700 };
+    log.work.try_send(Work::Lines(vec![batch(line.repeat(700))])).unwrap();
+    bench.drain();
+    let mut reader = File::from(reader);
     let mut read = vec![0; 1 << 17];
-    let taken = io::Read::read(&mut reader, &mut read).unwrap();
+    let taken = reader.read(&mut read).unwrap();
     assert_eq!(taken % 100, 36, "the pipe was expected to take 65,536 bytes");
-    logger.handle(Message::Lines(b"next\n".to_vec()));
-    let taken = io::Read::read(&mut reader, &mut read).unwrap();
+    log.work.try_send(Work::Lines(vec![batch(b"next\n".to_vec())])).unwrap();
+    bench.drain();
+    let taken = reader.read(&mut read).unwrap();
     assert_eq!(&read[..taken], b"\nnext\n");
-    assert!(said.lines()[1].ends_with("again, 45 lines lost"), "{:?}", said.lines());
+    let said = bench.ended();
+    assert!(said[0].contains("cannot write") && said[1].ends_with("again, 45 lines lost"), "{said:?}");
 }
 
 #[test]
 fn reopening_follows_a_rotation_and_survives_a_failure() {
-    let folder = Folder::new();
+    let (folder, bench) = (Folder::new(), Bench::new());
     let path = folder.path("log");
-    let (mut log, mut logger, said) = log_to(&path, 16);
-    let mut turn = |target: &'static [u8], log: &mut AccessLog| {
-        log.write(&entry(target));
-        log.send();
-        while let Ok(message) = logger.received.try_recv() {
-            logger.handle(message);
-        }
-    };
-    turn(b"/1", &mut log);
+    let (log, mut end) = (bench.open(&path).unwrap(), bench.logs.handle());
+    bench.write(&mut end, &log, "/1");
     fs::rename(&path, folder.path("log.1")).unwrap();
-    turn(b"/2", &mut log);
-    log.reopen();
-    turn(b"/3", &mut log);
+    bench.write(&mut end, &log, "/2");
+    bench.logs.reopen();
+    bench.write(&mut end, &log, "/3");
     fs::rename(&path, folder.path("log.2")).unwrap();
     fs::create_dir(&path).unwrap();
-    log.reopen();
-    turn(b"/4", &mut log);
+    bench.logs.reopen();
+    bench.write(&mut end, &log, "/4");
     assert_eq!(targets(&folder.path("log.1")), ["/1", "/2"]);
     assert_eq!(targets(&folder.path("log.2")), ["/3", "/4"]);
-    assert!(said.lines().len() == 1 && said.lines()[0].contains("cannot reopen"), "{:?}", said.lines());
+    let said = bench.ended();
+    assert!(said.len() == 1 && said[0].contains("cannot reopen"), "{said:?}");
+}
+
+/// However many logs there are: each has all its lines, in their order.
+#[test]
+fn few_of_many_files_are_open() {
+    const LOGS: usize = OPEN_MAX + 50;
+    let (folder, bench) = (Folder::new(), Bench::new());
+    let paths: Vec<_> = (0..LOGS).map(|at| folder.path(at.to_string())).collect();
+    let logs: Vec<_> = paths.iter().map(|path| bench.open(path).unwrap()).collect();
+    assert_eq!(bench.open_files(), OPEN_MAX);
+    let mut end = bench.logs.handle();
+    for turn in 0..3 {
+        for log in &logs {
+            end.write(log, &entry(format!("/{turn}").as_bytes()));
+        }
+        end.send();
+        bench.drain();
+        assert_eq!(bench.open_files(), OPEN_MAX);
+    }
+    // The one written last is open, whatever comes between.
+    for log in &logs[..OPEN_MAX] {
+        bench.write(&mut end, &logs[LOGS - 1], "/between");
+        bench.write(&mut end, log, "/3");
+        assert!(logs[LOGS - 1].sink().is_open());
+    }
+    for path in &paths[..OPEN_MAX] {
+        assert_eq!(targets(path), ["/0", "/1", "/2", "/3"]);
+    }
+    assert_eq!(bench.ended(), [""; 0]);
+}
+
+/// A log that no site has any more stays open for the responses that began there, and no longer.
+#[test]
+fn a_log_is_closed_behind_its_last_line() {
+    let (folder, bench) = (Folder::new(), Bench::new());
+    let path = folder.path("log");
+    let of_site = bench.open(&path).unwrap();
+    let of_response = Arc::clone(&of_site);
+    Log::release([of_site]);
+    bench.drain();
+    assert_eq!(bench.open_files(), 1);
+    let mut end = bench.logs.handle();
+    end.write(&of_response, &entry(b"/late"));
+    drop(of_response);
+    end.send();
+    bench.drain();
+    assert_eq!((targets(&path), bench.open_files()), (vec!["/late".to_string()], 0));
+    let again = bench.open(&path).unwrap();
+    bench.write(&mut end, &again, "/again");
+    Log::release([again]);
+    bench.drain();
+    assert_eq!((targets(&path).len(), bench.open_files()), (2, 0));
+}
+
+/// A pipe whose reader reads nothing keeps its own thread busy, and no other log waits.
+#[test]
+fn what_waits_for_a_reader_has_a_thread_of_its_own() {
+    let folder = Folder::new();
+    let (pipe, file) = (folder.path("pipe"), folder.path("file"));
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let threads = Threads::start(None, || {}).unwrap();
+    let logs = Logs::start(&threads).unwrap();
+    let refused = logs.open(&combined(&pipe), &threads).unwrap_err();
+    assert_eq!(refused.to_string(), "nobody reads this pipe");
+    let reader = File::options().read(true).write(true).open(&pipe).unwrap();
+    let [slow, quick] = [&pipe, &file].map(|path| logs.open(&combined(path), &threads).unwrap());
+    let mut end = logs.handle();
+    let target = vec![b'a'; 4000];
+    (0..100).for_each(|_| end.write(&slow, &entry(&target)));
+    (0..3).for_each(|_| end.write(&quick, &entry(b"/quick")));
+    end.send();
+    while targets(&file).len() < 3 {
+        std::thread::yield_now();
+    }
+    assert!(slow.sink.try_lock().is_err(), "the writer waits for a reader");
+    drop(reader);
+    drop((end, logs));
+    assert_eq!(targets(&file), ["/quick"; 3]);
 }
 
 #[test]
-fn without_an_access_log_errors_are_still_told() {
-    let said = Said::default();
-    let (mut log, logger) = AccessLog::with(Output::open(&Target::Off).unwrap(), None, 4, Box::new(said.clone()));
-    log.write(&entry(b"/1"));
-    assert_eq!(log.flush(Nanos::ZERO), None);
-    log.error("a\nb");
-    drop(log);
-    logger.run();
-    assert_eq!(said.lines(), ["weir: a\\nb"]);
+fn devices_beyond_the_lanes_share_the_last() {
+    let (folder, bench) = (Folder::new(), Bench::new());
+    let mut readers = Vec::new();
+    let lanes: Vec<usize> = (0..LANES_MAX + 2)
+        .map(|at| {
+            let path = folder.path(at.to_string());
+            rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+            readers.push(File::options().read(true).write(true).open(&path).unwrap());
+            bench.open(&path).unwrap().lane
+        })
+        .collect();
+    assert_eq!(lanes[..LANES_MAX], (0..LANES_MAX).collect::<Vec<_>>());
+    assert_eq!(lanes[LANES_MAX..], [LANES_MAX - 1; 2]);
+}
+
+#[test]
+fn without_a_log_errors_are_still_told() {
+    let bench = Bench::new();
+    let mut end = bench.logs.handle();
+    assert_eq!(end.flush(Nanos::ZERO), None);
+    end.error("a\nb");
+    drop(end);
+    assert_eq!(bench.ended(), ["weir: a\\nb"]);
 }
 
 #[test]
 fn a_folder_as_log_is_refused() {
-    let folder = Folder::new();
-    let threads = Threads::start(None, || {}).unwrap();
-    assert!(AccessLog::open(Target::File(folder.path(".")), Format::Json, &threads).is_err());
+    let (folder, bench) = (Folder::new(), Bench::new());
+    assert!(bench.open(&folder.path(".")).is_err());
+    assert_eq!(bench.open_files(), 0);
 }

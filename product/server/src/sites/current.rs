@@ -7,23 +7,33 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{SiteConfig, Sites};
 use crate::classes::{Assigned, ClassesChange, ClassesConfig};
 use crate::files::{Root, Roots, SiteNumber};
+use crate::log::{Log, LogConfig};
 use crate::start::StartError;
 
-/// Sites and their folders, which were all there when it was made.
+/// Sites with their folders and logs, which were all there when it was made.
 pub struct Served {
     pub sites: Sites,
     pub roots: Roots,
     /// Classes by the rules of a file.
     pub assigned: Option<Arc<Assigned>>,
+    /// By the place of the site; its own, or that of the server.
+    logs: Vec<Option<Arc<Log>>>,
+    server_log: Option<Arc<Log>>,
 }
 
+/// Opens a log, or gives the one that is open.
+pub type OpenLog<'o> = dyn Fn(&LogConfig) -> Result<Arc<Log>, StartError> + 'o;
+
 impl Served {
-    /// A folder that is open already is not opened again: ten thousand take as many descriptors.
+    /// A folder that is open already is not opened again: ten thousand take as many descriptors. Logs are opened last: an attempt that fails
+    /// leaves no empty files.
     fn open(
         configs: &[SiteConfig],
         assigned: Option<Assigned>,
         first: SiteNumber,
         before: Option<&Roots>,
+        server_log: Option<Arc<Log>>,
+        open_log: &OpenLog<'_>,
     ) -> Result<Served, StartError> {
         let known = before.into_iter().flat_map(|roots| roots.folders.iter().flatten());
         let known: HashMap<_, _> = known.map(|root| ((root.identity(), root.options().clone()), root)).collect();
@@ -37,8 +47,22 @@ impl Served {
             root.map(Some).map_err(|e| StartError::Folder(dir.clone(), e))
         };
         let folders = configs.iter().map(open).collect::<Result<_, StartError>>()?;
-        let assigned = assigned.map(Arc::new);
-        Ok(Served { sites: Sites::open(configs, first)?, roots: Roots { first, folders }, assigned })
+        let (sites, roots) = (Sites::open(configs, first)?, Roots { first, folders });
+        let log = |site: &SiteConfig| site.log.as_ref().map_or(Ok(server_log.clone()), |own| open_log(own).map(Some));
+        let logs = configs.iter().map(log).collect::<Result<_, StartError>>()?;
+        Ok(Served { sites, roots, assigned: assigned.map(Arc::new), logs, server_log })
+    }
+
+    /// Where a request for this site, or for none, is logged.
+    pub fn log(&self, site: Option<SiteNumber>) -> Option<&Arc<Log>> {
+        let own = site.and_then(|site| self.logs.get(self.sites.place(site)));
+        own.unwrap_or(&self.server_log).as_ref()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        Log::release(std::mem::take(&mut self.logs).into_iter().flatten());
     }
 }
 
@@ -49,21 +73,33 @@ pub struct Current {
 }
 
 impl Current {
-    pub fn open(configs: &[SiteConfig], classes: Option<&ClassesConfig>) -> Result<Current, StartError> {
-        let served = Served::open(configs, classes.map(Assigned::new), 0, None)?;
+    pub fn open(
+        configs: &[SiteConfig],
+        classes: Option<&ClassesConfig>,
+        server_log: Option<Arc<Log>>,
+        open_log: &OpenLog<'_>,
+    ) -> Result<Current, StartError> {
+        let served = Served::open(configs, classes.map(Assigned::new), 0, None, server_log, open_log)?;
         Ok(Current { served: Mutex::new(Arc::new(served)), turn: AtomicU64::new(0) })
     }
 
     /// All of these, or, with the reason why not, those from before. Their numbers are new: what was begun for another set is
     /// not taken for theirs.
-    pub fn replace(&self, configs: &[SiteConfig], classes: Option<&ClassesConfig>) -> Result<(), StartError> {
+    pub fn replace(
+        &self,
+        configs: &[SiteConfig],
+        classes: Option<&ClassesConfig>,
+        open_log: &OpenLog<'_>,
+    ) -> Result<(), StartError> {
         let before = self.served();
         let assigned = match (&before.assigned, classes) {
             (Some(before), Some(classes)) => Some(before.succeeded_by(classes)?),
             (None, None) => None,
             _ => return Err(ClassesChange::Presence.into()),
         };
-        let served = Arc::new(Served::open(configs, assigned, before.roots.end(), Some(&before.roots))?);
+        let (first, server_log) = (before.roots.end(), before.server_log.clone());
+        let served = Served::open(configs, assigned, first, Some(&before.roots), server_log, open_log)?;
+        let served = Arc::new(served);
         *self.served.lock().unwrap_or_else(PoisonError::into_inner) = served;
         self.turn.fetch_add(1, Ordering::Release);
         Ok(())
@@ -85,24 +121,28 @@ mod tests {
     use super::*;
     use crate::files::Options;
 
+    fn no_log(_: &LogConfig) -> Result<Arc<Log>, StartError> {
+        unreachable!("no site has a log")
+    }
+
     /// A folder of the same name that is another one, as after a deployment by a symlink, is opened.
     #[test]
     fn what_is_open_already_stays_open() {
         let folder = std::env::temp_dir().join(format!("weir-sites-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("a")).unwrap();
         let site = |listing| SiteConfig::alone(folder.join("a"), Options { listing, ..Options::default() });
-        let current = Current::open(&[site(false)], None).unwrap();
+        let current = Current::open(&[site(false)], None, None, &no_log).unwrap();
         let root = || current.served().roots.folders[0].clone().unwrap();
         let first = root();
-        current.replace(&[site(false)], None).unwrap();
+        current.replace(&[site(false)], None, &no_log).unwrap();
         assert!(Arc::ptr_eq(&first, &root()));
-        current.replace(&[site(true)], None).unwrap();
+        current.replace(&[site(true)], None, &no_log).unwrap();
         assert!(!Arc::ptr_eq(&first, &root()), "it is served otherwise");
-        current.replace(&[site(false)], None).unwrap();
+        current.replace(&[site(false)], None, &no_log).unwrap();
         let second = root();
         std::fs::rename(folder.join("a"), folder.join("b")).unwrap();
         std::fs::create_dir(folder.join("a")).unwrap();
-        current.replace(&[site(false)], None).unwrap();
+        current.replace(&[site(false)], None, &no_log).unwrap();
         assert!(!Arc::ptr_eq(&second, &root()));
         std::fs::remove_dir_all(&folder).unwrap();
     }
@@ -110,12 +150,12 @@ mod tests {
     #[test]
     fn a_set_that_cannot_be_changes_nothing() {
         let site = |dir: &str| SiteConfig::alone(dir.into(), Default::default());
-        let current = Current::open(&[site("/")], None).unwrap();
+        let current = Current::open(&[site("/")], None, None, &no_log).unwrap();
         let mut turn = 0;
         assert!(current.newer(&mut turn).is_none());
-        assert!(current.replace(&[site("/"), site("/none/of/that/name")], None).is_err());
+        assert!(current.replace(&[site("/"), site("/none/of/that/name")], None, &no_log).is_err());
         assert!(current.newer(&mut turn).is_none() && current.served().sites.of(None) == Some(0));
-        current.replace(&[site("/"), site("/")], None).unwrap();
+        current.replace(&[site("/"), site("/")], None, &no_log).unwrap();
         let newer = current.newer(&mut turn).unwrap();
         assert_eq!((newer.sites.of(None), newer.roots.first, newer.roots.end()), (Some(1), 1, 3));
         assert!(current.newer(&mut turn).is_none());

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use config::{HostName, split_host};
+use config::HostName;
 use http::{Request, Response, Status};
 
-use super::Sites;
 use super::pages::Page;
+use super::{Sites, name_of};
 use crate::files::SiteNumber;
 use crate::transmit::{Body, Piece};
 
@@ -58,8 +58,7 @@ fn with_page(response: &Response<Body>, page: &Page) -> Response<Body> {
 }
 
 fn host_of(request: &Request) -> Option<HostName> {
-    let authority = std::str::from_utf8(request.fields.host?).ok()?;
-    Some(split_host(authority)?.0)
+    HostName::new(&name_of(request.fields.host?)?)
 }
 
 /// Decoded, from a slash on.

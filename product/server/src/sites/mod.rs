@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use config::Answers;
 
 use crate::files::{self, SiteNumber};
+use crate::log::LogConfig;
 pub use current::{Current, Served};
 pub use pages::PageError;
 use pages::Pages;
@@ -26,12 +27,21 @@ pub struct SiteConfig {
     pub dir: Option<PathBuf>,
     pub files: files::Options,
     pub answers: Answers,
+    /// Its own, if it has one.
+    pub log: Option<LogConfig>,
 }
 
 impl SiteConfig {
     /// The only one: it answers for all hosts.
     pub fn alone(dir: PathBuf, files: files::Options) -> SiteConfig {
-        SiteConfig { hosts: Vec::new(), is_default: true, dir: Some(dir), files, answers: Answers::default() }
+        SiteConfig {
+            hosts: Vec::new(),
+            is_default: true,
+            dir: Some(dir),
+            files,
+            answers: Answers::default(),
+            log: None,
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! The end of a response, as the access log and the records have it: each response is told once, however it ends. With neither, small
 //! responses that are sent together end together, and nobody is told.
 
+use std::sync::Arc;
+
 use record::{JobRecord, Outcome};
 use units::Nanos;
 
@@ -8,6 +10,7 @@ use super::Worker;
 use super::conn::Conn;
 use super::line::Line;
 use crate::clock;
+use crate::log::Log;
 use crate::records::Row;
 use crate::transmit::{Departure, Failure};
 
@@ -71,9 +74,9 @@ impl Ending {
 }
 
 impl Worker {
-    /// Whether somebody wants to know of responses one by one.
-    pub(super) fn keeps_lines(&self) -> bool {
-        self.parts.logs_access || self.parts.recorder.is_some()
+    /// Whether somebody wants to know of responses one by one, those of this log.
+    pub(super) fn keeps_lines(&self, log: Option<&Arc<Log>>) -> bool {
+        log.is_some() || self.parts.recorder.is_some()
     }
 
     /// Tells of a response, once.
@@ -82,10 +85,10 @@ impl Worker {
         let Some(line) = conn.line.take() else { return };
         // Most responses depart in the turn their request came in, whose clock stands.
         let now = clock::now();
-        if self.parts.logs_access {
+        if let Some(log) = &line.log {
             let body_bytes = ending.sent_bytes(&line).saturating_sub(line.head_bytes);
             let ahead_bytes = self.parts.transmitter.drain().ahead_bytes(conn.client);
-            self.parts.log.write(&line.entry(conn.peer(), body_bytes, ahead_bytes, now));
+            self.parts.log.write(log, &line.entry(conn.peer(), body_bytes, ahead_bytes, now));
         }
         self.record(at, &line, ending, now);
     }

@@ -41,8 +41,10 @@ impl Worker {
         let Ok(Some(head)) = parse_request(&finding.head, &self.parts.limits.request) else {
             unreachable!("it was a request before")
         };
-        let reply = self.parts.replier.reply_with(&head.request, found);
-        self.conns[at].class = self.class_of(at, &head);
+        // The sites in force may be others than when it began.
+        let site = self.parts.replier.site(&head.request);
+        let reply = self.parts.replier.reply_with(site, &head.request, found);
+        self.conns[at].class = self.class_of(at, site, &head);
         self.send(at, reply);
         self.flush(at);
         self.go_on(at);

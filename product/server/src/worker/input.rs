@@ -8,6 +8,7 @@ use rustix::net::RecvFlags;
 use super::Worker;
 use super::line::Line;
 use crate::conn::Event;
+use crate::files::SiteNumber;
 use crate::reply::{self, Reply};
 
 /// Requests of one connection that are answered in a turn: a fraction of a millisecond's work.
@@ -109,10 +110,11 @@ impl Worker {
         self.budget.requests -= 1;
         // Whether a body comes that was not waited for is unknown.
         self.conns[at].is_readable |= head.expect_continue;
-        if let Some(reply) = self.refuse_frequent(at) {
-            return self.send_noted(at, head, reply);
+        let site = self.parts.replier.site(&head.request);
+        if let Some(reply) = self.refuse_frequent(at, site, &head.request) {
+            return self.send_noted(at, site, head, reply);
         }
-        let reply = match self.parts.replier.reply(&head.request, self.now) {
+        let reply = match self.parts.replier.reply(site, &head.request, self.now) {
             Ok(reply) => reply,
             Err(find) => {
                 // What was gathered before does not wait for a disk.
@@ -123,39 +125,40 @@ impl Worker {
                     return conn.http1.postpone(bytes);
                 }
                 match self.begin_find(at, find, bytes) {
-                    Ok(()) => return self.note(at, head),
-                    Err(missing) => self.parts.replier.reply_with(&head.request, Err(missing)),
+                    Ok(()) => return self.note(at, site, head),
+                    Err(missing) => self.parts.replier.reply_with(site, &head.request, Err(missing)),
                 }
             }
         };
-        self.send_noted(at, head, reply);
+        self.send_noted(at, site, head, reply);
     }
 
-    fn send_noted(&mut self, at: usize, head: &Head, reply: Reply) {
-        self.note(at, head);
-        self.conns[at].class = self.class_of(at, head);
+    fn send_noted(&mut self, at: usize, site: Option<SiteNumber>, head: &Head, reply: Reply) {
+        self.note(at, site, head);
+        self.conns[at].class = self.class_of(at, site, head);
         self.send(at, reply);
     }
 
-    pub(super) fn class_of(&self, at: usize, head: &Head) -> u16 {
-        let by_rule = self.parts.replier.class_of(&head.request, self.conns[at].address);
+    pub(super) fn class_of(&self, at: usize, site: Option<SiteNumber>, head: &Head) -> u16 {
+        let by_rule = self.parts.replier.class_of(site, &head.request, self.conns[at].address);
         by_rule.unwrap_or_else(|| self.parts.classes.of(head.request.path))
     }
 
     /// Keeps what log and records will say of a request.
-    fn note(&mut self, at: usize, head: &Head) {
-        if self.keeps_lines() {
-            self.conns[at].line = Some(Box::new(Line::new(head, self.now)));
+    fn note(&mut self, at: usize, site: Option<SiteNumber>, head: &Head) {
+        let log = self.parts.replier.log(site);
+        if self.keeps_lines(log) {
+            self.conns[at].line = Some(Box::new(Line::new(head, log.cloned(), self.now)));
         }
     }
 
     /// Answers what is no request, and reads no more; `received` is what the log shows.
     pub(super) fn refuse(&mut self, at: usize, reject: Reject, received: &[u8]) {
-        let keeps_lines = self.keeps_lines();
-        let conn = &mut self.conns[at];
-        if keeps_lines {
-            conn.line = Some(Box::new(Line::refused(received, reject.reason, self.now)));
+        let log = self.parts.replier.log(None);
+        if self.keeps_lines(log) {
+            self.conns[at].line = Some(Box::new(Line::refused(received, reject.reason, log.cloned(), self.now)));
         }
+        let conn = &mut self.conns[at];
         // What it sends besides is read, and thrown away.
         conn.is_readable = true;
         conn.class = self.parts.replier.default_class().unwrap_or_else(|| self.parts.classes.last());

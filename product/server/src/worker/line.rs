@@ -1,16 +1,19 @@
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::http1::Head;
 use units::Nanos;
 
-use crate::log::Entry;
+use crate::log::{Entry, Log};
 
 /// Of a line that could not be read as a request, this much goes into the log.
 const RECEIVED_BYTES_MAX: usize = 1024;
 
 /// What the access log and the records will say of a response that is still being sent.
 pub struct Line {
+    /// Where it is logged, whatever the sites are by then.
+    pub log: Option<Arc<Log>>,
     /// Empty if `target` is no target but what was received instead of a request line.
     pub method: Vec<u8>,
     pub target: Vec<u8>,
@@ -28,9 +31,10 @@ pub struct Line {
 }
 
 impl Line {
-    pub fn new(head: &Head, arrived_at: Nanos) -> Line {
+    pub fn new(head: &Head, log: Option<Arc<Log>>, arrived_at: Nanos) -> Line {
         let request = &head.request;
         Line {
+            log,
             referer: request.fields.referer.map(<[u8]>::to_vec),
             user_agent: request.fields.user_agent.map(<[u8]>::to_vec),
             ..Line::of(request.method.token().as_bytes(), request.target, head.minor_version, arrived_at)
@@ -38,7 +42,7 @@ impl Line {
     }
 
     /// For what could not be read as a request: its first line, as far as it came.
-    pub fn refused(received: &[u8], reason: &'static str, arrived_at: Nanos) -> Line {
+    pub fn refused(received: &[u8], reason: &'static str, log: Option<Arc<Log>>, arrived_at: Nanos) -> Line {
         let received = received.strip_prefix(b"\r\n").unwrap_or(received);
         let first = received.split(|b| matches!(b, b'\r' | b'\n')).next().unwrap_or_default();
         let line = match first.split(|&b| b == b' ').collect::<Vec<_>>()[..] {
@@ -49,11 +53,12 @@ impl Line {
             }
             _ => Line::of(b"", &first[..first.len().min(RECEIVED_BYTES_MAX)], 1, arrived_at),
         };
-        Line { reason: Some(reason), ..line }
+        Line { log, reason: Some(reason), ..line }
     }
 
     fn of(method: &[u8], target: &[u8], minor_version: u8, arrived_at: Nanos) -> Line {
         Line {
+            log: None,
             method: method.to_vec(),
             target: target.to_vec(),
             minor_version,
@@ -93,8 +98,14 @@ impl Line {
 mod tests {
     use super::*;
 
+    /// One stands for each response under way that is logged: 176 bytes of memory with the allocator's own.
+    #[test]
+    fn a_line_is_small() {
+        assert!(size_of::<Line>() <= 168, "{}", size_of::<Line>());
+    }
+
     fn refused(received: &[u8]) -> (Vec<u8>, Vec<u8>, u8) {
-        let line = Line::refused(received, "reason", Nanos(5));
+        let line = Line::refused(received, "reason", None, Nanos(5));
         assert_eq!((line.reason, line.arrived_at), (Some("reason"), Nanos(5)));
         (line.method, line.target, line.minor_version)
     }

@@ -90,7 +90,6 @@ pub struct Parts {
     pub classes: Classes,
     pub wake: Arc<Wake>,
     pub log: AccessLog,
-    pub logs_access: bool,
     /// Where a row for every response goes, if anywhere.
     pub recorder: Option<Recorder>,
     pub limits: Limits,

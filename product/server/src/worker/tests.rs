@@ -9,7 +9,7 @@ use sched::{Drain, Pace};
 
 use super::*;
 use crate::files::{Cache, CacheLimits, Options, Root};
-use crate::log::{Format, Guard, Target};
+use crate::log::Logs;
 use crate::sites::{Current, SiteConfig};
 use crate::storage::Pool;
 use crate::threads::Threads;
@@ -23,7 +23,7 @@ struct Bench {
     pool: Arc<Pool>,
     address: std::net::SocketAddr,
     folder: PathBuf,
-    _log: Guard,
+    _logs: Logs,
     _threads: Threads,
 }
 
@@ -35,7 +35,12 @@ struct Client {
 
 /// One, for all hosts.
 fn current() -> Arc<Current> {
-    Arc::new(Current::open(&[SiteConfig::alone(".".into(), Options::default())], None).unwrap())
+    Arc::new(
+        Current::open(&[SiteConfig::alone(".".into(), Options::default())], None, None, &|_| {
+            unreachable!("no site has a log")
+        })
+        .unwrap(),
+    )
 }
 
 impl Bench {
@@ -53,7 +58,7 @@ impl Bench {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let threads = Threads::start(None, || {}).unwrap();
-        let (log, guard) = AccessLog::open(Target::Off, Format::Combined, &threads).unwrap();
+        let logs = Logs::start(&threads).unwrap();
         let wake = Arc::new(Wake::new().unwrap());
         let (pool, woken) = (Pool::new(), Arc::clone(&wake));
         let limits = Limits::default();
@@ -75,14 +80,13 @@ impl Bench {
             places: Arc::new(Places::new(16, &[Arc::clone(&wake)])),
             clients: Arc::new(Clients::new(limits.clients(16))),
             wake,
-            log,
-            logs_access: false,
+            log: logs.handle(),
             recorder: None,
             limits,
             stop: Arc::new(AtomicBool::new(false)),
             current,
         });
-        Bench { worker: worker.unwrap(), pool, address, folder, _log: guard, _threads: threads }
+        Bench { worker: worker.unwrap(), pool, address, folder, _logs: logs, _threads: threads }
     }
 
     fn connect(&self) -> Client {

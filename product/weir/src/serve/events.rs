@@ -104,7 +104,8 @@ fn reload(server: &Server, source: Option<&Source>) -> Outcome {
     });
     match replaced {
         Ok(count) => {
-            let line = format!("configuration read again: {count} sites are in force");
+            let sites = if count == 1 { "1 site is".to_string() } else { format!("{count} sites are") };
+            let line = format!("configuration read again: {sites} in force");
             Outcome { is_used: true, lines: vec![line] }
         }
         Err(Failure::Failed(reason) | Failure::Usage(reason)) => {

@@ -62,7 +62,8 @@ fn read(file: &Path) -> Result<(Hosted, config::Settings), Failure> {
         let lines: Vec<String> = configuration.idle.iter().map(|remark| remark.line(&name)).collect();
         return Err(Failure::Failed(lines.join("\n")));
     }
-    let sites = configuration.sites.iter().map(|site| site_config(site, folder_of(file))).collect();
+    let above = configuration.settings.process.access_log.as_ref();
+    let sites = configuration.sites.iter().map(|site| site_config(site, above, folder_of(file))).collect();
     let classes = configuration.class_table();
     let classes = classes.map(|table| ClassesConfig { table, assignment: configuration.assignment() });
     Ok((Hosted { sites, classes }, configuration.settings))
@@ -79,8 +80,9 @@ fn fixed(settings: &config::Settings, file: &Path) -> String {
     format!("{:?} {:?}", addresses(settings), flags(settings.clone(), folder_of(file)))
 }
 
-/// A site, its relative paths beneath this folder.
-fn site_config(site: &config::Site, folder: &Path) -> SiteConfig {
+/// A site, its relative paths beneath this folder; `above` is the log of those without their own.
+fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path) -> SiteConfig {
+    let own_log = site.access_log.as_ref().filter(|log| Some(*log) != above);
     let files = files::Options { hidden: site.hidden, listing: site.listing, index: site.index.clone() };
     SiteConfig {
         hosts: site.hosts.iter().map(|host| host.value.to_string()).collect(),
@@ -88,6 +90,7 @@ fn site_config(site: &config::Site, folder: &Path) -> SiteConfig {
         dir: site.root.as_ref().map(|root| folder.join(root)),
         files,
         answers: site.answers.clone(),
+        log: own_log.map(|log| super::access_log(log_path(log, folder), log_format(log.format))),
     }
 }
 
@@ -187,7 +190,7 @@ mod tests {
         assert_eq!(of_file("[[site]]\nroot = '.'"), of_flags(&[]));
         let listeners: Vec<_> = configuration.settings.listeners.iter().map(|listener| listener.value).collect();
         assert_eq!((listeners, addresses(&configuration.settings)), (vec![crate::serve::LISTEN], vec![]));
-        let site = site_config(&configuration.sites[0], Path::new("/etc"));
+        let site = site_config(&configuration.sites[0], None, Path::new("/etc"));
         assert_eq!(site, SiteConfig::alone("/etc/.".into(), files::Options::default()));
     }
 
@@ -210,10 +213,32 @@ mod tests {
     fn every_key_of_a_site_is_taken() {
         let text = "[[site]]\nroot = 'w'\nhosts = ['A.org', '*.a.org']\nindex = ['i', 'j']\nlisting = true\nhidden = true\n[[site]]\nroot = '/x'\ndefault = true";
         let sites = parsed(text).sites;
-        let (one, other) = (site_config(&sites[0], Path::new("/etc")), site_config(&sites[1], Path::new("/etc")));
+        let (one, other) =
+            (site_config(&sites[0], None, Path::new("/etc")), site_config(&sites[1], None, Path::new("/etc")));
         let files = files::Options { hidden: true, listing: true, index: vec!["i".into(), "j".into()] };
         let hosts = vec!["a.org".into(), "*.a.org".into()];
         assert_eq!(one, SiteConfig { hosts, is_default: false, ..SiteConfig::alone("/etc/w".into(), files) });
         assert_eq!(other, SiteConfig::alone("/x".into(), files::Options::default()));
+    }
+
+    /// Its path and its format can each be of the site or of the server.
+    #[test]
+    fn the_log_of_a_site() {
+        let of = |server: &str, site: &str| {
+            let configuration = parsed(&format!("[server]\n{server}\n[[site]]\nroot = 'w'\n{site}"));
+            let above = configuration.settings.process.access_log;
+            site_config(&configuration.sites[0], above.as_ref(), Path::new("/etc")).log
+        };
+        let log = |path: Option<&str>, format| Some(server::log::LogConfig { path: path.map(Into::into), format });
+        let (combined, json) = (server::log::Format::Combined, server::log::Format::Json);
+        let above = "access_log = '/a'\nlog_format = 'json'";
+        assert_eq!(of("", ""), None);
+        assert_eq!(of("", "log_format = 'json'"), None);
+        assert_eq!(of(above, ""), None);
+        assert_eq!(of(above, "access_log = '/a'"), None, "that of the server");
+        assert_eq!(of("", "access_log = 'b'"), log(Some("/etc/b"), combined));
+        assert_eq!(of(above, "access_log = '-'"), log(None, json));
+        assert_eq!(of(above, "log_format = 'combined'"), log(Some("/a"), combined));
+        assert_eq!(of(above, "access_log = 'b'\nlog_format = 'combined'"), log(Some("/etc/b"), combined));
     }
 }
