@@ -163,6 +163,8 @@ names! {
     /// When a response moves to a better band.
     Promotion { WhenEmpty = "when-empty", Plain = "plain", Never = "never", }
     LogFormat { Combined = "combined", Json = "json", }
+    /// What becomes of a request without TLS.
+    PlainHttp { Serve = "serve", Redirect = "redirect", }
 }
 
 fn is_name_byte(byte: u8) -> bool {

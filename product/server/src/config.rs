@@ -20,7 +20,7 @@ pub struct Config {
     /// At least one.
     pub sites: Vec<SiteConfig>,
     /// Addresses that are listened on; at least one.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Listen>,
     /// Connections the kernel keeps on each listening socket before we accept them; it lowers this to net.core.somaxconn.
     pub backlog: u16,
     /// Event loops, each a thread with listening sockets of its own. One per core serves the most; one alone keeps the
@@ -33,6 +33,14 @@ pub struct Config {
     pub access_log: Option<AccessLogConfig>,
     /// A row for every response; `None` costs nothing.
     pub records: Option<RecordsConfig>,
+}
+
+/// An address that is listened on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listen {
+    pub address: SocketAddr,
+    /// Its clients speak TLS.
+    pub is_secure: bool,
 }
 
 pub struct AccessLogConfig {

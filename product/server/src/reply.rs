@@ -50,37 +50,44 @@ impl Replier {
         self.served = served;
     }
 
+    /// For clients that speak TLS; `None` where no site has a certificate.
+    pub fn acceptor(&self) -> Option<&tls::Acceptor> {
+        self.served.acceptor.as_ref()
+    }
+
     fn sites(&self) -> &Sites {
         &self.served.sites
     }
 
     /// What has to be found aside comes back instead, to be answered by [`Replier::reply_with`].
-    pub fn reply(&mut self, request: &Request, now: Nanos) -> Result<Reply, Box<Find>> {
+    pub fn reply(&mut self, request: &Request, is_secure: bool, now: Nanos) -> Result<Reply, Box<Find>> {
         let Some(site) = self.sites().of(request.fields.host) else { return Ok(misdirected()) };
-        if let Some((status, to)) = self.sites().redirect(site, request) {
-            return Ok(self.dressed(request, redirect(status, &to)));
+        if let Some((status, to)) = self.sites().redirect(site, request, is_secure) {
+            return Ok(self.dressed(request, is_secure, redirect(status, &to)));
         }
         match request.method {
             Method::Get | Method::Head => match self.cache.lookup(site, request.path, now) {
-                Lookup::Done(found) => Ok(self.reply_with(request, found)),
+                Lookup::Done(found) => Ok(self.reply_with(request, is_secure, found)),
                 Lookup::Aside(find) => Err(find),
             },
-            Method::Options => Ok(self.dressed(request, bare(Status::NO_CONTENT).with("Allow", ALLOW).into())),
+            Method::Options => {
+                Ok(self.dressed(request, is_secure, bare(Status::NO_CONTENT).with("Allow", ALLOW).into()))
+            }
             _ => {
                 let refused = bare(Status::METHOD_NOT_ALLOWED).with("Allow", ALLOW).with_length(0);
-                Ok(self.dressed(request, refused.into()))
+                Ok(self.dressed(request, is_secure, refused.into()))
             }
         }
     }
 
-    pub fn reply_with(&mut self, request: &Request, found: Result<Found, Missing>) -> Reply {
+    pub fn reply_with(&mut self, request: &Request, is_secure: bool, found: Result<Found, Missing>) -> Reply {
         let reply = self.of_found(request, found);
-        self.dressed(request, reply)
+        self.dressed(request, is_secure, reply)
     }
 
-    fn dressed(&self, request: &Request, reply: Reply) -> Reply {
+    fn dressed(&self, request: &Request, is_secure: bool, reply: Reply) -> Reply {
         let Some(site) = self.sites().of(request.fields.host) else { return reply };
-        Reply { response: self.sites().dress(site, request, reply.response), ..reply }
+        Reply { response: self.sites().dress(site, request, is_secure, reply.response), ..reply }
     }
 
     fn of_found(&mut self, request: &Request, found: Result<Found, Missing>) -> Reply {

@@ -14,19 +14,19 @@ use thiserror::Error;
 
 use crate::clients::Clients;
 use crate::clock;
-use crate::config::Config;
+use crate::config::{Config, Listen};
 use crate::drain_choice::DrainChoice;
 use crate::files::{Cache, CacheLimits, Finds};
 use crate::log::{self, AccessLog};
 use crate::places::Places;
 use crate::records::{About, Finisher, Recorder, RecordsError};
 use crate::reply::Replier;
-use crate::sites::{Current, PageError, SiteConfig};
+use crate::sites::{Current, PageError, SecureError, SiteConfig};
 use crate::storage::{Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::transmit::{Connection, Transmitter};
 use crate::wake::Wake;
-use crate::worker::{Order, Parts, Worker};
+use crate::worker::{Listener, Order, Parts, Worker};
 
 /// How long a connection without a request stays with the kernel, in seconds; then it is ours to time out.
 const DEFER_ACCEPT_S: i32 = 1;
@@ -39,7 +39,7 @@ const LOOP_DESCRIPTORS: u64 = 2;
 
 /// A running server.
 pub struct Server {
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<Listen>,
     why: String,
     wait_bound: Option<WaitBound>,
     client_allowance_bytes: Option<u64>,
@@ -65,6 +65,8 @@ pub enum StartError {
     Folder(PathBuf, #[source] io::Error),
     #[error(transparent)]
     Page(#[from] PageError),
+    #[error(transparent)]
+    Secure(#[from] SecureError),
     #[error("cannot listen on {0}: {why}", why = unheard(.1))]
     Listen(SocketAddr, #[source] io::Error),
     #[error("cannot open access log {0}: {1}; expected a writable file, or - for standard output")]
@@ -107,12 +109,12 @@ impl Server {
         if config.drain.is_paced() {
             config.workers = 1;
         }
-        let current = Arc::new(Current::open(&config.sites)?);
+        let current = Arc::new(Current::open(&config.sites, config.listen.iter().any(|listen| listen.is_secure))?);
         let listeners = listen_all(&config)?;
         let addresses = local_addresses(&listeners[0])?;
         let threads = Threads::start(on_failure).map_err(|e| StartError::Thread("weir-watch".into(), e))?;
         let (log, log_guard) = open_log(&config, &threads)?;
-        let recording = start_recording(&config, addresses[0], &threads)?;
+        let recording = start_recording(&config, addresses[0].address, &threads)?;
         let wakes = wakes(config.workers)?;
         if descriptors(config.workers) < SCARCE {
             // It has one, and a file or a connection needs it more.
@@ -139,16 +141,17 @@ impl Server {
         for (number, listeners) in listeners.into_iter().enumerate() {
             server.start_worker(number, listeners, &mut config)?;
         }
+        server.tell_remarks();
         Ok(server)
     }
 
     /// The first address listened on, with the port the kernel chose if that was left to it.
     pub fn address(&self) -> SocketAddr {
-        self.addresses[0]
+        self.addresses[0].address
     }
 
     /// All of them.
-    pub fn addresses(&self) -> &[SocketAddr] {
+    pub fn addresses(&self) -> &[Listen] {
         &self.addresses
     }
 
@@ -189,7 +192,13 @@ impl Server {
     pub fn replace_sites(&self, sites: &[SiteConfig]) -> Result<(), StartError> {
         self.current.replace(sites)?;
         self.wakes.iter().for_each(|wake| wake.set());
+        self.tell_remarks();
         Ok(())
+    }
+
+    /// What an operator should know of the certificates.
+    fn tell_remarks(&self) {
+        self.current.served().remarks.iter().for_each(|remark| self.log.error(remark));
     }
 
     /// Writes a line to the error log.
@@ -220,7 +229,7 @@ impl Server {
         }
     }
 
-    fn start_worker(&mut self, number: usize, listeners: Vec<OwnedFd>, config: &mut Config) -> Result<(), StartError> {
+    fn start_worker(&mut self, number: usize, listeners: Vec<Listener>, config: &mut Config) -> Result<(), StartError> {
         let served = self.current.served();
         let cache = Cache::new(served.roots.clone(), CacheLimits::per_worker(config.workers));
         let cache = cache.closing_by(Arc::clone(&self.pool));
@@ -310,10 +319,12 @@ fn wakes(workers: usize) -> Result<Vec<Arc<Wake>>, StartError> {
 }
 
 /// The listening sockets of each worker.
-fn listen_all(config: &Config) -> Result<Vec<Vec<OwnedFd>>, StartError> {
-    let mut of_workers: Vec<Vec<OwnedFd>> = (0..config.workers).map(|_| Vec::new()).collect();
-    for &address in &config.listen {
-        of_workers.iter_mut().zip(listen(config, address)?).for_each(|(all, one)| all.push(one));
+fn listen_all(config: &Config) -> Result<Vec<Vec<Listener>>, StartError> {
+    let mut of_workers: Vec<Vec<Listener>> = (0..config.workers).map(|_| Vec::new()).collect();
+    for &Listen { address, is_secure } in &config.listen {
+        let sockets = listen(config, address)?.into_iter();
+        let listeners = sockets.map(|socket| Listener { socket, is_secure });
+        of_workers.iter_mut().zip(listeners).for_each(|(all, one)| all.push(one));
     }
     Ok(of_workers)
 }
@@ -373,11 +384,14 @@ fn listen_once(config: &Config, address: SocketAddr, sharing: Sharing) -> io::Re
 
 /// Whether another listener has this port for IPv4, which an IPv6 socket for all addresses would take as well.
 fn has_ipv4_of_its_own(config: &Config, port: u16) -> bool {
-    port != 0 && config.listen.iter().any(|other| other.is_ipv4() && other.port() == port)
+    port != 0 && config.listen.iter().any(|other| other.address.is_ipv4() && other.address.port() == port)
 }
 
-fn local_addresses(listeners: &[OwnedFd]) -> Result<Vec<SocketAddr>, StartError> {
-    let addresses = listeners.iter().map(local_address).collect::<io::Result<_>>();
+fn local_addresses(listeners: &[Listener]) -> Result<Vec<Listen>, StartError> {
+    let of = |listener: &Listener| {
+        local_address(&listener.socket).map(|address| Listen { address, is_secure: listener.is_secure })
+    };
+    let addresses = listeners.iter().map(of).collect::<io::Result<_>>();
     addresses.map_err(|e| StartError::System("read the listening address", e))
 }
 

@@ -11,13 +11,15 @@ use clap::ValueEnum;
 use cli::Failure;
 use server::transmit::{Patience, Promotion};
 use server::{
-    AccessLogConfig, Classes, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, DrainChoice,
-    DrainKind, DrainOptions, Limits, PolicySpec, RecordsConfig, Server, SiteConfig, WORKERS_MAX, WaitBound, files, log,
+    AccessLogConfig, Certificate, Classes, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config,
+    DrainChoice, DrainKind, DrainOptions, Https, Limits, Listen, PolicySpec, RecordsConfig, Server, SiteConfig,
+    WORKERS_MAX, WaitBound, files, log,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use units::Rate;
 
+const HTTPS: &str = "HTTPS";
 const ORDER: &str = "Order and rate";
 const LIMITS: &str = "Limits";
 const TIMEOUTS: &str = "Timeouts";
@@ -29,6 +31,7 @@ Examples:
   weir serve /srv/www --uplink 10mbit
   weir serve /srv/www --uplink 10mbit --policy strict/srpt --class /members/
   weir serve /srv/www --listen [::]:80 --access-log /var/log/weir.log
+  weir serve /srv/www --listen [::]:443 --cert fullchain.pem --key privkey.pem
 
 Policies:
   {}
@@ -49,6 +52,17 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", value_parser = address,
           default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080))]
     listen: SocketAddr,
+    /// Speak HTTPS with this certificate, its chain behind it, as PEM;
+    /// SIGHUP reads it again
+    #[arg(long, value_name = "FILE", requires = "key", help_heading = HTTPS, verbatim_doc_comment)]
+    cert: Option<PathBuf>,
+    /// Private key of --cert, as PEM
+    #[arg(long, value_name = "FILE", requires = "cert", help_heading = HTTPS)]
+    key: Option<PathBuf>,
+    /// Speak HTTPS with a self-signed certificate for localhost and this host's name,
+    /// made at the start; browsers warn of it
+    #[arg(long, conflicts_with = "cert", help_heading = HTTPS, verbatim_doc_comment)]
+    tls_dev: bool,
     /// Rate of the uplink, for example 10mbit or 1gbit
     /// [default: the rate of the interface's shaper, if it has one]
     #[arg(long, value_name = "RATE", help_heading = ORDER, verbatim_doc_comment)]
@@ -197,19 +211,37 @@ enum LogFormat {
 
 pub fn main(args: Args) -> Result<(), Failure> {
     let options = files::Options { hidden: args.hidden, listing: args.listing, ..files::Options::default() };
-    let (sites, listen) = (vec![SiteConfig::alone(args.dir.clone(), options)], vec![args.listen]);
-    serve(args, sites, listen, None)
+    let https = Https { certificate: certificate(&args), ..Https::default() };
+    let listen = Listen { address: args.listen, is_secure: https.certificate.is_some() };
+    let site = SiteConfig { https, ..SiteConfig::alone(args.dir.clone(), options) };
+    let again = args.cert.is_some().then(|| {
+        let site = site.clone();
+        move || Ok(vec![site.clone()])
+    });
+    serve(args, vec![site], vec![listen], again.as_ref().map(|again| again as &Again))
+}
+
+/// What the flags say of TLS.
+fn certificate(args: &Args) -> Option<Certificate> {
+    if args.tls_dev {
+        let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_ascii_lowercase();
+        let names = ["localhost", "127.0.0.1", "::1", &own].map(String::from);
+        return Some(Certificate::Development(names.into_iter().filter(|name| !name.is_empty()).collect()));
+    }
+    let (cert, key) = (args.cert.clone()?, args.key.clone()?);
+    Some(Certificate::Files { cert, key })
 }
 
 /// The sites as their file has them now.
 type Again<'a> = dyn Fn() -> Result<Vec<SiteConfig>, Failure> + 'a;
 
 /// Serves these sites, whatever the flags say of the folder, at these addresses.
-fn serve(args: Args, sites: Vec<SiteConfig>, listen: Vec<SocketAddr>, again: Option<&Again>) -> Result<(), Failure> {
+fn serve(args: Args, sites: Vec<SiteConfig>, listen: Vec<Listen>, again: Option<&Again>) -> Result<(), Failure> {
     // Before anything runs, so that no signal is missed and the workers inherit nothing of it.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])
         .map_err(|e| Failure::Failed(format!("cannot watch for signals: {e}")))?;
     let served = served(&sites);
+    let is_development = sites.iter().any(|site| matches!(site.https.certificate, Some(Certificate::Development(_))));
     let handle = signals.handle();
     let asked_loops = args.workers.unwrap_or(1);
     let config = config(args, sites, listen)?;
@@ -220,6 +252,9 @@ fn serve(args: Args, sites: Vec<SiteConfig>, listen: Vec<SocketAddr>, again: Opt
     };
     let server = Server::start(config, move || handle.close())?;
     tell_start(&server, &served, &loops);
+    if is_development {
+        server.tell("--tls-dev: the certificate is self-signed and new at each start; for development only");
+    }
     for signal in signals.forever() {
         match signal {
             SIGHUP => {
@@ -244,7 +279,9 @@ fn serve(args: Args, sites: Vec<SiteConfig>, listen: Vec<SocketAddr>, again: Opt
 /// One line: what is served, where, and how.
 fn tell_start(server: &Server, served: &str, loops: &str) {
     // Whether anybody reads this makes no difference to serving.
-    let at: Vec<String> = server.addresses().iter().map(|address| format!("http://{address}/")).collect();
+    let scheme = |listen: &Listen| if listen.is_secure { "https" } else { "http" };
+    let url = |listen: &Listen| format!("{}://{}/", scheme(listen), listen.address);
+    let at: Vec<String> = server.addresses().iter().map(url).collect();
     let (at, why, connections) = (at.join(", "), server.why(), server.connections_max());
     let guard = server.wait_bound().map_or(String::new(), guard_promise);
     let share = server.client_allowance_bytes().map_or(String::new(), share_promise);
@@ -330,8 +367,9 @@ fn records(path: PathBuf) -> RecordsConfig {
     }
 }
 
-fn config(args: Args, sites: Vec<SiteConfig>, listen: Vec<SocketAddr>) -> Result<Config, Failure> {
-    let drain = shaping(&args, &listen)?;
+fn config(args: Args, sites: Vec<SiteConfig>, listen: Vec<Listen>) -> Result<Config, Failure> {
+    let addresses: Vec<SocketAddr> = listen.iter().map(|listen| listen.address).collect();
+    let drain = shaping(&args, &addresses)?;
     let classes =
         Classes::new(&args.classes, &args.policy).map_err(|error| Failure::Usage(format!("--class: {error}")))?;
     let limits = Limits {
@@ -388,7 +426,7 @@ mod tests {
     }
 
     fn alone(args: Args) -> Result<Config, Failure> {
-        let listen = vec![args.listen];
+        let listen = vec![Listen { address: args.listen, is_secure: false }];
         config(args, vec![SiteConfig::alone(".".into(), Default::default())], listen)
     }
 

@@ -1,22 +1,34 @@
 //! The sites in force. Another set takes their place in one step, and the event loops learn of it by their wake-ups.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{SiteConfig, Sites};
+use tls::{Acceptor, Tickets};
+
+use super::{SecureError, SiteConfig, Sites, secure};
 use crate::files::{Root, Roots, SiteNumber};
 use crate::start::StartError;
 
 /// Sites and their folders, which were all there when it was made.
 pub struct Served {
-    pub sites: Sites,
+    pub sites: Arc<Sites>,
     pub roots: Roots,
+    /// For clients that speak TLS; `None` where no site has a certificate.
+    pub acceptor: Option<Acceptor>,
+    /// What an operator should know of the certificates.
+    pub remarks: Vec<String>,
 }
 
 impl Served {
     /// A folder that is open already is not opened again: ten thousand take as many descriptors.
-    fn open(configs: &[SiteConfig], first: SiteNumber, before: Option<&Roots>) -> Result<Served, StartError> {
+    fn open(
+        configs: &[SiteConfig],
+        first: SiteNumber,
+        before: Option<&Roots>,
+        tickets: &Tickets,
+    ) -> Result<Served, StartError> {
         let known = before.into_iter().flat_map(|roots| roots.folders.iter().flatten());
         let known: HashMap<_, _> = known.map(|root| ((root.identity(), root.options().clone()), root)).collect();
         let open = |site: &SiteConfig| {
@@ -29,7 +41,11 @@ impl Served {
             root.map(Some).map_err(|e| StartError::Folder(dir.clone(), e))
         };
         let folders = configs.iter().map(open).collect::<Result<_, StartError>>()?;
-        Ok(Served { sites: Sites::open(configs, first)?, roots: Roots { first, folders } })
+        let sites = Arc::new(Sites::open(configs, first)?);
+        let secured = secure(configs, &sites, tickets)?;
+        let (acceptor, remarks) =
+            secured.map_or((None, Vec::new()), |secured| (Some(secured.acceptor), secured.remarks));
+        Ok(Served { sites, roots: Roots { first, folders }, acceptor, remarks })
     }
 }
 
@@ -37,18 +53,26 @@ pub struct Current {
     served: Mutex<Arc<Served>>,
     /// How often there was another.
     turn: AtomicU64,
+    /// Of all sets: a client resumes its session with the next.
+    tickets: Tickets,
+    /// A listener speaks TLS.
+    is_secure: bool,
 }
 
 impl Current {
-    pub fn open(configs: &[SiteConfig]) -> Result<Current, StartError> {
-        Ok(Current { served: Mutex::new(Arc::new(Served::open(configs, 0, None)?)), turn: AtomicU64::new(0) })
+    pub fn open(configs: &[SiteConfig], is_secure: bool) -> Result<Current, StartError> {
+        let tickets =
+            Tickets::new().ok_or(StartError::System("make keys of TLS tickets", io::ErrorKind::Other.into()))?;
+        let served = checked(Served::open(configs, 0, None, &tickets)?, is_secure)?;
+        Ok(Current { served: Mutex::new(served), turn: AtomicU64::new(0), tickets, is_secure })
     }
 
     /// All of these, or, with the reason why not, those from before. Their numbers are new: what was begun for another set is
     /// not taken for theirs.
     pub fn replace(&self, configs: &[SiteConfig]) -> Result<(), StartError> {
         let before = self.served();
-        let served = Arc::new(Served::open(configs, before.roots.end(), Some(&before.roots))?);
+        let served = Served::open(configs, before.roots.end(), Some(&before.roots), &self.tickets)?;
+        let served = checked(served, self.is_secure)?;
         *self.served.lock().unwrap_or_else(PoisonError::into_inner) = served;
         self.turn.fetch_add(1, Ordering::Release);
         Ok(())
@@ -65,6 +89,14 @@ impl Current {
     }
 }
 
+/// With a certificate, if one is needed.
+fn checked(served: Served, is_secure: bool) -> Result<Arc<Served>, StartError> {
+    if is_secure && served.acceptor.is_none() {
+        return Err(SecureError::NoCertificate.into());
+    }
+    Ok(Arc::new(served))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,7 +108,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("weir-sites-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("a")).unwrap();
         let site = |listing| SiteConfig::alone(folder.join("a"), Options { listing, ..Options::default() });
-        let current = Current::open(&[site(false)]).unwrap();
+        let current = Current::open(&[site(false)], false).unwrap();
         let root = || current.served().roots.folders[0].clone().unwrap();
         let first = root();
         current.replace(&[site(false)]).unwrap();
@@ -95,7 +127,7 @@ mod tests {
     #[test]
     fn a_set_that_cannot_be_changes_nothing() {
         let site = |dir: &str| SiteConfig::alone(dir.into(), Default::default());
-        let current = Current::open(&[site("/")]).unwrap();
+        let current = Current::open(&[site("/")], false).unwrap();
         let mut turn = 0;
         assert!(current.newer(&mut turn).is_none());
         assert!(current.replace(&[site("/"), site("/none/of/that/name")]).is_err());

@@ -3,6 +3,7 @@
 mod current;
 mod dress;
 mod pages;
+mod secure;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,6 +15,8 @@ use crate::files::{self, SiteNumber};
 pub use current::{Current, Served};
 pub use pages::PageError;
 use pages::Pages;
+pub use secure::SecureError;
+use secure::secure;
 
 /// A site as the operator wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,12 +29,36 @@ pub struct SiteConfig {
     pub dir: Option<PathBuf>,
     pub files: files::Options,
     pub answers: Answers,
+    pub https: Https,
+}
+
+/// What a site does about TLS.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Https {
+    /// Its own; without one it has that of the default site, or of the first that has one.
+    pub certificate: Option<Certificate>,
+    /// Requests without TLS are sent to this port.
+    pub redirects_to: Option<u16>,
+    /// The value of Strict-Transport-Security.
+    pub hsts: Option<String>,
+}
+
+/// Where a site's certificate and its key come from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Certificate {
+    Files {
+        cert: PathBuf,
+        key: PathBuf,
+    },
+    /// It signs itself, for these names.
+    Development(Vec<String>),
 }
 
 impl SiteConfig {
     /// The only one: it answers for all hosts.
     pub fn alone(dir: PathBuf, files: files::Options) -> SiteConfig {
-        SiteConfig { hosts: Vec::new(), is_default: true, dir: Some(dir), files, answers: Answers::default() }
+        let (answers, https) = (Answers::default(), Https::default());
+        SiteConfig { hosts: Vec::new(), is_default: true, dir: Some(dir), files, answers, https }
     }
 }
 
@@ -45,6 +72,7 @@ pub struct Sites {
     /// The number of the first; the others follow.
     first: SiteNumber,
     answers: Vec<Answers>,
+    https: Vec<Https>,
     pages: Pages,
 }
 
@@ -52,7 +80,8 @@ impl Sites {
     /// With the bodies of errors, which are read here.
     pub fn open(configs: &[SiteConfig], first: SiteNumber) -> Result<Sites, PageError> {
         let answers = configs.iter().map(|config| config.answers.clone()).collect();
-        let mut sites = Sites { first, answers, pages: Pages::read(configs)?, ..Sites::default() };
+        let https = configs.iter().map(|config| config.https.clone()).collect();
+        let mut sites = Sites { first, answers, https, pages: Pages::read(configs)?, ..Sites::default() };
         for (at, config) in (0..).zip(configs) {
             let number = first.wrapping_add(at);
             if config.is_default && sites.default.is_none() {

@@ -41,7 +41,8 @@ impl Worker {
         let Ok(Some(head)) = parse_request(&finding.head, &self.parts.limits.request) else {
             unreachable!("it was a request before")
         };
-        let reply = self.parts.replier.reply_with(&head.request, found);
+        let is_secure = self.conns[at].secure.is_some();
+        let reply = self.parts.replier.reply_with(&head.request, is_secure, found);
         self.conns[at].class = self.parts.classes.of(head.request.path);
         self.send(at, reply);
         self.flush(at);

@@ -46,7 +46,8 @@ impl Worker {
             if conn.http1.is_answering() || (!conn.is_readable && !conn.is_cut) {
                 break;
             }
-            if conn.is_cut || self.budget.is_spent() || self.budget.receives == 0 {
+            let must_wait = conn.is_cut || self.must_wait_with_handshake(at);
+            if must_wait || self.budget.is_spent() || self.budget.receives == 0 {
                 self.queue(at);
                 break;
             }
@@ -56,6 +57,9 @@ impl Worker {
     }
 
     fn receive(&mut self, at: usize, scratch: &mut [u8]) {
+        if self.has_ended(at) {
+            return self.close(at);
+        }
         let conn = &mut self.conns[at];
         self.budget.receives -= 1;
         match rustix::net::recv(&*conn.socket, &mut *scratch, RecvFlags::empty()) {
@@ -63,6 +67,9 @@ impl Worker {
             Ok((_, bytes)) => {
                 // A short read has emptied the socket, but for the end; what comes later is a new event.
                 conn.is_readable = bytes == scratch.len() || conn.has_ended;
+                if conn.secure.is_some() {
+                    return self.receive_sealed(at, &scratch[..bytes]);
+                }
                 self.take(at, &scratch[..bytes]);
                 self.acknowledge_part(at);
             }
@@ -83,7 +90,7 @@ impl Worker {
     }
 
     /// Answers the requests in what was kept and what has come; keeps the rest.
-    fn take(&mut self, at: usize, fresh: &[u8]) {
+    pub(super) fn take(&mut self, at: usize, fresh: &[u8]) {
         let conn = &mut self.conns[at];
         conn.is_cut = false;
         let mut received = conn.http1.receive(fresh);
@@ -112,7 +119,8 @@ impl Worker {
         if let Some(reply) = self.refuse_frequent(at) {
             return self.send_noted(at, head, reply);
         }
-        let reply = match self.parts.replier.reply(&head.request, self.now) {
+        let is_secure = self.conns[at].secure.is_some();
+        let reply = match self.parts.replier.reply(&head.request, is_secure, self.now) {
             Ok(reply) => reply,
             Err(find) => {
                 // What was gathered before does not wait for a disk.
@@ -124,7 +132,7 @@ impl Worker {
                 }
                 match self.begin_find(at, find, bytes) {
                     Ok(()) => return self.note(at, head),
-                    Err(missing) => self.parts.replier.reply_with(&head.request, Err(missing)),
+                    Err(missing) => self.parts.replier.reply_with(&head.request, is_secure, Err(missing)),
                 }
             }
         };
@@ -146,6 +154,9 @@ impl Worker {
 
     /// Answers what is no request, and reads no more; `received` is what the log shows.
     pub(super) fn refuse(&mut self, at: usize, reject: Reject, received: &[u8]) {
+        if tls::is_tls(received) && self.conns[at].secure.is_none() {
+            return self.refuse_tls(at);
+        }
         let keeps_lines = self.keeps_lines();
         let conn = &mut self.conns[at];
         if keeps_lines {

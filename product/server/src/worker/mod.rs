@@ -20,6 +20,7 @@ mod line;
 mod output;
 mod owner;
 mod room;
+mod secure;
 #[cfg(test)]
 mod tests;
 
@@ -54,6 +55,7 @@ use client::Known;
 use conn::{Conn, Task};
 use input::Budget;
 use owner::{Owners, slot_of};
+use secure::{Failures, HANDSHAKES_PER_TURN_MAX};
 
 const LISTENER: u64 = u64::MAX;
 const WOKEN: u64 = u64::MAX - 1;
@@ -82,7 +84,7 @@ pub enum Order {
 pub struct Parts {
     pub number: usize,
     /// At least one.
-    pub listeners: Vec<OwnedFd>,
+    pub listeners: Vec<Listener>,
     pub replier: Replier,
     pub finds: Finds,
     pub transmitter: Transmitter<Connection>,
@@ -100,6 +102,13 @@ pub struct Parts {
     pub current: Arc<Current>,
 }
 
+/// A listening socket of a worker.
+pub struct Listener {
+    pub socket: OwnedFd,
+    /// Its clients speak TLS.
+    pub is_secure: bool,
+}
+
 pub struct Worker {
     parts: Parts,
     poll: Poll,
@@ -110,6 +119,9 @@ pub struct Worker {
     queue: VecDeque<u64>,
     /// What the connection being read may still take of this turn.
     budget: Budget,
+    /// What handshakes may still take of this turn.
+    handshakes_left: usize,
+    failures: Failures,
     /// When this turn began, or the transmitter last ran in it.
     now: Nanos,
     turn_began_at: Nanos,
@@ -132,6 +144,8 @@ pub struct Worker {
     /// When the log or the records want to be flushed again.
     log_at: Option<Nanos>,
     scratch: Box<[u8]>,
+    /// What a client has said under TLS.
+    plain: Vec<u8>,
     /// Responses being built.
     out: Vec<u8>,
     departures: Vec<Departure>,
@@ -162,6 +176,8 @@ impl Worker {
             conns: Slab::new(),
             queue: VecDeque::new(),
             budget: Budget::default(),
+            handshakes_left: HANDSHAKES_PER_TURN_MAX,
+            failures: Failures::default(),
             now: clock::now(),
             turn_began_at: clock::now(),
             date: HttpDate::new(SystemTime::now()),
@@ -174,6 +190,7 @@ impl Worker {
             sites_turn: 0,
             log_at: None,
             scratch: vec![0; READ_BYTES].into_boxed_slice(),
+            plain: Vec::new(),
             out: Vec::new(),
             departures: Vec::new(),
             found: VecDeque::new(),
@@ -301,6 +318,8 @@ impl Worker {
         let is_answering = conn.http1.is_answering();
         if flags.contains(EventFlags::OUT) && is_answering {
             self.on_writable(at);
+        } else if flags.contains(EventFlags::OUT) {
+            self.send_sealed(at);
         }
         if is_readable && !is_answering {
             self.queue(at);
@@ -315,6 +334,7 @@ impl Worker {
 
     /// Forgets the connection; the kernel ends it when the last holder of its descriptor is gone.
     fn close(&mut self, at: usize) {
+        self.end_sealed(at);
         self.leave_find(at);
         self.record_unanswered(at);
         self.let_go(at);
@@ -340,6 +360,7 @@ impl Worker {
     fn tick(&mut self, timeout: Option<Nanos>) {
         self.read_clock(timeout);
         self.turn_began_at = self.now;
+        self.handshakes_left = HANDSHAKES_PER_TURN_MAX;
         self.idle = None;
         let second = self.now.0 / 1_000_000_000;
         if second != self.dated {

@@ -35,7 +35,7 @@ struct Client {
 
 /// One, for all hosts.
 fn current() -> Arc<Current> {
-    Arc::new(Current::open(&[SiteConfig::alone(".".into(), Options::default())]).unwrap())
+    Arc::new(Current::open(&[SiteConfig::alone(".".into(), Options::default())], false).unwrap())
 }
 
 impl Bench {
@@ -62,7 +62,7 @@ impl Bench {
         let current = current();
         let worker = Worker::new(Parts {
             number: 0,
-            listeners: vec![listener.into()],
+            listeners: vec![Listener { socket: listener.into(), is_secure: false }],
             replier: Replier::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served()),
             finds: Finds::new(Arc::clone(&pool), move || woken.set()),
             transmitter: Transmitter::new(drain, None, limits.patience),

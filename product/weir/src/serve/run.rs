@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use cli::Failure;
 use config::AccessLog;
-use server::{SiteConfig, files};
+use server::{Certificate, Https, Listen, SiteConfig, files};
 
 use super::{LogFormat, PromotionArg, Shaping};
+
+const HTTPS_PORT: u16 = 443;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -44,7 +46,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
         }
         Ok(sites)
     };
-    let listen = settings.listeners.iter().map(|listener| listener.value).collect();
+    let listen = listen(&settings);
     super::serve(flags(settings, folder_of(&args.file)), sites, listen, Some(&again))
 }
 
@@ -60,18 +62,30 @@ fn read(file: &Path) -> Result<(Vec<SiteConfig>, config::Settings), Failure> {
         let lines: Vec<String> = configuration.idle.iter().map(|remark| remark.line(&name)).collect();
         return Err(Failure::Failed(lines.join("\n")));
     }
-    let sites = configuration.sites.iter().map(|site| site_config(site, folder_of(file))).collect();
+    let port = secure_port(&configuration.settings);
+    let sites = configuration.sites.iter().map(|site| site_config(site, folder_of(file), port)).collect();
     Ok((sites, configuration.settings))
+}
+
+fn listen(settings: &config::Settings) -> Vec<Listen> {
+    let of = |listener: &config::Listener| Listen { address: listener.address, is_secure: listener.is_secure };
+    settings.listeners.iter().map(|listener| of(&listener.value)).collect()
+}
+
+/// Where requests without TLS are sent: the port that needs no name, or the first that speaks TLS.
+fn secure_port(settings: &config::Settings) -> u16 {
+    let listeners = settings.listeners.iter().filter(|listener| listener.value.is_secure);
+    let ports: Vec<u16> = listeners.map(|listener| listener.value.address.port()).collect();
+    if ports.contains(&HTTPS_PORT) { HTTPS_PORT } else { ports.first().copied().unwrap_or(HTTPS_PORT) }
 }
 
 /// What holds from the start to the end of the process, to be compared.
 fn fixed(settings: &config::Settings, file: &Path) -> String {
-    let listeners: Vec<_> = settings.listeners.iter().map(|listener| listener.value).collect();
-    format!("{listeners:?} {:?}", flags(settings.clone(), folder_of(file)))
+    format!("{:?} {:?}", listen(settings), flags(settings.clone(), folder_of(file)))
 }
 
-/// A site, its relative paths beneath this folder.
-fn site_config(site: &config::Site, folder: &Path) -> SiteConfig {
+/// A site, its relative paths beneath this folder, its requests without TLS sent to this port if it wants that.
+fn site_config(site: &config::Site, folder: &Path, port: u16) -> SiteConfig {
     let files = files::Options { hidden: site.hidden, listing: site.listing, index: site.index.clone() };
     SiteConfig {
         hosts: site.hosts.iter().map(|host| host.value.to_string()).collect(),
@@ -79,6 +93,14 @@ fn site_config(site: &config::Site, folder: &Path) -> SiteConfig {
         dir: site.root.as_ref().map(|root| folder.join(root)),
         files,
         answers: site.answers.clone(),
+        https: Https {
+            certificate: site.https.certificate.as_ref().map(|files| {
+                let (cert, key) = &files.value;
+                Certificate::Files { cert: folder.join(cert), key: folder.join(key) }
+            }),
+            redirects_to: site.https.redirects.then_some(port),
+            hsts: site.https.hsts.as_ref().map(|hsts| hsts.value.clone()),
+        },
     }
 }
 
@@ -174,9 +196,9 @@ mod tests {
     fn the_defaults_of_the_keys_are_those_of_the_flags() {
         let configuration = parsed("[[site]]\nroot = '.'");
         assert_eq!(of_file("[[site]]\nroot = '.'"), of_flags(&[]));
-        let listeners: Vec<_> = configuration.settings.listeners.iter().map(|listener| listener.value).collect();
-        assert_eq!(listeners, [Flags::parse_from(["weir"]).args.listen]);
-        let site = site_config(&configuration.sites[0], Path::new("/etc"));
+        let plain = Listen { address: Flags::parse_from(["weir"]).args.listen, is_secure: false };
+        assert_eq!(listen(&configuration.settings), [plain]);
+        let site = site_config(&configuration.sites[0], Path::new("/etc"), 443);
         assert_eq!(site, SiteConfig::alone("/etc/.".into(), files::Options::default()));
     }
 
@@ -199,7 +221,7 @@ mod tests {
     fn every_key_of_a_site_is_taken() {
         let text = "[[site]]\nroot = 'w'\nhosts = ['A.org', '*.a.org']\nindex = ['i', 'j']\nlisting = true\nhidden = true\n[[site]]\nroot = '/x'\ndefault = true";
         let sites = parsed(text).sites;
-        let (one, other) = (site_config(&sites[0], Path::new("/etc")), site_config(&sites[1], Path::new("/etc")));
+        let [one, other] = [0, 1].map(|at| site_config(&sites[at], Path::new("/etc"), 443));
         let files = files::Options { hidden: true, listing: true, index: vec!["i".into(), "j".into()] };
         let hosts = vec!["a.org".into(), "*.a.org".into()];
         assert_eq!(one, SiteConfig { hosts, is_default: false, ..SiteConfig::alone("/etc/w".into(), files) });
