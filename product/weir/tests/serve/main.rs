@@ -14,6 +14,7 @@ mod cold;
 mod common;
 mod conditions;
 mod connections;
+mod https;
 mod limits;
 mod methods;
 mod order;

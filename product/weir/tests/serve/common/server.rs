@@ -44,6 +44,13 @@ impl Server {
         Server::spawn(command)
     }
 
+    /// By a configuration.
+    pub fn run(file: &std::path::Path) -> Server {
+        let mut command = weir_under(&[]);
+        command.arg("run").arg(file);
+        Server::spawn(command)
+    }
+
     fn spawn(mut command: Command) -> Server {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = gather(child.stdout.take().unwrap());
@@ -143,10 +150,10 @@ fn weir_under(under: &[&str]) -> Command {
     command
 }
 
-/// `weir: serving DIR at http://ADDR:PORT/ (...)`.
+/// `weir: serving DIR at http://ADDR:PORT/ (...)`, or the first address of several, or https.
 fn address_in(line: &str) -> SocketAddr {
-    let url = line.strip_prefix("weir: serving ").and_then(|rest| rest.split_once(" at http://"));
-    let address = url.and_then(|(_, rest)| rest.split_once("/ (")).map(|(address, _)| address);
+    let url = line.strip_prefix("weir: serving ").and_then(|rest| rest.split_once(" at http"));
+    let address = url.and_then(|(_, rest)| rest.split_once("://")?.1.split_once('/')).map(|(address, _)| address);
     address
         .and_then(|address| address.parse().ok())
         .unwrap_or_else(|| panic!("not a line that says it is ready: {line}"))
