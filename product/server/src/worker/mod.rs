@@ -55,7 +55,7 @@ use client::Known;
 use conn::{Conn, Task};
 use input::Budget;
 use owner::{Owners, slot_of};
-use secure::{Failures, HANDSHAKES_PER_TURN_MAX};
+use secure::Secured;
 
 const LISTENER: u64 = u64::MAX;
 const WOKEN: u64 = u64::MAX - 1;
@@ -119,9 +119,8 @@ pub struct Worker {
     queue: VecDeque<u64>,
     /// What the connection being read may still take of this turn.
     budget: Budget,
-    /// What handshakes may still take of this turn.
-    handshakes_left: usize,
-    failures: Failures,
+    /// What is of clients that speak TLS.
+    secured: Secured,
     /// When this turn began, or the transmitter last ran in it.
     now: Nanos,
     turn_began_at: Nanos,
@@ -144,8 +143,6 @@ pub struct Worker {
     /// When the log or the records want to be flushed again.
     log_at: Option<Nanos>,
     scratch: Box<[u8]>,
-    /// What a client has said under TLS.
-    plain: Vec<u8>,
     /// Responses being built.
     out: Vec<u8>,
     departures: Vec<Departure>,
@@ -176,8 +173,7 @@ impl Worker {
             conns: Slab::new(),
             queue: VecDeque::new(),
             budget: Budget::default(),
-            handshakes_left: HANDSHAKES_PER_TURN_MAX,
-            failures: Failures::default(),
+            secured: Secured::default(),
             now: clock::now(),
             turn_began_at: clock::now(),
             date: HttpDate::new(SystemTime::now()),
@@ -190,7 +186,6 @@ impl Worker {
             sites_turn: 0,
             log_at: None,
             scratch: vec![0; READ_BYTES].into_boxed_slice(),
-            plain: Vec::new(),
             out: Vec::new(),
             departures: Vec::new(),
             found: VecDeque::new(),
@@ -360,7 +355,7 @@ impl Worker {
     fn tick(&mut self, timeout: Option<Nanos>) {
         self.read_clock(timeout);
         self.turn_began_at = self.now;
-        self.handshakes_left = HANDSHAKES_PER_TURN_MAX;
+        self.secured.begin_turn();
         self.idle = None;
         let second = self.now.0 / 1_000_000_000;
         if second != self.dated {

@@ -14,7 +14,7 @@ use super::Worker;
 use crate::transmit::{Body, Down, Secure, lock};
 
 /// Reads of connections in their handshakes in a turn: a signature takes 20 us to 1 ms.
-pub(super) const HANDSHAKES_PER_TURN_MAX: usize = 16;
+const HANDSHAKES_PER_TURN_MAX: usize = 16;
 
 /// A client's first flight is there when it is accepted, and its second a round trip later.
 pub(super) const HANDSHAKE_TIMEOUT: Nanos = Nanos::from_secs(10);
@@ -27,9 +27,25 @@ const WANTS_TLS: Reject = Reject {
     reason: "this port speaks HTTPS: please ask for the same address with https://",
 };
 
+/// What a worker has for all of its clients that speak TLS.
+#[derive(Default)]
+pub(super) struct Secured {
+    /// Reads of handshakes in this turn.
+    handshakes: usize,
+    failures: Failures,
+    /// What a client has said, in memory that is kept.
+    plain: Vec<u8>,
+}
+
+impl Secured {
+    pub fn begin_turn(&mut self) {
+        self.handshakes = 0;
+    }
+}
+
 /// Clients whose TLS failed, since this was last told.
 #[derive(Debug, Default)]
-pub(super) struct Failures {
+struct Failures {
     count: u64,
     last: String,
     told_at: Option<Nanos>,
@@ -64,7 +80,7 @@ impl Worker {
 
     /// Whether it has to wait for the next turn with its handshake.
     pub(super) fn must_wait_with_handshake(&self, at: usize) -> bool {
-        self.handshakes_left == 0 && self.conns[at].is_handshaking
+        self.secured.handshakes >= HANDSHAKES_PER_TURN_MAX && self.conns[at].is_handshaking
     }
 
     /// Takes what has come from a client that speaks TLS.
@@ -74,9 +90,9 @@ impl Worker {
             return self.refuse_plain(at, wire);
         }
         if self.conns[at].is_handshaking {
-            self.handshakes_left = self.handshakes_left.saturating_sub(1);
+            self.secured.handshakes += 1;
         }
-        let mut plain = std::mem::take(&mut self.plain);
+        let mut plain = std::mem::take(&mut self.secured.plain);
         plain.clear();
         let opened = lock(&secure).open(wire, &mut plain);
         self.note_handshake(at, &secure);
@@ -98,7 +114,7 @@ impl Worker {
                 self.close(at);
             }
         }
-        self.plain = plain;
+        self.secured.plain = plain;
     }
 
     fn note_handshake(&mut self, at: usize, secure: &Secure) {
@@ -174,13 +190,13 @@ impl Worker {
 
     fn fail(&mut self, at: usize, why: &str) {
         let peer = self.conns[at].peer();
-        self.failures.add(peer, why);
+        self.secured.failures.add(peer, why);
         self.tell_failures();
     }
 
     /// Called by every sweep, so that the last of many is told.
     pub(super) fn tell_failures(&mut self) {
-        if let Some(line) = self.failures.line(self.now) {
+        if let Some(line) = self.secured.failures.line(self.now) {
             self.parts.log.error(&line);
         }
     }

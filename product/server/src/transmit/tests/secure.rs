@@ -56,7 +56,7 @@ impl ServerCertVerifier for AnyServer {
 }
 
 /// Both ends of a connection whose handshake is over.
-fn connected() -> (ClientConnection, Secure) {
+pub(super) fn connected() -> (ClientConnection, Secure) {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer));
@@ -75,7 +75,7 @@ fn connected() -> (ClientConnection, Secure) {
 }
 
 /// What the client makes of these bytes, and whether it was told of the end.
-fn deliver(client: &mut ClientConnection, mut wire: &[u8]) -> (Vec<u8>, bool) {
+pub(super) fn deliver(client: &mut ClientConnection, mut wire: &[u8]) -> (Vec<u8>, bool) {
     let (mut plain, mut has_ended) = (Vec::new(), false);
     while !wire.is_empty() {
         client.read_tls(&mut wire).unwrap();
@@ -93,13 +93,17 @@ fn content(bytes: u64) -> Vec<u8> {
 }
 
 impl Bench {
-    fn dispatch_secure(&mut self, socket: &FakeSocket, secure: &Secure, bytes: u64, end: End) -> JobId {
+    fn dispatch_content(&mut self, socket: &FakeSocket, secure: &Secure, bytes: u64, end: End) -> JobId {
+        self.dispatch_secure(socket, secure, Outgoing::new(content(bytes), Body::default(), end))
+    }
+
+    pub(super) fn dispatch_secure(&mut self, socket: &FakeSocket, secure: &Secure, outgoing: Outgoing) -> JobId {
         let owner = socket.name as u64;
         let dispatch = Dispatch {
             owner,
             socket: socket.clone(),
             client: owner as u32,
-            outgoing: Outgoing::new(content(bytes), Body::default(), end),
+            outgoing,
             sent_bytes: 0,
             class: 0,
             pipe: PipeState::new(socket.framing),
@@ -118,7 +122,7 @@ impl Bench {
 fn paced_records_are_the_segments_of_the_link() {
     let mut bench = Bench::new("srpt", Some("10mbit"));
     let ((mut client, secure), socket) = (connected(), bench.socket('A', u64::MAX));
-    bench.dispatch_secure(&socket, &secure, 10_000, End::Finish);
+    bench.dispatch_content(&socket, &secure, 10_000, End::Finish);
     bench.drive();
     let writes: Vec<u64> = bench.journal.borrow().iter().map(|(_, bytes)| *bytes).collect();
     let last = 10_000 - 7 * (SEGMENT - OVERHEAD) + OVERHEAD + ENDING;
@@ -139,9 +143,9 @@ fn a_shorter_response_overtakes_between_two_records() {
     let mut bench = Bench::new("srpt", Some("10mbit"));
     let ((_, long), (_, short)) = (connected(), connected());
     let (large, small) = (bench.socket('L', u64::MAX), bench.socket('S', u64::MAX));
-    bench.dispatch_secure(&large, &long, 50_000, End::Open);
+    bench.dispatch_content(&large, &long, 50_000, End::Open);
     bench.transmitter.run(&|| bench.now.get());
-    bench.dispatch_secure(&small, &short, 3_000, End::Open);
+    bench.dispatch_content(&small, &short, 3_000, End::Open);
     assert!(!lock(&long).has_unsent(), "nothing is sealed ahead");
     bench.drive();
     assert_eq!(bench.order(), "LSL");
@@ -152,7 +156,7 @@ fn a_shorter_response_overtakes_between_two_records() {
 fn without_a_pace_records_are_long() {
     let mut bench = Bench::new("srpt", None);
     let ((mut client, secure), socket) = (connected(), bench.socket('A', u64::MAX));
-    bench.dispatch_secure(&socket, &secure, 200_000, End::Open);
+    bench.dispatch_content(&socket, &secure, 200_000, End::Open);
     bench.drive();
     let (records, tail) = (200_000 / 16_384, 200_000 % 16_384);
     let four = 4 * (16_384 + OVERHEAD);
@@ -166,7 +170,7 @@ fn without_a_pace_records_are_long() {
 fn a_record_cut_short_is_finished_before_anything_is_sealed() {
     let mut bench = Bench::new("srpt", Some("10mbit"));
     let ((mut client, secure), socket) = (connected(), bench.socket('A', SEGMENT + 100));
-    let job = bench.dispatch_secure(&socket, &secure, 5_000, End::Finish);
+    let job = bench.dispatch_content(&socket, &secure, 5_000, End::Finish);
     bench.drive();
     assert_eq!(bench.transmitter.untold_bytes(job), SEGMENT - OVERHEAD);
     assert_eq!(lock(&secure).unsent_bytes() as u64, SEGMENT - 100, "the tail of one record");
@@ -182,7 +186,7 @@ fn a_record_cut_short_is_finished_before_anything_is_sealed() {
 fn an_aborted_response_has_no_end() {
     let mut bench = Bench::new("srpt", Some("10mbit"));
     let ((mut client, secure), socket) = (connected(), bench.socket('A', 4 * SEGMENT));
-    let job = bench.dispatch_secure(&socket, &secure, 50_000, End::Finish);
+    let job = bench.dispatch_content(&socket, &secure, 50_000, End::Finish);
     bench.drive();
     bench.transmitter.abort(bench.now.get(), job, Failure::Stalled);
     let (received, has_ended) = deliver(&mut client, &socket.received.borrow());
@@ -218,7 +222,7 @@ proptest! {
         let mut bench = Bench::new("srpt", rate);
         let ((mut client, secure), socket) = (connected(), bench.socket('A', 0));
         let end = if finishes { End::Finish } else { End::Open };
-        let job = bench.dispatch_secure(&socket, &secure, bytes, end);
+        let job = bench.dispatch_content(&socket, &secure, bytes, end);
         let sealed_max = if rate.is_some() { 1 } else { 4 } * (16_384 + OVERHEAD) + ENDING;
         for room in rooms.into_iter().chain([u64::MAX]) {
             bench.drive();
