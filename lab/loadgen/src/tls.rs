@@ -129,3 +129,63 @@ impl ServerCertVerifier for AnyServer {
         self.0.signature_verification_algorithms.supported_schemes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use rustls::pki_types::PrivatePkcs8KeyDer;
+    use rustls::{ServerConfig, ServerConnection};
+
+    use super::*;
+
+    fn server() -> Arc<ServerConfig> {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_string()]).unwrap();
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
+        let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        Arc::new(builder.with_single_cert(vec![made.cert.der().clone()], key.into()).unwrap())
+    }
+
+    /// A request and its answer; gives whether the session was resumed.
+    fn exchange(tls: &Tls, server: &Arc<ServerConfig>) -> bool {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let (mut sealed, mut server) = (tls.start(), ServerConnection::new(Arc::clone(server)).unwrap());
+        assert_eq!(sealed.write(b"request"), 7);
+        let mut asked = Vec::new();
+        let mut answer = Vec::new();
+        while answer != b"answer" {
+            sealed.send(ours.as_fd()).unwrap();
+            while server.read_tls(&mut theirs).is_ok_and(|bytes| bytes > 0) {
+                server.process_new_packets().unwrap();
+            }
+            let _ = server.reader().read_to_end(&mut asked);
+            if asked == b"request" {
+                asked.clear();
+                server.writer().write_all(b"answer").unwrap();
+            }
+            let mut wire = Vec::new();
+            while server.wants_write() {
+                server.write_tls(&mut wire).unwrap();
+            }
+            answer.extend(sealed.open(&wire).unwrap());
+        }
+        server.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+    }
+
+    #[test]
+    fn what_is_asked_over_tls_is_answered_and_resumed_if_wanted() {
+        let server = server();
+        for is_resumed in [true, false] {
+            let tls = Tls::new(is_resumed);
+            assert_eq!([exchange(&tls, &server), exchange(&tls, &server)], [false, is_resumed]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_tls_is_an_error() {
+        assert!(Tls::new(true).start().open(b"HTTP/1.1 400 Bad Request\r\n\r\n").is_err());
+    }
+}
