@@ -154,9 +154,6 @@ impl Worker {
 
     /// Answers what is no request, and reads no more; `received` is what the log shows.
     pub(super) fn refuse(&mut self, at: usize, reject: Reject, received: &[u8]) {
-        if tls::is_tls(received) && self.conns[at].secure.is_none() {
-            return self.refuse_tls(at);
-        }
         let keeps_lines = self.keeps_lines();
         let conn = &mut self.conns[at];
         if keeps_lines {
@@ -165,6 +162,9 @@ impl Worker {
         // What it sends besides is read, and thrown away.
         conn.is_readable = true;
         conn.class = self.parts.classes.last();
+        if tls::is_tls(received) && conn.secure.is_none() {
+            return self.refuse_tls(at, reject);
+        }
         self.send(at, reply::reject(reject));
     }
 }

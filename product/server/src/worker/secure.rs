@@ -168,15 +168,17 @@ impl Worker {
     }
 
     /// A client that speaks TLS where HTTP is spoken: an alert is all it understands.
-    pub(super) fn refuse_tls(&mut self, at: usize) {
+    pub(super) fn refuse_tls(&mut self, at: usize, reject: Reject) {
         self.fail(
             at,
             "it speaks TLS to a port without; expected https:// with the port of a listener that has tls = true",
         );
         let conn = &mut self.conns[at];
-        conn.is_readable = true;
-        conn.class = self.parts.classes.last();
         conn.http1.refuse_aside();
+        if let Some(line) = &mut conn.line {
+            line.status = reject.status.0;
+            line.head_bytes = REFUSAL.len() as u64;
+        }
         self.out.extend_from_slice(&REFUSAL);
         self.send_encoded(at, Body::default(), true);
     }
