@@ -14,7 +14,7 @@ use super::Worker;
 use crate::transmit::{Body, Down, Secure, lock};
 
 /// Reads of connections in their handshakes in a turn: a signature takes 20 us to 1 ms.
-const HANDSHAKES_PER_TURN_MAX: usize = 16;
+pub(super) const HANDSHAKES_PER_TURN_MAX: usize = 16;
 
 /// A client's first flight is there when it is accepted, and its second a round trip later.
 pub(super) const HANDSHAKE_TIMEOUT: Nanos = Nanos::from_secs(10);

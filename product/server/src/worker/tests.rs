@@ -132,6 +132,7 @@ impl Client {
 }
 
 mod finds;
+mod handshakes;
 mod records;
 
 /// The flood used to be answered to its end first, however much more of it came meanwhile.
