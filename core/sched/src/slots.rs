@@ -16,8 +16,8 @@ pub enum Sharing {
     Own,
     /// Jobs of every level while no other is free (work-conserving). A job of higher priority may find its slots taken, and waits.
     Any,
-    /// The same, but such a job takes its slot back: the youngest job of the lowest level that has more slots than its own is put to sleep
-    /// (work-conserving, preemptive).
+    /// The same, but such a job takes its slot back: the youngest job of the lowest level that has more slots than its own, and no higher priority, is
+    /// put to sleep (work-conserving, preemptive).
     AnyUntilWanted,
 }
 
@@ -203,7 +203,7 @@ impl Slots {
             return None;
         }
         let own = self.levels[level as usize].priority;
-        self.borrowing.last().filter(|(priority, ..)| *priority > own).map(|(_, youngest, _)| *youngest)
+        self.borrowing.last().filter(|(priority, ..)| *priority >= own).map(|(_, youngest, _)| *youngest)
     }
 
     /// The Wakeup policy: of the levels with a free slot of their own the highest, then of all; in it the oldest. Shared slots may all be
@@ -324,10 +324,11 @@ mod tests {
         assert_eq!(slots.depart(1), Some(Turn::Run(3)), "its own slot");
         assert_eq!(slots.arrive(4, 1), [Turn::Sleep(4)]);
         assert_eq!([slots.depart(3), slots.depart(0)], [2, 4].map(|number| Some(Turn::Run(number))));
-        // Of one priority nobody is preempted.
+        // Of one priority a level takes back what is its own, and no more.
         let mut slots = Slots::of_levels(&[level, level], Sharing::AnyUntilWanted);
         (0..2).for_each(|number| assert_eq!(slots.arrive(number, 0), [Turn::Run(number)]));
-        assert_eq!(slots.arrive(2, 1), [Turn::Sleep(2)]);
+        assert_eq!(slots.arrive(2, 1), [Turn::Sleep(1), Turn::Run(2)]);
+        assert_eq!(slots.arrive(3, 1), [Turn::Sleep(3)]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::Plan;
 use crate::clock::Clock;
 use crate::exchange::{Exchange, Next};
 use crate::ledger::Ledger;
+use crate::tls::{Sealed, Tls};
 
 /// Reads of one connection before others get their turn.
 const READS_PER_TURN_MAX: usize = 4;
@@ -27,6 +28,7 @@ pub(crate) struct Connection {
     /// When we asked the kernel to connect.
     started: Nanos,
     exchange: Exchange,
+    tls: Option<Box<Sealed>>,
 }
 
 /// What became of a connection in a turn.
@@ -46,7 +48,12 @@ pub(crate) enum Turn {
 
 impl Connection {
     /// Starts to connect, from an address and port of ours if one is given; does not wait for it.
-    pub(crate) fn start(target: SocketAddr, from: Option<SocketAddr>, clock: &Clock) -> Result<Connection, Errno> {
+    pub(crate) fn start(
+        target: SocketAddr,
+        from: Option<SocketAddr>,
+        tls: Option<&Tls>,
+        clock: &Clock,
+    ) -> Result<Connection, Errno> {
         let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
@@ -58,7 +65,8 @@ impl Connection {
         let started = clock.now();
         match net::connect(&socket, &target) {
             Ok(()) | Err(Errno::INPROGRESS) => {
-                Ok(Connection { socket, connected: false, started, exchange: Exchange::default() })
+                let tls = tls.map(|tls| Box::new(tls.start()));
+                Ok(Connection { socket, connected: false, started, exchange: Exchange::default(), tls })
             }
             Err(errno) => Err(errno),
         }
@@ -77,7 +85,7 @@ impl Connection {
 
     /// Whether part of the request is still to be sent.
     pub(crate) fn is_sending(&self) -> bool {
-        !self.exchange.unsent().is_empty()
+        !self.exchange.unsent().is_empty() || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 
     /// The job under way.
@@ -110,10 +118,13 @@ impl Connection {
 
     fn send(&mut self, ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
         while self.is_sending() {
-            match net::send(&self.socket, self.exchange.unsent(), SendFlags::NOSIGNAL) {
+            match self.send_some() {
                 Ok(bytes) => {
                     self.connected = true;
                     self.exchange.on_sent(bytes);
+                    if bytes == 0 {
+                        break;
+                    }
                 }
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
@@ -124,6 +135,32 @@ impl Connection {
             }
         }
         Turn::Wait
+    }
+
+    /// Bytes of the request that left; under TLS, that are sealed.
+    fn send_some(&mut self) -> Result<usize, Errno> {
+        let Some(tls) = &mut self.tls else {
+            return net::send(&self.socket, self.exchange.unsent(), SendFlags::NOSIGNAL);
+        };
+        let sealed = tls.write(self.exchange.unsent());
+        match tls.send(self.socket.as_fd()) {
+            // Sealed it is no longer ours; what the socket did not take follows when it does.
+            Err(Errno::AGAIN) if sealed > 0 => Ok(sealed),
+            sent => sent.map(|()| sealed),
+        }
+    }
+
+    /// What was received, for the exchange.
+    fn on_bytes(&mut self, received: &[u8], ledger: &mut Ledger<'_>, clock: &Clock) -> Next {
+        let Some(tls) = &mut self.tls else { return self.exchange.on_bytes(received, ledger, clock.now()) };
+        match tls.open(received) {
+            Ok(plain) if plain.is_empty() => Next::Continue,
+            Ok(plain) => self.exchange.on_bytes(&plain, ledger, clock.now()),
+            Err(_) => {
+                self.exchange.fail(Outcome::Wrong, ledger, clock.now());
+                Next::Close
+            }
+        }
     }
 
     fn read(&mut self, flags: epoll::EventFlags, scratch: &mut [u8], ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
@@ -137,7 +174,13 @@ impl Connection {
                     return Turn::Done;
                 }
                 Ok((bytes, _)) => {
-                    match self.exchange.on_bytes(&scratch[..bytes], ledger, clock.now()) {
+                    let next = self.on_bytes(&scratch[..bytes], ledger, clock);
+                    if self.tls.is_some()
+                        && let ended @ (Turn::Done | Turn::Unheard(_)) = self.send(ledger, clock)
+                    {
+                        return ended;
+                    }
+                    match next {
                         Next::Close => return Turn::Done,
                         // With the end behind it there is nothing to use it for.
                         Next::Free if flags.intersects(BROKEN | END) => return Turn::Done,

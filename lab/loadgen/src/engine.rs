@@ -218,7 +218,7 @@ impl<'a> Engine<'a> {
         let (dealt, standing) = (self.ledger.dealt(job), self.pool.len());
         for _ in 0..PORT_TRIES_MAX {
             let from = self.origins.next(dealt, standing);
-            match Connection::start(self.plan.target, from, &self.clock) {
+            match Connection::start(self.plan.target, from, self.plan.tls.as_ref(), &self.clock) {
                 other if from.is_none() => return other,
                 // The port is somebody's, or its last connection has not been forgotten.
                 Err(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL) => {}
@@ -227,7 +227,7 @@ impl<'a> Engine<'a> {
         }
         // Ours are all taken; of one address the kernel may know of another, though it takes its time.
         match self.plan.clients.is_empty() {
-            true => Connection::start(self.plan.target, None, &self.clock),
+            true => Connection::start(self.plan.target, None, self.plan.tls.as_ref(), &self.clock),
             false => Err(Errno::ADDRNOTAVAIL),
         }
     }

@@ -27,6 +27,7 @@
 //!     patience: None,
 //!     clients: vec![],
 //!     seed: 1,
+//!     tls: None,
 //! };
 //! let jobs: Vec<Job> = (0..10).map(|n| Job { arrival: Nanos::from_millis(n), size_bytes: 512, client: None }).collect();
 //! let outcome = loadgen::run(&plan, &mut Scheduled::new(&jobs), |_| ControlFlow::Continue(())).unwrap();
@@ -48,8 +49,10 @@ mod pool;
 mod reader;
 #[cfg(test)]
 mod testing;
+mod tls;
 
 pub use engine::{PROGRESS_EVERY, run};
 pub use limits::Room;
 pub use outcome::{LoadError, Outcome, Progress};
 pub use plan::{ClientGroup, Patience, Plan, PlanError, Site};
+pub use tls::Tls;

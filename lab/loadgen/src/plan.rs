@@ -2,6 +2,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use units::Nanos;
 
+use crate::tls::Tls;
+
 /// Whom to ask, from where, and for how long to wait; what is asked for and when is the [`workload::Source`]'s to say.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -23,6 +25,8 @@ pub struct Plan {
     pub clients: Vec<ClientGroup>,
     /// Deals the jobs to the groups.
     pub seed: u64,
+    /// Over TLS, if it is given.
+    pub tls: Option<Tls>,
 }
 
 /// How users lose it (003, section 5.1 H): they wait so long, then close the connection and ask again.
@@ -157,6 +161,7 @@ pub(crate) mod tests {
             patience: None,
             clients: vec![],
             seed: 1,
+            tls: None,
         }
     }
 

@@ -119,7 +119,7 @@ mod tests {
     use std::net::TcpListener;
 
     fn connection(listener: &TcpListener) -> Connection {
-        Connection::start(listener.local_addr().unwrap(), None, &Clock::start()).unwrap()
+        Connection::start(listener.local_addr().unwrap(), None, None, &Clock::start()).unwrap()
     }
 
     #[test]

@@ -87,6 +87,7 @@ impl Network {
             patience: None,
             clients: vec![],
             seed: 1,
+            tls: None,
         };
         let jobs = vec![Job { arrival: Nanos::ZERO, size_bytes: 1, client: None }; count];
         inside(&self.client, || run(&plan, &mut Scheduled::new(&jobs), |_| ControlFlow::Continue(())).unwrap())

@@ -23,6 +23,7 @@ fn plan(target: SocketAddr) -> Plan {
         patience: None,
         clients: vec![],
         seed: 1,
+        tls: None,
     }
 }
 

@@ -237,6 +237,9 @@ fn load_command(plan: &Plan<'_>, spec: &RunSpec, address: SocketAddr, folder: &P
         .map_err(|e| LabError::Output { what: "the load".into(), reason: e.to_string() })?;
     let mut command =
         vec![plan.programs.weirlab.display().to_string(), "load".into(), format!("http://{address}/"), "--json".into()];
+    if spec.speaks_tls() {
+        command.push("--tls".into());
+    }
     let mut flag = |name: &str, value: String| command.extend([format!("--{name}"), value]);
     flag("load", load);
     flag("uplink", experiment.link.to_string());

@@ -144,6 +144,11 @@ impl Attach {
 }
 
 impl RunSpec {
+    /// Its server has a certificate of its own making, and is asked over TLS.
+    pub(crate) fn speaks_tls(&self) -> bool {
+        self.flags.iter().any(|flag| flag == crate::server::TLS_FLAG)
+    }
+
     /// What this run's keys say of the bottleneck: the qdisc named, else the one its drain or `attach` cannot do without.
     pub(crate) fn qdisc_wanted(&self) -> Option<Qdisc> {
         self.qdisc_given.or(match (self.drain.as_str(), self.attach) {

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use loadgen::{ClientGroup, Patience, Plan, Progress, Room, Site};
+use loadgen::{ClientGroup, Patience, Plan, Progress, Room, Site, Tls};
 use record::{AttemptRecord, Run};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use testbed::{Customer, CustomerAt, Load};
@@ -56,6 +56,12 @@ pub struct Args {
     /// Rate of the bottleneck between server and client, such as 10mbit
     #[arg(long, value_name = "RATE", required_unless_present = "describe")]
     uplink: Option<String>,
+    /// Over TLS, whatever the certificate; later connections resume the session of the first
+    #[arg(long)]
+    tls: bool,
+    /// With --tls, a full handshake for every connection
+    #[arg(long, requires = "tls")]
+    full_handshakes: bool,
     /// Addresses that this share of the requests comes from, or which always have N requests of SIZE under way beside them; once for
     /// each group of clients
     #[arg(long = "client", value_name = "NAME=ADDR[,ADDR…]@SHARE|@NxSIZE")]
@@ -228,6 +234,7 @@ fn plan(wanted: &Wanted, target: SocketAddr, args: &Args) -> Plan {
         patience: wanted.patience,
         clients: wanted.clients.clone(),
         seed: args.load.seed,
+        tls: args.tls.then(|| Tls::new(!args.full_handshakes)),
     }
 }
 

@@ -49,6 +49,7 @@ pub fn read(bytes: &[u8]) -> Result<Configuration, Vec<Remark>> {
     let sites = site::read(&file, settings.as_ref().map(|settings| &settings.process));
     let (classes, rules) = class::read(&file, &sites);
     if let Some(settings) = &settings {
+        site::check_https(&book, &sites, &settings.listeners);
         class::check(&book, &classes, &rules, &sites, &settings.uplink);
     }
     drop(file);

@@ -165,6 +165,8 @@ names! {
     LogFormat { Combined = "combined", Json = "json", }
     /// Who may use the slots of a class.
     SlotSharing { Own = "own", Any = "any", Preempt = "preempt", }
+    /// What becomes of a request without TLS.
+    PlainHttp { Serve = "serve", Redirect = "redirect", }
 }
 
 impl From<SlotSharing> for sched::Sharing {

@@ -38,8 +38,8 @@ pub use place::{Place, Placed, Remark};
 pub use reference::reference;
 pub use schema::schema;
 pub use section::Held;
-pub use settings::{AccessLog, Limits, Process, Settings, Timeouts, Uplink};
-pub use site::{Answers, CacheRule, ErrorPage, HeaderRule, Redirect, Site, Target, split_host};
+pub use settings::{AccessLog, Limits, Listener, Process, Settings, Timeouts, Uplink};
+pub use site::{Answers, CacheRule, ErrorPage, HeaderRule, Https, Redirect, Site, Target, split_host};
 
 use sched::classes::{ClassSpec, ClassTable};
 

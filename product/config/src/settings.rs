@@ -21,7 +21,7 @@ const ADDRESS: &str = "127.0.0.1:8080";
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// At least one.
-    pub listeners: Vec<Placed<SocketAddr>>,
+    pub listeners: Vec<Placed<Listener>>,
     /// None of them is of the file.
     pub has_default_listener: bool,
     pub process: Process,
@@ -29,6 +29,14 @@ pub struct Settings {
     pub limits: Limits,
     pub timeouts: Timeouts,
     pub held: Vec<Held>,
+}
+
+/// An address that accepts connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listener {
+    pub address: SocketAddr,
+    /// Its clients speak TLS.
+    pub is_secure: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,11 +107,12 @@ impl Settings {
     }
 }
 
-fn listeners(file: &Section<'_, '_>) -> Vec<Placed<SocketAddr>> {
+fn listeners(file: &Section<'_, '_>) -> Vec<Placed<Listener>> {
     let tables = file.tables("listener");
     if tables.is_empty() {
-        let value = ADDRESS.parse().into_iter();
-        return value.map(|value| Placed { value, at: Place::START }).collect();
+        let address = ADDRESS.parse().into_iter();
+        let plain = |address| Placed { value: Listener { address, is_secure: false }, at: Place::START };
+        return address.map(plain).collect();
     }
     if tables.len() > LISTENERS_MAX {
         file.book.mistake(
@@ -111,17 +120,18 @@ fn listeners(file: &Section<'_, '_>) -> Vec<Placed<SocketAddr>> {
             format!("listener {}: expected {LISTENERS_MAX} at most", LISTENERS_MAX + 1),
         );
     }
-    let mut listeners: Vec<Placed<SocketAddr>> = Vec::new();
+    let mut listeners: Vec<Placed<Listener>> = Vec::new();
     for table in tables.iter().take(LISTENERS_MAX) {
-        let Some(listener) = table.text::<SocketAddr>("address") else { continue };
-        if let Some(same) = listeners.iter().find(|known| clash(known.value, listener.value)) {
+        let (address, is_secure) = (table.text::<SocketAddr>("address"), table.flag("tls"));
+        let Some(Placed { value: address, at }) = address else { continue };
+        if let Some(same) = listeners.iter().find(|known| clash(known.value.address, address)) {
             let said = format!(
-                "listener.address `{}`: expected an address of its own, {} is line {}",
-                listener.value, same.value, same.at.line
+                "listener.address `{address}`: expected an address of its own, {} is line {}",
+                same.value.address, same.at.line
             );
-            file.book.mistake(listener.at, said);
+            file.book.mistake(at, said);
         }
-        listeners.push(listener);
+        listeners.push(Placed { value: Listener { address, is_secure }, at });
     }
     listeners
 }

@@ -133,6 +133,37 @@ fn sites() {
 }
 
 /// Each of these texts, put behind a right site, has a mistake that says this.
+#[test]
+fn tls_of_listeners_and_sites() {
+    let secure = "[[listener]]\naddress = \"[::]:443\"\ntls = true\n[[site]]\nroot = \"r\"\n";
+    let plain = "[[site]]\nroot = \"r\"\n";
+    assert!(
+        mistakes(&format!("{secure}cert = \"c\"\nkey = \"k\"\nhttp = \"redirect\"\nhsts = \"max-age=0; preload\"\n"))
+            .is_empty()
+    );
+    for (text, said) in [
+        (secure.to_string(), "f:2:11: listener.tls without a certificate: expected cert and key in a site"),
+        (format!("{plain}cert = \"c\""), "f:3:8: site.cert without site.key: expected both"),
+        (format!("{plain}key = \"c\""), "f:3:7: site.key without site.cert: expected both"),
+        (
+            format!("{plain}http = \"redirect\""),
+            "f:1:1: site.http `redirect` without TLS: expected a listener with tls = true",
+        ),
+        (
+            format!("{plain}http = \"rediret\""),
+            "f:3:8: site.http `rediret`: expected serve or redirect; did you mean `redirect`?",
+        ),
+        (
+            format!("{plain}hsts = \"includeSubDomains\""),
+            "f:3:8: site.hsts `includeSubDomains`: expected max-age=SECONDS first, for example max-age=31536000",
+        ),
+    ] {
+        assert_eq!(mistakes(&text), [said], "{text}");
+    }
+    let unused = format!("{plain}cert = \"c\"\nkey = \"k\"");
+    assert_eq!(notes(&unused), ["f:3:8: site.cert: no effect without a listener with tls = true"]);
+}
+
 fn all_say(before: &str, after: &str, cases: &[(&str, &str)]) {
     for (text, said) in cases {
         let all = mistakes(&format!("{before}{text}{after}"));
@@ -354,7 +385,7 @@ fn encodings() {
     assert_eq!(
         mistakes(&format!("\u{FEFF}{right}'ü' = 1")),
         [
-            "f:3:1: unknown key `site.ü`: expected name, hosts, default, root, index, listing, hidden, access_log, log_format, class, header, cache, error_page, redirect"
+            "f:3:1: unknown key `site.ü`: expected name, hosts, default, root, index, listing, hidden, access_log, log_format, class, cert, key, http, hsts, header, cache, error_page, redirect"
         ]
     );
     let said = |bytes: &[u8]| read(bytes).unwrap_err().iter().map(|mistake| mistake.line("f")).collect::<Vec<_>>();

@@ -23,7 +23,7 @@ pub struct Config {
     /// Sockets that listen already.
     pub passed: Vec<PassedSocket>,
     /// Addresses that are to be listened on; at least one, or a socket that was passed.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Listen>,
     /// The user that the server becomes once it listens, if it is root.
     pub account: Option<Account>,
     /// To be fed while all event loops turn.
@@ -48,13 +48,26 @@ pub struct Config {
 impl Config {
     /// All that are listened on.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
-        self.passed.iter().map(|socket| socket.address).chain(self.listen.iter().copied())
+        self.passed.iter().map(|socket| socket.address).chain(self.listen.iter().map(|listen| listen.address))
+    }
+
+    /// Whether clients of any of them speak TLS.
+    pub fn is_secure(&self) -> bool {
+        self.passed.iter().any(|socket| socket.is_secure) || self.listen.iter().any(|listen| listen.is_secure)
     }
 
     /// One order of all responses, one count of a class's.
     pub fn has_one_loop(&self) -> bool {
         self.drain.is_paced() || self.assigned.is_some()
     }
+}
+
+/// An address that is listened on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listen {
+    pub address: SocketAddr,
+    /// Its clients speak TLS.
+    pub is_secure: bool,
 }
 
 /// What a client may cost.

@@ -29,10 +29,10 @@ mod worker;
 
 pub use classes::{Classes, ClassesConfig, ClassesError};
 pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightError, ClientWeights};
-pub use config::{Config, Limits, WORKERS_MAX};
+pub use config::{Config, Limits, Listen, WORKERS_MAX};
 pub use drain_choice::{DrainChoice, DrainError, DrainKind, DrainOptions};
 pub use records::{RecordsConfig, RecordsError};
-pub use sites::SiteConfig;
+pub use sites::{Certificate, Https, SecureError, SiteConfig};
 pub use start::{Server, StartError, StopError};
 pub use threads::ThreadError;
 

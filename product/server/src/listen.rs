@@ -10,7 +10,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::net::Shutdown;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::config::Config;
+use crate::config::{Config, Listen};
 use crate::service::PassedSocket;
 use crate::start::StartError;
 
@@ -20,7 +20,9 @@ const DEFER_ACCEPT_S: i32 = 1;
 /// A listening socket as one worker has it.
 #[derive(Debug)]
 pub struct Listener {
-    socket: OwnedFd,
+    pub(crate) socket: OwnedFd,
+    /// Its clients speak TLS.
+    pub(crate) is_secure: bool,
     /// Other workers and the service manager have it too.
     is_passed: bool,
 }
@@ -48,7 +50,7 @@ impl AsFd for Listener {
 
 impl From<OwnedFd> for Listener {
     fn from(socket: OwnedFd) -> Listener {
-        Listener { socket, is_passed: false }
+        Listener { socket, is_secure: false, is_passed: false }
     }
 }
 
@@ -59,11 +61,14 @@ pub fn listen_all(config: &Config) -> Result<Vec<Vec<Listener>>, StartError> {
         let failed = |e| StartError::Listen(passed.address, e);
         adopt(config, passed).map_err(failed)?;
         for all in &mut of_workers {
-            all.push(Listener { socket: passed.socket.try_clone().map_err(failed)?, is_passed: true });
+            let socket = passed.socket.try_clone().map_err(failed)?;
+            all.push(Listener { socket, is_secure: passed.is_secure, is_passed: true });
         }
     }
-    for &address in &config.listen {
-        of_workers.iter_mut().zip(listen(config, address)?).for_each(|(all, one)| all.push(one.into()));
+    for &Listen { address, is_secure } in &config.listen {
+        let sockets = listen(config, address)?.into_iter();
+        let listeners = sockets.map(|socket| Listener { is_secure, ..socket.into() });
+        of_workers.iter_mut().zip(listeners).for_each(|(all, one)| all.push(one));
     }
     Ok(of_workers)
 }
@@ -139,8 +144,11 @@ fn has_ipv4_of_its_own(config: &Config, port: u16) -> bool {
     port != 0 && config.addresses().any(|other| other.is_ipv4() && other.port() == port)
 }
 
-pub fn local_addresses(listeners: &[Listener]) -> Result<Vec<SocketAddr>, StartError> {
-    let addresses = listeners.iter().map(|listener| local_address(&listener.socket)).collect::<io::Result<_>>();
+pub fn local_addresses(listeners: &[Listener]) -> Result<Vec<Listen>, StartError> {
+    let of = |listener: &Listener| {
+        local_address(&listener.socket).map(|address| Listen { address, is_secure: listener.is_secure })
+    };
+    let addresses = listeners.iter().map(of).collect::<io::Result<_>>();
     addresses.map_err(|e| StartError::System("read the listening address", e))
 }
 

@@ -24,6 +24,13 @@ pub struct Reply {
     pub trouble: Option<io::Error>,
 }
 
+/// What a request is for: a site, if one has its host, over TLS or not. The site's number holds until the next [`Replier::serve`].
+#[derive(Debug, Clone, Copy)]
+pub struct To {
+    pub site: Option<SiteNumber>,
+    pub is_secure: bool,
+}
+
 /// Makes responses for one worker.
 pub struct Replier {
     pub cache: Cache,
@@ -63,6 +70,11 @@ impl Replier {
         Some(self.served.assigned.as_ref()?.default())
     }
 
+    /// For clients that speak TLS; `None` where no site has a certificate.
+    pub fn acceptor(&self) -> Option<&tls::Acceptor> {
+        self.served.acceptor.as_ref()
+    }
+
     fn sites(&self) -> &Sites {
         &self.served.sites
     }
@@ -78,39 +90,39 @@ impl Replier {
     }
 
     /// What has to be found aside comes back instead, to be answered by [`Replier::reply_with`].
-    pub fn reply(&mut self, site: Option<SiteNumber>, request: &Request, now: Nanos) -> Result<Reply, Box<Find>> {
-        let Some(number) = site else { return Ok(misdirected()) };
-        if let Some((status, to)) = self.sites().redirect(number, request) {
-            return Ok(self.dressed(site, request, redirect(status, &to)));
+    pub fn reply(&mut self, to: To, request: &Request, now: Nanos) -> Result<Reply, Box<Find>> {
+        let Some(number) = to.site else { return Ok(misdirected()) };
+        if let Some((status, target)) = self.sites().redirect(number, request, to.is_secure) {
+            return Ok(self.dressed(to, request, redirect(status, &target)));
         }
         match request.method {
             Method::Get | Method::Head => match self.cache.lookup(number, request.path, now) {
-                Lookup::Done(found) => Ok(self.reply_with(site, request, found)),
+                Lookup::Done(found) => Ok(self.reply_with(to, request, found)),
                 Lookup::Aside(find) => Err(find),
             },
-            Method::Options => Ok(self.dressed(site, request, bare(Status::NO_CONTENT).with("Allow", ALLOW).into())),
+            Method::Options => Ok(self.dressed(to, request, bare(Status::NO_CONTENT).with("Allow", ALLOW).into())),
             _ => {
                 let refused = bare(Status::METHOD_NOT_ALLOWED).with("Allow", ALLOW).with_length(0);
-                Ok(self.dressed(site, request, refused.into()))
+                Ok(self.dressed(to, request, refused.into()))
             }
         }
     }
 
-    pub fn reply_with(&mut self, site: Option<SiteNumber>, request: &Request, found: Result<Found, Missing>) -> Reply {
+    pub fn reply_with(&mut self, to: To, request: &Request, found: Result<Found, Missing>) -> Reply {
         let reply = self.of_found(request, found);
-        self.dressed(site, request, reply)
+        self.dressed(to, request, reply)
     }
 
     /// The answer to a client that asks too often (RFC 6585 section 4).
-    pub fn too_many(&self, site: Option<SiteNumber>, request: &Request, retry_after_s: u64) -> Reply {
+    pub fn too_many(&self, to: To, request: &Request, retry_after_s: u64) -> Reply {
         let why = format!("more requests than one client may make; please try again in {retry_after_s} s");
         let refused = text(Status::TOO_MANY_REQUESTS, &why);
-        self.dressed(site, request, refused.with("Retry-After", retry_after_s.to_string().as_bytes()).into())
+        self.dressed(to, request, refused.with("Retry-After", retry_after_s.to_string().as_bytes()).into())
     }
 
-    fn dressed(&self, site: Option<SiteNumber>, request: &Request, reply: Reply) -> Reply {
-        let Some(site) = site else { return reply };
-        Reply { response: self.sites().dress(site, request, reply.response), ..reply }
+    fn dressed(&self, to: To, request: &Request, reply: Reply) -> Reply {
+        let Some(site) = to.site else { return reply };
+        Reply { response: self.sites().dress(site, request, to.is_secure, reply.response), ..reply }
     }
 
     fn of_found(&mut self, request: &Request, found: Result<Found, Missing>) -> Reply {

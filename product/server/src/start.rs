@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::classes::{ClassesChange, ClassesConfig};
 use crate::clients::Clients;
 use crate::clock;
-use crate::config::Config;
+use crate::config::{Config, Listen};
 use crate::drain_choice::DrainChoice;
 use crate::files::{Cache, CacheLimits, Finds};
 use crate::listen::{Listener, listen_all, local_addresses};
@@ -22,7 +22,7 @@ use crate::places::Places;
 use crate::records::{About, Finisher, Recorder, RecordsError};
 use crate::reply::Replier;
 use crate::service::PrivilegeError;
-use crate::sites::{Current, PageError, SiteConfig};
+use crate::sites::{Current, PageError, SecureError, SiteConfig, Wanted};
 use crate::storage::{Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::transmit::{Connection, Transmitter};
@@ -38,7 +38,7 @@ const LOOP_DESCRIPTORS: u64 = 2;
 
 /// A running server.
 pub struct Server {
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<Listen>,
     why: String,
     wait_bound: Option<WaitBound>,
     client_allowance_bytes: Option<u64>,
@@ -65,6 +65,8 @@ pub enum StartError {
     Page(#[from] PageError),
     #[error(transparent)]
     Classes(#[from] ClassesChange),
+    #[error(transparent)]
+    Secure(#[from] SecureError),
     #[error("cannot listen on {0}: {why}", why = unheard(.1))]
     Listen(SocketAddr, #[source] io::Error),
     #[error(transparent)]
@@ -114,7 +116,7 @@ impl Server {
             .map_err(|e| StartError::Thread("weir-watch".into(), e))?;
         let logs = Logs::start(&threads).map_err(|e| StartError::Thread("weir-log".into(), e))?;
         let current = Arc::new(open_sites(&config, &logs, &threads)?);
-        let recording = start_recording(&config, addresses[0], &threads)?;
+        let recording = start_recording(&config, addresses[0].address, &threads)?;
         let wakes = wakes(config.workers)?;
         if descriptors(config.workers) < SCARCE {
             // It has one, and a file or a connection needs it more.
@@ -140,16 +142,17 @@ impl Server {
         for (number, listeners) in listeners.into_iter().enumerate() {
             server.start_worker(number, listeners, &mut config)?;
         }
+        server.tell_remarks();
         Ok(server)
     }
 
     /// The first address listened on, with the port the kernel chose if that was left to it.
     pub fn address(&self) -> SocketAddr {
-        self.addresses[0]
+        self.addresses[0].address
     }
 
     /// All of them.
-    pub fn addresses(&self) -> &[SocketAddr] {
+    pub fn addresses(&self) -> &[Listen] {
         &self.addresses
     }
 
@@ -188,11 +191,18 @@ impl Server {
 
     /// Serves these sites with these classes from now on, or, with the reason why not, those from before. What is under way ends as it began.
     pub fn replace_sites(&self, sites: &[SiteConfig], classes: Option<&ClassesConfig>) -> Result<(), StartError> {
-        let replaced = self.current.replace(sites, classes, &|config| open_log(&self.logs, config, &self.threads));
+        let open = |config: &LogConfig| open_log(&self.logs, config, &self.threads);
+        let replaced = self.current.replace(&Wanted { sites, classes, open_log: &open });
         self.logs.forget_unused();
         replaced?;
         self.wakes.iter().for_each(|wake| wake.set());
+        self.tell_remarks();
         Ok(())
+    }
+
+    /// What an operator should know of the certificates.
+    fn tell_remarks(&self) {
+        self.current.served().remarks.iter().for_each(|remark| self.logs.error(remark));
     }
 
     /// Writes a line to the error log.
@@ -268,7 +278,7 @@ impl Server {
 
 /// The listening sockets of each worker and their addresses. The last act of root, where another user is asked for: before anything
 /// else is opened, and before there is a thread.
-fn listen(config: &Config) -> Result<(Vec<Vec<Listener>>, Vec<SocketAddr>), StartError> {
+fn listen(config: &Config) -> Result<(Vec<Vec<Listener>>, Vec<Listen>), StartError> {
     let listeners = listen_all(config)?;
     let addresses = local_addresses(&listeners[0])?;
     if let Some(account) = &config.account {
@@ -299,7 +309,8 @@ fn transmitter(config: &mut Config, pool: &Arc<Pool>, wake: &Arc<Wake>) -> Trans
 fn open_sites(config: &Config, logs: &Logs, threads: &Threads) -> Result<Current, StartError> {
     let open = |config: &LogConfig| open_log(logs, config, threads);
     let of_server = config.access_log.as_ref().map(open).transpose()?;
-    Current::open(&config.sites, config.assigned.as_ref(), of_server, &open)
+    let wanted = Wanted { sites: &config.sites, classes: config.assigned.as_ref(), open_log: &open };
+    Current::open(&wanted, of_server, config.is_secure())
 }
 
 fn open_log(logs: &Logs, config: &LogConfig, threads: &Threads) -> Result<Arc<Log>, StartError> {

@@ -15,12 +15,15 @@ use server::log::LogConfig;
 use server::service::{Account, Notifier, PassedSocket, passed_sockets, unpassed};
 use server::transmit::{Patience, Promotion};
 use server::{
-    Classes, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, DrainChoice, DrainKind,
-    DrainOptions, Limits, PolicySpec, RecordsConfig, Server, SiteConfig, StartError, WORKERS_MAX, files, log,
+    Certificate, Classes, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config,
+    DrainChoice, DrainKind, DrainOptions, Https, Limits, Listen, PolicySpec, RecordsConfig, Server, SiteConfig,
+    StartError, WORKERS_MAX, files, log,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::Rate;
 
+const HTTPS: &str = "HTTPS";
+const DEVELOPMENT: &str = "--tls-dev: the certificate is self-signed and new at each start; for development only";
 const ORDER: &str = "Order and rate";
 const LIMITS: &str = "Limits";
 const TIMEOUTS: &str = "Timeouts";
@@ -32,6 +35,7 @@ Examples:
   weir serve /srv/www --uplink 10mbit
   weir serve /srv/www --uplink 10mbit --policy strict/srpt --class /members/
   weir serve /srv/www --listen [::]:80 --access-log /var/log/weir.log
+  weir serve /srv/www --listen [::]:443 --cert fullchain.pem --key privkey.pem
 
 Policies:
   {}
@@ -52,6 +56,17 @@ pub struct Args {
     /// [default: 127.0.0.1:8080; the sockets that a service manager passes]
     #[arg(long, value_name = "ADDR", value_parser = address, verbatim_doc_comment)]
     listen: Option<SocketAddr>,
+    /// Speak HTTPS with this certificate, its chain behind it, as PEM;
+    /// SIGHUP reads it again
+    #[arg(long, value_name = "FILE", requires = "key", help_heading = HTTPS, verbatim_doc_comment)]
+    cert: Option<PathBuf>,
+    /// Private key of --cert, as PEM
+    #[arg(long, value_name = "FILE", requires = "cert", help_heading = HTTPS)]
+    key: Option<PathBuf>,
+    /// Speak HTTPS with a self-signed certificate for localhost and this host's name,
+    /// made at the start; browsers warn of it
+    #[arg(long, conflicts_with = "cert", help_heading = HTTPS, verbatim_doc_comment)]
+    tls_dev: bool,
     /// Rate of the uplink, for example 10mbit or 1gbit
     /// [default: the rate of the interface's shaper, if it has one]
     #[arg(long, value_name = "RATE", help_heading = ORDER, verbatim_doc_comment)]
@@ -210,9 +225,33 @@ enum LogFormat {
 
 pub fn main(args: Args) -> Result<(), Failure> {
     let options = files::Options { hidden: args.hidden, listing: args.listing, ..files::Options::default() };
-    let sites = vec![SiteConfig::alone(args.dir.clone(), options)];
-    let listen = args.listen.into_iter().collect();
-    serve(args, Hosted { sites, classes: None }, listen, None)
+    let https = Https { certificate: certificate(&args), ..Https::default() };
+    let is_secure = https.certificate.is_some();
+    let listen = args.listen.into_iter().map(|address| Listen { address, is_secure }).collect();
+    let site = SiteConfig { https, ..SiteConfig::alone(args.dir.clone(), options) };
+    let hosted = |site| Hosted { sites: vec![site], classes: None };
+    let cert = args.cert.clone();
+    let again = || Ok(hosted(site.clone()));
+    let source = cert.as_ref().map(|cert| Source { file: cert, again: &again });
+    serve(args, hosted(site.clone()), Addresses { listen, is_secure }, source.as_ref())
+}
+
+/// What the flags say of TLS.
+fn certificate(args: &Args) -> Option<Certificate> {
+    if args.tls_dev {
+        let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_ascii_lowercase();
+        let names = ["localhost", "127.0.0.1", "::1", &own].map(String::from);
+        return Some(Certificate::Development(names.into_iter().filter(|name| !name.is_empty()).collect()));
+    }
+    let (cert, key) = (args.cert.clone()?, args.key.clone()?);
+    Some(Certificate::Files { cert, key })
+}
+
+/// Addresses that are asked for.
+struct Addresses {
+    listen: Vec<Listen>,
+    /// Clients of the default address, and of a passed socket of another address, speak TLS.
+    is_secure: bool,
 }
 
 /// The part of a configuration that can be read again while the server runs.
@@ -230,7 +269,7 @@ struct Source<'a> {
 
 /// Serves these sites, whatever the flags say of the folder, at these addresses; without any where a service manager says, or at
 /// the default.
-fn serve(args: Args, hosted: Hosted, listen: Vec<SocketAddr>, source: Option<&Source>) -> Result<(), Failure> {
+fn serve(args: Args, hosted: Hosted, listen: Addresses, source: Option<&Source>) -> Result<(), Failure> {
     // Before anything opens a descriptor that could be taken for one of them.
     let passed = passed_sockets()?;
     // Before anything runs, so that no signal is missed and the workers inherit nothing of it.
@@ -240,6 +279,7 @@ fn serve(args: Args, hosted: Hosted, listen: Vec<SocketAddr>, source: Option<&So
         Ok(notifier) => (notifier, None),
         Err(error) => (Notifier::absent(), Some(format!("cannot notify the service manager: NOTIFY_SOCKET: {error}"))),
     };
+    let development = args.tls_dev.then_some(DEVELOPMENT);
     let asked_loops = args.workers.unwrap_or(1);
     let stop_timeout = args.stop_timeout;
     let config = Config { watchdog: notifier.watchdog(), ..config(args, hosted, listen, passed)? };
@@ -251,7 +291,8 @@ fn serve(args: Args, hosted: Hosted, listen: Vec<SocketAddr>, source: Option<&So
         readable(source.file)?;
     }
     let status = first_line.tell(&server);
-    unheard.iter().chain(events.unasked()).for_each(|line| server.tell(line));
+    let unasked = events.unasked().map(String::as_str);
+    unheard.as_deref().into_iter().chain(unasked).chain(development).for_each(|line| server.tell(line));
     notifier.ready(&status);
     events.handle(&server, source, &notifier, &status);
     if let Some(failure) = server.failure() {
@@ -325,10 +366,13 @@ fn records(path: PathBuf) -> RecordsConfig {
     }
 }
 
-fn config(args: Args, hosted: Hosted, listen: Vec<SocketAddr>, passed: Vec<PassedSocket>) -> Result<Config, Failure> {
+fn config(args: Args, hosted: Hosted, asked: Addresses, mut passed: Vec<PassedSocket>) -> Result<Config, Failure> {
+    let Addresses { listen, is_secure } = asked;
+    passed.iter_mut().for_each(|socket| socket.is_secure |= is_secure);
     let is_unsaid = listen.is_empty() && passed.is_empty();
-    let listen = if is_unsaid { vec![LISTEN] } else { unpassed(&listen, &passed) };
-    let addresses: Vec<_> = passed.iter().map(|socket| socket.address).chain(listen.iter().copied()).collect();
+    let listen = if is_unsaid { vec![Listen { address: LISTEN, is_secure }] } else { unpassed(&listen, &mut passed) };
+    let addresses: Vec<_> =
+        passed.iter().map(|socket| socket.address).chain(listen.iter().map(|listen| listen.address)).collect();
     let Hosted { sites, classes: assigned } = hosted;
     let drain = shaping(&args, assigned.as_ref(), &addresses)?;
     let account = args.user.as_deref().map(|user| Account::find(user, args.group.as_deref())).transpose()?;
@@ -398,7 +442,7 @@ mod tests {
 
     fn alone(args: Args) -> Result<Config, Failure> {
         let sites = vec![SiteConfig::alone(".".into(), Default::default())];
-        config(args, Hosted { sites, classes: None }, vec![], vec![])
+        config(args, Hosted { sites, classes: None }, Addresses { listen: vec![], is_secure: false }, vec![])
     }
 
     /// They stand in `--help` and in the server: one of them changed alone would change nothing, or something unsaid.

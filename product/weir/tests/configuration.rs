@@ -411,7 +411,7 @@ kill $!; wait; exit $status";
         return println!("SKIPPED: {err}");
     }
     assert!(err.starts_with("weir: no server runs here; start one with `weir run FILE`"), "{err}");
-    assert!(status == Some(0) && out.ends_with(": configuration read again: 1 sites are in force\n"), "{out} {err}");
+    assert!(status == Some(0) && out.ends_with(": configuration read again: 1 site is in force\n"), "{out} {err}");
 }
 
 /// Ten times, beside a client that asks on one connection: each request has the answer of the one set or of the other.

@@ -33,6 +33,9 @@ pub struct Endpoint<'a> {
     pub address: SocketAddr,
 }
 
+/// Of `weir serve`, whose certificate signs itself.
+pub(crate) const TLS_FLAG: &str = "--tls-dev";
+
 /// Starts the server of a run on the files of `site`, with `folder` for its configuration and log, and waits until it
 /// answers for `probe` (a path it has). `command` is what [`server_command`] gave.
 pub fn start_server(
@@ -44,11 +47,13 @@ pub fn start_server(
     interrupt: &Interrupt,
 ) -> Result<Program, LabError> {
     let mut program = Program::start(endpoint.server, server.program(), command, &folder.join("server.log"))?;
-    let began = Instant::now();
+    let (began, speaks_tls) = (Instant::now(), command.iter().any(|word| word == TLS_FLAG));
     loop {
         interrupt.check()?;
         program.check_running()?;
-        let Err(error) = endpoint.client.enter(|| ask(endpoint.address, probe)) else { return Ok(program) };
+        let Err(error) = endpoint.client.enter(|| ask(endpoint.address, probe, speaks_tls)) else {
+            return Ok(program);
+        };
         if began.elapsed() > READY_WITHIN {
             let waited = READY_WITHIN.as_secs();
             return Err(program.failed(&format!("did not answer on {} within {waited} s ({error})", endpoint.address)));
@@ -166,15 +171,16 @@ fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, si
     command
 }
 
-/// Asks for the head of a file, as proof that the server serves the site and the way there is open.
-fn ask(address: SocketAddr, path: &str) -> io::Result<()> {
+/// Asks for the head of a file, as proof that the server serves the site and the way there is open. One that speaks TLS is asked without, and
+/// proves by refusing that it is there.
+fn ask(address: SocketAddr, path: &str, speaks_tls: bool) -> io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&address, PROBE_WITHIN)?;
     stream.set_read_timeout(Some(PROBE_WITHIN))?;
     write!(stream, "HEAD {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     let mut answer = [0; PROBE_BYTES];
     let count = stream.read(&mut answer)?;
     let status = String::from_utf8_lossy(&answer[..count]).lines().next().unwrap_or_default().to_owned();
-    if status.starts_with("HTTP/1.1 200 ") {
+    if status.starts_with(if speaks_tls { "HTTP/1.1 400 " } else { "HTTP/1.1 200 " }) {
         return Ok(());
     }
     Err(io::Error::other(format!("HEAD {path} was answered by `{status}`")))

@@ -46,6 +46,7 @@ pub static KEYS: &[Key] = &[
         "Address and port; port 0 takes a free one.",
         r#""[::]:80""#,
     ),
+    key("listener.tls", Kind::Flag, Is("false"), Now, "Whether its clients speak TLS (HTTPS).", "true"),
     //
     table("server", "the defaults", Now, "The process."),
     key("server.workers", whole(1, 256), Absent("one per core"), Now, "Event loops. Paced shaping has one.", "4"),
@@ -169,7 +170,7 @@ pub static KEYS: &[Key] = &[
         text(Form::OneOf(&["own", "any", "preempt"])),
         Is("own"),
         Now,
-        "Whose responses may use a class's `max_concurrent`: its own, any class's while free, or any class's until a higher priority wants it back.",
+        "Whose responses may use a class's `max_concurrent`: its own, any class's while free, or any class's until its own want it back.",
         r#""preempt""#,
     ),
     key(
@@ -317,6 +318,31 @@ pub static KEYS: &[Key] = &[
         Now,
         "Class of its requests that match no rule of a class.",
         r#""premium""#,
+    ),
+    key(
+        "site.cert",
+        text(Form::Path),
+        Absent("that of the default site, or of the first with one"),
+        Now,
+        "Certificate of its hosts as PEM, the chain behind it; read at the start and at SIGHUP.",
+        r#""/etc/weir/fullchain.pem""#,
+    ),
+    key("site.key", text(Form::Path), Absent("none"), Now, "Private key of `cert`.", r#""/etc/weir/privkey.pem""#),
+    key(
+        "site.http",
+        text(Form::OneOf(&["serve", "redirect"])),
+        Is("serve"),
+        Now,
+        "Requests without TLS are served, or sent to https:// with status 308.",
+        r#""redirect""#,
+    ),
+    key(
+        "site.hsts",
+        text(Form::FieldValue),
+        Absent("no such field"),
+        Now,
+        "`Strict-Transport-Security` of responses over TLS.",
+        r#""max-age=31536000""#,
     ),
     //
     tables("site.header", "none", Now, "A header field of responses; for each name the first matching table decides."),

@@ -1,6 +1,7 @@
 //! Sites: hosts, files and answers, and the site that a host means.
 
 mod answers;
+mod https;
 mod redirect;
 mod rules;
 
@@ -8,6 +9,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub use answers::Answers;
+pub use https::Https;
+pub(crate) use https::check as check_https;
 pub use redirect::split_host;
 pub use redirect::{Redirect, Target};
 pub use rules::{CacheRule, ErrorPage, HeaderRule};
@@ -39,6 +42,7 @@ pub struct Site {
     /// A name that a class has.
     pub class: Option<Placed<String>>,
     pub answers: Answers,
+    pub https: Https,
     pub held: Vec<Held>,
 }
 
@@ -100,6 +104,7 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
         access_log,
         class: class.map(|class| Placed { value: class.value.0, at: class.at }),
         answers,
+        https: https::read(&table),
         held: table.held(),
     }
 }

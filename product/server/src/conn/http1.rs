@@ -111,6 +111,27 @@ impl Http1 {
         }
     }
 
+    /// Nothing is expected before this instant.
+    pub fn wait_until(&mut self, deadline: Nanos) {
+        self.deadline = deadline;
+    }
+
+    /// The client can ask from now on.
+    pub fn begin_waiting(&mut self, now: Nanos, limits: &Limits) {
+        self.deadline = now + limits.head_timeout;
+    }
+
+    /// What came is no HTTP of this connection: a response is owed to that, and nothing more is read.
+    pub fn give_up(&mut self) {
+        self.owe(Frame::OF_REFUSAL);
+    }
+
+    /// The same, and it is answered with something else than a response.
+    pub fn refuse_aside(&mut self) {
+        self.answer = Answer::Made;
+        self.closes = true;
+    }
+
     /// Puts received bytes behind those that were kept. With none, those are looked at again.
     pub fn receive<'a>(&mut self, fresh: &'a [u8]) -> Received<'a> {
         Received::new(self.kept.take(), fresh)

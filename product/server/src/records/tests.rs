@@ -4,7 +4,7 @@ use std::path::Path;
 use record::{Outcome, Run};
 
 use super::*;
-use crate::config::{Config, Limits};
+use crate::config::{Config, Limits, Listen};
 use crate::files::temporary::Folder;
 use crate::log::said::Said;
 use crate::transmit::Promotion;
@@ -55,7 +55,7 @@ fn about(path: &Path, uplink: Option<&str>) -> About {
     let config = Config {
         sites: vec![crate::sites::SiteConfig::alone("/".into(), Default::default())],
         passed: vec![],
-        listen: vec![listen],
+        listen: vec![Listen { address: listen, is_secure: false }],
         account: None,
         watchdog: None,
         backlog: 1,

@@ -9,12 +9,15 @@ use rustix::net::sockopt::{ipv6_v6only, socket_acceptconn, socket_type};
 use rustix::net::{SocketType, getsockname};
 use thiserror::Error;
 
+use crate::config::Listen;
 use crate::sys;
 
 /// The first descriptor after those of standard input, output and error.
 const FIRST: i32 = 3;
 /// As many as `weir.toml` may have listeners.
 const PASSED_MAX: usize = 64;
+/// The name of a socket whose clients speak TLS, if no listener of the file has its address: `FileDescriptorName=https`.
+const SECURE_NAME: &str = "https";
 
 /// A listening socket of the manager's, which outlives us.
 #[derive(Debug)]
@@ -22,6 +25,8 @@ pub struct PassedSocket {
     pub address: SocketAddr,
     /// As LISTEN_FDNAMES has it; empty without.
     pub name: String,
+    /// Its clients speak TLS.
+    pub is_secure: bool,
     pub(crate) socket: OwnedFd,
     /// An IPv6 socket for all addresses that takes IPv4 too.
     is_dual: bool,
@@ -61,10 +66,16 @@ pub fn passed_sockets() -> Result<Vec<PassedSocket>, PassedError> {
     sockets.collect()
 }
 
-/// Of these addresses those that no passed socket listens on; they are to be bound.
-pub fn unpassed(configured: &[SocketAddr], passed: &[PassedSocket]) -> Vec<SocketAddr> {
-    let is_passed = |address: &SocketAddr| passed.iter().any(|socket| socket.serves(*address));
-    configured.iter().copied().filter(|address| !is_passed(address)).collect()
+/// Of these addresses those that no passed socket listens on; they are to be bound. A passed socket speaks TLS where its address is to, and
+/// without one where it is called `https`.
+pub fn unpassed(configured: &[Listen], passed: &mut [PassedSocket]) -> Vec<Listen> {
+    for socket in &mut *passed {
+        if let Some(known) = configured.iter().find(|listen| socket.serves(listen.address)) {
+            socket.is_secure = known.is_secure;
+        }
+    }
+    let is_passed = |listen: &Listen| passed.iter().any(|socket| socket.serves(listen.address));
+    configured.iter().copied().filter(|listen| !is_passed(listen)).collect()
 }
 
 impl PassedSocket {
@@ -82,7 +93,7 @@ impl PassedSocket {
         }
         let is_all = address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let is_dual = is_all && !ipv6_v6only(&socket).map_err(|error| unread(error.into()))?;
-        Ok(PassedSocket { address, name: name.into(), socket, is_dual })
+        Ok(PassedSocket { address, name: name.into(), is_secure: name == SECURE_NAME, socket, is_dual })
     }
 
     /// Whether connections to this address come to it. `ListenStream=80` is one socket for both families.
@@ -129,11 +140,14 @@ mod tests {
 
     #[test]
     fn what_was_passed_is_not_bound() {
-        let sockets = [passed("127.0.0.1:0"), passed("[::]:0")];
+        let mut sockets = [passed("127.0.0.1:0"), passed("[::]:0")];
         let [one, all] = [sockets[0].address, sockets[1].address];
         let ipv4 = SocketAddr::new("0.0.0.0".parse().unwrap(), all.port());
         let other = SocketAddr::new("127.0.0.2".parse().unwrap(), one.port());
-        assert_eq!(unpassed(&[one, other, all, ipv4], &sockets), [other]);
-        assert_eq!(unpassed(&[one, other], &[]), [one, other]);
+        let [one, other, all, ipv4] = [(one, true), (other, false), (all, false), (ipv4, false)]
+            .map(|(address, is_secure)| Listen { address, is_secure });
+        assert_eq!(unpassed(&[one, other, all, ipv4], &mut sockets), [other]);
+        assert_eq!(sockets.each_ref().map(|socket| socket.is_secure), [true, false]);
+        assert_eq!(unpassed(&[one, other], &mut []), [one, other]);
     }
 }

@@ -1,10 +1,13 @@
 //! The sites in force. Another set takes their place in one step, and the event loops learn of it by their wake-ups.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{SiteConfig, Sites};
+use tls::{Acceptor, Tickets};
+
+use super::{SecureError, SiteConfig, Sites, secure};
 use crate::classes::{Assigned, ClassesChange, ClassesConfig};
 use crate::files::{Root, Roots, SiteNumber};
 use crate::log::{Log, LogConfig};
@@ -12,29 +15,44 @@ use crate::start::StartError;
 
 /// Sites with their folders and logs, which were all there when it was made.
 pub struct Served {
-    pub sites: Sites,
+    pub sites: Arc<Sites>,
     pub roots: Roots,
     /// Classes by the rules of a file.
     pub assigned: Option<Arc<Assigned>>,
     /// By the place of the site; its own, or that of the server.
     logs: Vec<Option<Arc<Log>>>,
     server_log: Option<Arc<Log>>,
+    /// For clients that speak TLS; `None` where no site has a certificate.
+    pub acceptor: Option<Acceptor>,
+    /// What an operator should know of the certificates.
+    pub remarks: Vec<String>,
 }
 
 /// Opens a log, or gives the one that is open.
 pub type OpenLog<'o> = dyn Fn(&LogConfig) -> Result<Arc<Log>, StartError> + 'o;
 
+/// What is to be served.
+#[derive(Clone, Copy)]
+pub struct Wanted<'w> {
+    pub sites: &'w [SiteConfig],
+    pub classes: Option<&'w ClassesConfig>,
+    pub open_log: &'w OpenLog<'w>,
+}
+
+/// What goes on from before.
+struct Before<'b> {
+    /// The number of the first site.
+    first: SiteNumber,
+    roots: Option<&'b Roots>,
+    server_log: Option<Arc<Log>>,
+    tickets: &'b Tickets,
+}
+
 impl Served {
     /// A folder that is open already is not opened again: ten thousand take as many descriptors. Logs are opened last: an attempt that fails
     /// leaves no empty files.
-    fn open(
-        configs: &[SiteConfig],
-        assigned: Option<Assigned>,
-        first: SiteNumber,
-        before: Option<&Roots>,
-        server_log: Option<Arc<Log>>,
-        open_log: &OpenLog<'_>,
-    ) -> Result<Served, StartError> {
+    fn open(wanted: &Wanted<'_>, assigned: Option<Assigned>, before: Before<'_>) -> Result<Served, StartError> {
+        let (configs, Before { first, roots: before, server_log, tickets }) = (wanted.sites, before);
         let known = before.into_iter().flat_map(|roots| roots.folders.iter().flatten());
         let known: HashMap<_, _> = known.map(|root| ((root.identity(), root.options().clone()), root)).collect();
         let open = |site: &SiteConfig| {
@@ -47,10 +65,15 @@ impl Served {
             root.map(Some).map_err(|e| StartError::Folder(dir.clone(), e))
         };
         let folders = configs.iter().map(open).collect::<Result<_, StartError>>()?;
-        let (sites, roots) = (Sites::open(configs, first)?, Roots { first, folders });
-        let log = |site: &SiteConfig| site.log.as_ref().map_or(Ok(server_log.clone()), |own| open_log(own).map(Some));
+        let sites = Arc::new(Sites::open(configs, first)?);
+        let secured = secure(configs, &sites, tickets)?;
+        let (acceptor, remarks) =
+            secured.map_or((None, Vec::new()), |secured| (Some(secured.acceptor), secured.remarks));
+        let own = |own: &LogConfig| (wanted.open_log)(own).map(Some);
+        let log = |site: &SiteConfig| site.log.as_ref().map_or(Ok(server_log.clone()), own);
         let logs = configs.iter().map(log).collect::<Result<_, StartError>>()?;
-        Ok(Served { sites, roots, assigned: assigned.map(Arc::new), logs, server_log })
+        let roots = Roots { first, folders };
+        Ok(Served { sites, roots, assigned: assigned.map(Arc::new), logs, server_log, acceptor, remarks })
     }
 
     /// Where a request for this site, or for none, is logged.
@@ -70,36 +93,35 @@ pub struct Current {
     served: Mutex<Arc<Served>>,
     /// How often there was another.
     turn: AtomicU64,
+    /// Of all sets: a client resumes its session with the next.
+    tickets: Tickets,
+    /// A listener speaks TLS.
+    is_secure: bool,
 }
 
 impl Current {
-    pub fn open(
-        configs: &[SiteConfig],
-        classes: Option<&ClassesConfig>,
-        server_log: Option<Arc<Log>>,
-        open_log: &OpenLog<'_>,
-    ) -> Result<Current, StartError> {
-        let served = Served::open(configs, classes.map(Assigned::new), 0, None, server_log, open_log)?;
-        Ok(Current { served: Mutex::new(Arc::new(served)), turn: AtomicU64::new(0) })
+    /// `is_secure`: clients of a listener speak TLS.
+    pub fn open(wanted: &Wanted<'_>, server_log: Option<Arc<Log>>, is_secure: bool) -> Result<Current, StartError> {
+        let tickets =
+            Tickets::new().ok_or(StartError::System("make keys of TLS tickets", io::ErrorKind::Other.into()))?;
+        let before = Before { first: 0, roots: None, server_log, tickets: &tickets };
+        let served = Served::open(wanted, wanted.classes.map(Assigned::new), before)?;
+        let served = checked(served, is_secure)?;
+        Ok(Current { served: Mutex::new(served), turn: AtomicU64::new(0), tickets, is_secure })
     }
 
     /// All of these, or, with the reason why not, those from before. Their numbers are new: what was begun for another set is
     /// not taken for theirs.
-    pub fn replace(
-        &self,
-        configs: &[SiteConfig],
-        classes: Option<&ClassesConfig>,
-        open_log: &OpenLog<'_>,
-    ) -> Result<(), StartError> {
+    pub fn replace(&self, wanted: &Wanted<'_>) -> Result<(), StartError> {
         let before = self.served();
-        let assigned = match (&before.assigned, classes) {
+        let assigned = match (&before.assigned, wanted.classes) {
             (Some(before), Some(classes)) => Some(before.succeeded_by(classes)?),
             (None, None) => None,
             _ => return Err(ClassesChange::Presence.into()),
         };
         let (first, server_log) = (before.roots.end(), before.server_log.clone());
-        let served = Served::open(configs, assigned, first, Some(&before.roots), server_log, open_log)?;
-        let served = Arc::new(served);
+        let known = Before { first, roots: Some(&before.roots), server_log, tickets: &self.tickets };
+        let served = checked(Served::open(wanted, assigned, known)?, self.is_secure)?;
         *self.served.lock().unwrap_or_else(PoisonError::into_inner) = served;
         self.turn.fetch_add(1, Ordering::Release);
         Ok(())
@@ -116,13 +138,21 @@ impl Current {
     }
 }
 
+/// With a certificate, if one is needed.
+fn checked(served: Served, is_secure: bool) -> Result<Arc<Served>, StartError> {
+    if is_secure && served.acceptor.is_none() {
+        return Err(SecureError::NoCertificate.into());
+    }
+    Ok(Arc::new(served))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::files::Options;
 
-    fn no_log(_: &LogConfig) -> Result<Arc<Log>, StartError> {
-        unreachable!("no site has a log")
+    fn wanted(sites: &[SiteConfig]) -> Wanted<'_> {
+        Wanted { sites, classes: None, open_log: &|_| unreachable!("no site has a log") }
     }
 
     /// A folder of the same name that is another one, as after a deployment by a symlink, is opened.
@@ -131,18 +161,18 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("weir-sites-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("a")).unwrap();
         let site = |listing| SiteConfig::alone(folder.join("a"), Options { listing, ..Options::default() });
-        let current = Current::open(&[site(false)], None, None, &no_log).unwrap();
+        let current = Current::open(&wanted(&[site(false)]), None, false).unwrap();
         let root = || current.served().roots.folders[0].clone().unwrap();
         let first = root();
-        current.replace(&[site(false)], None, &no_log).unwrap();
+        current.replace(&wanted(&[site(false)])).unwrap();
         assert!(Arc::ptr_eq(&first, &root()));
-        current.replace(&[site(true)], None, &no_log).unwrap();
+        current.replace(&wanted(&[site(true)])).unwrap();
         assert!(!Arc::ptr_eq(&first, &root()), "it is served otherwise");
-        current.replace(&[site(false)], None, &no_log).unwrap();
+        current.replace(&wanted(&[site(false)])).unwrap();
         let second = root();
         std::fs::rename(folder.join("a"), folder.join("b")).unwrap();
         std::fs::create_dir(folder.join("a")).unwrap();
-        current.replace(&[site(false)], None, &no_log).unwrap();
+        current.replace(&wanted(&[site(false)])).unwrap();
         assert!(!Arc::ptr_eq(&second, &root()));
         std::fs::remove_dir_all(&folder).unwrap();
     }
@@ -150,12 +180,12 @@ mod tests {
     #[test]
     fn a_set_that_cannot_be_changes_nothing() {
         let site = |dir: &str| SiteConfig::alone(dir.into(), Default::default());
-        let current = Current::open(&[site("/")], None, None, &no_log).unwrap();
+        let current = Current::open(&wanted(&[site("/")]), None, false).unwrap();
         let mut turn = 0;
         assert!(current.newer(&mut turn).is_none());
-        assert!(current.replace(&[site("/"), site("/none/of/that/name")], None, &no_log).is_err());
+        assert!(current.replace(&wanted(&[site("/"), site("/none/of/that/name")])).is_err());
         assert!(current.newer(&mut turn).is_none() && current.served().sites.of(None) == Some(0));
-        current.replace(&[site("/"), site("/")], None, &no_log).unwrap();
+        current.replace(&wanted(&[site("/"), site("/")])).unwrap();
         let newer = current.newer(&mut turn).unwrap();
         assert_eq!((newer.sites.of(None), newer.roots.first, newer.roots.end()), (Some(1), 1, 3));
         assert!(current.newer(&mut turn).is_none());

@@ -10,10 +10,15 @@ use super::{Sites, name_of};
 use crate::files::SiteNumber;
 use crate::transmit::{Body, Piece};
 
+const HTTPS_PORT: u16 = 443;
+
 impl Sites {
     /// Where a request of this site is sent instead: the status and the address.
-    pub fn redirect(&self, site: SiteNumber, request: &Request) -> Option<(Status, String)> {
+    pub fn redirect(&self, site: SiteNumber, request: &Request, is_secure: bool) -> Option<(Status, String)> {
         let answers = &self.answers[self.place(site)];
+        if let Some(port) = self.https[self.place(site)].redirects_to.filter(|_| !is_secure) {
+            return Some((Status::PERMANENT_REDIRECT, https_url(request, port)?));
+        }
         if answers.redirects.is_empty() {
             return None;
         }
@@ -27,7 +32,17 @@ impl Sites {
     }
 
     /// The response with the fields of its site, and its body if it is an error's.
-    pub fn dress(&self, site: SiteNumber, request: &Request, response: Response<Body>) -> Response<Body> {
+    pub fn dress(
+        &self,
+        site: SiteNumber,
+        request: &Request,
+        is_secure: bool,
+        mut response: Response<Body>,
+    ) -> Response<Body> {
+        // Without TLS anybody could have put it there (RFC 6797 section 7.2).
+        if let Some(hsts) = self.https[self.place(site)].hsts.as_ref().filter(|_| is_secure) {
+            response = response.with("Strict-Transport-Security", hsts.as_bytes());
+        }
         let answers = &self.answers[self.place(site)];
         if answers.is_empty() {
             return response;
@@ -55,6 +70,18 @@ fn with_page(response: &Response<Body>, page: &Page) -> Response<Body> {
     let dressed =
         kept.fold(Response::new(response.status, body.into()), |dressed, (name, value)| dressed.with(name, value));
     dressed.with("Content-Type", page.mime.as_bytes()).with_length(page.bytes.len() as u64)
+}
+
+/// The same over TLS, at this port; `None` for a request that names no host, or is about no path.
+fn https_url(request: &Request, port: u16) -> Option<String> {
+    let host = host_of(request).filter(|_| request.path.starts_with(b"/"))?;
+    let port = if port == HTTPS_PORT { String::new() } else { format!(":{port}") };
+    let mut to = format!("https://{}{port}{}", host.as_str(), String::from_utf8_lossy(request.path));
+    if let Some(query) = request.query {
+        to.push('?');
+        to.push_str(&String::from_utf8_lossy(query));
+    }
+    Some(to)
 }
 
 fn host_of(request: &Request) -> Option<HostName> {

@@ -3,6 +3,7 @@
 mod current;
 mod dress;
 mod pages;
+mod secure;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,9 +13,11 @@ use config::Answers;
 
 use crate::files::{self, SiteNumber};
 use crate::log::LogConfig;
-pub use current::{Current, Served};
+pub use current::{Current, Served, Wanted};
 pub use pages::PageError;
 use pages::Pages;
+pub use secure::SecureError;
+use secure::secure;
 
 /// A site as the operator wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +32,29 @@ pub struct SiteConfig {
     pub answers: Answers,
     /// Its own, if it has one.
     pub log: Option<LogConfig>,
+    pub https: Https,
+}
+
+/// What a site does about TLS.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Https {
+    /// Its own; without one it has that of the default site, or of the first that has one.
+    pub certificate: Option<Certificate>,
+    /// Requests without TLS are sent to this port.
+    pub redirects_to: Option<u16>,
+    /// The value of Strict-Transport-Security.
+    pub hsts: Option<String>,
+}
+
+/// Where a site's certificate and its key come from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Certificate {
+    Files {
+        cert: PathBuf,
+        key: PathBuf,
+    },
+    /// It signs itself, for these names.
+    Development(Vec<String>),
 }
 
 impl SiteConfig {
@@ -41,6 +67,7 @@ impl SiteConfig {
             files,
             answers: Answers::default(),
             log: None,
+            https: Https::default(),
         }
     }
 }
@@ -55,6 +82,7 @@ pub struct Sites {
     /// The number of the first; the others follow.
     first: SiteNumber,
     answers: Vec<Answers>,
+    https: Vec<Https>,
     pages: Pages,
 }
 
@@ -62,7 +90,8 @@ impl Sites {
     /// With the bodies of errors, which are read here.
     pub fn open(configs: &[SiteConfig], first: SiteNumber) -> Result<Sites, PageError> {
         let answers = configs.iter().map(|config| config.answers.clone()).collect();
-        let mut sites = Sites { first, answers, pages: Pages::read(configs)?, ..Sites::default() };
+        let https = configs.iter().map(|config| config.https.clone()).collect();
+        let mut sites = Sites { first, answers, https, pages: Pages::read(configs)?, ..Sites::default() };
         for (at, config) in (0..).zip(configs) {
             let number = first.wrapping_add(at);
             if config.is_default && sites.default.is_none() {

@@ -17,6 +17,7 @@ mod outgoing;
 mod outlet;
 mod pipe;
 mod reads;
+mod secure;
 mod sending;
 mod socket;
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub use notice::Notice;
 pub use outgoing::{End, Failure, Outgoing, Sent};
 pub use outlet::{Counters, Outlet};
 pub use pipe::PipeState;
+pub use secure::{Allowance, Down, Secure, lock};
 pub use sending::{Dispatch, Stream};
 pub use socket::{Connection, Marked, Sink, Socket, Status, TcpView};
 
@@ -178,13 +180,13 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// Takes over a response; its first byte leaves when the drain says so.
     pub fn dispatch(&mut self, now: Nanos, dispatch: Dispatch<S>) -> JobId {
-        let Dispatch { owner, socket, client, outgoing, sent_bytes, class, pipe } = dispatch;
+        let Dispatch { owner, socket, client, outgoing, sent_bytes, class, pipe, secure } = dispatch;
         let size = Size::Known(sent_bytes + outgoing.remaining_bytes());
         let path = if self.needs_path { socket.status().path } else { Path::default() };
         let id = self.drain.arrive(now, Arrival { size, framing: pipe.framing(), class, client, path });
         let is_known = pipe.is_known();
         self.limit.spend(client, sent_bytes, now);
-        let pipe = self.pipes.insert(Pipe::new(owner, socket, client, pipe, now));
+        let pipe = self.pipes.insert(Pipe::new(owner, socket, client, pipe, now).with_secure(secure));
         self.put(Sending::new(id, pipe, outgoing, sent_bytes));
         if !is_known {
             // The handshake. What is sent again between two responses is settled behind the next one.
@@ -373,7 +375,7 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     fn send(&mut self, now: Nanos, grant: Grant) {
         let id = grant.job;
-        let bytes_max = self.burst(grant);
+        let allowance = self.allowance(grant);
         let is_ordered_below = self.is_ordered_below();
         let sending = self.sendings[id.slot()].as_mut().expect("a granted job is being sent");
         let pipe = &mut self.pipes[sending.pipe];
@@ -386,13 +388,14 @@ impl<S: Socket + Clone> Transmitter<S> {
         if let Some(marker) = &self.marker {
             sending.mark(pipe, &marker.mark, self.drain.band(id));
         }
-        let sent = sending.send(now, pipe, &mut *self.storage, bytes_max);
-        if sent.bytes > 0 && self.gauge.as_ref().is_some_and(|gauge| !gauge.is_lost()) {
+        let sent = sending.send(now, pipe, &mut *self.storage, allowance);
+        if sent.carried_bytes > 0 && self.gauge.as_ref().is_some_and(|gauge| !gauge.is_lost()) {
             self.below.on_written(pipe.owner, &pipe.socket);
         }
         let is_path_old = self.needs_path && sending.is_path_old();
-        self.limit.spend(pipe.client, sent.bytes, now);
-        let progress = self.drain.on_sent(now, id, sent.bytes);
+        self.limit.spend(pipe.client, sent.carried_bytes, now);
+        let carried = sched::Sent { content_bytes: sent.bytes, carried_bytes: sent.carried_bytes };
+        let progress = self.drain.on_sent_as(now, id, carried);
         if !progress.is_departed() {
             self.settle(now, id);
         }
@@ -425,17 +428,6 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// The kernel decides the order, so it gets no more of a response than may keep the mark of the moment.
     fn is_ordered_below(&self) -> bool {
         self.marker.is_some() && !self.is_paced()
-    }
-
-    /// As much of a grant as is handed down at once: as the grant itself, it ends where a segment does.
-    fn burst(&self, grant: Grant) -> u64 {
-        let (Some(marker), Some(job)) = (&self.marker, self.drain.job(grant.job)) else { return grant.bytes_max };
-        if self.is_paced() {
-            return grant.bytes_max;
-        }
-        let segment_bytes = job.framing.segment_bytes;
-        let segments = (marker.burst_bytes / segment_bytes).max(1);
-        grant.bytes_max.min(segments * segment_bytes - job.attained % segment_bytes)
     }
 
     /// Charges the link for what TCP sent, not for what waits in the socket for a window: over a long path a response holds

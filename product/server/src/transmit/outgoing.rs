@@ -1,3 +1,5 @@
+mod sealed;
+
 use std::io::{self, ErrorKind, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,6 +20,8 @@ pub struct Outgoing {
     /// How many of `bytes` are gone.
     at: usize,
     body: Body,
+    /// Bytes behind which `at` and `body` are, in records that were sealed and not all handed down.
+    sealed: u32,
     end: End,
 }
 
@@ -52,16 +56,24 @@ pub enum Failure {
 /// How far one grant got.
 #[derive(Debug)]
 pub struct Sent {
+    /// Of the response.
     pub bytes: u64,
+    /// Of the connection: records included.
+    pub carried_bytes: u64,
     pub failure: Option<Failure>,
 }
 
 impl Outgoing {
     pub fn new(bytes: Vec<u8>, body: Body, end: End) -> Outgoing {
-        Outgoing { bytes, at: 0, body, end }
+        Outgoing { bytes, at: 0, body, sealed: 0, end }
     }
 
     pub fn remaining_bytes(&self) -> u64 {
+        self.unread_bytes() + u64::from(self.sealed)
+    }
+
+    /// Bytes that are as they were, not sealed.
+    fn unread_bytes(&self) -> u64 {
         (self.bytes.len() - self.at) as u64 + self.body.len()
     }
 
@@ -72,11 +84,12 @@ impl Outgoing {
 
     /// Hands down at most `bytes_max`, in as few and as full segments as there can be.
     pub fn send(&mut self, socket: &impl Sink, storage: &mut dyn Storage, bytes_max: u64) -> Sent {
-        let mut sent = Sent { bytes: 0, failure: None };
+        let mut sent = Sent { bytes: 0, carried_bytes: 0, failure: None };
         while sent.bytes < bytes_max && self.remaining_bytes() > 0 {
             match self.send_some(socket, storage, bytes_max - sent.bytes) {
                 Ok(bytes) => {
                     sent.bytes += bytes;
+                    sent.carried_bytes += bytes;
                     self.advance(bytes);
                 }
                 Err(failure) => {
@@ -109,6 +122,14 @@ impl Outgoing {
     }
 
     fn send_some(&mut self, socket: &impl Sink, storage: &mut dyn Storage, bytes_max: u64) -> Result<u64, Failure> {
+        match self.next(storage, bytes_max)? {
+            Next::Memory(gathered) => self.send_gathered(socket, &gathered),
+            Next::File { entry, offset, count } => self.send_file(socket, entry, offset, count),
+        }
+    }
+
+    /// What comes next, as far as it can be had at once.
+    fn next<'a>(&'a self, storage: &'a mut dyn Storage, bytes_max: u64) -> Result<Next<'a>, Failure> {
         let mut gathered = Gathered::new(bytes_max);
         if self.at < self.bytes.len() {
             gathered.push(&self.bytes[self.at..]);
@@ -125,15 +146,15 @@ impl Outgoing {
                 (_, None) => unreachable!("only a file is not in memory"),
             }
         }
-        let Some((entry, range)) = file else { return self.send_gathered(socket, &gathered) };
+        let Some((entry, range)) = file else { return Ok(Next::Memory(gathered)) };
         match body::look(storage, entry, range, gathered.room()) {
             Ok(Available::Memory(bytes)) if !bytes.is_empty() => {
                 gathered.push(bytes);
-                self.send_gathered(socket, &gathered)
+                Ok(Next::Memory(gathered))
             }
             // What is in memory goes first, whatever became of the file.
-            _ if gathered.bytes > 0 => self.send_gathered(socket, &gathered),
-            Ok(Available::File(count)) => self.send_file(socket, entry, range.start, count),
+            _ if gathered.bytes > 0 => Ok(Next::Memory(gathered)),
+            Ok(Available::File(count)) => Ok(Next::File { entry, offset: range.start, count }),
             Ok(Available::Memory(_)) => Err(Failure::truncated(entry)),
             Ok(Available::Absent) => Err(Failure::Absent),
             Err(failure) => Err(failure),
@@ -175,6 +196,12 @@ impl Outgoing {
     pub fn into_buffer(self) -> Vec<u8> {
         self.bytes
     }
+}
+
+/// The next bytes, wherever they are.
+enum Next<'a> {
+    Memory(Gathered<'a>),
+    File { entry: &'a Arc<Entry>, offset: u64, count: u64 },
 }
 
 /// What one system call hands down from memory.

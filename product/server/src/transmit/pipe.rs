@@ -3,7 +3,7 @@ use sched::{Account, CarrierId, Correction, TcpSent};
 use units::Nanos;
 use units::wire::Framing;
 
-use super::{Patience, Socket, Status};
+use super::{Patience, Secure, Socket, Status, secure};
 
 /// A connection on which responses are being sent. What is true of it is true for all of them: what TCP sent again is charged once,
 /// a full socket holds all of them up, and its reader is slow or not.
@@ -14,6 +14,8 @@ pub(super) struct Pipe<S> {
     /// See [`super::Dispatch::client`].
     pub client: u32,
     pub state: PipeState,
+    /// Where the client speaks TLS.
+    pub secure: Option<Secure>,
     looks: Looks,
     /// Where it may carry several responses at once.
     pub carrier: Option<CarrierId>,
@@ -35,13 +37,26 @@ pub struct PipeState {
 impl<S: Socket> Pipe<S> {
     pub fn new(owner: u64, socket: S, client: u32, state: PipeState, now: Nanos) -> Pipe<S> {
         let window = (now, state.sent_bytes);
-        Pipe { owner, socket, client, state, looks: Looks::default(), carrier: None, window }
+        Pipe { owner, socket, client, state, secure: None, looks: Looks::default(), carrier: None, window }
+    }
+
+    /// The same, under TLS.
+    pub fn with_secure(self, secure: Option<Secure>) -> Pipe<S> {
+        Pipe { secure, ..self }
     }
 
     /// So much payload was handed down, and the link was charged for it in segments of this connection.
     pub fn on_sent(&mut self, payload_bytes: u64) {
-        self.state.sent_bytes += payload_bytes;
-        self.state.account.on_charged(self.state.framing().wire_bytes(payload_bytes));
+        self.state.on_sent(payload_bytes);
+    }
+
+    /// What so much of a response is on the connection, records included: at most, since they are as short as segments only where the
+    /// link is slow.
+    pub fn carried_bytes(&self, content_bytes: u64) -> u64 {
+        let Some(secure) = &self.secure else { return content_bytes };
+        let overhead = secure::lock(secure).overhead() as u64;
+        let records = content_bytes.div_ceil(self.state.framing().segment_bytes - overhead);
+        content_bytes + records * overhead
     }
 
     /// Sets the connection's account against what TCP has sent; and what that says of the line.
@@ -97,6 +112,14 @@ impl PipeState {
     /// Of a connection on which nothing was sent yet.
     pub fn new(framing: Framing) -> PipeState {
         PipeState { account: Account::new(framing), ..PipeState::default() }
+    }
+
+    /// See [`Pipe::on_sent`]; gives the wire bytes.
+    pub(super) fn on_sent(&mut self, payload_bytes: u64) -> u64 {
+        let wire_bytes = self.framing().wire_bytes(payload_bytes);
+        self.sent_bytes += payload_bytes;
+        self.account.on_charged(wire_bytes);
+        wire_bytes
     }
 
     /// The kernel was asked before what it has sent.

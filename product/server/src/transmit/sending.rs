@@ -3,7 +3,8 @@ use units::Nanos;
 
 use super::outgoing::Sent;
 use super::pipe::Pipe;
-use super::{Departure, Failure, Mark, Outgoing, PipeState, Socket};
+use super::secure::Allowance;
+use super::{Departure, Failure, Mark, Outgoing, PipeState, Secure, Socket};
 use crate::storage::{ReadDone, Storage};
 
 /// A path is asked for when a response begins, when its socket takes bytes again, and after this many bytes: a few
@@ -24,6 +25,8 @@ pub struct Dispatch<S> {
     /// Of the customer or folder, for policies with classes.
     pub class: u16,
     pub pipe: PipeState,
+    /// Where the client speaks TLS.
+    pub secure: Option<Secure>,
 }
 
 /// A response to be sent on a connection that sends several at once ([`super::Transmitter::open`]).
@@ -41,6 +44,8 @@ pub(super) struct Sending {
     pub pipe: usize,
     outgoing: Outgoing,
     sent_bytes: u64,
+    /// What its connection carried for it, records included.
+    pub carried_bytes: u64,
     /// What the caller knows to be sent.
     told_bytes: u64,
     first_byte_at: Option<Nanos>,
@@ -53,8 +58,18 @@ pub(super) struct Sending {
 impl Sending {
     pub fn new(id: JobId, pipe: usize, mut outgoing: Outgoing, sent_bytes: u64) -> Sending {
         outgoing.shrink();
-        let [told_bytes, asked_at_bytes] = [sent_bytes; 2];
-        Sending { id, pipe, outgoing, sent_bytes, told_bytes, first_byte_at: None, asked_at_bytes, marks: 0 }
+        let [carried_bytes, told_bytes, asked_at_bytes] = [sent_bytes; 3];
+        Sending {
+            id,
+            pipe,
+            outgoing,
+            sent_bytes,
+            carried_bytes,
+            told_bytes,
+            first_byte_at: None,
+            asked_at_bytes,
+            marks: 0,
+        }
     }
 
     /// Sees to it that what is sent next carries its mark. A band that comes and goes with the path is followed as often as
@@ -67,7 +82,7 @@ impl Sending {
             }
             Mark::Told(map) if self.marks == 0 => {
                 let begin = pipe.state.sent_bytes;
-                pipe.socket.tell(map, begin, begin + self.outgoing.remaining_bytes());
+                pipe.socket.tell(map, begin, begin + pipe.carried_bytes(self.outgoing.remaining_bytes()));
                 self.marks = 1;
             }
             Mark::Bands(_) | Mark::Told(_) => {}
@@ -79,14 +94,15 @@ impl Sending {
         now: Nanos,
         pipe: &mut Pipe<impl Socket>,
         storage: &mut dyn Storage,
-        bytes_max: u64,
+        allowance: Allowance,
     ) -> Sent {
-        let sent = self.outgoing.send(&pipe.socket, storage, bytes_max);
-        if sent.bytes > 0 {
+        let sent = self.outgoing.send_on(&pipe.socket, pipe.secure.as_ref(), storage, allowance);
+        if sent.carried_bytes > 0 {
             self.first_byte_at.get_or_insert(now);
         }
         self.sent_bytes += sent.bytes;
-        pipe.on_sent(sent.bytes);
+        self.carried_bytes += sent.carried_bytes;
+        pipe.on_sent(sent.carried_bytes);
         sent
     }
 

@@ -9,6 +9,7 @@ use rustix::net::{SocketAddrAny, SocketFlags};
 use units::wire::Framing;
 
 use super::conn::{Conn, Task};
+use super::secure::HANDSHAKE_TIMEOUT;
 use super::{LISTENER, Order, Worker};
 use crate::conn::Http1;
 use crate::listen::Listener;
@@ -53,7 +54,7 @@ impl Worker {
                 return;
             }
             match self.accept_one() {
-                Ok((fd, peer)) => newcomers.extend(self.welcome(Arc::new(fd), peer)),
+                Ok((fd, peer, is_secure)) => newcomers.extend(self.welcome(Arc::new(fd), peer, is_secure)),
                 Err(error) => {
                     self.parts.places.give_back();
                     match error {
@@ -74,14 +75,14 @@ impl Worker {
     }
 
     /// From the first listener that has one, the others first the next time.
-    fn accept_one(&mut self) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {
+    fn accept_one(&mut self) -> Result<(OwnedFd, Option<SocketAddrAny>, bool), Errno> {
         let listeners = &self.parts.listeners;
         for _ in 0..listeners.len() {
             self.next_listener = (self.next_listener + 1) % listeners.len();
             let listener = &listeners[self.next_listener];
-            match rustix::net::acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+            match rustix::net::acceptfrom_with(&listener.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Err(Errno::AGAIN) => {}
-                accepted => return accepted,
+                accepted => return accepted.map(|(fd, peer)| (fd, peer, listener.is_secure)),
             }
         }
         Err(Errno::AGAIN)
@@ -99,14 +100,19 @@ impl Worker {
     }
 
     /// `None` where its client has as many as it may.
-    fn welcome(&mut self, socket: Connection, peer: Option<SocketAddrAny>) -> Option<usize> {
+    fn welcome(&mut self, socket: Connection, peer: Option<SocketAddrAny>, is_secure: bool) -> Option<usize> {
         let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(NOWHERE);
         let client = self.let_in(peer.ip())?;
         let owner = self.owners.next(self.conns.vacant_key());
         let counts_segments = matches!(self.parts.order, Order::Pace | Order::Marks);
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
+        let secure = self.secure(is_secure);
+        let mut http1 = Http1::new(self.now, &self.parts.limits);
+        if secure.is_some() {
+            http1.wait_until(self.now + HANDSHAKE_TIMEOUT);
+        }
         let conn = Conn {
-            http1: Http1::new(self.now, &self.parts.limits),
+            http1,
             socket,
             address: peer.ip(),
             port: peer.port(),
@@ -122,6 +128,8 @@ impl Worker {
             is_registered: false,
             is_corked: false,
             pipe: PipeState::new(framing),
+            is_handshaking: secure.is_some(),
+            secure,
             line: None,
         };
         Some(self.conns.insert(conn))

@@ -7,8 +7,7 @@ use http::Request;
 use super::Worker;
 use super::conn::Task;
 use crate::clients::{Busy, Client, Column};
-use crate::files::SiteNumber;
-use crate::reply::Reply;
+use crate::reply::{Reply, To};
 
 /// What this worker knows of clients, by the indices of their accounts.
 #[derive(Default)]
@@ -91,10 +90,10 @@ impl Worker {
     }
 
     /// The answer to one request too many of a client.
-    pub(super) fn refuse_frequent(&mut self, at: usize, site: Option<SiteNumber>, request: &Request) -> Option<Reply> {
+    pub(super) fn refuse_frequent(&mut self, at: usize, to: To, request: &Request) -> Option<Reply> {
         let refusal = self.parts.clients.on_request(self.conns[at].client, self.now).err()?;
         self.tell(refusal.notice);
-        Some(self.parts.replier.too_many(site, request, refusal.retry_after_s))
+        Some(self.parts.replier.too_many(to, request, refusal.retry_after_s))
     }
 
     /// So many bytes were sent on it.

@@ -5,7 +5,7 @@ use sched::JobId;
 use super::line::Line;
 use crate::conn::Http1;
 use crate::files::Key;
-use crate::transmit::{Connection, End, PipeState};
+use crate::transmit::{Connection, End, PipeState, Secure};
 
 /// One client connection: its protocol, its socket, and what the loop knows of both. An idle one holds no buffers.
 pub struct Conn {
@@ -35,6 +35,10 @@ pub struct Conn {
     /// Segments are held back until they are full.
     pub is_corked: bool,
     pub pipe: PipeState,
+    /// Where the client speaks TLS.
+    pub secure: Option<Secure>,
+    /// No keys are agreed on yet.
+    pub is_handshaking: bool,
     /// For the access log and the records, while a response is found and sent.
     pub line: Option<Box<Line>>,
 }

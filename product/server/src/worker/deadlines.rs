@@ -18,6 +18,7 @@ impl Worker {
         self.transmit();
         self.book_spent();
         self.tell_refusals();
+        self.tell_failures();
         self.tell_slow_disk();
         if let Err(error) = self.accept_again() {
             self.parts.log.error(&format!("cannot accept connections on worker {}: {error}", self.parts.number));
@@ -30,7 +31,10 @@ impl Worker {
                 self.refuse(at, reject, &received);
                 self.flush(at);
             }
-            Some(Late::Close) => self.close(at),
+            Some(Late::Close) => {
+                self.note_late_handshake(at);
+                self.close(at);
+            }
             None => {}
         }
     }

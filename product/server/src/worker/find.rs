@@ -42,9 +42,9 @@ impl Worker {
             unreachable!("it was a request before")
         };
         // The sites in force may be others than when it began.
-        let site = self.parts.replier.site(&head.request);
-        let reply = self.parts.replier.reply_with(site, &head.request, found);
-        self.conns[at].class = self.class_of(at, site, &head);
+        let to = self.to(at, &head.request);
+        let reply = self.parts.replier.reply_with(to, &head.request, found);
+        self.conns[at].class = self.class_of(at, to.site, &head);
         self.send(at, reply);
         self.flush(at);
         self.go_on(at);

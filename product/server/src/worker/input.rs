@@ -1,7 +1,7 @@
 //! Reading: from bytes to requests. One connection takes only so much of a turn; if there is more, it queues for the next.
 
-use http::Reject;
 use http::http1::Head;
+use http::{Reject, Request};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
@@ -9,7 +9,7 @@ use super::Worker;
 use super::line::Line;
 use crate::conn::Event;
 use crate::files::SiteNumber;
-use crate::reply::{self, Reply};
+use crate::reply::{self, Reply, To};
 
 /// Requests of one connection that are answered in a turn: a fraction of a millisecond's work.
 const REQUESTS_PER_TURN_MAX: u32 = 64;
@@ -47,7 +47,8 @@ impl Worker {
             if conn.http1.is_answering() || (!conn.is_readable && !conn.is_cut) {
                 break;
             }
-            if conn.is_cut || self.budget.is_spent() || self.budget.receives == 0 {
+            let must_wait = conn.is_cut || self.must_wait_with_handshake(at);
+            if must_wait || self.budget.is_spent() || self.budget.receives == 0 {
                 self.queue(at);
                 break;
             }
@@ -57,6 +58,9 @@ impl Worker {
     }
 
     fn receive(&mut self, at: usize, scratch: &mut [u8]) {
+        if self.has_ended(at) {
+            return self.close(at);
+        }
         let conn = &mut self.conns[at];
         self.budget.receives -= 1;
         match rustix::net::recv(&*conn.socket, &mut *scratch, RecvFlags::empty()) {
@@ -64,6 +68,9 @@ impl Worker {
             Ok((_, bytes)) => {
                 // A short read has emptied the socket, but for the end; what comes later is a new event.
                 conn.is_readable = bytes == scratch.len() || conn.has_ended;
+                if conn.secure.is_some() {
+                    return self.receive_sealed(at, &scratch[..bytes]);
+                }
                 self.take(at, &scratch[..bytes]);
                 self.acknowledge_part(at);
             }
@@ -84,7 +91,7 @@ impl Worker {
     }
 
     /// Answers the requests in what was kept and what has come; keeps the rest.
-    fn take(&mut self, at: usize, fresh: &[u8]) {
+    pub(super) fn take(&mut self, at: usize, fresh: &[u8]) {
         let conn = &mut self.conns[at];
         conn.is_cut = false;
         let mut received = conn.http1.receive(fresh);
@@ -110,11 +117,11 @@ impl Worker {
         self.budget.requests -= 1;
         // Whether a body comes that was not waited for is unknown.
         self.conns[at].is_readable |= head.expect_continue;
-        let site = self.parts.replier.site(&head.request);
-        if let Some(reply) = self.refuse_frequent(at, site, &head.request) {
-            return self.send_noted(at, site, head, reply);
+        let to = self.to(at, &head.request);
+        if let Some(reply) = self.refuse_frequent(at, to, &head.request) {
+            return self.send_noted(at, to.site, head, reply);
         }
-        let reply = match self.parts.replier.reply(site, &head.request, self.now) {
+        let reply = match self.parts.replier.reply(to, &head.request, self.now) {
             Ok(reply) => reply,
             Err(find) => {
                 // What was gathered before does not wait for a disk.
@@ -125,12 +132,17 @@ impl Worker {
                     return conn.http1.postpone(bytes);
                 }
                 match self.begin_find(at, find, bytes) {
-                    Ok(()) => return self.note(at, site, head),
-                    Err(missing) => self.parts.replier.reply_with(site, &head.request, Err(missing)),
+                    Ok(()) => return self.note(at, to.site, head),
+                    Err(missing) => self.parts.replier.reply_with(to, &head.request, Err(missing)),
                 }
             }
         };
-        self.send_noted(at, site, head, reply);
+        self.send_noted(at, to.site, head, reply);
+    }
+
+    /// What a request on this connection is for.
+    pub(super) fn to(&self, at: usize, request: &Request) -> To {
+        To { site: self.parts.replier.site(request), is_secure: self.conns[at].secure.is_some() }
     }
 
     fn send_noted(&mut self, at: usize, site: Option<SiteNumber>, head: &Head, reply: Reply) {
@@ -162,6 +174,9 @@ impl Worker {
         // What it sends besides is read, and thrown away.
         conn.is_readable = true;
         conn.class = self.parts.replier.default_class().unwrap_or_else(|| self.parts.classes.last());
+        if tls::is_tls(received) && conn.secure.is_none() {
+            return self.refuse_tls(at, reject);
+        }
         self.send(at, reply::reject(reject));
     }
 }

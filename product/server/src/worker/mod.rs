@@ -20,6 +20,7 @@ mod line;
 mod output;
 mod owner;
 mod room;
+mod secure;
 #[cfg(test)]
 mod tests;
 
@@ -54,6 +55,7 @@ use client::Known;
 use conn::{Conn, Task};
 use input::Budget;
 use owner::{Owners, slot_of};
+use secure::Secured;
 
 const LISTENER: u64 = u64::MAX;
 const WOKEN: u64 = u64::MAX - 1;
@@ -109,6 +111,8 @@ pub struct Worker {
     queue: VecDeque<u64>,
     /// What the connection being read may still take of this turn.
     budget: Budget,
+    /// What is of clients that speak TLS.
+    secured: Secured,
     /// When this turn began, or the transmitter last ran in it.
     now: Nanos,
     turn_began_at: Nanos,
@@ -161,6 +165,7 @@ impl Worker {
             conns: Slab::new(),
             queue: VecDeque::new(),
             budget: Budget::default(),
+            secured: Secured::default(),
             now: clock::now(),
             turn_began_at: clock::now(),
             date: HttpDate::new(SystemTime::now()),
@@ -303,6 +308,8 @@ impl Worker {
         let is_answering = conn.http1.is_answering();
         if flags.contains(EventFlags::OUT) && is_answering {
             self.on_writable(at);
+        } else if flags.contains(EventFlags::OUT) {
+            self.send_sealed(at);
         }
         if is_readable && !is_answering {
             self.queue(at);
@@ -317,6 +324,7 @@ impl Worker {
 
     /// Forgets the connection; the kernel ends it when the last holder of its descriptor is gone.
     fn close(&mut self, at: usize) {
+        self.end_sealed(at);
         self.leave_find(at);
         self.record_unanswered(at);
         self.let_go(at);
@@ -342,6 +350,7 @@ impl Worker {
     fn tick(&mut self, timeout: Option<Nanos>) {
         self.read_clock(timeout);
         self.turn_began_at = self.now;
+        self.secured.begin_turn();
         self.idle = None;
         let second = self.now.0 / 1_000_000_000;
         if second != self.dated {

@@ -6,7 +6,7 @@ use super::input::BYTES_PER_TURN_MAX;
 use super::{Order, Worker};
 use crate::clock;
 use crate::reply::Reply;
-use crate::transmit::{Body, Departure, Dispatch, Failure, Outgoing, Sink};
+use crate::transmit::{Allowance, Body, Departure, Dispatch, Failure, Outgoing, Sink};
 use units::Nanos;
 
 /// Pipelined small responses are gathered up to this many bytes before they are sent.
@@ -24,11 +24,18 @@ impl Worker {
             self.parts.log.error(&format!("cannot read {error}"));
         }
         let (body, is_last) = self.encode(at, reply);
+        self.send_encoded(at, body, is_last);
+    }
+
+    /// Sends what is encoded, and this body behind it.
+    pub(super) fn send_encoded(&mut self, at: usize, body: Body, is_last: bool) {
         let is_alone = self.is_alone();
         let is_allowed = self.parts.transmitter.allows(self.now, self.conns[at].client);
         let conn = &mut self.conns[at];
         // Each sendfile would push out what it ends with. Paced grants and bursts end where segments do, and must not wait.
-        if matches!(self.parts.order, Order::Arrival | Order::Turn) && body.len() >= CORK_BYTES_MIN {
+        // Under TLS each call says whether more follows.
+        let is_unpaced = matches!(self.parts.order, Order::Arrival | Order::Turn);
+        if is_unpaced && body.len() >= CORK_BYTES_MIN && conn.secure.is_none() {
             conn.socket.cork(true);
             conn.is_corked = true;
         }
@@ -82,7 +89,9 @@ impl Worker {
     fn send_now(&mut self, at: usize, body: Body) {
         let Some(conn) = self.conns.get_mut(at) else { return self.out.clear() };
         let mut outgoing = Outgoing::new(std::mem::take(&mut self.out), body, conn.end());
-        let sent = outgoing.send(&conn.socket, self.parts.transmitter.storage(), BYTES_PER_TURN_MAX);
+        let allowance = Allowance::unpaced(BYTES_PER_TURN_MAX);
+        let storage = self.parts.transmitter.storage();
+        let sent = outgoing.send_on(&conn.socket, conn.secure.as_ref(), storage, allowance);
         self.budget.bytes = self.budget.bytes.saturating_sub(sent.bytes);
         self.spend(at, sent.bytes);
         match sent.failure {
@@ -115,6 +124,7 @@ impl Worker {
             sent_bytes,
             class: conn.class,
             pipe: conn.pipe,
+            secure: conn.secure.clone(),
         };
         let job = self.parts.transmitter.dispatch(self.now, dispatch);
         conn.task = Task::Sending(job);

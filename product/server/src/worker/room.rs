@@ -83,7 +83,7 @@ impl Worker {
     fn is_client_waiting(&self) -> bool {
         const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut listeners: Vec<_> =
-            self.parts.listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)).collect();
+            self.parts.listeners.iter().map(|listener| PollFd::new(&listener.socket, PollFlags::IN)).collect();
         poll(&mut listeners, Some(&AT_ONCE)).is_ok_and(|ready| ready > 0)
     }
 

@@ -10,7 +10,7 @@ use sched::{Drain, Pace};
 use super::*;
 use crate::files::{Cache, CacheLimits, Options, Root};
 use crate::log::Logs;
-use crate::sites::{Current, SiteConfig};
+use crate::sites::{Current, SiteConfig, Wanted};
 use crate::storage::Pool;
 use crate::threads::Threads;
 
@@ -33,14 +33,15 @@ struct Client {
     received: Vec<u8>,
 }
 
+fn open(sites: &[SiteConfig], is_secure: bool) -> Current {
+    let wanted = Wanted { sites, classes: None, open_log: &|_| unreachable!("no site has a log") };
+    Current::open(&wanted, None, is_secure).unwrap()
+}
+
 /// One, for all hosts.
 fn current() -> Arc<Current> {
-    Arc::new(
-        Current::open(&[SiteConfig::alone(".".into(), Options::default())], None, None, &|_| {
-            unreachable!("no site has a log")
-        })
-        .unwrap(),
-    )
+    let sites = [SiteConfig::alone(".".into(), Options::default())];
+    Arc::new(open(&sites, false))
 }
 
 impl Bench {
@@ -136,6 +137,7 @@ impl Client {
 }
 
 mod finds;
+mod handshakes;
 mod records;
 
 /// The flood used to be answered to its end first, however much more of it came meanwhile.

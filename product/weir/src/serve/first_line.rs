@@ -1,10 +1,9 @@
 //! The line at the start: what is served, where, and how.
 
 use std::io::Write;
-use std::net::SocketAddr;
 
 use server::service::Account;
-use server::{Config, Server, SiteConfig, WaitBound};
+use server::{Config, Listen, Server, SiteConfig, WaitBound};
 
 /// What the configuration says of it, before the server takes it.
 pub struct Line {
@@ -35,7 +34,7 @@ impl Line {
         let guard = server.wait_bound().map_or(String::new(), guard_promise);
         let share = server.client_allowance_bytes().map_or(String::new(), share_promise);
         let sockets = self.sockets(server.addresses());
-        let at: Vec<String> = server.addresses().iter().map(|address| format!("http://{address}/")).collect();
+        let at: Vec<String> = server.addresses().iter().map(url).collect();
         let Line { served, remarks, .. } = self;
         let status = format!("serving {served} at {}", at.join(", "));
         // Whether anybody reads this makes no difference to serving.
@@ -47,14 +46,20 @@ impl Line {
     }
 
     /// Which addresses are the service manager's, and which our own: those passed come first.
-    fn sockets(&self, addresses: &[SocketAddr]) -> String {
+    fn sockets(&self, addresses: &[Listen]) -> String {
         if self.passed.is_empty() {
             return String::new();
         }
-        let bound: Vec<String> = addresses.iter().skip(self.passed.len()).map(ToString::to_string).collect();
+        let bound: Vec<String> =
+            addresses.iter().skip(self.passed.len()).map(|listen| listen.address.to_string()).collect();
         let bound = if bound.is_empty() { "none".to_string() } else { bound.join(", ") };
         format!("; passed by the service manager: {}; bound: {bound}", self.passed.join(", "))
     }
+}
+
+fn url(listen: &Listen) -> String {
+    let scheme = if listen.is_secure { "https" } else { "http" };
+    format!("{scheme}://{}/", listen.address)
 }
 
 /// The folder of the only site, or how many there are.
@@ -73,7 +78,7 @@ fn account_of(account: &Account, config: &Config) -> String {
 
 /// Nobody else finds the default, which somebody may not expect.
 fn reach(config: &Config) -> String {
-    let is_default = config.passed.is_empty() && config.listen == [super::LISTEN];
+    let is_default = config.passed.is_empty() && config.listen.iter().all(|listen| listen.address == super::LISTEN);
     if is_default { "; for this machine alone, address 0.0.0.0:8080 serves others".into() } else { String::new() }
 }
 

@@ -1,14 +1,15 @@
 //! `weir run`: what `weir serve` does, from a file. What the file asks for beyond that is an error, so that nobody relies on it.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use cli::Failure;
 use config::AccessLog;
-use server::{ClassesConfig, SiteConfig, files};
+use server::{Certificate, ClassesConfig, Https, Listen, SiteConfig, files};
 
 use super::{Hosted, LogFormat, PromotionArg, Shaping, Source};
+
+const HTTPS_PORT: u16 = 443;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -45,7 +46,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
         }
         Ok(hosted)
     };
-    let listen = addresses(&settings);
+    let listen = super::Addresses { listen: listen(&settings), is_secure: false };
     let source = Source { file: &args.file, again: &again };
     super::serve(flags(settings, folder_of(&args.file)), hosted, listen, Some(&source))
 }
@@ -62,26 +63,34 @@ fn read(file: &Path) -> Result<(Hosted, config::Settings), Failure> {
         let lines: Vec<String> = configuration.idle.iter().map(|remark| remark.line(&name)).collect();
         return Err(Failure::Failed(lines.join("\n")));
     }
-    let above = configuration.settings.process.access_log.as_ref();
-    let sites = configuration.sites.iter().map(|site| site_config(site, above, folder_of(file))).collect();
+    let (port, above) = (secure_port(&configuration.settings), configuration.settings.process.access_log.as_ref());
+    let sites = configuration.sites.iter().map(|site| site_config(site, above, folder_of(file), port)).collect();
     let classes = configuration.class_table();
     let classes = classes.map(|table| ClassesConfig { table, assignment: configuration.assignment() });
     Ok((Hosted { sites, classes }, configuration.settings))
 }
 
 /// Those of the file.
-fn addresses(settings: &config::Settings) -> Vec<SocketAddr> {
+fn listen(settings: &config::Settings) -> Vec<Listen> {
     let given = settings.listeners.iter().filter(|_| !settings.has_default_listener);
-    given.map(|listener| listener.value).collect()
+    given.map(|listener| Listen { address: listener.value.address, is_secure: listener.value.is_secure }).collect()
+}
+
+/// Where requests without TLS are sent: the port that needs no name, or the first that speaks TLS.
+fn secure_port(settings: &config::Settings) -> u16 {
+    let listeners = settings.listeners.iter().filter(|listener| listener.value.is_secure);
+    let ports: Vec<u16> = listeners.map(|listener| listener.value.address.port()).collect();
+    if ports.contains(&HTTPS_PORT) { HTTPS_PORT } else { ports.first().copied().unwrap_or(HTTPS_PORT) }
 }
 
 /// What holds from the start to the end of the process, to be compared.
 fn fixed(settings: &config::Settings, file: &Path) -> String {
-    format!("{:?} {:?}", addresses(settings), flags(settings.clone(), folder_of(file)))
+    format!("{:?} {:?}", listen(settings), flags(settings.clone(), folder_of(file)))
 }
 
-/// A site, its relative paths beneath this folder; `above` is the log of those without their own.
-fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path) -> SiteConfig {
+/// A site, its relative paths beneath this folder; `above` is the log of those without their own, and requests without TLS are sent to this
+/// port if it wants that.
+fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, port: u16) -> SiteConfig {
     let own_log = site.access_log.as_ref().filter(|log| Some(*log) != above);
     let files = files::Options { hidden: site.hidden, listing: site.listing, index: site.index.clone() };
     SiteConfig {
@@ -91,6 +100,14 @@ fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path) ->
         files,
         answers: site.answers.clone(),
         log: own_log.map(|log| super::access_log(log_path(log, folder), log_format(log.format))),
+        https: Https {
+            certificate: site.https.certificate.as_ref().map(|files| {
+                let (cert, key) = &files.value;
+                Certificate::Files { cert: folder.join(cert), key: folder.join(key) }
+            }),
+            redirects_to: site.https.redirects.then_some(port),
+            hsts: site.https.hsts.as_ref().map(|hsts| hsts.value.clone()),
+        },
     }
 }
 
@@ -188,9 +205,9 @@ mod tests {
     fn the_defaults_of_the_keys_are_those_of_the_flags() {
         let configuration = parsed("[[site]]\nroot = '.'");
         assert_eq!(of_file("[[site]]\nroot = '.'"), of_flags(&[]));
-        let listeners: Vec<_> = configuration.settings.listeners.iter().map(|listener| listener.value).collect();
-        assert_eq!((listeners, addresses(&configuration.settings)), (vec![crate::serve::LISTEN], vec![]));
-        let site = site_config(&configuration.sites[0], None, Path::new("/etc"));
+        assert_eq!(configuration.settings.listeners[0].value.address, crate::serve::LISTEN);
+        assert_eq!(listen(&configuration.settings), []);
+        let site = site_config(&configuration.sites[0], None, Path::new("/etc"), 443);
         assert_eq!(site, SiteConfig::alone("/etc/.".into(), files::Options::default()));
     }
 
@@ -213,8 +230,7 @@ mod tests {
     fn every_key_of_a_site_is_taken() {
         let text = "[[site]]\nroot = 'w'\nhosts = ['A.org', '*.a.org']\nindex = ['i', 'j']\nlisting = true\nhidden = true\n[[site]]\nroot = '/x'\ndefault = true";
         let sites = parsed(text).sites;
-        let (one, other) =
-            (site_config(&sites[0], None, Path::new("/etc")), site_config(&sites[1], None, Path::new("/etc")));
+        let [one, other] = [0, 1].map(|at| site_config(&sites[at], None, Path::new("/etc"), 443));
         let files = files::Options { hidden: true, listing: true, index: vec!["i".into(), "j".into()] };
         let hosts = vec!["a.org".into(), "*.a.org".into()];
         assert_eq!(one, SiteConfig { hosts, is_default: false, ..SiteConfig::alone("/etc/w".into(), files) });
@@ -227,7 +243,7 @@ mod tests {
         let of = |server: &str, site: &str| {
             let configuration = parsed(&format!("[server]\n{server}\n[[site]]\nroot = 'w'\n{site}"));
             let above = configuration.settings.process.access_log;
-            site_config(&configuration.sites[0], above.as_ref(), Path::new("/etc")).log
+            site_config(&configuration.sites[0], above.as_ref(), Path::new("/etc"), 443).log
         };
         let log = |path: Option<&str>, format| Some(server::log::LogConfig { path: path.map(Into::into), format });
         let (combined, json) = (server::log::Format::Combined, server::log::Format::Json);

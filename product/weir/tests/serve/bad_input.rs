@@ -75,7 +75,6 @@ const HEADS: &[(&str, &str, u16)] = &[
     ("GET /a.txt HTTP/2.0\r\n", "Host: a", 505),
     ("GET /a.txt HTTP/1.2\n", "Host: a", 400),
     ("PRI * HTTP/2.0\r\n\r\nSM\r\n", "", 505),
-    ("\x16\x03\x01\x02\0\x01\0\x01\u{7f}\x03\x03", "", 400),
 ];
 
 const CHUNKED_BODIES: &[&str] = &[

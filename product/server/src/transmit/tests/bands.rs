@@ -168,7 +168,8 @@ impl Bench {
         let socket = KernelSocket { kernel: Rc::clone(&self.kernel), at };
         let outgoing = Outgoing::new(vec![0; bytes as usize], Body::default(), End::Open);
         let owner = at as u64;
-        let dispatch = Dispatch { owner, socket, client: owner as u32, outgoing, sent_bytes: 0, class: 0, pipe };
+        let dispatch =
+            Dispatch { owner, socket, client: owner as u32, outgoing, sent_bytes: 0, class: 0, pipe, secure: None };
         let job = self.transmitter.dispatch(NOW, dispatch);
         self.jobs.resize(at + 1, job);
         self.jobs[at] = job;

@@ -237,8 +237,16 @@ impl Client {
                 let outgoing = Outgoing::new(vec![0; bytes as usize], Body::default(), End::Open);
                 let (owner, socket) = (self.socket.name as u64, self.socket.clone());
                 let pipe = self.pipe;
-                let dispatch =
-                    Dispatch { owner, socket, client: owner as u32, outgoing, sent_bytes: 0, class: 0, pipe };
+                let dispatch = Dispatch {
+                    owner,
+                    socket,
+                    client: owner as u32,
+                    outgoing,
+                    sent_bytes: 0,
+                    class: 0,
+                    pipe,
+                    secure: None,
+                };
                 let job = bench.transmitter.dispatch(now, dispatch);
                 self.job = Some(job);
                 if is_aborted {

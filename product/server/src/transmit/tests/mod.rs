@@ -9,6 +9,7 @@ mod multiplexed;
 mod outgoing;
 mod outlet;
 mod questions;
+mod secure;
 mod sending;
 mod storage;
 
@@ -231,7 +232,8 @@ impl Bench {
         let owner = socket.name as u64;
         let socket = socket.clone();
         let pipe = PipeState::new(socket.framing);
-        let dispatch = Dispatch { owner, socket, client: owner as u32, outgoing, sent_bytes, class: 0, pipe };
+        let dispatch =
+            Dispatch { owner, socket, client: owner as u32, outgoing, sent_bytes, class: 0, pipe, secure: None };
         self.transmitter.dispatch(self.now.get(), dispatch)
     }
 

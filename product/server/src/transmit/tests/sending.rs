@@ -70,7 +70,10 @@ fn where_the_kernel_does_not_count_what_was_taken_was_sent() {
     socket.window.set(2 * SEGMENT);
     let (mut sending, mut pipe) = (sending(), pipe(&socket));
     let _ = pipe.settle();
-    assert_eq!(sending.send(Nanos(7), &mut pipe, &mut InMemory, 3 * SEGMENT).bytes, 3 * SEGMENT);
+    assert_eq!(
+        sending.send(Nanos(7), &mut pipe, &mut InMemory, Allowance::paced(3 * SEGMENT, 3 * SEGMENT)).bytes,
+        3 * SEGMENT
+    );
     assert_eq!(pipe.settle().0.refund_bytes, SEGMENT + 66);
     socket.let_out(SEGMENT);
     assert_eq!(pipe.settle().0.charge_bytes, SEGMENT + 66);

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
+use super::secure::{connected, deliver};
 use super::*;
 use crate::files::{Content, Entry, temporary::Folder};
 use crate::storage::{Buffer, Look};
@@ -130,6 +131,33 @@ fn a_cold_file_is_passed_over() {
         assert_eq!(slow.received.borrow()[4..], cold.content[..6_000]);
         assert!(cold.bench.transmitter.departures().all(|departure| departure.failure.is_none()));
         assert!(cold.bench.transmitter.is_idle() && slow.is_finished.get());
+    }
+}
+
+/// Under TLS too nobody waits for the disk, and what was read is sealed.
+#[test]
+fn a_cold_file_is_passed_over_under_tls() {
+    for (rate, is_warm) in [(None, false), (Some("10mbit"), false), (None, true), (Some("10mbit"), true)] {
+        let mut cold = Cold::new(rate);
+        cold.disk.state().is_warm = is_warm;
+        let (slow, other, (mut client, secure)) =
+            (cold.bench.socket('C', u64::MAX), cold.bench.socket('W', u64::MAX), connected());
+        let rest = Body::from(Piece::File { entry: cold.entry.clone(), range: 0..20_000 });
+        let outgoing = Outgoing::new(b"head".to_vec(), rest, End::Finish);
+        cold.bench.dispatch_secure(&slow, &secure, outgoing);
+        cold.bench.dispatch(&other, 30_000);
+        cold.bench.drive();
+        assert_eq!(cold.bench.order(), "CW");
+        if !is_warm {
+            assert_eq!(deliver(&mut client, &slow.received.take()).0, b"head");
+            assert_eq!(cold.disk.asked(), 1);
+            cold.disk.answer(20_000);
+            cold.bench.drive();
+        }
+        let (received, has_ended) = deliver(&mut client, &slow.received.borrow());
+        let head = if is_warm { 4 } else { 0 };
+        assert!(received[head..] == cold.content[..20_000] && has_ended && slow.is_finished.get());
+        assert!(cold.bench.transmitter.departures().all(|departure| departure.failure.is_none()));
     }
 }
 

@@ -4,6 +4,7 @@ mod cable;
 mod client;
 mod server;
 mod site;
+pub mod tls;
 #[path = "../../../../../lab/testbed/tests/common/virtual_time.rs"]
 mod virtual_time;
 

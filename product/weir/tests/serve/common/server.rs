@@ -47,7 +47,7 @@ impl Server {
 
     /// From a file, which names the address.
     pub fn run(file: &Path) -> Server {
-        let mut command = Command::new(WEIR);
+        let mut command = weir_under(&[]);
         command.arg("run").arg(file);
         Server::spawn(command)
     }
@@ -157,10 +157,10 @@ pub fn weir_under(under: &[&str]) -> Command {
     command
 }
 
-/// The first of `weir: serving DIR at http://ADDR:PORT/, ... (...)`.
+/// `weir: serving DIR at http://ADDR:PORT/ (...)`, or the first address of several, or https.
 fn address_in(line: &str) -> SocketAddr {
-    let url = line.strip_prefix("weir: serving ").and_then(|rest| rest.split_once(" at http://"));
-    let address = url.and_then(|(_, rest)| rest.split_once('/')).map(|(address, _)| address);
+    let url = line.strip_prefix("weir: serving ").and_then(|rest| rest.split_once(" at http"));
+    let address = url.and_then(|(_, rest)| rest.split_once("://")?.1.split_once('/')).map(|(address, _)| address);
     address
         .and_then(|address| address.parse().ok())
         .unwrap_or_else(|| panic!("not a line that says it is ready: {line}"))

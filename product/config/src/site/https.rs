@@ -1,0 +1,61 @@
+//! What a site does about TLS, and whether that fits the listeners.
+
+use std::path::PathBuf;
+
+use super::Site;
+use crate::form::{FieldValue, PlainHttp};
+use crate::place::Placed;
+use crate::section::{Book, Section};
+use crate::settings::Listener;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Https {
+    /// Certificate and key.
+    pub certificate: Option<Placed<(PathBuf, PathBuf)>>,
+    /// Requests without TLS are sent to a listener with it.
+    pub redirects: bool,
+    /// The value of Strict-Transport-Security.
+    pub hsts: Option<Placed<String>>,
+}
+
+pub(super) fn read(table: &Section<'_, '_>) -> Https {
+    let (cert, key) = (table.text::<PathBuf>("cert"), table.text::<PathBuf>("key"));
+    if table.is_given("cert") != table.is_given("key") {
+        let (given, missing) = if table.is_given("cert") { ("cert", "key") } else { ("key", "cert") };
+        let said = format!("site.{given} without site.{missing}: expected both");
+        table.book.mistake(table.place_of(given), said);
+    }
+    let certificate = cert.zip(key).map(|(cert, key)| Placed { value: (cert.value, key.value), at: cert.at });
+    let hsts = table.text::<FieldValue>("hsts").map(|hsts| Placed { value: hsts.value.0, at: hsts.at });
+    if let Some(hsts) = hsts.as_ref().filter(|hsts| !begins_with_age(&hsts.value)) {
+        let said = format!("site.hsts `{}`: expected max-age=SECONDS first, for example max-age=31536000", hsts.value);
+        table.book.mistake(hsts.at, said);
+    }
+    let redirects = table.text::<PlainHttp>("http").is_some_and(|plain| plain.value == PlainHttp::Redirect);
+    Https { certificate, redirects, hsts }
+}
+
+fn begins_with_age(hsts: &str) -> bool {
+    let age = hsts.split(';').next().and_then(|first| first.trim().strip_prefix("max-age="));
+    age.is_some_and(|age| !age.is_empty() && age.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// What a site asks for needs a listener with TLS, and such a listener a certificate.
+pub(crate) fn check(book: &Book<'_>, sites: &[Site], listeners: &[Placed<Listener>]) {
+    let secure = listeners.iter().find(|listener| listener.value.is_secure);
+    if let Some(listener) = secure {
+        if sites.iter().all(|site| site.https.certificate.is_none()) {
+            book.mistake(listener.at, "listener.tls without a certificate: expected cert and key in a site");
+        }
+        return;
+    }
+    for site in sites {
+        let https = &site.https;
+        if https.redirects {
+            book.mistake(site.at, "site.http `redirect` without TLS: expected a listener with tls = true");
+        }
+        if let Some(certificate) = &https.certificate {
+            book.note(certificate.at, "site.cert: no effect without a listener with tls = true");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The certificates of a set of sites: all of them are good to use, or the set is not taken.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use thiserror::Error;
+use tls::{Acceptor, Identity, IdentityError, Tickets, Validity};
+
+use super::{Certificate, SiteConfig, Sites};
+
+/// From here on an operator should know that a certificate ends: where renewal is automatic it is done a month before.
+const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
+
+#[derive(Debug, Error)]
+pub enum SecureError {
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    #[error("a listener speaks TLS and no site has a certificate; expected cert and key in a site")]
+    NoCertificate,
+}
+
+/// What serves clients that speak TLS, and what an operator should know of it.
+pub struct Secured {
+    pub acceptor: Acceptor,
+    pub remarks: Vec<String>,
+}
+
+/// `None` where no site has a certificate.
+pub fn secure(configs: &[SiteConfig], sites: &Arc<Sites>, tickets: &Tickets) -> Result<Option<Secured>, SecureError> {
+    let mut read: HashMap<&Certificate, usize> = HashMap::new();
+    let (mut identities, mut of_sites, mut remarks) = (Vec::new(), Vec::new(), Vec::new());
+    for config in configs {
+        let Some(certificate) = &config.https.certificate else {
+            of_sites.push(None);
+            continue;
+        };
+        let at = match read.get(certificate) {
+            Some(&at) => at,
+            None => {
+                let identity = identity(certificate)?;
+                remarks.extend(validity(certificate, &identity));
+                read.insert(certificate, identities.len());
+                identities.push(Arc::new(identity));
+                identities.len() - 1
+            }
+        };
+        remarks.extend(uncovered(config, certificate, &identities[at]));
+        of_sites.push(Some(at));
+    }
+    let Some(default) = default(configs, &of_sites) else { return Ok(None) };
+    let sites = Arc::clone(sites);
+    let pick = move |host: Option<&str>| {
+        let site = sites.of(host.map(str::as_bytes)).map(|site| sites.place(site));
+        site.and_then(|site| of_sites[site]).unwrap_or(default)
+    };
+    Ok(Some(Secured { acceptor: Acceptor::new(&identities, tickets, pick), remarks }))
+}
+
+/// That of the default site, or else the first.
+fn default(configs: &[SiteConfig], of_sites: &[Option<usize>]) -> Option<usize> {
+    let of_default = configs.iter().position(|config| config.is_default).and_then(|site| of_sites[site]);
+    of_default.or_else(|| of_sites.iter().flatten().next().copied())
+}
+
+fn identity(certificate: &Certificate) -> Result<Identity, IdentityError> {
+    match certificate {
+        Certificate::Files { cert, key } => Identity::read(cert, key),
+        Certificate::Development(names) => Identity::for_development(names),
+    }
+}
+
+/// An expired certificate is used all the same: clients refuse it by themselves, and a renewal that failed must not keep a server from starting.
+fn validity(certificate: &Certificate, identity: &Identity) -> Option<String> {
+    let now = SystemTime::now();
+    let name = certificate.name();
+    let days = |span: Duration| span.as_secs() / (24 * 3600);
+    match (identity.validity(now), identity.validity(now + SOON)) {
+        (Validity::Expired(since), _) => Some(format!(
+            "certificate {name} expired {} days ago: clients refuse it; renew it, then send SIGHUP",
+            days(since)
+        )),
+        (Validity::NotYet(until), _) => {
+            Some(format!("certificate {name} is valid in {} days: clients refuse it; is the clock right?", days(until)))
+        }
+        (Validity::Good, Validity::Expired(over)) => Some(format!(
+            "certificate {name} expires in {} days; renew it, then send SIGHUP",
+            days(SOON.saturating_sub(over))
+        )),
+        _ => None,
+    }
+}
+
+/// The first host of the site that clients would not take this certificate for.
+fn uncovered(config: &SiteConfig, certificate: &Certificate, identity: &Identity) -> Option<String> {
+    let host = config.hosts.iter().find(|host| !identity.covers(host))?;
+    Some(format!("certificate {} is not for {host}: clients refuse it there", certificate.name()))
+}
+
+impl Certificate {
+    fn name(&self) -> String {
+        match self {
+            Certificate::Files { cert, .. } => format!("`{}`", cert.display()),
+            Certificate::Development(_) => "of --tls-dev".to_string(),
+        }
+    }
+}

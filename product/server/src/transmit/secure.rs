@@ -1,0 +1,107 @@
+//! Connections under TLS: who holds a session, and how much of it a grant is.
+
+use std::io::{self, IoSlice, Write};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use sched::{Correction, Grant};
+use tls::Session;
+use units::Nanos;
+
+use super::{Gauge, PipeState, Sink, Socket, Transmitter};
+
+/// A client's TLS, shared by its connection, which reads, and its response, which is sent. Both are of one thread, so nobody waits for the
+/// lock.
+pub type Secure = Arc<Mutex<Session>>;
+
+/// Records that are sealed before they are handed down, where there is no pace: 64 KB in one system call. Paced it is one: what is sealed
+/// cannot be taken back.
+const RECORDS_AT_ONCE_MAX: usize = 4;
+
+/// Payload in which a record is not worth its header.
+const RECORD_ROOM_MIN: u64 = 64;
+
+/// What may leave at once.
+#[derive(Debug, Clone, Copy)]
+pub struct Allowance {
+    /// Of the response.
+    pub bytes_max: u64,
+    /// Of the connection's payload, records included.
+    pub room_bytes: u64,
+    /// Of which it is not more than this is sealed at a time.
+    pub records_at_once: usize,
+}
+
+impl Allowance {
+    /// So much, without a pace.
+    pub fn unpaced(bytes_max: u64) -> Allowance {
+        Allowance { bytes_max, room_bytes: u64::MAX, records_at_once: RECORDS_AT_ONCE_MAX }
+    }
+
+    /// A grant of so much, of which the connection may carry so much.
+    pub fn paced(bytes_max: u64, room_bytes: u64) -> Allowance {
+        Allowance { bytes_max, room_bytes, records_at_once: 1 }
+    }
+}
+
+pub fn lock(secure: &Secure) -> MutexGuard<'_, Session> {
+    secure.lock().expect("a thread that fails ends the process")
+}
+
+impl<S: Socket + Clone> Transmitter<S> {
+    /// As much of a grant as is handed down at once: as the grant itself, it ends where a segment does.
+    pub(super) fn allowance(&self, grant: Grant) -> Allowance {
+        let job = self.drain.job(grant.job).expect("a granted job is in the system");
+        let segment_bytes = job.framing.segment_bytes;
+        let burst = self.marker.as_ref().filter(|_| !self.is_paced()).map(|marker| marker.burst_bytes / segment_bytes);
+        let burst_bytes = burst.map_or(u64::MAX, |segments| segments.max(1) * segment_bytes);
+        let sending = self.sendings[grant.job.slot()].as_ref().expect("a granted job is being sent");
+        let pipe = &self.pipes[sending.pipe];
+        if pipe.secure.is_none() {
+            let over = if burst.is_some() { job.attained % segment_bytes } else { 0 };
+            return Allowance::paced(grant.bytes_max.min(burst_bytes - over), grant.room_bytes);
+        }
+        // Under TLS segments are not those of the response's own bytes.
+        let most_bytes = self.drain.pace().grant_bytes(job.framing).min(burst_bytes);
+        let left_bytes = most_bytes - sending.carried_bytes % segment_bytes;
+        let room_bytes = if left_bytes > RECORD_ROOM_MIN { left_bytes } else { left_bytes + segment_bytes };
+        if self.is_paced() || burst.is_some() {
+            Allowance::paced(u64::MAX, room_bytes)
+        } else {
+            Allowance::unpaced(room_bytes)
+        }
+    }
+
+    /// So much was sent on a connection between its responses: flights of a handshake, alerts. Nobody decides about those few bytes, and
+    /// the link is charged for them.
+    pub fn on_control(&mut self, now: Nanos, pipe: &mut PipeState, payload_bytes: u64) {
+        let charge_bytes = pipe.on_sent(payload_bytes);
+        if self.is_paced() {
+            let correction = Correction { charge_bytes, refund_bytes: 0 };
+            self.drain.on_correction(now, correction, self.gauge.as_ref().is_some_and(Gauge::is_fresh));
+        }
+    }
+}
+
+/// A socket that takes what is sealed.
+pub struct Down<'a, S> {
+    pub socket: &'a S,
+    /// More follows at once.
+    pub more: bool,
+}
+
+impl<S: Sink> Write for Down<'_, S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.send(bytes, self.more)
+    }
+
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        match pieces {
+            [bytes] => self.socket.send(bytes, self.more),
+            pieces => self.socket.send_slices(pieces, self.more),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

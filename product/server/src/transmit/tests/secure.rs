@@ -1,0 +1,240 @@
+//! Responses under TLS, to rustls' own client.
+
+use std::io::Read;
+use std::sync::{Arc, Mutex};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
+use tls::{Acceptor, Identity, Session, Tickets};
+
+use super::*;
+
+/// Segments of the link, and records in them under TLS 1.3.
+const SEGMENT: u64 = 1448;
+const OVERHEAD: u64 = 22;
+/// Of the alert that ends a connection.
+const ENDING: u64 = OVERHEAD + 2;
+
+#[derive(Debug)]
+struct AnyServer;
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        unreachable!("TLS 1.3")
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        aws_lc_rs::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Both ends of a connection whose handshake is over.
+pub(super) fn connected() -> (ClientConnection, Secure) {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer));
+    let config = Arc::new(builder.with_no_client_auth());
+    let mut client = ClientConnection::new(config, ServerName::try_from("localhost").unwrap()).unwrap();
+    let identity = Arc::new(Identity::for_development(&["localhost".to_string()]).unwrap());
+    let mut session = Session::new(&Acceptor::new(&[identity], &Tickets::new().unwrap(), |_| 0));
+    while client.wants_write() || session.has_unsent() {
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        client.write_tls(&mut up).unwrap();
+        session.open(&up, &mut Vec::new()).unwrap();
+        session.hand_down(&mut down);
+        deliver(&mut client, &down);
+    }
+    (client, Arc::new(Mutex::new(session)))
+}
+
+/// What the client makes of these bytes, and whether it was told of the end.
+pub(super) fn deliver(client: &mut ClientConnection, mut wire: &[u8]) -> (Vec<u8>, bool) {
+    let (mut plain, mut has_ended) = (Vec::new(), false);
+    while !wire.is_empty() {
+        client.read_tls(&mut wire).unwrap();
+        let state = client.process_new_packets().unwrap();
+        has_ended |= state.peer_has_closed();
+        let begin = plain.len();
+        plain.resize(begin + state.plaintext_bytes_to_read(), 0);
+        client.reader().read_exact(&mut plain[begin..]).unwrap();
+    }
+    (plain, has_ended)
+}
+
+fn content(bytes: u64) -> Vec<u8> {
+    (0..bytes).map(|at| (at / 251) as u8 ^ at as u8).collect()
+}
+
+impl Bench {
+    fn dispatch_content(&mut self, socket: &FakeSocket, secure: &Secure, bytes: u64, end: End) -> JobId {
+        self.dispatch_secure(socket, secure, Outgoing::new(content(bytes), Body::default(), end))
+    }
+
+    pub(super) fn dispatch_secure(&mut self, socket: &FakeSocket, secure: &Secure, outgoing: Outgoing) -> JobId {
+        let owner = socket.name as u64;
+        let dispatch = Dispatch {
+            owner,
+            socket: socket.clone(),
+            client: owner as u32,
+            outgoing,
+            sent_bytes: 0,
+            class: 0,
+            pipe: PipeState::new(socket.framing),
+            secure: Some(Arc::clone(secure)),
+        };
+        self.transmitter.dispatch(self.now.get(), dispatch)
+    }
+
+    fn charged_bytes(&self) -> u64 {
+        self.transmitter.drain().ledger().charged_bytes()
+    }
+}
+
+/// The record fills the segment that was granted, so each packet is full and is a record that can be opened when it has come.
+#[test]
+fn paced_records_are_the_segments_of_the_link() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let ((mut client, secure), socket) = (connected(), bench.socket('A', u64::MAX));
+    bench.dispatch_content(&socket, &secure, 10_000, End::Finish);
+    bench.drive();
+    let writes: Vec<u64> = bench.journal.borrow().iter().map(|(_, bytes)| *bytes).collect();
+    let last = 10_000 - 7 * (SEGMENT - OVERHEAD) + OVERHEAD + ENDING;
+    assert_eq!(writes, [vec![SEGMENT; 7], vec![last]].concat());
+    let departure = bench.transmitter.departures().next().unwrap();
+    assert_eq!((departure.sent_bytes, departure.untold_bytes), (10_000, 10_000), "sizes are those of the content");
+    let carried = 7 * SEGMENT + last;
+    assert_eq!(departure.pipe.unwrap().sent_bytes, carried);
+    let framing = Framing::ETHERNET;
+    // The SYN-ACK, the records, and the acknowledgement of the client's FIN.
+    assert_eq!(bench.charged_bytes(), framing.syn_ack_bytes + framing.wire_bytes(carried) + framing.header_bytes);
+    assert_eq!(deliver(&mut client, &socket.received.borrow()), (content(10_000), true));
+    assert!(socket.is_finished.get());
+}
+
+#[test]
+fn a_shorter_response_overtakes_between_two_records() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let ((_, long), (_, short)) = (connected(), connected());
+    let (large, small) = (bench.socket('L', u64::MAX), bench.socket('S', u64::MAX));
+    bench.dispatch_content(&large, &long, 50_000, End::Open);
+    bench.transmitter.run(&|| bench.now.get());
+    bench.dispatch_content(&small, &short, 3_000, End::Open);
+    assert!(!lock(&long).has_unsent(), "nothing is sealed ahead");
+    bench.drive();
+    assert_eq!(bench.order(), "LSL");
+}
+
+/// Unpaced a record is as long as it may be, and a few are one write.
+#[test]
+fn without_a_pace_records_are_long() {
+    let mut bench = Bench::new("srpt", None);
+    let ((mut client, secure), socket) = (connected(), bench.socket('A', u64::MAX));
+    bench.dispatch_content(&socket, &secure, 200_000, End::Open);
+    bench.drive();
+    let (records, tail) = (200_000 / 16_384, 200_000 % 16_384);
+    let four = 4 * (16_384 + OVERHEAD);
+    let writes: Vec<u64> = bench.journal.borrow().iter().map(|(_, bytes)| *bytes).collect();
+    assert_eq!((records, writes), (12, vec![four, four, four, tail + OVERHEAD]));
+    assert_eq!(deliver(&mut client, &socket.received.borrow()), (content(200_000), false));
+}
+
+/// The rest of a record goes first, and its content counts when all of it has gone.
+#[test]
+fn a_record_cut_short_is_finished_before_anything_is_sealed() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let ((mut client, secure), socket) = (connected(), bench.socket('A', SEGMENT + 100));
+    let job = bench.dispatch_content(&socket, &secure, 5_000, End::Finish);
+    bench.drive();
+    assert_eq!(bench.transmitter.untold_bytes(job), SEGMENT - OVERHEAD);
+    assert_eq!(lock(&secure).unsent_bytes() as u64, SEGMENT - 100, "the tail of one record");
+    socket.room.set(u64::MAX);
+    bench.transmitter.on_writable(bench.now.get(), job);
+    bench.drive();
+    assert_eq!(bench.transmitter.departures().next().unwrap().sent_bytes, 5_000);
+    assert_eq!(deliver(&mut client, &socket.received.borrow()), (content(5_000), true));
+}
+
+/// A client that left: nothing says that the response is whole.
+#[test]
+fn an_aborted_response_has_no_end() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let ((mut client, secure), socket) = (connected(), bench.socket('A', 4 * SEGMENT));
+    let job = bench.dispatch_content(&socket, &secure, 50_000, End::Finish);
+    bench.drive();
+    bench.transmitter.abort(bench.now.get(), job, Failure::Stalled);
+    let (received, has_ended) = deliver(&mut client, &socket.received.borrow());
+    assert_eq!((received, has_ended, socket.is_finished.get()), (content(4 * (SEGMENT - OVERHEAD)), false, false));
+}
+
+#[test]
+fn what_is_sent_between_responses_is_charged() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let mut state = PipeState::new(Framing::ETHERNET);
+    bench.transmitter.on_control(bench.now.get(), &mut state, 3_000);
+    assert_eq!((bench.charged_bytes(), state.sent_bytes), (Framing::ETHERNET.wire_bytes(3_000), 3_000));
+}
+
+/// The price of TLS for those who do without: a pointer.
+#[test]
+fn a_connection_without_tls_has_a_pointer_more() {
+    assert_eq!(size_of::<Option<Secure>>(), size_of::<usize>());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// However the socket cuts, whatever the pace: the client has what was to be sent, the link is charged what was carried, and
+    /// below the decision is one grant at most.
+    #[test]
+    fn cuts_change_nothing(
+        bytes in 1u64..200_000,
+        rooms in prop::collection::vec(1u64..40_000, 0..40),
+        rate in prop::sample::select(vec![None, Some("10mbit"), Some("1gbit")]),
+        finishes in any::<bool>(),
+    ) {
+        let mut bench = Bench::new("srpt", rate);
+        let ((mut client, secure), socket) = (connected(), bench.socket('A', 0));
+        let end = if finishes { End::Finish } else { End::Open };
+        let job = bench.dispatch_content(&socket, &secure, bytes, end);
+        let sealed_max = if rate.is_some() { 1 } else { 4 } * (16_384 + OVERHEAD) + ENDING;
+        for room in rooms.into_iter().chain([u64::MAX]) {
+            bench.drive();
+            prop_assert!(lock(&secure).unsent_bytes() as u64 <= sealed_max);
+            socket.room.set(room);
+            bench.transmitter.on_writable(bench.now.get(), job);
+        }
+        bench.drive();
+        let departure = bench.transmitter.departures().next().unwrap();
+        let carried: u64 = bench.journal.borrow().iter().map(|(_, bytes)| *bytes).sum();
+        prop_assert_eq!((departure.sent_bytes, departure.pipe.unwrap().sent_bytes), (bytes, carried));
+        prop_assert_eq!(deliver(&mut client, &socket.received.borrow()), (content(bytes), finishes));
+        prop_assert_eq!(socket.is_finished.get(), finishes);
+    }
+}

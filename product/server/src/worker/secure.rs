@@ -1,0 +1,223 @@
+//! Clients that speak TLS, and those that speak it at the wrong port.
+//!
+//! A handshake costs as much as hundreds of requests, so a turn has few of them: the others wait for the next, as connections do that have
+//! more to say than their share. A turn sends what has to be sent of it at once, a few hundred bytes to a few thousand.
+
+use std::sync::{Arc, Mutex};
+
+use http::{Reject, Status};
+use rustix::net::sockopt::set_tcp_quickack;
+use tls::{REFUSAL, Session};
+use units::Nanos;
+
+use super::Worker;
+use crate::transmit::{Body, Down, Secure, lock};
+
+/// Reads of connections in their handshakes in a turn: a signature takes 20 us to 1 ms.
+pub(super) const HANDSHAKES_PER_TURN_MAX: usize = 16;
+
+/// A client's first flight is there when it is accepted, and its second a round trip later.
+pub(super) const HANDSHAKE_TIMEOUT: Nanos = Nanos::from_secs(10);
+
+/// Handshakes that fail are told of at most this often.
+const TELL_EVERY: Nanos = Nanos::from_secs(10);
+
+const WANTS_TLS: Reject = Reject {
+    status: Status::BAD_REQUEST,
+    reason: "this port speaks HTTPS: please ask for the same address with https://",
+};
+
+/// What a worker has for all of its clients that speak TLS.
+#[derive(Default)]
+pub(super) struct Secured {
+    /// Reads of handshakes in this turn.
+    handshakes: usize,
+    failures: Failures,
+    /// What a client has said, in memory that is kept.
+    plain: Vec<u8>,
+}
+
+impl Secured {
+    pub fn begin_turn(&mut self) {
+        self.handshakes = 0;
+    }
+}
+
+/// Clients whose TLS failed, since this was last told.
+#[derive(Debug, Default)]
+struct Failures {
+    count: u64,
+    last: String,
+    told_at: Option<Nanos>,
+}
+
+impl Failures {
+    fn add(&mut self, peer: impl std::fmt::Display, why: impl std::fmt::Display) {
+        self.count += 1;
+        self.last = format!("{peer}: {why}");
+    }
+
+    /// A line, once it is time for one.
+    fn line(&mut self, now: Nanos) -> Option<String> {
+        if self.count == 0 || self.told_at.is_some_and(|at| now - at < TELL_EVERY) {
+            return None;
+        }
+        self.told_at = Some(now);
+        let others = match std::mem::take(&mut self.count) - 1 {
+            0 => String::new(),
+            others => format!(" (and {others} others since the last such line)"),
+        };
+        Some(format!("TLS failed with {}{others}", std::mem::take(&mut self.last)))
+    }
+}
+
+impl Worker {
+    /// TLS for a newcomer; `None` where its listener is without, or nobody has a certificate.
+    pub(super) fn secure(&self, is_secure: bool) -> Option<Secure> {
+        let acceptor = self.parts.replier.acceptor().filter(|_| is_secure)?;
+        Some(Arc::new(Mutex::new(Session::new(acceptor))))
+    }
+
+    /// Whether it has to wait for the next turn with its handshake.
+    pub(super) fn must_wait_with_handshake(&self, at: usize) -> bool {
+        self.secured.handshakes >= HANDSHAKES_PER_TURN_MAX && self.conns[at].is_handshaking
+    }
+
+    /// Takes what has come from a client that speaks TLS.
+    pub(super) fn receive_sealed(&mut self, at: usize, wire: &[u8]) {
+        let Some(secure) = self.conns[at].secure.clone() else { return };
+        if lock(&secure).is_untouched() && tls::is_plain_http(wire) {
+            return self.refuse_plain(at, wire);
+        }
+        if self.conns[at].is_handshaking {
+            self.secured.handshakes += 1;
+        }
+        let mut plain = std::mem::take(&mut self.secured.plain);
+        plain.clear();
+        let opened = lock(&secure).open(wire, &mut plain);
+        self.note_handshake(at, &secure);
+        match opened {
+            Ok(()) if plain.is_empty() => {
+                if self.send_sealed(at) == 0 {
+                    // The rest of a record may be held back until it is known that its beginning came.
+                    let _ = set_tcp_quickack(&*self.conns[at].socket, true);
+                }
+            }
+            Ok(()) => {
+                self.take(at, &plain);
+                // A ticket leaves with the response, if there is one.
+                self.send_sealed(at);
+            }
+            Err(broken) => {
+                self.send_sealed(at);
+                self.fail(at, &broken.to_string());
+                self.close(at);
+            }
+        }
+        self.secured.plain = plain;
+    }
+
+    fn note_handshake(&mut self, at: usize, secure: &Secure) {
+        let conn = &mut self.conns[at];
+        if conn.is_handshaking && !lock(secure).is_handshaking() {
+            conn.is_handshaking = false;
+            conn.http1.begin_waiting(self.now, &self.parts.limits);
+        }
+    }
+
+    /// The client said that it sends no more, and nothing of it is being answered.
+    pub(super) fn has_ended(&self, at: usize) -> bool {
+        self.conns[at].secure.as_ref().is_some_and(|secure| lock(secure).has_peer_ended())
+    }
+
+    /// Hands down what answers the client's TLS, unless a response does so; gives how many bytes left.
+    pub(super) fn send_sealed(&mut self, at: usize) -> usize {
+        let Some(conn) = self.conns.get_mut(at).filter(|conn| !conn.is_sending()) else { return 0 };
+        let Some(secure) = &conn.secure else { return 0 };
+        let mut session = lock(secure);
+        if !session.has_unsent() {
+            return 0;
+        }
+        let down = session.hand_down(&mut Down { socket: &conn.socket, more: false });
+        // What fails but for want of room fails again where the connection is read.
+        self.parts.transmitter.on_control(self.now, &mut conn.pipe, down.bytes as u64);
+        down.bytes
+    }
+
+    /// Says that nothing follows, to a client that has had all it was to have: an end without that could be an attacker's (RFC 8446
+    /// section 6.1).
+    pub(super) fn end_sealed(&mut self, at: usize) {
+        let Some(secure) = &self.conns[at].secure else { return };
+        let mut session = lock(secure);
+        if session.is_handshaking() || session.has_unsent() || session.has_ended() {
+            return;
+        }
+        session.end();
+        drop(session);
+        self.send_sealed(at);
+    }
+
+    /// A client that speaks HTTP where TLS is spoken learns so in the only words it knows.
+    fn refuse_plain(&mut self, at: usize, received: &[u8]) {
+        let conn = &mut self.conns[at];
+        conn.secure = None;
+        conn.is_handshaking = false;
+        conn.http1.give_up();
+        self.refuse(at, WANTS_TLS, received);
+        self.flush(at);
+    }
+
+    /// A client that speaks TLS where HTTP is spoken: an alert is all it understands.
+    pub(super) fn refuse_tls(&mut self, at: usize, reject: Reject) {
+        self.fail(
+            at,
+            "it speaks TLS to a port without; expected https:// with the port of a listener that has tls = true",
+        );
+        let conn = &mut self.conns[at];
+        conn.http1.refuse_aside();
+        if let Some(line) = &mut conn.line {
+            line.status = reject.status.0;
+            line.head_bytes = REFUSAL.len() as u64;
+        }
+        self.out.extend_from_slice(&REFUSAL);
+        self.send_encoded(at, Body::default(), true);
+    }
+
+    /// A client in its handshake for too long.
+    pub(super) fn note_late_handshake(&mut self, at: usize) {
+        if self.conns[at].is_handshaking {
+            self.fail(at, "no handshake within 10 s");
+        }
+    }
+
+    fn fail(&mut self, at: usize, why: &str) {
+        let peer = self.conns[at].peer();
+        self.secured.failures.add(peer, why);
+        self.tell_failures();
+    }
+
+    /// Called by every sweep, so that the last of many is told.
+    pub(super) fn tell_failures(&mut self) {
+        if let Some(line) = self.secured.failures.line(self.now) {
+            self.parts.log.error(&line);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_failures_are_one_line_each_ten_seconds() {
+        let mut failures = Failures::default();
+        assert_eq!(failures.line(Nanos(0)), None);
+        failures.add("a", "b");
+        assert_eq!(failures.line(Nanos(0)).as_deref(), Some("TLS failed with a: b"));
+        (0..3).for_each(|n| failures.add(n, "c"));
+        assert_eq!(failures.line(Nanos::from_secs(9)), None);
+        let line = "TLS failed with 2: c (and 2 others since the last such line)";
+        assert_eq!(failures.line(Nanos::from_secs(10)).as_deref(), Some(line));
+        assert_eq!(failures.line(Nanos::from_secs(99)), None);
+    }
+}

@@ -1,0 +1,181 @@
+//! A certificate chain and its key: read, checked, or made for development.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustls::InconsistentKeys;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::sign::CertifiedKey;
+use thiserror::Error;
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+use crate::acceptor::provider;
+
+/// The longest chains have ten kilobytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Certificates of a chain at most, the leaf among them.
+const CHAIN_MAX: usize = 16;
+
+/// A chain with its key, which belong together.
+#[derive(Debug)]
+pub struct Identity {
+    key: Arc<CertifiedKey>,
+    /// DNS names and addresses, in lower case.
+    names: Vec<String>,
+    not_before: SystemTime,
+    not_after: SystemTime,
+}
+
+/// What is wrong with a certificate or its key, and in which file.
+#[derive(Debug, Error)]
+pub enum IdentityError {
+    #[error("cannot read `{file}`: {1}; expected a file with {0} as PEM", file = .2.display())]
+    Unreadable(&'static str, #[source] io::Error, PathBuf),
+    #[error("`{file}` has no {0}; expected PEM that begins with -----BEGIN {1}-----", file = .2.display())]
+    Nothing(&'static str, &'static str, PathBuf),
+    #[error("`{file}` ends within its PEM: it is half-written; copy it again, or wait until it is whole", file = .0.display())]
+    HalfWritten(PathBuf),
+    #[error("`{file}` is no correct PEM: {0}; expected {1}", file = .2.display())]
+    Malformed(String, &'static str, PathBuf),
+    #[error("certificate {0} of `{file}` cannot be read: {1}; expected X.509", file = .2.display())]
+    NoCertificate(usize, String, PathBuf),
+    #[error("the key `{key}` does not belong to the first certificate of `{cert}`; expected the server's own certificate first, and its key", key = .0.display(), cert = .1.display())]
+    Mismatch(PathBuf, PathBuf),
+    #[error("the key `{file}` cannot be used: {0}; expected RSA of 2048 bits or more, ECDSA P-256 or P-384, or Ed25519", file = .1.display())]
+    Unusable(String, PathBuf),
+}
+
+/// Whether a certificate is good at an instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Validity {
+    Good,
+    /// It ended so long ago.
+    Expired(Duration),
+    /// It begins in so long.
+    NotYet(Duration),
+}
+
+impl Identity {
+    /// Reads a chain, the server's own certificate first, and its key.
+    pub fn read(cert: &Path, key: &Path) -> Result<Identity, IdentityError> {
+        let chain = chain(cert)?;
+        let der = private_key(key)?;
+        Identity::new(chain, der, cert, key)
+    }
+
+    /// Signs itself, for these names.
+    pub fn for_development(names: &[String]) -> Result<Identity, IdentityError> {
+        let made = rcgen::generate_simple_self_signed(names);
+        let made = made.map_err(|error| IdentityError::Unusable(error.to_string(), "--tls-dev".into()))?;
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let file = Path::new("--tls-dev");
+        Identity::new(vec![made.cert.der().clone()], key.into(), file, file)
+    }
+
+    fn new(
+        chain: Vec<CertificateDer<'static>>,
+        der: PrivateKeyDer<'static>,
+        cert: &Path,
+        key: &Path,
+    ) -> Result<Identity, IdentityError> {
+        let own = parsed(&chain[0], 1, cert)?;
+        let names = names(&own);
+        let [not_before, not_after] =
+            [own.validity().not_before, own.validity().not_after].map(|at| instant(at.timestamp()));
+        for (at, further) in chain.iter().enumerate().skip(1) {
+            parsed(further, at + 1, cert)?;
+        }
+        let certified = CertifiedKey::from_der(chain, der, &provider()).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                IdentityError::Mismatch(key.into(), cert.into())
+            }
+            error => IdentityError::Unusable(error.to_string(), key.into()),
+        })?;
+        Ok(Identity { key: Arc::new(certified), names, not_before, not_after })
+    }
+
+    pub(crate) fn key(&self) -> &Arc<CertifiedKey> {
+        &self.key
+    }
+
+    /// Whether clients take it for this host: a name, or `*.` and a name for the names below it.
+    pub fn covers(&self, host: &str) -> bool {
+        let host = host.trim_matches(['[', ']']);
+        let parent = host.split_once('.').map(|(_, parent)| parent);
+        self.names.iter().any(|name| name == host || (parent.is_some() && name.strip_prefix("*.") == parent))
+    }
+
+    pub fn validity(&self, now: SystemTime) -> Validity {
+        match (now.duration_since(self.not_after), self.not_before.duration_since(now)) {
+            (Ok(since), _) if !since.is_zero() => Validity::Expired(since),
+            (_, Ok(until)) if !until.is_zero() => Validity::NotYet(until),
+            _ => Validity::Good,
+        }
+    }
+}
+
+fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
+    let text = read(file, "certificates")?;
+    let mut chain = Vec::new();
+    for certificate in CertificateDer::pem_slice_iter(&text).take(CHAIN_MAX) {
+        chain.push(certificate.map_err(|error| malformed(error, "certificates", file))?);
+    }
+    if chain.is_empty() {
+        return Err(IdentityError::Nothing("certificate", "CERTIFICATE", file.into()));
+    }
+    Ok(chain)
+}
+
+fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, IdentityError> {
+    let text = read(file, "a private key")?;
+    PrivateKeyDer::from_pem_slice(&text).map_err(|error| match error {
+        pem::Error::NoItemsFound => IdentityError::Nothing("private key", "PRIVATE KEY", file.into()),
+        error => malformed(error, "a private key without a passphrase", file),
+    })
+}
+
+fn malformed(error: pem::Error, expected: &'static str, file: &Path) -> IdentityError {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => IdentityError::HalfWritten(file.into()),
+        error => IdentityError::Malformed(error.to_string(), expected, file.into()),
+    }
+}
+
+fn read(file: &Path, expected: &'static str) -> Result<Vec<u8>, IdentityError> {
+    let mut bytes = Vec::new();
+    let read = File::open(file).and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
+    let too_large = || Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 MiB"));
+    let read = read.and_then(|count| if count as u64 > FILE_BYTES_MAX { too_large() } else { Ok(()) });
+    read.map_err(|error| IdentityError::Unreadable(expected, error, file.into()))?;
+    Ok(bytes)
+}
+
+fn parsed<'a>(der: &'a CertificateDer<'_>, number: usize, file: &Path) -> Result<X509Certificate<'a>, IdentityError> {
+    match X509Certificate::from_der(der) {
+        Ok((_, certificate)) => Ok(certificate),
+        Err(error) => Err(IdentityError::NoCertificate(number, error.to_string(), file.into())),
+    }
+}
+
+fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
+    let Ok(Some(extension)) = certificate.subject_alternative_name() else { return Vec::new() };
+    let named = |name: &GeneralName<'_>| match name {
+        GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+        GeneralName::IPAddress(bytes) => match *bytes {
+            [a, b, c, d] => Some(std::net::Ipv4Addr::new(*a, *b, *c, *d).to_string()),
+            bytes => <[u8; 16]>::try_from(bytes).ok().map(|bytes| std::net::Ipv6Addr::from(bytes).to_string()),
+        },
+        _ => None,
+    };
+    extension.value.general_names.iter().filter_map(named).collect()
+}
+
+fn instant(unix_s: i64) -> SystemTime {
+    let span = Duration::from_secs(unix_s.unsigned_abs());
+    if unix_s < 0 { UNIX_EPOCH.checked_sub(span) } else { UNIX_EPOCH.checked_add(span) }.unwrap_or(UNIX_EPOCH)
+}

@@ -1,0 +1,164 @@
+//! One connection's TLS, without its socket: bytes in, bytes out.
+//!
+//! What is to be sent is sealed a record at a time, when somebody has decided that it leaves now. A record cannot be taken back, so
+//! none is made ahead: below the decision waits at most the tail of one that the socket cut short.
+
+use std::io::{self, IoSlice, Read, Write};
+
+use rustls::{ProtocolVersion, ServerConnection};
+
+use crate::Acceptor;
+
+/// Content of a record at most (RFC 8446 section 5.1).
+pub const RECORD_BYTES_MAX: usize = 1 << 14;
+
+/// Header, content type and tag of TLS 1.3.
+const OVERHEAD_1_3: usize = 5 + 1 + 16;
+/// Header, explicit nonce and tag of TLS 1.2 with AES; with ChaCha20 it is 8 less.
+const OVERHEAD_1_2: usize = 5 + 8 + 16;
+
+/// Why a connection cannot go on; what tells the client so is sealed.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Broken(#[from] rustls::Error);
+
+/// The server's end of a connection.
+pub struct Session {
+    tls: ServerConnection,
+    /// Something has come.
+    has_received: bool,
+    /// Our side has ended: nothing is sealed behind that.
+    is_closed: bool,
+}
+
+/// What was handed down, and what stopped it.
+#[derive(Debug)]
+pub struct HandedDown {
+    pub bytes: usize,
+    pub error: Option<io::Error>,
+}
+
+impl Session {
+    pub fn new(acceptor: &Acceptor) -> Session {
+        let mut tls = ServerConnection::new(acceptor.config()).expect("a configuration that was checked");
+        // The caller seals no more than it may hand down: a limit of 64 KB would be in the way of its last record.
+        tls.set_buffer_limit(None);
+        Session { tls, has_received: false, is_closed: false }
+    }
+
+    /// Takes what has come, and appends what it says. What answers it (a flight of the handshake, an alert) is sealed.
+    pub fn open(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<(), Broken> {
+        self.has_received |= !wire.is_empty();
+        while !wire.is_empty() {
+            // Nothing is taken once the client has ended its side.
+            if self.take(&mut wire)? == 0 {
+                break;
+            }
+            let bytes = self.tls.process_new_packets()?.plaintext_bytes_to_read();
+            if bytes > 0 {
+                let begin = plain.len();
+                plain.resize(begin + bytes, 0);
+                self.tls.reader().read_exact(&mut plain[begin..]).expect("as many as were counted");
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, wire: &mut &[u8]) -> Result<usize, Broken> {
+        self.tls.read_tls(wire).map_err(|error| Broken(rustls::Error::General(error.to_string())))
+    }
+
+    /// Whether bytes that come now are the client's first, and show what it speaks.
+    pub fn is_untouched(&self) -> bool {
+        !self.has_received
+    }
+
+    pub fn is_handshaking(&self) -> bool {
+        self.tls.is_handshaking()
+    }
+
+    /// The client has said that it sends no more.
+    pub fn has_peer_ended(&mut self) -> bool {
+        self.tls.process_new_packets().is_ok_and(|state| state.peer_has_closed())
+    }
+
+    /// The keys come from an earlier connection.
+    pub fn is_resumed(&self) -> bool {
+        self.tls.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+    }
+
+    /// What the client named as its host.
+    pub fn host(&self) -> Option<&str> {
+        self.tls.server_name()
+    }
+
+    /// Bytes that a record has beside its content, at most.
+    pub fn overhead(&self) -> usize {
+        if self.tls.protocol_version() == Some(ProtocolVersion::TLSv1_2) { OVERHEAD_1_2 } else { OVERHEAD_1_3 }
+    }
+
+    /// Makes one record of these pieces, of [`RECORD_BYTES_MAX`] at most.
+    pub fn seal(&mut self, pieces: &[IoSlice<'_>]) {
+        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+        assert!(bytes <= RECORD_BYTES_MAX && !self.is_handshaking() && !self.is_closed, "no record of {bytes} bytes");
+        let sealed = self.tls.writer().write_vectored(pieces).expect("sealing in memory");
+        assert_eq!(sealed, bytes, "without a limit all is sealed");
+    }
+
+    /// Ends our side. Twice is once.
+    pub fn end(&mut self) {
+        if !std::mem::replace(&mut self.is_closed, true) {
+            self.tls.send_close_notify();
+        }
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Something sealed was not handed down yet.
+    pub fn has_unsent(&self) -> bool {
+        self.tls.wants_write()
+    }
+
+    /// Bytes that are sealed and were not handed down.
+    pub fn unsent_bytes(&mut self) -> usize {
+        let mut counter = Counter(0);
+        if self.has_unsent() {
+            let _ = self.tls.write_tls(&mut counter);
+        }
+        counter.0
+    }
+
+    /// Hands down what is sealed, as far as it is taken.
+    pub fn hand_down(&mut self, into: &mut dyn Write) -> HandedDown {
+        let mut bytes = 0;
+        while self.tls.wants_write() {
+            match self.tls.write_tls(into) {
+                Ok(0) => return HandedDown { bytes, error: Some(io::ErrorKind::WriteZero.into()) },
+                Ok(taken) => bytes += taken,
+                Err(error) => return HandedDown { bytes, error: Some(error) },
+            }
+        }
+        HandedDown { bytes, error: None }
+    }
+}
+
+/// Counts what it is offered, and takes nothing.
+struct Counter(usize);
+
+impl Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = bytes.len();
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0 = pieces.iter().map(|piece| piece.len()).sum();
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
