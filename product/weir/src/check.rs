@@ -85,11 +85,11 @@ mod tests {
 
     #[test]
     fn the_summary_counts_and_notes() {
-        let text = "[[site]]\nroot = 'r'\nclass = 'a'\n[[class]]\nname = 'a'\n[[listener]]\naddress = '[::]:1'\n[[listener]]\naddress = '[::]:2'\n";
+        let text = "[[site]]\nroot = 'r'\naccess_log = 'x'\nclass = 'a'\n[[class]]\nname = 'a'\n[[listener]]\naddress = '[::]:1'\n[[listener]]\naddress = '[::]:2'\n";
         let Ok(configuration) = config::read(text.as_bytes()) else { panic!("a right file") };
         assert_eq!(
             summary(&configuration, "f"),
-            "f: correct: 2 listeners, 1 site, 1 class\nf:3:1: site.class: no effect yet\nf:4:3: class: no effect yet\n"
+            "f: correct: 2 listeners, 1 site, 1 class\nf:3:1: site.access_log: no effect yet\n"
         );
     }
 }

@@ -4,6 +4,7 @@ pub mod control;
 mod events;
 mod first_line;
 pub mod run;
+mod status;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

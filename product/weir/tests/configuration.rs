@@ -119,10 +119,9 @@ fn run_serves_the_site_and_refuses_what_is_not_there_yet() {
     let answer = get(&addresses[0], "/a.txt", "a");
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("from a file"), "{answer}");
 
-    let class = "class = \"gold\"\n[[class]]\nname = \"gold\"\nobjective = \"p99 of responses under 1s\"\n";
-    folder.write("more.toml", &format!("{RIGHT}{class}"));
+    folder.write("more.toml", &format!("{RIGHT}access_log = \"site.log\"\n"));
     let (status, _, err) = said(&weir(&folder.0, &["run", "more.toml"]));
-    assert!(status == Some(1) && err.starts_with("weir: more.toml:9:1: class.objective: no effect yet\n"), "{err}");
+    assert!(status == Some(1) && err.starts_with("weir: more.toml:6:1: site.access_log: no effect yet\n"), "{err}");
     folder.write("wrong.toml", "[[site]]\n");
     let (status, _, err) = said(&weir(&folder.0, &["run", "wrong.toml"]));
     assert!(status == Some(1) && err.contains("wrong.toml:1:1: site.root missing"), "{err}");

@@ -411,8 +411,8 @@ pub static KEYS: &[Key] = &[
         "class.objective",
         text(Form::Objective),
         Absent("none"),
-        NotYet,
-        "Aim for response times.",
+        Now,
+        "Aim for response times, for `weir status` and a line in the error log once a minute while it is missed.",
         r#""p99 of responses <= 64KiB under 200ms""#,
     ),
     //

@@ -144,6 +144,7 @@ impl Worker {
 
     /// Keeps what log and records will say of a request.
     fn note(&mut self, at: usize, head: &Head) {
+        self.begin_measuring(at);
         if self.keeps_lines() {
             self.conns[at].line = Some(Box::new(Line::new(head, self.now)));
         }

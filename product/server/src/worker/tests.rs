@@ -81,6 +81,7 @@ impl Bench {
             limits,
             stop: Arc::new(AtomicBool::new(false)),
             current,
+            desk: Arc::default(),
         });
         Bench { worker: worker.unwrap(), pool, address, folder, _log: guard, _threads: threads }
     }

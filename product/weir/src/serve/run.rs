@@ -64,7 +64,8 @@ fn read(file: &Path) -> Result<(Hosted, config::Settings), Failure> {
     }
     let sites = configuration.sites.iter().map(|site| site_config(site, folder_of(file))).collect();
     let classes = configuration.class_table();
-    let classes = classes.map(|table| ClassesConfig { table, assignment: configuration.assignment() });
+    let (assignment, objectives) = (configuration.assignment(), configuration.objectives());
+    let classes = classes.map(|table| ClassesConfig { table, assignment, objectives });
     Ok((Hosted { sites, classes }, configuration.settings))
 }
 
