@@ -134,6 +134,11 @@ impl Job {
         self.waits.is_for(Why::Carrier)
     }
 
+    /// Whether it sleeps until a slot of its class is free.
+    pub fn is_asleep(&self) -> bool {
+        self.waits.contains(Why::Slot)
+    }
+
     pub(crate) fn is_sent(&self) -> bool {
         matches!(self.size, Size::Known(bytes) if self.attained >= bytes)
     }

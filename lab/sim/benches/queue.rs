@@ -60,6 +60,8 @@ fn config(policy: &str, arrivals: Arrivals) -> Config {
         wire: Wire::Plain,
         paths: Paths::Internet,
         class_shares: Vec::new(),
+        class_of: sim::queue::ClassOf::Job,
+        class_table: None,
         connections: None,
         clients: ClientSpec::default(),
         chunk_bytes: None,

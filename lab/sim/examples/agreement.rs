@@ -128,6 +128,8 @@ fn replicate(cell: &Cell, sizes: &Distribution, percent: u64, seed: u64) -> Outc
         wire: Wire::Plain,
         paths: Paths::Unknown,
         class_shares: Vec::new(),
+        class_of: sim::queue::ClassOf::Job,
+        class_table: None,
         connections: None,
         clients: ClientSpec::default(),
         chunk_bytes: None,

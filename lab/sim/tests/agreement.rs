@@ -51,6 +51,8 @@ fn replicate(policy: &str, sizes: &Distribution, rho: f64, jobs: u64, seed: u64)
         wire: Wire::Plain,
         paths: Paths::Unknown,
         class_shares: Vec::new(),
+        class_of: sim::queue::ClassOf::Job,
+        class_table: None,
         connections: None,
         clients: ClientSpec::default(),
         chunk_bytes: None,

@@ -5,6 +5,7 @@ mod calibrate;
 mod demo;
 mod link;
 mod load;
+mod plan;
 mod processes;
 mod report;
 mod run;
@@ -43,6 +44,8 @@ enum Command {
     Demo(demo::Args),
     /// Simulate one policy under one load.
     Sim(Box<sim::Args>),
+    /// Find weights, guaranteed rates or slots of classes that meet their objectives, by simulation.
+    Plan(Box<plan::Args>),
     /// Simulate a whole grid of policies, loads and workloads, and draw it.
     Sweep(sweep::Args),
     /// What formulas say of a policy under a load, to hold a simulation against.
@@ -63,6 +66,7 @@ fn main() -> std::process::ExitCode {
         Command::Processes(command) => processes::main(command),
         Command::Demo(args) => demo::main(args),
         Command::Sim(args) => sim::main(*args),
+        Command::Plan(args) => plan::main(*args),
         Command::Sweep(args) => sweep::main(args),
         Command::Theory(command) => theory::main(command),
         Command::Report(args) => report::main(args),

@@ -72,6 +72,11 @@ impl Configuration {
         Some(ClassTable { classes, slot_sharing: uplink.slot_sharing.into() })
     }
 
+    /// In the places of [`Configuration::class_table`].
+    pub fn objectives(&self) -> Vec<Option<Objective>> {
+        self.classes.iter().map(|class| class.objective.clone()).chain([None]).collect()
+    }
+
     /// All there is to say, in the order of the file.
     pub fn remarks(&self) -> Vec<&Remark> {
         let mut remarks: Vec<&Remark> = self.notes.iter().chain(&self.idle).collect();

@@ -318,7 +318,7 @@ fn guarantees_fit_the_uplink() {
 }
 
 #[test]
-fn notes_name_overlaps_and_each_table_or_key_without_effect_once() {
+fn notes_name_overlaps() {
     let text = "\
 [[site]]
 root = 'r'
@@ -328,24 +328,8 @@ control = 'private'
 [[site.cache]]
 path = '*.css'
 control = 'public'
-[[class]]
-name = 'a'
-objective = 'p99 of responses under 1s'
-[[class.rule]]
-path = '/a'
-[[class]]
-name = 'b'
-objective = 'p99 of responses under 1s'
-[[class.rule]]
-path = '/b'
 ";
-    assert_eq!(
-        notes(text),
-        [
-            "f:6:1: site.cache overlaps that of line 3, which wins where both match",
-            "f:11:1: class.objective: no effect yet",
-        ]
-    );
+    assert_eq!(notes(text), ["f:6:1: site.cache overlaps that of line 3, which wins where both match",]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sched::WaitBound;
@@ -18,6 +19,7 @@ use crate::drain_choice::DrainChoice;
 use crate::files::{Cache, CacheLimits, Finds};
 use crate::listen::{Listener, listen_all, local_addresses};
 use crate::log::{Log, LogConfig, Logs};
+use crate::objectives::{Desk, Status};
 use crate::places::Places;
 use crate::records::{About, Finisher, Recorder, RecordsError};
 use crate::reply::Replier;
@@ -35,6 +37,9 @@ const DESCRIPTORS_KEPT: u64 = 1024;
 const SCARCE: usize = 32;
 /// Of an event loop, beside its wake-up: epoll, and what watches files.
 const LOOP_DESCRIPTORS: u64 = 2;
+
+/// For an event loop that is asked what it knows; a loop that does not turn for ten seconds ends the process.
+const STATUS_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// A running server.
 pub struct Server {
@@ -54,6 +59,7 @@ pub struct Server {
     logs: Logs,
     recording: Option<(Recorder, Finisher)>,
     current: Arc<Current>,
+    desk: Arc<Desk>,
 }
 
 /// Why the server cannot start.
@@ -138,6 +144,7 @@ impl Server {
             logs,
             recording,
             current,
+            desk: Arc::default(),
         };
         for (number, listeners) in listeners.into_iter().enumerate() {
             server.start_worker(number, listeners, &mut config)?;
@@ -216,6 +223,11 @@ impl Server {
         self.wakes[0].set();
     }
 
+    /// What each class of a file has had; `None` where the event loop that knows does not answer in time.
+    pub fn status(&self) -> Option<Status> {
+        self.desk.ask(|| self.wakes[0].set(), STATUS_WAIT_MAX)
+    }
+
     /// Finishes what is being sent, then ends all threads, the records' last.
     pub fn stop(self) -> Result<(), StopError> {
         self.threads.expect_ends();
@@ -256,6 +268,7 @@ impl Server {
             clients: Arc::clone(&self.clients),
             stop: Arc::clone(&self.stop),
             current: Arc::clone(&self.current),
+            desk: Arc::clone(&self.desk),
         };
         let name = format!("weir-worker-{number}");
         let worker = Worker::new(parts).map_err(|e| StartError::Thread(name.clone(), e))?;

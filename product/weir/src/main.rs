@@ -7,7 +7,9 @@ mod attach;
 mod attach;
 mod check;
 mod reload;
+mod running;
 mod serve;
+mod status;
 mod uplink;
 
 use clap::{Parser, Subcommand};
@@ -38,6 +40,8 @@ enum Command {
     Run(serve::run::Args),
     /// Have a running server read its configuration again
     Reload(reload::Args),
+    /// Show what each class of a running server has had
+    Status(status::Args),
     /// Check a configuration and explain what it does with a request
     Check(check::Args),
     /// Create, remove and watch priority bands on an interface
@@ -51,6 +55,7 @@ fn main() -> std::process::ExitCode {
         Command::Serve(args) => serve::main(*args),
         Command::Run(args) => serve::run::main(args),
         Command::Reload(args) => reload::main(args),
+        Command::Status(args) => status::main(args),
         Command::Check(args) => check::main(args),
         Command::Uplink(args) => uplink::main(args),
         Command::Attach(args) => attach::main(args),

@@ -4,6 +4,7 @@ pub mod control;
 mod events;
 mod first_line;
 pub mod run;
+mod status;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -291,7 +292,7 @@ fn serve(args: Args, hosted: Hosted, listen: Addresses, source: Option<&Source>)
         readable(source.file)?;
     }
     let status = first_line.tell(&server);
-    let unasked = events.unasked().map(String::as_str);
+    let unasked = events.unasked().iter().map(String::as_str);
     unheard.as_deref().into_iter().chain(unasked).chain(development).for_each(|line| server.tell(line));
     notifier.ready(&status);
     events.handle(&server, source, &notifier, &status);

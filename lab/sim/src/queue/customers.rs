@@ -43,7 +43,7 @@ impl Customers {
         Customers { classes: vec![Class::default(); classes], warm_up, departed: 0, since: Nanos::ZERO }
     }
 
-    pub fn on_departure(&mut self, class: u8, at: Nanos) {
+    pub fn on_departure(&mut self, class: u16, at: Nanos) {
         self.departed += 1;
         if self.departed <= self.warm_up {
             self.since = at;

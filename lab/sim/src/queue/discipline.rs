@@ -3,9 +3,10 @@
 //! `ps`, and `las` where service is fluid, are exact disciplines of the simulator. Everything else is a
 //! [`PolicySpec`], whose sizes are turned into link time, the drain's unit here ([`super::drained`]).
 
+use sched::classes::{ByClass, ClassSpec, ClassTable};
 use sched::policy::{self, BandSpec, Order, PolicySpec};
 use sched::{Policy, Sharing};
-use units::Nanos;
+use units::{Nanos, Rate};
 
 use super::line::Line;
 use super::{Config, Error};
@@ -18,6 +19,13 @@ pub(super) enum Discipline {
     LeastAttained,
     Fluid(Box<dyn Policy>),
     Chunked(Box<dyn Policy>, Nanos),
+    Classes(Classes, Nanos),
+}
+
+/// The classes of a table, in time of the link.
+pub(super) struct Classes {
+    pub policy: Box<dyn Policy>,
+    pub table: ClassTable,
 }
 
 /// A discipline, and what the caller did not write but should know.
@@ -33,6 +41,9 @@ pub(super) struct Resolved {
 pub(super) fn resolve(config: &Config, quantile: &dyn Fn(f64) -> f64, line: &Line) -> Result<Resolved, Error> {
     let exact = |discipline| Ok(Resolved { discipline, chunk_bytes: None, cuts_bytes: Vec::new() });
     let (spec, chunk_bytes) = (config.policy.as_str(), config.chunk_bytes);
+    if let Some(table) = &config.class_table {
+        return classes(config, table, quantile, line);
+    }
     if spec == "ps" {
         check_ps(config)?;
         return exact(Discipline::ProcessorSharing);
@@ -43,17 +54,8 @@ pub(super) fn resolve(config: &Config, quantile: &dyn Fn(f64) -> f64, line: &Lin
     if is_las && !is_paused && chunk_bytes.is_none() && config.connections.is_none() && !config.clients.is_any() {
         return exact(Discipline::LeastAttained);
     }
-    let cuts_bytes = cut_points(policy.order(), quantile);
-    let mut cuts: Vec<u64> = cuts_bytes.iter().map(|&cut| line.time_for(cut).0).collect();
-    // Above 584 years cut points saturate to the same time.
-    cuts.dedup();
-    let scaled = match policy.order() {
-        // One band is first come, first served.
-        Order::SrptBands(_) if cuts_bytes.is_empty() => policy.with_order(Order::Fcfs),
-        Order::SrptBands(_) => policy.with_order(Order::SrptBands(BandSpec::at_bytes(cuts))),
-        Order::QuickFix { .. } => policy.with_order(Order::QuickFix { cut_bytes: cuts[0] }),
-        _ => policy.clone(),
-    };
+    let (order, cuts_bytes) = scaled(policy.order(), quantile, line);
+    let scaled = policy.with_order(order);
     let share = config.clients.share_of(config.link, line);
     let turns = is_las || policy.takes_turns() || share.is_some();
     let chunk_bytes = chunk_bytes.or_else(|| turns.then_some(CHUNK_BYTES_USUAL));
@@ -64,6 +66,56 @@ pub(super) fn resolve(config: &Config, quantile: &dyn Fn(f64) -> f64, line: &Lin
         Some(bytes) => Discipline::Chunked(parsed, line.time_for(bytes)),
     };
     Ok(Resolved { discipline, chunk_bytes, cuts_bytes })
+}
+
+/// An order of bytes as one of the link's time, and its cut points in bytes.
+fn scaled(order: &Order, quantile: &dyn Fn(f64) -> f64, line: &Line) -> (Order, Vec<u64>) {
+    let cuts_bytes = cut_points(order, quantile);
+    let mut cuts: Vec<u64> = cuts_bytes.iter().map(|&cut| line.time_for(cut).0).collect();
+    // Above 584 years cut points saturate to the same time.
+    cuts.dedup();
+    let scaled = match order {
+        // One band is first come, first served.
+        Order::SrptBands(_) if cuts_bytes.is_empty() => Order::Fcfs,
+        Order::SrptBands(_) => Order::SrptBands(BandSpec::at_bytes(cuts)),
+        Order::QuickFix { .. } => Order::QuickFix { cut_bytes: cuts[0] },
+        other => other.clone(),
+    };
+    (scaled, cuts_bytes)
+}
+
+/// Weights and promises are shares, and need no scale; rates and sizes do. Service is in chunks: classes take turns.
+fn classes(config: &Config, table: &ClassTable, quantile: &dyn Fn(f64) -> f64, line: &Line) -> Result<Resolved, Error> {
+    let chunk_bytes = config.chunk_bytes.unwrap_or(CHUNK_BYTES_USUAL);
+    if chunk_bytes == 0 {
+        return Err(Error::field("chunk", "chunks of 0 bytes never end: write at least 1"));
+    }
+    let spec = |spec: &ClassSpec| ClassSpec {
+        order: scaled(&spec.order, quantile, line).0,
+        guaranteed: spec.guaranteed.map(|rate| of_link_time(rate, config.link)),
+        greatest: spec.greatest.map(|rate| of_link_time(rate, config.link)),
+        ..spec.clone()
+    };
+    let table = ClassTable { classes: table.classes.iter().map(spec).collect(), slot_sharing: table.slot_sharing };
+    let share = config.clients.share_of(config.link, line);
+    let policy =
+        Box::new(ByClass::new(CLASSES.into(), &table.classes, share, Some(of_link_time(config.link, config.link))));
+    let discipline = Discipline::Classes(Classes { policy, table }, line.time_for(chunk_bytes));
+    Ok(Resolved { discipline, chunk_bytes: Some(chunk_bytes), cuts_bytes: Vec::new() })
+}
+
+/// What stands for the policy where a table of classes says the order.
+pub const CLASSES: &str = "classes";
+
+/// The link in the drain's unit: a nanosecond of it, as a byte, each nanosecond.
+const LINK_TIME_BITS_PER_S: u64 = 8_000_000_000;
+
+/// A rate in that unit, to a billionth of the link; at least that.
+fn of_link_time(rate: Rate, link: Rate) -> Rate {
+    let bits = u128::from(rate.bits_per_s()) * u128::from(LINK_TIME_BITS_PER_S) / u128::from(link.bits_per_s());
+    // A rate above the link is no limit.
+    let bits = u64::try_from(bits).unwrap_or(u64::MAX).clamp(8, LINK_TIME_BITS_PER_S);
+    Rate::from_bits_per_s(bits).expect("between a byte each second and a byte each nanosecond")
 }
 
 fn check_ps(config: &Config) -> Result<(), Error> {

@@ -10,6 +10,7 @@ use sched::{Arrival, CarrierId, Drain, JobId, Pace, Path, Policy, Precedence, Si
 use units::Nanos;
 use units::wire::Framing;
 
+use super::discipline::Classes;
 use super::station::{Flight, Station};
 
 /// Grants need not end with any segment: what is sent is cut by arrivals, or into chunks.
@@ -30,7 +31,10 @@ struct Jobs {
 
 impl Jobs {
     fn new(policy: Box<dyn Policy>, connections: Option<NonZeroU32>) -> Jobs {
-        let mut drain = Drain::new(policy, Pace::WHOLE);
+        Jobs::of(Drain::new(policy, Pace::WHOLE), connections)
+    }
+
+    fn of(mut drain: Drain, connections: Option<NonZeroU32>) -> Jobs {
         let carriers = (0..connections.map_or(0, NonZeroU32::get)).map(|_| drain.open(framing())).collect();
         Jobs { drain, flights: Vec::new(), carriers }
     }
@@ -184,6 +188,12 @@ impl Chunked {
         Chunked { jobs: Jobs::new(policy, connections), chunk, sending: None, wall: Nanos::ZERO }
     }
 
+    /// With the classes of a table, their greatest rates and slots in the drain.
+    pub fn of_classes(Classes { policy, table }: Classes, chunk: Nanos) -> Chunked {
+        let drain = Drain::new(policy, Pace::WHOLE).with_classes(&table);
+        Chunked { jobs: Jobs::of(drain, None), chunk, sending: None, wall: Nanos::ZERO }
+    }
+
     fn present(&self) -> Vec<(Flight, Nanos)> {
         let departing =
             self.sending.as_ref().and_then(|sending| sending.departs).map(|flight| (flight, flight.service));
@@ -226,7 +236,12 @@ impl Station for Chunked {
             if self.wall >= until {
                 return None;
             }
-            let grant = self.jobs.drain.poll_grant(self.wall)?;
+            let Some(grant) = self.jobs.drain.poll_grant(self.wall) else {
+                // All that are ready are of classes at their greatest rate, and go on by the clock.
+                let on = self.jobs.drain.poll_timeout().filter(|at| (self.wall..until).contains(at) && *at > self.wall);
+                self.wall = on?;
+                continue;
+            };
             let sent = self.chunk.0.min(grant.bytes_max);
             let progress = self.jobs.drain.on_sent(self.wall, grant.job, sent);
             self.wall += Nanos(sent);

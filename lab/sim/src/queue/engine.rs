@@ -96,7 +96,7 @@ impl Engine<'_> {
                 }
             } else if let Some(ask) = due.and_then(|_| source.take()) {
                 let request = Request { at: ask.at, size_bytes: ask.size_bytes, client: ask.client };
-                self.admit_of(&mut station, request, ask.group.map(|group| group as u8), ask.user)?;
+                self.admit_of(&mut station, request, ask.group.map(|group| group as u16), ask.user)?;
             } else {
                 self.end(&station);
                 return Ok(());
@@ -111,7 +111,7 @@ impl Engine<'_> {
                 if station.len() >= JOBS_MAX {
                     return Err(Error::TooManyJobs { at: Nanos::ZERO });
                 }
-                let (class, path) = self.clients.draw();
+                let (class, path) = self.clients.draw(None);
                 let number = CLOSED_NUMBER;
                 let (arrival, is_closed, user) = (Nanos::ZERO, true, None);
                 let flight = Flight { number, arrival, service, size_bytes, class, client, is_closed, user };
@@ -130,7 +130,7 @@ impl Engine<'_> {
         &mut self,
         station: &mut impl Station,
         request: Request,
-        class: Option<u8>,
+        class: Option<u16>,
         user: Option<u32>,
     ) -> Result<(), Error> {
         let Request { at, size_bytes, client } = request;
@@ -142,7 +142,7 @@ impl Engine<'_> {
         if u128::from(at.0) + self.counts.offered + u128::from(service.0) > u128::from(SPAN_MAX.0) {
             return Err(Error::TooLong { at, size_bytes });
         }
-        let (drawn, path) = self.clients.draw();
+        let (drawn, path) = self.clients.draw(client);
         let (class, is_closed) = (class.unwrap_or(drawn), false);
         let client = self.numbering.next(client);
         let number = self.counts.arrived;
@@ -161,7 +161,7 @@ impl Engine<'_> {
             if flight.is_closed {
                 self.pass(at, station.len() + 1);
                 self.closed.on_complete(flight.client, flight.service);
-                let (_, path) = self.clients.draw();
+                let (_, path) = self.clients.draw(None);
                 station.arrive(Flight { arrival: at, ..flight }, path);
                 continue;
             }

@@ -21,7 +21,7 @@ mod station;
 mod tests;
 
 pub use customers::CustomerOutcome;
-pub use discipline::CHUNK_BYTES_USUAL;
+pub use discipline::{CHUNK_BYTES_USUAL, CLASSES};
 pub use engine::{JOBS_MAX, SPAN_MAX};
 pub use line::Wire;
 pub use owners::{CLIENTS_MAX, CLOSED_CONNECTIONS_MAX, CLOSED_MAX, ClientSpec, Closed, ClosedOutcome, Owners};
@@ -30,6 +30,7 @@ pub(crate) use source::Poisson;
 
 use std::num::NonZeroU32;
 
+use sched::classes::ClassTable;
 use sched::{LEVELS_MAX, SLOTS_MAX, Sharing, Slots};
 use serde::Serialize;
 use units::{Nanos, Rate};
@@ -60,6 +61,9 @@ pub struct Config {
     pub paths: Paths,
     /// Shares of the jobs in classes 0, 1, ..., for policies with classes; they add up to 1. Empty: all are in class 0.
     pub class_shares: Vec<f64>,
+    pub class_of: ClassOf,
+    /// The classes of a `weir.toml`, in place of the policy: the order, the rates and the slots that the server gives them.
+    pub class_table: Option<ClassTable>,
     /// Jobs come on so many connections in turn, each a carrier of the drain and its own share of a policy that takes turns; a job that
     /// finds its connection full has one of its own. `None`: every job has.
     pub connections: Option<NonZeroU32>,
@@ -75,6 +79,16 @@ pub struct Config {
     pub slots: Option<SlotSpec>,
     pub horizon: Horizon,
     pub seed: u64,
+}
+
+/// What is dealt to a class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClassOf {
+    /// Each job by itself.
+    #[default]
+    Job,
+    /// Each client of a trace, with all its jobs.
+    Client,
 }
 
 /// Slots of 004 before the link.
@@ -151,6 +165,7 @@ pub fn run(config: &Config, hooks: Hooks) -> Result<Outcome, Error> {
         Discipline::Chunked(policy, chunk) => {
             feed(&mut engine, drained::Chunked::new(policy, config.connections, chunk), config)
         }
+        Discipline::Classes(classes, chunk) => feed(&mut engine, drained::Chunked::of_classes(classes, chunk), config),
     }?;
     let Engine { tally, counts, numbering, closed, customers, .. } = engine;
     let span_ns = counts.at.0.max(1) as f64;
@@ -176,7 +191,7 @@ fn engine<'a>(config: &Config, hooks: Hooks<'a>) -> Engine<'a> {
     Engine {
         line,
         wire: config.wire,
-        clients: Clients::new(config.paths, &config.class_shares, line, config.seed),
+        clients: Clients::new(config.paths, &config.class_shares, line, config.seed).dealing(config.class_of),
         numbering: Numbering::new(&config.clients, config.seed),
         closed: ClosedClients::new(&config.clients.closed, &line, config.wire),
         extent: extent(config),
@@ -244,6 +259,7 @@ fn prepare(config: &Config) -> Result<Resolved, Error> {
         return Err(Error::field("jobs", "0 jobs have no mean: write 1 or more"));
     }
     check_shares(&config.class_shares)?;
+    config.check_classes()?;
     config.check_slots()?;
     let line = Line::new(config.link);
     owners::check(config, &line)?;
@@ -277,6 +293,32 @@ fn prepare(config: &Config) -> Result<Resolved, Error> {
 impl Config {
     fn customers(&self) -> usize {
         if let Arrivals::WebStone { clients, .. } = &self.arrivals { clients.len() } else { 0 }
+    }
+
+    fn check_classes(&self) -> Result<(), Error> {
+        let of_clients = self.class_of == ClassOf::Client;
+        if let (true, Arrivals::Replay(jobs)) = (of_clients, &self.arrivals)
+            && jobs.iter().all(|job| job.client.is_some())
+        {
+            return self.check_table();
+        }
+        if of_clients {
+            return Err(Error::field("class_of", "not every request has a client here: write job"));
+        }
+        self.check_table()
+    }
+
+    fn check_table(&self) -> Result<(), Error> {
+        let Some(table) = &self.class_table else { return Ok(()) };
+        if self.slots.is_some() || self.connections.is_some() {
+            return Err(Error::field("class_table", "not beside slots or connections: its classes have their own"));
+        }
+        let (classes, shares) = (table.classes.len(), self.class_shares.len());
+        if self.customers() == 0 && classes > 1 && shares != classes {
+            let said = format_args!("{shares} shares for {classes} classes: write one share for each, in their order");
+            return Err(Error::field("classes", said));
+        }
+        Ok(())
     }
 
     fn check_slots(&self) -> Result<(), Error> {

@@ -67,6 +67,8 @@ mod tests {
             wire: Wire::Plain,
             paths: Paths::Unknown,
             class_shares: Vec::new(),
+            class_of: crate::queue::ClassOf::Job,
+            class_table: None,
             connections: None,
             clients: ClientSpec::default(),
             chunk_bytes: None,

@@ -6,6 +6,7 @@ use workload::Job;
 
 use super::*;
 
+mod classes;
 mod slots;
 
 /// One byte takes one nanosecond.
@@ -19,6 +20,8 @@ fn replay(policy: &str, jobs: &[Job]) -> Config {
         wire: Wire::Plain,
         paths: Paths::Unknown,
         class_shares: Vec::new(),
+        class_of: ClassOf::Job,
+        class_table: None,
         connections: None,
         clients: ClientSpec::default(),
         chunk_bytes: None,

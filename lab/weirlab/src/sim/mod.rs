@@ -90,6 +90,8 @@ fn refuse_users(spec: &SimSpec) -> Result<(), Failure> {
     }
     let of_queue = [
         ("connections", spec.connections.is_some()),
+        ("class-table", spec.class_table.is_some()),
+        ("class-of", spec.class_of.is_some()),
         ("clients", spec.clients.is_some()),
         ("client-share", spec.client_share.is_some()),
         ("closed", !spec.closed.is_empty()),

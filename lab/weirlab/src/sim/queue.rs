@@ -1,5 +1,6 @@
 //! From a spec to the model of one link.
 
+use sched::classes::ClassTable;
 use serde_json::{Map, Value, json};
 use sim::{Hooks, queue};
 use units::{Nanos, Rate};
@@ -81,6 +82,7 @@ pub(super) fn wrong<E: std::fmt::Display>(field: &str) -> impl Fn(E) -> Failure 
 
 fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
     let link: Rate = spec.link().parse().map_err(wrong("link"))?;
+    let class_table = class_table(spec)?;
     let arrivals = match (spec.webstone.arrivals()?, &spec.trace) {
         (Some(clients), _) => clients,
         (None, Some(_)) => replay(spec, link)?,
@@ -104,7 +106,9 @@ fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
             Paths::Unknown => queue::Paths::Unknown,
             Paths::Internet => queue::Paths::Internet,
         },
-        class_shares: spec.classes.clone(),
+        class_shares: class_shares(spec, class_table.as_ref()),
+        class_of: class_of(spec)?,
+        class_table,
         connections: spec.connections,
         clients: super::clients::of(spec)?,
         chunk_bytes: spec.chunk,
@@ -114,6 +118,35 @@ fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
         horizon,
         seed: spec.seed,
     })
+}
+
+/// The classes of a file, as the server has them.
+fn class_table(spec: &SimSpec) -> Result<Option<ClassTable>, Failure> {
+    let Some(file) = &spec.class_table else { return Ok(None) };
+    if spec.policy != queue::CLASSES {
+        let said = format!("{} beside --class-table, whose classes have theirs: leave it out", spec.policy);
+        return Err(wrong("policy")(said));
+    }
+    let table = config::read_file(file)?.class_table();
+    let none = || Failure::Failed(format!("{}: expected a [[class]] table, there is none", file.display()));
+    table.map(Some).ok_or_else(none)
+}
+
+/// The class of no rule has no jobs unless it is given some.
+fn class_shares(spec: &SimSpec, table: Option<&ClassTable>) -> Vec<f64> {
+    let mut shares = spec.classes.clone();
+    if table.is_some_and(|table| table.classes.len() == shares.len() + 1 && !shares.is_empty()) {
+        shares.push(0.0);
+    }
+    shares
+}
+
+fn class_of(spec: &SimSpec) -> Result<queue::ClassOf, Failure> {
+    match spec.class_of.as_deref() {
+        None | Some("job") => Ok(queue::ClassOf::Job),
+        Some("client") => Ok(queue::ClassOf::Client),
+        Some(other) => Err(wrong("class_of")(format!("`{other}`: write job or client"))),
+    }
 }
 
 fn horizon(spec: &SimSpec, is_replay: bool) -> Result<queue::Horizon, Failure> {

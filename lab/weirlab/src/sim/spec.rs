@@ -19,7 +19,13 @@ pub struct SimSpec {
     #[serde(default)]
     pub model: Model,
     /// Whose bytes leave first: ps (exact processor sharing), or what `weir serve --policy` takes
-    #[arg(long, value_name = "SPEC")]
+    #[arg(
+        long,
+        value_name = "SPEC",
+        required_unless_present = "class_table",
+        conflicts_with = "class_table",
+        default_value_if("class_table", clap::builder::ArgPredicate::IsPresent, "classes")
+    )]
     pub policy: String,
     /// Offered load of the link, 1 is full
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
@@ -57,6 +63,15 @@ pub struct SimSpec {
     #[arg(long, value_name = "SHARE,SHARE", value_delimiter = ',', allow_negative_numbers = true)]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<f64>,
+    /// Instead of a policy, the [[class]] tables of this weir.toml; --classes are then the shares of its classes in their
+    /// order, that of no rule last [model queue]
+    #[arg(long, value_name = "FILE")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_table: Option<PathBuf>,
+    /// What is dealt to the classes: job (each by itself), or client (whole clients of a trace) [default: job; model queue]
+    #[arg(long, value_name = "job|client")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_of: Option<String>,
     /// Jobs come on so many connections in turn, which carry several at once [default: each on its own; model queue]
     #[arg(long, value_name = "N")]
     #[serde(default, skip_serializing_if = "Option::is_none")]

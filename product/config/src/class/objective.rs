@@ -1,6 +1,7 @@
 //! Aims for response times: `p99 of responses <= 64KiB under 200ms`.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use units::Nanos;
@@ -53,12 +54,45 @@ fn permille(text: &str) -> Option<u32> {
     (10..=999).contains(&permille).then_some(permille)
 }
 
+impl Objective {
+    /// The largest response that counts, as it is written.
+    pub fn size(&self) -> Option<String> {
+        self.size_bytes_max.map(|bytes| whole(bytes, &[(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")], "B"))
+    }
+
+    /// The time, as it is written.
+    pub fn time(&self) -> String {
+        whole(Nanos::from(self.under).0, &[(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")], "ns")
+    }
+}
+
+impl FromStr for Objective {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Objective, String> {
+        Objective::from_text(text).map_err(|wrong| {
+            let expected = match wrong {
+                Wrong::Said(said) => return said,
+                Wrong::Expected(expected) => expected,
+                Wrong::Form => Form::Objective.expected(),
+            };
+            format!("`{text}`: expected {expected}")
+        })
+    }
+}
+
 impl fmt::Display for Objective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let size = self.size_bytes_max.map_or(String::new(), |size| format!(" <= {size}B"));
+        let size = self.size().map_or(String::new(), |size| format!(" <= {size}"));
         let percent = f64::from(self.permille) / 10.0;
-        write!(f, "p{percent} of responses{size} under {}ns", Nanos::from(self.under).0)
+        write!(f, "p{percent} of responses{size} under {}", self.time())
     }
+}
+
+/// In the greatest unit of which it is a whole number.
+fn whole(number: u64, units: &[(u64, &str)], least: &str) -> String {
+    let found = units.iter().find(|(unit, _)| number.is_multiple_of(*unit));
+    found.map_or_else(|| format!("{number}{least}"), |(unit, name)| format!("{}{name}", number / unit))
 }
 
 #[cfg(test)]
@@ -68,8 +102,9 @@ mod tests {
     #[test]
     fn reads_what_it_writes() {
         for (text, written) in [
-            ("p99 of responses <= 64KiB under 200ms", "p99 of responses <= 65536B under 200000000ns"),
-            ("p99.9 of  responses under 1s", "p99.9 of responses under 1000000000ns"),
+            ("p99 of responses <= 65536 under 0.2s", "p99 of responses <= 64KiB under 200ms"),
+            ("p99.9 of  responses under 1s", "p99.9 of responses under 1s"),
+            ("p50 of responses <= 1000B under 1500ns", "p50 of responses <= 1000B under 1500ns"),
         ] {
             let objective = Objective::from_text(text).unwrap();
             assert_eq!(objective.to_string(), written);
@@ -92,5 +127,7 @@ mod tests {
             assert!(error.contains(said), "{text}: {error}");
         }
         assert_eq!(Objective::from_text("p99 under 1s"), Err(Wrong::Form));
+        let said = "p99 under 1s".parse::<Objective>().unwrap_err();
+        assert!(said.starts_with("`p99 under 1s`: expected `pN of responses under TIME`"), "{said}");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Form, Key, Kind, Unset, Works};
 use Unset::{Absent, Is, Required};
-use Works::{NotYet, Now};
+use Works::Now;
 
 /// One response a connection, and the drain takes this many.
 const CONNECTIONS: Kind = Kind::Whole { min: 1, max: 1_000_000 };
@@ -437,8 +437,8 @@ pub static KEYS: &[Key] = &[
         "class.objective",
         text(Form::Objective),
         Absent("none"),
-        NotYet,
-        "Aim for response times.",
+        Now,
+        "Aim for response times, for `weir status` and a line in the error log once a minute while it is missed.",
         r#""p99 of responses <= 64KiB under 200ms""#,
     ),
     //

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use config::{Asked, Assignment, FieldLines};
+use config::{Asked, Assignment, FieldLines, Objective};
 use http::{Fields, Request};
 use sched::Sharing;
 use sched::classes::{CLASSES_MAX, ClassSpec, ClassTable};
@@ -15,6 +15,8 @@ pub struct ClassesConfig {
     /// In the order of the file, the class of what nothing assigns last.
     pub table: ClassTable,
     pub assignment: Assignment,
+    /// In the same order.
+    pub objectives: Vec<Option<Objective>>,
 }
 
 /// Why other classes cannot take the place of those in force.
@@ -40,6 +42,8 @@ pub struct Assigned {
     numbers: Vec<u16>,
     /// By number, those included that are in the file no more: what is under way ends in them.
     specs: Vec<ClassSpec>,
+    /// In the order of the file.
+    objectives: Vec<Option<Objective>>,
     sharing: Sharing,
 }
 
@@ -47,7 +51,12 @@ impl Assigned {
     pub fn new(config: &ClassesConfig) -> Assigned {
         let specs = config.table.classes.clone();
         let numbers = (0..specs.len() as u16).collect();
-        Assigned { assignment: config.assignment.clone(), numbers, specs, sharing: config.table.slot_sharing }
+        Assigned::of_config(config, numbers, specs)
+    }
+
+    fn of_config(config: &ClassesConfig, numbers: Vec<u16>, specs: Vec<ClassSpec>) -> Assigned {
+        let (assignment, objectives) = (config.assignment.clone(), config.objectives.clone());
+        Assigned { assignment, numbers, specs, objectives, sharing: config.table.slot_sharing }
     }
 
     /// Those that follow these. A class of the same name and order goes on with its responses; one whose order has changed is another.
@@ -77,7 +86,12 @@ impl Assigned {
                 return Err(ClassesChange::TooMany(specs.len()));
             }
         }
-        Ok(Assigned { assignment: config.assignment.clone(), numbers, specs, sharing: self.sharing })
+        Ok(Assigned::of_config(config, numbers, specs))
+    }
+
+    /// The classes of the file, each by its number and with its objective.
+    pub fn in_force(&self) -> impl Iterator<Item = (u16, Option<&Objective>)> {
+        self.numbers.iter().copied().zip(self.objectives.iter().map(Option::as_ref))
     }
 
     /// By number, for the drain.
@@ -126,7 +140,11 @@ mod tests {
 
     fn config(text: &str) -> ClassesConfig {
         let read = config::read(format!("[[site]]\nroot='a'\n{text}").as_bytes()).unwrap();
-        ClassesConfig { table: read.class_table().unwrap(), assignment: read.assignment() }
+        ClassesConfig {
+            table: read.class_table().unwrap(),
+            assignment: read.assignment(),
+            objectives: read.objectives(),
+        }
     }
 
     fn class(name: &str, rest: &str) -> String {

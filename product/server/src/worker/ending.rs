@@ -1,5 +1,5 @@
-//! The end of a response, as the access log and the records have it: each response is told once, however it ends. With neither, small
-//! responses that are sent together end together, and nobody is told.
+//! The end of a response, as the access log and the records have it: each response is told once, however it ends. With neither, and
+//! no classes of a file, small responses that are sent together end together, and nobody is told.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::records::Row;
 use crate::transmit::{Departure, Failure};
 
 /// From this status on a response is not what was asked for (RFC 9110 sections 15.5 and 15.6).
-const ERROR_STATUS_MIN: u16 = 400;
+pub(super) const ERROR_STATUS_MIN: u16 = 400;
 
 /// How far a response came, and when. Instants that nobody noted are those of the telling.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -40,6 +40,11 @@ impl Ending {
     /// The same, cut after so many bytes.
     pub fn cut(self, sent_bytes: u64, outcome: Outcome) -> Ending {
         Ending { cut: Some((sent_bytes, outcome)), ..self }
+    }
+
+    /// When it ended, if that was noted, and the bytes that were sent where these were not all.
+    pub fn measured(&self) -> (Option<Nanos>, Option<u64>) {
+        (self.at, self.cut.map(|(sent_bytes, _)| sent_bytes))
     }
 
     fn sent_bytes(&self, line: &Line) -> u64 {
@@ -81,6 +86,7 @@ impl Worker {
 
     /// Tells of a response, once.
     pub(super) fn log(&mut self, at: usize, ending: Ending) {
+        self.count(at, &ending);
         let conn = &mut self.conns[at];
         let Some(line) = conn.line.take() else { return };
         // Most responses depart in the turn their request came in, whose clock stands.

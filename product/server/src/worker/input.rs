@@ -158,6 +158,7 @@ impl Worker {
 
     /// Keeps what log and records will say of a request.
     fn note(&mut self, at: usize, site: Option<SiteNumber>, head: &Head) {
+        self.begin_measuring(at);
         let log = self.parts.replier.log(site);
         if self.keeps_lines(log) {
             self.conns[at].line = Some(Box::new(Line::new(head, log.cloned(), self.now)));

@@ -17,6 +17,7 @@ mod ending;
 mod find;
 mod input;
 mod line;
+mod measured;
 mod output;
 mod owner;
 mod room;
@@ -43,6 +44,7 @@ use crate::config::Limits;
 use crate::files::{Answer, Finds};
 use crate::listen::Listener;
 use crate::log::AccessLog;
+use crate::objectives::Desk;
 use crate::places::Places;
 use crate::poll::{Poll, Ready};
 use crate::records::Recorder;
@@ -54,6 +56,7 @@ use crate::wake::Wake;
 use client::Known;
 use conn::{Conn, Task};
 use input::Budget;
+use measured::Measures;
 use owner::{Owners, slot_of};
 use secure::Secured;
 
@@ -99,6 +102,8 @@ pub struct Parts {
     pub clients: Arc<Clients>,
     pub stop: Arc<AtomicBool>,
     pub current: Arc<Current>,
+    /// Where the classes are asked for.
+    pub desk: Arc<Desk>,
 }
 
 pub struct Worker {
@@ -113,6 +118,8 @@ pub struct Worker {
     budget: Budget,
     /// What is of clients that speak TLS.
     secured: Secured,
+    /// What each class of a file has had; none without any.
+    measures: Option<Box<Measures>>,
     /// When this turn began, or the transmitter last ran in it.
     now: Nanos,
     turn_began_at: Nanos,
@@ -154,6 +161,7 @@ impl Worker {
             poll.add(watch, FILES, EventFlags::IN)?;
         }
         let policy = parts.transmitter.drain().policy();
+        let measures = parts.current.served().assigned.as_deref().map(|assigned| Box::new(Measures::new(assigned)));
         let is_memoryless = !policy.follows_jobs() && !policy.needs_path();
         let mut worker = Worker {
             is_direct: is_memoryless && matches!(parts.order, Order::Arrival | Order::Turn),
@@ -166,6 +174,7 @@ impl Worker {
             queue: VecDeque::new(),
             budget: Budget::default(),
             secured: Secured::default(),
+            measures,
             now: clock::now(),
             turn_began_at: clock::now(),
             date: HttpDate::new(SystemTime::now()),
@@ -283,12 +292,14 @@ impl Worker {
                 if let Some(served) = self.parts.current.newer(&mut self.sites_turn) {
                     if let Some(assigned) = &served.assigned {
                         self.parts.transmitter.replace_classes(self.now, assigned.specs());
+                        self.measure_by(assigned);
                     }
                     self.parts.replier.serve(served);
                 }
                 self.take_finds();
                 if self.parts.number == 0 {
                     self.tell_busiest();
+                    self.tell_status();
                 }
             }
             LISTENER | FILES => {}
@@ -328,6 +339,7 @@ impl Worker {
         self.leave_find(at);
         self.record_unanswered(at);
         self.let_go(at);
+        self.measure_no_more(at);
         let conn = self.conns.remove(at);
         if self.is_paced() {
             self.parts.transmitter.on_closed(self.now, conn.pipe.close(&conn.socket.status()));
@@ -352,6 +364,7 @@ impl Worker {
         self.turn_began_at = self.now;
         self.secured.begin_turn();
         self.idle = None;
+        self.tell_missed_objectives();
         let second = self.now.0 / 1_000_000_000;
         if second != self.dated {
             self.dated = second;
@@ -366,7 +379,7 @@ impl Worker {
         let grant_at = self.parts.transmitter.poll_timeout();
         let is_waiting = !self.conns.is_empty() || !self.is_accepting || self.stop_at.is_some();
         let sweep_at = is_waiting.then_some(self.sweep_at);
-        let wake_at = [sweep_at, self.log_at, grant_at].into_iter().flatten().min();
+        let wake_at = [sweep_at, self.log_at, grant_at, self.tell_at()].into_iter().flatten().min();
         wake_at.map(|at| at - if self.is_paced() { clock::now() } else { self.now })
     }
 }

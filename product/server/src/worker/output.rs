@@ -30,6 +30,7 @@ impl Worker {
     /// Sends what is encoded, and this body behind it.
     pub(super) fn send_encoded(&mut self, at: usize, body: Body, is_last: bool) {
         let is_alone = self.is_alone();
+        let is_told = self.measures.is_some();
         let is_allowed = self.parts.transmitter.allows(self.now, self.conns[at].client);
         let conn = &mut self.conns[at];
         // Each sendfile would push out what it ends with. Paced grants and bursts end where segments do, and must not wait.
@@ -45,7 +46,7 @@ impl Worker {
             self.out.clear();
             return self.dispatch(at, outgoing, 0);
         }
-        let gathers = body.is_empty() && !is_last && conn.line.is_none();
+        let gathers = body.is_empty() && !is_last && conn.line.is_none() && !is_told;
         if !gathers || self.out.len() >= GATHER_BYTES_MAX {
             self.send_now(at, body);
         } else {
@@ -63,6 +64,9 @@ impl Worker {
             line.status = status.0;
             line.body_bytes = body.len();
             line.head_bytes = (self.out.len() - began) as u64;
+        }
+        if let Some(measures) = &mut self.measures {
+            measures.encoded(at, status, self.out.len() - began, body.len());
         }
         if body.len() <= COPIED_BYTES_MAX && body.is_in_memory() {
             let copied = body.read(self.parts.transmitter.storage(), &mut self.out, COPIED_BYTES_MAX);

@@ -1,7 +1,8 @@
-//! Where `weir reload` asks: a socket with the abstract name `weir-control-PID`, which needs no folder to write to, is listed by the
-//! kernel, and is gone with its process. Root and the server's own user may ask.
+//! Where `weir reload` and `weir status` ask: sockets with the abstract names `weir-control-PID` and `weir-status-PID`, which need no folder
+//! to write to, are listed by the kernel, and are gone with their process. Root and the server's own user may ask.
 //!
-//! A connection gets one answer: `used` or `unused`, and lines for the operator; then it is closed.
+//! A connection gets one answer, and is closed: on the first `used` or `unused` and lines for the operator, on the second an object of JSON.
+//! Nothing is read of an asker, so nobody waits for one, and to ask for the status is never to reload.
 
 use std::io::{ErrorKind, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -10,10 +11,9 @@ use std::time::Duration;
 
 use rustix::net::sockopt::socket_peercred;
 
-use super::events::Outcome;
-
 /// What names begin with; the process follows.
 pub const NAME: &str = "weir-control-";
+pub const STATUS_NAME: &str = "weir-status-";
 /// The first line of an answer.
 pub const USED: &str = "used";
 pub const UNUSED: &str = "unused";
@@ -28,34 +28,29 @@ const SHORTAGE_FOR: Duration = Duration::from_secs(1);
 pub struct Control(UnixListener);
 
 /// The name of a server's socket.
-pub fn address(pid: u32) -> std::io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("{NAME}{pid}"))
+pub fn address(name: &str, pid: u32) -> std::io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("{name}{pid}"))
 }
 
 impl Control {
-    /// Or a line that says why not.
-    pub fn open() -> Result<Control, String> {
-        let listener = address(std::process::id()).and_then(|address| {
-            let listener = UnixListener::bind_addr(&address)?;
-            listener.set_nonblocking(true)?;
-            Ok(listener)
-        });
-        listener.map(Control).map_err(|error| format!("`weir reload` does not reach this server: {error}; SIGHUP does"))
+    pub fn open(name: &str) -> std::io::Result<Control> {
+        let listener = UnixListener::bind_addr(&address(name, std::process::id())?)?;
+        listener.set_nonblocking(true)?;
+        Ok(Control(listener))
     }
 
     pub fn listener(&self) -> &UnixListener {
         &self.0
     }
 
-    /// Whoever asks now. Several at once share one reload, which begins after the last of them asked.
-    pub fn answer(&self, reload: impl Fn() -> Outcome) {
+    /// Whoever asks now. Several at once share one answer, which is made after the last of them asked.
+    pub fn answer(&self, answer: impl FnOnce() -> String) {
         let accepted = std::iter::from_fn(|| self.accept()).take(ANSWERS_MAX);
         let askers: Vec<UnixStream> = accepted.filter(may_ask).collect();
         if askers.is_empty() {
             return;
         }
-        let Outcome { is_used, lines } = reload();
-        let answer = format!("{}\n{}\n", if is_used { USED } else { UNUSED }, lines.join("\n"));
+        let answer = answer();
         for mut asker in askers {
             // One that has gone need not know.
             let _ = asker.set_write_timeout(Some(WRITE_MAX)).and_then(|()| asker.write_all(answer.as_bytes()));

@@ -1,4 +1,4 @@
-//! What a running server is asked for: by signals, and by `weir reload`. The main thread waits for both at once.
+//! What a running server is asked for: by signals, by `weir reload` and `weir status`. The main thread waits for all at once.
 
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -13,21 +13,37 @@ use signal_hook::iterator::Handle;
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
-use super::control::Control;
-use super::{Hosted, Source};
+use super::control::{Control, NAME, STATUS_NAME, UNUSED, USED};
+use super::{Hosted, Source, status};
 
 /// Where waiting fails.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub struct Events {
     signals: SignalDelivery<UnixStream, SignalOnly>,
-    control: Result<Control, String>,
+    control: Option<Control>,
+    status: Option<Control>,
+    /// A line for each of them that is not there.
+    unasked: Vec<String>,
+}
+
+/// Those with something to do.
+struct Asked {
+    reload: bool,
+    status: bool,
 }
 
 /// What became of a reload, and lines about it.
 pub struct Outcome {
     pub is_used: bool,
     pub lines: Vec<String>,
+}
+
+impl Outcome {
+    /// As `weir reload` reads it.
+    fn text(&self) -> String {
+        format!("{}\n{}\n", if self.is_used { USED } else { UNUSED }, self.lines.join("\n"))
+    }
 }
 
 impl Events {
@@ -37,7 +53,14 @@ impl Events {
         read.set_nonblocking(true).map_err(unwatched)?;
         let watched = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
         let signals = SignalDelivery::with_pipe(read, write, SignalOnly, watched).map_err(unwatched)?;
-        Ok(Events { signals, control: Control::open() })
+        let mut unasked = Vec::new();
+        let mut open = |name, command: &str, otherwise: &str| {
+            let opened = Control::open(name);
+            let said = |error| format!("`weir {command}` does not reach this server: {error}{otherwise}");
+            opened.map_err(|error| unasked.push(said(error))).ok()
+        };
+        let (control, status) = (open(NAME, "reload", "; SIGHUP does"), open(STATUS_NAME, "status", ""));
+        Ok(Events { signals, control, status, unasked })
     }
 
     /// Ends [`Events::handle`], from any thread.
@@ -45,9 +68,9 @@ impl Events {
         self.signals.handle()
     }
 
-    /// Why `weir reload` does not reach this server.
-    pub fn unasked(&self) -> Option<&String> {
-        self.control.as_ref().err()
+    /// Why `weir reload` or `weir status` does not reach this server.
+    pub fn unasked(&self) -> &[String] {
+        &self.unasked
     }
 
     /// Until the server is asked to stop, or has failed.
@@ -61,7 +84,7 @@ impl Events {
             notifier.ready(&format!("{status}{failure}"));
             outcome
         };
-        let mut is_asked = false;
+        let mut asked = Asked { reload: false, status: false };
         while !self.signals.handle().is_closed() {
             for signal in self.signals.pending() {
                 match signal {
@@ -71,25 +94,34 @@ impl Events {
                     _ => return,
                 }
             }
-            if let (true, Ok(control)) = (is_asked, &self.control) {
-                control.answer(reload);
+            if let Some(control) = self.control.as_ref().filter(|_| asked.reload) {
+                control.answer(|| reload().text());
             }
-            is_asked = self.wait();
+            if let Some(control) = self.status.as_ref().filter(|_| asked.status) {
+                control.answer(|| status::answer(server));
+            }
+            asked = self.wait();
         }
     }
 
-    /// For a signal, the end, or somebody who asks: then it is true.
-    fn wait(&self) -> bool {
-        let control = self.control.iter().map(|control| PollFd::new(control.listener(), PollFlags::IN));
-        let mut sources: Vec<_> = control.chain([PollFd::new(self.signals.get_read(), PollFlags::IN)]).collect();
+    /// For a signal, the end, or somebody who asks.
+    fn wait(&self) -> Asked {
+        let control = [&self.control, &self.status].map(|control| control.iter());
+        let control = control.into_iter().flatten().map(|control| PollFd::new(control.listener(), PollFlags::IN));
+        let signals = PollFd::new(self.signals.get_read(), PollFlags::IN);
+        let mut sources: Vec<_> = [signals].into_iter().chain(control).collect();
         match poll(&mut sources, None) {
-            Ok(_) => self.control.is_ok() && !sources[0].revents().is_empty(),
+            Ok(_) => {
+                let mut is_ready = sources[1..].iter().map(|source| !source.revents().is_empty());
+                let mut of = |control: &Option<Control>| control.is_some() && is_ready.next().unwrap_or(false);
+                Asked { reload: of(&self.control), status: of(&self.status) }
+            }
             // As good as a signal: a look that finds none costs nothing.
-            Err(Errno::INTR) => false,
+            Err(Errno::INTR) => Asked { reload: false, status: false },
             // Refused by a filter, or short of memory: a look now and then.
             Err(_) => {
                 std::thread::sleep(LOOK_EVERY);
-                true
+                Asked { reload: true, status: true }
             }
         }
     }

@@ -66,7 +66,8 @@ fn read(file: &Path) -> Result<(Hosted, config::Settings), Failure> {
     let (port, above) = (secure_port(&configuration.settings), configuration.settings.process.access_log.as_ref());
     let sites = configuration.sites.iter().map(|site| site_config(site, above, folder_of(file), port)).collect();
     let classes = configuration.class_table();
-    let classes = classes.map(|table| ClassesConfig { table, assignment: configuration.assignment() });
+    let (assignment, objectives) = (configuration.assignment(), configuration.objectives());
+    let classes = classes.map(|table| ClassesConfig { table, assignment, objectives });
     Ok((Hosted { sites, classes }, configuration.settings))
 }
 

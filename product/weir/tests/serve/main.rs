@@ -27,6 +27,7 @@ mod records;
 mod refusals;
 mod scarcity;
 mod start;
+mod status;
 mod stop;
 mod timeouts;
 mod user;

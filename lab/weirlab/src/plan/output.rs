@@ -1,0 +1,192 @@
+//! What a plan says: the table, the text for a `weir.toml`, JSON, CSV, and the trade-off as a picture.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use cli::Failure;
+use report::{Line, Look, Plot, Point, Scale, Unit};
+use serde_json::{Value, json};
+use stats::Interval;
+
+use super::candidate::Knob;
+use super::class::Planned;
+use super::judge::{Bench, Judged, Kept};
+use super::{FRESH_FROM, Found};
+
+/// Rows of the table; the rest is in the CSV.
+const ROWS_MAX: usize = 12;
+
+/// The classes with objectives.
+fn aimed(bench: &Bench) -> impl Iterator<Item = (&Planned, &config::Objective)> {
+    bench.classes.iter().filter_map(|class| Some((class, class.objective.as_ref()?)))
+}
+
+/// `99.32 ± 0.11`, of 100.
+fn percent(interval: Interval) -> String {
+    format!("{:.2} ± {:.2}", 100.0 * interval.mean, 100.0 * interval.half_width)
+}
+
+pub fn print(bench: &Bench, found: &Found, seeds: u64, as_json: bool) -> Result<(), Failure> {
+    let text = if as_json { json(bench, found).to_string() + "\n" } else { text(bench, found, seeds) };
+    Ok(io::stdout().write_all(text.as_bytes())?)
+}
+
+fn text(bench: &Bench, found: &Found, seeds: u64) -> String {
+    let requests = bench.trace.arrivals.len();
+    let mut text = format!("{requests} requests on {} at rho {}, seeds 1 to {seeds}\n", bench.link, bench.rho);
+    for class in &bench.classes {
+        let objective = class.objective.as_ref().map_or(String::new(), |objective| format!(", {objective}"));
+        let _ = writeln!(text, "class {}: {} % of the requests{objective}", class.name, round(100.0 * class.share));
+    }
+    text += &table(bench, &found.judged);
+    for (pick, holds) in &found.held {
+        let verdict = if *holds { "holds" } else { "does not hold" };
+        let kept: Vec<String> = pick.kept.iter().map(|kept| format!("{} % met", percent(kept.met))).collect();
+        let fresh = format!("seeds {FRESH_FROM} to {}", FRESH_FROM + seeds - 1);
+        let words = pick.candidate.words(&bench.classes);
+        let _ = writeln!(text, "\n{words} {verdict} with {fresh}: {}", kept.join(", "));
+    }
+    match found.held.last().filter(|(_, holds)| *holds) {
+        Some((pick, _)) => {
+            let _ = write!(text, "\nFor weir.toml:\n\n{}", pick.candidate.toml(&bench.classes, bench.link));
+        }
+        None => text += &nearest(bench, found),
+    }
+    text
+}
+
+fn nearest(bench: &Bench, found: &Found) -> String {
+    let Some(nearest) = found.judged.first() else { return String::new() };
+    let words = nearest.candidate.words(&bench.classes);
+    let mut text = format!("\nNone meets all objectives. The nearest is {words}, burn {:.2}.\n", nearest.burn_max());
+    text += &match &found.faster {
+        Some((link, _)) => format!("With it a link of {link} would do for the same requests.\n"),
+        None => "A link 16 times as fast would not do either: the time is below that of the response alone.\n".into(),
+    };
+    text
+}
+
+fn table(bench: &Bench, judged: &[Judged]) -> String {
+    let met = judged.iter().filter(|judged| judged.meets).count();
+    let mut rows = vec![vec!["setting".to_string(), "meets".into()]];
+    rows[0].extend(aimed(bench).map(|(class, _)| format!("{}: % met", class.name)));
+    rows[0].extend(["burn".into(), "slowdown of the others".into()]);
+    for judged in judged.iter().take(ROWS_MAX) {
+        let mut row = vec![judged.candidate.words(&bench.classes), yes(judged.meets).into()];
+        row.extend(judged.kept.iter().map(|kept| percent(kept.met)));
+        row.push(format!("{:.2}", judged.burn_max()));
+        row.push(format!("{:.2} ± {:.2}", judged.others.mean, judged.others.half_width));
+        rows.push(row);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let mut text =
+        format!("{met} of {} settings meet all objectives; the first cost the others least\n\n", judged.len());
+    for row in &rows {
+        let line: String = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}  ")).collect();
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+fn yes(is_so: bool) -> &'static str {
+    if is_so { "yes" } else { "no" }
+}
+
+/// To a hundredth.
+fn round(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+fn json(bench: &Bench, found: &Found) -> Value {
+    let of = |judged: &Judged| as_json(bench, judged);
+    let held = found.held.iter().map(|(judged, holds)| json!({ "setting": of(judged), "holds": holds }));
+    json!({
+        "requests": bench.trace.arrivals.len(),
+        "link_bps": bench.link.bits_per_s(),
+        "rho": bench.rho,
+        "settings": found.judged.iter().map(of).collect::<Vec<_>>(),
+        "fresh_seeds": held.collect::<Vec<_>>(),
+        "link_that_would_do_bps": found.faster.as_ref().map(|(link, _)| link.bits_per_s()),
+    })
+}
+
+fn as_json(bench: &Bench, judged: &Judged) -> Value {
+    let kept = |((class, objective), kept): ((&Planned, &config::Objective), &Kept)| {
+        json!({
+            "class": class.name,
+            "objective": objective.to_string(),
+            "met": kept.met.mean,
+            "met_half_width": kept.met.half_width,
+            "burn": kept.burn,
+        })
+    };
+    json!({
+        "setting": judged.candidate.words(&bench.classes),
+        "meets": judged.meets,
+        "objectives": aimed(bench).zip(&judged.kept).map(kept).collect::<Vec<_>>(),
+        "others_slowdown": judged.others.mean,
+        "others_slowdown_half_width": judged.others.half_width,
+    })
+}
+
+/// `plan.csv`, a row for each setting and objective, and `plan.svg`.
+pub fn write(folder: &Path, bench: &Bench, judged: &[Judged]) -> Result<(), Failure> {
+    let about = |error: io::Error| Failure::Failed(format!("{}: {error}", folder.display()));
+    fs::create_dir_all(folder).map_err(about)?;
+    fs::write(folder.join("plan.csv"), csv(bench, judged)).map_err(about)?;
+    fs::write(folder.join("plan.svg"), plot(bench, judged).svg()?).map_err(about)
+}
+
+fn csv(bench: &Bench, judged: &[Judged]) -> String {
+    let mut text =
+        "setting,class,objective,met,met_half_width,burn,others_slowdown,others_half_width,meets\n".to_string();
+    for one in judged {
+        for ((class, objective), kept) in aimed(bench).zip(&one.kept) {
+            let (setting, Interval { mean, half_width }) = (one.candidate.words(&bench.classes), kept.met);
+            let others = one.others;
+            let _ = writeln!(
+                text,
+                "\"{setting}\",{},{objective},{mean:.6},{half_width:.6},{:.4},{:.4},{:.4},{}",
+                class.name,
+                kept.burn,
+                others.mean,
+                others.half_width,
+                yes(one.meets),
+            );
+        }
+    }
+    text
+}
+
+/// What the others pay, and what is met for it.
+fn plot(bench: &Bench, judged: &[Judged]) -> Plot {
+    let x = ("mean slowdown of the others", Scale::Log, Unit::Number);
+    let y = ("responses that met the objective", Scale::Linear, Unit::Percent);
+    let mut lines: Vec<(Line, Vec<Point>)> = Vec::new();
+    let costs = || judged.iter().map(|one| one.others.mean);
+    let ends = [costs().fold(f64::INFINITY, f64::min), costs().fold(0.0, f64::max)];
+    for (nth, (class, objective)) in aimed(bench).enumerate() {
+        let mut by_knob: BTreeMap<Knob, Vec<Point>> = BTreeMap::new();
+        for one in judged {
+            let met = one.kept[nth].met;
+            let point = Point { x: one.others.mean, y: met.mean, half_width: Some(met.half_width) };
+            by_knob.entry(one.candidate.knob).or_default().push(point);
+        }
+        for (knob, mut points) in by_knob {
+            points.sort_by(|a, b| a.x.total_cmp(&b.x));
+            let name = format!("{} by {}", class.name, format!("{knob:?}").to_lowercase());
+            lines.push((Line::new(name, Look::Measured), points));
+        }
+        let wanted = f64::from(objective.permille) / 1000.0;
+        let line = Line::new(format!("{}: {objective}", class.name), Look::Dashed);
+        lines.push((line, ends.map(|x| Point::exact(x, wanted)).to_vec()));
+    }
+    let title = format!("Objectives on {} at rho {}", bench.link, bench.rho);
+    Plot { note: "a point is a setting, bars: 95 % confidence".into(), ..Plot::new("plan", title, x, y) }
+        .with_points(lines)
+}

@@ -1,0 +1,72 @@
+//! Where another thread asks the event loop for what it knows of the classes.
+
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use config::Objective;
+
+use super::{Counts, UnderWay};
+
+/// What each class has had, by the order of their numbers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    /// Empty without classes of a file.
+    pub classes: Vec<ClassStatus>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClassStatus {
+    pub name: String,
+    /// It is in the file as it was read last.
+    pub is_in_force: bool,
+    /// That have ended, however they did, and the bytes of these.
+    pub responses: u64,
+    pub bytes: u64,
+    pub under_way: UnderWay,
+    pub objective: Option<ObjectiveStatus>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ObjectiveStatus {
+    pub objective: Objective,
+    /// In the last 60 to 65 seconds.
+    pub lately: Counts,
+    /// Since the start, or since the objective changed.
+    pub total: Counts,
+}
+
+/// One question at a time.
+#[derive(Debug, Default)]
+pub struct Desk(Mutex<Option<SyncSender<Status>>>);
+
+impl Desk {
+    /// `wake` has the loop look; `None` where it has not answered for so long.
+    pub fn ask(&self, wake: impl FnOnce(), wait: Duration) -> Option<Status> {
+        let (answer, answered) = sync_channel(1);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+        wake();
+        answered.recv_timeout(wait).ok()
+    }
+
+    /// Where an answer goes, if somebody asks.
+    pub fn asked(&self) -> Option<SyncSender<Status>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_answered_once() {
+        let desk = Desk::default();
+        assert!(desk.asked().is_none());
+        let status = Status { classes: vec![] };
+        let answer = || desk.asked().expect("somebody asks").send(status.clone()).unwrap();
+        assert_eq!(desk.ask(answer, Duration::from_secs(60)), Some(status.clone()));
+        assert!(desk.asked().is_none());
+        assert_eq!(desk.ask(|| (), Duration::ZERO), None);
+    }
+}

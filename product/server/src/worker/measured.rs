@@ -1,0 +1,124 @@
+//! Responses measured for the objectives of their classes, where a file has classes: nothing is allocated for one.
+
+use std::collections::BTreeMap;
+
+use http::Status as HttpStatus;
+use units::Nanos;
+
+use super::Worker;
+use super::conn::Task;
+use super::ending::{ERROR_STATUS_MIN, Ending};
+use crate::classes::Assigned;
+use crate::clock;
+use crate::objectives::{Book, Ended, Status, UnderWay};
+
+/// A response under way.
+#[derive(Debug, Clone, Copy)]
+pub struct Measured {
+    /// The head of its request was whole.
+    since: Nanos,
+    body_bytes: u64,
+    head_bytes: u32,
+    status: u16,
+}
+
+/// What a worker keeps for the objectives.
+#[derive(Debug)]
+pub struct Measures {
+    book: Book,
+    /// By connection, as many as there have been at once: what an idle one has room for is its own.
+    under_way: Vec<Option<Measured>>,
+}
+
+impl Measures {
+    pub fn new(assigned: &Assigned) -> Measures {
+        Measures { book: Book::new(assigned), under_way: Vec::new() }
+    }
+
+    fn begin(&mut self, at: usize, since: Nanos) {
+        if self.under_way.len() <= at {
+            self.under_way.resize(at + 1, None);
+        }
+        self.under_way[at] = Some(Measured { since, body_bytes: 0, head_bytes: 0, status: 0 });
+    }
+
+    /// What was made of it. A head is far below 4 GiB.
+    pub fn encoded(&mut self, at: usize, status: HttpStatus, head_bytes: usize, body_bytes: u64) {
+        if let Some(Some(measured)) = self.under_way.get_mut(at) {
+            (measured.status, measured.head_bytes, measured.body_bytes) = (status.0, head_bytes as u32, body_bytes);
+        }
+    }
+
+    fn take(&mut self, at: usize) -> Option<Measured> {
+        self.under_way.get_mut(at)?.take()
+    }
+}
+
+impl Worker {
+    pub(super) fn begin_measuring(&mut self, at: usize) {
+        if let Some(measures) = &mut self.measures {
+            measures.begin(at, self.now);
+        }
+    }
+
+    /// Its connection ends.
+    pub(super) fn measure_no_more(&mut self, at: usize) {
+        if let Some(measures) = &mut self.measures {
+            measures.take(at);
+        }
+    }
+
+    /// A response has ended.
+    pub(super) fn count(&mut self, at: usize, ending: &Ending) {
+        let Some(measures) = &mut self.measures else { return };
+        let Some(measured) = measures.take(at) else { return };
+        let (ended_at, cut) = ending.measured();
+        let ended = Ended {
+            took: ended_at.unwrap_or_else(clock::now) - measured.since,
+            body_bytes: measured.body_bytes,
+            sent_bytes: cut.unwrap_or(measured.body_bytes + u64::from(measured.head_bytes)),
+            is_whole: cut.is_none(),
+            is_right: measured.status < ERROR_STATUS_MIN,
+        };
+        measures.book.count(self.now, self.conns[at].class, &ended);
+    }
+
+    /// Other classes are in force.
+    pub(super) fn measure_by(&mut self, assigned: &Assigned) {
+        if let Some(measures) = &mut self.measures {
+            measures.book.replace(assigned);
+        }
+    }
+
+    /// When [`Worker::tell_missed_objectives`] has something to look at.
+    pub(super) fn tell_at(&self) -> Option<Nanos> {
+        self.measures.as_ref().and_then(|measures| measures.book.due())
+    }
+
+    pub(super) fn tell_missed_objectives(&mut self) {
+        let Some(measures) = &mut self.measures else { return };
+        measures.book.lines(self.now).iter().for_each(|line| self.parts.log.error(line));
+    }
+
+    /// Answers the thread that asks for it.
+    pub(super) fn tell_status(&mut self) {
+        let Some(answer) = self.parts.desk.asked() else { return };
+        let under_way = self.under_way();
+        let (now, none) = (self.now, Status { classes: vec![] });
+        let status = self.measures.as_mut().map_or(none, |measures| measures.book.status(now, &under_way));
+        // One that waits no longer need not know.
+        let _ = answer.try_send(status);
+    }
+
+    /// By class: those that wait for a disk run too.
+    fn under_way(&self) -> BTreeMap<u16, UnderWay> {
+        let mut classes: BTreeMap<u16, UnderWay> = BTreeMap::new();
+        for (_, conn) in &self.conns {
+            let Task::Sending(job) = conn.task else { continue };
+            if let Some(job) = self.parts.transmitter.drain().job(job) {
+                classes.entry(conn.class).or_default().add(job.is_asleep(), self.now - job.arrived_at);
+            }
+        }
+        classes
+    }
+}

@@ -1,0 +1,120 @@
+//! `weir status`: what each class of a running server has had, and how it keeps its objective.
+
+use cli::Failure;
+use serde_json::Value;
+
+use crate::running::Which;
+use crate::serve::control::STATUS_NAME;
+
+const AFTER_HELP: &str = "\
+Examples:
+  weir status
+  weir status --pid 1234 --json
+
+Met is the share of the responses an objective is about that took no longer; burn is the share of misses over the
+share it allows: above 1 the objective is missed. It reaches servers of the same user, or any as root.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn main(args: Args) -> Result<(), Failure> {
+    let (pid, answer) = args.which.ask(STATUS_NAME, "status")?;
+    let wrong = |said: &str| Failure::Failed(format!("server {pid}: {said}"));
+    let told: Value = serde_json::from_str(&answer).map_err(|error| wrong(&format!("its answer is cut: {error}")))?;
+    if let Some(said) = told["error"].as_str() {
+        return Err(wrong(said));
+    }
+    if args.json {
+        println!("{answer}");
+        return Ok(());
+    }
+    let classes = told["classes"].as_array().map_or(&[][..], Vec::as_slice);
+    if classes.is_empty() {
+        println!("server {pid} has no classes: a configuration with [[class]] tables gives it some");
+        return Ok(());
+    }
+    let rows = [vec![HEADER.map(String::from)], classes.iter().map(row).collect()].concat();
+    aligned(&rows).iter().for_each(|line| println!("{line}"));
+    Ok(())
+}
+
+const COLUMNS: usize = 9;
+const HEADER: [&str; COLUMNS] = [
+    "class",
+    "responses",
+    "bytes",
+    "running",
+    "asleep",
+    "longest sleep",
+    "met, last minute",
+    "met, since start",
+    "objective",
+];
+
+fn row(class: &Value) -> [String; COLUMNS] {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), String::from);
+    let none = || "-".to_string();
+    let asleep_s = class["asleep_s_max"].as_f64().map_or_else(none, |seconds| format!("{seconds:.1} s"));
+    let objective = &class["objective"];
+    let removed = if class["in_file"] == Value::Bool(false) { " (not in the file)" } else { "" };
+    [
+        format!("{}{removed}", text(&class["name"])),
+        text(&class["responses"]),
+        text(&class["bytes"]),
+        text(&class["running"]),
+        text(&class["asleep"]),
+        asleep_s,
+        met(&objective["last_minute"]).unwrap_or_else(none),
+        met(&objective["since_start"]).unwrap_or_else(none),
+        objective["text"].as_str().map_or_else(none, String::from),
+    ]
+}
+
+/// `96.9 % of 812, burn 3.1`.
+fn met(counts: &Value) -> Option<String> {
+    let (percent, burn) = (counts["met_percent"].as_f64()?, counts["burn"].as_f64()?);
+    Some(format!("{percent:.1} % of {}, burn {burn:.1}", counts["responses"]))
+}
+
+/// Columns as wide as their widest, two blanks apart.
+fn aligned(rows: &[[String; COLUMNS]]) -> Vec<String> {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
+    let line = |row: &[String; COLUMNS]| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}  "));
+        cells.collect::<String>().trim_end().to_string()
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_is_a_row() {
+        let told = serde_json::json!({
+            "name": "paid", "in_file": true, "responses": 900, "bytes": 5_000_000, "running": 3, "asleep": 2, "asleep_s_max": 1.25,
+            "objective": { "text": "p99 of responses under 1s",
+                "last_minute": { "responses": 812, "missed": 25, "met_percent": 96.92, "burn": 3.08 },
+                "since_start": { "responses": 0, "missed": 0, "met_percent": null, "burn": null } },
+        });
+        let expected =
+            ["paid", "900", "5000000", "3", "2", "1.2 s", "96.9 % of 812, burn 3.1", "-", "p99 of responses under 1s"];
+        assert_eq!(row(&told), expected);
+        let plain = serde_json::json!({
+            "name": "old", "in_file": false, "responses": 1, "bytes": 2, "running": 0, "asleep": 0, "asleep_s_max": null,
+            "objective": null,
+        });
+        assert_eq!(row(&plain)[0], "old (not in the file)");
+        let lines = aligned(&[row(&told), row(&plain)]);
+        assert!(lines[1].ends_with("  -") && lines[0].find("900") == lines[1].find("1  "), "{lines:#?}");
+    }
+}

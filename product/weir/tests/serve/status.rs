@@ -1,0 +1,117 @@
+//! `weir status`: what each class has had, how it keeps its objective, and who sleeps.
+
+use serde_json::Value;
+
+use crate::common::{Client, Server, Site, content, get, run_to_end, wait_until};
+
+const SMALL: usize = 1 << 10;
+/// More than two sockets hold.
+const HUGE: usize = 16 << 20;
+
+const CLASSES: &str = "\
+[uplink]
+shaping = \"off\"
+[[class]]
+name = \"strict\"
+objective = \"p90 of responses <= 64KiB under 1ns\"
+[[class.rule]]
+path = \"/size-1024\"
+[[class]]
+name = \"slow\"
+max_concurrent = 1
+objective = \"p99 of responses under 1000s\"
+[[class.rule]]
+path = \"/size-16777216\"
+";
+
+fn start(site: &Site, text: &str) -> Server {
+    let text =
+        format!("{text}\n[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\nroot = \"{}\"\n", site.served().display());
+    std::fs::write(site.outside("weir.toml"), text).unwrap();
+    Server::run(&site.outside("weir.toml"))
+}
+
+fn ask(server: &Server, size: usize) -> Client {
+    let mut client = server.connect();
+    client.send(get(&format!("/size-{size}")));
+    client
+}
+
+fn status(server: &Server, words: &[&str]) -> String {
+    let pid = server.pid().to_string();
+    let output = run_to_end(&[&["status", "--pid", &pid], words].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Each class by its place.
+fn classes(server: &Server) -> Vec<Value> {
+    let told: Value = serde_json::from_str(&status(server, &["--json"])).unwrap();
+    told["classes"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_class_has_its_responses_and_its_sleepers_counted() {
+    let site = Site::of_sizes(&[SMALL, HUGE]);
+    let server = start(&site, CLASSES);
+    let mut first = ask(&server, HUGE);
+    first.wait_for_first_byte();
+    let mut second = ask(&server, HUGE);
+    second.assert_silent();
+    for _ in 0..3 {
+        assert!(ask(&server, SMALL).response().body == content(SMALL));
+    }
+    wait_until("three responses to be counted", || classes(&server)[0]["responses"] == 3);
+    let [strict, slow, others] = &classes(&server)[..] else { panic!("three classes") };
+    let minute = &strict["objective"]["last_minute"];
+    assert_eq!((&minute["responses"], &minute["missed"]), (&3.into(), &3.into()));
+    assert_eq!(minute["burn"], 10.0, "all of them over a tenth");
+    assert_eq!((&slow["running"], &slow["asleep"], &slow["responses"]), (&1.into(), &1.into(), &0.into()));
+    assert!(slow["asleep_s_max"].as_f64().is_some_and(|seconds| seconds > 0.0), "{slow}");
+    assert_eq!((&others["name"], &others["objective"]), (&"others".into(), &Value::Null));
+    assert!(first.response().body == content(HUGE) && second.response().body == content(HUGE));
+    wait_until("both to be counted", || classes(&server)[1]["responses"] == 2);
+    let slow = &classes(&server)[1];
+    assert_eq!((&slow["objective"]["since_start"]["met_percent"], &slow["asleep"]), (&100.0.into(), &0.into()));
+    assert!(slow["bytes"].as_u64().is_some_and(|bytes| bytes > 2 * HUGE as u64), "{slow}");
+    let table = status(&server, &[]);
+    let line = table.lines().find(|line| line.starts_with("strict ")).unwrap();
+    assert!(line.ends_with("p90 of responses <= 64KiB under 1ns") && line.contains("0.0 % of 3, burn 10.0"), "{table}");
+}
+
+/// Pipelined responses that leave together are counted one by one.
+#[test]
+fn pipelined_responses_are_counted_each() {
+    let site = Site::of_sizes(&[SMALL]);
+    let server = start(&site, CLASSES);
+    let mut client = server.connect();
+    (0..5).for_each(|_| client.send(get("/size-1024")));
+    (0..5).for_each(|_| assert!(client.response().body == content(SMALL)));
+    wait_until("five to be counted", || classes(&server)[0]["objective"]["since_start"]["missed"] == 5);
+}
+
+#[test]
+fn a_server_without_classes_says_so() {
+    let site = Site::of_sizes(&[SMALL]);
+    let server = Server::start(&site, &["--shaping", "off"]);
+    assert!(status(&server, &[]).contains("has no classes"));
+    assert_eq!(status(&server, &["--json"]), "{\"classes\":[]}\n");
+    let output = run_to_end(&["status", "--pid", "1"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("`weir status` without --pid"), "{said}");
+}
+
+/// The minute has to pass: in virtual time it takes none.
+#[test]
+fn a_missed_objective_is_told_in_the_error_log() {
+    use crate::common::in_virtual_time;
+    if in_virtual_time(a_missed_objective_is_told_in_the_error_log) {
+        return;
+    }
+    let site = Site::of_sizes(&[SMALL]);
+    let server = start(&site, CLASSES);
+    (0..4).for_each(|_| assert!(ask(&server, SMALL).response().body == content(SMALL)));
+    let said = "weir: class strict: 100.0 % of 4 responses of up to 64KiB over 1ns in the last minute, 10 % allowed (burn 10.0)";
+    wait_until("the line", || server.stderr().iter().any(|line| line == said));
+    assert!(!server.stderr().iter().any(|line| line.contains("class slow")), "{:?}", server.stderr());
+}
