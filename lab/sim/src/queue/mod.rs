@@ -250,10 +250,8 @@ fn extent(config: &Config) -> Extent {
 /// Everything that can be wrong with a config is found here.
 fn prepare(config: &Config) -> Result<Resolved, Error> {
     if config.link.bits_per_s() > LINK_BITS_PER_S_MAX {
-        return Err(Error::field(
-            "link",
-            format_args!("{} is above 8gbit, where a byte takes less than 1 ns", config.link),
-        ));
+        let said = format_args!("{} is above 8gbit, where a byte takes less than 1 ns", config.link);
+        return Err(Error::field("link", said));
     }
     if config.horizon == Horizon::Jobs(0) {
         return Err(Error::field("jobs", "0 jobs have no mean: write 1 or more"));

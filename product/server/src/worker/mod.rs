@@ -153,13 +153,19 @@ pub struct Worker {
     idle: Option<Vec<usize>>,
 }
 
+/// Of its wake-up, and of changes of files.
+fn poll(parts: &Parts) -> io::Result<Poll> {
+    let poll = Poll::new()?;
+    poll.add(&*parts.wake, WOKEN, EventFlags::IN)?;
+    if let Some(watch) = parts.replier.cache.watch_fd() {
+        poll.add(watch, FILES, EventFlags::IN)?;
+    }
+    Ok(poll)
+}
+
 impl Worker {
     pub fn new(parts: Parts) -> io::Result<Worker> {
-        let poll = Poll::new()?;
-        poll.add(&*parts.wake, WOKEN, EventFlags::IN)?;
-        if let Some(watch) = parts.replier.cache.watch_fd() {
-            poll.add(watch, FILES, EventFlags::IN)?;
-        }
+        let poll = poll(&parts)?;
         let policy = parts.transmitter.drain().policy();
         let measures = parts.current.served().assigned.as_deref().map(|assigned| Box::new(Measures::new(assigned)));
         let is_memoryless = !policy.follows_jobs() && !policy.needs_path();
