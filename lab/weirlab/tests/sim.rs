@@ -314,3 +314,45 @@ fn what_is_too_much_is_refused_with_its_limit() {
     refused(&format!("--policy srpt {lognormal}"), 2, outgrown);
     refused(&format!("--model packet --policy fair {lognormal}"), 2, outgrown);
 }
+
+const CLASSES: &str = "\
+[uplink]
+rate = \"10mbit\"
+[[class]]
+name = \"paid\"
+[[class.rule]]
+path = \"/paid/*\"
+[[class]]
+name = \"free\"
+priority = 1
+[[class.rule]]
+path = \"*\"
+[[site]]
+root = \"www\"
+";
+
+/// The classes of a file take the place of a policy, and do what the same policy with classes does.
+#[test]
+fn the_classes_of_a_file_are_simulated() {
+    let folder = std::env::temp_dir().join(format!("weirlab-classes-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("weir.toml");
+    fs::write(&file, CLASSES).unwrap();
+    let load = "--rho 0.8 --dist exponential:mean=5000 --jobs 20000 --classes 0.5,0.5 --chunk 1460";
+    let of_file = json(&format!("{load} --class-table {}", file.display()));
+    let strict = json(&format!("{load} --policy strict/srpt"));
+    assert_eq!(of_file["by_class"], strict["by_class"]);
+    assert_eq!(of_file["spec"]["policy"], "classes");
+    for (more, said) in [
+        ("--policy srpt", "cannot be used with"),
+        ("--class-of user", "`user`: write job or client"),
+        ("--connections 3", "not beside slots or connections"),
+    ] {
+        let output = sim(&format!("{load} --class-table {} {more}", file.display()));
+        assert!(output.status.code() == Some(2) && text(&output.stderr).contains(said), "{}", text(&output.stderr));
+    }
+    fs::write(&file, "[[site]]\nroot = \"r\"\n").unwrap();
+    let output = sim(&format!("{load} --class-table {}", file.display()));
+    assert!(output.status.code() == Some(1) && text(&output.stderr).contains("expected a [[class]] table"));
+    fs::remove_dir_all(&folder).unwrap();
+}

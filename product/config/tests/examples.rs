@@ -73,6 +73,7 @@ fn the_hosters_rules_decide_before_its_sites() {
         assert!(said.lines().any(|said| said == line), "{url}\n{said}");
     }
     assert!(!explained(&hoster, "http://mirror.example.com/", None, &[token]).contains("bWlycm9y"), "a token is shown");
+    assert!(hoster.idle.is_empty() && hoster.objectives()[0].is_some(), "{:?}", hoster.idle);
 }
 
 #[test]

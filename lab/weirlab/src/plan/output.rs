@@ -74,8 +74,12 @@ fn table(bench: &Bench, judged: &[Judged]) -> String {
     let mut rows = vec![vec!["setting".to_string(), "meets".into()]];
     rows[0].extend(aimed(bench).map(|(class, _)| format!("{}: % met", class.name)));
     rows[0].extend(["burn".into(), "slowdown of the others".into()]);
-    for judged in judged.iter().take(ROWS_MAX) {
-        let mut row = vec![judged.candidate.words(&bench.classes), yes(judged.meets).into()];
+    let is_alike = |a: &&Judged, b: &&Judged| (&a.kept, a.others) == (&b.kept, b.others);
+    let all: Vec<&Judged> = judged.iter().collect();
+    for alike in all.chunk_by(is_alike).take(ROWS_MAX) {
+        let (judged, more) = (alike[0], alike.len() - 1);
+        let more = if more > 0 { format!(" (and {more} alike)") } else { String::new() };
+        let mut row = vec![judged.candidate.words(&bench.classes) + &more, yes(judged.meets).into()];
         row.extend(judged.kept.iter().map(|kept| percent(kept.met)));
         row.push(format!("{:.2}", judged.burn_max()));
         row.push(format!("{:.2} ± {:.2}", judged.others.mean, judged.others.half_width));
