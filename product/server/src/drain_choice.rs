@@ -53,6 +53,14 @@ pub struct DrainOptions {
     pub promotion: Promotion,
 }
 
+impl DrainOptions {
+    /// The order as an operator reads it.
+    fn order(&self) -> String {
+        let classes = self.classes.as_ref().map(|table| format!(" in {} classes", table.classes.len()));
+        format!("{}{}", self.policy, classes.unwrap_or_default())
+    }
+}
+
 /// What was found.
 pub struct DrainChoice {
     pub policy: PolicySpec,
@@ -143,12 +151,12 @@ impl DrainChoice {
             outlet: None,
             marker: None,
             control_priority: None,
-            why: format!("shaping off, policy {} within each turn: {reason}", options.policy),
+            why: format!("shaping off, policy {} within each turn: {reason}", options.order()),
         }
     }
 
     fn paced(options: &DrainOptions, ip: IpAddr) -> DrainChoice {
-        let policy = &options.policy;
+        let policy = options.order();
         let interface = Interface::serving(ip);
         let tree = interface.as_ref().ok().and_then(|found| tree::find(found.as_ref()?).ok().flatten());
         let found = interface.as_ref().ok().cloned().flatten();
