@@ -22,6 +22,7 @@ pub struct SimSpec {
     #[arg(
         long,
         value_name = "SPEC",
+        required = false,
         required_unless_present = "class_table",
         conflicts_with = "class_table",
         default_value_if("class_table", clap::builder::ArgPredicate::IsPresent, "classes")
