@@ -197,6 +197,19 @@ fn the_order_within_a_class_is_its_own() {
     assert!(place(ids[1]) < place(ids[0]) && place(ids[2]) < place(ids[3]));
 }
 
+/// Classes that differ in their slots alone share the link by response, as the paper's do: three of B beside fifteen of A have a sixth.
+#[test]
+fn pooled_classes_share_by_response() {
+    let of = |slots| ClassSpec { concurrent_max: Some(slots), is_pooled: true, ..ClassSpec::plain("c", Order::Fair) };
+    let load: Vec<u16> = (0..30).map(|nth| nth % 2).collect();
+    assert_near(&Link::rates(&[of(15), of(3)], &load), &[15.0 / 18.0, 3.0 / 18.0]);
+    // Beside them a class of its own share, and one pool for each priority.
+    let own = ClassSpec { is_pooled: false, ..of(30) };
+    assert_near(&Link::rates(&[of(15), own, of(15)], &[0, 1, 2, 2, 2]), &[0.125, 0.5, 0.375]);
+    let low = ClassSpec { priority: 1, ..of(15) };
+    assert_near(&Link::rates(&[low.clone(), of(15), low], &[0, 1, 2]), &[0.0, 1.0, 0.0]);
+}
+
 /// A client that splits its download has no more of its class than the other, and of another class it takes nothing.
 #[test]
 fn clients_share_a_class() {

@@ -67,7 +67,7 @@ impl Configuration {
     pub fn class_table(&self) -> Option<ClassTable> {
         let uplink = &self.settings.uplink;
         let priority = self.classes.iter().map(|class| class.priority).max()?;
-        let others = ClassSpec { priority, ..ClassSpec::plain(OTHERS, uplink.policy.order().clone()) };
+        let others = ClassSpec { priority, is_pooled: true, ..ClassSpec::plain(OTHERS, uplink.policy.order().clone()) };
         let classes = self.classes.iter().map(|class| class.spec(uplink)).chain([others]).collect();
         Some(ClassTable { classes, slot_sharing: uplink.slot_sharing.into() })
     }

@@ -67,15 +67,18 @@ fn the_drain_has_the_classes_and_one_for_the_rest() {
     let table = read(FILE.as_bytes()).unwrap().class_table().unwrap();
     assert_eq!(table.slot_sharing, Sharing::AnyUntilWanted);
     let told: Vec<_> = (table.classes.iter())
-        .map(|class| (class.name.as_str(), class.priority, class.weight, class.concurrent_max, class.order.to_string()))
+        .map(|class| {
+            let slots = class.concurrent_max;
+            (class.name.as_str(), class.priority, class.weight, class.is_pooled, slots, class.order.to_string())
+        })
         .collect();
     assert_eq!(
         told,
         [
-            ("gold", 0, 3, Some(7), "fsp".into()),
-            ("silver", 1, 1, None, "las".into()),
-            ("late", 4, 1, None, "fsp".into()),
-            ("others", 4, 1, None, "fsp".into()),
+            ("gold", 0, 3, false, Some(7), "fsp".into()),
+            ("silver", 1, 1, false, None, "las".into()),
+            ("late", 4, 1, true, None, "fsp".into()),
+            ("others", 4, 1, true, None, "fsp".into()),
         ]
     );
     let rates = [table.classes[0].guaranteed, table.classes[0].greatest].map(|rate| rate.map(|rate| rate.to_string()));

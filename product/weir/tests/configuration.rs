@@ -83,7 +83,7 @@ fn check_explains_a_request_and_prints_the_schema() {
     let (status, out, err) = said(&weir(&folder.0, &question));
     let first: Vec<&str> = out.lines().take(2).collect();
     assert_eq!(first, ["site: default, the default (weir.toml:3)", "class: gold, by a rule (weir.toml:8)"], "{err}");
-    assert!(status == Some(0) && out.contains("\nclass.weight = 1 (default)\n"), "{out}");
+    assert!(status == Some(0) && out.contains("\nclass.priority = 0 (default)\n"), "{out}");
 
     let (status, out, _) = said(&weir(&folder.0, &["check", "--schema"]));
     let schema: serde_json::Value = serde_json::from_str(&out).unwrap();

@@ -23,6 +23,8 @@ struct Promise {
 
 struct Class {
     spec: ClassSpec,
+    /// The class in whose order its responses stand: itself, or the first of the pool of its priority.
+    stands_in: u16,
     /// Parts of a byte it has had for its weight, from where its priority was when it last had nothing ready.
     tag: u64,
     promise: Option<Promise>,
@@ -89,9 +91,17 @@ impl ByClass {
         policy
     }
 
-    /// A number past the last class counts as the last.
+    /// The class in whose order a new job stands. A number past the last class counts as the last.
     fn class_of(&self, job: &Job) -> u16 {
-        job.class.min(self.classes.len() as u16 - 1)
+        self.classes[usize::from(job.class).min(self.classes.len() - 1)].stands_in
+    }
+
+    fn pool(&mut self) {
+        let mut pools: [Option<u16>; PRIORITIES as usize] = [None; PRIORITIES as usize];
+        for (at, class) in (0..).zip(&mut self.classes) {
+            let pool = &mut pools[usize::from(class.spec.priority)];
+            class.stands_in = if class.spec.is_pooled { *pool.get_or_insert(at) } else { at };
+        }
     }
 
     fn member(&self, slot: u32) -> Option<Member> {
@@ -312,6 +322,7 @@ impl Policy for ByClass {
             }
             self.classes.push(Class {
                 spec: spec.clone(),
+                stands_in: at as u16,
                 tag: 0,
                 promise: None,
                 is_held: false,
@@ -320,6 +331,7 @@ impl Policy for ByClass {
                 lane: None,
             });
         }
+        self.pool();
         self.price();
         (0..specs.len() as u16).for_each(|class| self.settle(class));
     }

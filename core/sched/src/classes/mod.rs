@@ -2,7 +2,7 @@
 //!
 //! Two levels and three rules, in this order:
 //! 1. A class that has had less than its guaranteed rate while it had something to send is served.
-//! 2. Of the others, those of the least priority number; among these each has the link by its weight.
+//! 2. Of the others, those of the least priority number; among these each has the link by its weight, and those without a share one together.
 //! 3. Within a class its own order, fair between its clients where clients share the link.
 //!
 //! Beside that a class may have a greatest rate, which it never exceeds, and a greatest number of responses at a time
@@ -48,6 +48,9 @@ pub struct ClassSpec {
     pub concurrent_max: Option<u32>,
     /// Order of its responses.
     pub order: Order,
+    /// It has no share of its own: its responses stand in one order with those of the other such classes of its priority, as those of
+    /// Almeida et al. do, whose classes differ in their slots alone.
+    pub is_pooled: bool,
 }
 
 impl ClassSpec {
@@ -61,6 +64,7 @@ impl ClassSpec {
             greatest: None,
             concurrent_max: None,
             order,
+            is_pooled: false,
         }
     }
 }

@@ -30,7 +30,8 @@ pub struct Class {
     pub name: String,
     /// The least goes first.
     pub priority: u8,
-    pub weight: u32,
+    /// `None` is 1, or no share of its own.
+    pub weight: Option<u32>,
     pub guaranteed: Option<Rate>,
     pub greatest: Option<Rate>,
     pub concurrent_max: Option<u32>,
@@ -84,7 +85,7 @@ impl Class {
             at: table.at,
             name: name.value.0,
             priority: priority.and_then(|priority| priority.try_into().ok()).unwrap_or(0),
-            weight: weight.and_then(|weight| weight.try_into().ok()).unwrap_or(1),
+            weight: weight.and_then(|weight| weight.try_into().ok()),
             guaranteed: guaranteed.map(|rate| rate.value),
             greatest: greatest.map(|rate| rate.value),
             concurrent_max,
@@ -100,12 +101,19 @@ impl Class {
         ClassSpec {
             name: self.name.clone(),
             priority: self.priority,
-            weight: self.weight,
+            weight: self.weight.unwrap_or(1),
             guaranteed: self.guaranteed,
             greatest: self.greatest,
             concurrent_max: self.concurrent_max,
             order,
+            is_pooled: !self.has_share(),
         }
+    }
+
+    /// Whether it takes turns of its own among the classes of its priority.
+    fn has_share(&self) -> bool {
+        let has_rate = self.guaranteed.is_some() || self.greatest.is_some();
+        has_rate || self.weight.is_some() || self.policy.is_some()
     }
 
     fn place_of(&self, key: &str) -> Place {

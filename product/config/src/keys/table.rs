@@ -176,7 +176,7 @@ pub static KEYS: &[Key] = &[
     key(
         "uplink.default_class",
         text(Form::Name),
-        Absent("`others`, of weight 1 at the last priority of the classes"),
+        Absent("`others`, without a weight at the last priority of the classes"),
         Now,
         "Class of the requests that no rule and no site assigns.",
         r#""pages""#,
@@ -403,7 +403,9 @@ pub static KEYS: &[Key] = &[
     key(
         "class.weight",
         whole(1, 1000),
-        Is("1"),
+        Absent(
+            "1 with a rate or policy of its own; else it shares by response, in one order with the other classes without",
+        ),
         Now,
         "Share of the link among the classes of its priority that have something to send.",
         "3",
