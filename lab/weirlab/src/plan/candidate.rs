@@ -81,15 +81,16 @@ fn product(steps: &[u32], count: usize) -> Vec<Vec<u32>> {
 }
 
 impl Candidate {
-    /// On this link.
+    /// On this link, as a server reads it from [`Candidate::toml`].
     pub fn table(&self, classes: &[Planned], order: &Order, link: Rate) -> ClassTable {
         let spec = |(class, value): (&Planned, &Option<u32>)| {
             let plain = ClassSpec::plain(&class.name, order.clone());
+            let pooled = ClassSpec { is_pooled: true, ..plain.clone() };
             match (self.knob, *value) {
-                (_, None) => plain,
+                (_, None) => pooled,
                 (Knob::Weights, Some(weight)) => ClassSpec { weight, ..plain },
                 (Knob::Guaranteed, Some(percent)) => ClassSpec { guaranteed: Some(part(link, percent)), ..plain },
-                (Knob::Slots, Some(slots)) => ClassSpec { concurrent_max: Some(slots), ..plain },
+                (Knob::Slots, Some(slots)) => ClassSpec { concurrent_max: Some(slots), ..pooled },
             }
         };
         ClassTable { classes: classes.iter().zip(&self.values).map(spec).collect(), slot_sharing: Sharing::Own }
