@@ -1,0 +1,209 @@
+//! What the library calls. A panic in one ends the process: it cannot go through C.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::{NonNull, null_mut};
+
+use libnghttp2_sys as sys;
+
+use super::Hooks;
+use crate::session::Supply;
+use crate::{Event, FRAME_HEADER_BYTES};
+
+/// Of what the library says about a mistake.
+const TROUBLE_BYTES_MAX: usize = 200;
+
+pub fn table() -> NonNull<sys::nghttp2_session_callbacks> {
+    let mut table = null_mut();
+    // SAFETY: the library makes one, which is filled here and never deleted; the functions have the types that it wants.
+    unsafe {
+        assert_eq!(sys::nghttp2_session_callbacks_new(&mut table), 0, "no memory for callbacks");
+        sys::nghttp2_session_callbacks_set_on_begin_headers_callback(table, Some(on_begin_headers));
+        sys::nghttp2_session_callbacks_set_on_header_callback(table, Some(on_header));
+        sys::nghttp2_session_callbacks_set_on_frame_recv_callback(table, Some(on_frame));
+        sys::nghttp2_session_callbacks_set_on_stream_close_callback(table, Some(on_close));
+        sys::nghttp2_session_callbacks_set_on_frame_send_callback(table, Some(on_sent));
+        sys::nghttp2_session_callbacks_set_send_data_callback(table, Some(on_data));
+    }
+    NonNull::new(table).expect("it was made")
+}
+
+/// # Safety
+/// `user_data` is what the session was made with, and no other reference to it is in use.
+unsafe fn hooks<'a>(user_data: *mut c_void) -> &'a mut Hooks {
+    // SAFETY: the engine gave its hooks to the session, and does not touch them while it is in a call of the library.
+    unsafe { &mut *user_data.cast::<Hooks>() }
+}
+
+/// # Safety
+/// `frame` points to a frame.
+unsafe fn header(frame: *const sys::nghttp2_frame) -> sys::nghttp2_frame_hd {
+    // SAFETY: every member of the union begins with the header.
+    unsafe { (*frame).hd }
+}
+
+/// # Safety
+/// As [`header`].
+unsafe fn is_request(frame: *const sys::nghttp2_frame) -> bool {
+    // SAFETY: a frame of type HEADERS has that member.
+    unsafe { header(frame).type_ == sys::NGHTTP2_HEADERS as u8 && (*frame).headers.cat == sys::NGHTTP2_HCAT_REQUEST }
+}
+
+unsafe extern "C" fn on_begin_headers(
+    _session: *mut sys::nghttp2_session,
+    frame: *const sys::nghttp2_frame,
+    user_data: *mut c_void,
+) -> c_int {
+    // SAFETY: called by the library with a frame and what the session was made with.
+    unsafe {
+        if is_request(frame) {
+            hooks(user_data).begin_head();
+        }
+    }
+    0
+}
+
+unsafe extern "C" fn on_header(
+    _session: *mut sys::nghttp2_session,
+    frame: *const sys::nghttp2_frame,
+    name: *const u8,
+    name_len: usize,
+    value: *const u8,
+    value_len: usize,
+    _flags: u8,
+    user_data: *mut c_void,
+) -> c_int {
+    // SAFETY: called by the library with a frame, a name and a value of these lengths, which end with a NUL and so are never null, and
+    // what the session was made with.
+    unsafe {
+        if is_request(frame) {
+            let name = std::slice::from_raw_parts(name, name_len);
+            let value = std::slice::from_raw_parts(value, value_len);
+            hooks(user_data).head.push(name, value);
+        }
+    }
+    0
+}
+
+unsafe extern "C" fn on_frame(
+    _session: *mut sys::nghttp2_session,
+    frame: *const sys::nghttp2_frame,
+    user_data: *mut c_void,
+) -> c_int {
+    // SAFETY: called by the library with a frame and what the session was made with; the payload of PRIORITY_UPDATE is of the type that
+    // the library's own reader makes of it, or null.
+    unsafe {
+        let frame_type = header(frame).type_;
+        if is_request(frame) {
+            hooks(user_data).end_head(header(frame).stream_id as u32);
+        } else if frame_type == sys::NGHTTP2_PRIORITY_UPDATE as u8 {
+            let update = (*frame).ext.payload.cast::<sys::nghttp2_ext_priority_update>();
+            if let Some(update) = update.as_ref() {
+                hooks(user_data).events.push_back(Event::Priority { stream: update.stream_id as u32 });
+            }
+        }
+    }
+    0
+}
+
+unsafe extern "C" fn on_close(
+    _session: *mut sys::nghttp2_session,
+    stream: i32,
+    _code: u32,
+    user_data: *mut c_void,
+) -> c_int {
+    // SAFETY: called by the library with what the session was made with.
+    unsafe { hooks(user_data) }.events.push_back(Event::Closed { stream: stream as u32 });
+    0
+}
+
+unsafe extern "C" fn on_sent(
+    _session: *mut sys::nghttp2_session,
+    frame: *const sys::nghttp2_frame,
+    user_data: *mut c_void,
+) -> c_int {
+    // SAFETY: called by the library with a frame, which has the member of its type, and what the session was made with.
+    let (frame_type, code, hooks) = unsafe {
+        let frame_type = u32::from(header(frame).type_);
+        let code = match frame_type {
+            sys::NGHTTP2_RST_STREAM => (*frame).rst_stream.error_code,
+            sys::NGHTTP2_GOAWAY => (*frame).goaway.error_code,
+            _ => sys::NGHTTP2_NO_ERROR,
+        };
+        (frame_type, code, hooks(user_data))
+    };
+    match (frame_type, code) {
+        (_, sys::NGHTTP2_NO_ERROR) => {}
+        // A file that failed is not the client's mistake, and a stream too many costs nothing.
+        (sys::NGHTTP2_RST_STREAM, sys::NGHTTP2_REFUSED_STREAM | sys::NGHTTP2_INTERNAL_ERROR) => {}
+        (sys::NGHTTP2_RST_STREAM, _) => hooks.provoked += 1,
+        // SAFETY: a frame of type GOAWAY has that member, and a text of that length or none.
+        _ => hooks.trouble = Some(unsafe { reason(&(*frame).goaway) }),
+    }
+    0
+}
+
+/// What we tell a client about its mistake.
+///
+/// # Safety
+/// The frame's text is as long as it says, or null.
+unsafe fn reason(frame: &sys::nghttp2_goaway) -> String {
+    if frame.opaque_data.is_null() || frame.opaque_data_len == 0 {
+        return format!("error {} of HTTP/2 (RFC 9113 section 7)", frame.error_code);
+    }
+    // SAFETY: as the caller promises.
+    let text = unsafe { std::slice::from_raw_parts(frame.opaque_data, frame.opaque_data_len.min(TROUBLE_BYTES_MAX)) };
+    text.iter().filter(|byte| byte.is_ascii_graphic() || **byte == b' ').map(|&byte| char::from(byte)).collect()
+}
+
+/// The library asks for the body of a stream. What has its turn is read to where it will stand in `out`, behind the room for the frame's
+/// header, which [`on_data`] fills.
+pub unsafe extern "C" fn on_read(
+    _session: *mut sys::nghttp2_session,
+    stream: i32,
+    _buf: *mut u8,
+    length: usize,
+    data_flags: *mut u32,
+    _source: *mut sys::nghttp2_data_source,
+    user_data: *mut c_void,
+) -> sys::nghttp2_ssize {
+    // SAFETY: called by the library with what the session was made with.
+    let hooks = unsafe { hooks(user_data) };
+    let room = hooks.room(stream as u32, length);
+    let Some(source) = hooks.turn.as_ref().filter(|_| room > 0).map(|turn| turn.source) else {
+        return sys::NGHTTP2_ERR_DEFERRED as sys::nghttp2_ssize;
+    };
+    let into = hooks.begin_frame(room);
+    // SAFETY: the turn's source is borrowed by the call to the engine that we are in.
+    let (bytes, supply) = unsafe { (*source).read(into) };
+    hooks.end_frame(bytes);
+    let turn = hooks.turn.as_mut().expect("it has its turn");
+    turn.bytes += bytes as u64;
+    turn.stop = (supply != Supply::More).then_some(supply);
+    match supply {
+        Supply::Failed => return sys::NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE as sys::nghttp2_ssize,
+        // SAFETY: the library gives a place to write to.
+        Supply::End => unsafe { *data_flags |= sys::NGHTTP2_DATA_FLAG_EOF },
+        _ if bytes == 0 => return sys::NGHTTP2_ERR_DEFERRED as sys::nghttp2_ssize,
+        _ => {}
+    }
+    // SAFETY: as above.
+    unsafe { *data_flags |= sys::NGHTTP2_DATA_FLAG_NO_COPY };
+    bytes as sys::nghttp2_ssize
+}
+
+unsafe extern "C" fn on_data(
+    _session: *mut sys::nghttp2_session,
+    _frame: *mut sys::nghttp2_frame,
+    frame_header: *const u8,
+    length: usize,
+    _source: *mut sys::nghttp2_data_source,
+    user_data: *mut c_void,
+) -> c_int {
+    // SAFETY: called by the library with a frame's header and what the session was made with.
+    let (hooks, header) = unsafe { (hooks(user_data), std::slice::from_raw_parts(frame_header, FRAME_HEADER_BYTES)) };
+    let begin = hooks.frame_at;
+    // An end without a byte has no room yet.
+    hooks.out.resize(begin + FRAME_HEADER_BYTES + length, 0);
+    hooks.out[begin..begin + FRAME_HEADER_BYTES].copy_from_slice(header);
+    0
+}

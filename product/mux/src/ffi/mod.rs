@@ -1,0 +1,271 @@
+//! nghttp2, and all that is unsafe about it: an [`Engine`] owns a session of the library and the [`Hooks`] that its callbacks write to.
+//!
+//! The library calls back only from within a call made through `&mut Engine`, on the same thread, so a callback is the only one that touches
+//! the hooks meanwhile. Nothing that it points to is kept after a callback returns.
+#![allow(unsafe_code)]
+
+mod callbacks;
+mod hooks;
+
+use std::ffi::CStr;
+use std::ptr::{NonNull, null, null_mut};
+use std::sync::OnceLock;
+
+use libnghttp2_sys as sys;
+
+pub use hooks::{Hooks, Turn};
+
+use crate::Settings;
+use crate::session::{Priority, Source, Supply};
+
+/// Of streams that a client cancels: those at once, and more in each second. Ours is stricter ([`crate::Flood`]).
+const RESETS: (u64, u64) = (1000, 33);
+/// Mistakes of a client that end no connection by themselves.
+const GLITCHES: (u64, u64) = (1000, 33);
+/// Answers to SETTINGS and PING that nobody has taken yet.
+const ACKS_MAX: usize = 100;
+const SETTINGS_MAX: usize = 32;
+const CONTINUATIONS_MAX: usize = 8;
+/// Of the compression of our header blocks: what RFC 7541 begins with.
+const DEFLATE_TABLE_BYTES: usize = 4096;
+
+/// What all sessions have in common.
+struct Shared {
+    callbacks: NonNull<sys::nghttp2_session_callbacks>,
+    option: NonNull<sys::nghttp2_option>,
+}
+
+// SAFETY: both are written by the thread that makes them and only read afterwards: a new session copies what it needs.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+/// What became of a turn.
+pub struct Turned {
+    /// Of the body.
+    pub bytes: u64,
+    /// Why its source gave no more.
+    pub stop: Option<Supply>,
+    /// What ends the connection.
+    pub error: Option<String>,
+}
+
+/// A session of nghttp2 as a server.
+pub struct Engine {
+    session: NonNull<sys::nghttp2_session>,
+    hooks: NonNull<Hooks>,
+}
+
+// SAFETY: it shares nothing with other sessions but what is only read, and is used by whoever holds it alone.
+unsafe impl Send for Engine {}
+
+impl Engine {
+    pub fn new(settings: &Settings) -> Engine {
+        let shared = shared();
+        let hooks = NonNull::from(Box::leak(Box::new(Hooks::new(settings.head_bytes_max))));
+        let mut session = null_mut();
+        // SAFETY: the callbacks and options are alive for ever, and the hooks as long as the session, which `drop` deletes first.
+        let failed = unsafe {
+            sys::nghttp2_session_server_new2(
+                &mut session,
+                shared.callbacks.as_ptr(),
+                hooks.as_ptr().cast(),
+                shared.option.as_ptr(),
+            )
+        };
+        assert_eq!(failed, 0, "no memory for a session of HTTP/2");
+        let mut engine = Engine { session: NonNull::new(session).expect("it was made"), hooks };
+        engine.announce(settings);
+        engine
+    }
+
+    fn announce(&mut self, settings: &Settings) {
+        let entries = [
+            (sys::NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings.streams_max),
+            (sys::NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings.head_bytes_max as u32),
+            (sys::NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1),
+        ];
+        let entries = entries.map(|(id, value)| sys::nghttp2_settings_entry { settings_id: id as i32, value });
+        // SAFETY: the entries are copied.
+        let failed = unsafe { sys::nghttp2_submit_settings(self.session.as_ptr(), 0, entries.as_ptr(), entries.len()) };
+        assert_eq!(failed, 0, "settings that are allowed");
+    }
+
+    pub fn hooks(&mut self) -> &mut Hooks {
+        // SAFETY: they are alive as long as the engine, and no callback runs while `self` is borrowed here.
+        unsafe { self.hooks.as_mut() }
+    }
+
+    /// Takes what has come. An error is the end of the connection.
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<(), String> {
+        // SAFETY: the bytes are read during the call alone.
+        let taken = unsafe { sys::nghttp2_session_mem_recv2(self.session.as_ptr(), bytes.as_ptr(), bytes.len()) };
+        if taken < 0 { Err(error_text(taken)) } else { Ok(()) }
+    }
+
+    /// Has the library make the frames that it has of its own, behind what is in `out`; gives the error that ends the connection.
+    pub fn make(&mut self, out: &mut Vec<u8>) -> Option<String> {
+        self.hooks().out = std::mem::take(out);
+        let error = self.make_all().err();
+        *out = std::mem::take(&mut self.hooks().out);
+        error
+    }
+
+    /// The same, and frames of this stream's body, of so many bytes with all that goes before them.
+    pub fn turn(&mut self, stream: u32, room: usize, source: &mut dyn Source, out: &mut Vec<u8>) -> Turned {
+        // SAFETY: the lifetime is that of this call, and the turn with the pointer ends before it does; only callbacks of `make` use it.
+        let source = unsafe { std::mem::transmute::<*mut dyn Source, *mut (dyn Source + 'static)>(source) };
+        self.hooks().turn = Some(Turn { stream, end: out.len() + room, source, bytes: 0, stop: None });
+        // SAFETY: a session that is alive; the stream need not be, and its body may be under way already.
+        unsafe { sys::nghttp2_session_resume_data(self.session.as_ptr(), stream as i32) };
+        let error = self.make(out);
+        let turn = self.hooks().turn.take().expect("it was set above");
+        Turned { bytes: turn.bytes, stop: turn.stop, error }
+    }
+
+    fn make_all(&mut self) -> Result<(), String> {
+        loop {
+            let mut frames = null();
+            // SAFETY: what it points to is good until the next call on this session, and copied before that.
+            let bytes = unsafe { sys::nghttp2_session_mem_send2(self.session.as_ptr(), &mut frames) };
+            match bytes {
+                0 => return Ok(()),
+                1.. => {
+                    // SAFETY: as many bytes as it says, which are not the hooks'.
+                    let frames = unsafe { std::slice::from_raw_parts(frames, bytes as usize) };
+                    self.hooks().out.extend_from_slice(frames);
+                }
+                _ => return Err(error_text(bytes)),
+            }
+        }
+    }
+
+    /// Puts the head of a response in the queue, in front of its body if there is one. False: the stream is closed.
+    pub fn respond(&mut self, stream: u32, status: &[u8], fields: &[(&[u8], &[u8])], has_body: bool) -> bool {
+        let pseudo = (&b":status"[..], status);
+        let pairs: Vec<sys::nghttp2_nv> = std::iter::once(&pseudo).chain(fields).map(pair).collect();
+        let provider = sys::nghttp2_data_provider2 {
+            source: sys::nghttp2_data_source { ptr: null_mut() },
+            read_callback: Some(callbacks::on_read),
+        };
+        let body = if has_body { &raw const provider } else { null() };
+        // SAFETY: names, values and the provider are copied during the call.
+        let failed = unsafe {
+            sys::nghttp2_submit_response2(self.session.as_ptr(), stream as i32, pairs.as_ptr(), pairs.len(), body)
+        };
+        failed == 0
+    }
+
+    pub fn reset(&mut self, stream: u32, code: u32) {
+        // SAFETY: as above.
+        unsafe { sys::nghttp2_submit_rst_stream(self.session.as_ptr(), 0, stream as i32, code) };
+    }
+
+    /// Ends the connection behind a GOAWAY.
+    pub fn terminate(&mut self, code: u32) {
+        // SAFETY: a session that is alive.
+        unsafe { sys::nghttp2_session_terminate_session(self.session.as_ptr(), code) };
+    }
+
+    /// No stream is opened any more; those that are open end as they would.
+    pub fn go_away(&mut self) {
+        // SAFETY: a session that is alive, and no further data.
+        unsafe {
+            let last = sys::nghttp2_session_get_last_proc_stream_id(self.session.as_ptr());
+            sys::nghttp2_submit_goaway(self.session.as_ptr(), 0, last, sys::NGHTTP2_NO_ERROR, null(), 0);
+        }
+    }
+
+    /// What the client may still be sent on this stream; `None` for a closed one.
+    pub fn stream_window(&mut self, stream: u32) -> Option<u32> {
+        // SAFETY: a session that is alive.
+        let window =
+            unsafe { sys::nghttp2_session_get_stream_remote_window_size(self.session.as_ptr(), stream as i32) };
+        // It says 0 for a window below zero (RFC 9113 section 6.9.2), and -1 for no stream.
+        u32::try_from(window).ok()
+    }
+
+    /// The same on all together.
+    pub fn window(&mut self) -> u32 {
+        // SAFETY: a session that is alive.
+        let window = unsafe { sys::nghttp2_session_get_remote_window_size(self.session.as_ptr()) };
+        u32::try_from(window).unwrap_or(0)
+    }
+
+    /// The client has sent all of its request; `None` for a closed stream.
+    pub fn has_whole_request(&mut self, stream: u32) -> Option<bool> {
+        // SAFETY: a session that is alive.
+        match unsafe { sys::nghttp2_session_get_stream_remote_close(self.session.as_ptr(), stream as i32) } {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+
+    pub fn priority(&mut self, stream: u32) -> Option<Priority> {
+        let mut found = sys::nghttp2_extpri { urgency: 0, inc: 0 };
+        // SAFETY: it writes to `found` during the call alone.
+        let failed = unsafe {
+            sys::nghttp2_session_get_extpri_stream_priority(self.session.as_ptr(), &mut found, stream as i32)
+        };
+        (failed == 0).then_some(Priority { urgency: found.urgency.min(7) as u8, is_incremental: found.inc != 0 })
+    }
+
+    pub fn wants_read(&mut self) -> bool {
+        // SAFETY: a session that is alive.
+        unsafe { sys::nghttp2_session_want_read(self.session.as_ptr()) != 0 }
+    }
+
+    pub fn wants_write(&mut self) -> bool {
+        // SAFETY: a session that is alive.
+        unsafe { sys::nghttp2_session_want_write(self.session.as_ptr()) != 0 }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, deleted once, and the hooks after the session that points to them.
+        unsafe {
+            sys::nghttp2_session_del(self.session.as_ptr());
+            drop(Box::from_raw(self.hooks.as_ptr()));
+        }
+    }
+}
+
+/// A field for the library, which copies it and writes its name in lower case.
+fn pair((name, value): &(&[u8], &[u8])) -> sys::nghttp2_nv {
+    sys::nghttp2_nv {
+        name: name.as_ptr().cast_mut(),
+        value: value.as_ptr().cast_mut(),
+        namelen: name.len(),
+        valuelen: value.len(),
+        flags: sys::NGHTTP2_NV_FLAG_NONE as u8,
+    }
+}
+
+fn error_text(code: isize) -> String {
+    // SAFETY: the library gives a string of its own for any number.
+    let text = unsafe { CStr::from_ptr(sys::nghttp2_strerror(code as i32)) };
+    text.to_string_lossy().into_owned()
+}
+
+fn shared() -> &'static Shared {
+    static SHARED: OnceLock<Shared> = OnceLock::new();
+    SHARED.get_or_init(|| Shared { callbacks: callbacks::table(), option: option() })
+}
+
+fn option() -> NonNull<sys::nghttp2_option> {
+    let mut option = null_mut();
+    // SAFETY: the library makes one, which is filled here and never deleted.
+    unsafe {
+        assert_eq!(sys::nghttp2_option_new(&mut option), 0, "no memory for options");
+        sys::nghttp2_option_set_builtin_recv_extension_type(option, sys::NGHTTP2_PRIORITY_UPDATE as u8);
+        sys::nghttp2_option_set_stream_reset_rate_limit(option, RESETS.0, RESETS.1);
+        sys::nghttp2_option_set_glitch_rate_limit(option, GLITCHES.0, GLITCHES.1);
+        sys::nghttp2_option_set_max_outbound_ack(option, ACKS_MAX);
+        sys::nghttp2_option_set_max_settings(option, SETTINGS_MAX);
+        sys::nghttp2_option_set_max_continuations(option, CONTINUATIONS_MAX);
+        sys::nghttp2_option_set_max_deflate_dynamic_table_size(option, DEFLATE_TABLE_BYTES);
+    }
+    NonNull::new(option).expect("it was made")
+}

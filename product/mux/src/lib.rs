@@ -1,0 +1,26 @@
+//! HTTP/2 (RFC 9113), the server's side: a connection as a pure function of bytes ([`Session`]). No socket, no thread, no clock of its own.
+//!
+//! It is the seam behind which nghttp2 is: no type of it is public, and all that is unsafe about it is in `ffi`. A session makes frames of
+//! a response when its caller has decided that so many bytes leave now, and of that response alone ([`Session::write`]): the order among
+//! streams, of one connection and of all, is the drain's. Header blocks are made then too, since their compression depends on the order in
+//! which they leave.
+//!
+//! A request is given as the head that HTTP/1.1 would have sent ([`Event::Request`]), so that one strict parser reads both.
+//!
+//! Before nghttp2 sees a byte, a walker over the frames' headers counts them: floods end the connection (`budget`).
+
+mod budget;
+mod ffi;
+mod head;
+mod session;
+#[cfg(test)]
+mod tests;
+
+pub use budget::Flood;
+pub use session::{Broken, Event, PREFACE, Priority, Session, Settings, Source, Stop, Supply, Written};
+
+/// Streams that a client may have open at once (RFC 9113 section 6.5.2 asks for no fewer than 100).
+pub const STREAMS_MAX: u32 = 100;
+
+/// Bytes of a frame before its payload (RFC 9113 section 4.1).
+pub const FRAME_HEADER_BYTES: usize = 9;

@@ -1,0 +1,231 @@
+//! One connection's HTTP/2, without its socket.
+
+use units::Nanos;
+
+use crate::budget::{Budget, Flood};
+use crate::ffi::{Engine, Hooks};
+use crate::{FRAME_HEADER_BYTES, STREAMS_MAX, head};
+
+/// What a client begins with (RFC 9113 section 3.4).
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+const NO_ERROR: u32 = 0;
+const INTERNAL_ERROR: u32 = 2;
+const ENHANCE_YOUR_CALM: u32 = 11;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Bytes of a request's head as HTTP/1.1 has it. A longer one is given longer than that, and its rest is dropped.
+    pub head_bytes_max: usize,
+    /// Streams that the client may have open at once.
+    pub streams_max: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { head_bytes_max: 16 << 10, streams_max: STREAMS_MAX }
+    }
+}
+
+/// What has come.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A request; its head is as HTTP/1.1 would have it. A body may follow, which nobody gets.
+    Request { stream: u32, head: Vec<u8> },
+    /// The client wishes to have it sooner or later than before: [`Session::priority`].
+    Priority { stream: u32 },
+    /// The stream has ended, whoever ended it.
+    Closed { stream: u32 },
+}
+
+/// A client's wish (RFC 9218 section 4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Priority {
+    /// 0 is first, 7 last.
+    pub urgency: u8,
+    pub is_incremental: bool,
+}
+
+/// Where the bytes of a body come from.
+pub trait Source {
+    /// Fills the beginning of `into`: how much, and what follows.
+    fn read(&mut self, into: &mut [u8]) -> (usize, Supply);
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Supply {
+    /// More, at once.
+    More,
+    /// Nothing: the body is whole.
+    End,
+    /// More, later.
+    Later,
+    /// It cannot be had: the stream is reset.
+    Failed,
+}
+
+/// Why no more of a response was made into frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// The room is used up.
+    Room,
+    /// All of it was made.
+    End,
+    /// Its source has no more now.
+    Source,
+    /// Its source has failed, and it was reset.
+    Failed,
+    /// The stream's window is shut.
+    StreamWindow,
+    /// The connection's window is shut.
+    Window,
+    /// The stream is closed.
+    Closed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// Of the body.
+    pub bytes: u64,
+    pub stop: Stop,
+}
+
+/// Why a connection cannot go on; what tells the client so is made by [`Session::control`].
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Broken {
+    #[error("{0}")]
+    Protocol(String),
+    #[error("{0}")]
+    Flood(#[from] Flood),
+}
+
+/// The server's end of a connection.
+pub struct Session {
+    engine: Engine,
+    budget: Budget,
+    is_broken: bool,
+}
+
+impl Session {
+    pub fn new(settings: &Settings) -> Session {
+        Session { engine: Engine::new(settings), budget: Budget::new(PREFACE.len()), is_broken: false }
+    }
+
+    /// Takes what has come, and appends the session's own answers; what it says is asked of [`Session::event`]. After an error nothing more is
+    /// taken.
+    pub fn receive(&mut self, now: Nanos, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Broken> {
+        if self.is_broken {
+            return Ok(());
+        }
+        let taken = self.take(now, bytes, out);
+        if let Err(Broken::Flood(_)) = taken {
+            self.engine.terminate(ENHANCE_YOUR_CALM);
+            self.control(out);
+        }
+        self.is_broken |= taken.is_err();
+        taken
+    }
+
+    fn take(&mut self, now: Nanos, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Broken> {
+        self.budget.on_received(now, bytes)?;
+        let taken = self.engine.receive(bytes);
+        self.control(out);
+        taken.map_err(Broken::Protocol)?;
+        let Hooks { provoked, trouble, .. } = self.engine.hooks();
+        let (provoked, trouble) = (std::mem::take(provoked), trouble.take());
+        (0..provoked).try_for_each(|_| self.budget.on_provoked(now))?;
+        match trouble {
+            // Mistakes that end a stream alone are no news; a client that just leaves has made none.
+            Some(trouble) if !self.engine.wants_read() => Err(Broken::Protocol(trouble)),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn event(&mut self) -> Option<Event> {
+        self.engine.hooks().events.pop_front()
+    }
+
+    /// The client's wish for this stream; `None` for a closed one.
+    pub fn priority(&mut self, stream: u32) -> Option<Priority> {
+        self.engine.priority(stream)
+    }
+
+    /// Makes the head of a response the next thing that leaves; `head` is as HTTP/1.1 has it. Without a body the stream ends behind it.
+    /// False: the stream is closed.
+    pub fn respond(&mut self, stream: u32, head: &[u8], has_body: bool) -> bool {
+        let (status, fields) = head::fields(head);
+        let fields: Vec<(&[u8], &[u8])> = fields.collect();
+        self.engine.respond(stream, status, &fields, has_body)
+    }
+
+    /// Makes frames of a response that was begun, of so many bytes with their headers, behind `out`. What the session has to say besides goes
+    /// first. A header block is made whole, whatever the room.
+    pub fn write(&mut self, stream: u32, room: usize, source: &mut dyn Source, out: &mut Vec<u8>) -> Written {
+        let begin = out.len();
+        let turned = self.engine.turn(stream, room, source, out);
+        self.is_broken |= turned.error.is_some();
+        let stop = match turned.stop {
+            Some(Supply::End) => Stop::End,
+            Some(Supply::Failed) => Stop::Failed,
+            Some(Supply::Later) => Stop::Source,
+            Some(Supply::More) | None => self.obstacle(stream, (begin + room).saturating_sub(out.len())),
+        };
+        if matches!(stop, Stop::End | Stop::Closed) {
+            self.end_request(stream, out);
+        }
+        self.budget.on_sent(out.len() - begin);
+        Written { bytes: turned.bytes, stop }
+    }
+
+    fn obstacle(&mut self, stream: u32, room_left: usize) -> Stop {
+        match self.engine.stream_window(stream) {
+            None => Stop::Closed,
+            _ if room_left <= FRAME_HEADER_BYTES => Stop::Room,
+            _ if self.engine.window() == 0 => Stop::Window,
+            Some(_) => Stop::StreamWindow,
+        }
+    }
+
+    /// The response is whole; of its request, if something is still to come, nobody wants it (RFC 9113 section 8.1).
+    fn end_request(&mut self, stream: u32, out: &mut Vec<u8>) {
+        if self.engine.has_whole_request(stream) == Some(false) {
+            self.engine.reset(stream, NO_ERROR);
+            self.control(out);
+        }
+    }
+
+    /// Appends what the session has to say for itself: settings, answers, resets, windows.
+    pub fn control(&mut self, out: &mut Vec<u8>) {
+        self.is_broken |= self.engine.make(out).is_some();
+    }
+
+    /// A response will not be finished.
+    pub fn cancel(&mut self, stream: u32) {
+        self.engine.reset(stream, INTERNAL_ERROR);
+    }
+
+    /// Takes no new requests.
+    pub fn go_away(&mut self) {
+        self.engine.go_away();
+    }
+
+    /// What the client may still be sent on this stream, whatever the connection's window; `None` for a closed one.
+    pub fn stream_window(&mut self, stream: u32) -> Option<u32> {
+        self.engine.stream_window(stream)
+    }
+
+    /// What the client may still be sent on all streams together.
+    pub fn window(&mut self) -> u32 {
+        self.engine.window()
+    }
+
+    /// Something of its own is to be sent.
+    pub fn wants_write(&mut self) -> bool {
+        self.engine.wants_write()
+    }
+
+    /// Nothing is taken or said any more.
+    pub fn has_ended(&mut self) -> bool {
+        self.is_broken || (!self.engine.wants_read() && !self.engine.wants_write())
+    }
+}

@@ -1,0 +1,361 @@
+//! Sessions against a client that is written out as bytes.
+
+use proptest::prelude::*;
+use units::Nanos;
+
+use super::*;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+const PRIORITY_UPDATE: u8 = 16;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nServer: weir\r\nContent-Length: 3000\r\n\r\n";
+const GET: [(&str, &str); 4] = [(":method", "GET"), (":scheme", "http"), (":authority", "a"), (":path", "/x")];
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let [_, a, b, c] = (payload.len() as u32).to_be_bytes();
+    [&[a, b, c, kind, flags][..], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Fields as literals without indexing (RFC 7541 section 6.2.2), shorter than 127 bytes each.
+fn block(fields: &[(&str, &str)]) -> Vec<u8> {
+    let text = |text: &str| [&[text.len() as u8][..], text.as_bytes()].concat();
+    fields.iter().flat_map(|(name, value)| [&[0][..], &text(name), &text(value)].concat()).collect()
+}
+
+fn request(stream: u32, more: &[(&str, &str)]) -> Vec<u8> {
+    frame(HEADERS, END_HEADERS | END_STREAM, stream, &block(&[&GET[..], more].concat()))
+}
+
+struct Client {
+    session: Session,
+    out: Vec<u8>,
+    seen: usize,
+}
+
+/// Bytes that are there, so many.
+struct Plenty(u64);
+
+impl Source for Plenty {
+    fn read(&mut self, into: &mut [u8]) -> (usize, Supply) {
+        let bytes = into.len().min(self.0 as usize);
+        into[..bytes].fill(b'x');
+        self.0 -= bytes as u64;
+        (bytes, if self.0 == 0 { Supply::End } else { Supply::More })
+    }
+}
+
+struct Never(Supply);
+
+impl Source for Never {
+    fn read(&mut self, _into: &mut [u8]) -> (usize, Supply) {
+        (0, self.0)
+    }
+}
+
+impl Client {
+    fn new() -> Client {
+        let mut client = Client { session: Session::new(&Settings::default()), out: Vec::new(), seen: 0 };
+        client.say(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).unwrap();
+        assert_eq!(client.kinds(), [(SETTINGS, 0), (SETTINGS, 0)], "its own, and the answer to the client's");
+        client
+    }
+
+    fn say(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+        self.session.receive(Nanos(0), bytes, &mut self.out)
+    }
+
+    fn write(&mut self, stream: u32, room: usize, source: &mut dyn Source) -> Written {
+        self.session.write(stream, room, source, &mut self.out)
+    }
+
+    /// Frames that were not looked at before: type, flags, stream, payload.
+    fn frames(&mut self) -> Vec<(u8, u8, u32, Vec<u8>)> {
+        let mut rest = &self.out[self.seen..];
+        let mut frames = Vec::new();
+        while let [a, b, c, kind, flags, s0, s1, s2, s3, payload @ ..] = rest {
+            let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+            frames.push((*kind, *flags, u32::from_be_bytes([*s0, *s1, *s2, *s3]), payload[..length].to_vec()));
+            rest = &payload[length..];
+        }
+        assert!(rest.is_empty(), "frames are made whole");
+        self.seen = self.out.len();
+        frames
+    }
+
+    fn kinds(&mut self) -> Vec<(u8, u32)> {
+        self.frames().into_iter().map(|(kind, _, stream, _)| (kind, stream)).collect()
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        std::iter::from_fn(|| self.session.event()).collect()
+    }
+
+    /// A request was sent and taken.
+    fn asking(streams: &[u32]) -> Client {
+        let mut client = Client::new();
+        for stream in streams {
+            client.say(&request(*stream, &[])).unwrap();
+            assert!(client.session.respond(*stream, HEAD, true));
+        }
+        client.events();
+        client
+    }
+}
+
+#[test]
+fn a_request_is_a_head() {
+    let mut client = Client::new();
+    client.say(&request(1, &[("range", "bytes=0-1"), ("priority", "u=1, i")])).unwrap();
+    let head = b"GET /x HTTP/1.1\r\nhost: a\r\nrange: bytes=0-1\r\npriority: u=1, i\r\n\r\n".to_vec();
+    assert_eq!(client.events(), [Event::Request { stream: 1, head }]);
+    assert_eq!(client.session.priority(1), Some(Priority { urgency: 1, is_incremental: true }));
+    client.say(&frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\x01u=6")).unwrap();
+    assert_eq!(client.events(), [Event::Priority { stream: 1 }]);
+    assert_eq!(client.session.priority(1), Some(Priority { urgency: 6, is_incremental: false }));
+    assert_eq!(client.session.priority(3), None);
+}
+
+#[test]
+fn only_what_has_its_turn_is_made() {
+    let mut client = Client::asking(&[1, 3]);
+    let (mut first, mut second) = (Plenty(3000), Plenty(3000));
+    let written = client.write(3, 1000, &mut second);
+    assert_eq!(written.stop, Stop::Room);
+    let frames = client.frames();
+    let of_third: usize = frames.iter().filter(|frame| frame.2 == 3).map(|frame| frame.3.len() + 9).sum();
+    assert_eq!(
+        frames.iter().map(|frame| (frame.0, frame.2)).collect::<Vec<_>>(),
+        [(HEADERS, 1), (HEADERS, 3), (DATA, 3)]
+    );
+    assert_eq!(written.bytes, frames[2].3.len() as u64);
+    assert_eq!(of_third, 1000);
+    assert_eq!(client.write(1, 109, &mut first), Written { bytes: 100, stop: Stop::Room });
+    assert_eq!(client.kinds(), [(DATA, 1)]);
+    let left = 3000 - written.bytes;
+    assert_eq!(client.write(3, 9000, &mut second), Written { bytes: left, stop: Stop::End });
+    let frames = client.frames();
+    assert_eq!((frames.len(), frames[0].1, frames[0].3.len() as u64), (1, END_STREAM, left));
+    assert_eq!(client.events(), [Event::Closed { stream: 3 }]);
+}
+
+#[test]
+fn a_frame_ends_where_the_room_does() {
+    let mut client = Client::asking(&[1]);
+    client.write(1, 0, &mut Plenty(1));
+    client.frames();
+    for room in [9, 10, 500, 1448, 16_393, 20_000] {
+        let begin = client.out.len();
+        let written = client.write(1, room, &mut Plenty(1 << 20));
+        assert_eq!((client.out.len() - begin, written.stop), (if room == 9 { 0 } else { room }, Stop::Room), "{room}");
+    }
+}
+
+#[test]
+fn shut_windows_stop_a_stream_or_all() {
+    let mut client = Client::asking(&[1, 3]);
+    let small = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 100]);
+    client.say(&small).unwrap();
+    assert_eq!(client.write(1, 5000, &mut Plenty(200)), Written { bytes: 100, stop: Stop::StreamWindow });
+    assert_eq!((client.session.stream_window(1), client.session.window()), (Some(0), 65_435));
+    client.say(&frame(WINDOW_UPDATE, 0, 1, &[0, 1, 0, 0])).unwrap();
+    let written = client.write(1, 200_000, &mut Plenty(100_000));
+    assert_eq!(written, Written { bytes: 65_435, stop: Stop::Window });
+    assert_eq!(client.write(3, 5000, &mut Plenty(200)), Written { bytes: 0, stop: Stop::Window });
+    assert_eq!(client.session.stream_window(5), None);
+}
+
+#[test]
+fn a_source_may_wait_or_fail() {
+    let mut client = Client::asking(&[1, 3]);
+    assert_eq!(client.write(1, 5000, &mut Never(Supply::Later)), Written { bytes: 0, stop: Stop::Source });
+    assert_eq!(client.write(3, 5000, &mut Never(Supply::Failed)), Written { bytes: 0, stop: Stop::Failed });
+    assert!(client.kinds().contains(&(RST_STREAM, 3)));
+    assert_eq!(client.write(1, 5000, &mut Plenty(10)), Written { bytes: 10, stop: Stop::End });
+    assert_eq!(client.write(1, 5000, &mut Plenty(10)), Written { bytes: 0, stop: Stop::Closed });
+}
+
+#[test]
+fn an_end_may_have_no_byte() {
+    let mut client = Client::asking(&[1]);
+    assert_eq!(client.write(1, 5000, &mut Never(Supply::End)), Written { bytes: 0, stop: Stop::End });
+    let frames = client.frames();
+    assert_eq!((frames[1].0, frames[1].1, frames[1].3.len()), (DATA, END_STREAM, 0));
+}
+
+#[test]
+fn a_response_without_a_body_is_its_head() {
+    let mut client = Client::new();
+    client.say(&request(1, &[])).unwrap();
+    assert!(client.session.respond(1, b"HTTP/1.1 304 Not Modified\r\nServer: weir\r\n\r\n", false));
+    client.session.control(&mut client.out);
+    let frames = client.frames();
+    assert_eq!((frames.len(), frames[0].0, frames[0].1), (1, HEADERS, END_HEADERS | END_STREAM));
+}
+
+#[test]
+fn the_rest_of_a_request_that_was_answered_is_not_wanted() {
+    let mut client = Client::new();
+    client.say(&frame(HEADERS, END_HEADERS, 1, &block(&GET))).unwrap();
+    assert!(client.session.respond(1, HEAD, true));
+    assert_eq!(client.write(1, 5000, &mut Plenty(10)).stop, Stop::End);
+    let frames = client.frames();
+    let last = frames.last().unwrap();
+    assert_eq!((last.0, last.2, &last.3[..]), (RST_STREAM, 1, &[0, 0, 0, 0][..]));
+}
+
+#[test]
+fn a_client_that_cancels_is_heard() {
+    let mut client = Client::asking(&[1]);
+    client.say(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8])).unwrap();
+    assert_eq!(client.events(), [Event::Closed { stream: 1 }]);
+    assert_eq!(client.write(1, 5000, &mut Plenty(10)).stop, Stop::Closed);
+    assert!(!client.session.respond(1, HEAD, true) || client.write(1, 100, &mut Plenty(1)).stop == Stop::Closed);
+}
+
+#[test]
+fn mistakes_end_a_connection_with_a_reason() {
+    let mut client = Client::new();
+    let error = client.say(&frame(DATA, 0, 0, b"x")).unwrap_err();
+    assert!(matches!(&error, Broken::Protocol(why) if why.contains("DATA")), "{error:?}");
+    assert_eq!(client.kinds(), [(GOAWAY, 0)]);
+    assert!(client.session.has_ended());
+    assert_eq!(client.say(b"more"), Ok(()), "nothing is taken any more");
+}
+
+#[test]
+fn no_preface_no_session() {
+    let mut session = Session::new(&Settings::default());
+    let error = session.receive(Nanos(0), b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, Broken::Protocol(_)), "{error:?}");
+}
+
+#[test]
+fn a_client_that_says_farewell_made_no_mistake() {
+    let mut client = Client::new();
+    client.say(&frame(GOAWAY, 0, 0, &[0; 8])).unwrap();
+    assert!(client.session.has_ended());
+}
+
+#[test]
+fn after_our_farewell_open_streams_end_and_no_others_begin() {
+    let mut client = Client::asking(&[1]);
+    client.session.go_away();
+    assert_eq!(client.write(1, 5000, &mut Plenty(10)).stop, Stop::End);
+    assert!(client.kinds().contains(&(GOAWAY, 0)));
+    client.events();
+    client.say(&request(3, &[])).unwrap();
+    assert_eq!(client.events(), []);
+}
+
+/// Each as often as given, at once, and once more.
+fn trip(count: usize, make: impl Fn(u32) -> Vec<u8>) -> Broken {
+    let mut client = Client::new();
+    for nth in 0..count as u32 {
+        client.say(&make(1 + 2 * nth)).unwrap_or_else(|error| panic!("{nth}: {error}"));
+        client.out.clear();
+        client.seen = 0;
+    }
+    let error = client.say(&make(1 + 2 * count as u32)).unwrap_err();
+    let frames = client.frames();
+    let calm = frames.iter().find(|frame| frame.0 == GOAWAY).unwrap_or_else(|| panic!("{error}: {frames:?}"));
+    assert_eq!(calm.3[7], 11, "ENHANCE_YOUR_CALM");
+    error
+}
+
+#[test]
+fn floods_end_the_connection() {
+    // One SETTINGS was sent before.
+    assert_eq!(trip(999, |_| frame(PING, 0, 0, &[0; 8])), Broken::Flood(Flood::Control));
+    assert_eq!(trip(999, |_| frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\x01u=1")), Broken::Flood(Flood::Control));
+    let reset = |stream| [request(stream, &[]), frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat();
+    assert_eq!(trip(200, reset), Broken::Flood(Flood::Resets));
+}
+
+#[test]
+fn a_malformed_request_ends_the_connection() {
+    let mut client = Client::new();
+    let error = client.say(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&GET[..2]))).unwrap_err();
+    assert_eq!(error.to_string(), "error 1 of HTTP/2 (RFC 9113 section 7)");
+    assert_eq!(client.kinds(), [(GOAWAY, 0)]);
+}
+
+#[test]
+fn a_header_block_of_many_parts_ends_the_connection() {
+    let mut client = Client::new();
+    client.say(&frame(HEADERS, END_STREAM, 1, &block(&GET))).unwrap();
+    for _ in 0..8 {
+        client.say(&frame(9, 0, 1, &block(&[("a", "b")]))).unwrap();
+    }
+    assert_eq!(client.say(&frame(9, 0, 1, &block(&[("a", "b")]))), Err(Broken::Flood(Flood::Continuations)));
+}
+
+#[test]
+fn more_streams_than_may_be_open_are_refused() {
+    let mut client = Client::new();
+    for nth in 0..100 {
+        client.say(&request(1 + 2 * nth, &[])).unwrap();
+    }
+    assert_eq!(client.events().len(), 100);
+    client.say(&request(201, &[])).unwrap();
+    assert_eq!(client.events(), []);
+    let refused = client.frames();
+    assert!(refused.iter().any(|frame| (frame.0, frame.2) == (RST_STREAM, 201)), "{refused:?}");
+}
+
+#[test]
+fn a_header_bomb_is_cut_short() {
+    // A field of 4000 bytes in the table, named 16,000 times by one byte each.
+    let mut client = Client::new();
+    let mut bomb = block(&GET);
+    bomb.extend_from_slice(&[0x40, 1, b'a', 0x7f, 0xa1, 0x1e]);
+    bomb.extend_from_slice(&[b'x'; 4000]);
+    bomb.extend_from_slice(&[0xbe; 12_000]);
+    let result = client.say(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &bomb));
+    let kept: usize =
+        client.events().iter().map(|event| if let Event::Request { head, .. } = event { head.len() } else { 0 }).sum();
+    assert!(kept < 32 << 10, "{kept} bytes kept, {result:?}");
+}
+
+proptest! {
+    /// Whatever comes, nothing panics, frames stay whole and no event comes without end.
+    #[test]
+    fn any_bytes_are_taken(frames in prop::collection::vec((0u8..20, any::<u8>(), 0u32..6, prop::collection::vec(any::<u8>(), 0..40)), 0..40), cut in 1usize..50) {
+        let mut client = Client::asking(&[1]);
+        let bytes: Vec<u8> = frames.iter().flat_map(|(kind, flags, stream, payload)| frame(*kind, *flags, *stream, payload)).collect();
+        for piece in bytes.chunks(cut) {
+            if client.say(piece).is_err() {
+                break;
+            }
+            client.write(1, 100, &mut Plenty(1 << 30));
+        }
+        client.frames();
+        prop_assert!(client.events().len() <= 80);
+    }
+
+    #[test]
+    fn a_body_is_what_was_read_however_it_is_cut(rooms in prop::collection::vec(0usize..40_000, 1..20)) {
+        let mut client = Client::asking(&[1]);
+        client.say(&[frame(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]), frame(WINDOW_UPDATE, 0, 0, &[0x70, 0, 0, 0])].concat()).unwrap();
+        let mut source = Plenty(300_000);
+        let mut bytes = 0;
+        for room in rooms {
+            let written = client.write(1, room, &mut source);
+            bytes += written.bytes;
+            if written.stop == Stop::End {
+                break;
+            }
+            prop_assert_eq!(written.stop, Stop::Room);
+        }
+        let sent: usize = client.frames().iter().filter(|frame| frame.0 == DATA).map(|frame| frame.3.len()).sum();
+        prop_assert_eq!(sent as u64, bytes);
+        prop_assert_eq!(300_000 - source.0, bytes);
+    }
+}
