@@ -7,6 +7,7 @@
 
 mod below;
 mod body;
+mod framed;
 mod gauge;
 mod limit;
 mod line_feedback;
@@ -24,6 +25,7 @@ mod socket;
 mod tests;
 
 pub use body::{Available, Body, Piece};
+pub use framed::Opening;
 pub use gauge::{Gauge, Queue, Queued};
 pub use limit::ClientRate;
 use limit::Limit;
@@ -108,6 +110,10 @@ pub struct Transmitter<S: Socket> {
     sendings: Vec<Option<Sending>>,
     /// The connections they are sent on.
     pipes: Slab<Pipe<S>>,
+    /// Connections that have something to say for themselves.
+    unsaid: Vec<PipeId>,
+    /// Memory for frames.
+    spare: Vec<u8>,
     departures: Vec<Departure>,
     notices: Vec<Notice>,
     foreign_noticed_at: Option<Nanos>,
@@ -131,6 +137,8 @@ impl<S: Socket + Clone> Transmitter<S> {
             needs_path,
             sendings: Vec::new(),
             pipes: Slab::new(),
+            unsaid: Vec::new(),
+            spare: Vec::new(),
             departures: Vec::new(),
             notices: Vec::new(),
             foreign_noticed_at: None,
@@ -166,7 +174,7 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// Nothing is being sent or read, and nothing that ended is left to be told.
     pub fn is_idle(&self) -> bool {
-        self.is_empty() && self.departures.is_empty() && self.reads == 0
+        self.is_empty() && self.departures.is_empty() && self.reads == 0 && self.unsaid.is_empty()
     }
 
     /// From now on this index is another client's, of this weight.
@@ -240,6 +248,7 @@ impl<S: Socket + Clone> Transmitter<S> {
             let Some(grant) = self.drain.poll_grant(now) else { break };
             self.send(now, grant);
         }
+        self.say_unsaid(clock());
         self.poll_timeout()
     }
 
@@ -375,7 +384,6 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     fn send(&mut self, now: Nanos, grant: Grant) {
         let id = grant.job;
-        let allowance = self.allowance(grant);
         let is_ordered_below = self.is_ordered_below();
         let sending = self.sendings[id.slot()].as_mut().expect("a granted job is being sent");
         let pipe = &mut self.pipes[sending.pipe];
@@ -388,6 +396,12 @@ impl<S: Socket + Clone> Transmitter<S> {
         if let Some(marker) = &self.marker {
             sending.mark(pipe, &marker.mark, self.drain.band(id));
         }
+        if pipe.framed.is_some() {
+            return self.send_framed(now, grant);
+        }
+        let allowance = self.allowance(grant);
+        let sending = self.sendings[id.slot()].as_mut().expect("a granted job is being sent");
+        let pipe = &mut self.pipes[sending.pipe];
         let sent = sending.send(now, pipe, &mut *self.storage, allowance);
         if sent.carried_bytes > 0 && self.gauge.as_ref().is_some_and(|gauge| !gauge.is_lost()) {
             self.below.on_written(pipe.owner, &pipe.socket);
@@ -479,7 +493,12 @@ impl<S: Socket + Clone> Transmitter<S> {
         let sending = self.sendings[id.slot()].take().expect("a job departs once");
         let pipe = &self.pipes[sending.pipe];
         let owner = pipe.owner;
-        let state = pipe.carrier.is_none().then(|| self.pipes.remove(sending.pipe).state);
-        self.departures.push(sending.into_departure(owner, state, now, failure));
+        let (at, is_framed) = (sending.pipe, pipe.framed.is_some());
+        let state = pipe.carrier.is_none().then(|| self.pipes.remove(at).state);
+        let departure = sending.into_departure(owner, state, now, failure);
+        if is_framed {
+            return self.depart_framed(at, departure);
+        }
+        self.departures.push(departure);
     }
 }

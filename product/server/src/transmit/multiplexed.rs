@@ -9,7 +9,7 @@ use super::{Failure, PipeState, Socket, Stream, Transmitter};
 
 /// A connection that was opened for several responses, and not closed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PipeId(usize);
+pub struct PipeId(pub(super) usize);
 
 impl<S: Socket + Clone> Transmitter<S> {
     /// A connection that may send several responses at once.
@@ -26,14 +26,17 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// A response to be sent on it; `None` if it has as many as it may have.
     pub fn dispatch_on(&mut self, now: Nanos, on: PipeId, stream: Stream) -> Option<JobId> {
-        let Stream { outgoing, class, precedence } = stream;
+        let Stream { number, outgoing, class, precedence } = stream;
         let pipe = &self.pipes[on.0];
         let carrier = pipe.carrier.expect("it was opened for several");
         let path = if self.needs_path { pipe.socket.status().path } else { Path::default() };
         let size = Size::Known(outgoing.remaining_bytes());
         let arrival = Arrival { size, framing: pipe.state.framing(), class, client: pipe.client, path };
         let id = self.drain.arrive_on(now, carrier, arrival, precedence)?;
-        self.put(Sending::new(id, on.0, outgoing, 0));
+        self.put(Sending::new(id, on.0, outgoing, 0).on_stream(number));
+        if let Some(framed) = &mut self.pipes[on.0].framed {
+            framed.on_dispatch();
+        }
         Some(id)
     }
 
@@ -41,6 +44,10 @@ impl<S: Socket + Clone> Transmitter<S> {
     pub fn on_pipe_writable(&mut self, now: Nanos, id: PipeId) {
         if self.is_paced() {
             self.settle_pipe(now, id);
+        }
+        // What was made before goes first.
+        if self.pipes[id.0].framed.is_some() && !self.hand_down(now, id.0) {
+            return;
         }
         let carrier = self.pipes[id.0].carrier.expect("it was opened for several");
         self.drain.on_carrier_writable(now, carrier);
@@ -52,6 +59,7 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// Its client is gone, or it has ended: what is left on it departs as disconnected.
     pub fn close(&mut self, now: Nanos, id: PipeId) {
         self.end_on(now, id.0, || Failure::Disconnected);
+        self.close_framed(now, id.0);
         let pipe = self.pipes.remove(id.0);
         self.drain.close(pipe.carrier.expect("it was opened for several"));
         if self.is_paced() {
@@ -65,7 +73,8 @@ impl<S: Socket + Clone> Transmitter<S> {
             self.pipes.iter().filter(|(_, pipe)| pipe.carrier.is_some()).map(|(at, _)| at).collect();
         for at in pipes {
             let carrier = self.pipes[at].carrier.expect("just seen");
-            let waits_for_reader = self.drain.is_carrier_blocked(carrier) && !self.jobs_on(at).is_empty();
+            let is_shut = self.pipes[at].framed.as_ref().is_some_and(|framed| framed.waits_for_reader());
+            let waits_for_reader = is_shut || self.drain.is_carrier_blocked(carrier) && !self.jobs_on(at).is_empty();
             let is_ordered_below = self.marker.is_some();
             if self.pipes[at].is_stalled(now, waits_for_reader, is_ordered_below, &self.patience) {
                 self.end_on(now, at, || Failure::Stalled);
@@ -83,7 +92,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         self.sendings.iter().flatten().filter(|sending| sending.pipe == at).map(|sending| sending.id).collect()
     }
 
-    fn settle_pipe(&mut self, now: Nanos, id: PipeId) {
+    pub(super) fn settle_pipe(&mut self, now: Nanos, id: PipeId) {
         let (correction, look) = self.pipes[id.0].settle();
         self.on_settled(now, self.pipes[id.0].client, correction, look);
     }

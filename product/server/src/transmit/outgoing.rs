@@ -1,4 +1,7 @@
+mod framed;
 mod sealed;
+
+pub use framed::Made;
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::ops::Range;

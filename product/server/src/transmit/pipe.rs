@@ -3,6 +3,7 @@ use sched::{Account, CarrierId, Correction, TcpSent};
 use units::Nanos;
 use units::wire::Framing;
 
+use super::framed::Framed;
 use super::{Patience, Secure, Socket, Status, secure};
 
 /// A connection on which responses are being sent. What is true of it is true for all of them: what TCP sent again is charged once,
@@ -16,6 +17,8 @@ pub(super) struct Pipe<S> {
     pub state: PipeState,
     /// Where the client speaks TLS.
     pub secure: Option<Secure>,
+    /// Where the client speaks HTTP/2.
+    pub framed: Option<Box<Framed>>,
     looks: Looks,
     /// Where it may carry several responses at once.
     pub carrier: Option<CarrierId>,
@@ -37,7 +40,7 @@ pub struct PipeState {
 impl<S: Socket> Pipe<S> {
     pub fn new(owner: u64, socket: S, client: u32, state: PipeState, now: Nanos) -> Pipe<S> {
         let window = (now, state.sent_bytes);
-        Pipe { owner, socket, client, state, secure: None, looks: Looks::default(), carrier: None, window }
+        Pipe { owner, socket, client, state, secure: None, framed: None, looks: Looks::default(), carrier: None, window }
     }
 
     /// The same, under TLS.

@@ -15,7 +15,7 @@ pub type Secure = Arc<Mutex<Session>>;
 
 /// Records that are sealed before they are handed down, where there is no pace: 64 KB in one system call. Paced it is one: what is sealed
 /// cannot be taken back.
-const RECORDS_AT_ONCE_MAX: usize = 4;
+pub(super) const RECORDS_AT_ONCE_MAX: usize = 4;
 
 /// Payload in which a record is not worth its header.
 const RECORD_ROOM_MIN: u64 = 64;

@@ -1,7 +1,7 @@
 use sched::{JobId, Path, Precedence};
 use units::Nanos;
 
-use super::outgoing::Sent;
+use super::outgoing::{Made, Sent};
 use super::pipe::Pipe;
 use super::secure::Allowance;
 use super::{Departure, Failure, Mark, Outgoing, PipeState, Secure, Socket};
@@ -31,6 +31,8 @@ pub struct Dispatch<S> {
 
 /// A response to be sent on a connection that sends several at once ([`super::Transmitter::open`]).
 pub struct Stream {
+    /// Its number on the connection.
+    pub number: u32,
     pub outgoing: Outgoing,
     pub class: u16,
     /// The client's wishes for the order within the connection.
@@ -42,6 +44,8 @@ pub(super) struct Sending {
     pub id: JobId,
     /// Its connection's place among the pipes.
     pub pipe: usize,
+    /// The number of its stream, where its connection has several.
+    pub stream: u32,
     outgoing: Outgoing,
     sent_bytes: u64,
     /// What its connection carried for it, records included.
@@ -62,6 +66,7 @@ impl Sending {
         Sending {
             id,
             pipe,
+            stream: 0,
             outgoing,
             sent_bytes,
             carried_bytes,
@@ -104,6 +109,28 @@ impl Sending {
         self.carried_bytes += sent.carried_bytes;
         pipe.on_sent(sent.carried_bytes);
         sent
+    }
+
+    /// The same, on a stream.
+    pub fn on_stream(self, number: u32) -> Sending {
+        Sending { stream: number, ..self }
+    }
+
+    /// Makes frames of it behind `out`, of so many bytes.
+    pub fn make(
+        &mut self,
+        now: Nanos,
+        session: &mut mux::Session,
+        storage: &mut dyn Storage,
+        room: usize,
+        out: &mut Vec<u8>,
+    ) -> Made {
+        let made = self.outgoing.make_frames(session, self.stream, storage, room, out);
+        if made.bytes > 0 {
+            self.first_byte_at.get_or_insert(now);
+        }
+        self.sent_bytes += made.bytes;
+        made
     }
 
     /// What was sent since this was last asked.

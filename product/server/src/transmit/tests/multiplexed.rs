@@ -15,7 +15,7 @@ impl Bench {
     fn dispatch_on(&mut self, pipe: PipeId, bytes: u64, urgency: u8) -> JobId {
         let outgoing = Outgoing::new(vec![urgency; bytes as usize], Body::default(), End::Open);
         let precedence = Precedence { urgency, ..Precedence::default() };
-        self.transmitter.dispatch_on(self.now.get(), pipe, Stream { outgoing, class: 0, precedence }).unwrap()
+        self.transmitter.dispatch_on(self.now.get(), pipe, Stream { number: 0, outgoing, class: 0, precedence }).unwrap()
     }
 
     fn departed(&mut self) -> Vec<(JobId, Option<Failure>)> {

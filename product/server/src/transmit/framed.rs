@@ -1,0 +1,399 @@
+//! Connections of HTTP/2: what is granted becomes frames of the response that was granted, records of those where the client speaks TLS, and
+//! leaves at once. Room that is left in a granted segment goes to the connection's next response.
+//!
+//! Below the decision waits at most what one grant has made and the socket did not take: it goes first when there is room again, and
+//! nothing else is made on that connection before.
+
+use std::io::{self, IoSlice};
+use std::mem::take;
+
+use mux::{Broken, Event, Stop};
+use sched::{Correction, Grant, JobId, Precedence, Sent, Why};
+use tls::{RECORD_BYTES_MAX, Session};
+use units::Nanos;
+
+use super::multiplexed::PipeId;
+use super::outgoing::Made;
+use super::pipe::Pipe;
+use super::secure::RECORDS_AT_ONCE_MAX;
+use super::{Departure, Down, Failure, Gauge, PipeState, Secure, Sink, Socket, Transmitter, lock};
+
+/// What is made before it is handed down, where there is no pace.
+const ROOM_BYTES_MAX: u64 = 64 << 10;
+/// Room in which another response is not worth its frames' headers.
+const FILLING_BYTES_MIN: u64 = 64;
+
+/// A connection of HTTP/2 that is to be sent on.
+pub struct Opening<S> {
+    /// Comes back in every [`Departure`].
+    pub owner: u64,
+    pub socket: S,
+    /// See [`super::Dispatch::client`].
+    pub client: u32,
+    pub pipe: PipeState,
+    pub secure: Option<Secure>,
+    pub session: mux::Session,
+}
+
+/// What a connection of HTTP/2 has besides.
+pub(super) struct Framed {
+    session: mux::Session,
+    /// Frames that were made and not handed down, nor sealed.
+    out: Vec<u8>,
+    /// Responses whose last bytes are among those.
+    departing: Vec<Departure>,
+    /// Responses whose windows are shut.
+    shut: Vec<JobId>,
+    /// Responses on it.
+    jobs: usize,
+    /// Of what was made, what no response is charged for.
+    control_bytes: u64,
+    /// It is on the list of those that have something to say for themselves.
+    is_unsaid: bool,
+}
+
+impl<S: Socket + Clone> Transmitter<S> {
+    pub fn open_framed(&mut self, now: Nanos, opening: Opening<S>) -> PipeId {
+        let Opening { owner, socket, client, pipe, secure, session } = opening;
+        let id = self.open(now, owner, socket, client, pipe);
+        let pipe = &mut self.pipes[id.0];
+        pipe.secure = secure;
+        pipe.framed = Some(Box::new(Framed::new(session)));
+        self.say(id);
+        id
+    }
+
+    /// Takes what has come; what it says is asked of [`Transmitter::event`]. Answers leave in this turn.
+    pub fn receive(&mut self, now: Nanos, id: PipeId, bytes: &[u8]) -> Result<(), Broken> {
+        let framed = framed(&mut self.pipes[id.0]);
+        framed.borrow(&mut self.spare);
+        let begin = framed.out.len();
+        let taken = framed.session.receive(now, bytes, &mut framed.out);
+        framed.control_bytes += (framed.out.len() - begin) as u64;
+        self.open_windows(now, id);
+        self.say(id);
+        taken
+    }
+
+    pub fn event(&mut self, id: PipeId) -> Option<Event> {
+        framed(&mut self.pipes[id.0]).session.event()
+    }
+
+    /// The client's wish for a stream.
+    pub fn precedence(&mut self, id: PipeId, stream: u32) -> Precedence {
+        let priority = framed(&mut self.pipes[id.0]).session.priority(stream);
+        priority.map_or(Precedence::default(), |wish| Precedence {
+            urgency: wish.urgency,
+            is_incremental: wish.is_incremental,
+        })
+    }
+
+    /// The client wishes otherwise.
+    pub fn on_precedence(&mut self, id: JobId, precedence: Precedence) {
+        self.drain.on_precedence(id, precedence);
+    }
+
+    /// No new requests are taken, and the client learns so.
+    pub fn go_away(&mut self, id: PipeId) {
+        framed(&mut self.pipes[id.0]).session.go_away();
+        self.say(id);
+    }
+
+    /// A stream on which nothing is being sent will not be answered.
+    pub fn cancel(&mut self, id: PipeId, stream: u32) {
+        framed(&mut self.pipes[id.0]).session.cancel(stream);
+        self.say(id);
+    }
+
+    /// Nothing more comes or goes by its own account, and all that was made has left.
+    pub fn has_ended(&mut self, id: PipeId) -> bool {
+        let pipe = &mut self.pipes[id.0];
+        let is_sealed = pipe.secure.as_ref().is_some_and(|secure| lock(secure).has_unsent());
+        let framed = framed(pipe);
+        !is_sealed && framed.out.is_empty() && framed.session.has_ended()
+    }
+
+    /// What it has to say for itself leaves in this turn.
+    pub fn say(&mut self, id: PipeId) {
+        let framed = framed(&mut self.pipes[id.0]);
+        if !std::mem::replace(&mut framed.is_unsaid, true) {
+            self.unsaid.push(id);
+        }
+    }
+
+    /// Hands down what connections have to say for themselves and no response took along.
+    pub(super) fn say_unsaid(&mut self, now: Nanos) {
+        let mut unsaid = take(&mut self.unsaid);
+        for id in unsaid.drain(..) {
+            // It may have been closed meanwhile, and its place may be another's.
+            let Some(framed) = self.pipes.get_mut(id.0).and_then(|pipe| pipe.framed.as_deref_mut()) else { continue };
+            if take(&mut framed.is_unsaid) {
+                framed.borrow(&mut self.spare);
+                framed.control();
+                self.hand_down(now, id.0);
+            }
+        }
+        self.unsaid = unsaid;
+    }
+
+    /// Windows may be open again.
+    fn open_windows(&mut self, now: Nanos, id: PipeId) {
+        let framed = framed(&mut self.pipes[id.0]);
+        if framed.shut.is_empty() || framed.session.window() == 0 {
+            return;
+        }
+        let streams = &self.sendings;
+        let (open, shut) = take(&mut framed.shut).into_iter().partition(|job: &JobId| {
+            let stream = streams.get(job.slot()).and_then(Option::as_ref).filter(|sending| sending.id == *job);
+            stream.is_none_or(|sending| framed.session.stream_window(sending.stream) != Some(0))
+        });
+        framed.shut = shut;
+        let open: Vec<JobId> = open;
+        open.into_iter().for_each(|job| self.drain.on_wait_over(now, job, Why::Stream));
+    }
+
+    /// Sends what is granted to a response, and fills the room that is left with those behind it.
+    pub(super) fn send_framed(&mut self, now: Nanos, grant: Grant) {
+        let at = self.sendings[grant.job.slot()].as_ref().expect("a granted job is being sent").pipe;
+        let carrier = self.pipes[at].carrier.expect("frames are of several responses");
+        let room_bytes = self.room(at, grant);
+        let mut made_bytes = 0;
+        let mut next = Some(grant.job);
+        while let Some(id) = next {
+            made_bytes += self.make(now, id, made_bytes, room_bytes);
+            let left_bytes = room_bytes.saturating_sub(made_bytes);
+            let filling = (left_bytes >= FILLING_BYTES_MIN).then(|| self.drain.poll_filling(carrier, left_bytes));
+            next = filling.flatten().map(|grant| grant.job);
+        }
+        self.hand_down(now, at);
+    }
+
+    /// What a grant has room for beside its records.
+    fn room(&self, at: usize, grant: Grant) -> u64 {
+        let pipe = &self.pipes[at];
+        let segment_bytes = pipe.state.framing().segment_bytes;
+        let burst = self.marker.as_ref().filter(|_| !self.is_paced());
+        let burst_bytes = burst.map_or(u64::MAX, |marker| (marker.burst_bytes / segment_bytes).max(1) * segment_bytes);
+        let mut room_bytes = grant.room_bytes.min(burst_bytes).min(ROOM_BYTES_MAX);
+        let overhead_bytes = pipe.record_overhead();
+        if room_bytes < overhead_bytes + FILLING_BYTES_MIN {
+            room_bytes += segment_bytes;
+        }
+        room_bytes - overhead_bytes * room_bytes.div_ceil(RECORD_BYTES_MAX as u64)
+    }
+
+    /// Makes frames of one response behind those of others; gives their bytes.
+    fn make(&mut self, now: Nanos, id: JobId, before_bytes: u64, room_bytes: u64) -> u64 {
+        let sending = self.sendings[id.slot()].as_mut().expect("a granted job is being sent");
+        let at = sending.pipe;
+        let pipe = &mut self.pipes[at];
+        let overhead_bytes = pipe.record_overhead();
+        let framed = framed(pipe);
+        let begin = framed.out.len();
+        let room = (room_bytes - before_bytes) as usize;
+        let made = sending.make(now, &mut framed.session, &mut *self.storage, room, &mut framed.out);
+        let frame_bytes = (framed.out.len() - begin) as u64;
+        let records = |bytes: u64| bytes.div_ceil(RECORD_BYTES_MAX as u64) * overhead_bytes;
+        let carried_bytes = frame_bytes + records(before_bytes + frame_bytes) - records(before_bytes);
+        sending.carried_bytes += carried_bytes;
+        pipe.on_sent(carried_bytes);
+        self.limit.spend(pipe.client, carried_bytes, now);
+        let progress = self.drain.on_sent_as(now, id, Sent { content_bytes: made.bytes, carried_bytes });
+        if progress.is_departed() {
+            self.depart(now, id, None);
+        } else {
+            self.on_stopped(now, id, made);
+        }
+        frame_bytes
+    }
+
+    /// A response is not all made: it waits for its reason, unless that is room.
+    fn on_stopped(&mut self, now: Nanos, id: JobId, made: Made) {
+        match (made.stop, made.failure) {
+            (_, Some(Failure::Absent)) => self.read_aside(now, id),
+            (_, Some(failure)) => self.abort(now, id, failure),
+            (Stop::Window | Stop::StreamWindow, None) => {
+                let at = self.sendings[id.slot()].as_ref().expect("it is being sent").pipe;
+                framed(&mut self.pipes[at]).shut.push(id);
+                self.drain.on_wait(id, Why::Stream);
+            }
+            (Stop::Room, None) => {}
+            // Its client has reset it, which the caller is about to learn, or the connection is broken.
+            (Stop::Closed | Stop::End | Stop::Source | Stop::Failed, None) => {
+                self.abort(now, id, Failure::Disconnected);
+            }
+        }
+    }
+
+    /// Hands down what was made. What the socket does not take blocks the connection. Says whether nothing is left.
+    pub(super) fn hand_down(&mut self, now: Nanos, at: usize) -> bool {
+        let pipe = &mut self.pipes[at];
+        if !pipe.has_unsent() {
+            framed(pipe).give_back(&mut self.spare);
+            return true;
+        }
+        let is_all = pipe.hand_down().is_ok();
+        let carrier = pipe.carrier.expect("frames are of several responses");
+        if is_all {
+            let framed = framed(pipe);
+            framed.give_back(&mut self.spare);
+            let departed = framed.departing.drain(..);
+            self.departures.extend(departed.map(|departure| Departure { ended_at: now, ..departure }));
+        } else {
+            self.drain.on_carrier_blocked(carrier);
+        }
+        if self.gauge.as_ref().is_some_and(|gauge| !gauge.is_lost()) {
+            let pipe = &self.pipes[at];
+            self.below.on_written(pipe.owner, &pipe.socket);
+        }
+        self.charge_control(now, at);
+        if self.is_paced() {
+            self.settle_framed(now, at);
+        }
+        is_all
+    }
+
+    /// Charges what was handed down beside responses: nobody decides about those few bytes.
+    fn charge_control(&mut self, now: Nanos, at: usize) {
+        let pipe = &mut self.pipes[at];
+        let control_bytes = take(&mut framed(pipe).control_bytes);
+        if control_bytes > 0 {
+            let charge_bytes = pipe.state.on_sent(control_bytes + pipe.record_overhead());
+            if self.is_paced() {
+                let correction = Correction { charge_bytes, refund_bytes: 0 };
+                self.drain.on_correction(now, correction, self.gauge.as_ref().is_some_and(Gauge::is_fresh));
+            }
+        }
+    }
+
+    /// A response on a connection of HTTP/2 has ended. One whose last bytes are made departs when they are handed down.
+    pub(super) fn depart_framed(&mut self, at: usize, departure: Departure) {
+        let framed = framed(&mut self.pipes[at]);
+        framed.jobs -= 1;
+        framed.shut.retain(|job| *job != departure.job);
+        match departure.failure {
+            None => framed.departing.push(departure),
+            Some(_) => self.departures.push(departure),
+        }
+    }
+
+    /// What is left of a connection of HTTP/2 that closes: its last words leave if they can, and who had not got all is told so.
+    pub(super) fn close_framed(&mut self, now: Nanos, at: usize) {
+        if let Some(framed) = self.pipes[at].framed.as_deref_mut() {
+            framed.borrow(&mut self.spare);
+            framed.control();
+            self.hand_down(now, at);
+            let framed = self::framed(&mut self.pipes[at]);
+            let failure = || Some(Failure::Disconnected);
+            let cut = framed.departing.drain(..).map(|departure| Departure { failure: failure(), ..departure });
+            self.departures.extend(cut);
+        }
+    }
+
+    fn settle_framed(&mut self, now: Nanos, at: usize) {
+        if framed(&mut self.pipes[at]).jobs > 0 {
+            return self.settle_pipe(now, PipeId(at));
+        }
+        // Nobody may look again.
+        let is_read = self.gauge.as_ref().is_some_and(Gauge::is_fresh);
+        let pipe = &mut self.pipes[at];
+        let (client, (correction, foreseen_bytes, look)) = (pipe.client, pipe.settle_last(false));
+        self.drain.on_correction(now, correction, is_read);
+        self.drain.on_foreseen(now, foreseen_bytes, is_read);
+        self.observe(now, client, look);
+    }
+}
+
+fn framed<S>(pipe: &mut Pipe<S>) -> &mut Framed {
+    pipe.framed.as_deref_mut().expect("it speaks HTTP/2")
+}
+
+impl Framed {
+    fn new(session: mux::Session) -> Framed {
+        let (out, departing, shut) = (Vec::new(), Vec::new(), Vec::new());
+        Framed { session, out, departing, shut, jobs: 0, control_bytes: 0, is_unsaid: false }
+    }
+
+    /// Another response is on it.
+    pub fn on_dispatch(&mut self) {
+        self.jobs += 1;
+    }
+
+    /// All that it could send waits for its reader.
+    pub fn waits_for_reader(&self) -> bool {
+        self.jobs > 0 && self.shut.len() == self.jobs
+    }
+
+    /// Appends what it has to say for itself.
+    fn control(&mut self) {
+        let begin = self.out.len();
+        self.session.control(&mut self.out);
+        self.control_bytes += (self.out.len() - begin) as u64;
+    }
+
+    /// Memory for frames, which idle connections have none of.
+    fn borrow(&mut self, spare: &mut Vec<u8>) {
+        if self.out.capacity() == 0 {
+            self.out = take(spare);
+        }
+    }
+
+    fn give_back(&mut self, spare: &mut Vec<u8>) {
+        if self.out.is_empty() {
+            let out = take(&mut self.out);
+            if spare.capacity() < out.capacity() {
+                *spare = out;
+            }
+        }
+    }
+}
+
+impl<S: Socket> Pipe<S> {
+    /// Bytes that a record has beside its content; none without TLS.
+    fn record_overhead(&self) -> u64 {
+        self.secure.as_ref().map_or(0, |secure| lock(secure).overhead() as u64)
+    }
+
+    fn has_unsent(&self) -> bool {
+        let is_sealed = || self.secure.as_ref().is_some_and(|secure| lock(secure).has_unsent());
+        self.framed.as_ref().is_some_and(|framed| !framed.out.is_empty()) || is_sealed()
+    }
+
+    /// Hands down all that was made, in records where the client speaks TLS. An error leaves the rest for later.
+    fn hand_down(&mut self) -> io::Result<()> {
+        let framed = self.framed.as_deref_mut().expect("it speaks HTTP/2");
+        let mut taken = 0;
+        let result = match &self.secure {
+            None => hand_down_plain(&self.socket, &framed.out, &mut taken),
+            Some(secure) => hand_down_sealed(&self.socket, &mut lock(secure), &framed.out, &mut taken),
+        };
+        framed.out.drain(..taken);
+        result
+    }
+}
+
+fn hand_down_plain(socket: &impl Sink, out: &[u8], taken: &mut usize) -> io::Result<()> {
+    while *taken < out.len() {
+        *taken += socket.send(&out[*taken..], false)?;
+    }
+    Ok(())
+}
+
+/// Seals a few records at a time, and no more before they are gone.
+fn hand_down_sealed(socket: &impl Sink, session: &mut Session, out: &[u8], taken: &mut usize) -> io::Result<()> {
+    loop {
+        if !session.has_unsent() {
+            for record in out[*taken..].chunks(RECORD_BYTES_MAX).take(RECORDS_AT_ONCE_MAX) {
+                session.seal(&[IoSlice::new(record)]);
+                *taken += record.len();
+            }
+        }
+        let more = *taken < out.len();
+        if let Some(error) = session.hand_down(&mut Down { socket, more }).error {
+            return Err(error);
+        }
+        if !more {
+            return Ok(());
+        }
+    }
+}

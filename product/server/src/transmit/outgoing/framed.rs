@@ -1,0 +1,69 @@
+//! A response on a stream of HTTP/2: what is granted becomes frames, and no more is made than that.
+
+use mux::{Session, Source, Stop, Supply};
+
+use super::{Failure, Outgoing};
+use crate::storage::Storage;
+use crate::transmit::Body;
+
+/// What was made of a response.
+#[derive(Debug)]
+pub struct Made {
+    /// Of its head, as HTTP/1.1 has it, and of its body.
+    pub bytes: u64,
+    pub stop: Stop,
+    /// Why its source stopped.
+    pub failure: Option<Failure>,
+}
+
+/// A body, and the storage it is read from.
+struct FromBody<'a> {
+    body: &'a mut Body,
+    storage: &'a mut dyn Storage,
+    failure: Option<Failure>,
+}
+
+impl Source for FromBody<'_> {
+    fn read(&mut self, into: &mut [u8]) -> (usize, Supply) {
+        match self.body.read_into(self.storage, into) {
+            Ok(bytes) if self.body.is_empty() => (bytes, Supply::End),
+            Ok(0) => {
+                self.failure = Some(Failure::Absent);
+                (0, Supply::Later)
+            }
+            Ok(bytes) => (bytes, Supply::More),
+            Err(failure) => {
+                self.failure = Some(failure);
+                (0, Supply::Failed)
+            }
+        }
+    }
+}
+
+impl Outgoing {
+    /// Makes frames of so many bytes behind `out`, the head first. The head is whole whatever the room: a block cannot be cut between two
+    /// grants, since its compression depends on all blocks before it.
+    pub fn make_frames(
+        &mut self,
+        session: &mut Session,
+        stream: u32,
+        storage: &mut dyn Storage,
+        room: usize,
+        out: &mut Vec<u8>,
+    ) -> Made {
+        let head_bytes = self.bytes.len() - self.at;
+        let has_body = !self.body.is_empty();
+        if head_bytes > 0 {
+            if !session.respond(stream, &self.bytes[self.at..], has_body) {
+                return Made { bytes: 0, stop: Stop::Closed, failure: None };
+            }
+            self.at = self.bytes.len();
+        }
+        let mut source = FromBody { body: &mut self.body, storage, failure: None };
+        let written = session.write(stream, room, &mut source, out);
+        let failure = source.failure;
+        // Without a body the stream ends behind its head.
+        let stop = if has_body { written.stop } else { Stop::End };
+        Made { bytes: head_bytes as u64 + written.bytes, stop, failure }
+    }
+}
