@@ -11,8 +11,9 @@ use rustls::version::{TLS12, TLS13};
 
 use crate::Identity;
 
-/// The only protocol so far; HTTP/2 comes before it.
-const HTTP_1_1: &[u8] = b"http/1.1";
+/// The first that the client speaks too is chosen.
+const PROTOCOLS: [&[u8]; 2] = [HTTP_2, b"http/1.1"];
+pub(crate) const HTTP_2: &[u8] = b"h2";
 /// One is used by the next connection; rustls' two would be 200 bytes more of every handshake, and browsers that open several at once
 /// use one for all.
 const TICKETS_PER_HANDSHAKE: usize = 1;
@@ -51,7 +52,7 @@ impl Acceptor {
         let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13, &TLS12]);
         let builder = builder.expect("the provider has suites of both").with_no_client_auth();
         let mut config = builder.with_cert_resolver(Arc::new(ByHost { keys, pick: Box::new(pick) }));
-        config.alpn_protocols = vec![HTTP_1_1.to_vec()];
+        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
         config.ticketer = Arc::clone(&tickets.0);
         config.send_tls13_tickets = TICKETS_PER_HANDSHAKE;
         // Tickets hold all there is to know: nothing is kept for a client that may not come again.

@@ -8,6 +8,7 @@ use std::io::{self, IoSlice, Read, Write};
 use rustls::{ProtocolVersion, ServerConnection};
 
 use crate::Acceptor;
+use crate::acceptor::HTTP_2;
 
 /// Content of a record at most (RFC 8446 section 5.1).
 pub const RECORD_BYTES_MAX: usize = 1 << 14;
@@ -85,6 +86,11 @@ impl Session {
     /// The keys come from an earlier connection.
     pub fn is_resumed(&self) -> bool {
         self.tls.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+    }
+
+    /// HTTP/2 was agreed on.
+    pub fn speaks_http2(&self) -> bool {
+        self.tls.alpn_protocol() == Some(HTTP_2)
     }
 
     /// What the client named as its host.

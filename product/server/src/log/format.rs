@@ -30,7 +30,8 @@ pub struct Entry<'a> {
     pub method: &'a [u8],
     /// As the request had it, with the query; without a method, what was received instead of a request line.
     pub target: &'a [u8],
-    pub minor_version: u8,
+    /// Of HTTP: major and minor.
+    pub version: (u8, u8),
     pub status: u16,
     /// Of the body, handed to the kernel.
     pub body_bytes: u64,
@@ -83,8 +84,8 @@ fn combined(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
         escape_combined(out, entry.method);
         out.push(b' ');
         escape_combined(out, entry.target);
-        out.extend_from_slice(b" HTTP/1.");
-        number(out, entry.minor_version.into());
+        out.extend_from_slice(b" HTTP/");
+        version(out, entry.version);
     }
     out.extend_from_slice(b"\" ");
     number(out, entry.status.into());
@@ -98,6 +99,12 @@ fn combined(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
     out.push(b'\n');
 }
 
+fn version(out: &mut Vec<u8>, (major, minor): (u8, u8)) {
+    number(out, major.into());
+    out.push(b'.');
+    number(out, minor.into());
+}
+
 fn json(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
     out.extend_from_slice(b"{\"time\":\"");
     out.extend_from_slice(time.as_bytes());
@@ -109,8 +116,8 @@ fn json(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
     } else {
         json_text(out, "method", entry.method);
         json_text(out, "target", entry.target);
-        out.extend_from_slice(b",\"version\":\"1.");
-        number(out, entry.minor_version.into());
+        out.extend_from_slice(b",\"version\":\"");
+        version(out, entry.version);
         out.push(b'"');
     }
     out.extend_from_slice(b",\"status\":");
@@ -255,7 +262,7 @@ mod tests {
             unix_s: UNIX_S,
             method: b"GET",
             target: b"/a%20b?q=1",
-            minor_version: 1,
+            version: (1, 1),
             status: 200,
             body_bytes: 1024,
             ahead_bytes: None,

@@ -20,7 +20,7 @@ fn entry(target: &[u8]) -> Entry<'_> {
         unix_s: 0,
         method: b"GET",
         target,
-        minor_version: 1,
+        version: (1, 1),
         status: 200,
         body_bytes: 0,
         ahead_bytes: None,

@@ -277,16 +277,20 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
     }
 
-    /// What is left of a connection of HTTP/2 that closes: its last words leave if they can, and who had not got all is told so.
-    pub(super) fn close_framed(&mut self, now: Nanos, at: usize) {
+    /// Responses whose last bytes were made and have not left are cut.
+    pub(super) fn cut_framed(&mut self, at: usize) {
+        let Some(framed) = self.pipes[at].framed.as_deref_mut() else { return };
+        let failure = || Some(Failure::Disconnected);
+        let cut = framed.departing.drain(..).map(|departure| Departure { failure: failure(), ..departure });
+        self.departures.extend(cut);
+    }
+
+    /// What a connection that closes has to say leaves, if it can.
+    pub(super) fn say_last(&mut self, now: Nanos, at: usize) {
         if let Some(framed) = self.pipes[at].framed.as_deref_mut() {
             framed.borrow(&mut self.spare);
             framed.control();
             self.hand_down(now, at);
-            let framed = self::framed(&mut self.pipes[at]);
-            let failure = || Some(Failure::Disconnected);
-            let cut = framed.departing.drain(..).map(|departure| Departure { failure: failure(), ..departure });
-            self.departures.extend(cut);
         }
     }
 

@@ -56,15 +56,24 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
     }
 
-    /// Its client is gone, or it has ended: what is left on it departs as disconnected.
-    pub fn close(&mut self, now: Nanos, id: PipeId) {
+    /// Its socket takes no more.
+    pub fn is_blocked(&self, id: PipeId) -> bool {
+        self.pipes[id.0].carrier.is_some_and(|carrier| self.drain.is_carrier_blocked(carrier))
+    }
+
+    /// Its client is gone: what is left on it departs as disconnected.
+    pub fn abandon(&mut self, now: Nanos, id: PipeId) {
         self.end_on(now, id.0, || Failure::Disconnected);
-        self.close_framed(now, id.0);
+        self.cut_framed(id.0);
+    }
+
+    /// It has ended: what is left on it departs as disconnected, and its last words leave if they can. Gives what outlasts it.
+    pub fn detach(&mut self, now: Nanos, id: PipeId) -> PipeState {
+        self.abandon(now, id);
+        self.say_last(now, id.0);
         let pipe = self.pipes.remove(id.0);
         self.drain.close(pipe.carrier.expect("it was opened for several"));
-        if self.is_paced() {
-            self.on_closed(now, pipe.state.close(&pipe.socket.status()));
-        }
+        pipe.state
     }
 
     /// Ends the responses of connections whose readers are too slow. A reader is waited for where all it could have waits for it.

@@ -40,7 +40,17 @@ pub struct PipeState {
 impl<S: Socket> Pipe<S> {
     pub fn new(owner: u64, socket: S, client: u32, state: PipeState, now: Nanos) -> Pipe<S> {
         let window = (now, state.sent_bytes);
-        Pipe { owner, socket, client, state, secure: None, framed: None, looks: Looks::default(), carrier: None, window }
+        Pipe {
+            owner,
+            socket,
+            client,
+            state,
+            secure: None,
+            framed: None,
+            looks: Looks::default(),
+            carrier: None,
+            window,
+        }
     }
 
     /// The same, under TLS.

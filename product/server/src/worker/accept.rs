@@ -8,7 +8,8 @@ use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketFlags};
 use units::wire::Framing;
 
-use super::conn::{Conn, Task};
+use super::conn::Conn;
+use super::exchange::Exchange;
 use super::secure::HANDSHAKE_TIMEOUT;
 use super::{LISTENER, Order, Worker};
 use crate::conn::Http1;
@@ -118,8 +119,8 @@ impl Worker {
             port: peer.port(),
             client,
             owner,
-            task: Task::None,
-            class: 0,
+            exchange: Exchange::default(),
+            http2: None,
             has_answered: false,
             is_readable: true,
             is_queued: false,
@@ -130,7 +131,6 @@ impl Worker {
             pipe: PipeState::new(framing),
             is_handshaking: secure.is_some(),
             secure,
-            line: None,
         };
         Some(self.conns.insert(conn))
     }

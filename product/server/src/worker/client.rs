@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use http::Request;
 
 use super::Worker;
-use super::conn::Task;
+use super::exchange::Task;
 use crate::clients::{Busy, Client, Column};
 use crate::reply::{Reply, To};
 
@@ -105,8 +105,10 @@ impl Worker {
     pub(super) fn book_spent(&mut self) {
         for (_, conn) in &self.conns {
             let mut bytes = self.known.take_bytes(conn.client);
-            if let Task::Sending(job) = conn.task {
-                bytes += self.parts.transmitter.untold_bytes(job);
+            for exchange in conn.exchanges() {
+                if let Task::Sending(job) = exchange.task {
+                    bytes += self.parts.transmitter.untold_bytes(job);
+                }
             }
             if bytes > 0 {
                 self.parts.clients.on_bytes(conn.client, bytes, self.now);

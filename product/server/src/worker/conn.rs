@@ -1,10 +1,10 @@
 use std::net::{IpAddr, SocketAddr};
 
-use sched::JobId;
+use units::Nanos;
 
-use super::line::Line;
+use super::exchange::Exchange;
+use super::http2::Http2;
 use crate::conn::Http1;
-use crate::files::Key;
 use crate::transmit::{Connection, End, PipeState, Secure};
 
 /// One client connection: its protocol, its socket, and what the loop knows of both. An idle one holds no buffers.
@@ -17,9 +17,9 @@ pub struct Conn {
     pub client: u32,
     /// Its name in events and among jobs.
     pub owner: u64,
-    pub task: Task,
-    /// Of the response being sent.
-    pub class: u16,
+    pub exchange: Exchange,
+    /// Where the client speaks HTTP/2; `http1` has no part in it then.
+    pub http2: Option<Box<Http2>>,
     /// A response was sent on it before.
     pub has_answered: bool,
     /// Something arrived that was not read yet.
@@ -39,23 +39,6 @@ pub struct Conn {
     pub secure: Option<Secure>,
     /// No keys are agreed on yet.
     pub is_handshaking: bool,
-    /// For the access log and the records, while a response is found and sent.
-    pub line: Option<Box<Line>>,
-}
-
-/// What a response waits for.
-pub enum Task {
-    None,
-    /// What was asked for is being found by somebody who may wait for its disk.
-    Finding(Box<Finding>),
-    /// It is being sent.
-    Sending(JobId),
-}
-
-/// A request that waits for a find. Its head is kept as it came and parsed again when that has ended.
-pub struct Finding {
-    pub head: Vec<u8>,
-    pub key: Key,
 }
 
 impl Conn {
@@ -69,11 +52,17 @@ impl Conn {
     }
 
     pub fn is_sending(&self) -> bool {
-        matches!(self.task, Task::Sending(_))
+        self.exchange.is_sending()
+    }
+
+    /// When it has waited for its client too long.
+    pub fn deadline(&self) -> Nanos {
+        self.http2.as_ref().map_or_else(|| self.http1.deadline(), |http2| http2.deadline)
     }
 
     /// Nothing is asked of us, and nothing is on its way to the client that we know of.
     pub fn is_idle(&self) -> bool {
-        !self.is_readable && self.http1.is_idle()
+        let is_idle = self.http2.as_ref().map_or_else(|| self.http1.is_idle(), |http2| http2.is_idle());
+        !self.is_readable && is_idle
     }
 }

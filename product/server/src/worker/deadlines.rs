@@ -9,7 +9,7 @@ use crate::conn::Late;
 impl Worker {
     pub(super) fn sweep(&mut self) {
         let late: Vec<usize> =
-            self.conns.iter().filter(|(_, conn)| self.now >= conn.http1.deadline()).map(|(at, _)| at).collect();
+            self.conns.iter().filter(|(_, conn)| self.now >= conn.deadline()).map(|(at, _)| at).collect();
         for at in late {
             self.on_late(at);
         }
@@ -26,6 +26,9 @@ impl Worker {
     }
 
     fn on_late(&mut self, at: usize) {
+        if self.conns[at].http2.is_some() {
+            return self.leave_http2(at);
+        }
         match self.conns[at].http1.on_deadline() {
             Some(Late::Refused { reject, received }) => {
                 self.refuse(at, reject, &received);
@@ -44,6 +47,9 @@ impl Worker {
         let later = |at: Nanos| Nanos(at.0.saturating_add(paused.0));
         for (_, conn) in &mut self.conns {
             conn.http1.excuse(paused);
+            if let Some(http2) = &mut conn.http2 {
+                http2.deadline = later(http2.deadline);
+            }
         }
         self.stop_at = self.stop_at.map(later);
         self.parts.transmitter.on_pause(paused);
@@ -57,7 +63,10 @@ impl Worker {
             let idle: Vec<usize> =
                 self.conns.iter().filter(|(_, conn)| !conn.http1.is_answering()).map(|(at, _)| at).collect();
             for at in idle {
-                self.close(at);
+                match self.conns[at].http2 {
+                    Some(_) => self.leave_http2(at),
+                    None => self.close(at),
+                }
             }
             // Those being answered learn that nothing is read behind the response.
             for (_, conn) in &mut self.conns {

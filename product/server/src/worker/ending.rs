@@ -8,6 +8,7 @@ use units::Nanos;
 
 use super::Worker;
 use super::conn::Conn;
+use super::exchange::Place;
 use super::line::Line;
 use crate::clock;
 use crate::log::Log;
@@ -52,7 +53,7 @@ impl Ending {
     }
 
     /// Before it is numbered.
-    fn record(&self, line: &Line, conn: &Conn, ahead_bytes: Option<u64>, now: Nanos) -> JobRecord {
+    fn record(&self, line: &Line, conn: &Conn, class: u16, ahead_bytes: Option<u64>, now: Nanos) -> JobRecord {
         let sent_bytes = self.sent_bytes(line);
         let head_bytes = sent_bytes.min(line.head_bytes);
         let end_at = self.at.unwrap_or(now);
@@ -71,7 +72,7 @@ impl Ending {
             status: line.status,
             outcome: self.cut.map_or(whole, |(_, outcome)| outcome),
             attempts: 1,
-            group: conn.class.into(),
+            group: class.into(),
             client: Some(conn.client),
             ahead_bytes,
         }
@@ -85,10 +86,10 @@ impl Worker {
     }
 
     /// Tells of a response, once.
-    pub(super) fn log(&mut self, at: usize, ending: Ending) {
-        self.count(at, &ending);
-        let conn = &mut self.conns[at];
-        let Some(line) = conn.line.take() else { return };
+    pub(super) fn log(&mut self, place: Place, ending: Ending) {
+        self.count(place, &ending);
+        let Some(line) = self.exchange(place).line.take() else { return };
+        let conn = &self.conns[place.at];
         // Most responses depart in the turn their request came in, whose clock stands.
         let now = clock::now();
         if let Some(log) = &line.log {
@@ -96,17 +97,17 @@ impl Worker {
             let ahead_bytes = self.parts.transmitter.drain().ahead_bytes(conn.client);
             self.parts.log.write(log, &line.entry(conn.peer(), body_bytes, ahead_bytes, now));
         }
-        self.record(at, &line, ending, now);
+        self.record(place, &line, ending, now);
     }
 
     /// A request whose client left before there was a response: a job all the same.
-    pub(super) fn record_unanswered(&mut self, at: usize) {
+    pub(super) fn record_unanswered(&mut self, place: Place) {
         if self.parts.recorder.is_none() {
             return;
         }
-        if let Some(line) = self.conns[at].line.take() {
+        if let Some(line) = self.exchange(place).line.take() {
             let outcome = self.outcome_of(&Failure::Disconnected);
-            self.record(at, &line, Ending::now().cut(0, outcome), clock::now());
+            self.record(place, &line, Ending::now().cut(0, outcome), clock::now());
         }
     }
 
@@ -121,18 +122,20 @@ impl Worker {
 
     /// Cuts what is still being sent, so that its row says how far it came; a stopping server goes on no longer.
     pub(super) fn cut_open(&mut self) {
-        let open: Vec<usize> = self.conns.iter().filter(|(_, conn)| conn.line.is_some()).map(|(at, _)| at).collect();
+        let is_open = |conn: &Conn| conn.exchanges().any(|exchange| exchange.line.is_some());
+        let open: Vec<usize> = self.conns.iter().filter(|(_, conn)| is_open(conn)).map(|(at, _)| at).collect();
         for at in open {
             self.abandon(at);
         }
         self.transmit();
     }
 
-    fn record(&mut self, at: usize, line: &Line, ending: Ending, now: Nanos) {
-        let conn = &self.conns[at];
+    fn record(&mut self, place: Place, line: &Line, ending: Ending, now: Nanos) {
+        let class = self.exchange(place).class;
+        let conn = &self.conns[place.at];
         if let Some(recorder) = &mut self.parts.recorder {
             let ahead_bytes = self.parts.transmitter.drain().ahead_bytes(conn.client);
-            let record = ending.record(line, conn, ahead_bytes, now);
+            let record = ending.record(line, conn, class, ahead_bytes, now);
             recorder.write(now, Row { record, opens: !conn.has_answered });
         }
     }

@@ -3,16 +3,15 @@
 use http::http1::parse_request;
 
 use super::Worker;
-use super::conn::{Finding, Task};
+use super::exchange::{Finding, Place, Task};
 use crate::files::{Find, Found, Missing, SLOW_AFTER};
 
 impl Worker {
     /// Has what a request wants found; meanwhile its connection waits.
-    pub(super) fn begin_find(&mut self, at: usize, find: Box<Find>, head: &[u8]) -> Result<(), Missing> {
-        let conn = &mut self.conns[at];
-        let key = find.key().clone();
-        self.parts.finds.ask(find, conn.owner)?;
-        conn.task = Task::Finding(Box::new(Finding { head: head.to_vec(), key }));
+    pub(super) fn begin_find(&mut self, place: Place, find: Box<Find>, head: &[u8]) -> Result<(), Missing> {
+        let (key, owner) = (find.key().clone(), self.owner_of(place));
+        self.parts.finds.ask(find, owner)?;
+        self.exchange(place).task = Task::Finding(Box::new(Finding { head: head.to_vec(), key }));
         Ok(())
     }
 
@@ -35,8 +34,9 @@ impl Worker {
 
     fn answer_with(&mut self, owner: u64, found: Result<Found, Missing>) {
         // Nobody is there if the client has left meanwhile.
-        let Some(at) = self.find(owner) else { return };
-        let task = std::mem::replace(&mut self.conns[at].task, Task::None);
+        let Some(place) = self.find_place(owner) else { return };
+        let at = place.at;
+        let task = std::mem::take(&mut self.exchange(place).task);
         let Task::Finding(finding) = task else { unreachable!("a connection leaves its find answered or closed") };
         let Ok(Some(head)) = parse_request(&finding.head, &self.parts.limits.request) else {
             unreachable!("it was a request before")
@@ -44,7 +44,10 @@ impl Worker {
         // The sites in force may be others than when it began.
         let to = self.to(at, &head.request);
         let reply = self.parts.replier.reply_with(to, &head.request, found);
-        self.conns[at].class = self.class_of(at, to.site, &head);
+        self.exchange(place).class = self.class_of(at, to.site, &head);
+        if let Some(number) = place.stream {
+            return self.send_on_stream(at, number, reply);
+        }
         self.send(at, reply);
         self.flush(at);
         self.go_on(at);
@@ -60,10 +63,10 @@ impl Worker {
     }
 
     /// The client does not wait any more.
-    pub(super) fn leave_find(&mut self, at: usize) {
-        let conn = &self.conns[at];
-        if let Task::Finding(finding) = &conn.task {
-            self.parts.finds.leave(&finding.key, conn.owner);
+    pub(super) fn leave_find(&mut self, place: Place) {
+        let owner = self.owner_of(place);
+        if let Task::Finding(finding) = std::mem::take(&mut self.exchange(place).task) {
+            self.parts.finds.leave(&finding.key, owner);
         }
     }
 }

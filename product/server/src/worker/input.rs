@@ -6,10 +6,16 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use super::Worker;
+use super::exchange::Place;
+use super::http2::is_preface;
 use super::line::Line;
 use crate::conn::Event;
 use crate::files::SiteNumber;
 use crate::reply::{self, Reply, To};
+
+/// Major versions of HTTP.
+const HTTP_1: u8 = 1;
+pub(super) const HTTP_2: u8 = 2;
 
 /// Requests of one connection that are answered in a turn: a fraction of a millisecond's work.
 const REQUESTS_PER_TURN_MAX: u32 = 64;
@@ -30,7 +36,7 @@ impl Budget {
     const WHOLE: Budget =
         Budget { requests: REQUESTS_PER_TURN_MAX, bytes: BYTES_PER_TURN_MAX, receives: RECEIVES_PER_TURN_MAX };
 
-    fn is_spent(&self) -> bool {
+    pub fn is_spent(&self) -> bool {
         self.requests == 0 || self.bytes == 0
     }
 }
@@ -92,7 +98,14 @@ impl Worker {
 
     /// Answers the requests in what was kept and what has come; keeps the rest.
     pub(super) fn take(&mut self, at: usize, fresh: &[u8]) {
+        if self.conns[at].http2.is_some() {
+            return self.take_frames(at, fresh);
+        }
         let conn = &mut self.conns[at];
+        if conn.secure.is_none() && conn.http1.is_untouched() && is_preface(fresh) {
+            self.begin_http2(at);
+            return self.take_frames(at, fresh);
+        }
         conn.is_cut = false;
         let mut received = conn.http1.receive(fresh);
         while let Some(conn) = self.conns.get_mut(at) {
@@ -131,8 +144,8 @@ impl Worker {
                     self.parts.clients.on_postponed(conn.client);
                     return conn.http1.postpone(bytes);
                 }
-                match self.begin_find(at, find, bytes) {
-                    Ok(()) => return self.note(at, to.site, head),
+                match self.begin_find(at.into(), find, bytes) {
+                    Ok(()) => return self.note(at.into(), to.site, head, HTTP_1),
                     Err(missing) => self.parts.replier.reply_with(to, &head.request, Err(missing)),
                 }
             }
@@ -146,8 +159,8 @@ impl Worker {
     }
 
     fn send_noted(&mut self, at: usize, site: Option<SiteNumber>, head: &Head, reply: Reply) {
-        self.note(at, site, head);
-        self.conns[at].class = self.class_of(at, site, head);
+        self.note(at.into(), site, head, HTTP_1);
+        self.conns[at].exchange.class = self.class_of(at, site, head);
         self.send(at, reply);
     }
 
@@ -157,11 +170,12 @@ impl Worker {
     }
 
     /// Keeps what log and records will say of a request.
-    fn note(&mut self, at: usize, site: Option<SiteNumber>, head: &Head) {
-        self.begin_measuring(at);
+    pub(super) fn note(&mut self, place: Place, site: Option<SiteNumber>, head: &Head, major_version: u8) {
+        self.begin_measuring(place);
         let log = self.parts.replier.log(site);
         if self.keeps_lines(log) {
-            self.conns[at].line = Some(Box::new(Line::new(head, log.cloned(), self.now)));
+            let line = Line::new(head, log.cloned(), self.now).of_version(major_version);
+            self.exchange(place).line = Some(Box::new(line));
         }
     }
 
@@ -169,12 +183,13 @@ impl Worker {
     pub(super) fn refuse(&mut self, at: usize, reject: Reject, received: &[u8]) {
         let log = self.parts.replier.log(None);
         if self.keeps_lines(log) {
-            self.conns[at].line = Some(Box::new(Line::refused(received, reject.reason, log.cloned(), self.now)));
+            self.conns[at].exchange.line =
+                Some(Box::new(Line::refused(received, reject.reason, log.cloned(), self.now)));
         }
         let conn = &mut self.conns[at];
         // What it sends besides is read, and thrown away.
         conn.is_readable = true;
-        conn.class = self.parts.replier.default_class().unwrap_or_else(|| self.parts.classes.last());
+        conn.exchange.class = self.parts.replier.default_class().unwrap_or_else(|| self.parts.classes.last());
         if tls::is_tls(received) && conn.secure.is_none() {
             return self.refuse_tls(at, reject);
         }

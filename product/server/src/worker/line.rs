@@ -17,6 +17,7 @@ pub struct Line {
     /// Empty if `target` is no target but what was received instead of a request line.
     pub method: Vec<u8>,
     pub target: Vec<u8>,
+    pub major_version: u8,
     pub minor_version: u8,
     pub referer: Option<Vec<u8>>,
     pub user_agent: Option<Vec<u8>>,
@@ -41,6 +42,12 @@ impl Line {
         }
     }
 
+    /// The same, sent with this major version: from 2 on there is no minor one.
+    pub fn of_version(self, major_version: u8) -> Line {
+        let minor_version = if major_version > 1 { 0 } else { self.minor_version };
+        Line { major_version, minor_version, ..self }
+    }
+
     /// For what could not be read as a request: its first line, as far as it came.
     pub fn refused(received: &[u8], reason: &'static str, log: Option<Arc<Log>>, arrived_at: Nanos) -> Line {
         let received = received.strip_prefix(b"\r\n").unwrap_or(received);
@@ -61,6 +68,7 @@ impl Line {
             log: None,
             method: method.to_vec(),
             target: target.to_vec(),
+            major_version: 1,
             minor_version,
             referer: None,
             user_agent: None,
@@ -81,7 +89,7 @@ impl Line {
             unix_s: unix.as_secs(),
             method: &self.method,
             target: &self.target,
-            minor_version: self.minor_version,
+            version: (self.major_version, self.minor_version),
             status: self.status,
             body_bytes,
             ahead_bytes,

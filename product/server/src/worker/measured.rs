@@ -6,8 +6,8 @@ use http::Status as HttpStatus;
 use units::Nanos;
 
 use super::Worker;
-use super::conn::Task;
 use super::ending::{ERROR_STATUS_MIN, Ending};
+use super::exchange::{Place, Task};
 use crate::classes::Assigned;
 use crate::clock;
 use crate::objectives::{Book, Ended, Status, UnderWay};
@@ -20,6 +20,17 @@ pub struct Measured {
     body_bytes: u64,
     head_bytes: u32,
     status: u16,
+}
+
+impl Measured {
+    fn new(since: Nanos) -> Measured {
+        Measured { since, body_bytes: 0, head_bytes: 0, status: 0 }
+    }
+
+    /// What was made of it. A head is far below 4 GiB.
+    pub fn encoded(&mut self, status: HttpStatus, head_bytes: usize, body_bytes: u64) {
+        (self.status, self.head_bytes, self.body_bytes) = (status.0, head_bytes as u32, body_bytes);
+    }
 }
 
 /// What a worker keeps for the objectives.
@@ -39,13 +50,13 @@ impl Measures {
         if self.under_way.len() <= at {
             self.under_way.resize(at + 1, None);
         }
-        self.under_way[at] = Some(Measured { since, body_bytes: 0, head_bytes: 0, status: 0 });
+        self.under_way[at] = Some(Measured::new(since));
     }
 
-    /// What was made of it. A head is far below 4 GiB.
+    /// See [`Measured::encoded`].
     pub fn encoded(&mut self, at: usize, status: HttpStatus, head_bytes: usize, body_bytes: u64) {
         if let Some(Some(measured)) = self.under_way.get_mut(at) {
-            (measured.status, measured.head_bytes, measured.body_bytes) = (status.0, head_bytes as u32, body_bytes);
+            measured.encoded(status, head_bytes, body_bytes);
         }
     }
 
@@ -55,9 +66,11 @@ impl Measures {
 }
 
 impl Worker {
-    pub(super) fn begin_measuring(&mut self, at: usize) {
-        if let Some(measures) = &mut self.measures {
-            measures.begin(at, self.now);
+    pub(super) fn begin_measuring(&mut self, place: Place) {
+        let Some(measures) = &mut self.measures else { return };
+        match self.conns[place.at].stream_on(place.stream) {
+            Some(stream) => stream.measured = Some(Measured::new(self.now)),
+            None => measures.begin(place.at, self.now),
         }
     }
 
@@ -69,9 +82,14 @@ impl Worker {
     }
 
     /// A response has ended.
-    pub(super) fn count(&mut self, at: usize, ending: &Ending) {
+    pub(super) fn count(&mut self, place: Place, ending: &Ending) {
         let Some(measures) = &mut self.measures else { return };
-        let Some(measured) = measures.take(at) else { return };
+        let conn = &mut self.conns[place.at];
+        let measured = match conn.stream_on(place.stream) {
+            Some(stream) => stream.measured.take(),
+            None => measures.take(place.at),
+        };
+        let Some(measured) = measured else { return };
         let (ended_at, cut) = ending.measured();
         let ended = Ended {
             took: ended_at.unwrap_or_else(clock::now) - measured.since,
@@ -80,7 +98,8 @@ impl Worker {
             is_whole: cut.is_none(),
             is_right: measured.status < ERROR_STATUS_MIN,
         };
-        measures.book.count(self.now, self.conns[at].class, &ended);
+        let class = conn.exchange_on(place.stream).class;
+        measures.book.count(self.now, class, &ended);
     }
 
     /// Other classes are in force.
@@ -114,9 +133,11 @@ impl Worker {
     fn under_way(&self) -> BTreeMap<u16, UnderWay> {
         let mut classes: BTreeMap<u16, UnderWay> = BTreeMap::new();
         for (_, conn) in &self.conns {
-            let Task::Sending(job) = conn.task else { continue };
-            if let Some(job) = self.parts.transmitter.drain().job(job) {
-                classes.entry(conn.class).or_default().add(job.is_asleep(), self.now - job.arrived_at);
+            for exchange in conn.exchanges() {
+                let Task::Sending(job) = exchange.task else { continue };
+                if let Some(job) = self.parts.transmitter.drain().job(job) {
+                    classes.entry(exchange.class).or_default().add(job.is_asleep(), self.now - job.arrived_at);
+                }
             }
         }
         classes

@@ -14,7 +14,9 @@ mod client;
 mod conn;
 mod deadlines;
 mod ending;
+mod exchange;
 mod find;
+mod http2;
 mod input;
 mod line;
 mod measured;
@@ -54,7 +56,8 @@ use crate::threads::Beat;
 use crate::transmit::{Connection, Departure, Failure, TcpView, Transmitter};
 use crate::wake::Wake;
 use client::Known;
-use conn::{Conn, Task};
+use conn::Conn;
+use exchange::Task;
 use input::Budget;
 use measured::Measures;
 use owner::{Owners, slot_of};
@@ -322,6 +325,16 @@ impl Worker {
         let is_readable = flags.intersects(EventFlags::IN | EventFlags::RDHUP);
         conn.is_readable |= is_readable;
         conn.has_ended |= flags.contains(EventFlags::RDHUP);
+        if let Some(http2) = &conn.http2 {
+            let pipe = http2.pipe;
+            if flags.contains(EventFlags::OUT) && self.parts.transmitter.is_blocked(pipe) {
+                self.parts.transmitter.on_pipe_writable(self.now, pipe);
+            }
+            if is_readable {
+                self.queue(at);
+            }
+            return;
+        }
         let is_answering = conn.http1.is_answering();
         if flags.contains(EventFlags::OUT) && is_answering {
             self.on_writable(at);
@@ -335,15 +348,22 @@ impl Worker {
 
     /// The client is gone: whatever is being sent to it is not worth sending.
     fn abandon(&mut self, at: usize) {
-        let Task::Sending(job) = self.conns[at].task else { return self.close(at) };
+        if self.conns[at].http2.is_some() {
+            return self.abandon_streams(at);
+        }
+        let Task::Sending(job) = self.conns[at].exchange.task else { return self.close(at) };
         self.parts.transmitter.abort(self.now, job, Failure::Disconnected);
     }
 
     /// Forgets the connection; the kernel ends it when the last holder of its descriptor is gone.
     fn close(&mut self, at: usize) {
+        if self.conns[at].http2.as_ref().is_some_and(|http2| !http2.is_idle()) {
+            return self.abandon_streams(at);
+        }
+        self.detach_http2(at);
         self.end_sealed(at);
-        self.leave_find(at);
-        self.record_unanswered(at);
+        self.leave_find(at.into());
+        self.record_unanswered(at.into());
         self.let_go(at);
         self.measure_no_more(at);
         let conn = self.conns.remove(at);

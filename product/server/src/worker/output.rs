@@ -1,7 +1,7 @@
 //! Sending: from replies to the write path, and what happens when a response has departed.
 
-use super::conn::Task;
 use super::ending::Ending;
+use super::exchange::{Place, Task};
 use super::input::BYTES_PER_TURN_MAX;
 use super::{Order, Worker};
 use crate::clock;
@@ -46,7 +46,7 @@ impl Worker {
             self.out.clear();
             return self.dispatch(at, outgoing, 0);
         }
-        let gathers = body.is_empty() && !is_last && conn.line.is_none() && !is_told;
+        let gathers = body.is_empty() && !is_last && conn.exchange.line.is_none() && !is_told;
         if !gathers || self.out.len() >= GATHER_BYTES_MAX {
             self.send_now(at, body);
         } else {
@@ -60,7 +60,7 @@ impl Worker {
         let has_body = conn.http1.encode(&reply.response, reply.is_last, &self.date, &mut self.out);
         let status = reply.response.status;
         let mut body = if has_body { reply.response.body } else { Body::default() };
-        if let Some(line) = &mut conn.line {
+        if let Some(line) = &mut conn.exchange.line {
             line.status = status.0;
             line.body_bytes = body.len();
             line.head_bytes = (self.out.len() - began) as u64;
@@ -105,7 +105,7 @@ impl Worker {
             }
             Some(failure) => {
                 self.note_first_byte(at, sent.bytes);
-                self.report(at, &failure, sent.bytes, Ending::now());
+                self.report(at.into(), &failure, sent.bytes, Ending::now());
                 self.close(at);
             }
             None => {
@@ -126,16 +126,16 @@ impl Worker {
             client: conn.client,
             outgoing,
             sent_bytes,
-            class: conn.class,
+            class: conn.exchange.class,
             pipe: conn.pipe,
             secure: conn.secure.clone(),
         };
         let job = self.parts.transmitter.dispatch(self.now, dispatch);
-        conn.task = Task::Sending(job);
+        conn.exchange.task = Task::Sending(job);
     }
 
     fn note_first_byte(&mut self, at: usize, sent_bytes: u64) {
-        if let Some(line) = self.conns[at].line.as_mut().filter(|_| sent_bytes > 0) {
+        if let Some(line) = self.conns[at].exchange.line.as_mut().filter(|_| sent_bytes > 0) {
             line.first_byte_at = Some(clock::now());
         }
     }
@@ -149,7 +149,7 @@ impl Worker {
     }
 
     pub(super) fn on_writable(&mut self, at: usize) {
-        if let Task::Sending(job) = self.conns[at].task {
+        if let Task::Sending(job) = self.conns[at].exchange.task {
             self.parts.transmitter.on_writable(self.now, job);
         }
     }
@@ -192,10 +192,13 @@ impl Worker {
     fn on_departure(&mut self, departure: Departure) {
         let at = self.find(departure.owner).expect("a connection outlives its response");
         self.spend(at, departure.untold_bytes);
+        if self.conns[at].http2.is_some() {
+            return self.on_stream_departure(at, departure);
+        }
         let conn = &mut self.conns[at];
         conn.pipe = departure.pipe.expect("a connection of HTTP/1.1 sends one response at a time");
         let ending = Ending::of(&departure);
-        let task = std::mem::replace(&mut conn.task, Task::None);
+        let task = std::mem::replace(&mut conn.exchange.task, Task::None);
         debug_assert!(matches!(task, Task::Sending(_)), "a response departs once");
         match departure.failure {
             None => {
@@ -203,15 +206,15 @@ impl Worker {
                 self.go_on(at);
             }
             Some(failure) => {
-                self.report(at, &failure, departure.sent_bytes, ending);
+                self.report(at.into(), &failure, departure.sent_bytes, ending);
                 self.close(at);
             }
         }
     }
 
     /// A file that ended too early is our side's trouble and worth a line; a client that left is not.
-    fn report(&mut self, at: usize, failure: &Failure, sent_bytes: u64, ending: Ending) {
-        let peer = self.conns[at].peer();
+    pub(super) fn report(&mut self, place: Place, failure: &Failure, sent_bytes: u64, ending: Ending) {
+        let peer = self.conns[place.at].peer();
         let why = match failure {
             Failure::Truncated { path } => format!("{path} became shorter while being sent"),
             Failure::Unreadable { path, error } => format!("cannot read {path}: {error}"),
@@ -222,12 +225,12 @@ impl Worker {
             self.parts.log.error(&format!("response to {peer} cut after {sent_bytes} bytes: {why}"));
         }
         let outcome = self.outcome_of(failure);
-        self.log(at, ending.cut(sent_bytes, outcome));
+        self.log(place, ending.cut(sent_bytes, outcome));
     }
 
     /// The kernel has all of a response, and where it is the last, the end behind it.
     fn on_sent(&mut self, at: usize, ending: Ending) {
-        self.log(at, ending);
+        self.log(at.into(), ending);
         let conn = &mut self.conns[at];
         conn.has_answered = true;
         conn.http1.on_sent(self.now, &self.parts.limits);

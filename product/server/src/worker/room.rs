@@ -69,9 +69,8 @@ impl Worker {
     /// that never asked for anything, and in each the longest idle.
     fn longest_idle(&self) -> Vec<usize> {
         let idle = self.conns.iter().filter(|(_, conn)| conn.is_idle());
-        let mut idle: Vec<_> = idle
-            .map(|(at, conn)| (!conn.http1.is_lingering(), !conn.has_answered, conn.http1.deadline(), at))
-            .collect();
+        let mut idle: Vec<_> =
+            idle.map(|(at, conn)| (!conn.http1.is_lingering(), !conn.has_answered, conn.deadline(), at)).collect();
         if idle.len() > IDLE_FOUND_MAX {
             idle.select_nth_unstable(IDLE_FOUND_MAX);
             idle.truncate(IDLE_FOUND_MAX);

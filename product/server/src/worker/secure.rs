@@ -67,7 +67,7 @@ impl Failures {
             0 => String::new(),
             others => format!(" (and {others} others since the last such line)"),
         };
-        Some(format!("TLS failed with {}{others}", std::mem::take(&mut self.last)))
+        Some(format!("refused {}{others}", std::mem::take(&mut self.last)))
     }
 }
 
@@ -122,6 +122,11 @@ impl Worker {
         if conn.is_handshaking && !lock(secure).is_handshaking() {
             conn.is_handshaking = false;
             conn.http1.begin_waiting(self.now, &self.parts.limits);
+            if lock(secure).speaks_http2() {
+                // The ticket leaves first: what follows is the transmitter's.
+                self.send_sealed(at);
+                self.begin_http2(at);
+            }
         }
     }
 
@@ -133,6 +138,11 @@ impl Worker {
     /// Hands down what answers the client's TLS, unless a response does so; gives how many bytes left.
     pub(super) fn send_sealed(&mut self, at: usize) -> usize {
         let Some(conn) = self.conns.get_mut(at).filter(|conn| !conn.is_sending()) else { return 0 };
+        if let Some(http2) = &conn.http2 {
+            // It says so at the end of the turn.
+            self.parts.transmitter.say(http2.pipe);
+            return 0;
+        }
         let Some(secure) = &conn.secure else { return 0 };
         let mut session = lock(secure);
         if !session.has_unsent() {
@@ -175,7 +185,7 @@ impl Worker {
         );
         let conn = &mut self.conns[at];
         conn.http1.refuse_aside();
-        if let Some(line) = &mut conn.line {
+        if let Some(line) = &mut conn.exchange.line {
             line.status = reject.status.0;
             line.head_bytes = REFUSAL.len() as u64;
         }
@@ -190,7 +200,7 @@ impl Worker {
         }
     }
 
-    fn fail(&mut self, at: usize, why: &str) {
+    pub(super) fn fail(&mut self, at: usize, why: &str) {
         let peer = self.conns[at].peer();
         self.secured.failures.add(peer, why);
         self.tell_failures();

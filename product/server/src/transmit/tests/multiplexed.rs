@@ -15,7 +15,16 @@ impl Bench {
     fn dispatch_on(&mut self, pipe: PipeId, bytes: u64, urgency: u8) -> JobId {
         let outgoing = Outgoing::new(vec![urgency; bytes as usize], Body::default(), End::Open);
         let precedence = Precedence { urgency, ..Precedence::default() };
-        self.transmitter.dispatch_on(self.now.get(), pipe, Stream { number: 0, outgoing, class: 0, precedence }).unwrap()
+        self.transmitter
+            .dispatch_on(self.now.get(), pipe, Stream { number: 0, outgoing, class: 0, precedence })
+            .unwrap()
+    }
+
+    fn close(&mut self, socket: &FakeSocket, pipe: PipeId) {
+        let state = self.transmitter.detach(self.now.get(), pipe);
+        if self.transmitter.is_paced() {
+            self.transmitter.on_closed(self.now.get(), state.close(&socket.status()));
+        }
     }
 
     fn departed(&mut self) -> Vec<(JobId, Option<Failure>)> {
@@ -38,7 +47,7 @@ fn what_tcp_sends_again_is_charged_once_for_all_responses() {
         socket.retransmitted.set(5 * SEGMENT);
         bench.drive();
         socket.let_out(u64::MAX);
-        bench.transmitter.close(bench.now.get(), pipe);
+        bench.close(&socket, pipe);
         assert_eq!(socket.received.borrow().len() as u64, 20 * SEGMENT);
         bench.transmitter.drain().ledger().charged_bytes() - before
     };
@@ -91,12 +100,12 @@ fn a_client_that_vanishes_frees_every_response() {
         let now = bench.now.get();
         bench.transmitter.run(&|| now);
         let sent = bench.departed().iter().filter(|(_, failure)| failure.is_none()).count();
-        bench.transmitter.close(bench.now.get(), pipe);
+        bench.close(&socket, pipe);
         let cut = bench.departed();
         assert!(cut.len() + sent == 3 && cut.iter().all(|(_, failure)| matches!(failure, Some(Failure::Disconnected))));
         assert!(bench.transmitter.is_idle() && bench.transmitter.pipes.is_empty());
         let again = bench.open(&socket);
-        bench.transmitter.close(bench.now.get(), again);
+        bench.close(&socket, again);
         assert!(bench.transmitter.is_idle() && bench.transmitter.pipes.is_empty());
     }
 }
@@ -136,5 +145,5 @@ fn an_idle_connection_is_never_slow() {
         bench.transmitter.end_stalled(Nanos::from_secs(second));
     }
     assert_eq!(bench.departed().len(), 1);
-    bench.transmitter.close(bench.now.get(), pipe);
+    bench.close(&socket, pipe);
 }

@@ -1,0 +1,334 @@
+//! Connections of HTTP/2: several requests at a time, each answered as one of HTTP/1.1 is, its response a job on the connection's carrier.
+//!
+//! The engine lives with the transmitter, which makes its frames; the worker gives it what came and answers its requests.
+
+use http::http1::{self, Connection as Lasting, Head, parse_request};
+use http::{Method, Reject, Status};
+use mux::{Broken, Event, PREFACE};
+use units::Nanos;
+
+use super::Worker;
+use super::conn::Conn;
+use super::ending::Ending;
+use super::exchange::{Exchange, Place, Task};
+use super::input::HTTP_2;
+use super::line::Line;
+use super::measured::Measured;
+use crate::config::Limits;
+use crate::reply::{self, Reply};
+use crate::transmit::{Body, Departure, End, Failure, Opening, Outgoing, PipeId, Sink, Stream as Begun};
+
+/// As much of the preface as no request of HTTP/1 begins with.
+const PREFACE_BYTES_MIN: usize = 16;
+
+const HEADLESS: Reject = Reject { status: Status::BAD_REQUEST, reason: "a head without an end" };
+
+pub struct Http2 {
+    pub pipe: PipeId,
+    /// Those that are open, at most [`mux::STREAMS_MAX`].
+    pub streams: Vec<Stream>,
+    /// Nothing is expected before this instant.
+    pub deadline: Nanos,
+    /// It ends when its last stream has.
+    pub is_leaving: bool,
+}
+
+/// A request and its response.
+pub struct Stream {
+    pub number: u32,
+    /// Its name among finds.
+    pub owner: u64,
+    pub exchange: Exchange,
+    /// False for HEAD: no body follows the head.
+    has_body: bool,
+    pub measured: Option<Measured>,
+}
+
+impl Http2 {
+    pub fn stream(&mut self, number: u32) -> Option<&mut Stream> {
+        self.streams.iter_mut().find(|stream| stream.number == number)
+    }
+
+    /// Nothing is asked of us.
+    pub fn is_idle(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    fn begin(&mut self, number: u32, owner: u64) {
+        let exchange = Exchange::default();
+        self.streams.push(Stream { number, owner, exchange, has_body: true, measured: None });
+        self.deadline = Nanos::MAX;
+    }
+
+    fn end(&mut self, number: u32, now: Nanos, limits: &Limits) {
+        self.streams.retain(|stream| stream.number != number);
+        if self.streams.is_empty() {
+            self.deadline = now + limits.idle_timeout;
+            // What a page of many files needed.
+            self.streams.shrink_to(0);
+        }
+    }
+}
+
+impl Conn {
+    pub fn stream_on(&mut self, number: Option<u32>) -> Option<&mut Stream> {
+        self.http2.as_mut()?.stream(number?)
+    }
+}
+
+/// Whether a client begins with HTTP/2, without having asked for it (RFC 9113 section 3.3).
+pub fn is_preface(bytes: &[u8]) -> bool {
+    bytes.len() >= PREFACE_BYTES_MIN && PREFACE.iter().zip(bytes).all(|(preface, byte)| preface == byte)
+}
+
+impl Worker {
+    /// From now on the client speaks HTTP/2.
+    pub(super) fn begin_http2(&mut self, at: usize) {
+        let settings =
+            mux::Settings { head_bytes_max: self.parts.limits.request.head_bytes_max, streams_max: mux::STREAMS_MAX };
+        let conn = &mut self.conns[at];
+        let opening = Opening {
+            owner: conn.owner,
+            socket: conn.socket.clone(),
+            client: conn.client,
+            pipe: conn.pipe,
+            secure: conn.secure.clone(),
+            session: mux::Session::new(&settings),
+        };
+        let pipe = self.parts.transmitter.open_framed(self.now, opening);
+        let deadline = self.now + self.parts.limits.head_timeout;
+        self.conns[at].http2 = Some(Box::new(Http2 { pipe, streams: Vec::new(), deadline, is_leaving: false }));
+    }
+
+    fn pipe(&self, at: usize) -> PipeId {
+        self.conns[at].http2.as_ref().expect("it speaks HTTP/2").pipe
+    }
+
+    /// Takes what has come, or goes on with what came before.
+    pub(super) fn take_frames(&mut self, at: usize, bytes: &[u8]) {
+        self.conns[at].is_cut = false;
+        let pipe = self.pipe(at);
+        let taken = self.parts.transmitter.receive(self.now, pipe, bytes);
+        self.take_events(at);
+        if let Err(broken) = &taken
+            && self.conns.contains(at)
+        {
+            self.tell_broken(at, broken);
+        }
+        let is_there = self.conns.get(at).is_some_and(|conn| conn.http2.is_some());
+        if is_there && (taken.is_err() || self.parts.transmitter.has_ended(pipe)) {
+            self.end_http2(at);
+        }
+    }
+
+    /// Those of a turn: a connection that asks for more waits for the next.
+    fn take_events(&mut self, at: usize) {
+        while let Some(http2) = self.conns.get(at).and_then(|conn| conn.http2.as_ref()) {
+            let pipe = http2.pipe;
+            if self.budget.is_spent() {
+                self.conns[at].is_cut = true;
+                return;
+            }
+            match self.parts.transmitter.event(pipe) {
+                None => return,
+                Some(Event::Request { stream, head }) => self.begin_stream(at, stream, &head),
+                Some(Event::Priority { stream }) => self.prefer(at, stream),
+                Some(Event::Closed { stream }) => self.leave_stream(at, stream),
+            }
+        }
+    }
+
+    fn begin_stream(&mut self, at: usize, number: u32, head: &[u8]) {
+        let owner = self.owners.next(at);
+        self.conns[at].http2.as_mut().expect("it speaks HTTP/2").begin(number, owner);
+        match parse_request(head, &self.parts.limits.request) {
+            Ok(Some(parsed)) => self.answer_on_stream(at, number, &parsed, head),
+            Ok(None) => self.refuse_on_stream(at, number, HEADLESS, head),
+            Err(reject) => self.refuse_on_stream(at, number, reject, head),
+        }
+    }
+
+    fn answer_on_stream(&mut self, at: usize, number: u32, head: &Head, bytes: &[u8]) {
+        self.budget.requests -= 1;
+        let place = Place { at, stream: Some(number) };
+        self.stream(at, number).has_body = head.request.method != Method::Head;
+        let to = self.to(at, &head.request);
+        self.note(place, to.site, head, HTTP_2);
+        let reply = match self.refuse_frequent(at, to, &head.request) {
+            Some(reply) => reply,
+            None => match self.parts.replier.reply(to, &head.request, self.now) {
+                Ok(reply) => reply,
+                Err(find) => match self.begin_find(place, find, bytes) {
+                    Ok(()) => return,
+                    Err(missing) => self.parts.replier.reply_with(to, &head.request, Err(missing)),
+                },
+            },
+        };
+        self.exchange(place).class = self.class_of(at, to.site, head);
+        self.send_on_stream(at, number, reply);
+    }
+
+    /// Answers what is no request that we could read.
+    fn refuse_on_stream(&mut self, at: usize, number: u32, reject: Reject, received: &[u8]) {
+        self.budget.requests -= 1;
+        let place = Place { at, stream: Some(number) };
+        let log = self.parts.replier.log(None);
+        if self.keeps_lines(log) {
+            let line = Line::refused(received, reject.reason, log.cloned(), self.now).of_version(HTTP_2);
+            self.exchange(place).line = Some(Box::new(line));
+        }
+        let class = self.parts.replier.default_class().unwrap_or_else(|| self.parts.classes.last());
+        self.exchange(place).class = class;
+        self.send_on_stream(at, number, reply::reject(reject));
+    }
+
+    fn stream(&mut self, at: usize, number: u32) -> &mut Stream {
+        self.conns[at].stream_on(Some(number)).expect("its stream is open")
+    }
+
+    /// Makes a job of a reply.
+    pub(super) fn send_on_stream(&mut self, at: usize, number: u32, reply: Reply) {
+        if let Some(error) = &reply.trouble {
+            self.parts.log.error(&format!("cannot read {error}"));
+        }
+        let status = reply.response.status;
+        let mut head = Vec::new();
+        http1::encode(&mut head, &reply.response, &self.date, Lasting::KeepAlive, 1);
+        let stream = self.conns[at].stream_on(Some(number)).expect("its stream is open");
+        let body = if stream.has_body { reply.response.body } else { Body::default() };
+        if let Some(line) = &mut stream.exchange.line {
+            line.status = status.0;
+            line.body_bytes = body.len();
+            line.head_bytes = head.len() as u64;
+        }
+        if let Some(measured) = &mut stream.measured {
+            measured.encoded(status, head.len(), body.len());
+        }
+        let (class, pipe) = (stream.exchange.class, self.pipe(at));
+        let precedence = self.parts.transmitter.precedence(pipe, number);
+        let begun = Begun { number, outgoing: Outgoing::new(head, body, End::Open), class, precedence };
+        let job = self.parts.transmitter.dispatch_on(self.now, pipe, begun);
+        let job = job.expect("a client has no more streams than a carrier may have jobs");
+        self.stream(at, number).exchange.task = Task::Sending(job);
+    }
+
+    /// The client wishes a response sooner or later than it did.
+    fn prefer(&mut self, at: usize, number: u32) {
+        let pipe = self.pipe(at);
+        let Some(Task::Sending(job)) = self.conns[at].stream_on(Some(number)).map(|stream| &stream.exchange.task)
+        else {
+            return;
+        };
+        let job = *job;
+        let precedence = self.parts.transmitter.precedence(pipe, number);
+        self.parts.transmitter.on_precedence(job, precedence);
+    }
+
+    /// The stream is closed. Its response is all made, or its client does not want it any more.
+    fn leave_stream(&mut self, at: usize, number: u32) {
+        let place = Place { at, stream: Some(number) };
+        let Some(stream) = self.conns[at].stream_on(Some(number)) else { return };
+        match stream.exchange.task {
+            Task::Sending(job) => self.parts.transmitter.abort(self.now, job, Failure::Disconnected),
+            Task::Finding(_) | Task::None => {
+                self.leave_find(place);
+                self.record_unanswered(place);
+                self.end_stream(at, number);
+            }
+        }
+    }
+
+    fn end_stream(&mut self, at: usize, number: u32) {
+        let (now, limits) = (self.now, &self.parts.limits);
+        if let Some(http2) = &mut self.conns[at].http2 {
+            http2.end(number, now, limits);
+            if http2.is_leaving && http2.streams.is_empty() {
+                self.close(at);
+            }
+        }
+    }
+
+    /// A response has ended.
+    pub(super) fn on_stream_departure(&mut self, at: usize, departure: Departure) {
+        let http2 = self.conns[at].http2.as_ref().expect("it speaks HTTP/2");
+        let is_of = |task: &Task| matches!(task, Task::Sending(job) if *job == departure.job);
+        let stream = http2.streams.iter().find(|stream| is_of(&stream.exchange.task));
+        let number = stream.expect("a stream outlives its response").number;
+        let place = Place { at, stream: Some(number) };
+        let ending = Ending::of(&departure);
+        self.conns[at].has_answered = true;
+        match departure.failure {
+            None => self.log(place, ending),
+            Some(failure) => {
+                self.report(place, &failure, departure.sent_bytes, ending);
+                let pipe = self.pipe(at);
+                self.parts.transmitter.cancel(pipe, number);
+                if matches!(failure, Failure::Stalled) {
+                    self.abandon_streams(at);
+                }
+            }
+        }
+        if self.conns.contains(at) {
+            self.end_stream(at, number);
+        }
+    }
+
+    /// The client is gone, or has had its time: nothing of it is worth sending. The connection ends when the last response has departed.
+    pub(super) fn abandon_streams(&mut self, at: usize) {
+        let Some(http2) = &mut self.conns[at].http2 else { return };
+        http2.is_leaving = true;
+        let pipe = http2.pipe;
+        let unanswered: Vec<u32> =
+            http2.streams.iter().filter(|stream| !stream.exchange.is_sending()).map(|stream| stream.number).collect();
+        let is_empty = http2.streams.is_empty();
+        self.parts.transmitter.abandon(self.now, pipe);
+        for number in unanswered {
+            self.leave_stream(at, number);
+        }
+        if is_empty {
+            self.close(at);
+        }
+    }
+
+    /// Takes no new requests; the connection ends when the last response has departed.
+    pub(super) fn leave_http2(&mut self, at: usize) {
+        let Some(http2) = &mut self.conns[at].http2 else { return };
+        http2.is_leaving = true;
+        let (pipe, is_idle) = (http2.pipe, http2.is_idle());
+        self.parts.transmitter.go_away(pipe);
+        if is_idle {
+            self.close(at);
+        }
+    }
+
+    /// Nothing more is said. What the client sends is read and thrown away until it has seen that: a reset could cost it our reason.
+    fn end_http2(&mut self, at: usize) {
+        if !self.conns[at].http2.as_ref().is_some_and(|http2| http2.is_idle()) {
+            return self.abandon_streams(at);
+        }
+        self.detach_http2(at);
+        self.end_sealed(at);
+        let conn = &mut self.conns[at];
+        conn.socket.finish();
+        conn.http1.refuse_aside();
+        conn.http1.on_sent(self.now, &self.parts.limits);
+        conn.is_readable = true;
+        self.queue(at);
+    }
+
+    /// The transmitter has no more to do with the connection.
+    pub(super) fn detach_http2(&mut self, at: usize) {
+        if let Some(http2) = self.conns[at].http2.take() {
+            debug_assert!(http2.is_idle(), "its responses have departed");
+            self.conns[at].pipe = self.parts.transmitter.detach(self.now, http2.pipe);
+        }
+    }
+
+    fn tell_broken(&mut self, at: usize, broken: &Broken) {
+        let what = match broken {
+            Broken::Protocol(why) => format!("HTTP/2: {why}"),
+            Broken::Flood(flood) => format!("HTTP/2: {flood}"),
+        };
+        self.fail(at, &what);
+    }
+}
