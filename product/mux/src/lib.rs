@@ -7,14 +7,17 @@
 //!
 //! A request is given as the head that HTTP/1.1 would have sent ([`Event::Request`]), so that one strict parser reads both.
 //!
-//! Before nghttp2 sees a byte, a walker over the frames' headers counts them: floods end the connection (`budget`).
+//! Before nghttp2 sees a byte, a walker goes over the frames: floods end the connection (`budget`), and so do frames on streams that the
+//! client has ended (`streams`), which the engine forgets.
 
 mod budget;
 mod ffi;
 mod head;
 mod session;
+mod streams;
 #[cfg(test)]
 mod tests;
+mod walker;
 
 pub use budget::Flood;
 pub use session::{Broken, Event, PREFACE, Priority, Session, Settings, Source, Stop, Supply, Written};

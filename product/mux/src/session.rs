@@ -4,6 +4,8 @@ use units::Nanos;
 
 use crate::budget::{Budget, Flood};
 use crate::ffi::{Engine, Hooks};
+use crate::streams::{Mistake, Streams};
+use crate::walker::{Frame, WINDOW_UPDATE, Walker};
 use crate::{FRAME_HEADER_BYTES, STREAMS_MAX, head};
 
 /// What a client begins with (RFC 9113 section 3.4).
@@ -11,7 +13,13 @@ pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 const NO_ERROR: u32 = 0;
 const INTERNAL_ERROR: u32 = 2;
+const FLOW_CONTROL_ERROR: u32 = 3;
 const ENHANCE_YOUR_CALM: u32 = 11;
+
+/// The greatest window (RFC 9113 section 6.9.1).
+const WINDOW_MAX: u32 = (1 << 31) - 1;
+/// Updates from here on may take a window past that at once.
+const GREAT_UPDATE: u32 = 1 << 30;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -99,16 +107,53 @@ pub enum Broken {
     Flood(#[from] Flood),
 }
 
+/// Whose the end of a connection is.
+enum End {
+    /// The engine's, which has said so.
+    Engines(String),
+    /// Ours, with the code that says why.
+    Ours(u32, Broken),
+}
+
+impl From<Flood> for End {
+    fn from(flood: Flood) -> End {
+        End::Ours(ENHANCE_YOUR_CALM, flood.into())
+    }
+}
+
+impl From<Mistake> for End {
+    fn from(mistake: Mistake) -> End {
+        End::Ours(mistake.code, Broken::Protocol(mistake.why.to_string()))
+    }
+}
+
+impl From<End> for Broken {
+    fn from(end: End) -> Broken {
+        match end {
+            End::Engines(why) => Broken::Protocol(why),
+            End::Ours(_, broken) => broken,
+        }
+    }
+}
+
 /// The server's end of a connection.
 pub struct Session {
     engine: Engine,
+    walker: Walker,
+    streams: Streams,
     budget: Budget,
     is_broken: bool,
 }
 
 impl Session {
     pub fn new(settings: &Settings) -> Session {
-        Session { engine: Engine::new(settings), budget: Budget::new(PREFACE.len()), is_broken: false }
+        Session {
+            engine: Engine::new(settings),
+            walker: Walker::new(PREFACE.len()),
+            streams: Streams::default(),
+            budget: Budget::default(),
+            is_broken: false,
+        }
     }
 
     /// Takes what has come, and appends the session's own answers; what it says is asked of [`Session::event`]. After an error nothing more is
@@ -117,26 +162,55 @@ impl Session {
         if self.is_broken {
             return Ok(());
         }
-        let taken = self.take(now, bytes, out);
-        if let Err(Broken::Flood(_)) = taken {
-            self.engine.terminate(ENHANCE_YOUR_CALM);
-            self.control(out);
-        }
+        let taken = self.take(now, bytes, out).map_err(|end| {
+            if let End::Ours(code, _) = &end {
+                self.engine.terminate(*code);
+                self.control(out);
+            }
+            end.into()
+        });
         self.is_broken |= taken.is_err();
         taken
     }
 
-    fn take(&mut self, now: Nanos, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Broken> {
-        self.budget.on_received(now, bytes)?;
+    fn take(&mut self, now: Nanos, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), End> {
+        let mut rest = bytes;
+        let mut known = 0;
+        while let (taken, Some(frame)) = self.walker.next(&rest[known..]) {
+            known += taken;
+            self.budget.on_frame(now, &frame)?;
+            self.streams.on_frame(&frame)?;
+            if frame.kind == WINDOW_UPDATE && frame.word >= GREAT_UPDATE {
+                // The engine has to know all before it, and not it.
+                let before = known.saturating_sub(taken);
+                self.feed(now, &rest[..before], out)?;
+                rest = &rest[before..];
+                known = taken;
+                self.on_great_update(&frame, out);
+            }
+        }
+        self.feed(now, rest, out)
+    }
+
+    /// A window of a stream that is updated past the greatest costs the client that stream (RFC 9113 section 6.9.1).
+    fn on_great_update(&mut self, frame: &Frame, out: &mut Vec<u8>) {
+        let window = self.engine.stream_window(frame.stream).filter(|_| frame.stream != 0);
+        if window.is_some_and(|window| window > WINDOW_MAX - frame.word) {
+            self.engine.reset(frame.stream, FLOW_CONTROL_ERROR);
+            self.control(out);
+        }
+    }
+
+    fn feed(&mut self, now: Nanos, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), End> {
         let taken = self.engine.receive(bytes);
         self.control(out);
-        taken.map_err(Broken::Protocol)?;
+        taken.map_err(End::Engines)?;
         let Hooks { provoked, trouble, .. } = self.engine.hooks();
         let (provoked, trouble) = (std::mem::take(provoked), trouble.take());
         (0..provoked).try_for_each(|_| self.budget.on_provoked(now))?;
         match trouble {
             // Mistakes that end a stream alone are no news; a client that just leaves has made none.
-            Some(trouble) if !self.engine.wants_read() => Err(Broken::Protocol(trouble)),
+            Some(trouble) if !self.engine.wants_read() => Err(End::Engines(trouble)),
             _ => Ok(()),
         }
     }

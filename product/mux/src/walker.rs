@@ -1,0 +1,126 @@
+//! Frames as they come by, before the engine sees them: their headers, and the first word of their payloads.
+
+use crate::FRAME_HEADER_BYTES;
+
+pub const DATA: u8 = 0;
+pub const HEADERS: u8 = 1;
+pub const PRIORITY: u8 = 2;
+pub const RST_STREAM: u8 = 3;
+pub const WINDOW_UPDATE: u8 = 8;
+pub const CONTINUATION: u8 = 9;
+pub const END_STREAM: u8 = 1;
+
+const WORD_BYTES: usize = 4;
+
+/// A frame (RFC 9113 section 4.1) whose payload may be still to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame {
+    pub kind: u8,
+    pub flags: u8,
+    pub stream: u32,
+    pub length: u32,
+    /// The first four bytes of the payload, less the reserved bit: zeros where it has fewer.
+    pub word: u32,
+}
+
+impl Frame {
+    pub fn ends_stream(&self) -> bool {
+        self.flags & END_STREAM != 0
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Walker {
+    /// The beginning of a frame that came in part.
+    begun: [u8; FRAME_HEADER_BYTES + WORD_BYTES],
+    have: usize,
+    /// To be passed over: of a payload, or of the preface.
+    left: usize,
+}
+
+impl Walker {
+    /// Of a connection that begins with so many bytes that are no frame.
+    pub fn new(preface_bytes: usize) -> Walker {
+        Walker { left: preface_bytes, ..Walker::default() }
+    }
+
+    /// Goes on to where the next frame is known, or to the end: how many bytes that is.
+    pub fn next(&mut self, bytes: &[u8]) -> (usize, Option<Frame>) {
+        let passed = self.left.min(bytes.len());
+        self.left -= passed;
+        let mut at = passed;
+        loop {
+            let missing = self.wanted() - self.have;
+            if missing == 0 {
+                return (at, Some(self.frame()));
+            }
+            let taken = missing.min(bytes.len() - at);
+            if taken == 0 {
+                return (at, None);
+            }
+            self.begun[self.have..self.have + taken].copy_from_slice(&bytes[at..at + taken]);
+            self.have += taken;
+            at += taken;
+        }
+    }
+
+    /// Bytes of a frame that make it known.
+    fn wanted(&self) -> usize {
+        let word_bytes = if self.have < FRAME_HEADER_BYTES { 0 } else { (self.length() as usize).min(WORD_BYTES) };
+        FRAME_HEADER_BYTES + word_bytes
+    }
+
+    fn length(&self) -> u32 {
+        let [a, b, c, ..] = self.begun;
+        u32::from_be_bytes([0, a, b, c])
+    }
+
+    fn frame(&mut self) -> Frame {
+        let length = self.length();
+        let mut word = [0; WORD_BYTES];
+        word[..self.have - FRAME_HEADER_BYTES].copy_from_slice(&self.begun[FRAME_HEADER_BYTES..self.have]);
+        let [_, _, _, kind, flags, a, b, c, d, ..] = self.begun;
+        self.left = length as usize - (self.have - FRAME_HEADER_BYTES);
+        self.have = 0;
+        let bits = |word| u32::from_be_bytes(word) & (u32::MAX >> 1);
+        Frame { kind, flags, stream: bits([a, b, c, d]), length, word: bits(word) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With a payload of `payload` bytes from 1 up.
+    fn frame(kind: u8, stream: u8, payload: u8) -> Vec<u8> {
+        [&[0, 0, payload, kind, 5, 0x80, 0, 0, stream][..], &(1..=payload).collect::<Vec<u8>>()].concat()
+    }
+
+    #[test]
+    fn frames_are_seen_however_they_are_cut() {
+        let all =
+            [vec![b'x'; 24], frame(6, 0, 8), frame(4, 0, 0), frame(8, 7, 4), frame(3, 9, 3), frame(0, 1, 200)].concat();
+        let expected = [
+            (6, 0, 8, 0x0102_0304),
+            (4, 0, 0, 0),
+            (8, 7, 4, 0x0102_0304),
+            (3, 9, 3, 0x0102_0300),
+            (0, 1, 200, 0x0102_0304),
+        ];
+        for size in [1, 2, 3, 7, 9, 13, 40, 1000] {
+            let mut walker = Walker::new(24);
+            let mut seen = Vec::new();
+            for mut piece in all.chunks(size) {
+                loop {
+                    let (taken, frame) = walker.next(piece);
+                    piece = &piece[taken..];
+                    let Some(frame) = frame else { break };
+                    assert_eq!(frame.flags, 5);
+                    seen.push((frame.kind, frame.stream, frame.length, frame.word));
+                }
+                assert!(piece.is_empty());
+            }
+            assert_eq!(seen, expected, "{size}");
+        }
+    }
+}
