@@ -15,6 +15,8 @@ mod ffi;
 mod head;
 mod session;
 mod streams;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod walker;

@@ -4,34 +4,16 @@ use proptest::prelude::*;
 use units::Nanos;
 
 use super::*;
-
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-const PRIORITY_UPDATE: u8 = 16;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+use crate::testing::{
+    DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PRIORITY_UPDATE, RST_STREAM, SETTINGS, WINDOW_UPDATE, block,
+    frame, hello, wide,
+};
 
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nServer: weir\r\nContent-Length: 3000\r\n\r\n";
 const GET: [(&str, &str); 4] = [(":method", "GET"), (":scheme", "http"), (":authority", "a"), (":path", "/x")];
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let [_, a, b, c] = (payload.len() as u32).to_be_bytes();
-    [&[a, b, c, kind, flags][..], &stream.to_be_bytes(), payload].concat()
-}
-
-/// Fields as literals without indexing (RFC 7541 section 6.2.2), shorter than 127 bytes each.
-fn block(fields: &[(&str, &str)]) -> Vec<u8> {
-    let text = |text: &str| [&[text.len() as u8][..], text.as_bytes()].concat();
-    fields.iter().flat_map(|(name, value)| [&[0][..], &text(name), &text(value)].concat()).collect()
-}
-
 fn request(stream: u32, more: &[(&str, &str)]) -> Vec<u8> {
-    frame(HEADERS, END_HEADERS | END_STREAM, stream, &block(&[&GET[..], more].concat()))
+    testing::request(stream, "/x", more)
 }
 
 struct Client {
@@ -63,7 +45,7 @@ impl Source for Never {
 impl Client {
     fn new() -> Client {
         let mut client = Client { session: Session::new(&Settings::default()), out: Vec::new(), seen: 0 };
-        client.say(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).unwrap();
+        client.say(&hello()).unwrap();
         assert_eq!(client.kinds(), [(SETTINGS, 0), (SETTINGS, 0)], "its own, and the answer to the client's");
         client
     }
@@ -78,14 +60,9 @@ impl Client {
 
     /// Frames that were not looked at before: type, flags, stream, payload.
     fn frames(&mut self) -> Vec<(u8, u8, u32, Vec<u8>)> {
-        let mut rest = &self.out[self.seen..];
-        let mut frames = Vec::new();
-        while let [a, b, c, kind, flags, s0, s1, s2, s3, payload @ ..] = rest {
-            let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
-            frames.push((*kind, *flags, u32::from_be_bytes([*s0, *s1, *s2, *s3]), payload[..length].to_vec()));
-            rest = &payload[length..];
-        }
-        assert!(rest.is_empty(), "frames are made whole");
+        let mut fresh = self.out[self.seen..].to_vec();
+        let frames = testing::frames(&mut fresh);
+        assert!(fresh.is_empty(), "frames are made whole");
         self.seen = self.out.len();
         frames
     }
@@ -343,7 +320,7 @@ proptest! {
     #[test]
     fn a_body_is_what_was_read_however_it_is_cut(rooms in prop::collection::vec(0usize..40_000, 1..20)) {
         let mut client = Client::asking(&[1]);
-        client.say(&[frame(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]), frame(WINDOW_UPDATE, 0, 0, &[0x70, 0, 0, 0])].concat()).unwrap();
+        client.say(&wide()).unwrap();
         let mut source = Plenty(300_000);
         let mut bytes = 0;
         for room in rooms {

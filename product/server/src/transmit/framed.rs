@@ -323,6 +323,11 @@ impl Framed {
         self.jobs += 1;
     }
 
+    #[cfg(test)]
+    pub fn memory_bytes(&self) -> usize {
+        self.out.capacity()
+    }
+
     /// All that it could send waits for its reader.
     pub fn waits_for_reader(&self) -> bool {
         self.jobs > 0 && self.shut.len() == self.jobs

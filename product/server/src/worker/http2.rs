@@ -325,10 +325,8 @@ impl Worker {
     }
 
     fn tell_broken(&mut self, at: usize, broken: &Broken) {
-        let what = match broken {
-            Broken::Protocol(why) => format!("HTTP/2: {why}"),
-            Broken::Flood(flood) => format!("HTTP/2: {flood}"),
-        };
-        self.fail(at, &what);
+        let peer = self.conns[at].peer();
+        self.secured.broken.add(peer, broken);
+        self.tell_failures();
     }
 }

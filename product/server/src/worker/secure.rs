@@ -27,14 +27,22 @@ const WANTS_TLS: Reject = Reject {
     reason: "this port speaks HTTPS: please ask for the same address with https://",
 };
 
-/// What a worker has for all of its clients that speak TLS.
-#[derive(Default)]
+/// What a worker has for all of its clients that speak TLS or HTTP/2.
 pub(super) struct Secured {
     /// Reads of handshakes in this turn.
     handshakes: usize,
     failures: Failures,
+    /// Of HTTP/2.
+    pub broken: Failures,
     /// What a client has said, in memory that is kept.
     plain: Vec<u8>,
+}
+
+impl Default for Secured {
+    fn default() -> Secured {
+        let (failures, broken) = (Failures::new("TLS failed with"), Failures::new("HTTP/2 ended with"));
+        Secured { handshakes: 0, failures, broken, plain: Vec::new() }
+    }
 }
 
 impl Secured {
@@ -43,16 +51,21 @@ impl Secured {
     }
 }
 
-/// Clients whose TLS failed, since this was last told.
-#[derive(Debug, Default)]
-struct Failures {
+/// Clients with which this happened, since it was last told.
+#[derive(Debug)]
+pub(super) struct Failures {
+    what: &'static str,
     count: u64,
     last: String,
     told_at: Option<Nanos>,
 }
 
 impl Failures {
-    fn add(&mut self, peer: impl std::fmt::Display, why: impl std::fmt::Display) {
+    fn new(what: &'static str) -> Failures {
+        Failures { what, count: 0, last: String::new(), told_at: None }
+    }
+
+    pub fn add(&mut self, peer: impl std::fmt::Display, why: impl std::fmt::Display) {
         self.count += 1;
         self.last = format!("{peer}: {why}");
     }
@@ -67,7 +80,7 @@ impl Failures {
             0 => String::new(),
             others => format!(" (and {others} others since the last such line)"),
         };
-        Some(format!("refused {}{others}", std::mem::take(&mut self.last)))
+        Some(format!("{} {}{others}", self.what, std::mem::take(&mut self.last)))
     }
 }
 
@@ -200,7 +213,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn fail(&mut self, at: usize, why: &str) {
+    fn fail(&mut self, at: usize, why: &str) {
         let peer = self.conns[at].peer();
         self.secured.failures.add(peer, why);
         self.tell_failures();
@@ -208,7 +221,8 @@ impl Worker {
 
     /// Called by every sweep, so that the last of many is told.
     pub(super) fn tell_failures(&mut self) {
-        if let Some(line) = self.secured.failures.line(self.now) {
+        let Secured { failures, broken, .. } = &mut self.secured;
+        for line in [failures.line(self.now), broken.line(self.now)].into_iter().flatten() {
             self.parts.log.error(&line);
         }
     }
@@ -220,7 +234,7 @@ mod tests {
 
     #[test]
     fn many_failures_are_one_line_each_ten_seconds() {
-        let mut failures = Failures::default();
+        let mut failures = Failures::new("TLS failed with");
         assert_eq!(failures.line(Nanos(0)), None);
         failures.add("a", "b");
         assert_eq!(failures.line(Nanos(0)).as_deref(), Some("TLS failed with a: b"));

@@ -3,6 +3,7 @@
 mod bands;
 mod body;
 mod clients;
+mod framed;
 mod ledger;
 mod line_feedback;
 mod multiplexed;

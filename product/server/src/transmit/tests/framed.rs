@@ -1,0 +1,327 @@
+//! Connections of HTTP/2 under simulated time, to a client that reads frames.
+
+use std::collections::BTreeMap;
+
+use mux::testing::{self, Came, DATA, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, frame, hello, request, wide};
+use mux::{Session, Settings};
+use sched::Precedence;
+
+use super::secure::{connected, deliver};
+use super::*;
+use crate::files::temporary::Folder;
+
+const SEGMENT: u64 = 1448;
+const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nServer: weir\r\n\r\n";
+
+impl Bench {
+    /// A client of HTTP/2 that has asked for these streams, with windows that never shut or those that one begins with.
+    fn framed(&mut self, socket: &FakeSocket, secure: Option<Secure>, streams: &[u32], is_wide: bool) -> PipeId {
+        let owner = socket.name as u64;
+        let pipe = PipeState::new(socket.framing);
+        let session = Session::new(&Settings::default());
+        let opening = Opening { owner, socket: socket.clone(), client: owner as u32, pipe, secure, session };
+        let id = self.transmitter.open_framed(self.now.get(), opening);
+        let windows = if is_wide { wide() } else { vec![] };
+        let requests: Vec<u8> = streams.iter().flat_map(|stream| request(*stream, "/", &[])).collect();
+        self.hear(id, &[hello(), windows, requests].concat());
+        id
+    }
+
+    fn hear(&mut self, id: PipeId, bytes: &[u8]) {
+        self.transmitter.receive(self.now.get(), id, bytes).unwrap();
+    }
+
+    /// A response to a stream: the head, and a body that says whose it is.
+    fn respond(&mut self, id: PipeId, number: u32, body_bytes: u64, urgency: u8) -> JobId {
+        let body = Body::from(vec![number as u8; body_bytes as usize]);
+        let precedence = Precedence { urgency, ..Precedence::default() };
+        let stream = Stream { number, outgoing: Outgoing::new(HEAD.to_vec(), body, End::Open), class: 0, precedence };
+        self.transmitter.dispatch_on(self.now.get(), id, stream).unwrap()
+    }
+
+    fn ended(&mut self) -> Vec<(JobId, u64, bool)> {
+        let ended = self.transmitter.departures();
+        ended.map(|departure| (departure.job, departure.sent_bytes, departure.failure.is_none())).collect()
+    }
+}
+
+fn came(socket: &FakeSocket) -> Vec<Came> {
+    let mut received = socket.received.borrow().clone();
+    let frames = testing::frames(&mut received);
+    assert!(received.is_empty(), "frames come whole");
+    frames
+}
+
+/// Bodies by stream, and which of them ended.
+fn bodies(frames: &[Came]) -> BTreeMap<u32, (Vec<u8>, bool)> {
+    let mut bodies: BTreeMap<u32, (Vec<u8>, bool)> = BTreeMap::new();
+    for (_, flags, stream, payload) in frames.iter().filter(|frame| frame.0 == DATA) {
+        let (body, has_ended) = bodies.entry(*stream).or_default();
+        assert!(!*has_ended, "nothing follows an end");
+        body.extend_from_slice(payload);
+        *has_ended = flags & END_STREAM != 0;
+    }
+    bodies
+}
+
+fn whole(number: u32, bytes: u64) -> (u32, (Vec<u8>, bool)) {
+    (number, (vec![number as u8; bytes as usize], true))
+}
+
+#[test]
+fn paced_frames_fill_the_segments_of_the_link() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let socket = bench.socket('A', u64::MAX);
+    let id = bench.framed(&socket, None, &[1], true);
+    bench.transmitter.run(&|| bench.now.get());
+    bench.respond(id, 1, 20_000, 3);
+    bench.journal.borrow_mut().clear();
+    bench.drive();
+    let writes: Vec<u64> = bench.journal.borrow().iter().map(|(_, bytes)| *bytes).collect();
+    let (_, full) = writes.split_last().unwrap();
+    assert!(full.iter().all(|bytes| *bytes == SEGMENT) && full.len() == 13, "{writes:?}");
+    assert_eq!(bodies(&came(&socket)), BTreeMap::from([whole(1, 20_000)]));
+    assert_eq!(bench.ended()[0].1, HEAD.len() as u64 + 20_000, "sizes are those of the content");
+}
+
+/// A packet that is half empty is headers for nothing: small responses share segments.
+#[test]
+fn room_in_a_segment_goes_to_the_next_response() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let socket = bench.socket('A', u64::MAX);
+    let streams: Vec<u32> = (0..20).map(|nth| 1 + 2 * nth).collect();
+    let id = bench.framed(&socket, None, &streams, true);
+    bench.transmitter.run(&|| bench.now.get());
+    for stream in &streams {
+        bench.respond(id, *stream, 300, 3);
+    }
+    bench.journal.borrow_mut().clear();
+    bench.drive();
+    let writes: Vec<u64> = bench.journal.borrow().iter().map(|(_, bytes)| *bytes).collect();
+    assert!(writes.len() <= 6 && writes[0] >= SEGMENT, "{writes:?}");
+    assert_eq!(bodies(&came(&socket)), streams.iter().map(|stream| whole(*stream, 300)).collect());
+    assert_eq!(bench.ended().len(), 20);
+}
+
+#[test]
+fn urgency_orders_a_connection_and_the_policy_orders_connections() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let (shared, other) = (bench.socket('A', u64::MAX), bench.socket('B', u64::MAX));
+    let id = bench.framed(&shared, None, &[1, 3], true);
+    let alone = bench.framed(&other, None, &[1], true);
+    let late = bench.respond(id, 1, 1_000, 7);
+    let soon = bench.respond(id, 3, 6_000, 1);
+    let small = bench.respond(alone, 1, 2_000, 3);
+    bench.drive();
+    let order: Vec<JobId> = bench.ended().into_iter().map(|(job, ..)| job).collect();
+    assert_eq!(order, [small, soon, late]);
+}
+
+#[test]
+fn a_wish_that_changes_counts_from_the_next_grant() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let socket = bench.socket('A', u64::MAX);
+    let id = bench.framed(&socket, None, &[1, 3], true);
+    let first = bench.respond(id, 1, 30_000, 3);
+    let second = bench.respond(id, 3, 40_000, 3);
+    bench.transmitter.run(&|| bench.now.get());
+    bench.hear(id, &frame(testing::PRIORITY_UPDATE, 0, 0, b"\0\0\0\x03u=0"));
+    assert_eq!(bench.transmitter.precedence(id, 3).urgency, 0);
+    let precedence = bench.transmitter.precedence(id, 3);
+    bench.transmitter.on_precedence(second, precedence);
+    bench.drive();
+    assert_eq!(bench.ended().into_iter().map(|(job, ..)| job).collect::<Vec<_>>(), [second, first]);
+}
+
+#[test]
+fn a_shut_window_holds_its_stream_and_an_open_one_lets_it_go() {
+    for is_of_connection in [false, true] {
+        let mut bench = Bench::new("srpt", None);
+        let socket = bench.socket('A', u64::MAX);
+        let id = bench.framed(&socket, None, &[1, 3], false);
+        let large = bench.respond(id, 1, 100_000, 3);
+        bench.drive();
+        assert_eq!(bodies(&came(&socket))[&1].0.len(), 65_535, "as wide as windows are at first");
+        // The connection's window is shut too: heads need none.
+        bench.respond(id, 3, 10, 3);
+        bench.drive();
+        assert_eq!(came(&socket).iter().filter(|frame| frame.0 == HEADERS).count(), 2);
+        assert_eq!(bench.ended(), []);
+        let update = |stream| frame(testing::WINDOW_UPDATE, 0, stream, &[0, 1, 0, 0]);
+        bench.hear(id, &update(if is_of_connection { 0 } else { 1 }));
+        bench.drive();
+        assert_eq!(bench.ended().len(), usize::from(is_of_connection), "the small one has a window of its own");
+        bench.hear(id, &update(if is_of_connection { 1 } else { 0 }));
+        bench.drive();
+        assert!(bench.ended().contains(&(large, HEAD.len() as u64 + 100_000, true)));
+    }
+}
+
+/// What was made goes first, and nothing more is made on that connection before; it departs when it has gone.
+#[test]
+fn below_the_decision_waits_one_grant() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let socket = bench.socket('A', u64::MAX);
+    let id = bench.framed(&socket, None, &[1, 3], true);
+    bench.transmitter.run(&|| bench.now.get());
+    let before = socket.received.borrow().len() as u64;
+    socket.room.set(100);
+    let first = bench.respond(id, 1, 200, 3);
+    let second = bench.respond(id, 3, 5_000, 3);
+    bench.drive();
+    assert_eq!((socket.received.borrow().len() as u64, bench.ended()), (before + 100, vec![]));
+    socket.room.set(u64::MAX);
+    bench.transmitter.on_pipe_writable(bench.now.get(), id);
+    assert!(socket.received.borrow().len() as u64 - before <= 2 * SEGMENT);
+    assert_eq!(bench.ended().into_iter().map(|(job, ..)| job).collect::<Vec<_>>(), [first]);
+    bench.drive();
+    assert_eq!(bench.ended().into_iter().map(|(job, ..)| job).collect::<Vec<_>>(), [second]);
+    assert_eq!(bodies(&came(&socket)), BTreeMap::from([whole(1, 200), whole(3, 5_000)]));
+}
+
+#[test]
+fn a_client_that_cancels_one_response_has_the_others() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let socket = bench.socket('A', u64::MAX);
+    let id = bench.framed(&socket, None, &[1, 3], true);
+    let [left, kept] = [bench.respond(id, 1, 5_000, 3), bench.respond(id, 3, 9_000, 3)];
+    bench.transmitter.run(&|| bench.now.get());
+    bench.hear(id, &frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
+    bench.drive();
+    let ended = bench.ended();
+    assert_eq!(
+        ended.iter().map(|(job, _, is_whole)| (*job, *is_whole)).collect::<Vec<_>>(),
+        [(left, false), (kept, true)]
+    );
+    assert_eq!(bodies(&came(&socket))[&3], whole(3, 9_000).1);
+}
+
+#[test]
+fn a_client_that_vanishes_frees_every_response() {
+    for room in [0, 300, 3_000, u64::MAX] {
+        let mut bench = Bench::new("srpt", Some("10mbit"));
+        let socket = bench.socket('A', room);
+        let id = bench.framed(&socket, None, &[1, 3, 5], true);
+        for stream in [1, 3, 5] {
+            bench.respond(id, stream, 1_000, 3);
+        }
+        bench.transmitter.run(&|| bench.now.get());
+        bench.transmitter.abandon(bench.now.get(), id);
+        let ended = bench.ended();
+        assert_eq!(ended.len(), 3, "{room}: {ended:?}");
+        bench.transmitter.detach(bench.now.get(), id);
+        assert!(bench.transmitter.is_empty() && bench.ended().is_empty());
+        bench.drive();
+    }
+}
+
+#[test]
+fn a_file_that_fails_costs_its_stream_alone() {
+    let mut bench = Bench::new("srpt", None);
+    let socket = bench.socket('A', u64::MAX);
+    let id = bench.framed(&socket, None, &[1, 3], true);
+    let folder = Folder::new();
+    folder.put("file", vec![7; 200_000]);
+    let entry = folder.entry("file");
+    folder.put("file", vec![7; 1_000]);
+    let body = Body::from(Piece::File { entry, range: 0..200_000 });
+    let precedence = Precedence::default();
+    let stream = Stream { number: 1, outgoing: Outgoing::new(HEAD.to_vec(), body, End::Open), class: 0, precedence };
+    let cut = bench.transmitter.dispatch_on(bench.now.get(), id, stream).unwrap();
+    let whole_one = bench.respond(id, 3, 10_000, 3);
+    bench.drive();
+    let ended = bench.ended();
+    assert!(ended.iter().any(|(job, _, is_whole)| *job == cut && !is_whole), "{ended:?}");
+    assert!(ended.iter().any(|(job, _, is_whole)| *job == whole_one && *is_whole));
+    let frames = came(&socket);
+    assert!(frames.iter().any(|frame| (frame.0, frame.2) == (RST_STREAM, 1)));
+    assert_eq!(bodies(&frames)[&3], whole(3, 10_000).1);
+}
+
+#[test]
+fn answers_leave_at_the_end_of_the_turn_and_are_charged() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let socket = bench.socket('A', u64::MAX);
+    let id = bench.framed(&socket, None, &[], false);
+    bench.transmitter.run(&|| bench.now.get());
+    let (charged, sent) = (bench.transmitter.drain().ledger().charged_bytes(), socket.received.borrow().len() as u64);
+    assert_eq!(charged, Framing::ETHERNET.syn_ack_bytes + Framing::ETHERNET.wire_bytes(sent));
+    bench.hear(id, &frame(PING, 0, 0, &[9; 8]));
+    assert!(!bench.transmitter.is_idle());
+    bench.transmitter.run(&|| bench.now.get());
+    assert!(bench.transmitter.is_idle());
+    assert_eq!(came(&socket).last().unwrap(), &(PING, 1, 0, vec![9; 8]));
+    bench.transmitter.go_away(id);
+    bench.transmitter.run(&|| bench.now.get());
+    assert_eq!(came(&socket).last().unwrap().0, GOAWAY);
+}
+
+/// A reader whose windows stay shut is as slow as one whose socket stays full.
+#[test]
+fn a_client_that_opens_no_window_is_given_up() {
+    let mut bench = Bench::new("srpt", None);
+    let socket = bench.socket('A', u64::MAX);
+    let id = bench.framed(&socket, None, &[1], false);
+    bench.respond(id, 1, 100_000, 3);
+    bench.drive();
+    for second in [2, 11, 12, 22, 23] {
+        bench.transmitter.end_stalled(Nanos::from_secs(second));
+    }
+    assert!(matches!(bench.ended()[..], [(_, sent, false)] if sent == HEAD.len() as u64 + 65_535));
+}
+
+#[test]
+fn an_idle_connection_keeps_no_memory_for_frames() {
+    let mut bench = Bench::new("srpt", None);
+    let socket = bench.socket('A', u64::MAX);
+    let id = bench.framed(&socket, None, &[1], true);
+    bench.respond(id, 1, 100_000, 3);
+    bench.drive();
+    assert_eq!(bench.transmitter.pipes[id.0].framed.as_ref().unwrap().memory_bytes(), 0);
+    assert!(bench.transmitter.spare.capacity() > 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// However the socket cuts, whatever the pace, in clear or under TLS: each stream has its body, the link is charged what was carried, and
+    /// below the decision is one grant at most.
+    #[test]
+    fn cuts_change_nothing(
+        sizes in prop::collection::vec((0u64..60_000, 0u8..8), 1..8),
+        rooms in prop::collection::vec(1u64..40_000, 0..40),
+        rate in prop::sample::select(vec![None, Some("10mbit"), Some("1gbit")]),
+        is_secure in any::<bool>(),
+    ) {
+        let mut bench = Bench::new("srpt", rate);
+        let socket = bench.socket('A', u64::MAX);
+        let (mut client, secure) = is_secure.then(connected).unzip();
+        let streams: Vec<u32> = (0..sizes.len() as u32).map(|nth| 1 + 2 * nth).collect();
+        let id = bench.framed(&socket, secure.clone(), &streams, true);
+        bench.drive();
+        socket.room.set(0);
+        for (stream, (bytes, urgency)) in streams.iter().zip(&sizes) {
+            bench.respond(id, *stream, *bytes, *urgency);
+        }
+        for room in rooms.into_iter().chain([u64::MAX]) {
+            bench.drive();
+            socket.room.set(room);
+            bench.transmitter.on_pipe_writable(bench.now.get(), id);
+        }
+        bench.drive();
+        let sent: u64 = bench.ended().iter().map(|(_, sent, is_whole)| { assert!(is_whole); *sent }).sum();
+        prop_assert_eq!(sent, sizes.iter().map(|(bytes, _)| bytes + HEAD.len() as u64).sum::<u64>());
+        let received = socket.received.borrow().clone();
+        let mut plain = match &mut client {
+            Some(client) => deliver(client, &received).0,
+            None => received.clone(),
+        };
+        let frames = testing::frames(&mut plain);
+        let expected: BTreeMap<_, _> = streams.iter().zip(&sizes).filter(|(_, (bytes, _))| *bytes > 0).map(|(stream, (bytes, _))| whole(*stream, *bytes)).collect();
+        prop_assert_eq!(bodies(&frames), expected);
+        let state = bench.transmitter.detach(bench.now.get(), id);
+        let carried = received.len() as u64;
+        // Under TLS what is said in between is counted with a record each, which it may share.
+        prop_assert!(state.sent_bytes >= carried && state.sent_bytes <= carried + if is_secure { 200 } else { 0 }, "{} {carried}", state.sent_bytes);
+    }
+}
