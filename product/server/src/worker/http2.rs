@@ -256,7 +256,6 @@ impl Worker {
         let number = stream.expect("a stream outlives its response").number;
         let place = Place { at, stream: Some(number) };
         let ending = Ending::of(&departure);
-        self.conns[at].has_answered = true;
         match departure.failure {
             None => self.log(place, ending),
             Some(failure) => {
@@ -268,7 +267,8 @@ impl Worker {
                 }
             }
         }
-        if self.conns.contains(at) {
+        if let Some(conn) = self.conns.get_mut(at) {
+            conn.has_answered = true;
             self.end_stream(at, number);
         }
     }

@@ -139,6 +139,7 @@ impl Client {
 
 mod finds;
 mod handshakes;
+mod http2;
 mod records;
 
 /// The flood used to be answered to its end first, however much more of it came meanwhile.

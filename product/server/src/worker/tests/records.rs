@@ -10,15 +10,15 @@ use crate::records::{Message, Recorder, Row};
 
 /// The shortest way, and through the worker's own transmitter.
 const POLICIES: [&str; 2] = ["fair", "srpt"];
-const LARGE: usize = 32 << 20;
+pub(super) const LARGE: usize = 32 << 20;
 
-struct Recorded {
-    bench: Bench,
+pub(super) struct Recorded {
+    pub bench: Bench,
     received: Receiver<Message>,
 }
 
 impl Recorded {
-    fn new(name: &str, policy: &str, change: impl FnOnce(Root) -> Root) -> Recorded {
+    pub fn new(name: &str, policy: &str, change: impl FnOnce(Root) -> Root) -> Recorded {
         let mut bench = Bench::with(&format!("records-{name}-{policy}"), policy, Pace::UNLIMITED, change);
         std::fs::write(bench.folder.join("large"), vec![b'x'; LARGE]).unwrap();
         let (recorder, received) = Recorder::for_test();
@@ -26,12 +26,12 @@ impl Recorded {
         Recorded { bench, received }
     }
 
-    fn rows(&mut self) -> Vec<Row> {
+    pub fn rows(&mut self) -> Vec<Row> {
         self.bench.worker.parts.recorder.as_mut().unwrap().taken(&self.received)
     }
 
     /// Turns until there are so many.
-    fn turn_until(&mut self, count: usize) -> Vec<Row> {
+    pub fn turn_until(&mut self, count: usize) -> Vec<Row> {
         let mut rows = Vec::new();
         while rows.len() < count {
             self.bench.turn();

@@ -1,0 +1,223 @@
+//! Connections of HTTP/2: requests on streams, and the ends of both.
+
+use mux::testing::{Came, DATA, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, frame, frames, hello, request, wide};
+use record::Outcome;
+
+use super::records::{LARGE, Recorded};
+use super::*;
+use crate::files::fake_disk::FakeDisk;
+
+const POLICIES: [&str; 2] = ["fair", "srpt"];
+
+/// A client that reads frames.
+struct Framed {
+    stream: TcpStream,
+    received: Vec<u8>,
+    came: Vec<Came>,
+    has_ended: bool,
+}
+
+impl Bench {
+    fn connect_http2(&self) -> Framed {
+        let stream = TcpStream::connect(self.address).unwrap();
+        let mut client = Framed { stream, received: Vec::new(), came: Vec::new(), has_ended: false };
+        client.send(&[hello(), wide()].concat());
+        client
+    }
+
+    /// Turns until this is true of what came.
+    fn turn_until_came(&mut self, client: &mut Framed, is_enough: impl Fn(&Framed) -> bool) {
+        for _ in 0..100_000 {
+            client.read();
+            if is_enough(client) {
+                return;
+            }
+            self.turn();
+            std::thread::yield_now();
+        }
+        panic!("it does not come: {:?}", client.kinds());
+    }
+}
+
+impl Framed {
+    fn send(&mut self, bytes: &[u8]) {
+        self.stream.set_nonblocking(false).unwrap();
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    fn read(&mut self) {
+        self.stream.set_nonblocking(true).unwrap();
+        match self.stream.read_to_end(&mut self.received) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            _ => self.has_ended = true,
+        }
+        self.came.extend(frames(&mut self.received));
+    }
+
+    fn kinds(&self) -> Vec<(u8, u32)> {
+        self.came.iter().map(|(kind, _, stream, _)| (*kind, *stream)).collect()
+    }
+
+    /// The body of a stream that has ended.
+    fn body(&self, number: u32) -> Option<Vec<u8>> {
+        let of_stream = || self.came.iter().filter(|frame| frame.2 == number && matches!(frame.0, DATA | HEADERS));
+        let has_ended = of_stream().any(|frame| frame.1 & END_STREAM != 0);
+        has_ended.then(|| of_stream().filter(|frame| frame.0 == DATA).flat_map(|frame| frame.3.clone()).collect())
+    }
+
+    fn has(&self, kind: u8) -> bool {
+        self.came.iter().any(|frame| frame.0 == kind)
+    }
+}
+
+#[test]
+fn streams_are_answered_and_each_has_its_row() {
+    for policy in POLICIES {
+        let mut recorded = Recorded::new("http2", policy, |root| root);
+        let mut client = recorded.bench.connect_http2();
+        let part = request(3, "/a", &[("range", "bytes=1-3")]);
+        client.send(&[request(1, "/a", &[]), part, request(5, "/absent", &[])].concat());
+        recorded
+            .bench
+            .turn_until_came(&mut client, |client| [1, 3, 5].iter().all(|number| client.body(*number).is_some()));
+        assert_eq!(
+            (client.body(1).unwrap(), client.body(3).unwrap()),
+            (FILE.to_vec(), FILE[1..=3].to_vec()),
+            "{policy}"
+        );
+        let mut rows = recorded.turn_until(3);
+        rows.sort_by_key(|row| row.record.size_bytes);
+        let what: Vec<_> =
+            rows.iter().map(|row| (row.record.status, row.record.body_bytes, row.record.outcome)).collect();
+        let absent = client.body(5).unwrap().len() as u64;
+        assert_eq!(what, [(206, 3, Outcome::Complete), (200, 5, Outcome::Complete), (404, absent, Outcome::Wrong)]);
+        assert!(rows.iter().all(|row| row.record.head_bytes > 50), "{rows:?}");
+        assert_eq!(rows.iter().filter(|row| row.opens).count(), 1, "one of them opened the connection");
+    }
+}
+
+#[test]
+fn a_head_has_no_body_and_a_mistake_is_an_answer() {
+    let mut bench = Bench::new("http2-head", "srpt");
+    let mut client = bench.connect_http2();
+    let head = mux::testing::block(&[(":method", "HEAD"), (":scheme", "http"), (":authority", "a"), (":path", "/a")]);
+    let unknown =
+        mux::testing::block(&[(":method", "BREW"), (":scheme", "http"), (":authority", "a"), (":path", "/a")]);
+    client.send(&[frame(HEADERS, 5, 1, &head), frame(HEADERS, 5, 3, &unknown)].concat());
+    bench.turn_until_came(&mut client, |client| client.body(1).is_some() && client.body(3).is_some());
+    assert_eq!(client.body(1).unwrap(), b"");
+    assert!(String::from_utf8_lossy(&client.body(3).unwrap()).starts_with("501 "));
+    assert_eq!(bench.worker.conns.len(), 1, "the connection stays");
+}
+
+/// More than a turn's share of requests at once: all are answered, in several turns.
+#[test]
+fn a_flood_of_requests_is_answered_in_turns() {
+    let mut bench = Bench::new("http2-many", "srpt");
+    let mut client = bench.connect_http2();
+    let numbers: Vec<u32> = (0..100).map(|nth| 1 + 2 * nth).collect();
+    client.send(&numbers.iter().flat_map(|number| request(*number, "/a", &[])).collect::<Vec<_>>());
+    bench.turn_until_came(&mut client, |client| numbers.iter().all(|number| client.body(*number).is_some()));
+    assert!(numbers.iter().all(|number| client.body(*number).unwrap() == FILE));
+    bench.turn();
+    let http2 = bench.worker.conns.iter().next().unwrap().1.http2.as_ref().unwrap();
+    assert!(http2.is_idle() && http2.streams.capacity() == 0);
+}
+
+#[test]
+fn a_find_aside_answers_its_own_stream() {
+    for policy in POLICIES {
+        let disk = FakeDisk::of(&["cold"]);
+        disk.set_hanging(true);
+        let mut bench =
+            Bench::with(&format!("http2-cold-{policy}"), policy, Pace::UNLIMITED, |root| root.on(disk.clone()));
+        std::fs::write(bench.folder.join("cold"), "cold file").unwrap();
+        let mut client = bench.connect_http2();
+        client.send(&[request(1, "/cold", &[]), request(3, "/cold", &[]), request(5, "/a", &[])].concat());
+        bench.turn_until_came(&mut client, |client| client.body(5).is_some());
+        assert_eq!((client.body(1), client.body(3)), (None, None));
+        client.send(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
+        (0..3).for_each(|_| bench.turn());
+        disk.set_hanging(false);
+        bench.turn_until_came(&mut client, |client| client.body(3).is_some());
+        assert_eq!((client.body(1), client.body(3)), (None, Some(b"cold file".to_vec())), "{policy}");
+    }
+}
+
+#[test]
+fn who_cancels_or_leaves_has_a_row_for_each_response() {
+    for policy in POLICIES {
+        let mut recorded = Recorded::new("http2-left", policy, |root| root);
+        let mut client = recorded.bench.connect_http2();
+        client.send(&[request(1, "/large", &[]), request(3, "/large", &[])].concat());
+        recorded.bench.turn_until_came(&mut client, |client| client.has(DATA));
+        client.send(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
+        let rows = recorded.turn_until(1);
+        assert_eq!((rows[0].record.status, rows[0].record.outcome), (200, Outcome::Reset), "{policy}");
+        drop(client);
+        let rows = recorded.turn_until(1);
+        assert!(rows[0].record.outcome == Outcome::Reset && rows[0].record.body_bytes < LARGE as u64, "{rows:?}");
+        (0..3).for_each(|_| recorded.bench.turn());
+        assert!(recorded.bench.worker.conns.is_empty() && recorded.bench.worker.parts.transmitter.is_idle());
+    }
+}
+
+#[test]
+fn a_flood_ends_its_connection_and_no_other() {
+    let mut bench = Bench::new("http2-flood", "srpt");
+    let (mut flood, mut other) = (bench.connect_http2(), bench.connect_http2());
+    flood.send(&[request(1, "/a", &[]), frame(PING, 0, 0, &[0; 8]).repeat(1_100)].concat());
+    other.send(&request(1, "/a", &[]));
+    bench.turn_until_came(&mut flood, |client| client.has_ended);
+    let (.., reason) = flood.came.iter().find(|frame| frame.0 == GOAWAY).expect("it is told why");
+    assert_eq!(reason[7], 11, "ENHANCE_YOUR_CALM");
+    bench.turn_until_came(&mut other, |client| client.body(1).is_some());
+    assert_eq!(other.body(1).unwrap(), FILE);
+}
+
+#[test]
+fn a_stopping_server_says_farewell_and_finishes() {
+    let mut bench = Bench::new("http2-stop", "srpt");
+    std::fs::write(bench.folder.join("large"), vec![b'x'; LARGE]).unwrap();
+    let (mut busy, mut idle) = (bench.connect_http2(), bench.connect_http2());
+    busy.send(&request(1, "/large", &[]));
+    bench.turn_until_came(&mut idle, |client| !client.came.is_empty());
+    bench.turn_until_came(&mut busy, |client| client.has(DATA));
+    assert!(!bench.worker.is_stopped(), "a response is under way");
+    bench.turn_until_came(&mut idle, |client| client.has_ended);
+    assert!(idle.has(GOAWAY));
+    bench.turn_until_came(&mut busy, |client| client.body(1).is_some());
+    assert!(busy.has(GOAWAY) && busy.body(1).unwrap().len() == LARGE);
+    bench.turn_until_came(&mut busy, |client| client.has_ended);
+    assert!(bench.worker.is_stopped());
+}
+
+#[test]
+fn an_idle_connection_is_let_go_with_a_word() {
+    let mut bench = Bench::new("http2-idle", "srpt");
+    let mut client = bench.connect_http2();
+    client.send(&request(1, "/a", &[]));
+    bench.turn_until_came(&mut client, |client| client.body(1).is_some());
+    bench.turn();
+    let deadline = bench.worker.conns.iter().next().unwrap().1.deadline();
+    assert!(deadline > bench.worker.now && deadline <= bench.worker.now + bench.worker.parts.limits.idle_timeout);
+    bench.worker.now = deadline;
+    bench.worker.sweep();
+    bench.turn_until_came(&mut client, |client| client.has_ended);
+    assert!(client.has(GOAWAY));
+    assert!(bench.worker.conns.is_empty());
+}
+
+/// A request of HTTP/1.1 that looks like the preface at first is one all the same.
+#[test]
+fn only_the_preface_begins_http2() {
+    let mut bench = Bench::new("http2-not", "srpt");
+    let mut client = bench.connect();
+    client.send("PRI /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    while client.stream.set_nonblocking(true).is_ok() && client.stream.peek(&mut [0]).is_err() {
+        bench.turn();
+    }
+    let mut text = [0; 12];
+    client.stream.peek(&mut text).unwrap();
+    assert_eq!(&text, b"HTTP/1.1 501");
+}
