@@ -44,7 +44,7 @@ use line_feedback::Observer;
 use pipe::Pipe;
 use sched::classes::ClassSpec;
 use sched::feedback::Look;
-use sched::{Arrival, Correction, Drain, Grant, Job, JobId, Path, Presence, Progress, Reading, Size};
+use sched::{Arrival, Correction, Drain, Grant, Job, JobId, Path, Progress, Reading, Size};
 use sending::Sending;
 use slab::Slab;
 use units::Nanos;
@@ -57,9 +57,6 @@ pub const TURN_FOR: Nanos = Nanos::from_millis(5);
 /// Grants made in one turn before events are looked at again: 64 segments take 77 ms at 10 Mbit/s and 0.8 ms at 1 Gbit/s,
 /// so pacing ends a turn long before this does; without a rate it bounds the turn to 128 MiB.
 pub const GRANTS_PER_TURN_MAX: usize = 64;
-
-/// A line about foreign traffic is logged at most this often.
-const FOREIGN_NOTICE_EVERY: Nanos = Nanos::from_secs(60);
 
 /// How slow a reader may be, so that nobody holds a connection and a response for ever.
 #[derive(Debug, Clone, Copy)]
@@ -368,35 +365,13 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
     }
 
-    fn notice_foreign(&mut self, now: Nanos) {
-        let (foreign, rate) = (self.drain.ledger().foreign(), self.drain.ledger().rate());
-        let is_due = self.foreign_noticed_at.is_none_or(|at| now - at >= FOREIGN_NOTICE_EVERY);
-        if foreign.presence() != Presence::Shared || !is_due {
-            return;
-        }
-        if let (Some(gauge), Some(rate)) = (&self.gauge, rate) {
-            self.foreign_noticed_at = Some(now);
-            let (bytes, share_permille) = (foreign.bytes(), foreign.share_permille());
-            let interface = gauge.name().to_string();
-            self.notices.push(Notice::ForeignTraffic { interface, bytes, share_permille, rate });
-        }
-    }
-
     fn send(&mut self, now: Nanos, grant: Grant) {
         let id = grant.job;
-        let is_ordered_below = self.is_ordered_below();
-        let sending = self.sendings[id.slot()].as_mut().expect("a granted job is being sent");
-        let pipe = &mut self.pipes[sending.pipe];
-        if is_ordered_below && !pipe.socket.has_room() {
-            return self.on_full(id);
-        }
-        if self.limit.holds(&mut self.drain, id, pipe.client, now) {
+        if !self.may_send(now, id) {
             return;
         }
-        if let Some(marker) = &self.marker {
-            sending.mark(pipe, &marker.mark, self.drain.band(id));
-        }
-        if pipe.framed.is_some() {
+        let sending = self.sendings[id.slot()].as_ref().expect("a granted job is being sent");
+        if self.pipes[sending.pipe].framed.is_some() {
             return self.send_framed(now, grant);
         }
         let allowance = self.allowance(grant);
@@ -424,6 +399,24 @@ impl<S: Socket + Clone> Transmitter<S> {
             None if is_path_old => self.ask_path(id),
             None => {}
         }
+    }
+
+    /// Whether a granted response can be sent now; if so, its packets are marked.
+    fn may_send(&mut self, now: Nanos, id: JobId) -> bool {
+        let is_ordered_below = self.is_ordered_below();
+        let sending = self.sendings[id.slot()].as_mut().expect("a granted job is being sent");
+        let pipe = &mut self.pipes[sending.pipe];
+        if is_ordered_below && !pipe.socket.has_room() {
+            self.on_full(id);
+            return false;
+        }
+        if self.limit.holds(&mut self.drain, id, pipe.client, now) {
+            return false;
+        }
+        if let Some(marker) = &self.marker {
+            sending.mark(pipe, &marker.mark, self.drain.band(id));
+        }
+        true
     }
 
     /// The socket takes no more, of this response or of any other on its connection.

@@ -1,6 +1,12 @@
 use std::fmt;
 
+use sched::Presence;
 use units::{Nanos, Rate};
+
+use super::{Socket, Transmitter};
+
+/// A line about foreign traffic is logged at most this often.
+const FOREIGN_NOTICE_EVERY: Nanos = Nanos::from_secs(60);
 
 /// News of the link for the operator, one line of the log each.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +51,22 @@ impl fmt::Display for Notice {
             Notice::RateChanged { interface, before, rate } => {
                 write!(f, "{interface}: shaper changed from {before} to {rate}; pacing at that rate")
             }
+        }
+    }
+}
+
+impl<S: Socket + Clone> Transmitter<S> {
+    pub(super) fn notice_foreign(&mut self, now: Nanos) {
+        let (foreign, rate) = (self.drain.ledger().foreign(), self.drain.ledger().rate());
+        let is_due = self.foreign_noticed_at.is_none_or(|at| now - at >= FOREIGN_NOTICE_EVERY);
+        if foreign.presence() != Presence::Shared || !is_due {
+            return;
+        }
+        if let (Some(gauge), Some(rate)) = (&self.gauge, rate) {
+            self.foreign_noticed_at = Some(now);
+            let (bytes, share_permille) = (foreign.bytes(), foreign.share_permille());
+            let interface = gauge.name().to_string();
+            self.notices.push(Notice::ForeignTraffic { interface, bytes, share_permille, rate });
         }
     }
 }
