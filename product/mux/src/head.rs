@@ -4,29 +4,44 @@
 ///
 /// The engine has checked names, values and the order of pseudo-fields (RFC 9113 section 8.3); limits and meaning are the parser's that reads
 /// the text. Past the limit no more is kept: the parser finds the text too long.
-#[derive(Debug, Default)]
+/// Its memory is used again for the next request, but for the text, which is given away.
+#[derive(Debug)]
 pub struct HeadText {
     method: Vec<u8>,
     path: Vec<u8>,
-    authority: Option<Vec<u8>>,
+    authority: Vec<u8>,
     has_line: bool,
     text: Vec<u8>,
     bytes_max: usize,
 }
 
+/// What most heads of browsers need.
+const TEXT_BYTES: usize = 512;
+
 impl HeadText {
     pub fn new(bytes_max: usize) -> HeadText {
-        HeadText { bytes_max, ..HeadText::default() }
+        let [method, path, authority, text] = [const { Vec::new() }; 4];
+        HeadText { method, path, authority, has_line: false, text, bytes_max }
+    }
+
+    /// Another request.
+    pub fn begin(&mut self) {
+        for part in [&mut self.method, &mut self.path, &mut self.authority] {
+            part.clear();
+        }
+        self.has_line = false;
+        self.text = Vec::with_capacity(TEXT_BYTES);
     }
 
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
+        let kept = &value[..value.len().min(self.bytes_max + 1)];
         match name {
-            b":method" => self.keep(value, |head| &mut head.method),
-            b":path" => self.keep(value, |head| &mut head.path),
-            b":authority" => self.keep(value, |head| head.authority.insert(Vec::new())),
+            b":method" => self.method.extend_from_slice(kept),
+            b":path" => self.path.extend_from_slice(kept),
+            b":authority" => self.authority.extend_from_slice(kept),
             _ if name.first() == Some(&b':') => {}
             // The authority says the same (RFC 9113 section 8.3.1); where it says something else both are kept, which no request may have.
-            b"host" if self.authority.as_ref().is_some_and(|authority| authority.eq_ignore_ascii_case(value)) => {}
+            b"host" if !self.authority.is_empty() && self.authority.eq_ignore_ascii_case(value) => {}
             _ => {
                 self.begin_fields();
                 self.line(name, value);
@@ -35,33 +50,30 @@ impl HeadText {
     }
 
     /// The text, with its empty line.
-    pub fn finish(mut self) -> Vec<u8> {
+    pub fn finish(&mut self) -> Vec<u8> {
         self.begin_fields();
         if self.text.len() <= self.bytes_max {
             self.text.extend_from_slice(b"\r\n");
         }
-        self.text
-    }
-
-    fn keep<'a>(&'a mut self, value: &[u8], place: impl FnOnce(&'a mut HeadText) -> &'a mut Vec<u8>) {
-        let value = &value[..value.len().min(self.bytes_max + 1)];
-        *place(self) = value.to_vec();
+        std::mem::take(&mut self.text)
     }
 
     fn begin_fields(&mut self) {
         if std::mem::replace(&mut self.has_line, true) {
             return;
         }
-        let path = std::mem::take(&mut self.path);
+        let [method, path, authority] =
+            [&mut self.method, &mut self.path, &mut self.authority].map(|part| std::mem::take(part));
         // A request without one is CONNECT, whose target is the authority (RFC 9113 section 8.5).
-        let target = if path.is_empty() { self.authority.clone().unwrap_or_default() } else { path };
-        let method = std::mem::take(&mut self.method);
-        for part in [&method[..], b" ", &target, b" HTTP/1.1\r\n"] {
+        let target = if path.is_empty() { &authority } else { &path };
+        for part in [&method[..], b" ", target, b" HTTP/1.1\r\n"] {
             self.add(part);
         }
-        if let Some(authority) = self.authority.clone() {
+        if !authority.is_empty() {
             self.line(b"host", &authority);
         }
+        // For the next.
+        (self.method, self.path, self.authority) = (method, path, authority);
     }
 
     fn line(&mut self, name: &[u8], value: &[u8]) {
@@ -74,10 +86,12 @@ impl HeadText {
 
     /// No part can end a line early: what would is no request to the parser.
     fn add(&mut self, part: &[u8]) {
-        let is_end = part.ends_with(b"\r\n");
-        let (plain, end) = part.split_at(part.len() - if is_end { 2 } else { 0 });
-        self.text.extend(plain.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { 0 } else { byte }));
-        self.text.extend_from_slice(end);
+        let begin = self.text.len();
+        self.text.extend_from_slice(part);
+        let plain = part.len() - if part.ends_with(b"\r\n") { 2 } else { 0 };
+        for byte in self.text[begin..begin + plain].iter_mut().filter(|byte| matches!(byte, b'\r' | b'\n')) {
+            *byte = 0;
+        }
     }
 }
 
@@ -99,6 +113,7 @@ mod tests {
 
     fn text(fields: &[(&str, &str)]) -> String {
         let mut head = HeadText::new(100);
+        head.begin();
         fields.iter().for_each(|(name, value)| head.push(name.as_bytes(), value.as_bytes()));
         String::from_utf8(head.finish()).unwrap()
     }

@@ -56,8 +56,8 @@ pub struct Priority {
 
 /// Where the bytes of a body come from.
 pub trait Source {
-    /// Fills the beginning of `into`: how much, and what follows.
-    fn read(&mut self, into: &mut [u8]) -> (usize, Supply);
+    /// Appends so many bytes at most, and says what follows.
+    fn read(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -228,8 +228,7 @@ impl Session {
     /// False: the stream is closed.
     pub fn respond(&mut self, stream: u32, head: &[u8], has_body: bool) -> bool {
         let (status, fields) = head::fields(head);
-        let fields: Vec<(&[u8], &[u8])> = fields.collect();
-        self.engine.respond(stream, status, &fields, has_body)
+        self.engine.respond(stream, status, fields, has_body)
     }
 
     /// Makes frames of a response that was begun, of so many bytes with their headers, behind `out`. What the session has to say besides goes

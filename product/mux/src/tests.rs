@@ -26,19 +26,19 @@ struct Client {
 struct Plenty(u64);
 
 impl Source for Plenty {
-    fn read(&mut self, into: &mut [u8]) -> (usize, Supply) {
-        let bytes = into.len().min(self.0 as usize);
-        into[..bytes].fill(b'x');
+    fn read(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
+        let bytes = bytes_max.min(self.0 as usize);
+        into.resize(into.len() + bytes, b'x');
         self.0 -= bytes as u64;
-        (bytes, if self.0 == 0 { Supply::End } else { Supply::More })
+        if self.0 == 0 { Supply::End } else { Supply::More }
     }
 }
 
 struct Never(Supply);
 
 impl Source for Never {
-    fn read(&mut self, _into: &mut [u8]) -> (usize, Supply) {
-        (0, self.0)
+    fn read(&mut self, _into: &mut Vec<u8>, _bytes_max: usize) -> Supply {
+        self.0
     }
 }
 

@@ -172,10 +172,8 @@ pub unsafe extern "C" fn on_read(
     let Some(source) = hooks.turn.as_ref().filter(|_| room > 0).map(|turn| turn.source) else {
         return sys::NGHTTP2_ERR_DEFERRED as sys::nghttp2_ssize;
     };
-    let into = hooks.begin_frame(room);
     // SAFETY: the turn's source is borrowed by the call to the engine that we are in.
-    let (bytes, supply) = unsafe { (*source).read(into) };
-    hooks.end_frame(bytes);
+    let (bytes, supply) = hooks.read(unsafe { &mut *source }, room);
     let turn = hooks.turn.as_mut().expect("it has its turn");
     turn.bytes += bytes as u64;
     turn.stop = (supply != Supply::More).then_some(supply);

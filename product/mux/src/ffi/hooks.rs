@@ -22,7 +22,6 @@ pub struct Hooks {
     pub events: VecDeque<Event>,
     /// The head being received: header blocks are not interleaved.
     pub head: HeadText,
-    head_bytes_max: usize,
     pub out: Vec<u8>,
     /// Where the header of the frame being made goes.
     pub frame_at: usize,
@@ -37,8 +36,7 @@ impl Hooks {
     pub fn new(head_bytes_max: usize) -> Hooks {
         Hooks {
             events: VecDeque::new(),
-            head: HeadText::default(),
-            head_bytes_max,
+            head: HeadText::new(head_bytes_max),
             out: Vec::new(),
             frame_at: 0,
             turn: None,
@@ -48,11 +46,11 @@ impl Hooks {
     }
 
     pub fn begin_head(&mut self) {
-        self.head = HeadText::new(self.head_bytes_max);
+        self.head.begin();
     }
 
     pub fn end_head(&mut self, stream: u32) {
-        let head = std::mem::take(&mut self.head).finish();
+        let head = self.head.finish();
         self.events.push_back(Event::Request { stream, head });
     }
 
@@ -64,16 +62,17 @@ impl Hooks {
         turn.end.saturating_sub(self.out.len() + FRAME_HEADER_BYTES).min(bytes_max)
     }
 
-    /// Leaves room for a frame's header, and behind it for so much of its payload.
-    pub fn begin_frame(&mut self, bytes: usize) -> &mut [u8] {
+    /// Reads so much of a body to where it will stand, behind room for its frame's header.
+    pub fn read(&mut self, source: &mut dyn Source, bytes_max: usize) -> (usize, Supply) {
         self.frame_at = self.out.len();
-        self.out.resize(self.frame_at + FRAME_HEADER_BYTES + bytes, 0);
-        &mut self.out[self.frame_at + FRAME_HEADER_BYTES..]
-    }
-
-    /// So much of that came.
-    pub fn end_frame(&mut self, bytes: usize) {
-        let begin = if bytes == 0 { self.frame_at } else { self.frame_at + FRAME_HEADER_BYTES + bytes };
-        self.out.truncate(begin);
+        self.out.extend_from_slice(&[0; FRAME_HEADER_BYTES]);
+        let begin = self.out.len();
+        let supply = source.read(&mut self.out, bytes_max);
+        let bytes = self.out.len() - begin;
+        assert!(bytes <= bytes_max, "{bytes} bytes of a frame of {bytes_max}");
+        if bytes == 0 {
+            self.out.truncate(self.frame_at);
+        }
+        (bytes, supply)
     }
 }

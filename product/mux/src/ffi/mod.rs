@@ -54,6 +54,8 @@ pub struct Turned {
 pub struct Engine {
     session: NonNull<sys::nghttp2_session>,
     hooks: NonNull<Hooks>,
+    /// Fields of a response while it is begun, in memory that is kept.
+    pairs: Vec<sys::nghttp2_nv>,
 }
 
 // SAFETY: it shares nothing with other sessions but what is only read, and is used by whoever holds it alone.
@@ -74,7 +76,7 @@ impl Engine {
             )
         };
         assert_eq!(failed, 0, "no memory for a session of HTTP/2");
-        let mut engine = Engine { session: NonNull::new(session).expect("it was made"), hooks };
+        let mut engine = Engine { session: NonNull::new(session).expect("it was made"), hooks, pairs: Vec::new() };
         engine.announce(settings);
         engine
     }
@@ -141,9 +143,17 @@ impl Engine {
     }
 
     /// Puts the head of a response in the queue, in front of its body if there is one. False: the stream is closed.
-    pub fn respond(&mut self, stream: u32, status: &[u8], fields: &[(&[u8], &[u8])], has_body: bool) -> bool {
+    pub fn respond<'a>(
+        &mut self,
+        stream: u32,
+        status: &'a [u8],
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        has_body: bool,
+    ) -> bool {
         let pseudo = (&b":status"[..], status);
-        let pairs: Vec<sys::nghttp2_nv> = std::iter::once(&pseudo).chain(fields).map(pair).collect();
+        self.pairs.clear();
+        self.pairs.extend(std::iter::once(pseudo).chain(fields).map(pair));
+        let pairs = &self.pairs;
         let provider = sys::nghttp2_data_provider2 {
             source: sys::nghttp2_data_source { ptr: null_mut() },
             read_callback: Some(callbacks::on_read),
@@ -233,7 +243,7 @@ impl Drop for Engine {
 }
 
 /// A field for the library, which copies it and writes its name in lower case.
-fn pair((name, value): &(&[u8], &[u8])) -> sys::nghttp2_nv {
+fn pair((name, value): (&[u8], &[u8])) -> sys::nghttp2_nv {
     sys::nghttp2_nv {
         name: name.as_ptr().cast_mut(),
         value: value.as_ptr().cast_mut(),

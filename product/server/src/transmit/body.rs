@@ -139,20 +139,11 @@ impl Body {
     }
 
     /// Appends at most `bytes_max` of the next bytes, as many as can be had without waiting; where that is none the next have to be read
-    /// aside ([`Body::absent`]), or nothing is left.
+    /// aside ([`Body::absent`]), or nothing is left. What fails after some bytes came fails again in the next call.
     pub fn read(&mut self, storage: &mut dyn Storage, into: &mut Vec<u8>, bytes_max: u64) -> Result<u64, Failure> {
-        let before = into.len();
-        into.resize(before + self.len.min(bytes_max) as usize, 0);
-        let read = self.read_into(storage, &mut into[before..]);
-        into.truncate(before + *read.as_ref().unwrap_or(&0));
-        read.map(|bytes| bytes as u64)
-    }
-
-    /// The same into memory that is there already. What fails after some bytes came fails again in the next call.
-    pub fn read_into(&mut self, storage: &mut dyn Storage, into: &mut [u8]) -> Result<usize, Failure> {
         let mut read = 0;
-        while read < into.len() && self.len > 0 {
-            match self.read_some(storage, &mut into[read..]) {
+        while read < bytes_max && self.len > 0 {
+            match self.read_some(storage, into, bytes_max - read) {
                 Ok(0) => break,
                 Ok(bytes) => read += bytes,
                 Err(failure) if read == 0 => return Err(failure),
@@ -163,19 +154,23 @@ impl Body {
     }
 
     /// From where the next bytes are; none that have to be read aside.
-    fn read_some(&mut self, storage: &mut dyn Storage, into: &mut [u8]) -> Result<usize, Failure> {
-        let bytes = match self.available(storage, into.len() as u64)? {
-            Available::Memory(bytes) => {
-                into[..bytes.len()].copy_from_slice(bytes);
-                bytes.len()
+    fn read_some(&mut self, storage: &mut dyn Storage, into: &mut Vec<u8>, bytes_max: u64) -> Result<u64, Failure> {
+        let before = into.len();
+        match self.available(storage, bytes_max)? {
+            Available::Memory(bytes) => into.extend_from_slice(bytes),
+            Available::File(count) => {
+                into.resize(before + count as usize, 0);
+                let got = self.read_file(&mut into[before..]);
+                into.truncate(before + *got.as_ref().unwrap_or(&0));
+                got?;
             }
-            Available::File(count) => self.read_file(&mut into[..count as usize])?,
             Available::Absent => return Ok(0),
-        };
+        }
+        let bytes = (into.len() - before) as u64;
         if bytes == 0 {
             return Err(self.truncated());
         }
-        self.advance(bytes as u64);
+        self.advance(bytes);
         Ok(bytes)
     }
 

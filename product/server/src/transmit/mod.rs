@@ -73,6 +73,8 @@ pub struct Departure {
     /// Who dispatched it.
     pub owner: u64,
     pub job: JobId,
+    /// The number of its stream, where its connection has several.
+    pub stream: u32,
     pub sent_bytes: u64,
     /// Of those, what [`Transmitter::untold_bytes`] has not told.
     pub untold_bytes: u64,

@@ -176,7 +176,7 @@ impl Sending {
         failure: Option<Failure>,
     ) -> Departure {
         let untold_bytes = self.tell();
-        let Sending { id, sent_bytes, first_byte_at, .. } = self;
-        Departure { owner, job: id, sent_bytes, untold_bytes, failure, first_byte_at, ended_at, pipe }
+        let Sending { id, stream, sent_bytes, first_byte_at, .. } = self;
+        Departure { owner, job: id, stream, sent_bytes, untold_bytes, failure, first_byte_at, ended_at, pipe }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! The engine lives with the transmitter, which makes its frames; the worker gives it what came and answers its requests.
 
+use std::collections::VecDeque;
+
 use http::http1::{self, Connection as Lasting, Head, parse_request};
 use http::{Method, Reject, Status};
 use mux::{Broken, Event, PREFACE};
@@ -23,10 +25,14 @@ const PREFACE_BYTES_MIN: usize = 16;
 
 const HEADLESS: Reject = Reject { status: Status::BAD_REQUEST, reason: "a head without an end" };
 
+/// Idle connections keep room for so many.
+const STREAMS_KEPT: usize = 4;
+
 pub struct Http2 {
     pub pipe: PipeId,
     /// Those that are open, at most [`mux::STREAMS_MAX`].
-    pub streams: Vec<Stream>,
+    /// By number, which grows.
+    pub streams: VecDeque<Stream>,
     /// Nothing is expected before this instant.
     pub deadline: Nanos,
     /// It ends when its last stream has.
@@ -46,7 +52,12 @@ pub struct Stream {
 
 impl Http2 {
     pub fn stream(&mut self, number: u32) -> Option<&mut Stream> {
-        self.streams.iter_mut().find(|stream| stream.number == number)
+        let at = self.place_of(number)?;
+        self.streams.get_mut(at)
+    }
+
+    fn place_of(&self, number: u32) -> Option<usize> {
+        self.streams.binary_search_by_key(&number, |stream| stream.number).ok()
     }
 
     /// Nothing is asked of us.
@@ -56,16 +67,19 @@ impl Http2 {
 
     fn begin(&mut self, number: u32, owner: u64) {
         let exchange = Exchange::default();
-        self.streams.push(Stream { number, owner, exchange, has_body: true, measured: None });
+        self.streams.push_back(Stream { number, owner, exchange, has_body: true, measured: None });
         self.deadline = Nanos::MAX;
     }
 
     fn end(&mut self, number: u32, now: Nanos, limits: &Limits) {
-        self.streams.retain(|stream| stream.number != number);
+        if let Some(at) = self.place_of(number) {
+            self.streams.remove(at);
+        }
         if self.streams.is_empty() {
             self.deadline = now + limits.idle_timeout;
-            // What a page of many files needed.
-            self.streams.shrink_to(0);
+            if self.streams.capacity() > STREAMS_KEPT {
+                self.streams = VecDeque::new();
+            }
         }
     }
 }
@@ -97,7 +111,7 @@ impl Worker {
         };
         let pipe = self.parts.transmitter.open_framed(self.now, opening);
         let deadline = self.now + self.parts.limits.head_timeout;
-        self.conns[at].http2 = Some(Box::new(Http2 { pipe, streams: Vec::new(), deadline, is_leaving: false }));
+        self.conns[at].http2 = Some(Box::new(Http2 { pipe, streams: VecDeque::new(), deadline, is_leaving: false }));
     }
 
     fn pipe(&self, at: usize) -> PipeId {
@@ -192,8 +206,9 @@ impl Worker {
             self.parts.log.error(&format!("cannot read {error}"));
         }
         let status = reply.response.status;
-        let mut head = Vec::new();
-        http1::encode(&mut head, &reply.response, &self.date, Lasting::KeepAlive, 1);
+        http1::encode(&mut self.out, &reply.response, &self.date, Lasting::KeepAlive, 1);
+        let head = self.out.clone();
+        self.out.clear();
         let stream = self.conns[at].stream_on(Some(number)).expect("its stream is open");
         let body = if stream.has_body { reply.response.body } else { Body::default() };
         if let Some(line) = &mut stream.exchange.line {
@@ -250,10 +265,7 @@ impl Worker {
 
     /// A response has ended.
     pub(super) fn on_stream_departure(&mut self, at: usize, departure: Departure) {
-        let http2 = self.conns[at].http2.as_ref().expect("it speaks HTTP/2");
-        let is_of = |task: &Task| matches!(task, Task::Sending(job) if *job == departure.job);
-        let stream = http2.streams.iter().find(|stream| is_of(&stream.exchange.task));
-        let number = stream.expect("a stream outlives its response").number;
+        let number = departure.stream;
         let place = Place { at, stream: Some(number) };
         let ending = Ending::of(&departure);
         match departure.failure {

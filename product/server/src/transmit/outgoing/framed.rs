@@ -24,17 +24,17 @@ struct FromBody<'a> {
 }
 
 impl Source for FromBody<'_> {
-    fn read(&mut self, into: &mut [u8]) -> (usize, Supply) {
-        match self.body.read_into(self.storage, into) {
-            Ok(bytes) if self.body.is_empty() => (bytes, Supply::End),
+    fn read(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
+        match self.body.read(self.storage, into, bytes_max as u64) {
+            Ok(_) if self.body.is_empty() => Supply::End,
             Ok(0) => {
                 self.failure = Some(Failure::Absent);
-                (0, Supply::Later)
+                Supply::Later
             }
-            Ok(bytes) => (bytes, Supply::More),
+            Ok(_) => Supply::More,
             Err(failure) => {
                 self.failure = Some(failure);
-                (0, Supply::Failed)
+                Supply::Failed
             }
         }
     }

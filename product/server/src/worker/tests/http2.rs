@@ -121,7 +121,7 @@ fn a_flood_of_requests_is_answered_in_turns() {
     assert!(numbers.iter().all(|number| client.body(*number).unwrap() == FILE));
     bench.turn();
     let http2 = bench.worker.conns.iter().next().unwrap().1.http2.as_ref().unwrap();
-    assert!(http2.is_idle() && http2.streams.capacity() == 0);
+    assert!(http2.is_idle() && http2.streams.capacity() <= 4);
 }
 
 #[test]
