@@ -1,5 +1,6 @@
 //! The loop: waits for the next instant or the next byte, whichever comes first, and tells the other modules.
 
+use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
@@ -17,7 +18,7 @@ use crate::limits::Room;
 use crate::origin::{self, Origins, PORT_TRIES_MAX};
 use crate::patience::Queue;
 use crate::pool::{Number, Owner, Pool};
-use crate::{LoadError, Outcome, Plan, Progress};
+use crate::{LoadError, Outcome, Plan, Progress, Protocol};
 
 /// How often the progress function is called, and so how soon it can stop a run.
 pub const PROGRESS_EVERY: Nanos = Nanos::from_millis(100);
@@ -90,6 +91,8 @@ struct Engine<'a> {
     origins: Origins,
     /// The connection that carries each job, or carried it last.
     carriers: Vec<Option<Number>>,
+    /// Jobs to be asked for again over another connection, at once.
+    unheard: VecDeque<usize>,
     patience: Queue,
     turned_away: u64,
     scratch: Box<[u8]>,
@@ -108,6 +111,7 @@ impl<'a> Engine<'a> {
         Ok(Engine {
             plan,
             carriers: Vec::with_capacity(ledger.count().unwrap_or(0)),
+            unheard: VecDeque::new(),
             ledger,
             epoll,
             timer,
@@ -137,23 +141,39 @@ impl<'a> Engine<'a> {
             } else {
                 return Ok(now);
             }
+            self.ask_unheard()?;
         }
         Ok(self.clock.now())
     }
 
-    /// Begins an attempt, over an idle connection if there is one.
+    /// Begins an attempt, over a connection with room if there is one.
     fn try_job(&mut self, job: usize, now: Nanos) -> Result<(), LoadError> {
         if let Some(patience) = self.plan.patience {
             self.patience.push(now + patience.abort_after, job, self.ledger.attempt(job));
         }
-        let owner = self.owner(job);
-        match self.pool.take_idle(owner) {
+        self.ask(job)
+    }
+
+    fn ask(&mut self, job: usize) -> Result<(), LoadError> {
+        match self.pool.take(self.owner(job)) {
             Some(number) => {
                 self.ledger.on_start(job, self.clock.now());
                 self.ask_again(job, number)
             }
             None => self.ask_anew(job),
         }
+    }
+
+    /// Asks for what the connections of the last turn gave back: with one request at a time, over new ones, since others that stood
+    /// idle may be closed too.
+    fn ask_unheard(&mut self) -> Result<(), LoadError> {
+        while let Some(job) = self.unheard.pop_front() {
+            match self.plan.protocol {
+                Protocol::Http1 => self.ask_anew(job)?,
+                Protocol::Http2 { .. } => self.ask(job)?,
+            }
+        }
+        Ok(())
     }
 
     /// Asks over a new connection.
@@ -165,21 +185,21 @@ impl<'a> Engine<'a> {
         self.carriers[job] = Some(number);
         let connection = self.pool.get(number).expect("just inserted");
         let turn = connection.submit(self.plan, job, &mut self.ledger, &self.clock);
-        if turn != Turn::Wait {
-            return self.after(turn, number, job);
+        if turn == Turn::Wait {
+            let flags = if connection.is_sending() { ALL_EVENTS } else { ANSWER_EVENTS };
+            epoll::add(&self.epoll, &*connection, EventData::new_u64(number.to_u64()), flags)
+                .map_err(|errno| LoadError::System("epoll_ctl for a connection", errno))?;
         }
-        let flags = if connection.is_sending() { ALL_EVENTS } else { ANSWER_EVENTS };
-        epoll::add(&self.epoll, &*connection, EventData::new_u64(number.to_u64()), flags)
-            .map_err(|errno| LoadError::System("epoll_ctl for a connection", errno))
+        self.after(turn, number)
     }
 
-    /// Asks over a connection that has stood idle.
+    /// Asks over a connection that stands.
     fn ask_again(&mut self, job: usize, number: Number) -> Result<(), LoadError> {
         self.carriers[job] = Some(number);
         let Some(connection) = self.pool.get(number) else { return Ok(()) };
         let turn = connection.submit(self.plan, job, &mut self.ledger, &self.clock);
         let is_blocked = turn == Turn::Wait && connection.is_sending();
-        self.after(if is_blocked { Turn::More } else { turn }, number, job)
+        self.after(if is_blocked { Turn::More } else { turn }, number)
     }
 
     fn owner(&self, job: usize) -> Owner {
@@ -188,10 +208,13 @@ impl<'a> Engine<'a> {
         user.map(Owner::User).or_else(client).unwrap_or_else(|| Owner::Group(self.ledger.dealt(job).group))
     }
 
-    /// The user of a job closes its connection, and perhaps asks again.
+    /// The user of a job closes its connection, or its stream, and perhaps asks again.
     fn give_up(&mut self, job: usize, now: Nanos) -> Result<(), LoadError> {
-        if let Some(number) = self.carriers[job] {
-            self.pool.remove(number);
+        if let Some((number, connection)) = self.carriers[job].and_then(|number| Some((number, self.pool.get(number)?)))
+        {
+            let turn = connection.cancel(job, &mut self.ledger, &self.clock);
+            let is_blocked = turn == Turn::Wait && connection.is_sending();
+            self.after(if is_blocked { Turn::More } else { turn }, number)?;
         }
         if self.ledger.give_up(job, now) { self.try_job(job, now) } else { Ok(()) }
     }
@@ -209,7 +232,7 @@ impl<'a> Engine<'a> {
             }
         };
         self.ledger.on_start(job, connection.started());
-        let number = self.pool.insert(connection);
+        let number = self.pool.insert(connection, self.owner(job));
         self.connections_peak = self.connections_peak.max(self.pool.len());
         Some(number)
     }
@@ -218,7 +241,7 @@ impl<'a> Engine<'a> {
         let (dealt, standing) = (self.ledger.dealt(job), self.pool.len());
         for _ in 0..PORT_TRIES_MAX {
             let from = self.origins.next(dealt, standing);
-            match Connection::start(self.plan.target, from, self.plan.tls.as_ref(), &self.clock) {
+            match Connection::start(self.plan, from, &self.clock) {
                 other if from.is_none() => return other,
                 // The port is somebody's, or its last connection has not been forgotten.
                 Err(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL) => {}
@@ -227,7 +250,7 @@ impl<'a> Engine<'a> {
         }
         // Ours are all taken; of one address the kernel may know of another, though it takes its time.
         match self.plan.clients.is_empty() {
-            true => Connection::start(self.plan.target, None, self.plan.tls.as_ref(), &self.clock),
+            true => Connection::start(self.plan, None, &self.clock),
             false => Err(Errno::ADDRNOTAVAIL),
         }
     }
@@ -248,6 +271,7 @@ impl<'a> Engine<'a> {
                 TIMER => self.timer.expired(),
                 number => self.on_ready(Number::from_u64(number), event.flags)?,
             }
+            self.ask_unheard()?;
             self.act_on_time()?;
         }
         Ok(())
@@ -256,37 +280,26 @@ impl<'a> Engine<'a> {
     fn on_ready(&mut self, number: Number, flags: EventFlags) -> Result<(), LoadError> {
         // Of an event for a connection that was closed since there is nothing left to do.
         let Some(connection) = self.pool.get(number) else { return Ok(()) };
-        let job = connection.job();
         let turn = connection.on_ready(flags, &mut self.scratch, &mut self.ledger, &self.clock);
-        match job {
-            Some(job) => self.after(turn, number, job),
-            // An idle connection has nothing to say but its end.
-            None if turn == Turn::Wait => Ok(()),
-            None => {
-                self.pool.remove(number);
-                Ok(())
-            }
-        }
+        self.after(turn, number)
     }
 
-    /// Does what the turn of a connection that carried this job asks for.
-    fn after(&mut self, turn: Turn, number: Number, job: usize) -> Result<(), LoadError> {
-        match turn {
-            Turn::Wait => {}
-            Turn::Free if self.ledger.has_left(job) => self.pool.remove(number),
-            Turn::Free => self.pool.release(number, self.owner(job)),
-            Turn::Done => self.pool.remove(number),
-            Turn::More => {
-                let Some(connection) = self.pool.get(number) else { return Ok(()) };
-                // Setting the same events again makes what is already there an event of the next turn.
-                epoll::modify(&self.epoll, &*connection, EventData::new_u64(number.to_u64()), ALL_EVENTS)
-                    .map_err(|errno| LoadError::System("epoll_ctl for a connection", errno))?;
-            }
-            Turn::Unheard(job) => {
-                self.pool.remove(number);
-                self.ask_anew(job)?;
-            }
+    /// Does what the turn of a connection asks for.
+    fn after(&mut self, turn: Turn, number: Number) -> Result<(), LoadError> {
+        let Some(connection) = self.pool.get(number) else { return Ok(()) };
+        self.unheard.extend(connection.take_unheard());
+        let ended = connection.take_ended();
+        let has_left = connection.is_idle() && ended.is_some_and(|job| self.ledger.has_left(job));
+        if turn == Turn::Done || has_left {
+            self.pool.remove(number);
+            return Ok(());
         }
+        if turn == Turn::More {
+            // Setting the same events again makes what is already there an event of the next turn.
+            epoll::modify(&self.epoll, &*connection, EventData::new_u64(number.to_u64()), ALL_EVENTS)
+                .map_err(|errno| LoadError::System("epoll_ctl for a connection", errno))?;
+        }
+        self.pool.release(number);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::thread::JoinHandle;
 
-use loadgen::{ClientGroup, LoadError, Outcome, Patience, Plan, run};
+use loadgen::{ClientGroup, LoadError, Outcome, Patience, Plan, Protocol, run};
 use record::JobRecord;
 use units::Nanos;
 use workload::{Ask, Beside, ClosedClient, Job, Scheduled, Source};
@@ -23,6 +23,7 @@ fn plan(target: SocketAddr) -> Plan {
         patience: None,
         clients: vec![],
         seed: 1,
+        protocol: Protocol::Http1,
         tls: None,
     }
 }
