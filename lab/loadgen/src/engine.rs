@@ -18,6 +18,7 @@ use crate::limits::Room;
 use crate::origin::{self, Origins, PORT_TRIES_MAX};
 use crate::patience::Queue;
 use crate::pool::{Number, Owner, Pool};
+use crate::waiting::Waiting;
 use crate::{LoadError, Outcome, Plan, Progress, Protocol};
 
 /// How often the progress function is called, and so how soon it can stop a run.
@@ -79,6 +80,14 @@ const ANSWER_EVENTS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(
 /// Of a connection that does not stand yet, or has not taken all of a request.
 const ALL_EVENTS: EventFlags = ANSWER_EVENTS.union(EventFlags::OUT);
 
+/// A job to be asked for now.
+#[derive(Debug, Clone, Copy)]
+enum Due {
+    /// Over another connection than that which gave it back.
+    Unheard(usize),
+    Waited(usize),
+}
+
 struct Engine<'a> {
     plan: &'a Plan,
     clock: Clock,
@@ -91,8 +100,10 @@ struct Engine<'a> {
     origins: Origins,
     /// The connection that carries each job, or carried it last.
     carriers: Vec<Option<Number>>,
-    /// Jobs to be asked for again over another connection, at once.
-    unheard: VecDeque<usize>,
+    /// Jobs that wait for a connection of their client's.
+    waiting: Waiting,
+    /// Jobs to be asked for now: given back by a connection that was closed, or done with waiting.
+    due: VecDeque<Due>,
     patience: Queue,
     turned_away: u64,
     scratch: Box<[u8]>,
@@ -111,7 +122,8 @@ impl<'a> Engine<'a> {
         Ok(Engine {
             plan,
             carriers: Vec::with_capacity(ledger.count().unwrap_or(0)),
-            unheard: VecDeque::new(),
+            waiting: Waiting::default(),
+            due: VecDeque::new(),
             ledger,
             epoll,
             timer,
@@ -141,7 +153,7 @@ impl<'a> Engine<'a> {
             } else {
                 return Ok(now);
             }
-            self.ask_unheard()?;
+            self.ask_due()?;
         }
         Ok(self.clock.now())
     }
@@ -155,22 +167,40 @@ impl<'a> Engine<'a> {
     }
 
     fn ask(&mut self, job: usize) -> Result<(), LoadError> {
-        match self.pool.take(self.owner(job)) {
+        let owner = self.owner(job);
+        match self.pool.take(owner) {
             Some(number) => {
                 self.ledger.on_start(job, self.clock.now());
                 self.ask_again(job, number)
             }
-            None => self.ask_anew(job),
+            None if self.may_open(owner) => self.ask_anew(job),
+            None => {
+                // Its client is late, and not we.
+                self.ledger.on_start(job, self.clock.now());
+                self.waiting.push(owner, job, self.ledger.attempt(job));
+                Ok(())
+            }
         }
     }
 
-    /// Asks for what the connections of the last turn gave back: with one request at a time, over new ones, since others that stood
-    /// idle may be closed too.
-    fn ask_unheard(&mut self) -> Result<(), LoadError> {
-        while let Some(job) = self.unheard.pop_front() {
-            match self.plan.protocol {
-                Protocol::Http1 => self.ask_anew(job)?,
-                Protocol::Http2 { .. } => self.ask(job)?,
+    /// Whether its client opens another connection.
+    fn may_open(&self, owner: Owner) -> bool {
+        self.plan.client_connections.is_none_or(|most| (self.pool.standing(owner) as u64) < most)
+    }
+
+    /// A connection of this client has changed: the first job that waits for one may be asked for now.
+    fn end_wait(&mut self, owner: Owner) {
+        if self.plan.client_connections.is_some() && (self.pool.may_have_room(owner) || self.may_open(owner)) {
+            self.due.extend(self.waiting.pop(owner, &self.ledger).map(Due::Waited));
+        }
+    }
+
+    fn ask_due(&mut self) -> Result<(), LoadError> {
+        while let Some(due) = self.due.pop_front() {
+            match (due, self.plan.protocol) {
+                // Others that stood idle may be closed too.
+                (Due::Unheard(job), Protocol::Http1) if self.may_open(self.owner(job)) => self.ask_anew(job)?,
+                (Due::Unheard(job) | Due::Waited(job), _) => self.ask(job)?,
             }
         }
         Ok(())
@@ -180,6 +210,7 @@ impl<'a> Engine<'a> {
     fn ask_anew(&mut self, job: usize) -> Result<(), LoadError> {
         let Some(number) = self.open(job) else {
             self.ledger.end(job, JobOutcome::Refused, self.clock.now());
+            self.end_wait(self.owner(job));
             return Ok(());
         };
         self.carriers[job] = Some(number);
@@ -271,7 +302,7 @@ impl<'a> Engine<'a> {
                 TIMER => self.timer.expired(),
                 number => self.on_ready(Number::from_u64(number), event.flags)?,
             }
-            self.ask_unheard()?;
+            self.ask_due()?;
             self.act_on_time()?;
         }
         Ok(())
@@ -286,20 +317,20 @@ impl<'a> Engine<'a> {
 
     /// Does what the turn of a connection asks for.
     fn after(&mut self, turn: Turn, number: Number) -> Result<(), LoadError> {
+        let Some(owner) = self.pool.owner(number) else { return Ok(()) };
         let Some(connection) = self.pool.get(number) else { return Ok(()) };
-        self.unheard.extend(connection.take_unheard());
+        self.due.extend(connection.take_unheard().into_iter().map(Due::Unheard));
         let ended = connection.take_ended();
         let has_left = connection.is_idle() && ended.is_some_and(|job| self.ledger.has_left(job));
         if turn == Turn::Done || has_left {
             self.pool.remove(number);
-            return Ok(());
-        }
-        if turn == Turn::More {
+        } else if turn == Turn::More {
             // Setting the same events again makes what is already there an event of the next turn.
             epoll::modify(&self.epoll, &*connection, EventData::new_u64(number.to_u64()), ALL_EVENTS)
                 .map_err(|errno| LoadError::System("epoll_ctl for a connection", errno))?;
         }
         self.pool.release(number);
+        self.end_wait(owner);
         Ok(())
     }
 

@@ -27,6 +27,7 @@
 //!     patience: None,
 //!     clients: vec![],
 //!     seed: 1,
+//!     client_connections: None,
 //!     protocol: loadgen::Protocol::Http1,
 //!     tls: None,
 //! };
@@ -53,6 +54,7 @@ mod talk;
 #[cfg(test)]
 mod testing;
 mod tls;
+mod waiting;
 
 pub use engine::{PROGRESS_EVERY, run};
 pub use http2::{NoHttp2, check_http2};

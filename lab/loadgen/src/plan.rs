@@ -28,6 +28,9 @@ pub struct Plan {
     pub clients: Vec<ClientGroup>,
     /// Deals the jobs to the groups.
     pub seed: u64,
+    /// Connections that a client has at once; a request that finds them all full waits, as in a browser. A client is one of the trace or a
+    /// user, and where requests say nothing of theirs, a group. `None`: no limit.
+    pub client_connections: Option<u64>,
     pub protocol: Protocol,
     /// Over TLS, if it is given: of the same protocol.
     pub tls: Option<Tls>,
@@ -74,6 +77,8 @@ pub struct ClientGroup {
 pub enum PlanError {
     #[error("0 requests on each connection: it takes at least 1")]
     NoneOnAConnection,
+    #[error("0 connections of a client: it takes at least 1, and a browser 6")]
+    NoConnections,
     #[error("{0} streams on a connection of HTTP/2: write 1 to {STREAMS_MAX}, for example 100")]
     Streams(u32),
     #[error("prefix `{0}` has to start and end with / and hold printable ASCII without spaces")]
@@ -112,6 +117,9 @@ impl Plan {
     pub fn check(&self) -> Result<(), PlanError> {
         if self.per_connection == 0 {
             return Err(PlanError::NoneOnAConnection);
+        }
+        if self.client_connections == Some(0) {
+            return Err(PlanError::NoConnections);
         }
         if let Protocol::Http2 { streams } = self.protocol
             && !(1..=STREAMS_MAX).contains(&streams)
@@ -207,6 +215,7 @@ pub(crate) mod tests {
             patience: None,
             clients: vec![],
             seed: 1,
+            client_connections: None,
             protocol: Protocol::Http1,
             tls: None,
         }
@@ -227,6 +236,16 @@ pub(crate) mod tests {
     #[test]
     fn says_what_is_wrong() {
         assert!(wrong(|plan| plan.per_connection = 0).contains("at least 1"));
+        assert!(wrong(|plan| plan.client_connections = Some(0)).contains("0 connections of a client"));
+        for streams in [0, 1001] {
+            let said = wrong(|plan| plan.protocol = Protocol::Http2 { streams });
+            assert!(
+                said.starts_with(&format!("{streams} streams on a connection of HTTP/2: write 1 to 1000")),
+                "{said}"
+            );
+        }
+        let said = wrong(|plan| (plan.protocol, plan.host) = (Protocol::Http2 { streams: 1 }, "a:b:c".into()));
+        assert!(said.starts_with("`a:b:c/` cannot be asked for over HTTP/2"), "{said}");
         for prefix in ["", "a/", "/a", "/a b/", "/a\r\nX: y/", "/ä/"] {
             assert!(wrong(|plan| plan.prefix = prefix.into()).starts_with("prefix"), "{prefix}");
         }

@@ -36,6 +36,8 @@ pub(crate) struct Pool {
     /// Those with room, by their owner, the most recently used last. Those that have died or filled since are found when they are taken.
     with_room: HashMap<Owner, Vec<Number>>,
     listed: usize,
+    /// How many stand of each owner that has one.
+    standing: HashMap<Owner, usize>,
 }
 
 #[derive(Debug)]
@@ -58,7 +60,7 @@ impl Number {
 
 impl Pool {
     pub(crate) fn new() -> Pool {
-        Pool { connections: Slab::new(), started: 0, with_room: HashMap::new(), listed: 0 }
+        Pool { connections: Slab::new(), started: 0, with_room: HashMap::new(), listed: 0, standing: HashMap::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -67,6 +69,7 @@ impl Pool {
 
     pub(crate) fn insert(&mut self, connection: Connection, owner: Owner) -> Number {
         self.started = self.started.wrapping_add(1);
+        *self.standing.entry(owner).or_default() += 1;
         let turn = self.started;
         let place = self.connections.insert(Member { turn, connection, owner, is_listed: false }) as u32;
         Number { place, turn }
@@ -76,10 +79,30 @@ impl Pool {
         self.member(number).map(|member| &mut member.connection)
     }
 
+    /// Whose it is, if it stands.
+    pub(crate) fn owner(&mut self, number: Number) -> Option<Owner> {
+        self.member(number).map(|member| member.owner)
+    }
+
+    /// How many of this owner stand.
+    pub(crate) fn standing(&self, owner: Owner) -> usize {
+        self.standing.get(&owner).copied().unwrap_or(0)
+    }
+
+    /// Whether one of this owner may have room: only taking it tells for certain.
+    pub(crate) fn may_have_room(&self, owner: Owner) -> bool {
+        self.with_room.contains_key(&owner)
+    }
+
     /// Closes it, if it still stands.
     pub(crate) fn remove(&mut self, number: Number) {
-        if self.member(number).is_some() {
-            self.connections.remove(number.place as usize);
+        let Some(owner) = self.owner(number) else { return };
+        self.connections.remove(number.place as usize);
+        if let Some(standing) = self.standing.get_mut(&owner) {
+            *standing -= 1;
+            if *standing == 0 {
+                self.standing.remove(&owner);
+            }
         }
     }
 
@@ -164,6 +187,7 @@ mod tests {
         numbers.iter().chain(&numbers).for_each(|&number| pool.release(number));
         assert_eq!((pool.take(Owner::Group(0)), pool.take(Owner::User(1))), (None, None));
         pool.remove(numbers[2]);
+        assert_eq!((pool.standing(Owner::Group(1)), pool.standing(Owner::Group(0))), (2, 0));
         assert_eq!(pool.take(Owner::Group(1)), Some(numbers[1]), "the one that died is passed over");
         assert_eq!((pool.take(Owner::Group(1)), pool.take(Owner::Group(1))), (Some(numbers[0]), None));
         assert!(pool.with_room.is_empty() && pool.listed == 0);

@@ -35,6 +35,7 @@ fn plan(target: SocketAddr, streams: u32) -> Plan {
         patience: None,
         clients: vec![],
         seed: 1,
+        client_connections: None,
         protocol: Protocol::Http2 { streams },
         tls: None,
     }
@@ -122,6 +123,19 @@ fn requests_share_a_connection_and_a_full_one_holds_none_back() {
     });
     let outcome = go(&plan(address, 3), 4, Nanos::ZERO);
     assert_eq!((outcomes(&outcome), outcome.connections_peak), (vec!["complete"; 4], 2));
+    server.join().unwrap();
+}
+
+#[test]
+fn a_client_with_one_connection_has_no_more_than_its_streams() {
+    let (listener, address) = listen();
+    let server = std::thread::spawn(move || {
+        let mut side = Side::new(listener.accept().unwrap().0);
+        (0..5).for_each(|_| side.answer_at_once(2));
+        side.wait();
+    });
+    let outcome = go(&Plan { client_connections: Some(1), ..plan(address, 2) }, 10, Nanos::ZERO);
+    assert_eq!((outcomes(&outcome), outcome.connections_peak), (vec!["complete"; 10], 1));
     server.join().unwrap();
 }
 

@@ -87,6 +87,7 @@ impl Network {
             patience: None,
             clients: vec![],
             seed: 1,
+            client_connections: None,
             protocol: Protocol::Http1,
             tls: None,
         };

@@ -65,6 +65,9 @@ pub struct Args {
     /// HTTP/2 with up to so many requests at once on a connection; with --tls by ALPN, else the server has to expect it
     #[arg(long, value_name = "STREAMS")]
     h2: Option<u32>,
+    /// Connections of one client at once, such as a browser's 6; a request beyond waits for one [default: no limit]
+    #[arg(long, value_name = "N")]
+    client_connections: Option<u64>,
     /// Addresses that this share of the requests comes from, or which always have N requests of SIZE under way beside them; once for
     /// each group of clients
     #[arg(long = "client", value_name = "NAME=ADDR[,ADDR…]@SHARE|@NxSIZE")]
@@ -138,8 +141,8 @@ pub fn main(mut args: Args) -> Result<(), Failure> {
         prepare(folder)?;
     }
     let server = probe::server_name(&wanted.url, &plan, args.server.as_deref())?;
-    let Wanted { schedule, uplink, patience, .. } = &wanted;
-    let scarce = room::warning(&schedule.jobs, args.load.closed_users(), *uplink, *patience, &Room::of(&plan));
+    let Wanted { schedule, uplink, .. } = &wanted;
+    let scarce = room::warning(&schedule.jobs, args.load.closed_users(), *uplink, &plan, &Room::of(&plan));
     for warning in schedule.warning.iter().chain(&scarce) {
         eprintln!("weirlab: {warning}");
     }
@@ -253,6 +256,7 @@ fn plan(wanted: &Wanted, target: SocketAddr, args: &Args) -> Plan {
         patience: wanted.patience,
         clients: wanted.clients.clone(),
         seed: args.load.seed,
+        client_connections: args.client_connections,
         protocol: args.protocol(),
         tls: args.tls.then(|| Tls::new(!args.full_handshakes, args.protocol())),
     }
