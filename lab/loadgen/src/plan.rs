@@ -2,9 +2,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use http_fields::{Request, Uri};
 use units::Nanos;
-use workload::Ask;
+use workload::{Ask, STREAMS_MAX};
 
-use crate::http2::STREAMS_MAX;
 use crate::tls::Tls;
 
 /// Whom to ask, from where, and for how long to wait; what is asked for and when is the [`workload::Source`]'s to say.

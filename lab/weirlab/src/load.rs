@@ -117,6 +117,15 @@ impl Args {
         self.h2.map_or(Protocol::Http1, |streams| Protocol::Http2 { streams })
     }
 
+    /// What is spoken, where it is not HTTP/1.1 without TLS.
+    fn speech(&self) -> Option<String> {
+        let over = if self.tls { " over TLS" } else { "" };
+        match self.h2 {
+            Some(streams) => Some(format!("HTTP/2{over}, up to {streams} streams on a connection")),
+            None => self.tls.then(|| format!("HTTP/1.1{over}")),
+        }
+    }
+
     /// Over HTTP/2 one request on each connection says that nothing was said: there is no limit.
     fn understand_load(&mut self) {
         if let Some(given) = self.given.take() {

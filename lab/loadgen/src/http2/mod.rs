@@ -24,9 +24,6 @@ use stream::{End, Stream};
 
 pub use probe::{NoHttp2, check_http2};
 
-/// Streams of one connection a plan may ask for; all are looked at when bytes come.
-pub(crate) const STREAMS_MAX: u32 = 1000;
-
 /// What the server may send before it hears from us, of one stream and of the connection: as much as Chromium allows, more
 /// than any link we measure holds. It is opened again as the bytes come, so that no response ever waits for it.
 const STREAM_WINDOW_BYTES: u32 = 6 << 20;
