@@ -7,11 +7,12 @@ use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use units::Nanos;
 
-use crate::Plan;
 use crate::clock::Clock;
-use crate::exchange::{Exchange, Next};
+use crate::exchange::Next;
 use crate::ledger::Ledger;
-use crate::tls::{Sealed, Tls};
+use crate::talk::Talk;
+use crate::tls::Sealed;
+use crate::{Plan, Protocol};
 
 /// Reads of one connection before others get their turn.
 const READS_PER_TURN_MAX: usize = 4;
@@ -27,7 +28,7 @@ pub(crate) struct Connection {
     connected: bool,
     /// When we asked the kernel to connect.
     started: Nanos,
-    exchange: Exchange,
+    talk: Talk,
     tls: Option<Box<Sealed>>,
 }
 
@@ -38,22 +39,14 @@ pub(crate) enum Turn {
     Wait,
     /// There is more to read at once.
     More,
-    /// Its job has ended; it may be used again.
-    Free,
     /// Drop it: it has no open job.
     Done,
-    /// Drop it, and ask for this job over another.
-    Unheard(usize),
 }
 
 impl Connection {
     /// Starts to connect, from an address and port of ours if one is given; does not wait for it.
-    pub(crate) fn start(
-        target: SocketAddr,
-        from: Option<SocketAddr>,
-        tls: Option<&Tls>,
-        clock: &Clock,
-    ) -> Result<Connection, Errno> {
+    pub(crate) fn start(plan: &Plan, from: Option<SocketAddr>, clock: &Clock) -> Result<Connection, Errno> {
+        let target = plan.target;
         let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
@@ -62,11 +55,15 @@ impl Connection {
             sockopt::set_socket_reuseaddr(&socket, true)?;
             net::bind(&socket, &from)?;
         }
+        if plan.tls.is_some() || plan.protocol != Protocol::Http1 {
+            // Several small writes follow each other, the second of which would wait for the server to acknowledge the first.
+            sockopt::set_tcp_nodelay(&socket, true)?;
+        }
         let started = clock.now();
         match net::connect(&socket, &target) {
             Ok(()) | Err(Errno::INPROGRESS) => {
-                let tls = tls.map(|tls| Box::new(tls.start()));
-                Ok(Connection { socket, connected: false, started, exchange: Exchange::default(), tls })
+                let tls = plan.tls.as_ref().map(|tls| Box::new(tls.start()));
+                Ok(Connection { socket, connected: false, started, talk: Talk::new(plan.protocol), tls })
             }
             Err(errno) => Err(errno),
         }
@@ -79,18 +76,38 @@ impl Connection {
     /// Takes the request of a job and sends it, if the connection stands. Without a delay between here and the server it often
     /// does at once, though the kernel has not said so, and that is one event less for each request.
     pub(crate) fn submit(&mut self, plan: &Plan, job: usize, ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
-        self.exchange.submit(plan, job, ledger);
+        self.talk.submit(plan, job, ledger, clock.now());
         self.send(ledger, clock)
+    }
+
+    /// The user of a job gives it up. Where it is alone on the connection, that is closed.
+    pub(crate) fn cancel(&mut self, job: usize, ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
+        if self.talk.cancel(job) { self.send(ledger, clock) } else { Turn::Done }
     }
 
     /// Whether part of the request is still to be sent.
     pub(crate) fn is_sending(&self) -> bool {
-        !self.exchange.unsent().is_empty() || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+        !self.talk.unsent().is_empty() || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 
-    /// The job under way.
-    pub(crate) fn job(&self) -> Option<usize> {
-        self.exchange.job()
+    /// Whether no job is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.talk.is_idle()
+    }
+
+    /// Whether another job may be asked now.
+    pub(crate) fn has_room(&self) -> bool {
+        self.talk.has_room()
+    }
+
+    /// The jobs to be asked for over another connection.
+    pub(crate) fn take_unheard(&mut self) -> Vec<usize> {
+        self.talk.take_unheard()
+    }
+
+    /// The last job that has ended, once.
+    pub(crate) fn take_ended(&mut self) -> Option<usize> {
+        self.talk.take_ended()
     }
 
     pub(crate) fn on_ready(
@@ -121,7 +138,7 @@ impl Connection {
             match self.send_some() {
                 Ok(bytes) => {
                     self.connected = true;
-                    self.exchange.on_sent(bytes);
+                    self.talk.on_sent(bytes);
                     if bytes == 0 {
                         break;
                     }
@@ -140,9 +157,9 @@ impl Connection {
     /// Bytes of the request that left; under TLS, that are sealed.
     fn send_some(&mut self) -> Result<usize, Errno> {
         let Some(tls) = &mut self.tls else {
-            return net::send(&self.socket, self.exchange.unsent(), SendFlags::NOSIGNAL);
+            return net::send(&self.socket, self.talk.unsent(), SendFlags::NOSIGNAL);
         };
-        let sealed = tls.write(self.exchange.unsent());
+        let sealed = tls.write(self.talk.unsent());
         match tls.send(self.socket.as_fd()) {
             // Sealed it is no longer ours; what the socket did not take follows when it does.
             Err(Errno::AGAIN) if sealed > 0 => Ok(sealed),
@@ -152,12 +169,12 @@ impl Connection {
 
     /// What was received, for the exchange.
     fn on_bytes(&mut self, received: &[u8], ledger: &mut Ledger<'_>, clock: &Clock) -> Next {
-        let Some(tls) = &mut self.tls else { return self.exchange.on_bytes(received, ledger, clock.now()) };
+        let Some(tls) = &mut self.tls else { return self.talk.on_bytes(received, ledger, clock.now()) };
         match tls.open(received) {
             Ok(plain) if plain.is_empty() => Next::Continue,
-            Ok(plain) => self.exchange.on_bytes(&plain, ledger, clock.now()),
+            Ok(plain) => self.talk.on_bytes(&plain, ledger, clock.now()),
             Err(_) => {
-                self.exchange.fail(Outcome::Wrong, ledger, clock.now());
+                self.talk.fail(Outcome::Wrong, ledger, clock.now());
                 Next::Close
             }
         }
@@ -167,24 +184,19 @@ impl Connection {
         for _ in 0..READS_PER_TURN_MAX {
             match net::recv(&self.socket, &mut *scratch, RecvFlags::empty()) {
                 Ok((0, _)) => {
-                    if let Some(job) = self.exchange.take_unheard() {
-                        return Turn::Unheard(job);
-                    }
-                    self.exchange.on_end_of_stream(ledger, clock.now());
+                    self.talk.on_end_of_stream(ledger, clock.now());
                     return Turn::Done;
                 }
                 Ok((bytes, _)) => {
                     let next = self.on_bytes(&scratch[..bytes], ledger, clock);
-                    if self.tls.is_some()
-                        && let ended @ (Turn::Done | Turn::Unheard(_)) = self.send(ledger, clock)
-                    {
-                        return ended;
+                    if self.send(ledger, clock) == Turn::Done {
+                        return Turn::Done;
                     }
                     match next {
                         Next::Close => return Turn::Done,
                         // With the end behind it there is nothing to use it for.
                         Next::Free if flags.intersects(BROKEN | END) => return Turn::Done,
-                        Next::Free => return Turn::Free,
+                        Next::Free => return Turn::Wait,
                         Next::Continue => {}
                     }
                     // A short read took all there was; what comes later is a new event, unless the end was already there.
@@ -202,17 +214,17 @@ impl Connection {
 
     /// A connection that stood is lost.
     fn lose(&mut self, errno: Errno, ledger: &mut Ledger<'_>, now: Nanos) -> Turn {
-        let outcome = outcome_of_loss(errno);
-        if outcome == Outcome::Reset
-            && let Some(job) = self.exchange.take_unheard()
-        {
-            return Turn::Unheard(job);
+        match outcome_of_loss(errno) {
+            Outcome::Reset => {
+                self.talk.on_reset(ledger, now);
+                Turn::Done
+            }
+            outcome => self.fail(outcome, ledger, now),
         }
-        self.fail(outcome, ledger, now)
     }
 
     fn fail(&mut self, outcome: Outcome, ledger: &mut Ledger<'_>, now: Nanos) -> Turn {
-        self.exchange.fail(outcome, ledger, now);
+        self.talk.fail(outcome, ledger, now);
         Turn::Done
     }
 }

@@ -1,5 +1,6 @@
 //! The loop: waits for the next instant or the next byte, whichever comes first, and tells the other modules.
 
+use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
@@ -17,7 +18,8 @@ use crate::limits::Room;
 use crate::origin::{self, Origins, PORT_TRIES_MAX};
 use crate::patience::Queue;
 use crate::pool::{Number, Owner, Pool};
-use crate::{LoadError, Outcome, Plan, Progress};
+use crate::waiting::Waiting;
+use crate::{LoadError, Outcome, Plan, Progress, Protocol};
 
 /// How often the progress function is called, and so how soon it can stop a run.
 pub const PROGRESS_EVERY: Nanos = Nanos::from_millis(100);
@@ -78,6 +80,14 @@ const ANSWER_EVENTS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(
 /// Of a connection that does not stand yet, or has not taken all of a request.
 const ALL_EVENTS: EventFlags = ANSWER_EVENTS.union(EventFlags::OUT);
 
+/// A job to be asked for now.
+#[derive(Debug, Clone, Copy)]
+enum Due {
+    /// Over another connection than that which gave it back.
+    Unheard(usize),
+    Waited(usize),
+}
+
 struct Engine<'a> {
     plan: &'a Plan,
     clock: Clock,
@@ -90,6 +100,10 @@ struct Engine<'a> {
     origins: Origins,
     /// The connection that carries each job, or carried it last.
     carriers: Vec<Option<Number>>,
+    /// Jobs that wait for a connection of their client's.
+    waiting: Waiting,
+    /// Jobs to be asked for now: given back by a connection that was closed, or done with waiting.
+    due: VecDeque<Due>,
     patience: Queue,
     turned_away: u64,
     scratch: Box<[u8]>,
@@ -108,6 +122,8 @@ impl<'a> Engine<'a> {
         Ok(Engine {
             plan,
             carriers: Vec::with_capacity(ledger.count().unwrap_or(0)),
+            waiting: Waiting::default(),
+            due: VecDeque::new(),
             ledger,
             epoll,
             timer,
@@ -137,49 +153,84 @@ impl<'a> Engine<'a> {
             } else {
                 return Ok(now);
             }
+            self.ask_due()?;
         }
         Ok(self.clock.now())
     }
 
-    /// Begins an attempt, over an idle connection if there is one.
+    /// Begins an attempt, over a connection with room if there is one.
     fn try_job(&mut self, job: usize, now: Nanos) -> Result<(), LoadError> {
         if let Some(patience) = self.plan.patience {
             self.patience.push(now + patience.abort_after, job, self.ledger.attempt(job));
         }
+        self.ask(job)
+    }
+
+    fn ask(&mut self, job: usize) -> Result<(), LoadError> {
         let owner = self.owner(job);
-        match self.pool.take_idle(owner) {
+        match self.pool.take(owner) {
             Some(number) => {
                 self.ledger.on_start(job, self.clock.now());
                 self.ask_again(job, number)
             }
-            None => self.ask_anew(job),
+            None if self.may_open(owner) => self.ask_anew(job),
+            None => {
+                // Its client is late, and not we.
+                self.ledger.on_start(job, self.clock.now());
+                self.waiting.push(owner, job, self.ledger.attempt(job));
+                Ok(())
+            }
         }
+    }
+
+    /// Whether its client opens another connection.
+    fn may_open(&self, owner: Owner) -> bool {
+        self.plan.client_connections.is_none_or(|most| (self.pool.standing(owner) as u64) < most)
+    }
+
+    /// A connection of this client has changed: the first job that waits for one may be asked for now.
+    fn end_wait(&mut self, owner: Owner) {
+        if self.plan.client_connections.is_some() && (self.pool.may_have_room(owner) || self.may_open(owner)) {
+            self.due.extend(self.waiting.pop(owner, &self.ledger).map(Due::Waited));
+        }
+    }
+
+    fn ask_due(&mut self) -> Result<(), LoadError> {
+        while let Some(due) = self.due.pop_front() {
+            match (due, self.plan.protocol) {
+                // Others that stood idle may be closed too.
+                (Due::Unheard(job), Protocol::Http1) if self.may_open(self.owner(job)) => self.ask_anew(job)?,
+                (Due::Unheard(job) | Due::Waited(job), _) => self.ask(job)?,
+            }
+        }
+        Ok(())
     }
 
     /// Asks over a new connection.
     fn ask_anew(&mut self, job: usize) -> Result<(), LoadError> {
         let Some(number) = self.open(job) else {
             self.ledger.end(job, JobOutcome::Refused, self.clock.now());
+            self.end_wait(self.owner(job));
             return Ok(());
         };
         self.carriers[job] = Some(number);
         let connection = self.pool.get(number).expect("just inserted");
         let turn = connection.submit(self.plan, job, &mut self.ledger, &self.clock);
-        if turn != Turn::Wait {
-            return self.after(turn, number, job);
+        if turn == Turn::Wait {
+            let flags = if connection.is_sending() { ALL_EVENTS } else { ANSWER_EVENTS };
+            epoll::add(&self.epoll, &*connection, EventData::new_u64(number.to_u64()), flags)
+                .map_err(|errno| LoadError::System("epoll_ctl for a connection", errno))?;
         }
-        let flags = if connection.is_sending() { ALL_EVENTS } else { ANSWER_EVENTS };
-        epoll::add(&self.epoll, &*connection, EventData::new_u64(number.to_u64()), flags)
-            .map_err(|errno| LoadError::System("epoll_ctl for a connection", errno))
+        self.after(turn, number)
     }
 
-    /// Asks over a connection that has stood idle.
+    /// Asks over a connection that stands.
     fn ask_again(&mut self, job: usize, number: Number) -> Result<(), LoadError> {
         self.carriers[job] = Some(number);
         let Some(connection) = self.pool.get(number) else { return Ok(()) };
         let turn = connection.submit(self.plan, job, &mut self.ledger, &self.clock);
         let is_blocked = turn == Turn::Wait && connection.is_sending();
-        self.after(if is_blocked { Turn::More } else { turn }, number, job)
+        self.after(if is_blocked { Turn::More } else { turn }, number)
     }
 
     fn owner(&self, job: usize) -> Owner {
@@ -188,10 +239,13 @@ impl<'a> Engine<'a> {
         user.map(Owner::User).or_else(client).unwrap_or_else(|| Owner::Group(self.ledger.dealt(job).group))
     }
 
-    /// The user of a job closes its connection, and perhaps asks again.
+    /// The user of a job closes its connection, or its stream, and perhaps asks again.
     fn give_up(&mut self, job: usize, now: Nanos) -> Result<(), LoadError> {
-        if let Some(number) = self.carriers[job] {
-            self.pool.remove(number);
+        if let Some((number, connection)) = self.carriers[job].and_then(|number| Some((number, self.pool.get(number)?)))
+        {
+            let turn = connection.cancel(job, &mut self.ledger, &self.clock);
+            let is_blocked = turn == Turn::Wait && connection.is_sending();
+            self.after(if is_blocked { Turn::More } else { turn }, number)?;
         }
         if self.ledger.give_up(job, now) { self.try_job(job, now) } else { Ok(()) }
     }
@@ -209,7 +263,7 @@ impl<'a> Engine<'a> {
             }
         };
         self.ledger.on_start(job, connection.started());
-        let number = self.pool.insert(connection);
+        let number = self.pool.insert(connection, self.owner(job));
         self.connections_peak = self.connections_peak.max(self.pool.len());
         Some(number)
     }
@@ -218,7 +272,7 @@ impl<'a> Engine<'a> {
         let (dealt, standing) = (self.ledger.dealt(job), self.pool.len());
         for _ in 0..PORT_TRIES_MAX {
             let from = self.origins.next(dealt, standing);
-            match Connection::start(self.plan.target, from, self.plan.tls.as_ref(), &self.clock) {
+            match Connection::start(self.plan, from, &self.clock) {
                 other if from.is_none() => return other,
                 // The port is somebody's, or its last connection has not been forgotten.
                 Err(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL) => {}
@@ -227,7 +281,7 @@ impl<'a> Engine<'a> {
         }
         // Ours are all taken; of one address the kernel may know of another, though it takes its time.
         match self.plan.clients.is_empty() {
-            true => Connection::start(self.plan.target, None, self.plan.tls.as_ref(), &self.clock),
+            true => Connection::start(self.plan, None, &self.clock),
             false => Err(Errno::ADDRNOTAVAIL),
         }
     }
@@ -248,6 +302,7 @@ impl<'a> Engine<'a> {
                 TIMER => self.timer.expired(),
                 number => self.on_ready(Number::from_u64(number), event.flags)?,
             }
+            self.ask_due()?;
             self.act_on_time()?;
         }
         Ok(())
@@ -256,37 +311,26 @@ impl<'a> Engine<'a> {
     fn on_ready(&mut self, number: Number, flags: EventFlags) -> Result<(), LoadError> {
         // Of an event for a connection that was closed since there is nothing left to do.
         let Some(connection) = self.pool.get(number) else { return Ok(()) };
-        let job = connection.job();
         let turn = connection.on_ready(flags, &mut self.scratch, &mut self.ledger, &self.clock);
-        match job {
-            Some(job) => self.after(turn, number, job),
-            // An idle connection has nothing to say but its end.
-            None if turn == Turn::Wait => Ok(()),
-            None => {
-                self.pool.remove(number);
-                Ok(())
-            }
-        }
+        self.after(turn, number)
     }
 
-    /// Does what the turn of a connection that carried this job asks for.
-    fn after(&mut self, turn: Turn, number: Number, job: usize) -> Result<(), LoadError> {
-        match turn {
-            Turn::Wait => {}
-            Turn::Free if self.ledger.has_left(job) => self.pool.remove(number),
-            Turn::Free => self.pool.release(number, self.owner(job)),
-            Turn::Done => self.pool.remove(number),
-            Turn::More => {
-                let Some(connection) = self.pool.get(number) else { return Ok(()) };
-                // Setting the same events again makes what is already there an event of the next turn.
-                epoll::modify(&self.epoll, &*connection, EventData::new_u64(number.to_u64()), ALL_EVENTS)
-                    .map_err(|errno| LoadError::System("epoll_ctl for a connection", errno))?;
-            }
-            Turn::Unheard(job) => {
-                self.pool.remove(number);
-                self.ask_anew(job)?;
-            }
+    /// Does what the turn of a connection asks for.
+    fn after(&mut self, turn: Turn, number: Number) -> Result<(), LoadError> {
+        let Some(owner) = self.pool.owner(number) else { return Ok(()) };
+        let Some(connection) = self.pool.get(number) else { return Ok(()) };
+        self.due.extend(connection.take_unheard().into_iter().map(Due::Unheard));
+        let ended = connection.take_ended();
+        let has_left = connection.is_idle() && ended.is_some_and(|job| self.ledger.has_left(job));
+        if turn == Turn::Done || has_left {
+            self.pool.remove(number);
+        } else if turn == Turn::More {
+            // Setting the same events again makes what is already there an event of the next turn.
+            epoll::modify(&self.epoll, &*connection, EventData::new_u64(number.to_u64()), ALL_EVENTS)
+                .map_err(|errno| LoadError::System("epoll_ctl for a connection", errno))?;
         }
+        self.pool.release(number);
+        self.end_wait(owner);
         Ok(())
     }
 

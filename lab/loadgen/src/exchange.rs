@@ -26,6 +26,10 @@ pub(crate) struct Exchange {
     is_last: bool,
     /// Part of the response under way has come.
     is_answering: bool,
+    /// The job to be asked for again over another connection.
+    unheard: Option<usize>,
+    /// The last job that has ended.
+    ended: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +62,10 @@ impl Exchange {
         self.job
     }
 
+    pub(crate) fn has_room(&self) -> bool {
+        self.job.is_none() && !self.is_last
+    }
+
     pub(crate) fn unsent(&self) -> &[u8] {
         &self.request[self.sent_bytes..]
     }
@@ -78,11 +86,11 @@ impl Exchange {
                 Ok(None) => return Next::Continue,
                 Ok(Some(Event::Head(head))) => {
                     self.is_last |= !head.keep_alive;
-                    ledger.on_head(job, &head);
+                    ledger.on_head(job, head.status, head.head_bytes as u64);
                 }
                 Ok(Some(Event::Body(bytes))) => ledger.on_body(job, bytes),
                 Ok(Some(Event::End)) => {
-                    self.job = None;
+                    (self.job, self.ended) = (None, Some(job));
                     ledger.on_whole(job, now);
                     return if self.is_last || !input.is_empty() { Next::Close } else { Next::Free };
                 }
@@ -99,7 +107,18 @@ impl Exchange {
         if self.reader.ends_with_stream()
             && let Some(job) = self.job.take()
         {
+            self.ended = Some(job);
             ledger.on_whole(job, now);
+        }
+        self.on_reset(ledger, now);
+    }
+
+    /// The server has reset the connection. One that had served others while the request was on its way is nobody's fault, and
+    /// the job is to be asked for again over another, as every client does (RFC 9112 section 9.3.1); on a new connection it cannot
+    /// happen, so once for each attempt.
+    pub(crate) fn on_reset(&mut self, ledger: &mut Ledger<'_>, now: Nanos) {
+        if self.asked > 1 && !self.is_answering {
+            self.unheard = self.job.take();
         }
         self.fail(Outcome::Reset, ledger, now);
     }
@@ -107,15 +126,19 @@ impl Exchange {
     /// The connection is lost, and with it the job under way.
     pub(crate) fn fail(&mut self, outcome: Outcome, ledger: &mut Ledger<'_>, now: Nanos) {
         if let Some(job) = self.job.take() {
+            self.ended = Some(job);
             ledger.end(job, outcome, now);
         }
     }
 
-    /// The job to be asked for again over another connection: the server closed this one, which had served others, while
-    /// the request was on its way. Nobody's fault, and what every client does (RFC 9112 section 9.3.1); on a new connection it
-    /// cannot happen, so once for each attempt.
+    /// The job to be asked for again over another connection.
     pub(crate) fn take_unheard(&mut self) -> Option<usize> {
-        if self.asked > 1 && !self.is_answering { self.job.take() } else { None }
+        self.unheard.take()
+    }
+
+    /// The last job that has ended, once.
+    pub(crate) fn take_ended(&mut self) -> Option<usize> {
+        self.ended.take()
     }
 }
 
@@ -200,14 +223,15 @@ mod tests {
         let (mut ledger, mut exchange) = (Ledger::new(&plan, &mut source), Exchange::default());
         let jobs = [0, 1].map(|at| ledger.submit(Nanos::from_millis(at)).unwrap());
         exchange.submit(&plan, jobs[0], &ledger);
-        assert_eq!(exchange.take_unheard(), None, "a new connection has no such excuse");
-        assert_eq!(exchange.on_bytes(&response(10, "keep-alive"), &mut ledger, Nanos(1)), Next::Free);
+        exchange.on_reset(&mut ledger, Nanos(1));
+        assert_eq!((exchange.take_unheard(), exchange.take_ended()), (None, Some(jobs[0])), "on a new connection");
         exchange.submit(&plan, jobs[1], &ledger);
-        assert_eq!(exchange.on_bytes(b"HTTP", &mut ledger, Nanos(2)), Next::Continue);
-        assert_eq!(exchange.take_unheard(), None, "this one was heard");
-        let mut exchange = Exchange { asked: 1, ..Exchange::default() };
-        exchange.submit(&plan, jobs[1], &ledger);
+        exchange.on_end_of_stream(&mut ledger, Nanos(2));
         assert_eq!((exchange.take_unheard(), exchange.take_unheard()), (Some(jobs[1]), None));
+        exchange.submit(&plan, jobs[1], &ledger);
+        assert_eq!(exchange.on_bytes(b"HTTP", &mut ledger, Nanos(3)), Next::Continue);
+        exchange.on_end_of_stream(&mut ledger, Nanos(4));
+        assert_eq!((exchange.take_unheard(), exchange.take_ended()), (None, Some(jobs[1])), "this one was heard");
     }
 
     proptest! {

@@ -1,7 +1,6 @@
 //! The books of a run: every job that was submitted is in them once, is tried so often, and is closed once.
 
 use hdrhistogram::Histogram;
-use http::http1::ResponseHead;
 use record::{AttemptRecord, JobRecord, Outcome};
 use units::Nanos;
 use workload::{Ask, Source};
@@ -139,9 +138,9 @@ impl<'a> Ledger<'a> {
         self.open(job).first_byte_ns.get_or_insert(now.0);
     }
 
-    pub(crate) fn on_head(&mut self, job: usize, head: &ResponseHead) {
+    pub(crate) fn on_head(&mut self, job: usize, status: u16, head_bytes: u64) {
         let record = self.open(job);
-        (record.status, record.head_bytes) = (head.status, head.head_bytes as u64);
+        (record.status, record.head_bytes) = (status, head_bytes);
     }
 
     pub(crate) fn on_body(&mut self, job: usize, bytes: u64) {
@@ -238,15 +237,11 @@ mod tests {
     use crate::testing::{Jobs, TwoUsers};
     use proptest::prelude::*;
 
-    fn head(status: u16, content_length: Option<u64>) -> ResponseHead {
-        ResponseHead { status, head_bytes: 40, content_length, keep_alive: false }
-    }
-
     fn outcome_of(status: u16, body_bytes: u64) -> Outcome {
         let (plan, mut source) = (plan(1), Jobs::of(&[10]));
         let mut ledger = Ledger::new(&plan, &mut source);
         let job = ledger.submit(Nanos(0)).unwrap();
-        ledger.on_head(job, &head(status, Some(body_bytes)));
+        ledger.on_head(job, status, 40);
         ledger.on_body(job, body_bytes);
         ledger.on_whole(job, Nanos(1));
         ledger.close(Nanos(1)).records[0].outcome
@@ -287,7 +282,7 @@ mod tests {
         let mut ledger = Ledger::new(&plan, &mut source);
         let job = ledger.submit(Nanos(3)).unwrap();
         ledger.on_byte(job, Nanos(50));
-        ledger.on_head(job, &head(200, Some(10)));
+        ledger.on_head(job, 200, 40);
         ledger.on_body(job, 4);
         assert!(ledger.is_under_way(job, 1) && ledger.give_up(job, Nanos(103)));
         assert!(!ledger.is_under_way(job, 1) && ledger.is_under_way(job, 2));

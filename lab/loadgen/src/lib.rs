@@ -9,8 +9,8 @@
 //! Where the load is closed on purpose, users or sessions that think between an answer and their next request, the
 //! [`workload::Source`] says so, and lateness counts from the end of the thought.
 //!
-//! One thread and one epoll do it all. The protocol (the private modules `reader` and `exchange`), the books (`ledger`)
-//! and the users' patience touch no socket and no clock; `engine` tells them what happened and when.
+//! One thread and one epoll do it all. The protocol (the private modules `reader`, `exchange` and `http2`), the books
+//! (`ledger`) and the users' patience touch no socket and no clock; `engine` tells them what happened and when.
 //!
 //! ```no_run
 //! use loadgen::Plan;
@@ -27,6 +27,8 @@
 //!     patience: None,
 //!     clients: vec![],
 //!     seed: 1,
+//!     client_connections: None,
+//!     protocol: loadgen::Protocol::Http1,
 //!     tls: None,
 //! };
 //! let jobs: Vec<Job> = (0..10).map(|n| Job { arrival: Nanos::from_millis(n), size_bytes: 512, client: None }).collect();
@@ -39,6 +41,7 @@ mod connection;
 mod deal;
 mod engine;
 mod exchange;
+mod http2;
 mod ledger;
 mod limits;
 mod origin;
@@ -47,12 +50,15 @@ mod patience;
 mod plan;
 mod pool;
 mod reader;
+mod talk;
 #[cfg(test)]
 mod testing;
 mod tls;
+mod waiting;
 
 pub use engine::{PROGRESS_EVERY, run};
+pub use http2::{NoHttp2, check_http2};
 pub use limits::Room;
 pub use outcome::{LoadError, Outcome, Progress};
-pub use plan::{ClientGroup, Patience, Plan, PlanError, Site};
+pub use plan::{ClientGroup, Patience, Plan, PlanError, Protocol, Site};
 pub use tls::Tls;

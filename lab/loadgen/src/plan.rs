@@ -1,6 +1,8 @@
 use std::net::{IpAddr, SocketAddr};
 
+use http_fields::{Request, Uri};
 use units::Nanos;
+use workload::{Ask, STREAMS_MAX};
 
 use crate::tls::Tls;
 
@@ -25,8 +27,22 @@ pub struct Plan {
     pub clients: Vec<ClientGroup>,
     /// Deals the jobs to the groups.
     pub seed: u64,
-    /// Over TLS, if it is given.
+    /// Connections that a client has at once; a request that finds them all full waits, as in a browser. A client is one of the trace or a
+    /// user, and where requests say nothing of theirs, a group. `None`: no limit.
+    pub client_connections: Option<u64>,
+    pub protocol: Protocol,
+    /// Over TLS, if it is given: of the same protocol.
     pub tls: Option<Tls>,
+}
+
+/// How many requests a connection carries at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Protocol {
+    /// One.
+    #[default]
+    Http1,
+    /// Up to so many, and no more than the server says that it takes. A request opens another connection only where all are full.
+    Http2 { streams: u32 },
 }
 
 /// How users lose it (003, section 5.1 H): they wait so long, then close the connection and ask again.
@@ -60,10 +76,18 @@ pub struct ClientGroup {
 pub enum PlanError {
     #[error("0 requests on each connection: it takes at least 1")]
     NoneOnAConnection,
+    #[error("0 connections of a client: it takes at least 1, and a browser 6")]
+    NoConnections,
+    #[error("{0} streams on a connection of HTTP/2: write 1 to {STREAMS_MAX}, for example 100")]
+    Streams(u32),
     #[error("prefix `{0}` has to start and end with / and hold printable ASCII without spaces")]
     Prefix(String),
     #[error("host `{0}` has to be printable ASCII without spaces")]
     Host(String),
+    #[error(
+        "`{0}` cannot be asked for over HTTP/2: write a host, perhaps a port, and a path, such as localhost:8080/files/"
+    )]
+    Uri(String),
     #[error("users who abort after 0 s never see an answer: write 7s, say")]
     NoPatience,
     #[error("{0} retries: write up to {RETRIES_MAX}")]
@@ -93,6 +117,14 @@ impl Plan {
         if self.per_connection == 0 {
             return Err(PlanError::NoneOnAConnection);
         }
+        if self.client_connections == Some(0) {
+            return Err(PlanError::NoConnections);
+        }
+        if let Protocol::Http2 { streams } = self.protocol
+            && !(1..=STREAMS_MAX).contains(&streams)
+        {
+            return Err(PlanError::Streams(streams));
+        }
         let own = (&self.host, &self.prefix);
         for (host, prefix) in std::iter::once(own).chain(self.sites.iter().map(|site| (&site.host, &site.prefix))) {
             if !is_token(host) {
@@ -100,6 +132,9 @@ impl Plan {
             }
             if !(prefix.starts_with('/') && prefix.ends_with('/') && is_token(prefix)) {
                 return Err(PlanError::Prefix(prefix.clone()));
+            }
+            if self.protocol != Protocol::Http1 {
+                self.uri(host, prefix, 0).map_err(|_| PlanError::Uri(format!("{host}{prefix}")))?;
             }
         }
         if self.patience.is_some_and(|patience| patience.abort_after == Nanos::ZERO) {
@@ -133,11 +168,29 @@ impl Plan {
     /// the server is the one to close it, as with the HTTP/1.0 clients of the papers.
     pub(crate) fn write_request(&self, size_bytes: u64, group: Option<u32>, is_last: bool, out: &mut Vec<u8>) {
         use std::io::Write;
-        let site = group.and_then(|group| self.sites.get(group as usize));
-        let (host, prefix) = site.map_or((&self.host, &self.prefix), |site| (&site.host, &site.prefix));
+        let (host, prefix) = self.site(group);
         let connection = if is_last { "close" } else { "keep-alive" };
         write!(out, "GET {prefix}{size_bytes}.bin HTTP/1.1\r\nHost: {host}\r\nConnection: {connection}\r\n\r\n")
             .expect("memory takes all");
+    }
+
+    /// The same request as HTTP/2 has it.
+    pub(crate) fn request(&self, ask: Ask) -> Request<()> {
+        let (host, prefix) = self.site(ask.group);
+        let mut request = Request::new(());
+        *request.uri_mut() = self.uri(host, prefix, ask.size_bytes).expect("host and prefix were checked");
+        request
+    }
+
+    fn uri(&self, host: &str, prefix: &str, size_bytes: u64) -> Result<Uri, http_fields::Error> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        Uri::builder().scheme(scheme).authority(host).path_and_query(format!("{prefix}{size_bytes}.bin")).build()
+    }
+
+    /// The host and prefix at which a group asks.
+    fn site(&self, group: Option<u32>) -> (&str, &str) {
+        let site = group.and_then(|group| self.sites.get(group as usize));
+        site.map_or((&self.host, &self.prefix), |site| (&site.host, &site.prefix))
     }
 }
 
@@ -161,6 +214,8 @@ pub(crate) mod tests {
             patience: None,
             clients: vec![],
             seed: 1,
+            client_connections: None,
+            protocol: Protocol::Http1,
             tls: None,
         }
     }
@@ -180,6 +235,16 @@ pub(crate) mod tests {
     #[test]
     fn says_what_is_wrong() {
         assert!(wrong(|plan| plan.per_connection = 0).contains("at least 1"));
+        assert!(wrong(|plan| plan.client_connections = Some(0)).contains("0 connections of a client"));
+        for streams in [0, 1001] {
+            let said = wrong(|plan| plan.protocol = Protocol::Http2 { streams });
+            assert!(
+                said.starts_with(&format!("{streams} streams on a connection of HTTP/2: write 1 to 1000")),
+                "{said}"
+            );
+        }
+        let said = wrong(|plan| (plan.protocol, plan.host) = (Protocol::Http2 { streams: 1 }, "a:b:c".into()));
+        assert!(said.starts_with("`a:b:c/` cannot be asked for over HTTP/2"), "{said}");
         for prefix in ["", "a/", "/a", "/a b/", "/a\r\nX: y/", "/ä/"] {
             assert!(wrong(|plan| plan.prefix = prefix.into()).starts_with("prefix"), "{prefix}");
         }

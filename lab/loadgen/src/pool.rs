@@ -1,4 +1,4 @@
-//! The connections of a run: those that stand by their number, and those without a request by whom they serve.
+//! The connections of a run: those that stand by their number, and those with room for a request by whom they serve.
 
 use std::collections::HashMap;
 
@@ -25,17 +25,27 @@ pub(crate) enum Owner {
     User(u32),
 }
 
-/// Idle numbers beyond so many times the connections there are, and some, are looked through for dead ones.
-const IDLE_PER_CONNECTION_MAX: usize = 2;
-const IDLE_KEPT: usize = 64;
+/// Listed numbers beyond so many times the connections there are, and some, are looked through for dead ones.
+const LISTED_PER_CONNECTION_MAX: usize = 2;
+const LISTED_KEPT: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Pool {
-    connections: Slab<(u32, Connection)>,
+    connections: Slab<Member>,
     started: u32,
-    /// The most recently used last. Those that have died since are found when they are taken.
-    idle: HashMap<Owner, Vec<Number>>,
-    idle_count: usize,
+    /// Those with room, by their owner, the most recently used last. Those that have died or filled since are found when they are taken.
+    with_room: HashMap<Owner, Vec<Number>>,
+    listed: usize,
+    /// How many stand of each owner that has one.
+    standing: HashMap<Owner, usize>,
+}
+
+#[derive(Debug)]
+struct Member {
+    turn: u32,
+    connection: Connection,
+    owner: Owner,
+    is_listed: bool,
 }
 
 impl Number {
@@ -50,84 +60,120 @@ impl Number {
 
 impl Pool {
     pub(crate) fn new() -> Pool {
-        Pool { connections: Slab::new(), started: 0, idle: HashMap::new(), idle_count: 0 }
+        Pool { connections: Slab::new(), started: 0, with_room: HashMap::new(), listed: 0, standing: HashMap::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.connections.len()
     }
 
-    pub(crate) fn insert(&mut self, connection: Connection) -> Number {
+    pub(crate) fn insert(&mut self, connection: Connection, owner: Owner) -> Number {
         self.started = self.started.wrapping_add(1);
-        let place = self.connections.insert((self.started, connection)) as u32;
-        Number { place, turn: self.started }
+        *self.standing.entry(owner).or_default() += 1;
+        let turn = self.started;
+        let place = self.connections.insert(Member { turn, connection, owner, is_listed: false }) as u32;
+        Number { place, turn }
     }
 
     pub(crate) fn get(&mut self, number: Number) -> Option<&mut Connection> {
-        let (turn, connection) = self.connections.get_mut(number.place as usize)?;
-        (*turn == number.turn).then_some(connection)
+        self.member(number).map(|member| &mut member.connection)
+    }
+
+    /// Whose it is, if it stands.
+    pub(crate) fn owner(&mut self, number: Number) -> Option<Owner> {
+        self.member(number).map(|member| member.owner)
+    }
+
+    /// How many of this owner stand.
+    pub(crate) fn standing(&self, owner: Owner) -> usize {
+        self.standing.get(&owner).copied().unwrap_or(0)
+    }
+
+    /// Whether one of this owner may have room: only taking it tells for certain.
+    pub(crate) fn may_have_room(&self, owner: Owner) -> bool {
+        self.with_room.contains_key(&owner)
     }
 
     /// Closes it, if it still stands.
     pub(crate) fn remove(&mut self, number: Number) {
-        if self.get(number).is_some() {
-            self.connections.remove(number.place as usize);
+        let Some(owner) = self.owner(number) else { return };
+        self.connections.remove(number.place as usize);
+        if let Some(standing) = self.standing.get_mut(&owner) {
+            *standing -= 1;
+            if *standing == 0 {
+                self.standing.remove(&owner);
+            }
         }
     }
 
-    /// It has no request under way and may serve its owner's next.
-    pub(crate) fn release(&mut self, number: Number, owner: Owner) {
-        if self.idle_count > IDLE_KEPT + IDLE_PER_CONNECTION_MAX * self.connections.len() {
+    /// It may serve its owner's next request, if it stands and has room.
+    pub(crate) fn release(&mut self, number: Number) {
+        let Some(member) = self.member(number).filter(|member| !member.is_listed && member.connection.has_room())
+        else {
+            return;
+        };
+        member.is_listed = true;
+        let owner = member.owner;
+        if self.listed > LISTED_KEPT + LISTED_PER_CONNECTION_MAX * self.connections.len() {
             self.forget_dead();
         }
-        self.idle.entry(owner).or_default().push(number);
-        self.idle_count += 1;
+        self.with_room.entry(owner).or_default().push(number);
+        self.listed += 1;
     }
 
     /// The one its owner used last, so that those not needed are left alone until the server closes them.
-    pub(crate) fn take_idle(&mut self, owner: Owner) -> Option<Number> {
-        let numbers = self.idle.get_mut(&owner)?;
+    pub(crate) fn take(&mut self, owner: Owner) -> Option<Number> {
+        let numbers = self.with_room.get_mut(&owner)?;
         let mut taken = None;
         while let Some(number) = numbers.pop() {
-            self.idle_count -= 1;
-            let stands = self.connections.get(number.place as usize).is_some_and(|(turn, _)| *turn == number.turn);
-            if stands {
+            self.listed -= 1;
+            let member = self.connections.get_mut(number.place as usize).filter(|member| member.turn == number.turn);
+            let Some(member) = member else { continue };
+            member.is_listed = false;
+            if member.connection.has_room() {
                 taken = Some(number);
                 break;
             }
         }
         if numbers.is_empty() {
-            self.idle.remove(&owner);
+            self.with_room.remove(&owner);
         }
         taken
+    }
+
+    fn member(&mut self, number: Number) -> Option<&mut Member> {
+        self.connections.get_mut(number.place as usize).filter(|member| member.turn == number.turn)
     }
 
     fn forget_dead(&mut self) {
         let connections = &self.connections;
         let stands =
-            |number: &Number| connections.get(number.place as usize).is_some_and(|(turn, _)| *turn == number.turn);
-        self.idle.values_mut().for_each(|numbers| numbers.retain(stands));
-        self.idle.retain(|_, numbers| !numbers.is_empty());
-        self.idle_count = self.idle.values().map(Vec::len).sum();
+            |number: &Number| connections.get(number.place as usize).is_some_and(|member| member.turn == number.turn);
+        self.with_room.values_mut().for_each(|numbers| numbers.retain(stands));
+        self.with_room.retain(|_, numbers| !numbers.is_empty());
+        self.listed = self.with_room.values().map(Vec::len).sum();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Plan;
     use crate::clock::Clock;
+    use crate::plan::tests::plan;
     use std::net::TcpListener;
 
     fn connection(listener: &TcpListener) -> Connection {
-        Connection::start(listener.local_addr().unwrap(), None, None, &Clock::start()).unwrap()
+        let plan = Plan { target: listener.local_addr().unwrap(), ..plan(1) };
+        Connection::start(&plan, None, &Clock::start()).unwrap()
     }
 
     #[test]
     fn a_number_is_of_one_connection_only() {
         let (listener, mut pool) = (TcpListener::bind("127.0.0.1:0").unwrap(), Pool::new());
-        let first = pool.insert(connection(&listener));
+        let first = pool.insert(connection(&listener), Owner::Group(0));
         pool.remove(first);
-        let second = pool.insert(connection(&listener));
+        let second = pool.insert(connection(&listener), Owner::Group(0));
         assert_eq!(first.place, second.place);
         assert!(pool.get(first).is_none() && pool.get(second).is_some());
         pool.remove(first);
@@ -137,23 +183,24 @@ mod tests {
     #[test]
     fn the_last_used_is_taken_first_and_only_by_its_owner() {
         let (listener, mut pool) = (TcpListener::bind("127.0.0.1:0").unwrap(), Pool::new());
-        let numbers: Vec<Number> = (0..3).map(|_| pool.insert(connection(&listener))).collect();
-        numbers.iter().for_each(|&number| pool.release(number, Owner::Group(1)));
-        assert_eq!((pool.take_idle(Owner::Group(0)), pool.take_idle(Owner::User(1))), (None, None));
+        let numbers: Vec<Number> = (0..3).map(|_| pool.insert(connection(&listener), Owner::Group(1))).collect();
+        numbers.iter().chain(&numbers).for_each(|&number| pool.release(number));
+        assert_eq!((pool.take(Owner::Group(0)), pool.take(Owner::User(1))), (None, None));
         pool.remove(numbers[2]);
-        assert_eq!(pool.take_idle(Owner::Group(1)), Some(numbers[1]), "the one that died is passed over");
-        assert_eq!((pool.take_idle(Owner::Group(1)), pool.take_idle(Owner::Group(1))), (Some(numbers[0]), None));
-        assert!(pool.idle.is_empty() && pool.idle_count == 0);
+        assert_eq!((pool.standing(Owner::Group(1)), pool.standing(Owner::Group(0))), (2, 0));
+        assert_eq!(pool.take(Owner::Group(1)), Some(numbers[1]), "the one that died is passed over");
+        assert_eq!((pool.take(Owner::Group(1)), pool.take(Owner::Group(1))), (Some(numbers[0]), None));
+        assert!(pool.with_room.is_empty() && pool.listed == 0);
     }
 
     #[test]
     fn the_dead_are_forgotten() {
         let (listener, mut pool) = (TcpListener::bind("127.0.0.1:0").unwrap(), Pool::new());
         for user in 0..1_000 {
-            let number = pool.insert(connection(&listener));
-            pool.release(number, Owner::User(user));
+            let number = pool.insert(connection(&listener), Owner::User(user));
+            pool.release(number);
             pool.remove(number);
-            assert!(pool.idle_count <= IDLE_KEPT + 3 && pool.idle.len() == pool.idle_count);
+            assert!(pool.listed <= LISTED_KEPT + 3 && pool.with_room.len() == pool.listed);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Loads over TLS: rustls' client, which trusts any server. What is measured is time, and the certificate is the lab's own.
 
 use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -10,6 +11,8 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
+
+use crate::Protocol;
 
 /// What the connections of a load have in common: a session is resumed by the next connection, as browsers do.
 #[derive(Debug, Clone)]
@@ -25,13 +28,16 @@ pub(crate) struct Sealed(ClientConnection);
 
 impl Tls {
     /// `is_resumed`: connections resume the sessions of those before them.
-    pub fn new(is_resumed: bool) -> Tls {
+    pub fn new(is_resumed: bool, protocol: Protocol) -> Tls {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_safe_default_protocol_versions().expect("the provider has suites of both");
         let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer(provider)));
         let mut config = builder.with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = match protocol {
+            Protocol::Http1 => vec![b"http/1.1".to_vec()],
+            Protocol::Http2 { .. } => vec![b"h2".to_vec()],
+        };
         if !is_resumed {
             config.resumption = rustls::client::Resumption::disabled();
         }
@@ -41,6 +47,17 @@ impl Tls {
     pub(crate) fn start(&self) -> Sealed {
         let name = ServerName::try_from("localhost").expect("a name");
         Sealed(ClientConnection::new(Arc::clone(&self.0), name).expect("a configuration that was checked"))
+    }
+
+    /// Shakes hands over a socket that blocks: the protocol that the server chose of ours, if any; else why it failed.
+    pub(crate) fn chosen_protocol(&self, socket: &mut TcpStream) -> Result<Option<Vec<u8>>, String> {
+        let Sealed(mut connection) = self.start();
+        match connection.complete_io(socket) {
+            Ok(_) => Ok(connection.alpn_protocol().map(<[u8]>::to_vec)),
+            // What a server says that speaks none of ours (RFC 7301 section 3.2).
+            Err(error) if error.to_string().contains("NoApplicationProtocol") => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
     }
 }
 
@@ -179,13 +196,13 @@ mod tests {
     fn what_is_asked_over_tls_is_answered_and_resumed_if_wanted() {
         let server = server();
         for is_resumed in [true, false] {
-            let tls = Tls::new(is_resumed);
+            let tls = Tls::new(is_resumed, Protocol::Http1);
             assert_eq!([exchange(&tls, &server), exchange(&tls, &server)], [false, is_resumed]);
         }
     }
 
     #[test]
     fn what_is_no_tls_is_an_error() {
-        assert!(Tls::new(true).start().open(b"HTTP/1.1 400 Bad Request\r\n\r\n").is_err());
+        assert!(Tls::new(true, Protocol::Http1).start().open(b"HTTP/1.1 400 Bad Request\r\n\r\n").is_err());
     }
 }

@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use loadgen::{Outcome, Plan, run};
+use loadgen::{Outcome, Plan, Protocol, run};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use units::Nanos;
 use workload::{Job, Scheduled};
@@ -87,6 +87,8 @@ impl Network {
             patience: None,
             clients: vec![],
             seed: 1,
+            client_connections: None,
+            protocol: Protocol::Http1,
             tls: None,
         };
         let jobs = vec![Job { arrival: Nanos::ZERO, size_bytes: 1, client: None }; count];

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::thread::JoinHandle;
 
-use loadgen::{ClientGroup, LoadError, Outcome, Patience, Plan, run};
+use loadgen::{ClientGroup, LoadError, Outcome, Patience, Plan, Protocol, run};
 use record::JobRecord;
 use units::Nanos;
 use workload::{Ask, Beside, ClosedClient, Job, Scheduled, Source};
@@ -23,6 +23,8 @@ fn plan(target: SocketAddr) -> Plan {
         patience: None,
         clients: vec![],
         seed: 1,
+        client_connections: None,
+        protocol: Protocol::Http1,
         tls: None,
     }
 }
@@ -151,6 +153,55 @@ fn a_connection_for_many_does_not_hold_requests_back() {
     });
     assert_eq!(outcomes(&go(&plan, &jobs(&[1, 2, 3, 4], 1_000)).records), BTreeSet::from(["complete"]));
     server.join().unwrap();
+}
+
+/// Each client has one connection, and its requests wait for it in the order in which they came.
+#[test]
+fn a_client_with_so_many_connections_waits_for_one() {
+    let (address, server) = serve(2, well_behaved);
+    let plan = Plan { per_connection: u64::MAX, client_connections: Some(1), grace: PATIENT, ..plan(address) };
+    let mut jobs = jobs(&[200_000; 40], 0);
+    (0..).zip(&mut jobs).for_each(|(n, job)| job.client = Some(n % 2));
+    let outcome = go(&plan, &jobs);
+    assert_eq!(outcomes(&outcome.records), BTreeSet::from(["complete"]));
+    assert_eq!(outcome.connections_peak, 2);
+    for client in 0..2 {
+        let first_bytes = outcome.records.iter().skip(client).step_by(2).map(|record| record.first_byte_ns);
+        assert!(first_bytes.is_sorted());
+    }
+    server.join().unwrap();
+}
+
+/// One that closes each connection after its answer: those who wait open another.
+#[test]
+fn a_connection_that_ends_is_replaced_for_those_who_wait() {
+    let (address, server) = serve(6, |mut stream| {
+        let request = read_request(&mut stream).unwrap();
+        respond(&mut stream, size_of(&request), "close");
+    });
+    let plan = Plan { per_connection: 9, client_connections: Some(1), grace: PATIENT, ..plan(address) };
+    let outcome = go(&plan, &jobs(&[10; 6], 0));
+    assert_eq!((outcomes(&outcome.records), outcome.connections_peak), (BTreeSet::from(["complete"]), 1));
+    server.join().unwrap();
+}
+
+/// Nobody answers, and the users who wait for a connection lose patience like the others.
+#[test]
+fn users_who_wait_for_a_connection_give_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let patience = Patience { abort_after: Nanos::from_millis(20), retries: 1 };
+    let address = listener.local_addr().unwrap();
+    let plan = Plan { grace: PATIENT, patience: Some(patience), client_connections: Some(2), ..plan(address) };
+    let outcome = go(&plan, &jobs(&[1; 20], 1_000));
+    assert_eq!((outcomes(&outcome.records), outcome.connections_peak), (BTreeSet::from(["aborted"]), 2));
+    assert!(outcome.records.iter().all(|job| job.attempts == 2));
+}
+
+#[test]
+fn those_who_wait_are_refused_one_after_the_other() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let plan = Plan { grace: PATIENT, client_connections: Some(1), ..plan(address) };
+    assert_eq!(outcomes(&go(&plan, &jobs(&[1; 20], 0)).records), BTreeSet::from(["refused"]));
 }
 
 /// The server closes when it has answered and a second request is on its way: it is asked for again elsewhere, once.

@@ -83,7 +83,7 @@ pub(crate) fn one_run(
     let disk = slow_disk(plan, spec, site)?;
     let command = server_command(plan.experiment, spec, endpoint.address, site, &folder, weir)?;
     let probe = format!("/{}.bin", plan.sizes.first().copied().unwrap_or(0));
-    let mut server = start_server(endpoint, spec.server, &command, &folder, &probe, interrupt)?;
+    let mut server = start_server(endpoint, spec, &command, &folder, &probe, interrupt)?;
     let mut download = start_download(disk.as_ref(), endpoint, &folder)?;
     company.ticket.begin(interrupt)?;
     let bar = company.bars.add(progress_bar(&format!("{} {}", plan.title, spec.name), plan.experiment.seconds()));
@@ -237,11 +237,14 @@ fn load_command(plan: &Plan<'_>, spec: &RunSpec, address: SocketAddr, folder: &P
         .map_err(|e| LabError::Output { what: "the load".into(), reason: e.to_string() })?;
     let mut command =
         vec![plan.programs.weirlab.display().to_string(), "load".into(), format!("http://{address}/"), "--json".into()];
-    if spec.speaks_tls() {
-        command.push("--tls".into());
-    }
+    command.extend(spec.speaks_tls().then(|| "--tls".into()));
     let mut flag = |name: &str, value: String| command.extend([format!("--{name}"), value]);
     flag("load", load);
+    for (name, number) in [("h2", spec.h2), ("client-connections", spec.client_connections)] {
+        if let Some(number) = number {
+            flag(name, number.to_string());
+        }
+    }
     flag("uplink", experiment.link.to_string());
     for client in client_flags(experiment.clients()) {
         flag("client", client);

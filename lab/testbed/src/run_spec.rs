@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use sched::policy::PolicySpec;
 use serde::{Deserialize, Deserializer};
+use workload::STREAMS_MAX;
 
 use crate::Network;
 use crate::experiment::check_name;
@@ -26,6 +27,13 @@ pub struct RunSpec {
     /// Text of a weir.toml: the run is `weir run` of it. `{address}`, `{site}`, `{link}`, `{policy}`, `{drain}`, `{records}` and the names of
     /// `fill` are replaced in it.
     pub config: Option<String>,
+    /// Its clients speak TLS, and the server has a certificate that signs itself.
+    #[serde(default)]
+    pub tls: bool,
+    /// Its clients speak HTTP/2, with up to so many requests at once on a connection; with `tls` by ALPN, else with prior knowledge.
+    pub h2: Option<NonZeroU32>,
+    /// Connections that a client has at once, as browsers do; unset is no limit.
+    pub client_connections: Option<NonZeroU32>,
     /// What queues at the bottleneck; see [`crate::Experiment::qdisc_of`] for when it is not given.
     #[serde(rename = "qdisc")]
     pub(crate) qdisc_given: Option<Qdisc>,
@@ -146,7 +154,28 @@ impl Attach {
 impl RunSpec {
     /// Its server has a certificate of its own making, and is asked over TLS.
     pub(crate) fn speaks_tls(&self) -> bool {
-        self.flags.iter().any(|flag| flag == crate::server::TLS_FLAG)
+        self.tls || self.flags.iter().any(|flag| flag == crate::server::TLS_FLAG)
+    }
+
+    /// What its clients speak that the lab does not give this server.
+    fn check_protocol(&self, per_connection: u64) -> Result<(), String> {
+        match self.server {
+            Server::Apache if self.tls || self.h2.is_some() => {
+                Err("the lab gives apache no TLS and no HTTP/2: leave tls and h2 out".into())
+            }
+            Server::Caddy if self.h2.is_some() && !self.tls => {
+                Err("caddy speaks HTTP/2 over TLS alone: write tls = true too".into())
+            }
+            _ if self.h2.is_some_and(|streams| streams.get() > STREAMS_MAX) => Err(format!(
+                "h2 = {} streams on a connection: write 1 to {STREAMS_MAX}",
+                self.h2.unwrap_or(NonZeroU32::MAX)
+            )),
+            _ if self.h2.is_some() && per_connection == 1 => {
+                Err("h2 with one request on each connection: write per_connection = 100 at the top, for every run"
+                    .into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What this run's keys say of the bottleneck: the qdisc named, else the one its drain or `attach` cannot do without.
@@ -159,9 +188,10 @@ impl RunSpec {
     }
 
     /// What is wrong with a run that stands before this qdisc on this network.
-    pub(crate) fn check(&self, qdisc: Qdisc, network: Network) -> Result<(), String> {
+    pub(crate) fn check(&self, qdisc: Qdisc, network: Network, per_connection: u64) -> Result<(), String> {
         let (name, queue) = (&self.name, qdisc.name());
         let wrong = |reason: String| Err(format!("run `{name}`: {reason}"));
+        self.check_protocol(per_connection).or_else(wrong)?;
         let is_plain = self.policy.is_fair() && self.drain == "off";
         if self.server != Server::Weir && !is_plain {
             let server = self.server.name();
@@ -259,6 +289,18 @@ mod tests {
             ("", "server = \"nginx\"\ncold_reads_per_s = 0", "expected a nonzero u32"),
             ("", "server = \"nginx\"\nqdisc = \"codel\"", "unknown variant `codel`, expected one of `fifo`"),
             ("", "server = \"nginx\"\nbaseline = \"b\"", "run `a`: there is no run `b` to compare it with"),
+            (
+                "per_connection = 9",
+                "server = \"apache\"\ntls = true",
+                "run `a`: the lab gives apache no TLS and no HTTP/2",
+            ),
+            ("per_connection = 9", "server = \"caddy\"\nh2 = 6", "run `a`: caddy speaks HTTP/2 over TLS alone"),
+            (
+                "per_connection = 9",
+                "server = \"nginx\"\nh2 = 1001",
+                "run `a`: h2 = 1001 streams on a connection: write 1 to 1000",
+            ),
+            ("", "server = \"nginx\"\nh2 = 6", "run `a`: h2 with one request on each connection"),
             ("network = \"loopback\"", "server = \"weir\"\nqdisc = \"cake\"", "run `a`: nothing queues on loopback"),
             (
                 "network = \"router\"",

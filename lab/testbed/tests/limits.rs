@@ -60,7 +60,7 @@ impl Served {
         let spec = experiment.runs().next().unwrap();
         let command = testbed::server_command(experiment, spec, address, site.folder(), &folder, None).unwrap();
         let path = format!("/{file_bytes}.bin");
-        let server = start_server(endpoint, spec.server, &command, &folder, &path, &Interrupt::default()).unwrap();
+        let server = start_server(endpoint, spec, &command, &folder, &path, &Interrupt::default()).unwrap();
         Served { server, site, folder, address, path }
     }
 

@@ -107,8 +107,7 @@ fn one_fetch(experiment: &Experiment, folder: &Path) {
     let spec = experiment.runs().next().unwrap();
     let command = testbed::server_command(experiment, spec, address, site.folder(), folder, None);
     let path = format!("/{FILE_BYTES}.bin");
-    let mut server =
-        start_server(endpoint, spec.server, &command.unwrap(), folder, &path, &Interrupt::default()).unwrap();
+    let mut server = start_server(endpoint, spec, &command.unwrap(), folder, &path, &Interrupt::default()).unwrap();
     let before = link.counters().unwrap();
     let got_bytes = link.client().enter(|| fetch(address, &path)).unwrap();
     let sent = link.counters().unwrap().since(before);

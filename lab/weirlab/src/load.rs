@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use loadgen::{ClientGroup, Patience, Plan, Progress, Room, Site, Tls};
+use loadgen::{ClientGroup, Patience, Plan, Progress, Protocol, Room, Site, Tls};
 use record::{AttemptRecord, Run};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use testbed::{Customer, CustomerAt, Load};
@@ -62,6 +62,12 @@ pub struct Args {
     /// With --tls, a full handshake for every connection
     #[arg(long, requires = "tls")]
     full_handshakes: bool,
+    /// HTTP/2 with up to so many requests at once on a connection; with --tls by ALPN, else the server has to expect it
+    #[arg(long, value_name = "STREAMS")]
+    h2: Option<u32>,
+    /// Connections of one client at once, such as a browser's 6; a request beyond waits for one [default: no limit]
+    #[arg(long, value_name = "N")]
+    client_connections: Option<u64>,
     /// Addresses that this share of the requests comes from, or which always have N requests of SIZE under way beside them; once for
     /// each group of clients
     #[arg(long = "client", value_name = "NAME=ADDR[,ADDR…]@SHARE|@NxSIZE")]
@@ -106,8 +112,33 @@ impl Wanted {
     }
 }
 
+impl Args {
+    fn protocol(&self) -> Protocol {
+        self.h2.map_or(Protocol::Http1, |streams| Protocol::Http2 { streams })
+    }
+
+    /// What is spoken, where it is not HTTP/1.1 without TLS.
+    fn speech(&self) -> Option<String> {
+        let over = if self.tls { " over TLS" } else { "" };
+        match self.h2 {
+            Some(streams) => Some(format!("HTTP/2{over}, up to {streams} streams on a connection")),
+            None => self.tls.then(|| format!("HTTP/1.1{over}")),
+        }
+    }
+
+    /// Over HTTP/2 one request on each connection says that nothing was said: there is no limit.
+    fn understand_load(&mut self) {
+        if let Some(given) = self.given.take() {
+            self.load = given;
+        }
+        if self.h2.is_some() && self.load.per_connection == 1 {
+            self.load.per_connection = workload::REQUESTS_MAX as u64;
+        }
+    }
+}
+
 pub fn main(mut args: Args) -> Result<(), Failure> {
-    args.load = args.given.take().unwrap_or(args.load);
+    args.understand_load();
     if args.describe {
         return describe::main(&args);
     }
@@ -118,9 +149,9 @@ pub fn main(mut args: Args) -> Result<(), Failure> {
     if let Some(folder) = &args.out {
         prepare(folder)?;
     }
-    let server = probe::server_name(&wanted.url, target, args.server.as_deref())?;
-    let Wanted { schedule, uplink, patience, .. } = &wanted;
-    let scarce = room::warning(&schedule.jobs, args.load.closed_users(), *uplink, *patience, &Room::of(&plan));
+    let server = probe::server_name(&wanted.url, &plan, args.server.as_deref())?;
+    let Wanted { schedule, uplink, .. } = &wanted;
+    let scarce = room::warning(&schedule.jobs, args.load.closed_users(), *uplink, &plan, &Room::of(&plan));
     for warning in schedule.warning.iter().chain(&scarce) {
         eprintln!("weirlab: {warning}");
     }
@@ -234,7 +265,9 @@ fn plan(wanted: &Wanted, target: SocketAddr, args: &Args) -> Plan {
         patience: wanted.patience,
         clients: wanted.clients.clone(),
         seed: args.load.seed,
-        tls: args.tls.then(|| Tls::new(!args.full_handshakes)),
+        client_connections: args.client_connections,
+        protocol: args.protocol(),
+        tls: args.tls.then(|| Tls::new(!args.full_handshakes, args.protocol())),
     }
 }
 

@@ -61,6 +61,9 @@ pub use write::write_csv;
 /// The largest size a reader takes, 1 PiB: above it a line is damaged, and below it no sum over a log overflows.
 pub const SIZE_BYTES_MAX: u64 = 1 << 50;
 
+/// Streams of one connection of HTTP/2 that a load may ask for: ten times what servers allow.
+pub const STREAMS_MAX: u32 = 1000;
+
 /// The latest instant a reader takes, 9,999,999,999 s (the year 2286): above it the log has milliseconds.
 pub const EPOCH_S_MAX: u64 = 9_999_999_999;
 

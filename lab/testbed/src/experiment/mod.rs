@@ -208,7 +208,8 @@ impl Experiment {
             if !names.insert(&spec.name) {
                 return Err(at(format!("there are two runs named `{}`: give each its own name", spec.name)));
             }
-            spec.check(self.qdisc_of(spec), self.network).map_err(at)?;
+            let per_connection = if self.load.session.is_some() { u64::MAX } else { self.load.per_connection };
+            spec.check(self.qdisc_of(spec), self.network, per_connection).map_err(at)?;
             if let Some(baseline) =
                 spec.baseline.as_ref().filter(|baseline| self.runs().all(|run| run.name != **baseline))
             {

@@ -1,24 +1,34 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use super::certificate::Certificate;
 use super::{absolute, write_config};
 use crate::{LabError, Server, find_program};
 
 /// Caddy keeps what it saves of its own where these say, and creates it there.
 const STATE_FOLDERS: [&str; 3] = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
 
-pub(super) fn command(address: SocketAddr, site: &Path, folder: &Path) -> Result<Vec<String>, LabError> {
+pub(super) fn command(
+    address: SocketAddr,
+    site: &Path,
+    folder: &Path,
+    certificate: Option<&Certificate>,
+) -> Result<Vec<String>, LabError> {
     let caddy = find_program(Server::Caddy.program())?.display().to_string();
     let site = absolute(site)?;
-    let (folder, file) = write_config(folder, "Caddyfile", |folder| config(address, &site, folder))?;
+    let (folder, file) = write_config(folder, "Caddyfile", |folder| config(address, &site, folder, certificate))?;
     let state = STATE_FOLDERS.iter().map(|name| format!("{name}={folder}"));
     let words = [&caddy, "run", "--config", &file, "--adapter", "caddyfile"].map(String::from);
     Ok(std::iter::once("env".to_owned()).chain(state).chain(words).collect())
 }
 
-/// A file server over plain HTTP as it comes, which has no access log; nothing that listens elsewhere or asks for
-/// certificates. Any host is served: only the address is bound.
-fn config(address: SocketAddr, site: &str, folder: &str) -> String {
+/// A file server as it comes, which has no access log; nothing that listens elsewhere or asks for certificates. Over TLS it speaks
+/// HTTP/2 by itself. Any host is served: only the address is bound.
+fn config(address: SocketAddr, site: &str, folder: &str, certificate: Option<&Certificate>) -> String {
+    let (scheme, tls) = match certificate {
+        Some(Certificate { chain, key }) => ("https", format!("    tls \"{chain}\" \"{key}\"\n")),
+        None => ("http", String::new()),
+    };
     let (ip, port) = (address.ip(), address.port());
     format!(
         "{{
@@ -26,9 +36,9 @@ fn config(address: SocketAddr, site: &str, folder: &str) -> String {
     auto_https off
     storage file_system \"{folder}\"
 }}
-http://:{port} {{
+{scheme}://:{port} {{
     bind {ip}
-    root * \"{site}\"
+{tls}    root * \"{site}\"
     file_server
 }}
 "
@@ -41,9 +51,13 @@ mod tests {
 
     #[test]
     fn caddy_listens_where_it_is_told_and_keeps_to_its_folder() {
-        let config = config("198.18.0.1:8080".parse().unwrap(), "/some where/www", "/some where/run");
+        let config = config("198.18.0.1:8080".parse().unwrap(), "/some where/www", "/some where/run", None);
         assert!(config.contains("http://:8080 {") && config.contains("    bind 198.18.0.1\n"), "{config}");
         assert!(config.contains("root * \"/some where/www\"") && config.contains("admin off"), "{config}");
         assert!(config.contains("storage file_system \"/some where/run\""), "{config}");
+        let certificate = Certificate { chain: "/c d/cert.pem".into(), key: "/c d/key.pem".into() };
+        let secure = super::config("198.18.0.1:8080".parse().unwrap(), "www", "run", Some(&certificate));
+        let wanted = "https://:8080 {\n    bind 198.18.0.1\n    tls \"/c d/cert.pem\" \"/c d/key.pem\"\n";
+        assert!(secure.contains(wanted), "{secure}");
     }
 }

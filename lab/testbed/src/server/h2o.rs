@@ -1,23 +1,39 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use super::certificate::Certificate;
 use super::{absolute, write_config};
 use crate::{LabError, Server, find_program};
 
-pub(super) fn command(address: SocketAddr, site: &Path, folder: &Path) -> Result<Vec<String>, LabError> {
+pub(super) fn command(
+    address: SocketAddr,
+    site: &Path,
+    folder: &Path,
+    certificate: Option<&Certificate>,
+) -> Result<Vec<String>, LabError> {
     let h2o = find_program(Server::H2o.program())?.display().to_string();
     let site = absolute(site)?;
-    let (_, file) = write_config(folder, "h2o.conf", |_| config(address, &site))?;
+    let (_, file) = write_config(folder, "h2o.conf", |_| config(address, &site, certificate))?;
     Ok([&h2o, "-m", "worker", "-c", &file].map(String::from).into())
 }
 
-/// A file server over plain HTTP as it comes, without a log of requests.
-fn config(address: SocketAddr, site: &str) -> String {
+/// A file server as it comes, without a log of requests. It speaks HTTP/2 by itself, over TLS by ALPN and else with clients that expect
+/// it. Nobody is asked about revocation of a certificate that signs itself.
+fn config(address: SocketAddr, site: &str, certificate: Option<&Certificate>) -> String {
+    let ssl = certificate.map_or(String::new(), |Certificate { chain, key }| {
+        format!(
+            "  ssl:
+    certificate-file: \"{chain}\"
+    key-file: \"{key}\"
+    ocsp-update-interval: 0
+"
+        )
+    });
     format!(
         "listen:
   host: {}
   port: {}
-hosts:
+{ssl}hosts:
   default:
     paths:
       \"/\":
@@ -34,8 +50,11 @@ mod tests {
 
     #[test]
     fn h2o_listens_where_it_is_told() {
-        let config = config("198.18.0.1:8080".parse().unwrap(), "/some where/www");
+        let config = config("198.18.0.1:8080".parse().unwrap(), "/some where/www", None);
         assert!(config.starts_with("listen:\n  host: 198.18.0.1\n  port: 8080\n"), "{config}");
-        assert!(config.contains("        file.dir: \"/some where/www\"\n"), "{config}");
+        assert!(config.contains("        file.dir: \"/some where/www\"\n") && !config.contains("ssl"), "{config}");
+        let certificate = Certificate { chain: "/c d/cert.pem".into(), key: "/c d/key.pem".into() };
+        let secure = super::config("198.18.0.1:8080".parse().unwrap(), "www", Some(&certificate));
+        assert!(secure.contains("  port: 8080\n  ssl:\n    certificate-file: \"/c d/cert.pem\"\n"), "{secure}");
     }
 }

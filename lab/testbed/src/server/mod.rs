@@ -2,6 +2,7 @@
 
 mod apache;
 mod caddy;
+mod certificate;
 mod h2o;
 mod nginx;
 
@@ -13,6 +14,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+use certificate::Certificate;
 
 use crate::namespace::Place;
 use crate::program::{POLL_EVERY, Program};
@@ -36,22 +39,29 @@ pub struct Endpoint<'a> {
 /// Of `weir serve`, whose certificate signs itself.
 pub(crate) const TLS_FLAG: &str = "--tls-dev";
 
+/// What a peer speaks to its clients.
+#[derive(Debug, Clone, Copy)]
+struct Speech<'a> {
+    certificate: Option<&'a Certificate>,
+    is_http2: bool,
+}
+
 /// Starts the server of a run on the files of `site`, with `folder` for its configuration and log, and waits until it
 /// answers for `probe` (a path it has). `command` is what [`server_command`] gave.
 pub fn start_server(
     endpoint: Endpoint<'_>,
-    server: Server,
+    spec: &RunSpec,
     command: &[String],
     folder: &Path,
     probe: &str,
     interrupt: &Interrupt,
 ) -> Result<Program, LabError> {
-    let mut program = Program::start(endpoint.server, server.program(), command, &folder.join("server.log"))?;
-    let (began, speaks_tls) = (Instant::now(), command.iter().any(|word| word == TLS_FLAG));
+    let mut program = Program::start(endpoint.server, spec.server.program(), command, &folder.join("server.log"))?;
+    let (began, is_plain) = (Instant::now(), !spec.speaks_tls() && spec.h2.is_none());
     loop {
         interrupt.check()?;
         program.check_running()?;
-        let Err(error) = endpoint.client.enter(|| ask(endpoint.address, probe, speaks_tls)) else {
+        let Err(error) = endpoint.client.enter(|| ask(endpoint.address, probe, is_plain)) else {
             return Ok(program);
         };
         if began.elapsed() > READY_WITHIN {
@@ -71,11 +81,14 @@ pub fn server_command(
     folder: &Path,
     weir: Option<&Path>,
 ) -> Result<Vec<String>, LabError> {
+    let is_peer_over_tls = spec.tls && spec.server != Server::Weir;
+    let certificate = is_peer_over_tls.then(|| Certificate::make(folder)).transpose()?;
+    let speech = Speech { certificate: certificate.as_ref(), is_http2: spec.h2.is_some() };
     let mut command = match (spec.server, weir) {
         (Server::Apache, _) => apache::command(address, site, folder, &experiment.limits)?,
-        (Server::Caddy, _) => caddy::command(address, site, folder)?,
-        (Server::H2o, _) => h2o::command(address, site, folder)?,
-        (Server::Nginx, _) => nginx::command(address, site, folder, &experiment.limits)?,
+        (Server::Caddy, _) => caddy::command(address, site, folder, speech.certificate)?,
+        (Server::H2o, _) => h2o::command(address, site, folder, speech.certificate)?,
+        (Server::Nginx, _) => nginx::command(address, site, folder, &experiment.limits, speech)?,
         (Server::Weir, Some(weir)) => weir_words(experiment, spec, address, site, (folder, weir))?,
         (Server::Weir, None) => return Err(LabError::Missing { program: "weir".into() }),
     };
@@ -151,6 +164,7 @@ fn filled(
 
 fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, site: &Path, weir: &Path) -> Vec<String> {
     let mut command = vec![weir.display().to_string(), "serve".into(), site.display().to_string()];
+    command.extend(spec.tls.then(|| TLS_FLAG.into()));
     let mut flag = |name: &str, value: String| command.extend([format!("--{name}"), value]);
     flag("listen", address.to_string());
     flag("policy", spec.policy.to_string());
@@ -171,16 +185,19 @@ fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, si
     command
 }
 
-/// Asks for the head of a file, as proof that the server serves the site and the way there is open. One that speaks TLS is asked without, and
-/// proves by refusing that it is there.
-fn ask(address: SocketAddr, path: &str, speaks_tls: bool) -> io::Result<()> {
+/// Asks for the head of a file, as proof that the server serves the site and the way there is open. One that speaks TLS or HTTP/2 is asked as
+/// if it did not, and proves by whatever it does about that, if only closing, that it is there: what it speaks, the load looks at.
+fn ask(address: SocketAddr, path: &str, is_plain: bool) -> io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&address, PROBE_WITHIN)?;
     stream.set_read_timeout(Some(PROBE_WITHIN))?;
     write!(stream, "HEAD {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     let mut answer = [0; PROBE_BYTES];
-    let count = stream.read(&mut answer)?;
+    let count = match stream.read(&mut answer) {
+        Err(error) if !is_plain && error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
+        read => read?,
+    };
     let status = String::from_utf8_lossy(&answer[..count]).lines().next().unwrap_or_default().to_owned();
-    if status.starts_with(if speaks_tls { "HTTP/1.1 400 " } else { "HTTP/1.1 200 " }) {
+    if !is_plain || status.starts_with("HTTP/1.1 200 ") {
         return Ok(());
     }
     Err(io::Error::other(format!("HEAD {path} was answered by `{status}`")))

@@ -3,7 +3,8 @@ use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
-use super::{absolute, write_config};
+use super::certificate::Certificate;
+use super::{Speech, absolute, write_config};
 use crate::{LabError, Limits, Server, find_program};
 
 /// Connections of the pool that a worker takes for itself: the listening socket, and the channel to its master.
@@ -14,10 +15,12 @@ pub(super) fn command(
     site: &Path,
     folder: &Path,
     limits: &Limits,
+    speech: Speech<'_>,
 ) -> Result<Vec<String>, LabError> {
     let nginx = find_program(Server::Nginx.program())?.display().to_string();
     let site = absolute(site)?;
-    let (prefix, _) = write_config(folder, "nginx.conf", |_| config(address, &site, descriptors_max(), limits))?;
+    let (prefix, _) =
+        write_config(folder, "nginx.conf", |_| config(address, &site, descriptors_max(), limits, speech))?;
     Ok([&nginx, "-p", &prefix, "-c", "nginx.conf", "-e", "stderr"].map(String::from).into())
 }
 
@@ -28,8 +31,9 @@ pub(super) fn command(
 /// With a limit of slots it is one worker with so many connections. One that comes when all are taken does not wait, as it does
 /// for Apache: nginx accepts and closes it, after closing idle ones that were kept alive (ngx_event_accept.c,
 /// ngx_get_connection in ngx_connection.c). Two workers with their mutex would keep it waiting only some of the time.
-fn config(address: SocketAddr, site: &str, descriptors: u64, limits: &Limits) -> String {
+fn config(address: SocketAddr, site: &str, descriptors: u64, limits: &Limits, speech: Speech<'_>) -> String {
     let backlog = limits.accept_queue.map_or(String::new(), |connections| format!(" backlog={connections}"));
+    let (parameters, certificate) = tls_and_http2(speech);
     let (processes, connections) = match limits.workers {
         Some(slots) => ("1", slots + OWN_CONNECTIONS),
         None => ("auto", descriptors / 2),
@@ -52,12 +56,25 @@ http {{
     uwsgi_temp_path nginx-temp;
     scgi_temp_path nginx-temp;
     server {{
-        listen {address}{backlog};
-        root \"{site}\";
+        listen {address}{backlog}{parameters};
+{certificate}        root \"{site}\";
     }}
 }}
 "
     )
+}
+
+/// What follows the address in `listen`, and the lines of a certificate. HTTP/2 is asked for there (from 1.25 on it is a line of its own, and
+/// this a warning).
+fn tls_and_http2(Speech { certificate, is_http2 }: Speech<'_>) -> (String, String) {
+    let http2 = if is_http2 { " http2" } else { "" };
+    match certificate {
+        Some(Certificate { chain, key }) => (
+            format!(" ssl{http2}"),
+            format!("        ssl_certificate \"{chain}\";\n        ssl_certificate_key \"{key}\";\n"),
+        ),
+        None => (http2.into(), String::new()),
+    }
 }
 
 /// As many descriptors as this process could have, within what nginx allocates for without harm.
@@ -70,9 +87,25 @@ fn descriptors_max() -> u64 {
 mod tests {
     use super::*;
 
+    const PLAIN: Speech<'_> = Speech { certificate: None, is_http2: false };
+
+    #[test]
+    fn nginx_speaks_what_it_is_told() {
+        let certificate = Certificate { chain: "/c d/cert.pem".into(), key: "/c d/key.pem".into() };
+        let config_of = |speech| config("198.18.0.1:8080".parse().unwrap(), "www", 1000, &Limits::default(), speech);
+        let secure = config_of(Speech { certificate: Some(&certificate), is_http2: true });
+        assert!(
+            secure.contains("listen 198.18.0.1:8080 ssl http2;\n        ssl_certificate \"/c d/cert.pem\";\n"),
+            "{secure}"
+        );
+        let http1 = config_of(Speech { certificate: Some(&certificate), is_http2: false });
+        assert!(http1.contains("listen 198.18.0.1:8080 ssl;"), "{http1}");
+        assert!(config_of(Speech { certificate: None, is_http2: true }).contains("listen 198.18.0.1:8080 http2;"));
+    }
+
     #[test]
     fn nginx_listens_where_it_is_told() {
-        let config = config("198.18.0.1:8080".parse().unwrap(), "/some where/www", 1000, &Limits::default());
+        let config = config("198.18.0.1:8080".parse().unwrap(), "/some where/www", 1000, &Limits::default(), PLAIN);
         assert!(config.contains("worker_connections 500;") && config.contains("listen 198.18.0.1:8080;"));
         assert!(config.contains("root \"/some where/www\";") && config.contains("worker_processes auto;"));
     }
@@ -80,7 +113,7 @@ mod tests {
     #[test]
     fn nginx_has_the_slots_it_is_given() {
         let limits = Limits { workers: Some(350), accept_queue: Some(512), ..Limits::default() };
-        let config = config("198.18.0.1:8080".parse().unwrap(), "www", 1000, &limits);
+        let config = config("198.18.0.1:8080".parse().unwrap(), "www", 1000, &limits, PLAIN);
         assert!(config.contains("worker_processes 1;") && config.contains("worker_connections 352;"), "{config}");
         assert!(config.contains("listen 198.18.0.1:8080 backlog=512;"), "{config}");
     }

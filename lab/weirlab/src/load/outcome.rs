@@ -86,6 +86,9 @@ fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTre
         ("elapsed_s".into(), outcome.elapsed.as_secs_f64().to_string()),
         ("connections_peak".into(), outcome.connections_peak.to_string()),
     ]);
+    let connections = args.client_connections.map(|most| most.to_string());
+    environment.extend(connections.map(|most| ("client_connections".into(), most)));
+    environment.extend(args.speech().map(|speech| ("protocol".into(), speech)));
     let asked = [("rate_per_s", args.rate.map(|rate| rate.to_string())), ("profile", load.profile.clone())];
     environment.extend(asked.into_iter().filter_map(|(name, value)| Some((name.into(), value?))));
     if let Some(Patience { abort_after, retries }) = wanted.patience {

@@ -1,8 +1,10 @@
 //! One look at the server before the run: a mistyped port should cost a second, not a run of minutes.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
+
+use loadgen::{Plan, Protocol};
 
 use super::url::Url;
 use cli::Failure;
@@ -11,10 +13,14 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 const HEAD_BYTES_MAX: u64 = 16 << 10;
 
-/// Checks that somebody listens, and gives the server's name: `given`, or what it calls itself, or `unknown`.
-pub(crate) fn server_name(url: &Url, target: SocketAddr, given: Option<&str>) -> Result<String, Failure> {
+/// Checks that somebody listens and speaks the protocol, and gives the server's name: `given`, or what it calls itself, or `unknown`.
+pub(crate) fn server_name(url: &Url, plan: &Plan, given: Option<&str>) -> Result<String, Failure> {
+    let target = plan.target;
     let stream = TcpStream::connect_timeout(&target, CONNECT_WITHIN)
         .map_err(|error| Failure::Failed(format!("{url}: cannot connect to {target}: {error}")))?;
+    if plan.protocol != Protocol::Http1 {
+        loadgen::check_http2(target, plan.tls.as_ref()).map_err(|error| Failure::Failed(format!("{url}: {error}")))?;
+    }
     if let Some(name) = given {
         return Ok(name.into());
     }

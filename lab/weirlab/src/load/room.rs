@@ -7,25 +7,21 @@
 
 use std::collections::VecDeque;
 
-use loadgen::{Patience, Room};
+use loadgen::{Patience, Plan, Protocol, Room};
 use units::{Nanos, Rate};
 use workload::{Job, wire_bytes};
 
 /// A server silent for longer will be found broken without us.
 const SILENCE_MAX: Nanos = Nanos::from_secs(10);
 
-/// What to tell before the run, if anything. Nothing is known of users' requests but that each has one at a time.
-pub(super) fn warning(
-    jobs: &[Job],
-    users: Option<u32>,
-    uplink: Rate,
-    patience: Option<Patience>,
-    room: &Room,
-) -> Option<String> {
+/// What to tell before the run, if anything. Nothing is known of users' requests but that each has one at a time. A connection of the
+/// `protocol` may carry several jobs.
+pub(super) fn warning(jobs: &[Job], users: Option<u32>, uplink: Rate, plan: &Plan, room: &Room) -> Option<String> {
+    let (patience, streams) = (plan.patience, streams(plan.protocol));
     let asked = match users {
         Some(users) if users as usize > room.connections => Some(format!("{users} users have a connection each")),
         Some(_) => None,
-        None => of_jobs(jobs, uplink, patience.map(given_up_after), room.connections),
+        None => of_jobs(jobs, uplink, patience.map(given_up_after), streams, room.connections),
     }?;
     let Room { connections, descriptors, ports } = room;
     let descriptors = descriptors.map_or("no limit of".into(), |limit| limit.to_string());
@@ -35,14 +31,22 @@ pub(super) fn warning(
     ))
 }
 
-fn of_jobs(jobs: &[Job], uplink: Rate, given_up_after: Option<Nanos>, room: usize) -> Option<String> {
-    let standing = standing_max(jobs, uplink, given_up_after.unwrap_or(Nanos::MAX));
+/// Jobs that a connection carries at once.
+fn streams(protocol: Protocol) -> usize {
+    match protocol {
+        Protocol::Http1 => 1,
+        Protocol::Http2 { streams } => streams as usize,
+    }
+}
+
+fn of_jobs(jobs: &[Job], uplink: Rate, given_up_after: Option<Nanos>, streams: usize, room: usize) -> Option<String> {
+    let standing = standing_max(jobs, uplink, given_up_after.unwrap_or(Nanos::MAX)).div_ceil(streams);
     if standing > room {
         return Some(format!(
             "about {standing} connections would stand at once where answers come at the uplink's pace"
         ));
     }
-    let silence = silence_to_fill(jobs, room)?;
+    let silence = silence_to_fill(jobs, room * streams)?;
     let is_likely = silence < SILENCE_MAX && given_up_after.is_none_or(|after| silence < after);
     is_likely.then(|| {
         let seconds = silence.as_secs_f64();
@@ -94,6 +98,35 @@ mod tests {
         "10mbit".parse().unwrap()
     }
 
+    fn plan(patience: Option<Patience>, protocol: Protocol) -> Plan {
+        Plan {
+            target: "127.0.0.1:9".parse().unwrap(),
+            host: "h".into(),
+            prefix: "/".into(),
+            sites: vec![],
+            per_connection: 1,
+            grace: Nanos::ZERO,
+            patience,
+            clients: vec![],
+            seed: 1,
+            client_connections: None,
+            protocol,
+            tls: None,
+        }
+    }
+
+    fn plain() -> Plan {
+        plan(None, Protocol::Http1)
+    }
+
+    #[test]
+    fn a_connection_of_many_streams_stands_for_many() {
+        let warning =
+            |at: &[u64], streams| warning(&jobs(at), None, uplink(), &plan(None, Protocol::Http2 { streams }), &ROOM);
+        assert!(warning(&[0; 5], 1).is_some() && warning(&[0; 6], 2).is_none());
+        assert!(warning(&[0; 7], 2).unwrap().starts_with("about 4 connections would stand at once"));
+    }
+
     #[test]
     fn standing_connections_by_hand() {
         let standing = |at: &[u64], patience| standing_max(&jobs(at), uplink(), patience);
@@ -107,17 +140,18 @@ mod tests {
 
     #[test]
     fn says_how_many_would_stand_and_how_many_can() {
-        let said = warning(&jobs(&[0; 5]), None, uplink(), None, &ROOM).unwrap();
+        let said = warning(&jobs(&[0; 5]), None, uplink(), &plain(), &ROOM).unwrap();
         assert!(said.starts_with("about 5 connections would stand at once"), "{said}");
         assert!(said.contains("and 3 fit here (67 descriptors, 28232 local ports)"), "{said}");
-        let said = warning(&[], Some(4), uplink(), None, &ROOM).unwrap();
+        let said = warning(&[], Some(4), uplink(), &plain(), &ROOM).unwrap();
         assert!(said.starts_with("4 users have a connection each, and 3 fit here"), "{said}");
-        assert_eq!(warning(&[], Some(3), uplink(), None, &ROOM), None);
+        assert_eq!(warning(&[], Some(3), uplink(), &plain(), &ROOM), None);
     }
 
     #[test]
     fn says_how_long_a_server_may_be_silent() {
-        let warning = |at: &[u64], patience| warning(&jobs(at), None, uplink(), patience, &ROOM);
+        let warning =
+            |at: &[u64], patience| warning(&jobs(at), None, uplink(), &plan(patience, Protocol::Http1), &ROOM);
         let said = warning(&[0, 100, 200, 300, 380, 480], None).unwrap();
         assert!(
             said.starts_with("a server that answers nothing for 0.28 s would have 4 connections standing"),

@@ -278,6 +278,27 @@ fn a_server_that_is_not_there_fails_at_once() {
 }
 
 #[test]
+fn a_server_without_http2_fails_at_once() {
+    let url = format!("http://{}/files/", server());
+    for (words, says) in [
+        (&["--h2", "100"][..], "does not speak HTTP/2 without TLS (it sent `HTTP/1.1 `, expected settings)"),
+        (&["--h2", "100", "--tls"], "the TLS handshake failed"),
+    ] {
+        let words = [&[url.as_str(), "--rho", "0.5", "--uplink", "10mbit"], words].concat();
+        let (code, said) = refused(&words);
+        assert!(code == Some(1) && said.contains(says) && said.contains("leave --"), "{said}");
+    }
+    for (words, says) in [
+        (["--h2", "0"], "0 streams on a connection of HTTP/2: write 1 to 1000"),
+        (["--client-connections", "0"], "0 connections of a client"),
+    ] {
+        let words = [&[url.as_str(), "--rho", "0.5", "--uplink", "10mbit"], &words[..]].concat();
+        let (code, said) = refused(&words);
+        assert!(code == Some(2) && said.contains(says), "{said}");
+    }
+}
+
+#[test]
 fn a_trace_that_is_not_there_is_named() {
     let (status, said) =
         refused(&["http://127.0.0.1:9/", "--trace", "/nonexistent", "--rho", "1", "--uplink", "10mbit"]);

@@ -1,0 +1,57 @@
+//! One look at a server before a run over HTTP/2: one that speaks something else should cost a second, not a run of minutes.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use super::frames::{FRAME_HEAD_BYTES, Frame, SETTINGS};
+use crate::Tls;
+
+/// For the connection, and for each answer.
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// The client's first bytes (RFC 9113 section 3.4), and settings that set nothing.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+/// Why there is no HTTP/2.
+#[derive(Debug, thiserror::Error)]
+pub enum NoHttp2 {
+    /// What it says instead.
+    #[error(
+        "the server does not choose HTTP/2 for a connection over TLS (ALPN gave {0}, expected h2): leave --h2 out, or give \
+         the server HTTP/2 (nginx: `listen ... ssl http2`)"
+    )]
+    Alpn(String),
+    #[error(
+        "the server does not speak HTTP/2 without TLS ({0}, expected settings): leave --h2 out, write --tls too, or give the \
+         server cleartext HTTP/2 (nginx: `listen ... http2`)"
+    )]
+    Cleartext(String),
+    #[error("the TLS handshake failed ({0}): leave --tls out if the server speaks none")]
+    Handshake(String),
+    #[error("cannot ask whether the server speaks HTTP/2: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Whether a server speaks HTTP/2, over TLS if it is given, else to clients who know it before.
+pub fn check_http2(target: SocketAddr, tls: Option<&Tls>) -> Result<(), NoHttp2> {
+    let mut socket = TcpStream::connect_timeout(&target, WITHIN)?;
+    socket.set_read_timeout(Some(WITHIN))?;
+    socket.set_write_timeout(Some(WITHIN))?;
+    if let Some(tls) = tls {
+        return match tls.chosen_protocol(&mut socket).map_err(NoHttp2::Handshake)?.as_deref() {
+            Some(b"h2") => Ok(()),
+            Some(other) => Err(NoHttp2::Alpn(format!("`{}`", String::from_utf8_lossy(other)))),
+            None => Err(NoHttp2::Alpn("nothing".into())),
+        };
+    }
+    socket.write_all(PREFACE)?;
+    let mut head = [0; FRAME_HEAD_BYTES];
+    if let Err(error) = socket.read_exact(&mut head) {
+        return Err(NoHttp2::Cleartext(format!("it sent no frame: {error}")));
+    }
+    match Frame::parse(head) {
+        Frame { kind: SETTINGS, stream: 0, .. } => Ok(()),
+        _ => Err(NoHttp2::Cleartext(format!("it sent `{}`", head.escape_ascii()))),
+    }
+}

@@ -1,0 +1,98 @@
+//! One request of a connection of HTTP/2, and what comes of it.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use h2::client::ResponseFuture;
+use h2::{Reason, RecvStream};
+use record::Outcome;
+
+use crate::ledger::Ledger;
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) job: usize,
+    pub(super) id: u32,
+    /// Of the frames that its head came in.
+    pub(super) head_bytes: u64,
+    answer: Answer,
+    /// Its place among the requests of its connection, from 1.
+    number: u64,
+    /// What had come over the connection when it was asked.
+    received_bytes: u64,
+    /// The connection had served others when it was asked.
+    had_served: bool,
+}
+
+#[derive(Debug)]
+enum Answer {
+    Head(ResponseFuture),
+    Body(RecvStream),
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Whole,
+    /// The server says that it did nothing about it: to be asked for again.
+    Unheard,
+    Lost(Outcome),
+}
+
+impl Stream {
+    pub(super) fn new(
+        job: usize,
+        answer: ResponseFuture,
+        number: u64,
+        received_bytes: u64,
+        had_served: bool,
+    ) -> Stream {
+        let id = answer.stream_id().as_u32();
+        Stream { job, id, head_bytes: 0, answer: Answer::Head(answer), number, received_bytes, had_served }
+    }
+
+    /// Takes what there is of the response; `None` while more is to come.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>, ledger: &mut Ledger<'_>) -> Option<End> {
+        match self.advance(context, ledger) {
+            Poll::Pending => None,
+            Poll::Ready(Ok(())) => Some(End::Whole),
+            Poll::Ready(Err(error)) => Some(self.end_of(&error)),
+        }
+    }
+
+    /// Nothing has come over the connection, which had served others before, since this was asked: it was closed while the
+    /// request was on its way.
+    pub(super) fn is_unheard_at(&self, received_bytes: u64) -> bool {
+        self.had_served && received_bytes == self.received_bytes
+    }
+
+    fn advance(&mut self, context: &mut Context<'_>, ledger: &mut Ledger<'_>) -> Poll<Result<(), h2::Error>> {
+        loop {
+            match &mut self.answer {
+                Answer::Head(head) => {
+                    let response = ready!(Pin::new(head).poll(context))?;
+                    ledger.on_head(self.job, response.status().as_u16(), self.head_bytes);
+                    self.answer = Answer::Body(response.into_body());
+                }
+                Answer::Body(body) => {
+                    let Some(data) = ready!(body.poll_data(context)).transpose()? else { return Poll::Ready(Ok(())) };
+                    ledger.on_body(self.job, data.len() as u64);
+                    // The window is opened again by what was taken; of a stream that was reset meanwhile there is none.
+                    let _ = body.flow_control().release_capacity(data.len());
+                }
+            }
+        }
+    }
+
+    fn end_of(&self, error: &h2::Error) -> End {
+        let is_first = self.number == 1;
+        // Before the server's first frame, its settings, nobody knows how many streams it takes.
+        let is_refused = error.reason() == Some(Reason::REFUSED_STREAM) && self.received_bytes == 0;
+        match () {
+            () if error.is_io() => End::Lost(Outcome::Reset),
+            () if !error.is_remote() => End::Lost(Outcome::Wrong),
+            () if !is_first && (error.is_go_away() || is_refused) => End::Unheard,
+            () => End::Lost(Outcome::Reset),
+        }
+    }
+}
