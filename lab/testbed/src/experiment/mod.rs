@@ -209,6 +209,7 @@ impl Experiment {
                 return Err(at(format!("there are two runs named `{}`: give each its own name", spec.name)));
             }
             spec.check(self.qdisc_of(spec), self.network).map_err(at)?;
+            spec.check_placeholders(&self.fill).map_err(at)?;
             if let Some(baseline) =
                 spec.baseline.as_ref().filter(|baseline| self.runs().all(|run| run.name != **baseline))
             {
@@ -313,6 +314,17 @@ drain = "paced"
             let said = wrong(from, to);
             assert!(said.starts_with(&format!("x.toml:{line}: {says}")) && !said.contains('\n'), "{to}: {said}");
         }
+    }
+
+    /// Once it was left as it stood: a file of that name was written, and for `{records}` its manifest over the run's.
+    #[test]
+    fn an_unknown_name_between_braces_is_refused() {
+        let with = |line: &str| {
+            wrong("drain = \"paced\"\n", &format!("config = \"\"\"\n[server]\n{line}\n\"\"\"\n[fill]\nmax_a = 1\n"))
+        };
+        let said = with("records = '{record}'");
+        let names = "expected one of {address}, {site}, {link}, {policy}, {drain}, {records}, {max_a}";
+        assert_eq!(said, format!("x.toml:10: run `weir-paced-srpt`: config: unknown `{{record}}`, {names}"));
     }
 
     #[test]
