@@ -14,13 +14,14 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Without libelf the server is built without the BPF programs, which it does not need; looked at after set-up.
 BPF = $(if $(wildcard /usr/include/libelf.h),,--no-default-features)
 
-.PHONY: help run test test-vm demo bench virtual vm-run reproduce setup
+.PHONY: help run test test-vm conformance demo bench virtual vm-run reproduce setup
 
 help:
 	@echo "make run     serve examples/site at http://127.0.0.1:$(PORT)/, shortest response first (PORT=, UPLINK=)"
 	@echo "make demo    the same server with and without the order, on loopback, and what it is worth"
 	@echo "make test    every check and every test; as root also those in network namespaces"
 	@echo "make test-vm the kernel side's tests on a stock kernel in a virtual machine, as root"
+	@echo "make conformance  the verdicts of sslyze, curl, browsers and h2spec on weir serve over TLS"
 	@echo "make bench   Weir beside nginx on loopback (BENCH='--quick')"
 	@echo "make vm-run  an experiment in a virtual machine with a stock kernel (EXPERIMENT=, OUT=, ARGS=)"
 	@echo "make virtual EXPERIMENT=...  an experiment on a real kernel in virtual time (OUT=, ARGS=)"
@@ -44,6 +45,10 @@ test:
 test-vm:
 	@scripts/setup.sh test
 	@scripts/test-vm.sh
+
+conformance:
+	@scripts/setup.sh conformance
+	cargo xtask conformance $(ARGS)
 
 demo:
 	@scripts/setup.sh run

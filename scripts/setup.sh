@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the Rust toolchain and installs the Debian packages that one kind of work needs: run, test, bench or virtual. `virtual` also
-# builds the kernel of `weirlab run --virtual`, or finds it built.
+# Checks the Rust toolchain and installs the Debian packages that one kind of work needs: run, test, bench, virtual or conformance.
+# `virtual` also builds the kernel of `weirlab run --virtual`, or finds it built; `conformance` what Debian has no package of.
 #
 # A missing toolchain or linker ends the script: nothing can be built. A missing program only costs the checks or
 # measurements that use it, so it is named, with what is lost, and the script goes on. Reads nothing from standard input.
@@ -9,9 +9,9 @@ cd "$(dirname "$0")/.."
 
 purpose=${1:-}
 case "$purpose" in
-run | test | bench | virtual) ;;
+run | test | bench | virtual | conformance) ;;
 *)
-    echo "usage: scripts/setup.sh run|test|bench|virtual" >&2
+    echo "usage: scripts/setup.sh run|test|bench|virtual|conformance" >&2
     exit 2
     ;;
 esac
@@ -19,7 +19,7 @@ exec </dev/null
 
 # One line each: the purposes that need it, the program or file, the Debian package, what is lost without it.
 needs="
-run,test,bench,virtual cc build-essential -
+run,test,bench,virtual,conformance cc build-essential -
 run,test,bench clang    clang            the BPF programs of weir attach and the ranked qdisc
 run,test,bench /usr/include/libelf.h libelf-dev the BPF programs of weir attach
 run,test,bench /usr/include/zlib.h   zlib1g-dev the BPF programs of weir attach
@@ -45,6 +45,14 @@ bench          taskset  util-linux       the benchmark
 bench          wrk      wrk              the benchmark
 bench          lighttpd lighttpd         the row of lighttpd
 test,bench     h2o      h2o              runs against H2O
+conformance    openssl  openssl          every check of conformance
+conformance    curl     curl             curl's checks
+conformance    h2load   nghttp2-client   h2load's checks
+conformance    chromium chromium         the page in Chromium
+conformance    firefox-esr firefox-esr   the page in Firefox
+conformance    certutil libnss3-tools    the page in Chromium and in Firefox
+conformance    venv     python3-venv     sslyze's verdict on TLS
+conformance    go       golang-go        h2spec's verdict on HTTP/2
 "
 
 check_toolchain() {
@@ -90,6 +98,7 @@ clang_package() {
 is_there() {
     case "$1" in
     clang) has_clang ;;
+    venv) python3 -c 'import ensurepip' 2>/dev/null ;;
     /*) [ -e "$1" ] ;;
     *) command -v "$1" >/dev/null ;;
     esac
@@ -137,11 +146,12 @@ install_packages() {
     return "$status"
 }
 
-export PATH="$PATH:$HOME/.cargo/bin:/usr/sbin:/sbin"
+export PATH="$PATH:$HOME/.cargo/bin:/usr/local/go/bin:/usr/sbin:/sbin"
 check_toolchain
 # What is left to be done once the packages are there.
 finish() {
     if [ "$purpose" = virtual ]; then exec scripts/virtual-kernel.sh; fi
+    if [ "$purpose" = conformance ]; then exec scripts/conformance-tools.sh; fi
     exit 0
 }
 absent=$(missing)

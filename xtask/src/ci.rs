@@ -26,11 +26,16 @@ fn cargo(root: &Path, arguments: &[&str]) -> Result<(), String> {
     println!("+ {shown}");
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root);
-    if is_ci(std::env::var("CI").ok().as_deref()) {
+    if is_ci_here() {
         command.env(REQUIRE_PRIVILEGED, "1");
     }
     let status = command.status().map_err(|e| format!("cannot run `{shown}`: {e}"))?;
     if status.success() { Ok(()) } else { Err(format!("`{shown}` failed ({status})")) }
+}
+
+/// Whether continuous integration runs this.
+pub fn is_ci_here() -> bool {
+    is_ci(std::env::var("CI").ok().as_deref())
 }
 
 fn is_ci(variable: Option<&str>) -> bool {

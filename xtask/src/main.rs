@@ -2,10 +2,13 @@
 //!
 //! `tidy` checks what the compiler does not: the arrows between crates, sizes, where `unsafe` stands.
 //! `ci` runs every check and every test. `bench` measures Weir beside other servers. `mutants` checks the tests.
+//! `conformance` has others' clients and checkers judge Weir over TLS.
 
 mod bench;
 mod ci;
+mod conformance;
 mod mutants;
+mod programs;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -34,6 +37,11 @@ enum Command {
     /// a log and a diff of each mutant, is in target/mutation/. Survivors that no test can catch are listed, each with its
     /// reason, in xtask/mutants.toml. Fails below 90 % caught, and where an entry of that list no longer holds.
     Mutants(mutants::Args),
+    /// Let others' checkers and clients judge `weir serve` over TLS: sslyze, curl, browsers, h2spec, h2load.
+    ///
+    /// On loopback, with certificates of its own, and with what `scripts/setup.sh conformance` installs. A check whose program is missing is
+    /// SKIPPED, in CI (CI=true) an error. What the programs said is left in target/conformance/.
+    Conformance(conformance::Args),
     /// The server that `bench` measures as the floor.
     #[command(hide = true)]
     Floor(bench::floor::Args),
@@ -45,6 +53,7 @@ fn main() -> ExitCode {
         Command::Ci => ci::main(&root()),
         Command::Bench(args) => bench::main(&root(), &args),
         Command::Mutants(args) => mutants::main(&root(), &args),
+        Command::Conformance(args) => conformance::main(&root(), &args),
         Command::Floor(args) => bench::floor::main(&args),
     };
     match outcome {

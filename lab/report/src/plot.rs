@@ -64,6 +64,8 @@ pub struct Line {
 pub enum Look {
     /// A line with a mark at each point, in a colour of its own.
     Measured,
+    /// Marks alone, in a colour of their own: for points between which there is nothing.
+    Marks,
     /// A line without marks, in a colour of its own: for points so many that marks would hide it.
     Smooth,
     /// Computed: grey.

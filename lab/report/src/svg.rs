@@ -7,7 +7,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::ReportError;
 use crate::axis::{Axis, Scale, bytes_label, millis_label, number_label, percent_label};
-use crate::plot::{Line, Look, Plot, Point, Unit};
+use crate::plot::{AxisTitle, Line, Look, Plot, Point, Unit};
 
 const WIDTH_PX: u32 = 1120;
 const HEIGHT_PX: u32 = 640;
@@ -57,7 +57,7 @@ impl Plot {
     fn drawn(&self) -> Vec<Drawn<'_>> {
         let mut measured = 0;
         let drawn = |line| {
-            let drawn = Drawn::new(line, self.points(line).collect(), measured, self.y.scale);
+            let drawn = Drawn::new(line, self.points(line).collect(), measured, &self.y);
             measured += usize::from(drawn.dash.is_none());
             drawn
         };
@@ -67,7 +67,7 @@ impl Plot {
     fn draw_plot(&self, area: &Area, lines: &[Drawn]) -> DrawResult {
         let points = || lines.iter().flat_map(|line| &line.points);
         let x = Axis::covering(self.x.scale, points().map(|p| p.x));
-        let y = Axis::covering(self.y.scale, points().flat_map(|p| [p.y].into_iter().chain(bar_ends(p))));
+        let y = Axis::covering(self.y.scale, points().flat_map(|p| [p.y].into_iter().chain(bar_ends(p, self.y.unit))));
         let mut chart = ChartBuilder::on(area)
             .margin_right(12)
             .margin_left(10)
@@ -105,14 +105,15 @@ impl Unit {
 }
 
 /// The ends of a bar as far as they may widen the axis: an interval from too few runs must not flatten the lines.
-fn bar_ends(point: &Point) -> Vec<f64> {
+fn bar_ends(point: &Point, unit: Unit) -> Vec<f64> {
     let within = |end: &f64| (point.y / 3.0..=point.y * 3.0).contains(end);
-    ends(point).into_iter().flatten().filter(within).collect()
+    ends(point, unit).into_iter().flatten().filter(within).collect()
 }
 
-/// Of the confidence interval, drawn as a bar.
-fn ends(point: &Point) -> Option<[f64; 2]> {
-    point.half_width.map(|half| [point.y - half, point.y + half])
+/// Of the confidence interval, drawn as a bar. There is nothing above a share of 1.
+fn ends(point: &Point, unit: Unit) -> Option<[f64; 2]> {
+    let most = if unit == Unit::Percent && point.y <= 1.0 { 1.0 } else { f64::INFINITY };
+    point.half_width.map(|half| [point.y - half, (point.y + half).min(most)])
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -124,6 +125,7 @@ struct Drawn<'l> {
     line: &'l Line,
     points: Vec<Point>,
     y_scale: Scale,
+    y_unit: Unit,
     colour: RGBColor,
     mark: Mark,
     dash: Option<Dash>,
@@ -142,19 +144,19 @@ enum Mark {
 
 impl<'l> Drawn<'l> {
     /// `number` counts the measured lines before this one.
-    fn new(line: &'l Line, points: Vec<Point>, number: usize, y_scale: Scale) -> Drawn<'l> {
+    fn new(line: &'l Line, points: Vec<Point>, number: usize, y: &AxisTitle) -> Drawn<'l> {
         let (colour, dash) = match line.look {
-            Look::Measured | Look::Smooth => (COLOURS[number % COLOURS.len()], None),
+            Look::Measured | Look::Marks | Look::Smooth => (COLOURS[number % COLOURS.len()], None),
             Look::Dashed => (ORACLE_COLOUR, Some(Dash(9, 5))),
             Look::Dotted => (ORACLE_COLOUR, Some(Dash(2, 4))),
             Look::Overlay => (INK, Some(Dash(5, 4))),
         };
         let mark = match line.look {
-            Look::Measured if (number / COLOURS.len()).is_multiple_of(2) => Mark::Disc,
-            Look::Measured => Mark::Triangle,
+            Look::Measured | Look::Marks if (number / COLOURS.len()).is_multiple_of(2) => Mark::Disc,
+            Look::Measured | Look::Marks => Mark::Triangle,
             _ => Mark::None,
         };
-        Drawn { line, points, y_scale, colour, mark, dash }
+        Drawn { line, points, y_scale: y.scale, y_unit: y.unit, colour, mark, dash }
     }
 
     fn stroke(&self) -> ShapeStyle {
@@ -168,11 +170,13 @@ impl<'l> Drawn<'l> {
             return Ok(());
         }
         for point in &self.points {
-            if let Some(ends) = ends(point) {
+            if let Some(ends) = ends(point, self.y_unit) {
                 self.draw_bar(plot, point, ends)?;
             }
         }
-        plot.draw_series(LineSeries::new(path.clone(), self.stroke()))?;
+        if self.line.look != Look::Marks {
+            plot.draw_series(LineSeries::new(path.clone(), self.stroke()))?;
+        }
         match self.mark {
             Mark::None => return Ok(()),
             Mark::Disc => plot.draw_series(path.map(|at| Circle::new(at, 3, self.colour.filled())))?,
@@ -207,7 +211,7 @@ fn draw_legend(area: &Area, lines: &[Drawn]) -> DrawResult {
             (None, Mark::Disc) => area.draw(&Circle::new((21, y), 3, line.colour.filled()))?,
             (None, Mark::Triangle) => area.draw(&TriangleMarker::new((21, y), 5, line.colour.filled()))?,
         }
-        if line.dash.is_none() {
+        if line.dash.is_none() && line.line.look != Look::Marks {
             area.draw(&PathElement::new(mark, line.stroke()))?;
         }
         area.draw(&Text::new(cut(&line.line.name, NAME_CHARS_MAX), (46, y), text(15, INK)))?;
@@ -252,6 +256,23 @@ mod tests {
         let without = lines(plot(Scale::Linear, &[(0.5, 10.0, None), (0.8, 20.0, None)]));
         let with = lines(plot(Scale::Linear, &[(0.5, 10.0, None), (0.8, 20.0, Some(2.0))]));
         assert_eq!(with, without + 4);
+    }
+
+    #[test]
+    fn no_interval_of_a_share_goes_beyond_the_whole() {
+        let point = Point { x: 1.0, y: 0.99, half_width: Some(0.05) };
+        let of = |unit| ends(&point, unit).unwrap().map(|end| (100.0 * end).round());
+        assert_eq!((of(Unit::Percent), of(Unit::Number)), ([94.0, 100.0], [94.0, 104.0]));
+    }
+
+    #[test]
+    fn marks_have_no_line_between_them() {
+        let mut plot = plot(Scale::Linear, &[(0.5, 10.0, None), (0.8, 20.0, None)]);
+        plot.lines[0].look = Look::Marks;
+        let svg = plot.svg().unwrap();
+        let of_line = |kind: &str| svg.lines().filter(|line| line.contains(kind) && line.contains("#D55E00")).count();
+        // With the legend's.
+        assert_eq!((of_line("<polyline"), of_line("<circle")), (0, 3));
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod machine;
 mod namespace;
 mod neighbour;
 mod one_run;
+mod placeholders;
 mod proc_stat;
 pub mod processes;
 mod program;

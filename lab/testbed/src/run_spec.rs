@@ -1,13 +1,14 @@
 //! One run of an experiment: what serves the jobs, in which order, and what stands at the bottleneck.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use sched::policy::PolicySpec;
 use serde::{Deserialize, Deserializer};
 use workload::STREAMS_MAX;
 
-use crate::Network;
 use crate::experiment::check_name;
+use crate::{Network, placeholders};
 
 /// One run: what serves the jobs, and in which order.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -24,8 +25,8 @@ pub struct RunSpec {
     /// More flags for the server: of `weir serve`, or another's own (Apache's `-c DIRECTIVE`), with its configuration unchanged.
     #[serde(default)]
     pub flags: Vec<String>,
-    /// Text of a weir.toml: the run is `weir run` of it. `{address}`, `{site}`, `{link}`, `{policy}`, `{drain}`, `{records}` and the names of
-    /// `fill` are replaced in it.
+    /// Text of a weir.toml: the run is `weir run` of it. `{address}`, `{site}`, `{link}`, `{policy}`, `{drain}`, `{records}` (a file in the
+    /// run's folder) and the names of `fill` are replaced in it.
     pub config: Option<String>,
     /// Its clients speak TLS, and the server has a certificate that signs itself.
     #[serde(default)]
@@ -185,6 +186,16 @@ impl RunSpec {
             ("bands", _) | (_, Some(_)) => Some(Qdisc::Bands),
             _ => None,
         })
+    }
+
+    /// What is wrong with the names between braces in its configuration, where these are given besides a run's own.
+    pub(crate) fn check_placeholders(&self, fill: &BTreeMap<String, u64>) -> Result<(), String> {
+        let is_known = |name: &str| placeholders::OWN.contains(&name) || fill.contains_key(name);
+        let text = self.config.as_deref().unwrap_or_default();
+        let Some(unknown) = placeholders::unknown(text, is_known) else { return Ok(()) };
+        let names = placeholders::OWN.into_iter().chain(fill.keys().map(String::as_str));
+        let names: Vec<String> = names.map(|name| format!("{{{name}}}")).collect();
+        Err(format!("run `{}`: config: unknown `{{{unknown}}}`, expected one of {}", self.name, names.join(", ")))
     }
 
     /// What is wrong with a run that stands before this qdisc on this network.

@@ -25,12 +25,12 @@ fn a_plan_is_a_table_with_its_pick_held_against_fresh_seeds() {
     let table = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{table}{}", text(&output.stderr));
     assert!(
-        table.contains(" of 61 settings meet all objectives") && table.contains(" holds with seeds 1000001 to "),
+        table.contains(" of 62 settings meet all objectives") && table.contains(" holds with seeds 1000001 to "),
         "{table}"
     );
     assert!(table.contains("For weir.toml:\n\n[[class]]\nname = \"paid\"\n"), "{table}");
     let csv = fs::read_to_string(folder.join("plan.csv")).unwrap();
-    assert_eq!(csv.lines().count(), 62);
+    assert_eq!(csv.lines().count(), 63);
     assert!(fs::read_to_string(folder.join("plan.svg")).unwrap().contains("paid by guaranteed"));
     fs::remove_dir_all(&folder).unwrap();
 }
@@ -41,7 +41,7 @@ fn what_cannot_be_met_exits_with_1_and_names_a_link() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("no setting meets all objectives"), "{}", text(&output.stderr));
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(found["settings"].as_array().unwrap().len(), 10);
+    assert_eq!(found["settings"].as_array().unwrap().len(), 11);
     assert!(found["link_that_would_do_bps"].as_u64().is_some_and(|bps| bps > 10_000_000), "{found}");
     assert_eq!(found["fresh_seeds"], Value::Array(vec![]));
 }
@@ -61,4 +61,33 @@ fn mistakes_are_wrong_usage() {
         let found = text(&output.stderr);
         assert!(output.status.code() == Some(2) && found.contains(said), "{objective} {more:?}: {found}");
     }
+}
+
+/// A folder that cannot be made is said before anything is simulated, and so is a link that carries no packet in a second.
+#[test]
+fn mistakes_of_the_place_cost_no_simulation() {
+    let output = plan("paid: p99 of responses under 1s", &["--out", "/proc/none"]);
+    assert!(output.status.code() == Some(1) && text(&output.stderr).starts_with("weirlab: /proc/none: "), "{output:?}");
+    let output = plan("paid: p99 of responses under 1s", &["--link", "1bit"]);
+    assert!(output.status.code() == Some(2) && text(&output.stderr).contains("at least 12kbit"), "{output:?}");
+}
+
+#[test]
+fn where_nothing_is_needed_nothing_is_set() {
+    let output = plan("paid: p90 of responses under 30s", &["--rho", "0.5"]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(
+        said.contains("\nnothing set holds with seeds ") && said.contains("No weight, rate or slot is needed"),
+        "{said}"
+    );
+    assert!(!said.contains("weight =") && said.contains("[[class]]\nname = \"free\""), "{said}");
+}
+
+#[test]
+fn a_plan_that_meets_nothing_says_by_what_its_rows_stand() {
+    let both = ["--objective", "free: p50 of responses under 30s", "--rho", "0.9", "--by", "weights"];
+    let said = text(&plan("paid: p99 of responses <= 64KiB under 5ms", &both).stdout);
+    assert!(said.contains("0 of 11 settings meet all objectives; the first come nearest\n"), "{said}");
+    assert!(said.contains("slowdown of all classes\n"), "{said}");
 }

@@ -53,8 +53,8 @@ pub fn read(bytes: &[u8]) -> Result<Configuration, Vec<Remark>> {
         class::check(&book, &classes, &rules, &sites, &settings.uplink);
     }
     drop(file);
-    let (notes, idle) = book.close()?;
-    Ok(Configuration { settings: settings.expect("settings without a mistake"), sites, classes, rules, notes, idle })
+    let notes = book.close()?;
+    Ok(Configuration { settings: settings.expect("settings without a mistake"), sites, classes, rules, notes })
 }
 
 fn decoded(bytes: &[u8]) -> Result<&str, Remark> {

@@ -53,8 +53,6 @@ pub struct Configuration {
     pub rules: Vec<Rule>,
     /// What is worth knowing, in the order of the file.
     pub notes: Vec<Remark>,
-    /// The keys without effect yet, each where it first stands.
-    pub idle: Vec<Remark>,
 }
 
 impl Configuration {
@@ -75,12 +73,5 @@ impl Configuration {
     /// In the places of [`Configuration::class_table`].
     pub fn objectives(&self) -> Vec<Option<Objective>> {
         self.classes.iter().map(|class| class.objective.clone()).chain([None]).collect()
-    }
-
-    /// All there is to say, in the order of the file.
-    pub fn remarks(&self) -> Vec<&Remark> {
-        let mut remarks: Vec<&Remark> = self.notes.iter().chain(&self.idle).collect();
-        remarks.sort();
-        remarks
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::keys::{KEYS, Key, Kind, Unset, Works};
+use crate::keys::{KEYS, Key, Kind, Unset};
 
 const HEAD: &str = "\
 # Configuration: weir.toml
@@ -25,7 +25,7 @@ root = \"/srv/www\"
 ```
 
 Paths are matched decoded and without their query; `*` in a pattern is any text, slashes included. Of several matching tables the first of the
-file decides; one that is never reached is a mistake. A relative path of a file or folder begins at the folder of this file. Keys marked with ° are read and checked, and have no effect yet.
+file decides; one that is never reached is a mistake. A relative path of a file or folder begins at the folder of this file.
 ";
 
 /// The page `docs/configuration.md`.
@@ -33,8 +33,7 @@ pub fn reference() -> String {
     let mut page = String::from(HEAD);
     for table in KEYS.iter().filter(|key| matches!(key.kind, Kind::Table | Kind::Tables)) {
         let brackets = if table.kind == Kind::Tables { ("[[", "]]") } else { ("[", "]") };
-        let mark = mark(table);
-        let _ = write!(page, "\n## `{}{}{}`{mark}\n\n{}", brackets.0, table.path, brackets.1, table.effect);
+        let _ = write!(page, "\n## `{}{}{}`\n\n{}", brackets.0, table.path, brackets.1, table.effect);
         let _ = match table.default {
             Unset::Required => write!(page, " Required.\n\n"),
             _ => write!(page, " Without: {}.\n\n", default(table)),
@@ -49,7 +48,7 @@ pub fn reference() -> String {
 
 fn row(key: &Key) -> String {
     let cells = [
-        format!("`{}`{}", key.parts().1, mark(key)),
+        format!("`{}`", key.parts().1),
         key.kind.noun().into(),
         key.kind.unit(),
         default(key),
@@ -57,13 +56,6 @@ fn row(key: &Key) -> String {
         format!("`{}`", key.example),
     ];
     format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "))
-}
-
-fn mark(key: &Key) -> &'static str {
-    match key.works {
-        Works::Now => "",
-        Works::NotYet => "°",
-    }
 }
 
 fn default(key: &Key) -> String {

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::keys::{Form, Key, Kind, Unset, Works};
+use crate::keys::{Form, Key, Kind, Unset};
 
 pub fn schema() -> Value {
     let mut schema = json!({
@@ -35,12 +35,11 @@ fn property(key: &Key) -> Value {
         Kind::Text(form) => text(form),
         Kind::Texts(form) => json!({ "type": "array", "items": text(form), "minItems": 1 }),
     };
-    let idle = if key.works == Works::NotYet { " No effect yet." } else { "" };
     let unit = match key.kind.unit() {
         unit if unit.is_empty() => String::new(),
         unit => format!(" Expected: {unit}."),
     };
-    property["description"] = format!("{}{unit}{idle}", key.effect).into();
+    property["description"] = format!("{}{unit}", key.effect).into();
     if let Some(default) = default(key) {
         property["default"] = default;
     }

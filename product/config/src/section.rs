@@ -4,12 +4,11 @@
 //! noted, and reading goes on, so that all mistakes are found at once.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 
 use toml::de::{DeTable, DeValue};
 
 use crate::form::{FromText, Wrong};
-use crate::keys::{Form, Key, Kind, Unset, Works};
+use crate::keys::{Form, Key, Kind, Unset};
 use crate::place::{Lines, Place, Placed, Remark, quoted};
 use crate::suggest;
 
@@ -29,14 +28,11 @@ pub(crate) struct Book<'t> {
     lines: Lines<'t>,
     mistakes: RefCell<Vec<Remark>>,
     notes: RefCell<Vec<Remark>>,
-    /// The first place of each key without effect.
-    idle: RefCell<BTreeMap<&'static str, Place>>,
 }
 
 impl<'t> Book<'t> {
     pub(crate) fn new(text: &'t str) -> Book<'t> {
-        let (mistakes, notes, idle) = Default::default();
-        Book { lines: Lines::new(text), mistakes, notes, idle }
+        Book { lines: Lines::new(text), mistakes: RefCell::default(), notes: RefCell::default() }
     }
 
     pub(crate) fn place(&self, offset: usize) -> Place {
@@ -51,19 +47,15 @@ impl<'t> Book<'t> {
         self.notes.borrow_mut().push(Remark { at, said: said.into() });
     }
 
-    /// The mistakes if there are any, in the order of the file; else what is worth knowing, and the keys without effect.
-    pub(crate) fn close(self) -> Result<(Vec<Remark>, Vec<Remark>), Vec<Remark>> {
+    /// The mistakes if there are any, in the order of the file; else what is worth knowing.
+    pub(crate) fn close(self) -> Result<Vec<Remark>, Vec<Remark>> {
         let (mut mistakes, mut notes) = (self.mistakes.into_inner(), self.notes.into_inner());
         if !mistakes.is_empty() {
             mistakes.sort();
             return Err(mistakes);
         }
         notes.sort();
-        let idle = self.idle.into_inner().into_iter();
-        let mut idle: Vec<Remark> =
-            idle.map(|(key, at)| Remark { at, said: format!("{key}: no effect yet") }).collect();
-        idle.sort();
-        Ok((notes, idle))
+        Ok(notes)
     }
 
     /// The text of the file there.
@@ -89,15 +81,8 @@ impl<'r, 't> Section<'r, 't> {
     fn open(book: &'r Book<'t>, path: &'static str, table: Option<&'r DeTable<'t>>, at: Place) -> Section<'r, 't> {
         for (name, _) in table.into_iter().flatten() {
             let at = book.place(name.span().start);
-            match Key::of(&joined(path, name.get_ref())) {
-                None => book.mistake(at, suggest::unknown_key(path, name.get_ref())),
-                // Of a table without effect no key has one.
-                Some(key)
-                    if key.works == Works::NotYet && Key::of(path).is_none_or(|table| table.works == Works::Now) =>
-                {
-                    book.idle.borrow_mut().entry(key.path).or_insert(at);
-                }
-                Some(_) => {}
+            if Key::of(&joined(path, name.get_ref())).is_none() {
+                book.mistake(at, suggest::unknown_key(path, name.get_ref()));
             }
         }
         Section { book, at, path, table, held: RefCell::default() }

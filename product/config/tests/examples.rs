@@ -27,7 +27,7 @@ fn every_example_has_a_test_here() {
 #[test]
 fn the_small_site_uses_only_what_works() {
     let small = example("small-site.toml");
-    assert_eq!((small.sites.len(), small.classes.len(), small.remarks().len()), (1, 0, 0));
+    assert_eq!((small.sites.len(), small.classes.len(), small.notes.len()), (1, 0, 0));
     assert!(small.sites[0].is_default);
 }
 
@@ -73,7 +73,7 @@ fn the_hosters_rules_decide_before_its_sites() {
         assert!(said.lines().any(|said| said == line), "{url}\n{said}");
     }
     assert!(!explained(&hoster, "http://mirror.example.com/", None, &[token]).contains("bWlycm9y"), "a token is shown");
-    assert!(hoster.idle.is_empty() && hoster.objectives()[0].is_some(), "{:?}", hoster.idle);
+    assert!(hoster.objectives()[0].is_some());
 }
 
 #[test]

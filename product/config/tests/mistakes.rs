@@ -16,7 +16,7 @@ fn one(text: &str) -> String {
 
 fn notes(text: &str) -> Vec<String> {
     let checked = read(text.as_bytes()).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"));
-    checked.remarks().iter().map(|note| note.line("f")).collect()
+    checked.notes.iter().map(|note| note.line("f")).collect()
 }
 
 #[test]

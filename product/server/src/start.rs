@@ -200,8 +200,15 @@ impl Server {
     pub fn replace_sites(&self, sites: &[SiteConfig], classes: Option<&ClassesConfig>) -> Result<(), StartError> {
         let open = |config: &LogConfig| open_log(&self.logs, config, &self.threads);
         let replaced = self.current.replace(&Wanted { sites, classes, open_log: &open });
+        match &replaced {
+            Ok(()) => self.logs.keep_made(),
+            Err(_) => self.logs.remove_made(),
+        }
         self.logs.forget_unused();
         replaced?;
+        if let (Some((recorder, _)), Some(assigned)) = (&self.recording, &self.current.served().assigned) {
+            recorder.name_classes(assigned.names());
+        }
         self.wakes.iter().for_each(|wake| wake.set());
         self.tell_remarks();
         Ok(())
@@ -324,6 +331,8 @@ fn open_sites(config: &Config, logs: &Logs, threads: &Threads) -> Result<Current
     let of_server = config.access_log.as_ref().map(open).transpose()?;
     let wanted = Wanted { sites: &config.sites, classes: config.assigned.as_ref(), open_log: &open };
     Current::open(&wanted, of_server, config.is_secure())
+        .inspect(|_| logs.keep_made())
+        .inspect_err(|_| logs.remove_made())
 }
 
 fn open_log(logs: &Logs, config: &LogConfig, threads: &Threads) -> Result<Arc<Log>, StartError> {

@@ -6,57 +6,14 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, SupportedProtocolVersion};
+use rustls::{ClientConfig, ClientConnection, SupportedProtocolVersion};
 
 use super::*;
-use crate::acceptor::provider;
-
-/// Takes what it is shown, and remembers nothing but the certificate that it got.
-#[derive(Debug)]
-struct AnyServer;
-
-impl ServerCertVerifier for AnyServer {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        provider().signature_verification_algorithms.supported_schemes()
-    }
-}
 
 fn client_config(version: &'static SupportedProtocolVersion) -> Arc<ClientConfig> {
-    let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[version]).unwrap();
-    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer));
-    let mut config = builder.with_no_client_auth();
+    let mut config = testing::client_config(&[version]);
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Arc::new(config)
 }

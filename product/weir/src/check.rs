@@ -63,7 +63,7 @@ fn summary(configuration: &Configuration, file: &str) -> String {
         count(configuration.sites.len(), "site", "sites"),
         count(configuration.classes.len(), "class", "classes"),
     ];
-    let notes: String = configuration.remarks().iter().map(|note| note.line(file) + "\n").collect();
+    let notes: String = configuration.notes.iter().map(|note| note.line(file) + "\n").collect();
     format!("{file}: correct: {}\n{notes}", counts.join(", "))
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
@@ -45,36 +45,6 @@ pub fn raise_descriptor_limit() -> u64 {
         return limit.current.unwrap_or(u64::MAX);
     }
     limit.maximum.unwrap_or(u64::MAX)
-}
-
-/// Builds a package in release and gives its program's path, as cargo reports it.
-pub fn build(root: &Path, package: &str) -> Result<PathBuf, String> {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args([
-        "build",
-        "--release",
-        "--locked",
-        "--package",
-        package,
-        "--message-format",
-        "json-render-diagnostics",
-    ]);
-    let output = command.current_dir(root).stderr(Stdio::inherit()).output();
-    let output = output.map_err(|e| format!("cannot run cargo: {e}"))?;
-    let messages = String::from_utf8_lossy(&output.stdout);
-    let found = messages.lines().rev().find_map(executable);
-    found.filter(|_| output.status.success()).ok_or_else(|| format!("cannot build {package} in release"))
-}
-
-fn executable(message: &str) -> Option<PathBuf> {
-    let message: serde_json::Value = serde_json::from_str(message).ok()?;
-    message.get("executable")?.as_str().map(PathBuf::from)
-}
-
-/// Whether a program of this name can be run; asked of servers that may be left out.
-pub fn has_program(name: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
 /// How every server was started, and configured: `DIR` stands for the folder of the run.
@@ -166,16 +136,5 @@ mod tests {
         assert_eq!(split_as_text(2, 8), "0-1 2-7 6 true");
         assert_eq!(split_as_text(2, 2), "0-1 0-1 1 false");
         assert_eq!(split_as_text(1, 1), "0 0 1 false");
-    }
-
-    #[test]
-    fn a_program_is_found_or_not() {
-        assert!(has_program("sh") && !has_program("no-such-server"));
-    }
-
-    #[test]
-    fn cargo_says_where_the_program_is() {
-        assert_eq!(executable(r#"{"reason":"compiler-artifact","executable":"/t/weir"}"#), Some("/t/weir".into()));
-        assert_eq!(executable(r#"{"reason":"compiler-artifact","executable":null}"#), None);
     }
 }

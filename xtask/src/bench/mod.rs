@@ -26,6 +26,8 @@ use outcome::{Contest, Report, Round, Side};
 use plan::Row;
 use server::{Bench, Instance, Kind};
 
+use crate::programs;
+
 #[derive(clap::Args)]
 pub struct Args {
     /// The two servers of the main table; the ratio is second / first. A server against itself shows the noise.
@@ -116,7 +118,7 @@ fn keep(folder: &Path, summary: &str, json: &str) -> io::Result<()> {
 /// the floor, which has one thread.
 fn peers(workers: u32) -> Vec<Kind> {
     let (installed, missing): (Vec<Kind>, Vec<Kind>) =
-        [Kind::H2o, Kind::Lighttpd].iter().partition(|kind| machine::has_program(kind.name()));
+        [Kind::H2o, Kind::Lighttpd].iter().partition(|kind| programs::find(kind.name()).is_some());
     for kind in missing {
         eprintln!("{0} is left out: no program `{0}` (Debian package {0})", kind.name());
     }
@@ -128,7 +130,7 @@ fn peers(workers: u32) -> Vec<Kind> {
 fn program(root: &Path, given: &Option<PathBuf>, package: &str, is_needed: bool) -> Result<PathBuf, String> {
     match given {
         Some(program) => Ok(program.clone()),
-        None if is_needed => machine::build(root, package),
+        None if is_needed => programs::build(root, &["--release", "--package", package]),
         None => Ok(PathBuf::from(package)),
     }
 }

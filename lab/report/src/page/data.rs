@@ -93,7 +93,7 @@ fn look(line: &Line) -> String {
     match line.look {
         Look::Dotted => "oracle d2".into(),
         Look::Dashed | Look::Overlay => "oracle d1".into(),
-        Look::Measured | Look::Smooth => {
+        Look::Measured | Look::Marks | Look::Smooth => {
             let run = line.run.unwrap_or_default();
             format!("c{} d{}{void}", run % COLOURS, (run / COLOURS).min(2))
         }

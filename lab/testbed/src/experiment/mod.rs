@@ -210,6 +210,7 @@ impl Experiment {
             }
             let per_connection = if self.load.session.is_some() { u64::MAX } else { self.load.per_connection };
             spec.check(self.qdisc_of(spec), self.network, per_connection).map_err(at)?;
+            spec.check_placeholders(&self.fill).map_err(at)?;
             if let Some(baseline) =
                 spec.baseline.as_ref().filter(|baseline| self.runs().all(|run| run.name != **baseline))
             {
@@ -314,6 +315,17 @@ drain = "paced"
             let said = wrong(from, to);
             assert!(said.starts_with(&format!("x.toml:{line}: {says}")) && !said.contains('\n'), "{to}: {said}");
         }
+    }
+
+    /// Once it was left as it stood: a file of that name was written, and for `{records}` its manifest over the run's.
+    #[test]
+    fn an_unknown_name_between_braces_is_refused() {
+        let with = |line: &str| {
+            wrong("drain = \"paced\"\n", &format!("config = \"\"\"\n[server]\n{line}\n\"\"\"\n[fill]\nmax_a = 1\n"))
+        };
+        let said = with("records = '{record}'");
+        let names = "expected one of {address}, {site}, {link}, {policy}, {drain}, {records}, {max_a}";
+        assert_eq!(said, format!("x.toml:10: run `weir-paced-srpt`: config: unknown `{{record}}`, {names}"));
     }
 
     #[test]

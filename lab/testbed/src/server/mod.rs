@@ -19,7 +19,7 @@ use certificate::Certificate;
 
 use crate::namespace::Place;
 use crate::program::{POLL_EVERY, Program};
-use crate::{Experiment, Interrupt, LabError, RunSpec, Server, find_program, server_side};
+use crate::{Experiment, Interrupt, LabError, RunSpec, Server, find_program, placeholders, server_side};
 
 /// How long a server may take until it answers: well under a second, but in an emulated machine.
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -128,17 +128,16 @@ fn weir_words(
     site: &Path,
     (folder, weir): (&Path, &Path),
 ) -> Result<Vec<String>, LabError> {
-    // Only customers are looked at from the server's side.
-    let has_customers = !experiment.load.class.is_empty();
-    let records = has_customers.then(|| server_side::records_file(folder)).transpose();
-    let records = records.map_err(|e| LabError::path(folder, e))?.map(|file| file.display().to_string());
     if let Some(text) = &spec.config {
-        let filled = filled(experiment, spec, text, (address, site), records.as_deref())?;
+        let filled = filled(experiment, spec, text, (address, site), folder)?;
         let (_, file) = write_config(folder, "weir.toml", |_| filled.clone())?;
         return Ok(vec![weir.display().to_string(), "run".into(), file]);
     }
     let mut command = weir_command(experiment, spec, address, site, weir);
-    command.extend(records.into_iter().flat_map(|file| ["--records".into(), file]));
+    // Only customers are looked at from the server's side.
+    if !experiment.load.class.is_empty() {
+        command.extend(["--records".into(), records_file(folder)?]);
+    }
     Ok(command)
 }
 
@@ -148,18 +147,26 @@ fn filled(
     spec: &RunSpec,
     text: &str,
     (address, site): (SocketAddr, &Path),
-    records: Option<&str>,
+    folder: &Path,
 ) -> Result<String, LabError> {
-    let own = [
-        ("address", address.to_string()),
-        ("site", absolute(site)?),
-        ("link", experiment.told.unwrap_or(experiment.link).to_string()),
-        ("policy", spec.policy.to_string()),
-        ("drain", spec.drain.clone()),
-    ];
-    let given = experiment.fill.iter().map(|(name, value)| (name.as_str(), value.to_string()));
-    let all = own.into_iter().chain(records.map(|file| ("records", file.to_string()))).chain(given);
-    Ok(all.fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), &value)))
+    let of_name = |name: &str| {
+        Ok(match name {
+            "address" => address.to_string(),
+            "site" => absolute(site)?,
+            "link" => experiment.told.unwrap_or(experiment.link).to_string(),
+            "policy" => spec.policy.to_string(),
+            "drain" => spec.drain.clone(),
+            "records" => records_file(folder)?,
+            given => experiment.fill[given].to_string(),
+        })
+    };
+    // Whoever reads an experiment refuses the names that are none of these.
+    placeholders::fill(text, of_name)
+}
+
+/// Made where it is asked for alone: it would hold nothing.
+fn records_file(folder: &Path) -> Result<String, LabError> {
+    Ok(server_side::records_file(folder).map_err(|e| LabError::path(folder, e))?.display().to_string())
 }
 
 fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, site: &Path, weir: &Path) -> Vec<String> {
@@ -278,7 +285,8 @@ mod tests {
     fn a_configuration_is_filled_in_and_run() {
         let text = "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\nfill = { max_a = 5 }\n\
             [[run]]\nname = \"own\"\nserver = \"weir\"\ndrain = \"paced\"\n\
-            config = \"\"\"\n[uplink]\nrate = \"{link}\"\nshaping = \"{drain}\"\n[[listener]]\naddress = \"{address}\"\n# {max_a}\n\"\"\"\n";
+            config = \"\"\"\n[uplink]\nrate = \"{link}\"\nshaping = \"{drain}\"\n[server]\nrecords = \"{records}\"\n\
+            [[listener]]\naddress = \"{address}\"\n# {max_a}\n\"\"\"\n";
         let experiment = Experiment::parse(text, Path::new("x.toml")).unwrap();
         let spec = experiment.runs().next().unwrap();
         let folder = std::env::temp_dir().join(format!("weir-config-{}", std::process::id()));
@@ -287,9 +295,13 @@ mod tests {
         let command = server_command(&experiment, spec, address, &folder, &folder, Some(Path::new("weir"))).unwrap();
         assert_eq!(command[..2], ["weir", "run"]);
         let written = fs::read_to_string(&command[2]).unwrap();
+        let records = folder.canonicalize().unwrap().join("server-side/records.csv");
+        let expected = format!(
+            "[uplink]\nrate = \"10mbit\"\nshaping = \"paced\"\n[server]\nrecords = \"{}\"\n\
+             [[listener]]\naddress = \"198.18.0.1:8080\"\n# 5\n",
+            records.display()
+        );
+        assert!(written == expected && records.parent().unwrap().is_dir(), "{written}");
         fs::remove_dir_all(&folder).unwrap();
-        let expected =
-            "[uplink]\nrate = \"10mbit\"\nshaping = \"paced\"\n[[listener]]\naddress = \"198.18.0.1:8080\"\n# 5\n";
-        assert_eq!(written, expected);
     }
 }

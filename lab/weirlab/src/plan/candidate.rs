@@ -80,7 +80,32 @@ fn product(steps: &[u32], count: usize) -> Vec<Vec<u32>> {
     lists
 }
 
+impl Knob {
+    /// As `--by` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Knob::Weights => "weights",
+            Knob::Guaranteed => "guaranteed",
+            Knob::Slots => "slots",
+        }
+    }
+}
+
 impl Candidate {
+    /// Nothing is set: all classes stand in one order.
+    pub fn plain(classes: &[Planned]) -> Candidate {
+        Candidate { knob: Knob::Weights, values: vec![None; classes.len()] }
+    }
+
+    pub fn is_plain(&self) -> bool {
+        self.set_count() == 0
+    }
+
+    /// Classes of which something is set.
+    pub fn set_count(&self) -> usize {
+        self.values.iter().flatten().count()
+    }
+
     /// On this link, as a server reads it from [`Candidate::toml`].
     pub fn table(&self, classes: &[Planned], order: &Order, link: Rate) -> ClassTable {
         let spec = |(class, value): (&Planned, &Option<u32>)| {
@@ -98,6 +123,9 @@ impl Candidate {
 
     /// In words: `paid: weight 4`.
     pub fn words(&self, classes: &[Planned]) -> String {
+        if self.is_plain() {
+            return "nothing set".into();
+        }
         let word = |value| match self.knob {
             Knob::Weights => format!("weight {value}"),
             Knob::Guaranteed => format!("guaranteed {value} %"),
@@ -172,6 +200,15 @@ mod tests {
     }
 
     #[test]
+    fn nothing_set_is_one_order() {
+        let (classes, link) = (classes(&[true, false]), "10mbit".parse().unwrap());
+        let plain = Candidate::plain(&classes);
+        let order = "srpt".parse::<sched::policy::PolicySpec>().unwrap().order().clone();
+        assert!(plain.is_plain() && plain.words(&classes) == "nothing set");
+        assert!(plain.table(&classes, &order, link).classes.iter().all(|class| class.is_pooled));
+    }
+
+    #[test]
     fn a_setting_is_a_table_and_its_text_is_read_as_the_same() {
         let (classes, link) = (classes(&[true, false]), "10mbit".parse().unwrap());
         let order = "srpt".parse::<sched::policy::PolicySpec>().unwrap().order().clone();
@@ -182,6 +219,7 @@ mod tests {
         ] {
             let candidate = Candidate { knob, values: value.to_vec() };
             assert_eq!(candidate.words(&classes), words);
+            assert!(!candidate.is_plain());
             let rules = "[[class.rule]]\npath = \"/a/*\"\n\n[[class]]\nname = \"c1\"\n";
             let text = candidate.toml(&classes, link).replace("\n[[class]]\nname = \"c1\"\n", rules);
             let file =

@@ -27,10 +27,12 @@ impl FromStr for ClassArg {
     fn from_str(text: &str) -> Result<ClassArg, String> {
         let parts = || {
             let (name, share) = text.rsplit_once(':')?;
-            let share: f64 = share.parse().ok().filter(|share| (0.0..=1.0).contains(share))?;
+            let share: f64 = share.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0)?;
             (!name.trim().is_empty()).then(|| ClassArg { name: name.trim().into(), share })
         };
-        parts().ok_or_else(|| format!("`{text}`: expected NAME:SHARE of the requests, for example paid:0.2"))
+        parts().ok_or_else(|| {
+            format!("`{text}`: expected NAME:SHARE, a share of the requests above 0 and up to 1, for example paid:0.2")
+        })
     }
 }
 
@@ -58,7 +60,7 @@ pub fn planned(classes: &[ClassArg], objectives: &[ObjectiveArg]) -> Result<Vec<
     let sum: f64 = classes.iter().map(|class| class.share).sum();
     if classes.len() < 2 || (sum - 1.0).abs() > 1e-6 {
         return wrong(format!(
-            "--class: {} classes with {sum:.3} of the requests: write two or more that add up to 1, such as --class paid:0.2 --class free:0.8",
+            "--class: {} given, with {sum:.3} of the requests: write two or more that add up to 1, such as --class paid:0.2 --class free:0.8",
             classes.len()
         ));
     }
@@ -113,7 +115,7 @@ mod tests {
             let Err(Failure::Usage(found)) = read(classes, objectives) else { panic!("{classes:?} is taken") };
             assert!(found.contains(said), "{found}");
         }
-        for text in ["paid", ":0.1", "paid:2", "paid:-0.1", "paid:NaN"] {
+        for text in ["paid", ":0.1", "paid:2", "paid:-0.1", "paid:0", "paid:NaN"] {
             assert!(text.parse::<ClassArg>().unwrap_err().contains("NAME:SHARE"), "{text}");
         }
         assert!("paid".parse::<ObjectiveArg>().is_err() && "paid: fast".parse::<ObjectiveArg>().is_err());

@@ -117,9 +117,13 @@ impl Bench {
     /// And whether the objective is met.
     fn kept(&self, at: usize, objective: &Objective, seen: &[Vec<Seen>]) -> Result<(Kept, bool), Failure> {
         let met = |seen: &Vec<Seen>| match &seen[at] {
-            Seen { responses: 0, .. } => {
+            Seen { responses: 0, jobs, .. } => {
                 let name = &self.classes[at].name;
-                Err(Failure::Failed(format!("class {name}: none of its responses is within its objective's size")))
+                let said = match jobs {
+                    0 => "it has no request: give it a larger share, or more --jobs",
+                    _ => "none of its responses is within its objective's size",
+                };
+                Err(Failure::Failed(format!("class {name}: {said}")))
             }
             Seen { responses, missed, .. } => Ok(1.0 - *missed as f64 / *responses as f64),
         };

@@ -25,6 +25,8 @@ const FRESH_FROM: u64 = 1_000_001;
 const PICKS_MAX: usize = 5;
 /// Links that are tried are up to so many times as fast.
 const LINK_FACTOR_MAX: u64 = 16;
+/// A packet in a second.
+const LINK_BPS_MIN: u64 = 12_000;
 /// The least link is found to this part of it.
 const LINK_PART: u64 = 50;
 
@@ -73,7 +75,7 @@ pub struct Args {
 
 /// What was found.
 struct Found {
-    /// Those that meet first, the cheapest for the others before the dearer; then those that come nearest.
+    /// Those that meet first: nothing set, then the cheapest for the others before the dearer; then those that come nearest.
     judged: Vec<Judged>,
     /// Settings that met, and whether they did with fresh seeds: the last did, or none.
     held: Vec<(Judged, bool)>,
@@ -84,11 +86,14 @@ struct Found {
 pub fn main(args: Args) -> Result<(), Failure> {
     let bench = bench(&args)?;
     let knobs = if args.by.is_empty() { KNOBS.to_vec() } else { args.by.clone() };
-    let mut candidates = Vec::new();
+    if let Some(folder) = &args.out {
+        output::make(folder)?;
+    }
+    let mut candidates = vec![Candidate::plain(&bench.classes)];
     for knob in knobs {
         let (found, is_coarse) = grid(knob, &bench.classes);
         if is_coarse {
-            eprintln!("weirlab: {} settings of {knob:?} are tried, with steps left out", found.len());
+            eprintln!("weirlab: {} settings of {} are tried, with steps left out", found.len(), knob.name());
         }
         candidates.extend(found);
     }
@@ -106,6 +111,9 @@ fn bench(args: &Args) -> Result<Bench, Failure> {
     if args.policy.has_classes() {
         return Err(Failure::Usage(format!("--policy {}: write a policy without classes, such as srpt", args.policy)));
     }
+    if args.link.bits_per_s() < LINK_BPS_MIN {
+        return Err(Failure::Usage(format!("--link {}: too slow for a link: write at least 12kbit", args.link)));
+    }
     let mut trace = crate::trace::read_for_schedule(&args.trace, 1)?;
     if args.by_client && trace.arrivals.iter().any(|arrival| arrival.client.is_none()) {
         return Err(Failure::Usage("--by-client: requests of this trace have no client: leave it out".into()));
@@ -122,7 +130,9 @@ fn find(bench: &Bench, candidates: &[Candidate], seeds: u64) -> Result<Found, Fa
     judged.sort_by(|a, b| {
         let by_cost = a.others.mean.total_cmp(&b.others.mean);
         let by_burn = a.burn_max().total_cmp(&b.burn_max());
-        b.meets.cmp(&a.meets).then(if a.meets { by_cost } else { by_burn.then(by_cost) })
+        // What needs no setting is not outdone by a difference of seeds.
+        let by_plain = b.candidate.is_plain().cmp(&a.candidate.is_plain());
+        b.meets.cmp(&a.meets).then(if a.meets { by_plain.then(by_cost) } else { by_burn.then(by_cost) })
     });
     let held = hold(bench, &judged, seeds)?;
     let is_met = held.last().is_some_and(|(_, holds)| *holds);
@@ -164,13 +174,19 @@ fn faster_link(bench: &Bench, nearest: &Candidate, seeded: &[Seeded]) -> Result<
         best = on(high)?;
     }
     while best.is_some() && high - low > (low / LINK_PART).max(1) {
-        let middle = low + (high - low) / 2;
+        let middle = rounded(low + (high - low) / 2);
         match on(middle)? {
             Some(found) => (high, best) = (middle, Some(found)),
             None => low = middle,
         }
     }
     Ok(best)
+}
+
+/// To four digits, which the part of a link is far above.
+fn rounded(bits_per_s: u64) -> u64 {
+    let unit = 10u64.pow(bits_per_s.max(1).ilog10().saturating_sub(3));
+    bits_per_s / unit * unit
 }
 
 #[cfg(test)]
@@ -229,5 +245,6 @@ mod tests {
         assert!(burns.is_sorted() && burns[0] > 1.0, "the nearest first: {burns:?}");
         let (link, judged) = found.faster.unwrap();
         assert!(judged.meets && link > bench.link && judged.candidate == found.judged[0].candidate, "{link}");
+        assert_eq!(rounded(link.bits_per_s()), link.bits_per_s());
     }
 }

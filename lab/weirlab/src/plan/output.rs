@@ -24,6 +24,11 @@ fn aimed(bench: &Bench) -> impl Iterator<Item = (&Planned, &config::Objective)> 
     bench.classes.iter().filter_map(|class| Some((class, class.objective.as_ref()?)))
 }
 
+/// Whose slowdown is the price of a setting, as [`Judged::others`] has it.
+fn payers(bench: &Bench) -> &'static str {
+    if aimed(bench).count() == bench.classes.len() { "all classes" } else { "the others" }
+}
+
 /// `99.32 ± 0.11`, of 100.
 fn percent(interval: Interval) -> String {
     format!("{:.2} ± {:.2}", 100.0 * interval.mean, 100.0 * interval.half_width)
@@ -51,17 +56,23 @@ fn text(bench: &Bench, found: &Found, seeds: u64) -> String {
     }
     match found.held.last().filter(|(_, holds)| *holds) {
         Some((pick, _)) => {
+            if pick.candidate.is_plain() {
+                text += "\nNo weight, rate or slot is needed on this link.\n";
+            }
             let _ = write!(text, "\nFor weir.toml:\n\n{}", pick.candidate.toml(&bench.classes, bench.link));
         }
-        None => text += &nearest(bench, found),
+        None => text += &nearest(bench, found, seeds),
     }
     text
 }
 
-fn nearest(bench: &Bench, found: &Found) -> String {
+fn nearest(bench: &Bench, found: &Found, seeds: u64) -> String {
     let Some(nearest) = found.judged.first() else { return String::new() };
     let words = nearest.candidate.words(&bench.classes);
     let mut text = format!("\nNone meets all objectives. The nearest is {words}, burn {:.2}.\n", nearest.burn_max());
+    if nearest.burn_max() <= 1.0 {
+        let _ = writeln!(text, "Its mean meets them, but {seeds} seeds leave it open: try more --seeds or --jobs.");
+    }
     text += &match &found.faster {
         Some((link, _)) => format!("With it a link of {link} would do for the same requests.\n"),
         None => "A link 16 times as fast would not do either: the time is below that of the response alone.\n".into(),
@@ -73,7 +84,7 @@ fn table(bench: &Bench, judged: &[Judged]) -> String {
     let met = judged.iter().filter(|judged| judged.meets).count();
     let mut rows = vec![vec!["setting".to_string(), "meets".into()]];
     rows[0].extend(aimed(bench).map(|(class, _)| format!("{}: % met", class.name)));
-    rows[0].extend(["burn".into(), "slowdown of the others".into()]);
+    rows[0].extend(["burn".into(), format!("slowdown of {}", payers(bench))]);
     let is_alike = |a: &&Judged, b: &&Judged| (&a.kept, a.others) == (&b.kept, b.others);
     let all: Vec<&Judged> = judged.iter().collect();
     for alike in all.chunk_by(is_alike).take(ROWS_MAX) {
@@ -87,8 +98,8 @@ fn table(bench: &Bench, judged: &[Judged]) -> String {
     }
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
-    let mut text =
-        format!("{met} of {} settings meet all objectives; the first cost the others least\n\n", judged.len());
+    let order = if met > 0 { format!("cost {} least", payers(bench)) } else { "come nearest".into() };
+    let mut text = format!("{met} of {} settings meet all objectives; the first {order}\n\n", judged.len());
     for row in &rows {
         let line: String = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}  ")).collect();
         text += line.trim_end();
@@ -138,12 +149,19 @@ fn as_json(bench: &Bench, judged: &Judged) -> Value {
     })
 }
 
+fn about(folder: &Path) -> impl Fn(io::Error) -> Failure + Copy {
+    move |error| Failure::Failed(format!("{}: {error}", folder.display()))
+}
+
+/// Before anything is simulated for it.
+pub fn make(folder: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(folder).map_err(about(folder))
+}
+
 /// `plan.csv`, a row for each setting and objective, and `plan.svg`.
 pub fn write(folder: &Path, bench: &Bench, judged: &[Judged]) -> Result<(), Failure> {
-    let about = |error: io::Error| Failure::Failed(format!("{}: {error}", folder.display()));
-    fs::create_dir_all(folder).map_err(about)?;
-    fs::write(folder.join("plan.csv"), csv(bench, judged)).map_err(about)?;
-    fs::write(folder.join("plan.svg"), plot(bench, judged).svg()?).map_err(about)
+    fs::write(folder.join("plan.csv"), csv(bench, judged)).map_err(about(folder))?;
+    fs::write(folder.join("plan.svg"), plot(bench, judged).svg()?).map_err(about(folder))
 }
 
 fn csv(bench: &Bench, judged: &[Judged]) -> String {
@@ -169,25 +187,34 @@ fn csv(bench: &Bench, judged: &[Judged]) -> String {
 
 /// What the others pay, and what is met for it.
 fn plot(bench: &Bench, judged: &[Judged]) -> Plot {
-    let x = ("mean slowdown of the others", Scale::Log, Unit::Number);
+    let x = format!("mean slowdown of {}", payers(bench));
+    let x = (x.as_str(), Scale::Log, Unit::Number);
     let y = ("responses that met the objective", Scale::Linear, Unit::Percent);
     let mut lines: Vec<(Line, Vec<Point>)> = Vec::new();
     let costs = || judged.iter().map(|one| one.others.mean);
     let ends = [costs().fold(f64::INFINITY, f64::min), costs().fold(0.0, f64::max)];
     for (nth, (class, objective)) in aimed(bench).enumerate() {
-        let mut by_knob: BTreeMap<Knob, Vec<Point>> = BTreeMap::new();
+        let mut by_knob: BTreeMap<Option<Knob>, Vec<Point>> = BTreeMap::new();
         for one in judged {
             let met = one.kept[nth].met;
             let point = Point { x: one.others.mean, y: met.mean, half_width: Some(met.half_width) };
-            by_knob.entry(one.candidate.knob).or_default().push(point);
+            let knob = Some(one.candidate.knob).filter(|_| !one.candidate.is_plain());
+            by_knob.entry(knob).or_default().push(point);
         }
         for (knob, mut points) in by_knob {
             points.sort_by(|a, b| a.x.total_cmp(&b.x));
-            let name = format!("{} by {}", class.name, format!("{knob:?}").to_lowercase());
-            lines.push((Line::new(name, Look::Measured), points));
+            let name = knob.map_or("nothing set".into(), |knob| format!("by {}", knob.name()));
+            // Of several classes set at once two neighbours may have nothing in common.
+            let is_one = |one: &Judged| one.candidate.set_count() == 1;
+            let mut of_knob = judged.iter().filter(|one| Some(one.candidate.knob) == knob && !one.candidate.is_plain());
+            let look = if points.len() > 1 && of_knob.all(is_one) { Look::Measured } else { Look::Marks };
+            lines.push((Line::new(format!("{} {name}", class.name), look), points));
         }
         let wanted = f64::from(objective.permille) / 1000.0;
-        let line = Line::new(format!("{}: {objective}", class.name), Look::Dashed);
+        let text = objective.to_string();
+        let (percentile, rest) = text.split_once(" of responses ").unwrap_or((&text, ""));
+        let name = format!("{}: {percentile} of responses", class.name);
+        let line = Line { note: Some(rest.into()), ..Line::new(name, Look::Dashed) };
         lines.push((line, ends.map(|x| Point::exact(x, wanted)).to_vec()));
     }
     let title = format!("Objectives on {} at rho {}", bench.link, bench.rho);

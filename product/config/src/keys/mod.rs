@@ -11,7 +11,6 @@ pub struct Key {
     pub path: &'static str,
     pub kind: Kind,
     pub default: Unset,
-    pub works: Works,
     /// What it does, for the reference.
     pub effect: &'static str,
     /// A value as TOML.
@@ -74,13 +73,6 @@ pub enum Unset {
     Absent(&'static str),
     /// This text, number or flag; for lists the only element.
     Is(&'static str),
-}
-
-/// Whether the server does what a key says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Works {
-    Now,
-    NotYet,
 }
 
 impl Key {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -23,6 +24,8 @@ pub struct Logs {
     errors_ended: Receiver<()>,
     lanes: Mutex<Vec<Lane>>,
     known: Mutex<HashMap<Arc<LogConfig>, Weak<Log>>>,
+    /// Those whose files were made since [`Logs::keep_made`].
+    made: Mutex<Vec<Made>>,
 }
 
 impl Logs {
@@ -45,7 +48,8 @@ impl Logs {
         let (running, errors_ended) = sync_channel(0);
         let errors = Errors::new(messages);
         let teller = Teller::new(&errors, received, complaints);
-        let logs = Logs { errors, errors_ended, lanes: Mutex::default(), known: Mutex::default() };
+        let logs =
+            Logs { errors, errors_ended, lanes: Mutex::default(), known: Mutex::default(), made: Mutex::default() };
         ((logs, running), teller)
     }
 
@@ -80,8 +84,12 @@ impl Logs {
         let at = self.lane_for(&mut lanes, device, start)?;
         let lane = &lanes[at];
         let config = Arc::new(config.clone());
+        let is_made = output.is_made;
         let log = Arc::new(Log::new(Arc::clone(&config), output, is_closable, at, lane.work.clone()));
         lane.shared.adopt(&log);
+        if is_made {
+            self.made().push((Arc::clone(&log.config), Arc::downgrade(&log)));
+        }
         known.insert(config, Arc::downgrade(&log));
         Ok(log)
     }
@@ -99,6 +107,31 @@ impl Logs {
         let ended = start(lanes.len(), writer)?;
         lanes.push(Lane { device, work, shared, ended });
         Ok(lanes.len() - 1)
+    }
+
+    /// The files made so far are wanted.
+    pub fn keep_made(&self) {
+        self.made().clear();
+    }
+
+    /// Removes the files made since, which nothing was written to: of sites that do not come into force.
+    pub fn remove_made(&self) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        for (config, log) in self.made().drain(..) {
+            // The next to ask for it opens a file of that name, and not the one that is removed; a rotation does not make it again.
+            known.remove(&config);
+            if let Some(log) = log.upgrade() {
+                log.sink().discard();
+            }
+            if let Some(path) = config.path.as_ref().filter(|path| is_empty(path)) {
+                // A file that stays is of no harm.
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+
+    fn made(&self) -> MutexGuard<'_, Vec<Made>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens the files anew by their names, as after a rotation. Where that fails the old one is kept.
@@ -120,6 +153,13 @@ impl Logs {
     pub(super) fn lanes(&self) -> MutexGuard<'_, Vec<Lane>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A log whose file was made for it.
+type Made = (Arc<LogConfig>, Weak<Log>);
+
+fn is_empty(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0)
 }
 
 /// Runs a writer, and gives a channel that is disconnected at its end.

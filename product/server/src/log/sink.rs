@@ -19,6 +19,8 @@ pub struct Output {
     pub path: Option<PathBuf>,
     /// What an empty file begins with.
     head: Vec<u8>,
+    /// There was no such file before it was opened.
+    pub is_made: bool,
 }
 
 /// The number of a file system, and that of the file where it is none of data.
@@ -58,14 +60,15 @@ impl Output {
             Some(path) => Output::with_head(path, Vec::new()),
             None => {
                 let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-                Ok(Output { file: Some(file), path: None, head: Vec::new() })
+                Ok(Output { file: Some(file), path: None, head: Vec::new(), is_made: false })
             }
         }
     }
 
     /// A file of which an empty one begins with `head`.
     pub fn with_head(path: &Path, head: Vec<u8>) -> io::Result<Output> {
-        Ok(Output { file: Some(append_to(path, &head)?), path: Some(path.into()), head })
+        let (file, is_made) = append_to(path, &head)?;
+        Ok(Output { file: Some(file), path: Some(path.into()), head, is_made })
     }
 
     /// What makes its writes wait, and whether it can be closed and opened again without a difference. A file waits for its
@@ -105,7 +108,7 @@ impl Output {
 
     fn open_again(&mut self) -> io::Result<()> {
         if let (None, Some(path)) = (&self.file, &self.path) {
-            self.file = Some(append_to(path, &self.head)?);
+            self.file = Some(append_to(path, &self.head)?.0);
         }
         Ok(())
     }
@@ -121,10 +124,15 @@ impl Output {
 }
 
 /// A file that has no room for its head is left as empty as it was. A pipe that nobody reads is an error, where it would be
-/// waited for: nobody is to wait for a log.
-fn append_to(path: &Path, head: &[u8]) -> io::Result<File> {
+/// waited for: nobody is to wait for a log. Tells also whether the file was made for this.
+fn append_to(path: &Path, head: &[u8]) -> io::Result<(File, bool)> {
     let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
-    let opened = File::options().append(true).create(true).custom_flags(without_waiting).open(path);
+    let mut options = File::options();
+    options.append(true).custom_flags(without_waiting);
+    let (opened, is_made) = match options.open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => (options.create(true).open(path), true),
+        opened => (opened, false),
+    };
     let mut file = opened.map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::NXIO) => io::Error::new(error.kind(), "nobody reads this pipe"),
         _ => error,
@@ -136,7 +144,7 @@ fn append_to(path: &Path, head: &[u8]) -> io::Result<File> {
     if !head.is_empty() && file.metadata()?.len() == 0 {
         file.write_all(head).inspect_err(|_| drop(file.set_len(0)))?;
     }
-    Ok(file)
+    Ok((file, is_made))
 }
 
 /// `1 line`, `2 lines`.
@@ -163,6 +171,11 @@ impl Sink {
         self.output.file = None;
     }
 
+    /// It is never opened again.
+    pub fn discard(&mut self) {
+        (self.output.file, self.output.path) = (None, None);
+    }
+
     /// False: there are too many open files.
     pub fn has_descriptor(&mut self) -> bool {
         let opened = self.output.open_again();
@@ -173,7 +186,7 @@ impl Sink {
     pub fn reopen(&mut self, complaints: &mut Complaints) -> bool {
         let Some(path) = &self.output.path else { return false };
         match append_to(path, &self.output.head) {
-            Ok(file) => {
+            Ok((file, _)) => {
                 self.output.file = Some(file);
                 self.torn = false;
                 true

@@ -29,8 +29,8 @@ pub struct About {
     link: Option<Rate>,
     listen: SocketAddr,
     workers: usize,
-    /// Names of the classes, where there are several.
-    classes: Vec<String>,
+    /// Names of the classes by number, where there are several.
+    pub(super) classes: Vec<String>,
     started_unix_ns: u128,
 }
 

@@ -15,9 +15,9 @@ mod thread;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use record::{FileError, JobRecord};
@@ -76,6 +76,14 @@ struct Shared {
     /// For want of room in the channel.
     rows_lost: AtomicU64,
     reopen: AtomicBool,
+    /// The names of the classes by number, once they are others than at the start.
+    classes: Mutex<Option<Vec<String>>>,
+}
+
+impl Shared {
+    fn classes(&self) -> std::sync::MutexGuard<'_, Option<Vec<String>>> {
+        self.classes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[derive(Debug)]
@@ -150,6 +158,11 @@ impl Recorder {
             self.send();
         }
         self.due_at
+    }
+
+    /// The names of the classes by number from now on. Those that had names keep them.
+    pub fn name_classes(&self, names: Vec<String>) {
+        *self.shared.classes() = Some(names);
     }
 
     /// Opens the file anew by its name, as after a rotation. If that fails the old one is kept.

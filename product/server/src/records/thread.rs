@@ -130,6 +130,9 @@ impl Writer {
                 unsent + unwritten
             ));
         }
+        if let Some(names) = self.shared.classes().take() {
+            self.parts.about.classes = names;
+        }
         let manifest = self.parts.about.manifest(&self.tally, lost, clock::now());
         Run::write_manifest(&PathBuf::from(folder_of(&self.parts.about.path)), &manifest)
     }

@@ -49,8 +49,7 @@ struct Before<'b> {
 }
 
 impl Served {
-    /// A folder that is open already is not opened again: ten thousand take as many descriptors. Logs are opened last: an attempt that fails
-    /// leaves no empty files.
+    /// A folder that is open already is not opened again: ten thousand take as many descriptors. Logs are opened last.
     fn open(wanted: &Wanted<'_>, assigned: Option<Assigned>, before: Before<'_>) -> Result<Served, StartError> {
         let (configs, Before { first, roots: before, server_log, tickets }) = (wanted.sites, before);
         let known = before.into_iter().flat_map(|roots| roots.folders.iter().flatten());

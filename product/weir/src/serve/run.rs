@@ -1,4 +1,4 @@
-//! `weir run`: what `weir serve` does, from a file. What the file asks for beyond that is an error, so that nobody relies on it.
+//! `weir run`: what `weir serve` does, from a file.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ Examples:
   weir run /etc/weir/weir.toml
 
 SIGHUP and `weir reload` read the file again: all of its sites, or nothing and the reason.
-`weir check FILE` prints the keys that have no effect yet; they are errors here.";
+`weir check FILE` prints all mistakes of the file, and `weir check --explain URL` what it does with a request.";
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -55,14 +55,9 @@ fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new(""))
 }
 
-/// The sites and classes of a file, and the rest of it; keys without effect are errors.
+/// The sites and classes of a file, and the rest of it.
 fn read(file: &Path) -> Result<(Hosted, config::Settings), Failure> {
     let configuration = config::read_file(file)?;
-    if !configuration.idle.is_empty() {
-        let name = file.display().to_string();
-        let lines: Vec<String> = configuration.idle.iter().map(|remark| remark.line(&name)).collect();
-        return Err(Failure::Failed(lines.join("\n")));
-    }
     let (port, above) = (secure_port(&configuration.settings), configuration.settings.process.access_log.as_ref());
     let sites = configuration.sites.iter().map(|site| site_config(site, above, folder_of(file), port)).collect();
     let classes = configuration.class_table();

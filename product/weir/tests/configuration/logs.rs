@@ -132,6 +132,36 @@ fn a_reload_moves_logs_whole_or_not_at_all() {
     assert_eq!(lines(&folder, "second").len(), 2);
 }
 
+/// Neither at the start nor by a reload, and the logs in force are not touched.
+#[test]
+fn a_file_that_does_not_come_into_force_leaves_no_logs() {
+    let folder = Folder::new("log-left");
+    let (running, mut log, address) = run_aloud(&folder);
+    folder.write("kept", "");
+    let with = |one: &str, two: &str| {
+        let text = super::SITES.replace("root = \"one\"\n", &format!("root = \"one\"\naccess_log = \"{one}\"\n"));
+        text.replace("root = \"many\"\n", &format!("root = \"many\"\naccess_log = \"{two}\"\n"))
+    };
+    folder.write("weir.toml", &with("first", "second"));
+    assert!(reload(&running, &mut log).contains("2 sites are in force"));
+    let is_there = |name: &str| folder.0.join(name).exists();
+    for wrong in [with("third", "one"), with("kept", "missing/x"), with("first", "one")] {
+        folder.write("weir.toml", &wrong);
+        let said = reload(&running, &mut log);
+        assert!(said.contains("stays in force"), "{said}");
+        assert_eq!(["first", "second", "third", "kept"].map(is_there), [true, true, false, true], "{wrong}");
+    }
+    folder.write("weir.toml", &with("third", "second"));
+    assert!(reload(&running, &mut log).contains("2 sites are in force"));
+    get(&address, "/a.txt", "one.test");
+    assert_eq!(requests(&folder, "third", 1), ["GET /a.txt HTTP/1.1"]);
+    drop(running);
+
+    folder.write("weir.toml", &with("fourth", "one"));
+    let (status, _, said) = super::said(&super::weir(&folder.0, &["run"]));
+    assert!(status == Some(1) && said.contains("cannot open access log") && !is_there("fourth"), "{said}");
+}
+
 /// As after a rotation.
 #[test]
 fn a_signal_opens_the_logs_of_all_sites_anew() {

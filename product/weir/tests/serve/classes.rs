@@ -147,6 +147,26 @@ fn classes_that_need_a_restart_say_so_and_change_nothing() {
 }
 
 #[test]
+fn a_class_that_came_by_a_reload_has_its_name_in_the_records() {
+    let with = |site: &Site, name: &str| {
+        let records = format!("[server]\nrecords = \"{}\"\n", site.outside("records.csv").display());
+        records + &slots(1).replace("name = \"a\"", &format!("name = \"{name}\""))
+    };
+    let site = Site::of_sizes(&[SMALL]);
+    std::fs::write(site.outside("weir.toml"), whole(&site, &with(&site, "a"))).unwrap();
+    let server = Server::run(&site.outside("weir.toml"));
+    let hosted = Hosted { site, server };
+    let said = hosted.reload(&with(&hosted.site, "new"));
+    assert!(said.contains("in force"), "{said}");
+    assert!(hosted.ask(SMALL).response().body == content(SMALL));
+    hosted.server.signal(Signal::TERM);
+    assert_eq!(hosted.server.exit_status().code(), Some(0), "{:?}", hosted.server.stderr());
+    let run = record::Run::read(hosted.site.outside("records.csv").parent().unwrap()).unwrap();
+    let names: Vec<_> = run.records.iter().map(|row| run.manifest.clients[row.group as usize].as_str()).collect();
+    assert_eq!((names, run.manifest.clients.len()), (vec!["new"], 3), "{:?}", run.manifest.clients);
+}
+
+#[test]
 fn kernel_queues_know_no_classes() {
     let site = Site::of_sizes(&[SMALL]);
     std::fs::write(site.outside("weir.toml"), whole(&site, &slots(1).replace("off", "bands"))).unwrap();

@@ -3,10 +3,8 @@
 use std::io::Read;
 use std::sync::{Arc, Mutex};
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
 use tls::{Acceptor, Identity, Session, Tickets};
 
 use super::*;
@@ -17,50 +15,9 @@ const OVERHEAD: u64 = 22;
 /// Of the alert that ends a connection.
 const ENDING: u64 = OVERHEAD + 2;
 
-#[derive(Debug)]
-struct AnyServer;
-
-impl ServerCertVerifier for AnyServer {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        unreachable!("TLS 1.3")
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        aws_lc_rs::default_provider().signature_verification_algorithms.supported_schemes()
-    }
-}
-
 /// Both ends of a connection whose handshake is over.
 pub(super) fn connected() -> (ClientConnection, Secure) {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer));
-    let config = Arc::new(builder.with_no_client_auth());
+    let config = Arc::new(tls::testing::client_config(rustls::DEFAULT_VERSIONS));
     let mut client = ClientConnection::new(config, ServerName::try_from("localhost").unwrap()).unwrap();
     let identity = Arc::new(Identity::for_development(&["localhost".to_string()]).unwrap());
     let mut session = Session::new(&Acceptor::new(&[identity], &Tickets::new().unwrap(), |_| 0));

@@ -1,0 +1,103 @@
+//! The server that is judged, its site and its certificates.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::certificates::{self, Certificates};
+use super::run::{self, Running, last_lines};
+use super::site;
+
+/// How long the server may take to begin, and to end with what is under way.
+const LIMIT: Duration = Duration::from_secs(60);
+
+pub struct Bench {
+    server: Running,
+    pub port: u16,
+    pub certificates: Certificates,
+    pub folder: PathBuf,
+    pub site: PathBuf,
+    pub speaks_http2: bool,
+}
+
+impl Bench {
+    pub fn start(root: &Path, weir: &Path, openssl: &Path) -> Result<Bench, String> {
+        let folder = root.join("target/conformance");
+        let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+        if folder.exists() {
+            fs::remove_dir_all(&folder).map_err(failed)?;
+        }
+        let site = folder.join("site");
+        site::write(&site).map_err(failed)?;
+        let certificates = certificates::make(&folder, openssl)?;
+        let mut command = Command::new(weir);
+        command
+            .arg("serve")
+            .arg(&site)
+            .args(["--listen", "127.0.0.1:0", "--access-log"])
+            .arg(folder.join("access.log"));
+        command.arg("--cert").arg(&certificates.chain).arg("--key").arg(&certificates.key);
+        let log = folder.join("server.log");
+        let mut server = Running::start(&mut command, &log)?;
+        let said = || fs::read_to_string(&log).unwrap_or_default();
+        let look = || if server.status().is_some() { Some(None) } else { port_of(&said()).map(Some) };
+        let port = run::wait_for(LIMIT, look).flatten();
+        let port = port.ok_or_else(|| format!("weir does not serve: {}", last_lines(&said(), 3)))?;
+        let mut bench = Bench { server, port, certificates, folder, site, speaks_http2: false };
+        bench.speaks_http2 = bench.chooses_http2(openssl)?;
+        Ok(bench)
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("https://localhost:{}/{path}", self.port)
+    }
+
+    /// Where a check keeps what its program said.
+    pub fn log(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.log"))
+    }
+
+    /// The access log so far.
+    pub fn access_log(&self) -> String {
+        fs::read_to_string(self.folder.join("access.log")).unwrap_or_default()
+    }
+
+    /// To a client that offers it.
+    fn chooses_http2(&self, openssl: &Path) -> Result<bool, String> {
+        let mut command = Command::new(openssl);
+        command.args(["s_client", "-alpn", "h2,http/1.1", "-servername", "localhost", "-connect"]);
+        command.arg(format!("127.0.0.1:{}", self.port));
+        let said = run::well(&mut command, &self.log("alpn"), LIMIT)?;
+        Ok(said.lines().any(|line| line.trim() == "ALPN protocol: h2"))
+    }
+
+    /// It must have outlived all that, and end well.
+    pub fn stop(mut self) -> Result<(), String> {
+        self.server.ask_to_end();
+        let ended = self.server.wait(LIMIT);
+        let said = fs::read_to_string(self.log("server")).unwrap_or_default();
+        match ended {
+            Some(status) if status.success() && !said.contains("panicked") => Ok(()),
+            Some(status) => Err(format!("weir ended with {status}: {}", last_lines(&said, 5))),
+            None => Err(format!("weir has not ended {LIMIT:?} after SIGTERM: {}", last_lines(&said, 5))),
+        }
+    }
+}
+
+/// In the line that the server says first.
+fn port_of(said: &str) -> Option<u16> {
+    let rest = said.split_once("https://127.0.0.1:")?.1;
+    rest.split_once('/')?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::port_of;
+
+    #[test]
+    fn the_port_is_in_the_first_line() {
+        assert_eq!(port_of("weir: serving www at https://127.0.0.1:18443/ (shaping off)\n"), Some(18443));
+        assert_eq!(port_of("weir: serving www at https://127.0.0.1:184"), None);
+    }
+}

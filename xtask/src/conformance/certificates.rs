@@ -1,0 +1,56 @@
+//! Certificates of ECDSA P-256: an authority of our own, and the server's, which it has signed. Made by openssl, so that nothing of ours
+//! stands on both sides.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::run;
+
+/// Fewer than the 47 that browsers will want by 2029.
+const DAYS: &str = "14";
+const LIMIT: Duration = Duration::from_secs(60);
+
+const SERVER: &str = "\
+subjectAltName = DNS:localhost, IP:127.0.0.1
+basicConstraints = critical, CA:false
+keyUsage = critical, digitalSignature
+extendedKeyUsage = serverAuth
+subjectKeyIdentifier = hash
+authorityKeyIdentifier = keyid
+";
+
+pub struct Certificates {
+    /// The certificate of the authority.
+    pub authority: PathBuf,
+    /// Of the server, and the authority's behind it.
+    pub chain: PathBuf,
+    pub key: PathBuf,
+}
+
+/// Makes them in this folder.
+pub fn make(folder: &Path, openssl: &Path) -> Result<Certificates, String> {
+    let path = |name: &str| folder.join(name);
+    let openssl = |words: &str| {
+        let mut command = Command::new(openssl);
+        command.args(words.split(' ')).current_dir(folder);
+        run::well(&mut command, &path("openssl.log"), LIMIT)
+    };
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    fs::write(path("server.ext"), SERVER).map_err(failed)?;
+    let new_key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
+    openssl(&format!(
+        "req -x509 {new_key} -keyout authority.key -out authority.pem -subj /CN=weir-conformance -days {DAYS} \
+         -addext keyUsage=critical,keyCertSign,cRLSign"
+    ))?;
+    openssl(&format!("req {new_key} -keyout server.key -out server.csr -subj /CN=localhost"))?;
+    openssl(&format!(
+        "x509 -req -in server.csr -CA authority.pem -CAkey authority.key -CAcreateserial -days {DAYS} -sha256 \
+         -extfile server.ext -out server.pem"
+    ))?;
+    let chain = ["server.pem", "authority.pem"].map(|name| fs::read_to_string(path(name)).map_err(failed));
+    let [server, authority] = chain;
+    fs::write(path("chain.pem"), server? + &authority?).map_err(failed)?;
+    Ok(Certificates { authority: path("authority.pem"), chain: path("chain.pem"), key: path("server.key") })
+}

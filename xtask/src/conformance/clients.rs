@@ -1,0 +1,67 @@
+//! curl, h2load and openssl.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use super::bench::Bench;
+use super::{run, site};
+
+const LIMIT: Duration = Duration::from_secs(120);
+/// Of h2load.
+const REQUESTS: u32 = 2000;
+
+/// Files as they lie on disk, by a protocol that `words` ask for and curl names so.
+pub fn curl(bench: &Bench, found: &[PathBuf], words: &[&str], protocol: &str) -> Result<String, String> {
+    for file in site::FILES {
+        let got = bench.folder.join("got");
+        let mut command = Command::new(&found[0]);
+        command.args(["-sS", "--fail", "--cacert"]).arg(&bench.certificates.authority).args(words);
+        command.arg("-o").arg(&got).args(["-w", "%{http_version} %{ssl_verify_result}"]).arg(bench.url(file));
+        let said = run::well(&mut command, &bench.log("curl"), LIMIT)?;
+        if said.trim() != format!("{protocol} 0") {
+            return Err(format!("{file}: HTTP version and verification `{}`, expected `{protocol} 0`", said.trim()));
+        }
+        let read = |path| fs::read(path).map_err(|error| format!("{file}: {error}"));
+        if read(got)? != read(bench.site.join(file))? {
+            return Err(format!("{file}: other bytes than on disk"));
+        }
+    }
+    Ok(format!("{} files, whole", site::FILES.len()))
+}
+
+/// Ten connections.
+pub fn h2load(bench: &Bench, found: &[PathBuf], words: &[&str]) -> Result<String, String> {
+    let mut command = Command::new(&found[0]);
+    command.args(["-n", &REQUESTS.to_string(), "-c", "10"]).args(words).arg(bench.url("style.css"));
+    let said = run::well(&mut command, &bench.log("h2load"), LIMIT)?;
+    let line = |begin| said.lines().find(|line| line.starts_with(begin)).unwrap_or(begin);
+    let (requests, statuses) = (line("requests: "), line("status codes: "));
+    let are_all = requests.contains(&format!(" {REQUESTS} succeeded, 0 failed, 0 errored"))
+        && statuses.contains(&format!(" {REQUESTS} 2xx"));
+    if are_all { Ok(format!("{REQUESTS} requests")) } else { Err(format!("{requests}\n{statuses}")) }
+}
+
+/// A second connection with the first one's ticket, in both versions.
+pub fn resumption(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
+    for version in ["-tls1_2", "-tls1_3"] {
+        let ticket = bench.folder.join("ticket.pem");
+        let connect = |keep: &str, input: &str| {
+            // The tickets of TLS 1.3 come with the response.
+            let script = format!("printf '{input}' | exec \"$0\" s_client -ign_eof \"$@\"");
+            let mut command = Command::new("sh");
+            command.args(["-c", &script]).arg(&found[0]).args([version, "-servername", "localhost", keep]).arg(&ticket);
+            command.arg("-CAfile").arg(&bench.certificates.authority).arg("-verify_return_error");
+            command.args(["-connect", &format!("127.0.0.1:{}", bench.port)]);
+            run::well(&mut command, &bench.log("resumption"), LIMIT)
+        };
+        let request = "GET /style.css HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n";
+        connect("-sess_out", request)?;
+        let again = connect("-sess_in", request)?;
+        if !again.lines().any(|line| line.starts_with("Reused, ")) || !again.contains("HTTP/1.1 200 OK") {
+            return Err(format!("{version}: the second connection does not resume, or is not answered"));
+        }
+    }
+    Ok("TLS 1.2 and 1.3".into())
+}
