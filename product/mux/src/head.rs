@@ -62,8 +62,7 @@ impl HeadText {
         if std::mem::replace(&mut self.has_line, true) {
             return;
         }
-        let [method, path, authority] =
-            [&mut self.method, &mut self.path, &mut self.authority].map(|part| std::mem::take(part));
+        let [method, path, authority] = [&mut self.method, &mut self.path, &mut self.authority].map(std::mem::take);
         // A request without one is CONNECT, whose target is the authority (RFC 9113 section 8.5).
         let target = if path.is_empty() { &authority } else { &path };
         for part in [&method[..], b" ", target, b" HTTP/1.1\r\n"] {

@@ -3,7 +3,7 @@
 use super::source::{Kind, Source, Token};
 
 /// Unsafe is a place: a reviewer of memory safety reads these folders and nothing else.
-const UNSAFE_PLACES: &[&str] = 
+const UNSAFE_PLACES: &[&str] =
     &["product/uplink/src/", "product/server/src/sys/", "product/mux/src/ffi/", "product/server/src/sys.rs"];
 
 /// Crates that are told facts and asked questions: no files, no sockets, no threads, no clock.
