@@ -1,11 +1,12 @@
 //! Which streams a client may still send on. The engine forgets streams when they close, and takes what comes on them later for late; a
 //! client that goes on after its own end is wrong (RFC 9113 section 5.1).
 
-use crate::walker::{DATA, Frame, HEADERS, PRIORITY, RST_STREAM};
+use crate::walker::{DATA, Frame, HEADERS, PRIORITY, RST_STREAM, WINDOW_UPDATE};
 
 /// Streams remembered that the client has not ended. Those that we have ended stay among them, since frames may be on their way.
 const UNENDED_MAX: usize = 512;
 const PRIORITY_BYTES: u32 = 5;
+const WINDOW_UPDATE_BYTES: u32 = 4;
 
 const PROTOCOL_ERROR: u32 = 1;
 const STREAM_CLOSED: u32 = 5;
@@ -46,6 +47,10 @@ impl Streams {
                 Ok(())
             }
             PRIORITY => check_priority(frame),
+            // Also on a stream that has just ended (RFC 9113 section 6.9).
+            WINDOW_UPDATE if frame.length == WINDOW_UPDATE_BYTES && frame.word == 0 => {
+                Err(Mistake { code: PROTOCOL_ERROR, why: "WINDOW_UPDATE by nothing" })
+            }
             _ => Ok(()),
         }
     }
@@ -135,11 +140,16 @@ mod tests {
     }
 
     #[test]
+    fn a_window_is_updated_by_something() {
+        let update = |word| Frame { kind: WINDOW_UPDATE, flags: 0, stream: 1, length: 4, word };
+        assert_eq!(last(&[frame(HEADERS, 1, true), update(1)]), Ok(()));
+        assert_eq!(last(&[frame(HEADERS, 1, true), update(0)]).unwrap_err().code, PROTOCOL_ERROR);
+    }
+
+    #[test]
     fn priority_is_well_formed() {
         let of = |stream, length, word| check_priority(&Frame { kind: PRIORITY, flags: 0, stream, length, word });
         assert_eq!(of(3, 5, 1), Ok(()));
         assert_eq!([of(0, 5, 1), of(3, 4, 1), of(3, 5, 3)].map(|result| result.unwrap_err().code), [1, 6, 1]);
     }
-
-    use crate::walker::WINDOW_UPDATE;
 }

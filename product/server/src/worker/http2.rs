@@ -287,7 +287,10 @@ impl Worker {
 
     /// The client is gone, or has had its time: nothing of it is worth sending. The connection ends when the last response has departed.
     pub(super) fn abandon_streams(&mut self, at: usize) {
-        let Some(http2) = &mut self.conns[at].http2 else { return };
+        let conn = &mut self.conns[at];
+        // What it said besides is of no use to anybody.
+        (conn.is_readable, conn.is_cut) = (false, false);
+        let Some(http2) = &mut conn.http2 else { return };
         http2.is_leaving = true;
         let pipe = http2.pipe;
         let unanswered: Vec<u32> =

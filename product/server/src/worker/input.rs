@@ -64,11 +64,11 @@ impl Worker {
     }
 
     fn receive(&mut self, at: usize, scratch: &mut [u8]) {
+        self.budget.receives -= 1;
         if self.has_ended(at) {
             return self.close(at);
         }
         let conn = &mut self.conns[at];
-        self.budget.receives -= 1;
         match rustix::net::recv(&*conn.socket, &mut *scratch, RecvFlags::empty()) {
             Ok((_, 0)) => self.close(at),
             Ok((_, bytes)) => {

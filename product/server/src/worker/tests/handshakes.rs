@@ -4,7 +4,7 @@ use crate::worker::secure::HANDSHAKES_PER_TURN_MAX;
 
 impl Bench {
     /// Its clients speak TLS.
-    fn secured(name: &str) -> Bench {
+    pub(super) fn secured(name: &str) -> Bench {
         let mut bench = Bench::new(name, "srpt");
         let certificate = Some(Certificate::Development(vec!["localhost".into()]));
         let https = Https { certificate, ..Https::default() };

@@ -221,3 +221,35 @@ fn only_the_preface_begins_http2() {
     client.stream.peek(&mut text).unwrap();
     assert_eq!(&text, b"HTTP/1.1 501");
 }
+
+/// Such a client used to be read again and again, and nobody else.
+#[test]
+fn a_client_of_tls_may_end_while_it_is_answered() {
+    let mut bench = Bench::secured("http2-ended");
+    std::fs::write(bench.folder.join("large"), vec![b'x'; LARGE]).unwrap();
+    let mut config = tls::testing::client_config(&[&rustls::version::TLS13]);
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let name = rustls::pki_types::ServerName::try_from("localhost").unwrap();
+    let mut client = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut stream = TcpStream::connect(bench.address).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    while client.is_handshaking() || client.wants_write() {
+        if client.wants_write() {
+            client.write_tls(&mut stream).unwrap();
+        }
+        bench.turn();
+        if client.read_tls(&mut stream).is_ok() {
+            client.process_new_packets().unwrap();
+        }
+    }
+    client.writer().write_all(&[hello(), wide(), request(1, "/large", &[])].concat()).unwrap();
+    client.send_close_notify();
+    while client.wants_write() {
+        client.write_tls(&mut stream).unwrap();
+    }
+    while !bench.worker.conns.is_empty() {
+        bench.turn();
+    }
+    bench.turn();
+    assert!(bench.worker.parts.transmitter.is_idle());
+}
