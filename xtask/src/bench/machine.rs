@@ -82,8 +82,14 @@ pub struct Manifest {
 
 pub fn manifest(root: &Path, rounds: u32, seconds: u32, bench: &Bench, servers: BTreeMap<String, String>) -> Manifest {
     let weir = bench.weir.display().to_string();
-    let asked =
-        [("nginx", "-v"), ("h2o", "--version"), ("lighttpd", "-v"), ("wrk", "-v"), (weir.as_str(), "--version")];
+    let asked = [
+        ("nginx", "-v"),
+        ("h2o", "--version"),
+        ("lighttpd", "-v"),
+        ("caddy", "version"),
+        ("wrk", "-v"),
+        (weir.as_str(), "--version"),
+    ];
     let name = |program: &str| if program == weir { "weir".to_owned() } else { program.to_owned() };
     let is_used = |program: &str| program == "wrk" || servers.contains_key(&name(program));
     let used = asked.into_iter().filter(|(program, _)| is_used(program));

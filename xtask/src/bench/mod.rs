@@ -6,6 +6,7 @@
 //! one core of load generator often saturates first: CPU per request, from /proc, is the other half.
 
 pub mod floor;
+mod h2load;
 mod idle;
 mod machine;
 mod network;
@@ -51,6 +52,12 @@ pub struct Args {
     /// Measure in a network namespace with this congestion control, as root; without it, this machine's is used.
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
+    /// Under TLS: keep-alive, and a handshake for each request; beside H2O and Caddy where they are installed.
+    #[arg(long)]
+    tls: bool,
+    /// HTTP/2 under TLS, by h2load.
+    #[arg(long)]
+    h2: bool,
     /// A `weir` to measure instead of building this workspace's.
     #[arg(long, value_name = "PROGRAM")]
     weir: Option<PathBuf>,
@@ -71,6 +78,10 @@ impl Args {
         if self.quick { 2 } else { self.seconds }
     }
 
+    fn is_secure(&self) -> bool {
+        self.tls || self.h2
+    }
+
     fn wants(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|text| name.contains(text.as_str()))
     }
@@ -83,16 +94,22 @@ pub fn main(root: &Path, args: &Args) -> Result<(), String> {
     let &[base, other] = &args.pair[..] else { return Err("--pair takes two servers, for example nginx,weir".into()) };
     let cores = machine::cores(args.workers);
     machine::raise_descriptor_limit();
-    let peers = peers(args.workers);
-    let contests = plan::contests(base, other, &peers, |name| args.wants(name));
-    let idle = if args.wants("idle") { plan::resting(base, other, &peers) } else { Vec::new() };
+    let peers = if args.is_secure() { installed(&[Kind::H2o, Kind::Caddy]) } else { peers(args.workers) };
+    let contests = if args.is_secure() {
+        let rows = plan::secure_rows(args.tls, args.h2).into_iter().filter(|row| args.wants(&row.name()));
+        rows.map(|row| (row, plan::beside(base, other, &peers))).collect()
+    } else {
+        plan::contests(base, other, &peers, |name| args.wants(name))
+    };
+    let is_resting = args.wants("idle") && !args.is_secure();
+    let idle = if is_resting { plan::resting(base, other, &peers) } else { Vec::new() };
     let mut kinds: Vec<Kind> = contests.iter().flat_map(|(_, kinds)| kinds).chain(&idle).copied().collect();
     kinds.sort_unstable();
     kinds.dedup();
     let weir = program(root, &args.weir, "weir", kinds.iter().any(|kind| kind.is_weir()))?;
     // Not this program, which is built to compile fast.
     let xtask = program(root, &None, "xtask", kinds.contains(&Kind::Floor))?;
-    let bench = Bench::new(args.workers, cores, weir, xtask)?;
+    let bench = Bench::new(args.workers, cores, weir, xtask, args.is_secure())?;
     let commands = machine::commands(&kinds, &bench);
     let report = Report {
         manifest: machine::manifest(root, args.rounds(), args.seconds(), &bench, commands),
@@ -117,13 +134,18 @@ fn keep(folder: &Path, summary: &str, json: &str) -> io::Result<()> {
 /// The servers that stand beside the pair in some rows: ours in its other settings, others if this machine has them, and
 /// the floor, which has one thread.
 fn peers(workers: u32) -> Vec<Kind> {
+    let installed = installed(&[Kind::H2o, Kind::Lighttpd]);
+    let floor = (workers == 1).then_some(Kind::Floor);
+    [Kind::WeirFair].into_iter().chain(installed).chain(floor).collect()
+}
+
+fn installed(kinds: &[Kind]) -> Vec<Kind> {
     let (installed, missing): (Vec<Kind>, Vec<Kind>) =
-        [Kind::H2o, Kind::Lighttpd].iter().partition(|kind| programs::find(kind.name()).is_some());
+        kinds.iter().partition(|kind| programs::find(kind.name()).is_some());
     for kind in missing {
         eprintln!("{0} is left out: no program `{0}` (Debian package {0})", kind.name());
     }
-    let floor = (workers == 1).then_some(Kind::Floor);
-    [Kind::WeirFair].into_iter().chain(installed).chain(floor).collect()
+    installed
 }
 
 /// The program given, or else the workspace's, built in release if a row needs it.
@@ -169,7 +191,11 @@ fn run_contest(args: &Args, bench: &Bench, row: &Row, kinds: &[Kind], stop: &Ato
 
 fn measure(bench: &Bench, instance: &Instance, row: &Row, seconds: u32) -> Result<Round, String> {
     let before = (procfs::cpu_seconds(instance.pid()), procfs::machine_cpu_seconds());
-    let load = wrk::run(bench, &instance.url(row.file), row, seconds)?;
+    let url = instance.url(row.file);
+    let load = match row.streams {
+        None => wrk::run(bench, &url, row, seconds)?,
+        Some(streams) => h2load::run(bench, &url, row.connections, streams, seconds)?,
+    };
     let server_cpu_s = procfs::cpu_seconds(instance.pid()) - before.0;
     let machine_cpu_s = procfs::machine_cpu_seconds() - before.1;
     Ok(Round::new(row, bench.cores.wrk_threads, server_cpu_s, machine_cpu_s, load))

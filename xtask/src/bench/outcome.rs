@@ -199,7 +199,7 @@ mod tests {
     use crate::bench::plan::{KB, MB_10, Sample};
 
     fn row(file: Sample) -> Row {
-        Row { file, is_keep_alive: true, connections: 64 }
+        Row { file, is_keep_alive: true, connections: 64, streams: None }
     }
 
     /// A round of two seconds of load with one thread.

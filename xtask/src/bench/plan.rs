@@ -25,13 +25,39 @@ pub struct Row {
     /// Many requests on a connection, or a new connection for each.
     pub is_keep_alive: bool,
     pub connections: u32,
+    /// Requests at once on a connection of HTTP/2; none over HTTP/1.1.
+    pub streams: Option<u32>,
 }
 
 impl Row {
     pub fn name(&self) -> String {
-        let mode = if self.is_keep_alive { "keep-alive" } else { "new connection" };
-        format!("{} {mode} {}", self.file.label, self.connections)
+        let Row { file, connections, .. } = self;
+        match self.streams {
+            Some(streams) => format!("{} h2 {connections} x {streams}", file.label),
+            None if self.is_keep_alive => format!("{} keep-alive {connections}", file.label),
+            None => format!("{} new connection {connections}", file.label),
+        }
     }
+
+    fn over_http1(file: Sample, is_keep_alive: bool, connections: u32) -> Row {
+        Row { file, is_keep_alive, connections, streams: None }
+    }
+}
+
+/// Under TLS: HTTP/1.1, a handshake for each request, and HTTP/2 with few connections of many streams.
+pub fn secure_rows(with_tls: bool, with_h2: bool) -> Vec<Row> {
+    let [connections, _] = CONNECTIONS;
+    let mut rows = Vec::new();
+    if with_tls {
+        rows.extend(SAMPLES.map(|file| Row::over_http1(file, true, connections)));
+        rows.push(Row::over_http1(KB, false, connections));
+    }
+    if with_h2 {
+        let over_h2 =
+            |file, connections, streams| Row { file, is_keep_alive: true, connections, streams: Some(streams) };
+        rows.extend([over_h2(KB, 8, 100), over_h2(KB, connections, 1), over_h2(MB_10, 4, 4)]);
+    }
+    rows
 }
 
 /// All rows that `wants` likes by name, each with its servers, the base of the ratios first.
@@ -42,7 +68,7 @@ pub fn contests(base: Kind, other: Kind, peers: &[Kind], wants: impl Fn(&str) ->
             for connections in CONNECTIONS {
                 let has_peers = is_keep_alive && (file == KB || connections == CONNECTIONS[0]);
                 let kinds = beside(base, other, if has_peers { peers } else { &[] });
-                contests.push((Row { file, is_keep_alive, connections }, kinds));
+                contests.push((Row::over_http1(file, is_keep_alive, connections), kinds));
             }
         }
     }
@@ -76,6 +102,14 @@ mod tests {
             contests.iter().filter(|(_, kinds)| kinds.len() == 4).map(|(row, _)| row.name()).collect();
         let wanted = ["1 KB keep-alive 64", "1 KB keep-alive 1000", "100 KB keep-alive 64", "10 MB keep-alive 64"];
         assert_eq!(with_peers, wanted);
+    }
+
+    #[test]
+    fn rows_under_tls_are_of_the_protocols_asked_for() {
+        let names = |tls, h2| secure_rows(tls, h2).iter().map(Row::name).collect::<Vec<_>>();
+        assert_eq!(names(false, true), ["1 KB h2 8 x 100", "1 KB h2 64 x 1", "10 MB h2 4 x 4"]);
+        assert_eq!(names(true, false).len(), 4);
+        assert_eq!(names(true, true).len(), 7);
     }
 
     #[test]

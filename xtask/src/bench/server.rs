@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::machine::Cores;
 use super::plan::{SAMPLES, Sample};
 use super::wrk;
+use crate::conformance::certificates::{self, Certificates};
 
 /// How long a server may take to answer its first request, and to end when asked to.
 const START: Duration = Duration::from_secs(10);
@@ -25,6 +26,7 @@ pub enum Kind {
     Nginx,
     H2o,
     Lighttpd,
+    Caddy,
     /// As it is without options.
     Weir,
     /// In the order of arrival: nothing to order.
@@ -39,6 +41,7 @@ impl Kind {
             Kind::Nginx => "nginx",
             Kind::H2o => "h2o",
             Kind::Lighttpd => "lighttpd",
+            Kind::Caddy => "caddy",
             Kind::Weir => "weir",
             Kind::WeirFair => "weir-fair",
             Kind::Floor => "floor",
@@ -58,13 +61,18 @@ pub struct Bench {
     /// The program that holds the floor.
     pub xtask: PathBuf,
     folder: PathBuf,
+    /// Where all speak TLS.
+    certificates: Option<Certificates>,
 }
 
 impl Bench {
-    pub fn new(workers: u32, cores: Cores, weir: PathBuf, xtask: PathBuf) -> Result<Bench, String> {
+    pub fn new(workers: u32, cores: Cores, weir: PathBuf, xtask: PathBuf, is_secure: bool) -> Result<Bench, String> {
         let folder = std::env::temp_dir().join(format!("weir-bench-{}", std::process::id()));
-        let bench = Bench { workers, cores, weir, xtask, folder };
+        let mut bench = Bench { workers, cores, weir, xtask, folder, certificates: None };
         bench.write_files().map_err(|e| format!("{}: {e}", bench.folder.display()))?;
+        if is_secure {
+            bench.certificates = Some(certificates::make(&bench.folder, Path::new("openssl"))?);
+        }
         Ok(bench)
     }
 
@@ -99,16 +107,27 @@ impl Bench {
             Kind::Nginx => own(&["nginx", "-p", &prefix, "-c", &config, "-e", "nginx.log", "-g", "daemon off;"]),
             Kind::H2o => own(&["h2o", "-c", &config]),
             Kind::Lighttpd => own(&["lighttpd", "-D", "-f", &config]),
+            Kind::Caddy => own(&["caddy", "run", "--adapter", "caddyfile", "--config", &config]),
             Kind::Weir | Kind::WeirFair => {
                 let (weir, files) = (self.weir.display().to_string(), self.files().display().to_string());
                 let (listen, workers) = (format!("127.0.0.1:{port}"), self.workers.to_string());
                 // One worker per core it is pinned to is the default.
                 let workers = if self.cores.are_apart { vec![] } else { vec!["--workers", &workers] };
                 let order = if kind == Kind::WeirFair { vec!["--policy", "fair"] } else { vec![] };
-                own(&[vec![&weir, "serve", &files, "--listen", &listen], workers, order].concat())
+                let [cert, key] = self.identity().unwrap_or_default();
+                // All connections are of one client here.
+                let own_flags = ["--client-connections", "0", "--cert", &cert, "--key", &key];
+                let tls = if cert.is_empty() { vec![] } else { own_flags.to_vec() };
+                own(&[vec![&weir, "serve", &files, "--listen", &listen], workers, order, tls].concat())
             }
             Kind::Floor => own(&[&self.xtask.display().to_string(), "floor", "--listen", &format!("127.0.0.1:{port}")]),
         }
+    }
+
+    /// Files with the certificates and the key, where TLS is spoken.
+    fn identity(&self) -> Option<[String; 2]> {
+        let Certificates { chain, key, .. } = self.certificates.as_ref()?;
+        Some([chain, key].map(|path| path.display().to_string()))
     }
 
     fn config_path(&self, kind: Kind, port: u16) -> PathBuf {
@@ -119,6 +138,8 @@ impl Bench {
     pub fn configuration(&self, kind: Kind, port: u16) -> Option<String> {
         let (workers, folder, files) = (self.workers, self.folder.display(), self.files());
         let files = files.display();
+        let [cert, key] = self.identity().unwrap_or_default();
+        let with_tls = |text: String| if cert.is_empty() { String::new() } else { text };
         let as_root = |line: &'static str| if rustix::process::geteuid().is_root() { line } else { "" };
         match kind {
             Kind::Nginx => Some(format!(
@@ -129,14 +150,17 @@ impl Bench {
                  client_body_temp_path {folder}/nginx-body;\n  proxy_temp_path {folder}/nginx-proxy;\n  \
                  fastcgi_temp_path {folder}/nginx-fastcgi;\n  uwsgi_temp_path {folder}/nginx-uwsgi;\n  \
                  scgi_temp_path {folder}/nginx-scgi;\n  \
-                 server {{ listen 127.0.0.1:{port} reuseport deferred backlog=4096; root {files}; }}\n}}\n",
-                as_root("user root;\n")
+                 server {{ listen 127.0.0.1:{port}{} reuseport deferred backlog=4096; root {files}; {}}}\n}}\n",
+                as_root("user root;\n"),
+                with_tls(" ssl http2".into()),
+                with_tls(format!("ssl_certificate {cert}; ssl_certificate_key {key}; http2_max_requests 1000000000; ")),
             )),
             Kind::H2o => Some(format!(
                 "{}num-threads: {workers}\nmax-connections: 20000\nhttp1-request-timeout: 300\n\
-                 listen:\n  host: 127.0.0.1\n  port: {port}\nerror-log: {folder}/h2o.log\n\
+                 listen:\n  host: 127.0.0.1\n  port: {port}\n{}error-log: {folder}/h2o.log\n\
                  hosts:\n  default:\n    paths:\n      \"/\":\n        file.dir: {files}\n",
-                as_root("user: root\n")
+                as_root("user: root\n"),
+                with_tls(format!("  ssl:\n    certificate-file: {cert}\n    key-file: {key}\n"))
             )),
             Kind::Lighttpd => Some(format!(
                 "server.bind = \"127.0.0.1\"\nserver.port = {port}\nserver.document-root = \"{files}\"\n\
@@ -147,9 +171,15 @@ impl Bench {
                  mimetype.assign = ( \".html\" => \"text/html\" )\n",
                 if workers == 1 { 0 } else { workers }
             )),
+            Kind::Caddy => Some(caddyfile(port, &files.to_string(), &cert, &key)),
             Kind::Weir | Kind::WeirFair | Kind::Floor => None,
         }
     }
+}
+
+fn caddyfile(port: u16, files: &str, cert: &str, key: &str) -> String {
+    let site = format!("bind 127.0.0.1\n tls {cert} {key}\n root * {files}\n file_server");
+    format!("{{\n admin off\n auto_https off\n}}\nhttps://localhost:{port} {{\n {site}\n}}\n")
 }
 
 impl Drop for Bench {
@@ -164,6 +194,7 @@ impl Drop for Bench {
 pub struct Instance {
     child: Child,
     port: u16,
+    is_secure: bool,
 }
 
 impl Instance {
@@ -178,7 +209,7 @@ impl Instance {
         let mut command = Command::new("taskset");
         command.args(["-c", &bench.cores.server]).args(bench.command(kind, port)).stdin(Stdio::null());
         let child = command.stdout(Stdio::null()).stderr(log).spawn().map_err(failed)?;
-        let mut instance = Instance { child, port };
+        let mut instance = Instance { child, port, is_secure: bench.certificates.is_some() };
         for &sample in samples {
             instance.check(sample, START).map_err(|e| {
                 let said = fs::read_to_string(bench.folder.join("server.log")).unwrap_or_default();
@@ -193,21 +224,28 @@ impl Instance {
     }
 
     pub fn url(&self, sample: Sample) -> String {
-        format!("http://127.0.0.1:{}/{}", self.port, sample.name)
+        match self.is_secure {
+            true => format!("https://localhost:{}/{}", self.port, sample.name),
+            false => format!("http://127.0.0.1:{}/{}", self.port, sample.name),
+        }
     }
 
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
+    fn get(&self, sample: Sample, patience: Duration) -> io::Result<()> {
+        let mut stream = TcpStream::connect(self.address())?;
+        stream.set_read_timeout(Some(patience))?;
+        get(&mut stream, sample)
+    }
+
     /// Asks until the whole file comes or the time is over: a server that sends something else would be fast.
     fn check(&mut self, sample: Sample, patience: Duration) -> io::Result<()> {
         let deadline = Instant::now() + patience;
         loop {
-            let answer = TcpStream::connect(self.address()).and_then(|mut stream| {
-                stream.set_read_timeout(Some(patience))?;
-                get(&mut stream, sample)
-            });
+            let answer =
+                if self.is_secure { get_secure(&self.url(sample), sample) } else { self.get(sample, patience) };
             let ended = self.child.try_wait()?.map(|status| io::Error::other(format!("it ended with {status}")));
             match (answer, ended) {
                 (_, Some(ended)) => return Err(ended),
@@ -234,6 +272,14 @@ impl Drop for Instance {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// One request over TLS, by curl, which has nothing of ours in it.
+fn get_secure(url: &str, sample: Sample) -> io::Result<()> {
+    let arguments = ["-sk", "-o", "/dev/null", "-w", "%{http_code} %{size_download}", url];
+    let output = Command::new("curl").args(arguments).stdin(Stdio::null()).output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if said == format!("200 {}", sample.size_bytes) { Ok(()) } else { Err(io::Error::other(format!("curl: {said}"))) }
 }
 
 /// One request on an open connection; an error unless the answer is 200 and exactly as long as the file.
@@ -299,7 +345,7 @@ mod tests {
     fn weir_is_measured_as_it_comes() {
         let command = |are_apart, kind| {
             let cores = Cores { are_apart, ..crate::bench::machine::cores(1) };
-            Bench::new(2, cores, "weir".into(), "xtask".into()).unwrap().command(kind, 8000).join(" ")
+            Bench::new(2, cores, "weir".into(), "xtask".into(), false).unwrap().command(kind, 8000).join(" ")
         };
         assert!(command(true, Kind::Weir).ends_with("/files --listen 127.0.0.1:8000"));
         assert!(command(true, Kind::WeirFair).ends_with("/files --listen 127.0.0.1:8000 --policy fair"));

@@ -18,7 +18,9 @@ pub fn run(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
     let (is_well, said) = run::to_end(&mut command, &bench.log("h2spec"), LIMIT)?;
     let counts = said.lines().rev().find(|line| line.contains(" tests, "));
     match counts {
-        Some(counts) if is_well && counts.contains(" 0 failed") && counts.contains(" 0 skipped") => Ok(counts.trim().into()),
+        Some(counts) if is_well && counts.contains(" 0 failed") && counts.contains(" 0 skipped") => {
+            Ok(counts.trim().into())
+        }
         Some(counts) => Err(format!("{}, see {}", counts.trim(), bench.log("h2spec").display())),
         None => Err(last_lines(&said, 5)),
     }

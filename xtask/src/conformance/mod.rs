@@ -5,7 +5,7 @@
 
 mod bench;
 mod browsers;
-mod certificates;
+pub mod certificates;
 mod clients;
 mod h2spec;
 mod run;
