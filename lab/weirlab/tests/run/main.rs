@@ -4,6 +4,7 @@ mod bench;
 #[path = "../common/mod.rs"]
 mod common;
 mod points;
+mod protocols;
 mod trouble;
 mod virtual_time;
 
