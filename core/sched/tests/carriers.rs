@@ -391,3 +391,57 @@ fn a_likely_size_ranks_until_it_is_passed() {
     drain.on_end(likely);
     assert_eq!(drain.len(), 1);
 }
+
+/// Two jobs on a carrier, 100 and 900 bytes, and one of 500 on another.
+fn two_carriers() -> (Drain, [JobId; 3]) {
+    let mut drain = Drain::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
+    let carriers = opened(&mut drain, 2);
+    let jobs = [(0, 100), (0, 900), (1, 500)].map(|(at, bytes)| {
+        let arrival = Arrival::of(Size::Known(bytes));
+        drain.arrive_on(Nanos(0), carriers[at], arrival, Precedence::default()).unwrap()
+    });
+    (drain, jobs)
+}
+
+fn first(drain: &mut Drain) -> Option<JobId> {
+    drain.poll_grant(Nanos(0)).map(|grant| grant.job)
+}
+
+/// A PRIORITY_UPDATE counts at the next grant, within its carrier alone; it may come early, twice, or while the job waits.
+#[test]
+fn a_priority_update_counts_at_once() {
+    let (mut drain, [small, large, other]) = two_carriers();
+    let of = |urgency| Precedence { urgency, is_incremental: false };
+    drain.on_precedence(large, of(0));
+    assert_eq!(first(&mut drain), Some(other), "no urgency buys link from another client");
+    drain.on_precedence(other, of(7));
+    drain.on_precedence(other, of(7));
+    assert_eq!(first(&mut drain), Some(other));
+    drain.on_precedence(large, of(4));
+    assert_eq!(first(&mut drain), Some(small));
+    drain.on_wait(large, Why::Stream);
+    drain.on_precedence(large, of(0));
+    assert_eq!(first(&mut drain), Some(small), "who waits is not offered, however urgent");
+    drain.on_wait_over(Nanos(0), large, Why::Stream);
+    drain.on_abort(other);
+    assert_eq!(first(&mut drain), Some(large));
+}
+
+/// A shut window of a stream holds that stream alone; a second reason holds it longer.
+#[test]
+fn a_shut_stream_window_holds_one_job() {
+    let (mut drain, [small, large, other]) = two_carriers();
+    drain.on_wait(small, Why::Stream);
+    drain.on_wait(small, Why::Stream);
+    assert_eq!(first(&mut drain), Some(other), "500 before 900");
+    drain.on_abort(other);
+    assert_eq!(first(&mut drain), Some(large));
+    drain.on_wait(small, Why::Disk);
+    drain.on_wait_over(Nanos(0), small, Why::Stream);
+    assert_eq!(first(&mut drain), Some(large));
+    drain.on_wait(large, Why::Stream);
+    assert_eq!((first(&mut drain), drain.poll_timeout(), drain.len()), (None, None, 2));
+    drain.on_wait_over(Nanos(0), small, Why::Disk);
+    drain.on_wait_over(Nanos(0), small, Why::Disk);
+    assert_eq!(first(&mut drain), Some(small));
+}
