@@ -301,6 +301,9 @@ impl Drain {
             self.guard.on_granted(wire_bytes);
         }
         let segment_bytes = job.framing.segment_bytes;
+        if carrier != NO_CARRIER {
+            self.on_carried(now, carrier, id.slot, sent);
+        }
         if let Some(rate) = self.pace.rate {
             self.ledger.charge(now, wire_bytes);
             self.heralds.on_sent(sent.carried_bytes, segment_bytes, rate.time_for(wire_bytes));
@@ -308,9 +311,6 @@ impl Drain {
         }
         self.earn(wire_bytes);
         self.charge_class(now, id.slot, wire_bytes);
-        if carrier != NO_CARRIER {
-            self.on_carried(now, carrier, id.slot, sent);
-        }
         self.proceed(id.slot, is_sent, is_ready)
     }
 
@@ -425,7 +425,8 @@ impl Drain {
     /// The slot that has waited too long, if the guard can pay for it.
     fn overdue(&self, now: Nanos) -> Option<u32> {
         let slot = self.waiting.first()?;
-        let since = self.jobs[slot as usize].as_ref().expect("a ready job is in the system").waits_since;
+        let job = self.jobs[slot as usize].as_ref().expect("a ready job is in the system");
+        let since = self.waits_since(job);
         self.guard.is_due(now, since, self.grant_wire_bytes(slot)).then_some(slot)
     }
 

@@ -26,6 +26,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0usize..50).prop_map(|of_jobs| Step::Ready { of_jobs }),
         1 => (0usize..50).prop_map(|of_jobs| Step::Abort { of_jobs }),
         4 => (1u64..3000).prop_map(|micros| Step::Pass { micros }),
+        1 => (1u64..800_000).prop_map(|micros| Step::Pass { micros }),
     ];
     prop::collection::vec(step, 1..250)
 }

@@ -117,6 +117,14 @@ impl Drain {
         self.pace.grant_bytes(job.framing) - carrier.carried_bytes % job.framing.segment_bytes
     }
 
+    /// Since when the job, or its carrier, has been ready without a byte.
+    pub(super) fn waits_since(&self, job: &Job) -> Nanos {
+        match job.carrier {
+            NO_CARRIER => job.waits_since,
+            at => self.carriers[at as usize].as_ref().expect("its carrier is open").waits_since,
+        }
+    }
+
     /// The job is ready, or its rank has changed.
     pub(super) fn enqueue_on_carrier(&mut self, slot: u32) {
         let job = self.jobs[slot as usize].as_ref().expect("an enqueued job is in the system");
