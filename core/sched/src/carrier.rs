@@ -11,6 +11,8 @@
 use units::Nanos;
 use units::wire::Framing;
 
+use crate::chain::{self, CHAIN_JOBS_MAX};
+
 /// Jobs on one carrier: as many streams as HTTP/2 servers commonly allow (RFC 9113 section 6.5.2 asks for no fewer than 100).
 pub const JOBS_PER_CARRIER_MAX: usize = 128;
 
@@ -94,13 +96,17 @@ struct Place {
     number: u64,
 }
 
+impl Place {
+    const LAST: Place = Place { urgency: u8::MAX, key: u64::MAX, turn: u64::MAX, number: u64::MAX };
+}
+
 #[derive(Debug)]
 struct Member {
     slot: u32,
     number: u64,
     precedence: Precedence,
-    /// The policy's, [`crate::Policy::within`].
-    key: u64,
+    class: u16,
+    standing: Standing,
     is_ready: bool,
     /// The turn it had last, counted by grants of the carrier.
     had_turn: u64,
@@ -109,11 +115,20 @@ struct Member {
 impl Member {
     fn place(&self) -> Place {
         let (key, turn) = match self.precedence.is_incremental {
-            true => (power_of_two(self.key), 1 + self.had_turn),
-            false => (self.key, 0),
+            true => (power_of_two(self.standing.key), 1 + self.had_turn),
+            false => (self.standing.key, 0),
         };
         Place { urgency: self.precedence.urgency, key, turn, number: self.number }
     }
+}
+
+/// What the policy says of a ready job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// [`crate::Policy::within`].
+    pub key: u64,
+    /// [`crate::Policy::size_rank`].
+    pub size: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -153,19 +168,20 @@ impl Carrier {
         self.members.iter().map(|member| member.slot)
     }
 
-    pub fn add(&mut self, slot: u32, number: u64, precedence: Precedence) {
-        self.members.push(Member { slot, number, precedence, key: 0, is_ready: false, had_turn: self.turns });
+    pub fn add(&mut self, slot: u32, number: u64, class: u16, precedence: Precedence) {
+        let (standing, had_turn) = (Standing::default(), self.turns);
+        self.members.push(Member { slot, number, precedence, class, standing, is_ready: false, had_turn });
     }
 
     pub fn remove(&mut self, slot: u32) {
         self.members.retain(|member| member.slot != slot);
     }
 
-    /// The job is ready, with this key of the policy, or it is not.
-    pub fn set(&mut self, slot: u32, key: Option<u64>) {
+    /// The job is ready and stands so, or it is not.
+    pub fn set(&mut self, slot: u32, standing: Option<Standing>) {
         if let Some(member) = self.member(slot) {
-            member.is_ready = key.is_some();
-            member.key = key.unwrap_or(member.key);
+            member.is_ready = standing.is_some();
+            member.standing = standing.unwrap_or(member.standing);
         }
     }
 
@@ -186,11 +202,41 @@ impl Carrier {
 
     /// The job it offers now.
     pub fn best(&self) -> Option<u32> {
+        self.first().map(|member| member.slot)
+    }
+
+    /// The index of its ready jobs' chain, where that is less than the size of the first.
+    ///
+    /// The chain ends before a job of another class, which stands in an order of its own, and before one whose size is not known.
+    pub fn chain_index(&self) -> Option<u64> {
+        let first = self.first()?;
+        let size = first.standing.size?;
+        let of_class = |member: &&Member| member.is_ready && member.class == first.class;
+        let is_less = |member: &Member| member.standing.size.is_some_and(|other| other < size);
+        // In order of size the mean only grows.
+        if !self.members.iter().filter(of_class).any(is_less) {
+            return None;
+        }
+        let mut chain = [(Place::LAST, None); JOBS_PER_CARRIER_MAX];
+        let mut count = 0;
+        for member in self.members.iter().filter(|member| member.is_ready) {
+            chain[count] = (member.place(), member.standing.size.filter(|_| member.class == first.class));
+            count += 1;
+        }
+        let chain = &mut chain[..count];
+        if count > CHAIN_JOBS_MAX {
+            chain.select_nth_unstable(CHAIN_JOBS_MAX);
+        }
+        let chain = &mut chain[..count.min(CHAIN_JOBS_MAX)];
+        chain.sort_unstable();
+        chain::index(chain.iter().map_while(|(_, size)| *size)).filter(|index| *index < size)
+    }
+
+    fn first(&self) -> Option<&Member> {
         if !self.waits.is_empty() {
             return None;
         }
-        let ready = self.members.iter().filter(|member| member.is_ready);
-        ready.min_by_key(|member| member.place()).map(|member| member.slot)
+        self.members.iter().filter(|member| member.is_ready).min_by_key(|member| member.place())
     }
 
     fn member(&mut self, slot: u32) -> Option<&mut Member> {
@@ -213,8 +259,8 @@ mod tests {
     fn carrier(jobs: &[(Precedence, u64)]) -> Carrier {
         let mut carrier = Carrier::new(0, Framing::ETHERNET);
         for (slot, (precedence, key)) in (0..).zip(jobs) {
-            carrier.add(slot, u64::from(slot), *precedence);
-            carrier.set(slot, Some(*key));
+            carrier.add(slot, u64::from(slot), 0, *precedence);
+            carrier.set(slot, Some(Standing { key: *key, size: Some(*key) }));
         }
         carrier
     }
@@ -254,6 +300,33 @@ mod tests {
         assert_eq!(carrier.best(), Some(0));
         carrier.remove(0);
         assert_eq!((carrier.best(), carrier.len()), (None, 0));
+    }
+
+    #[test]
+    fn a_chain_ends_where_it_cannot_be_averaged() {
+        let chain = |jobs: &[(Precedence, u64)]| carrier(jobs).chain_index();
+        assert_eq!(chain(&[]), None);
+        assert_eq!(chain(&[(plain(3), 10), (plain(3), 20)]), None, "in order of size the first decides");
+        assert_eq!(chain(&[(plain(1), 100), (plain(2), 20), (plain(3), 30)]), Some(50));
+        assert_eq!(chain(&[(plain(3), 30), (plain(2), 20), (plain(1), 100)]), Some(50), "wherever they stand");
+        let mut jobs = carrier(&[(plain(1), 100), (plain(2), 20), (plain(3), 30)]);
+        jobs.set(1, None);
+        assert_eq!(jobs.chain_index(), Some(65), "who waits is not in it");
+        jobs.set(1, Some(Standing { key: 20, size: None }));
+        assert_eq!(jobs.chain_index(), None, "the second has no size");
+        jobs.set(1, Some(Standing { key: 20, size: Some(20) }));
+        jobs.members[2].class = 1;
+        assert_eq!(jobs.chain_index(), Some(60));
+        jobs.waits.insert(Why::Carrier);
+        assert_eq!(jobs.chain_index(), None);
+    }
+
+    #[test]
+    fn a_chain_is_the_first_of_many() {
+        let mut jobs = vec![(plain(0), 1000)];
+        jobs.extend((0..100).map(|at| (plain(7 - (at < 10) as u8), 1)));
+        let sum = 1000 + CHAIN_JOBS_MAX as u64 - 1;
+        assert_eq!(carrier(&jobs).chain_index(), Some(sum / CHAIN_JOBS_MAX as u64));
     }
 
     #[test]

@@ -24,10 +24,10 @@ use units::Nanos;
 
 use crate::carrier::{Carrier, Waits, Why};
 use crate::herald::Heralds;
-use crate::job::NO_CARRIER;
+use crate::job::{NO_CARRIER, NO_CHAIN};
 use crate::overtaking::Overtaking;
 use crate::run_queue::{Key, RunQueue};
-use crate::{Arrival, Guard, Job, JobId, Ledger, Pace, Path, Policy, Size, WaitBound};
+use crate::{Arrival, CarrierRank, Guard, Job, JobId, Ledger, Pace, Path, Policy, Size, WaitBound};
 use units::wire::Framing;
 
 pub use carried::{CARRIERS_MAX, Sent};
@@ -78,6 +78,7 @@ pub struct Drain {
     /// By slot, which is none of a job's then.
     carriers: Vec<Option<Box<Carrier>>>,
     carrier_count: usize,
+    carrier_rank: CarrierRank,
     /// Of classes, where the policy has an operator's.
     limits: Option<Box<classes::Limits>>,
     /// The ready jobs by how long they have waited for a byte; kept only while the guard is on.
@@ -106,6 +107,7 @@ impl Drain {
             jobs: Vec::new(),
             carriers: Vec::new(),
             carrier_count: 0,
+            carrier_rank: CarrierRank::default(),
             limits: None,
             vacant: Vec::new(),
             waiting: RunQueue::default(),
@@ -213,6 +215,7 @@ impl Drain {
             client: arrival.client,
             waits: Waits::default(),
             carrier,
+            chain: NO_CHAIN,
             waits_since: now,
         });
         if self.follows_jobs {

@@ -4,6 +4,9 @@ use units::wire::Framing;
 use crate::Path;
 use crate::carrier::{Waits, Why};
 
+/// In place of a chain's index.
+pub(crate) const NO_CHAIN: u64 = u64::MAX;
+
 /// In place of a carrier's slot.
 pub(crate) const NO_CARRIER: u32 = u32::MAX;
 
@@ -73,6 +76,8 @@ pub struct Job {
     pub(crate) waits: Waits,
     /// The slot of its carrier, or [`NO_CARRIER`]: it has a connection for itself.
     pub(crate) carrier: u32,
+    /// The index of the chain that it stands for, or [`NO_CHAIN`]: it stands for itself.
+    pub(crate) chain: u64,
     /// Since when it has been ready without a byte.
     pub(crate) waits_since: Nanos,
 }
@@ -94,6 +99,7 @@ impl Job {
             client: 0,
             waits,
             carrier,
+            chain: NO_CHAIN,
             waits_since: arrived_at,
         }
     }

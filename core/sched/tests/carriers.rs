@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use sched::{Arrival, CarrierId, Drain, Grant, Guard, JobId, Pace, Precedence, Sent, Size, Why, policy};
+use sched::{Arrival, CarrierId, CarrierRank, Drain, Grant, Guard, JobId, Pace, Precedence, Sent, Size, Why, policy};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -36,7 +36,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 enum Way {
     Plain,
     /// Each on a carrier for itself.
-    Carried,
+    Carried(CarrierRank),
     /// Their sizes are told just after they have come.
     Told,
 }
@@ -51,12 +51,13 @@ struct Jobs {
 impl Jobs {
     fn new(spec: &str, rate: Option<&str>, way: Way) -> Jobs {
         let pace = rate.map_or(Pace::UNLIMITED, |rate| Pace::of_line(rate.parse().unwrap()));
-        let drain = Drain::new(policy::parse(spec).unwrap(), pace).with_guard(Guard::new(20));
+        let rank = if let Way::Carried(rank) = way { rank } else { CarrierRank::default() };
+        let drain = Drain::new(policy::parse(spec).unwrap(), pace).with_guard(Guard::new(20)).with_carrier_rank(rank);
         Jobs { drain, way, jobs: Vec::new() }
     }
 
     fn arrive(&mut self, now: Nanos, arrival: Arrival) {
-        let carrier = (self.way == Way::Carried).then(|| self.drain.open(arrival.framing));
+        let carrier = matches!(self.way, Way::Carried(_)).then(|| self.drain.open(arrival.framing));
         let id = match carrier {
             Some(carrier) => self.drain.arrive_on(now, carrier, arrival, Precedence::default()).unwrap(),
             None if self.way == Way::Told => {
@@ -135,9 +136,10 @@ const SPECS: [&str; 15] = [
 proptest! {
     /// Every decision of a drain without carriers is that of one with a carrier for each job, step by step.
     #[test]
-    fn one_job_a_carrier_is_decided_as_without(steps in steps(), spec in prop::sample::select(&SPECS[..]), is_paced: bool) {
+    fn one_job_a_carrier_is_decided_as_without(steps in steps(), spec in prop::sample::select(&SPECS[..]), is_paced: bool, by_chain: bool) {
         let rate = is_paced.then_some("10mbit");
-        let [mut plain, mut carried] = [Way::Plain, Way::Carried].map(|way| Jobs::new(spec, rate, way));
+        let rank = if by_chain { CarrierRank::Chain } else { CarrierRank::First };
+        let [mut plain, mut carried] = [Way::Plain, Way::Carried(rank)].map(|way| Jobs::new(spec, rate, way));
         let mut now = Nanos(0);
         for step in steps {
             if let Step::Pass { micros } = step {
@@ -186,10 +188,11 @@ fn streams(is_incremental: bool) -> impl Strategy<Value = Vec<Stream>> {
 
 proptest! {
     /// Each carrier offers its most urgent job, among those the shortest, and the shortest of the offers is served: urgency never
-    /// orders jobs of two carriers.
+    /// orders jobs of two carriers. (By the chain's index: `chains.rs`.)
     #[test]
     fn the_least_of_the_offers_is_served(streams in streams(false)) {
-        let mut drain = Drain::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
+        let mut drain =
+            Drain::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED).with_carrier_rank(CarrierRank::First);
         let carriers = opened(&mut drain, 4);
         let mut left: BTreeMap<u64, (usize, u64, u8)> = BTreeMap::new();
         let mut streams = streams.into_iter();
@@ -393,11 +396,11 @@ fn a_likely_size_ranks_until_it_is_passed() {
     assert_eq!(drain.len(), 1);
 }
 
-/// Two jobs on a carrier, 100 and 900 bytes, and one of 500 on another.
+/// Two jobs on a carrier, 100 and 900 bytes, and one of 300 on another.
 fn two_carriers() -> (Drain, [JobId; 3]) {
     let mut drain = Drain::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
     let carriers = opened(&mut drain, 2);
-    let jobs = [(0, 100), (0, 900), (1, 500)].map(|(at, bytes)| {
+    let jobs = [(0, 100), (0, 900), (1, 300)].map(|(at, bytes)| {
         let arrival = Arrival::of(Size::Known(bytes));
         drain.arrive_on(Nanos(0), carriers[at], arrival, Precedence::default()).unwrap()
     });
@@ -434,7 +437,7 @@ fn a_shut_stream_window_holds_one_job() {
     let (mut drain, [small, large, other]) = two_carriers();
     drain.on_wait(small, Why::Stream);
     drain.on_wait(small, Why::Stream);
-    assert_eq!(first(&mut drain), Some(other), "500 before 900");
+    assert_eq!(first(&mut drain), Some(other), "300 before 900");
     drain.on_abort(other);
     assert_eq!(first(&mut drain), Some(large));
     drain.on_wait(small, Why::Disk);

@@ -25,6 +25,7 @@ use std::str::FromStr;
 
 use units::{Nanos, Rate};
 
+use crate::job::NO_CHAIN;
 use crate::run_queue::{Key, RunQueue};
 use crate::{Job, Path, Policy, grow};
 
@@ -340,13 +341,19 @@ impl Policy for ByClient {
         self.inner.within(slot, job, path)
     }
 
+    fn size_rank(&self, slot: u32, job: &Job, path: &Path) -> Option<u64> {
+        self.inner.size_rank(slot, job, path)
+    }
+
     fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
         grow::grow_to(&mut self.held, slot as usize + 1, || None);
         if let Some(paths) = &mut self.paths {
             paths.resize(paths.len().max(slot as usize + 1), Path::UNKNOWN);
             paths[slot as usize] = *path;
         }
-        let held = Held { job: ByClient::as_inner_sees(job), key: self.inner.within(slot, job, path) };
+        let own = self.inner.within(slot, job, path);
+        let key = if job.chain == NO_CHAIN { own } else { own.min(job.chain) };
+        let held = Held { job: ByClient::as_inner_sees(job), key };
         let place = held.place(slot);
         let before = self.held[slot as usize].replace(held).map(|held| held.place(slot));
         let waiting = self.join(job.client);
