@@ -11,7 +11,7 @@
 use units::Nanos;
 use units::wire::Framing;
 
-use crate::chain::{self, CHAIN_JOBS_MAX};
+use crate::carrier_rank::{CHAIN_JOBS_MAX, CarrierRank, chain_index};
 
 /// Jobs on one carrier: as many streams as HTTP/2 servers commonly allow (RFC 9113 section 6.5.2 asks for no fewer than 100).
 pub const JOBS_PER_CARRIER_MAX: usize = 128;
@@ -143,6 +143,8 @@ pub struct Carrier {
     /// The slot it has in the policy's order.
     pub offered: Option<u32>,
     turns: u64,
+    /// Its client has wished something, of any job so far.
+    has_wishes: bool,
     members: Vec<Member>,
 }
 
@@ -156,6 +158,7 @@ impl Carrier {
             carried_bytes: 0,
             offered: None,
             turns: 0,
+            has_wishes: false,
             members: Vec::new(),
         }
     }
@@ -169,6 +172,7 @@ impl Carrier {
     }
 
     pub fn add(&mut self, slot: u32, number: u64, class: u16, precedence: Precedence) {
+        self.has_wishes |= precedence != Precedence::default();
         let (standing, had_turn) = (Standing::default(), self.turns);
         self.members.push(Member { slot, number, precedence, class, standing, is_ready: false, had_turn });
     }
@@ -186,6 +190,7 @@ impl Carrier {
     }
 
     pub fn set_precedence(&mut self, slot: u32, precedence: Precedence) {
+        self.has_wishes |= precedence != Precedence::default();
         if let Some(member) = self.member(slot) {
             member.precedence = precedence;
         }
@@ -205,10 +210,30 @@ impl Carrier {
         self.first().map(|member| member.slot)
     }
 
+    /// The rank of what it stands for, where that is not the job that it offers.
+    pub fn rank(&self, by: CarrierRank) -> Option<u64> {
+        match by {
+            CarrierRank::First => None,
+            CarrierRank::Chain => self.chain(),
+            CarrierRank::Stage if !self.has_wishes || self.members.len() == 1 => None,
+            CarrierRank::Stage => self.stage(),
+        }
+    }
+
+    /// The sizes of the ready jobs that are as urgent as the first and of its class, together; those not known are left out.
+    fn stage(&self) -> Option<u64> {
+        let first = self.first()?;
+        first.standing.size?;
+        let is_of_stage =
+            |member: &&Member| member.precedence.urgency == first.precedence.urgency && member.class == first.class;
+        let sizes = self.members.iter().filter(|member| member.is_ready).filter(is_of_stage);
+        Some(sizes.filter_map(|member| member.standing.size).fold(0, u64::saturating_add))
+    }
+
     /// The index of its ready jobs' chain, where that is less than the size of the first.
     ///
     /// The chain ends before a job of another class, which stands in an order of its own, and before one whose size is not known.
-    pub fn chain_index(&self) -> Option<u64> {
+    fn chain(&self) -> Option<u64> {
         let first = self.first()?;
         let size = first.standing.size?;
         let of_class = |member: &&Member| member.is_ready && member.class == first.class;
@@ -229,7 +254,7 @@ impl Carrier {
         }
         let chain = &mut chain[..count.min(CHAIN_JOBS_MAX)];
         chain.sort_unstable();
-        chain::index(chain.iter().map_while(|(_, size)| *size)).filter(|index| *index < size)
+        chain_index(chain.iter().map_while(|(_, size)| *size)).filter(|index| *index < size)
     }
 
     fn first(&self) -> Option<&Member> {
@@ -304,21 +329,21 @@ mod tests {
 
     #[test]
     fn a_chain_ends_where_it_cannot_be_averaged() {
-        let chain = |jobs: &[(Precedence, u64)]| carrier(jobs).chain_index();
+        let chain = |jobs: &[(Precedence, u64)]| carrier(jobs).rank(CarrierRank::Chain);
         assert_eq!(chain(&[]), None);
         assert_eq!(chain(&[(plain(3), 10), (plain(3), 20)]), None, "in order of size the first decides");
         assert_eq!(chain(&[(plain(1), 100), (plain(2), 20), (plain(3), 30)]), Some(50));
         assert_eq!(chain(&[(plain(3), 30), (plain(2), 20), (plain(1), 100)]), Some(50), "wherever they stand");
         let mut jobs = carrier(&[(plain(1), 100), (plain(2), 20), (plain(3), 30)]);
         jobs.set(1, None);
-        assert_eq!(jobs.chain_index(), Some(65), "who waits is not in it");
+        assert_eq!(jobs.rank(CarrierRank::Chain), Some(65), "who waits is not in it");
         jobs.set(1, Some(Standing { key: 20, size: None }));
-        assert_eq!(jobs.chain_index(), None, "the second has no size");
+        assert_eq!(jobs.rank(CarrierRank::Chain), None, "the second has no size");
         jobs.set(1, Some(Standing { key: 20, size: Some(20) }));
         jobs.members[2].class = 1;
-        assert_eq!(jobs.chain_index(), Some(60));
+        assert_eq!(jobs.rank(CarrierRank::Chain), Some(60));
         jobs.waits.insert(Why::Carrier);
-        assert_eq!(jobs.chain_index(), None);
+        assert_eq!(jobs.rank(CarrierRank::Chain), None);
     }
 
     #[test]
@@ -326,7 +351,25 @@ mod tests {
         let mut jobs = vec![(plain(0), 1000)];
         jobs.extend((0..100).map(|at| (plain(7 - (at < 10) as u8), 1)));
         let sum = 1000 + CHAIN_JOBS_MAX as u64 - 1;
-        assert_eq!(carrier(&jobs).chain_index(), Some(sum / CHAIN_JOBS_MAX as u64));
+        assert_eq!(carrier(&jobs).rank(CarrierRank::Chain), Some(sum / CHAIN_JOBS_MAX as u64));
+    }
+
+    #[test]
+    fn a_stage_is_all_that_is_as_urgent() {
+        let stage = |jobs: &[(Precedence, u64)]| carrier(jobs).rank(CarrierRank::Stage);
+        assert_eq!(stage(&[]), None);
+        assert_eq!(stage(&[(plain(3), 10), (plain(3), 20)]), None, "nobody wished anything");
+        assert_eq!(stage(&[(plain(1), 10), (plain(1), 20), (plain(3), 5)]), Some(30));
+        assert_eq!(stage(&[(INCREMENTAL, 10), (plain(3), 20)]), Some(30));
+        let mut jobs = carrier(&[(plain(3), 10), (plain(3), 20), (plain(3), 40)]);
+        jobs.set_precedence(1, plain(2));
+        assert_eq!(jobs.rank(CarrierRank::Stage), Some(20));
+        jobs.set(1, None);
+        assert_eq!(jobs.rank(CarrierRank::Stage), Some(50), "it has wished once");
+        jobs.set(2, Some(Standing { key: 40, size: None }));
+        assert_eq!(jobs.rank(CarrierRank::Stage), Some(10), "no size, nothing to add");
+        jobs.set(2, Some(Standing { key: 5, size: None }));
+        assert_eq!(jobs.rank(CarrierRank::Stage), None, "the first has no size");
     }
 
     #[test]

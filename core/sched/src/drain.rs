@@ -24,7 +24,7 @@ use units::Nanos;
 
 use crate::carrier::{Carrier, Waits, Why};
 use crate::herald::Heralds;
-use crate::job::{NO_CARRIER, NO_CHAIN};
+use crate::job::{NO_CARRIER, OWN_RANK};
 use crate::overtaking::Overtaking;
 use crate::run_queue::{Key, RunQueue};
 use crate::{Arrival, CarrierRank, Guard, Job, JobId, Ledger, Pace, Path, Policy, Size, WaitBound};
@@ -215,7 +215,7 @@ impl Drain {
             client: arrival.client,
             waits: Waits::default(),
             carrier,
-            chain: NO_CHAIN,
+            carried_rank: OWN_RANK,
             waits_since: now,
         });
         if self.follows_jobs {

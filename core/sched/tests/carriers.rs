@@ -115,6 +115,8 @@ impl Jobs {
     }
 }
 
+const RANKS: [CarrierRank; 3] = [CarrierRank::First, CarrierRank::Chain, CarrierRank::Stage];
+
 const SPECS: [&str; 15] = [
     "fair",
     "fcfs",
@@ -136,9 +138,8 @@ const SPECS: [&str; 15] = [
 proptest! {
     /// Every decision of a drain without carriers is that of one with a carrier for each job, step by step.
     #[test]
-    fn one_job_a_carrier_is_decided_as_without(steps in steps(), spec in prop::sample::select(&SPECS[..]), is_paced: bool, by_chain: bool) {
+    fn one_job_a_carrier_is_decided_as_without(steps in steps(), spec in prop::sample::select(&SPECS[..]), is_paced: bool, rank in prop::sample::select(&RANKS[..])) {
         let rate = is_paced.then_some("10mbit");
-        let rank = if by_chain { CarrierRank::Chain } else { CarrierRank::First };
         let [mut plain, mut carried] = [Way::Plain, Way::Carried(rank)].map(|way| Jobs::new(spec, rate, way));
         let mut now = Nanos(0);
         for step in steps {
@@ -188,7 +189,7 @@ fn streams(is_incremental: bool) -> impl Strategy<Value = Vec<Stream>> {
 
 proptest! {
     /// Each carrier offers its most urgent job, among those the shortest, and the shortest of the offers is served: urgency never
-    /// orders jobs of two carriers. (By the chain's index: `chains.rs`.)
+    /// orders jobs of two carriers. (By chain and stage: `carrier_ranks.rs`.)
     #[test]
     fn the_least_of_the_offers_is_served(streams in streams(false)) {
         let mut drain =

@@ -9,8 +9,8 @@ use units::wire::Framing;
 use super::grants::left_at_most;
 use super::{Drain, Grant, NO_CARRIER, path_of};
 use crate::carrier::{Carrier, CarrierId, JOBS_PER_CARRIER_MAX, Precedence, Standing, Why};
-use crate::chain::CarrierRank;
-use crate::job::NO_CHAIN;
+use crate::carrier_rank::CarrierRank;
+use crate::job::OWN_RANK;
 use crate::run_queue::Key;
 use crate::{Arrival, Job, JobId};
 
@@ -138,12 +138,12 @@ impl Drain {
         let job = self.jobs[slot as usize].as_ref().expect("an enqueued job is in the system");
         let path = path_of(&self.paths, slot);
         let key = self.policy.within(slot, job, path);
-        let by_chain = self.carrier_rank == CarrierRank::Chain;
-        let size = if by_chain { self.policy.size_rank(slot, job, path) } else { None };
+        let by_first = self.carrier_rank == CarrierRank::First;
+        let size = if by_first { None } else { self.policy.size_rank(slot, job, path) };
         let at = job.carrier;
         let carrier = self.carriers[at as usize].as_mut().expect("its carrier is open");
         carrier.set(slot, Some(Standing { key, size }));
-        // The offer stands, and what changed is not the job offered nor in its chain: nothing changes in the order.
+        // The offer stands, and what changed is not the job offered nor one it stands for: nothing changes in the order.
         if size.is_some() || carrier.offered.is_none_or(|offered| offered == slot || carrier.best() != Some(offered)) {
             self.offer(at);
         }
@@ -162,7 +162,7 @@ impl Drain {
         carrier.offered = best;
         if let Some(slot) = best {
             let job = self.jobs[slot as usize].as_mut().expect("an offered job is in the system");
-            job.chain = carrier.chain_index().unwrap_or(NO_CHAIN);
+            job.carried_rank = carrier.rank(self.carrier_rank).unwrap_or(OWN_RANK);
             self.policy.enqueue(slot, job, path_of(&self.paths, slot));
             if !self.guard.is_off() {
                 self.waiting.set(slot, Key { rank: waits_since.0, number: job.number });

@@ -25,7 +25,6 @@ use std::str::FromStr;
 
 use units::{Nanos, Rate};
 
-use crate::job::NO_CHAIN;
 use crate::run_queue::{Key, RunQueue};
 use crate::{Job, Path, Policy, grow};
 
@@ -352,7 +351,8 @@ impl Policy for ByClient {
             paths[slot as usize] = *path;
         }
         let own = self.inner.within(slot, job, path);
-        let key = if job.chain == NO_CHAIN { own } else { own.min(job.chain) };
+        let by_size = self.inner.size_rank(slot, job, path).is_some();
+        let key = if by_size { job.rank_or(own) } else { own };
         let held = Held { job: ByClient::as_inner_sees(job), key };
         let place = held.place(slot);
         let before = self.held[slot as usize].replace(held).map(|held| held.place(slot));

@@ -72,7 +72,7 @@ pub trait Policy: Send {
         job.expected_left().unwrap_or_else(|| blind_rank(job))
     }
 
-    /// The job's rank where that is a size, known or likely, so that it can be averaged over the chain of its carrier ([`crate::CarrierRank`]).
+    /// The job's rank where that is a size, known or likely, so that sums of it are sizes too ([`crate::CarrierRank`]).
     fn size_rank(&self, _slot: u32, _job: &Job, _path: &Path) -> Option<u64> {
         None
     }

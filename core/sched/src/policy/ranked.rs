@@ -40,7 +40,7 @@ impl<R: Rank> Policy for Ranked<R> {
 
     fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
         let own = self.rank.rank(job, path);
-        let rank = if R::IS_SIZE { own.min(job.chain) } else { own };
+        let rank = if R::IS_SIZE { job.rank_or(own) } else { own };
         self.queue.set(slot, Key { rank, number: job.number });
     }
 

@@ -1,4 +1,4 @@
-//! The laws of the chain index: where a carrier stands whose client's order is not the shortest first.
+//! The laws of how carriers stand among others: by the first of their jobs, by the index of their chain, by their stage.
 
 use proptest::prelude::*;
 use sched::{Arrival, CHAIN_JOBS_MAX, CarrierRank, Drain, JobId, Pace, Precedence, Size, policy};
@@ -52,11 +52,12 @@ fn index_of(chain: &[u64]) -> u64 {
 }
 
 proptest! {
-    /// The carrier with the least index is served, and of it what its client wants first: by the definition, at every tick.
+    /// The carrier with the least index, or the least stage, is served, and of it what its client wants first: by the definition, at every tick.
     #[test]
-    fn the_least_index_is_served(streams in streams(0..8)) {
+    fn the_least_is_served(streams in streams(0..8), by_chain: bool) {
         let mut left: Vec<u64> = streams.iter().map(|stream| stream.1).collect();
-        let served = serve("srpt", CarrierRank::Chain, &streams);
+        let rank = if by_chain { CarrierRank::Chain } else { CarrierRank::Stage };
+        let served = serve("srpt", rank, &streams);
         prop_assert_eq!(served.len() as u64, left.iter().sum::<u64>(), "work is conserved");
         let (mut tick, mut served) = (0usize, served.into_iter());
         while left.iter().any(|left| *left > 0) {
@@ -66,8 +67,11 @@ proptest! {
                 let own = (0..present).filter(|at| streams[*at].0 == carrier && left[*at] > 0);
                 let mut own: Vec<_> = own.map(|at| (streams[at].2, left[at], at)).collect();
                 own.sort_unstable();
+                let first = own.first()?;
                 let sizes: Vec<u64> = own.iter().map(|job| job.1).collect();
-                own.first().map(|first| (index_of(&sizes), first.2))
+                let has_wishes = (0..present).any(|at| streams[at].0 == carrier && streams[at].2 != 3);
+                let stage = || own.iter().filter(|job| job.0 == first.0).map(|job| job.1).sum();
+                Some((if by_chain { index_of(&sizes) } else if has_wishes { stage() } else { first.1 }, first.2))
             };
             let Some((_, expected)) = (0..4).filter_map(chain).min() else { continue };
             prop_assert_eq!(served.next(), Some(expected));
@@ -78,7 +82,9 @@ proptest! {
     /// Where all are as urgent, a chain is in order of size and stands by its first: the order is SRPT's, and that of carriers' firsts.
     #[test]
     fn of_one_urgency_it_is_srpt(streams in streams(3..4), spec in prop::sample::select(&["srpt", "psjf", "srrt"][..])) {
-        prop_assert_eq!(serve(spec, CarrierRank::Chain, &streams), serve(spec, CarrierRank::First, &streams));
+        for rank in [CarrierRank::Chain, CarrierRank::Stage] {
+            prop_assert_eq!(serve(spec, rank, &streams), serve(spec, CarrierRank::First, &streams));
+        }
         let mut alone = streams.clone();
         // Nobody shares a carrier with others.
         alone.truncate(4);
@@ -91,7 +97,9 @@ proptest! {
     /// An order that goes by no size, or by turns, is what it is without.
     #[test]
     fn other_orders_do_not_look_at_it(streams in streams(0..8), spec in prop::sample::select(&["fair", "fcfs", "las", "fsp", "fcf", "quick-fix", "srpt-bands:3,9", "strict/las"][..])) {
-        prop_assert_eq!(serve(spec, CarrierRank::Chain, &streams), serve(spec, CarrierRank::First, &streams));
+        for rank in [CarrierRank::Chain, CarrierRank::Stage] {
+            prop_assert_eq!(serve(spec, rank, &streams), serve(spec, CarrierRank::First, &streams));
+        }
     }
 
     /// All there at once: the sum of completion times is the least of all orders that keep each client's.
@@ -169,7 +177,23 @@ fn small_ones_bring_a_large_one_forward() {
     assert_eq!(ends("srpt", CarrierRank::First, &jobs, 11), [0, 1, 2]);
     assert_eq!(ends("psjf", CarrierRank::Chain, &jobs, 7), [0, 1, 2]);
     assert_eq!(ends("strict/srpt", CarrierRank::Chain, &jobs, 7), [0, 1, 2]);
+    assert_eq!(ends("srpt", CarrierRank::Stage, &jobs, 7), [2, 0, 1]);
     assert_eq!(ends("las", CarrierRank::Chain, &jobs, 7), ends("las", CarrierRank::First, &jobs, 7));
+}
+
+/// A client wants two of 4 first, another one of 7: no one of the two is of use alone.
+#[test]
+fn a_stage_is_served_whole() {
+    let jobs = [(4, 0), (4, 0), (2, 1)];
+    assert_eq!(ends("srpt", CarrierRank::Stage, &jobs, 7), [3, 0, 1, 2]);
+    assert_eq!(ends("srpt", CarrierRank::Stage, &jobs, 9), [0, 1, 2, 3], "and once it is begun it only gets less");
+    assert_eq!(ends("srpt", CarrierRank::First, &jobs, 7), [0, 1, 2, 3]);
+    assert_eq!(ends("psjf", CarrierRank::Stage, &jobs, 7), [3, 0, 1, 2]);
+    assert_eq!(
+        ends("srpt", CarrierRank::Stage, &[(4, 3), (4, 3)], 7),
+        [0, 1, 2],
+        "where nothing is wished, each for itself"
+    );
 }
 
 /// Between clients that share the link too, and for one client's two connections.
