@@ -2,7 +2,7 @@
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use sched::classes::{ByClass, ClassSpec, ClassTable};
-use sched::{Arrival, CarrierId, Drain, Guard, JobId, Pace, Precedence, Size, policy};
+use sched::{Arrival, CarrierId, CarrierRank, Drain, Guard, JobId, Pace, Precedence, Size, policy};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -30,23 +30,33 @@ fn cycle(criterion: &mut Criterion) {
     }
 }
 
-/// The same on carriers of six jobs each: one arrives where one has departed.
+/// The same on carriers of so many jobs each: one arrives where one has departed. Ranked in every way, with wishes
+/// all alike and with the larger jobs the more urgent, so that every chain and stage is to be worked out.
 fn carriers(criterion: &mut Criterion) {
-    for name in policy::NAMES {
-        let mut drain = Drain::new(policy::parse(name).unwrap(), Pace::UNLIMITED);
+    const ALL: u64 = 60_000;
+    let mixed = policy::NAMES.iter().map(|name| (*name, 6, CarrierRank::default(), false));
+    let ranks = [CarrierRank::First, CarrierRank::Chain, CarrierRank::Stage];
+    let shapes = [(1, false), (6, false), (6, true), (100, false), (100, true)];
+    let srpt = ranks.into_iter().flat_map(|rank| shapes.map(|(jobs, is_inverse)| ("srpt", jobs, rank, is_inverse)));
+    for (name, jobs, rank, is_inverse) in mixed.chain(srpt) {
+        let mut drain = Drain::new(policy::parse(name).unwrap(), Pace::UNLIMITED).with_carrier_rank(rank);
         let mut sizes = sizes();
         // By the job's slot.
-        let mut carrier_of: Vec<Option<CarrierId>> = vec![None; 80_000];
+        let mut carrier_of: Vec<Option<CarrierId>> = vec![None; 2 * ALL as usize];
         let mut arrive = |drain: &mut Drain, carrier_of: &mut [Option<CarrierId>], carrier| {
-            let arrival = Arrival::of(Size::Known(sizes.next().unwrap()));
-            let id = drain.arrive_on(Nanos(0), carrier, arrival, Precedence::default()).expect("six of a carrier");
+            let bytes = sizes.next().expect("without end");
+            let urgency = if is_inverse { 7 - (bytes / 15_000) as u8 } else { 3 };
+            let arrival = Arrival::of(Size::Known(bytes));
+            let precedence = Precedence { urgency, is_incremental: false };
+            let id = drain.arrive_on(Nanos(0), carrier, arrival, precedence).expect("so many of a carrier");
             carrier_of[id.slot()] = Some(carrier);
         };
-        for _ in 0..10_000 {
+        for _ in 0..ALL / jobs {
             let carrier = drain.open(Framing::ETHERNET);
-            (0..6).for_each(|_| arrive(&mut drain, &mut carrier_of, carrier));
+            (0..jobs).for_each(|_| arrive(&mut drain, &mut carrier_of, carrier));
         }
-        criterion.bench_function(&format!("carriers/{name}/10000x6"), |bencher| {
+        let wishes = if is_inverse { "-inverse" } else { "" };
+        criterion.bench_function(&format!("carriers/{name}/{rank:?}/{}x{jobs}{wishes}", ALL / jobs), |bencher| {
             bencher.iter(|| {
                 let carrier = carrier_of[depart_one(&mut drain).slot()].expect("every job has a carrier");
                 arrive(&mut drain, &mut carrier_of, carrier);

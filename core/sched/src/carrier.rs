@@ -11,6 +11,8 @@
 use units::Nanos;
 use units::wire::Framing;
 
+use crate::carrier_rank::{CHAIN_JOBS_MAX, CarrierRank, chain_index};
+
 /// Jobs on one carrier: as many streams as HTTP/2 servers commonly allow (RFC 9113 section 6.5.2 asks for no fewer than 100).
 pub const JOBS_PER_CARRIER_MAX: usize = 128;
 
@@ -94,13 +96,17 @@ struct Place {
     number: u64,
 }
 
+impl Place {
+    const LAST: Place = Place { urgency: u8::MAX, key: u64::MAX, turn: u64::MAX, number: u64::MAX };
+}
+
 #[derive(Debug)]
 struct Member {
     slot: u32,
     number: u64,
     precedence: Precedence,
-    /// The policy's, [`crate::Policy::within`].
-    key: u64,
+    class: u16,
+    standing: Standing,
     is_ready: bool,
     /// The turn it had last, counted by grants of the carrier.
     had_turn: u64,
@@ -109,11 +115,20 @@ struct Member {
 impl Member {
     fn place(&self) -> Place {
         let (key, turn) = match self.precedence.is_incremental {
-            true => (power_of_two(self.key), 1 + self.had_turn),
-            false => (self.key, 0),
+            true => (power_of_two(self.standing.key), 1 + self.had_turn),
+            false => (self.standing.key, 0),
         };
         Place { urgency: self.precedence.urgency, key, turn, number: self.number }
     }
+}
+
+/// What the policy says of a ready job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// [`crate::Policy::within`].
+    pub key: u64,
+    /// [`crate::Policy::size_rank`].
+    pub size: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -128,6 +143,8 @@ pub struct Carrier {
     /// The slot it has in the policy's order.
     pub offered: Option<u32>,
     turns: u64,
+    /// Its client has wished something, of any job so far.
+    has_wishes: bool,
     members: Vec<Member>,
 }
 
@@ -141,6 +158,7 @@ impl Carrier {
             carried_bytes: 0,
             offered: None,
             turns: 0,
+            has_wishes: false,
             members: Vec::new(),
         }
     }
@@ -153,23 +171,26 @@ impl Carrier {
         self.members.iter().map(|member| member.slot)
     }
 
-    pub fn add(&mut self, slot: u32, number: u64, precedence: Precedence) {
-        self.members.push(Member { slot, number, precedence, key: 0, is_ready: false, had_turn: self.turns });
+    pub fn add(&mut self, slot: u32, number: u64, class: u16, precedence: Precedence) {
+        self.has_wishes |= precedence != Precedence::default();
+        let (standing, had_turn) = (Standing::default(), self.turns);
+        self.members.push(Member { slot, number, precedence, class, standing, is_ready: false, had_turn });
     }
 
     pub fn remove(&mut self, slot: u32) {
         self.members.retain(|member| member.slot != slot);
     }
 
-    /// The job is ready, with this key of the policy, or it is not.
-    pub fn set(&mut self, slot: u32, key: Option<u64>) {
+    /// The job is ready and stands so, or it is not.
+    pub fn set(&mut self, slot: u32, standing: Option<Standing>) {
         if let Some(member) = self.member(slot) {
-            member.is_ready = key.is_some();
-            member.key = key.unwrap_or(member.key);
+            member.is_ready = standing.is_some();
+            member.standing = standing.unwrap_or(member.standing);
         }
     }
 
     pub fn set_precedence(&mut self, slot: u32, precedence: Precedence) {
+        self.has_wishes |= precedence != Precedence::default();
         if let Some(member) = self.member(slot) {
             member.precedence = precedence;
         }
@@ -186,11 +207,61 @@ impl Carrier {
 
     /// The job it offers now.
     pub fn best(&self) -> Option<u32> {
+        self.first().map(|member| member.slot)
+    }
+
+    /// The rank of what it stands for, where that is not the job that it offers.
+    pub fn rank(&self, by: CarrierRank) -> Option<u64> {
+        match by {
+            CarrierRank::First => None,
+            CarrierRank::Chain => self.chain(),
+            CarrierRank::Stage if !self.has_wishes || self.members.len() == 1 => None,
+            CarrierRank::Stage => self.stage(),
+        }
+    }
+
+    /// The sizes of the ready jobs that are as urgent as the first and of its class, together; those not known are left out.
+    fn stage(&self) -> Option<u64> {
+        let first = self.first()?;
+        first.standing.size?;
+        let is_of_stage =
+            |member: &&Member| member.precedence.urgency == first.precedence.urgency && member.class == first.class;
+        let sizes = self.members.iter().filter(|member| member.is_ready).filter(is_of_stage);
+        Some(sizes.filter_map(|member| member.standing.size).fold(0, u64::saturating_add))
+    }
+
+    /// The index of its ready jobs' chain, where that is less than the size of the first.
+    ///
+    /// The chain ends before a job of another class, which stands in an order of its own, and before one whose size is not known.
+    fn chain(&self) -> Option<u64> {
+        let first = self.first()?;
+        let size = first.standing.size?;
+        let of_class = |member: &&Member| member.is_ready && member.class == first.class;
+        let is_less = |member: &Member| member.standing.size.is_some_and(|other| other < size);
+        // In order of size the mean only grows.
+        if !self.members.iter().filter(of_class).any(is_less) {
+            return None;
+        }
+        let mut chain = [(Place::LAST, None); JOBS_PER_CARRIER_MAX];
+        let mut count = 0;
+        for member in self.members.iter().filter(|member| member.is_ready) {
+            chain[count] = (member.place(), member.standing.size.filter(|_| member.class == first.class));
+            count += 1;
+        }
+        let chain = &mut chain[..count];
+        if count > CHAIN_JOBS_MAX {
+            chain.select_nth_unstable(CHAIN_JOBS_MAX);
+        }
+        let chain = &mut chain[..count.min(CHAIN_JOBS_MAX)];
+        chain.sort_unstable();
+        chain_index(chain.iter().map_while(|(_, size)| *size)).filter(|index| *index < size)
+    }
+
+    fn first(&self) -> Option<&Member> {
         if !self.waits.is_empty() {
             return None;
         }
-        let ready = self.members.iter().filter(|member| member.is_ready);
-        ready.min_by_key(|member| member.place()).map(|member| member.slot)
+        self.members.iter().filter(|member| member.is_ready).min_by_key(|member| member.place())
     }
 
     fn member(&mut self, slot: u32) -> Option<&mut Member> {
@@ -213,8 +284,8 @@ mod tests {
     fn carrier(jobs: &[(Precedence, u64)]) -> Carrier {
         let mut carrier = Carrier::new(0, Framing::ETHERNET);
         for (slot, (precedence, key)) in (0..).zip(jobs) {
-            carrier.add(slot, u64::from(slot), *precedence);
-            carrier.set(slot, Some(*key));
+            carrier.add(slot, u64::from(slot), 0, *precedence);
+            carrier.set(slot, Some(Standing { key: *key, size: Some(*key) }));
         }
         carrier
     }
@@ -254,6 +325,51 @@ mod tests {
         assert_eq!(carrier.best(), Some(0));
         carrier.remove(0);
         assert_eq!((carrier.best(), carrier.len()), (None, 0));
+    }
+
+    #[test]
+    fn a_chain_ends_where_it_cannot_be_averaged() {
+        let chain = |jobs: &[(Precedence, u64)]| carrier(jobs).rank(CarrierRank::Chain);
+        assert_eq!(chain(&[]), None);
+        assert_eq!(chain(&[(plain(3), 10), (plain(3), 20)]), None, "in order of size the first decides");
+        assert_eq!(chain(&[(plain(1), 100), (plain(2), 20), (plain(3), 30)]), Some(50));
+        assert_eq!(chain(&[(plain(3), 30), (plain(2), 20), (plain(1), 100)]), Some(50), "wherever they stand");
+        let mut jobs = carrier(&[(plain(1), 100), (plain(2), 20), (plain(3), 30)]);
+        jobs.set(1, None);
+        assert_eq!(jobs.rank(CarrierRank::Chain), Some(65), "who waits is not in it");
+        jobs.set(1, Some(Standing { key: 20, size: None }));
+        assert_eq!(jobs.rank(CarrierRank::Chain), None, "the second has no size");
+        jobs.set(1, Some(Standing { key: 20, size: Some(20) }));
+        jobs.members[2].class = 1;
+        assert_eq!(jobs.rank(CarrierRank::Chain), Some(60));
+        jobs.waits.insert(Why::Carrier);
+        assert_eq!(jobs.rank(CarrierRank::Chain), None);
+    }
+
+    #[test]
+    fn a_chain_is_the_first_of_many() {
+        let mut jobs = vec![(plain(0), 1000)];
+        jobs.extend((0..100).map(|at| (plain(7 - (at < 10) as u8), 1)));
+        let sum = 1000 + CHAIN_JOBS_MAX as u64 - 1;
+        assert_eq!(carrier(&jobs).rank(CarrierRank::Chain), Some(sum / CHAIN_JOBS_MAX as u64));
+    }
+
+    #[test]
+    fn a_stage_is_all_that_is_as_urgent() {
+        let stage = |jobs: &[(Precedence, u64)]| carrier(jobs).rank(CarrierRank::Stage);
+        assert_eq!(stage(&[]), None);
+        assert_eq!(stage(&[(plain(3), 10), (plain(3), 20)]), None, "nobody wished anything");
+        assert_eq!(stage(&[(plain(1), 10), (plain(1), 20), (plain(3), 5)]), Some(30));
+        assert_eq!(stage(&[(INCREMENTAL, 10), (plain(3), 20)]), Some(30));
+        let mut jobs = carrier(&[(plain(3), 10), (plain(3), 20), (plain(3), 40)]);
+        jobs.set_precedence(1, plain(2));
+        assert_eq!(jobs.rank(CarrierRank::Stage), Some(20));
+        jobs.set(1, None);
+        assert_eq!(jobs.rank(CarrierRank::Stage), Some(50), "it has wished once");
+        jobs.set(2, Some(Standing { key: 40, size: None }));
+        assert_eq!(jobs.rank(CarrierRank::Stage), Some(10), "no size, nothing to add");
+        jobs.set(2, Some(Standing { key: 5, size: None }));
+        assert_eq!(jobs.rank(CarrierRank::Stage), None, "the first has no size");
     }
 
     #[test]

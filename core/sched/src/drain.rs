@@ -24,10 +24,10 @@ use units::Nanos;
 
 use crate::carrier::{Carrier, Waits, Why};
 use crate::herald::Heralds;
-use crate::job::NO_CARRIER;
+use crate::job::{NO_CARRIER, OWN_RANK};
 use crate::overtaking::Overtaking;
 use crate::run_queue::{Key, RunQueue};
-use crate::{Arrival, Guard, Job, JobId, Ledger, Pace, Path, Policy, Size, WaitBound};
+use crate::{Arrival, CarrierRank, Guard, Job, JobId, Ledger, Pace, Path, Policy, Size, WaitBound};
 use units::wire::Framing;
 
 pub use carried::{CARRIERS_MAX, Sent};
@@ -78,6 +78,7 @@ pub struct Drain {
     /// By slot, which is none of a job's then.
     carriers: Vec<Option<Box<Carrier>>>,
     carrier_count: usize,
+    carrier_rank: CarrierRank,
     /// Of classes, where the policy has an operator's.
     limits: Option<Box<classes::Limits>>,
     /// The ready jobs by how long they have waited for a byte; kept only while the guard is on.
@@ -106,6 +107,7 @@ impl Drain {
             jobs: Vec::new(),
             carriers: Vec::new(),
             carrier_count: 0,
+            carrier_rank: CarrierRank::default(),
             limits: None,
             vacant: Vec::new(),
             waiting: RunQueue::default(),
@@ -213,6 +215,7 @@ impl Drain {
             client: arrival.client,
             waits: Waits::default(),
             carrier,
+            carried_rank: OWN_RANK,
             waits_since: now,
         });
         if self.follows_jobs {
@@ -301,6 +304,9 @@ impl Drain {
             self.guard.on_granted(wire_bytes);
         }
         let segment_bytes = job.framing.segment_bytes;
+        if carrier != NO_CARRIER {
+            self.on_carried(now, carrier, id.slot, sent);
+        }
         if let Some(rate) = self.pace.rate {
             self.ledger.charge(now, wire_bytes);
             self.heralds.on_sent(sent.carried_bytes, segment_bytes, rate.time_for(wire_bytes));
@@ -308,9 +314,6 @@ impl Drain {
         }
         self.earn(wire_bytes);
         self.charge_class(now, id.slot, wire_bytes);
-        if carrier != NO_CARRIER {
-            self.on_carried(now, carrier, id.slot, sent);
-        }
         self.proceed(id.slot, is_sent, is_ready)
     }
 
@@ -425,7 +428,8 @@ impl Drain {
     /// The slot that has waited too long, if the guard can pay for it.
     fn overdue(&self, now: Nanos) -> Option<u32> {
         let slot = self.waiting.first()?;
-        let since = self.jobs[slot as usize].as_ref().expect("a ready job is in the system").waits_since;
+        let job = self.jobs[slot as usize].as_ref().expect("a ready job is in the system");
+        let since = self.waits_since(job);
         self.guard.is_due(now, since, self.grant_wire_bytes(slot)).then_some(slot)
     }
 

@@ -4,6 +4,9 @@ use units::wire::Framing;
 use crate::Path;
 use crate::carrier::{Waits, Why};
 
+/// In place of a rank: the job stands for itself.
+pub(crate) const OWN_RANK: u64 = u64::MAX;
+
 /// In place of a carrier's slot.
 pub(crate) const NO_CARRIER: u32 = u32::MAX;
 
@@ -73,6 +76,8 @@ pub struct Job {
     pub(crate) waits: Waits,
     /// The slot of its carrier, or [`NO_CARRIER`]: it has a connection for itself.
     pub(crate) carrier: u32,
+    /// The rank of what it stands for on its carrier ([`crate::CarrierRank`]), or [`OWN_RANK`].
+    pub(crate) carried_rank: u64,
     /// Since when it has been ready without a byte.
     pub(crate) waits_since: Nanos,
 }
@@ -94,6 +99,7 @@ impl Job {
             client: 0,
             waits,
             carrier,
+            carried_rank: OWN_RANK,
             waits_since: arrived_at,
         }
     }
@@ -117,6 +123,11 @@ impl Job {
     /// Bytes it has left, as far as that is known or likely.
     pub fn expected_left(&self) -> Option<u64> {
         self.expected().map(|bytes| bytes.saturating_sub(self.attained))
+    }
+
+    /// Its rank in an order by size, where its own is this.
+    pub(crate) fn rank_or(&self, own: u64) -> u64 {
+        if self.carried_rank == OWN_RANK { own } else { self.carried_rank }
     }
 
     /// What takes turns under a policy that goes round: its carrier, or itself in `slot` where it has none.

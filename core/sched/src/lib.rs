@@ -19,6 +19,7 @@
 
 mod account;
 mod carrier;
+mod carrier_rank;
 pub mod classes;
 mod drain;
 pub mod feedback;
@@ -39,6 +40,7 @@ mod virtual_time;
 
 pub use account::{Account, Correction, TcpSent};
 pub use carrier::{CarrierId, JOBS_PER_CARRIER_MAX, Precedence, Why};
+pub use carrier_rank::{CHAIN_JOBS_MAX, CarrierRank};
 pub use drain::{CARRIERS_MAX, Drain, Grant, JOBS_MAX, Progress, Sent};
 pub use feedback::Feedback;
 pub use foreign::{FOREIGN_SHARE_PERMILLE, Foreign, Presence};

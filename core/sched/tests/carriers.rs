@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use sched::{Arrival, CarrierId, Drain, Grant, Guard, JobId, Pace, Precedence, Sent, Size, Why, policy};
+use sched::{Arrival, CarrierId, CarrierRank, Drain, Grant, Guard, JobId, Pace, Precedence, Sent, Size, Why, policy};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -26,6 +26,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0usize..50).prop_map(|of_jobs| Step::Ready { of_jobs }),
         1 => (0usize..50).prop_map(|of_jobs| Step::Abort { of_jobs }),
         4 => (1u64..3000).prop_map(|micros| Step::Pass { micros }),
+        1 => (1u64..800_000).prop_map(|micros| Step::Pass { micros }),
     ];
     prop::collection::vec(step, 1..250)
 }
@@ -35,7 +36,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 enum Way {
     Plain,
     /// Each on a carrier for itself.
-    Carried,
+    Carried(CarrierRank),
     /// Their sizes are told just after they have come.
     Told,
 }
@@ -50,12 +51,13 @@ struct Jobs {
 impl Jobs {
     fn new(spec: &str, rate: Option<&str>, way: Way) -> Jobs {
         let pace = rate.map_or(Pace::UNLIMITED, |rate| Pace::of_line(rate.parse().unwrap()));
-        let drain = Drain::new(policy::parse(spec).unwrap(), pace).with_guard(Guard::new(20));
+        let rank = if let Way::Carried(rank) = way { rank } else { CarrierRank::default() };
+        let drain = Drain::new(policy::parse(spec).unwrap(), pace).with_guard(Guard::new(20)).with_carrier_rank(rank);
         Jobs { drain, way, jobs: Vec::new() }
     }
 
     fn arrive(&mut self, now: Nanos, arrival: Arrival) {
-        let carrier = (self.way == Way::Carried).then(|| self.drain.open(arrival.framing));
+        let carrier = matches!(self.way, Way::Carried(_)).then(|| self.drain.open(arrival.framing));
         let id = match carrier {
             Some(carrier) => self.drain.arrive_on(now, carrier, arrival, Precedence::default()).unwrap(),
             None if self.way == Way::Told => {
@@ -113,6 +115,8 @@ impl Jobs {
     }
 }
 
+const RANKS: [CarrierRank; 3] = [CarrierRank::First, CarrierRank::Chain, CarrierRank::Stage];
+
 const SPECS: [&str; 15] = [
     "fair",
     "fcfs",
@@ -134,9 +138,9 @@ const SPECS: [&str; 15] = [
 proptest! {
     /// Every decision of a drain without carriers is that of one with a carrier for each job, step by step.
     #[test]
-    fn one_job_a_carrier_is_decided_as_without(steps in steps(), spec in prop::sample::select(&SPECS[..]), is_paced: bool) {
+    fn one_job_a_carrier_is_decided_as_without(steps in steps(), spec in prop::sample::select(&SPECS[..]), is_paced: bool, rank in prop::sample::select(&RANKS[..])) {
         let rate = is_paced.then_some("10mbit");
-        let [mut plain, mut carried] = [Way::Plain, Way::Carried].map(|way| Jobs::new(spec, rate, way));
+        let [mut plain, mut carried] = [Way::Plain, Way::Carried(rank)].map(|way| Jobs::new(spec, rate, way));
         let mut now = Nanos(0);
         for step in steps {
             if let Step::Pass { micros } = step {
@@ -185,10 +189,11 @@ fn streams(is_incremental: bool) -> impl Strategy<Value = Vec<Stream>> {
 
 proptest! {
     /// Each carrier offers its most urgent job, among those the shortest, and the shortest of the offers is served: urgency never
-    /// orders jobs of two carriers.
+    /// orders jobs of two carriers. (By chain and stage: `carrier_ranks.rs`.)
     #[test]
     fn the_least_of_the_offers_is_served(streams in streams(false)) {
-        let mut drain = Drain::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
+        let mut drain =
+            Drain::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED).with_carrier_rank(CarrierRank::First);
         let carriers = opened(&mut drain, 4);
         let mut left: BTreeMap<u64, (usize, u64, u8)> = BTreeMap::new();
         let mut streams = streams.into_iter();
@@ -390,4 +395,58 @@ fn a_likely_size_ranks_until_it_is_passed() {
     assert!(order[51..].iter().all(|is_likely| *is_likely), "the other has 190 left by then");
     drain.on_end(likely);
     assert_eq!(drain.len(), 1);
+}
+
+/// Two jobs on a carrier, 100 and 900 bytes, and one of 300 on another.
+fn two_carriers() -> (Drain, [JobId; 3]) {
+    let mut drain = Drain::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
+    let carriers = opened(&mut drain, 2);
+    let jobs = [(0, 100), (0, 900), (1, 300)].map(|(at, bytes)| {
+        let arrival = Arrival::of(Size::Known(bytes));
+        drain.arrive_on(Nanos(0), carriers[at], arrival, Precedence::default()).unwrap()
+    });
+    (drain, jobs)
+}
+
+fn first(drain: &mut Drain) -> Option<JobId> {
+    drain.poll_grant(Nanos(0)).map(|grant| grant.job)
+}
+
+/// A PRIORITY_UPDATE counts at the next grant, within its carrier alone; it may come early, twice, or while the job waits.
+#[test]
+fn a_priority_update_counts_at_once() {
+    let (mut drain, [small, large, other]) = two_carriers();
+    let of = |urgency| Precedence { urgency, is_incremental: false };
+    drain.on_precedence(large, of(0));
+    assert_eq!(first(&mut drain), Some(other), "no urgency buys link from another client");
+    drain.on_precedence(other, of(7));
+    drain.on_precedence(other, of(7));
+    assert_eq!(first(&mut drain), Some(other));
+    drain.on_precedence(large, of(4));
+    assert_eq!(first(&mut drain), Some(small));
+    drain.on_wait(large, Why::Stream);
+    drain.on_precedence(large, of(0));
+    assert_eq!(first(&mut drain), Some(small), "who waits is not offered, however urgent");
+    drain.on_wait_over(Nanos(0), large, Why::Stream);
+    drain.on_abort(other);
+    assert_eq!(first(&mut drain), Some(large));
+}
+
+/// A shut window of a stream holds that stream alone; a second reason holds it longer.
+#[test]
+fn a_shut_stream_window_holds_one_job() {
+    let (mut drain, [small, large, other]) = two_carriers();
+    drain.on_wait(small, Why::Stream);
+    drain.on_wait(small, Why::Stream);
+    assert_eq!(first(&mut drain), Some(other), "300 before 900");
+    drain.on_abort(other);
+    assert_eq!(first(&mut drain), Some(large));
+    drain.on_wait(small, Why::Disk);
+    drain.on_wait_over(Nanos(0), small, Why::Stream);
+    assert_eq!(first(&mut drain), Some(large));
+    drain.on_wait(large, Why::Stream);
+    assert_eq!((first(&mut drain), drain.poll_timeout(), drain.len()), (None, None, 2));
+    drain.on_wait_over(Nanos(0), small, Why::Disk);
+    drain.on_wait_over(Nanos(0), small, Why::Disk);
+    assert_eq!(first(&mut drain), Some(small));
 }

@@ -226,6 +226,11 @@ impl Policy for ByClass {
         (u64::from(class.spec.priority) << KEY_BITS) | key.min(BELOW)
     }
 
+    fn size_rank(&self, slot: u32, job: &Job, path: &Path) -> Option<u64> {
+        let member = self.member(slot)?;
+        self.classes[usize::from(member.class)].lane.as_ref()?.size_rank(member.local, job, path)
+    }
+
     fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
         let member = self.member(slot).expect("an enqueued job has come");
         self.lane(member.class).enqueue(member.local, job, path);

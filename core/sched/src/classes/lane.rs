@@ -110,6 +110,10 @@ impl Lane {
         self.inner.within(local.slot, &Lane::seen(local, job), path)
     }
 
+    pub fn size_rank(&self, local: Local, job: &Job, path: &Path) -> Option<u64> {
+        self.inner.size_rank(local.slot, &Lane::seen(local, job), path)
+    }
+
     /// Nothing was ready here for so long, as time of the link.
     pub fn on_idle(&mut self, idle: units::Nanos) {
         self.inner.on_idle(idle);

@@ -8,7 +8,9 @@ use units::wire::Framing;
 
 use super::grants::left_at_most;
 use super::{Drain, Grant, NO_CARRIER, path_of};
-use crate::carrier::{Carrier, CarrierId, JOBS_PER_CARRIER_MAX, Precedence, Why};
+use crate::carrier::{Carrier, CarrierId, JOBS_PER_CARRIER_MAX, Precedence, Standing, Why};
+use crate::carrier_rank::CarrierRank;
+use crate::job::OWN_RANK;
 use crate::run_queue::Key;
 use crate::{Arrival, Job, JobId};
 
@@ -25,6 +27,12 @@ pub struct Sent {
 }
 
 impl Drain {
+    /// The same drain with carriers ranked so.
+    pub fn with_carrier_rank(self, carrier_rank: CarrierRank) -> Drain {
+        assert!(self.is_empty(), "the rank of carriers is set before the first job arrives");
+        Drain { carrier_rank, ..self }
+    }
+
     /// A connection that may carry several responses at once.
     pub fn open(&mut self, framing: Framing) -> CarrierId {
         assert!(self.carrier_count < CARRIERS_MAX, "more than {CARRIERS_MAX} carriers");
@@ -55,7 +63,7 @@ impl Drain {
         let framing = carrier.framing;
         let id = self.admit(now, Arrival { framing, ..arrival }, on.slot);
         let carrier = self.carriers[on.slot as usize].as_mut().expect("just seen");
-        carrier.add(id.slot, id.number, precedence);
+        carrier.add(id.slot, id.number, arrival.class, precedence);
         if self.claim_slot(id) {
             self.on_carrier_ready(now, id.slot);
             self.enqueue(id.slot);
@@ -117,15 +125,26 @@ impl Drain {
         self.pace.grant_bytes(job.framing) - carrier.carried_bytes % job.framing.segment_bytes
     }
 
+    /// Since when the job, or its carrier, has been ready without a byte.
+    pub(super) fn waits_since(&self, job: &Job) -> Nanos {
+        match job.carrier {
+            NO_CARRIER => job.waits_since,
+            at => self.carriers[at as usize].as_ref().expect("its carrier is open").waits_since,
+        }
+    }
+
     /// The job is ready, or its rank has changed.
     pub(super) fn enqueue_on_carrier(&mut self, slot: u32) {
         let job = self.jobs[slot as usize].as_ref().expect("an enqueued job is in the system");
-        let key = self.policy.within(slot, job, path_of(&self.paths, slot));
+        let path = path_of(&self.paths, slot);
+        let key = self.policy.within(slot, job, path);
+        let by_first = self.carrier_rank == CarrierRank::First;
+        let size = if by_first { None } else { self.policy.size_rank(slot, job, path) };
         let at = job.carrier;
         let carrier = self.carriers[at as usize].as_mut().expect("its carrier is open");
-        carrier.set(slot, Some(key));
-        // The offer stands, and what changed is not the job offered: nothing changes in the order.
-        if carrier.offered.is_none_or(|offered| offered == slot || carrier.best() != Some(offered)) {
+        carrier.set(slot, Some(Standing { key, size }));
+        // The offer stands, and what changed is not the job offered nor one it stands for: nothing changes in the order.
+        if size.is_some() || carrier.offered.is_none_or(|offered| offered == slot || carrier.best() != Some(offered)) {
             self.offer(at);
         }
     }
@@ -142,7 +161,8 @@ impl Drain {
         let (before, best, waits_since) = (carrier.offered, carrier.best(), carrier.waits_since);
         carrier.offered = best;
         if let Some(slot) = best {
-            let job = self.jobs[slot as usize].as_ref().expect("an offered job is in the system");
+            let job = self.jobs[slot as usize].as_mut().expect("an offered job is in the system");
+            job.carried_rank = carrier.rank(self.carrier_rank).unwrap_or(OWN_RANK);
             self.policy.enqueue(slot, job, path_of(&self.paths, slot));
             if !self.guard.is_off() {
                 self.waiting.set(slot, Key { rank: waits_since.0, number: job.number });

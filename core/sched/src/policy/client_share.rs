@@ -340,13 +340,20 @@ impl Policy for ByClient {
         self.inner.within(slot, job, path)
     }
 
+    fn size_rank(&self, slot: u32, job: &Job, path: &Path) -> Option<u64> {
+        self.inner.size_rank(slot, job, path)
+    }
+
     fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
         grow::grow_to(&mut self.held, slot as usize + 1, || None);
         if let Some(paths) = &mut self.paths {
             paths.resize(paths.len().max(slot as usize + 1), Path::UNKNOWN);
             paths[slot as usize] = *path;
         }
-        let held = Held { job: ByClient::as_inner_sees(job), key: self.inner.within(slot, job, path) };
+        let own = self.inner.within(slot, job, path);
+        let by_size = self.inner.size_rank(slot, job, path).is_some();
+        let key = if by_size { job.rank_or(own) } else { own };
+        let held = Held { job: ByClient::as_inner_sees(job), key };
         let place = held.place(slot);
         let before = self.held[slot as usize].replace(held).map(|held| held.place(slot));
         let waiting = self.join(job.client);

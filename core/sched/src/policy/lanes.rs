@@ -50,6 +50,10 @@ impl Lanes {
         self.0[self.class_of(job)].within(slot, job, path)
     }
 
+    pub fn size_rank(&self, slot: u32, job: &Job, path: &Path) -> Option<u64> {
+        self.0[self.class_of(job)].size_rank(slot, job, path)
+    }
+
     /// The best job of a class.
     pub fn first(&self, class: usize) -> Option<u32> {
         self.0[class].first()

@@ -72,6 +72,10 @@ impl Policy for Minimum {
         self.overall.ahead_bytes(client)
     }
 
+    fn size_rank(&self, slot: u32, job: &Job, path: &Path) -> Option<u64> {
+        self.overall.size_rank(slot, job, path)
+    }
+
     fn within(&self, slot: u32, job: &Job, path: &Path) -> u64 {
         self.overall.within(slot, job, path)
     }

@@ -72,6 +72,11 @@ pub trait Policy: Send {
         job.expected_left().unwrap_or_else(|| blind_rank(job))
     }
 
+    /// The job's rank where that is a size, known or likely, so that sums of it are sizes too ([`crate::CarrierRank`]).
+    fn size_rank(&self, _slot: u32, _job: &Job, _path: &Path) -> Option<u64> {
+        None
+    }
+
     /// The job is ready: puts it at its place, whether or not it was in the order. Called again whenever its attained
     /// service or its path has changed.
     fn enqueue(&mut self, slot: u32, job: &Job, path: &Path);

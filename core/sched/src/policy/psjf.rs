@@ -12,6 +12,7 @@ pub struct Psjf;
 
 impl Rank for Psjf {
     const NAME: &'static str = "psjf";
+    const IS_SIZE: bool = true;
 
     fn rank(&self, job: &Job, _path: &Path) -> u64 {
         job.expected().unwrap_or_else(|| blind_rank(job))

@@ -11,6 +11,9 @@ pub trait Rank: Send {
     /// See [`Policy::needs_path`].
     const NEEDS_PATH: bool = false;
 
+    /// Whether it is a size of the job, or grows in proportion to one: see [`Policy::size_rank`].
+    const IS_SIZE: bool = false;
+
     fn rank(&self, job: &Job, path: &Path) -> u64;
 }
 
@@ -36,7 +39,13 @@ impl<R: Rank> Policy for Ranked<R> {
     }
 
     fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
-        self.queue.set(slot, Key { rank: self.rank.rank(job, path), number: job.number });
+        let own = self.rank.rank(job, path);
+        let rank = if R::IS_SIZE { job.rank_or(own) } else { own };
+        self.queue.set(slot, Key { rank, number: job.number });
+    }
+
+    fn size_rank(&self, _slot: u32, job: &Job, path: &Path) -> Option<u64> {
+        (R::IS_SIZE && job.expected().is_some()).then(|| self.rank.rank(job, path))
     }
 
     fn within(&self, _slot: u32, job: &Job, path: &Path) -> u64 {

@@ -13,6 +13,7 @@ pub struct Srpt;
 
 impl Rank for Srpt {
     const NAME: &'static str = "srpt";
+    const IS_SIZE: bool = true;
 
     fn rank(&self, job: &Job, _path: &Path) -> u64 {
         job.expected_left().unwrap_or_else(|| blind_rank(job))

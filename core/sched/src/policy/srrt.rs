@@ -28,6 +28,7 @@ const RTT_MIN: Nanos = Nanos::from_micros(1);
 
 impl Rank for Srrt {
     const NAME: &'static str = "srrt";
+    const IS_SIZE: bool = true;
     const NEEDS_PATH: bool = true;
 
     fn rank(&self, job: &Job, path: &Path) -> u64 {

@@ -48,6 +48,10 @@ impl Policy for Strict {
         self.lanes.ahead_bytes(client)
     }
 
+    fn size_rank(&self, slot: u32, job: &Job, path: &Path) -> Option<u64> {
+        self.lanes.size_rank(slot, job, path)
+    }
+
     fn within(&self, slot: u32, job: &Job, path: &Path) -> u64 {
         const BELOW: u64 = (1 << 56) - 1;
         (self.lanes.class_of(job) as u64) << 56 | self.lanes.within(slot, job, path).min(BELOW)

@@ -103,6 +103,10 @@ impl Policy for Weighted {
         self.lanes.ahead_bytes(client)
     }
 
+    fn size_rank(&self, slot: u32, job: &Job, path: &Path) -> Option<u64> {
+        self.lanes.size_rank(slot, job, path)
+    }
+
     fn within(&self, slot: u32, job: &Job, path: &Path) -> u64 {
         self.lanes.within(slot, job, path)
     }

@@ -51,13 +51,15 @@ pub(super) fn resolve(config: &Config, quantile: &dyn Fn(f64) -> f64, line: &Lin
     let policy: PolicySpec = spec.parse().map_err(|error| Error::field("policy", error))?;
     let is_las = *policy.order() == Order::Las && !policy.has_classes();
     let is_paused = config.slots.as_ref().is_some_and(|slots| slots.sharing == Sharing::AnyUntilWanted);
-    if is_las && !is_paused && chunk_bytes.is_none() && config.connections.is_none() && !config.clients.is_any() {
+    if is_las && !is_paused && chunk_bytes.is_none() && !config.has_carriers() && !config.clients.is_any() {
         return exact(Discipline::LeastAttained);
     }
     let (order, cuts_bytes) = scaled(policy.order(), quantile, line);
     let scaled = policy.with_order(order);
     let share = config.clients.share_of(config.link, line);
-    let turns = is_las || policy.takes_turns() || share.is_some();
+    // Incremental responses take turns on their connection.
+    let has_streams = config.has_carriers() && config.connections.is_none();
+    let turns = is_las || policy.takes_turns() || share.is_some() || has_streams;
     let chunk_bytes = chunk_bytes.or_else(|| turns.then_some(CHUNK_BYTES_USUAL));
     let parsed = share.map_or_else(|| scaled.build(), |share| scaled.build_shared(share));
     let discipline = match chunk_bytes {

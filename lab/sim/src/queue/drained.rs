@@ -6,12 +6,12 @@
 
 use std::num::NonZeroU32;
 
-use sched::{Arrival, CarrierId, Drain, JobId, Pace, Path, Policy, Precedence, Size, Why};
+use sched::{Arrival, CarrierId, CarrierRank, Drain, JobId, Pace, Path, Policy, Precedence, Size, Why};
 use units::Nanos;
 use units::wire::Framing;
 
 use super::discipline::Classes;
-use super::station::{Flight, Station};
+use super::station::{Flight, Station, Stream};
 
 /// Grants need not end with any segment: what is sent is cut by arrivals, or into chunks.
 const NO_SEGMENTS: u64 = 1 << 62;
@@ -27,25 +27,49 @@ struct Jobs {
     flights: Vec<Option<(JobId, Flight)>>,
     /// On which jobs come in turn; none: each has a connection of its own.
     carriers: Vec<CarrierId>,
+    /// Those that jobs come on by number ([`Flight::stream`]), and stay open.
+    streams: Vec<Option<CarrierId>>,
+}
+
+/// The connections of a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Connections {
+    /// On which jobs come in turn.
+    pub in_turn: Option<NonZeroU32>,
+    pub rank: CarrierRank,
 }
 
 impl Jobs {
-    fn new(policy: Box<dyn Policy>, connections: Option<NonZeroU32>) -> Jobs {
+    fn new(policy: Box<dyn Policy>, connections: Connections) -> Jobs {
         Jobs::of(Drain::new(policy, Pace::WHOLE), connections)
     }
 
-    fn of(mut drain: Drain, connections: Option<NonZeroU32>) -> Jobs {
-        let carriers = (0..connections.map_or(0, NonZeroU32::get)).map(|_| drain.open(framing())).collect();
-        Jobs { drain, flights: Vec::new(), carriers }
+    fn of(drain: Drain, connections: Connections) -> Jobs {
+        let mut drain = drain.with_carrier_rank(connections.rank);
+        let carriers = (0..connections.in_turn.map_or(0, NonZeroU32::get)).map(|_| drain.open(framing())).collect();
+        Jobs { drain, flights: Vec::new(), carriers, streams: Vec::new() }
+    }
+
+    /// The carrier that the job comes on, and its client's wish.
+    fn carrier_of(&mut self, flight: &Flight) -> Option<(CarrierId, Precedence)> {
+        let Some(Stream { connection, precedence }) = flight.stream else {
+            let turn = flight.number.checked_rem(self.carriers.len() as u64)?;
+            return Some((self.carriers[turn as usize], Precedence::default()));
+        };
+        let at = connection as usize;
+        if self.streams.len() <= at {
+            self.streams.resize(at + 1, None);
+        }
+        let carrier = *self.streams[at].get_or_insert_with(|| self.drain.open(framing()));
+        Some((carrier, precedence))
     }
 
     fn arrive(&mut self, flight: Flight, path: Path) {
         let size = Size::Known(flight.service.0);
         let arrival =
             Arrival { framing: framing(), class: flight.class, client: flight.client, path, ..Arrival::of(size) };
-        let turn = flight.number.checked_rem(self.carriers.len() as u64);
-        let carrier = turn.map(|turn| self.carriers[turn as usize]);
-        let carried = carrier.and_then(|on| self.drain.arrive_on(flight.arrival, on, arrival, Precedence::default()));
+        let carrier = self.carrier_of(&flight);
+        let carried = carrier.and_then(|(on, wish)| self.drain.arrive_on(flight.arrival, on, arrival, wish));
         let id = carried.unwrap_or_else(|| self.drain.arrive(flight.arrival, arrival));
         if self.flights.len() <= id.slot() {
             self.flights.resize(id.slot() + 1, None);
@@ -102,7 +126,7 @@ struct Serving {
 }
 
 impl Fluid {
-    pub fn new(policy: Box<dyn Policy>, connections: Option<NonZeroU32>) -> Fluid {
+    pub fn new(policy: Box<dyn Policy>, connections: Connections) -> Fluid {
         Fluid { jobs: Jobs::new(policy, connections), serving: None, wall: Nanos::ZERO }
     }
 
@@ -184,14 +208,14 @@ struct Sending {
 }
 
 impl Chunked {
-    pub fn new(policy: Box<dyn Policy>, connections: Option<NonZeroU32>, chunk: Nanos) -> Chunked {
+    pub fn new(policy: Box<dyn Policy>, connections: Connections, chunk: Nanos) -> Chunked {
         Chunked { jobs: Jobs::new(policy, connections), chunk, sending: None, wall: Nanos::ZERO }
     }
 
     /// With the classes of a table, their greatest rates and slots in the drain.
     pub fn of_classes(Classes { policy, table }: Classes, chunk: Nanos) -> Chunked {
         let drain = Drain::new(policy, Pace::WHOLE).with_classes(&table);
-        Chunked { jobs: Jobs::of(drain, None), chunk, sending: None, wall: Nanos::ZERO }
+        Chunked { jobs: Jobs::of(drain, Connections::default()), chunk, sending: None, wall: Nanos::ZERO }
     }
 
     fn present(&self) -> Vec<(Flight, Nanos)> {

@@ -1,6 +1,7 @@
 //! From arrival to arrival: what happens between them is up to the station.
 
 use record::{JobRecord, Outcome as Ended};
+use sched::Path;
 use units::Nanos;
 
 use workload::Source;
@@ -9,6 +10,7 @@ use super::Error;
 use super::customers::Customers;
 use super::line::{Line, Wire};
 use super::owners::{ClosedClients, Numbering};
+use super::pages::{PageAsk, Pages};
 use super::source::{Clients, Request};
 use super::station::{Flight, Station};
 use crate::hooks::PROGRESS_JOBS;
@@ -104,6 +106,27 @@ impl Engine<'_> {
         }
     }
 
+    /// The same where pages are loaded: requests follow from answers.
+    pub fn run_pages(&mut self, mut station: impl Station, pages: &mut Pages, on_streams: bool) -> Result<(), Error> {
+        while self.tally.jobs() < self.extent.counted {
+            let due = pages.due();
+            if let Some((flight, at)) = station.depart_by(due.unwrap_or(Nanos::MAX)) {
+                self.on_departure(&station, &flight, at);
+                pages.on_end(flight.number, at);
+            } else if let Some(PageAsk { at, number, size_bytes, stream }) = pages.take() {
+                let service = self.serviceable(&station, at, size_bytes)?;
+                let (class, path) = self.clients.draw(None);
+                let (client, is_closed, user, stream) = (0, false, None, Some(stream).filter(|_| on_streams));
+                let flight =
+                    Flight { number, arrival: at, service, size_bytes, class, client, is_closed, user, stream };
+                self.enter(&mut station, flight, path);
+            } else {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
     /// Closed clients are there from the start.
     fn open(&mut self, station: &mut impl Station) -> Result<(), Error> {
         for (client, connections, size_bytes, service) in self.closed.asks() {
@@ -113,8 +136,8 @@ impl Engine<'_> {
                 }
                 let (class, path) = self.clients.draw(None);
                 let number = CLOSED_NUMBER;
-                let (arrival, is_closed, user) = (Nanos::ZERO, true, None);
-                let flight = Flight { number, arrival, service, size_bytes, class, client, is_closed, user };
+                let (arrival, is_closed, user, stream) = (Nanos::ZERO, true, None, None);
+                let flight = Flight { number, arrival, service, size_bytes, class, client, is_closed, user, stream };
                 station.arrive(flight, path);
             }
         }
@@ -134,6 +157,18 @@ impl Engine<'_> {
         user: Option<u32>,
     ) -> Result<(), Error> {
         let Request { at, size_bytes, client } = request;
+        let service = self.serviceable(station, at, size_bytes)?;
+        let (drawn, path) = self.clients.draw(client);
+        let (class, is_closed) = (class.unwrap_or(drawn), false);
+        let client = self.numbering.next(client);
+        let (number, stream) = (self.counts.arrived, None);
+        let flight = Flight { number, arrival: at, service, size_bytes, class, client, is_closed, user, stream };
+        self.enter(station, flight, path);
+        Ok(())
+    }
+
+    /// The time of the link that a job takes, if it may come.
+    fn serviceable(&self, station: &impl Station, at: Nanos, size_bytes: u64) -> Result<Nanos, Error> {
         if station.len() >= JOBS_MAX {
             return Err(Error::TooManyJobs { at });
         }
@@ -142,17 +177,15 @@ impl Engine<'_> {
         if u128::from(at.0) + self.counts.offered + u128::from(service.0) > u128::from(SPAN_MAX.0) {
             return Err(Error::TooLong { at, size_bytes });
         }
-        let (drawn, path) = self.clients.draw(client);
-        let (class, is_closed) = (class.unwrap_or(drawn), false);
-        let client = self.numbering.next(client);
-        let number = self.counts.arrived;
-        let flight = Flight { number, arrival: at, service, size_bytes, class, client, is_closed, user };
-        self.pass(at, station.len());
+        Ok(service)
+    }
+
+    fn enter(&mut self, station: &mut impl Station, flight: Flight, path: Path) {
+        self.pass(flight.arrival, station.len());
         self.counts.arrived += 1;
-        self.counts.offered += u128::from(service.0);
+        self.counts.offered += u128::from(flight.service.0);
         station.arrive(flight, path);
         self.counts.in_system_max = self.counts.in_system_max.max(station.len());
-        Ok(())
     }
 
     /// All departures up to this instant.

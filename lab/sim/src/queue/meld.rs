@@ -108,6 +108,7 @@ mod tests {
                         client: 0,
                         is_closed: false,
                         user: None,
+                        stream: None,
                     };
                     number += 1;
                     model.push((service, flight.number));

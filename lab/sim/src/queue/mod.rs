@@ -12,6 +12,7 @@ mod las;
 mod line;
 mod meld;
 mod owners;
+mod pages;
 mod ps;
 mod relaxation;
 mod slotted;
@@ -25,13 +26,14 @@ pub use discipline::{CHUNK_BYTES_USUAL, CLASSES};
 pub use engine::{JOBS_MAX, SPAN_MAX};
 pub use line::Wire;
 pub use owners::{CLIENTS_MAX, CLOSED_CONNECTIONS_MAX, CLOSED_MAX, ClientSpec, Closed, ClosedOutcome, Owners};
+pub use pages::{PAGE_CONNECTIONS_MAX, PAGES_MAX, PageLoad, PageOutcome, Times};
 pub use source::Paths;
 pub(crate) use source::Poisson;
 
 use std::num::NonZeroU32;
 
 use sched::classes::ClassTable;
-use sched::{LEVELS_MAX, SLOTS_MAX, Sharing, Slots};
+use sched::{CarrierRank, LEVELS_MAX, SLOTS_MAX, Sharing, Slots};
 use serde::Serialize;
 use units::{Nanos, Rate};
 use workload::{Distribution, LoadProfile, WebStone, WebStoneClients, check_webstone};
@@ -42,6 +44,7 @@ use discipline::{Discipline, Resolved, resolve};
 use engine::{Counts, Engine, Extent};
 use line::Line;
 use owners::{ClosedClients, Numbering};
+use pages::Pages;
 use slotted::Slotted;
 use source::{Clients, Request};
 
@@ -67,6 +70,8 @@ pub struct Config {
     /// Jobs come on so many connections in turn, each a carrier of the drain and its own share of a policy that takes turns; a job that
     /// finds its connection full has one of its own. `None`: every job has.
     pub connections: Option<NonZeroU32>,
+    /// How connections that carry several jobs stand in the order; `None`: each job stands by itself, whatever it comes on.
+    pub carrier_rank: Option<CarrierRank>,
     pub clients: ClientSpec,
     /// Bytes on the link handed down at once; `None` is fluid service, or [`CHUNK_BYTES_USUAL`] for a policy that takes turns and where clients
     /// share.
@@ -110,6 +115,8 @@ pub enum Arrivals {
     Replay(Vec<workload::Job>),
     /// WebStone's clients, so many of each class, each thinking so long after an answer.
     WebStone { of: WebStone, clients: Vec<u32>, think: Nanos },
+    /// Visits to pages, whose requests follow from answers.
+    Pages(PageLoad),
 }
 
 /// When it is over.
@@ -143,6 +150,8 @@ pub struct Outcome {
     pub closed: Vec<ClosedOutcome>,
     /// Classes of WebStone's clients, in their order.
     pub customers: Vec<CustomerOutcome>,
+    /// What pages took, where those are loaded.
+    pub pages: Option<PageOutcome>,
     /// Bytes per grant where service is not fluid.
     pub chunk_bytes: Option<u64>,
     /// Cut points of the policy's bands, bytes on the link.
@@ -158,14 +167,21 @@ pub fn check(config: &Config) -> Result<(), Error> {
 pub fn run(config: &Config, hooks: Hooks) -> Result<Outcome, Error> {
     let Resolved { discipline, chunk_bytes, cuts_bytes } = prepare(config)?;
     let mut engine = engine(config, hooks);
+    let mut pages = config.pages().map(|load| Pages::new(load, &engine.line, config.wire, config.seed));
+    if let Some(pages) = &pages {
+        (engine.extent.warm_up, engine.extent.counted) = pages.extent();
+    }
+    let connections = config.connections_in_turn();
     match discipline {
-        Discipline::ProcessorSharing => feed(&mut engine, ps::ProcessorSharing::default(), config),
-        Discipline::LeastAttained => feed(&mut engine, las::LeastAttained::default(), config),
-        Discipline::Fluid(policy) => feed(&mut engine, drained::Fluid::new(policy, config.connections), config),
+        Discipline::ProcessorSharing => feed(&mut engine, ps::ProcessorSharing::default(), config, &mut pages),
+        Discipline::LeastAttained => feed(&mut engine, las::LeastAttained::default(), config, &mut pages),
+        Discipline::Fluid(policy) => feed(&mut engine, drained::Fluid::new(policy, connections), config, &mut pages),
         Discipline::Chunked(policy, chunk) => {
-            feed(&mut engine, drained::Chunked::new(policy, config.connections, chunk), config)
+            feed(&mut engine, drained::Chunked::new(policy, connections, chunk), config, &mut pages)
         }
-        Discipline::Classes(classes, chunk) => feed(&mut engine, drained::Chunked::of_classes(classes, chunk), config),
+        Discipline::Classes(classes, chunk) => {
+            feed(&mut engine, drained::Chunked::of_classes(classes, chunk), config, &mut pages)
+        }
     }?;
     let Engine { tally, counts, numbering, closed, customers, .. } = engine;
     let span_ns = counts.at.0.max(1) as f64;
@@ -181,6 +197,7 @@ pub fn run(config: &Config, hooks: Hooks) -> Result<Outcome, Error> {
         clients: numbering.count(),
         closed: closed.outcomes(config.link, counts.at),
         customers: customers.outcomes(counts.at),
+        pages: pages.map(|pages| pages.outcome()),
         chunk_bytes,
         cuts_bytes,
     })
@@ -203,7 +220,15 @@ fn engine<'a>(config: &Config, hooks: Hooks<'a>) -> Engine<'a> {
     }
 }
 
-fn feed(engine: &mut Engine, station: impl station::Station, config: &Config) -> Result<(), Error> {
+fn feed(
+    engine: &mut Engine,
+    station: impl station::Station,
+    config: &Config,
+    pages: &mut Option<Pages>,
+) -> Result<(), Error> {
+    if let Some(pages) = pages {
+        return engine.run_pages(station, pages, config.carrier_rank.is_some());
+    }
     match &config.slots {
         None => arrive(engine, station, config),
         Some(SlotSpec { slots, sharing, buffer_bytes }) => {
@@ -223,6 +248,7 @@ fn arrive(engine: &mut Engine, station: impl station::Station, config: &Config) 
             let service_ns = config.wire.mean_bytes(sizes) * 8e9 / config.link.bits_per_s() as f64;
             engine.run(station, Poisson::new(sizes, load.clone(), service_ns, config.seed))
         }
+        Arrivals::Pages(_) => Ok(()),
         Arrivals::Replay(jobs) => {
             let first = if let Horizon::Jobs(jobs) = config.horizon { jobs } else { u64::MAX };
             let request = |job: &workload::Job| Request {
@@ -278,6 +304,13 @@ fn prepare(config: &Config) -> Result<Resolved, Error> {
             let files = of.files();
             resolve(config, &|u| on_link(files.quantile(u) as f64), &line)
         }
+        Arrivals::Pages(load) => {
+            pages::check(config, load)?;
+            let mut sizes = pages::sizes(config.seed);
+            sizes.sort_unstable();
+            let quantile = |u: f64| sizes[((u * sizes.len() as f64) as usize).min(sizes.len() - 1)] as f64;
+            resolve(config, &|u| on_link(quantile(u)), &line)
+        }
         Arrivals::Replay(jobs) if jobs.is_empty() => Err(Error::field("trace", "there are no jobs in it")),
         Arrivals::Replay(jobs) => {
             let mut sizes: Vec<u64> = jobs.iter().map(|job| job.size_bytes).collect();
@@ -289,6 +322,19 @@ fn prepare(config: &Config) -> Result<Resolved, Error> {
 }
 
 impl Config {
+    fn pages(&self) -> Option<&PageLoad> {
+        if let Arrivals::Pages(load) = &self.arrivals { Some(load) } else { None }
+    }
+
+    fn connections_in_turn(&self) -> drained::Connections {
+        drained::Connections { in_turn: self.connections, rank: self.carrier_rank.unwrap_or_default() }
+    }
+
+    /// Whether connections carry several jobs each.
+    fn has_carriers(&self) -> bool {
+        self.connections.is_some() || (self.pages().is_some() && self.carrier_rank.is_some())
+    }
+
     fn customers(&self) -> usize {
         if let Arrivals::WebStone { clients, .. } = &self.arrivals { clients.len() } else { 0 }
     }

@@ -27,6 +27,9 @@ pub(super) fn judged(summary: Summary, config: &Config, rho_offered: f64) -> Sum
         Arrivals::Replay(jobs) => (rho_offered, scatter(jobs)),
         // There are never more jobs than clients: batches tell how long that is remembered.
         Arrivals::WebStone { .. } => return summary,
+        Arrivals::Pages(_) => {
+            return summary.without_intervals("requests of a page depend on one another: compare several seeds".into());
+        }
     };
     if rho >= 1.0 {
         let reason = format!("at a load of {rho:.3} there is no steady state, and a mean depends on where one stops");
@@ -70,6 +73,7 @@ mod tests {
             class_of: crate::queue::ClassOf::Job,
             class_table: None,
             connections: None,
+            carrier_rank: None,
             clients: ClientSpec::default(),
             chunk_bytes: None,
             job_cost: units::Nanos::ZERO,

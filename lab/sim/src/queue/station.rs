@@ -1,4 +1,4 @@
-use sched::Path;
+use sched::{Path, Precedence};
 use units::Nanos;
 
 /// A job on its way through a station.
@@ -16,6 +16,15 @@ pub struct Flight {
     pub is_closed: bool,
     /// Who waits for it before he asks again.
     pub user: Option<u32>,
+    /// The connection that carries it beside others; `None`: it has one for itself, or one in turn.
+    pub stream: Option<Stream>,
+}
+
+/// Where a job stands on a connection that carries several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stream {
+    pub connection: u32,
+    pub precedence: Precedence,
 }
 
 /// The link with its queue, under one discipline.

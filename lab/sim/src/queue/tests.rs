@@ -7,6 +7,7 @@ use workload::Job;
 use super::*;
 
 mod classes;
+mod pages;
 mod slots;
 
 /// One byte takes one nanosecond.
@@ -23,6 +24,7 @@ fn replay(policy: &str, jobs: &[Job]) -> Config {
         class_of: ClassOf::Job,
         class_table: None,
         connections: None,
+        carrier_rank: None,
         clients: ClientSpec::default(),
         chunk_bytes: None,
         job_cost: units::Nanos::ZERO,

@@ -5,12 +5,14 @@ mod clients;
 mod output;
 mod packet;
 mod packet_spec;
+mod pages_spec;
 mod queue;
 mod server;
 mod spec;
 mod webstone_spec;
 
 pub use packet_spec::PacketSpec;
+pub use pages_spec::PagesSpec;
 pub use spec::{Model, Paths, SimSpec, Wire};
 pub use webstone_spec::WebStoneSpec;
 
@@ -102,6 +104,9 @@ fn refuse_users(spec: &SimSpec) -> Result<(), Failure> {
     if let Some(field) = spec.webstone.first_set().filter(|_| spec.model != Model::Queue) {
         return Err(Failure::Usage(format!("--{}: only --model queue knows it", field.replace('_', "-"))));
     }
+    if let Some(field) = spec.pages.first_set().filter(|_| spec.model != Model::Queue) {
+        return Err(Failure::Usage(format!("--{}: only --model queue knows it", field.replace('_', "-"))));
+    }
     if spec.set.is_some() && spec.model != Model::Server {
         return Err(Failure::Usage("--set: only --model server knows it".into()));
     }
@@ -114,6 +119,7 @@ Examples:
   weirlab sim --policy srpt --rho 0.8 --dist exponential:mean=5000
   weirlab sim --policy srpt --rho 0.8 --trace access.log --clients trace
   weirlab sim --policy ps --webstone WA --class A:15 --class B:15 --slots A:15,B:3 --jobs 100000
+  weirlab sim --policy srpt --rho 0.8 --pages 1000 --carriers chain
   weirlab sim --policy srpt --rho 0.1 --dist deterministic:size=300000 --seconds 120 --closed 8,100KB --client-share off")]
 pub struct Args {
     #[command(flatten)]

@@ -123,7 +123,7 @@ fn manifest(spec: &SimSpec, outcome: &SimOutcome, written: &Written) -> Result<M
 
 /// Who asks, where nobody asks before the answer.
 fn closed(spec: &SimSpec) -> Option<String> {
-    if let Some(who) = spec.webstone.who() {
+    if let Some(who) = spec.webstone.who().or_else(|| spec.pages.who()) {
         return Some(who);
     }
     match (spec.users, spec.model) {

@@ -44,6 +44,9 @@ pub(super) fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
     if !outcome.cuts_bytes.is_empty() {
         details.insert("cuts_bytes".into(), Value::from(outcome.cuts_bytes));
     }
+    if let Some(pages) = outcome.pages {
+        details.insert("pages".into(), serde_json::to_value(pages)?);
+    }
     if let Some(clients) = outcome.clients {
         details.insert("clients".into(), clients.into());
     }
@@ -83,12 +86,16 @@ pub(super) fn wrong<E: std::fmt::Display>(field: &str) -> impl Fn(E) -> Failure 
 fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
     let link: Rate = spec.link().parse().map_err(wrong("link"))?;
     let class_table = class_table(spec)?;
-    let arrivals = match (spec.webstone.arrivals()?, &spec.trace) {
-        (Some(clients), _) => clients,
+    let asked = match spec.pages.arrivals(spec)? {
+        None => spec.webstone.arrivals()?,
+        pages => pages,
+    };
+    let arrivals = match (asked, &spec.trace) {
+        (Some(asked), _) => asked,
         (None, Some(_)) => replay(spec, link)?,
         (None, None) => poisson(spec)?,
     };
-    let is_replay = matches!(arrivals, queue::Arrivals::Replay(_));
+    let is_replay = matches!(arrivals, queue::Arrivals::Replay(_) | queue::Arrivals::Pages(_));
     let horizon = horizon(spec, is_replay)?;
     let warm_up_usual = match horizon {
         queue::Horizon::Jobs(jobs) if !is_replay => jobs / WARM_UP_SHARE,
@@ -110,6 +117,7 @@ fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
         class_of: class_of(spec)?,
         class_table,
         connections: spec.connections,
+        carrier_rank: spec.pages.carrier_rank(spec)?,
         clients: super::clients::of(spec)?,
         chunk_bytes: spec.chunk,
         job_cost: spec.webstone.job_cost()?,

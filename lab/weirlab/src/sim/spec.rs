@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{PacketSpec, WebStoneSpec};
+use super::{PacketSpec, PagesSpec, WebStoneSpec};
 
 /// Everything that makes a simulation; two equal ones give the same result to the byte.
 ///
@@ -117,6 +117,9 @@ pub struct SimSpec {
     #[command(flatten)]
     #[serde(flatten)]
     pub webstone: WebStoneSpec,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub pages: PagesSpec,
     #[command(flatten)]
     #[serde(flatten)]
     pub packet: PacketSpec,

@@ -16,6 +16,9 @@ const VERSION: &str = env!("WEIR_MODEL_DIGEST");
 /// Jobs of a trial: enough for every figure that is one of all jobs.
 const TRIAL_JOBS: u64 = 100;
 
+/// Pages of a trial.
+const TRIAL_PAGES: u32 = 10;
+
 /// Seconds of a trial where the spec says seconds: a link of 10 Gbit/s full of small jobs is done with them at once.
 const TRIAL_SECONDS: f64 = 1.0;
 
@@ -129,6 +132,7 @@ impl ::sweep::Model for Simulator {
             spec.users = Some(1);
         }
         match &mut spec.seconds {
+            _ if spec.pages.pages.is_some() => (spec.pages.pages, spec.warm_up) = (Some(TRIAL_PAGES), None),
             Some(seconds) => *seconds = seconds.min(TRIAL_SECONDS),
             None => spec.jobs = Some(spec.jobs.map_or(TRIAL_JOBS, |jobs| jobs.min(TRIAL_JOBS))),
         }

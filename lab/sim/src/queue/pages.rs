@@ -1,0 +1,286 @@
+//! Page loads: each visitor's connections, and requests that follow from answers.
+//!
+//! A visitor asks for the HTML; when it is there, for what it names; when the style sheets are there, for what they name ([`workload::page`]). On one
+//! connection all requests are under way at once, as HTTP/2 and HTTP/3 have it; on several, one on each, and the others wait in the browser, the most
+//! urgent first. A request reaches the server a round trip after what it follows from. Pages and arrivals are drawn from the seed alone: the same
+//! under every order.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rand::RngCore;
+use sched::Precedence;
+use serde::Serialize;
+use units::Nanos;
+use workload::{ObjectKind, PageObject, page};
+
+use super::line::{Line, Wire};
+use super::source::stream;
+use super::station::Stream;
+use super::{Config, Error};
+
+/// Pages of a run at most, so that all of them fit into memory.
+pub const PAGES_MAX: u32 = 50_000;
+/// Connections of a page at most.
+pub const PAGE_CONNECTIONS_MAX: u32 = 32;
+
+/// Requests under way on a connection that carries several: what servers commonly allow (RFC 9113 section 6.5.2).
+const STREAMS_MAX: u32 = 100;
+
+/// From an answer to the requests that follow from it: a round trip of an ordinary line.
+const ROUND_TRIP: Nanos = Nanos::from_millis(50);
+
+/// Before the pages that are counted, and behind them: one for so many that are.
+const MARGIN_SHARE: u32 = 10;
+
+/// Visits to pages.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PageLoad {
+    /// How many are counted; a tenth more come before them, and as many behind, so that the last find the load of the first.
+    pub pages: u32,
+    pub rho: f64,
+    /// One carries many requests at once; more carry one each at a time.
+    pub connections: u32,
+}
+
+/// What the pages took.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PageOutcome {
+    pub count: usize,
+    pub requests_mean: f64,
+    pub bytes_mean: f64,
+    /// Until the HTML, all style sheets and the scripts that block are there.
+    pub first_contentful_ms: Times,
+    /// Until everything is.
+    pub full_ms: Times,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Times {
+    pub mean: f64,
+    pub p50: f64,
+    pub p95: f64,
+}
+
+impl Times {
+    fn of(spans: impl Iterator<Item = Nanos>) -> Times {
+        let mut spans: Vec<Nanos> = spans.collect();
+        spans.sort_unstable();
+        let rank = |permille| stats::nearest_rank(&spans, permille).map_or(0.0, Nanos::as_millis_f64);
+        let mean = stats::mean_nanos(&spans).unwrap_or(0.0) / 1e6;
+        Times { mean, p50: rank(500), p95: rank(950) }
+    }
+}
+
+/// A request that is due at the server.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct PageAsk {
+    pub at: Nanos,
+    /// Page by page, over the whole run.
+    pub number: u64,
+    pub size_bytes: u64,
+    pub stream: Stream,
+}
+
+/// A page being loaded.
+struct Visit {
+    from: Nanos,
+    objects: Vec<PageObject>,
+    /// Of its HTML.
+    number: u64,
+    /// In the browser: found, and not asked for yet.
+    waiting: Vec<u16>,
+    under_way: u32,
+    styles_left: u32,
+    blocking_left: u32,
+    left: u32,
+    content_at: Nanos,
+    full_at: Nanos,
+}
+
+impl Visit {
+    fn new(from: Nanos, objects: Vec<PageObject>, number: u64) -> Visit {
+        let count = |is: fn(ObjectKind) -> bool| objects.iter().filter(|object| is(object.kind)).count() as u32;
+        Visit {
+            from,
+            number,
+            waiting: vec![0],
+            under_way: 0,
+            styles_left: count(|kind| kind == ObjectKind::Style),
+            blocking_left: count(ObjectKind::is_blocking),
+            left: objects.len() as u32,
+            content_at: Nanos::MAX,
+            full_at: Nanos::MAX,
+            objects,
+        }
+    }
+
+    /// An object is there.
+    fn on_end(&mut self, object: usize, at: Nanos) {
+        let kind = self.objects[object].kind;
+        self.under_way -= 1;
+        self.left -= 1;
+        self.blocking_left -= u32::from(kind.is_blocking());
+        if self.blocking_left == 0 && kind.is_blocking() {
+            self.content_at = at;
+        }
+        if self.left == 0 {
+            self.full_at = at;
+        }
+        self.styles_left -= u32::from(kind == ObjectKind::Style);
+        if kind == ObjectKind::Html {
+            self.find(false);
+        }
+        if self.styles_left == 0 && (kind == ObjectKind::Style || kind == ObjectKind::Html) {
+            self.find(true);
+        }
+    }
+
+    fn find(&mut self, follows_styles: bool) {
+        let found = (0u16..).zip(&self.objects).skip(1);
+        let found = found.filter(|(_, object)| object.kind.follows_styles() == follows_styles);
+        self.waiting.extend(found.map(|(at, _)| at));
+    }
+
+    /// The next to ask for, if there is room on its connections.
+    fn next(&mut self, under_way_max: u32) -> Option<u16> {
+        if self.under_way >= under_way_max {
+            return None;
+        }
+        let urgency = |at: &u16| (self.objects[usize::from(*at)].kind.urgency(), *at);
+        let (place, _) = self.waiting.iter().enumerate().min_by_key(|(_, at)| urgency(at))?;
+        self.under_way += 1;
+        Some(self.waiting.swap_remove(place))
+    }
+}
+
+/// All pages of a run, and what is due of them.
+pub(super) struct Pages {
+    visits: Vec<Visit>,
+    counted: std::ops::Range<usize>,
+    under_way_max: u32,
+    /// Instant, page, object.
+    due: BinaryHeap<Reverse<(Nanos, u32, u16)>>,
+}
+
+impl Pages {
+    pub fn new(load: &PageLoad, line: &Line, wire: Wire, seed: u64) -> Pages {
+        let margin = load.pages.div_ceil(MARGIN_SHARE);
+        let drawn: Vec<Vec<PageObject>> = {
+            let mut random = stream(seed, 1);
+            (0..load.pages + 2 * margin).map(|_| page(&mut random)).collect()
+        };
+        let service = |object: &PageObject| line.time_for(wire.bytes(object.size_bytes)).0;
+        let all_ns: u64 = drawn.iter().flatten().map(service).sum();
+        let gap_ns = all_ns as f64 / drawn.len() as f64 / load.rho;
+        let (mut times, mut at, mut number) = (stream(seed, 0), Nanos::ZERO, 0);
+        let mut visits = Vec::new();
+        for objects in drawn {
+            // In (0, 1], so that its logarithm is finite.
+            let uniform = ((times.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+            at += Nanos((-uniform.ln() * gap_ns) as u64);
+            let count = objects.len() as u64;
+            visits.push(Visit::new(at, objects, number));
+            number += count;
+        }
+        let under_way_max = if load.connections == 1 { STREAMS_MAX } else { load.connections };
+        let counted = margin as usize..(margin + load.pages) as usize;
+        let mut pages = Pages { visits, counted, under_way_max, due: BinaryHeap::new() };
+        (0..pages.visits.len() as u32).for_each(|page| pages.ask(page, pages.visits[page as usize].from));
+        pages
+    }
+
+    /// Requests of the pages that count: the first one's number, and how many they are.
+    pub fn extent(&self) -> (u64, u64) {
+        let first = |page: usize| self.visits.get(page).map_or(0, |visit| visit.number);
+        (first(self.counted.start), first(self.counted.end) - first(self.counted.start))
+    }
+
+    pub fn due(&self) -> Option<Nanos> {
+        self.due.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    pub fn take(&mut self) -> Option<PageAsk> {
+        let Reverse((at, page, object)) = self.due.pop()?;
+        let visit = &self.visits[page as usize];
+        let PageObject { kind, size_bytes } = visit.objects[usize::from(object)];
+        let precedence = Precedence { urgency: kind.urgency(), is_incremental: kind.is_incremental() };
+        let stream = Stream { connection: page, precedence };
+        Some(PageAsk { at, number: visit.number + u64::from(object), size_bytes, stream })
+    }
+
+    /// The request of this number was answered.
+    pub fn on_end(&mut self, number: u64, at: Nanos) {
+        let page = self.visits.partition_point(|visit| visit.number <= number) - 1;
+        let visit = &mut self.visits[page];
+        visit.on_end((number - visit.number) as usize, at);
+        self.ask(page as u32, at + ROUND_TRIP);
+    }
+
+    fn ask(&mut self, page: u32, at: Nanos) {
+        while let Some(object) = self.visits[page as usize].next(self.under_way_max) {
+            self.due.push(Reverse((at, page, object)));
+        }
+    }
+
+    /// Of the pages that count, all of which have to be loaded.
+    pub fn outcome(&self) -> PageOutcome {
+        let counted = &self.visits[self.counted.clone()];
+        let pages = counted.len().max(1) as f64;
+        let objects = || counted.iter().flat_map(|visit| &visit.objects);
+        PageOutcome {
+            count: counted.len(),
+            requests_mean: objects().count() as f64 / pages,
+            bytes_mean: objects().map(|object| object.size_bytes as f64).sum::<f64>() / pages,
+            first_contentful_ms: Times::of(counted.iter().map(|visit| visit.content_at - visit.from)),
+            full_ms: Times::of(counted.iter().map(|visit| visit.full_at - visit.from)),
+        }
+    }
+}
+
+/// Sizes of objects as they come.
+pub(super) fn sizes(seed: u64) -> Vec<u64> {
+    let mut random = stream(seed, 1);
+    let pages = (0..PAGES_SAMPLED).map(|_| page(&mut random));
+    pages.flatten().map(|object| object.size_bytes).collect()
+}
+
+/// Pages whose sizes stand for those of all.
+const PAGES_SAMPLED: u32 = 1000;
+
+/// Everything that can be wrong with a load of pages.
+pub(super) fn check(config: &Config, load: &PageLoad) -> Result<(), Error> {
+    let PageLoad { pages, rho, connections } = *load;
+    if !(1..=PAGES_MAX).contains(&pages) {
+        return Err(Error::field("pages", format_args!("{pages} pages: write 1 to {PAGES_MAX}")));
+    }
+    if !(rho > 0.0 && rho < 1.0) {
+        return Err(Error::field("rho", format_args!("a load of {rho}: of pages write more than 0 and less than 1")));
+    }
+    if !(1..=PAGE_CONNECTIONS_MAX).contains(&connections) {
+        let said = format_args!("{connections} connections: write 1 to {PAGE_CONNECTIONS_MAX}");
+        return Err(Error::field("page_connections", said));
+    }
+    let beside = [
+        ("wire", config.wire == Wire::Tcp, "its handshake for each request is not that of pages: write plain"),
+        ("connections", config.connections.is_some(), "pages have connections of their own: leave it out"),
+        ("clients", config.clients.is_any(), "not beside pages"),
+        ("slots", config.slots.is_some(), "not beside pages"),
+        ("class_table", config.class_table.is_some(), "not beside pages"),
+        ("classes", !config.class_shares.is_empty(), "not beside pages"),
+        (
+            "carriers",
+            connections > 1 && config.carrier_rank.is_some(),
+            "of several connections none carries several: write none",
+        ),
+        (
+            "policy",
+            config.policy == "ps" && config.carrier_rank.is_some(),
+            "ps has no carriers: write carriers none, or fair",
+        ),
+    ];
+    match beside.into_iter().find(|(_, is_given, _)| *is_given) {
+        Some((field, _, reason)) => Err(Error::field(field, reason)),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,162 @@
+//! Pages as browsers load them: HTML, then what it names, then what the style sheets name, with the urgencies that browsers send.
+//!
+//! The mix is that of the median page on desktops in the Web Almanac 2024 of the HTTP Archive, chapter "Page Weight": 2,652 KB in 71 requests, of
+//! them images 1,054 KB in 18, scripts 613 KB in 24, fonts 131 KB, style sheets 78 KB, HTML 18 KB. It does not give the number of style sheets and
+//! fonts (here 8 and 4) nor what the rest is (here 16 requests of 30 KB). Pages differ by two factors, one for their numbers and one for their sizes,
+//! and objects by a third, all lognormal: the Almanac has 8 to 9 MB at the 90th percentile, about 3.4 times the median.
+//!
+//! Urgencies are Chrome's (RFC 9218 section 4): `TypeToPriority` in Blink's `resource_fetcher.cc` gives style sheets and fonts its highest priority,
+//! scripts that block the next, scripts of the late body the third, async scripts and images the fourth; the first images are raised to the third. `net`
+//! sends them as urgency 0, 1, 2 and 3, and `ShouldLoadIncremental` marks all as incremental but style sheets, scripts and fonts, which are of no use in
+//! parts. What a page waits for is simplified: nothing is asked for before the HTML is there whole, and no script asks for more.
+
+use rand_chacha::ChaCha8Rng;
+
+use crate::synthetic::unit;
+
+/// Objects of a page at most.
+pub const PAGE_OBJECTS_MAX: usize = 500;
+
+/// Bytes of an object at most: where the tail of sizes is cut.
+const OBJECT_BYTES_MAX: f64 = 20e6;
+
+/// Spread of the logarithm, between pages: of the number of objects and of their sizes.
+const COUNT_SIGMA: f64 = 0.5;
+const SIZE_SIGMA: f64 = 0.8;
+
+/// What an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObjectKind {
+    Html,
+    Style,
+    /// Nothing is shown before it has run.
+    Script,
+    AsyncScript,
+    /// One of the first, which are probably in view.
+    FirstImage,
+    Image,
+    Font,
+    /// What scripts ask for.
+    Data,
+}
+
+/// Objects of one kind on the median page.
+struct Share {
+    kind: ObjectKind,
+    count: f64,
+    bytes_mean: f64,
+    /// Spread of the logarithm between objects.
+    sigma: f64,
+}
+
+const fn share(kind: ObjectKind, count: f64, bytes_mean: f64, sigma: f64) -> Share {
+    Share { kind, count, bytes_mean, sigma }
+}
+
+/// The median page; the first has to be there once.
+const MIX: [Share; 8] = [
+    share(ObjectKind::Html, 1.0, 18_000.0, 0.8),
+    share(ObjectKind::Style, 8.0, 9_750.0, 1.0),
+    share(ObjectKind::Script, 8.0, 25_500.0, 1.0),
+    share(ObjectKind::AsyncScript, 16.0, 25_500.0, 1.0),
+    share(ObjectKind::FirstImage, 5.0, 58_500.0, 1.4),
+    share(ObjectKind::Image, 13.0, 58_500.0, 1.4),
+    share(ObjectKind::Font, 4.0, 33_000.0, 0.5),
+    share(ObjectKind::Data, 16.0, 30_000.0, 1.4),
+];
+
+/// One object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageObject {
+    pub kind: ObjectKind,
+    pub size_bytes: u64,
+}
+
+impl ObjectKind {
+    /// RFC 9218 section 4.1.
+    pub fn urgency(self) -> u8 {
+        match self {
+            ObjectKind::Html | ObjectKind::Style | ObjectKind::Font => 0,
+            ObjectKind::Script => 1,
+            ObjectKind::FirstImage => 2,
+            ObjectKind::AsyncScript | ObjectKind::Image | ObjectKind::Data => 3,
+        }
+    }
+
+    /// RFC 9218 section 4.2.
+    pub fn is_incremental(self) -> bool {
+        matches!(self, ObjectKind::Html | ObjectKind::FirstImage | ObjectKind::Image | ObjectKind::Data)
+    }
+
+    /// Whether nothing of the page is shown before it is there.
+    pub fn is_blocking(self) -> bool {
+        matches!(self, ObjectKind::Html | ObjectKind::Style | ObjectKind::Script)
+    }
+
+    /// Whether it is found in a style sheet, or by what runs after them, and not in the HTML.
+    pub fn follows_styles(self) -> bool {
+        matches!(self, ObjectKind::Font | ObjectKind::Data)
+    }
+}
+
+/// A page, its HTML first; the same stream of numbers gives the same page.
+pub fn page(random: &mut ChaCha8Rng) -> Vec<PageObject> {
+    let (counts, sizes) = (lognormal(random, COUNT_SIGMA), lognormal(random, SIZE_SIGMA));
+    let mut objects = Vec::new();
+    for Share { kind, count, bytes_mean, sigma } in MIX {
+        let count = if kind == ObjectKind::Html { 1 } else { (count * counts).round() as usize };
+        // Its median, so that its mean is as given.
+        let median = bytes_mean * sizes * (-sigma * sigma / 2.0).exp();
+        for _ in 0..count.min(PAGE_OBJECTS_MAX - objects.len()) {
+            let size_bytes = (median * lognormal(random, sigma)).clamp(1.0, OBJECT_BYTES_MAX) as u64;
+            objects.push(PageObject { kind, size_bytes });
+        }
+    }
+    objects
+}
+
+/// Of median 1 (Box and Muller 1958).
+fn lognormal(random: &mut ChaCha8Rng, sigma: f64) -> f64 {
+    let (radius, angle) = (1.0 - unit(random), std::f64::consts::TAU * unit(random));
+    ((-2.0 * radius.ln()).sqrt() * angle.cos() * sigma).exp()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    fn pages(count: u64) -> Vec<Vec<PageObject>> {
+        (0..count).map(|seed| page(&mut ChaCha8Rng::seed_from_u64(seed))).collect()
+    }
+
+    fn quantile(mut values: Vec<u64>, q: f64) -> f64 {
+        values.sort_unstable();
+        values[(values.len() as f64 * q) as usize] as f64
+    }
+
+    #[test]
+    fn the_median_page_is_the_almanacs() {
+        let pages = pages(20_000);
+        let bytes: Vec<u64> = pages.iter().map(|page| page.iter().map(|object| object.size_bytes).sum()).collect();
+        let (median, p90) = (quantile(bytes.clone(), 0.5), quantile(bytes, 0.9));
+        assert!((2.1e6..2.7e6).contains(&median) && (7e6..9.5e6).contains(&p90), "{median}, {p90}");
+        let counts: Vec<u64> = pages.iter().map(|page| page.len() as u64).collect();
+        assert!((68.0..=74.0).contains(&quantile(counts, 0.5)));
+        let images = |page: &Vec<PageObject>| {
+            let images = page.iter().filter(|object| matches!(object.kind, ObjectKind::FirstImage | ObjectKind::Image));
+            images.map(|object| object.size_bytes).sum()
+        };
+        assert!((7e5..1.1e6).contains(&quantile(pages.iter().map(images).collect(), 0.5)));
+    }
+
+    #[test]
+    fn every_page_begins_with_one_html() {
+        for page in pages(2000) {
+            assert!((1..=PAGE_OBJECTS_MAX).contains(&page.len()));
+            assert!(page.iter().enumerate().all(|(at, object)| (object.kind == ObjectKind::Html) == (at == 0)));
+            assert!(page.iter().all(|object| object.size_bytes > 0 && object.kind.urgency() <= 7));
+        }
+        assert_eq!(pages(3), pages(3));
+    }
+}
