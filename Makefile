@@ -17,7 +17,7 @@ BPF = $(if $(wildcard /usr/include/libelf.h),,--no-default-features)
 .PHONY: help run test test-vm conformance demo bench virtual vm-run reproduce setup
 
 help:
-	@echo "make run     serve examples/site at http://127.0.0.1:$(PORT)/, shortest response first (PORT=, UPLINK=)"
+	@echo "make run     serve examples/site at http://127.0.0.1:$(PORT)/, shortest response first (PORT=, UPLINK=, TLS=1)"
 	@echo "make demo    the same server with and without the order, on loopback, and what it is worth"
 	@echo "make test    every check and every test; as root also those in network namespaces"
 	@echo "make test-vm the kernel side's tests on a stock kernel in a virtual machine, as root"
@@ -32,8 +32,8 @@ run:
 	@scripts/setup.sh run
 	cargo build --release --locked --package weir $(BPF)
 	@echo
-	@echo "serving examples/site at http://127.0.0.1:$(PORT)/ (stop with ctrl-c)"
-	@$(TARGET)/release/weir serve examples/site --listen 127.0.0.1:$(PORT) --uplink $(UPLINK) --policy srpt
+	@echo "serving examples/site at http$(if $(TLS),s)://127.0.0.1:$(PORT)/ (stop with ctrl-c)"
+	@$(TARGET)/release/weir serve examples/site --listen 127.0.0.1:$(PORT) --uplink $(UPLINK) --policy srpt $(if $(TLS),--tls-dev)
 
 # Without the kernel of virtual time its tests print SKIPPED, and those whose verdict depends on time go by the host's clock; in CI
 # (CI=true) that is an error.
