@@ -1,4 +1,4 @@
-use h2::server;
+use h2::{Reason, server};
 use http_fields::Response;
 use proptest::prelude::*;
 
@@ -36,9 +36,7 @@ fn reset(stream: u32, reason: Reason) -> Vec<u8> {
     frame(RST_STREAM, 0, stream, &u32::from(reason).to_be_bytes())
 }
 
-use h2::Reason;
-
-/// A client with a job of ten bytes for each number under `jobs`, and what it does.
+/// A client with its books.
 struct Client<'a> {
     plan: &'a Plan,
     ledger: Ledger<'a>,
