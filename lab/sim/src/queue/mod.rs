@@ -273,6 +273,13 @@ fn extent(config: &Config) -> Extent {
     }
 }
 
+/// For jobs of these sizes.
+fn resolve_of(config: &Config, mut sizes: Vec<u64>, line: &Line) -> Result<Resolved, Error> {
+    sizes.sort_unstable();
+    let quantile = |u: f64| sizes[((u * sizes.len() as f64) as usize).min(sizes.len() - 1)];
+    resolve(config, &|u| config.wire.bytes(quantile(u).max(1)) as f64, line)
+}
+
 /// Everything that can be wrong with a config is found here.
 fn prepare(config: &Config) -> Result<Resolved, Error> {
     if config.link.bits_per_s() > LINK_BITS_PER_S_MAX {
@@ -306,18 +313,10 @@ fn prepare(config: &Config) -> Result<Resolved, Error> {
         }
         Arrivals::Pages(load) => {
             pages::check(config, load)?;
-            let mut sizes = pages::sizes(config.seed);
-            sizes.sort_unstable();
-            let quantile = |u: f64| sizes[((u * sizes.len() as f64) as usize).min(sizes.len() - 1)] as f64;
-            resolve(config, &|u| on_link(quantile(u)), &line)
+            resolve_of(config, pages::sizes(config.seed), &line)
         }
         Arrivals::Replay(jobs) if jobs.is_empty() => Err(Error::field("trace", "there are no jobs in it")),
-        Arrivals::Replay(jobs) => {
-            let mut sizes: Vec<u64> = jobs.iter().map(|job| job.size_bytes).collect();
-            sizes.sort_unstable();
-            let quantile = |u: f64| sizes[((u * sizes.len() as f64) as usize).min(sizes.len() - 1)] as f64;
-            resolve(config, &|u| on_link(quantile(u)), &line)
-        }
+        Arrivals::Replay(jobs) => resolve_of(config, jobs.iter().map(|job| job.size_bytes).collect(), &line),
     }
 }
 
