@@ -272,9 +272,11 @@ impl Session {
         self.is_broken |= self.engine.make(out).is_some();
     }
 
-    /// A response will not be finished.
+    /// A response will not be finished. Nothing is said on a stream that is closed.
     pub fn cancel(&mut self, stream: u32) {
-        self.engine.reset(stream, INTERNAL_ERROR);
+        if self.engine.stream_window(stream).is_some() {
+            self.engine.reset(stream, INTERNAL_ERROR);
+        }
     }
 
     /// Takes no new requests.

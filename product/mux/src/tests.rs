@@ -198,6 +198,17 @@ fn a_client_that_cancels_is_heard() {
 }
 
 #[test]
+fn a_response_that_is_cut_is_told_of_once() {
+    let mut client = Client::asking(&[1, 3]);
+    client.say(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8])).unwrap();
+    client.frames();
+    client.session.cancel(1);
+    client.session.cancel(3);
+    client.session.control(&mut client.out);
+    assert_eq!(client.kinds(), [(RST_STREAM, 3)], "the client has closed the first");
+}
+
+#[test]
 fn mistakes_end_a_connection_with_a_reason() {
     let mut client = Client::new();
     let error = client.say(&frame(DATA, 0, 0, b"x")).unwrap_err();
