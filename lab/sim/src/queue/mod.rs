@@ -306,19 +306,24 @@ fn prepare(config: &Config) -> Result<Resolved, Error> {
         }
         Arrivals::Pages(load) => {
             pages::check(config, load)?;
-            let mut sizes = pages::sizes(config.seed);
-            sizes.sort_unstable();
-            let quantile = |u: f64| sizes[((u * sizes.len() as f64) as usize).min(sizes.len() - 1)] as f64;
-            resolve(config, &|u| on_link(quantile(u)), &line)
+            let sizes = sorted(pages::sizes(config.seed));
+            resolve(config, &|u| on_link(quantile(&sizes, u)), &line)
         }
         Arrivals::Replay(jobs) if jobs.is_empty() => Err(Error::field("trace", "there are no jobs in it")),
         Arrivals::Replay(jobs) => {
-            let mut sizes: Vec<u64> = jobs.iter().map(|job| job.size_bytes).collect();
-            sizes.sort_unstable();
-            let quantile = |u: f64| sizes[((u * sizes.len() as f64) as usize).min(sizes.len() - 1)] as f64;
-            resolve(config, &|u| on_link(quantile(u)), &line)
+            let sizes = sorted(jobs.iter().map(|job| job.size_bytes).collect());
+            resolve(config, &|u| on_link(quantile(&sizes, u)), &line)
         }
     }
+}
+
+fn sorted(mut sizes: Vec<u64>) -> Vec<u64> {
+    sizes.sort_unstable();
+    sizes
+}
+
+fn quantile(ascending: &[u64], u: f64) -> f64 {
+    ascending[((u * ascending.len() as f64) as usize).min(ascending.len() - 1)] as f64
 }
 
 impl Config {

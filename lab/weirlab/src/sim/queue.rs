@@ -86,15 +86,7 @@ pub(super) fn wrong<E: std::fmt::Display>(field: &str) -> impl Fn(E) -> Failure 
 fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
     let link: Rate = spec.link().parse().map_err(wrong("link"))?;
     let class_table = class_table(spec)?;
-    let asked = match spec.pages.arrivals(spec)? {
-        None => spec.webstone.arrivals()?,
-        pages => pages,
-    };
-    let arrivals = match (asked, &spec.trace) {
-        (Some(asked), _) => asked,
-        (None, Some(_)) => replay(spec, link)?,
-        (None, None) => poisson(spec)?,
-    };
+    let arrivals = arrivals(spec, link)?;
     let is_replay = matches!(arrivals, queue::Arrivals::Replay(_) | queue::Arrivals::Pages(_));
     let horizon = horizon(spec, is_replay)?;
     let warm_up_usual = match horizon {
@@ -126,6 +118,17 @@ fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
         horizon,
         seed: spec.seed,
     })
+}
+
+fn arrivals(spec: &SimSpec, link: Rate) -> Result<queue::Arrivals, Failure> {
+    if let Some(pages) = spec.pages.arrivals(spec)? {
+        return Ok(pages);
+    }
+    match (spec.webstone.arrivals()?, &spec.trace) {
+        (Some(clients), _) => Ok(clients),
+        (None, Some(_)) => replay(spec, link),
+        (None, None) => poisson(spec),
+    }
 }
 
 /// The classes of a file, as the server has them.
