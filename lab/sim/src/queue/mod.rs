@@ -273,6 +273,13 @@ fn extent(config: &Config) -> Extent {
     }
 }
 
+/// For jobs of these sizes.
+fn resolve_of(config: &Config, mut sizes: Vec<u64>, line: &Line) -> Result<Resolved, Error> {
+    sizes.sort_unstable();
+    let quantile = |u: f64| sizes[((u * sizes.len() as f64) as usize).min(sizes.len() - 1)];
+    resolve(config, &|u| config.wire.bytes(quantile(u).max(1)) as f64, line)
+}
+
 /// Everything that can be wrong with a config is found here.
 fn prepare(config: &Config) -> Result<Resolved, Error> {
     if config.link.bits_per_s() > LINK_BITS_PER_S_MAX {
@@ -306,24 +313,11 @@ fn prepare(config: &Config) -> Result<Resolved, Error> {
         }
         Arrivals::Pages(load) => {
             pages::check(config, load)?;
-            let sizes = sorted(pages::sizes(config.seed));
-            resolve(config, &|u| on_link(quantile(&sizes, u)), &line)
+            resolve_of(config, pages::sizes(config.seed), &line)
         }
         Arrivals::Replay(jobs) if jobs.is_empty() => Err(Error::field("trace", "there are no jobs in it")),
-        Arrivals::Replay(jobs) => {
-            let sizes = sorted(jobs.iter().map(|job| job.size_bytes).collect());
-            resolve(config, &|u| on_link(quantile(&sizes, u)), &line)
-        }
+        Arrivals::Replay(jobs) => resolve_of(config, jobs.iter().map(|job| job.size_bytes).collect(), &line),
     }
-}
-
-fn sorted(mut sizes: Vec<u64>) -> Vec<u64> {
-    sizes.sort_unstable();
-    sizes
-}
-
-fn quantile(ascending: &[u64], u: f64) -> f64 {
-    ascending[((u * ascending.len() as f64) as usize).min(ascending.len() - 1)] as f64
 }
 
 impl Config {

@@ -121,11 +121,12 @@ fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
 }
 
 fn arrivals(spec: &SimSpec, link: Rate) -> Result<queue::Arrivals, Failure> {
-    if let Some(pages) = spec.pages.arrivals(spec)? {
-        return Ok(pages);
-    }
-    match (spec.webstone.arrivals()?, &spec.trace) {
-        (Some(clients), _) => Ok(clients),
+    let asked = match spec.pages.arrivals(spec)? {
+        None => spec.webstone.arrivals()?,
+        pages => pages,
+    };
+    match (asked, &spec.trace) {
+        (Some(asked), _) => Ok(asked),
         (None, Some(_)) => replay(spec, link),
         (None, None) => poisson(spec),
     }

@@ -102,7 +102,7 @@ impl Worker {
             return self.take_frames(at, fresh);
         }
         let conn = &mut self.conns[at];
-        if conn.secure.is_none() && conn.http1.is_untouched() && is_preface(fresh) {
+        if conn.secure.is_none() && !conn.has_answered && conn.http1.is_untouched() && is_preface(fresh) {
             self.begin_http2(at);
             return self.take_frames(at, fresh);
         }

@@ -74,7 +74,7 @@ const HEADS: &[(&str, &str, u16)] = &[
     ("GET /a.txt http/1.1\r\n", "Host: a", 400),
     ("GET /a.txt HTTP/2.0\r\n", "Host: a", 505),
     ("GET /a.txt HTTP/1.2\n", "Host: a", 400),
-    ("PRI * HTTP/2.0\r\n\r\nSM\r\n", "", 505),
+    ("PRI * HTTP/2.1\r\n", "Host: a", 505),
 ];
 
 const CHUNKED_BODIES: &[&str] = &[

@@ -68,7 +68,7 @@ impl Trust {
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
         let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap();
         let mut config = builder.with_webpki_verifier(verifier.unwrap()).with_no_client_auth();
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Trust(Arc::new(config))
     }
 
