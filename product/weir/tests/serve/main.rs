@@ -15,6 +15,7 @@ mod cold;
 mod common;
 mod conditions;
 mod connections;
+mod http2;
 mod https;
 mod limits;
 mod methods;
