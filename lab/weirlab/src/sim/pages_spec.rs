@@ -18,7 +18,7 @@ pub struct PagesSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages: Option<u32>,
     /// Connections of a page: 1 carries all its requests (HTTP/2, HTTP/3), more carry one each at a time (HTTP/1.1) [default: 1]
-    #[arg(long, value_name = "N", requires = "pages")]
+    #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_connections: Option<u32>,
     /// Rank of a connection: first (its first response), chain (min over k of the mean of its first k), stage (all as urgent as
@@ -131,7 +131,10 @@ mod tests {
                 "--carriers: none beside",
             ),
             ("--policy srpt --rho 0.8 --dist exponential:mean=5000 --pages 10", "cannot be used with"),
-            ("--policy srpt --rho 0.8 --dist exponential:mean=5000 --page-connections 6", "--pages <N>"),
+            (
+                "--policy srpt --rho 0.8 --dist exponential:mean=5000 --page-connections 6",
+                "--page-connections: there are no pages",
+            ),
         ] {
             let found = check(words).unwrap_err();
             assert!(found.contains(said), "{words}: {found}");
