@@ -210,19 +210,21 @@ impl Carrier {
         self.first().map(|member| member.slot)
     }
 
-    /// The rank of what it stands for, where that is not the job that it offers.
-    pub fn rank(&self, by: CarrierRank) -> Option<u64> {
-        match by {
+    /// The same, and the rank of what it stands for, where that is not the job itself.
+    pub fn offer(&self, by: CarrierRank) -> Option<(u32, Option<u64>)> {
+        let first = self.first()?;
+        let rank = match by {
+            _ if self.members.len() == 1 => None,
             CarrierRank::First => None,
-            CarrierRank::Chain => self.chain(),
-            CarrierRank::Stage if !self.has_wishes || self.members.len() == 1 => None,
-            CarrierRank::Stage => self.stage(),
-        }
+            CarrierRank::Chain => self.chain(first),
+            CarrierRank::Stage if !self.has_wishes => None,
+            CarrierRank::Stage => self.stage(first),
+        };
+        Some((first.slot, rank))
     }
 
     /// The sizes of the ready jobs that are as urgent as the first and of its class, together; those not known are left out.
-    fn stage(&self) -> Option<u64> {
-        let first = self.first()?;
+    fn stage(&self, first: &Member) -> Option<u64> {
         first.standing.size?;
         let is_of_stage =
             |member: &&Member| member.precedence.urgency == first.precedence.urgency && member.class == first.class;
@@ -233,8 +235,7 @@ impl Carrier {
     /// The index of its ready jobs' chain, where that is less than the size of the first.
     ///
     /// The chain ends before a job of another class, which stands in an order of its own, and before one whose size is not known.
-    fn chain(&self) -> Option<u64> {
-        let first = self.first()?;
+    fn chain(&self, first: &Member) -> Option<u64> {
         let size = first.standing.size?;
         let of_class = |member: &&Member| member.is_ready && member.class == first.class;
         let is_less = |member: &Member| member.standing.size.is_some_and(|other| other < size);
@@ -260,6 +261,9 @@ impl Carrier {
     fn first(&self) -> Option<&Member> {
         if !self.waits.is_empty() {
             return None;
+        }
+        if let [only] = &self.members[..] {
+            return Some(only).filter(|only| only.is_ready);
         }
         self.members.iter().filter(|member| member.is_ready).min_by_key(|member| member.place())
     }
@@ -329,21 +333,21 @@ mod tests {
 
     #[test]
     fn a_chain_ends_where_it_cannot_be_averaged() {
-        let chain = |jobs: &[(Precedence, u64)]| carrier(jobs).rank(CarrierRank::Chain);
+        let chain = |jobs: &[(Precedence, u64)]| carrier(jobs).offer(CarrierRank::Chain).and_then(|offer| offer.1);
         assert_eq!(chain(&[]), None);
         assert_eq!(chain(&[(plain(3), 10), (plain(3), 20)]), None, "in order of size the first decides");
         assert_eq!(chain(&[(plain(1), 100), (plain(2), 20), (plain(3), 30)]), Some(50));
         assert_eq!(chain(&[(plain(3), 30), (plain(2), 20), (plain(1), 100)]), Some(50), "wherever they stand");
         let mut jobs = carrier(&[(plain(1), 100), (plain(2), 20), (plain(3), 30)]);
         jobs.set(1, None);
-        assert_eq!(jobs.rank(CarrierRank::Chain), Some(65), "who waits is not in it");
+        assert_eq!(jobs.offer(CarrierRank::Chain).and_then(|offer| offer.1), Some(65), "who waits is not in it");
         jobs.set(1, Some(Standing { key: 20, size: None }));
-        assert_eq!(jobs.rank(CarrierRank::Chain), None, "the second has no size");
+        assert_eq!(jobs.offer(CarrierRank::Chain).and_then(|offer| offer.1), None, "the second has no size");
         jobs.set(1, Some(Standing { key: 20, size: Some(20) }));
         jobs.members[2].class = 1;
-        assert_eq!(jobs.rank(CarrierRank::Chain), Some(60));
+        assert_eq!(jobs.offer(CarrierRank::Chain).and_then(|offer| offer.1), Some(60));
         jobs.waits.insert(Why::Carrier);
-        assert_eq!(jobs.rank(CarrierRank::Chain), None);
+        assert_eq!(jobs.offer(CarrierRank::Chain).and_then(|offer| offer.1), None);
     }
 
     #[test]
@@ -351,25 +355,28 @@ mod tests {
         let mut jobs = vec![(plain(0), 1000)];
         jobs.extend((0..100).map(|at| (plain(7 - (at < 10) as u8), 1)));
         let sum = 1000 + CHAIN_JOBS_MAX as u64 - 1;
-        assert_eq!(carrier(&jobs).rank(CarrierRank::Chain), Some(sum / CHAIN_JOBS_MAX as u64));
+        assert_eq!(
+            carrier(&jobs).offer(CarrierRank::Chain).and_then(|offer| offer.1),
+            Some(sum / CHAIN_JOBS_MAX as u64)
+        );
     }
 
     #[test]
     fn a_stage_is_all_that_is_as_urgent() {
-        let stage = |jobs: &[(Precedence, u64)]| carrier(jobs).rank(CarrierRank::Stage);
+        let stage = |jobs: &[(Precedence, u64)]| carrier(jobs).offer(CarrierRank::Stage).and_then(|offer| offer.1);
         assert_eq!(stage(&[]), None);
         assert_eq!(stage(&[(plain(3), 10), (plain(3), 20)]), None, "nobody wished anything");
         assert_eq!(stage(&[(plain(1), 10), (plain(1), 20), (plain(3), 5)]), Some(30));
         assert_eq!(stage(&[(INCREMENTAL, 10), (plain(3), 20)]), Some(30));
         let mut jobs = carrier(&[(plain(3), 10), (plain(3), 20), (plain(3), 40)]);
         jobs.set_precedence(1, plain(2));
-        assert_eq!(jobs.rank(CarrierRank::Stage), Some(20));
+        assert_eq!(jobs.offer(CarrierRank::Stage).and_then(|offer| offer.1), Some(20));
         jobs.set(1, None);
-        assert_eq!(jobs.rank(CarrierRank::Stage), Some(50), "it has wished once");
+        assert_eq!(jobs.offer(CarrierRank::Stage).and_then(|offer| offer.1), Some(50), "it has wished once");
         jobs.set(2, Some(Standing { key: 40, size: None }));
-        assert_eq!(jobs.rank(CarrierRank::Stage), Some(10), "no size, nothing to add");
+        assert_eq!(jobs.offer(CarrierRank::Stage).and_then(|offer| offer.1), Some(10), "no size, nothing to add");
         jobs.set(2, Some(Standing { key: 5, size: None }));
-        assert_eq!(jobs.rank(CarrierRank::Stage), None, "the first has no size");
+        assert_eq!(jobs.offer(CarrierRank::Stage).and_then(|offer| offer.1), None, "the first has no size");
     }
 
     #[test]

@@ -158,17 +158,17 @@ impl Drain {
     /// Puts the carrier's best job at its place in the order, and takes out the one that stood there for it.
     fn offer(&mut self, at: u32) {
         let carrier = self.carriers[at as usize].as_mut().expect("an offering carrier is open");
-        let (before, best, waits_since) = (carrier.offered, carrier.best(), carrier.waits_since);
-        carrier.offered = best;
-        if let Some(slot) = best {
+        let (before, offer, waits_since) = (carrier.offered, carrier.offer(self.carrier_rank), carrier.waits_since);
+        carrier.offered = offer.map(|(slot, _)| slot);
+        if let Some((slot, rank)) = offer {
             let job = self.jobs[slot as usize].as_mut().expect("an offered job is in the system");
-            job.carried_rank = carrier.rank(self.carrier_rank).unwrap_or(OWN_RANK);
+            job.carried_rank = rank.unwrap_or(OWN_RANK);
             self.policy.enqueue(slot, job, path_of(&self.paths, slot));
             if !self.guard.is_off() {
                 self.waiting.set(slot, Key { rank: waits_since.0, number: job.number });
             }
         }
-        if let Some(slot) = before.filter(|before| best != Some(*before)) {
+        if let Some(slot) = before.filter(|before| offer.is_none_or(|(slot, _)| slot != *before)) {
             let job = self.jobs[slot as usize].as_ref().expect("an offered job is in the system");
             self.policy.dequeue(slot, job);
             if !self.guard.is_off() {
