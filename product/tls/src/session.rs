@@ -30,6 +30,8 @@ pub struct Session {
     has_received: bool,
     /// Our side has ended: nothing is sealed behind that.
     is_closed: bool,
+    /// The client's side made no sense: behind what answers it nothing is sealed.
+    is_broken: bool,
 }
 
 /// What was handed down, and what stopped it.
@@ -44,12 +46,18 @@ impl Session {
         let mut tls = ServerConnection::new(acceptor.config()).expect("a configuration that was checked");
         // The caller seals no more than it may hand down: a limit of 64 KB would be in the way of its last record.
         tls.set_buffer_limit(None);
-        Session { tls, has_received: false, is_closed: false }
+        Session { tls, has_received: false, is_closed: false, is_broken: false }
     }
 
     /// Takes what has come, and appends what it says. What answers it (a flight of the handshake, an alert) is sealed.
-    pub fn open(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<(), Broken> {
+    pub fn open(&mut self, wire: &[u8], plain: &mut Vec<u8>) -> Result<(), Broken> {
         self.has_received |= !wire.is_empty();
+        let opened = self.open_all(wire, plain);
+        self.is_broken |= opened.is_err();
+        opened
+    }
+
+    fn open_all(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<(), Broken> {
         while !wire.is_empty() {
             // Nothing is taken once the client has ended its side.
             if self.take(&mut wire)? == 0 {
@@ -103,10 +111,15 @@ impl Session {
         if self.tls.protocol_version() == Some(ProtocolVersion::TLSv1_2) { OVERHEAD_1_2 } else { OVERHEAD_1_3 }
     }
 
-    /// Makes one record of these pieces, of [`RECORD_BYTES_MAX`] at most.
+    /// Whether records can be made: not in the handshake, behind our end, or once the client's side made no sense.
+    pub fn can_seal(&self) -> bool {
+        !self.is_handshaking() && !self.is_closed && !self.is_broken
+    }
+
+    /// Makes one record of these pieces, of [`RECORD_BYTES_MAX`] at most; only where [`Session::can_seal`].
     pub fn seal(&mut self, pieces: &[IoSlice<'_>]) {
         let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
-        assert!(bytes <= RECORD_BYTES_MAX && !self.is_handshaking() && !self.is_closed, "no record of {bytes} bytes");
+        assert!(bytes <= RECORD_BYTES_MAX && self.can_seal(), "no record of {bytes} bytes");
         let sealed = self.tls.writer().write_vectored(pieces).expect("sealing in memory");
         assert_eq!(sealed, bytes, "without a limit all is sealed");
     }

@@ -388,8 +388,11 @@ fn hand_down_plain(socket: &impl Sink, out: &[u8], taken: &mut usize) -> io::Res
     Ok(())
 }
 
-/// Seals a few records at a time, and no more before they are gone.
+/// Seals a few records at a time, and no more before they are gone. What cannot be sealed any more nobody is told.
 fn hand_down_sealed(socket: &impl Sink, session: &mut Session, out: &[u8], taken: &mut usize) -> io::Result<()> {
+    if !session.can_seal() {
+        *taken = out.len();
+    }
     loop {
         if !session.has_unsent() {
             for record in out[*taken..].chunks(RECORD_BYTES_MAX).take(RECORDS_AT_ONCE_MAX) {

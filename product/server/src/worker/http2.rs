@@ -254,10 +254,12 @@ impl Worker {
     }
 
     fn end_stream(&mut self, at: usize, number: u32) {
+        // One that sends no more asks for no more.
+        let has_ended = self.has_ended(at);
         let (now, limits) = (self.now, &self.parts.limits);
         if let Some(http2) = &mut self.conns[at].http2 {
             http2.end(number, now, limits);
-            if http2.is_leaving && http2.streams.is_empty() {
+            if (http2.is_leaving || has_ended) && http2.is_idle() {
                 self.close(at);
             }
         }

@@ -222,34 +222,84 @@ fn only_the_preface_begins_http2() {
     assert_eq!(&text, b"HTTP/1.1 501");
 }
 
+/// The windows of HTTP/2 at first.
+const WINDOW_BYTES: usize = 65_535;
+
+/// A client of HTTP/2 over TLS that has asked for a large file.
+struct Asking {
+    tls: rustls::ClientConnection,
+    stream: TcpStream,
+}
+
+impl Asking {
+    fn new(bench: &mut Bench) -> Asking {
+        std::fs::write(bench.folder.join("large"), vec![b'x'; LARGE]).unwrap();
+        let mut config = tls::testing::client_config(&[&rustls::version::TLS13]);
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let name = rustls::pki_types::ServerName::try_from("localhost").unwrap();
+        let tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+        let stream = TcpStream::connect(bench.address).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut client = Asking { tls, stream };
+        while client.tls.is_handshaking() || client.tls.wants_write() {
+            client.flush();
+            bench.turn();
+            if client.tls.read_tls(&mut client.stream).is_ok() {
+                client.tls.process_new_packets().unwrap();
+            }
+        }
+        // Its windows are as they are at first, so the response stops long before its end.
+        client.tls.writer().write_all(&[hello(), request(1, "/large", &[])].concat()).unwrap();
+        client
+    }
+
+    fn flush(&mut self) {
+        while self.tls.wants_write() {
+            self.tls.write_tls(&mut self.stream).unwrap();
+        }
+    }
+}
+
 /// Such a client used to be read again and again, and nobody else.
 #[test]
 fn a_client_of_tls_may_end_while_it_is_answered() {
     let mut bench = Bench::secured("http2-ended");
-    std::fs::write(bench.folder.join("large"), vec![b'x'; LARGE]).unwrap();
-    let mut config = tls::testing::client_config(&[&rustls::version::TLS13]);
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    let name = rustls::pki_types::ServerName::try_from("localhost").unwrap();
-    let mut client = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
-    let mut stream = TcpStream::connect(bench.address).unwrap();
-    stream.set_nonblocking(true).unwrap();
-    while client.is_handshaking() || client.wants_write() {
-        if client.wants_write() {
-            client.write_tls(&mut stream).unwrap();
-        }
-        bench.turn();
-        if client.read_tls(&mut stream).is_ok() {
-            client.process_new_packets().unwrap();
-        }
-    }
-    client.writer().write_all(&[hello(), wide(), request(1, "/large", &[])].concat()).unwrap();
-    client.send_close_notify();
-    while client.wants_write() {
-        client.write_tls(&mut stream).unwrap();
-    }
+    let mut client = Asking::new(&mut bench);
+    client.tls.writer().write_all(&wide()).unwrap();
+    client.tls.send_close_notify();
+    client.flush();
     while !bench.worker.conns.is_empty() {
+        let _ = client.stream.read(&mut [0; 65_536]);
         bench.turn();
     }
     bench.turn();
     assert!(bench.worker.parts.transmitter.is_idle());
+}
+
+/// Such a client used to end the server.
+#[test]
+fn a_client_whose_tls_breaks_while_it_is_answered_costs_nobody_else() {
+    for garbage in [
+        &b"no record at all, and none to follow it"[..],
+        &[23, 3, 3, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+    ] {
+        let mut bench = Bench::secured("http2-broken");
+        let mut client = Asking::new(&mut bench);
+        client.flush();
+        let mut bytes = 0;
+        while bytes < WINDOW_BYTES {
+            bytes += client.stream.read(&mut [0; 4096]).unwrap_or(0);
+            bench.turn();
+        }
+        client.stream.write_all(garbage).unwrap();
+        while !bench.worker.conns.is_empty() {
+            // It reads what comes, and has no more to say.
+            let _ = client.stream.read(&mut [0; 4096]);
+            bench.turn();
+        }
+        bench.turn();
+        assert!(bench.worker.parts.transmitter.is_idle());
+        let mut other = Asking::new(&mut bench);
+        other.flush();
+    }
 }
