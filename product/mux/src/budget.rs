@@ -32,6 +32,9 @@ pub enum Flood {
     Provoked,
     #[error("more than 8 CONTINUATION frames for one header block")]
     Continuations,
+    /// Answers that the client makes us keep, since it does not read: the caller sees them grow.
+    #[error("more than 256 KB of answers unread")]
+    Unread,
 }
 
 /// So many at once, and so many more in each second.

@@ -22,8 +22,9 @@ use crate::session::{Priority, Source, Supply};
 const RESETS: (u64, u64) = (1000, 33);
 /// Mistakes of a client that end no connection by themselves.
 const GLITCHES: (u64, u64) = (1000, 33);
-/// Answers to SETTINGS and PING that nobody has taken yet.
-const ACKS_MAX: usize = 100;
+/// Answers to SETTINGS and PING that were not made yet: one more than [`crate::Flood::Control`] lets by at once, so that the client learns our
+/// reason.
+const ACKS_MAX: usize = 1001;
 const SETTINGS_MAX: usize = 32;
 const CONTINUATIONS_MAX: usize = 8;
 /// Of the compression of our header blocks: what RFC 7541 begins with.

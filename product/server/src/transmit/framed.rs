@@ -7,7 +7,7 @@
 use std::io::{self, IoSlice};
 use std::mem::take;
 
-use mux::{Broken, Event, Stop};
+use mux::{Broken, Event, Flood, Stop};
 use sched::{Correction, Grant, JobId, Precedence, Sent, Why};
 use tls::{RECORD_BYTES_MAX, Session};
 use units::Nanos;
@@ -20,6 +20,8 @@ use super::{Departure, Down, Failure, Gauge, PipeState, Secure, Sink, Socket, Tr
 
 /// What is made before it is handed down, where there is no pace.
 const ROOM_BYTES_MAX: u64 = 64 << 10;
+/// Frames that a client may leave unread: a grant, and answers to as many PINGs as it may send in a second or two.
+const UNREAD_BYTES_MAX: usize = 256 << 10;
 /// Room in which another response is not worth its frames' headers.
 const FILLING_BYTES_MIN: u64 = 64;
 
@@ -70,9 +72,10 @@ impl<S: Socket + Clone> Transmitter<S> {
         let begin = framed.out.len();
         let taken = framed.session.receive(now, bytes, &mut framed.out);
         framed.control_bytes += (framed.out.len() - begin) as u64;
+        let is_unread = framed.out.len() > UNREAD_BYTES_MAX;
         self.open_windows(now, id);
         self.say(id);
-        taken
+        taken.and(if is_unread { Err(Flood::Unread.into()) } else { Ok(()) })
     }
 
     pub fn event(&mut self, id: PipeId) -> Option<Event> {
@@ -278,10 +281,9 @@ impl<S: Socket + Clone> Transmitter<S> {
     }
 
     /// Responses whose last bytes were made and have not left are cut.
-    pub(super) fn cut_framed(&mut self, at: usize) {
+    pub(super) fn cut_framed(&mut self, at: usize, failure: impl Fn() -> Failure) {
         let Some(framed) = self.pipes[at].framed.as_deref_mut() else { return };
-        let failure = || Some(Failure::Disconnected);
-        let cut = framed.departing.drain(..).map(|departure| Departure { failure: failure(), ..departure });
+        let cut = framed.departing.drain(..).map(|departure| Departure { failure: Some(failure()), ..departure });
         self.departures.extend(cut);
     }
 
@@ -331,6 +333,11 @@ impl Framed {
     /// All that it could send waits for its reader.
     pub fn waits_for_reader(&self) -> bool {
         self.jobs > 0 && self.shut.len() == self.jobs
+    }
+
+    /// Responses are all made, and have not left.
+    pub fn is_departing(&self) -> bool {
+        !self.departing.is_empty()
     }
 
     /// Appends what it has to say for itself.

@@ -3,6 +3,7 @@
 use sched::{Arrival, JobId, Path, Size};
 use units::Nanos;
 
+use super::framed::Framed;
 use super::pipe::Pipe;
 use super::sending::Sending;
 use super::{Failure, PipeState, Socket, Stream, Transmitter};
@@ -64,7 +65,7 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// Its client is gone: what is left on it departs as disconnected.
     pub fn abandon(&mut self, now: Nanos, id: PipeId) {
         self.end_on(now, id.0, || Failure::Disconnected);
-        self.cut_framed(id.0);
+        self.cut_framed(id.0, || Failure::Disconnected);
     }
 
     /// It has ended: what is left on it departs as disconnected, and its last words leave if they can. Gives what outlasts it.
@@ -82,11 +83,14 @@ impl<S: Socket + Clone> Transmitter<S> {
             self.pipes.iter().filter(|(_, pipe)| pipe.carrier.is_some()).map(|(at, _)| at).collect();
         for at in pipes {
             let carrier = self.pipes[at].carrier.expect("just seen");
-            let is_shut = self.pipes[at].framed.as_ref().is_some_and(|framed| framed.waits_for_reader());
-            let waits_for_reader = is_shut || self.drain.is_carrier_blocked(carrier) && !self.jobs_on(at).is_empty();
+            let framed = self.pipes[at].framed.as_deref();
+            let is_shut = framed.is_some_and(Framed::waits_for_reader);
+            let has_unsent = framed.is_some_and(Framed::is_departing) || !self.jobs_on(at).is_empty();
+            let waits_for_reader = is_shut || self.drain.is_carrier_blocked(carrier) && has_unsent;
             let is_ordered_below = self.marker.is_some();
             if self.pipes[at].is_stalled(now, waits_for_reader, is_ordered_below, &self.patience) {
                 self.end_on(now, at, || Failure::Stalled);
+                self.cut_framed(at, || Failure::Stalled);
             }
         }
     }

@@ -260,7 +260,7 @@ impl Worker {
         if let Some(http2) = &mut self.conns[at].http2 {
             http2.end(number, now, limits);
             if (http2.is_leaving || has_ended) && http2.is_idle() {
-                self.close(at);
+                self.end_http2(at);
             }
         }
     }
@@ -314,8 +314,16 @@ impl Worker {
         let (pipe, is_idle) = (http2.pipe, http2.is_idle());
         self.parts.transmitter.go_away(pipe);
         if is_idle {
-            self.close(at);
+            self.end_http2(at);
         }
+    }
+
+    /// Closes an idle connection at once, with a word of farewell.
+    pub(super) fn give_up(&mut self, at: usize) {
+        if let Some(http2) = &self.conns[at].http2 {
+            self.parts.transmitter.go_away(http2.pipe);
+        }
+        self.close(at);
     }
 
     /// Nothing more is said. What the client sends is read and thrown away until it has seen that: a reset could cost it our reason.

@@ -57,7 +57,7 @@ impl Worker {
             self.read(at);
             if self.conns.get(at).is_none_or(|conn| conn.is_idle()) {
                 if self.conns.contains(at) {
-                    self.close(at);
+                    self.give_up(at);
                 }
                 return true;
             }

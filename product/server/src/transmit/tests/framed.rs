@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use mux::testing::{self, Came, DATA, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, frame, hello, request, wide};
-use mux::{Session, Settings};
+use mux::{Broken, Flood, Session, Settings};
 use sched::Precedence;
 
 use super::secure::{connected, deliver};
@@ -268,6 +268,41 @@ fn a_client_that_opens_no_window_is_given_up() {
         bench.transmitter.end_stalled(Nanos::from_secs(second));
     }
     assert!(matches!(bench.ended()[..], [(_, sent, false)] if sent == HEAD.len() as u64 + 65_535));
+}
+
+/// So is one whose socket stays full when all has been made. Its responses used to wait for ever.
+#[test]
+fn a_client_that_does_not_read_the_last_bytes_is_given_up() {
+    let mut bench = Bench::new("srpt", None);
+    let socket = bench.socket('A', u64::MAX);
+    let id = bench.framed(&socket, None, &[1], true);
+    bench.drive();
+    socket.room.set(100);
+    bench.respond(id, 1, 1_000, 3);
+    bench.drive();
+    assert_eq!(bench.ended(), []);
+    for second in [2, 11, 12] {
+        bench.transmitter.end_stalled(Nanos::from_secs(second));
+    }
+    let ended: Vec<_> = bench.transmitter.departures().map(|departure| departure.failure).collect();
+    assert!(matches!(ended[..], [Some(Failure::Stalled)]), "{ended:?}");
+}
+
+#[test]
+fn answers_that_nobody_reads_have_a_bound() {
+    let mut bench = Bench::new("srpt", None);
+    let socket = bench.socket('A', u64::MAX);
+    let id = bench.framed(&socket, None, &[], false);
+    bench.drive();
+    socket.room.set(0);
+    let pings = frame(PING, 0, 0, &[9; 8]).repeat(500);
+    let kept_bytes = 17 * 500;
+    let bound = (256 << 10) / kept_bytes;
+    for nth in 0..=bound {
+        bench.now.set(Nanos::from_secs(1 + nth));
+        let taken = bench.transmitter.receive(bench.now.get(), id, &pings);
+        assert_eq!(taken.err(), (nth == bound).then_some(Broken::Flood(Flood::Unread)), "{nth}");
+    }
 }
 
 #[test]

@@ -189,6 +189,9 @@ fn a_stopping_server_says_farewell_and_finishes() {
     bench.turn_until_came(&mut busy, |client| client.body(1).is_some());
     assert!(busy.has(GOAWAY) && busy.body(1).unwrap().len() == LARGE);
     bench.turn_until_came(&mut busy, |client| client.has_ended);
+    assert!(!bench.worker.is_stopped(), "until the clients have seen the end");
+    drop((busy, idle));
+    (0..3).for_each(|_| bench.turn());
     assert!(bench.worker.is_stopped());
 }
 
@@ -205,7 +208,23 @@ fn an_idle_connection_is_let_go_with_a_word() {
     bench.worker.sweep();
     bench.turn_until_came(&mut client, |client| client.has_ended);
     assert!(client.has(GOAWAY));
+    drop(client);
+    (0..3).for_each(|_| bench.turn());
     assert!(bench.worker.conns.is_empty());
+}
+
+#[test]
+fn a_connection_that_gives_way_hears_so() {
+    let mut bench = Bench::new("http2-room", "srpt");
+    let mut client = bench.connect_http2();
+    client.send(&request(1, "/a", &[]));
+    bench.turn_until_came(&mut client, |client| client.body(1).is_some());
+    bench.turn();
+    let (at, _) = bench.worker.conns.iter().next().unwrap();
+    bench.worker.give_up(at);
+    assert!(bench.worker.conns.is_empty());
+    bench.turn_until_came(&mut client, |client| client.has_ended);
+    assert!(client.has(GOAWAY));
 }
 
 /// A request of HTTP/1.1 that looks like the preface at first is one all the same.
