@@ -41,7 +41,7 @@ pub struct Args {
     /// A class and its share of the requests; twice at least
     #[arg(long = "class", value_name = "NAME:SHARE", required = true)]
     classes: Vec<ClassArg>,
-    /// What a class is to meet, as class.objective has it; repeatable
+    /// Objective of a class, in the words of class.objective; repeatable
     #[arg(long = "objective", value_name = "CLASS: OBJECTIVE", required = true)]
     objectives: Vec<ObjectiveArg>,
     /// Rate of the link
@@ -50,7 +50,7 @@ pub struct Args {
     /// Offered load of the link, to which the trace is stretched
     #[arg(long, value_name = "X", default_value_t = 0.8)]
     rho: f64,
-    /// What is set: weights, guaranteed, slots [default: each by itself]
+    /// Keys to set: weights, guaranteed, slots [default: each by itself]
     #[arg(long, value_enum, value_name = "KNOB", value_delimiter = ',')]
     by: Vec<Knob>,
     /// Order within each class, as class.policy has it

@@ -153,8 +153,13 @@ fn as_json(bench: &Bench, judged: &Judged) -> Value {
     })
 }
 
-fn about(folder: &Path) -> impl Fn(io::Error) -> Failure + Copy {
-    move |error| Failure::Failed(format!("{}: {error}", folder.display()))
+fn about(folder: &Path) -> impl Fn(io::Error) -> Failure {
+    let folder = folder.display().to_string();
+    move |error| {
+        Failure::Failed(format!(
+            "--out {folder}: cannot write the plan there ({error}): give a folder that can be written"
+        ))
+    }
 }
 
 /// Before anything is simulated for it.
