@@ -25,7 +25,7 @@ run,test,bench /usr/include/libelf.h libelf-dev the BPF programs of weir attach
 run,test,bench /usr/include/zlib.h   zlib1g-dev the BPF programs of weir attach
 test,bench     nginx    nginx            runs against nginx
 test           apache2  apache2-bin      runs against Apache
-test           caddy    caddy            runs against Caddy
+test,bench     caddy    caddy            runs against Caddy
 test,bench     curl     curl             checks with curl
 test           ip       iproute2         experiments in network namespaces
 test           tc       iproute2         experiments in network namespaces
@@ -45,9 +45,9 @@ bench          taskset  util-linux       the benchmark
 bench          wrk      wrk              the benchmark
 bench          lighttpd lighttpd         the row of lighttpd
 test,bench     h2o      h2o              runs against H2O
-conformance    openssl  openssl          every check of conformance
+bench,conformance openssl openssl        every check of conformance, the benchmark under TLS
 conformance    curl     curl             curl's checks
-conformance    h2load   nghttp2-client   h2load's checks
+bench,conformance h2load nghttp2-client  h2load's checks, the benchmark over HTTP/2
 conformance    chromium chromium         the page in Chromium
 conformance    firefox-esr firefox-esr   the page in Firefox
 conformance    certutil libnss3-tools    the page in Chromium and in Firefox

@@ -67,7 +67,10 @@ fn mistakes_are_wrong_usage() {
 #[test]
 fn mistakes_of_the_place_cost_no_simulation() {
     let output = plan("paid: p99 of responses under 1s", &["--out", "/proc/none"]);
-    assert!(output.status.code() == Some(1) && text(&output.stderr).starts_with("weirlab: /proc/none: "), "{output:?}");
+    assert!(
+        output.status.code() == Some(1) && text(&output.stderr).starts_with("weirlab: --out /proc/none: "),
+        "{output:?}"
+    );
     let output = plan("paid: p99 of responses under 1s", &["--link", "1bit"]);
     assert!(output.status.code() == Some(2) && text(&output.stderr).contains("at least 12kbit"), "{output:?}");
 }

@@ -35,7 +35,7 @@ pub use drain_choice::{DrainChoice, DrainError, DrainKind, DrainOptions};
 pub use objectives::{ClassStatus, Counts, ObjectiveStatus, Status, UnderWay};
 pub use records::{RecordsConfig, RecordsError};
 pub use sites::{Certificate, Https, SecureError, SiteConfig};
-pub use start::{Server, StartError, StopError};
+pub use start::{STATUS_WAIT_MAX, Server, StartError, StopError};
 pub use threads::ThreadError;
 
 /// Whose bytes leave first, and how it is written, for help texts.

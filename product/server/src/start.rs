@@ -38,8 +38,8 @@ const SCARCE: usize = 32;
 /// Of an event loop, beside its wake-up: epoll, and what watches files.
 const LOOP_DESCRIPTORS: u64 = 2;
 
-/// For an event loop that is asked what it knows; a loop that does not turn for ten seconds ends the process.
-const STATUS_WAIT_MAX: Duration = Duration::from_secs(10);
+/// For an event loop that is asked for its status; a loop that does not turn for ten seconds ends the process.
+pub const STATUS_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// A running server.
 pub struct Server {

@@ -34,13 +34,13 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve a folder over HTTP/1.1
+    /// Serve a folder over HTTP/1.1 and HTTP/2
     Serve(Box<serve::Args>),
     /// Serve as a configuration says
     Run(serve::run::Args),
     /// Have a running server read its configuration again
     Reload(reload::Args),
-    /// Show what each class of a running server has had
+    /// Show the responses, bytes and objective of each class of a running server
     Status(status::Args),
     /// Check a configuration and explain what it does with a request
     Check(check::Args),

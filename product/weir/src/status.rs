@@ -1,4 +1,4 @@
-//! `weir status`: what each class of a running server has had, and how it keeps its objective.
+//! `weir status`: the counts of each class of a running server, and how it keeps its objective.
 
 use cli::Failure;
 use serde_json::Value;
@@ -11,8 +11,8 @@ Examples:
   weir status
   weir status --pid 1234 --json
 
-Met is the share of the responses an objective is about that took no longer; burn is the share of misses over the
-share it allows: above 1 the objective is missed. It reaches servers of the same user, or any as root.";
+met: share of an objective's responses that are within its time; burn: share of misses over the share that the
+objective allows, above 1 it is missed. Servers of the same user can be asked, all of them as root.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -27,7 +27,7 @@ pub struct Args {
 pub fn main(args: Args) -> Result<(), Failure> {
     let (pid, answer) = args.which.ask(STATUS_NAME, "status")?;
     let wrong = |said: &str| Failure::Failed(format!("server {pid}: {said}"));
-    let told: Value = serde_json::from_str(&answer).map_err(|error| wrong(&format!("its answer is cut: {error}")))?;
+    let told: Value = serde_json::from_str(&answer).map_err(|error| wrong(&unreadable(&answer, &error)))?;
     if let Some(said) = told["error"].as_str() {
         return Err(wrong(said));
     }
@@ -43,6 +43,12 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let rows = [vec![HEADER.map(String::from)], classes.iter().map(row).collect()].concat();
     aligned(&rows).iter().for_each(|line| println!("{line}"));
     Ok(())
+}
+
+/// A server that ends meanwhile cuts its answer.
+fn unreadable(answer: &str, error: &serde_json::Error) -> String {
+    let bytes = answer.len();
+    format!("an answer of {bytes} bytes is no JSON ({error}), expected a whole object: run `weir status` again")
 }
 
 const COLUMNS: usize = 9;
@@ -97,6 +103,16 @@ fn aligned(rows: &[[String; COLUMNS]]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_that_is_cut_asks_for_another() {
+        let answer = "{\"classes\":[";
+        let said = unreadable(answer, &serde_json::from_str::<Value>(answer).unwrap_err());
+        assert!(
+            said.starts_with("an answer of 12 bytes is no JSON (EOF ") && said.contains("run `weir status` again"),
+            "{said}"
+        );
+    }
 
     #[test]
     fn a_class_is_a_row() {

@@ -16,10 +16,19 @@ pub fn run(bench: &Bench, url: &str, connections: u32, streams: u32, seconds: u3
     let output = output.map_err(|e| format!("cannot run taskset and h2load (Debian package nghttp2-client): {e}"))?;
     let cpu_s = procfs::reaped_children_cpu_seconds() - before;
     let text = String::from_utf8_lossy(&output.stdout);
-    parse(&text, seconds.into(), cpu_s).ok_or_else(|| {
+    let load = parse(&text, seconds.into(), cpu_s).ok_or_else(|| {
         let said = String::from_utf8_lossy(&output.stderr);
         format!("h2load measured nothing of {url} ({}): {}", output.status, said.lines().next().unwrap_or("no message"))
-    })
+    })?;
+    match protocol(&text) {
+        Some("h2") => Ok(load),
+        other => Err(format!("h2load of {url}: protocol `{}`, expected h2", other.unwrap_or("none"))),
+    }
+}
+
+/// What it and the server chose: h2load offers HTTP/1.1 too, and would measure that.
+fn protocol(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| line.strip_prefix("Application protocol: "))
 }
 
 /// Responses under way when the time is over are no failures.
@@ -39,7 +48,8 @@ fn parse(text: &str, seconds: f64, cpu_s: f64) -> Option<Load> {
 mod tests {
     use super::*;
 
-    const SAID: &str = "finished in 2.00s, 31415.50 req/s, 31.02MB/s\n\
+    const SAID: &str = "Application protocol: h2\n\
+        finished in 2.00s, 31415.50 req/s, 31.02MB/s\n\
         requests: 62831 total, 63631 started, 62831 done, 62829 succeeded, 2 failed, 1 errored, 0 timeout\n\
         status codes: 62829 2xx, 0 3xx, 2 4xx, 0 5xx\n\
         traffic: 62.05MB (65061234) total, 1.26MB (1319000) headers (space savings 91.00%), 61.36MB (64338944) data\n";
@@ -49,6 +59,8 @@ mod tests {
         let wanted =
             Load { requests: 62829, bytes: 65_061_234, seconds: 2.0, bad_statuses: 2, socket_errors: 1, cpu_s: 1.5 };
         assert_eq!(parse(SAID, 2.0, 1.5).unwrap(), wanted);
-        assert_eq!(parse("unable to connect\n", 2.0, 0.0), None);
+        assert_eq!(protocol(SAID), Some("h2"));
+        assert_eq!((parse("unable to connect\n", 2.0, 0.0), protocol("unable to connect\n")), (None, None));
+        assert_eq!(protocol(&SAID.replace("h2\n", "http/1.1\n")), Some("http/1.1"));
     }
 }

@@ -80,7 +80,14 @@ pub struct Manifest {
     pub servers: BTreeMap<String, String>,
 }
 
-pub fn manifest(root: &Path, rounds: u32, seconds: u32, bench: &Bench, servers: BTreeMap<String, String>) -> Manifest {
+pub fn manifest(
+    root: &Path,
+    rounds: u32,
+    seconds: u32,
+    bench: &Bench,
+    servers: BTreeMap<String, String>,
+    generators: &[&str],
+) -> Manifest {
     let weir = bench.weir.display().to_string();
     let asked = [
         ("nginx", "-v"),
@@ -88,10 +95,11 @@ pub fn manifest(root: &Path, rounds: u32, seconds: u32, bench: &Bench, servers: 
         ("lighttpd", "-v"),
         ("caddy", "version"),
         ("wrk", "-v"),
+        ("h2load", "--version"),
         (weir.as_str(), "--version"),
     ];
     let name = |program: &str| if program == weir { "weir".to_owned() } else { program.to_owned() };
-    let is_used = |program: &str| program == "wrk" || servers.contains_key(&name(program));
+    let is_used = |program: &str| generators.contains(&program) || servers.contains_key(&name(program));
     let used = asked.into_iter().filter(|(program, _)| is_used(program));
     Manifest {
         commit: commit(root),

@@ -82,16 +82,35 @@ impl Args {
         self.tls || self.h2
     }
 
+    /// Two servers, both of the protocols that are asked for.
+    fn checked_pair(&self) -> Result<(Kind, Kind), String> {
+        let &[base, other] = &self.pair[..] else {
+            let names: Vec<&str> = self.pair.iter().map(|kind| kind.name()).collect();
+            return Err(format!(
+                "--pair {}: expected two servers: write, for example, --pair nginx,weir",
+                names.join(",")
+            ));
+        };
+        let is_secure = self.is_secure();
+        match [base, other].into_iter().find(|kind| !kind.can_serve(is_secure)) {
+            None => Ok((base, other)),
+            Some(kind) if is_secure => {
+                Err(format!("--pair: {} is measured without TLS alone: leave --tls and --h2 out", kind.name()))
+            }
+            Some(kind) => Err(format!("--pair: {} is measured under TLS alone: write --tls or --h2 too", kind.name())),
+        }
+    }
+
     fn wants(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|text| name.contains(text.as_str()))
     }
 }
 
 pub fn main(root: &Path, args: &Args) -> Result<(), String> {
+    let (base, other) = args.checked_pair()?;
     if let Some(congestion) = &args.congestion {
         return network::run_under(congestion);
     }
-    let &[base, other] = &args.pair[..] else { return Err("--pair takes two servers, for example nginx,weir".into()) };
     let cores = machine::cores(args.workers);
     machine::raise_descriptor_limit();
     let peers = if args.is_secure() { installed(&[Kind::H2o, Kind::Caddy]) } else { peers(args.workers) };
@@ -112,7 +131,7 @@ pub fn main(root: &Path, args: &Args) -> Result<(), String> {
     let bench = Bench::new(args.workers, cores, weir, xtask, args.is_secure())?;
     let commands = machine::commands(&kinds, &bench);
     let report = Report {
-        manifest: machine::manifest(root, args.rounds(), args.seconds(), &bench, commands),
+        manifest: machine::manifest(root, args.rounds(), args.seconds(), &bench, commands, &generators(&contests)),
         contests: run_contests(args, &bench, &contests)?,
         idle: idle::run(&bench, &idle)?,
     };
@@ -123,6 +142,14 @@ pub fn main(root: &Path, args: &Args) -> Result<(), String> {
         Some(folder) => keep(folder, &summary, &json).map_err(|e| format!("{}: {e}", folder.display())),
         None => Ok(()),
     }
+}
+
+/// Programs that make the load of these rows.
+fn generators(contests: &[(Row, Vec<Kind>)]) -> Vec<&'static str> {
+    let mut names: Vec<&str> = contests.iter().map(|(row, _)| row.generator()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 fn keep(folder: &Path, summary: &str, json: &str) -> io::Result<()> {
@@ -143,7 +170,7 @@ fn installed(kinds: &[Kind]) -> Vec<Kind> {
     let (installed, missing): (Vec<Kind>, Vec<Kind>) =
         kinds.iter().partition(|kind| programs::find(kind.name()).is_some());
     for kind in missing {
-        eprintln!("{0} is left out: no program `{0}` (Debian package {0})", kind.name());
+        eprintln!("{0} is left out: no program `{0}` (Debian package {0}): run scripts/setup.sh bench", kind.name());
     }
     installed
 }
@@ -222,5 +249,31 @@ mod tests {
         assert_eq!((quick.rounds(), quick.seconds()), (2, 2));
         assert!(quick.wants("idle connection") && !quick.wants("1 KB"));
         assert!(args("bench --seconds 0").is_err() && args("bench --quick --rounds 3").is_err());
+    }
+
+    #[test]
+    fn a_pair_that_cannot_work_is_refused_before_anything_is_built() {
+        let pair = |words: &str| Cli::try_parse_from(format!("bench {words}").split(' ')).unwrap().args.checked_pair();
+        assert_eq!(pair("--pair caddy,weir --h2"), Ok((Kind::Caddy, Kind::Weir)));
+        assert_eq!(pair("--pair lighttpd,floor"), Ok((Kind::Lighttpd, Kind::Floor)));
+        for (words, said) in [
+            ("--pair weir,caddy", "--pair: caddy is measured under TLS alone: write --tls or --h2 too"),
+            ("--pair lighttpd,weir --tls", "--pair: lighttpd is measured without TLS alone: leave --tls and --h2 out"),
+            ("--pair weir,floor --h2", "--pair: floor is measured without TLS alone"),
+            ("--pair weir", "--pair weir: expected two servers"),
+        ] {
+            let found = pair(words).unwrap_err();
+            assert!(found.starts_with(said), "{words}: {found}");
+        }
+    }
+
+    #[test]
+    fn the_generators_are_those_of_the_rows() {
+        let of = |tls, h2| {
+            let rows = plan::secure_rows(tls, h2).into_iter();
+            generators(&rows.map(|row| (row, vec![Kind::Weir])).collect::<Vec<_>>())
+        };
+        assert_eq!((of(true, false), of(false, true)), (vec!["wrk"], vec!["h2load"]));
+        assert_eq!((of(true, true), of(false, false)), (vec!["h2load", "wrk"], vec![]));
     }
 }

@@ -39,6 +39,11 @@ impl Row {
         }
     }
 
+    /// The program that makes its load.
+    pub fn generator(&self) -> &'static str {
+        if self.streams.is_some() { "h2load" } else { "wrk" }
+    }
+
     fn over_http1(file: Sample, is_keep_alive: bool, connections: u32) -> Row {
         Row { file, is_keep_alive, connections, streams: None }
     }

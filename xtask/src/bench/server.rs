@@ -48,6 +48,15 @@ impl Kind {
         }
     }
 
+    /// The protocols that it is configured for here: Caddy has no site in cleartext; lighttpd and the floor none under TLS.
+    pub fn can_serve(self, is_secure: bool) -> bool {
+        match self {
+            Kind::Caddy => is_secure,
+            Kind::Lighttpd | Kind::Floor => !is_secure,
+            Kind::Nginx | Kind::H2o | Kind::Weir | Kind::WeirFair => true,
+        }
+    }
+
     pub fn is_weir(self) -> bool {
         matches!(self, Kind::Weir | Kind::WeirFair)
     }
@@ -107,7 +116,11 @@ impl Bench {
             Kind::Nginx => own(&["nginx", "-p", &prefix, "-c", &config, "-e", "nginx.log", "-g", "daemon off;"]),
             Kind::H2o => own(&["h2o", "-c", &config]),
             Kind::Lighttpd => own(&["lighttpd", "-D", "-f", &config]),
-            Kind::Caddy => own(&["caddy", "run", "--adapter", "caddyfile", "--config", &config]),
+            Kind::Caddy => {
+                // Where it keeps its last configuration.
+                let state = format!("XDG_CONFIG_HOME={}", self.state_of_caddy());
+                own(&["env", &state, "caddy", "run", "--adapter", "caddyfile", "--config", &config])
+            }
             Kind::Weir | Kind::WeirFair => {
                 let (weir, files) = (self.weir.display().to_string(), self.files().display().to_string());
                 let (listen, workers) = (format!("127.0.0.1:{port}"), self.workers.to_string());
@@ -128,6 +141,10 @@ impl Bench {
     fn identity(&self) -> Option<[String; 2]> {
         let Certificates { chain, key, .. } = self.certificates.as_ref()?;
         Some([chain, key].map(|path| path.display().to_string()))
+    }
+
+    fn state_of_caddy(&self) -> String {
+        self.folder.join("caddy").display().to_string()
     }
 
     fn config_path(&self, kind: Kind, port: u16) -> PathBuf {
@@ -153,14 +170,14 @@ impl Bench {
                  server {{ listen 127.0.0.1:{port}{} reuseport deferred backlog=4096; root {files}; {}}}\n}}\n",
                 as_root("user root;\n"),
                 with_tls(" ssl http2".into()),
-                with_tls(format!("ssl_certificate {cert}; ssl_certificate_key {key}; http2_max_requests 1000000000; ")),
+                with_tls(format!("ssl_certificate {cert}; ssl_certificate_key {key}; ")),
             )),
             Kind::H2o => Some(format!(
                 "{}num-threads: {workers}\nmax-connections: 20000\nhttp1-request-timeout: 300\n\
                  listen:\n  host: 127.0.0.1\n  port: {port}\n{}error-log: {folder}/h2o.log\n\
                  hosts:\n  default:\n    paths:\n      \"/\":\n        file.dir: {files}\n",
                 as_root("user: root\n"),
-                with_tls(format!("  ssl:\n    certificate-file: {cert}\n    key-file: {key}\n"))
+                with_tls(h2o_identity(&cert, &key))
             )),
             Kind::Lighttpd => Some(format!(
                 "server.bind = \"127.0.0.1\"\nserver.port = {port}\nserver.document-root = \"{files}\"\n\
@@ -171,15 +188,22 @@ impl Bench {
                  mimetype.assign = ( \".html\" => \"text/html\" )\n",
                 if workers == 1 { 0 } else { workers }
             )),
-            Kind::Caddy => Some(caddyfile(port, &files.to_string(), &cert, &key)),
+            Kind::Caddy => Some(caddyfile(port, &self.state_of_caddy(), &files.to_string(), &cert, &key)),
             Kind::Weir | Kind::WeirFair | Kind::Floor => None,
         }
     }
 }
 
-fn caddyfile(port: u16, files: &str, cert: &str, key: &str) -> String {
+/// Nobody is asked about revocation of a certificate of our own.
+fn h2o_identity(cert: &str, key: &str) -> String {
+    format!("  ssl:\n    certificate-file: {cert}\n    key-file: {key}\n    ocsp-update-interval: 0\n")
+}
+
+fn caddyfile(port: u16, state: &str, files: &str, cert: &str, key: &str) -> String {
     let site = format!("bind 127.0.0.1\n tls {cert} {key}\n root * {files}\n file_server");
-    format!("{{\n admin off\n auto_https off\n}}\nhttps://localhost:{port} {{\n {site}\n}}\n")
+    format!(
+        "{{\n admin off\n auto_https off\n storage file_system {state}\n}}\nhttps://localhost:{port} {{\n {site}\n}}\n"
+    )
 }
 
 impl Drop for Bench {
@@ -339,6 +363,15 @@ mod tests {
         assert!(got(format!("{head}{}", "x".repeat(1023))).unwrap_err().contains("too short"));
         assert!(got("HTTP/1.1 404 Not Found\r\nContent-Length: 1024\r\n\r\n".into()).unwrap_err().contains("404"));
         assert!(got("HTTP/1.1 200 OK\r\n".into()).unwrap_err().contains("no end"));
+    }
+
+    #[test]
+    fn peers_ask_nobody_and_keep_to_the_folder_of_the_run() {
+        let bench = Bench::new(1, crate::bench::machine::cores(1), "weir".into(), "xtask".into(), false).unwrap();
+        let state = bench.folder().join("caddy").display().to_string();
+        let site = caddyfile(8000, &state, "files", "cert.pem", "key.pem");
+        assert!(site.contains(&format!("storage file_system {state}\n")), "{site}");
+        assert!(bench.command(Kind::Caddy, 8000).contains(&format!("XDG_CONFIG_HOME={state}")));
     }
 
     #[test]

@@ -18,7 +18,6 @@ pub struct Bench {
     pub certificates: Certificates,
     pub folder: PathBuf,
     pub site: PathBuf,
-    pub speaks_http2: bool,
 }
 
 impl Bench {
@@ -44,9 +43,7 @@ impl Bench {
         let look = || if server.status().is_some() { Some(None) } else { port_of(&said()).map(Some) };
         let port = run::wait_for(LIMIT, look).flatten();
         let port = port.ok_or_else(|| format!("weir does not serve: {}", last_lines(&said(), 3)))?;
-        let mut bench = Bench { server, port, certificates, folder, site, speaks_http2: false };
-        bench.speaks_http2 = bench.chooses_http2(openssl)?;
-        Ok(bench)
+        Ok(Bench { server, port, certificates, folder, site })
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -61,15 +58,6 @@ impl Bench {
     /// The access log so far.
     pub fn access_log(&self) -> String {
         fs::read_to_string(self.folder.join("access.log")).unwrap_or_default()
-    }
-
-    /// To a client that offers it.
-    fn chooses_http2(&self, openssl: &Path) -> Result<bool, String> {
-        let mut command = Command::new(openssl);
-        command.args(["s_client", "-alpn", "h2,http/1.1", "-servername", "localhost", "-connect"]);
-        command.arg(format!("127.0.0.1:{}", self.port));
-        let said = run::well(&mut command, &self.log("alpn"), LIMIT)?;
-        Ok(said.lines().any(|line| line.trim() == "ALPN protocol: h2"))
     }
 
     /// It must have outlived all that, and end well.

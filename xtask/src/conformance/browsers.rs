@@ -12,6 +12,8 @@ use super::site;
 
 /// A browser's first start, on a slow machine.
 const LIMIT: Duration = Duration::from_secs(120);
+/// By ALPN, as the script names it.
+const PROTOCOL: &str = "h2";
 
 pub fn chromium(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
     let home = bench.folder.join("chromium");
@@ -58,10 +60,9 @@ fn load(bench: &Bench, by: &str, command: &mut Command) -> Result<String, String
         None if browser.status().is_some() => Some(None),
         found => found.map(Some),
     };
-    let protocol = if bench.speaks_http2 { "h2" } else { "http/1.1" };
     match run::wait_for(LIMIT, look).flatten() {
-        Some(said) if said == expected(protocol) => Ok(format!("a page with {} files, {protocol}", site::IMAGES + 4)),
-        Some(said) => Err(format!("it reports `{said}`, expected `{}`", expected(protocol))),
+        Some(said) if said == expected() => Ok(format!("a page with {} files, {PROTOCOL}", site::IMAGES + 4)),
+        Some(said) => Err(format!("it reports `{said}`, expected `{}`", expected())),
         None => {
             let said = fs::read_to_string(&log).unwrap_or_default();
             Err(format!("the page has not reported; the browser said: {}", last_lines(&said, 3)))
@@ -69,8 +70,8 @@ fn load(bench: &Bench, by: &str, command: &mut Command) -> Result<String, String
     }
 }
 
-fn expected(protocol: &str) -> String {
-    format!("protocol={protocol}&images={}&large={}&failed=", site::IMAGES, site::LARGE_BYTES)
+fn expected() -> String {
+    format!("protocol={PROTOCOL}&images={}&large={}&failed=", site::IMAGES, site::LARGE_BYTES)
 }
 
 /// What the page in this browser asked to be told.

@@ -31,16 +31,23 @@ pub fn curl(bench: &Bench, found: &[PathBuf], words: &[&str], protocol: &str) ->
     Ok(format!("{} files, whole", site::FILES.len()))
 }
 
-/// Ten connections.
-pub fn h2load(bench: &Bench, found: &[PathBuf], words: &[&str]) -> Result<String, String> {
+/// Ten connections, by a protocol that `words` ask for and h2load names so.
+pub fn h2load(bench: &Bench, found: &[PathBuf], words: &[&str], protocol: &str) -> Result<String, String> {
     let mut command = Command::new(&found[0]);
     command.args(["-n", &REQUESTS.to_string(), "-c", "10"]).args(words).arg(bench.url("style.css"));
     let said = run::well(&mut command, &bench.log("h2load"), LIMIT)?;
+    all_answered(&said, protocol)
+}
+
+/// Whether h2load says of all requests that they were answered with success, by this protocol.
+fn all_answered(said: &str, protocol: &str) -> Result<String, String> {
     let line = |begin| said.lines().find(|line| line.starts_with(begin)).unwrap_or(begin);
-    let (requests, statuses) = (line("requests: "), line("status codes: "));
-    let are_all = requests.contains(&format!(" {REQUESTS} succeeded, 0 failed, 0 errored"))
-        && statuses.contains(&format!(" {REQUESTS} 2xx"));
-    if are_all { Ok(format!("{REQUESTS} requests")) } else { Err(format!("{requests}\n{statuses}")) }
+    let (spoken, requests, statuses) = (line("Application protocol: "), line("requests: "), line("status codes: "));
+    let are_all = spoken == format!("Application protocol: {protocol}")
+        && requests.contains(&format!(" {REQUESTS} succeeded, 0 failed, 0 errored"))
+        && statuses.contains(&format!(": {REQUESTS} 2xx"));
+    let wrong = || format!("{spoken}\n{requests}\n{statuses}\nexpected {REQUESTS} of 2xx by {protocol}");
+    if are_all { Ok(format!("{REQUESTS} requests by {protocol}")) } else { Err(wrong()) }
 }
 
 /// A second connection with the first one's ticket, in both versions.
@@ -64,4 +71,22 @@ pub fn resumption(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
         }
     }
     Ok("TLS 1.2 and 1.3".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::all_answered;
+
+    #[test]
+    fn another_protocol_or_a_missing_response_is_no_success() {
+        let said = "Application protocol: h2\nrequests: 2000 total, 2000 started, 2000 done, 2000 succeeded, 0 failed, 0 errored, 0 timeout\n\
+            status codes: 2000 2xx, 0 3xx, 0 4xx, 0 5xx\n";
+        assert_eq!(all_answered(said, "h2").as_deref(), Ok("2000 requests by h2"));
+        assert!(all_answered(said, "http/1.1").unwrap_err().contains("expected 2000 of 2xx by http/1.1"));
+        for (from, to) in [("protocol: h2", "protocol: http/1.1"), ("2000 succ", "1999 succ"), ("2000 2xx", "1999 2xx")]
+        {
+            assert!(all_answered(&said.replace(from, to), "h2").is_err(), "{to}");
+        }
+        assert!(all_answered(said.split_once('\n').unwrap().1, "h2").is_err());
+    }
 }

@@ -1,4 +1,4 @@
-//! One look at a server before a run over HTTP/2: one that speaks something else should cost a second, not a run of minutes.
+//! One look at a server before a run over HTTP/2: another protocol should cost seconds, not a run of minutes.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,20 +16,24 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 /// Why there is no HTTP/2.
 #[derive(Debug, thiserror::Error)]
 pub enum NoHttp2 {
-    /// What it says instead.
+    /// The protocol that it chose.
     #[error(
         "the server does not choose HTTP/2 for a connection over TLS (ALPN gave {0}, expected h2): leave --h2 out, or give \
          the server HTTP/2 (nginx: `listen ... ssl http2`)"
     )]
     Alpn(String),
     #[error(
-        "the server does not speak HTTP/2 without TLS ({0}, expected settings): leave --h2 out, write --tls too, or give the \
+        "the server does not speak HTTP/2 without TLS ({0}, expected a SETTINGS frame): leave --h2 out, write --tls too, or give the \
          server cleartext HTTP/2 (nginx: `listen ... http2`)"
     )]
     Cleartext(String),
-    #[error("the TLS handshake failed ({0}): leave --tls out if the server speaks none")]
+    #[error(
+        "the TLS handshake failed ({0}), expected one that ends within {WITHIN:?}: leave --tls out if the server speaks none"
+    )]
     Handshake(String),
-    #[error("cannot ask whether the server speaks HTTP/2: {0}")]
+    #[error(
+        "the probe for HTTP/2 failed ({0}), expected an answer within {WITHIN:?}: see whether the server runs at this address"
+    )]
     Io(#[from] io::Error),
 }
 

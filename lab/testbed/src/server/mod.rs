@@ -39,7 +39,7 @@ pub struct Endpoint<'a> {
 /// Of `weir serve`, whose certificate signs itself.
 pub(crate) const TLS_FLAG: &str = "--tls-dev";
 
-/// What a peer speaks to its clients.
+/// The protocol between a peer and its clients.
 #[derive(Debug, Clone, Copy)]
 struct Speech<'a> {
     certificate: Option<&'a Certificate>,
@@ -96,7 +96,7 @@ pub fn server_command(
     Ok(command)
 }
 
-/// An error naming what this machine has not got of what the server of a run needs.
+/// An error that names a program or module that the server of a run needs and this machine lacks.
 pub(crate) fn check_installed(server: Server, weir: Option<&Path>) -> Result<(), LabError> {
     match server {
         Server::Weir => weir.map(drop).ok_or_else(|| LabError::Missing { program: "weir".into() }),
@@ -141,7 +141,7 @@ fn weir_words(
     Ok(command)
 }
 
-/// The text of a configuration with what stands between braces filled in.
+/// The text of a configuration with the names between braces filled in.
 fn filled(
     experiment: &Experiment,
     spec: &RunSpec,
@@ -192,8 +192,8 @@ fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, si
     command
 }
 
-/// Asks for the head of a file, as proof that the server serves the site and the way there is open. One that speaks TLS or HTTP/2 is asked as
-/// if it did not, and proves by whatever it does about that, if only closing, that it is there: what it speaks, the load looks at.
+/// Asks for the head of a file, as proof that the server serves the site and the way there is open. A server of TLS or HTTP/2 is asked
+/// in plain HTTP/1.1 too: any reaction, even a close, proves that it is there. Its protocol is checked by the load.
 fn ask(address: SocketAddr, path: &str, is_plain: bool) -> io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&address, PROBE_WITHIN)?;
     stream.set_read_timeout(Some(PROBE_WITHIN))?;

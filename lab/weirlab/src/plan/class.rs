@@ -67,16 +67,20 @@ pub fn planned(classes: &[ClassArg], objectives: &[ObjectiveArg]) -> Result<Vec<
     let mut planned: Vec<Planned> = Vec::new();
     for ClassArg { name, share } in classes {
         if planned.iter().any(|class| class.name == *name) {
-            return wrong(format!("--class {name}: it is there twice"));
+            return wrong(format!("--class {name}: given twice, expected one share for each class: leave one out"));
         }
         planned.push(Planned { name: name.clone(), share: *share, objective: None });
     }
     for ObjectiveArg { class, objective } in objectives {
         let Some(found) = planned.iter_mut().find(|planned| planned.name == *class) else {
-            return wrong(format!("--objective {class}: no --class has that name"));
+            let names: Vec<&str> = planned.iter().map(|planned| planned.name.as_str()).collect();
+            let known = names.join(", ");
+            return wrong(format!("--objective {class}: no --class has that name: write one of {known}"));
         };
         if found.objective.replace(objective.clone()).is_some() {
-            return wrong(format!("--objective {class}: it has one already"));
+            return wrong(format!(
+                "--objective {class}: given twice, expected one for each class: leave `{objective}` out"
+            ));
         }
     }
     Ok(planned)
@@ -108,9 +112,9 @@ mod tests {
         for (classes, objectives, said) in [
             (&["a:1"][..], &[aim][..], "two or more that add up to 1"),
             (&["a:0.5", "b:0.4"], &[aim], "0.900 of the requests"),
-            (&["a:0.5", "a:0.5"], &[aim], "twice"),
-            (&["b:0.5", "c:0.5"], &[aim], "--objective a: no --class"),
-            (&["a:0.5", "b:0.5"], &[aim, aim], "one already"),
+            (&["a:0.5", "a:0.5"], &[aim], "--class a: given twice"),
+            (&["b:0.5", "c:0.5"], &[aim], "--objective a: no --class has that name: write one of b, c"),
+            (&["a:0.5", "b:0.5"], &[aim, aim], "--objective a: given twice"),
         ] {
             let Err(Failure::Usage(found)) = read(classes, objectives) else { panic!("{classes:?} is taken") };
             assert!(found.contains(said), "{found}");

@@ -14,7 +14,7 @@ use stats::Interval;
 use super::candidate::Knob;
 use super::class::Planned;
 use super::judge::{Bench, Judged, Kept};
-use super::{FRESH_FROM, Found};
+use super::{FRESH_FROM, Found, LINK_FACTOR_MAX};
 
 /// Rows of the table; the rest is in the CSV.
 const ROWS_MAX: usize = 12;
@@ -39,7 +39,7 @@ pub fn print(bench: &Bench, found: &Found, seeds: u64, as_json: bool) -> Result<
     Ok(io::stdout().write_all(text.as_bytes())?)
 }
 
-fn text(bench: &Bench, found: &Found, seeds: u64) -> String {
+pub(super) fn text(bench: &Bench, found: &Found, seeds: u64) -> String {
     let requests = bench.trace.arrivals.len();
     let mut text = format!("{requests} requests on {} at rho {}, seeds 1 to {seeds}\n", bench.link, bench.rho);
     for class in &bench.classes {
@@ -66,7 +66,11 @@ fn text(bench: &Bench, found: &Found, seeds: u64) -> String {
     text
 }
 
+/// Where no setting is taken: what would help.
 fn nearest(bench: &Bench, found: &Found, seeds: u64) -> String {
+    if !found.held.is_empty() {
+        return "\nNone held with other seeds: try more --seeds or --jobs.\n".into();
+    }
     let Some(nearest) = found.judged.first() else { return String::new() };
     let words = nearest.candidate.words(&bench.classes);
     let mut text = format!("\nNone meets all objectives. The nearest is {words}, burn {:.2}.\n", nearest.burn_max());
@@ -75,7 +79,7 @@ fn nearest(bench: &Bench, found: &Found, seeds: u64) -> String {
     }
     text += &match &found.faster {
         Some((link, _)) => format!("With it a link of {link} would do for the same requests.\n"),
-        None => "A link 16 times as fast would not do either: the time is below that of the response alone.\n".into(),
+        None => format!("A link {LINK_FACTOR_MAX} times as fast would not do either.\n"),
     };
     text
 }
@@ -149,8 +153,13 @@ fn as_json(bench: &Bench, judged: &Judged) -> Value {
     })
 }
 
-fn about(folder: &Path) -> impl Fn(io::Error) -> Failure + Copy {
-    move |error| Failure::Failed(format!("{}: {error}", folder.display()))
+fn about(folder: &Path) -> impl Fn(io::Error) -> Failure {
+    let folder = folder.display().to_string();
+    move |error| {
+        Failure::Failed(format!(
+            "--out {folder}: cannot write the plan there ({error}): give a folder that can be written"
+        ))
+    }
 }
 
 /// Before anything is simulated for it.

@@ -21,8 +21,8 @@ pub struct PagesSpec {
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_connections: Option<u32>,
-    /// Rank of a connection: first (its first response), chain (min over k of the mean of its first k), stage (all as urgent as
-    /// the first), none (each response by itself, without urgency) [default: stage; none with several --page-connections]
+    /// Rank of a connection: its first response, best chain, stage (all as urgent as the first), or none: each response by
+    /// itself [default: stage; none with several --page-connections]
     #[arg(long, value_name = "first|chain|stage|none")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub carriers: Option<String>,

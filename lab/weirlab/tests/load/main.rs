@@ -281,7 +281,7 @@ fn a_server_that_is_not_there_fails_at_once() {
 fn a_server_without_http2_fails_at_once() {
     let url = format!("http://{}/files/", server());
     for (words, says) in [
-        (&["--h2", "100"][..], "does not speak HTTP/2 without TLS (it sent `HTTP/1.1 `, expected settings)"),
+        (&["--h2", "100"][..], "does not speak HTTP/2 without TLS (it sent `HTTP/1.1 `, expected a SETTINGS frame)"),
         (&["--h2", "100", "--tls"], "the TLS handshake failed"),
     ] {
         let words = [&[url.as_str(), "--rho", "0.5", "--uplink", "10mbit"], words].concat();

@@ -1,14 +1,20 @@
-//! What `weir status` is told: an object of JSON.
+//! The answer to `weir status`: an object of JSON.
 
 use serde_json::{Value, json};
-use server::{ClassStatus, Counts, ObjectiveStatus, Server};
+use server::{ClassStatus, Counts, ObjectiveStatus, STATUS_WAIT_MAX, Server};
 
 pub fn answer(server: &Server) -> String {
     let told = match server.status() {
         Some(status) => json!({ "classes": status.classes.iter().map(class).collect::<Vec<_>>() }),
-        None => json!({ "error": "the event loop does not answer" }),
+        None => json!({ "error": no_answer() }),
     };
     told.to_string()
+}
+
+fn no_answer() -> String {
+    format!(
+        "the event loop has not answered within {STATUS_WAIT_MAX:?}, expected at once: see the error log, and run `weir status` again"
+    )
 }
 
 fn class(class: &ClassStatus) -> Value {
