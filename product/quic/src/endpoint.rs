@@ -225,10 +225,13 @@ impl Endpoint {
         inner.keys[handle.0] = Some(key);
         inner.half_open += 1;
         let clock = Arc::clone(&inner.clock);
-        let head_bytes_max = inner.settings.head_bytes_max;
+        let settings = inner.settings;
         drop(inner);
         let membership = Membership { endpoint: self.clone(), handle, key, is_half_open: true, is_known: true };
-        Arrival::New(Box::new(Session::new(membership, clock, connection, head_bytes_max, id_bytes)))
+        let mut session = Session::new(membership, clock, connection, &settings, id_bytes);
+        // The first datagram is in; a mistake in it is found again by quinn, which says so.
+        let _ = session.settle(now);
+        Arrival::New(Box::new(session))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -11,8 +11,20 @@
 
 mod datagrams;
 mod endpoint;
+mod h3;
+mod intake;
+mod outbox;
+mod packing;
+mod qpack;
 mod session;
+mod streams;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;
+mod write;
 
 pub use datagrams::{Datagram, Datagrams};
 pub use endpoint::{Arrival, Endpoint, Incoming, Key, Settings, Unusable};
-pub use session::{Session, Wrote};
+pub use session::Session;
+pub use write::Wrote;
