@@ -72,10 +72,11 @@ pub struct Key(pub u64);
 /// A datagram on its way to its session.
 pub struct Incoming(pub(crate) ConnectionEvent);
 
-/// What one datagram was.
+/// What one datagram was. A session is large; its caller says where it stays.
+#[allow(clippy::large_enum_variant)]
 pub enum Arrival {
     /// It began a connection; its session has it already.
-    New(Box<Session>),
+    New(Session),
     /// It is for this session: [`Session::receive`].
     For(Key, Incoming),
     /// It was answered by what is in `out` now: other versions, a Retry, a refusal, a stateless reset.
@@ -231,7 +232,7 @@ impl Endpoint {
         let mut session = Session::new(membership, clock, connection, &settings, id_bytes);
         // The first datagram is in; a mistake in it is found again by quinn, which says so.
         let _ = session.settle(now);
-        Arrival::New(Box::new(session))
+        Arrival::New(session)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -159,10 +159,8 @@ impl Intake {
         connection: &mut Connection,
         streams: &mut Streams,
     ) -> Result<(), End> {
-        let kept_before = streams.open.get(&stream).map_or(0, |open| open.incoming.kept_bytes());
         let read = self.read_request(now, stream, connection, streams);
-        let kept = streams.open.get(&stream).map_or(0, |open| open.incoming.kept_bytes());
-        streams.kept_bytes = (streams.kept_bytes + kept).saturating_sub(kept_before);
+        streams.count(stream);
         match read {
             Ok(()) if streams.kept_bytes > KEPT_BYTES_MAX => {
                 Err(End::protocol(EXCESSIVE_LOAD, "more than 256 KB of frames that are not whole"))

@@ -42,6 +42,8 @@ impl Reply {
 #[derive(Debug)]
 pub struct Stream {
     pub incoming: request::Incoming,
+    /// Bytes of a frame that is not whole, as they are counted in those of all streams.
+    kept_bytes: usize,
     /// All of the request has come.
     pub is_whole: bool,
     /// The caller knows of it.
@@ -76,6 +78,7 @@ impl Streams {
         let wish = self.early.remove(&stream);
         let begun = Stream {
             incoming: request::Incoming::default(),
+            kept_bytes: 0,
             is_whole: false,
             is_told: false,
             priority: wish.unwrap_or(priority::DEFAULT),
@@ -105,10 +108,18 @@ impl Streams {
         }
     }
 
+    /// Something of a stream was read.
+    pub fn count(&mut self, stream: u32) {
+        if let Some(open) = self.open.get_mut(&stream) {
+            let before = std::mem::replace(&mut open.kept_bytes, open.incoming.kept_bytes());
+            self.kept_bytes = self.kept_bytes - before + open.kept_bytes;
+        }
+    }
+
     /// A stream is of no more use, whoever ended it.
     pub fn end(&mut self, stream: u32) {
         if let Some(ended) = self.open.remove(&stream) {
-            self.kept_bytes -= ended.incoming.kept_bytes();
+            self.kept_bytes -= ended.kept_bytes;
             if ended.is_told {
                 self.events.push_back(Event::Closed { stream });
             }

@@ -76,8 +76,13 @@ pub struct Client {
 impl Client {
     /// Of a server at this address, under this name.
     pub fn new(now: Nanos, server: SocketAddr, host: &str, windows: Windows) -> Client {
-        let crypto =
-            QuicClientConfig::try_from(tls::testing::quic_client_config()).expect("the provider has the suite");
+        Client::of_protocol(b"h3", now, server, host, windows)
+    }
+
+    /// One that offers this protocol instead (ALPN).
+    pub fn of_protocol(protocol: &[u8], now: Nanos, server: SocketAddr, host: &str, windows: Windows) -> Client {
+        let crypto = tls::testing::quic_client_config(protocol);
+        let crypto = QuicClientConfig::try_from(crypto).expect("the provider has the suite");
         let mut transport = TransportConfig::default();
         transport.stream_receive_window(windows.stream.into()).receive_window(windows.connection.into());
         let mut config = ClientConfig::new(Arc::new(crypto));

@@ -15,10 +15,10 @@ pub fn client_config(versions: &[&'static SupportedProtocolVersion]) -> ClientCo
     builder.with_custom_certificate_verifier(Arc::new(AnyServer)).with_no_client_auth()
 }
 
-/// Of a client of HTTP/3.
-pub fn quic_client_config() -> Arc<ClientConfig> {
+/// Of a client of QUIC that offers this protocol.
+pub fn quic_client_config(protocol: &[u8]) -> Arc<ClientConfig> {
     let mut config = client_config(&[&rustls::version::TLS13]);
-    config.alpn_protocols = vec![b"h3".to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     Arc::new(config)
 }
 

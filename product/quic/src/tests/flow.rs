@@ -1,8 +1,7 @@
 //! Requests and responses.
 
 use super::rig::*;
-use crate::testing::*;
-use mux::{Event, Stop};
+use mux::Event;
 
 #[test]
 fn a_request_and_its_answer() {
@@ -34,7 +33,6 @@ fn a_response_without_a_body() {
     let response = rig.client.response(stream);
     assert_eq!((response.field(":status"), response.body.len(), response.is_whole), (Some("200"), 0, true));
     assert_eq!(rig.closed(), [stream]);
-    let _ = Stop::End;
 }
 
 #[test]

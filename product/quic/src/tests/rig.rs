@@ -111,6 +111,10 @@ impl Rig {
         self.sessions.values_mut().next().expect("a session")
     }
 
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
     /// Answers a request with so many bytes, as `run` grants them.
     pub fn answer(&mut self, stream: u32, size: usize) {
         let head = format!("HTTP/1.1 200 OK\r\nServer: weir\r\nContent-Length: {size}\r\n\r\n");
@@ -197,7 +201,7 @@ impl Rig {
         let mut out = Datagrams::new();
         match self.endpoint.receive(self.now, from, None, None, datagram, &mut out) {
             Arrival::New(session) => {
-                self.sessions.insert(session.key(), *session);
+                self.sessions.insert(session.key(), session);
             }
             Arrival::For(key, incoming) => {
                 let session = self.sessions.get_mut(&key).expect("a session that is kept");
