@@ -8,8 +8,8 @@ use crate::walker::{CONTINUATION, DATA, Frame, HEADERS, RST_STREAM, WINDOW_UPDAT
 /// unknown types.
 pub const CONTROL: Rate = Rate { burst: 1000, per_s: 1000 };
 /// WINDOW_UPDATE: these, and one for every [`BYTES_PER_UPDATE`] that were sent.
-const UPDATES: Rate = Rate { burst: 1000, per_s: 1000 };
-const BYTES_PER_UPDATE: u64 = 256;
+pub const UPDATES: Rate = Rate { burst: 1000, per_s: 1000 };
+pub const BYTES_PER_UPDATE: u64 = 256;
 /// RST_STREAM: a browser that leaves a page cancels up to 100 streams at once (CVE-2023-44487).
 pub const RESETS: Rate = Rate { burst: 200, per_s: 20 };
 /// Resets that a client makes us send (CVE-2025-8671).
@@ -58,7 +58,8 @@ impl Bucket {
         self.spent <= u64::from(rate.burst) * 1_000_000_000
     }
 
-    fn give_back(&mut self, count: u64) {
+    /// So many more may be taken.
+    pub fn give_back(&mut self, count: u64) {
         self.spent = self.spent.saturating_sub(count.saturating_mul(1_000_000_000));
     }
 }

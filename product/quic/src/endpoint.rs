@@ -202,10 +202,21 @@ impl Endpoint {
             return Arrival::Answered;
         }
         if inner.half_open >= HALF_OPEN_MAX && !incoming.remote_address_validated() {
-            // Nobody can be asked twice: who was has proved it.
+            // Nobody is asked twice: a client that was has proved it.
             out.make(|buffer| inner.quinn.retry(incoming, buffer).ok());
             return Arrival::Answered;
         }
+        self.accept(inner, now, incoming, id_bytes, out)
+    }
+
+    fn accept(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        now: Nanos,
+        incoming: quinn::Incoming,
+        id_bytes: usize,
+        out: &mut Datagrams,
+    ) -> Arrival {
         let at = inner.clock.instant(now);
         let mut accepted = None;
         let answered = out.make(|buffer| match inner.quinn.accept(incoming, at, buffer, None) {
@@ -230,7 +241,7 @@ impl Endpoint {
         drop(inner);
         let membership = Membership { endpoint: self.clone(), handle, key, is_half_open: true, is_known: true };
         let mut session = Session::new(membership, clock, connection, &settings, id_bytes);
-        // The first datagram is in; a mistake in it is found again by quinn, which says so.
+        // The first datagram is in. A mistake in it ends the session, which is closing then and says so by itself.
         let _ = session.settle(now);
         Arrival::New(session)
     }

@@ -1,7 +1,7 @@
 //! What comes on the streams of a connection, to HTTP/3.
 
 use mux::Event;
-use quinn_proto::{Connection, ConnectionError, Dir, ReadError, StreamEvent, StreamId, VarInt};
+use quinn_proto::{Connection, ConnectionError, ConnectionStats, Dir, ReadError, StreamEvent, StreamId, VarInt};
 use units::Nanos;
 
 use crate::h3::budget::Budget;
@@ -43,6 +43,11 @@ impl Intake {
             is_writable: false,
             is_lost: false,
         }
+    }
+
+    /// Takes the counts of frames that have come.
+    pub fn count(&mut self, now: Nanos, stats: &ConnectionStats) -> Result<(), End> {
+        Ok(self.budget.on_stats(now, stats)?)
     }
 
     /// Takes what quinn has to tell.

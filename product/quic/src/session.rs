@@ -76,12 +76,14 @@ impl Session {
     /// What follows of anything that quinn was told.
     pub(crate) fn settle(&mut self, now: Nanos) -> Result<(), Broken> {
         self.membership.exchange(&mut self.connection);
-        self.outbox.stir(self.connection.stats().path.lost_bytes);
+        let stats = self.connection.stats();
+        self.outbox.stir(stats.path.lost_bytes);
         if self.is_broken {
             while self.connection.poll().is_some() {}
             return Ok(());
         }
-        let taken = self.intake.take(now, &mut self.connection, &mut self.streams);
+        let counted = self.intake.count(now, &stats);
+        let taken = counted.and_then(|()| self.intake.take(now, &mut self.connection, &mut self.streams));
         if std::mem::take(&mut self.intake.is_writable) {
             self.is_shut = false;
         }

@@ -245,6 +245,11 @@ impl Client {
         let _ = self.connection.recv_stream(id(stream)).stop(code.into());
     }
 
+    /// A PING of its own in the next datagram.
+    pub fn ping(&mut self) {
+        self.connection.ping();
+    }
+
     pub fn close(&mut self, now: Nanos, code: u32) {
         let at = self.at(now);
         self.connection.close(at, VarInt::from_u32(code), Bytes::new());

@@ -118,19 +118,9 @@ fn give(
     is_first: bool,
     source: &mut dyn Source,
 ) -> Given {
-    let mut given = Given { bytes: 0, body_bytes: 0, stop: None };
-    if !reply.rest.is_empty() {
-        let offered = reply.rest.len().min(room);
-        let taken = match offer(connection, stream, &mut [reply.rest.slice(..offered)]) {
-            Ok(taken) => taken,
-            Err(obstacle) => return Given { stop: Some(obstacle), ..given },
-        };
-        given.bytes = taken;
-        given.body_bytes = reply.advance(taken);
-        if !reply.rest.is_empty() {
-            given.stop = Some(if taken < offered { Obstacle::Shut } else { Obstacle::Room });
-            return given;
-        }
+    let mut given = give_rest(connection, stream, reply, room);
+    if given.stop.is_some() {
+        return given;
     }
     let room = room - given.bytes;
     if reply.head.is_some() && room == 0 && !is_first {
@@ -138,10 +128,8 @@ fn give(
     }
     let mut frame_heads = reply.head.take().map(|head| headers(&head)).unwrap_or_default();
     let mut content = Vec::new();
-    let obstacle = match reply.is_read {
-        true => None,
-        false => read(source, room.saturating_sub(frame_heads.len()), &mut content),
-    };
+    let content_room = room.saturating_sub(frame_heads.len());
+    let obstacle = if reply.is_read { None } else { read(source, content_room, &mut content) };
     if matches!(obstacle, Some(Obstacle::Failed)) {
         return Given { stop: obstacle, ..given };
     }
@@ -160,6 +148,18 @@ fn give(
     given.body_bytes += body_bytes - reply.rest_body_bytes;
     given.stop = if reply.rest.is_empty() { obstacle } else { Some(Obstacle::Shut) };
     given
+}
+
+/// Gives what a window had cut short.
+fn give_rest(connection: &mut Connection, stream: u32, reply: &mut Reply, room: usize) -> Given {
+    let offered = reply.rest.len().min(room);
+    let (bytes, obstacle) = match offer(connection, stream, &mut [reply.rest.slice(..offered)]) {
+        Ok(taken) if taken < offered => (taken, Some(Obstacle::Shut)),
+        Ok(taken) => (taken, Some(Obstacle::Room)),
+        Err(obstacle) => return Given { bytes: 0, body_bytes: 0, stop: Some(obstacle) },
+    };
+    let body_bytes = reply.advance(bytes);
+    Given { bytes, body_bytes, stop: obstacle.filter(|_| !reply.rest.is_empty()) }
 }
 
 /// Keeps what was not taken.

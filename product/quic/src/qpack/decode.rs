@@ -23,34 +23,42 @@ pub fn decode(
         return Err(Undecodable);
     }
     while !input.0.is_empty() {
-        let first = input.first()?;
         scratch.clear();
-        let goes_on = match first {
-            // Indexed, static; 0x80 without 0x40 would be dynamic.
-            first if first & 0xc0 == 0xc0 => {
-                let (name, value) = entry(input.integer(6)?)?;
-                field(name.as_bytes(), value.as_bytes())
-            }
-            // Literal with a name of the static table.
-            first if first & 0xd0 == 0x50 => {
-                let (name, _) = entry(input.integer(4)?)?;
-                let value = input.text(7, scratch)?;
-                field(name.as_bytes(), value.of(section, scratch))
-            }
-            // Literal with its name.
-            first if first & 0xe0 == 0x20 => {
-                let name = input.text(3, scratch)?;
-                let value = input.text(7, scratch)?;
-                field(name.of(section, scratch), value.of(section, scratch))
-            }
-            // Of the dynamic table, in one of four ways.
-            _ => return Err(Undecodable),
-        };
-        if !goes_on {
-            return Ok(());
+        if !line(&mut input, section, scratch, &mut field)? {
+            break;
         }
     }
     Ok(())
+}
+
+/// One field line (section 4.5).
+fn line(
+    input: &mut Input<'_>,
+    section: &[u8],
+    scratch: &mut Vec<u8>,
+    field: &mut impl FnMut(&[u8], &[u8]) -> bool,
+) -> Result<bool, Undecodable> {
+    match input.first()? {
+        // Indexed, static; 0x80 without 0x40 would be dynamic.
+        first if first & 0xc0 == 0xc0 => {
+            let (name, value) = entry(input.integer(6)?)?;
+            Ok(field(name.as_bytes(), value.as_bytes()))
+        }
+        // Literal with a name of the static table.
+        first if first & 0xd0 == 0x50 => {
+            let (name, _) = entry(input.integer(4)?)?;
+            let value = input.text(7, scratch)?;
+            Ok(field(name.as_bytes(), value.of(section, scratch)))
+        }
+        // Literal with its name.
+        first if first & 0xe0 == 0x20 => {
+            let name = input.text(3, scratch)?;
+            let value = input.text(7, scratch)?;
+            Ok(field(name.of(section, scratch), value.of(section, scratch)))
+        }
+        // Of the dynamic table, in one of four ways.
+        _ => Err(Undecodable),
+    }
 }
 
 fn entry(index: u64) -> Result<(&'static str, &'static str), Undecodable> {

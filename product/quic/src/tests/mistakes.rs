@@ -2,6 +2,7 @@
 
 use mux::Broken;
 use mux::budget::Flood;
+use units::Nanos;
 
 use super::rig::*;
 use crate::intake::KEPT_BYTES_MAX;
@@ -301,14 +302,26 @@ fn floods_end_the_connection() {
 }
 
 #[test]
+fn frames_of_quic_are_counted() {
+    floods(Flood::Control, |rig| {
+        for _ in 0..100 {
+            for _ in 0..100 {
+                rig.client.ping();
+                rig.drain_client();
+            }
+            rig.run_for(Nanos(11_000_000));
+        }
+    });
+}
+
+#[test]
 fn cancelled_and_malformed_requests_have_their_rates() {
     /// Rounds of 20 at once, as long as the connection lasts; how many it took.
     fn rounds(mut act: impl FnMut(&mut Client)) -> (usize, Rig) {
         let mut rig = Rig::connected();
         for count in 0..100 {
             (0..20).for_each(|_| act(&mut rig.client));
-            let end = rig.now + units::Nanos(40_000_000);
-            rig.run_until(|rig| rig.now >= end);
+            rig.run_for(Nanos(100_000_000));
             if rig.broken.is_some() {
                 return (20 * (count + 1), rig);
             }

@@ -143,6 +143,18 @@ impl Rig {
         self.run_until(|rig| rig.now >= end || (rig.is_quiet() && rig.next_time().is_none_or(|at| at > end)));
     }
 
+    pub fn run_for(&mut self, span: Nanos) {
+        let end = self.now + span;
+        for _ in 0..STEPS_MAX {
+            self.step();
+            match self.next_time().filter(|at| *at < end) {
+                Some(at) => self.now = at.max(self.now),
+                None => return self.now = end,
+            }
+        }
+        panic!("no end after {STEPS_MAX} steps");
+    }
+
     fn is_quiet(&self) -> bool {
         self.to_client.is_empty() && self.to_server.is_empty()
     }
