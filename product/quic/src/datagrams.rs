@@ -5,6 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use quinn_proto::Transmit;
 
+/// Bytes of datagrams that have left are kept in front of the others up to here, and up to as many as the others are.
+const LEFT_BYTES_MAX: usize = 64 << 10;
+
 /// Datagrams that are to leave, in their order.
 #[derive(Debug, Default)]
 pub struct Datagrams {
@@ -78,8 +81,10 @@ impl Datagrams {
     /// The first has left.
     pub fn advance(&mut self) {
         self.heads.pop_front();
-        if self.heads.is_empty() {
-            self.bytes.clear();
+        let left = self.heads.front().map_or(self.bytes.len(), |head| head.begin);
+        if self.heads.is_empty() || (left > LEFT_BYTES_MAX && 2 * left > self.bytes.len()) {
+            self.bytes.drain(..left);
+            self.heads.iter_mut().for_each(|head| (head.begin, head.end) = (head.begin - left, head.end - left));
         }
     }
 
@@ -99,5 +104,33 @@ impl Datagrams {
     pub fn clear(&mut self) {
         self.heads.clear();
         self.bytes.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_leave_in_their_order_and_their_memory_with_them() {
+        let to = "198.18.0.1:443".parse().unwrap();
+        let mut datagrams = Datagrams::new();
+        let mut next = 0u32;
+        let mut push = |datagrams: &mut Datagrams| {
+            let bytes = next.to_be_bytes().repeat(300);
+            datagrams.push(Datagram { to, from: None, ecn: Some(2), bytes: &bytes });
+            next += 1;
+        };
+        (0..40).for_each(|_| push(&mut datagrams));
+        for number in 0..1000u32 {
+            push(&mut datagrams);
+            let first = datagrams.first().unwrap();
+            assert_eq!((first.to, first.ecn, first.bytes), (to, Some(2), &number.to_be_bytes().repeat(300)[..]));
+            datagrams.advance();
+            assert!(datagrams.bytes.len() <= LEFT_BYTES_MAX + 2 * 41 * 1200);
+        }
+        assert_eq!((datagrams.len(), datagrams.bytes()), (40, 40 * 1200));
+        (0..40).for_each(|_| datagrams.advance());
+        assert!(datagrams.is_empty() && datagrams.bytes.is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! How much content fits into so many bytes of datagrams.
 //!
-//! quinn-proto cuts streams into packets when it makes them; content that fills a last datagram but for a few bytes would flow over into one
-//! more, mostly of headers. So what is given is counted in whole datagrams before.
+//! quinn-proto cuts streams into packets when it makes them; content that fills a last datagram but for a few bytes would flow over into
+//! one more, mostly of headers. So what is given is counted in whole datagrams before.
 
 use crate::h3::varint;
 

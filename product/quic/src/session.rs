@@ -66,8 +66,8 @@ impl Session {
         self.membership.key
     }
 
-    /// Takes a datagram that the endpoint has given; what it says is asked of [`Session::event`]. An error is given once; after it nothing is
-    /// taken, and [`Session::make`] tells the client.
+    /// Takes a datagram that the endpoint has given; what it says is asked of [`Session::event`]. An error is given once; after it
+    /// nothing is taken, and [`Session::make`] tells the client.
     pub fn receive(&mut self, now: Nanos, incoming: Incoming) -> Result<(), Broken> {
         self.connection.handle_event(incoming.0);
         self.settle(now)
@@ -117,16 +117,16 @@ impl Session {
         self.streams.open.get(&stream).map(|open| open.priority)
     }
 
-    /// Gives the head of a response, as HTTP/1.1 has it. It is made into a frame by the first [`Session::write`], also where there is no body.
-    /// False: the stream is closed.
+    /// Gives the head of a response, as HTTP/1.1 has it. It is made into a frame by the first [`Session::write`], also where there is no
+    /// body. False: the stream is closed.
     pub fn respond(&mut self, stream: u32, head: &[u8], has_body: bool) -> bool {
         let Some(open) = self.streams.open.get_mut(&stream) else { return false };
         open.reply = Some(Reply::new(head, has_body));
         true
     }
 
-    /// Makes datagrams of what was given and of what QUIC has to say for itself (handshake, ACKs, retransmissions, probes), until `room_bytes`
-    /// of UDP payload or nothing is left; but one at least if one may leave.
+    /// Makes datagrams of what was given and of what QUIC has to say for itself (handshake, ACKs, retransmissions, probes), until
+    /// `room_bytes` of UDP payload or nothing is left; but one at least if one may leave.
     pub fn make(&mut self, now: Nanos, room_bytes: usize, out: &mut Datagrams) {
         let full = usize::from(self.connection.stats().path.current_mtu);
         let mut left = room_bytes;
@@ -161,8 +161,8 @@ impl Session {
         Some(bytes)
     }
 
-    /// quinn makes nothing more: either it has nothing, or it is held back. It would make a PING if it were not; held back, that leaves with
-    /// what follows, and costs a byte. True: a datagram was made.
+    /// quinn makes nothing more: either it has nothing, or it is held back. It would make a PING if it were not; held back, that leaves
+    /// with what follows, and costs a byte. True: a datagram was made.
     fn resolve(&mut self, now: Nanos, out: &mut Datagrams, left: &mut usize) -> bool {
         if !self.outbox.is_doubtful() || self.connection.is_closed() {
             self.outbox.empty();
@@ -182,7 +182,8 @@ impl Session {
         }
     }
 
-    /// Something that was given waits for the congestion window or the pacer: [`Session::receive`] and [`Session::on_timeout`] may end that.
+    /// Something that was given waits for the congestion window or the pacer: [`Session::receive`] and [`Session::on_timeout`] may end
+    /// that.
     pub fn is_held(&self) -> bool {
         self.outbox.is_held()
     }

@@ -1,5 +1,5 @@
-//! A client for tests, here and of other crates: quinn-proto's, with the frames of HTTP/3 written out. It is driven datagram by datagram, in
-//! memory or over a socket, at whatever time its caller says.
+//! A client for tests, here and of other crates: quinn-proto's, with the frames of HTTP/3 written out. It is driven datagram by datagram,
+//! in memory or over a socket, at whatever time its caller says.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

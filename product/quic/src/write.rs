@@ -41,10 +41,10 @@ enum Obstacle {
 }
 
 impl Session {
-    /// Gives the engine content of one response: so much that it fits `room` bytes of UDP payload with the headers of its frames and packets,
-    /// and what flow control allows. Nothing is made yet: that is [`Session::make`], to be called with the same room. What was given or lost
-    /// before and has not left uses up the room ([`Stop::Room`]); where the congestion window or the pacer holds it back, nothing is given
-    /// ([`Stop::Window`]). The head is given whole, whatever the room.
+    /// Gives the engine content of one response: so much that it fits `room` bytes of UDP payload with the headers of its frames and
+    /// packets, and what flow control allows. Nothing is made yet: that is [`Session::make`], to be called with the same room. What was
+    /// given or lost before and has not left uses up the room ([`Stop::Room`]); where the congestion window or the pacer holds it back,
+    /// nothing is given ([`Stop::Window`]). The head is given whole, whatever the room.
     pub fn write(&mut self, stream: u32, room: usize, source: &mut dyn Source) -> Wrote {
         let nothing = |stop| Wrote { bytes: 0, carried_bytes: 0, stop };
         let Some(open) = self.streams.open.get_mut(&stream).filter(|_| !self.connection.is_closed()) else {

@@ -61,8 +61,8 @@ impl Acceptor {
         Acceptor(Arc::new(config))
     }
 
-    /// For QUIC: the same certificates and tickets, TLS 1.3 alone (RFC 9001 section 4.2), for HTTP/3 alone, and nothing before the handshake is
-    /// through. rustls' own type, for the crate in front of which no type of it is seen.
+    /// For QUIC: the same certificates and tickets, TLS 1.3 alone (RFC 9001 section 4.2), for HTTP/3 alone, and nothing before the
+    /// handshake is through. rustls' own type, for the crate in front of which no type of it is seen.
     #[doc(hidden)]
     pub fn quic_config(&self) -> Arc<ServerConfig> {
         let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);

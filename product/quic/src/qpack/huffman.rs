@@ -1,8 +1,8 @@
 //! Huffman's code for text (RFC 7541 section 5.2, appendix B).
 //!
-//! The code is canonical: among codes of one length the symbols ascend, and shorter codes are less than the beginnings of longer ones. So the
-//! lengths of the appendix say all, and the tables are made of them when this is compiled. Texts of requests are in codes of up to 8 bits
-//! nearly always, each of which is one look into a table; a longer one is found by its length.
+//! The code is canonical: among codes of one length the symbols ascend, and shorter codes are less than the beginnings of longer ones. So
+//! the lengths of the appendix say all, and the tables are made of them when this is compiled. Texts of requests are in codes of up to 8
+//! bits nearly always, each of which is one look into a table; a longer one is found by its length.
 
 const SYMBOLS: usize = 257;
 const LENGTH_MAX: usize = 30;

@@ -170,6 +170,15 @@ fn a_client_moves() {
 }
 
 #[test]
+fn a_connection_that_nobody_knows_any_more_is_reset() {
+    let mut rig = Rig::connected();
+    rig.sessions.clear();
+    rig.client.request("/", &[("a", &"b".repeat(500))]);
+    rig.run();
+    assert_eq!(rig.client.lost.as_ref().map(ToString::to_string).as_deref(), Some("reset by peer"));
+}
+
+#[test]
 fn sessions_go_from_thread_to_thread() {
     fn is_send<T: Send>() {}
     is_send::<Session>();
