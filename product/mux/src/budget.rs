@@ -6,18 +6,18 @@ use crate::walker::{CONTINUATION, DATA, Frame, HEADERS, RST_STREAM, WINDOW_UPDAT
 
 /// Frames that ask for an answer or change something, or are of no use: SETTINGS, PING, PRIORITY, PRIORITY_UPDATE, empty and tiny DATA,
 /// unknown types.
-const CONTROL: Rate = Rate { burst: 1000, per_s: 1000 };
+pub const CONTROL: Rate = Rate { burst: 1000, per_s: 1000 };
 /// WINDOW_UPDATE: these, and one for every [`BYTES_PER_UPDATE`] that were sent.
-const UPDATES: Rate = Rate { burst: 1000, per_s: 1000 };
-const BYTES_PER_UPDATE: u64 = 256;
+pub const UPDATES: Rate = Rate { burst: 1000, per_s: 1000 };
+pub const BYTES_PER_UPDATE: u64 = 256;
 /// RST_STREAM: a browser that leaves a page cancels up to 100 streams at once (CVE-2023-44487).
-const RESETS: Rate = Rate { burst: 200, per_s: 20 };
+pub const RESETS: Rate = Rate { burst: 200, per_s: 20 };
 /// Resets that a client makes us send (CVE-2025-8671).
-const PROVOKED: Rate = Rate { burst: 100, per_s: 10 };
+pub const PROVOKED: Rate = Rate { burst: 100, per_s: 10 };
 /// CONTINUATION frames of one header block (CVE-2024-28182).
 const CONTINUATIONS_MAX: u32 = 8;
 /// DATA below this is tiny.
-const DATA_BYTES_MIN: u32 = 64;
+pub const DATA_BYTES_MIN: u32 = 64;
 
 /// A bound that a client went past.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -39,34 +39,37 @@ pub enum Flood {
 
 /// So many at once, and so many more in each second.
 #[derive(Debug, Clone, Copy)]
-struct Rate {
-    burst: u32,
-    per_s: u32,
+pub struct Rate {
+    pub burst: u32,
+    pub per_s: u32,
 }
 
+/// What was taken at a [`Rate`].
 #[derive(Debug, Clone, Copy, Default)]
-struct Bucket {
+pub struct Bucket {
     /// In billionths.
     spent: u64,
     at: Nanos,
 }
 
 impl Bucket {
-    fn take(&mut self, now: Nanos, rate: Rate) -> bool {
+    /// False: it is spent.
+    pub fn take(&mut self, now: Nanos, rate: Rate) -> bool {
         let earned = (now - self.at).0.saturating_mul(rate.per_s.into());
         self.at = now;
         self.spent = self.spent.saturating_sub(earned) + 1_000_000_000;
         self.spent <= u64::from(rate.burst) * 1_000_000_000
     }
 
-    fn give_back(&mut self, count: u64) {
+    /// So many more may be taken.
+    pub fn give_back(&mut self, count: u64) {
         self.spent = self.spent.saturating_sub(count.saturating_mul(1_000_000_000));
     }
 }
 
 /// What a client has spent.
 #[derive(Debug, Default)]
-pub struct Budget {
+pub(crate) struct Budget {
     continuations: u32,
     /// Sent, and not yet given back as updates.
     sent_bytes: u64,

@@ -5,14 +5,16 @@
 //! streams, of one connection and of all, is the drain's. Header blocks are made then too, since their compression depends on the order in
 //! which they leave.
 //!
+//! `head` and the rates of `budget` are HTTP/3's too.
+//!
 //! A request is given as the head that HTTP/1.1 would have sent ([`Event::Request`]), so that one strict parser reads both.
 //!
 //! Before nghttp2 sees a byte, a walker goes over the frames: floods end the connection (`budget`), and so do frames on streams that the
 //! client has ended (`streams`), which the engine forgets.
 
-mod budget;
+pub mod budget;
 mod ffi;
-mod head;
+pub mod head;
 mod session;
 mod streams;
 #[cfg(any(test, feature = "testing"))]

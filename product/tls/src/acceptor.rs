@@ -14,6 +14,7 @@ use crate::Identity;
 /// The first that the client speaks too is chosen.
 const PROTOCOLS: [&[u8]; 2] = [HTTP_2, b"http/1.1"];
 pub(crate) const HTTP_2: &[u8] = b"h2";
+const HTTP_3: &[u8] = b"h3";
 /// One is used by the next connection; rustls' two would be 200 bytes more of every handshake, and browsers that open several at once
 /// use one for all.
 const TICKETS_PER_HANDSHAKE: usize = 1;
@@ -58,6 +59,21 @@ impl Acceptor {
         // Tickets hold all there is to know: nothing is kept for a client that may not come again.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Acceptor(Arc::new(config))
+    }
+
+    /// For QUIC: the same certificates and tickets, TLS 1.3 alone (RFC 9001 section 4.2), for HTTP/3 alone, and nothing before the
+    /// handshake is through. rustls' own type, for the crate in front of which no type of it is seen.
+    #[doc(hidden)]
+    pub fn quic_config(&self) -> Arc<ServerConfig> {
+        let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
+        let builder = builder.expect("the provider has suites of it").with_no_client_auth();
+        let mut config = builder.with_cert_resolver(Arc::clone(&self.0.cert_resolver));
+        config.alpn_protocols = vec![HTTP_3.to_vec()];
+        config.ticketer = Arc::clone(&self.0.ticketer);
+        config.send_tls13_tickets = TICKETS_PER_HANDSHAKE;
+        config.session_storage = Arc::clone(&self.0.session_storage);
+        config.max_early_data_size = 0;
+        Arc::new(config)
     }
 
     pub(crate) fn config(&self) -> Arc<ServerConfig> {

@@ -15,6 +15,13 @@ pub fn client_config(versions: &[&'static SupportedProtocolVersion]) -> ClientCo
     builder.with_custom_certificate_verifier(Arc::new(AnyServer)).with_no_client_auth()
 }
 
+/// Of a client of QUIC that offers this protocol.
+pub fn quic_client_config(protocol: &[u8]) -> Arc<ClientConfig> {
+    let mut config = client_config(&[&rustls::version::TLS13]);
+    config.alpn_protocols = vec![protocol.to_vec()];
+    Arc::new(config)
+}
+
 /// Takes what it is shown.
 #[derive(Debug)]
 struct AnyServer;

@@ -1,0 +1,136 @@
+//! Datagrams on their way out, one behind the other in one buffer.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+use quinn_proto::Transmit;
+
+/// Bytes of datagrams that have left are kept in front of the others up to here, and up to as many as the others are.
+const LEFT_BYTES_MAX: usize = 64 << 10;
+
+/// Datagrams that are to leave, in their order.
+#[derive(Debug, Default)]
+pub struct Datagrams {
+    bytes: Vec<u8>,
+    heads: VecDeque<Head>,
+    /// Where the next of quinn's is made, which wants an empty buffer.
+    scratch: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    to: SocketAddr,
+    from: Option<IpAddr>,
+    ecn: Option<u8>,
+    begin: usize,
+    end: usize,
+}
+
+/// One that is to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Datagram<'a> {
+    pub to: SocketAddr,
+    /// The address of ours that the client knows; `None` where nobody told it.
+    pub from: Option<IpAddr>,
+    /// The two bits of the IP header (RFC 3168 section 5), where they are not 0.
+    pub ecn: Option<u8>,
+    /// UDP payload.
+    pub bytes: &'a [u8],
+}
+
+impl Datagrams {
+    pub fn new() -> Datagrams {
+        Datagrams::default()
+    }
+
+    /// Puts one behind the others.
+    pub fn push(&mut self, datagram: Datagram<'_>) {
+        let Datagram { to, from, ecn, bytes } = datagram;
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        self.heads.push_back(Head { to, from, ecn, begin, end: self.bytes.len() });
+    }
+
+    /// Makes one in the scratch buffer and puts it behind the others; gives its bytes.
+    pub(crate) fn make(&mut self, make: impl FnOnce(&mut Vec<u8>) -> Option<Transmit>) -> Option<usize> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        let made = make(&mut scratch).map(|transmit| {
+            let bytes = &scratch[..transmit.size.min(scratch.len())];
+            let ecn = transmit.ecn.map(|ecn| ecn as u8);
+            self.push(Datagram { to: transmit.destination, from: transmit.src_ip, ecn, bytes });
+            bytes.len()
+        });
+        self.scratch = scratch;
+        made
+    }
+
+    /// The first of them.
+    pub fn first(&self) -> Option<Datagram<'_>> {
+        self.heads.front().map(|head| self.datagram(head))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Datagram<'_>> {
+        self.heads.iter().map(|head| self.datagram(head))
+    }
+
+    fn datagram(&self, head: &Head) -> Datagram<'_> {
+        Datagram { to: head.to, from: head.from, ecn: head.ecn, bytes: &self.bytes[head.begin..head.end] }
+    }
+
+    /// The first has left.
+    pub fn advance(&mut self) {
+        self.heads.pop_front();
+        let left = self.heads.front().map_or(self.bytes.len(), |head| head.begin);
+        if self.heads.is_empty() || (left > LEFT_BYTES_MAX && 2 * left > self.bytes.len()) {
+            self.bytes.drain(..left);
+            self.heads.iter_mut().for_each(|head| (head.begin, head.end) = (head.begin - left, head.end - left));
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// UDP payload of all of them.
+    pub fn bytes(&self) -> usize {
+        self.heads.iter().map(|head| head.end - head.begin).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.heads.is_empty()
+    }
+
+    pub fn clear(&mut self) {
+        self.heads.clear();
+        self.bytes.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_leave_in_their_order_and_their_memory_with_them() {
+        let to = "198.18.0.1:443".parse().unwrap();
+        let mut datagrams = Datagrams::new();
+        let mut next = 0u32;
+        let mut push = |datagrams: &mut Datagrams| {
+            let bytes = next.to_be_bytes().repeat(300);
+            datagrams.push(Datagram { to, from: None, ecn: Some(2), bytes: &bytes });
+            next += 1;
+        };
+        (0..40).for_each(|_| push(&mut datagrams));
+        for number in 0..1000u32 {
+            push(&mut datagrams);
+            let first = datagrams.first().unwrap();
+            assert_eq!((first.to, first.ecn, first.bytes), (to, Some(2), &number.to_be_bytes().repeat(300)[..]));
+            datagrams.advance();
+            assert!(datagrams.bytes.len() <= LEFT_BYTES_MAX + 2 * 41 * 1200);
+        }
+        assert_eq!((datagrams.len(), datagrams.bytes()), (40, 40 * 1200));
+        (0..40).for_each(|_| datagrams.advance());
+        assert!(datagrams.is_empty() && datagrams.bytes.is_empty());
+    }
+}

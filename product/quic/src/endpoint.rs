@@ -1,0 +1,334 @@
+//! All connections of one UDP socket: which datagram is whose, and which may begin one.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::BytesMut;
+use quinn_proto as quinn;
+use quinn_proto::crypto::rustls::QuicServerConfig;
+use quinn_proto::{
+    Connection, ConnectionEvent, ConnectionHandle, DatagramEvent, EcnCodepoint, EndpointConfig, EndpointEvent,
+};
+use quinn_proto::{IdleTimeout, MtuDiscoveryConfig, ServerConfig, TimeSource, TransportConfig, ValidationTokenConfig};
+use units::Nanos;
+
+use crate::{Datagrams, Session};
+
+/// Connections in their handshake beyond which a client has to show that its address is its own (Retry, RFC 9000 section 8.1.2).
+pub const HALF_OPEN_MAX: usize = 100;
+/// Attempts that are neither taken nor refused yet: each is decided on at once, so there is one at most.
+const UNDECIDED_MAX: usize = 1;
+/// Bytes kept of datagrams behind the first of such an attempt.
+const UNDECIDED_BYTES_MAX: u64 = 64 << 10;
+/// UDP payload that fits every path (RFC 9000 section 14), and that is tried: 1,500 bytes less the headers of IPv6 and UDP.
+const DATAGRAM_BYTES_MIN: u16 = 1200;
+pub(crate) const DATAGRAM_BYTES_MAX: u16 = 1452;
+/// What a client may send before we have read it: on one stream, and on all of a connection.
+const STREAM_WINDOW_BYTES: u32 = 64 << 10;
+const WINDOW_BYTES: u32 = 1 << 20;
+/// Content that is kept until the client has acknowledged it, so also the greatest congestion window that is of use.
+const UNACKNOWLEDGED_BYTES_MAX: u64 = 4 << 20;
+/// Unidirectional streams of a client: control, QPACK's two, and a few of unknown types (RFC 9114 section 6.2).
+pub(crate) const CLIENT_UNI_STREAMS_MAX: u32 = 8;
+/// Bytes of a handshake that are kept until those before them have come.
+const CRYPTO_BYTES_MAX: usize = 16 << 10;
+/// A Retry's token is good for so long.
+const RETRY_TOKEN_LIFETIME: Duration = Duration::from_secs(15);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Bytes of a request's head as HTTP/1.1 has it. A longer one is given longer than that, and its rest is dropped.
+    pub head_bytes_max: usize,
+    /// Requests that a client may have open at once.
+    pub streams_max: u32,
+    /// Connections of this socket; more are refused.
+    pub connections_max: usize,
+    /// A connection on which nothing has come for so long ends.
+    pub idle_timeout: Nanos,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let mux::Settings { head_bytes_max, streams_max } = mux::Settings::default();
+        Settings { head_bytes_max, streams_max, connections_max: 10_000, idle_timeout: Nanos::from_secs(30) }
+    }
+}
+
+/// Why there is no endpoint.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    #[error("TLS has no AES-128-GCM-SHA256, which QUIC begins with (RFC 9001 section 5.2)")]
+    NoInitialSuite,
+    #[error("an idle timeout of {0:?} is more than QUIC can say")]
+    IdleTimeout(Nanos),
+}
+
+/// Which session; never used twice on one endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(pub u64);
+
+/// A datagram on its way to its session.
+pub struct Incoming(pub(crate) ConnectionEvent);
+
+/// What one datagram was. A session is large; its caller says where it stays.
+#[allow(clippy::large_enum_variant)]
+pub enum Arrival {
+    /// It began a connection; its session has it already.
+    New(Session),
+    /// It is for this session: [`Session::receive`].
+    For(Key, Incoming),
+    /// It was answered by what is in `out` now: other versions, a Retry, a refusal, a stateless reset.
+    Answered,
+    Ignored,
+}
+
+/// All connections of one UDP socket. Cheap to clone; used by one thread, so its lock never waits.
+#[derive(Clone)]
+pub struct Endpoint(Arc<Mutex<Inner>>);
+
+struct Inner {
+    quinn: quinn::Endpoint,
+    config: ServerConfig,
+    clock: Arc<Clock>,
+    settings: Settings,
+    /// The key of the connection of each of quinn's handles.
+    keys: Vec<Option<Key>>,
+    keys_given: u64,
+    half_open: usize,
+}
+
+/// The time of the last datagram, since quinn would ask the system's clock how old a Retry's token is.
+pub(crate) struct Clock {
+    base: Instant,
+    now: AtomicU64,
+}
+
+impl Clock {
+    pub(crate) fn instant(&self, now: Nanos) -> Instant {
+        self.base + Duration::from(now)
+    }
+
+    pub(crate) fn nanos(&self, instant: Instant) -> Nanos {
+        instant.saturating_duration_since(self.base).into()
+    }
+}
+
+impl TimeSource for Clock {
+    fn now(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_nanos(self.now.load(Ordering::Relaxed))
+    }
+}
+
+impl Endpoint {
+    /// Its keys are random, of the system: Retry tokens and stateless resets of another endpoint are not this one's.
+    pub fn new(acceptor: &tls::Acceptor, settings: &Settings) -> Result<Endpoint, Unusable> {
+        let clock = Arc::new(Clock { base: Instant::now(), now: AtomicU64::new(0) });
+        let mut config = ServerConfig::with_crypto(Arc::new(crypto(acceptor)?));
+        let mut tokens = ValidationTokenConfig::default();
+        tokens.sent(0);
+        config
+            .transport_config(Arc::new(transport(settings)?))
+            .validation_token_config(tokens)
+            .retry_token_lifetime(RETRY_TOKEN_LIFETIME)
+            .migration(true)
+            .max_incoming(UNDECIDED_MAX)
+            .incoming_buffer_size(UNDECIDED_BYTES_MAX)
+            .incoming_buffer_size_total(UNDECIDED_BYTES_MAX)
+            .time_source(Arc::clone(&clock) as Arc<dyn TimeSource>);
+        let own = Arc::new(EndpointConfig::default());
+        let quinn = quinn::Endpoint::new(own, Some(Arc::new(config.clone())), true, None);
+        let inner = Inner { quinn, config, clock, settings: *settings, keys: Vec::new(), keys_given: 0, half_open: 0 };
+        Ok(Endpoint(Arc::new(Mutex::new(inner))))
+    }
+
+    /// Certificates and so on were read again: connections from now on use these. Without AES-128-GCM-SHA256 nothing changes.
+    pub fn replace(&self, acceptor: &tls::Acceptor) {
+        let Ok(crypto) = crypto(acceptor) else { return };
+        let mut inner = self.lock();
+        inner.config.crypto = Arc::new(crypto);
+        let config = inner.config.clone();
+        inner.quinn.set_server_config(Some(Arc::new(config)));
+    }
+
+    /// One datagram that has come from this address, to this one of ours, with these two bits of the IP header.
+    pub fn receive(
+        &self,
+        now: Nanos,
+        from: SocketAddr,
+        to: Option<IpAddr>,
+        ecn: Option<u8>,
+        datagram: &[u8],
+        out: &mut Datagrams,
+    ) -> Arrival {
+        let mut inner = self.lock();
+        inner.clock.now.store(now.0, Ordering::Relaxed);
+        let at = inner.clock.instant(now);
+        let ecn = ecn.and_then(EcnCodepoint::from_bits);
+        let mut event = None;
+        let quinn = &mut inner.quinn;
+        let answered = out.make(|buffer| match quinn.handle(at, from, to, ecn, BytesMut::from(datagram), buffer)? {
+            DatagramEvent::Response(transmit) => Some(transmit),
+            other => {
+                event = Some(other);
+                None
+            }
+        });
+        match event {
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => match inner.keys.get(handle.0).copied().flatten() {
+                Some(key) => Arrival::For(key, Incoming(event)),
+                None => Arrival::Ignored,
+            },
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                self.decide(inner, now, incoming, source_id_bytes(datagram), out)
+            }
+            _ if answered.is_some() => Arrival::Answered,
+            _ => Arrival::Ignored,
+        }
+    }
+
+    /// Takes an attempt, refuses it, or asks for a proof of its address.
+    fn decide(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        now: Nanos,
+        incoming: quinn::Incoming,
+        id_bytes: usize,
+        out: &mut Datagrams,
+    ) -> Arrival {
+        if inner.quinn.open_connections() >= inner.settings.connections_max {
+            out.make(|buffer| Some(inner.quinn.refuse(incoming, buffer)));
+            return Arrival::Answered;
+        }
+        if inner.half_open >= HALF_OPEN_MAX && !incoming.remote_address_validated() {
+            // Nobody is asked twice: a client that was has proved it.
+            out.make(|buffer| inner.quinn.retry(incoming, buffer).ok());
+            return Arrival::Answered;
+        }
+        self.accept(inner, now, incoming, id_bytes, out)
+    }
+
+    fn accept(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        now: Nanos,
+        incoming: quinn::Incoming,
+        id_bytes: usize,
+        out: &mut Datagrams,
+    ) -> Arrival {
+        let at = inner.clock.instant(now);
+        let mut accepted = None;
+        let answered = out.make(|buffer| match inner.quinn.accept(incoming, at, buffer, None) {
+            Ok(pair) => {
+                accepted = Some(pair);
+                None
+            }
+            Err(failed) => failed.response,
+        });
+        let Some((handle, connection)) = accepted else {
+            return if answered.is_some() { Arrival::Answered } else { Arrival::Ignored };
+        };
+        inner.keys_given += 1;
+        let key = Key(inner.keys_given);
+        if inner.keys.len() <= handle.0 {
+            inner.keys.resize(handle.0 + 1, None);
+        }
+        inner.keys[handle.0] = Some(key);
+        inner.half_open += 1;
+        let clock = Arc::clone(&inner.clock);
+        let settings = inner.settings;
+        drop(inner);
+        let membership = Membership { endpoint: self.clone(), handle, key, is_half_open: true, is_known: true };
+        let mut session = Session::new(membership, clock, connection, &settings, id_bytes);
+        // The first datagram is in. A mistake in it ends the session, which is closing then and says so by itself.
+        let _ = session.settle(now);
+        Arrival::New(session)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic of ours ends the thread that holds all of it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A session's place at its endpoint, given back when it is dropped.
+pub(crate) struct Membership {
+    endpoint: Endpoint,
+    handle: ConnectionHandle,
+    pub(crate) key: Key,
+    is_half_open: bool,
+    is_known: bool,
+}
+
+impl Membership {
+    /// Lets connection and endpoint tell each other what they have to.
+    pub(crate) fn exchange(&mut self, connection: &mut Connection) {
+        if self.is_half_open && !connection.is_handshaking() {
+            self.is_half_open = false;
+            self.endpoint.lock().half_open -= 1;
+        }
+        while let Some(event) = connection.poll_endpoint_events() {
+            let answer = self.tell(event);
+            if let Some(answer) = answer {
+                connection.handle_event(answer);
+            }
+        }
+    }
+
+    fn tell(&mut self, event: EndpointEvent) -> Option<ConnectionEvent> {
+        if !self.is_known {
+            return None;
+        }
+        let mut inner = self.endpoint.lock();
+        if event.is_drained() {
+            self.is_known = false;
+            inner.keys[self.handle.0] = None;
+        }
+        inner.quinn.handle_event(self.handle, event)
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        if self.is_half_open {
+            self.endpoint.lock().half_open -= 1;
+        }
+        self.tell(EndpointEvent::drained());
+    }
+}
+
+fn crypto(acceptor: &tls::Acceptor) -> Result<QuicServerConfig, Unusable> {
+    QuicServerConfig::try_from(acceptor.quic_config()).map_err(|_| Unusable::NoInitialSuite)
+}
+
+fn transport(settings: &Settings) -> Result<TransportConfig, Unusable> {
+    let idle = Duration::from(settings.idle_timeout);
+    let idle = IdleTimeout::try_from(idle).map_err(|_| Unusable::IdleTimeout(settings.idle_timeout))?;
+    let mut discovery = MtuDiscoveryConfig::default();
+    discovery.upper_bound(DATAGRAM_BYTES_MAX);
+    let mut transport = TransportConfig::default();
+    transport
+        .max_concurrent_bidi_streams(settings.streams_max.into())
+        .max_concurrent_uni_streams(CLIENT_UNI_STREAMS_MAX.into())
+        .max_idle_timeout(Some(idle))
+        .stream_receive_window(STREAM_WINDOW_BYTES.into())
+        .receive_window(WINDOW_BYTES.into())
+        .send_window(UNACKNOWLEDGED_BYTES_MAX)
+        // What was given first leaves first, whole: the order is the caller's.
+        .send_fairness(false)
+        .initial_mtu(DATAGRAM_BYTES_MIN)
+        .min_mtu(DATAGRAM_BYTES_MIN)
+        .mtu_discovery_config(Some(discovery))
+        .keep_alive_interval(None)
+        .crypto_buffer_size(CRYPTO_BYTES_MAX)
+        .datagram_receive_buffer_size(None)
+        .enable_segmentation_offload(false);
+    Ok(transport)
+}
+
+/// Bytes of the connection ID that the client of this first datagram wants to be called by (RFC 8999 section 5.1).
+fn source_id_bytes(datagram: &[u8]) -> usize {
+    let destination: usize = datagram.get(5).copied().unwrap_or(0).into();
+    datagram.get(6 + destination).copied().unwrap_or(0).into()
+}

@@ -1,0 +1,11 @@
+//! HTTP/3 (RFC 9114) as a pure function of the bytes of its streams.
+
+pub mod budget;
+pub mod control;
+pub mod fault;
+pub mod fields;
+pub mod frames;
+pub mod priority;
+pub mod request;
+pub mod uni;
+pub mod varint;

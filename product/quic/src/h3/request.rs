@@ -1,0 +1,132 @@
+//! The stream of one request (RFC 9114 section 4.1): HEADERS, DATA that nobody gets, and perhaps HEADERS behind it.
+
+use mux::head::HeadText;
+use units::Nanos;
+
+use super::budget::Budget;
+use super::fault::{
+    EXCESSIVE_LOAD, FRAME_ERROR, FRAME_UNEXPECTED, Fault, MESSAGE_ERROR, QPACK_DECOMPRESSION_FAILED, REQUEST_INCOMPLETE,
+};
+use super::fields::{Fields, Request};
+use super::frames::{CANCEL_PUSH, GOAWAY, MAX_PUSH_ID, PUSH_PROMISE, SETTINGS};
+use super::frames::{DATA, Frames, HEADERS, PRIORITY_UPDATE, PRIORITY_UPDATE_PUSH, Step, is_reserved};
+use crate::qpack;
+
+/// Bytes of a compressed field section beyond which nobody reads it; and a request's may have no more than so many times its head.
+pub const SECTION_BYTES_MAX: usize = 64 << 10;
+const SECTION_PER_HEAD_MAX: usize = 4;
+
+/// What all requests of a connection share.
+#[derive(Debug)]
+pub struct Shared {
+    text: HeadText,
+    scratch: Vec<u8>,
+    section_bytes_max: u64,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Head,
+    Content,
+    /// Behind the trailers.
+    End,
+}
+
+/// What has come of one request.
+#[derive(Debug, Default)]
+pub struct Incoming {
+    frames: Frames,
+    place: Place,
+    /// Its content, as it says and as it came.
+    said_bytes: Option<u64>,
+    content_bytes: u64,
+}
+
+impl Shared {
+    pub fn new(head_bytes_max: usize) -> Shared {
+        let section_bytes_max = (SECTION_PER_HEAD_MAX * head_bytes_max).min(SECTION_BYTES_MAX) as u64;
+        Shared { text: HeadText::new(head_bytes_max), scratch: Vec::new(), section_bytes_max }
+    }
+
+    fn decode(&mut self, section: &[u8]) -> Result<Request, Fault> {
+        let mut fields = Fields::new(&mut self.text);
+        qpack::decode(section, &mut self.scratch, |name, value| fields.push(name, value))
+            .map_err(|_| Fault::Connection(QPACK_DECOMPRESSION_FAILED, "a field section that cannot be decoded"))?;
+        fields.finish().ok_or(Fault::Stream(MESSAGE_ERROR))
+    }
+}
+
+impl Incoming {
+    /// Takes bytes; gives the request when its head is whole.
+    pub fn receive(
+        &mut self,
+        now: Nanos,
+        mut bytes: &[u8],
+        shared: &mut Shared,
+        budget: &mut Budget,
+    ) -> Result<Option<Request>, Fault> {
+        let mut request = None;
+        while let Some(step) = self.frames.next(&mut bytes) {
+            match step {
+                Step::Begin { kind, length } => self.begin(now, kind, length, shared, budget)?,
+                Step::Kept { payload, .. } => {
+                    let decoded = shared.decode(&payload)?;
+                    self.said_bytes = decoded.content_bytes;
+                    request = Some(decoded);
+                }
+            }
+        }
+        Ok(request)
+    }
+
+    fn begin(&mut self, now: Nanos, kind: u64, length: u64, shared: &Shared, budget: &mut Budget) -> Result<(), Fault> {
+        match (kind, self.place) {
+            (HEADERS, Place::Head) if length <= shared.section_bytes_max => {
+                self.frames.keep();
+                self.place = Place::Content;
+            }
+            (HEADERS, Place::Head) => return Err(Fault::Stream(EXCESSIVE_LOAD)),
+            // Trailers: nobody reads them.
+            (HEADERS, Place::Content) => self.place = Place::End,
+            (DATA, Place::Content) => {
+                budget.on_data(now, length)?;
+                self.content_bytes = self.content_bytes.saturating_add(length);
+                if self.said_bytes.is_some_and(|said| self.content_bytes > said) {
+                    return Err(Fault::Stream(MESSAGE_ERROR));
+                }
+            }
+            (DATA | HEADERS, _) => return unexpected("DATA or HEADERS where a request has none"),
+            (
+                CANCEL_PUSH | SETTINGS | PUSH_PROMISE | GOAWAY | MAX_PUSH_ID | PRIORITY_UPDATE | PRIORITY_UPDATE_PUSH,
+                _,
+            ) => {
+                return unexpected("a frame of the control stream on a request's");
+            }
+            (kind, _) if is_reserved(kind) => return unexpected("a frame of HTTP/2"),
+            _ => budget.on_control(now)?,
+        }
+        Ok(())
+    }
+
+    /// The client has said that this was all.
+    pub fn finish(&self) -> Result<(), Fault> {
+        if !self.frames.is_between() {
+            return Err(Fault::Connection(FRAME_ERROR, "a stream that ended inside a frame"));
+        }
+        match (self.place, self.said_bytes) {
+            (Place::Head, _) => Err(Fault::Stream(REQUEST_INCOMPLETE)),
+            (_, Some(said)) if said != self.content_bytes => Err(Fault::Stream(MESSAGE_ERROR)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes that wait for more.
+    pub fn kept_bytes(&self) -> usize {
+        self.frames.kept_bytes()
+    }
+}
+
+fn unexpected(why: &'static str) -> Result<(), Fault> {
+    Err(Fault::Connection(FRAME_UNEXPECTED, why))
+}

@@ -1,0 +1,298 @@
+//! What comes on the streams of a connection, to HTTP/3.
+
+use mux::Event;
+use quinn_proto::{Connection, ConnectionError, ConnectionStats, Dir, ReadError, StreamEvent, StreamId, VarInt};
+use units::Nanos;
+
+use crate::h3::budget::Budget;
+use crate::h3::control::Update;
+use crate::h3::fault::{
+    EXCESSIVE_LOAD, End, Fault, ID_ERROR, REQUEST_CANCELLED, REQUEST_REJECTED, STREAM_CREATION_ERROR,
+};
+use crate::h3::request::Shared;
+use crate::h3::uni::{Next, Seen, Uni};
+use crate::streams::{Streams, id};
+
+/// Bytes of frames that are not whole, of all streams of a connection.
+pub const KEPT_BYTES_MAX: usize = 256 << 10;
+
+/// What has come of a connection.
+pub struct Intake {
+    shared: Shared,
+    budget: Budget,
+    seen: Seen,
+    unis: Vec<(StreamId, Uni)>,
+    streams_max: u32,
+    /// Requests from this one on are refused: GOAWAY has said so.
+    pub refused_from: Option<u32>,
+    /// The connection's window, which was used up, may be open again.
+    pub is_writable: bool,
+    /// The connection is over.
+    pub is_lost: bool,
+}
+
+impl Intake {
+    pub fn new(head_bytes_max: usize, streams_max: u32) -> Intake {
+        Intake {
+            shared: Shared::new(head_bytes_max),
+            budget: Budget::default(),
+            seen: Seen::default(),
+            unis: Vec::new(),
+            streams_max,
+            refused_from: None,
+            is_writable: false,
+            is_lost: false,
+        }
+    }
+
+    /// Takes the counts of frames that have come.
+    pub fn count(&mut self, now: Nanos, stats: &ConnectionStats) -> Result<(), End> {
+        Ok(self.budget.on_stats(now, stats)?)
+    }
+
+    /// Takes what quinn has to tell.
+    pub fn take(&mut self, now: Nanos, connection: &mut Connection, streams: &mut Streams) -> Result<(), End> {
+        while let Some(event) = connection.poll() {
+            match event {
+                quinn_proto::Event::Stream(event) => self.stream_event(now, event, connection, streams)?,
+                quinn_proto::Event::ConnectionLost { reason } => {
+                    self.is_lost = true;
+                    streams.end_all();
+                    if let ConnectionError::TransportError(error) = reason {
+                        // quinn has told the client.
+                        return Err(End::protocol(error.code.into(), &error.to_string()));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn stream_event(
+        &mut self,
+        now: Nanos,
+        event: StreamEvent,
+        connection: &mut Connection,
+        streams: &mut Streams,
+    ) -> Result<(), End> {
+        match event {
+            StreamEvent::Opened { dir: Dir::Bi } => {
+                while let Some(id) = connection.streams().accept(Dir::Bi) {
+                    self.begin(now, id, connection, streams)?;
+                }
+            }
+            StreamEvent::Opened { dir: Dir::Uni } => {
+                while let Some(id) = connection.streams().accept(Dir::Uni) {
+                    self.unis.push((id, Uni::default()));
+                    self.uni(now, id, connection, streams)?;
+                }
+            }
+            StreamEvent::Readable { id } => match (id.dir(), u32::try_from(id.index())) {
+                (Dir::Uni, _) => self.uni(now, id, connection, streams)?,
+                (Dir::Bi, Ok(stream)) => self.request(now, stream, connection, streams)?,
+                (Dir::Bi, Err(_)) => {}
+            },
+            StreamEvent::Writable { id } => {
+                self.is_writable = true;
+                let stream = u32::try_from(id.index()).ok().filter(|_| id.dir() == Dir::Bi);
+                if let Some(open) = stream.and_then(|stream| streams.open.get_mut(&stream)) {
+                    open.is_shut = false;
+                }
+            }
+            StreamEvent::Stopped { id, error_code } => self.stopped(now, id, error_code, connection, streams)?,
+            StreamEvent::Finished { .. } | StreamEvent::Available { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// A request's stream was opened.
+    fn begin(
+        &mut self,
+        now: Nanos,
+        id: StreamId,
+        connection: &mut Connection,
+        streams: &mut Streams,
+    ) -> Result<(), End> {
+        let limit = self.refused_from.unwrap_or(u32::MAX);
+        match u32::try_from(id.index()).ok().filter(|&stream| stream < limit) {
+            Some(stream) => {
+                streams.begin(stream);
+                self.request(now, stream, connection, streams)
+            }
+            None => {
+                let code = code(REQUEST_REJECTED);
+                let _ = connection.recv_stream(id).stop(code);
+                let _ = connection.send_stream(id).reset(code);
+                Ok(())
+            }
+        }
+    }
+
+    fn stopped(
+        &mut self,
+        now: Nanos,
+        id: StreamId,
+        code: VarInt,
+        connection: &mut Connection,
+        streams: &mut Streams,
+    ) -> Result<(), End> {
+        if id.dir() == Dir::Uni {
+            return Err(End::protocol(
+                crate::h3::fault::CLOSED_CRITICAL_STREAM,
+                "the server's control stream was stopped",
+            ));
+        }
+        let stream = u32::try_from(id.index()).ok().filter(|stream| streams.open.contains_key(stream));
+        match stream {
+            Some(stream) => {
+                streams.reset(connection, stream, code.into_inner());
+                Ok(self.budget.on_reset(now)?)
+            }
+            None => {
+                let _ = connection.send_stream(id).reset(code);
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads the stream of a request.
+    fn request(
+        &mut self,
+        now: Nanos,
+        stream: u32,
+        connection: &mut Connection,
+        streams: &mut Streams,
+    ) -> Result<(), End> {
+        let read = self.read_request(now, stream, connection, streams);
+        streams.count(stream);
+        match read {
+            Ok(()) if streams.kept_bytes > KEPT_BYTES_MAX => {
+                Err(End::protocol(EXCESSIVE_LOAD, "more than 256 KB of frames that are not whole"))
+            }
+            Ok(()) => Ok(()),
+            Err(Fault::Stream(code)) => {
+                streams.reset(connection, stream, code);
+                Ok(self.budget.on_provoked(now)?)
+            }
+            Err(fault) => Err(end(fault)),
+        }
+    }
+
+    fn read_request(
+        &mut self,
+        now: Nanos,
+        stream: u32,
+        connection: &mut Connection,
+        streams: &mut Streams,
+    ) -> Result<(), Fault> {
+        let Some(open) = streams.open.get_mut(&stream) else { return Ok(()) };
+        let mut receiving = connection.recv_stream(id(stream));
+        let Ok(mut chunks) = receiving.read(true) else { return Ok(()) };
+        loop {
+            match chunks.next(usize::MAX) {
+                Ok(Some(chunk)) => {
+                    let request = open.incoming.receive(now, &chunk.bytes, &mut self.shared, &mut self.budget)?;
+                    if let Some(request) = request {
+                        open.is_told = true;
+                        if !open.is_wished {
+                            open.priority = request.priority;
+                        }
+                        streams.events.push_back(Event::Request { stream, head: request.head });
+                    }
+                }
+                Ok(None) => {
+                    open.is_whole = true;
+                    return open.incoming.finish();
+                }
+                Err(ReadError::Blocked) => return Ok(()),
+                Err(ReadError::Reset(_)) => break,
+            }
+        }
+        drop(chunks);
+        // A request that is not whole is not wanted any more.
+        streams.reset(connection, stream, REQUEST_CANCELLED);
+        Ok(self.budget.on_reset(now)?)
+    }
+
+    /// Reads a unidirectional stream.
+    fn uni(&mut self, now: Nanos, id: StreamId, connection: &mut Connection, streams: &mut Streams) -> Result<(), End> {
+        let Some(place) = self.unis.iter().position(|(of, _)| *of == id) else { return Ok(()) };
+        let mut updates = Vec::new();
+        let uni = &mut self.unis[place].1;
+        let kept_before = uni.kept_bytes();
+        let read = read_uni(now, id, uni, connection, &mut self.seen, &mut self.budget, &mut updates);
+        streams.kept_bytes = streams.kept_bytes + uni.kept_bytes() - kept_before;
+        match read.map_err(end)? {
+            Read::On => {}
+            Read::Ended => {
+                self.unis.swap_remove(place);
+            }
+            Read::Unwanted => {
+                self.unis.swap_remove(place);
+                let _ = connection.recv_stream(id).stop(code(STREAM_CREATION_ERROR));
+                self.budget.on_control(now)?;
+            }
+        }
+        updates.into_iter().try_for_each(|update| self.update(update, streams))
+    }
+
+    fn update(&self, update: Update, streams: &mut Streams) -> Result<(), End> {
+        let Update { id, priority } = update;
+        let last = u64::from(streams.next) + u64::from(self.streams_max);
+        match u32::try_from(id / 4).ok().filter(|&stream| u64::from(stream) < last) {
+            Some(stream) => streams.wish(stream, priority),
+            None => return Err(End::protocol(ID_ERROR, "a priority of a stream that may not be opened yet")),
+        }
+        Ok(())
+    }
+}
+
+/// How far a unidirectional stream is.
+enum Read {
+    On,
+    Ended,
+    Unwanted,
+}
+
+fn read_uni(
+    now: Nanos,
+    id: StreamId,
+    uni: &mut Uni,
+    connection: &mut Connection,
+    seen: &mut Seen,
+    budget: &mut Budget,
+    updates: &mut Vec<Update>,
+) -> Result<Read, Fault> {
+    let mut receiving = connection.recv_stream(id);
+    let Ok(mut chunks) = receiving.read(true) else { return Ok(Read::Ended) };
+    loop {
+        match chunks.next(usize::MAX) {
+            Ok(Some(chunk)) => {
+                let mut bytes = &chunk.bytes[..];
+                loop {
+                    match uni.next(now, &mut bytes, seen, budget)? {
+                        Next::More => break,
+                        Next::Update(update) => updates.push(update),
+                        Next::Stop => return Ok(Read::Unwanted),
+                    }
+                }
+            }
+            Ok(None) | Err(ReadError::Reset(_)) => return uni.end().map(|()| Read::Ended),
+            Err(ReadError::Blocked) => return Ok(Read::On),
+        }
+    }
+}
+
+fn code(code: u64) -> VarInt {
+    VarInt::from_u64(code).unwrap_or(VarInt::MAX)
+}
+
+fn end(fault: Fault) -> End {
+    match fault {
+        Fault::Connection(code, why) => End::protocol(code, why),
+        Fault::Flood(flood) => flood.into(),
+        // A stream of the connection's own has no mistake of that kind.
+        Fault::Stream(code) => End::protocol(code, "a stream that the connection needs"),
+    }
+}

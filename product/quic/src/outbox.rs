@@ -1,0 +1,68 @@
+//! What was given to quinn-proto and has not left, which it does not tell: an estimate, made right whenever quinn has nothing more to make.
+
+/// Estimates are wrong by so much at most: headers of packets, and the ACKs that share a datagram.
+const SLACK_BYTES: usize = 96;
+/// An ACK frame in a datagram of content pushes so much out of it, at most nearly always.
+const ACK_BYTES: usize = 32;
+
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// UDP payload of content that was given and not made.
+    given: usize,
+    /// UDP payload that was lost, so that some of it is to be made again.
+    again: usize,
+    is_held: bool,
+    lost_bytes: u64,
+    acks: u64,
+}
+
+impl Outbox {
+    pub fn waiting(&self) -> usize {
+        self.given + self.again
+    }
+
+    pub fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    pub fn give(&mut self, bytes: usize) {
+        self.given += bytes;
+    }
+
+    /// Something came or a time has passed: what was held may go. quinn counts so many lost bytes by now.
+    pub fn stir(&mut self, lost_bytes: u64) {
+        self.is_held = false;
+        self.again += usize::try_from(lost_bytes.saturating_sub(self.lost_bytes)).unwrap_or(usize::MAX);
+        self.lost_bytes = lost_bytes;
+    }
+
+    /// A datagram was made.
+    pub fn make(&mut self, bytes: usize) {
+        let again = bytes.min(self.again);
+        self.again -= again;
+        self.given = self.given.saturating_sub(bytes - again);
+    }
+
+    /// quinn would make nothing more; true: it may be held back, and not empty.
+    pub fn is_doubtful(&mut self) -> bool {
+        self.again = 0;
+        self.given > SLACK_BYTES
+    }
+
+    pub fn empty(&mut self) {
+        (self.given, self.again, self.is_held) = (0, 0, false);
+    }
+
+    pub fn hold(&mut self) {
+        self.is_held = true;
+    }
+
+    /// So many ACK frames were sent by now.
+    pub fn on_acks(&mut self, acks: u64) {
+        let new = usize::try_from(acks.saturating_sub(self.acks)).unwrap_or(0);
+        self.acks = acks;
+        if self.given > 0 {
+            self.given += new * ACK_BYTES;
+        }
+    }
+}

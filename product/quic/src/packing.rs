@@ -1,0 +1,111 @@
+//! How much content fits into so many bytes of datagrams.
+//!
+//! quinn-proto cuts streams into packets when it makes them; content that fills a last datagram but for a few bytes would flow over into
+//! one more, mostly of headers. So what is given is counted in whole datagrams before.
+
+use crate::h3::varint;
+
+/// First byte, packet number as long as it gets with fewer than 32,000 packets under way, and the cipher's tag (RFC 9001 section 5.3).
+const PACKET_BYTES: usize = 1 + 2 + 16;
+/// quinn leaves so many bytes free behind a frame that does not fill its packet, for its length.
+const LENGTH_BYTES: usize = 8;
+/// Less room than this at a packet's end is not used for another frame.
+const FRAME_ROOM_MIN: usize = 25;
+
+/// Of one connection and one stream, now.
+#[derive(Debug, Clone, Copy)]
+pub struct Packing {
+    /// UDP payload of a full datagram.
+    pub datagram: usize,
+    /// Of the client's connection ID.
+    pub id_bytes: usize,
+    pub stream_id: u64,
+    /// Where in its stream the content begins.
+    pub offset: u64,
+}
+
+impl Packing {
+    fn packet(&self) -> usize {
+        PACKET_BYTES + self.id_bytes
+    }
+
+    fn frame(&self) -> usize {
+        // The offset may grow by a size on the way.
+        1 + varint::bytes(self.stream_id) + varint::bytes(self.offset.saturating_add(1 << 20))
+    }
+
+    /// Content of a full datagram.
+    fn full(&self) -> usize {
+        self.datagram - self.packet() - self.frame()
+    }
+
+    /// Content that still fits into a datagram in which so many bytes are used; 0: no more.
+    fn rest(&self, used: usize) -> usize {
+        let left = (self.datagram - used).saturating_sub(FRAME_ROOM_MIN);
+        if left == 0 { 0 } else { (self.datagram - used).saturating_sub(self.frame() + LENGTH_BYTES) }
+    }
+
+    /// Content that leaves within `room` bytes behind what waits already.
+    pub fn fits(&self, waiting: usize, room: usize) -> usize {
+        let Some(room) = room.checked_sub(waiting) else { return 0 };
+        let used = waiting % self.datagram;
+        let (first, room) = match used {
+            0 => (0, room),
+            used => (
+                self.rest(used).min(room.saturating_sub(self.frame() + LENGTH_BYTES)),
+                room.saturating_sub(self.datagram - used),
+            ),
+        };
+        let tail = (room % self.datagram).saturating_sub(self.packet() + self.frame() + LENGTH_BYTES);
+        let datagrams = room / self.datagram;
+        match (datagrams, tail) {
+            (0, tail) => first + tail,
+            // The last is not quite full, so that it is the last whatever the packet numbers.
+            (datagrams, 0) => first + datagrams * self.full() - LENGTH_BYTES,
+            (datagrams, tail) => first + datagrams * self.full() + tail,
+        }
+    }
+
+    /// UDP payload that so much content takes behind what waits already.
+    pub fn takes(&self, waiting: usize, content: usize) -> usize {
+        let used = waiting % self.datagram;
+        let (here, spared) = match used {
+            0 => (0, 0),
+            used => (self.rest(used).min(content), self.datagram - used),
+        };
+        let left = content - here;
+        if left == 0 {
+            return if here == 0 { 0 } else { here + self.frame() + LENGTH_BYTES }.min(spared);
+        }
+        let (datagrams, tail) = (left / self.full(), left % self.full());
+        let tail = if tail == 0 { 0 } else { (tail + self.packet() + self.frame() + LENGTH_BYTES).min(self.datagram) };
+        spared + datagrams * self.datagram + tail
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_fits_takes_no_more_than_the_room(
+            datagram in 1200usize..1453,
+            id_bytes in 0usize..21,
+            stream in 0u64..1 << 32,
+            offset in 0u64..1 << 40,
+            waiting in 0usize..5000,
+            room in 0usize..100_000,
+        ) {
+            let packing = Packing { datagram, id_bytes, stream_id: stream, offset };
+            let content = packing.fits(waiting, room);
+            prop_assert!(waiting + packing.takes(waiting, content) <= room.max(waiting), "{content}");
+            // And little of it is left: the headers of two packets at most.
+            if room >= waiting + datagram {
+                prop_assert!(waiting + packing.takes(waiting, content + 150) > room);
+            }
+        }
+    }
+}

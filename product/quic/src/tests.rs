@@ -1,0 +1,8 @@
+//! Endpoint and sessions against quinn-proto's client, in memory and in virtual time.
+
+mod cuts;
+mod flow;
+mod grants;
+mod life;
+mod mistakes;
+mod rig;

@@ -1,0 +1,44 @@
+//! Requests and responses.
+
+use super::rig::*;
+use mux::Event;
+
+#[test]
+fn a_request_and_its_answer() {
+    let mut rig = Rig::connected();
+    let stream = rig.client.request("/a?b", &[("accept", "*/*")]);
+    rig.run();
+    let head = b"GET /a?b HTTP/1.1\r\nhost: localhost\r\naccept: */*\r\n\r\n".to_vec();
+    assert_eq!(rig.events, [Event::Request { stream, head }]);
+    rig.answer(stream, 10_000);
+    rig.run();
+    let response = rig.client.response(stream);
+    assert_eq!(response.field(":status"), Some("200"));
+    assert_eq!(response.field("server"), Some("weir"));
+    assert_eq!(response.field("content-length"), Some("10000"));
+    assert_eq!((response.body, response.is_whole), (counted(10_000), true));
+    assert_eq!(rig.closed(), [stream]);
+    assert_eq!(rig.session().host().as_deref(), Some("localhost"));
+    assert_eq!(rig.session().waiting_bytes(), 0);
+    assert!(rig.session().rtt().is_some_and(|rtt| rtt >= units::Nanos(2 * DELAY.0)));
+}
+
+#[test]
+fn a_response_without_a_body() {
+    let mut rig = Rig::connected();
+    let stream = rig.client.request("/", &[]);
+    rig.run();
+    rig.answer(stream, 0);
+    rig.run();
+    let response = rig.client.response(stream);
+    assert_eq!((response.field(":status"), response.body.len(), response.is_whole), (Some("200"), 0, true));
+    assert_eq!(rig.closed(), [stream]);
+}
+
+#[test]
+fn our_control_stream_begins_with_settings() {
+    let rig = Rig::connected();
+    let [control] = &rig.client.server_streams()[..] else { panic!("one stream of the server's") };
+    assert_eq!(control.bytes, [0, 4, 9, 1, 0, 6, 0x80, 0, 0x40, 0, 7, 0]);
+    assert!(!control.is_whole);
+}
