@@ -335,9 +335,9 @@ impl Framed {
         self.jobs > 0 && self.shut.len() == self.jobs
     }
 
-    /// Responses are all made, and have not left.
-    pub fn is_departing(&self) -> bool {
-        !self.departing.is_empty()
+    /// Some are not all made, or have not left.
+    pub fn has_responses(&self) -> bool {
+        self.jobs > 0 || !self.departing.is_empty()
     }
 
     /// Appends what it has to say for itself.

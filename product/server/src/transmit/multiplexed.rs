@@ -85,8 +85,10 @@ impl<S: Socket + Clone> Transmitter<S> {
             let carrier = self.pipes[at].carrier.expect("just seen");
             let framed = self.pipes[at].framed.as_deref();
             let is_shut = framed.is_some_and(Framed::waits_for_reader);
-            let has_unsent = framed.is_some_and(Framed::is_departing) || !self.jobs_on(at).is_empty();
-            let waits_for_reader = is_shut || self.drain.is_carrier_blocked(carrier) && has_unsent;
+            let is_blocked = || self.drain.is_carrier_blocked(carrier);
+            // Nobody goes through all responses for each of many idle connections.
+            let has_unsent = || framed.map_or_else(|| !self.jobs_on(at).is_empty(), Framed::has_responses);
+            let waits_for_reader = is_shut || is_blocked() && has_unsent();
             let is_ordered_below = self.marker.is_some();
             if self.pipes[at].is_stalled(now, waits_for_reader, is_ordered_below, &self.patience) {
                 self.end_on(now, at, || Failure::Stalled);
