@@ -1,8 +1,9 @@
 //! TLS for the server: certificates, the choice by host, tickets ([`Acceptor`]), and a connection's TLS as a pure function of
 //! bytes ([`Session`]). No socket and no thread; files are read by [`Identity::read`] alone.
 //!
-//! It is the seam behind which rustls is: no type of rustls is public, but in `testing`, for tests, and for the seam of QUIC. A session seals what its caller has decided to send, no sooner, so
-//! that a protocol above it, be it HTTP/1.1 or HTTP/2, keeps the order that the drain gives.
+//! It is the seam behind which rustls is: no type of rustls is public, but in `testing`, for tests, and for the seam of QUIC. A session
+//! seals what its caller has decided to send, no sooner, so that a protocol above it, be it HTTP/1.1 or HTTP/2, keeps the order that the
+//! drain gives.
 
 mod acceptor;
 mod first_bytes;

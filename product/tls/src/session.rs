@@ -30,7 +30,7 @@ pub struct Session {
     has_received: bool,
     /// Our side has ended: nothing is sealed behind that.
     is_closed: bool,
-    /// The client's side made no sense: behind what answers it nothing is sealed.
+    /// The client's side made no sense: nothing is sealed behind the alert.
     is_broken: bool,
 }
 

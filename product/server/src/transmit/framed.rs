@@ -395,7 +395,7 @@ fn hand_down_plain(socket: &impl Sink, out: &[u8], taken: &mut usize) -> io::Res
     Ok(())
 }
 
-/// Seals a few records at a time, and no more before they are gone. What cannot be sealed any more nobody is told.
+/// Seals a few records at a time, and no more before they are gone. Drops all that can no longer be sealed.
 fn hand_down_sealed(socket: &impl Sink, session: &mut Session, out: &[u8], taken: &mut usize) -> io::Result<()> {
     if !session.can_seal() {
         *taken = out.len();

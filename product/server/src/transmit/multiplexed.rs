@@ -86,7 +86,7 @@ impl<S: Socket + Clone> Transmitter<S> {
             let framed = self.pipes[at].framed.as_deref();
             let is_shut = framed.is_some_and(Framed::waits_for_reader);
             let is_blocked = || self.drain.is_carrier_blocked(carrier);
-            // Nobody goes through all responses for each of many idle connections.
+            // Not by a search through all responses: idle connections may be many.
             let has_unsent = || framed.map_or_else(|| !self.jobs_on(at).is_empty(), Framed::has_responses);
             let waits_for_reader = is_shut || is_blocked() && has_unsent();
             let is_ordered_below = self.marker.is_some();

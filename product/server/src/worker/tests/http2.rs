@@ -252,9 +252,14 @@ struct Asking {
 
 impl Asking {
     fn new(bench: &mut Bench) -> Asking {
+        // Its windows are as they are at first, so the response stops long before its end.
+        Asking::over(bench, "h2", &[hello(), request(1, "/large", &[])].concat())
+    }
+
+    fn over(bench: &mut Bench, protocol: &str, request: &[u8]) -> Asking {
         std::fs::write(bench.folder.join("large"), vec![b'x'; LARGE]).unwrap();
         let mut config = tls::testing::client_config(&[&rustls::version::TLS13]);
-        config.alpn_protocols = vec![b"h2".to_vec()];
+        config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
         let name = rustls::pki_types::ServerName::try_from("localhost").unwrap();
         let tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
         let stream = TcpStream::connect(bench.address).unwrap();
@@ -267,8 +272,7 @@ impl Asking {
                 client.tls.process_new_packets().unwrap();
             }
         }
-        // Its windows are as they are at first, so the response stops long before its end.
-        client.tls.writer().write_all(&[hello(), request(1, "/large", &[])].concat()).unwrap();
+        client.tls.writer().write_all(request).unwrap();
         client
     }
 
@@ -295,30 +299,33 @@ fn a_client_of_tls_may_end_while_it_is_answered() {
     assert!(bench.worker.parts.transmitter.is_idle());
 }
 
-/// Such a client used to end the server.
+/// Such a client used to end the server over HTTP/2. Over HTTP/1.1 it is not read while it is answered.
 #[test]
 fn a_client_whose_tls_breaks_while_it_is_answered_costs_nobody_else() {
-    for garbage in [
-        &b"no record at all, and none to follow it"[..],
-        &[23, 3, 3, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-    ] {
-        let mut bench = Bench::secured("http2-broken");
-        let mut client = Asking::new(&mut bench);
-        client.flush();
-        let mut bytes = 0;
-        while bytes < WINDOW_BYTES {
-            bytes += client.stream.read(&mut [0; 4096]).unwrap_or(0);
+    let no_record = &b"no record at all, and none to follow it"[..];
+    let wrong_keys = &[&[23, 3, 3, 0, 20][..], &[0; 20]].concat();
+    for garbage in [no_record, wrong_keys] {
+        for protocol in ["h2", "http/1.1"] {
+            let mut bench = Bench::secured("http2-broken");
+            let mut client = match protocol {
+                "h2" => Asking::new(&mut bench),
+                _ => Asking::over(&mut bench, protocol, b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+            };
+            client.flush();
+            let mut bytes = 0;
+            while bytes < WINDOW_BYTES {
+                bytes += client.stream.read(&mut [0; 4096]).unwrap_or(0);
+                bench.turn();
+            }
+            client.stream.write_all(garbage).unwrap();
+            while !bench.worker.conns.is_empty() {
+                bytes += client.stream.read(&mut [0; 1 << 16]).unwrap_or(0);
+                bench.turn();
+            }
             bench.turn();
+            assert!(bench.worker.parts.transmitter.is_idle());
+            assert_eq!(bytes > 2 * WINDOW_BYTES, protocol == "http/1.1", "{protocol}: {bytes}");
+            Asking::new(&mut bench);
         }
-        client.stream.write_all(garbage).unwrap();
-        while !bench.worker.conns.is_empty() {
-            // It reads what comes, and has no more to say.
-            let _ = client.stream.read(&mut [0; 4096]);
-            bench.turn();
-        }
-        bench.turn();
-        assert!(bench.worker.parts.transmitter.is_idle());
-        let mut other = Asking::new(&mut bench);
-        other.flush();
     }
 }
