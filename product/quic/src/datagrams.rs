@@ -8,6 +8,9 @@ use quinn_proto::Transmit;
 /// Bytes of datagrams that have left are kept in front of the others up to here, and up to as many as the others are.
 const LEFT_BYTES_MAX: usize = 64 << 10;
 
+/// What one system call can take, with room for headers.
+const BATCH_BYTES_MAX: usize = 65_000;
+
 /// Datagrams that are to leave, in their order.
 #[derive(Debug, Default)]
 pub struct Datagrams {
@@ -36,6 +39,22 @@ pub struct Datagram<'a> {
     pub ecn: Option<u8>,
     /// UDP payload.
     pub bytes: &'a [u8],
+}
+
+/// Datagrams that leave in one system call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batch<'a> {
+    /// All of them, as if they were one.
+    pub all: Datagram<'a>,
+    /// Of each but the last.
+    pub segment_bytes: usize,
+    pub count: usize,
+}
+
+impl Head {
+    fn goes_with(&self, other: &Head) -> bool {
+        (self.to, self.from, self.ecn) == (other.to, other.from, other.ecn)
+    }
 }
 
 impl Datagrams {
@@ -78,6 +97,26 @@ impl Datagrams {
         Datagram { to: head.to, from: head.from, ecn: head.ecn, bytes: &self.bytes[head.begin..head.end] }
     }
 
+    /// The first of them and those behind it that the kernel can cut out of one piece (UDP_SEGMENT): on the same way, as long as the first, but
+    /// for the last of them, which may be shorter.
+    pub fn batch(&self, count_max: usize) -> Option<Batch<'_>> {
+        let first = self.heads.front()?;
+        let segment_bytes = first.end - first.begin;
+        let (mut count, mut end) = (1, first.end);
+        for head in self.heads.iter().skip(1).take(count_max.saturating_sub(1)) {
+            let bytes = head.end - head.begin;
+            if !head.goes_with(first) || bytes > segment_bytes || head.end - first.begin > BATCH_BYTES_MAX {
+                break;
+            }
+            (count, end) = (count + 1, head.end);
+            if bytes < segment_bytes {
+                break;
+            }
+        }
+        let all = Datagram { bytes: &self.bytes[first.begin..end], ..self.datagram(first) };
+        Some(Batch { all, segment_bytes, count })
+    }
+
     /// The first has left.
     pub fn advance(&mut self) {
         self.heads.pop_front();
@@ -110,6 +149,28 @@ impl Datagrams {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn alike_ones_are_a_batch_whose_last_may_be_shorter() {
+        let (one, other) = ("198.18.0.1:443".parse().unwrap(), "198.18.0.2:443".parse().unwrap());
+        let mut datagrams = Datagrams::new();
+        let lengths = [1200, 1200, 700, 1200, 1300, 1300];
+        for (at, bytes) in lengths.into_iter().enumerate() {
+            let to = if at < 5 { one } else { other };
+            datagrams.push(Datagram { to, from: None, ecn: None, bytes: &vec![at as u8; bytes] });
+        }
+        let mut batches = Vec::new();
+        while let Some(batch) = datagrams.batch(64) {
+            let Batch { all, segment_bytes, count } = batch;
+            batches.push((all.bytes.len(), segment_bytes, count));
+            (0..count).for_each(|_| datagrams.advance());
+        }
+        assert_eq!(batches, [(3100, 1200, 3), (1200, 1200, 1), (1300, 1300, 1), (1300, 1300, 1)]);
+        (0..100).for_each(|_| datagrams.push(Datagram { to: one, from: None, ecn: None, bytes: &[0; 1200] }));
+        assert_eq!(datagrams.batch(10).unwrap().count, 10);
+        assert_eq!(datagrams.batch(100).unwrap().count, BATCH_BYTES_MAX / 1200);
+        assert_eq!(datagrams.batch(0).unwrap().count, 1);
+    }
 
     #[test]
     fn datagrams_leave_in_their_order_and_their_memory_with_them() {

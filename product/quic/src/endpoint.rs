@@ -14,6 +14,7 @@ use quinn_proto::{
 use quinn_proto::{IdleTimeout, MtuDiscoveryConfig, ServerConfig, TimeSource, TransportConfig, ValidationTokenConfig};
 use units::Nanos;
 
+use crate::steering::Steering;
 use crate::{Datagrams, Session};
 
 /// Connections in their handshake beyond which a client has to show that its address is its own (Retry, RFC 9000 section 8.1.2).
@@ -47,12 +48,20 @@ pub struct Settings {
     pub connections_max: usize,
     /// A connection on which nothing has come for so long ends.
     pub idle_timeout: Nanos,
+    /// Which of several sockets on one port this is.
+    pub steering: Steering,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         let mux::Settings { head_bytes_max, streams_max } = mux::Settings::default();
-        Settings { head_bytes_max, streams_max, connections_max: 10_000, idle_timeout: Nanos::from_secs(30) }
+        Settings {
+            head_bytes_max,
+            streams_max,
+            connections_max: 10_000,
+            idle_timeout: Nanos::from_secs(30),
+            steering: Steering::ALONE,
+        }
     }
 }
 
@@ -137,7 +146,10 @@ impl Endpoint {
             .incoming_buffer_size(UNDECIDED_BYTES_MAX)
             .incoming_buffer_size_total(UNDECIDED_BYTES_MAX)
             .time_source(Arc::clone(&clock) as Arc<dyn TimeSource>);
-        let own = Arc::new(EndpointConfig::default());
+        let mut own = EndpointConfig::default();
+        let steering = settings.steering;
+        own.cid_generator(move || Box::new(steering));
+        let own = Arc::new(own);
         let quinn = quinn::Endpoint::new(own, Some(Arc::new(config.clone())), true, None);
         let inner = Inner { quinn, config, clock, settings: *settings, keys: Vec::new(), keys_given: 0, half_open: 0 };
         Ok(Endpoint(Arc::new(Mutex::new(inner))))

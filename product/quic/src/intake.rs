@@ -101,7 +101,8 @@ impl Intake {
                 }
             }
             StreamEvent::Stopped { id, error_code } => self.stopped(now, id, error_code, connection, streams)?,
-            StreamEvent::Finished { .. } | StreamEvent::Available { .. } => {}
+            StreamEvent::Finished { id } => settle(id, streams),
+            StreamEvent::Available { .. } => {}
         }
         Ok(())
     }
@@ -151,6 +152,7 @@ impl Intake {
             }
             None => {
                 let _ = connection.send_stream(id).reset(code);
+                settle(id, streams);
                 Ok(())
             }
         }
@@ -294,5 +296,12 @@ fn end(fault: Fault) -> End {
         Fault::Flood(flood) => flood.into(),
         // A stream of the connection's own has no mistake of that kind.
         Fault::Stream(code) => End::protocol(code, "a stream that the connection needs"),
+    }
+}
+
+/// Nothing more of this response is on its way: the client has acknowledged all of it, or wants no more.
+fn settle(id: StreamId, streams: &mut Streams) {
+    if let Some(stream) = u32::try_from(id.index()).ok().filter(|_| id.dir() == Dir::Bi) {
+        streams.unacknowledged.remove(&stream);
     }
 }

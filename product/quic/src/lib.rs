@@ -17,6 +17,7 @@ mod outbox;
 mod packing;
 mod qpack;
 mod session;
+mod steering;
 mod streams;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -24,7 +25,8 @@ pub mod testing;
 mod tests;
 mod write;
 
-pub use datagrams::{Datagram, Datagrams};
+pub use datagrams::{Batch, Datagram, Datagrams};
 pub use endpoint::{Arrival, Endpoint, Incoming, Key, Settings, Unusable};
 pub use session::Session;
+pub use steering::{SOCKETS_MAX, Steering};
 pub use write::Wrote;

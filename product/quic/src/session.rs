@@ -237,6 +237,11 @@ impl Session {
         self.membership.exchange(&mut self.connection);
     }
 
+    /// The client has all of the responses that have ended.
+    pub fn is_acknowledged(&self) -> bool {
+        self.streams.unacknowledged.is_empty()
+    }
+
     /// When `on_timeout` is to be called.
     pub fn timeout(&mut self) -> Option<Nanos> {
         self.connection.poll_timeout().map(|at| self.clock.nanos(at))

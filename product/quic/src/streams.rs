@@ -1,6 +1,6 @@
 //! The requests of a connection that are open, and what is still to be said on them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use bytes::{Buf, Bytes};
 use mux::{Event, Priority};
@@ -65,6 +65,8 @@ pub struct Streams {
     pub events: VecDeque<Event>,
     /// Bytes of frames that are not whole.
     pub kept_bytes: usize,
+    /// Those whose last bytes are given, and whose client has not acknowledged all of them.
+    pub unacknowledged: HashSet<u32>,
 }
 
 /// The identifier of a request's stream.

@@ -82,6 +82,7 @@ impl Session {
                     // Of its request nobody wants the rest (RFC 9114 section 4.1).
                     let _ = self.connection.recv_stream(id(stream)).stop((NO_ERROR as u32).into());
                 }
+                self.streams.unacknowledged.insert(stream);
                 self.streams.end(stream);
                 Stop::End
             }
