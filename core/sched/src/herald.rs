@@ -98,7 +98,9 @@ impl Own {
 impl Heralds {
     /// A response is ready, on a connection of this framing.
     pub fn on_arrival(&mut self, now: Nanos, framing: Framing) {
-        self.framing = framing;
+        if framing.has_syn_ack() {
+            self.framing = framing;
+        }
         self.came += 1;
         self.is_interrupted = self.hold.is_some();
         self.end_hold(now);

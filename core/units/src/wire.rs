@@ -22,6 +22,9 @@ const IPV6_EXTRA_BYTES: u64 = 20;
 /// The timestamps option with its padding (RFC 7323 section 3.2).
 const TIMESTAMPS_BYTES: u64 = 12;
 
+/// Headers in front of a datagram of UDP: 14 + 20 + 8 bytes.
+pub const DATAGRAM_OVERHEAD_BYTES: u64 = 42;
+
 /// How one connection's payload is cut into packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Framing {
@@ -29,7 +32,7 @@ pub struct Framing {
     pub segment_bytes: u64,
     /// Headers in front of every segment as a shaper counts them: Ethernet, IP and TCP with its options, bytes.
     pub header_bytes: u64,
-    /// The SYN-ACK, bytes.
+    /// The SYN-ACK, bytes; 0 where there is none.
     pub syn_ack_bytes: u64,
 }
 
@@ -46,6 +49,21 @@ impl Framing {
             header_bytes: PACKET_OVERHEAD_BYTES + family - options,
             syn_ack_bytes: SYN_ACK_BYTES + family,
         }
+    }
+
+    /// UDP whose full datagrams have this payload; nobody answers for it, so there is no SYN-ACK.
+    pub const fn datagrams(datagram_bytes: u64, is_ipv6: bool) -> Framing {
+        let family = if is_ipv6 { IPV6_EXTRA_BYTES } else { 0 };
+        Framing {
+            segment_bytes: if datagram_bytes == 0 { 1 } else { datagram_bytes },
+            header_bytes: DATAGRAM_OVERHEAD_BYTES + family,
+            syn_ack_bytes: 0,
+        }
+    }
+
+    /// Whether connections begin with a SYN-ACK.
+    pub const fn has_syn_ack(self) -> bool {
+        self.syn_ack_bytes > 0
     }
 
     /// The same headers with segments of another size.
@@ -100,5 +118,9 @@ mod tests {
             assert_eq!(framing.syn_ack_bytes, if is_ipv6 { 94 } else { 74 });
         }
         assert_eq!(Framing::new(0, false, true).segment_bytes, 1);
+        // 1,500 bytes less the headers of IPv6 and UDP: over IPv4 it is not full.
+        assert_eq!([true, false].map(|is_ipv6| Framing::datagrams(1452, is_ipv6).packet_bytes()), [1514, 1494]);
+        assert_eq!(Framing::datagrams(0, false), Framing::datagrams(1, false));
+        assert!(Framing::ETHERNET.has_syn_ack() && !Framing::datagrams(1200, true).has_syn_ack());
     }
 }

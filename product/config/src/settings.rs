@@ -37,6 +37,8 @@ pub struct Listener {
     pub address: SocketAddr,
     /// Its clients speak TLS.
     pub is_secure: bool,
+    /// They may speak HTTP/3 too; not without TLS.
+    pub has_http3: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,7 +113,8 @@ fn listeners(file: &Section<'_, '_>) -> Vec<Placed<Listener>> {
     let tables = file.tables("listener");
     if tables.is_empty() {
         let address = ADDRESS.parse().into_iter();
-        let plain = |address| Placed { value: Listener { address, is_secure: false }, at: Place::START };
+        let plain =
+            |address| Placed { value: Listener { address, is_secure: false, has_http3: false }, at: Place::START };
         return address.map(plain).collect();
     }
     if tables.len() > LISTENERS_MAX {
@@ -123,6 +126,7 @@ fn listeners(file: &Section<'_, '_>) -> Vec<Placed<Listener>> {
     let mut listeners: Vec<Placed<Listener>> = Vec::new();
     for table in tables.iter().take(LISTENERS_MAX) {
         let (address, is_secure) = (table.text::<SocketAddr>("address"), table.flag("tls"));
+        let has_http3 = is_secure && table.flag("http3");
         let Some(Placed { value: address, at }) = address else { continue };
         if let Some(same) = listeners.iter().find(|known| clash(known.value.address, address)) {
             let said = format!(
@@ -131,7 +135,7 @@ fn listeners(file: &Section<'_, '_>) -> Vec<Placed<Listener>> {
             );
             file.book.mistake(at, said);
         }
-        listeners.push(Placed { value: Listener { address, is_secure }, at });
+        listeners.push(Placed { value: Listener { address, is_secure, has_http3 }, at });
     }
     listeners
 }

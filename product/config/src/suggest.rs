@@ -69,7 +69,7 @@ mod tests {
             ("uplink", "foreign-share", "unknown key `uplink.foreign-share`: did you mean `uplink.foreign_share`?"),
             ("", "sites", "unknown key `sites`: did you mean `site`?"),
             ("", "policy", "unknown key `policy`: did you mean `uplink.policy`?"),
-            ("listener", "zzz", "unknown key `listener.zzz`: expected address, tls"),
+            ("listener", "zzz", "unknown key `listener.zzz`: expected address, tls, http3"),
         ] {
             assert_eq!(unknown_key(table, name), said);
         }

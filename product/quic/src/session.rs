@@ -291,6 +291,11 @@ impl Session {
         data.downcast::<HandshakeData>().ok()?.server_name
     }
 
+    /// Acknowledgements that have come so far.
+    pub fn acks(&self) -> u64 {
+        self.connection.stats().frame_rx.acks
+    }
+
     /// UDP payload that was lost so far.
     pub fn lost_bytes(&self) -> u64 {
         self.connection.stats().path.lost_bytes

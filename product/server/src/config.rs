@@ -68,6 +68,8 @@ pub struct Listen {
     pub address: SocketAddr,
     /// Its clients speak TLS.
     pub is_secure: bool,
+    /// They may speak HTTP/3 too, over UDP at the same address; not without TLS, nor in a build without it.
+    pub has_http3: bool,
 }
 
 /// What a client may cost.

@@ -25,6 +25,8 @@ mod storage;
 mod sys;
 mod threads;
 pub mod transmit;
+#[cfg(feature = "http3")]
+mod udp;
 mod wake;
 mod worker;
 

@@ -4,7 +4,10 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+#[cfg(feature = "http3")]
+use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
 use rustix::net::Shutdown;
@@ -13,6 +16,8 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use crate::config::{Config, Listen};
 use crate::service::PassedSocket;
 use crate::start::StartError;
+#[cfg(feature = "http3")]
+use crate::udp::{Group, Udp};
 
 /// How long a connection without a request stays with the kernel, in seconds; then it is ours to time out.
 const DEFER_ACCEPT_S: i32 = 1;
@@ -23,6 +28,11 @@ pub struct Listener {
     pub(crate) socket: OwnedFd,
     /// Its clients speak TLS.
     pub(crate) is_secure: bool,
+    /// Where they speak HTTP/3.
+    #[cfg(feature = "http3")]
+    pub(crate) udp: Option<Arc<Udp>>,
+    /// At this port.
+    pub(crate) http3_port: Option<NonZeroU16>,
     /// Other workers and the service manager have it too.
     is_passed: bool,
 }
@@ -50,7 +60,14 @@ impl AsFd for Listener {
 
 impl From<OwnedFd> for Listener {
     fn from(socket: OwnedFd) -> Listener {
-        Listener { socket, is_secure: false, is_passed: false }
+        Listener {
+            socket,
+            is_secure: false,
+            #[cfg(feature = "http3")]
+            udp: None,
+            http3_port: None,
+            is_passed: false,
+        }
     }
 }
 
@@ -62,15 +79,37 @@ pub fn listen_all(config: &Config) -> Result<Vec<Vec<Listener>>, StartError> {
         adopt(config, passed).map_err(failed)?;
         for all in &mut of_workers {
             let socket = passed.socket.try_clone().map_err(failed)?;
-            all.push(Listener { socket, is_secure: passed.is_secure, is_passed: true });
+            all.push(Listener { is_secure: passed.is_secure, is_passed: true, ..socket.into() });
         }
     }
-    for &Listen { address, is_secure } in &config.listen {
-        let sockets = listen(config, address)?.into_iter();
-        let listeners = sockets.map(|socket| Listener { is_secure, ..socket.into() });
-        of_workers.iter_mut().zip(listeners).for_each(|(all, one)| all.push(one));
+    for asked in &config.listen {
+        let sockets = listen(config, asked.address)?.into_iter();
+        let mut listeners: Vec<_> =
+            sockets.map(|socket| Listener { is_secure: asked.is_secure, ..socket.into() }).collect();
+        #[cfg(feature = "http3")]
+        add_udp(config, asked, &mut listeners)?;
+        of_workers.iter_mut().zip(listeners.drain(..)).for_each(|(all, one)| all.push(one));
     }
     Ok(of_workers)
+}
+
+/// Where clients speak HTTP/3: a socket beside each, at the same address.
+#[cfg(feature = "http3")]
+fn add_udp(config: &Config, asked: &Listen, listeners: &mut [Listener]) -> Result<(), StartError> {
+    if !asked.is_secure || !asked.has_http3 {
+        return Ok(());
+    }
+    let address = local_address(&listeners[0].socket).map_err(|e| StartError::Listen(asked.address, e))?;
+    let group = Group { count: listeners.len(), only_v6: has_ipv4_of_its_own(config, address.port()) };
+    let bind = |group| Udp::bind(address, group).map_err(|error| StartError::Udp(address, error));
+    if group.count > 1 {
+        // One that shares with nobody finds another program.
+        bind(Group { count: 1, ..group })?;
+    }
+    for listener in listeners {
+        (listener.udp, listener.http3_port) = (Some(Arc::new(bind(group)?)), NonZeroU16::new(address.port()));
+    }
+    Ok(())
 }
 
 /// Its backlog is the manager's to say.
@@ -146,7 +185,8 @@ fn has_ipv4_of_its_own(config: &Config, port: u16) -> bool {
 
 pub fn local_addresses(listeners: &[Listener]) -> Result<Vec<Listen>, StartError> {
     let of = |listener: &Listener| {
-        local_address(&listener.socket).map(|address| Listen { address, is_secure: listener.is_secure })
+        let (is_secure, has_http3) = (listener.is_secure, listener.http3_port.is_some());
+        local_address(&listener.socket).map(|address| Listen { address, is_secure, has_http3 })
     };
     let addresses = listeners.iter().map(of).collect::<io::Result<_>>();
     addresses.map_err(|e| StartError::System("read the listening address", e))

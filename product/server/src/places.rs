@@ -46,6 +46,12 @@ impl Places {
         self.max
     }
 
+    /// Among how many workers.
+    #[cfg(feature = "http3")]
+    pub fn workers(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// False: there is no room.
     pub fn take(&self) -> bool {
         self.taken.fetch_update(SeqCst, SeqCst, |taken| (taken < self.max).then_some(taken + 1)).is_ok()

@@ -53,6 +53,11 @@ impl Poll {
         Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), flags)?)
     }
 
+    #[cfg(feature = "http3")]
+    pub fn modify(&self, source: impl AsFd, token: u64, flags: epoll::EventFlags) -> io::Result<()> {
+        Ok(epoll::modify(&self.epoll, source, epoll::EventData::new_u64(token), flags)?)
+    }
+
     pub fn remove(&self, source: impl AsFd) -> io::Result<()> {
         Ok(epoll::delete(&self.epoll, source)?)
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -29,6 +30,8 @@ pub struct Reply {
 pub struct To {
     pub site: Option<SiteNumber>,
     pub is_secure: bool,
+    /// The UDP port at which the same is served over HTTP/3, where the client does not speak it yet.
+    pub http3_port: Option<NonZeroU16>,
 }
 
 /// Makes responses for one worker.
@@ -38,6 +41,9 @@ pub struct Replier {
     /// Makes boundaries of multipart bodies differ.
     boundaries: u64,
 }
+
+/// A client remembers for so long, in seconds, that HTTP/3 is spoken here (RFC 7838 section 3.1).
+const ALT_SVC_AGE_S: u32 = 24 * 3600;
 
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 const TEXT: &[u8] = b"text/plain; charset=utf-8";
@@ -122,7 +128,9 @@ impl Replier {
 
     fn dressed(&self, to: To, request: &Request, reply: Reply) -> Reply {
         let Some(site) = to.site else { return reply };
-        Reply { response: self.sites().dress(site, request, to.is_secure, reply.response), ..reply }
+        let response = self.sites().dress(site, request, to.is_secure, reply.response);
+        let Some(port) = to.http3_port else { return Reply { response, ..reply } };
+        Reply { response: response.with("Alt-Svc", format!("h3=\":{port}\"; ma={ALT_SVC_AGE_S}").as_bytes()), ..reply }
     }
 
     fn of_found(&mut self, request: &Request, found: Result<Found, Missing>) -> Reply {

@@ -75,6 +75,8 @@ pub enum StartError {
     Secure(#[from] SecureError),
     #[error("cannot listen on {0}: {why}", why = unheard(.1))]
     Listen(SocketAddr, #[source] io::Error),
+    #[error("cannot serve HTTP/3 at {0}: {why}", why = unheard_datagrams(.1))]
+    Udp(SocketAddr, #[source] io::Error),
     #[error(transparent)]
     Privileges(#[from] PrivilegeError),
     #[error("cannot open access log {0}: {1}; expected a writable file, or - for standard output")]
@@ -98,6 +100,17 @@ fn unheard(error: &io::Error) -> String {
         }
         io::ErrorKind::AddrNotAvailable => format!("{error}; expected an address of this host in --listen"),
         _ => error.to_string(),
+    }
+}
+
+/// The same of UDP.
+fn unheard_datagrams(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another program uses this UDP port; stop that program, or turn HTTP/3 off (--no-http3, http3 = false)"
+                .into()
+        }
+        _ => format!("{error}; turn HTTP/3 off with --no-http3 or http3 = false"),
     }
 }
 

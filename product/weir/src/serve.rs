@@ -68,6 +68,10 @@ pub struct Args {
     /// made at the start; browsers warn of it
     #[arg(long, conflicts_with = "cert", help_heading = HTTPS, verbatim_doc_comment)]
     tls_dev: bool,
+    /// Speak no HTTP/3: with HTTPS it is spoken over UDP at the same addresses
+    #[cfg(feature = "http3")]
+    #[arg(long, help_heading = HTTPS)]
+    no_http3: bool,
     /// Rate of the uplink, for example 10mbit or 1gbit
     /// [default: the rate of the interface's shaper, if it has one]
     #[arg(long, value_name = "RATE", help_heading = ORDER, verbatim_doc_comment)]
@@ -228,13 +232,24 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let options = files::Options { hidden: args.hidden, listing: args.listing, ..files::Options::default() };
     let https = Https { certificate: certificate(&args), ..Https::default() };
     let is_secure = https.certificate.is_some();
-    let listen = args.listen.into_iter().map(|address| Listen { address, is_secure }).collect();
+    let has_http3 = is_secure && wants_http3(&args);
+    let listen = args.listen.into_iter().map(|address| Listen { address, is_secure, has_http3 }).collect();
     let site = SiteConfig { https, ..SiteConfig::alone(args.dir.clone(), options) };
     let hosted = |site| Hosted { sites: vec![site], classes: None };
     let cert = args.cert.clone();
     let again = || Ok(hosted(site.clone()));
     let source = cert.as_ref().map(|cert| Source { file: cert, again: &again });
-    serve(args, hosted(site.clone()), Addresses { listen, is_secure }, source.as_ref())
+    serve(args, hosted(site.clone()), Addresses { listen, is_secure, has_http3 }, source.as_ref())
+}
+
+#[cfg(feature = "http3")]
+fn wants_http3(args: &Args) -> bool {
+    !args.no_http3
+}
+
+#[cfg(not(feature = "http3"))]
+fn wants_http3(_args: &Args) -> bool {
+    false
 }
 
 /// What the flags say of TLS.
@@ -253,6 +268,8 @@ struct Addresses {
     listen: Vec<Listen>,
     /// Clients of the default address, and of a passed socket of another address, speak TLS.
     is_secure: bool,
+    /// Clients of the default address may speak HTTP/3.
+    has_http3: bool,
 }
 
 /// The part of a configuration that can be read again while the server runs.
@@ -368,10 +385,11 @@ fn records(path: PathBuf) -> RecordsConfig {
 }
 
 fn config(args: Args, hosted: Hosted, asked: Addresses, mut passed: Vec<PassedSocket>) -> Result<Config, Failure> {
-    let Addresses { listen, is_secure } = asked;
+    let Addresses { listen, is_secure, has_http3 } = asked;
     passed.iter_mut().for_each(|socket| socket.is_secure |= is_secure);
     let is_unsaid = listen.is_empty() && passed.is_empty();
-    let listen = if is_unsaid { vec![Listen { address: LISTEN, is_secure }] } else { unpassed(&listen, &mut passed) };
+    let default = Listen { address: LISTEN, is_secure, has_http3 };
+    let listen = if is_unsaid { vec![default] } else { unpassed(&listen, &mut passed) };
     let addresses: Vec<_> =
         passed.iter().map(|socket| socket.address).chain(listen.iter().map(|listen| listen.address)).collect();
     let Hosted { sites, classes: assigned } = hosted;
@@ -443,7 +461,12 @@ mod tests {
 
     fn alone(args: Args) -> Result<Config, Failure> {
         let sites = vec![SiteConfig::alone(".".into(), Default::default())];
-        config(args, Hosted { sites, classes: None }, Addresses { listen: vec![], is_secure: false }, vec![])
+        config(
+            args,
+            Hosted { sites, classes: None },
+            Addresses { listen: vec![], is_secure: false, has_http3: false },
+            vec![],
+        )
     }
 
     /// They stand in `--help` and in the server: one of them changed alone would change nothing, or something unsaid.

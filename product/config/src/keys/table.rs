@@ -38,6 +38,13 @@ pub static KEYS: &[Key] = &[
         r#""[::]:80""#,
     ),
     key("listener.tls", Kind::Flag, Is("false"), "Whether its clients speak TLS (HTTPS).", "true"),
+    key(
+        "listener.http3",
+        Kind::Flag,
+        Is("true"),
+        "With `tls`, whether they may speak HTTP/3 too: UDP at the same address and port.",
+        "false",
+    ),
     //
     table("server", "the defaults", "The process."),
     key("server.workers", whole(1, 256), Absent("one per core"), "Event loops. Paced shaping has one.", "4"),
@@ -412,7 +419,11 @@ mod tests {
             assert!(seen.insert(key.path), "{} twice", key.path);
             let (table, name) = key.parts();
             assert!(table.is_empty() || seen.contains(table), "{} before its table", key.path);
-            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{}", key.path);
+            assert!(
+                name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'),
+                "{}",
+                key.path
+            );
             assert!(key.effect.ends_with('.') && key.effect.len() < 170, "{}: {}", key.path, key.effect);
         }
     }

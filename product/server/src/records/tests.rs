@@ -55,7 +55,7 @@ fn about(path: &Path, uplink: Option<&str>) -> About {
     let config = Config {
         sites: vec![crate::sites::SiteConfig::alone("/".into(), Default::default())],
         passed: vec![],
-        listen: vec![Listen { address: listen, is_secure: false }],
+        listen: vec![Listen { address: listen, is_secure: false, has_http3: false }],
         account: None,
         watchdog: None,
         backlog: 1,

@@ -145,7 +145,7 @@ mod tests {
         let ipv4 = SocketAddr::new("0.0.0.0".parse().unwrap(), all.port());
         let other = SocketAddr::new("127.0.0.2".parse().unwrap(), one.port());
         let [one, other, all, ipv4] = [(one, true), (other, false), (all, false), (ipv4, false)]
-            .map(|(address, is_secure)| Listen { address, is_secure });
+            .map(|(address, is_secure)| Listen { address, is_secure, has_http3: false });
         assert_eq!(unpassed(&[one, other, all, ipv4], &mut sockets), [other]);
         assert_eq!(sockets.each_ref().map(|socket| socket.is_secure), [true, false]);
         assert_eq!(unpassed(&[one, other], &mut []), [one, other]);

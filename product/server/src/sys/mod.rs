@@ -24,6 +24,42 @@ pub fn set_defer_accept(listener: impl AsFd, seconds: i32) -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Has the kernel give each datagram of QUIC to one of `count` sockets of this port, by the first byte of its connection ID, divided by their
+/// number (`quic::Steering`). One that is too short to have an ID goes wherever. Needs no privilege.
+#[cfg(feature = "http3")]
+pub fn steer_by_connection_id(socket: impl AsFd, count: usize) -> io::Result<()> {
+    let line = |code: u32, jump_true, jump_false, value: u32| libc::sock_filter {
+        code: u16::try_from(code).expect("codes are two bytes"),
+        jt: jump_true,
+        jf: jump_false,
+        k: value,
+    };
+    let load = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
+    // The header's form (RFC 8999 section 5): behind a long one come the version and the ID's length, behind a short one the ID.
+    let mut program = [
+        line(load, 0, 0, 0),
+        line(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 0, 2, 0x80),
+        line(load, 0, 0, 6),
+        line(libc::BPF_JMP | libc::BPF_JA, 0, 0, 1),
+        line(load, 0, 0, 1),
+        line(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, 0, 0, u32::try_from(count).unwrap_or(u32::MAX).max(1)),
+        line(libc::BPF_RET | libc::BPF_A, 0, 0, 0),
+    ];
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the pointer and the length describe `filter`, whose own pointer and length describe `program`; both live through the call, in
+    // which the kernel copies them. The descriptor is borrowed, so it is open.
+    let status = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            (&raw const filter).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Gives `take` the token and the flags of up to `events_max` ready descriptors, without waiting.
 pub fn epoll_take(
     epoll: impl AsFd,

@@ -29,6 +29,7 @@ impl<S: TcpView> Below<S> {
 
     /// Something was written to this socket.
     pub fn on_written(&mut self, owner: u64, socket: &S) {
+        let owner = socket.number_below(owner);
         if let Some(at) = self.sockets.iter().rposition(|(known, _)| *known == owner) {
             self.sockets[at..].rotate_left(1);
             return;
@@ -63,7 +64,6 @@ mod tests {
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::OwnedFd;
-    use std::sync::Arc;
 
     /// Remembered sockets were closed up to a second late, and their clients saw no FIN for as long.
     #[test]
@@ -71,10 +71,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         client.write_all(b"x").unwrap();
-        let socket: Connection = Arc::new(OwnedFd::from(listener.accept().unwrap().0));
+        let socket = Connection::from(OwnedFd::from(listener.accept().unwrap().0));
         let mut below = Below::new();
         below.on_written(1, &socket);
-        assert_eq!((Arc::strong_count(&socket), below.sockets.len()), (1, 1));
+        assert_eq!((socket.holders(), below.sockets.len()), (1, 1));
         drop(socket);
         assert_eq!((below.bytes(), below.sockets.len()), (0, 0));
     }

@@ -1,5 +1,5 @@
-//! Connections of HTTP/2: what is granted becomes frames of the response that was granted, records of those where the client speaks TLS, and
-//! leaves at once. Room that is left in a granted segment goes to the connection's next response.
+//! Connections of HTTP/2 and HTTP/3: what is granted becomes frames of the response that was granted, records of those where the client speaks TLS, and
+//! leaves at once. Room that is left in a granted segment goes to the connection's next response. What is HTTP/3's alone is in `http3.rs`.
 //!
 //! Below the decision waits at most what one grant has made and the socket did not take: it goes first when there is room again, and
 //! nothing else is made on that connection before.
@@ -12,20 +12,21 @@ use sched::{Correction, Grant, JobId, Precedence, Sent, Why};
 use tls::{RECORD_BYTES_MAX, Session};
 use units::Nanos;
 
+use super::engine::Engine;
 use super::multiplexed::PipeId;
-use super::outgoing::Made;
+use super::outgoing::{Made, Room};
 use super::pipe::Pipe;
 use super::secure::RECORDS_AT_ONCE_MAX;
 use super::{Departure, Down, Failure, Gauge, PipeState, Secure, Sink, Socket, Transmitter, lock};
 
 /// What is made before it is handed down, where there is no pace.
-const ROOM_BYTES_MAX: u64 = 64 << 10;
+pub(super) const ROOM_BYTES_MAX: u64 = 64 << 10;
 /// Frames that a client may leave unread: a grant, and answers to as many PINGs as it may send in a second or two.
 const UNREAD_BYTES_MAX: usize = 256 << 10;
 /// Room in which another response is not worth its frames' headers.
 const FILLING_BYTES_MIN: u64 = 64;
 
-/// A connection of HTTP/2 that is to be sent on.
+/// A connection of HTTP/2 or HTTP/3 that is to be sent on.
 pub struct Opening<S> {
     /// Comes back in every [`Departure`].
     pub owner: u64,
@@ -34,12 +35,12 @@ pub struct Opening<S> {
     pub client: u32,
     pub pipe: PipeState,
     pub secure: Option<Secure>,
-    pub session: mux::Session,
+    pub engine: Engine,
 }
 
-/// What a connection of HTTP/2 has besides.
+/// What such a connection has besides.
 pub(super) struct Framed {
-    session: mux::Session,
+    pub engine: Engine,
     /// Frames that were made and not handed down, nor sealed.
     out: Vec<u8>,
     /// Responses whose last bytes are among those.
@@ -56,21 +57,22 @@ pub(super) struct Framed {
 
 impl<S: Socket + Clone> Transmitter<S> {
     pub fn open_framed(&mut self, now: Nanos, opening: Opening<S>) -> PipeId {
-        let Opening { owner, socket, client, pipe, secure, session } = opening;
+        let Opening { owner, socket, client, pipe, secure, engine } = opening;
         let id = self.open(now, owner, socket, client, pipe);
         let pipe = &mut self.pipes[id.0];
         pipe.secure = secure;
-        pipe.framed = Some(Box::new(Framed::new(session)));
+        pipe.framed = Some(Box::new(Framed::new(engine)));
         self.say(id);
         id
     }
 
-    /// Takes what has come; what it says is asked of [`Transmitter::event`]. Answers leave in this turn.
+    /// Takes what has come over HTTP/2; what it says is asked of [`Transmitter::event`]. Answers leave in this turn.
     pub fn receive(&mut self, now: Nanos, id: PipeId, bytes: &[u8]) -> Result<(), Broken> {
         let framed = framed(&mut self.pipes[id.0]);
         framed.borrow(&mut self.spare);
         let begin = framed.out.len();
-        let taken = framed.session.receive(now, bytes, &mut framed.out);
+        let session = framed.engine.http2().expect("datagrams are received as such");
+        let taken = session.receive(now, bytes, &mut framed.out);
         framed.control_bytes += (framed.out.len() - begin) as u64;
         let is_unread = framed.out.len() > UNREAD_BYTES_MAX;
         self.open_windows(now, id);
@@ -79,12 +81,12 @@ impl<S: Socket + Clone> Transmitter<S> {
     }
 
     pub fn event(&mut self, id: PipeId) -> Option<Event> {
-        framed(&mut self.pipes[id.0]).session.event()
+        framed(&mut self.pipes[id.0]).engine.event()
     }
 
     /// The client's wish for a stream.
     pub fn precedence(&mut self, id: PipeId, stream: u32) -> Precedence {
-        let priority = framed(&mut self.pipes[id.0]).session.priority(stream);
+        let priority = framed(&mut self.pipes[id.0]).engine.priority(stream);
         priority.map_or(Precedence::default(), |wish| Precedence {
             urgency: wish.urgency,
             is_incremental: wish.is_incremental,
@@ -98,13 +100,13 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// No new requests are taken, and the client learns so.
     pub fn go_away(&mut self, id: PipeId) {
-        framed(&mut self.pipes[id.0]).session.go_away();
+        framed(&mut self.pipes[id.0]).engine.go_away();
         self.say(id);
     }
 
     /// A stream on which nothing is being sent will not be answered.
     pub fn cancel(&mut self, id: PipeId, stream: u32) {
-        framed(&mut self.pipes[id.0]).session.cancel(stream);
+        framed(&mut self.pipes[id.0]).engine.cancel(stream);
         self.say(id);
     }
 
@@ -113,7 +115,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         let pipe = &mut self.pipes[id.0];
         let is_sealed = pipe.secure.as_ref().is_some_and(|secure| lock(secure).has_unsent());
         let framed = framed(pipe);
-        !is_sealed && framed.out.is_empty() && framed.session.has_ended()
+        !is_sealed && framed.out.is_empty() && framed.engine.has_ended()
     }
 
     /// What it has to say for itself leaves in this turn.
@@ -133,22 +135,24 @@ impl<S: Socket + Clone> Transmitter<S> {
             if take(&mut framed.is_unsaid) {
                 framed.borrow(&mut self.spare);
                 framed.control();
-                self.hand_down(now, id.0);
+                self.hand_down(now, id.0, u64::MAX);
             }
         }
+        // What was added meanwhile is said in the next turn.
+        unsaid.append(&mut self.unsaid);
         self.unsaid = unsaid;
     }
 
     /// Windows may be open again.
-    fn open_windows(&mut self, now: Nanos, id: PipeId) {
+    pub(super) fn open_windows(&mut self, now: Nanos, id: PipeId) {
         let framed = framed(&mut self.pipes[id.0]);
-        if framed.shut.is_empty() || framed.session.window() == 0 {
+        if framed.shut.is_empty() || framed.engine.window() == 0 {
             return;
         }
         let streams = &self.sendings;
         let (open, shut) = take(&mut framed.shut).into_iter().partition(|job: &JobId| {
             let stream = streams.get(job.slot()).and_then(Option::as_ref).filter(|sending| sending.id == *job);
-            stream.is_none_or(|sending| framed.session.stream_window(sending.stream) != Some(0))
+            stream.is_none_or(|sending| framed.engine.stream_window(sending.stream) != Some(0))
         });
         framed.shut = shut;
         let open: Vec<JobId> = open;
@@ -163,16 +167,24 @@ impl<S: Socket + Clone> Transmitter<S> {
         let mut made_bytes = 0;
         let mut next = Some(grant.job);
         while let Some(id) = next {
-            made_bytes += self.make(now, id, made_bytes, room_bytes);
+            let (frame_bytes, is_full) = self.make(now, id, made_bytes, room_bytes);
+            if is_full {
+                break;
+            }
+            made_bytes += frame_bytes;
             let left_bytes = room_bytes.saturating_sub(made_bytes);
             let filling = (left_bytes >= FILLING_BYTES_MIN).then(|| self.drain.poll_filling(carrier, left_bytes));
             next = filling.flatten().map(|grant| grant.job);
         }
-        self.hand_down(now, at);
+        self.hand_down(now, at, room_bytes);
     }
 
     /// What a grant has room for beside its records.
-    fn room(&self, at: usize, grant: Grant) -> u64 {
+    fn room(&mut self, at: usize, grant: Grant) -> u64 {
+        #[cfg(feature = "http3")]
+        if let Some(room_bytes) = self.datagram_room(at, grant) {
+            return room_bytes;
+        }
         let pipe = &self.pipes[at];
         let segment_bytes = pipe.state.framing().segment_bytes;
         let burst = self.marker.as_ref().filter(|_| !self.is_paced());
@@ -185,29 +197,29 @@ impl<S: Socket + Clone> Transmitter<S> {
         room_bytes - overhead_bytes * room_bytes.div_ceil(RECORD_BYTES_MAX as u64)
     }
 
-    /// Makes frames of one response behind those of others; gives their bytes.
-    fn make(&mut self, now: Nanos, id: JobId, before_bytes: u64, room_bytes: u64) -> u64 {
+    /// Makes frames of one response behind those of others; gives their bytes, and whether the room is used up.
+    fn make(&mut self, now: Nanos, id: JobId, before_bytes: u64, room_bytes: u64) -> (u64, bool) {
         let sending = self.sendings[id.slot()].as_mut().expect("a granted job is being sent");
         let at = sending.pipe;
         let pipe = &mut self.pipes[at];
         let overhead_bytes = pipe.record_overhead();
         let framed = framed(pipe);
-        let begin = framed.out.len();
-        let room = (room_bytes - before_bytes) as usize;
-        let made = sending.make(now, &mut framed.session, &mut *self.storage, room, &mut framed.out);
-        let frame_bytes = (framed.out.len() - begin) as u64;
+        let room = Room { bytes: room_bytes, before_bytes };
+        let made = sending.make(now, &mut framed.engine, &mut *self.storage, room, &mut framed.out);
+        let frame_bytes = made.frame_bytes;
         let records = |bytes: u64| bytes.div_ceil(RECORD_BYTES_MAX as u64) * overhead_bytes;
         let carried_bytes = frame_bytes + records(before_bytes + frame_bytes) - records(before_bytes);
         sending.carried_bytes += carried_bytes;
         pipe.on_sent(carried_bytes);
         self.limit.spend(pipe.client, carried_bytes, now);
+        let is_full = made.stop == Stop::Room;
         let progress = self.drain.on_sent_as(now, id, Sent { content_bytes: made.bytes, carried_bytes });
         if progress.is_departed() {
             self.depart(now, id, None);
         } else {
             self.on_stopped(now, id, made);
         }
-        frame_bytes
+        (frame_bytes, is_full)
     }
 
     /// A response is not all made: it waits for its reason, unless that is room.
@@ -228,21 +240,34 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
     }
 
-    /// Hands down what was made. What the socket does not take blocks the connection. Says whether nothing is left.
-    pub(super) fn hand_down(&mut self, now: Nanos, at: usize) -> bool {
+    /// Hands down what was made; of datagrams so much is made first. What the socket does not take blocks the connection. Says whether nothing
+    /// is left.
+    pub(super) fn hand_down(&mut self, now: Nanos, at: usize, _room_bytes: u64) -> bool {
+        #[cfg(feature = "http3")]
+        if framed(&mut self.pipes[at]).engine.is_http3() {
+            let is_all = self.hand_down_datagrams(now, at, _room_bytes);
+            return self.on_handed_down(now, at, is_all);
+        }
         let pipe = &mut self.pipes[at];
         if !pipe.has_unsent() {
             framed(pipe).give_back(&mut self.spare);
             return true;
         }
         let is_all = pipe.hand_down().is_ok();
+        self.on_handed_down(now, at, is_all)
+    }
+
+    fn on_handed_down(&mut self, now: Nanos, at: usize, is_all: bool) -> bool {
+        let has_left = is_all && self.has_left(at);
+        let pipe = &mut self.pipes[at];
         let carrier = pipe.carrier.expect("frames are of several responses");
-        if is_all {
+        if has_left {
             let framed = framed(pipe);
             framed.give_back(&mut self.spare);
             let departed = framed.departing.drain(..);
             self.departures.extend(departed.map(|departure| Departure { ended_at: now, ..departure }));
-        } else {
+        }
+        if !is_all {
             self.drain.on_carrier_blocked(carrier);
         }
         if self.gauge.as_ref().is_some_and(|gauge| !gauge.is_lost()) {
@@ -263,13 +288,28 @@ impl<S: Socket + Clone> Transmitter<S> {
         if control_bytes > 0 {
             let charge_bytes = pipe.state.on_sent(control_bytes + pipe.record_overhead());
             if self.is_paced() {
-                let correction = Correction { charge_bytes, refund_bytes: 0 };
-                self.drain.on_correction(now, correction, self.gauge.as_ref().is_some_and(Gauge::is_fresh));
+                self.correct(now, charge_bytes);
             }
         }
     }
 
-    /// A response on a connection of HTTP/2 has ended. One whose last bytes are made departs when they are handed down.
+    /// So many wire bytes left that no grant covered.
+    pub(super) fn correct(&mut self, now: Nanos, charge_bytes: u64) {
+        let correction = Correction { charge_bytes, refund_bytes: 0 };
+        self.drain.on_correction(now, correction, self.gauge.as_ref().is_some_and(Gauge::is_fresh));
+    }
+
+    #[cfg(not(feature = "http3"))]
+    fn has_left(&self, _at: usize) -> bool {
+        true
+    }
+
+    #[cfg(not(feature = "http3"))]
+    pub(super) fn timer(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// A response on a connection of several has ended. One whose last bytes are made departs when they are handed down.
     pub(super) fn depart_framed(&mut self, at: usize, departure: Departure) {
         let framed = framed(&mut self.pipes[at]);
         framed.jobs -= 1;
@@ -292,7 +332,11 @@ impl<S: Socket + Clone> Transmitter<S> {
         if let Some(framed) = self.pipes[at].framed.as_deref_mut() {
             framed.borrow(&mut self.spare);
             framed.control();
-            self.hand_down(now, at);
+            #[cfg(feature = "http3")]
+            self.close_datagrams(now, at);
+            self.hand_down(now, at, u64::MAX);
+            #[cfg(feature = "http3")]
+            self.forget_datagrams(at);
         }
     }
 
@@ -310,14 +354,14 @@ impl<S: Socket + Clone> Transmitter<S> {
     }
 }
 
-fn framed<S>(pipe: &mut Pipe<S>) -> &mut Framed {
-    pipe.framed.as_deref_mut().expect("it speaks HTTP/2")
+pub(super) fn framed<S>(pipe: &mut Pipe<S>) -> &mut Framed {
+    pipe.framed.as_deref_mut().expect("it speaks HTTP/2 or HTTP/3")
 }
 
 impl Framed {
-    fn new(session: mux::Session) -> Framed {
+    fn new(engine: Engine) -> Framed {
         let (out, departing, shut) = (Vec::new(), Vec::new(), Vec::new());
-        Framed { session, out, departing, shut, jobs: 0, control_bytes: 0, is_unsaid: false }
+        Framed { engine, out, departing, shut, jobs: 0, control_bytes: 0, is_unsaid: false }
     }
 
     /// Another response is on it.
@@ -343,13 +387,14 @@ impl Framed {
     /// Appends what it has to say for itself.
     fn control(&mut self) {
         let begin = self.out.len();
-        self.session.control(&mut self.out);
+        let Some(session) = self.engine.http2() else { return };
+        session.control(&mut self.out);
         self.control_bytes += (self.out.len() - begin) as u64;
     }
 
     /// Memory for frames, which idle connections have none of.
     fn borrow(&mut self, spare: &mut Vec<u8>) {
-        if self.out.capacity() == 0 {
+        if self.out.capacity() == 0 && self.engine.http2().is_some() {
             self.out = take(spare);
         }
     }

@@ -2,9 +2,11 @@
 //!
 //! It costs no system call: what the kernel says of a connection is asked for the byte ledger anyhow.
 
-use sched::Feedback;
-use sched::feedback::{Change, Look, Notice};
+use sched::feedback::{Change, Look, Notice as PaceNotice};
+use sched::{Feedback, Reading};
 use units::{Nanos, Rate};
+
+use super::{Gauge, Notice, Queued, Socket, Transmitter};
 
 #[derive(Debug)]
 pub(super) struct Observer {
@@ -24,8 +26,57 @@ impl Observer {
     }
 
     /// The pace, where it changes, and what to tell of it.
-    pub fn poll(&mut self, now: Nanos, charged_bytes: u64) -> Option<(Rate, Option<Notice>)> {
+    pub fn poll(&mut self, now: Nanos, charged_bytes: u64) -> Option<(Rate, Option<PaceNotice>)> {
         let Change { rate, notice } = self.feedback.poll(now, charged_bytes)?;
         Some((rate, notice))
+    }
+}
+
+impl<S: Socket + Clone> Transmitter<S> {
+    /// Lets the queue below correct the drain's idea of it, when that is about to matter.
+    pub(super) fn measure(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) {
+        let Some(gauge) = &mut self.gauge else { return };
+        if self.drain.poll_timeout().is_none_or(|at| at > now) {
+            return;
+        }
+        let Some(Queued { bytes, drops }) = gauge.read(now, clock) else { return };
+        let own_bytes = if self.drain.is_explained(now, bytes) { bytes } else { self.below.bytes() };
+        self.drain.on_reading(now, Reading { queued_bytes: bytes, own_bytes, drops });
+    }
+
+    /// Lets the drain see whose requests are on their way, when a grant could be made.
+    pub(super) fn expect(&mut self, now: Nanos) {
+        let Some(outlet) = &mut self.outlet else { return };
+        if self.drain.poll_timeout().is_some_and(|at| at <= now)
+            && let Some(passed) = outlet.read(now)
+        {
+            self.drain.on_passed(now, passed);
+        }
+    }
+
+    /// Nothing says how long the queue below is.
+    pub(super) fn is_blind(&self) -> bool {
+        self.gauge.as_ref().is_none_or(Gauge::is_lost)
+    }
+
+    /// Sets the pace that the line allows.
+    pub(super) fn follow(&mut self, now: Nanos) {
+        if !self.is_blind() {
+            return;
+        }
+        let Some(observer) = &mut self.observer else { return };
+        if let Some((rate, notice)) = observer.poll(now, self.drain.ledger().charged_bytes()) {
+            self.drain.set_rate(now, rate);
+            self.notices.extend(notice.map(Notice::Pace));
+        }
+    }
+
+    pub(super) fn observe(&mut self, now: Nanos, client: u32, look: Look) {
+        if !self.is_blind() {
+            return;
+        }
+        if let Some(observer) = &mut self.observer {
+            observer.on_look(now, self.drain.ledger().charged_bytes(), client, look);
+        }
     }
 }

@@ -7,8 +7,13 @@
 
 mod below;
 mod body;
+mod engine;
+#[cfg(feature = "http3")]
+mod flow;
 mod framed;
 mod gauge;
+#[cfg(feature = "http3")]
+mod http3;
 mod limit;
 mod line_feedback;
 mod mark;
@@ -25,6 +30,8 @@ mod socket;
 mod tests;
 
 pub use body::{Available, Body, Piece};
+#[cfg(feature = "http3")]
+pub use flow::Flow;
 pub use framed::Opening;
 pub use gauge::{Gauge, Queue, Queued};
 pub use limit::ClientRate;
@@ -44,7 +51,7 @@ use line_feedback::Observer;
 use pipe::Pipe;
 use sched::classes::ClassSpec;
 use sched::feedback::Look;
-use sched::{Arrival, Correction, Drain, Grant, Job, JobId, Path, Progress, Reading, Size};
+use sched::{Arrival, Correction, Drain, Grant, Job, JobId, Path, Progress, Size};
 use sending::Sending;
 use slab::Slab;
 use units::Nanos;
@@ -113,6 +120,8 @@ pub struct Transmitter<S: Socket> {
     unsaid: Vec<PipeId>,
     /// Memory for frames.
     spare: Vec<u8>,
+    #[cfg(feature = "http3")]
+    shared: http3::Shared,
     departures: Vec<Departure>,
     notices: Vec<Notice>,
     foreign_noticed_at: Option<Nanos>,
@@ -138,6 +147,8 @@ impl<S: Socket + Clone> Transmitter<S> {
             pipes: Slab::new(),
             unsaid: Vec::new(),
             spare: Vec::new(),
+            #[cfg(feature = "http3")]
+            shared: http3::Shared::default(),
             departures: Vec::new(),
             notices: Vec::new(),
             foreign_noticed_at: None,
@@ -173,7 +184,8 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// Nothing is being sent or read, and nothing that ended is left to be told.
     pub fn is_idle(&self) -> bool {
-        self.is_empty() && self.departures.is_empty() && self.reads == 0 && self.unsaid.is_empty()
+        let is_timed = self.timer().is_some();
+        self.is_empty() && self.departures.is_empty() && self.reads == 0 && self.unsaid.is_empty() && !is_timed
     }
 
     /// From now on this index is another client's, of this weight.
@@ -235,6 +247,8 @@ impl<S: Socket + Clone> Transmitter<S> {
     pub fn run(&mut self, clock: &impl Fn() -> Nanos) -> Option<Nanos> {
         let began_at = clock();
         self.take_reads(began_at);
+        #[cfg(feature = "http3")]
+        self.tell_time(began_at);
         self.limit.release(&mut self.drain, began_at);
         for _ in 0..GRANTS_PER_TURN_MAX {
             let now = clock();
@@ -253,7 +267,8 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// When [`Transmitter::run`] wants to be called; `None` when only an event can change anything.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        self.drain.poll_timeout().into_iter().chain(self.limit.timeout()).min()
+        let times = [self.drain.poll_timeout(), self.limit.timeout(), self.timer()];
+        times.into_iter().flatten().min()
     }
 
     /// Ends the responses whose readers are too slow; to be called about once a second.
@@ -318,53 +333,6 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     pub fn is_paced(&self) -> bool {
         self.drain.pace().rate.is_some()
-    }
-
-    /// Lets the queue below correct the drain's idea of it, when that is about to matter.
-    fn measure(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) {
-        let Some(gauge) = &mut self.gauge else { return };
-        if self.drain.poll_timeout().is_none_or(|at| at > now) {
-            return;
-        }
-        let Some(Queued { bytes, drops }) = gauge.read(now, clock) else { return };
-        let own_bytes = if self.drain.is_explained(now, bytes) { bytes } else { self.below.bytes() };
-        self.drain.on_reading(now, Reading { queued_bytes: bytes, own_bytes, drops });
-    }
-
-    /// Lets the drain see whose requests are on their way, when a grant could be made.
-    fn expect(&mut self, now: Nanos) {
-        let Some(outlet) = &mut self.outlet else { return };
-        if self.drain.poll_timeout().is_some_and(|at| at <= now)
-            && let Some(passed) = outlet.read(now)
-        {
-            self.drain.on_passed(now, passed);
-        }
-    }
-
-    /// Nothing says how long the queue below is.
-    fn is_blind(&self) -> bool {
-        self.gauge.as_ref().is_none_or(Gauge::is_lost)
-    }
-
-    /// Sets the pace that the line allows.
-    fn follow(&mut self, now: Nanos) {
-        if !self.is_blind() {
-            return;
-        }
-        let Some(observer) = &mut self.observer else { return };
-        if let Some((rate, notice)) = observer.poll(now, self.drain.ledger().charged_bytes()) {
-            self.drain.set_rate(now, rate);
-            self.notices.extend(notice.map(Notice::Pace));
-        }
-    }
-
-    fn observe(&mut self, now: Nanos, client: u32, look: Look) {
-        if !self.is_blind() {
-            return;
-        }
-        if let Some(observer) = &mut self.observer {
-            observer.on_look(now, self.drain.ledger().charged_bytes(), client, look);
-        }
     }
 
     fn send(&mut self, now: Nanos, grant: Grant) {

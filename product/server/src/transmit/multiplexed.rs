@@ -47,7 +47,7 @@ impl<S: Socket + Clone> Transmitter<S> {
             self.settle_pipe(now, id);
         }
         // What was made before goes first.
-        if self.pipes[id.0].framed.is_some() && !self.hand_down(now, id.0) {
+        if self.pipes[id.0].framed.is_some() && !self.hand_down(now, id.0, u64::MAX) {
             return;
         }
         let carrier = self.pipes[id.0].carrier.expect("it was opened for several");

@@ -1,7 +1,7 @@
 mod framed;
 mod sealed;
 
-pub use framed::Made;
+pub use framed::{Made, Room};
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::ops::Range;
@@ -23,7 +23,7 @@ pub struct Outgoing {
     /// How many of `bytes` are gone.
     at: usize,
     body: Body,
-    /// Bytes behind which `at` and `body` are, in records that were sealed and not all handed down.
+    /// Bytes behind which `at` and `body` are, in records that were sealed and not all handed down, or of a head that no datagram has taken yet.
     sealed: u32,
     end: End,
 }

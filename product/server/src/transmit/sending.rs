@@ -1,7 +1,8 @@
 use sched::{JobId, Path, Precedence};
 use units::Nanos;
 
-use super::outgoing::{Made, Sent};
+use super::engine::Engine;
+use super::outgoing::{Made, Room, Sent};
 use super::pipe::Pipe;
 use super::secure::Allowance;
 use super::{Departure, Failure, Mark, Outgoing, PipeState, Secure, Socket};
@@ -120,12 +121,12 @@ impl Sending {
     pub fn make(
         &mut self,
         now: Nanos,
-        session: &mut mux::Session,
+        engine: &mut Engine,
         storage: &mut dyn Storage,
-        room: usize,
+        room: Room,
         out: &mut Vec<u8>,
     ) -> Made {
-        let made = self.outgoing.make_frames(session, self.stream, storage, room, out);
+        let made = self.outgoing.make_frames(engine, self.stream, storage, room, out);
         if made.bytes > 0 {
             self.first_byte_at.get_or_insert(now);
         }

@@ -1,6 +1,6 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Weak};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -9,6 +9,11 @@ use sched::{Path, TcpSent};
 use socket2::SockRef;
 use units::Nanos;
 use uplink::{TcpInfo, ToldMap};
+
+#[cfg(feature = "http3")]
+use super::flow::{Flow, Seen};
+#[cfg(feature = "http3")]
+use crate::udp::Udp;
 
 /// A connected socket as the write path uses it.
 pub trait Socket: Sink + TcpView + Marked {}
@@ -27,12 +32,24 @@ pub trait Sink {
     fn cork(&self, is_corked: bool);
     /// No more will be sent: the FIN may leave with the last byte.
     fn finish(&self);
+    /// Where the connection is one of datagrams: sends them from the front; an error leaves the rest.
+    #[cfg(feature = "http3")]
+    fn send_datagrams(&self, _datagrams: &mut quic::Datagrams) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
-/// What the kernel tells of a connection.
+/// What the kernel tells of a connection, or, where TCP has no part in it, who speaks its protocol.
 pub trait TcpView: Sized {
     /// What does not keep the socket open.
     type Weak;
+    /// The number under which its packets below TCP are counted: its owner's, unless it shares its socket.
+    fn number_below(&self, owner: u64) -> u64 {
+        owner
+    }
+    /// Takes what a protocol that is not the kernel's has seen.
+    #[cfg(feature = "http3")]
+    fn see(&self, _seen: Seen) {}
     fn downgrade(&self) -> Self::Weak;
     /// `None` once nobody has the socket any more.
     fn upgrade(weak: &Self::Weak) -> Option<Self>;
@@ -72,9 +89,55 @@ pub struct Status {
     pub closing_segments: u8,
 }
 
-/// A connected TCP socket, shared by its connection and its response.
-pub type Connection = Arc<OwnedFd>;
+/// Where a client is reached, shared by its connection and its response.
+#[derive(Debug, Clone)]
+pub struct Connection(Arc<Way>);
 
+#[derive(Debug)]
+pub enum Way {
+    /// A connected socket.
+    Tcp(OwnedFd),
+    #[cfg(feature = "http3")]
+    Quic(Box<Flow>),
+}
+
+impl Connection {
+    #[cfg(test)]
+    pub fn holders(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
+    /// Its datagrams are QUIC's.
+    pub fn is_quic(&self) -> bool {
+        !matches!(*self.0, Way::Tcp(_))
+    }
+}
+
+impl From<OwnedFd> for Connection {
+    fn from(socket: OwnedFd) -> Connection {
+        Connection(Arc::new(Way::Tcp(socket)))
+    }
+}
+
+#[cfg(feature = "http3")]
+impl From<Flow> for Connection {
+    fn from(flow: Flow) -> Connection {
+        Connection(Arc::new(Way::Quic(Box::new(flow))))
+    }
+}
+
+/// Of the socket, which may be that of others too.
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &*self.0 {
+            Way::Tcp(socket) => socket.as_fd(),
+            #[cfg(feature = "http3")]
+            Way::Quic(flow) => flow.as_fd(),
+        }
+    }
+}
+
+/// Bytes are for sockets of TCP; datagrams are made by who speaks QUIC.
 impl Sink for Connection {
     fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize> {
         retry(|| rustix::net::send(self, bytes, flags(more)))
@@ -98,30 +161,62 @@ impl Sink for Connection {
         // Fails only when the connection is gone already, which the worker will see.
         let _ = rustix::net::shutdown(self, Shutdown::Write);
     }
+
+    #[cfg(feature = "http3")]
+    fn send_datagrams(&self, datagrams: &mut quic::Datagrams) -> io::Result<()> {
+        match &*self.0 {
+            Way::Tcp(_) => Err(io::ErrorKind::Unsupported.into()),
+            Way::Quic(flow) => flow.send(datagrams),
+        }
+    }
+}
+
+/// What does not keep a connection's socket open.
+pub enum WeakConnection {
+    Tcp(Weak<Way>),
+    #[cfg(feature = "http3")]
+    Quic(Weak<Udp>),
 }
 
 impl TcpView for Connection {
-    type Weak = Weak<OwnedFd>;
+    type Weak = WeakConnection;
 
-    fn downgrade(&self) -> Weak<OwnedFd> {
-        Arc::downgrade(self)
+    #[cfg(feature = "http3")]
+    fn number_below(&self, owner: u64) -> u64 {
+        match &*self.0 {
+            Way::Tcp(_) => owner,
+            Way::Quic(flow) => flow.number_below(),
+        }
     }
 
-    fn upgrade(weak: &Weak<OwnedFd>) -> Option<Connection> {
-        weak.upgrade()
+    #[cfg(feature = "http3")]
+    fn see(&self, seen: Seen) {
+        if let Way::Quic(flow) = &*self.0 {
+            flow.see(seen);
+        }
+    }
+
+    fn downgrade(&self) -> WeakConnection {
+        match &*self.0 {
+            Way::Tcp(_) => WeakConnection::Tcp(Arc::downgrade(&self.0)),
+            #[cfg(feature = "http3")]
+            Way::Quic(flow) => WeakConnection::Quic(flow.downgrade()),
+        }
+    }
+
+    fn upgrade(weak: &WeakConnection) -> Option<Connection> {
+        match weak {
+            WeakConnection::Tcp(way) => way.upgrade().map(Connection),
+            #[cfg(feature = "http3")]
+            WeakConnection::Quic(socket) => socket.upgrade().map(|socket| Flow::new(socket).into()),
+        }
     }
 
     fn status(&self) -> Status {
-        let Ok(info) = uplink::tcp_info(self) else { return Status::default() };
-        let sent = TcpSent { payload_bytes: info.sent_bytes, segments: info.sent_segments };
-        Status {
-            sent: (info.sent_bytes > 0 || info.unacked_segments == 0).then_some(sent),
-            unsent_bytes: info.notsent_bytes.into(),
-            retransmitted_bytes: info.retransmitted_bytes,
-            acked_bytes: info.acked_bytes,
-            acked_ago: Nanos::from_millis(info.last_ack_ms.into()),
-            path: path(&info),
-            closing_segments: info.closing_segments,
+        match &*self.0 {
+            Way::Tcp(socket) => tcp_status(socket),
+            #[cfg(feature = "http3")]
+            Way::Quic(flow) => flow.status(),
         }
     }
 
@@ -138,13 +233,33 @@ impl TcpView for Connection {
 
 impl Marked for Connection {
     fn set_priority(&self, priority: u32) {
-        // That we may was found at the start; without it packets stay in the band they were in.
-        let _ = SockRef::from(&**self).set_priority(priority);
+        match &*self.0 {
+            // That we may was found at the start; without it packets stay in the band they were in.
+            Way::Tcp(socket) => drop(SockRef::from(socket).set_priority(priority)),
+            #[cfg(feature = "http3")]
+            Way::Quic(flow) => flow.set_priority(priority),
+        }
     }
 
     fn tell(&self, map: &ToldMap, begin: u64, end: u64) {
-        // Fails when memory is short; the classifier then goes by what it sees.
-        let _ = map.tell(&**self, begin, end);
+        if !self.is_quic() {
+            // Fails when memory is short; the classifier then goes by what it sees.
+            let _ = map.tell(self, begin, end);
+        }
+    }
+}
+
+fn tcp_status(socket: &OwnedFd) -> Status {
+    let Ok(info) = uplink::tcp_info(socket) else { return Status::default() };
+    let sent = TcpSent { payload_bytes: info.sent_bytes, segments: info.sent_segments };
+    Status {
+        sent: (info.sent_bytes > 0 || info.unacked_segments == 0).then_some(sent),
+        unsent_bytes: info.notsent_bytes.into(),
+        retransmitted_bytes: info.retransmitted_bytes,
+        acked_bytes: info.acked_bytes,
+        acked_ago: Nanos::from_millis(info.last_ack_ms.into()),
+        path: path(&info),
+        closing_segments: info.closing_segments,
     }
 }
 
@@ -186,7 +301,7 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let accepted = listener.accept().unwrap().0;
         accepted.set_nonblocking(true).unwrap();
-        (client, Arc::new(OwnedFd::from(accepted)))
+        (client, OwnedFd::from(accepted).into())
     }
 
     #[test]
@@ -238,7 +353,7 @@ mod tests {
         let (_client, connection) = connection();
         assert_eq!(connection.queued_below_bytes(), Some(0));
         connection.set_priority(5);
-        assert_eq!(SockRef::from(&*connection).priority().unwrap(), 5);
+        assert_eq!(SockRef::from(&connection).priority().unwrap(), 5);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -55,7 +54,7 @@ impl Worker {
                 return;
             }
             match self.accept_one() {
-                Ok((fd, peer, is_secure)) => newcomers.extend(self.welcome(Arc::new(fd), peer, is_secure)),
+                Ok((fd, peer)) => newcomers.extend(self.welcome(fd.into(), peer)),
                 Err(error) => {
                     self.parts.places.give_back();
                     match error {
@@ -76,14 +75,14 @@ impl Worker {
     }
 
     /// From the first listener that has one, the others first the next time.
-    fn accept_one(&mut self) -> Result<(OwnedFd, Option<SocketAddrAny>, bool), Errno> {
+    fn accept_one(&mut self) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {
         let listeners = &self.parts.listeners;
         for _ in 0..listeners.len() {
             self.next_listener = (self.next_listener + 1) % listeners.len();
             let listener = &listeners[self.next_listener];
             match rustix::net::acceptfrom_with(&listener.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Err(Errno::AGAIN) => {}
-                accepted => return accepted.map(|(fd, peer)| (fd, peer, listener.is_secure)),
+                accepted => return accepted,
             }
         }
         Err(Errno::AGAIN)
@@ -100,14 +99,15 @@ impl Worker {
         }
     }
 
-    /// `None` where its client has as many as it may.
-    fn welcome(&mut self, socket: Connection, peer: Option<SocketAddrAny>, is_secure: bool) -> Option<usize> {
+    /// From the listener that was asked last. `None` where its client has as many as it may.
+    fn welcome(&mut self, socket: Connection, peer: Option<SocketAddrAny>) -> Option<usize> {
         let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(NOWHERE);
         let client = self.let_in(peer.ip())?;
         let owner = self.owners.next(self.conns.vacant_key());
         let counts_segments = matches!(self.parts.order, Order::Pace | Order::Marks);
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
-        let secure = self.secure(is_secure);
+        let listener = &self.parts.listeners[self.next_listener];
+        let (secure, http3_port) = (self.secure(listener.is_secure), listener.http3_port);
         let mut http1 = Http1::new(self.now, &self.parts.limits);
         if secure.is_some() {
             http1.wait_until(self.now + HANDSHAKE_TIMEOUT);
@@ -121,6 +121,7 @@ impl Worker {
             owner,
             exchange: Exchange::default(),
             http2: None,
+            http3_port,
             has_answered: false,
             is_readable: true,
             is_queued: false,
@@ -138,7 +139,7 @@ impl Worker {
     fn register(&mut self, at: usize) {
         let Some(conn) = self.conns.get_mut(at) else { return };
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        match self.poll.add(&*conn.socket, conn.owner, flags) {
+        match self.poll.add(&conn.socket, conn.owner, flags) {
             Ok(()) => conn.is_registered = true,
             // Out of memory or over the user's limit of watches; without events the connection is of no use.
             Err(_) => self.abandon(at),

@@ -1,4 +1,5 @@
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU16;
 
 use units::Nanos;
 
@@ -18,8 +19,10 @@ pub struct Conn {
     /// Its name in events and among jobs.
     pub owner: u64,
     pub exchange: Exchange,
-    /// Where the client speaks HTTP/2; `http1` has no part in it then.
+    /// Where the client speaks HTTP/2 or HTTP/3; `http1` has no part in it then.
     pub http2: Option<Box<Http2>>,
+    /// The UDP port at which its client could speak HTTP/3.
+    pub http3_port: Option<NonZeroU16>,
     /// A response was sent on it before.
     pub has_answered: bool,
     /// Something arrived that was not read yet.

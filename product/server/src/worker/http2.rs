@@ -1,4 +1,4 @@
-//! Connections of HTTP/2: several requests at a time, each answered as one of HTTP/1.1 is, its response a job on the connection's carrier.
+//! Connections of HTTP/2 and HTTP/3: several requests at a time, each answered as one of HTTP/1.1 is, its response a job on the connection's carrier.
 //!
 //! The engine lives with the transmitter, which makes its frames; the worker gives it what came and answers its requests.
 
@@ -13,7 +13,6 @@ use super::Worker;
 use super::conn::Conn;
 use super::ending::Ending;
 use super::exchange::{Exchange, Place, Task};
-use super::input::HTTP_2;
 use super::line::Line;
 use super::measured::Measured;
 use crate::config::Limits;
@@ -37,6 +36,9 @@ pub struct Http2 {
     pub deadline: Nanos,
     /// It ends when its last stream has.
     pub is_leaving: bool,
+    /// Of one over datagrams whose client has not acknowledged everything: it ends then at the latest.
+    #[cfg(feature = "http3")]
+    pub ends_at: Option<Nanos>,
 }
 
 /// A request and its response.
@@ -51,6 +53,17 @@ pub struct Stream {
 }
 
 impl Http2 {
+    pub fn new(pipe: PipeId, deadline: Nanos) -> Http2 {
+        Http2 {
+            pipe,
+            streams: VecDeque::new(),
+            deadline,
+            is_leaving: false,
+            #[cfg(feature = "http3")]
+            ends_at: None,
+        }
+    }
+
     pub fn stream(&mut self, number: u32) -> Option<&mut Stream> {
         let at = self.place_of(number)?;
         self.streams.get_mut(at)
@@ -107,14 +120,14 @@ impl Worker {
             client: conn.client,
             pipe: conn.pipe,
             secure: conn.secure.clone(),
-            session: mux::Session::new(&settings),
+            engine: mux::Session::new(&settings).into(),
         };
         let pipe = self.parts.transmitter.open_framed(self.now, opening);
         let deadline = self.now + self.parts.limits.head_timeout;
-        self.conns[at].http2 = Some(Box::new(Http2 { pipe, streams: VecDeque::new(), deadline, is_leaving: false }));
+        self.conns[at].http2 = Some(Box::new(Http2::new(pipe, deadline)));
     }
 
-    fn pipe(&self, at: usize) -> PipeId {
+    pub(super) fn pipe(&self, at: usize) -> PipeId {
         self.conns[at].http2.as_ref().expect("it speaks HTTP/2").pipe
     }
 
@@ -122,7 +135,7 @@ impl Worker {
     pub(super) fn take_frames(&mut self, at: usize, bytes: &[u8]) {
         self.conns[at].is_cut = false;
         let pipe = self.pipe(at);
-        let taken = self.parts.transmitter.receive(self.now, pipe, bytes);
+        let taken = self.take_in(at, pipe, bytes);
         self.take_events(at);
         if let Err(broken) = &taken
             && self.conns.contains(at)
@@ -130,9 +143,19 @@ impl Worker {
             self.tell_broken(at, broken);
         }
         let is_there = self.conns.get(at).is_some_and(|conn| conn.http2.is_some());
-        if is_there && (taken.is_err() || self.parts.transmitter.has_ended(pipe)) {
+        if is_there && (taken.is_err() || self.parts.transmitter.has_ended(pipe) || self.is_farewell_over(at)) {
             self.end_http2(at);
         }
+    }
+
+    #[cfg(not(feature = "http3"))]
+    fn take_in(&mut self, _at: usize, pipe: PipeId, bytes: &[u8]) -> Result<(), Broken> {
+        self.parts.transmitter.receive(self.now, pipe, bytes)
+    }
+
+    #[cfg(not(feature = "http3"))]
+    fn is_farewell_over(&self, _at: usize) -> bool {
+        false
     }
 
     /// Those of a turn: a connection that asks for more waits for the next.
@@ -167,7 +190,7 @@ impl Worker {
         let place = Place { at, stream: Some(number) };
         self.stream(at, number).has_body = head.request.method != Method::Head;
         let to = self.to(at, &head.request);
-        self.note(place, to.site, head, HTTP_2);
+        self.note(place, to.site, head, self.version(at));
         let reply = match self.refuse_frequent(at, to, &head.request) {
             Some(reply) => reply,
             None => match self.parts.replier.reply(to, &head.request, self.now) {
@@ -188,7 +211,7 @@ impl Worker {
         let place = Place { at, stream: Some(number) };
         let log = self.parts.replier.log(None);
         if self.keeps_lines(log) {
-            let line = Line::refused(received, reject.reason, log.cloned(), self.now).of_version(HTTP_2);
+            let line = Line::refused(received, reject.reason, log.cloned(), self.now).of_version(self.version(at));
             self.exchange(place).line = Some(Box::new(line));
         }
         let class = self.parts.replier.default_class().unwrap_or_else(|| self.parts.classes.last());
@@ -330,6 +353,10 @@ impl Worker {
     fn end_http2(&mut self, at: usize) {
         if !self.conns[at].http2.as_ref().is_some_and(|http2| http2.is_idle()) {
             return self.abandon_streams(at);
+        }
+        #[cfg(feature = "http3")]
+        if self.conns[at].socket.is_quic() {
+            return self.end_http3(at);
         }
         self.detach_http2(at);
         self.end_sealed(at);

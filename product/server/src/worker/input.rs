@@ -15,7 +15,8 @@ use crate::reply::{self, Reply, To};
 
 /// Major versions of HTTP.
 const HTTP_1: u8 = 1;
-pub(super) const HTTP_2: u8 = 2;
+const HTTP_2: u8 = 2;
+const HTTP_3: u8 = 3;
 
 /// Requests of one connection that are answered in a turn: a fraction of a millisecond's work.
 const REQUESTS_PER_TURN_MAX: u32 = 64;
@@ -69,7 +70,12 @@ impl Worker {
             return self.close(at);
         }
         let conn = &mut self.conns[at];
-        match rustix::net::recv(&*conn.socket, &mut *scratch, RecvFlags::empty()) {
+        if conn.socket.is_quic() {
+            // What comes is read for all of them at once.
+            conn.is_readable = false;
+            return;
+        }
+        match rustix::net::recv(&conn.socket, &mut *scratch, RecvFlags::empty()) {
             Ok((_, 0)) => self.close(at),
             Ok((_, bytes)) => {
                 // A short read has emptied the socket, but for the end; what comes later is a new event.
@@ -92,7 +98,7 @@ impl Worker {
         let Some(conn) = self.conns.get(at) else { return };
         if conn.http1.has_part() && !conn.is_cut {
             // Not vital: without it the kernel sends one after 40 ms.
-            let _ = rustix::net::sockopt::set_tcp_quickack(&*conn.socket, true);
+            let _ = rustix::net::sockopt::set_tcp_quickack(&conn.socket, true);
         }
     }
 
@@ -155,7 +161,9 @@ impl Worker {
 
     /// What a request on this connection is for.
     pub(super) fn to(&self, at: usize, request: &Request) -> To {
-        To { site: self.parts.replier.site(request), is_secure: self.conns[at].secure.is_some() }
+        let conn = &self.conns[at];
+        let is_secure = conn.secure.is_some() || conn.socket.is_quic();
+        To { site: self.parts.replier.site(request), is_secure, http3_port: conn.http3_port }
     }
 
     fn send_noted(&mut self, at: usize, site: Option<SiteNumber>, head: &Head, reply: Reply) {
@@ -167,6 +175,11 @@ impl Worker {
     pub(super) fn class_of(&self, at: usize, site: Option<SiteNumber>, head: &Head) -> u16 {
         let by_rule = self.parts.replier.class_of(site, &head.request, self.conns[at].address);
         by_rule.unwrap_or_else(|| self.parts.classes.of(head.request.path))
+    }
+
+    /// Of a connection with several streams.
+    pub(super) fn version(&self, at: usize) -> u8 {
+        if self.conns[at].socket.is_quic() { HTTP_3 } else { HTTP_2 }
     }
 
     /// Keeps what log and records will say of a request.

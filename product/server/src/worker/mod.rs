@@ -17,6 +17,8 @@ mod ending;
 mod exchange;
 mod find;
 mod http2;
+#[cfg(feature = "http3")]
+mod http3;
 mod input;
 mod line;
 mod measured;
@@ -66,6 +68,8 @@ use secure::Secured;
 const LISTENER: u64 = u64::MAX;
 const WOKEN: u64 = u64::MAX - 1;
 const FILES: u64 = u64::MAX - 2;
+#[cfg(feature = "http3")]
+const DATAGRAMS: u64 = u64::MAX - 3;
 
 /// Bytes read from a socket at once. A request head is one packet; this is for those who send many.
 const READ_BYTES: usize = 64 << 10;
@@ -121,6 +125,8 @@ pub struct Worker {
     budget: Budget,
     /// What is of clients that speak TLS.
     secured: Secured,
+    #[cfg(feature = "http3")]
+    http3: http3::Http3,
     /// What each class of a file has had; none without any.
     measures: Option<Box<Measures>>,
     /// When this turn began, or the transmitter last ran in it.
@@ -166,14 +172,19 @@ fn poll(parts: &Parts) -> io::Result<Poll> {
     Ok(poll)
 }
 
+/// Whether a response that is alone need not be a job.
+fn is_direct(parts: &Parts) -> bool {
+    let policy = parts.transmitter.drain().policy();
+    let is_memoryless = !policy.follows_jobs() && !policy.needs_path();
+    is_memoryless && matches!(parts.order, Order::Arrival | Order::Turn)
+}
+
 impl Worker {
     pub fn new(parts: Parts) -> io::Result<Worker> {
         let poll = poll(&parts)?;
-        let policy = parts.transmitter.drain().policy();
         let measures = parts.current.served().assigned.as_deref().map(|assigned| Box::new(Measures::new(assigned)));
-        let is_memoryless = !policy.follows_jobs() && !policy.needs_path();
         let mut worker = Worker {
-            is_direct: is_memoryless && matches!(parts.order, Order::Arrival | Order::Turn),
+            is_direct: is_direct(&parts),
             parts,
             owners: Owners::default(),
             known: Known::default(),
@@ -183,6 +194,8 @@ impl Worker {
             queue: VecDeque::new(),
             budget: Budget::default(),
             secured: Secured::default(),
+            #[cfg(feature = "http3")]
+            http3: http3::Http3::default(),
             measures,
             now: clock::now(),
             turn_began_at: clock::now(),
@@ -203,6 +216,8 @@ impl Worker {
             idle: None,
         };
         worker.accept_again()?;
+        #[cfg(feature = "http3")]
+        worker.open_doors()?;
         Ok(worker)
     }
 
@@ -304,6 +319,8 @@ impl Worker {
                         self.measure_by(assigned);
                     }
                     self.parts.replier.serve(served);
+                    #[cfg(feature = "http3")]
+                    self.renew_doors();
                 }
                 self.take_finds();
                 if self.parts.number == 0 {
@@ -312,6 +329,8 @@ impl Worker {
                 }
             }
             LISTENER | FILES => {}
+            #[cfg(feature = "http3")]
+            DATAGRAMS => self.on_datagrams(ready.flags),
             token => self.on_connection(token, ready.flags),
         }
     }
@@ -360,6 +379,8 @@ impl Worker {
         if self.conns[at].http2.as_ref().is_some_and(|http2| !http2.is_idle()) {
             return self.abandon_streams(at);
         }
+        #[cfg(feature = "http3")]
+        self.http3.flows.forget(self.conns[at].owner);
         self.detach_http2(at);
         self.end_sealed(at);
         self.leave_find(at.into());

@@ -173,6 +173,8 @@ impl Worker {
             self.on_departure(departure);
         }
         self.departures = departures;
+        #[cfg(feature = "http3")]
+        self.look_after_datagrams();
     }
 
     /// Between two connections: a paced link is not to wait for the end of a turn.

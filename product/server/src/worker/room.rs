@@ -27,6 +27,17 @@ impl Worker {
         is_freed
     }
 
+    /// The same for one that has knocked already, and is refused where there is none.
+    #[cfg(feature = "http3")]
+    pub(super) fn take_place_beside(&mut self) -> bool {
+        if self.parts.places.take() {
+            return true;
+        }
+        let is_freed = self.give_up_idle() && self.parts.places.take();
+        self.tell_limit();
+        is_freed
+    }
+
     /// At the end of a turn: lets in those who wait for a place that was given back elsewhere, and gives one up for those
     /// who wait at other workers.
     pub(super) fn make_room(&mut self) {

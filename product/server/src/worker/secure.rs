@@ -113,7 +113,7 @@ impl Worker {
             Ok(()) if plain.is_empty() => {
                 if self.send_sealed(at) == 0 {
                     // The rest of a record may be held back until it is known that its beginning came.
-                    let _ = set_tcp_quickack(&*self.conns[at].socket, true);
+                    let _ = set_tcp_quickack(&self.conns[at].socket, true);
                 }
             }
             Ok(()) => {

@@ -35,12 +35,13 @@ impl Line {
         let share = server.client_allowance_bytes().map_or(String::new(), share_promise);
         let sockets = self.sockets(server.addresses());
         let at: Vec<String> = server.addresses().iter().map(url).collect();
+        let http3 = http3(server.addresses());
         let Line { served, remarks, .. } = self;
         let status = format!("serving {served} at {}", at.join(", "));
         // Whether anybody reads this makes no difference to serving.
         let _ = writeln!(
             std::io::stdout(),
-            "weir: {status} ({why}; at most {connections} connections{sockets}{remarks}{share}{guard})"
+            "weir: {status} ({why}; at most {connections} connections{sockets}{http3}{remarks}{share}{guard})"
         );
         status
     }
@@ -60,6 +61,15 @@ impl Line {
 fn url(listen: &Listen) -> String {
     let scheme = if listen.is_secure { "https" } else { "http" };
     format!("{scheme}://{}/", listen.address)
+}
+
+/// Where HTTP/3 is spoken, which wants UDP let through a firewall.
+fn http3(addresses: &[Listen]) -> String {
+    let spoken = addresses.iter().filter(|listen| listen.has_http3).map(|listen| listen.address.to_string());
+    match spoken.collect::<Vec<_>>() {
+        spoken if spoken.is_empty() => String::new(),
+        spoken => format!("; HTTP/3 over UDP at {}", spoken.join(", ")),
+    }
 }
 
 /// The folder of the only site, or how many there are.

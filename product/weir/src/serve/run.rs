@@ -46,7 +46,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
         }
         Ok(hosted)
     };
-    let listen = super::Addresses { listen: listen(&settings), is_secure: false };
+    let listen = super::Addresses { listen: listen(&settings), is_secure: false, has_http3: false };
     let source = Source { file: &args.file, again: &again };
     super::serve(flags(settings, folder_of(&args.file)), hosted, listen, Some(&source))
 }
@@ -69,7 +69,12 @@ fn read(file: &Path) -> Result<(Hosted, config::Settings), Failure> {
 /// Those of the file.
 fn listen(settings: &config::Settings) -> Vec<Listen> {
     let given = settings.listeners.iter().filter(|_| !settings.has_default_listener);
-    given.map(|listener| Listen { address: listener.value.address, is_secure: listener.value.is_secure }).collect()
+    given.map(|listener| listener.value).map(listened).collect()
+}
+
+fn listened(listener: config::Listener) -> Listen {
+    let config::Listener { address, is_secure, has_http3 } = listener;
+    Listen { address, is_secure, has_http3 }
 }
 
 /// Where requests without TLS are sent: the port that needs no name, or the first that speaks TLS.

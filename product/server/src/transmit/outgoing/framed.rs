@@ -1,19 +1,35 @@
-//! A response on a stream of HTTP/2: what is granted becomes frames, and no more is made than that.
+//! A response on a stream of HTTP/2 or HTTP/3: what is granted becomes frames, and no more is made than that.
 
 use mux::{Session, Source, Stop, Supply};
 
 use super::{Failure, Outgoing};
 use crate::storage::Storage;
-use crate::transmit::Body;
+use crate::transmit::{Body, engine::Engine};
 
 /// What was made of a response.
 #[derive(Debug)]
 pub struct Made {
     /// Of its head, as HTTP/1.1 has it, and of its body.
     pub bytes: u64,
+    /// What the connection carries for it.
+    pub frame_bytes: u64,
     pub stop: Stop,
     /// Why its source stopped.
     pub failure: Option<Failure>,
+}
+
+/// What a grant has room for.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    pub bytes: u64,
+    /// Of which the responses before have taken so much.
+    pub before_bytes: u64,
+}
+
+impl Room {
+    fn left(self) -> usize {
+        usize::try_from(self.bytes.saturating_sub(self.before_bytes)).unwrap_or(usize::MAX)
+    }
 }
 
 /// A body, and the storage it is read from.
@@ -41,9 +57,25 @@ impl Source for FromBody<'_> {
 }
 
 impl Outgoing {
-    /// Makes frames of so many bytes behind `out`, the head first. The head is whole whatever the room: a block cannot be cut between two
-    /// grants, since its compression depends on all blocks before it.
+    /// Makes frames of it, the head first. The head is whole whatever the room: a block cannot be cut between two grants, since its compression
+    /// depends on all blocks before it.
     pub fn make_frames(
+        &mut self,
+        engine: &mut Engine,
+        stream: u32,
+        storage: &mut dyn Storage,
+        room: Room,
+        out: &mut Vec<u8>,
+    ) -> Made {
+        match engine {
+            Engine::Http2(session) => self.make_http2(session, stream, storage, room.left(), out),
+            #[cfg(feature = "http3")]
+            Engine::Http3(quic) => self.give_http3(&mut quic.session, stream, storage, room.bytes),
+        }
+    }
+
+    /// Frames of so many bytes behind `out`.
+    fn make_http2(
         &mut self,
         session: &mut Session,
         stream: u32,
@@ -51,11 +83,12 @@ impl Outgoing {
         room: usize,
         out: &mut Vec<u8>,
     ) -> Made {
+        let begin = out.len();
         let head_bytes = self.bytes.len() - self.at;
         let has_body = !self.body.is_empty();
         if head_bytes > 0 {
             if !session.respond(stream, &self.bytes[self.at..], has_body) {
-                return Made { bytes: 0, stop: Stop::Closed, failure: None };
+                return Made { bytes: 0, frame_bytes: 0, stop: Stop::Closed, failure: None };
             }
             self.at = self.bytes.len();
         }
@@ -64,6 +97,31 @@ impl Outgoing {
         let failure = source.failure;
         // Without a body the stream ends behind its head.
         let stop = if has_body { written.stop } else { Stop::End };
-        Made { bytes: head_bytes as u64 + written.bytes, stop, failure }
+        let frame_bytes = (out.len() - begin) as u64;
+        Made { bytes: head_bytes as u64 + written.bytes, frame_bytes, stop, failure }
+    }
+
+    /// Content for datagrams of so many bytes in all, those of responses before it included.
+    #[cfg(feature = "http3")]
+    fn give_http3(
+        &mut self,
+        session: &mut quic::Session,
+        stream: u32,
+        storage: &mut dyn Storage,
+        room_bytes: u64,
+    ) -> Made {
+        if self.at < self.bytes.len() {
+            if !session.respond(stream, &self.bytes[self.at..], !self.body.is_empty()) {
+                return Made { bytes: 0, frame_bytes: 0, stop: Stop::Closed, failure: None };
+            }
+            self.sealed = u32::try_from(self.bytes.len() - self.at).unwrap_or(u32::MAX);
+            self.at = self.bytes.len();
+        }
+        let mut source = FromBody { body: &mut self.body, storage, failure: None };
+        let wrote = session.write(stream, usize::try_from(room_bytes).unwrap_or(usize::MAX), &mut source);
+        let failure = source.failure;
+        let is_begun = wrote.carried_bytes > 0 || wrote.stop == Stop::End;
+        let head_bytes = if is_begun { u64::from(std::mem::take(&mut self.sealed)) } else { 0 };
+        Made { bytes: head_bytes + wrote.bytes, frame_bytes: wrote.carried_bytes as u64, stop: wrote.stop, failure }
     }
 }

@@ -18,8 +18,8 @@ impl Bench {
     fn framed(&mut self, socket: &FakeSocket, secure: Option<Secure>, streams: &[u32], is_wide: bool) -> PipeId {
         let owner = socket.name as u64;
         let pipe = PipeState::new(socket.framing);
-        let session = Session::new(&Settings::default());
-        let opening = Opening { owner, socket: socket.clone(), client: owner as u32, pipe, secure, session };
+        let engine = Session::new(&Settings::default()).into();
+        let opening = Opening { owner, socket: socket.clone(), client: owner as u32, pipe, secure, engine };
         let id = self.transmitter.open_framed(self.now.get(), opening);
         let windows = if is_wide { wide() } else { vec![] };
         let requests: Vec<u8> = streams.iter().flat_map(|stream| request(*stream, "/", &[])).collect();
@@ -39,7 +39,7 @@ impl Bench {
         self.transmitter.dispatch_on(self.now.get(), id, stream).unwrap()
     }
 
-    fn ended(&mut self) -> Vec<(JobId, u64, bool)> {
+    pub(super) fn ended(&mut self) -> Vec<(JobId, u64, bool)> {
         let ended = self.transmitter.departures();
         ended.map(|departure| (departure.job, departure.sent_bytes, departure.failure.is_none())).collect()
     }

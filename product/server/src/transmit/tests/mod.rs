@@ -4,6 +4,8 @@ mod bands;
 mod body;
 mod clients;
 mod framed;
+#[cfg(feature = "http3")]
+mod http3;
 mod ledger;
 mod line_feedback;
 mod multiplexed;
@@ -64,6 +66,11 @@ struct FakeSocket {
     writes: Rc<RefCell<Vec<Write>>>,
     /// What becomes of a write, unless it is taken.
     fails: Rc<Cell<Option<io::ErrorKind>>>,
+    /// Datagrams that it took.
+    #[cfg(feature = "http3")]
+    datagrams: Rc<RefCell<Vec<Vec<u8>>>>,
+    #[cfg(feature = "http3")]
+    seen: Rc<Cell<flow::Seen>>,
 }
 
 impl Sink for FakeSocket {
@@ -111,6 +118,23 @@ impl Sink for FakeSocket {
     fn finish(&self) {
         assert!(!self.is_finished.replace(true), "finished twice");
     }
+
+    #[cfg(feature = "http3")]
+    fn send_datagrams(&self, datagrams: &mut quic::Datagrams) -> io::Result<()> {
+        while let Some(first) = datagrams.first() {
+            let bytes = first.bytes.len() as u64;
+            if bytes > self.room.get() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            self.room.set(self.room.get() - bytes);
+            let (payload, segments) = self.sent.get();
+            self.sent.set((payload + bytes, segments + 1));
+            self.journal.borrow_mut().push((self.name, bytes));
+            self.datagrams.borrow_mut().push(first.bytes.to_vec());
+            datagrams.advance();
+        }
+        Ok(())
+    }
 }
 
 impl TcpView for FakeSocket {
@@ -144,6 +168,11 @@ impl TcpView for FakeSocket {
 
     fn queued_below_bytes(&self) -> Option<u64> {
         Some(self.queued_below.get())
+    }
+
+    #[cfg(feature = "http3")]
+    fn see(&self, seen: flow::Seen) {
+        self.seen.set(seen);
     }
 }
 
@@ -216,6 +245,10 @@ impl Bench {
             priorities: Rc::default(),
             writes: Rc::default(),
             fails: Rc::default(),
+            #[cfg(feature = "http3")]
+            datagrams: Rc::default(),
+            #[cfg(feature = "http3")]
+            seen: Rc::default(),
         }
     }
 

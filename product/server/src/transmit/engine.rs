@@ -1,0 +1,99 @@
+//! The protocols that carry several responses at once, as the write path asks them.
+
+use mux::{Event, Priority};
+
+#[cfg(feature = "http3")]
+use super::http3::Quic;
+
+/// Who makes the frames of a connection.
+pub enum Engine {
+    Http2(mux::Session),
+    #[cfg(feature = "http3")]
+    Http3(Box<Quic>),
+}
+
+/// The same question to either.
+macro_rules! ask {
+    ($engine:expr, $session:ident => $answer:expr) => {
+        match $engine {
+            Engine::Http2($session) => $answer,
+            #[cfg(feature = "http3")]
+            Engine::Http3(quic) => {
+                let $session = &mut quic.session;
+                $answer
+            }
+        }
+    };
+}
+
+impl Engine {
+    pub fn event(&mut self) -> Option<Event> {
+        ask!(self, session => session.event())
+    }
+
+    pub fn priority(&mut self, stream: u32) -> Option<Priority> {
+        ask!(self, session => session.priority(stream))
+    }
+
+    pub fn go_away(&mut self) {
+        ask!(self, session => session.go_away());
+    }
+
+    pub fn cancel(&mut self, stream: u32) {
+        ask!(self, session => session.cancel(stream));
+    }
+
+    /// 0 where the client lets nothing more be sent.
+    pub fn window(&mut self) -> u32 {
+        ask!(self, session => session.window())
+    }
+
+    /// The same of one stream; `None` for a closed one.
+    pub fn stream_window(&mut self, stream: u32) -> Option<u32> {
+        ask!(self, session => session.stream_window(stream))
+    }
+
+    /// Nothing more comes or goes by its own account.
+    pub fn has_ended(&mut self) -> bool {
+        match self {
+            Engine::Http2(session) => session.has_ended(),
+            #[cfg(feature = "http3")]
+            Engine::Http3(quic) => quic.session.is_closing(),
+        }
+    }
+
+    /// Of HTTP/2, whose frames leave as bytes.
+    pub fn http2(&mut self) -> Option<&mut mux::Session> {
+        match self {
+            Engine::Http2(session) => Some(session),
+            #[cfg(feature = "http3")]
+            Engine::Http3(_) => None,
+        }
+    }
+
+    #[cfg(feature = "http3")]
+    pub fn http3(&mut self) -> Option<&mut Quic> {
+        match self {
+            Engine::Http2(_) => None,
+            Engine::Http3(quic) => Some(quic),
+        }
+    }
+
+    #[cfg(feature = "http3")]
+    pub fn is_http3(&self) -> bool {
+        matches!(self, Engine::Http3(_))
+    }
+}
+
+impl From<mux::Session> for Engine {
+    fn from(session: mux::Session) -> Engine {
+        Engine::Http2(session)
+    }
+}
+
+#[cfg(feature = "http3")]
+impl From<quic::Session> for Engine {
+    fn from(session: quic::Session) -> Engine {
+        Engine::Http3(Box::new(Quic::new(session)))
+    }
+}

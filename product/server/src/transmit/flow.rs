@@ -1,0 +1,95 @@
+//! A connection of QUIC where the write path has a socket: datagrams over a socket that it shares, and what TCP would tell of it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use quic::Datagrams;
+use sched::{Path, TcpSent};
+use units::Nanos;
+
+use super::Status;
+use crate::udp::{Left, Udp};
+
+/// One connection on a socket of many.
+#[derive(Debug)]
+pub struct Flow {
+    socket: Arc<Udp>,
+    /// Of one thread, so nobody waits for it.
+    books: Mutex<Books>,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    /// Datagrams count as segments.
+    sent: TcpSent,
+    seen: Seen,
+    priority: u32,
+}
+
+/// What QUIC has seen of its path.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Seen {
+    pub path: Path,
+    /// UDP payload that was lost so far, and is sent again.
+    pub lost_bytes: u64,
+    /// How long ago the last acknowledgement came; `None` before the first.
+    pub acked_ago: Option<Nanos>,
+}
+
+impl Flow {
+    pub fn new(socket: Arc<Udp>) -> Flow {
+        Flow { socket, books: Mutex::default() }
+    }
+
+    /// Sends from the front; an error leaves the rest.
+    pub fn send(&self, datagrams: &mut Datagrams) -> io::Result<()> {
+        let mut books = self.books();
+        let (Left { datagrams, bytes }, result) = self.socket.send(datagrams, books.priority);
+        books.sent.payload_bytes += bytes;
+        books.sent.segments = books.sent.segments.wrapping_add(datagrams);
+        result
+    }
+
+    pub fn see(&self, seen: Seen) {
+        self.books().seen = seen;
+    }
+
+    /// As TCP tells it. What was acknowledged is taken for all that was sent before the last acknowledgement.
+    pub fn status(&self) -> Status {
+        let Books { sent, seen, .. } = *self.books();
+        Status {
+            sent: Some(sent),
+            unsent_bytes: 0,
+            retransmitted_bytes: seen.lost_bytes,
+            acked_bytes: if seen.acked_ago.is_some() { sent.payload_bytes } else { 0 },
+            acked_ago: seen.acked_ago.unwrap_or_default(),
+            path: seen.path,
+            closing_segments: 0,
+        }
+    }
+
+    /// What is sent from now on is marked so.
+    pub fn set_priority(&self, priority: u32) {
+        self.books().priority = priority;
+    }
+
+    /// Numbers of shared sockets lie above every owner's.
+    pub fn number_below(&self) -> u64 {
+        u64::MAX - self.socket.number()
+    }
+
+    pub fn downgrade(&self) -> Weak<Udp> {
+        Arc::downgrade(&self.socket)
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().expect("a thread that fails ends the process")
+    }
+}
+
+impl AsFd for Flow {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        (*self.socket).as_fd()
+    }
+}

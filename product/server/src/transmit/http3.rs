@@ -1,0 +1,245 @@
+//! Connections of HTTP/3: a grant is content for QUIC and room for datagrams, which are made and leave at once. Acknowledgements, handshakes
+//! and what was lost leave when they are due, and are charged like TCP's own.
+//!
+//! Below the decision waits at most what one grant has given and the congestion window did not let go: QUIC then holds it, and its
+//! connection is given nothing more until an acknowledgement comes.
+
+use std::io;
+use std::mem::take;
+
+use mux::Broken;
+use quic::{Datagrams, Incoming, Session};
+use sched::{Grant, Path};
+use units::Nanos;
+
+use super::flow::Seen;
+use super::framed::framed;
+use super::multiplexed::PipeId;
+use super::{Socket, Transmitter};
+
+/// Ends a connection that has done nothing wrong (RFC 9114 section 8.1).
+const NO_ERROR: u64 = 0x100;
+
+/// What a connection of HTTP/3 has for an engine.
+pub struct Quic {
+    pub session: Session,
+    /// Datagrams for which there was no room.
+    unsent: Option<Box<Datagrams>>,
+    /// When its session wants to be told the time.
+    timer_at: Option<Nanos>,
+    /// Acknowledgements that have come, and when the last one did.
+    acked: Option<(u64, Nanos)>,
+    broken: Option<Broken>,
+}
+
+/// What all connections of HTTP/3 have.
+#[derive(Default)]
+pub(super) struct Shared {
+    /// By instant.
+    timers: std::collections::BTreeSet<(Nanos, usize)>,
+    /// Those whose datagrams wait for room in their socket.
+    full: Vec<PipeId>,
+    /// Owners of those to which time has happened.
+    stirred: Vec<u64>,
+    /// Memory for datagrams.
+    spare: Datagrams,
+}
+
+impl Quic {
+    pub fn new(session: Session) -> Quic {
+        Quic { session, unsent: None, timer_at: None, acked: None, broken: None }
+    }
+
+    /// What it has seen of its path.
+    fn seen(&mut self, now: Nanos) -> Seen {
+        let acks = self.session.acks();
+        if acks > self.acked.map_or(0, |(known, _)| known) {
+            self.acked = Some((acks, now));
+        }
+        let path = Path { rtt: self.session.rtt(), cwnd_bytes: Some(self.session.cwnd_bytes()), throughput_bps: None };
+        Seen { path, lost_bytes: self.session.lost_bytes(), acked_ago: self.acked.map(|(_, at)| now - at) }
+    }
+
+    /// All that was given has been made and has left, as far as is known.
+    fn is_done(&self) -> bool {
+        self.unsent.is_none() && !self.session.is_held()
+    }
+}
+
+impl<S: Socket + Clone> Transmitter<S> {
+    /// Takes a datagram; what it says is asked of [`Transmitter::event`] and [`Transmitter::broken`]. Answers leave in this turn.
+    pub fn receive_datagram(&mut self, now: Nanos, id: PipeId, incoming: Incoming) {
+        let quic = quic(framed(&mut self.pipes[id.0]));
+        if let Err(broken) = quic.session.receive(now, incoming) {
+            quic.broken = Some(broken);
+        }
+        self.on_stirred(now, id.0);
+    }
+
+    /// Why the connection cannot go on, once.
+    pub fn broken(&mut self, id: PipeId) -> Option<Broken> {
+        framed(&mut self.pipes[id.0]).engine.http3()?.broken.take()
+    }
+
+    pub fn is_handshaking(&mut self, id: PipeId) -> bool {
+        quic(framed(&mut self.pipes[id.0])).session.is_handshaking()
+    }
+
+    /// Its client has all that was sent, or is gone.
+    pub fn is_acknowledged(&mut self, id: PipeId) -> bool {
+        let session = &quic(framed(&mut self.pipes[id.0])).session;
+        session.is_acknowledged() || session.is_closing()
+    }
+
+    /// Where its client is now.
+    pub fn peer(&mut self, id: PipeId) -> std::net::SocketAddr {
+        quic(framed(&mut self.pipes[id.0])).session.peer()
+    }
+
+    /// Owners of the connections to which time has happened since this was last called.
+    pub fn stirred(&mut self) -> std::vec::Drain<'_, u64> {
+        self.shared.stirred.drain(..)
+    }
+
+    /// Datagrams wait for room in their sockets.
+    pub fn is_full(&self) -> bool {
+        !self.shared.full.is_empty()
+    }
+
+    /// Their sockets take datagrams again.
+    pub fn on_datagram_room(&mut self, now: Nanos) {
+        for id in take(&mut self.shared.full) {
+            // It may have been closed meanwhile, and its place may be another's.
+            let is_http3 = |pipe: &super::Pipe<S>| pipe.framed.as_ref().is_some_and(|framed| framed.engine.is_http3());
+            if self.pipes.get(id.0).is_some_and(is_http3) {
+                self.on_pipe_writable(now, id);
+            }
+        }
+    }
+
+    /// So many bytes of UDP payload left in so many datagrams beside all connections, and are charged.
+    pub fn on_sent_beside(&mut self, now: Nanos, framing: units::wire::Framing, datagrams: u64, bytes: u64) {
+        if self.is_paced() && datagrams > 0 {
+            let charge_bytes = bytes + datagrams * framing.header_bytes;
+            self.correct(now, charge_bytes);
+        }
+    }
+
+    /// When the first of them wants to be told the time.
+    pub(super) fn timer(&self) -> Option<Nanos> {
+        self.shared.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Tells the time to those that wait for it.
+    pub(super) fn tell_time(&mut self, now: Nanos) {
+        let due: Vec<usize> =
+            self.shared.timers.iter().take_while(|(at, _)| *at <= now).map(|(_, pipe)| *pipe).collect();
+        for at in due {
+            let pipe = &mut self.pipes[at];
+            let owner = pipe.owner;
+            let quic = quic(framed(pipe));
+            if let Err(broken) = quic.session.on_timeout(now) {
+                quic.broken = Some(broken);
+            }
+            self.shared.stirred.push(owner);
+            self.on_stirred(now, at);
+        }
+    }
+
+    /// Something has happened to it: windows may be open, what was held may go, and it may have something to say.
+    fn on_stirred(&mut self, now: Nanos, at: usize) {
+        let pipe = &mut self.pipes[at];
+        let quic = quic(pipe.framed.as_deref_mut().expect("it speaks HTTP/3"));
+        pipe.socket.see(quic.seen(now));
+        let may_go = quic.is_done();
+        self.open_windows(now, PipeId(at));
+        if may_go && self.is_blocked(PipeId(at)) {
+            self.on_pipe_writable(now, PipeId(at));
+        } else {
+            self.say(PipeId(at));
+        }
+        self.arm(at);
+    }
+
+    fn arm(&mut self, at: usize) {
+        let quic = quic(framed(&mut self.pipes[at]));
+        let timer_at = quic.session.timeout();
+        let before = std::mem::replace(&mut quic.timer_at, timer_at);
+        if before != timer_at {
+            if let Some(before) = before {
+                self.shared.timers.remove(&(before, at));
+            }
+            self.shared.timers.extend(timer_at.map(|timer_at| (timer_at, at)));
+        }
+    }
+
+    /// Payload of the datagrams of a grant, full ones as long as they may be now.
+    pub(super) fn datagram_room(&mut self, at: usize, grant: Grant) -> Option<u64> {
+        let segment_bytes = self.pipes[at].state.framing().segment_bytes;
+        let quic = framed(&mut self.pipes[at]).engine.http3()?;
+        Some(
+            grant.room_bytes.min(super::framed::ROOM_BYTES_MAX).div_ceil(segment_bytes) * quic.session.datagram_bytes(),
+        )
+    }
+
+    /// Makes datagrams for so much payload, of what was given and of what QUIC has to say, and sends them. Says whether all is gone: nothing
+    /// is held, and no socket is full.
+    pub(super) fn hand_down_datagrams(&mut self, now: Nanos, at: usize, room_bytes: u64) -> bool {
+        let pipe = &mut self.pipes[at];
+        let quic = quic(pipe.framed.as_deref_mut().expect("it speaks HTTP/3"));
+        let mut out = match quic.unsent.take() {
+            Some(unsent) => *unsent,
+            None => {
+                let mut out = take(&mut self.shared.spare);
+                quic.session.make(now, usize::try_from(room_bytes).unwrap_or(usize::MAX), &mut out);
+                out
+            }
+        };
+        let sent = pipe.socket.send_datagrams(&mut out);
+        if is_full(&sent) && !out.is_empty() {
+            quic.unsent = Some(Box::new(out));
+            self.shared.full.push(PipeId(at));
+        } else {
+            out.clear();
+            self.shared.spare = out;
+        }
+        let (is_done, is_left) = (quic.is_done(), quic.session.waiting_bytes() > 0);
+        if is_done && is_left {
+            // The room was used up by what was lost; nobody else would ask for the rest.
+            self.say(PipeId(at));
+        }
+        self.arm(at);
+        is_done
+    }
+
+    /// Whether a response whose last bytes were given has left.
+    pub(super) fn has_left(&mut self, at: usize) -> bool {
+        let quic = framed(&mut self.pipes[at]).engine.http3();
+        quic.is_none_or(|quic| quic.is_done() && quic.session.waiting_bytes() == 0)
+    }
+
+    /// The connection ends here: its client is told, if that was not done.
+    pub(super) fn close_datagrams(&mut self, now: Nanos, at: usize) {
+        if let Some(quic) = framed(&mut self.pipes[at]).engine.http3()
+            && !quic.session.is_closing()
+        {
+            quic.session.close(now, NO_ERROR, "");
+        }
+    }
+
+    /// Nothing reminds of it any more.
+    pub(super) fn forget_datagrams(&mut self, at: usize) {
+        if let Some(timer_at) = framed(&mut self.pipes[at]).engine.http3().and_then(|quic| quic.timer_at.take()) {
+            self.shared.timers.remove(&(timer_at, at));
+        }
+        self.shared.full.retain(|full| full.0 != at);
+    }
+}
+
+fn quic(framed: &mut super::framed::Framed) -> &mut Quic {
+    framed.engine.http3().expect("it speaks HTTP/3")
+}
+
+fn is_full(sent: &io::Result<()>) -> bool {
+    sent.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+}

@@ -1,0 +1,254 @@
+//! UDP sockets, for HTTP/3: those of all workers on one port are a group, in which the kernel gives a datagram to the worker that has its
+//! connection ([`quic::Steering`]).
+
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use quic::{Batch, Datagrams};
+use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use crate::sys;
+
+/// What the kernel keeps of datagrams that were not read yet, or have not left, as far as it allows it: acknowledgements come in bursts.
+const BUFFER_BYTES: usize = 4 << 20;
+/// Datagrams of one client that the kernel gives in one piece are no longer than this.
+const PIECE_BYTES_MAX: usize = 64 << 10;
+/// Pieces that are read in one system call.
+const PIECES_AT_ONCE: usize = 8;
+
+/// A bound socket.
+#[derive(Debug)]
+pub struct Udp {
+    socket: OwnedFd,
+    state: UdpSocketState,
+    /// What its packets are marked with now.
+    priority: AtomicU32,
+}
+
+/// Where a socket stands among those of its port.
+#[derive(Debug, Clone, Copy)]
+pub struct Group {
+    pub count: usize,
+    pub only_v6: bool,
+}
+
+/// Datagrams that left, and their payload.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Left {
+    pub datagrams: u32,
+    pub bytes: u64,
+}
+
+/// A datagram that has come.
+#[derive(Debug, Clone, Copy)]
+pub struct Came<'a> {
+    pub from: SocketAddr,
+    /// The address of ours that it was sent to.
+    pub to: Option<IpAddr>,
+    pub ecn: Option<u8>,
+    pub bytes: &'a [u8],
+}
+
+/// Memory to receive into, for all sockets of a worker.
+pub struct Pieces(Box<[u8]>);
+
+impl Pieces {
+    pub fn new() -> Pieces {
+        Pieces(vec![0; PIECES_AT_ONCE * PIECE_BYTES_MAX].into_boxed_slice())
+    }
+}
+
+impl Udp {
+    /// The sockets of a group are bound in the order of their workers: the kernel numbers them so.
+    pub fn bind(address: SocketAddr, group: Group) -> io::Result<Udp> {
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+        if group.count > 1 {
+            socket.set_reuse_port(true)?;
+        }
+        if address.is_ipv6() && group.only_v6 {
+            socket.set_only_v6(true)?;
+        }
+        // As much as the kernel allows: with less, more is lost and sent again.
+        let _ = socket.set_recv_buffer_size(BUFFER_BYTES);
+        let _ = socket.set_send_buffer_size(BUFFER_BYTES);
+        socket.bind(&address.into())?;
+        if group.count > 1 {
+            sys::steer_by_connection_id(&socket, group.count)?;
+        }
+        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        Ok(Udp { socket: socket.into(), state, priority: AtomicU32::new(0) })
+    }
+
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        let address = rustix::net::getsockname(&self.socket)?;
+        SocketAddr::try_from(address).map_err(|_| io::Error::other("the socket has no internet address"))
+    }
+
+    /// A name of it among others of this process.
+    pub fn number(&self) -> u64 {
+        self.socket.as_raw_fd().unsigned_abs().into()
+    }
+
+    /// Sends from the front, with this mark. An error leaves what there was no room for; what cannot be sent at all is dropped, as a network
+    /// drops datagrams: it is sent again, or given up.
+    pub fn send(&self, datagrams: &mut Datagrams, priority: u32) -> (Left, io::Result<()>) {
+        if self.priority.swap(priority, Ordering::Relaxed) != priority {
+            // That we may was found at the start; without it packets stay in the band of those before.
+            let _ = SockRef::from(&self.socket).set_priority(priority);
+        }
+        let mut left = Left::default();
+        while let Some(batch) = datagrams.batch(self.state.max_gso_segments()) {
+            let (count, bytes) = (batch.count, batch.all.bytes.len() as u64);
+            match self.state.try_send(UdpSockRef::from(&self.socket), &transmit(&batch)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return (left, Err(error)),
+                Err(_) => {}
+                Ok(()) => {
+                    left.datagrams += u32::try_from(count).unwrap_or(u32::MAX);
+                    left.bytes += bytes;
+                }
+            }
+            (0..count).for_each(|_| datagrams.advance());
+        }
+        (left, Ok(()))
+    }
+
+    /// Gives what has come in one system call. False: there is nothing more.
+    pub fn receive(&self, pieces: &mut Pieces, mut each: impl FnMut(Came<'_>)) -> bool {
+        let mut buffers = pieces.0.chunks_mut(PIECE_BYTES_MAX).map(IoSliceMut::new).collect::<Vec<_>>();
+        let mut about = [RecvMeta::default(); PIECES_AT_ONCE];
+        let Ok(count) = self.state.recv(UdpSockRef::from(&self.socket), &mut buffers, &mut about) else { return false };
+        for (buffer, piece) in buffers.iter().zip(&about[..count]) {
+            let came = &buffer[..piece.len.min(buffer.len())];
+            for bytes in came.chunks(piece.stride.max(1)) {
+                each(Came { from: piece.addr, to: piece.dst_ip, ecn: piece.ecn.map(|ecn| ecn as u8), bytes });
+            }
+        }
+        count == PIECES_AT_ONCE
+    }
+}
+
+impl AsFd for Udp {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn transmit<'a>(batch: &Batch<'a>) -> Transmit<'a> {
+    let all = batch.all;
+    Transmit {
+        destination: all.to,
+        ecn: all.ecn.and_then(EcnCodepoint::from_bits),
+        contents: all.bytes,
+        segment_size: (batch.count > 1).then_some(batch.segment_bytes),
+        src_ip: all.from,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quic::Datagram;
+    use std::collections::BTreeMap;
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    fn bound(address: &str, count: usize) -> Udp {
+        Udp::bind(address.parse().unwrap(), Group { count, only_v6: true }).unwrap()
+    }
+
+    /// What one socket gets within the time that loopback needs, and long beyond.
+    fn came(udp: &Udp, pieces: &mut Pieces, wanted: usize) -> Vec<(SocketAddr, Option<IpAddr>, Vec<u8>)> {
+        let mut came = Vec::new();
+        for _ in 0..2000 {
+            udp.receive(pieces, |one| came.push((one.from, one.to, one.bytes.to_vec())));
+            if came.len() >= wanted {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        came
+    }
+
+    #[test]
+    fn batches_leave_as_datagrams_of_their_own_and_come_so() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let (server, client) = (bound(address, 1), bound(address, 1));
+            let (at, to) = (client.local_address().unwrap(), server.local_address().unwrap());
+            let mut out = Datagrams::new();
+            let sent: Vec<Vec<u8>> =
+                [1200, 1200, 30, 1400, 1200].iter().map(|bytes| vec![*bytes as u8; *bytes]).collect();
+            for bytes in &sent {
+                out.push(Datagram { to, from: None, ecn: Some(2), bytes });
+            }
+            let (left, result) = client.send(&mut out, 0);
+            assert!(result.is_ok() && out.is_empty());
+            assert_eq!(left, Left { datagrams: 5, bytes: 5030 });
+            let came = came(&server, &mut Pieces::new(), 5);
+            assert_eq!(came.iter().map(|(.., bytes)| bytes.clone()).collect::<Vec<_>>(), sent);
+            assert!(came.iter().all(|(from, on, _)| *from == at && *on == Some(to.ip())), "{address}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_dropped() {
+        let udp = bound("127.0.0.1:0", 1);
+        let mut out = Datagrams::new();
+        // An address of the other family.
+        out.push(Datagram { to: "[::1]:9".parse().unwrap(), from: None, ecn: None, bytes: &[0; 10] });
+        let (left, result) = udp.send(&mut out, 0);
+        assert!(result.is_ok() && out.is_empty());
+        assert_eq!(left, Left::default());
+    }
+
+    /// Both kinds of header: the first datagrams of a connection, whose ID the client chose, and those behind.
+    #[test]
+    fn the_kernel_steers_by_connection_id() {
+        let first = bound("127.0.0.1:0", 3);
+        let address = first.local_address().unwrap().to_string();
+        let group = [first, bound(&address, 3), bound(&address, 3)];
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut expected: BTreeMap<usize, Vec<Vec<u8>>> = BTreeMap::new();
+        for byte in 0..60u8 {
+            let long = [&[0xc3, 0, 0, 0, 1, 8, byte][..], &[byte; 40]].concat();
+            let short = [&[0x43, byte][..], &[byte; 40]].concat();
+            for datagram in [long, short] {
+                client.send_to(&datagram, &address).unwrap();
+                expected.entry(usize::from(byte) % 3).or_default().push(datagram);
+            }
+        }
+        let mut pieces = Pieces::new();
+        for (number, udp) in group.iter().enumerate() {
+            let came: Vec<Vec<u8>> = came(udp, &mut pieces, 40).into_iter().map(|(.., bytes)| bytes).collect();
+            assert_eq!(came, expected[&number], "socket {number}");
+        }
+    }
+
+    /// Too short to have a connection ID: any socket may have it, none is harmed.
+    #[test]
+    fn a_datagram_of_nothing_is_no_mistake() {
+        let first = bound("127.0.0.1:0", 2);
+        let address = first.local_address().unwrap().to_string();
+        let second = bound(&address, 2);
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for bytes in [&[][..], &[0xc0], &[0x40], &[0xc0, 0, 0, 0, 1, 8]] {
+            client.send_to(bytes, &address).unwrap();
+        }
+        client.send_to(&[0x40, 0, 1], &address).unwrap();
+        client.send_to(&[0x40, 1, 1], &address).unwrap();
+        let mut pieces = Pieces::new();
+        for (number, udp) in [first, second].iter().enumerate() {
+            let last = (0..2000).find_map(|_| {
+                let mut found = None;
+                udp.receive(&mut pieces, |one| {
+                    found = (one.bytes.len() == 3).then(|| one.bytes.to_vec()).or(found.take())
+                });
+                std::thread::sleep(Duration::from_millis(1));
+                found
+            });
+            assert_eq!(last, Some(vec![0x40, number as u8, 1]));
+        }
+    }
+}

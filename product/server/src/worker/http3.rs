@@ -1,0 +1,271 @@
+//! HTTP/3: datagrams in, each to its connection. A connection of QUIC is one like any other from there on: its streams are those of
+//! `http2.rs`, its responses jobs on its carrier.
+//!
+//! What one connection gets of a turn is bounded where its events are taken; datagrams only deposit them.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use mux::Broken;
+use quic::{Arrival, Datagrams, Endpoint, Incoming, Key, Session, Settings, Steering};
+use rustix::event::epoll::EventFlags;
+use units::Nanos;
+use units::wire::Framing;
+
+use super::conn::Conn;
+use super::exchange::Exchange;
+use super::http2::Http2;
+use super::secure::HANDSHAKE_TIMEOUT;
+use super::{DATAGRAMS, Worker};
+use crate::conn::Http1;
+use crate::transmit::{Connection, Flow, Opening, PipeId, PipeState};
+use crate::udp::{Came, Pieces, Udp};
+
+/// System calls that read from one socket in a turn, each up to eight pieces.
+const RECEIVES_PER_TURN_MAX: usize = 16;
+/// A connection that ends on our wish stays so long for its client to acknowledge the last response.
+const FAREWELL: Nanos = Nanos::from_secs(2);
+/// What a client that finds no room is told (RFC 9114 section 8.1).
+const EXCESSIVE_LOAD: u64 = 0x107;
+/// Payload of a full datagram where the path takes Ethernet's, over IPv6 (RFC 8899 finds out).
+const DATAGRAM_BYTES: u64 = 1452;
+
+/// What a worker has for HTTP/3.
+#[derive(Default)]
+pub(super) struct Http3 {
+    /// None where nobody speaks it.
+    doors: Option<Box<Doors>>,
+    pub flows: Flows,
+}
+
+/// The sockets of a worker.
+struct Doors {
+    all: Vec<Door>,
+    pieces: Pieces,
+    /// What is said to clients without a connection.
+    answers: Datagrams,
+    /// Room in them is waited for.
+    is_full: bool,
+}
+
+struct Door {
+    udp: Arc<Udp>,
+    endpoint: Endpoint,
+}
+
+/// Which connection a datagram is for, by the place of its socket.
+#[derive(Default)]
+pub(super) struct Flows {
+    owners: HashMap<(usize, Key), u64>,
+    /// The other way round.
+    keys: HashMap<u64, (usize, Key)>,
+}
+
+impl Flows {
+    fn add(&mut self, door: usize, key: Key, owner: u64) {
+        self.owners.insert((door, key), owner);
+        self.keys.insert(owner, (door, key));
+    }
+
+    pub fn forget(&mut self, owner: u64) {
+        if let Some(place) = self.keys.remove(&owner) {
+            self.owners.remove(&place);
+        }
+    }
+}
+
+impl Worker {
+    /// Nothing is asked of the sockets where nobody has a certificate.
+    pub(super) fn open_doors(&mut self) -> io::Result<()> {
+        let Some(acceptor) = self.parts.replier.acceptor() else { return Ok(()) };
+        let count = self.parts.places.workers();
+        let settings = Settings {
+            head_bytes_max: self.parts.limits.request.head_bytes_max,
+            streams_max: mux::STREAMS_MAX,
+            connections_max: self.parts.places.max(),
+            idle_timeout: self.parts.limits.idle_timeout,
+            steering: Steering::new(self.parts.number, count).unwrap_or(Steering::ALONE),
+        };
+        let mut all = Vec::new();
+        for udp in self.parts.listeners.iter().filter_map(|listener| listener.udp.clone()) {
+            let endpoint = Endpoint::new(acceptor, &settings).map_err(io::Error::other)?;
+            self.poll.add(&*udp, DATAGRAMS, EventFlags::IN)?;
+            all.push(Door { udp, endpoint });
+        }
+        if !all.is_empty() {
+            let (pieces, answers) = (Pieces::new(), Datagrams::new());
+            self.http3.doors = Some(Box::new(Doors { all, pieces, answers, is_full: false }));
+        }
+        Ok(())
+    }
+
+    /// Certificates were read again.
+    pub(super) fn renew_doors(&mut self) {
+        let (Some(doors), Some(acceptor)) = (&self.http3.doors, self.parts.replier.acceptor()) else { return };
+        doors.all.iter().for_each(|door| door.endpoint.replace(acceptor));
+    }
+
+    pub(super) fn on_datagrams(&mut self, flags: EventFlags) {
+        if flags.contains(EventFlags::OUT) {
+            self.parts.transmitter.on_datagram_room(self.now);
+        }
+        let Some(mut doors) = self.http3.doors.take() else { return };
+        let Doors { all, pieces, answers, .. } = &mut *doors;
+        for (number, door) in all.iter().enumerate() {
+            for _ in 0..RECEIVES_PER_TURN_MAX {
+                let may_have_more = door.udp.receive(pieces, |came| self.take_datagram(number, door, &came, answers));
+                if !may_have_more || self.is_turn_over() {
+                    break;
+                }
+            }
+            self.answer_datagrams(door, answers);
+        }
+        self.http3.doors = Some(doors);
+    }
+
+    fn take_datagram(&mut self, number: usize, door: &Door, came: &Came<'_>, answers: &mut Datagrams) {
+        match door.endpoint.receive(self.now, came.from, came.to, came.ecn, came.bytes, answers) {
+            Arrival::New(session) => self.welcome_http3(number, door, session, answers),
+            Arrival::For(key, incoming) => self.deposit((number, key), incoming),
+            Arrival::Answered | Arrival::Ignored => {}
+        }
+    }
+
+    /// Says what is said outside of connections. What there is no room for is lost, as it might be anywhere.
+    fn answer_datagrams(&mut self, door: &Door, answers: &mut Datagrams) {
+        if let Some(first) = answers.first() {
+            let framing = framing(first.to);
+            let (left, _) = door.udp.send(answers, 0);
+            answers.clear();
+            self.parts.transmitter.on_sent_beside(self.now, framing, left.datagrams.into(), left.bytes);
+        }
+    }
+
+    fn deposit(&mut self, place: (usize, Key), incoming: Incoming) {
+        let owner = self.http3.flows.owners.get(&place).copied();
+        let Some(at) = owner.and_then(|owner| self.find(owner)) else { return };
+        let Some(http2) = &self.conns[at].http2 else { return };
+        self.parts.transmitter.receive_datagram(self.now, http2.pipe, incoming);
+        self.stir(at);
+    }
+
+    /// Something has happened to it that its turn is to see.
+    fn stir(&mut self, at: usize) {
+        self.conns[at].is_cut = true;
+        self.queue(at);
+    }
+
+    fn welcome_http3(&mut self, number: usize, door: &Door, mut session: Session, answers: &mut Datagrams) {
+        let peer = session.peer();
+        let has_place = self.stop_at.is_none() && self.take_place_beside();
+        let client = if has_place { self.let_in(peer.ip()) } else { None };
+        let Some(client) = client else {
+            session.close(self.now, EXCESSIVE_LOAD, "too many connections");
+            return session.make(self.now, 0, answers);
+        };
+        let owner = self.owners.next(self.conns.vacant_key());
+        self.http3.flows.add(number, session.key(), owner);
+        let socket = Connection::from(Flow::new(Arc::clone(&door.udp)));
+        let pipe = PipeState::new(framing(peer));
+        let opening = Opening { owner, socket: socket.clone(), client, pipe, secure: None, engine: session.into() };
+        let opened = self.parts.transmitter.open_framed(self.now, opening);
+        let http2 = Http2::new(opened, self.now + HANDSHAKE_TIMEOUT);
+        let conn = Conn {
+            http1: Http1::new(self.now, &self.parts.limits),
+            socket,
+            address: peer.ip(),
+            port: peer.port(),
+            client,
+            owner,
+            exchange: Exchange::default(),
+            http2: Some(Box::new(http2)),
+            http3_port: None,
+            has_answered: false,
+            is_readable: false,
+            is_queued: false,
+            is_cut: false,
+            has_ended: false,
+            is_registered: false,
+            is_corked: false,
+            pipe,
+            is_handshaking: true,
+            secure: None,
+        };
+        let at = self.conns.insert(conn);
+        self.stir(at);
+    }
+
+    /// What has come on any connection of several streams; datagrams have been taken in already.
+    pub(super) fn take_in(&mut self, at: usize, pipe: PipeId, bytes: &[u8]) -> Result<(), Broken> {
+        if !self.conns[at].socket.is_quic() {
+            return self.parts.transmitter.receive(self.now, pipe, bytes);
+        }
+        self.follow_client(at, pipe);
+        self.parts.transmitter.broken(pipe).map_or(Ok(()), Err)
+    }
+
+    /// A client may move, and its handshake may be over.
+    fn follow_client(&mut self, at: usize, pipe: PipeId) {
+        let peer = self.parts.transmitter.peer(pipe);
+        let is_connected = !self.parts.transmitter.is_handshaking(pipe);
+        let conn = &mut self.conns[at];
+        (conn.address, conn.port) = (peer.ip(), peer.port());
+        if is_connected
+            && std::mem::replace(&mut conn.is_handshaking, false)
+            && let Some(http2) = &mut conn.http2
+        {
+            http2.deadline = self.now + self.parts.limits.head_timeout;
+        }
+    }
+
+    /// It was to end, and its client has everything now.
+    pub(super) fn is_farewell_over(&mut self, at: usize) -> bool {
+        let Some(http2) = self.conns[at].http2.as_ref().filter(|http2| http2.ends_at.is_some()) else { return false };
+        let pipe = http2.pipe;
+        self.parts.transmitter.is_acknowledged(pipe)
+    }
+
+    /// Nothing more is said, but what was said may have been lost: it stays until its client has acknowledged that.
+    pub(super) fn end_http3(&mut self, at: usize) {
+        let now = self.now;
+        let Some(http2) = &mut self.conns[at].http2 else { return };
+        let is_over = http2.ends_at.is_some_and(|ends_at| now >= ends_at);
+        let (pipe, is_late) = (http2.pipe, now >= http2.deadline);
+        if is_over || self.conns[at].is_handshaking || self.parts.transmitter.is_acknowledged(pipe) {
+            if is_late {
+                self.note_late_handshake(at);
+            }
+            return self.close(at);
+        }
+        if let Some(http2) = &mut self.conns[at].http2 {
+            let ends_at = *http2.ends_at.get_or_insert(now + FAREWELL);
+            (http2.is_leaving, http2.deadline) = (true, ends_at);
+        }
+    }
+
+    /// Those to which time has happened have a turn; room is waited for where there was none.
+    pub(super) fn look_after_datagrams(&mut self) {
+        let Some(doors) = &mut self.http3.doors else { return };
+        let is_full = self.parts.transmitter.is_full();
+        if is_full != std::mem::replace(&mut doors.is_full, is_full) {
+            let flags = if is_full { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+            for door in &doors.all {
+                // Should it fail, those that wait are sent on when a datagram comes.
+                let _ = self.poll.modify(&*door.udp, DATAGRAMS, flags);
+            }
+        }
+        let stirred: Vec<u64> = self.parts.transmitter.stirred().collect();
+        for owner in stirred {
+            if let Some(at) = self.find(owner) {
+                self.stir(at);
+            }
+        }
+    }
+}
+
+/// An IPv4 client of an IPv6 socket is one of IPv4.
+fn framing(peer: SocketAddr) -> Framing {
+    Framing::datagrams(DATAGRAM_BYTES, peer.ip().to_canonical().is_ipv6())
+}
