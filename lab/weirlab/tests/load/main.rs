@@ -289,12 +289,30 @@ fn a_server_without_http2_fails_at_once() {
         assert!(code == Some(1) && said.contains(says) && said.contains("leave --"), "{said}");
     }
     for (words, says) in [
-        (["--h2", "0"], "0 streams on a connection of HTTP/2: write 1 to 1000"),
+        (["--h2", "0"], "0 streams on a connection: write 1 to 1000"),
         (["--client-connections", "0"], "0 connections of a client"),
     ] {
         let words = [&[url.as_str(), "--rho", "0.5", "--uplink", "10mbit"], &words[..]].concat();
         let (code, said) = refused(&words);
         assert!(code == Some(2) && said.contains(says), "{said}");
+    }
+}
+
+/// It listens on TCP alone.
+#[test]
+fn a_server_without_http3_fails_at_once() {
+    let address = server();
+    for (scheme, words, code, says) in [
+        ("https", &["--h3", "100"][..], 1, "no answer over UDP (Connection refused"),
+        ("http", &["--h3", "100", "--tls"], 1, "leave --h3 out if the server has no HTTP/3"),
+        ("http", &["--h3", "100"], 2, "--h3: HTTP/3 is spoken over TLS alone: write the URL as https://HOST:PORT/"),
+        ("https", &["--h3", "1001"], 2, "1001 streams on a connection: write 1 to 1000"),
+        ("https", &["--h3", "6", "--h2", "6"], 2, "'--h3 <STREAMS>' cannot be used with '--h2 <STREAMS>'"),
+        ("http", &["--full-handshakes"], 2, "--full-handshakes: without TLS there are none"),
+    ] {
+        let url = format!("{scheme}://{address}/files/");
+        let (is, said) = refused(&[&[url.as_str(), "--rho", "0.5", "--uplink", "10mbit"], words].concat());
+        assert!(is == Some(code) && said.contains(says), "{said}");
     }
 }
 
