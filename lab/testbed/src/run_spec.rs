@@ -305,19 +305,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_go_together_is_said() {
+    fn a_protocol_that_a_server_does_not_speak_is_said() {
         for (more, run, says) in [
-            ("", "server = \"caddy\"\ndrain = \"bands\"", "run `a`: caddy knows no policy or drain"),
-            ("", "server = \"weir\"\ndrain = \"bands\"\nqdisc = \"cake\"", "run `a`: drain `bands` into qdisc `cake`"),
-            ("", "server = \"nginx\"\nattach = \"las\"\nqdisc = \"fifo\"", "run `a`: attach has nothing to order"),
-            ("", "server = \"nginx\"\nattach = \"fifo\"", "unknown variant `fifo`, expected one of `las`"),
-            ("", "server = \"weir\"\npolicy = \"sprt\"", "unknown policy `sprt`: choose one of fair, fcfs, srpt"),
-            ("", "server = \"nginx\"\nattach_flags = [\"-x\"]", "run `a`: attach_flags without attach"),
-            ("", "server = \"nginx\"\nqdisc_flags = [\"-x\"]", "run `a`: qdisc_flags are for `bands` and `ranked`"),
-            ("", "server = \"nginx\"\nconfig = \"\"", "run `a`: config is of `weir run`"),
-            ("", "server = \"nginx\"\ncold_reads_per_s = 0", "expected a nonzero u32"),
-            ("", "server = \"nginx\"\nqdisc = \"codel\"", "unknown variant `codel`, expected one of `fifo`"),
-            ("", "server = \"nginx\"\nbaseline = \"b\"", "run `a`: there is no run `b` to compare it with"),
             (
                 "per_connection = 9",
                 "server = \"apache\"\ntls = true",
@@ -339,6 +328,27 @@ mod tests {
                 "run `a`: h2 = 1001 streams on a connection: write 1 to 1000",
             ),
             ("", "server = \"nginx\"\nh2 = 6", "run `a`: h2 with one request on each connection"),
+        ] {
+            let said = parse(more, run).unwrap_err();
+            assert!(said.contains(says) && said.starts_with("x.toml:"), "{run}: {said}");
+        }
+        assert!(parse("per_connection = 9", "server = \"caddy\"\nh3 = 1000\ntls = true").is_ok());
+    }
+
+    #[test]
+    fn what_cannot_go_together_is_said() {
+        for (more, run, says) in [
+            ("", "server = \"caddy\"\ndrain = \"bands\"", "run `a`: caddy knows no policy or drain"),
+            ("", "server = \"weir\"\ndrain = \"bands\"\nqdisc = \"cake\"", "run `a`: drain `bands` into qdisc `cake`"),
+            ("", "server = \"nginx\"\nattach = \"las\"\nqdisc = \"fifo\"", "run `a`: attach has nothing to order"),
+            ("", "server = \"nginx\"\nattach = \"fifo\"", "unknown variant `fifo`, expected one of `las`"),
+            ("", "server = \"weir\"\npolicy = \"sprt\"", "unknown policy `sprt`: choose one of fair, fcfs, srpt"),
+            ("", "server = \"nginx\"\nattach_flags = [\"-x\"]", "run `a`: attach_flags without attach"),
+            ("", "server = \"nginx\"\nqdisc_flags = [\"-x\"]", "run `a`: qdisc_flags are for `bands` and `ranked`"),
+            ("", "server = \"nginx\"\nconfig = \"\"", "run `a`: config is of `weir run`"),
+            ("", "server = \"nginx\"\ncold_reads_per_s = 0", "expected a nonzero u32"),
+            ("", "server = \"nginx\"\nqdisc = \"codel\"", "unknown variant `codel`, expected one of `fifo`"),
+            ("", "server = \"nginx\"\nbaseline = \"b\"", "run `a`: there is no run `b` to compare it with"),
             ("network = \"loopback\"", "server = \"weir\"\nqdisc = \"cake\"", "run `a`: nothing queues on loopback"),
             (
                 "network = \"router\"",

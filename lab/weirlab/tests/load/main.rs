@@ -234,7 +234,7 @@ fn surge_is_asked_for_at_a_load() {
 fn nonsense_is_a_usage_error_in_one_line() {
     let (url, handed) = ("http://127.0.0.1:9/", r#"{"rho":1,"seconds":9}"#);
     for (words, part) in [
-        (&["https://h/", "--rho", "0.8", "--uplink", "10mbit"][..], "`https://h/` is not a URL"),
+        (&["ftp://h/", "--rho", "0.8", "--uplink", "10mbit"][..], "`ftp://h/` is not a URL"),
         (&[url, "--rho", "0.8", "--uplink", "10mb/s"], "--uplink: `10mb/s` is not a rate"),
         (&[url, "--rho", "-1", "--uplink", "10mbit"], "--rho: "),
         (&[url, "--rho", "nan", "--uplink", "10mbit"], "--rho: "),

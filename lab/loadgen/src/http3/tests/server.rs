@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::{
-    Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, IdleTimeout, ReadError, ServerConfig,
-    StreamEvent, StreamId, TransportConfig, VarInt, WriteError,
+    Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, IdleTimeout, ReadError,
+    ServerConfig, StreamEvent, StreamId, TransportConfig, VarInt, WriteError,
 };
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivatePkcs8KeyDer;
@@ -205,49 +205,57 @@ impl Server {
     }
 
     fn settle(&mut self, now: Nanos) {
-        let at = self.instant(now);
         let handles: Vec<ConnectionHandle> = self.peers.keys().copied().collect();
         for handle in handles {
+            let is_drained = self.poll(handle);
             let peer = self.peers.get_mut(&handle).unwrap();
-            let mut is_drained = false;
-            while let Some(event) = peer.connection.poll_endpoint_events() {
-                is_drained |= event.is_drained();
-                if let Some(answer) = self.endpoint.handle_event(handle, event) {
-                    peer.connection.handle_event(answer);
-                }
-            }
-            while let Some(event) = peer.connection.poll() {
-                match event {
-                    Event::Connected => peer.begin(),
-                    Event::ConnectionLost { reason } => {
-                        if let quinn_proto::ConnectionError::ApplicationClosed(close) = reason {
-                            self.closed.push(close.error_code.into_inner());
-                        }
-                    }
-                    Event::Stream(StreamEvent::Stopped { id, error_code }) => {
-                        self.cancelled.push((id.into(), error_code.into_inner()));
-                        let _ = peer.connection.send_stream(id).reset(error_code);
-                        peer.unwritten.retain(|(of, _)| *of != id);
-                    }
-                    _ => {}
-                }
-            }
             let requests = peer.requests();
             peer.write();
-            self.requests += requests.len();
-            for request in requests {
-                let number = request.connection;
-                for act in (self.script)(request) {
-                    let (number, act) = match act {
-                        Act::Elsewhere(number, act) => (number, *act),
-                        act => (number, act),
-                    };
-                    let peer = self.peers.values_mut().find(|peer| peer.number == number).unwrap();
-                    peer.act(at, vec![act]);
-                }
-            }
             if is_drained {
                 self.peers.remove(&handle);
+            }
+            requests.into_iter().for_each(|request| self.answer(now, request));
+        }
+    }
+
+    /// What has happened to a connection; whether nothing more will.
+    fn poll(&mut self, handle: ConnectionHandle) -> bool {
+        let peer = self.peers.get_mut(&handle).unwrap();
+        let mut is_drained = false;
+        while let Some(event) = peer.connection.poll_endpoint_events() {
+            is_drained |= event.is_drained();
+            if let Some(answer) = self.endpoint.handle_event(handle, event) {
+                peer.connection.handle_event(answer);
+            }
+        }
+        while let Some(event) = peer.connection.poll() {
+            match event {
+                Event::Connected => peer.begin(),
+                Event::ConnectionLost { reason: ConnectionError::ApplicationClosed(close) } => {
+                    self.closed.push(close.error_code.into_inner());
+                }
+                Event::Stream(StreamEvent::Stopped { id, error_code }) => {
+                    self.cancelled.push((id.into(), error_code.into_inner()));
+                    let _ = peer.connection.send_stream(id).reset(error_code);
+                    peer.unwritten.retain(|(of, _)| *of != id);
+                }
+                _ => {}
+            }
+        }
+        is_drained
+    }
+
+    fn answer(&mut self, now: Nanos, request: Request) {
+        self.requests += 1;
+        let (at, own) = (self.instant(now), request.connection);
+        for act in (self.script)(request) {
+            let (number, act) = match act {
+                Act::Elsewhere(number, act) => (number, *act),
+                act => (own, act),
+            };
+            // One that has ended is told nothing.
+            if let Some(peer) = self.peers.values_mut().find(|peer| peer.number == number) {
+                peer.act(at, vec![act]);
             }
         }
     }
