@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use units::Nanos;
 use workload::{Ask, Source};
 
+use crate::alarms::Alarms;
 use crate::clock::{Clock, Timer};
 use crate::connection::{Connection, Turn};
 use crate::ledger::{Books, Ledger};
@@ -105,6 +106,7 @@ struct Engine<'a> {
     /// Jobs to be asked for now: given back by a connection that was closed, or done with waiting.
     due: VecDeque<Due>,
     patience: Queue,
+    alarms: Alarms,
     turned_away: u64,
     scratch: Box<[u8]>,
 }
@@ -132,14 +134,15 @@ impl<'a> Engine<'a> {
             connections_peak: 0,
             origins,
             patience: Queue::default(),
+            alarms: Alarms::default(),
             turned_away: 0,
             scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
             clock: Clock::start(),
         })
     }
 
-    /// Submits requests whose instant has come and lets those give up whose patience has ended, at most [`ACTS_MAX`], and
-    /// gives the time after that.
+    /// Submits requests whose instant has come, lets those give up whose patience has ended, and wakes connections, at most
+    /// [`ACTS_MAX`], and gives the time after that.
     fn act_on_time(&mut self) -> Result<Nanos, LoadError> {
         for _ in 0..ACTS_MAX {
             let now = self.clock.now();
@@ -150,6 +153,8 @@ impl<'a> Engine<'a> {
                 }
             } else if let Some(job) = self.patience.pop_due(now, &self.ledger) {
                 self.give_up(job, now)?;
+            } else if let Some(number) = self.alarms.pop_due(now) {
+                self.wake(number)?;
             } else {
                 return Ok(now);
             }
@@ -288,7 +293,7 @@ impl<'a> Engine<'a> {
 
     /// Waits for events, at most until something is due or `until`, and handles them.
     fn turn(&mut self, until: Nanos) -> Result<(), LoadError> {
-        let due = [self.ledger.due(), self.patience.next_at()].into_iter().flatten().min();
+        let due = [self.ledger.due(), self.patience.next_at(), self.alarms.next_at()].into_iter().flatten().min();
         let until = until.min(due.unwrap_or(self.deadline()));
         self.timer.arm(&self.clock, until).map_err(|errno| LoadError::System("timerfd_settime", errno))?;
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); EVENTS_MAX];
@@ -308,6 +313,13 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
+    fn wake(&mut self, number: Number) -> Result<(), LoadError> {
+        let Some(connection) = self.pool.get(number) else { return Ok(()) };
+        let turn = connection.on_time(&mut self.ledger, &self.clock);
+        let is_blocked = turn == Turn::Wait && connection.is_sending();
+        self.after(if is_blocked { Turn::More } else { turn }, number)
+    }
+
     fn on_ready(&mut self, number: Number, flags: EventFlags) -> Result<(), LoadError> {
         // Of an event for a connection that was closed since there is nothing left to do.
         let Some(connection) = self.pool.get(number) else { return Ok(()) };
@@ -322,7 +334,11 @@ impl<'a> Engine<'a> {
         self.due.extend(connection.take_unheard().into_iter().map(Due::Unheard));
         let ended = connection.take_ended();
         let has_left = connection.is_idle() && ended.is_some_and(|job| self.ledger.has_left(job));
-        if turn == Turn::Done || has_left {
+        let is_over = turn == Turn::Done || has_left;
+        if matches!(self.plan.protocol, Protocol::Http3 { .. }) {
+            self.alarms.set(number, connection.due().filter(|_| !is_over));
+        }
+        if is_over {
             self.pool.remove(number);
         } else if turn == Turn::More {
             // Setting the same events again makes what is already there an event of the next turn.

@@ -9,7 +9,7 @@
 //! Where the load is closed on purpose, users or sessions that think between an answer and their next request, the
 //! [`workload::Source`] says so, and lateness counts from the end of the thought.
 //!
-//! One thread and one epoll do it all. The protocol (the private modules `reader`, `exchange` and `http2`), the books
+//! One thread and one epoll do it all. The protocol (the private modules `reader`, `exchange`, `http2` and `http3`), the books
 //! (`ledger`) and the users' patience touch no socket and no clock; `engine` tells them what happened and when.
 //!
 //! ```no_run
@@ -36,12 +36,14 @@
 //! assert_eq!(outcome.records.len(), 10);
 //! ```
 
+mod alarms;
 mod clock;
 mod connection;
 mod deal;
 mod engine;
 mod exchange;
 mod http2;
+mod http3;
 mod ledger;
 mod limits;
 mod origin;
@@ -51,6 +53,7 @@ mod plan;
 mod pool;
 mod reader;
 mod talk;
+mod tcp;
 #[cfg(test)]
 mod testing;
 mod tls;
@@ -58,6 +61,7 @@ mod waiting;
 
 pub use engine::{PROGRESS_EVERY, run};
 pub use http2::{NoHttp2, check_http2};
+pub use http3::{NoHttp3, check_http3};
 pub use limits::Room;
 pub use outcome::{LoadError, Outcome, Progress};
 pub use plan::{ClientGroup, Patience, Plan, PlanError, Protocol, Site};

@@ -35,7 +35,7 @@ pub struct Plan {
     pub tls: Option<Tls>,
 }
 
-/// How many requests a connection carries at once.
+/// Over what, and how many requests a connection carries at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Protocol {
     /// One.
@@ -43,6 +43,8 @@ pub enum Protocol {
     Http1,
     /// Up to so many, and no more than the server says that it takes. A request opens another connection only where all are full.
     Http2 { streams: u32 },
+    /// The same, over QUIC.
+    Http3 { streams: u32 },
 }
 
 /// How users lose it (003, section 5.1 H): they wait so long, then close the connection and ask again.
@@ -78,14 +80,16 @@ pub enum PlanError {
     NoneOnAConnection,
     #[error("0 connections of a client: it takes at least 1, and a browser 6")]
     NoConnections,
-    #[error("{0} streams on a connection of HTTP/2: write 1 to {STREAMS_MAX}, for example 100")]
+    #[error("{0} streams on a connection: write 1 to {STREAMS_MAX}, for example 100")]
     Streams(u32),
+    #[error("HTTP/3 is spoken over TLS alone: give the plan the TLS of HTTP/3")]
+    NoTls,
     #[error("prefix `{0}` has to start and end with / and hold printable ASCII without spaces")]
     Prefix(String),
     #[error("host `{0}` has to be printable ASCII without spaces")]
     Host(String),
     #[error(
-        "`{0}` cannot be asked for over HTTP/2: write a host, perhaps a port, and a path, such as localhost:8080/files/"
+        "`{0}` cannot be asked for over HTTP/2 and HTTP/3: write a host, perhaps a port, and a path, such as localhost:8080/files/"
     )]
     Uri(String),
     #[error("users who abort after 0 s never see an answer: write 7s, say")]
@@ -120,11 +124,7 @@ impl Plan {
         if self.client_connections == Some(0) {
             return Err(PlanError::NoConnections);
         }
-        if let Protocol::Http2 { streams } = self.protocol
-            && !(1..=STREAMS_MAX).contains(&streams)
-        {
-            return Err(PlanError::Streams(streams));
-        }
+        self.check_protocol()?;
         let own = (&self.host, &self.prefix);
         for (host, prefix) in std::iter::once(own).chain(self.sites.iter().map(|site| (&site.host, &site.prefix))) {
             if !is_token(host) {
@@ -144,6 +144,16 @@ impl Plan {
             return Err(PlanError::Retries(retries));
         }
         self.check_clients()
+    }
+
+    fn check_protocol(&self) -> Result<(), PlanError> {
+        match self.protocol {
+            Protocol::Http2 { streams } | Protocol::Http3 { streams } if !(1..=STREAMS_MAX).contains(&streams) => {
+                Err(PlanError::Streams(streams))
+            }
+            Protocol::Http3 { .. } if self.tls.as_ref().and_then(Tls::quic).is_none() => Err(PlanError::NoTls),
+            _ => Ok(()),
+        }
     }
 
     fn check_clients(&self) -> Result<(), PlanError> {
@@ -172,6 +182,12 @@ impl Plan {
         let connection = if is_last { "close" } else { "keep-alive" };
         write!(out, "GET {prefix}{size_bytes}.bin HTTP/1.1\r\nHost: {host}\r\nConnection: {connection}\r\n\r\n")
             .expect("memory takes all");
+    }
+
+    /// Whom and what HTTP/3 asks for.
+    pub(crate) fn target_of(&self, ask: Ask) -> (&str, String) {
+        let (host, prefix) = self.site(ask.group);
+        (host, format!("{prefix}{}.bin", ask.size_bytes))
     }
 
     /// The same request as HTTP/2 has it.
@@ -238,13 +254,10 @@ pub(crate) mod tests {
         assert!(wrong(|plan| plan.client_connections = Some(0)).contains("0 connections of a client"));
         for streams in [0, 1001] {
             let said = wrong(|plan| plan.protocol = Protocol::Http2 { streams });
-            assert!(
-                said.starts_with(&format!("{streams} streams on a connection of HTTP/2: write 1 to 1000")),
-                "{said}"
-            );
+            assert!(said.starts_with(&format!("{streams} streams on a connection: write 1 to 1000")), "{said}");
         }
         let said = wrong(|plan| (plan.protocol, plan.host) = (Protocol::Http2 { streams: 1 }, "a:b:c".into()));
-        assert!(said.starts_with("`a:b:c/` cannot be asked for over HTTP/2"), "{said}");
+        assert!(said.starts_with("`a:b:c/` cannot be asked for over HTTP/2 and HTTP/3"), "{said}");
         for prefix in ["", "a/", "/a", "/a b/", "/a\r\nX: y/", "/ä/"] {
             assert!(wrong(|plan| plan.prefix = prefix.into()).starts_with("prefix"), "{prefix}");
         }

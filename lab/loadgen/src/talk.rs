@@ -1,4 +1,4 @@
-//! The protocol of a connection: one request after the other, or many at once.
+//! The protocol of a connection over TCP: one request after the other, or many at once.
 
 use record::Outcome;
 use units::Nanos;
@@ -19,6 +19,7 @@ impl Talk {
         match protocol {
             Protocol::Http1 => Talk::Http1(Exchange::default()),
             Protocol::Http2 { streams } => Talk::Http2(Box::new(Streams::new(streams))),
+            Protocol::Http3 { .. } => unreachable!("its connections are of QUIC"),
         }
     }
 

@@ -13,10 +13,18 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
 
 use crate::Protocol;
+use crate::http3::QuicConfig;
+
+/// Any name will do for a server that is trusted anyway.
+pub(crate) const SERVER_NAME: &str = "localhost";
 
 /// What the connections of a load have in common: a session is resumed by the next connection, as browsers do.
 #[derive(Debug, Clone)]
-pub struct Tls(Arc<ClientConfig>);
+pub struct Tls {
+    config: Arc<ClientConfig>,
+    /// Of HTTP/3.
+    quic: Option<QuicConfig>,
+}
 
 /// Takes any certificate; signatures cost what they cost.
 #[derive(Debug)]
@@ -34,19 +42,26 @@ impl Tls {
         let builder = builder.with_safe_default_protocol_versions().expect("the provider has suites of both");
         let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer(provider)));
         let mut config = builder.with_no_client_auth();
-        config.alpn_protocols = match protocol {
-            Protocol::Http1 => vec![b"http/1.1".to_vec()],
-            Protocol::Http2 { .. } => vec![b"h2".to_vec()],
+        let (name, is_quic) = match protocol {
+            Protocol::Http1 => ("http/1.1", false),
+            Protocol::Http2 { .. } => ("h2", false),
+            Protocol::Http3 { .. } => ("h3", true),
         };
+        config.alpn_protocols = vec![name.into()];
         if !is_resumed {
             config.resumption = rustls::client::Resumption::disabled();
         }
-        Tls(Arc::new(config))
+        let config = Arc::new(config);
+        Tls { quic: is_quic.then(|| QuicConfig::new(Arc::clone(&config))), config }
+    }
+
+    pub(crate) fn quic(&self) -> Option<&QuicConfig> {
+        self.quic.as_ref()
     }
 
     pub(crate) fn start(&self) -> Sealed {
-        let name = ServerName::try_from("localhost").expect("a name");
-        Sealed(ClientConnection::new(Arc::clone(&self.0), name).expect("a configuration that was checked"))
+        let name = ServerName::try_from(SERVER_NAME).expect("a name");
+        Sealed(ClientConnection::new(Arc::clone(&self.config), name).expect("a configuration that was checked"))
     }
 
     /// Shakes hands over a socket that blocks: the protocol that the server chose of ours, if any; else why it failed.

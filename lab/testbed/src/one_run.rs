@@ -240,7 +240,7 @@ fn load_command(plan: &Plan<'_>, spec: &RunSpec, address: SocketAddr, folder: &P
     command.extend(spec.speaks_tls().then(|| "--tls".into()));
     let mut flag = |name: &str, value: String| command.extend([format!("--{name}"), value]);
     flag("load", load);
-    for (name, number) in [("h2", spec.h2), ("client-connections", spec.client_connections)] {
+    for (name, number) in [("h2", spec.h2), ("h3", spec.h3), ("client-connections", spec.client_connections)] {
         if let Some(number) = number {
             flag(name, number.to_string());
         }

@@ -33,6 +33,8 @@ pub struct RunSpec {
     pub tls: bool,
     /// Its clients speak HTTP/2, with up to so many requests at once on a connection; with `tls` by ALPN, else with prior knowledge.
     pub h2: Option<NonZeroU32>,
+    /// The same of HTTP/3, over UDP at the same port; with `tls`.
+    pub h3: Option<NonZeroU32>,
     /// Connections that a client has at once, as browsers do; unset is no limit.
     pub client_connections: Option<NonZeroU32>,
     /// What queues at the bottleneck; see [`crate::Experiment::qdisc_of`] for when it is not given.
@@ -158,23 +160,39 @@ impl RunSpec {
         self.tls || self.flags.iter().any(|flag| flag == crate::server::TLS_FLAG)
     }
 
+    /// Of HTTP/2 and HTTP/3: the key, and how many requests a connection has at once.
+    fn streams(&self) -> Option<(&'static str, NonZeroU32)> {
+        self.h2.map(|streams| ("h2", streams)).or(self.h3.map(|streams| ("h3", streams)))
+    }
+
     /// What its clients speak that the lab does not give this server.
     fn check_protocol(&self, per_connection: u64) -> Result<(), String> {
-        match self.server {
-            Server::Apache if self.tls || self.h2.is_some() => {
-                Err("the lab gives apache no TLS and no HTTP/2: leave tls and h2 out".into())
+        let name = self.server.name();
+        match (self.server, self.streams()) {
+            (Server::Apache, streams) if self.tls || streams.is_some() => {
+                return Err("the lab gives apache no TLS, no HTTP/2 and no HTTP/3: leave tls, h2 and h3 out".into());
             }
-            Server::Caddy if self.h2.is_some() && !self.tls => {
-                Err("caddy speaks HTTP/2 over TLS alone: write tls = true too".into())
+            (Server::Nginx | Server::H2o, _) if self.h3.is_some() => {
+                return Err(format!("the lab gives {name} no HTTP/3: leave h3 out, or write server = \"caddy\""));
             }
-            _ if self.h2.is_some_and(|streams| streams.get() > STREAMS_MAX) => Err(format!(
-                "h2 = {} streams on a connection: write 1 to {STREAMS_MAX}",
-                self.h2.unwrap_or(NonZeroU32::MAX)
+            (Server::Caddy, _) if self.h2.is_some() && !self.tls => {
+                return Err("caddy speaks HTTP/2 over TLS alone: write tls = true too".into());
+            }
+            _ => {}
+        }
+        if self.h2.is_some() && self.h3.is_some() {
+            return Err("h2 and h3 are two protocols: give one of them".into());
+        }
+        if self.h3.is_some() && !self.speaks_tls() {
+            return Err("HTTP/3 is spoken over TLS alone: write tls = true too".into());
+        }
+        match self.streams() {
+            Some((key, streams)) if streams.get() > STREAMS_MAX => {
+                Err(format!("{key} = {streams} streams on a connection: write 1 to {STREAMS_MAX}"))
+            }
+            Some((key, _)) if per_connection == 1 => Err(format!(
+                "{key} with one request on each connection: write per_connection = 100 at the top, for every run"
             )),
-            _ if self.h2.is_some() && per_connection == 1 => {
-                Err("h2 with one request on each connection: write per_connection = 100 at the top, for every run"
-                    .into())
-            }
             _ => Ok(()),
         }
     }
@@ -287,6 +305,37 @@ mod tests {
     }
 
     #[test]
+    fn a_protocol_that_a_server_does_not_speak_is_said() {
+        for (more, run, says) in [
+            (
+                "per_connection = 9",
+                "server = \"apache\"\ntls = true",
+                "run `a`: the lab gives apache no TLS, no HTTP/2 and no HTTP/3",
+            ),
+            ("per_connection = 9", "server = \"nginx\"\nh3 = 6\ntls = true", "run `a`: the lab gives nginx no HTTP/3"),
+            ("per_connection = 9", "server = \"weir\"\nh3 = 6", "run `a`: HTTP/3 is spoken over TLS alone"),
+            ("per_connection = 9", "server = \"weir\"\nh2 = 6\nh3 = 6\ntls = true", "run `a`: h2 and h3 are two"),
+            (
+                "per_connection = 9",
+                "server = \"weir\"\nh3 = 2000\ntls = true",
+                "run `a`: h3 = 2000 streams on a connection: write 1 to 1000",
+            ),
+            ("", "server = \"weir\"\nh3 = 6\ntls = true", "run `a`: h3 with one request on each connection"),
+            ("per_connection = 9", "server = \"caddy\"\nh2 = 6", "run `a`: caddy speaks HTTP/2 over TLS alone"),
+            (
+                "per_connection = 9",
+                "server = \"nginx\"\nh2 = 1001",
+                "run `a`: h2 = 1001 streams on a connection: write 1 to 1000",
+            ),
+            ("", "server = \"nginx\"\nh2 = 6", "run `a`: h2 with one request on each connection"),
+        ] {
+            let said = parse(more, run).unwrap_err();
+            assert!(said.contains(says) && said.starts_with("x.toml:"), "{run}: {said}");
+        }
+        assert!(parse("per_connection = 9", "server = \"caddy\"\nh3 = 1000\ntls = true").is_ok());
+    }
+
+    #[test]
     fn what_cannot_go_together_is_said() {
         for (more, run, says) in [
             ("", "server = \"caddy\"\ndrain = \"bands\"", "run `a`: caddy knows no policy or drain"),
@@ -300,18 +349,6 @@ mod tests {
             ("", "server = \"nginx\"\ncold_reads_per_s = 0", "expected a nonzero u32"),
             ("", "server = \"nginx\"\nqdisc = \"codel\"", "unknown variant `codel`, expected one of `fifo`"),
             ("", "server = \"nginx\"\nbaseline = \"b\"", "run `a`: there is no run `b` to compare it with"),
-            (
-                "per_connection = 9",
-                "server = \"apache\"\ntls = true",
-                "run `a`: the lab gives apache no TLS and no HTTP/2",
-            ),
-            ("per_connection = 9", "server = \"caddy\"\nh2 = 6", "run `a`: caddy speaks HTTP/2 over TLS alone"),
-            (
-                "per_connection = 9",
-                "server = \"nginx\"\nh2 = 1001",
-                "run `a`: h2 = 1001 streams on a connection: write 1 to 1000",
-            ),
-            ("", "server = \"nginx\"\nh2 = 6", "run `a`: h2 with one request on each connection"),
             ("network = \"loopback\"", "server = \"weir\"\nqdisc = \"cake\"", "run `a`: nothing queues on loopback"),
             (
                 "network = \"router\"",

@@ -38,7 +38,7 @@ const GRACE: Duration = Duration::from_secs(120);
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// http://HOST[:PORT]/PREFIX/; a job of SIZE bytes asks for PREFIX/SIZE.bin
+    /// http://HOST[:PORT]/PREFIX/, or https://, which is --tls; a job of SIZE bytes asks for PREFIX/SIZE.bin
     #[arg(required_unless_present = "describe")]
     url: Option<String>,
     #[command(flatten)]
@@ -59,12 +59,15 @@ pub struct Args {
     /// Over TLS, whatever the certificate; later connections resume the session of the first
     #[arg(long)]
     tls: bool,
-    /// With --tls, a full handshake for every connection
-    #[arg(long, requires = "tls")]
+    /// Over TLS, a full handshake for every connection
+    #[arg(long)]
     full_handshakes: bool,
     /// HTTP/2 with up to so many requests at once on a connection; with --tls by ALPN, else the server has to expect it
     #[arg(long, value_name = "STREAMS")]
     h2: Option<u32>,
+    /// HTTP/3 with up to so many requests at once on a connection, over UDP at the port of the URL, which is https://
+    #[arg(long, value_name = "STREAMS", conflicts_with = "h2")]
+    h3: Option<u32>,
     /// Connections of one client at once, such as a browser's 6; a request beyond waits for one [default: no limit]
     #[arg(long, value_name = "N")]
     client_connections: Option<u64>,
@@ -114,25 +117,43 @@ impl Wanted {
 
 impl Args {
     fn protocol(&self) -> Protocol {
-        self.h2.map_or(Protocol::Http1, |streams| Protocol::Http2 { streams })
+        match (self.h2, self.h3) {
+            (Some(streams), _) => Protocol::Http2 { streams },
+            (None, Some(streams)) => Protocol::Http3 { streams },
+            (None, None) => Protocol::Http1,
+        }
     }
 
     /// What is spoken, where it is not HTTP/1.1 without TLS.
     fn speech(&self) -> Option<String> {
         let over = if self.tls { " over TLS" } else { "" };
-        match self.h2 {
-            Some(streams) => Some(format!("HTTP/2{over}, up to {streams} streams on a connection")),
-            None => self.tls.then(|| format!("HTTP/1.1{over}")),
+        match self.protocol() {
+            Protocol::Http1 => self.tls.then(|| format!("HTTP/1.1{over}")),
+            Protocol::Http2 { streams } => Some(format!("HTTP/2{over}, up to {streams} streams on a connection")),
+            Protocol::Http3 { streams } => Some(format!("HTTP/3, up to {streams} streams on a connection")),
         }
     }
 
-    /// Over HTTP/2 one request on each connection says that nothing was said: there is no limit.
+    /// Over HTTP/2 and HTTP/3 one request on each connection says that nothing was said: there is no limit.
     fn understand_load(&mut self) {
         if let Some(given) = self.given.take() {
             self.load = given;
         }
-        if self.h2.is_some() && self.load.per_connection == 1 {
+        if self.protocol() != Protocol::Http1 && self.load.per_connection == 1 {
             self.load.per_connection = workload::REQUESTS_MAX as u64;
+        }
+        self.tls |= self.url.as_ref().is_some_and(|url| url.starts_with(url::SECURE));
+    }
+
+    fn check_tls(&self) -> Result<(), Failure> {
+        match self {
+            Args { h3: Some(_), tls: false, .. } => {
+                Err(Failure::Usage("--h3: HTTP/3 is spoken over TLS alone: write the URL as https://HOST:PORT/".into()))
+            }
+            Args { full_handshakes: true, tls: false, .. } => {
+                Err(Failure::Usage("--full-handshakes: without TLS there are none: write --tls or https:// too".into()))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -192,6 +213,7 @@ pub(crate) fn jobs_of(load: &Load, link: Rate) -> Result<Vec<Job>, Failure> {
 }
 
 fn understand(args: &Args) -> Result<Wanted, Failure> {
+    args.check_tls()?;
     let url = args.url.as_deref().unwrap_or_default().parse().map_err(Failure::Usage)?;
     let wrong = |error: units::ParseError| Failure::Usage(format!("--uplink: {error}"));
     let uplink = args.uplink.as_deref().unwrap_or_default().parse().map_err(wrong)?;

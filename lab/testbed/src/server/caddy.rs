@@ -23,7 +23,7 @@ pub(super) fn command(
 }
 
 /// A file server as it comes, which has no access log; nothing that listens elsewhere or asks for certificates. Over TLS it speaks
-/// HTTP/2 by itself. Any host is served: only the address is bound.
+/// HTTP/2 by itself, and from 2.6 on HTTP/3. Any host is served: only the address is bound.
 fn config(address: SocketAddr, site: &str, folder: &str, certificate: Option<&Certificate>) -> String {
     let (scheme, tls) = match certificate {
         Some(Certificate { chain, key }) => ("https", format!("    tls \"{chain}\" \"{key}\"\n")),

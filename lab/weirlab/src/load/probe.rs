@@ -16,6 +16,11 @@ const HEAD_BYTES_MAX: u64 = 16 << 10;
 /// Checks that somebody listens and speaks the protocol, and gives the server's name: `given`, or what it calls itself, or `unknown`.
 pub(crate) fn server_name(url: &Url, plan: &Plan, given: Option<&str>) -> Result<String, Failure> {
     let target = plan.target;
+    if let (Protocol::Http3 { .. }, Some(tls)) = (plan.protocol, &plan.tls) {
+        loadgen::check_http3(target, tls).map_err(|error| Failure::Failed(format!("{url}: {error}")))?;
+        // It may listen on UDP alone, and is not asked over TCP.
+        return Ok(given.unwrap_or("unknown").into());
+    }
     let stream = TcpStream::connect_timeout(&target, CONNECT_WITHIN)
         .map_err(|error| Failure::Failed(format!("{url}: cannot connect to {target}: {error}")))?;
     if plan.protocol != Protocol::Http1 {

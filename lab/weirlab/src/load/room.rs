@@ -35,7 +35,7 @@ pub(super) fn warning(jobs: &[Job], users: Option<u32>, uplink: Rate, plan: &Pla
 fn streams(protocol: Protocol) -> usize {
     match protocol {
         Protocol::Http1 => 1,
-        Protocol::Http2 { streams } => streams as usize,
+        Protocol::Http2 { streams } | Protocol::Http3 { streams } => streams as usize,
     }
 }
 

@@ -3,11 +3,13 @@ use std::str::FromStr;
 
 use cli::Failure;
 
-const PORT: u16 = 80;
+const PLAIN: &str = "http://";
+pub(crate) const SECURE: &str = "https://";
 
-/// `http://HOST[:PORT]/PREFIX/`.
+/// `http://HOST[:PORT]/PREFIX/`, or `https://`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
+    scheme: &'static str,
     /// HOST or HOST:PORT as given; the value of the `Host` field.
     pub(crate) authority: String,
     host: String,
@@ -27,7 +29,7 @@ impl Url {
 
 impl std::fmt::Display for Url {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "http://{}{}", self.authority, self.prefix)
+        write!(f, "{}{}{}", self.scheme, self.authority, self.prefix)
     }
 }
 
@@ -42,25 +44,26 @@ impl FromStr for Url {
 }
 
 fn parse(text: &str) -> Option<Url> {
-    let rest = text.strip_prefix("http://")?;
+    let (scheme, usual_port) = if text.starts_with(SECURE) { (SECURE, 443) } else { (PLAIN, 80) };
+    let rest = text.strip_prefix(scheme)?;
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains(['?', '#', '@', '\\']) {
         return None;
     }
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let (host, port) = split_authority(authority)?;
+    let (host, port) = split_authority(authority, usual_port)?;
     let slash = if path.is_empty() || path.ends_with('/') { "" } else { "/" };
-    Some(Url { authority: authority.into(), host: host.into(), port, prefix: format!("/{path}{slash}") })
+    Some(Url { scheme, authority: authority.into(), host: host.into(), port, prefix: format!("/{path}{slash}") })
 }
 
 /// `[::1]:80`, `[::1]`, `host:80` or `host`; an IPv6 address needs its brackets (RFC 3986 section 3.2.2).
-fn split_authority(authority: &str) -> Option<(&str, u16)> {
+fn split_authority(authority: &str, usual_port: u16) -> Option<(&str, u16)> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => rest.split_once(']')?,
         None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
     };
     let port = match port.strip_prefix(':') {
         Some(digits) => digits.parse().ok().filter(|&port| port > 0)?,
-        None if port.is_empty() => PORT,
+        None if port.is_empty() => usual_port,
         None => return None,
     };
     (!host.is_empty()).then_some((host, port))
@@ -84,9 +87,12 @@ mod tests {
             ("http://h:1/a/b/", "h", 1, "/a/b/"),
             ("http://[::1]:8080/x/", "::1", 8080, "/x/"),
             ("http://[::1]/", "::1", 80, "/"),
+            ("https://h/", "h", 443, "/"),
+            ("https://[::1]:8443/x", "::1", 8443, "/x/"),
         ] {
             assert_eq!(parts(text), (host.into(), port, prefix.into()), "{text}");
         }
+        assert_eq!("https://h:1/a".parse::<Url>().unwrap().to_string(), "https://h:1/a/");
     }
 
     #[test]
@@ -94,8 +100,9 @@ mod tests {
         for wrong in [
             "",
             "h:80/",
-            "https://h/",
+            "ftp://h/",
             "http://",
+            "https://",
             "http:///",
             "http://:80/",
             "http://h:0/",

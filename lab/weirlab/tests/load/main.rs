@@ -234,7 +234,7 @@ fn surge_is_asked_for_at_a_load() {
 fn nonsense_is_a_usage_error_in_one_line() {
     let (url, handed) = ("http://127.0.0.1:9/", r#"{"rho":1,"seconds":9}"#);
     for (words, part) in [
-        (&["https://h/", "--rho", "0.8", "--uplink", "10mbit"][..], "`https://h/` is not a URL"),
+        (&["ftp://h/", "--rho", "0.8", "--uplink", "10mbit"][..], "`ftp://h/` is not a URL"),
         (&[url, "--rho", "0.8", "--uplink", "10mb/s"], "--uplink: `10mb/s` is not a rate"),
         (&[url, "--rho", "-1", "--uplink", "10mbit"], "--rho: "),
         (&[url, "--rho", "nan", "--uplink", "10mbit"], "--rho: "),
@@ -289,12 +289,30 @@ fn a_server_without_http2_fails_at_once() {
         assert!(code == Some(1) && said.contains(says) && said.contains("leave --"), "{said}");
     }
     for (words, says) in [
-        (["--h2", "0"], "0 streams on a connection of HTTP/2: write 1 to 1000"),
+        (["--h2", "0"], "0 streams on a connection: write 1 to 1000"),
         (["--client-connections", "0"], "0 connections of a client"),
     ] {
         let words = [&[url.as_str(), "--rho", "0.5", "--uplink", "10mbit"], &words[..]].concat();
         let (code, said) = refused(&words);
         assert!(code == Some(2) && said.contains(says), "{said}");
+    }
+}
+
+/// It listens on TCP alone.
+#[test]
+fn a_server_without_http3_fails_at_once() {
+    let address = server();
+    for (scheme, words, code, says) in [
+        ("https", &["--h3", "100"][..], 1, "no answer over UDP (Connection refused"),
+        ("http", &["--h3", "100", "--tls"], 1, "leave --h3 out if the server has no HTTP/3"),
+        ("http", &["--h3", "100"], 2, "--h3: HTTP/3 is spoken over TLS alone: write the URL as https://HOST:PORT/"),
+        ("https", &["--h3", "1001"], 2, "1001 streams on a connection: write 1 to 1000"),
+        ("https", &["--h3", "6", "--h2", "6"], 2, "'--h3 <STREAMS>' cannot be used with '--h2 <STREAMS>'"),
+        ("http", &["--full-handshakes"], 2, "--full-handshakes: without TLS there are none"),
+    ] {
+        let url = format!("{scheme}://{address}/files/");
+        let (is, said) = refused(&[&[url.as_str(), "--rho", "0.5", "--uplink", "10mbit"], words].concat());
+        assert!(is == Some(code) && said.contains(says), "{said}");
     }
 }
 

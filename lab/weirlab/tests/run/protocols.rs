@@ -1,17 +1,18 @@
-//! Servers of others over TLS and HTTP/2: what the lab writes for them is what they speak.
+//! Servers of others over TLS, HTTP/2 and HTTP/3: what the lab writes for them is what they speak.
 
 use std::collections::BTreeSet;
 
 use crate::bench::{Bench, may_test, stderr};
 
 /// Each server that is installed, as it is to be asked. One that is not is left out and named, unless all are required.
-const RUNS: [(&str, &str); 6] = [
+const RUNS: [(&str, &str); 7] = [
     ("nginx-https", "server = \"nginx\"\ntls = true"),
     ("nginx-h2", "server = \"nginx\"\ntls = true\nh2 = 6"),
     ("nginx-cleartext", "server = \"nginx\"\nh2 = 100\nclient_connections = 1"),
     ("h2o-h2", "server = \"h2o\"\ntls = true\nh2 = 100"),
     ("h2o-cleartext", "server = \"h2o\"\nh2 = 100"),
     ("caddy-h2", "server = \"caddy\"\ntls = true\nh2 = 100"),
+    ("caddy-h3", "server = \"caddy\"\ntls = true\nh3 = 100"),
 ];
 
 #[test]
@@ -39,6 +40,7 @@ fn peers_speak_what_a_run_says() {
         let wanted = match name {
             "nginx-https" => "HTTP/1.1 over TLS",
             "nginx-h2" => "HTTP/2 over TLS, up to 6 streams on a connection",
+            "caddy-h3" => "HTTP/3, up to 100 streams on a connection",
             name if name.ends_with("-h2") => "HTTP/2 over TLS, up to 100 streams on a connection",
             _ => "HTTP/2, up to 100 streams on a connection",
         };

@@ -1,0 +1,430 @@
+//! Requests and responses on one connection of HTTP/3, many at once, without its socket: datagrams in, datagrams out, facts into
+//! the ledger. QUIC is quinn-proto's, polled by hand whenever something has come, is due or is to be asked; what HTTP/3 adds is
+//! little for a client that wants the status and the size of a response, and is our own.
+
+mod control;
+mod fault;
+mod frames;
+mod probe;
+mod qpack;
+mod quic;
+mod response;
+mod socket;
+mod stream;
+
+use std::collections::VecDeque;
+
+use quinn_proto::{ConnectionError, Dir, EcnCodepoint, Event, StreamEvent, StreamId, TransportErrorCode};
+use record::Outcome;
+use units::Nanos;
+use workload::Ask;
+
+use crate::Plan;
+use crate::exchange::Next;
+use crate::ledger::Ledger;
+use control::ServerStream;
+use fault::{Fault, NO_ERROR, REQUEST_CANCELLED, REQUEST_REJECTED};
+use quic::{Piece, Quic};
+use stream::Stream;
+
+pub use probe::{NoHttp3, check_http3};
+pub(crate) use quic::QuicConfig;
+pub(crate) use socket::QuicConnection;
+
+/// Requests before the server has said how many it takes: no server should take fewer (RFC 9114 section 6.1).
+const STREAMS_UNTOLD: u32 = 100;
+
+/// While jobs are under way and nothing has come for so long, the server is asked whether it is there, as Chromium does: a response that
+/// others go before is no reason for either side to think that the other is gone.
+const PING_EVERY: Nanos = Nanos::from_secs(15);
+
+/// Of a HEADERS frame of a request: its type, and a length that two bytes hold.
+const FRAME_HEAD_BYTES: usize = 3;
+
+/// The client's control stream: its type, and a SETTINGS frame that sets nothing, so that there is no dynamic table.
+const CONTROL_STREAM: &[u8] = &[0, frames::SETTINGS as u8, 0];
+
+/// A request that has no stream yet.
+#[derive(Debug)]
+struct Queued {
+    job: usize,
+    /// Its place among the requests of its connection, from 1.
+    number: u64,
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Requests {
+    quic: Quic,
+    /// Those under way.
+    streams: Vec<Stream>,
+    /// Requests whose stream cannot be opened yet.
+    queued: VecDeque<Queued>,
+    /// Bytes of ours that no window has room for yet; a request's end follows them.
+    unwritten: VecDeque<(StreamId, Vec<u8>)>,
+    server_streams: Vec<(StreamId, ServerStream)>,
+    control: Option<StreamId>,
+    is_connected: bool,
+    /// The server takes no more streams until it says so.
+    is_blocked: bool,
+    /// Requests asked and answered so far, and bytes of streams that have come.
+    asked: u64,
+    answered: u64,
+    received_bytes: u64,
+    streams_max: u32,
+    requests_max: u64,
+    /// The server has announced the end.
+    is_ending: bool,
+    /// The last instant at which something came, or we asked whether the server is there.
+    heard_at: Nanos,
+    /// Jobs to be asked for again over another connection.
+    unheard: Vec<usize>,
+    /// The last job that has ended.
+    ended: Option<usize>,
+}
+
+impl Requests {
+    /// Up to so many requests at once, and so many in all.
+    fn new(quic: Quic, streams_max: u32, requests_max: u64, now: Nanos) -> Requests {
+        Requests {
+            quic,
+            streams: vec![],
+            queued: VecDeque::new(),
+            unwritten: VecDeque::new(),
+            server_streams: vec![],
+            control: None,
+            is_connected: false,
+            is_blocked: false,
+            asked: 0,
+            answered: 0,
+            received_bytes: 0,
+            streams_max,
+            requests_max,
+            is_ending: false,
+            heard_at: now,
+            unheard: vec![],
+            ended: None,
+        }
+    }
+
+    /// Asks for a job, as soon as the connection stands. One that turns out to take no more gives it back as unheard.
+    fn submit(&mut self, plan: &Plan, job: usize, ledger: &Ledger<'_>) {
+        self.asked += 1;
+        self.queued.push_back(Queued { job, number: self.asked, bytes: request(plan, ledger.ask(job)) });
+        self.open_streams();
+    }
+
+    /// Whether another request may be asked.
+    fn has_room(&self) -> bool {
+        let most = if self.is_connected { self.streams_max } else { self.streams_max.min(STREAMS_UNTOLD) };
+        !self.is_last() && !self.is_blocked && self.streams.len() + self.queued.len() < most as usize
+    }
+
+    fn is_idle(&self) -> bool {
+        self.streams.is_empty() && self.queued.is_empty()
+    }
+
+    fn has_connected(&self) -> bool {
+        self.is_connected
+    }
+
+    /// When [`Requests::on_time`] is to be called next.
+    fn due(&mut self) -> Option<Nanos> {
+        [self.quic.due(), self.ping_at()].into_iter().flatten().min()
+    }
+
+    fn on_time(&mut self, now: Nanos) {
+        if self.ping_at().is_some_and(|at| at <= now) {
+            self.heard_at = now;
+            self.quic.connection().ping();
+        }
+        self.quic.on_time(now);
+    }
+
+    /// Datagrams have been given to the connection, or its time has come: what follows from that.
+    fn settle(&mut self, ledger: &mut Ledger<'_>, now: Nanos) -> Next {
+        while let Some(event) = self.quic.poll() {
+            if let Err(fault) = self.on_event(event, ledger, now) {
+                self.quic.close(now, fault.0);
+                self.fail(Outcome::Wrong, ledger, now);
+                return Next::Close;
+            }
+        }
+        if self.quic.connection().is_closed() {
+            return Next::Close;
+        }
+        self.open_streams();
+        self.write();
+        if self.is_last() && self.is_idle() { Next::Close } else { Next::Continue }
+    }
+
+    /// A datagram that has come from the server, with what its IP header said of congestion.
+    fn receive(&mut self, now: Nanos, ecn: Option<EcnCodepoint>, datagram: &[u8]) {
+        self.heard_at = now;
+        self.quic.receive(now, ecn, datagram);
+    }
+
+    /// Puts the next datagram to be sent into `out`; see [`Quic::transmit`].
+    fn transmit(&mut self, now: Nanos, out: &mut Vec<u8>) -> Option<Option<EcnCodepoint>> {
+        self.quic.transmit(now, out)
+    }
+
+    /// The user of a job gives it up: the server is told to stop, and the other jobs go on.
+    fn cancel(&mut self, job: usize) {
+        self.queued.retain(|queued| queued.job != job);
+        if let Some(place) = self.streams.iter().position(|stream| stream.job == job) {
+            let Stream { id, .. } = self.streams.swap_remove(place);
+            self.unwritten.retain(|&(of, _)| of != id);
+            self.quic.cancel(id, REQUEST_CANCELLED);
+        }
+    }
+
+    /// The server has closed the connection, or it was lost.
+    fn on_end(&mut self, ledger: &mut Ledger<'_>, now: Nanos) {
+        for stream in std::mem::take(&mut self.streams) {
+            match stream.is_unheard_at(self.received_bytes) {
+                true => self.unheard.push(stream.job),
+                false => self.end(stream.job, Outcome::Reset, ledger, now),
+            }
+        }
+        self.give_back(ledger, now);
+    }
+
+    /// The connection is lost, and with it the jobs under way.
+    fn fail(&mut self, outcome: Outcome, ledger: &mut Ledger<'_>, now: Nanos) {
+        let queued = std::mem::take(&mut self.queued).into_iter().map(|queued| queued.job);
+        let under_way = std::mem::take(&mut self.streams).into_iter().map(|stream| stream.job);
+        for job in under_way.chain(queued) {
+            self.end(job, outcome, ledger, now);
+        }
+    }
+
+    /// Tells the server that nothing more is asked, unless it has ended the connection itself.
+    fn close(&mut self, now: Nanos) {
+        self.quic.close(now, NO_ERROR);
+    }
+
+    /// The jobs to be asked for again over another connection, as with HTTP/2: the server had announced the end before it saw
+    /// them, takes fewer at once than it only then could say, or closed a connection that had served others while they were on their way.
+    /// The first request of a connection has no such excuse, so that each connection ends a job at least.
+    fn take_unheard(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.unheard)
+    }
+
+    fn take_ended(&mut self) -> Option<usize> {
+        self.ended.take()
+    }
+
+    /// No request comes any more: we asked the last, or the server announced the end.
+    fn is_last(&self) -> bool {
+        self.is_ending || self.asked >= self.requests_max
+    }
+
+    fn ping_at(&self) -> Option<Nanos> {
+        (self.is_connected && !self.streams.is_empty()).then_some(self.heard_at + PING_EVERY)
+    }
+
+    fn on_event(&mut self, event: Event, ledger: &mut Ledger<'_>, now: Nanos) -> Result<(), Fault> {
+        match event {
+            Event::Connected => self.is_connected = true,
+            Event::ConnectionLost { reason } => self.on_lost(&reason, ledger, now),
+            Event::Stream(StreamEvent::Available { dir: Dir::Bi }) => self.is_blocked = false,
+            Event::Stream(StreamEvent::Opened { dir: Dir::Uni }) => {
+                while let Some(id) = self.quic.connection().streams().accept(Dir::Uni) {
+                    self.server_streams.push((id, ServerStream::new()));
+                    self.read_server_stream(id, ledger, now)?;
+                }
+            }
+            Event::Stream(StreamEvent::Readable { id }) if id.dir() == Dir::Uni => {
+                self.read_server_stream(id, ledger, now)?;
+            }
+            Event::Stream(StreamEvent::Readable { id }) => self.read_response(id, ledger, now)?,
+            // Windows that opened are found when we write. A server may want no more of a request that it has.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn on_lost(&mut self, reason: &ConnectionError, ledger: &mut Ledger<'_>, now: Nanos) {
+        use ConnectionError::{
+            ApplicationClosed, CidsExhausted, ConnectionClosed, LocallyClosed, Reset, TimedOut, TransportError,
+            VersionMismatch,
+        };
+        match reason {
+            TimedOut => self.fail(Outcome::TimedOut, ledger, now),
+            ConnectionClosed(close) if close.error_code == TransportErrorCode::CONNECTION_REFUSED => {
+                self.fail(Outcome::Refused, ledger, now);
+            }
+            // No common version or protocol, or no TLS.
+            ConnectionClosed(_) if !self.is_connected => self.fail(Outcome::Wrong, ledger, now),
+            VersionMismatch | TransportError(_) => self.fail(Outcome::Wrong, ledger, now),
+            ApplicationClosed(_) | ConnectionClosed(_) | Reset | LocallyClosed | CidsExhausted => {
+                self.on_end(ledger, now)
+            }
+        }
+    }
+
+    fn read_server_stream(&mut self, id: StreamId, ledger: &mut Ledger<'_>, now: Nanos) -> Result<(), Fault> {
+        let Some(place) = self.server_streams.iter().position(|(of, _)| *of == id) else { return Ok(()) };
+        let stream = &mut self.server_streams[place].1;
+        let (mut said, mut goaway, mut is_ended) = (Ok(()), None, false);
+        self.quic.read(id, |piece| match piece {
+            _ if said.is_err() => {}
+            Piece::Bytes(bytes) => match stream.on_bytes(bytes) {
+                Ok(last) => goaway = last.or(goaway),
+                Err(fault) => said = Err(fault),
+            },
+            Piece::End | Piece::Reset(_) => (said, is_ended) = (stream.on_end(), true),
+        });
+        said?;
+        if self.server_streams.iter().filter(|(_, stream)| stream.is_control()).count() > 1 {
+            return Err(Fault::STREAM_CREATION);
+        }
+        if is_ended {
+            self.server_streams.swap_remove(place);
+        }
+        if let Some(first_unheard) = goaway {
+            self.on_goaway(first_unheard, ledger, now);
+        }
+        Ok(())
+    }
+
+    /// The server takes no more requests, and answers none from this stream on.
+    fn on_goaway(&mut self, first_unheard: u64, ledger: &mut Ledger<'_>, now: Nanos) {
+        self.is_ending = true;
+        for stream in std::mem::take(&mut self.streams) {
+            if u64::from(stream.id) < first_unheard {
+                self.streams.push(stream);
+                continue;
+            }
+            self.unwritten.retain(|&(of, _)| of != stream.id);
+            self.quic.cancel(stream.id, REQUEST_CANCELLED);
+            self.refused(stream.job, stream.number, ledger, now);
+        }
+        self.give_back(ledger, now);
+    }
+
+    fn read_response(&mut self, id: StreamId, ledger: &mut Ledger<'_>, now: Nanos) -> Result<(), Fault> {
+        // Of one that was given up there is nothing to read.
+        let Some(place) = self.streams.iter().position(|stream| stream.id == id) else { return Ok(()) };
+        let stream = &mut self.streams[place];
+        let (mut end, mut received_bytes) = (None, 0);
+        self.quic.read(id, |piece| match piece {
+            _ if end.is_some() => {}
+            Piece::Bytes(bytes) => {
+                received_bytes += bytes.len() as u64;
+                end = stream.on_bytes(bytes, ledger, now).err().map(stream::End::Broken);
+            }
+            Piece::End => end = Some(stream.on_end()),
+            Piece::Reset(code) => end = Some(stream::End::Reset(code)),
+        });
+        self.received_bytes += received_bytes;
+        let Some(end) = end else { return Ok(()) };
+        if let stream::End::Broken(fault) = end
+            && !fault.is_of_stream()
+        {
+            return Err(fault);
+        }
+        let Stream { job, number, .. } = self.streams.swap_remove(place);
+        match end {
+            stream::End::Whole => {
+                self.answered += 1;
+                self.ended = Some(job);
+                ledger.on_whole(job, now);
+            }
+            stream::End::Broken(fault) => {
+                self.quic.cancel(id, fault.0);
+                self.end(job, Outcome::Wrong, ledger, now);
+            }
+            // On its way when the end was announced.
+            stream::End::Reset(REQUEST_REJECTED) if self.is_ending => self.refused(job, number, ledger, now),
+            stream::End::Reset(_) => self.end(job, Outcome::Reset, ledger, now),
+        }
+        Ok(())
+    }
+
+    /// Opens streams for the requests that wait for one, as far as the server allows.
+    fn open_streams(&mut self) {
+        if !self.is_connected {
+            return;
+        }
+        if self.control.is_none() {
+            self.control = self.quic.connection().streams().open(Dir::Uni);
+            self.unwritten.extend(self.control.map(|id| (id, CONTROL_STREAM.to_vec())));
+        }
+        while let Some(Queued { job, number, bytes }) = self.queued.pop_front() {
+            let Some(id) = self.quic.connection().streams().open(Dir::Bi) else {
+                self.is_blocked = true;
+                self.queued.push_front(Queued { job, number, bytes });
+                break;
+            };
+            self.unwritten.push_back((id, bytes));
+            self.streams.push(Stream::new(job, id, number, self.received_bytes, self.answered > 0));
+        }
+        // The others fit elsewhere, or wait with those that found no room.
+        let is_first = |queued: &Queued| queued.number == 1;
+        let others = self.queued.iter().filter(|queued| !is_first(queued)).map(|queued| queued.job);
+        self.unheard.extend(others);
+        let queued = self.queued.len();
+        self.queued.retain(is_first);
+        self.asked -= (queued - self.queued.len()) as u64;
+        self.write();
+    }
+
+    /// Writes what is to be sent, as far as the server's windows allow. Requests end where they are written.
+    fn write(&mut self) {
+        for (id, mut bytes) in std::mem::take(&mut self.unwritten) {
+            let mut stream = self.quic.connection().send_stream(id);
+            let written = match stream.write(&bytes) {
+                Ok(written) => written,
+                Err(quinn_proto::WriteError::Blocked) => 0,
+                // The server wants no more of it.
+                Err(_) => continue,
+            };
+            if written == bytes.len() {
+                if id.dir() == Dir::Bi {
+                    // One that was stopped has an end already.
+                    let _ = stream.finish();
+                }
+                continue;
+            }
+            bytes.drain(..written);
+            self.unwritten.push_back((id, bytes));
+        }
+    }
+
+    /// Jobs that have no stream yet go elsewhere.
+    fn give_back(&mut self, ledger: &mut Ledger<'_>, now: Nanos) {
+        for Queued { job, number, .. } in std::mem::take(&mut self.queued) {
+            self.refused(job, number, ledger, now);
+        }
+    }
+
+    /// The server has done nothing about a request.
+    fn refused(&mut self, job: usize, number: u64, ledger: &mut Ledger<'_>, now: Nanos) {
+        match number {
+            1 => self.end(job, Outcome::Reset, ledger, now),
+            _ => self.unheard.push(job),
+        }
+    }
+
+    fn end(&mut self, job: usize, outcome: Outcome, ledger: &mut Ledger<'_>, now: Nanos) {
+        self.ended = Some(job);
+        ledger.end(job, outcome, now);
+    }
+}
+
+/// The whole of a request: one frame.
+fn request(plan: &Plan, ask: Ask) -> Vec<u8> {
+    let (host, path) = plan.target_of(ask);
+    let mut fields = vec![];
+    qpack::put_request(host, &path, &mut fields);
+    let mut out = Vec::with_capacity(fields.len() + FRAME_HEAD_BYTES);
+    frames::put_varint(frames::HEADERS, &mut out);
+    frames::put_varint(fields.len() as u64, &mut out);
+    out.extend(fields);
+    out
+}
+
+#[cfg(test)]
+mod tests;

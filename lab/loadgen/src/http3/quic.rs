@@ -1,0 +1,166 @@
+//! One connection of QUIC: quinn-proto's, polled by hand on the clock of the run. Datagrams in, datagrams out.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use quinn_proto::crypto::rustls::QuicClientConfig;
+use quinn_proto::{
+    ClientConfig, ConnectError, Connection, ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointConfig,
+    Event, IdleTimeout, NoneTokenStore, ReadError, StreamId, TransportConfig, VarInt,
+};
+use units::Nanos;
+
+use crate::tls::SERVER_NAME;
+
+/// What the server may send before it hears from us, of one stream and of the connection: more than any link we measure holds. It
+/// is opened again as the bytes come, so that no response ever waits for it.
+const STREAM_WINDOW_BYTES: u32 = 16 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
+
+/// Unidirectional streams of the server: control, QPACK's two, and some of types that we pass over (RFC 9114 section 6.2).
+const SERVER_STREAMS_MAX: u32 = 16;
+
+/// A server of which nothing has come for so long is gone, in the handshake too: Chromium's. The server may say less.
+pub(super) const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// What the connections of a load have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct QuicConfig {
+    endpoint: Arc<EndpointConfig>,
+    client: ClientConfig,
+}
+
+impl QuicConfig {
+    /// `tls` has to allow TLS 1.3 with AES-128-GCM, which QUIC begins with (RFC 9001 section 5.2).
+    pub(crate) fn new(tls: Arc<rustls::ClientConfig>) -> QuicConfig {
+        let crypto = QuicClientConfig::try_from(tls).expect("the provider has AES-128-GCM");
+        let mut transport = TransportConfig::default();
+        transport
+            .max_concurrent_bidi_streams(0_u32.into())
+            .max_concurrent_uni_streams(SERVER_STREAMS_MAX.into())
+            .max_idle_timeout(Some(IdleTimeout::try_from(SILENCE_MAX).expect("half a minute")))
+            .stream_receive_window(STREAM_WINDOW_BYTES.into())
+            .receive_window(CONNECTION_WINDOW_BYTES.into())
+            // Requests are small: probes of the path would be most of what we send.
+            .mtu_discovery_config(None)
+            .datagram_receive_buffer_size(None)
+            .enable_segmentation_offload(false);
+        let mut client = ClientConfig::new(Arc::new(crypto));
+        // Tokens are of one address, and the connections of a load come from many.
+        client.transport_config(Arc::new(transport)).token_store(Arc::new(NoneTokenStore));
+        QuicConfig { endpoint: Arc::default(), client }
+    }
+}
+
+/// What there is on a stream.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Piece<'a> {
+    Bytes(&'a [u8]),
+    End,
+    /// The server has reset it, with this code.
+    Reset(u64),
+}
+
+#[derive(Debug)]
+pub(super) struct Quic {
+    /// Of this connection alone, as its socket is.
+    endpoint: Endpoint,
+    handle: ConnectionHandle,
+    connection: Connection,
+    /// Zero of the run's clock, or any other instant: only differences count.
+    base: Instant,
+}
+
+impl Quic {
+    /// The first datagram is there to be taken at once.
+    pub(super) fn connect(config: &QuicConfig, target: std::net::SocketAddr, now: Nanos) -> Result<Quic, ConnectError> {
+        let base = Instant::now();
+        let mut endpoint = Endpoint::new(Arc::clone(&config.endpoint), None, false, None);
+        let (handle, connection) =
+            endpoint.connect(base + Duration::from(now), config.client.clone(), target, SERVER_NAME)?;
+        Ok(Quic { endpoint, handle, connection, base })
+    }
+
+    /// A datagram that has come from the server, with what its IP header said of congestion.
+    pub(super) fn receive(&mut self, now: Nanos, ecn: Option<EcnCodepoint>, datagram: &[u8]) {
+        let (at, remote) = (self.instant(now), self.connection.remote_address());
+        // What the endpoint would answer to is no datagram of ours: it is left unanswered.
+        let mut answer = vec![];
+        let event = self.endpoint.handle(at, remote, None, ecn, BytesMut::from(datagram), &mut answer);
+        if let Some(DatagramEvent::ConnectionEvent(_, event)) = event {
+            self.connection.handle_event(event);
+        }
+    }
+
+    /// Puts the next datagram to be sent into `out`, in place of what is there, and gives what its IP header says of congestion;
+    /// `None` where there is none.
+    pub(super) fn transmit(&mut self, now: Nanos, out: &mut Vec<u8>) -> Option<Option<EcnCodepoint>> {
+        out.clear();
+        let at = self.instant(now);
+        self.connection.poll_transmit(at, 1, out).map(|transmit| transmit.ecn)
+    }
+
+    /// When [`Quic::on_time`] is to be called next.
+    pub(super) fn due(&mut self) -> Option<Nanos> {
+        let at = self.connection.poll_timeout()?;
+        Some(at.saturating_duration_since(self.base).into())
+    }
+
+    pub(super) fn on_time(&mut self, now: Nanos) {
+        self.connection.handle_timeout(self.instant(now));
+    }
+
+    /// What has happened.
+    pub(super) fn poll(&mut self) -> Option<Event> {
+        while let Some(event) = self.connection.poll_endpoint_events() {
+            if let Some(answer) = self.endpoint.handle_event(self.handle, event) {
+                self.connection.handle_event(answer);
+            }
+        }
+        self.connection.poll()
+    }
+
+    /// Reads all there is on a stream, in its order.
+    pub(super) fn read(&mut self, id: StreamId, mut take: impl FnMut(Piece<'_>)) {
+        let mut stream = self.connection.recv_stream(id);
+        // One that we want no more of, or that has been read to its end.
+        let Ok(mut chunks) = stream.read(true) else { return };
+        loop {
+            match chunks.next(usize::MAX) {
+                Ok(Some(chunk)) => take(Piece::Bytes(&chunk.bytes)),
+                Ok(None) => {
+                    take(Piece::End);
+                    break;
+                }
+                Err(ReadError::Reset(code)) => {
+                    take(Piece::Reset(code.into_inner()));
+                    break;
+                }
+                Err(ReadError::Blocked) => break,
+            }
+        }
+        // What the windows were opened by leaves with what is sent next.
+        let _ = chunks.finalize();
+    }
+
+    /// Takes no more of a stream, and asks for no more of it.
+    pub(super) fn cancel(&mut self, id: StreamId, code: u32) {
+        // Either direction may have ended already.
+        let _ = self.connection.recv_stream(id).stop(code.into());
+        let _ = self.connection.send_stream(id).reset(code.into());
+    }
+
+    /// The server is told when what is there is sent; nothing else will be.
+    pub(super) fn close(&mut self, now: Nanos, code: u32) {
+        self.connection.close(self.instant(now), VarInt::from(code), Bytes::new());
+    }
+
+    pub(super) fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
+    fn instant(&self, now: Nanos) -> Instant {
+        self.base + Duration::from(now)
+    }
+}

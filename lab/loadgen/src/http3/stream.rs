@@ -1,0 +1,58 @@
+//! One request of a connection of HTTP/3, and what comes of it.
+
+use quinn_proto::StreamId;
+use units::Nanos;
+
+use super::fault::Fault;
+use super::response::{Event, Response};
+use crate::ledger::Ledger;
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) job: usize,
+    pub(super) id: StreamId,
+    /// Its place among the requests of its connection, from 1.
+    pub(super) number: u64,
+    response: Response,
+    /// What had come over the connection's streams when it was asked.
+    received_bytes: u64,
+    /// The connection had served others when it was asked.
+    had_served: bool,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Whole,
+    Broken(Fault),
+    /// By the server, with this code.
+    Reset(u64),
+}
+
+impl Stream {
+    pub(super) fn new(job: usize, id: StreamId, number: u64, received_bytes: u64, had_served: bool) -> Stream {
+        Stream { job, id, number, response: Response::default(), received_bytes, had_served }
+    }
+
+    pub(super) fn on_bytes(&mut self, mut bytes: &[u8], ledger: &mut Ledger<'_>, now: Nanos) -> Result<(), Fault> {
+        ledger.on_byte(self.job, now);
+        while let Some(event) = self.response.poll(&mut bytes)? {
+            match event {
+                Event::Head { status, head_bytes } => ledger.on_head(self.job, status, head_bytes),
+                Event::Body(count) => ledger.on_body(self.job, count),
+            }
+        }
+        Ok(())
+    }
+
+    /// The server has ended it.
+    pub(super) fn on_end(&self) -> End {
+        self.response.on_end().map_or_else(End::Broken, |()| End::Whole)
+    }
+
+    /// Nothing has come over the connection, which had served others before, since this was asked: it was closed while the
+    /// request was on its way.
+    pub(super) fn is_unheard_at(&self, received_bytes: u64) -> bool {
+        self.had_served && received_bytes == self.received_bytes
+    }
+}

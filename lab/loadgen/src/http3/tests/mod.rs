@@ -1,0 +1,5 @@
+mod life;
+mod loopback;
+mod mistakes;
+mod rig;
+mod server;
