@@ -12,6 +12,13 @@ use super::{Failure, PipeState, Socket, Stream, Transmitter};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PipeId(pub(super) usize);
 
+#[cfg(test)]
+impl PipeId {
+    pub fn of_tests() -> PipeId {
+        PipeId(0)
+    }
+}
+
 impl<S: Socket + Clone> Transmitter<S> {
     /// A connection that may send several responses at once.
     pub fn open(&mut self, now: Nanos, owner: u64, socket: S, client: u32, state: PipeState) -> PipeId {

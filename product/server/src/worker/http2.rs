@@ -30,7 +30,7 @@ const STREAMS_KEPT: usize = 4;
 pub struct Http2 {
     pub pipe: PipeId,
     /// Those that are open, at most [`mux::STREAMS_MAX`].
-    /// By number, which grows.
+    /// By number.
     pub streams: VecDeque<Stream>,
     /// Nothing is expected before this instant.
     pub deadline: Nanos,
@@ -80,7 +80,9 @@ impl Http2 {
 
     fn begin(&mut self, number: u32, owner: u64) {
         let exchange = Exchange::default();
-        self.streams.push_back(Stream { number, owner, exchange, has_body: true, measured: None });
+        // Datagrams may overtake each other, and requests with them.
+        let at = self.streams.partition_point(|stream| stream.number < number);
+        self.streams.insert(at, Stream { number, owner, exchange, has_body: true, measured: None });
         self.deadline = Nanos::MAX;
     }
 
@@ -377,8 +379,26 @@ impl Worker {
     }
 
     fn tell_broken(&mut self, at: usize, broken: &Broken) {
-        let peer = self.conns[at].peer();
-        self.secured.broken.add(peer, broken);
+        let (peer, is_quic) = (self.conns[at].peer(), self.conns[at].socket.is_quic());
+        let failures = if is_quic { &mut self.secured.broken_http3 } else { &mut self.secured.broken };
+        failures.add(peer, broken);
         self.tell_failures();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A request of HTTP/3 that was lost comes behind later ones. It ended the worker.
+    #[test]
+    fn streams_are_found_in_whatever_order_they_began() {
+        let mut http2 = Http2::new(PipeId::of_tests(), Nanos::ZERO);
+        [5, 1, 9, 3, 7].into_iter().for_each(|number| http2.begin(number, number.into()));
+        for number in [1, 3, 5, 7, 9] {
+            assert_eq!(http2.stream(number).map(|stream| stream.owner), Some(number.into()));
+        }
+        http2.end(5, Nanos::ZERO, &Limits::default());
+        assert!(http2.stream(5).is_none() && http2.stream(9).is_some() && http2.stream(4).is_none());
     }
 }

@@ -84,7 +84,8 @@ impl Worker {
         let settings = Settings {
             head_bytes_max: self.parts.limits.request.head_bytes_max,
             streams_max: mux::STREAMS_MAX,
-            connections_max: self.parts.places.max(),
+            // Places are counted with those of TCP.
+            connections_max: usize::MAX,
             idle_timeout: self.parts.limits.idle_timeout,
             steering: Steering::new(self.parts.number, count).unwrap_or(Steering::ALONE),
         };

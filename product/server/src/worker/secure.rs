@@ -27,21 +27,24 @@ const WANTS_TLS: Reject = Reject {
     reason: "this port speaks HTTPS: please ask for the same address with https://",
 };
 
-/// What a worker has for all of its clients that speak TLS or HTTP/2.
+/// What a worker has for all of its clients that speak TLS, HTTP/2 or HTTP/3.
 pub(super) struct Secured {
     /// Reads of handshakes in this turn.
     handshakes: usize,
     failures: Failures,
     /// Of HTTP/2.
     pub broken: Failures,
+    /// Of HTTP/3.
+    pub broken_http3: Failures,
     /// What a client has said, in memory that is kept.
     plain: Vec<u8>,
 }
 
 impl Default for Secured {
     fn default() -> Secured {
-        let (failures, broken) = (Failures::new("TLS failed with"), Failures::new("HTTP/2 ended with"));
-        Secured { handshakes: 0, failures, broken, plain: Vec::new() }
+        let [failures, broken, broken_http3] =
+            ["TLS failed with", "HTTP/2 ended with", "HTTP/3 ended with"].map(Failures::new);
+        Secured { handshakes: 0, failures, broken, broken_http3, plain: Vec::new() }
     }
 }
 
@@ -221,8 +224,8 @@ impl Worker {
 
     /// Called by every sweep, so that the last of many is told.
     pub(super) fn tell_failures(&mut self) {
-        let Secured { failures, broken, .. } = &mut self.secured;
-        for line in [failures.line(self.now), broken.line(self.now)].into_iter().flatten() {
+        let Secured { failures, broken, broken_http3, .. } = &mut self.secured;
+        for line in [failures, broken, broken_http3].map(|failures| failures.line(self.now)).into_iter().flatten() {
             self.parts.log.error(&line);
         }
     }

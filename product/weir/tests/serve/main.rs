@@ -16,6 +16,8 @@ mod common;
 mod conditions;
 mod connections;
 mod http2;
+#[cfg(feature = "http3")]
+mod http3;
 mod https;
 mod limits;
 mod methods;

@@ -1,0 +1,305 @@
+//! HTTP/3 as a client of it meets the program, over UDP; what is said in frames is tested where they are made.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::process::Command;
+use std::time::Instant;
+
+use quic::testing::{Client, Response, Windows};
+use rustix::process::Signal;
+use units::Nanos;
+
+use crate::common::{PATIENCE, Server, Site, content, run_to_end, wait_until};
+
+const LARGE: usize = 1_000_000;
+/// Error codes of RFC 9114 section 8.1.
+const NO_ERROR: u64 = 0x100;
+const EXCESSIVE_LOAD: u64 = 0x107;
+/// So slow that something can happen in the middle of a large response.
+const SLOW: [&str; 5] = ["--tls-dev", "--uplink", "16mbit", "--shaping", "paced"];
+
+/// A client, and the socket it has now.
+struct Asking {
+    client: Client,
+    socket: UdpSocket,
+    server: SocketAddr,
+    began: Instant,
+}
+
+impl Asking {
+    fn new(server: SocketAddr) -> Asking {
+        let client = Client::new(Nanos::ZERO, server, "localhost", Windows::default());
+        Asking { client, socket: socket(server), server, began: Instant::now() }
+    }
+
+    /// Connected.
+    fn to(server: &Server) -> Asking {
+        let mut asking = Asking::new(server.address);
+        asking.until("a handshake", |client| client.is_connected);
+        asking.client.hello();
+        asking
+    }
+
+    fn now(&self) -> Nanos {
+        self.began.elapsed().into()
+    }
+
+    /// Goes on until that is so.
+    fn until(&mut self, what: &str, is_so: impl Fn(&Client) -> bool) {
+        let mut datagram = [0; 2048];
+        let began = Instant::now();
+        while !is_so(&self.client) {
+            assert!(began.elapsed() < PATIENCE, "no {what}; lost: {:?}", self.client.lost);
+            let now = self.now();
+            while let Some(datagram) = self.client.transmit(now) {
+                let _ = self.socket.send_to(&datagram, self.server);
+            }
+            if let Ok((bytes, _)) = self.socket.recv_from(&mut datagram) {
+                let now = self.now();
+                self.client.receive(now, &datagram[..bytes]);
+            }
+            let now = self.now();
+            if self.client.timeout().is_some_and(|at| at <= now) {
+                self.client.on_timeout(now);
+            }
+        }
+    }
+
+    fn ask(&mut self, path: &str) -> u32 {
+        self.client.request(path, &[])
+    }
+
+    fn answer(&mut self, stream: u32) -> Response {
+        self.until("whole response", |client| client.response(stream).is_whole);
+        self.client.response(stream)
+    }
+
+    fn get(&mut self, path: &str) -> Response {
+        let stream = self.ask(path);
+        self.answer(stream)
+    }
+
+    /// A large response of which something has come.
+    fn begin_large(&mut self) -> u32 {
+        let stream = self.ask(&format!("/size-{LARGE}"));
+        self.until("first bytes", |client| !client.response(stream).body.is_empty());
+        stream
+    }
+
+    fn is_large(&mut self, stream: u32) -> bool {
+        self.answer(stream).body == content(LARGE)
+    }
+
+    /// With what code the server has closed it.
+    fn close_code(&mut self) -> Option<u64> {
+        self.until("end", |client| client.lost.is_some());
+        self.client.close_code()
+    }
+}
+
+/// Of the same family.
+fn socket(server: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind(if server.is_ipv6() { "[::1]:0" } else { "127.0.0.1:0" }).unwrap();
+    socket.set_read_timeout(Some(std::time::Duration::from_millis(2))).unwrap();
+    socket
+}
+
+fn site() -> Site {
+    Site::of_sizes(&[10, 5000, LARGE])
+}
+
+#[test]
+fn many_at_once_are_answered_whole_and_logged() {
+    for path in [&["--shaping", "off", "--workers", "1"][..], &["--uplink", "1gbit", "--shaping", "paced"]] {
+        let site = site();
+        let server = Server::start(&site, &[&["--tls-dev", "--access-log", "-"], path].concat());
+        let mut asking = Asking::to(&server);
+        let sizes = [10, 5000, LARGE, 10, 5000].repeat(8);
+        let streams: Vec<(usize, u32)> =
+            sizes.iter().map(|size| (*size, asking.ask(&format!("/size-{size}")))).collect();
+        for (size, stream) in streams {
+            let response = asking.answer(stream);
+            assert_eq!(response.field(":status"), Some("200"));
+            assert!(response.body == content(size), "{size} bytes on stream {stream}");
+            assert_eq!(response.field("alt-svc"), None, "it is here already");
+        }
+        assert_eq!(asking.get("/nothing").field(":status"), Some("404"));
+        let is_logged = |line: &String| line.contains("\"GET /size-10 HTTP/3.0\" 200 10 ");
+        wait_until("lines of all", || server.stdout().iter().filter(|line| is_logged(line)).count() == 16);
+    }
+}
+
+#[test]
+fn it_is_spoken_over_ipv6() {
+    let site = site();
+    let server = Server::start_at("[::1]:0", &site, &SLOW);
+    let mut asking = Asking::to(&server);
+    assert!(asking.get("/size-5000").body == content(5000));
+    let both = Server::start_at("[::]:0", &site, &SLOW);
+    let mut over_ipv4 = Asking::new(SocketAddr::new("127.0.0.1".parse().unwrap(), both.address.port()));
+    over_ipv4.until("a handshake", |client| client.is_connected);
+    over_ipv4.client.hello();
+    assert!(over_ipv4.get("/size-5000").body == content(5000));
+}
+
+/// Each connection is one event loop's, which its client does not lose by moving.
+#[test]
+fn a_client_that_moves_keeps_its_download() {
+    let site = site();
+    let server = Server::start(&site, &["--tls-dev", "--shaping", "off", "--workers", "3", "--client-rate", "16mbit"]);
+    for _ in 0..6 {
+        let mut asking = Asking::to(&server);
+        let stream = asking.begin_large();
+        asking.socket = socket(server.address);
+        assert!(asking.is_large(stream));
+        asking.client.close(Nanos::ZERO, 0);
+    }
+}
+
+#[test]
+fn responses_over_tls_say_where_it_is() {
+    let site = site();
+    let tells = |server: &Server, scheme: &str, how: &str| {
+        let url = format!("{scheme}://localhost:{}/size-10", server.address.port());
+        let curl = Command::new("curl").args(["-skSI", "--max-time", "60", how, &url]).output().unwrap();
+        let head = String::from_utf8_lossy(&curl.stdout).to_ascii_lowercase();
+        assert!(head.contains("200"), "{head}");
+        head.lines().find_map(|line| line.strip_prefix("alt-svc: ").map(String::from))
+    };
+    let server = Server::start(&site, &["--tls-dev"]);
+    let told = format!("h3=\":{}\"; ma=86400", server.address.port());
+    assert_eq!(tells(&server, "https", "--http1.1").as_deref(), Some(&*told));
+    assert_eq!(tells(&server, "https", "--http2").as_deref(), Some(&*told));
+    assert!(server.stdout()[0].contains(&format!("HTTP/3 over UDP at {}", server.address)));
+    let without = Server::start(&site, &["--tls-dev", "--no-http3"]);
+    assert_eq!(tells(&without, "https", "--http2"), None);
+    UdpSocket::bind(without.address).expect("nobody has the port of UDP");
+    assert_eq!(tells(&Server::start(&site, &[]), "http", "--http1.1"), None);
+}
+
+#[test]
+fn a_port_of_udp_that_is_taken_is_named() {
+    let site = site();
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let served = site.served();
+    for workers in ["1", "2"] {
+        let started = run_to_end(&[
+            "serve",
+            served.to_str().unwrap(),
+            "--listen",
+            &address,
+            "--tls-dev",
+            "--shaping",
+            "off",
+            "--workers",
+            workers,
+        ]);
+        assert_eq!(started.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&started.stderr).into_owned();
+        assert!(
+            said.contains(&format!("cannot serve HTTP/3 at {address}: another program uses this UDP port")),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_stopping_server_finishes_its_responses() {
+    let site = site();
+    let server = Server::start(&site, &SLOW);
+    let mut asking = Asking::to(&server);
+    let stream = asking.begin_large();
+    let mut idle = Asking::to(&server);
+    assert_eq!(idle.get("/size-10").body.len(), 10);
+    server.signal(Signal::TERM);
+    assert_eq!(idle.close_code(), Some(NO_ERROR));
+    assert!(asking.is_large(stream));
+    assert_eq!(asking.close_code(), Some(NO_ERROR));
+    assert_eq!(server.exit_status().code(), Some(0));
+}
+
+#[test]
+fn an_idle_connection_ends_without_an_error() {
+    let site = site();
+    let server = Server::start(&site, &["--tls-dev", "--idle-timeout", "1s"]);
+    let mut asking = Asking::to(&server);
+    assert_eq!(asking.get("/size-10").body.len(), 10);
+    // It is not silent, so that QUIC's own timeout is none of it.
+    let began = Instant::now();
+    while asking.client.lost.is_none() && began.elapsed() < PATIENCE {
+        asking.client.ping();
+        let until = Instant::now() + std::time::Duration::from_millis(200);
+        asking.until("moment", |client| Instant::now() >= until || client.lost.is_some());
+    }
+    assert_eq!(asking.client.close_code(), Some(NO_ERROR));
+}
+
+#[test]
+fn one_client_has_so_many_connections_and_learns_why_not_more() {
+    let site = site();
+    let server = Server::start(&site, &["--tls-dev", "--client-connections", "1"]);
+    let mut first = Asking::to(&server);
+    assert_eq!(first.get("/size-10").body.len(), 10);
+    let mut second = Asking::new(server.address);
+    assert_eq!(second.close_code(), Some(EXCESSIVE_LOAD).filter(|_| second.client.is_connected));
+    assert_eq!(first.get("/size-10").body.len(), 10);
+}
+
+/// As over TCP: the longest idle connection gives way.
+#[test]
+fn with_all_places_taken_an_idle_connection_gives_way() {
+    let site = site();
+    let server = Server::start(&site, &["--tls-dev", "--connections", "2"]);
+    let mut asking: Vec<Asking> = (0..2).map(|_| Asking::to(&server)).collect();
+    asking.iter_mut().for_each(|asking| assert_eq!(asking.get("/size-10").body.len(), 10));
+    let mut third = Asking::to(&server);
+    assert_eq!(third.get("/size-10").body.len(), 10);
+    assert_eq!(asking[0].close_code(), Some(NO_ERROR));
+    assert_eq!(asking[1].get("/size-10").body.len(), 10);
+}
+
+#[test]
+fn garbage_beside_it_hurts_nobody() {
+    let site = site();
+    let server = Server::start(&site, &SLOW);
+    let mut asking = Asking::to(&server);
+    let stream = asking.begin_large();
+    let stranger = socket(server.address);
+    for at in 0..2000u32 {
+        let mut datagram = vec![0; (at % 1400) as usize];
+        for (place, byte) in datagram.iter_mut().enumerate() {
+            *byte = (at.wrapping_mul(2_654_435_761).wrapping_add(place as u32 * 40_503) >> 7) as u8;
+        }
+        let _ = stranger.send_to(&datagram, server.address);
+    }
+    assert!(asking.is_large(stream));
+    server.assert_alive();
+}
+
+/// What a client does wrong is told, and its connection ends with a reason.
+#[test]
+fn a_mistake_ends_the_connection_with_its_code() {
+    let site = site();
+    let server = Server::start(&site, &["--tls-dev"]);
+    let mut asking = Asking::new(server.address);
+    asking.until("a handshake", |client| client.is_connected);
+    // A control stream that begins with DATA (RFC 9114 section 6.2.1).
+    asking.client.uni(&[0, 0, 1, 7]);
+    assert_eq!(asking.close_code(), Some(0x10a));
+    wait_until("a line about it", || server.stderr().iter().any(|line| line.contains("HTTP/3 ended with 127.0.0.1:")));
+    assert_eq!(Asking::to(&server).get("/size-10").body.len(), 10);
+}
+
+#[test]
+fn a_request_that_is_not_wanted_any_more_is_not_sent() {
+    let site = site();
+    let server = Server::start(&site, &[&SLOW[..], &["--access-log", "-"]].concat());
+    let mut asking = Asking::to(&server);
+    let stream = asking.begin_large();
+    asking.client.stop(stream, 0x10c);
+    assert_eq!(asking.get("/size-5000").body.len(), 5000);
+    wait_until("its line", || {
+        let of_it = |line: &String| line.contains(&format!("/size-{LARGE} HTTP/3.0\" 200 "));
+        server.stdout().iter().any(|line| of_it(line) && !line.contains(&format!(" 200 {LARGE} ")))
+    });
+}
