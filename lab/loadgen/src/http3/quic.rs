@@ -1,5 +1,6 @@
 //! One connection of QUIC: quinn-proto's, polled by hand on the clock of the run. Datagrams in, datagrams out.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -74,7 +75,7 @@ pub(super) struct Quic {
 
 impl Quic {
     /// The first datagram is there to be taken at once.
-    pub(super) fn connect(config: &QuicConfig, target: std::net::SocketAddr, now: Nanos) -> Result<Quic, ConnectError> {
+    pub(super) fn connect(config: &QuicConfig, target: SocketAddr, now: Nanos) -> Result<Quic, ConnectError> {
         let base = Instant::now();
         let mut endpoint = Endpoint::new(Arc::clone(&config.endpoint), None, false, None);
         let (handle, connection) =
