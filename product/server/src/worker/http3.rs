@@ -138,7 +138,7 @@ impl Worker {
     fn answer_datagrams(&mut self, door: &Door, answers: &mut Datagrams) {
         if let Some(first) = answers.first() {
             let framing = framing(first.to);
-            let (left, _) = door.udp.send(answers, 0);
+            let (left, _) = door.udp.send(answers, door.udp.control_priority());
             answers.clear();
             self.parts.transmitter.on_sent_beside(self.now, framing, left.datagrams.into(), left.bytes);
         }
