@@ -51,6 +51,7 @@ macro_rules! targets {
 targets! {
     http1 "http1"
     connection "connection"
+    mux "mux"
 }
 
 #[test]
