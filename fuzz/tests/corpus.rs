@@ -52,6 +52,9 @@ targets! {
     http1 "http1"
     connection "connection"
     mux "mux"
+    tls "tls"
+    qpack "qpack"
+    config "config"
 }
 
 #[test]

@@ -1,10 +1,14 @@
 //! The targets. Each has its operations in its file.
 
 mod bodies;
+mod config;
 mod connection;
 mod http1;
 mod mux;
+mod qpack;
+mod tls;
 
 use crate::Target;
 
-pub const TARGETS: &[Target] = &[http1::TARGET, connection::TARGET, mux::TARGET];
+pub const TARGETS: &[Target] =
+    &[http1::TARGET, connection::TARGET, mux::TARGET, tls::TARGET, qpack::TARGET, config::TARGET];
