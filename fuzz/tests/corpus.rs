@@ -52,6 +52,7 @@ targets! {
     http1 "http1"
     connection "connection"
     mux "mux"
+    h3 "h3"
     tls "tls"
     qpack "qpack"
     config "config"

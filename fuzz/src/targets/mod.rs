@@ -3,6 +3,7 @@
 mod bodies;
 mod config;
 mod connection;
+mod h3;
 mod http1;
 mod mux;
 mod qpack;
@@ -11,4 +12,4 @@ mod tls;
 use crate::Target;
 
 pub const TARGETS: &[Target] =
-    &[http1::TARGET, connection::TARGET, mux::TARGET, tls::TARGET, qpack::TARGET, config::TARGET];
+    &[http1::TARGET, connection::TARGET, mux::TARGET, h3::TARGET, tls::TARGET, qpack::TARGET, config::TARGET];

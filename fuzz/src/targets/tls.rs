@@ -62,6 +62,10 @@ const CONNECTIONS_MAX: u32 = 4;
 /// Flights and alerts that are sealed and not handed down, beside content: a handshake's, and what a client can ask for behind it.
 const SPOKEN_BYTES_MAX: usize = 16 << 10;
 const CARRIES: usize = 4;
+/// Records that are sealed before they are handed down: of many more their bytes cannot be counted.
+const RECORDS_MAX: usize = 32;
+/// What the client's new keys are answered with, in front of the next record.
+const NEW_KEYS_BYTES: usize = 27;
 
 fn acceptor() -> &'static Acceptor {
     static ACCEPTOR: OnceLock<Acceptor> = OnceLock::new();
@@ -79,8 +83,9 @@ struct Pair {
     is_client_deaf: bool,
     session: Session,
     plain: Vec<u8>,
-    /// Content that was sealed, with its overhead.
+    /// Content that was sealed, with its overhead, and in how many records.
     sealed_bytes: usize,
+    records: usize,
     connections: u32,
     reached: Reached,
 }
@@ -101,6 +106,7 @@ impl Pair {
             session,
             plain: Vec::new(),
             sealed_bytes: 0,
+            records: 0,
             connections: 1,
             reached,
         }
@@ -113,7 +119,7 @@ impl Pair {
             self.client = client(&self.config);
             self.is_client_deaf = false;
             self.session = Session::new(acceptor());
-            self.sealed_bytes = 0;
+            (self.sealed_bytes, self.records) = (0, 0);
         }
     }
 
@@ -180,6 +186,9 @@ impl Pair {
         assert_eq!(handed.error.is_some(), unsent > room);
         self.reached.mark_if(handed.error.is_some(), "write cut short");
         self.sealed_bytes = self.sealed_bytes.min(unsent - handed.bytes);
+        if !self.session.has_unsent() {
+            self.records = 0;
+        }
         let mut wire = &socket.taken[..];
         while !wire.is_empty() && !self.is_client_deaf {
             let heard = self.client.read_tls(&mut wire).is_ok() && self.client.process_new_packets().is_ok();
@@ -190,7 +199,8 @@ impl Pair {
     }
 
     fn seal(&mut self, bytes: usize) {
-        if self.session.can_seal() {
+        if self.session.can_seal() && self.records < RECORDS_MAX {
+            self.records += 1;
             let content = vec![b'x'; bytes];
             let (head, body) = content.split_at(bytes / 3);
             let before = self.session.unsent_bytes();

@@ -297,6 +297,12 @@ impl Client {
         response
     }
 
+    /// What the server did against QUIC, if that has ended the connection.
+    pub fn complaint(&self) -> Option<String> {
+        let lost = self.lost.as_ref()?;
+        matches!(lost, ConnectionError::TransportError(_)).then(|| lost.to_string())
+    }
+
     /// The code with which the server has closed the connection.
     pub fn close_code(&self) -> Option<u64> {
         match self.lost.as_ref()? {

@@ -144,7 +144,7 @@ impl Session {
         self.tls.wants_write()
     }
 
-    /// Bytes that are sealed and were not handed down.
+    /// Bytes that are sealed and were not handed down, of the 64 pieces that leave first: rustls shows no more of them.
     pub fn unsent_bytes(&mut self) -> usize {
         let mut counter = Counter(0);
         if self.has_unsent() {
