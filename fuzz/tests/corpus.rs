@@ -53,6 +53,7 @@ targets! {
     connection "connection"
     mux "mux"
     h3 "h3"
+    datagrams "datagrams"
     tls "tls"
     qpack "qpack"
     config "config"
