@@ -232,46 +232,49 @@ fn run(bytes: &[u8]) -> Reached {
     worker.reached
 }
 
+const GET: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
+
+fn post(fields: &str) -> String {
+    format!("POST /a HTTP/1.1\r\nHost: a\r\n{fields}\r\n")
+}
+
+/// A program of these operations and bytes.
+fn program(way: usize, operations: &[u8], wire: &str) -> Vec<u8> {
+    Script::default().byte(way as u8).text(operations).raw(wire.as_bytes()).done()
+}
+
 fn seeds() -> Vec<Vec<u8>> {
-    const GET: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
-    let post = |fields: &str| format!("POST /a HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
-    let chunked = post("Transfer-Encoding: chunked\r\n");
-    let of = |way: usize, operations: &[u8], wire: &str| {
-        Script::default().byte(way as u8).text(operations).raw(wire.as_bytes()).done()
-    };
-    let mut seeds: Vec<Vec<u8>> = (0..WAYS.len())
-        .flat_map(|way| {
-            [
-                of(way, &[20, 60, 0xc1], &GET.repeat(7)),
-                of(way, &[3], &format!("\r\n{GET}\r\n{}{GET}", GET.replace("GET", "HEAD"))),
-                of(
-                    way,
-                    &[50, 9],
-                    &format!("{GET}{}hello{GET}{}x{GET}", post("Content-Length: 5\r\n"), post("Content-Length: 1\r\n")),
-                ),
-                of(way, &[], &format!("{GET}{chunked}5;a=b\r\nhello\r\n0\r\nT: x\r\n\r\n{GET}")),
-            ]
-        })
-        .collect();
-    seeds.extend([
-        of(0, &[], &format!("{}hello{GET}", post("Content-Length: 5\r\nExpect: 100-continue\r\n"))),
-        of(1, &[], &format!("{GET}{}hello{GET}", post("Content-Length: 4000\r\n"))),
-        of(0, &[], &format!("{GET}nonsense\r\n\r\n{GET}")),
-        of(2, &[], &format!("{chunked}5\r\nhello!\r\n{GET}")),
-        of(
-            0,
-            &[],
-            &format!(
-                "GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n{}",
-                GET.replace("Host", "Connection: close\r\nHost")
-            ),
-        ),
-        // Late: in a head, in a body, idle, lingering.
-        of(0, &[10, 0xbf, 20], GET),
-        of(0, &[0x43, 0x8f, 0xbf], &format!("{}hel", post("Content-Length: 5\r\n"))),
-        of(0, &[28, 0xbf], GET),
-        of(0, &[0x4f, 0x82], "nonsense\r\n\r\n"),
-        of(3, &[56, 0xc0], &GET.repeat(3)),
-    ]);
+    let mut seeds: Vec<Vec<u8>> = (0..WAYS.len()).flat_map(conversations).collect();
+    seeds.extend(ends());
     seeds
+}
+
+fn conversations(way: usize) -> [Vec<u8>; 4] {
+    let (five, one) = (post("Content-Length: 5\r\n"), post("Content-Length: 1\r\n"));
+    let chunked = post("Transfer-Encoding: chunked\r\n");
+    [
+        program(way, &[20, 60, 0xc1], &GET.repeat(7)),
+        program(way, &[3], &format!("\r\n{GET}\r\n{}{GET}", GET.replace("GET", "HEAD"))),
+        program(way, &[50, 9], &format!("{GET}{five}hello{GET}{one}x{GET}")),
+        program(way, &[], &format!("{GET}{chunked}5;a=b\r\nhello\r\n0\r\nT: x\r\n\r\n{GET}")),
+    ]
+}
+
+fn ends() -> [Vec<u8>; 10] {
+    let five = post("Content-Length: 5\r\n");
+    let old = "GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    let closing = GET.replace("Host", "Connection: close\r\nHost");
+    [
+        program(0, &[], &format!("{}hello{GET}", post("Content-Length: 5\r\nExpect: 100-continue\r\n"))),
+        program(1, &[], &format!("{GET}{}hello{GET}", post("Content-Length: 4000\r\n"))),
+        program(0, &[], &format!("{GET}nonsense\r\n\r\n{GET}")),
+        program(2, &[], &format!("{}5\r\nhello!\r\n{GET}", post("Transfer-Encoding: chunked\r\n"))),
+        program(0, &[], &format!("{old}{closing}")),
+        // Late: in a head, in a body, idle, lingering.
+        program(0, &[10, 0xbf, 20], GET),
+        program(0, &[0x43, 0x8f, 0xbf], &format!("{five}hel")),
+        program(0, &[28, 0xbf], GET),
+        program(0, &[0x4f, 0x82], "nonsense\r\n\r\n"),
+        program(3, &[56, 0xc0], &GET.repeat(3)),
+    ]
 }

@@ -6,7 +6,6 @@ mod connection;
 mod datagrams;
 mod h3;
 mod http1;
-mod initial;
 mod mux;
 mod qpack;
 mod tls;

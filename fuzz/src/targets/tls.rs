@@ -168,6 +168,16 @@ impl Pair {
         wire
     }
 
+    /// All that the client has to say, one byte of it changed.
+    fn flip(&mut self, at: usize, bits: u8) {
+        let mut wire = self.said();
+        let bytes = wire.len().max(1);
+        if let Some(byte) = wire.get_mut(at % bytes) {
+            *byte ^= bits;
+        }
+        self.open(&wire);
+    }
+
     fn carry(&mut self) {
         for _ in 0..CARRIES {
             let wire = self.said();
@@ -263,15 +273,7 @@ fn step(pair: &mut Pair, input: &mut Input<'_>) {
             wire.truncate(input.short().into());
             pair.open(&wire);
         }
-        FLIP => {
-            let (at, bits) = (usize::from(input.short()), input.byte());
-            let mut wire = pair.said();
-            let bytes = wire.len().max(1);
-            if let Some(byte) = wire.get_mut(at % bytes) {
-                *byte ^= bits;
-            }
-            pair.open(&wire);
-        }
+        FLIP => pair.flip(input.short().into(), input.byte()),
         SAY => {
             let _ = pair.client.writer().write(input.text());
         }
@@ -301,53 +303,34 @@ fn step(pair: &mut Pair, input: &mut Input<'_>) {
 }
 
 fn seeds() -> Vec<Vec<u8>> {
-    let say = |text: &[u8]| Script::new(&[SAY]).text(text);
-    let seal = |bytes: u16| Script::new(&[SEAL]).short(bytes);
-    let down = |bytes: u16| Script::new(&[DOWN]).short(bytes);
-    let record = |kind: u8, content: &[u8]| Script::new(&[RECORD, kind, 3]).long_text(content);
-    let flip = |at: u16| Script::new(&[FLIP]).short(at).byte(0x55);
-    let carry = || Script::new(&[CARRY]);
-    let get = || say(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    let mut seeds = Vec::new();
-    for choice in [0, IS_OLD, OFFERS_HTTP_2, IS_OLD | OFFERS_HTTP_2] {
-        let mut all =
-            |said: Vec<Script>| seeds.push(said.into_iter().fold(Script::new(&[choice]), Script::then).done());
-        all(vec![carry(), get(), carry(), seal(1426), down(700), seal(16_384), carry(), Script::new(&[CLIENT_END])]);
-        all(vec![
-            carry(),
-            Script::new(&[AGAIN]),
-            carry(),
-            get(),
-            carry(),
-            Script::new(&[END]),
-            carry(),
-            get(),
-            carry(),
-        ]);
-        all(vec![flip(0)]);
-        all(vec![flip(60), carry()]);
-        all(vec![Script::new(&[CUT]).short(100), carry()]);
-        all(vec![carry(), get(), flip(9), seal(100), carry()]);
-        all(vec![carry(), record(23, b"no record of theirs"), record(21, &[1, 0])]);
-        all(vec![
-            carry(),
-            Script::new(&[NEW_KEYS, 40]),
-            carry(),
-            seal(10),
-            Script::new(&[CLIENT_END]),
-            carry(),
-            get(),
-            carry(),
-        ]);
-        all(vec![
-            Script::new(&[CUT]).short(600),
-            record(22, &[1, 0, 0, 5, 3, 3]),
-            record(20, &[1]),
-            record(22, &[0; 40]),
-        ]);
-        all(vec![down(5), carry(), down(100), seal(5)]);
-    }
+    let choices = [0, IS_OLD, OFFERS_HTTP_2, IS_OLD | OFFERS_HTTP_2];
+    let mut seeds: Vec<Vec<u8>> = choices.into_iter().flat_map(conversations).collect();
     seeds.push(Script::new(&[0, RAW]).text(b"GET / HTTP/1.1\r\n\r\n").done());
     seeds.push(Script::new(&[0, RAW]).text(b"\x16\x03\x01\xff\xff").done());
     seeds
+}
+
+/// The same with each version and protocol.
+fn conversations(choice: u8) -> Vec<Vec<u8>> {
+    let op = |bytes: &[u8]| Script::new(bytes);
+    let [carry, end, client_end, again] = [CARRY, END, CLIENT_END, AGAIN].map(|operation| op(&[operation]));
+    let (carry, get) = (|| carry.clone(), || op(&[SAY]).text(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    let seal = |bytes: u16| op(&[SEAL]).short(bytes);
+    let down = |bytes: u16| op(&[DOWN]).short(bytes);
+    let flip = |at: u16| op(&[FLIP]).short(at).byte(0x55);
+    let cut = |bytes: u16| op(&[CUT]).short(bytes);
+    let record = |kind: u8, content: &[u8]| op(&[RECORD, kind, 3]).long_text(content);
+    let said = [
+        vec![carry(), get(), carry(), seal(1426), down(700), seal(16_384), carry(), client_end.clone()],
+        vec![carry(), again, carry(), get(), carry(), end, carry(), get(), carry()],
+        vec![flip(0)],
+        vec![flip(60), carry()],
+        vec![cut(100), carry()],
+        vec![carry(), get(), flip(9), seal(100), carry()],
+        vec![carry(), record(23, b"no record of theirs"), record(21, &[1, 0])],
+        vec![carry(), op(&[NEW_KEYS, 40]), carry(), seal(10), client_end, carry(), get(), carry()],
+        vec![cut(600), record(22, &[1, 0, 0, 5, 3, 3]), record(20, &[1]), record(22, &[0; 40])],
+        vec![down(5), carry(), down(100), seal(5)],
+    ];
+    said.into_iter().map(|said| said.into_iter().fold(op(&[choice]), Script::then).done()).collect()
 }
