@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-pub use quinn_proto::Dir;
-pub use quinn_proto::StreamId;
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{
     ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig,
 };
 use quinn_proto::{Event, ReadError, StreamEvent, TransportConfig, VarInt};
 use units::Nanos;
+
+pub use quinn_proto::{Dir, StreamId};
 
 use crate::h3::frames;
 pub use crate::h3::frames::{DATA, GOAWAY, HEADERS, MAX_PUSH_ID, PRIORITY_UPDATE, SETTINGS};

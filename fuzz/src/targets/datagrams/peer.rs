@@ -198,7 +198,7 @@ impl Peer {
         let packet = crypto(0, b"\x01");
         for client in 0..clients {
             self.from.set_port(10_000 + u16::from(client));
-            self.destination = [&[client], &destination[1..]].concat();
+            self.destination = [&[client], destination.get(1..).unwrap_or_default()].concat();
             let packet = self.initial(&packet, DATAGRAM_BYTES_MIN);
             self.send(packet);
         }
