@@ -49,12 +49,11 @@ pub fn main(root: &Path, args: &Args) -> Result<(), String> {
     let mut problems = Vec::new();
     for name in names {
         let target = Target::new(root, &program, name);
-        if let Err(problem) =
-            target.prepare().map_err(|e| format!("{}: {e}", target.name)).and_then(|()| target.fuzz(args))
-        {
-            problems.push(problem);
-        } else if args.keep {
-            target.keep()?;
+        target.prepare().map_err(|e| format!("cannot make the folders of `{}`: {e}", target.name))?;
+        match target.fuzz(args) {
+            Ok(()) if args.keep => target.keep()?,
+            Ok(()) => {}
+            Err(problem) => problems.push(problem),
         }
     }
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n       ")) }
