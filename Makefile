@@ -14,7 +14,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Without libelf the server is built without the BPF programs, which it does not need; looked at after set-up.
 BPF = $(if $(wildcard /usr/include/libelf.h),,--no-default-features)
 
-.PHONY: help run test test-vm conformance demo bench virtual vm-run reproduce setup
+.PHONY: help run test test-vm conformance fuzz demo bench virtual vm-run reproduce setup
 
 help:
 	@echo "make run     serve examples/site at http://127.0.0.1:$(PORT)/, shortest response first (PORT=, UPLINK=, TLS=1)"
@@ -22,6 +22,7 @@ help:
 	@echo "make test    every check and every test; as root also those in network namespaces"
 	@echo "make test-vm the kernel side's tests on a stock kernel in a virtual machine, as root"
 	@echo "make conformance  the verdicts of sslyze, curl, browsers and h2spec on weir serve over TLS"
+	@echo "make fuzz    the fuzz targets under libFuzzer, a minute each (ARGS='h3 --seconds 600')"
 	@echo "make bench   Weir beside nginx on loopback (BENCH='--quick')"
 	@echo "make vm-run  an experiment in a virtual machine with a stock kernel (EXPERIMENT=, OUT=, ARGS=)"
 	@echo "make virtual EXPERIMENT=...  an experiment on a real kernel in virtual time (OUT=, ARGS=)"
@@ -49,6 +50,10 @@ test-vm:
 conformance:
 	@scripts/setup.sh conformance
 	cargo xtask conformance $(ARGS)
+
+fuzz:
+	@scripts/setup.sh run
+	cargo xtask fuzz $(ARGS)
 
 demo:
 	@scripts/setup.sh run

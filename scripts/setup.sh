@@ -20,6 +20,7 @@ exec </dev/null
 # One line each: the purposes that need it, the program or file, the Debian package, what is lost without it.
 needs="
 run,test,bench,virtual,conformance cc build-essential -
+test           c++      build-essential  -
 run,test,bench clang    clang            the BPF programs of weir attach and the ranked qdisc
 run,test,bench /usr/include/libelf.h libelf-dev the BPF programs of weir attach
 run,test,bench /usr/include/zlib.h   zlib1g-dev the BPF programs of weir attach

@@ -9,15 +9,18 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{
-    ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig,
+    ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig,
 };
-use quinn_proto::{Event, ReadError, StreamEvent, StreamId, TransportConfig, VarInt};
+use quinn_proto::{Event, ReadError, StreamEvent, TransportConfig, VarInt};
 use units::Nanos;
+
+pub use quinn_proto::{Dir, StreamId};
 
 use crate::h3::frames;
 pub use crate::h3::frames::{DATA, GOAWAY, HEADERS, MAX_PUSH_ID, PRIORITY_UPDATE, SETTINGS};
 pub use crate::h3::varint;
 use crate::qpack;
+pub use crate::qpack::{decode, encode};
 
 /// What a client lets be sent to it, in bytes.
 #[derive(Debug, Clone, Copy)]
@@ -212,17 +215,31 @@ impl Client {
 
     /// Opens a request's stream.
     pub fn open(&mut self) -> u32 {
-        let id = self.connection.streams().open(Dir::Bi).expect("a server that lets one more be opened");
+        self.try_open(Dir::Bi).expect("a server that lets one more be opened").index() as u32
+    }
+
+    /// Opens a stream, if the server lets it be opened.
+    pub fn try_open(&mut self, dir: Dir) -> Option<StreamId> {
+        let id = self.connection.streams().open(dir)?;
         self.came.entry(id).or_default();
-        id.index() as u32
+        Some(id)
     }
 
     /// Opens a unidirectional stream with these bytes.
     pub fn uni(&mut self, bytes: &[u8]) -> StreamId {
-        let id = self.connection.streams().open(Dir::Uni).expect("a server that lets one more be opened");
-        self.came.entry(id).or_default();
+        let id = self.try_open(Dir::Uni).expect("a server that lets one more be opened");
         self.send(id, bytes);
         id
+    }
+
+    /// Bytes on a stream, as many as are allowed: how many that is.
+    pub fn offer(&mut self, id: StreamId, bytes: &[u8]) -> usize {
+        self.connection.send_stream(id).write(bytes).unwrap_or(0)
+    }
+
+    /// Ends a stream, if it is open.
+    pub fn try_finish(&mut self, id: StreamId) {
+        let _ = self.connection.send_stream(id).finish();
     }
 
     /// Bytes on a stream; all of them have to be allowed.
@@ -278,6 +295,12 @@ impl Client {
             }
         }
         response
+    }
+
+    /// What the server did against QUIC, if that has ended the connection.
+    pub fn complaint(&self) -> Option<String> {
+        let lost = self.lost.as_ref()?;
+        matches!(lost, ConnectionError::TransportError(_)).then(|| lost.to_string())
     }
 
     /// The code with which the server has closed the connection.
