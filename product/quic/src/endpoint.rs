@@ -81,11 +81,25 @@ pub struct Key(pub u64);
 /// A datagram on its way to its session.
 pub struct Incoming(pub(crate) ConnectionEvent);
 
-/// What one datagram was. A session is large; its caller says where it stays.
-#[allow(clippy::large_enum_variant)]
+/// A client that would begin a connection: [`Endpoint::accept`], [`Endpoint::refuse`] or [`Endpoint::ignore`], before the next datagram. One that is dropped keeps
+/// its place among those.
+pub struct Attempt {
+    incoming: quinn::Incoming,
+    /// Of the client's connection ID.
+    id_bytes: usize,
+}
+
+impl Attempt {
+    /// Whose it is, or says that it is.
+    pub fn from(&self) -> SocketAddr {
+        self.incoming.remote_address()
+    }
+}
+
+/// What one datagram was.
 pub enum Arrival {
-    /// It began a connection; its session has it already.
-    New(Session),
+    /// It would begin a connection. Nothing was computed for it yet.
+    New(Attempt),
     /// It is for this session: [`Session::receive`].
     For(Key, Incoming),
     /// It was answered by what is in `out` now: other versions, a Retry, a refusal, a stateless reset.
@@ -193,54 +207,27 @@ impl Endpoint {
                 None => Arrival::Ignored,
             },
             Some(DatagramEvent::NewConnection(incoming)) => {
-                self.decide(inner, now, incoming, source_id_bytes(datagram), out)
+                decide(inner, Attempt { incoming, id_bytes: source_id_bytes(datagram) }, out)
             }
             _ if answered.is_some() => Arrival::Answered,
             _ => Arrival::Ignored,
         }
     }
 
-    /// Takes an attempt, refuses it, or asks for a proof of its address.
-    fn decide(
-        &self,
-        mut inner: MutexGuard<'_, Inner>,
-        now: Nanos,
-        incoming: quinn::Incoming,
-        id_bytes: usize,
-        out: &mut Datagrams,
-    ) -> Arrival {
-        if inner.quinn.open_connections() >= inner.settings.connections_max {
-            out.make(|buffer| Some(inner.quinn.refuse(incoming, buffer)));
-            return Arrival::Answered;
-        }
-        if inner.half_open >= HALF_OPEN_MAX && !incoming.remote_address_validated() {
-            // Nobody is asked twice: a client that was has proved it.
-            out.make(|buffer| inner.quinn.retry(incoming, buffer).ok());
-            return Arrival::Answered;
-        }
-        self.accept(inner, now, incoming, id_bytes, out)
-    }
-
-    fn accept(
-        &self,
-        mut inner: MutexGuard<'_, Inner>,
-        now: Nanos,
-        incoming: quinn::Incoming,
-        id_bytes: usize,
-        out: &mut Datagrams,
-    ) -> Arrival {
+    /// Begins a connection; its session has the datagram already. `None`: it was none that could be.
+    pub fn accept(&self, now: Nanos, attempt: Attempt, out: &mut Datagrams) -> Option<Session> {
+        let mut inner = self.lock();
+        let Attempt { incoming, id_bytes } = attempt;
         let at = inner.clock.instant(now);
         let mut accepted = None;
-        let answered = out.make(|buffer| match inner.quinn.accept(incoming, at, buffer, None) {
+        out.make(|buffer| match inner.quinn.accept(incoming, at, buffer, None) {
             Ok(pair) => {
                 accepted = Some(pair);
                 None
             }
             Err(failed) => failed.response,
         });
-        let Some((handle, connection)) = accepted else {
-            return if answered.is_some() { Arrival::Answered } else { Arrival::Ignored };
-        };
+        let (handle, connection) = accepted?;
         inner.keys_given += 1;
         let key = Key(inner.keys_given);
         if inner.keys.len() <= handle.0 {
@@ -255,7 +242,17 @@ impl Endpoint {
         let mut session = Session::new(membership, clock, connection, &settings, id_bytes);
         // The first datagram is in. A mistake in it ends the session, which is closing then and says so by itself.
         let _ = session.settle(now);
-        Arrival::New(session)
+        Some(session)
+    }
+
+    /// Tells the client that there is no room for it (CONNECTION_REFUSED, RFC 9000 section 20.1).
+    pub fn refuse(&self, attempt: Attempt, out: &mut Datagrams) {
+        out.make(|buffer| Some(self.lock().quinn.refuse(attempt.incoming, buffer)));
+    }
+
+    /// Leaves it unanswered: it tries again.
+    pub fn ignore(&self, attempt: Attempt) {
+        self.lock().quinn.ignore(attempt.incoming);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -308,6 +305,21 @@ impl Drop for Membership {
         }
         self.tell(EndpointEvent::drained());
     }
+}
+
+/// Refuses an attempt, asks for a proof of its address, or leaves it to the caller.
+fn decide(mut inner: MutexGuard<'_, Inner>, attempt: Attempt, out: &mut Datagrams) -> Arrival {
+    let Attempt { incoming, id_bytes } = attempt;
+    if inner.quinn.open_connections() >= inner.settings.connections_max {
+        out.make(|buffer| Some(inner.quinn.refuse(incoming, buffer)));
+        return Arrival::Answered;
+    }
+    if inner.half_open >= HALF_OPEN_MAX && !incoming.remote_address_validated() {
+        // Nobody is asked twice: a client that was has proved it.
+        out.make(|buffer| inner.quinn.retry(incoming, buffer).ok());
+        return Arrival::Answered;
+    }
+    Arrival::New(Attempt { incoming, id_bytes })
 }
 
 fn crypto(acceptor: &tls::Acceptor) -> Result<QuicServerConfig, Unusable> {

@@ -95,7 +95,10 @@ impl Peer {
         self.came += self.last.len();
         let mut out = Datagrams::new();
         match self.endpoint.receive(self.now, self.from, None, None, &self.last, &mut out) {
-            Arrival::New(session) => {
+            Arrival::New(attempt) => {
+                let Some(session) = self.endpoint.accept(self.now, attempt, &mut out) else {
+                    return self.reached.mark("an attempt that could not be");
+                };
                 self.begun += 1;
                 self.reached.mark("a session");
                 self.reached.mark_if(session.host().as_deref() == Some("localhost"), "a handshake begun");
