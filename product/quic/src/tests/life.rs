@@ -268,6 +268,17 @@ fn more_connections_than_allowed_are_refused() {
     assert!(third.key() != key && third.key() != kept.key());
 }
 
+/// A second of waiting, as long as no round trip is known, is more than most handshakes take in all.
+#[test]
+fn what_is_lost_of_a_handshake_is_sent_again_soon() {
+    for lost in 1..=3 {
+        let mut rig = Rig::new();
+        rig.passes = Box::new(move |number| number != lost);
+        rig.run_until(|rig| rig.client.is_connected);
+        assert!(rig.now < Nanos::from_millis(500), "without datagram {lost} it took {:?}", rig.now);
+    }
+}
+
 /// A refusal leaves nothing behind, however many there are.
 #[test]
 fn a_client_that_is_refused_learns_so() {
