@@ -16,12 +16,12 @@ import socket
 import sys
 
 from aioquic.asyncio.protocol import QuicConnectionProtocol
-from aioquic.buffer import Buffer
-from aioquic.h3.connection import H3_ALPN, ErrorCode, FrameType, H3Connection
+from aioquic.buffer import Buffer, BufferReadError
+from aioquic.h3.connection import H3_ALPN, ErrorCode, FrameType, H3Connection, StreamType
 from aioquic.h3.events import DataReceived, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
-from aioquic.quic.events import ConnectionTerminated, HandshakeCompleted, StreamReset
+from aioquic.quic.events import ConnectionTerminated, HandshakeCompleted, StreamDataReceived, StreamReset
 from aioquic.quic.logger import QuicLogger
 from aioquic.quic.packet import QuicProtocolVersion
 
@@ -38,8 +38,9 @@ SMALL_WINDOW = 64 << 10
 EARLY_DATA = 0xFFFFFFFF
 # Each leaves a part of a connection's window behind: all together more than there is, should a side forget to give it back.
 CANCELLED = 60
-# Attempts beyond which a server that keeps room for others asks for a Retry: Weir from 100 on.
-ATTEMPTS = 150
+# Attempts that stay open between two looks for a Retry, and at most: each event loop of Weir asks for one from 100 on.
+ATTEMPTS = 100
+ATTEMPTS_MAX = 800
 
 
 class Wrong(Exception):
@@ -51,19 +52,18 @@ def expect(is_so, said):
         raise Wrong(said)
 
 
-def pull_varint(data):
-    return Buffer(data=data).pull_uint_var()
-
-
-class Http3(H3Connection):
-    """Also notes the GOAWAY of the server, which aioquic skips."""
-
-    goaway = None
-
-    def _handle_control_frame(self, frame_type, frame_data):
-        if frame_type == FrameType.GOAWAY:
-            self.goaway = pull_varint(frame_data)
-        super()._handle_control_frame(frame_type, frame_data)
+def goaway(control):
+    """The stream that the last GOAWAY of a control stream says, which aioquic skips."""
+    buffer, found = Buffer(data=control), None
+    try:
+        if buffer.pull_uint_var() != StreamType.CONTROL:
+            return None
+        while True:
+            frame, content = buffer.pull_uint_var(), buffer.pull_bytes(buffer.pull_uint_var())
+            if frame == FrameType.GOAWAY:
+                found = Buffer(data=content).pull_uint_var()
+    except BufferReadError:
+        return found
 
 
 @dataclasses.dataclass
@@ -77,10 +77,12 @@ class Response:
 class Client(QuicConnectionProtocol):
     """A connection of HTTP/3; its requests by stream."""
 
-    def __init__(self, quic, http3=None):
+    def __init__(self, quic):
         super().__init__(quic)
-        self.http3 = Http3(quic)
+        self.http3 = H3Connection(quic)
         self.responses = {}
+        # What came on each unidirectional stream of the server.
+        self.told = {}
         self.handshake = None
         self.end = None
         # Called after each event.
@@ -103,6 +105,8 @@ class Client(QuicConnectionProtocol):
                 if not response.done.done():
                     response.done.set_exception(Wrong(f"the connection ended under a response: {event}"))
                     response.done.exception()
+        elif isinstance(event, StreamDataReceived) and event.stream_id % 4 == 3:
+            self.told[event.stream_id] = self.told.get(event.stream_id, b"") + event.data
         elif isinstance(event, StreamReset) and event.stream_id in self.responses:
             response = self.responses[event.stream_id]
             response.reset = event.error_code
@@ -111,6 +115,9 @@ class Client(QuicConnectionProtocol):
         for one in self.http3.handle_event(event):
             self.on_http3(one)
         self.watch()
+
+    def goaway(self):
+        return next(filter(lambda found: found is not None, map(goaway, self.told.values())), None)
 
     def on_http3(self, event):
         response = self.responses.get(getattr(event, "stream_id", None))
@@ -248,21 +255,27 @@ async def versions(check):
 
 
 async def retry(check):
-    """Of many attempts that go no further, the later ones are asked to show their address; a client that does is served."""
+    """Behind many attempts that go no further, a client is asked to show that its address is its own; one that does is served."""
     silent = []
-    for number in range(ATTEMPTS):
-        quic = QuicConnection(configuration=check.configuration())
-        quic.connect((HOST, check.port), now=asyncio.get_running_loop().time())
-        one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        one.bind((HOST, 0))
-        for datagram, to in quic.datagrams_to_send(now=asyncio.get_running_loop().time()):
-            one.sendto(datagram, to)
-        silent.append(one)
-    client = await check.connect()
-    expect(client._quic._retry_source_connection_id is not None, f"no Retry behind {ATTEMPTS} attempts that went no further")
-    await check.load(client, LARGE)
-    client.close()
-    return f"asked for behind {ATTEMPTS} attempts, followed, served"
+    while len(silent) < ATTEMPTS_MAX:
+        silent += [attempt(check) for _ in range(ATTEMPTS)]
+        client = await check.connect()
+        if client._quic._retry_source_connection_id is not None:
+            await check.load(client, LARGE)
+            client.close()
+            return f"asked for behind {len(silent)} attempts, followed, served"
+        client.close()
+    raise Wrong(f"no Retry behind {len(silent)} attempts that went no further")
+
+
+def attempt(check):
+    """Sends the first datagram of a connection; its socket, on which nothing is read."""
+    quic, now = QuicConnection(configuration=check.configuration()), asyncio.get_running_loop().time()
+    quic.connect((HOST, check.port), now=now)
+    one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    for datagram, to in quic.datagrams_to_send(now=now):
+        one.sendto(datagram, to)
+    return one
 
 
 async def migration(check):
@@ -336,22 +349,25 @@ async def shutdown(check):
     told = asyncio.get_running_loop().create_future()
 
     def watch():
-        if (client.http3.goaway is not None or client.end) and not told.done():
+        if (client.goaway() is not None or client.end) and not told.done():
             told.set_result(None)
 
     client.watch = watch
     os.kill(check.pid, signal.SIGTERM)
     await told
+    expect(client.end is None and not response.done.done(), f"no GOAWAY during the download: {client.end}")
+    late = client.ask("style.css")[1]
+    await late.done
+    expect(late.reset == ErrorCode.H3_REQUEST_REJECTED, f"a request behind the GOAWAY: {late.reset}, expected H3_REQUEST_REJECTED")
     client._quic._write_stream_limits = extend
     await client.ping()
     await response.done
     check.is_whole(LARGE, response)
     await client.wait_closed()
-    goaway, end = client.http3.goaway, client.end
-    expect(goaway is not None, f"no GOAWAY; the connection ended with {end}")
-    expect(goaway > stream, f"GOAWAY says stream {goaway}, expected more than {stream}, which was served")
+    last, end = client.goaway(), client.end
+    expect(last > stream, f"GOAWAY says stream {last}, expected more than {stream}, which was served")
     expect(end.error_code == ErrorCode.H3_NO_ERROR, f"the connection ended with {end}, expected H3_NO_ERROR")
-    return f"the download whole, GOAWAY {goaway}, H3_NO_ERROR"
+    return f"the download whole, GOAWAY {last}, H3_NO_ERROR"
 
 
 CHECKS = {check.__name__.replace("_", "-"): check for check in (page, versions, retry, migration, early_data, cancelled, shutdown)}
