@@ -84,8 +84,19 @@ impl Client {
 
     /// One that offers this protocol instead (ALPN).
     pub fn of_protocol(protocol: &[u8], now: Nanos, server: SocketAddr, host: &str, windows: Windows) -> Client {
-        let crypto = tls::testing::quic_client_config(protocol);
-        let crypto = QuicClientConfig::try_from(crypto).expect("the provider has the suite");
+        let crypto = QuicClientConfig::try_from(tls::testing::quic_client_config(protocol));
+        Client::of_crypto(crypto.expect("the provider has the suite"), now, server, host, windows)
+    }
+
+    /// One whose ClientHello takes two datagrams, as those of browsers do with their post-quantum key exchange.
+    pub fn of_long_hello(now: Nanos, server: SocketAddr, host: &str, windows: Windows) -> Client {
+        let mut config = Arc::unwrap_or_clone(tls::testing::quic_client_config(b"h3"));
+        config.alpn_protocols.extend((b'a'..=b'f').map(|byte| vec![byte; 255]));
+        let crypto = QuicClientConfig::try_from(config).expect("the provider has the suite");
+        Client::of_crypto(crypto, now, server, host, windows)
+    }
+
+    fn of_crypto(crypto: QuicClientConfig, now: Nanos, server: SocketAddr, host: &str, windows: Windows) -> Client {
         let mut transport = TransportConfig::default();
         transport.stream_receive_window(windows.stream.into()).receive_window(windows.connection.into());
         let mut config = ClientConfig::new(Arc::new(crypto));
