@@ -6,6 +6,8 @@ BENCH ?=
 EXPERIMENT ?= experiments/drains.toml
 QUICK ?= 0
 TO ?= runs/reproduction$(if $(filter 1,$(QUICK)),-quick)
+# Of the set-up of conformance, 0 for no limit.
+SETUP_SECONDS ?= 0
 OUT ?= runs/vm-$(basename $(notdir $(EXPERIMENT)))
 
 # Where rustup puts cargo and where Debian puts servers, for shells that do not look there.
@@ -21,7 +23,7 @@ help:
 	@echo "make demo    the same server with and without the order, on loopback, and what it is worth"
 	@echo "make test    every check and every test; as root also those in network namespaces"
 	@echo "make test-vm the kernel side's tests on a stock kernel in a virtual machine, as root"
-	@echo "make conformance  the verdicts of sslyze, curl, browsers and h2spec on weir serve over TLS"
+	@echo "make conformance  the verdicts of sslyze, curl, browsers, h2spec, aioquic and quic-go on weir serve"
 	@echo "make fuzz    the fuzz targets under libFuzzer, a minute each (ARGS='h3 --seconds 600')"
 	@echo "make bench   Weir beside nginx on loopback (BENCH='--quick')"
 	@echo "make vm-run  an experiment in a virtual machine with a stock kernel (EXPERIMENT=, OUT=, ARGS=)"
@@ -48,7 +50,7 @@ test-vm:
 	@scripts/test-vm.sh
 
 conformance:
-	@scripts/setup.sh conformance
+	@timeout $(SETUP_SECONDS) scripts/setup.sh conformance || [ $$? = 124 ]
 	cargo xtask conformance $(ARGS)
 
 fuzz:

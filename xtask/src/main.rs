@@ -2,7 +2,7 @@
 //!
 //! `tidy` checks what the compiler does not: the arrows between crates, sizes, where `unsafe` stands.
 //! `ci` runs every check and every test. `bench` measures Weir beside other servers. `mutants` checks the tests.
-//! `fuzz` looks for inputs that panic. `conformance` has others' clients and checkers judge Weir over TLS.
+//! `fuzz` looks for inputs that panic. `conformance` has others' clients and checkers judge Weir over TLS and QUIC.
 
 mod bench;
 mod ci;
@@ -41,7 +41,7 @@ enum Command {
     /// Let others' checkers and clients judge `weir serve` over TLS: sslyze, curl, browsers, h2spec, h2load.
     ///
     /// On loopback, with certificates of its own, and with what `scripts/setup.sh conformance` installs. A check whose program is missing is
-    /// SKIPPED, in CI (CI=true) an error. What the programs said is left in target/conformance/.
+    /// SKIPPED, with --all an error. What the programs said is left in target/conformance/.
     Conformance(conformance::Args),
     /// Run the fuzz targets under libFuzzer, guided by coverage: everything that a peer can send.
     ///

@@ -20,12 +20,12 @@ pub fn chromium(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
     load(bench, "chromium", HTTP2, &mut chromium_at(bench, found, "chromium")?)
 }
 
-/// From its first packet: this QUIC takes an authority of ours for none, but the key by its digest.
+/// From its first packet. Its QUIC takes no authority but the known ones, though a key by its digest, and for localhost ::1 alone.
 pub fn chromium_http3(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
     let mut command = chromium_at(bench, found, "chromium-h3")?;
-    command.arg("--enable-quic").arg(format!("--origin-to-force-quic-on=localhost:{}", bench.port));
+    command.arg("--enable-quic").arg(format!("--origin-to-force-quic-on=127.0.0.1:{}", bench.port));
     command.arg(format!("--ignore-certificate-errors-spki-list={}", bench.certificates.key_digest));
-    load(bench, "chromium-h3", HTTP3, &mut command)
+    load_at("127.0.0.1", bench, "chromium-h3", HTTP3, &mut command)
 }
 
 fn chromium_at(bench: &Bench, found: &[PathBuf], home: &str) -> Result<Command, String> {
@@ -83,11 +83,15 @@ fn trust(bench: &Bench, certutil: &Path, store: &Path) -> Result<(), String> {
     certutil(&["-A", "-t", "C,,", "-n", "weir-conformance", "-i", &authority]).map(drop)
 }
 
-/// Until the script has reported. All that the browser asked for meanwhile must have come by the protocol.
 fn load(bench: &Bench, by: &str, protocol: [&str; 2], command: &mut Command) -> Result<String, String> {
+    load_at("localhost", bench, by, protocol, command)
+}
+
+/// Until the script has reported. All that the browser asked for meanwhile must have come by the protocol.
+fn load_at(host: &str, bench: &Bench, by: &str, protocol: [&str; 2], command: &mut Command) -> Result<String, String> {
     let (log, before) = (bench.log(by), bench.access_log().len());
     let expected = expected(protocol[0]);
-    let mut browser = Running::start(command.arg(bench.url(&format!("?{by}"))), &log)?;
+    let mut browser = Running::start(command.arg(format!("https://{host}:{}/?{by}", bench.port)), &log)?;
     let look = || match report(&bench.access_log(), by) {
         None if browser.status().is_some() => Some(None),
         found => found.map(Some),

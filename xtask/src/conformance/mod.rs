@@ -66,6 +66,7 @@ const BUILD: [&str; 3] = ["--workspace", "--bin", "weir"];
 
 const CURL: Need = need(&["curl"], "curl");
 const CURL_HTTP3: Need = Need { names: &["curl"], feature: Some("HTTP3"), package: "curl, not every release" };
+const CURL_ALT_SVC: Need = Need { names: &["curl"], feature: Some("alt-svc"), package: "curl" };
 const OPENSSL: Need = need(&["openssl"], "openssl");
 const SSLYZE: Need = need(&["sslyze/bin/sslyze", "sslyze"], "python3-venv");
 const CERTUTIL: Need = need(&["certutil"], "libnss3-tools");
@@ -92,6 +93,7 @@ const CHECKS: &[Check] = &[
     check("aioquic, HTTP/3", &[&AIOQUIC], |bench, found| http3::aioquic(bench, found, "page")),
     check("quic-go, HTTP/3", &[&QUIC_GO], |bench, found| http3::quic_go(bench, found, "page")),
     check("curl, HTTP/3", &[&CURL_HTTP3], |bench, found| clients::curl(bench, found, &["--http3-only"], "3")),
+    check("curl, offer of HTTP/3", &[&CURL_ALT_SVC], clients::alt_svc),
     check("HTTP/3: versions", &[&AIOQUIC], |bench, found| http3::aioquic(bench, found, "versions")),
     check("HTTP/3: Retry", &[&AIOQUIC], |bench, found| http3::aioquic_alone(bench, found, "retry")),
     check("HTTP/3: 0-RTT refused", &[&AIOQUIC], |bench, found| http3::aioquic(bench, found, "early-data")),
