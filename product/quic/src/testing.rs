@@ -298,10 +298,10 @@ impl Client {
         let came = self.came(id(stream));
         let mut response = Response { is_whole: came.is_whole, ..Response::default() };
         let mut rest = &came.bytes[..];
-        while let Some((kind, payload)) = next_frame(&mut rest) {
+        while let Some((kind, payload, is_whole)) = next_frame(&mut rest) {
             match kind {
                 DATA => response.body.extend_from_slice(payload),
-                HEADERS => response.fields = fields(payload),
+                HEADERS if is_whole => response.fields = fields(payload),
                 _ => {}
             }
         }
@@ -358,11 +358,12 @@ fn fields(section: &[u8]) -> Vec<(String, String)> {
     fields
 }
 
-fn next_frame<'a>(rest: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
+/// Its type, and as much of its payload as has come.
+fn next_frame<'a>(rest: &mut &'a [u8]) -> Option<(u64, &'a [u8], bool)> {
     let (kind, kind_bytes) = varint::read(rest)?;
     let (length, length_bytes) = varint::read(&rest[kind_bytes..])?;
     let payload = &rest[kind_bytes + length_bytes..];
     let (payload, behind) = payload.split_at(payload.len().min(length as usize));
     *rest = behind;
-    Some((kind, payload))
+    Some((kind, payload, payload.len() as u64 == length))
 }

@@ -96,7 +96,7 @@ pub fn listen_all(config: &Config) -> Result<Vec<Vec<Listener>>, StartError> {
 /// Where clients speak HTTP/3: a socket beside each, at the same address.
 #[cfg(feature = "http3")]
 fn add_udp(config: &Config, asked: &Listen, listeners: &mut [Listener]) -> Result<(), StartError> {
-    if !asked.is_secure || !asked.has_http3 {
+    if !asked.is_secure || !asked.has_http3 || !config.drain.orders_http3() {
         return Ok(());
     }
     let address = local_address(&listeners[0].socket).map_err(|e| StartError::Listen(asked.address, e))?;

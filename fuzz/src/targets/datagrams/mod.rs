@@ -23,6 +23,7 @@ pub const TARGET: Target = Target {
         "a session",
         "a session broken",
         "a session over",
+        "an attempt that could not be",
         "answered",
         "ignored",
         "refused for want of room",

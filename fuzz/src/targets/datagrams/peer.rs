@@ -85,6 +85,14 @@ impl Peer {
         self.deliver();
     }
 
+    fn begin(&mut self, session: Session) {
+        self.begun += 1;
+        self.reached.mark("a session");
+        self.reached.mark_if(session.host().as_deref() == Some("localhost"), "a handshake begun");
+        assert!(session.is_handshaking() || session.is_closing(), "a handshake in one datagram");
+        assert!(self.sessions.insert(session.key(), session).is_none(), "a key that was used before");
+    }
+
     /// What was made last, once more.
     pub fn deliver(&mut self) {
         self.datagrams += 1;
@@ -95,13 +103,10 @@ impl Peer {
         self.came += self.last.len();
         let mut out = Datagrams::new();
         match self.endpoint.receive(self.now, self.from, None, None, &self.last, &mut out) {
-            Arrival::New(session) => {
-                self.begun += 1;
-                self.reached.mark("a session");
-                self.reached.mark_if(session.host().as_deref() == Some("localhost"), "a handshake begun");
-                assert!(session.is_handshaking() || session.is_closing(), "a handshake in one datagram");
-                assert!(self.sessions.insert(session.key(), session).is_none(), "a key that was used before");
-            }
+            Arrival::New(attempt) => match self.endpoint.accept(self.now, attempt, &mut out) {
+                Some(session) => self.begin(session),
+                None => self.reached.mark("an attempt that could not be"),
+            },
             Arrival::For(key, incoming) => {
                 self.reached.mark("a datagram for a session");
                 let session = self.sessions.get_mut(&key).expect("a session that was not dropped");

@@ -127,7 +127,7 @@ impl Link {
     pub fn deliver(&mut self, datagram: &[u8]) {
         let mut out = Datagrams::new();
         match self.endpoint.receive(self.now, address("198.18.0.2:5000"), None, None, datagram, &mut out) {
-            Arrival::New(session) => self.session = Some(session),
+            Arrival::New(attempt) => self.session = self.endpoint.accept(self.now, attempt, &mut out),
             Arrival::For(_, incoming) => {
                 let now = self.now;
                 let taken = self.session().receive(now, incoming);
