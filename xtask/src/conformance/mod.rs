@@ -168,7 +168,7 @@ fn wanted(args: &Args) -> Result<Vec<&'static Check>, String> {
 fn outcome(count: usize, failed: &[&str], skipped: &[&str], all: bool) -> Result<(), String> {
     let passed = count - failed.len() - skipped.len();
     let not_passed = [("failed", failed), ("SKIPPED", skipped)].into_iter().filter(|(_, names)| !names.is_empty());
-    let not_passed: String = not_passed.map(|(word, names)| format!("; {word}: {}", names.join(", "))).collect();
+    let not_passed: String = not_passed.map(|(word, names)| format!("\n{word}: {}", names.join("; "))).collect();
     let said = format!("conformance: {passed} of {count} passed{not_passed}");
     if !failed.is_empty() || (all && !skipped.is_empty()) {
         return Err(said);
@@ -239,9 +239,9 @@ mod tests {
         let without = Need { names: &["true"], feature: Some("HTTP3"), package: "none" };
         assert!(find(Path::new("/nonexistent"), &without).unwrap_err().contains("without HTTP3"));
         assert_eq!((outcome(2, &[], &["x"], false), outcome(2, &[], &[], true)), (Ok(()), Ok(())));
-        assert_eq!(outcome(2, &[], &["x"], true).unwrap_err(), "conformance: 1 of 2 passed; SKIPPED: x");
+        assert_eq!(outcome(2, &[], &["x"], true).unwrap_err(), "conformance: 1 of 2 passed\nSKIPPED: x");
         let said = outcome(3, &["y", "z"], &["x"], false).unwrap_err();
-        assert_eq!(said, "conformance: 0 of 3 passed; failed: y, z; SKIPPED: x");
+        assert_eq!(said, "conformance: 0 of 3 passed\nfailed: y; z\nSKIPPED: x");
     }
 
     #[test]
