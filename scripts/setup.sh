@@ -131,7 +131,9 @@ install_packages() {
         as_root chmod 755 "$policy"
     fi
     {
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
+        # What a set-up that ran out of time left half done.
+        as_root env DEBIAN_FRONTEND=noninteractive dpkg --configure -a &&
+            as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
             mapfile -t packages < <(printf '%s\n' "$@" | sed "s/^clang$/$(clang_package)/") &&
             as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
     } >&2 || status=$?
