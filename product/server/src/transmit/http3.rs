@@ -25,6 +25,8 @@ pub struct Quic {
     pub session: Session,
     /// Datagrams for which there was no room.
     unsent: Option<Box<Datagrams>>,
+    /// It is on the list of those that wait for room.
+    is_full: bool,
     /// When its session wants to be told the time.
     timer_at: Option<Nanos>,
     /// Acknowledgements that have come, and when the last one did.
@@ -37,7 +39,7 @@ pub struct Quic {
 pub(super) struct Shared {
     /// By instant.
     timers: std::collections::BTreeSet<(Nanos, usize)>,
-    /// Those whose datagrams wait for room in their socket.
+    /// Those whose datagrams wait for room in their socket, each once.
     full: Vec<PipeId>,
     /// Owners of those to which time has happened.
     stirred: Vec<u64>,
@@ -45,9 +47,17 @@ pub(super) struct Shared {
     spare: Datagrams,
 }
 
+#[cfg(test)]
+impl Shared {
+    /// Connections that wait for room.
+    pub fn waiting(&self) -> usize {
+        self.full.len()
+    }
+}
+
 impl Quic {
     pub fn new(session: Session) -> Quic {
-        Quic { session, unsent: None, timer_at: None, acked: None, broken: None }
+        Quic { session, unsent: None, is_full: false, timer_at: None, acked: None, broken: None }
     }
 
     /// What it has seen of its path.
@@ -110,8 +120,9 @@ impl<S: Socket + Clone> Transmitter<S> {
     pub fn on_datagram_room(&mut self, now: Nanos) {
         for id in take(&mut self.shared.full) {
             // It may have been closed meanwhile, and its place may be another's.
-            let is_http3 = |pipe: &super::Pipe<S>| pipe.framed.as_ref().is_some_and(|framed| framed.engine.is_http3());
-            if self.pipes.get(id.0).is_some_and(is_http3) {
+            let framed = self.pipes.get_mut(id.0).and_then(|pipe| pipe.framed.as_deref_mut());
+            if let Some(quic) = framed.and_then(|framed| framed.engine.http3()) {
+                quic.is_full = false;
                 self.on_pipe_writable(now, id);
             }
         }
@@ -198,7 +209,9 @@ impl<S: Socket + Clone> Transmitter<S> {
         let sent = pipe.socket.send_datagrams(&mut out);
         if is_full(&sent) && !out.is_empty() {
             quic.unsent = Some(Box::new(out));
-            self.shared.full.push(PipeId(at));
+            if !std::mem::replace(&mut quic.is_full, true) {
+                self.shared.full.push(PipeId(at));
+            }
         } else {
             out.clear();
             self.shared.spare = out;

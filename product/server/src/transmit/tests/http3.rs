@@ -281,6 +281,13 @@ fn a_full_socket_blocks_and_room_in_it_lets_go() {
         net.run();
         assert!(net.bench.transmitter.is_full() && net.ended().is_empty());
         assert!(net.bench.transmitter.is_blocked(net.peers[at].pipe.unwrap()));
+        for _ in 0..3 {
+            // What its client says meanwhile, and room that is too little, change nothing.
+            net.peers[at].client.ping();
+            net.run();
+            net.bench.transmitter.on_datagram_room(net.bench.now.get());
+            assert_eq!(net.bench.transmitter.shared.waiting(), 1);
+        }
         net.peers[at].socket.room.set(u64::MAX);
         net.bench.transmitter.on_datagram_room(net.bench.now.get());
         net.run();
