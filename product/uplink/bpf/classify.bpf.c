@@ -4,7 +4,7 @@
 //
 // It runs for servers that know nothing of it: where a response begins is told by bytes having come in while nothing was
 // outstanding, how long it is by the Content-Length of its head. What cannot be read (TLS, HTTP/2, chunked) is ranked by what
-// was sent so far. All state of a connection lies in its socket's storage and goes with it: a SYN costs nothing.
+// the server has written so far, and by the TLS record it has begun. All state of a connection lies in its socket's storage and goes with it: a SYN costs nothing.
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -537,18 +537,20 @@ static __always_inline void follow_records(struct __sk_buff *skb, struct flow *f
 }
 
 // How far the response goes at least, where its length is not known: as far as the server has written it, and to the end of the
-// TLS record that it has begun.
+// TLS record that it has begun. Some interpreters of programs cannot read a socket and find a zero there (Linux without
+// CONFIG_BPF_EVENTS).
 static __always_inline __u64 shown_end(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow, struct packet *packet,
 				       __u64 offset)
 {
 	struct tcp_sock *full;
-	__u64 written;
+	__u64 written = 0;
 
 	if (settings.policy == LAS || flow->end > offset)
 		return 0;
 	follow_records(skb, flow, packet, offset);
 	full = bpf_skc_to_tcp_sock(sk);
-	written = full ? offset + (__u32)(full->write_seq - packet->seq) : 0;
+	if (full && full->write_seq)
+		written = offset + (__u32)(full->write_seq - packet->seq);
 	return written > flow->record ? written : flow->record;
 }
 

@@ -70,8 +70,15 @@ fn ranks_are_those_of_sched() {
 fn what_is_shown_to_follow_ranks_where_no_size_is_known() {
     let Some(object) = loaded(OBJECT) else { return };
     let program = object.progs_mut().find(|program| program.name() == "weir_rank").unwrap();
-    let question = |policy, end, shown| {
-        Question { policy, begin: 1000, end, offset: 4000, shown, srtt_us: 0, segments: 0, segment_bytes: 0 }
+    let question = |policy, end, shown| Question {
+        policy,
+        begin: 1000,
+        end,
+        offset: 4000,
+        shown,
+        srtt_us: 0,
+        segments: 0,
+        segment_bytes: 0,
     };
     for (policy, end, shown, value) in [
         (Policy::Psjf, 0, 50_000, 49_000),
