@@ -4,7 +4,7 @@
 //
 // It runs for servers that know nothing of it: where a response begins is told by bytes having come in while nothing was
 // outstanding, how long it is by the Content-Length of its head. What cannot be read (TLS, HTTP/2, chunked) is ranked by what
-// was sent so far. All state of a connection lies in its socket's storage and goes with it: a SYN costs nothing.
+// the server has written so far, and by the TLS record it has begun. All state of a connection lies in its socket's storage and goes with it: a SYN costs nothing.
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -29,6 +29,10 @@ struct refcount_struct {
 
 struct sock {
 	struct refcount_struct sk_wmem_alloc;
+} __attribute__((preserve_access_index));
+
+struct tcp_sock {
+	__u32 write_seq;
 } __attribute__((preserve_access_index));
 
 struct sk_buff {
@@ -92,6 +96,15 @@ struct {
 #define TCP_BYTES 20
 // Responses told apart in one packet: of 64 KiB, so many of 2 KiB.
 #define PIPELINED_MAX 32
+// A TLS record: its content (RFC 8446 has four kinds), the version's first byte, and the most it may hold (RFC 5246 allows 2 KiB
+// more than its text).
+#define RECORD_HEAD_BYTES 5
+#define RECORD_TYPE_MIN 20
+#define RECORD_TYPE_MAX 23
+#define RECORD_MAJOR 3
+#define RECORD_BYTES_MAX (16384 + 2048)
+// Records that begin in one packet: of 64 KiB, so many full ones.
+#define RECORDS_MAX 4
 // A data packet counts at least this much in sk_wmem_alloc, a pure ACK 2 (net/ipv4/tcp_output.c).
 #define TRUESIZE_DATA_MIN 512
 
@@ -304,6 +317,7 @@ static __always_inline void begin_at(struct flow *flow, __u64 received, __u64 of
 	flow->begin = offset;
 	flow->end = 0;
 	flow->scanned = offset;
+	flow->record = offset;
 	flow->received = received;
 	flow->length = 0;
 	flow->has_length = 0;
@@ -501,6 +515,45 @@ static __always_inline __u8 keep_order(struct __sk_buff *skb, struct flow *flow,
 	return band;
 }
 
+// Follows the heads of TLS records (RFC 8446, 5.1) through the packet: the last of them says where a record ends that may not have
+// left yet. What is no record is not looked at again before the next response.
+static __always_inline void follow_records(struct __sk_buff *skb, struct flow *flow, struct packet *packet, __u64 offset)
+{
+	__u8 head[RECORD_HEAD_BYTES];
+	__u32 bytes;
+
+	for (int i = 0; i < RECORDS_MAX; i++) {
+		__u64 at = flow->record - offset;
+
+		if (flow->record < offset || at >= packet->payload_bytes)
+			return;
+		if (bpf_skb_load_bytes(skb, packet->payload_at + at, head, RECORD_HEAD_BYTES))
+			return;
+		bytes = head[3] << 8 | head[4];
+		if (head[0] < RECORD_TYPE_MIN || head[0] > RECORD_TYPE_MAX || head[1] != RECORD_MAJOR || bytes > RECORD_BYTES_MAX)
+			return;
+		flow->record += RECORD_HEAD_BYTES + bytes;
+	}
+}
+
+// How far the response goes at least, where its length is not known: as far as the server has written it, and to the end of the
+// TLS record that it has begun. Some interpreters of programs cannot read a socket and find a zero there (Linux without
+// CONFIG_BPF_EVENTS).
+static __always_inline __u64 shown_end(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow, struct packet *packet,
+				       __u64 offset)
+{
+	struct tcp_sock *full;
+	__u64 written = 0;
+
+	if (settings.policy == LAS || flow->end > offset)
+		return 0;
+	follow_records(skb, flow, packet, offset);
+	full = bpf_skc_to_tcp_sock(sk);
+	if (full && full->write_seq)
+		written = offset + (__u32)(full->write_seq - packet->seq);
+	return written > flow->record ? written : flow->record;
+}
+
 // The band for clients ahead of their share that stands to theirs as this one to all: the order among their responses.
 static __always_inline __u32 behind(__u32 band)
 {
@@ -551,7 +604,7 @@ static __always_inline int classify_data(struct __sk_buff *skb, struct bpf_sock 
 	is_idle = packet->seq == tcp->snd_una && offset >= flow->highest;
 	is_first = follow(skb, sk, flow, tcp, packet, offset, counters);
 	flow->highest = end;
-	value = value_of(settings.policy, flow, tcp, offset);
+	value = value_of(settings.policy, flow, tcp, offset, shown_end(skb, sk, flow, packet, offset));
 	band = band_of(value);
 	if (is_behind)
 		band = behind(band);
@@ -580,7 +633,7 @@ static __always_inline int classify_unknown(struct __sk_buff *skb, struct bpf_tc
 	}
 	counters->no_storage++;
 	offset = tcp->bytes_acked + (__s32)(packet->seq - tcp->snd_una);
-	value = value_of(settings.policy, &flow, tcp, offset);
+	value = value_of(settings.policy, &flow, tcp, offset, 0);
 	band = band_of(value);
 	if (settings.into == INTO_BANDS)
 		return stamp(skb, counters, band, settings.priorities[band & (BANDS_MAX - 1)]);

@@ -104,6 +104,8 @@ struct flow {
 	__u8 kept;
 	__u8 has_length;
 	__u16 status;
+	// Where the next TLS record begins, as far as their heads are followed.
+	__u64 record;
 	// The head is read up to here.
 	__u64 scanned;
 	// Content-Length, as far as the head is read.

@@ -14,6 +14,7 @@ struct question {
 	__u64 begin;
 	__u64 end;
 	__u64 offset;
+	__u64 shown;
 	// The answers.
 	__u64 value;
 	__u64 rank;
@@ -33,7 +34,7 @@ int weir_rank(struct question *question)
 		.mss_cache = question->mss_cache,
 	};
 
-	question->value = value_of(question->policy, &flow, &tcp, question->offset);
+	question->value = value_of(question->policy, &flow, &tcp, question->offset, question->shown);
 	question->rank = rank_of(question->value);
 	return 0;
 }

@@ -15,13 +15,15 @@
 #define VALUES_BEHIND (1u << 24)
 
 // What the policy orders by: bytes, or for srrt microseconds. A response of unknown size, and one that is longer than it was
-// said to be, is ranked by what was sent of it.
-static __always_inline __u64 value_of(__u32 policy, struct flow *flow, struct bpf_tcp_sock *tcp, __u64 offset)
+// said to be, is ranked by what was sent of it, or is shown to follow (up to `shown`).
+static __always_inline __u64 value_of(__u32 policy, struct flow *flow, struct bpf_tcp_sock *tcp, __u64 offset, __u64 shown)
 {
 	__u64 bytes = offset - flow->begin, rtt, window;
 
 	if (policy != LAS && flow->end > offset)
 		bytes = policy == PSJF ? flow->end - flow->begin : flow->end - offset;
+	else if (policy != LAS && shown > offset)
+		bytes = shown - flow->begin;
 	if (policy != SRRT)
 		return bytes;
 	rtt = tcp->srtt_us >> 3 ?: RTT_ASSUMED_US;

@@ -35,6 +35,59 @@ fn las_demotes_a_response_as_it_is_sent_and_begins_anew() {
     });
 }
 
+/// TLS records of application data, each of so many bytes with its head.
+fn records(bytes: &[usize]) -> Vec<u8> {
+    let record = |bytes: &usize| {
+        let mut record = vec![23, 3, 3];
+        record.extend((*bytes as u16 - 5).to_be_bytes());
+        record.resize(*bytes, 0);
+        record
+    };
+    bytes.iter().flat_map(record).collect()
+}
+
+#[test]
+fn without_a_length_a_response_ranks_by_what_the_server_has_written() {
+    for policy in [Policy::Psjf, Policy::Srpt] {
+        with(wanted(policy), |site| {
+            let mut pair = Pair::new("127.0.0.1");
+            for (bytes, band) in [(500, 2), (50_000, 3), (1500, 2)] {
+                let counted = site.during(|| pair.answer(&[&vec![1; bytes]]));
+                assert_eq!((bands(&counted), counted.responses, counted.sizes_unknown), (vec![band], 1, 1), "{bytes}");
+            }
+            let chunked = response("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n", 50_000);
+            assert_eq!(bands(&site.during(|| pair.answer(&[&chunked]))), [3]);
+        });
+    }
+}
+
+#[test]
+fn a_tls_record_tells_its_end_before_it_is_written() {
+    with(wanted(Policy::Psjf), |site| {
+        let mut pair = Pair::new("127.0.0.1");
+        for _ in 0..2 {
+            let one = records(&[16_000]);
+            let counted = site.during(|| pair.answer(&[&one[..1000], &one[1000..]]));
+            assert_eq!((bands(&counted), counted.responses), (vec![3], 1));
+        }
+        // Session tickets, and behind them a response.
+        let tickets = records(&[250, 250]);
+        let counted = site.during(|| pair.answer(&[&tickets, &records(&[600, 700])]));
+        assert_eq!((bands(&counted), counted.responses), (vec![2], 1));
+        let whole = records(&[700, 16_000]);
+        let counted = site.during(|| pair.answer(&[&tickets, &whole[..800], &whole[800..]]));
+        assert_eq!((bands(&counted), counted.responses), (vec![2, 3], 1));
+        assert!(counted.bands[2].bytes < 700, "{counted:?}");
+        // Its head in two packets is not read, and neither is what is no record.
+        let split = site.during(|| pair.answer(&[&records(&[16_000])[..1], &records(&[16_000])[1..900]]));
+        assert_eq!(bands(&split), [2]);
+        for wrong in [[24, 3, 3, 63, 0], [19, 3, 3, 63, 0], [23, 2, 3, 63, 0], [23, 3, 3, 255, 0]] {
+            let counted = site.during(|| pair.answer(&[&wrong, &[0; 900]]));
+            assert_eq!(bands(&counted), [2], "{wrong:?}");
+        }
+    });
+}
+
 #[test]
 fn srpt_ranks_by_what_is_left_and_promotes_without_overtaking() {
     // So slow that no machine is late to fill the queue, however little of it TCP uses.

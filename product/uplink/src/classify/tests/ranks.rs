@@ -17,6 +17,7 @@ struct Question {
     begin: u64,
     end: u64,
     offset: u64,
+    shown: u64,
     srtt_us: u32,
     segments: u32,
     segment_bytes: u32,
@@ -25,14 +26,14 @@ struct Question {
 impl Question {
     /// The value that the program orders by, and the rank it makes of it.
     fn ask(self, program: &libbpf_rs::ProgramMut<'_>) -> (u64, u64) {
-        let longs = [self.begin, self.end, self.offset, 0, 0];
+        let longs = [self.begin, self.end, self.offset, self.shown, 0, 0];
         let words = [self.policy.number(), self.srtt_us, self.segments, self.segment_bytes];
         let mut bytes: Vec<u8> = longs.iter().flat_map(|long| long.to_ne_bytes()).collect();
         bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
         let input = ProgramInput { context_in: Some(&mut bytes), ..ProgramInput::default() };
         program.test_run(input).unwrap();
         let long = |at: usize| u64::from_ne_bytes(bytes[at * 8..at * 8 + 8].try_into().unwrap());
-        (long(3), long(4))
+        (long(4), long(5))
     }
 }
 
@@ -52,6 +53,7 @@ fn ranks_are_those_of_sched() {
             begin,
             end: fields[1].parse::<u64>().map_or(0, |size| begin + size),
             offset: begin + number(2),
+            shown: 0,
             // The kernel keeps eighths.
             srtt_us: u32::try_from(number(3) * 8).unwrap(),
             segments: number(4) as u32,
@@ -60,6 +62,36 @@ fn ranks_are_those_of_sched() {
         let (value, rank) = question.ask(&program);
         assert_eq!(value, number(6), "{row}");
         assert_eq!(rank, value.clamp(17, RANK_BEHIND - 1), "{row}");
+    }
+}
+
+/// What is known to follow counts where the size is not known, and under las never.
+#[test]
+fn what_is_shown_to_follow_ranks_where_no_size_is_known() {
+    let Some(object) = loaded(OBJECT) else { return };
+    let program = object.progs_mut().find(|program| program.name() == "weir_rank").unwrap();
+    let question = |policy, end, shown| Question {
+        policy,
+        begin: 1000,
+        end,
+        offset: 4000,
+        shown,
+        srtt_us: 0,
+        segments: 0,
+        segment_bytes: 0,
+    };
+    for (policy, end, shown, value) in [
+        (Policy::Psjf, 0, 50_000, 49_000),
+        (Policy::Srpt, 0, 50_000, 49_000),
+        (Policy::Las, 0, 50_000, 3000),
+        (Policy::Psjf, 9000, 50_000, 8000),
+        // Longer than it was said to be.
+        (Policy::Psjf, 3500, 50_000, 49_000),
+        (Policy::Psjf, 0, 4000, 3000),
+        (Policy::Psjf, 0, 1500, 3000),
+    ] {
+        let asked = question(policy, end, shown).ask(&program);
+        assert_eq!(asked.0, value, "{policy:?}, end {end}, shown {shown}");
     }
 }
 
