@@ -6,22 +6,25 @@ BENCH ?=
 EXPERIMENT ?= experiments/drains.toml
 QUICK ?= 0
 TO ?= runs/reproduction$(if $(filter 1,$(QUICK)),-quick)
+# Of the set-up of conformance, 0 for no limit.
+SETUP_SECONDS ?= 0
 OUT ?= runs/vm-$(basename $(notdir $(EXPERIMENT)))
 
 # Where rustup puts cargo and where Debian puts servers, for shells that do not look there.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Without libelf the server is built without the BPF programs, which it does not need; looked at after set-up.
-BPF = $(if $(wildcard /usr/include/libelf.h),,--no-default-features)
+BPF = $(if $(wildcard /usr/include/libelf.h),,--no-default-features --features http3)
 
-.PHONY: help run test test-vm conformance demo bench virtual vm-run reproduce setup
+.PHONY: help run test test-vm conformance fuzz demo bench virtual vm-run reproduce setup
 
 help:
 	@echo "make run     serve examples/site at http://127.0.0.1:$(PORT)/, shortest response first (PORT=, UPLINK=, TLS=1)"
 	@echo "make demo    the same server with and without the order, on loopback, and what it is worth"
 	@echo "make test    every check and every test; as root also those in network namespaces"
 	@echo "make test-vm the kernel side's tests on a stock kernel in a virtual machine, as root"
-	@echo "make conformance  the verdicts of sslyze, curl, browsers and h2spec on weir serve over TLS"
+	@echo "make conformance  the verdicts of sslyze, curl, browsers, h2spec, aioquic and quic-go on weir serve"
+	@echo "make fuzz    the fuzz targets under libFuzzer, a minute each (ARGS='h3 --seconds 600')"
 	@echo "make bench   Weir beside nginx on loopback (BENCH='--quick')"
 	@echo "make vm-run  an experiment in a virtual machine with a stock kernel (EXPERIMENT=, OUT=, ARGS=)"
 	@echo "make virtual EXPERIMENT=...  an experiment on a real kernel in virtual time (OUT=, ARGS=)"
@@ -47,8 +50,12 @@ test-vm:
 	@scripts/test-vm.sh
 
 conformance:
-	@scripts/setup.sh conformance
+	@timeout $(SETUP_SECONDS) scripts/setup.sh conformance || [ $$? = 124 ]
 	cargo xtask conformance $(ARGS)
+
+fuzz:
+	@scripts/setup.sh run
+	cargo xtask fuzz $(ARGS)
 
 demo:
 	@scripts/setup.sh run

@@ -20,6 +20,7 @@ exec </dev/null
 # One line each: the purposes that need it, the program or file, the Debian package, what is lost without it.
 needs="
 run,test,bench,virtual,conformance cc build-essential -
+test           c++      build-essential  -
 run,test,bench clang    clang            the BPF programs of weir attach and the ranked qdisc
 run,test,bench /usr/include/libelf.h libelf-dev the BPF programs of weir attach
 run,test,bench /usr/include/zlib.h   zlib1g-dev the BPF programs of weir attach
@@ -51,8 +52,8 @@ bench,conformance h2load nghttp2-client  h2load's checks, the benchmark over HTT
 conformance    chromium chromium         the page in Chromium
 conformance    firefox-esr firefox-esr   the page in Firefox
 conformance    certutil libnss3-tools    the page in Chromium and in Firefox
-conformance    venv     python3-venv     sslyze's verdict on TLS
-conformance    go       golang-go        h2spec's verdict on HTTP/2
+conformance    venv     python3-venv     sslyze's verdict on TLS, aioquic's checks of HTTP/3
+conformance    go       golang-go        h2spec's verdict on HTTP/2, quic-go's checks of HTTP/3
 "
 
 check_toolchain() {
@@ -130,7 +131,9 @@ install_packages() {
         as_root chmod 755 "$policy"
     fi
     {
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
+        # What a set-up that ran out of time left half done.
+        as_root env DEBIAN_FRONTEND=noninteractive dpkg --configure -a &&
+            as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
             mapfile -t packages < <(printf '%s\n' "$@" | sed "s/^clang$/$(clang_package)/") &&
             as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
     } >&2 || status=$?

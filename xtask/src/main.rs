@@ -2,11 +2,12 @@
 //!
 //! `tidy` checks what the compiler does not: the arrows between crates, sizes, where `unsafe` stands.
 //! `ci` runs every check and every test. `bench` measures Weir beside other servers. `mutants` checks the tests.
-//! `conformance` has others' clients and checkers judge Weir over TLS.
+//! `fuzz` looks for inputs that panic. `conformance` has others' clients and checkers judge Weir over TLS and QUIC.
 
 mod bench;
 mod ci;
 mod conformance;
+mod fuzz;
 mod mutants;
 mod programs;
 mod tidy;
@@ -40,8 +41,13 @@ enum Command {
     /// Let others' checkers and clients judge `weir serve` over TLS: sslyze, curl, browsers, h2spec, h2load.
     ///
     /// On loopback, with certificates of its own, and with what `scripts/setup.sh conformance` installs. A check whose program is missing is
-    /// SKIPPED, in CI (CI=true) an error. What the programs said is left in target/conformance/.
+    /// SKIPPED, with --all an error. What the programs said is left in target/conformance/.
     Conformance(conformance::Args),
+    /// Run the fuzz targets under libFuzzer, guided by coverage: everything that a peer can send.
+    ///
+    /// Builds them with counters of coverage below target/fuzz, on stable Rust, with a C++ compiler. What is found goes on from one run to
+    /// the next there; an input that panics is left there too. CI runs the corpus and mutants of it as tests of the crate `fuzz` instead.
+    Fuzz(fuzz::Args),
     /// The server that `bench` measures as the floor.
     #[command(hide = true)]
     Floor(bench::floor::Args),
@@ -54,6 +60,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::main(&root(), &args),
         Command::Mutants(args) => mutants::main(&root(), &args),
         Command::Conformance(args) => conformance::main(&root(), &args),
+        Command::Fuzz(args) => fuzz::main(&root(), &args),
         Command::Floor(args) => bench::floor::main(&args),
     };
     match outcome {

@@ -5,8 +5,14 @@ use std::process::{Command, Stdio};
 
 /// Builds a program and gives its path, as cargo reports it. `words` say which, and how.
 pub fn build(root: &Path, words: &[&str]) -> Result<PathBuf, String> {
+    build_with(root, words, &[])
+}
+
+/// The same, with these variables in cargo's environment.
+pub fn build_with(root: &Path, words: &[&str], variables: &[(&str, &str)]) -> Result<PathBuf, String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["build", "--locked", "--message-format", "json-render-diagnostics"]).args(words);
+    command.envs(variables.iter().copied());
     let output = command.current_dir(root).stderr(Stdio::inherit()).output();
     let output = output.map_err(|e| format!("cannot run cargo: {e}"))?;
     let messages = String::from_utf8_lossy(&output.stdout);

@@ -159,6 +159,23 @@ fn a_source_may_wait_or_fail() {
     assert_eq!(client.write(1, 5000, &mut Plenty(10)), Written { bytes: 0, stop: Stop::Closed });
 }
 
+/// Has some bytes, and breaks off behind them.
+struct BreaksOff;
+
+impl Source for BreaksOff {
+    fn read(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
+        into.resize(into.len() + bytes_max.min(500), b'x');
+        Supply::Failed
+    }
+}
+
+#[test]
+fn of_a_source_that_breaks_off_nothing_is_sent() {
+    let mut client = Client::asking(&[1]);
+    assert_eq!(client.write(1, 5000, &mut BreaksOff), Written { bytes: 0, stop: Stop::Failed });
+    assert_eq!(client.kinds(), [(HEADERS, 1), (RST_STREAM, 1)], "frames alone");
+}
+
 #[test]
 fn an_end_may_have_no_byte() {
     let mut client = Client::asking(&[1]);

@@ -35,6 +35,9 @@ const UNACKNOWLEDGED_BYTES_MAX: u64 = 4 << 20;
 pub(crate) const CLIENT_UNI_STREAMS_MAX: u32 = 8;
 /// Bytes of a handshake that are kept until those before them have come.
 const CRYPTO_BYTES_MAX: usize = 16 << 10;
+/// A round trip, before one is measured: what of a handshake is lost is sent again after three. RFC 9002 section 6.2.2 would have 333 ms; over
+/// nearly all paths that is a second of waiting for nothing, and a datagram sent twice costs little.
+const INITIAL_RTT: Duration = Duration::from_millis(100);
 /// A Retry's token is good for so long.
 const RETRY_TOKEN_LIFETIME: Duration = Duration::from_secs(15);
 
@@ -81,11 +84,25 @@ pub struct Key(pub u64);
 /// A datagram on its way to its session.
 pub struct Incoming(pub(crate) ConnectionEvent);
 
-/// What one datagram was. A session is large; its caller says where it stays.
-#[allow(clippy::large_enum_variant)]
+/// A client that would begin a connection: [`Endpoint::accept`], [`Endpoint::refuse`] or [`Endpoint::ignore`], before the next datagram. One that is dropped keeps
+/// its place among those.
+pub struct Attempt {
+    incoming: quinn::Incoming,
+    /// Of the client's connection ID.
+    id_bytes: usize,
+}
+
+impl Attempt {
+    /// Whose it is, or says that it is.
+    pub fn from(&self) -> SocketAddr {
+        self.incoming.remote_address()
+    }
+}
+
+/// What one datagram was.
 pub enum Arrival {
-    /// It began a connection; its session has it already.
-    New(Session),
+    /// It would begin a connection. Nothing was computed for it yet.
+    New(Attempt),
     /// It is for this session: [`Session::receive`].
     For(Key, Incoming),
     /// It was answered by what is in `out` now: other versions, a Retry, a refusal, a stateless reset.
@@ -193,54 +210,27 @@ impl Endpoint {
                 None => Arrival::Ignored,
             },
             Some(DatagramEvent::NewConnection(incoming)) => {
-                self.decide(inner, now, incoming, source_id_bytes(datagram), out)
+                decide(inner, Attempt { incoming, id_bytes: source_id_bytes(datagram) }, out)
             }
             _ if answered.is_some() => Arrival::Answered,
             _ => Arrival::Ignored,
         }
     }
 
-    /// Takes an attempt, refuses it, or asks for a proof of its address.
-    fn decide(
-        &self,
-        mut inner: MutexGuard<'_, Inner>,
-        now: Nanos,
-        incoming: quinn::Incoming,
-        id_bytes: usize,
-        out: &mut Datagrams,
-    ) -> Arrival {
-        if inner.quinn.open_connections() >= inner.settings.connections_max {
-            out.make(|buffer| Some(inner.quinn.refuse(incoming, buffer)));
-            return Arrival::Answered;
-        }
-        if inner.half_open >= HALF_OPEN_MAX && !incoming.remote_address_validated() {
-            // Nobody is asked twice: a client that was has proved it.
-            out.make(|buffer| inner.quinn.retry(incoming, buffer).ok());
-            return Arrival::Answered;
-        }
-        self.accept(inner, now, incoming, id_bytes, out)
-    }
-
-    fn accept(
-        &self,
-        mut inner: MutexGuard<'_, Inner>,
-        now: Nanos,
-        incoming: quinn::Incoming,
-        id_bytes: usize,
-        out: &mut Datagrams,
-    ) -> Arrival {
+    /// Begins a connection; its session has the datagram already. `None`: it was none that could be.
+    pub fn accept(&self, now: Nanos, attempt: Attempt, out: &mut Datagrams) -> Option<Session> {
+        let mut inner = self.lock();
+        let Attempt { incoming, id_bytes } = attempt;
         let at = inner.clock.instant(now);
         let mut accepted = None;
-        let answered = out.make(|buffer| match inner.quinn.accept(incoming, at, buffer, None) {
+        out.make(|buffer| match inner.quinn.accept(incoming, at, buffer, None) {
             Ok(pair) => {
                 accepted = Some(pair);
                 None
             }
             Err(failed) => failed.response,
         });
-        let Some((handle, connection)) = accepted else {
-            return if answered.is_some() { Arrival::Answered } else { Arrival::Ignored };
-        };
+        let (handle, connection) = accepted?;
         inner.keys_given += 1;
         let key = Key(inner.keys_given);
         if inner.keys.len() <= handle.0 {
@@ -255,7 +245,17 @@ impl Endpoint {
         let mut session = Session::new(membership, clock, connection, &settings, id_bytes);
         // The first datagram is in. A mistake in it ends the session, which is closing then and says so by itself.
         let _ = session.settle(now);
-        Arrival::New(session)
+        Some(session)
+    }
+
+    /// Tells the client that there is no room for it (CONNECTION_REFUSED, RFC 9000 section 20.1).
+    pub fn refuse(&self, attempt: Attempt, out: &mut Datagrams) {
+        out.make(|buffer| Some(self.lock().quinn.refuse(attempt.incoming, buffer)));
+    }
+
+    /// Leaves it unanswered: it tries again.
+    pub fn ignore(&self, attempt: Attempt) {
+        self.lock().quinn.ignore(attempt.incoming);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -310,6 +310,21 @@ impl Drop for Membership {
     }
 }
 
+/// Refuses an attempt, asks for a proof of its address, or leaves it to the caller.
+fn decide(mut inner: MutexGuard<'_, Inner>, attempt: Attempt, out: &mut Datagrams) -> Arrival {
+    let Attempt { incoming, id_bytes } = attempt;
+    if inner.quinn.open_connections() >= inner.settings.connections_max {
+        out.make(|buffer| Some(inner.quinn.refuse(incoming, buffer)));
+        return Arrival::Answered;
+    }
+    if inner.half_open >= HALF_OPEN_MAX && !incoming.remote_address_validated() {
+        // Nobody is asked twice: a client that was has proved it.
+        out.make(|buffer| inner.quinn.retry(incoming, buffer).ok());
+        return Arrival::Answered;
+    }
+    Arrival::New(Attempt { incoming, id_bytes })
+}
+
 fn crypto(acceptor: &tls::Acceptor) -> Result<QuicServerConfig, Unusable> {
     QuicServerConfig::try_from(acceptor.quic_config()).map_err(|_| Unusable::NoInitialSuite)
 }
@@ -329,6 +344,7 @@ fn transport(settings: &Settings) -> Result<TransportConfig, Unusable> {
         .send_window(UNACKNOWLEDGED_BYTES_MAX)
         // What was given first leaves first, whole: the order is the caller's.
         .send_fairness(false)
+        .initial_rtt(INITIAL_RTT)
         .initial_mtu(DATAGRAM_BYTES_MIN)
         .min_mtu(DATAGRAM_BYTES_MIN)
         .mtu_discovery_config(Some(discovery))

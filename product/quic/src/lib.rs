@@ -26,7 +26,7 @@ mod tests;
 mod write;
 
 pub use datagrams::{Batch, Datagram, Datagrams};
-pub use endpoint::{Arrival, Endpoint, Incoming, Key, Settings, Unusable};
+pub use endpoint::{Arrival, Attempt, Endpoint, Incoming, Key, Settings, Unusable};
 pub use session::Session;
 pub use steering::{SOCKETS_MAX, Steering};
 pub use write::Wrote;

@@ -99,9 +99,12 @@ impl Session {
 
     /// Says what is to be said on the control stream, which is opened as soon as that may be.
     fn say(&mut self) {
+        // A ClientHello of two datagrams has its limit on streams in the second.
         if self.control.is_none() {
             self.control = self.connection.streams().open(Dir::Uni);
-            self.to_say.splice(0..0, greeting(self.head_bytes_max));
+            if self.control.is_some() {
+                self.to_say.splice(0..0, greeting(self.head_bytes_max));
+            }
         }
         let Some(control) = self.control.filter(|_| !self.to_say.is_empty()) else { return };
         let said = self.connection.send_stream(control).write(&self.to_say).unwrap_or(0);

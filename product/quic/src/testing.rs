@@ -9,15 +9,18 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{
-    ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig,
+    ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig,
 };
-use quinn_proto::{Event, ReadError, StreamEvent, StreamId, TransportConfig, VarInt};
+use quinn_proto::{Event, ReadError, StreamEvent, TransportConfig, VarInt};
 use units::Nanos;
+
+pub use quinn_proto::{Dir, StreamId};
 
 use crate::h3::frames;
 pub use crate::h3::frames::{DATA, GOAWAY, HEADERS, MAX_PUSH_ID, PRIORITY_UPDATE, SETTINGS};
 pub use crate::h3::varint;
 use crate::qpack;
+pub use crate::qpack::{decode, encode};
 
 /// What a client lets be sent to it, in bytes.
 #[derive(Debug, Clone, Copy)]
@@ -81,8 +84,19 @@ impl Client {
 
     /// One that offers this protocol instead (ALPN).
     pub fn of_protocol(protocol: &[u8], now: Nanos, server: SocketAddr, host: &str, windows: Windows) -> Client {
-        let crypto = tls::testing::quic_client_config(protocol);
-        let crypto = QuicClientConfig::try_from(crypto).expect("the provider has the suite");
+        let crypto = QuicClientConfig::try_from(tls::testing::quic_client_config(protocol));
+        Client::of_crypto(crypto.expect("the provider has the suite"), now, server, host, windows)
+    }
+
+    /// One whose ClientHello takes two datagrams, as those of browsers do with their post-quantum key exchange.
+    pub fn of_long_hello(now: Nanos, server: SocketAddr, host: &str, windows: Windows) -> Client {
+        let mut config = Arc::unwrap_or_clone(tls::testing::quic_client_config(b"h3"));
+        config.alpn_protocols.extend((b'a'..=b'f').map(|byte| vec![byte; 255]));
+        let crypto = QuicClientConfig::try_from(config).expect("the provider has the suite");
+        Client::of_crypto(crypto, now, server, host, windows)
+    }
+
+    fn of_crypto(crypto: QuicClientConfig, now: Nanos, server: SocketAddr, host: &str, windows: Windows) -> Client {
         let mut transport = TransportConfig::default();
         transport.stream_receive_window(windows.stream.into()).receive_window(windows.connection.into());
         let mut config = ClientConfig::new(Arc::new(crypto));
@@ -212,17 +226,31 @@ impl Client {
 
     /// Opens a request's stream.
     pub fn open(&mut self) -> u32 {
-        let id = self.connection.streams().open(Dir::Bi).expect("a server that lets one more be opened");
+        self.try_open(Dir::Bi).expect("a server that lets one more be opened").index() as u32
+    }
+
+    /// Opens a stream, if the server lets it be opened.
+    pub fn try_open(&mut self, dir: Dir) -> Option<StreamId> {
+        let id = self.connection.streams().open(dir)?;
         self.came.entry(id).or_default();
-        id.index() as u32
+        Some(id)
     }
 
     /// Opens a unidirectional stream with these bytes.
     pub fn uni(&mut self, bytes: &[u8]) -> StreamId {
-        let id = self.connection.streams().open(Dir::Uni).expect("a server that lets one more be opened");
-        self.came.entry(id).or_default();
+        let id = self.try_open(Dir::Uni).expect("a server that lets one more be opened");
         self.send(id, bytes);
         id
+    }
+
+    /// Bytes on a stream, as many as are allowed: how many that is.
+    pub fn offer(&mut self, id: StreamId, bytes: &[u8]) -> usize {
+        self.connection.send_stream(id).write(bytes).unwrap_or(0)
+    }
+
+    /// Ends a stream, if it is open.
+    pub fn try_finish(&mut self, id: StreamId) {
+        let _ = self.connection.send_stream(id).finish();
     }
 
     /// Bytes on a stream; all of them have to be allowed.
@@ -270,14 +298,20 @@ impl Client {
         let came = self.came(id(stream));
         let mut response = Response { is_whole: came.is_whole, ..Response::default() };
         let mut rest = &came.bytes[..];
-        while let Some((kind, payload)) = next_frame(&mut rest) {
+        while let Some((kind, payload, is_whole)) = next_frame(&mut rest) {
             match kind {
                 DATA => response.body.extend_from_slice(payload),
-                HEADERS => response.fields = fields(payload),
+                HEADERS if is_whole => response.fields = fields(payload),
                 _ => {}
             }
         }
         response
+    }
+
+    /// What the server did against QUIC, if that has ended the connection.
+    pub fn complaint(&self) -> Option<String> {
+        let lost = self.lost.as_ref()?;
+        matches!(lost, ConnectionError::TransportError(_)).then(|| lost.to_string())
     }
 
     /// The code with which the server has closed the connection.
@@ -324,11 +358,12 @@ fn fields(section: &[u8]) -> Vec<(String, String)> {
     fields
 }
 
-fn next_frame<'a>(rest: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
+/// Its type, and as much of its payload as has come.
+fn next_frame<'a>(rest: &mut &'a [u8]) -> Option<(u64, &'a [u8], bool)> {
     let (kind, kind_bytes) = varint::read(rest)?;
     let (length, length_bytes) = varint::read(&rest[kind_bytes..])?;
     let payload = &rest[kind_bytes + length_bytes..];
     let (payload, behind) = payload.split_at(payload.len().min(length as usize));
     *rest = behind;
-    Some((kind, payload))
+    Some((kind, payload, payload.len() as u64 == length))
 }

@@ -210,6 +210,12 @@ impl DrainChoice {
         }
     }
 
+    /// Whether HTTP/3 has an order, or nobody asks for one. Where the kernel orders by marks, packets of one connection that overtake each
+    /// other are taken for lost ones by its client, and what one connection has below cannot be told from others on its socket.
+    pub fn orders_http3(&self) -> bool {
+        self.is_paced() || self.marker.is_none()
+    }
+
     pub fn is_paced(&self) -> bool {
         self.pace.rate.is_some()
     }

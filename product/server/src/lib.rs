@@ -23,6 +23,8 @@ mod sites;
 mod start;
 mod storage;
 mod sys;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod threads;
 pub mod transmit;
 #[cfg(feature = "http3")]

@@ -96,11 +96,15 @@ pub fn listen_all(config: &Config) -> Result<Vec<Vec<Listener>>, StartError> {
 /// Where clients speak HTTP/3: a socket beside each, at the same address.
 #[cfg(feature = "http3")]
 fn add_udp(config: &Config, asked: &Listen, listeners: &mut [Listener]) -> Result<(), StartError> {
-    if !asked.is_secure || !asked.has_http3 {
+    if !asked.is_secure || !asked.has_http3 || !config.drain.orders_http3() {
         return Ok(());
     }
     let address = local_address(&listeners[0].socket).map_err(|e| StartError::Listen(asked.address, e))?;
-    let group = Group { count: listeners.len(), only_v6: has_ipv4_of_its_own(config, address.port()) };
+    let group = Group {
+        count: listeners.len(),
+        only_v6: has_ipv4_of_its_own(config, address.port()),
+        control_priority: config.drain.control_priority.unwrap_or(0),
+    };
     let bind = |group| Udp::bind(address, group).map_err(|error| StartError::Udp(address, error));
     if group.count > 1 {
         // One that shares with nobody finds another program.

@@ -26,6 +26,8 @@ pub struct Udp {
     state: UdpSocketState,
     /// What its packets are marked with now.
     priority: AtomicU32,
+    /// The mark of what belongs to no response.
+    control_priority: u32,
 }
 
 /// Where a socket stands among those of its port.
@@ -33,6 +35,8 @@ pub struct Udp {
 pub struct Group {
     pub count: usize,
     pub only_v6: bool,
+    /// The mark of what belongs to no response: handshakes wait behind none.
+    pub control_priority: u32,
 }
 
 /// Datagrams that left, and their payload.
@@ -79,12 +83,18 @@ impl Udp {
             sys::steer_by_connection_id(&socket, group.count)?;
         }
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-        Ok(Udp { socket: socket.into(), state, priority: AtomicU32::new(0) })
+        let (priority, control_priority) = (AtomicU32::new(0), group.control_priority);
+        Ok(Udp { socket: socket.into(), state, priority, control_priority })
     }
 
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         let address = rustix::net::getsockname(&self.socket)?;
         SocketAddr::try_from(address).map_err(|_| io::Error::other("the socket has no internet address"))
+    }
+
+    /// The mark of what belongs to no response.
+    pub fn control_priority(&self) -> u32 {
+        self.control_priority
     }
 
     /// A name of it among others of this process.
@@ -156,7 +166,7 @@ mod tests {
     use std::time::Duration;
 
     fn bound(address: &str, count: usize) -> Udp {
-        Udp::bind(address.parse().unwrap(), Group { count, only_v6: true }).unwrap()
+        Udp::bind(address.parse().unwrap(), Group { count, only_v6: true, control_priority: 0 }).unwrap()
     }
 
     /// What one socket gets within the time that loopback needs, and long beyond.
@@ -201,6 +211,19 @@ mod tests {
         let (left, result) = udp.send(&mut out, 0);
         assert!(result.is_ok() && out.is_empty());
         assert_eq!(left, Left::default());
+    }
+
+    /// Packets have their mark when they are sent: two connections on one socket take turns with theirs.
+    #[test]
+    fn each_send_has_its_mark() {
+        let (server, client) = (bound("127.0.0.1:0", 1), bound("127.0.0.1:0", 1));
+        let to = server.local_address().unwrap();
+        for priority in [3, 0, 5, 5] {
+            let mut out = Datagrams::new();
+            out.push(Datagram { to, from: None, ecn: None, bytes: &[1] });
+            client.send(&mut out, priority).1.unwrap();
+            assert_eq!(SockRef::from(&client.socket).priority().unwrap(), priority);
+        }
     }
 
     /// Both kinds of header: the first datagrams of a connection, whose ID the client chose, and those behind.

@@ -178,6 +178,23 @@ fn both_sides_say_that_they_end() {
 }
 
 #[test]
+fn behind_our_end_nothing_is_opened() {
+    for version in [&TLS13, &TLS12] {
+        let (mut client, mut session) = (client(&client_config(version), "localhost"), Session::new(&acceptor()));
+        carry(&mut client, &mut session, &mut std::iter::empty());
+        session.end();
+        carry(&mut client, &mut session, &mut std::iter::empty());
+        let mut plain = Vec::new();
+        session.open(b"\x17\x03\x03\x00\x28no record of the client's, with a length", &mut plain).unwrap();
+        client.writer().write_all(b"late").unwrap();
+        client.write_tls(&mut plain).unwrap();
+        let late = std::mem::take(&mut plain);
+        session.open(&late, &mut plain).unwrap();
+        assert!(plain.is_empty() && !session.has_unsent());
+    }
+}
+
+#[test]
 fn garbage_is_an_end_and_an_alert_at_most() {
     for garbage in [&b"\x16\x03\x01\x00\x05hello"[..], b"\x17\x03\x03\x00\x01x", b"\x16\x03\x01\xff\xff", &[0; 50]] {
         let mut session = Session::new(&acceptor());

@@ -12,8 +12,44 @@ use super::site;
 /// How long the server may take to begin, and to end with what is under way.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// One `weir serve`.
+pub struct Server {
+    running: Running,
+    pub port: u16,
+    log: PathBuf,
+}
+
+impl Server {
+    fn start(command: &mut Command, log: PathBuf) -> Result<Server, String> {
+        let mut running = Running::start(command, &log)?;
+        let said = || fs::read_to_string(&log).unwrap_or_default();
+        let look = || if running.status().is_some() { Some(None) } else { port_of(&said()).map(Some) };
+        let port = run::wait_for(LIMIT, look).flatten();
+        let port = port.ok_or_else(|| format!("weir does not serve: {}", last_lines(&said(), 3)))?;
+        Ok(Server { running, port, log })
+    }
+
+    pub fn id(&self) -> u32 {
+        self.running.id()
+    }
+
+    /// It must have outlived all that, and end well.
+    pub fn stop(mut self) -> Result<(), String> {
+        self.running.ask_to_end();
+        let ended = self.running.wait(LIMIT);
+        let said = fs::read_to_string(&self.log).unwrap_or_default();
+        match ended {
+            Some(status) if status.success() && !said.contains("panicked") => Ok(()),
+            Some(status) => Err(format!("weir ended with {status}: {}", last_lines(&said, 5))),
+            None => Err(format!("weir has not ended {LIMIT:?} after SIGTERM: {}", last_lines(&said, 5))),
+        }
+    }
+}
+
 pub struct Bench {
-    server: Running,
+    weir: PathBuf,
+    has_http3: bool,
+    server: Server,
     pub port: u16,
     pub certificates: Certificates,
     pub folder: PathBuf,
@@ -21,7 +57,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    pub fn start(root: &Path, weir: &Path, openssl: &Path) -> Result<Bench, String> {
+    pub fn start(root: &Path, weir: PathBuf, openssl: &Path, has_http3: bool) -> Result<Bench, String> {
         let folder = root.join("target/conformance");
         let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
         if folder.exists() {
@@ -30,20 +66,17 @@ impl Bench {
         let site = folder.join("site");
         site::write(&site).map_err(failed)?;
         let certificates = certificates::make(&folder, openssl)?;
-        let mut command = Command::new(weir);
-        command
-            .arg("serve")
-            .arg(&site)
-            .args(["--listen", "127.0.0.1:0", "--access-log"])
-            .arg(folder.join("access.log"));
-        command.arg("--cert").arg(&certificates.chain).arg("--key").arg(&certificates.key);
-        let log = folder.join("server.log");
-        let mut server = Running::start(&mut command, &log)?;
-        let said = || fs::read_to_string(&log).unwrap_or_default();
-        let look = || if server.status().is_some() { Some(None) } else { port_of(&said()).map(Some) };
-        let port = run::wait_for(LIMIT, look).flatten();
-        let port = port.ok_or_else(|| format!("weir does not serve: {}", last_lines(&said(), 3)))?;
-        Ok(Bench { server, port, certificates, folder, site })
+        let mut command = serve(&weir, &site, &certificates, has_http3);
+        command.arg("--access-log").arg(folder.join("access.log"));
+        let server = Server::start(&mut command, folder.join("server.log"))?;
+        let port = server.port;
+        Ok(Bench { weir, has_http3, server, port, certificates, folder, site })
+    }
+
+    /// A server of its own for a check that ends it, or fills it.
+    pub fn another(&self, name: &str) -> Result<Server, String> {
+        let mut command = serve(&self.weir, &self.site, &self.certificates, self.has_http3);
+        Server::start(&mut command, self.log(&format!("{name}-server")))
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -60,17 +93,17 @@ impl Bench {
         fs::read_to_string(self.folder.join("access.log")).unwrap_or_default()
     }
 
-    /// It must have outlived all that, and end well.
-    pub fn stop(mut self) -> Result<(), String> {
-        self.server.ask_to_end();
-        let ended = self.server.wait(LIMIT);
-        let said = fs::read_to_string(self.log("server")).unwrap_or_default();
-        match ended {
-            Some(status) if status.success() && !said.contains("panicked") => Ok(()),
-            Some(status) => Err(format!("weir ended with {status}: {}", last_lines(&said, 5))),
-            None => Err(format!("weir has not ended {LIMIT:?} after SIGTERM: {}", last_lines(&said, 5))),
-        }
+    pub fn stop(self) -> Result<(), String> {
+        self.server.stop()
     }
+}
+
+fn serve(weir: &Path, site: &Path, certificates: &Certificates, has_http3: bool) -> Command {
+    let mut command = Command::new(weir);
+    command.arg("serve").arg(site).args(["--listen", "127.0.0.1:0"]);
+    command.arg("--cert").arg(&certificates.chain).arg("--key").arg(&certificates.key);
+    command.args((!has_http3).then_some("--no-http3"));
+    command
 }
 
 /// In the line that the server says first.

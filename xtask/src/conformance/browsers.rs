@@ -12,11 +12,24 @@ use super::site;
 
 /// A browser's first start, on a slow machine.
 const LIMIT: Duration = Duration::from_secs(120);
-/// By ALPN, as the script names it.
-const PROTOCOL: &str = "h2";
+/// Of HTTP/2 and HTTP/3 by ALPN, as the script names them, and as the access log does.
+const HTTP2: [&str; 2] = ["h2", "HTTP/2.0"];
+const HTTP3: [&str; 2] = ["h3", "HTTP/3.0"];
 
 pub fn chromium(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
-    let home = bench.folder.join("chromium");
+    load(bench, "chromium", HTTP2, &mut chromium_at(bench, found, "chromium")?)
+}
+
+/// From its first packet. Its QUIC takes no authority but the known ones, though a key by its digest, and for localhost ::1 alone.
+pub fn chromium_http3(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
+    let mut command = chromium_at(bench, found, "chromium-h3")?;
+    command.arg("--enable-quic").arg(format!("--origin-to-force-quic-on=127.0.0.1:{}", bench.port));
+    command.arg(format!("--ignore-certificate-errors-spki-list={}", bench.certificates.key_digest));
+    load_at("127.0.0.1", bench, "chromium-h3", HTTP3, &mut command)
+}
+
+fn chromium_at(bench: &Bench, found: &[PathBuf], home: &str) -> Result<Command, String> {
+    let home = bench.folder.join(home);
     trust(bench, &found[1], &home.join(".pki/nssdb"))?;
     let mut command = Command::new(&found[0]);
     // Root has no sandbox. What it would ask of other hosts is left out.
@@ -24,19 +37,37 @@ pub fn chromium(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
     command.args(["--disable-background-networking", "--disable-component-update", "--no-proxy-server"]);
     command.arg(format!("--user-data-dir={}", home.join("data").display()));
     command.env("HOME", &home).env_remove("XDG_DATA_HOME").env_remove("XDG_CONFIG_HOME");
-    load(bench, "chromium", &mut command)
+    Ok(command)
 }
 
 pub fn firefox(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
-    let home = bench.folder.join("firefox");
+    // It would move to HTTP/3 when it likes.
+    load(bench, "firefox", HTTP2, &mut firefox_at(bench, found, "firefox", &[("network.http.http3.enable", "false")])?)
+}
+
+/// By what it would learn of `Alt-Svc`: a setting says so before its first packet.
+pub fn firefox_http3(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
+    let mapping = format!("\"localhost;h3=:{}\"", bench.port);
+    let settings = [
+        ("network.http.http3.enable", "true"),
+        ("network.http.http3.alt-svc-mapping-for-testing", &mapping),
+        ("network.http.http3.disable_when_third_party_roots_found", "false"),
+    ];
+    load(bench, "firefox-h3", HTTP3, &mut firefox_at(bench, found, "firefox-h3", &settings)?)
+}
+
+fn firefox_at(bench: &Bench, found: &[PathBuf], home: &str, settings: &[(&str, &str)]) -> Result<Command, String> {
+    let home = bench.folder.join(home);
     trust(bench, &found[1], &home)?;
+    let lines: String = settings.iter().map(|(name, value)| format!("user_pref(\"{name}\", {value});\n")).collect();
+    fs::write(home.join("user.js"), lines).map_err(|error| format!("{}: {error}", home.display()))?;
     let mut command = Command::new(&found[0]);
     command
         .args(["--headless", "--no-remote", "--profile"])
         .arg(&home)
         .env("HOME", &home)
         .env("MOZ_DISABLE_CONTENT_SANDBOX", "1");
-    load(bench, "firefox", &mut command)
+    Ok(command)
 }
 
 /// Makes a store of certificates that has the authority's.
@@ -52,17 +83,22 @@ fn trust(bench: &Bench, certutil: &Path, store: &Path) -> Result<(), String> {
     certutil(&["-A", "-t", "C,,", "-n", "weir-conformance", "-i", &authority]).map(drop)
 }
 
-/// Until the script has reported.
-fn load(bench: &Bench, by: &str, command: &mut Command) -> Result<String, String> {
-    let log = bench.log(by);
-    let mut browser = Running::start(command.arg(bench.url(&format!("?{by}"))), &log)?;
+fn load(bench: &Bench, by: &str, protocol: [&str; 2], command: &mut Command) -> Result<String, String> {
+    load_at("localhost", bench, by, protocol, command)
+}
+
+/// Until the script has reported. All that the browser asked for meanwhile must have come by the protocol.
+fn load_at(host: &str, bench: &Bench, by: &str, protocol: [&str; 2], command: &mut Command) -> Result<String, String> {
+    let (log, before) = (bench.log(by), bench.access_log().len());
+    let expected = expected(protocol[0]);
+    let mut browser = Running::start(command.arg(format!("https://{host}:{}/?{by}", bench.port)), &log)?;
     let look = || match report(&bench.access_log(), by) {
         None if browser.status().is_some() => Some(None),
         found => found.map(Some),
     };
     match run::wait_for(LIMIT, look).flatten() {
-        Some(said) if said == expected() => Ok(format!("a page with {} files, {PROTOCOL}", site::IMAGES + 4)),
-        Some(said) => Err(format!("it reports `{said}`, expected `{}`", expected())),
+        Some(said) if said == expected => by_protocol(&bench.access_log()[before..], protocol[1]),
+        Some(said) => Err(format!("it reports `{said}`, expected `{expected}`")),
         None => {
             let said = fs::read_to_string(&log).unwrap_or_default();
             Err(format!("the page has not reported; the browser said: {}", last_lines(&said, 3)))
@@ -70,8 +106,8 @@ fn load(bench: &Bench, by: &str, command: &mut Command) -> Result<String, String
     }
 }
 
-fn expected() -> String {
-    format!("protocol={PROTOCOL}&images={}&large={}&failed=", site::IMAGES, site::LARGE_BYTES)
+fn expected(protocol: &str) -> String {
+    format!("protocol={protocol}&images={}&large={}&failed=", site::IMAGES, site::LARGE_BYTES)
 }
 
 /// What the page in this browser asked to be told.
@@ -81,14 +117,38 @@ fn report(log: &str, by: &str) -> Option<String> {
     Some(rest.split_once(' ')?.0.into())
 }
 
+/// The files of the page, and its report.
+fn by_protocol(log: &str, protocol: &str) -> Result<String, String> {
+    let wanted = site::IMAGES + 5;
+    let (right, wrong): (Vec<&str>, Vec<&str>) =
+        log.lines().partition(|line| line.contains(&format!(" {protocol}\" ")));
+    match wrong.first() {
+        Some(line) => Err(format!("expected {protocol} in the access log: {line}")),
+        None if right.len() < wanted => {
+            Err(format!("{} requests by {protocol}, expected {wanted} at least", right.len()))
+        }
+        None => Ok(format!("a page with {} files; {} requests by {protocol}", site::IMAGES + 4, right.len())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::report;
+    use super::*;
 
     #[test]
     fn a_report_is_found_in_the_log() {
         let log = "a [b] \"GET /?firefox HTTP/1.1\" 200\nc [d] \"GET /report?by=firefox&failed=x HTTP/1.1\" 200 0\n";
         assert_eq!(report(log, "firefox").as_deref(), Some("failed=x"));
         assert_eq!(report(log, "chromium"), None);
+    }
+
+    #[test]
+    fn a_request_by_another_protocol_or_too_few_are_no_success() {
+        let line = "a - - [b] \"GET /large HTTP/3.0\" 200 1000000 \"-\" \"-\"\n";
+        let log = line.repeat(site::IMAGES + 5);
+        assert_eq!(by_protocol(&log, "HTTP/3.0").as_deref(), Ok("a page with 12 files; 13 requests by HTTP/3.0"));
+        assert!(by_protocol(&log[line.len()..], "HTTP/3.0").unwrap_err().starts_with("12 requests"));
+        let other = log.clone() + &line.replace("HTTP/3.0", "HTTP/2.0");
+        assert!(by_protocol(&other, "HTTP/3.0").unwrap_err().starts_with("expected HTTP/3.0"));
     }
 }

@@ -27,6 +27,8 @@ pub struct Certificates {
     /// Of the server, and the authority's behind it.
     pub chain: PathBuf,
     pub key: PathBuf,
+    /// SHA-256 of the server's public key as DER, in base64.
+    pub key_digest: String,
 }
 
 /// Makes them in this folder.
@@ -49,8 +51,13 @@ pub fn make(folder: &Path, openssl: &Path) -> Result<Certificates, String> {
         "x509 -req -in server.csr -CA authority.pem -CAkey authority.key -CAcreateserial -days {DAYS} -sha256 \
          -extfile server.ext -out server.pem"
     ))?;
+    openssl("x509 -in server.pem -noout -pubkey -out server.public")?;
+    openssl("pkey -pubin -in server.public -outform der -out server.public.der")?;
+    openssl("dgst -sha256 -binary -out server.digest server.public.der")?;
+    let key_digest = openssl("base64 -in server.digest")?.trim().into();
     let chain = ["server.pem", "authority.pem"].map(|name| fs::read_to_string(path(name)).map_err(failed));
     let [server, authority] = chain;
     fs::write(path("chain.pem"), server? + &authority?).map_err(failed)?;
-    Ok(Certificates { authority: path("authority.pem"), chain: path("chain.pem"), key: path("server.key") })
+    let [authority, chain, key] = ["authority.pem", "chain.pem", "server.key"].map(path);
+    Ok(Certificates { authority, chain, key, key_digest })
 }

@@ -31,6 +31,23 @@ pub fn curl(bench: &Bench, found: &[PathBuf], words: &[&str], protocol: &str) ->
     Ok(format!("{} files, whole", site::FILES.len()))
 }
 
+/// What it keeps of `Alt-Svc`, by the protocol of the response that had it.
+pub fn alt_svc(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
+    for (word, protocol) in [("--http1.1", "h1"), ("--http2", "h2")] {
+        let kept = bench.folder.join(format!("alt-svc-{protocol}"));
+        let mut command = Command::new(&found[0]);
+        command.args(["-sS", "--fail", word, "-o", "/dev/null", "--cacert"]).arg(&bench.certificates.authority);
+        command.arg("--alt-svc").arg(&kept).arg(bench.url("style.css"));
+        run::well(&mut command, &bench.log("curl-alt-svc"), LIMIT)?;
+        let kept = fs::read_to_string(&kept).unwrap_or_default();
+        let wanted = format!("{protocol} localhost {0} h3 localhost {0} ", bench.port);
+        if !kept.lines().any(|line| line.starts_with(&wanted)) {
+            return Err(format!("no `{wanted}` in what curl kept: {}", run::last_lines(&kept, 2)));
+        }
+    }
+    Ok("Alt-Svc over HTTP/1.1 and HTTP/2".into())
+}
+
 /// Ten connections, by a protocol that `words` ask for and h2load names so.
 pub fn h2load(bench: &Bench, found: &[PathBuf], words: &[&str], protocol: &str) -> Result<String, String> {
     let mut command = Command::new(&found[0]);

@@ -1,21 +1,24 @@
-//! `cargo xtask conformance`: others' checkers and clients against `weir serve` over TLS on loopback.
+//! `cargo xtask conformance`: others' checkers and clients against `weir serve` over TLS and QUIC on loopback.
 //!
 //! What we test ourselves we may misread as we wrote it. Each check here is somebody else's program, asked for its verdict. A program that
-//! is missing costs its check alone: SKIPPED, with the reason; with `CI=true` that is an error, or a check would never run and nobody would
-//! notice.
+//! is missing costs its check alone: SKIPPED, with the reason. Such checks are named again at the end, or one would never run and nobody
+//! would notice.
 
 mod bench;
 mod browsers;
 pub mod certificates;
 mod clients;
 mod h2spec;
+mod http3;
 mod run;
 mod site;
 mod sslyze;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
-use crate::{ci, programs};
+use crate::programs;
 use bench::Bench;
 
 #[derive(clap::Args)]
@@ -26,14 +29,29 @@ pub struct Args {
     /// A `weir` to judge instead of building this workspace's
     #[arg(long, value_name = "PROGRAM")]
     weir: Option<PathBuf>,
+    /// A skipped check is an error
+    #[arg(long)]
+    all: bool,
+    /// Begin no check after this time: those left are skipped
+    #[arg(long, value_name = "SECONDS")]
+    within: Option<u64>,
+    /// Only the checks of HTTP/3, of a server without it: each must fail, which shows that it can
+    #[arg(long)]
+    no_http3: bool,
 }
 
 /// A program that a check needs.
 struct Need {
     /// Any of these, on the path or below target/tools.
     names: &'static [&'static str],
+    /// What it has to say it can, asked for its version.
+    feature: Option<&'static str>,
     /// The package of Debian that has it.
     package: &'static str,
+}
+
+const fn need(names: &'static [&'static str], package: &'static str) -> Need {
+    Need { names, feature: None, package }
 }
 
 struct Check {
@@ -46,14 +64,18 @@ struct Check {
 /// As the tests have built it.
 const BUILD: [&str; 3] = ["--workspace", "--bin", "weir"];
 
-const CURL: Need = Need { names: &["curl"], package: "curl" };
-const OPENSSL: Need = Need { names: &["openssl"], package: "openssl" };
-const SSLYZE: Need = Need { names: &["sslyze/bin/sslyze", "sslyze"], package: "python3-venv" };
-const CERTUTIL: Need = Need { names: &["certutil"], package: "libnss3-tools" };
-const CHROMIUM: Need = Need { names: &["chromium", "chromium-browser", "google-chrome"], package: "chromium" };
-const FIREFOX: Need = Need { names: &["firefox-esr", "firefox"], package: "firefox-esr" };
-const H2LOAD: Need = Need { names: &["h2load"], package: "nghttp2-client" };
-const H2SPEC: Need = Need { names: &["h2spec"], package: "golang-go" };
+const CURL: Need = need(&["curl"], "curl");
+const CURL_HTTP3: Need = Need { names: &["curl"], feature: Some("HTTP3"), package: "curl, not every release" };
+const CURL_ALT_SVC: Need = Need { names: &["curl"], feature: Some("alt-svc"), package: "curl" };
+const OPENSSL: Need = need(&["openssl"], "openssl");
+const SSLYZE: Need = need(&["sslyze/bin/sslyze", "sslyze"], "python3-venv");
+const CERTUTIL: Need = need(&["certutil"], "libnss3-tools");
+const CHROMIUM: Need = need(&["chromium", "chromium-browser", "google-chrome"], "chromium");
+const FIREFOX: Need = need(&["firefox-esr", "firefox"], "firefox-esr");
+const H2LOAD: Need = need(&["h2load"], "nghttp2-client");
+const AIOQUIC: Need = need(&["aioquic/bin/python"], "python3-venv");
+const QUIC_GO: Need = need(&["quic-go"], "golang-go");
+const H2SPEC: Need = need(&["h2spec"], "golang-go");
 
 const fn check(
     name: &'static str,
@@ -63,8 +85,25 @@ const fn check(
     Check { name, needs, run }
 }
 
+/// What those of HTTP/3 have in their names.
+const HTTP3: &str = "HTTP/3";
+
+/// The short ones first: time may run out.
 const CHECKS: &[Check] = &[
-    check("sslyze", &[&SSLYZE], sslyze::run),
+    check("aioquic, HTTP/3", &[&AIOQUIC], |bench, found| http3::aioquic(bench, found, "page")),
+    check("quic-go, HTTP/3", &[&QUIC_GO], |bench, found| http3::quic_go(bench, found, "page")),
+    check("curl, HTTP/3", &[&CURL_HTTP3], |bench, found| clients::curl(bench, found, &["--http3-only"], "3")),
+    check("curl, offer of HTTP/3", &[&CURL_ALT_SVC], clients::alt_svc),
+    check("HTTP/3: versions", &[&AIOQUIC], |bench, found| http3::aioquic(bench, found, "versions")),
+    check("HTTP/3: Retry", &[&AIOQUIC], |bench, found| http3::aioquic_alone(bench, found, "retry")),
+    check("HTTP/3: 0-RTT refused", &[&AIOQUIC], |bench, found| http3::aioquic(bench, found, "early-data")),
+    check("HTTP/3: another port", &[&AIOQUIC], |bench, found| http3::aioquic(bench, found, "migration")),
+    check("HTTP/3: another path", &[&QUIC_GO], |bench, found| http3::quic_go(bench, found, "migration")),
+    check("HTTP/3: cancelled, aioquic", &[&AIOQUIC], |bench, found| http3::aioquic(bench, found, "cancelled")),
+    check("HTTP/3: cancelled, quic-go", &[&QUIC_GO], |bench, found| http3::quic_go(bench, found, "cancelled")),
+    check("HTTP/3: SIGTERM", &[&AIOQUIC], |bench, found| http3::aioquic_alone(bench, found, "shutdown")),
+    check("Chromium, HTTP/3", &[&CHROMIUM, &CERTUTIL], browsers::chromium_http3),
+    check("Firefox, HTTP/3", &[&FIREFOX, &CERTUTIL], browsers::firefox_http3),
     check("openssl, sessions resumed", &[&OPENSSL], clients::resumption),
     check("curl, TLS 1.2", &[&CURL], |bench, found| {
         clients::curl(bench, found, &["--http1.1", "--tls-max", "1.2"], "1.1")
@@ -78,6 +117,7 @@ const CHECKS: &[Check] = &[
         clients::h2load(bench, found, &["--max-concurrent-streams", "100"], "h2")
     }),
     check("h2spec", &[&H2SPEC], h2spec::run),
+    check("sslyze", &[&SSLYZE], sslyze::run),
 ];
 
 #[derive(Debug, PartialEq)]
@@ -88,25 +128,62 @@ enum Verdict {
 }
 
 pub fn main(root: &Path, args: &Args) -> Result<(), String> {
-    let wanted = |check: &&Check| args.only.as_ref().is_none_or(|text| check.name.contains(text.as_str()));
-    let checks: Vec<&Check> = CHECKS.iter().filter(wanted).collect();
-    if checks.is_empty() {
-        let names: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
-        return Err(format!("--only {}: expected a part of: {}", args.only.as_deref().unwrap_or(""), names.join("; ")));
-    }
+    let until = args.within.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let checks = wanted(args)?;
     let openssl = find(root, &OPENSSL)?;
     let weir = args.weir.clone().map_or_else(|| programs::build(root, &BUILD), Ok)?;
-    let bench = Bench::start(root, &weir, &openssl)?;
-    let mut failed = Vec::new();
-    for check in checks {
-        let verdict = judge(root, &bench, check);
+    let bench = Bench::start(root, weir, &openssl, !args.no_http3)?;
+    let (mut failed, mut skipped) = (Vec::new(), Vec::new());
+    for check in &checks {
+        let mut verdict = match until {
+            Some(until) if Instant::now() >= until => Verdict::Skipped("no time left: --within".into()),
+            _ => judge(root, &bench, check),
+        };
+        if args.no_http3 {
+            verdict = inverted(verdict);
+        }
         println!("{}", line(check.name, &verdict));
-        if fails(&verdict, ci::is_ci_here()) {
-            failed.push(check.name);
+        match verdict {
+            Verdict::Passed(_) => {}
+            Verdict::Failed(_) => failed.push(check.name),
+            Verdict::Skipped(_) => skipped.push(check.name),
         }
     }
     bench.stop()?;
-    if failed.is_empty() { Ok(()) } else { Err(format!("conformance: failed: {}", failed.join("; "))) }
+    outcome(checks.len(), &failed, &skipped, args.all)
+}
+
+fn wanted(args: &Args) -> Result<Vec<&'static Check>, String> {
+    let is_wanted = |check: &&Check| args.only.as_ref().is_none_or(|text| check.name.contains(text.as_str()));
+    let checks: Vec<&Check> =
+        CHECKS.iter().filter(is_wanted).filter(|check| !args.no_http3 || check.name.contains(HTTP3)).collect();
+    if !checks.is_empty() {
+        return Ok(checks);
+    }
+    let names: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
+    Err(format!("--only {}: expected a part of: {}", args.only.as_deref().unwrap_or(""), names.join("; ")))
+}
+
+/// Says what was skipped, though that is no error unless all was wanted.
+fn outcome(count: usize, failed: &[&str], skipped: &[&str], all: bool) -> Result<(), String> {
+    let passed = count - failed.len() - skipped.len();
+    let not_passed = [("failed", failed), ("SKIPPED", skipped)].into_iter().filter(|(_, names)| !names.is_empty());
+    let not_passed: String = not_passed.map(|(word, names)| format!("\n{word}: {}", names.join("; "))).collect();
+    let said = format!("conformance: {passed} of {count} passed{not_passed}");
+    if !failed.is_empty() || (all && !skipped.is_empty()) {
+        return Err(said);
+    }
+    println!("{said}");
+    Ok(())
+}
+
+/// Of a check that must fail.
+fn inverted(verdict: Verdict) -> Verdict {
+    match verdict {
+        Verdict::Passed(said) => Verdict::Failed(format!("it passes though nobody serves HTTP/3: {said}")),
+        Verdict::Failed(said) => Verdict::Passed(format!("fails as it must: {said}")),
+        Verdict::Skipped(said) => Verdict::Skipped(said),
+    }
 }
 
 fn judge(root: &Path, bench: &Bench, check: &Check) -> Verdict {
@@ -121,10 +198,21 @@ fn judge(root: &Path, bench: &Bench, check: &Check) -> Verdict {
 fn find(root: &Path, need: &Need) -> Result<PathBuf, String> {
     let tools = root.join("target/tools");
     let kept = need.names.iter().map(|name| tools.join(name)).find(|program| program.is_file());
-    kept.or_else(|| need.names.iter().find_map(|name| programs::find(name))).ok_or_else(|| {
-        let (name, package) = (need.names[0], need.package);
-        format!("no program {name} (Debian package {package}): run scripts/setup.sh conformance")
-    })
+    let found = kept.or_else(|| need.names.iter().find_map(|name| programs::find(name)));
+    let (name, package) = (need.names[0], need.package);
+    match (found, need.feature) {
+        (Some(program), Some(feature)) if !has(&program, feature) => {
+            Err(format!("{} without {feature} (Debian package {package})", program.display()))
+        }
+        (Some(program), _) => Ok(program),
+        (None, _) => Err(format!("no program {name} (Debian package {package}): run scripts/setup.sh conformance")),
+    }
+}
+
+/// Whether its version says so.
+fn has(program: &Path, feature: &str) -> bool {
+    let said = Command::new(program).arg("--version").output();
+    said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).split_whitespace().any(|word| word == feature))
 }
 
 fn line(name: &str, verdict: &Verdict) -> String {
@@ -136,27 +224,35 @@ fn line(name: &str, verdict: &Verdict) -> String {
     format!("{word:8} {name:26} {}", said.replace('\n', "\n                                    "))
 }
 
-fn fails(verdict: &Verdict, is_ci: bool) -> bool {
-    match verdict {
-        Verdict::Passed(_) => false,
-        Verdict::Failed(_) => true,
-        Verdict::Skipped(_) => is_ci,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_program_is_named_and_fails_in_ci_alone() {
-        let need = Need { names: &["no-such-program"], package: "none" };
-        let skipped = Verdict::Skipped(find(Path::new("/nonexistent"), &need).unwrap_err());
+    fn a_missing_program_is_named_and_fails_where_all_is_wanted() {
+        let no_such = need(&["no-such-program"], "none");
+        let skipped = Verdict::Skipped(find(Path::new("/nonexistent"), &no_such).unwrap_err());
         assert!(
             line("x", &skipped).starts_with("SKIPPED  x ")
                 && line("x", &skipped).contains("scripts/setup.sh conformance")
         );
-        assert!(!fails(&skipped, false) && fails(&skipped, true));
-        assert!(fails(&Verdict::Failed("no".into()), false) && !fails(&Verdict::Passed("all".into()), true));
+        let without = Need { names: &["true"], feature: Some("HTTP3"), package: "none" };
+        assert!(find(Path::new("/nonexistent"), &without).unwrap_err().contains("without HTTP3"));
+        assert_eq!((outcome(2, &[], &["x"], false), outcome(2, &[], &[], true)), (Ok(()), Ok(())));
+        assert_eq!(outcome(2, &[], &["x"], true).unwrap_err(), "conformance: 1 of 2 passed\nSKIPPED: x");
+        let said = outcome(3, &["y", "z"], &["x"], false).unwrap_err();
+        assert_eq!(said, "conformance: 0 of 3 passed\nfailed: y; z\nSKIPPED: x");
+    }
+
+    #[test]
+    fn without_http3_its_checks_alone_are_wanted_and_must_fail() {
+        let args = Args { only: None, weir: None, all: false, within: None, no_http3: true };
+        let names: Vec<&str> = wanted(&args).unwrap().iter().map(|check| check.name).collect();
+        assert!(
+            names.contains(&"Chromium, HTTP/3") && names.contains(&"HTTP/3: SIGTERM") && !names.contains(&"h2spec")
+        );
+        assert!(matches!(inverted(Verdict::Passed("x".into())), Verdict::Failed(_)));
+        assert!(matches!(inverted(Verdict::Failed("x".into())), Verdict::Passed(_)));
+        assert!(matches!(inverted(Verdict::Skipped("x".into())), Verdict::Skipped(_)));
     }
 }

@@ -27,6 +27,10 @@ impl Running {
         command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0).spawn().map(Running).map_err(failed)
     }
 
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Its status, once it has ended.
     pub fn status(&mut self) -> Option<ExitStatus> {
         self.0.try_wait().ok().flatten()

@@ -22,6 +22,9 @@ const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
 /// Unidirectional streams of the server: control, QPACK's two, and some of types that we pass over (RFC 9114 section 6.2).
 const SERVER_STREAMS_MAX: u32 = 16;
 
+/// A round trip, before one is measured: Chromium's and Firefox's.
+const INITIAL_RTT: std::time::Duration = std::time::Duration::from_millis(100);
+
 /// A server of which nothing has come for so long is gone, in the handshake too: Chromium's. The server may say less.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(30);
 
@@ -43,6 +46,7 @@ impl QuicConfig {
             .max_idle_timeout(Some(IdleTimeout::try_from(SILENCE_MAX).expect("half a minute")))
             .stream_receive_window(STREAM_WINDOW_BYTES.into())
             .receive_window(CONNECTION_WINDOW_BYTES.into())
+            .initial_rtt(INITIAL_RTT)
             // Requests are small: probes of the path would be most of what we send.
             .mtu_discovery_config(None)
             .datagram_receive_buffer_size(None)

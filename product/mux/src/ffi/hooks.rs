@@ -62,14 +62,17 @@ impl Hooks {
         turn.end.saturating_sub(self.out.len() + FRAME_HEADER_BYTES).min(bytes_max)
     }
 
-    /// Reads so much of a body to where it will stand, behind room for its frame's header.
+    /// Reads so much of a body to where it will stand, behind room for its frame's header. Of one that fails nothing stays.
     pub fn read(&mut self, source: &mut dyn Source, bytes_max: usize) -> (usize, Supply) {
         self.frame_at = self.out.len();
         self.out.extend_from_slice(&[0; FRAME_HEADER_BYTES]);
         let begin = self.out.len();
         let supply = source.read(&mut self.out, bytes_max);
-        let bytes = self.out.len() - begin;
+        let mut bytes = self.out.len() - begin;
         assert!(bytes <= bytes_max, "{bytes} bytes of a frame of {bytes_max}");
+        if supply == Supply::Failed {
+            bytes = 0;
+        }
         if bytes == 0 {
             self.out.truncate(self.frame_at);
         }

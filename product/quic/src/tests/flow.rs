@@ -1,6 +1,7 @@
 //! Requests and responses.
 
 use super::rig::*;
+use crate::testing::{Client, Windows};
 use mux::Event;
 
 #[test]
@@ -41,4 +42,15 @@ fn our_control_stream_begins_with_settings() {
     let [control] = &rig.client.server_streams()[..] else { panic!("one stream of the server's") };
     assert_eq!(control.bytes, [0, 4, 9, 1, 0, 6, 0x80, 0, 0x40, 0, 7, 0]);
     assert!(!control.is_whole);
+}
+
+#[test]
+fn it_does_so_once_where_the_handshake_begins_with_two_datagrams() {
+    let mut rig = Rig::new();
+    rig.client = Client::of_long_hello(rig.now, SERVER.parse().unwrap(), "localhost", Windows::default());
+    rig.drain_client();
+    assert_eq!(rig.to_server.len(), 2);
+    rig.connect();
+    let [control] = &rig.client.server_streams()[..] else { panic!("one stream of the server's") };
+    assert_eq!(control.bytes, [0, 4, 9, 1, 0, 6, 0x80, 0, 0x40, 0, 7, 0]);
 }

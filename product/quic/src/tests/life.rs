@@ -220,7 +220,7 @@ fn many_handshakes_make_clients_prove_their_address() {
     for number in 0..HALF_OPEN_MAX {
         let (_, datagram) = first(number);
         match endpoint.receive(Nanos(0), address(number), None, None, &datagram, &mut out) {
-            Arrival::New(session) => sessions.push(session),
+            Arrival::New(attempt) => sessions.extend(endpoint.accept(Nanos(0), attempt, &mut out)),
             _ => panic!("client {number} was not taken"),
         }
     }
@@ -235,11 +235,17 @@ fn many_handshakes_make_clients_prove_their_address() {
     // From another address its token is worth nothing; in 16 s it has run out; here and now it is good.
     assert!(matches!(endpoint.receive(Nanos(0), address(0), None, None, &again, &mut out), Arrival::Answered));
     assert!(matches!(endpoint.receive(Nanos::from_secs(16), from, None, None, &again, &mut out), Arrival::Answered));
-    assert!(matches!(endpoint.receive(Nanos(0), from, None, None, &again, &mut out), Arrival::New(_)));
+    let begin = |arrival, out: &mut Datagrams| match arrival {
+        Arrival::New(attempt) => endpoint.accept(Nanos(0), attempt, out),
+        _ => None,
+    };
+    let arrival = endpoint.receive(Nanos(0), from, None, None, &again, &mut out);
+    assert!(begin(arrival, &mut out).is_some());
     // Without one of those in their handshake, nobody is asked.
     sessions.pop();
     let (_, datagram) = first(1);
-    assert!(matches!(endpoint.receive(Nanos(0), address(500), None, None, &datagram, &mut out), Arrival::New(_)));
+    let arrival = endpoint.receive(Nanos(0), address(500), None, None, &datagram, &mut out);
+    assert!(begin(arrival, &mut out).is_some());
 }
 
 #[test]
@@ -248,14 +254,46 @@ fn more_connections_than_allowed_are_refused() {
     let mut out = Datagrams::new();
     let mut receive = |number| {
         let (_, datagram) = first(number);
-        endpoint.receive(Nanos(0), address(number), None, None, &datagram, &mut out)
+        match endpoint.receive(Nanos(0), address(number), None, None, &datagram, &mut out) {
+            Arrival::New(attempt) => endpoint.accept(Nanos(0), attempt, &mut out),
+            Arrival::Answered => None,
+            _ => panic!("a first datagram of client {number}"),
+        }
     };
-    let [Arrival::New(kept), Arrival::New(dropped)] = [receive(1), receive(2)] else { panic!("two are allowed") };
-    assert!(matches!(receive(3), Arrival::Answered));
+    let [Some(kept), Some(dropped)] = [receive(1), receive(2)] else { panic!("two are allowed") };
+    assert!(receive(3).is_none());
     let key = dropped.key();
     drop(dropped);
-    let Arrival::New(third) = receive(4) else { panic!("a place was given back") };
+    let Some(third) = receive(4) else { panic!("a place was given back") };
     assert!(third.key() != key && third.key() != kept.key());
+}
+
+/// A second of waiting, as long as no round trip is known, is more than most handshakes take in all.
+#[test]
+fn what_is_lost_of_a_handshake_is_sent_again_soon() {
+    for lost in 1..=3 {
+        let mut rig = Rig::new();
+        rig.passes = Box::new(move |number| number != lost);
+        rig.run_until(|rig| rig.client.is_connected);
+        assert!(rig.now < Nanos::from_millis(500), "without datagram {lost} it took {:?}", rig.now);
+    }
+}
+
+/// A refusal leaves nothing behind, however many there are.
+#[test]
+fn a_client_that_is_refused_learns_so() {
+    let endpoint = endpoint(&Settings::default());
+    for number in 0..10 {
+        let (mut client, datagram) = first(number);
+        let mut out = Datagrams::new();
+        let arrival = endpoint.receive(Nanos(0), address(number), None, None, &datagram, &mut out);
+        let Arrival::New(attempt) = arrival else { panic!("client {number} was not offered") };
+        assert_eq!(attempt.from(), address(number));
+        endpoint.refuse(attempt, &mut out);
+        client.receive(Nanos(0), out.first().unwrap().bytes);
+        let lost = client.lost.expect("it is told");
+        assert!(lost.to_string().contains("refused"), "{lost}");
+    }
 }
 
 #[test]
@@ -317,7 +355,9 @@ proptest! {
             datagram.truncate(at);
         }
         let mut out = Datagrams::new();
-        if let Arrival::New(mut session) = endpoint.receive(Nanos(0), address(1), None, None, &datagram, &mut out) {
+        if let Arrival::New(attempt) = endpoint.receive(Nanos(0), address(1), None, None, &datagram, &mut out)
+            && let Some(mut session) = endpoint.accept(Nanos(0), attempt, &mut out)
+        {
             session.make(Nanos(0), usize::MAX, &mut out);
         }
         prop_assert!(out.bytes() <= 3 * 1200);

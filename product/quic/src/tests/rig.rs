@@ -212,8 +212,9 @@ impl Rig {
     pub fn deliver(&mut self, from: SocketAddr, datagram: &[u8]) {
         let mut out = Datagrams::new();
         match self.endpoint.receive(self.now, from, None, None, datagram, &mut out) {
-            Arrival::New(session) => {
-                self.sessions.insert(session.key(), session);
+            Arrival::New(attempt) => {
+                let session = self.endpoint.accept(self.now, attempt, &mut out);
+                self.sessions.extend(session.map(|session| (session.key(), session)));
             }
             Arrival::For(key, incoming) => {
                 let session = self.sessions.get_mut(&key).expect("a session that is kept");

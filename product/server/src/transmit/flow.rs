@@ -39,7 +39,8 @@ pub struct Seen {
 
 impl Flow {
     pub fn new(socket: Arc<Udp>) -> Flow {
-        Flow { socket, books: Mutex::default() }
+        let books = Books { priority: socket.control_priority(), ..Books::default() };
+        Flow { socket, books: Mutex::new(books) }
     }
 
     /// Sends from the front; an error leaves the rest.

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use mux::Broken;
-use quic::{Arrival, Datagrams, Endpoint, Incoming, Key, Session, Settings, Steering};
+use quic::{Arrival, Attempt, Datagrams, Endpoint, Incoming, Key, Session, Settings, Steering};
 use rustix::event::epoll::EventFlags;
 use units::Nanos;
 use units::wire::Framing;
@@ -27,8 +27,6 @@ use crate::udp::{Came, Pieces, Udp};
 const RECEIVES_PER_TURN_MAX: usize = 16;
 /// A connection that ends on our wish stays so long for its client to acknowledge the last response.
 const FAREWELL: Nanos = Nanos::from_secs(2);
-/// What a client that finds no room is told (RFC 9114 section 8.1).
-const EXCESSIVE_LOAD: u64 = 0x107;
 /// Payload of a full datagram where the path takes Ethernet's, over IPv6 (RFC 8899 finds out).
 const DATAGRAM_BYTES: u64 = 1452;
 
@@ -128,7 +126,7 @@ impl Worker {
 
     fn take_datagram(&mut self, number: usize, door: &Door, came: &Came<'_>, answers: &mut Datagrams) {
         match door.endpoint.receive(self.now, came.from, came.to, came.ecn, came.bytes, answers) {
-            Arrival::New(session) => self.welcome_http3(number, door, session, answers),
+            Arrival::New(attempt) => self.welcome_http3(number, door, attempt, answers),
             Arrival::For(key, incoming) => self.deposit((number, key), incoming),
             Arrival::Answered | Arrival::Ignored => {}
         }
@@ -138,7 +136,7 @@ impl Worker {
     fn answer_datagrams(&mut self, door: &Door, answers: &mut Datagrams) {
         if let Some(first) = answers.first() {
             let framing = framing(first.to);
-            let (left, _) = door.udp.send(answers, 0);
+            let (left, _) = door.udp.send(answers, door.udp.control_priority());
             answers.clear();
             self.parts.transmitter.on_sent_beside(self.now, framing, left.datagrams.into(), left.bytes);
         }
@@ -158,14 +156,25 @@ impl Worker {
         self.queue(at);
     }
 
-    fn welcome_http3(&mut self, number: usize, door: &Door, mut session: Session, answers: &mut Datagrams) {
-        let peer = session.peer();
-        let has_place = self.stop_at.is_none() && self.take_place_beside();
-        let client = if has_place { self.let_in(peer.ip()) } else { None };
-        let Some(client) = client else {
-            session.close(self.now, EXCESSIVE_LOAD, "too many connections");
-            return session.make(self.now, 0, answers);
+    fn welcome_http3(&mut self, number: usize, door: &Door, attempt: Attempt, answers: &mut Datagrams) {
+        let peer = attempt.from();
+        let place = if self.stop_at.is_none() { self.take_place_beside() } else { Some(false) };
+        // It knocks again within a second.
+        let Some(has_place) = place else { return door.endpoint.ignore(attempt) };
+        let Some(client) = has_place.then(|| self.let_in(peer.ip())).flatten() else {
+            return door.endpoint.refuse(attempt, answers);
         };
+        match door.endpoint.accept(self.now, attempt, answers) {
+            Some(session) => self.admit_http3((number, door), client, session),
+            None => {
+                self.parts.places.give_back();
+                self.parts.clients.leave(client, 0, self.now);
+            }
+        }
+    }
+
+    fn admit_http3(&mut self, (number, door): (usize, &Door), client: u32, session: Session) {
+        let peer = session.peer();
         let owner = self.owners.next(self.conns.vacant_key());
         self.http3.flows.add(number, session.key(), owner);
         let socket = Connection::from(Flow::new(Arc::clone(&door.udp)));

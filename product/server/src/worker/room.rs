@@ -27,15 +27,20 @@ impl Worker {
         is_freed
     }
 
-    /// The same for one that has knocked already, and is refused where there is none.
+    /// The same for one that has knocked already. `None`: another worker may give one up in a moment; until then nobody is accepted here.
     #[cfg(feature = "http3")]
-    pub(super) fn take_place_beside(&mut self) -> bool {
+    pub(super) fn take_place_beside(&mut self) -> Option<bool> {
         if self.parts.places.take() {
-            return true;
+            return Some(true);
         }
         let is_freed = self.give_up_idle() && self.parts.places.take();
         self.tell_limit();
-        is_freed
+        if !is_freed && self.parts.places.workers() > 1 && !self.parts.limits.holds_places {
+            self.pause_accepting();
+            self.parts.places.wait(self.parts.number);
+            return None;
+        }
+        Some(is_freed)
     }
 
     /// At the end of a turn: lets in those who wait for a place that was given back elsewhere, and gives one up for those

@@ -23,7 +23,7 @@ impl Line {
             String::new()
         };
         let account = config.account.as_ref().map_or(String::new(), |account| account_of(account, config));
-        let remarks = [loops, account, reach(config)].concat();
+        let remarks = [loops, account, http3_off(config), reach(config)].concat();
         let passed = config.passed.iter().map(|socket| socket.label()).collect();
         Line { served, passed, remarks }
     }
@@ -84,6 +84,14 @@ pub fn served(sites: &[SiteConfig]) -> String {
 fn account_of(account: &Account, config: &Config) -> String {
     let kept = if config.drain.capabilities().is_empty() { "" } else { " with CAP_NET_ADMIN, to mark packets" };
     format!("; as user {account}{kept}")
+}
+
+fn http3_off(config: &Config) -> String {
+    let is_wanted = config.listen.iter().any(|listen| listen.is_secure && listen.has_http3);
+    if is_wanted && !config.drain.orders_http3() {
+        return "; HTTP/3 off: with bands and ranked it would have no order".to_string();
+    }
+    String::new()
 }
 
 /// Nobody else finds the default, which somebody may not expect.

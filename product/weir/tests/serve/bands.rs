@@ -280,3 +280,20 @@ fn a_classifier_that_sorts_them_already_is_told() {
     });
     assert!(told.is_ok() && sizes_told == 1, "{told:?}, {sizes_told}");
 }
+
+/// It would have no order there; clients are not told of it.
+#[cfg(feature = "http3")]
+#[test]
+fn there_is_no_http3_where_the_kernel_orders() {
+    let Some(bench) = Bench::new("50mbit") else { return };
+    let site = Site::of_sizes(&[10]);
+    for (shaping, is_off) in
+        [(&["--shaping", "bands"][..], true), (&["--shaping", "paced", "--uplink", "50mbit"], false)]
+    {
+        let server = bench.start(&site, &[shaping, &["--tls-dev"]].concat());
+        let first = &server.stdout()[0];
+        assert_eq!(first.contains("; HTTP/3 off: with bands and ranked it would have no order"), is_off, "{first}");
+        let taken = bench.cable.at_server(|| std::net::UdpSocket::bind(SERVER).is_err());
+        assert_eq!(taken, !is_off);
+    }
+}

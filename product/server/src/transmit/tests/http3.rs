@@ -131,7 +131,8 @@ impl Net {
             let mut answers = Datagrams::new();
             let from = "198.18.0.2:5000".parse().unwrap();
             match peer.endpoint.receive(now, from, None, None, &datagram, &mut answers) {
-                Arrival::New(session) => {
+                Arrival::New(attempt) => {
+                    let session = peer.endpoint.accept(now, attempt, &mut answers).unwrap();
                     let (owner, socket) = (peer.socket.name as u64, peer.socket.clone());
                     let pipe = PipeState::new(socket.framing);
                     let opening =

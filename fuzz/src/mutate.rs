@@ -1,0 +1,100 @@
+//! Mutants of a corpus, the same for the same seed: what tests run, where nobody watches the coverage.
+
+use rand::Rng;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use crate::INPUT_BYTES_MAX;
+
+/// Changes of one input at most.
+const CHANGES_MAX: u32 = 4;
+/// Bytes that one change copies, inserts or takes away, at most.
+const PIECE_BYTES_MAX: usize = 64;
+/// Bytes at the limits of lengths, signs and types.
+const EDGES: [u8; 10] = [0, 1, 2, 0x3f, 0x40, 0x7f, 0x80, 0xc0, 0xfe, 0xff];
+
+pub struct Mutator<'a> {
+    corpus: &'a [Vec<u8>],
+    rng: ChaCha8Rng,
+}
+
+impl<'a> Mutator<'a> {
+    pub fn new(corpus: &'a [Vec<u8>], seed: u64) -> Mutator<'a> {
+        Mutator { corpus, rng: ChaCha8Rng::seed_from_u64(seed) }
+    }
+
+    /// The next mutant, of an input by chance.
+    pub fn next_mutant(&mut self) -> Vec<u8> {
+        let mut bytes = self.any_input().to_vec();
+        for _ in 0..self.rng.random_range(1..=CHANGES_MAX) {
+            self.change(&mut bytes);
+        }
+        bytes.truncate(INPUT_BYTES_MAX);
+        bytes
+    }
+
+    fn any_input(&mut self) -> &'a [u8] {
+        let corpus = self.corpus;
+        if corpus.is_empty() { &[] } else { &corpus[self.rng.random_range(0..corpus.len())] }
+    }
+
+    fn change(&mut self, bytes: &mut Vec<u8>) {
+        let at = self.rng.random_range(0..=bytes.len());
+        match self.rng.random_range(0..8) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << self.rng.random_range(0..8),
+            1 if at < bytes.len() => bytes[at] = self.rng.random(),
+            2 if at < bytes.len() => bytes[at] = EDGES[self.rng.random_range(0..EDGES.len())],
+            3 => {
+                let end = bytes.len().min(at + self.rng.random_range(1..=PIECE_BYTES_MAX));
+                bytes.drain(at..end);
+            }
+            4 => {
+                let piece = self.piece_of(&bytes.clone());
+                bytes.splice(at..at, piece);
+            }
+            5 => {
+                let other = self.any_input();
+                let piece = self.piece_of(other);
+                bytes.splice(at..at, piece);
+            }
+            6 => {
+                let other = self.any_input();
+                let begin = self.rng.random_range(0..=other.len());
+                bytes.truncate(at);
+                bytes.extend_from_slice(&other[begin..]);
+            }
+            _ => {
+                let piece: Vec<u8> = (0..self.rng.random_range(1..=8)).map(|_| self.rng.random()).collect();
+                bytes.splice(at..at, piece);
+            }
+        }
+    }
+
+    fn piece_of(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let begin = self.rng.random_range(0..=bytes.len());
+        let end = bytes.len().min(begin + self.rng.random_range(1..=PIECE_BYTES_MAX));
+        bytes[begin..end].to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_seed_has_its_mutants() {
+        let counted = (0..INPUT_BYTES_MAX).map(|at| (at % 251) as u8).collect();
+        let corpus = [b"GET / HTTP/1.1\r\n\r\n".to_vec(), b"PRI".to_vec(), counted];
+        let of = |seed| {
+            let mut mutator = Mutator::new(&corpus, seed);
+            (0..1000).map(|_| mutator.next_mutant()).collect::<Vec<_>>()
+        };
+        let mutants = of(1);
+        assert_eq!(mutants, of(1));
+        assert_ne!(mutants, of(2));
+        assert!(mutants.iter().all(|mutant| mutant.len() <= INPUT_BYTES_MAX));
+        assert!(mutants.iter().collect::<BTreeSet<_>>().len() > 900, "nearly all differ");
+    }
+}

@@ -1,0 +1,24 @@
+//! The targets. Each has its operations in its file.
+
+mod bodies;
+mod config;
+mod connection;
+mod datagrams;
+mod h3;
+mod http1;
+mod mux;
+mod qpack;
+mod tls;
+
+use crate::Target;
+
+pub const TARGETS: &[Target] = &[
+    http1::TARGET,
+    connection::TARGET,
+    mux::TARGET,
+    h3::TARGET,
+    datagrams::TARGET,
+    tls::TARGET,
+    qpack::TARGET,
+    config::TARGET,
+];
