@@ -537,8 +537,8 @@ static __always_inline void follow_records(struct __sk_buff *skb, struct flow *f
 }
 
 // How far the response goes at least, where its length is not known: as far as the server has written it, and to the end of the
-// TLS record that it has begun. Some interpreters of programs cannot read a socket and find a zero there (Linux without
-// CONFIG_BPF_EVENTS).
+// TLS record that it has begun. Some interpreters of programs cannot read a socket and find a zero there (Linux in
+// user mode).
 static __always_inline __u64 shown_end(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow, struct packet *packet,
 				       __u64 offset)
 {
