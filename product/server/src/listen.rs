@@ -22,6 +22,9 @@ use crate::udp::{Group, Udp};
 /// How long a connection without a request stays with the kernel, in seconds; then it is ours to time out.
 const DEFER_ACCEPT_S: i32 = 1;
 
+/// Ports left to the kernel that are tried, should they be taken for UDP.
+const FREE_PORT_TRIES: usize = 10;
+
 /// A listening socket as one worker has it.
 #[derive(Debug)]
 pub struct Listener {
@@ -83,14 +86,28 @@ pub fn listen_all(config: &Config) -> Result<Vec<Vec<Listener>>, StartError> {
         }
     }
     for asked in &config.listen {
-        let sockets = listen(config, asked.address)?.into_iter();
-        let mut listeners: Vec<_> =
-            sockets.map(|socket| Listener { is_secure: asked.is_secure, ..socket.into() }).collect();
-        #[cfg(feature = "http3")]
-        add_udp(config, asked, &mut listeners)?;
-        of_workers.iter_mut().zip(listeners.drain(..)).for_each(|(all, one)| all.push(one));
+        let mut tries = 1;
+        let listeners = loop {
+            match listen_at(config, asked) {
+                // The port that the kernel chose is free for TCP, which is not to say for UDP.
+                Err(StartError::Udp(..)) if asked.address.port() == 0 && tries < FREE_PORT_TRIES => tries += 1,
+                heard => break heard?,
+            }
+        };
+        of_workers.iter_mut().zip(listeners).for_each(|(all, one)| all.push(one));
     }
     Ok(of_workers)
+}
+
+/// Those of one address, one for each worker.
+fn listen_at(config: &Config, asked: &Listen) -> Result<Vec<Listener>, StartError> {
+    let sockets = listen(config, asked.address)?.into_iter();
+    #[cfg_attr(not(feature = "http3"), allow(unused_mut))]
+    let mut listeners: Vec<_> =
+        sockets.map(|socket| Listener { is_secure: asked.is_secure, ..socket.into() }).collect();
+    #[cfg(feature = "http3")]
+    add_udp(config, asked, &mut listeners)?;
+    Ok(listeners)
 }
 
 /// Where clients speak HTTP/3: a socket beside each, at the same address.

@@ -1,6 +1,6 @@
 //! HTTP/3 as a client of it meets the program, over UDP; what is said in frames is tested where they are made.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::process::Command;
 use std::time::Instant;
 
@@ -180,10 +180,14 @@ fn responses_over_tls_say_where_it_is() {
 #[test]
 fn a_port_of_udp_that_is_taken_is_named() {
     let site = site();
-    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
     let served = site.served();
     for workers in ["1", "2"] {
+        // Free for TCP when it was looked at; another test may take it, but not for UDP.
+        let (_taken, address) = std::iter::repeat_with(|| UdpSocket::bind("127.0.0.1:0").unwrap())
+            .map(|taken| (taken.local_addr().unwrap(), taken))
+            .find(|(address, _)| TcpListener::bind(address).is_ok())
+            .map(|(address, taken)| (taken, address.to_string()))
+            .unwrap();
         let started = run_to_end(&[
             "serve",
             served.to_str().unwrap(),
