@@ -421,7 +421,7 @@ impl Source for Users {
     fn take(&mut self) -> Option<Ask> {
         let next = *self.due.iter().min()?;
         self.due.retain(|other| *other != next);
-        Some(Ask { at: next.0, size_bytes: 10, user: Some(next.1), group: None, client: None })
+        Some(Ask { at: next.0, size_bytes: 10, user: Some(next.1), group: None, client: None, part: None })
     }
 
     fn on_end(&mut self, user: u32, at: Nanos) -> bool {
