@@ -206,6 +206,24 @@ fn sessions_come_by_themselves_and_then_wait() {
 }
 
 #[test]
+fn pages_are_recorded_beside_their_requests() {
+    let folder = Folder::new("pages");
+    let (_, Run { manifest, records, pages }) = recorded(&folder, &["--pages", "--rho", "0.8", "--seconds", "1"]);
+    assert_eq!((manifest.closed.as_deref(), manifest.environment["trace"].as_str()), (
+        Some("page loads"),
+        "pages of the Web Almanac 2024"
+    ));
+    assert!(!pages.is_empty() && records.iter().all(|record| record.client.unwrap() < pages.len() as u32));
+    assert_eq!(pages.iter().map(|page| page.requests).sum::<u64>(), records.len() as u64);
+    assert!(pages.iter().all(|page| page.failed == 0 && page.first_view_ns <= page.full_ns));
+    let said = run(&["http://127.0.0.1:9/", "--pages", "--uplink", "10mbit", "--seconds", "1"]);
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("--pages: how many is missing: write the load of the link, --rho 0.8"), "{said}");
+    let said = run(&["http://127.0.0.1:9/", "--pages", "--uplink", "10mbit", "--rho", "0.8"]);
+    assert!(String::from_utf8_lossy(&said.stderr).contains("write --seconds too"));
+}
+
+#[test]
 fn surge_is_described_beside_what_was_published() {
     let output = run(&["--surge", "--describe", "--json"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
