@@ -544,8 +544,7 @@ fn a_page_asks_for_what_it_has_found_over_six_connections() {
             std::thread::spawn(move || well_behaved(stream));
         }
     });
-    let plan =
-        Plan { per_connection: u64::MAX, client_connections: Some(6), grace: PATIENT, ..plan(address) };
+    let plan = Plan { per_connection: u64::MAX, client_connections: Some(6), grace: PATIENT, ..plan(address) };
     let mut pages = PageLoads::new(0.8, "10mbit".parse().unwrap(), 2.0, 6, 3).unwrap();
     let requests = pages.count().unwrap();
     let outcome = run(&plan, &mut pages, |_| ControlFlow::Continue(())).unwrap();

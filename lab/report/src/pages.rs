@@ -49,8 +49,7 @@ impl PagesSummary {
 }
 
 /// Names of the times of a page.
-pub(crate) const MEASURES: [&str; 6] =
-    ["view mean", "view p50", "view p95", "whole mean", "whole p50", "whole p95"];
+pub(crate) const MEASURES: [&str; 6] = ["view mean", "view p50", "view p95", "whole mean", "whole p50", "whole p95"];
 
 impl PageTimesMs {
     fn of(pages: &[PageRecord], until_ns: fn(&PageRecord) -> u64) -> Option<PageTimesMs> {

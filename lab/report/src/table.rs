@@ -104,7 +104,8 @@ fn classes(summary: &Summary) -> Vec<Row> {
 
 /// Of runs that loaded pages.
 fn pages(summary: &Summary) -> Vec<Row> {
-    let heading = row("page loads, ms", &["pages", "not whole"]).into_iter().chain(MEASURES.map(String::from)).collect();
+    let heading =
+        row("page loads, ms", &["pages", "not whole"]).into_iter().chain(MEASURES.map(String::from)).collect();
     let of_run = |run: &RunSummary| {
         let pages = run.pages?;
         let counts = [label(run), pages.count.to_string(), pages.not_whole.to_string()];

@@ -130,7 +130,9 @@ impl Args {
     /// Of a page on several connections each carries one request at a time, and one connection carries many.
     fn page_requests(&self) -> u32 {
         match self.protocol() {
-            Protocol::Http1 => self.client_connections.and_then(|most| most.try_into().ok()).unwrap_or(PAGE_CONNECTIONS),
+            Protocol::Http1 => {
+                self.client_connections.and_then(|most| most.try_into().ok()).unwrap_or(PAGE_CONNECTIONS)
+            }
             Protocol::Http2 { streams } | Protocol::Http3 { streams } => streams,
         }
     }
@@ -307,7 +309,11 @@ fn plan(wanted: &Wanted, target: SocketAddr, args: &Args) -> Plan {
         host: wanted.url.authority.clone(),
         prefix: wanted.url.prefix.clone(),
         sites: args.load.class.iter().map(|customer| site(customer, &wanted.url)).collect(),
-        per_connection: if args.load.session.is_some() || args.load.pages { u64::MAX } else { args.load.per_connection },
+        per_connection: if args.load.session.is_some() || args.load.pages {
+            u64::MAX
+        } else {
+            args.load.per_connection
+        },
         grace: args.load.grace.unwrap_or(GRACE).into(),
         patience: wanted.patience,
         clients: wanted.clients.clone(),

@@ -85,7 +85,14 @@ impl Source for Scheduled<'_> {
     fn take(&mut self) -> Option<Ask> {
         let job = self.jobs.get(self.next)?;
         self.next += 1;
-        Some(Ask { at: job.arrival, size_bytes: job.size_bytes, user: None, group: None, client: job.client, part: None })
+        Some(Ask {
+            at: job.arrival,
+            size_bytes: job.size_bytes,
+            user: None,
+            group: None,
+            client: job.client,
+            part: None,
+        })
     }
 
     fn on_end(&mut self, _: u32, _: Nanos) -> bool {

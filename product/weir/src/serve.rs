@@ -16,8 +16,8 @@ use server::log::LogConfig;
 use server::service::{Account, Notifier, PassedSocket, passed_sockets, unpassed};
 use server::transmit::{Patience, Promotion};
 use server::{
-    Certificate, Classes, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config,
-    CarrierRank, DrainChoice, DrainKind, DrainOptions, Https, Limits, Listen, PolicySpec, RecordsConfig, Server, SiteConfig,
+    CarrierRank, Certificate, Classes, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights,
+    Config, DrainChoice, DrainKind, DrainOptions, Https, Limits, Listen, PolicySpec, RecordsConfig, Server, SiteConfig,
     StartError, WORKERS_MAX, files, log,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};

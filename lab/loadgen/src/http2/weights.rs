@@ -21,7 +21,11 @@ pub(super) fn urgency(part: Option<Part>) -> u8 {
 }
 
 /// The frame for a stream, where these are under way: each with its urgency.
-pub(super) fn frame(stream: u32, urgency: u8, others: impl Iterator<Item = (u32, u8)>) -> [u8; FRAME_HEAD_BYTES + PAYLOAD_BYTES] {
+pub(super) fn frame(
+    stream: u32,
+    urgency: u8,
+    others: impl Iterator<Item = (u32, u8)>,
+) -> [u8; FRAME_HEAD_BYTES + PAYLOAD_BYTES] {
     let before = others.filter(|&(_, other)| other <= urgency).max_by_key(|&(id, other)| (other, id));
     let depends_on = before.map_or(0, |(id, _)| id) | EXCLUSIVE;
     let mut out = [0; FRAME_HEAD_BYTES + PAYLOAD_BYTES];

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use testbed::{Load, Session, check_customers};
 use units::{Nanos, Rate};
 use workload::surge::{Files, Sequence, UserModel};
-use workload::{EndlessSizes, LoadProfile, PageLoads, Population, SessionModel, Source, USERS_MAX, WebStone, WebStoneClients};
+use workload::{
+    EndlessSizes, LoadProfile, PAGE_OBJECTS_MEDIAN, PageLoads, Population, SessionModel, Source, USERS_MAX, WebStone, WebStoneClients,
+};
 
 use super::jobs::{self, Demand};
 use cli::Failure;
@@ -66,7 +68,8 @@ fn pages(load: &Load, rate_per_s: Option<f64>, link: Rate, at_once: u32) -> Resu
     let until = until(load, "--pages")?;
     let pages = PageLoads::new(rho, link, until.as_secs_f64(), at_once, load.seed)
         .map_err(|reason| Failure::Usage(format!("--pages: {reason}")))?;
-    let session_requests = Some(pages.requests_mean().round() as u64);
+    // The same of every seed, so that runs of several are of one load.
+    let session_requests = Some(PAGE_OBJECTS_MEDIAN);
     Ok(Users { who: "page loads".into(), sizes: pages.sizes(), until, session_requests, source: Box::new(pages) })
 }
 

@@ -209,10 +209,10 @@ fn sessions_come_by_themselves_and_then_wait() {
 fn pages_are_recorded_beside_their_requests() {
     let folder = Folder::new("pages");
     let (_, Run { manifest, records, pages }) = recorded(&folder, &["--pages", "--rho", "0.8", "--seconds", "1"]);
-    assert_eq!((manifest.closed.as_deref(), manifest.environment["trace"].as_str()), (
-        Some("page loads"),
-        "pages of the Web Almanac 2024"
-    ));
+    assert_eq!(
+        (manifest.closed.as_deref(), manifest.environment["trace"].as_str()),
+        (Some("page loads"), "pages of the Web Almanac 2024")
+    );
     assert!(!pages.is_empty() && records.iter().all(|record| record.client.unwrap() < pages.len() as u32));
     assert_eq!(pages.iter().map(|page| page.requests).sum::<u64>(), records.len() as u64);
     assert!(pages.iter().all(|page| page.failed == 0 && page.first_view_ns <= page.full_ns));

@@ -84,10 +84,6 @@ impl PageLoads {
         self.pages.iter().flat_map(|page| page.visit.objects()).map(|object| object.size_bytes).collect()
     }
 
-    pub fn requests_mean(&self) -> f64 {
-        self.requests() as f64 / self.pages.len() as f64
-    }
-
     fn requests(&self) -> usize {
         self.pages.iter().map(|page| page.visit.objects().len()).sum()
     }
