@@ -46,7 +46,10 @@ pub use closed::{Beside, CLOSED_CONNECTIONS_MAX, ClosedClient};
 pub use distribution::{Distribution, DistributionError, Empirical, Sampler};
 pub use format::{Format, UnknownFormat};
 pub use log::{Arrival, Filter, Log, Request, Trace};
-pub use pages::{ObjectKind, PAGE_OBJECTS_MAX, PAGE_OBJECTS_MEDIAN, PAGES_MAX, PageLoads, PageObject, PageTimes, PagesError, Visit, page};
+pub use pages::{
+    ObjectKind, PAGE_OBJECTS_MAX, PAGE_OBJECTS_MEDIAN, PAGES_MAX, PageLoads, PageObject, PageTimes, PagesError, Visit,
+    page,
+};
 pub use pair::{PairError, pair};
 pub use population::{EndlessSizes, Population, SessionModel, USERS_MAX, endless};
 pub use profile::{LoadProfile, PHASES_MAX, Phase, ProfileError};

@@ -6,7 +6,8 @@ use testbed::{Load, Session, check_customers};
 use units::{Nanos, Rate};
 use workload::surge::{Files, Sequence, UserModel};
 use workload::{
-    EndlessSizes, LoadProfile, PAGE_OBJECTS_MEDIAN, PageLoads, Population, SessionModel, Source, USERS_MAX, WebStone, WebStoneClients,
+    EndlessSizes, LoadProfile, PAGE_OBJECTS_MEDIAN, PageLoads, Population, SessionModel, Source, USERS_MAX, WebStone,
+    WebStoneClients,
 };
 
 use super::jobs::{self, Demand};

@@ -209,7 +209,8 @@ mod tests {
             let (count, mut wanted) = (first.count().unwrap(), first.sizes_of_all().collect::<Vec<_>>());
             let (asks, loads) = answered(first, Nanos::from_millis(10));
             let mut sizes: Vec<u64> = asks.iter().map(|ask| ask.size_bytes).collect();
-            (wanted.sort_unstable(), sizes.sort_unstable());
+            wanted.sort_unstable();
+            sizes.sort_unstable();
             assert_eq!((asks.len(), sizes), (count, wanted));
             for page in loads.pages() {
                 let (first_view, full) = (page.first_view_at.unwrap(), page.full_at.unwrap());
