@@ -2,7 +2,7 @@
 //!
 //! The server, the simulator and the load generator all write this one record, and this crate alone knows the file
 //! formats: `records.parquet` (or `records.csv`) and `manifest.json` in a run's folder. A result without a manifest does
-//! not exist. What was seen from outside is in `samples.parquet`, which runs are not there and why in `left-out.json`. The
+//! not exist. What was seen from outside is in `samples.parquet`, which runs are not there and why in `left-out.json`, what became of pages in `pages.json`. The
 //! feature `parquet` brings tables in columns; without it records are text.
 
 #[cfg(feature = "parquet")]
@@ -12,6 +12,7 @@ mod error;
 mod job_record;
 mod left_out;
 mod manifest;
+mod pages;
 mod records;
 mod run;
 #[cfg(feature = "parquet")]
@@ -26,6 +27,7 @@ pub use error::FileError;
 pub use job_record::{JobRecord, Outcome};
 pub use left_out::LeftOut;
 pub use manifest::{Manifest, SweepManifest, Wire};
+pub use pages::PageRecord;
 pub use records::{RecordWriter, text_head, text_rows};
 pub use run::Run;
 #[cfg(feature = "parquet")]

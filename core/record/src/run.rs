@@ -2,7 +2,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::records::{self, RecordWriter};
-use crate::{FileError, JobRecord, Manifest};
+use crate::{FileError, JobRecord, Manifest, PageRecord};
 
 const MANIFEST: &str = "manifest.json";
 
@@ -11,6 +11,8 @@ const MANIFEST: &str = "manifest.json";
 pub struct Run {
     pub manifest: Manifest,
     pub records: Vec<JobRecord>,
+    /// In order of arrival, where pages were loaded.
+    pub pages: Vec<PageRecord>,
 }
 
 impl Run {
@@ -27,6 +29,9 @@ impl Run {
             self.records.iter().try_for_each(|record| writer.write(record))?;
             writer.finish()
         })?;
+        if !self.pages.is_empty() {
+            PageRecord::write_all(folder, &self.pages)?;
+        }
         Run::write_manifest(folder, &self.manifest)
     }
 
@@ -66,7 +71,7 @@ impl Run {
     pub fn read(folder: &Path) -> Result<Run, FileError> {
         let manifest = Run::read_manifest(folder)?;
         let records = records::read(&records::find(folder))?;
-        Ok(Run { manifest, records })
+        Ok(Run { manifest, records, pages: PageRecord::read_all(folder)? })
     }
 }
 
@@ -147,6 +152,7 @@ mod tests {
         Run {
             manifest: manifest(),
             records: vec![record.clone(), JobRecord { job: 1, first_byte_ns: Some(7), ..record }],
+            pages: vec![],
         }
     }
 

@@ -14,6 +14,8 @@
 //! On page loads the stage has the least times of both, first view and whole page; the chain has the least mean of single responses, and the longest
 //! times of whole pages (docs/notebook/carriers.md). By its stage a carrier stands no further forward than by its first: wishes buy nothing from others.
 
+use std::str::FromStr;
+
 /// Jobs of a carrier that the chain's index looks at. Those behind could only bring it further forward.
 pub const CHAIN_JOBS_MAX: usize = 32;
 
@@ -27,6 +29,19 @@ pub enum CarrierRank {
     /// By all that is as urgent as the job that it offers, if its client has ever wished anything.
     #[default]
     Stage,
+}
+
+impl FromStr for CarrierRank {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<CarrierRank, String> {
+        match text {
+            "first" => Ok(CarrierRank::First),
+            "chain" => Ok(CarrierRank::Chain),
+            "stage" => Ok(CarrierRank::Stage),
+            other => Err(format!("`{other}`: write first, chain or stage")),
+        }
+    }
 }
 
 /// The index of a chain of jobs with these sizes, rounded down; at most the first's. `None` without jobs.
@@ -48,6 +63,13 @@ mod tests {
 
     /// So that means of up to 19 are exact.
     const LCM_TO_19: u64 = 232_792_560;
+
+    #[test]
+    fn ranks_have_names() {
+        let named: Vec<CarrierRank> = ["first", "chain", "stage"].map(|name| name.parse().unwrap()).into();
+        assert_eq!(named, [CarrierRank::First, CarrierRank::Chain, CarrierRank::Stage]);
+        assert_eq!("last".parse::<CarrierRank>().unwrap_err(), "`last`: write first, chain or stage");
+    }
 
     #[test]
     fn small_ones_behind_a_large_one_bring_it_forward() {

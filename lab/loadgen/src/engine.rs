@@ -370,10 +370,11 @@ impl<'a> Engine<'a> {
 
     fn finish(self, interrupted: bool) -> Outcome {
         let (elapsed, cpu) = (self.clock.now(), self.clock.cpu());
-        let Books { records, attempts, lateness } = self.ledger.close(elapsed);
+        let Books { records, attempts, lateness, pages } = self.ledger.close(elapsed);
         Outcome {
             records,
             attempts,
+            pages,
             lateness,
             cpu,
             elapsed,

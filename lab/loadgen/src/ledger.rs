@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 use record::{AttemptRecord, JobRecord, Outcome};
 use units::Nanos;
-use workload::{Ask, Source};
+use workload::{Ask, PageTimes, Source};
 
 use crate::Plan;
 use crate::deal::{Deal, Dealt};
@@ -42,6 +42,7 @@ pub(crate) struct Books {
     pub(crate) records: Vec<JobRecord>,
     pub(crate) attempts: Vec<AttemptRecord>,
     pub(crate) lateness: Histogram<u64>,
+    pub(crate) pages: Vec<PageTimes>,
 }
 
 impl<'a> Ledger<'a> {
@@ -83,7 +84,7 @@ impl<'a> Ledger<'a> {
             outcome: Outcome::Incomplete,
             attempts: 1,
             group: dealt.group,
-            client: None,
+            client: ask.part.and(ask.user),
             ahead_bytes: None,
         };
         self.entries.push(Entry { record, ask, dealt, tried_at: now, started: false, ended: false, left: false });
@@ -177,9 +178,8 @@ impl<'a> Ledger<'a> {
         self.keep_attempt(job, outcome, now);
         self.entries[job].ended = true;
         self.ended += 1;
-        if let Some(user) = self.entries[job].ask.user {
-            self.entries[job].left = !self.source.on_end(user, now);
-        }
+        let ask = self.entries[job].ask;
+        self.entries[job].left = !self.source.on_ended(&ask, now);
     }
 
     pub(crate) fn submitted(&self) -> usize {
@@ -202,7 +202,7 @@ impl<'a> Ledger<'a> {
         self.attempts.sort_by_key(|attempt| (attempt.job, attempt.attempt));
         let mut lateness = Histogram::new_with_max(LATENESS_NS_MAX, LATENESS_DIGITS).expect("bounds are valid");
         records.iter().flat_map(JobRecord::lateness).for_each(|late| lateness.saturating_record(late.0));
-        Books { records, attempts: self.attempts, lateness }
+        Books { records, attempts: self.attempts, lateness, pages: self.source.pages() }
     }
 
     fn keep_attempt(&mut self, job: usize, outcome: Outcome, now: Nanos) {
@@ -267,7 +267,7 @@ mod tests {
         ledger.on_byte(0, Nanos(8));
         ledger.end(1, Outcome::Refused, Nanos(2_000_000));
         assert_eq!((ledger.submitted(), ledger.ended()), (2, 1));
-        let Books { records, lateness, attempts } = ledger.close(Nanos(3_000_000));
+        let Books { records, lateness, attempts, .. } = ledger.close(Nanos(3_000_000));
         let seen: Vec<_> = records.iter().map(|r| (r.job, r.start_ns, r.first_byte_ns, r.end_ns, r.outcome)).collect();
         let incomplete = (0, Some(5), Some(7), 3_000_000, Outcome::Incomplete);
         assert_eq!(seen, [incomplete, (1, Some(1_000_900), None, 2_000_000, Outcome::Refused)]);

@@ -1,6 +1,7 @@
 use hdrhistogram::Histogram;
 use record::{AttemptRecord, JobRecord};
 use units::Nanos;
+use workload::PageTimes;
 
 use crate::PlanError;
 
@@ -11,6 +12,8 @@ pub struct Outcome {
     pub records: Vec<JobRecord>,
     /// Every attempt, in the order of the jobs, where users could give up; else the jobs say all.
     pub attempts: Vec<AttemptRecord>,
+    /// In order of arrival, where pages were loaded; a job names its page as its client.
+    pub pages: Vec<PageTimes>,
     /// How late requests were submitted, nanoseconds, within 0.1 %.
     pub lateness: Histogram<u64>,
     /// CPU time of this process during the run, other threads included.

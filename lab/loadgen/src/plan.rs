@@ -1,8 +1,8 @@
 use std::net::{IpAddr, SocketAddr};
 
-use http_fields::{Request, Uri};
+use http_fields::{HeaderName, Request, Uri};
 use units::Nanos;
-use workload::{Ask, STREAMS_MAX};
+use workload::{Ask, Part, STREAMS_MAX};
 
 use crate::tls::Tls;
 
@@ -195,6 +195,8 @@ impl Plan {
         let (host, prefix) = self.site(ask.group);
         let mut request = Request::new(());
         *request.uri_mut() = self.uri(host, prefix, ask.size_bytes).expect("host and prefix were checked");
+        let priority = ask.part.and_then(priority).map(|text| text.parse().expect("printable"));
+        request.headers_mut().extend(priority.map(|value| (HeaderName::from_static("priority"), value)));
         request
     }
 
@@ -209,6 +211,17 @@ impl Plan {
         site.map_or((&self.host, &self.prefix), |site| (&site.host, &site.prefix))
     }
 }
+
+/// The `priority` field of a request for a part of a page, as Chromium sends it over HTTP/2 and HTTP/3: without what is usual (RFC 9218
+/// section 4), and not at all where nothing else is said.
+pub(crate) fn priority(Part { urgency, is_incremental, .. }: Part) -> Option<String> {
+    let urgency = (urgency != URGENCY_USUAL).then(|| format!("u={urgency}"));
+    let words: Vec<String> = urgency.into_iter().chain(is_incremental.then(|| "i".into())).collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// Of a request that says nothing.
+pub(crate) const URGENCY_USUAL: u8 = 3;
 
 /// Printable ASCII without spaces: nothing in it can end a request line or a field.
 fn is_token(text: &str) -> bool {
@@ -288,6 +301,19 @@ pub(crate) mod tests {
         let expected = "GET /files/7.bin HTTP/1.1\r\nHost: h:9\r\nConnection: keep-alive\r\n\r\n\
                         GET /files/8.bin HTTP/1.1\r\nHost: h:9\r\nConnection: close\r\n\r\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn parts_of_pages_have_the_priorities_of_browsers() {
+        let said = |urgency, is_incremental| priority(Part { object: 0, urgency, is_incremental });
+        assert_eq!(said(0, true).as_deref(), Some("u=0, i"));
+        assert_eq!(said(1, false).as_deref(), Some("u=1"));
+        assert_eq!(said(3, true).as_deref(), Some("i"));
+        assert_eq!(said(3, false), None);
+        let part = Some(Part { object: 3, urgency: 2, is_incremental: true });
+        let ask = Ask { at: Nanos(0), size_bytes: 7, user: Some(0), group: None, client: None, part };
+        assert_eq!(plan(1).request(ask).headers()["priority"], "u=2, i");
+        assert!(plan(1).request(Ask { part: None, ..ask }).headers().is_empty());
     }
 
     #[test]

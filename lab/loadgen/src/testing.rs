@@ -24,7 +24,7 @@ impl Source for Jobs {
     fn take(&mut self) -> Option<Ask> {
         let at = self.due()?;
         self.next += 1;
-        Some(Ask { at, size_bytes: self.sizes[self.next - 1], user: None, group: None, client: None })
+        Some(Ask { at, size_bytes: self.sizes[self.next - 1], user: None, group: None, client: None, part: None })
     }
 
     fn on_end(&mut self, _: u32, _: Nanos) -> bool {
@@ -68,7 +68,7 @@ impl Source for TwoUsers {
     fn take(&mut self) -> Option<Ask> {
         let (at, user) = self.first()?;
         self.due[user] = None;
-        Some(Ask { at, size_bytes: 10, user: Some(user as u32), group: None, client: None })
+        Some(Ask { at, size_bytes: 10, user: Some(user as u32), group: None, client: None, part: None })
     }
 
     fn on_end(&mut self, user: u32, at: Nanos) -> bool {

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use loadgen::{ClientGroup, LoadError, Outcome, Patience, Plan, Protocol, run};
 use record::JobRecord;
 use units::Nanos;
-use workload::{Ask, Beside, ClosedClient, Job, Scheduled, Source};
+use workload::{Ask, Beside, ClosedClient, Job, PageLoads, Scheduled, Source};
 
 /// A tenth of a second of grace.
 fn plan(target: SocketAddr) -> Plan {
@@ -421,7 +421,7 @@ impl Source for Users {
     fn take(&mut self) -> Option<Ask> {
         let next = *self.due.iter().min()?;
         self.due.retain(|other| *other != next);
-        Some(Ask { at: next.0, size_bytes: 10, user: Some(next.1), group: None, client: None })
+        Some(Ask { at: next.0, size_bytes: 10, user: Some(next.1), group: None, client: None, part: None })
     }
 
     fn on_end(&mut self, user: u32, at: Nanos) -> bool {
@@ -532,4 +532,35 @@ fn clients_of_a_trace_share_no_connection() {
     let asked = ASKED.lock().unwrap();
     assert_eq!(asked.len(), 9);
     assert!(asked.iter().all(|(peer, size)| *peer == format!("127.0.1.{size}")), "{asked:?}");
+}
+
+/// Pages over up to six connections, whose server ends each when its page has nothing more to ask for.
+#[test]
+fn a_page_asks_for_what_it_has_found_over_six_connections() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || well_behaved(stream));
+        }
+    });
+    let plan = Plan { per_connection: u64::MAX, client_connections: Some(6), grace: PATIENT, ..plan(address) };
+    let mut pages = PageLoads::new(0.8, "10mbit".parse().unwrap(), 2.0, 6, 3).unwrap();
+    let requests = pages.count().unwrap();
+    let outcome = run(&plan, &mut pages, |_| ControlFlow::Continue(())).unwrap();
+    check(&outcome, &plan);
+    assert_eq!((outcome.records.len(), outcomes(&outcome.records)), (requests, ["complete"].into()));
+    for (number, page) in (0..).zip(&outcome.pages) {
+        let own = || outcome.records.iter().filter(|record| record.client == Some(number));
+        let html = own().next().unwrap();
+        assert_eq!((own().count(), html.arrival_ns), (page.requests, page.arrival.0));
+        assert!(own().skip(1).all(|record| record.arrival_ns >= html.end_ns), "the HTML names the rest");
+        assert_eq!(own().map(|record| record.end_ns).max(), page.full_at.map(|at| at.0));
+        assert!(page.first_view_at >= Some(Nanos(html.end_ns)) && page.first_view_at <= page.full_at);
+        let at_once = |record: &JobRecord| {
+            own().filter(|other| (other.arrival_ns..other.end_ns).contains(&record.arrival_ns)).count()
+        };
+        assert!(own().all(|record| at_once(record) <= 6));
+    }
+    assert!(outcome.connections_peak <= 6 * outcome.pages.len());
 }

@@ -12,9 +12,12 @@ use serde::Serialize;
 use stats::{interval_95, mean};
 
 use crate::conditions::{apart, in_words};
-use crate::{ReportError, RunSummary, summarize};
+use crate::{PagesSummary, ReportError, RunSummary, summarize};
 
+mod pages;
 mod text;
+
+pub use pages::PageFactor;
 
 /// Where the runs of one seed are from.
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +69,9 @@ pub struct FactorRow {
     pub factor_top: Option<Estimate>,
     pub standing: Option<Standing>,
     pub standing_top: Option<Standing>,
+    /// Where pages were loaded, their times.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pages: Vec<PageFactor>,
     pub left_out: Vec<LeftOut>,
     /// What all its runs have in common, in words.
     pub conditions: String,
@@ -133,6 +139,7 @@ struct Repeat {
     packet_bound_ratio: f64,
     /// Of the largest 0.5 % of requests.
     top_ms: Option<f64>,
+    pages: Option<PagesSummary>,
     /// What it is and why, if it may not be used.
     fault: Option<(&'static str, String)>,
 }
@@ -221,6 +228,7 @@ impl Repeat {
             mean_ms: summary.response_time_ms.mean,
             packet_bound_ratio: summary.packet_bound_ratio,
             top_ms: summary.size_class_ms.p995_100,
+            pages: summary.pages,
             fault: void.or_else(|| summary.not_a_wire.clone().map(|reason| (BEAT_WIRE_TIME, reason))),
         }
     }
@@ -276,6 +284,9 @@ impl Group {
         let pairs = if name == reference { vec![] } else { pairs(&used, base, reference, &mut left_out) };
         let tops: Vec<(f64, f64)> = pairs.iter().filter_map(|(mine, base)| mine.top_ms.zip(base.top_ms)).collect();
         let means: Vec<(f64, f64)> = pairs.iter().map(|(mine, base)| (mine.mean_ms, base.mean_ms)).collect();
+        let with_pages: Vec<&PagesSummary> = used.iter().filter_map(|repeat| repeat.pages.as_ref()).collect();
+        let page_pairs: Vec<_> =
+            pairs.iter().filter_map(|(mine, base)| mine.pages.as_ref().zip(base.pages.as_ref())).collect();
         let (factor, factor_top) = (Estimate::of_ratios(&means), Estimate::of_ratios(&tops));
         let over_seeds = |of: fn(&Repeat) -> f64| Estimate::of(&used.iter().map(|r| of(r)).collect::<Vec<_>>());
         FactorRow {
@@ -291,6 +302,7 @@ impl Group {
             factor_top,
             standing: factor.map(Estimate::standing),
             standing_top: factor_top.map(Estimate::standing),
+            pages: pages::factors(&with_pages, &page_pairs),
             left_out: left_out.0,
             conditions: all.values().next().map_or_else(String::new, |repeat| in_words(&repeat.manifest)),
         }

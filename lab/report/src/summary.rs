@@ -8,6 +8,7 @@ use units::Nanos;
 use crate::ReportError;
 use crate::conditions::{apart, in_words};
 use crate::jobs::Jobs;
+use crate::pages::PagesSummary;
 use crate::validity::{lateness_p99, void_reason};
 use crate::wire::Beaten;
 
@@ -89,6 +90,9 @@ pub struct RunSummary {
     /// Apart for each group of clients, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupSummary>,
+    /// Where pages were loaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pages: Option<PagesSummary>,
     /// Half the 95 % confidence interval of the mean, by batch means; `None` for too few jobs.
     #[serde(skip)]
     pub mean_ms_half_width: Option<f64>,
@@ -238,6 +242,7 @@ fn summarize_run(run: &Run, jobs: &Jobs, bounds: &Bounds) -> RunSummary {
         not_a_wire: beaten.remark(manifest),
         not_comparable: None,
         groups: groups(run),
+        pages: PagesSummary::of(&run.pages),
         mean_ms_half_width: batch_means(&millis).map(|interval| interval.half_width),
         conditions: in_words(manifest),
     }

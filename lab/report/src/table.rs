@@ -3,6 +3,7 @@ use std::fmt::Write as _;
 use record::Outcome;
 use units::Rate;
 
+use crate::pages::MEASURES;
 use crate::summary::VIRTUAL;
 use crate::{GroupSummary, RunSummary, Summary};
 
@@ -19,7 +20,9 @@ const NOT_A_WIRE: &str = "†";
 /// The summary for people: bound and ideal sharing first, then times, then sizes, then ratios to the first run.
 pub fn table(summary: &Summary) -> String {
     let mut text = heading(summary);
-    let blocks = [times(summary), classes(summary), groups(summary), accounts(summary), ratios(summary)];
+    let [pages, page_ratios] = [pages(summary), page_ratios(summary)];
+    let blocks =
+        [pages, page_ratios, times(summary), classes(summary), groups(summary), accounts(summary), ratios(summary)];
     for block in blocks.iter().filter(|block| block.len() > 1) {
         text.push('\n');
         text.push_str(&aligned(block));
@@ -97,6 +100,30 @@ fn class_means(run: &RunSummary) -> [Option<f64>; 5] {
 fn classes(summary: &Summary) -> Vec<Row> {
     let heading = row("mean by size, ms", &CLASSES);
     block(heading, summary, |run| class_means(run).map(|mean| mean.map_or("-".into(), figure)).to_vec())
+}
+
+/// Of runs that loaded pages.
+fn pages(summary: &Summary) -> Vec<Row> {
+    let heading =
+        row("page loads, ms", &["pages", "not whole"]).into_iter().chain(MEASURES.map(String::from)).collect();
+    let of_run = |run: &RunSummary| {
+        let pages = run.pages?;
+        let counts = [label(run), pages.count.to_string(), pages.not_whole.to_string()];
+        Some(counts.into_iter().chain(pages.times().map(figure)).collect())
+    };
+    std::iter::once(heading).chain(summary.runs.iter().filter_map(of_run)).collect()
+}
+
+fn page_ratios(summary: &Summary) -> Vec<Row> {
+    let [first, _, ..] = summary.runs.as_slice() else { return Vec::new() };
+    let heading = row("pages sooner than 1st", &MEASURES);
+    let of_run = |run: &RunSummary| {
+        let base = first.pages.filter(|_| run.not_comparable.is_none());
+        let ratios = run.pages?.times().into_iter().enumerate();
+        let cells = ratios.map(|(at, mine)| ratio(base.map(|base| base.times()[at]), Some(mine)));
+        Some(std::iter::once(label(run)).chain(cells).collect())
+    };
+    std::iter::once(heading).chain(summary.runs.iter().filter_map(of_run)).collect()
 }
 
 /// Groups of clients, or classes of them, where there are several.

@@ -52,7 +52,7 @@ pub fn run(name: &str, jobs: &[(u64, u64, u64)]) -> Run {
         client: None,
         ahead_bytes: None,
     });
-    Run { manifest: manifest(name), records: records.collect() }
+    Run { manifest: manifest(name), records: records.collect(), pages: vec![] }
 }
 
 /// Two runs of 400 jobs: every 10th is large. Under the first all wait alike; under the second only the large ones.

@@ -154,7 +154,7 @@ mod tests {
         let slack = |at: u64| (60.0 * bytes * cost * at as f64) as u64;
         let total = |at: u64| if at <= 30 { slack(at) } else { slack(30) + (at - 30) * LINK_BYTES_PER_S };
         let rows = (0..=60).map(|at| Sample { at_ns: at * BIN_NS, values: vec![Some(7 + total(at))] }).collect();
-        (Run { manifest, records }, Samples { columns: vec!["link_sent_bytes_total".into()], rows })
+        (Run { manifest, records, pages: vec![] }, Samples { columns: vec!["link_sent_bytes_total".into()], rows })
     }
 
     #[test]

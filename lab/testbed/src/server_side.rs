@@ -76,7 +76,7 @@ mod tests {
             "lateness_ns_p99":null,"wire_bytes":null,"void":null,"environment":{},"clients":["A","B"]}"#;
         let manifest: Manifest = serde_json::from_str(text).unwrap();
         let records = vec![job(0, 0, 900), job(0, 500, 10), job(0, 500, 20), job(0, 5_000, 100), job(1, 5_000, 200)];
-        let found = means(&Run { manifest, records });
+        let found = means(&Run { manifest, records, pages: vec![] });
         // Two small and two large in all; A's means are 15 and 100, B's 200 alone.
         let expected =
             [("server_latency_ms", "82.5000"), ("server_latency_ms_A", "57.5000"), ("server_latency_ms_B", "200.0000")];

@@ -88,7 +88,7 @@ mod tests {
         let text = r#"{"name":"a","server":"weir","policy":"fair","drain":"off","link_bps":10000000,"rho":1,"seed":1,
             "per_connection":1,"seconds":9.0,"commit":"","kernel":"","command":[],"server_cpu":null,"client_cpu":null,
             "lateness_ns_p99":0,"wire_bytes":null,"void":null,"environment":{}}"#;
-        let mut run = Run { manifest: serde_json::from_str(text).unwrap(), records: vec![] };
+        let mut run = Run { manifest: serde_json::from_str(text).unwrap(), records: vec![], pages: vec![] };
         let said = |run: &Run| match found(run, &Samples::default()) {
             Err(Failure::Failed(reason)) => reason,
             _ => panic!("it has nothing to tell"),

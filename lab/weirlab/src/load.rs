@@ -33,6 +33,9 @@ use jobs::Demand;
 use url::Url;
 use users::Users;
 
+/// Connections that a browser opens to a host over HTTP/1.1.
+const PAGE_CONNECTIONS: u32 = 6;
+
 /// How long after the last arrival to wait for what is outstanding, unless told.
 const GRACE: Duration = Duration::from_secs(120);
 
@@ -124,6 +127,24 @@ impl Args {
         }
     }
 
+    /// Of a page on several connections each carries one request at a time, and one connection carries many.
+    fn page_requests(&self) -> u32 {
+        match self.protocol() {
+            Protocol::Http1 => {
+                self.client_connections.and_then(|most| most.try_into().ok()).unwrap_or(PAGE_CONNECTIONS)
+            }
+            Protocol::Http2 { streams } | Protocol::Http3 { streams } => streams,
+        }
+    }
+
+    fn connections_of_client(&self) -> Option<u64> {
+        let of_page = match self.protocol() {
+            Protocol::Http1 => u64::from(PAGE_CONNECTIONS),
+            Protocol::Http2 { .. } | Protocol::Http3 { .. } => 1,
+        };
+        self.client_connections.or(self.load.pages.then_some(of_page))
+    }
+
     /// What is spoken, where it is not HTTP/1.1 without TLS.
     fn speech(&self) -> Option<String> {
         let over = if self.tls { " over TLS" } else { "" };
@@ -184,8 +205,9 @@ pub fn main(mut args: Args) -> Result<(), Failure> {
             jobs::rho_of(sizes, wanted.schedule.kept, wanted.uplink, wanted.on_connection(&args.load));
     }
     let manifest = outcome::manifest(&args, &wanted, server, &outcome);
+    let pages = outcome::pages(&outcome);
     let (lateness, interrupted) = (outcome.lateness, outcome.interrupted);
-    let run = Run { manifest, records: outcome.records };
+    let run = Run { manifest, records: outcome.records, pages };
     if let Some(folder) = &args.out {
         if wanted.patience.is_some() {
             AttemptRecord::write_all(folder, &outcome.attempts)?;
@@ -202,7 +224,7 @@ pub fn main(mut args: Args) -> Result<(), Failure> {
 /// The jobs that `weirlab load` submits for this load; an experiment needs their sizes before. Of users it is not known
 /// what they will ask for, only what they may: one job of each size.
 pub(crate) fn jobs_of(load: &Load, link: Rate) -> Result<Vec<Job>, Failure> {
-    let (schedule, users) = requests(load, None, link)?;
+    let (schedule, users) = requests(load, None, link, PAGE_CONNECTIONS)?;
     clients::patience(load)?;
     if let Some(warning) = schedule.warning {
         return Err(Failure::Failed(format!("{warning}; write repeat = true, or fewer seconds")));
@@ -217,7 +239,7 @@ fn understand(args: &Args) -> Result<Wanted, Failure> {
     let url = args.url.as_deref().unwrap_or_default().parse().map_err(Failure::Usage)?;
     let wrong = |error: units::ParseError| Failure::Usage(format!("--uplink: {error}"));
     let uplink = args.uplink.as_deref().unwrap_or_default().parse().map_err(wrong)?;
-    let (schedule, users) = requests(&args.load, args.rate, uplink)?;
+    let (schedule, users) = requests(&args.load, args.rate, uplink, args.page_requests())?;
     let patience = clients::patience(&args.load)?;
     let of_flag = |reason| Failure::Usage(format!("--client: {reason}"));
     let groups =
@@ -231,9 +253,14 @@ fn understand(args: &Args) -> Result<Wanted, Failure> {
     Ok(Wanted { url, uplink, patience, clients, closed, schedule, users })
 }
 
-/// The jobs of a load, or its users; `rate_per_s` goes before its own arrivals.
-fn requests(load: &Load, rate_per_s: Option<f64>, link: Rate) -> Result<(Schedule, Option<Users>), Failure> {
-    let users = users::of(load, rate_per_s, link)?;
+/// The jobs of a load, or its users; `rate_per_s` goes before its own arrivals, and a page asks for so many objects `at_once`.
+fn requests(
+    load: &Load,
+    rate_per_s: Option<f64>,
+    link: Rate,
+    at_once: u32,
+) -> Result<(Schedule, Option<Users>), Failure> {
+    let users = users::of(load, rate_per_s, link, at_once)?;
     let schedule = match &users {
         Some(users) => Schedule { jobs: vec![], rho_measured: 0.0, kept: users.until, stretch: 1.0, warning: None },
         None => jobs::schedule(load, &Demand::of(load, rate_per_s)?, link)?,
@@ -282,12 +309,16 @@ fn plan(wanted: &Wanted, target: SocketAddr, args: &Args) -> Plan {
         host: wanted.url.authority.clone(),
         prefix: wanted.url.prefix.clone(),
         sites: args.load.class.iter().map(|customer| site(customer, &wanted.url)).collect(),
-        per_connection: if args.load.session.is_some() { u64::MAX } else { args.load.per_connection },
+        per_connection: if args.load.session.is_some() || args.load.pages {
+            u64::MAX
+        } else {
+            args.load.per_connection
+        },
         grace: args.load.grace.unwrap_or(GRACE).into(),
         patience: wanted.patience,
         clients: wanted.clients.clone(),
         seed: args.load.seed,
-        client_connections: args.client_connections,
+        client_connections: args.connections_of_client(),
         protocol: args.protocol(),
         tls: args.tls.then(|| Tls::new(!args.full_handshakes, args.protocol())),
     }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use units::Nanos;
 
-use crate::{Ask, Source, USERS_MAX};
+use crate::{Ask, PageTimes, Source, USERS_MAX};
 
 /// The most connections of one closed client.
 pub const CLOSED_CONNECTIONS_MAX: u32 = 4096;
@@ -74,7 +74,7 @@ impl Source for Beside<'_> {
         let connection = &mut self.connections[number as usize];
         connection.asked_at = at;
         let Connection { group, size_bytes, .. } = *connection;
-        Some(Ask { at, size_bytes, user: Some(USERS_MAX + number), group: Some(group), client: None })
+        Some(Ask { at, size_bytes, user: Some(USERS_MAX + number), group: Some(group), client: None, part: None })
     }
 
     fn on_end(&mut self, user: u32, at: Nanos) -> bool {
@@ -88,12 +88,23 @@ impl Source for Beside<'_> {
         true
     }
 
+    fn on_ended(&mut self, ask: &Ask, at: Nanos) -> bool {
+        match ask.user {
+            Some(user) if user >= USERS_MAX => self.on_end(user, at),
+            _ => self.other.on_ended(ask, at),
+        }
+    }
+
     fn last_at(&self) -> Nanos {
         self.other.last_at().max(self.until)
     }
 
     fn count(&self) -> Option<usize> {
         None
+    }
+
+    fn pages(&self) -> Vec<PageTimes> {
+        self.other.pages()
     }
 }
 

@@ -46,13 +46,16 @@ pub use closed::{Beside, CLOSED_CONNECTIONS_MAX, ClosedClient};
 pub use distribution::{Distribution, DistributionError, Empirical, Sampler};
 pub use format::{Format, UnknownFormat};
 pub use log::{Arrival, Filter, Log, Request, Trace};
-pub use pages::{ObjectKind, PAGE_OBJECTS_MAX, PageObject, page};
+pub use pages::{
+    ObjectKind, PAGE_OBJECTS_MAX, PAGE_OBJECTS_MEDIAN, PAGES_MAX, PageLoads, PageObject, PageTimes, PagesError, Visit,
+    page,
+};
 pub use pair::{PairError, pair};
 pub use population::{EndlessSizes, Population, SessionModel, USERS_MAX, endless};
 pub use profile::{LoadProfile, PHASES_MAX, Phase, ProfileError};
 pub use read::{BAD_LINES_KEPT, BadLine, BadLines, ReadError, ReadOptions, read};
 pub use schedule::{HEAD_BYTES_NOMINAL, Job, Scaling, Schedule, ScheduleError, schedule, schedule_plain, wire_bytes};
-pub use source::{Ask, Scheduled, Source};
+pub use source::{Ask, Part, Scheduled, Source};
 pub use summary::{SizeSummary, Summary};
 pub use synthetic::{Sizes, Synthetic};
 pub use webstone::{

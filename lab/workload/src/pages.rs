@@ -10,12 +10,21 @@
 //! sends them as urgency 0, 1, 2 and 3, and `ShouldLoadIncremental` marks all as incremental but style sheets, scripts and fonts, which are of no use in
 //! parts. What a page waits for is simplified: nothing is asked for before the HTML is there whole, and no script asks for more.
 
+mod load;
+mod visit;
+
 use rand_chacha::ChaCha8Rng;
 
 use crate::synthetic::unit;
 
+pub use load::{PAGES_MAX, PageLoads, PageTimes, PagesError};
+pub use visit::Visit;
+
 /// Objects of a page at most.
 pub const PAGE_OBJECTS_MAX: usize = 500;
+
+/// Objects of the median page.
+pub const PAGE_OBJECTS_MEDIAN: u64 = 71;
 
 /// Bytes of an object at most: where the tail of sizes is cut.
 const OBJECT_BYTES_MAX: f64 = 20e6;
@@ -142,7 +151,8 @@ mod tests {
         let (median, p90) = (quantile(bytes.clone(), 0.5), quantile(bytes, 0.9));
         assert!((2.1e6..2.7e6).contains(&median) && (7e6..9.5e6).contains(&p90), "{median}, {p90}");
         let counts: Vec<u64> = pages.iter().map(|page| page.len() as u64).collect();
-        assert!((68.0..=74.0).contains(&quantile(counts, 0.5)));
+        assert!((quantile(counts, 0.5) - PAGE_OBJECTS_MEDIAN as f64).abs() <= 3.0);
+        assert_eq!(MIX.iter().map(|share| share.count).sum::<f64>(), PAGE_OBJECTS_MEDIAN as f64);
         let images = |page: &Vec<PageObject>| {
             let images = page.iter().filter(|object| matches!(object.kind, ObjectKind::FirstImage | ObjectKind::Image));
             images.map(|object| object.size_bytes).sum()

@@ -164,7 +164,7 @@ impl Source for Population {
                 size_bytes
             }
         };
-        Some(Ask { at, size_bytes, user: Some(user), group: None, client: None })
+        Some(Ask { at, size_bytes, user: Some(user), group: None, client: None, part: None })
     }
 
     fn on_end(&mut self, user: u32, at: Nanos) -> bool {

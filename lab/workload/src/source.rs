@@ -7,7 +7,7 @@
 
 use units::Nanos;
 
-use crate::Job;
+use crate::{Job, PageTimes};
 
 /// One request of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,12 +15,23 @@ pub struct Ask {
     /// When it is due. Response time counts from here.
     pub at: Nanos,
     pub size_bytes: u64,
-    /// Whose it is, who has no other under way; `None` in an open load, where nobody waits.
+    /// Whose it is, who has no other under way, or the page of which it is a part; `None` in an open load, where nobody waits.
     pub user: Option<u32>,
     /// The group of clients it comes from; `None`: it is dealt to one.
     pub group: Option<u32>,
     /// The client of the trace that asks, as in [`crate::Request`]: all its requests come from one address.
     pub client: Option<u32>,
+    /// Of a page, which has several under way at once.
+    pub part: Option<Part>,
+}
+
+/// An object of a page, with what its browser says of it (RFC 9218).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Its place among the objects of its page.
+    pub object: u16,
+    pub urgency: u8,
+    pub is_incremental: bool,
 }
 
 /// Where the requests of a run come from.
@@ -36,11 +47,21 @@ pub trait Source {
     /// for more. The connection of one who leaves may be closed.
     fn on_end(&mut self, user: u32, at: Nanos) -> bool;
 
-    /// No request is due after this.
+    /// This request has ended: as [`Source::on_end`], of whichever kind it was.
+    fn on_ended(&mut self, ask: &Ask, at: Nanos) -> bool {
+        ask.user.is_none_or(|user| self.on_end(user, at))
+    }
+
+    /// No request is due after this, but for those that follow from answers.
     fn last_at(&self) -> Nanos;
 
     /// How many requests there will be, where it is known before.
     fn count(&self) -> Option<usize>;
+
+    /// What became of its pages, where it loads pages.
+    fn pages(&self) -> Vec<PageTimes> {
+        vec![]
+    }
 }
 
 /// The jobs of an open load, in order of arrival.
@@ -64,7 +85,14 @@ impl Source for Scheduled<'_> {
     fn take(&mut self) -> Option<Ask> {
         let job = self.jobs.get(self.next)?;
         self.next += 1;
-        Some(Ask { at: job.arrival, size_bytes: job.size_bytes, user: None, group: None, client: job.client })
+        Some(Ask {
+            at: job.arrival,
+            size_bytes: job.size_bytes,
+            user: None,
+            group: None,
+            client: job.client,
+            part: None,
+        })
     }
 
     fn on_end(&mut self, _: u32, _: Nanos) -> bool {

@@ -190,7 +190,7 @@ impl Source for WebStoneClients {
         let client = &mut self.clients[number as usize];
         client.asked_at = at;
         let size_bytes = self.files.quantile(unit(&mut client.random));
-        Some(Ask { at, size_bytes, user: Some(number), group: Some(client.class), client: None })
+        Some(Ask { at, size_bytes, user: Some(number), group: Some(client.class), client: None, part: None })
     }
 
     fn on_end(&mut self, user: u32, at: Nanos) -> bool {

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use rustix::thread::CapabilitySet;
 use sched::classes::{ByClass, ClassTable};
 use sched::policy::{ClientShare, ClientShareSpec, PolicySpec};
-use sched::{Drain, Guard, Pace, WaitBound};
+use sched::{CarrierRank, Drain, Guard, Pace, WaitBound};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 use uplink::tree::{self, Kind};
@@ -46,6 +46,8 @@ pub struct DrainOptions {
     /// Of a file; their orders stand in place of the policy.
     pub classes: Option<ClassTable>,
     pub client_share: ClientShareSpec,
+    /// How connections that carry several responses stand among others.
+    pub carrier_rank: CarrierRank,
     pub guard_permille: u32,
     /// What foreign traffic in the same queue keeps of the link, in thousandths.
     pub foreign_permille: u32,
@@ -70,6 +72,7 @@ pub struct DrainChoice {
     pub link: Option<Rate>,
     /// How clients share the link, where the order is over time: not with shaping off.
     pub client_share: ClientShareSpec,
+    pub carrier_rank: CarrierRank,
     pub guard_permille: u32,
     pub foreign_permille: u32,
     /// Reads the queue below, where there is one to be read.
@@ -145,6 +148,7 @@ impl DrainChoice {
             pace: Pace::UNLIMITED,
             link: options.uplink,
             client_share: options.client_share,
+            carrier_rank: options.carrier_rank,
             guard_permille: options.guard_permille,
             foreign_permille: options.foreign_permille,
             gauge: None,
@@ -259,6 +263,7 @@ impl DrainChoice {
             None => Drain::new(self.policy.build_among_clients(self.client_share()), self.pace),
             Some(table) => self.drain_of(table),
         };
+        let drain = drain.with_carrier_rank(self.carrier_rank);
         drain.with_guard(Guard::new(self.guard_permille)).with_foreign_share(self.foreign_permille)
     }
 
@@ -300,6 +305,7 @@ mod tests {
             policy,
             classes: None,
             client_share: ClientShareSpec::On,
+            carrier_rank: CarrierRank::default(),
             guard_permille: 0,
             foreign_permille: 500,
             uplink,

@@ -16,8 +16,8 @@ use server::log::LogConfig;
 use server::service::{Account, Notifier, PassedSocket, passed_sockets, unpassed};
 use server::transmit::{Patience, Promotion};
 use server::{
-    Certificate, Classes, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config,
-    DrainChoice, DrainKind, DrainOptions, Https, Limits, Listen, PolicySpec, RecordsConfig, Server, SiteConfig,
+    CarrierRank, Certificate, Classes, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights,
+    Config, DrainChoice, DrainKind, DrainOptions, Https, Limits, Listen, PolicySpec, RecordsConfig, Server, SiteConfig,
     StartError, WORKERS_MAX, files, log,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -100,6 +100,9 @@ pub struct Args {
     /// behind the others; on, off, strict, or how much more, for example 20MB
     #[arg(long, value_name = "SHARE", default_value = "on", help_heading = ORDER, verbatim_doc_comment)]
     client_share: ClientShareSpec,
+    /// How connections that carry several responses are ranked: first, chain, stage; for experiments
+    #[arg(long, value_name = "RANK", default_value = "stage", hide = true)]
+    carrier_rank: CarrierRank,
     /// Weight of a network's clients in that share, from 1 to 100, for example
     /// 192.0.2.0/24=8 for a proxy with many people behind it; repeatable [default: 1]
     #[arg(long = "client-weight", value_name = "NETWORK=N", help_heading = ORDER, verbatim_doc_comment)]
@@ -358,6 +361,7 @@ fn shaping(args: &Args, classes: Option<&ClassesConfig>, listen: &[SocketAddr]) 
         policy: args.policy.clone(),
         classes: classes.map(|classes| classes.table.clone()),
         client_share: args.client_share,
+        carrier_rank: args.carrier_rank,
         guard_permille: args.guard,
         foreign_permille: args.foreign_share,
         uplink: args.uplink,

@@ -6,6 +6,7 @@ mod frames;
 mod pipe;
 mod probe;
 mod stream;
+mod weights;
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
@@ -97,9 +98,14 @@ impl Streams {
     pub(crate) fn submit(&mut self, plan: &Plan, job: usize, ledger: &mut Ledger<'_>, now: Nanos) {
         self.asked += 1;
         self.is_last |= self.asked == plan.per_connection;
-        match self.sender.send_request(plan.request(ledger.ask(job)), true) {
+        let (ask, mut weight) = (ledger.ask(job), None);
+        match self.sender.send_request(plan.request(ask), true) {
             Ok((answer, _)) => {
-                self.streams.push(Stream::new(job, answer, self.asked, self.received_bytes, self.answered > 0));
+                let urgency = weights::urgency(ask.part);
+                let stream = Stream::new(job, answer, urgency, self.asked, self.received_bytes, self.answered > 0);
+                let others = self.streams.iter().map(|other| (other.id, other.urgency));
+                weight = ask.part.map(|part| weights::frame(stream.id, part.urgency, others));
+                self.streams.push(stream);
             }
             Err(_) => {
                 self.is_last = true;
@@ -109,7 +115,9 @@ impl Streams {
                 }
             }
         }
+        // h2 leaves whole frames, and memory takes them all.
         self.drive();
+        self.unsent.extend(weight.into_iter().flatten());
     }
 
     /// Whether another request may be asked.

@@ -13,6 +13,8 @@ use crate::ledger::Ledger;
 pub(super) struct Stream {
     pub(super) job: usize,
     pub(super) id: u32,
+    /// 0 to 7, the least first.
+    pub(super) urgency: u8,
     /// Of the frames that its head came in.
     pub(super) head_bytes: u64,
     answer: Answer,
@@ -43,12 +45,13 @@ impl Stream {
     pub(super) fn new(
         job: usize,
         answer: ResponseFuture,
+        urgency: u8,
         number: u64,
         received_bytes: u64,
         had_served: bool,
     ) -> Stream {
         let id = answer.stream_id().as_u32();
-        Stream { job, id, head_bytes: 0, answer: Answer::Head(answer), number, received_bytes, had_served }
+        Stream { job, id, urgency, head_bytes: 0, answer: Answer::Head(answer), number, received_bytes, had_served }
     }
 
     /// Takes what there is of the response; `None` while more is to come.

@@ -22,6 +22,7 @@ use workload::Ask;
 use crate::Plan;
 use crate::exchange::Next;
 use crate::ledger::Ledger;
+use crate::plan::priority;
 use control::ServerStream;
 use fault::{Fault, NO_ERROR, REQUEST_CANCELLED, REQUEST_REJECTED};
 use quic::{Piece, Quic};
@@ -418,7 +419,8 @@ impl Requests {
 fn request(plan: &Plan, ask: Ask) -> Vec<u8> {
     let (host, path) = plan.target_of(ask);
     let mut fields = vec![];
-    qpack::put_request(host, &path, &mut fields);
+    let priority = ask.part.and_then(priority);
+    qpack::put_request(host, &path, priority.as_deref(), &mut fields);
     let mut out = Vec::with_capacity(fields.len() + FRAME_HEAD_BYTES);
     frames::put_varint(frames::HEADERS, &mut out);
     frames::put_varint(fields.len() as u64, &mut out);

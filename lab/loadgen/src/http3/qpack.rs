@@ -33,7 +33,7 @@ const STATUS: &[u8] = b":status";
 const STATUS_HUFFMAN: &[u8] = &[0xb8, 0x84, 0x8d, 0x36, 0xa3];
 
 /// Appends the field section of a GET over https.
-pub(super) fn put_request(authority: &str, path: &str, out: &mut Vec<u8>) {
+pub(super) fn put_request(authority: &str, path: &str, priority: Option<&str>, out: &mut Vec<u8>) {
     // No entry of the dynamic table is referred to.
     out.extend([0, 0, 0xc0 | METHOD_GET, 0xc0 | SCHEME_HTTPS]);
     for (name, value) in [(AUTHORITY, authority), (PATH, path)] {
@@ -41,7 +41,16 @@ pub(super) fn put_request(authority: &str, path: &str, out: &mut Vec<u8>) {
         put_integer(0, 7, value.len() as u64, out);
         out.extend(value.as_bytes());
     }
+    // No entry of the static table has its name.
+    if let Some(value) = priority {
+        put_integer(0x20, 3, PRIORITY.len() as u64, out);
+        out.extend(PRIORITY);
+        put_integer(0, 7, value.len() as u64, out);
+        out.extend(value.as_bytes());
+    }
 }
+
+const PRIORITY: &[u8] = b"priority";
 
 /// The status of a response, out of its whole field section.
 pub(super) fn status(mut section: &[u8]) -> Result<u16, Fault> {
@@ -181,8 +190,11 @@ mod tests {
     #[test]
     fn a_request_is_its_four_fields() {
         let mut out = vec![];
-        put_request("h:9", "/17.bin", &mut out);
+        put_request("h:9", "/17.bin", None, &mut out);
         assert_eq!(out, b"\x00\x00\xd1\xd7\x50\x03h:9\x51\x07/17.bin");
+        let (plain, mut out) = (out, vec![]);
+        put_request("h:9", "/17.bin", Some("u=2, i"), &mut out);
+        assert_eq!(out, [&plain[..], b"\x27\x01priority\x06u=2, i"].concat());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Estimate, FactorRow, Factors, LeftOut, Standing};
+use super::{Estimate, FactorRow, Factors, LeftOut, PageFactor, Standing};
 use crate::table::{Row, WIDTH_MAX, aligned, cut, figure, wrap};
 use crate::text;
 
@@ -33,6 +33,10 @@ impl Factors {
         let room = WIDTH_MAX.saturating_sub(rest + "  ".len()).max(GROUP_CHARS_MIN);
         rows.iter_mut().for_each(|row| row[0] = cut(&row[0], room));
         text.push_str(&aligned(&rows));
+        for (heading, rows) in self.pages() {
+            let heading = heading.map(String::from).to_vec();
+            let _ = write!(text, "\n{}", aligned(&std::iter::once(heading).chain(rows).collect::<Vec<_>>()));
+        }
         let remarks = self.remarks();
         if !remarks.is_empty() {
             text.push('\n');
@@ -49,6 +53,9 @@ impl Factors {
             cells.into_iter().map(|cell| if is_loss { format!("**{cell}**") } else { cell }).collect()
         });
         let mut text = format!("# {title}\n\n{}\n\n{}", self.legend(), text::table(&COLUMNS, rows));
+        for (heading, rows) in self.pages() {
+            let _ = write!(text, "\n{}", text::table(&heading, rows.into_iter()));
+        }
         let remarks = self.remarks();
         if !remarks.is_empty() {
             text.push('\n');
@@ -57,6 +64,20 @@ impl Factors {
             let _ = writeln!(text, "- {remark}");
         });
         text
+    }
+
+    /// Where pages were loaded: a table of first views and one of whole pages, each time with its factor.
+    fn pages(&self) -> Vec<([&'static str; 5], Vec<Row>)> {
+        let rows = |from: usize| {
+            let of_row = |row: &FactorRow| {
+                let cells = row.pages.get(from..from + 3)?.iter().map(PageFactor::cell);
+                Some([row.group.clone(), cut(&row.run, RUN_CHARS_MAX)].into_iter().chain(cells).collect())
+            };
+            self.rows.iter().filter_map(of_row).collect::<Vec<Row>>()
+        };
+        let tables = [("first view, ms (factor)", 0), ("whole page, ms (factor)", 3)];
+        let tables = tables.map(|(name, from)| (["group", name, "mean", "p50", "p95"], rows(from)));
+        tables.into_iter().filter(|(_, rows)| !rows.is_empty()).collect()
     }
 
     fn legend(&self) -> String {
@@ -125,6 +146,14 @@ impl FactorRow {
         };
         let both = [said("mean", self.standing), said("top", self.standing_top)];
         both.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl PageFactor {
+    fn cell(&self) -> String {
+        let ms = self.ms.map_or("-".into(), |ms| figure(ms.value));
+        let factor = self.factor.map_or_else(String::new, |factor| format!(" ({})", factor.with_ends()));
+        ms + &factor
     }
 }
 

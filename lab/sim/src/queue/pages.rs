@@ -12,7 +12,7 @@ use rand::RngCore;
 use sched::Precedence;
 use serde::Serialize;
 use units::Nanos;
-use workload::{ObjectKind, PageObject, page};
+use workload::{PageObject, Visit, page};
 
 use super::line::{Line, Wire};
 use super::source::stream;
@@ -83,80 +83,23 @@ pub(super) struct PageAsk {
 }
 
 /// A page being loaded.
-struct Visit {
+struct Loading {
     from: Nanos,
-    objects: Vec<PageObject>,
     /// Of its HTML.
     number: u64,
-    /// In the browser: found, and not asked for yet.
-    waiting: Vec<u16>,
-    under_way: u32,
-    styles_left: u32,
-    blocking_left: u32,
-    left: u32,
-    content_at: Nanos,
-    full_at: Nanos,
+    visit: Visit,
 }
 
-impl Visit {
-    fn new(from: Nanos, objects: Vec<PageObject>, number: u64) -> Visit {
-        let count = |is: fn(ObjectKind) -> bool| objects.iter().filter(|object| is(object.kind)).count() as u32;
-        Visit {
-            from,
-            number,
-            waiting: vec![0],
-            under_way: 0,
-            styles_left: count(|kind| kind == ObjectKind::Style),
-            blocking_left: count(ObjectKind::is_blocking),
-            left: objects.len() as u32,
-            content_at: Nanos::MAX,
-            full_at: Nanos::MAX,
-            objects,
-        }
-    }
-
-    /// An object is there.
-    fn on_end(&mut self, object: usize, at: Nanos) {
-        let kind = self.objects[object].kind;
-        self.under_way -= 1;
-        self.left -= 1;
-        self.blocking_left -= u32::from(kind.is_blocking());
-        if self.blocking_left == 0 && kind.is_blocking() {
-            self.content_at = at;
-        }
-        if self.left == 0 {
-            self.full_at = at;
-        }
-        self.styles_left -= u32::from(kind == ObjectKind::Style);
-        if kind == ObjectKind::Html {
-            self.find(false);
-        }
-        if self.styles_left == 0 && (kind == ObjectKind::Style || kind == ObjectKind::Html) {
-            self.find(true);
-        }
-    }
-
-    fn find(&mut self, follows_styles: bool) {
-        let found = (0u16..).zip(&self.objects).skip(1);
-        let found = found.filter(|(_, object)| object.kind.follows_styles() == follows_styles);
-        self.waiting.extend(found.map(|(at, _)| at));
-    }
-
-    /// The next to ask for, if there is room on its connections.
-    fn next(&mut self, under_way_max: u32) -> Option<u16> {
-        if self.under_way >= under_way_max {
-            return None;
-        }
-        let urgency = |at: &u16| (self.objects[usize::from(*at)].kind.urgency(), *at);
-        let (place, _) = self.waiting.iter().enumerate().min_by_key(|(_, at)| urgency(at))?;
-        self.under_way += 1;
-        Some(self.waiting.swap_remove(place))
+impl Loading {
+    /// Of a page that is there.
+    fn took(&self, at: Option<Nanos>) -> Nanos {
+        at.unwrap_or(Nanos::MAX) - self.from
     }
 }
 
 /// All pages of a run, and what is due of them.
 pub(super) struct Pages {
-    visits: Vec<Visit>,
+    visits: Vec<Loading>,
     counted: std::ops::Range<usize>,
     under_way_max: u32,
     /// Instant, page, object.
@@ -180,7 +123,7 @@ impl Pages {
             let uniform = ((times.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
             at += Nanos((-uniform.ln() * gap_ns) as u64);
             let count = objects.len() as u64;
-            visits.push(Visit::new(at, objects, number));
+            visits.push(Loading { from: at, number, visit: Visit::new(objects) });
             number += count;
         }
         let under_way_max = if load.connections == 1 { STREAMS_MAX } else { load.connections };
@@ -202,23 +145,23 @@ impl Pages {
 
     pub fn take(&mut self) -> Option<PageAsk> {
         let Reverse((at, page, object)) = self.due.pop()?;
-        let visit = &self.visits[page as usize];
-        let PageObject { kind, size_bytes } = visit.objects[usize::from(object)];
+        let Loading { number, visit, .. } = &self.visits[page as usize];
+        let PageObject { kind, size_bytes } = visit.objects()[usize::from(object)];
         let precedence = Precedence { urgency: kind.urgency(), is_incremental: kind.is_incremental() };
         let stream = Stream { connection: page, precedence };
-        Some(PageAsk { at, number: visit.number + u64::from(object), size_bytes, stream })
+        Some(PageAsk { at, number: number + u64::from(object), size_bytes, stream })
     }
 
     /// The request of this number was answered.
     pub fn on_end(&mut self, number: u64, at: Nanos) {
-        let page = self.visits.partition_point(|visit| visit.number <= number) - 1;
-        let visit = &mut self.visits[page];
-        visit.on_end((number - visit.number) as usize, at);
+        let page = self.visits.partition_point(|page| page.number <= number) - 1;
+        let Loading { number: first, visit, .. } = &mut self.visits[page];
+        visit.on_end((number - *first) as u16, at);
         self.ask(page as u32, at + ROUND_TRIP);
     }
 
     fn ask(&mut self, page: u32, at: Nanos) {
-        while let Some(object) = self.visits[page as usize].next(self.under_way_max) {
+        while let Some(object) = self.visits[page as usize].visit.next(self.under_way_max) {
             self.due.push(Reverse((at, page, object)));
         }
     }
@@ -227,13 +170,13 @@ impl Pages {
     pub fn outcome(&self) -> PageOutcome {
         let counted = &self.visits[self.counted.clone()];
         let pages = counted.len().max(1) as f64;
-        let objects = || counted.iter().flat_map(|visit| &visit.objects);
+        let objects = || counted.iter().flat_map(|page| page.visit.objects());
         PageOutcome {
             count: counted.len(),
             requests_mean: objects().count() as f64 / pages,
             bytes_mean: objects().map(|object| object.size_bytes as f64).sum::<f64>() / pages,
-            first_contentful_ms: Times::of(counted.iter().map(|visit| visit.content_at - visit.from)),
-            full_ms: Times::of(counted.iter().map(|visit| visit.full_at - visit.from)),
+            first_contentful_ms: Times::of(counted.iter().map(|page| page.took(page.visit.first_view_at()))),
+            full_ms: Times::of(counted.iter().map(|page| page.took(page.visit.full_at()))),
         }
     }
 }

@@ -69,6 +69,10 @@ pub struct Load {
     )]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
+    /// Page loads arrive instead of requests: HTML, then CSS and scripts, then images, with the priorities of browsers
+    #[arg(long, conflicts_with_all = ["profile", "trace", "surge", "users", "webstone", "session", "repeat", "per_connection", "abort"])]
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub pages: bool,
     /// Stretch the trace in time until it loads the uplink to this
     #[arg(long, allow_negative_numbers = true)]
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "rho")]
@@ -127,6 +131,7 @@ impl Load {
             _ => return Err("rho, profile, users and webstone are each a load: give one of them".into()),
         }
         self.check_webstone()?;
+        self.check_pages()?;
         if (self.surge.is_some() || self.users.is_some()) && self.trace.is_some() {
             return Err("surge and users make their own requests: leave trace out".into());
         }
@@ -156,6 +161,32 @@ impl Load {
         if is_webstone { check_customers(&self.class) } else { Ok(()) }
     }
 
+    fn check_pages(&self) -> Result<(), String> {
+        if !self.pages {
+            return Ok(());
+        }
+        if self.rho.is_none() {
+            return Err("pages without rho: write the load of the link, rho = 0.8".into());
+        }
+        let own = [
+            ("trace", self.trace.is_some()),
+            ("surge", self.surge.is_some()),
+            ("session", self.session.is_some()),
+            ("repeat", self.repeat),
+            ("per_connection", self.per_connection != 1),
+            ("abort", self.abort.is_some()),
+        ];
+        match own.into_iter().find(|(_, is_given)| *is_given) {
+            Some((key, _)) => Err(format!("pages have requests and connections of their own: leave {key} out")),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the load says itself how many requests a connection has.
+    pub(crate) fn has_own_connections(&self) -> bool {
+        self.pages || self.session.is_some()
+    }
+
     /// Where customers' files are, beside those of everybody.
     pub(crate) fn folders(&self) -> impl Iterator<Item = String> {
         let folder = |customer: &Customer| match &customer.at {
@@ -174,6 +205,10 @@ impl Load {
 
 fn one() -> u64 {
     1
+}
+
+fn is_not(is: &bool) -> bool {
+    !is
 }
 
 /// Reads the value of a flag; a mistake is told as `--flag: reason`, like one that is found later.

@@ -232,6 +232,32 @@ fn a_profile_from_outside_replaces_the_load() {
 }
 
 #[test]
+fn pages_are_a_load_of_their_own() {
+    let pages = load("rho = 0.8\npages = true");
+    assert!(pages.pages && !load("rho = 0.8").pages);
+    let handed = serde_json::to_string(&pages).unwrap();
+    assert_eq!((handed.contains("\"pages\":true"), serde_json::from_str::<Load>(&handed).unwrap()), (true, pages));
+    let words = "load --pages --rho 0.8 --seconds 60".split(' ');
+    assert!(<Words as clap::Parser>::parse_from(words).load.pages);
+    for (with, says) in [
+        ("profile = \"W1\"", "x.toml:1: pages without rho: write the load of the link, rho = 0.8"),
+        ("users = 9", "x.toml:1: pages without rho"),
+        ("rho = 0.8\ntrace = \"t\"", "x.toml:1: pages have requests and connections of their own: leave trace out"),
+        ("rho = 0.8\nsurge = \"002\"", "leave surge out"),
+        ("rho = 0.8\nsession = { requests = 2.5, think = \"1s\" }", "leave session out"),
+        ("rho = 0.8\nrepeat = true", "leave repeat out"),
+        ("rho = 0.8\nper_connection = 9", "leave per_connection out"),
+        ("rho = 0.8\nabort = \"7s\"", "leave abort out"),
+        ("rho = 0", "`0` is not a load"),
+    ] {
+        let said = parse(&format!("pages = true\n{with}")).unwrap_err();
+        assert!(said.contains(says), "{with}: {said}");
+    }
+    let run = "pages = true\nrho = 0.8\n[[run]]\nname = \"b\"\nserver = \"nginx\"\ntls = true\nh2 = 100\n";
+    assert!(parse(run).is_ok(), "a connection carries all of a page");
+}
+
+#[test]
 fn surge_says_whose_it_is() {
     assert_eq!(load("rho = 0.8\nsurge = \"002\"").surge, Some(Surge::Alsadeh2008));
     let users = load("users = 50\nsurge = \"1998\"");

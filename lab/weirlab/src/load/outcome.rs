@@ -6,10 +6,11 @@ use std::io::{self, Write};
 use ::report::{CPU_MAX, GroupSummary, LATENESS_P99_MAX, RunSummary, Summary};
 use hdrhistogram::Histogram;
 use loadgen::Patience;
-use record::{JobRecord, Manifest, Outcome, Run};
+use record::{JobRecord, Manifest, Outcome, PageRecord, Run};
 use serde_json::{Value, json};
 use testbed::Load;
 use units::Nanos;
+use workload::PageTimes;
 
 use super::url::Url;
 use super::{Args, Wanted, jobs, machine};
@@ -44,6 +45,25 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &l
     }
 }
 
+/// Each page with the times at which it was there, or the end of the run where it was not.
+pub(crate) fn pages(outcome: &loadgen::Outcome) -> Vec<PageRecord> {
+    let mut complete = vec![0; outcome.pages.len()];
+    for record in outcome.records.iter().filter(|record| record.is_complete()) {
+        if let Some(count) = record.client.and_then(|page| complete.get_mut(page as usize)) {
+            *count += 1;
+        }
+    }
+    let record = |(page, complete): (&PageTimes, usize)| PageRecord {
+        arrival_ns: page.arrival.0,
+        requests: page.requests as u64,
+        bytes: page.bytes,
+        first_view_ns: page.first_view_at.unwrap_or(outcome.elapsed).0,
+        full_ns: page.full_at.unwrap_or(outcome.elapsed).0,
+        failed: (page.requests - complete) as u64,
+    };
+    outcome.pages.iter().zip(complete).map(record).collect()
+}
+
 /// Groups of clients, or classes of them.
 fn groups(args: &Args, wanted: &Wanted) -> Vec<String> {
     let groups = wanted.clients.iter().map(|group| &group.name);
@@ -75,6 +95,7 @@ fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTre
         (Some(path), ..) => path.display().to_string(),
         (None, Some(of), _) => format!("WebStone {} of 004", of.name()),
         (None, None, true) => format!("SURGE of {}", jobs::server_model(load).name),
+        (None, None, false) if load.pages => "pages of the Web Almanac 2024".into(),
         (None, None, false) => "shipped synthetic".into(),
     };
     let mut environment = BTreeMap::from([
@@ -270,6 +291,7 @@ mod tests {
         loadgen::Outcome {
             records: vec![],
             attempts: vec![],
+            pages: vec![],
             connections_peak: 0,
             lateness: Histogram::new(3).unwrap(),
             cpu: Nanos::ZERO,

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use testbed::{Load, Session, check_customers};
 use units::{Nanos, Rate};
 use workload::surge::{Files, Sequence, UserModel};
-use workload::{EndlessSizes, LoadProfile, Population, SessionModel, Source, USERS_MAX, WebStone, WebStoneClients};
+use workload::{
+    EndlessSizes, LoadProfile, PAGE_OBJECTS_MEDIAN, PageLoads, Population, SessionModel, Source, USERS_MAX, WebStone,
+    WebStoneClients,
+};
 
 use super::jobs::{self, Demand};
 use cli::Failure;
@@ -24,7 +27,10 @@ pub(crate) struct Users {
 }
 
 /// The users or sessions asked for; `None` where the load is open.
-pub(crate) fn of(load: &Load, rate_per_s: Option<f64>, link: Rate) -> Result<Option<Users>, Failure> {
+pub(crate) fn of(load: &Load, rate_per_s: Option<f64>, link: Rate, at_once: u32) -> Result<Option<Users>, Failure> {
+    if load.pages {
+        return pages(load, rate_per_s, link, at_once).map(Some);
+    }
     match (load.users, load.session, load.webstone) {
         (Some(users), ..) => equivalents(load, users).map(Some),
         (None, Some(session), _) => sessions(load, session, rate_per_s, link).map(Some),
@@ -54,6 +60,18 @@ fn webstone(load: &Load, of: WebStone) -> Result<Users, Failure> {
     let source = Box::new(WebStoneClients::new(of, &clients, Nanos::ZERO, until, load.seed));
     let sizes = of.files().sizes().iter().copied().collect();
     Ok(Users { source, who, sizes, until, session_requests: None })
+}
+
+fn pages(load: &Load, rate_per_s: Option<f64>, link: Rate, at_once: u32) -> Result<Users, Failure> {
+    let (Some(rho), None) = (load.rho, rate_per_s) else {
+        return Err(Failure::Usage("--pages: how many is missing: write the load of the link, --rho 0.8".into()));
+    };
+    let until = until(load, "--pages")?;
+    let pages = PageLoads::new(rho, link, until.as_secs_f64(), at_once, load.seed)
+        .map_err(|reason| Failure::Usage(format!("--pages: {reason}")))?;
+    // The same of every seed, so that runs of several are of one load.
+    let session_requests = Some(PAGE_OBJECTS_MEDIAN);
+    Ok(Users { who: "page loads".into(), sizes: pages.sizes(), until, session_requests, source: Box::new(pages) })
 }
 
 fn sessions(wanted: &Load, session: Session, rate_per_s: Option<f64>, link: Rate) -> Result<Users, Failure> {

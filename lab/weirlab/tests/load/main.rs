@@ -100,7 +100,7 @@ fn records_and_prints_what_came_of_every_job() {
     assert!((printed["rho_measured"].as_f64().unwrap() - 0.5).abs() < 1e-6);
     assert!(printed["packet_bound_ms"].as_f64() > printed["bound_ms"].as_f64() && printed["beat_wire_time"].is_u64());
 
-    let Run { manifest, records } = Run::read(out.as_ref()).unwrap();
+    let Run { manifest, records, .. } = Run::read(out.as_ref()).unwrap();
     assert_eq!((manifest.name.as_str(), manifest.server.as_str()), ("n", "tiny"));
     assert_eq!((manifest.policy.as_str(), manifest.drain.as_str(), manifest.seed), ("srpt", "paced", 7));
     assert_eq!((manifest.link_bps, manifest.rho, manifest.per_connection), (10_000_000, 0.5, 1));
@@ -124,7 +124,7 @@ fn impatient_users_of_two_groups_are_recorded() {
     assert_eq!((&printed["outcomes"]["aborted"], &printed["attempts"]), (&4.into(), &12.into()));
     assert_eq!((&printed["groups"][0]["name"], &printed["groups"][1]["name"]), (&"near".into(), &"far".into()));
 
-    let Run { manifest, records } = Run::read(out.as_ref()).unwrap();
+    let Run { manifest, records, .. } = Run::read(out.as_ref()).unwrap();
     assert_eq!((manifest.clients.len(), manifest.environment["retries"].as_str()), (2, "2"));
     assert!(records.iter().all(|record| record.attempts == 3 && record.response_time().as_millis_f64() >= 90.0));
     let attempts = AttemptRecord::read_all(out.as_ref()).unwrap().unwrap();
@@ -175,7 +175,7 @@ fn a_profile_decides_when_jobs_come() {
     std::fs::write(&trace, format!("epoch_s,size_bytes,status\n{lines}")).unwrap();
     // 1,720 bytes are 1.376 ms of the link: 29 of them in the first tenth of a second, 14 in the other.
     let load = ["--profile", "100ms@0.4,100ms@0.2", "--seconds", "1", "--repeat"];
-    let (_, Run { manifest, records }) = recorded(&folder, &[&["--trace", &trace][..], &load].concat());
+    let (_, Run { manifest, records, .. }) = recorded(&folder, &[&["--trace", &trace][..], &load].concat());
     assert!((manifest.rho - 0.3).abs() < 1e-9 && manifest.environment["profile"] == load[1]);
     let early = records.iter().filter(|record| record.start_ns.unwrap() / 100_000_000 % 2 == 0).count() as f64;
     assert!((early / records.len() as f64 - 2.0 / 3.0).abs() < 0.02, "{early} of {}", records.len());
@@ -185,7 +185,7 @@ fn a_profile_decides_when_jobs_come() {
 #[test]
 fn users_wait_before_they_ask_again() {
     let folder = Folder::new("users");
-    let (printed, Run { manifest, records }) = recorded(&folder, &["--users", "20", "--seconds", "4"]);
+    let (printed, Run { manifest, records, .. }) = recorded(&folder, &["--users", "20", "--seconds", "4"]);
     assert_eq!((manifest.closed.as_deref(), &printed["closed"]), (Some("20 users"), &"20 users".into()));
     assert_eq!(manifest.environment["trace"], "SURGE of 002");
     assert!(!records.is_empty() && records.iter().all(|record| record.outcome == Outcome::Complete));
@@ -197,12 +197,30 @@ fn sessions_come_by_themselves_and_then_wait() {
     let folder = Folder::new("sessions");
     let trace = folder.path("trace.csv");
     let words = ["--trace", &trace, "--session", "4,20ms", "--rate", "80", "--seconds", "3"];
-    let (_, Run { manifest, records }) = recorded(&folder, &words);
+    let (_, Run { manifest, records, .. }) = recorded(&folder, &words);
     assert_eq!(manifest.closed.as_deref(), Some("sessions of 4 requests, 0.02 s apart"));
     assert_eq!(manifest.per_connection, 4);
     // 240, twenty sessions of geometric length a second: the standard deviation is about 40.
     assert!((100..400).contains(&records.len()), "{} requests", records.len());
     assert!(records.iter().all(|record| [100, 20_000, 300, 40].contains(&record.size_bytes)));
+}
+
+#[test]
+fn pages_are_recorded_beside_their_requests() {
+    let folder = Folder::new("pages");
+    let (_, Run { manifest, records, pages }) = recorded(&folder, &["--pages", "--rho", "0.8", "--seconds", "1"]);
+    assert_eq!(
+        (manifest.closed.as_deref(), manifest.environment["trace"].as_str()),
+        (Some("page loads"), "pages of the Web Almanac 2024")
+    );
+    assert!(!pages.is_empty() && records.iter().all(|record| record.client.unwrap() < pages.len() as u32));
+    assert_eq!(pages.iter().map(|page| page.requests).sum::<u64>(), records.len() as u64);
+    assert!(pages.iter().all(|page| page.failed == 0 && page.first_view_ns <= page.full_ns));
+    let said = run(&["http://127.0.0.1:9/", "--pages", "--uplink", "10mbit", "--seconds", "1"]);
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("--pages: how many is missing: write the load of the link, --rho 0.8"), "{said}");
+    let said = run(&["http://127.0.0.1:9/", "--pages", "--uplink", "10mbit", "--rho", "0.8"]);
+    assert!(String::from_utf8_lossy(&said.stderr).contains("write --seconds too"));
 }
 
 #[test]
@@ -224,7 +242,7 @@ fn surge_is_described_beside_what_was_published() {
 #[test]
 fn surge_is_asked_for_at_a_load() {
     let folder = Folder::new("surge");
-    let (printed, Run { manifest, records }) = recorded(&folder, &["--surge", "--rho", "0.5", "--seconds", "2"]);
+    let (printed, Run { manifest, records, .. }) = recorded(&folder, &["--surge", "--rho", "0.5", "--seconds", "2"]);
     assert_eq!((manifest.rho, &manifest.closed), (0.5, &None));
     assert!(records.len() > 20 && records.iter().all(|record| (76..=2_000_000).contains(&record.size_bytes)));
     assert!(printed["rho_measured"].as_f64().unwrap() > 0.1);

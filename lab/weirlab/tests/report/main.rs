@@ -57,7 +57,7 @@ fn run(name: &str, response_ms: u64) -> Run {
         client: None,
         ahead_bytes: None,
     });
-    Run { manifest: manifest(name), records: records.collect() }
+    Run { manifest: manifest(name), records: records.collect(), pages: vec![] }
 }
 
 fn report(args: &[&Path]) -> Output {
@@ -186,7 +186,7 @@ fn the_results_that_the_pages_link_to_can_be_read() {
 #[test]
 fn reports_what_a_server_recorded() {
     let folder = Folder::new("report", "of-server");
-    let Run { manifest, records } = run("weir", 30);
+    let Run { manifest, records, .. } = run("weir", 30);
     let mut text = record::text_head();
     let of_server = |record: JobRecord| JobRecord { job: JobRecord::UNNUMBERED, start_ns: None, ..record };
     record::text_rows(&mut text, &records.into_iter().rev().map(of_server).collect::<Vec<_>>());

@@ -41,6 +41,7 @@ fn about(path: &Path, uplink: Option<&str>) -> About {
         kind: DrainKind::Paced,
         policy: "strict/srpt".parse().unwrap(),
         client_share: Default::default(),
+        carrier_rank: Default::default(),
         guard_permille: 10,
         foreign_permille: 500,
         uplink: uplink.map(|rate| rate.parse().unwrap()),

@@ -64,7 +64,7 @@ fn every_response_has_its_row_and_the_run_its_manifest() {
         leaving.send(get(&format!("/size-{LARGE}")));
         assert_eq!(leaving.head().0, 200);
         leaving.reset();
-        let Run { manifest, records } = stop(&server, &folder);
+        let Run { manifest, records, .. } = stop(&server, &folder);
         let seen: Vec<_> = records.iter().map(what).collect();
         let wrong = (404, absent, absent, Outcome::Wrong);
         let served = [complete(200, 10), complete(200, 100_000), complete(200, 0), complete(206, 20), wrong];

@@ -369,7 +369,7 @@ fn understand(connection: usize, id: StreamId, bytes: &[u8]) -> Request {
     let (authority, path) = (&rest[..authority_bytes], &rest[authority_bytes + 2..]);
     let [authority, path] = [authority, path].map(|text| std::str::from_utf8(text).unwrap().to_owned());
     let mut again = vec![];
-    qpack::put_request(&authority, &path, &mut again);
+    qpack::put_request(&authority, &path, None, &mut again);
     assert_eq!(again, section);
     let size = path.strip_prefix('/').and_then(|path| path.strip_suffix(".bin")).unwrap().parse().unwrap();
     Request { connection, stream: id.into(), authority, size }
