@@ -185,8 +185,7 @@ pub fn main(mut args: Args) -> Result<(), Failure> {
         return describe::main(&args);
     }
     let mut wanted = understand(&args)?;
-    let target = wanted.url.resolve()?;
-    let plan = plan(&wanted, target, &args);
+    let plan = plan(&wanted, wanted.url.resolve()?, &args);
     plan.check().map_err(|wrong| Failure::Usage(wrong.to_string()))?;
     if let Some(folder) = &args.out {
         prepare(folder)?;
