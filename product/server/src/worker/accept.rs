@@ -120,7 +120,7 @@ impl Worker {
             client,
             owner,
             exchange: Exchange::default(),
-            http2: None,
+            multiplexed: None,
             http3_port,
             has_answered: false,
             is_readable: true,

@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use units::Nanos;
 
 use super::exchange::Exchange;
-use super::http2::Http2;
+use super::streams::Multiplexed;
 use crate::conn::Http1;
 use crate::transmit::{Connection, End, PipeState, Secure};
 
@@ -20,7 +20,7 @@ pub struct Conn {
     pub owner: u64,
     pub exchange: Exchange,
     /// Where the client speaks HTTP/2 or HTTP/3; `http1` has no part in it then.
-    pub http2: Option<Box<Http2>>,
+    pub multiplexed: Option<Box<Multiplexed>>,
     /// The UDP port at which its client could speak HTTP/3.
     pub http3_port: Option<NonZeroU16>,
     /// A response was sent on it before.
@@ -60,12 +60,13 @@ impl Conn {
 
     /// When it has waited for its client too long.
     pub fn deadline(&self) -> Nanos {
-        self.http2.as_ref().map_or_else(|| self.http1.deadline(), |http2| http2.deadline)
+        self.multiplexed.as_ref().map_or_else(|| self.http1.deadline(), |multiplexed| multiplexed.deadline)
     }
 
     /// Nothing is asked of us, and nothing is on its way to the client that we know of.
     pub fn is_idle(&self) -> bool {
-        let is_idle = self.http2.as_ref().map_or_else(|| self.http1.is_idle(), |http2| http2.is_idle());
+        let is_idle =
+            self.multiplexed.as_ref().map_or_else(|| self.http1.is_idle(), |multiplexed| multiplexed.is_idle());
         !self.is_readable && is_idle
     }
 }

@@ -26,8 +26,8 @@ impl Worker {
     }
 
     fn on_late(&mut self, at: usize) {
-        if self.conns[at].http2.is_some() {
-            return self.leave_http2(at);
+        if self.conns[at].multiplexed.is_some() {
+            return self.leave_streams(at);
         }
         match self.conns[at].http1.on_deadline() {
             Some(Late::Refused { reject, received }) => {
@@ -47,8 +47,8 @@ impl Worker {
         let later = |at: Nanos| Nanos(at.0.saturating_add(paused.0));
         for (_, conn) in &mut self.conns {
             conn.http1.excuse(paused);
-            if let Some(http2) = &mut conn.http2 {
-                http2.deadline = later(http2.deadline);
+            if let Some(multiplexed) = &mut conn.multiplexed {
+                multiplexed.deadline = later(multiplexed.deadline);
             }
         }
         self.stop_at = self.stop_at.map(later);
@@ -63,8 +63,8 @@ impl Worker {
             let idle: Vec<usize> =
                 self.conns.iter().filter(|(_, conn)| !conn.http1.is_answering()).map(|(at, _)| at).collect();
             for at in idle {
-                match self.conns[at].http2 {
-                    Some(_) => self.leave_http2(at),
+                match self.conns[at].multiplexed {
+                    Some(_) => self.leave_streams(at),
                     None => self.close(at),
                 }
             }

@@ -59,14 +59,19 @@ impl Conn {
         match stream {
             None => &mut self.exchange,
             Some(number) => {
-                &mut self.http2.as_mut().and_then(|http2| http2.stream(number)).expect("its stream is open").exchange
+                &mut self
+                    .multiplexed
+                    .as_mut()
+                    .and_then(|multiplexed| multiplexed.stream(number))
+                    .expect("its stream is open")
+                    .exchange
             }
         }
     }
 
     /// All that are under way or could be.
     pub fn exchanges(&self) -> impl Iterator<Item = &Exchange> {
-        let streams = self.http2.iter().flat_map(|http2| &http2.streams);
+        let streams = self.multiplexed.iter().flat_map(|multiplexed| &multiplexed.streams);
         std::iter::once(&self.exchange).chain(streams.map(|stream| &stream.exchange))
     }
 }
@@ -83,7 +88,7 @@ impl Worker {
         if conn.owner == owner {
             return Some(at.into());
         }
-        let stream = conn.http2.as_ref()?.streams.iter().find(|stream| stream.owner == owner)?;
+        let stream = conn.multiplexed.as_ref()?.streams.iter().find(|stream| stream.owner == owner)?;
         Some(Place { at, stream: Some(stream.number) })
     }
 
@@ -93,7 +98,11 @@ impl Worker {
         match place.stream {
             None => conn.owner,
             Some(number) => {
-                conn.http2.as_mut().and_then(|http2| http2.stream(number)).expect("its stream is open").owner
+                conn.multiplexed
+                    .as_mut()
+                    .and_then(|multiplexed| multiplexed.stream(number))
+                    .expect("its stream is open")
+                    .owner
             }
         }
     }

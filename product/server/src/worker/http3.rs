@@ -1,5 +1,5 @@
 //! HTTP/3: datagrams in, each to its connection. A connection of QUIC is one like any other from there on: its streams are those of
-//! `http2.rs`, its responses jobs on its carrier.
+//! `streams.rs`, its responses jobs on its carrier.
 //!
 //! What one connection gets of a turn is bounded where its events are taken; datagrams only deposit them.
 
@@ -16,8 +16,8 @@ use units::wire::Framing;
 
 use super::conn::Conn;
 use super::exchange::Exchange;
-use super::http2::Http2;
 use super::secure::HANDSHAKE_TIMEOUT;
+use super::streams::Multiplexed;
 use super::{DATAGRAMS, Worker};
 use crate::conn::Http1;
 use crate::transmit::{Connection, Flow, Opening, PipeId, PipeState};
@@ -145,8 +145,8 @@ impl Worker {
     fn deposit(&mut self, place: (usize, Key), incoming: Incoming) {
         let owner = self.http3.flows.owners.get(&place).copied();
         let Some(at) = owner.and_then(|owner| self.find(owner)) else { return };
-        let Some(http2) = &self.conns[at].http2 else { return };
-        self.parts.transmitter.receive_datagram(self.now, http2.pipe, incoming);
+        let Some(multiplexed) = &self.conns[at].multiplexed else { return };
+        self.parts.transmitter.receive_datagram(self.now, multiplexed.pipe, incoming);
         self.stir(at);
     }
 
@@ -181,7 +181,7 @@ impl Worker {
         let pipe = PipeState::new(framing(peer));
         let opening = Opening { owner, socket: socket.clone(), client, pipe, secure: None, engine: session.into() };
         let opened = self.parts.transmitter.open_framed(self.now, opening);
-        let http2 = Http2::new(opened, self.now + HANDSHAKE_TIMEOUT);
+        let multiplexed = Multiplexed::new(opened, self.now + HANDSHAKE_TIMEOUT);
         let conn = Conn {
             http1: Http1::new(self.now, &self.parts.limits),
             socket,
@@ -190,7 +190,7 @@ impl Worker {
             client,
             owner,
             exchange: Exchange::default(),
-            http2: Some(Box::new(http2)),
+            multiplexed: Some(Box::new(multiplexed)),
             http3_port: None,
             has_answered: false,
             is_readable: false,
@@ -224,34 +224,37 @@ impl Worker {
         (conn.address, conn.port) = (peer.ip(), peer.port());
         if is_connected
             && std::mem::replace(&mut conn.is_handshaking, false)
-            && let Some(http2) = &mut conn.http2
+            && let Some(multiplexed) = &mut conn.multiplexed
         {
-            http2.deadline = self.now + self.parts.limits.head_timeout;
+            multiplexed.deadline = self.now + self.parts.limits.head_timeout;
         }
     }
 
     /// It was to end, and its client has everything now.
     pub(super) fn is_farewell_over(&mut self, at: usize) -> bool {
-        let Some(http2) = self.conns[at].http2.as_ref().filter(|http2| http2.ends_at.is_some()) else { return false };
-        let pipe = http2.pipe;
+        let Some(multiplexed) = self.conns[at].multiplexed.as_ref().filter(|multiplexed| multiplexed.ends_at.is_some())
+        else {
+            return false;
+        };
+        let pipe = multiplexed.pipe;
         self.parts.transmitter.is_acknowledged(pipe)
     }
 
     /// Nothing more is said, but what was said may have been lost: it stays until its client has acknowledged that.
     pub(super) fn end_http3(&mut self, at: usize) {
         let now = self.now;
-        let Some(http2) = &mut self.conns[at].http2 else { return };
-        let is_over = http2.ends_at.is_some_and(|ends_at| now >= ends_at);
-        let (pipe, is_late) = (http2.pipe, now >= http2.deadline);
+        let Some(multiplexed) = &mut self.conns[at].multiplexed else { return };
+        let is_over = multiplexed.ends_at.is_some_and(|ends_at| now >= ends_at);
+        let (pipe, is_late) = (multiplexed.pipe, now >= multiplexed.deadline);
         if is_over || self.conns[at].is_handshaking || self.parts.transmitter.is_acknowledged(pipe) {
             if is_late {
                 self.note_late_handshake(at);
             }
             return self.close(at);
         }
-        if let Some(http2) = &mut self.conns[at].http2 {
-            let ends_at = *http2.ends_at.get_or_insert(now + FAREWELL);
-            (http2.is_leaving, http2.deadline) = (true, ends_at);
+        if let Some(multiplexed) = &mut self.conns[at].multiplexed {
+            let ends_at = *multiplexed.ends_at.get_or_insert(now + FAREWELL);
+            (multiplexed.is_leaving, multiplexed.deadline) = (true, ends_at);
         }
     }
 

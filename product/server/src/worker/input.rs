@@ -7,8 +7,8 @@ use rustix::net::RecvFlags;
 
 use super::Worker;
 use super::exchange::Place;
-use super::http2::is_preface;
 use super::line::Line;
+use super::streams::is_preface;
 use crate::conn::Event;
 use crate::files::SiteNumber;
 use crate::reply::{self, Reply, To};
@@ -104,7 +104,7 @@ impl Worker {
 
     /// Answers the requests in what was kept and what has come; keeps the rest.
     pub(super) fn take(&mut self, at: usize, fresh: &[u8]) {
-        if self.conns[at].http2.is_some() {
+        if self.conns[at].multiplexed.is_some() {
             return self.take_frames(at, fresh);
         }
         let conn = &mut self.conns[at];

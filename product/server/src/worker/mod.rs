@@ -16,7 +16,6 @@ mod deadlines;
 mod ending;
 mod exchange;
 mod find;
-mod http2;
 #[cfg(feature = "http3")]
 mod http3;
 mod input;
@@ -26,6 +25,7 @@ mod output;
 mod owner;
 mod room;
 mod secure;
+mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -344,8 +344,8 @@ impl Worker {
         let is_readable = flags.intersects(EventFlags::IN | EventFlags::RDHUP);
         conn.is_readable |= is_readable;
         conn.has_ended |= flags.contains(EventFlags::RDHUP);
-        if let Some(http2) = &conn.http2 {
-            let pipe = http2.pipe;
+        if let Some(multiplexed) = &conn.multiplexed {
+            let pipe = multiplexed.pipe;
             if flags.contains(EventFlags::OUT) && self.parts.transmitter.is_blocked(pipe) {
                 self.parts.transmitter.on_pipe_writable(self.now, pipe);
             }
@@ -367,7 +367,7 @@ impl Worker {
 
     /// The client is gone: whatever is being sent to it is not worth sending.
     fn abandon(&mut self, at: usize) {
-        if self.conns[at].http2.is_some() {
+        if self.conns[at].multiplexed.is_some() {
             return self.abandon_streams(at);
         }
         let Task::Sending(job) = self.conns[at].exchange.task else { return self.close(at) };
@@ -376,12 +376,12 @@ impl Worker {
 
     /// Forgets the connection; the kernel ends it when the last holder of its descriptor is gone.
     fn close(&mut self, at: usize) {
-        if self.conns[at].http2.as_ref().is_some_and(|http2| !http2.is_idle()) {
+        if self.conns[at].multiplexed.as_ref().is_some_and(|multiplexed| !multiplexed.is_idle()) {
             return self.abandon_streams(at);
         }
         #[cfg(feature = "http3")]
         self.http3.flows.forget(self.conns[at].owner);
-        self.detach_http2(at);
+        self.detach_streams(at);
         self.end_sealed(at);
         self.leave_find(at.into());
         self.record_unanswered(at.into());

@@ -194,7 +194,7 @@ impl Worker {
     fn on_departure(&mut self, departure: Departure) {
         let at = self.find(departure.owner).expect("a connection outlives its response");
         self.spend(at, departure.untold_bytes);
-        if self.conns[at].http2.is_some() {
+        if self.conns[at].multiplexed.is_some() {
             return self.on_stream_departure(at, departure);
         }
         let conn = &mut self.conns[at];

@@ -154,9 +154,9 @@ impl Worker {
     /// Hands down what answers the client's TLS, unless a response does so; gives how many bytes left.
     pub(super) fn send_sealed(&mut self, at: usize) -> usize {
         let Some(conn) = self.conns.get_mut(at).filter(|conn| !conn.is_sending()) else { return 0 };
-        if let Some(http2) = &conn.http2 {
+        if let Some(multiplexed) = &conn.multiplexed {
             // It says so at the end of the turn.
-            self.parts.transmitter.say(http2.pipe);
+            self.parts.transmitter.say(multiplexed.pipe);
             return 0;
         }
         let Some(secure) = &conn.secure else { return 0 };

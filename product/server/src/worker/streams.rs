@@ -27,7 +27,7 @@ const HEADLESS: Reject = Reject { status: Status::BAD_REQUEST, reason: "a head w
 /// Idle connections keep room for so many.
 const STREAMS_KEPT: usize = 4;
 
-pub struct Http2 {
+pub struct Multiplexed {
     pub pipe: PipeId,
     /// Those that are open, at most [`mux::STREAMS_MAX`].
     /// By number.
@@ -52,9 +52,9 @@ pub struct Stream {
     pub measured: Option<Measured>,
 }
 
-impl Http2 {
-    pub fn new(pipe: PipeId, deadline: Nanos) -> Http2 {
-        Http2 {
+impl Multiplexed {
+    pub fn new(pipe: PipeId, deadline: Nanos) -> Multiplexed {
+        Multiplexed {
             pipe,
             streams: VecDeque::new(),
             deadline,
@@ -101,7 +101,7 @@ impl Http2 {
 
 impl Conn {
     pub fn stream_on(&mut self, number: Option<u32>) -> Option<&mut Stream> {
-        self.http2.as_mut()?.stream(number?)
+        self.multiplexed.as_mut()?.stream(number?)
     }
 }
 
@@ -126,11 +126,11 @@ impl Worker {
         };
         let pipe = self.parts.transmitter.open_framed(self.now, opening);
         let deadline = self.now + self.parts.limits.head_timeout;
-        self.conns[at].http2 = Some(Box::new(Http2::new(pipe, deadline)));
+        self.conns[at].multiplexed = Some(Box::new(Multiplexed::new(pipe, deadline)));
     }
 
     pub(super) fn pipe(&self, at: usize) -> PipeId {
-        self.conns[at].http2.as_ref().expect("it speaks HTTP/2").pipe
+        self.conns[at].multiplexed.as_ref().expect("it is multiplexed").pipe
     }
 
     /// Takes what has come, or goes on with what came before.
@@ -144,9 +144,9 @@ impl Worker {
         {
             self.tell_broken(at, broken);
         }
-        let is_there = self.conns.get(at).is_some_and(|conn| conn.http2.is_some());
+        let is_there = self.conns.get(at).is_some_and(|conn| conn.multiplexed.is_some());
         if is_there && (taken.is_err() || self.parts.transmitter.has_ended(pipe) || self.is_farewell_over(at)) {
-            self.end_http2(at);
+            self.end_streams(at);
         }
     }
 
@@ -162,8 +162,8 @@ impl Worker {
 
     /// Those of a turn: a connection that asks for more waits for the next.
     fn take_events(&mut self, at: usize) {
-        while let Some(http2) = self.conns.get(at).and_then(|conn| conn.http2.as_ref()) {
-            let pipe = http2.pipe;
+        while let Some(multiplexed) = self.conns.get(at).and_then(|conn| conn.multiplexed.as_ref()) {
+            let pipe = multiplexed.pipe;
             if self.budget.is_spent() {
                 self.conns[at].is_cut = true;
                 return;
@@ -179,7 +179,7 @@ impl Worker {
 
     fn begin_stream(&mut self, at: usize, number: u32, head: &[u8]) {
         let owner = self.owners.next(at);
-        self.conns[at].http2.as_mut().expect("it speaks HTTP/2").begin(number, owner);
+        self.conns[at].multiplexed.as_mut().expect("it is multiplexed").begin(number, owner);
         match parse_request(head, &self.parts.limits.request) {
             Ok(Some(parsed)) => self.answer_on_stream(at, number, &parsed, head),
             Ok(None) => self.refuse_on_stream(at, number, HEADLESS, head),
@@ -282,10 +282,10 @@ impl Worker {
         // One that sends no more asks for no more.
         let has_ended = self.has_ended(at);
         let (now, limits) = (self.now, &self.parts.limits);
-        if let Some(http2) = &mut self.conns[at].http2 {
-            http2.end(number, now, limits);
-            if (http2.is_leaving || has_ended) && http2.is_idle() {
-                self.end_http2(at);
+        if let Some(multiplexed) = &mut self.conns[at].multiplexed {
+            multiplexed.end(number, now, limits);
+            if (multiplexed.is_leaving || has_ended) && multiplexed.is_idle() {
+                self.end_streams(at);
             }
         }
     }
@@ -317,12 +317,16 @@ impl Worker {
         let conn = &mut self.conns[at];
         // What it said besides is of no use to anybody.
         (conn.is_readable, conn.is_cut) = (false, false);
-        let Some(http2) = &mut conn.http2 else { return };
-        http2.is_leaving = true;
-        let pipe = http2.pipe;
-        let unanswered: Vec<u32> =
-            http2.streams.iter().filter(|stream| !stream.exchange.is_sending()).map(|stream| stream.number).collect();
-        let is_empty = http2.streams.is_empty();
+        let Some(multiplexed) = &mut conn.multiplexed else { return };
+        multiplexed.is_leaving = true;
+        let pipe = multiplexed.pipe;
+        let unanswered: Vec<u32> = multiplexed
+            .streams
+            .iter()
+            .filter(|stream| !stream.exchange.is_sending())
+            .map(|stream| stream.number)
+            .collect();
+        let is_empty = multiplexed.streams.is_empty();
         self.parts.transmitter.abandon(self.now, pipe);
         for number in unanswered {
             self.leave_stream(at, number);
@@ -333,34 +337,34 @@ impl Worker {
     }
 
     /// Takes no new requests; the connection ends when the last response has departed.
-    pub(super) fn leave_http2(&mut self, at: usize) {
-        let Some(http2) = &mut self.conns[at].http2 else { return };
-        http2.is_leaving = true;
-        let (pipe, is_idle) = (http2.pipe, http2.is_idle());
+    pub(super) fn leave_streams(&mut self, at: usize) {
+        let Some(multiplexed) = &mut self.conns[at].multiplexed else { return };
+        multiplexed.is_leaving = true;
+        let (pipe, is_idle) = (multiplexed.pipe, multiplexed.is_idle());
         self.parts.transmitter.go_away(pipe);
         if is_idle {
-            self.end_http2(at);
+            self.end_streams(at);
         }
     }
 
     /// Closes an idle connection at once, with a word of farewell.
     pub(super) fn give_up(&mut self, at: usize) {
-        if let Some(http2) = &self.conns[at].http2 {
-            self.parts.transmitter.go_away(http2.pipe);
+        if let Some(multiplexed) = &self.conns[at].multiplexed {
+            self.parts.transmitter.go_away(multiplexed.pipe);
         }
         self.close(at);
     }
 
     /// Nothing more is said. What the client sends is read and thrown away until it has seen that: a reset could cost it our reason.
-    fn end_http2(&mut self, at: usize) {
-        if !self.conns[at].http2.as_ref().is_some_and(|http2| http2.is_idle()) {
+    fn end_streams(&mut self, at: usize) {
+        if !self.conns[at].multiplexed.as_ref().is_some_and(|multiplexed| multiplexed.is_idle()) {
             return self.abandon_streams(at);
         }
         #[cfg(feature = "http3")]
         if self.conns[at].socket.is_quic() {
             return self.end_http3(at);
         }
-        self.detach_http2(at);
+        self.detach_streams(at);
         self.end_sealed(at);
         let conn = &mut self.conns[at];
         conn.socket.finish();
@@ -371,10 +375,10 @@ impl Worker {
     }
 
     /// The transmitter has no more to do with the connection.
-    pub(super) fn detach_http2(&mut self, at: usize) {
-        if let Some(http2) = self.conns[at].http2.take() {
-            debug_assert!(http2.is_idle(), "its responses have departed");
-            self.conns[at].pipe = self.parts.transmitter.detach(self.now, http2.pipe);
+    pub(super) fn detach_streams(&mut self, at: usize) {
+        if let Some(multiplexed) = self.conns[at].multiplexed.take() {
+            debug_assert!(multiplexed.is_idle(), "its responses have departed");
+            self.conns[at].pipe = self.parts.transmitter.detach(self.now, multiplexed.pipe);
         }
     }
 
@@ -393,12 +397,12 @@ mod tests {
     /// A request of HTTP/3 that was lost comes behind later ones. It ended the worker.
     #[test]
     fn streams_are_found_in_whatever_order_they_began() {
-        let mut http2 = Http2::new(PipeId::of_tests(), Nanos::ZERO);
-        [5, 1, 9, 3, 7].into_iter().for_each(|number| http2.begin(number, number.into()));
+        let mut multiplexed = Multiplexed::new(PipeId::of_tests(), Nanos::ZERO);
+        [5, 1, 9, 3, 7].into_iter().for_each(|number| multiplexed.begin(number, number.into()));
         for number in [1, 3, 5, 7, 9] {
-            assert_eq!(http2.stream(number).map(|stream| stream.owner), Some(number.into()));
+            assert_eq!(multiplexed.stream(number).map(|stream| stream.owner), Some(number.into()));
         }
-        http2.end(5, Nanos::ZERO, &Limits::default());
-        assert!(http2.stream(5).is_none() && http2.stream(9).is_some() && http2.stream(4).is_none());
+        multiplexed.end(5, Nanos::ZERO, &Limits::default());
+        assert!(multiplexed.stream(5).is_none() && multiplexed.stream(9).is_some() && multiplexed.stream(4).is_none());
     }
 }
