@@ -32,7 +32,7 @@ pub struct Args {
     /// A skipped check is an error
     #[arg(long)]
     all: bool,
-    /// Begin no check after this time: those left are skipped
+    /// Begin no check later than so long after the first: those left are skipped
     #[arg(long, value_name = "SECONDS")]
     within: Option<u64>,
     /// Only the checks of HTTP/3, of a server without it: each must fail, which shows that it can
@@ -128,11 +128,11 @@ enum Verdict {
 }
 
 pub fn main(root: &Path, args: &Args) -> Result<(), String> {
-    let until = args.within.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let checks = wanted(args)?;
     let openssl = find(root, &OPENSSL)?;
     let weir = args.weir.clone().map_or_else(|| programs::build(root, &BUILD), Ok)?;
     let bench = Bench::start(root, weir, &openssl, !args.no_http3)?;
+    let until = args.within.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let (mut failed, mut skipped) = (Vec::new(), Vec::new());
     for check in &checks {
         let mut verdict = match until {
