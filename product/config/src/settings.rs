@@ -126,7 +126,11 @@ fn listeners(file: &Section<'_, '_>) -> Vec<Placed<Listener>> {
     let mut listeners: Vec<Placed<Listener>> = Vec::new();
     for table in tables.iter().take(LISTENERS_MAX) {
         let (address, is_secure) = (table.text::<SocketAddr>("address"), table.flag("tls"));
-        let has_http3 = is_secure && table.flag("http3");
+        let wants_http3 = table.flag("http3");
+        if wants_http3 && !is_secure && table.is_given("http3") {
+            file.book.note(table.place_of("http3"), "listener.http3: no effect without tls = true");
+        }
+        let has_http3 = is_secure && wants_http3;
         let Some(Placed { value: address, at }) = address else { continue };
         if let Some(same) = listeners.iter().find(|known| clash(known.value.address, address)) {
             let said = format!(

@@ -162,6 +162,10 @@ fn tls_of_listeners_and_sites() {
     }
     let unused = format!("{plain}cert = \"c\"\nkey = \"k\"");
     assert_eq!(notes(&unused), ["f:3:8: site.cert: no effect without a listener with tls = true"]);
+    let unused =
+        "[[listener]]\naddress = \"127.0.0.1:80\"\nhttp3 = true\n\n[[site]]\ndefault = true\nroot = \"/srv\"\n";
+    assert_eq!(notes(unused), ["f:3:9: listener.http3: no effect without tls = true"]);
+    assert_eq!(notes(&unused.replace("http3 = true", "http3 = false")), [""; 0]);
 }
 
 fn all_say(before: &str, after: &str, cases: &[(&str, &str)]) {

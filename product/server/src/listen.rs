@@ -74,16 +74,21 @@ impl From<OwnedFd> for Listener {
     }
 }
 
-/// The listening sockets of each worker: first those passed, then those bound.
-pub fn listen_all(config: &Config) -> Result<Vec<Vec<Listener>>, StartError> {
+/// What is listened on.
+pub struct Listening {
+    /// Of each worker, first those passed, then those bound.
+    pub of_workers: Vec<Vec<Listener>>,
+    /// What is missing at an address, and what would bring it.
+    pub remarks: Vec<String>,
+}
+
+pub fn listen_all(config: &Config) -> Result<Listening, StartError> {
     let mut of_workers: Vec<Vec<Listener>> = (0..config.workers).map(|_| Vec::new()).collect();
+    let mut remarks = Vec::new();
     for passed in &config.passed {
-        let failed = |e| StartError::Listen(passed.address, e);
-        adopt(config, passed).map_err(failed)?;
-        for all in &mut of_workers {
-            let socket = passed.socket.try_clone().map_err(failed)?;
-            all.push(Listener { is_secure: passed.is_secure, is_passed: true, ..socket.into() });
-        }
+        let (listeners, remark) = listen_on(config, passed).map_err(|e| StartError::Listen(passed.address, e))?;
+        of_workers.iter_mut().zip(listeners).for_each(|(all, one)| all.push(one));
+        remarks.extend(remark);
     }
     for asked in &config.listen {
         let mut tries = 1;
@@ -96,7 +101,24 @@ pub fn listen_all(config: &Config) -> Result<Vec<Vec<Listener>>, StartError> {
         };
         of_workers.iter_mut().zip(listeners).for_each(|(all, one)| all.push(one));
     }
-    Ok(of_workers)
+    Ok(Listening { of_workers, remarks })
+}
+
+/// Those of a passed socket, one for each worker; with what is missing there.
+fn listen_on(config: &Config, passed: &PassedSocket) -> io::Result<(Vec<Listener>, Option<String>)> {
+    adopt(config, passed)?;
+    let share = |_| {
+        let socket = passed.socket.try_clone()?;
+        Ok(Listener { is_secure: passed.is_secure, is_passed: true, ..socket.into() })
+    };
+    #[cfg_attr(not(feature = "http3"), allow(unused_mut))]
+    let mut listeners = (0..config.workers).map(share).collect::<io::Result<Vec<_>>>()?;
+    #[cfg(feature = "http3")]
+    if speaks_http3(config, passed.is_secure, passed.has_http3) {
+        let remark = add_passed_udp(config, passed, &mut listeners)?;
+        return Ok((listeners, remark));
+    }
+    Ok((listeners, None))
 }
 
 /// Those of one address, one for each worker.
@@ -106,31 +128,52 @@ fn listen_at(config: &Config, asked: &Listen) -> Result<Vec<Listener>, StartErro
     let mut listeners: Vec<_> =
         sockets.map(|socket| Listener { is_secure: asked.is_secure, ..socket.into() }).collect();
     #[cfg(feature = "http3")]
-    add_udp(config, asked, &mut listeners)?;
+    if speaks_http3(config, asked.is_secure, asked.has_http3) {
+        let address = local_address(&listeners[0].socket).map_err(|e| StartError::Listen(asked.address, e))?;
+        add_udp(config, address, &mut listeners).map_err(|error| StartError::Udp(address, error))?;
+    }
     Ok(listeners)
+}
+
+#[cfg(feature = "http3")]
+fn speaks_http3(config: &Config, is_secure: bool, is_wanted: bool) -> bool {
+    is_secure && is_wanted && config.drain.orders_http3()
 }
 
 /// Where clients speak HTTP/3: a socket beside each, at the same address.
 #[cfg(feature = "http3")]
-fn add_udp(config: &Config, asked: &Listen, listeners: &mut [Listener]) -> Result<(), StartError> {
-    if !asked.is_secure || !asked.has_http3 || !config.drain.orders_http3() {
-        return Ok(());
-    }
-    let address = local_address(&listeners[0].socket).map_err(|e| StartError::Listen(asked.address, e))?;
+fn add_udp(config: &Config, address: SocketAddr, listeners: &mut [Listener]) -> io::Result<()> {
     let group = Group {
         count: listeners.len(),
         only_v6: has_ipv4_of_its_own(config, address.port()),
         control_priority: config.drain.control_priority.unwrap_or(0),
     };
-    let bind = |group| Udp::bind(address, group).map_err(|error| StartError::Udp(address, error));
     if group.count > 1 {
         // One that shares with nobody finds another program.
-        bind(Group { count: 1, ..group })?;
+        Udp::bind(address, Group { count: 1, ..group })?;
     }
-    for listener in listeners {
-        (listener.udp, listener.http3_port) = (Some(Arc::new(bind(group)?)), NonZeroU16::new(address.port()));
+    let sockets = (0..group.count).map(|_| Udp::bind(address, group)).collect::<io::Result<Vec<_>>>()?;
+    for (listener, udp) in listeners.iter_mut().zip(sockets) {
+        (listener.udp, listener.http3_port) = (Some(Arc::new(udp)), NonZeroU16::new(address.port()));
     }
     Ok(())
+}
+
+/// The datagram socket that the service manager passed beside this one is the first worker's, since nothing steers among several that have
+/// it; without one ours are bound. Where that is not allowed there is no HTTP/3: the service manager's is what may be missing.
+#[cfg(feature = "http3")]
+fn add_passed_udp(config: &Config, passed: &PassedSocket, listeners: &mut [Listener]) -> io::Result<Option<String>> {
+    let Some(socket) = &passed.datagrams else {
+        let bound = add_udp(config, passed.address, listeners);
+        return Ok(bound.err().map(|error| {
+            let PassedSocket { address, .. } = passed;
+            format!("HTTP/3 is off at {address}: UDP: {error}; expected ListenDatagram={address} beside ListenStream=")
+        }));
+    };
+    let control_priority = config.drain.control_priority.unwrap_or(0);
+    listeners[0].udp = Some(Arc::new(Udp::adopt(socket.try_clone()?, control_priority)?));
+    listeners.iter_mut().for_each(|listener| listener.http3_port = NonZeroU16::new(passed.address.port()));
+    Ok(None)
 }
 
 /// Its backlog is the manager's to say.

@@ -17,7 +17,7 @@ use crate::clock;
 use crate::config::{Config, Listen};
 use crate::drain_choice::DrainChoice;
 use crate::files::{Cache, CacheLimits, Finds};
-use crate::listen::{Listener, listen_all, local_addresses};
+use crate::listen::{Listener, Listening, listen_all, local_addresses};
 use crate::log::{Log, LogConfig, Logs};
 use crate::objectives::{Desk, Status};
 use crate::places::Places;
@@ -130,7 +130,7 @@ impl Server {
         if config.has_one_loop() {
             config.workers = 1;
         }
-        let (listeners, addresses) = listen(&config)?;
+        let (Listening { of_workers, remarks }, addresses) = listen(&config)?;
         let threads = Threads::start(config.watchdog.take(), on_failure)
             .map_err(|e| StartError::Thread("weir-watch".into(), e))?;
         let logs = Logs::start(&threads).map_err(|e| StartError::Thread("weir-log".into(), e))?;
@@ -159,9 +159,10 @@ impl Server {
             current,
             desk: Arc::default(),
         };
-        for (number, listeners) in listeners.into_iter().enumerate() {
+        for (number, listeners) in of_workers.into_iter().enumerate() {
             server.start_worker(number, listeners, &mut config)?;
         }
+        remarks.iter().for_each(|remark| server.tell(remark));
         server.tell_remarks();
         Ok(server)
     }
@@ -311,13 +312,13 @@ impl Server {
 
 /// The listening sockets of each worker and their addresses. The last act of root, where another user is asked for: before anything
 /// else is opened, and before there is a thread.
-fn listen(config: &Config) -> Result<(Vec<Vec<Listener>>, Vec<Listen>), StartError> {
-    let listeners = listen_all(config)?;
-    let addresses = local_addresses(&listeners[0])?;
+fn listen(config: &Config) -> Result<(Listening, Vec<Listen>), StartError> {
+    let listening = listen_all(config)?;
+    let addresses = local_addresses(&listening.of_workers[0])?;
     if let Some(account) = &config.account {
         account.assume(config.drain.capabilities())?;
     }
-    Ok((listeners, addresses))
+    Ok((listening, addresses))
 }
 
 /// With a rate the pace decides, whatever else marks packets below.

@@ -75,16 +75,21 @@ impl Udp {
         if address.is_ipv6() && group.only_v6 {
             socket.set_only_v6(true)?;
         }
-        // As much as the kernel allows: with less, more is lost and sent again.
-        let _ = socket.set_recv_buffer_size(BUFFER_BYTES);
-        let _ = socket.set_send_buffer_size(BUFFER_BYTES);
         socket.bind(&address.into())?;
         if group.count > 1 {
             sys::steer_by_connection_id(&socket, group.count)?;
         }
+        Udp::adopt(socket.into(), group.control_priority)
+    }
+
+    /// One that is bound; `control_priority` is that of a [`Group`].
+    pub fn adopt(socket: OwnedFd, control_priority: u32) -> io::Result<Udp> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        // As much as the kernel allows: with less, more is lost and sent again.
+        let _ = SockRef::from(&socket).set_recv_buffer_size(BUFFER_BYTES);
+        let _ = SockRef::from(&socket).set_send_buffer_size(BUFFER_BYTES);
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-        let (priority, control_priority) = (AtomicU32::new(0), group.control_priority);
-        Ok(Udp { socket: socket.into(), state, priority, control_priority })
+        Ok(Udp { socket, state, priority: AtomicU32::new(0), control_priority })
     }
 
     pub fn local_address(&self) -> io::Result<SocketAddr> {

@@ -390,7 +390,9 @@ fn records(path: PathBuf) -> RecordsConfig {
 
 fn config(args: Args, hosted: Hosted, asked: Addresses, mut passed: Vec<PassedSocket>) -> Result<Config, Failure> {
     let Addresses { listen, is_secure, has_http3 } = asked;
-    passed.iter_mut().for_each(|socket| socket.is_secure |= is_secure);
+    if is_secure {
+        passed.iter_mut().for_each(|socket| (socket.is_secure, socket.has_http3) = (true, has_http3));
+    }
     let is_unsaid = listen.is_empty() && passed.is_empty();
     let default = Listen { address: LISTEN, is_secure, has_http3 };
     let listen = if is_unsaid { vec![default] } else { unpassed(&listen, &mut passed) };

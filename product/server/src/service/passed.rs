@@ -27,7 +27,12 @@ pub struct PassedSocket {
     pub name: String,
     /// Its clients speak TLS.
     pub is_secure: bool,
+    /// And, if so, HTTP/3.
+    pub has_http3: bool,
     pub(crate) socket: OwnedFd,
+    /// The datagram socket of the same address, for HTTP/3.
+    #[cfg(feature = "http3")]
+    pub(crate) datagrams: Option<OwnedFd>,
     /// An IPv6 socket for all addresses that takes IPv4 too.
     is_dual: bool,
 }
@@ -40,7 +45,8 @@ pub enum PassedError {
     #[error("passed socket fd {0} is not open; expected {1} descriptors from 3 on, as LISTEN_FDS says")]
     Closed(i32, usize),
     #[error(
-        "passed socket fd {fd}{name} is {is}; expected a listening TCP socket: ListenStream=ADDRESS:PORT and Accept=no"
+        "passed socket fd {fd}{name} is {is}; expected a listening TCP socket (ListenStream=ADDRESS:PORT and Accept=no), or for HTTP/3 \
+         a datagram socket beside one of the same address (ListenDatagram=ADDRESS:PORT)"
     )]
     Unfit { fd: i32, name: String, is: String },
 }
@@ -54,16 +60,52 @@ pub fn passed_sockets() -> Result<Vec<PassedSocket>, PassedError> {
     let count = known.ok_or(PassedError::Count(count))?;
     let names = variable("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':');
-    let sockets = sys::take_passed(FIRST, count).into_iter().enumerate().map(|(nth, socket)| {
-        let fd = FIRST + nth as i32;
-        let name = names.next().unwrap_or_default().to_string();
-        let socket = socket.map_err(|_| PassedError::Closed(fd, count))?;
-        PassedSocket::new(socket, &name).map_err(|is| {
-            let name = if name.is_empty() { name } else { format!(" ({name})") };
-            PassedError::Unfit { fd, name, is }
-        })
-    });
-    sockets.collect()
+    let (mut listening, mut datagrams) = (Vec::new(), Vec::new());
+    for (nth, socket) in sys::take_passed(FIRST, count).into_iter().enumerate() {
+        let name = names.next().unwrap_or_default();
+        let at = Descriptor { fd: FIRST + nth as i32, name };
+        let socket = socket.map_err(|_| PassedError::Closed(at.fd, count))?;
+        if socket_type(&socket) == Ok(SocketType::DGRAM) {
+            datagrams.push((at, socket));
+        } else {
+            listening.push(PassedSocket::new(socket, name).map_err(|is| at.unfit(is))?);
+        }
+    }
+    for (at, socket) in datagrams {
+        add_datagrams(&mut listening, socket).map_err(|is| at.unfit(is))?;
+    }
+    Ok(listening)
+}
+
+/// A place among those passed.
+struct Descriptor<'a> {
+    fd: i32,
+    name: &'a str,
+}
+
+impl Descriptor<'_> {
+    fn unfit(&self, is: String) -> PassedError {
+        let name = if self.name.is_empty() { String::new() } else { format!(" ({})", self.name) };
+        PassedError::Unfit { fd: self.fd, name, is }
+    }
+}
+
+/// Gives a datagram socket to the listening one of its address; or what it is instead.
+fn add_datagrams(listening: &mut [PassedSocket], socket: OwnedFd) -> Result<(), String> {
+    let address = address_of(&socket)?;
+    let of_address = listening.iter_mut().find(|passed| passed.address == address);
+    let beside = of_address.ok_or_else(|| format!("a datagram socket of {address}, where none listens"))?;
+    beside.take_datagrams(socket)
+}
+
+/// Or what it is instead.
+fn address_of(socket: &OwnedFd) -> Result<SocketAddr, String> {
+    let address = getsockname(socket).map_err(unread)?;
+    SocketAddr::try_from(address).map_err(|_| "no socket of the internet".to_string())
+}
+
+fn unread(error: impl Into<io::Error>) -> String {
+    format!("unreadable ({})", error.into())
 }
 
 /// Of these addresses those that no passed socket listens on; they are to be bound. A passed socket speaks TLS where its address is to, and
@@ -71,7 +113,7 @@ pub fn passed_sockets() -> Result<Vec<PassedSocket>, PassedError> {
 pub fn unpassed(configured: &[Listen], passed: &mut [PassedSocket]) -> Vec<Listen> {
     for socket in &mut *passed {
         if let Some(known) = configured.iter().find(|listen| socket.serves(listen.address)) {
-            socket.is_secure = known.is_secure;
+            (socket.is_secure, socket.has_http3) = (known.is_secure, known.has_http3);
         }
     }
     let is_passed = |listen: &Listen| passed.iter().any(|socket| socket.serves(listen.address));
@@ -81,19 +123,36 @@ pub fn unpassed(configured: &[Listen], passed: &mut [PassedSocket]) -> Vec<Liste
 impl PassedSocket {
     /// Or what it is instead.
     fn new(socket: OwnedFd, name: &str) -> Result<PassedSocket, String> {
-        let unread = |error: io::Error| format!("unreadable ({error})");
-        let kind = socket_type(&socket).map_err(|_| "no socket".to_string())?;
-        let address = getsockname(&socket).map_err(|error| unread(error.into()))?;
-        let Ok(address) = SocketAddr::try_from(address) else { return Err("no socket of the internet".into()) };
-        if kind != SocketType::STREAM {
-            return Err(format!("a datagram socket of {address}"));
-        }
-        if !socket_acceptconn(&socket).map_err(|error| unread(error.into()))? {
+        socket_type(&socket).map_err(|_| "no socket".to_string())?;
+        let address = address_of(&socket)?;
+        if !socket_acceptconn(&socket).map_err(unread)? {
             return Err(format!("a socket of {address} that does not listen"));
         }
         let is_all = address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-        let is_dual = is_all && !ipv6_v6only(&socket).map_err(|error| unread(error.into()))?;
-        Ok(PassedSocket { address, name: name.into(), is_secure: name == SECURE_NAME, socket, is_dual })
+        let is_dual = is_all && !ipv6_v6only(&socket).map_err(unread)?;
+        Ok(PassedSocket {
+            address,
+            name: name.into(),
+            is_secure: name == SECURE_NAME,
+            has_http3: true,
+            socket,
+            #[cfg(feature = "http3")]
+            datagrams: None,
+            is_dual,
+        })
+    }
+
+    #[cfg(feature = "http3")]
+    fn take_datagrams(&mut self, socket: OwnedFd) -> Result<(), String> {
+        match self.datagrams.replace(socket) {
+            None => Ok(()),
+            Some(_) => Err(format!("a second datagram socket of {}", self.address)),
+        }
+    }
+
+    #[cfg(not(feature = "http3"))]
+    fn take_datagrams(&mut self, _socket: OwnedFd) -> Result<(), String> {
+        Err(format!("a datagram socket of {}, and this weir is built without HTTP/3", self.address))
     }
 
     /// Whether connections to this address come to it. `ListenStream=80` is one socket for both families.
@@ -128,7 +187,7 @@ mod tests {
         for (socket, is) in [
             (OwnedFd::from(client), "that does not listen"),
             (unix.into(), "no socket of the internet"),
-            (udp.into(), "a datagram socket of 127.0.0.1:"),
+            (udp.into(), "that does not listen"),
             (file.into(), "no socket"),
         ] {
             let said = PassedSocket::new(socket, "").unwrap_err();
@@ -136,6 +195,19 @@ mod tests {
         }
         let fits = PassedSocket::new(listener.into(), "web").unwrap();
         assert_eq!((fits.address, fits.label()), (address, format!("{address} (web)")));
+    }
+
+    #[test]
+    fn a_datagram_socket_belongs_to_the_listening_one_of_its_address() {
+        let mut listening = [passed("127.0.0.1:0"), passed("127.0.0.2:0")];
+        let udp = |address| OwnedFd::from(UdpSocket::bind(address).unwrap());
+        let said = add_datagrams(&mut listening, udp("127.0.0.3:0".parse().unwrap())).unwrap_err();
+        assert!(said.starts_with("a datagram socket of 127.0.0.3:") && said.ends_with("where none listens"), "{said}");
+        let (unix, _other) = std::os::unix::net::UnixDatagram::pair().unwrap();
+        assert_eq!(add_datagrams(&mut listening, unix.into()).unwrap_err(), "no socket of the internet");
+        let beside = udp(listening[1].address);
+        let added = add_datagrams(&mut listening, beside);
+        assert_eq!(added.is_ok(), cfg!(feature = "http3"), "{added:?}");
     }
 
     #[test]

@@ -242,10 +242,11 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// Hands down what was made; of datagrams so much is made first. What the socket does not take blocks the connection. Says whether nothing
     /// is left.
-    pub(super) fn hand_down(&mut self, now: Nanos, at: usize, _room_bytes: u64) -> bool {
+    #[cfg_attr(not(feature = "http3"), allow(unused_variables))]
+    pub(super) fn hand_down(&mut self, now: Nanos, at: usize, room_bytes: u64) -> bool {
         #[cfg(feature = "http3")]
         if framed(&mut self.pipes[at]).engine.is_http3() {
-            let is_all = self.hand_down_datagrams(now, at, _room_bytes);
+            let is_all = self.hand_down_datagrams(now, at, room_bytes);
             return self.on_handed_down(now, at, is_all);
         }
         let pipe = &mut self.pipes[at];

@@ -87,11 +87,15 @@ fn account_of(account: &Account, config: &Config) -> String {
 }
 
 fn http3_off(config: &Config) -> String {
-    let is_wanted = config.listen.iter().any(|listen| listen.is_secure && listen.has_http3);
-    if is_wanted && !config.drain.orders_http3() {
-        return "; HTTP/3 off: with bands and ranked it would have no order".to_string();
+    let is_wanted = config.listen.iter().any(|listen| listen.is_secure && listen.has_http3)
+        || config.passed.iter().any(|socket| socket.is_secure && socket.has_http3);
+    match is_wanted {
+        true if !cfg!(feature = "http3") => "; HTTP/3 off: this weir is built without it".to_string(),
+        true if !config.drain.orders_http3() => {
+            "; HTTP/3 off: with bands and ranked it would have no order".to_string()
+        }
+        _ => String::new(),
     }
-    String::new()
 }
 
 /// Nobody else finds the default, which somebody may not expect.

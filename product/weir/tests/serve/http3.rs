@@ -17,7 +17,7 @@ const NO_ERROR: u64 = 0x100;
 const SLOW: [&str; 5] = ["--tls-dev", "--uplink", "16mbit", "--shaping", "paced"];
 
 /// A client, and the socket it has now.
-struct Asking {
+pub struct Asking {
     client: Client,
     socket: UdpSocket,
     server: SocketAddr,
@@ -31,7 +31,7 @@ impl Asking {
     }
 
     /// Connected.
-    fn to(server: &Server) -> Asking {
+    pub fn to(server: &Server) -> Asking {
         let mut asking = Asking::new(server.address);
         asking.until("a handshake", |client| client.is_connected);
         asking.client.hello();
@@ -72,7 +72,7 @@ impl Asking {
         self.client.response(stream)
     }
 
-    fn get(&mut self, path: &str) -> Response {
+    pub fn get(&mut self, path: &str) -> Response {
         let stream = self.ask(path);
         self.answer(stream)
     }

@@ -9,6 +9,8 @@ use rustix::process::Signal;
 use socket2::SockRef;
 
 use crate::common::{Client, Server, Site, WEIR, WRITE_PATHS, content, get};
+#[cfg(feature = "http3")]
+use crate::{common::wait_until, http3::Asking};
 
 /// Beyond those that the shell uses.
 const HIGH: i32 = 100;
@@ -164,6 +166,67 @@ fn what_does_not_listen_is_named() {
         let told = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(1) && told.contains(said), "{told}");
     }
+}
+
+/// Whatever the number of event loops: nothing steers among those that would share the socket.
+#[cfg(feature = "http3")]
+#[test]
+fn a_datagram_socket_beside_a_listening_one_has_http3() {
+    let site = Site::of_sizes(&[10, 300_000]);
+    let dir = site.served().display().to_string();
+    for path in WRITE_PATHS {
+        let (tcp, address) = listening("127.0.0.1:0");
+        let udp = UdpSocket::bind(address).expect("a port that is free for UDP too");
+        // In any order.
+        let passed = Passed::new(&[udp.into(), tcp]);
+        let args = [&["serve", &*dir, "--workers", "4", "--tls-dev"], path].concat();
+        for _ in 0..2 {
+            let server = Server::spawn(passed.command("web:web", &args));
+            let said = server.stdout()[0].clone();
+            assert!(said.contains(&format!("passed by the service manager: {address} (web); bound: none")), "{said}");
+            assert!(said.contains(&format!("; HTTP/3 over UDP at {address}")), "{said}");
+            for _ in 0..4 {
+                let mut asking = Asking::to(&server);
+                assert_eq!(asking.get("/size-300000").body, content(300_000));
+            }
+            server.signal(Signal::TERM);
+            assert_eq!(server.exit_status().code(), Some(0), "{:?}", server.stderr());
+        }
+    }
+}
+
+#[cfg(feature = "http3")]
+#[test]
+fn without_a_passed_datagram_socket_one_is_bound_or_missed_aloud() {
+    let site = Site::of_sizes(&[10]);
+    let dir = site.served().display().to_string();
+    let (tcp, address) = listening("127.0.0.1:0");
+    let passed = Passed::new(&[tcp]);
+    let start = || Server::spawn(passed.command("https", &["serve", &dir, "--workers", "2", "--tls-dev"]));
+    let server = start();
+    assert_eq!(Asking::to(&server).get("/size-10").body, content(10));
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_status().code(), Some(0), "{:?}", server.stderr());
+    let _other = UdpSocket::bind(address).unwrap();
+    let server = start();
+    assert!(!server.stdout()[0].contains("HTTP/3 over UDP"), "{:?}", server.stdout());
+    let missed = format!("HTTP/3 is off at {address}: UDP: ");
+    wait_until("line", || {
+        server.stderr().iter().any(|line| line.contains(&missed) && line.contains("ListenDatagram="))
+    });
+}
+
+#[cfg(feature = "http3")]
+#[test]
+fn a_second_datagram_socket_is_named() {
+    let site = Site::new();
+    let (tcp, address) = listening("127.0.0.1:0");
+    let udp = OwnedFd::from(UdpSocket::bind(address).unwrap());
+    let passed = Passed::new(&[tcp, udp.try_clone().unwrap(), udp]);
+    let output = passed.command("", &["serve", &site.served().display().to_string()]).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains(&format!("passed socket fd 5 is a second datagram socket of {address}")), "{told}");
+    assert_eq!(output.status.code(), Some(1));
 }
 
 /// They were meant for somebody else, who has started this program.
