@@ -17,6 +17,9 @@ use units::Nanos;
 use crate::steering::Steering;
 use crate::{Datagrams, Session};
 
+/// Of QUIC (RFC 9000 section 15).
+const VERSION_1: u32 = 1;
+
 /// Connections in their handshake beyond which a client has to show that its address is its own (Retry, RFC 9000 section 8.1.2).
 pub const HALF_OPEN_MAX: usize = 100;
 /// Attempts that are neither taken nor refused yet: each is decided on at once, so there is one at most.
@@ -164,6 +167,8 @@ impl Endpoint {
             .incoming_buffer_size_total(UNDECIDED_BYTES_MAX)
             .time_source(Arc::clone(&clock) as Arc<dyn TimeSource>);
         let mut own = EndpointConfig::default();
+        // quinn lists drafts too, which nobody speaks any more.
+        own.supported_versions(vec![VERSION_1]);
         let steering = settings.steering;
         own.cid_generator(move || Box::new(steering));
         let own = Arc::new(own);

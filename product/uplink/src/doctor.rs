@@ -54,6 +54,7 @@ pub fn examine() -> Vec<Finding> {
 /// Bits of the capability sets (linux/capability.h).
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
 fn privileges() -> Vec<Finding> {
@@ -70,6 +71,12 @@ fn privileges() -> Vec<Finding> {
             what: "CAP_BPF",
             state: State::of(holds(CAP_BPF) || holds(CAP_SYS_ADMIN)),
             used_for: "attach, serve --shaping ranked",
+            needs: "root, or this capability",
+        },
+        Finding {
+            what: "CAP_PERFMON",
+            state: State::of(holds(CAP_PERFMON) || holds(CAP_SYS_ADMIN)),
+            used_for: "attach",
             needs: "root, or this capability",
         },
     ]
@@ -223,7 +230,7 @@ mod tests {
             let findings = examine();
             assert_eq!(qdiscs(), before);
             // All other tests of the tree need these three as well.
-            for what in ["CAP_NET_ADMIN", "CAP_BPF", "htb"] {
+            for what in ["CAP_NET_ADMIN", "CAP_BPF", "CAP_PERFMON", "htb"] {
                 assert_eq!(state(&findings, what), State::Ok, "{what}");
             }
         });

@@ -17,7 +17,7 @@ Examples:
   weir attach --list
   weir attach --detach eth0
 
-Needs root or CAP_BPF and CAP_NET_ADMIN; `weir uplink doctor` lists the missing pieces.";
+Needs root or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN; `weir uplink doctor` lists the missing pieces.";
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
