@@ -6,12 +6,13 @@
 //! then we keep a few packets of our own below us and take whatever it gives.
 //!
 //! Nobody tells which of the two it is, but a FIFO has a law: bytes handed down behind `q` others leave just when the link
-//! has sent `q`. So one hand-down at a time is watched. Bytes that leave well before that time have overtaken others, bytes
-//! that stay well beyond it were overtaken, and either way there is a queue of our own ([`Presence::Apart`]).
+//! has sent `q`. So one hand-down at a time is watched, by its own socket: the sum of all ours is known too roughly, and TCP
+//! hands down by itself what it kept for want of a window. A hand-down that leaves well before that time has overtaken
+//! others, one that stays well beyond it was overtaken, and either way there is a queue of our own ([`Presence::Apart`]).
 
 use units::{Nanos, Rate};
 
-use crate::ledger::{PACKET_BYTES, Reading};
+use crate::ledger::{PACKET_BYTES, Reading, Watched};
 
 /// The share of the link that foreign traffic keeps while it waits in our queue, in thousandths, unless told otherwise:
 /// half, what two equals would get.
@@ -64,10 +65,6 @@ struct Probe {
     at: Nanos,
     /// A FIFO lets it out after this time.
     fifo_for: Nanos,
-    /// Bytes of ours that were below us then, itself included.
-    own_bytes: u64,
-    /// Handed down behind it.
-    behind_bytes: u64,
     drops: u64,
 }
 
@@ -113,18 +110,31 @@ impl Foreign {
         rate.permille((u64::from(1000 - self.share_permille) * SHARED_PERMILLE / 1000) as u32)
     }
 
-    /// Bytes of ours were handed down, on a link of this rate.
-    pub(crate) fn on_charged(&mut self, now: Nanos, wire_bytes: u64, rate: Rate) {
-        let Some(last) = &mut self.last else { return };
-        last.own_bytes += wire_bytes;
-        last.queued_bytes += wire_bytes;
-        let (own_bytes, drops, fifo_for) = (last.own_bytes, last.drops, rate.time_for(last.queued_bytes));
-        match &mut self.probe {
-            Some(probe) => probe.behind_bytes += wire_bytes,
-            // With nobody to overtake nothing can be learned.
-            None if self.presence == Presence::Absent || self.bytes < STANDING_BYTES_MIN => {}
-            None => self.probe = Some(Probe { at: now, fifo_for, own_bytes, behind_bytes: 0, drops }),
+    /// Bytes of ours were handed down.
+    pub(crate) fn on_charged(&mut self, wire_bytes: u64) {
+        if let Some(last) = &mut self.last {
+            last.own_bytes += wire_bytes;
+            last.queued_bytes += wire_bytes;
         }
+    }
+
+    /// Bytes of the last hand-down have not reached the queue: TCP keeps them for want of a window.
+    pub(crate) fn on_refunded(&mut self, wire_bytes: u64) {
+        if let Some(last) = &mut self.last {
+            last.own_bytes = last.own_bytes.saturating_sub(wire_bytes);
+            last.queued_bytes = last.queued_bytes.saturating_sub(wire_bytes);
+        }
+    }
+
+    /// With nobody to overtake nothing can be learned.
+    pub(crate) fn wants_watch(&self) -> bool {
+        self.probe.is_none() && self.presence != Presence::Absent && self.bytes >= STANDING_BYTES_MIN
+    }
+
+    /// The last hand-down is watched from now on, on a link of this rate.
+    pub(crate) fn on_watched(&mut self, now: Nanos, rate: Rate) {
+        let Some(last) = self.last.filter(|_| self.wants_watch()) else { return };
+        self.probe = Some(Probe { at: now, fifo_for: rate.time_for(last.queued_bytes), drops: last.drops });
     }
 
     /// The queue was measured on a link of this rate; gives [`Foreign::holding_bytes`].
@@ -133,7 +143,7 @@ impl Foreign {
         self.bytes = reading.queued_bytes - own;
         self.last = Some(Reading { own_bytes: own, ..reading });
         self.follow(now, rate);
-        self.judge(now, own, reading.drops);
+        self.judge(now, reading);
         self.holding_bytes()
     }
 
@@ -170,18 +180,17 @@ impl Foreign {
     }
 
     /// Looks whether the probe has left, and what that says.
-    fn judge(&mut self, now: Nanos, own: u64, drops: u64) {
+    fn judge(&mut self, now: Nanos, reading: Reading) {
         let Some(probe) = self.probe else { return };
+        let is_lost = reading.watched == Watched::Nothing;
         // What was dropped is gone early too, and has overtaken nobody.
-        if drops != probe.drops || self.bytes < STANDING_BYTES_MIN {
+        if is_lost || reading.drops != probe.drops || self.bytes < STANDING_BYTES_MIN {
             self.probe = None;
             return;
         }
         let waited = now - probe.at;
-        let left = (probe.own_bytes + probe.behind_bytes).saturating_sub(own);
-        let is_gone = left + PACKET_BYTES / 2 >= probe.own_bytes;
         let is_overtaken = waited > permille(probe.fifo_for, 1500);
-        if !is_gone && !is_overtaken {
+        if reading.watched == Watched::Waits && !is_overtaken {
             return;
         }
         self.probe = None;
@@ -236,7 +245,8 @@ mod tests {
 
         /// Reads so much of others' and of ours, after a while; gives what should hold us back.
         fn read(&mut self, after: Nanos, foreign_bytes: u64, own_bytes: u64) -> u64 {
-            self.read_with(after, Reading { queued_bytes: foreign_bytes + own_bytes, own_bytes, drops: 0 })
+            let watched = if own_bytes > 0 { Watched::Waits } else { Watched::Left };
+            self.read_with(after, Reading { queued_bytes: foreign_bytes + own_bytes, own_bytes, drops: 0, watched })
         }
 
         fn read_with(&mut self, after: Nanos, reading: Reading) -> u64 {
@@ -245,7 +255,8 @@ mod tests {
         }
 
         fn hand_down(&mut self) {
-            self.foreign.on_charged(self.now, PACKET_BYTES, LINK.parse().unwrap());
+            self.foreign.on_charged(PACKET_BYTES);
+            self.foreign.on_watched(self.now, LINK.parse().unwrap());
         }
 
         /// Hands a packet down behind others' bytes, and reads after a while what is left of both.
@@ -276,7 +287,7 @@ mod tests {
         for (rate, bytes) in [(LINK, 2 * PACKET_BYTES), ("1gbit", 62_500)] {
             let presence_of = |bytes| {
                 let mut foreign = Foreign::default();
-                let reading = Reading { queued_bytes: bytes, own_bytes: 0, drops: 0 };
+                let reading = Reading { own_bytes: 0, ..Reading::own(bytes) };
                 for at in [Nanos::ZERO, STANDS_AFTER] {
                     foreign.on_reading(at, reading, rate.parse().unwrap());
                 }
@@ -312,8 +323,6 @@ mod tests {
         assert_eq!(after(part(1500), 0), Presence::Shared);
         assert_eq!(after(part(1500), PACKET_BYTES), Presence::Shared, "it may leave now");
         assert_eq!(after(part(1500) + Nanos(1), PACKET_BYTES), Presence::Apart);
-        // What the sockets say of our bytes is not exact.
-        assert_eq!(after(part(500), PACKET_BYTES / 2 - 1), Presence::Apart);
     }
 
     /// Two packets of others are enough to learn from.

@@ -32,13 +32,25 @@ pub struct Reading {
     pub own_bytes: u64,
     /// Packets the queue has dropped since it was made.
     pub drops: u64,
+    pub watched: Watched,
 }
 
 impl Reading {
     /// All of it is ours.
     pub fn own(queued_bytes: u64) -> Reading {
-        Reading { queued_bytes, own_bytes: queued_bytes, drops: 0 }
+        Reading { queued_bytes, own_bytes: queued_bytes, drops: 0, watched: Watched::Nothing }
     }
+}
+
+/// The hand-down that is watched ([`Ledger::on_watched`]).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Watched {
+    /// None is, or it cannot be told from others any more.
+    #[default]
+    Nothing,
+    /// It is in the queue.
+    Waits,
+    Left,
 }
 
 #[derive(Debug)]
@@ -121,6 +133,11 @@ impl Ledger {
 
     /// Of the bytes charged, these have not reached the link.
     pub fn refund(&mut self, wire_bytes: u64) {
+        self.foreign.on_refunded(wire_bytes);
+        self.take_back(wire_bytes);
+    }
+
+    fn take_back(&mut self, wire_bytes: u64) {
         debug_assert!(wire_bytes <= self.charged_bytes, "a refund of what was never charged");
         self.charged_bytes -= wire_bytes.min(self.charged_bytes);
         self.idle_at = self.idle_at - self.time_for(wire_bytes);
@@ -128,17 +145,30 @@ impl Ledger {
 
     /// Of the bytes charged ahead, these will never leave: taken back as they were charged.
     pub fn refund_ahead(&mut self, wire_bytes: u64, is_read: bool) {
-        let idle_at = self.idle_at;
-        self.refund(wire_bytes);
-        if is_read {
-            self.idle_at = idle_at;
+        if !is_read {
+            return self.refund(wire_bytes);
         }
+        let idle_at = self.idle_at;
+        self.take_back(wire_bytes);
+        self.idle_at = idle_at;
     }
 
     /// Whether a queue of this length needs no second look: it is empty but for what was charged, and nothing foreign was
     /// seen lately. If not, [`Reading::own_bytes`] has to be found out.
     pub fn is_explained(&self, now: Nanos, queued_bytes: u64) -> bool {
         self.foreign.presence() == Presence::Absent && queued_bytes <= self.bytes_below(now) + UNEXPLAINED_BYTES_MAX
+    }
+
+    /// Whether a hand-down should be watched until it has left: others wait below us, and where is not known for ever.
+    pub fn wants_watch(&self) -> bool {
+        self.foreign.wants_watch()
+    }
+
+    /// The last hand-down, which was charged, is watched from now on: the next readings say whether it has left.
+    pub fn on_watched(&mut self, now: Nanos) {
+        if let Some(rate) = self.rate {
+            self.foreign.on_watched(now, rate);
+        }
     }
 
     /// The queue below us was measured.
@@ -192,9 +222,7 @@ impl Ledger {
 
     fn occupy(&mut self, now: Nanos, wire_bytes: u64) {
         self.idle_at = self.idle_at.max(now - self.behind) + self.time_for(wire_bytes);
-        if let Some(rate) = self.rate {
-            self.foreign.on_charged(now, wire_bytes, rate);
-        }
+        self.foreign.on_charged(wire_bytes);
     }
 
     fn time_for(&self, wire_bytes: u64) -> Nanos {

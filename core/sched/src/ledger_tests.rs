@@ -80,9 +80,9 @@ fn foreign_bytes_delay_nobody() {
     let mut ledger = ledger();
     let now = Nanos::from_secs(1);
     assert!(!ledger.is_explained(now, 100 * PACKET_BYTES));
-    ledger.on_reading(now, Reading { queued_bytes: 100 * PACKET_BYTES, own_bytes: 0, drops: 0 });
+    ledger.on_reading(now, Reading { own_bytes: 0, ..Reading::own(100 * PACKET_BYTES) });
     assert_eq!(ledger.below(now), Nanos::ZERO);
-    ledger.on_reading(now, Reading { queued_bytes: 100 * PACKET_BYTES, own_bytes: PACKET_BYTES, drops: 0 });
+    ledger.on_reading(now, Reading { own_bytes: PACKET_BYTES, ..Reading::own(100 * PACKET_BYTES) });
     assert_eq!(ledger.bytes_below(now), PACKET_BYTES);
 }
 
@@ -158,7 +158,8 @@ fn the_foreign_share_is_as_told() {
 const OTHERS_BYTES: u64 = 10 * PACKET_BYTES;
 
 fn read(ledger: &mut Ledger, now: Nanos, own_bytes: u64) {
-    ledger.on_reading(now, Reading { queued_bytes: OTHERS_BYTES + own_bytes, own_bytes, drops: 0 });
+    let watched = if own_bytes > 0 { Watched::Waits } else { Watched::Left };
+    ledger.on_reading(now, Reading { queued_bytes: OTHERS_BYTES + own_bytes, own_bytes, drops: 0, watched });
 }
 
 /// A ledger that has found others where they are, and the time.
@@ -171,6 +172,7 @@ fn beside_others(presence: Presence) -> (Ledger, Nanos) {
             return (ledger, now);
         }
         ledger.charge(now, PACKET_BYTES);
+        ledger.on_watched(now);
         now += Nanos::from_millis(1);
     }
     panic!("never {presence:?}");
@@ -247,6 +249,8 @@ struct Bench {
     now: Nanos,
     idle_at: Nanos,
     turn: usize,
+    /// Of ours, so much has left when what is watched has.
+    watched_until_bytes: Option<u64>,
 }
 
 const STEP: Nanos = Nanos::from_micros(100);
@@ -256,7 +260,14 @@ const PACKETS_MAX: usize = 100;
 impl Bench {
     fn new(queues: usize) -> Bench {
         let queues = (0..queues).map(|_| Fifo::default()).collect();
-        Bench { ledger: ledger(), queues, now: Nanos::from_secs(1), idle_at: Nanos::ZERO, turn: 0 }
+        Bench {
+            ledger: ledger(),
+            queues,
+            now: Nanos::from_secs(1),
+            idle_at: Nanos::ZERO,
+            turn: 0,
+            watched_until_bytes: None,
+        }
     }
 
     /// One step of the link, of the foreign sender, who keeps so many packets queued, and of us.
@@ -291,12 +302,28 @@ impl Bench {
                 true => queued_bytes,
                 false => self.queues[0].own_bytes(),
             };
-            self.ledger.on_reading(self.now, Reading { queued_bytes, own_bytes, drops });
+            let watched = self.look();
+            self.ledger.on_reading(self.now, Reading { queued_bytes, own_bytes, drops, watched });
             if self.ledger.room_at(AHEAD) > self.now {
                 return;
             }
-            self.queues[0].put(self.now, true, PACKET_BYTES, PACKETS_MAX);
+            let is_in = self.queues[0].put(self.now, true, PACKET_BYTES, PACKETS_MAX);
             self.ledger.charge(self.now, PACKET_BYTES);
+            if is_in && self.ledger.wants_watch() {
+                self.ledger.on_watched(self.now);
+                self.watched_until_bytes = Some(self.queues[0].sent[1] + self.queues[0].own_bytes());
+            }
+        }
+    }
+
+    fn look(&mut self) -> Watched {
+        match self.watched_until_bytes {
+            None => Watched::Nothing,
+            Some(bytes) if self.queues[0].sent[1] < bytes => Watched::Waits,
+            Some(_) => {
+                self.watched_until_bytes = None;
+                Watched::Left
+            }
         }
     }
 
@@ -405,7 +432,7 @@ proptest! {
             let refund = refund.min(charge);
             ledger.refund(refund);
             charged += charge - refund;
-            ledger.on_reading(now, Reading { queued_bytes, own_bytes, drops: 0 });
+            ledger.on_reading(now, Reading { own_bytes, ..Reading::own(queued_bytes) });
             now += Nanos(nanos);
             prop_assert_eq!(ledger.charged_bytes(), charged);
             // At most what is ours, and a packet that may be leaving.

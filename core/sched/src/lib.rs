@@ -47,7 +47,7 @@ pub use foreign::{FOREIGN_SHARE_PERMILLE, Foreign, Presence};
 pub use guard::{Guard, WaitBound};
 pub use herald::Passed;
 pub use job::{Arrival, Job, JobId, Size};
-pub use ledger::{Ledger, Reading};
+pub use ledger::{Ledger, Reading, Watched};
 pub use pace::{BLIND_PERMILLE, Pace};
 pub use path::Path;
 pub use policy::Policy;

@@ -74,6 +74,16 @@ impl Drain {
         self.ledger.on_reading(now, reading);
     }
 
+    /// Whether the next hand-down should be watched; see [`crate::Ledger::wants_watch`].
+    pub fn wants_watch(&self) -> bool {
+        self.ledger.wants_watch()
+    }
+
+    /// The last hand-down is watched; see [`crate::Ledger::on_watched`].
+    pub fn on_watched(&mut self, now: Nanos) {
+        self.ledger.on_watched(now);
+    }
+
     /// The link has another rate from now on. A no-op where there is none: a drain that was not paced has no clock to keep.
     pub fn set_rate(&mut self, now: Nanos, rate: Rate) {
         if self.pace.rate.is_some() {

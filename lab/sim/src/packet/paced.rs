@@ -85,7 +85,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         let is_explained = self.drain.is_explained(self.now, queued_bytes);
         let own_bytes = if is_explained { queued_bytes } else { self.queue.data_bytes() };
         let drops = self.counts.queue_drops;
-        self.drain.on_reading(self.now, Reading { queued_bytes, own_bytes, drops });
+        self.drain.on_reading(self.now, Reading { own_bytes, drops, ..Reading::own(queued_bytes) });
     }
 
     /// Sets the pace that the line allows.

@@ -271,11 +271,8 @@ impl<S: Socket + Clone> Transmitter<S> {
         if !is_all {
             self.drain.on_carrier_blocked(carrier);
         }
-        if self.gauge.as_ref().is_some_and(|gauge| !gauge.is_lost()) {
-            let pipe = &self.pipes[at];
-            self.below.on_written(pipe.owner, &pipe.socket);
-        }
         self.charge_control(now, at);
+        self.note_below(now, at);
         if self.is_paced() {
             self.settle_framed(now, at);
         }

@@ -3,7 +3,7 @@
 //! It costs no system call: what the kernel says of a connection is asked for the byte ledger anyhow.
 
 use sched::feedback::{Change, Look, Notice as PaceNotice};
-use sched::{Feedback, Reading};
+use sched::{Feedback, Presence, Reading};
 use units::{Nanos, Rate};
 
 use super::{Gauge, Notice, Queued, Socket, Transmitter};
@@ -40,8 +40,30 @@ impl<S: Socket + Clone> Transmitter<S> {
             return;
         }
         let Some(Queued { bytes, drops }) = gauge.read(now, clock) else { return };
-        let own_bytes = if self.drain.is_explained(now, bytes) { bytes } else { self.below.bytes() };
-        self.drain.on_reading(now, Reading { queued_bytes: bytes, own_bytes, drops });
+        let reading = if self.drain.is_explained(now, bytes) {
+            Reading { drops, ..Reading::own(bytes) }
+        } else {
+            let own_bytes = self.below.bytes();
+            Reading { queued_bytes: bytes, own_bytes, drops, watched: self.below.watched() }
+        };
+        self.drain.on_reading(now, reading);
+    }
+
+    /// Something was handed down on this pipe, and charged. Where others wait below us one hand-down at a time is watched.
+    pub(super) fn note_below(&mut self, now: Nanos, at: usize) {
+        if self.gauge.as_ref().is_none_or(Gauge::is_lost) {
+            return;
+        }
+        let pipe = &mut self.pipes[at];
+        self.below.on_written(pipe.owner, &pipe.socket);
+        let payload_bytes = pipe.newly_sent_bytes();
+        if self.drain.ledger().foreign().presence() == Presence::Absent || payload_bytes == 0 {
+            return;
+        }
+        self.below.look(payload_bytes);
+        if self.drain.wants_watch() && self.below.watch() {
+            self.drain.on_watched(now);
+        }
     }
 
     /// Lets the drain see whose requests are on their way, when a grant could be made.

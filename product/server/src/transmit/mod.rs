@@ -348,13 +348,13 @@ impl<S: Socket + Clone> Transmitter<S> {
         let sending = self.sendings[id.slot()].as_mut().expect("a granted job is being sent");
         let pipe = &mut self.pipes[sending.pipe];
         let sent = sending.send(now, pipe, &mut *self.storage, allowance);
-        if sent.carried_bytes > 0 && self.gauge.as_ref().is_some_and(|gauge| !gauge.is_lost()) {
-            self.below.on_written(pipe.owner, &pipe.socket);
-        }
-        let is_path_old = self.needs_path && sending.is_path_old();
+        let (is_path_old, at) = (self.needs_path && sending.is_path_old(), sending.pipe);
         self.limit.spend(pipe.client, sent.carried_bytes, now);
         let carried = sched::Sent { content_bytes: sent.bytes, carried_bytes: sent.carried_bytes };
         let progress = self.drain.on_sent_as(now, id, carried);
+        if sent.carried_bytes > 0 {
+            self.note_below(now, at);
+        }
         if !progress.is_departed() {
             self.settle(now, id);
         }

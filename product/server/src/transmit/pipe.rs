@@ -20,6 +20,8 @@ pub(super) struct Pipe<S> {
     /// Where the client speaks HTTP/2.
     pub framed: Option<Box<Framed>>,
     looks: Looks,
+    /// Payload handed down when that was last asked.
+    told_bytes: u64,
     /// Where it may carry several responses at once.
     pub carrier: Option<CarrierId>,
     /// When the reader began to be watched for slowness, and what had been sent then.
@@ -48,6 +50,7 @@ impl<S: Socket> Pipe<S> {
             secure: None,
             framed: None,
             looks: Looks::default(),
+            told_bytes: state.sent_bytes,
             carrier: None,
             window,
         }
@@ -61,6 +64,12 @@ impl<S: Socket> Pipe<S> {
     /// So much payload was handed down, and the link was charged for it in segments of this connection.
     pub fn on_sent(&mut self, payload_bytes: u64) {
         self.state.on_sent(payload_bytes);
+    }
+
+    /// Payload handed down since this was last asked.
+    pub fn newly_sent_bytes(&mut self) -> u64 {
+        let before_bytes = std::mem::replace(&mut self.told_bytes, self.state.sent_bytes);
+        self.state.sent_bytes - before_bytes
     }
 
     /// What so much of a response is on the connection, records included: at most, since they are as short as segments only where the

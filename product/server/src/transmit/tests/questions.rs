@@ -1,5 +1,7 @@
 //! What is asked of the kernel, and how seldom: each answer is a system call.
 
+use sched::Watched;
+
 use super::super::below::Below;
 use super::ledger::gauged;
 use super::*;
@@ -65,6 +67,36 @@ fn a_connection_written_to_is_remembered_though_it_has_nothing_below_yet() {
     below.on_written(2, &second);
     first.queued_below.set(1_600);
     assert_eq!(below.bytes(), 1_000);
+}
+
+/// What TCP keeps for want of a window leaves when nobody looks, so it says nothing about the queue. It was taken for bytes that had
+/// overtaken others: beside an upload in the same FIFO, responses on connections that last took four times as long as without the order.
+#[test]
+fn only_a_write_that_is_below_as_a_whole_is_watched() {
+    let bench = Bench::new("srpt", None);
+    let [one, other] = ['A', 'B'].map(|name| bench.socket(name, 0));
+    let mut below = Below::new();
+    let write = |below: &mut Below<FakeSocket>, owner, socket: &FakeSocket, queued_bytes| {
+        below.on_written(owner, socket);
+        socket.queued_below.set(queued_bytes);
+        below.look(1_448);
+    };
+    write(&mut below, 1, &one, 1_000);
+    assert!(!below.watch(), "a part of it is kept");
+    write(&mut below, 1, &one, 3_304);
+    assert!(below.watch() && !below.watch(), "once");
+    write(&mut below, 1, &one, 5_608);
+    write(&mut below, 2, &other, 2_304);
+    let mut after = |queued_bytes| {
+        one.queued_below.set(queued_bytes);
+        below.bytes();
+        below.watched()
+    };
+    assert_eq!([4_608, 2_305, 2_304].map(&mut after), [Watched::Waits, Watched::Waits, Watched::Left]);
+    write(&mut below, 2, &other, 4_608);
+    assert!(below.watch());
+    write(&mut below, 2, &other, 5_000);
+    assert_eq!(below.watched(), Watched::Nothing, "a part of what is behind it is kept");
 }
 
 /// A full socket says so by itself; only where the kernel orders would it take bytes all the same.
