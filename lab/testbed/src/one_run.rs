@@ -84,7 +84,7 @@ pub(crate) fn one_run(
     let command = server_command(plan.experiment, spec, endpoint.address, site, &folder, weir)?;
     let probe = format!("/{}.bin", plan.sizes.first().copied().unwrap_or(0));
     let mut server = start_server(endpoint, spec, &command, &folder, &probe, interrupt)?;
-    let mut download = start_download(disk.as_ref(), endpoint, &folder)?;
+    let mut download = start_download(disk.as_ref(), spec, endpoint, &folder)?;
     company.ticket.begin(interrupt)?;
     let bar = company.bars.add(progress_bar(&format!("{} {}", plan.title, spec.name), plan.experiment.seconds()));
     let links_watched = links.iter_mut().map(|(_, link)| link).collect();
@@ -127,8 +127,15 @@ fn make_folder(plan: &Plan<'_>, spec: &RunSpec) -> Result<PathBuf, LabError> {
 }
 
 /// The client that asks for a file of the slow disk.
-fn start_download(disk: Option<&SlowDisk>, at: Endpoint<'_>, folder: &Path) -> Result<Option<Program>, LabError> {
-    disk.map(|disk| disk.download(at.client, at.address, &folder.join("cold.log"))).transpose()
+fn start_download(
+    disk: Option<&SlowDisk>,
+    spec: &RunSpec,
+    at: Endpoint<'_>,
+    folder: &Path,
+) -> Result<Option<Program>, LabError> {
+    let scheme = if spec.speaks_tls() { "https" } else { "http" };
+    let server = format!("{scheme}://{}", at.address);
+    disk.map(|disk| disk.download(at.client, &server, &folder.join("cold.log"))).transpose()
 }
 
 /// The disk of a run that has one; of a name that no run of another point has.
