@@ -27,7 +27,7 @@ use crate::service::PrivilegeError;
 use crate::sites::{Current, PageError, SecureError, SiteConfig, Wanted};
 use crate::storage::{Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
-use crate::transmit::{Connection, Transmitter};
+use crate::transmit::{Connection, KernelTls, Transmitter};
 use crate::wake::Wake;
 use crate::worker::{Order, Parts, Worker};
 
@@ -59,6 +59,7 @@ pub struct Server {
     logs: Logs,
     recording: Option<(Recorder, Finisher)>,
     current: Arc<Current>,
+    kernel_tls: KernelTls,
     desk: Arc<Desk>,
 }
 
@@ -157,8 +158,10 @@ impl Server {
             logs,
             recording,
             current,
+            kernel_tls: KernelTls::default(),
             desk: Arc::default(),
         };
+        server.ask_for_kernel_tls(&config);
         for (number, listeners) in listeners.into_iter().enumerate() {
             server.start_worker(number, listeners, &mut config)?;
         }
@@ -227,6 +230,16 @@ impl Server {
         Ok(())
     }
 
+    /// What the kernel may seal, if it is asked to.
+    fn ask_for_kernel_tls(&mut self, config: &Config) {
+        if config.kernel_tls && config.is_secure() {
+            match KernelTls::ask() {
+                Ok(found) => self.kernel_tls = found,
+                Err(why) => self.logs.error(&format!("no kTLS: {why}; TLS goes on in this process")),
+            }
+        }
+    }
+
     /// What an operator should know of the certificates.
     fn tell_remarks(&self) {
         self.current.served().remarks.iter().for_each(|remark| self.logs.error(remark));
@@ -284,6 +297,7 @@ impl Server {
             log: self.logs.handle(),
             recorder: self.recording.as_ref().map(|(recorder, _)| recorder.clone()),
             limits: config.limits.clone(),
+            kernel_tls: self.kernel_tls,
             places: Arc::clone(&self.places),
             clients: Arc::clone(&self.clients),
             stop: Arc::clone(&self.stop),

@@ -20,6 +20,7 @@ mod http2;
 #[cfg(feature = "http3")]
 mod http3;
 mod input;
+mod kernel_tls;
 mod line;
 mod measured;
 mod output;
@@ -55,7 +56,7 @@ use crate::records::Recorder;
 use crate::reply::Replier;
 use crate::sites::Current;
 use crate::threads::Beat;
-use crate::transmit::{Connection, Departure, Failure, TcpView, Transmitter};
+use crate::transmit::{Connection, Departure, Failure, KernelTls, TcpView, Transmitter};
 use crate::wake::Wake;
 use client::Known;
 use conn::Conn;
@@ -105,6 +106,8 @@ pub struct Parts {
     /// Where a row for every response goes, if anywhere.
     pub recorder: Option<Recorder>,
     pub limits: Limits,
+    /// What the kernel may seal in our place.
+    pub kernel_tls: KernelTls,
     pub places: Arc<Places>,
     pub clients: Arc<Clients>,
     pub stop: Arc<AtomicBool>,

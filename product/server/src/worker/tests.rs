@@ -84,6 +84,7 @@ impl Bench {
             log: logs.handle(),
             recorder: None,
             limits,
+            kernel_tls: KernelTls::default(),
             stop: Arc::new(AtomicBool::new(false)),
             current,
             desk: Arc::default(),
