@@ -37,7 +37,7 @@ impl Server {
     pub fn start_under(under: &[&str], address: &str, site: &Site, args: &[&str]) -> Server {
         let mut command = weir_under(under);
         command.arg("serve").arg(site.served()).args(["--listen", address]).args(args);
-        if std::env::var_os(KTLS).is_some() {
+        if std::env::var_os(KTLS).is_some() && !args.contains(&"--ktls") {
             command.arg("--ktls");
         }
         Server::spawn(command)
