@@ -154,14 +154,13 @@ impl Server {
             wakes,
             workers: Vec::new(),
             pool: Pool::new(),
+            kernel_tls: kernel_tls(&config, &logs),
             threads,
             logs,
             recording,
             current,
-            kernel_tls: KernelTls::default(),
             desk: Arc::default(),
         };
-        server.ask_for_kernel_tls(&config);
         for (number, listeners) in listeners.into_iter().enumerate() {
             server.start_worker(number, listeners, &mut config)?;
         }
@@ -228,16 +227,6 @@ impl Server {
         self.wakes.iter().for_each(|wake| wake.set());
         self.tell_remarks();
         Ok(())
-    }
-
-    /// What the kernel may seal, if it is asked to.
-    fn ask_for_kernel_tls(&mut self, config: &Config) {
-        if config.kernel_tls && config.is_secure() {
-            match KernelTls::ask() {
-                Ok(found) => self.kernel_tls = found,
-                Err(why) => self.logs.error(&format!("no kTLS: {why}; TLS goes on in this process")),
-            }
-        }
     }
 
     /// What an operator should know of the certificates.
@@ -351,6 +340,17 @@ fn transmitter(config: &mut Config, pool: &Arc<Pool>, wake: &Arc<Wake>) -> Trans
         .with_outlet(config.drain.outlet.take())
         .with_marker(config.drain.marker.clone())
         .with_storage(Disk::new(Arc::clone(pool), move || woken.set()))
+}
+
+/// What the kernel may seal, if it is asked to.
+fn kernel_tls(config: &Config, logs: &Logs) -> KernelTls {
+    if !config.kernel_tls || !config.is_secure() {
+        return KernelTls::default();
+    }
+    KernelTls::ask().unwrap_or_else(|why| {
+        logs.error(&format!("no kTLS: {why}; TLS goes on in this process"));
+        KernelTls::default()
+    })
 }
 
 fn open_sites(config: &Config, logs: &Logs, threads: &Threads) -> Result<Current, StartError> {

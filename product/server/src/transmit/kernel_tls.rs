@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use rustix::io::Errno;
 use tls::{KernelKeys, Kind, RECORD_BYTES_MAX};
 
 use crate::sys::kernel_tls::{Direction, receive_record, send_record, set_keys, set_tls};
@@ -136,6 +137,11 @@ impl Sealer {
         }
         Some(other)
     }
+}
+
+/// Whether a read failed with what the kernel says of records, and not of the connection.
+pub fn is_of_records(error: Errno) -> bool {
+    [Errno::IO, Errno::BADMSG, Errno::MSGSIZE, Errno::INVAL].contains(&error)
 }
 
 fn of_type(record_type: Option<u8>, content: &[u8]) -> OtherRecord {

@@ -35,7 +35,7 @@ pub use body::{Available, Body, Piece};
 pub use flow::Flow;
 pub use framed::Opening;
 pub use gauge::{Gauge, Queue, Queued};
-pub use kernel_tls::{KernelTls, OtherRecord};
+pub use kernel_tls::{KernelTls, OtherRecord, is_of_records};
 pub use limit::ClientRate;
 use limit::Limit;
 pub use mark::{Bands, Mark, Marker, Promotion};

@@ -12,6 +12,7 @@ use super::line::Line;
 use crate::conn::Event;
 use crate::files::SiteNumber;
 use crate::reply::{self, Reply, To};
+use crate::transmit::is_of_records;
 
 /// Major versions of HTTP.
 const HTTP_1: u8 = 1;
@@ -92,7 +93,9 @@ impl Worker {
             }
             Err(Errno::AGAIN) => conn.is_readable = false,
             Err(Errno::INTR) => {}
-            Err(error) if conn.socket.sealer().is_some() => self.receive_other_record(at, error, scratch),
+            Err(error) if conn.socket.sealer().is_some() && is_of_records(error) => {
+                self.receive_other_record(at, error, scratch)
+            }
             Err(_) => self.close(at),
         }
     }

@@ -55,13 +55,14 @@ impl Worker {
         let session = lock(secure);
         let (kind, speaks_http2) = (session.kind(), session.speaks_http2());
         drop(session);
-        if kind.is_some_and(|kind| self.parts.kernel_tls.knows(kind)) && sys::kernel_tls::set_tls(&conn.socket).is_ok()
+        let goes_on = kind.is_some_and(|kind| self.parts.kernel_tls.knows(kind));
+        if goes_on
+            && sys::kernel_tls::set_tls(&conn.socket).is_ok()
+            && let Err(error) = give_keys(conn)
         {
-            if let Err(error) = give_keys(conn) {
-                // One direction may be the kernel's already.
-                self.fail(at, &format!("the kernel refused the keys (kTLS): {error}"));
-                return self.close(at);
-            }
+            // One direction may be the kernel's already.
+            self.fail(at, &format!("the kernel refused the keys (kTLS): {error}"));
+            return self.close(at);
         }
         self.conns[at].is_readable = true;
         if speaks_http2 {

@@ -340,11 +340,14 @@ impl Worker {
 
     fn on_connection(&mut self, owner: u64, flags: EventFlags) {
         let Some(at) = self.find(owner) else { return };
-        if flags.intersects(EventFlags::ERR | EventFlags::HUP) {
+        let conn = &mut self.conns[at];
+        let is_broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+        // What the kernel says of a client's records is an error of the socket: a read tells which.
+        let is_told = conn.socket.sealer().is_some() && !conn.http1.is_answering();
+        if is_broken && !is_told {
             return self.abandon(at);
         }
-        let conn = &mut self.conns[at];
-        let is_readable = flags.intersects(EventFlags::IN | EventFlags::RDHUP);
+        let is_readable = is_broken || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
         conn.is_readable |= is_readable;
         conn.has_ended |= flags.contains(EventFlags::RDHUP);
         if let Some(http2) = &conn.http2 {
