@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 run=${WEIR_VM_RUN:-../shared/tools/vm-run}
 timeout_s=${WEIR_VM_TIMEOUT_S:-1500}
-modules="sch_prio sch_netem sch_fq sch_fq_codel sch_cake sch_htb sch_tbf sch_ingress cls_bpf veth tun"
+modules="sch_prio sch_netem sch_fq sch_fq_codel sch_cake sch_htb sch_tbf sch_ingress cls_bpf veth tun tls"
 
 skip() {
     echo "SKIPPED: test-vm: $1"
@@ -25,7 +25,7 @@ done
 # line.
 tests() {
     cargo test --locked --no-run --message-format json --package uplink --package weir --package weirlab \
-        --lib --test kernel --test wan |
+        --lib --test kernel --test wan --test serve |
         jq -r 'select(.executable != null and .profile.test == true) | .executable'
 }
 mapfile -t programs < <(tests)
@@ -39,8 +39,12 @@ done >"$target/test-vm.sh"
 {
     echo 'tc qdisc del dev lo root'
     for program in "${programs[@]}"; do
-        # One at a time: two emulated processors, and tests that fill links.
-        echo "$program --test-threads 1 --nocapture || failed=1"
+        case ${program##*/} in
+            # HTTPS and HTTP/2 whose records the kernel makes: every server of these tests is told to. A thousand clients take minutes here.
+            serve-*) echo "WEIR_TEST_KTLS=1 $program https:: http2:: --skip thousand --test-threads 1 --nocapture || failed=1" ;;
+            # One at a time: two emulated processors, and tests that fill links.
+            *) echo "$program --test-threads 1 --nocapture || failed=1" ;;
+        esac
     done
     # shellcheck disable=SC2016  # expanded inside
     echo 'exit "${failed:-0}"'

@@ -52,6 +52,8 @@ pub struct Process {
     pub user: Option<String>,
     /// Not without a user.
     pub group: Option<String>,
+    /// The kernel encrypts, where it can.
+    pub ktls: bool,
 }
 
 /// An access log; the path `-` is standard output.
@@ -173,6 +175,7 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
         access_log: path.zip(format).map(|(path, format)| AccessLog { path: path.value, format: format.value }),
         user: user.map(|name| name.value.0),
         group: group.map(|name| name.value.0),
+        ktls: server.flag("ktls"),
     })
 }
 

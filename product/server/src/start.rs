@@ -27,7 +27,7 @@ use crate::service::PrivilegeError;
 use crate::sites::{Current, PageError, SecureError, SiteConfig, Wanted};
 use crate::storage::{Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
-use crate::transmit::{Connection, Transmitter};
+use crate::transmit::{Connection, KernelTls, Transmitter};
 use crate::wake::Wake;
 use crate::worker::{Order, Parts, Worker};
 
@@ -59,6 +59,7 @@ pub struct Server {
     logs: Logs,
     recording: Option<(Recorder, Finisher)>,
     current: Arc<Current>,
+    kernel_tls: KernelTls,
     desk: Arc<Desk>,
 }
 
@@ -153,6 +154,7 @@ impl Server {
             wakes,
             workers: Vec::new(),
             pool: Pool::new(),
+            kernel_tls: kernel_tls(&config, &logs),
             threads,
             logs,
             recording,
@@ -285,6 +287,7 @@ impl Server {
             log: self.logs.handle(),
             recorder: self.recording.as_ref().map(|(recorder, _)| recorder.clone()),
             limits: config.limits.clone(),
+            kernel_tls: self.kernel_tls,
             places: Arc::clone(&self.places),
             clients: Arc::clone(&self.clients),
             stop: Arc::clone(&self.stop),
@@ -338,6 +341,17 @@ fn transmitter(config: &mut Config, pool: &Arc<Pool>, wake: &Arc<Wake>) -> Trans
         .with_outlet(config.drain.outlet.take())
         .with_marker(config.drain.marker.clone())
         .with_storage(Disk::new(Arc::clone(pool), move || woken.set()))
+}
+
+/// What the kernel may seal, if it is asked to.
+fn kernel_tls(config: &Config, logs: &Logs) -> KernelTls {
+    if !config.kernel_tls || !config.is_secure() {
+        return KernelTls::default();
+    }
+    KernelTls::ask().unwrap_or_else(|why| {
+        logs.error(&format!("no kTLS: {why}; TLS goes on in this process"));
+        KernelTls::default()
+    })
 }
 
 fn open_sites(config: &Config, logs: &Logs, threads: &Threads) -> Result<Current, StartError> {

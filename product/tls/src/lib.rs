@@ -8,6 +8,7 @@
 mod acceptor;
 mod first_bytes;
 mod identity;
+mod kernel;
 mod session;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -17,4 +18,5 @@ mod tests;
 pub use acceptor::{Acceptor, Tickets};
 pub use first_bytes::{REFUSAL, is_plain_http, is_tls};
 pub use identity::{Identity, IdentityError, Validity};
+pub use kernel::{CryptoInfo, KernelKeys, Kind};
 pub use session::{Broken, HandedDown, RECORD_BYTES_MAX, Session};

@@ -72,6 +72,9 @@ pub struct Args {
     #[cfg(feature = "http3")]
     #[arg(long, help_heading = HTTPS)]
     no_http3: bool,
+    /// Have the kernel encrypt what goes over TCP, where it can (kTLS)
+    #[arg(long, help_heading = HTTPS)]
+    ktls: bool,
     /// Rate of the uplink, for example 10mbit or 1gbit
     /// [default: the rate of the interface's shaper, if it has one]
     #[arg(long, value_name = "RATE", help_heading = ORDER, verbatim_doc_comment)]
@@ -414,6 +417,7 @@ fn config(args: Args, hosted: Hosted, asked: Addresses, mut passed: Vec<PassedSo
         listen,
         account,
         watchdog: None,
+        kernel_tls: args.ktls,
         backlog: args.backlog,
         workers: if args.slots.is_some() { 1 } else { args.workers.map_or_else(cores, usize::from) },
         limits,

@@ -98,6 +98,13 @@ pub static KEYS: &[Key] = &[
         r#""www-data""#,
     ),
     key("server.group", text(Form::Name), Absent("that of `server.user`"), "Group of this user.", r#""www-data""#),
+    key(
+        "server.ktls",
+        Kind::Flag,
+        Is("false"),
+        "Whether the kernel encrypts what goes over TCP, where it can (kTLS): see [HTTPS](tls.md#ktls).",
+        "true",
+    ),
     //
     table("uplink", "the defaults", "The link to the clients and its order."),
     key(

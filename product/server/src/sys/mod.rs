@@ -1,6 +1,8 @@
 //! System calls that no safe crate wraps; the only place in the server where `unsafe` stands.
 #![allow(unsafe_code)]
 
+pub mod kernel_tls;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -408,11 +408,6 @@ impl Framed {
 }
 
 impl<S: Socket> Pipe<S> {
-    /// Bytes that a record has beside its content; none without TLS.
-    fn record_overhead(&self) -> u64 {
-        self.secure.as_ref().map_or(0, |secure| lock(secure).overhead() as u64)
-    }
-
     fn has_unsent(&self) -> bool {
         let is_sealed = || self.secure.as_ref().is_some_and(|secure| lock(secure).has_unsent());
         self.framed.as_ref().is_some_and(|framed| !framed.out.is_empty()) || is_sealed()

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::Sink;
 use super::body::{self, Available, Body, Piece};
+use super::kernel_tls;
 use crate::files::{Content, Entry};
 use crate::storage::{Buffer, Storage};
 
@@ -88,23 +89,36 @@ impl Outgoing {
     /// Hands down at most `bytes_max`, in as few and as full segments as there can be.
     pub fn send(&mut self, socket: &impl Sink, storage: &mut dyn Storage, bytes_max: u64) -> Sent {
         let mut sent = Sent { bytes: 0, carried_bytes: 0, failure: None };
-        while sent.bytes < bytes_max && self.remaining_bytes() > 0 {
+        while sent.bytes < bytes_max && self.unread_bytes() > 0 {
             match self.send_some(socket, storage, bytes_max - sent.bytes) {
                 Ok(bytes) => {
                     sent.bytes += bytes;
-                    sent.carried_bytes += bytes;
                     self.advance(bytes);
                 }
                 Err(failure) => {
                     sent.failure = Some(failure);
-                    return sent;
+                    break;
                 }
             }
         }
-        if self.remaining_bytes() == 0 && self.end == End::Finish {
-            socket.finish();
-        }
+        sent.carried_bytes = kernel_tls::carried_bytes(sent.bytes, socket.record_overhead());
+        self.finish(socket, &mut sent);
         sent
+    }
+
+    /// Ends our side behind the last byte. Where the kernel seals and has no room to say so, that byte is held to be unsent.
+    fn finish(&mut self, socket: &impl Sink, sent: &mut Sent) {
+        if self.unread_bytes() > 0 || self.end != End::Finish {
+            return;
+        }
+        let held = u64::from(std::mem::take(&mut self.sealed));
+        if socket.say_end() {
+            sent.bytes += held;
+            return socket.finish();
+        }
+        self.sealed = 1;
+        sent.bytes = (sent.bytes + held).saturating_sub(1);
+        sent.failure = Some(Failure::Blocked);
     }
 
     /// The part of a file that is sent next, after [`Failure::Absent`].

@@ -72,11 +72,19 @@ impl<S: Socket> Pipe<S> {
         self.state.sent_bytes - before_bytes
     }
 
+    /// Bytes that a record has beside its content, at most; none without TLS.
+    pub fn record_overhead(&self) -> u64 {
+        let of_kernel = || self.socket.record_overhead();
+        self.secure.as_ref().map_or_else(of_kernel, |secure| secure::lock(secure).overhead() as u64)
+    }
+
     /// What so much of a response is on the connection, records included: at most, since they are as short as segments only where the
     /// link is slow.
     pub fn carried_bytes(&self, content_bytes: u64) -> u64 {
-        let Some(secure) = &self.secure else { return content_bytes };
-        let overhead = secure::lock(secure).overhead() as u64;
+        let overhead = self.record_overhead();
+        if overhead == 0 {
+            return content_bytes;
+        }
         let records = content_bytes.div_ceil(self.state.framing().segment_bytes - overhead);
         content_bytes + records * overhead
     }

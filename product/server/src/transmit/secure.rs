@@ -7,6 +7,7 @@ use sched::{Correction, Grant};
 use tls::Session;
 use units::Nanos;
 
+use super::kernel_tls;
 use super::{Gauge, PipeState, Sink, Socket, Transmitter};
 
 /// A client's TLS, shared by its connection, which reads, and its response, which is sent. Both are of one thread, so nobody waits for the
@@ -56,7 +57,8 @@ impl<S: Socket + Clone> Transmitter<S> {
         let burst_bytes = burst.map_or(u64::MAX, |segments| segments.max(1) * segment_bytes);
         let sending = self.sendings[grant.job.slot()].as_ref().expect("a granted job is being sent");
         let pipe = &self.pipes[sending.pipe];
-        if pipe.secure.is_none() {
+        let overhead = pipe.record_overhead();
+        if overhead == 0 {
             let over = if burst.is_some() { job.attained % segment_bytes } else { 0 };
             return Allowance::paced(grant.bytes_max.min(burst_bytes - over), grant.room_bytes);
         }
@@ -64,6 +66,9 @@ impl<S: Socket + Clone> Transmitter<S> {
         let most_bytes = self.drain.pace().grant_bytes(job.framing).min(burst_bytes);
         let left_bytes = most_bytes - sending.carried_bytes % segment_bytes;
         let room_bytes = if left_bytes > RECORD_ROOM_MIN { left_bytes } else { left_bytes + segment_bytes };
+        if pipe.secure.is_none() {
+            return Allowance::paced(kernel_tls::content_bytes(room_bytes, overhead), room_bytes);
+        }
         if self.is_paced() || burst.is_some() {
             Allowance::paced(u64::MAX, room_bytes)
         } else {

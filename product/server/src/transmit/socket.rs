@@ -1,7 +1,7 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
@@ -12,6 +12,7 @@ use uplink::{TcpInfo, ToldMap};
 
 #[cfg(feature = "http3")]
 use super::flow::{Flow, Seen};
+use super::kernel_tls::Sealer;
 #[cfg(feature = "http3")]
 use crate::udp::Udp;
 
@@ -32,6 +33,14 @@ pub trait Sink {
     fn cork(&self, is_corked: bool);
     /// No more will be sent: the FIN may leave with the last byte.
     fn finish(&self);
+    /// Where the kernel seals: says so to the client's TLS, before [`Sink::finish`]. False where there is no room for that yet.
+    fn say_end(&self) -> bool {
+        true
+    }
+    /// Bytes that the kernel adds to each record, at most; 0 where it makes none.
+    fn record_overhead(&self) -> u64 {
+        0
+    }
     /// Where the connection is one of datagrams: sends them from the front; an error leaves the rest.
     #[cfg(feature = "http3")]
     fn send_datagrams(&self, _datagrams: &mut quic::Datagrams) -> io::Result<()> {
@@ -95,8 +104,8 @@ pub struct Connection(Arc<Way>);
 
 #[derive(Debug)]
 pub enum Way {
-    /// A connected socket.
-    Tcp(OwnedFd),
+    /// A connected socket, and who seals where that is the kernel.
+    Tcp(OwnedFd, OnceLock<Sealer>),
     #[cfg(feature = "http3")]
     Quic(Box<Flow>),
 }
@@ -107,15 +116,41 @@ impl Connection {
         Arc::strong_count(&self.0)
     }
 
+    /// From now on the kernel seals what is sent, and opens what comes.
+    pub fn seal_in_kernel(&self, keys: &tls::KernelKeys) -> io::Result<()> {
+        let Way::Tcp(socket, sealer) = &*self.0 else { return Err(io::ErrorKind::Unsupported.into()) };
+        // Known before it is so: should the second direction fail, nothing may be said as if there were no TLS.
+        let _ = sealer.set(Sealer::new(keys));
+        Sealer::begin(socket, keys)
+    }
+
+    /// Who seals where that is the kernel.
+    pub fn sealer(&self) -> Option<&Sealer> {
+        match &*self.0 {
+            Way::Tcp(_, sealer) => sealer.get(),
+            #[cfg(feature = "http3")]
+            Way::Quic(_) => None,
+        }
+    }
+
     /// Its datagrams are QUIC's.
     pub fn is_quic(&self) -> bool {
-        !matches!(*self.0, Way::Tcp(_))
+        !matches!(*self.0, Way::Tcp(..))
+    }
+}
+
+impl Connection {
+    fn counted(&self, taken: io::Result<usize>) -> io::Result<usize> {
+        match self.sealer() {
+            Some(sealer) => sealer.count(taken?),
+            None => taken,
+        }
     }
 }
 
 impl From<OwnedFd> for Connection {
     fn from(socket: OwnedFd) -> Connection {
-        Connection(Arc::new(Way::Tcp(socket)))
+        Connection(Arc::new(Way::Tcp(socket, OnceLock::new())))
     }
 }
 
@@ -130,7 +165,7 @@ impl From<Flow> for Connection {
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &*self.0 {
-            Way::Tcp(socket) => socket.as_fd(),
+            Way::Tcp(socket, _) => socket.as_fd(),
             #[cfg(feature = "http3")]
             Way::Quic(flow) => flow.as_fd(),
         }
@@ -140,16 +175,16 @@ impl AsFd for Connection {
 /// Bytes are for sockets of TCP; datagrams are made by who speaks QUIC.
 impl Sink for Connection {
     fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize> {
-        retry(|| rustix::net::send(self, bytes, flags(more)))
+        self.counted(retry(|| rustix::net::send(self, bytes, flags(more))))
     }
 
     fn send_slices(&self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
         let mut nothing = SendAncillaryBuffer::default();
-        retry(|| rustix::net::sendmsg(self, slices, &mut nothing, flags(more)))
+        self.counted(retry(|| rustix::net::sendmsg(self, slices, &mut nothing, flags(more))))
     }
 
     fn send_file(&self, file: &File, offset: u64, count: usize) -> io::Result<usize> {
-        retry(|| rustix::fs::sendfile(self, file, Some(&mut { offset }), count))
+        self.counted(retry(|| rustix::fs::sendfile(self, file, Some(&mut { offset }), count)))
     }
 
     fn cork(&self, is_corked: bool) {
@@ -157,7 +192,19 @@ impl Sink for Connection {
         let _ = rustix::net::sockopt::set_tcp_cork(self, is_corked);
     }
 
+    fn say_end(&self) -> bool {
+        self.sealer().is_none_or(|sealer| self.has_room() && sealer.say_end(self))
+    }
+
+    fn record_overhead(&self) -> u64 {
+        self.sealer().map_or(0, Sealer::overhead)
+    }
+
     fn finish(&self) {
+        if self.sealer().is_some() {
+            // A FIN could cut off what waits above TCP. The client has been told; it closes.
+            return self.cork(false);
+        }
         // Fails only when the connection is gone already, which the worker will see.
         let _ = rustix::net::shutdown(self, Shutdown::Write);
     }
@@ -165,7 +212,7 @@ impl Sink for Connection {
     #[cfg(feature = "http3")]
     fn send_datagrams(&self, datagrams: &mut quic::Datagrams) -> io::Result<()> {
         match &*self.0 {
-            Way::Tcp(_) => Err(io::ErrorKind::Unsupported.into()),
+            Way::Tcp(..) => Err(io::ErrorKind::Unsupported.into()),
             Way::Quic(flow) => flow.send(datagrams),
         }
     }
@@ -184,7 +231,7 @@ impl TcpView for Connection {
     #[cfg(feature = "http3")]
     fn number_below(&self, owner: u64) -> u64 {
         match &*self.0 {
-            Way::Tcp(_) => owner,
+            Way::Tcp(..) => owner,
             Way::Quic(flow) => flow.number_below(),
         }
     }
@@ -198,7 +245,7 @@ impl TcpView for Connection {
 
     fn downgrade(&self) -> WeakConnection {
         match &*self.0 {
-            Way::Tcp(_) => WeakConnection::Tcp(Arc::downgrade(&self.0)),
+            Way::Tcp(..) => WeakConnection::Tcp(Arc::downgrade(&self.0)),
             #[cfg(feature = "http3")]
             Way::Quic(flow) => WeakConnection::Quic(flow.downgrade()),
         }
@@ -214,7 +261,7 @@ impl TcpView for Connection {
 
     fn status(&self) -> Status {
         match &*self.0 {
-            Way::Tcp(socket) => tcp_status(socket),
+            Way::Tcp(socket, _) => tcp_status(socket),
             #[cfg(feature = "http3")]
             Way::Quic(flow) => flow.status(),
         }
@@ -235,7 +282,7 @@ impl Marked for Connection {
     fn set_priority(&self, priority: u32) {
         match &*self.0 {
             // That we may was found at the start; without it packets stay in the band they were in.
-            Way::Tcp(socket) => drop(SockRef::from(socket).set_priority(priority)),
+            Way::Tcp(socket, _) => drop(SockRef::from(socket).set_priority(priority)),
             #[cfg(feature = "http3")]
             Way::Quic(flow) => flow.set_priority(priority),
         }

@@ -49,6 +49,11 @@ impl Conn {
         SocketAddr::new(self.address, self.port)
     }
 
+    /// The client speaks TLS over TCP, whoever seals.
+    pub fn is_secure(&self) -> bool {
+        self.secure.is_some() || self.socket.sealer().is_some()
+    }
+
     /// What follows the response now being built.
     pub fn end(&self) -> End {
         if self.http1.closes() { End::Finish } else { End::Open }

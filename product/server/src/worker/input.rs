@@ -12,6 +12,7 @@ use super::streams::is_preface;
 use crate::conn::Event;
 use crate::files::SiteNumber;
 use crate::reply::{self, Reply, To};
+use crate::transmit::is_of_records;
 
 /// Major versions of HTTP.
 const HTTP_1: u8 = 1;
@@ -75,11 +76,15 @@ impl Worker {
             conn.is_readable = false;
             return;
         }
+        if conn.is_handshaking && !self.parts.kernel_tls.is_empty() {
+            return self.receive_handshake(at, scratch);
+        }
         match rustix::net::recv(&conn.socket, &mut *scratch, RecvFlags::empty()) {
             Ok((_, 0)) => self.close(at),
             Ok((_, bytes)) => {
                 // A short read has emptied the socket, but for the end; what comes later is a new event.
-                conn.is_readable = bytes == scratch.len() || conn.has_ended;
+                // Unless the kernel opens records: a read ends before one that is not data.
+                conn.is_readable = bytes == scratch.len() || conn.has_ended || conn.socket.sealer().is_some();
                 if conn.secure.is_some() {
                     return self.receive_sealed(at, &scratch[..bytes]);
                 }
@@ -88,6 +93,9 @@ impl Worker {
             }
             Err(Errno::AGAIN) => conn.is_readable = false,
             Err(Errno::INTR) => {}
+            Err(error) if conn.socket.sealer().is_some() && is_of_records(error) => {
+                self.receive_other_record(at, error, scratch)
+            }
             Err(_) => self.close(at),
         }
     }
@@ -108,7 +116,7 @@ impl Worker {
             return self.take_frames(at, fresh);
         }
         let conn = &mut self.conns[at];
-        if conn.secure.is_none() && !conn.has_answered && conn.http1.is_untouched() && is_preface(fresh) {
+        if !conn.is_secure() && !conn.has_answered && conn.http1.is_untouched() && is_preface(fresh) {
             self.begin_http2(at);
             return self.take_frames(at, fresh);
         }
@@ -162,7 +170,7 @@ impl Worker {
     /// What a request on this connection is for.
     pub(super) fn to(&self, at: usize, request: &Request) -> To {
         let conn = &self.conns[at];
-        let is_secure = conn.secure.is_some() || conn.socket.is_quic();
+        let is_secure = conn.is_secure() || conn.socket.is_quic();
         To { site: self.parts.replier.site(request), is_secure, http3_port: conn.http3_port }
     }
 
@@ -203,7 +211,7 @@ impl Worker {
         // What it sends besides is read, and thrown away.
         conn.is_readable = true;
         conn.exchange.class = self.parts.replier.default_class().unwrap_or_else(|| self.parts.classes.last());
-        if tls::is_tls(received) && conn.secure.is_none() {
+        if tls::is_tls(received) && !conn.is_secure() {
             return self.refuse_tls(at, reject);
         }
         self.send(at, reply::reject(reject));

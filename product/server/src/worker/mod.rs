@@ -19,6 +19,7 @@ mod find;
 #[cfg(feature = "http3")]
 mod http3;
 mod input;
+mod kernel_tls;
 mod line;
 mod measured;
 mod output;
@@ -55,7 +56,7 @@ use crate::records::Recorder;
 use crate::reply::Replier;
 use crate::sites::Current;
 use crate::threads::Beat;
-use crate::transmit::{Connection, Departure, Failure, TcpView, Transmitter};
+use crate::transmit::{Connection, Departure, Failure, KernelTls, TcpView, Transmitter};
 use crate::wake::Wake;
 use client::Known;
 use conn::Conn;
@@ -105,6 +106,8 @@ pub struct Parts {
     /// Where a row for every response goes, if anywhere.
     pub recorder: Option<Recorder>,
     pub limits: Limits,
+    /// What the kernel may seal in our place.
+    pub kernel_tls: KernelTls,
     pub places: Arc<Places>,
     pub clients: Arc<Clients>,
     pub stop: Arc<AtomicBool>,
@@ -337,11 +340,14 @@ impl Worker {
 
     fn on_connection(&mut self, owner: u64, flags: EventFlags) {
         let Some(at) = self.find(owner) else { return };
-        if flags.intersects(EventFlags::ERR | EventFlags::HUP) {
+        let conn = &mut self.conns[at];
+        let is_broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+        // What the kernel says of a client's records is an error of the socket: a read tells which.
+        let is_told = conn.socket.sealer().is_some() && !conn.http1.is_answering();
+        if is_broken && !is_told {
             return self.abandon(at);
         }
-        let conn = &mut self.conns[at];
-        let is_readable = flags.intersects(EventFlags::IN | EventFlags::RDHUP);
+        let is_readable = is_broken || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
         conn.is_readable |= is_readable;
         conn.has_ended |= flags.contains(EventFlags::RDHUP);
         if let Some(multiplexed) = &conn.multiplexed {

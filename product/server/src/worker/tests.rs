@@ -62,8 +62,7 @@ impl Bench {
         let logs = Logs::start(&threads).unwrap();
         let wake = Arc::new(Wake::new().unwrap());
         let (pool, woken) = (Pool::new(), Arc::clone(&wake));
-        let limits = Limits::default();
-        let policy: PolicySpec = policy.parse().unwrap();
+        let (limits, policy): (Limits, PolicySpec) = (Limits::default(), policy.parse().unwrap());
         let drain = Drain::new(policy.build(), pace);
         let current = current();
         let worker = Worker::new(Parts {
@@ -84,6 +83,7 @@ impl Bench {
             log: logs.handle(),
             recorder: None,
             limits,
+            kernel_tls: KernelTls::default(),
             stop: Arc::new(AtomicBool::new(false)),
             current,
             desk: Arc::default(),

@@ -1,6 +1,7 @@
 //! HTTPS, with certificates that the client looks at.
 
 mod certificates;
+mod ktls;
 mod wrong;
 
 use std::io::{Read, Write};
