@@ -38,6 +38,7 @@ pub struct Crowd {
     /// Medians of the rounds' 99th percentiles: with to without.
     pub ratio_of_medians: f64,
     /// Within rounds, with to without.
+    pub p50: Ratio,
     pub p99: Ratio,
     pub cpu: Ratio,
     /// Of the server's process memory.
@@ -91,6 +92,7 @@ fn measure(bench: &Bench, kind: Kind, rounds: usize) -> Result<Crowd, String> {
         idle,
         requests_per_round: REQUESTS_PER_ROUND,
         ratio_of_medians: middle(&beside, |turn| turn.p99_us) / middle(&alone, |turn| turn.p99_us),
+        p50: ratio(&beside, &alone, |turn| turn.p50_us),
         p99: ratio(&beside, &alone, |turn| turn.p99_us),
         cpu: ratio(&beside, &alone, |turn| turn.cpu_us_per_request),
         bytes_per_idle,

@@ -191,7 +191,7 @@ impl Bench {
                 with_tls(format!("ssl_certificate {cert}; ssl_certificate_key {key}; ")),
             )),
             Kind::H2o => Some(format!(
-                "{}num-threads: {workers}\nmax-connections: 20000\nhttp1-request-timeout: 300\n\
+                "{}num-threads: {workers}\nmax-connections: 20000\nhttp1-request-timeout: 300\nhttp2-idle-timeout: 300\n\
                  listen:\n  host: 127.0.0.1\n  port: {port}\n{}error-log: {folder}/h2o.log\n\
                  hosts:\n  default:\n    paths:\n      \"/\":\n        file.dir: {files}\n",
                 as_root("user: root\n"),
