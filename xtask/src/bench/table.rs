@@ -161,24 +161,26 @@ fn idle(report: &Report) -> String {
     aligned(&rows)
 }
 
+/// Of [`crowds`].
+const CROWD_TITLES: [&str; 13] = [
+    "server",
+    "idle",
+    "p99 alone, us",
+    "with idle, us",
+    "ratio of medians",
+    "within rounds",
+    "at most 1.1",
+    "medians",
+    "CPU us/req",
+    "with idle",
+    "ratio",
+    "bytes per idle",
+    "note",
+];
+
 /// HTTP/2 without TLS; in brackets of the 99th percentiles, their quartiles.
 fn crowds(crowds: &[Crowd]) -> String {
-    let titles = [
-        "server",
-        "idle",
-        "p99 alone, us",
-        "with idle, us",
-        "ratio of medians",
-        "within rounds",
-        "at most 1.1",
-        "medians",
-        "CPU us/req",
-        "with idle",
-        "ratio",
-        "bytes per idle",
-        "note",
-    ];
-    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    let mut rows = vec![CROWD_TITLES.map(str::to_owned).to_vec()];
     rows.extend(crowds.iter().map(|crowd| {
         let Crowd { alone, beside, .. } = crowd;
         let p99 = |turns: &[Turn]| {
