@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use record::Run;
+use record::{Manifest, Run};
 use units::Nanos;
 
 use crate::ReportError;
@@ -140,8 +140,8 @@ impl Chapter {
         let summary = summary_of(&self.name, &given.runs, &compared);
         let summary = Summary { skipped: given.skipped.clone(), ..summary };
         let point = Point {
-            bound: timed(&jobs[0].bound, jobs[0]),
-            ideal_ps: timed(&jobs[0].ideal_ps, jobs[0]),
+            bound: timed(&jobs[0].bound, jobs[0], &given.runs[0].manifest),
+            ideal_ps: timed(&jobs[0].ideal_ps, jobs[0], &given.runs[0].manifest),
             observed: given.runs.iter().enumerate().map(|(at, run)| observe(run, &given, at, jobs[at])).collect(),
             jobs,
             is_paired: compared.is_paired,
@@ -307,12 +307,12 @@ fn observe(run: &Run, given: &PointRuns, at: usize, jobs: &Jobs) -> Observed {
         attempts: records.iter().map(|record| record.attempts).collect(),
         server_cpu: run.manifest.server_cpu.filter(|cpu| cpu.is_finite()),
         counters: given.counters.get(at).cloned().unwrap_or_default(),
-        ..timed(&times, jobs)
+        ..timed(&times, jobs, &run.manifest)
     }
 }
 
-/// Response times of these jobs, of a run or of an oracle, which has nothing else.
-fn timed(times: &[Nanos], jobs: &Jobs) -> Observed {
+/// Response times of these jobs, of a run or of an oracle, which has nothing else and stands beside this run.
+fn timed(times: &[Nanos], jobs: &Jobs, run: &Manifest) -> Observed {
     let responses_ms: Vec<f64> = times.iter().map(|time| time.as_millis_f64()).collect();
     let alone = jobs.services.iter().map(|service| service.as_millis_f64());
     Observed {
@@ -320,7 +320,7 @@ fn timed(times: &[Nanos], jobs: &Jobs) -> Observed {
         responses_ms,
         sizes: jobs.sizes.clone(),
         bound_ms: stats::mean_nanos(&jobs.bound).unwrap_or_default() / 1e6,
-        packet_bound_ms: stats::mean_nanos(&jobs.packet_bound).unwrap_or_default() / 1e6,
+        packet_bound_ms: jobs.packet_bound_ms(run),
         ..Observed::default()
     }
 }

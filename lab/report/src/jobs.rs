@@ -1,9 +1,9 @@
 use record::{JobRecord, Manifest, Run, Wire};
-use theory::{Demand, clairvoyant_srpt, ideal_ps, plain_service, wire_service};
+use theory::{Carrier, Demand, clairvoyant_srpt, ideal_ps, plain_service, wire_service};
 use units::{Nanos, Rate, wire};
 
 use crate::ReportError;
-use crate::wire::packet_bound;
+use crate::wire::{carrier, packet_bound};
 
 /// Assumed for a job of which no run ever saw a response head: a small head of a plain file.
 const HEAD_BYTES_FALLBACK: u64 = 240;
@@ -24,8 +24,8 @@ pub(crate) struct Jobs {
     /// Time of each job alone on the idle link: the denominator of slowdown.
     pub services: Vec<Nanos>,
     pub bound: Vec<Nanos>,
-    /// Of whole packets, with handshakes.
-    pub packet_bound: Vec<Nanos>,
+    /// Mean response time of whole packets with handshakes, for each carrier of the runs, that of the first run first.
+    packet_bounds_ms: Vec<(Carrier, f64)>,
     pub ideal_ps: Vec<Nanos>,
     /// Offered bits on the wire over what the link carries in the arrival window.
     pub rho_measured: f64,
@@ -56,13 +56,20 @@ impl Jobs {
             .map(|(record, &service)| Demand { arrival: Nanos(record.arrival_ns), service })
             .collect();
         let (bound, ideal_ps) = (clairvoyant_srpt(&demands), ideal_ps(&demands));
-        let packet_bound = match first.manifest.wire {
-            Wire::Tcp => packet_bound(&first.records, &heads, first.manifest.per_connection, link),
+        let packet_bounds_ms = match first.manifest.wire {
+            Wire::Tcp => packet_bounds_ms(runs, link),
             // Without packets nothing is finished before the next may begin.
-            Wire::Plain => bound.clone(),
+            Wire::Plain => vec![(carrier(&first.manifest), mean_ms(&bound))],
         };
         let rho_measured = rho_measured(&first.manifest, link, &sizes, &heads)?;
-        Ok(Jobs { link, sizes, services, bound, packet_bound, ideal_ps, rho_measured })
+        Ok(Jobs { link, sizes, services, bound, packet_bounds_ms, ideal_ps, rho_measured })
+    }
+
+    /// Mean of the packet bound over the carrier of this run, which is one of the runs.
+    pub fn packet_bound_ms(&self, run: &Manifest) -> f64 {
+        let of_run = carrier(run);
+        let found = self.packet_bounds_ms.iter().find(|(carrier, _)| *carrier == of_run);
+        found.or(self.packet_bounds_ms.first()).map_or(f64::NAN, |&(_, bound_ms)| bound_ms)
     }
 
     /// Of runs whose jobs differ, each its own; only the conditions have to be the same.
@@ -72,9 +79,28 @@ impl Jobs {
     }
 }
 
-/// The smallest head any run saw for this job, so that the bound is the least any of them could reach.
-fn least_head(runs: &[Run], job: usize) -> u64 {
-    runs.iter()
+/// Heads are those of the runs over the carrier: over HTTP/2 they are shorter.
+fn packet_bounds_ms(runs: &[Run], link: Rate) -> Vec<(Carrier, f64)> {
+    let mut bounds: Vec<(Carrier, f64)> = Vec::new();
+    for run in runs {
+        let of_run = carrier(&run.manifest);
+        if bounds.iter().all(|(carrier, _)| *carrier != of_run) {
+            let alike = || runs.iter().filter(|run| carrier(&run.manifest) == of_run);
+            let heads: Vec<u64> = (0..run.records.len()).map(|job| least_head(alike(), job)).collect();
+            bounds.push((of_run, mean_ms(&packet_bound(run, &heads, link))));
+        }
+    }
+    bounds
+}
+
+/// Runs without jobs are refused, so there always is a mean.
+pub(crate) fn mean_ms(responses: &[Nanos]) -> f64 {
+    stats::mean_nanos(responses).unwrap_or_default() / 1e6
+}
+
+/// The smallest head any of the runs saw for this job, so that the bound is the least any of them could reach.
+fn least_head<'a>(runs: impl IntoIterator<Item = &'a Run>, job: usize) -> u64 {
+    runs.into_iter()
         .map(|run| run.records[job].head_bytes)
         .filter(|&head_bytes| head_bytes > 0)
         .min()

@@ -2,15 +2,15 @@ use std::collections::BTreeSet;
 
 use record::{JobRecord, Outcome, Run};
 use serde::{Serialize, Serializer};
-use stats::{SIZE_DECADES, batch_means, mean, mean_nanos, nearest_rank, size_class_means, size_decade, weighted_mean};
+use stats::{SIZE_DECADES, batch_means, mean, nearest_rank, size_class_means, size_decade, weighted_mean};
 use units::Nanos;
 
 use crate::ReportError;
 use crate::conditions::{apart, in_words};
-use crate::jobs::Jobs;
+use crate::jobs::{Jobs, mean_ms};
 use crate::pages::PagesSummary;
 use crate::validity::{lateness_p99, void_reason};
-use crate::wire::Beaten;
+use crate::wire::{Beaten, carrier};
 
 /// What the runs of one experiment came to. Its JSON is read by other programs: names and order of fields are fixed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -26,7 +26,7 @@ pub struct Summary {
     pub bound_ms: f64,
     /// Mean response time of ideal processor sharing.
     pub ideal_ps_ms: f64,
-    /// Mean response time of the same order of whole packets, with handshakes.
+    /// Mean response time of the same order of whole packets, with handshakes, over the protocol of the first run.
     pub packet_bound_ms: f64,
     pub runs: Vec<RunSummary>,
     /// Runs of the experiment that this machine could not do.
@@ -77,13 +77,16 @@ pub struct RunSummary {
     pub outcomes: Vec<(Outcome, usize)>,
     /// Attempts of all jobs; more than there are jobs only where users gave up and asked again.
     pub attempts: u64,
-    /// Mean response time over that of the packet bound.
+    /// Mean response time over that of the packet bound of its protocol.
     pub packet_bound_ratio: f64,
     /// Completed jobs that took less time than their own bytes take alone on the link.
     pub beat_wire_time: usize,
     /// What is to be said beside every figure that depends on the link, where it did not serialise, or was not seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_a_wire: Option<String>,
+    /// Its packet bound, where its protocol is another than the first run's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packet_bound_ms: Option<f64>,
     /// Why it is not set beside the run it is compared with, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_comparable: Option<String>,
@@ -170,10 +173,15 @@ impl Compared {
 
 pub(crate) fn summary_of(experiment: &str, runs: &[Run], compared: &Compared) -> Summary {
     let first = compared.of_run(0);
-    let bounds: Vec<Bounds> = compared.jobs.iter().map(Bounds::of).collect();
+    let packet_bound_ms = first.packet_bound_ms(&runs[0].manifest);
+    let is_carried_alike = |run: &Run| carrier(&run.manifest) == carrier(&runs[0].manifest);
     let of_run = |(at, run): (usize, &Run)| {
-        let bounds = &bounds[if compared.is_paired { 0 } else { at }];
-        RunSummary { not_comparable: apart_from_baseline(run, runs), ..summarize_run(run, compared.of_run(at), bounds) }
+        let jobs = compared.of_run(at);
+        RunSummary {
+            packet_bound_ms: (!is_carried_alike(run)).then(|| jobs.packet_bound_ms(&run.manifest)),
+            not_comparable: apart_from_baseline(run, runs),
+            ..summarize_run(run, jobs)
+        }
     };
     Summary {
         experiment: experiment.into(),
@@ -181,9 +189,9 @@ pub(crate) fn summary_of(experiment: &str, runs: &[Run], compared: &Compared) ->
         rho_measured: first.rho_measured,
         link_bps: first.link.bits_per_s(),
         jobs: first.sizes.len(),
-        bound_ms: bounds[0].fluid_ms,
+        bound_ms: mean_ms(&first.bound),
         ideal_ps_ms: mean_ms(&first.ideal_ps),
-        packet_bound_ms: bounds[0].packet_ms,
+        packet_bound_ms,
         runs: runs.iter().enumerate().map(of_run).collect(),
         skipped: vec![],
     }
@@ -196,19 +204,7 @@ fn apart_from_baseline(run: &Run, runs: &[Run]) -> Option<String> {
     apart(&run.manifest, &baseline?.manifest)
 }
 
-/// What no schedule of the jobs is below, in the mean.
-struct Bounds {
-    fluid_ms: f64,
-    packet_ms: f64,
-}
-
-impl Bounds {
-    fn of(jobs: &Jobs) -> Bounds {
-        Bounds { fluid_ms: mean_ms(&jobs.bound), packet_ms: mean_ms(&jobs.packet_bound) }
-    }
-}
-
-fn summarize_run(run: &Run, jobs: &Jobs, bounds: &Bounds) -> RunSummary {
+fn summarize_run(run: &Run, jobs: &Jobs) -> RunSummary {
     let manifest = &run.manifest;
     let responses: Vec<Nanos> = run.records.iter().map(|record| record.response_time()).collect();
     let millis: Vec<f64> = responses.iter().map(|response| response.as_millis_f64()).collect();
@@ -228,7 +224,7 @@ fn summarize_run(run: &Run, jobs: &Jobs, bounds: &Bounds) -> RunSummary {
         bytes: run.records.iter().map(|record| record.body_bytes).fold(0, u64::saturating_add),
         response_time_ms,
         slowdown_mean: mean(&slowdowns).unwrap_or_default(),
-        bound_ratio: response_time_ms.mean / bounds.fluid_ms,
+        bound_ratio: response_time_ms.mean / mean_ms(&jobs.bound),
         size_class_ms: SizeClassMs::of(&jobs.sizes, &millis),
         server_cpu: manifest.server_cpu.filter(|cpu| cpu.is_finite() && clock != VIRTUAL),
         clock,
@@ -237,9 +233,10 @@ fn summarize_run(run: &Run, jobs: &Jobs, bounds: &Bounds) -> RunSummary {
         baseline: manifest.baseline.clone(),
         outcomes: outcomes(run),
         attempts: run.records.iter().map(|record| u64::from(record.attempts)).sum(),
-        packet_bound_ratio: response_time_ms.mean / bounds.packet_ms,
+        packet_bound_ratio: response_time_ms.mean / jobs.packet_bound_ms(manifest),
         beat_wire_time: beaten.beat,
         not_a_wire: beaten.remark(manifest),
+        packet_bound_ms: None,
         not_comparable: None,
         groups: groups(run),
         pages: PagesSummary::of(&run.pages),
@@ -255,11 +252,7 @@ impl SizeClassMs {
     }
 }
 
-/// `Jobs::of` refuses runs without jobs, so there always is a mean and a percentile.
-fn mean_ms(responses: &[Nanos]) -> f64 {
-    mean_nanos(responses).unwrap_or_default() / 1e6
-}
-
+/// `Jobs::of` refuses runs without jobs, so there always is a percentile.
 fn response_time_ms(mut responses: Vec<Nanos>) -> ResponseTimeMs {
     let mean = mean_ms(&responses);
     responses.sort_unstable();
@@ -346,6 +339,20 @@ mod tests {
         assert!((run.packet_bound_ratio - 7.0 / 3.370).abs() < 1e-9);
         assert_eq!((run.size_class_ms.p0_50, run.size_class_ms.p995_100), (Some(4.0), Some(10.0)));
         assert_eq!(run.void, None);
+    }
+
+    /// At 8 Mbit/s, alone: over HTTP/3 an opening of 1242 and 1200 bytes of which 1423 fill a datagram of 1494, charged 1260.
+    #[test]
+    fn each_run_has_the_packet_bound_of_its_protocol() {
+        let mut runs = ["a", "b"].map(|name| run(name, &[(0, 1000, 5)]));
+        runs[1].manifest.environment.insert("protocol".into(), "HTTP/3, up to 6 streams on a connection".into());
+        let summary = summarize("e", &runs).unwrap();
+        assert!((summary.packet_bound_ms - 1.340).abs() < 1e-9);
+        assert_eq!((summary.runs[0].packet_bound_ms, summary.runs[1].packet_bound_ms), (None, Some(2.502)));
+        assert!((summary.runs[1].packet_bound_ratio - 5.0 / 2.502).abs() < 1e-9);
+        assert!((summary.runs[0].packet_bound_ratio - 5.0 / 1.340).abs() < 1e-9);
+        let table = crate::table(&summary);
+        assert!(table.contains("packet bound of b"), "{table}");
     }
 
     /// Other programs read this text: names, order and nothing else.

@@ -56,6 +56,16 @@ fn heading(summary: &Summary) -> String {
         "  packet bound              {:>8} ms mean: the same order of whole packets, with handshakes; no delay",
         figure(summary.packet_bound_ms)
     );
+    for run in &summary.runs {
+        if let Some(bound_ms) = run.packet_bound_ms {
+            let _ = writeln!(
+                text,
+                "  packet bound of {:<9} {:>8} ms mean: over its own protocol",
+                run.name,
+                figure(bound_ms)
+            );
+        }
+    }
     let _ = writeln!(text, "  ideal processor sharing   {:>8} ms mean: perfect fairness", figure(summary.ideal_ps_ms));
     text
 }

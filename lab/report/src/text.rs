@@ -195,7 +195,7 @@ fn run_numbers(point: &PointReport, run: &RunSummary, extras: &Extras) -> Vec<Op
         run.server_cpu,
         run.client_lateness_p99_ms,
         Some(point.summary.bound_ms),
-        Some(point.summary.packet_bound_ms),
+        run.packet_bound_ms.or(Some(point.summary.packet_bound_ms)),
         Some(run.packet_bound_ratio),
         Some(run.beat_wire_time as f64),
     ]

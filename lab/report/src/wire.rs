@@ -5,8 +5,8 @@
 //! its queue. So every completed job of every run is held against the time its own bytes take.
 
 use record::{JobRecord, Manifest, Run, Wire};
-use theory::{Response, packet_srpt, plain_service, wire_service};
-use units::wire::{CONNECTION_BYTES, Framing, PACKET_OVERHEAD_BYTES, SEGMENT_BYTES, SYN_ACK_BYTES};
+use theory::{Carrier, Response, packet_srpt, plain_service, wire_service};
+use units::wire::{CONNECTION_BYTES, PACKET_OVERHEAD_BYTES, SEGMENT_BYTES, SYN_ACK_BYTES};
 use units::{Nanos, Rate};
 
 /// How much sooner than its wire time a response may seem to end: clocks of two programs and of kernels that count in
@@ -73,18 +73,35 @@ fn beats(record: &JobRecord, wire: Wire, link: Rate) -> bool {
     record.response_time() + CLOCK_GRANULARITY + rounding < needed
 }
 
+/// By what the load generator wrote of its protocol; of others, and of runs that a server recorded, nobody knows, and it is HTTP/1.1.
+pub(crate) fn carrier(manifest: &Manifest) -> Carrier {
+    let said = manifest.environment.get(PROTOCOL).map_or("", String::as_str);
+    let of = [
+        ("HTTP/3", Carrier::HTTP3),
+        ("HTTP/2 over TLS", Carrier::HTTP2_TLS),
+        ("HTTP/2", Carrier::HTTP2),
+        ("HTTP/1.1 over TLS", Carrier::HTTP1_TLS),
+    ];
+    of.into_iter().find(|(begin, _)| said.starts_with(begin)).map_or(Carrier::HTTP1, |(_, carrier)| carrier)
+}
+
+/// In a manifest's environment, where it is not HTTP/1.1 without TLS.
+const PROTOCOL: &str = "protocol";
+
 /// The packet bound of these jobs. Which of them opened a connection no record says: taken is every one after `per_connection`
 /// others, which is so where connections are used to their end one after the other, and never more than there were.
-pub(crate) fn packet_bound(records: &[JobRecord], heads: &[u64], per_connection: u64, link: Rate) -> Vec<Nanos> {
+pub(crate) fn packet_bound(run: &Run, heads: &[u64], link: Rate) -> Vec<Nanos> {
+    let (records, per_connection, carrier) = (&run.records, run.manifest.per_connection, carrier(&run.manifest));
+    let closing_packets = if carrier == Carrier::HTTP3 { 0 } else { CLOSING_PACKETS };
     let is_last = |job: u64| job % per_connection == per_connection - 1 || job + 1 == records.len() as u64;
     let response = |(record, head): (&JobRecord, &u64)| Response {
         arrival: Nanos(record.arrival_ns),
         payload_bytes: head + record.size_bytes,
         opens: record.job.is_multiple_of(per_connection),
-        closing_packets: if is_last(record.job) { CLOSING_PACKETS } else { 0 },
+        closing_packets: if is_last(record.job) { closing_packets } else { 0 },
     };
     let responses: Vec<Response> = records.iter().zip(heads).map(response).collect();
-    packet_srpt(&responses, Framing::ETHERNET, link)
+    packet_srpt(&responses, carrier, link)
 }
 
 /// What a connection sends beside its SYN-ACK and its data, in packets without data: it acknowledges the request, and the client's end.
@@ -159,13 +176,28 @@ mod tests {
     #[test]
     fn the_packet_bound_opens_connections() {
         let bound = |per_connection| {
-            let run = run("a", &[(0, 1248, 90), (0, 1248, 90), (0, 1248, 90)]);
-            let times = packet_bound(&run.records, &[200; 3], per_connection, "8mbit".parse().unwrap());
+            let mut run = run("a", &[(0, 1248, 90), (0, 1248, 90), (0, 1248, 90)]);
+            run.manifest.per_connection = per_connection;
+            let times = packet_bound(&run, &[200; 3], "8mbit".parse().unwrap());
             times.iter().map(|time| time.0 / 1000).collect::<Vec<_>>()
         };
         let one = 74 + 1514;
         assert_eq!(bound(1), [one, 2 * one, 3 * one], "closes wait");
         // The second and third have no handshake and are therefore first.
         assert_eq!(bound(3), [3 * 1514 + 74, 1514, 2 * 1514]);
+    }
+
+    #[test]
+    fn the_carrier_is_what_the_generator_says_it_spoke() {
+        let of = |said: &str| {
+            let mut manifest = run("a", &[]).manifest;
+            manifest.environment.insert("protocol".into(), said.into());
+            carrier(&manifest)
+        };
+        assert_eq!(of("HTTP/1.1 over TLS"), Carrier::HTTP1_TLS);
+        assert_eq!(of("HTTP/2 over TLS, up to 6 streams on a connection"), Carrier::HTTP2_TLS);
+        assert_eq!(of("HTTP/2, up to 6 streams on a connection"), Carrier::HTTP2);
+        assert_eq!(of("HTTP/3, up to 100 streams on a connection"), Carrier::HTTP3);
+        assert_eq!(carrier(&run("a", &[]).manifest), Carrier::HTTP1);
     }
 }

@@ -17,6 +17,7 @@
 //! ```
 
 pub mod alternating;
+mod carrier;
 pub mod mg1;
 mod packet;
 mod ps;
@@ -24,6 +25,7 @@ mod srpt;
 #[cfg(test)]
 mod tests;
 
+pub use carrier::Carrier;
 pub use packet::{Response, packet_srpt};
 pub use ps::ideal_ps;
 pub use srpt::clairvoyant_srpt;

@@ -12,7 +12,7 @@ use super::plan::KB;
 use super::procfs;
 use super::server::{Bench, Instance, Kind, get};
 
-const CONNECTIONS: u32 = 10_000;
+pub const CONNECTIONS: u32 = 10_000;
 
 /// So many connections start from each local address: Weir takes a quarter of its connections from one client.
 const CONNECTIONS_PER_ADDRESS: u32 = CONNECTIONS / 5;
@@ -66,18 +66,24 @@ fn weigh(bench: &Bench, kind: Kind) -> Result<Idle, String> {
 
 /// Connection number `at`, after one request.
 fn open(server: SocketAddr, at: u32) -> io::Result<TcpStream> {
-    let source = Ipv4Addr::from(u32::from(Ipv4Addr::LOCALHOST) + 1 + at / CONNECTIONS_PER_ADDRESS);
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    socket.bind(&SocketAddr::from((IpAddr::V4(source), 0)).into())?;
-    socket.connect(&server.into())?;
-    let mut stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(ANSWER))?;
+    let mut stream = connect(server, at)?;
     get(&mut stream, KB)?;
     Ok(stream)
 }
 
+/// Connection number `at`.
+pub fn connect(server: SocketAddr, at: u32) -> io::Result<TcpStream> {
+    let source = Ipv4Addr::from(u32::from(Ipv4Addr::LOCALHOST) + 1 + at / CONNECTIONS_PER_ADDRESS);
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((IpAddr::V4(source), 0)).into())?;
+    socket.connect(&server.into())?;
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(ANSWER))?;
+    Ok(stream)
+}
+
 /// Nothing to read yet means open; an end or an error means the server gave it up.
-fn is_open(stream: &TcpStream) -> bool {
+pub fn is_open(stream: &TcpStream) -> bool {
     let _ = stream.set_nonblocking(true);
     matches!(stream.peek(&mut [0]), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
 }

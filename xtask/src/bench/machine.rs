@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 use super::network;
-use super::server::{Bench, Kind};
+use super::server::{Bench, Kind, Programs};
 
 /// Lists of cores as taskset takes them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -50,8 +50,9 @@ pub fn raise_descriptor_limit() -> u64 {
 /// How every server was started, and configured: `DIR` stands for the folder of the run.
 pub fn commands(kinds: &[Kind], bench: &Bench) -> BTreeMap<String, String> {
     let hide = |text: String| {
-        let text = text.replace(&bench.xtask.display().to_string(), "xtask");
-        text.replace(&bench.folder().display().to_string(), "DIR").replace(&bench.weir.display().to_string(), "weir")
+        let Programs { weir, xtask, .. } = &bench.programs;
+        let text = text.replace(&xtask.display().to_string(), "xtask");
+        text.replace(&bench.folder().display().to_string(), "DIR").replace(&weir.display().to_string(), "weir")
     };
     let describe = |kind: Kind| {
         let command = hide(bench.command(kind, 80).join(" "));
@@ -88,7 +89,7 @@ pub fn manifest(
     servers: BTreeMap<String, String>,
     generators: &[&str],
 ) -> Manifest {
-    let weir = bench.weir.display().to_string();
+    let [weir, weirlab] = [&bench.programs.weir, &bench.programs.weirlab].map(|path| path.display().to_string());
     let asked = [
         ("nginx", "-v"),
         ("h2o", "--version"),
@@ -97,9 +98,14 @@ pub fn manifest(
         ("wrk", "-v"),
         ("h2load", "--version"),
         (weir.as_str(), "--version"),
+        (weirlab.as_str(), "--version"),
     ];
-    let name = |program: &str| if program == weir { "weir".to_owned() } else { program.to_owned() };
-    let is_used = |program: &str| generators.contains(&program) || servers.contains_key(&name(program));
+    let name = |program: &str| match program {
+        _ if program == weir => "weir".to_owned(),
+        _ if program == weirlab => "weirlab".to_owned(),
+        _ => program.to_owned(),
+    };
+    let is_used = |program: &str| generators.contains(&name(program).as_str()) || servers.contains_key(&name(program));
     let used = asked.into_iter().filter(|(program, _)| is_used(program));
     Manifest {
         commit: commit(root),

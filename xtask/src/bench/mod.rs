@@ -5,7 +5,9 @@
 //! another, and what counts is the median of the ratios within a round. Requests per second is half the answer, since
 //! one core of load generator often saturates first: CPU per request, from /proc, is the other half.
 
+mod crowd;
 pub mod floor;
+mod h2;
 mod h2load;
 mod idle;
 mod machine;
@@ -16,6 +18,7 @@ mod procfs;
 mod required;
 mod server;
 mod table;
+mod weirlab;
 mod wrk;
 
 use std::path::{Path, PathBuf};
@@ -24,8 +27,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, io};
 
 use outcome::{Contest, Report, Round, Side};
-use plan::Row;
-use server::{Bench, Instance, Kind};
+use plan::{Over, Row};
+use server::{Bench, Instance, Kind, Programs};
 
 use crate::programs;
 
@@ -55,9 +58,12 @@ pub struct Args {
     /// Under TLS: keep-alive, and a handshake for each request; beside H2O and Caddy where they are installed.
     #[arg(long)]
     tls: bool,
-    /// HTTP/2 under TLS, by h2load.
+    /// HTTP/2 under TLS, by h2load; and a connection beside 10,000 idle ones.
     #[arg(long)]
     h2: bool,
+    /// HTTP/3 at fixed rates, by `weirlab load`, beside Caddy.
+    #[arg(long)]
+    h3: bool,
     /// A `weir` to measure instead of building this workspace's.
     #[arg(long, value_name = "PROGRAM")]
     weir: Option<PathBuf>,
@@ -79,7 +85,7 @@ impl Args {
     }
 
     fn is_secure(&self) -> bool {
-        self.tls || self.h2
+        self.tls || self.h2 || self.h3
     }
 
     /// Two servers, both of the protocols that are asked for.
@@ -95,9 +101,11 @@ impl Args {
         match [base, other].into_iter().find(|kind| !kind.can_serve(is_secure)) {
             None => Ok((base, other)),
             Some(kind) if is_secure => {
-                Err(format!("--pair: {} is measured without TLS alone: leave --tls and --h2 out", kind.name()))
+                Err(format!("--pair: {} is measured without TLS alone: leave --tls, --h2 and --h3 out", kind.name()))
             }
-            Some(kind) => Err(format!("--pair: {} is measured under TLS alone: write --tls or --h2 too", kind.name())),
+            Some(kind) => {
+                Err(format!("--pair: {} is measured under TLS alone: write --tls, --h2 or --h3 too", kind.name()))
+            }
         }
     }
 
@@ -114,34 +122,61 @@ pub fn main(root: &Path, args: &Args) -> Result<(), String> {
     let cores = machine::cores(args.workers);
     machine::raise_descriptor_limit();
     let peers = if args.is_secure() { installed(&[Kind::H2o, Kind::Caddy]) } else { peers(args.workers) };
-    let contests = if args.is_secure() {
-        let rows = plan::secure_rows(args.tls, args.h2).into_iter().filter(|row| args.wants(&row.name()));
-        rows.map(|row| (row, plan::beside(base, other, &peers))).collect()
-    } else {
-        plan::contests(base, other, &peers, |name| args.wants(name))
-    };
+    let contests = contests(args, base, other, &peers);
     let is_resting = args.wants("idle") && !args.is_secure();
     let idle = if is_resting { plan::resting(base, other, &peers) } else { Vec::new() };
-    let mut kinds: Vec<Kind> = contests.iter().flat_map(|(_, kinds)| kinds).chain(&idle).copied().collect();
+    let crowd = if args.h2 && args.wants(crowd::NAME) { plan::crowded(base, other, &peers) } else { Vec::new() };
+    let all = contests.iter().flat_map(|(_, kinds)| kinds).chain(&idle).chain(&crowd);
+    let mut kinds: Vec<Kind> = all.copied().collect();
     kinds.sort_unstable();
     kinds.dedup();
-    let weir = program(root, &args.weir, "weir", kinds.iter().any(|kind| kind.is_weir()))?;
-    // Not this program, which is built to compile fast.
-    let xtask = program(root, &None, "xtask", kinds.contains(&Kind::Floor))?;
-    let bench = Bench::new(args.workers, cores, weir, xtask, args.is_secure())?;
-    let commands = machine::commands(&kinds, &bench);
-    let report = Report {
-        manifest: machine::manifest(root, args.rounds(), args.seconds(), &bench, commands, &generators(&contests)),
-        contests: run_contests(args, &bench, &contests)?,
-        idle: idle::run(&bench, &idle)?,
-    };
-    let summary = table::summary(&report);
-    let json = serde_json::to_string_pretty(&report).map_err(|e| e.to_string())?;
+    let generators = generators(&contests);
+    let bench = Bench::new(args.workers, cores, programs(root, args, &kinds, &generators)?, args.is_secure())?;
+    let mut commands = machine::commands(&kinds, &bench);
+    let (contests, idle) = (run_contests(args, &bench, &contests)?, idle::run(&bench, &idle)?);
+    let mut crowds = Vec::new();
+    if !crowd.is_empty() {
+        let plain = Bench::new(args.workers, bench.cores.clone(), bench.programs.clone(), false)?;
+        let of_plain = machine::commands(&crowd, &plain).into_iter();
+        commands.extend(of_plain.map(|(name, command)| (format!("{name}, {}", crowd::NAME), command)));
+        crowds = crowd::run(&plain, &crowd, args.quick)?;
+    }
+    let manifest = machine::manifest(root, args.rounds(), args.seconds(), &bench, commands, &generators);
+    show(args, &Report { manifest, contests, idle, crowds })
+}
+
+fn show(args: &Args, report: &Report) -> Result<(), String> {
+    let summary = table::summary(report);
+    let json = serde_json::to_string_pretty(report).map_err(|e| e.to_string())?;
     println!("{}", if args.json { &json } else { &summary });
     match &args.out {
         Some(folder) => keep(folder, &summary, &json).map_err(|e| format!("{}: {e}", folder.display())),
         None => Ok(()),
     }
+}
+
+/// The rows asked for, each with its servers.
+fn contests(args: &Args, base: Kind, other: Kind, peers: &[Kind]) -> Vec<(Row, Vec<Kind>)> {
+    if !args.is_secure() {
+        return plan::contests(base, other, peers, |name| args.wants(name));
+    }
+    let mut rows = plan::secure_rows(args.tls, args.h2);
+    rows.extend(if args.h3 { plan::http3_rows() } else { Vec::new() });
+    rows.retain(|row| args.wants(&row.name()));
+    let kinds = |row: &Row| match row.is_over_http3() {
+        true => plan::with_http3(base, other, peers),
+        false => plan::beside(base, other, peers),
+    };
+    rows.into_iter().map(|row| (row.clone(), kinds(&row))).collect()
+}
+
+/// Built in release, except this one, which is built to compile fast and has no part in what is measured but the floor.
+fn programs(root: &Path, args: &Args, kinds: &[Kind], generators: &[&str]) -> Result<Programs, String> {
+    Ok(Programs {
+        weir: program(root, &args.weir, "weir", kinds.iter().any(|kind| kind.is_weir()))?,
+        xtask: program(root, &None, "xtask", kinds.contains(&Kind::Floor))?,
+        weirlab: program(root, &None, "weirlab", generators.contains(&"weirlab"))?,
+    })
 }
 
 /// Programs that make the load of these rows.
@@ -219,9 +254,10 @@ fn run_contest(args: &Args, bench: &Bench, row: &Row, kinds: &[Kind], stop: &Ato
 fn measure(bench: &Bench, instance: &Instance, row: &Row, seconds: u32) -> Result<Round, String> {
     let before = (procfs::cpu_seconds(instance.pid()), procfs::machine_cpu_seconds());
     let url = instance.url(row.file);
-    let load = match row.streams {
-        None => wrk::run(bench, &url, row, seconds)?,
-        Some(streams) => h2load::run(bench, &url, row.connections, streams, seconds)?,
+    let load = match row.over {
+        Over::Http1 => wrk::run(bench, &url, row, seconds)?,
+        Over::Http2 { streams } => h2load::run(bench, &url, row.connections, streams, seconds)?,
+        Over::Http3 { streams, per_s } => weirlab::run(bench, &instance.site(), row.file, [streams, per_s, seconds])?,
     };
     let server_cpu_s = procfs::cpu_seconds(instance.pid()) - before.0;
     let machine_cpu_s = procfs::machine_cpu_seconds() - before.1;
@@ -257,8 +293,11 @@ mod tests {
         assert_eq!(pair("--pair caddy,weir --h2"), Ok((Kind::Caddy, Kind::Weir)));
         assert_eq!(pair("--pair lighttpd,floor"), Ok((Kind::Lighttpd, Kind::Floor)));
         for (words, said) in [
-            ("--pair weir,caddy", "--pair: caddy is measured under TLS alone: write --tls or --h2 too"),
-            ("--pair lighttpd,weir --tls", "--pair: lighttpd is measured without TLS alone: leave --tls and --h2 out"),
+            ("--pair weir,caddy", "--pair: caddy is measured under TLS alone: write --tls, --h2 or --h3 too"),
+            (
+                "--pair lighttpd,weir --tls",
+                "--pair: lighttpd is measured without TLS alone: leave --tls, --h2 and --h3 out",
+            ),
             ("--pair weir,floor --h2", "--pair: floor is measured without TLS alone"),
             ("--pair weir", "--pair weir: expected two servers"),
         ] {

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::crowd::Crowd;
 use super::idle::Idle;
 use super::machine::Manifest;
 use super::plan::Row;
@@ -11,7 +12,7 @@ use super::wrk::Load;
 const GENERATOR_BOUND: f64 = 0.95;
 
 /// Above this share of one core somebody else was at work. A row is void when more than half of its rounds were disturbed.
-const DISTURBED: f64 = 0.1;
+pub const DISTURBED: f64 = 0.1;
 
 /// From this size on few responses finish in a round, so bytes are counted and divided by the size.
 const COUNT_BYTES_FROM: u64 = 1 << 20;
@@ -21,6 +22,7 @@ pub struct Report {
     pub manifest: Manifest,
     pub contests: Vec<Contest>,
     pub idle: Vec<Idle>,
+    pub crowds: Vec<Crowd>,
 }
 
 /// One row and every server that took part; ratios are to the first.
@@ -162,7 +164,8 @@ impl Contest {
     }
 }
 
-fn ratio(rounds: &[Round], base: &[Round], of: impl Fn(&Round) -> f64) -> Ratio {
+/// Of this to the base in the same round.
+pub fn ratio<R>(rounds: &[R], base: &[R], of: impl Fn(&R) -> f64) -> Ratio {
     let mut ratios: Vec<f64> = rounds.iter().zip(base).map(|(round, base)| of(round) / of(base)).collect();
     ratios.sort_by(f64::total_cmp);
     let outside = values_outside(ratios.len());
@@ -184,7 +187,7 @@ fn values_outside(n: usize) -> usize {
     0
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {
         0 => f64::NAN,
@@ -196,10 +199,10 @@ fn median(mut values: Vec<f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::plan::{KB, MB_10, Sample};
+    use crate::bench::plan::{KB, MB_10, Over, Sample};
 
     fn row(file: Sample) -> Row {
-        Row { file, is_keep_alive: true, connections: 64, streams: None }
+        Row { file, is_keep_alive: true, connections: 64, over: Over::Http1 }
     }
 
     /// A round of two seconds of load with one thread.

@@ -16,6 +16,8 @@ pub const KB: Sample = Sample { name: "1k.html", label: "1 KB", size_bytes: 1 <<
 pub const KB_100: Sample = Sample { name: "100k.html", label: "100 KB", size_bytes: 100 << 10 };
 pub const MB_10: Sample = Sample { name: "10m.html", label: "10 MB", size_bytes: 10 << 20 };
 pub const SAMPLES: [Sample; 3] = [KB, KB_100, MB_10];
+/// For rows about waiting alone.
+pub const FEW_BYTES: Sample = Sample { name: "16.html", label: "16 bytes", size_bytes: 16 };
 
 const CONNECTIONS: [u32; 2] = [64, 1000];
 
@@ -25,27 +27,47 @@ pub struct Row {
     /// Many requests on a connection, or a new connection for each.
     pub is_keep_alive: bool,
     pub connections: u32,
-    /// Requests at once on a connection of HTTP/2; none over HTTP/1.1.
-    pub streams: Option<u32>,
+    pub over: Over,
+}
+
+/// The protocol, and how it is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Over {
+    /// One request at a time on each connection, the next as soon as it is answered.
+    Http1,
+    /// So many at a time.
+    Http2 { streams: u32 },
+    /// So many requests a second, however fast they are answered, up to so many at a time.
+    Http3 { streams: u32, per_s: u32 },
 }
 
 impl Row {
     pub fn name(&self) -> String {
         let Row { file, connections, .. } = self;
-        match self.streams {
-            Some(streams) => format!("{} h2 {connections} x {streams}", file.label),
-            None if self.is_keep_alive => format!("{} keep-alive {connections}", file.label),
-            None => format!("{} new connection {connections}", file.label),
+        match self.over {
+            Over::Http2 { streams } => format!("{} h2 {connections} x {streams}", file.label),
+            Over::Http3 { streams, .. } => format!("{} h3 {connections} x {streams}", file.label),
+            Over::Http1 if self.is_keep_alive => format!("{} keep-alive {connections}", file.label),
+            Over::Http1 => format!("{} new connection {connections}", file.label),
         }
     }
 
     /// The program that makes its load.
     pub fn generator(&self) -> &'static str {
-        if self.streams.is_some() { "h2load" } else { "wrk" }
+        match self.over {
+            Over::Http1 => "wrk",
+            Over::Http2 { .. } => "h2load",
+            Over::Http3 { .. } => "weirlab",
+        }
     }
 
     fn over_http1(file: Sample, is_keep_alive: bool, connections: u32) -> Row {
-        Row { file, is_keep_alive, connections, streams: None }
+        Row { file, is_keep_alive, connections, over: Over::Http1 }
+    }
+
+    pub fn is_over_http3(&self) -> bool {
+        matches!(self.over, Over::Http3 { .. })
     }
 }
 
@@ -59,10 +81,25 @@ pub fn secure_rows(with_tls: bool, with_h2: bool) -> Vec<Row> {
     }
     if with_h2 {
         let over_h2 =
-            |file, connections, streams| Row { file, is_keep_alive: true, connections, streams: Some(streams) };
+            |file, connections, streams| Row { file, is_keep_alive: true, connections, over: Over::Http2 { streams } };
         rows.extend([over_h2(KB, 8, 100), over_h2(KB, connections, 1), over_h2(MB_10, 4, 4)]);
     }
     rows
+}
+
+/// HTTP/3 at rates that leave every server idle time: what compares is CPU per request.
+pub fn http3_rows() -> Vec<Row> {
+    let over_h3 =
+        |file, streams, per_s| Row { file, is_keep_alive: true, connections: 1, over: Over::Http3 { streams, per_s } };
+    vec![over_h3(KB, 100, 1500), over_h3(KB_100, 10, 300), over_h3(MB_10, 1, 5)]
+}
+
+/// Those of the pair and its peers that speak HTTP/3, ours behind the others.
+pub fn with_http3(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
+    let mut kinds = beside(base, other, peers);
+    kinds.retain(|kind| kind.has_http3());
+    kinds.sort_by_key(|kind| kind.is_weir());
+    kinds
 }
 
 /// All rows that `wants` likes by name, each with its servers, the base of the ratios first.
@@ -94,6 +131,13 @@ pub fn resting(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
     kinds
 }
 
+/// Those of them that speak HTTP/2 without TLS where they are configured for HTTP/1.1: nginx 1.22 does not.
+pub fn crowded(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
+    let mut kinds = beside(base, other, peers);
+    kinds.retain(|kind| [Kind::Weir, Kind::H2o].contains(kind));
+    kinds
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +159,15 @@ mod tests {
         assert_eq!(names(false, true), ["1 KB h2 8 x 100", "1 KB h2 64 x 1", "10 MB h2 4 x 4"]);
         assert_eq!(names(true, false).len(), 4);
         assert_eq!(names(true, true).len(), 7);
+        let over_h3 = http3_rows().iter().map(Row::name).collect::<Vec<_>>();
+        assert_eq!(over_h3, ["1 KB h3 1 x 100", "100 KB h3 1 x 10", "10 MB h3 1 x 1"]);
+    }
+
+    #[test]
+    fn rows_of_http3_have_the_servers_that_speak_it() {
+        let kinds = with_http3(Kind::Nginx, Kind::Weir, &[Kind::H2o, Kind::Caddy]);
+        assert_eq!(kinds, [Kind::Caddy, Kind::Weir]);
+        assert_eq!(with_http3(Kind::Weir, Kind::Caddy, &[Kind::Caddy]), [Kind::Caddy, Kind::Weir]);
     }
 
     #[test]

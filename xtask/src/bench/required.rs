@@ -25,17 +25,20 @@ pub struct Required {
 impl Required {
     /// Open: the interval of the median holds the bound.
     pub fn verdict(&self) -> &'static str {
-        let Some(ratio) = self.ratio else { return "VOID" };
-        // Mirrored, an upper bound is a lower one.
-        let sign = if self.is_upper { -1.0 } else { 1.0 };
-        let (low, high) = if self.is_upper { (-ratio.high, -ratio.low) } else { (ratio.low, ratio.high) };
-        let verdicts = match (low >= sign * self.bound, high >= sign * self.bound) {
-            (true, _) => ["met", "VOID (met)"],
-            (false, true) => ["open", "VOID (open)"],
-            (false, false) => ["missed", "VOID (missed)"],
-        };
-        verdicts[usize::from(self.is_void)]
+        self.ratio.map_or("VOID", |ratio| verdict(ratio, self.bound, self.is_upper, self.is_void))
     }
+}
+
+pub fn verdict(ratio: Ratio, bound: f64, is_upper: bool, is_void: bool) -> &'static str {
+    // Mirrored, an upper bound is a lower one.
+    let sign = if is_upper { -1.0 } else { 1.0 };
+    let (low, high) = if is_upper { (-ratio.high, -ratio.low) } else { (ratio.low, ratio.high) };
+    let verdicts = match (low >= sign * bound, high >= sign * bound) {
+        (true, _) => ["met", "VOID (met)"],
+        (false, true) => ["open", "VOID (open)"],
+        (false, false) => ["missed", "VOID (missed)"],
+    };
+    verdicts[usize::from(is_void)]
 }
 
 pub fn of(contests: &[Contest]) -> Vec<Required> {

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
 use super::machine::Cores;
-use super::plan::{SAMPLES, Sample};
+use super::plan::{FEW_BYTES, SAMPLES, Sample};
 use super::wrk;
 use crate::conformance::certificates::{self, Certificates};
 
@@ -57,27 +57,41 @@ impl Kind {
         }
     }
 
+    /// Caddy since 2.6; nginx since 1.25 and not in Debian 12.
+    pub fn has_http3(self) -> bool {
+        matches!(self, Kind::Caddy | Kind::Weir | Kind::WeirFair)
+    }
+
     pub fn is_weir(self) -> bool {
         matches!(self, Kind::Weir | Kind::WeirFair)
     }
+}
+
+/// Ours.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    pub weir: PathBuf,
+    /// Holds the floor.
+    pub xtask: PathBuf,
+    /// The generator of HTTP/3.
+    pub weirlab: PathBuf,
 }
 
 /// What all measurements share: the files, the cores, the programs. The folder is removed at the end.
 pub struct Bench {
     pub workers: u32,
     pub cores: Cores,
-    pub weir: PathBuf,
-    /// The program that holds the floor.
-    pub xtask: PathBuf,
+    pub programs: Programs,
     folder: PathBuf,
     /// Where all speak TLS.
     certificates: Option<Certificates>,
 }
 
 impl Bench {
-    pub fn new(workers: u32, cores: Cores, weir: PathBuf, xtask: PathBuf, is_secure: bool) -> Result<Bench, String> {
-        let folder = std::env::temp_dir().join(format!("weir-bench-{}", std::process::id()));
-        let mut bench = Bench { workers, cores, weir, xtask, folder, certificates: None };
+    pub fn new(workers: u32, cores: Cores, programs: Programs, is_secure: bool) -> Result<Bench, String> {
+        let name = if is_secure { "weir-bench-tls" } else { "weir-bench" };
+        let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        let mut bench = Bench { workers, cores, programs, folder, certificates: None };
         bench.write_files().map_err(|e| format!("{}: {e}", bench.folder.display()))?;
         if is_secure {
             bench.certificates = Some(certificates::make(&bench.folder, Path::new("openssl"))?);
@@ -87,10 +101,12 @@ impl Bench {
 
     fn write_files(&self) -> io::Result<()> {
         fs::create_dir_all(self.files())?;
-        for sample in SAMPLES {
+        for sample in SAMPLES.into_iter().chain([FEW_BYTES]) {
             let size = usize::try_from(sample.size_bytes).map_err(io::Error::other)?;
             let text: Vec<u8> = (0..size).map(|at| b'a' + (at % 26) as u8).collect();
-            fs::write(self.files().join(sample.name), text)?;
+            fs::write(self.files().join(sample.name), &text)?;
+            // As `weirlab load` asks for it.
+            fs::write(self.files().join(format!("{size}.bin")), text)?;
         }
         fs::write(self.script(), wrk::SCRIPT)
     }
@@ -122,7 +138,7 @@ impl Bench {
                 own(&["env", &state, "caddy", "run", "--adapter", "caddyfile", "--config", &config])
             }
             Kind::Weir | Kind::WeirFair => {
-                let (weir, files) = (self.weir.display().to_string(), self.files().display().to_string());
+                let (weir, files) = (self.programs.weir.display().to_string(), self.files().display().to_string());
                 let (listen, workers) = (format!("127.0.0.1:{port}"), self.workers.to_string());
                 // One worker per core it is pinned to is the default.
                 let workers = if self.cores.are_apart { vec![] } else { vec!["--workers", &workers] };
@@ -133,7 +149,9 @@ impl Bench {
                 let tls = if cert.is_empty() { vec![] } else { own_flags.to_vec() };
                 own(&[vec![&weir, "serve", &files, "--listen", &listen], workers, order, tls].concat())
             }
-            Kind::Floor => own(&[&self.xtask.display().to_string(), "floor", "--listen", &format!("127.0.0.1:{port}")]),
+            Kind::Floor => {
+                own(&[&self.programs.xtask.display().to_string(), "floor", "--listen", &format!("127.0.0.1:{port}")])
+            }
         }
     }
 
@@ -173,7 +191,7 @@ impl Bench {
                 with_tls(format!("ssl_certificate {cert}; ssl_certificate_key {key}; ")),
             )),
             Kind::H2o => Some(format!(
-                "{}num-threads: {workers}\nmax-connections: 20000\nhttp1-request-timeout: 300\n\
+                "{}num-threads: {workers}\nmax-connections: 20000\nhttp1-request-timeout: 300\nhttp2-idle-timeout: 300\n\
                  listen:\n  host: 127.0.0.1\n  port: {port}\n{}error-log: {folder}/h2o.log\n\
                  hosts:\n  default:\n    paths:\n      \"/\":\n        file.dir: {files}\n",
                 as_root("user: root\n"),
@@ -252,6 +270,11 @@ impl Instance {
             true => format!("https://localhost:{}/{}", self.port, sample.name),
             false => format!("http://127.0.0.1:{}/{}", self.port, sample.name),
         }
+    }
+
+    /// The folder with all samples.
+    pub fn site(&self) -> String {
+        format!("https://localhost:{}/", self.port)
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -341,6 +364,10 @@ mod tests {
     use crate::bench::plan::KB;
     use std::thread;
 
+    fn programs() -> Programs {
+        Programs { weir: "weir".into(), xtask: "xtask".into(), weirlab: "weirlab".into() }
+    }
+
     /// What `get` says of a server that answers with `answer` and closes.
     fn got(answer: String) -> Result<(), String> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -367,7 +394,7 @@ mod tests {
 
     #[test]
     fn peers_ask_nobody_and_keep_to_the_folder_of_the_run() {
-        let bench = Bench::new(1, crate::bench::machine::cores(1), "weir".into(), "xtask".into(), false).unwrap();
+        let bench = Bench::new(1, crate::bench::machine::cores(1), programs(), false).unwrap();
         let state = bench.folder().join("caddy").display().to_string();
         let site = caddyfile(8000, &state, "files", "cert.pem", "key.pem");
         assert!(site.contains(&format!("storage file_system {state}\n")), "{site}");
@@ -378,7 +405,7 @@ mod tests {
     fn weir_is_measured_as_it_comes() {
         let command = |are_apart, kind| {
             let cores = Cores { are_apart, ..crate::bench::machine::cores(1) };
-            Bench::new(2, cores, "weir".into(), "xtask".into(), false).unwrap().command(kind, 8000).join(" ")
+            Bench::new(2, cores, programs(), false).unwrap().command(kind, 8000).join(" ")
         };
         assert!(command(true, Kind::Weir).ends_with("/files --listen 127.0.0.1:8000"));
         assert!(command(true, Kind::WeirFair).ends_with("/files --listen 127.0.0.1:8000 --policy fair"));

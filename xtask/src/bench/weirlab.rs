@@ -1,0 +1,69 @@
+//! One measurement with `weirlab load`: HTTP/3, open loop. h2load speaks it only where it was built for it, which Debian's is not.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use super::plan::Sample;
+use super::procfs;
+use super::server::Bench;
+use super::wrk::Load;
+
+/// Of the link that its bounds are computed for; nobody reads them here.
+const LINK: &str = "10gbit";
+
+/// `per_s` requests a second, at Poisson's times, up to `streams` of them at once on a connection, for so many seconds.
+pub fn run(bench: &Bench, site: &str, file: Sample, [streams, per_s, seconds]: [u32; 3]) -> Result<Load, String> {
+    let trace = bench.folder().join("trace.csv");
+    fs::write(&trace, trace_of(file.size_bytes, per_s * seconds)).map_err(|e| format!("{}: {e}", trace.display()))?;
+    let mut command = Command::new("taskset");
+    command.args(["-c", &bench.cores.wrk]).arg(&bench.programs.weirlab).args(["load", site, "--json"]);
+    command.args(["--h3", &streams.to_string(), "--uplink", LINK, "--rate", &per_s.to_string()]);
+    command.arg("--trace").arg(&trace);
+    let (begin, before) = (Instant::now(), procfs::reaped_children_cpu_seconds());
+    let output = command.stdin(Stdio::null()).stderr(Stdio::piped()).output();
+    let output = output.map_err(|e| format!("cannot run taskset (Debian package util-linux): {e}"))?;
+    let (elapsed, cpu_s) = (begin.elapsed().as_secs_f64(), procfs::reaped_children_cpu_seconds() - before);
+    parse(&String::from_utf8_lossy(&output.stdout), elapsed, cpu_s).ok_or_else(|| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        format!(
+            "weirlab measured nothing of {site} ({}): {}",
+            output.status,
+            said.lines().last().unwrap_or("no message")
+        )
+    })
+}
+
+/// The rate has times of its own.
+fn trace_of(size_bytes: u64, requests: u32) -> String {
+    let lines = (0..requests).map(|at| format!("{at},{size_bytes}\n"));
+    std::iter::once("epoch_s,size_bytes\n".to_owned()).chain(lines).collect()
+}
+
+fn parse(text: &str, seconds: f64, cpu_s: f64) -> Option<Load> {
+    let said: Value = serde_json::from_str(text).ok()?;
+    let ended = |how: &str| said["outcomes"][how].as_u64();
+    let (requests, bad_statuses) = (ended("complete")?, ended("wrong")?);
+    let socket_errors = said["jobs"].as_u64()? - requests - bad_statuses;
+    Some(Load { requests, bytes: said["bytes"].as_u64()?, seconds, bad_statuses, socket_errors, cpu_s })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_weirlab_says() {
+        let said = r#"{"jobs": 9, "bytes": 7168, "outcomes": {"complete": 6, "wrong": 1, "reset": 2}}"#;
+        let wanted = Load { requests: 6, bytes: 7168, seconds: 2.0, bad_statuses: 1, socket_errors: 2, cpu_s: 1.5 };
+        assert_eq!(parse(said, 2.0, 1.5), Some(wanted));
+        assert_eq!(parse("weirlab: every connection was refused\n", 2.0, 0.0), None);
+    }
+
+    #[test]
+    fn a_trace_has_so_many_requests() {
+        assert_eq!(trace_of(10, 2), "epoch_s,size_bytes\n0,10\n1,10\n");
+    }
+}
