@@ -29,6 +29,9 @@ impl Worker {
         if self.conns[at].http2.is_some() {
             return self.leave_http2(at);
         }
+        if self.waits_for_its_turn(at) {
+            return;
+        }
         match self.conns[at].http1.on_deadline() {
             Some(Late::Refused { reject, received }) => {
                 self.refuse(at, reject, &received);

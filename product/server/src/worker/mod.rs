@@ -16,6 +16,7 @@ mod deadlines;
 mod ending;
 mod exchange;
 mod find;
+mod flight;
 mod http2;
 #[cfg(feature = "http3")]
 mod http3;
@@ -354,7 +355,7 @@ impl Worker {
             }
             return;
         }
-        let is_answering = conn.http1.is_answering();
+        let is_answering = conn.http1.is_answering() || conn.is_in_flight();
         if flags.contains(EventFlags::OUT) && is_answering {
             self.on_writable(at);
         } else if flags.contains(EventFlags::OUT) {
@@ -382,6 +383,7 @@ impl Worker {
         #[cfg(feature = "http3")]
         self.http3.flows.forget(self.conns[at].owner);
         self.detach_http2(at);
+        self.withdraw_flight(at);
         self.end_sealed(at);
         self.leave_find(at.into());
         self.record_unanswered(at.into());
