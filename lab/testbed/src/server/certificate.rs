@@ -17,18 +17,15 @@ pub(super) struct Certificate {
 impl Certificate {
     /// Writes one of at least so many bytes into the folder.
     pub(super) fn make(folder: &Path, bytes: u16) -> Result<Certificate, LabError> {
-        let (made, signing_key) = signed(bytes)
-            .map_err(|e| LabError::Output { what: "a certificate".into(), reason: e.to_string() })?;
+        let (made, signing_key) =
+            signed(bytes).map_err(|e| LabError::Output { what: "a certificate".into(), reason: e.to_string() })?;
         let folder = absolute(folder)?;
         let write = |name: &str, text: String| -> Result<String, LabError> {
             let path = Path::new(&folder).join(name);
             fs::write(&path, text).map_err(|e| LabError::path(&path, e))?;
             Ok(path.display().to_string())
         };
-        Ok(Certificate {
-            chain: write("cert.pem", made.pem())?,
-            key: write("key.pem", signing_key.serialize_pem())?,
-        })
+        Ok(Certificate { chain: write("cert.pem", made.pem())?, key: write("key.pem", signing_key.serialize_pem())? })
     }
 }
 

@@ -25,7 +25,7 @@ impl Worker {
         }
     }
 
-    fn on_late(&mut self, at: usize) {
+    pub(super) fn on_late(&mut self, at: usize) {
         if self.conns[at].http2.is_some() {
             return self.leave_http2(at);
         }
