@@ -245,6 +245,7 @@ fn load_command(plan: &Plan<'_>, spec: &RunSpec, address: SocketAddr, folder: &P
     let mut command =
         vec![plan.programs.weirlab.display().to_string(), "load".into(), format!("http://{address}/"), "--json".into()];
     command.extend(spec.speaks_tls().then(|| "--tls".into()));
+    command.extend(spec.full_handshakes.then(|| "--full-handshakes".into()));
     let mut flag = |name: &str, value: String| command.extend([format!("--{name}"), value]);
     flag("load", load);
     for (name, number) in [("h2", spec.h2), ("h3", spec.h3), ("client-connections", spec.client_connections)] {

@@ -31,6 +31,11 @@ pub struct RunSpec {
     /// Its clients speak TLS, and the server has a certificate that signs itself.
     #[serde(default)]
     pub tls: bool,
+    /// None of its clients' connections resumes the TLS session of an earlier one.
+    #[serde(default)]
+    pub full_handshakes: bool,
+    /// The server's certificate has at least so many bytes, as a chain of several has; unset is one alone, of a few hundred.
+    pub certificate_bytes: Option<u16>,
     /// Its clients speak HTTP/2, with up to so many requests at once on a connection; with `tls` by ALPN, else with prior knowledge.
     pub h2: Option<NonZeroU32>,
     /// The same of HTTP/3, over UDP at the same port; with `tls`.
@@ -186,6 +191,12 @@ impl RunSpec {
         if self.h3.is_some() && !self.speaks_tls() {
             return Err("HTTP/3 is spoken over TLS alone: write tls = true too".into());
         }
+        if self.full_handshakes && !self.speaks_tls() {
+            return Err("full_handshakes without TLS: write tls = true too".into());
+        }
+        if self.certificate_bytes.is_some() && !self.tls {
+            return Err("certificate_bytes without a certificate: write tls = true too".into());
+        }
         match self.streams() {
             Some((key, streams)) if streams.get() > STREAMS_MAX => {
                 Err(format!("{key} = {streams} streams on a connection: write 1 to {STREAMS_MAX}"))
@@ -327,6 +338,8 @@ mod tests {
                 "server = \"nginx\"\nh2 = 1001",
                 "run `a`: h2 = 1001 streams on a connection: write 1 to 1000",
             ),
+            ("", "server = \"weir\"\nfull_handshakes = true", "run `a`: full_handshakes without TLS"),
+            ("", "server = \"weir\"\ncertificate_bytes = 3000", "run `a`: certificate_bytes without a certificate"),
             ("", "server = \"nginx\"\nh2 = 6", "run `a`: h2 with one request on each connection"),
         ] {
             let said = parse(more, run).unwrap_err();

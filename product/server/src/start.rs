@@ -164,8 +164,7 @@ impl Server {
         for (number, listeners) in of_workers.into_iter().enumerate() {
             server.start_worker(number, listeners, &mut config)?;
         }
-        remarks.iter().for_each(|remark| server.tell(remark));
-        server.tell_remarks();
+        remarks.iter().chain(&server.current.served().remarks).for_each(|remark| server.tell(remark));
         Ok(server)
     }
 

@@ -161,6 +161,11 @@ impl Session {
         self.is_closed
     }
 
+    /// What the client said made no sense: behind the alert that tells it so nothing follows.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
     /// Something sealed was not handed down yet.
     pub fn has_unsent(&self) -> bool {
         self.tls.wants_write()
@@ -186,6 +191,34 @@ impl Session {
             }
         }
         HandedDown { bytes, error: None }
+    }
+
+    /// What is sealed, to be handed down by the caller: at most so many bytes, the rest another time.
+    pub fn take_unsent(&mut self, bytes_max: usize) -> Vec<u8> {
+        let mut taken = Bounded { bytes: Vec::new(), bytes_max };
+        self.hand_down(&mut taken);
+        taken.bytes
+    }
+}
+
+/// Takes so much, and no more.
+struct Bounded {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(self.bytes_max - self.bytes.len());
+        if taken == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.bytes.extend_from_slice(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -194,6 +194,23 @@ fn behind_our_end_nothing_is_opened() {
     }
 }
 
+/// A flight that somebody else hands down, a part at a time.
+#[test]
+fn what_is_taken_is_a_part_and_the_rest_is_kept() {
+    let mut client = client(&client_config(&TLS13), "localhost");
+    let mut session = Session::new(&acceptor());
+    let mut hello = Vec::new();
+    client.write_tls(&mut hello).unwrap();
+    session.open(&hello, &mut Vec::new()).unwrap();
+    let whole = session.unsent_bytes();
+    let taken = [100, whole - 100, 100].map(|bytes_max| session.take_unsent(bytes_max));
+    assert_eq!(taken.each_ref().map(Vec::len), [100, whole - 100, 0]);
+    assert!(!session.has_unsent());
+    deliver(&mut client, &taken.concat());
+    carry(&mut client, &mut session, &mut std::iter::empty());
+    assert!(!client.is_handshaking() && !session.is_handshaking());
+}
+
 #[test]
 fn garbage_is_an_end_and_an_alert_at_most() {
     for garbage in [&b"\x16\x03\x01\x00\x05hello"[..], b"\x17\x03\x03\x00\x01x", b"\x16\x03\x01\xff\xff", &[0; 50]] {

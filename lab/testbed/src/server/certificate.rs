@@ -4,7 +4,10 @@ use std::path::Path;
 use super::absolute;
 use crate::LabError;
 
-/// Of a peer that is asked over TLS: chain and key, as paths. It signs itself, as Weir's `--tls-dev` does, with the same kind of key (ECDSA, P-256).
+/// The object identifier of an extension that means nothing: of the arc for examples (RFC 5612).
+const PADDING: &[u64] = &[1, 3, 6, 1, 4, 1, 32473, 1];
+
+/// Of a server that is asked over TLS: chain and key, as paths. It signs itself, as Weir's `--tls-dev` does, with the same kind of key (ECDSA, P-256).
 #[derive(Debug)]
 pub(super) struct Certificate {
     pub(super) chain: String,
@@ -12,19 +15,28 @@ pub(super) struct Certificate {
 }
 
 impl Certificate {
-    /// Writes one into the folder.
-    pub(super) fn make(folder: &Path) -> Result<Certificate, LabError> {
-        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])
-            .map_err(|e| LabError::Output { what: "a certificate".into(), reason: e.to_string() })?;
+    /// Writes one of at least so many bytes into the folder.
+    pub(super) fn make(folder: &Path, bytes: u16) -> Result<Certificate, LabError> {
+        let (made, signing_key) =
+            signed(bytes).map_err(|e| LabError::Output { what: "a certificate".into(), reason: e.to_string() })?;
         let folder = absolute(folder)?;
         let write = |name: &str, text: String| -> Result<String, LabError> {
             let path = Path::new(&folder).join(name);
             fs::write(&path, text).map_err(|e| LabError::path(&path, e))?;
             Ok(path.display().to_string())
         };
-        Ok(Certificate {
-            chain: write("cert.pem", made.cert.pem())?,
-            key: write("key.pem", made.signing_key.serialize_pem())?,
-        })
+        Ok(Certificate { chain: write("cert.pem", made.pem())?, key: write("key.pem", signing_key.serialize_pem())? })
     }
+}
+
+/// Of which so many bytes are an extension that nobody reads.
+fn signed(bytes: u16) -> Result<(rcgen::Certificate, rcgen::KeyPair), rcgen::Error> {
+    let mut of = rcgen::CertificateParams::new(vec!["localhost".to_owned()])?;
+    if bytes > 0 {
+        // Not all alike, should the certificate be compressed.
+        let padding = (0..u32::from(bytes)).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        of.custom_extensions.push(rcgen::CustomExtension::from_oid_content(PADDING, padding));
+    }
+    let key = rcgen::KeyPair::generate()?;
+    Ok((of.self_signed(&key)?, key))
 }

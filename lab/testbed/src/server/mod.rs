@@ -81,8 +81,9 @@ pub fn server_command(
     folder: &Path,
     weir: Option<&Path>,
 ) -> Result<Vec<String>, LabError> {
-    let is_peer_over_tls = spec.tls && spec.server != Server::Weir;
-    let certificate = is_peer_over_tls.then(|| Certificate::make(folder)).transpose()?;
+    let is_made = spec.tls && (spec.server != Server::Weir || spec.certificate_bytes.is_some());
+    let bytes = spec.certificate_bytes.unwrap_or(0);
+    let certificate = is_made.then(|| Certificate::make(folder, bytes)).transpose()?;
     let speech = Speech { certificate: certificate.as_ref(), is_http2: spec.h2.is_some() };
     let mut command = match (spec.server, weir) {
         (Server::Apache, _) => apache::command(address, site, folder, &experiment.limits)?,
@@ -92,6 +93,13 @@ pub fn server_command(
         (Server::Weir, Some(weir)) => weir_words(experiment, spec, address, site, (folder, weir))?,
         (Server::Weir, None) => return Err(LabError::Missing { program: "weir".into() }),
     };
+    // A configuration has its own listeners.
+    if spec.server == Server::Weir && spec.config.is_none() {
+        command.extend(match &certificate {
+            Some(Certificate { chain, key }) => ["--cert", chain, "--key", key].map(String::from).to_vec(),
+            None => spec.tls.then(|| TLS_FLAG.into()).into_iter().collect(),
+        });
+    }
     command.extend(spec.flags.iter().cloned());
     Ok(command)
 }
@@ -171,7 +179,6 @@ fn records_file(folder: &Path) -> Result<String, LabError> {
 
 fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, site: &Path, weir: &Path) -> Vec<String> {
     let mut command = vec![weir.display().to_string(), "serve".into(), site.display().to_string()];
-    command.extend(spec.tls.then(|| TLS_FLAG.into()));
     let mut flag = |name: &str, value: String| command.extend([format!("--{name}"), value]);
     flag("listen", address.to_string());
     flag("policy", spec.policy.to_string());

@@ -244,6 +244,12 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
     }
 
+    /// The same for one that is under way, on a connection that sends one at a time, and told at once.
+    pub fn withdraw(&mut self, now: Nanos, id: JobId) -> Departure {
+        self.abort(now, id, Failure::Disconnected);
+        self.departures.pop().filter(|departure| departure.job == id).expect("it is under way")
+    }
+
     /// Sends what is granted, until nothing is or the turn is over. Gives when to be called again: an instant that
     /// may have passed, or `None` when only an event can change anything.
     pub fn run(&mut self, clock: &impl Fn() -> Nanos) -> Option<Nanos> {

@@ -3,7 +3,7 @@ use std::num::NonZeroU16;
 
 use units::Nanos;
 
-use super::exchange::Exchange;
+use super::exchange::{Exchange, Task};
 use super::streams::Multiplexed;
 use crate::conn::Http1;
 use crate::transmit::{Connection, End, PipeState, Secure};
@@ -61,6 +61,11 @@ impl Conn {
 
     pub fn is_sending(&self) -> bool {
         self.exchange.is_sending()
+    }
+
+    /// A flight of its handshake is being sent, and nothing is read meanwhile.
+    pub fn is_in_flight(&self) -> bool {
+        matches!(self.exchange.task, Task::Flight(_))
     }
 
     /// When it has waited for its client too long.

@@ -25,9 +25,12 @@ impl Worker {
         }
     }
 
-    fn on_late(&mut self, at: usize) {
+    pub(super) fn on_late(&mut self, at: usize) {
         if self.conns[at].multiplexed.is_some() {
             return self.leave_streams(at);
+        }
+        if self.waits_for_its_turn(at) {
+            return;
         }
         match self.conns[at].http1.on_deadline() {
             Some(Late::Refused { reject, received }) => {

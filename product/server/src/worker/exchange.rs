@@ -26,6 +26,8 @@ pub enum Task {
     Finding(Box<Finding>),
     /// It is being sent.
     Sending(JobId),
+    /// No request can have come: a flight of the handshake is being sent.
+    Flight(JobId),
 }
 
 /// A request that waits for a find. Its head is kept as it came and parsed again when that has ended.
@@ -49,7 +51,15 @@ impl From<usize> for Place {
 
 impl Exchange {
     pub fn is_sending(&self) -> bool {
-        matches!(self.task, Task::Sending(_))
+        self.job().is_some()
+    }
+
+    /// What is being sent.
+    pub fn job(&self) -> Option<JobId> {
+        match self.task {
+            Task::Sending(job) | Task::Flight(job) => Some(job),
+            Task::None | Task::Finding(_) => None,
+        }
     }
 }
 

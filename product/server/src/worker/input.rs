@@ -52,7 +52,7 @@ impl Worker {
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         while let Some(conn) = self.conns.get(at) {
-            if conn.http1.is_answering() || (!conn.is_readable && !conn.is_cut) {
+            if conn.http1.is_answering() || conn.is_in_flight() || (!conn.is_readable && !conn.is_cut) {
                 break;
             }
             let must_wait = conn.is_cut || self.must_wait_with_handshake(at);

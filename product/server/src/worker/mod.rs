@@ -16,6 +16,7 @@ mod deadlines;
 mod ending;
 mod exchange;
 mod find;
+mod flight;
 #[cfg(feature = "http3")]
 mod http3;
 mod input;
@@ -360,7 +361,7 @@ impl Worker {
             }
             return;
         }
-        let is_answering = conn.http1.is_answering();
+        let is_answering = conn.http1.is_answering() || conn.is_in_flight();
         if flags.contains(EventFlags::OUT) && is_answering {
             self.on_writable(at);
         } else if flags.contains(EventFlags::OUT) {
@@ -388,6 +389,7 @@ impl Worker {
         #[cfg(feature = "http3")]
         self.http3.flows.forget(self.conns[at].owner);
         self.detach_streams(at);
+        self.withdraw_flight(at);
         self.end_sealed(at);
         self.leave_find(at.into());
         self.record_unanswered(at.into());

@@ -149,7 +149,7 @@ impl Worker {
     }
 
     pub(super) fn on_writable(&mut self, at: usize) {
-        if let Task::Sending(job) = self.conns[at].exchange.task {
+        if let Some(job) = self.conns[at].exchange.job() {
             self.parts.transmitter.on_writable(self.now, job);
         }
     }
@@ -196,6 +196,9 @@ impl Worker {
         self.spend(at, departure.untold_bytes);
         if self.conns[at].multiplexed.is_some() {
             return self.on_stream_departure(at, departure);
+        }
+        if self.conns[at].is_in_flight() {
+            return self.on_flight_departure(at, departure);
         }
         let conn = &mut self.conns[at];
         conn.pipe = departure.pipe.expect("a connection of HTTP/1.1 sends one response at a time");

@@ -69,8 +69,10 @@ impl Worker {
             if !self.conns.get(at).is_some_and(|conn| conn.is_idle()) {
                 continue;
             }
-            self.conns[at].is_readable = true;
-            self.read(at);
+            if !self.conns[at].is_in_flight() {
+                self.conns[at].is_readable = true;
+                self.read(at);
+            }
             if self.conns.get(at).is_none_or(|conn| conn.is_idle()) {
                 if self.conns.contains(at) {
                     self.give_up(at);

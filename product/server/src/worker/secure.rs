@@ -1,7 +1,8 @@
 //! Clients that speak TLS, and those that speak it at the wrong port.
 //!
 //! A handshake costs as much as hundreds of requests, so a turn has few of them: the others wait for the next, as connections do that have
-//! more to say than their share. A turn sends what has to be sent of it at once, a few hundred bytes to a few thousand.
+//! more to say than their share. What has to be sent of it leaves at once, but for a flight longer than a segment where responses have an
+//! order: that is a job as they are ([`super::flight`]).
 
 use std::sync::{Arc, Mutex};
 
@@ -11,6 +12,7 @@ use tls::{REFUSAL, Session};
 use units::Nanos;
 
 use super::Worker;
+use super::flight::{self, FLIGHT_BYTES_MAX};
 use crate::transmit::{Body, Down, Secure, lock};
 
 /// Reads of connections in their handshakes in a turn: a signature takes 20 us to 1 ms.
@@ -127,7 +129,10 @@ impl Worker {
             Err(broken) => {
                 self.send_sealed(at);
                 self.fail(at, &broken.to_string());
-                self.close(at);
+                // An alert behind a flight leaves with it.
+                if !self.conns[at].is_in_flight() {
+                    self.close(at);
+                }
             }
         }
         self.secured.plain = plain;
@@ -151,7 +156,7 @@ impl Worker {
         self.conns[at].secure.as_ref().is_some_and(|secure| lock(secure).has_peer_ended())
     }
 
-    /// Hands down what answers the client's TLS, unless a response does so; gives how many bytes left.
+    /// Hands down what answers the client's TLS, unless a response does so; gives how many bytes left, or will as a job.
     pub(super) fn send_sealed(&mut self, at: usize) -> usize {
         let Some(conn) = self.conns.get_mut(at).filter(|conn| !conn.is_sending()) else { return 0 };
         if let Some(multiplexed) = &conn.multiplexed {
@@ -163,6 +168,11 @@ impl Worker {
         let mut session = lock(secure);
         if !session.has_unsent() {
             return 0;
+        }
+        if conn.is_handshaking && flight::is_job(self.parts.order, session.unsent_bytes(), &conn.pipe) {
+            let flight = session.take_unsent(FLIGHT_BYTES_MAX);
+            drop(session);
+            return self.dispatch_flight(at, flight);
         }
         let down = session.hand_down(&mut Down { socket: &conn.socket, more: false });
         // What fails but for want of room fails again where the connection is read.

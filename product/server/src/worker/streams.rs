@@ -269,7 +269,9 @@ impl Worker {
         let place = Place { at, stream: Some(number) };
         let Some(stream) = self.conns[at].stream_on(Some(number)) else { return };
         match stream.exchange.task {
-            Task::Sending(job) => self.parts.transmitter.abort(self.now, job, Failure::Disconnected),
+            Task::Sending(job) | Task::Flight(job) => {
+                self.parts.transmitter.abort(self.now, job, Failure::Disconnected)
+            }
             Task::Finding(_) | Task::None => {
                 self.leave_find(place);
                 self.record_unanswered(place);

@@ -38,7 +38,7 @@ impl Bench {
             }
             for departure in ended {
                 if departure.owner == GREEDY as u64 {
-                    self.dispatch_range(100_000);
+                    self.dispatch_range(departure.sent_bytes);
                 } else {
                     others.push(departure);
                 }
@@ -48,10 +48,10 @@ impl Bench {
         others
     }
 
-    /// How long 300 KB take a client beside one that always has 8 ranges of 100 KB under way, and has had for a while.
-    fn beside_a_splitter(&mut self) -> Option<Nanos> {
-        for _ in 0..8 {
-            self.dispatch_range(100_000);
+    /// How long 300 KB take a client beside one that always has so many ranges of so much under way, and has had for a while.
+    fn beside(&mut self, ranges: usize, bytes: u64) -> Option<Nanos> {
+        for _ in 0..ranges {
+            self.dispatch_range(bytes);
         }
         let began = self.now.get();
         self.drive_beside(began + Nanos::from_secs(12));
@@ -66,9 +66,18 @@ impl Bench {
 #[test]
 fn a_client_that_splits_its_download_holds_nobody_back() {
     let alone = Nanos::from_millis(250);
-    let time = Bench::shared(true).beside_a_splitter().expect("it ends");
+    let time = Bench::shared(true).beside(8, 100_000).expect("it ends");
     assert!(time < Nanos(alone.0 * 11 / 10), "{time:?}");
-    assert_eq!(Bench::shared(false).beside_a_splitter(), None, "without a share it waits on");
+    assert_eq!(Bench::shared(false).beside(8, 100_000), None, "without a share it waits on");
+}
+
+/// Its flights are jobs of its own, on connections without end.
+#[test]
+fn a_client_that_opens_handshakes_without_end_holds_nobody_back() {
+    let alone = Nanos::from_millis(250);
+    let time = Bench::shared(true).beside(64, 3_500).expect("it ends");
+    assert!(time < Nanos(alone.0 * 11 / 10), "{time:?}");
+    assert_eq!(Bench::shared(false).beside(64, 3_500), None, "without a share the shorter come first");
 }
 
 /// A client may be sent a megabyte per second, 10 KB at once.

@@ -195,3 +195,58 @@ proptest! {
         prop_assert_eq!(socket.is_finished.get(), finishes);
     }
 }
+
+impl Bench {
+    /// Bytes that are sealed already, on a connection that goes on behind them.
+    fn dispatch_flight(&mut self, socket: &FakeSocket, bytes: u64) -> JobId {
+        self.dispatch_outgoing(socket, Outgoing::new(content(bytes), Body::default(), End::Open))
+    }
+}
+
+/// By its bytes, among records of others.
+#[test]
+fn a_flight_passes_a_longer_response_and_waits_for_a_shorter() {
+    for (bytes, order) in [(20_000, "RFR"), (3_000, "RF")] {
+        let mut bench = Bench::new("srpt", Some("10mbit"));
+        let (response, flight) = (bench.socket('R', u64::MAX), bench.socket('F', u64::MAX));
+        bench.dispatch_content(&response, &connected().1, bytes, End::Open);
+        bench.transmitter.run(&|| bench.now.get());
+        bench.dispatch_flight(&flight, 4_000);
+        bench.drive();
+        assert_eq!(bench.order(), order);
+        assert_eq!(*flight.received.borrow(), content(4_000), "as it was sealed");
+    }
+}
+
+/// A flight, what leaves at once behind it, and a response: all that left was charged, once.
+#[test]
+fn the_link_is_charged_for_a_flight_and_what_follows() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let ((_, secure), socket) = (connected(), bench.socket('A', u64::MAX));
+    bench.dispatch_flight(&socket, 4_000);
+    bench.drive();
+    let mut pipe = bench.transmitter.departures().next().unwrap().pipe.unwrap();
+    socket.send(&[0; 200], false).unwrap();
+    bench.transmitter.on_control(bench.now.get(), &mut pipe, 200);
+    let outgoing = Outgoing::new(content(3_000), Body::default(), End::Open);
+    let (owner, secure) = (socket.name as u64, Some(secure));
+    let dispatch =
+        Dispatch { owner, socket: socket.clone(), client: 0, outgoing, sent_bytes: 0, class: 0, pipe, secure };
+    bench.transmitter.dispatch(bench.now.get(), dispatch);
+    bench.drive();
+    let framing = Framing::ETHERNET;
+    let sent = socket.sent();
+    let left = sent.payload_bytes + u64::from(sent.segments) * framing.header_bytes;
+    assert_eq!(bench.charged_bytes(), framing.syn_ack_bytes + left);
+}
+
+#[test]
+fn a_flight_that_is_withdrawn_leaves_no_job() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let socket = bench.socket('A', u64::MAX);
+    let job = bench.dispatch_flight(&socket, 4_000);
+    bench.transmitter.run(&|| bench.now.get());
+    let departure = bench.transmitter.withdraw(bench.now.get(), job);
+    assert!(departure.sent_bytes > 0 && departure.sent_bytes < 4_000 && departure.pipe.is_some());
+    assert!(bench.transmitter.is_idle(), "and it is told once");
+}

@@ -1,18 +1,95 @@
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, ClientConnection};
+
 use super::*;
+use crate::records::Recorder;
 use crate::sites::{Certificate, Https};
-use crate::worker::secure::HANDSHAKES_PER_TURN_MAX;
+use crate::worker::secure::{HANDSHAKE_TIMEOUT, HANDSHAKES_PER_TURN_MAX};
 
 impl Bench {
     /// Its clients speak TLS.
     pub(super) fn secured(name: &str) -> Bench {
-        let mut bench = Bench::new(name, "srpt");
-        let certificate = Some(Certificate::Development(vec!["localhost".into()]));
+        Bench::new(name, "srpt").with_tls(vec!["localhost".into()])
+    }
+
+    /// The same, paced so slowly that a flight takes tens of milliseconds; the certificate has so many names that it is one.
+    fn paced(name: &str) -> Bench {
+        let hosts = (0..99).map(|number| format!("a-long-name-of-a-host-{number}.example.org"));
+        let pace = Pace::of_line("1mbit".parse().unwrap());
+        Bench::with(name, "srpt", pace, |root| root).with_tls(hosts.collect())
+    }
+
+    fn with_tls(mut self, hosts: Vec<String>) -> Bench {
+        let bench = &mut self;
+        let certificate = Some(Certificate::Development(hosts));
         let https = Https { certificate, ..Https::default() };
         let site = SiteConfig { https, ..SiteConfig::alone(bench.folder.clone(), Options::default()) };
         bench.worker.parts.replier.serve(open(&[site], true).served());
         bench.worker.parts.listeners[0].is_secure = true;
-        bench
+        self
     }
+
+    /// Whether this turn leaves a flight under way.
+    fn is_in_flight(&self) -> bool {
+        self.worker.conns.iter().any(|(_, conn)| conn.is_in_flight())
+    }
+
+    fn turn_until_in_flight(&mut self) {
+        while !self.is_in_flight() {
+            self.turn();
+        }
+    }
+}
+
+/// A client of TLS that never waits.
+struct Secret {
+    stream: TcpStream,
+    tls: ClientConnection,
+    received: Vec<u8>,
+}
+
+impl Secret {
+    /// Its first flight is sent, and its request when there are keys.
+    fn connect(bench: &Bench, config: &Arc<ClientConfig>) -> Secret {
+        let stream = TcpStream::connect(bench.address).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut tls = ClientConnection::new(Arc::clone(config), ServerName::try_from("localhost").unwrap()).unwrap();
+        tls.writer().write_all(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let mut client = Secret { stream, tls, received: Vec::new() };
+        client.talk();
+        client
+    }
+
+    /// Says and hears what it can; whether the server has ended the connection.
+    fn talk(&mut self) -> bool {
+        while self.tls.wants_write() && self.tls.write_tls(&mut self.stream).is_ok() {}
+        let mut wire = [0; 4096];
+        match self.stream.read(&mut wire) {
+            Ok(0) => return true,
+            Ok(bytes) => {
+                let mut wire = &wire[..bytes];
+                while !wire.is_empty() {
+                    self.tls.read_tls(&mut wire).unwrap();
+                    self.tls.process_new_packets().unwrap();
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => return true,
+        }
+        let _ = self.tls.reader().read_to_end(&mut self.received);
+        false
+    }
+
+    fn has_answer(&self) -> bool {
+        self.received.ends_with(FILE)
+    }
+}
+
+fn config(versions: &[&'static rustls::SupportedProtocolVersion]) -> Arc<ClientConfig> {
+    Arc::new(tls::testing::client_config(versions))
 }
 
 /// Connections that have said something in their handshakes.
@@ -38,4 +115,103 @@ fn a_turn_has_few_handshakes() {
         bench.turn();
     }
     assert_eq!(begun(&bench.worker), clients.len());
+}
+
+/// It is told to nobody: the one row is that of the request behind it.
+#[test]
+fn a_long_flight_is_a_job_and_no_response() {
+    for (name, versions) in [("flight-1.2", [&TLS12]), ("flight-1.3", [&TLS13])] {
+        let mut bench = Bench::paced(name);
+        let (recorder, rows) = Recorder::for_test();
+        bench.worker.parts.recorder = Some(recorder);
+        let config = config(&versions);
+        // The second resumes the session of the first: what it is sent is short, and leaves at once.
+        for has_flight in [true, false] {
+            let mut client = Secret::connect(&bench, &config);
+            let mut was_in_flight = false;
+            while !client.has_answer() {
+                bench.turn();
+                was_in_flight |= bench.is_in_flight();
+                assert!(!client.talk(), "the connection ended");
+            }
+            assert_eq!(was_in_flight, has_flight, "{name}");
+            let taken = bench.worker.parts.recorder.as_mut().unwrap().taken(&rows);
+            assert_eq!(taken.len(), 1, "{taken:?}");
+            while !bench.worker.conns.is_empty() {
+                let _ = client.stream.shutdown(std::net::Shutdown::Both);
+                bench.turn();
+            }
+        }
+        assert!(bench.worker.parts.transmitter.is_idle());
+    }
+}
+
+/// Also one whose order is of a turn alone.
+#[test]
+fn without_a_pace_a_flight_leaves_at_once() {
+    let mut bench =
+        Bench::new("flight-off", "srpt").with_tls((0..200).map(|n| format!("host-{n}.example.org")).collect());
+    let mut client = Secret::connect(&bench, &config(&[&TLS13]));
+    while !client.has_answer() {
+        bench.turn();
+        assert!(!bench.is_in_flight() && !client.talk());
+    }
+}
+
+/// However its client leaves, or the server, a flight leaves nothing behind.
+#[test]
+fn a_flight_that_nobody_waits_for_is_no_job() {
+    for end in ["reset", "stop"] {
+        let mut bench = Bench::paced(&format!("flight-{end}"));
+        let client = Secret::connect(&bench, &config(&[&TLS13]));
+        bench.turn_until_in_flight();
+        match end {
+            "reset" => {
+                socket2::SockRef::from(&client.stream).set_linger(Some(Duration::ZERO)).unwrap();
+                drop(client);
+                while !bench.worker.conns.is_empty() {
+                    bench.turn();
+                }
+            }
+            _ => assert!(bench.worker.is_stopped(), "nothing is answered"),
+        }
+        assert!(bench.worker.parts.transmitter.is_idle() && bench.worker.conns.is_empty(), "{end}");
+    }
+}
+
+/// What makes no sense, said while the flight is under way, is heard behind it.
+#[test]
+fn what_comes_during_a_flight_is_heard_behind_it() {
+    let mut bench = Bench::paced("flight-early");
+    let mut client = Secret::connect(&bench, &config(&[&TLS13]));
+    bench.turn_until_in_flight();
+    client.stream.write_all(&[0x99; 100]).unwrap();
+    let mut wire = Vec::new();
+    loop {
+        bench.turn();
+        let mut some = [0; 4096];
+        match client.stream.read(&mut some) {
+            Ok(0) => break,
+            Ok(bytes) => wire.extend_from_slice(&some[..bytes]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => break,
+        }
+    }
+    assert!(wire.len() > 3_000, "the flight came whole: {} bytes", wire.len());
+    assert!(bench.worker.conns.is_empty() && bench.worker.parts.transmitter.is_idle());
+}
+
+/// A client has 10 s, and its flight a minute where it waits for others.
+#[test]
+fn a_flight_that_waits_for_its_turn_is_not_late() {
+    let mut bench = Bench::paced("flight-late");
+    let _client = Secret::connect(&bench, &config(&[&TLS13]));
+    bench.turn_until_in_flight();
+    for (wait, conns) in [(HANDSHAKE_TIMEOUT + Nanos::from_secs(1), 1), (Nanos::from_secs(50), 0)] {
+        bench.worker.now += wait;
+        let late: Vec<usize> = bench.worker.conns.iter().map(|(at, _)| at).collect();
+        late.into_iter().for_each(|at| bench.worker.on_late(at));
+        assert_eq!(bench.worker.conns.len(), conns);
+    }
+    assert!(bench.worker.parts.transmitter.is_idle());
 }

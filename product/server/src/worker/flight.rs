@@ -1,0 +1,85 @@
+//! The long flight of a handshake, with the certificate: 1 to 5 KB, a response in all but its meaning. Where responses have an order, it has
+//! its place among them and its client's account is charged for it, or who opens connections without end would take the link from everybody.
+//!
+//! What the client says meanwhile stays in its socket: it can say nothing of use before it has the flight.
+
+use units::Nanos;
+
+use super::exchange::Task;
+use super::secure::HANDSHAKE_TIMEOUT;
+use super::{Order, Worker};
+use crate::transmit::{Body, Departure, Dispatch, End, Failure, Outgoing, PipeState, lock};
+
+/// A flight of one job; what is more, of a chain of dozens of certificates, follows as another.
+pub(super) const FLIGHT_BYTES_MAX: usize = 64 << 10;
+
+/// A flight waits so long for its turn, beyond the client's own time. Many clients have given up by then.
+const TURN_WAIT_MAX: Nanos = Nanos::from_secs(50);
+
+/// Whether so much of a handshake has an order: not where nothing has, and not a segment, which is as short as an answer can be.
+pub(super) fn is_job(order: Order, bytes: usize, pipe: &PipeState) -> bool {
+    matches!(order, Order::Pace | Order::Marks) && bytes as u64 > pipe.framing().segment_bytes
+}
+
+impl Worker {
+    /// Makes a job of a flight, whose bytes are sealed already; gives how many they are.
+    pub(super) fn dispatch_flight(&mut self, at: usize, flight: Vec<u8>) -> usize {
+        let bytes = flight.len();
+        // Nobody has asked for anything yet.
+        let class = self.parts.replier.default_class().unwrap_or_else(|| self.parts.classes.last());
+        let conn = &mut self.conns[at];
+        let dispatch = Dispatch {
+            owner: conn.owner,
+            socket: conn.socket.clone(),
+            client: conn.client,
+            outgoing: Outgoing::new(flight, Body::default(), End::Open),
+            sent_bytes: 0,
+            class,
+            pipe: conn.pipe,
+            secure: None,
+        };
+        let job = self.parts.transmitter.dispatch(self.now, dispatch);
+        conn.exchange.task = Task::Flight(job);
+        bytes
+    }
+
+    /// The handshake goes on. No response has ended: log, records and objectives have nothing to say of it.
+    pub(super) fn on_flight_departure(&mut self, at: usize, departure: Departure) {
+        let conn = &mut self.conns[at];
+        conn.exchange.task = Task::None;
+        conn.pipe = departure.pipe.expect("a handshake is one at a time");
+        if let Some(failure) = departure.failure {
+            if matches!(failure, Failure::Stalled) {
+                self.fail(at, "a handshake slower than --send-rate-min");
+            }
+            return self.close(at);
+        }
+        conn.http1.wait_until(self.now + HANDSHAKE_TIMEOUT);
+        self.send_sealed(at);
+        let conn = &self.conns[at];
+        let is_broken = conn.secure.as_ref().is_some_and(|secure| lock(secure).is_broken());
+        if is_broken && !conn.is_in_flight() {
+            return self.close(at);
+        }
+        self.go_on(at);
+    }
+
+    /// Nobody waits for its flight any more.
+    pub(super) fn withdraw_flight(&mut self, at: usize) {
+        if let Task::Flight(job) = self.conns[at].exchange.task {
+            let departure = self.parts.transmitter.withdraw(self.now, job);
+            self.spend(at, departure.untold_bytes);
+            let conn = &mut self.conns[at];
+            conn.exchange.task = Task::None;
+            conn.pipe = departure.pipe.expect("a handshake is one at a time");
+        }
+    }
+
+    /// Past its deadline, a connection is not late while its flight waits for others and not for its client.
+    pub(super) fn waits_for_its_turn(&self, at: usize) -> bool {
+        let conn = &self.conns[at];
+        let Task::Flight(job) = conn.exchange.task else { return false };
+        let job = self.parts.transmitter.drain().job(job);
+        job.is_some_and(|job| !job.waits_for_reader()) && self.now < conn.deadline() + TURN_WAIT_MAX
+    }
+}
