@@ -23,6 +23,9 @@ const LATE_BYTES_MAX: u64 = 2 * PACKET_BYTES;
 /// A queue this much longer than the clock says is looked at more closely: whose bytes are they?
 const UNEXPLAINED_BYTES_MAX: u64 = 2 * PACKET_BYTES;
 
+/// Less than this is no foreign packet: what sockets say of our bytes is not exact.
+const FOREIGN_BYTES_MIN: u64 = PACKET_BYTES / 2;
+
 /// The queue below as it was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
@@ -60,6 +63,8 @@ pub struct Ledger {
     behind: Nanos,
     /// When the link will have sent all that was charged.
     idle_at: Nanos,
+    /// The same by the charges alone, whatever was measured: what is in the queue later than that is not ours.
+    due_at: Nanos,
     /// When a grant was last charged.
     granted_at: Nanos,
     charged_bytes: u64,
@@ -72,6 +77,7 @@ impl Ledger {
             rate,
             behind,
             idle_at: Nanos::ZERO,
+            due_at: Nanos::ZERO,
             granted_at: Nanos::ZERO,
             charged_bytes: 0,
             foreign: Foreign::default(),
@@ -141,6 +147,7 @@ impl Ledger {
         debug_assert!(wire_bytes <= self.charged_bytes, "a refund of what was never charged");
         self.charged_bytes -= wire_bytes.min(self.charged_bytes);
         self.idle_at = self.idle_at - self.time_for(wire_bytes);
+        self.due_at = self.due_at - self.time_for(wire_bytes);
     }
 
     /// Of the bytes charged ahead, these will never leave: taken back as they were charged.
@@ -153,10 +160,14 @@ impl Ledger {
         self.idle_at = idle_at;
     }
 
-    /// Whether a queue of this length needs no second look: it is empty but for what was charged, and nothing foreign was
-    /// seen lately. If not, [`Reading::own_bytes`] has to be found out.
+    /// Whether a queue of this length needs no second look: it is empty but for what was charged and can still be there, and nothing
+    /// foreign was seen by the last one. If not, [`Reading::own_bytes`] has to be found out.
     pub fn is_explained(&self, now: Nanos, queued_bytes: u64) -> bool {
-        self.foreign.presence() == Presence::Absent && queued_bytes <= self.bytes_below(now) + UNEXPLAINED_BYTES_MAX
+        let can_be_ours = || now <= self.due_at + self.time_for(UNEXPLAINED_BYTES_MAX);
+        self.foreign.presence() == Presence::Absent
+            && self.foreign.bytes() < FOREIGN_BYTES_MIN
+            && queued_bytes <= self.bytes_below(now) + UNEXPLAINED_BYTES_MAX
+            && (queued_bytes == 0 || can_be_ours())
     }
 
     /// Whether a hand-down should be watched until it has left: others wait below us, and where is not known for ever.
@@ -222,6 +233,7 @@ impl Ledger {
 
     fn occupy(&mut self, now: Nanos, wire_bytes: u64) {
         self.idle_at = self.idle_at.max(now - self.behind) + self.time_for(wire_bytes);
+        self.due_at = self.due_at.max(now) + self.time_for(wire_bytes);
         self.foreign.on_charged(wire_bytes);
     }
 

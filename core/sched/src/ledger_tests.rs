@@ -128,9 +128,12 @@ fn a_queue_two_packets_longer_than_charged_needs_no_second_look() {
     let now = Nanos::from_secs(1);
     let explained_of =
         |ledger: &Ledger, charged: u64| [0, 1].map(|more| ledger.is_explained(now, charged + 2 * PACKET_BYTES + more));
-    assert_eq!(explained_of(&ledger, 0), [true, false]);
+    assert!(ledger.is_explained(now, 0));
+    assert_eq!(explained_of(&ledger, 0), [false, false], "nothing of ours can be there");
     ledger.charge(now, 3 * PACKET_BYTES);
     assert_eq!(explained_of(&ledger, 3 * PACKET_BYTES - LAG_BYTES), [true, false]);
+    let late = now + LINK.parse::<Rate>().unwrap().time_for(5 * PACKET_BYTES);
+    assert_eq!([late, late + Nanos(1)].map(|at| ledger.is_explained(at, 1)), [true, false], "ours have left");
     let (ledger, now) = beside_others(Presence::Shared);
     assert!(!ledger.is_explained(now, 0), "whose bytes come next?");
 }
@@ -361,6 +364,18 @@ fn a_shared_fifo_is_shared() {
         assert_eq!(bench.ledger.foreign().presence(), Presence::Absent, "{foreign_packets}");
         let (own, _) = bench.carried(2, 0);
         assert!(own >= 2 * LINK_BYTES_PER_S - 10 * PACKET_BYTES, "{foreign_packets}: {own} alone");
+    }
+}
+
+/// One or two packets of others are less than what is taken for ours without a look. A sender who always has them there (BBR has) stopped every
+/// response for as long as it sent.
+#[test]
+fn a_few_packets_of_others_that_never_end_delay_nobody() {
+    for (queues, foreign_packets) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+        let mut bench = Bench::new(queues);
+        bench.run(1, foreign_packets);
+        let (own, _) = bench.carried(5, foreign_packets);
+        assert!(own > 5 * LINK_BYTES_PER_S * 4 / 10, "{queues} {foreign_packets}: {own}");
     }
 }
 
