@@ -150,9 +150,9 @@ fn add_udp(config: &Config, address: SocketAddr, listeners: &mut [Listener]) -> 
     };
     if group.count > 1 {
         // One that shares with nobody finds another program.
-        Udp::bind(address, Group { count: 1, ..group })?;
+        Udp::bind_all(address, Group { count: 1, ..group })?;
     }
-    let sockets = (0..group.count).map(|_| Udp::bind(address, group)).collect::<io::Result<Vec<_>>>()?;
+    let sockets = Udp::bind_all(address, group)?;
     for (listener, udp) in listeners.iter_mut().zip(sockets) {
         (listener.udp, listener.http3_port) = (Some(Arc::new(udp)), NonZeroU16::new(address.port()));
     }

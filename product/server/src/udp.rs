@@ -4,6 +4,7 @@
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use quic::{Batch, Datagrams};
@@ -22,7 +23,11 @@ const PIECES_AT_ONCE: usize = 8;
 /// A bound socket.
 #[derive(Debug)]
 pub struct Udp {
-    socket: OwnedFd,
+    /// All sockets of its port, which close together: the kernel would give the number of one that closes to another, and that one the
+    /// datagrams of connections that it does not have.
+    group: Arc<[OwnedFd]>,
+    /// Its place among them.
+    at: usize,
     state: UdpSocketState,
     /// What its packets are marked with now.
     priority: AtomicU32,
@@ -66,8 +71,20 @@ impl Pieces {
 }
 
 impl Udp {
-    /// The sockets of a group are bound in the order of their workers: the kernel numbers them so.
-    pub fn bind(address: SocketAddr, group: Group) -> io::Result<Udp> {
+    /// The sockets of a group, in the order of their workers: the kernel numbers them so.
+    pub fn bind_all(mut address: SocketAddr, group: Group) -> io::Result<Vec<Udp>> {
+        let mut sockets = Vec::new();
+        for _ in 0..group.count {
+            let socket = Udp::bind(address, group)?;
+            // With port 0 the first socket gets one from the kernel, and the others join it.
+            address = local_address(&socket)?;
+            sockets.push(socket);
+        }
+        let sockets: Arc<[OwnedFd]> = sockets.into();
+        (0..group.count).map(|at| Udp::of(Arc::clone(&sockets), at, group.control_priority)).collect()
+    }
+
+    fn bind(address: SocketAddr, group: Group) -> io::Result<OwnedFd> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
         if group.count > 1 {
             socket.set_reuse_port(true)?;
@@ -79,22 +96,30 @@ impl Udp {
         if group.count > 1 {
             sys::steer_by_connection_id(&socket, group.count)?;
         }
-        Udp::adopt(socket.into(), group.control_priority)
+        Ok(socket.into())
     }
 
     /// One that is bound; `control_priority` is that of a [`Group`].
     pub fn adopt(socket: OwnedFd, control_priority: u32) -> io::Result<Udp> {
         rustix::io::ioctl_fionbio(&socket, true)?;
+        Udp::of([socket].into(), 0, control_priority)
+    }
+
+    fn of(group: Arc<[OwnedFd]>, at: usize, control_priority: u32) -> io::Result<Udp> {
+        let socket = &group[at];
         // As much as the kernel allows: with less, more is lost and sent again.
-        let _ = SockRef::from(&socket).set_recv_buffer_size(BUFFER_BYTES);
-        let _ = SockRef::from(&socket).set_send_buffer_size(BUFFER_BYTES);
-        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-        Ok(Udp { socket, state, priority: AtomicU32::new(0), control_priority })
+        let _ = SockRef::from(socket).set_recv_buffer_size(BUFFER_BYTES);
+        let _ = SockRef::from(socket).set_send_buffer_size(BUFFER_BYTES);
+        let state = UdpSocketState::new(UdpSockRef::from(socket))?;
+        Ok(Udp { group, at, state, priority: AtomicU32::new(0), control_priority })
     }
 
     pub fn local_address(&self) -> io::Result<SocketAddr> {
-        let address = rustix::net::getsockname(&self.socket)?;
-        SocketAddr::try_from(address).map_err(|_| io::Error::other("the socket has no internet address"))
+        local_address(self.socket())
+    }
+
+    fn socket(&self) -> &OwnedFd {
+        &self.group[self.at]
     }
 
     /// The mark of what belongs to no response.
@@ -104,7 +129,7 @@ impl Udp {
 
     /// A name of it among others of this process.
     pub fn number(&self) -> u64 {
-        self.socket.as_raw_fd().unsigned_abs().into()
+        self.socket().as_raw_fd().unsigned_abs().into()
     }
 
     /// Sends from the front, with this mark. An error leaves what there was no room for; what cannot be sent at all is dropped, as a network
@@ -112,12 +137,12 @@ impl Udp {
     pub fn send(&self, datagrams: &mut Datagrams, priority: u32) -> (Left, io::Result<()>) {
         if self.priority.swap(priority, Ordering::Relaxed) != priority {
             // That we may was found at the start; without it packets stay in the band of those before.
-            let _ = SockRef::from(&self.socket).set_priority(priority);
+            let _ = SockRef::from(self.socket()).set_priority(priority);
         }
         let mut left = Left::default();
         while let Some(batch) = datagrams.batch(self.state.max_gso_segments()) {
             let (count, bytes) = (batch.count, batch.all.bytes.len() as u64);
-            match self.state.try_send(UdpSockRef::from(&self.socket), &transmit(&batch)) {
+            match self.state.try_send(UdpSockRef::from(self.socket()), &transmit(&batch)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return (left, Err(error)),
                 Err(_) => {}
                 Ok(()) => {
@@ -134,7 +159,9 @@ impl Udp {
     pub fn receive(&self, pieces: &mut Pieces, mut each: impl FnMut(Came<'_>)) -> bool {
         let mut buffers = pieces.0.chunks_mut(PIECE_BYTES_MAX).map(IoSliceMut::new).collect::<Vec<_>>();
         let mut about = [RecvMeta::default(); PIECES_AT_ONCE];
-        let Ok(count) = self.state.recv(UdpSockRef::from(&self.socket), &mut buffers, &mut about) else { return false };
+        let Ok(count) = self.state.recv(UdpSockRef::from(self.socket()), &mut buffers, &mut about) else {
+            return false;
+        };
         for (buffer, piece) in buffers.iter().zip(&about[..count]) {
             let came = &buffer[..piece.len.min(buffer.len())];
             for bytes in came.chunks(piece.stride.max(1)) {
@@ -147,8 +174,13 @@ impl Udp {
 
 impl AsFd for Udp {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.socket().as_fd()
     }
+}
+
+fn local_address(socket: &OwnedFd) -> io::Result<SocketAddr> {
+    let address = rustix::net::getsockname(socket)?;
+    SocketAddr::try_from(address).map_err(|_| io::Error::other("the socket has no internet address"))
 }
 
 fn transmit<'a>(batch: &Batch<'a>) -> Transmit<'a> {
@@ -170,8 +202,12 @@ mod tests {
     use std::net::UdpSocket;
     use std::time::Duration;
 
-    fn bound(address: &str, count: usize) -> Udp {
-        Udp::bind(address.parse().unwrap(), Group { count, only_v6: true, control_priority: 0 }).unwrap()
+    fn group(address: &str, count: usize) -> Vec<Udp> {
+        Udp::bind_all(address.parse().unwrap(), Group { count, only_v6: true, control_priority: 0 }).unwrap()
+    }
+
+    fn bound(address: &str) -> Udp {
+        group(address, 1).remove(0)
     }
 
     /// What one socket gets within the time that loopback needs, and long beyond.
@@ -190,7 +226,7 @@ mod tests {
     #[test]
     fn batches_leave_as_datagrams_of_their_own_and_come_so() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
-            let (server, client) = (bound(address, 1), bound(address, 1));
+            let (server, client) = (bound(address), bound(address));
             let (at, to) = (client.local_address().unwrap(), server.local_address().unwrap());
             let mut out = Datagrams::new();
             let sent: Vec<Vec<u8>> =
@@ -209,7 +245,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_sent_is_dropped() {
-        let udp = bound("127.0.0.1:0", 1);
+        let udp = bound("127.0.0.1:0");
         let mut out = Datagrams::new();
         // An address of the other family.
         out.push(Datagram { to: "[::1]:9".parse().unwrap(), from: None, ecn: None, bytes: &[0; 10] });
@@ -221,29 +257,28 @@ mod tests {
     /// Packets have their mark when they are sent: two connections on one socket take turns with theirs.
     #[test]
     fn each_send_has_its_mark() {
-        let (server, client) = (bound("127.0.0.1:0", 1), bound("127.0.0.1:0", 1));
+        let (server, client) = (bound("127.0.0.1:0"), bound("127.0.0.1:0"));
         let to = server.local_address().unwrap();
         for priority in [3, 0, 5, 5] {
             let mut out = Datagrams::new();
             out.push(Datagram { to, from: None, ecn: None, bytes: &[1] });
             client.send(&mut out, priority).1.unwrap();
-            assert_eq!(SockRef::from(&client.socket).priority().unwrap(), priority);
+            assert_eq!(SockRef::from(client.socket()).priority().unwrap(), priority);
         }
     }
 
     /// Both kinds of header: the first datagrams of a connection, whose ID the client chose, and those behind.
     #[test]
     fn the_kernel_steers_by_connection_id() {
-        let first = bound("127.0.0.1:0", 3);
-        let address = first.local_address().unwrap().to_string();
-        let group = [first, bound(&address, 3), bound(&address, 3)];
+        let group = group("127.0.0.1:0", 3);
+        let address = group[0].local_address().unwrap();
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut expected: BTreeMap<usize, Vec<Vec<u8>>> = BTreeMap::new();
         for byte in 0..60u8 {
             let long = [&[0xc3, 0, 0, 0, 1, 8, byte][..], &[byte; 40]].concat();
             let short = [&[0x43, byte][..], &[byte; 40]].concat();
             for datagram in [long, short] {
-                client.send_to(&datagram, &address).unwrap();
+                client.send_to(&datagram, address).unwrap();
                 expected.entry(usize::from(byte) % 3).or_default().push(datagram);
             }
         }
@@ -254,20 +289,37 @@ mod tests {
         }
     }
 
+    /// Linux moves the last socket of a port to the place of one that closes, and the filter counts as before; a hash of addresses chooses where it finds none.
+    #[test]
+    fn the_end_of_one_leaves_the_others_their_datagrams() {
+        const CLIENTS: usize = 8;
+        let mut group = group("127.0.0.1:0", 3);
+        let address = group[0].local_address().unwrap();
+        drop(group.remove(0));
+        for _ in 0..CLIENTS {
+            let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+            (0..3).for_each(|byte| assert_eq!(client.send_to(&[0x43, byte, 9], address).unwrap(), 3));
+        }
+        let mut pieces = Pieces::new();
+        for (number, udp) in (1..).zip(&group) {
+            let came: Vec<u8> = came(udp, &mut pieces, CLIENTS).into_iter().map(|(.., bytes)| bytes[1]).collect();
+            assert_eq!(came, [number; CLIENTS], "socket {number}");
+        }
+    }
+
     /// Too short to have a connection ID: any socket may have it, none is harmed.
     #[test]
     fn a_datagram_of_nothing_is_no_mistake() {
-        let first = bound("127.0.0.1:0", 2);
-        let address = first.local_address().unwrap().to_string();
-        let second = bound(&address, 2);
+        let group = group("127.0.0.1:0", 2);
+        let address = group[0].local_address().unwrap();
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         for bytes in [&[][..], &[0xc0], &[0x40], &[0xc0, 0, 0, 0, 1, 8]] {
-            client.send_to(bytes, &address).unwrap();
+            client.send_to(bytes, address).unwrap();
         }
-        client.send_to(&[0x40, 0, 1], &address).unwrap();
-        client.send_to(&[0x40, 1, 1], &address).unwrap();
+        client.send_to(&[0x40, 0, 1], address).unwrap();
+        client.send_to(&[0x40, 1, 1], address).unwrap();
         let mut pieces = Pieces::new();
-        for (number, udp) in [first, second].iter().enumerate() {
+        for (number, udp) in group.iter().enumerate() {
             let last = (0..2000).find_map(|_| {
                 let mut found = None;
                 udp.receive(&mut pieces, |one| {
