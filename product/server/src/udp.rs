@@ -5,7 +5,7 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use quic::{Batch, Datagrams};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
@@ -29,6 +29,8 @@ pub struct Udp {
     /// Its place among them.
     at: usize,
     state: UdpSocketState,
+    /// Datagrams that leave in one system call; quinn-udp's own number falls to 1 for a wrong address.
+    segments_max: AtomicUsize,
     /// What its packets are marked with now.
     priority: AtomicU32,
     /// The mark of what belongs to no response.
@@ -111,7 +113,8 @@ impl Udp {
         let _ = SockRef::from(socket).set_recv_buffer_size(BUFFER_BYTES);
         let _ = SockRef::from(socket).set_send_buffer_size(BUFFER_BYTES);
         let state = UdpSocketState::new(UdpSockRef::from(socket))?;
-        Ok(Udp { group, at, state, priority: AtomicU32::new(0), control_priority })
+        let segments_max = AtomicUsize::new(state.max_gso_segments());
+        Ok(Udp { group, at, state, segments_max, priority: AtomicU32::new(0), control_priority })
     }
 
     pub fn local_address(&self) -> io::Result<SocketAddr> {
@@ -140,29 +143,44 @@ impl Udp {
             let _ = SockRef::from(self.socket()).set_priority(priority);
         }
         let mut left = Left::default();
-        while let Some(batch) = datagrams.batch(self.state.max_gso_segments()) {
+        // A batch was refused: for its address, or because there can be none here. Its first datagram alone tells which.
+        let mut is_doubtful = false;
+        while let Some(batch) = datagrams.batch(if is_doubtful { 1 } else { self.segments_max() }) {
             let (count, bytes) = (batch.count, batch.all.bytes.len() as u64);
             match self.state.try_send(UdpSockRef::from(self.socket()), &transmit(&batch)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return (left, Err(error)),
+                Err(error) if count > 1 && is_of_batches(&error) => {
+                    is_doubtful = true;
+                    continue;
+                }
                 Err(_) => {}
                 Ok(()) => {
+                    if is_doubtful {
+                        self.segments_max.store(1, Ordering::Relaxed);
+                    }
                     left.datagrams += u32::try_from(count).unwrap_or(u32::MAX);
                     left.bytes += bytes;
                 }
             }
+            is_doubtful = false;
             (0..count).for_each(|_| datagrams.advance());
         }
         (left, Ok(()))
     }
 
-    /// Gives what has come in one system call. False: there is nothing more.
+    fn segments_max(&self) -> usize {
+        self.segments_max.load(Ordering::Relaxed)
+    }
+
+    /// Gives what has come in one system call, and can be answered. False: there is nothing more.
     pub fn receive(&self, pieces: &mut Pieces, mut each: impl FnMut(Came<'_>)) -> bool {
         let mut buffers = pieces.0.chunks_mut(PIECE_BYTES_MAX).map(IoSliceMut::new).collect::<Vec<_>>();
         let mut about = [RecvMeta::default(); PIECES_AT_ONCE];
         let Ok(count) = self.state.recv(UdpSockRef::from(self.socket()), &mut buffers, &mut about) else {
             return false;
         };
-        for (buffer, piece) in buffers.iter().zip(&about[..count]) {
+        let answerable = |(_, piece): &(_, &RecvMeta)| is_answerable(piece.addr, piece.dst_ip);
+        for (buffer, piece) in buffers.iter().zip(&about[..count]).filter(answerable) {
             let came = &buffer[..piece.len.min(buffer.len())];
             for bytes in came.chunks(piece.stride.max(1)) {
                 each(Came { from: piece.addr, to: piece.dst_ip, ecn: piece.ecn.map(|ecn| ecn as u8), bytes });
@@ -176,6 +194,20 @@ impl AsFd for Udp {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket().as_fd()
     }
+}
+
+/// Whether the kernel would send an answer: from an address of ours alone, to a port. Directed broadcasts look like others.
+fn is_answerable(from: SocketAddr, to: Option<IpAddr>) -> bool {
+    let is_to_many = to.is_some_and(|to| match to.to_canonical() {
+        IpAddr::V4(to) => to.is_broadcast() || to.is_multicast(),
+        IpAddr::V6(to) => to.is_multicast(),
+    });
+    from.port() != 0 && !is_to_many
+}
+
+/// What sending gives where there can be no batches, or the address is wrong.
+fn is_of_batches(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO))
 }
 
 fn local_address(socket: &OwnedFd) -> io::Result<SocketAddr> {
@@ -252,6 +284,49 @@ mod tests {
         let (left, result) = udp.send(&mut out, 0);
         assert!(result.is_ok() && out.is_empty());
         assert_eq!(left, Left::default());
+    }
+
+    /// quinn-udp takes the error of a wrong address for one of batches, and would do without them from then on.
+    #[test]
+    fn an_address_that_cannot_be_sent_to_leaves_others_their_batches() {
+        let (server, client) = (bound("127.0.0.1:0"), bound("127.0.0.1:0"));
+        let (nobody, to) = ("127.0.0.1:0".parse().unwrap(), client.local_address().unwrap());
+        let batched = server.segments_max();
+        let no_address_of_ours = Some("127.255.255.255".parse().unwrap());
+        let mut out = Datagrams::new();
+        for (to, from) in [(nobody, None), (to, no_address_of_ours), (to, None)] {
+            (0..3).for_each(|_| out.push(Datagram { to, from, ecn: None, bytes: &[7; 1200] }));
+        }
+        let (left, result) = server.send(&mut out, 0);
+        assert!(result.is_ok() && out.is_empty());
+        assert_eq!(left, Left { datagrams: 3, bytes: 3600 });
+        assert_eq!(came(&client, &mut Pieces::new(), 3).len(), 3);
+        assert_eq!(server.segments_max(), batched);
+    }
+
+    #[test]
+    fn a_datagram_from_no_port_is_not_taken() {
+        let udp = bound("127.0.0.1:0");
+        let to = udp.local_address().unwrap();
+        let Ok(raw) = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP)) else {
+            return println!("SKIPPED: no privilege to send from port 0");
+        };
+        for from in [0u16, 9] {
+            let head = [from, to.port(), 9, 0].map(u16::to_be_bytes).concat();
+            let at = SocketAddr::new(to.ip(), 0);
+            raw.send_to(&[&head[..], &[from as u8]].concat(), &at.into()).unwrap();
+        }
+        let came: Vec<u8> = came(&udp, &mut Pieces::new(), 1).into_iter().map(|(.., bytes)| bytes[0]).collect();
+        assert_eq!(came, [9]);
+    }
+
+    #[test]
+    fn what_is_sent_to_many_is_not_answered() {
+        let from: SocketAddr = "198.18.0.1:5000".parse().unwrap();
+        let is_answerable = |to: &str| is_answerable(from, Some(to.parse().unwrap()));
+        assert!(["198.18.0.2", "::1", "::ffff:198.18.0.2"].into_iter().all(is_answerable));
+        let many = ["255.255.255.255", "224.0.0.1", "ff02::1", "::ffff:224.0.0.1", "::ffff:255.255.255.255"];
+        assert!(!many.into_iter().any(is_answerable));
     }
 
     /// Packets have their mark when they are sent: two connections on one socket take turns with theirs.
