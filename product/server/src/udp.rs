@@ -130,9 +130,9 @@ impl Udp {
         self.control_priority
     }
 
-    /// A name of it among others of this process.
+    /// A name of it among others of this process, above every owner's.
     pub fn number(&self) -> u64 {
-        self.socket().as_raw_fd().unsigned_abs().into()
+        u64::MAX - u64::from(self.socket().as_raw_fd().unsigned_abs())
     }
 
     /// Sends from the front, with this mark. An error leaves what there was no room for; what cannot be sent at all is dropped, as a network

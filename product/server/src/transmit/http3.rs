@@ -111,9 +111,10 @@ impl<S: Socket + Clone> Transmitter<S> {
         self.shared.stirred.drain(..)
     }
 
-    /// Datagrams wait for room in their sockets.
-    pub fn is_full(&self) -> bool {
-        !self.shared.full.is_empty()
+    /// Datagrams wait for room in the socket of this number ([`super::TcpView::number_below`]).
+    pub fn is_full_at(&self, number: u64) -> bool {
+        let pipes = self.shared.full.iter().filter_map(|id| self.pipes.get(id.0));
+        pipes.into_iter().any(|pipe| pipe.socket.number_below(pipe.owner) == number)
     }
 
     /// Their sockets take datagrams again.

@@ -44,13 +44,13 @@ struct Doors {
     pieces: Pieces,
     /// What is said to clients without a connection.
     answers: Datagrams,
-    /// Room in them is waited for.
-    is_full: bool,
 }
 
 struct Door {
     udp: Arc<Udp>,
     endpoint: Endpoint,
+    /// Room in it is waited for.
+    is_full: bool,
 }
 
 /// Which connection a datagram is for, by the place of its socket.
@@ -91,11 +91,11 @@ impl Worker {
         for udp in self.parts.listeners.iter().filter_map(|listener| listener.udp.clone()) {
             let endpoint = Endpoint::new(acceptor, &settings).map_err(io::Error::other)?;
             self.poll.add(&*udp, DATAGRAMS, EventFlags::IN)?;
-            all.push(Door { udp, endpoint });
+            all.push(Door { udp, endpoint, is_full: false });
         }
         if !all.is_empty() {
             let (pieces, answers) = (Pieces::new(), Datagrams::new());
-            self.http3.doors = Some(Box::new(Doors { all, pieces, answers, is_full: false }));
+            self.http3.doors = Some(Box::new(Doors { all, pieces, answers }));
         }
         Ok(())
     }
@@ -111,7 +111,7 @@ impl Worker {
             self.parts.transmitter.on_datagram_room(self.now);
         }
         let Some(mut doors) = self.http3.doors.take() else { return };
-        let Doors { all, pieces, answers, .. } = &mut *doors;
+        let Doors { all, pieces, answers } = &mut *doors;
         for (number, door) in all.iter().enumerate() {
             for _ in 0..RECEIVES_PER_TURN_MAX {
                 let may_have_more = door.udp.receive(pieces, |came| self.take_datagram(number, door, &came, answers));
@@ -261,10 +261,10 @@ impl Worker {
     /// Those to which time has happened have a turn; room is waited for where there was none.
     pub(super) fn look_after_datagrams(&mut self) {
         let Some(doors) = &mut self.http3.doors else { return };
-        let is_full = self.parts.transmitter.is_full();
-        if is_full != std::mem::replace(&mut doors.is_full, is_full) {
-            let flags = if is_full { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-            for door in &doors.all {
+        for door in &mut doors.all {
+            let is_full = self.parts.transmitter.is_full_at(door.udp.number());
+            if is_full != std::mem::replace(&mut door.is_full, is_full) {
+                let flags = if is_full { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
                 // Should it fail, those that wait are sent on when a datagram comes.
                 let _ = self.poll.modify(&*door.udp, DATAGRAMS, flags);
             }

@@ -279,7 +279,7 @@ fn a_full_socket_blocks_and_room_in_it_lets_go() {
         net.peers[at].socket.room.set(2 * DATAGRAM + 100);
         let (stream, _) = net.ask(at, 30_000);
         net.run();
-        assert!(net.bench.transmitter.is_full() && net.ended().is_empty());
+        assert!(net.bench.transmitter.is_full_at('A' as u64) && net.ended().is_empty());
         assert!(net.bench.transmitter.is_blocked(net.peers[at].pipe.unwrap()));
         for _ in 0..3 {
             // What its client says meanwhile, and room that is too little, change nothing.
@@ -291,8 +291,21 @@ fn a_full_socket_blocks_and_room_in_it_lets_go() {
         net.peers[at].socket.room.set(u64::MAX);
         net.bench.transmitter.on_datagram_room(net.bench.now.get());
         net.run();
-        assert!(net.is_whole(at, stream, 30_000) && net.ended()[0].2 && !net.bench.transmitter.is_full());
+        assert!(net.is_whole(at, stream, 30_000) && net.ended()[0].2 && !net.bench.transmitter.is_full_at('A' as u64));
     }
+}
+
+/// Room is waited for where there is none: readiness of the others would be told without end.
+#[test]
+fn a_full_socket_is_told_from_others() {
+    let mut net = Net::new("srpt", None);
+    let (full, other) = (net.connect('F'), net.connect('O'));
+    net.peers[full].socket.room.set(2 * DATAGRAM + 100);
+    let (stream, _) = net.ask(other, 30_000);
+    net.ask(full, 30_000);
+    net.run();
+    assert!(net.is_whole(other, stream, 30_000));
+    assert_eq!(['F', 'O'].map(|name| net.bench.transmitter.is_full_at(name as u64)), [true, false]);
 }
 
 /// A client that is gone holds up nobody, and its response ends when patience does.
