@@ -16,7 +16,7 @@ use units::wire::Framing;
 
 use super::conn::Conn;
 use super::exchange::Exchange;
-use super::secure::HANDSHAKE_TIMEOUT;
+use super::secure::{HANDSHAKE_TIMEOUT, HANDSHAKES_PER_TURN_MAX};
 use super::streams::Multiplexed;
 use super::{DATAGRAMS, Worker};
 use crate::conn::Http1;
@@ -115,7 +115,8 @@ impl Worker {
         for (number, door) in all.iter().enumerate() {
             for _ in 0..RECEIVES_PER_TURN_MAX {
                 let may_have_more = door.udp.receive(pieces, |came| self.take_datagram(number, door, &came, answers));
-                if !may_have_more || self.is_turn_over() {
+                // Behind enough newcomers the others wait in the socket for the next turn.
+                if !may_have_more || self.is_turn_over() || self.has_begun_enough() {
                     break;
                 }
             }
@@ -157,6 +158,10 @@ impl Worker {
     }
 
     fn welcome_http3(&mut self, number: usize, door: &Door, attempt: Attempt, answers: &mut Datagrams) {
+        if self.has_begun_enough() {
+            // It was read with others, and knocks again within a second.
+            return door.endpoint.ignore(attempt);
+        }
         let peer = attempt.from();
         let place = if self.stop_at.is_none() { self.take_place_beside() } else { Some(false) };
         // It knocks again within a second.
@@ -164,6 +169,7 @@ impl Worker {
         let Some(client) = has_place.then(|| self.let_in(peer.ip())).flatten() else {
             return door.endpoint.refuse(attempt, answers);
         };
+        self.secured.begun_http3 += 1;
         match door.endpoint.accept(self.now, attempt, answers) {
             Some(session) => self.admit_http3((number, door), client, session),
             None => {
@@ -171,6 +177,11 @@ impl Worker {
                 self.parts.clients.leave(client, 0, self.now);
             }
         }
+    }
+
+    /// A handshake of QUIC costs as much as one over TCP.
+    fn has_begun_enough(&self) -> bool {
+        self.secured.begun_http3 >= HANDSHAKES_PER_TURN_MAX
     }
 
     fn admit_http3(&mut self, (number, door): (usize, &Door), client: u32, session: Session) {
