@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use mux::Broken;
@@ -158,11 +158,14 @@ impl Worker {
     }
 
     fn welcome_http3(&mut self, number: usize, door: &Door, attempt: Attempt, answers: &mut Datagrams) {
+        let peer = attempt.from();
+        if self.stop_at.is_none() && !attempt.is_proved() && self.is_scarce(peer.ip()) {
+            return door.endpoint.retry(attempt, answers);
+        }
         if self.has_begun_enough() {
             // It was read with others, and knocks again within a second.
             return door.endpoint.ignore(attempt);
         }
-        let peer = attempt.from();
         let place = if self.stop_at.is_none() { self.take_place_beside() } else { Some(false) };
         // It knocks again within a second.
         let Some(has_place) = place else { return door.endpoint.ignore(attempt) };
@@ -177,6 +180,11 @@ impl Worker {
                 self.parts.clients.leave(client, 0, self.now);
             }
         }
+    }
+
+    /// Whether a connection from this address would have another closed, or leave its client few: the address has to be its sender's then.
+    fn is_scarce(&self, address: IpAddr) -> bool {
+        !self.parts.places.has_room() || self.parts.clients.has_half(address)
     }
 
     /// A handshake of QUIC costs as much as one over TCP.

@@ -94,3 +94,35 @@ fn a_turn_begins_few_connections_of_quic() {
     }
     assert_eq!(bench.connections(), (0, knockers.len()));
 }
+
+/// Its first datagram proves no address: a Retry asks for that, and nobody has to go before.
+#[test]
+fn an_address_that_may_be_forged_takes_nobodys_place() {
+    let mut bench = Bench::with_datagrams("forged", 2, 0);
+    let _idle = [bench.connect(), bench.connect()];
+    bench.turns();
+    assert_eq!(bench.connections(), (2, 0));
+    let mut knockers = bench.knock(5);
+    bench.turns();
+    assert_eq!(bench.connections(), (2, 0));
+    assert!(knockers.iter_mut().all(|knocker| knocker.hear() == 1 && knocker.client.lost.is_none()));
+    // One that gives the token back is let in.
+    knockers[0].say();
+    bench.turns();
+    assert_eq!(bench.connections(), (1, 1));
+}
+
+/// Nor does it use up what a client may have.
+#[test]
+fn an_address_that_may_be_forged_leaves_its_client_half_of_its_connections() {
+    let mut bench = Bench::with_datagrams("victim", 64, 6);
+    let mut knockers = bench.knock(6);
+    bench.turns();
+    assert_eq!(bench.connections(), (0, 3));
+    for knocker in &mut knockers {
+        knocker.hear();
+        knocker.say();
+    }
+    bench.turns();
+    assert_eq!(bench.connections(), (0, 6));
+}
