@@ -49,6 +49,8 @@ struct Doors {
 struct Door {
     udp: Arc<Udp>,
     endpoint: Endpoint,
+    /// The service manager has it too.
+    is_passed: bool,
     /// Room in it is waited for.
     is_full: bool,
 }
@@ -88,10 +90,11 @@ impl Worker {
             steering: Steering::new(self.parts.number, count).unwrap_or(Steering::ALONE),
         };
         let mut all = Vec::new();
-        for udp in self.parts.listeners.iter().filter_map(|listener| listener.udp.clone()) {
+        for listener in &self.parts.listeners {
+            let Some(udp) = listener.udp.clone() else { continue };
             let endpoint = Endpoint::new(acceptor, &settings).map_err(io::Error::other)?;
             self.poll.add(&*udp, DATAGRAMS, EventFlags::IN)?;
-            all.push(Door { udp, endpoint, is_full: false });
+            all.push(Door { udp, endpoint, is_passed: listener.is_passed, is_full: false });
         }
         if !all.is_empty() {
             let (pieces, answers) = (Pieces::new(), Datagrams::new());
@@ -158,6 +161,10 @@ impl Worker {
     }
 
     fn welcome_http3(&mut self, number: usize, door: &Door, attempt: Attempt, answers: &mut Datagrams) {
+        if self.stop_at.is_some() && door.is_passed {
+            // It knocks again, at the next process that has the socket.
+            return door.endpoint.ignore(attempt);
+        }
         let peer = attempt.from();
         if self.stop_at.is_none() && !attempt.is_proved() && self.is_scarce(peer.ip()) {
             return door.endpoint.retry(attempt, answers);

@@ -126,3 +126,20 @@ fn an_address_that_may_be_forged_leaves_its_client_half_of_its_connections() {
     bench.turns();
     assert_eq!(bench.connections(), (0, 6));
 }
+
+/// Those who knock at a socket of the service manager's are left to the next process that has it.
+#[test]
+fn a_worker_that_stops_refuses_nobody_at_a_passed_socket() {
+    for is_passed in [false, true] {
+        let mut bench = Bench::with_datagrams(&format!("stops-{is_passed}"), 2, 0);
+        bench.worker.parts.listeners[0].is_passed = is_passed;
+        bench.worker.http3 = Default::default();
+        bench.worker.poll = poll(&bench.worker.parts).unwrap();
+        bench.worker.open_doors().unwrap();
+        bench.worker.stop_at = Some(Nanos::MAX);
+        let mut knocker = bench.knock(1).remove(0);
+        bench.turns();
+        assert_eq!((knocker.hear(), knocker.client.lost.is_some()), (usize::from(!is_passed), !is_passed));
+        assert_eq!(bench.connections(), (0, 0));
+    }
+}
