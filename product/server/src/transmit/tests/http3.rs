@@ -374,6 +374,23 @@ fn a_connection_that_ends_says_so_and_nothing_is_left_of_it() {
     assert_eq!(net.bench.transmitter.run(&|| Nanos::from_secs(500)), None);
 }
 
+/// What waited for room leaves first, and the end behind it.
+#[test]
+fn a_connection_whose_socket_was_full_says_that_it_ends() {
+    let mut net = Net::new("srpt", None);
+    let at = net.connect('A');
+    net.peers[at].socket.room.set(2 * DATAGRAM + 100);
+    net.ask(at, 30_000);
+    net.run();
+    net.peers[at].socket.room.set(u64::MAX);
+    net.bench.transmitter.detach(net.bench.now.get(), net.peers[at].pipe.unwrap());
+    let peer = &mut net.peers[at];
+    for datagram in peer.socket.datagrams.borrow_mut().drain(..) {
+        peer.client.receive(net.bench.now.get(), &datagram);
+    }
+    assert_eq!(peer.client.close_code(), Some(0x100));
+}
+
 /// What was sent last may be lost: until it is acknowledged the connection has to stay.
 #[test]
 fn a_response_is_acknowledged_a_round_trip_later() {
