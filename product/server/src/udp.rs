@@ -113,6 +113,11 @@ impl Udp {
         let _ = SockRef::from(socket).set_recv_buffer_size(BUFFER_BYTES);
         let _ = SockRef::from(socket).set_send_buffer_size(BUFFER_BYTES);
         let state = UdpSocketState::new(UdpSockRef::from(socket))?;
+        if group.len() > 1 {
+            // What the kernel has put into one piece is steered as one, and may be of several connections of one client. Not vital: a kernel that
+            // does not know the option puts nothing together. What a sender on this machine gave in one piece (UDP_SEGMENT) stays one.
+            let _ = sys::receive_one_by_one(socket);
+        }
         let segments_max = AtomicUsize::new(state.max_gso_segments());
         Ok(Udp { group, at, state, segments_max, priority: AtomicU32::new(0), control_priority })
     }
@@ -362,6 +367,28 @@ mod tests {
             let came: Vec<Vec<u8>> = came(udp, &mut pieces, 40).into_iter().map(|(.., bytes)| bytes).collect();
             assert_eq!(came, expected[&number], "socket {number}");
         }
+    }
+
+    /// The kernel would steer what it has put into one piece by the connection ID of the first.
+    #[test]
+    fn datagrams_of_a_group_come_one_by_one() {
+        let (group, client) = (group("127.0.0.1:0", 2), bound("127.0.0.1:0"));
+        let to = group[0].local_address().unwrap();
+        let mut out = Datagrams::new();
+        (0..2).for_each(|_| out.push(Datagram { to, from: None, ecn: None, bytes: &[0x40; 1200] }));
+        client.send(&mut out, 0).1.unwrap();
+        let (mut memory, mut came) = ([[0u8; 4096]; 2], Vec::new());
+        for _ in 0..2000 {
+            let mut buffers = memory.each_mut().map(|buffer| IoSliceMut::new(buffer));
+            let mut about = [RecvMeta::default(); 2];
+            let count = group[0].state.recv(UdpSockRef::from(group[0].socket()), &mut buffers, &mut about).unwrap_or(0);
+            came.extend(about[..count].iter().map(|piece| piece.len));
+            if came.iter().sum::<usize>() == 2400 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(came, [1200; 2]);
     }
 
     /// Linux moves the last socket of a port to the place of one that closes, and the filter counts as before; a hash of addresses chooses where it finds none.
