@@ -87,8 +87,8 @@ pub struct Key(pub u64);
 /// A datagram on its way to its session.
 pub struct Incoming(pub(crate) ConnectionEvent);
 
-/// A client that would begin a connection: [`Endpoint::accept`], [`Endpoint::refuse`] or [`Endpoint::ignore`], before the next datagram. One that is dropped keeps
-/// its place among those.
+/// A client that would begin a connection: [`Endpoint::accept`], [`Endpoint::refuse`], [`Endpoint::retry`] or [`Endpoint::ignore`], before the
+/// next datagram. One that is dropped keeps its place among those.
 pub struct Attempt {
     incoming: quinn::Incoming,
     /// Of the client's connection ID.
@@ -99,6 +99,11 @@ impl Attempt {
     /// Whose it is, or says that it is.
     pub fn from(&self) -> SocketAddr {
         self.incoming.remote_address()
+    }
+
+    /// It has shown that the address is its own ([`Endpoint::retry`]).
+    pub fn is_proved(&self) -> bool {
+        self.incoming.remote_address_validated()
     }
 }
 
@@ -256,6 +261,11 @@ impl Endpoint {
     /// Tells the client that there is no room for it (CONNECTION_REFUSED, RFC 9000 section 20.1).
     pub fn refuse(&self, attempt: Attempt, out: &mut Datagrams) {
         out.make(|buffer| Some(self.lock().quinn.refuse(attempt.incoming, buffer)));
+    }
+
+    /// Asks the client to show that its address is its own (Retry, RFC 9000 section 8.1.2). For one that has not shown it yet.
+    pub fn retry(&self, attempt: Attempt, out: &mut Datagrams) {
+        out.make(|buffer| self.lock().quinn.retry(attempt.incoming, buffer).ok());
     }
 
     /// Leaves it unanswered: it tries again.

@@ -37,7 +37,7 @@ pub struct Listener {
     /// At this port.
     pub(crate) http3_port: Option<NonZeroU16>,
     /// Other workers and the service manager have it too.
-    is_passed: bool,
+    pub(crate) is_passed: bool,
 }
 
 impl Listener {
@@ -118,7 +118,26 @@ fn listen_on(config: &Config, passed: &PassedSocket) -> io::Result<(Vec<Listener
         let remark = add_passed_udp(config, passed, &mut listeners)?;
         return Ok((listeners, remark));
     }
+    #[cfg(feature = "http3")]
+    return Ok((listeners, unread_datagrams(config, passed)));
+    #[cfg(not(feature = "http3"))]
     Ok((listeners, None))
+}
+
+/// Of a datagram socket that was passed for nothing. It stays open: the service manager has it too, and would pass it again.
+#[cfg(feature = "http3")]
+fn unread_datagrams(config: &Config, passed: &PassedSocket) -> Option<String> {
+    let PassedSocket { address, .. } = passed;
+    passed.datagrams.as_ref()?;
+    let why = match passed {
+        PassedSocket { is_secure: false, .. } => "its clients are without TLS, which HTTP/3 cannot be",
+        PassedSocket { has_http3: false, .. } => "HTTP/3 is turned off",
+        _ if !config.drain.orders_http3() => "with bands and ranked HTTP/3 would have no order",
+        _ => return None,
+    };
+    Some(format!(
+        "UDP socket {address}, passed by the service manager, is not read: {why}; change that, or leave out ListenDatagram={address}"
+    ))
 }
 
 /// Those of one address, one for each worker.
@@ -150,9 +169,9 @@ fn add_udp(config: &Config, address: SocketAddr, listeners: &mut [Listener]) -> 
     };
     if group.count > 1 {
         // One that shares with nobody finds another program.
-        Udp::bind(address, Group { count: 1, ..group })?;
+        Udp::bind_all(address, Group { count: 1, ..group })?;
     }
-    let sockets = (0..group.count).map(|_| Udp::bind(address, group)).collect::<io::Result<Vec<_>>>()?;
+    let sockets = Udp::bind_all(address, group)?;
     for (listener, udp) in listeners.iter_mut().zip(sockets) {
         (listener.udp, listener.http3_port) = (Some(Arc::new(udp)), NonZeroU16::new(address.port()));
     }

@@ -4,7 +4,8 @@
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use quic::{Batch, Datagrams};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
@@ -22,8 +23,14 @@ const PIECES_AT_ONCE: usize = 8;
 /// A bound socket.
 #[derive(Debug)]
 pub struct Udp {
-    socket: OwnedFd,
+    /// All sockets of its port, which close together: the kernel would give the number of one that closes to another, and that one the
+    /// datagrams of connections that it does not have.
+    group: Arc<[OwnedFd]>,
+    /// Its place among them.
+    at: usize,
     state: UdpSocketState,
+    /// Datagrams that leave in one system call; quinn-udp's own number falls to 1 for a wrong address.
+    segments_max: AtomicUsize,
     /// What its packets are marked with now.
     priority: AtomicU32,
     /// The mark of what belongs to no response.
@@ -66,8 +73,20 @@ impl Pieces {
 }
 
 impl Udp {
-    /// The sockets of a group are bound in the order of their workers: the kernel numbers them so.
-    pub fn bind(address: SocketAddr, group: Group) -> io::Result<Udp> {
+    /// The sockets of a group, in the order of their workers: the kernel numbers them so.
+    pub fn bind_all(mut address: SocketAddr, group: Group) -> io::Result<Vec<Udp>> {
+        let mut sockets = Vec::new();
+        for _ in 0..group.count {
+            let socket = Udp::bind(address, group)?;
+            // With port 0 the first socket gets one from the kernel, and the others join it.
+            address = local_address(&socket)?;
+            sockets.push(socket);
+        }
+        let sockets: Arc<[OwnedFd]> = sockets.into();
+        (0..group.count).map(|at| Udp::of(Arc::clone(&sockets), at, group.control_priority)).collect()
+    }
+
+    fn bind(address: SocketAddr, group: Group) -> io::Result<OwnedFd> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
         if group.count > 1 {
             socket.set_reuse_port(true)?;
@@ -79,22 +98,36 @@ impl Udp {
         if group.count > 1 {
             sys::steer_by_connection_id(&socket, group.count)?;
         }
-        Udp::adopt(socket.into(), group.control_priority)
+        Ok(socket.into())
     }
 
     /// One that is bound; `control_priority` is that of a [`Group`].
     pub fn adopt(socket: OwnedFd, control_priority: u32) -> io::Result<Udp> {
         rustix::io::ioctl_fionbio(&socket, true)?;
+        Udp::of([socket].into(), 0, control_priority)
+    }
+
+    fn of(group: Arc<[OwnedFd]>, at: usize, control_priority: u32) -> io::Result<Udp> {
+        let socket = &group[at];
         // As much as the kernel allows: with less, more is lost and sent again.
-        let _ = SockRef::from(&socket).set_recv_buffer_size(BUFFER_BYTES);
-        let _ = SockRef::from(&socket).set_send_buffer_size(BUFFER_BYTES);
-        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-        Ok(Udp { socket, state, priority: AtomicU32::new(0), control_priority })
+        let _ = SockRef::from(socket).set_recv_buffer_size(BUFFER_BYTES);
+        let _ = SockRef::from(socket).set_send_buffer_size(BUFFER_BYTES);
+        let state = UdpSocketState::new(UdpSockRef::from(socket))?;
+        if group.len() > 1 {
+            // What the kernel has put into one piece is steered as one, and may be of several connections of one client. Not vital: a kernel that
+            // does not know the option puts nothing together. What a sender on this machine gave in one piece (UDP_SEGMENT) stays one.
+            let _ = sys::receive_one_by_one(socket);
+        }
+        let segments_max = AtomicUsize::new(state.max_gso_segments());
+        Ok(Udp { group, at, state, segments_max, priority: AtomicU32::new(0), control_priority })
     }
 
     pub fn local_address(&self) -> io::Result<SocketAddr> {
-        let address = rustix::net::getsockname(&self.socket)?;
-        SocketAddr::try_from(address).map_err(|_| io::Error::other("the socket has no internet address"))
+        local_address(self.socket())
+    }
+
+    fn socket(&self) -> &OwnedFd {
+        &self.group[self.at]
     }
 
     /// The mark of what belongs to no response.
@@ -102,9 +135,9 @@ impl Udp {
         self.control_priority
     }
 
-    /// A name of it among others of this process.
+    /// A name of it among others of this process, above every owner's.
     pub fn number(&self) -> u64 {
-        self.socket.as_raw_fd().unsigned_abs().into()
+        u64::MAX - u64::from(self.socket().as_raw_fd().unsigned_abs())
     }
 
     /// Sends from the front, with this mark. An error leaves what there was no room for; what cannot be sent at all is dropped, as a network
@@ -112,30 +145,47 @@ impl Udp {
     pub fn send(&self, datagrams: &mut Datagrams, priority: u32) -> (Left, io::Result<()>) {
         if self.priority.swap(priority, Ordering::Relaxed) != priority {
             // That we may was found at the start; without it packets stay in the band of those before.
-            let _ = SockRef::from(&self.socket).set_priority(priority);
+            let _ = SockRef::from(self.socket()).set_priority(priority);
         }
         let mut left = Left::default();
-        while let Some(batch) = datagrams.batch(self.state.max_gso_segments()) {
+        // A batch was refused: for its address, or because there can be none here. Its first datagram alone tells which.
+        let mut is_doubtful = false;
+        while let Some(batch) = datagrams.batch(if is_doubtful { 1 } else { self.segments_max() }) {
             let (count, bytes) = (batch.count, batch.all.bytes.len() as u64);
-            match self.state.try_send(UdpSockRef::from(&self.socket), &transmit(&batch)) {
+            match self.state.try_send(UdpSockRef::from(self.socket()), &transmit(&batch)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return (left, Err(error)),
+                Err(error) if count > 1 && is_of_batches(&error) => {
+                    is_doubtful = true;
+                    continue;
+                }
                 Err(_) => {}
                 Ok(()) => {
+                    if is_doubtful {
+                        self.segments_max.store(1, Ordering::Relaxed);
+                    }
                     left.datagrams += u32::try_from(count).unwrap_or(u32::MAX);
                     left.bytes += bytes;
                 }
             }
+            is_doubtful = false;
             (0..count).for_each(|_| datagrams.advance());
         }
         (left, Ok(()))
     }
 
-    /// Gives what has come in one system call. False: there is nothing more.
+    fn segments_max(&self) -> usize {
+        self.segments_max.load(Ordering::Relaxed)
+    }
+
+    /// Gives what has come in one system call, and can be answered. False: there is nothing more.
     pub fn receive(&self, pieces: &mut Pieces, mut each: impl FnMut(Came<'_>)) -> bool {
         let mut buffers = pieces.0.chunks_mut(PIECE_BYTES_MAX).map(IoSliceMut::new).collect::<Vec<_>>();
         let mut about = [RecvMeta::default(); PIECES_AT_ONCE];
-        let Ok(count) = self.state.recv(UdpSockRef::from(&self.socket), &mut buffers, &mut about) else { return false };
-        for (buffer, piece) in buffers.iter().zip(&about[..count]) {
+        let Ok(count) = self.state.recv(UdpSockRef::from(self.socket()), &mut buffers, &mut about) else {
+            return false;
+        };
+        let answerable = |(_, piece): &(_, &RecvMeta)| is_answerable(piece.addr, piece.dst_ip);
+        for (buffer, piece) in buffers.iter().zip(&about[..count]).filter(answerable) {
             let came = &buffer[..piece.len.min(buffer.len())];
             for bytes in came.chunks(piece.stride.max(1)) {
                 each(Came { from: piece.addr, to: piece.dst_ip, ecn: piece.ecn.map(|ecn| ecn as u8), bytes });
@@ -147,8 +197,27 @@ impl Udp {
 
 impl AsFd for Udp {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.socket().as_fd()
     }
+}
+
+/// Whether the kernel would send an answer: from an address of ours alone, to a port. Directed broadcasts look like others.
+fn is_answerable(from: SocketAddr, to: Option<IpAddr>) -> bool {
+    let is_to_many = to.is_some_and(|to| match to.to_canonical() {
+        IpAddr::V4(to) => to.is_broadcast() || to.is_multicast(),
+        IpAddr::V6(to) => to.is_multicast(),
+    });
+    from.port() != 0 && !is_to_many
+}
+
+/// What sending gives where there can be no batches, or the address is wrong.
+fn is_of_batches(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO))
+}
+
+fn local_address(socket: &OwnedFd) -> io::Result<SocketAddr> {
+    let address = rustix::net::getsockname(socket)?;
+    SocketAddr::try_from(address).map_err(|_| io::Error::other("the socket has no internet address"))
 }
 
 fn transmit<'a>(batch: &Batch<'a>) -> Transmit<'a> {
@@ -170,8 +239,12 @@ mod tests {
     use std::net::UdpSocket;
     use std::time::Duration;
 
-    fn bound(address: &str, count: usize) -> Udp {
-        Udp::bind(address.parse().unwrap(), Group { count, only_v6: true, control_priority: 0 }).unwrap()
+    fn group(address: &str, count: usize) -> Vec<Udp> {
+        Udp::bind_all(address.parse().unwrap(), Group { count, only_v6: true, control_priority: 0 }).unwrap()
+    }
+
+    fn bound(address: &str) -> Udp {
+        group(address, 1).remove(0)
     }
 
     /// What one socket gets within the time that loopback needs, and long beyond.
@@ -190,7 +263,7 @@ mod tests {
     #[test]
     fn batches_leave_as_datagrams_of_their_own_and_come_so() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
-            let (server, client) = (bound(address, 1), bound(address, 1));
+            let (server, client) = (bound(address), bound(address));
             let (at, to) = (client.local_address().unwrap(), server.local_address().unwrap());
             let mut out = Datagrams::new();
             let sent: Vec<Vec<u8>> =
@@ -209,7 +282,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_sent_is_dropped() {
-        let udp = bound("127.0.0.1:0", 1);
+        let udp = bound("127.0.0.1:0");
         let mut out = Datagrams::new();
         // An address of the other family.
         out.push(Datagram { to: "[::1]:9".parse().unwrap(), from: None, ecn: None, bytes: &[0; 10] });
@@ -218,32 +291,74 @@ mod tests {
         assert_eq!(left, Left::default());
     }
 
+    /// quinn-udp takes the error of a wrong address for one of batches, and would do without them from then on.
+    #[test]
+    fn an_address_that_cannot_be_sent_to_leaves_others_their_batches() {
+        let (server, client) = (bound("127.0.0.1:0"), bound("127.0.0.1:0"));
+        let (nobody, to) = ("127.0.0.1:0".parse().unwrap(), client.local_address().unwrap());
+        let batched = server.segments_max();
+        let no_address_of_ours = Some("127.255.255.255".parse().unwrap());
+        let mut out = Datagrams::new();
+        for (to, from) in [(nobody, None), (to, no_address_of_ours), (to, None)] {
+            (0..3).for_each(|_| out.push(Datagram { to, from, ecn: None, bytes: &[7; 1200] }));
+        }
+        let (left, result) = server.send(&mut out, 0);
+        assert!(result.is_ok() && out.is_empty());
+        assert_eq!(left, Left { datagrams: 3, bytes: 3600 });
+        assert_eq!(came(&client, &mut Pieces::new(), 3).len(), 3);
+        assert_eq!(server.segments_max(), batched);
+    }
+
+    #[test]
+    fn a_datagram_from_no_port_is_not_taken() {
+        let udp = bound("127.0.0.1:0");
+        let to = udp.local_address().unwrap();
+        let Ok(raw) = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP)) else {
+            return println!("SKIPPED: no privilege to send from port 0");
+        };
+        for from in [0u16, 9] {
+            let head = [from, to.port(), 9, 0].map(u16::to_be_bytes).concat();
+            let at = SocketAddr::new(to.ip(), 0);
+            raw.send_to(&[&head[..], &[from as u8]].concat(), &at.into()).unwrap();
+        }
+        let came: Vec<u8> = came(&udp, &mut Pieces::new(), 1).into_iter().map(|(.., bytes)| bytes[0]).collect();
+        assert_eq!(came, [9]);
+    }
+
+    #[test]
+    fn what_is_sent_to_many_is_not_answered() {
+        let from: SocketAddr = "198.18.0.1:5000".parse().unwrap();
+        let is_answerable = |to: &str| is_answerable(from, Some(to.parse().unwrap()));
+        assert!(["198.18.0.2", "::1", "::ffff:198.18.0.2"].into_iter().all(is_answerable));
+        let many = ["255.255.255.255", "224.0.0.1", "ff02::1", "::ffff:224.0.0.1", "::ffff:255.255.255.255"];
+        assert!(!many.into_iter().any(is_answerable));
+    }
+
     /// Packets have their mark when they are sent: two connections on one socket take turns with theirs.
     #[test]
     fn each_send_has_its_mark() {
-        let (server, client) = (bound("127.0.0.1:0", 1), bound("127.0.0.1:0", 1));
+        let (server, client) = (bound("127.0.0.1:0"), bound("127.0.0.1:0"));
         let to = server.local_address().unwrap();
         for priority in [3, 0, 5, 5] {
             let mut out = Datagrams::new();
             out.push(Datagram { to, from: None, ecn: None, bytes: &[1] });
             client.send(&mut out, priority).1.unwrap();
-            assert_eq!(SockRef::from(&client.socket).priority().unwrap(), priority);
+            assert_eq!(SockRef::from(client.socket()).priority().unwrap(), priority);
         }
     }
 
     /// Both kinds of header: the first datagrams of a connection, whose ID the client chose, and those behind.
     #[test]
     fn the_kernel_steers_by_connection_id() {
-        let first = bound("127.0.0.1:0", 3);
-        let address = first.local_address().unwrap().to_string();
-        let group = [first, bound(&address, 3), bound(&address, 3)];
+        let group = group("127.0.0.1:0", 3);
+        let address = group[0].local_address().unwrap();
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut expected: BTreeMap<usize, Vec<Vec<u8>>> = BTreeMap::new();
         for byte in 0..60u8 {
             let long = [&[0xc3, 0, 0, 0, 1, 8, byte][..], &[byte; 40]].concat();
             let short = [&[0x43, byte][..], &[byte; 40]].concat();
             for datagram in [long, short] {
-                client.send_to(&datagram, &address).unwrap();
+                client.send_to(&datagram, address).unwrap();
                 expected.entry(usize::from(byte) % 3).or_default().push(datagram);
             }
         }
@@ -254,20 +369,59 @@ mod tests {
         }
     }
 
+    /// The kernel would steer what it has put into one piece by the connection ID of the first.
+    #[test]
+    fn datagrams_of_a_group_come_one_by_one() {
+        let (group, client) = (group("127.0.0.1:0", 2), bound("127.0.0.1:0"));
+        let to = group[0].local_address().unwrap();
+        let mut out = Datagrams::new();
+        (0..2).for_each(|_| out.push(Datagram { to, from: None, ecn: None, bytes: &[0x40; 1200] }));
+        client.send(&mut out, 0).1.unwrap();
+        let (mut memory, mut came) = ([[0u8; 4096]; 2], Vec::new());
+        for _ in 0..2000 {
+            let mut buffers = memory.each_mut().map(|buffer| IoSliceMut::new(buffer));
+            let mut about = [RecvMeta::default(); 2];
+            let count = group[0].state.recv(UdpSockRef::from(group[0].socket()), &mut buffers, &mut about).unwrap_or(0);
+            came.extend(about[..count].iter().map(|piece| piece.len));
+            if came.iter().sum::<usize>() == 2400 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(came, [1200; 2]);
+    }
+
+    /// Linux moves the last socket of a port to the place of one that closes, and the filter counts as before; a hash of addresses chooses where it finds none.
+    #[test]
+    fn the_end_of_one_leaves_the_others_their_datagrams() {
+        const CLIENTS: usize = 8;
+        let mut group = group("127.0.0.1:0", 3);
+        let address = group[0].local_address().unwrap();
+        drop(group.remove(0));
+        for _ in 0..CLIENTS {
+            let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+            (0..3).for_each(|byte| assert_eq!(client.send_to(&[0x43, byte, 9], address).unwrap(), 3));
+        }
+        let mut pieces = Pieces::new();
+        for (number, udp) in (1..).zip(&group) {
+            let came: Vec<u8> = came(udp, &mut pieces, CLIENTS).into_iter().map(|(.., bytes)| bytes[1]).collect();
+            assert_eq!(came, [number; CLIENTS], "socket {number}");
+        }
+    }
+
     /// Too short to have a connection ID: any socket may have it, none is harmed.
     #[test]
     fn a_datagram_of_nothing_is_no_mistake() {
-        let first = bound("127.0.0.1:0", 2);
-        let address = first.local_address().unwrap().to_string();
-        let second = bound(&address, 2);
+        let group = group("127.0.0.1:0", 2);
+        let address = group[0].local_address().unwrap();
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         for bytes in [&[][..], &[0xc0], &[0x40], &[0xc0, 0, 0, 0, 1, 8]] {
-            client.send_to(bytes, &address).unwrap();
+            client.send_to(bytes, address).unwrap();
         }
-        client.send_to(&[0x40, 0, 1], &address).unwrap();
-        client.send_to(&[0x40, 1, 1], &address).unwrap();
+        client.send_to(&[0x40, 0, 1], address).unwrap();
+        client.send_to(&[0x40, 1, 1], address).unwrap();
         let mut pieces = Pieces::new();
-        for (number, udp) in [first, second].iter().enumerate() {
+        for (number, udp) in group.iter().enumerate() {
             let last = (0..2000).find_map(|_| {
                 let mut found = None;
                 udp.receive(&mut pieces, |one| {

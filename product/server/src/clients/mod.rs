@@ -91,6 +91,15 @@ impl Clients {
         Ok(Client { index, generation })
     }
 
+    /// Whether the client of this address has half of the connections that it may have.
+    #[cfg(feature = "http3")]
+    pub fn has_half(&self, address: IpAddr) -> bool {
+        let (prefix, max) = (self.limits.prefix.of(address), self.limits.connections_max);
+        let mut state = self.state();
+        let index = state.table.find(prefix).filter(|_| max > 0);
+        index.is_some_and(|index| state.table.entry(index).connections >= max.div_ceil(2))
+    }
+
     /// One of its connections has ended, and so many bytes were sent to it.
     pub fn leave(&self, index: u32, bytes: u64, now: Nanos) {
         let mut state = self.state();

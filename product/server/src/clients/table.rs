@@ -81,12 +81,18 @@ impl Table {
         &self.entries
     }
 
+    /// The client of this prefix, if it is remembered.
+    pub fn find(&self, prefix: u128) -> Option<u32> {
+        let hash = self.keys.hash_one(prefix);
+        self.by_prefix.find(hash, |&index| self.entries[index as usize].prefix() == prefix).copied()
+    }
+
     /// The client of this prefix, remembered or new.
     pub fn find_or_insert(&mut self, prefix: u128, now: Nanos) -> u32 {
-        let hash = self.keys.hash_one(prefix);
-        if let Some(&index) = self.by_prefix.find(hash, |&index| self.entries[index as usize].prefix() == prefix) {
+        if let Some(index) = self.find(prefix) {
             return index;
         }
+        let hash = self.keys.hash_one(prefix);
         let index = self.vacate(prefix, millis(now));
         let (entries, keys) = (&self.entries, &self.keys);
         self.by_prefix.insert_unique(hash, index, |&index| keys.hash_one(entries[index as usize].prefix()));

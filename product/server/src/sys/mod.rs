@@ -62,6 +62,24 @@ pub fn steer_by_connection_id(socket: impl AsFd, count: usize) -> io::Result<()>
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Has the kernel give each datagram as it came, rather than several of one sender in one piece (UDP_GRO).
+#[cfg(feature = "http3")]
+pub fn receive_one_by_one(socket: impl AsFd) -> io::Result<()> {
+    let off: libc::c_int = 0;
+    // SAFETY: the pointer and the length describe `off`, which lives through the call and is only read; the descriptor is borrowed, so it is
+    // open.
+    let status = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_UDP,
+            libc::UDP_GRO,
+            (&raw const off).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Gives `take` the token and the flags of up to `events_max` ready descriptors, without waiting.
 pub fn epoll_take(
     epoll: impl AsFd,

@@ -75,9 +75,8 @@ impl Flow {
         self.books().priority = priority;
     }
 
-    /// Numbers of shared sockets lie above every owner's.
     pub fn number_below(&self) -> u64 {
-        u64::MAX - self.socket.number()
+        self.socket.number()
     }
 
     pub fn downgrade(&self) -> Weak<Udp> {

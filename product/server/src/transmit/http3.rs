@@ -111,9 +111,10 @@ impl<S: Socket + Clone> Transmitter<S> {
         self.shared.stirred.drain(..)
     }
 
-    /// Datagrams wait for room in their sockets.
-    pub fn is_full(&self) -> bool {
-        !self.shared.full.is_empty()
+    /// Datagrams wait for room in the socket of this number ([`super::TcpView::number_below`]).
+    pub fn is_full_at(&self, number: u64) -> bool {
+        let pipes = self.shared.full.iter().filter_map(|id| self.pipes.get(id.0));
+        pipes.into_iter().any(|pipe| pipe.socket.number_below(pipe.owner) == number)
     }
 
     /// Their sockets take datagrams again.
@@ -193,20 +194,21 @@ impl<S: Socket + Clone> Transmitter<S> {
         )
     }
 
-    /// Makes datagrams for so much payload, of what was given and of what QUIC has to say, and sends them. Says whether all is gone: nothing
-    /// is held, and no socket is full.
+    /// Makes datagrams for so much payload, of what was given and of what QUIC has to say, and sends them behind those that had no room before.
+    /// Says whether all is gone: nothing is held, and no socket is full.
     pub(super) fn hand_down_datagrams(&mut self, now: Nanos, at: usize, room_bytes: u64) -> bool {
         let pipe = &mut self.pipes[at];
         let quic = quic(pipe.framed.as_deref_mut().expect("it speaks HTTP/3"));
-        let mut out = match quic.unsent.take() {
-            Some(unsent) => *unsent,
-            None => {
-                let mut out = take(&mut self.shared.spare);
-                quic.session.make(now, usize::try_from(room_bytes).unwrap_or(usize::MAX), &mut out);
-                out
-            }
-        };
-        let sent = pipe.socket.send_datagrams(&mut out);
+        let mut out = quic.unsent.take().map_or_else(|| take(&mut self.shared.spare), |unsent| *unsent);
+        let unsent_bytes = out.bytes() as u64;
+        let mut sent = if out.is_empty() { Ok(()) } else { pipe.socket.send_datagrams(&mut out) };
+        if !is_full(&sent) {
+            // What was made before has left, and nothing waits.
+            out.clear();
+            let room_bytes = room_bytes.saturating_sub(unsent_bytes);
+            quic.session.make(now, usize::try_from(room_bytes).unwrap_or(usize::MAX), &mut out);
+            sent = pipe.socket.send_datagrams(&mut out);
+        }
         if is_full(&sent) && !out.is_empty() {
             quic.unsent = Some(Box::new(out));
             if !std::mem::replace(&mut quic.is_full, true) {

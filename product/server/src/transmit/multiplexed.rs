@@ -59,8 +59,8 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
         let carrier = self.pipes[id.0].carrier.expect("it was opened for several");
         self.drain.on_carrier_writable(now, carrier);
-        for job in self.jobs_on(id.0) {
-            self.ask_path(job);
+        if self.needs_path {
+            self.jobs_on(id.0).into_iter().for_each(|job| self.ask_path(job));
         }
     }
 

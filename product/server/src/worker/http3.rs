@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use mux::Broken;
@@ -16,7 +16,7 @@ use units::wire::Framing;
 
 use super::conn::Conn;
 use super::exchange::Exchange;
-use super::secure::HANDSHAKE_TIMEOUT;
+use super::secure::{HANDSHAKE_TIMEOUT, HANDSHAKES_PER_TURN_MAX};
 use super::streams::Multiplexed;
 use super::{DATAGRAMS, Worker};
 use crate::conn::Http1;
@@ -44,13 +44,15 @@ struct Doors {
     pieces: Pieces,
     /// What is said to clients without a connection.
     answers: Datagrams,
-    /// Room in them is waited for.
-    is_full: bool,
 }
 
 struct Door {
     udp: Arc<Udp>,
     endpoint: Endpoint,
+    /// The service manager has it too.
+    is_passed: bool,
+    /// Room in it is waited for.
+    is_full: bool,
 }
 
 /// Which connection a datagram is for, by the place of its socket.
@@ -88,14 +90,15 @@ impl Worker {
             steering: Steering::new(self.parts.number, count).unwrap_or(Steering::ALONE),
         };
         let mut all = Vec::new();
-        for udp in self.parts.listeners.iter().filter_map(|listener| listener.udp.clone()) {
+        for listener in &self.parts.listeners {
+            let Some(udp) = listener.udp.clone() else { continue };
             let endpoint = Endpoint::new(acceptor, &settings).map_err(io::Error::other)?;
             self.poll.add(&*udp, DATAGRAMS, EventFlags::IN)?;
-            all.push(Door { udp, endpoint });
+            all.push(Door { udp, endpoint, is_passed: listener.is_passed, is_full: false });
         }
         if !all.is_empty() {
             let (pieces, answers) = (Pieces::new(), Datagrams::new());
-            self.http3.doors = Some(Box::new(Doors { all, pieces, answers, is_full: false }));
+            self.http3.doors = Some(Box::new(Doors { all, pieces, answers }));
         }
         Ok(())
     }
@@ -111,11 +114,12 @@ impl Worker {
             self.parts.transmitter.on_datagram_room(self.now);
         }
         let Some(mut doors) = self.http3.doors.take() else { return };
-        let Doors { all, pieces, answers, .. } = &mut *doors;
+        let Doors { all, pieces, answers } = &mut *doors;
         for (number, door) in all.iter().enumerate() {
             for _ in 0..RECEIVES_PER_TURN_MAX {
                 let may_have_more = door.udp.receive(pieces, |came| self.take_datagram(number, door, &came, answers));
-                if !may_have_more || self.is_turn_over() {
+                // Behind enough newcomers the others wait in the socket for the next turn.
+                if !may_have_more || self.is_turn_over() || self.has_begun_enough() {
                     break;
                 }
             }
@@ -157,13 +161,25 @@ impl Worker {
     }
 
     fn welcome_http3(&mut self, number: usize, door: &Door, attempt: Attempt, answers: &mut Datagrams) {
+        if self.stop_at.is_some() && door.is_passed {
+            // It knocks again, at the next process that has the socket.
+            return door.endpoint.ignore(attempt);
+        }
         let peer = attempt.from();
+        if self.stop_at.is_none() && !attempt.is_proved() && self.is_scarce(peer.ip()) {
+            return door.endpoint.retry(attempt, answers);
+        }
+        if self.has_begun_enough() {
+            // It was read with others, and knocks again within a second.
+            return door.endpoint.ignore(attempt);
+        }
         let place = if self.stop_at.is_none() { self.take_place_beside() } else { Some(false) };
         // It knocks again within a second.
         let Some(has_place) = place else { return door.endpoint.ignore(attempt) };
         let Some(client) = has_place.then(|| self.let_in(peer.ip())).flatten() else {
             return door.endpoint.refuse(attempt, answers);
         };
+        self.secured.begun_http3 += 1;
         match door.endpoint.accept(self.now, attempt, answers) {
             Some(session) => self.admit_http3((number, door), client, session),
             None => {
@@ -171,6 +187,16 @@ impl Worker {
                 self.parts.clients.leave(client, 0, self.now);
             }
         }
+    }
+
+    /// Whether a connection from this address would have another closed, or leave its client few: the address has to be its sender's then.
+    fn is_scarce(&self, address: IpAddr) -> bool {
+        !self.parts.places.has_room() || self.parts.clients.has_half(address)
+    }
+
+    /// A handshake of QUIC costs as much as one over TCP.
+    fn has_begun_enough(&self) -> bool {
+        self.secured.begun_http3 >= HANDSHAKES_PER_TURN_MAX
     }
 
     fn admit_http3(&mut self, (number, door): (usize, &Door), client: u32, session: Session) {
@@ -261,10 +287,10 @@ impl Worker {
     /// Those to which time has happened have a turn; room is waited for where there was none.
     pub(super) fn look_after_datagrams(&mut self) {
         let Some(doors) = &mut self.http3.doors else { return };
-        let is_full = self.parts.transmitter.is_full();
-        if is_full != std::mem::replace(&mut doors.is_full, is_full) {
-            let flags = if is_full { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-            for door in &doors.all {
+        for door in &mut doors.all {
+            let is_full = self.parts.transmitter.is_full_at(door.udp.number());
+            if is_full != std::mem::replace(&mut door.is_full, is_full) {
+                let flags = if is_full { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
                 // Should it fail, those that wait are sent on when a datagram comes.
                 let _ = self.poll.modify(&*door.udp, DATAGRAMS, flags);
             }

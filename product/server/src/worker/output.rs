@@ -157,6 +157,9 @@ impl Worker {
     /// Runs the transmitter: once a turn, and where a grant is due.
     pub(super) fn transmit(&mut self) {
         if self.parts.transmitter.is_idle() {
+            // Those that waited for room may have closed.
+            #[cfg(feature = "http3")]
+            self.look_after_datagrams();
             return;
         }
         self.parts.transmitter.run(&clock::now);

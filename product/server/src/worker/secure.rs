@@ -33,6 +33,10 @@ const WANTS_TLS: Reject = Reject {
 pub(super) struct Secured {
     /// Reads of handshakes in this turn.
     handshakes: usize,
+    /// Connections of QUIC that were begun in this turn: counted apart, since who begins them may forge addresses, and no handshake over TCP
+    /// is to wait for that.
+    #[cfg(feature = "http3")]
+    pub begun_http3: usize,
     failures: Failures,
     /// Of HTTP/2.
     pub broken: Failures,
@@ -46,13 +50,25 @@ impl Default for Secured {
     fn default() -> Secured {
         let [failures, broken, broken_http3] =
             ["TLS failed with", "HTTP/2 ended with", "HTTP/3 ended with"].map(Failures::new);
-        Secured { handshakes: 0, failures, broken, broken_http3, plain: Vec::new() }
+        Secured {
+            handshakes: 0,
+            #[cfg(feature = "http3")]
+            begun_http3: 0,
+            failures,
+            broken,
+            broken_http3,
+            plain: Vec::new(),
+        }
     }
 }
 
 impl Secured {
     pub fn begin_turn(&mut self) {
         self.handshakes = 0;
+        #[cfg(feature = "http3")]
+        {
+            self.begun_http3 = 0;
+        }
     }
 }
 

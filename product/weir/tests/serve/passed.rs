@@ -216,6 +216,22 @@ fn without_a_passed_datagram_socket_one_is_bound_or_missed_aloud() {
     });
 }
 
+/// It would stand open, and its clients wait for nothing.
+#[cfg(feature = "http3")]
+#[test]
+fn a_passed_datagram_socket_that_nobody_reads_is_named() {
+    let site = Site::of_sizes(&[10]);
+    let dir = site.served().display().to_string();
+    let (tcp, address) = listening("127.0.0.1:0");
+    let udp = UdpSocket::bind(address).expect("a port that is free for UDP too");
+    let passed = Passed::new(&[tcp, udp.into()]);
+    for (args, why) in [(&[][..], "without TLS"), (&["--tls-dev", "--no-http3"], "HTTP/3 is turned off")] {
+        let server = Server::spawn(passed.command("web:web", &[&["serve", &*dir], args].concat()));
+        let unread = format!("UDP socket {address}, passed by the service manager, is not read: ");
+        wait_until("line", || server.stderr().iter().any(|line| line.contains(&unread) && line.contains(why)));
+    }
+}
+
 #[cfg(feature = "http3")]
 #[test]
 fn a_second_datagram_socket_is_named() {

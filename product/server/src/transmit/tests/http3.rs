@@ -279,7 +279,7 @@ fn a_full_socket_blocks_and_room_in_it_lets_go() {
         net.peers[at].socket.room.set(2 * DATAGRAM + 100);
         let (stream, _) = net.ask(at, 30_000);
         net.run();
-        assert!(net.bench.transmitter.is_full() && net.ended().is_empty());
+        assert!(net.bench.transmitter.is_full_at('A' as u64) && net.ended().is_empty());
         assert!(net.bench.transmitter.is_blocked(net.peers[at].pipe.unwrap()));
         for _ in 0..3 {
             // What its client says meanwhile, and room that is too little, change nothing.
@@ -291,8 +291,21 @@ fn a_full_socket_blocks_and_room_in_it_lets_go() {
         net.peers[at].socket.room.set(u64::MAX);
         net.bench.transmitter.on_datagram_room(net.bench.now.get());
         net.run();
-        assert!(net.is_whole(at, stream, 30_000) && net.ended()[0].2 && !net.bench.transmitter.is_full());
+        assert!(net.is_whole(at, stream, 30_000) && net.ended()[0].2 && !net.bench.transmitter.is_full_at('A' as u64));
     }
+}
+
+/// Room is waited for where there is none: readiness of the others would be told without end.
+#[test]
+fn a_full_socket_is_told_from_others() {
+    let mut net = Net::new("srpt", None);
+    let (full, other) = (net.connect('F'), net.connect('O'));
+    net.peers[full].socket.room.set(2 * DATAGRAM + 100);
+    let (stream, _) = net.ask(other, 30_000);
+    net.ask(full, 30_000);
+    net.run();
+    assert!(net.is_whole(other, stream, 30_000));
+    assert_eq!(['F', 'O'].map(|name| net.bench.transmitter.is_full_at(name as u64)), [true, false]);
 }
 
 /// A client that is gone holds up nobody, and its response ends when patience does.
@@ -359,6 +372,23 @@ fn a_connection_that_ends_says_so_and_nothing_is_left_of_it() {
     assert_eq!(peer.client.close_code(), Some(0x100));
     assert!(net.bench.transmitter.is_idle() && net.bench.transmitter.pipes.is_empty());
     assert_eq!(net.bench.transmitter.run(&|| Nanos::from_secs(500)), None);
+}
+
+/// What waited for room leaves first, and the end behind it.
+#[test]
+fn a_connection_whose_socket_was_full_says_that_it_ends() {
+    let mut net = Net::new("srpt", None);
+    let at = net.connect('A');
+    net.peers[at].socket.room.set(2 * DATAGRAM + 100);
+    net.ask(at, 30_000);
+    net.run();
+    net.peers[at].socket.room.set(u64::MAX);
+    net.bench.transmitter.detach(net.bench.now.get(), net.peers[at].pipe.unwrap());
+    let peer = &mut net.peers[at];
+    for datagram in peer.socket.datagrams.borrow_mut().drain(..) {
+        peer.client.receive(net.bench.now.get(), &datagram);
+    }
+    assert_eq!(peer.client.close_code(), Some(0x100));
 }
 
 /// What was sent last may be lost: until it is acknowledged the connection has to stay.
