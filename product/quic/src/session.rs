@@ -82,7 +82,7 @@ impl Session {
             while self.connection.poll().is_some() {}
             return Ok(());
         }
-        let counted = self.intake.count(now, &stats);
+        let counted = self.intake.count(now, &stats, self.connection.remote_address());
         let taken = counted.and_then(|()| self.intake.take(now, &mut self.connection, &mut self.streams));
         if std::mem::take(&mut self.intake.is_writable) {
             self.is_shut = false;
