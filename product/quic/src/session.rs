@@ -18,6 +18,10 @@ use crate::outbox::Outbox;
 use crate::streams::{Reply, Streams};
 use crate::{Datagrams, Incoming, Key};
 
+/// A third of the timeout that most clients have; a third of ours, if that is less, but not for nothing.
+const PING_EVERY: Nanos = Nanos::from_secs(10);
+const PING_EVERY_MIN: Nanos = Nanos::from_millis(100);
+
 /// The server's end of a connection.
 pub struct Session {
     membership: Membership,
@@ -32,6 +36,9 @@ pub struct Session {
     /// Our control stream, and what is still to be said on it.
     control: Option<StreamId>,
     to_say: Vec<u8>,
+    /// A silent client of open requests is sent a PING so often; and what that is counted from.
+    ping_every: Nanos,
+    silent_since: Nanos,
     /// The connection's window is used up.
     pub(crate) is_shut: bool,
     is_broken: bool,
@@ -56,6 +63,8 @@ impl Session {
             head_bytes_max: settings.head_bytes_max,
             control: None,
             to_say: Vec::new(),
+            ping_every: Nanos(settings.idle_timeout.0 / 3).clamp(PING_EVERY_MIN, PING_EVERY),
+            silent_since: Nanos::ZERO,
             is_shut: false,
             is_broken: false,
         }
@@ -69,6 +78,7 @@ impl Session {
     /// Takes a datagram that the endpoint has given; what it says is asked of [`Session::event`]. An error is given once; after it
     /// nothing is taken, and [`Session::make`] tells the client.
     pub fn receive(&mut self, now: Nanos, incoming: Incoming) -> Result<(), Broken> {
+        self.silent_since = now;
         self.connection.handle_event(incoming.0);
         self.settle(now)
     }
@@ -247,10 +257,20 @@ impl Session {
 
     /// When `on_timeout` is to be called.
     pub fn timeout(&mut self) -> Option<Nanos> {
-        self.connection.poll_timeout().map(|at| self.clock.nanos(at))
+        let of_quic = self.connection.poll_timeout().map(|at| self.clock.nanos(at));
+        of_quic.into_iter().chain(self.ping_at()).min()
+    }
+
+    /// While a response waits for its turn nothing is sent, and a client would take the connection for dead (RFC 9000 section 10.1.2).
+    fn ping_at(&self) -> Option<Nanos> {
+        (!self.streams.open.is_empty()).then(|| self.silent_since + self.ping_every)
     }
 
     pub fn on_timeout(&mut self, now: Nanos) -> Result<(), Broken> {
+        if self.ping_at().is_some_and(|at| now >= at) {
+            self.silent_since = now;
+            self.connection.ping();
+        }
         self.connection.handle_timeout(self.clock.instant(now));
         self.settle(now)
     }

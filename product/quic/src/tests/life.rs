@@ -154,6 +154,24 @@ fn an_idle_connection_ends() {
 }
 
 #[test]
+fn a_response_may_wait_longer_than_the_idle_timeout() {
+    let mut rig = Rig::connected();
+    let stream = rig.client.request("/", &[]);
+    rig.run_for(Nanos::from_secs(80));
+    assert_eq!((&rig.client.lost, &rig.broken), (&None, &None));
+    rig.answer(stream, 1000);
+    rig.run();
+    assert_eq!(rig.client.response(stream).body, counted(1000));
+    // One that hears nothing ends all the same, later by the time of one PING.
+    rig.client.request("/", &[]);
+    rig.run();
+    rig.passes = Box::new(|_| false);
+    let before = rig.now;
+    rig.run_until(|rig| rig.session().has_ended());
+    assert!(rig.now - before <= Nanos::from_secs(40), "{:?}", rig.now - before);
+}
+
+#[test]
 fn a_client_moves() {
     let mut rig = Rig::connected();
     let stream = rig.client.request("/", &[]);
