@@ -212,16 +212,14 @@ impl Worker {
         if !self.conns[at].socket.is_quic() {
             return self.parts.transmitter.receive(self.now, pipe, bytes);
         }
-        self.follow_client(at, pipe);
+        self.follow_handshake(at, pipe);
         self.parts.transmitter.broken(pipe).map_or(Ok(()), Err)
     }
 
-    /// A client may move, and its handshake may be over.
-    fn follow_client(&mut self, at: usize, pipe: PipeId) {
-        let peer = self.parts.transmitter.peer(pipe);
+    /// Its handshake may be over. It stays at the address of that: any datagram may say another, and quinn does not tell which are proved.
+    fn follow_handshake(&mut self, at: usize, pipe: PipeId) {
         let is_connected = !self.parts.transmitter.is_handshaking(pipe);
         let conn = &mut self.conns[at];
-        (conn.address, conn.port) = (peer.ip(), peer.port());
         if is_connected
             && std::mem::replace(&mut conn.is_handshaking, false)
             && let Some(multiplexed) = &mut conn.multiplexed
