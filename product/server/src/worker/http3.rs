@@ -18,13 +18,16 @@ use super::conn::Conn;
 use super::exchange::Exchange;
 use super::secure::HANDSHAKE_TIMEOUT;
 use super::streams::Multiplexed;
-use super::{DATAGRAMS, Worker};
+use super::{DATAGRAMS, TURN_FOR, Worker};
+use crate::clock;
 use crate::conn::Http1;
 use crate::transmit::{Connection, Flow, Opening, PipeId, PipeState};
 use crate::udp::{Came, Pieces, Udp};
 
 /// System calls that read from one socket in a turn, each up to eight pieces.
 const RECEIVES_PER_TURN_MAX: usize = 16;
+/// So much of a turn is for them; the rest is for those who are here already, however many more come.
+const DATAGRAMS_FOR: Nanos = Nanos(TURN_FOR.0 / 2);
 /// A connection that ends on our wish stays so long for its client to acknowledge the last response.
 const FAREWELL: Nanos = Nanos::from_secs(2);
 /// Payload of a full datagram where the path takes Ethernet's, over IPv6 (RFC 8899 finds out).
@@ -115,7 +118,7 @@ impl Worker {
         for (number, door) in all.iter().enumerate() {
             for _ in 0..RECEIVES_PER_TURN_MAX {
                 let may_have_more = door.udp.receive(pieces, |came| self.take_datagram(number, door, &came, answers));
-                if !may_have_more || self.is_turn_over() {
+                if !may_have_more || clock::now() - self.turn_began_at >= DATAGRAMS_FOR {
                     break;
                 }
             }

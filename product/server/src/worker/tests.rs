@@ -140,6 +140,8 @@ impl Client {
 mod finds;
 mod handshakes;
 mod http2;
+#[cfg(feature = "http3")]
+mod http3;
 mod records;
 
 /// The flood used to be answered to its end first, however much more of it came meanwhile.

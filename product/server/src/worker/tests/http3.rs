@@ -1,0 +1,82 @@
+//! Connections of HTTP/3, and what their datagrams leave to others.
+
+use quic::testing::{Client as Peer, Windows};
+use quic::{Datagram, Datagrams};
+
+use super::*;
+use crate::udp::{Group, Pieces, Udp};
+
+/// A client and its socket.
+struct Asking {
+    peer: Peer,
+    socket: Udp,
+    server: std::net::SocketAddr,
+}
+
+fn bound() -> Udp {
+    Udp::bind("127.0.0.1:0".parse().unwrap(), Group { count: 1, only_v6: true, control_priority: 0 }).unwrap()
+}
+
+impl Bench {
+    /// It speaks HTTP/3 too, while its other clients do without TLS.
+    fn of_datagrams(name: &str) -> Bench {
+        let mut bench = Bench::secured(name);
+        let listener = &mut bench.worker.parts.listeners[0];
+        listener.is_secure = false;
+        listener.udp = Some(Arc::new(bound()));
+        bench.worker.open_doors().unwrap();
+        bench
+    }
+
+    /// A client whose handshake is over.
+    fn connect_http3(&mut self) -> Asking {
+        let server = self.worker.parts.listeners[0].udp.as_ref().unwrap().local_address().unwrap();
+        let peer = Peer::new(self.worker.now, server, "localhost", Windows::default());
+        let mut asking = Asking { peer, socket: bound(), server };
+        for _ in 0..100_000 {
+            asking.talk(self.worker.now);
+            if asking.peer.is_connected {
+                asking.peer.hello();
+                asking.talk(self.worker.now);
+                return asking;
+            }
+            self.turn();
+        }
+        panic!("no handshake: {:?}", asking.peer.lost);
+    }
+}
+
+impl Asking {
+    fn talk(&mut self, now: Nanos) {
+        let Asking { peer, socket, .. } = self;
+        while socket.receive(&mut Pieces::new(), |came| peer.receive(now, came.bytes)) {}
+        while let Some(datagram) = self.peer.transmit(now) {
+            self.send(&datagram, 1);
+        }
+    }
+
+    /// The same so many times.
+    fn send(&self, bytes: &[u8], times: usize) {
+        let mut out = Datagrams::new();
+        (0..times).for_each(|_| out.push(Datagram { to: self.server, from: None, ecn: None, bytes }));
+        let _ = self.socket.send(&mut out, 0);
+    }
+}
+
+/// A socket that does not empty used to take whole turns, in which one connection was read beside it.
+#[test]
+fn a_flood_of_datagrams_leaves_others_their_turn() {
+    let mut bench = Bench::of_datagrams("flood-datagrams");
+    let mut flood = bench.connect_http3();
+    flood.peer.ping();
+    let ping = flood.peer.transmit(bench.worker.now).expect("a PING");
+    let mut others: Vec<Client> = (0..8).map(|_| bench.connect()).collect();
+    others.iter_mut().for_each(|other| other.send(HEAD));
+    let mut turns = 0;
+    while others.iter_mut().any(|other| other.responses() == 0) {
+        flood.send(&ping, 20_000);
+        bench.turn();
+        turns += 1;
+    }
+    assert!(turns <= 3, "answered after {turns} turns");
+}
