@@ -16,7 +16,7 @@ use crate::h3::{frames, uni, varint};
 use crate::intake::Intake;
 use crate::outbox::Outbox;
 use crate::streams::{Reply, Streams};
-use crate::{Datagrams, Incoming, Key};
+use crate::{Datagrams, Incoming, Key, address};
 
 /// A third of the timeout that most clients have; a third of ours, if that is less, but not for nothing.
 const PING_EVERY: Nanos = Nanos::from_secs(10);
@@ -33,6 +33,8 @@ pub struct Session {
     /// Of the client's connection ID.
     pub(crate) id_bytes: usize,
     head_bytes_max: usize,
+    /// The socket is one of IPv6.
+    is_ipv6: bool,
     /// Our control stream, and what is still to be said on it.
     control: Option<StreamId>,
     to_say: Vec<u8>,
@@ -61,6 +63,7 @@ impl Session {
             outbox: Outbox::default(),
             id_bytes,
             head_bytes_max: settings.head_bytes_max,
+            is_ipv6: settings.is_ipv6,
             control: None,
             to_say: Vec::new(),
             ping_every: Nanos(settings.idle_timeout.0 / 3).clamp(PING_EVERY_MIN, PING_EVERY),
@@ -169,7 +172,7 @@ impl Session {
 
     fn make_one(&mut self, now: Nanos, out: &mut Datagrams) -> Option<usize> {
         let at = self.clock.instant(now);
-        let bytes = out.make(|buffer| self.connection.poll_transmit(at, 1, buffer))?;
+        let bytes = out.make(self.is_ipv6, |buffer| self.connection.poll_transmit(at, 1, buffer))?;
         self.outbox.make(bytes);
         Some(bytes)
     }
@@ -291,7 +294,7 @@ impl Session {
 
     /// Its address now; a client may change it.
     pub fn peer(&self) -> SocketAddr {
-        self.connection.remote_address()
+        address::at_socket(self.connection.remote_address(), self.is_ipv6)
     }
 
     /// The smoothed round trip; `None` before the handshake is through.

@@ -9,7 +9,7 @@ use units::Nanos;
 use super::rig::*;
 use crate::endpoint::HALF_OPEN_MAX;
 use crate::testing::*;
-use crate::{Arrival, Datagrams, Session, Settings};
+use crate::{Arrival, Datagrams, Key, Session, Settings};
 
 fn address(number: usize) -> SocketAddr {
     SocketAddr::from(([198, 18, (number >> 8) as u8, number as u8], 5000))
@@ -316,6 +316,27 @@ fn a_client_that_is_refused_learns_so() {
         client.receive(Nanos(0), out.first().unwrap().bytes);
         let lost = client.lost.expect("it is told");
         assert!(lost.to_string().contains("refused"), "{lost}");
+    }
+}
+
+/// A port that a NAT has changed leads to the client by the same path, whose round trip and window are known.
+#[test]
+fn another_port_of_ipv4_is_no_new_path() {
+    for (client, is_ipv6) in [("198.18.0.2:5000", false), ("[::ffff:198.18.0.2]:5000", true)] {
+        let mut rig = Rig::with(&Settings { is_ipv6, ..Settings::default() }, Windows::default());
+        rig.client_address = client.parse().unwrap();
+        rig.connect();
+        let stream = rig.client.request("/", &[]);
+        rig.run();
+        rig.answer(stream, 1_000_000);
+        rig.run();
+        assert!(rig.client.response(stream).is_whole);
+        let known = (rig.session().cwnd_bytes(), rig.session().datagram_bytes());
+        rig.client_address.set_port(6000);
+        rig.client.ping();
+        rig.run();
+        let (session, address) = (&rig.sessions[&Key(1)], rig.client_address);
+        assert_eq!((session.peer(), (session.cwnd_bytes(), session.datagram_bytes())), (address, known));
     }
 }
 

@@ -88,10 +88,12 @@ impl Worker {
             // Places are counted with those of TCP.
             connections_max: usize::MAX,
             idle_timeout: self.parts.limits.idle_timeout,
+            is_ipv6: false,
             steering: Steering::new(self.parts.number, count).unwrap_or(Steering::ALONE),
         };
         let mut all = Vec::new();
         for udp in self.parts.listeners.iter().filter_map(|listener| listener.udp.clone()) {
+            let settings = Settings { is_ipv6: udp.local_address()?.is_ipv6(), ..settings };
             let endpoint = Endpoint::new(acceptor, &settings).map_err(io::Error::other)?;
             self.poll.add(&*udp, DATAGRAMS, EventFlags::IN)?;
             all.push(Door { udp, endpoint });
