@@ -14,6 +14,8 @@ pub const BYTES_PER_UPDATE: u64 = 256;
 pub const RESETS: Rate = Rate { burst: 200, per_s: 20 };
 /// Resets that a client makes us send (CVE-2025-8671).
 pub const PROVOKED: Rate = Rate { burst: 100, per_s: 10 };
+/// Of QUIC: changes of the client's address, and PATH_CHALLENGE. Each costs a datagram of 1,200 bytes at once, whatever the congestion window.
+pub const PATHS: Rate = Rate { burst: 16, per_s: 1 };
 /// CONTINUATION frames of one header block (CVE-2024-28182).
 const CONTINUATIONS_MAX: u32 = 8;
 /// DATA below this is tiny.
@@ -30,6 +32,8 @@ pub enum Flood {
     Resets,
     #[error("more errors of streams than 100 at once and 10 in a second")]
     Provoked,
+    #[error("more changes of address and PATH_CHALLENGE frames than 16 at once and 1 in a second")]
+    Paths,
     #[error("more than 8 CONTINUATION frames for one header block")]
     Continuations,
     /// Answers that the client makes us keep, since it does not read: the caller sees them grow.

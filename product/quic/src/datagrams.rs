@@ -5,6 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use quinn_proto::Transmit;
 
+use crate::address;
+
 /// Bytes of datagrams that have left are kept in front of the others up to here, and up to as many as the others are.
 const LEFT_BYTES_MAX: usize = 64 << 10;
 
@@ -70,14 +72,15 @@ impl Datagrams {
         self.heads.push_back(Head { to, from, ecn, begin, end: self.bytes.len() });
     }
 
-    /// Makes one in the scratch buffer and puts it behind the others; gives its bytes.
-    pub(crate) fn make(&mut self, make: impl FnOnce(&mut Vec<u8>) -> Option<Transmit>) -> Option<usize> {
+    /// Makes one in the scratch buffer, for a socket of IPv6 or not, and puts it behind the others; gives its bytes.
+    pub(crate) fn make(&mut self, is_ipv6: bool, make: impl FnOnce(&mut Vec<u8>) -> Option<Transmit>) -> Option<usize> {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         let made = make(&mut scratch).map(|transmit| {
             let bytes = &scratch[..transmit.size.min(scratch.len())];
             let ecn = transmit.ecn.map(|ecn| ecn as u8);
-            self.push(Datagram { to: transmit.destination, from: transmit.src_ip, ecn, bytes });
+            let to = address::at_socket(transmit.destination, is_ipv6);
+            self.push(Datagram { to, from: transmit.src_ip, ecn, bytes });
             bytes.len()
         });
         self.scratch = scratch;

@@ -15,7 +15,7 @@ use quinn_proto::{IdleTimeout, MtuDiscoveryConfig, ServerConfig, TimeSource, Tra
 use units::Nanos;
 
 use crate::steering::Steering;
-use crate::{Datagrams, Session};
+use crate::{Datagrams, Session, address};
 
 /// Of QUIC (RFC 9000 section 15).
 const VERSION_1: u32 = 1;
@@ -54,6 +54,8 @@ pub struct Settings {
     pub connections_max: usize,
     /// A connection on which nothing has come for so long ends.
     pub idle_timeout: Nanos,
+    /// The socket is one of IPv6, at which addresses of IPv4 are mapped ones.
+    pub is_ipv6: bool,
     /// Which of several sockets on one port this is.
     pub steering: Steering,
 }
@@ -66,6 +68,7 @@ impl Default for Settings {
             streams_max,
             connections_max: 10_000,
             idle_timeout: Nanos::from_secs(30),
+            is_ipv6: false,
             steering: Steering::ALONE,
         }
     }
@@ -93,12 +96,14 @@ pub struct Attempt {
     incoming: quinn::Incoming,
     /// Of the client's connection ID.
     id_bytes: usize,
+    /// The socket is one of IPv6.
+    is_ipv6: bool,
 }
 
 impl Attempt {
     /// Whose it is, or says that it is.
     pub fn from(&self) -> SocketAddr {
-        self.incoming.remote_address()
+        address::at_socket(self.incoming.remote_address(), self.is_ipv6)
     }
 
     /// It has shown that the address is its own ([`Endpoint::retry`]).
@@ -206,21 +211,24 @@ impl Endpoint {
         let at = inner.clock.instant(now);
         let ecn = ecn.and_then(EcnCodepoint::from_bits);
         let mut event = None;
+        let is_ipv6 = inner.settings.is_ipv6;
         let quinn = &mut inner.quinn;
-        let answered = out.make(|buffer| match quinn.handle(at, from, to, ecn, BytesMut::from(datagram), buffer)? {
-            DatagramEvent::Response(transmit) => Some(transmit),
-            other => {
-                event = Some(other);
-                None
-            }
-        });
+        let from = address::canonical(from);
+        let answered =
+            out.make(is_ipv6, |buffer| match quinn.handle(at, from, to, ecn, BytesMut::from(datagram), buffer)? {
+                DatagramEvent::Response(transmit) => Some(transmit),
+                other => {
+                    event = Some(other);
+                    None
+                }
+            });
         match event {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => match inner.keys.get(handle.0).copied().flatten() {
                 Some(key) => Arrival::For(key, Incoming(event)),
                 None => Arrival::Ignored,
             },
             Some(DatagramEvent::NewConnection(incoming)) => {
-                decide(inner, Attempt { incoming, id_bytes: source_id_bytes(datagram) }, out)
+                decide(inner, Attempt { incoming, id_bytes: source_id_bytes(datagram), is_ipv6 }, out)
             }
             _ if answered.is_some() => Arrival::Answered,
             _ => Arrival::Ignored,
@@ -230,10 +238,10 @@ impl Endpoint {
     /// Begins a connection; its session has the datagram already. `None`: it was none that could be.
     pub fn accept(&self, now: Nanos, attempt: Attempt, out: &mut Datagrams) -> Option<Session> {
         let mut inner = self.lock();
-        let Attempt { incoming, id_bytes } = attempt;
+        let Attempt { incoming, id_bytes, is_ipv6 } = attempt;
         let at = inner.clock.instant(now);
         let mut accepted = None;
-        out.make(|buffer| match inner.quinn.accept(incoming, at, buffer, None) {
+        out.make(is_ipv6, |buffer| match inner.quinn.accept(incoming, at, buffer, None) {
             Ok(pair) => {
                 accepted = Some(pair);
                 None
@@ -260,12 +268,12 @@ impl Endpoint {
 
     /// Tells the client that there is no room for it (CONNECTION_REFUSED, RFC 9000 section 20.1).
     pub fn refuse(&self, attempt: Attempt, out: &mut Datagrams) {
-        out.make(|buffer| Some(self.lock().quinn.refuse(attempt.incoming, buffer)));
+        out.make(attempt.is_ipv6, |buffer| Some(self.lock().quinn.refuse(attempt.incoming, buffer)));
     }
 
     /// Asks the client to show that its address is its own (Retry, RFC 9000 section 8.1.2). For one that has not shown it yet.
     pub fn retry(&self, attempt: Attempt, out: &mut Datagrams) {
-        out.make(|buffer| self.lock().quinn.retry(attempt.incoming, buffer).ok());
+        out.make(attempt.is_ipv6, |buffer| self.lock().quinn.retry(attempt.incoming, buffer).ok());
     }
 
     /// Leaves it unanswered: it tries again.
@@ -327,17 +335,17 @@ impl Drop for Membership {
 
 /// Refuses an attempt, asks for a proof of its address, or leaves it to the caller.
 fn decide(mut inner: MutexGuard<'_, Inner>, attempt: Attempt, out: &mut Datagrams) -> Arrival {
-    let Attempt { incoming, id_bytes } = attempt;
+    let Attempt { incoming, id_bytes, is_ipv6 } = attempt;
     if inner.quinn.open_connections() >= inner.settings.connections_max {
-        out.make(|buffer| Some(inner.quinn.refuse(incoming, buffer)));
+        out.make(is_ipv6, |buffer| Some(inner.quinn.refuse(incoming, buffer)));
         return Arrival::Answered;
     }
     if inner.half_open >= HALF_OPEN_MAX && !incoming.remote_address_validated() {
         // Nobody is asked twice: a client that was has proved it.
-        out.make(|buffer| inner.quinn.retry(incoming, buffer).ok());
+        out.make(is_ipv6, |buffer| inner.quinn.retry(incoming, buffer).ok());
         return Arrival::Answered;
     }
-    Arrival::New(Attempt { incoming, id_bytes })
+    Arrival::New(Attempt { incoming, id_bytes, is_ipv6 })
 }
 
 fn crypto(acceptor: &tls::Acceptor) -> Result<QuicServerConfig, Unusable> {

@@ -1,5 +1,7 @@
 //! What comes on the streams of a connection, to HTTP/3.
 
+use std::net::SocketAddr;
+
 use mux::Event;
 use quinn_proto::{Connection, ConnectionError, ConnectionStats, Dir, ReadError, StreamEvent, StreamId, VarInt};
 use units::Nanos;
@@ -45,8 +47,9 @@ impl Intake {
         }
     }
 
-    /// Takes the counts of frames that have come.
-    pub fn count(&mut self, now: Nanos, stats: &ConnectionStats) -> Result<(), End> {
+    /// Takes the counts of frames that have come, and the address from which.
+    pub fn count(&mut self, now: Nanos, stats: &ConnectionStats, peer: SocketAddr) -> Result<(), End> {
+        self.budget.on_peer(now, peer)?;
         Ok(self.budget.on_stats(now, stats)?)
     }
 

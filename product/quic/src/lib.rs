@@ -9,6 +9,7 @@
 //! each connection, and makes the streams of one connection wait for each other. A request is given as the head that HTTP/1.1 would have
 //! sent ([`mux::Event::Request`]), so that one strict parser reads all three.
 
+mod address;
 mod datagrams;
 mod endpoint;
 mod h3;

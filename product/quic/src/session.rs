@@ -16,7 +16,11 @@ use crate::h3::{frames, uni, varint};
 use crate::intake::Intake;
 use crate::outbox::Outbox;
 use crate::streams::{Reply, Streams};
-use crate::{Datagrams, Incoming, Key};
+use crate::{Datagrams, Incoming, Key, address};
+
+/// A third of the timeout that most clients have; a third of ours, if that is less, but not for nothing.
+const PING_EVERY: Nanos = Nanos::from_secs(10);
+const PING_EVERY_MIN: Nanos = Nanos::from_millis(100);
 
 /// The server's end of a connection.
 pub struct Session {
@@ -29,9 +33,14 @@ pub struct Session {
     /// Of the client's connection ID.
     pub(crate) id_bytes: usize,
     head_bytes_max: usize,
+    /// The socket is one of IPv6.
+    is_ipv6: bool,
     /// Our control stream, and what is still to be said on it.
     control: Option<StreamId>,
     to_say: Vec<u8>,
+    /// A silent client of open requests is sent a PING so often; and what that is counted from.
+    ping_every: Nanos,
+    silent_since: Nanos,
     /// The connection's window is used up.
     pub(crate) is_shut: bool,
     is_broken: bool,
@@ -54,8 +63,11 @@ impl Session {
             outbox: Outbox::default(),
             id_bytes,
             head_bytes_max: settings.head_bytes_max,
+            is_ipv6: settings.is_ipv6,
             control: None,
             to_say: Vec::new(),
+            ping_every: Nanos(settings.idle_timeout.0 / 3).clamp(PING_EVERY_MIN, PING_EVERY),
+            silent_since: Nanos::ZERO,
             is_shut: false,
             is_broken: false,
         }
@@ -69,6 +81,7 @@ impl Session {
     /// Takes a datagram that the endpoint has given; what it says is asked of [`Session::event`]. An error is given once; after it
     /// nothing is taken, and [`Session::make`] tells the client.
     pub fn receive(&mut self, now: Nanos, incoming: Incoming) -> Result<(), Broken> {
+        self.silent_since = now;
         self.connection.handle_event(incoming.0);
         self.settle(now)
     }
@@ -82,7 +95,7 @@ impl Session {
             while self.connection.poll().is_some() {}
             return Ok(());
         }
-        let counted = self.intake.count(now, &stats);
+        let counted = self.intake.count(now, &stats, self.connection.remote_address());
         let taken = counted.and_then(|()| self.intake.take(now, &mut self.connection, &mut self.streams));
         if std::mem::take(&mut self.intake.is_writable) {
             self.is_shut = false;
@@ -159,7 +172,7 @@ impl Session {
 
     fn make_one(&mut self, now: Nanos, out: &mut Datagrams) -> Option<usize> {
         let at = self.clock.instant(now);
-        let bytes = out.make(|buffer| self.connection.poll_transmit(at, 1, buffer))?;
+        let bytes = out.make(self.is_ipv6, |buffer| self.connection.poll_transmit(at, 1, buffer))?;
         self.outbox.make(bytes);
         Some(bytes)
     }
@@ -247,10 +260,20 @@ impl Session {
 
     /// When `on_timeout` is to be called.
     pub fn timeout(&mut self) -> Option<Nanos> {
-        self.connection.poll_timeout().map(|at| self.clock.nanos(at))
+        let of_quic = self.connection.poll_timeout().map(|at| self.clock.nanos(at));
+        of_quic.into_iter().chain(self.ping_at()).min()
+    }
+
+    /// While a response waits for its turn nothing is sent, and a client would take the connection for dead (RFC 9000 section 10.1.2).
+    fn ping_at(&self) -> Option<Nanos> {
+        (!self.streams.open.is_empty()).then(|| self.silent_since + self.ping_every)
     }
 
     pub fn on_timeout(&mut self, now: Nanos) -> Result<(), Broken> {
+        if self.ping_at().is_some_and(|at| now >= at) {
+            self.silent_since = now;
+            self.connection.ping();
+        }
         self.connection.handle_timeout(self.clock.instant(now));
         self.settle(now)
     }
@@ -271,7 +294,7 @@ impl Session {
 
     /// Its address now; a client may change it.
     pub fn peer(&self) -> SocketAddr {
-        self.connection.remote_address()
+        address::at_socket(self.connection.remote_address(), self.is_ipv6)
     }
 
     /// The smoothed round trip; `None` before the handshake is through.

@@ -55,6 +55,7 @@ pub struct Link {
     endpoint: Endpoint,
     session: Option<Session>,
     pub client: Client,
+    pub from: SocketAddr,
     /// Those that the client has opened.
     opened: Vec<StreamId>,
     pub control: Option<StreamId>,
@@ -76,6 +77,7 @@ impl Link {
             endpoint: Endpoint::new(acceptor(), &Settings::default()).expect("a suite and a timeout"),
             session: None,
             client: Client::new(Nanos::from_secs(1), address("198.18.0.1:443"), "localhost", windows),
+            from: address("198.18.0.2:5000"),
             opened: Vec::new(),
             control: None,
             requests: BTreeMap::new(),
@@ -126,7 +128,7 @@ impl Link {
 
     pub fn deliver(&mut self, datagram: &[u8]) {
         let mut out = Datagrams::new();
-        match self.endpoint.receive(self.now, address("198.18.0.2:5000"), None, None, datagram, &mut out) {
+        match self.endpoint.receive(self.now, self.from, None, None, datagram, &mut out) {
             Arrival::New(attempt) => self.session = self.endpoint.accept(self.now, attempt, &mut out),
             Arrival::For(_, incoming) => {
                 let now = self.now;
@@ -150,7 +152,7 @@ impl Link {
     pub fn carry(&mut self, out: &Datagrams) {
         for datagram in out.iter() {
             assert!(datagram.bytes.len() <= DATAGRAM_BYTES_MAX, "a datagram of {} bytes", datagram.bytes.len());
-            if self.passes() {
+            if self.passes() && datagram.to == self.from {
                 self.client.receive(self.now, datagram.bytes);
             }
         }

@@ -57,7 +57,9 @@ const CLOSE: u8 = 17;
 const LOSE: u8 = 18;
 /// The client reads nothing more, or again.
 const DEAF: u8 = 19;
-const OPERATIONS: u8 = 20;
+/// The client is somewhere else, and says so.
+const MOVE: u8 = 20;
+const OPERATIONS: u8 = 21;
 
 /// Bits of an input's first byte.
 const HAS_NO_CONTROL: u8 = 1;
@@ -106,7 +108,7 @@ fn step(link: &mut Link, input: &mut Input<'_>) {
         PASS => link.pass(Nanos::from_millis(input.short().into())),
         AGAIN => link.again(AGAIN_UNIT * usize::from(input.byte())),
         LOSE => link.to_lose = usize::from(input.byte() % 8),
-        operation @ (DEAF | CLOSE | GO_AWAY) => on_connection(link, operation, input),
+        operation @ (DEAF | CLOSE | GO_AWAY | MOVE) => on_connection(link, operation, input),
         operation @ (MORE | FINISH | RESET | STOP | FRAME) => on_stream(link, operation, input),
         operation => answer(link, operation, input),
     }
@@ -120,6 +122,10 @@ fn on_connection(link: &mut Link, operation: u8, input: &mut Input<'_>) {
             if !link.client.is_deaf {
                 link.client.read();
             }
+        }
+        MOVE => {
+            link.from.set_port(5000 + u16::from(input.byte()));
+            link.client.ping();
         }
         CLOSE => {
             link.reached.mark("closed by the client");

@@ -3,8 +3,8 @@
 use quic::testing::{self, DATA, GOAWAY, MAX_PUSH_ID, SETTINGS};
 
 use super::{
-    AGAIN, BIDI, CANCEL, CLOSE, CONTROL, DEAF, FINISH, FRAME, GO_AWAY, HAS_NO_CONTROL, IS_NARROW, LOSE, MORE, PASS,
-    REQUEST, RESET, RESPOND, SECTION, STOP, UNI, WISH, WRITE,
+    AGAIN, BIDI, CANCEL, CLOSE, CONTROL, DEAF, FINISH, FRAME, GO_AWAY, HAS_NO_CONTROL, IS_NARROW, LOSE, MORE, MOVE,
+    PASS, REQUEST, RESET, RESPOND, SECTION, STOP, UNI, WISH, WRITE,
 };
 use crate::Script;
 
@@ -57,6 +57,8 @@ fn ends() -> Vec<Vec<u8>> {
     vec![
         program(0, [get(), respond(0, 7), write(0, 5000)].into_iter().chain(leave)),
         program(0, [get(), op(&[CANCEL, 0]), get(), op(&[GO_AWAY]), get(), respond(1, 3), pass(2000)]),
+        program(0, [get(), op(&[MOVE, 1]), respond(0, 3), op(&[MOVE, 2]), write(0, 5000), op(&[MOVE, 1]), pass(2000)]),
+        program(0, (0..20).map(|port| op(&[MOVE, port]))),
         program(0, [get(), op(&[CLOSE]).short(0x100), respond(0, 2), write(0, 100)]),
     ]
 }

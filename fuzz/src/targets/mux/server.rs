@@ -295,5 +295,6 @@ fn name(broken: &Broken) -> &'static str {
         Broken::Flood(Flood::Provoked) => "flood of stream errors",
         Broken::Flood(Flood::Continuations) => "flood of parts of a head",
         Broken::Flood(Flood::Unread) => "flood of answers unread",
+        Broken::Flood(Flood::Paths) => unreachable!("HTTP/2 has no paths"),
     }
 }

@@ -1,6 +1,8 @@
 //! Bounds on frames that cost more to take than to send: the rates of HTTP/2 (`mux::budget`), of frames of HTTP/3 and of QUIC.
 
-use mux::budget::{BYTES_PER_UPDATE, Bucket, CONTROL, DATA_BYTES_MIN, Flood, PROVOKED, RESETS, UPDATES};
+use std::net::SocketAddr;
+
+use mux::budget::{BYTES_PER_UPDATE, Bucket, CONTROL, DATA_BYTES_MIN, Flood, PATHS, PROVOKED, RESETS, UPDATES};
 use quinn_proto::ConnectionStats;
 use units::Nanos;
 
@@ -11,10 +13,14 @@ pub struct Budget {
     resets: Bucket,
     provoked: Bucket,
     updates: Bucket,
+    paths: Bucket,
     /// Of QUIC, so far: frames, and bytes for which updates were given back.
     control_frames: u64,
     update_frames: u64,
+    challenges: u64,
     sent_bytes: u64,
+    /// Its address when it was last looked at.
+    peer: Option<SocketAddr>,
 }
 
 impl Budget {
@@ -22,7 +28,6 @@ impl Budget {
     pub fn on_stats(&mut self, now: Nanos, stats: &ConnectionStats) -> Result<(), Flood> {
         let came = &stats.frame_rx;
         let control = came.ping
-            + came.path_challenge
             + came.new_connection_id
             + came.retire_connection_id
             + came.reset_stream
@@ -43,7 +48,20 @@ impl Budget {
                 return Err(Flood::Updates);
             }
         }
+        for _ in std::mem::replace(&mut self.challenges, came.path_challenge)..came.path_challenge {
+            self.on_path(now)?;
+        }
         Ok(())
+    }
+
+    /// Where it is now. Somewhere else than before, QUIC sends at once to see whether it is there, past the order.
+    pub fn on_peer(&mut self, now: Nanos, peer: SocketAddr) -> Result<(), Flood> {
+        let before = self.peer.replace(peer);
+        if before.is_some_and(|before| before != peer) { self.on_path(now) } else { Ok(()) }
+    }
+
+    fn on_path(&mut self, now: Nanos) -> Result<(), Flood> {
+        if self.paths.take(now, PATHS) { Ok(()) } else { Err(Flood::Paths) }
     }
 
     /// A frame that asks for something or is of no use.
@@ -76,6 +94,7 @@ mod tests {
         let after = |ping: u64, max_data: u64, bytes: u64| {
             let mut stats = ConnectionStats::default();
             stats.frame_rx.ping = ping;
+            stats.frame_rx.path_challenge = 16;
             stats.frame_rx.max_data = max_data;
             stats.udp_tx.bytes = bytes;
             let mut budget = Budget::default();
@@ -86,6 +105,9 @@ mod tests {
         assert_eq!(after(1001, 0, 0), Err(Flood::Control));
         assert_eq!(after(0, 1000, 0), Ok(()));
         assert_eq!(after(0, 1001, 0), Err(Flood::Updates));
+        let mut stats = ConnectionStats::default();
+        stats.frame_rx.path_challenge = 17;
+        assert_eq!(Budget::default().on_stats(Nanos(0), &stats), Err(Flood::Paths));
         let mut budget = Budget::default();
         for round in 1..100 {
             let mut stats = ConnectionStats::default();

@@ -9,7 +9,7 @@ use units::Nanos;
 use super::rig::*;
 use crate::endpoint::HALF_OPEN_MAX;
 use crate::testing::*;
-use crate::{Arrival, Datagrams, Session, Settings};
+use crate::{Arrival, Datagrams, Key, Session, Settings};
 
 fn address(number: usize) -> SocketAddr {
     SocketAddr::from(([198, 18, (number >> 8) as u8, number as u8], 5000))
@@ -151,6 +151,24 @@ fn an_idle_connection_ends() {
     let idle = rig.now - before;
     assert!(idle >= Nanos::from_secs(1) && idle <= Nanos::from_secs(3), "{idle:?}");
     assert_eq!(rig.broken, None);
+}
+
+#[test]
+fn a_response_may_wait_longer_than_the_idle_timeout() {
+    let mut rig = Rig::connected();
+    let stream = rig.client.request("/", &[]);
+    rig.run_for(Nanos::from_secs(80));
+    assert_eq!((&rig.client.lost, &rig.broken), (&None, &None));
+    rig.answer(stream, 1000);
+    rig.run();
+    assert_eq!(rig.client.response(stream).body, counted(1000));
+    // One that hears nothing ends all the same, later by the time of one PING.
+    rig.client.request("/", &[]);
+    rig.run();
+    rig.passes = Box::new(|_| false);
+    let before = rig.now;
+    rig.run_until(|rig| rig.session().has_ended());
+    assert!(rig.now - before <= Nanos::from_secs(40), "{:?}", rig.now - before);
 }
 
 #[test]
@@ -298,6 +316,27 @@ fn a_client_that_is_refused_learns_so() {
         client.receive(Nanos(0), out.first().unwrap().bytes);
         let lost = client.lost.expect("it is told");
         assert!(lost.to_string().contains("refused"), "{lost}");
+    }
+}
+
+/// A port that a NAT has changed leads to the client by the same path, whose round trip and window are known.
+#[test]
+fn another_port_of_ipv4_is_no_new_path() {
+    for (client, is_ipv6) in [("198.18.0.2:5000", false), ("[::ffff:198.18.0.2]:5000", true)] {
+        let mut rig = Rig::with(&Settings { is_ipv6, ..Settings::default() }, Windows::default());
+        rig.client_address = client.parse().unwrap();
+        rig.connect();
+        let stream = rig.client.request("/", &[]);
+        rig.run();
+        rig.answer(stream, 1_000_000);
+        rig.run();
+        assert!(rig.client.response(stream).is_whole);
+        let known = (rig.session().cwnd_bytes(), rig.session().datagram_bytes());
+        rig.client_address.set_port(6000);
+        rig.client.ping();
+        rig.run();
+        let (session, address) = (&rig.sessions[&Key(1)], rig.client_address);
+        assert_eq!((session.peer(), (session.cwnd_bytes(), session.datagram_bytes())), (address, known));
     }
 }
 

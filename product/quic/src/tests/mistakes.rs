@@ -314,6 +314,33 @@ fn frames_of_quic_are_counted() {
     });
 }
 
+/// A connected client that is somewhere else before each of so many PINGs, and answers nothing; UDP payload that was made for it.
+fn wander(moves: u16) -> (Rig, usize) {
+    let mut rig = Rig::connected();
+    let mut made = 0;
+    for port in 1..=moves {
+        rig.client_address.set_port(port);
+        rig.client.ping();
+        let ping = rig.client.transmit(rig.now).expect("a PING");
+        rig.deliver(rig.client_address, &ping);
+        made += rig.make(usize::MAX);
+    }
+    (rig, made)
+}
+
+#[test]
+fn clients_that_move_have_their_rate() {
+    let (rig, made) = wander(200);
+    assert_eq!(rig.broken, Some(Broken::Flood(Flood::Paths)));
+    // For each move a datagram to where it is now, and for the first one to where it was.
+    assert!((16 * 1200..18 * 1200).contains(&made), "{made}");
+    let (mut rig, _) = wander(15);
+    let stream = rig.client.request("/", &[]);
+    rig.run();
+    assert_eq!((&rig.client.lost, &rig.broken), (&None, &None));
+    assert_eq!(rig.requests(), [stream]);
+}
+
 #[test]
 fn cancelled_and_malformed_requests_have_their_rates() {
     /// Rounds of 20 at once, as long as the connection lasts; how many it took.

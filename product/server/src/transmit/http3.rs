@@ -101,11 +101,6 @@ impl<S: Socket + Clone> Transmitter<S> {
         session.is_acknowledged() || session.is_closing()
     }
 
-    /// Where its client is now.
-    pub fn peer(&mut self, id: PipeId) -> std::net::SocketAddr {
-        quic(framed(&mut self.pipes[id.0])).session.peer()
-    }
-
     /// Owners of the connections to which time has happened since this was last called.
     pub fn stirred(&mut self) -> std::vec::Drain<'_, u64> {
         self.shared.stirred.drain(..)

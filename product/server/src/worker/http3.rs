@@ -18,13 +18,16 @@ use super::conn::Conn;
 use super::exchange::Exchange;
 use super::secure::{HANDSHAKE_TIMEOUT, HANDSHAKES_PER_TURN_MAX};
 use super::streams::Multiplexed;
-use super::{DATAGRAMS, Worker};
+use super::{DATAGRAMS, TURN_FOR, Worker};
+use crate::clock;
 use crate::conn::Http1;
 use crate::transmit::{Connection, Flow, Opening, PipeId, PipeState};
 use crate::udp::{Came, Pieces, Udp};
 
 /// System calls that read from one socket in a turn, each up to eight pieces.
 const RECEIVES_PER_TURN_MAX: usize = 16;
+/// So much of a turn is for them; the rest is for those who are here already, however many more come.
+const DATAGRAMS_FOR: Nanos = Nanos(TURN_FOR.0 / 2);
 /// A connection that ends on our wish stays so long for its client to acknowledge the last response.
 const FAREWELL: Nanos = Nanos::from_secs(2);
 /// Payload of a full datagram where the path takes Ethernet's, over IPv6 (RFC 8899 finds out).
@@ -87,11 +90,13 @@ impl Worker {
             // Places are counted with those of TCP.
             connections_max: usize::MAX,
             idle_timeout: self.parts.limits.idle_timeout,
+            is_ipv6: false,
             steering: Steering::new(self.parts.number, count).unwrap_or(Steering::ALONE),
         };
         let mut all = Vec::new();
         for listener in &self.parts.listeners {
             let Some(udp) = listener.udp.clone() else { continue };
+            let settings = Settings { is_ipv6: udp.local_address()?.is_ipv6(), ..settings };
             let endpoint = Endpoint::new(acceptor, &settings).map_err(io::Error::other)?;
             self.poll.add(&*udp, DATAGRAMS, EventFlags::IN)?;
             all.push(Door { udp, endpoint, is_passed: listener.is_passed, is_full: false });
@@ -119,7 +124,8 @@ impl Worker {
             for _ in 0..RECEIVES_PER_TURN_MAX {
                 let may_have_more = door.udp.receive(pieces, |came| self.take_datagram(number, door, &came, answers));
                 // Behind enough newcomers the others wait in the socket for the next turn.
-                if !may_have_more || self.is_turn_over() || self.has_begun_enough() {
+                let is_over = clock::now() - self.turn_began_at >= DATAGRAMS_FOR || self.has_begun_enough();
+                if !may_have_more || is_over {
                     break;
                 }
             }
@@ -238,16 +244,14 @@ impl Worker {
         if !self.conns[at].socket.is_quic() {
             return self.parts.transmitter.receive(self.now, pipe, bytes);
         }
-        self.follow_client(at, pipe);
+        self.follow_handshake(at, pipe);
         self.parts.transmitter.broken(pipe).map_or(Ok(()), Err)
     }
 
-    /// A client may move, and its handshake may be over.
-    fn follow_client(&mut self, at: usize, pipe: PipeId) {
-        let peer = self.parts.transmitter.peer(pipe);
+    /// Its handshake may be over. It stays at the address of that: any datagram may say another, and quinn does not tell which are proved.
+    fn follow_handshake(&mut self, at: usize, pipe: PipeId) {
         let is_connected = !self.parts.transmitter.is_handshaking(pipe);
         let conn = &mut self.conns[at];
-        (conn.address, conn.port) = (peer.ip(), peer.port());
         if is_connected
             && std::mem::replace(&mut conn.is_handshaking, false)
             && let Some(multiplexed) = &mut conn.multiplexed

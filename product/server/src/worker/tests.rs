@@ -142,6 +142,8 @@ mod handshakes;
 mod http2;
 #[cfg(feature = "http3")]
 mod http3;
+#[cfg(feature = "http3")]
+mod newcomers;
 mod records;
 
 /// The flood used to be answered to its end first, however much more of it came meanwhile.

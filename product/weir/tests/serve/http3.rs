@@ -8,6 +8,7 @@ use quic::testing::{Client, Response, Windows};
 use rustix::process::Signal;
 use units::Nanos;
 
+use crate::common::tls::Made;
 use crate::common::{PATIENCE, Server, Site, content, run_to_end, wait_until};
 
 const LARGE: usize = 1_000_000;
@@ -99,7 +100,11 @@ impl Asking {
 
 /// Of the same family.
 fn socket(server: SocketAddr) -> UdpSocket {
-    let socket = UdpSocket::bind(if server.is_ipv6() { "[::1]:0" } else { "127.0.0.1:0" }).unwrap();
+    socket_at(if server.is_ipv6() { "[::1]:0" } else { "127.0.0.1:0" })
+}
+
+fn socket_at(address: &str) -> UdpSocket {
+    let socket = UdpSocket::bind(address).unwrap();
     socket.set_read_timeout(Some(std::time::Duration::from_millis(2))).unwrap();
     socket
 }
@@ -154,6 +159,38 @@ fn a_client_that_moves_keeps_its_download() {
         assert!(asking.is_large(stream));
         asking.client.close(Nanos::ZERO, 0);
     }
+}
+
+/// A datagram says where it is from, which its sender need not be: class and line are of the address of the handshake.
+#[test]
+fn a_client_that_moves_is_whom_its_handshake_was_with() {
+    let site = site();
+    Made::new(&site, "own", &["localhost"]);
+    let text = format!(
+        "[server]\nrecords = '{}'\naccess_log = '-'\n[uplink]\nshaping = 'off'\n\
+         [[class]]\nname = 'home'\n[[class.rule]]\nnetwork = '127.0.0.1/32'\n\
+         [[class]]\nname = 'elsewhere'\n[[class.rule]]\nnetwork = '127.0.0.2/32'\n\
+         [[listener]]\naddress = '127.0.0.1:0'\ntls = true\n\
+         [[site]]\nroot = '{}'\ncert = 'own.pem'\nkey = 'own.key'\n",
+        site.outside("records.csv").display(),
+        site.served().display(),
+    );
+    std::fs::write(site.outside("weir.toml"), text).unwrap();
+    let server = Server::run(&site.outside("weir.toml"));
+    let mut asking = Asking::to(&server);
+    assert_eq!(asking.get("/size-10").body.len(), 10);
+    for from in ["127.0.0.1:0", "127.0.0.2:0"] {
+        asking.socket = socket_at(from);
+        (0..2).for_each(|_| assert_eq!(asking.get("/size-10").body.len(), 10));
+    }
+    let is_logged =
+        |line: &String| line.starts_with("127.0.0.1 ") && line.contains("\"GET /size-10 HTTP/3.0\" 200 10 ");
+    wait_until("lines of all", || server.stdout().iter().filter(|line| is_logged(line)).count() == 5);
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_status().code(), Some(0), "{:?}", server.stderr());
+    let run = record::Run::read(site.outside("records.csv").parent().unwrap()).unwrap();
+    let classes: Vec<_> = run.records.iter().map(|row| run.manifest.clients[row.group as usize].as_str()).collect();
+    assert_eq!(classes, ["home"; 5]);
 }
 
 #[test]

@@ -1,145 +1,83 @@
-//! Newcomers of HTTP/3, whose addresses may be forged.
+//! Connections of HTTP/3, and what their datagrams leave to others.
 
-use std::net::{SocketAddr, UdpSocket};
-
-use quic::testing::Windows;
+use quic::testing::{Client as Peer, Windows};
+use quic::{Datagram, Datagrams};
 
 use super::*;
-use crate::clients::ClientLimits;
-use crate::udp::{Group, Udp};
-use crate::worker::secure::HANDSHAKES_PER_TURN_MAX;
+use crate::udp::{Group, Pieces, Udp};
 
-/// More than these tests need.
-const TURNS_MAX: usize = 100;
+/// A client and its socket.
+struct Asking {
+    peer: Peer,
+    socket: Udp,
+    server: std::net::SocketAddr,
+}
+
+fn bound() -> Udp {
+    let group = Group { count: 1, only_v6: true, control_priority: 0 };
+    Udp::bind_all("127.0.0.1:0".parse().unwrap(), group).unwrap().remove(0)
+}
 
 impl Bench {
-    /// Its clients speak HTTP/3 too; there are so many places, and one client may have so many (0: all).
-    fn with_datagrams(name: &str, places: usize, connections_max: u32) -> Bench {
+    /// It speaks HTTP/3 too, while its other clients do without TLS.
+    fn of_datagrams(name: &str) -> Bench {
         let mut bench = Bench::secured(name);
-        let parts = &mut bench.worker.parts;
-        parts.places = Arc::new(Places::new(places, &[Arc::clone(&parts.wake)]));
-        parts.clients = Arc::new(Clients::new(ClientLimits { connections_max, ..parts.limits.clients(places) }));
-        let group = Group { count: 1, only_v6: true, control_priority: 0 };
-        let udp = Udp::bind_all("127.0.0.1:0".parse().unwrap(), group).unwrap().remove(0);
-        parts.listeners[0].udp = Some(Arc::new(udp));
+        let listener = &mut bench.worker.parts.listeners[0];
+        listener.is_secure = false;
+        listener.udp = Some(Arc::new(bound()));
         bench.worker.open_doors().unwrap();
         bench
     }
 
-    /// Clients that have knocked.
-    fn knock(&self, count: usize) -> Vec<Knocker> {
-        let to = self.worker.parts.listeners[0].udp.as_ref().unwrap().local_address().unwrap();
-        let mut knockers: Vec<Knocker> = (0..count).map(|_| Knocker::new(to)).collect();
-        knockers.iter_mut().for_each(Knocker::say);
-        knockers
-    }
-
-    fn turns(&mut self) {
-        (0..TURNS_MAX).for_each(|_| self.turn());
-    }
-
-    /// Connections of TCP and of QUIC.
-    fn connections(&self) -> (usize, usize) {
-        let quic = self.worker.conns.iter().filter(|(_, conn)| conn.socket.is_quic()).count();
-        (self.worker.conns.len() - quic, quic)
+    /// A client whose handshake is over.
+    fn connect_http3(&mut self) -> Asking {
+        let server = self.worker.parts.listeners[0].udp.as_ref().unwrap().local_address().unwrap();
+        let peer = Peer::new(self.worker.now, server, "localhost", Windows::default());
+        let mut asking = Asking { peer, socket: bound(), server };
+        for _ in 0..100_000 {
+            asking.talk(self.worker.now);
+            if asking.peer.is_connected {
+                asking.peer.hello();
+                asking.talk(self.worker.now);
+                return asking;
+            }
+            self.turn();
+        }
+        panic!("no handshake: {:?}", asking.peer.lost);
     }
 }
 
-/// A client of QUIC for which no time passes.
-struct Knocker {
-    socket: UdpSocket,
-    to: SocketAddr,
-    client: quic::testing::Client,
-}
-
-impl Knocker {
-    fn new(to: SocketAddr) -> Knocker {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.set_nonblocking(true).unwrap();
-        let client = quic::testing::Client::new(Nanos::ZERO, to, "localhost", Windows::default());
-        Knocker { socket, to, client }
-    }
-
-    fn say(&mut self) {
-        while let Some(datagram) = self.client.transmit(Nanos::ZERO) {
-            self.socket.send_to(&datagram, self.to).unwrap();
+impl Asking {
+    fn talk(&mut self, now: Nanos) {
+        let Asking { peer, socket, .. } = self;
+        while socket.receive(&mut Pieces::new(), |came| peer.receive(now, came.bytes)) {}
+        while let Some(datagram) = self.peer.transmit(now) {
+            self.send(&datagram, 1);
         }
     }
 
-    /// Takes what has come; how many datagrams those were.
-    fn hear(&mut self) -> usize {
-        let mut datagram = [0; 2048];
-        let mut heard = 0;
-        while let Ok(bytes) = self.socket.recv(&mut datagram) {
-            self.client.receive(Nanos::ZERO, &datagram[..bytes]);
-            heard += 1;
-        }
-        heard
+    /// The same so many times.
+    fn send(&self, bytes: &[u8], times: usize) {
+        let mut out = Datagrams::new();
+        (0..times).for_each(|_| out.push(Datagram { to: self.server, from: None, ecn: None, bytes }));
+        let _ = self.socket.send(&mut out, 0);
     }
 }
 
-/// Those beyond wait in the socket, and are let in without knocking again.
+/// A socket that does not empty used to take whole turns, in which one connection was read beside it.
 #[test]
-fn a_turn_begins_few_connections_of_quic() {
-    let mut bench = Bench::with_datagrams("initials", 64, 0);
-    let knockers = bench.knock(2 * HANDSHAKES_PER_TURN_MAX + 4);
-    for _ in 0..TURNS_MAX {
-        let before = bench.connections().1;
-        bench.worker.poll.wait(Some(Nanos::ZERO)).unwrap();
-        bench.worker.tick(None);
-        // However slow the machine, it is not time that ends it.
-        bench.worker.turn_began_at = Nanos::MAX;
-        bench.worker.turn();
-        assert!(bench.connections().1 - before <= HANDSHAKES_PER_TURN_MAX);
+fn a_flood_of_datagrams_leaves_others_their_turn() {
+    let mut bench = Bench::of_datagrams("flood-datagrams");
+    let mut flood = bench.connect_http3();
+    flood.peer.ping();
+    let ping = flood.peer.transmit(bench.worker.now).expect("a PING");
+    let mut others: Vec<Client> = (0..8).map(|_| bench.connect()).collect();
+    others.iter_mut().for_each(|other| other.send(HEAD));
+    let mut turns = 0;
+    while others.iter_mut().any(|other| other.responses() == 0) {
+        flood.send(&ping, 20_000);
+        bench.turn();
+        turns += 1;
     }
-    assert_eq!(bench.connections(), (0, knockers.len()));
-}
-
-/// Its first datagram proves no address: a Retry asks for that, and nobody has to go before.
-#[test]
-fn an_address_that_may_be_forged_takes_nobodys_place() {
-    let mut bench = Bench::with_datagrams("forged", 2, 0);
-    let _idle = [bench.connect(), bench.connect()];
-    bench.turns();
-    assert_eq!(bench.connections(), (2, 0));
-    let mut knockers = bench.knock(5);
-    bench.turns();
-    assert_eq!(bench.connections(), (2, 0));
-    assert!(knockers.iter_mut().all(|knocker| knocker.hear() == 1 && knocker.client.lost.is_none()));
-    // One that gives the token back is let in.
-    knockers[0].say();
-    bench.turns();
-    assert_eq!(bench.connections(), (1, 1));
-}
-
-/// Nor does it use up what a client may have.
-#[test]
-fn an_address_that_may_be_forged_leaves_its_client_half_of_its_connections() {
-    let mut bench = Bench::with_datagrams("victim", 64, 6);
-    let mut knockers = bench.knock(6);
-    bench.turns();
-    assert_eq!(bench.connections(), (0, 3));
-    for knocker in &mut knockers {
-        knocker.hear();
-        knocker.say();
-    }
-    bench.turns();
-    assert_eq!(bench.connections(), (0, 6));
-}
-
-/// Those who knock at a socket of the service manager's are left to the next process that has it.
-#[test]
-fn a_worker_that_stops_refuses_nobody_at_a_passed_socket() {
-    for is_passed in [false, true] {
-        let mut bench = Bench::with_datagrams(&format!("stops-{is_passed}"), 2, 0);
-        bench.worker.parts.listeners[0].is_passed = is_passed;
-        bench.worker.http3 = Default::default();
-        bench.worker.poll = poll(&bench.worker.parts).unwrap();
-        bench.worker.open_doors().unwrap();
-        bench.worker.stop_at = Some(Nanos::MAX);
-        let mut knocker = bench.knock(1).remove(0);
-        bench.turns();
-        assert_eq!((knocker.hear(), knocker.client.lost.is_some()), (usize::from(!is_passed), !is_passed));
-        assert_eq!(bench.connections(), (0, 0));
-    }
+    assert!(turns <= 3, "answered after {turns} turns");
 }
