@@ -118,10 +118,15 @@ impl Connection {
 
     /// From now on the kernel seals what is sent, and opens what comes.
     pub fn seal_in_kernel(&self, keys: &tls::KernelKeys) -> io::Result<()> {
-        let Way::Tcp(socket, sealer) = &*self.0 else { return Err(io::ErrorKind::Unsupported.into()) };
-        // Known before it is so: should the second direction fail, nothing may be said as if there were no TLS.
-        let _ = sealer.set(Sealer::new(keys));
-        Sealer::begin(socket, keys)
+        match &*self.0 {
+            Way::Tcp(socket, sealer) => {
+                // Known before it is so: should the second direction fail, nothing may be said as if there were no TLS.
+                let _ = sealer.set(Sealer::new(keys));
+                Sealer::begin(socket, keys)
+            }
+            #[cfg(feature = "http3")]
+            Way::Quic(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     /// Who seals where that is the kernel.
