@@ -188,7 +188,7 @@ impl Bench {
                  server {{ listen 127.0.0.1:{port}{} reuseport deferred backlog=4096; root {files}; {}}}\n}}\n",
                 as_root("user root;\n"),
                 with_tls(" ssl http2".into()),
-                with_tls(format!("ssl_certificate {cert}; ssl_certificate_key {key}; ")),
+                with_tls(format!("ssl_certificate {cert}; ssl_certificate_key {key}; ssl_protocols TLSv1.2 TLSv1.3; ")),
             )),
             Kind::H2o => Some(format!(
                 "{}num-threads: {workers}\nmax-connections: 20000\nhttp1-request-timeout: 300\nhttp2-idle-timeout: 300\n\
