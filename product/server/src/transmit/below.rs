@@ -63,7 +63,8 @@ impl<S: TcpView> Below<S> {
             self.bytes();
         }
         if self.sockets.len() >= REMEMBERED_MAX {
-            self.sockets.remove(0);
+            let forgotten = self.sockets.remove(0).owner;
+            self.watch = self.watch.take().filter(|watch| watch.owner != forgotten);
         }
         self.sockets.push(Known { owner, socket: socket.downgrade(), memory_bytes: 0 });
     }

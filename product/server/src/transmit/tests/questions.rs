@@ -99,6 +99,23 @@ fn only_a_write_that_is_below_as_a_whole_is_watched() {
     assert_eq!(below.watched(), Watched::Nothing, "a part of what is behind it is kept");
 }
 
+/// So many connections have packets below that one is forgotten: what it had is watched no longer, or it would seem to stay for ever.
+#[test]
+fn what_is_forgotten_is_not_watched() {
+    let bench = Bench::new("srpt", None);
+    let sockets: Vec<FakeSocket> = (0..257).map(|_| bench.socket('A', 0)).collect();
+    let mut below = Below::new();
+    for (owner, socket) in (0..).zip(&sockets) {
+        below.on_written(owner, socket);
+        socket.queued_below.set(2_304);
+        if owner == 0 {
+            below.look(1_448);
+            assert!(below.watch());
+        }
+        assert_eq!(below.watched() == Watched::Waits, owner < 256);
+    }
+}
+
 /// A full socket says so by itself; only where the kernel orders would it take bytes all the same.
 #[test]
 fn room_is_asked_for_only_where_the_kernel_orders() {
