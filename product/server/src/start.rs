@@ -344,7 +344,13 @@ fn transmitter(config: &mut Config, pool: &Arc<Pool>, wake: &Arc<Wake>) -> Trans
 
 /// What the kernel may seal, if it is asked to.
 fn kernel_tls(config: &Config, logs: &Logs) -> KernelTls {
-    if !config.kernel_tls || !config.is_secure() {
+    if !config.kernel_tls {
+        return KernelTls::default();
+    }
+    if !config.is_secure() {
+        logs.error(
+            "kTLS has no effect: no listener speaks TLS; expected --cert and --key, or tls = true in a listener",
+        );
         return KernelTls::default();
     }
     KernelTls::ask().unwrap_or_else(|why| {

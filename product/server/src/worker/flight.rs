@@ -1,5 +1,5 @@
 //! The long flight of a handshake, with the certificate: 1 to 5 KB, a response in all but its meaning. Where responses have an order, it has
-//! its place among them and its client's account is charged for it, or who opens connections without end would take the link from everybody.
+//! its place among them and its client's account is charged for it: clients that open connections without end would take the link from everybody.
 //!
 //! What the client says meanwhile stays in its socket: it can say nothing of use before it has the flight.
 

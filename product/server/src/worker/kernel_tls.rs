@@ -36,7 +36,7 @@ impl Worker {
         let is_plain = session.is_untouched() && tls::is_plain_http(&scratch[..bytes]);
         let part = if is_plain { bytes } else { session.bytes_of_record(&scratch[..bytes]) };
         drop(session);
-        // Whoever takes the keys is to be its only holder.
+        // The session gives its keys to its only holder.
         drop(secure);
         // They are there.
         if rustix::net::recv(&conn.socket, &mut scratch[..part], RecvFlags::empty()) != Ok((part, part)) {

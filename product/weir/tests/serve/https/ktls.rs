@@ -113,3 +113,10 @@ fn garbage_ends_the_connection_with_a_reason() {
         }
     });
 }
+
+#[test]
+fn without_tls_it_is_said_to_have_no_effect() {
+    let site = Site::of_sizes(&[10]);
+    let server = Server::start(&site, &["--ktls"]);
+    said(&server, "kTLS has no effect: no listener speaks TLS; expected --cert and --key");
+}
