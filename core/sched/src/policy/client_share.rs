@@ -16,6 +16,8 @@
 //! - Of `k` clients that always wait, each gets `1 / (k + 1)` of the link at least, but for `k A` once, whatever the others do.
 //! - Bytes alone count. Splitting a response into requests, connections or carriers changes nothing of the account.
 //!
+//! All this is of an allowance of a grant or more. With less than half a grant clients take turns, a grant each, however short it is.
+//!
 //! A client offers its best ready job, by [`Policy::within`], and the inner policy orders what clients offer. A size that is not known is the inner policy's
 //! business.
 
