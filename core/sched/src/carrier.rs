@@ -167,8 +167,9 @@ impl Carrier {
         self.members.len()
     }
 
-    pub fn slots(&self) -> impl Iterator<Item = u32> {
-        self.members.iter().map(|member| member.slot)
+    /// The jobs on it, by slot and number, as they came.
+    pub fn jobs(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.members.iter().map(|member| (member.slot, member.number))
     }
 
     pub fn add(&mut self, slot: u32, number: u64, class: u16, precedence: Precedence) {

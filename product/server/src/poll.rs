@@ -21,6 +21,8 @@ const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 pub struct Poll {
     epoll: OwnedFd,
     ready: Vec<Ready>,
+    /// How many of those were taken.
+    taken: usize,
     /// Why `epoll_pwait2` is not used.
     refusal: Option<Errno>,
 }
@@ -35,7 +37,7 @@ pub struct Ready {
 impl Poll {
     pub fn new() -> io::Result<Poll> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let mut poll = Poll { epoll, ready: Vec::with_capacity(EVENTS_PER_TURN_MAX), refusal: None };
+        let mut poll = Poll { epoll, ready: Vec::with_capacity(EVENTS_PER_TURN_MAX), taken: 0, refusal: None };
         // So that a thread that could not wait is found before it is started.
         match poll.wait_exactly(Some(AT_ONCE)) {
             Err(error @ (Errno::NOSYS | Errno::PERM)) => poll.refusal = Some(error),
@@ -62,9 +64,14 @@ impl Poll {
         Ok(epoll::delete(&self.epoll, source)?)
     }
 
-    /// Waits until something is ready, for at most `timeout`; for ever without one. An interrupting signal ends it too.
+    /// Waits until something is ready, for at most `timeout`; for ever without one. An interrupting signal ends it too. Not at all
+    /// while something is left of what was ready before.
     pub fn wait(&mut self, timeout: Option<Nanos>) -> io::Result<()> {
+        if self.left() > 0 {
+            return Ok(());
+        }
         self.ready.clear();
+        self.taken = 0;
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: (timeout.0 / 1_000_000_000) as i64,
             tv_nsec: (timeout.0 % 1_000_000_000) as i64,
@@ -93,13 +100,20 @@ impl Poll {
         })
     }
 
-    pub fn len(&self) -> usize {
-        self.ready.len()
+    /// Ready descriptors that were not taken.
+    pub fn left(&self) -> usize {
+        self.ready.len() - self.taken
     }
 
-    /// The `at`-th ready descriptor of the last wait.
-    pub fn ready(&self, at: usize) -> Ready {
-        self.ready[at]
+    /// Whether this one is among them.
+    pub fn is_left(&self, token: u64) -> bool {
+        self.ready[self.taken..].iter().any(|ready| ready.token == token)
+    }
+
+    pub fn take(&mut self) -> Option<Ready> {
+        let ready = self.ready.get(self.taken).copied()?;
+        self.taken += 1;
+        Some(ready)
     }
 }
 
@@ -121,14 +135,18 @@ mod tests {
             poll.add(&first, 7, epoll::EventFlags::IN).unwrap();
             poll.add(&second, u64::MAX, epoll::EventFlags::IN).unwrap();
             poll.wait(Some(Nanos::ZERO)).unwrap();
-            assert_eq!(poll.len(), 0);
+            assert_eq!(poll.left(), 0);
             second.set();
             poll.wait(None).unwrap();
-            assert_eq!(poll.len(), 1);
-            assert_eq!((poll.ready(0).token, poll.ready(0).flags), (u64::MAX, epoll::EventFlags::IN));
+            assert_eq!(poll.left(), 1);
             first.set();
+            poll.wait(None).unwrap();
+            assert_eq!(poll.left(), 1, "what is left comes first");
+            assert!(poll.is_left(u64::MAX) && !poll.is_left(7));
+            assert_eq!(poll.take().map(|ready| (ready.token, ready.flags)), Some((u64::MAX, epoll::EventFlags::IN)));
+            assert!(poll.take().is_none());
             poll.wait(Some(Nanos::from_secs(1000))).unwrap();
-            assert_eq!(poll.len(), 2);
+            assert_eq!(poll.left(), 2);
         }
     }
 
@@ -138,7 +156,7 @@ mod tests {
             let (began, wait) = (std::time::Instant::now(), Nanos::from_micros(1300));
             poll.wait(Some(wait)).unwrap();
             assert!(began.elapsed().as_nanos() >= u128::from(wait.0));
-            assert_eq!(poll.len(), 0);
+            assert_eq!(poll.left(), 0);
         }
     }
 }

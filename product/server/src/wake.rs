@@ -43,11 +43,12 @@ mod tests {
         poll.add(&wake, 7, EventFlags::IN).unwrap();
         for _ in 0..2 {
             poll.wait(Some(Nanos::ZERO)).unwrap();
-            assert_eq!(poll.len(), 0);
+            assert_eq!(poll.left(), 0);
             wake.set();
             wake.set();
             poll.wait(Some(Nanos::from_secs(1000))).unwrap();
-            assert_eq!(poll.len(), 1);
+            assert_eq!(poll.left(), 1);
+            poll.take();
             wake.clear();
         }
     }

@@ -49,7 +49,7 @@ impl Drain {
     /// The connection has ended; what was left on it is aborted. A no-op for a closed one.
     pub fn close(&mut self, id: CarrierId) {
         let Some(carrier) = self.carrier(id) else { return };
-        let slots: Vec<u32> = carrier.slots().collect();
+        let slots: Vec<u32> = carrier.jobs().map(|(slot, _)| slot).collect();
         slots.into_iter().for_each(|slot| self.depart(slot));
         self.carriers[id.slot as usize] = None;
         self.carrier_count -= 1;
@@ -70,6 +70,11 @@ impl Drain {
             self.on_overtaking(now, id.slot, arrival.size);
         }
         Some(id)
+    }
+
+    /// The jobs on a carrier, at most [`JOBS_PER_CARRIER_MAX`], as they came; none of a closed one.
+    pub fn jobs_on(&self, id: CarrierId) -> impl Iterator<Item = JobId> {
+        self.carrier(id).into_iter().flat_map(Carrier::jobs).map(|(slot, number)| JobId { slot, number })
     }
 
     /// The client wishes otherwise (PRIORITY_UPDATE, RFC 9218 section 7). A no-op for a departed job, or one without a carrier.

@@ -122,14 +122,19 @@ impl<S: Socket + Clone> Transmitter<S> {
     pub fn say(&mut self, id: PipeId) {
         let framed = framed(&mut self.pipes[id.0]);
         if !std::mem::replace(&mut framed.is_unsaid, true) {
-            self.unsaid.push(id);
+            self.unsaid.push_back(id);
         }
     }
 
     /// Hands down what connections have to say for themselves and no response took along.
-    pub(super) fn say_unsaid(&mut self, now: Nanos) {
-        let mut unsaid = take(&mut self.unsaid);
-        for id in unsaid.drain(..) {
+    pub(super) fn say_unsaid(&mut self, clock: &impl Fn() -> Nanos, until: Nanos) {
+        // What is added meanwhile is said in the next turn.
+        for _ in 0..self.unsaid.len() {
+            let now = clock();
+            if now >= until {
+                return;
+            }
+            let Some(id) = self.unsaid.pop_front() else { return };
             // It may have been closed meanwhile, and its place may be another's.
             let Some(framed) = self.pipes.get_mut(id.0).and_then(|pipe| pipe.framed.as_deref_mut()) else { continue };
             if take(&mut framed.is_unsaid) {
@@ -138,9 +143,6 @@ impl<S: Socket + Clone> Transmitter<S> {
                 self.hand_down(now, id.0, u64::MAX);
             }
         }
-        // What was added meanwhile is said in the next turn.
-        unsaid.append(&mut self.unsaid);
-        self.unsaid = unsaid;
     }
 
     /// Windows may be open again.
@@ -151,7 +153,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
         let streams = &self.sendings;
         let (open, shut) = take(&mut framed.shut).into_iter().partition(|job: &JobId| {
-            let stream = streams.get(job.slot()).and_then(Option::as_ref).filter(|sending| sending.id == *job);
+            let stream = streams.get(*job);
             stream.is_none_or(|sending| framed.engine.stream_window(sending.stream) != Some(0))
         });
         framed.shut = shut;
@@ -161,7 +163,7 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// Sends what is granted to a response, and fills the room that is left with those behind it.
     pub(super) fn send_framed(&mut self, now: Nanos, grant: Grant) {
-        let at = self.sendings[grant.job.slot()].as_ref().expect("a granted job is being sent").pipe;
+        let at = self.sendings[grant.job].pipe;
         let carrier = self.pipes[at].carrier.expect("frames are of several responses");
         let room_bytes = self.room(at, grant);
         let mut made_bytes = 0;
@@ -199,7 +201,7 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// Makes frames of one response behind those of others; gives their bytes, and whether the room is used up.
     fn make(&mut self, now: Nanos, id: JobId, before_bytes: u64, room_bytes: u64) -> (u64, bool) {
-        let sending = self.sendings[id.slot()].as_mut().expect("a granted job is being sent");
+        let sending = &mut self.sendings[id];
         let at = sending.pipe;
         let pipe = &mut self.pipes[at];
         let overhead_bytes = pipe.record_overhead();
@@ -228,7 +230,7 @@ impl<S: Socket + Clone> Transmitter<S> {
             (_, Some(Failure::Absent)) => self.read_aside(now, id),
             (_, Some(failure)) => self.abort(now, id, failure),
             (Stop::Window | Stop::StreamWindow, None) => {
-                let at = self.sendings[id.slot()].as_ref().expect("it is being sent").pipe;
+                let at = self.sendings[id].pipe;
                 framed(&mut self.pipes[at]).shut.push(id);
                 self.drain.on_wait(id, Why::Stream);
             }

@@ -4,6 +4,7 @@
 //! Below the decision waits at most what one grant has given and the congestion window did not let go: QUIC then holds it, and its
 //! connection is given nothing more until an acknowledgement comes.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::mem::take;
 
@@ -25,8 +26,8 @@ pub struct Quic {
     pub session: Session,
     /// Datagrams for which there was no room.
     unsent: Option<Box<Datagrams>>,
-    /// It is on the list of those that wait for room.
-    is_full: bool,
+    /// Its number among those that wait for room.
+    full: Option<u64>,
     /// When its session wants to be told the time.
     timer_at: Option<Nanos>,
     /// Acknowledgements that have come, and when the last one did.
@@ -38,9 +39,10 @@ pub struct Quic {
 #[derive(Default)]
 pub(super) struct Shared {
     /// By instant.
-    timers: std::collections::BTreeSet<(Nanos, usize)>,
-    /// Those whose datagrams wait for room in their socket, each once.
-    full: Vec<PipeId>,
+    timers: BTreeSet<(Nanos, usize)>,
+    /// Those whose datagrams wait for room in their socket, each once, by a number that only grows.
+    full: BTreeMap<u64, PipeId>,
+    full_count: u64,
     /// Owners of those to which time has happened.
     stirred: Vec<u64>,
     /// Memory for datagrams.
@@ -57,7 +59,7 @@ impl Shared {
 
 impl Quic {
     pub fn new(session: Session) -> Quic {
-        Quic { session, unsent: None, is_full: false, timer_at: None, acked: None, broken: None }
+        Quic { session, unsent: None, full: None, timer_at: None, acked: None, broken: None }
     }
 
     /// What it has seen of its path.
@@ -108,19 +110,14 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// Datagrams wait for room in the socket of this number ([`super::TcpView::number_below`]).
     pub fn is_full_at(&self, number: u64) -> bool {
-        let pipes = self.shared.full.iter().filter_map(|id| self.pipes.get(id.0));
-        pipes.into_iter().any(|pipe| pipe.socket.number_below(pipe.owner) == number)
+        self.shared.full.values().map(|id| &self.pipes[id.0]).any(|pipe| pipe.socket.number_below(pipe.owner) == number)
     }
 
     /// Their sockets take datagrams again.
     pub fn on_datagram_room(&mut self, now: Nanos) {
-        for id in take(&mut self.shared.full) {
-            // It may have been closed meanwhile, and its place may be another's.
-            let framed = self.pipes.get_mut(id.0).and_then(|pipe| pipe.framed.as_deref_mut());
-            if let Some(quic) = framed.and_then(|framed| framed.engine.http3()) {
-                quic.is_full = false;
-                self.on_pipe_writable(now, id);
-            }
+        for id in take(&mut self.shared.full).into_values() {
+            quic(framed(&mut self.pipes[id.0])).full = None;
+            self.on_pipe_writable(now, id);
         }
     }
 
@@ -137,11 +134,16 @@ impl<S: Socket + Clone> Transmitter<S> {
         self.shared.timers.first().map(|(at, _)| *at)
     }
 
-    /// Tells the time to those that wait for it.
-    pub(super) fn tell_time(&mut self, now: Nanos) {
-        let due: Vec<usize> =
-            self.shared.timers.iter().take_while(|(at, _)| *at <= now).map(|(_, pipe)| *pipe).collect();
-        for at in due {
+    /// Tells the time to those that wait for it; those for whom this turn has none left have it in the next.
+    pub(super) fn tell_time(&mut self, clock: &impl Fn() -> Nanos, until: Nanos) {
+        let began_at = clock();
+        let is_due =
+            |timers: &BTreeSet<(Nanos, usize)>| timers.first().filter(|(at, _)| *at <= began_at).map(|(_, pipe)| *pipe);
+        while let Some(at) = is_due(&self.shared.timers) {
+            let now = clock();
+            if now >= until {
+                return;
+            }
             let pipe = &mut self.pipes[at];
             let owner = pipe.owner;
             let quic = quic(framed(pipe));
@@ -206,8 +208,10 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
         if is_full(&sent) && !out.is_empty() {
             quic.unsent = Some(Box::new(out));
-            if !std::mem::replace(&mut quic.is_full, true) {
-                self.shared.full.push(PipeId(at));
+            if quic.full.is_none() {
+                quic.full = Some(self.shared.full_count);
+                self.shared.full.insert(self.shared.full_count, PipeId(at));
+                self.shared.full_count += 1;
             }
         } else {
             out.clear();
@@ -242,7 +246,9 @@ impl<S: Socket + Clone> Transmitter<S> {
         if let Some(timer_at) = framed(&mut self.pipes[at]).engine.http3().and_then(|quic| quic.timer_at.take()) {
             self.shared.timers.remove(&(timer_at, at));
         }
-        self.shared.full.retain(|full| full.0 != at);
+        if let Some(number) = framed(&mut self.pipes[at]).engine.http3().and_then(|quic| quic.full.take()) {
+            self.shared.full.remove(&number);
+        }
     }
 }
 

@@ -26,6 +26,7 @@ mod pipe;
 mod reads;
 mod secure;
 mod sending;
+mod sendings;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,8 @@ pub use secure::{Allowance, Down, Secure, lock};
 pub use sending::{Dispatch, Stream};
 pub use socket::{Connection, Marked, Sink, Socket, Status, TcpView};
 
+use std::collections::VecDeque;
+
 use below::Below;
 use line_feedback::Observer;
 use pipe::Pipe;
@@ -55,6 +58,7 @@ use sched::classes::ClassSpec;
 use sched::feedback::Look;
 use sched::{Arrival, Correction, Drain, Grant, Job, JobId, Path, Progress, Size};
 use sending::Sending;
+use sendings::Sendings;
 use slab::Slab;
 use units::Nanos;
 use units::wire::Framing;
@@ -114,12 +118,11 @@ pub struct Transmitter<S: Socket> {
     reads: usize,
     /// The policy looks at paths.
     needs_path: bool,
-    /// By slot of the job.
-    sendings: Vec<Option<Sending>>,
+    sendings: Sendings,
     /// The connections they are sent on.
     pipes: Slab<Pipe<S>>,
     /// Connections that have something to say for themselves.
-    unsaid: Vec<PipeId>,
+    unsaid: VecDeque<PipeId>,
     /// Memory for frames.
     spare: Vec<u8>,
     #[cfg(feature = "http3")]
@@ -145,9 +148,9 @@ impl<S: Socket + Clone> Transmitter<S> {
             reads_done: Vec::new(),
             reads: 0,
             needs_path,
-            sendings: Vec::new(),
+            sendings: Sendings::default(),
             pipes: Slab::new(),
-            unsaid: Vec::new(),
+            unsaid: VecDeque::new(),
             spare: Vec::new(),
             #[cfg(feature = "http3")]
             shared: http3::Shared::default(),
@@ -208,7 +211,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         let is_known = pipe.is_known();
         self.limit.spend(client, sent_bytes, now);
         let pipe = self.pipes.insert(Pipe::new(owner, socket, client, pipe, now).with_secure(secure));
-        self.put(Sending::new(id, pipe, outgoing, sent_bytes));
+        self.sendings.put(Sending::new(id, pipe, outgoing, sent_bytes));
         if !is_known {
             // The handshake. What is sent again between two responses is settled behind the next one.
             self.settle(now, id);
@@ -218,14 +221,6 @@ impl<S: Socket + Clone> Transmitter<S> {
             debug_assert!(!progress.is_departed(), "something is left of a job");
         }
         id
-    }
-
-    fn put(&mut self, sending: Sending) {
-        let slot = sending.id.slot();
-        if self.sendings.len() <= slot {
-            self.sendings.resize_with(slot + 1, || None);
-        }
-        self.sendings[slot] = Some(sending);
     }
 
     /// The socket takes bytes again. A no-op for a job that has departed.
@@ -256,7 +251,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         let began_at = clock();
         self.take_reads(began_at);
         #[cfg(feature = "http3")]
-        self.tell_time(began_at);
+        self.tell_time(clock, began_at + TURN_FOR);
         self.limit.release(&mut self.drain, began_at);
         for _ in 0..GRANTS_PER_TURN_MAX {
             let now = clock();
@@ -269,29 +264,27 @@ impl<S: Socket + Clone> Transmitter<S> {
             let Some(grant) = self.drain.poll_grant(now) else { break };
             self.send(now, grant);
         }
-        self.say_unsaid(clock());
+        // Their time is their own: grants may have used up theirs.
+        let until = clock() + TURN_FOR;
+        self.say_unsaid(clock, until);
         self.poll_timeout()
     }
 
     /// When [`Transmitter::run`] wants to be called; `None` when only an event can change anything.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        let times = [self.drain.poll_timeout(), self.limit.timeout(), self.timer()];
+        let unsaid_at = (!self.unsaid.is_empty()).then_some(Nanos::ZERO);
+        let times = [self.drain.poll_timeout(), self.limit.timeout(), self.timer(), unsaid_at];
         times.into_iter().flatten().min()
     }
 
-    /// Ends the responses whose readers are too slow; to be called about once a second.
-    pub fn end_stalled(&mut self, now: Nanos) {
-        for slot in 0..self.sendings.len() {
-            let Some(sending) = &self.sendings[slot] else { continue };
-            let (id, pipe) = (sending.id, &mut self.pipes[sending.pipe]);
-            if pipe.carrier.is_none() {
-                let waits_for_reader = self.drain.job(id).is_some_and(Job::waits_for_reader);
-                if pipe.is_stalled(now, waits_for_reader, self.marker.is_some(), &self.patience) {
-                    self.abort(now, id, Failure::Stalled);
-                }
-            }
+    /// Ends a response whose reader is too slow; to be called about once a second, for one on a connection that sends one at a time.
+    pub fn end_stalled(&mut self, now: Nanos, id: JobId) {
+        let Some(at) = self.sending(id).map(|sending| sending.pipe) else { return };
+        let waits_for_reader = self.drain.job(id).is_some_and(Job::waits_for_reader);
+        let is_ordered_below = self.marker.is_some();
+        if self.pipes[at].is_stalled(now, waits_for_reader, is_ordered_below, &self.patience) {
+            self.abort(now, id, Failure::Stalled);
         }
-        self.end_stalled_pipes(now);
     }
 
     /// What was sent of a response since this was last asked, or since it was dispatched.
@@ -348,12 +341,12 @@ impl<S: Socket + Clone> Transmitter<S> {
         if !self.may_send(now, id) {
             return;
         }
-        let sending = self.sendings[id.slot()].as_ref().expect("a granted job is being sent");
+        let sending = &self.sendings[id];
         if self.pipes[sending.pipe].framed.is_some() {
             return self.send_framed(now, grant);
         }
         let allowance = self.allowance(grant);
-        let sending = self.sendings[id.slot()].as_mut().expect("a granted job is being sent");
+        let sending = &mut self.sendings[id];
         let pipe = &mut self.pipes[sending.pipe];
         let sent = sending.send(now, pipe, &mut *self.storage, allowance);
         let (is_path_old, at) = (self.needs_path && sending.is_path_old(), sending.pipe);
@@ -382,7 +375,7 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// Whether a granted response can be sent now; if so, its packets are marked.
     fn may_send(&mut self, now: Nanos, id: JobId) -> bool {
         let is_ordered_below = self.is_ordered_below();
-        let sending = self.sendings[id.slot()].as_mut().expect("a granted job is being sent");
+        let sending = &mut self.sendings[id];
         let pipe = &mut self.pipes[sending.pipe];
         if is_ordered_below && !pipe.socket.has_room() {
             self.on_full(id);
@@ -399,7 +392,7 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// The socket takes no more, of this response or of any other on its connection.
     fn on_full(&mut self, id: JobId) {
-        let sending = self.sendings[id.slot()].as_ref().expect("a granted job is being sent");
+        let sending = &self.sendings[id];
         match self.pipes[sending.pipe].carrier {
             Some(carrier) => self.drain.on_carrier_blocked(carrier),
             None => self.drain.on_blocked(id),
@@ -407,7 +400,7 @@ impl<S: Socket + Clone> Transmitter<S> {
     }
 
     fn sending(&mut self, id: JobId) -> Option<&mut Sending> {
-        self.sendings.get_mut(id.slot())?.as_mut().filter(|sending| sending.id == id)
+        self.sendings.get_mut(id)
     }
 
     /// The kernel decides the order, so it gets no more of a response than may keep the mark of the moment.
@@ -438,7 +431,7 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     fn settle_last(&mut self, now: Nanos, id: JobId) {
         if self.is_paced() {
-            let sending = self.sendings[id.slot()].as_ref().expect("a job departs once");
+            let sending = &self.sendings[id];
             let is_read = self.gauge.as_ref().is_some_and(Gauge::is_fresh);
             let ends_connection = sending.ends_connection();
             let pipe = &mut self.pipes[sending.pipe];
@@ -454,14 +447,13 @@ impl<S: Socket + Clone> Transmitter<S> {
         if !self.needs_path {
             return;
         }
-        let Some(sending) = self.sendings.get_mut(id.slot()).and_then(Option::as_mut) else { return };
-        if sending.id == id {
+        if let Some(sending) = self.sendings.get_mut(id) {
             self.drain.on_path(id, sending.ask_path(&self.pipes[sending.pipe]));
         }
     }
 
     fn depart(&mut self, now: Nanos, id: JobId, failure: Option<Failure>) {
-        let sending = self.sendings[id.slot()].take().expect("a job departs once");
+        let sending = self.sendings.take(id);
         let pipe = &self.pipes[sending.pipe];
         let owner = pipe.owner;
         let (at, is_framed) = (sending.pipe, pipe.framed.is_some());

@@ -41,7 +41,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         let size = Size::Known(outgoing.remaining_bytes());
         let arrival = Arrival { size, framing: pipe.state.framing(), class, client: pipe.client, path };
         let id = self.drain.arrive_on(now, carrier, arrival, precedence)?;
-        self.put(Sending::new(id, on.0, outgoing, 0).on_stream(number));
+        self.sendings.put(Sending::new(id, on.0, outgoing, 0).on_stream(number));
         if let Some(framed) = &mut self.pipes[on.0].framed {
             framed.on_dispatch();
         }
@@ -60,7 +60,8 @@ impl<S: Socket + Clone> Transmitter<S> {
         let carrier = self.pipes[id.0].carrier.expect("it was opened for several");
         self.drain.on_carrier_writable(now, carrier);
         if self.needs_path {
-            self.jobs_on(id.0).into_iter().for_each(|job| self.ask_path(job));
+            let jobs: Vec<JobId> = self.drain.jobs_on(carrier).collect();
+            jobs.into_iter().for_each(|job| self.ask_path(job));
         }
     }
 
@@ -71,8 +72,7 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// Its client is gone: what is left on it departs as disconnected.
     pub fn abandon(&mut self, now: Nanos, id: PipeId) {
-        self.end_on(now, id.0, || Failure::Disconnected);
-        self.cut_framed(id.0, || Failure::Disconnected);
+        self.end_on(now, id, || Failure::Disconnected);
     }
 
     /// It has ended: what is left on it departs as disconnected, and its last words leave if they can. Gives what outlasts it.
@@ -84,34 +84,35 @@ impl<S: Socket + Clone> Transmitter<S> {
         pipe.state
     }
 
-    /// Ends the responses of connections whose readers are too slow. A reader is waited for where all it could have waits for it.
-    pub(super) fn end_stalled_pipes(&mut self, now: Nanos) {
-        let pipes: Vec<usize> =
-            self.pipes.iter().filter(|(_, pipe)| pipe.carrier.is_some()).map(|(at, _)| at).collect();
-        for at in pipes {
-            let carrier = self.pipes[at].carrier.expect("just seen");
-            let framed = self.pipes[at].framed.as_deref();
-            let is_shut = framed.is_some_and(Framed::waits_for_reader);
-            let is_blocked = || self.drain.is_carrier_blocked(carrier);
-            // Not by a search through all responses: idle connections may be many.
-            let has_unsent = || framed.map_or_else(|| !self.jobs_on(at).is_empty(), Framed::has_responses);
-            let waits_for_reader = is_shut || is_blocked() && has_unsent();
-            let is_ordered_below = self.marker.is_some();
-            if self.pipes[at].is_stalled(now, waits_for_reader, is_ordered_below, &self.patience) {
-                self.end_on(now, at, || Failure::Stalled);
-                self.cut_framed(at, || Failure::Stalled);
+    /// Ends the responses of a connection whose reader is too slow. A reader is waited for where all it could have waits for it.
+    pub fn end_stalled_on(&mut self, now: Nanos, id: PipeId) {
+        let pipe = &self.pipes[id.0];
+        let carrier = pipe.carrier.expect("it was opened for several");
+        let framed = pipe.framed.as_deref();
+        let is_shut = framed.is_some_and(Framed::waits_for_reader);
+        let has_unsent = || framed.map_or_else(|| self.drain.jobs_on(carrier).next().is_some(), Framed::has_responses);
+        let waits_for_reader = is_shut || self.drain.is_carrier_blocked(carrier) && has_unsent();
+        let is_ordered_below = self.marker.is_some();
+        if self.pipes[id.0].is_stalled(now, waits_for_reader, is_ordered_below, &self.patience) {
+            self.end_on(now, id, || Failure::Stalled);
+        }
+    }
+
+    /// Ends all responses of a connection, which is to end too. The order is asked for none of them meanwhile, and the kernel once.
+    fn end_on(&mut self, now: Nanos, id: PipeId, failure: impl Fn() -> Failure) {
+        let carrier = self.pipes[id.0].carrier.expect("it was opened for several");
+        let jobs: Vec<JobId> = self.drain.jobs_on(carrier).collect();
+        if !jobs.is_empty() {
+            if self.is_paced() {
+                self.settle_pipe(now, id);
             }
+            self.drain.on_carrier_blocked(carrier);
         }
-    }
-
-    fn end_on(&mut self, now: Nanos, at: usize, failure: impl Fn() -> Failure) {
-        for job in self.jobs_on(at) {
-            self.abort(now, job, failure());
+        for job in jobs {
+            self.drain.on_abort(job);
+            self.depart(now, job, Some(failure()));
         }
-    }
-
-    fn jobs_on(&self, at: usize) -> Vec<JobId> {
-        self.sendings.iter().flatten().filter(|sending| sending.pipe == at).map(|sending| sending.id).collect()
+        self.cut_framed(id.0, failure);
     }
 
     pub(super) fn settle_pipe(&mut self, now: Nanos, id: PipeId) {

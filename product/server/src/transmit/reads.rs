@@ -8,7 +8,7 @@ use super::{Socket, Transmitter};
 impl<S: Socket + Clone> Transmitter<S> {
     /// The next bytes are not in memory: somebody else waits for the disk.
     pub(super) fn read_aside(&mut self, now: Nanos, id: JobId) {
-        let sending = self.sendings[id.slot()].as_ref().expect("a granted job is being sent");
+        let sending = &self.sendings[id];
         match sending.read_aside(&mut *self.storage) {
             Ok(()) => {
                 self.reads += 1;

@@ -55,7 +55,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         let segment_bytes = job.framing.segment_bytes;
         let burst = self.marker.as_ref().filter(|_| !self.is_paced()).map(|marker| marker.burst_bytes / segment_bytes);
         let burst_bytes = burst.map_or(u64::MAX, |segments| segments.max(1) * segment_bytes);
-        let sending = self.sendings[grant.job.slot()].as_ref().expect("a granted job is being sent");
+        let sending = &self.sendings[grant.job];
         let pipe = &self.pipes[sending.pipe];
         let overhead = pipe.record_overhead();
         if overhead == 0 {

@@ -102,17 +102,16 @@ impl Worker {
     }
 
     /// Books what was sent, also of responses under way: the largest take hours.
-    pub(super) fn book_spent(&mut self) {
-        for (_, conn) in &self.conns {
-            let mut bytes = self.known.take_bytes(conn.client);
-            for exchange in conn.exchanges() {
-                if let Task::Sending(job) = exchange.task {
-                    bytes += self.parts.transmitter.untold_bytes(job);
-                }
+    pub(super) fn book_spent(&mut self, at: usize) {
+        let conn = &self.conns[at];
+        let mut bytes = self.known.take_bytes(conn.client);
+        for exchange in conn.exchanges() {
+            if let Task::Sending(job) = exchange.task {
+                bytes += self.parts.transmitter.untold_bytes(job);
             }
-            if bytes > 0 {
-                self.parts.clients.on_bytes(conn.client, bytes, self.now);
-            }
+        }
+        if bytes > 0 {
+            self.parts.clients.on_bytes(conn.client, bytes, self.now);
         }
     }
 

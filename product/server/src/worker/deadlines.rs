@@ -1,28 +1,71 @@
-//! Once a second: closes connections past their deadline. Looking at every connection costs a few nanoseconds each, and
-//! no bookkeeping when they are used.
+//! Once a second: looks at every connection, closes those past their deadline, ends responses whose readers are too slow and books what
+//! was sent. A look costs a few nanoseconds, and no bookkeeping when a connection is used; many looks, and all that may end with one, are
+//! spread over turns.
 
 use units::Nanos;
 
-use super::Worker;
+use super::exchange::Task;
+use super::{SWEEP_EVERY, Worker};
 use crate::conn::Late;
 
+/// Places that are looked at in every turn of a sweep, however little time is left.
+const LOOKS_PER_TURN_MIN: usize = 16;
+
+#[derive(Default)]
+pub(super) struct Sweep {
+    pub due_at: Nanos,
+    /// The place at which the one that is under way goes on.
+    next: Option<usize>,
+}
+
+impl Sweep {
+    pub fn is_under_way(&self) -> bool {
+        self.next.is_some()
+    }
+}
+
 impl Worker {
+    /// Begins a sweep once a second, and goes on with the one that is under way until the turn is over.
     pub(super) fn sweep(&mut self) {
-        let late: Vec<usize> =
-            self.conns.iter().filter(|(_, conn)| self.now >= conn.deadline()).map(|(at, _)| at).collect();
-        for at in late {
-            self.on_late(at);
+        if !self.sweep.is_under_way() && self.now >= self.sweep.due_at {
+            self.sweep = Sweep { due_at: self.now + SWEEP_EVERY, next: Some(0) };
+            self.look_around();
         }
-        self.parts.transmitter.end_stalled(self.now);
-        self.parts.transmitter.check_queue(self.now);
+        let Some(begin) = self.sweep.next.take() else { return };
+        // Places taken meanwhile behind the last one are for the next sweep.
+        for at in begin..self.conns.capacity() {
+            if (at - begin).is_multiple_of(LOOKS_PER_TURN_MIN) && at > begin && self.is_turn_over() {
+                self.sweep.next = Some(at);
+                break;
+            }
+            self.look_at(at);
+        }
         self.transmit();
-        self.book_spent();
+    }
+
+    /// What is not of a connection.
+    fn look_around(&mut self) {
+        self.parts.transmitter.check_queue(self.now);
         self.tell_refusals();
         self.tell_failures();
         self.tell_slow_disk();
         if let Err(error) = self.accept_again() {
             self.parts.log.error(&format!("cannot accept connections on worker {}: {error}", self.parts.number));
         }
+    }
+
+    fn look_at(&mut self, at: usize) {
+        if self.conns.get(at).is_some_and(|conn| self.now >= conn.deadline()) {
+            self.on_late(at);
+        }
+        let Some(conn) = self.conns.get(at) else { return };
+        match (&conn.multiplexed, &conn.exchange.task) {
+            (Some(multiplexed), _) => self.parts.transmitter.end_stalled_on(self.now, multiplexed.pipe),
+            (None, Task::Sending(job) | Task::Flight(job)) => self.parts.transmitter.end_stalled(self.now, *job),
+            (None, Task::Finding(_) | Task::None) => {}
+        }
+        self.book_spent(at);
+        self.take_departures();
     }
 
     pub(super) fn on_late(&mut self, at: usize) {

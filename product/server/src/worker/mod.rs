@@ -30,6 +30,7 @@ mod secure;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::collections::VecDeque;
 use std::io;
@@ -61,11 +62,13 @@ use crate::transmit::{Connection, Departure, Failure, KernelTls, TcpView, Transm
 use crate::wake::Wake;
 use client::Known;
 use conn::Conn;
+use deadlines::Sweep;
 use exchange::Task;
 use input::Budget;
 use measured::Measures;
 use owner::{Owners, slot_of};
 use secure::Secured;
+use turns::Turns;
 
 const LISTENER: u64 = u64::MAX;
 const WOKEN: u64 = u64::MAX - 1;
@@ -124,7 +127,7 @@ pub struct Worker {
     owners: Owners,
     known: Known,
     /// Owners of connections with something to be read, each once.
-    queue: VecDeque<u64>,
+    queue: Turns,
     /// What the connection being read may still take of this turn.
     budget: Budget,
     /// What is of clients that speak TLS.
@@ -143,7 +146,7 @@ pub struct Worker {
     /// The Date field, and the second for which it was made.
     date: HttpDate,
     dated: u64,
-    sweep_at: Nanos,
+    sweep: Sweep,
     is_accepting: bool,
     /// The listener that was asked last.
     next_listener: usize,
@@ -195,7 +198,7 @@ impl Worker {
             to_come: 0,
             poll,
             conns: Slab::new(),
-            queue: VecDeque::new(),
+            queue: Turns::default(),
             budget: Budget::default(),
             secured: Secured::default(),
             #[cfg(feature = "http3")]
@@ -205,7 +208,7 @@ impl Worker {
             turn_began_at: clock::now(),
             date: HttpDate::new(SystemTime::now()),
             dated: u64::MAX,
-            sweep_at: Nanos::ZERO,
+            sweep: Sweep::default(),
             is_accepting: false,
             next_listener: 0,
             is_short: false,
@@ -255,13 +258,16 @@ impl Worker {
 
     fn turn(&mut self) {
         // A file's change reaches us before any request made after it, if it is looked at first.
-        if (0..self.poll.len()).any(|at| self.poll.ready(at).token == FILES) {
+        if self.poll.is_left(FILES) {
             self.parts.replier.cache.on_change();
         }
-        let has_newcomers = (0..self.poll.len()).any(|at| self.poll.ready(at).token == LISTENER);
-        for at in 0..self.poll.len() {
-            self.to_come = self.poll.len() - at - 1 + usize::from(has_newcomers);
-            self.on_ready(self.poll.ready(at));
+        let has_newcomers = self.poll.is_left(LISTENER);
+        while let Some(ready) = self.poll.take() {
+            self.to_come = self.poll.left() + usize::from(has_newcomers);
+            self.on_ready(ready);
+            if self.is_turn_over() {
+                break;
+            }
         }
         self.to_come = usize::from(has_newcomers);
         self.answer_found();
@@ -272,10 +278,7 @@ impl Worker {
         }
         self.transmit();
         self.make_room();
-        if self.now >= self.sweep_at {
-            self.sweep();
-            self.sweep_at = self.now + SWEEP_EVERY;
-        }
+        self.sweep();
         let rows_at = self.parts.recorder.as_mut().and_then(|recorder| recorder.flush(self.now));
         self.log_at = self.parts.log.flush(self.now).into_iter().chain(rows_at).min();
     }
@@ -283,11 +286,13 @@ impl Worker {
     /// Every connection on the list has its turn once, or waits for the next.
     fn read_queued(&mut self) {
         for _ in 0..self.queue.len() {
-            let Some(owner) = self.queue.pop_front() else { return };
+            let Some(owner) = self.queue.pop() else { return };
             if let Some(at) = self.find(owner) {
                 self.conns[at].is_queued = false;
                 self.read(at);
                 self.transmit_due();
+                // Of one that was closed there may be many.
+                self.take_departures();
             }
             if self.is_turn_over() {
                 return;
@@ -303,7 +308,7 @@ impl Worker {
     fn queue(&mut self, at: usize) {
         let conn = &mut self.conns[at];
         if !std::mem::replace(&mut conn.is_queued, true) {
-            self.queue.push_back(conn.owner);
+            self.queue.push(conn.client, conn.owner);
         }
     }
 
@@ -345,7 +350,8 @@ impl Worker {
         let is_broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         // What the kernel says of a client's records is an error of the socket: a read tells which.
         let is_told = conn.socket.sealer().is_some() && !conn.http1.is_answering();
-        if is_broken && !is_told {
+        // Many responses may end with one of several: that is work for its turn.
+        if is_broken && !is_told && conn.multiplexed.is_none() {
             return self.abandon(at);
         }
         let is_readable = is_broken || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
@@ -428,12 +434,12 @@ impl Worker {
     }
 
     fn timeout(&self) -> Option<Nanos> {
-        if !self.queue.is_empty() || !self.found.is_empty() {
+        if !self.queue.is_empty() || !self.found.is_empty() || self.poll.left() > 0 || self.sweep.is_under_way() {
             return Some(Nanos::ZERO);
         }
         let grant_at = self.parts.transmitter.poll_timeout();
         let is_waiting = !self.conns.is_empty() || !self.is_accepting || self.stop_at.is_some();
-        let sweep_at = is_waiting.then_some(self.sweep_at);
+        let sweep_at = is_waiting.then_some(self.sweep.due_at);
         let wake_at = [sweep_at, self.log_at, grant_at, self.tell_at()].into_iter().flatten().min();
         wake_at.map(|at| at - if self.is_paced() { clock::now() } else { self.now })
     }

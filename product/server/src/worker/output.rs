@@ -166,18 +166,23 @@ impl Worker {
         for notice in self.parts.transmitter.notices() {
             self.parts.log.error(&notice.to_string());
         }
-        let mut departures = std::mem::take(&mut self.departures);
-        departures.extend(self.parts.transmitter.departures());
         if self.is_paced() {
             // The transmitter's clock never goes back.
             self.read_clock(Some(Nanos::ZERO));
         }
+        self.take_departures();
+        #[cfg(feature = "http3")]
+        self.look_after_datagrams();
+    }
+
+    /// Responses have ended.
+    pub(super) fn take_departures(&mut self) {
+        let mut departures = std::mem::take(&mut self.departures);
+        departures.extend(self.parts.transmitter.departures());
         for departure in departures.drain(..) {
             self.on_departure(departure);
         }
         self.departures = departures;
-        #[cfg(feature = "http3")]
-        self.look_after_datagrams();
     }
 
     /// Between two connections: a paced link is not to wait for the end of a turn.

@@ -300,13 +300,13 @@ fn a_starved_reader_is_not_given_up() {
     let starved = bench.dispatch(100_000);
     bench.run();
     for second in 2..100 {
-        bench.transmitter.end_stalled(Nanos::from_secs(second));
+        bench.transmitter.end_all_stalled(Nanos::from_secs(second));
     }
     assert_eq!(bench.transmitter.departures().count(), 0);
     // Once they are sent it is.
     while bench.kernel.borrow_mut().leave().is_some() {}
     for second in 100..=111 {
-        bench.transmitter.end_stalled(Nanos::from_secs(second));
+        bench.transmitter.end_all_stalled(Nanos::from_secs(second));
     }
     assert_eq!(bench.transmitter.departures().map(|departure| departure.owner).collect::<Vec<_>>(), [starved as u64]);
 }

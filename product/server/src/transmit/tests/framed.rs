@@ -265,7 +265,7 @@ fn a_client_that_opens_no_window_is_given_up() {
     bench.respond(id, 1, 100_000, 3);
     bench.drive();
     for second in [2, 11, 12, 22, 23] {
-        bench.transmitter.end_stalled(Nanos::from_secs(second));
+        bench.transmitter.end_all_stalled(Nanos::from_secs(second));
     }
     assert!(matches!(bench.ended()[..], [(_, sent, false)] if sent == HEAD.len() as u64 + 65_535));
 }
@@ -282,7 +282,7 @@ fn a_client_that_does_not_read_the_last_bytes_is_given_up() {
     bench.drive();
     assert_eq!(bench.ended(), []);
     for second in [2, 11, 12] {
-        bench.transmitter.end_stalled(Nanos::from_secs(second));
+        bench.transmitter.end_all_stalled(Nanos::from_secs(second));
     }
     let ended: Vec<_> = bench.transmitter.departures().map(|departure| departure.failure).collect();
     assert!(matches!(ended[..], [Some(Failure::Stalled)]), "{ended:?}");

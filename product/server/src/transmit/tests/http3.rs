@@ -325,7 +325,7 @@ fn a_client_that_is_gone_holds_up_nobody() {
         net.run();
         let later = net.bench.now.get() + Nanos::from_secs(1);
         net.bench.now.set(later);
-        net.bench.transmitter.end_stalled(later);
+        net.bench.transmitter.end_all_stalled(later);
     }
     let ended = net.ended();
     assert_eq!(

@@ -121,13 +121,13 @@ fn a_reader_is_slow_for_all_its_responses_or_for_none() {
             bench.dispatch_on(pipe, 100_000, 3);
         }
         bench.drive();
-        bench.transmitter.end_stalled(Nanos::from_secs(11));
+        bench.transmitter.end_all_stalled(Nanos::from_secs(11));
         socket.room.set(taken);
         bench.transmitter.on_pipe_writable(Nanos::from_secs(12), pipe);
         bench.drive();
-        bench.transmitter.end_stalled(Nanos::from_secs(21) - Nanos(1));
+        bench.transmitter.end_all_stalled(Nanos::from_secs(21) - Nanos(1));
         assert_eq!(bench.departed().len(), 0);
-        bench.transmitter.end_stalled(Nanos::from_secs(21));
+        bench.transmitter.end_all_stalled(Nanos::from_secs(21));
         assert_eq!(bench.departed().len(), ended, "{taken}");
     }
 }
@@ -142,8 +142,48 @@ fn an_idle_connection_is_never_slow() {
     bench.drive();
     bench.transmitter.abort(bench.now.get(), job, Failure::Disconnected);
     for second in [11, 30, 60] {
-        bench.transmitter.end_stalled(Nanos::from_secs(second));
+        bench.transmitter.end_all_stalled(Nanos::from_secs(second));
     }
     assert_eq!(bench.departed().len(), 1);
     bench.close(&socket, pipe);
+}
+
+/// Ending one connection went through the responses of all: 4,000 with 100 each ended the server.
+#[test]
+fn a_connection_ends_at_the_cost_of_its_own_responses() {
+    const STREAMS: u64 = 20;
+    let costs = |others: usize| {
+        let mut bench = Bench::new("srpt", Some("10mbit"));
+        let sockets: Vec<FakeSocket> = (0..=others).map(|_| bench.socket('A', 0)).collect();
+        let pipes: Vec<PipeId> = sockets.iter().map(|socket| bench.open(socket)).collect();
+        for pipe in &pipes {
+            for _ in 0..STREAMS {
+                bench.dispatch_on(*pipe, 100_000, 3);
+            }
+        }
+        bench.drive();
+        let (pipe, socket) = (pipes[others], &sockets[others]);
+        let mut cost = |event: &dyn Fn(&mut Bench)| {
+            let before = (bench.transmitter.sendings.looks(), socket.asked.get());
+            event(&mut bench);
+            (bench.transmitter.sendings.looks() - before.0, socket.asked.get() - before.1)
+        };
+        let later = Nanos::from_secs(30);
+        let events: [&dyn Fn(&mut Bench); 5] = [
+            &|bench| bench.transmitter.end_stalled_on(Nanos::from_secs(1), pipe),
+            &|bench| bench.transmitter.on_pipe_writable(later, pipe),
+            &|bench| {
+                bench.dispatch_on(pipe, 1_000, 3);
+            },
+            &|bench| bench.transmitter.end_stalled_on(later, pipe),
+            &|bench| bench.close(socket, pipe),
+        ];
+        let costs = events.map(&mut cost);
+        assert_eq!(bench.departed().len() as u64, STREAMS + 1, "all of its own and none of the others'");
+        costs
+    };
+    let few = costs(10);
+    assert!(few.iter().all(|(looks, asked)| *looks <= 2 * (STREAMS + 1) && *asked <= 3), "{few:?}");
+    assert_eq!(costs(100), few);
+    assert_eq!(costs(1000), few);
 }

@@ -91,13 +91,13 @@ fn a_reader_has_to_take_so_much_in_every_window() {
         let socket = bench.socket('A', 10_000);
         let job = bench.dispatch(&socket, 100_000);
         bench.drive();
-        bench.transmitter.end_stalled(Nanos::from_secs(11));
+        bench.transmitter.end_all_stalled(Nanos::from_secs(11));
         socket.room.set(taken);
         bench.transmitter.on_writable(Nanos::from_secs(12), job);
         bench.drive();
-        bench.transmitter.end_stalled(Nanos::from_secs(21) - Nanos(1));
+        bench.transmitter.end_all_stalled(Nanos::from_secs(21) - Nanos(1));
         assert_eq!(bench.transmitter.departures().count(), 0);
-        bench.transmitter.end_stalled(Nanos::from_secs(21));
+        bench.transmitter.end_all_stalled(Nanos::from_secs(21));
         assert_eq!(bench.transmitter.departures().count() == 1, is_stalled, "{taken}");
     }
 }

@@ -183,14 +183,14 @@ fn patience_does_not_run_while_the_disk_is_waited_for() {
     cold.dispatch(&slow, 0..LARGE);
     cold.bench.drive();
     for second in 2..100 {
-        cold.bench.transmitter.end_stalled(Nanos::from_secs(second));
+        cold.bench.transmitter.end_all_stalled(Nanos::from_secs(second));
     }
     assert_eq!(cold.bench.transmitter.departures().count(), 0);
     cold.disk.answer(1_000);
     cold.bench.drive();
     assert_eq!(slow.received.borrow().len(), 10);
     for second in 100..=110 {
-        cold.bench.transmitter.end_stalled(Nanos::from_secs(second));
+        cold.bench.transmitter.end_all_stalled(Nanos::from_secs(second));
     }
     let departure = cold.bench.transmitter.departures().next().expect("the reader is too slow now");
     assert!(matches!(departure.failure, Some(Failure::Stalled)));

@@ -1,0 +1,70 @@
+use std::ops::{Index, IndexMut};
+
+use sched::JobId;
+
+use super::sending::Sending;
+
+/// The responses that are being sent, by their jobs. Nobody can go through all of them: what happens to one connection costs its own
+/// responses, which the drain knows ([`sched::Drain::jobs_on`]), and not those of others.
+#[derive(Default)]
+pub(super) struct Sendings {
+    by_slot: Vec<Option<Sending>>,
+    /// How often one was looked up.
+    #[cfg(test)]
+    looks: std::cell::Cell<u64>,
+}
+
+impl Sendings {
+    pub fn put(&mut self, sending: Sending) {
+        let slot = sending.id.slot();
+        if self.by_slot.len() <= slot {
+            self.by_slot.resize_with(slot + 1, || None);
+        }
+        self.by_slot[slot] = Some(sending);
+    }
+
+    /// `None` for one that has departed.
+    pub fn get(&self, id: JobId) -> Option<&Sending> {
+        self.note_look();
+        self.by_slot.get(id.slot())?.as_ref().filter(|sending| sending.id == id)
+    }
+
+    pub fn get_mut(&mut self, id: JobId) -> Option<&mut Sending> {
+        self.note_look();
+        self.by_slot.get_mut(id.slot())?.as_mut().filter(|sending| sending.id == id)
+    }
+
+    pub fn take(&mut self, id: JobId) -> Sending {
+        self.note_look();
+        self.by_slot[id.slot()].take_if(|sending| sending.id == id).expect("a job departs once")
+    }
+
+    #[cfg(test)]
+    pub fn looks(&self) -> u64 {
+        self.looks.get()
+    }
+
+    #[cfg(test)]
+    pub fn jobs(&self) -> Vec<JobId> {
+        self.by_slot.iter().flatten().map(|sending| sending.id).collect()
+    }
+
+    fn note_look(&self) {
+        #[cfg(test)]
+        self.looks.set(self.looks.get() + 1);
+    }
+}
+
+impl Index<JobId> for Sendings {
+    type Output = Sending;
+
+    fn index(&self, id: JobId) -> &Sending {
+        self.get(id).expect("a granted job is being sent")
+    }
+}
+
+impl IndexMut<JobId> for Sendings {
+    fn index_mut(&mut self, id: JobId) -> &mut Sending {
+        self.get_mut(id).expect("a granted job is being sent")
+    }
+}
