@@ -67,6 +67,7 @@ use exchange::Task;
 use input::Budget;
 use measured::Measures;
 use owner::{Owners, slot_of};
+use room::Idle;
 use secure::Secured;
 use turns::Turns;
 
@@ -165,8 +166,8 @@ pub struct Worker {
     found: VecDeque<Answer>,
     /// Connections accepted in this turn.
     newcomers: Vec<usize>,
-    /// Idle connections, the one to be given up first last; found once a turn.
-    idle: Option<Vec<usize>>,
+    /// Those that give way to newcomers.
+    idle: Idle,
 }
 
 /// Of its wake-up, and of changes of files.
@@ -220,7 +221,7 @@ impl Worker {
             departures: Vec::new(),
             found: VecDeque::new(),
             newcomers: Vec::new(),
-            idle: None,
+            idle: Idle::default(),
         };
         worker.accept_again()?;
         #[cfg(feature = "http3")]
@@ -424,7 +425,6 @@ impl Worker {
         self.read_clock(timeout);
         self.turn_began_at = self.now;
         self.secured.begin_turn();
-        self.idle = None;
         self.tell_missed_objectives();
         let second = self.now.0 / 1_000_000_000;
         if second != self.dated {
@@ -440,7 +440,7 @@ impl Worker {
         let grant_at = self.parts.transmitter.poll_timeout();
         let is_waiting = !self.conns.is_empty() || !self.is_accepting || self.stop_at.is_some();
         let sweep_at = is_waiting.then_some(self.sweep.due_at);
-        let wake_at = [sweep_at, self.log_at, grant_at, self.tell_at()].into_iter().flatten().min();
+        let wake_at = [sweep_at, self.log_at, grant_at, self.tell_at(), self.room_at()].into_iter().flatten().min();
         wake_at.map(|at| at - if self.is_paced() { clock::now() } else { self.now })
     }
 }

@@ -4,10 +4,24 @@
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use units::Nanos;
+
 use super::Worker;
 
-/// Idle connections that are found in one look at all: as many as are accepted in a turn.
-const IDLE_FOUND_MAX: usize = 64;
+/// Idle connections that are found in one look at all, for as many newcomers.
+const IDLE_FOUND_MAX: usize = 1024;
+/// All are looked at no more often than this, however many newcomers there are.
+const LOOK_EVERY: Nanos = Nanos::from_millis(20);
+
+/// Idle connections as they were found, the first to go last.
+#[derive(Default)]
+pub(super) struct Idle {
+    found: Vec<Found>,
+    looked_at: Nanos,
+}
+
+/// What goes first, as [`Worker::longest_idle`] says, and the owner. Since then it may have been used, or have gone.
+type Found = (bool, bool, Nanos, u64);
 
 impl Worker {
     /// A place for the next client, if there is one or somebody idle has it. Without, no more are accepted for now.
@@ -61,14 +75,10 @@ impl Worker {
         if self.parts.limits.holds_places {
             return false;
         }
-        if self.idle.is_none() {
-            self.idle = Some(self.longest_idle());
-        }
-        while let Some(at) = self.idle.as_mut().and_then(Vec::pop) {
+        while let Some((.., deadline, owner)) = self.next_idle() {
             // A request may have come since the list was made, or be in the socket untold.
-            if !self.conns.get(at).is_some_and(|conn| conn.is_idle()) {
-                continue;
-            }
+            let is_as_found = |at: &usize| self.conns[*at].is_idle() && self.conns[*at].deadline() == deadline;
+            let Some(at) = self.find(owner).filter(is_as_found) else { continue };
             if !self.conns[at].is_in_flight() {
                 self.conns[at].is_readable = true;
                 self.read(at);
@@ -83,18 +93,33 @@ impl Worker {
         false
     }
 
+    fn next_idle(&mut self) -> Option<Found> {
+        if self.idle.found.is_empty() && self.now >= self.idle.looked_at + LOOK_EVERY {
+            self.idle = Idle { found: self.longest_idle(), looked_at: self.now };
+        }
+        self.idle.found.pop()
+    }
+
+    /// When a place may be found for a client that waits for one.
+    pub(super) fn room_at(&self) -> Option<Nanos> {
+        let (places, limits) = (&self.parts.places, &self.parts.limits);
+        let is_wanted = places.is_wanted() && !places.has_room() && !limits.holds_places;
+        is_wanted.then_some(self.idle.looked_at + LOOK_EVERY)
+    }
+
     /// The first to go is the last in the list: those that were told of the end, then those that had an answer, then those
     /// that never asked for anything, and in each the longest idle.
-    fn longest_idle(&self) -> Vec<usize> {
-        let idle = self.conns.iter().filter(|(_, conn)| conn.is_idle());
-        let mut idle: Vec<_> =
-            idle.map(|(at, conn)| (!conn.http1.is_lingering(), !conn.has_answered, conn.deadline(), at)).collect();
+    fn longest_idle(&self) -> Vec<Found> {
+        let idle = self.conns.iter().map(|(_, conn)| conn).filter(|conn| conn.is_idle());
+        let mut idle: Vec<Found> =
+            idle.map(|conn| (!conn.http1.is_lingering(), !conn.has_answered, conn.deadline(), conn.owner)).collect();
         if idle.len() > IDLE_FOUND_MAX {
             idle.select_nth_unstable(IDLE_FOUND_MAX);
             idle.truncate(IDLE_FOUND_MAX);
         }
         idle.sort_unstable();
-        idle.into_iter().rev().map(|(.., at)| at).collect()
+        idle.reverse();
+        idle
     }
 
     fn is_client_waiting(&self) -> bool {
