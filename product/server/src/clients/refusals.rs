@@ -1,11 +1,11 @@
-//! Refusals, counted by kind and told in one line a second of each: a flood of them is not to flood the log.
+//! Refusals, counted by kind and told in one line in ten seconds of each: a flood of them is not to flood the log.
 
 use units::Nanos;
 
 use super::ClientLimits;
 
 /// A line of a kind is logged at most this often.
-const TELL_EVERY: Nanos = Nanos::from_secs(1);
+const TELL_EVERY: Nanos = Nanos::from_secs(10);
 const KINDS: [Kind; 2] = [Kind::Connections, Kind::Requests];
 
 /// What a client had too many of.

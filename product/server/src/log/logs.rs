@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::lane::{Lane, Shared, Work, Writer};
+use super::lane::{Lane, Shared, ToLane, Writer};
 use super::sink::{Complaints, Device, Output};
 use super::teller::{Errors, Message, Teller};
 use super::{AccessLog, Log, LogConfig, MESSAGES_MAX, STOP_WAIT_MAX};
@@ -101,9 +101,8 @@ impl Logs {
         if lanes.len() == LANES_MAX {
             return Ok(LANES_MAX - 1);
         }
-        let (work, received) = sync_channel(MESSAGES_MAX);
         let shared = Arc::new(Shared::default());
-        let writer = Writer::new(received, Arc::clone(&shared), Complaints(Box::new(self.errors.clone())));
+        let (work, writer) = ToLane::with_writer(Arc::clone(&shared), Complaints(Box::new(self.errors.clone())));
         let ended = start(lanes.len(), writer)?;
         lanes.push(Lane { device, work, shared, ended });
         Ok(lanes.len() - 1)
@@ -142,7 +141,7 @@ impl Logs {
     /// Closes the files that no site names any more, once the last response has been logged.
     pub fn forget_unused(&self) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, log| log.strong_count() > 0);
-        self.lanes().iter().for_each(Lane::wake);
+        self.lanes().iter().for_each(|lane| lane.work.wake());
     }
 
     /// Writes `weir: text` to standard error, see [`AccessLog::error`].
@@ -169,10 +168,8 @@ impl Drop for Logs {
     fn drop(&mut self) {
         let until = Instant::now() + STOP_WAIT_MAX;
         // All are told before one is waited for.
-        let told: Vec<bool> = self.lanes().iter().map(|lane| tell(&lane.work, || Work::Stop, until)).collect();
-        let has_ended = |lane: &Lane, told: bool| told && has_ended(&lane.ended, until);
-        let all = self.lanes().iter().zip(told).all(|(lane, told)| has_ended(lane, told));
-        if !all {
+        self.lanes().iter().for_each(|lane| lane.work.stop());
+        if !self.lanes().iter().all(|lane| has_ended(&lane.ended, until)) {
             self.errors
                 .tell(&format!("access log: not all written after {STOP_WAIT_MAX:?}; stopping without the rest"));
         }

@@ -162,21 +162,39 @@ fn each_log_has_its_lines_in_its_format() {
 }
 
 #[test]
-fn a_full_channel_loses_lines_and_counts_them_for_each_log() {
+fn a_burst_of_ends_is_kept_while_the_disk_is_busy() {
+    let (folder, bench) = (Folder::new(), Bench::new());
+    let (log, mut end) = (bench.open(&folder.path("log")).unwrap(), bench.logs.handle());
+    for at in 0..50_000 {
+        end.write(&log, &entry(format!("/{at}").as_bytes()));
+    }
+    end.send();
+    bench.drain();
+    let expected: Vec<String> = (0..50_000).map(|at| format!("/{at}")).collect();
+    assert_eq!(targets(&folder.path("log")), expected);
+    assert_eq!(bench.ended(), [""; 0]);
+}
+
+#[test]
+fn beyond_the_bytes_on_the_way_lines_are_lost_and_counted_for_each_log() {
     let (folder, bench) = (Folder::new(), Bench::new());
     let logs: Vec<_> = (0..12).map(|at| bench.open(&folder.path(format!("{at:02}"))).unwrap()).collect();
     let mut end = bench.logs.handle();
-    for _ in 0..MESSAGES_MAX {
-        end.write(&logs[0], &entry(b"/kept"));
-        end.send();
-    }
+    let full = Batch { log: Arc::clone(&logs[0]), bytes: vec![b'\n'; QUEUED_BYTES_MAX - (1 << 10)], lines: 1 };
+    logs[0].work.send(vec![full]).unwrap();
+    end.write(&logs[0], &entry(b"/kept"));
+    end.send();
+    // A thread that has written something has room again, and only then.
     logs.iter().for_each(|log| end.write(log, &entry(b"/lost")));
     end.write(&logs[3], &entry(b"/lost"));
     end.send();
     (0..=MESSAGES_MAX).for_each(|_| end.error("nobody reads this"));
     bench.drain();
-    assert_eq!(targets(&folder.path("00")), ["/kept"; MESSAGES_MAX]);
-    assert_eq!(targets(&folder.path("03")), [""; 0]);
+    end.write(&logs[3], &entry(b"/again"));
+    end.send();
+    bench.drain();
+    assert!(fs::read_to_string(folder.path("00")).unwrap().trim_start().contains(" /kept "));
+    assert_eq!(targets(&folder.path("03")), ["/again"]);
     let said = bench.ended();
     let (lost, told): (Vec<_>, Vec<_>) = said.into_iter().partition(|line| line.ends_with(" lost"));
     assert_eq!(told, vec!["weir: nobody reads this"; MESSAGES_MAX - 1]);
@@ -222,13 +240,13 @@ fn a_line_torn_by_a_full_disk_is_ended_before_the_next() {
     log.sink().output.file = Some(File::from(writer));
     let line = [b'a'; 99].into_iter().chain([b'\n']).collect::<Vec<u8>>();
     let batch = |bytes| Batch { log: Arc::clone(&log), bytes, lines: 700 };
-    log.work.try_send(Work::Lines(vec![batch(line.repeat(700))])).unwrap();
+    log.work.send(vec![batch(line.repeat(700))]).unwrap();
     bench.drain();
     let mut reader = File::from(reader);
     let mut read = vec![0; 1 << 17];
     let taken = reader.read(&mut read).unwrap();
     assert_eq!(taken % 100, 36, "the pipe was expected to take 65,536 bytes");
-    log.work.try_send(Work::Lines(vec![batch(b"next\n".to_vec())])).unwrap();
+    log.work.send(vec![batch(b"next\n".to_vec())]).unwrap();
     bench.drain();
     let taken = reader.read(&mut read).unwrap();
     assert_eq!(&read[..taken], b"\nnext\n");

@@ -20,11 +20,17 @@ const CORK_BYTES_MIN: u64 = 1 << 20;
 impl Worker {
     /// Sends a reply to the request that its connection is answering.
     pub(super) fn send(&mut self, at: usize, reply: Reply) {
-        if let Some(error) = &reply.trouble {
-            self.parts.log.error(&format!("cannot read {error}"));
-        }
+        self.note_trouble(&reply);
         let (body, is_last) = self.encode(at, reply);
         self.send_encoded(at, body, is_last);
+    }
+
+    /// A file that cannot be read is our side's trouble; a client may ask for it as often as it likes.
+    pub(super) fn note_trouble(&mut self, reply: &Reply) {
+        if let Some(error) = &reply.trouble {
+            self.secured.unreadable.note(error);
+            self.tell_failures();
+        }
     }
 
     /// Sends what is encoded, and this body behind it.
@@ -228,15 +234,22 @@ impl Worker {
     /// A file that ended too early is our side's trouble and worth a line; a client that left is not.
     pub(super) fn report(&mut self, place: Place, failure: &Failure, sent_bytes: u64, ending: Ending) {
         let peer = self.conns[place.at].peer();
-        let why = match failure {
-            Failure::Truncated { path } => format!("{path} became shorter while being sent"),
-            Failure::Unreadable { path, error } => format!("cannot read {path}: {error}"),
-            Failure::Stalled => "client slower than --send-rate-min".to_string(),
-            Failure::Blocked | Failure::Absent | Failure::Disconnected => String::new(),
-        };
-        if !why.is_empty() {
-            self.parts.log.error(&format!("response to {peer} cut after {sent_bytes} bytes: {why}"));
+        match failure {
+            Failure::Truncated { path } => {
+                let why = format_args!("became shorter while being sent to {peer}, after {sent_bytes} bytes");
+                self.secured.unreadable.add(path, why);
+            }
+            Failure::Unreadable { path, error } => {
+                self.secured
+                    .unreadable
+                    .add(path, format_args!("{error} (sending it to {peer}, after {sent_bytes} bytes)"));
+            }
+            Failure::Stalled => {
+                self.secured.stalled.add(peer, format_args!("slower than --send-rate-min, after {sent_bytes} bytes"));
+            }
+            Failure::Blocked | Failure::Absent | Failure::Disconnected => {}
         }
+        self.tell_failures();
         let outcome = self.outcome_of(failure);
         self.log(place, ending.cut(sent_bytes, outcome));
     }

@@ -21,7 +21,7 @@ pub(super) const HANDSHAKES_PER_TURN_MAX: usize = 16;
 /// A client's first flight is there when it is accepted, and its second a round trip later.
 pub(super) const HANDSHAKE_TIMEOUT: Nanos = Nanos::from_secs(10);
 
-/// Handshakes that fail are told of at most this often.
+/// Failures of one kind are told of at most this often.
 const TELL_EVERY: Nanos = Nanos::from_secs(10);
 
 const WANTS_TLS: Reject = Reject {
@@ -29,7 +29,8 @@ const WANTS_TLS: Reject = Reject {
     reason: "this port speaks HTTPS: please ask for the same address with https://",
 };
 
-/// What a worker has for all of its clients that speak TLS, HTTP/2 or HTTP/3.
+/// What a worker has for all of its clients that speak TLS, HTTP/2 or HTTP/3, and what went wrong with any, each kind told in a line of its
+/// own.
 pub(super) struct Secured {
     /// Reads of handshakes in this turn.
     handshakes: usize,
@@ -42,6 +43,10 @@ pub(super) struct Secured {
     pub broken: Failures,
     /// Of HTTP/3.
     pub broken_http3: Failures,
+    /// Responses of readers that are too slow.
+    pub stalled: Failures,
+    /// Files that cannot be read, or became shorter.
+    pub unreadable: Failures,
     /// What a client has said, in memory that is kept.
     plain: Vec<u8>,
 }
@@ -57,6 +62,8 @@ impl Default for Secured {
             failures,
             broken,
             broken_http3,
+            stalled: Failures::new("response cut:"),
+            unreadable: Failures::new("cannot read"),
             plain: Vec::new(),
         }
     }
@@ -72,7 +79,7 @@ impl Secured {
     }
 }
 
-/// Clients with which this happened, since it was last told.
+/// Clients or files with which this happened, since it was last told.
 #[derive(Debug)]
 pub(super) struct Failures {
     what: &'static str,
@@ -87,8 +94,12 @@ impl Failures {
     }
 
     pub fn add(&mut self, peer: impl std::fmt::Display, why: impl std::fmt::Display) {
+        self.note(format_args!("{peer}: {why}"));
+    }
+
+    pub fn note(&mut self, last: impl std::fmt::Display) {
         self.count += 1;
-        self.last = format!("{peer}: {why}");
+        self.last = last.to_string();
     }
 
     /// A line, once it is time for one.
@@ -250,9 +261,11 @@ impl Worker {
 
     /// Called by every sweep, so that the last of many is told.
     pub(super) fn tell_failures(&mut self) {
-        let Secured { failures, broken, broken_http3, .. } = &mut self.secured;
-        for line in [failures, broken, broken_http3].map(|failures| failures.line(self.now)).into_iter().flatten() {
-            self.parts.log.error(&line);
+        let Secured { failures, broken, broken_http3, stalled, unreadable, .. } = &mut self.secured;
+        for failures in [failures, broken, broken_http3, stalled, unreadable] {
+            if let Some(line) = failures.line(self.now) {
+                self.parts.log.error(&line);
+            }
         }
     }
 }
