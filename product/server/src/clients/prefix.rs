@@ -1,4 +1,4 @@
-//! Clients are told apart by the leading bits of their addresses: an IPv6 site has 2^64 addresses of its own or more (RFC 6177).
+//! Clients are told apart by the leading bits of their addresses: one IPv6 home has a /56, 256 networks of 2^64 addresses each (RFC 6177).
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
@@ -16,12 +16,12 @@ pub struct ClientPrefix {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("expected two lengths in bits, of IPv4 (1 to 32) and IPv6 (1 to 128), for example 32,64")]
+#[error("expected two lengths in bits, of IPv4 (1 to 32) and IPv6 (1 to 128), for example 32,56")]
 pub struct ClientPrefixError;
 
 impl Default for ClientPrefix {
     fn default() -> ClientPrefix {
-        ClientPrefix { v4_bits: 32, v6_bits: 64 }
+        ClientPrefix { v4_bits: 32, v6_bits: 56 }
     }
 }
 
@@ -91,6 +91,6 @@ mod tests {
         for text in ["", "32", "32,", "0,64", "33,64", "32,0", "32,129", "32,64,1", "a,b", "32 64"] {
             assert_eq!(text.parse::<ClientPrefix>(), Err(ClientPrefixError), "{text}");
         }
-        assert_eq!("32,64".parse(), Ok(ClientPrefix::default()));
+        assert_eq!("32,56".parse(), Ok(ClientPrefix::default()));
     }
 }

@@ -78,7 +78,7 @@ impl Bench {
             },
             classes: Classes::new(&[], &policy).unwrap(),
             places: Arc::new(Places::new(16, &[Arc::clone(&wake)])),
-            clients: Arc::new(Clients::new(limits.clients(16))),
+            clients: Arc::new(Clients::new(limits.clients(256))),
             wake,
             log: logs.handle(),
             recorder: None,
