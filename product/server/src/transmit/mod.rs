@@ -26,6 +26,7 @@ mod pipe;
 mod reads;
 mod secure;
 mod sending;
+mod shrink;
 mod socket;
 #[cfg(test)]
 mod tests;
