@@ -19,6 +19,7 @@ mod carried;
 mod classes;
 mod clients;
 mod grants;
+mod shrink;
 
 use units::Nanos;
 

@@ -1,6 +1,7 @@
 //! Bodies of responses, as the sources of HTTP/2 and HTTP/3 ask for them.
 
-use mux::{Source, Supply};
+use mux::Supply;
+use quic::Source as _;
 
 /// A body and its behaviour, both chosen by one byte.
 #[derive(Debug)]
@@ -20,19 +21,31 @@ impl Body {
     }
 }
 
-impl Source for Body {
+impl mux::Source for Body {
     fn read(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
+        let before = into.len();
+        let supply = self.peek(into, bytes_max);
+        self.advance(into.len() - before);
+        supply
+    }
+}
+
+impl quic::Source for Body {
+    fn peek(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
         self.was_asked = !self.was_asked;
         if self.is_halting && self.was_asked {
             return Supply::Later;
         }
         let bytes = bytes_max.min(self.left);
         into.resize(into.len() + bytes, b'x');
-        self.left -= bytes;
-        match self.left {
+        match self.left - bytes {
             0 if self.fails => Supply::Failed,
             0 => Supply::End,
             _ => Supply::More,
         }
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.left -= bytes;
     }
 }

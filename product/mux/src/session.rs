@@ -1,5 +1,7 @@
 //! One connection's HTTP/2, without its socket.
 
+use std::collections::VecDeque;
+
 use units::Nanos;
 
 use crate::budget::{Budget, Flood};
@@ -15,6 +17,9 @@ const NO_ERROR: u32 = 0;
 const INTERNAL_ERROR: u32 = 2;
 const FLOW_CONTROL_ERROR: u32 = 3;
 const ENHANCE_YOUR_CALM: u32 = 11;
+
+/// Room for so many events is kept.
+const EVENTS_KEPT: usize = 8;
 
 /// The greatest window (RFC 9113 section 6.9.1).
 const WINDOW_MAX: u32 = (1 << 31) - 1;
@@ -216,7 +221,12 @@ impl Session {
     }
 
     pub fn event(&mut self) -> Option<Event> {
-        self.engine.hooks().events.pop_front()
+        let events = &mut self.engine.hooks().events;
+        let event = events.pop_front();
+        if event.is_none() && events.capacity() > EVENTS_KEPT {
+            *events = VecDeque::new();
+        }
+        event
     }
 
     /// The client's wish for this stream; `None` for a closed one.

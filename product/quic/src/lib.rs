@@ -30,4 +30,4 @@ pub use datagrams::{Batch, Datagram, Datagrams};
 pub use endpoint::{Arrival, Attempt, Endpoint, Incoming, Key, Settings, Unusable};
 pub use session::Session;
 pub use steering::{SOCKETS_MAX, Steering};
-pub use write::Wrote;
+pub use write::{Source, Wrote};

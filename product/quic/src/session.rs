@@ -1,5 +1,6 @@
 //! One connection.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -16,11 +17,15 @@ use crate::h3::{frames, uni, varint};
 use crate::intake::Intake;
 use crate::outbox::Outbox;
 use crate::streams::{Reply, Streams};
+use crate::write::AHEAD_BYTES_FIRST;
 use crate::{Datagrams, Incoming, Key, address};
 
 /// A third of the timeout that most clients have; a third of ours, if that is less, but not for nothing.
 const PING_EVERY: Nanos = Nanos::from_secs(10);
 const PING_EVERY_MIN: Nanos = Nanos::from_millis(100);
+
+/// Room for so many events is kept.
+const EVENTS_KEPT: usize = 8;
 
 /// The server's end of a connection.
 pub struct Session {
@@ -30,6 +35,8 @@ pub struct Session {
     pub(crate) streams: Streams,
     intake: Intake,
     pub(crate) outbox: Outbox,
+    /// Content that is read before it is known that windows let it through.
+    pub(crate) ahead: usize,
     /// Of the client's connection ID.
     pub(crate) id_bytes: usize,
     head_bytes_max: usize,
@@ -61,6 +68,7 @@ impl Session {
             streams: Streams::default(),
             intake: Intake::new(settings.head_bytes_max, settings.streams_max),
             outbox: Outbox::default(),
+            ahead: AHEAD_BYTES_FIRST,
             id_bytes,
             head_bytes_max: settings.head_bytes_max,
             is_ipv6: settings.is_ipv6,
@@ -125,7 +133,11 @@ impl Session {
     }
 
     pub fn event(&mut self) -> Option<Event> {
-        self.streams.events.pop_front()
+        let event = self.streams.events.pop_front();
+        if event.is_none() && self.streams.events.capacity() > EVENTS_KEPT {
+            self.streams.events = VecDeque::new();
+        }
+        event
     }
 
     /// The client's wish for this stream; `None` for a closed one.

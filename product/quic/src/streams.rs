@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use bytes::{Buf, Bytes};
 use mux::{Event, Priority};
 use quinn_proto::{Connection, Dir, Side, StreamId, VarInt};
 
@@ -16,9 +15,9 @@ const EARLY_WISHES_MAX: usize = 100;
 pub struct Reply {
     /// As HTTP/1.1 has it, until it was made into a frame.
     pub head: Option<Vec<u8>>,
-    /// Frames that were begun and that a window cut short, and how many bytes at their end are of the body.
-    pub rest: Bytes,
-    pub rest_body_bytes: usize,
+    /// Heads of frames that are not given yet, and content that is still to come of a frame whose head is among them or was given.
+    pub heads: Vec<u8>,
+    pub frame_left: usize,
     /// The source is at its end.
     pub is_read: bool,
     /// Bytes that quinn has taken.
@@ -27,15 +26,12 @@ pub struct Reply {
 
 impl Reply {
     pub fn new(head: &[u8], has_body: bool) -> Reply {
-        Reply { head: Some(head.to_vec()), rest: Bytes::new(), rest_body_bytes: 0, is_read: !has_body, offset: 0 }
+        Reply { head: Some(head.to_vec()), heads: Vec::new(), frame_left: 0, is_read: !has_body, offset: 0 }
     }
 
-    /// So much of the rest was taken; gives how much of that was of the body.
-    pub fn advance(&mut self, bytes: usize) -> usize {
-        self.rest.advance(bytes);
-        let before = self.rest_body_bytes;
-        self.rest_body_bytes = before.min(self.rest.len());
-        before - self.rest_body_bytes
+    /// The next byte is of a frame's head.
+    pub fn has_heads(&self) -> bool {
+        self.head.is_some() || !self.heads.is_empty()
     }
 }
 

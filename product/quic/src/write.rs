@@ -1,7 +1,6 @@
 //! Content of responses, given to quinn-proto when it is decided that it leaves.
 
-use bytes::{Bytes, BytesMut};
-use mux::{Source, Stop, Supply, head};
+use mux::{Stop, Supply, head};
 use quinn_proto::{Connection, WriteError};
 
 use crate::h3::fault::{INTERNAL_ERROR, NO_ERROR};
@@ -12,11 +11,25 @@ use crate::{Session, qpack};
 
 /// Less content than this is not worth a frame of its own, but at the end of a body.
 const CONTENT_BYTES_MIN: usize = 16;
+/// Content that is read before it is known that windows let it through: at first, after a window was found shut, and at most. With 100 streams
+/// whose windows are shut that is 64 KB in all; it doubles with what is taken.
+pub(crate) const AHEAD_BYTES_FIRST: usize = 8 << 10;
+const AHEAD_BYTES_MIN: usize = 512;
+const AHEAD_BYTES_MAX: usize = 64 << 10;
+
+/// Where the content of a body comes from, which can be read again: what windows refuse is kept nowhere else.
+pub trait Source {
+    /// Appends so many of the next bytes at most, and says what follows them.
+    fn peek(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply;
+
+    /// So many of them are gone.
+    fn advance(&mut self, bytes: usize);
+}
 
 /// What a [`Session::write`] has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wrote {
-    /// Of the body, given to the engine. What a window has cut short was read from the source before, and counts when it is given.
+    /// Of the body, given to the engine.
     pub bytes: u64,
     /// UDP payload that it takes, as estimated: [`Session::make`] makes that much more.
     pub carried_bytes: usize,
@@ -50,10 +63,13 @@ impl Session {
         let Some(open) = self.streams.open.get_mut(&stream).filter(|_| !self.connection.is_closed()) else {
             return nothing(Stop::Closed);
         };
-        let Some(reply) = &mut open.reply else { return nothing(Stop::Source) };
-        if self.outbox.is_held() {
+        if self.outbox.is_held() || self.is_shut {
             return nothing(Stop::Window);
         }
+        if open.is_shut {
+            return nothing(Stop::StreamWindow);
+        }
+        let Some(reply) = &mut open.reply else { return nothing(Stop::Source) };
         let waiting = self.outbox.waiting();
         let packing = Packing {
             datagram: self.connection.stats().path.current_mtu.into(),
@@ -61,7 +77,15 @@ impl Session {
             stream_id: id(stream).into(),
             offset: reply.offset,
         };
-        let given = give(&mut self.connection, stream, reply, packing.fits(waiting, room), waiting == 0, source);
+        let given = give(
+            &mut self.connection,
+            stream,
+            reply,
+            &mut self.ahead,
+            packing.fits(waiting, room),
+            waiting == 0,
+            source,
+        );
         reply.offset += given.bytes as u64;
         let is_ended = given.stop.is_none();
         if is_ended {
@@ -110,99 +134,102 @@ impl Session {
     }
 }
 
-/// Gives so many bytes of a stream at most, but a head whole if nothing waits before it.
+/// Gives so many bytes of a stream at most, but heads whole if there is room for a byte or nothing waits before it.
 fn give(
     connection: &mut Connection,
     stream: u32,
     reply: &mut Reply,
+    ahead: &mut usize,
     room: usize,
     is_first: bool,
     source: &mut dyn Source,
 ) -> Given {
-    let mut given = give_rest(connection, stream, reply, room);
-    if given.stop.is_some() {
-        return given;
-    }
-    let room = room - given.bytes;
-    if reply.head.is_some() && room == 0 && !is_first {
+    let mut given = Given { bytes: 0, body_bytes: 0, stop: None };
+    if reply.has_heads() && room == 0 && !is_first {
         return Given { stop: Some(Obstacle::Room), ..given };
     }
-    let mut frame_heads = reply.head.take().map(|head| headers(&head)).unwrap_or_default();
+    reply.heads.extend(reply.head.take().map(|head| headers(&head)).unwrap_or_default());
+    loop {
+        given.stop = give_heads(connection, stream, reply, &mut given).err();
+        if given.stop.is_some() || reply.is_read {
+            return given;
+        }
+        given.stop = give_content(connection, stream, reply, ahead, room, source, &mut given).err();
+        if given.stop.is_some() {
+            return given;
+        }
+    }
+}
+
+/// Gives a piece of the body.
+fn give_content(
+    connection: &mut Connection,
+    stream: u32,
+    reply: &mut Reply,
+    ahead: &mut usize,
+    room: usize,
+    source: &mut dyn Source,
+    given: &mut Given,
+) -> Result<(), Obstacle> {
     let mut content = Vec::new();
-    let content_room = room.saturating_sub(frame_heads.len());
-    let obstacle = if reply.is_read { None } else { read(source, content_room, &mut content) };
-    if matches!(obstacle, Some(Obstacle::Failed)) {
-        return Given { stop: obstacle, ..given };
-    }
-    reply.is_read |= obstacle.is_none();
-    if !content.is_empty() {
-        frames::head(frames::DATA, content.len() as u64, &mut frame_heads);
-    }
-    let body_bytes = content.len();
-    let mut offered = [Bytes::from(frame_heads), Bytes::from(content)];
-    let taken = match offer(connection, stream, &mut offered) {
-        Ok(taken) => taken,
-        Err(obstacle) => return Given { stop: Some(obstacle), ..given },
-    };
-    keep(reply, &offered);
+    let supply = begin(reply, source, room.saturating_sub(given.bytes), *ahead, &mut content)?;
+    give_heads(connection, stream, reply, given)?;
+    let taken = offer(connection, stream, &content)?;
+    source.advance(taken);
+    reply.frame_left -= taken;
     given.bytes += taken;
-    given.body_bytes += body_bytes - reply.rest_body_bytes;
-    given.stop = if reply.rest.is_empty() { obstacle } else { Some(Obstacle::Shut) };
-    given
-}
-
-/// Gives what a window had cut short.
-fn give_rest(connection: &mut Connection, stream: u32, reply: &mut Reply, room: usize) -> Given {
-    let offered = reply.rest.len().min(room);
-    let (bytes, obstacle) = match offer(connection, stream, &mut [reply.rest.slice(..offered)]) {
-        Ok(taken) if taken < offered => (taken, Some(Obstacle::Shut)),
-        Ok(taken) => (taken, Some(Obstacle::Room)),
-        Err(obstacle) => return Given { bytes: 0, body_bytes: 0, stop: Some(obstacle) },
-    };
-    let body_bytes = reply.advance(bytes);
-    Given { bytes, body_bytes, stop: obstacle.filter(|_| !reply.rest.is_empty()) }
-}
-
-/// Keeps what was not taken.
-fn keep(reply: &mut Reply, [heads, content]: &[Bytes; 2]) {
-    reply.rest_body_bytes = content.len();
-    reply.rest = match heads.is_empty() {
-        true => content.clone(),
-        false => {
-            let mut rest = BytesMut::from(&heads[..]);
-            rest.extend_from_slice(content);
-            rest.freeze()
-        }
-    };
-}
-
-/// Reads so much that it fits this room with the head of its frame; `None`: the body is whole.
-fn read(source: &mut dyn Source, room: usize, content: &mut Vec<u8>) -> Option<Obstacle> {
-    let most = room.saturating_sub(1 + varint::bytes(room as u64));
-    if most < CONTENT_BYTES_MIN {
-        return Some(Obstacle::Room);
+    given.body_bytes += taken;
+    if taken < content.len() {
+        *ahead = AHEAD_BYTES_MIN;
+        return Err(Obstacle::Shut);
     }
-    content.reserve_exact(most);
-    while content.len() < most {
-        let before = content.len();
-        match source.read(content, most - before) {
-            Supply::End => return None,
-            Supply::Failed => return Some(Obstacle::Failed),
-            Supply::Later => return Some(Obstacle::Source),
-            Supply::More if content.len() == before => return Some(Obstacle::Source),
-            Supply::More => {}
-        }
-    }
-    Some(Obstacle::Room)
+    *ahead = (*ahead * 2).min(AHEAD_BYTES_MAX);
+    reply.is_read = supply == Supply::End;
+    Ok(())
 }
 
-/// How much of these was taken; what was not is left in them.
-fn offer(connection: &mut Connection, stream: u32, chunks: &mut [Bytes]) -> Result<usize, Obstacle> {
-    if chunks.iter().all(Bytes::is_empty) {
+/// Gives heads of frames.
+fn give_heads(connection: &mut Connection, stream: u32, reply: &mut Reply, given: &mut Given) -> Result<(), Obstacle> {
+    let taken = offer(connection, stream, &reply.heads)?;
+    given.bytes += taken;
+    reply.heads.drain(..taken);
+    if reply.heads.is_empty() { Ok(()) } else { Err(Obstacle::Shut) }
+}
+
+/// Reads content for this room, with the head of a frame before it unless one is under way: no more than `ahead`, since nobody tells what
+/// a window lets through.
+fn begin(
+    reply: &mut Reply,
+    source: &mut dyn Source,
+    room: usize,
+    ahead: usize,
+    content: &mut Vec<u8>,
+) -> Result<Supply, Obstacle> {
+    let is_new = reply.frame_left == 0;
+    let most = if is_new { room.saturating_sub(1 + varint::bytes(room as u64)) } else { room.min(reply.frame_left) };
+    if most == 0 || (is_new && most < CONTENT_BYTES_MIN) {
+        return Err(Obstacle::Room);
+    }
+    let supply = source.peek(content, most.min(ahead));
+    match supply {
+        Supply::Failed => return Err(Obstacle::Failed),
+        Supply::Later | Supply::More if content.is_empty() => return Err(Obstacle::Source),
+        _ => {}
+    }
+    if is_new && !content.is_empty() {
+        frames::head(frames::DATA, content.len() as u64, &mut reply.heads);
+        reply.frame_left = content.len();
+    }
+    Ok(supply)
+}
+
+/// How much of this was taken, of which the engine keeps a copy.
+fn offer(connection: &mut Connection, stream: u32, bytes: &[u8]) -> Result<usize, Obstacle> {
+    if bytes.is_empty() {
         return Ok(0);
     }
-    match connection.send_stream(id(stream)).write_chunks(chunks) {
-        Ok(written) => Ok(written.bytes),
+    match connection.send_stream(id(stream)).write(bytes) {
+        Ok(taken) => Ok(taken),
         Err(WriteError::Blocked) => Ok(0),
         Err(WriteError::Stopped(_) | WriteError::ClosedStream) => Err(Obstacle::Gone),
     }

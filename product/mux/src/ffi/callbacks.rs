@@ -12,6 +12,9 @@ use crate::{Event, FRAME_HEADER_BYTES};
 /// Of what the library says about a mistake.
 const TROUBLE_BYTES_MAX: usize = 200;
 
+/// No more of this body now, and the stream goes on.
+const TURN_OVER: u32 = sys::NGHTTP2_DATA_FLAG_EOF | sys::NGHTTP2_DATA_FLAG_NO_END_STREAM;
+
 pub fn table() -> NonNull<sys::nghttp2_session_callbacks> {
     let mut table = null_mut();
     // SAFETY: the library makes one, which is filled here and never deleted; the functions have the types that it wants.
@@ -158,7 +161,7 @@ unsafe fn reason(frame: &sys::nghttp2_goaway) -> String {
 /// The library asks for the body of a stream. What has its turn is read to where it will stand in `out`, behind the room for the frame's
 /// header, which [`on_data`] fills.
 pub unsafe extern "C" fn on_read(
-    _session: *mut sys::nghttp2_session,
+    session: *mut sys::nghttp2_session,
     stream: i32,
     _buf: *mut u8,
     length: usize,
@@ -170,7 +173,9 @@ pub unsafe extern "C" fn on_read(
     let hooks = unsafe { hooks(user_data) };
     let room = hooks.room(stream as u32, length);
     let Some(source) = hooks.turn.as_ref().filter(|_| room > 0).map(|turn| turn.source) else {
-        return sys::NGHTTP2_ERR_DEFERRED as sys::nghttp2_ssize;
+        // SAFETY: the library gives a place to write to.
+        unsafe { *data_flags |= TURN_OVER };
+        return 0;
     };
     // SAFETY: the turn's source is borrowed by the call to the engine that we are in.
     let (bytes, supply) = hooks.read(unsafe { &mut *source }, room);
@@ -181,12 +186,28 @@ pub unsafe extern "C" fn on_read(
         Supply::Failed => return sys::NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE as sys::nghttp2_ssize,
         // SAFETY: the library gives a place to write to.
         Supply::End => unsafe { *data_flags |= sys::NGHTTP2_DATA_FLAG_EOF },
-        _ if bytes == 0 => return sys::NGHTTP2_ERR_DEFERRED as sys::nghttp2_ssize,
+        // SAFETY: as above, and a session that is alive.
+        _ if bytes == 0 || hooks.room(stream as u32, 1) == 0 || bytes >= unsafe { window(session, stream) } => unsafe {
+            *data_flags |= TURN_OVER;
+        },
         _ => {}
     }
     // SAFETY: as above.
     unsafe { *data_flags |= sys::NGHTTP2_DATA_FLAG_NO_COPY };
     bytes as sys::nghttp2_ssize
+}
+
+/// What may be sent on a stream before this frame.
+///
+/// # Safety
+/// The session is alive.
+unsafe fn window(session: *mut sys::nghttp2_session, stream: i32) -> usize {
+    // SAFETY: as the caller promises.
+    let windows = unsafe {
+        let of_stream = sys::nghttp2_session_get_stream_remote_window_size(session, stream);
+        of_stream.min(sys::nghttp2_session_get_remote_window_size(session))
+    };
+    usize::try_from(windows).unwrap_or(0)
 }
 
 unsafe extern "C" fn on_data(

@@ -15,8 +15,8 @@ use libnghttp2_sys as sys;
 
 pub use hooks::{Hooks, Turn};
 
-use crate::Settings;
 use crate::session::{Priority, Source, Supply};
+use crate::{FRAME_HEADER_BYTES, Settings};
 
 /// Of streams that a client cancels: those at once, and more in each second. Ours is stricter ([`crate::Flood`]).
 const RESETS: (u64, u64) = (1000, 33);
@@ -119,11 +119,31 @@ impl Engine {
         // SAFETY: the lifetime is that of this call, and the turn with the pointer ends before it does; only callbacks of `make` use it.
         let source = unsafe { std::mem::transmute::<*mut dyn Source, *mut (dyn Source + 'static)>(source) };
         self.hooks().turn = Some(Turn { stream, end: out.len() + room, source, bytes: 0, stop: None });
-        // SAFETY: a session that is alive; the stream need not be, and its body may be under way already.
-        unsafe { sys::nghttp2_session_resume_data(self.session.as_ptr(), stream as i32) };
-        let error = self.make(out);
+        let end = out.len() + room;
+        let mut error = self.make(out);
+        if error.is_none() && out.len() + FRAME_HEADER_BYTES < end && self.begin_data(stream) {
+            error = self.make(out);
+        }
         let turn = self.hooks().turn.take().expect("it was set above");
         Turned { bytes: turn.bytes, stop: turn.stop, error }
+    }
+
+    /// Has the library ask for the body of a stream that may be sent some; the turn ends that again, since what waits for a window takes memory.
+    fn begin_data(&mut self, stream: u32) -> bool {
+        if self.window() == 0 || self.stream_window(stream).unwrap_or(0) == 0 {
+            return false;
+        }
+        let provider = sys::nghttp2_data_provider2 {
+            source: sys::nghttp2_data_source { ptr: null_mut() },
+            read_callback: Some(callbacks::on_read),
+        };
+        let session = self.session.as_ptr();
+        let flags = sys::NGHTTP2_FLAG_END_STREAM as u8;
+        // SAFETY: a session that is alive; the provider is copied during the call.
+        unsafe {
+            sys::nghttp2_session_get_stream_local_close(session, stream as i32) == 0
+                && sys::nghttp2_submit_data2(session, flags, stream as i32, &raw const provider) == 0
+        }
     }
 
     fn make_all(&mut self) -> Result<(), String> {
@@ -143,7 +163,7 @@ impl Engine {
         }
     }
 
-    /// Puts the head of a response in the queue, in front of its body if there is one. False: the stream is closed.
+    /// Puts the head of a response in the queue; without a body the stream ends behind it. False: the stream is closed.
     pub fn respond<'a>(
         &mut self,
         stream: u32,
@@ -155,14 +175,11 @@ impl Engine {
         self.pairs.clear();
         self.pairs.extend(std::iter::once(pseudo).chain(fields).map(pair));
         let pairs = &self.pairs;
-        let provider = sys::nghttp2_data_provider2 {
-            source: sys::nghttp2_data_source { ptr: null_mut() },
-            read_callback: Some(callbacks::on_read),
-        };
-        let body = if has_body { &raw const provider } else { null() };
-        // SAFETY: names, values and the provider are copied during the call.
+        let flags = if has_body { sys::NGHTTP2_FLAG_NONE } else { sys::NGHTTP2_FLAG_END_STREAM } as u8;
+        let session = self.session.as_ptr();
+        // SAFETY: names and values are copied during the call.
         let failed = unsafe {
-            sys::nghttp2_submit_response2(self.session.as_ptr(), stream as i32, pairs.as_ptr(), pairs.len(), body)
+            sys::nghttp2_submit_headers(session, flags, stream as i32, null(), pairs.as_ptr(), pairs.len(), null_mut())
         };
         failed == 0
     }

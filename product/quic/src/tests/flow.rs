@@ -2,7 +2,8 @@
 
 use super::rig::*;
 use crate::testing::{Client, Windows};
-use mux::Event;
+use crate::{Settings, Source};
+use mux::{Event, Stop, Supply};
 
 #[test]
 fn a_request_and_its_answer() {
@@ -53,4 +54,49 @@ fn it_does_so_once_where_the_handshake_begins_with_two_datagrams() {
     rig.connect();
     let [control] = &rig.client.server_streams()[..] else { panic!("one stream of the server's") };
     assert_eq!(control.bytes, [0, 4, 9, 1, 0, 6, 0x80, 0, 0x40, 0, 7, 0]);
+}
+
+/// Of a large body: how much of it was read, and how much taken.
+struct Large {
+    read: usize,
+    taken: usize,
+}
+
+impl Source for Large {
+    fn peek(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
+        into.resize(into.len() + bytes_max, 0);
+        self.read += bytes_max;
+        Supply::More
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.taken += bytes;
+    }
+}
+
+#[test]
+fn a_stalled_connection_holds_little_whatever_its_streams() {
+    const WINDOW: u32 = 64;
+    let mut rig = Rig::with(&Settings::default(), Windows { stream: WINDOW, ..Windows::default() });
+    rig.connect();
+    rig.client.is_deaf = true;
+    let streams: Vec<u32> = (0..100).map(|_| rig.client.request("/", &[])).collect();
+    rig.run();
+    let mut bodies = Large { read: 0, taken: 0 };
+    for &stream in &streams {
+        assert!(rig.session().respond(stream, b"HTTP/1.1 200 OK\r\n\r\n", true));
+        assert_eq!(rig.session().write(stream, 64 << 10, &mut bodies).stop, Stop::StreamWindow);
+        rig.make(64 << 10);
+    }
+    assert!(bodies.taken > 0 && bodies.taken < streams.len() * WINDOW as usize, "{}", bodies.taken);
+    assert!(bodies.read <= 64 << 10, "{} bytes were read", bodies.read);
+    let kept: usize = rig
+        .session()
+        .streams
+        .open
+        .values()
+        .filter_map(|open| open.reply.as_ref())
+        .map(|reply| reply.heads.capacity())
+        .sum();
+    assert!(kept <= 64 << 10, "{kept} bytes are kept");
 }

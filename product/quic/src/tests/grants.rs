@@ -225,10 +225,12 @@ fn a_shut_window_of_the_connection_stops_all_streams() {
 fn a_source_that_fails_or_waits() {
     let (mut rig, streams) = begun(2, 100);
     struct Says(mux::Supply);
-    impl mux::Source for Says {
-        fn read(&mut self, _: &mut Vec<u8>, _: usize) -> mux::Supply {
+    impl crate::Source for Says {
+        fn peek(&mut self, _: &mut Vec<u8>, _: usize) -> mux::Supply {
             self.0
         }
+
+        fn advance(&mut self, _: usize) {}
     }
     let wrote = rig.session().write(streams[0], 5000, &mut Says(mux::Supply::Later));
     assert_eq!((wrote.stop, wrote.bytes), (Stop::Source, 0));

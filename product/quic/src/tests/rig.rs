@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use mux::{Broken, Event, Source, Stop, Supply};
+use mux::{Broken, Event, Stop, Supply};
 use units::Nanos;
 
 use crate::testing::{Client, Windows};
-use crate::{Arrival, Datagrams, Endpoint, Key, Session, Settings, Wrote};
+use crate::{Arrival, Datagrams, Endpoint, Key, Session, Settings, Source, Wrote};
 
 pub const DELAY: Nanos = Nanos(5_000_000);
 pub const SERVER: &str = "198.18.0.1:443";
@@ -35,11 +35,14 @@ pub fn counted(size: usize) -> Vec<u8> {
 }
 
 impl Source for Counting {
-    fn read(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
+    fn peek(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
         let end = self.size.min(self.at + bytes_max);
         into.extend((self.at..end).map(|at| (at % 251) as u8));
-        self.at = end;
         if end == self.size { Supply::End } else { Supply::More }
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.at += bytes;
     }
 }
 
@@ -47,9 +50,11 @@ impl Source for Counting {
 pub struct Untouched;
 
 impl Source for Untouched {
-    fn read(&mut self, _: &mut Vec<u8>, _: usize) -> Supply {
+    fn peek(&mut self, _: &mut Vec<u8>, _: usize) -> Supply {
         panic!("content of a stream that was not granted")
     }
+
+    fn advance(&mut self, _: usize) {}
 }
 
 pub struct Rig {

@@ -118,6 +118,15 @@ pub fn take_passed(first: i32, count: usize) -> Vec<io::Result<OwnedFd>> {
     (first..).take(count).map(take).collect()
 }
 
+/// Gives free memory that the allocator keeps back to the kernel.
+pub fn trim_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes no pointer, and the allocator has locks of its own.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -143,9 +143,12 @@ impl Body {
     pub fn read(&mut self, storage: &mut dyn Storage, into: &mut Vec<u8>, bytes_max: u64) -> Result<u64, Failure> {
         let mut read = 0;
         while read < bytes_max && self.len > 0 {
-            match self.read_some(storage, into, bytes_max - read) {
+            match self.peek(storage, into, bytes_max - read) {
                 Ok(0) => break,
-                Ok(bytes) => read += bytes,
+                Ok(bytes) => {
+                    self.advance(bytes);
+                    read += bytes;
+                }
                 Err(failure) if read == 0 => return Err(failure),
                 Err(_) => break,
             }
@@ -153,8 +156,8 @@ impl Body {
         Ok(read)
     }
 
-    /// From where the next bytes are; none that have to be read aside.
-    fn read_some(&mut self, storage: &mut dyn Storage, into: &mut Vec<u8>, bytes_max: u64) -> Result<u64, Failure> {
+    /// The same of the piece that comes next, of a body that is not empty; it is all left.
+    pub fn peek(&self, storage: &mut dyn Storage, into: &mut Vec<u8>, bytes_max: u64) -> Result<u64, Failure> {
         let before = into.len();
         match self.available(storage, bytes_max)? {
             Available::Memory(bytes) => into.extend_from_slice(bytes),
@@ -170,7 +173,6 @@ impl Body {
         if bytes == 0 {
             return Err(self.truncated());
         }
-        self.advance(bytes);
         Ok(bytes)
     }
 

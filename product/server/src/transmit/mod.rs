@@ -27,6 +27,7 @@ mod reads;
 mod secure;
 mod sending;
 mod sendings;
+mod shrink;
 mod socket;
 #[cfg(test)]
 mod tests;

@@ -39,6 +39,16 @@ impl Sendings {
         self.by_slot[id.slot()].take_if(|sending| sending.id == id).expect("a job departs once")
     }
 
+    pub fn capacity(&self) -> usize {
+        self.by_slot.capacity()
+    }
+
+    /// Nobody has a slot from this one on.
+    pub fn truncate(&mut self, slots: usize) {
+        self.by_slot.truncate(slots);
+        self.by_slot.shrink_to_fit();
+    }
+
     #[cfg(test)]
     pub fn looks(&self) -> u64 {
         self.looks.get()

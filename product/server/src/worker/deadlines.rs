@@ -49,6 +49,7 @@ impl Worker {
         self.tell_refusals();
         self.tell_failures();
         self.tell_slow_disk();
+        self.give_back_memory();
         if let Err(error) = self.accept_again() {
             self.parts.log.error(&format!("cannot accept connections on worker {}: {error}", self.parts.number));
         }

@@ -1,14 +1,15 @@
-//! The long flight of a handshake, with the certificate: 1 to 5 KB, a response in all but its meaning. Where responses have an order, it has
+//! The flight of a full handshake, with the certificate: 0.7 to 5 KB, a response in all but its meaning. Where responses have an order, it has
 //! its place among them and its client's account is charged for it: clients that open connections without end would take the link from everybody.
 //!
 //! What the client says meanwhile stays in its socket: it can say nothing of use before it has the flight.
 
+use tls::Session;
 use units::Nanos;
 
 use super::exchange::Task;
 use super::secure::HANDSHAKE_TIMEOUT;
 use super::{Order, Worker};
-use crate::transmit::{Body, Departure, Dispatch, End, Failure, Outgoing, PipeState, lock};
+use crate::transmit::{Body, Departure, Dispatch, End, Failure, Outgoing, lock};
 
 /// A flight of one job; what is more, of a chain of dozens of certificates, follows as another.
 pub(super) const FLIGHT_BYTES_MAX: usize = 64 << 10;
@@ -16,9 +17,12 @@ pub(super) const FLIGHT_BYTES_MAX: usize = 64 << 10;
 /// A flight waits so long for its turn, beyond the client's own time. Many clients have given up by then.
 const TURN_WAIT_MAX: Nanos = Nanos::from_secs(50);
 
-/// Whether so much of a handshake has an order: not where nothing has, and not a segment, which is as short as an answer can be.
-pub(super) fn is_job(order: Order, bytes: usize, pipe: &PipeState) -> bool {
-    matches!(order, Order::Pace | Order::Marks) && bytes as u64 > pipe.framing().segment_bytes
+/// Of a handshake so much at most is an answer without a certificate: an alert, another try, tickets.
+const ANSWER_BYTES_MAX: usize = 512;
+
+/// Whether a flight has an order: not where nothing has, and not that of a session resumed, which is as short as an answer can be.
+pub(super) fn is_job(order: Order, session: &mut Session) -> bool {
+    matches!(order, Order::Pace | Order::Marks) && session.unsent_bytes() > ANSWER_BYTES_MAX && !session.is_resumed()
 }
 
 impl Worker {

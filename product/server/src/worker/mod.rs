@@ -23,6 +23,7 @@ mod input;
 mod kernel_tls;
 mod line;
 mod measured;
+mod memory;
 mod output;
 mod owner;
 mod room;
@@ -148,6 +149,8 @@ pub struct Worker {
     date: HttpDate,
     dated: u64,
     sweep: Sweep,
+    /// No memory is given back before.
+    give_back_at: Nanos,
     is_accepting: bool,
     /// The listener that was asked last.
     next_listener: usize,
@@ -189,15 +192,14 @@ fn is_direct(parts: &Parts) -> bool {
 
 impl Worker {
     pub fn new(parts: Parts) -> io::Result<Worker> {
-        let poll = poll(&parts)?;
         let measures = parts.current.served().assigned.as_deref().map(|assigned| Box::new(Measures::new(assigned)));
         let mut worker = Worker {
             is_direct: is_direct(&parts),
+            poll: poll(&parts)?,
             parts,
             owners: Owners::default(),
             known: Known::default(),
             to_come: 0,
-            poll,
             conns: Slab::new(),
             queue: Turns::default(),
             budget: Budget::default(),
@@ -210,6 +212,7 @@ impl Worker {
             date: HttpDate::new(SystemTime::now()),
             dated: u64::MAX,
             sweep: Sweep::default(),
+            give_back_at: Nanos::ZERO,
             is_accepting: false,
             next_listener: 0,
             is_short: false,
@@ -438,7 +441,8 @@ impl Worker {
             return Some(Nanos::ZERO);
         }
         let grant_at = self.parts.transmitter.poll_timeout();
-        let is_waiting = !self.conns.is_empty() || !self.is_accepting || self.stop_at.is_some();
+        let is_waiting =
+            !self.conns.is_empty() || !self.is_accepting || self.stop_at.is_some() || self.has_memory_to_give();
         let sweep_at = is_waiting.then_some(self.sweep.due_at);
         let wake_at = [sweep_at, self.log_at, grant_at, self.tell_at(), self.room_at()].into_iter().flatten().min();
         wake_at.map(|at| at - if self.is_paced() { clock::now() } else { self.now })

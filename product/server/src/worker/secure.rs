@@ -1,7 +1,7 @@
 //! Clients that speak TLS, and those that speak it at the wrong port.
 //!
 //! A handshake costs as much as hundreds of requests, so a turn has few of them: the others wait for the next, as connections do that have
-//! more to say than their share. What has to be sent of it leaves at once, but for a flight longer than a segment where responses have an
+//! more to say than their share. What has to be sent of it leaves at once, but for a flight with a certificate where responses have an
 //! order: that is a job as they are ([`super::flight`]).
 
 use std::sync::{Arc, Mutex};
@@ -196,7 +196,7 @@ impl Worker {
         if !session.has_unsent() {
             return 0;
         }
-        if conn.is_handshaking && flight::is_job(self.parts.order, session.unsent_bytes(), &conn.pipe) {
+        if conn.is_handshaking && flight::is_job(self.parts.order, &mut session) {
             let flight = session.take_unsent(FLIGHT_BYTES_MAX);
             drop(session);
             return self.dispatch_flight(at, flight);

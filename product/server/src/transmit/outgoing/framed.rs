@@ -56,6 +56,31 @@ impl Source for FromBody<'_> {
     }
 }
 
+#[cfg(feature = "http3")]
+impl quic::Source for FromBody<'_> {
+    fn peek(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
+        if self.body.is_empty() {
+            return Supply::End;
+        }
+        match self.body.peek(self.storage, into, bytes_max as u64) {
+            Ok(bytes) if bytes == self.body.len() => Supply::End,
+            Ok(0) => {
+                self.failure = Some(Failure::Absent);
+                Supply::Later
+            }
+            Ok(_) => Supply::More,
+            Err(failure) => {
+                self.failure = Some(failure);
+                Supply::Failed
+            }
+        }
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.body.advance(bytes as u64);
+    }
+}
+
 impl Outgoing {
     /// Makes frames of it, the head first. The head is whole whatever the room: a block cannot be cut between two grants, since its compression
     /// depends on all blocks before it.
@@ -74,6 +99,11 @@ impl Outgoing {
         }
     }
 
+    /// The engine has its own, until it has made frames of it.
+    fn forget_head(&mut self) {
+        (self.bytes, self.at) = (Vec::new(), 0);
+    }
+
     /// Frames of so many bytes behind `out`.
     fn make_http2(
         &mut self,
@@ -90,7 +120,7 @@ impl Outgoing {
             if !session.respond(stream, &self.bytes[self.at..], has_body) {
                 return Made { bytes: 0, frame_bytes: 0, stop: Stop::Closed, failure: None };
             }
-            self.at = self.bytes.len();
+            self.forget_head();
         }
         let mut source = FromBody { body: &mut self.body, storage, failure: None };
         let written = session.write(stream, room, &mut source, out);
@@ -115,7 +145,7 @@ impl Outgoing {
                 return Made { bytes: 0, frame_bytes: 0, stop: Stop::Closed, failure: None };
             }
             self.sealed = u32::try_from(self.bytes.len() - self.at).unwrap_or(u32::MAX);
-            self.at = self.bytes.len();
+            self.forget_head();
         }
         let mut source = FromBody { body: &mut self.body, storage, failure: None };
         let wrote = session.write(stream, usize::try_from(room_bytes).unwrap_or(usize::MAX), &mut source);

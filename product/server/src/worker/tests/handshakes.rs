@@ -146,6 +146,25 @@ fn a_long_flight_is_a_job_and_no_response() {
     }
 }
 
+/// As short as a flight with a certificate can be: of many at once the link has no room for all, and those of sessions resumed leave at once.
+#[test]
+fn a_short_flight_with_a_certificate_is_a_job() {
+    let mut bench = Bench::with("flight-short", "srpt", Pace::of_line("1mbit".parse().unwrap()), |root| root)
+        .with_tls(vec!["localhost".into()]);
+    bench.worker.parts.places = Arc::new(Places::new(64, &[Arc::clone(&bench.worker.parts.wake)]));
+    let config = config(&[&TLS13]);
+    for is_full in [true, false] {
+        let mut clients: Vec<Secret> = (0..8).map(|_| Secret::connect(&bench, &config)).collect();
+        let mut was_in_flight = false;
+        while !clients.iter().all(Secret::has_answer) {
+            bench.turn();
+            was_in_flight |= bench.is_in_flight();
+            assert!(!clients.iter_mut().any(Secret::talk), "a connection ended");
+        }
+        assert_eq!(was_in_flight, is_full);
+    }
+}
+
 /// Also one whose order is of a turn alone.
 #[test]
 fn without_a_pace_a_flight_leaves_at_once() {

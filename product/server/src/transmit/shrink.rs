@@ -1,0 +1,19 @@
+//! Memory of many responses and connections that have gone.
+
+use super::{Socket, Transmitter};
+
+impl<S: Socket + Clone> Transmitter<S> {
+    /// Responses and connections that its tables have room for.
+    pub fn slots(&self) -> usize {
+        self.drain.slots().max(self.sendings.capacity()).max(self.pipes.capacity())
+    }
+
+    /// Gives back what tables have behind the last one in use.
+    pub fn shrink(&mut self) {
+        let slots = self.drain.shrink();
+        self.sendings.truncate(slots);
+        self.pipes.shrink_to_fit();
+        self.departures.shrink_to_fit();
+        self.unsaid.shrink_to_fit();
+    }
+}
