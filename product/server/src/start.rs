@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, setrlimit};
 use sched::WaitBound;
 use thiserror::Error;
 
@@ -35,8 +35,8 @@ use crate::worker::{Order, Parts, Worker};
 const DESCRIPTORS_KEPT: u64 = 1024;
 /// With room for fewer connections than this, descriptors are for them and for files alone.
 const SCARCE: usize = 32;
-/// Of an event loop, beside its wake-up: epoll, and what watches files.
-const LOOP_DESCRIPTORS: u64 = 2;
+/// Of an event loop, beside its wake-up: epoll, what watches files, and what shows its system call.
+const LOOP_DESCRIPTORS: u64 = 3;
 
 /// For an event loop that is asked for its status; a loop that does not turn for ten seconds ends the process.
 pub const STATUS_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -135,7 +135,7 @@ impl Server {
         let threads = Threads::start(config.watchdog.take(), on_failure)
             .map_err(|e| StartError::Thread("weir-watch".into(), e))?;
         let logs = Logs::start(&threads).map_err(|e| StartError::Thread("weir-log".into(), e))?;
-        let current = Arc::new(open_sites(&config, &logs, &threads)?);
+        let current = Arc::new(open_sites(&mut config, &logs, &threads)?);
         let recording = start_recording(&config, addresses[0].address, &threads)?;
         let wakes = wakes(config.workers)?;
         if descriptors(config.workers) < SCARCE {
@@ -163,6 +163,9 @@ impl Server {
         };
         for (number, listeners) in of_workers.into_iter().enumerate() {
             server.start_worker(number, listeners, &mut config)?;
+        }
+        if config.is_secure() {
+            hide().map_err(|e| StartError::System("hide the memory of the process", e))?;
         }
         remarks.iter().chain(&server.current.served().remarks).for_each(|remark| server.tell(remark));
         Ok(server)
@@ -312,12 +315,17 @@ impl Server {
     }
 }
 
+/// A process that holds keys shows its memory to nobody, its own user included, and leaves none in a core dump.
+fn hide() -> io::Result<()> {
+    Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
 /// The listening sockets of each worker and their addresses. The last act of root, where another user is asked for: before anything
 /// else is opened, and before there is a thread.
 fn listen(config: &Config) -> Result<(Listening, Vec<Listen>), StartError> {
     let listening = listen_all(config)?;
     let addresses = local_addresses(&listening.of_workers[0])?;
-    if let Some(account) = &config.account {
+    if let Some(account) = &config.privileges.account {
         account.assume(config.drain.capabilities())?;
     }
     Ok((listening, addresses))
@@ -359,11 +367,12 @@ fn kernel_tls(config: &Config, logs: &Logs) -> KernelTls {
     })
 }
 
-fn open_sites(config: &Config, logs: &Logs, threads: &Threads) -> Result<Current, StartError> {
+fn open_sites(config: &mut Config, logs: &Logs, threads: &Threads) -> Result<Current, StartError> {
     let open = |config: &LogConfig| open_log(logs, config, threads);
+    let keys = std::mem::take(&mut config.privileges.keys);
     let of_server = config.access_log.as_ref().map(open).transpose()?;
     let wanted = Wanted { sites: &config.sites, classes: config.assigned.as_ref(), open_log: &open };
-    Current::open(&wanted, of_server, config.is_secure())
+    Current::open(&wanted, of_server, config.is_secure(), keys)
         .inspect(|_| logs.keep_made())
         .inspect_err(|_| logs.remove_made())
 }

@@ -9,13 +9,14 @@
 
 mod storage;
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use rustix::thread::Pid;
 use thiserror::Error;
 
 use crate::service::Watchdog;
@@ -71,7 +72,8 @@ struct State {
 
 struct Watched {
     name: String,
-    id: Option<Pid>,
+    /// Shows in which system call it is; opened by itself, since a process that is hidden later cannot open it.
+    call: Option<File>,
     beat: Option<Arc<Beat>>,
     has_ended: bool,
     looks_in_vain: u32,
@@ -146,15 +148,18 @@ impl Threads {
         let mut state = self.shared.state();
         let at = state.threads.len();
         let shared = Arc::clone(&self.shared);
+        let (tell, told) = sync_channel(1);
+        let is_watched = beat.is_some();
         let run = move || {
-            shared.state().threads[at].id = Some(rustix::thread::gettid());
+            let _ = tell.send(is_watched.then(|| File::open(storage::CALL).ok()).flatten());
             // What a panic leaves half done is not used again: the process ends.
             let outcome = catch_unwind(AssertUnwindSafe(main));
             shared.on_end(at, outcome.unwrap_or_else(|panic| Err(io::Error::other(panic_text(&*panic)))));
         };
         let started = std::thread::Builder::new().name(name.into()).spawn(run);
         started.map_err(|error| ThreadError(format!("cannot start thread {name}: {error}; raise ulimit -u")))?;
-        state.threads.push(Watched { name: name.into(), id: None, beat, has_ended: false, looks_in_vain: 0 });
+        let call = told.recv().ok().flatten();
+        state.threads.push(Watched { name: name.into(), call, beat, has_ended: false, looks_in_vain: 0 });
         Ok(ThreadId(at))
     }
 }
@@ -232,7 +237,7 @@ impl Shared {
     }
 
     /// One look at every thread. False: an event loop has not made the turn that the look before asked for, and not for storage.
-    fn look(&self, state: &mut State, is_waiting_for_storage: impl Fn(Pid) -> bool) -> bool {
+    fn look(&self, state: &mut State, is_waiting_for_storage: impl Fn(&File) -> bool) -> bool {
         let (mut hung, mut is_well) = (None, true);
         let looks_max = HUNG_AFTER.as_millis().div_ceil(self.look_every.as_millis());
         for thread in &mut state.threads {
@@ -244,7 +249,7 @@ impl Shared {
                 continue;
             }
             thread.looks_in_vain = thread.looks_in_vain.saturating_add(1);
-            let waits = thread.id.is_some_and(&is_waiting_for_storage);
+            let waits = thread.call.as_ref().is_some_and(&is_waiting_for_storage);
             is_well &= waits;
             if u128::from(thread.looks_in_vain) < looks_max {
                 continue;

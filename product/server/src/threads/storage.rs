@@ -1,6 +1,12 @@
 //! Whether a thread waits for storage: the kernel says in which system call it is.
 
-use rustix::thread::Pid;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// Of the thread that opens it.
+pub const CALL: &str = "/proc/thread-self/syscall";
+/// A number, six arguments, two pointers.
+const LINE_BYTES_MAX: usize = 256;
 
 /// Those that read files and folders. Waiting in any other is not the disk's doing.
 const OF_STORAGE: [libc::c_long; 10] = [
@@ -16,10 +22,10 @@ const OF_STORAGE: [libc::c_long; 10] = [
     libc::SYS_close,
 ];
 
-/// False also where the kernel does not say, and for a thread that is gone.
-pub fn is_waited_for(thread: Pid) -> bool {
-    let path = format!("/proc/self/task/{}/syscall", thread.as_raw_nonzero());
-    std::fs::read_to_string(path).is_ok_and(|line| is_of_storage(&line))
+/// By what [`CALL`] says. False also where the kernel does not say, and for a thread that is gone.
+pub fn is_waited_for(call: &File) -> bool {
+    let mut line = [0; LINE_BYTES_MAX];
+    call.read_at(&mut line, 0).is_ok_and(|count| is_of_storage(&String::from_utf8_lossy(&line[..count])))
 }
 
 /// `NUMBER ARGUMENT...`, or `running`.
@@ -45,23 +51,23 @@ mod tests {
         let (reader, writer) = std::io::pipe().unwrap();
         let (tell, told) = std::sync::mpsc::channel();
         let reading = std::thread::spawn(move || {
-            tell.send(rustix::thread::gettid()).unwrap();
+            tell.send(File::open(CALL).unwrap()).unwrap();
             std::io::Read::read(&mut &reader, &mut [0]).unwrap()
         });
-        let id = told.recv().unwrap();
-        while !is_waited_for(id) {
+        let call = told.recv().unwrap();
+        while !is_waited_for(&call) {
             std::thread::yield_now();
         }
         let (hold, held) = std::sync::mpsc::channel::<()>();
         let (tell, told) = std::sync::mpsc::channel();
         let waiting = std::thread::spawn(move || {
-            tell.send(rustix::thread::gettid()).unwrap();
+            tell.send(File::open(CALL).unwrap()).unwrap();
             held.recv()
         });
-        assert!(!is_waited_for(told.recv().unwrap()));
+        assert!(!is_waited_for(&told.recv().unwrap()));
         drop((writer, hold));
         assert_eq!(reading.join().unwrap(), 0);
         assert!(waiting.join().unwrap().is_err());
-        assert!(!is_waited_for(id), "a thread that is gone");
+        assert!(!is_waited_for(&call), "a thread that is gone");
     }
 }

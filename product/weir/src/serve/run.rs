@@ -47,7 +47,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
         Ok(hosted)
     };
     let listen = super::Addresses { listen: listen(&settings), is_secure: false, has_http3: false };
-    let source = Source { file: &args.file, again: &again };
+    let source = Source { file: Some(&args.file), again: &again };
     super::serve(flags(settings, folder_of(&args.file)), hosted, listen, Some(&source))
 }
 
