@@ -23,6 +23,7 @@ use crate::objectives::{Desk, Status};
 use crate::places::Places;
 use crate::records::{About, Finisher, Recorder, RecordsError};
 use crate::reply::Replier;
+use crate::sandbox;
 use crate::service::PrivilegeError;
 use crate::sites::{Current, PageError, SecureError, SiteConfig, Wanted};
 use crate::storage::{Disk, Pool};
@@ -61,6 +62,8 @@ pub struct Server {
     current: Arc<Current>,
     kernel_tls: KernelTls,
     desk: Arc<Desk>,
+    /// To files that were named at the start.
+    is_confined: bool,
 }
 
 /// Why the server cannot start.
@@ -89,6 +92,8 @@ pub enum StartError {
     Thread(String, #[source] io::Error),
     #[error(transparent)]
     Unstarted(ThreadError),
+    #[error("{0}; or it is new since the start and out of reach of weir's sandbox: restart weir for that")]
+    OutOfReach(#[source] Box<StartError>),
     #[error("cannot {0}: {1}")]
     System(&'static str, #[source] io::Error),
 }
@@ -132,6 +137,7 @@ impl Server {
             config.workers = 1;
         }
         let (Listening { of_workers, remarks }, addresses) = listen(&config)?;
+        let confined = sandbox::confine(&config);
         let threads = Threads::start(config.watchdog.take(), on_failure)
             .map_err(|e| StartError::Thread("weir-watch".into(), e))?;
         let logs = Logs::start(&threads).map_err(|e| StartError::Thread("weir-log".into(), e))?;
@@ -160,6 +166,7 @@ impl Server {
             recording,
             current,
             desk: Arc::default(),
+            is_confined: confined.are_files,
         };
         for (number, listeners) in of_workers.into_iter().enumerate() {
             server.start_worker(number, listeners, &mut config)?;
@@ -167,7 +174,8 @@ impl Server {
         if config.is_secure() {
             hide().map_err(|e| StartError::System("hide the memory of the process", e))?;
         }
-        remarks.iter().chain(&server.current.served().remarks).for_each(|remark| server.tell(remark));
+        let remarks = remarks.iter().chain(&confined.remarks);
+        remarks.chain(&server.current.served().remarks).for_each(|remark| server.tell(remark));
         Ok(server)
     }
 
@@ -217,13 +225,14 @@ impl Server {
     /// Serves these sites with these classes from now on, or, with the reason why not, those from before. What is under way ends as it began.
     pub fn replace_sites(&self, sites: &[SiteConfig], classes: Option<&ClassesConfig>) -> Result<(), StartError> {
         let open = |config: &LogConfig| open_log(&self.logs, config, &self.threads);
-        let replaced = self.current.replace(&Wanted { sites, classes, open_log: &open });
+        let reached = if self.is_confined { sandbox::out_of_reach(sites) } else { Ok(()) };
+        let replaced = reached.and_then(|()| self.current.replace(&Wanted { sites, classes, open_log: &open }));
         match &replaced {
             Ok(()) => self.logs.keep_made(),
             Err(_) => self.logs.remove_made(),
         }
         self.logs.forget_unused();
-        replaced?;
+        replaced.map_err(|error| if self.is_confined { sandbox::explained(error) } else { error })?;
         if let (Some((recorder, _)), Some(assigned)) = (&self.recording, &self.current.served().assigned) {
             recorder.name_classes(assigned.names());
         }

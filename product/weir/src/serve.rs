@@ -172,6 +172,12 @@ pub struct Args {
     /// Group of --user [default: the user's own]
     #[arg(long, value_name = "GROUP", requires = "user")]
     group: Option<String>,
+    /// What is read again at a reload
+    #[arg(skip)]
+    configuration: Option<PathBuf>,
+    /// Let weir open and call all that its user may, also what it does not need
+    #[arg(long)]
+    no_sandbox: bool,
     /// Access log; - is standard output, SIGHUP and SIGUSR1 reopen it [default: none]
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
@@ -441,7 +447,8 @@ fn privileges(args: &Args, sites: &[SiteConfig]) -> Result<Privileges, Failure> 
     let is_root = rustix::process::geteuid().is_root();
     let keys = if account.is_some() && is_root { Keys::kept(certificate_files(sites)) } else { Ok(Keys::default()) };
     let keys = keys.map_err(|error| Failure::Failed(format!("{NO_KEYS}: {error}; {NO_KEYS_CURE}")))?;
-    Ok(Privileges { account, keys })
+    let configuration = args.configuration.clone();
+    Ok(Privileges { account, keys, is_sandboxed: !args.no_sandbox, configuration })
 }
 
 /// Certificates and keys, each once.

@@ -19,6 +19,7 @@ use rustix::process::DumpableBehavior;
 use rustix::thread::CapabilitySet;
 
 use super::privileges::confine;
+use crate::sandbox::{Reach, folders_of, refuse_calls, restrict_files};
 
 /// The helper is told from the program by the name that it is started with.
 pub const NAME: &str = "weir-keys";
@@ -87,6 +88,9 @@ pub fn keep() -> io::Result<()> {
     let own = rustix::thread::capabilities(None)?.permitted;
     confine(own & CapabilitySet::DAC_READ_SEARCH)?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    let reads = files.iter().flat_map(|file| folders_of(file)).collect();
+    // Where the kernel has them.
+    let _ = (restrict_files(&Reach { reads, writes: Vec::new() }), refuse_calls(false));
     loop {
         let at = match number(&mut socket) {
             Ok(bytes) => u32::from_le_bytes(bytes) as usize,

@@ -8,6 +8,7 @@
 
 use std::ffi::CString;
 use std::io;
+use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::unistd::{self, Gid, Group, Uid, User};
@@ -24,6 +25,10 @@ pub struct Privileges {
     pub account: Option<Account>,
     /// Certificates and keys, read as the user who started it.
     pub keys: Keys,
+    /// It can open and call what it needs, and nothing else.
+    pub is_sandboxed: bool,
+    /// Read again at a reload.
+    pub configuration: Option<PathBuf>,
 }
 
 /// A user and a group of this machine.

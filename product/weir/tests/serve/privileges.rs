@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use crate::common::tls::Made;
 use crate::common::{Server, Site, run_to_end, wait_until};
-use crate::user::is_root;
+use crate::user::{is_root, of_threads};
 
 /// As keys are kept: for root alone.
 fn of_root(made: &Made) {
@@ -129,4 +129,105 @@ fn serving_as_root_is_one_loud_line() {
     user.signal(Signal::TERM);
     user.exit_status();
     assert!(user.warnings().is_empty());
+}
+
+/// A site with a folder beside it, a log and a file that names them.
+fn sandboxed(site: &Site, root: &str, more: &str) -> String {
+    let (dir, log) = (site.outside(root), site.outside("logs/access"));
+    let (dir, log) = (dir.display(), log.display());
+    format!(
+        "[server]\naccess_log = '{log}'\n{more}[[listener]]\naddress = '127.0.0.1:0'\n[[site]]\nroot = '{dir}'\nlisting = true\n"
+    )
+}
+
+/// In folders of their own: that of the configuration is in reach.
+fn run_apart(site: &Site, text: &str) -> Server {
+    for folder in ["conf", "logs"] {
+        std::fs::create_dir_all(site.outside(folder)).unwrap();
+    }
+    std::fs::write(site.outside("conf/weir.toml"), text).unwrap();
+    Server::run(&site.outside("conf/weir.toml"))
+}
+
+fn has_landlock(server: &Server) -> bool {
+    !server.stderr().iter().any(|line| line.contains("no Landlock"))
+}
+
+#[test]
+fn every_thread_is_under_the_filter_unless_told_otherwise() {
+    let site = Site::with(&[("a", b"hello")]);
+    for (flags, mode, privileges) in [(&[][..], "2", "1"), (&["--no-sandbox"], "0", "0")] {
+        let server = Server::start(&site, flags);
+        assert_eq!(server.connect().get("/a").text(), "hello");
+        assert_eq!(of_threads(&server, "Seccomp:"), [mode]);
+        assert_eq!(of_threads(&server, "NoNewPrivs:"), [privileges]);
+    }
+}
+
+/// Logs turn, reloads count, the folder that is served shows what it did: all of it as without the sandbox.
+#[test]
+fn under_the_sandbox_logs_turn_and_reloads_count() {
+    let site = Site::with(&[("a", b"hello"), ("b/c", b"deeper")]);
+    std::fs::write(site.outside("secret"), b"not served").unwrap();
+    std::os::unix::fs::symlink("a", site.served().join("inside")).unwrap();
+    std::os::unix::fs::symlink("../secret", site.served().join("outside")).unwrap();
+    let text = sandboxed(&site, "site", "");
+    let server = run_apart(&site, &text);
+    let log = site.outside("logs/access");
+    for round in 1..=2 {
+        for (path, status) in [("/a", 200), ("/b/", 200), ("/inside", 200), ("/outside", 404), ("/none", 404)] {
+            assert_eq!(server.connect().get(path).status, status, "{path}");
+        }
+        wait_until("lines in the log", || std::fs::read_to_string(&log).unwrap_or_default().lines().count() == 5);
+        std::fs::rename(&log, site.outside("logs/old")).unwrap();
+        if round == 1 {
+            server.signal(Signal::USR1);
+        } else {
+            let (is_used, said) = reload(&server);
+            assert!(is_used, "{said}");
+        }
+        wait_until("another log", || log.exists());
+    }
+    let status = run_to_end(&["status", "--pid", &server.pid().to_string()]);
+    assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stderr));
+    assert!(server.stderr().iter().all(|line| line.contains("1 site is in force")), "{:?}", server.stderr());
+}
+
+/// Nothing of it is used, and the reason is told; a restart, or no sandbox, serves it.
+#[test]
+fn a_folder_that_is_new_since_the_start_needs_a_restart() {
+    let site = Site::with(&[("a", b"old")]);
+    std::fs::create_dir_all(site.outside("new")).unwrap();
+    std::fs::write(site.outside("new/a"), b"new").unwrap();
+    for (more, is_taken) in [("", false), ("sandbox = false\n", true)] {
+        let server = run_apart(&site, &sandboxed(&site, "site", more));
+        if !has_landlock(&server) {
+            println!("SKIPPED: no Landlock in this kernel");
+            return;
+        }
+        std::fs::write(site.outside("conf/weir.toml"), sandboxed(&site, "new", more)).unwrap();
+        let (is_used, said) = reload(&server);
+        assert_eq!(is_used, is_taken, "{said}");
+        assert!(is_taken || said.contains("new`: Permission denied") && said.contains("restart weir"), "{said}");
+        assert_eq!(server.connect().get("/a").text(), if is_taken { "new" } else { "old" });
+    }
+}
+
+/// A deployment turns a symlink to the folder beside.
+#[test]
+fn a_symlink_to_another_release_is_followed_at_a_reload() {
+    let site = Site::new();
+    for release in ["1", "2"] {
+        std::fs::create_dir_all(site.outside(&format!("releases/{release}"))).unwrap();
+        std::fs::write(site.outside(&format!("releases/{release}/a")), release).unwrap();
+    }
+    let current = site.outside("current");
+    std::os::unix::fs::symlink("releases/1", &current).unwrap();
+    let server = run_apart(&site, &sandboxed(&site, "current", ""));
+    assert_eq!(server.connect().get("/a").text(), "1");
+    std::fs::remove_file(&current).unwrap();
+    std::os::unix::fs::symlink("releases/2", &current).unwrap();
+    let (is_used, said) = reload(&server);
+    assert!(is_used, "{said}");
+    assert_eq!(server.connect().get("/a").text(), "2");
 }
