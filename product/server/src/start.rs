@@ -36,8 +36,8 @@ use crate::worker::{Order, Parts, Worker};
 const DESCRIPTORS_KEPT: u64 = 1024;
 /// With room for fewer connections than this, descriptors are for them and for files alone.
 const SCARCE: usize = 32;
-/// Of an event loop, beside its wake-up: epoll, what watches files, and what shows its system call.
-const LOOP_DESCRIPTORS: u64 = 3;
+/// Of an event loop, beside its wake-up: epoll, and what watches files. With TLS also what shows its system call.
+const LOOP_DESCRIPTORS: u64 = 2;
 
 /// For an event loop that is asked for its status; a loop that does not turn for ten seconds ends the process.
 pub const STATUS_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -137,6 +137,8 @@ impl Server {
             config.workers = 1;
         }
         let (Listening { of_workers, remarks }, addresses) = listen(&config)?;
+        // The kernel is asked by a connection, which the sandbox refuses.
+        let kernel_tls = (config.kernel_tls && config.is_secure()).then(KernelTls::ask);
         let confined = sandbox::confine(&config);
         let threads = Threads::start(config.watchdog.take(), on_failure)
             .map_err(|e| StartError::Thread("weir-watch".into(), e))?;
@@ -144,11 +146,11 @@ impl Server {
         let current = Arc::new(open_sites(&mut config, &logs, &threads)?);
         let recording = start_recording(&config, addresses[0].address, &threads)?;
         let wakes = wakes(config.workers)?;
-        if descriptors(config.workers) < SCARCE {
+        if descriptors(&config) < SCARCE {
             // It has one, and a file or a connection needs it more.
             config.drain.outlet = None;
         }
-        let connections_max = config.limits.connections_max.min(descriptors(config.workers)).max(1);
+        let connections_max = config.limits.connections_max.min(descriptors(&config)).max(1);
         let mut server = Server {
             addresses,
             why: std::mem::take(&mut config.drain.why),
@@ -160,7 +162,7 @@ impl Server {
             wakes,
             workers: Vec::new(),
             pool: Pool::new(),
-            kernel_tls: kernel_tls(&config, &logs),
+            kernel_tls: told_kernel_tls(kernel_tls, &config, &logs),
             threads,
             logs,
             recording,
@@ -172,6 +174,7 @@ impl Server {
             server.start_worker(number, listeners, &mut config)?;
         }
         if config.is_secure() {
+            server.threads.keep_calls();
             hide().map_err(|e| StartError::System("hide the memory of the process", e))?;
         }
         let remarks = remarks.iter().chain(&confined.remarks);
@@ -359,18 +362,14 @@ fn transmitter(config: &mut Config, pool: &Arc<Pool>, wake: &Arc<Wake>) -> Trans
         .with_storage(Disk::new(Arc::clone(pool), move || woken.set()))
 }
 
-/// What the kernel may seal, if it is asked to.
-fn kernel_tls(config: &Config, logs: &Logs) -> KernelTls {
-    if !config.kernel_tls {
-        return KernelTls::default();
-    }
-    if !config.is_secure() {
+/// What the kernel may seal, if it was asked; the log says why not.
+fn told_kernel_tls(asked: Option<Result<KernelTls, String>>, config: &Config, logs: &Logs) -> KernelTls {
+    if config.kernel_tls && asked.is_none() {
         logs.error(
             "kTLS has no effect: no listener speaks TLS; expected --cert and --key, or tls = true in a listener",
         );
-        return KernelTls::default();
     }
-    KernelTls::ask().unwrap_or_else(|why| {
+    asked.unwrap_or(Ok(KernelTls::default())).unwrap_or_else(|why| {
         logs.error(&format!("no kTLS: {why}; TLS goes on in this process"));
         KernelTls::default()
     })
@@ -407,12 +406,14 @@ fn wakes(workers: usize) -> Result<Vec<Arc<Wake>>, StartError> {
 }
 
 /// Raises the soft limit on descriptors to the hard one; gives how many connections that allows beside the event loops.
-fn descriptors(loops: usize) -> usize {
+fn descriptors(config: &Config) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let current = if setrlimit(Resource::Nofile, raised).is_ok() { raised.current } else { limit.current };
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64);
-    let left = current.unwrap_or(u64::MAX).saturating_sub(open + loops as u64 * LOOP_DESCRIPTORS);
+    let left = current
+        .unwrap_or(u64::MAX)
+        .saturating_sub(open + config.workers as u64 * (LOOP_DESCRIPTORS + u64::from(config.is_secure())));
     // Where descriptors are scarce, half of what is left is for files.
     usize::try_from(left.saturating_sub(DESCRIPTORS_KEPT).max(left / 2)).unwrap_or(usize::MAX)
 }

@@ -1,10 +1,11 @@
 //! Whether a thread waits for storage: the kernel says in which system call it is.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Of the thread that opens it.
-pub const CALL: &str = "/proc/thread-self/syscall";
+use rustix::thread::Pid;
+
 /// A number, six arguments, two pointers.
 const LINE_BYTES_MAX: usize = 256;
 
@@ -22,10 +23,20 @@ const OF_STORAGE: [libc::c_long; 10] = [
     libc::SYS_close,
 ];
 
-/// By what [`CALL`] says. False also where the kernel does not say, and for a thread that is gone.
-pub fn is_waited_for(call: &File) -> bool {
+/// What shows the system call of a thread of this process.
+pub fn open(thread: Pid) -> io::Result<File> {
+    File::open(format!("/proc/self/task/{}/syscall", thread.as_raw_nonzero()))
+}
+
+/// By what is open of it, or is opened now. False also where the kernel does not say, and for a thread that is gone.
+pub fn is_waited_for(thread: Option<Pid>, call: Option<&File>) -> bool {
     let mut line = [0; LINE_BYTES_MAX];
-    call.read_at(&mut line, 0).is_ok_and(|count| is_of_storage(&String::from_utf8_lossy(&line[..count])))
+    let read = match (call, thread) {
+        (Some(call), _) => call.read_at(&mut line, 0),
+        (None, Some(thread)) => open(thread).and_then(|call| call.read_at(&mut line, 0)),
+        (None, None) => return false,
+    };
+    read.is_ok_and(|count| is_of_storage(&String::from_utf8_lossy(&line[..count])))
 }
 
 /// `NUMBER ARGUMENT...`, or `running`.
@@ -51,23 +62,24 @@ mod tests {
         let (reader, writer) = std::io::pipe().unwrap();
         let (tell, told) = std::sync::mpsc::channel();
         let reading = std::thread::spawn(move || {
-            tell.send(File::open(CALL).unwrap()).unwrap();
+            tell.send(rustix::thread::gettid()).unwrap();
             std::io::Read::read(&mut &reader, &mut [0]).unwrap()
         });
-        let call = told.recv().unwrap();
-        while !is_waited_for(&call) {
+        let id = told.recv().ok();
+        let kept = id.map(|id| open(id).unwrap());
+        while !is_waited_for(id, None) || !is_waited_for(None, kept.as_ref()) {
             std::thread::yield_now();
         }
         let (hold, held) = std::sync::mpsc::channel::<()>();
         let (tell, told) = std::sync::mpsc::channel();
         let waiting = std::thread::spawn(move || {
-            tell.send(File::open(CALL).unwrap()).unwrap();
+            tell.send(rustix::thread::gettid()).unwrap();
             held.recv()
         });
-        assert!(!is_waited_for(&told.recv().unwrap()));
+        assert!(!is_waited_for(told.recv().ok(), None));
         drop((writer, hold));
         assert_eq!(reading.join().unwrap(), 0);
         assert!(waiting.join().unwrap().is_err());
-        assert!(!is_waited_for(&call), "a thread that is gone");
+        assert!(!is_waited_for(id, None) && !is_waited_for(None, kept.as_ref()), "a thread that is gone");
     }
 }
