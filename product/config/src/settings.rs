@@ -54,6 +54,8 @@ pub struct Process {
     pub group: Option<String>,
     /// The kernel encrypts, where it can.
     pub ktls: bool,
+    /// The kernel refuses what a server of files does not need.
+    pub sandbox: bool,
 }
 
 /// An access log; the path `-` is standard output.
@@ -176,6 +178,7 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
         user: user.map(|name| name.value.0),
         group: group.map(|name| name.value.0),
         ktls: server.flag("ktls"),
+        sandbox: server.flag("sandbox"),
     })
 }
 

@@ -10,7 +10,7 @@ use crate::clients::{ClientLimits, ClientPrefix, ClientWeights};
 use crate::drain_choice::DrainChoice;
 use crate::log::LogConfig;
 use crate::records::RecordsConfig;
-use crate::service::{Account, PassedSocket, Watchdog};
+use crate::service::{PassedSocket, Privileges, Watchdog};
 use crate::sites::SiteConfig;
 use crate::transmit::Patience;
 
@@ -24,8 +24,7 @@ pub struct Config {
     pub passed: Vec<PassedSocket>,
     /// Addresses that are to be listened on; at least one, or a socket that was passed.
     pub listen: Vec<Listen>,
-    /// The user that the server becomes once it listens, if it is root.
-    pub account: Option<Account>,
+    pub privileges: Privileges,
     /// To be fed while all event loops turn.
     pub watchdog: Option<Watchdog>,
     /// Connections the kernel keeps on each listening socket before we accept them; it lowers this to net.core.somaxconn.

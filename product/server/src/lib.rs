@@ -18,6 +18,7 @@ mod places;
 mod poll;
 mod records;
 mod reply;
+mod sandbox;
 pub mod service;
 mod sites;
 mod start;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, setrlimit};
 use sched::WaitBound;
 use thiserror::Error;
 
@@ -23,6 +23,7 @@ use crate::objectives::{Desk, Status};
 use crate::places::Places;
 use crate::records::{About, Finisher, Recorder, RecordsError};
 use crate::reply::Replier;
+use crate::sandbox;
 use crate::service::PrivilegeError;
 use crate::sites::{Current, PageError, SecureError, SiteConfig, Wanted};
 use crate::storage::{Disk, Pool};
@@ -35,7 +36,7 @@ use crate::worker::{Order, Parts, Worker};
 const DESCRIPTORS_KEPT: u64 = 1024;
 /// With room for fewer connections than this, descriptors are for them and for files alone.
 const SCARCE: usize = 32;
-/// Of an event loop, beside its wake-up: epoll, and what watches files.
+/// Of an event loop, beside its wake-up: epoll, and what watches files. With TLS also what shows its system call.
 const LOOP_DESCRIPTORS: u64 = 2;
 
 /// For an event loop that is asked for its status; a loop that does not turn for ten seconds ends the process.
@@ -61,6 +62,8 @@ pub struct Server {
     current: Arc<Current>,
     kernel_tls: KernelTls,
     desk: Arc<Desk>,
+    /// To files that were named at the start.
+    is_confined: bool,
 }
 
 /// Why the server cannot start.
@@ -89,6 +92,8 @@ pub enum StartError {
     Thread(String, #[source] io::Error),
     #[error(transparent)]
     Unstarted(ThreadError),
+    #[error("{0}; or it is new since the start and out of reach of weir's sandbox: restart weir for that")]
+    OutOfReach(#[source] Box<StartError>),
     #[error("cannot {0}: {1}")]
     System(&'static str, #[source] io::Error),
 }
@@ -132,17 +137,20 @@ impl Server {
             config.workers = 1;
         }
         let (Listening { of_workers, remarks }, addresses) = listen(&config)?;
+        // The kernel is asked by a connection, which the sandbox refuses.
+        let kernel_tls = (config.kernel_tls && config.is_secure()).then(KernelTls::ask);
+        let confined = sandbox::confine(&config);
         let threads = Threads::start(config.watchdog.take(), on_failure)
             .map_err(|e| StartError::Thread("weir-watch".into(), e))?;
         let logs = Logs::start(&threads).map_err(|e| StartError::Thread("weir-log".into(), e))?;
-        let current = Arc::new(open_sites(&config, &logs, &threads)?);
+        let current = Arc::new(open_sites(&mut config, &logs, &threads)?);
         let recording = start_recording(&config, addresses[0].address, &threads)?;
         let wakes = wakes(config.workers)?;
-        if descriptors(config.workers) < SCARCE {
+        if descriptors(&config) < SCARCE {
             // It has one, and a file or a connection needs it more.
             config.drain.outlet = None;
         }
-        let connections_max = config.limits.connections_max.min(descriptors(config.workers)).max(1);
+        let connections_max = config.limits.connections_max.min(descriptors(&config)).max(1);
         let mut server = Server {
             addresses,
             why: std::mem::take(&mut config.drain.why),
@@ -154,17 +162,23 @@ impl Server {
             wakes,
             workers: Vec::new(),
             pool: Pool::new(),
-            kernel_tls: kernel_tls(&config, &logs),
+            kernel_tls: told_kernel_tls(kernel_tls, &config, &logs),
             threads,
             logs,
             recording,
             current,
             desk: Arc::default(),
+            is_confined: confined.are_files,
         };
         for (number, listeners) in of_workers.into_iter().enumerate() {
             server.start_worker(number, listeners, &mut config)?;
         }
-        remarks.iter().chain(&server.current.served().remarks).for_each(|remark| server.tell(remark));
+        if config.is_secure() {
+            server.threads.keep_calls();
+            hide().map_err(|e| StartError::System("hide the memory of the process", e))?;
+        }
+        let remarks = remarks.iter().chain(&confined.remarks);
+        remarks.chain(&server.current.served().remarks).for_each(|remark| server.tell(remark));
         Ok(server)
     }
 
@@ -214,13 +228,14 @@ impl Server {
     /// Serves these sites with these classes from now on, or, with the reason why not, those from before. What is under way ends as it began.
     pub fn replace_sites(&self, sites: &[SiteConfig], classes: Option<&ClassesConfig>) -> Result<(), StartError> {
         let open = |config: &LogConfig| open_log(&self.logs, config, &self.threads);
-        let replaced = self.current.replace(&Wanted { sites, classes, open_log: &open });
+        let reached = if self.is_confined { sandbox::out_of_reach(sites) } else { Ok(()) };
+        let replaced = reached.and_then(|()| self.current.replace(&Wanted { sites, classes, open_log: &open }));
         match &replaced {
             Ok(()) => self.logs.keep_made(),
             Err(_) => self.logs.remove_made(),
         }
         self.logs.forget_unused();
-        replaced?;
+        replaced.map_err(|error| if self.is_confined { sandbox::explained(error) } else { error })?;
         if let (Some((recorder, _)), Some(assigned)) = (&self.recording, &self.current.served().assigned) {
             recorder.name_classes(assigned.names());
         }
@@ -312,12 +327,17 @@ impl Server {
     }
 }
 
+/// A process that holds keys shows its memory to nobody, its own user included, and leaves none in a core dump.
+fn hide() -> io::Result<()> {
+    Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
 /// The listening sockets of each worker and their addresses. The last act of root, where another user is asked for: before anything
 /// else is opened, and before there is a thread.
 fn listen(config: &Config) -> Result<(Listening, Vec<Listen>), StartError> {
     let listening = listen_all(config)?;
     let addresses = local_addresses(&listening.of_workers[0])?;
-    if let Some(account) = &config.account {
+    if let Some(account) = &config.privileges.account {
         account.assume(config.drain.capabilities())?;
     }
     Ok((listening, addresses))
@@ -342,28 +362,25 @@ fn transmitter(config: &mut Config, pool: &Arc<Pool>, wake: &Arc<Wake>) -> Trans
         .with_storage(Disk::new(Arc::clone(pool), move || woken.set()))
 }
 
-/// What the kernel may seal, if it is asked to.
-fn kernel_tls(config: &Config, logs: &Logs) -> KernelTls {
-    if !config.kernel_tls {
-        return KernelTls::default();
-    }
-    if !config.is_secure() {
+/// What the kernel may seal, if it was asked; the log says why not.
+fn told_kernel_tls(asked: Option<Result<KernelTls, String>>, config: &Config, logs: &Logs) -> KernelTls {
+    if config.kernel_tls && asked.is_none() {
         logs.error(
             "kTLS has no effect: no listener speaks TLS; expected --cert and --key, or tls = true in a listener",
         );
-        return KernelTls::default();
     }
-    KernelTls::ask().unwrap_or_else(|why| {
+    asked.unwrap_or(Ok(KernelTls::default())).unwrap_or_else(|why| {
         logs.error(&format!("no kTLS: {why}; TLS goes on in this process"));
         KernelTls::default()
     })
 }
 
-fn open_sites(config: &Config, logs: &Logs, threads: &Threads) -> Result<Current, StartError> {
+fn open_sites(config: &mut Config, logs: &Logs, threads: &Threads) -> Result<Current, StartError> {
     let open = |config: &LogConfig| open_log(logs, config, threads);
+    let keys = std::mem::take(&mut config.privileges.keys);
     let of_server = config.access_log.as_ref().map(open).transpose()?;
     let wanted = Wanted { sites: &config.sites, classes: config.assigned.as_ref(), open_log: &open };
-    Current::open(&wanted, of_server, config.is_secure())
+    Current::open(&wanted, of_server, config.is_secure(), keys)
         .inspect(|_| logs.keep_made())
         .inspect_err(|_| logs.remove_made())
 }
@@ -389,12 +406,14 @@ fn wakes(workers: usize) -> Result<Vec<Arc<Wake>>, StartError> {
 }
 
 /// Raises the soft limit on descriptors to the hard one; gives how many connections that allows beside the event loops.
-fn descriptors(loops: usize) -> usize {
+fn descriptors(config: &Config) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let current = if setrlimit(Resource::Nofile, raised).is_ok() { raised.current } else { limit.current };
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64);
-    let left = current.unwrap_or(u64::MAX).saturating_sub(open + loops as u64 * LOOP_DESCRIPTORS);
+    let left = current
+        .unwrap_or(u64::MAX)
+        .saturating_sub(open + config.workers as u64 * (LOOP_DESCRIPTORS + u64::from(config.is_secure())));
     // Where descriptors are scarce, half of what is left is for files.
     usize::try_from(left.saturating_sub(DESCRIPTORS_KEPT).max(left / 2)).unwrap_or(usize::MAX)
 }

@@ -16,7 +16,7 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use crate::acceptor::provider;
 
 /// The longest chains have ten kilobytes.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Certificates of a chain at most, the leaf among them.
 const CHAIN_MAX: usize = 16;
@@ -63,8 +63,15 @@ pub enum Validity {
 impl Identity {
     /// Reads a chain, the server's own certificate first, and its key.
     pub fn read(cert: &Path, key: &Path) -> Result<Identity, IdentityError> {
-        let chain = chain(cert)?;
-        let der = private_key(key)?;
+        Identity::read_by(cert, key, &read_file)
+    }
+
+    /// The same, its files read by `read`, as [`read_file`] does.
+    pub fn read_by(cert: &Path, key: &Path, read: &ReadFile<'_>) -> Result<Identity, IdentityError> {
+        let bytes =
+            |file: &Path, expected| read(file).map_err(|error| IdentityError::Unreadable(expected, error, file.into()));
+        let chain = chain(&bytes(cert, "certificates")?, cert)?;
+        let der = private_key(&bytes(key, "a private key")?, key)?;
         Identity::new(chain, der, cert, key)
     }
 
@@ -119,10 +126,9 @@ impl Identity {
     }
 }
 
-fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
-    let text = read(file, "certificates")?;
+fn chain(text: &[u8], file: &Path) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
     let mut chain = Vec::new();
-    for certificate in CertificateDer::pem_slice_iter(&text).take(CHAIN_MAX) {
+    for certificate in CertificateDer::pem_slice_iter(text).take(CHAIN_MAX) {
         chain.push(certificate.map_err(|error| malformed(error, "certificates", file))?);
     }
     if chain.is_empty() {
@@ -131,9 +137,8 @@ fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
     Ok(chain)
 }
 
-fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, IdentityError> {
-    let text = read(file, "a private key")?;
-    PrivateKeyDer::from_pem_slice(&text).map_err(|error| match error {
+fn private_key(text: &[u8], file: &Path) -> Result<PrivateKeyDer<'static>, IdentityError> {
+    PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
         pem::Error::NoItemsFound => IdentityError::Nothing("private key", "PRIVATE KEY", file.into()),
         error => malformed(error, "a private key without a passphrase", file),
     })
@@ -146,12 +151,16 @@ fn malformed(error: pem::Error, expected: &'static str, file: &Path) -> Identity
     }
 }
 
-fn read(file: &Path, expected: &'static str) -> Result<Vec<u8>, IdentityError> {
+/// What gives the bytes of a file.
+pub type ReadFile<'r> = dyn Fn(&Path) -> io::Result<Vec<u8>> + 'r;
+
+/// A whole file, of 1 MiB at most.
+pub fn read_file(file: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let read = File::open(file).and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
-    let too_large = || Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 MiB"));
-    let read = read.and_then(|count| if count as u64 > FILE_BYTES_MAX { too_large() } else { Ok(()) });
-    read.map_err(|error| IdentityError::Unreadable(expected, error, file.into()))?;
+    let count = File::open(file)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if count as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 MiB"));
+    }
     Ok(bytes)
 }
 

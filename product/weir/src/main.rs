@@ -6,6 +6,7 @@ mod attach;
 #[path = "no_attach.rs"]
 mod attach;
 mod check;
+mod keys;
 mod reload;
 mod running;
 mod serve;
@@ -51,6 +52,9 @@ enum Command {
 }
 
 fn main() -> std::process::ExitCode {
+    if std::env::args_os().next().is_some_and(|name| name == server::service::KEYS_NAME) {
+        return keys::main();
+    }
     let outcome = match cli::parse::<Cli>("weir").command {
         Command::Serve(args) => serve::main(*args),
         Command::Run(args) => serve::run::main(args),

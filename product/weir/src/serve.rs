@@ -6,6 +6,7 @@ mod first_line;
 pub mod run;
 mod status;
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use cli::Failure;
 use server::log::LogConfig;
-use server::service::{Account, Notifier, PassedSocket, passed_sockets, unpassed};
+use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, passed_sockets, unpassed};
 use server::transmit::{Patience, Promotion};
 use server::{
     CarrierRank, Certificate, Classes, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights,
@@ -25,6 +26,10 @@ use units::Rate;
 
 const HTTPS: &str = "HTTPS";
 const DEVELOPMENT: &str = "--tls-dev: the certificate is self-signed and new at each start; for development only";
+const AS_ROOT: &str = "WARNING: it serves as root, so a mistake in it costs the whole machine, and files of any mode are served: \
+                       give it --user USER (server.user)";
+const NO_KEYS: &str = "cannot start the process that reads certificates and keys as root";
+const NO_KEYS_CURE: &str = "mount /proc, or start weir as the user and let that user read them";
 const ORDER: &str = "Order and rate";
 const LIMITS: &str = "Limits";
 const TIMEOUTS: &str = "Timeouts";
@@ -167,6 +172,12 @@ pub struct Args {
     /// Group of --user [default: the user's own]
     #[arg(long, value_name = "GROUP", requires = "user")]
     group: Option<String>,
+    /// What is read again at a reload
+    #[arg(skip)]
+    configuration: Option<PathBuf>,
+    /// Let weir open and call all that its user may, also what it does not need
+    #[arg(long)]
+    no_sandbox: bool,
     /// Access log; - is standard output, SIGHUP and SIGUSR1 reopen it [default: none]
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
@@ -242,9 +253,8 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let listen = args.listen.into_iter().map(|address| Listen { address, is_secure, has_http3 }).collect();
     let site = SiteConfig { https, ..SiteConfig::alone(args.dir.clone(), options) };
     let hosted = |site| Hosted { sites: vec![site], classes: None };
-    let cert = args.cert.clone();
     let again = || Ok(hosted(site.clone()));
-    let source = cert.as_ref().map(|cert| Source { file: cert, again: &again });
+    let source = args.cert.is_some().then_some(Source { file: None, again: &again });
     serve(args, hosted(site.clone()), Addresses { listen, is_secure, has_http3 }, source.as_ref())
 }
 
@@ -286,7 +296,8 @@ struct Hosted {
 
 /// A configuration that can be read again.
 struct Source<'a> {
-    file: &'a Path,
+    /// Read again as the user that the server has become.
+    file: Option<&'a Path>,
     /// As it is now.
     again: &'a dyn Fn() -> Result<Hosted, Failure>,
 }
@@ -303,20 +314,24 @@ fn serve(args: Args, hosted: Hosted, listen: Addresses, source: Option<&Source>)
         Ok(notifier) => (notifier, None),
         Err(error) => (Notifier::absent(), Some(format!("cannot notify the service manager: NOTIFY_SOCKET: {error}"))),
     };
-    let development = args.tls_dev.then_some(DEVELOPMENT);
+    let is_root = args.user.is_none() && rustix::process::geteuid().is_root();
+    let warnings = [args.tls_dev.then_some(DEVELOPMENT), is_root.then_some(AS_ROOT)];
     let asked_loops = args.workers.unwrap_or(1);
     let stop_timeout = args.stop_timeout;
     let config = Config { watchdog: notifier.watchdog(), ..config(args, hosted, listen, passed)? };
     let first_line = first_line::Line::of(&config, served, asked_loops);
     let closer = events.closer();
-    let account = config.account.clone();
+    let account = config.privileges.account.clone();
     let server = Server::start(config, move || closer.close()).map_err(|error| unstarted(error, account))?;
-    if let Some(source) = source {
-        readable(source.file)?;
-    }
+    source.and_then(|source| source.file).map_or(Ok(()), readable)?;
     let status = first_line.tell(&server);
     let unasked = events.unasked().iter().map(String::as_str);
-    unheard.as_deref().into_iter().chain(unasked).chain(development).for_each(|line| server.tell(line));
+    unheard
+        .as_deref()
+        .into_iter()
+        .chain(unasked)
+        .chain(warnings.into_iter().flatten())
+        .for_each(|line| server.tell(line));
     notifier.ready(&status);
     events.handle(&server, source, &notifier, &status);
     if let Some(failure) = server.failure() {
@@ -403,7 +418,7 @@ fn config(args: Args, hosted: Hosted, asked: Addresses, mut passed: Vec<PassedSo
         passed.iter().map(|socket| socket.address).chain(listen.iter().map(|listen| listen.address)).collect();
     let Hosted { sites, classes: assigned } = hosted;
     let drain = shaping(&args, assigned.as_ref(), &addresses)?;
-    let account = args.user.as_deref().map(|user| Account::find(user, args.group.as_deref())).transpose()?;
+    let privileges = privileges(&args, &sites)?;
     let classes =
         Classes::new(&args.classes, &args.policy).map_err(|error| Failure::Usage(format!("--class: {error}")))?;
     let limits = limits(&args);
@@ -415,7 +430,7 @@ fn config(args: Args, hosted: Hosted, asked: Addresses, mut passed: Vec<PassedSo
         sites,
         passed,
         listen,
-        account,
+        privileges,
         watchdog: None,
         kernel_tls: args.ktls,
         backlog: args.backlog,
@@ -424,6 +439,26 @@ fn config(args: Args, hosted: Hosted, asked: Addresses, mut passed: Vec<PassedSo
         records: args.records.map(records),
         access_log: args.access_log.map(|path| access_log(path, args.log_format)),
     })
+}
+
+/// What is given up, and what is kept for as long as the server runs.
+fn privileges(args: &Args, sites: &[SiteConfig]) -> Result<Privileges, Failure> {
+    let account = args.user.as_deref().map(|user| Account::find(user, args.group.as_deref())).transpose()?;
+    let is_root = rustix::process::geteuid().is_root();
+    let keys = if account.is_some() && is_root { Keys::kept(certificate_files(sites)) } else { Ok(Keys::default()) };
+    let keys = keys.map_err(|error| Failure::Failed(format!("{NO_KEYS}: {error}; {NO_KEYS_CURE}")))?;
+    let configuration = args.configuration.clone();
+    Ok(Privileges { account, keys, is_sandboxed: !args.no_sandbox, configuration })
+}
+
+/// Certificates and keys, each once.
+fn certificate_files(sites: &[SiteConfig]) -> Vec<PathBuf> {
+    let certificates = sites.iter().filter_map(|site| site.https.certificate.as_ref());
+    let files = certificates.flat_map(|certificate| match certificate {
+        Certificate::Files { cert, key } => vec![cert.clone(), key.clone()],
+        Certificate::Development(_) => Vec::new(),
+    });
+    files.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 fn limits(args: &Args) -> Limits {

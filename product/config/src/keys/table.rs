@@ -105,6 +105,13 @@ pub static KEYS: &[Key] = &[
         "Whether the kernel encrypts what goes over TCP, where it can (kTLS): see [HTTPS](tls.md#ktls).",
         "true",
     ),
+    key(
+        "server.sandbox",
+        Kind::Flag,
+        Is("true"),
+        "Whether the kernel refuses weir the files and system calls that it does not need: see [the sandbox](service.md#sandbox).",
+        "false",
+    ),
     //
     table("uplink", "the defaults", "The link to the clients and its order."),
     key(

@@ -57,7 +57,7 @@ fn about(path: &Path, uplink: Option<&str>) -> About {
         sites: vec![crate::sites::SiteConfig::alone("/".into(), Default::default())],
         passed: vec![],
         listen: vec![Listen { address: listen, is_secure: false, has_http3: false }],
-        account: None,
+        privileges: Default::default(),
         watchdog: None,
         backlog: 1,
         workers: 3,

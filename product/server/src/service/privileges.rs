@@ -1,4 +1,5 @@
-//! From root to a user without privileges, for good: after the ports below 1024 are bound, before anything else is opened.
+//! From root to a user without privileges, for good: after the ports below 1024 are bound, before anything else is opened
+//! but certificates and keys ([`Keys`]).
 //!
 //! Logs, records and folders are opened as the user, not before: what a rotation or a reload opens later then can be opened, or
 //! the start fails and says so. Credentials belong to a thread, as far as the kernel is concerned. The C library changes those of
@@ -7,12 +8,28 @@
 
 use std::ffi::CString;
 use std::io;
+use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::unistd::{self, Gid, Group, Uid, User};
 use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use thiserror::Error;
+
+use super::Keys;
+
+/// What the server gives up once it listens, and what it keeps.
+#[derive(Debug, Default)]
+pub struct Privileges {
+    /// The user that it becomes, if it is root.
+    pub account: Option<Account>,
+    /// Certificates and keys, read as the user who started it.
+    pub keys: Keys,
+    /// It can open and call what it needs, and nothing else.
+    pub is_sandboxed: bool,
+    /// Read again at a reload.
+    pub configuration: Option<PathBuf>,
+}
 
 /// A user and a group of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,7 +171,7 @@ fn found<T>(listed: nix::Result<Option<T>>) -> nix::Result<Option<T>> {
 }
 
 /// These capabilities and no others, and none by starting a program.
-fn confine(kept: CapabilitySet) -> io::Result<()> {
+pub(super) fn confine(kept: CapabilitySet) -> io::Result<()> {
     rustix::thread::clear_ambient_capability_set()?;
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     rustix::thread::set_capabilities(None, sets)?;

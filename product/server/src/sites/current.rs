@@ -11,6 +11,7 @@ use super::{SecureError, SiteConfig, Sites, secure};
 use crate::classes::{Assigned, ClassesChange, ClassesConfig};
 use crate::files::{Root, Roots, SiteNumber};
 use crate::log::{Log, LogConfig};
+use crate::service::Keys;
 use crate::start::StartError;
 
 /// Sites with their folders and logs, which were all there when it was made.
@@ -46,12 +47,13 @@ struct Before<'b> {
     roots: Option<&'b Roots>,
     server_log: Option<Arc<Log>>,
     tickets: &'b Tickets,
+    keys: &'b Keys,
 }
 
 impl Served {
     /// A folder that is open already is not opened again: ten thousand take as many descriptors. Logs are opened last.
     fn open(wanted: &Wanted<'_>, assigned: Option<Assigned>, before: Before<'_>) -> Result<Served, StartError> {
-        let (configs, Before { first, roots: before, server_log, tickets }) = (wanted.sites, before);
+        let (configs, Before { first, roots: before, server_log, tickets, keys }) = (wanted.sites, before);
         let known = before.into_iter().flat_map(|roots| roots.folders.iter().flatten());
         let known: HashMap<_, _> = known.map(|root| ((root.identity(), root.options().clone()), root)).collect();
         let open = |site: &SiteConfig| {
@@ -65,7 +67,7 @@ impl Served {
         };
         let folders = configs.iter().map(open).collect::<Result<_, StartError>>()?;
         let sites = Arc::new(Sites::open(configs, first)?);
-        let secured = secure(configs, &sites, tickets)?;
+        let secured = secure(configs, &sites, tickets, keys)?;
         let (acceptor, remarks) =
             secured.map_or((None, Vec::new()), |secured| (Some(secured.acceptor), secured.remarks));
         let own = |own: &LogConfig| (wanted.open_log)(own).map(Some);
@@ -96,17 +98,24 @@ pub struct Current {
     tickets: Tickets,
     /// A listener speaks TLS.
     is_secure: bool,
+    /// Reads certificates and keys.
+    keys: Keys,
 }
 
 impl Current {
     /// `is_secure`: clients of a listener speak TLS.
-    pub fn open(wanted: &Wanted<'_>, server_log: Option<Arc<Log>>, is_secure: bool) -> Result<Current, StartError> {
+    pub fn open(
+        wanted: &Wanted<'_>,
+        server_log: Option<Arc<Log>>,
+        is_secure: bool,
+        keys: Keys,
+    ) -> Result<Current, StartError> {
         let tickets =
             Tickets::new().ok_or(StartError::System("make keys of TLS tickets", io::ErrorKind::Other.into()))?;
-        let before = Before { first: 0, roots: None, server_log, tickets: &tickets };
+        let before = Before { first: 0, roots: None, server_log, tickets: &tickets, keys: &keys };
         let served = Served::open(wanted, wanted.classes.map(Assigned::new), before)?;
         let served = checked(served, is_secure)?;
-        Ok(Current { served: Mutex::new(served), turn: AtomicU64::new(0), tickets, is_secure })
+        Ok(Current { served: Mutex::new(served), turn: AtomicU64::new(0), tickets, is_secure, keys })
     }
 
     /// All of these, or, with the reason why not, those from before. Their numbers are new: what was begun for another set is
@@ -119,7 +128,7 @@ impl Current {
             _ => return Err(ClassesChange::Presence.into()),
         };
         let (first, server_log) = (before.roots.end(), before.server_log.clone());
-        let known = Before { first, roots: Some(&before.roots), server_log, tickets: &self.tickets };
+        let known = Before { first, roots: Some(&before.roots), server_log, tickets: &self.tickets, keys: &self.keys };
         let served = checked(Served::open(wanted, assigned, known)?, self.is_secure)?;
         *self.served.lock().unwrap_or_else(PoisonError::into_inner) = served;
         self.turn.fetch_add(1, Ordering::Release);
@@ -160,7 +169,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("weir-sites-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("a")).unwrap();
         let site = |listing| SiteConfig::alone(folder.join("a"), Options { listing, ..Options::default() });
-        let current = Current::open(&wanted(&[site(false)]), None, false).unwrap();
+        let current = Current::open(&wanted(&[site(false)]), None, false, Keys::default()).unwrap();
         let root = || current.served().roots.folders[0].clone().unwrap();
         let first = root();
         current.replace(&wanted(&[site(false)])).unwrap();
@@ -179,7 +188,7 @@ mod tests {
     #[test]
     fn a_set_that_cannot_be_changes_nothing() {
         let site = |dir: &str| SiteConfig::alone(dir.into(), Default::default());
-        let current = Current::open(&wanted(&[site("/")]), None, false).unwrap();
+        let current = Current::open(&wanted(&[site("/")]), None, false, Keys::default()).unwrap();
         let mut turn = 0;
         assert!(current.newer(&mut turn).is_none());
         assert!(current.replace(&wanted(&[site("/"), site("/none/of/that/name")])).is_err());

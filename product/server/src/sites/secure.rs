@@ -8,6 +8,7 @@ use thiserror::Error;
 use tls::{Acceptor, Identity, IdentityError, Tickets, Validity};
 
 use super::{Certificate, SiteConfig, Sites};
+use crate::service::Keys;
 
 /// From here on an operator should know that a certificate ends: where renewal is automatic it is done a month before.
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -27,7 +28,12 @@ pub struct Secured {
 }
 
 /// `None` where no site has a certificate.
-pub fn secure(configs: &[SiteConfig], sites: &Arc<Sites>, tickets: &Tickets) -> Result<Option<Secured>, SecureError> {
+pub fn secure(
+    configs: &[SiteConfig],
+    sites: &Arc<Sites>,
+    tickets: &Tickets,
+    keys: &Keys,
+) -> Result<Option<Secured>, SecureError> {
     let mut read: HashMap<&Certificate, usize> = HashMap::new();
     let (mut identities, mut of_sites, mut remarks) = (Vec::new(), Vec::new(), Vec::new());
     for config in configs {
@@ -38,7 +44,7 @@ pub fn secure(configs: &[SiteConfig], sites: &Arc<Sites>, tickets: &Tickets) -> 
         let at = match read.get(certificate) {
             Some(&at) => at,
             None => {
-                let identity = identity(certificate)?;
+                let identity = identity(certificate, keys)?;
                 remarks.extend(validity(certificate, &identity));
                 read.insert(certificate, identities.len());
                 identities.push(Arc::new(identity));
@@ -63,9 +69,9 @@ fn default(configs: &[SiteConfig], of_sites: &[Option<usize>]) -> Option<usize> 
     of_default.or_else(|| of_sites.iter().flatten().next().copied())
 }
 
-fn identity(certificate: &Certificate) -> Result<Identity, IdentityError> {
+fn identity(certificate: &Certificate, keys: &Keys) -> Result<Identity, IdentityError> {
     match certificate {
-        Certificate::Files { cert, key } => Identity::read(cert, key),
+        Certificate::Files { cert, key } => Identity::read_by(cert, key, &|file| keys.read(file)),
         Certificate::Development(names) => Identity::for_development(names),
     }
 }

@@ -9,9 +9,11 @@
 
 mod storage;
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -72,6 +74,8 @@ struct State {
 struct Watched {
     name: String,
     id: Option<Pid>,
+    /// Shows in which system call it is, if the process is hidden: then it is not opened any more.
+    call: Option<File>,
     beat: Option<Arc<Beat>>,
     has_ended: bool,
     looks_in_vain: u32,
@@ -125,6 +129,13 @@ impl Threads {
         }
     }
 
+    /// Holds open what shows the system calls of event loops: before the process is hidden, even from itself.
+    pub fn keep_calls(&self) {
+        for thread in self.shared.state().threads.iter_mut().filter(|thread| thread.beat.is_some()) {
+            thread.call = thread.id.and_then(|id| storage::open(id).ok());
+        }
+    }
+
     /// The first failure.
     pub fn failure(&self) -> Option<ThreadError> {
         self.shared.state().failure.clone()
@@ -146,15 +157,17 @@ impl Threads {
         let mut state = self.shared.state();
         let at = state.threads.len();
         let shared = Arc::clone(&self.shared);
+        let (tell, told) = sync_channel(1);
         let run = move || {
-            shared.state().threads[at].id = Some(rustix::thread::gettid());
+            let _ = tell.send(rustix::thread::gettid());
             // What a panic leaves half done is not used again: the process ends.
             let outcome = catch_unwind(AssertUnwindSafe(main));
             shared.on_end(at, outcome.unwrap_or_else(|panic| Err(io::Error::other(panic_text(&*panic)))));
         };
         let started = std::thread::Builder::new().name(name.into()).spawn(run);
         started.map_err(|error| ThreadError(format!("cannot start thread {name}: {error}; raise ulimit -u")))?;
-        state.threads.push(Watched { name: name.into(), id: None, beat, has_ended: false, looks_in_vain: 0 });
+        let id = told.recv().ok();
+        state.threads.push(Watched { name: name.into(), id, call: None, beat, has_ended: false, looks_in_vain: 0 });
         Ok(ThreadId(at))
     }
 }
@@ -218,7 +231,7 @@ impl Shared {
             if !wait.timed_out() {
                 continue;
             }
-            let is_well = self.look(&mut state, storage::is_waited_for);
+            let is_well = self.look(&mut state, |thread| storage::is_waited_for(thread.id, thread.call.as_ref()));
             let Some(watchdog) = self.watchdog.as_ref().filter(|_| is_well) else { continue };
             // At half of its time: the look after this one would be too late.
             if fed_at.elapsed() + self.look_every > watchdog.patience / 2 {
@@ -232,7 +245,7 @@ impl Shared {
     }
 
     /// One look at every thread. False: an event loop has not made the turn that the look before asked for, and not for storage.
-    fn look(&self, state: &mut State, is_waiting_for_storage: impl Fn(Pid) -> bool) -> bool {
+    fn look(&self, state: &mut State, is_waiting_for_storage: impl Fn(&Watched) -> bool) -> bool {
         let (mut hung, mut is_well) = (None, true);
         let looks_max = HUNG_AFTER.as_millis().div_ceil(self.look_every.as_millis());
         for thread in &mut state.threads {
@@ -244,7 +257,7 @@ impl Shared {
                 continue;
             }
             thread.looks_in_vain = thread.looks_in_vain.saturating_add(1);
-            let waits = thread.id.is_some_and(&is_waiting_for_storage);
+            let waits = is_waiting_for_storage(thread);
             is_well &= waits;
             if u128::from(thread.looks_in_vain) < looks_max {
                 continue;

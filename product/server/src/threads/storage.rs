@@ -1,6 +1,13 @@
 //! Whether a thread waits for storage: the kernel says in which system call it is.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
 use rustix::thread::Pid;
+
+/// A number, six arguments, two pointers.
+const LINE_BYTES_MAX: usize = 256;
 
 /// Those that read files and folders. Waiting in any other is not the disk's doing.
 const OF_STORAGE: [libc::c_long; 10] = [
@@ -16,10 +23,20 @@ const OF_STORAGE: [libc::c_long; 10] = [
     libc::SYS_close,
 ];
 
-/// False also where the kernel does not say, and for a thread that is gone.
-pub fn is_waited_for(thread: Pid) -> bool {
-    let path = format!("/proc/self/task/{}/syscall", thread.as_raw_nonzero());
-    std::fs::read_to_string(path).is_ok_and(|line| is_of_storage(&line))
+/// What shows the system call of a thread of this process.
+pub fn open(thread: Pid) -> io::Result<File> {
+    File::open(format!("/proc/self/task/{}/syscall", thread.as_raw_nonzero()))
+}
+
+/// By what is open of it, or is opened now. False also where the kernel does not say, and for a thread that is gone.
+pub fn is_waited_for(thread: Option<Pid>, call: Option<&File>) -> bool {
+    let mut line = [0; LINE_BYTES_MAX];
+    let read = match (call, thread) {
+        (Some(call), _) => call.read_at(&mut line, 0),
+        (None, Some(thread)) => open(thread).and_then(|call| call.read_at(&mut line, 0)),
+        (None, None) => return false,
+    };
+    read.is_ok_and(|count| is_of_storage(&String::from_utf8_lossy(&line[..count])))
 }
 
 /// `NUMBER ARGUMENT...`, or `running`.
@@ -48,8 +65,9 @@ mod tests {
             tell.send(rustix::thread::gettid()).unwrap();
             std::io::Read::read(&mut &reader, &mut [0]).unwrap()
         });
-        let id = told.recv().unwrap();
-        while !is_waited_for(id) {
+        let id = told.recv().ok();
+        let kept = id.map(|id| open(id).unwrap());
+        while !is_waited_for(id, None) || !is_waited_for(None, kept.as_ref()) {
             std::thread::yield_now();
         }
         let (hold, held) = std::sync::mpsc::channel::<()>();
@@ -58,10 +76,10 @@ mod tests {
             tell.send(rustix::thread::gettid()).unwrap();
             held.recv()
         });
-        assert!(!is_waited_for(told.recv().unwrap()));
+        assert!(!is_waited_for(told.recv().ok(), None));
         drop((writer, hold));
         assert_eq!(reading.join().unwrap(), 0);
         assert!(waiting.join().unwrap().is_err());
-        assert!(!is_waited_for(id), "a thread that is gone");
+        assert!(!is_waited_for(id, None) && !is_waited_for(None, kept.as_ref()), "a thread that is gone");
     }
 }

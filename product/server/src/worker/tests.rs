@@ -35,7 +35,7 @@ struct Client {
 
 fn open(sites: &[SiteConfig], is_secure: bool) -> Current {
     let wanted = Wanted { sites, classes: None, open_log: &|_| unreachable!("no site has a log") };
-    Current::open(&wanted, None, is_secure).unwrap()
+    Current::open(&wanted, None, is_secure, Default::default()).unwrap()
 }
 
 /// One, for all hosts.

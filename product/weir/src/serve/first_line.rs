@@ -22,7 +22,7 @@ impl Line {
         } else {
             String::new()
         };
-        let account = config.account.as_ref().map_or(String::new(), |account| account_of(account, config));
+        let account = config.privileges.account.as_ref().map_or(String::new(), |account| account_of(account, config));
         let remarks = [loops, account, http3_off(config), reach(config)].concat();
         let passed = config.passed.iter().map(|socket| socket.label()).collect();
         Line { served, passed, remarks }

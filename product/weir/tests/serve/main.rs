@@ -25,6 +25,7 @@ mod notify;
 mod order;
 mod passed;
 mod paths;
+mod privileges;
 mod ranked;
 mod records;
 mod refusals;

@@ -10,7 +10,7 @@ use crate::common::{Server, Site, WEIR, run_to_end, wait_until, weir_under};
 
 const NOBODY: u32 = 65534;
 
-fn is_root() -> bool {
+pub fn is_root() -> bool {
     let is_root = geteuid().is_root();
     if !is_root {
         assert!(std::env::var_os("WEIR_REQUIRE_PRIVILEGED").is_none(), "only root becomes another user");
@@ -20,7 +20,7 @@ fn is_root() -> bool {
 }
 
 /// A line of the status of every thread.
-fn of_threads(server: &Server, line: &str) -> Vec<String> {
+pub fn of_threads(server: &Server, line: &str) -> Vec<String> {
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap().flatten();
     let statuses = threads.map(|thread| std::fs::read_to_string(thread.path().join("status")).unwrap());
     let mut lines: Vec<String> = statuses

@@ -11,6 +11,8 @@ use super::{Client, Site, wait_until};
 /// Has every server of these tests hand its connections' TLS to the kernel, where that has it: `make test-vm`.
 const KTLS: &str = "WEIR_TEST_KTLS";
 
+const WARNING: &str = "WARNING: ";
+
 pub const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 
 /// The program, running; killed when dropped.
@@ -81,8 +83,13 @@ impl Server {
         self.stdout.lock().unwrap().clone()
     }
 
+    /// Without what is said of root, as whom many tests run ([`Server::warnings`]).
     pub fn stderr(&self) -> Vec<String> {
-        self.stderr.lock().unwrap().clone()
+        self.stderr.lock().unwrap().iter().filter(|line| !line.contains(WARNING)).cloned().collect()
+    }
+
+    pub fn warnings(&self) -> Vec<String> {
+        self.stderr.lock().unwrap().iter().filter(|line| line.contains(WARNING)).cloned().collect()
     }
 
     pub fn pid(&self) -> u32 {

@@ -1,0 +1,266 @@
+//! What the process may open and call once it listens, by the kernel's own means: Landlock for files, a filter of system calls for
+//! the rest. Neither needs a privilege, neither can be taken back, and a kernel that has one alone gives that one.
+//!
+//! Both belong to a thread and are inherited, so this runs before there is another thread. Of files what is named at the start is
+//! allowed: sites are read, folders of logs and records are written, and folders of what a reload reads again are read, since
+//! a new file takes the place of an old one there. System calls are refused by a list of the dangerous ones: what the allocator, the
+//! threads and the TLS of another build call is not known, and a server that ends at an unknown call is worse than one that fails at
+//! a known one.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetError, RulesetStatus, Scope,
+};
+use seccompiler::SeccompCmpArgLen::Dword;
+use seccompiler::SeccompCmpOp::{Eq, MaskedEq, Ne};
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, apply_filter,
+};
+
+use crate::config::Config;
+use crate::sites::{Certificate, SiteConfig};
+use crate::start::StartError;
+
+/// The newest that is asked for; the crate leaves out what an older kernel does not know.
+const KNOWN: ABI = ABI::V6;
+
+/// Of the files below a folder.
+#[derive(Debug, Default)]
+pub struct Reach {
+    pub reads: Vec<PathBuf>,
+    pub writes: Vec<PathBuf>,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Confined {
+    /// The kernel refuses other files.
+    pub are_files: bool,
+    /// Lines for the operator.
+    pub remarks: Vec<String>,
+}
+
+/// Whatever the kernel has of it, for this thread and those that it starts.
+pub fn confine(config: &Config) -> Confined {
+    if !config.privileges.is_sandboxed {
+        return Confined::default();
+    }
+    let files = restrict_files(&reach(config)).and_then(|is_enforced| {
+        is_enforced.then_some(()).ok_or_else(|| "this kernel has none, or a container forbids it".into())
+    });
+    let files =
+        files.map_err(|why| format!("no Landlock: {why}; which files weir can open is up to its user's rights alone"));
+    let calls = refuse_calls(config.drain.name() == "ranked");
+    let calls = calls.map_err(|why| format!("no filter of system calls (seccomp): {why}; weir serves without"));
+    Confined { are_files: files.is_ok(), remarks: [files, calls].into_iter().filter_map(Result::err).collect() }
+}
+
+/// By what a server was asked for.
+fn reach(config: &Config) -> Reach {
+    let mut reach = Reach { reads: vec!["/proc/self".into()], writes: Vec::new() };
+    for site in &config.sites {
+        let dir = site.dir.iter();
+        reach.reads.extend(dir.flat_map(|dir| [Some(dir.clone()), turned(dir)]).flatten());
+        if let Some(Certificate::Files { cert, key }) = &site.https.certificate {
+            reach.reads.extend([cert, key].into_iter().flat_map(|file| folders_of(file)));
+        }
+    }
+    reach.reads.extend(config.privileges.configuration.iter().flat_map(|file| folders_of(file)));
+    let logs = config.sites.iter().filter_map(|site| site.log.as_ref()).chain(&config.access_log);
+    let written = logs.filter_map(|log| log.path.as_ref()).chain(config.records.iter().map(|records| &records.path));
+    reach.writes.extend(written.flat_map(|file| folders_of(file)));
+    reach
+}
+
+/// Where a symlink on the way to a folder leads, the folder that has the others it may lead to: `current` is turned to the next
+/// release, and a reload follows it.
+fn turned(dir: &Path) -> Option<PathBuf> {
+    let dir = dir.components().as_path();
+    let link = dir.ancestors().find(|above| above.is_symlink())?;
+    below_root(link.canonicalize().ok()?.parent()?)
+}
+
+/// The folder of a file, where another of its name may be made, and that of the file which it leads to. What is no file of
+/// data, as `/dev/null`, is itself.
+pub fn folders_of(file: &Path) -> Vec<PathBuf> {
+    if file.metadata().is_ok_and(|found| !found.is_file()) {
+        return vec![file.into()];
+    }
+    let own = file.parent().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
+    let folders = [own.map(Into::into), file.canonicalize().ok().and_then(|file| file.parent().map(PathBuf::from))];
+    let folders: Vec<PathBuf> = folders.into_iter().flatten().filter_map(|folder| below_root(&folder)).collect();
+    if folders.is_empty() { vec![file.into()] } else { folders }
+}
+
+/// Not everything that there is.
+fn below_root(folder: &Path) -> Option<PathBuf> {
+    let is_root = folder.components().all(|part| part == Component::RootDir);
+    (!is_root).then(|| folder.into())
+}
+
+/// False: the kernel has no Landlock. What is not there, or cannot be reached, stays out of reach.
+pub fn restrict_files(reach: &Reach) -> Result<bool, String> {
+    let restricted = || -> Result<bool, RulesetError> {
+        let ruleset = Ruleset::default().handle_access(AccessFs::from_all(KNOWN))?;
+        let ruleset = ruleset.handle_access(AccessNet::from_all(KNOWN))?.scope(Scope::from_all(KNOWN))?;
+        let mut ruleset = ruleset.create()?;
+        let read = AccessFs::ReadFile | AccessFs::ReadDir;
+        let write = read | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg | AccessFs::RemoveFile;
+        for (paths, access) in [(&reach.reads, read), (&reach.writes, write)] {
+            paths.iter().for_each(|path| allow(&mut ruleset, path, access));
+        }
+        Ok(ruleset.restrict_self()?.ruleset != RulesetStatus::NotEnforced)
+    };
+    restricted().map_err(|error| error.to_string())
+}
+
+fn allow(ruleset: &mut landlock::RulesetCreated, path: &Path, access: BitFlags<AccessFs>) {
+    let Ok(opened) = PathFd::new(path) else { return };
+    let access = if path.is_dir() { access } else { access & AccessFs::from_file(KNOWN) };
+    // A pipe cannot be named here, nor is it refused.
+    let _ = ruleset.add_rule(PathBeneath::new(opened, access));
+}
+
+/// Those that a server of files never makes, and one who has taken it over might.
+#[rustfmt::skip]
+const REFUSED: &[libc::c_long] = &[
+    // Other programs and their memory.
+    libc::SYS_execve, libc::SYS_execveat, libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_getfd, libc::SYS_kcmp,
+    // Mounts and namespaces.
+    libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_move_mount, libc::SYS_open_tree,
+    libc::SYS_fsopen, libc::SYS_fsconfig, libc::SYS_fsmount, libc::SYS_fspick, libc::SYS_mount_setattr, libc::SYS_unshare,
+    libc::SYS_setns,
+    // The machine.
+    libc::SYS_kexec_load, libc::SYS_init_module, libc::SYS_finit_module, libc::SYS_delete_module,
+    libc::SYS_reboot, libc::SYS_swapon, libc::SYS_swapoff, libc::SYS_acct, libc::SYS_quotactl, libc::SYS_syslog,
+    libc::SYS_settimeofday, libc::SYS_clock_settime, libc::SYS_clock_adjtime, libc::SYS_adjtimex, libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    // Much of the kernel behind one call.
+    libc::SYS_keyctl, libc::SYS_add_key, libc::SYS_request_key, libc::SYS_userfaultfd, libc::SYS_perf_event_open,
+    libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register,
+    // What Landlock does not know of files.
+    libc::SYS_open_by_handle_at, libc::SYS_mknodat, libc::SYS_fchmod, libc::SYS_fchmodat, libc::SYS_fchown,
+    libc::SYS_fchownat, libc::SYS_setxattr, libc::SYS_lsetxattr, libc::SYS_fsetxattr, libc::SYS_removexattr,
+    libc::SYS_lremovexattr, libc::SYS_fremovexattr,
+    #[cfg(target_arch = "x86_64")] libc::SYS_mknod,
+    #[cfg(target_arch = "x86_64")] libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")] libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")] libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")] libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")] libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")] libc::SYS_modify_ldt,
+    #[cfg(target_arch = "x86_64")] libc::SYS_kexec_file_load,
+];
+
+/// Families of sockets that are opened: TCP and UDP, the service manager and `weir reload`, the interface's queue.
+const FAMILIES: [libc::c_int; 4] = [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX, libc::AF_NETLINK];
+const NAMESPACES: [libc::c_int; 8] = [
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWTIME,
+];
+
+/// They fail with EPERM. `bpf` is called where the kernel orders (`ranked`), and nowhere else.
+pub fn refuse_calls(uses_bpf: bool) -> Result<(), String> {
+    let refused = || -> Result<(), Box<dyn Error>> {
+        let mut calls: BTreeMap<_, _> = REFUSED.iter().map(|&call| (call, Vec::new())).collect();
+        if !uses_bpf {
+            calls.insert(libc::SYS_bpf, Vec::new());
+        }
+        let families = FAMILIES.map(|family| (0, Ne, family as u64));
+        calls.insert(libc::SYS_socket, vec![rule(&families)?]);
+        let is_set = |argument, bit: libc::c_int| rule(&[(argument, MaskedEq(bit as u64), bit as u64)]);
+        calls.insert(libc::SYS_clone, NAMESPACES.into_iter().map(|bit| is_set(0, bit)).collect::<Result<_, _>>()?);
+        // New code.
+        for call in [libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_pkey_mprotect] {
+            calls.insert(call, vec![is_set(2, libc::PROT_EXEC)?]);
+        }
+        // Typing into the terminal that weir was started in.
+        calls.insert(libc::SYS_ioctl, vec![rule(&[(1, Eq, libc::TIOCSTI)])?]);
+        // Its arguments are out of a filter's sight; who finds it missing calls clone.
+        apply(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS)?;
+        apply(calls, libc::EPERM)
+    };
+    refused().map_err(|error| error.to_string())
+}
+
+fn rule(all_of: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, BackendError> {
+    let conditions =
+        all_of.iter().map(|(argument, is, value)| SeccompCondition::new(*argument, Dword, is.clone(), *value));
+    SeccompRule::new(conditions.collect::<Result<_, _>>()?)
+}
+
+fn apply(calls: BTreeMap<libc::c_long, Vec<SeccompRule>>, errno: libc::c_int) -> Result<(), Box<dyn Error>> {
+    let refuse = SeccompAction::Errno(errno.unsigned_abs());
+    let filter = SeccompFilter::new(calls, SeccompAction::Allow, refuse, std::env::consts::ARCH.try_into()?)?;
+    Ok(apply_filter(&BpfProgram::try_from(filter)?)?)
+}
+
+/// The first folder that its user's rights would open and Landlock does not. A [`Root`](crate::files) does not open it for reading,
+/// and would serve nothing of it.
+pub fn out_of_reach(sites: &[SiteConfig]) -> Result<(), StartError> {
+    for dir in sites.iter().filter_map(|site| site.dir.as_ref()) {
+        let is_readable = rustix::fs::access(dir, rustix::fs::Access::READ_OK).is_ok();
+        match std::fs::File::open(dir) {
+            Err(error) if is_readable && is_denied(&error) => return Err(StartError::Folder(dir.clone(), error)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Names the sandbox where it may be the reason.
+pub fn explained(error: StartError) -> StartError {
+    if is_denied(&error) { StartError::OutOfReach(Box::new(error)) } else { error }
+}
+
+fn is_denied(error: &(dyn Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    causes
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::PermissionDenied)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::temporary::Folder;
+
+    /// A renewed certificate, or a log after its rotation, is another file in one of these.
+    #[test]
+    fn folders_of_a_file_are_its_own_and_that_of_what_it_leads_to() {
+        let folder = Folder::new();
+        let file = folder.put("archive/one.pem", "");
+        std::fs::create_dir(folder.path("live")).unwrap();
+        std::os::unix::fs::symlink("../archive/one.pem", folder.path("live/cert.pem")).unwrap();
+        let archive = file.canonicalize().unwrap().parent().unwrap().to_path_buf();
+        assert_eq!(folders_of(&folder.path("live/cert.pem")), [folder.path("live"), archive]);
+        assert_eq!(folders_of(&folder.path("live/none")), [folder.path("live")]);
+        assert_eq!(folders_of(Path::new("weir.toml")), [PathBuf::from(".")]);
+        assert_eq!(folders_of(Path::new("/dev/null")), [PathBuf::from("/dev/null")]);
+        assert_eq!(folders_of(Path::new("/none-at-all")), [PathBuf::from("/none-at-all")], "not everything");
+    }
+
+    #[test]
+    fn releases_beside_the_current_one_are_in_reach() {
+        let folder = Folder::new();
+        folder.put("releases/1/public/a", "");
+        std::os::unix::fs::symlink("releases/1", folder.path("current")).unwrap();
+        let releases = folder.path("releases").canonicalize().unwrap();
+        for dir in ["current", "current/", "current/.", "current/public"] {
+            assert_eq!(turned(&folder.path(dir)), Some(releases.clone()), "{dir}");
+        }
+        assert_eq!(turned(&releases.join("1")), None);
+    }
+}
