@@ -69,7 +69,7 @@ fn take_away(interface: &Interface) -> Result<bool, Error> {
         tree::down(interface)?;
     }
     program.take_down(interface)?;
-    if settings.is_some_and(|settings| settings.made_clsact) && !filters.has_others {
+    if settings.is_some_and(|settings| settings.made_clsact) && filters.has_clsact && !filters.has_others {
         filter::remove_clsact(interface)?;
     }
     Ok(true)
@@ -101,6 +101,11 @@ impl<'a> Site<'a> {
             return Err(Error::new(format!("{name} is down: run `ip link set {name} up` first")));
         }
         let filters = filter::look(interface)?;
+        if filters.has_ingress {
+            return Err(Error::new(format!(
+                "{name} has an ingress qdisc, which has no place for what leaves: run `tc qdisc del dev {name} ingress && tc qdisc add dev {name} clsact`, and add its filters again, which a clsact takes as they are"
+            )));
+        }
         if filters.is_taken {
             let (priority, handle) = (filter::PRIORITY, filter::HANDLE);
             return Err(Error::new(format!(

@@ -71,9 +71,9 @@ pub struct Attached {
 /// Every classifier of ours in this network namespace.
 pub fn list() -> Result<Vec<Attached>, Error> {
     let doing = "looking for classifiers";
-    let indices = Socket::open().and_then(|mut netlink| filter::with_clsact(&mut netlink));
+    let indices = Socket::open().and_then(|mut netlink| filter::beside_root(&mut netlink));
     let mut found = Vec::new();
-    for index in indices.map_err(|error| Error::kernel(doing, error))? {
+    for (index, _) in indices.map_err(|error| Error::kernel(doing, error))? {
         // An interface that has gone meanwhile has none.
         let Ok(interface) = Interface::named(index) else { continue };
         match find(&interface) {

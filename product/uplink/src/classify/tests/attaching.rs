@@ -67,6 +67,33 @@ fn the_filters_and_trees_of_others_stay() {
     });
 }
 
+/// The kernel takes a filter for what leaves there too, and hangs it at what comes in.
+#[test]
+fn an_ingress_qdisc_is_refused_before_anything_is_changed() {
+    in_own_network(|| {
+        let interface = lo();
+        run("tc qdisc add dev lo handle ffff: ingress");
+        let said = attach(&interface, &wanted(Policy::Las)).unwrap_err().to_string();
+        assert!(said.contains("an ingress qdisc") && said.contains("tc qdisc add dev lo clsact"), "{said}");
+        assert_eq!(preview(&interface, &wanted(Policy::Las)).unwrap_err().to_string(), said);
+        let untouched = || filter::Filters { has_ingress: true, ..Default::default() };
+        assert_eq!((filter::look(&interface).unwrap(), tree::find(&interface).unwrap()), (untouched(), None));
+        // What an earlier version left is seen and taken away, and the ingress stays.
+        run("tc qdisc del dev lo ingress");
+        attach(&interface, &wanted(Policy::Las)).unwrap();
+        let id = filter::look(&interface).unwrap().ours.unwrap();
+        let program = program::Program::open(id).unwrap();
+        run("tc qdisc del dev lo clsact");
+        run("tc qdisc add dev lo handle ffff: ingress");
+        program.hang(&interface).unwrap();
+        assert_eq!(list().unwrap().len(), 1);
+        assert!(detach(&interface).unwrap());
+        assert_eq!(tree::find(&interface).unwrap(), None);
+        let left = filter::look(&interface).unwrap();
+        assert!(left.has_ingress && left.ours.is_none(), "{left:?}");
+    });
+}
+
 #[test]
 fn what_a_killed_attach_left_is_finished_or_removed() {
     in_own_network(|| {
