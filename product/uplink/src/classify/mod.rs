@@ -11,6 +11,7 @@ mod counters;
 mod cuts;
 mod filter;
 mod program;
+mod record;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ pub use attach::{Preview, attach, detach, preview};
 pub use counters::{BandCounters, Counters};
 pub use cuts::Cuts;
 pub use program::Facts;
+pub use record::{Lost, lost};
 pub use settings::{CUTS_MAX, Policy, Promotion, Settings, Share, Target};
 
 /// What is wanted at an interface.
@@ -66,6 +68,13 @@ pub struct Attached {
     pub settings: Option<Settings>,
     pub facts: Facts,
     pub counters: Counters,
+}
+
+impl Attached {
+    /// What it needs and somebody has removed since, with the cure.
+    pub fn missing(&self) -> Option<String> {
+        record::missing(self)
+    }
 }
 
 /// Every classifier of ours in this network namespace.

@@ -22,7 +22,7 @@
 mod build;
 mod found;
 mod keep;
-mod leftovers;
+pub(crate) mod leftovers;
 mod segments;
 #[cfg(test)]
 mod tests;

@@ -105,7 +105,7 @@ struct Ports(Vec<u16>);
 
 pub fn main(args: Args) -> Result<(), Failure> {
     if args.list {
-        return show::list(&classify::list()?, args.json);
+        return show::list(&classify::list()?, &classify::lost()?, args.json);
     }
     if let Some(name) = &args.detach {
         return detach(&Interface::by_name(name)?, args.json);

@@ -1,7 +1,7 @@
 //! Attached classifiers, for people and for programs.
 
 use ::uplink::Interface;
-use ::uplink::classify::{Attached, BandCounters, Policy, Preview, Settings, Share};
+use ::uplink::classify::{Attached, BandCounters, Lost, Policy, Preview, Settings, Share};
 use ::uplink::tree::{self, Plan, Tree};
 use cli::Failure;
 use serde_json::{Map, Value, json};
@@ -30,15 +30,18 @@ pub fn preview(interface: &Interface, preview: &Preview, json: bool) -> Result<(
     crate::uplink::print(&format!("weir: {name}: {verb} {}; {tree}\n", said(&preview.settings)))
 }
 
-pub fn list(all: &[Attached], json: bool) -> Result<(), Failure> {
+/// What is attached, and what was and has lost its classifier.
+pub fn list(all: &[Attached], lost: &[Lost], json: bool) -> Result<(), Failure> {
     if json {
-        let all: Vec<Value> = all.iter().map(counted).collect();
+        let lost = lost.iter().map(|lost| json!({ "interface": lost.interface.name, "missing": lost.what }));
+        let all: Vec<Value> = all.iter().map(counted).chain(lost).collect();
         return crate::uplink::print(&format!("{}\n", Value::Array(all)));
     }
-    if all.is_empty() {
+    if all.is_empty() && lost.is_empty() {
         return crate::uplink::print("weir: nothing is attached\n");
     }
-    crate::uplink::print(&all.iter().map(table).collect::<String>())
+    let lost = lost.iter().map(|lost| format!("{}: {}\n", lost.interface.name, lost.what));
+    crate::uplink::print(&all.iter().map(table).chain(lost).collect::<String>())
 }
 
 fn table(attached: &Attached) -> String {
@@ -49,6 +52,9 @@ fn table(attached: &Attached) -> String {
         );
     };
     let mut text = format!("{name}: {}\n", said(settings));
+    if let Some(missing) = attached.missing() {
+        text += &format!("{name}: {missing}\n");
+    }
     text += &format!("{:>5} {:>24} {:>12} {:>16}\n", "band", "what", "packets", "bytes");
     for (band, BandCounters { packets, bytes }) in counters.bands.iter().enumerate() {
         if let Some(what) = what(settings, band) {
@@ -140,6 +146,7 @@ fn counted(attached: &Attached) -> Value {
     };
     let band = |band: &BandCounters| json!({ "packets": band.packets, "bytes": band.bytes });
     object.insert("bands".into(), counters.bands.iter().map(band).collect());
+    object.insert("missing".into(), attached.missing().into());
     object.insert("responses".into(), counters.responses.into());
     object.insert("sizes_read".into(), counters.sizes_read.into());
     object.insert("sizes_told".into(), counters.sizes_told.into());

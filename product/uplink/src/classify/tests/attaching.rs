@@ -106,9 +106,86 @@ fn what_a_killed_attach_left_is_finished_or_removed() {
         tree::down(&interface).unwrap();
         assert!(detach(&interface).unwrap());
         assert_eq!(filter::look(&interface).unwrap(), filter::Filters::default());
-        // Killed before the program hung: an empty clsact.
-        run("tc qdisc add dev lo clsact");
+    });
+}
+
+/// Killed before the program hung, or after it was taken down.
+#[test]
+fn an_empty_clsact_goes_if_an_attach_made_it() {
+    in_own_network(|| {
+        let interface = lo();
+        let has_clsact = || filter::look(&interface).unwrap().has_clsact;
+        let left = record::Made { tree: true, empty_clsact: true };
+        let leave = || {
+            record::write(&interface, left).unwrap();
+            run("tc qdisc add dev lo clsact");
+        };
+        leave();
+        assert_eq!(lost().unwrap().len(), 1);
+        assert!(detach(&interface).unwrap() && !has_clsact());
+        assert_eq!(lost().unwrap(), []);
+        leave();
         assert!(attach(&interface, &wanted(Policy::Las)).unwrap().made_clsact);
+        assert!(detach(&interface).unwrap() && !has_clsact());
+        // Somebody else's own stays.
+        run("tc qdisc add dev lo clsact");
+        assert!(!attach(&interface, &wanted(Policy::Las)).unwrap().made_clsact);
+        assert!(detach(&interface).unwrap() && has_clsact());
+        // Also one that was added after ours was removed.
+        run("tc qdisc del dev lo clsact");
+        attach(&interface, &wanted(Policy::Las)).unwrap();
+        run("tc qdisc del dev lo clsact");
+        run("tc qdisc add dev lo clsact");
+        assert!(detach(&interface).unwrap() && has_clsact());
+        assert!(!detach(&interface).unwrap());
+    });
+}
+
+/// Whatever of it somebody removed, what is left is told and taken away.
+#[test]
+fn lost_pieces_are_told_and_taken_away() {
+    in_own_network(|| {
+        let make = || {
+            run("ip link add weir0 type veth peer name weir1");
+            run("ip link set weir0 up");
+            Interface::by_name("weir0").unwrap()
+        };
+        let weir0 = make();
+        let segments = || crate::device::Device::of(&weir0).unwrap().unwrap().gso_max_segs;
+        let slow = || Classify { rate: Some("10mbit".parse().unwrap()), replace: true, ..wanted(Policy::Las) };
+        let told = || {
+            let missing = list().unwrap().iter().filter_map(Attached::missing).collect::<Vec<_>>();
+            missing.into_iter().chain(lost().unwrap().into_iter().map(|lost| lost.what)).collect::<Vec<_>>()
+        };
+        for (removed, what) in [
+            ("tc qdisc del dev weir0 root", "removed the bands"),
+            ("tc qdisc replace dev weir0 root handle 7: pfifo limit 77", "removed the bands"),
+            ("tc qdisc del dev weir0 parent 5745:13", "some of the bands"),
+            ("tc qdisc del dev weir0 clsact", "the classifier is gone"),
+        ] {
+            attach(&weir0, &slow()).unwrap();
+            assert_eq!(told(), Vec::<String>::new());
+            run(removed);
+            let said = told();
+            assert!(said.len() == 1 && said[0].contains(what) && said[0].contains("--detach weir0"), "{said:?}");
+            assert!(detach(&weir0).unwrap(), "{removed}");
+            assert_eq!((told(), segments()), (vec![], 65_535), "{removed}");
+            assert_eq!(filter::look(&weir0).unwrap(), filter::Filters::default());
+            assert_eq!(tree::find(&weir0).unwrap(), None);
+            if removed.contains("pfifo") {
+                run("tc qdisc del dev weir0 root");
+            }
+        }
+        attach(&weir0, &slow()).unwrap();
+        // Made whole again, the tree is still one that attaching made.
+        run("tc qdisc del dev weir0 clsact");
+        assert!(attach(&weir0, &slow()).unwrap().made_tree);
+        run("ip link del weir0");
+        assert_eq!(told(), Vec::<String>::new());
+        let anew = make();
+        let said = told();
+        assert!(said.len() == 1 && said[0].contains("made anew"), "{said:?}");
+        assert!(detach(&anew).unwrap() && !detach(&anew).unwrap() && told().is_empty());
     });
 }
 
