@@ -31,9 +31,7 @@ pub struct Preview {
 /// Hangs the classifier at the interface, in the place of an earlier one, and makes the tree or sets its rate.
 pub fn attach(interface: &Interface, wanted: &Classify) -> Result<Settings, Error> {
     let attach = || {
-        let site = Site::look(interface, wanted)?;
-        let plan = site.plan(wanted)?;
-        let settings = site.settings(wanted, &plan)?;
+        let (site, plan, settings) = inspect(interface, wanted)?;
         site.install(wanted, &plan, &settings)?;
         Ok(settings)
     };
@@ -41,13 +39,23 @@ pub fn attach(interface: &Interface, wanted: &Classify) -> Result<Settings, Erro
     interface.explain(attach())
 }
 
-/// What [`attach`] would do.
+/// What [`attach`] would do, or its error. The kernel takes the program and forgets it.
 pub fn preview(interface: &Interface, wanted: &Classify) -> Result<Preview, Error> {
+    let preview = || {
+        let (site, tree, settings) = inspect(interface, wanted)?;
+        Program::load(&settings.to_bytes(), None)?;
+        Ok(Preview { settings, tree, is_again: site.earlier.is_some() })
+    };
+    interface.explain(preview())
+}
+
+/// All that is checked before anything is changed.
+fn inspect<'a>(interface: &'a Interface, wanted: &Classify) -> Result<(Site<'a>, Plan, Settings), Error> {
     let site = Site::look(interface, wanted)?;
-    let tree = site.plan(wanted)?;
-    tree.check()?;
-    let settings = site.settings(wanted, &tree)?;
-    Ok(Preview { settings, tree, is_again: site.earlier.is_some() })
+    let plan = site.plan(wanted)?;
+    tree::check(interface, &plan, wanted.replace)?;
+    let settings = site.settings(wanted, &plan)?;
+    Ok((site, plan, settings))
 }
 
 /// Takes the classifier from the interface, and the tree and the clsact if attaching made them. False if there was none.
@@ -125,6 +133,7 @@ impl<'a> Site<'a> {
                 "a filter of another program has the place of weir's on {name} (handle {handle}): run `tc filter del dev {name} egress pref {priority}` to remove it"
             )));
         }
+        tree::check_root(interface, wanted.replace)?;
         let earlier = filters.ours.map(Program::open).transpose()?;
         let earlier = match earlier {
             Some(program) => {

@@ -257,6 +257,33 @@ fn a_failure_leaves_the_interface_as_it_was() {
     });
 }
 
+/// Also what only the tree refuses; and the shares are those that will be there.
+#[test]
+fn a_preview_is_what_attaching_does() {
+    in_own_network(|| {
+        let interface = lo();
+        let slow = Classify { rate: Some("9500kbit".parse().unwrap()), ..wanted(Policy::Las) };
+        for (root, refusal) in [
+            ("htb default 1", "a htb, which weir cannot put back"),
+            ("tbf rate 10mbit burst 5k limit 9k", "a tbf, which weir cannot put back"),
+            ("pfifo limit 77", "--replace"),
+        ] {
+            run(&format!("tc qdisc add dev lo root handle 7: {root}"));
+            for rate in [slow.rate, None] {
+                let wanted = Classify { rate, ..slow.clone() };
+                let said = preview(&interface, &wanted).unwrap_err().to_string();
+                assert!(said.contains(refusal), "{said}");
+                assert_eq!(attach(&interface, &wanted).unwrap_err().to_string(), said);
+            }
+            run("tc qdisc del dev lo root");
+        }
+        let Preview { settings, tree, is_again } = preview(&interface, &slow).unwrap();
+        assert_eq!((filter::look(&interface).unwrap(), is_again), (filter::Filters::default(), false));
+        assert_eq!(attach(&interface, &slow).unwrap(), settings);
+        assert_eq!(tree::find(&interface).unwrap().unwrap().plan, tree);
+    });
+}
+
 #[test]
 fn mistakes_are_said_in_a_line_before_anything_is_changed() {
     in_own_network(|| {
