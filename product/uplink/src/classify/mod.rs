@@ -15,6 +15,7 @@ mod record;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -31,6 +32,7 @@ pub use cuts::Cuts;
 pub use program::Facts;
 pub use record::{Lost, lost};
 pub use settings::{CUTS_MAX, Policy, Promotion, Settings, Share, Target};
+pub use verdict::{Sample, Verdict, look, watch};
 
 /// What is wanted at an interface.
 #[derive(Debug, Clone)]

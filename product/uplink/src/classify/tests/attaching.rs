@@ -284,6 +284,31 @@ fn a_preview_is_what_attaching_does() {
     });
 }
 
+/// Traffic of others alone, and a response.
+#[test]
+fn whoever_looks_is_told_whether_responses_are_seen() {
+    with(wanted(Policy::Psjf), |site| {
+        assert_eq!(look(&site.interface).unwrap(), Verdict::NoTraffic);
+        let (done, is_done) = std::sync::mpsc::channel::<()>();
+        let others = std::thread::spawn(move || {
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            // To itself, which reads nothing: the kernel loses what does not fit.
+            while is_done.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+                socket.send_to(&[0; 100], socket.local_addr().unwrap()).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        });
+        let verdict = look(&site.interface).unwrap();
+        drop(done);
+        others.join().unwrap();
+        assert!(matches!(verdict, Verdict::NotSeen(_)), "{verdict:?}");
+        let settings = find(&site.interface).unwrap().unwrap().settings.unwrap();
+        assert!(verdict.said("lo", &settings).unwrap().contains("port 8000"));
+        Pair::new("127.0.0.1").answer(&[&plain(10_000)]);
+        assert_eq!(look(&site.interface).unwrap(), Verdict::Ordered);
+    });
+}
+
 #[test]
 fn mistakes_are_said_in_a_line_before_anything_is_changed() {
     in_own_network(|| {
