@@ -23,7 +23,7 @@ use crate::device::Device;
 /// Where the files are; gone at a restart of the machine, as the trees are.
 pub(crate) const FOLDER: &str = "/run/weir";
 /// What the files are of: `replaced-4026531840-2`.
-const KINDS: [&str; 3] = ["replaced", "segments", "attached"];
+const KINDS: [&str; 4] = ["replaced", "segments", "upper", "attached"];
 /// The number of the first namespace of processes (include/linux/proc_ns.h, PROC_PID_INIT_INO): from within it one sees all.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
@@ -42,10 +42,15 @@ pub(crate) fn read(path: &Path, interface: &Interface) -> Option<String> {
 
 /// Writes it so that a kill leaves either the file of before or all of the new one.
 pub(crate) fn write(path: &Path, interface: &Interface, rest: &str) -> io::Result<()> {
-    fs::create_dir_all(FOLDER)?;
+    let identity = identity(interface)?;
     let new = path.with_extension("new");
-    fs::write(&new, format!("{} {rest}\n", identity(interface)?))?;
-    fs::rename(new, path)
+    let write = || {
+        fs::create_dir_all(FOLDER)?;
+        fs::write(&new, format!("{identity} {rest}\n"))?;
+        fs::rename(&new, path)
+    };
+    // Without its number, which of a refusal by the kernel would mean that a capability is missing.
+    write().map_err(|error| io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display())))
 }
 
 /// By which an interface is known beside its number, which another may have later: its name, and the address of its device,
@@ -232,6 +237,14 @@ mod tests {
             assert!(!eth0.is_of(other), "{other}");
         }
         assert!(!of("lo", "000000000000").is_of("lo2/000000000000") && !of("tun0", "").is_of("tun1/"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_no_missing_capability() {
+        let lo = Interface::by_name("lo").unwrap();
+        let error = write(Path::new("/proc/self/weir"), &lo, "1").unwrap_err();
+        let said = crate::Error::kernel("making the tree on lo", error).to_string();
+        assert!(said.starts_with("making the tree on lo: cannot write /proc/self/weir: "), "{said}");
     }
 
     #[test]

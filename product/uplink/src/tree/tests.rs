@@ -93,6 +93,32 @@ fn packets_are_small_while_a_slow_tree_is_there() {
     });
 }
 
+/// Where the bridge, VLAN or macvlan has the address, the stack builds the packets there.
+#[test]
+fn packets_of_the_interfaces_above_are_small_too() {
+    on_a_pair(|weir0| {
+        for command in [
+            "ip link add br0 type bridge",
+            "ip link set weir0 master br0",
+            "ip link add link br0 name mac0 type macvlan",
+            "ip link set mac0 gso_max_segs 40",
+        ] {
+            run(command);
+        }
+        let names = ["weir0", "br0", "mac0", "weir1"];
+        let all = || names.map(|name| segments_of(&Interface::by_name(name).unwrap()));
+        let before = all();
+        up(weir0, &plan("10mbit"), false).unwrap();
+        assert_eq!(all(), [1, 1, 1, before[3]]);
+        up(weir0, &plan("100mbit"), false).unwrap();
+        assert_eq!(all(), [8, 8, 8, before[3]]);
+        // One that leaves meanwhile gets back what it had as well.
+        run("ip link set weir0 nomaster");
+        assert!(down(weir0).unwrap());
+        assert_eq!(all(), before);
+    });
+}
+
 /// However the tree went, `down` puts the packets' size back, which else ends segmentation offload for good.
 #[test]
 fn the_packets_size_is_put_back_whoever_removed_the_tree() {
