@@ -37,6 +37,9 @@ pub struct Filters {
     pub has_others: bool,
     /// Is our place taken by somebody else's?
     pub is_taken: bool,
+    /// Those of others on what leaves, by kind and place: before ours, and after it.
+    pub before: Vec<String>,
+    pub after: Vec<String>,
 }
 
 pub fn look(interface: &Interface) -> Result<Filters, Error> {
@@ -63,6 +66,12 @@ fn inspect(interface: u32) -> io::Result<Filters> {
                 _ => {
                     found.has_others = true;
                     found.is_taken |= is_our_place;
+                    if parent == EGRESS && has_clsact {
+                        let (kind, pref) =
+                            (kind_and_options(reply).map_or(String::new(), |(kind, _)| kind), info >> 16);
+                        let side = if pref < PRIORITY { &mut found.before } else { &mut found.after };
+                        side.push(format!("{kind} (pref {pref})"));
+                    }
                 }
             }
         })?;

@@ -16,6 +16,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 mod verdict;
+mod warnings;
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -33,6 +34,7 @@ pub use program::Facts;
 pub use record::{Lost, lost};
 pub use settings::{CUTS_MAX, Policy, Promotion, Settings, Share, Target};
 pub use verdict::{Sample, Verdict, look, watch};
+pub use warnings::warnings;
 
 /// What is wanted at an interface.
 #[derive(Debug, Clone)]

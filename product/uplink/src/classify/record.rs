@@ -29,10 +29,7 @@ pub fn write(interface: &Interface, made: Made) -> Result<(), Error> {
     let words = [(made.tree, "tree"), (made.empty_clsact, "clsact")];
     let words: Vec<&str> = words.iter().filter(|(is_made, _)| *is_made).map(|(_, word)| *word).collect();
     let write = || leftovers::write(&leftovers::path(KIND, interface)?, interface, &words.join(" "));
-    let folder = leftovers::FOLDER;
-    write().map_err(|error| {
-        Error::other(format!("what is made on {} cannot be written down in {folder}", interface.name), error)
-    })
+    write().map_err(|error| Error::kernel(&format!("attaching to {}", interface.name), error))
 }
 
 pub fn read(interface: &Interface) -> Option<Made> {

@@ -17,7 +17,8 @@ Examples:
   weir attach --list
   weir attach --detach eth0
 
-An attach again keeps what it is not told. Needs root or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN; `weir uplink doctor` lists the missing pieces.";
+An attach again keeps what it is not told. Needs root or CAP_SYS_ADMIN,
+CAP_NET_ADMIN and a writable /run/weir; `weir uplink doctor eth0` lists the missing pieces.";
 
 #[derive(Default, clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -109,10 +110,14 @@ pub fn main(args: Args) -> Result<(), Failure> {
     }
     let interface = Interface::by_name(args.interface.as_deref().unwrap_or_default())?;
     let wanted = wanted(&args, &interface)?;
+    let warn = || classify::warnings(&interface).iter().for_each(|said| eprintln!("weir: warning: {said}"));
     if args.dry_run {
-        return show::preview(&interface, &classify::preview(&interface, &wanted)?, args.json);
+        let preview = classify::preview(&interface, &wanted)?;
+        warn();
+        return show::preview(&interface, &preview, args.json);
     }
     let attached = classify::attach(&interface, &wanted)?;
+    warn();
     let tree = tree::find(&interface)?;
     if let Some(tree) = &tree {
         crate::uplink::warn_of_prio(tree);
@@ -135,7 +140,9 @@ fn detach(interface: &Interface, json: bool) -> Result<(), Failure> {
 /// What attaching like this would do, in a line, or its error.
 pub fn would(interface: &Interface, rate: Option<Rate>, replace: bool) -> Result<String, Error> {
     let args = Args { rate, replace, ..Args::default() };
-    Ok(show::would(&classify::preview(interface, &wanted(&args, interface)?)?))
+    let preview = classify::preview(interface, &wanted(&args, interface)?)?;
+    let warnings = classify::warnings(interface).into_iter();
+    Ok(warnings.fold(show::would(&preview), |text, warning| format!("{text}; warning: {warning}")))
 }
 
 /// What is not told stays as an earlier attach has it.
@@ -149,18 +156,7 @@ fn wanted(args: &Args, interface: &Interface) -> Result<Classify, Error> {
     });
     let is_ranked =
         target.map_or(tree.is_some_and(|tree| tree.plan.kind == Kind::Ranked), |target| target == Target::Ranked);
-    let policy = match args.policy {
-        Some(PolicyName::Las) => Policy::Las,
-        Some(PolicyName::Psjf) => Policy::Psjf,
-        Some(PolicyName::Srpt) => Policy::Srpt,
-        Some(PolicyName::Srrt) => Policy::Srrt,
-        None => match earlier {
-            Some(earlier) if is_ranked == (earlier.target == Target::Ranked) => earlier.policy,
-            // What measured best: bands by remaining size gain nothing where a connection may not overtake itself.
-            _ if is_ranked => Policy::Srpt,
-            _ => Policy::Psjf,
-        },
-    };
+    let policy = policy(args, earlier, is_ranked);
     let promotion = match args.promotion {
         Some(PromotionName::WhenEmpty) => Promotion::WhenEmpty,
         Some(PromotionName::Plain) => Promotion::Plain,
@@ -179,6 +175,21 @@ fn wanted(args: &Args, interface: &Interface) -> Result<Classify, Error> {
         clients: clients(args, earlier),
         replace: args.replace,
     })
+}
+
+fn policy(args: &Args, earlier: Option<&Settings>, is_ranked: bool) -> Policy {
+    match args.policy {
+        Some(PolicyName::Las) => Policy::Las,
+        Some(PolicyName::Psjf) => Policy::Psjf,
+        Some(PolicyName::Srpt) => Policy::Srpt,
+        Some(PolicyName::Srrt) => Policy::Srrt,
+        None => match earlier {
+            Some(earlier) if is_ranked == (earlier.target == Target::Ranked) => earlier.policy,
+            // What measured best: bands by remaining size gain nothing where a connection may not overtake itself.
+            _ if is_ranked => Policy::Srpt,
+            _ => Policy::Psjf,
+        },
+    }
 }
 
 fn clients(args: &Args, earlier: Option<&Settings>) -> Option<Clients> {

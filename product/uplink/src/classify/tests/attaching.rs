@@ -141,22 +141,28 @@ fn an_empty_clsact_goes_if_an_attach_made_it() {
     });
 }
 
+fn a_pair() -> Interface {
+    run("ip link add weir0 type veth peer name weir1");
+    run("ip link set weir0 up");
+    Interface::by_name("weir0").unwrap()
+}
+
+/// What is said to be missing.
+fn told() -> Vec<String> {
+    let missing = list().unwrap().iter().filter_map(Attached::missing).collect::<Vec<_>>();
+    missing.into_iter().chain(lost().unwrap().into_iter().map(|lost| lost.what)).collect()
+}
+
+fn slow() -> Classify {
+    Classify { rate: Some("10mbit".parse().unwrap()), replace: true, ..wanted(Policy::Las) }
+}
+
 /// Whatever of it somebody removed, what is left is told and taken away.
 #[test]
 fn lost_pieces_are_told_and_taken_away() {
     in_own_network(|| {
-        let make = || {
-            run("ip link add weir0 type veth peer name weir1");
-            run("ip link set weir0 up");
-            Interface::by_name("weir0").unwrap()
-        };
-        let weir0 = make();
+        let weir0 = a_pair();
         let segments = || crate::device::Device::of(&weir0).unwrap().unwrap().gso_max_segs;
-        let slow = || Classify { rate: Some("10mbit".parse().unwrap()), replace: true, ..wanted(Policy::Las) };
-        let told = || {
-            let missing = list().unwrap().iter().filter_map(Attached::missing).collect::<Vec<_>>();
-            missing.into_iter().chain(lost().unwrap().into_iter().map(|lost| lost.what)).collect::<Vec<_>>()
-        };
         for (removed, what) in [
             ("tc qdisc del dev weir0 root", "removed the bands"),
             ("tc qdisc replace dev weir0 root handle 7: pfifo limit 77", "removed the bands"),
@@ -176,16 +182,38 @@ fn lost_pieces_are_told_and_taken_away() {
                 run("tc qdisc del dev weir0 root");
             }
         }
+    });
+}
+
+#[test]
+fn an_interface_made_anew_is_told_and_forgotten() {
+    in_own_network(|| {
+        let weir0 = a_pair();
         attach(&weir0, &slow()).unwrap();
         // Made whole again, the tree is still one that attaching made.
         run("tc qdisc del dev weir0 clsact");
         assert!(attach(&weir0, &slow()).unwrap().made_tree);
         run("ip link del weir0");
         assert_eq!(told(), Vec::<String>::new());
-        let anew = make();
+        let anew = a_pair();
         let said = told();
         assert!(said.len() == 1 && said[0].contains("made anew"), "{said:?}");
         assert!(detach(&anew).unwrap() && !detach(&anew).unwrap() && told().is_empty());
+    });
+}
+
+/// They may end the search before weir's, or set another priority after it.
+#[test]
+fn other_filters_and_programs_are_named() {
+    with(wanted(Policy::Las), |site| {
+        let warned = || warnings(&site.interface);
+        assert_eq!(warned(), Vec::<String>::new());
+        foreign_filter("ingress", 7);
+        assert_eq!(warned(), Vec::<String>::new());
+        foreign_filter("egress", 7);
+        foreign_filter("egress", 0xc000);
+        let said = warned();
+        assert!(said.len() == 2 && said[0].contains("bpf (pref 7) before") && said[1].contains("after"), "{said:?}");
     });
 }
 
@@ -306,6 +334,30 @@ fn whoever_looks_is_told_whether_responses_are_seen() {
         assert!(verdict.said("lo", &settings).unwrap().contains("port 8000"));
         Pair::new("127.0.0.1").answer(&[&plain(10_000)]);
         assert_eq!(look(&site.interface).unwrap(), Verdict::Ordered);
+    });
+}
+
+/// Of this thread alone, which ends with the test.
+#[test]
+fn the_right_that_is_missing_is_named() {
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+    in_own_network(|| {
+        let interface = lo();
+        attach(&interface, &wanted(Policy::Las)).unwrap();
+        let held = CapabilitySet::NET_ADMIN | CapabilitySet::BPF | CapabilitySet::PERFMON;
+        let sets = CapabilitySets { effective: held, permitted: held, inheritable: CapabilitySet::empty() };
+        set_capabilities(None, sets).unwrap();
+        for said in [
+            list().unwrap_err(),
+            detach(&interface).unwrap_err(),
+            attach(&interface, &wanted(Policy::Las)).unwrap_err(),
+        ] {
+            let said = said.to_string();
+            assert!(
+                said.starts_with("opening the classifier: not allowed, this needs root or CAP_SYS_ADMIN"),
+                "{said}"
+            );
+        }
     });
 }
 
