@@ -52,6 +52,7 @@ pub(crate) fn attach_command(
     flag("rate", experiment.link.to_string());
     flag("policy", policy.name().into());
     flag("into", experiment.qdisc_of(spec).name().into());
+    words.push("--no-watch".into());
     words.extend(spec.attach_flags.iter().cloned());
     Ok(Some(words))
 }
@@ -176,9 +177,10 @@ mod tests {
             words.map(|words| words.join(" "))
         };
         assert_eq!(attach(""), None);
-        let want = "ip netns exec S weir attach cable --port 8080 --rate 10mbit --policy las --into bands";
+        let want = "ip netns exec S weir attach cable --port 8080 --rate 10mbit --policy las --into bands --no-watch";
         assert_eq!(attach("attach = \"las\"").unwrap(), want);
-        let want = "ip netns exec S weir attach cable --port 8080 --rate 10mbit --policy srpt --into ranked --x 1";
+        let want =
+            "ip netns exec S weir attach cable --port 8080 --rate 10mbit --policy srpt --into ranked --no-watch --x 1";
         let run = "attach = \"srpt\"\nqdisc = \"ranked\"\nattach_flags = [\"--x\", \"1\"]";
         assert_eq!(attach(run).unwrap(), want);
     }

@@ -13,7 +13,13 @@ const RTM_GETLINK: u16 = 18;
 /// `struct ifinfomsg`.
 const LINK_BYTES: usize = 16;
 const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
+const IFLA_MASTER: u16 = 10;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_GSO_MAX_SEGS: u16 = 40;
 /// What a kernel that does not tell builds (GSO_MAX_SEGS).
 const GSO_MAX_SEGS: u32 = 65_535;
@@ -61,6 +67,64 @@ impl Device {
     }
 }
 
+/// An interface of this namespace and what it stands on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    pub interface: Interface,
+    /// `bridge`, `vlan`; empty for hardware.
+    pub kind: String,
+    /// The interface in whose name this one sends: its bridge or bond.
+    master: Option<u32>,
+    /// The interface through which this one sends.
+    lower: Option<u32>,
+}
+
+/// Kinds that hand their packets to the device below as they are; the peer of a veth does not.
+const ON_A_LOWER: [&str; 3] = ["vlan", "macvlan", "ipvlan"];
+/// Of one device; those beyond are left as they are.
+const UPPERS_MAX: usize = 256;
+
+pub fn links() -> io::Result<Vec<Link>> {
+    let mut found = Vec::new();
+    Socket::open()?.dump(RTM_GETLINK, &[0; LINK_BYTES], |reply| {
+        let Some(fields) = reply.get(LINK_BYTES..) else { return };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_string();
+        let number = |kind| attribute(fields, kind).and_then(|value| u32_at(value, 0));
+        let Some((index, name)) = u32_at(reply, 4).zip(attribute(fields, IFLA_IFNAME)) else { return };
+        let kind = attribute(fields, IFLA_LINKINFO).and_then(|info| attribute(info, IFLA_INFO_KIND));
+        let is_elsewhere = attribute(fields, IFLA_LINK_NETNSID).is_some();
+        found.push(Link {
+            interface: Interface { index, name: text(name) },
+            kind: kind.map_or(String::new(), text),
+            master: number(IFLA_MASTER),
+            lower: number(IFLA_LINK).filter(|_| !is_elsewhere),
+        });
+    })?;
+    Ok(found)
+}
+
+/// The interfaces whose packets leave through this one: its bridge or bond, VLANs and macvlans on it, and theirs.
+pub fn uppers(links: &[Link], interface: &Interface) -> Vec<Interface> {
+    let mut found = vec![interface.clone()];
+    let mut at = 0;
+    while at < found.len() && found.len() < UPPERS_MAX {
+        let index = found[at].index;
+        let own = links.iter().find(|link| link.interface.index == index);
+        let is_upper = |link: &&Link| {
+            own.is_some_and(|own| own.master == Some(link.interface.index))
+                || (link.lower == Some(index) && ON_A_LOWER.contains(&link.kind.as_str()))
+        };
+        let new: Vec<Interface> = links.iter().filter(is_upper).map(|link| link.interface.clone()).collect();
+        for upper in new {
+            if !found.contains(&upper) {
+                found.push(upper);
+            }
+        }
+        at += 1;
+    }
+    found.split_off(1)
+}
+
 /// Asks the driver. The file `speed` in sysfs has the same number, but only of the interfaces of the namespace that sysfs
 /// was mounted in.
 fn speed(name: &str) -> Option<Rate> {
@@ -94,6 +158,30 @@ fn speed(name: &str) -> Option<Rate> {
 mod tests {
     use super::*;
     use crate::testing::{in_own_network, run};
+
+    #[test]
+    fn uppers_are_those_whose_packets_leave_below() {
+        in_own_network(|| {
+            for command in [
+                "ip link add weir0 type veth peer name weir1",
+                "ip link add br0 type bridge",
+                "ip link set weir0 master br0",
+                "ip link add link br0 name mac0 type macvlan",
+                "ip link add link weir1 name mac1 type macvlan",
+            ] {
+                run(command);
+            }
+            let links = links().unwrap();
+            let uppers = |name: &str| {
+                let uppers = uppers(&links, &Interface::by_name(name).unwrap());
+                uppers.into_iter().map(|upper| upper.name).collect::<Vec<_>>()
+            };
+            assert_eq!(uppers("weir0"), ["br0", "mac0"]);
+            assert_eq!(uppers("weir1"), ["mac1"]);
+            assert_eq!(uppers("br0"), ["mac0"]);
+            assert!(uppers("lo").is_empty() && uppers("mac0").is_empty());
+        });
+    }
 
     #[test]
     fn a_veth_pair_says_10_gigabit_and_loopback_nothing() {

@@ -74,6 +74,12 @@ fn privileges() -> Vec<Finding> {
             needs: "root, or this capability",
         },
         Finding {
+            what: "CAP_SYS_ADMIN",
+            state: State::of(holds(CAP_SYS_ADMIN)),
+            used_for: "attach: finding its program again",
+            needs: "root, or this capability",
+        },
+        Finding {
             what: "CAP_PERFMON",
             state: State::of(holds(CAP_PERFMON) || holds(CAP_SYS_ADMIN)),
             used_for: "attach",

@@ -1,6 +1,8 @@
 //! `weir attach` of a weir built without BPF: it says so.
 
+use ::uplink::Interface;
 use cli::Failure;
+use units::Rate;
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: weir attach eth0 --rate 10mbit  (in a weir built with the feature bpf)")]
@@ -9,6 +11,12 @@ pub struct Args {
     _any: Vec<String>,
 }
 
+const MISSING: &str = "this build of weir has no `attach`; build it with `--features bpf`";
+
 pub fn main(_args: Args) -> Result<(), Failure> {
-    Err(Failure::Failed("this build of weir has no `attach`; build it with `--features bpf`".to_string()))
+    Err(Failure::Failed(MISSING.to_string()))
+}
+
+pub fn would(_interface: &Interface, _rate: Option<Rate>, _replace: bool) -> Result<String, &'static str> {
+    Err(MISSING)
 }

@@ -11,6 +11,7 @@ use super::counters::Sizes;
 use super::cuts::Cuts;
 use super::filter::{self, Filters};
 use super::program::Program;
+use super::record::{self, Made};
 use super::settings::{Settings, Share, Target};
 use crate::constants::BANDS_MAX;
 use crate::device::Device;
@@ -30,9 +31,7 @@ pub struct Preview {
 /// Hangs the classifier at the interface, in the place of an earlier one, and makes the tree or sets its rate.
 pub fn attach(interface: &Interface, wanted: &Classify) -> Result<Settings, Error> {
     let attach = || {
-        let site = Site::look(interface, wanted)?;
-        let plan = site.plan(wanted)?;
-        let settings = site.settings(wanted, &plan)?;
+        let (site, plan, settings) = inspect(interface, wanted)?;
         site.install(wanted, &plan, &settings)?;
         Ok(settings)
     };
@@ -40,13 +39,23 @@ pub fn attach(interface: &Interface, wanted: &Classify) -> Result<Settings, Erro
     interface.explain(attach())
 }
 
-/// What [`attach`] would do.
+/// What [`attach`] would do, or its error. The kernel takes the program and forgets it.
 pub fn preview(interface: &Interface, wanted: &Classify) -> Result<Preview, Error> {
+    let preview = || {
+        let (site, tree, settings) = inspect(interface, wanted)?;
+        Program::load(&settings.to_bytes(), None)?;
+        Ok(Preview { settings, tree, is_again: site.earlier.is_some() })
+    };
+    interface.explain(preview())
+}
+
+/// All that is checked before anything is changed.
+fn inspect<'a>(interface: &'a Interface, wanted: &Classify) -> Result<(Site<'a>, Plan, Settings), Error> {
     let site = Site::look(interface, wanted)?;
-    let tree = site.plan(wanted)?;
-    tree.check()?;
-    let settings = site.settings(wanted, &tree)?;
-    Ok(Preview { settings, tree, is_again: site.earlier.is_some() })
+    let plan = site.plan(wanted)?;
+    tree::check(interface, &plan, wanted.replace)?;
+    let settings = site.settings(wanted, &plan)?;
+    Ok((site, plan, settings))
 }
 
 /// Takes the classifier from the interface, and the tree and the clsact if attaching made them. False if there was none.
@@ -57,22 +66,32 @@ pub fn detach(interface: &Interface) -> Result<bool, Error> {
 
 fn take_away(interface: &Interface) -> Result<bool, Error> {
     let filters = filter::look(interface)?;
+    let program = filters.ours.map(Program::open).transpose()?;
+    let settings = match &program {
+        Some(program) => program.settings()?.and_then(|bytes| Settings::from_bytes(&bytes)),
+        None => None,
+    };
+    let record = record::read(interface);
+    let was_attached = record::forget_earlier(interface) || record.is_some() || program.is_some();
+    let record = record.unwrap_or_default();
+    let made = settings.map_or(record, |made| Made { tree: made.made_tree, empty_clsact: made.made_clsact });
+    let mut is_put_back = false;
     // The tree of `weir uplink up` stays; what is left of one that has gone does not.
-    let has_tree = !matches!(tree::find(interface), Ok(None));
-    let Some(id) = filters.ours else { return if has_tree { Ok(false) } else { tree::put_back(interface) } };
-    let program = Program::open(id)?;
-    let settings = program.settings()?.and_then(|bytes| Settings::from_bytes(&bytes));
-    if !has_tree {
+    if matches!(tree::find(interface), Ok(None)) {
         // Somebody may have put something else in the tree's place since: that stays.
-        tree::put_back(interface)?;
-    } else if settings.as_ref().is_some_and(|settings| settings.made_tree) {
+        is_put_back = tree::put_back(interface)?;
+    } else if made.tree {
         tree::down(interface)?;
     }
-    program.take_down(interface)?;
-    if settings.is_some_and(|settings| settings.made_clsact) && !filters.has_others {
+    if let Some(program) = &program {
+        record::write(interface, made)?;
+        program.take_down(interface)?;
+    }
+    if made.empty_clsact && filters.has_clsact && !filters.has_others {
         filter::remove_clsact(interface)?;
     }
-    Ok(true)
+    record::forget(interface);
+    Ok(was_attached || is_put_back)
 }
 
 /// Of so many bands for responses, those for clients that had more than their share. With more than one of them a crawler
@@ -86,6 +105,8 @@ struct Site<'a> {
     interface: &'a Interface,
     filters: Filters,
     earlier: Option<(Program, Settings)>,
+    /// What an attach made that was ended half way or has lost its program.
+    record: Option<Made>,
     /// An error stands for a tree of ours that is not whole.
     tree: Result<Option<Tree>, Error>,
 }
@@ -101,12 +122,18 @@ impl<'a> Site<'a> {
             return Err(Error::new(format!("{name} is down: run `ip link set {name} up` first")));
         }
         let filters = filter::look(interface)?;
+        if filters.has_ingress {
+            return Err(Error::new(format!(
+                "{name} has an ingress qdisc, which has no place for what leaves: run `tc qdisc del dev {name} ingress && tc qdisc add dev {name} clsact`, and add its filters again, which a clsact takes as they are"
+            )));
+        }
         if filters.is_taken {
             let (priority, handle) = (filter::PRIORITY, filter::HANDLE);
             return Err(Error::new(format!(
                 "a filter of another program has the place of weir's on {name} (handle {handle}): run `tc filter del dev {name} egress pref {priority}` to remove it"
             )));
         }
+        tree::check_root(interface, wanted.replace)?;
         let earlier = filters.ours.map(Program::open).transpose()?;
         let earlier = match earlier {
             Some(program) => {
@@ -116,7 +143,7 @@ impl<'a> Site<'a> {
             }
             None => None,
         };
-        Ok(Site { interface, filters, earlier, tree: tree::find(interface) })
+        Ok(Site { interface, filters, earlier, record: record::read(interface), tree: tree::find(interface) })
     }
 
     /// The tree that will be there.
@@ -153,7 +180,15 @@ impl<'a> Site<'a> {
     }
 
     fn has_made_tree(&self) -> bool {
-        self.earlier.as_ref().is_some_and(|(_, settings)| settings.made_tree)
+        let record = self.record.is_some_and(|made| made.tree);
+        self.earlier.as_ref().map_or(record, |(_, settings)| settings.made_tree)
+    }
+
+    /// Is the clsact ours, or will it be?
+    fn makes_clsact(&self) -> bool {
+        let Filters { has_clsact, ours, has_others, .. } = self.filters;
+        let is_left = self.record.is_some_and(|made| made.empty_clsact) && ours.is_none() && !has_others;
+        self.earlier.as_ref().map_or(!has_clsact || is_left, |(_, settings)| settings.made_clsact)
     }
 
     fn settings(&self, wanted: &Classify, plan: &Plan) -> Result<Settings, Error> {
@@ -171,8 +206,6 @@ impl<'a> Site<'a> {
             _ => bands,
         };
         let cuts = wanted.cuts.resolve(wanted.policy, for_sizes, sizes.as_ref())?;
-        let earlier = self.earlier.as_ref().map(|(_, settings)| settings);
-        let is_empty = !self.filters.has_others && self.filters.ours.is_none();
         let mut ports = wanted.ports.clone();
         ports.sort_unstable();
         ports.dedup();
@@ -180,8 +213,7 @@ impl<'a> Site<'a> {
             policy: wanted.policy,
             target,
             promotion: wanted.promotion,
-            // An empty clsact does nothing: it is taken for one that a killed attach left.
-            made_clsact: earlier.map_or(is_empty, |earlier| earlier.made_clsact),
+            made_clsact: self.makes_clsact(),
             made_tree: self.has_made_tree() || !matches!(self.tree, Ok(Some(_))),
             share: share.and_then(|clients| Share::of(clients, plan.rate, cuts.len(), bands)),
             cuts,
@@ -192,9 +224,16 @@ impl<'a> Site<'a> {
 
     fn install(&self, wanted: &Classify, plan: &Plan, settings: &Settings) -> Result<(), Error> {
         let program = Program::load(&settings.to_bytes(), self.earlier.as_ref().map(|(program, _)| program))?;
-        let done =
-            program.hang(self.interface).and_then(|()| tree::up(self.interface, plan, wanted.replace).map(|_| ()));
-        let Err(error) = done else { return Ok(()) };
+        let made = Made { tree: settings.made_tree, empty_clsact: settings.made_clsact };
+        record::write(self.interface, made)?;
+        let done = program
+            .hang(self.interface)
+            .and_then(|()| record::write(self.interface, Made { empty_clsact: false, ..made }))
+            .and_then(|()| tree::up(self.interface, plan, wanted.replace).map(|_| ()));
+        let Err(error) = done else {
+            record::forget_earlier(self.interface);
+            return Ok(());
+        };
         match self.undo(&program) {
             Ok(()) => Err(error),
             Err(undo) => Err(Error::undo(error, format!("the classifier before on {}", self.interface.name), undo)),
@@ -203,6 +242,10 @@ impl<'a> Site<'a> {
 
     /// Puts the earlier program back, or takes away what [`Site::install`] made.
     fn undo(&self, program: &Program) -> Result<(), Error> {
+        match self.record {
+            Some(made) => record::write(self.interface, made)?,
+            None => record::forget(self.interface),
+        }
         if let Some((earlier, _)) = &self.earlier {
             return earlier.hang(self.interface);
         }

@@ -29,12 +29,17 @@ const TCA_BPF_ID: u16 = 11;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Filters {
     pub has_clsact: bool,
+    /// Is an `ingress` qdisc in its place? A program meant for what leaves would hang there at what comes in.
+    pub has_ingress: bool,
     /// The number of our program.
     pub ours: Option<u32>,
     /// Is there a filter that is not ours?
     pub has_others: bool,
     /// Is our place taken by somebody else's?
     pub is_taken: bool,
+    /// Those of others on what leaves, by kind and place: before ours, and after it.
+    pub before: Vec<String>,
+    pub after: Vec<String>,
 }
 
 pub fn look(interface: &Interface) -> Result<Filters, Error> {
@@ -44,10 +49,10 @@ pub fn look(interface: &Interface) -> Result<Filters, Error> {
 
 fn inspect(interface: u32) -> io::Result<Filters> {
     let mut netlink = Socket::open()?;
-    let mut found = Filters { has_clsact: with_clsact(&mut netlink)?.contains(&interface), ..Filters::default() };
-    if !found.has_clsact {
-        return Ok(found);
-    }
+    let kind = beside_root(&mut netlink)?.into_iter().find(|(index, _)| *index == interface).map(|(_, kind)| kind);
+    let Some(kind) = kind else { return Ok(Filters::default()) };
+    let has_clsact = kind == "clsact";
+    let mut found = Filters { has_clsact, has_ingress: !has_clsact, ..Filters::default() };
     for parent in [INGRESS, EGRESS] {
         netlink.dump(RTM_GETTFILTER, &tcm(interface, 0, parent), |reply| {
             // A chain of filters is told once by itself, without a handle.
@@ -61,6 +66,12 @@ fn inspect(interface: u32) -> io::Result<Filters> {
                 _ => {
                     found.has_others = true;
                     found.is_taken |= is_our_place;
+                    if parent == EGRESS && has_clsact {
+                        let (kind, pref) =
+                            (kind_and_options(reply).map_or(String::new(), |(kind, _)| kind), info >> 16);
+                        let side = if pref < PRIORITY { &mut found.before } else { &mut found.after };
+                        side.push(format!("{kind} (pref {pref})"));
+                    }
                 }
             }
         })?;
@@ -81,13 +92,13 @@ fn our_program(reply: &[u8]) -> Option<u32> {
     is_ours.then(|| attribute(options, TCA_BPF_ID).and_then(|id| u32_at(id, 0))).flatten()
 }
 
-/// The numbers of the interfaces that have a `clsact`.
-pub fn with_clsact(netlink: &mut Socket) -> io::Result<Vec<u32>> {
+/// The interfaces, by their numbers, that have a `clsact`, or an `ingress` in its place.
+pub fn beside_root(netlink: &mut Socket) -> io::Result<Vec<(u32, String)>> {
     let mut found = Vec::new();
     netlink.dump(RTM_GETQDISC, &tcm(0, 0, 0), |reply| {
-        if kind_and_options(reply).is_some_and(|(kind, _)| kind == "clsact") {
-            found.extend(u32_at(reply, 4));
-        }
+        let kind = kind_and_options(reply).map(|(kind, _)| kind);
+        let kind = kind.filter(|kind| ["clsact", "ingress"].contains(&kind.as_str()));
+        found.extend(u32_at(reply, 4).zip(kind));
     })?;
     Ok(found)
 }

@@ -11,9 +11,12 @@ mod counters;
 mod cuts;
 mod filter;
 mod program;
+mod record;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod verdict;
+mod warnings;
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -28,7 +31,10 @@ pub use attach::{Preview, attach, detach, preview};
 pub use counters::{BandCounters, Counters};
 pub use cuts::Cuts;
 pub use program::Facts;
+pub use record::{Lost, lost};
 pub use settings::{CUTS_MAX, Policy, Promotion, Settings, Share, Target};
+pub use verdict::{Sample, Verdict, look, watch};
+pub use warnings::warnings;
 
 /// What is wanted at an interface.
 #[derive(Debug, Clone)]
@@ -68,12 +74,19 @@ pub struct Attached {
     pub counters: Counters,
 }
 
+impl Attached {
+    /// What it needs and somebody has removed since, with the cure.
+    pub fn missing(&self) -> Option<String> {
+        record::missing(self)
+    }
+}
+
 /// Every classifier of ours in this network namespace.
 pub fn list() -> Result<Vec<Attached>, Error> {
     let doing = "looking for classifiers";
-    let indices = Socket::open().and_then(|mut netlink| filter::with_clsact(&mut netlink));
+    let indices = Socket::open().and_then(|mut netlink| filter::beside_root(&mut netlink));
     let mut found = Vec::new();
-    for index in indices.map_err(|error| Error::kernel(doing, error))? {
+    for (index, _) in indices.map_err(|error| Error::kernel(doing, error))? {
         // An interface that has gone meanwhile has none.
         let Ok(interface) = Interface::named(index) else { continue };
         match find(&interface) {

@@ -23,6 +23,9 @@ pub const SIZES_MAP: &str = "weir_sizes";
 pub const TOLD_MAP: &str = "weir_told";
 const FLOWS_MAP: &str = "weir_flows";
 const MAPS_MAX: usize = 16;
+const OPENING: &str = "opening the classifier";
+/// Whoever may load programs may not open them by their numbers, which is how they are found again.
+const BY_NUMBER: &str = "root or CAP_SYS_ADMIN (beside CAP_BPF and CAP_PERFMON)";
 
 /// The program of an interface, in the kernel.
 pub struct Program {
@@ -58,7 +61,7 @@ impl Program {
         let refuse = |error: libbpf_rs::Error| match error.kind() {
             ErrorKind::PermissionDenied if !is_privileged() => Error::NotAllowed {
                 doing: "loading the classifier".into(),
-                needs: "root or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON",
+                needs: "root or CAP_SYS_ADMIN and CAP_NET_ADMIN",
                 cause: error.into(),
             },
             _ => Error::Missing {
@@ -75,15 +78,14 @@ impl Program {
 
     /// The program with this number.
     pub fn open(id: u32) -> Result<Program, Error> {
-        Program::of(libbpf_rs::Program::fd_from_id(id).map_err(|error| failure("reading the classifier", error))?)
+        Program::of(libbpf_rs::Program::fd_from_id(id).map_err(|error| failure(OPENING, BY_NUMBER, error))?)
     }
 
     fn of(fd: OwnedFd) -> Result<Program, Error> {
-        let doing = "reading the classifier";
-        let (facts, ids) = info(fd.as_fd()).map_err(|error| Error::kernel(doing, error))?;
+        let (facts, ids) = info(fd.as_fd()).map_err(|error| Error::kernel(OPENING, error))?;
         let mut maps = Vec::new();
         for id in ids {
-            let map = MapHandle::from_map_id(id).map_err(|error| failure(doing, error))?;
+            let map = MapHandle::from_map_id(id).map_err(|error| failure(OPENING, BY_NUMBER, error))?;
             maps.push((map.name().to_string_lossy().into_owned(), map));
         }
         Ok(Program { fd, maps, facts })
@@ -93,21 +95,21 @@ impl Program {
     pub fn hang(&self, interface: &Interface) -> Result<(), Error> {
         let doing = format!("hanging the classifier at {}", interface.name);
         let mut hook = hook(self.fd.as_fd(), interface);
-        hook.create().map_err(|error| failure(&doing, error))?;
-        hook.replace(true).attach().map_err(|error| failure(&doing, error))?;
+        hook.create().map_err(|error| failure(&doing, "root or CAP_NET_ADMIN", error))?;
+        hook.replace(true).attach().map_err(|error| failure(&doing, "root or CAP_NET_ADMIN", error))?;
         Ok(())
     }
 
     /// Takes whatever program of ours hangs at the interface away.
     pub fn take_down(&self, interface: &Interface) -> Result<(), Error> {
         let doing = format!("taking the classifier from {}", interface.name);
-        hook(self.fd.as_fd(), interface).detach().map_err(|error| failure(&doing, error))
+        hook(self.fd.as_fd(), interface).detach().map_err(|error| failure(&doing, "root or CAP_NET_ADMIN", error))
     }
 
     pub fn settings(&self) -> Result<Option<Vec<u8>>, Error> {
         let Some(map) = self.map(SETTINGS_MAP) else { return Ok(None) };
         let value = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
-        let value = value.map_err(|error| failure("reading the classifier's settings", error))?;
+        let value = value.map_err(|error| failure("reading the classifier's settings", "root or CAP_BPF", error))?;
         Ok(value.filter(|bytes| bytes.len() == SETTINGS_BYTES))
     }
 
@@ -115,7 +117,9 @@ impl Program {
     pub fn sums(&self, map: &str, entry: u32) -> Result<Vec<u64>, Error> {
         let Some(map) = self.map(map) else { return Ok(Vec::new()) };
         let values = map.lookup_percpu(&entry.to_ne_bytes(), MapFlags::ANY);
-        let values = values.map_err(|error| failure("reading the classifier's counters", error))?.unwrap_or_default();
+        let values = values
+            .map_err(|error| failure("reading the classifier's counters", "root or CAP_BPF", error))?
+            .unwrap_or_default();
         let mut sums = vec![0u64; map.value_size() as usize / 8];
         for value in &values {
             for (sum, word) in sums.iter_mut().zip(value.chunks_exact(8)) {
@@ -157,9 +161,9 @@ fn hook(program: BorrowedFd<'_>, interface: &Interface) -> TcHook {
     hook
 }
 
-fn failure(doing: &str, error: libbpf_rs::Error) -> Error {
+fn failure(doing: &str, needs: &'static str, error: libbpf_rs::Error) -> Error {
     match error.kind() {
-        ErrorKind::PermissionDenied => Error::NotAllowed { doing: doing.into(), needs: "root", cause: error.into() },
+        ErrorKind::PermissionDenied => Error::NotAllowed { doing: doing.into(), needs, cause: error.into() },
         _ => Error::other(doing, error),
     }
 }

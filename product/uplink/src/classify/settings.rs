@@ -2,9 +2,10 @@
 //! about an attached program is read from the kernel.
 
 pub use crate::constants::CUTS_MAX;
+use sched::policy::ClientShareSpec;
 use units::{Nanos, Rate};
 
-use super::Clients;
+use super::{Clients, Cuts};
 use crate::constants::{
     BAND_DATA_FIRST, BANDS_MAX, CUTS_AT, LAYOUT, PORT_WORDS, PORTS_AT, PRIORITIES_AT, SETTINGS_BYTES, SHARE_AT,
 };
@@ -153,6 +154,24 @@ impl Share {
     }
 }
 
+impl Settings {
+    /// How clients share the link, as it was wanted; `None` where they do not.
+    pub fn clients(&self) -> Option<Clients> {
+        let Share { allowance_bytes, link_bytes_per_s, v4_bits, v6_bits, .. } = self.share?;
+        let rate = link_bytes_per_s.checked_mul(8).and_then(Rate::from_bits_per_s);
+        let is_so =
+            |share: &ClientShareSpec| share.of_link(rate).is_some_and(|share| share.allowance_bytes == allowance_bytes);
+        let named = [ClientShareSpec::On, ClientShareSpec::Strict].into_iter().find(is_so);
+        Some(Clients { share: named.unwrap_or(ClientShareSpec::Allowance(allowance_bytes)), v4_bits, v6_bits })
+    }
+
+    /// Where the bands are cut, as it was wanted, as far as that can be told.
+    pub fn wanted_cuts(&self) -> Cuts {
+        let usual = Cuts::Usual.resolve(self.policy, self.cuts.len() as u8 + 1, None);
+        if usual.is_ok_and(|usual| usual == self.cuts) { Cuts::Usual } else { Cuts::Given(self.cuts.clone()) }
+    }
+}
+
 const MADE_CLSACT: u32 = 1;
 const MADE_TREE: u32 = 2;
 
@@ -206,6 +225,33 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_wanted_is_read_back() {
+        let rate: Rate = "9500kbit".parse().unwrap();
+        let [on, strict, off, given] =
+            [ClientShareSpec::On, ClientShareSpec::Strict, ClientShareSpec::Off, ClientShareSpec::Allowance(77_777)];
+        for share in [on, strict, given, off] {
+            let clients = Clients { share, v4_bits: 24, v6_bits: 56 };
+            let usual = Cuts::Usual.resolve(Policy::Psjf, 13, None).unwrap();
+            for (cuts, wanted) in [(usual, Cuts::Usual), (vec![7, 70], Cuts::Given(vec![7, 70]))] {
+                let settings = Settings {
+                    policy: Policy::Psjf,
+                    target: Target::Bands,
+                    promotion: Promotion::Plain,
+                    made_clsact: false,
+                    made_tree: true,
+                    share: Share::of(clients, rate, cuts.len(), 13),
+                    cuts,
+                    priorities: [0; BANDS_MAX],
+                    ports: vec![8080],
+                };
+                let found = settings.clients();
+                assert_eq!(found, (share != off).then_some(clients));
+                assert_eq!(settings.wanted_cuts(), wanted);
+            }
+        }
+    }
 
     #[test]
     fn settings_read_back() {

@@ -95,7 +95,8 @@ fn permille(share_bytes_per_s: u64, link_bytes_per_s: u64) -> u16 {
     if share_bytes_per_s <= 1 || link_bytes_per_s == 0 {
         return 0;
     }
-    u16::try_from((share_bytes_per_s * 1000).div_ceil(link_bytes_per_s)).unwrap_or(u16::MAX)
+    // Both were rounded to whole bytes.
+    u16::try_from((share_bytes_per_s * 1000 + link_bytes_per_s / 2) / link_bytes_per_s).unwrap_or(u16::MAX)
 }
 
 /// What each band counted, by number; a band that has gone since counts nothing.

@@ -21,31 +21,36 @@ use crate::Interface;
 use crate::device::Device;
 
 /// Where the files are; gone at a restart of the machine, as the trees are.
-pub(super) const FOLDER: &str = "/run/weir";
+pub(crate) const FOLDER: &str = "/run/weir";
 /// What the files are of: `replaced-4026531840-2`.
-const KINDS: [&str; 2] = ["replaced", "segments"];
+const KINDS: [&str; 4] = ["replaced", "segments", "upper", "attached"];
 /// The number of the first namespace of processes (include/linux/proc_ns.h, PROC_PID_INIT_INO): from within it one sees all.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// The file of this kind for an interface of the calling thread's namespace.
-pub(super) fn path(kind: &str, interface: &Interface) -> io::Result<PathBuf> {
+pub(crate) fn path(kind: &str, interface: &Interface) -> io::Result<PathBuf> {
     let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
     Ok(Path::new(FOLDER).join(format!("{kind}-{namespace}-{}", interface.index)))
 }
 
 /// The text of a file of ours without its first word, if that says it is for this interface.
-pub(super) fn read(path: &Path, interface: &Interface) -> Option<String> {
+pub(crate) fn read(path: &Path, interface: &Interface) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let (whose, rest) = text.trim_end_matches('\n').split_once(' ')?;
     identity(interface).ok()?.is_of(whose).then(|| rest.to_string())
 }
 
 /// Writes it so that a kill leaves either the file of before or all of the new one.
-pub(super) fn write(path: &Path, interface: &Interface, rest: &str) -> io::Result<()> {
-    fs::create_dir_all(FOLDER)?;
+pub(crate) fn write(path: &Path, interface: &Interface, rest: &str) -> io::Result<()> {
+    let identity = identity(interface)?;
     let new = path.with_extension("new");
-    fs::write(&new, format!("{} {rest}\n", identity(interface)?))?;
-    fs::rename(new, path)
+    let write = || {
+        fs::create_dir_all(FOLDER)?;
+        fs::write(&new, format!("{identity} {rest}\n"))?;
+        fs::rename(&new, path)
+    };
+    // Without its number, which of a refusal by the kernel would mean that a capability is missing.
+    write().map_err(|error| io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display())))
 }
 
 /// By which an interface is known beside its number, which another may have later: its name, and the address of its device,
@@ -85,8 +90,28 @@ pub fn forget_namespace(number: u64) {
     remove(&files().into_iter().filter(|file| file.namespace == number).collect::<Vec<_>>());
 }
 
+/// The interfaces of the calling thread's namespace that there is a file of this kind for, by number and name.
+pub(crate) fn interfaces(kind: &str) -> io::Result<Vec<Interface>> {
+    let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
+    let start = format!("{kind}-{namespace}-");
+    let interface = |file: Kept| {
+        let index = file.path.file_name()?.to_str()?.strip_prefix(&start)?.parse().ok()?;
+        let text = fs::read_to_string(&file.path).ok()?;
+        let name = text.split([' ', '/']).next()?.to_string();
+        Some(Interface { index, name })
+    };
+    Ok(files().into_iter().filter_map(interface).collect())
+}
+
+/// Removes what is kept for an interface that is no more.
+pub(crate) fn forget_interface(interface: &Interface) {
+    for path in KINDS.iter().filter_map(|kind| path(kind, interface).ok()) {
+        let _ = fs::remove_file(path);
+    }
+}
+
 /// Removes the files of namespaces that are no more. What cannot be found out or removed stays.
-pub(super) fn sweep() {
+pub(crate) fn sweep() {
     let files = files();
     let mut gone: BTreeSet<u64> = files.iter().map(|file| file.namespace).collect();
     if take_out_living(&mut gone).is_ok() {
@@ -212,6 +237,14 @@ mod tests {
             assert!(!eth0.is_of(other), "{other}");
         }
         assert!(!of("lo", "000000000000").is_of("lo2/000000000000") && !of("tun0", "").is_of("tun1/"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_no_missing_capability() {
+        let lo = Interface::by_name("lo").unwrap();
+        let error = write(Path::new("/proc/self/weir"), &lo, "1").unwrap_err();
+        let said = crate::Error::kernel("making the tree on lo", error).to_string();
+        assert!(said.starts_with("making the tree on lo: cannot write /proc/self/weir: "), "{said}");
     }
 
     #[test]

@@ -22,7 +22,7 @@
 mod build;
 mod found;
 mod keep;
-mod leftovers;
+pub(crate) mod leftovers;
 mod segments;
 #[cfg(test)]
 mod tests;
@@ -35,7 +35,7 @@ use crate::netlink::Socket;
 use crate::{Counted, Error, Interface};
 
 pub use leftovers::forget_namespace;
-pub use up::{Change, down, put_back, up};
+pub use up::{Change, check, check_root, down, put_back, up};
 
 /// For SYN-ACK, RST and what else carries no data.
 pub const CONTROL_BAND: u8 = 0;

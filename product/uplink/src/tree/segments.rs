@@ -12,11 +12,14 @@ use std::path::Path;
 use units::{Nanos, Rate};
 
 use super::leftovers::{self, path};
+use crate::Interface;
+use crate::device::{Device, Link, links, uppers};
 use crate::netlink::{Body, Socket};
-use crate::{Interface, device::Device};
 
 /// What its files are called.
 const KIND: &str = "segments";
+/// And those of the interfaces above.
+const UPPER: &str = "upper";
 const RTM_SETLINK: u16 = 19;
 /// `struct ifinfomsg`; the interface's number is at 4.
 const LINK_BYTES: usize = 16;
@@ -24,9 +27,21 @@ const IFLA_GSO_MAX_SEGS: u16 = 40;
 /// Link time that one packet may take; but a segment is never cut.
 const PACKET_FOR: Nanos = Nanos::from_millis(1);
 
-/// Bounds the packets for a link of this rate. True if they were not bounded before.
+/// Bounds the packets for a link of this rate, also of the interfaces above, where the stack builds what leaves here. True if
+/// they were not bounded before.
 pub fn bound(netlink: &mut Socket, interface: &Interface, device: &Device, rate: Rate) -> io::Result<bool> {
-    let path = path(KIND, interface)?;
+    let is_new = bound_one(netlink, interface, device, rate, KIND)?;
+    for upper in uppers(&links()?, interface) {
+        // One with a tree of its own is bounded for that.
+        if let (false, Some(device)) = (is_kept(KIND, &upper), Device::of(&upper)?) {
+            bound_one(netlink, &upper, &device, rate, UPPER)?;
+        }
+    }
+    Ok(is_new)
+}
+
+fn bound_one(netlink: &mut Socket, interface: &Interface, device: &Device, rate: Rate, kind: &str) -> io::Result<bool> {
+    let path = path(kind, interface)?;
     let kept = kept(&path, interface, device);
     let before = kept.unwrap_or(device.gso_max_segs);
     let wanted = segments(rate, device.mtu_bytes).min(before);
@@ -40,7 +55,24 @@ pub fn bound(netlink: &mut Socket, interface: &Interface, device: &Device, rate:
 
 /// Puts back what [`bound`] found. False where it changed nothing, or somebody else has since.
 pub fn release(netlink: &mut Socket, interface: &Interface) -> io::Result<bool> {
-    let path = path(KIND, interface)?;
+    let is_bound = release_one(netlink, interface, KIND)?;
+    let links = links()?;
+    // Also of those that have been taken off the interface since; but not what another tree is below of.
+    for upper in leftovers::interfaces(UPPER)? {
+        let is_below = |link: &&Link| {
+            link.interface.index != interface.index
+                && is_kept(KIND, &link.interface)
+                && uppers(&links, &link.interface).contains(&upper)
+        };
+        if !links.iter().any(|link| is_below(&link)) {
+            release_one(netlink, &upper, UPPER)?;
+        }
+    }
+    Ok(is_bound)
+}
+
+fn release_one(netlink: &mut Socket, interface: &Interface, kind: &str) -> io::Result<bool> {
+    let path = path(kind, interface)?;
     let device = Device::of(interface)?;
     let before = device.as_ref().and_then(|device| kept(&path, interface, device));
     let is_bound = before.is_some() && before != device.map(|device| device.gso_max_segs);
@@ -50,6 +82,10 @@ pub fn release(netlink: &mut Socket, interface: &Interface) -> io::Result<bool> 
     // Mostly there is none.
     let _ = fs::remove_file(path);
     Ok(is_bound)
+}
+
+fn is_kept(kind: &str, interface: &Interface) -> bool {
+    path(kind, interface).is_ok_and(|path| leftovers::read(&path, interface).is_some())
 }
 
 fn segments(rate: Rate, mtu_bytes: u32) -> u32 {

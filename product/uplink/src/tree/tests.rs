@@ -48,7 +48,7 @@ fn goes_up_is_found_and_goes_down() {
         let before = everything(weir0);
         assert_eq!(find(weir0).unwrap(), None);
         assert!(!down(weir0).unwrap(), "there is nothing to remove");
-        for rate in ["1mbit", "10mbit", "9999999bit", "1gbit", "10gbit"] {
+        for rate in ["1mbit", "9500kbit", "10mbit", "9999999bit", "1gbit", "10gbit"] {
             for (bands, share_permille, other_share_permille) in [(15, 0, 0), (9, 7, 300), (15, 57, 200), (8, 114, 200)]
             {
                 let plan = Plan { bands, share_permille, other_share_permille, packets_per_band: 50, ..plan(rate) };
@@ -90,6 +90,32 @@ fn packets_are_small_while_a_slow_tree_is_there() {
         run("ip link set weir0 gso_max_segs 5");
         down(weir0).unwrap();
         assert_eq!(segments_of(weir0), 5);
+    });
+}
+
+/// Where the bridge, VLAN or macvlan has the address, the stack builds the packets there.
+#[test]
+fn packets_of_the_interfaces_above_are_small_too() {
+    on_a_pair(|weir0| {
+        for command in [
+            "ip link add br0 type bridge",
+            "ip link set weir0 master br0",
+            "ip link add link br0 name mac0 type macvlan",
+            "ip link set mac0 gso_max_segs 40",
+        ] {
+            run(command);
+        }
+        let names = ["weir0", "br0", "mac0", "weir1"];
+        let all = || names.map(|name| segments_of(&Interface::by_name(name).unwrap()));
+        let before = all();
+        up(weir0, &plan("10mbit"), false).unwrap();
+        assert_eq!(all(), [1, 1, 1, before[3]]);
+        up(weir0, &plan("100mbit"), false).unwrap();
+        assert_eq!(all(), [8, 8, 8, before[3]]);
+        // One that leaves meanwhile gets back what it had as well.
+        run("ip link set weir0 nomaster");
+        assert!(down(weir0).unwrap());
+        assert_eq!(all(), before);
     });
 }
 

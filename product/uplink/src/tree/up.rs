@@ -29,18 +29,36 @@ pub fn up(interface: &Interface, plan: &Plan, replace: bool) -> Result<Change, E
     interface.explain(make(interface, plan, replace))
 }
 
-fn make(interface: &Interface, plan: &Plan, replace: bool) -> Result<Change, Error> {
+/// The error of [`up`], as far as looking tells; changes nothing.
+pub fn check(interface: &Interface, plan: &Plan, replace: bool) -> Result<(), Error> {
+    interface.explain(inspect(interface, plan, replace).map(drop))
+}
+
+/// Is what stands at the root one that a tree may replace?
+pub fn check_root(interface: &Interface, replace: bool) -> Result<(), Error> {
+    look_at_root(interface, replace).map(drop)
+}
+
+fn look_at_root(interface: &Interface, replace: bool) -> Result<Found, Error> {
+    let found = look(interface)?;
+    if let Found::Foreign(qdisc) = &found {
+        check_foreign(&interface.name, qdisc, replace)?;
+    }
+    Ok(found)
+}
+
+fn inspect(interface: &Interface, plan: &Plan, replace: bool) -> Result<(Device, Found), Error> {
     plan.check()?;
     let device = check_device(interface, plan)?;
     if plan.kind == Kind::Ranked {
         ranked::available()?;
     }
-    let found = look(interface)?;
-    let name = &interface.name;
-    if let Found::Foreign(qdisc) = &found {
-        check_foreign(name, qdisc, replace)?;
-    }
-    let doing = format!("making the tree on {name}");
+    Ok((device, look_at_root(interface, replace)?))
+}
+
+fn make(interface: &Interface, plan: &Plan, replace: bool) -> Result<Change, Error> {
+    let (device, found) = inspect(interface, plan, replace)?;
+    let doing = format!("making the tree on {}", interface.name);
     let kernel = |error: io::Error| Error::kernel(&doing, error);
     let mut netlink = Socket::open().map_err(kernel)?;
     let is_new = segments::bound(&mut netlink, interface, &device, plan.rate).map_err(kernel)?;

@@ -2,7 +2,7 @@
 
 mod show;
 
-use ::uplink::classify::{self, Classify, Clients, Cuts, Policy, Promotion, Target};
+use ::uplink::classify::{self, Classify, Clients, Cuts, Policy, Promotion, Settings, Target};
 use ::uplink::tree::{self, Kind};
 use ::uplink::{Error, Interface};
 use clap::ValueEnum;
@@ -17,17 +17,18 @@ Examples:
   weir attach --list
   weir attach --detach eth0
 
-Needs root or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN; `weir uplink doctor` lists the missing pieces.";
+An attach again keeps what it is not told. Needs root or CAP_SYS_ADMIN,
+CAP_NET_ADMIN and a writable /run/weir; `weir uplink doctor eth0` lists the missing pieces.";
 
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
     /// Interface that the responses leave through, for example eth0
     #[arg(required_unless_present_any = ["list", "detach"], conflicts_with_all = ["list", "detach"])]
     interface: Option<String>,
-    /// Ports of the server
-    #[arg(long = "port", value_name = "PORT,...", default_value = "80,443", value_parser = ports)]
-    ports: Ports,
+    /// Ports of the server [default: 80,443]
+    #[arg(long = "port", value_name = "PORT,...", value_parser = ports)]
+    ports: Option<Ports>,
     /// Rate of the uplink, for example 10mbit or 1gbit
     /// [default: the rate of the bands made by `weir uplink up`]
     #[arg(long, value_name = "RATE", verbatim_doc_comment)]
@@ -45,26 +46,25 @@ pub struct Args {
     #[arg(long, value_name = "SIZE,...", value_parser = cuts, verbatim_doc_comment)]
     cuts: Option<Cuts>,
     /// When a connection moves to a better band: when-empty (none of its packets is queued)
-    /// or plain (at once)
-    #[arg(
-        long,
-        value_name = "WHEN",
-        value_enum,
-        default_value = "when-empty",
-        verbatim_doc_comment,
-        hide_possible_values = true
-    )]
-    promotion: PromotionName,
+    /// or plain (at once) [default: when-empty]
+    #[arg(long, value_name = "WHEN", value_enum, verbatim_doc_comment, hide_possible_values = true)]
+    promotion: Option<PromotionName>,
     /// Whether clients share the uplink: one that has had much more than its share stands
-    /// behind the others; on, off, strict, or how much more, for example 20MB
-    #[arg(long, value_name = "SHARE", default_value = "on", verbatim_doc_comment)]
-    client_share: ClientShareSpec,
+    /// behind the others; on, off, strict, or how much more, for example 20MB [default: on]
+    #[arg(long, value_name = "SHARE", verbatim_doc_comment)]
+    client_share: Option<ClientShareSpec>,
     /// Leading bits of an IPv4 and of an IPv6 address that are of one client
     #[arg(long, value_name = "V4,V6", default_value = "32,56")]
     client_prefix: ClientPrefix,
+    /// [default: 32,64]
+    #[arg(long, value_name = "V4,V6", verbatim_doc_comment)]
+    client_prefix: Option<ClientPrefix>,
     /// Replace a queueing discipline that weir did not make; --detach restores it
     #[arg(long)]
     replace: bool,
+    /// Do not watch after the attach, for up to nine seconds, whether responses are ordered
+    #[arg(long)]
+    no_watch: bool,
     /// Print the plan and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -105,22 +105,27 @@ struct Ports(Vec<u16>);
 
 pub fn main(args: Args) -> Result<(), Failure> {
     if args.list {
-        return show::list(&classify::list()?, args.json);
+        return show::list(&classify::list()?, &classify::lost()?, args.json);
     }
     if let Some(name) = &args.detach {
         return detach(&Interface::by_name(name)?, args.json);
     }
     let interface = Interface::by_name(args.interface.as_deref().unwrap_or_default())?;
     let wanted = wanted(&args, &interface)?;
+    let warn = || classify::warnings(&interface).iter().for_each(|said| eprintln!("weir: warning: {said}"));
     if args.dry_run {
-        return show::preview(&interface, &classify::preview(&interface, &wanted)?, args.json);
+        let preview = classify::preview(&interface, &wanted)?;
+        warn();
+        return show::preview(&interface, &preview, args.json);
     }
     let attached = classify::attach(&interface, &wanted)?;
+    warn();
     let tree = tree::find(&interface)?;
     if let Some(tree) = &tree {
         crate::uplink::warn_of_prio(tree);
     }
-    show::attached(&interface, &attached, tree.as_ref(), args.json)
+    let watch = || if args.no_watch { Ok(None) } else { classify::watch(&interface).map(Some) };
+    show::attached(&interface, &attached, tree.as_ref(), args.json, watch)
 }
 
 fn detach(interface: &Interface, json: bool) -> Result<(), Failure> {
@@ -134,35 +139,69 @@ fn detach(interface: &Interface, json: bool) -> Result<(), Failure> {
     }
 }
 
+/// What attaching like this would do, in a line, or its error.
+pub fn would(interface: &Interface, rate: Option<Rate>, replace: bool) -> Result<String, Error> {
+    let args = Args { rate, replace, ..Args::default() };
+    let preview = classify::preview(interface, &wanted(&args, interface)?)?;
+    let warnings = classify::warnings(interface).into_iter();
+    Ok(warnings.fold(show::would(&preview), |text, warning| format!("{text}; warning: {warning}")))
+}
+
+/// What is not told stays as an earlier attach has it.
 fn wanted(args: &Args, interface: &Interface) -> Result<Classify, Error> {
+    let earlier = classify::find(interface)?.and_then(|attached| attached.settings);
+    let earlier = earlier.as_ref();
+    let tree = tree::find(interface).ok().flatten();
     let target = args.into.map(|into| match into {
         Into::Bands => Target::Bands,
         Into::Ranked => Target::Ranked,
     });
-    let is_ranked = || matches!(tree::find(interface), Ok(Some(tree)) if tree.plan.kind == Kind::Ranked);
-    let policy = match args.policy {
+    let is_ranked =
+        target.map_or(tree.is_some_and(|tree| tree.plan.kind == Kind::Ranked), |target| target == Target::Ranked);
+    let policy = policy(args, earlier, is_ranked);
+    let promotion = match args.promotion {
+        Some(PromotionName::WhenEmpty) => Promotion::WhenEmpty,
+        Some(PromotionName::Plain) => Promotion::Plain,
+        None => earlier.map_or(Promotion::WhenEmpty, |earlier| earlier.promotion),
+    };
+    // Cut points of another policy may be of another unit.
+    let earlier_cuts = earlier.filter(|earlier| earlier.policy == policy).map(|earlier| earlier.wanted_cuts());
+    let ports = args.ports.as_ref().map(|ports| ports.0.clone());
+    Ok(Classify {
+        ports: ports.or_else(|| earlier.map(|earlier| earlier.ports.clone())).unwrap_or(vec![80, 443]),
+        policy,
+        promotion,
+        cuts: args.cuts.clone().or(earlier_cuts).unwrap_or(Cuts::Usual),
+        target,
+        rate: args.rate,
+        clients: clients(args, earlier),
+        replace: args.replace,
+    })
+}
+
+fn policy(args: &Args, earlier: Option<&Settings>, is_ranked: bool) -> Policy {
+    match args.policy {
         Some(PolicyName::Las) => Policy::Las,
         Some(PolicyName::Psjf) => Policy::Psjf,
         Some(PolicyName::Srpt) => Policy::Srpt,
         Some(PolicyName::Srrt) => Policy::Srrt,
-        // What measured best: bands by remaining size gain nothing where a connection may not overtake itself.
-        None if target.map_or_else(is_ranked, |target| target == Target::Ranked) => Policy::Srpt,
-        None => Policy::Psjf,
-    };
-    let [v4_bits, v6_bits] = args.client_prefix.bits();
-    Ok(Classify {
-        ports: args.ports.0.clone(),
-        policy,
-        promotion: match args.promotion {
-            PromotionName::WhenEmpty => Promotion::WhenEmpty,
-            PromotionName::Plain => Promotion::Plain,
+        None => match earlier {
+            Some(earlier) if is_ranked == (earlier.target == Target::Ranked) => earlier.policy,
+            // What measured best: bands by remaining size gain nothing where a connection may not overtake itself.
+            _ if is_ranked => Policy::Srpt,
+            _ => Policy::Psjf,
         },
-        cuts: args.cuts.clone().unwrap_or(Cuts::Usual),
-        target,
-        rate: args.rate,
-        clients: Some(Clients { share: args.client_share, v4_bits, v6_bits }),
-        replace: args.replace,
-    })
+    }
+}
+
+fn clients(args: &Args, earlier: Option<&Settings>) -> Option<Clients> {
+    let before = earlier.and_then(Settings::clients);
+    let usual = if earlier.is_some() { ClientShareSpec::Off } else { ClientShareSpec::On };
+    let share = args.client_share.unwrap_or(before.map_or(usual, |before| before.share));
+    let bits = args.client_prefix.map(ClientPrefix::bits);
+    let bits = bits.or(before.map(|before| [before.v4_bits, before.v6_bits]));
+    let [v4_bits, v6_bits] = bits.unwrap_or(ClientPrefix::default().bits());
+    Some(Clients { share, v4_bits, v6_bits })
 }
 
 fn ports(text: &str) -> Result<Ports, String> {

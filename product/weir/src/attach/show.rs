@@ -1,20 +1,44 @@
 //! Attached classifiers, for people and for programs.
 
-use ::uplink::Interface;
-use ::uplink::classify::{Attached, BandCounters, Policy, Preview, Settings, Share};
+use ::uplink::classify::{self, Attached, BandCounters, Lost, Policy, Preview, Settings, Share, Verdict};
 use ::uplink::tree::{self, Plan, Tree};
+use ::uplink::{Error, Interface};
 use cli::Failure;
 use serde_json::{Map, Value, json};
 
-pub fn attached(interface: &Interface, settings: &Settings, tree: Option<&Tree>, json: bool) -> Result<(), Failure> {
-    let plan = tree.map(|tree| &tree.plan);
+/// What was attached, and what watching it comes to: in text at once and when that is known.
+pub fn attached(
+    interface: &Interface,
+    settings: &Settings,
+    tree: Option<&Tree>,
+    json: bool,
+    watch: impl FnOnce() -> Result<Option<Verdict>, Error>,
+) -> Result<(), Failure> {
+    let (name, plan) = (&interface.name, tree.map(|tree| &tree.plan));
     if json {
         let mut object = described(interface, settings);
         object.insert("tree".into(), plan.map_or(Value::Null, described_tree));
+        judge(&mut object, name, settings, watch()?);
         return crate::uplink::print(&format!("{}\n", Value::Object(object)));
     }
     let tree = plan.map_or("no tree".to_string(), heading);
-    crate::uplink::print(&format!("weir: {}: {}; {tree}\n", interface.name, said(settings)))
+    crate::uplink::print(&format!("weir: {name}: {}; {tree}\n", said(settings)))?;
+    match watch()? {
+        Some(verdict) if verdict.is_bad() => {
+            eprintln!("weir: warning: {name}: {}", verdict.said(name, settings).unwrap_or_default());
+            Ok(())
+        }
+        Some(verdict) => match verdict.said(name, settings) {
+            Some(said) => crate::uplink::print(&format!("weir: {name}: {said}\n")),
+            None => Ok(()),
+        },
+        None => Ok(()),
+    }
+}
+
+fn judge(object: &mut Map<String, Value>, name: &str, settings: &Settings, verdict: Option<Verdict>) {
+    object.insert("verdict".into(), verdict.map(Verdict::name).into());
+    object.insert("verdict_said".into(), verdict.and_then(|verdict| verdict.said(name, settings)).into());
 }
 
 pub fn preview(interface: &Interface, preview: &Preview, json: bool) -> Result<(), Failure> {
@@ -25,20 +49,26 @@ pub fn preview(interface: &Interface, preview: &Preview, json: bool) -> Result<(
         object.insert("dry_run".into(), true.into());
         return crate::uplink::print(&format!("{}\n", Value::Object(object)));
     }
-    let verb = if preview.is_again { "would replace the classifier by" } else { "would attach" };
-    let (name, tree) = (&interface.name, heading(&preview.tree));
-    crate::uplink::print(&format!("weir: {name}: {verb} {}; {tree}\n", said(&preview.settings)))
+    crate::uplink::print(&format!("weir: {}: {}\n", interface.name, would(preview)))
 }
 
-pub fn list(all: &[Attached], json: bool) -> Result<(), Failure> {
+pub fn would(preview: &Preview) -> String {
+    let verb = if preview.is_again { "would replace the classifier by" } else { "would attach" };
+    format!("{verb} {}; {}", said(&preview.settings), heading(&preview.tree))
+}
+
+/// What is attached, and what was and has lost its classifier.
+pub fn list(all: &[Attached], lost: &[Lost], json: bool) -> Result<(), Failure> {
     if json {
-        let all: Vec<Value> = all.iter().map(counted).collect();
+        let lost = lost.iter().map(|lost| json!({ "interface": lost.interface.name, "missing": lost.what }));
+        let all: Vec<Value> = all.iter().map(counted).chain(lost).collect();
         return crate::uplink::print(&format!("{}\n", Value::Array(all)));
     }
-    if all.is_empty() {
+    if all.is_empty() && lost.is_empty() {
         return crate::uplink::print("weir: nothing is attached\n");
     }
-    crate::uplink::print(&all.iter().map(table).collect::<String>())
+    let lost = lost.iter().map(|lost| format!("{}: {}\n", lost.interface.name, lost.what));
+    crate::uplink::print(&all.iter().map(table).chain(lost).collect::<String>())
 }
 
 fn table(attached: &Attached) -> String {
@@ -49,6 +79,11 @@ fn table(attached: &Attached) -> String {
         );
     };
     let mut text = format!("{name}: {}\n", said(settings));
+    if let Some(missing) = attached.missing() {
+        text += &format!("{name}: {missing}\n");
+    } else if let Some(said) = looked_at(attached).and_then(|verdict| verdict.said(name, settings)) {
+        text += &format!("{name}: {said}\n");
+    }
     text += &format!("{:>5} {:>24} {:>12} {:>16}\n", "band", "what", "packets", "bytes");
     for (band, BandCounters { packets, bytes }) in counters.bands.iter().enumerate() {
         if let Some(what) = what(settings, band) {
@@ -74,6 +109,11 @@ fn table(attached: &Attached) -> String {
         text += &format!("{ns} ns per packet over {} packets\n", facts.runs);
     }
     text
+}
+
+/// `None` where it goes away meanwhile.
+fn looked_at(attached: &Attached) -> Option<Verdict> {
+    classify::look(&attached.interface).ok()
 }
 
 /// The sizes that go to a band; `None` for bands without use.
@@ -135,11 +175,16 @@ fn described(interface: &Interface, settings: &Settings) -> Map<String, Value> {
 fn counted(attached: &Attached) -> Value {
     let (counters, facts) = (&attached.counters, &attached.facts);
     let mut object = match &attached.settings {
-        Some(settings) => described(&attached.interface, settings),
+        Some(settings) => {
+            let mut object = described(&attached.interface, settings);
+            judge(&mut object, &attached.interface.name, settings, looked_at(attached));
+            object
+        }
         None => Map::from_iter([("interface".to_string(), attached.interface.name.clone().into())]),
     };
     let band = |band: &BandCounters| json!({ "packets": band.packets, "bytes": band.bytes });
     object.insert("bands".into(), counters.bands.iter().map(band).collect());
+    object.insert("missing".into(), attached.missing().into());
     object.insert("responses".into(), counters.responses.into());
     object.insert("sizes_read".into(), counters.sizes_read.into());
     object.insert("sizes_told".into(), counters.sizes_told.into());

@@ -1,25 +1,70 @@
 //! `weir uplink doctor`: what this machine has for the kernel side.
 
+use ::uplink::Interface;
 use ::uplink::doctor::{Finding, State, examine};
 use cli::Failure;
 use serde_json::{Value, json};
+use units::Rate;
 
 use super::print;
 
 #[derive(clap::Args)]
-#[command(after_help = "Example: sudo weir uplink doctor")]
+#[command(after_help = "Examples:
+  sudo weir uplink doctor
+  sudo weir uplink doctor eth0 --rate 10mbit")]
 pub struct Args {
+    /// Also say what `weir attach` would do at this interface, or why it would refuse
+    interface: Option<String>,
+    /// Rate to attach with
+    #[arg(long, value_name = "RATE", requires = "interface")]
+    rate: Option<Rate>,
+    /// Attach in the place of a queueing discipline that weir did not make
+    #[arg(long, requires = "interface")]
+    replace: bool,
     /// Print one JSON array
     #[arg(long)]
     json: bool,
 }
 
 pub fn main(args: &Args) -> Result<(), Failure> {
+    let interface = args.interface.as_deref().map(Interface::by_name).transpose()?;
     let findings = examine();
+    let attach = interface.map(|interface| Attach::at(&interface, args));
     if args.json {
-        return print(&format!("{}\n", findings.iter().map(as_json).collect::<Value>()));
+        let attach = attach.iter().map(Attach::as_json);
+        return print(&format!("{}\n", findings.iter().map(as_json).chain(attach).collect::<Value>()));
     }
-    print(&findings.iter().map(as_line).collect::<String>())
+    let attach = attach.iter().map(Attach::as_line);
+    print(&findings.iter().map(as_line).chain(attach).collect::<String>())
+}
+
+/// What attaching at an interface would come to.
+struct Attach {
+    name: String,
+    outcome: Result<String, String>,
+}
+
+impl Attach {
+    fn at(interface: &Interface, args: &Args) -> Attach {
+        let outcome = crate::attach::would(interface, args.rate, args.replace).map_err(|error| error.to_string());
+        Attach { name: interface.name.clone(), outcome }
+    }
+
+    fn state(&self) -> &'static str {
+        if self.outcome.is_ok() { "ok" } else { "refused" }
+    }
+
+    fn said(&self) -> &str {
+        self.outcome.as_ref().unwrap_or_else(|refusal| refusal)
+    }
+
+    fn as_json(&self) -> Value {
+        json!({ "what": format!("attach {}", self.name), "state": self.state(), "said": self.said() })
+    }
+
+    fn as_line(&self) -> String {
+        format!("{:<8} attach {}: {}\n", self.state(), self.name, self.said())
+    }
 }
 
 fn as_json(finding: &Finding) -> Value {

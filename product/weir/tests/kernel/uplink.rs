@@ -82,7 +82,7 @@ fn show_says_where_the_classifier_cuts() {
     let Some(network) = Network::new() else { return };
     network.printed("uplink up uplink --rate 10mbit --bands 5 --qdisc htb");
     assert!(network.json("uplink show uplink")["bands"][2]["up_to"].is_null());
-    let attached = network.weir("attach uplink --port 80 --policy psjf --cuts 4KB,64KB");
+    let attached = network.weir("attach uplink --port 80 --policy psjf --cuts 4KB,64KB --no-watch");
     if !attached.status.success() {
         let why = String::from_utf8_lossy(&attached.stderr).into_owned();
         assert!(std::env::var("WEIR_REQUIRE_PRIVILEGED").as_deref() != Ok("1"), "not skipped here: {why}");

@@ -258,7 +258,7 @@ fn a_classifier_that_sorts_them_already_is_told() {
     let Some(bench) = Bench::new("20mbit") else { return };
     let site = Site::of_sizes(&[1_000]);
     let dir = site.served().display().to_string();
-    let attach = ["attach", "uplink", "--port", "80", "--policy", "srpt"];
+    let attach = ["attach", "uplink", "--port", "80", "--policy", "srpt", "--no-watch"];
     let output = bench.cable.at_server(|| run_to_end(&attach));
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr);

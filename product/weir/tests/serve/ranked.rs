@@ -17,7 +17,7 @@ fn ranked(rate: &str) -> Option<Cable> {
         println!("SKIPPED: {error}");
         return None;
     }
-    let attach = ["attach", "uplink", "--port", "80", "--policy", "srpt"];
+    let attach = ["attach", "uplink", "--port", "80", "--policy", "srpt", "--no-watch"];
     let output = cable.at_server(|| run_to_end(&attach));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(cable)

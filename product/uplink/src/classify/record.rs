@@ -1,0 +1,97 @@
+//! What an attach made at an interface, in a file in /run/weir: the settings in the kernel say so too, but they go with the
+//! clsact, and an empty clsact says nothing of whose it is.
+
+use std::fs;
+
+use super::{Attached, filter};
+use crate::tree::{self, Kind, leftovers};
+use crate::{Error, Interface};
+
+/// What its files are called.
+const KIND: &str = "attached";
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Made {
+    pub tree: bool,
+    /// A clsact in which our program does not hang yet, or no more. While it hangs, its settings say so.
+    pub empty_clsact: bool,
+}
+
+/// A classifier that was attached and is no more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    pub interface: Interface,
+    /// What is missing, with the cure.
+    pub what: String,
+}
+
+pub fn write(interface: &Interface, made: Made) -> Result<(), Error> {
+    let words = [(made.tree, "tree"), (made.empty_clsact, "clsact")];
+    let words: Vec<&str> = words.iter().filter(|(is_made, _)| *is_made).map(|(_, word)| *word).collect();
+    let write = || leftovers::write(&leftovers::path(KIND, interface)?, interface, &words.join(" "));
+    write().map_err(|error| Error::kernel(&format!("attaching to {}", interface.name), error))
+}
+
+pub fn read(interface: &Interface) -> Option<Made> {
+    let text = leftovers::read(&leftovers::path(KIND, interface).ok()?, interface)?;
+    let has = |word: &str| text.split(' ').any(|found| found == word);
+    Some(Made { tree: has("tree"), empty_clsact: has("clsact") })
+}
+
+pub fn forget(interface: &Interface) {
+    if let Ok(path) = leftovers::path(KIND, interface) {
+        // Mostly there is none.
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Forgets earlier interfaces of this one's name. False if there were none.
+pub fn forget_earlier(interface: &Interface) -> bool {
+    let earlier = |kept: &Interface| kept.name == interface.name && Interface::named(kept.index).is_err();
+    let gone: Vec<Interface> = leftovers::interfaces(KIND).unwrap_or_default().into_iter().filter(earlier).collect();
+    gone.iter().for_each(leftovers::forget_interface);
+    !gone.is_empty()
+}
+
+/// What was attached in this network namespace and has no classifier any more.
+pub fn lost() -> Result<Vec<Lost>, Error> {
+    let mut lost = Vec::new();
+    for kept in leftovers::interfaces(KIND).map_err(|error| Error::kernel("looking for classifiers", error))? {
+        match (Interface::named(kept.index), Interface::by_name(&kept.name)) {
+            (Ok(interface), _) if read(&interface).is_some() && filter::look(&interface)?.ours.is_none() => {
+                let what = cure(
+                    &interface,
+                    "the classifier is gone: somebody removed its clsact, or an attach was ended half way",
+                );
+                lost.push(Lost { interface, what });
+            }
+            (Err(_), Ok(interface)) if filter::look(&interface)?.ours.is_none() => {
+                let what = cure(&interface, "the interface was made anew, without classifier and bands");
+                lost.push(Lost { interface, what });
+            }
+            _ => {}
+        }
+    }
+    Ok(lost)
+}
+
+/// What is missing below a classifier, with the cure.
+pub fn missing(attached: &Attached) -> Option<String> {
+    let Attached { interface, settings: Some(settings), .. } = attached else { return None };
+    let what = match tree::find(interface) {
+        Ok(Some(tree)) if (tree.plan.kind == Kind::Ranked) == (settings.target == super::Target::Ranked) => {
+            return None;
+        }
+        Ok(Some(tree)) => format!("nothing is ordered: the tree is of another kind now, {}", tree.plan.kind.name()),
+        Ok(None) => "nothing is ordered: somebody removed the bands or replaced them".to_string(),
+        Err(_) => "the order is not as told: somebody removed some of the bands".to_string(),
+    };
+    Some(cure(interface, &what))
+}
+
+fn cure(interface: &Interface, what: &str) -> String {
+    let name = &interface.name;
+    format!(
+        "{what}; run `weir attach {name} --rate RATE` to make it whole, or `weir attach --detach {name}` to remove the rest"
+    )
+}
