@@ -2,8 +2,9 @@
 //!
 //! `tidy` checks what the compiler does not: the arrows between crates, sizes, where `unsafe` stands.
 //! `ci` runs every check and every test. `bench` measures Weir beside other servers. `mutants` checks the tests.
-//! `fuzz` looks for inputs that panic. `conformance` has others' clients and checkers judge Weir over TLS and QUIC.
+//! `attack` floods a server of its own. `fuzz` looks for inputs that panic. `conformance` has others' clients and checkers judge Weir over TLS and QUIC.
 
+mod attack;
 mod bench;
 mod ci;
 mod conformance;
@@ -48,6 +49,11 @@ enum Command {
     /// Builds them with counters of coverage below target/fuzz, on stable Rust, with a C++ compiler. What is found goes on from one run to
     /// the next there; an input that panics is left there too. CI runs the corpus and mutants of it as tests of the crate `fuzz` instead.
     Fuzz(fuzz::Args),
+    /// Flood `weir` and nginx on loopback, and print what each flood costs them and an honest client.
+    ///
+    /// Each server is started here, with an access log and one event loop, and nothing else is ever attacked. Prints a table in Markdown;
+    /// docs/notebook/attacks.md explains it.
+    Attack(attack::Args),
     /// The server that `bench` measures as the floor.
     #[command(hide = true)]
     Floor(bench::floor::Args),
@@ -55,6 +61,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Attack(args) => return told(attack::main(&root(), &args)),
         Command::Tidy => tidy::main(&root()),
         Command::Ci => ci::main(&root()),
         Command::Bench(args) => bench::main(&root(), &args),
@@ -63,13 +70,14 @@ fn main() -> ExitCode {
         Command::Fuzz(args) => fuzz::main(&root(), &args),
         Command::Floor(args) => bench::floor::main(&args),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(reason) => {
-            eprintln!("xtask: {reason}");
-            ExitCode::FAILURE
-        }
-    }
+    told(outcome.map(|()| ExitCode::SUCCESS))
+}
+
+fn told(outcome: Result<ExitCode, String>) -> ExitCode {
+    outcome.unwrap_or_else(|reason| {
+        eprintln!("xtask: {reason}");
+        ExitCode::FAILURE
+    })
 }
 
 /// The workspace's folder: cargo tells where this package is, one level below.

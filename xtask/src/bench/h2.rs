@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use super::plan::Sample;
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEAD_BYTES: usize = 9;
 /// The largest frame that a server may send unasked (RFC 9113 section 4.2).
 const FRAME_BYTES_MAX: usize = 16_384;
@@ -95,13 +95,13 @@ fn wrong(what: &str) -> io::Error {
     io::Error::other(format!("the answer over HTTP/2 is not the file: {what}"))
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let [_, a, b, c] = (payload.len() as u32).to_be_bytes();
     [&[a, b, c, kind, flags], &stream.to_be_bytes()[..], payload].concat()
 }
 
 /// A header block without a dynamic table and without Huffman's code; names are shorter than 127 bytes.
-fn request(name: &str) -> Vec<u8> {
+pub fn request(name: &str) -> Vec<u8> {
     let literal = |index: u8, value: String| [&[index, value.len() as u8], value.as_bytes()].concat();
     [GET_HTTP.to_vec(), literal(AUTHORITY, "bench".into()), literal(PATH, format!("/{name}"))].concat()
 }

@@ -7,17 +7,17 @@
 
 mod crowd;
 pub mod floor;
-mod h2;
+pub mod h2;
 mod h2load;
-mod idle;
-mod machine;
+pub mod idle;
+pub mod machine;
 mod network;
 mod outcome;
 mod plan;
-mod procfs;
+pub mod procfs;
 mod required;
 mod server;
-mod table;
+pub mod table;
 mod weirlab;
 mod wrk;
 

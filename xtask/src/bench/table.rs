@@ -238,7 +238,7 @@ fn thousands(value: f64) -> String {
 }
 
 /// A Markdown table from a head and rows, words to the left and numbers to the right.
-fn aligned(rows: &[Vec<String>]) -> String {
+pub fn aligned(rows: &[Vec<String>]) -> String {
     let Some((head, body)) = rows.split_first() else { return String::new() };
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).max(3);
     let widths: Vec<usize> = (0..head.len()).map(width).collect();

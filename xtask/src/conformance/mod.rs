@@ -10,7 +10,7 @@ pub mod certificates;
 mod clients;
 mod h2spec;
 mod http3;
-mod run;
+pub mod run;
 mod site;
 mod sslyze;
 

@@ -1,0 +1,292 @@
+//! The floods, one function each. Each is bounded in connections, requests and time, and keeps what it opened for the caller to close.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use super::server::{LARGE, SMALL, Server};
+use crate::bench::h2::{PREFACE, frame, request};
+use crate::bench::idle;
+
+/// Streams of a connection: what servers allow (RFC 9113 section 6.5.2 advises no fewer).
+pub const STREAMS: u32 = 100;
+/// For any one answer; then the connection is given up.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Connections of the floods that need few.
+const FEW: u32 = 10;
+/// Frames, or requests, of each of those.
+const MANY: u32 = 2000;
+const BATCH: u32 = 100;
+const SLOW_HEAD_BYTES: usize = 4000;
+/// Between two bytes, so that the server sees each alone.
+const SLOW_PAUSE: Duration = Duration::from_micros(500);
+
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const INITIAL_WINDOW_SIZE: u8 = 4;
+const END_STREAM_AND_HEADERS: u8 = 5;
+const FRAME_HEAD_BYTES: usize = 9;
+
+/// What an attack has done.
+pub struct Tally {
+    pub upload_bytes: u64,
+    /// Of those asked for, how many the server kept open.
+    pub held: Vec<TcpStream>,
+    pub given_up: u32,
+    /// Requests whose answer has begun, where each is one line of the access log once it ends.
+    pub answered: Option<u64>,
+    pub deadline: Instant,
+}
+
+impl Tally {
+    pub fn until(deadline: Instant) -> Tally {
+        Tally { upload_bytes: 0, held: Vec::new(), given_up: 0, answered: None, deadline }
+    }
+
+    fn is_late(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+
+    fn send(&mut self, stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
+        stream.write_all(bytes)?;
+        self.upload_bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn saw(&mut self, answers: u64) {
+        self.answered = Some(self.answered.unwrap_or(0) + answers);
+    }
+
+    /// Opens so many connections, one after another, and keeps each for which `attack` succeeds.
+    fn each(
+        &mut self,
+        server: SocketAddr,
+        connections: u32,
+        mut attack: impl FnMut(&mut Tally, &mut TcpStream) -> io::Result<()>,
+    ) {
+        for at in 0..connections {
+            if self.is_late() {
+                break;
+            }
+            match connect(server, at).and_then(|mut stream| attack(self, &mut stream).map(|()| stream)) {
+                Ok(stream) => self.held.push(stream),
+                Err(_) => self.given_up += 1,
+            }
+        }
+    }
+}
+
+pub struct Attack {
+    pub name: &'static str,
+    /// What the attacker does.
+    pub what: &'static str,
+    pub run: fn(&Server, u32, &mut Tally),
+}
+
+/// The first is the measure of the others: it asks for nothing.
+pub const ATTACKS: [Attack; 8] = [
+    Attack { name: "idle", what: "HTTP/2 connections that ask for nothing, closed at once", run: idle },
+    Attack { name: "h2-stall", what: "zero window, 100 GETs of 20 MB each, closed at once", run: h2_stall },
+    Attack { name: "h2-reset", what: "HEADERS and RST_STREAM, 2,000 times on each of 10 connections", run: h2_reset },
+    Attack { name: "h2-ping", what: "2,000 PINGs on each of 10 connections, answers read late", run: h2_ping },
+    Attack { name: "h1-slow-head", what: "10 heads of 4 KB, a byte at a time", run: h1_slow_head },
+    Attack { name: "h1-404", what: "2,000 random names on each of 10 connections, pipelined", run: h1_404 },
+    Attack { name: "h1-stall", what: "a GET of 20 MB on each connection, never read", run: h1_stall },
+    Attack { name: "tls-hello", what: "a ClientHello on each connection, then silence", run: tls_hello },
+];
+
+fn connect(server: SocketAddr, at: u32) -> io::Result<TcpStream> {
+    assert!(server.ip().is_loopback(), "attacks stay on loopback");
+    let stream = idle::connect(server, at)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(ANSWER))?;
+    stream.set_write_timeout(Some(ANSWER))?;
+    Ok(stream)
+}
+
+/// Whose responses may send nothing.
+fn opening() -> Vec<u8> {
+    let zero_window = [0, INITIAL_WINDOW_SIZE, 0, 0, 0, 0];
+    [PREFACE, &frame(SETTINGS, 0, 0, &zero_window)].concat()
+}
+
+fn get(stream: u32, name: &str) -> Vec<u8> {
+    frame(HEADERS, END_STREAM_AND_HEADERS, stream, &request(name))
+}
+
+fn idle(server: &Server, connections: u32, tally: &mut Tally) {
+    tally.each(server.http2(), connections, |tally, stream| {
+        tally.send(stream, &opening())?;
+        read_frames(stream, SETTINGS, 1)
+    });
+}
+
+fn h2_stall(server: &Server, connections: u32, tally: &mut Tally) {
+    let requests = (0..STREAMS).flat_map(|at| get(2 * at + 1, LARGE.0));
+    let bytes: Vec<u8> = opening().into_iter().chain(requests).collect();
+    tally.each(server.http2(), connections, |tally, stream| {
+        tally.send(stream, &bytes)?;
+        read_frames(stream, HEADERS, STREAMS)?;
+        tally.saw(STREAMS.into());
+        Ok(())
+    });
+}
+
+/// Until the server has had enough, which is what it should have.
+fn h2_reset(server: &Server, _: u32, tally: &mut Tally) {
+    let cancel = 8_u32.to_be_bytes();
+    tally.each(server.http2(), FEW, |tally, stream| {
+        tally.send(stream, &opening())?;
+        for batch in 0..MANY / BATCH {
+            let ids = (0..BATCH).map(|at| 2 * (batch * BATCH + at) + 1);
+            let frames = ids.flat_map(|id| [get(id, LARGE.0), frame(RST_STREAM, 0, id, &cancel)].concat());
+            tally.send(stream, &frames.collect::<Vec<u8>>())?;
+        }
+        drain(stream)
+    });
+}
+
+fn h2_ping(server: &Server, _: u32, tally: &mut Tally) {
+    let pings: Vec<u8> = (0..BATCH).flat_map(|_| frame(PING, 0, 0, &[7; 8])).collect();
+    tally.each(server.http2(), FEW, |tally, stream| {
+        tally.send(stream, &opening())?;
+        for _ in 0..MANY / BATCH {
+            tally.send(stream, &pings)?;
+        }
+        drain(stream)
+    });
+}
+
+/// A byte to each connection in turn.
+fn h1_slow_head(server: &Server, _: u32, tally: &mut Tally) {
+    tally.each(server.http1(), FEW, |_, _| Ok(()));
+    let mut head = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n", SMALL.0);
+    while head.len() < SLOW_HEAD_BYTES {
+        head.push_str("X-Slow: one byte at a time, and forty-eight to the line\r\n");
+    }
+    head.push_str("\r\n");
+    let mut streams = std::mem::take(&mut tally.held);
+    for byte in head.bytes() {
+        if tally.is_late() {
+            break;
+        }
+        streams.retain_mut(|stream| tally.send(stream, &[byte]).is_ok());
+        std::thread::sleep(SLOW_PAUSE);
+    }
+    for mut stream in streams {
+        match stream.read(&mut [0; 12]) {
+            Ok(12) => {
+                tally.saw(1);
+                tally.held.push(stream);
+            }
+            _ => tally.given_up += 1,
+        }
+    }
+}
+
+/// Every name is new, so that nothing remembers it.
+fn h1_404(server: &Server, _: u32, tally: &mut Tally) {
+    let mut number = 0x9e37_79b9_7f4a_7c15_u64;
+    tally.each(server.http1(), FEW, |tally, stream| {
+        for _ in 0..MANY / BATCH {
+            let mut requests = String::new();
+            for _ in 0..BATCH {
+                number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                requests += &format!("GET /{number:016x} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            }
+            tally.send(stream, requests.as_bytes())?;
+            read_answers(stream, b"HTTP/1.1 404", BATCH as usize)?;
+            tally.saw(BATCH.into());
+        }
+        Ok(())
+    });
+}
+
+fn h1_stall(server: &Server, connections: u32, tally: &mut Tally) {
+    let request = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", LARGE.0);
+    tally.each(server.http1(), connections, |tally, stream| {
+        tally.send(stream, request.as_bytes())?;
+        stream.read_exact(&mut [0; 12])?;
+        tally.saw(1);
+        Ok(())
+    });
+}
+
+fn tls_hello(server: &Server, connections: u32, tally: &mut Tally) {
+    let hello = super::hello::client_hello();
+    tally.each(server.tls(), connections, |tally, stream| {
+        tally.send(stream, &hello)?;
+        let mut record = [0; 6];
+        stream.read_exact(&mut record)?;
+        // A ServerHello, not an alert.
+        let is_answered = record[0] == 22 && record[5] == 2;
+        if is_answered { Ok(()) } else { Err(io::Error::other("no ServerHello")) }
+    });
+}
+
+/// Reads frames until it has seen so many of this type.
+fn read_frames(stream: &mut TcpStream, kind: u8, count: u32) -> io::Result<()> {
+    let mut seen = 0;
+    let mut input = io::BufReader::new(stream);
+    while seen < count {
+        let mut head = [0; FRAME_HEAD_BYTES];
+        input.read_exact(&mut head)?;
+        let bytes = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        io::copy(&mut (&mut input).take(bytes.into()), &mut io::sink())?;
+        seen += u32::from(head[3] == kind);
+    }
+    Ok(())
+}
+
+/// Reads until this has come so many times.
+fn read_answers(stream: &mut TcpStream, begin: &[u8], count: usize) -> io::Result<()> {
+    let (mut seen, mut text, mut part) = (0, Vec::new(), vec![0; 64 * 1024]);
+    while seen < count {
+        match stream.read(&mut part)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            got => text.extend_from_slice(&part[..got]),
+        }
+        seen += text.windows(begin.len()).filter(|window| *window == begin).count();
+        text.drain(..text.len().saturating_sub(begin.len() - 1));
+    }
+    Ok(())
+}
+
+/// Says that nothing more comes, and reads to the end of what the server says.
+fn drain(stream: &mut TcpStream) -> io::Result<()> {
+    stream.shutdown(Shutdown::Write)?;
+    io::copy(stream, &mut io::sink()).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn answers_are_counted_across_reads_and_frames_by_their_type() {
+        let (mut client, mut server) = pair();
+        server.write_all(b"HTTP/1.1 404 x\r\n\r\nHTTP/1.1 404 y\r\n\r\n").unwrap();
+        assert!(read_answers(&mut client, b"HTTP/1.1 404", 2).is_ok());
+        let frames = [frame(SETTINGS, 0, 0, &[]), frame(HEADERS, 4, 1, b"abc"), frame(HEADERS, 4, 3, b"")];
+        server.write_all(&frames.concat()).unwrap();
+        assert!(read_frames(&mut client, HEADERS, 2).is_ok());
+        drop(server);
+        assert!(read_frames(&mut client, HEADERS, 1).is_err());
+        assert!(read_answers(&mut client, b"HTTP/1.1 404", 1).is_err());
+    }
+
+    #[test]
+    fn names_differ_and_a_window_of_zero_is_asked_for() {
+        assert!(opening().ends_with(&[0, 0, 6, SETTINGS, 0, 0, 0, 0, 0, 0, INITIAL_WINDOW_SIZE, 0, 0, 0, 0]));
+        assert!(ATTACKS.iter().enumerate().all(|(at, attack)| ATTACKS[..at].iter().all(|a| a.name != attack.name)));
+    }
+}

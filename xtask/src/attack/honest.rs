@@ -1,0 +1,106 @@
+//! The client that the attack should not reach: one connection of HTTP/1.1 that asks for a small file every 10 ms.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::server::SMALL;
+
+const EVERY: Duration = Duration::from_millis(10);
+/// Longer than the server's own watchdog needs; a request that waits so long is refused.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Default)]
+struct Shared {
+    is_over: AtomicBool,
+    answered: AtomicU64,
+    refused: AtomicU64,
+    longest: Mutex<Duration>,
+    /// The request that is still waiting.
+    since: Mutex<Option<Instant>>,
+}
+
+pub struct Honest {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Honest {
+    pub fn start(server: SocketAddr) -> Honest {
+        let shared = Arc::new(Shared::default());
+        let of_thread = shared.clone();
+        let thread = thread::spawn(move || ask(server, &of_thread));
+        Honest { shared, thread: Some(thread) }
+    }
+
+    /// The longest wait since the last call, that of a request still waiting included.
+    pub fn take_longest(&self) -> Duration {
+        let waiting = lock(&self.shared.since).map_or(Duration::ZERO, |since| since.elapsed());
+        std::mem::take(&mut *lock(&self.shared.longest)).max(waiting)
+    }
+
+    pub fn answered(&self) -> u64 {
+        self.shared.answered.load(Ordering::Relaxed)
+    }
+
+    pub fn refused(&self) -> u64 {
+        self.shared.refused.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Honest {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // It does not panic.
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn ask(server: SocketAddr, shared: &Shared) {
+    let mut open: Option<TcpStream> = None;
+    while !shared.is_over.load(Ordering::Relaxed) {
+        let begin = Instant::now();
+        *lock(&shared.since) = Some(begin);
+        let stream = open.take().map_or_else(|| connect(server), Ok);
+        open = stream.and_then(|mut stream| get(&mut stream).map(|()| stream)).ok();
+        *lock(&shared.since) = None;
+        let counter = if open.is_some() { &shared.answered } else { &shared.refused };
+        counter.fetch_add(1, Ordering::Relaxed);
+        let mut longest = lock(&shared.longest);
+        *longest = longest.max(begin.elapsed());
+        drop(longest);
+        thread::sleep(EVERY.saturating_sub(begin.elapsed()));
+    }
+}
+
+fn connect(server: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&server, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// An error unless the answer is 200 and as long as the file.
+fn get(stream: &mut TcpStream) -> io::Result<()> {
+    stream.write_all(format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", SMALL.0).as_bytes())?;
+    let mut answer = Vec::new();
+    let mut part = [0; 4096];
+    loop {
+        let got = stream.read(&mut part)?;
+        answer.extend_from_slice(&part[..got]);
+        let head = answer.windows(4).position(|four| four == b"\r\n\r\n");
+        match head {
+            Some(at) if answer.len() == at + 4 + SMALL.1 && answer.starts_with(b"HTTP/1.1 200 ") => return Ok(()),
+            _ if got == 0 || answer.len() > 4096 + SMALL.1 => return Err(io::Error::other("not the file")),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The short form, with a verdict that does not depend on how fast the machine is.
+//!
+//! A wall-clock bound fails on a busy machine, so what is judged is counted (deaths, refusals, lost lines), or a ratio of CPU times of one
+//! server (an end costs the same beside four times as many connections), or of waits beside idle connections. Waits alone are void where
+//! other programs took the processor; CPU that grows, a death and a refusal are not.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use super::floods::ATTACKS;
+use super::report::{Row, table};
+use super::{Field, Kind};
+
+const CONNECTIONS: u32 = 2000;
+const FEWER: u32 = 4;
+/// Of CPU per end, with all connections to a fourth of them: 1 where an end's cost is its own, 4 where it looks at all others.
+const GROWTH_MAX: f64 = 1.6;
+/// Below, an end's growth is of caches.
+const END_US_MIN: f64 = 50.0;
+/// Of the longest wait, to that beside idle connections, and above it.
+const WAIT_RATIO_MAX: u32 = 5;
+const WAIT_MORE: Duration = Duration::from_millis(50);
+/// Share of a core: with more, a wait may be another program's.
+const BUSY: f64 = 0.25;
+/// As sysexits.h has it: try again later.
+const VOID: u8 = 75;
+
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Failed(String),
+    Void(String),
+}
+
+pub fn run(field: &Field, connections: Option<u32>) -> Result<ExitCode, String> {
+    let connections = connections.unwrap_or(CONNECTIONS);
+    let [idle, stall, ..] = &ATTACKS;
+    let mut rows = vec![
+        field.run(idle, Kind::Weir, connections)?,
+        field.run(stall, Kind::Weir, connections / FEWER)?,
+        field.run(stall, Kind::Weir, connections)?,
+    ];
+    for attack in &ATTACKS[2..] {
+        rows.push(field.run(attack, Kind::Weir, connections)?);
+    }
+    println!("{}", table(&rows));
+    let verdicts = judge(&rows);
+    for verdict in &verdicts {
+        match verdict {
+            Verdict::Failed(why) => println!("FAILED: {why}"),
+            Verdict::Void(why) => println!("VOID: {why}"),
+        }
+    }
+    Ok(match verdicts.iter().any(|verdict| matches!(verdict, Verdict::Failed(_))) {
+        true => ExitCode::FAILURE,
+        false if verdicts.is_empty() => ExitCode::SUCCESS,
+        false => ExitCode::from(VOID),
+    })
+}
+
+/// Of rows as [`run`] makes them: idle, few, all, and others.
+fn judge(rows: &[Row]) -> Vec<Verdict> {
+    let mut verdicts: Vec<Verdict> = rows.iter().filter_map(counted).collect();
+    let [idle, few, all, ..] = rows else { return vec![Verdict::Void("no attack was made".into())] };
+    let growth = all.end_us_per_connection() / few.end_us_per_connection().max(END_US_MIN);
+    if growth > GROWTH_MAX {
+        verdicts.push(Verdict::Failed(format!(
+            "{}: an end costs {growth:.1} times the CPU beside {} times as many connections, at most {GROWTH_MAX}",
+            all.attack, FEWER
+        )));
+    }
+    let bound = idle.longest() * WAIT_RATIO_MAX + WAIT_MORE;
+    for row in rows.iter().filter(|row| row.longest() > bound) {
+        let why = format!("{}: an honest client waited {:?}, at most {bound:?}", row.attack, row.longest());
+        let is_busy = row.others_cpu.max(idle.others_cpu) > BUSY;
+        verdicts.push(if is_busy {
+            Verdict::Void(format!("{why}; others took {:.0} % of a core", row.others_cpu * 100.0))
+        } else {
+            Verdict::Failed(why)
+        });
+    }
+    verdicts
+}
+
+/// What no neighbour can be the reason of.
+fn counted(row: &Row) -> Option<Verdict> {
+    let lost = row.lost.unwrap_or(0);
+    let why = match row {
+        Row { is_alive: false, .. } => "the server ended".to_owned(),
+        Row { refused: 1.., .. } => format!("{} honest requests refused", row.refused),
+        _ if lost > 0 => format!("{lost} lines of the access log lost"),
+        _ => return None,
+    };
+    Some(Verdict::Failed(format!("{}: {why}", row.attack)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::tests::row;
+    use super::*;
+
+    fn judged(rows: [Row; 3]) -> Vec<Verdict> {
+        judge(&rows)
+    }
+
+    fn failed(rows: [Row; 3], word: &str) -> bool {
+        matches!(&judged(rows)[..], [Verdict::Failed(why)] if why.contains(word))
+    }
+
+    #[test]
+    fn an_end_that_costs_its_own_passes_and_one_that_looks_at_all_fails() {
+        assert_eq!(judged([row(400, 0.0, 2), row(100, 0.03, 3), row(400, 0.12, 40)]), []);
+        assert!(failed([row(400, 0.0, 2), row(100, 0.03, 3), row(400, 0.48, 40)], "4.0 times"));
+    }
+
+    #[test]
+    fn deaths_refusals_and_lost_lines_fail_on_any_machine() {
+        let of = |last: Row| [row(400, 0.0, 2), row(100, 0.0, 2), Row { others_cpu: 2.0, ..last }];
+        assert!(failed(of(Row { is_alive: false, ..row(400, 0.0, 2) }), "ended"));
+        assert!(failed(of(Row { refused: 1, ..row(400, 0.0, 2) }), "refused"));
+        assert!(failed(of(Row { lost: Some(3), ..row(400, 0.0, 2) }), "lost"));
+    }
+
+    #[test]
+    fn a_wait_fails_on_a_quiet_machine_and_is_void_on_a_busy_one() {
+        let of = |others_cpu| [row(400, 0.0, 2), row(100, 0.0, 2), Row { others_cpu, ..row(400, 0.0, 900) }];
+        assert!(failed(of(0.1), "waited"));
+        assert!(matches!(&judged(of(0.5))[..], [Verdict::Void(_)]));
+    }
+}

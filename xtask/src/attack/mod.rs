@@ -1,0 +1,264 @@
+//! `cargo xtask attack`: the floods that once held up or ended the server, against a server that this program starts itself on loopback.
+//!
+//! A flood that a server survives may still be the cheapest way to hold up everybody else, so each is measured by what it costs: CPU for
+//! each byte that the attacker sends, memory for each of its connections, and the longest wait of an honest client meanwhile and after.
+//! No figure of these is good or bad alone; nginx stands beside it under the same flood, and idle connections beside the attackers'.
+
+mod floods;
+mod hello;
+mod honest;
+mod judge;
+mod report;
+mod server;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use floods::{ATTACKS, Attack, Tally};
+use honest::Honest;
+use report::Row;
+use server::{Server, Site};
+
+use crate::bench::{machine, procfs};
+use crate::conformance::run::wait_for;
+use crate::programs;
+
+const CONNECTIONS: u32 = 1000;
+const CONNECTIONS_QUICK: u32 = 200;
+/// For an attack to be made; what is not made by then is left out.
+const ATTACK: Duration = Duration::from_secs(60);
+/// Of the honest client alone, for what it costs.
+const ALONE: Duration = Duration::from_millis(500);
+/// With all connections held.
+const SETTLE: Duration = Duration::from_millis(500);
+/// How long a server may work on after the last connection has closed, longer than its own watchdog waits.
+const END: Duration = Duration::from_secs(60);
+const GLANCE: Duration = Duration::from_millis(200);
+/// CPU seconds of a glance, without the honest client's: below, the server rests.
+const RESTING: f64 = 0.02;
+/// For the lines that are still on their way to the log.
+const LOG: Duration = Duration::from_secs(3);
+/// nginx holds a megabyte for each stalled connection.
+const CONNECTIONS_NGINX_MAX: u32 = 2000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    Weir,
+    Nginx,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Weir => "weir",
+            Kind::Nginx => "nginx",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Against {
+    Weir,
+    Nginx,
+    All,
+}
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Attacks to run: idle, h2-stall, h2-reset, h2-ping, h1-slow-head, h1-404, h1-stall, tls-hello [default: all].
+    #[arg(value_name = "NAME", value_parser = named)]
+    names: Vec<&'static str>,
+    /// Connections of idle, h2-stall, h1-stall and tls-hello; descriptors and memory may allow fewer [default: 1000].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(4..=20_000))]
+    connections: Option<u32>,
+    /// 200 connections: to see that it works, not to quote.
+    #[arg(long, conflicts_with = "connections")]
+    quick: bool,
+    /// The servers attacked, each started here.
+    #[arg(long, value_enum, default_value_t = Against::All)]
+    against: Against,
+    /// Judge Weir by ratios and counts, with 2,000 connections: exit status 1 where it fails, 75 where the machine was too busy to tell.
+    #[arg(long, conflicts_with_all = ["names", "quick", "against"])]
+    judge: bool,
+    /// A `weir` to attack instead of building this workspace's.
+    #[arg(long, value_name = "PROGRAM")]
+    weir: Option<PathBuf>,
+}
+
+fn named(text: &str) -> Result<&'static str, String> {
+    let names: Vec<&str> = ATTACKS.iter().map(|attack| attack.name).collect();
+    names.iter().find(|name| **name == text).copied().ok_or_else(|| format!("expected one of {}", names.join(", ")))
+}
+
+impl Args {
+    fn connections(&self) -> u32 {
+        self.connections.unwrap_or(if self.quick { CONNECTIONS_QUICK } else { CONNECTIONS })
+    }
+
+    fn attacks(&self) -> impl Iterator<Item = &'static Attack> {
+        ATTACKS.iter().filter(|attack| self.names.is_empty() || self.names.contains(&attack.name))
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        let has_nginx = programs::find("nginx").is_some();
+        if self.against == Against::All && !has_nginx {
+            eprintln!("nginx is left out: no program `nginx` (Debian package nginx): run scripts/setup.sh bench");
+        }
+        match self.against {
+            Against::All if has_nginx => vec![Kind::Weir, Kind::Nginx],
+            Against::All | Against::Weir => vec![Kind::Weir],
+            Against::Nginx => vec![Kind::Nginx],
+        }
+    }
+}
+
+pub fn main(root: &Path, args: &Args) -> Result<ExitCode, String> {
+    let limit = machine::raise_descriptor_limit();
+    let weir = match &args.weir {
+        Some(program) => program.clone(),
+        None if args.judge || args.against != Against::Nginx => {
+            programs::build(root, &["--release", "--package", "weir"])?
+        }
+        None => PathBuf::from("weir"),
+    };
+    let field = Field { site: Site::make()?, weir, limit };
+    if args.judge {
+        return judge::run(&field, args.connections);
+    }
+    let mut rows = Vec::new();
+    for attack in args.attacks() {
+        for kind in args.kinds() {
+            rows.push(field.run(attack, kind, args.connections())?);
+        }
+    }
+    println!("{}", report::table(&rows));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What all attacks of a run share.
+struct Field {
+    site: Site,
+    weir: PathBuf,
+    /// Of descriptors, of this process and of each server.
+    limit: u64,
+}
+
+impl Field {
+    /// A fresh server each: one that has been under load keeps memory that an attack would then seem not to need.
+    fn run(&self, attack: &Attack, kind: Kind, connections: u32) -> Result<Row, String> {
+        let bound = if kind == Kind::Nginx { CONNECTIONS_NGINX_MAX } else { u32::MAX };
+        // Besides files, logs and the honest client.
+        let open_max = u32::try_from(self.limit.saturating_sub(200)).unwrap_or(u32::MAX);
+        let connections = connections.min(bound).min(open_max);
+        eprintln!("{} of {} ({}), at most {connections} connections", attack.name, kind.name(), attack.what);
+        let mut server = Server::start(&self.site, kind, &self.weir)?;
+        let honest = Honest::start(server.http1());
+        sleep(SETTLE);
+        let from = Meter::start(&server, 0.0);
+        sleep(ALONE);
+        let alone = from.cpu_seconds(&server) / ALONE.as_secs_f64();
+        let row = flood(attack, kind, connections, &mut server, &honest, alone);
+        if !row.is_alive {
+            eprintln!("{} ended: {}", kind.name(), server.last_words());
+        }
+        Ok(row)
+    }
+}
+
+fn flood(attack: &Attack, kind: Kind, connections: u32, server: &mut Server, honest: &Honest, alone: f64) -> Row {
+    let (memory_before, refused_before) = (server.resident_bytes(), honest.refused());
+    let (wait_before, others) = (honest.take_longest(), others_seconds());
+    let meter = Meter::start(server, alone);
+    let mut tally = Tally::until(meter.begin + ATTACK);
+    (attack.run)(server, connections, &mut tally);
+    sleep(SETTLE);
+    let (memory_held, wait_during) = (server.resident_bytes(), honest.take_longest());
+    let attack_cpu = meter.cpu_seconds(server);
+    let held = tally.held.len() as u32;
+    let of_end = Meter::start(server, alone);
+    tally.held.clear();
+    let end_cpu = rest(server, &of_end);
+    let others_cpu = (others_seconds() - others).max(0.0) / meter.begin.elapsed().as_secs_f64();
+    Row {
+        attack: attack.name,
+        server: kind.name(),
+        connections: [held, tally.given_up],
+        upload_bytes: tally.upload_bytes,
+        cpu_s: [attack_cpu, end_cpu],
+        memory: [memory_before, memory_held, server.resident_bytes()],
+        waits: [wait_before, wait_during, honest.take_longest()],
+        refused: honest.refused() - refused_before,
+        is_alive: server.is_alive(),
+        lost: tally.answered.map(|answered| lost_lines(server, honest, answered)),
+        others_cpu,
+    }
+}
+
+/// Of a server's CPU, less what the honest client costs a second.
+struct Meter {
+    begin: Instant,
+    cpu: f64,
+    alone: f64,
+}
+
+impl Meter {
+    fn start(server: &Server, alone: f64) -> Meter {
+        Meter { cpu: server.cpu_seconds(), begin: Instant::now(), alone }
+    }
+
+    fn cpu_seconds(&self, server: &Server) -> f64 {
+        (server.cpu_seconds() - self.cpu - self.alone * self.begin.elapsed().as_secs_f64()).max(0.0)
+    }
+}
+
+/// CPU seconds from the meter's start until the server rests, or ends.
+fn rest(server: &mut Server, meter: &Meter) -> f64 {
+    let mut resting = 0;
+    let mut used = 0.0;
+    // Several times: connections may still be on their way to an end.
+    while resting < 3 && meter.begin.elapsed() < END && server.is_alive() {
+        sleep(GLANCE);
+        let now = meter.cpu_seconds(server);
+        resting = if now - used < RESTING { resting + 1 } else { 0 };
+        used = used.max(now);
+    }
+    used
+}
+
+/// Answered requests without a line in the access log.
+fn lost_lines(server: &Server, honest: &Honest, answered: u64) -> u64 {
+    let wanted = honest.answered() + answered;
+    let _ = wait_for(LOG, || (server.log_lines() >= wanted).then_some(()));
+    wanted.saturating_sub(server.log_lines())
+}
+
+/// CPU seconds of all programs but this one and its children, the server among them.
+fn others_seconds() -> f64 {
+    procfs::machine_cpu_seconds() - procfs::cpu_seconds(std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn names_and_bounds_of_the_command_line() {
+        let args = |line: &str| Cli::try_parse_from(line.split(' ')).map(|cli| cli.args);
+        assert_eq!(args("attack").unwrap().attacks().count(), ATTACKS.len());
+        assert_eq!(args("attack h2-stall idle").unwrap().attacks().count(), 2);
+        assert_eq!(args("attack --quick").unwrap().connections(), CONNECTIONS_QUICK);
+        assert_eq!(args("attack --against nginx").unwrap().kinds(), [Kind::Nginx]);
+        for wrong in ["attack h9", "attack --connections 20001", "attack --judge idle"] {
+            assert!(args(wrong).is_err(), "{wrong}");
+        }
+    }
+}

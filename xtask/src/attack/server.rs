@@ -1,0 +1,212 @@
+//! The attacked server: our own child, on loopback, with an access log, one event loop, and a port for each protocol.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::Kind;
+use crate::bench::procfs;
+use crate::conformance::certificates::{self, Certificates};
+use crate::conformance::run::{Running, last_lines, wait_for};
+
+const START: Duration = Duration::from_secs(20);
+
+/// Names and bytes: of the honest client, and of those who want more than they read.
+pub const SMALL: (&str, usize) = ("small.html", 1024);
+pub const LARGE: (&str, usize) = ("20m.bin", 20_000_000);
+
+/// The files, and the certificate; removed when dropped.
+pub struct Site {
+    folder: PathBuf,
+    certificates: Certificates,
+}
+
+impl Site {
+    pub fn make() -> Result<Site, String> {
+        let folder = std::env::temp_dir().join(format!("weir-attack-{}", std::process::id()));
+        let failed = |e: std::io::Error| format!("{}: {e}", folder.display());
+        fs::create_dir_all(folder.join("files")).map_err(failed)?;
+        for (name, bytes) in [SMALL, LARGE] {
+            fs::write(folder.join("files").join(name), vec![b'x'; bytes]).map_err(failed)?;
+        }
+        let certificates = certificates::make(&folder, Path::new("openssl"))?;
+        Ok(Site { folder, certificates })
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.join("access.log")
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if let Err(e) = fs::remove_dir_all(&self.folder) {
+            eprintln!("xtask: {} is left behind: {e}", self.folder.display());
+        }
+    }
+}
+
+/// Of a server: HTTP/1.1, HTTP/2 (the same port in Weir, which tells them apart; nginx 1.22 cannot), TLS.
+#[derive(Debug, Clone, Copy)]
+pub struct Ports {
+    pub http1: u16,
+    pub http2: u16,
+    pub tls: u16,
+}
+
+/// A running server; ended when dropped.
+pub struct Server {
+    running: Running,
+    ports: Ports,
+    log: PathBuf,
+    said: PathBuf,
+}
+
+impl Server {
+    pub fn start(site: &Site, kind: Kind, weir: &Path) -> Result<Server, String> {
+        let [http1, other, tls] = free_ports()?;
+        let ports = Ports { http1, http2: if kind == Kind::Weir { http1 } else { other }, tls };
+        let (log, said) = (site.log(), site.folder.join("said.log"));
+        let config = site.folder.join("server.conf");
+        let failed = |e: std::io::Error| format!("{}: {e}", site.folder.display());
+        fs::write(&config, configuration(site, kind, ports)).map_err(failed)?;
+        fs::write(&log, "").map_err(failed)?;
+        let running = Running::start(&mut command(site, kind, weir, &config), &said)?;
+        let mut server = Server { running, ports, log, said };
+        let answers = wait_for(START, || match server.running.status() {
+            None => TcpStream::connect(server.http1()).ok().map(|_| true),
+            Some(_) => Some(false),
+        });
+        match answers {
+            Some(true) => server.check_own().map(|()| server),
+            _ => Err(format!("{} does not start: {}", kind.name(), server.last_words())),
+        }
+    }
+
+    /// Attacks go to sockets of our own child, on loopback, and to nothing else.
+    fn check_own(&self) -> Result<(), String> {
+        let table = fs::read_to_string("/proc/net/tcp").map_err(|e| format!("/proc/net/tcp: {e}"))?;
+        let folder = fs::read_dir(format!("/proc/{}/fd", self.running.id())).map_err(|e| format!("/proc: {e}"))?;
+        let held: Vec<PathBuf> = folder.flatten().filter_map(|entry| fs::read_link(entry.path()).ok()).collect();
+        for port in [self.ports.http1, self.ports.http2, self.ports.tls] {
+            let is_own = |inode: &str| held.contains(&PathBuf::from(format!("socket:[{inode}]")));
+            if !listening(&table, port).is_some_and(is_own) {
+                return Err(format!("127.0.0.1:{port} is not our own server's; nothing is sent there"));
+            }
+        }
+        Ok(())
+    }
+
+    pub fn http1(&self) -> SocketAddr {
+        loopback(self.ports.http1)
+    }
+
+    pub fn http2(&self) -> SocketAddr {
+        loopback(self.ports.http2)
+    }
+
+    pub fn tls(&self) -> SocketAddr {
+        loopback(self.ports.tls)
+    }
+
+    pub fn is_alive(&mut self) -> bool {
+        self.running.status().is_none()
+    }
+
+    pub fn cpu_seconds(&self) -> f64 {
+        procfs::cpu_seconds(self.running.id())
+    }
+
+    pub fn resident_bytes(&self) -> u64 {
+        procfs::resident_bytes(self.running.id())
+    }
+
+    pub fn log_lines(&self) -> u64 {
+        fs::read(&self.log).map_or(0, |text| text.iter().filter(|&&byte| byte == b'\n').count() as u64)
+    }
+
+    pub fn last_words(&self) -> String {
+        last_lines(&fs::read_to_string(&self.said).unwrap_or_default(), 2)
+    }
+}
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+/// The inode of the socket that listens at 127.0.0.1 and this port, as /proc/net/tcp has it (proc(5)).
+fn listening(table: &str, port: u16) -> Option<&str> {
+    let at = format!("{:08X}:{port:04X}", u32::from_ne_bytes(Ipv4Addr::LOCALHOST.octets()));
+    let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    rows.filter(|row| row.get(1) == Some(&at.as_str()) && row.get(3) == Some(&"0A")).find_map(|row| row.get(9).copied())
+}
+
+/// All held at once, so that they differ.
+fn free_ports() -> Result<[u16; 3], String> {
+    let failed = |e: std::io::Error| format!("no free port on loopback: {e}");
+    let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed);
+    let held = [listen()?, listen()?, listen()?];
+    let port = |at: usize| held[at].local_addr().map(|address| address.port()).map_err(failed);
+    Ok([port(0)?, port(1)?, port(2)?])
+}
+
+fn command(site: &Site, kind: Kind, weir: &Path, config: &Path) -> Command {
+    match kind {
+        Kind::Weir => {
+            let mut command = Command::new(weir);
+            command.arg("run").arg(config);
+            command
+        }
+        Kind::Nginx => {
+            let mut command = Command::new("nginx");
+            command.arg("-p").arg(&site.folder).arg("-c").arg(config).args(["-e", "said.log", "-g", "daemon off;"]);
+            command
+        }
+    }
+}
+
+/// Both with one event loop and an access log, and room for every connection.
+fn configuration(site: &Site, kind: Kind, Ports { http1, http2, tls }: Ports) -> String {
+    let (folder, log) = (site.folder.display(), site.log());
+    let (log, Certificates { chain, key, .. }) = (log.display(), &site.certificates);
+    let (chain, key) = (chain.display(), key.display());
+    match kind {
+        Kind::Weir => format!(
+            "[server]\nworkers = 1\naccess_log = \"{log}\"\n[limits]\nclient_connections = 0\n\
+             [[listener]]\naddress = \"127.0.0.1:{http1}\"\n[[listener]]\naddress = \"127.0.0.1:{tls}\"\ntls = true\n\
+             [[site]]\nroot = \"{folder}/files\"\ncert = \"{chain}\"\nkey = \"{key}\"\n"
+        ),
+        Kind::Nginx => format!(
+            "{user}worker_processes 1;\nworker_rlimit_nofile 20000;\npid {folder}/nginx.pid;\n\
+             events {{ worker_connections 20000; }}\n\
+             http {{\n access_log {log};\n sendfile on;\n open_file_cache max=1000 inactive=60s;\n\
+             keepalive_timeout 300s;\n keepalive_requests 1000000000;\n\
+             client_body_temp_path {folder}/nginx-body;\n proxy_temp_path {folder}/nginx-proxy;\n\
+             fastcgi_temp_path {folder}/nginx-fastcgi;\n uwsgi_temp_path {folder}/nginx-uwsgi;\n\
+             scgi_temp_path {folder}/nginx-scgi;\n ssl_certificate {chain};\n ssl_certificate_key {key};\n\
+             ssl_protocols TLSv1.2 TLSv1.3;\n server {{\n listen 127.0.0.1:{http1} backlog=4096;\n\
+             listen 127.0.0.1:{http2} http2 backlog=4096;\n listen 127.0.0.1:{tls} ssl http2 backlog=4096;\n\
+             root {folder}/files;\n }}\n}}\n",
+            user = if rustix::process::geteuid().is_root() { "user root;\n" } else { "" },
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_socket_that_listens_on_loopback_is_found() {
+        let row = |address: &str, state: &str| {
+            format!("  0: {address}:1F90 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 0 0 4711 1\n")
+        };
+        let loopback = format!("{:08X}", u32::from_ne_bytes([127, 0, 0, 1]));
+        assert_eq!(listening(&row(&loopback, "0A"), 8080), Some("4711"));
+        assert_eq!(listening(&row("00000000", "0A"), 8080), None);
+        assert_eq!(listening(&row(&loopback, "01"), 8080), None);
+        assert_eq!(listening(&row(&loopback, "0A"), 8081), None);
+    }
+}
