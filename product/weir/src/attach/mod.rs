@@ -54,9 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "SHARE", verbatim_doc_comment)]
     client_share: Option<ClientShareSpec>,
     /// Leading bits of an IPv4 and of an IPv6 address that are of one client
-    #[arg(long, value_name = "V4,V6", default_value = "32,56")]
-    client_prefix: ClientPrefix,
-    /// [default: 32,64]
+    /// [default: 32,56]
     #[arg(long, value_name = "V4,V6", verbatim_doc_comment)]
     client_prefix: Option<ClientPrefix>,
     /// Replace a queueing discipline that weir did not make; --detach restores it
