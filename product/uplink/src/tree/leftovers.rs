@@ -104,6 +104,7 @@ pub(crate) fn interfaces(kind: &str) -> io::Result<Vec<Interface>> {
 }
 
 /// Removes what is kept for an interface that is no more.
+#[cfg(feature = "bpf")]
 pub(crate) fn forget_interface(interface: &Interface) {
     for path in KINDS.iter().filter_map(|kind| path(kind, interface).ok()) {
         let _ = fs::remove_file(path);
