@@ -30,6 +30,7 @@ test,bench     caddy    caddy            runs against Caddy
 test,bench     curl     curl             checks with curl
 test           ip       iproute2         experiments in network namespaces
 test           tc       iproute2         experiments in network namespaces
+test           nft      nftables         weir attach behind redirected ports
 test           ethtool  ethtool          experiments without offloads
 test           qemu-system-x86_64 qemu-system-x86 tests on another kernel
 test           busybox  busybox-static   tests on another kernel

@@ -8,6 +8,7 @@
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
+#include <linux/in6.h>
 #include <linux/pkt_cls.h>
 #include <stdbool.h>
 #include <bpf/bpf_core_read.h>
@@ -91,8 +92,9 @@ struct {
 // The least two headers there are: IPv4 and TCP without options.
 #define HEADS_BYTES 40
 #define IPV6_BYTES 40
-#define JUMBO_BYTES 8
-#define HOP_BY_HOP 0 /* as a next header */
+// Extension headers of IPv6 (RFC 8200, section 4) looked at before TCP is given up on.
+#define EXTENSIONS_MAX 4
+#define FRAGMENT_AT_MASK 0xfff8
 #define TCP_BYTES 20
 // Responses told apart in one packet: of 64 KiB, so many of 2 KiB.
 #define PIPELINED_MAX 32
@@ -114,6 +116,8 @@ struct packet {
 	__u32 payload_at;
 	__u32 payload_bytes;
 	__u16 port;
+	// As it stands in the packet.
+	__u16 peer_port;
 	__u8 flags;
 	// Only where clients share the link.
 	struct client_key client;
@@ -141,15 +145,25 @@ static __always_inline bool load_heads(struct __sk_buff *skb, __u64 *words)
 	return !bpf_skb_load_bytes_relative(skb, 0, words, HEADS_BYTES, BPF_HDR_START_NET);
 }
 
-// Does TCP follow behind an IPv6 header of eight bytes that tells the length of a packet above 64 KiB (RFC 2675)? Linux 5.19 to
-// 6.18 make it for large packets of their own ("BIG TCP"); it is taken off below us.
-static __always_inline bool has_jumbo(struct __sk_buff *skb, __u8 *heads)
+// Where TCP begins behind an IPv6 header and its extensions; 0 where it does not. One of them tells the length of a packet above
+// 64 KiB (RFC 2675): Linux 5.19 to 6.18 makes it for large packets of its own ("BIG TCP"), and it is taken off below us.
+static __always_inline __u32 ipv6_tcp_at(struct __sk_buff *skb, __u8 next)
 {
-	__u8 jumbo[JUMBO_BYTES];
+	__u32 at = IPV6_BYTES;
+	__u8 extension[4];
 
-	return heads[6] == HOP_BY_HOP &&
-	       !bpf_skb_load_bytes_relative(skb, IPV6_BYTES, jumbo, JUMBO_BYTES, BPF_HDR_START_NET) &&
-	       jumbo[0] == IPPROTO_TCP && jumbo[1] == 0;
+	for (int i = 0; i < EXTENSIONS_MAX && next != IPPROTO_TCP; i++) {
+		if (next != IPPROTO_HOPOPTS && next != IPPROTO_ROUTING && next != IPPROTO_DSTOPTS && next != IPPROTO_FRAGMENT)
+			return 0;
+		if (bpf_skb_load_bytes_relative(skb, at, extension, sizeof(extension), BPF_HDR_START_NET))
+			return 0;
+		// A fragment that is not the first has no TCP header. The header of one has eight bytes and no length.
+		if (next == IPPROTO_FRAGMENT && (extension[2] << 8 | extension[3]) & FRAGMENT_AT_MASK)
+			return 0;
+		at += next == IPPROTO_FRAGMENT ? 8 : (extension[1] + 1) * 8;
+		next = extension[0];
+	}
+	return next == IPPROTO_TCP ? at : 0;
 }
 
 // The first bits of a word as it stands in a packet.
@@ -175,10 +189,10 @@ static __always_inline void read_client(struct packet *packet, __u64 *heads)
 	packet->client.words[1] = settings.v6_bits > 64 ? leading(heads[4], settings.v6_bits - 64) : 0;
 }
 
-// What the packet says of itself; false for what is no TCP packet (fragments and IPv6 with extension headers among it).
+// What the packet says of itself; false for what is no TCP packet (fragments that are not the first among it).
 static __always_inline bool parse(struct __sk_buff *skb, struct packet *packet)
 {
-	__u32 tcp_at = IPV6_BYTES, ip_bytes, heads_bytes, *words;
+	__u32 tcp_at, ip_bytes, heads_bytes, *words;
 	__u64 heads[HEADS_BYTES / WORD_BYTES];
 	__u8 *bytes = (__u8 *)heads, *tcp = bytes + 20;
 
@@ -191,9 +205,7 @@ static __always_inline bool parse(struct __sk_buff *skb, struct packet *packet)
 		// A fragment that is not the first has no TCP header.
 		if (bytes[9] != IPPROTO_TCP || *(__u16 *)(bytes + 6) & bpf_htons(0x1fff))
 			return false;
-	} else if (bytes[0] >> 4 == 6 && (bytes[6] == IPPROTO_TCP || has_jumbo(skb, bytes))) {
-		if (bytes[6] != IPPROTO_TCP)
-			tcp_at += JUMBO_BYTES;
+	} else if (bytes[0] >> 4 == 6 && (tcp_at = ipv6_tcp_at(skb, bytes[6]))) {
 		ip_bytes = bpf_ntohs(*(__u16 *)(bytes + 4)) + IPV6_BYTES;
 	} else {
 		return false;
@@ -205,10 +217,12 @@ static __always_inline bool parse(struct __sk_buff *skb, struct packet *packet)
 			return false;
 		tcp = bytes;
 		packet->port = bpf_ntohs(*(__u16 *)bytes);
+		packet->peer_port = *(__u16 *)(bytes + 2);
 		packet->seq = bpf_ntohl(words[1]);
 		packet->flags = bytes[13];
 	} else {
 		packet->port = bpf_ntohs(*(__u16 *)tcp);
+		packet->peer_port = *(__u16 *)(tcp + 2);
 		packet->seq = bpf_ntohl(words[6]);
 		packet->flags = tcp[13];
 	}
@@ -619,7 +633,7 @@ static __always_inline int classify_data(struct __sk_buff *skb, struct bpf_sock 
 	return stamp(skb, counters, band, flow->priority);
 }
 
-// Data of a connection that has no state: no memory for it, or no socket here because it is forwarded.
+// Data of a connection that has no state: no memory for it, or no socket here, mostly because it is forwarded.
 static __always_inline int classify_unknown(struct __sk_buff *skb, struct bpf_tcp_sock *tcp, struct packet *packet,
 					    struct counters *counters)
 {
@@ -628,7 +642,10 @@ static __always_inline int classify_unknown(struct __sk_buff *skb, struct bpf_tc
 	__u8 band;
 
 	if (!tcp) {
-		counters->no_socket++;
+		if (skb->ingress_ifindex)
+			counters->forwarded++;
+		else
+			counters->no_socket++;
 		return TC_ACT_UNSPEC;
 	}
 	counters->no_storage++;
@@ -638,6 +655,14 @@ static __always_inline int classify_unknown(struct __sk_buff *skb, struct bpf_tc
 	if (settings.into == INTO_BANDS)
 		return stamp(skb, counters, band, settings.priorities[band & (BANDS_MAX - 1)]);
 	return stamp(skb, counters, band, rank_of(value));
+}
+
+// Is the packet this connection's? By its port, or where that was rewritten behind the socket (REDIRECT, DNAT to a port of this
+// host) by what was not: the peer's port, and a place between what is acknowledged and what is sent next.
+static __always_inline bool is_of(struct packet *packet, struct bpf_sock *sk, struct bpf_tcp_sock *tcp)
+{
+	return sk->src_port == packet->port ||
+	       (sk->dst_port == packet->peer_port && packet->seq - tcp->snd_una <= tcp->snd_nxt - tcp->snd_una);
 }
 
 SEC("tc")
@@ -660,8 +685,10 @@ int weir_classify(struct __sk_buff *skb)
 	sk = skb->sk;
 	if (sk)
 		sk = bpf_sk_fullsock(sk);
-	if (sk && sk->src_port == packet.port)
+	if (sk)
 		tcp = bpf_tcp_sock(sk);
+	if (tcp && !is_of(&packet, sk, tcp))
+		tcp = NULL;
 	is_closing = packet.flags & (FIN | RST);
 	// What closes a connection stays behind its data: a FIN that overtakes them has them taken for lost.
 	if (tcp && (packet.payload_bytes || is_closing))

@@ -64,10 +64,11 @@ struct counters {
 	__u64 no_socket;
 	// Packets of clients ahead of their share by more than the allowance.
 	__u64 behind;
+	__u64 forwarded;
 };
 
 _Static_assert(__builtin_offsetof(struct counters, responses) == COUNTERS_RESPONSES_AT * 8, "counters.responses");
-_Static_assert(sizeof(struct counters) == (COUNTERS_RESPONSES_AT + 9) * 8, "counters");
+_Static_assert(sizeof(struct counters) == (COUNTERS_RESPONSES_AT + 10) * 8, "counters");
 
 // What a server tells of the response it is about to send: offsets in the connection's stream of bytes, from 0 at accept.
 struct told {

@@ -2,7 +2,7 @@
 //! `sched` assumes of paths, into a header: one definition, and a layout that differs does not compile.
 
 /// A program of another version of weir, with another layout, is not read.
-pub const LAYOUT: u32 = 4;
+pub const LAYOUT: u32 = 5;
 /// Bands of a tree (`prio` has 16): control packets, unclassified traffic, then data.
 pub const BANDS_MAX: usize = 16;
 pub const BAND_DATA_FIRST: usize = 2;
@@ -19,7 +19,7 @@ pub const PORTS_AT: usize = PRIORITIES_AT + BANDS_MAX * 4;
 pub const SHARE_AT: usize = PORTS_AT + PORT_WORDS * 8;
 pub const SETTINGS_BYTES: usize = SHARE_AT + 32;
 
-/// Of `struct counters`, in words of 64 bits: two for each band, and behind them nine.
+/// Of `struct counters`, in words of 64 bits: two for each band, and behind them ten.
 pub const COUNTERS_RESPONSES_AT: usize = BANDS_MAX * 2;
 
 /// Sizes of responses: so many buckets per octave from 1 byte on.

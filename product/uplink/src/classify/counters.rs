@@ -31,10 +31,13 @@ pub struct Counters {
     pub held_back: u64,
     /// Packets of connections the kernel had no memory for.
     pub no_storage: u64,
-    /// Data packets from a wanted port without a socket here: forwarded ones, which are left as they are.
+    /// Data packets from a wanted port that came in over no interface and have no socket here; left as they are.
     pub no_socket: u64,
     /// Packets of clients that were ahead of their share of the link by more than the allowance.
     pub behind: u64,
+    /// Data packets from a wanted port that came in over an interface: a container's, a router's, a bridge's. Their
+    /// connection is not known here, so they are left as they are.
+    pub forwarded: u64,
 }
 
 impl Counters {
@@ -54,6 +57,7 @@ impl Counters {
             no_storage: word(rest + 6),
             no_socket: word(rest + 7),
             behind: word(rest + 8),
+            forwarded: word(rest + 9),
         })
     }
 }

@@ -91,7 +91,7 @@ fn table(attached: &Attached) -> String {
         }
     }
     text += &format!(
-        "responses {}, sizes read {}, told {}, unknown {}; promotions {}, held back {}; no storage {}, no socket {}\n",
+        "responses {}, sizes read {}, told {}, unknown {}; promotions {}, held back {}; no storage {}, no socket {}, forwarded {}\n",
         counters.responses,
         counters.sizes_read,
         counters.sizes_told,
@@ -100,6 +100,7 @@ fn table(attached: &Attached) -> String {
         counters.held_back,
         counters.no_storage,
         counters.no_socket,
+        counters.forwarded,
     );
     if settings.share.is_some() {
         text += &format!("packets of clients ahead of their share {}\n", counters.behind);
@@ -193,6 +194,7 @@ fn counted(attached: &Attached) -> Value {
     object.insert("held_back".into(), counters.held_back.into());
     object.insert("no_storage".into(), counters.no_storage.into());
     object.insert("no_socket".into(), counters.no_socket.into());
+    object.insert("forwarded".into(), counters.forwarded.into());
     object.insert("behind".into(), counters.behind.into());
     object.insert(
         "program".into(),

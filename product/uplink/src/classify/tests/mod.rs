@@ -8,6 +8,7 @@ mod attaching;
 mod clients;
 mod heads;
 mod order;
+mod paths;
 mod ranks;
 
 use rustix::net::{AddressFamily, SocketType};
@@ -78,6 +79,7 @@ impl Site {
             no_storage: after.no_storage - before.no_storage,
             no_socket: after.no_socket - before.no_socket,
             behind: after.behind - before.behind,
+            forwarded: after.forwarded - before.forwarded,
         }
     }
 }
