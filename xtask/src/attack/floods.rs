@@ -12,8 +12,9 @@ use crate::bench::idle;
 pub const STREAMS: u32 = 100;
 /// For any one answer; then the connection is given up.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Connections of the floods that need few.
-const FEW: u32 = 10;
+/// Connections of the floods that need few, and of the slow heads, whose every byte is waited for.
+const FEW: u32 = 50;
+const SLOW: u32 = 10;
 /// Frames, or requests, of each of those.
 const MANY: u32 = 2000;
 const BATCH: u32 = 100;
@@ -89,10 +90,10 @@ pub struct Attack {
 pub const ATTACKS: [Attack; 8] = [
     Attack { name: "idle", what: "HTTP/2 connections that ask for nothing, closed at once", run: idle },
     Attack { name: "h2-stall", what: "zero window, 100 GETs of 20 MB each, closed at once", run: h2_stall },
-    Attack { name: "h2-reset", what: "HEADERS and RST_STREAM, 2,000 times on each of 10 connections", run: h2_reset },
-    Attack { name: "h2-ping", what: "2,000 PINGs on each of 10 connections, answers read late", run: h2_ping },
+    Attack { name: "h2-reset", what: "HEADERS and RST_STREAM, 2,000 times on each of 50 connections", run: h2_reset },
+    Attack { name: "h2-ping", what: "2,000 PINGs on each of 50 connections, answers read late", run: h2_ping },
     Attack { name: "h1-slow-head", what: "10 heads of 4 KB, a byte at a time", run: h1_slow_head },
-    Attack { name: "h1-404", what: "2,000 random names on each of 10 connections, pipelined", run: h1_404 },
+    Attack { name: "h1-404", what: "2,000 random names on each of 50 connections, pipelined", run: h1_404 },
     Attack { name: "h1-stall", what: "a GET of 20 MB on each connection, never read", run: h1_stall },
     Attack { name: "tls-hello", what: "a ClientHello on each connection, then silence", run: tls_hello },
 ];
@@ -161,7 +162,7 @@ fn h2_ping(server: &Server, _: u32, tally: &mut Tally) {
 
 /// A byte to each connection in turn.
 fn h1_slow_head(server: &Server, _: u32, tally: &mut Tally) {
-    tally.each(server.http1(), FEW, |_, _| Ok(()));
+    tally.each(server.http1(), SLOW, |_, _| Ok(()));
     let mut head = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n", SMALL.0);
     while head.len() < SLOW_HEAD_BYTES {
         head.push_str("X-Slow: one byte at a time, and forty-eight to the line\r\n");

@@ -14,7 +14,7 @@ use super::{Field, Kind};
 const CONNECTIONS: u32 = 2000;
 const FEWER: u32 = 4;
 /// Of CPU per end, with all connections to a fourth of them: 1 where an end's cost is its own, 4 where it looks at all others.
-const GROWTH_MAX: f64 = 1.6;
+const GROWTH_MAX: f64 = 2.0;
 /// Below, an end's growth is of caches.
 const END_US_MIN: f64 = 50.0;
 /// Of the longest wait, to that beside idle connections, and above it.

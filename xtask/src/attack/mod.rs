@@ -30,7 +30,7 @@ const CONNECTIONS_QUICK: u32 = 200;
 /// For an attack to be made; what is not made by then is left out.
 const ATTACK: Duration = Duration::from_secs(60);
 /// Of the honest client alone, for what it costs.
-const ALONE: Duration = Duration::from_millis(500);
+const ALONE: Duration = Duration::from_secs(1);
 /// With all connections held.
 const SETTLE: Duration = Duration::from_millis(500);
 /// How long a server may work on after the last connection has closed, longer than its own watchdog waits.
