@@ -136,21 +136,15 @@ impl Server {
         if config.has_one_loop() {
             config.workers = 1;
         }
-        let (Listening { of_workers, remarks }, addresses) = listen(&config)?;
-        // The kernel is asked by a connection, which the sandbox refuses.
-        let kernel_tls = (config.kernel_tls && config.is_secure()).then(KernelTls::ask);
-        let confined = sandbox::confine(&config);
+        let (Listening { of_workers, mut remarks }, addresses) = listen(&config)?;
+        let (kernel_tls, is_confined) = settle(&config, &mut remarks);
         let threads = Threads::start(config.watchdog.take(), on_failure)
             .map_err(|e| StartError::Thread("weir-watch".into(), e))?;
         let logs = Logs::start(&threads).map_err(|e| StartError::Thread("weir-log".into(), e))?;
         let current = Arc::new(open_sites(&mut config, &logs, &threads)?);
         let recording = start_recording(&config, addresses[0].address, &threads)?;
         let wakes = wakes(config.workers)?;
-        if descriptors(&config) < SCARCE {
-            // It has one, and a file or a connection needs it more.
-            config.drain.outlet = None;
-        }
-        let connections_max = config.limits.connections_max.min(descriptors(&config)).max(1);
+        let connections_max = room(&mut config);
         let mut server = Server {
             addresses,
             why: std::mem::take(&mut config.drain.why),
@@ -162,23 +156,19 @@ impl Server {
             wakes,
             workers: Vec::new(),
             pool: Pool::new(),
-            kernel_tls: told_kernel_tls(kernel_tls, &config, &logs),
+            kernel_tls,
             threads,
             logs,
             recording,
             current,
             desk: Arc::default(),
-            is_confined: confined.are_files,
+            is_confined,
         };
         for (number, listeners) in of_workers.into_iter().enumerate() {
             server.start_worker(number, listeners, &mut config)?;
         }
-        if config.is_secure() {
-            server.threads.keep_calls();
-            hide().map_err(|e| StartError::System("hide the memory of the process", e))?;
-        }
-        let remarks = remarks.iter().chain(&confined.remarks);
-        remarks.chain(&server.current.served().remarks).for_each(|remark| server.tell(remark));
+        hide(&config, &server.threads)?;
+        remarks.iter().chain(&server.current.served().remarks).for_each(|remark| server.tell(remark));
         Ok(server)
     }
 
@@ -328,8 +318,22 @@ impl Server {
 }
 
 /// A process that holds keys shows its memory to nobody, its own user included, and leaves none in a core dump.
-fn hide() -> io::Result<()> {
-    Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+fn hide(config: &Config, threads: &Threads) -> Result<(), StartError> {
+    if !config.is_secure() {
+        return Ok(());
+    }
+    threads.keep_calls();
+    let hidden = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    hidden.map_err(|e| StartError::System("hide the memory of the process", e.into()))
+}
+
+/// How many connections there may be.
+fn room(config: &mut Config) -> usize {
+    if descriptors(config) < SCARCE {
+        // It has one, and a file or a connection needs it more.
+        config.drain.outlet = None;
+    }
+    config.limits.connections_max.min(descriptors(config)).max(1)
 }
 
 /// The listening sockets of each worker and their addresses. The last act of root, where another user is asked for: before anything
@@ -362,15 +366,23 @@ fn transmitter(config: &mut Config, pool: &Arc<Pool>, wake: &Arc<Wake>) -> Trans
         .with_storage(Disk::new(Arc::clone(pool), move || woken.set()))
 }
 
-/// What the kernel may seal, if it was asked; the log says why not.
-fn told_kernel_tls(asked: Option<Result<KernelTls, String>>, config: &Config, logs: &Logs) -> KernelTls {
-    if config.kernel_tls && asked.is_none() {
-        logs.error(
-            "kTLS has no effect: no listener speaks TLS; expected --cert and --key, or tls = true in a listener",
-        );
+/// What the kernel may seal, and whether files are confined; remarks say why not. The kernel is asked by a connection, which
+/// the sandbox refuses.
+fn settle(config: &Config, remarks: &mut Vec<String>) -> (KernelTls, bool) {
+    let kernel_tls = if config.kernel_tls { kernel_tls(config, remarks) } else { KernelTls::default() };
+    let confined = sandbox::confine(config);
+    remarks.extend(confined.remarks);
+    (kernel_tls, confined.are_files)
+}
+
+fn kernel_tls(config: &Config, remarks: &mut Vec<String>) -> KernelTls {
+    if !config.is_secure() {
+        let said = "kTLS has no effect: no listener speaks TLS; expected --cert and --key, or tls = true in a listener";
+        remarks.push(said.into());
+        return KernelTls::default();
     }
-    asked.unwrap_or(Ok(KernelTls::default())).unwrap_or_else(|why| {
-        logs.error(&format!("no kTLS: {why}; TLS goes on in this process"));
+    KernelTls::ask().unwrap_or_else(|why| {
+        remarks.push(format!("no kTLS: {why}; TLS goes on in this process"));
         KernelTls::default()
     })
 }

@@ -12,7 +12,7 @@ use seccompiler::{
     apply_filter,
 };
 
-use crate::common::{Client, Server, Site, WRITE_PATHS, content, get, run_to_end};
+use crate::common::{Client, Server, Site, WRITE_PATHS, content, get, run_to_end, wait_until};
 
 /// Runs `start` where this system call does not work.
 fn without<T: Send>(
@@ -168,6 +168,7 @@ fn a_thread_that_is_killed_ends_the_process() {
                 let mut client = server.connect();
                 client.try_send(get("/size-10"));
                 assert_eq!(server.exit_status().code(), Some(1), "{:?}", server.stderr());
+                wait_until("the reason", || !server.stderr().is_empty());
                 let said = server.stderr();
                 let expected = "weir: thread weir-worker-0 did not respond for 10 s";
                 assert!(said.len() == 1 && said[0].starts_with(expected), "{said:?}");
