@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use units::Nanos;
 
@@ -22,9 +23,9 @@ pub const SLOW_AFTER: Nanos = Nanos::from_secs(10);
 /// A worker's finds. Askers are numbers; each asks for one path at a time.
 pub struct Finds {
     pool: Arc<Pool>,
-    done: Arc<Done<FindDone>>,
+    done: Arc<Done<Ended>>,
     under_way: HashMap<Key, Askers>,
-    ended: Vec<FindDone>,
+    ended: Vec<Ended>,
     /// That a disk is slow was told, and it still is.
     is_told: bool,
 }
@@ -32,9 +33,19 @@ pub struct Finds {
 /// No more than there are connections.
 struct Askers {
     began_at: Nanos,
+    /// Who is charged with it.
+    client: u32,
+    /// False when all have left: then it is skipped, unless it is being run.
+    is_wanted: Arc<AtomicBool>,
     /// They asked before the find began.
     first: BTreeSet<u64>,
     late: BTreeSet<u64>,
+}
+
+enum Ended {
+    Found(Box<FindDone>),
+    /// Nobody waited for it.
+    Skipped(Key),
 }
 
 impl Finds {
@@ -43,13 +54,13 @@ impl Finds {
         Finds { pool, done: Arc::new(Done::new(wake)), under_way: HashMap::new(), ended: Vec::new(), is_told: false }
     }
 
-    /// Has a file found for this asker. [`Missing::Exhausted`] where too many finds wait already.
-    pub fn ask(&mut self, find: Box<Find>, asker: u64) -> Result<(), Missing> {
+    /// Has a file found for this asker, a request of this client. [`Missing::Exhausted`] where too many finds wait already.
+    pub fn ask(&mut self, find: Box<Find>, asker: u64, client: u32) -> Result<(), Missing> {
         if let Some(askers) = self.under_way.get_mut(find.key()) {
             askers.late.insert(asker);
             return Ok(());
         }
-        self.begin(find, BTreeSet::from([asker])).map_err(|_| Missing::Exhausted)
+        self.begin(find, client, BTreeSet::from([asker])).map_err(|_| Missing::Exhausted)
     }
 
     /// The asker wants no answer any more.
@@ -57,6 +68,9 @@ impl Finds {
         if let Some(askers) = self.under_way.get_mut(key) {
             askers.first.remove(&asker);
             askers.late.remove(&asker);
+            if askers.first.is_empty() && askers.late.is_empty() {
+                askers.is_wanted.store(false, Relaxed);
+            }
         }
     }
 
@@ -80,14 +94,21 @@ impl Finds {
             cache.on_change();
         }
         for done in ended.drain(..) {
-            let key = done.key().clone();
-            let Askers { first, late, .. } = self.under_way.remove(&key).expect("a find ends once");
-            match cache.finish(done) {
+            let key = match &done {
+                Ended::Found(done) => done.key().clone(),
+                Ended::Skipped(key) => key.clone(),
+            };
+            let Askers { first, late, client, .. } = self.under_way.remove(&key).expect("a find ends once");
+            let Ended::Found(done) = done else {
+                self.look_up(cache, &key, client, late, now, into);
+                continue;
+            };
+            match cache.finish(*done) {
                 // It begins only now.
-                Lookup::Aside(find) => self.begin_or_refuse(find, &first | &late, into),
+                Lookup::Aside(find) => self.begin_or_refuse(find, client, &first | &late, into),
                 Lookup::Done(found) => {
                     tell(&found, first, into);
-                    self.look_up(cache, &key, late, now, into);
+                    self.look_up(cache, &key, client, late, now, into);
                 }
             }
         }
@@ -98,6 +119,7 @@ impl Finds {
         &mut self,
         cache: &mut Cache,
         key: &Key,
+        client: u32,
         askers: BTreeSet<u64>,
         now: Nanos,
         into: &mut impl Extend<Answer>,
@@ -107,23 +129,32 @@ impl Finds {
         }
         match cache.lookup(key.site(), key.raw_path(), now) {
             Lookup::Done(found) => tell(&found, askers, into),
-            Lookup::Aside(find) => self.begin_or_refuse(find, askers, into),
+            Lookup::Aside(find) => self.begin_or_refuse(find, client, askers, into),
         }
     }
 
-    fn begin_or_refuse(&mut self, find: Box<Find>, askers: BTreeSet<u64>, into: &mut impl Extend<Answer>) {
-        if let Err(askers) = self.begin(find, askers) {
+    fn begin_or_refuse(&mut self, find: Box<Find>, client: u32, askers: BTreeSet<u64>, into: &mut impl Extend<Answer>) {
+        if let Err(askers) = self.begin(find, client, askers) {
             tell(&Err(Missing::Exhausted), askers, into);
         }
     }
 
     /// Gives the askers back where the pool takes no more.
-    fn begin(&mut self, find: Box<Find>, first: BTreeSet<u64>) -> Result<(), BTreeSet<u64>> {
+    fn begin(&mut self, find: Box<Find>, client: u32, first: BTreeSet<u64>) -> Result<(), BTreeSet<u64>> {
         let (key, done, began_at) = (find.key().clone(), Arc::clone(&self.done), find.began_at());
-        if self.pool.run(find.device(), Lane::Find, move || done.post(find.run())).is_err() {
+        let device = find.device();
+        let is_wanted = Arc::new(AtomicBool::new(true));
+        let wanted = Arc::clone(&is_wanted);
+        let task = move || {
+            done.post(match wanted.load(Relaxed) {
+                true => Ended::Found(Box::new(find.run())),
+                false => Ended::Skipped(find.key().clone()),
+            });
+        };
+        if self.pool.run_for(client, device, Lane::Find, task).is_err() {
             return Err(first);
         }
-        self.under_way.insert(key, Askers { began_at, first, late: BTreeSet::new() });
+        self.under_way.insert(key, Askers { began_at, client, is_wanted, first, late: BTreeSet::new() });
         Ok(())
     }
 }

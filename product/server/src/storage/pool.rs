@@ -4,7 +4,7 @@
 //! it, so one device gets [`THREADS_PER_DEVICE_MAX`] at most and the others are there for other disks. Of a device's threads
 //! reads leave one to the finds, which come first: they are short, and somebody has no byte yet.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -20,9 +20,9 @@ pub const THREADS_PER_DEVICE_MAX: usize = 4;
 pub const READS_PER_DEVICE_MAX: usize = THREADS_PER_DEVICE_MAX - 1;
 /// Tasks that wait for a thread. More come only of clients that ask and go; their requests then fail.
 pub const TASKS_WAITING_MAX: usize = 1 << 16;
-/// Finds that wait for a device. Each is a path of its own, so more come of a disk that hangs, or of somebody who asks for all
-/// there is; a request that needs one more is answered with 503.
-pub const FINDS_WAITING_MAX: usize = 4096;
+/// Finds of one client that wait for a device. Each is a path of its own, so more come of a disk that hangs, or of somebody who asks
+/// for all there is; a request that needs one more is answered with 503, and no other client's.
+pub const FINDS_WAITING_MAX: usize = 1024;
 /// One read. The kernel reads ahead about as much.
 pub const READ_BYTES_MAX: u64 = 128 << 10;
 /// Bytes that were read and are not sent yet, over which a read is a page.
@@ -63,12 +63,47 @@ struct State {
 
 struct Device {
     number: u64,
-    finds: VecDeque<Task>,
+    finds: Turns,
     reads: VecDeque<Task>,
     /// Threads with a task of it.
     busy: usize,
     /// Of them with a read.
     reading: usize,
+}
+
+/// Tasks of clients, who take turns: one that asks for a thousand lets another wait for one.
+#[derive(Default)]
+struct Turns {
+    /// None of them empty.
+    by_client: HashMap<u32, VecDeque<Task>>,
+    /// Each client with a task once.
+    order: VecDeque<u32>,
+}
+
+impl Turns {
+    fn waiting(&self, client: u32) -> usize {
+        self.by_client.get(&client).map_or(0, VecDeque::len)
+    }
+
+    fn push(&mut self, client: u32, task: Task) {
+        let tasks = self.by_client.entry(client).or_default();
+        if tasks.is_empty() {
+            self.order.push_back(client);
+        }
+        tasks.push_back(task);
+    }
+
+    fn pop(&mut self) -> Option<Task> {
+        let client = self.order.pop_front()?;
+        let tasks = self.by_client.get_mut(&client)?;
+        let task = tasks.pop_front();
+        if tasks.is_empty() {
+            self.by_client.remove(&client);
+        } else {
+            self.order.push_back(client);
+        }
+        task
+    }
 }
 
 impl Pool {
@@ -81,21 +116,35 @@ impl Pool {
         })
     }
 
-    /// Runs a task that may wait for a device.
+    /// Runs a task that may wait for a device, and is no client's.
     pub fn run(&self, device: u64, lane: Lane, task: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.run_for(0, device, lane, task)
+    }
+
+    /// The same for a client; finds of clients take turns.
+    pub fn run_for(
+        &self,
+        client: u32,
+        device: u64,
+        lane: Lane,
+        task: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
         let mut state = self.state();
         if state.waiting >= TASKS_WAITING_MAX {
             return Err(io::Error::other(format!("{TASKS_WAITING_MAX} reads wait for the disk already")));
         }
         let at = state.device(device);
-        if lane == Lane::Find && state.devices[at].finds.len() >= FINDS_WAITING_MAX {
-            return Err(io::Error::other(format!("{FINDS_WAITING_MAX} files wait to be found on the disk already")));
+        if lane == Lane::Find && state.devices[at].finds.waiting(client) >= FINDS_WAITING_MAX {
+            return Err(io::Error::other(format!("{FINDS_WAITING_MAX} files of one client wait to be found already")));
         }
         // An idle thread that was woken for an earlier task is idle until it runs.
         if state.idle <= state.waiting && state.threads < THREADS_MAX {
             self.start_thread(&mut state)?;
         }
-        state.devices[at].lane(lane).push_back(Box::new(task));
+        match lane {
+            Lane::Find => state.devices[at].finds.push(client, Box::new(task)),
+            Lane::Read => state.devices[at].reads.push_back(Box::new(task)),
+        }
         state.waiting += 1;
         self.wake.notify_one();
         Ok(())
@@ -163,7 +212,7 @@ impl State {
     /// Where this device is; it is added if it was never asked.
     fn device(&mut self, number: u64) -> usize {
         self.devices.iter().position(|device| device.number == number).unwrap_or_else(|| {
-            self.devices.push(Device { number, finds: VecDeque::new(), reads: VecDeque::new(), busy: 0, reading: 0 });
+            self.devices.push(Device { number, finds: Turns::default(), reads: VecDeque::new(), busy: 0, reading: 0 });
             self.devices.len() - 1
         })
     }
@@ -182,22 +231,18 @@ impl State {
 }
 
 impl Device {
-    fn lane(&mut self, lane: Lane) -> &mut VecDeque<Task> {
-        match lane {
-            Lane::Find => &mut self.finds,
-            Lane::Read => &mut self.reads,
-        }
-    }
-
     fn take(&mut self) -> Option<(Lane, Task)> {
         if self.busy == THREADS_PER_DEVICE_MAX {
             return None;
         }
-        let lane = if self.finds.is_empty() { Lane::Read } else { Lane::Find };
+        let lane = if self.finds.order.is_empty() { Lane::Read } else { Lane::Find };
         if lane == Lane::Read && self.reading == READS_PER_DEVICE_MAX {
             return None;
         }
-        let task = self.lane(lane).pop_front()?;
+        let task = match lane {
+            Lane::Find => self.finds.pop()?,
+            Lane::Read => self.reads.pop_front()?,
+        };
         self.busy += 1;
         self.reading += usize::from(lane == Lane::Read);
         Some((lane, task))

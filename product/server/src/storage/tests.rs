@@ -186,6 +186,29 @@ fn finds_that_wait_are_bounded_by_device() {
     assert!(jam.add(1, Lane::Read) && jam.add(2, Lane::Find));
 }
 
+/// A client with as many finds as it may have refuses and delays no other. One thread is left, so the order is told as it was.
+#[test]
+fn clients_take_turns_to_find() {
+    let pool = Pool::new();
+    let busy = Jam::new(&pool);
+    (1..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(busy.add(1, Lane::Find)));
+    busy.wait_begun(THREADS_PER_DEVICE_MAX - 1);
+    let last = Jam::new(&pool);
+    assert!(last.add(1, Lane::Find));
+    last.wait_begun(1);
+    let (done, ends) = channel();
+    let find = |client: u32| {
+        let done = done.clone();
+        pool.run_for(client, 1, Lane::Find, move || done.send(client).unwrap())
+    };
+    (0..FINDS_WAITING_MAX).for_each(|_| find(7).unwrap());
+    assert!(find(7).is_err());
+    find(8).unwrap();
+    drop(last);
+    let order: Vec<u32> = (0..=FINDS_WAITING_MAX).map(|_| ends.recv_timeout(PATIENCE).unwrap()).collect();
+    assert_eq!(order[..3], [7, 8, 7]);
+}
+
 #[test]
 fn tasks_that_wait_are_bounded() {
     let pool = Pool::new();

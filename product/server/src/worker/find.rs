@@ -10,7 +10,8 @@ impl Worker {
     /// Has what a request wants found; meanwhile its connection waits.
     pub(super) fn begin_find(&mut self, place: Place, find: Box<Find>, head: &[u8]) -> Result<(), Missing> {
         let (key, owner) = (find.key().clone(), self.owner_of(place));
-        self.parts.finds.ask(find, owner)?;
+        let client = self.conns[place.at].client;
+        self.parts.finds.ask(find, owner, client)?;
         self.exchange(place).task = Task::Finding(Box::new(Finding { head: head.to_vec(), key }));
         Ok(())
     }

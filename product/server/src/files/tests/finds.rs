@@ -207,7 +207,7 @@ impl Desk {
 
     fn ask(&mut self, path: &str, asker: u64) -> Result<(), Missing> {
         let find = aside(&mut self.site, path);
-        self.finds.ask(find, asker)
+        self.finds.ask(find, asker, 0)
     }
 
     /// Waits for the end of one find.
@@ -261,10 +261,38 @@ fn a_find_whose_askers_have_left_is_remembered_all_the_same() {
     let mut desk = Desk::new(&["cold"]);
     desk.site.folder.put("cold", "cold");
     desk.ask("/cold", 1).unwrap();
+    desk.disk.wait_asked(1);
     desk.finds.leave(&key("/cold"), 1);
     desk.disk.set_hanging(false);
     assert!(desk.take().is_empty());
     assert_eq!(content(&entry(at_once(&mut desk.site, "/cold"))), "cold");
+}
+
+/// One who asks for the same again before it is skipped has it found.
+#[test]
+fn a_find_that_nobody_awaits_is_skipped() {
+    let mut desk = Desk::new(&["cold"]);
+    desk.disk.set_hanging(false);
+    let device = aside(&mut desk.site, "/cold").device();
+    let jam = Jam::new(&desk.pool);
+    (0..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Find)));
+    jam.wait_begun(THREADS_PER_DEVICE_MAX);
+    desk.ask("/cold", 1).unwrap();
+    desk.ask("/cold", 2).unwrap();
+    desk.finds.leave(&key("/cold"), 1);
+    desk.finds.leave(&key("/cold"), 2);
+    drop(jam);
+    assert!(desk.take().is_empty());
+    assert_eq!(desk.disk.asked(), 0, "the disk was asked for nobody");
+    let jam = Jam::new(&desk.pool);
+    (0..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Find)));
+    jam.wait_begun(THREADS_PER_DEVICE_MAX);
+    desk.ask("/cold", 3).unwrap();
+    desk.finds.leave(&key("/cold"), 3);
+    desk.ask("/cold", 4).unwrap();
+    drop(jam);
+    assert!(desk.take().is_empty());
+    assert_eq!(desk.take(), [(4, "Err(NotFound)".to_string())]);
 }
 
 #[test]
