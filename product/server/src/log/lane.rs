@@ -3,12 +3,12 @@
 //! A write waits for its disk, or for the reader of its pipe. Logs that wait for different things have lanes of their own, so that none
 //! waits for another's. Ten thousand sites have as many logs: the files written last stay open, the others are opened again by name.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::sink::{Complaints, Device};
-use super::{Batch, Log};
+use super::{Batch, Log, QUEUED_BYTES_MAX};
 
 /// Open files of a lane, pipes and terminals aside, which stay open. Opening and closing one again takes about 10 us.
 pub const OPEN_MAX: usize = 128;
@@ -22,11 +22,47 @@ pub(super) enum Work {
     Stop,
 }
 
+/// The way to a thread, bounded in messages and in bytes.
+#[derive(Debug, Clone)]
+pub(super) struct Queue {
+    pub work: SyncSender<Work>,
+    /// Of lines that are not written yet.
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Queue {
+    pub fn new(work: SyncSender<Work>) -> Queue {
+        Queue { work, bytes: Arc::default() }
+    }
+
+    /// Gives back what there is no room for.
+    pub fn send(&self, batches: Vec<Batch>) -> Result<(), Vec<Batch>> {
+        let bytes = batches.iter().map(Batch::size).sum();
+        if self.bytes.fetch_add(bytes, Relaxed) + bytes > QUEUED_BYTES_MAX {
+            self.bytes.fetch_sub(bytes, Relaxed);
+            return Err(batches);
+        }
+        match self.work.try_send(Work::Lines(batches)) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Full(work) | TrySendError::Disconnected(work)) => {
+                self.bytes.fetch_sub(bytes, Relaxed);
+                let Work::Lines(batches) = work else { unreachable!("lines come back as they went") };
+                Err(batches)
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+}
+
 /// The end of those who send.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub device: Device,
-    pub work: SyncSender<Work>,
+    pub queue: Queue,
     pub shared: Arc<Shared>,
     /// Disconnected when the thread has ended.
     pub ended: Receiver<()>,
@@ -63,7 +99,7 @@ impl Lane {
 
     pub fn wake(&self) {
         // If the channel is full, the thread has work to notice it with.
-        let _ = self.work.try_send(Work::Wake);
+        let _ = self.queue.work.try_send(Work::Wake);
     }
 }
 
@@ -123,6 +159,7 @@ impl Writer {
             self.close_oldest();
         }
         log.sink().write(&batch.bytes, &mut self.complaints);
+        log.queue.bytes.fetch_sub(batch.size(), Relaxed);
         if !was_open && log.sink().is_open() {
             self.shared.open().push(Arc::clone(log));
             if self.shared.open().iter().filter(|log| log.is_closable).count() > OPEN_MAX {

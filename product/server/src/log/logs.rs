@@ -7,10 +7,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::lane::{Lane, Shared, Work, Writer};
+use super::lane::{Lane, Queue, Shared, Work, Writer};
 use super::sink::{Complaints, Device, Output};
 use super::teller::{Errors, Message, Teller};
-use super::{AccessLog, Log, LogConfig, MESSAGES_MAX, STOP_WAIT_MAX};
+use super::{AccessLog, ERRORS_MAX, Log, LogConfig, MESSAGES_MAX, STOP_WAIT_MAX};
 use crate::threads::Threads;
 
 /// Threads that write, each for the logs of a device; those of further devices share the last one.
@@ -31,7 +31,7 @@ pub struct Logs {
 impl Logs {
     /// Starts the thread of error lines.
     pub fn start(threads: &Threads) -> io::Result<Logs> {
-        let (logs, teller) = Logs::with(Complaints(Box::new(io::stderr())), MESSAGES_MAX);
+        let (logs, teller) = Logs::with(Complaints(Box::new(io::stderr())), ERRORS_MAX);
         let running = logs.1;
         let main = move || {
             let _running = running;
@@ -85,7 +85,7 @@ impl Logs {
         let lane = &lanes[at];
         let config = Arc::new(config.clone());
         let is_made = output.is_made;
-        let log = Arc::new(Log::new(Arc::clone(&config), output, is_closable, at, lane.work.clone()));
+        let log = Arc::new(Log::new(Arc::clone(&config), output, is_closable, at, lane.queue.clone()));
         lane.shared.adopt(&log);
         if is_made {
             self.made().push((Arc::clone(&log.config), Arc::downgrade(&log)));
@@ -105,7 +105,7 @@ impl Logs {
         let shared = Arc::new(Shared::default());
         let writer = Writer::new(received, Arc::clone(&shared), Complaints(Box::new(self.errors.clone())));
         let ended = start(lanes.len(), writer)?;
-        lanes.push(Lane { device, work, shared, ended });
+        lanes.push(Lane { device, queue: Queue::new(work), shared, ended });
         Ok(lanes.len() - 1)
     }
 
@@ -169,7 +169,7 @@ impl Drop for Logs {
     fn drop(&mut self) {
         let until = Instant::now() + STOP_WAIT_MAX;
         // All are told before one is waited for.
-        let told: Vec<bool> = self.lanes().iter().map(|lane| tell(&lane.work, || Work::Stop, until)).collect();
+        let told: Vec<bool> = self.lanes().iter().map(|lane| tell(&lane.queue.work, || Work::Stop, until)).collect();
         let has_ended = |lane: &Lane, told: bool| told && has_ended(&lane.ended, until);
         let all = self.lanes().iter().zip(told).all(|(lane, told)| has_ended(lane, told));
         if !all {

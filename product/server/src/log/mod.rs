@@ -19,7 +19,6 @@ mod teller;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
-use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,7 +27,7 @@ use units::Nanos;
 use format::Formatter;
 pub use format::{Entry, Format};
 pub use lane::OPEN_MAX;
-use lane::Work;
+use lane::{Queue, Work};
 pub use logs::{LANES_MAX, Logs};
 use sink::{Output, Sink};
 use teller::Errors;
@@ -37,8 +36,13 @@ use teller::Errors;
 pub const FLUSH_BYTES: usize = 32 * 1024;
 /// Under load a worker sends its lines this often: 50 times a second, for a wake-up of about 5 µs each.
 pub const FLUSH_AFTER: Nanos = Nanos::from_millis(20);
-/// Messages on the way to a thread: 8 MiB of lines, at 200 bytes a line what 100,000 requests/s write in 0.4 s.
-pub const MESSAGES_MAX: usize = 256;
+/// Bytes of lines on the way to a thread, of which there are [`LANES_MAX`]: a burst of 50,000 responses that end at once, at 1,300
+/// bytes a line.
+pub const QUEUED_BYTES_MAX: usize = 64 << 20;
+/// Messages on the way to a thread, 32 KiB of lines each under load.
+pub const MESSAGES_MAX: usize = 4096;
+/// Error lines on the way to their thread.
+pub const ERRORS_MAX: usize = 256;
 /// How long a stopping server waits for its logs to be written.
 pub const STOP_WAIT_MAX: Duration = Duration::from_secs(2);
 
@@ -59,7 +63,7 @@ pub struct Log {
     /// The file can be closed between two writes.
     is_closable: bool,
     lane: usize,
-    work: SyncSender<Work>,
+    queue: Queue,
     /// When it was written last, in batches of its lane.
     used: AtomicU64,
     /// Lines dropped because the channel was full, not told yet.
@@ -72,6 +76,13 @@ struct Batch {
     log: Arc<Log>,
     bytes: Vec<u8>,
     lines: u64,
+}
+
+impl Batch {
+    /// Of memory, while it is on its way.
+    fn size(&self) -> usize {
+        size_of::<Batch>() + self.bytes.capacity()
+    }
 }
 
 /// One worker's end of all logs. A clone has its own buffers; dropping it sends what is left.
@@ -87,10 +98,10 @@ pub struct AccessLog {
 }
 
 impl Log {
-    fn new(config: Arc<LogConfig>, output: Output, is_closable: bool, lane: usize, work: SyncSender<Work>) -> Log {
+    fn new(config: Arc<LogConfig>, output: Output, is_closable: bool, lane: usize, queue: Queue) -> Log {
         let sink = Mutex::new(Sink::new("access log", output));
         let (used, lost) = (AtomicU64::new(0), AtomicU64::new(0));
-        Log { config, sink, is_closable, lane, work, used, lost }
+        Log { config, sink, is_closable, lane, queue, used, lost }
     }
 
     fn sink(&self) -> MutexGuard<'_, Sink> {
@@ -101,7 +112,7 @@ impl Log {
     pub fn release(logs: impl IntoIterator<Item = Arc<Log>>) {
         let mut lanes = BTreeMap::new();
         for log in logs {
-            lanes.entry(log.lane).or_insert_with(|| log.work.clone());
+            lanes.entry(log.lane).or_insert_with(|| log.queue.work.clone());
         }
         // If a channel is full, its thread looks again at the end of what it has.
         lanes.values().for_each(|work| drop(work.try_send(Work::Wake)));
@@ -158,14 +169,10 @@ impl AccessLog {
         let mut batches: Vec<Batch> = self.batches.drain().map(|(_, batch)| batch).collect();
         batches.sort_by_key(|batch| batch.log.lane);
         while let Some(last) = batches.last() {
-            let (lane, work) = (last.log.lane, last.log.work.clone());
+            let (lane, queue) = (last.log.lane, last.log.queue.clone());
             let of_lane = batches.split_off(batches.partition_point(|batch| batch.log.lane < lane));
-            match work.try_send(Work::Lines(of_lane)) {
-                Ok(()) => {}
-                Err(TrySendError::Full(work) | TrySendError::Disconnected(work)) => {
-                    let Work::Lines(batches) = work else { unreachable!("lines come back as they went") };
-                    self.errors.lose(batches);
-                }
+            if let Err(batches) = queue.send(of_lane) {
+                self.errors.lose(batches);
             }
         }
     }

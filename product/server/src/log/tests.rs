@@ -48,7 +48,7 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let said = Said::default();
-        let ((logs, running), teller) = Logs::with(Complaints(Box::new(said.clone())), MESSAGES_MAX);
+        let ((logs, running), teller) = Logs::with(Complaints(Box::new(said.clone())), ERRORS_MAX);
         Bench { logs, teller, running, writers: RefCell::default(), said }
     }
 
@@ -173,18 +173,53 @@ fn a_full_channel_loses_lines_and_counts_them_for_each_log() {
     logs.iter().for_each(|log| end.write(log, &entry(b"/lost")));
     end.write(&logs[3], &entry(b"/lost"));
     end.send();
-    (0..=MESSAGES_MAX).for_each(|_| end.error("nobody reads this"));
+    (0..=ERRORS_MAX).for_each(|_| end.error("nobody reads this"));
     bench.drain();
     assert_eq!(targets(&folder.path("00")), ["/kept"; MESSAGES_MAX]);
     assert_eq!(targets(&folder.path("03")), [""; 0]);
     let said = bench.ended();
     let (lost, told): (Vec<_>, Vec<_>) = said.into_iter().partition(|line| line.ends_with(" lost"));
-    assert_eq!(told, vec!["weir: nobody reads this"; MESSAGES_MAX - 1]);
+    assert_eq!(told, vec!["weir: nobody reads this"; ERRORS_MAX - 1]);
     let (named, counted): (Vec<_>, Vec<_>) = lost.into_iter().partition(|line| line.contains("access log /"));
     assert!(named.len() == 10 && counted[0].starts_with("weir: 2 other access logs: "), "{named:?} {counted:?}");
     let number = |line: &String| line.rsplit(": ").next().unwrap().split(' ').next().unwrap().parse::<u64>().unwrap();
     assert_eq!(named.iter().chain(&counted[..1]).map(number).sum::<u64>(), 13);
     assert_eq!(counted[1..], ["weir: error log: 2 lines lost"]);
+}
+
+/// 500 connections of 100 streams each ended at once, and 621 lines were lost.
+#[test]
+fn a_burst_is_kept_while_the_disk_is_slow() {
+    const LINES: usize = 50_000;
+    let (folder, bench) = (Folder::new(), Bench::new());
+    let path = folder.path("log");
+    let (log, mut end) = (bench.open(&path).unwrap(), bench.logs.handle());
+    let target = format!("/{}", "x".repeat(1000));
+    (0..LINES).for_each(|_| end.write(&log, &entry(target.as_bytes())));
+    end.send();
+    bench.drain();
+    assert_eq!((targets(&path).len(), log.queue.bytes()), (LINES, 0));
+    drop((end, log));
+    assert_eq!(bench.ended(), [""; 0]);
+}
+
+#[test]
+fn lines_for_a_disk_that_hangs_are_bounded_and_counted() {
+    const LINES: usize = 20_000;
+    let (folder, bench) = (Folder::new(), Bench::new());
+    let path = folder.path("log");
+    let (log, mut end) = (bench.open(&path).unwrap(), bench.logs.handle());
+    let target = format!("/{}", "x".repeat(8000));
+    for _ in 0..LINES {
+        end.write(&log, &entry(target.as_bytes()));
+        assert!(log.queue.bytes() <= QUEUED_BYTES_MAX);
+    }
+    end.send();
+    bench.drain();
+    let lost = LINES - targets(&path).len();
+    assert!((1..LINES).contains(&lost) && log.queue.bytes() == 0, "{lost}");
+    drop((end, log));
+    assert_eq!(bench.ended(), [format!("weir: access log {}: {lost} lines lost", path.display())]);
 }
 
 #[test]
@@ -222,13 +257,13 @@ fn a_line_torn_by_a_full_disk_is_ended_before_the_next() {
     log.sink().output.file = Some(File::from(writer));
     let line = [b'a'; 99].into_iter().chain([b'\n']).collect::<Vec<u8>>();
     let batch = |bytes| Batch { log: Arc::clone(&log), bytes, lines: 700 };
-    log.work.try_send(Work::Lines(vec![batch(line.repeat(700))])).unwrap();
+    log.queue.send(vec![batch(line.repeat(700))]).unwrap();
     bench.drain();
     let mut reader = File::from(reader);
     let mut read = vec![0; 1 << 17];
     let taken = reader.read(&mut read).unwrap();
     assert_eq!(taken % 100, 36, "the pipe was expected to take 65,536 bytes");
-    log.work.try_send(Work::Lines(vec![batch(b"next\n".to_vec())])).unwrap();
+    log.queue.send(vec![batch(b"next\n".to_vec())]).unwrap();
     bench.drain();
     let taken = reader.read(&mut read).unwrap();
     assert_eq!(&read[..taken], b"\nnext\n");
