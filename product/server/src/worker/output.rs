@@ -3,6 +3,7 @@
 use super::ending::Ending;
 use super::exchange::{Place, Task};
 use super::input::BYTES_PER_TURN_MAX;
+use super::secure::Secured;
 use super::{Order, Worker};
 use crate::clock;
 use crate::reply::Reply;
@@ -21,7 +22,7 @@ impl Worker {
     /// Sends a reply to the request that its connection is answering.
     pub(super) fn send(&mut self, at: usize, reply: Reply) {
         if let Some(error) = &reply.trouble {
-            self.parts.log.error(&format!("cannot read {error}"));
+            self.note_unreadable(error);
         }
         let (body, is_last) = self.encode(at, reply);
         self.send_encoded(at, body, is_last);
@@ -220,7 +221,7 @@ impl Worker {
         }
     }
 
-    /// A file that ended too early is our side's trouble and worth a line; a client that left is not.
+    /// A file that ended too early is our side's trouble and worth a line; a client that left is not. Of many of a kind one is told.
     pub(super) fn report(&mut self, place: Place, failure: &Failure, sent_bytes: u64, ending: Ending) {
         let peer = self.conns[place.at].peer();
         let why = match failure {
@@ -230,7 +231,10 @@ impl Worker {
             Failure::Blocked | Failure::Absent | Failure::Disconnected => String::new(),
         };
         if !why.is_empty() {
-            self.parts.log.error(&format!("response to {peer} cut after {sent_bytes} bytes: {why}"));
+            let Secured { stalled, cut, .. } = &mut self.secured;
+            let failures = if matches!(failure, Failure::Stalled) { stalled } else { cut };
+            failures.add_line(format!("{peer} cut after {sent_bytes} bytes: {why}"));
+            self.tell_failures();
         }
         let outcome = self.outcome_of(failure);
         self.log(place, ending.cut(sent_bytes, outcome));

@@ -21,7 +21,7 @@ pub(super) const HANDSHAKES_PER_TURN_MAX: usize = 16;
 /// A client's first flight is there when it is accepted, and its second a round trip later.
 pub(super) const HANDSHAKE_TIMEOUT: Nanos = Nanos::from_secs(10);
 
-/// Handshakes that fail are told of at most this often.
+/// What clients can cause is told of at most this often, each kind for itself.
 const TELL_EVERY: Nanos = Nanos::from_secs(10);
 
 const WANTS_TLS: Reject = Reject {
@@ -38,6 +38,12 @@ pub(super) struct Secured {
     #[cfg(feature = "http3")]
     pub begun_http3: usize,
     failures: Failures,
+    /// Responses to clients that read too slowly.
+    pub stalled: Failures,
+    /// Responses cut because their files are not what they were.
+    pub cut: Failures,
+    /// Files that cannot be read.
+    pub unreadable: Failures,
     /// Of HTTP/2.
     pub broken: Failures,
     /// Of HTTP/3.
@@ -50,11 +56,15 @@ impl Default for Secured {
     fn default() -> Secured {
         let [failures, broken, broken_http3] =
             ["TLS failed with", "HTTP/2 ended with", "HTTP/3 ended with"].map(Failures::new);
+        let [stalled, cut, unreadable] = ["response to", "response to", "cannot read"].map(Failures::new);
         Secured {
             handshakes: 0,
             #[cfg(feature = "http3")]
             begun_http3: 0,
             failures,
+            stalled,
+            cut,
+            unreadable,
             broken,
             broken_http3,
             plain: Vec::new(),
@@ -76,7 +86,8 @@ impl Secured {
 #[derive(Debug)]
 pub(super) struct Failures {
     what: &'static str,
-    count: u64,
+    /// Not told yet.
+    pub count: u64,
     last: String,
     told_at: Option<Nanos>,
 }
@@ -87,8 +98,12 @@ impl Failures {
     }
 
     pub fn add(&mut self, peer: impl std::fmt::Display, why: impl std::fmt::Display) {
+        self.add_line(format!("{peer}: {why}"));
+    }
+
+    pub fn add_line(&mut self, last: String) {
         self.count += 1;
-        self.last = format!("{peer}: {why}");
+        self.last = last;
     }
 
     /// A line, once it is time for one.
@@ -248,10 +263,16 @@ impl Worker {
         self.tell_failures();
     }
 
+    pub(super) fn note_unreadable(&mut self, error: &impl std::fmt::Display) {
+        self.secured.unreadable.add_line(error.to_string());
+        self.tell_failures();
+    }
+
     /// Called by every sweep, so that the last of many is told.
     pub(super) fn tell_failures(&mut self) {
-        let Secured { failures, broken, broken_http3, .. } = &mut self.secured;
-        for line in [failures, broken, broken_http3].map(|failures| failures.line(self.now)).into_iter().flatten() {
+        let Secured { failures, stalled, cut, unreadable, broken, broken_http3, .. } = &mut self.secured;
+        let all = [failures, stalled, cut, unreadable, broken, broken_http3];
+        for line in all.map(|failures| failures.line(self.now)).into_iter().flatten() {
             self.parts.log.error(&line);
         }
     }

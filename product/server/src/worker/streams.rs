@@ -228,7 +228,7 @@ impl Worker {
     /// Makes a job of a reply.
     pub(super) fn send_on_stream(&mut self, at: usize, number: u32, reply: Reply) {
         if let Some(error) = &reply.trouble {
-            self.parts.log.error(&format!("cannot read {error}"));
+            self.note_unreadable(error);
         }
         let status = reply.response.status;
         http1::encode(&mut self.out, &reply.response, &self.date, Lasting::KeepAlive, 1);
