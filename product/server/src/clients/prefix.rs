@@ -1,4 +1,5 @@
-//! Clients are told apart by the leading bits of their addresses: an IPv6 site has 2^64 addresses of its own or more (RFC 6177).
+//! Clients are told apart by the leading bits of their addresses: a home has an IPv6 /56 or more, 256 networks of 2^64 addresses
+//! (RFC 6177).
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
@@ -16,12 +17,12 @@ pub struct ClientPrefix {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("expected two lengths in bits, of IPv4 (1 to 32) and IPv6 (1 to 128), for example 32,64")]
+#[error("expected two lengths in bits, of IPv4 (1 to 32) and IPv6 (1 to 128), for example 32,56")]
 pub struct ClientPrefixError;
 
 impl Default for ClientPrefix {
     fn default() -> ClientPrefix {
-        ClientPrefix { v4_bits: 32, v6_bits: 64 }
+        ClientPrefix { v4_bits: 32, v6_bits: 56 }
     }
 }
 
@@ -81,9 +82,18 @@ mod tests {
             ("32,128", "2001:db8:1:2:3:4:5:6", "2001:db8:1:2:3:4:5:6"),
             ("32,48", "2001:db8:1:2:3:4:5:6", "2001:db8:1::/48"),
             ("32,64", "::1", "::/64"),
+            ("32,56", "2001:db8:1:2ff:3:4:5:6", "2001:db8:1:200::/56"),
         ] {
             assert_eq!(shown(prefix, address), expected, "{prefix} {address}");
         }
+    }
+
+    /// One home is one client, whichever of its 256 networks it uses.
+    #[test]
+    fn a_home_is_one_client() {
+        let client = |address: &str| ClientPrefix::default().of(address.parse().unwrap());
+        assert_eq!(client("2001:db8:1:200::1"), client("2001:db8:1:2ff::1"));
+        assert_ne!(client("2001:db8:1:200::1"), client("2001:db8:1:300::1"));
     }
 
     #[test]
@@ -91,6 +101,6 @@ mod tests {
         for text in ["", "32", "32,", "0,64", "33,64", "32,0", "32,129", "32,64,1", "a,b", "32 64"] {
             assert_eq!(text.parse::<ClientPrefix>(), Err(ClientPrefixError), "{text}");
         }
-        assert_eq!("32,64".parse(), Ok(ClientPrefix::default()));
+        assert_eq!("32,56".parse(), Ok(ClientPrefix::default()));
     }
 }

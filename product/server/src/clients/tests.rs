@@ -116,7 +116,7 @@ fn refusals_are_told_once_a_second() {
     assert_eq!(clients.enter(ip("2001:db8::2"), second(1)).unwrap_err().notice, None);
     assert_eq!(clients.notice(second(1)), None);
     let said =
-        "refused 2 connections, the last from 2001:db8::/64: one client may have 1 at once (--client-connections)";
+        "refused 2 connections, the last from 2001:db8::/56: one client may have 1 at once (--client-connections)";
     assert_eq!(clients.notice(second(2)).as_deref(), Some(said));
     assert_eq!(clients.notice(second(9)), None, "told once");
     clients.on_request(index, second(9)).unwrap();
