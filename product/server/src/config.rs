@@ -109,13 +109,14 @@ pub struct Limits {
 
 /// One client has this part of all connections, where nothing else is asked for.
 const CLIENT_PART: usize = 4;
-/// And no fewer than this: ten browsers behind one address. Where there is room for no more, clients wait as ever.
+/// And no fewer than this, ten browsers behind one address, but where that is more than half.
 const CLIENT_CONNECTIONS_MIN: usize = 64;
 
 impl Limits {
     /// What one client may have, where there is room for so many connections.
     pub fn clients(&self, places: usize) -> ClientLimits {
-        let part = u32::try_from((places / CLIENT_PART).max(CLIENT_CONNECTIONS_MIN)).unwrap_or(u32::MAX);
+        let part = u32::try_from((places / CLIENT_PART).max(CLIENT_CONNECTIONS_MIN).min(places / 2).max(1))
+            .unwrap_or(u32::MAX);
         ClientLimits {
             prefix: self.client_prefix,
             connections_max: self.client_connections_max.unwrap_or(part),
@@ -160,7 +161,9 @@ mod tests {
         let of = |client_connections_max, places| {
             Limits { client_connections_max, ..Limits::default() }.clients(places).connections_max
         };
-        assert_eq!([of(None, 100_000), of(None, 1024), of(None, 5)], [25_000, 256, 64]);
+        assert_eq!([of(None, 100_000), of(None, 1024), of(None, 200)], [25_000, 256, 64]);
+        // `ulimit -n 64` leaves 23.
+        assert_eq!([of(None, 128), of(None, 100), of(None, 23), of(None, 1)], [64, 50, 11, 1]);
         assert_eq!([of(Some(0), 100), of(Some(3), 100), of(Some(500), 100)], [0, 3, 500]);
     }
 

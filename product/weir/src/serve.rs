@@ -133,7 +133,7 @@ pub struct Args {
           value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX), help_heading = LIMITS, verbatim_doc_comment)]
     slots: Option<u32>,
     /// Most connections of one client; beyond, a new one is closed; 0 for any
-    /// [default: a quarter of --connections, at least 64; with --slots any]
+    /// [default: a quarter of --connections, at least 64, but at most half; with --slots any]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=CONNECTIONS_MAX),
           help_heading = LIMITS, verbatim_doc_comment)]
     client_connections: Option<u32>,
@@ -147,7 +147,7 @@ pub struct Args {
     #[arg(long, value_name = "RATE", help_heading = LIMITS, verbatim_doc_comment)]
     client_rate: Option<Rate>,
     /// Leading bits of an IPv4 and of an IPv6 address that are of one client
-    #[arg(long, value_name = "V4,V6", default_value = "32,64", help_heading = LIMITS)]
+    #[arg(long, value_name = "V4,V6", default_value = "32,56", help_heading = LIMITS)]
     client_prefix: ClientPrefix,
     /// Most connections that wait to be accepted, per event loop;
     /// the kernel lowers it to net.core.somaxconn

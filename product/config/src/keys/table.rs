@@ -190,7 +190,7 @@ pub static KEYS: &[Key] = &[
     key(
         "limits.client_connections",
         whole(0, 1_000_000),
-        Absent("a quarter of `server.connections`, at least 64; with `server.slots` any"),
+        Absent("a quarter of `server.connections`, at least 64, but at most half; with `server.slots` any"),
         "Most connections of one client; beyond, a new one is closed; 0 for any.",
         "20",
     ),

@@ -60,7 +60,7 @@ pub struct Args {
     #[arg(long, value_name = "SHARE", default_value = "on", verbatim_doc_comment)]
     client_share: ClientShareSpec,
     /// Leading bits of an IPv4 and of an IPv6 address that are of one client
-    #[arg(long, value_name = "V4,V6", default_value = "32,64")]
+    #[arg(long, value_name = "V4,V6", default_value = "32,56")]
     client_prefix: ClientPrefix,
     /// Replace a queueing discipline that weir did not make; --detach restores it
     #[arg(long)]

@@ -124,7 +124,7 @@ fn mistakes_are_told() {
         (&[&dir, "--workers", "257"], 2, &["--workers", "1..=256"]),
         (&[&dir, "--connections", "0"], 2, &["--connections"]),
         (&[&dir, "--connections", "2000000"], 2, &["--connections", "1000000"]),
-        (&[&dir, "--client-prefix", "33,64"], 2, &["--client-prefix", "33,64", "IPv4 (1 to 32)", "32,64"]),
+        (&[&dir, "--client-prefix", "33,64"], 2, &["--client-prefix", "33,64", "IPv4 (1 to 32)", "32,56"]),
         (&[&dir, "--client-requests", "many"], 2, &["--client-requests", "many"]),
         (&[&dir, "--client-connections", "1000001"], 2, &["--client-connections", "0..=1000000"]),
         (&[&dir, "--guard", "1001"], 2, &["--guard", "1001", "0..=1000"]),
