@@ -14,4 +14,4 @@ mod target;
 pub use answer::{Malformed, ResponseHead, parse_response};
 pub use chunked::{Chunked, Progress};
 pub use encode::{Connection, encode};
-pub use request::{FIELDS_MAX, Head, Limits, parse_request};
+pub use request::{FIELDS_MAX, Head, Limits, Search, parse_request};

@@ -5,8 +5,8 @@
 //! server accept it, and gateways disagree, which is all a smuggler needs), empty lines, limits. What the tokens mean
 //! is `target.rs` and `field_section.rs`. Nothing is allocated.
 //!
-//! An incomplete head is parsed again from its first byte when more arrives: a client that sends its 16 KiB one byte
-//! at a time costs tens of milliseconds of CPU, and the server's header timeout ends that sooner.
+//! An incomplete head is parsed again when its end may be there, and when it has doubled ([`Search`]): each byte is looked at
+//! a bounded number of times, however few come at once.
 
 use std::mem::MaybeUninit;
 
@@ -61,6 +61,53 @@ pub fn parse_request<'a>(buf: &'a [u8], limits: &Limits) -> Result<Option<Head<'
         None if buf.len() >= limits.head_bytes_max => Err(too_large(window)),
         request => Ok(request),
     }
+}
+
+/// How far an incomplete head was searched for its end.
+#[derive(Debug, Default)]
+pub struct Search {
+    /// Bytes searched.
+    searched: usize,
+    /// Bytes that were there when it was last parsed.
+    parsed: usize,
+    /// Line ends among those searched.
+    lines: usize,
+}
+
+/// Line ends, an empty line before the request included, at which it is parsed: what is wrong with a request line is known behind it.
+const LINES_PARSED: usize = 2;
+
+impl Search {
+    /// What [`parse_request`] says, or, sooner than that may find a mistake, `Ok(None)`. To be given the same bytes each time, and those
+    /// that have come behind them, until there is an answer.
+    pub fn parse<'a>(&mut self, buf: &'a [u8], limits: &Limits) -> Result<Option<Head<'a>>, Reject> {
+        if !self.is_due(buf, limits) {
+            return Ok(None);
+        }
+        self.parsed = buf.len();
+        parse_request(buf, limits)
+    }
+
+    /// Looks at the new bytes alone. The first are parsed at once: most heads come whole.
+    fn is_due(&mut self, buf: &[u8], limits: &Limits) -> bool {
+        if self.parsed == 0 {
+            return true;
+        }
+        let mut is_due = buf.len() >= limits.head_bytes_max || buf.len() >= 2 * self.parsed;
+        for at in self.searched..buf.len() {
+            if buf[at] == b'\n' {
+                self.lines += 1;
+                is_due |= at >= self.parsed && (self.lines <= LINES_PARSED || is_empty_line(&buf[..at]));
+            }
+        }
+        self.searched = buf.len();
+        is_due
+    }
+}
+
+/// Whether the line that ends here, in a bare line feed or not, is empty.
+fn is_empty_line(before: &[u8]) -> bool {
+    before.strip_suffix(b"\r").unwrap_or(before).ends_with(b"\n")
 }
 
 fn parse_head<'a>(window: &'a [u8], limits: &Limits) -> Result<Option<Head<'a>>, Reject> {
@@ -243,6 +290,61 @@ mod tests {
         assert_eq!(fields.values("x").collect::<Vec<_>>(), [&b"1"[..], b"2", b""]);
         assert_eq!(fields.values("y").count(), 0);
         assert_eq!(fields.values("host").collect::<Vec<_>>(), [b"a"]);
+    }
+
+    /// Parses what comes so many bytes at a time: the answer, and how many bytes were parsed for it.
+    fn parse_in_pieces(bytes: &[u8], piece: usize) -> (Option<Result<usize, Reject>>, usize) {
+        let (mut search, mut looked, limits) = (Search::default(), 0, Limits::default());
+        for end in (piece..bytes.len()).step_by(piece).chain([bytes.len()]) {
+            let before = search.parsed;
+            let parsed = search.parse(&bytes[..end], &limits);
+            looked += if search.parsed == before { 0 } else { end };
+            if let Some(parsed) = parsed.transpose() {
+                return (Some(parsed.map(|head| head.bytes)), looked);
+            }
+        }
+        (None, looked)
+    }
+
+    #[test]
+    fn a_head_that_comes_byte_by_byte_costs_in_proportion_to_its_length() {
+        let long = [b"\r\nGET / HTTP/1.1\r\nHost: a\r\nX: ", &[b'x'; 15_000][..], b"\r\n\r\n"].concat();
+        let lines = [b"GET / HTTP/1.1\r\nHost: a\r\n", &b"x: y\r\n".repeat(60)[..], b"\r\n"].concat();
+        let endless = vec![b'x'; 16 << 10];
+        for (bytes, is_request) in [(long, true), (lines, true), (endless, false)] {
+            let (answer, looked) = parse_in_pieces(&bytes, 1);
+            assert_eq!(answer.map(|answer| answer.is_ok()), Some(is_request));
+            assert!(looked <= 4 * bytes.len() + 100, "{looked} of {}", bytes.len());
+        }
+    }
+
+    #[test]
+    fn pieces_have_the_answer_of_the_whole() {
+        let field = |lines: &str| format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+        let many = field(&"x: y\r\n".repeat(70));
+        for bytes in [
+            &*field("a: b\r\n"),
+            &*field("a : b\r\n"),
+            &*many,
+            "\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\nGET",
+            "\r\n\r\n",
+            "\n",
+            "GET / HTTP/1.1\nHost: a\n\n",
+            "GET / HTTP/1.1\nHost: a\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\n\n",
+            "GET / HTTP/1.1\n\r\n",
+            "GET / HTTP/1.5\r\nHost: a\r\n\r\n",
+            "GET / HTTP/2.0\r\n",
+            "GET /\r\n",
+            "GET / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost",
+        ] {
+            let whole = parse_request(bytes.as_bytes(), &Limits::default()).transpose();
+            let whole = whole.map(|whole| whole.map(|head| head.bytes));
+            for piece in 1..=bytes.len() {
+                assert_eq!(parse_in_pieces(bytes.as_bytes(), piece).0, whole, "{bytes:?} by {piece}");
+            }
+        }
     }
 
     /// As the fields of [`Limits`] say.

@@ -4,7 +4,7 @@
 //! receive -> next -> Event -> encode -> on_gathered | on_held ... on_sent -> keep
 //! ```
 
-use http::http1::{self, Connection, Head, parse_request};
+use http::http1::{self, Connection, Head, Search, parse_request};
 use http::{BodyLength, HttpDate, Method, Reject, Response, Status};
 use units::Nanos;
 
@@ -185,7 +185,11 @@ impl Http1 {
 
     fn next_head<'r>(&mut self, now: Nanos, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
         let rest = &received.bytes[received.used..];
-        let refused = match parse_request(rest, &limits.request) {
+        let parsed = received.search.parse(rest, &limits.request);
+        if !matches!(parsed, Ok(None)) {
+            received.search = Search::default();
+        }
+        let refused = match parsed {
             Ok(Some(head)) => {
                 let bytes = &rest[..head.bytes];
                 if head.request.body == BodyLength::None || head.expect_continue {

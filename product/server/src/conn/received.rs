@@ -1,5 +1,7 @@
 use std::borrow::Cow;
 
+use http::http1::Search;
+
 /// Bytes that were received and not used yet.
 #[derive(Debug)]
 pub(super) struct Kept {
@@ -7,6 +9,7 @@ pub(super) struct Kept {
     /// How many of them are used: many requests may come in one packet, and moving the rest for each would cost more
     /// than answering it.
     used: usize,
+    search: Search,
 }
 
 impl Kept {
@@ -20,19 +23,25 @@ impl Kept {
 pub struct Received<'a> {
     pub(super) bytes: Cow<'a, [u8]>,
     pub(super) used: usize,
+    /// For the end of the head that they begin with.
+    pub(super) search: Search,
     /// Of a request that came before them.
     pub(super) head: Vec<u8>,
 }
 
 impl<'a> Received<'a> {
     pub(super) fn new(kept: Option<Box<Kept>>, fresh: &'a [u8]) -> Received<'a> {
-        let Some(kept) = kept else { return Received { bytes: Cow::Borrowed(fresh), used: 0, head: Vec::new() } };
-        let Kept { mut bytes, mut used } = *kept;
+        let Some(kept) = kept else { return Received::of(Cow::Borrowed(fresh), 0, Search::default()) };
+        let Kept { mut bytes, mut used, search } = *kept;
         if !fresh.is_empty() {
             bytes.drain(..std::mem::take(&mut used));
             bytes.extend_from_slice(fresh);
         }
-        Received { bytes: Cow::Owned(bytes), used, head: Vec::new() }
+        Received::of(Cow::Owned(bytes), used, search)
+    }
+
+    fn of(bytes: Cow<'a, [u8]>, used: usize, search: Search) -> Received<'a> {
+        Received { bytes, used, search, head: Vec::new() }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -45,10 +54,11 @@ impl<'a> Received<'a> {
 
     /// `None` where all are used.
     pub(super) fn into_kept(self) -> Option<Box<Kept>> {
+        let search = self.search;
         let kept = match self.bytes {
             _ if self.used == self.bytes.len() => return None,
-            Cow::Borrowed(bytes) => Kept { bytes: bytes[self.used..].to_vec(), used: 0 },
-            Cow::Owned(bytes) => Kept { bytes, used: self.used },
+            Cow::Borrowed(bytes) => Kept { bytes: bytes[self.used..].to_vec(), used: 0, search },
+            Cow::Owned(bytes) => Kept { bytes, used: self.used, search },
         };
         Some(Box::new(kept))
     }

@@ -18,6 +18,9 @@ use crate::transmit::{Departure, Failure};
 /// From this status on a response is not what was asked for (RFC 9110 sections 15.5 and 15.6).
 pub(super) const ERROR_STATUS_MIN: u16 = 400;
 
+/// Logged where no response was begun before the client left, as in nginx's logs.
+pub(super) const UNANSWERED_STATUS: u16 = 499;
+
 /// How far a response came, and when. Instants that nobody noted are those of the telling.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Ending {
@@ -100,14 +103,18 @@ impl Worker {
         self.record(place, &line, ending, now);
     }
 
-    /// A request whose client left before there was a response: a job all the same.
+    /// A request whose client left before there was a response: a job all the same, and a line.
     pub(super) fn record_unanswered(&mut self, place: Place) {
-        if self.parts.recorder.is_none() {
-            return;
-        }
-        if let Some(line) = self.exchange(place).line.take() {
+        if let Some(mut line) = self.exchange(place).line.take() {
             let outcome = self.outcome_of(&Failure::Disconnected);
-            self.record(place, &line, Ending::now().cut(0, outcome), clock::now());
+            let now = clock::now();
+            self.record(place, &line, Ending::now().cut(0, outcome), now);
+            line.status = UNANSWERED_STATUS;
+            if let Some(log) = line.log.take() {
+                let conn = &self.conns[place.at];
+                let ahead_bytes = self.parts.transmitter.drain().ahead_bytes(conn.client);
+                self.parts.log.write(&log, &line.entry(conn.peer(), 0, ahead_bytes, now));
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use http::http1::Head;
 use units::Nanos;
 
+use super::ending::UNANSWERED_STATUS;
 use crate::log::{Entry, Log};
 
 /// Of a line that could not be read as a request, this much goes into the log.
@@ -96,7 +97,7 @@ impl Line {
             referer: self.referer.as_deref(),
             user_agent: self.user_agent.as_deref(),
             response_time: now - self.arrived_at,
-            outcome: if body_bytes == self.body_bytes { "complete" } else { "cut" },
+            outcome: if body_bytes == self.body_bytes && self.status != UNANSWERED_STATUS { "complete" } else { "cut" },
             reason: self.reason,
         }
     }

@@ -83,7 +83,7 @@ impl Secured {
 #[derive(Debug)]
 pub(super) struct Failures {
     what: &'static str,
-    count: u64,
+    pub(super) count: u64,
     last: String,
     told_at: Option<Nanos>,
 }

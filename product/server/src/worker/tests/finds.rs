@@ -2,7 +2,11 @@
 
 use super::*;
 use crate::files::fake_disk::FakeDisk;
+use crate::log::{Format, LogConfig};
 use crate::storage::{Jam, Lane, THREADS_PER_DEVICE_MAX};
+use crate::transmit::Failure;
+use crate::worker::ending::Ending;
+use crate::worker::line::Line;
 
 const COLD: &str = "GET /cold HTTP/1.1\r\nHost: a\r\n\r\n";
 const WARM: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -184,4 +188,41 @@ fn a_find_outlasts_deadlines_and_the_beginning_of_the_end() {
     let mut received = String::new();
     client.stream.read_to_string(&mut received).unwrap();
     assert!(received.contains("Connection: close") && received.ends_with("cold file"), "{received}");
+}
+
+/// It used to leave no line in the access log.
+#[test]
+fn who_leaves_before_the_answer_is_logged() {
+    let (mut bench, disk) = bench("unanswered", "srpt");
+    let path = bench.folder.join("log");
+    let config = LogConfig { path: Some(path.clone()), format: Format::Combined };
+    let log = bench._logs.open(&config, &bench._threads).unwrap();
+    let client = begin(&mut bench, &disk, COLD);
+    let (at, _) = bench.worker.conns.iter().next().unwrap();
+    let line = Line::refused(COLD.as_bytes(), "", Some(log), bench.worker.now);
+    bench.worker.conns[at].exchange.line = Some(Box::new(line));
+    drop(client);
+    while !bench.worker.conns.is_empty() {
+        bench.turn();
+    }
+    disk.set_hanging(false);
+    // All is written when they are gone.
+    let logs = Logs::start(&bench._threads).unwrap();
+    bench.worker.parts.log = logs.handle();
+    drop(std::mem::replace(&mut bench._logs, logs));
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.lines().count() == 1 && text.contains("\"GET /cold HTTP/1.1\" 499 0 "), "{text}");
+}
+
+/// There was a line for each.
+#[test]
+fn of_many_stalled_responses_one_is_told() {
+    let (mut bench, disk) = bench("stalled", "srpt");
+    let _client = begin(&mut bench, &disk, COLD);
+    let (at, _) = bench.worker.conns.iter().next().unwrap();
+    for _ in 0..1230 {
+        bench.worker.report(at.into(), &Failure::Stalled, 5, Ending::now());
+    }
+    assert_eq!(bench.worker.secured.stalled.count, 1229);
+    disk.set_hanging(false);
 }

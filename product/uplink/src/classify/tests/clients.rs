@@ -126,7 +126,7 @@ fn ranks_behind_rise_with_the_account() {
 const FAR_BYTES: usize = 2_400_000;
 
 fn shared(v4_bits: u8) -> Classify {
-    let clients = Some(Clients { share: ClientShareSpec::Allowance(600_000), v4_bits, v6_bits: 64 });
+    let clients = Some(Clients { share: ClientShareSpec::Allowance(600_000), v4_bits, v6_bits: 56 });
     Classify { clients, rate: Some("4mbit".parse().unwrap()), ..wanted(Policy::Psjf) }
 }
 
@@ -166,15 +166,15 @@ fn a_prefix_is_one_client() {
     });
 }
 
-/// By default a host of IPv6 is its network of 64 bits.
+/// By default a client of IPv6 is a home, with its network of 56 bits.
 #[test]
 fn addresses_of_one_network_are_one_client() {
     with(shared(32), |site| {
-        for address in ["2001:db8:1:1::1", "2001:db8:1:1:ffff::2", "2001:db8:1:2::1"] {
+        for address in ["2001:db8:1:100::1", "2001:db8:1:1ff::2", "2001:db8:1:200::1"] {
             run(&format!("ip address add {address}/128 dev lo nodad"));
         }
-        Pair::of("::1", "2001:db8:1:1::1").answer(&[&plain(FAR_BYTES)]);
-        assert_eq!(small(site, "2001:db8:1:2::1"), (vec![2], 0));
-        assert_eq!(small(site, "2001:db8:1:1:ffff::2"), (vec![5], 1));
+        Pair::of("::1", "2001:db8:1:100::1").answer(&[&plain(FAR_BYTES)]);
+        assert_eq!(small(site, "2001:db8:1:200::1"), (vec![2], 0));
+        assert_eq!(small(site, "2001:db8:1:1ff::2"), (vec![5], 1));
     });
 }
