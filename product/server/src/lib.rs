@@ -28,6 +28,7 @@ mod sys;
 pub mod testing;
 mod threads;
 pub mod transmit;
+mod turns;
 #[cfg(feature = "http3")]
 mod udp;
 mod wake;

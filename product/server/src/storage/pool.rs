@@ -4,13 +4,15 @@
 //! it, so one device gets [`THREADS_PER_DEVICE_MAX`] at most and the others are there for other disks. Of a device's threads
 //! reads leave one to the finds, which come first: they are short, and somebody has no byte yet.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+
+use crate::turns::Turns;
 
 /// Threads that read and find. They sleep most of the time.
 pub const THREADS_MAX: usize = 16;
@@ -63,47 +65,12 @@ struct State {
 
 struct Device {
     number: u64,
-    finds: Turns,
+    finds: Turns<Task>,
     reads: VecDeque<Task>,
     /// Threads with a task of it.
     busy: usize,
     /// Of them with a read.
     reading: usize,
-}
-
-/// Tasks of clients, who take turns: one that asks for a thousand lets another wait for one.
-#[derive(Default)]
-struct Turns {
-    /// None of them empty.
-    by_client: HashMap<u32, VecDeque<Task>>,
-    /// Each client with a task once.
-    order: VecDeque<u32>,
-}
-
-impl Turns {
-    fn waiting(&self, client: u32) -> usize {
-        self.by_client.get(&client).map_or(0, VecDeque::len)
-    }
-
-    fn push(&mut self, client: u32, task: Task) {
-        let tasks = self.by_client.entry(client).or_default();
-        if tasks.is_empty() {
-            self.order.push_back(client);
-        }
-        tasks.push_back(task);
-    }
-
-    fn pop(&mut self) -> Option<Task> {
-        let client = self.order.pop_front()?;
-        let tasks = self.by_client.get_mut(&client)?;
-        let task = tasks.pop_front();
-        if tasks.is_empty() {
-            self.by_client.remove(&client);
-        } else {
-            self.order.push_back(client);
-        }
-        task
-    }
 }
 
 impl Pool {
@@ -134,7 +101,7 @@ impl Pool {
             return Err(io::Error::other(format!("{TASKS_WAITING_MAX} reads wait for the disk already")));
         }
         let at = state.device(device);
-        if lane == Lane::Find && state.devices[at].finds.waiting(client) >= FINDS_WAITING_MAX {
+        if lane == Lane::Find && state.devices[at].finds.len_of(client) >= FINDS_WAITING_MAX {
             return Err(io::Error::other(format!("{FINDS_WAITING_MAX} files of one client wait to be found already")));
         }
         // An idle thread that was woken for an earlier task is idle until it runs.
@@ -235,7 +202,7 @@ impl Device {
         if self.busy == THREADS_PER_DEVICE_MAX {
             return None;
         }
-        let lane = if self.finds.order.is_empty() { Lane::Read } else { Lane::Find };
+        let lane = if self.finds.is_empty() { Lane::Read } else { Lane::Find };
         if lane == Lane::Read && self.reading == READS_PER_DEVICE_MAX {
             return None;
         }

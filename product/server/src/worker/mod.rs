@@ -31,7 +31,6 @@ mod secure;
 mod streams;
 #[cfg(test)]
 mod tests;
-mod turns;
 
 use std::collections::VecDeque;
 use std::io;
@@ -60,6 +59,7 @@ use crate::reply::Replier;
 use crate::sites::Current;
 use crate::threads::Beat;
 use crate::transmit::{Connection, Departure, Failure, KernelTls, TcpView, Transmitter};
+use crate::turns::Turns;
 use crate::wake::Wake;
 use client::Known;
 use conn::Conn;
@@ -70,7 +70,6 @@ use measured::Measures;
 use owner::{Owners, slot_of};
 use room::Idle;
 use secure::Secured;
-use turns::Turns;
 
 const LISTENER: u64 = u64::MAX;
 const WOKEN: u64 = u64::MAX - 1;
@@ -129,7 +128,7 @@ pub struct Worker {
     owners: Owners,
     known: Known,
     /// Owners of connections with something to be read, each once.
-    queue: Turns,
+    queue: Turns<u64>,
     /// What the connection being read may still take of this turn.
     budget: Budget,
     /// What is of clients that speak TLS.

@@ -1,0 +1,73 @@
+//! Clients take turns: one that has many things waiting is one among others.
+
+use std::collections::{HashMap, VecDeque};
+
+/// What waits, by clients; the caller bounds how much.
+pub(crate) struct Turns<T> {
+    /// Clients with anything, each once, the next first.
+    clients: VecDeque<u32>,
+    /// Theirs, the next first; none of them empty.
+    waiting: HashMap<u32, VecDeque<T>>,
+    len: usize,
+}
+
+impl<T> Default for Turns<T> {
+    fn default() -> Turns<T> {
+        Turns { clients: VecDeque::new(), waiting: HashMap::new(), len: 0 }
+    }
+}
+
+impl<T> Turns<T> {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How much of this client waits.
+    pub fn len_of(&self, client: u32) -> usize {
+        self.waiting.get(&client).map_or(0, VecDeque::len)
+    }
+
+    pub fn push(&mut self, client: u32, one: T) {
+        let waiting = self.waiting.entry(client).or_default();
+        if waiting.is_empty() {
+            self.clients.push_back(client);
+        }
+        waiting.push_back(one);
+        self.len += 1;
+    }
+
+    pub fn pop(&mut self) -> Option<T> {
+        let client = self.clients.pop_front()?;
+        let waiting = self.waiting.get_mut(&client)?;
+        let one = waiting.pop_front()?;
+        if waiting.is_empty() {
+            self.waiting.remove(&client);
+        } else {
+            self.clients.push_back(client);
+        }
+        self.len -= 1;
+        Some(one)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_take_turns_however_much_of_theirs_waits() {
+        let mut turns = Turns::default();
+        (0..1000).for_each(|one| turns.push(7, one));
+        turns.push(3, 5000);
+        turns.push(3, 5001);
+        assert_eq!([turns.len(), turns.len_of(7), turns.len_of(3), turns.len_of(4)], [1002, 1000, 2, 0]);
+        let first: Vec<u64> = std::iter::from_fn(|| turns.pop()).take(5).collect();
+        assert_eq!(first, [0, 5000, 1, 5001, 2]);
+        assert_eq!(std::iter::from_fn(|| turns.pop()).last(), Some(999));
+        assert!(turns.is_empty() && turns.waiting.is_empty() && turns.clients.is_empty());
+    }
+}
