@@ -16,7 +16,7 @@ use units::Nanos;
 use super::flow::Seen;
 use super::framed::framed;
 use super::multiplexed::PipeId;
-use super::{Socket, Transmitter};
+use super::{Socket, TURN_FOR, Transmitter};
 
 /// Ends a connection that has done nothing wrong (RFC 9114 section 8.1).
 const NO_ERROR: u64 = 0x100;
@@ -135,13 +135,11 @@ impl<S: Socket + Clone> Transmitter<S> {
     }
 
     /// Tells the time to those that wait for it; those for whom this turn has none left have it in the next.
-    pub(super) fn tell_time(&mut self, clock: &impl Fn() -> Nanos, until: Nanos) {
-        let began_at = clock();
-        let is_due =
-            |timers: &BTreeSet<(Nanos, usize)>| timers.first().filter(|(at, _)| *at <= began_at).map(|(_, pipe)| *pipe);
-        while let Some(at) = is_due(&self.shared.timers) {
+    pub(super) fn tell_time(&mut self, began_at: Nanos, clock: &impl Fn() -> Nanos) {
+        let due = |timers: &BTreeSet<(Nanos, usize)>| timers.first().filter(|(at, _)| *at <= began_at).copied();
+        while let Some((_, at)) = due(&self.shared.timers) {
             let now = clock();
-            if now >= until {
+            if now - began_at >= TURN_FOR {
                 return;
             }
             let pipe = &mut self.pipes[at];

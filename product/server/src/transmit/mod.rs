@@ -252,7 +252,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         let began_at = clock();
         self.take_reads(began_at);
         #[cfg(feature = "http3")]
-        self.tell_time(clock, began_at + TURN_FOR);
+        self.tell_time(began_at, clock);
         self.limit.release(&mut self.drain, began_at);
         for _ in 0..GRANTS_PER_TURN_MAX {
             let now = clock();
