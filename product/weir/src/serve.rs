@@ -138,7 +138,7 @@ pub struct Args {
           value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX), help_heading = LIMITS, verbatim_doc_comment)]
     slots: Option<u32>,
     /// Most connections of one client; beyond, a new one is closed; 0 for any
-    /// [default: a quarter of --connections, at least 64 but no more than half; with --slots any]
+    /// [default: a quarter of --connections, from 64 to half; with --slots any]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=CONNECTIONS_MAX),
           help_heading = LIMITS, verbatim_doc_comment)]
     client_connections: Option<u32>,

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use super::{Folder, get, reload, run, run_aloud};
+use super::{Folder, get, reload, run, run_aloud_as};
 
 const SITES: &str = "\
 [[listener]]
@@ -29,6 +29,11 @@ access_log = \"json.log\"
 hosts = [\"rest.test\"]
 root = \"one\"
 ";
+
+/// Without the sandbox, which leaves no folder for logs that are first named at a reload.
+fn unconfined() -> String {
+    format!("[server]\nsandbox = false\n{}", super::SITES)
+}
 
 fn lines(folder: &Folder, log: &str) -> Vec<String> {
     let text = std::fs::read_to_string(folder.0.join(log)).unwrap_or_default();
@@ -99,10 +104,10 @@ fn no_host_gets_into_a_log() {
 #[test]
 fn a_reload_moves_logs_whole_or_not_at_all() {
     let folder = Folder::new("log-reload");
-    let (running, mut log, address) = run_aloud(&folder);
+    let (running, mut log, address) = run_aloud_as(&folder, &unconfined());
     let large = 16 << 20;
     folder.write("one/large", &"x".repeat(large));
-    let with = |key: &str| super::SITES.replace("root = \"one\"\n", &format!("root = \"one\"\n{key}\n"));
+    let with = |key: &str| unconfined().replace("root = \"one\"\n", &format!("root = \"one\"\n{key}\n"));
     folder.write("weir.toml", &with("access_log = \"first\""));
     assert!(reload(&running, &mut log).contains("2 sites are in force"));
     let mut client = TcpStream::connect(&address).unwrap();
@@ -121,7 +126,7 @@ fn a_reload_moves_logs_whole_or_not_at_all() {
     get(&address, "/a.txt?2", "one.test");
     assert_eq!(requests(&folder, "second", 2)[1], "GET /a.txt?2 HTTP/1.1");
 
-    folder.write("weir.toml", super::SITES);
+    folder.write("weir.toml", &unconfined());
     reload(&running, &mut log);
     get(&address, "/a.txt?3", "one.test");
     assert_eq!(lines(&folder, "first").len(), 0, "it is under way");
@@ -136,10 +141,10 @@ fn a_reload_moves_logs_whole_or_not_at_all() {
 #[test]
 fn a_file_that_does_not_come_into_force_leaves_no_logs() {
     let folder = Folder::new("log-left");
-    let (running, mut log, address) = run_aloud(&folder);
+    let (running, mut log, address) = run_aloud_as(&folder, &unconfined());
     folder.write("kept", "");
     let with = |one: &str, two: &str| {
-        let text = super::SITES.replace("root = \"one\"\n", &format!("root = \"one\"\naccess_log = \"{one}\"\n"));
+        let text = unconfined().replace("root = \"one\"\n", &format!("root = \"one\"\naccess_log = \"{one}\"\n"));
         text.replace("root = \"many\"\n", &format!("root = \"many\"\naccess_log = \"{two}\"\n"))
     };
     folder.write("weir.toml", &with("first", "second"));

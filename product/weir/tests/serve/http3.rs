@@ -294,7 +294,8 @@ fn one_client_has_so_many_connections_and_learns_why_not_more() {
 fn with_all_places_taken_an_idle_connection_gives_way() {
     let site = site();
     for workers in ["1", "3"] {
-        let flags = ["--tls-dev", "--connections", "2", "--shaping", "off", "--workers", workers];
+        let flags = ["--tls-dev", "--connections", "2", "--client-connections", "0"];
+        let flags = [&flags[..], &["--shaping", "off", "--workers", workers]].concat();
         let server = Server::start(&site, &flags);
         let mut asking: Vec<Asking> = (0..2).map(|_| Asking::to(&server)).collect();
         asking.iter_mut().for_each(|asking| assert_eq!(asking.get("/size-10").body.len(), 10));

@@ -11,7 +11,10 @@ fn beyond_the_cap_clients_wait_and_are_served() {
         for path in WRITE_PATHS {
             let site = &site;
             scope.spawn(move || {
-                let server = Server::start(site, &[path, &["--connections", "5", "--workers", "1"]].concat());
+                let server = Server::start(
+                    site,
+                    &[path, &["--connections", "5", "--workers", "1", "--client-connections", "0"]].concat(),
+                );
                 let mut inside: Vec<Client> = (0..5).map(|_| begun(&server)).collect();
                 let mut sixth = server.connect();
                 sixth.send(get("/size-10"));
@@ -32,7 +35,10 @@ fn beyond_the_cap_clients_wait_and_are_served() {
 fn beyond_the_cap_the_longest_idle_gives_way() {
     let site = Site::of_sizes(&[10, LARGE]);
     for path in WRITE_PATHS {
-        let server = Server::start(&site, &[path, &["--connections", "4", "--workers", "1"]].concat());
+        let server = Server::start(
+            &site,
+            &[path, &["--connections", "4", "--workers", "1", "--client-connections", "0"]].concat(),
+        );
         let mut busy = begun(&server);
         let mut asking = server.connect();
         asking.send("GET /size-10 HTTP/1.1\r\n");
@@ -57,7 +63,10 @@ fn the_cap_is_one_for_all_event_loops() {
     const CONNECTIONS: usize = 12;
     let site = Site::of_sizes(&[10, LARGE]);
     for path in WRITE_PATHS {
-        let server = Server::start(&site, &[path, &["--connections", "12", "--workers", "4"]].concat());
+        let server = Server::start(
+            &site,
+            &[path, &["--connections", "12", "--workers", "4", "--client-connections", "0"]].concat(),
+        );
         let mut clients: Vec<Client> = (0..CONNECTIONS).map(|_| begun(&server)).collect();
         // One of another event loop may have to give it its place.
         clients.pop();
@@ -154,7 +163,7 @@ fn exhausted_descriptors() {
         // A worker alone has about ten open: one limit leaves some for files, the other hardly any. The cap on
         // connections follows the limit, so that accepting never fails.
         for descriptors in [48, 16] {
-            let args = [path, &["--workers", "1"]].concat();
+            let args = [path, &["--workers", "1", "--client-connections", "0"]].concat();
             let server = Server::start_with_descriptors(&site, descriptors, &args);
             let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
             clients.iter_mut().for_each(|client| client.send(get("/size-10") + &get("/size-100000")));
