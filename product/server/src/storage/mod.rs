@@ -68,7 +68,7 @@ pub trait Storage {
     /// Looks at `count` bytes of an open file without waiting.
     fn look(&mut self, entry: &Entry, offset: u64, count: u64) -> io::Result<Look<'_>>;
     /// Has the first bytes of a range read for a job, which has no other read under way.
-    fn read_aside(&mut self, job: JobId, entry: &Arc<Entry>, range: Range<u64>) -> io::Result<()>;
+    fn read_aside(&mut self, job: JobId, client: u32, entry: &Arc<Entry>, range: Range<u64>) -> io::Result<()>;
     /// The reads that ended since this was last called.
     fn take_done(&mut self, into: &mut Vec<ReadDone>);
 }
@@ -81,7 +81,7 @@ impl Storage for InMemory {
         Ok(Look::Resident(count))
     }
 
-    fn read_aside(&mut self, _job: JobId, _entry: &Arc<Entry>, _range: Range<u64>) -> io::Result<()> {
+    fn read_aside(&mut self, _job: JobId, _client: u32, _entry: &Arc<Entry>, _range: Range<u64>) -> io::Result<()> {
         unreachable!("everything is in memory")
     }
 
@@ -118,10 +118,10 @@ impl Storage for Disk {
         })
     }
 
-    fn read_aside(&mut self, job: JobId, entry: &Arc<Entry>, range: Range<u64>) -> io::Result<()> {
+    fn read_aside(&mut self, job: JobId, client: u32, entry: &Arc<Entry>, range: Range<u64>) -> io::Result<()> {
         let (entry, done) = (Arc::clone(entry), Arc::clone(&self.done));
         let mut buffer = self.pool.buffer(range.end - range.start);
-        self.pool.run(entry.device, Lane::Read, move || {
+        self.pool.run_for(client, entry.device, Lane::Read, move || {
             let Content::Open(file) = &entry.content else { unreachable!("a held body is not read") };
             let result = buffer.fill(file, range.start).map(|()| buffer);
             done.post(ReadDone { job, result });

@@ -4,7 +4,6 @@
 //! it, so one device gets [`THREADS_PER_DEVICE_MAX`] at most and the others are there for other disks. Of a device's threads
 //! reads leave one to the finds, which come first: they are short, and somebody has no byte yet.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -66,7 +65,7 @@ struct State {
 struct Device {
     number: u64,
     finds: Turns<Task>,
-    reads: VecDeque<Task>,
+    reads: Turns<Task>,
     /// Threads with a task of it.
     busy: usize,
     /// Of them with a read.
@@ -88,7 +87,7 @@ impl Pool {
         self.run_for(0, device, lane, task)
     }
 
-    /// The same for a client; finds of clients take turns.
+    /// The same for a client, which takes turns with others.
     pub fn run_for(
         &self,
         client: u32,
@@ -110,7 +109,7 @@ impl Pool {
         }
         match lane {
             Lane::Find => state.devices[at].finds.push(client, Box::new(task)),
-            Lane::Read => state.devices[at].reads.push_back(Box::new(task)),
+            Lane::Read => state.devices[at].reads.push(client, Box::new(task)),
         }
         state.waiting += 1;
         self.wake.notify_one();
@@ -179,7 +178,7 @@ impl State {
     /// Where this device is; it is added if it was never asked.
     fn device(&mut self, number: u64) -> usize {
         self.devices.iter().position(|device| device.number == number).unwrap_or_else(|| {
-            self.devices.push(Device { number, finds: Turns::default(), reads: VecDeque::new(), busy: 0, reading: 0 });
+            self.devices.push(Device { number, finds: Turns::default(), reads: Turns::default(), busy: 0, reading: 0 });
             self.devices.len() - 1
         })
     }
@@ -208,7 +207,7 @@ impl Device {
         }
         let task = match lane {
             Lane::Find => self.finds.pop()?,
-            Lane::Read => self.reads.pop_front()?,
+            Lane::Read => self.reads.pop()?,
         };
         self.busy += 1;
         self.reading += usize::from(lane == Lane::Read);

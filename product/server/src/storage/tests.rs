@@ -56,7 +56,7 @@ fn a_file_is_read_to_its_end() {
             Look::Resident(bytes) => read.extend_from_slice(&content[read.len()..][..bytes as usize]),
             Look::Absent => {
                 asides += 1;
-                disk.read_aside(job(), &entry, at..entry.len).unwrap();
+                disk.read_aside(job(), 0, &entry, at..entry.len).unwrap();
                 read.extend_from_slice(wait(&mut disk, &wakes).result.unwrap().left());
             }
         }
@@ -99,7 +99,7 @@ fn a_read_behind_the_end_is_empty() {
     let folder = Folder::new();
     let entry = entry(&folder, &[1; 70_000]);
     let (mut disk, wakes) = disk();
-    disk.read_aside(job(), &entry, 80_000..90_000).unwrap();
+    disk.read_aside(job(), 0, &entry, 80_000..90_000).unwrap();
     assert!(wait(&mut disk, &wakes).result.unwrap().left().is_empty());
 }
 
@@ -206,6 +206,26 @@ fn clients_take_turns_to_find() {
     find(8).unwrap();
     drop(last);
     let order: Vec<u32> = (0..=FINDS_WAITING_MAX).map(|_| ends.recv_timeout(PATIENCE).unwrap()).collect();
+    assert_eq!(order[..3], [7, 8, 7]);
+}
+
+/// The same of reads: a client with a hundred large files on a slow disk is one among others.
+#[test]
+fn clients_take_turns_to_read() {
+    let pool = Pool::new();
+    let busy = Jam::new(&pool);
+    (1..READS_PER_DEVICE_MAX).for_each(|_| assert!(busy.add(1, Lane::Read)));
+    busy.wait_begun(READS_PER_DEVICE_MAX - 1);
+    let last = Jam::new(&pool);
+    assert!(last.add(1, Lane::Read));
+    last.wait_begun(1);
+    let (done, ends) = channel();
+    for client in std::iter::repeat_n(7, 100).chain([8]) {
+        let done = done.clone();
+        pool.run_for(client, 1, Lane::Read, move || done.send(client).unwrap()).unwrap();
+    }
+    drop(last);
+    let order: Vec<u32> = (0..101).map(|_| ends.recv_timeout(PATIENCE).unwrap()).collect();
     assert_eq!(order[..3], [7, 8, 7]);
 }
 

@@ -144,9 +144,9 @@ impl Sending {
     }
 
     /// Has what is sent next read aside.
-    pub fn read_aside(&self, storage: &mut dyn Storage) -> Result<(), Failure> {
+    pub fn read_aside(&self, client: u32, storage: &mut dyn Storage) -> Result<(), Failure> {
         let (entry, range) = self.outgoing.absent();
-        storage.read_aside(self.id, entry, range).map_err(|error| Failure::unreadable(entry, error))
+        storage.read_aside(self.id, client, entry, range).map_err(|error| Failure::unreadable(entry, error))
     }
 
     /// Takes what was read aside.

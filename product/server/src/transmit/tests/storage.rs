@@ -64,7 +64,7 @@ impl Storage for Handle {
         Ok(Look::Copied(&self.1))
     }
 
-    fn read_aside(&mut self, job: JobId, entry: &Arc<Entry>, range: Range<u64>) -> io::Result<()> {
+    fn read_aside(&mut self, job: JobId, _client: u32, entry: &Arc<Entry>, range: Range<u64>) -> io::Result<()> {
         self.0.state().asked.push((job, entry.clone(), range));
         Ok(())
     }
