@@ -298,6 +298,15 @@ impl Http1 {
         };
     }
 
+    /// The head of a request that will have no response: its body has not come, or an earlier response has not gone.
+    pub fn take_unanswered(&mut self) -> Option<Vec<u8>> {
+        match std::mem::replace(&mut self.phase, Phase::Head) {
+            Phase::Body(body) => Some(body.head),
+            Phase::Waiting(head) => Some(head.into_vec()),
+            Phase::Head | Phase::Lingering => None,
+        }
+    }
+
     /// Nothing is read behind the response that is owed.
     pub fn stop(&mut self) {
         self.closes = true;

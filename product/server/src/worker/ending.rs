@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
+use http::http1::parse_request;
 use record::{JobRecord, Outcome};
 use units::Nanos;
 
 use super::Worker;
 use super::conn::Conn;
 use super::exchange::Place;
+use super::input::HTTP_1;
 use super::line::Line;
 use crate::clock;
 use crate::log::Log;
@@ -101,6 +103,19 @@ impl Worker {
             self.parts.log.write(log, &line.entry(conn.peer(), body_bytes, ahead_bytes, now));
         }
         self.record(place, &line, ending, now);
+    }
+
+    /// The connection ends with a request whose body has not come, or whose turn on it has not.
+    pub(super) fn note_unanswered(&mut self, at: usize) {
+        let conn = &mut self.conns[at];
+        if conn.multiplexed.is_some() || conn.exchange.line.is_some() {
+            return;
+        }
+        let Some(bytes) = conn.http1.take_unanswered() else { return };
+        if let Ok(Some(head)) = parse_request(&bytes, &self.parts.limits.request) {
+            let to = self.to(at, &head.request);
+            self.note(at.into(), to.site, &head, HTTP_1);
+        }
     }
 
     /// A request whose client left before there was a response: a job all the same, and a line.

@@ -15,7 +15,7 @@ use crate::reply::{self, Reply, To};
 use crate::transmit::is_of_records;
 
 /// Major versions of HTTP.
-const HTTP_1: u8 = 1;
+pub(super) const HTTP_1: u8 = 1;
 const HTTP_2: u8 = 2;
 const HTTP_3: u8 = 3;
 

@@ -401,6 +401,7 @@ impl Worker {
         self.withdraw_flight(at);
         self.end_sealed(at);
         self.leave_find(at.into());
+        self.note_unanswered(at);
         self.record_unanswered(at.into());
         self.let_go(at);
         self.measure_no_more(at);

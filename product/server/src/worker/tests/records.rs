@@ -135,6 +135,24 @@ fn a_request_whose_client_left_before_its_file_was_found() {
     }
 }
 
+/// It left no trace: a client chose by that whether it was logged.
+#[test]
+fn a_request_whose_client_left_before_its_body_came() {
+    for policy in POLICIES {
+        let mut recorded = Recorded::new("body", policy, |root| root);
+        let mut client = recorded.bench.connect();
+        client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
+        while recorded.bench.worker.conns.is_empty() {
+            recorded.bench.turn();
+        }
+        (0..10).for_each(|_| recorded.bench.turn());
+        rustix::net::sockopt::set_socket_linger(&client.stream, Some(std::time::Duration::ZERO)).unwrap();
+        drop(client);
+        let rows = recorded.turn_until(1);
+        assert_eq!(what(&rows[0].record), (0, 0, 0, Outcome::Reset), "{policy}");
+    }
+}
+
 /// What is cut because the server stops has waited until then, and is the run's end.
 #[test]
 fn a_response_that_the_end_of_the_server_cuts() {
