@@ -2,8 +2,7 @@
 //!
 //! The key is the path as the request had it, still percent-encoded, so that a hit decodes nothing; two spellings of one
 //! path are two entries. One cache per worker, so no locks; a bounded one, so hostile paths cost the others their hits
-//! and nothing more. Nothing is remembered about what does not exist: a file put there is served at once. What is not in memory is
-//! found by somebody else ([`Lookup::Aside`]): nothing here waits for a disk.
+//! and nothing more. What is not in memory is found by somebody else ([`Lookup::Aside`]): nothing here waits for a disk.
 //!
 //! A cached file that changes must be noticed before the next request. Three things see to that:
 //! - the inode is watched ([`Watch`]), from before its state was read;
@@ -12,6 +11,10 @@
 //! - what an inode's events cannot tell (a folder above renamed, a symlink swapped, a write through mmap or on another
 //!   host of a network filesystem) is found by comparing path and state again, [`REVALIDATE_AFTER`] the last comparison;
 //!   at every use where the inode could not be watched.
+//!
+//! Of what does not exist nothing is remembered but the names of some folders that lack it ([`Absent`]), and the same three things see to
+//! it that a file put there is served at once: the folder is watched, from before its names were read; after that the path has to lead to
+//! the same folder; and [`REVALIDATE_AFTER`] the last comparison it is compared again. A folder that cannot be watched is not remembered.
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -20,6 +23,7 @@ use std::sync::Arc;
 use slab::Slab;
 use units::Nanos;
 
+use super::absent::{Absent, Folder};
 use super::entry::{Closer, State};
 use super::find::{Find, FindDone, Request};
 use super::listings::{LISTING_BYTES_MAX, Listings};
@@ -73,6 +77,7 @@ pub struct Cache {
     by_key: HashMap<Key, usize>,
     watch: Watch,
     listings: Listings,
+    absent: Absent,
     files_open: usize,
     body_bytes: usize,
     /// Where the search for an entry to evict goes on.
@@ -115,6 +120,7 @@ impl Cache {
             slots: Slab::new(),
             by_key: HashMap::new(),
             listings: Listings::new(limits.listing_bytes),
+            absent: Absent::default(),
             files_open: 0,
             body_bytes: 0,
             hand: 0,
@@ -132,6 +138,8 @@ impl Cache {
     /// From now on the sites are others. What is under way for those before ends as it began; for those before them it is given up.
     pub fn replace_roots(&mut self, roots: Roots) {
         self.roots_before = Some(std::mem::replace(&mut self.roots, roots));
+        self.absent.slots().into_iter().for_each(|at| self.forget(at));
+        self.watch.release_unused();
     }
 
     /// What to send for this request path of a site (without its query). Never waits. `now` only has to grow.
@@ -153,7 +161,10 @@ impl Cache {
         path.clear();
         let found = match http::decode_path(raw_path, &mut path) {
             Ok(()) => match self.root(site) {
-                Some(Some(root)) if root.admits(&path) => self.find(&Key::from(wanted), &path, now),
+                Some(Some(root)) if root.admits(&path) => match self.is_absent(site, &path, now) {
+                    true => Lookup::Done(Err(Missing::NotFound)),
+                    false => self.find(&Key::from(wanted), &path, now),
+                },
                 Some(_) => Lookup::Done(Err(Missing::NotFound)),
                 None => Lookup::Done(Err(Missing::Exhausted)),
             },
@@ -161,6 +172,18 @@ impl Cache {
         };
         self.decoded = path;
         found
+    }
+
+    /// Whether a folder on this path is known not to have the next name of it.
+    fn is_absent(&mut self, site: SiteNumber, path: &str, now: Nanos) -> bool {
+        let Some(at) = self.absent.lacking(site, path) else { return false };
+        let root = self.root(site).flatten().cloned();
+        let is_true = root.is_some_and(|root| self.absent.is_true(at, &root, now));
+        if !is_true {
+            self.forget(at);
+            self.watch.release_unused();
+        }
+        is_true
     }
 
     /// `None` for a site that is served no more.
@@ -175,11 +198,14 @@ impl Cache {
 
     /// What came of a find. Without a descriptor for it, lets go of the files kept here; then it has to be run once more.
     pub fn finish(&mut self, done: FindDone) -> Lookup {
-        let FindDone { request, outcome } = done;
+        let FindDone { request, outcome, without } = done;
         if outcome.is_short() && !request.is_second && self.close_files() {
             self.give_back(outcome.added);
             let since = self.watch.moment();
             return self.aside(Request { is_second: true, since, ..request });
+        }
+        if let Some(folder) = without.filter(|folder| self.watch.is_undisturbed(folder.watch, request.since)) {
+            self.keep_names(request.key.site(), folder, request.began_at);
         }
         let is_undisturbed = outcome.added.iter().all(|&id| self.watch.is_undisturbed(id, request.since));
         Lookup::Done(self.keep(&request.key, &request.known, outcome, is_undisturbed, request.began_at))
@@ -205,7 +231,7 @@ impl Cache {
     /// Forgets everything.
     pub fn clear(&mut self) {
         let files = self.slots.iter().map(|(at, _)| at);
-        let all: Vec<usize> = files.chain(self.listings.slots()).collect();
+        let all: Vec<usize> = files.chain(self.listings.slots()).chain(self.absent.slots()).collect();
         all.into_iter().for_each(|at| self.forget(at));
         self.watch.release_unused();
     }
@@ -233,7 +259,8 @@ impl Cache {
         }
         self.give_back(outcome.added);
         let (key, path, since) = (key.clone(), path.to_string(), self.watch.moment());
-        let request = Request { key, path, known, began_at: now, since, is_second: false };
+        let reads_names = self.absent.take_turn(now);
+        let request = Request { key, path, known, began_at: now, since, is_second: false, reads_names };
         self.aside(request)
     }
 
@@ -325,6 +352,14 @@ impl Cache {
         }
     }
 
+    fn keep_names(&mut self, site: SiteNumber, folder: Folder, now: Nanos) {
+        if let Some(slot) = self.absent.displaced(site, &folder) {
+            self.forget(slot);
+        }
+        let watch = folder.watch;
+        self.watch.attach(watch, self.absent.insert(site, folder, now));
+    }
+
     /// Lets go of the files kept open; false if there is none.
     fn close_files(&mut self) -> bool {
         let has_some = self.files_open > 0;
@@ -387,6 +422,12 @@ impl Cache {
             }
             return;
         }
+        if Absent::is_slot(at) {
+            if let Some(watch) = self.absent.take(at) {
+                self.watch.detach(watch, at);
+            }
+            return;
+        }
         let Some(slot) = self.slots.try_remove(at) else { return };
         self.files_open -= usize::from(slot.entry.is_open());
         self.body_bytes -= slot.entry.held_bytes();
@@ -418,6 +459,11 @@ impl Cache {
     #[cfg(test)]
     pub(super) fn set_limits(&mut self, limits: CacheLimits) {
         self.limits = limits;
+    }
+
+    #[cfg(test)]
+    pub(super) fn absent_folders(&self) -> usize {
+        self.absent.slots().len()
     }
 
     #[cfg(test)]

@@ -1,9 +1,10 @@
 use units::Nanos;
 
-use super::Wait;
+use super::absent::Folder;
 use super::key::Key;
 use super::loader::{Known, Loader, Outcome};
 use super::watch::Moment;
+use super::{Missing, Stop, Wait};
 
 /// A find that may have to wait for a disk: to be run by somebody who can, and then given back to the cache it came from.
 #[derive(Debug)]
@@ -23,12 +24,16 @@ pub(super) struct Request {
     pub since: Moment,
     /// Files were closed for it to have a descriptor.
     pub is_second: bool,
+    /// Where it ends the names are read too, if the path leads nowhere.
+    pub reads_names: bool,
 }
 
 /// The end of a find.
 pub struct FindDone {
     pub(super) request: Request,
     pub(super) outcome: Outcome,
+    /// The folder that has no such name.
+    pub(super) without: Option<Folder>,
 }
 
 impl Find {
@@ -51,8 +56,11 @@ impl Find {
 
     /// Waits as long as it takes.
     pub fn run(self) -> FindDone {
-        let outcome = self.loader.find(&self.request.path, &self.request.known, Wait::Allowed);
-        FindDone { request: self.request, outcome }
+        let Find { request, loader } = self;
+        let mut outcome = loader.find(&request.path, &request.known, Wait::Allowed);
+        let reads = request.reads_names && matches!(outcome.loaded, Err(Stop::Missing(Missing::NotFound)));
+        let without = reads.then(|| Folder::read(&loader, &request.path, &mut outcome.added)).flatten();
+        FindDone { request, outcome, without }
     }
 }
 

@@ -1,12 +1,13 @@
 //! The finds that other threads run for a worker, and who waits for them.
 //!
-//! Those who ask for a path while it is being found do not get what is found: it may be older than their request, and what changed
+//! Those who ask for a path before its find has begun share it, and it waits in the queue of each one's client, or a client could have
+//! another wait as long as itself. Those who ask while it is being found do not get what is found: it may be older than their request, and what changed
 //! in between is theirs to see. They wait for the next find of the path, all together, which is seldom made: mostly the first has put
 //! what they want into the cache.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use units::Nanos;
 
@@ -33,13 +34,22 @@ pub struct Finds {
 /// No more than there are connections.
 struct Askers {
     began_at: Nanos,
-    /// Who is charged with it.
-    client: u32,
-    /// False when all have left: then it is skipped, unless it is being run.
-    is_wanted: Arc<AtomicBool>,
+    device: u64,
+    waiting: Arc<Mutex<Waiting>>,
     /// They asked before the find began.
     first: BTreeSet<u64>,
+    /// In whose queues it is.
+    clients: BTreeSet<u32>,
     late: BTreeSet<u64>,
+    late_clients: BTreeSet<u32>,
+}
+
+/// A find in the queues of the pool.
+struct Waiting {
+    /// Taken by the first queue to come to it.
+    find: Option<Box<Find>>,
+    /// False when all have left: then it is skipped.
+    is_wanted: bool,
 }
 
 enum Ended {
@@ -57,10 +67,22 @@ impl Finds {
     /// Has a file found for this asker, a request of this client. [`Missing::Exhausted`] where too many finds wait already.
     pub fn ask(&mut self, find: Box<Find>, asker: u64, client: u32) -> Result<(), Missing> {
         if let Some(askers) = self.under_way.get_mut(find.key()) {
-            askers.late.insert(asker);
+            let mut waiting = lock(&askers.waiting);
+            if waiting.find.is_none() {
+                askers.late.insert(asker);
+                askers.late_clients.insert(client);
+                return Ok(());
+            }
+            waiting.is_wanted = true;
+            drop(waiting);
+            askers.first.insert(asker);
+            if askers.clients.insert(client) {
+                // Where that queue is full, it is in another.
+                let _ = run_for(&self.pool, &self.done, client, askers.device, &askers.waiting);
+            }
             return Ok(());
         }
-        self.begin(find, client, BTreeSet::from([asker])).map_err(|_| Missing::Exhausted)
+        self.begin(find, BTreeSet::from([client]), BTreeSet::from([asker])).map_err(|_| Missing::Exhausted)
     }
 
     /// The asker wants no answer any more.
@@ -69,7 +91,7 @@ impl Finds {
             askers.first.remove(&asker);
             askers.late.remove(&asker);
             if askers.first.is_empty() && askers.late.is_empty() {
-                askers.is_wanted.store(false, Relaxed);
+                lock(&askers.waiting).is_wanted = false;
             }
         }
     }
@@ -98,17 +120,21 @@ impl Finds {
                 Ended::Found(done) => done.key().clone(),
                 Ended::Skipped(key) => key.clone(),
             };
-            let Askers { first, late, client, .. } = self.under_way.remove(&key).expect("a find ends once");
+            let Askers { first, mut clients, late, late_clients, .. } =
+                self.under_way.remove(&key).expect("a find ends once");
             let Ended::Found(done) = done else {
-                self.look_up(cache, &key, client, late, now, into);
+                self.look_up(cache, &key, late_clients, late, now, into);
                 continue;
             };
             match cache.finish(*done) {
                 // It begins only now.
-                Lookup::Aside(find) => self.begin_or_refuse(find, client, &first | &late, into),
+                Lookup::Aside(find) => {
+                    clients.extend(late_clients);
+                    self.begin_or_refuse(find, clients, &first | &late, into);
+                }
                 Lookup::Done(found) => {
                     tell(&found, first, into);
-                    self.look_up(cache, &key, client, late, now, into);
+                    self.look_up(cache, &key, late_clients, late, now, into);
                 }
             }
         }
@@ -119,7 +145,7 @@ impl Finds {
         &mut self,
         cache: &mut Cache,
         key: &Key,
-        client: u32,
+        clients: BTreeSet<u32>,
         askers: BTreeSet<u64>,
         now: Nanos,
         into: &mut impl Extend<Answer>,
@@ -129,34 +155,64 @@ impl Finds {
         }
         match cache.lookup(key.site(), key.raw_path(), now) {
             Lookup::Done(found) => tell(&found, askers, into),
-            Lookup::Aside(find) => self.begin_or_refuse(find, client, askers, into),
+            Lookup::Aside(find) => self.begin_or_refuse(find, clients, askers, into),
         }
     }
 
-    fn begin_or_refuse(&mut self, find: Box<Find>, client: u32, askers: BTreeSet<u64>, into: &mut impl Extend<Answer>) {
-        if let Err(askers) = self.begin(find, client, askers) {
+    fn begin_or_refuse(
+        &mut self,
+        find: Box<Find>,
+        clients: BTreeSet<u32>,
+        askers: BTreeSet<u64>,
+        into: &mut impl Extend<Answer>,
+    ) {
+        if let Err(askers) = self.begin(find, clients, askers) {
             tell(&Err(Missing::Exhausted), askers, into);
         }
     }
 
     /// Gives the askers back where the pool takes no more.
-    fn begin(&mut self, find: Box<Find>, client: u32, first: BTreeSet<u64>) -> Result<(), BTreeSet<u64>> {
-        let (key, done, began_at) = (find.key().clone(), Arc::clone(&self.done), find.began_at());
-        let device = find.device();
-        let is_wanted = Arc::new(AtomicBool::new(true));
-        let wanted = Arc::clone(&is_wanted);
-        let task = move || {
-            done.post(match wanted.load(Relaxed) {
-                true => Ended::Found(Box::new(find.run())),
-                false => Ended::Skipped(find.key().clone()),
-            });
-        };
-        if self.pool.run_for(client, device, Lane::Find, task).is_err() {
+    fn begin(
+        &mut self,
+        find: Box<Find>,
+        mut clients: BTreeSet<u32>,
+        first: BTreeSet<u64>,
+    ) -> Result<(), BTreeSet<u64>> {
+        let (key, began_at, device) = (find.key().clone(), find.began_at(), find.device());
+        let waiting = Arc::new(Mutex::new(Waiting { find: Some(find), is_wanted: true }));
+        clients.retain(|&client| run_for(&self.pool, &self.done, client, device, &waiting).is_ok());
+        if clients.is_empty() {
             return Err(first);
         }
-        self.under_way.insert(key, Askers { began_at, client, is_wanted, first, late: BTreeSet::new() });
+        let (late, late_clients) = (BTreeSet::new(), BTreeSet::new());
+        self.under_way.insert(key, Askers { began_at, device, waiting, first, clients, late, late_clients });
         Ok(())
     }
+}
+
+/// Puts a find into a client's queue.
+fn run_for(
+    pool: &Pool,
+    done: &Arc<Done<Ended>>,
+    client: u32,
+    device: u64,
+    waiting: &Arc<Mutex<Waiting>>,
+) -> io::Result<()> {
+    let (done, waiting) = (Arc::clone(done), Arc::clone(waiting));
+    pool.run_for(client, device, Lane::Find, move || {
+        let mut waiting = lock(&waiting);
+        let (find, is_wanted) = (waiting.find.take(), waiting.is_wanted);
+        drop(waiting);
+        let Some(find) = find else { return };
+        done.post(match is_wanted {
+            true => Ended::Found(Box::new(find.run())),
+            false => Ended::Skipped(find.key().clone()),
+        });
+    })
+}
+
+fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
+    waiting.lock().expect("no thread panics while it holds a find")
 }
 
 fn tell(found: &Result<Found, Missing>, askers: BTreeSet<u64>, into: &mut impl Extend<Answer>) {

@@ -7,6 +7,7 @@
 //! A worker must not wait for a disk. What can be found from what is in memory, it finds itself; for the rest it gets a [`Find`],
 //! which a thread of the pool runs while the request waits with the others that want the same ([`Finds`]).
 
+mod absent;
 mod cache;
 mod entry;
 #[cfg(test)]

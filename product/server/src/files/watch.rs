@@ -1,7 +1,7 @@
 //! Which cached files have changed, told by the kernel.
 //!
 //! Each cached file's inode is watched (not its folder: a busy folder of logs or uploads would wake us for files nobody
-//! asks for). Writing, truncating, `chmod`, renaming, unlinking, and being replaced by a rename all queue an event before
+//! asks for). Folders are watched where their names are remembered, until the next one comes or goes. Writing, truncating, `chmod`, renaming, unlinking, and being replaced by a rename all queue an event before
 //! the system call that did it returns, so whoever handles [`Watch::changed`] before looking at requests never serves a
 //! state older than the request. What an inode's events cannot show is in the cache's argument.
 //!
@@ -38,6 +38,15 @@ const CHANGES_INSIDE: WatchFlags = CHANGES
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MOVED_FROM)
     .union(WatchFlags::MOVED_TO);
+
+/// Of a folder, which names come to it and go: not what becomes of the content of its files, or each line of a log would wake us.
+const NAMES: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MOVED_FROM)
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::ATTRIB)
+    .union(WatchFlags::MOVE_SELF)
+    .union(WatchFlags::DELETE_SELF);
 
 static SAID: Once = Once::new();
 
@@ -93,6 +102,11 @@ impl Inotify {
     /// The same for a folder and what is in it.
     pub(super) fn add_folder(&self, folder: &File) -> Option<WatchId> {
         self.add_for(folder, CHANGES_INSIDE)
+    }
+
+    /// The same for the names in a folder; what is told of it already still is.
+    pub(super) fn add_names(&self, folder: &File) -> Option<WatchId> {
+        self.add_for(folder, NAMES.union(WatchFlags::MASK_ADD))
     }
 
     fn add_for(&self, file: &File, changes: WatchFlags) -> Option<WatchId> {

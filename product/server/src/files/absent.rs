@@ -1,0 +1,218 @@
+//! Which names some folders do not have, so that a path of fresh random names costs no look at the file system.
+//!
+//! Not absent names are remembered, of which a client can think of any number, but all names of a folder in which one was missing. A
+//! thread that may wait watches the folder and then reads it, so that no name that comes after that goes unnoticed. A path with a
+//! step that its folder lacks leads nowhere, whatever follows. Names count as equal here that differ in bits of 0x20: that is coarser
+//! than every file system that ignores case byte by byte (XFS), and costs at most a look. Folders that the kernel compares by Unicode, or
+//! shows otherwise while they are locked, are not remembered, nor those of file systems that others may change
+//! ([`Kind::Remote`]).
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::fs::File;
+use std::hash::Hasher;
+use std::io;
+
+use rustix::fs::{Dir, IFlags, Mode, OFlags, ioctl_getflags, openat};
+use slab::Slab;
+use units::Nanos;
+
+use super::entry::State;
+use super::loader::Loader;
+use super::mounts::Kind;
+use super::root::Looked;
+use super::watch::WatchId;
+use super::{Key, REVALIDATE_AFTER, Root, SiteNumber, Wait};
+
+/// Folders that one worker remembers.
+pub(super) const FOLDERS_MAX: usize = 64;
+/// Names of a folder that is remembered, 8 bytes each.
+pub(super) const NAMES_MAX: usize = 1024;
+/// One worker has a folder read no more often: as many as it remembers in the time after which it looks again. A read takes
+/// 0.2 ms at most where the names are in memory.
+pub(super) const READ_EVERY: Nanos = Nanos(REVALIDATE_AFTER.0 / FOLDERS_MAX as u64);
+/// Longer folders are not remembered.
+const FOLDER_BYTES_MAX: usize = 1024;
+/// Steps of a path that are looked at, from the top.
+const STEPS_MAX: usize = 16;
+/// No file system that is remembered has longer names.
+const NAME_BYTES_MAX: usize = 255;
+
+/// Slots of the watch from here on are these, up to those of listings.
+const FIRST_SLOT: usize = 1 << (usize::BITS - 2);
+
+/// `FS_CASEFOLD_FL` and `FS_ENCRYPT_FL`.
+const COMPARED_OTHERWISE: IFlags = IFlags::from_bits_retain(0x4000_0000 | 0x800);
+
+/// The folders that a worker knows the names of.
+#[derive(Debug, Default)]
+pub(super) struct Absent {
+    folders: Slab<Remembered>,
+    by_key: HashMap<Key, usize>,
+    /// None is read before.
+    read_from: Nanos,
+    /// Of the last lookup, kept for its memory.
+    wanted: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Remembered {
+    key: Key,
+    folder: Folder,
+    compared_at: Nanos,
+}
+
+/// A folder and all its names.
+#[derive(Debug)]
+pub(super) struct Folder {
+    /// Decoded, without a slash at the ends.
+    path: Box<str>,
+    /// Sorted.
+    digests: Vec<u64>,
+    state: State,
+    pub watch: WatchId,
+}
+
+impl Absent {
+    /// Whether the next find may read a folder; true only every [`READ_EVERY`].
+    pub fn take_turn(&mut self, now: Nanos) -> bool {
+        let is_due = now >= self.read_from;
+        if is_due {
+            self.read_from = now + READ_EVERY;
+        }
+        is_due
+    }
+
+    /// The slot of a folder that lacks the next name of this path.
+    pub fn lacking(&mut self, site: SiteNumber, path: &str) -> Option<usize> {
+        steps(path).find_map(|(folder, name)| {
+            Key::write(site, folder.as_bytes(), &mut self.wanted);
+            let at = *self.by_key.get(self.wanted.as_slice())?;
+            (!self.folders[at].folder.may_have(name)).then_some(FIRST_SLOT + at)
+        })
+    }
+
+    /// Whether the path still leads to this folder, and that is in the state it was read in. Looks at it, without waiting, if that
+    /// was long ago.
+    pub fn is_true(&mut self, slot: usize, root: &Root, now: Nanos) -> bool {
+        let Remembered { folder, compared_at, .. } = &mut self.folders[slot - FIRST_SLOT];
+        if now - *compared_at >= REVALIDATE_AFTER {
+            match root.look(&folder.path, Wait::Never) {
+                Ok(looked) if State::of(&looked.metadata) == folder.state => *compared_at = now,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// A slot that has to be given to [`Absent::take`] before this folder is inserted.
+    pub fn displaced(&mut self, site: SiteNumber, folder: &Folder) -> Option<usize> {
+        Key::write(site, folder.path.as_bytes(), &mut self.wanted);
+        let old = self.by_key.get(self.wanted.as_slice()).copied();
+        let oldest = || self.folders.iter().min_by_key(|(_, folder)| folder.compared_at).map(|(at, _)| at);
+        let at = old.or_else(|| (self.folders.len() >= FOLDERS_MAX).then(oldest).flatten())?;
+        Some(FIRST_SLOT + at)
+    }
+
+    /// Remembers a folder, and gives its slot for the watch.
+    pub fn insert(&mut self, site: SiteNumber, folder: Folder, now: Nanos) -> usize {
+        Key::write(site, folder.path.as_bytes(), &mut self.wanted);
+        let key = Key::from(self.wanted.as_slice());
+        let at = self.folders.insert(Remembered { key: key.clone(), folder, compared_at: now });
+        self.by_key.insert(key, at);
+        FIRST_SLOT + at
+    }
+
+    /// Forgets a folder, and gives what watched it. None for one forgotten already.
+    pub fn take(&mut self, slot: usize) -> Option<WatchId> {
+        let Remembered { key, folder, .. } = self.folders.try_remove(slot - FIRST_SLOT)?;
+        self.by_key.remove(&key);
+        Some(folder.watch)
+    }
+
+    pub fn slots(&self) -> Vec<usize> {
+        self.folders.iter().map(|(at, _)| FIRST_SLOT + at).collect()
+    }
+
+    /// Of slots that are no listing's.
+    pub fn is_slot(at: usize) -> bool {
+        at >= FIRST_SLOT
+    }
+}
+
+impl Folder {
+    /// The folder in which the first name of this path that is missing is missed. Waits for its disk. None if it cannot be remembered.
+    pub fn read(loader: &Loader, path: &str, added: &mut Vec<WatchId>) -> Option<Folder> {
+        let look = |folder: &str| loader.root.look(folder, Wait::Allowed).ok().filter(|it| it.metadata.is_dir());
+        let (path, looked) = steps(path).map_while(|(folder, _)| Some((folder, look(folder)?))).last()?;
+        if looked.kind == Kind::Remote || path.len() > FOLDER_BYTES_MAX {
+            return None;
+        }
+        let watch = loader.inotify.add_names(&looked.file)?;
+        added.push(watch);
+        // Had it been moved before it was watched, nobody would tell.
+        let Looked { metadata, .. } = look(path)?;
+        let state = State::of(&metadata);
+        let digests = state.is_same_file(&looked.metadata).then(|| digests(&looked.file).ok()).flatten()?;
+        Some(Folder { path: path.into(), digests: digests?, state, watch })
+    }
+
+    fn may_have(&self, name: &str) -> bool {
+        name.len() <= NAME_BYTES_MAX && self.digests.binary_search(&digest(name.as_bytes())).is_ok()
+    }
+}
+
+/// Of all names in a folder; None if they are too many or cannot be compared.
+fn digests(folder: &File) -> io::Result<Option<Vec<u64>>> {
+    let mut names =
+        Dir::new(openat(folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)?;
+    // File systems without flags have none of these.
+    if ioctl_getflags(names.fd()?).is_ok_and(|flags| flags.intersects(COMPARED_OTHERWISE)) {
+        return Ok(None);
+    }
+    let mut digests = Vec::new();
+    for name in &mut names {
+        if digests.len() == NAMES_MAX {
+            return Ok(None);
+        }
+        digests.push(digest(name?.file_name().to_bytes()));
+    }
+    digests.sort_unstable();
+    Ok(Some(digests))
+}
+
+fn digest(name: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.iter().for_each(|byte| hasher.write_u8(byte | 0x20));
+    hasher.finish()
+}
+
+/// The folders on the way of a decoded path, from the top, each with the name that is looked for in it.
+fn steps(path: &str) -> impl Iterator<Item = (&str, &str)> {
+    let path = path.trim_matches('/');
+    let starts = std::iter::once(0).chain(path.match_indices('/').map(|(at, _)| at + 1));
+    let step = move |start| {
+        let (folder, rest): (&str, &str) = path.split_at(start);
+        (folder.trim_end_matches('/'), rest.split('/').next().unwrap_or_default())
+    };
+    starts.take(STEPS_MAX).map(step).filter(|(_, name)| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_looked_for_step_by_step() {
+        let of = |path| steps(path).collect::<Vec<_>>();
+        assert_eq!(of("a/b/c/"), [("", "a"), ("a", "b"), ("a/b", "c")]);
+        assert_eq!(of(""), []);
+        assert_eq!(of(&"a/".repeat(100)).len(), STEPS_MAX);
+    }
+
+    #[test]
+    fn names_that_some_file_system_may_take_for_one_are_one() {
+        assert_eq!(digest("Ä.HTML".as_bytes()), digest("Ä.html".as_bytes()));
+        assert_ne!(digest(b"a"), digest(b"b"));
+    }
+}
