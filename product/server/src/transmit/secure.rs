@@ -56,7 +56,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         let burst = self.marker.as_ref().filter(|_| !self.is_paced()).map(|marker| marker.burst_bytes / segment_bytes);
         let burst_bytes = burst.map_or(u64::MAX, |segments| segments.max(1) * segment_bytes);
         let sending = &self.sendings[grant.job];
-        let pipe = &self.pipes[sending.pipe];
+        let pipe = &self.pipes[sending.pipe()];
         let overhead = pipe.record_overhead();
         if overhead == 0 {
             let over = if burst.is_some() { job.attained % segment_bytes } else { 0 };
