@@ -67,7 +67,7 @@ fn a_stalled_connection_of_http2_is_small() {
 #[cfg(feature = "http3")]
 #[test]
 fn a_stalled_connection_of_http3_is_small() {
-    const HELD_BYTES_MAX: usize = 176 << 10;
+    const HELD_BYTES_MAX: usize = 160 << 10;
     let mut bench = Bench::of_datagrams("stalled-http3").of_large_file();
     let windows = quic::testing::Windows { stream: 64, connection: 1 << 20 };
     let mut clients = Vec::new();
