@@ -185,3 +185,14 @@ impl Streams {
         self.end(stream);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client decides how long a hundred of them are kept.
+    #[test]
+    fn a_stream_is_small() {
+        assert!(size_of::<(u32, Stream)>() <= 80, "{}", size_of::<(u32, Stream)>());
+    }
+}
