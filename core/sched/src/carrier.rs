@@ -12,6 +12,7 @@ use units::Nanos;
 use units::wire::Framing;
 
 use crate::carrier_rank::{CHAIN_JOBS_MAX, CarrierRank, chain_index};
+use crate::grow::reserve_one;
 
 /// Jobs on one carrier: as many streams as HTTP/2 servers commonly allow (RFC 9113 section 6.5.2 asks for no fewer than 100).
 pub const JOBS_PER_CARRIER_MAX: usize = 128;
@@ -106,7 +107,10 @@ struct Member {
     number: u64,
     precedence: Precedence,
     class: u16,
-    standing: Standing,
+    /// Of [`Standing`], which is larger by half.
+    key: u64,
+    size: u64,
+    has_size: bool,
     is_ready: bool,
     /// The turn it had last, counted by grants of the carrier.
     had_turn: u64,
@@ -115,10 +119,15 @@ struct Member {
 impl Member {
     fn place(&self) -> Place {
         let (key, turn) = match self.precedence.is_incremental {
-            true => (power_of_two(self.standing.key), 1 + self.had_turn),
-            false => (self.standing.key, 0),
+            true => (power_of_two(self.key), 1 + self.had_turn),
+            false => (self.key, 0),
         };
         Place { urgency: self.precedence.urgency, key, turn, number: self.number }
+    }
+
+    /// See [`Standing::size`].
+    fn size(&self) -> Option<u64> {
+        self.has_size.then_some(self.size)
     }
 }
 
@@ -174,8 +183,18 @@ impl Carrier {
 
     pub fn add(&mut self, slot: u32, number: u64, class: u16, precedence: Precedence) {
         self.has_wishes |= precedence != Precedence::default();
-        let (standing, had_turn) = (Standing::default(), self.turns);
-        self.members.push(Member { slot, number, precedence, class, standing, is_ready: false, had_turn });
+        reserve_one(&mut self.members);
+        self.members.push(Member {
+            slot,
+            number,
+            precedence,
+            class,
+            key: 0,
+            size: 0,
+            has_size: false,
+            is_ready: false,
+            had_turn: self.turns,
+        });
     }
 
     pub fn remove(&mut self, slot: u32) {
@@ -186,7 +205,9 @@ impl Carrier {
     pub fn set(&mut self, slot: u32, standing: Option<Standing>) {
         if let Some(member) = self.member(slot) {
             member.is_ready = standing.is_some();
-            member.standing = standing.unwrap_or(member.standing);
+            if let Some(Standing { key, size }) = standing {
+                (member.key, member.has_size, member.size) = (key, size.is_some(), size.unwrap_or(0));
+            }
         }
     }
 
@@ -226,20 +247,20 @@ impl Carrier {
 
     /// The sizes of the ready jobs that are as urgent as the first and of its class, together; those not known are left out.
     fn stage(&self, first: &Member) -> Option<u64> {
-        first.standing.size?;
+        first.size()?;
         let is_of_stage =
             |member: &&Member| member.precedence.urgency == first.precedence.urgency && member.class == first.class;
         let sizes = self.members.iter().filter(|member| member.is_ready).filter(is_of_stage);
-        Some(sizes.filter_map(|member| member.standing.size).fold(0, u64::saturating_add))
+        Some(sizes.filter_map(|member| member.size()).fold(0, u64::saturating_add))
     }
 
     /// The index of its ready jobs' chain, where that is less than the size of the first.
     ///
     /// The chain ends before a job of another class, which stands in an order of its own, and before one whose size is not known.
     fn chain(&self, first: &Member) -> Option<u64> {
-        let size = first.standing.size?;
+        let size = first.size()?;
         let of_class = |member: &&Member| member.is_ready && member.class == first.class;
-        let is_less = |member: &Member| member.standing.size.is_some_and(|other| other < size);
+        let is_less = |member: &Member| member.size().is_some_and(|other| other < size);
         // In order of size the mean only grows.
         if !self.members.iter().filter(of_class).any(is_less) {
             return None;
@@ -247,7 +268,7 @@ impl Carrier {
         let mut chain = [(Place::LAST, None); JOBS_PER_CARRIER_MAX];
         let mut count = 0;
         for member in self.members.iter().filter(|member| member.is_ready) {
-            chain[count] = (member.place(), member.standing.size.filter(|_| member.class == first.class));
+            chain[count] = (member.place(), member.size().filter(|_| member.class == first.class));
             count += 1;
         }
         let chain = &mut chain[..count];

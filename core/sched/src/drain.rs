@@ -211,7 +211,7 @@ impl Drain {
             arrived_at: now,
             size: arrival.size,
             attained: 0,
-            framing: arrival.framing,
+            framing: arrival.framing.into(),
             class: arrival.class,
             client: arrival.client,
             waits: Waits::default(),
@@ -228,6 +228,7 @@ impl Drain {
 
     fn take_slot(&mut self) -> u32 {
         self.vacant.pop().unwrap_or_else(|| {
+            crate::grow::reserve_one(&mut self.jobs);
             self.jobs.push(None);
             self.jobs.len() as u32 - 1
         })
@@ -261,7 +262,7 @@ impl Drain {
             let room_bytes = self.room_on_carrier(job);
             return Some(Grant { job: job_id, bytes_max: room_bytes.min(left_at_most(job)), room_bytes });
         }
-        let bytes_max = grant_bytes(job, self.pace.grant_bytes(job.framing));
+        let bytes_max = grant_bytes(job, self.pace.grant_bytes(job.framing()));
         Some(Grant { job: job_id, bytes_max, room_bytes: bytes_max })
     }
 
@@ -285,7 +286,7 @@ impl Drain {
         if job.number != id.number {
             return Progress::Departed;
         }
-        let wire_bytes = job.framing.wire_bytes(sent.carried_bytes);
+        let wire_bytes = job.framing().wire_bytes(sent.carried_bytes);
         let left_bytes = job.remaining();
         job.attained += bytes;
         self.sent_at = now;
@@ -304,7 +305,7 @@ impl Drain {
         if self.helped.take() == Some(id.slot) {
             self.guard.on_granted(wire_bytes);
         }
-        let segment_bytes = job.framing.segment_bytes;
+        let segment_bytes = job.framing().segment_bytes;
         if carrier != NO_CARRIER {
             self.on_carried(now, carrier, id.slot, sent);
         }
@@ -436,13 +437,13 @@ impl Drain {
 
     fn grant_wire_bytes(&self, slot: u32) -> u64 {
         let job = self.jobs[slot as usize].as_ref().expect("a ready job is in the system");
-        job.framing.wire_bytes(self.grant_of(job))
+        job.framing().wire_bytes(self.grant_of(job))
     }
 
     /// The job's bytes of a grant.
     fn grant_of(&self, job: &Job) -> u64 {
         if job.carrier == NO_CARRIER {
-            grant_bytes(job, self.pace.grant_bytes(job.framing))
+            grant_bytes(job, self.pace.grant_bytes(job.framing()))
         } else {
             self.room_on_carrier(job).min(left_at_most(job))
         }

@@ -69,7 +69,7 @@ pub struct Job {
     pub size: Size,
     /// Bytes sent so far.
     pub attained: u64,
-    pub framing: Framing,
+    pub(crate) framing: Packed,
     pub class: u16,
     pub client: u32,
     /// What it waits for; it is ready when that is nothing.
@@ -82,12 +82,40 @@ pub struct Job {
     pub(crate) waits_since: Nanos,
 }
 
+/// A [`Framing`] in a third of its memory: a client may have a hundred jobs that wait. What no packet has is cut to what fits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Packed {
+    segment_bytes: u32,
+    header_bytes: u16,
+    syn_ack_bytes: u16,
+}
+
+impl From<Framing> for Packed {
+    fn from(framing: Framing) -> Packed {
+        Packed {
+            segment_bytes: framing.segment_bytes.try_into().unwrap_or(u32::MAX),
+            header_bytes: framing.header_bytes.try_into().unwrap_or(u16::MAX),
+            syn_ack_bytes: framing.syn_ack_bytes.try_into().unwrap_or(u16::MAX),
+        }
+    }
+}
+
 impl Job {
+    /// How its connection cuts its payload.
+    pub fn framing(&self) -> Framing {
+        let Packed { segment_bytes, header_bytes, syn_ack_bytes } = self.framing;
+        Framing {
+            segment_bytes: segment_bytes.into(),
+            header_bytes: header_bytes.into(),
+            syn_ack_bytes: syn_ack_bytes.into(),
+        }
+    }
+
     /// A job that has just come, for tests of a policy alone.
     #[cfg(test)]
     pub(crate) fn of_size(size: Size) -> Job {
         let arrived_at = Nanos::ZERO;
-        let framing = Framing::ETHERNET.with_segment(1);
+        let framing = Framing::ETHERNET.with_segment(1).into();
         let (waits, carrier) = (Waits::default(), NO_CARRIER);
         Job {
             number: 0,

@@ -24,7 +24,7 @@ pub mod classes;
 mod drain;
 pub mod feedback;
 mod foreign;
-mod grow;
+pub mod grow;
 mod guard;
 mod herald;
 mod job;

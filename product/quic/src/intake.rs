@@ -99,7 +99,7 @@ impl Intake {
             StreamEvent::Writable { id } => {
                 self.is_writable = true;
                 let stream = u32::try_from(id.index()).ok().filter(|_| id.dir() == Dir::Bi);
-                if let Some(open) = stream.and_then(|stream| streams.open.get_mut(&stream)) {
+                if let Some(open) = stream.and_then(|stream| streams.open.get_mut(stream)) {
                     open.is_shut = false;
                 }
             }
@@ -147,7 +147,7 @@ impl Intake {
                 "the server's control stream was stopped",
             ));
         }
-        let stream = u32::try_from(id.index()).ok().filter(|stream| streams.open.contains_key(stream));
+        let stream = u32::try_from(id.index()).ok().filter(|stream| streams.open.get(*stream).is_some());
         match stream {
             Some(stream) => {
                 streams.reset(connection, stream, code.into_inner());
@@ -191,13 +191,14 @@ impl Intake {
         connection: &mut Connection,
         streams: &mut Streams,
     ) -> Result<(), Fault> {
-        let Some(open) = streams.open.get_mut(&stream) else { return Ok(()) };
+        let Some(open) = streams.open.get_mut(stream) else { return Ok(()) };
+        let Some(incoming) = &mut open.incoming else { return Ok(()) };
         let mut receiving = connection.recv_stream(id(stream));
         let Ok(mut chunks) = receiving.read(true) else { return Ok(()) };
         loop {
             match chunks.next(usize::MAX) {
                 Ok(Some(chunk)) => {
-                    let request = open.incoming.receive(now, &chunk.bytes, &mut self.shared, &mut self.budget)?;
+                    let request = incoming.receive(now, &chunk.bytes, &mut self.shared, &mut self.budget)?;
                     if let Some(request) = request {
                         open.is_told = true;
                         if !open.is_wished {
@@ -207,8 +208,9 @@ impl Intake {
                     }
                 }
                 Ok(None) => {
-                    open.is_whole = true;
-                    return open.incoming.finish();
+                    let finished = incoming.finish();
+                    open.incoming = None;
+                    return finished;
                 }
                 Err(ReadError::Blocked) => return Ok(()),
                 Err(ReadError::Reset(_)) => break,

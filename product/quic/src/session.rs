@@ -142,13 +142,13 @@ impl Session {
 
     /// The client's wish for this stream; `None` for a closed one.
     pub fn priority(&mut self, stream: u32) -> Option<Priority> {
-        self.streams.open.get(&stream).map(|open| open.priority)
+        self.streams.open.get(stream).map(|open| open.priority)
     }
 
     /// Gives the head of a response, as HTTP/1.1 has it. It is made into a frame by the first [`Session::write`], also where there is no
     /// body. False: the stream is closed.
     pub fn respond(&mut self, stream: u32, head: &[u8], has_body: bool) -> bool {
-        let Some(open) = self.streams.open.get_mut(&stream) else { return false };
+        let Some(open) = self.streams.open.get_mut(stream) else { return false };
         open.reply = Some(Reply::new(head, has_body));
         true
     }
@@ -225,7 +225,7 @@ impl Session {
     /// 0 where the client lets nothing more be sent on this stream; else a number above that (the engine does not tell which); `None` for a
     /// closed one.
     pub fn stream_window(&mut self, stream: u32) -> Option<u32> {
-        self.streams.open.get(&stream).map(|open| if open.is_shut { 0 } else { u32::MAX })
+        self.streams.open.get(stream).map(|open| if open.is_shut { 0 } else { u32::MAX })
     }
 
     /// 0 where the client lets nothing more be sent on all streams together, or too much is unacknowledged; else a number above that.
@@ -240,7 +240,7 @@ impl Session {
 
     /// A response will not be finished. Nothing is said on a stream that is closed.
     pub fn cancel(&mut self, stream: u32) {
-        if self.streams.open.contains_key(&stream) {
+        if self.streams.open.get(stream).is_some() {
             self.streams.reset(&mut self.connection, stream, INTERNAL_ERROR);
         }
     }

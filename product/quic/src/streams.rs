@@ -9,14 +9,16 @@ use crate::h3::{priority, request};
 
 /// Wishes for requests that have not come: a client's PRIORITY_UPDATE may be first.
 const EARLY_WISHES_MAX: usize = 100;
+/// Idle connections keep room for so many streams.
+const STREAMS_KEPT: usize = 4;
 
 /// A response.
 #[derive(Debug)]
 pub struct Reply {
-    /// As HTTP/1.1 has it, until it was made into a frame.
-    pub head: Option<Vec<u8>>,
     /// Heads of frames that are not given yet, and content that is still to come of a frame whose head is among them or was given.
     pub heads: Vec<u8>,
+    /// They are the response's as HTTP/1.1 has it, no frame yet.
+    pub is_plain: bool,
     pub frame_left: usize,
     /// The source is at its end.
     pub is_read: bool,
@@ -26,22 +28,21 @@ pub struct Reply {
 
 impl Reply {
     pub fn new(head: &[u8], has_body: bool) -> Reply {
-        Reply { head: Some(head.to_vec()), heads: Vec::new(), frame_left: 0, is_read: !has_body, offset: 0 }
+        Reply { heads: head.to_vec(), is_plain: true, frame_left: 0, is_read: !has_body, offset: 0 }
     }
 
     /// The next byte is of a frame's head.
     pub fn has_heads(&self) -> bool {
-        self.head.is_some() || !self.heads.is_empty()
+        !self.heads.is_empty()
     }
 }
 
 #[derive(Debug)]
 pub struct Stream {
-    pub incoming: request::Incoming,
+    /// Until all of the request has come.
+    pub incoming: Option<Box<request::Incoming>>,
     /// Bytes of a frame that is not whole, as they are counted in those of all streams.
     kept_bytes: usize,
-    /// All of the request has come.
-    pub is_whole: bool,
     /// The caller knows of it.
     pub is_told: bool,
     pub priority: Priority,
@@ -52,9 +53,55 @@ pub struct Stream {
     pub is_shut: bool,
 }
 
+/// Streams by number: a client that lets them wait makes us hold them, and a table of hashes is twice as large.
+#[derive(Debug, Default)]
+pub struct Open(Vec<(u32, Stream)>);
+
+impl Open {
+    fn place(&self, stream: u32) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&stream, |(of, _)| *of)
+    }
+
+    pub fn get(&self, stream: u32) -> Option<&Stream> {
+        self.place(stream).ok().map(|at| &self.0[at].1)
+    }
+
+    pub fn get_mut(&mut self, stream: u32) -> Option<&mut Stream> {
+        self.place(stream).ok().map(|at| &mut self.0[at].1)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    #[cfg(test)]
+    pub fn iter(&self) -> impl Iterator<Item = &Stream> {
+        self.0.iter().map(|(_, stream)| stream)
+    }
+
+    fn insert(&mut self, stream: u32, begun: Stream) {
+        if self.0.len() == self.0.capacity() {
+            self.0.reserve_exact(self.0.len() / 8 + 2);
+        }
+        match self.place(stream) {
+            Ok(at) => self.0[at].1 = begun,
+            Err(at) => self.0.insert(at, (stream, begun)),
+        }
+    }
+
+    fn remove(&mut self, stream: u32) -> Option<Stream> {
+        let at = self.place(stream).ok()?;
+        let ended = self.0.remove(at).1;
+        if self.0.is_empty() && self.0.capacity() > STREAMS_KEPT {
+            self.0 = Vec::new();
+        }
+        Some(ended)
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Streams {
-    pub open: HashMap<u32, Stream>,
+    pub open: Open,
     early: HashMap<u32, Priority>,
     /// One past the last that has come.
     pub next: u32,
@@ -75,9 +122,8 @@ impl Streams {
     pub fn begin(&mut self, stream: u32) {
         let wish = self.early.remove(&stream);
         let begun = Stream {
-            incoming: request::Incoming::default(),
+            incoming: Some(Box::default()),
             kept_bytes: 0,
-            is_whole: false,
             is_told: false,
             priority: wish.unwrap_or(priority::DEFAULT),
             is_wished: wish.is_some(),
@@ -90,7 +136,7 @@ impl Streams {
 
     /// The client's wish for a request, which may be yet to come.
     pub fn wish(&mut self, stream: u32, priority: Priority) {
-        match self.open.get_mut(&stream) {
+        match self.open.get_mut(stream) {
             Some(open) => {
                 (open.priority, open.is_wished) = (priority, true);
                 if open.is_told {
@@ -108,15 +154,16 @@ impl Streams {
 
     /// Something of a stream was read.
     pub fn count(&mut self, stream: u32) {
-        if let Some(open) = self.open.get_mut(&stream) {
-            let before = std::mem::replace(&mut open.kept_bytes, open.incoming.kept_bytes());
+        if let Some(open) = self.open.get_mut(stream) {
+            let before = open.kept_bytes;
+            open.kept_bytes = open.incoming.as_ref().map_or(0, |incoming| incoming.kept_bytes());
             self.kept_bytes = self.kept_bytes - before + open.kept_bytes;
         }
     }
 
     /// A stream is of no more use, whoever ended it.
     pub fn end(&mut self, stream: u32) {
-        if let Some(ended) = self.open.remove(&stream) {
+        if let Some(ended) = self.open.remove(stream) {
             self.kept_bytes -= ended.kept_bytes;
             if ended.is_told {
                 self.events.push_back(Event::Closed { stream });
@@ -125,9 +172,9 @@ impl Streams {
     }
 
     pub fn end_all(&mut self) {
-        let mut open: Vec<u32> = self.open.keys().copied().collect();
-        open.sort_unstable();
-        open.into_iter().for_each(|stream| self.end(stream));
+        while let Some(&(stream, _)) = self.open.0.first() {
+            self.end(stream);
+        }
     }
 
     /// Ends a stream both ways with this code; either way may be over already.
@@ -136,5 +183,16 @@ impl Streams {
         let _ = connection.recv_stream(id(stream)).stop(code);
         let _ = connection.send_stream(id(stream)).reset(code);
         self.end(stream);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client decides how long a hundred of them are kept.
+    #[test]
+    fn a_stream_is_small() {
+        assert!(size_of::<(u32, Stream)>() <= 80, "{}", size_of::<(u32, Stream)>());
     }
 }

@@ -60,7 +60,7 @@ impl Session {
     /// nothing is given ([`Stop::Window`]). The head is given whole, whatever the room.
     pub fn write(&mut self, stream: u32, room: usize, source: &mut dyn Source) -> Wrote {
         let nothing = |stop| Wrote { bytes: 0, carried_bytes: 0, stop };
-        let Some(open) = self.streams.open.get_mut(&stream).filter(|_| !self.connection.is_closed()) else {
+        let Some(open) = self.streams.open.get_mut(stream).filter(|_| !self.connection.is_closed()) else {
             return nothing(Stop::Closed);
         };
         if self.outbox.is_held() || self.is_shut {
@@ -101,7 +101,7 @@ impl Session {
     fn stop(&mut self, stream: u32, obstacle: Option<Obstacle>) -> Stop {
         match obstacle {
             None => {
-                let is_whole = self.streams.open.get(&stream).is_none_or(|open| open.is_whole);
+                let is_whole = self.streams.open.get(stream).is_none_or(|open| open.incoming.is_none());
                 if !is_whole {
                     // Of its request nobody wants the rest (RFC 9114 section 4.1).
                     let _ = self.connection.recv_stream(id(stream)).stop((NO_ERROR as u32).into());
@@ -125,7 +125,7 @@ impl Session {
                 Stop::Window
             }
             Some(Obstacle::Shut) => {
-                if let Some(open) = self.streams.open.get_mut(&stream) {
+                if let Some(open) = self.streams.open.get_mut(stream) {
                     open.is_shut = true;
                 }
                 Stop::StreamWindow
@@ -148,7 +148,9 @@ fn give(
     if reply.has_heads() && room == 0 && !is_first {
         return Given { stop: Some(Obstacle::Room), ..given };
     }
-    reply.heads.extend(reply.head.take().map(|head| headers(&head)).unwrap_or_default());
+    if std::mem::take(&mut reply.is_plain) {
+        reply.heads = headers(&reply.heads);
+    }
     loop {
         given.stop = give_heads(connection, stream, reply, &mut given).err();
         if given.stop.is_some() || reply.is_read {

@@ -171,12 +171,12 @@ impl Replier {
         for range in ranges {
             let mut head = Vec::new();
             multipart::part_head(&mut head, &boundary, &entry.mime, range, entry.len);
-            body.push(Piece::Bytes(head.into()));
+            body.push(Piece::Bytes(head));
             body.push(part(entry, range.clone()));
         }
         let mut end = Vec::new();
         multipart::closing(&mut end, &boundary);
-        body.push(Piece::Bytes(end.into()));
+        body.push(Piece::Bytes(end));
         let bytes = multipart::total_bytes(&boundary, &entry.mime, ranges, entry.len);
         debug_assert_eq!(bytes, body.len());
         let response = Response::new(Status::PARTIAL_CONTENT, body).of(fields.validators());

@@ -13,7 +13,7 @@ impl Drain {
         let job = self.jobs[slot as usize].as_ref().expect("a ready job is in the system");
         let bytes = self.grant_of(job);
         let is_long = self.policy.can_starve() && job.remaining() > bytes && self.overdue(now).is_none();
-        let grant_for = if is_long { rate.time_for(job.framing.wire_bytes(bytes)) } else { Nanos::ZERO };
+        let grant_for = if is_long { rate.time_for(job.framing().wire_bytes(bytes)) } else { Nanos::ZERO };
         self.heralds.on_passed(now, passed, self.ledger.room_at(Nanos::ZERO), rate, grant_for);
     }
 

@@ -10,6 +10,7 @@ use super::grants::left_at_most;
 use super::{Drain, Grant, NO_CARRIER, path_of};
 use crate::carrier::{Carrier, CarrierId, JOBS_PER_CARRIER_MAX, Precedence, Standing, Why};
 use crate::carrier_rank::CarrierRank;
+use crate::grow::grow_to;
 use crate::job::OWN_RANK;
 use crate::run_queue::Key;
 use crate::{Arrival, Job, JobId};
@@ -39,7 +40,7 @@ impl Drain {
         let slot = self.take_slot();
         let number = self.arrivals;
         self.arrivals += 1;
-        self.carriers.resize_with(self.carriers.len().max(slot as usize + 1), || None);
+        grow_to(&mut self.carriers, slot as usize + 1, || None);
         self.carriers[slot as usize] = Some(Box::new(Carrier::new(number, framing)));
         self.carrier_count += 1;
         self.policy.on_open(slot);
@@ -127,7 +128,7 @@ impl Drain {
     /// Payload until the end of the segment at which a grant to this job ends.
     pub(super) fn room_on_carrier(&self, job: &Job) -> u64 {
         let carrier = self.carriers[job.carrier as usize].as_ref().expect("its carrier is open");
-        self.pace.grant_bytes(job.framing) - carrier.carried_bytes % job.framing.segment_bytes
+        self.pace.grant_bytes(job.framing()) - carrier.carried_bytes % job.framing().segment_bytes
     }
 
     /// Since when the job, or its carrier, has been ready without a byte.

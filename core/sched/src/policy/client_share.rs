@@ -178,14 +178,15 @@ impl Waiting {
 /// A ready job as the inner policy sees it: its client is its carrier, so that a policy that goes round goes round by client.
 #[derive(Debug, Clone)]
 struct Held {
+    slot: u32,
     job: Job,
     /// The policy's key among those of the client.
     key: u64,
 }
 
 impl Held {
-    fn place(&self, slot: u32) -> Place {
-        (self.key, self.job.number, slot)
+    fn place(&self) -> Place {
+        (self.key, self.job.number, self.slot)
     }
 }
 
@@ -205,8 +206,9 @@ pub struct ByClient {
     weight: u64,
     /// Clients that wait and are ahead beyond the allowance, by tag.
     beyond: RunQueue,
-    /// The ready jobs, by slot.
-    held: Vec<Option<Held>>,
+    /// The ready jobs, and where in there each slot's is, or [`NONE`]: a connection of many has one.
+    held: Vec<Held>,
+    held_at: Vec<u32>,
     /// Their paths, where the inner policy looks at them.
     paths: Option<Vec<Path>>,
 }
@@ -226,6 +228,7 @@ impl ByClient {
             weight: 0,
             beyond: RunQueue::default(),
             held: Vec::new(),
+            held_at: Vec::new(),
         }
     }
 
@@ -244,6 +247,28 @@ impl ByClient {
 
     fn as_inner_sees(job: &Job) -> Job {
         Job { carrier: job.client, ..job.clone() }
+    }
+
+    /// Holds a ready job; the place it had before.
+    fn hold(&mut self, held: Held) -> Option<Place> {
+        match self.held_at[held.slot as usize] {
+            NONE => {
+                self.held_at[held.slot as usize] = self.held.len() as u32;
+                grow::reserve_one(&mut self.held);
+                self.held.push(held);
+                None
+            }
+            at => Some(std::mem::replace(&mut self.held[at as usize], held).place()),
+        }
+    }
+
+    /// The same job no more.
+    fn let_go(&mut self, slot: u32) {
+        let at = std::mem::replace(&mut self.held_at[slot as usize], NONE);
+        self.held.swap_remove(at as usize);
+        if let Some(moved) = self.held.get(at as usize) {
+            self.held_at[moved.slot as usize] = at;
+        }
     }
 
     /// The client's ready jobs, from now on at least one.
@@ -285,7 +310,7 @@ impl ByClient {
             self.beyond.set(client, Key { rank: tag, number: client.into() });
         } else {
             self.beyond.remove(client);
-            let held = self.held[best as usize].as_ref().expect("an offered job is ready");
+            let held = &self.held[self.held_at[best as usize] as usize];
             let path = self.paths.as_ref().map_or(&Path::UNKNOWN, |paths| &paths[best as usize]);
             self.inner.enqueue(best, &held.job, path);
         }
@@ -296,7 +321,7 @@ impl ByClient {
 
     /// Out of the policy's order, though it is ready.
     fn take_out(&mut self, slot: u32) {
-        let held = self.held[slot as usize].as_ref().expect("an offered job is ready");
+        let held = &self.held[self.held_at[slot as usize] as usize];
         self.inner.dequeue(slot, &held.job);
     }
 
@@ -347,7 +372,7 @@ impl Policy for ByClient {
     }
 
     fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
-        grow::grow_to(&mut self.held, slot as usize + 1, || None);
+        grow::grow_to(&mut self.held_at, slot as usize + 1, || NONE);
         if let Some(paths) = &mut self.paths {
             paths.resize(paths.len().max(slot as usize + 1), Path::UNKNOWN);
             paths[slot as usize] = *path;
@@ -355,9 +380,9 @@ impl Policy for ByClient {
         let own = self.inner.within(slot, job, path);
         let by_size = self.inner.size_rank(slot, job, path).is_some();
         let key = if by_size { job.rank_or(own) } else { own };
-        let held = Held { job: ByClient::as_inner_sees(job), key };
-        let place = held.place(slot);
-        let before = self.held[slot as usize].replace(held).map(|held| held.place(slot));
+        let held = Held { slot, job: ByClient::as_inner_sees(job), key };
+        let place = held.place();
+        let before = self.hold(held);
         let waiting = self.join(job.client);
         if let Some(before) = before {
             waiting.remove(before);
@@ -367,8 +392,8 @@ impl Policy for ByClient {
     }
 
     fn dequeue(&mut self, slot: u32, job: &Job) {
-        let Some(held) = self.held.get(slot as usize).and_then(Option::as_ref) else { return };
-        let place = held.place(slot);
+        let Some(&at) = self.held_at.get(slot as usize).filter(|at| **at != NONE) else { return };
+        let place = self.held[at as usize].place();
         let client = job.client;
         let waiting = &mut self.waiting[self.accounts[client as usize].waiting as usize];
         waiting.remove(place);
@@ -380,7 +405,7 @@ impl Policy for ByClient {
             }
             self.leave(client);
         }
-        self.held[slot as usize] = None;
+        self.let_go(slot);
     }
 
     fn on_arrival(&mut self, slot: u32, job: &Job, path: &Path) {

@@ -94,7 +94,7 @@ fn a_stalled_connection_holds_little_whatever_its_streams() {
         .session()
         .streams
         .open
-        .values()
+        .iter()
         .filter_map(|open| open.reply.as_ref())
         .map(|reply| reply.heads.capacity())
         .sum();

@@ -8,6 +8,7 @@ use std::io::{self, IoSlice};
 use std::mem::take;
 
 use mux::{Broken, Event, Flood, Stop};
+use sched::grow::reserve_one;
 use sched::{Correction, Grant, JobId, Precedence, Sent, Why};
 use tls::{RECORD_BYTES_MAX, Session};
 use units::Nanos;
@@ -163,7 +164,7 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// Sends what is granted to a response, and fills the room that is left with those behind it.
     pub(super) fn send_framed(&mut self, now: Nanos, grant: Grant) {
-        let at = self.sendings[grant.job].pipe;
+        let at = self.sendings[grant.job].pipe();
         let carrier = self.pipes[at].carrier.expect("frames are of several responses");
         let room_bytes = self.room(at, grant);
         let mut made_bytes = 0;
@@ -202,7 +203,7 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// Makes frames of one response behind those of others; gives their bytes, and whether the room is used up.
     fn make(&mut self, now: Nanos, id: JobId, before_bytes: u64, room_bytes: u64) -> (u64, bool) {
         let sending = &mut self.sendings[id];
-        let at = sending.pipe;
+        let at = sending.pipe();
         let pipe = &mut self.pipes[at];
         let overhead_bytes = pipe.record_overhead();
         let framed = framed(pipe);
@@ -230,8 +231,10 @@ impl<S: Socket + Clone> Transmitter<S> {
             (_, Some(Failure::Absent)) => self.read_aside(now, id),
             (_, Some(failure)) => self.abort(now, id, failure),
             (Stop::Window | Stop::StreamWindow, None) => {
-                let at = self.sendings[id].pipe;
-                framed(&mut self.pipes[at]).shut.push(id);
+                let at = self.sendings[id].pipe();
+                let shut = &mut framed(&mut self.pipes[at]).shut;
+                reserve_one(shut);
+                shut.push(id);
                 self.drain.on_wait(id, Why::Stream);
             }
             (Stop::Room, None) => {}

@@ -280,7 +280,7 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// Ends a response whose reader is too slow; to be called about once a second, for one on a connection that sends one at a time.
     pub fn end_stalled(&mut self, now: Nanos, id: JobId) {
-        let Some(at) = self.sending(id).map(|sending| sending.pipe) else { return };
+        let Some(at) = self.sending(id).map(|sending| sending.pipe()) else { return };
         let waits_for_reader = self.drain.job(id).is_some_and(Job::waits_for_reader);
         let is_ordered_below = self.marker.is_some();
         if self.pipes[at].is_stalled(now, waits_for_reader, is_ordered_below, &self.patience) {
@@ -343,14 +343,14 @@ impl<S: Socket + Clone> Transmitter<S> {
             return;
         }
         let sending = &self.sendings[id];
-        if self.pipes[sending.pipe].framed.is_some() {
+        if self.pipes[sending.pipe()].framed.is_some() {
             return self.send_framed(now, grant);
         }
         let allowance = self.allowance(grant);
         let sending = &mut self.sendings[id];
-        let pipe = &mut self.pipes[sending.pipe];
+        let pipe = &mut self.pipes[sending.pipe()];
         let sent = sending.send(now, pipe, &mut *self.storage, allowance);
-        let (is_path_old, at) = (self.needs_path && sending.is_path_old(), sending.pipe);
+        let (is_path_old, at) = (self.needs_path && sending.is_path_old(), sending.pipe());
         self.limit.spend(pipe.client, sent.carried_bytes, now);
         let carried = sched::Sent { content_bytes: sent.bytes, carried_bytes: sent.carried_bytes };
         let progress = self.drain.on_sent_as(now, id, carried);
@@ -377,7 +377,7 @@ impl<S: Socket + Clone> Transmitter<S> {
     fn may_send(&mut self, now: Nanos, id: JobId) -> bool {
         let is_ordered_below = self.is_ordered_below();
         let sending = &mut self.sendings[id];
-        let pipe = &mut self.pipes[sending.pipe];
+        let pipe = &mut self.pipes[sending.pipe()];
         if is_ordered_below && !pipe.socket.has_room() {
             self.on_full(id);
             return false;
@@ -394,7 +394,7 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// The socket takes no more, of this response or of any other on its connection.
     fn on_full(&mut self, id: JobId) {
         let sending = &self.sendings[id];
-        match self.pipes[sending.pipe].carrier {
+        match self.pipes[sending.pipe()].carrier {
             Some(carrier) => self.drain.on_carrier_blocked(carrier),
             None => self.drain.on_blocked(id),
         }
@@ -415,7 +415,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         if !self.is_paced() {
             return;
         }
-        if let Some(at) = self.sending(id).map(|sending| sending.pipe) {
+        if let Some(at) = self.sending(id).map(|sending| sending.pipe()) {
             let pipe = &mut self.pipes[at];
             let (client, (correction, look)) = (pipe.client, pipe.settle());
             self.on_settled(now, client, correction, look);
@@ -435,7 +435,7 @@ impl<S: Socket + Clone> Transmitter<S> {
             let sending = &self.sendings[id];
             let is_read = self.gauge.as_ref().is_some_and(Gauge::is_fresh);
             let ends_connection = sending.ends_connection();
-            let pipe = &mut self.pipes[sending.pipe];
+            let pipe = &mut self.pipes[sending.pipe()];
             let (client, (correction, foreseen_bytes, look)) = (pipe.client, pipe.settle_last(ends_connection));
             self.drain.on_correction(now, correction, is_read);
             self.drain.on_foreseen(now, foreseen_bytes, is_read);
@@ -449,15 +449,15 @@ impl<S: Socket + Clone> Transmitter<S> {
             return;
         }
         if let Some(sending) = self.sendings.get_mut(id) {
-            self.drain.on_path(id, sending.ask_path(&self.pipes[sending.pipe]));
+            self.drain.on_path(id, sending.ask_path(&self.pipes[sending.pipe()]));
         }
     }
 
     fn depart(&mut self, now: Nanos, id: JobId, failure: Option<Failure>) {
         let sending = self.sendings.take(id);
-        let pipe = &self.pipes[sending.pipe];
+        let pipe = &self.pipes[sending.pipe()];
         let owner = pipe.owner;
-        let (at, is_framed) = (sending.pipe, pipe.framed.is_some());
+        let (at, is_framed) = (sending.pipe(), pipe.framed.is_some());
         let state = pipe.carrier.is_none().then(|| self.pipes.remove(at).state);
         let departure = sending.into_departure(owner, state, now, failure);
         if is_framed {

@@ -22,7 +22,7 @@ pub struct Outgoing {
     /// Sent first: the head, and a very small body with it.
     bytes: Vec<u8>,
     /// How many of `bytes` are gone.
-    at: usize,
+    at: u32,
     body: Body,
     /// Bytes behind which `at` and `body` are, in records that were sealed and not all handed down, or of a head that no datagram has taken yet.
     sealed: u32,
@@ -76,9 +76,14 @@ impl Outgoing {
         self.unread_bytes() + u64::from(self.sealed)
     }
 
+    /// What is left of the bytes before the body.
+    fn head(&self) -> &[u8] {
+        &self.bytes[self.at as usize..]
+    }
+
     /// Bytes that are as they were, not sealed.
     fn unread_bytes(&self) -> u64 {
-        (self.bytes.len() - self.at) as u64 + self.body.len()
+        self.head().len() as u64 + self.body.len()
     }
 
     /// Whether the sending side ends behind the last byte.
@@ -133,7 +138,7 @@ impl Outgoing {
 
     /// Gives back memory that is not needed while the response waits.
     pub fn shrink(&mut self) {
-        self.bytes.drain(..std::mem::take(&mut self.at));
+        self.bytes.drain(..std::mem::take(&mut self.at) as usize);
         self.bytes.shrink_to_fit();
         self.body.shrink();
     }
@@ -148,8 +153,8 @@ impl Outgoing {
     /// What comes next, as far as it can be had at once.
     fn next<'a>(&'a self, storage: &'a mut dyn Storage, bytes_max: u64) -> Result<Next<'a>, Failure> {
         let mut gathered = Gathered::new(bytes_max);
-        if self.at < self.bytes.len() {
-            gathered.push(&self.bytes[self.at..]);
+        if !self.head().is_empty() {
+            gathered.push(self.head());
         }
         let mut pieces = self.body.pieces();
         let mut file = None;
@@ -204,8 +209,8 @@ impl Outgoing {
     }
 
     fn advance(&mut self, bytes: u64) {
-        let head = bytes.min((self.bytes.len() - self.at) as u64);
-        self.at += head as usize;
+        let head = bytes.min(self.head().len() as u64);
+        self.at += head as u32;
         self.body.advance(bytes - head);
     }
 

@@ -9,7 +9,7 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// The next bytes are not in memory: somebody else waits for the disk.
     pub(super) fn read_aside(&mut self, now: Nanos, id: JobId) {
         let sending = &self.sendings[id];
-        match sending.read_aside(self.pipes[sending.pipe].client, &mut *self.storage) {
+        match sending.read_aside(self.pipes[sending.pipe()].client, &mut *self.storage) {
             Ok(()) => {
                 self.reads += 1;
                 self.drain.on_wait(id, Why::Disk);

@@ -52,18 +52,18 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// As much of a grant as is handed down at once: as the grant itself, it ends where a segment does.
     pub(super) fn allowance(&self, grant: Grant) -> Allowance {
         let job = self.drain.job(grant.job).expect("a granted job is in the system");
-        let segment_bytes = job.framing.segment_bytes;
+        let segment_bytes = job.framing().segment_bytes;
         let burst = self.marker.as_ref().filter(|_| !self.is_paced()).map(|marker| marker.burst_bytes / segment_bytes);
         let burst_bytes = burst.map_or(u64::MAX, |segments| segments.max(1) * segment_bytes);
         let sending = &self.sendings[grant.job];
-        let pipe = &self.pipes[sending.pipe];
+        let pipe = &self.pipes[sending.pipe()];
         let overhead = pipe.record_overhead();
         if overhead == 0 {
             let over = if burst.is_some() { job.attained % segment_bytes } else { 0 };
             return Allowance::paced(grant.bytes_max.min(burst_bytes - over), grant.room_bytes);
         }
         // Under TLS segments are not those of the response's own bytes.
-        let most_bytes = self.drain.pace().grant_bytes(job.framing).min(burst_bytes);
+        let most_bytes = self.drain.pace().grant_bytes(job.framing()).min(burst_bytes);
         let left_bytes = most_bytes - sending.carried_bytes % segment_bytes;
         let room_bytes = if left_bytes > RECORD_ROOM_MIN { left_bytes } else { left_bytes + segment_bytes };
         if pipe.secure.is_none() {

@@ -10,7 +10,7 @@ use crate::storage::{ReadDone, Storage};
 
 /// A path is asked for when a response begins, when its socket takes bytes again, and after this many bytes: a few
 /// windows of TCP, and one system call to fifty sends of a segment.
-const PATH_BYTES: u64 = 64 << 10;
+const PATH_BYTES: u32 = 64 << 10;
 
 /// A response to be sent on a connection that sends one at a time.
 pub struct Dispatch<S> {
@@ -44,7 +44,7 @@ pub struct Stream {
 pub(super) struct Sending {
     pub id: JobId,
     /// Its connection's place among the pipes.
-    pub pipe: usize,
+    pipe: u32,
     /// The number of its stream, where its connection has several.
     pub stream: u32,
     outgoing: Outgoing,
@@ -53,38 +53,45 @@ pub(super) struct Sending {
     pub carried_bytes: u64,
     /// What the caller knows to be sent.
     told_bytes: u64,
-    first_byte_at: Option<Nanos>,
-    /// What had been sent when the kernel was last asked about the connection.
-    asked_at_bytes: u64,
+    /// [`Nanos::MAX`]: none.
+    first_byte_at: Nanos,
+    /// What had been sent when the kernel was last asked about the connection, but for multiples of 4 GiB.
+    asked_at_bytes: u32,
     /// How often the kernel was told something.
-    marks: usize,
+    marks: u8,
 }
 
 impl Sending {
     pub fn new(id: JobId, pipe: usize, mut outgoing: Outgoing, sent_bytes: u64) -> Sending {
         outgoing.shrink();
-        let [carried_bytes, told_bytes, asked_at_bytes] = [sent_bytes; 3];
+        let [carried_bytes, told_bytes] = [sent_bytes; 2];
+        let asked_at_bytes = sent_bytes as u32;
         Sending {
             id,
-            pipe,
+            pipe: u32::try_from(pipe).expect("no more pipes than carriers and jobs"),
             stream: 0,
             outgoing,
             sent_bytes,
             carried_bytes,
             told_bytes,
-            first_byte_at: None,
+            first_byte_at: Nanos::MAX,
             asked_at_bytes,
             marks: 0,
         }
+    }
+
+    /// Its connection's place among the pipes.
+    pub fn pipe(&self) -> usize {
+        self.pipe as usize
     }
 
     /// Sees to it that what is sent next carries its mark. A band that comes and goes with the path is followed as often as
     /// there are bands, so that marking costs a response a bounded number of system calls.
     pub fn mark(&mut self, pipe: &mut Pipe<impl Socket>, mark: &Mark, band: u8) {
         match mark {
-            Mark::Bands(bands) if self.marks < bands.count() => {
+            Mark::Bands(bands) if usize::from(self.marks) < bands.count() => {
                 let is_marked = bands.mark(&pipe.socket, &mut pipe.state, band, self.sent_bytes > 0);
-                self.marks += usize::from(is_marked);
+                self.marks += u8::from(is_marked);
             }
             Mark::Told(map) if self.marks == 0 => {
                 let begin = pipe.state.sent_bytes;
@@ -104,7 +111,7 @@ impl Sending {
     ) -> Sent {
         let sent = self.outgoing.send_on(&pipe.socket, pipe.secure.as_ref(), storage, allowance);
         if sent.carried_bytes > 0 {
-            self.first_byte_at.get_or_insert(now);
+            self.first_byte_at = self.first_byte_at.min(now);
         }
         self.sent_bytes += sent.bytes;
         self.carried_bytes += sent.carried_bytes;
@@ -128,7 +135,7 @@ impl Sending {
     ) -> Made {
         let made = self.outgoing.make_frames(engine, self.stream, storage, room, out);
         if made.bytes > 0 {
-            self.first_byte_at.get_or_insert(now);
+            self.first_byte_at = self.first_byte_at.min(now);
         }
         self.sent_bytes += made.bytes;
         made
@@ -159,13 +166,13 @@ impl Sending {
 
     /// Asks the kernel about the path.
     pub fn ask_path(&mut self, pipe: &Pipe<impl Socket>) -> Path {
-        self.asked_at_bytes = self.sent_bytes;
+        self.asked_at_bytes = self.sent_bytes as u32;
         pipe.socket.status().path
     }
 
     /// Whether so much was sent since the kernel was last asked that the path may have changed.
     pub fn is_path_old(&self) -> bool {
-        self.sent_bytes - self.asked_at_bytes >= PATH_BYTES
+        (self.sent_bytes as u32).wrapping_sub(self.asked_at_bytes) >= PATH_BYTES
     }
 
     /// `pipe` is that of a connection whose only response this was.
@@ -177,7 +184,8 @@ impl Sending {
         failure: Option<Failure>,
     ) -> Departure {
         let untold_bytes = self.tell();
-        let Sending { id, stream, sent_bytes, first_byte_at, .. } = self;
+        let Sending { id, stream, sent_bytes, .. } = self;
+        let first_byte_at = Some(self.first_byte_at).filter(|at| *at != Nanos::MAX);
         Departure { owner, job: id, stream, sent_bytes, untold_bytes, failure, first_byte_at, ended_at, pipe }
     }
 }

@@ -1,6 +1,7 @@
 use std::ops::{Index, IndexMut};
 
 use sched::JobId;
+use sched::grow::grow_to;
 
 use super::sending::Sending;
 
@@ -17,9 +18,7 @@ pub(super) struct Sendings {
 impl Sendings {
     pub fn put(&mut self, sending: Sending) {
         let slot = sending.id.slot();
-        if self.by_slot.len() <= slot {
-            self.by_slot.resize_with(slot + 1, || None);
-        }
+        grow_to(&mut self.by_slot, slot + 1, || None);
         self.by_slot[slot] = Some(sending);
     }
 

@@ -69,7 +69,7 @@ impl Worker {
     pub(super) fn begin_measuring(&mut self, place: Place) {
         let Some(measures) = &mut self.measures else { return };
         match self.conns[place.at].stream_on(place.stream) {
-            Some(stream) => stream.measured = Some(Measured::new(self.now)),
+            Some(stream) => stream.measured = Some(Box::new(Measured::new(self.now))),
             None => measures.begin(place.at, self.now),
         }
     }
@@ -86,7 +86,7 @@ impl Worker {
         let Some(measures) = &mut self.measures else { return };
         let conn = &mut self.conns[place.at];
         let measured = match conn.stream_on(place.stream) {
-            Some(stream) => stream.measured.take(),
+            Some(stream) => stream.measured.take().map(|measured| *measured),
             None => measures.take(place.at),
         };
         let Some(measured) = measured else { return };

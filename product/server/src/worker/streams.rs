@@ -2,11 +2,10 @@
 //!
 //! The engine lives with the transmitter, which makes its frames; the worker gives it what came and answers its requests.
 
-use std::collections::VecDeque;
-
 use http::http1::{self, Connection as Lasting, Head, parse_request};
 use http::{Method, Reject, Status};
 use mux::{Broken, Event, PREFACE};
+use sched::grow::reserve_one;
 use units::Nanos;
 
 use super::Worker;
@@ -31,7 +30,7 @@ pub struct Multiplexed {
     pub pipe: PipeId,
     /// Those that are open, at most [`mux::STREAMS_MAX`].
     /// By number.
-    pub streams: VecDeque<Stream>,
+    pub streams: Vec<Stream>,
     /// Nothing is expected before this instant.
     pub deadline: Nanos,
     /// It ends when its last stream has.
@@ -49,14 +48,14 @@ pub struct Stream {
     pub exchange: Exchange,
     /// False for HEAD: no body follows the head.
     has_body: bool,
-    pub measured: Option<Measured>,
+    pub measured: Option<Box<Measured>>,
 }
 
 impl Multiplexed {
     pub fn new(pipe: PipeId, deadline: Nanos) -> Multiplexed {
         Multiplexed {
             pipe,
-            streams: VecDeque::new(),
+            streams: Vec::new(),
             deadline,
             is_leaving: false,
             #[cfg(feature = "http3")]
@@ -82,6 +81,7 @@ impl Multiplexed {
         let exchange = Exchange::default();
         // Datagrams may overtake each other, and requests with them.
         let at = self.streams.partition_point(|stream| stream.number < number);
+        reserve_one(&mut self.streams);
         self.streams.insert(at, Stream { number, owner, exchange, has_body: true, measured: None });
         self.deadline = Nanos::MAX;
     }
@@ -93,7 +93,7 @@ impl Multiplexed {
         if self.streams.is_empty() {
             self.deadline = now + limits.idle_timeout;
             if self.streams.capacity() > STREAMS_KEPT {
-                self.streams = VecDeque::new();
+                self.streams = Vec::new();
             }
         }
     }

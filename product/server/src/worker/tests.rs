@@ -142,6 +142,7 @@ mod handshakes;
 mod http2;
 #[cfg(feature = "http3")]
 mod http3;
+mod memory;
 #[cfg(feature = "http3")]
 mod newcomers;
 mod records;

@@ -114,10 +114,10 @@ impl Outgoing {
         out: &mut Vec<u8>,
     ) -> Made {
         let begin = out.len();
-        let head_bytes = self.bytes.len() - self.at;
+        let head_bytes = self.head().len();
         let has_body = !self.body.is_empty();
         if head_bytes > 0 {
-            if !session.respond(stream, &self.bytes[self.at..], has_body) {
+            if !session.respond(stream, self.head(), has_body) {
                 return Made { bytes: 0, frame_bytes: 0, stop: Stop::Closed, failure: None };
             }
             self.forget_head();
@@ -140,11 +140,11 @@ impl Outgoing {
         storage: &mut dyn Storage,
         room_bytes: u64,
     ) -> Made {
-        if self.at < self.bytes.len() {
-            if !session.respond(stream, &self.bytes[self.at..], !self.body.is_empty()) {
+        if !self.head().is_empty() {
+            if !session.respond(stream, self.head(), !self.body.is_empty()) {
                 return Made { bytes: 0, frame_bytes: 0, stop: Stop::Closed, failure: None };
             }
-            self.sealed = u32::try_from(self.bytes.len() - self.at).unwrap_or(u32::MAX);
+            self.sealed = u32::try_from(self.head().len()).unwrap_or(u32::MAX);
             self.forget_head();
         }
         let mut source = FromBody { body: &mut self.body, storage, failure: None };

@@ -18,9 +18,9 @@ fn pieces(folder: &Folder) -> (Body, Vec<u8>) {
     folder.put("held", &content()[..100]);
     let page = Arc::new(vec![9; 50]);
     let body = [
-        Piece::Bytes(vec![7; 10].into()),
+        Piece::Bytes(vec![7; 10]),
         Piece::File { entry: folder.entry("open"), range: 5..FILE as u64 },
-        Piece::Bytes(vec![].into()),
+        Piece::Bytes(vec![]),
         Piece::File { entry: folder.entry("held"), range: 20..90 },
         Piece::Page { page, at: 30 },
     ];

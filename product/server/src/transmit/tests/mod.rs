@@ -220,7 +220,7 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// What a worker's sweep does, connection by connection.
     fn end_all_stalled(&mut self, now: Nanos) {
         for job in self.sendings.jobs() {
-            let at = self.sending(job).expect("just seen").pipe;
+            let at = self.sending(job).expect("just seen").pipe();
             if self.pipes[at].carrier.is_none() {
                 self.end_stalled(now, job);
             }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::files::{Entry, temporary::Folder};
-use crate::storage::{Buffer, InMemory};
+use crate::storage::InMemory;
 use std::sync::Arc;
 
 const HEAD: u64 = 100;
@@ -19,7 +19,7 @@ fn head(rest: impl IntoIterator<Item = Piece>, end: End) -> Outgoing {
 }
 
 fn bytes(count: usize) -> Piece {
-    Piece::Bytes(Buffer::from(vec![2; count]))
+    Piece::Bytes(vec![2; count])
 }
 
 fn socket() -> FakeSocket {

@@ -7,8 +7,8 @@ use super::*;
 use crate::udp::{Group, Pieces, Udp};
 
 /// A client and its socket.
-struct Asking {
-    peer: Peer,
+pub(super) struct Asking {
+    pub(super) peer: Peer,
     socket: Udp,
     server: std::net::SocketAddr,
 }
@@ -20,7 +20,7 @@ fn bound() -> Udp {
 
 impl Bench {
     /// It speaks HTTP/3 too, while its other clients do without TLS.
-    fn of_datagrams(name: &str) -> Bench {
+    pub(super) fn of_datagrams(name: &str) -> Bench {
         let mut bench = Bench::secured(name);
         let listener = &mut bench.worker.parts.listeners[0];
         listener.is_secure = false;
@@ -29,11 +29,16 @@ impl Bench {
         bench
     }
 
+    /// A client that has said nothing yet.
+    pub(super) fn ask(&self, windows: Windows) -> Asking {
+        let server = self.worker.parts.listeners[0].udp.as_ref().unwrap().local_address().unwrap();
+        let peer = Peer::new(self.worker.now, server, "localhost", windows);
+        Asking { peer, socket: bound(), server }
+    }
+
     /// A client whose handshake is over.
     fn connect_http3(&mut self) -> Asking {
-        let server = self.worker.parts.listeners[0].udp.as_ref().unwrap().local_address().unwrap();
-        let peer = Peer::new(self.worker.now, server, "localhost", Windows::default());
-        let mut asking = Asking { peer, socket: bound(), server };
+        let mut asking = self.ask(Windows::default());
         for _ in 0..100_000 {
             asking.talk(self.worker.now);
             if asking.peer.is_connected {
@@ -48,7 +53,7 @@ impl Bench {
 }
 
 impl Asking {
-    fn talk(&mut self, now: Nanos) {
+    pub(super) fn talk(&mut self, now: Nanos) {
         let Asking { peer, socket, .. } = self;
         while socket.receive(&mut Pieces::new(), |came| peer.receive(now, came.bytes)) {}
         while let Some(datagram) = self.peer.transmit(now) {

@@ -1,0 +1,50 @@
+//! An allocator for tests that counts what is live, of the thread that asks: other tests run beside it.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    static LIVE_BYTES: Cell<isize> = const { Cell::new(0) };
+}
+
+/// What this thread has allocated less what it has freed; the difference of two is meant.
+pub fn live_bytes() -> isize {
+    LIVE_BYTES.get()
+}
+
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn count(bytes: isize) {
+    // A thread that ends has no more to tell.
+    let _ = LIVE_BYTES.try_with(|live| live.set(live.get() + bytes));
+}
+
+// SAFETY: all is left to the system's allocator; the count allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size as isize - layout.size() as isize);
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
