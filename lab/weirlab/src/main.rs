@@ -10,6 +10,7 @@ mod processes;
 mod report;
 mod run;
 mod sim;
+mod stall;
 mod sweep;
 mod theory;
 mod trace;
@@ -37,6 +38,8 @@ enum Command {
     /// Carry packets over a wide-area link between two TUN devices (needs root).
     Link(link::Args),
     Awake(awake::Args),
+    #[command(hide = true)]
+    Stall(stall::Args),
     /// Give the processes of an Apache the priorities of their requests (needs root).
     #[command(subcommand)]
     Processes(processes::Command),
@@ -63,6 +66,7 @@ fn main() -> std::process::ExitCode {
         Command::Calibrate(args) => calibrate::main(args),
         Command::Link(args) => link::main(args),
         Command::Awake(args) => awake::main(args),
+        Command::Stall(args) => stall::main(&args),
         Command::Processes(command) => processes::main(command),
         Command::Demo(args) => demo::main(args),
         Command::Sim(args) => sim::main(*args),

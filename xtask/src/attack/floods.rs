@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use super::quic::Quic;
 use super::server::{LARGE, SMALL, Server};
 use crate::bench::h2::{PREFACE, frame, request};
 use crate::bench::idle;
@@ -35,6 +36,8 @@ pub struct Tally {
     pub upload_bytes: u64,
     /// Of those asked for, how many the server kept open.
     pub held: Vec<TcpStream>,
+    /// Of HTTP/3, held by another program.
+    pub quic: Option<Quic>,
     pub given_up: u32,
     /// Requests whose answer has begun, where each is one line of the access log once it ends.
     pub answered: Option<u64>,
@@ -43,7 +46,17 @@ pub struct Tally {
 
 impl Tally {
     pub fn until(deadline: Instant) -> Tally {
-        Tally { upload_bytes: 0, held: Vec::new(), given_up: 0, answered: None, deadline }
+        Tally { upload_bytes: 0, held: Vec::new(), quic: None, given_up: 0, answered: None, deadline }
+    }
+
+    pub fn held(&self) -> u32 {
+        self.held.len() as u32 + self.quic.as_ref().map_or(0, |quic| quic.said.held)
+    }
+
+    /// All at once.
+    pub fn close(&mut self) {
+        self.held.clear();
+        self.quic = None;
     }
 
     fn is_late(&self) -> bool {
@@ -87,7 +100,7 @@ pub struct Attack {
 }
 
 /// The first is the measure of the others: it asks for nothing.
-pub const ATTACKS: [Attack; 8] = [
+pub const ATTACKS: [Attack; 10] = [
     Attack { name: "idle", what: "HTTP/2 connections that ask for nothing, closed at once", run: idle },
     Attack { name: "h2-stall", what: "zero window, 100 GETs of 20 MB each, closed at once", run: h2_stall },
     Attack { name: "h2-reset", what: "HEADERS and RST_STREAM, 2,000 times on each of 50 connections", run: h2_reset },
@@ -96,7 +109,16 @@ pub const ATTACKS: [Attack; 8] = [
     Attack { name: "h1-404", what: "2,000 random names on each of 50 connections, pipelined", run: h1_404 },
     Attack { name: "h1-stall", what: "a GET of 20 MB on each connection, never read", run: h1_stall },
     Attack { name: "tls-hello", what: "a ClientHello on each connection, then silence", run: tls_hello },
+    Attack { name: "h3-idle", what: "HTTP/3 connections that ask for nothing, closed at once", run: h3_idle },
+    Attack { name: "h3-stall", what: "windows of 64 bytes, 100 GETs of 20 MB each, closed at once", run: h3_stall },
 ];
+
+impl Attack {
+    /// Over QUIC, which nginx 1.22 has not.
+    pub fn is_http3(&self) -> bool {
+        self.name.starts_with("h3-")
+    }
+}
 
 fn connect(server: SocketAddr, at: u32) -> io::Result<TcpStream> {
     assert!(server.ip().is_loopback(), "attacks stay on loopback");
@@ -225,6 +247,30 @@ fn tls_hello(server: &Server, connections: u32, tally: &mut Tally) {
         let is_answered = record[0] == 22 && record[5] == 2;
         if is_answered { Ok(()) } else { Err(io::Error::other("no ServerHello")) }
     });
+}
+
+fn h3_idle(server: &Server, connections: u32, tally: &mut Tally) {
+    h3(server, connections, 0, tally);
+}
+
+fn h3_stall(server: &Server, connections: u32, tally: &mut Tally) {
+    h3(server, connections, STREAMS, tally);
+    tally.saw(tally.quic.as_ref().map_or(0, |quic| quic.said.answered));
+}
+
+/// All are given up where the program that holds them says nothing.
+fn h3(server: &Server, connections: u32, requests: u32, tally: &mut Tally) {
+    match Quic::open(server, connections, requests, tally.deadline) {
+        Ok(quic) => {
+            tally.given_up = quic.said.given_up;
+            tally.upload_bytes = quic.said.upload_bytes;
+            tally.quic = Some(quic);
+        }
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            tally.given_up = connections;
+        }
+    }
 }
 
 /// Reads frames until it has seen so many of this type.

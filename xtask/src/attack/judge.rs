@@ -1,7 +1,7 @@
 //! The short form, with a verdict that does not depend on how fast the machine is.
 //!
 //! A wall-clock bound fails on a busy machine, so what is judged is counted (deaths, refusals, lost lines), or a ratio of CPU times of one
-//! server (an end costs the same beside four times as many connections), or of waits beside idle connections. Waits alone are void where
+//! server (an end costs the same beside four times as many connections), or of waits beside idle connections, or memory. Waits alone are void where
 //! other programs took the processor; CPU that grows, a death and a refusal are not.
 
 use std::process::ExitCode;
@@ -20,6 +20,8 @@ const END_US_MIN: f64 = 50.0;
 /// Of the longest wait, to that beside idle connections, and above it.
 const WAIT_RATIO_MAX: u32 = 5;
 const WAIT_MORE: Duration = Duration::from_millis(50);
+/// What a connection of stalled streams may hold. The goal is 64 KB; what HTTP/3 holds today is 160 to 230.
+const STALLED_KB_MAX: f64 = 256.0;
 /// Share of a core: with more, a wait may be another program's.
 const BUSY: f64 = 0.25;
 /// As sysexits.h has it: try again later.
@@ -59,7 +61,7 @@ pub fn run(field: &Field, connections: Option<u32>) -> Result<ExitCode, String> 
 
 /// Of rows as [`run`] makes them: idle, few, all, and others.
 fn judge(rows: &[Row]) -> Vec<Verdict> {
-    let mut verdicts: Vec<Verdict> = rows.iter().filter_map(counted).collect();
+    let mut verdicts: Vec<Verdict> = rows.iter().flat_map(|row| [counted(row), heavy(row)]).flatten().collect();
     let [idle, few, all, ..] = rows else { return vec![Verdict::Void("no attack was made".into())] };
     let growth = all.end_us_per_connection() / few.end_us_per_connection().max(END_US_MIN);
     if growth > GROWTH_MAX {
@@ -93,6 +95,12 @@ fn counted(row: &Row) -> Option<Verdict> {
     Some(Verdict::Failed(format!("{}: {why}", row.attack)))
 }
 
+/// Memory of streams that may send nothing.
+fn heavy(row: &Row) -> Option<Verdict> {
+    let kb = row.kb_per_connection().filter(|&kb| row.attack.ends_with("-stall") && kb > STALLED_KB_MAX)?;
+    Some(Verdict::Failed(format!("{}: a connection holds {kb:.0} KB, at most {STALLED_KB_MAX}", row.attack)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::report::tests::row;
@@ -118,6 +126,13 @@ mod tests {
         assert!(failed(of(Row { is_alive: false, ..row(400, 0.0, 2) }), "ended"));
         assert!(failed(of(Row { refused: 1, ..row(400, 0.0, 2) }), "refused"));
         assert!(failed(of(Row { lost: Some(3), ..row(400, 0.0, 2) }), "lost"));
+    }
+
+    #[test]
+    fn memory_of_a_stalled_connection_fails_and_of_an_idle_one_does_not() {
+        let of = |attack, bytes: u64| Row { attack, memory: [1000, 1000 + 400 * bytes, 1000], ..row(400, 0.0, 2) };
+        assert_eq!(judged([of("idle", 999_000), row(100, 0.0, 2), of("h3-stall", 256_000)]), []);
+        assert!(failed([row(400, 0.0, 2), row(100, 0.0, 2), of("h3-stall", 257_000)], "257 KB"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod floods;
 mod hello;
 mod honest;
 mod judge;
+mod quic;
 mod report;
 mod server;
 
@@ -40,13 +41,16 @@ const GLANCE: Duration = Duration::from_millis(200);
 const RESTING: f64 = 0.02;
 /// For the lines that are still on their way to the log.
 const LOG: Duration = Duration::from_secs(3);
-/// nginx holds a megabyte for each stalled connection.
+/// nginx holds a megabyte for each stalled connection, Caddy seven.
 const CONNECTIONS_NGINX_MAX: u32 = 2000;
+const CONNECTIONS_CADDY_MAX: u32 = 200;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
     Weir,
     Nginx,
+    /// Beside Weir over HTTP/3.
+    Caddy,
 }
 
 impl Kind {
@@ -54,6 +58,7 @@ impl Kind {
         match self {
             Kind::Weir => "weir",
             Kind::Nginx => "nginx",
+            Kind::Caddy => "caddy",
         }
     }
 }
@@ -61,16 +66,17 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Against {
     Weir,
-    Nginx,
+    /// nginx, or Caddy over HTTP/3.
+    Peer,
     All,
 }
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Attacks to run: idle, h2-stall, h2-reset, h2-ping, h1-slow-head, h1-404, h1-stall, tls-hello [default: all].
+    /// Attacks to run: idle, h2-stall, h2-reset, h2-ping, h1-slow-head, h1-404, h1-stall, tls-hello, h3-idle, h3-stall [default: all].
     #[arg(value_name = "NAME", value_parser = named)]
     names: Vec<&'static str>,
-    /// Connections of idle, h2-stall, h1-stall and tls-hello; descriptors and memory may allow fewer [default: 1000].
+    /// Connections of idle, h2-stall, h1-stall, tls-hello, h3-idle and h3-stall; descriptors and memory may allow fewer [default: 1000].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(4..=20_000))]
     connections: Option<u32>,
     /// 200 connections: to see that it works, not to quote.
@@ -101,15 +107,20 @@ impl Args {
         ATTACKS.iter().filter(|attack| self.names.is_empty() || self.names.contains(&attack.name))
     }
 
-    fn kinds(&self) -> Vec<Kind> {
-        let has_nginx = programs::find("nginx").is_some();
-        if self.against == Against::All && !has_nginx {
-            eprintln!("nginx is left out: no program `nginx` (Debian package nginx): run scripts/setup.sh bench");
+    /// Who is attacked: Weir, and what stands beside it.
+    fn kinds(&self, attack: &Attack) -> Vec<Kind> {
+        let peer = if attack.is_http3() { Kind::Caddy } else { Kind::Nginx };
+        let has_peer = programs::find(peer.name()).is_some();
+        if self.against == Against::All && !has_peer {
+            eprintln!(
+                "{0} is left out: no program `{0}` (Debian package {0}): run scripts/setup.sh bench",
+                peer.name()
+            );
         }
         match self.against {
-            Against::All if has_nginx => vec![Kind::Weir, Kind::Nginx],
+            Against::All if has_peer => vec![Kind::Weir, peer],
             Against::All | Against::Weir => vec![Kind::Weir],
-            Against::Nginx => vec![Kind::Nginx],
+            Against::Peer => vec![peer],
         }
     }
 }
@@ -118,18 +129,22 @@ pub fn main(root: &Path, args: &Args) -> Result<ExitCode, String> {
     let limit = machine::raise_descriptor_limit();
     let weir = match &args.weir {
         Some(program) => program.clone(),
-        None if args.judge || args.against != Against::Nginx => {
+        None if args.judge || args.against != Against::Peer => {
             programs::build(root, &["--release", "--package", "weir"])?
         }
         None => PathBuf::from("weir"),
     };
-    let field = Field { site: Site::make()?, weir, limit };
+    let weirlab = match args.judge || args.attacks().any(Attack::is_http3) {
+        true => programs::build(root, &["--release", "--package", "weirlab"])?,
+        false => PathBuf::from("weirlab"),
+    };
+    let field = Field { site: Site::make()?, weir, weirlab, limit };
     if args.judge {
         return judge::run(&field, args.connections);
     }
     let mut rows = Vec::new();
     for attack in args.attacks() {
-        for kind in args.kinds() {
+        for kind in args.kinds(attack) {
             rows.push(field.run(attack, kind, args.connections())?);
         }
     }
@@ -141,6 +156,8 @@ pub fn main(root: &Path, args: &Args) -> Result<ExitCode, String> {
 struct Field {
     site: Site,
     weir: PathBuf,
+    /// Holds the connections of HTTP/3.
+    weirlab: PathBuf,
     /// Of descriptors, of this process and of each server.
     limit: u64,
 }
@@ -148,12 +165,16 @@ struct Field {
 impl Field {
     /// A fresh server each: one that has been under load keeps memory that an attack would then seem not to need.
     fn run(&self, attack: &Attack, kind: Kind, connections: u32) -> Result<Row, String> {
-        let bound = if kind == Kind::Nginx { CONNECTIONS_NGINX_MAX } else { u32::MAX };
+        let bound = match kind {
+            Kind::Weir => u32::MAX,
+            Kind::Nginx => CONNECTIONS_NGINX_MAX,
+            Kind::Caddy => CONNECTIONS_CADDY_MAX,
+        };
         // Besides files, logs and the honest client.
         let open_max = u32::try_from(self.limit.saturating_sub(200)).unwrap_or(u32::MAX);
         let connections = connections.min(bound).min(open_max);
         eprintln!("{} of {} ({}), at most {connections} connections", attack.name, kind.name(), attack.what);
-        let mut server = Server::start(&self.site, kind, &self.weir)?;
+        let mut server = Server::start(&self.site, kind, &self.weir, &self.weirlab)?;
         let honest = Honest::start(server.http1());
         sleep(SETTLE);
         let from = Meter::start(&server, 0.0);
@@ -176,9 +197,9 @@ fn flood(attack: &Attack, kind: Kind, connections: u32, server: &mut Server, hon
     sleep(SETTLE);
     let (memory_held, wait_during) = (server.resident_bytes(), honest.take_longest());
     let attack_cpu = meter.cpu_seconds(server);
-    let held = tally.held.len() as u32;
+    let held = tally.held();
     let of_end = Meter::start(server, alone);
-    tally.held.clear();
+    tally.close();
     let end_cpu = rest(server, &of_end);
     let others_cpu = (others_seconds() - others).max(0.0) / meter.begin.elapsed().as_secs_f64();
     Row {
@@ -234,9 +255,9 @@ fn lost_lines(server: &Server, honest: &Honest, answered: u64) -> u64 {
     wanted.saturating_sub(server.log_lines())
 }
 
-/// CPU seconds of all programs but this one and its children, the server among them.
+/// CPU seconds of all programs but this one and its children, the server and those that have ended among them.
 fn others_seconds() -> f64 {
-    procfs::machine_cpu_seconds() - procfs::cpu_seconds(std::process::id())
+    procfs::machine_cpu_seconds() - procfs::cpu_seconds(std::process::id()) - procfs::reaped_children_cpu_seconds()
 }
 
 #[cfg(test)]
@@ -256,7 +277,8 @@ mod tests {
         assert_eq!(args("attack").unwrap().attacks().count(), ATTACKS.len());
         assert_eq!(args("attack h2-stall idle").unwrap().attacks().count(), 2);
         assert_eq!(args("attack --quick").unwrap().connections(), CONNECTIONS_QUICK);
-        assert_eq!(args("attack --against nginx").unwrap().kinds(), [Kind::Nginx]);
+        let kinds = |attack| args("attack --against peer").unwrap().kinds(attack);
+        assert_eq!((kinds(&ATTACKS[0]), kinds(&ATTACKS[9])), (vec![Kind::Nginx], vec![Kind::Caddy]));
         for wrong in ["attack h9", "attack --connections 20001", "attack --judge idle"] {
             assert!(args(wrong).is_err(), "{wrong}");
         }

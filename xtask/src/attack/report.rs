@@ -36,10 +36,14 @@ impl Row {
         self.cpu_s[1] * 1e6 / f64::from(self.connections[0].max(1))
     }
 
+    /// Of the attackers' that are held.
+    pub fn kb_per_connection(&self) -> Option<f64> {
+        let more = self.memory[1].saturating_sub(self.memory[0]) as f64;
+        (self.connections[0] > 0).then(|| more / f64::from(self.connections[0]) / 1000.0)
+    }
+
     fn cells(&self) -> Vec<String> {
-        let [before, held, after] = self.memory.map(|bytes| bytes as f64);
-        let connections = f64::from(self.connections[0]);
-        let per_connection = (self.connections[0] > 0).then(|| (held - before).max(0.0) / connections / 1000.0);
+        let [before, _, after] = self.memory.map(|bytes| bytes as f64);
         let or_dash = |value: Option<f64>, digits: usize| value.map_or("-".into(), |value| format!("{value:.digits$}"));
         let is_cut = self.is_alive && self.connections[0] > 0;
         vec![
@@ -49,7 +53,7 @@ impl Row {
             format!("{:.1}", self.upload_bytes as f64 / 1000.0),
             or_dash(self.is_alive.then(|| self.cpu_s.iter().sum::<f64>() * 1e9 / self.upload_bytes.max(1) as f64), 0),
             or_dash(is_cut.then(|| self.end_us_per_connection()), 0),
-            or_dash(per_connection.filter(|_| self.is_alive), 1),
+            or_dash(self.kb_per_connection().filter(|_| self.is_alive), 1),
             or_dash(self.is_alive.then(|| after / before), 1),
             self.waits.map(|wait| format!("{:.1}", wait.as_secs_f64() * 1000.0)).join(" / "),
             self.refused.to_string(),

@@ -48,7 +48,7 @@ impl Drop for Site {
     }
 }
 
-/// Of a server: HTTP/1.1, HTTP/2 (the same port in Weir, which tells them apart; nginx 1.22 cannot), TLS.
+/// Of a server: HTTP/1.1, HTTP/2 (the same port in Weir, which tells them apart; nginx 1.22 cannot), TLS, and with its number HTTP/3.
 #[derive(Debug, Clone, Copy)]
 pub struct Ports {
     pub http1: u16,
@@ -62,19 +62,22 @@ pub struct Server {
     ports: Ports,
     log: PathBuf,
     said: PathBuf,
+    has_http3: bool,
+    weirlab: PathBuf,
 }
 
 impl Server {
-    pub fn start(site: &Site, kind: Kind, weir: &Path) -> Result<Server, String> {
+    pub fn start(site: &Site, kind: Kind, weir: &Path, weirlab: &Path) -> Result<Server, String> {
         let [http1, other, tls] = free_ports()?;
-        let ports = Ports { http1, http2: if kind == Kind::Weir { http1 } else { other }, tls };
+        let ports = Ports { http1, http2: if kind == Kind::Nginx { other } else { http1 }, tls };
         let (log, said) = (site.log(), site.folder.join("said.log"));
         let config = site.folder.join("server.conf");
         let failed = |e: std::io::Error| format!("{}: {e}", site.folder.display());
         fs::write(&config, configuration(site, kind, ports)).map_err(failed)?;
         fs::write(&log, "").map_err(failed)?;
         let running = Running::start(&mut command(site, kind, weir, &config), &said)?;
-        let mut server = Server { running, ports, log, said };
+        let has_http3 = kind != Kind::Nginx;
+        let mut server = Server { running, ports, log, said, has_http3, weirlab: weirlab.to_owned() };
         let answers = wait_for(START, || match server.running.status() {
             None => TcpStream::connect(server.http1()).ok().map(|_| true),
             Some(_) => Some(false),
@@ -87,16 +90,24 @@ impl Server {
 
     /// Attacks go to sockets of our own child, on loopback, and to nothing else.
     fn check_own(&self) -> Result<(), String> {
-        let table = fs::read_to_string("/proc/net/tcp").map_err(|e| format!("/proc/net/tcp: {e}"))?;
+        let read = |path: &str| fs::read_to_string(path).map_err(|e| format!("{path}: {e}"));
+        let (tcp, udp) = (read("/proc/net/tcp")?, read("/proc/net/udp")?);
         let folder = fs::read_dir(format!("/proc/{}/fd", self.running.id())).map_err(|e| format!("/proc: {e}"))?;
         let held: Vec<PathBuf> = folder.flatten().filter_map(|entry| fs::read_link(entry.path()).ok()).collect();
-        for port in [self.ports.http1, self.ports.http2, self.ports.tls] {
-            let is_own = |inode: &str| held.contains(&PathBuf::from(format!("socket:[{inode}]")));
-            if !listening(&table, port).is_some_and(is_own) {
+        let Ports { http1, http2, tls } = self.ports;
+        let over_tcp = [http1, http2, tls].map(|port| (&tcp, port, LISTENS));
+        for (table, port, state) in over_tcp.into_iter().chain(self.has_http3.then_some((&udp, tls, UNCONNECTED))) {
+            let own = |inode: &&str| held.contains(&PathBuf::from(format!("socket:[{inode}]")));
+            let sockets = sockets(table, port, state);
+            if sockets.is_empty() || !sockets.iter().all(own) {
                 return Err(format!("127.0.0.1:{port} is not our own server's; nothing is sent there"));
             }
         }
         Ok(())
+    }
+
+    pub fn weirlab(&self) -> &Path {
+        &self.weirlab
     }
 
     pub fn http1(&self) -> SocketAddr {
@@ -136,11 +147,17 @@ fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-/// The inode of the socket that listens at 127.0.0.1 and this port, as /proc/net/tcp has it (proc(5)).
-fn listening(table: &str, port: u16) -> Option<&str> {
+/// States of a socket in /proc/net/tcp and /proc/net/udp (proc(5)).
+const LISTENS: &str = "0A";
+const UNCONNECTED: &str = "07";
+
+/// The inodes of the sockets at 127.0.0.1 and this port, as /proc/net/tcp and /proc/net/udp have them.
+fn sockets<'a>(table: &'a str, port: u16, state: &str) -> Vec<&'a str> {
     let at = format!("{:08X}:{port:04X}", u32::from_ne_bytes(Ipv4Addr::LOCALHOST.octets()));
     let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    rows.filter(|row| row.get(1) == Some(&at.as_str()) && row.get(3) == Some(&"0A")).find_map(|row| row.get(9).copied())
+    rows.filter(|row| row.get(1) == Some(&at.as_str()) && row.get(3) == Some(&state))
+        .filter_map(|row| row.get(9).copied())
+        .collect()
 }
 
 /// All held at once, so that they differ.
@@ -164,6 +181,13 @@ fn command(site: &Site, kind: Kind, weir: &Path, config: &Path) -> Command {
             command.arg("-p").arg(&site.folder).arg("-c").arg(config).args(["-e", "said.log", "-g", "daemon off;"]);
             command
         }
+        Kind::Caddy => {
+            let mut command = Command::new("caddy");
+            command.args(["run", "--adapter", "caddyfile", "--config"]).arg(config);
+            // Where it keeps its last configuration; one event loop, as the others.
+            command.env("XDG_CONFIG_HOME", site.folder.join("caddy")).env("GOMAXPROCS", "1");
+            command
+        }
     }
 }
 
@@ -177,6 +201,11 @@ fn configuration(site: &Site, kind: Kind, Ports { http1, http2, tls }: Ports) ->
             "[server]\nworkers = 1\naccess_log = \"{log}\"\n[limits]\nclient_connections = 0\n\
              [[listener]]\naddress = \"127.0.0.1:{http1}\"\n[[listener]]\naddress = \"127.0.0.1:{tls}\"\ntls = true\n\
              [[site]]\nroot = \"{folder}/files\"\ncert = \"{chain}\"\nkey = \"{key}\"\n"
+        ),
+        Kind::Caddy => format!(
+            "{{\n admin off\n auto_https off\n storage file_system {folder}/caddy\n}}\n\
+             (site) {{\n bind 127.0.0.1\n root * {folder}/files\n file_server\n log {{\n output file {log}\n }}\n}}\n\
+             http://:{http1} {{\n import site\n}}\nhttps://localhost:{tls} {{\n tls {chain} {key}\n import site\n}}\n"
         ),
         Kind::Nginx => format!(
             "{user}worker_processes 1;\nworker_rlimit_nofile 20000;\npid {folder}/nginx.pid;\n\
@@ -204,9 +233,12 @@ mod tests {
             format!("  0: {address}:1F90 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 0 0 4711 1\n")
         };
         let loopback = format!("{:08X}", u32::from_ne_bytes([127, 0, 0, 1]));
-        assert_eq!(listening(&row(&loopback, "0A"), 8080), Some("4711"));
-        assert_eq!(listening(&row("00000000", "0A"), 8080), None);
-        assert_eq!(listening(&row(&loopback, "01"), 8080), None);
-        assert_eq!(listening(&row(&loopback, "0A"), 8081), None);
+        let found = |address: &str, state: &str, port| !sockets(&row(address, state), port, LISTENS).is_empty();
+        assert_eq!(sockets(&row(&loopback, "0A"), 8080, LISTENS), ["4711"]);
+        assert!(found(&loopback, "0A", 8080) && !found("00000000", "0A", 8080));
+        assert!(!found(&loopback, "01", 8080) && !found(&loopback, "0A", 8081));
+        // Every socket of the port is told, whoever holds it.
+        let two = row(&loopback, UNCONNECTED).repeat(2);
+        assert_eq!(sockets(&two, 8080, UNCONNECTED), ["4711", "4711"]);
     }
 }

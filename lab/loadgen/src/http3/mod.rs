@@ -10,6 +10,7 @@ mod qpack;
 mod quic;
 mod response;
 mod socket;
+mod stall;
 mod stream;
 
 use std::collections::VecDeque;
@@ -31,6 +32,7 @@ use stream::Stream;
 pub use probe::{NoHttp3, check_http3};
 pub(crate) use quic::QuicConfig;
 pub(crate) use socket::QuicConnection;
+pub use stall::{Stall, Stalled};
 
 /// Requests before the server has said how many it takes: no server should take fewer (RFC 9114 section 6.1).
 const STREAMS_UNTOLD: u32 = 100;

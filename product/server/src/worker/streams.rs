@@ -170,6 +170,10 @@ impl Worker {
             }
             match self.parts.transmitter.event(pipe) {
                 None => return,
+                // As many as clients can stall; one that asks for more beside them has to come again.
+                Some(Event::Request { .. }) if self.parts.transmitter.drain().len() >= self.responses_max => {
+                    return self.abandon_streams(at);
+                }
                 Some(Event::Request { stream, head }) => self.begin_stream(at, stream, &head),
                 Some(Event::Priority { stream }) => self.prefer(at, stream),
                 Some(Event::Closed { stream }) => self.leave_stream(at, stream),

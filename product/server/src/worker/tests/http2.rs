@@ -1,6 +1,8 @@
 //! Connections of HTTP/2: requests on streams, and the ends of both.
 
-use mux::testing::{Came, DATA, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, frame, frames, hello, request, wide};
+use mux::testing::{
+    Came, DATA, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, frame, frames, hello, request, wide,
+};
 use record::Outcome;
 
 use super::records::{LARGE, Recorded};
@@ -173,6 +175,27 @@ fn a_flood_ends_its_connection_and_no_other() {
     assert_eq!(reason[7], 11, "ENHANCE_YOUR_CALM");
     bench.turn_until_came(&mut other, |client| client.body(1).is_some());
     assert_eq!(other.body(1).unwrap(), FILE);
+}
+
+/// 10,486 connections with 100 stalled streams ended the worker: more jobs than the drain may have.
+#[test]
+fn more_stalled_responses_than_there_is_room_for_end_the_next_connection_alone() {
+    let mut bench = Bench::new("http2-full", "srpt");
+    bench.worker.responses_max = 3;
+    let mut stalled = bench.connect_http2();
+    let zero_window = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    stalled.send(&[zero_window, request(1, "/a", &[]), request(3, "/a", &[]), request(5, "/a", &[])].concat());
+    bench.turn_until_came(&mut stalled, |client| client.came.iter().filter(|frame| frame.0 == HEADERS).count() == 3);
+    let mut next = bench.connect_http2();
+    next.send(&request(1, "/a", &[]));
+    bench.turn_until_came(&mut next, |client| client.has_ended);
+    assert!(!next.has(HEADERS) && bench.worker.parts.transmitter.drain().len() == 3);
+    stalled.stream.shutdown(std::net::Shutdown::Both).unwrap();
+    bench.turn_until_came(&mut stalled, |client| client.has_ended);
+    (0..3).for_each(|_| bench.turn());
+    let mut later = bench.connect_http2();
+    later.send(&request(1, "/a", &[]));
+    bench.turn_until_came(&mut later, |client| client.body(1).is_some());
 }
 
 #[test]
