@@ -41,6 +41,14 @@ impl<T> Turns<T> {
     }
 
     pub fn pop(&mut self) -> Option<T> {
+        self.pop_unless(|_| false).map(|(_, one)| one)
+    }
+
+    /// The next of a client that this is not true of, and whose it is.
+    pub fn pop_unless(&mut self, has_enough: impl Fn(u32) -> bool) -> Option<(u32, T)> {
+        let at = self.clients.iter().position(|client| !has_enough(*client))?;
+        // Those before it have had their turns.
+        self.clients.rotate_left(at);
         let client = self.clients.pop_front()?;
         let waiting = self.waiting.get_mut(&client)?;
         let one = waiting.pop_front()?;
@@ -50,7 +58,7 @@ impl<T> Turns<T> {
             self.clients.push_back(client);
         }
         self.len -= 1;
-        Some(one)
+        Some((client, one))
     }
 }
 
@@ -65,8 +73,10 @@ mod tests {
         turns.push(3, 5000);
         turns.push(3, 5001);
         assert_eq!([turns.len(), turns.len_of(7), turns.len_of(3), turns.len_of(4)], [1002, 1000, 2, 0]);
-        let first: Vec<u64> = std::iter::from_fn(|| turns.pop()).take(5).collect();
-        assert_eq!(first, [0, 5000, 1, 5001, 2]);
+        assert_eq!(turns.pop_unless(|client| client == 7), Some((3, 5000)));
+        assert_eq!(turns.pop_unless(|_| true), None);
+        let first: Vec<u64> = std::iter::from_fn(|| turns.pop()).take(4).collect();
+        assert_eq!(first, [0, 5001, 1, 2]);
         assert_eq!(std::iter::from_fn(|| turns.pop()).last(), Some(999));
         assert!(turns.is_empty() && turns.waiting.is_empty() && turns.clients.is_empty());
     }

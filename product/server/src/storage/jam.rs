@@ -1,9 +1,12 @@
 //! Tasks that hang, for tests.
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use super::{Lane, Pool};
+
+static CLIENTS: AtomicU32 = AtomicU32::new(1 << 31);
 
 /// Until it is dropped, what it gave to a pool does not end.
 pub struct Jam {
@@ -20,20 +23,24 @@ impl Jam {
         Jam { pool: pool.clone(), gate: Arc::new(Mutex::new(gate)), begun, begins, _release: release }
     }
 
-    /// Whether the pool has taken one more task.
+    /// Whether the pool has taken one more task, of a client that has no other.
     pub fn add(&self, device: u64, lane: Lane) -> bool {
+        self.add_of(CLIENTS.fetch_add(1, Relaxed), device, lane)
+    }
+
+    fn add_of(&self, client: u32, device: u64, lane: Lane) -> bool {
         let (gate, begun) = (self.gate.clone(), self.begun.clone());
         let hang = move || {
             // Nobody listens any more when the jam is over.
             let _ = begun.send(());
             assert!(gate.lock().is_ok_and(|gate| gate.recv().is_err()));
         };
-        self.pool.run(device, lane, hang).is_ok()
+        self.pool.run_for(client, device, lane, hang).is_ok()
     }
 
-    /// Adds tasks until no more are taken; says how many were.
+    /// Adds tasks of client 0 until no more are taken; says how many were.
     pub fn fill(&self, device: u64, lane: Lane) -> usize {
-        std::iter::repeat_with(|| self.add(device, lane)).take_while(|&is_taken| is_taken).count()
+        std::iter::repeat_with(|| self.add_of(0, device, lane)).take_while(|&is_taken| is_taken).count()
     }
 
     /// Waits until so many more tasks have a thread.

@@ -17,6 +17,8 @@ use crate::turns::Turns;
 pub const THREADS_MAX: usize = 16;
 /// Of them for one device: more do not make a disk faster.
 pub const THREADS_PER_DEVICE_MAX: usize = 4;
+/// Of them for the finds of one client, so that another's waits for no more than these on a disk that does one thing after another.
+pub const FINDS_PER_CLIENT_MAX: usize = 2;
 /// And of these for reads.
 pub const READS_PER_DEVICE_MAX: usize = THREADS_PER_DEVICE_MAX - 1;
 /// Tasks that wait for a thread. More come only of clients that ask and go; their requests then fail.
@@ -70,6 +72,17 @@ struct Device {
     busy: usize,
     /// Of them with a read.
     reading: usize,
+    /// Clients whose finds have the others, at most [`FINDS_PER_CLIENT_MAX`] times each.
+    finding: Vec<u32>,
+}
+
+/// What a thread has taken.
+struct Taken {
+    /// Where its device is.
+    device: usize,
+    /// Whose find it is; `None` for a read.
+    finds_for: Option<u32>,
+    task: Task,
 }
 
 impl Pool {
@@ -154,7 +167,7 @@ impl Pool {
             if state.is_stopping {
                 return;
             }
-            let Some((device, lane, task)) = state.take() else {
+            let Some(Taken { device, finds_for, task }) = state.take() else {
                 state.idle += 1;
                 state = self.wake.wait(state).expect("no thread panics while it holds the pool");
                 state.idle -= 1;
@@ -164,8 +177,7 @@ impl Pool {
             // A panic is told as it happens; without its thread the response would wait for ever.
             std::panic::catch_unwind(AssertUnwindSafe(task)).unwrap_or_else(|_| std::process::abort());
             state = self.state();
-            state.devices[device].busy -= 1;
-            state.devices[device].reading -= usize::from(lane == Lane::Read);
+            state.devices[device].on_end(finds_for);
         }
     }
 
@@ -178,18 +190,25 @@ impl State {
     /// Where this device is; it is added if it was never asked.
     fn device(&mut self, number: u64) -> usize {
         self.devices.iter().position(|device| device.number == number).unwrap_or_else(|| {
-            self.devices.push(Device { number, finds: Turns::default(), reads: Turns::default(), busy: 0, reading: 0 });
+            self.devices.push(Device {
+                number,
+                finds: Turns::default(),
+                reads: Turns::default(),
+                busy: 0,
+                reading: 0,
+                finding: Vec::new(),
+            });
             self.devices.len() - 1
         })
     }
 
     /// The next task of a device that has a thread left.
-    fn take(&mut self) -> Option<(usize, Lane, Task)> {
+    fn take(&mut self) -> Option<Taken> {
         for _ in 0..self.devices.len() {
             self.hand = (self.hand + 1) % self.devices.len();
-            if let Some((lane, task)) = self.devices[self.hand].take() {
+            if let Some((finds_for, task)) = self.devices[self.hand].take() {
                 self.waiting -= 1;
-                return Some((self.hand, lane, task));
+                return Some(Taken { device: self.hand, finds_for, task });
             }
         }
         None
@@ -197,21 +216,37 @@ impl State {
 }
 
 impl Device {
-    fn take(&mut self) -> Option<(Lane, Task)> {
+    fn take(&mut self) -> Option<(Option<u32>, Task)> {
         if self.busy == THREADS_PER_DEVICE_MAX {
             return None;
         }
-        let lane = if self.finds.is_empty() { Lane::Read } else { Lane::Find };
-        if lane == Lane::Read && self.reading == READS_PER_DEVICE_MAX {
-            return None;
-        }
-        let task = match lane {
-            Lane::Find => self.finds.pop()?,
-            Lane::Read => self.reads.pop()?,
+        let finding = &self.finding;
+        let has_enough = |client| finding.iter().filter(|one| **one == client).count() == FINDS_PER_CLIENT_MAX;
+        let taken = match self.finds.pop_unless(has_enough) {
+            Some((client, task)) => {
+                self.finding.push(client);
+                (Some(client), task)
+            }
+            None if self.reading < READS_PER_DEVICE_MAX => {
+                let task = self.reads.pop()?;
+                self.reading += 1;
+                (None, task)
+            }
+            None => return None,
         };
         self.busy += 1;
-        self.reading += usize::from(lane == Lane::Read);
-        Some((lane, task))
+        Some(taken)
+    }
+
+    fn on_end(&mut self, finds_for: Option<u32>) {
+        self.busy -= 1;
+        match finds_for {
+            Some(client) => {
+                let at = self.finding.iter().position(|one| *one == client).expect("it was taken");
+                self.finding.swap_remove(at);
+            }
+            None => self.reading -= 1,
+        }
     }
 }
 

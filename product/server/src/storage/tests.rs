@@ -5,7 +5,8 @@ use rustix::fs::{Advice, fadvise};
 use units::Nanos;
 
 use super::pool::{
-    BUFFERED_BYTES_MAX, FINDS_WAITING_MAX, READS_PER_DEVICE_MAX, TASKS_WAITING_MAX, THREADS_PER_DEVICE_MAX,
+    BUFFERED_BYTES_MAX, FINDS_PER_CLIENT_MAX, FINDS_WAITING_MAX, READS_PER_DEVICE_MAX, TASKS_WAITING_MAX,
+    THREADS_PER_DEVICE_MAX,
 };
 use super::*;
 use crate::files::temporary::Folder;
@@ -111,13 +112,13 @@ fn a_hung_device_keeps_no_other_waiting() {
     let pool = Pool::new();
     let (begun, begins) = channel();
     let (releases, gates): (Vec<_>, Vec<Receiver<()>>) = (0..3 * THREADS_PER_DEVICE_MAX).map(|_| channel()).unzip();
-    for gate in gates {
+    for (client, gate) in (0..).zip(gates) {
         let begun = begun.clone();
         let hang = move || {
             begun.send(()).unwrap();
             let _ = gate.recv();
         };
-        pool.run(HUNG, Lane::Find, hang).unwrap();
+        pool.run_for(client, HUNG, Lane::Find, hang).unwrap();
     }
     for _ in 0..THREADS_PER_DEVICE_MAX {
         begins.recv_timeout(PATIENCE).expect("a device has its threads");
@@ -207,6 +208,18 @@ fn clients_take_turns_to_find() {
     drop(last);
     let order: Vec<u32> = (0..=FINDS_WAITING_MAX).map(|_| ends.recv_timeout(PATIENCE).unwrap()).collect();
     assert_eq!(order[..3], [7, 8, 7]);
+}
+
+/// On a disk that does one thing after another, another client's find waits for no more.
+#[test]
+fn a_client_has_two_finds_at_a_disk() {
+    let pool = Pool::new();
+    let (jam, (done, ends)) = (Jam::new(&pool), channel());
+    assert!(jam.fill(1, Lane::Find) >= FINDS_WAITING_MAX);
+    jam.wait_begun(FINDS_PER_CLIENT_MAX);
+    pool.run_for(8, 1, Lane::Find, move || done.send(()).unwrap()).unwrap();
+    ends.recv_timeout(PATIENCE).unwrap();
+    assert!(!jam.has_begun(), "the two others are for others");
 }
 
 /// The same of reads: a client with a hundred large files on a slow disk is one among others.
