@@ -22,7 +22,7 @@ const ACCEPTS_PER_TURN_MAX: usize = 64;
 /// at least one segment, and the bottleneck is somewhere else.
 const SEGMENT_BYTES_MAX: u32 = 1460;
 /// What every IPv4 host must be able to receive, less headers (RFC 9293 section 3.7.1); guards against nonsense.
-const SEGMENT_BYTES_MIN: u32 = 88;
+pub(super) const SEGMENT_BYTES_MIN: u32 = 88;
 
 impl Worker {
     pub(super) fn accept(&mut self) {
@@ -126,6 +126,7 @@ impl Worker {
             is_readable: true,
             is_queued: false,
             is_cut: false,
+            small_parts: 0,
             has_ended: false,
             is_registered: false,
             is_corked: false,

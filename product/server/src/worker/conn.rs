@@ -31,6 +31,8 @@ pub struct Conn {
     pub is_queued: bool,
     /// Its turn ended before all that was kept was looked at.
     pub is_cut: bool,
+    /// Parts of the request that is coming, each less than a segment.
+    pub small_parts: u8,
     /// The client sends no more: behind the last bytes is an end, of which no other event will tell.
     pub has_ended: bool,
     /// The kernel tells us about it.

@@ -228,6 +228,7 @@ impl Worker {
             is_readable: false,
             is_queued: false,
             is_cut: false,
+            small_parts: 0,
             has_ended: false,
             is_registered: false,
             is_corked: false,

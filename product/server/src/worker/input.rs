@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use super::Worker;
+use super::accept::SEGMENT_BYTES_MIN;
 use super::exchange::Place;
 use super::line::Line;
 use super::streams::is_preface;
@@ -25,6 +26,9 @@ const REQUESTS_PER_TURN_MAX: u32 = 64;
 pub(super) const BYTES_PER_TURN_MAX: u64 = 2 << 20;
 /// A connection whose buffer is full when it is read has more to say than others, who come first.
 const RECEIVES_PER_TURN_MAX: u32 = 4;
+
+/// Parts of a request, each less than a segment, that are acknowledged at once.
+const SMALL_PARTS_MAX: u8 = 16;
 
 /// What is left to a connection of this turn.
 #[derive(Default)]
@@ -89,7 +93,7 @@ impl Worker {
                     return self.receive_sealed(at, &scratch[..bytes]);
                 }
                 self.take(at, &scratch[..bytes]);
-                self.acknowledge_part(at);
+                self.acknowledge_part(at, bytes);
             }
             Err(Errno::AGAIN) => conn.is_readable = false,
             Err(Errno::INTR) => {}
@@ -102,9 +106,16 @@ impl Worker {
 
     /// A client may hold the rest of its request back until it knows that the beginning came (Nagle's algorithm, RFC 9293 section
     /// 3.7.4), and no response takes the acknowledgement along.
-    fn acknowledge_part(&self, at: usize) {
-        let Some(conn) = self.conns.get(at) else { return };
-        if conn.http1.has_part() && !conn.is_cut {
+    /// One that holds back has sent a whole segment before, or a few words; a flood of bytes is not worth a system call each.
+    fn acknowledge_part(&mut self, at: usize, bytes: usize) {
+        let Some(conn) = self.conns.get_mut(at) else { return };
+        if !conn.http1.has_part() || conn.is_cut {
+            conn.small_parts = 0;
+            return;
+        }
+        let is_small = bytes < SEGMENT_BYTES_MIN as usize;
+        if !is_small || conn.small_parts < SMALL_PARTS_MAX {
+            conn.small_parts += u8::from(is_small);
             // Not vital: without it the kernel sends one after 40 ms.
             let _ = rustix::net::sockopt::set_tcp_quickack(&conn.socket, true);
         }
