@@ -33,6 +33,8 @@ const HOLD_EVERY: Duration = Duration::from_secs(1);
 const ENDS_AT_ONCE: usize = 32;
 const DATAGRAMS_PER_TURN_MAX: usize = 256;
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
+/// Beside an honest client at 127.0.0.1, as those over TCP are: for a server they are two clients.
+const SOURCE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// What is asked for on each connection, how often, and on how many until when.
 pub struct Stall {
@@ -156,7 +158,7 @@ impl Stalled {
 
 impl Held {
     fn connect(config: &QuicConfig, target: SocketAddr, now: Nanos) -> io::Result<Held> {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let socket = UdpSocket::bind((SOURCE, 0))?;
         socket.connect(target)?;
         socket.set_nonblocking(true)?;
         let quic = Quic::connect(config, target, now).map_err(io::Error::other)?;
