@@ -101,7 +101,7 @@ const QDISCS: [(&str, &str, &str); 6] = [
     ("fq_codel", "comparison only", "CONFIG_NET_SCH_FQ_CODEL (module sch_fq_codel)"),
     ("cake", "comparison only", "CONFIG_NET_SCH_CAKE (module sch_cake)"),
     ("netem", "delay and loss in experiments only", "CONFIG_NET_SCH_NETEM (module sch_netem)"),
-    ("clsact", "attach: the place of the program", "CONFIG_NET_SCH_INGRESS (module sch_ingress)"),
+    ("clsact", "attach without TCX: the place of the program", "CONFIG_NET_SCH_INGRESS (module sch_ingress)"),
 ];
 
 fn qdiscs() -> Vec<Finding> {
@@ -116,7 +116,7 @@ fn qdiscs() -> Vec<Finding> {
     findings.push(Finding {
         what: "cls_bpf",
         state: filter,
-        used_for: "attach: the classifier",
+        used_for: "attach without TCX: the classifier",
         needs: "CONFIG_NET_CLS_BPF (module cls_bpf)",
     });
     findings
@@ -174,7 +174,12 @@ fn types() -> Vec<Finding> {
             used_for: "attach, serve --shaping ranked: programs that fit any kernel",
             needs: "CONFIG_DEBUG_INFO_BTF",
         },
-        Finding { what: "TCX", state: State::of(names("\0tcx_link\0")), used_for: "nothing yet", needs: "Linux 6.6" },
+        Finding {
+            what: "TCX",
+            state: State::of(names("\0tcx_link\0")),
+            used_for: "attach: first of all programs",
+            needs: "Linux 6.6",
+        },
         Finding {
             what: "BPF qdisc",
             state: State::of(names("\0bpf_struct_ops_Qdisc_ops\0")),

@@ -6,13 +6,13 @@
 
 use sched::policy::ClientShareSpec;
 
-use super::Classify;
 use super::counters::Sizes;
 use super::cuts::Cuts;
 use super::filter::{self, Filters};
 use super::program::Program;
 use super::record::{self, Made};
 use super::settings::{Settings, Share, Target};
+use super::{Classify, Place};
 use crate::constants::BANDS_MAX;
 use crate::device::Device;
 use crate::tree::{self, Kind, Plan, Tree};
@@ -26,6 +26,7 @@ pub struct Preview {
     pub tree: Plan,
     /// Does a classifier of ours hang there already?
     pub is_again: bool,
+    pub place: Place,
 }
 
 /// Hangs the classifier at the interface, in the place of an earlier one, and makes the tree or sets its rate.
@@ -44,7 +45,7 @@ pub fn preview(interface: &Interface, wanted: &Classify) -> Result<Preview, Erro
     let preview = || {
         let (site, tree, settings) = inspect(interface, wanted)?;
         Program::load(&settings.to_bytes(), None)?;
-        Ok(Preview { settings, tree, is_again: site.earlier.is_some() })
+        Ok(Preview { settings, tree, is_again: site.earlier.is_some(), place: site.place })
     };
     interface.explain(preview())
 }
@@ -66,7 +67,7 @@ pub fn detach(interface: &Interface) -> Result<bool, Error> {
 
 fn take_away(interface: &Interface) -> Result<bool, Error> {
     let filters = filter::look(interface)?;
-    let program = filters.ours.map(Program::open).transpose()?;
+    let program = filters.ours().map(Program::open).transpose()?;
     let settings = match &program {
         Some(program) => program.settings()?.and_then(|bytes| Settings::from_bytes(&bytes)),
         None => None,
@@ -74,7 +75,11 @@ fn take_away(interface: &Interface) -> Result<bool, Error> {
     let record = record::read(interface);
     let was_attached = record::forget_earlier(interface) || record.is_some() || program.is_some();
     let record = record.unwrap_or_default();
-    let made = settings.map_or(record, |made| Made { tree: made.made_tree, empty_clsact: made.made_clsact });
+    let made = settings.map_or(record, |made| Made {
+        tree: made.made_tree,
+        // Recorded while it hangs: an attach that went on from the clsact to TCX was ended half way.
+        empty_clsact: made.made_clsact || record.empty_clsact,
+    });
     let mut is_put_back = false;
     // The tree of `weir uplink up` stays; what is left of one that has gone does not.
     if matches!(tree::find(interface), Ok(None)) {
@@ -103,6 +108,7 @@ fn bands_behind(bands: u8) -> u8 {
 /// An interface before an attach.
 struct Site<'a> {
     interface: &'a Interface,
+    place: Place,
     filters: Filters,
     earlier: Option<(Program, Settings)>,
     /// What an attach made that was ended half way or has lost its program.
@@ -122,19 +128,20 @@ impl<'a> Site<'a> {
             return Err(Error::new(format!("{name} is down: run `ip link set {name} up` first")));
         }
         let filters = filter::look(interface)?;
-        if filters.has_ingress {
+        let place = Place::of_new(interface)?;
+        if filters.has_ingress && place == Place::Clsact {
             return Err(Error::new(format!(
                 "{name} has an ingress qdisc, which has no place for what leaves: run `tc qdisc del dev {name} ingress && tc qdisc add dev {name} clsact`, and add its filters again, which a clsact takes as they are"
             )));
         }
-        if filters.is_taken {
+        if filters.is_taken && place == Place::Clsact {
             let (priority, handle) = (filter::PRIORITY, filter::HANDLE);
             return Err(Error::new(format!(
                 "a filter of another program has the place of weir's on {name} (handle {handle}): run `tc filter del dev {name} egress pref {priority}` to remove it"
             )));
         }
         tree::check_root(interface, wanted.replace)?;
-        let earlier = filters.ours.map(Program::open).transpose()?;
+        let earlier = filters.ours().map(Program::open).transpose()?;
         let earlier = match earlier {
             Some(program) => {
                 let settings = program.settings()?.and_then(|bytes| Settings::from_bytes(&bytes));
@@ -143,7 +150,7 @@ impl<'a> Site<'a> {
             }
             None => None,
         };
-        Ok(Site { interface, filters, earlier, record: record::read(interface), tree: tree::find(interface) })
+        Ok(Site { interface, place, filters, earlier, record: record::read(interface), tree: tree::find(interface) })
     }
 
     /// The tree that will be there.
@@ -184,11 +191,13 @@ impl<'a> Site<'a> {
         self.earlier.as_ref().map_or(record, |(_, settings)| settings.made_tree)
     }
 
-    /// Is the clsact ours, or will it be?
-    fn makes_clsact(&self) -> bool {
-        let Filters { has_clsact, ours, has_others, .. } = self.filters;
-        let is_left = self.record.is_some_and(|made| made.empty_clsact) && ours.is_none() && !has_others;
-        self.earlier.as_ref().map_or(!has_clsact || is_left, |(_, settings)| settings.made_clsact)
+    /// Did an earlier attach make the clsact?
+    fn has_made_clsact(&self) -> bool {
+        let is_left = self.record.is_some_and(|made| made.empty_clsact);
+        match &self.earlier {
+            Some((_, settings)) => settings.made_clsact || is_left,
+            None => is_left && self.filters.ours().is_none() && !self.filters.has_others,
+        }
     }
 
     fn settings(&self, wanted: &Classify, plan: &Plan) -> Result<Settings, Error> {
@@ -213,7 +222,8 @@ impl<'a> Site<'a> {
             policy: wanted.policy,
             target,
             promotion: wanted.promotion,
-            made_clsact: self.makes_clsact(),
+            made_clsact: self.place == Place::Clsact
+                && (self.has_made_clsact() || (self.earlier.is_none() && !self.filters.has_clsact)),
             made_tree: self.has_made_tree() || !matches!(self.tree, Ok(Some(_))),
             share: share.and_then(|clients| Share::of(clients, plan.rate, cuts.len(), bands)),
             cuts,
@@ -224,12 +234,13 @@ impl<'a> Site<'a> {
 
     fn install(&self, wanted: &Classify, plan: &Plan, settings: &Settings) -> Result<(), Error> {
         let program = Program::load(&settings.to_bytes(), self.earlier.as_ref().map(|(program, _)| program))?;
-        let made = Made { tree: settings.made_tree, empty_clsact: settings.made_clsact };
+        let made = Made { tree: settings.made_tree, empty_clsact: settings.made_clsact || self.has_made_clsact() };
         record::write(self.interface, made)?;
         let done = program
             .hang(self.interface)
-            .and_then(|()| record::write(self.interface, Made { empty_clsact: false, ..made }))
-            .and_then(|()| tree::up(self.interface, plan, wanted.replace).map(|_| ()));
+            .and_then(|()| tree::up(self.interface, plan, wanted.replace).map(|_| ()))
+            .and_then(|()| self.remove_clsact())
+            .and_then(|()| record::write(self.interface, Made { empty_clsact: false, ..made }));
         let Err(error) = done else {
             record::forget_earlier(self.interface);
             return Ok(());
@@ -237,6 +248,15 @@ impl<'a> Site<'a> {
         match self.undo(&program) {
             Ok(()) => Err(error),
             Err(undo) => Err(Error::undo(error, format!("the classifier before on {}", self.interface.name), undo)),
+        }
+    }
+
+    /// Removes the clsact that an earlier attach made where TCX takes its place, unless somebody else uses it.
+    fn remove_clsact(&self) -> Result<(), Error> {
+        let is_unused = self.filters.has_clsact && !self.filters.has_others;
+        match self.place == Place::Tcx && self.has_made_clsact() && is_unused {
+            true => filter::remove_clsact(self.interface),
+            false => Ok(()),
         }
     }
 
@@ -250,7 +270,7 @@ impl<'a> Site<'a> {
             return earlier.hang(self.interface);
         }
         let now = filter::look(self.interface)?;
-        if now.ours.is_some() {
+        if now.ours().is_some() {
             program.take_down(self.interface)?;
         }
         if now.has_clsact && !self.filters.has_clsact {

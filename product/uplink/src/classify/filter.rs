@@ -1,11 +1,13 @@
-//! Where the program hangs: as a filter at the egress of the interface's `clsact`, beside the filters of others.
+//! What hangs at an interface, and whether it is ours.
 //!
-//! Unlike a TCX link a filter lives on when the process that made it ends, and goes with its interface. Ours is known by
-//! its place and the name of its program. It lets the filters after it have their say; one before it that
-//! ends the search (as `tc` filters with action `ok` do) keeps packets from it.
+//! Where the kernel has TCX the program is the first there (tcx.rs), else a filter at the egress of the interface's `clsact`,
+//! beside the filters of others. Both live on when the process that made them ends, and go with the interface. Ours is known
+//! by the name of its program, and as a filter by its place too. It lets those after it have their say; a filter before it
+//! that ends the search (as `tc` filters with action `ok` do) keeps packets from it.
 
 use std::io;
 
+use super::{program, tcx};
 use crate::netlink::{Socket, attribute, u32_at};
 use crate::tc::{RTM_DELQDISC, RTM_GETQDISC, TCA_KIND, TCA_OPTIONS, TCM_BYTES, kind_and_options, tcm};
 use crate::{Error, Interface};
@@ -31,20 +33,48 @@ pub struct Filters {
     pub has_clsact: bool,
     /// Is an `ingress` qdisc in its place? A program meant for what leaves would hang there at what comes in.
     pub has_ingress: bool,
-    /// The number of our program.
-    pub ours: Option<u32>,
+    /// The numbers of our programs, the first to run before the rest: more than one where an attach was ended half way.
+    pub at_tcx: Vec<u32>,
+    pub at_clsact: Option<u32>,
     /// Is there a filter that is not ours?
     pub has_others: bool,
     /// Is our place taken by somebody else's?
     pub is_taken: bool,
-    /// Those of others on what leaves, by kind and place: before ours, and after it.
+    /// Those of others on what leaves, by kind and place: before ours as a filter, and after it.
     pub before: Vec<String>,
     pub after: Vec<String>,
+    /// Programs of others at TCX, before ours and after it.
+    pub tcx_before: Vec<u32>,
+    pub tcx_after: Vec<u32>,
+}
+
+impl Filters {
+    /// The number of our program, the first that sees a packet.
+    pub fn ours(&self) -> Option<u32> {
+        self.at_tcx.first().copied().or(self.at_clsact)
+    }
 }
 
 pub fn look(interface: &Interface) -> Result<Filters, Error> {
     let doing = format!("reading the filters of {}", interface.name);
-    inspect(interface.index).map_err(|error| Error::kernel(&doing, error))
+    let mut found = inspect(interface.index).map_err(|error| Error::kernel(&doing, error))?;
+    let programs = tcx::programs(interface.index).map_err(|error| Error::kernel(&doing, error))?;
+    let has_tcx = programs.is_some();
+    for id in programs.unwrap_or_default() {
+        match program::is_ours(id)? {
+            true => found.at_tcx.push(id),
+            false if found.at_tcx.is_empty() => found.tcx_before.push(id),
+            false => found.tcx_after.push(id),
+        }
+    }
+    let will_be_first = has_tcx && found.ours().is_none();
+    if will_be_first {
+        found.tcx_after = std::mem::take(&mut found.tcx_before);
+    }
+    if will_be_first || !found.at_tcx.is_empty() {
+        found.after.splice(..0, std::mem::take(&mut found.before));
+    }
+    Ok(found)
 }
 
 fn inspect(interface: u32) -> io::Result<Filters> {
@@ -62,7 +92,7 @@ fn inspect(interface: u32) -> io::Result<Filters> {
             }
             let is_our_place = parent == EGRESS && info >> 16 == PRIORITY;
             match our_program(reply) {
-                Some(id) if is_our_place && handle == HANDLE => found.ours = Some(id),
+                Some(id) if is_our_place && handle == HANDLE => found.at_clsact = Some(id),
                 _ => {
                     found.has_others = true;
                     found.is_taken |= is_our_place;

@@ -13,6 +13,7 @@ mod filter;
 mod program;
 mod record;
 mod settings;
+mod tcx;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -23,6 +24,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use sched::policy::ClientShareSpec;
 use units::Rate;
 
+use crate::device::{Link, links};
 use crate::netlink::Socket;
 use crate::{Error, Interface};
 use program::{Program, TOLD_MAP};
@@ -68,6 +70,7 @@ pub struct Clients {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attached {
     pub interface: Interface,
+    pub place: Place,
     /// `None` for one of another version of weir.
     pub settings: Option<Settings>,
     pub facts: Facts,
@@ -81,14 +84,48 @@ impl Attached {
     }
 }
 
+/// Where a classifier hangs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The first program at TCX.
+    Tcx,
+    Clsact,
+}
+
+impl Place {
+    pub fn name(self) -> &'static str {
+        match self {
+            Place::Tcx => "tcx",
+            Place::Clsact => "clsact",
+        }
+    }
+
+    /// Where attaching to this interface hangs one.
+    pub fn of_new(interface: &Interface) -> Result<Place, Error> {
+        let programs = tcx::programs(interface.index);
+        let programs =
+            programs.map_err(|error| Error::kernel(&format!("looking for TCX at {}", interface.name), error))?;
+        Ok(if programs.is_some() { Place::Tcx } else { Place::Clsact })
+    }
+}
+
 /// Every classifier of ours in this network namespace.
 pub fn list() -> Result<Vec<Attached>, Error> {
     let doing = "looking for classifiers";
-    let indices = Socket::open().and_then(|mut netlink| filter::beside_root(&mut netlink));
+    let has_programs = |index| tcx::programs(index).map(|programs| programs.is_some_and(|ids| !ids.is_empty()));
+    let candidates = || {
+        let beside_root = filter::beside_root(&mut Socket::open()?)?;
+        let mut found = Vec::new();
+        for Link { interface, .. } in links()? {
+            if beside_root.iter().any(|(index, _)| *index == interface.index) || has_programs(interface.index)? {
+                found.push(interface);
+            }
+        }
+        Ok(found)
+    };
     let mut found = Vec::new();
-    for (index, _) in indices.map_err(|error| Error::kernel(doing, error))? {
+    for interface in candidates().map_err(|error| Error::kernel(doing, error))? {
         // An interface that has gone meanwhile has none.
-        let Ok(interface) = Interface::named(index) else { continue };
         match find(&interface) {
             Err(_) if interface.check().is_err() => {}
             classifier => found.extend(classifier?),
@@ -99,11 +136,13 @@ pub fn list() -> Result<Vec<Attached>, Error> {
 
 /// The classifier of ours at this interface.
 pub fn find(interface: &Interface) -> Result<Option<Attached>, Error> {
-    let Some(id) = filter::look(interface)?.ours else { return Ok(None) };
+    let there = filter::look(interface)?;
+    let Some(id) = there.ours() else { return Ok(None) };
     let program = Program::open(id)?;
     let settings = program.settings()?.and_then(|bytes| Settings::from_bytes(&bytes));
     Ok(Some(Attached {
         interface: interface.clone(),
+        place: if there.at_tcx.is_empty() { Place::Clsact } else { Place::Tcx },
         settings,
         facts: program.facts,
         counters: Counters::read(&program)?,
@@ -114,7 +153,7 @@ pub fn find(interface: &Interface) -> Result<Option<Attached>, Error> {
 /// connection's file descriptor (`int`) and whose value two 64-bit offsets in the bytes sent on the connection since it
 /// was accepted, where the response begins and where it ends. `None` where no classifier hangs.
 pub fn told_map(interface: &Interface) -> Result<Option<OwnedFd>, Error> {
-    let Some(id) = filter::look(interface)?.ours else { return Ok(None) };
+    let Some(id) = filter::look(interface)?.ours() else { return Ok(None) };
     let program = Program::open(id)?;
     let map = program.map(TOLD_MAP).map(|map| map.as_fd().try_clone_to_owned()).transpose();
     map.map_err(|error| Error::kernel("reading the classifier", error))

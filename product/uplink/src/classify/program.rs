@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, ObjectBuilder, TC_EGRESS, TcHook};
 
-use super::filter::{HANDLE, NAME, PRIORITY};
+use super::filter::{self, HANDLE, NAME, PRIORITY};
+use super::tcx;
 use crate::constants::SETTINGS_BYTES;
 use crate::{Error, Interface};
 
@@ -91,19 +92,40 @@ impl Program {
         Ok(Program { fd, maps, facts })
     }
 
-    /// Hangs it at the interface's egress, making the clsact if there is none, and taking the place of an earlier one of ours.
+    /// Hangs it at the interface's egress in the place of an earlier one of ours: as the first where the kernel has TCX, else in
+    /// the clsact, which it makes if there is none.
     pub fn hang(&self, interface: &Interface) -> Result<(), Error> {
         let doing = format!("hanging the classifier at {}", interface.name);
+        let there = tcx::programs(interface.index).map_err(|error| Error::kernel(&doing, error))?;
+        if let Some(there) = there {
+            if !there.contains(&self.facts.id) {
+                tcx::attach_first(self.fd.as_fd(), interface.index).map_err(|error| Error::kernel(&doing, error))?;
+            }
+            return self.take_down_but(interface, Some(self.facts.id));
+        }
         let mut hook = hook(self.fd.as_fd(), interface);
         hook.create().map_err(|error| failure(&doing, "root or CAP_NET_ADMIN", error))?;
         hook.replace(true).attach().map_err(|error| failure(&doing, "root or CAP_NET_ADMIN", error))?;
         Ok(())
     }
 
-    /// Takes whatever program of ours hangs at the interface away.
+    /// Takes whatever programs of ours hang at the interface away.
     pub fn take_down(&self, interface: &Interface) -> Result<(), Error> {
+        self.take_down_but(interface, None)
+    }
+
+    fn take_down_but(&self, interface: &Interface, kept: Option<u32>) -> Result<(), Error> {
         let doing = format!("taking the classifier from {}", interface.name);
-        hook(self.fd.as_fd(), interface).detach().map_err(|error| failure(&doing, "root or CAP_NET_ADMIN", error))
+        let there = filter::look(interface)?;
+        for id in there.at_tcx.into_iter().filter(|id| Some(*id) != kept) {
+            let program = libbpf_rs::Program::fd_from_id(id).map_err(|error| failure(&doing, BY_NUMBER, error))?;
+            tcx::detach(program.as_fd(), interface.index).map_err(|error| Error::kernel(&doing, error))?;
+        }
+        if there.at_clsact.is_some() {
+            let detached = hook(self.fd.as_fd(), interface).detach();
+            detached.map_err(|error| failure(&doing, "root or CAP_NET_ADMIN", error))?;
+        }
+        Ok(())
     }
 
     pub fn settings(&self) -> Result<Option<Vec<u8>>, Error> {
@@ -173,19 +195,20 @@ fn is_privileged() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Does the program with this number go by our name? One that has gone meanwhile does not.
+pub fn is_ours(id: u32) -> Result<bool, Error> {
+    let program = match libbpf_rs::Program::fd_from_id(id) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        program => program.map_err(|error| failure(OPENING, BY_NUMBER, error))?,
+    };
+    let info = raw_info(program.as_fd(), &mut []).map_err(|error| Error::kernel(OPENING, error))?;
+    Ok(info.name.iter().map(|letter| *letter as u8).take_while(|letter| *letter != 0).eq(NAME.bytes()))
+}
+
 /// What the kernel says of a program, and the numbers of its maps.
 fn info(program: BorrowedFd<'_>) -> std::io::Result<(Facts, Vec<u32>)> {
     let mut ids = [0u32; MAPS_MAX];
-    // SAFETY: `bpf_prog_info` holds integers only, of which all zeros is a value.
-    let mut info: libbpf_sys::bpf_prog_info = unsafe { MaybeUninit::zeroed().assume_init() };
-    info.map_ids = ids.as_mut_ptr() as u64;
-    info.nr_map_ids = MAPS_MAX as u32;
-    let mut bytes = size_of_val(&info) as u32;
-    // SAFETY: the kernel writes at most `bytes` to `info`, and at most `nr_map_ids` numbers to `ids`; both live on.
-    let status = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut bytes) };
-    if status < 0 {
-        return Err(std::io::Error::from_raw_os_error(-status));
-    }
+    let info = raw_info(program, &mut ids)?;
     let facts = Facts {
         id: info.id,
         instructions: info.xlated_prog_len / 8,
@@ -194,6 +217,25 @@ fn info(program: BorrowedFd<'_>) -> std::io::Result<(Facts, Vec<u32>)> {
         run_time_ns: info.run_time_ns,
     };
     Ok((facts, ids[..(info.nr_map_ids as usize).min(MAPS_MAX)].to_vec()))
+}
+
+#[cfg(test)]
+pub fn runs(program: BorrowedFd<'_>) -> u64 {
+    raw_info(program, &mut []).unwrap().run_cnt
+}
+
+fn raw_info(program: BorrowedFd<'_>, ids: &mut [u32]) -> std::io::Result<libbpf_sys::bpf_prog_info> {
+    // SAFETY: `bpf_prog_info` holds integers only, of which all zeros is a value.
+    let mut info: libbpf_sys::bpf_prog_info = unsafe { MaybeUninit::zeroed().assume_init() };
+    info.map_ids = ids.as_mut_ptr() as u64;
+    info.nr_map_ids = ids.len() as u32;
+    let mut bytes = size_of_val(&info) as u32;
+    // SAFETY: the kernel writes at most `bytes` to `info`, and at most `nr_map_ids` numbers to `ids`; both live on.
+    let status = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut bytes) };
+    if status < 0 {
+        return Err(std::io::Error::from_raw_os_error(-status));
+    }
+    Ok(info)
 }
 
 #[cfg(test)]

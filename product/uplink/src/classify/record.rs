@@ -58,14 +58,14 @@ pub fn lost() -> Result<Vec<Lost>, Error> {
     let mut lost = Vec::new();
     for kept in leftovers::interfaces(KIND).map_err(|error| Error::kernel("looking for classifiers", error))? {
         match (Interface::named(kept.index), Interface::by_name(&kept.name)) {
-            (Ok(interface), _) if read(&interface).is_some() && filter::look(&interface)?.ours.is_none() => {
+            (Ok(interface), _) if read(&interface).is_some() && filter::look(&interface)?.ours().is_none() => {
                 let what = cure(
                     &interface,
-                    "the classifier is gone: somebody removed its clsact, or an attach was ended half way",
+                    "the classifier is gone: somebody removed it or its clsact, or an attach was ended half way",
                 );
                 lost.push(Lost { interface, what });
             }
-            (Err(_), Ok(interface)) if filter::look(&interface)?.ours.is_none() => {
+            (Err(_), Ok(interface)) if filter::look(&interface)?.ours().is_none() => {
                 let what = cure(&interface, "the interface was made anew, without classifier and bands");
                 lost.push(Lost { interface, what });
             }

@@ -127,7 +127,7 @@ impl Verdict {
             Verdict::NoTraffic => Some("no traffic seen yet; `weir attach --list` tells later".to_string()),
             Verdict::NotSeen(sent) => Some(format!(
                 "nothing is ordered: of {sent} packets that left, none was of a response from port {ports}; attach where the server's packets leave \
-                 (not below a tunnel or a container's veth), with --port for its ports, and look for programs before weir's: `tc filter show dev {name} egress`"
+                 (not below a tunnel or a container's veth), with --port for its ports, and look for programs before weir's: `bpftool net show dev {name}`, `tc filter show dev {name} egress`"
             )),
             Verdict::NoSocket(packets) => Some(format!(
                 "nothing is ordered: {packets} packets from port {ports} belong to no server on this host; where they come from a container attach inside it \

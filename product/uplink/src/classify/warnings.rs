@@ -2,18 +2,16 @@
 
 use std::fs;
 
-use super::filter;
+use super::filter::{self, Filters};
 use crate::Interface;
 use crate::device::links;
-
-/// Programs told of; there are seldom more than two.
-const PROGRAMS_MAX: usize = 16;
 
 /// A line for each, with its cure; what cannot be found out is no reason for one.
 pub fn warnings(interface: &Interface) -> Vec<String> {
     let name = &interface.name;
     let mut said = Vec::new();
     let filters = filter::look(interface).unwrap_or_default();
+    let Filters { tcx_before, tcx_after, .. } = &filters;
     if !filters.before.is_empty() {
         said.push(format!(
             "{} before weir's on {name}: what ends there (`ok`, TC_ACT_OK) is not ordered; give it a pref above {} (`tc filter show dev {name} egress`)",
@@ -27,10 +25,14 @@ pub fn warnings(interface: &Interface) -> Vec<String> {
             filters.after.join(", ")
         ));
     }
-    let programs = tcx_programs(interface);
-    if !programs.is_empty() {
+    if !tcx_before.is_empty() {
         said.push(format!(
-            "TCX programs {programs:?} run before weir's on {name}: what they end with TCX_PASS is not ordered, with TCX_NEXT it is (`bpftool net show dev {name}`)"
+            "TCX programs {tcx_before:?} run before weir's on {name}: what they end with TCX_PASS is not ordered; `weir attach {name}` puts weir's first (`bpftool net show dev {name}`)"
+        ));
+    }
+    if !tcx_after.is_empty() {
+        said.push(format!(
+            "TCX programs {tcx_after:?} run after weir's on {name}: if one sets a packet's priority, weir's order is lost (`bpftool net show dev {name}`)"
         ));
     }
     if let Some(bridge) = container_bridge(interface) {
@@ -39,23 +41,6 @@ pub fn warnings(interface: &Interface) -> Vec<String> {
         ));
     }
     said
-}
-
-/// The numbers of the programs at the interface's TCX hook for what leaves; none before Linux 6.6.
-fn tcx_programs(interface: &Interface) -> Vec<u32> {
-    let mut ids = [0u32; PROGRAMS_MAX];
-    let mut options = libbpf_sys::bpf_prog_query_opts {
-        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
-        prog_ids: ids.as_mut_ptr(),
-        ..Default::default()
-    };
-    options.__bindgen_anon_1.count = PROGRAMS_MAX as u32;
-    let index = interface.index as i32;
-    // SAFETY: the kernel writes at most `count` numbers to `ids`, which lives on, and libbpf nothing beyond `sz` of `options`.
-    let status = unsafe { libbpf_sys::bpf_prog_query_opts(index, libbpf_sys::BPF_TCX_EGRESS, &mut options) };
-    // SAFETY: both members of the union are the same number.
-    let count = if status < 0 { 0 } else { unsafe { options.__bindgen_anon_1.count } };
-    ids[..(count as usize).min(PROGRAMS_MAX)].to_vec()
 }
 
 /// Another interface, a bridge, where this host forwards.

@@ -2,7 +2,7 @@
 
 mod show;
 
-use ::uplink::classify::{self, Classify, Clients, Cuts, Policy, Promotion, Settings, Target};
+use ::uplink::classify::{self, Classify, Clients, Cuts, Place, Policy, Promotion, Settings, Target};
 use ::uplink::tree::{self, Kind};
 use ::uplink::{Error, Interface};
 use clap::ValueEnum;
@@ -123,7 +123,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
         crate::uplink::warn_of_prio(tree);
     }
     let watch = || if args.no_watch { Ok(None) } else { classify::watch(&interface).map(Some) };
-    show::attached(&interface, &attached, tree.as_ref(), args.json, watch)
+    show::attached(&interface, Place::of_new(&interface)?, &attached, tree.as_ref(), args.json, watch)
 }
 
 fn detach(interface: &Interface, json: bool) -> Result<(), Failure> {

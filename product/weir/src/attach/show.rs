@@ -1,6 +1,6 @@
 //! Attached classifiers, for people and for programs.
 
-use ::uplink::classify::{self, Attached, BandCounters, Lost, Policy, Preview, Settings, Share, Verdict};
+use ::uplink::classify::{self, Attached, BandCounters, Lost, Place, Policy, Preview, Settings, Share, Verdict};
 use ::uplink::tree::{self, Plan, Tree};
 use ::uplink::{Error, Interface};
 use cli::Failure;
@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 /// What was attached, and what watching it comes to: in text at once and when that is known.
 pub fn attached(
     interface: &Interface,
+    place: Place,
     settings: &Settings,
     tree: Option<&Tree>,
     json: bool,
@@ -16,13 +17,13 @@ pub fn attached(
 ) -> Result<(), Failure> {
     let (name, plan) = (&interface.name, tree.map(|tree| &tree.plan));
     if json {
-        let mut object = described(interface, settings);
+        let mut object = described(interface, place, settings);
         object.insert("tree".into(), plan.map_or(Value::Null, described_tree));
         judge(&mut object, name, settings, watch()?);
         return crate::uplink::print(&format!("{}\n", Value::Object(object)));
     }
     let tree = plan.map_or("no tree".to_string(), heading);
-    crate::uplink::print(&format!("weir: {name}: {}; {tree}\n", said(settings)))?;
+    crate::uplink::print(&format!("weir: {name}: {}; {tree}\n", said(place, settings)))?;
     match watch()? {
         Some(verdict) if verdict.is_bad() => {
             eprintln!("weir: warning: {name}: {}", verdict.said(name, settings).unwrap_or_default());
@@ -43,7 +44,7 @@ fn judge(object: &mut Map<String, Value>, name: &str, settings: &Settings, verdi
 
 pub fn preview(interface: &Interface, preview: &Preview, json: bool) -> Result<(), Failure> {
     if json {
-        let mut object = described(interface, &preview.settings);
+        let mut object = described(interface, preview.place, &preview.settings);
         object.insert("tree".into(), described_tree(&preview.tree));
         object.insert("replaces_classifier".into(), preview.is_again.into());
         object.insert("dry_run".into(), true.into());
@@ -54,7 +55,7 @@ pub fn preview(interface: &Interface, preview: &Preview, json: bool) -> Result<(
 
 pub fn would(preview: &Preview) -> String {
     let verb = if preview.is_again { "would replace the classifier by" } else { "would attach" };
-    format!("{verb} {}; {}", said(&preview.settings), heading(&preview.tree))
+    format!("{verb} {}; {}", said(preview.place, &preview.settings), heading(&preview.tree))
 }
 
 /// What is attached, and what was and has lost its classifier.
@@ -78,7 +79,7 @@ fn table(attached: &Attached) -> String {
             "{name}: a classifier of another version of weir; run `weir attach {name} ...` or `weir attach --detach {name}`\n"
         );
     };
-    let mut text = format!("{name}: {}\n", said(settings));
+    let mut text = format!("{name}: {}\n", said(attached.place, settings));
     if let Some(missing) = attached.missing() {
         text += &format!("{name}: {missing}\n");
     } else if let Some(said) = looked_at(attached).and_then(|verdict| verdict.said(name, settings)) {
@@ -136,13 +137,17 @@ fn what(settings: &Settings, band: usize) -> Option<String> {
     }
 }
 
-fn said(settings: &Settings) -> String {
+fn said(place: Place, settings: &Settings) -> String {
     let ports: Vec<String> = settings.ports.iter().map(u16::to_string).collect();
     let (policy, target) = (settings.policy.name(), settings.target.name());
     let share = settings.share.map_or("each response for itself".to_string(), |share| {
         format!("a client {:.1} MB ahead of its share stands behind the others", share.allowance_bytes as f64 / 1e6)
     });
-    format!("{policy} into {target} for port {}; {share}", ports.join(","))
+    let place = match place {
+        Place::Tcx => "at TCX",
+        Place::Clsact => "at clsact",
+    };
+    format!("{policy} into {target} for port {}, {place}; {share}", ports.join(","))
 }
 
 fn heading(plan: &Plan) -> String {
@@ -154,9 +159,10 @@ fn described_tree(plan: &Plan) -> Value {
     json!({ "kind": plan.kind.name(), "rate_bits_per_s": plan.rate.bits_per_s(), "band_count": plan.bands })
 }
 
-fn described(interface: &Interface, settings: &Settings) -> Map<String, Value> {
+fn described(interface: &Interface, place: Place, settings: &Settings) -> Map<String, Value> {
     let Value::Object(object) = json!({
         "interface": interface.name,
+        "place": place.name(),
         "policy": settings.policy.name(),
         "into": settings.target.name(),
         "promotion": settings.promotion.name(),
@@ -177,7 +183,7 @@ fn counted(attached: &Attached) -> Value {
     let (counters, facts) = (&attached.counters, &attached.facts);
     let mut object = match &attached.settings {
         Some(settings) => {
-            let mut object = described(&attached.interface, settings);
+            let mut object = described(&attached.interface, attached.place, settings);
             judge(&mut object, &attached.interface.name, settings, looked_at(attached));
             object
         }

@@ -1,6 +1,215 @@
 //! What attaching and detaching leave.
 
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+
 use super::*;
+
+/// At TCX, where this kernel has it, and as if it had not.
+fn at_each_place(test: fn(Place)) {
+    for place in [Place::Tcx, Place::Clsact] {
+        in_own_network(move || {
+            tcx::IS_OFF.set(place == Place::Clsact);
+            match Place::of_new(&lo()).unwrap() == place {
+                true => test(place),
+                false => println!("SKIPPED: this kernel has no TCX"),
+            }
+        });
+    }
+}
+
+/// With TCX alone.
+fn at_tcx(test: fn(Interface)) {
+    in_own_network(move || match Place::of_new(&lo()).unwrap() {
+        Place::Tcx => test(lo()),
+        Place::Clsact => println!("SKIPPED: this kernel has no TCX"),
+    });
+}
+
+/// A command that is none of tc's.
+const LOSE_PROGRAM: &str = "lose the program";
+
+/// What somebody does by hand.
+fn remove(interface: &Interface, command: &str) {
+    let at_tcx = filter::look(interface).unwrap().at_tcx;
+    match command {
+        LOSE_PROGRAM if at_tcx.is_empty() => run(&format!("tc qdisc del dev {} clsact", interface.name)),
+        LOSE_PROGRAM => at_tcx.into_iter().for_each(|id| {
+            let program = libbpf_rs::Program::fd_from_id(id).unwrap();
+            tcx::detach(program.as_fd(), interface.index).unwrap();
+        }),
+        _ => run(command),
+    }
+}
+
+const TCX_NEXT: i32 = -1;
+const TCX_PASS: i32 = 0;
+
+/// A program of somebody else's that returns this.
+fn foreign_program(returned: i32) -> OwnedFd {
+    let instruction = |code, imm| libbpf_sys::bpf_insn { code, imm, ..Default::default() };
+    // r0 = returned; exit
+    let program = [instruction(0xb7, returned), instruction(0x95, 0)];
+    // SAFETY: the strings end with a zero, and libbpf reads as many instructions as are told; all live through the call.
+    let fd = unsafe {
+        libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
+            c"foreign".as_ptr(),
+            c"GPL".as_ptr(),
+            program.as_ptr(),
+            program.len() as libbpf_sys::size_t,
+            std::ptr::null_mut(),
+        )
+    };
+    assert!(fd >= 0, "{}", std::io::Error::from_raw_os_error(-fd));
+    // SAFETY: the kernel just made this descriptor for us.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Responses that the classifier saw out of one.
+fn seen(interface: &Interface) -> u64 {
+    let site = Site { interface: interface.clone() };
+    site.during(|| Pair::new("127.0.0.1").answer(&[&plain(500)])).responses
+}
+
+/// Also before those that were there first, and after another has gone before it, by attaching again.
+#[test]
+fn the_classifier_is_first_at_tcx() {
+    at_tcx(|interface| {
+        let (pass, next) = (foreign_program(TCX_PASS), foreign_program(TCX_NEXT));
+        tcx::attach_first(pass.as_fd(), interface.index).unwrap();
+        attach(&interface, &wanted(Policy::Las)).unwrap();
+        assert_eq!(seen(&interface), 1);
+        let warned = || warnings(&interface).join(";");
+        assert!(warned().contains("run after weir's on lo"), "{}", warned());
+        // One that passes on does no harm.
+        tcx::attach_first(next.as_fd(), interface.index).unwrap();
+        assert_eq!(seen(&interface), 1);
+        tcx::detach(pass.as_fd(), interface.index).unwrap();
+        tcx::attach_first(pass.as_fd(), interface.index).unwrap();
+        assert_eq!(seen(&interface), 0);
+        assert!(warned().contains("run before weir's on lo"), "{}", warned());
+        attach(&interface, &wanted(Policy::Las)).unwrap();
+        assert_eq!(seen(&interface), 1);
+        let there = filter::look(&interface).unwrap();
+        assert_eq!((there.at_tcx.len(), there.tcx_before.len(), there.tcx_after.len()), (1, 0, 2));
+        assert!(detach(&interface).unwrap());
+        assert_eq!(tcx::programs(interface.index).unwrap().unwrap().len(), 2);
+    });
+}
+
+/// A packet of a response goes on to the programs and the filters after it.
+#[test]
+fn those_after_the_classifier_still_run() {
+    at_tcx(|interface| {
+        // SAFETY: no memory is touched; the descriptor that is made is ours.
+        let stats = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
+        assert!(stats >= 0);
+        // SAFETY: as above; while it is open, runs are counted.
+        let _stats = unsafe { OwnedFd::from_raw_fd(stats) };
+        let (program, last) = (foreign_program(TCX_NEXT), foreign_program(TCX_PASS));
+        tcx::attach_first(program.as_fd(), interface.index).unwrap();
+        attach(&interface, &wanted(Policy::Las)).unwrap();
+        run("tc qdisc add dev lo clsact");
+        let mut hook = libbpf_rs::TcHook::new(last.as_fd());
+        hook.ifindex(interface.index as i32).attach_point(libbpf_rs::TC_EGRESS).handle(1).priority(7).attach().unwrap();
+        let runs = || [&program, &last].map(|program| program::runs(program.as_fd()));
+        let before = runs();
+        assert_eq!(seen(&interface), 1);
+        let after = runs();
+        let [at_tcx, at_clsact] = [after[0] - before[0], after[1] - before[1]];
+        assert!(at_tcx > 0 && at_tcx == at_clsact, "{at_tcx} {at_clsact}");
+    });
+}
+
+/// As an earlier version did.
+fn attach_to_clsact(interface: &Interface) -> Settings {
+    tcx::IS_OFF.set(true);
+    let settings = attach(interface, &wanted(Policy::Las)).unwrap();
+    tcx::IS_OFF.set(false);
+    assert!(settings.made_clsact);
+    settings
+}
+
+#[test]
+fn a_classifier_in_the_clsact_moves_to_tcx() {
+    at_tcx(|interface| {
+        let is_clean = || filter::look(&interface).unwrap() == filter::Filters::default();
+        // Detached where it is.
+        attach_to_clsact(&interface);
+        let all = list().unwrap();
+        assert_eq!((all.len(), all[0].place), (1, Place::Clsact));
+        assert!(detach(&interface).unwrap() && is_clean());
+        // Attached again, it moves, and what had been made for it goes.
+        attach_to_clsact(&interface);
+        let settings = attach(&interface, &wanted(Policy::Las)).unwrap();
+        assert!(settings.made_tree && !settings.made_clsact);
+        let there = filter::look(&interface).unwrap();
+        assert_eq!((there.at_tcx.len(), there.at_clsact, there.has_clsact), (1, None, false));
+        assert!(detach(&interface).unwrap() && is_clean());
+        // So does an empty one that an attach made and was ended.
+        record::write(&interface, record::Made { tree: false, empty_clsact: true }).unwrap();
+        run("tc qdisc add dev lo clsact");
+        attach(&interface, &wanted(Policy::Las)).unwrap();
+        assert!(!filter::look(&interface).unwrap().has_clsact);
+        assert!(detach(&interface).unwrap() && is_clean());
+    });
+}
+
+/// When both hung, and when one did.
+#[test]
+fn killed_on_the_way_to_tcx_an_attach_is_undone() {
+    at_tcx(|interface| {
+        for remains in [true, false] {
+            let settings = Settings { made_clsact: false, ..attach_to_clsact(&interface) };
+            record::write(&interface, record::Made { tree: true, empty_clsact: true }).unwrap();
+            let program = program::Program::load(&settings.to_bytes(), None).unwrap();
+            let id = program.facts.id;
+            let program = libbpf_rs::Program::fd_from_id(id).unwrap();
+            tcx::attach_first(program.as_fd(), interface.index).unwrap();
+            if !remains {
+                run("tc filter del dev lo egress");
+            }
+            assert_eq!(list().unwrap().iter().map(|found| found.facts.id).collect::<Vec<_>>(), [id]);
+            assert!(detach(&interface).unwrap());
+            assert_eq!(filter::look(&interface).unwrap(), filter::Filters::default());
+            assert_eq!((tree::find(&interface).unwrap(), lost().unwrap()), (None, vec![]));
+        }
+    });
+}
+
+/// Two of ours, as a kill between hanging the new and taking the old away leaves.
+#[test]
+fn two_classifiers_at_tcx_become_one_or_none() {
+    at_tcx(|interface| {
+        let again = || attach(&interface, &wanted(Policy::Las)).unwrap();
+        let two = || {
+            let program = program::Program::load(&again().to_bytes(), None).unwrap();
+            let program = libbpf_rs::Program::fd_from_id(program.facts.id).unwrap();
+            tcx::attach_first(program.as_fd(), interface.index).unwrap();
+            assert_eq!(filter::look(&interface).unwrap().at_tcx.len(), 2);
+        };
+        two();
+        again();
+        assert_eq!(filter::look(&interface).unwrap().at_tcx.len(), 1);
+        two();
+        assert!(detach(&interface).unwrap());
+        assert_eq!(filter::look(&interface).unwrap(), filter::Filters::default());
+    });
+}
+
+/// TCX needs no qdisc beside the root.
+#[test]
+fn at_tcx_an_ingress_qdisc_is_no_hindrance_and_stays() {
+    at_tcx(|interface| {
+        run("tc qdisc add dev lo handle ffff: ingress");
+        foreign_filter("ingress", 7);
+        attach(&interface, &wanted(Policy::Las)).unwrap();
+        assert_eq!(seen(&interface), 1);
+        assert!(detach(&interface).unwrap());
+        let left = filter::look(&interface).unwrap();
+        assert_eq!(left, filter::Filters { has_ingress: true, has_others: true, ..Default::default() });
+    });
+}
 
 #[test]
 fn cuts_are_learned_from_what_was_sent() {
@@ -22,14 +231,14 @@ fn cuts_are_learned_from_what_was_sent() {
 
 #[test]
 fn attaching_again_replaces_and_detaching_leaves_nothing() {
-    in_own_network(|| {
+    at_each_place(|place| {
         let interface = lo();
         let first = attach(&interface, &wanted(Policy::Las)).unwrap();
-        assert!(first.made_tree && first.made_clsact);
+        assert_eq!((first.made_tree, first.made_clsact), (true, place == Place::Clsact));
         let again = attach(&interface, &Classify { ports: vec![443, 80], ..wanted(Policy::Psjf) }).unwrap();
-        assert!(again.made_tree && again.made_clsact);
+        assert_eq!((again.made_tree, again.made_clsact), (true, place == Place::Clsact));
         let all = list().unwrap();
-        assert_eq!(all.len(), 1);
+        assert_eq!((all.len(), all[0].place), (1, place));
         assert_eq!(all[0].settings.as_ref().unwrap().ports, [80, 443]);
         println!("classify psjf: {:?}", all[0].facts);
         assert!(all[0].facts.instructions < 2000 && all[0].facts.verified_instructions < 200_000);
@@ -49,7 +258,7 @@ fn foreign_filter(side: &str, priority: u32) {
 
 #[test]
 fn the_filters_and_trees_of_others_stay() {
-    in_own_network(|| {
+    at_each_place(|place| {
         let interface = lo();
         tree::up(&interface, &tree::Plan::new(Kind::Htb, "1gbit".parse().unwrap()), false).unwrap();
         run("tc qdisc add dev lo clsact");
@@ -58,19 +267,24 @@ fn the_filters_and_trees_of_others_stay() {
         assert!(!settings.made_tree && !settings.made_clsact);
         assert!(detach(&interface).unwrap());
         let left = filter::look(&interface).unwrap();
-        assert!(left.has_clsact && left.has_others && left.ours.is_none());
+        assert!(left.has_clsact && left.has_others && left.ours().is_none());
         assert!(tree::find(&interface).unwrap().is_some());
         // Somebody else in our place is not pushed out.
         foreign_filter("egress", filter::PRIORITY);
-        let said = attach(&interface, &wanted(Policy::Las)).unwrap_err().to_string();
-        assert!(said.contains("the place of weir's"), "{said}");
+        match attach(&interface, &wanted(Policy::Las)) {
+            Err(error) if place == Place::Clsact => {
+                assert!(error.to_string().contains("the place of weir's"), "{error}")
+            }
+            attached => assert!(attached.is_ok() && place == Place::Tcx),
+        }
     });
 }
 
-/// The kernel takes a filter for what leaves there too, and hangs it at what comes in.
+/// Without TCX: the kernel takes a filter for what leaves there too, and hangs it at what comes in.
 #[test]
 fn an_ingress_qdisc_is_refused_before_anything_is_changed() {
     in_own_network(|| {
+        tcx::IS_OFF.set(true);
         let interface = lo();
         run("tc qdisc add dev lo handle ffff: ingress");
         let said = attach(&interface, &wanted(Policy::Las)).unwrap_err().to_string();
@@ -81,7 +295,7 @@ fn an_ingress_qdisc_is_refused_before_anything_is_changed() {
         // What an earlier version left is seen and taken away, and the ingress stays.
         run("tc qdisc del dev lo ingress");
         attach(&interface, &wanted(Policy::Las)).unwrap();
-        let id = filter::look(&interface).unwrap().ours.unwrap();
+        let id = filter::look(&interface).unwrap().ours().unwrap();
         let program = program::Program::open(id).unwrap();
         run("tc qdisc del dev lo clsact");
         run("tc qdisc add dev lo handle ffff: ingress");
@@ -90,13 +304,13 @@ fn an_ingress_qdisc_is_refused_before_anything_is_changed() {
         assert!(detach(&interface).unwrap());
         assert_eq!(tree::find(&interface).unwrap(), None);
         let left = filter::look(&interface).unwrap();
-        assert!(left.has_ingress && left.ours.is_none(), "{left:?}");
+        assert!(left.has_ingress && left.ours().is_none(), "{left:?}");
     });
 }
 
 #[test]
 fn what_a_killed_attach_left_is_finished_or_removed() {
-    in_own_network(|| {
+    at_each_place(|_| {
         let interface = lo();
         let made = attach(&interface, &wanted(Policy::Las)).unwrap();
         // Killed before the tree was made.
@@ -113,6 +327,7 @@ fn what_a_killed_attach_left_is_finished_or_removed() {
 #[test]
 fn an_empty_clsact_goes_if_an_attach_made_it() {
     in_own_network(|| {
+        tcx::IS_OFF.set(true);
         let interface = lo();
         let has_clsact = || filter::look(&interface).unwrap().has_clsact;
         let left = record::Made { tree: true, empty_clsact: true };
@@ -160,18 +375,18 @@ fn slow() -> Classify {
 /// Whatever of it somebody removed, what is left is told and taken away.
 #[test]
 fn lost_pieces_are_told_and_taken_away() {
-    in_own_network(|| {
+    at_each_place(|_| {
         let weir0 = a_pair();
         let segments = || crate::device::Device::of(&weir0).unwrap().unwrap().gso_max_segs;
         for (removed, what) in [
             ("tc qdisc del dev weir0 root", "removed the bands"),
             ("tc qdisc replace dev weir0 root handle 7: pfifo limit 77", "removed the bands"),
             ("tc qdisc del dev weir0 parent 5745:13", "some of the bands"),
-            ("tc qdisc del dev weir0 clsact", "the classifier is gone"),
+            (LOSE_PROGRAM, "the classifier is gone"),
         ] {
             attach(&weir0, &slow()).unwrap();
             assert_eq!(told(), Vec::<String>::new());
-            run(removed);
+            remove(&weir0, removed);
             let said = told();
             assert!(said.len() == 1 && said[0].contains(what) && said[0].contains("--detach weir0"), "{said:?}");
             assert!(detach(&weir0).unwrap(), "{removed}");
@@ -187,11 +402,11 @@ fn lost_pieces_are_told_and_taken_away() {
 
 #[test]
 fn an_interface_made_anew_is_told_and_forgotten() {
-    in_own_network(|| {
+    at_each_place(|_| {
         let weir0 = a_pair();
         attach(&weir0, &slow()).unwrap();
         // Made whole again, the tree is still one that attaching made.
-        run("tc qdisc del dev weir0 clsact");
+        remove(&weir0, LOSE_PROGRAM);
         assert!(attach(&weir0, &slow()).unwrap().made_tree);
         run("ip link del weir0");
         assert_eq!(told(), Vec::<String>::new());
@@ -204,34 +419,47 @@ fn an_interface_made_anew_is_told_and_forgotten() {
 
 /// They may end the search before weir's, or set another priority after it.
 #[test]
-fn other_filters_and_programs_are_named() {
-    with(wanted(Policy::Las), |site| {
-        let warned = || warnings(&site.interface);
+fn other_filters_are_named() {
+    at_each_place(|place| {
+        let interface = lo();
+        attach(&interface, &wanted(Policy::Las)).unwrap();
+        let warned = || warnings(&interface);
         assert_eq!(warned(), Vec::<String>::new());
+        if place == Place::Tcx {
+            run("tc qdisc add dev lo clsact");
+        }
         foreign_filter("ingress", 7);
         assert_eq!(warned(), Vec::<String>::new());
         foreign_filter("egress", 7);
         foreign_filter("egress", 0xc000);
         let said = warned();
-        assert!(said.len() == 2 && said[0].contains("bpf (pref 7) before") && said[1].contains("after"), "{said:?}");
+        match place {
+            Place::Clsact => {
+                assert!(
+                    said.len() == 2 && said[0].contains("bpf (pref 7) before") && said[1].contains("after"),
+                    "{said:?}"
+                );
+            }
+            Place::Tcx => assert!(said.len() == 1 && said[0].contains("(pref 7), bpf (pref 49152) after"), "{said:?}"),
+        }
     });
 }
 
 /// Taking the tree, or all of it, away by hand is no reason to leave the packets small.
 #[test]
 fn detaching_puts_the_packets_size_back_whoever_removed_the_tree() {
-    in_own_network(|| {
+    at_each_place(|_| {
         let interface = lo();
         let segments = || crate::device::Device::of(&interface).unwrap().unwrap().gso_max_segs;
         let slow = Classify { rate: Some("10mbit".parse().unwrap()), ..wanted(Policy::Las) };
         for removed in [
             &["tc qdisc del dev lo root"][..],
             &["tc qdisc replace dev lo root handle 7: pfifo limit 77"],
-            &["tc qdisc del dev lo root", "tc qdisc del dev lo clsact"],
+            &["tc qdisc del dev lo root", LOSE_PROGRAM],
         ] {
             attach(&interface, &Classify { replace: true, ..slow.clone() }).unwrap();
             assert_eq!(segments(), 1);
-            removed.iter().for_each(|command| run(command));
+            removed.iter().for_each(|command| remove(&interface, command));
             assert!(detach(&interface).unwrap(), "{removed:?}");
             assert_eq!(segments(), 65_535, "{removed:?}");
             assert_eq!(filter::look(&interface).unwrap(), filter::Filters::default());
@@ -269,7 +497,7 @@ fn an_interface_that_goes_or_is_made_anew_is_told_by_name() {
 
 #[test]
 fn a_failure_leaves_the_interface_as_it_was() {
-    in_own_network(|| {
+    at_each_place(|_| {
         let interface = lo();
         run("tc qdisc add dev lo root handle 7: pfifo limit 50");
         let said = attach(&interface, &wanted(Policy::Las)).unwrap_err().to_string();
@@ -288,7 +516,7 @@ fn a_failure_leaves_the_interface_as_it_was() {
 /// Also what only the tree refuses; and the shares are those that will be there.
 #[test]
 fn a_preview_is_what_attaching_does() {
-    in_own_network(|| {
+    at_each_place(|place| {
         let interface = lo();
         let slow = Classify { rate: Some("9500kbit".parse().unwrap()), ..wanted(Policy::Las) };
         for (root, refusal) in [
@@ -305,9 +533,10 @@ fn a_preview_is_what_attaching_does() {
             }
             run("tc qdisc del dev lo root");
         }
-        let Preview { settings, tree, is_again } = preview(&interface, &slow).unwrap();
+        let Preview { settings, tree, is_again, place: planned } = preview(&interface, &slow).unwrap();
         assert_eq!((filter::look(&interface).unwrap(), is_again), (filter::Filters::default(), false));
         assert_eq!(attach(&interface, &slow).unwrap(), settings);
+        assert_eq!([planned, find(&interface).unwrap().unwrap().place], [place, place]);
         assert_eq!(tree::find(&interface).unwrap().unwrap().plan, tree);
     });
 }

@@ -121,6 +121,7 @@ fn without_storage_data_ranks_as_data() {
         let seer = object.progs_mut().find(|program| program.name() == "weir_see").unwrap();
         let mut hook = TcHook::new(seer.as_fd());
         hook.ifindex(interface.index as i32).attach_point(TC_EGRESS).handle(1).priority(u32::from(u16::MAX));
+        hook.create().unwrap();
         hook.attach().unwrap();
         let last = object.maps().find(|map| map.name() == "weir_last").unwrap();
         let last = || last.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
