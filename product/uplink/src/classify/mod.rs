@@ -15,6 +15,7 @@ mod record;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod trips;
 mod verdict;
 mod warnings;
 
