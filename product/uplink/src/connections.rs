@@ -6,7 +6,8 @@
 use std::io;
 
 use crate::Error;
-use crate::netlink::{Body, Socket, attribute, u32_at};
+use crate::TcpInfo;
+use crate::netlink::{Body, Socket, attribute, u32_at, u64_at};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 /// `struct inet_diag_sockid`, a part of both structures below.
@@ -16,9 +17,13 @@ const REQUEST_BYTES: usize = 8 + ID_BYTES;
 /// `struct inet_diag_msg`; attributes follow.
 const MESSAGE_BYTES: usize = 72;
 const STATE_AT: usize = 1;
+/// The other end's address, of 16 bytes (four of IPv4, then zeros), and the kernel's number of the socket.
+const PEER_AT: usize = 4 + 20;
+const COOKIE_AT: usize = 4 + 40;
 const RQUEUE_AT: usize = 4 + ID_BYTES + 4;
 const WQUEUE_AT: usize = RQUEUE_AT + 4;
 const INET_DIAG_MEMINFO: u16 = 1;
+const INET_DIAG_INFO: u16 = 2;
 /// Of `struct inet_diag_meminfo`: memory of what was handed below TCP and has not left (`sk_wmem_alloc`).
 const MEMINFO_BELOW_AT: usize = 12;
 /// All but those in TIME-WAIT, of which a new connection per request leaves thousands, and those only bound, for which the
@@ -91,7 +96,8 @@ pub struct ConnectionWatch {
 impl ConnectionWatch {
     pub fn open(port: u16) -> Result<ConnectionWatch, Error> {
         let netlink = Socket::open_sock_diag().map_err(|error| Error::kernel("listing connections", error))?;
-        Ok(ConnectionWatch { netlink, request: request(port) })
+        let request = request(libc::AF_INET, port, INET_DIAG_MEMINFO, STATES_WANTED);
+        Ok(ConnectionWatch { netlink, request })
     }
 
     pub fn read(&mut self) -> io::Result<Connections> {
@@ -103,12 +109,57 @@ impl ConnectionWatch {
     }
 }
 
-fn request(port: u16) -> Vec<u8> {
+/// What TCP knows of one connection of a server, from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connection {
+    /// No other socket since the machine started has the same.
+    pub cookie: u64,
+    /// The client's address; one of IPv4 has zeros behind it.
+    pub client: [u8; 16],
+    pub info: TcpInfo,
+}
+
+impl Connection {
+    fn of(message: &[u8]) -> Option<Connection> {
+        let info = TcpInfo::from_kernel(attribute(message.get(MESSAGE_BYTES..)?, INET_DIAG_INFO)?);
+        let client = message.get(PEER_AT..PEER_AT + 16)?.try_into().ok()?;
+        Some(Connection { cookie: u64_at(message, COOKIE_AT)?, client, info })
+    }
+}
+
+/// Asks for the connections of some ports, of IPv4 and IPv6, that may send, again and again.
+pub struct SenderWatch {
+    netlink: Socket,
+    requests: Vec<Vec<u8>>,
+}
+
+impl SenderWatch {
+    pub fn open(ports: &[u16]) -> io::Result<SenderWatch> {
+        let states = [State::Established, State::FinWait1, State::CloseWait, State::LastAck, State::Closing];
+        let states = states.iter().fold(0, |states, state| states | 1 << *state as u32);
+        let families = [libc::AF_INET, libc::AF_INET6];
+        let of = |port: &u16| families.map(|family| request(family, *port, INET_DIAG_INFO, states));
+        Ok(SenderWatch { netlink: Socket::open_sock_diag()?, requests: ports.iter().flat_map(of).collect() })
+    }
+
+    pub fn read(&mut self, mut each: impl FnMut(Connection)) -> io::Result<()> {
+        for request in &self.requests {
+            self.netlink.dump(SOCK_DIAG_BY_FAMILY, request, |message| {
+                if let Some(connection) = Connection::of(message) {
+                    each(connection);
+                }
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn request(family: i32, port: u16, extension: u16, states: u32) -> Vec<u8> {
     let mut request = [0u8; REQUEST_BYTES];
-    request[0] = libc::AF_INET as u8;
+    request[0] = family as u8;
     request[1] = libc::IPPROTO_TCP as u8;
-    request[2] = 1 << (INET_DIAG_MEMINFO - 1);
-    request[4..8].copy_from_slice(&STATES_WANTED.to_ne_bytes());
+    request[2] = 1 << (extension - 1);
+    request[4..8].copy_from_slice(&states.to_ne_bytes());
     request[8..10].copy_from_slice(&port.to_be_bytes());
     Body::new(&request).bytes().to_vec()
 }
@@ -157,9 +208,33 @@ mod tests {
         let mut found = Connections::default();
         let message = [1u8; MESSAGE_BYTES];
         for bytes in 0..WQUEUE_AT + 4 {
-            assert_eq!(found.add(&message[..bytes]), None);
+            assert_eq!((found.add(&message[..bytes]), Connection::of(&message[..bytes])), (None, None));
         }
         assert_eq!(found, Connections::default());
         assert!(found.add(&message).is_some() && found.in_state(State::Established) == 1);
+    }
+
+    #[test]
+    fn tells_what_tcp_knows_of_each_connection() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::bind(address).unwrap();
+            let address = listener.local_addr().unwrap();
+            let client = TcpStream::connect(address).unwrap();
+            let mut accepted = listener.accept().unwrap().0;
+            accepted.write_all(&[0; 1000]).unwrap();
+            // The acknowledgement has come when the client has read.
+            (&client).read_exact(&mut [0; 1000]).unwrap();
+            let mut seen = Vec::new();
+            SenderWatch::open(&[address.port()]).unwrap().read(|connection| seen.push(connection)).unwrap();
+            let [Connection { client: peer, info, .. }] = seen[..] else { panic!("{seen:?}") };
+            let octets = match client.local_addr().unwrap().ip() {
+                std::net::IpAddr::V4(ip) => [&ip.octets()[..], &[0; 12]].concat(),
+                std::net::IpAddr::V6(ip) => ip.octets().to_vec(),
+            };
+            assert_eq!(peer[..], octets[..]);
+            let known = crate::tcp_info(&accepted).unwrap();
+            assert_eq!((info.sent_bytes, info.min_rtt_us), (1000, known.min_rtt_us), "{info:?}");
+            assert!(info.min_rtt_us > 0 && info.rtt_us >= info.min_rtt_us, "{info:?}");
+        }
     }
 }

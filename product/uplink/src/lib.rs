@@ -29,7 +29,7 @@ mod told;
 pub mod tree;
 mod tun;
 
-pub use connections::{ConnectionWatch, Connections, State};
+pub use connections::{Connection, ConnectionWatch, Connections, SenderWatch, State};
 pub use error::Error;
 pub use initial_rto::InitialRto;
 pub use interface::Interface;

@@ -10,6 +10,8 @@ pub struct TcpInfo {
     pub unacked_segments: u32,
     /// Smoothed round-trip time, microseconds.
     pub rtt_us: u32,
+    /// Least round-trip time of the last five minutes, microseconds. Zero until one was measured, and on kernels before 4.6.
+    pub min_rtt_us: u32,
     /// Congestion window, segments.
     pub cwnd_segments: u32,
     /// Bytes written to the socket and not yet sent.
@@ -50,6 +52,7 @@ const SND_CWND_AT: usize = 80;
 const BYTES_ACKED_AT: usize = 120;
 const SEGS_OUT_AT: usize = 136;
 const NOTSENT_AT: usize = 144;
+const MIN_RTT_AT: usize = 148;
 const BYTES_SENT_AT: usize = 200;
 const BYTES_RETRANS_AT: usize = 208;
 
@@ -71,26 +74,38 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     if status != 0 {
         return Err(io::Error::last_os_error());
     }
-    // What an older kernel does not know stays zero.
-    let u32_at = |at: usize| u32::from_ne_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
-    let u64_at = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| raw[at + byte]));
-    Ok(TcpInfo {
-        segment_bytes: u32_at(SND_MSS_AT),
-        unacked_segments: u32_at(UNACKED_AT),
-        rtt_us: u32_at(RTT_AT),
-        cwnd_segments: u32_at(SND_CWND_AT),
-        notsent_bytes: u32_at(NOTSENT_AT),
-        // The lowest bit of the byte on little-endian machines, the highest on others: a C bit field.
-        is_delivery_app_limited: raw[FLAGS_AT] & if cfg!(target_endian = "little") { 1 } else { 0x80 } != 0,
-        delivery_rate: u64_at(DELIVERY_RATE_AT),
-        acked_bytes: u64_at(BYTES_ACKED_AT),
-        last_ack_ms: u32_at(LAST_ACK_RECV_AT),
-        retransmitted_bytes: u64_at(BYTES_RETRANS_AT),
-        sent_bytes: u64_at(BYTES_SENT_AT),
-        sent_segments: u32_at(SEGS_OUT_AT),
-        has_timestamps: raw[OPTIONS_AT] & OPTION_TIMESTAMPS != 0,
-        closing_segments: closing_segments(raw[STATE_AT]),
-    })
+    Ok(TcpInfo::from_kernel(&raw))
+}
+
+impl TcpInfo {
+    /// From what a kernel wrote. What an older one does not know stays zero.
+    pub(crate) fn from_kernel(bytes: &[u8]) -> TcpInfo {
+        let mut raw = [0u8; INFO_BYTES];
+        let known = bytes.len().min(INFO_BYTES);
+        raw[..known].copy_from_slice(&bytes[..known]);
+        let u32_at = |at: usize| u32::from_ne_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
+        let u64_at = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| raw[at + byte]));
+        let min_rtt_us = u32_at(MIN_RTT_AT);
+        TcpInfo {
+            segment_bytes: u32_at(SND_MSS_AT),
+            unacked_segments: u32_at(UNACKED_AT),
+            rtt_us: u32_at(RTT_AT),
+            // All ones until it is measured.
+            min_rtt_us: if min_rtt_us == u32::MAX { 0 } else { min_rtt_us },
+            cwnd_segments: u32_at(SND_CWND_AT),
+            notsent_bytes: u32_at(NOTSENT_AT),
+            // The lowest bit of the byte on little-endian machines, the highest on others: a C bit field.
+            is_delivery_app_limited: raw[FLAGS_AT] & if cfg!(target_endian = "little") { 1 } else { 0x80 } != 0,
+            delivery_rate: u64_at(DELIVERY_RATE_AT),
+            acked_bytes: u64_at(BYTES_ACKED_AT),
+            last_ack_ms: u32_at(LAST_ACK_RECV_AT),
+            retransmitted_bytes: u64_at(BYTES_RETRANS_AT),
+            sent_bytes: u64_at(BYTES_SENT_AT),
+            sent_segments: u32_at(SEGS_OUT_AT),
+            has_timestamps: raw[OPTIONS_AT] & OPTION_TIMESTAMPS != 0,
+            closing_segments: closing_segments(raw[STATE_AT]),
+        }
+    }
 }
 
 /// By the states of net/tcp_states.h.

@@ -16,6 +16,7 @@ mod settings;
 mod tcx;
 #[cfg(test)]
 mod tests;
+mod trips;
 mod verdict;
 mod warnings;
 

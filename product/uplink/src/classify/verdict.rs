@@ -1,11 +1,13 @@
 //! Does an attached classifier order anything? What its counters and the tree's come to, and for a few seconds after an
 //! attach whoever watches them.
 
+use std::collections::VecDeque;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use units::{Nanos, Rate};
 
+use super::trips::TripWatch;
 use super::{Settings, find};
 use crate::constants::BAND_DATA_FIRST;
 use crate::queues::QueueWatch;
@@ -20,9 +22,19 @@ const LOOKS_MIN: u64 = 50;
 /// Of the rate: an interface that sends less may have no more to send.
 const LOADED_PERMILLE: u32 = 750;
 /// Of the looks: requests at random that load a link by 75 % have something wait 56 % of the time or more. Beside three downloads on
-/// 10 Mbit/s something waited always at 9.5, and at 10.5, 12 and 15 at 81, 70 and 23 % of the looks: a little too high is not seen.
+/// 10 Mbit/s something waited always at 9.5, and at 10.5, 12 and 15 at 81, 70 and 23 % of the looks: a little too high is seen by round trips alone.
 const WAITING_PERMILLE: u64 = 500;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Lists of connections in the last second, fewer of which tell nothing of their round trips.
+const TRIPS_MIN: u64 = 5;
+/// What the round trips rise by where the line's own queue forms; jitter and a client's late acknowledgements are less.
+const RISE_MIN: Nanos = Nanos::from_millis(20);
+/// Of what waits elsewhere this part at most may be what waits here.
+const HERE_PARTS: u64 = 2;
+/// Round trips are judged by the last second: what waited elsewhere before the attach has to drain first.
+const RECENT: Duration = Duration::from_secs(1);
+/// What is told to try, of what the line delivered: a little too high costs the whole order, a little too low only itself.
+const TRY_PERMILLE: u32 = 950;
 
 /// How long to look.
 struct Patience {
@@ -30,7 +42,7 @@ struct Patience {
     seen: Duration,
     /// From then on, where the interface has little to send.
     light: Duration,
-    /// And where it has much and no queue forms.
+    /// And where it, or a connection, has much: a queue beyond a rate that is little above the line's grows slowly.
     loaded: Duration,
 }
 
@@ -58,6 +70,13 @@ pub struct Sample {
     /// How often somebody looked, and how often packets waited then.
     pub looks: u64,
     pub waiting: u64,
+    /// Bytes that waited, over all looks.
+    pub waiting_bytes: u64,
+    /// Lists of connections of which one had much to send, the rise of their round trips, summed up, and
+    /// what the connections delivered.
+    pub trips: u64,
+    pub rise: Nanos,
+    pub delivered_bytes: u64,
 }
 
 /// What happened between two samples.
@@ -73,6 +92,8 @@ pub enum Verdict {
     NoSocket(u64),
     /// The interface sends at this part of its rate, in thousandths, and nothing waits.
     NoQueue(u32),
+    /// Responses wait elsewhere, for so long, and the line delivered at this rate.
+    Elsewhere { rise: Nanos, delivered: Rate, loaded_permille: u32 },
 }
 
 impl Sample {
@@ -103,6 +124,23 @@ impl Verdict {
         Verdict::Ordered
     }
 
+    /// By the round trips of a second or so; what was delivered is measured from `first` on.
+    pub fn elsewhere(first: &Sample, before: &Sample, after: &Sample, rate: Rate) -> Option<Verdict> {
+        let (trips, looks) = (after.trips - before.trips, after.looks - before.looks);
+        if trips < TRIPS_MIN {
+            return None;
+        }
+        let rise = Nanos((after.rise.0 - before.rise.0) / trips);
+        let here = rate.time_for((after.waiting_bytes - before.waiting_bytes) / looks.max(1));
+        if rise <= RISE_MIN.max(Nanos(here.0.saturating_mul(HERE_PARTS))) {
+            return None;
+        }
+        let ms = u64::try_from(after.since(first).as_millis()).unwrap_or(u64::MAX).max(1);
+        let delivered =
+            Rate::from_bits_per_s((after.delivered_bytes - first.delivered_bytes).saturating_mul(8000) / ms)?;
+        Some(Verdict::Elsewhere { rise, delivered, loaded_permille: loaded_permille(before, after, rate) })
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Ordered => "ordered",
@@ -110,6 +148,7 @@ impl Verdict {
             Verdict::NotSeen(_) => "not seen",
             Verdict::NoSocket(_) => "no socket",
             Verdict::NoQueue(_) => "no queue",
+            Verdict::Elsewhere { .. } => "queue elsewhere",
         }
     }
 
@@ -137,6 +176,18 @@ impl Verdict {
                 "nothing is ordered: no queue forms here though the interface sends at {} % of its rate: the rate is above the line's; attach again with a lower --rate",
                 permille / 10
             )),
+            Verdict::Elsewhere { rise, delivered, loaded_permille } => {
+                // An interface with much to spare may have slow clients and no slow line.
+                let or =
+                    if loaded_permille < LOADED_PERMILLE { ", or the lines of these clients are slow" } else { "" };
+                let tenths = (delivered.permille(TRY_PERMILLE).bits_per_s() / 100_000).max(1);
+                Some(format!(
+                    "nothing is ordered: no queue forms here, responses wait {} ms elsewhere: the rate is above the line's{or}; try --rate {}.{}mbit or so, by what was delivered",
+                    rise.0 / 1_000_000,
+                    tenths / 10,
+                    tenths % 10
+                ))
+            }
         }
     }
 }
@@ -180,30 +231,41 @@ fn watch_for(interface: &Interface, patience: &Patience) -> Result<Verdict, Erro
         }
     }
     let first = start(looking.sample()?);
+    let mut recent = VecDeque::from([first.clone()]);
     loop {
         let now = looking.look()?;
+        while recent.len() > 1 && now.since(&recent[0]) > RECENT {
+            recent.pop_front();
+        }
         let verdict = Verdict::of(&first, &now, rate);
-        let is_light = loaded_permille(&first, &now, rate) < LOADED_PERMILLE || has_queue(&first, &now);
+        let has_no_socket = matches!(verdict, Verdict::NoSocket(_));
+        let elsewhere = Verdict::elsewhere(&first, &recent[0], &now, rate).filter(|_| !has_no_socket);
+        let is_light = now.trips == first.trips && loaded_permille(&first, &now, rate) < LOADED_PERMILLE;
         let enough = if is_light { patience.light } else { patience.loaded };
         // A ranked tree was looked at too shortly for a queue to be missed.
-        if now.since(&first) > enough || matches!(verdict, Verdict::NoSocket(_)) || tree.plan.kind == Kind::Ranked {
-            return Ok(verdict);
+        if now.since(&first) > enough || has_no_socket || tree.plan.kind == Kind::Ranked {
+            return Ok(elsewhere.unwrap_or(verdict));
         }
+        recent.push_back(now);
     }
 }
 
 struct Looking<'a> {
     interface: &'a Interface,
     queues: QueueWatch,
+    trips: TripWatch,
     began: Instant,
     looks: u64,
     waiting: u64,
+    waiting_bytes: u64,
 }
 
 impl Looking<'_> {
     fn new(interface: &Interface) -> Result<Looking<'_>, Error> {
         let queues = QueueWatch::open(&interface.name)?;
-        Ok(Looking { interface, queues, began: Instant::now(), looks: 0, waiting: 0 })
+        let settings = find(interface)?.and_then(|attached| attached.settings);
+        let trips = TripWatch::open(&settings.map(|settings| settings.ports).unwrap_or_default());
+        Ok(Looking { interface, queues, trips, began: Instant::now(), looks: 0, waiting: 0, waiting_bytes: 0 })
     }
 
     fn look(&mut self) -> Result<Sample, Error> {
@@ -217,6 +279,9 @@ impl Looking<'_> {
         let root = self.queues.read().map_err(|error| Error::kernel(&doing, error))?.root;
         self.looks += 1;
         self.waiting += u64::from(root.backlog_packets > 0);
+        self.waiting_bytes += root.backlog_bytes;
+        self.trips.look();
+        let trips = &self.trips.trips;
         let gone = || Error::new(format!("another program took the classifier from {name}"));
         let counters = find(self.interface)?.ok_or_else(gone)?.counters;
         Ok(Sample {
@@ -227,6 +292,10 @@ impl Looking<'_> {
             sent_bytes: root.bytes,
             looks: self.looks,
             waiting: self.waiting,
+            waiting_bytes: self.waiting_bytes,
+            trips: trips.loaded,
+            rise: Nanos(trips.rise_us * 1000),
+            delivered_bytes: trips.delivered_bytes,
         })
     }
 }
@@ -245,6 +314,7 @@ mod tests {
             sent_bytes: 5,
             looks: 5,
             waiting: 5,
+            ..Sample::default()
         };
         let more = Sample {
             at: before.at + Nanos::from_secs(2),
@@ -254,6 +324,7 @@ mod tests {
             sent_bytes: before.sent_bytes + sent_bytes,
             looks: before.looks + 100,
             waiting: before.waiting + waiting,
+            ..Sample::default()
         };
         Verdict::of(&before, &more, "10mbit".parse().unwrap())
     }
@@ -288,5 +359,69 @@ mod tests {
         };
         let verdict = |count| Verdict::of(&start, &looks(count), "10mbit".parse().unwrap());
         assert_eq!((verdict(LOOKS_MIN - 1), verdict(LOOKS_MIN)), (Verdict::Ordered, Verdict::NoQueue(1000)));
+    }
+
+    const TOO_HIGH: [(&str, u64, u64, u64, bool); 6] = [
+        ("10500kbit", 35_040, 1063, 1_229_000, true),
+        ("10500kbit", 82_190, 1568, 1_263_000, true),
+        ("11mbit", 33_350, 564, 1_234_000, true),
+        ("12mbit", 35_890, 733, 1_251_000, true),
+        ("15mbit", 53_810, 0, 1_252_000, false),
+        ("100mbit", 52_000, 0, 1_250_000, false),
+    ];
+
+    /// The last second of a watch at a line of 10 Mbit/s: the rate told, rise in the mean, mean bytes waiting here, bytes sent.
+    fn second(told: &str, rise_us: u64, waiting_bytes: u64, sent_bytes: u64) -> Option<Verdict> {
+        let [before, after] = [1000, 2000].map(|ms| Sample {
+            at: Nanos::from_millis(ms),
+            sent_bytes: sent_bytes * ms / 1000,
+            looks: ms / 25,
+            waiting_bytes: waiting_bytes * ms / 25,
+            trips: ms / 25,
+            rise: Nanos(rise_us * 1000 * (ms / 25)),
+            delivered_bytes: 1180 * ms,
+            ..Sample::default()
+        });
+        Verdict::elsewhere(&Sample::default(), &before, &after, told.parse().unwrap())
+    }
+
+    /// As measured in the set-up of docs/attach.md; above 15mbit what waits and was sent is assumed.
+    #[test]
+    fn round_trips_tell_a_rate_above_the_line() {
+        for (told, rise_us, waiting_bytes, sent_bytes) in [
+            ("8mbit", 14_750, 15_320, 990_000),
+            ("8mbit", 10_810, 9019, 1_002_000),
+            ("9500kbit", 10_010, 8946, 1_186_000),
+            ("10mbit", 9150, 8910, 1_231_000),
+        ] {
+            assert_eq!(second(told, rise_us, waiting_bytes, sent_bytes), None, "{told}");
+        }
+        for (told, rise_us, waiting_bytes, sent_bytes, is_sure) in TOO_HIGH {
+            let verdict = second(told, rise_us, waiting_bytes, sent_bytes);
+            let delivered = Rate::from_bits_per_s(9_440_000).unwrap();
+            let loaded_permille = match verdict {
+                Some(Verdict::Elsewhere { loaded_permille, .. }) => loaded_permille,
+                _ => panic!("{told}: {verdict:?}"),
+            };
+            let rise = Nanos(rise_us * 1000);
+            assert_eq!(verdict, Some(Verdict::Elsewhere { rise, delivered, loaded_permille }), "{told}");
+            assert_eq!(loaded_permille >= LOADED_PERMILLE, is_sure, "{told}");
+        }
+    }
+
+    #[test]
+    fn what_waits_here_explains_round_trips() {
+        // 50 ms of the line wait here.
+        assert_eq!(second("10mbit", 100_000, 62_500, 1_250_000), None);
+        assert!(second("10mbit", 100_001, 62_500, 1_250_000).is_some());
+        assert_eq!(second("10mbit", 20_000, 0, 1_250_000), None);
+        assert!(second("10mbit", 20_001, 0, 1_250_000).is_some());
+        // Too few lists.
+        let after =
+            |trips| Sample { trips, looks: 9, rise: Nanos::from_secs(trips), delivered_bytes: 9, ..Sample::default() };
+        let verdict = |trips| {
+            Verdict::elsewhere(&Sample::default(), &Sample::default(), &after(trips), "10mbit".parse().unwrap())
+        };
+        assert!(verdict(TRIPS_MIN - 1).is_none() && verdict(TRIPS_MIN).is_some());
     }
 }

@@ -1,0 +1,176 @@
+//! Round trips of the connections that send: the evidence of a queue that forms beyond the interface.
+//!
+//! The bands alone cannot tell a rate that is a little above the line's: bursts wait in them either way. What waits in the
+//! line's own queue is in the round trips and not in the bands.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use crate::{Connection, SenderWatch};
+
+/// Clients whose least round trip is remembered, and connections that are followed.
+const CLIENTS_MAX: usize = 1 << 16;
+const CONNECTIONS_MAX: usize = 1 << 16;
+/// Of the time, at most this part goes into listing connections.
+const COST_PARTS: u32 = 10;
+/// Ethernet, IP and TCP with timestamps: what a segment takes on the line beyond its payload.
+const HEAD_BYTES: u64 = 66;
+
+/// Segments under way that are full ones one behind the other, also where no more are to be sent (after losses nothing is).
+const LONG_SEGMENTS: u32 = 8;
+
+/// What the connections came to so far.
+#[derive(Debug, Default)]
+pub struct Trips {
+    /// The least round trip to each client, microseconds.
+    least_us: HashMap<[u8; 16], u32>,
+    /// What each connection of the last list had acknowledged.
+    acked: HashMap<u64, u64>,
+    /// Lists in which one had much to send: its round trips are those of full segments one behind the other, which no client
+    /// acknowledges late.
+    pub loaded: u64,
+    /// By how much the round trips of those lists were above the least, microseconds in all.
+    pub rise_us: u64,
+    /// Acknowledged in all, as it is on the line.
+    pub delivered_bytes: u64,
+    /// What was acknowledged before the first list is of another time.
+    has_begun: bool,
+}
+
+impl Trips {
+    /// One list. What most clients have in common is the line; a single slow one is not it, so the lowest quarter of the clients decides.
+    pub fn take(&mut self, connections: &[Connection]) {
+        let mut acked = HashMap::with_capacity(connections.len());
+        let mut rtt_us: HashMap<[u8; 16], u32> = HashMap::new();
+        let mut is_loaded = false;
+        for Connection { cookie, client, info } in connections {
+            let before = self.acked.get(cookie).copied().unwrap_or(if self.has_begun { 0 } else { info.acked_bytes });
+            let segment = u64::from(info.segment_bytes.max(1));
+            self.delivered_bytes += info.acked_bytes.saturating_sub(before) * (segment + HEAD_BYTES) / segment;
+            acked.insert(*cookie, info.acked_bytes);
+            if info.min_rtt_us == 0 {
+                continue;
+            }
+            if self.least_us.len() < CLIENTS_MAX || self.least_us.contains_key(client) {
+                let least = self.least_us.entry(*client).or_insert(u32::MAX);
+                *least = info.min_rtt_us.min(*least);
+            }
+            if info.unacked_segments > 0 {
+                let rtt = rtt_us.entry(*client).or_insert(u32::MAX);
+                *rtt = info.rtt_us.min(*rtt);
+            }
+            is_loaded |= info.unacked_segments >= if info.notsent_bytes > 0 { 2 } else { LONG_SEGMENTS };
+        }
+        (self.acked, self.has_begun) = (acked, true);
+        let rise = |(client, rtt): (_, &u32)| Some(rtt.saturating_sub(*self.least_us.get(client)?));
+        let mut rises: Vec<u32> = rtt_us.iter().filter_map(rise).collect();
+        rises.sort_unstable();
+        if let Some(rise) = rises.get(rises.len() / 4).filter(|_| is_loaded) {
+            self.loaded += 1;
+            self.rise_us += u64::from(*rise);
+        }
+    }
+}
+
+/// Lists the connections of some ports, now and then. Without a list (a kernel without tcp_diag) there is no evidence.
+pub struct TripWatch {
+    senders: Option<SenderWatch>,
+    next: Instant,
+    pub trips: Trips,
+}
+
+impl TripWatch {
+    pub fn open(ports: &[u16]) -> TripWatch {
+        TripWatch { senders: SenderWatch::open(ports).ok(), next: Instant::now(), trips: Trips::default() }
+    }
+
+    pub fn look(&mut self) {
+        let began = Instant::now();
+        let Some(senders) = self.senders.as_mut().filter(|_| began >= self.next) else { return };
+        let mut connections = Vec::new();
+        let listed = senders.read(|connection| {
+            if connections.len() < CONNECTIONS_MAX {
+                connections.push(connection);
+            }
+        });
+        match listed {
+            Ok(()) => self.trips.take(&connections),
+            Err(_) => self.senders = None,
+        }
+        self.next = began + began.elapsed() * COST_PARTS;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TcpInfo;
+
+    fn bulk() -> TcpInfo {
+        TcpInfo {
+            segment_bytes: 1448,
+            unacked_segments: 10,
+            rtt_us: 120_000,
+            min_rtt_us: 1000,
+            notsent_bytes: 100_000,
+            ..TcpInfo::default()
+        }
+    }
+
+    fn small() -> TcpInfo {
+        TcpInfo { unacked_segments: 3, notsent_bytes: 0, rtt_us: 90_000, ..bulk() }
+    }
+
+    fn of(cookie: u64, client: u8, info: TcpInfo) -> Connection {
+        Connection { cookie, client: [client; 16], info }
+    }
+
+    fn rise_us(lists: &[&[Connection]]) -> (u64, u64) {
+        let mut trips = Trips::default();
+        lists.iter().for_each(|list| trips.take(list));
+        (trips.loaded, trips.rise_us)
+    }
+
+    #[test]
+    fn the_rise_is_what_most_clients_have_in_common() {
+        assert_eq!(rise_us(&[&[of(1, 1, bulk())]]), (1, 119_000));
+        // Not of a slow client beside a quick one.
+        assert_eq!(rise_us(&[&[of(1, 1, bulk()), of(2, 2, TcpInfo { rtt_us: 1500, ..small() })]]), (1, 500));
+        // But of three in four clients, and of the quickest connection of each.
+        let clients =
+            |client| of(u64::from(client), client, TcpInfo { rtt_us: 1000 + 1000 * u32::from(client), ..bulk() });
+        assert_eq!(rise_us(&[&[1, 2, 3, 4].map(clients)]), (1, 2000));
+        assert_eq!(rise_us(&[&[of(1, 1, bulk()), of(2, 1, small())]]), (1, 89_000));
+    }
+
+    #[test]
+    fn a_new_connection_is_judged_by_the_least_of_its_client() {
+        let idle = TcpInfo { unacked_segments: 0, ..bulk() };
+        let new = |info| TcpInfo { min_rtt_us: 90_000, ..info };
+        assert_eq!(rise_us(&[&[of(1, 1, idle)], &[of(2, 1, new(small())), of(3, 1, new(bulk()))]]), (1, 89_000));
+    }
+
+    /// One that writes little may wait for its client's late acknowledgement.
+    #[test]
+    fn light_connections_and_unknown_round_trips_tell_nothing() {
+        let unknown = TcpInfo { min_rtt_us: 0, ..bulk() };
+        let idle = TcpInfo { unacked_segments: 0, ..bulk() };
+        assert_eq!(rise_us(&[&[of(1, 1, small())], &[of(2, 2, unknown)], &[of(3, 3, idle)], &[]]), (0, 0));
+        let last = TcpInfo { unacked_segments: LONG_SEGMENTS, ..small() };
+        assert_eq!(rise_us(&[&[of(1, 1, last)]]), (1, 89_000));
+    }
+
+    #[test]
+    fn delivered_is_what_was_acknowledged_since_the_first_list() {
+        let mut trips = Trips::default();
+        let acked = |acked_bytes| TcpInfo { acked_bytes, ..bulk() };
+        let mut delivered = |list: &[Connection]| {
+            trips.take(list);
+            trips.delivered_bytes
+        };
+        assert_eq!(delivered(&[of(1, 1, acked(9_000_000))]), 0);
+        // Ten segments, and ten of a new connection, with their heads.
+        assert_eq!(delivered(&[of(1, 1, acked(9_014_480)), of(2, 1, acked(14_480))]), 30_280);
+        assert_eq!(delivered(&[of(2, 1, acked(14_480))]), 30_280);
+    }
+}
