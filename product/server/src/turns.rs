@@ -1,6 +1,8 @@
 //! Clients take turns: one that has many things waiting is one among others.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use hashbrown::HashMap;
 
 /// What waits, by clients; the caller bounds how much.
 pub(crate) struct Turns<T> {
