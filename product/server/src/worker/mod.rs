@@ -70,6 +70,7 @@ use measured::Measures;
 use owner::{Owners, slot_of};
 use room::Idle;
 use secure::Secured;
+use streams::OpenStreams;
 
 const LISTENER: u64 = u64::MAX;
 const WOKEN: u64 = u64::MAX - 1;
@@ -79,9 +80,6 @@ const DATAGRAMS: u64 = u64::MAX - 3;
 
 /// Bytes read from a socket at once. A request head is one packet; this is for those who send many.
 const READ_BYTES: usize = 64 << 10;
-/// Responses of this worker that one more stream may begin beside: what is left is for requests that were taken before, for one of each
-/// connection of HTTP/1.1, and for the refusals of connections.
-const RESPONSES_MAX: usize = sched::JOBS_MAX - (1 << 18);
 const SWEEP_EVERY: Nanos = Nanos::from_secs(1);
 /// After so long a turn, the connections that are still to be read wait for the next: others have become ready meanwhile.
 const TURN_FOR: Nanos = Nanos::from_millis(5);
@@ -134,8 +132,7 @@ pub struct Worker {
     queue: Turns<u64>,
     /// What the connection being read may still take of this turn.
     budget: Budget,
-    /// [`RESPONSES_MAX`]; tests have fewer.
-    responses_max: usize,
+    streams: OpenStreams,
     /// What is of clients that speak TLS.
     secured: Secured,
     #[cfg(feature = "http3")]
@@ -198,6 +195,7 @@ impl Worker {
     pub fn new(parts: Parts) -> io::Result<Worker> {
         let mut worker = Worker {
             is_direct: is_direct(&parts),
+            streams: OpenStreams::beside(parts.places.max()),
             poll: poll(&parts)?,
             measures: parts.current.served().assigned.as_deref().map(|assigned| Box::new(Measures::new(assigned))),
             parts,
@@ -207,7 +205,6 @@ impl Worker {
             conns: Slab::new(),
             queue: Turns::default(),
             budget: Budget::default(),
-            responses_max: RESPONSES_MAX,
             secured: Secured::default(),
             #[cfg(feature = "http3")]
             http3: http3::Http3::default(),

@@ -43,6 +43,8 @@ pub(super) struct Secured {
     pub broken: Failures,
     /// Of HTTP/3.
     pub broken_http3: Failures,
+    /// Connections of many requests for which there is no room.
+    pub crowded: Failures,
     /// Responses of readers that are too slow.
     pub stalled: Failures,
     /// Files that cannot be read, or became shorter.
@@ -62,6 +64,7 @@ impl Default for Secured {
             failures,
             broken,
             broken_http3,
+            crowded: Failures::new("no room for more requests of"),
             stalled: Failures::new("response cut:"),
             unreadable: Failures::new("cannot read"),
             plain: Vec::new(),
@@ -261,8 +264,8 @@ impl Worker {
 
     /// Called by every sweep, so that the last of many is told.
     pub(super) fn tell_failures(&mut self) {
-        let Secured { failures, broken, broken_http3, stalled, unreadable, .. } = &mut self.secured;
-        for failures in [failures, broken, broken_http3, stalled, unreadable] {
+        let Secured { failures, broken, broken_http3, crowded, stalled, unreadable, .. } = &mut self.secured;
+        for failures in [failures, broken, broken_http3, crowded, stalled, unreadable] {
             if let Some(line) = failures.line(self.now) {
                 self.parts.log.error(&line);
             }

@@ -51,6 +51,23 @@ pub struct Stream {
     pub measured: Option<Box<Measured>>,
 }
 
+/// Open streams of all connections of a worker, each with one job at most.
+pub(super) struct OpenStreams {
+    pub count: usize,
+    pub max: usize,
+}
+
+impl OpenStreams {
+    /// As many as the drain may have jobs beside one of each of so many connections.
+    pub fn beside(connections_max: usize) -> OpenStreams {
+        OpenStreams { count: 0, max: sched::JOBS_MAX.saturating_sub(connections_max) }
+    }
+
+    fn is_full(&self) -> bool {
+        self.count >= self.max
+    }
+}
+
 impl Multiplexed {
     pub fn new(pipe: PipeId, deadline: Nanos) -> Multiplexed {
         Multiplexed {
@@ -86,8 +103,10 @@ impl Multiplexed {
         self.deadline = Nanos::MAX;
     }
 
-    fn end(&mut self, number: u32, now: Nanos, limits: &Limits) {
-        if let Some(at) = self.place_of(number) {
+    /// Says whether it was there.
+    fn end(&mut self, number: u32, now: Nanos, limits: &Limits) -> bool {
+        let place = self.place_of(number);
+        if let Some(at) = place {
             self.streams.remove(at);
         }
         if self.streams.is_empty() {
@@ -96,6 +115,7 @@ impl Multiplexed {
                 self.streams = Vec::new();
             }
         }
+        place.is_some()
     }
 }
 
@@ -170,10 +190,7 @@ impl Worker {
             }
             match self.parts.transmitter.event(pipe) {
                 None => return,
-                // As many as clients can stall; one that asks for more beside them has to come again.
-                Some(Event::Request { .. }) if self.parts.transmitter.drain().len() >= self.responses_max => {
-                    return self.abandon_streams(at);
-                }
+                Some(Event::Request { .. }) if self.streams.is_full() => return self.refuse_streams(at),
                 Some(Event::Request { stream, head }) => self.begin_stream(at, stream, &head),
                 Some(Event::Priority { stream }) => self.prefer(at, stream),
                 Some(Event::Closed { stream }) => self.leave_stream(at, stream),
@@ -181,9 +198,18 @@ impl Worker {
         }
     }
 
+    /// There are as many streams as there may be; one that asks for more beside them has to come again.
+    fn refuse_streams(&mut self, at: usize) {
+        let why = format_args!("{} requests of others are open", self.streams.max);
+        self.secured.crowded.add(self.conns[at].peer(), why);
+        self.tell_failures();
+        self.abandon_streams(at);
+    }
+
     fn begin_stream(&mut self, at: usize, number: u32, head: &[u8]) {
         let owner = self.owners.next(at);
         self.conns[at].multiplexed.as_mut().expect("it is multiplexed").begin(number, owner);
+        self.streams.count += 1;
         match parse_request(head, &self.parts.limits.request) {
             Ok(Some(parsed)) => self.answer_on_stream(at, number, &parsed, head),
             Ok(None) => self.refuse_on_stream(at, number, HEADLESS, head),
@@ -287,7 +313,7 @@ impl Worker {
         let has_ended = self.has_ended(at);
         let (now, limits) = (self.now, &self.parts.limits);
         if let Some(multiplexed) = &mut self.conns[at].multiplexed {
-            multiplexed.end(number, now, limits);
+            self.streams.count -= usize::from(multiplexed.end(number, now, limits));
             if (multiplexed.is_leaving || has_ended) && multiplexed.is_idle() {
                 self.end_streams(at);
             }
@@ -406,7 +432,8 @@ mod tests {
         for number in [1, 3, 5, 7, 9] {
             assert_eq!(multiplexed.stream(number).map(|stream| stream.owner), Some(number.into()));
         }
-        multiplexed.end(5, Nanos::ZERO, &Limits::default());
+        assert!(multiplexed.end(5, Nanos::ZERO, &Limits::default()));
+        assert!(!multiplexed.end(5, Nanos::ZERO, &Limits::default()));
         assert!(multiplexed.stream(5).is_none() && multiplexed.stream(9).is_some() && multiplexed.stream(4).is_none());
     }
 }

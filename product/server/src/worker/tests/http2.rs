@@ -179,9 +179,9 @@ fn a_flood_ends_its_connection_and_no_other() {
 
 /// 10,486 connections with 100 stalled streams ended the worker: more jobs than the drain may have.
 #[test]
-fn more_stalled_responses_than_there_is_room_for_end_the_next_connection_alone() {
+fn more_stalled_streams_than_there_is_room_for_end_the_next_connection_alone() {
     let mut bench = Bench::new("http2-full", "srpt");
-    bench.worker.responses_max = 3;
+    bench.worker.streams.max = 3;
     let mut stalled = bench.connect_http2();
     let zero_window = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
     stalled.send(&[zero_window, request(1, "/a", &[]), request(3, "/a", &[]), request(5, "/a", &[])].concat());
@@ -189,13 +189,18 @@ fn more_stalled_responses_than_there_is_room_for_end_the_next_connection_alone()
     let mut next = bench.connect_http2();
     next.send(&request(1, "/a", &[]));
     bench.turn_until_came(&mut next, |client| client.has_ended);
-    assert!(!next.has(HEADERS) && bench.worker.parts.transmitter.drain().len() == 3);
+    assert!(!next.has(HEADERS) && bench.worker.streams.count == 3);
     stalled.stream.shutdown(std::net::Shutdown::Both).unwrap();
     bench.turn_until_came(&mut stalled, |client| client.has_ended);
     (0..3).for_each(|_| bench.turn());
     let mut later = bench.connect_http2();
     later.send(&request(1, "/a", &[]));
     bench.turn_until_came(&mut later, |client| client.body(1).is_some());
+    drop(later);
+    while !bench.worker.conns.is_empty() {
+        bench.turn();
+    }
+    assert_eq!(bench.worker.streams.count, 0);
 }
 
 #[test]
