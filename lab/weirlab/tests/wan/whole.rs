@@ -100,8 +100,7 @@ fn a_killed_experiment_leaves_no_link() {
     child.kill().unwrap();
     child.wait().unwrap();
     wait_until("the kernel has ended the link", || processes_with(&ours).is_empty());
-    // Server, wire, paths and client; the start of a test beside this one removes them too, in the midst of this look or before.
-    assert!(namespaces(&ours).len() <= 4);
+    // The start of a test beside this one may have removed them already.
     testbed::remove_leftovers().unwrap();
     assert_eq!(namespaces(&ours), Vec::<String>::new());
 }
