@@ -309,8 +309,8 @@ impl Drain {
         if carrier != NO_CARRIER {
             self.on_carried(now, carrier, id.slot, sent);
         }
+        self.ledger.charge(now, wire_bytes);
         if let Some(rate) = self.pace.rate {
-            self.ledger.charge(now, wire_bytes);
             self.heralds.on_sent(sent.carried_bytes, segment_bytes, rate.time_for(wire_bytes));
             self.shorten_grants(rate.time_for(wire_bytes), left_bytes);
         }

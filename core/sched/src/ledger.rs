@@ -94,10 +94,13 @@ impl Ledger {
         self.rate.map(|rate| self.foreign.rate_left(rate))
     }
 
-    /// Replaces the link's rate; what is below us takes longer, or less long, from now on.
-    pub fn set_rate(&mut self, now: Nanos, rate: Rate) {
+    /// Replaces the link's rate; what is below us takes longer, or less long, from now on. Without one nothing waits.
+    pub fn set_rate(&mut self, now: Nanos, rate: Option<Rate>) {
         let below = self.bytes_below(now);
-        self.rate = Some(rate);
+        self.rate = rate;
+        if rate.is_none() {
+            self.idle_at = self.idle_at.min(now);
+        }
         if below > 0 {
             self.idle_at = now + self.time_for(below);
         }

@@ -92,7 +92,7 @@ fn a_new_rate_is_for_what_is_below_too() {
     let now = Nanos::from_secs(1);
     ledger.charge(now, 10 * PACKET_BYTES);
     let below = ledger.bytes_below(now);
-    ledger.set_rate(now, "5mbit".parse().unwrap());
+    ledger.set_rate(now, "5mbit".parse().ok());
     assert_eq!(ledger.bytes_below(now), below);
     assert_eq!(ledger.below(now), Nanos(below * 1600));
 }
@@ -141,10 +141,8 @@ fn a_queue_two_packets_longer_than_charged_needs_no_second_look() {
 #[test]
 fn neither_a_new_rate_nor_an_empty_queue_takes_away_the_lag_that_may_be_caught_up() {
     let now = Nanos::from_secs(1);
-    let changes: [fn(&mut Ledger, Nanos); 2] = [
-        |ledger, now| ledger.set_rate(now, LINK.parse().unwrap()),
-        |ledger, now| ledger.on_reading(now, Reading::own(0)),
-    ];
+    let changes: [fn(&mut Ledger, Nanos); 2] =
+        [|ledger, now| ledger.set_rate(now, LINK.parse().ok()), |ledger, now| ledger.on_reading(now, Reading::own(0))];
     for change in changes {
         let mut ledger = ledger();
         change(&mut ledger, now);

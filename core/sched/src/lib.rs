@@ -29,6 +29,7 @@ mod guard;
 mod herald;
 mod job;
 mod ledger;
+pub mod line;
 mod overtaking;
 mod pace;
 mod path;

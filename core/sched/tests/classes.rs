@@ -165,7 +165,7 @@ fn guarantees_beyond_the_link_are_scaled_down() {
 fn a_slower_line_keeps_guarantees() {
     let mut link =
         Link::new(&table(&[plain(), ClassSpec { priority: 1, guaranteed: Some(rate(LINK / 8)), ..plain() }]));
-    link.drain.set_rate(link.now, rate(LINK / 4));
+    link.drain.set_pace(link.now, Some(rate(LINK / 4)));
     for class in 0..2 {
         link.arrive(class, 50_000);
     }

@@ -27,9 +27,7 @@ impl Drain {
     /// is measured ([`Drain::on_reading`]).
     pub fn on_correction(&mut self, now: Nanos, correction: Correction, is_read: bool) {
         if correction.charge_bytes > 0 {
-            if self.pace.rate.is_some() {
-                self.ledger.charge_late(now, correction.charge_bytes, is_read);
-            }
+            self.ledger.charge_late(now, correction.charge_bytes, is_read);
             self.earn(correction.charge_bytes);
         }
         if correction.refund_bytes > 0 {
@@ -40,9 +38,7 @@ impl Drain {
     /// Bytes of a connection are still to leave that no grant will cover; see [`Ledger::charge_ahead`].
     pub fn on_foreseen(&mut self, now: Nanos, wire_bytes: u64, is_read: bool) {
         let is_read = is_read && !self.leaves_at_once(wire_bytes);
-        if self.pace.rate.is_some() {
-            self.ledger.charge_ahead(now, wire_bytes, is_read);
-        }
+        self.ledger.charge_ahead(now, wire_bytes, is_read);
         self.earn(wire_bytes);
     }
 
@@ -84,11 +80,11 @@ impl Drain {
         self.ledger.on_watched(now);
     }
 
-    /// The link has another rate from now on. A no-op where there is none: a drain that was not paced has no clock to keep.
-    pub fn set_rate(&mut self, now: Nanos, rate: Rate) {
-        if self.pace.rate.is_some() {
-            self.pace.rate = Some(rate);
-            self.ledger.set_rate(now, rate);
+    /// The link has another rate from now on; `None` hands down whatever sockets take.
+    pub fn set_pace(&mut self, now: Nanos, rate: Option<Rate>) {
+        self.pace.rate = rate;
+        self.ledger.set_rate(now, rate);
+        if let Some(rate) = rate {
             self.policy.on_rate(rate);
         }
     }

@@ -338,15 +338,16 @@ mod pacing {
     #[test]
     fn a_new_rate_is_paced_at() {
         let (mut drain, rate) = (paced("10mbit"), "5mbit".parse().ok());
-        drain.set_rate(Nanos(0), rate.unwrap());
+        drain.set_pace(Nanos(0), rate);
         assert_eq!((drain.pace().rate, drain.ledger().rate()), (rate, rate));
         let job = drain.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
         let _ = drain.on_sent(Nanos(0), job, 1448);
         assert_eq!(drain.poll_timeout(), Some(Nanos(2 * 1_211_200 - 300_000)));
-        // What was not paced is not paced now.
-        let mut unpaced = unit_drain("srpt");
-        unpaced.set_rate(Nanos(0), rate.unwrap());
-        assert_eq!((unpaced.pace().rate, unpaced.ledger().rate()), (None, None));
+        // Without one, whatever is asked for leaves, and is charged.
+        drain.set_pace(Nanos(0), None);
+        assert_eq!(drain.poll_timeout(), Some(Nanos(0)));
+        let _ = drain.on_sent(Nanos(0), job, 1448);
+        assert_eq!((drain.poll_timeout(), drain.ledger().charged_bytes()), (Some(Nanos(0)), 2 * 1514));
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         let charged_bytes = self.drain.ledger().charged_bytes();
         let Some(feedback) = &mut self.writer.feedback else { return };
         if let Some(Change { rate, .. }) = feedback.poll(self.now, charged_bytes) {
-            self.drain.set_rate(self.now, rate);
+            self.drain.set_pace(self.now, Some(rate));
         }
     }
 

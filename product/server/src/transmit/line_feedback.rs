@@ -88,7 +88,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
         let Some(observer) = &mut self.observer else { return };
         if let Some((rate, notice)) = observer.poll(now, self.drain.ledger().charged_bytes()) {
-            self.drain.set_rate(now, rate);
+            self.drain.set_pace(now, Some(rate));
             self.notices.extend(notice.map(Notice::Pace));
         }
     }

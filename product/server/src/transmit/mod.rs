@@ -296,7 +296,7 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// Looks after the queue below; to be called about once a second while anything is sent.
     pub fn check_queue(&mut self, now: Nanos) {
         if let Some((rate, notice)) = self.gauge.as_mut().and_then(|gauge| gauge.check(now)) {
-            self.drain.set_rate(now, rate);
+            self.drain.set_pace(now, Some(rate));
             self.observer = Some(Observer::new(rate));
             self.notices.push(notice);
         }

@@ -1,0 +1,118 @@
+//! What the counters of a connection say of the line from one look to the next.
+
+use units::Nanos;
+use units::wire::Framing;
+
+/// A round trip that was measured longer ago says nothing of now.
+const ACKED_AGO_MAX: Nanos = Nanos::from_millis(50);
+/// So many segments have to be acknowledged between two: the kernel smooths round trips, and one acknowledgement after a pause
+/// hardly moves what it says.
+const RTT_SEGMENTS: u64 = 8;
+
+/// A connection's counters, of TCP or QUIC.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Seen {
+    /// The smoothed round trip; `None` before the first.
+    pub rtt: Option<Nanos>,
+    /// Payload bytes acknowledged so far.
+    pub acked_bytes: u64,
+    /// How long ago the last acknowledgement came.
+    pub acked_ago: Nanos,
+    /// Payload bytes sent again so far.
+    pub retransmitted_bytes: u64,
+}
+
+/// What is new since the last look.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Look {
+    /// The round trip, if one was measured since.
+    pub rtt: Option<Nanos>,
+    /// It is the handshake's, a moment ago.
+    pub is_handshake: bool,
+    /// Wire bytes acknowledged since.
+    pub delivered_bytes: u64,
+    /// Wire bytes sent again since.
+    pub lost_bytes: u64,
+}
+
+/// The looks at one connection, over all its responses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Looks {
+    /// A look was taken before.
+    is_known: bool,
+    acked_bytes: u64,
+    retransmitted_bytes: u64,
+    /// What had been acknowledged when a round trip was last taken.
+    rtt_at_bytes: u64,
+}
+
+impl Looks {
+    /// What is new. On a connection that has had nothing acknowledged the first round trip is the handshake's.
+    pub fn look(&mut self, seen: &Seen, framing: Framing) -> Look {
+        let is_handshake = !self.is_known && seen.acked_bytes == 0;
+        let acked_bytes = seen.acked_bytes.saturating_sub(self.rtt_at_bytes);
+        let is_enough = self.is_known && acked_bytes >= RTT_SEGMENTS * framing.segment_bytes;
+        let is_fresh = is_handshake || is_enough && seen.acked_ago <= ACKED_AGO_MAX;
+        if !self.is_known || is_fresh {
+            self.rtt_at_bytes = seen.acked_bytes;
+        }
+        let delivered = seen.acked_bytes.saturating_sub(self.acked_bytes);
+        let again = seen.retransmitted_bytes.saturating_sub(self.retransmitted_bytes);
+        *self = Looks {
+            is_known: true,
+            acked_bytes: seen.acked_bytes,
+            retransmitted_bytes: seen.retransmitted_bytes,
+            ..*self
+        };
+        Look {
+            rtt: seen.rtt.filter(|_| is_fresh),
+            is_handshake,
+            delivered_bytes: framing.wire_bytes(delivered),
+            lost_bytes: framing.wire_bytes(again),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAMING: Framing = Framing::ETHERNET;
+    const RTT: Option<Nanos> = Some(Nanos::from_millis(30));
+
+    fn seen(acked_bytes: u64, retransmitted_bytes: u64) -> Seen {
+        Seen { rtt: RTT, acked_bytes, acked_ago: ACKED_AGO_MAX, retransmitted_bytes }
+    }
+
+    #[test]
+    fn the_first_round_trip_of_a_connection_is_its_handshake_s() {
+        let look = Looks::default().look(&seen(0, 0), FRAMING);
+        assert_eq!(look, Look { rtt: RTT, is_handshake: true, ..Look::default() });
+        let mut looks = Looks::default();
+        assert_eq!(looks.look(&seen(1, 0), FRAMING).rtt, None, "bytes were acknowledged before");
+    }
+
+    #[test]
+    fn a_round_trip_is_taken_after_eight_segments_and_while_it_is_new() {
+        let mut looks = Looks::default();
+        let _ = looks.look(&seen(1000, 0), FRAMING);
+        let enough = 1000 + RTT_SEGMENTS * FRAMING.segment_bytes;
+        assert_eq!(looks.look(&seen(enough - 1, 0), FRAMING).rtt, None);
+        let old = Seen { acked_ago: ACKED_AGO_MAX + Nanos(1), ..seen(enough, 0) };
+        assert_eq!(looks.look(&old, FRAMING).rtt, None);
+        assert_eq!(looks.look(&seen(enough, 0), FRAMING).rtt, RTT);
+        assert_eq!(looks.look(&seen(enough + 1, 0), FRAMING).rtt, None);
+    }
+
+    #[test]
+    fn what_is_acknowledged_and_sent_again_counts_once() {
+        let mut looks = Looks::default();
+        let first = looks.look(&seen(1448, 100), FRAMING);
+        let per_segment = FRAMING.header_bytes;
+        assert_eq!((first.delivered_bytes, first.lost_bytes), (1448 + per_segment, 100 + per_segment));
+        let next = looks.look(&seen(2 * 1448, 100), FRAMING);
+        assert_eq!((next.delivered_bytes, next.lost_bytes), (1448 + per_segment, 0));
+        let same = looks.look(&seen(2 * 1448, 100), FRAMING);
+        assert_eq!((same.delivered_bytes, same.lost_bytes), (0, 0));
+    }
+}
