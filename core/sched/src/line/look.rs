@@ -16,6 +16,8 @@ pub struct Seen {
     pub rtt: Option<Nanos>,
     /// Payload bytes acknowledged so far.
     pub acked_bytes: u64,
+    /// Payload bytes that have arrived beyond a gap (SACK), now.
+    pub sacked_bytes: u64,
     /// How long ago the last acknowledgement came.
     pub acked_ago: Nanos,
     /// Payload bytes sent again so far.
@@ -40,7 +42,8 @@ pub struct Look {
 pub struct Looks {
     /// A look was taken before.
     is_known: bool,
-    acked_bytes: u64,
+    /// Acknowledged or arrived beyond a gap.
+    arrived_bytes: u64,
     retransmitted_bytes: u64,
     /// What had been acknowledged when a round trip was last taken.
     rtt_at_bytes: u64,
@@ -56,11 +59,12 @@ impl Looks {
         if !self.is_known || is_fresh {
             self.rtt_at_bytes = seen.acked_bytes;
         }
-        let delivered = seen.acked_bytes.saturating_sub(self.acked_bytes);
+        let arrived_bytes = self.arrived_bytes.max(seen.acked_bytes + seen.sacked_bytes);
+        let delivered = arrived_bytes - self.arrived_bytes;
         let again = seen.retransmitted_bytes.saturating_sub(self.retransmitted_bytes);
         *self = Looks {
             is_known: true,
-            acked_bytes: seen.acked_bytes,
+            arrived_bytes,
             retransmitted_bytes: seen.retransmitted_bytes,
             ..*self
         };
@@ -81,7 +85,7 @@ mod tests {
     const RTT: Option<Nanos> = Some(Nanos::from_millis(30));
 
     fn seen(acked_bytes: u64, retransmitted_bytes: u64) -> Seen {
-        Seen { rtt: RTT, acked_bytes, acked_ago: ACKED_AGO_MAX, retransmitted_bytes }
+        Seen { rtt: RTT, acked_bytes, sacked_bytes: 0, acked_ago: ACKED_AGO_MAX, retransmitted_bytes }
     }
 
     #[test]

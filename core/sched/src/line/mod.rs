@@ -1,61 +1,522 @@
 //! The rate of the line, found from what leaves and what is acknowledged.
 
+mod bounds;
+mod clients;
+mod evidence;
+mod history;
 mod look;
 mod notice;
+mod rise;
 
-use units::{Nanos, Rate};
+use units::{Nanos, Rate, wire};
 
+pub use bounds::{Bounds, BoundsError};
+use clients::{Clients, Load};
+use evidence::Evidence;
+use history::{History, Interval, PEAK_BYTES_MIN, permille_of, rate_of};
 pub use look::{Look, Looks, Seen};
-pub use notice::{Change, Limit, Notice, Status};
+pub use notice::{Change, Limit, Notice, Signal, Status};
+use rise::{RISE_EVERY, Rise};
 
-/// Between what the line's rate is searched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Bounds {
-    /// Never slower than this.
-    pub least: Option<Rate>,
-    /// The search begins here, instead of as fast as sockets take bytes.
-    pub first: Option<Rate>,
-    /// Never faster.
-    pub most: Option<Rate>,
-}
+/// Evidence is judged this often, or every [`INTERVAL_PACKETS`].
+const INTERVAL: Nanos = Nanos::from_millis(100);
+const INTERVAL_PACKETS: u64 = 32;
+const SHORT: Nanos = Nanos::from_millis(25);
+const SHORT_PACKETS: u64 = 16;
+const SHORT_SAMPLES: u32 = 4;
+/// What the line carries is measured over this or longer.
+const CARRIED_FOR: Nanos = Nanos::from_millis(60);
+/// A delay below this, and the time of two packets, is no queue.
+const DELAY_MIN: Nanos = Nanos::from_millis(4);
+/// A queue is ours if at some time in it this much of the pace was used,
+const BUSY_PERMILLE: u64 = 900;
+/// and on average this much.
+const MOSTLY_PERMILLE: u64 = 700;
+/// Less than this of the most that the line carried for three intervals, and no queue is ours.
+const LIGHT_PERMILLE: u64 = 500;
+/// So little since the interval began, and the line was empty when nothing else is known.
+const EMPTY_BYTES: u64 = 3 * PACKET_BYTES;
+/// Losses are judged this often, while this much of the pace is used.
+const LOSS_WINDOW: Nanos = Nanos::from_secs(1);
+const LOSS_BUSY_PERMILLE: u64 = 500;
+/// Sooner where so much is lost.
+const LOSS_PLAIN_FOR: Nanos = Nanos::from_millis(200);
+const LOSS_PLAIN_PERMILLE: u64 = 50;
+/// A line that drops this much or more of all clients' bytes has no room for them.
+const LOSS_PERMILLE: u64 = 10;
+const LOST_BYTES_MIN: u64 = 4 * PACKET_BYTES;
+/// Of the rate that the line was found to carry, this much is used.
+const MARGIN_PERMILLE: u64 = 985;
+/// Where the line's rate cannot be told, a cut goes to this part of the pace.
+const UNKNOWN_PERMILLE: u64 = 900;
+/// Such a cut comes after so many intervals with a queue.
+const UNKNOWN_INTERVALS: usize = 3;
+/// A line that does not let more than this of a full pace arrive is slower than that pace,
+const PLATEAU_PERMILLE: u64 = 930;
+/// if it does not for so long, and a round trip.
+const PLATEAU_FOR: Nanos = Nanos::from_millis(200);
+/// What arrives says nothing of a pace for a round trip, and this at most.
+const LAG_MAX: Nanos = Nanos::from_millis(500);
+/// Nothing makes the pace slower than this.
+const FLOOR: u64 = 64_000;
+/// A drain ends after this, however long the queue.
+const DRAIN_MAX: Nanos = Nanos::from_secs(4);
+/// What loses packets may have a queue that was there before any client came: then none has seen less.
+const DRAIN_UNSEEN: Nanos = Nanos::from_millis(250);
+/// Cuts in a row that may leave the queue as it was; then it is not ours.
+const CUTS_MAX: u32 = 3;
+/// How long a queue that is not ours is left alone, doubled each time.
+const OTHERS_MIN: Nanos = Nanos::from_secs(10);
+const OTHERS_MAX: Nanos = Nanos::from_secs(160);
+/// Time in which we do not see that there is room counts this part.
+const UNCLEAR_PARTS: u64 = 8;
+const PACKET_BYTES: u64 = wire::bytes_of(wire::SEGMENT_BYTES, wire::SEGMENT_BYTES);
 
 /// Finds the line's rate, and says how fast bytes may leave.
 ///
 /// The caller tells it every look at a connection ([`Estimator::on_look`]). When an interval is over ([`Estimator::is_due`]) it looks at all
-/// connections that have unacknowledged bytes, and asks for a judgement ([`Estimator::judge`]).
+/// connections that have unacknowledged bytes, and asks for a judgement ([`Estimator::judge`]). Rates are in bits per second.
 #[derive(Debug)]
 pub struct Estimator {
     bounds: Bounds,
-    pace: Option<Rate>,
+    pace: Option<u64>,
+    clients: Clients,
+    evidence: Evidence,
+    history: History,
+    losses: Losses,
+    phase: Phase,
+    trial: Option<Trial>,
+    rise: Rise,
+    others: Others,
+    found: Found,
+}
+
+/// What was lost in a window.
+#[derive(Debug, Default)]
+struct Losses {
+    evidence: Evidence,
+    began: Nanos,
+    charged_before: u64,
+}
+
+/// The queue of others is left alone until then, and for how long the next time.
+#[derive(Debug)]
+struct Others {
+    until: Nanos,
+    lasts: Nanos,
+}
+
+/// What an operator is told.
+#[derive(Debug, Default)]
+struct Found {
+    rate: Option<u64>,
+    at: Nanos,
+    busy_intervals: u64,
+    limit: Limit,
+    /// The rate of the last notice.
+    told: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Phase {
+    Free,
+    /// Slower than the line until then, so that its queue empties; afterwards at this rate.
+    Draining {
+        until: Nanos,
+        then: u64,
+    },
+    /// What is seen until then is from before.
+    Settling {
+        until: Nanos,
+    },
+}
+
+/// A cut whose effect is not known yet.
+#[derive(Debug, Clone, Copy)]
+struct Trial {
+    pace_before: Option<u64>,
+    signal: Signal,
+    cuts: u32,
 }
 
 impl Estimator {
     pub fn new(bounds: Bounds) -> Estimator {
-        Estimator { bounds, pace: bounds.first }
+        let first = bounds.first.map(Rate::bits_per_s);
+        Estimator {
+            bounds,
+            pace: first,
+            clients: Clients::default(),
+            evidence: Evidence::default(),
+            history: History::default(),
+            losses: Losses::default(),
+            phase: Phase::Free,
+            trial: None,
+            rise: Rise::new(),
+            others: Others { until: Nanos::ZERO, lasts: OTHERS_MIN },
+            found: Found::default(),
+        }
     }
 
     /// How fast bytes may leave; `None`: as fast as sockets take them, since the line's rate is not known.
     pub fn pace(&self) -> Option<Rate> {
-        self.pace
+        self.pace.map(rate)
     }
 
     /// A connection was looked at; `client` (a hash of its prefix) is called where something is to be learned. `charged_bytes` is all that
     /// was handed to the link so far.
-    pub fn on_look(&mut self, _now: Nanos, _charged_bytes: u64, _client: impl FnOnce() -> u64, _look: Look) {}
+    pub fn on_look(&mut self, now: Nanos, charged_bytes: u64, client: impl FnOnce() -> u64, look: Look) {
+        self.history.on_look(look.delivered_bytes, look.lost_bytes);
+        if look.rtt.is_none() && look.lost_bytes == 0 {
+            return;
+        }
+        let client = client();
+        if let Some(rtt) = look.rtt {
+            let load = self.load(now, charged_bytes);
+            let bounds = self.clients.on_round_trip(now, client, rtt, load);
+            self.history.on_round_trip(rtt);
+            self.evidence.on_round_trip(now, client, rtt, bounds);
+            self.losses.evidence.on_round_trip(now, client, rtt, bounds);
+        }
+        if look.lost_bytes > 0 {
+            self.evidence.on_lost(client, look.lost_bytes);
+            self.losses.evidence.on_lost(client, look.lost_bytes);
+        }
+    }
 
     /// Whether an interval is over: all connections that have unacknowledged bytes are to be looked at, and then
     /// [`Estimator::judge`] called.
-    pub fn is_due(&self, _now: Nanos) -> bool {
-        false
+    pub fn is_due(&self, now: Nanos) -> bool {
+        let is_drained = matches!(self.phase, Phase::Draining { until, .. } if now >= until);
+        let lasted = now - self.history.began();
+        is_drained || lasted >= self.lasts(INTERVAL, INTERVAL_PACKETS)
+            || lasted >= self.lasts(SHORT, SHORT_PACKETS) && self.evidence.samples() >= SHORT_SAMPLES
+    }
+
+    /// No response waits.
+    pub fn on_idle(&mut self) {
+        self.history.on_idle();
+    }
+
+    fn lasts(&self, least: Nanos, packets: u64) -> Nanos {
+        self.pace.map_or(least, |pace| least.max(rate(pace).time_for(packets * PACKET_BYTES)))
     }
 
     /// Ends the interval. Gives the pace where it changes, or a line for the operator.
-    pub fn judge(&mut self, _now: Nanos, _charged_bytes: u64) -> Option<Change> {
-        None
+    pub fn judge(&mut self, now: Nanos, charged_bytes: u64) -> Option<Change> {
+        if let Phase::Draining { until, then } = self.phase
+            && now >= until
+        {
+            self.phase = Phase::Settling { until: now + self.lag() };
+            self.evidence.clear();
+            return Some(self.change(now, charged_bytes, Some(then), None));
+        }
+        let delay = self.evidence.delay().map(|least| least.delay);
+        let interval = self.history.close(now, charged_bytes, self.pace, delay);
+        let lost = self.losses.close(now, charged_bytes, self.pace);
+        let change = self.decide(now, charged_bytes, interval, lost);
+        if std::env::var_os("LINE_DEBUG").is_some() {
+            eprintln!("{:.3} lasted {:.0} ms charged {:.3} delivered {:.3} delay {:?} used {} pace {:?} peak {:.3} thr {:.1} queued {} ours {} {} change {:?}",
+                now.as_secs_f64(), interval.lasted.as_millis_f64(), rate_of(interval.charged_bytes, interval.lasted) as f64/1e6,
+                rate_of(interval.delivered_bytes, interval.lasted) as f64/1e6, interval.delay.map(|d| d.as_millis_f64()), interval.used_permille,
+                self.pace, self.history.peak() as f64/1e6, self.threshold().as_millis_f64(), self.evidence.is_queued(self.threshold()), self.is_ours(),
+                match self.phase { Phase::Free => "free", Phase::Draining{..} => "drain", Phase::Settling{..} => "settle" }, change);
+        }
+        self.evidence.clear();
+        change
+    }
+
+    fn decide(&mut self, now: Nanos, charged: u64, interval: Interval, lost: Option<Lost>) -> Option<Change> {
+        match self.phase {
+            Phase::Draining { .. } => return None,
+            Phase::Settling { until } if now < until => return None,
+            Phase::Settling { .. } => {
+                self.phase = Phase::Free;
+                self.forget(now, charged);
+                return None;
+            }
+            Phase::Free => {}
+        }
+        if let Some(trial) = self.trial {
+            return self.verify(now, charged, trial, lost);
+        }
+        if now < self.others.until {
+            return None;
+        }
+        let threshold = self.threshold();
+        if self.is_queued(threshold) && self.is_ours() {
+            let delay = self.evidence.delay().unwrap_or_default().delay;
+            return Some(self.cut(now, charged, Signal::Delay(delay), self.carried()));
+        }
+        if let Some(lost) = lost.filter(|lost| lost.permille >= LOSS_PERMILLE) {
+            return Some(self.cut(now, charged, Signal::Loss(lost.permille), self.arrived()));
+        }
+        if let Some((signal, line)) = self.plateau() {
+            return Some(self.cut(now, charged, signal, Some(line)));
+        }
+        self.raise(now, charged, interval, threshold)
+    }
+
+    /// What arrives at full pace, or the most that arrived.
+    fn arrived(&self) -> Option<u64> {
+        let run = self.history.filled(BUSY_PERMILLE, Nanos::ZERO);
+        let most = self.history.most(PEAK_BYTES_MIN);
+        let line = if run.delivered_bytes >= 2 * PEAK_BYTES_MIN { rate_of(run.delivered_bytes, run.lasted) } else { most };
+        Some(line).filter(|line| *line > 0)
+    }
+
+    /// What arrives where no more of a pace does, or no more than before of a backlog that meets a queue or losses.
+    fn plateau(&self) -> Option<(Signal, u64)> {
+        let lag = self.history.longest().min(LAG_MAX);
+        if self.pace.is_some() {
+            let run = self.history.filled(BUSY_PERMILLE, lag);
+            let permille = run.delivered_bytes * 1000 / run.fresh_bytes.max(1);
+            let is_long = run.delivered_bytes >= 2 * PEAK_BYTES_MIN && run.lasted >= PLATEAU_FOR.max(lag);
+            return (is_long && permille < PLATEAU_PERMILLE).then(|| (Signal::Plateau(permille), rate_of(run.delivered_bytes, run.lasted)));
+        }
+        let half = PLATEAU_FOR.max(Nanos(3 * lag.0));
+        let mut halves = [history::Run::default(); 2];
+        for interval in self.history.backwards().take_while(|interval| interval.is_backlogged) {
+            let at = usize::from(halves[0].lasted >= half);
+            halves[at].lasted += interval.lasted;
+            halves[at].delivered_bytes += interval.delivered_bytes;
+        }
+        let [last, before] = halves.map(|run| rate_of(run.delivered_bytes, run.lasted));
+        let is_long = halves[1].lasted >= half && halves[0].delivered_bytes >= 2 * PEAK_BYTES_MIN;
+        let is_flat = last <= before / 10 * 11;
+        (is_long && is_flat && self.losses.evidence.is_congested(self.threshold())).then(|| (Signal::Plateau(1000), self.history.most(PEAK_BYTES_MIN)))
+    }
+
+    /// Whether the queue is there now, and was in the interval before unless it is long.
+    fn is_queued(&self, threshold: Nanos) -> bool {
+        let is_long = self.evidence.delay().is_some_and(|least| least.delay.0 > 4 * threshold.0);
+        let before = usize::from(!is_long);
+        let mut earlier = self.history.backwards().skip(1).take(before);
+        self.evidence.is_queued(threshold)
+            && self.history.len() > before
+            && earlier.all(|interval| interval.delay.is_some_and(|delay| delay > threshold))
+    }
+
+    /// Whether the cut has emptied the queue, or ended the losses.
+    fn verify(&mut self, now: Nanos, charged: u64, trial: Trial, lost: Option<Lost>) -> Option<Change> {
+        let is_gone = match trial.signal {
+            Signal::Delay(before) => self.evidence.delay()?.delay <= self.threshold().max(Nanos(before.0 / 2)),
+            Signal::Loss(before) => lost?.permille <= before / 4,
+            Signal::Plateau(_) => true,
+        };
+        if is_gone {
+            self.trial = None;
+            self.others.lasts = OTHERS_MIN;
+            return None;
+        }
+        if matches!(trial.signal, Signal::Delay(_)) && self.history.len() < 2 {
+            // Whether it grows is known after two looks.
+            return None;
+        }
+        if trial.cuts < CUTS_MAX {
+            let (signal, line) = match trial.signal {
+                Signal::Delay(_) => (Signal::Delay(self.evidence.delay()?.delay), self.carried()),
+                Signal::Loss(_) | Signal::Plateau(_) => (Signal::Loss(lost?.permille), self.arrived()),
+            };
+            return Some(self.cut(now, charged, signal, line));
+        }
+        self.trial = None;
+        self.others.until = now + self.others.lasts;
+        let told = rate(trial.pace_before.unwrap_or(self.history.peak()));
+        let notice = Notice::Others { rate: told, lasts: self.others.lasts };
+        self.others.lasts = Nanos(2 * self.others.lasts.0).min(OTHERS_MAX);
+        self.found.limit = Limit::Others;
+        Some(self.change(now, charged, trial.pace_before, Some(notice)))
+    }
+
+    fn cut(&mut self, now: Nanos, charged: u64, signal: Signal, line: Option<u64>) -> Change {
+        let pace = self.pace.unwrap_or(u64::MAX);
+        let before = pace.min(self.history.peak().max(FLOOR));
+        let line = line.unwrap_or(before / 1000 * UNKNOWN_PERMILLE).min(pace / 100 * 99).max(self.floor());
+        let Trial { pace_before, signal: first, cuts } =
+            self.trial.unwrap_or(Trial { pace_before: self.pace, signal, cuts: 0 });
+        self.trial = Some(Trial { pace_before, signal: first, cuts: cuts + 1 });
+        let is_measured = self.pace.is_some() && self.history.filled(BUSY_PERMILLE, Nanos::ZERO).delivered_bytes >= 2 * PEAK_BYTES_MIN;
+        let line = self.rise.on_cut(line, is_measured || self.pace.is_some() && matches!(signal, Signal::Delay(_)));
+        let then = line / 1000 * MARGIN_PERMILLE;
+        let notice = self.found.on_found(now, line);
+        // At half of the line's rate the queue is gone after twice its time, unless others add to it.
+        let drain_for = Nanos(2 * self.queue_now(now, line).0);
+        let drain_for = if let Signal::Loss(_) = signal { drain_for.max(DRAIN_UNSEEN) } else { drain_for };
+        self.phase = Phase::Draining { until: now + drain_for.min(DRAIN_MAX), then };
+        self.change(now, charged, Some(line >> (cuts + 1)), notice)
+    }
+
+    /// How long the line needs for its queue: as seen, and what was added since.
+    fn queue_now(&self, now: Nanos, line: u64) -> Nanos {
+        let Some(least) = self.evidence.delay() else { return Nanos::ZERO };
+        let excess = self.pace.unwrap_or(line).saturating_sub(line);
+        let added = u128::from(excess) * u128::from((now - least.seen_at).0) / u128::from(line);
+        least.delay + Nanos(u64::try_from(added).unwrap_or(u64::MAX).min(DRAIN_MAX.0))
+    }
+
+    /// What the line carried while a queue was there, bits per second.
+    fn carried(&self) -> Option<u64> {
+        let (mut lasted, mut bytes) = (Nanos::ZERO, 0);
+        for interval in self.history.queued(Nanos(self.threshold().0 / 2)) {
+            lasted += interval.lasted;
+            bytes += interval.delivered_bytes;
+        }
+        let mean = rate_of(bytes, lasted);
+        // Before the rate is known nothing says that the line was full all the time.
+        let carried = if self.pace.is_none() { self.history.most(PEAK_BYTES_MIN).max(mean) } else { mean };
+        Some(carried).filter(|_| lasted >= CARRIED_FOR)
+    }
+
+    /// Whether we sent at full pace at some time in this queue, and at most of it on average.
+    fn is_ours(&self) -> bool {
+        let (mut used, mut lasted, mut most, mut count, mut charged, mut delivered) = (0, 0, 0, 0, 0, 0);
+        for interval in self.history.queued(Nanos(self.threshold().0 / 2)) {
+            used += interval.used_permille * interval.lasted.0;
+            lasted += interval.lasted.0;
+            most = most.max(interval.used_permille);
+            charged += interval.charged_bytes;
+            delivered += interval.delivered_bytes;
+            count += 1;
+        }
+        if self.pace.is_none() {
+            return count >= 1;
+        }
+        // What we sent while the queue was there is what the line carried.
+        let is_filled = count >= 2 && charged * 10 >= delivered * 7 && permille_of(self.history.peak(), Nanos(lasted), charged) >= MOSTLY_PERMILLE;
+        let is_known = self.carried().is_some() || count >= UNKNOWN_INTERVALS;
+        is_filled || is_known && most >= BUSY_PERMILLE && used / lasted.max(1) >= MOSTLY_PERMILLE
+    }
+
+    fn raise(&mut self, now: Nanos, charged: u64, interval: Interval, threshold: Nanos) -> Option<Change> {
+        let pace = self.pace?;
+        let most = self.bounds.most.map_or(u64::MAX, Rate::bits_per_s);
+        if pace >= most || self.losses.evidence.lost_by_all_bytes() >= LOST_BYTES_MIN {
+            return None;
+        }
+        let is_clear = interval.used_permille >= BUSY_PERMILLE && !self.evidence.is_queued(Nanos(threshold.0 / 2));
+        let lasted = interval.lasted.min(RISE_EVERY);
+        let lasted = if is_clear { lasted } else { Nanos(lasted.0 / UNCLEAR_PARTS) };
+        let permille = self.rise.advance(lasted, is_clear)?;
+        let next = pace.saturating_add((pace / 1000 * permille).max(1)).min(most);
+        self.found.on_raised(now, next);
+        if self.rise.is_growing() {
+            // What the line makes of it is known after a round trip.
+            self.phase = Phase::Settling { until: now + SHORT + self.history.longest().min(LAG_MAX) };
+        }
+        self.pace = Some(next);
+        Some(Change { pace: self.pace(), notice: None })
+    }
+
+    fn change(&mut self, now: Nanos, charged: u64, next: Option<u64>, notice: Option<Notice>) -> Change {
+        self.pace = next.map(|next| next.max(self.floor()));
+        self.forget(now, charged);
+        Change { pace: self.pace(), notice }
+    }
+
+    /// What was seen at another pace says nothing of this one.
+    fn forget(&mut self, now: Nanos, charged: u64) {
+        self.history.forget(now, charged);
+        self.losses.restart(now, charged);
+    }
+
+    fn floor(&self) -> u64 {
+        self.bounds.least.map_or(FLOOR, Rate::bits_per_s)
+    }
+
+    fn load(&self, now: Nanos, charged: u64) -> Load {
+        let bytes = self.history.charged(charged);
+        let most = self.history.peak().min(self.pace.unwrap_or(u64::MAX));
+        if !matches!(self.phase, Phase::Free) {
+            return self.by_delay();
+        }
+        if self.history.len() == 0 && most == 0 {
+            return if bytes <= EMPTY_BYTES { Load::Light } else { Load::Full };
+        }
+        let is_light = |bytes, lasted: Nanos| permille_of(most.max(1), lasted, bytes) < LIGHT_PERMILLE;
+        let mut before = self.history.backwards().take(2);
+        if is_light(bytes, (now - self.history.began()).max(INTERVAL))
+            && before.all(|interval| is_light(interval.charged_bytes, interval.lasted))
+        {
+            return Load::Light;
+        }
+        self.by_delay()
+    }
+
+    fn by_delay(&self) -> Load {
+        let delay = self.history.backwards().next().and_then(|interval| interval.delay);
+        if delay.is_some_and(|delay| delay.0 <= self.threshold().0 / 2) { Load::Unqueued } else { Load::Full }
+    }
+
+    fn threshold(&self) -> Nanos {
+        let pace = self.pace.unwrap_or(self.history.peak()).max(FLOOR);
+        DELAY_MIN + rate(pace).time_for(2 * PACKET_BYTES)
+    }
+
+    /// How long it takes until round trips tell of a change: they are measured when they end, and smoothed.
+    fn lag(&self) -> Nanos {
+        INTERVAL + Nanos(2 * self.losses.evidence.rtt_max().min(DRAIN_MAX).0)
     }
 
     /// What is known, for an operator.
-    pub fn status(&self, _now: Nanos) -> Status {
-        Status { bounds: self.bounds, ..Status::default() }
+    pub fn status(&self, now: Nanos) -> Status {
+        let Found { rate: found, at, busy_intervals, limit, .. } = self.found;
+        Status { bounds: self.bounds, rate: found.map(rate), pace: self.pace(), age: now - at, busy_intervals, limit }
     }
+}
+
+/// What a window of losses came to.
+#[derive(Debug, Clone, Copy)]
+struct Lost {
+    /// Of all bytes, by all clients.
+    permille: u64,
+}
+
+impl Losses {
+    /// The window that just ended; `None` while it lasts, or if little was sent.
+    fn close(&mut self, now: Nanos, charged_bytes: u64, pace: Option<u64>) -> Option<Lost> {
+        let lasted = now - self.began;
+        let bytes = charged_bytes.saturating_sub(self.charged_before);
+        let lost = self.evidence.lost_by_all_bytes();
+        let is_plain = lasted >= LOSS_PLAIN_FOR && lost >= 4 * LOST_BYTES_MIN && lost * 1000 >= LOSS_PLAIN_PERMILLE * bytes;
+        if lasted < LOSS_WINDOW && !is_plain {
+            return None;
+        }
+        self.restart(now, charged_bytes);
+        if pace.is_some_and(|pace| permille_of(pace, lasted, bytes) < LOSS_BUSY_PERMILLE) {
+            return None;
+        }
+        let permille = if lost < LOST_BYTES_MIN { 0 } else { (lost * 1000 / bytes.max(1)).min(1000) };
+        Some(Lost { permille })
+    }
+
+    fn restart(&mut self, now: Nanos, charged_bytes: u64) {
+        self.evidence.clear();
+        (self.began, self.charged_before) = (now, charged_bytes);
+    }
+}
+
+impl Found {
+    fn on_found(&mut self, now: Nanos, line: u64) -> Option<Notice> {
+        (self.rate, self.at, self.limit) = (Some(line), now, Limit::Line);
+        self.busy_intervals += 1;
+        let told = self.told.replace(line);
+        match told {
+            None => Some(Notice::Found { rate: rate(line) }),
+            Some(before) if before.abs_diff(line) * 20 >= before => {
+                Some(Notice::Changed { from: rate(before), to: rate(line) })
+            }
+            Some(before) => {
+                self.told = Some(before);
+                None
+            }
+        }
+    }
+
+    fn on_raised(&mut self, now: Nanos, pace: u64) {
+        (self.rate, self.at) = (Some(pace), now);
+    }
+}
+
+fn rate(bits_per_s: u64) -> Rate {
+    Rate::from_bits_per_s(bits_per_s.max(1)).expect("a rate above zero")
 }

@@ -39,6 +39,17 @@ pub enum Limit {
     Ceiling,
 }
 
+/// Why the pace falls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// The queue in front of all clients takes this long.
+    Delay(Nanos),
+    /// Of all bytes, this many thousandths are lost.
+    Loss(u64),
+    /// Of all bytes handed down, this many thousandths arrive.
+    Plateau(u64),
+}
+
 /// A line for the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use sched::line::Bounds;
 use sched::policy::PolicySpec;
 use serde::Deserialize;
 use units::{Nanos, Rate, wire};
@@ -24,8 +25,10 @@ pub struct Config {
     pub promotes_at_once: bool,
     /// Whether a paced drain can read the queue below; if not it keeps to 98 % of the link, as the server does.
     pub sees_queue: bool,
-    /// The rate a paced drain is told that cannot read the queue below; `None` tells it the link's.
-    pub told: Option<Rate>,
+    /// What a paced drain is told of the rate that cannot read the queue below; `None` tells it the link's.
+    pub told: Option<Bounds>,
+    /// The link's rate changes to these, in order of time.
+    pub rate_changes: Vec<(Nanos, Rate)>,
     pub tcp: Tcp,
     /// Connections take these in turn; at least one.
     pub paths: Vec<PathConfig>,
@@ -211,6 +214,7 @@ impl Default for Config {
             promotes_at_once: false,
             sees_queue: true,
             told: None,
+            rate_changes: Vec::new(),
             tcp: Tcp::default(),
             paths: vec![PathConfig::default()],
             server: Server::default(),

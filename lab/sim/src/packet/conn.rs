@@ -1,6 +1,6 @@
 //! A connection, both ends of it, and the slab all connections live in.
 
-use sched::feedback::Looks;
+use sched::line::Looks;
 use sched::{Account, JobId, TcpSent};
 use units::Nanos;
 
@@ -66,7 +66,7 @@ pub struct Conn {
     pub sent: TcpSent,
     /// What the link was charged for it.
     pub account: Account,
-    /// What was learned of the line from its response.
+    /// What was learned of the line from it.
     pub looks: Looks,
     /// When the last acknowledgement came.
     pub acked_at: Nanos,
@@ -221,6 +221,15 @@ impl Conns {
     pub fn close(&mut self, id: ConnId) {
         self.spare.extend(self.conns[id.slot as usize].take());
         self.vacant.push(id.slot);
+    }
+
+    /// Those with bytes on their way.
+    pub fn unacknowledged(&self) -> impl Iterator<Item = ConnId> {
+        let of = |(slot, conn): (usize, &Option<Conn>)| {
+            let conn = conn.as_ref().filter(|conn| conn.sent.payload_bytes > 0 && !conn.sender.is_done())?;
+            Some(ConnId { slot: slot as u32, number: conn.number })
+        };
+        self.conns.iter().enumerate().filter_map(of)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Conn> {

@@ -1,6 +1,5 @@
 //! From the socket buffer to the link: what TCP may send, what the queue takes, what the drain grants.
 
-use sched::feedback::Looks;
 use sched::{JobId, Passed, Progress};
 use units::{Nanos, wire};
 use workload::Job;
@@ -108,7 +107,8 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             // The queue is a router's: the packet has left the host.
             self.pass(&packet);
         }
-        let is_taken = self.queue.enqueue(packet, &mut self.dropped);
+        let is_admitted = self.link.admits(self.now, packet.wire_bytes);
+        let is_taken = is_admitted && self.queue.enqueue(packet, &mut self.dropped);
         self.counts.queue_drops += u64::from(!is_taken);
         is_taken
     }
@@ -220,7 +220,6 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         conn.job = Some(job);
         conn.is_blocked = false;
         if self.config.drain == DrainKind::Paced {
-            conn.looks = Looks::default();
             self.settle_account(id);
             return self.pump();
         }

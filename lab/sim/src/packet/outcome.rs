@@ -61,6 +61,11 @@ pub struct Sample {
     pub completed: u32,
     pub response_time_ms_mean: f64,
     pub first_byte_ms_mean: f64,
+    /// The pace of a paced drain, bits per second; none where sockets take what they will.
+    pub pace_bps: Option<u64>,
+    /// What the link has carried so far, and what waits for it.
+    pub link_bytes: u64,
+    pub queue_bytes: u64,
 }
 
 /// The time of a job alone on the idle link: head and body in full segments at the link's rate, as a report of a measured run

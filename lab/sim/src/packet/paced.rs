@@ -4,8 +4,8 @@
 //! behind its last byte, when it is given up, and when its connection ends; the queue below and the interface's counters are read
 //! when a grant could be made; where no queue is seen, round trips and losses set the pace.
 
-use sched::feedback::{Change, Look, Seen};
-use sched::{Drain, Feedback, Guard, JobId, Pace, Progress, Reading};
+use sched::line::{Bounds, Change, Estimator, Look, Seen};
+use sched::{Drain, Guard, JobId, Pace, Progress, Reading};
 use units::Nanos;
 use workload::Job;
 
@@ -28,7 +28,7 @@ pub struct Writer {
     read_at: Nanos,
     passed_at: Nanos,
     /// What the connections tell of a line that is not seen.
-    feedback: Option<Feedback>,
+    estimator: Option<Estimator>,
 }
 
 /// The drain, as the server makes it (`drain_choice` there), and what belongs to it.
@@ -36,11 +36,12 @@ pub fn drain(config: &Config) -> (Drain, Writer) {
     if config.drain != DrainKind::Paced {
         return (Drain::new(config.policy.build(), Pace::UNLIMITED), Writer::default());
     }
-    let told = config.told.unwrap_or(config.link);
-    let pace = if config.sees_queue { Pace::of_line(config.link) } else { Pace::blind(told) };
-    let feedback = pace.rate.filter(|_| !config.sees_queue).map(Feedback::new);
+    let bounds = config.told.unwrap_or(Bounds::told(config.link));
+    let pace = Pace { rate: bounds.first, ..Pace::of_line(config.link) };
+    let pace = if config.sees_queue { Pace::of_line(config.link) } else { pace };
+    let estimator = (!config.sees_queue).then(|| Estimator::new(bounds));
     let drain = Drain::new(config.policy.build(), pace).with_guard(Guard::new(config.guard_permille));
-    (drain, Writer { feedback, ..Writer::default() })
+    (drain, Writer { estimator, ..Writer::default() })
 }
 
 impl<J: Iterator<Item = Job>> World<'_, '_, J> {
@@ -56,6 +57,11 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             let Some(grant) = self.drain.poll_grant(self.now) else { break };
             self.write(grant.job, grant.bytes_max);
             self.serve();
+        }
+        if self.drain.is_empty()
+            && let Some(estimator) = &mut self.writer.estimator
+        {
+            estimator.on_idle();
         }
         if let Some(at) = self.grant.set(self.drain.poll_timeout().map(|at| at.max(self.now))) {
             self.calendar.push(at, Event::Grant);
@@ -90,10 +96,16 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
 
     /// Sets the pace that the line allows.
     fn follow(&mut self) {
+        let now = self.now;
+        if !self.writer.estimator.as_ref().is_some_and(|estimator| estimator.is_due(now)) {
+            return;
+        }
+        let unacked: Vec<ConnId> = self.conns.unacknowledged().collect();
+        unacked.into_iter().for_each(|id| self.look(id));
         let charged_bytes = self.drain.ledger().charged_bytes();
-        let Some(feedback) = &mut self.writer.feedback else { return };
-        if let Some(Change { rate, .. }) = feedback.poll(self.now, charged_bytes) {
-            self.drain.set_pace(self.now, Some(rate));
+        let Some(estimator) = &mut self.writer.estimator else { return };
+        if let Some(Change { pace, .. }) = estimator.judge(now, charged_bytes) {
+            self.drain.set_pace(now, pace);
         }
     }
 
@@ -143,17 +155,25 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
 
     /// Charges the link for what TCP sent, and not for what it keeps for want of a window; and learns from it.
     pub fn settle_account(&mut self, id: ConnId) {
-        let (now, framing) = (self.now, self.settings.framing());
+        let now = self.now;
         let conn = self.conns.get(id).expect("the caller's connection");
         let correction = conn.account.settle(conn.sent);
+        self.drain.on_correction(now, correction, self.config.sees_queue);
+        self.look(id);
+    }
+
+    /// Learns of the line from a connection.
+    fn look(&mut self, id: ConnId) {
+        let (now, framing) = (self.now, self.settings.framing());
+        let Some(conn) = self.conns.get(id) else { return };
         let seen = Seen {
             rtt: conn.sender.rtt().smoothed(),
             acked_bytes: conn.sender.acked_bytes(),
+            sacked_bytes: conn.sender.sacked_bytes(&self.settings),
             acked_ago: now - conn.acked_at,
             retransmitted_bytes: conn.sender.resent_bytes,
         };
         let (look, client) = (conn.looks.look(&seen, framing), u64::from(conn.path));
-        self.drain.on_correction(now, correction, self.config.sees_queue);
         self.learn(look, client);
     }
 
@@ -162,8 +182,8 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             self.drain.on_handshake(rtt);
         }
         let charged_bytes = self.drain.ledger().charged_bytes();
-        if let Some(feedback) = &mut self.writer.feedback {
-            feedback.on_look(self.now, charged_bytes, || client, look);
+        if let Some(estimator) = &mut self.writer.estimator {
+            estimator.on_look(self.now, charged_bytes, || client, look);
         }
     }
 
@@ -188,6 +208,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         if self.config.drain != DrainKind::Paced {
             return;
         }
+        self.look(id);
         let Some(conn) = self.conns.get(id) else { return };
         let job = conn.job.take();
         // A SYN that nobody finished is on nobody's account.

@@ -50,6 +50,8 @@ pub enum Event {
         number: u64,
     },
     Sample,
+    /// The link has another rate: which change.
+    Rate(usize),
 }
 
 /// From the client.
@@ -179,6 +181,9 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
         if let Some(every) = self.config.sample_every {
             self.calendar.push(every, Event::Sample);
         }
+        for (number, (at, _)) in self.config.rate_changes.iter().enumerate() {
+            self.calendar.push(*at, Event::Rate(number));
+        }
         while !self.is_over() {
             let Some((at, event)) = self.calendar.pop() else { break };
             if at > self.until {
@@ -212,6 +217,7 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
             Event::RequestAck(id) => self.on_timer(id, event, |conn| &mut conn.request_ack, Self::acknowledge_request),
             Event::GiveUp { slot, tried, number } => self.on_give_up(slot, tried, number),
             Event::Sample => self.sample(),
+            Event::Rate(at) => self.link.rate = self.config.rate_changes[at].1,
         }
     }
 
@@ -326,6 +332,9 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
             completed: counts.completed,
             response_time_ms_mean: mean_ms(counts.response_ns),
             first_byte_ms_mean: mean_ms(counts.first_byte_ns),
+            pace_bps: self.drain.pace().rate.map(units::Rate::bits_per_s),
+            link_bytes: self.link.sent_bytes,
+            queue_bytes: self.queue.bytes(),
         });
         (counts.completed, counts.response_ns, counts.first_byte_ns) = (0, 0, 0);
         if let Some(every) = self.config.sample_every {

@@ -69,6 +69,7 @@ fn config(spec: &SimSpec) -> Result<Config, Failure> {
         guard_permille: packet.guard.unwrap_or(base.guard_permille),
         promotes_at_once: promotes_at_once(packet)?,
         sees_queue: !is_router,
+        rate_changes: Vec::new(),
         told: packet.told.as_deref().map(str::parse).transpose().map_err(wrong("told"))?,
         tcp: tcp(packet)?,
         paths: paths(packet)?,

@@ -12,6 +12,8 @@ pub enum Shape {
     Bucket(u64),
     /// A token bucket in front of a wire of the same rate: what the bucket lets go early waits for the wire.
     BucketWire(u64),
+    /// A token bucket that drops what it has no tokens for, instead of keeping it.
+    Policer(u64),
 }
 
 /// The link itself: one packet at a time.
@@ -20,7 +22,7 @@ pub struct Link {
     shape: Shape,
     /// When the next packet may go.
     idle_at: Nanos,
-    /// When the wire behind a bucket has sent what it has.
+    /// When the wire behind a bucket has sent what it has, or up to when a policer's tokens are used.
     wire_idle_at: Nanos,
     pub sent_bytes: u64,
     pub sent_packets: u64,
@@ -33,6 +35,17 @@ impl Link {
 
     pub fn idle_at(&self) -> Nanos {
         self.idle_at
+    }
+
+    /// Whether a packet may wait for the link at all: a policer drops what it has no tokens for.
+    pub fn admits(&mut self, now: Nanos, wire_bytes: u32) -> bool {
+        let Shape::Policer(burst_bytes) = self.shape else { return true };
+        let full_at = self.wire_idle_at.max(now - self.rate.time_for(burst_bytes)) + self.rate.time_for(u64::from(wire_bytes));
+        if full_at > now {
+            return false;
+        }
+        self.wire_idle_at = full_at;
+        true
     }
 
     /// Starts a packet; only when idle. Gives when its last bit is out.
@@ -55,6 +68,7 @@ impl Link {
                 self.wire_idle_at = self.wire_idle_at.max(now) + takes;
                 self.wire_idle_at
             }
+            Shape::Policer(_) => now,
         }
     }
 }
@@ -72,6 +86,16 @@ mod tests {
         assert!(link.idle_at() <= now);
         assert_eq!(link.send(now, 1514), now);
         assert_eq!(link.idle_at(), now + Nanos(8 * 100 * (2 * 1514 - 1600)));
+    }
+
+    #[test]
+    fn a_policer_drops_what_it_has_no_tokens_for() {
+        let mut link = Link::new("10mbit".parse().unwrap(), Shape::Policer(4000));
+        let now = Nanos::from_secs(1);
+        assert_eq!([(); 3].map(|()| link.admits(now, 1500)), [true, true, false]);
+        assert_eq!(link.send(now, 1500), now);
+        assert!(link.idle_at() <= now);
+        assert!(link.admits(now + Nanos::from_micros(400), 1500) && !link.admits(now + Nanos::from_micros(400), 1500));
     }
 
     #[test]

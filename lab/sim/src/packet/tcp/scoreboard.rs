@@ -62,6 +62,11 @@ impl Scoreboard {
         self.len() - self.sacked - self.lost
     }
 
+    /// Segments of which the receiver has told that it has them, beyond what it acknowledges.
+    pub fn sacked(&self) -> u32 {
+        self.sacked
+    }
+
     pub fn oldest_sent_at(&self) -> Option<Nanos> {
         self.sent.front().map(|sent| sent.sent_at)
     }

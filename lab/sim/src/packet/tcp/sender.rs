@@ -171,6 +171,11 @@ impl Sender {
         self.acked
     }
 
+    /// Payload beyond a gap, of which the receiver has told: an estimate by whole segments.
+    pub fn sacked_bytes(&self, settings: &Settings) -> u64 {
+        u64::from(self.board.sacked()) * u64::from(settings.segment_bytes)
+    }
+
     /// Bytes written and not sent.
     pub fn unsent_bytes(&self) -> u64 {
         self.written.saturating_sub(self.next)

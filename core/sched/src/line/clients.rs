@@ -1,0 +1,169 @@
+//! What round trips say of the queue ahead: remembered per client, for a connection that begins in a queue never sees less.
+//!
+//! A client is an address (or its prefix), given as a hash. Its least round trip of the last minute or two is its base.
+//! Round trips also vary by themselves (jitter, delayed acknowledgements, the client's own access link); how much is
+//! learned while we hardly send, when no queue of ours can be the cause.
+
+use units::Nanos;
+
+/// Clients remembered at once: 64 bytes each.
+pub const CLIENTS_MAX: usize = 4096;
+/// Places in the table that a client may have; the one seen least recently gives way.
+const WAYS: usize = 4;
+/// A base is the minimum of at least this long, and of at most twice as long: a path that became longer is believed then.
+const BASE_WINDOW: Nanos = Nanos::from_secs(60);
+/// One part in so many of a new deviation goes into the mean.
+const NOISE_GAIN: u64 = 8;
+
+/// What the load was when a round trip was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Load {
+    /// We sent at the full pace: the queue may be ours.
+    Full,
+    /// We sent at the full pace, and clients known before saw no queue.
+    Unqueued,
+    /// We sent so little that no queue can be ours.
+    Light,
+}
+
+/// Between these lies the delay of the queue that all clients share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DelayBounds {
+    /// What the client's round trip grew by since it is known: of a client that began in a queue, less.
+    pub at_least: Nanos,
+    /// A queue that all share delays this client too, so it is no longer than what the client saw.
+    pub at_most: Nanos,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Client {
+    key: u64,
+    seen_at: Nanos,
+    /// Minima of the window before and of this one.
+    least: [Nanos; 2],
+    window_began: Nanos,
+    /// Mean excess over the base under a light load.
+    noise: Nanos,
+    /// A round trip was measured that no queue of ours can have delayed.
+    is_known: bool,
+}
+
+/// A table of fixed size.
+#[derive(Debug, Default)]
+pub(super) struct Clients {
+    sets: Vec<[Option<Client>; WAYS]>,
+}
+
+impl Clients {
+    pub fn on_round_trip(&mut self, now: Nanos, key: u64, rtt: Nanos, load: Load) -> DelayBounds {
+        let client = self.client(now, key, rtt);
+        client.see(now, rtt, load);
+        let above = rtt - client.base();
+        let at_most = if client.is_known { above } else { rtt };
+        DelayBounds { at_least: above - client.noise - client.noise, at_most }
+    }
+
+    fn client(&mut self, now: Nanos, key: u64, rtt: Nanos) -> &mut Client {
+        if self.sets.is_empty() {
+            self.sets = vec![[None; WAYS]; CLIENTS_MAX / WAYS];
+        }
+        let count = self.sets.len() as u64;
+        let set = &mut self.sets[(key % count) as usize];
+        let found = set.iter().position(|place| place.is_some_and(|client| client.key == key));
+        let oldest = || (0..WAYS).min_by_key(|way| set[*way].map_or(Nanos::ZERO, |client| client.seen_at));
+        let way = found.or_else(oldest).expect("a set has places");
+        if found.is_none() {
+            set[way] = None;
+        }
+        set[way].get_or_insert(Client {
+            key,
+            seen_at: now,
+            least: [rtt; 2],
+            window_began: now,
+            noise: Nanos::ZERO,
+            is_known: false,
+        })
+    }
+}
+
+impl Client {
+    fn base(&self) -> Nanos {
+        self.least[0].min(self.least[1])
+    }
+
+    fn see(&mut self, now: Nanos, rtt: Nanos, load: Load) {
+        self.seen_at = now;
+        if now - self.window_began > BASE_WINDOW {
+            self.least = [self.least[1], rtt];
+            self.window_began = now;
+        }
+        self.least[1] = self.least[1].min(rtt);
+        self.is_known |= load != Load::Full;
+        if load == Load::Light {
+            let excess = rtt - self.base();
+            self.noise = Nanos((self.noise.0 * (NOISE_GAIN - 1) + excess.0) / NOISE_GAIN);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Nanos = Nanos::from_millis;
+
+    fn seen(clients: &mut Clients, ms: u64, key: u64, rtt_ms: u64, load: Load) -> (u64, u64) {
+        let DelayBounds { at_least, at_most } = clients.on_round_trip(MS(ms), key, MS(rtt_ms), load);
+        (at_least.0 / 1_000_000, at_most.0 / 1_000_000)
+    }
+
+    #[test]
+    fn a_known_client_tells_the_queue_and_a_new_one_only_bounds_it() {
+        let mut clients = Clients::default();
+        assert_eq!(seen(&mut clients, 0, 1, 20, Load::Light), (0, 0));
+        assert_eq!(seen(&mut clients, 10, 1, 50, Load::Full), (30, 30));
+        assert_eq!(seen(&mut clients, 20, 2, 70, Load::Full), (0, 70));
+        // It was in a queue when it came: now it is known.
+        assert_eq!(seen(&mut clients, 30, 2, 40, Load::Unqueued), (0, 0));
+        assert_eq!(seen(&mut clients, 40, 2, 70, Load::Full), (30, 30));
+    }
+
+    #[test]
+    fn variation_under_a_light_load_is_no_queue() {
+        let mut clients = Clients::default();
+        for ms in 0..100 {
+            seen(&mut clients, ms, 1, 20 + ms % 2 * 10, Load::Light);
+        }
+        let (at_least, at_most) = seen(&mut clients, 101, 1, 30, Load::Full);
+        assert_eq!((at_least, at_most), (0, 10));
+    }
+
+    #[test]
+    fn a_longer_path_is_believed_after_two_windows() {
+        let mut clients = Clients::default();
+        seen(&mut clients, 0, 1, 20, Load::Light);
+        assert_eq!(seen(&mut clients, 61_000, 1, 50, Load::Full).1, 30);
+        assert_eq!(seen(&mut clients, 122_000, 1, 50, Load::Full).1, 0);
+    }
+
+    #[test]
+    fn a_base_is_kept_for_a_whole_window() {
+        let mut clients = Clients::default();
+        seen(&mut clients, 0, 1, 20, Load::Light);
+        let queues = [60_000, 119_000, 120_000].map(|ms| seen(&mut clients, ms, 1, 50, Load::Full).1);
+        assert_eq!(queues, [30, 30, 30]);
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_forgets_the_least_recent() {
+        let mut clients = Clients::default();
+        let sets = (CLIENTS_MAX / WAYS) as u64;
+        for turn in 0..=WAYS as u64 {
+            seen(&mut clients, turn, 7 + turn * sets, 20, Load::Light);
+        }
+        assert_eq!(clients.sets.iter().flatten().flatten().count(), WAYS);
+        // The first is new again, the second is not.
+        assert_eq!(seen(&mut clients, 10, 7 + sets, 50, Load::Full), (30, 30));
+        assert_eq!(seen(&mut clients, 11, 7, 50, Load::Full), (0, 50));
+    }
+}

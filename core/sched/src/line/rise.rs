@@ -1,0 +1,110 @@
+//! When the pace rises after a cut, and by how much: later where the line was found to carry the same twice.
+
+use units::Nanos;
+
+/// How long the pace stays after a cut, doubled when the next finds the same rate.
+const HOLD_MIN: Nanos = Nanos::from_secs(2);
+const HOLD_MAX: Nanos = Nanos::from_secs(10);
+/// How often the pace rises then, and by how much: at first, doubled each time.
+pub(super) const RISE_EVERY: Nanos = Nanos::from_millis(500);
+const RISE_PERMILLE_MIN: u64 = 5;
+const RISE_PERMILLE_MAX: u64 = 40;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rise {
+    /// What the line carried when it was last found out; zero before.
+    line: u64,
+    hold: Nanos,
+    hold_left: Nanos,
+    next_in: Nanos,
+    step_permille: u64,
+    /// The line was never full at a pace of ours: as long as it is clear the pace doubles in three intervals.
+    is_growing: bool,
+}
+
+/// Growth of an interval while the line was never full.
+const GROWTH_PERMILLE: u64 = 250;
+
+impl Rise {
+    pub fn new() -> Rise {
+        Rise { line: 0, hold: HOLD_MIN, hold_left: Nanos::ZERO, next_in: Nanos::ZERO, step_permille: RISE_PERMILLE_MIN, is_growing: true }
+    }
+
+    /// The line was found to carry this; gives what it is taken for. Twice about the same: nearer the mean, and not so soon
+    /// tried again.
+    pub fn on_cut(&mut self, line: u64, is_measured: bool) -> u64 {
+        let is_growing = !is_measured;
+        let is_same = line.abs_diff(self.line) * 20 <= self.line;
+        let line = if is_same { self.line / 4 + line / 4 * 3 } else { line };
+        let hold = if is_same { Nanos(2 * self.hold.0).min(HOLD_MAX) } else { HOLD_MIN };
+        *self = Rise { line, hold, hold_left: hold, next_in: Nanos::ZERO, step_permille: RISE_PERMILLE_MIN, is_growing };
+        line
+    }
+
+    pub fn is_growing(&self) -> bool {
+        self.is_growing
+    }
+
+    /// So much time has passed without a queue; gives by how much to rise.
+    pub fn advance(&mut self, lasted: Nanos, is_clear: bool) -> Option<u64> {
+        if self.is_growing {
+            return is_clear.then_some(GROWTH_PERMILLE);
+        }
+        let over = lasted - self.hold_left;
+        self.hold_left = self.hold_left - lasted;
+        if self.next_in > over {
+            self.next_in = self.next_in - over;
+            return None;
+        }
+        if self.hold_left > Nanos::ZERO {
+            return None;
+        }
+        self.next_in = RISE_EVERY;
+        let permille = self.step_permille;
+        self.step_permille = (2 * permille).min(RISE_PERMILLE_MAX);
+        Some(permille)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Nanos = Nanos::from_millis;
+
+    /// In steps of 100 ms; gives when it rises, in tenths of a second, and by how much.
+    fn rises(rise: &mut Rise, seconds: u64) -> Vec<(u64, u64)> {
+        (1..=10 * seconds).filter_map(|at| rise.advance(MS(100)).map(|permille| (at, permille))).collect()
+    }
+
+    #[test]
+    fn it_holds_then_rises_by_larger_and_larger_steps() {
+        let mut rise = Rise::new();
+        assert_eq!(rise.on_cut(1_000_000), 1_000_000);
+        assert_eq!(rises(&mut rise, 4), [(20, 5), (25, 10), (30, 20), (35, 40), (40, 40)]);
+    }
+
+    /// Found again, a rate is taken for nearer the truth and kept for longer; another one is not.
+    #[test]
+    fn the_same_rate_twice_is_held_for_twice_as_long() {
+        let mut rise = Rise::new();
+        rise.on_cut(1_000_000);
+        for (held, line) in [(40, 1_030_000), (80, 1_037_500), (100, 1_039_375)] {
+            assert_eq!(rise.on_cut(1_040_000), line);
+            assert_eq!(rises(&mut rise, 10)[0], (held, 5));
+        }
+        assert_eq!(rise.on_cut(1_200_000), 1_200_000);
+        assert_eq!(rises(&mut rise, 3)[0], (20, 5));
+    }
+
+    #[test]
+    fn within_a_twentieth_it_is_the_same() {
+        for (line, taken_for) in
+            [(1_050_000, 1_037_500), (1_050_001, 1_050_001), (950_000, 962_500), (949_999, 949_999)]
+        {
+            let mut rise = Rise::new();
+            rise.on_cut(1_000_000);
+            assert_eq!(rise.on_cut(line), taken_for);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What does it cost not to know the line's rate? Lines, distances, queues and loads crossed; every cell told its rate and told
+//! otherwise, on the same jobs, from the first request on, over several seeds.
+//!
+//! ```sh
+//! cargo run --release -p sim --example line_grid -- [KEY=VALUE,...]... [seeds=N] [told=WORD,...]
+//! ```
+//!
+//! Keys: `link` (Mbit/s), `rtt` (ms, or mixed), `queue` (packets, fq_codel, policer), `rho`. `told` are words of `weir serve --uplink`, or
+//! off. Prints a row a cell: the mean response time told right, the ratio of each word to it (the mean over seeds), and the part of
+//! the line that was used; then the quantiles of the ratios and the ten worst cells.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rand::seq::SliceRandom;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use sched::line::Bounds;
+use sim::Hooks;
+use sim::packet::{self, Config, Discipline, DrainKind, Outcome, PathConfig, Server, Shape, Tcp};
+use units::{Nanos, Rate};
+use workload::{Filter, Job, LoadProfile, ReadOptions, Scaling};
+
+const TRACE: &[u8] = include_bytes!("../../../traces/synthetic.csv.gz");
+const SECONDS: f64 = 60.0;
+/// Addresses of clients, each a prefix of its own.
+const CLIENTS: usize = 24;
+
+#[derive(Clone, Debug)]
+struct Cell {
+    link: u64,
+    rtt: String,
+    queue: String,
+    rho: f64,
+}
+
+fn main() {
+    let mut keys: BTreeMap<String, Vec<String>> = [
+        ("link", "1,3,10,30,100"),
+        ("rtt", "5,30,100,mixed"),
+        ("queue", "20,100,1000,fq_codel,policer"),
+        ("rho", "0.5,0.8,1.2"),
+        ("seeds", "1"),
+        ("told", "auto"),
+        ("seconds", "60"),
+        ("trace", "0"),
+    ]
+    .map(|(key, values)| (key.to_owned(), values.split(',').map(str::to_owned).collect()))
+    .into();
+    for word in std::env::args().skip(1) {
+        let (key, values) = word.split_once('=').expect("KEY=VALUE");
+        keys.insert(key.to_owned(), values.split(',').map(str::to_owned).collect());
+    }
+    let seeds: u64 = keys["seeds"][0].parse().expect("seeds=N");
+    let seconds: f64 = keys["seconds"][0].parse().expect("seconds=N");
+    let mut cells = Vec::new();
+    for link in &keys["link"] {
+        for rtt in &keys["rtt"] {
+            for queue in &keys["queue"] {
+                for rho in &keys["rho"] {
+                    let (link, rho) = (link.parse().expect("Mbit/s"), rho.parse().expect("rho"));
+                    cells.push(Cell { link, rtt: rtt.clone(), queue: queue.clone(), rho });
+                }
+            }
+        }
+    }
+    let told = &keys["told"];
+    if keys["trace"][0] != "0" {
+        return trace(&cells[0], &told[0], seconds, keys["trace"][0].parse().expect("ms"));
+    }
+    let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let row = row(cell, told, seeds, seconds);
+                    rows.lock().expect("no panic").push(row);
+                }
+            });
+        }
+    });
+    let mut rows = rows.into_inner().expect("no panic");
+    rows.sort_by(|a, b| a.0.cmp(&b.0));
+    println!("{:<32} {:>8} {}", "cell", "right ms", told.iter().map(|word| format!("{word:>16}")).collect::<String>());
+    for (name, right, ratios) in &rows {
+        let shown: String = ratios.iter().map(|(ratio, used)| format!("  {ratio:>7.3} ({used:.2})")).collect();
+        println!("{name:<32} {right:>8.1} {shown}");
+    }
+    for (at, word) in told.iter().enumerate() {
+        let mut sorted: Vec<(f64, &str)> = rows.iter().map(|(name, _, ratios)| (ratios[at].0, name.as_str())).collect();
+        sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let quantile = |part: f64| sorted[((sorted.len() - 1) as f64 * part) as usize].0;
+        println!("{word}: median {:.3}, nine of ten {:.3}, all {:.3}", quantile(0.5), quantile(0.9), quantile(1.0));
+        sorted.iter().rev().take(10).for_each(|(ratio, name)| println!("  {ratio:.3} {name}"));
+    }
+}
+
+fn row(cell: &Cell, told: &[String], seeds: u64, seconds: f64) -> (String, f64, Vec<(f64, f64)>) {
+    let mut right_sum = 0.0;
+    let mut sums = vec![(0.0, 0.0); told.len()];
+    for seed in 0..seeds {
+        let jobs = jobs(cell, seed, seconds);
+        let right = run(cell, "right", &jobs).summary.response_time_ms.mean;
+        right_sum += right;
+        for (sum, word) in sums.iter_mut().zip(told) {
+            let outcome = run(cell, word, &jobs);
+            sum.0 += outcome.summary.response_time_ms.mean / right;
+            sum.1 += outcome.utilisation;
+        }
+    }
+    let name = format!("{:>3} mbit {:>5} ms {:>8} rho {:.1}", cell.link, cell.rtt, cell.queue, cell.rho);
+    let count = seeds as f64;
+    (name, right_sum / count, sums.into_iter().map(|(ratio, used)| (ratio / count, used / count)).collect())
+}
+
+fn trace(cell: &Cell, told: &str, seconds: f64, every_ms: u64) {
+    let mut config = config(cell, told);
+    config.sample_every = Some(Nanos::from_millis(every_ms));
+    let outcome = packet::run(&config, jobs(cell, 0, seconds).into_iter(), Hooks::none()).expect("a configuration");
+    let mut before = 0;
+    for sample in &outcome.samples {
+        let used = (sample.link_bytes - before) as f64 * 8.0 / every_ms as f64 / 1e3;
+        before = sample.link_bytes;
+        let queue_ms = sample.queue_bytes as f64 * 8.0 / cell.link as f64 / 1e3;
+        let pace = sample.pace_bps.map_or("-".into(), |pace| format!("{:.3}", pace as f64 / 1e6));
+        println!("{:>8.2} pace {pace:>8} used {used:>7.3} queue {queue_ms:>7.1} ms drops {:>5} mean {:>8.1} ms", sample.at_s, sample.queue_drops, sample.response_time_ms_mean);
+    }
+}
+
+fn jobs(cell: &Cell, seed: u64, seconds: f64) -> Vec<Job> {
+    let log = workload::read(TRACE, &ReadOptions::default()).expect("the shipped trace");
+    let trace = log.cut(&Filter::for_schedules()).trace(1);
+    let load = LoadProfile::constant(cell.rho).expect("a load");
+    let scaling = Scaling { load, link: link(cell), seconds: Some(seconds), per_connection: 1, repeat: Some(1) };
+    let mut jobs = workload::schedule(&trace, &scaling).expect("a schedule").jobs;
+    if seed > 0 {
+        let mut sizes: Vec<u64> = jobs.iter().map(|job| job.size_bytes).collect();
+        sizes.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+        jobs.iter_mut().zip(sizes).for_each(|(job, size)| job.size_bytes = size);
+    }
+    jobs
+}
+
+fn link(cell: &Cell) -> Rate {
+    Rate::from_bits_per_s(cell.link * 1_000_000).expect("a rate")
+}
+
+fn config(cell: &Cell, told: &str) -> Config {
+    let (bottleneck, shape) = match cell.queue.as_str() {
+        "fq_codel" => (Discipline::FqCodel(10_000), Shape::Wire),
+        "policer" => (Discipline::Fifo(1000), Shape::Policer(15_000.max(cell.link * 1_000_000 / 8 / 100))),
+        packets => (Discipline::Fifo(packets.parse().expect("packets")), Shape::Wire),
+    };
+    let half = |ms: f64| Nanos((ms * 5e5) as u64);
+    let path = |ms: f64| PathConfig { forward: half(ms), back: half(ms), ..PathConfig::default() };
+    let paths = match cell.rtt.as_str() {
+        "mixed" => [5.0, 15.0, 30.0, 60.0, 100.0, 150.0].into_iter().cycle().take(CLIENTS).map(path).collect(),
+        ms => vec![path(ms.parse().expect("ms")); CLIENTS],
+    };
+    let (drain, policy) = if told == "off" { (DrainKind::Off, "fair") } else { (DrainKind::Paced, "srpt") };
+    let told = match told {
+        "told" | "off" => None,
+        // It cannot be left.
+        "right" => Bounds::told(link(cell)).most.map(|rate| Bounds { least: Some(rate), first: Some(rate), most: Some(rate) }),
+        word => Some(word.parse::<Bounds>().expect("bounds")),
+    };
+    Config {
+        link: link(cell),
+        shape,
+        bottleneck,
+        drain,
+        policy: policy.parse().expect("a policy"),
+        sees_queue: false,
+        told,
+        tcp: Tcp::behind_router(),
+        paths,
+        server: Server { acks_ride: drain == DrainKind::Paced, ..Server::default() },
+        ..Config::default()
+    }
+}
+
+fn run(cell: &Cell, told: &str, jobs: &[Job]) -> Outcome {
+    packet::run(&config(cell, told), jobs.iter().copied(), Hooks::none()).expect("a configuration")
+}
