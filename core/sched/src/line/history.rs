@@ -1,32 +1,44 @@
-//! What left and what was acknowledged, interval by interval.
+//! What left and what arrived, interval by interval.
 
 use std::collections::VecDeque;
+use std::ops::AddAssign;
 
 use units::Nanos;
 
-/// Intervals remembered: the line's rate is measured over a second or so at most.
+use super::Look;
+
+/// Intervals remembered: a second of the shortest.
 const INTERVALS_MAX: usize = 40;
-/// So much makes a rate: 24 packets, of which one more or less is four per cent.
-pub(super) const PEAK_BYTES_MIN: u64 = 24 * 1514;
-/// The peak fades by one part in so many each interval.
+/// So much makes a rate: 24 packets, of which one more or less is four per cent,
+const RATE_BYTES_MIN: u64 = 24 * 1514;
+/// over this or longer: acknowledgements come in bunches,
+const RATE_FOR: Nanos = Nanos::from_millis(100);
+/// and over a round trip, or acknowledgements from near and far meet; no more of it than this.
+const LAG_MAX: Nanos = Nanos::from_millis(500);
+/// The peak fades by one part in so many each interval, and the longest round trip.
 const FADING_PARTS: u64 = 1000;
 const LONGEST_FADING_PARTS: u64 = 32;
-/// Of the totals that the share of bytes without acknowledgement comes from, half is forgotten at this.
-const TOTAL_BYTES_MAX: u64 = 32 << 20;
-/// Less than this says nothing of that share.
-const TOTAL_BYTES_MIN: u64 = 256 << 10;
-/// No more than this is sent beside what is acknowledged: handshakes, acknowledgements of requests, ends.
+/// No more leaves beside what arrives: handshakes, acknowledgements of requests, ends.
 const OVERHEAD_PERMILLE_MAX: u64 = 1500;
+
+/// Bytes of some time, on the wire.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Run {
+    pub lasted: Nanos,
+    /// Everything that left.
+    pub charged_bytes: u64,
+    /// Of responses, for the first time.
+    pub sent_bytes: u64,
+    /// Of responses, again.
+    pub lost_bytes: u64,
+    /// Of responses, arrived at the clients.
+    pub delivered_bytes: u64,
+}
 
 /// One interval that is over.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Interval {
-    pub lasted: Nanos,
-    pub charged_bytes: u64,
-    /// Sent again, of what was charged.
-    pub lost_bytes: u64,
-    /// Acknowledged, and what left with it unacknowledged by nature.
-    pub delivered_bytes: u64,
+    pub run: Run,
     /// The queue of all clients at most; `None` where too little was seen.
     pub delay: Option<Nanos>,
     /// Of the pace, thousandths that left; 0 where there was none.
@@ -40,14 +52,11 @@ pub(super) struct History {
     began: Nanos,
     /// Charged when the interval began.
     charged_before: u64,
-    /// Acknowledged in it so far.
-    delivered_bytes: u64,
-    lost_bytes: u64,
+    /// The interval so far.
+    run: Run,
     is_idle: bool,
     closed: VecDeque<Interval>,
-    /// Charged but what was lost, and acknowledged, over a long time.
-    totals: (u64, u64),
-    /// The most that was delivered in an interval, bits per second, fading.
+    /// The most that arrived in a row of intervals, bits per second, fading.
     peak: u64,
     /// The longest round trip, fading.
     longest: Nanos,
@@ -58,9 +67,16 @@ impl History {
         self.began
     }
 
-    pub fn on_look(&mut self, delivered_bytes: u64, lost_bytes: u64) {
-        self.delivered_bytes += delivered_bytes;
-        self.lost_bytes += lost_bytes;
+    pub fn on_look(&mut self, look: &Look) {
+        self.run.sent_bytes += look.sent_bytes;
+        self.run.lost_bytes += look.lost_bytes;
+        self.run.delivered_bytes += look.delivered_bytes;
+        self.longest = self.longest.max(look.rtt.unwrap_or_default());
+    }
+
+    /// Nothing more waits.
+    pub fn on_idle(&mut self) {
+        self.is_idle = true;
     }
 
     /// Charged since the interval began.
@@ -68,36 +84,16 @@ impl History {
         charged_bytes.saturating_sub(self.charged_before)
     }
 
-    pub fn on_round_trip(&mut self, rtt: Nanos) {
-        self.longest = self.longest.max(rtt);
-    }
-
-    /// The longest round trip of late.
-    pub fn longest(&self) -> Nanos {
-        self.longest
-    }
-
-    /// Something could be sent at once, and nothing more waits.
-    pub fn on_idle(&mut self) {
-        self.is_idle = true;
-    }
-
     pub fn close(&mut self, now: Nanos, charged_bytes: u64, pace: Option<u64>, delay: Option<Nanos>) -> Interval {
         let (lasted, charged) = (now - self.began, self.charged(charged_bytes));
-        self.totals.0 += charged.saturating_sub(self.lost_bytes);
-        self.totals.1 += self.delivered_bytes;
-        let delivered_bytes = self.with_overhead(self.delivered_bytes);
-        if self.totals.0 > TOTAL_BYTES_MAX {
-            self.totals = (self.totals.0 / 2, self.totals.1 / 2);
-        }
+        let run = Run { lasted, charged_bytes: charged, ..self.run };
         let used_permille = pace.map_or(0, |pace| permille_of(pace, lasted, charged));
-        let is_backlogged = !self.is_idle;
-        let interval = Interval { lasted, lost_bytes: self.lost_bytes, charged_bytes: charged, delivered_bytes, delay, used_permille, is_backlogged };
+        let interval = Interval { run, delay, used_permille, is_backlogged: !self.is_idle };
         self.closed.push_back(interval);
         if self.closed.len() > INTERVALS_MAX {
             self.closed.pop_front();
         }
-        self.peak = self.most(PEAK_BYTES_MIN).max(self.peak - self.peak / FADING_PARTS);
+        self.peak = self.most().unwrap_or(0).max(self.peak - self.peak / FADING_PARTS);
         self.longest = self.longest - Nanos(self.longest.0 / LONGEST_FADING_PARTS);
         self.restart(now, charged_bytes);
         interval
@@ -105,28 +101,26 @@ impl History {
 
     fn restart(&mut self, now: Nanos, charged_bytes: u64) {
         (self.began, self.charged_before) = (now, charged_bytes);
-        (self.delivered_bytes, self.lost_bytes, self.is_idle) = (0, 0, false);
+        (self.run, self.is_idle) = (Run::default(), false);
     }
 
     /// What was seen at another pace says nothing of this one.
     pub fn forget(&mut self, now: Nanos, charged_bytes: u64) {
-        self.totals.0 += self.charged(charged_bytes).saturating_sub(self.lost_bytes);
-        self.totals.1 += self.delivered_bytes;
         self.closed.clear();
         self.restart(now, charged_bytes);
     }
 
-    fn with_overhead(&self, delivered_bytes: u64) -> u64 {
-        let (charged, delivered) = self.totals;
-        if delivered < TOTAL_BYTES_MIN {
-            return delivered_bytes;
-        }
-        let permille = (charged * 1000 / delivered).clamp(1000, OVERHEAD_PERMILLE_MAX);
-        delivered_bytes * permille / 1000
-    }
-
     pub fn peak(&self) -> u64 {
         self.peak
+    }
+
+    /// For so long what arrives says nothing of what leaves: the longest round trip of late.
+    pub fn lag(&self) -> Nanos {
+        self.longest.min(LAG_MAX)
+    }
+
+    pub fn len(&self) -> usize {
+        self.closed.len()
     }
 
     /// The closed intervals, backwards from the last.
@@ -134,64 +128,73 @@ impl History {
         self.closed.iter().rev()
     }
 
-    pub fn len(&self) -> usize {
-        self.closed.len()
-    }
-
     /// The closed intervals with a queue longer than this, backwards from the last.
     pub fn queued(&self, delay_min: Nanos) -> impl Iterator<Item = &Interval> {
         self.backwards().take_while(move |interval| interval.delay.is_none_or(|delay| delay > delay_min))
     }
 
-    /// The most that was delivered in a row of intervals with so many bytes, bits per second; 0 where there is none.
-    pub fn most(&self, bytes_min: u64) -> u64 {
-        let (mut from, mut bytes, mut lasted, mut most) = (0, 0, Nanos::ZERO, 0);
-        for interval in &self.closed {
-            bytes += interval.delivered_bytes;
-            lasted += interval.lasted;
-            // As short a row as has so many.
-            while bytes - self.closed[from].delivered_bytes >= bytes_min {
-                bytes -= self.closed[from].delivered_bytes;
-                lasted = lasted - self.closed[from].lasted;
-                from += 1;
+    /// The last intervals in a row that used so much of the pace, but for the first of them: for so long what arrives was sent before.
+    pub fn filled(&self, used_permille_min: u64, but: Nanos) -> Run {
+        let mut run = Run::default();
+        let intervals = || self.backwards().take_while(|interval| interval.used_permille >= used_permille_min);
+        let all = Nanos(intervals().map(|interval| interval.run.lasted.0).sum());
+        for interval in intervals() {
+            if run.lasted + interval.run.lasted + but > all {
+                break;
             }
-            if bytes >= bytes_min {
-                most = most.max(rate_of(bytes, lasted));
+            run += interval.run;
+        }
+        run
+    }
+
+    /// Whether a run is long enough to tell a rate.
+    pub fn is_enough(&self, run: &Run) -> bool {
+        run.delivered_bytes >= RATE_BYTES_MIN && run.lasted >= RATE_FOR.max(self.lag())
+    }
+
+    /// The most that arrived in a row of intervals that is long enough, bits per second.
+    pub fn most(&self) -> Option<u64> {
+        let mut most = None;
+        for end in 0..self.closed.len() {
+            let mut run = Run::default();
+            for interval in self.closed.range(..=end).rev() {
+                run += interval.run;
+                if self.is_enough(&run) {
+                    most = most.max(Some(run.rate()));
+                    break;
+                }
             }
         }
         most
     }
+}
 
-    /// What was handed down and delivered, and for how long, in the last intervals in a row that used the whole pace, but for the
-    /// first of them: for so long what arrives was sent before.
-    pub fn filled(&self, used_permille_min: u64, but: Nanos) -> Run {
-        let (mut run, mut begins) = (Run::default(), Nanos::ZERO);
-        let intervals = || self.backwards().take_while(|interval| interval.used_permille >= used_permille_min);
-        let all = Nanos(intervals().map(|interval| interval.lasted.0).sum());
-        for interval in intervals() {
-            begins += interval.lasted;
-            if begins + but > all {
-                break;
-            }
-            run.lasted += interval.lasted;
-            run.fresh_bytes += interval.charged_bytes.saturating_sub(interval.lost_bytes);
-            run.delivered_bytes += interval.delivered_bytes;
-        }
-        run
+impl AddAssign for Run {
+    fn add_assign(&mut self, other: Run) {
+        self.lasted += other.lasted;
+        self.charged_bytes += other.charged_bytes;
+        self.sent_bytes += other.sent_bytes;
+        self.lost_bytes += other.lost_bytes;
+        self.delivered_bytes += other.delivered_bytes;
     }
 }
 
-/// Several intervals.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Run {
-    pub lasted: Nanos,
-    /// Handed down for the first time.
-    pub fresh_bytes: u64,
-    pub delivered_bytes: u64,
+impl Run {
+    /// What the line carried if what arrived had all else with it that left, bits per second.
+    pub fn rate(&self) -> u64 {
+        let of_responses = self.sent_bytes + self.lost_bytes;
+        let permille = (self.charged_bytes * 1000).checked_div(of_responses).unwrap_or(1000);
+        rate_of(self.delivered_bytes * permille.clamp(1000, OVERHEAD_PERMILLE_MAX) / 1000, self.lasted)
+    }
+
+    /// Of what was sent, thousandths that arrived.
+    pub fn arrived_permille(&self) -> u64 {
+        (self.delivered_bytes * 1000).checked_div(self.sent_bytes).unwrap_or(1000)
+    }
 }
 
 /// Bits per second.
-pub(super) fn rate_of(bytes: u64, lasted: Nanos) -> u64 {
+fn rate_of(bytes: u64, lasted: Nanos) -> u64 {
     let bits = u128::from(bytes) * 8_000_000_000;
     u64::try_from(bits / u128::from(lasted.0.max(1))).unwrap_or(u64::MAX)
 }

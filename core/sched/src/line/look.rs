@@ -20,6 +20,8 @@ pub struct Seen {
     pub sacked_bytes: u64,
     /// How long ago the last acknowledgement came.
     pub acked_ago: Nanos,
+    /// Payload bytes sent so far, each counted once.
+    pub sent_bytes: u64,
     /// Payload bytes sent again so far.
     pub retransmitted_bytes: u64,
 }
@@ -31,7 +33,9 @@ pub struct Look {
     pub rtt: Option<Nanos>,
     /// It is the handshake's, a moment ago.
     pub is_handshake: bool,
-    /// Wire bytes acknowledged since.
+    /// Wire bytes sent since for the first time.
+    pub sent_bytes: u64,
+    /// Wire bytes arrived since.
     pub delivered_bytes: u64,
     /// Wire bytes sent again since.
     pub lost_bytes: u64,
@@ -44,6 +48,7 @@ pub struct Looks {
     is_known: bool,
     /// Acknowledged or arrived beyond a gap.
     arrived_bytes: u64,
+    sent_bytes: u64,
     retransmitted_bytes: u64,
     /// What had been acknowledged when a round trip was last taken.
     rtt_at_bytes: u64,
@@ -61,16 +66,20 @@ impl Looks {
         }
         let arrived_bytes = self.arrived_bytes.max(seen.acked_bytes + seen.sacked_bytes);
         let delivered = arrived_bytes - self.arrived_bytes;
+        let sent_bytes = self.sent_bytes.max(seen.sent_bytes);
+        let sent = sent_bytes - self.sent_bytes;
         let again = seen.retransmitted_bytes.saturating_sub(self.retransmitted_bytes);
         *self = Looks {
             is_known: true,
             arrived_bytes,
+            sent_bytes,
             retransmitted_bytes: seen.retransmitted_bytes,
             ..*self
         };
         Look {
             rtt: seen.rtt.filter(|_| is_fresh),
             is_handshake,
+            sent_bytes: framing.wire_bytes(sent),
             delivered_bytes: framing.wire_bytes(delivered),
             lost_bytes: framing.wire_bytes(again),
         }
@@ -85,7 +94,7 @@ mod tests {
     const RTT: Option<Nanos> = Some(Nanos::from_millis(30));
 
     fn seen(acked_bytes: u64, retransmitted_bytes: u64) -> Seen {
-        Seen { rtt: RTT, acked_bytes, sacked_bytes: 0, acked_ago: ACKED_AGO_MAX, retransmitted_bytes }
+        Seen { rtt: RTT, acked_bytes, sacked_bytes: 0, acked_ago: ACKED_AGO_MAX, sent_bytes: acked_bytes, retransmitted_bytes }
     }
 
     #[test]

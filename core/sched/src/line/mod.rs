@@ -13,7 +13,7 @@ use units::{Nanos, Rate, wire};
 pub use bounds::{Bounds, BoundsError};
 use clients::{Clients, Load};
 use evidence::Evidence;
-use history::{History, Interval, PEAK_BYTES_MIN, permille_of, rate_of};
+use history::{History, Interval, Run, permille_of};
 pub use look::{Look, Looks, Seen};
 pub use notice::{Change, Limit, Notice, Signal, Status};
 use rise::{RISE_EVERY, Rise};
@@ -24,8 +24,6 @@ const INTERVAL_PACKETS: u64 = 32;
 const SHORT: Nanos = Nanos::from_millis(25);
 const SHORT_PACKETS: u64 = 16;
 const SHORT_SAMPLES: u32 = 4;
-/// What the line carries is measured over this or longer.
-const CARRIED_FOR: Nanos = Nanos::from_millis(60);
 /// A delay below this, and the time of two packets, is no queue.
 const DELAY_MIN: Nanos = Nanos::from_millis(4);
 /// A queue is ours if at some time in it this much of the pace was used,
@@ -49,14 +47,10 @@ const LOST_BYTES_MIN: u64 = 4 * PACKET_BYTES;
 const MARGIN_PERMILLE: u64 = 985;
 /// Where the line's rate cannot be told, a cut goes to this part of the pace.
 const UNKNOWN_PERMILLE: u64 = 900;
-/// Such a cut comes after so many intervals with a queue.
-const UNKNOWN_INTERVALS: usize = 3;
 /// A line that does not let more than this of a full pace arrive is slower than that pace,
 const PLATEAU_PERMILLE: u64 = 930;
 /// if it does not for so long, and a round trip.
 const PLATEAU_FOR: Nanos = Nanos::from_millis(200);
-/// What arrives says nothing of a pace for a round trip, and this at most.
-const LAG_MAX: Nanos = Nanos::from_millis(500);
 /// Nothing makes the pace slower than this.
 const FLOOR: u64 = 64_000;
 /// A drain ends after this, however long the queue.
@@ -165,7 +159,7 @@ impl Estimator {
     /// A connection was looked at; `client` (a hash of its prefix) is called where something is to be learned. `charged_bytes` is all that
     /// was handed to the link so far.
     pub fn on_look(&mut self, now: Nanos, charged_bytes: u64, client: impl FnOnce() -> u64, look: Look) {
-        self.history.on_look(look.delivered_bytes, look.lost_bytes);
+        self.history.on_look(&look);
         if look.rtt.is_none() && look.lost_bytes == 0 {
             return;
         }
@@ -173,7 +167,6 @@ impl Estimator {
         if let Some(rtt) = look.rtt {
             let load = self.load(now, charged_bytes);
             let bounds = self.clients.on_round_trip(now, client, rtt, load);
-            self.history.on_round_trip(rtt);
             self.evidence.on_round_trip(now, client, rtt, bounds);
             self.losses.evidence.on_round_trip(now, client, rtt, bounds);
         }
@@ -216,8 +209,8 @@ impl Estimator {
         let change = self.decide(now, charged_bytes, interval, lost);
         if std::env::var_os("LINE_DEBUG").is_some() {
             eprintln!("{:.3} lasted {:.0} ms charged {:.3} delivered {:.3} delay {:?} used {} pace {:?} peak {:.3} thr {:.1} queued {} ours {} {} change {:?}",
-                now.as_secs_f64(), interval.lasted.as_millis_f64(), rate_of(interval.charged_bytes, interval.lasted) as f64/1e6,
-                rate_of(interval.delivered_bytes, interval.lasted) as f64/1e6, interval.delay.map(|d| d.as_millis_f64()), interval.used_permille,
+                now.as_secs_f64(), interval.run.lasted.as_millis_f64(), interval.run.charged_bytes as f64*8000./interval.run.lasted.0 as f64,
+                interval.run.delivered_bytes as f64*8000./interval.run.lasted.0 as f64, interval.delay.map(|d| d.as_millis_f64()), interval.used_permille,
                 self.pace, self.history.peak() as f64/1e6, self.threshold().as_millis_f64(), self.evidence.is_queued(self.threshold()), self.is_ours(),
                 match self.phase { Phase::Free => "free", Phase::Draining{..} => "drain", Phase::Settling{..} => "settle" }, change);
         }
@@ -259,31 +252,27 @@ impl Estimator {
     /// What arrives at full pace, or the most that arrived.
     fn arrived(&self) -> Option<u64> {
         let run = self.history.filled(BUSY_PERMILLE, Nanos::ZERO);
-        let most = self.history.most(PEAK_BYTES_MIN);
-        let line = if run.delivered_bytes >= 2 * PEAK_BYTES_MIN { rate_of(run.delivered_bytes, run.lasted) } else { most };
-        Some(line).filter(|line| *line > 0)
+        if self.history.is_enough(&run) { Some(run.rate()) } else { self.history.most() }
     }
 
     /// What arrives where no more of a pace does, or no more than before of a backlog that meets a queue or losses.
     fn plateau(&self) -> Option<(Signal, u64)> {
-        let lag = self.history.longest().min(LAG_MAX);
+        let lag = self.history.lag();
         if self.pace.is_some() {
             let run = self.history.filled(BUSY_PERMILLE, lag);
-            let permille = run.delivered_bytes * 1000 / run.fresh_bytes.max(1);
-            let is_long = run.delivered_bytes >= 2 * PEAK_BYTES_MIN && run.lasted >= PLATEAU_FOR.max(lag);
-            return (is_long && permille < PLATEAU_PERMILLE).then(|| (Signal::Plateau(permille), rate_of(run.delivered_bytes, run.lasted)));
+            let permille = run.arrived_permille();
+            let is_long = self.history.is_enough(&run) && run.lasted >= PLATEAU_FOR;
+            return (is_long && permille < PLATEAU_PERMILLE).then(|| (Signal::Plateau(permille), run.rate()));
         }
         let half = PLATEAU_FOR.max(Nanos(3 * lag.0));
-        let mut halves = [history::Run::default(); 2];
+        let mut halves = [Run::default(); 2];
         for interval in self.history.backwards().take_while(|interval| interval.is_backlogged) {
-            let at = usize::from(halves[0].lasted >= half);
-            halves[at].lasted += interval.lasted;
-            halves[at].delivered_bytes += interval.delivered_bytes;
+            halves[usize::from(halves[0].lasted >= half)] += interval.run;
         }
-        let [last, before] = halves.map(|run| rate_of(run.delivered_bytes, run.lasted));
-        let is_long = halves[1].lasted >= half && halves[0].delivered_bytes >= 2 * PEAK_BYTES_MIN;
-        let is_flat = last <= before / 10 * 11;
-        (is_long && is_flat && self.losses.evidence.is_congested(self.threshold())).then(|| (Signal::Plateau(1000), self.history.most(PEAK_BYTES_MIN)))
+        let is_long = halves[1].lasted >= half && self.history.is_enough(&halves[0]);
+        let is_flat = halves[0].rate() <= halves[1].rate() / 10 * 11;
+        let is_congested = is_long && is_flat && self.losses.evidence.is_congested(self.threshold());
+        is_congested.then(|| self.history.most().map(|most| (Signal::Plateau(1000), most))).flatten()
     }
 
     /// Whether the queue is there now, and was in the interval before unless it is long.
@@ -331,12 +320,14 @@ impl Estimator {
     fn cut(&mut self, now: Nanos, charged: u64, signal: Signal, line: Option<u64>) -> Change {
         let pace = self.pace.unwrap_or(u64::MAX);
         let before = pace.min(self.history.peak().max(FLOOR));
-        let line = line.unwrap_or(before / 1000 * UNKNOWN_PERMILLE).min(pace / 100 * 99).max(self.floor());
+        let again = if self.trial.is_some() { UNKNOWN_PERMILLE } else { 990 };
+        let line = line.unwrap_or(before / 1000 * UNKNOWN_PERMILLE).min(pace / 1000 * again).max(self.floor());
         let Trial { pace_before, signal: first, cuts } =
             self.trial.unwrap_or(Trial { pace_before: self.pace, signal, cuts: 0 });
         self.trial = Some(Trial { pace_before, signal: first, cuts: cuts + 1 });
-        let is_measured = self.pace.is_some() && self.history.filled(BUSY_PERMILLE, Nanos::ZERO).delivered_bytes >= 2 * PEAK_BYTES_MIN;
-        let line = self.rise.on_cut(line, is_measured || self.pace.is_some() && matches!(signal, Signal::Delay(_)));
+        let is_measured = self.pace.is_some()
+            && (matches!(signal, Signal::Delay(_)) || self.history.is_enough(&self.history.filled(BUSY_PERMILLE, Nanos::ZERO)));
+        let line = self.rise.on_cut(line, is_measured);
         let then = line / 1000 * MARGIN_PERMILLE;
         let notice = self.found.on_found(now, line);
         // At half of the line's rate the queue is gone after twice its time, unless others add to it.
@@ -356,35 +347,27 @@ impl Estimator {
 
     /// What the line carried while a queue was there, bits per second.
     fn carried(&self) -> Option<u64> {
-        let (mut lasted, mut bytes) = (Nanos::ZERO, 0);
-        for interval in self.history.queued(Nanos(self.threshold().0 / 2)) {
-            lasted += interval.lasted;
-            bytes += interval.delivered_bytes;
-        }
-        let mean = rate_of(bytes, lasted);
+        let run = self.queued();
         // Before the rate is known nothing says that the line was full all the time.
-        let carried = if self.pace.is_none() { self.history.most(PEAK_BYTES_MIN).max(mean) } else { mean };
-        Some(carried).filter(|_| lasted >= CARRIED_FOR)
+        let most = self.history.most().filter(|_| self.pace.is_none());
+        most.or(self.history.is_enough(&run).then(|| run.rate()))
     }
 
-    /// Whether we sent at full pace at some time in this queue, and at most of it on average.
+    /// The time with a queue until now.
+    fn queued(&self) -> Run {
+        let mut run = Run::default();
+        self.history.queued(Nanos(self.threshold().0 / 2)).for_each(|interval| run += interval.run);
+        run
+    }
+
+    /// Whether what we sent while the queue was there is about what the line carried, or the pace.
     fn is_ours(&self) -> bool {
-        let (mut used, mut lasted, mut most, mut count, mut charged, mut delivered) = (0, 0, 0, 0, 0, 0);
-        for interval in self.history.queued(Nanos(self.threshold().0 / 2)) {
-            used += interval.used_permille * interval.lasted.0;
-            lasted += interval.lasted.0;
-            most = most.max(interval.used_permille);
-            charged += interval.charged_bytes;
-            delivered += interval.delivered_bytes;
-            count += 1;
+        let run = self.queued();
+        if !self.history.is_enough(&run) {
+            return false;
         }
-        if self.pace.is_none() {
-            return count >= 1;
-        }
-        // What we sent while the queue was there is what the line carried.
-        let is_filled = count >= 2 && charged * 10 >= delivered * 7 && permille_of(self.history.peak(), Nanos(lasted), charged) >= MOSTLY_PERMILLE;
-        let is_known = self.carried().is_some() || count >= UNKNOWN_INTERVALS;
-        is_filled || is_known && most >= BUSY_PERMILLE && used / lasted.max(1) >= MOSTLY_PERMILLE
+        let line = self.history.peak().min(self.pace.unwrap_or(u64::MAX));
+        permille_of(line, run.lasted, run.charged_bytes) >= MOSTLY_PERMILLE
     }
 
     fn raise(&mut self, now: Nanos, charged: u64, interval: Interval, threshold: Nanos) -> Option<Change> {
@@ -394,14 +377,16 @@ impl Estimator {
             return None;
         }
         let is_clear = interval.used_permille >= BUSY_PERMILLE && !self.evidence.is_queued(Nanos(threshold.0 / 2));
-        let lasted = interval.lasted.min(RISE_EVERY);
+        let lasted = interval.run.lasted.min(RISE_EVERY);
         let lasted = if is_clear { lasted } else { Nanos(lasted.0 / UNCLEAR_PARTS) };
-        let permille = self.rise.advance(lasted, is_clear)?;
+        let run = self.history.filled(BUSY_PERMILLE, Nanos::ZERO);
+        let follows = self.history.is_enough(&run) && run.arrived_permille() >= PLATEAU_PERMILLE;
+        let permille = self.rise.advance(lasted, is_clear && follows)?;
         let next = pace.saturating_add((pace / 1000 * permille).max(1)).min(most);
         self.found.on_raised(now, next);
         if self.rise.is_growing() {
             // What the line makes of it is known after a round trip.
-            self.phase = Phase::Settling { until: now + SHORT + self.history.longest().min(LAG_MAX) };
+            self.phase = Phase::Settling { until: now + SHORT + self.history.lag() };
         }
         self.pace = Some(next);
         Some(Change { pace: self.pace(), notice: None })
@@ -432,10 +417,10 @@ impl Estimator {
         if self.history.len() == 0 && most == 0 {
             return if bytes <= EMPTY_BYTES { Load::Light } else { Load::Full };
         }
-        let is_light = |bytes, lasted: Nanos| permille_of(most.max(1), lasted, bytes) < LIGHT_PERMILLE;
+        let is_light = |bytes: u64, lasted: Nanos| permille_of(most.max(1), lasted, bytes) < LIGHT_PERMILLE;
         let mut before = self.history.backwards().take(2);
         if is_light(bytes, (now - self.history.began()).max(INTERVAL))
-            && before.all(|interval| is_light(interval.charged_bytes, interval.lasted))
+            && before.all(|interval| is_light(interval.run.charged_bytes, interval.run.lasted))
         {
             return Load::Light;
         }

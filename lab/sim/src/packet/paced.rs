@@ -171,6 +171,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             acked_bytes: conn.sender.acked_bytes(),
             sacked_bytes: conn.sender.sacked_bytes(&self.settings),
             acked_ago: now - conn.acked_at,
+            sent_bytes: conn.sent.payload_bytes - conn.sender.resent_bytes.min(conn.sent.payload_bytes),
             retransmitted_bytes: conn.sender.resent_bytes,
         };
         let (look, client) = (conn.looks.look(&seen, framing), u64::from(conn.path));
