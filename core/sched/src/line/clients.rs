@@ -55,6 +55,13 @@ pub(super) struct Clients {
 }
 
 impl Clients {
+    /// The client's least round trip of late; zero where none was seen.
+    pub fn base(&self, key: u64) -> Nanos {
+        let set = self.sets.get((key % self.sets.len().max(1) as u64) as usize);
+        let found = set.and_then(|set| set.iter().flatten().find(|client| client.key == key));
+        found.map_or(Nanos::ZERO, Client::base)
+    }
+
     pub fn on_round_trip(&mut self, now: Nanos, key: u64, rtt: Nanos, load: Load) -> DelayBounds {
         let client = self.client(now, key, rtt);
         client.see(now, rtt, load);

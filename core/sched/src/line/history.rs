@@ -11,13 +11,13 @@ use super::Look;
 const INTERVALS_MAX: usize = 40;
 /// So much makes a rate: 24 packets, of which one more or less is four per cent,
 const RATE_BYTES_MIN: u64 = 24 * 1514;
-/// over this or longer: acknowledgements come in bunches,
+/// over this or longer: acknowledgements come in bunches.
 const RATE_FOR: Nanos = Nanos::from_millis(100);
-/// and over a round trip, or acknowledgements from near and far meet; no more of it than this.
+/// What has left is known to have arrived after the longest path, and no later than this.
 const LAG_MAX: Nanos = Nanos::from_millis(500);
-/// The peak fades by one part in so many each interval, and the longest round trip.
+/// The peak fades by one part in so many each interval, and the longest path.
 const FADING_PARTS: u64 = 1000;
-const LONGEST_FADING_PARTS: u64 = 32;
+const LONGEST_FADING_PARTS: u64 = 64;
 /// No more leaves beside what arrives: handshakes, acknowledgements of requests, ends.
 const OVERHEAD_PERMILLE_MAX: u64 = 1500;
 
@@ -38,6 +38,7 @@ pub(super) struct Run {
 /// One interval that is over.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Interval {
+    pub began: Nanos,
     pub run: Run,
     /// The queue of all clients at most; `None` where too little was seen.
     pub delay: Option<Nanos>,
@@ -67,11 +68,20 @@ impl History {
         self.began
     }
 
-    pub fn on_look(&mut self, look: &Look) {
+    /// A connection was looked at; its client's round trip without a queue is `base`.
+    ///
+    /// What arrived passed the line that much earlier, at most: it counts for the interval in which it did, or acknowledgements of
+    /// clients near and far would make rates that no line has. What passed before the pace changed is nothing to the new one.
+    pub fn on_look(&mut self, now: Nanos, look: &Look, base: Nanos) {
         self.run.sent_bytes += look.sent_bytes;
         self.run.lost_bytes += look.lost_bytes;
-        self.run.delivered_bytes += look.delivered_bytes;
-        self.longest = self.longest.max(look.rtt.unwrap_or_default());
+        self.longest = self.longest.max(base);
+        let passed_at = now - base.min(LAG_MAX);
+        if passed_at >= self.began {
+            self.run.delivered_bytes += look.delivered_bytes;
+        } else if let Some(interval) = self.closed.iter_mut().rev().find(|interval| interval.began <= passed_at) {
+            interval.run.delivered_bytes += look.delivered_bytes;
+        }
     }
 
     /// Nothing more waits.
@@ -88,14 +98,14 @@ impl History {
         let (lasted, charged) = (now - self.began, self.charged(charged_bytes));
         let run = Run { lasted, charged_bytes: charged, ..self.run };
         let used_permille = pace.map_or(0, |pace| permille_of(pace, lasted, charged));
-        let interval = Interval { run, delay, used_permille, is_backlogged: !self.is_idle };
+        let interval = Interval { began: self.began, run, delay, used_permille, is_backlogged: !self.is_idle };
         self.closed.push_back(interval);
         if self.closed.len() > INTERVALS_MAX {
             self.closed.pop_front();
         }
-        self.peak = self.most().unwrap_or(0).max(self.peak - self.peak / FADING_PARTS);
         self.longest = self.longest - Nanos(self.longest.0 / LONGEST_FADING_PARTS);
         self.restart(now, charged_bytes);
+        self.peak = self.most().unwrap_or(0).max(self.peak - self.peak / FADING_PARTS);
         interval
     }
 
@@ -114,11 +124,6 @@ impl History {
         self.peak
     }
 
-    /// For so long what arrives says nothing of what leaves: the longest round trip of late.
-    pub fn lag(&self) -> Nanos {
-        self.longest.min(LAG_MAX)
-    }
-
     pub fn len(&self) -> usize {
         self.closed.len()
     }
@@ -128,45 +133,43 @@ impl History {
         self.closed.iter().rev()
     }
 
-    /// The closed intervals with a queue longer than this, backwards from the last.
-    pub fn queued(&self, delay_min: Nanos) -> impl Iterator<Item = &Interval> {
-        self.backwards().take_while(move |interval| interval.delay.is_none_or(|delay| delay > delay_min))
+    /// Those of which is known what has arrived, backwards from the last.
+    pub fn known(&self) -> impl Iterator<Item = &Interval> {
+        let until = self.began - self.longest.min(LAG_MAX);
+        self.backwards().skip_while(move |interval| interval.began + interval.run.lasted > until)
     }
 
-    /// The last intervals in a row that used so much of the pace, but for the first of them: for so long what arrives was sent before.
-    pub fn filled(&self, used_permille_min: u64, but: Nanos) -> Run {
-        let mut run = Run::default();
-        let intervals = || self.backwards().take_while(|interval| interval.used_permille >= used_permille_min);
-        let all = Nanos(intervals().map(|interval| interval.run.lasted.0).sum());
-        for interval in intervals() {
-            if run.lasted + interval.run.lasted + but > all {
-                break;
-            }
-            run += interval.run;
-        }
-        run
+    /// The last that had a queue longer than this, in a row.
+    pub fn queued(&self, delay_min: Nanos) -> Run {
+        let is_queued = |interval: &&Interval| interval.delay.is_none_or(|delay| delay > delay_min);
+        // A queue that is over says nothing.
+        let is_now = self.backwards().take_while(is_queued).count() > 0;
+        sum(self.known().take_while(|interval| is_now && is_queued(interval)))
     }
 
-    /// Whether a run is long enough to tell a rate.
-    pub fn is_enough(&self, run: &Run) -> bool {
-        run.delivered_bytes >= RATE_BYTES_MIN && run.lasted >= RATE_FOR.max(self.lag())
+    /// The last that used so much of the pace, in a row.
+    pub fn filled(&self, used_permille_min: u64) -> Run {
+        sum(self.known().take_while(|interval| interval.used_permille >= used_permille_min))
     }
 
     /// The most that arrived in a row of intervals that is long enough, bits per second.
     pub fn most(&self) -> Option<u64> {
-        let mut most = None;
-        for end in 0..self.closed.len() {
+        let known: Vec<Run> = self.known().map(|interval| interval.run).collect();
+        let rate_from = |from: usize| {
             let mut run = Run::default();
-            for interval in self.closed.range(..=end).rev() {
-                run += interval.run;
-                if self.is_enough(&run) {
-                    most = most.max(Some(run.rate()));
-                    break;
-                }
-            }
-        }
-        most
+            known[from..].iter().find_map(|next| {
+                run += *next;
+                run.is_enough().then(|| run.rate())
+            })
+        };
+        (0..known.len()).filter_map(rate_from).max()
     }
+}
+
+fn sum<'a>(intervals: impl Iterator<Item = &'a Interval>) -> Run {
+    let mut run = Run::default();
+    intervals.for_each(|interval| run += interval.run);
+    run
 }
 
 impl AddAssign for Run {
@@ -185,6 +188,11 @@ impl Run {
         let of_responses = self.sent_bytes + self.lost_bytes;
         let permille = (self.charged_bytes * 1000).checked_div(of_responses).unwrap_or(1000);
         rate_of(self.delivered_bytes * permille.clamp(1000, OVERHEAD_PERMILLE_MAX) / 1000, self.lasted)
+    }
+
+    /// Whether it is long enough to tell a rate.
+    pub fn is_enough(&self) -> bool {
+        self.delivered_bytes >= RATE_BYTES_MIN && self.lasted >= RATE_FOR
     }
 
     /// Of what was sent, thousandths that arrived.

@@ -69,13 +69,8 @@ impl Looks {
         let sent_bytes = self.sent_bytes.max(seen.sent_bytes);
         let sent = sent_bytes - self.sent_bytes;
         let again = seen.retransmitted_bytes.saturating_sub(self.retransmitted_bytes);
-        *self = Looks {
-            is_known: true,
-            arrived_bytes,
-            sent_bytes,
-            retransmitted_bytes: seen.retransmitted_bytes,
-            ..*self
-        };
+        *self =
+            Looks { is_known: true, arrived_bytes, sent_bytes, retransmitted_bytes: seen.retransmitted_bytes, ..*self };
         Look {
             rtt: seen.rtt.filter(|_| is_fresh),
             is_handshake,
@@ -94,7 +89,14 @@ mod tests {
     const RTT: Option<Nanos> = Some(Nanos::from_millis(30));
 
     fn seen(acked_bytes: u64, retransmitted_bytes: u64) -> Seen {
-        Seen { rtt: RTT, acked_bytes, sacked_bytes: 0, acked_ago: ACKED_AGO_MAX, sent_bytes: acked_bytes, retransmitted_bytes }
+        Seen {
+            rtt: RTT,
+            acked_bytes,
+            sacked_bytes: 0,
+            acked_ago: ACKED_AGO_MAX,
+            sent_bytes: acked_bytes,
+            retransmitted_bytes,
+        }
     }
 
     #[test]

@@ -159,8 +159,7 @@ impl Estimator {
     /// A connection was looked at; `client` (a hash of its prefix) is called where something is to be learned. `charged_bytes` is all that
     /// was handed to the link so far.
     pub fn on_look(&mut self, now: Nanos, charged_bytes: u64, client: impl FnOnce() -> u64, look: Look) {
-        self.history.on_look(&look);
-        if look.rtt.is_none() && look.lost_bytes == 0 {
+        if look == Look::default() {
             return;
         }
         let client = client();
@@ -170,6 +169,7 @@ impl Estimator {
             self.evidence.on_round_trip(now, client, rtt, bounds);
             self.losses.evidence.on_round_trip(now, client, rtt, bounds);
         }
+        self.history.on_look(now, &look, self.clients.base(client));
         if look.lost_bytes > 0 {
             self.evidence.on_lost(client, look.lost_bytes);
             self.losses.evidence.on_lost(client, look.lost_bytes);
@@ -181,7 +181,8 @@ impl Estimator {
     pub fn is_due(&self, now: Nanos) -> bool {
         let is_drained = matches!(self.phase, Phase::Draining { until, .. } if now >= until);
         let lasted = now - self.history.began();
-        is_drained || lasted >= self.lasts(INTERVAL, INTERVAL_PACKETS)
+        is_drained
+            || lasted >= self.lasts(INTERVAL, INTERVAL_PACKETS)
             || lasted >= self.lasts(SHORT, SHORT_PACKETS) && self.evidence.samples() >= SHORT_SAMPLES
     }
 
@@ -208,11 +209,26 @@ impl Estimator {
         let lost = self.losses.close(now, charged_bytes, self.pace);
         let change = self.decide(now, charged_bytes, interval, lost);
         if std::env::var_os("LINE_DEBUG").is_some() {
-            eprintln!("{:.3} lasted {:.0} ms charged {:.3} delivered {:.3} delay {:?} used {} pace {:?} peak {:.3} thr {:.1} queued {} ours {} {} change {:?}",
-                now.as_secs_f64(), interval.run.lasted.as_millis_f64(), interval.run.charged_bytes as f64*8000./interval.run.lasted.0 as f64,
-                interval.run.delivered_bytes as f64*8000./interval.run.lasted.0 as f64, interval.delay.map(|d| d.as_millis_f64()), interval.used_permille,
-                self.pace, self.history.peak() as f64/1e6, self.threshold().as_millis_f64(), self.evidence.is_queued(self.threshold()), self.is_ours(),
-                match self.phase { Phase::Free => "free", Phase::Draining{..} => "drain", Phase::Settling{..} => "settle" }, change);
+            eprintln!(
+                "{:.3} lasted {:.0} ms charged {:.3} delivered {:.3} delay {:?} used {} pace {:?} peak {:.3} thr {:.1} queued {} ours {} {} change {:?}",
+                now.as_secs_f64(),
+                interval.run.lasted.as_millis_f64(),
+                interval.run.charged_bytes as f64 * 8000. / interval.run.lasted.0 as f64,
+                interval.run.delivered_bytes as f64 * 8000. / interval.run.lasted.0 as f64,
+                interval.delay.map(|d| d.as_millis_f64()),
+                interval.used_permille,
+                self.pace,
+                self.history.peak() as f64 / 1e6,
+                self.threshold().as_millis_f64(),
+                self.evidence.is_queued(self.threshold()),
+                self.is_ours(),
+                match self.phase {
+                    Phase::Free => "free",
+                    Phase::Draining { .. } => "drain",
+                    Phase::Settling { .. } => "settle",
+                },
+                change
+            );
         }
         self.evidence.clear();
         change
@@ -251,25 +267,23 @@ impl Estimator {
 
     /// What arrives at full pace, or the most that arrived.
     fn arrived(&self) -> Option<u64> {
-        let run = self.history.filled(BUSY_PERMILLE, Nanos::ZERO);
-        if self.history.is_enough(&run) { Some(run.rate()) } else { self.history.most() }
+        let run = self.history.filled(BUSY_PERMILLE);
+        if run.is_enough() { Some(run.rate()) } else { self.history.most() }
     }
 
     /// What arrives where no more of a pace does, or no more than before of a backlog that meets a queue or losses.
     fn plateau(&self) -> Option<(Signal, u64)> {
-        let lag = self.history.lag();
         if self.pace.is_some() {
-            let run = self.history.filled(BUSY_PERMILLE, lag);
+            let run = self.history.filled(BUSY_PERMILLE);
             let permille = run.arrived_permille();
-            let is_long = self.history.is_enough(&run) && run.lasted >= PLATEAU_FOR;
+            let is_long = run.is_enough() && run.lasted >= PLATEAU_FOR;
             return (is_long && permille < PLATEAU_PERMILLE).then(|| (Signal::Plateau(permille), run.rate()));
         }
-        let half = PLATEAU_FOR.max(Nanos(3 * lag.0));
         let mut halves = [Run::default(); 2];
-        for interval in self.history.backwards().take_while(|interval| interval.is_backlogged) {
-            halves[usize::from(halves[0].lasted >= half)] += interval.run;
+        for interval in self.history.known().take_while(|interval| interval.is_backlogged) {
+            halves[usize::from(halves[0].lasted >= PLATEAU_FOR)] += interval.run;
         }
-        let is_long = halves[1].lasted >= half && self.history.is_enough(&halves[0]);
+        let is_long = halves[1].lasted >= PLATEAU_FOR && halves[0].is_enough();
         let is_flat = halves[0].rate() <= halves[1].rate() / 10 * 11;
         let is_congested = is_long && is_flat && self.losses.evidence.is_congested(self.threshold());
         is_congested.then(|| self.history.most().map(|most| (Signal::Plateau(1000), most))).flatten()
@@ -326,7 +340,7 @@ impl Estimator {
             self.trial.unwrap_or(Trial { pace_before: self.pace, signal, cuts: 0 });
         self.trial = Some(Trial { pace_before, signal: first, cuts: cuts + 1 });
         let is_measured = self.pace.is_some()
-            && (matches!(signal, Signal::Delay(_)) || self.history.is_enough(&self.history.filled(BUSY_PERMILLE, Nanos::ZERO)));
+            && (matches!(signal, Signal::Delay(_)) || self.history.filled(BUSY_PERMILLE).is_enough());
         let line = self.rise.on_cut(line, is_measured);
         let then = line / 1000 * MARGIN_PERMILLE;
         let notice = self.found.on_found(now, line);
@@ -347,27 +361,22 @@ impl Estimator {
 
     /// What the line carried while a queue was there, bits per second.
     fn carried(&self) -> Option<u64> {
-        let run = self.queued();
         // Before the rate is known nothing says that the line was full all the time.
         let most = self.history.most().filter(|_| self.pace.is_none());
-        most.or(self.history.is_enough(&run).then(|| run.rate()))
+        let run = self.queued();
+        most.or(run.is_enough().then(|| run.rate()))
     }
 
     /// The time with a queue until now.
     fn queued(&self) -> Run {
-        let mut run = Run::default();
-        self.history.queued(Nanos(self.threshold().0 / 2)).for_each(|interval| run += interval.run);
-        run
+        self.history.queued(Nanos(self.threshold().0 / 2))
     }
 
     /// Whether what we sent while the queue was there is about what the line carried, or the pace.
     fn is_ours(&self) -> bool {
         let run = self.queued();
-        if !self.history.is_enough(&run) {
-            return false;
-        }
         let line = self.history.peak().min(self.pace.unwrap_or(u64::MAX));
-        permille_of(line, run.lasted, run.charged_bytes) >= MOSTLY_PERMILLE
+        run.is_enough() && permille_of(line, run.lasted, run.charged_bytes) >= MOSTLY_PERMILLE
     }
 
     fn raise(&mut self, now: Nanos, charged: u64, interval: Interval, threshold: Nanos) -> Option<Change> {
@@ -379,14 +388,13 @@ impl Estimator {
         let is_clear = interval.used_permille >= BUSY_PERMILLE && !self.evidence.is_queued(Nanos(threshold.0 / 2));
         let lasted = interval.run.lasted.min(RISE_EVERY);
         let lasted = if is_clear { lasted } else { Nanos(lasted.0 / UNCLEAR_PARTS) };
-        let run = self.history.filled(BUSY_PERMILLE, Nanos::ZERO);
-        let follows = self.history.is_enough(&run) && run.arrived_permille() >= PLATEAU_PERMILLE;
+        let run = self.history.filled(BUSY_PERMILLE);
+        let follows = run.is_enough() && run.arrived_permille() >= PLATEAU_PERMILLE;
         let permille = self.rise.advance(lasted, is_clear && follows)?;
         let next = pace.saturating_add((pace / 1000 * permille).max(1)).min(most);
         self.found.on_raised(now, next);
         if self.rise.is_growing() {
-            // What the line makes of it is known after a round trip.
-            self.phase = Phase::Settling { until: now + SHORT + self.history.lag() };
+            self.history.forget(now, charged);
         }
         self.pace = Some(next);
         Some(Change { pace: self.pace(), notice: None })
@@ -462,7 +470,8 @@ impl Losses {
         let lasted = now - self.began;
         let bytes = charged_bytes.saturating_sub(self.charged_before);
         let lost = self.evidence.lost_by_all_bytes();
-        let is_plain = lasted >= LOSS_PLAIN_FOR && lost >= 4 * LOST_BYTES_MIN && lost * 1000 >= LOSS_PLAIN_PERMILLE * bytes;
+        let is_plain =
+            lasted >= LOSS_PLAIN_FOR && lost >= 4 * LOST_BYTES_MIN && lost * 1000 >= LOSS_PLAIN_PERMILLE * bytes;
         if lasted < LOSS_WINDOW && !is_plain {
             return None;
         }

@@ -27,17 +27,25 @@ const GROWTH_PERMILLE: u64 = 250;
 
 impl Rise {
     pub fn new() -> Rise {
-        Rise { line: 0, hold: HOLD_MIN, hold_left: Nanos::ZERO, next_in: Nanos::ZERO, step_permille: RISE_PERMILLE_MIN, is_growing: true }
+        Rise {
+            line: 0,
+            hold: HOLD_MIN,
+            hold_left: Nanos::ZERO,
+            next_in: Nanos::ZERO,
+            step_permille: RISE_PERMILLE_MIN,
+            is_growing: true,
+        }
     }
 
     /// The line was found to carry this; gives what it is taken for. Twice about the same: nearer the mean, and not so soon
     /// tried again.
     pub fn on_cut(&mut self, line: u64, is_measured: bool) -> u64 {
-        let is_growing = !is_measured;
         let is_same = line.abs_diff(self.line) * 20 <= self.line;
+        let is_growing = !is_measured && !is_same;
         let line = if is_same { self.line / 4 + line / 4 * 3 } else { line };
         let hold = if is_same { Nanos(2 * self.hold.0).min(HOLD_MAX) } else { HOLD_MIN };
-        *self = Rise { line, hold, hold_left: hold, next_in: Nanos::ZERO, step_permille: RISE_PERMILLE_MIN, is_growing };
+        *self =
+            Rise { line, hold, hold_left: hold, next_in: Nanos::ZERO, step_permille: RISE_PERMILLE_MIN, is_growing };
         line
     }
 
