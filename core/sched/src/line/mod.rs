@@ -51,6 +51,10 @@ const UNKNOWN_PERMILLE: u64 = 900;
 const PLATEAU_PERMILLE: u64 = 930;
 /// if it does not for so long, and a round trip.
 const PLATEAU_FOR: Nanos = Nanos::from_millis(200);
+/// Losses are over when so much arrives.
+const ARRIVES_PERMILLE: u64 = 985;
+/// The pace is no more than this part of what was seen to arrive.
+const BEYOND_PERMILLE: u64 = 1050;
 /// Nothing makes the pace slower than this.
 const FLOOR: u64 = 64_000;
 /// A drain ends after this, however long the queue.
@@ -123,6 +127,13 @@ enum Phase {
     Settling {
         until: Nanos,
     },
+}
+
+/// What the line carries, bits per second; at least that, if it was not full all the time.
+#[derive(Debug, Clone, Copy)]
+struct Measure {
+    line: u64,
+    is_full: bool,
 }
 
 /// A cut whose effect is not known yet.
@@ -259,25 +270,33 @@ impl Estimator {
         if let Some(lost) = lost.filter(|lost| lost.permille >= LOSS_PERMILLE) {
             return Some(self.cut(now, charged, Signal::Loss(lost.permille), self.arrived()));
         }
-        if let Some((signal, line)) = self.plateau() {
-            return Some(self.cut(now, charged, signal, Some(line)));
+        if let Some((signal, measure)) = self.plateau() {
+            return Some(self.cut(now, charged, signal, Some(measure)));
         }
         self.raise(now, charged, interval, threshold)
     }
 
     /// What arrives at full pace, or the most that arrived.
-    fn arrived(&self) -> Option<u64> {
-        let run = self.history.filled(BUSY_PERMILLE);
-        if run.is_enough() { Some(run.rate()) } else { self.history.most() }
+    fn arrived(&self) -> Option<Measure> {
+        self.measured(self.history.filled(BUSY_PERMILLE))
+    }
+
+    /// The rate of a run in which the line was full; if there is none, the most that arrived, which may be less.
+    fn measured(&self, run: Run) -> Option<Measure> {
+        if run.is_enough() {
+            return Some(Measure { line: run.rate(), is_full: true });
+        }
+        self.history.most().map(|line| Measure { line, is_full: false })
     }
 
     /// What arrives where no more of a pace does, or no more than before of a backlog that meets a queue or losses.
-    fn plateau(&self) -> Option<(Signal, u64)> {
+    fn plateau(&self) -> Option<(Signal, Measure)> {
         if self.pace.is_some() {
             let run = self.history.filled(BUSY_PERMILLE);
             let permille = run.arrived_permille();
             let is_long = run.is_enough() && run.lasted >= PLATEAU_FOR;
-            return (is_long && permille < PLATEAU_PERMILLE).then(|| (Signal::Plateau(permille), run.rate()));
+            let measure = Measure { line: run.rate(), is_full: true };
+            return (is_long && permille < PLATEAU_PERMILLE).then_some((Signal::Plateau(permille), measure));
         }
         let mut halves = [Run::default(); 2];
         for interval in self.history.known().take_while(|interval| interval.is_backlogged) {
@@ -286,7 +305,8 @@ impl Estimator {
         let is_long = halves[1].lasted >= PLATEAU_FOR && halves[0].is_enough();
         let is_flat = halves[0].rate() <= halves[1].rate() / 10 * 11;
         let is_congested = is_long && is_flat && self.losses.evidence.is_congested(self.threshold());
-        is_congested.then(|| self.history.most().map(|most| (Signal::Plateau(1000), most))).flatten()
+        let measure = || Some(Measure { line: self.history.most()?, is_full: true });
+        Some((Signal::Plateau(1000), measure().filter(|_| is_congested)?))
     }
 
     /// Whether the queue is there now, and was in the interval before unless it is long.
@@ -303,7 +323,11 @@ impl Estimator {
     fn verify(&mut self, now: Nanos, charged: u64, trial: Trial, lost: Option<Lost>) -> Option<Change> {
         let is_gone = match trial.signal {
             Signal::Delay(before) => self.evidence.delay()?.delay <= self.threshold().max(Nanos(before.0 / 2)),
-            Signal::Loss(before) => lost?.permille <= before / 4,
+            Signal::Loss(before) => {
+                let run = self.history.filled(BUSY_PERMILLE);
+                let arrives = run.is_enough() && run.arrived_permille() >= ARRIVES_PERMILLE;
+                arrives || lost?.permille <= before / 4
+            }
             Signal::Plateau(_) => true,
         };
         if is_gone {
@@ -331,17 +355,18 @@ impl Estimator {
         Some(self.change(now, charged, trial.pace_before, Some(notice)))
     }
 
-    fn cut(&mut self, now: Nanos, charged: u64, signal: Signal, line: Option<u64>) -> Change {
+    fn cut(&mut self, now: Nanos, charged: u64, signal: Signal, measure: Option<Measure>) -> Change {
         let pace = self.pace.unwrap_or(u64::MAX);
         let before = pace.min(self.history.peak().max(FLOOR));
         let again = if self.trial.is_some() { UNKNOWN_PERMILLE } else { 990 };
-        let line = line.unwrap_or(before / 1000 * UNKNOWN_PERMILLE).min(pace / 1000 * again).max(self.floor());
+        let unknown = Measure { line: before / 1000 * UNKNOWN_PERMILLE, is_full: false };
+        let Measure { line, is_full } = measure.unwrap_or(unknown);
+        let line = line.min(pace / 1000 * again).max(self.floor());
         let Trial { pace_before, signal: first, cuts } =
             self.trial.unwrap_or(Trial { pace_before: self.pace, signal, cuts: 0 });
         self.trial = Some(Trial { pace_before, signal: first, cuts: cuts + 1 });
-        let is_measured = self.pace.is_some()
-            && (matches!(signal, Signal::Delay(_)) || self.history.filled(BUSY_PERMILLE).is_enough());
-        let line = self.rise.on_cut(line, is_measured);
+        let was_over = self.pace.is_some_and(|pace| pace >= line / 10 * 11);
+        let line = self.rise.on_cut(line, is_full, was_over);
         let then = line / 1000 * MARGIN_PERMILLE;
         let notice = self.found.on_found(now, line);
         // At half of the line's rate the queue is gone after twice its time, unless others add to it.
@@ -359,12 +384,10 @@ impl Estimator {
         least.delay + Nanos(u64::try_from(added).unwrap_or(u64::MAX).min(DRAIN_MAX.0))
     }
 
-    /// What the line carried while a queue was there, bits per second.
-    fn carried(&self) -> Option<u64> {
-        // Before the rate is known nothing says that the line was full all the time.
-        let most = self.history.most().filter(|_| self.pace.is_none());
+    /// What the line carried while a queue was there.
+    fn carried(&self) -> Option<Measure> {
         let run = self.queued();
-        most.or(run.is_enough().then(|| run.rate()))
+        if self.pace.is_some() && !run.is_enough() { None } else { self.measured(run) }
     }
 
     /// The time with a queue until now.
@@ -391,7 +414,15 @@ impl Estimator {
         let run = self.history.filled(BUSY_PERMILLE);
         let follows = run.is_enough() && run.arrived_permille() >= PLATEAU_PERMILLE;
         let permille = self.rise.advance(lasted, is_clear && follows)?;
+        if !run.is_enough() {
+            return None;
+        }
+        // Beyond what was seen to arrive no pace is safe for long.
         let next = pace.saturating_add((pace / 1000 * permille).max(1)).min(most);
+        let next = if self.rise.is_growing() { next } else { next.min(run.rate() / 1000 * BEYOND_PERMILLE) };
+        if next <= pace {
+            return None;
+        }
         self.found.on_raised(now, next);
         if self.rise.is_growing() {
             self.history.forget(now, charged);
