@@ -15,6 +15,10 @@ const RATE_BYTES_MIN: u64 = 24 * 1514;
 const RATE_FOR: Nanos = Nanos::from_millis(100);
 /// What has left is known to have arrived after the longest path, and no later than this.
 const LAG_MAX: Nanos = Nanos::from_millis(500);
+/// An acknowledgement may come so much later than its path takes: delayed ones wait for 40 ms.
+const SLACK: Nanos = Nanos::from_millis(50);
+/// One acknowledgement in two segments, and a look between.
+const LATE_BYTES: u64 = 2 * 1514;
 /// The peak fades by one part in so many each interval, and the longest path.
 const FADING_PARTS: u64 = 1000;
 const LONGEST_FADING_PARTS: u64 = 64;
@@ -144,12 +148,12 @@ impl History {
         let is_queued = |interval: &&Interval| interval.delay.is_none_or(|delay| delay > delay_min);
         // A queue that is over says nothing.
         let is_now = self.backwards().take_while(is_queued).count() > 0;
-        sum(self.known().take_while(|interval| is_now && is_queued(interval)))
+        steady(self.known().take_while(|interval| is_now && is_queued(interval)))
     }
 
     /// The last that used so much of the pace, in a row.
     pub fn filled(&self, used_permille_min: u64) -> Run {
-        sum(self.known().take_while(|interval| interval.used_permille >= used_permille_min))
+        steady(self.known().take_while(|interval| interval.used_permille >= used_permille_min))
     }
 
     /// The most that arrived in a row of intervals that is long enough, bits per second.
@@ -166,9 +170,21 @@ impl History {
     }
 }
 
-fn sum<'a>(intervals: impl Iterator<Item = &'a Interval>) -> Run {
-    let mut run = Run::default();
-    intervals.for_each(|interval| run += interval.run);
+/// Intervals in a row, backwards, but for the first: what left in it may be acknowledged late ([`SLACK`]), and nothing was on its way
+/// before.
+fn steady<'a>(intervals: impl Iterator<Item = &'a Interval>) -> Run {
+    let (mut run, mut first) = (Run::default(), Vec::new());
+    for interval in intervals {
+        first.push(interval.run);
+    }
+    let mut left = SLACK;
+    while let Some(last) = first.last()
+        && left > Nanos::ZERO
+    {
+        left = left - last.lasted;
+        first.pop();
+    }
+    first.into_iter().for_each(|next| run += next);
     run
 }
 
@@ -195,9 +211,11 @@ impl Run {
         self.delivered_bytes >= RATE_BYTES_MIN && self.lasted >= RATE_FOR
     }
 
-    /// Of what was sent, thousandths that arrived.
+    /// Of what was sent, thousandths that arrived at least: some of it may be acknowledged late.
     pub fn arrived_permille(&self) -> u64 {
-        (self.delivered_bytes * 1000).checked_div(self.sent_bytes).unwrap_or(1000)
+        let late_bytes = (u128::from(self.sent_bytes) * u128::from(SLACK.0)) / u128::from(self.lasted.0.max(1));
+        let due_bytes = self.sent_bytes.saturating_sub(late_bytes as u64 + LATE_BYTES);
+        (self.delivered_bytes * 1000).checked_div(due_bytes).unwrap_or(1000)
     }
 }
 

@@ -50,7 +50,7 @@ const UNKNOWN_PERMILLE: u64 = 900;
 /// A line that does not let more than this of a full pace arrive is slower than that pace,
 const PLATEAU_PERMILLE: u64 = 930;
 /// if it does not for so long, and a round trip.
-const PLATEAU_FOR: Nanos = Nanos::from_millis(200);
+const PLATEAU_FOR: Nanos = Nanos::from_millis(300);
 /// Losses are over when so much arrives.
 const ARRIVES_PERMILLE: u64 = 985;
 /// The pace is no more than this part of what was seen to arrive.
