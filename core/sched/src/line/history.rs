@@ -22,6 +22,8 @@ const LATE_BYTES: u64 = 2 * 1514;
 /// The peak fades by one part in so many each interval, and the longest path.
 const FADING_PARTS: u64 = 1000;
 const LONGEST_FADING_PARTS: u64 = 64;
+/// Of the totals, one part in so many is forgotten each interval.
+const FORGOTTEN_PARTS: u64 = 64;
 /// No more leaves beside what arrives: handshakes, acknowledgements of requests, ends.
 const OVERHEAD_PERMILLE_MAX: u64 = 1500;
 
@@ -61,6 +63,8 @@ pub(super) struct History {
     run: Run,
     is_idle: bool,
     closed: VecDeque<Interval>,
+    /// Of a long time, its beginning half forgotten.
+    totals: Run,
     /// The most that arrived in a row of intervals, bits per second, fading.
     peak: u64,
     /// The longest round trip, fading.
@@ -103,6 +107,8 @@ impl History {
         let run = Run { lasted, charged_bytes: charged, ..self.run };
         let used_permille = pace.map_or(0, |pace| permille_of(pace, lasted, charged));
         let interval = Interval { began: self.began, run, delay, used_permille, is_backlogged: !self.is_idle };
+        self.totals.forget_some();
+        self.totals += run;
         self.closed.push_back(interval);
         if self.closed.len() > INTERVALS_MAX {
             self.closed.pop_front();
@@ -156,6 +162,17 @@ impl History {
         steady(self.known().take_while(|interval| interval.used_permille >= used_permille_min))
     }
 
+    /// What the line carried in this run if what arrived had all else with it that left, bits per second.
+    pub fn rate(&self, run: &Run) -> u64 {
+        run.rate(self.overhead_permille())
+    }
+
+    fn overhead_permille(&self) -> u64 {
+        let of_responses = self.totals.sent_bytes + self.totals.lost_bytes;
+        let permille = (self.totals.charged_bytes * 1000).checked_div(of_responses).unwrap_or(1000);
+        permille.clamp(1000, OVERHEAD_PERMILLE_MAX)
+    }
+
     /// The most that arrived in a row of intervals that is long enough, bits per second.
     pub fn most(&self) -> Option<u64> {
         let known: Vec<Run> = self.known().map(|interval| interval.run).collect();
@@ -163,7 +180,7 @@ impl History {
             let mut run = Run::default();
             known[from..].iter().find_map(|next| {
                 run += *next;
-                run.is_enough().then(|| run.rate())
+                run.is_enough().then(|| self.rate(&run))
             })
         };
         (0..known.len()).filter_map(rate_from).max()
@@ -199,11 +216,16 @@ impl AddAssign for Run {
 }
 
 impl Run {
-    /// What the line carried if what arrived had all else with it that left, bits per second.
-    pub fn rate(&self) -> u64 {
-        let of_responses = self.sent_bytes + self.lost_bytes;
-        let permille = (self.charged_bytes * 1000).checked_div(of_responses).unwrap_or(1000);
-        rate_of(self.delivered_bytes * permille.clamp(1000, OVERHEAD_PERMILLE_MAX) / 1000, self.lasted)
+    /// A part, so that the last intervals count most.
+    fn forget_some(&mut self) {
+        for bytes in [&mut self.charged_bytes, &mut self.sent_bytes, &mut self.lost_bytes, &mut self.delivered_bytes] {
+            *bytes -= *bytes / FORGOTTEN_PARTS;
+        }
+    }
+
+    /// What the line carried if this much left for each thousand bytes that arrived, bits per second.
+    fn rate(&self, overhead_permille: u64) -> u64 {
+        rate_of(self.delivered_bytes * overhead_permille / 1000, self.lasted)
     }
 
     /// Whether it is long enough to tell a rate.

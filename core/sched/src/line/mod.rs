@@ -284,7 +284,7 @@ impl Estimator {
     /// The rate of a run in which the line was full; if there is none, the most that arrived, which may be less.
     fn measured(&self, run: Run) -> Option<Measure> {
         if run.is_enough() {
-            return Some(Measure { line: run.rate(), is_full: true });
+            return Some(Measure { line: self.history.rate(&run), is_full: true });
         }
         self.history.most().map(|line| Measure { line, is_full: false })
     }
@@ -295,7 +295,7 @@ impl Estimator {
             let run = self.history.filled(BUSY_PERMILLE);
             let permille = run.arrived_permille();
             let is_long = run.is_enough() && run.lasted >= PLATEAU_FOR;
-            let measure = Measure { line: run.rate(), is_full: true };
+            let measure = Measure { line: self.history.rate(&run), is_full: true };
             return (is_long && permille < PLATEAU_PERMILLE).then_some((Signal::Plateau(permille), measure));
         }
         let mut halves = [Run::default(); 2];
@@ -303,7 +303,7 @@ impl Estimator {
             halves[usize::from(halves[0].lasted >= PLATEAU_FOR)] += interval.run;
         }
         let is_long = halves[1].lasted >= PLATEAU_FOR && halves[0].is_enough();
-        let is_flat = halves[0].rate() <= halves[1].rate() / 10 * 11;
+        let is_flat = self.history.rate(&halves[0]) <= self.history.rate(&halves[1]) / 10 * 11;
         let is_congested = is_long && is_flat && self.losses.evidence.is_congested(self.threshold());
         let measure = || Some(Measure { line: self.history.most()?, is_full: true });
         Some((Signal::Plateau(1000), measure().filter(|_| is_congested)?))
@@ -419,7 +419,7 @@ impl Estimator {
         }
         // Beyond what was seen to arrive no pace is safe for long.
         let next = pace.saturating_add((pace / 1000 * permille).max(1)).min(most);
-        let next = if self.rise.is_growing() { next } else { next.min(run.rate() / 1000 * BEYOND_PERMILLE) };
+        let next = if self.rise.is_growing() { next } else { next.min(self.history.rate(&run) / 1000 * BEYOND_PERMILLE) };
         if next <= pace {
             return None;
         }
