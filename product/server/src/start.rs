@@ -284,6 +284,7 @@ impl Server {
             replier: Replier::new(cache, served),
             finds: Finds::new(Arc::clone(&self.pool), move || woken.set()),
             order: order(&config.drain),
+            is_memoryless: config.drain.is_memoryless(),
             transmitter: transmitter(config, &self.pool, wake)
                 .with_client_rate(config.limits.client_rate_max.map(|_| Arc::clone(&self.clients) as _)),
             classes: config.classes.clone(),
@@ -347,7 +348,7 @@ fn listen(config: &Config) -> Result<(Listening, Vec<Listen>), StartError> {
     Ok((listening, addresses))
 }
 
-/// With a rate the pace decides, whatever else marks packets below.
+/// Where we pace that decides, whatever else marks packets below.
 fn order(drain: &DrainChoice) -> Order {
     match &drain.marker {
         _ if drain.is_paced() => Order::Pace,
@@ -361,6 +362,7 @@ fn order(drain: &DrainChoice) -> Order {
 fn transmitter(config: &mut Config, pool: &Arc<Pool>, wake: &Arc<Wake>) -> Transmitter<Connection> {
     let woken = Arc::clone(wake);
     Transmitter::new(config.drain.drain(), config.drain.gauge.take(), config.limits.patience)
+        .with_bounds(config.drain.bounds)
         .with_outlet(config.drain.outlet.take())
         .with_marker(config.drain.marker.clone())
         .with_storage(Disk::new(Arc::clone(pool), move || woken.set()))

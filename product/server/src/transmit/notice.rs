@@ -22,13 +22,13 @@ pub enum Notice {
     /// The shaper was changed.
     RateChanged { interface: String, before: Rate, rate: Rate },
     /// The line carries another rate than we were told, or does so no more.
-    Pace(sched::feedback::Notice),
+    Pace(sched::line::Notice),
 }
 
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Notice::Pace(notice) => write!(f, "{notice}"),
+            Notice::Pace(notice) => say_pace(f, *notice),
             Notice::ForeignTraffic { interface, bytes, share_permille, rate } => write!(
                 f,
                 "{interface}: {} KB of other traffic in the same queue; it keeps {} % of the link, responses get {rate} \
@@ -53,6 +53,36 @@ impl fmt::Display for Notice {
             }
         }
     }
+}
+
+fn say_pace(f: &mut fmt::Formatter<'_>, notice: sched::line::Notice) -> fmt::Result {
+    use sched::line::Notice;
+    match notice {
+        Notice::Found { rate } => write!(f, "uplink {}: found, pacing by it", mbit(rate)),
+        Notice::Changed { from, to } => write!(f, "uplink {}, before {}: pacing by it", mbit(to), mbit(from)),
+        Notice::Others { rate, lasts } => write!(
+            f,
+            "uplink {}: others fill the line, pacing is left as it is for {:.0} s",
+            mbit(rate),
+            lasts.as_secs_f64()
+        ),
+    }
+}
+
+/// A rate as it was measured, three digits of it: `9.42 Mbit/s`.
+pub fn mbit(rate: Rate) -> String {
+    let bits_per_s = rate.bits_per_s() as f64;
+    let units = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")];
+    let (scale, unit) = units.into_iter().find(|(scale, _)| bits_per_s >= *scale).unwrap_or((1.0, "bit/s"));
+    let number = bits_per_s / scale;
+    let decimals = if number >= 100.0 {
+        0
+    } else if number >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{number:.decimals$} {unit}")
 }
 
 impl<S: Socket + Clone> Transmitter<S> {
