@@ -292,9 +292,13 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// When [`Transmitter::run`] wants to be called; `None` when only an event can change anything.
     pub fn poll_timeout(&self) -> Option<Nanos> {
+        self.send_timeout().into_iter().chain(self.unacknowledged.look_at()).min()
+    }
+
+    /// The same without looks at what is acknowledged.
+    fn send_timeout(&self) -> Option<Nanos> {
         let unsaid_at = (!self.unsaid.is_empty()).then_some(Nanos::ZERO);
-        let look_at = self.unacknowledged.look_at();
-        let times = [self.drain.poll_timeout(), self.limit.timeout(), self.timer(), unsaid_at, look_at];
+        let times = [self.drain.poll_timeout(), self.limit.timeout(), self.timer(), unsaid_at];
         times.into_iter().flatten().min()
     }
 

@@ -44,7 +44,7 @@ pub struct PipeState {
     /// What the link was charged for it.
     pub account: Account,
     /// Its place among the tails, as long as they have one of its owner there.
-    pub tail: Option<u32>,
+    pub tail: Option<u8>,
 }
 
 impl<S: Socket> Pipe<S> {

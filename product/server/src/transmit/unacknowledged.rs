@@ -13,7 +13,7 @@ use sched::line::Look;
 use super::{PipeState, TcpView};
 
 /// Departed connections remembered at most. What is acknowledged of others is told by their next response, or their end.
-const TAILS_MAX: usize = 256;
+const TAILS_MAX: usize = u8::MAX as usize + 1;
 /// What is not acknowledged by then is lost, and its client perhaps gone.
 const UNACKNOWLEDGED_FOR: Nanos = Nanos::from_secs(5);
 /// How often they are looked at, at least, while there are any.
@@ -88,21 +88,23 @@ impl<S: TcpView> Unacknowledged<S> {
     pub fn remember(&mut self, now: Nanos, owner: u64, socket: &S, client: u32, state: &mut PipeState, was_full: bool) {
         let until = now + UNACKNOWLEDGED_FOR;
         self.arm(now);
-        let known = state.tail.and_then(|at| self.tails.get_mut(at as usize));
+        let known = state.tail.and_then(|at| self.tails.get_mut(at.into()));
         if let Some(tail) = known.filter(|tail| tail.owner == owner) {
             tail.until = until;
             tail.was_full |= was_full;
             return;
         }
-        state.tail = (self.tails.len() < TAILS_MAX).then(|| {
+        let at = u8::try_from(self.tails.vacant_key()).ok().filter(|_| self.tails.len() < TAILS_MAX);
+        if at.is_some() {
             let (framing, socket) = (state.framing(), socket.downgrade());
-            self.tails.insert(Tail { owner, client, socket, framing, until, was_full }) as u32
-        });
+            self.tails.insert(Tail { owner, client, socket, framing, until, was_full });
+        }
+        state.tail = at;
     }
 
     /// It has something under way again, or ends. Whether it was remembered.
     pub fn take_back(&mut self, owner: u64, state: &mut PipeState) -> bool {
-        let Some(at) = state.tail.take().map(|at| at as usize) else { return false };
+        let Some(at) = state.tail.take().map(usize::from) else { return false };
         let is_there = self.tails.get(at).is_some_and(|tail| tail.owner == owner);
         if is_there {
             self.tails.remove(at);
@@ -169,6 +171,7 @@ impl<S: TcpView> Unacknowledged<S> {
         self.pipes.iter().cycle().skip(begin).take(count).copied().collect()
     }
 
+    /// Tails and pipes.
     #[cfg(test)]
     pub fn counts(&self) -> (usize, usize) {
         (self.tails.len(), self.pipes.len())
