@@ -22,7 +22,7 @@ use clap::{Parser, Subcommand};
     about = "A web server for slow uplinks: small pages never wait behind downloads",
     after_help = "\
 Examples:
-  weir serve /srv/www --uplink 10mbit             serve a folder
+  weir serve /srv/www                             serve a folder
   weir check weir.toml                            check a configuration
   weir attach eth0 --port 80,443 --rate 10mbit    order the responses of nginx, Apache, Caddy
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use cli::Failure;
+use config::UplinkRate;
 use server::log::LogConfig;
 use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, passed_sockets, unpassed};
 use server::transmit::{Patience, Promotion};
@@ -38,7 +39,8 @@ fn after_help() -> String {
     format!(
         "\
 Examples:
-  weir serve /srv/www --uplink 10mbit
+  weir serve /srv/www
+  weir serve /srv/www --uplink 2mbit..20mbit
   weir serve /srv/www --uplink 10mbit --policy strict/srpt --class /members/
   weir serve /srv/www --listen [::]:80 --access-log /var/log/weir.log
   weir serve /srv/www --listen [::]:443 --cert fullchain.pem --key privkey.pem
@@ -80,10 +82,10 @@ pub struct Args {
     /// Have the kernel encrypt what goes over TCP, where it can (kTLS)
     #[arg(long, help_heading = HTTPS)]
     ktls: bool,
-    /// Rate of the uplink, for example 10mbit or 1gbit
-    /// [default: the rate of the interface's shaper, if it has one]
-    #[arg(long, value_name = "RATE", help_heading = ORDER, verbatim_doc_comment)]
-    uplink: Option<Rate>,
+    /// Rate of the uplink: auto (weir finds it), off (no order), a rate (10mbit: first guess
+    /// and most), or bounds (2mbit..20mbit); a shaper on the interface goes before auto
+    #[arg(long, value_name = "RATE", default_value = "auto", help_heading = ORDER, verbatim_doc_comment)]
+    uplink: UplinkRate,
     /// Order of responses; srpt sends the one with the fewest bytes left first,
     /// fair gives each a turn; all policies are listed below
     #[arg(long, value_name = "SPEC", default_value = "srpt",
