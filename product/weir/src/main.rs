@@ -41,7 +41,7 @@ enum Command {
     Run(serve::run::Args),
     /// Have a running server read its configuration again
     Reload(reload::Args),
-    /// Show the responses, bytes and objective of each class of a running server
+    /// Show the uplink of a running server, and the responses, bytes and objective of each class
     Status(status::Args),
     /// Check a configuration and explain what it does with a request
     Check(check::Args),

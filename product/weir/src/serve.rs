@@ -82,8 +82,8 @@ pub struct Args {
     /// Have the kernel encrypt what goes over TCP, where it can (kTLS)
     #[arg(long, help_heading = HTTPS)]
     ktls: bool,
-    /// Rate of the uplink: auto (weir finds it), off (no order), a rate (10mbit: first guess
-    /// and most), or bounds (2mbit..20mbit); a shaper on the interface goes before auto
+    /// Rate of the uplink: auto (weir finds it, or takes that of a shaper), off (no order),
+    /// 10mbit (first guess, and the most) or 2mbit..20mbit (bounds)
     #[arg(long, value_name = "RATE", default_value = "auto", help_heading = ORDER, verbatim_doc_comment)]
     uplink: UplinkRate,
     /// Order of responses; srpt sends the one with the fewest bytes left first,

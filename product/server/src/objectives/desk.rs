@@ -7,12 +7,15 @@ use std::time::Duration;
 use config::Objective;
 
 use super::{Counts, UnderWay};
+use crate::transmit::Line;
 
-/// What each class has had, by the order of their numbers.
+/// What each class has had, by the order of their numbers, and what is known of the line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
     /// Empty without classes of a file.
     pub classes: Vec<ClassStatus>,
+    /// `None` where nothing is paced.
+    pub line: Option<Line>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -63,7 +66,7 @@ mod tests {
     fn a_question_is_answered_once() {
         let desk = Desk::default();
         assert!(desk.asked().is_none());
-        let status = Status { classes: vec![] };
+        let status = Status { classes: vec![], line: None };
         let answer = || desk.asked().expect("somebody asks").send(status.clone()).unwrap();
         assert_eq!(desk.ask(answer, Duration::from_secs(60)), Some(status.clone()));
         assert!(desk.asked().is_none());

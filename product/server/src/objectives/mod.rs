@@ -102,7 +102,7 @@ impl Book {
             let (responses, bytes) = (had.responses, had.bytes);
             classes.push(ClassStatus { name, is_in_force, responses, bytes, under_way: at_work, objective });
         }
-        Status { classes }
+        Status { classes, line: None }
     }
 }
 

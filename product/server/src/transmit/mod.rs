@@ -46,7 +46,7 @@ pub use line_feedback::{Aside, Line};
 pub use looked::Looked;
 pub use mark::{Bands, Mark, Marker, Promotion};
 pub use multiplexed::PipeId;
-pub use notice::Notice;
+pub use notice::{Notice, mbit};
 pub use outgoing::{End, Failure, Outgoing, Sent};
 pub use outlet::{Counters, Outlet};
 pub use pipe::PipeState;

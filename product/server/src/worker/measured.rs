@@ -123,8 +123,9 @@ impl Worker {
     pub(super) fn tell_status(&mut self) {
         let Some(answer) = self.parts.desk.asked() else { return };
         let under_way = self.under_way();
-        let (now, none) = (self.now, Status { classes: vec![] });
+        let (now, none) = (self.now, Status { classes: vec![], line: None });
         let status = self.measures.as_mut().map_or(none, |measures| measures.book.status(now, &under_way));
+        let status = Status { line: self.parts.transmitter.line(now), ..status };
         // One that waits no longer need not know.
         let _ = answer.try_send(status);
     }
