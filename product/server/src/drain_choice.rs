@@ -23,7 +23,8 @@ pub use error::{DrainError, Misfit};
 
 use queue::ShaperQueue;
 
-use crate::transmit::{Gauge, Mark, Marker, Outlet, Promotion};
+use crate::kept::KeptLine;
+use crate::transmit::{Gauge, Mark, Marker, Outlet, Promotion, mbit};
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +56,8 @@ pub struct DrainOptions {
     pub foreign_permille: u32,
     pub uplink: UplinkRate,
     pub promotion: Promotion,
+    /// Rates that were found before.
+    pub kept: Vec<KeptLine>,
 }
 
 impl DrainOptions {
@@ -72,6 +75,8 @@ pub struct DrainChoice {
     pub pace: Pace,
     /// Where we pace: between what the line's rate is searched while no queue below can be read.
     pub bounds: Option<Bounds>,
+    /// The line, by interface and gateway, under which its rate is kept.
+    pub place: Option<String>,
     /// The link's own rate, where one is known; the pace may be below it.
     pub link: Option<Rate>,
     /// How clients share the link, where the order is over time: not with shaping off.
@@ -97,6 +102,8 @@ const AHEAD: Nanos = Nanos::from_micros(300);
 /// Link time of a burst where the kernel orders: half of it is left when the server is woken, and it has to come in time or
 /// worse bands get the link. What lies there delays nobody better, it only keeps its band.
 const BURST_FOR: Nanos = Nanos::from_millis(4);
+/// Of a rate that was found before a restart this much is used to begin with, in thousandths: the line may have become slower.
+const KNOWN_PERMILLE: u32 = 900;
 /// Unsent bytes from which a paced socket takes no more, and the least burst: just above two segments with or without
 /// timestamps, so that one is being sent while the next waits, and no response sits in a socket buffer where it can no
 /// longer be overtaken.
@@ -157,6 +164,7 @@ impl DrainChoice {
             classes: options.classes.clone(),
             pace: Pace::UNLIMITED,
             bounds: None,
+            place: None,
             link: options.uplink.most(),
             client_share: options.client_share,
             carrier_rank: options.carrier_rank,
@@ -184,7 +192,9 @@ impl DrainChoice {
             (UplinkRate::Auto, Some(rate)) => UplinkRate::Told(rate),
             (uplink, _) => uplink,
         };
-        let (most, bounds) = (uplink.most(), Some(uplink.bounds()));
+        let place = interface.as_ref().map(|found| place(found, ip));
+        let known = place.as_ref().filter(|_| uplink == UplinkRate::Auto).and_then(|place| known(&options.kept, place));
+        let (most, bounds) = (uplink.most(), bounds(uplink, known));
         let choice = match shaper {
             Ok(Some(shaper)) if is_bottleneck(shaper.rate, most) => {
                 let (rate, kind, name) = (shaper.rate, &shaper.kind, &shaper.interface.name);
@@ -199,12 +209,12 @@ impl DrainChoice {
             _ => {
                 let missing =
                     |found| Gauge::missing(Box::new(ShaperQueue::missing(found, options.uplink.most())), most);
-                let pace = Pace { rate: uplink.bounds().first, ..Pace::UNKNOWN };
-                let why = said(uplink, options.uplink == uplink, &policy);
+                let pace = Pace { rate: bounds.first, ..Pace::UNKNOWN };
+                let why = said(uplink, options.uplink == uplink, &policy) + &known.map_or(String::new(), remembered);
                 DrainChoice { gauge: interface.map(missing), link: most, ..paced(pace, why) }
             }
         };
-        let choice = DrainChoice { bounds, ..choice };
+        let choice = DrainChoice { bounds: Some(bounds), place, ..choice };
         let Some((marker, control)) = tree.as_ref().and_then(bands::single) else { return choice };
         DrainChoice { marker: Some(marker), control_priority: Some(control), ..choice }
     }
@@ -291,6 +301,28 @@ impl DrainChoice {
     }
 }
 
+/// The line's name in what is kept.
+fn place(interface: &Interface, own: IpAddr) -> String {
+    let gateway = interface.gateway().ok().flatten().unwrap_or(own);
+    format!("{} {gateway}", interface.name)
+}
+
+fn known<'a>(kept: &'a [KeptLine], place: &str) -> Option<&'a KeptLine> {
+    kept.iter().find(|line| line.place == place && line.age().is_some())
+}
+
+fn bounds(uplink: UplinkRate, known: Option<&KeptLine>) -> Bounds {
+    let first = known.map(|line| line.rate.permille(KNOWN_PERMILLE));
+    let bounds = uplink.bounds();
+    Bounds { first: bounds.first.or(first), ..bounds }
+}
+
+/// What is said of a rate that was kept.
+fn remembered(line: &KeptLine) -> String {
+    let minutes = line.age().unwrap_or_default().as_secs().div_ceil(60);
+    format!(", from {} found {minutes} min ago", mbit(line.rate))
+}
+
 /// Where the pace is from, as the line at the start says it.
 fn said(uplink: UplinkRate, is_of_operator: bool, policy: &str) -> String {
     match uplink {
@@ -343,6 +375,7 @@ mod tests {
             foreign_permille: 500,
             uplink: uplink.parse().unwrap(),
             promotion: Promotion::default(),
+            kept: vec![],
         }
     }
 
@@ -388,6 +421,32 @@ mod tests {
             let said = "shaping paced, policy srpt: the uplink's rate is searched (--uplink auto)";
             assert_eq!(choice.why, said);
         }
+    }
+
+    /// A restart does not search again from nothing.
+    #[test]
+    fn a_rate_that_was_kept_is_begun_with() {
+        let folder = crate::files::temporary::Folder::new();
+        let keep = |place: &str, age_s| {
+            let keeper = crate::kept::Keeper::open(&folder.path("state"), None).unwrap();
+            keeper.keep(place, rate("10mbit"), std::time::Duration::from_secs(age_s)).unwrap();
+            let kept = crate::kept::Keeper::open(&folder.path("state"), None).unwrap().lines().to_vec();
+            let find = |uplink: &str| {
+                let options = DrainOptions { kept: kept.clone(), ..options(DrainKind::Auto, uplink) };
+                DrainChoice::find(&options, "127.0.0.1:0".parse().unwrap()).unwrap()
+            };
+            (find("auto"), find("20mbit"))
+        };
+        let (choice, told) = keep("lo 127.0.0.1", 90);
+        let first = Some(rate("9mbit"));
+        assert_eq!((choice.pace.rate, choice.bounds), (first, Some(Bounds { first, ..Bounds::default() })));
+        assert_eq!((choice.link, choice.place.as_deref()), (None, Some("lo 127.0.0.1")));
+        assert!(choice.why.ends_with("(--uplink auto), from 10.0 Mbit/s found 2 min ago"), "{}", choice.why);
+        assert_eq!(told.pace.rate, Some(rate("19.6mbit")), "what the operator says goes before");
+        let (old, _) = keep("lo 127.0.0.1", 25 * 3600);
+        assert_eq!(old.pace.rate, None);
+        let (elsewhere, _) = keep("lo 192.0.2.1", 90);
+        assert_eq!(elsewhere.pace.rate, None);
     }
 
     #[test]

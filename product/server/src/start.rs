@@ -17,6 +17,7 @@ use crate::clock;
 use crate::config::{Config, Listen};
 use crate::drain_choice::DrainChoice;
 use crate::files::{Cache, CacheLimits, Finds};
+use crate::kept::Keeping;
 use crate::listen::{Listener, Listening, listen_all, local_addresses};
 use crate::log::{Log, LogConfig, Logs};
 use crate::objectives::{Desk, Status};
@@ -64,6 +65,7 @@ pub struct Server {
     desk: Arc<Desk>,
     /// To files that were named at the start.
     is_confined: bool,
+    keeping: Keeping,
 }
 
 /// Why the server cannot start.
@@ -163,6 +165,7 @@ impl Server {
             current,
             desk: Arc::default(),
             is_confined,
+            keeping: Keeping::new(config.keeper.take(), config.drain.place.take()),
         };
         for (number, listeners) in of_workers.into_iter().enumerate() {
             server.start_worker(number, listeners, &mut config)?;
@@ -248,6 +251,16 @@ impl Server {
     pub fn tell_clients(&self) {
         self.clients.ask_lines();
         self.wakes[0].set();
+    }
+
+    /// Whether what is found of the line's rate is kept for the next start.
+    pub fn keeps_rate(&self) -> bool {
+        self.keeping.is_on()
+    }
+
+    /// Keeps the rate of the line, if it was confirmed since it was last kept. What goes wrong is said once.
+    pub fn keep_rate(&self) {
+        self.keeping.keep(self.desk.found(), |line| self.tell(line));
     }
 
     /// What each class of a file has had; `None` where the event loop that knows does not answer in time.

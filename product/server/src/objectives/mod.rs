@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use units::Nanos;
 
 use crate::classes::Assigned;
-pub use desk::{ClassStatus, Desk, ObjectiveStatus, Status};
+pub use desk::{ClassStatus, Desk, Found, ObjectiveStatus, Status};
 pub use meter::{Counts, Ended};
 use meter::{Meter, allowed_permille, minute_from};
 

@@ -46,6 +46,7 @@ fn about(path: &Path, uplink: Option<&str>) -> About {
         foreign_permille: 500,
         uplink: uplink.unwrap_or("off").parse().unwrap(),
         promotion: Promotion::default(),
+        kept: vec![],
     };
     let records = RecordsConfig {
         path: path.into(),
@@ -61,6 +62,7 @@ fn about(path: &Path, uplink: Option<&str>) -> About {
         watchdog: None,
         backlog: 1,
         workers: 3,
+        keeper: None,
         drain: DrainChoice::find(&options, listen).unwrap(),
         assigned: None,
         classes: Classes::new(&["/gold/".to_string()], &"strict/srpt".parse().unwrap()).unwrap(),

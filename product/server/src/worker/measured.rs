@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use http::Status as HttpStatus;
+use sched::line::Status as LineStatus;
 use units::Nanos;
 
 use super::Worker;
@@ -10,7 +11,8 @@ use super::ending::{ERROR_STATUS_MIN, Ending};
 use super::exchange::{Place, Task};
 use crate::classes::Assigned;
 use crate::clock;
-use crate::objectives::{Book, Ended, Status, UnderWay};
+use crate::objectives::{Book, Ended, Found, Status, UnderWay};
+use crate::transmit::Line;
 
 /// A response under way.
 #[derive(Debug, Clone, Copy)]
@@ -117,6 +119,13 @@ impl Worker {
     pub(super) fn tell_missed_objectives(&mut self) {
         let Some(measures) = &mut self.measures else { return };
         measures.book.lines(self.now).iter().for_each(|line| self.parts.log.error(line));
+    }
+
+    /// For who keeps it over a restart.
+    pub(super) fn leave_found_rate(&self) {
+        if let Some(Line::Found(LineStatus { rate: Some(rate), age, .. })) = self.parts.transmitter.line(self.now) {
+            self.parts.desk.leave(Found { rate, at: self.now - age });
+        }
     }
 
     /// Answers the thread that asks for it.

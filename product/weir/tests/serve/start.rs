@@ -64,6 +64,41 @@ fn it_says_which_shaping_and_why() {
     }
 }
 
+fn start_with_state(site: &Site, state: &str) -> Server {
+    let mut command = weir_under(&[]);
+    command.arg("serve").arg(site.served()).args(["--listen", "127.0.0.1:0"]).env("STATE_DIRECTORY", state);
+    Server::spawn(command)
+}
+
+/// A restart does not search again from nothing.
+#[test]
+fn a_rate_that_was_kept_is_begun_with() {
+    let site = Site::with(&[("a", b"hello")]);
+    let folder = site.outside("state");
+    std::fs::create_dir(&folder).unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    for (line, said) in [
+        (format!("lo 127.0.0.1 10000000 {now}\n"), "(--uplink auto), from 10.0 Mbit/s found "),
+        (format!("lo 127.0.0.1 10000000 {}\n", now - 25 * 3600), "(--uplink auto); "),
+        ("\0 nonsense\n".to_string(), "(--uplink auto); "),
+    ] {
+        std::fs::write(folder.join("uplink"), line).unwrap();
+        let server = start_with_state(&site, &folder.display().to_string());
+        assert!(server.stdout()[0].contains(said), "{:?}", server.stdout());
+        assert!(server.stderr().is_empty(), "{:?}", server.stderr());
+        assert_eq!(server.connect().get("/a").text(), "hello");
+    }
+}
+
+#[test]
+fn a_state_folder_that_cannot_be_had_is_one_line() {
+    let site = Site::with(&[("a", b"hello")]);
+    let server = start_with_state(&site, "/dev/null/weir");
+    assert_eq!(server.connect().get("/a").text(), "hello");
+    let said = server.stderr();
+    assert!(said.len() == 1 && said[0].contains("rate is not kept in `/dev/null/weir`: Not a directory"), "{said:?}");
+}
+
 /// Renamed flags keep their old names for one release, and no help shows these.
 #[test]
 fn old_names_are_accepted_and_hidden() {
