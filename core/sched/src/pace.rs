@@ -40,6 +40,9 @@ impl Pace {
     /// and reports what it sent by then.
     pub const WHOLE: Pace = Pace { grant_for: Nanos::MAX, ..Pace::UNLIMITED };
 
+    /// No rate yet: it is being found, and until then bytes are handed down as fast as sockets take them.
+    pub const UNKNOWN: Pace = Pace { behind: BEHIND, ..Pace::UNLIMITED };
+
     /// Of a line whose rate is known, because its shaper is. A grant is made when the line falls idle and no sooner: what comes late
     /// is caught up, from a bucket's tokens or by what the line is faster than the pace, but a response that comes as a packet of
     /// a worse one has just been granted waits a whole packet more (0.5 ms of the mean at 10 Mbit/s with grants 300 us ahead).

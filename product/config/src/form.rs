@@ -227,6 +227,7 @@ pub(crate) fn check(form: Form, text: &str) -> Result<(), Wrong> {
         Form::FieldValue => as_read::<FieldValue>(text),
         Form::CacheControl => as_read::<CacheControl>(text),
         Form::Rate => as_read::<Rate>(text),
+        Form::Uplink => as_read::<crate::uplink_rate::UplinkRate>(text),
         Form::Size => as_read::<Size>(text),
         Form::Time => as_read::<Duration>(text),
         Form::Order => as_read::<PolicySpec>(text),
@@ -259,6 +260,7 @@ mod tests {
                 &["max-age", "max-age=1h", "a,,b", "max_age=", "a b"],
             ),
             (Form::ClientShare, &["on", "strict", "5MB"], &["yes", ""]),
+            (Form::Uplink, &["auto", "off", "9mbit", "1mbit..2mbit"], &["9", "on", "2mbit..1mbit", "1mbit..1mbit", ""]),
             (Form::Size, &["5", "64KiB"], &["5 KB", "-1"]),
             (Form::Path, &["/", "www"], &["", "a\nb"]),
         ] {

@@ -26,6 +26,7 @@ mod section;
 mod settings;
 mod site;
 mod suggest;
+mod uplink_rate;
 
 pub use class::{Asked, Assignment, Class, Field, FieldLines, OTHERS, Objective, Rule, Token, Why};
 pub use document::{FILE_BYTES_MAX, FileError, read, read_file};
@@ -40,6 +41,7 @@ pub use schema::schema;
 pub use section::Held;
 pub use settings::{AccessLog, Limits, Listener, Process, Settings, Timeouts, Uplink};
 pub use site::{Answers, CacheRule, ErrorPage, HeaderRule, Https, Redirect, Site, Target, split_host};
+pub use uplink_rate::{UplinkRate, UplinkRateError};
 
 use sched::classes::{ClassSpec, ClassTable};
 

@@ -63,6 +63,9 @@ fn text(form: Form) -> Value {
             return json!({ "type": ["string", "integer"], "pattern": "^[0-9]+(\\.[0-9]+)?(B|[kK]B|[MG]B|[KMG]iB)?$", "minimum": 0 });
         }
         Form::Rate => "^[0-9]+(\\.[0-9]+)?[kKmMgGtT]?[bB][iI][tT]$",
+        Form::Uplink => {
+            "^(auto|off|[0-9]+(\\.[0-9]+)?[kKmMgGtT]?[bB][iI][tT](\\.\\.[0-9]+(\\.[0-9]+)?[kKmMgGtT]?[bB][iI][tT])?)$"
+        }
         Form::Time => "^[0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|min|h)$",
         Form::Pattern => "^[/*]",
         Form::PathBelow => "^/.",

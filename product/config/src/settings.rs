@@ -10,6 +10,7 @@ use units::Rate;
 use crate::form::{LogFormat, Name, Promotion, Shaping, Size, SlotSharing};
 use crate::place::{Place, Placed};
 use crate::section::{Held, Section};
+use crate::uplink_rate::UplinkRate;
 
 /// Each has sockets in every event loop.
 const LISTENERS_MAX: usize = 64;
@@ -67,7 +68,7 @@ pub struct AccessLog {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uplink {
-    pub rate: Option<Rate>,
+    pub rate: UplinkRate,
     pub shaping: Shaping,
     pub policy: PolicySpec,
     pub guard_permille: u32,
@@ -184,12 +185,18 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
 
 impl Uplink {
     fn read(uplink: &Section<'_, '_>) -> Option<Uplink> {
-        let (rate, shaping, policy) = (uplink.text("rate"), uplink.text("shaping"), uplink.text("policy"));
+        let rate = uplink.text::<UplinkRate>("rate");
+        let (shaping, policy) = (uplink.text::<Shaping>("shaping"), uplink.text("policy"));
+        let is_off = rate.as_ref().is_some_and(|rate| rate.value == UplinkRate::Off);
+        if is_off && shaping.as_ref().is_some_and(|shaping| shaping.value == Shaping::Paced) {
+            let said = "uplink.rate `off` beside shaping = \"paced\": expected one of the two";
+            uplink.book.mistake(uplink.place_of("rate"), said);
+        }
         let (guard, foreign) = (uplink.whole_number("guard"), uplink.whole_number("foreign_share"));
         let (client_share, promotion) = (uplink.text("client_share"), uplink.text("promotion"));
         let (slot_sharing, default_class) = (uplink.text("slot_sharing"), uplink.text::<Name>("default_class"));
         Some(Uplink {
-            rate: rate.map(|rate| rate.value),
+            rate: rate?.value,
             shaping: shaping?.value,
             policy: policy?.value,
             guard_permille: guard?.try_into().ok()?,

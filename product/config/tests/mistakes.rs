@@ -42,7 +42,7 @@ weight = 0
         mistakes(text),
         [
             "f:1:1: unknown key `uplnk`: did you mean `uplink`?",
-            "f:3:8: uplink.rate `10`: expected text in quotes, a rate in bit, kbit, mbit or gbit per second, for example 10mbit",
+            "f:3:8: uplink.rate `10`: expected text in quotes, auto, off, a rate or two rates, for example 10mbit or 2mbit..20mbit",
             "f:4:10: uplink.policy `sprt`: expected fair, fcfs, srpt, psjf, las, srpt-bands, quick-fix, fcf, srrt or fsp; did you mean `srpt`?",
             "f:5:9: uplink.guard `1001`: expected a whole number from 0 to 1000",
             "f:7:11: server.workers `0`: expected a whole number from 1 to 256",
@@ -59,7 +59,13 @@ weight = 0
 #[test]
 fn settings() {
     for (text, said) in [
-        ("[uplink]\nrate = \"10\"", "f:2:8: uplink.rate `10`: expected a rate in bit, kbit"),
+        ("[uplink]\nrate = \"10\"", "f:2:8: uplink.rate `10`: expected auto, off, a rate or two rates"),
+        ("[uplink]\nrate = \"2mbit..1mbit\"", "f:2:8: uplink.rate `2mbit..1mbit`: expected the lower rate first"),
+        ("[uplink]\nrate = \"2mbit..2mbit\"", "f:2:8: uplink.rate `2mbit..2mbit`: expected the lower rate first"),
+        (
+            "[uplink]\nrate = \"off\"\nshaping = \"paced\"",
+            "f:2:8: uplink.rate `off` beside shaping = \"paced\": expected",
+        ),
         (
             "[uplink]\npolicy = \"strict/srpt\"",
             "f:2:10: uplink.policy `strict/srpt`: expected a policy without classes, which are [[class]] tables: srpt",

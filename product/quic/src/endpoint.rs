@@ -14,6 +14,7 @@ use quinn_proto::{
 use quinn_proto::{IdleTimeout, MtuDiscoveryConfig, ServerConfig, TimeSource, TransportConfig, ValidationTokenConfig};
 use units::Nanos;
 
+use crate::counted::CountedConfig;
 use crate::steering::Steering;
 use crate::{Datagrams, Session, address};
 
@@ -372,6 +373,7 @@ fn transport(settings: &Settings) -> Result<TransportConfig, Unusable> {
         .min_mtu(DATAGRAM_BYTES_MIN)
         .mtu_discovery_config(Some(discovery))
         .keep_alive_interval(None)
+        .congestion_controller_factory(Arc::new(CountedConfig::default()))
         .crypto_buffer_size(CRYPTO_BYTES_MAX)
         .datagram_receive_buffer_size(None)
         .enable_segmentation_offload(false);

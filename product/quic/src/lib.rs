@@ -10,6 +10,7 @@
 //! sent ([`mux::Event::Request`]), so that one strict parser reads all three.
 
 mod address;
+mod counted;
 mod datagrams;
 mod endpoint;
 mod h3;

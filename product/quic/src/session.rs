@@ -10,6 +10,7 @@ use quinn_proto::crypto::rustls::HandshakeData;
 use quinn_proto::{Connection, Dir, StreamId, VarInt, WriteError};
 use units::Nanos;
 
+use crate::counted::Acked;
 use crate::endpoint::{Clock, DATAGRAM_BYTES_MAX, Membership, Settings};
 use crate::h3::control::{MAX_FIELD_SECTION_SIZE, QPACK_BLOCKED_STREAMS, QPACK_MAX_TABLE_CAPACITY};
 use crate::h3::fault::{End, INTERNAL_ERROR};
@@ -51,6 +52,7 @@ pub struct Session {
     /// The connection's window is used up.
     pub(crate) is_shut: bool,
     is_broken: bool,
+    acked: Acked,
 }
 
 impl Session {
@@ -78,6 +80,7 @@ impl Session {
             silent_since: Nanos::ZERO,
             is_shut: false,
             is_broken: false,
+            acked: Acked::default(),
         }
     }
 
@@ -99,6 +102,7 @@ impl Session {
         self.membership.exchange(&mut self.connection);
         let stats = self.connection.stats();
         self.outbox.stir(stats.path.lost_bytes);
+        self.acked.look(&self.connection);
         if self.is_broken {
             while self.connection.poll().is_some() {}
             return Ok(());
@@ -332,6 +336,11 @@ impl Session {
     /// Acknowledgements that have come so far.
     pub fn acks(&self) -> u64 {
         self.connection.stats().frame_rx.acks
+    }
+
+    /// UDP payload that was acknowledged so far, but for datagrams of acknowledgements alone: those nobody acknowledges.
+    pub fn acked_bytes(&self) -> u64 {
+        self.acked.bytes()
     }
 
     /// UDP payload that was lost so far.

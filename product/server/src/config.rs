@@ -8,6 +8,7 @@ use units::{Nanos, Rate};
 use crate::classes::{Classes, ClassesConfig};
 use crate::clients::{ClientLimits, ClientPrefix, ClientWeights};
 use crate::drain_choice::DrainChoice;
+use crate::kept::Keeper;
 use crate::log::LogConfig;
 use crate::records::RecordsConfig;
 use crate::service::{PassedSocket, Privileges, Watchdog};
@@ -33,6 +34,8 @@ pub struct Config {
     /// other cores free. At most [`WORKERS_MAX`]; one with the drain paced, see [`crate::worker`](self).
     pub workers: usize,
     pub drain: DrainChoice,
+    /// Where the rate of the line is kept over a restart.
+    pub keeper: Option<Keeper>,
     /// Which class a request belongs to, for policies with classes.
     pub classes: Classes,
     /// The same by the rules of a file; the drain has their table.

@@ -8,8 +8,10 @@ mod ranked;
 
 use std::net::{IpAddr, SocketAddr};
 
+use ::config::UplinkRate;
 use rustix::thread::CapabilitySet;
 use sched::classes::{ByClass, ClassTable};
+use sched::line::Bounds;
 use sched::policy::{ClientShare, ClientShareSpec, PolicySpec};
 use sched::{CarrierRank, Drain, Guard, Pace, WaitBound};
 use units::wire::Framing;
@@ -21,7 +23,8 @@ pub use error::{DrainError, Misfit};
 
 use queue::ShaperQueue;
 
-use crate::transmit::{Gauge, Mark, Marker, Outlet, Promotion};
+use crate::kept::KeptLine;
+use crate::transmit::{Gauge, Mark, Marker, Outlet, Promotion, mbit};
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +54,10 @@ pub struct DrainOptions {
     pub guard_permille: u32,
     /// What foreign traffic in the same queue keeps of the link, in thousandths.
     pub foreign_permille: u32,
-    pub uplink: Option<Rate>,
+    pub uplink: UplinkRate,
     pub promotion: Promotion,
+    /// Rates that were found before.
+    pub kept: Vec<KeptLine>,
 }
 
 impl DrainOptions {
@@ -68,6 +73,10 @@ pub struct DrainChoice {
     pub policy: PolicySpec,
     pub classes: Option<ClassTable>,
     pub pace: Pace,
+    /// Where we pace: between what the line's rate is searched while no queue below can be read.
+    pub bounds: Option<Bounds>,
+    /// The line, by interface and gateway, under which its rate is kept.
+    pub place: Option<String>,
     /// The link's own rate, where one is known; the pace may be below it.
     pub link: Option<Rate>,
     /// How clients share the link, where the order is over time: not with shaping off.
@@ -93,15 +102,23 @@ const AHEAD: Nanos = Nanos::from_micros(300);
 /// Link time of a burst where the kernel orders: half of it is left when the server is woken, and it has to come in time or
 /// worse bands get the link. What lies there delays nobody better, it only keeps its band.
 const BURST_FOR: Nanos = Nanos::from_millis(4);
+/// Of a rate that was found before a restart this much is used to begin with, in thousandths: the line may have become slower.
+const KNOWN_PERMILLE: u32 = 900;
 /// Unsent bytes from which a paced socket takes no more, and the least burst: just above two segments with or without
 /// timestamps, so that one is being sent while the next waits, and no response sits in a socket buffer where it can no
 /// longer be overtaken.
 const UNSENT_BYTES: u64 = 2 * 1460 + 1;
 
 impl DrainChoice {
-    /// Whatever may not be there is an error if it was asked for by name; but the pace may be unknown, and then the drain is
-    /// off and `why` says so.
+    /// Whatever may not be there is an error if it was asked for by name; but the pace may be unknown, and then it is searched.
     pub fn find(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, DrainError> {
+        if options.uplink == UplinkRate::Off {
+            match options.kind {
+                DrainKind::Paced => return Err(DrainError::Policy(Misfit::Off)),
+                DrainKind::Auto => return Ok(DrainChoice::off(options, "as requested")),
+                DrainKind::Bands | DrainKind::Ranked | DrainKind::Off => {}
+            }
+        }
         if options.classes.is_some() {
             return DrainChoice::find_with_classes(options, listen);
         }
@@ -146,7 +163,9 @@ impl DrainChoice {
             policy: options.policy.clone(),
             classes: options.classes.clone(),
             pace: Pace::UNLIMITED,
-            link: options.uplink,
+            bounds: None,
+            place: None,
+            link: options.uplink.most(),
             client_share: options.client_share,
             carrier_rank: options.carrier_rank,
             guard_permille: options.guard_permille,
@@ -169,33 +188,33 @@ impl DrainChoice {
         let interface = found;
         let paced = |pace, why| DrainChoice { pace, outlet, ..DrainChoice::off(options, "") }.because(why);
         let ranked = tree.as_ref().filter(|tree| tree.plan.kind == Kind::Ranked).map(|tree| tree.plan.rate);
-        let source = if options.uplink.is_some() { "rate of --uplink" } else { "rate of the ranked queue" };
-        let choice = match (options.uplink.or(ranked), shaper) {
-            (asked, Ok(Some(shaper))) if is_bottleneck(shaper.rate, asked) => {
+        let uplink = match (options.uplink, ranked) {
+            (UplinkRate::Auto, Some(rate)) => UplinkRate::Told(rate),
+            (uplink, _) => uplink,
+        };
+        let place = interface.as_ref().map(|found| place(found, ip));
+        let known = place.as_ref().filter(|_| uplink == UplinkRate::Auto).and_then(|place| known(&options.kept, place));
+        let (most, bounds) = (uplink.most(), bounds(uplink, known));
+        let choice = match shaper {
+            Ok(Some(shaper)) if is_bottleneck(shaper.rate, most) => {
                 let (rate, kind, name) = (shaper.rate, &shaper.kind, &shaper.interface.name);
                 let why = format!("shaping paced at {rate}, policy {policy}: {name} is shaped by {kind}");
                 // With a shaper of our own host below, its queue tells how we are doing, and no margin is needed.
                 let ahead = if shaper.kind == "cake" { AHEAD } else { Nanos::ZERO };
-                let queue = ShaperQueue::of(shaper, options.uplink);
-                let gauge = Some(Gauge::new(Box::new(queue), rate, options.uplink));
+                let queue = ShaperQueue::of(shaper, options.uplink.most());
+                let gauge = Some(Gauge::new(Box::new(queue), rate, options.uplink.most()));
                 let link = Some(rate);
                 DrainChoice { gauge, link, ..paced(Pace { ahead, ..Pace::of_line(rate) }, why) }
             }
-            (Some(rate), _) => {
-                let why = format!("shaping paced at 98 % of {rate}, policy {policy}: {source}");
-                let missing = |found| Gauge::missing(Box::new(ShaperQueue::missing(found, options.uplink)), rate);
-                let (gauge, link) = (interface.map(missing), Some(rate));
-                DrainChoice { gauge, link, ..paced(Pace::blind(rate), why) }
-            }
-            (None, Ok(_)) => {
-                let reason = "no --uplink, and the interface has no shaper";
-                return DrainChoice::off(options, reason);
-            }
-            (None, Err(error)) => {
-                let reason = format!("no --uplink, and the interface cannot be read: {error}");
-                return DrainChoice::off(options, &reason);
+            _ => {
+                let missing =
+                    |found| Gauge::missing(Box::new(ShaperQueue::missing(found, options.uplink.most())), most);
+                let pace = Pace { rate: bounds.first, ..Pace::UNKNOWN };
+                let why = said(uplink, options.uplink == uplink, &policy) + &known.map_or(String::new(), remembered);
+                DrainChoice { gauge: interface.map(missing), link: most, ..paced(pace, why) }
             }
         };
+        let choice = DrainChoice { bounds: Some(bounds), place, ..choice };
         let Some((marker, control)) = tree.as_ref().and_then(bands::single) else { return choice };
         DrainChoice { marker: Some(marker), control_priority: Some(control), ..choice }
     }
@@ -220,8 +239,9 @@ impl DrainChoice {
         self.is_paced() || self.marker.is_none()
     }
 
+    /// We decide what leaves, and when; how fast may not be known yet.
     pub fn is_paced(&self) -> bool {
-        self.pace.rate.is_some()
+        self.bounds.is_some()
     }
 
     /// What marking packets takes of a server that gives root's privileges up.
@@ -251,6 +271,13 @@ impl DrainChoice {
         self.client_share().filter(|_| !self.policy.is_fair()).map(|share| share.allowance_bytes)
     }
 
+    /// The order of ready responses goes by them alone: one that is alone needs no place in it. What clients share is an account of those
+    /// that wait for each other.
+    pub fn is_memoryless(&self) -> bool {
+        let order = self.policy.build_among_clients(None);
+        self.classes.is_none() && !order.follows_jobs() && !order.needs_path()
+    }
+
     /// How clients share the link. Off, the order is that of a turn, and an account over time would order nothing.
     fn client_share(&self) -> Option<ClientShare> {
         let is_ordered = self.is_paced() || self.marker.is_some();
@@ -271,6 +298,46 @@ impl DrainChoice {
         let name = format!("{} classes", table.classes.len());
         let policy = ByClass::new(name, &table.classes, self.client_share(), self.pace.rate);
         Drain::new(Box::new(policy), self.pace).with_classes(table)
+    }
+}
+
+/// The line's name in what is kept.
+fn place(interface: &Interface, own: IpAddr) -> String {
+    let gateway = interface.gateway().ok().flatten().unwrap_or(own);
+    format!("{} {gateway}", interface.name)
+}
+
+fn known<'a>(kept: &'a [KeptLine], place: &str) -> Option<&'a KeptLine> {
+    kept.iter().find(|line| line.place == place && line.age().is_some())
+}
+
+fn bounds(uplink: UplinkRate, known: Option<&KeptLine>) -> Bounds {
+    let first = known.map(|line| line.rate.permille(KNOWN_PERMILLE));
+    let bounds = uplink.bounds();
+    Bounds { first: bounds.first.or(first), ..bounds }
+}
+
+/// What is said of a rate that was kept.
+fn remembered(line: &KeptLine) -> String {
+    let minutes = line.age().unwrap_or_default().as_secs().div_ceil(60);
+    format!(", from {} found {minutes} min ago", mbit(line.rate))
+}
+
+/// Where the pace is from, as the line at the start says it.
+fn said(uplink: UplinkRate, is_of_operator: bool, policy: &str) -> String {
+    match uplink {
+        UplinkRate::Told(rate) => {
+            let source = if is_of_operator { "rate of --uplink" } else { "rate of the ranked queue" };
+            format!("shaping paced at 98 % of {rate}, policy {policy}: {source}")
+        }
+        UplinkRate::Between(least, most) => {
+            format!(
+                "shaping paced at {most}, policy {policy}: the uplink's rate is searched from {least} to {most} (--uplink)"
+            )
+        }
+        UplinkRate::Auto | UplinkRate::Off => {
+            format!("shaping paced, policy {policy}: the uplink's rate is searched (--uplink auto)")
+        }
     }
 }
 
@@ -297,49 +364,103 @@ fn is_bottleneck(shaper: Rate, asked: Option<Rate>) -> bool {
 mod tests {
     use super::*;
 
-    fn find(kind: DrainKind, uplink: Option<&str>) -> DrainChoice {
-        let uplink = uplink.map(|rate| rate.parse().unwrap());
-        let policy = "srpt".parse().unwrap();
-        let options = DrainOptions {
+    fn options(kind: DrainKind, uplink: &str) -> DrainOptions {
+        DrainOptions {
             kind,
-            policy,
+            policy: "srpt".parse().unwrap(),
             classes: None,
             client_share: ClientShareSpec::On,
             carrier_rank: CarrierRank::default(),
             guard_permille: 0,
             foreign_permille: 500,
-            uplink,
+            uplink: uplink.parse().unwrap(),
             promotion: Promotion::default(),
-        };
-        DrainChoice::find(&options, "127.0.0.1:0".parse().unwrap()).unwrap()
+            kept: vec![],
+        }
+    }
+
+    fn find(kind: DrainKind, uplink: &str) -> DrainChoice {
+        DrainChoice::find(&options(kind, uplink), "127.0.0.1:0".parse().unwrap()).unwrap()
+    }
+
+    fn rate(text: &str) -> Rate {
+        text.parse().unwrap()
     }
 
     #[test]
     fn a_given_rate_is_paced_with_a_margin() {
-        let choice = find(DrainKind::Auto, Some("10mbit"));
-        assert_eq!(choice.pace.rate, "9.8mbit".parse().ok());
-        assert_eq!((choice.link, choice.name()), ("10mbit".parse().ok(), "paced"));
+        let choice = find(DrainKind::Auto, "10mbit");
+        let first = Some(rate("9.8mbit"));
+        assert_eq!((choice.pace.rate, choice.bounds), (first, Some(Bounds { least: None, first, most: first })));
+        assert_eq!((choice.link, choice.name()), (Some(rate("10mbit")), "paced"));
+    }
+
+    #[test]
+    fn between_two_rates_it_begins_at_the_greater() {
+        let choice = find(DrainKind::Paced, "2mbit..20mbit");
+        assert_eq!((choice.pace.rate, choice.link), (Some(rate("20mbit")), Some(rate("20mbit"))));
+        assert_eq!(choice.bounds.unwrap().least, Some(rate("2mbit")));
+        assert!(choice.why.contains("searched from 2mbit to 20mbit"), "{}", choice.why);
     }
 
     #[test]
     fn a_shaper_faster_than_the_uplink_is_not_the_bottleneck() {
-        let rate = |text: &str| text.parse::<Rate>().unwrap();
         let shaper = rate("1gbit");
         assert!(is_bottleneck(shaper, None));
         assert!(is_bottleneck(shaper, Some(rate("1gbit"))) && is_bottleneck(shaper, Some(rate("2gbit"))));
         assert!(!is_bottleneck(shaper, Some(rate("999mbit"))));
     }
 
+    /// It was off, and no response overtook another.
     #[test]
-    fn without_a_rate_it_is_off_and_says_why() {
-        for kind in [DrainKind::Auto, DrainKind::Paced, DrainKind::Off] {
-            let choice = find(kind, None);
-            assert!(!choice.is_paced());
-            assert_eq!((choice.link, choice.name()), (None, "off"));
-            assert!(choice.why.starts_with("shaping off"), "{}", choice.why);
+    fn without_a_rate_it_is_paced_and_the_rate_is_searched() {
+        for kind in [DrainKind::Auto, DrainKind::Paced] {
+            let choice = find(kind, "auto");
+            assert!(choice.is_paced() && choice.pace.rate.is_none() && choice.wait_bound().is_none());
+            assert_eq!((choice.link, choice.name(), choice.bounds), (None, "paced", Some(Bounds::default())));
+            let said = "shaping paced, policy srpt: the uplink's rate is searched (--uplink auto)";
+            assert_eq!(choice.why, said);
         }
-        let off = find(DrainKind::Off, Some("10mbit"));
-        assert!(!off.is_paced());
-        assert_eq!((off.link, off.name()), ("10mbit".parse().ok(), "off"));
+    }
+
+    /// A restart does not search again from nothing.
+    #[test]
+    fn a_rate_that_was_kept_is_begun_with() {
+        let folder = crate::files::temporary::Folder::new();
+        let keep = |place: &str, age_s| {
+            let keeper = crate::kept::Keeper::open(&folder.path("state"), None).unwrap();
+            keeper.keep(place, rate("10mbit"), std::time::Duration::from_secs(age_s)).unwrap();
+            let kept = crate::kept::Keeper::open(&folder.path("state"), None).unwrap().lines().to_vec();
+            let find = |uplink: &str| {
+                let options = DrainOptions { kept: kept.clone(), ..options(DrainKind::Auto, uplink) };
+                DrainChoice::find(&options, "127.0.0.1:0".parse().unwrap()).unwrap()
+            };
+            (find("auto"), find("20mbit"))
+        };
+        let (choice, told) = keep("lo 127.0.0.1", 90);
+        let first = Some(rate("9mbit"));
+        assert_eq!((choice.pace.rate, choice.bounds), (first, Some(Bounds { first, ..Bounds::default() })));
+        assert_eq!((choice.link, choice.place.as_deref()), (None, Some("lo 127.0.0.1")));
+        assert!(choice.why.ends_with("(--uplink auto), from 10.0 Mbit/s found 2 min ago"), "{}", choice.why);
+        assert_eq!(told.pace.rate, Some(rate("19.6mbit")), "what the operator says goes before");
+        let (old, _) = keep("lo 127.0.0.1", 25 * 3600);
+        assert_eq!(old.pace.rate, None);
+        let (elsewhere, _) = keep("lo 192.0.2.1", 90);
+        assert_eq!(elsewhere.pace.rate, None);
+    }
+
+    #[test]
+    fn off_is_off_whoever_says_it() {
+        for (kind, uplink, link) in
+            [(DrainKind::Off, "auto", None), (DrainKind::Auto, "off", None), (DrainKind::Off, "10mbit", Some("10mbit"))]
+        {
+            let choice = find(kind, uplink);
+            assert!(!choice.is_paced() && choice.why.starts_with("shaping off"), "{}", choice.why);
+            assert_eq!((choice.link, choice.name()), (link.map(rate), "off"));
+        }
+        let Err(error) = DrainChoice::find(&options(DrainKind::Paced, "off"), "127.0.0.1:0".parse().unwrap()) else {
+            panic!("paced and off")
+        };
+        assert!(error.is_usage() && error.to_string().contains("--uplink off"), "{error}");
     }
 }

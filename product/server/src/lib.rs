@@ -11,6 +11,7 @@ mod config;
 mod conn;
 mod drain_choice;
 pub mod files;
+mod kept;
 mod listen;
 pub mod log;
 mod objectives;
@@ -38,6 +39,7 @@ pub use classes::{Classes, ClassesConfig, ClassesError};
 pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightError, ClientWeights};
 pub use config::{Config, Limits, Listen, WORKERS_MAX};
 pub use drain_choice::{DrainChoice, DrainError, DrainKind, DrainOptions};
+pub use kept::{Keeper, KeptLine, unkept};
 pub use objectives::{ClassStatus, Counts, ObjectiveStatus, Status, UnderWay};
 pub use records::{RecordsConfig, RecordsError};
 pub use sites::{Certificate, Https, SecureError, SiteConfig};
@@ -46,6 +48,7 @@ pub use threads::ThreadError;
 
 /// Whose bytes leave first, and how it is written, for help texts.
 pub use sched::CarrierRank;
+pub use sched::line::{Bounds, Limit, Status as LineStatus};
 pub use sched::policy::{ClientShareSpec, FORMS as POLICY_FORMS, PolicySpec};
 pub use sched::{FOREIGN_SHARE_PERMILLE, WaitBound};
 

@@ -74,6 +74,7 @@ fn reach(config: &Config) -> Reach {
     let logs = config.sites.iter().filter_map(|site| site.log.as_ref()).chain(&config.access_log);
     let written = logs.filter_map(|log| log.path.as_ref()).chain(config.records.iter().map(|records| &records.path));
     reach.writes.extend(written.flat_map(|file| folders_of(file)));
+    reach.writes.extend(config.keeper.iter().map(|keeper| keeper.path().to_path_buf()));
     reach
 }
 

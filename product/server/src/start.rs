@@ -17,6 +17,7 @@ use crate::clock;
 use crate::config::{Config, Listen};
 use crate::drain_choice::DrainChoice;
 use crate::files::{Cache, CacheLimits, Finds};
+use crate::kept::Keeping;
 use crate::listen::{Listener, Listening, listen_all, local_addresses};
 use crate::log::{Log, LogConfig, Logs};
 use crate::objectives::{Desk, Status};
@@ -64,6 +65,7 @@ pub struct Server {
     desk: Arc<Desk>,
     /// To files that were named at the start.
     is_confined: bool,
+    keeping: Keeping,
 }
 
 /// Why the server cannot start.
@@ -163,6 +165,7 @@ impl Server {
             current,
             desk: Arc::default(),
             is_confined,
+            keeping: Keeping::new(config.keeper.take(), config.drain.place.take()),
         };
         for (number, listeners) in of_workers.into_iter().enumerate() {
             server.start_worker(number, listeners, &mut config)?;
@@ -250,6 +253,16 @@ impl Server {
         self.wakes[0].set();
     }
 
+    /// Whether what is found of the line's rate is kept for the next start.
+    pub fn keeps_rate(&self) -> bool {
+        self.keeping.is_on()
+    }
+
+    /// Keeps the rate of the line, if it was confirmed since it was last kept. What goes wrong is said once.
+    pub fn keep_rate(&self) {
+        self.keeping.keep(self.desk.found(), |line| self.tell(line));
+    }
+
     /// What each class of a file has had; `None` where the event loop that knows does not answer in time.
     pub fn status(&self) -> Option<Status> {
         self.desk.ask(|| self.wakes[0].set(), STATUS_WAIT_MAX)
@@ -284,6 +297,7 @@ impl Server {
             replier: Replier::new(cache, served),
             finds: Finds::new(Arc::clone(&self.pool), move || woken.set()),
             order: order(&config.drain),
+            is_memoryless: config.drain.is_memoryless(),
             transmitter: transmitter(config, &self.pool, wake)
                 .with_client_rate(config.limits.client_rate_max.map(|_| Arc::clone(&self.clients) as _)),
             classes: config.classes.clone(),
@@ -347,7 +361,7 @@ fn listen(config: &Config) -> Result<(Listening, Vec<Listen>), StartError> {
     Ok((listening, addresses))
 }
 
-/// With a rate the pace decides, whatever else marks packets below.
+/// Where we pace that decides, whatever else marks packets below.
 fn order(drain: &DrainChoice) -> Order {
     match &drain.marker {
         _ if drain.is_paced() => Order::Pace,
@@ -361,6 +375,7 @@ fn order(drain: &DrainChoice) -> Order {
 fn transmitter(config: &mut Config, pool: &Arc<Pool>, wake: &Arc<Wake>) -> Transmitter<Connection> {
     let woken = Arc::clone(wake);
     Transmitter::new(config.drain.drain(), config.drain.gauge.take(), config.limits.patience)
+        .with_bounds(config.drain.bounds)
         .with_outlet(config.drain.outlet.take())
         .with_marker(config.drain.marker.clone())
         .with_storage(Disk::new(Arc::clone(pool), move || woken.set()))

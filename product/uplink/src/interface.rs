@@ -10,6 +10,7 @@ const RTM_GETROUTE: u16 = 26;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
 /// `struct ifaddrmsg` and `struct rtmsg` in front of the attributes.
 const ADDR_BYTES: usize = 8;
 const ROUTE_BYTES: usize = 12;
@@ -30,6 +31,20 @@ impl Interface {
         let index =
             if address.is_unspecified() { default_route(&mut netlink)? } else { having(&mut netlink, address)? };
         index.map(Interface::named).transpose()
+    }
+
+    /// Where its default route leads; `None` without one, or without a gateway.
+    pub fn gateway(&self) -> io::Result<Option<IpAddr>> {
+        let mut found = None;
+        Socket::open()?.dump(RTM_GETROUTE, &[0; ROUTE_BYTES], |reply| {
+            if found.is_none()
+                && let Some((index, fields)) = default_route_in(reply)
+                && index == self.index
+            {
+                found = attribute(fields, RTA_GATEWAY).and_then(address_in);
+            }
+        })?;
+        Ok(found)
     }
 
     /// The interface of this name.
@@ -97,13 +112,25 @@ fn having(netlink: &mut Socket, address: IpAddr) -> io::Result<Option<u32>> {
 fn default_route(netlink: &mut Socket) -> io::Result<Option<u32>> {
     let mut found = None;
     netlink.dump(RTM_GETROUTE, &[0; ROUTE_BYTES], |reply| {
-        let (Some(head), Some(fields)) = (reply.get(..ROUTE_BYTES), reply.get(ROUTE_BYTES..)) else { return };
-        let (prefix_bits, table) = (head[1], head[4]);
-        if prefix_bits == 0 && table == RT_TABLE_MAIN && found.is_none() {
-            found = attribute(fields, RTA_OIF).and_then(|value| u32_at(value, 0));
+        if found.is_none() {
+            found = default_route_in(reply).map(|(index, _)| index);
         }
     })?;
     Ok(found)
+}
+
+/// The interface and the attributes of a route, if it is a default one of the main table.
+fn default_route_in(reply: &[u8]) -> Option<(u32, &[u8])> {
+    let (head, fields) = (reply.get(..ROUTE_BYTES)?, reply.get(ROUTE_BYTES..)?);
+    let (prefix_bits, table) = (head[1], head[4]);
+    let is_default = prefix_bits == 0 && table == RT_TABLE_MAIN;
+    let index = attribute(fields, RTA_OIF).and_then(|value| u32_at(value, 0)).filter(|_| is_default)?;
+    Some((index, fields))
+}
+
+fn address_in(value: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(value).map(IpAddr::from);
+    v4.or_else(|_| <[u8; 16]>::try_from(value).map(IpAddr::from)).ok()
 }
 
 #[cfg(test)]
@@ -124,6 +151,29 @@ mod tests {
             let said = Interface::by_name(wrong).unwrap_err().to_string();
             assert!(said.starts_with(&format!("there is no interface {wrong}:")), "{said}");
         }
+    }
+
+    /// `struct rtmsg` with these prefix bits and table, and attributes of an interface and a gateway.
+    fn route(prefix_bits: u8, table: u8, gateway: &[u8]) -> Vec<u8> {
+        let mut head = [0; ROUTE_BYTES];
+        (head[1], head[4]) = (prefix_bits, table);
+        let body = crate::netlink::Body::new(&head).attribute(RTA_OIF, &7u32.to_ne_bytes());
+        body.attribute(RTA_GATEWAY, gateway).bytes().to_vec()
+    }
+
+    #[test]
+    fn the_gateway_is_that_of_a_default_route() {
+        let default = route(0, RT_TABLE_MAIN, &[192, 0, 2, 1]);
+        let (index, fields) = default_route_in(&default).unwrap();
+        let gateway = attribute(fields, RTA_GATEWAY).and_then(address_in);
+        assert_eq!((index, gateway), (7, Some("192.0.2.1".parse().unwrap())));
+        assert_eq!(default_route_in(&route(24, RT_TABLE_MAIN, &[192, 0, 2, 1])), None);
+        assert_eq!(default_route_in(&route(0, 255, &[192, 0, 2, 1])), None);
+        assert_eq!(default_route_in(&[0; 5]), None);
+        let v6 = std::net::Ipv6Addr::LOCALHOST.octets();
+        assert_eq!((address_in(&v6), address_in(&[1, 2, 3])), (Some("::1".parse().unwrap()), None));
+        let lo = Interface::by_name("lo").unwrap();
+        assert_eq!(lo.gateway().unwrap(), None);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use clap::{Parser, Subcommand};
     about = "A web server for slow uplinks: small pages never wait behind downloads",
     after_help = "\
 Examples:
-  weir serve /srv/www --uplink 10mbit             serve a folder
+  weir serve /srv/www                             serve a folder
   weir check weir.toml                            check a configuration
   weir attach eth0 --port 80,443 --rate 10mbit    order the responses of nginx, Apache, Caddy
 
@@ -41,7 +41,7 @@ enum Command {
     Run(serve::run::Args),
     /// Have a running server read its configuration again
     Reload(reload::Args),
-    /// Show the responses, bytes and objective of each class of a running server
+    /// Show the uplink of a running server, and the responses, bytes and objective of each class
     Status(status::Args),
     /// Check a configuration and explain what it does with a request
     Check(check::Args),

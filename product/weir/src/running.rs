@@ -25,13 +25,29 @@ const PID_MAX: i64 = 1 << 22;
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
 
 impl Which {
+    /// By a word: the number of its process, or a file with that.
+    pub fn of(server: Option<&str>) -> Which {
+        let pid = server.and_then(|word| word.parse().ok());
+        Which { pid, pid_file: server.filter(|_| pid.is_none()).map(PathBuf::from) }
+    }
+
+    /// The number of its process.
+    pub fn pid(&self, command: &str) -> Result<u32, Failure> {
+        match (self.pid, &self.pid_file) {
+            (Some(pid), _) => Ok(pid),
+            (None, Some(file)) => pid_in(file),
+            (None, None) => the_only_one(command),
+        }
+    }
+
+    /// The same server from now on.
+    pub fn fixed(pid: u32) -> Which {
+        Which { pid: Some(pid), pid_file: None }
+    }
+
     /// The server, and its answer on the socket of this name; `command` is that of the asker.
     pub fn ask(&self, name: &str, command: &str) -> Result<(u32, String), Failure> {
-        let pid = match (self.pid, &self.pid_file) {
-            (Some(pid), _) => pid,
-            (None, Some(file)) => pid_in(file)?,
-            (None, None) => the_only_one(command)?,
-        };
+        let pid = self.pid(command)?;
         let answer = ask(pid, name, command)?;
         if answer.is_empty() {
             let said = format!("server {pid} ended, or is another user's: run `sudo weir {command} --pid {pid}`");

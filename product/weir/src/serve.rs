@@ -4,6 +4,7 @@ pub mod control;
 mod events;
 mod first_line;
 pub mod run;
+mod state;
 mod status;
 
 use std::collections::BTreeSet;
@@ -13,13 +14,14 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use cli::Failure;
+use config::UplinkRate;
 use server::log::LogConfig;
 use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, passed_sockets, unpassed};
 use server::transmit::{Patience, Promotion};
 use server::{
     CarrierRank, Certificate, Classes, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights,
-    Config, DrainChoice, DrainKind, DrainOptions, Https, Limits, Listen, PolicySpec, RecordsConfig, Server, SiteConfig,
-    StartError, WORKERS_MAX, files, log,
+    Config, DrainChoice, DrainKind, DrainOptions, Https, Keeper, KeptLine, Limits, Listen, PolicySpec, RecordsConfig,
+    Server, SiteConfig, StartError, WORKERS_MAX, files, log,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::Rate;
@@ -38,7 +40,8 @@ fn after_help() -> String {
     format!(
         "\
 Examples:
-  weir serve /srv/www --uplink 10mbit
+  weir serve /srv/www
+  weir serve /srv/www --uplink 2mbit..20mbit
   weir serve /srv/www --uplink 10mbit --policy strict/srpt --class /members/
   weir serve /srv/www --listen [::]:80 --access-log /var/log/weir.log
   weir serve /srv/www --listen [::]:443 --cert fullchain.pem --key privkey.pem
@@ -80,10 +83,10 @@ pub struct Args {
     /// Have the kernel encrypt what goes over TCP, where it can (kTLS)
     #[arg(long, help_heading = HTTPS)]
     ktls: bool,
-    /// Rate of the uplink, for example 10mbit or 1gbit
-    /// [default: the rate of the interface's shaper, if it has one]
-    #[arg(long, value_name = "RATE", help_heading = ORDER, verbatim_doc_comment)]
-    uplink: Option<Rate>,
+    /// Rate of the uplink: auto (weir finds it, or takes that of a shaper), off (no order),
+    /// 10mbit (first guess, and the most) or 2mbit..20mbit (bounds)
+    #[arg(long, value_name = "RATE", default_value = "auto", help_heading = ORDER, verbatim_doc_comment)]
+    uplink: UplinkRate,
     /// Order of responses; srpt sends the one with the fewest bytes left first,
     /// fair gives each a turn; all policies are listed below
     #[arg(long, value_name = "SPEC", default_value = "srpt",
@@ -318,7 +321,9 @@ fn serve(args: Args, hosted: Hosted, listen: Addresses, source: Option<&Source>)
     let warnings = [args.tls_dev.then_some(DEVELOPMENT), is_root.then_some(AS_ROOT)];
     let asked_loops = args.workers.unwrap_or(1);
     let stop_timeout = args.stop_timeout;
-    let config = Config { watchdog: notifier.watchdog(), ..config(args, hosted, listen, passed)? };
+    let (keeper, unkept) = keeper(&args);
+    let config = config(args, hosted, listen, passed, keeper)?;
+    let config = Config { watchdog: notifier.watchdog(), ..config };
     let first_line = first_line::Line::of(&config, served, asked_loops);
     let closer = events.closer();
     let account = config.privileges.account.clone();
@@ -330,6 +335,7 @@ fn serve(args: Args, hosted: Hosted, listen: Addresses, source: Option<&Source>)
         .as_deref()
         .into_iter()
         .chain(unasked)
+        .chain(unkept.as_deref())
         .chain(warnings.into_iter().flatten())
         .for_each(|line| server.tell(line));
     notifier.ready(&status);
@@ -337,6 +343,7 @@ fn serve(args: Args, hosted: Hosted, listen: Addresses, source: Option<&Source>)
     if let Some(failure) = server.failure() {
         return Err(failure.into());
     }
+    server.keep_rate();
     notifier.stopping(stop_timeout);
     // A second signal ends the process at once.
     for signal in [SIGINT, SIGTERM] {
@@ -367,7 +374,24 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "expected an address and a port, for example 127.0.0.1:8080 or [::]:80".to_string())
 }
 
-fn shaping(args: &Args, classes: Option<&ClassesConfig>, listen: &[SocketAddr]) -> Result<DrainChoice, Failure> {
+/// What keeps the uplink's rate where it is found, or why nothing does.
+fn keeper(args: &Args) -> (Option<Keeper>, Option<String>) {
+    let is_found = args.uplink != UplinkRate::Off && !matches!(args.shaping, Shaping::Off);
+    // An account that is none is told later, where it matters.
+    let account = args.user.as_deref().and_then(|user| Account::find(user, args.group.as_deref()).ok());
+    match is_found.then(|| state::keeper(account.as_ref())) {
+        None => (None, None),
+        Some(Ok(keeper)) => (keeper, None),
+        Some(Err(why)) => (None, Some(why)),
+    }
+}
+
+fn shaping(
+    args: &Args,
+    classes: Option<&ClassesConfig>,
+    listen: &[SocketAddr],
+    kept: &[KeptLine],
+) -> Result<DrainChoice, Failure> {
     let asked = DrainOptions {
         kind: match args.shaping {
             Shaping::Auto => DrainKind::Auto,
@@ -383,6 +407,7 @@ fn shaping(args: &Args, classes: Option<&ClassesConfig>, listen: &[SocketAddr]) 
         guard_permille: args.guard,
         foreign_permille: args.foreign_share,
         uplink: args.uplink,
+        kept: kept.to_vec(),
         promotion: match args.promotion {
             PromotionArg::WhenEmpty => Promotion::WhenEmpty,
             PromotionArg::Plain => Promotion::Plain,
@@ -406,7 +431,13 @@ fn records(path: PathBuf) -> RecordsConfig {
     }
 }
 
-fn config(args: Args, hosted: Hosted, asked: Addresses, mut passed: Vec<PassedSocket>) -> Result<Config, Failure> {
+fn config(
+    args: Args,
+    hosted: Hosted,
+    asked: Addresses,
+    mut passed: Vec<PassedSocket>,
+    keeper: Option<Keeper>,
+) -> Result<Config, Failure> {
     let Addresses { listen, is_secure, has_http3 } = asked;
     if is_secure {
         passed.iter_mut().for_each(|socket| (socket.is_secure, socket.has_http3) = (true, has_http3));
@@ -417,7 +448,8 @@ fn config(args: Args, hosted: Hosted, asked: Addresses, mut passed: Vec<PassedSo
     let addresses: Vec<_> =
         passed.iter().map(|socket| socket.address).chain(listen.iter().map(|listen| listen.address)).collect();
     let Hosted { sites, classes: assigned } = hosted;
-    let drain = shaping(&args, assigned.as_ref(), &addresses)?;
+    let kept = keeper.as_ref().map_or(&[][..], Keeper::lines);
+    let drain = shaping(&args, assigned.as_ref(), &addresses, kept)?;
     let privileges = privileges(&args, &sites)?;
     let classes =
         Classes::new(&args.classes, &args.policy).map_err(|error| Failure::Usage(format!("--class: {error}")))?;
@@ -427,6 +459,7 @@ fn config(args: Args, hosted: Hosted, asked: Addresses, mut passed: Vec<PassedSo
         classes,
         assigned,
         drain,
+        keeper,
         sites,
         passed,
         listen,
@@ -511,6 +544,7 @@ mod tests {
             Hosted { sites, classes: None },
             Addresses { listen: vec![], is_secure: false, has_http3: false },
             vec![],
+            None,
         )
     }
 

@@ -1,4 +1,4 @@
-//! `weir status`: the counts of each class of a running server, and how it keeps its objective.
+//! `weir status`: what a running server knows of its uplink, the counts of each class, and how it keeps its objective.
 
 use cli::Failure;
 use serde_json::Value;
@@ -26,15 +26,12 @@ pub struct Args {
 
 pub fn main(args: Args) -> Result<(), Failure> {
     let (pid, answer) = args.which.ask(STATUS_NAME, "status")?;
-    let wrong = |said: &str| Failure::Failed(format!("server {pid}: {said}"));
-    let told: Value = serde_json::from_str(&answer).map_err(|error| wrong(&unreadable(&answer, &error)))?;
-    if let Some(said) = told["error"].as_str() {
-        return Err(wrong(said));
-    }
+    let told = read(pid, &answer)?;
     if args.json {
         println!("{answer}");
         return Ok(());
     }
+    println!("{}", told["uplink"]["text"].as_str().unwrap_or("uplink not searched: nothing is paced"));
     let classes = told["classes"].as_array().map_or(&[][..], Vec::as_slice);
     if classes.is_empty() {
         println!("server {pid} has no classes: a configuration with [[class]] tables gives it some");
@@ -43,6 +40,16 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let rows = [vec![HEADER.map(String::from)], classes.iter().map(row).collect()].concat();
     aligned(&rows).iter().for_each(|line| println!("{line}"));
     Ok(())
+}
+
+/// What a server has answered.
+pub fn read(pid: u32, answer: &str) -> Result<Value, Failure> {
+    let wrong = |said: &str| Failure::Failed(format!("server {pid}: {said}"));
+    let told: Value = serde_json::from_str(answer).map_err(|error| wrong(&unreadable(answer, &error)))?;
+    match told["error"].as_str() {
+        Some(said) => Err(wrong(said)),
+        None => Ok(told),
+    }
 }
 
 /// A server that ends meanwhile cuts its answer.

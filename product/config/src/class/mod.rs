@@ -124,7 +124,7 @@ impl Class {
 /// What only the whole file shows.
 pub(crate) fn check(book: &Book<'_>, classes: &[Class], rules: &[Rule], sites: &[Site], uplink: &Uplink) {
     check_names(book, classes);
-    check_rates(book, classes, uplink.rate);
+    check_rates(book, classes, uplink.rate.most());
     let mut used: BTreeSet<usize> = rules.iter().map(|rule| rule.class).collect();
     let names = by_name(classes);
     let of_sites = sites.iter().filter_map(|site| Some(("site.class", site.class.as_ref()?)));

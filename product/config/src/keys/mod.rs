@@ -50,6 +50,8 @@ pub enum Form {
     FieldValue,
     CacheControl,
     Rate,
+    /// Of the uplink.
+    Uplink,
     Size,
     Time,
     /// A policy without classes.
@@ -145,6 +147,7 @@ impl Form {
             Form::FieldName => "the name of a header field, for example X-Frame-Options",
             Form::FieldValue => "the value of a header field, on one line of visible characters",
             Form::CacheControl => "directives of Cache-Control, for example max-age=3600, public",
+            Form::Uplink => "auto, off, a rate or two rates, for example 10mbit or 2mbit..20mbit",
             Form::Rate => "a rate in bit, kbit, mbit or gbit per second, for example 10mbit",
             Form::Size => "bytes, or with a unit of KB, MB, GB, KiB, MiB, GiB, for example 64KiB",
             Form::Time => "a time in ns, us, ms, s, m or h, for example 250ms or 10s",

@@ -116,10 +116,10 @@ pub static KEYS: &[Key] = &[
     table("uplink", "the defaults", "The link to the clients and its order."),
     key(
         "uplink.rate",
-        text(Form::Rate),
-        Absent("the rate of the interface's shaper, if it has one"),
-        "Rate of the uplink.",
-        r#""10mbit""#,
+        text(Form::Uplink),
+        Is("auto"),
+        "Rate of the uplink: found (`auto`), at most this, between two, or without order (`off`).",
+        r#""2mbit..20mbit""#,
     ),
     key(
         "uplink.shaping",

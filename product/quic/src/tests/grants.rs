@@ -117,6 +117,20 @@ fn the_congestion_window_holds_what_was_given() {
     assert_eq!(rig.client.response(streams[0]).body.len() as u64, given);
 }
 
+/// As much as was sent: nothing was lost, and only datagrams of acknowledgements alone are left out.
+#[test]
+fn what_is_acknowledged_is_counted() {
+    let (mut rig, streams) = begun(1, 100_000);
+    rig.run();
+    let (before, sent) = (rig.session().acked_bytes(), 100_000);
+    rig.bodies.push((streams[0], Counting { at: 0, size: sent }));
+    rig.run();
+    let acked = (rig.session().acked_bytes() - before) as usize;
+    assert!((sent..sent + sent / 20).contains(&acked), "{acked} of {sent}");
+    rig.run();
+    assert_eq!(rig.session().acked_bytes() - before, acked as u64, "nothing more was sent");
+}
+
 #[test]
 fn content_of_a_cancelled_stream_holds_nobody() {
     let (mut rig, streams) = begun(2, 1 << 20);

@@ -58,6 +58,8 @@ pub enum Misfit {
     TooManyBands { policy: PolicySpec, bands: u8, interface: String, bands_max: u8 },
     #[error("[[class]] tables have no bands and no ranks in the kernel; expected --shaping auto, paced or off")]
     Classes,
+    #[error("paced beside --uplink off; expected --uplink auto or a rate, or --shaping off")]
+    Off,
     #[error("policy `{policy}` has no rank in the kernel; expected one of {known}")]
     NoRank { policy: PolicySpec, known: String },
 }

@@ -5,14 +5,18 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use config::Objective;
+use units::{Nanos, Rate};
 
 use super::{Counts, UnderWay};
+use crate::transmit::Line;
 
-/// What each class has had, by the order of their numbers.
+/// What each class has had, by the order of their numbers, and what is known of the line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
     /// Empty without classes of a file.
     pub classes: Vec<ClassStatus>,
+    /// `None` where nothing is paced.
+    pub line: Option<Line>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -36,22 +40,42 @@ pub struct ObjectiveStatus {
     pub total: Counts,
 }
 
-/// One question at a time.
+/// The line's rate, and when it was last confirmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    pub rate: Rate,
+    pub at: Nanos,
+}
+
+/// One question at a time; and what the loop leaves there without being asked.
 #[derive(Debug, Default)]
-pub struct Desk(Mutex<Option<SyncSender<Status>>>);
+pub struct Desk {
+    asker: Mutex<Option<SyncSender<Status>>>,
+    found: Mutex<Option<Found>>,
+}
 
 impl Desk {
     /// `wake` has the loop look; `None` where it has not answered for so long.
     pub fn ask(&self, wake: impl FnOnce(), wait: Duration) -> Option<Status> {
         let (answer, answered) = sync_channel(1);
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+        *self.asker.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
         wake();
         answered.recv_timeout(wait).ok()
     }
 
     /// Where an answer goes, if somebody asks.
     pub fn asked(&self) -> Option<SyncSender<Status>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.asker.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The line's rate is known to be this.
+    pub fn leave(&self, found: Found) {
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+    }
+
+    /// What was left last.
+    pub fn found(&self) -> Option<Found> {
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -63,7 +87,7 @@ mod tests {
     fn a_question_is_answered_once() {
         let desk = Desk::default();
         assert!(desk.asked().is_none());
-        let status = Status { classes: vec![] };
+        let status = Status { classes: vec![], line: None };
         let answer = || desk.asked().expect("somebody asks").send(status.clone()).unwrap();
         assert_eq!(desk.ask(answer, Duration::from_secs(60)), Some(status.clone()));
         assert!(desk.asked().is_none());

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use units::Nanos;
 
 use crate::classes::Assigned;
-pub use desk::{ClassStatus, Desk, ObjectiveStatus, Status};
+pub use desk::{ClassStatus, Desk, Found, ObjectiveStatus, Status};
 pub use meter::{Counts, Ended};
 use meter::{Meter, allowed_permille, minute_from};
 
@@ -102,7 +102,7 @@ impl Book {
             let (responses, bytes) = (had.responses, had.bytes);
             classes.push(ClassStatus { name, is_in_force, responses, bytes, under_way: at_work, objective });
         }
-        Status { classes }
+        Status { classes, line: None }
     }
 }
 

@@ -38,14 +38,15 @@ fn about(path: &Path, uplink: Option<&str>) -> About {
     let listen: std::net::SocketAddr = "[::1]:8080".parse().unwrap();
     let options = DrainOptions {
         classes: None,
-        kind: DrainKind::Paced,
+        kind: DrainKind::Auto,
         policy: "strict/srpt".parse().unwrap(),
         client_share: Default::default(),
         carrier_rank: Default::default(),
         guard_permille: 10,
         foreign_permille: 500,
-        uplink: uplink.map(|rate| rate.parse().unwrap()),
+        uplink: uplink.unwrap_or("off").parse().unwrap(),
         promotion: Promotion::default(),
+        kept: vec![],
     };
     let records = RecordsConfig {
         path: path.into(),
@@ -61,6 +62,7 @@ fn about(path: &Path, uplink: Option<&str>) -> About {
         watchdog: None,
         backlog: 1,
         workers: 3,
+        keeper: None,
         drain: DrainChoice::find(&options, listen).unwrap(),
         assigned: None,
         classes: Classes::new(&["/gold/".to_string()], &"strict/srpt".parse().unwrap()).unwrap(),

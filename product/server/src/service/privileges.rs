@@ -102,6 +102,14 @@ impl Account {
         Ok(Account { name: listed.map_or(user.into(), |listed| listed.name), uid, gid, is_listed })
     }
 
+    pub(crate) fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    pub(crate) fn gid(&self) -> u32 {
+        self.gid
+    }
+
     /// What this process is from now on, with no more privileges than `kept`, and with no way back. No other thread may run.
     pub(crate) fn assume(&self, kept: CapabilitySet) -> Result<(), PrivilegeError> {
         let own = unistd::geteuid();

@@ -8,7 +8,7 @@ use quic::Datagrams;
 use sched::{Path, TcpSent};
 use units::Nanos;
 
-use super::Status;
+use super::{Looked, Status};
 use crate::udp::{Left, Udp};
 
 /// One connection on a socket of many.
@@ -17,6 +17,7 @@ pub struct Flow {
     socket: Arc<Udp>,
     /// Of one thread, so nobody waits for it.
     books: Mutex<Books>,
+    looked: Looked,
 }
 
 #[derive(Debug, Default)]
@@ -24,6 +25,8 @@ struct Books {
     /// Datagrams count as segments.
     sent: TcpSent,
     seen: Seen,
+    /// Something was sent since.
+    is_unseen: bool,
     priority: u32,
 }
 
@@ -33,14 +36,18 @@ pub struct Seen {
     pub path: Path,
     /// UDP payload that was lost so far, and is sent again.
     pub lost_bytes: u64,
+    /// UDP payload that was acknowledged so far.
+    pub acked_bytes: u64,
     /// How long ago the last acknowledgement came; `None` before the first.
     pub acked_ago: Option<Nanos>,
+    /// A response is not acknowledged yet.
+    pub is_unacknowledged: bool,
 }
 
 impl Flow {
     pub fn new(socket: Arc<Udp>) -> Flow {
         let books = Books { priority: socket.control_priority(), ..Books::default() };
-        Flow { socket, books: Mutex::new(books) }
+        Flow { socket, books: Mutex::new(books), looked: Looked::default() }
     }
 
     /// Sends from the front; an error leaves the rest.
@@ -48,23 +55,30 @@ impl Flow {
         let mut books = self.books();
         let (Left { datagrams, bytes }, result) = self.socket.send(datagrams, books.priority);
         books.sent.payload_bytes += bytes;
+        books.is_unseen |= bytes > 0;
         books.sent.segments = books.sent.segments.wrapping_add(datagrams);
         result
     }
 
     pub fn see(&self, seen: Seen) {
-        self.books().seen = seen;
+        let mut books = self.books();
+        (books.seen, books.is_unseen) = (seen, false);
     }
 
-    /// As TCP tells it. What was acknowledged is taken for all that was sent before the last acknowledgement.
+    pub fn looked(&self) -> &Looked {
+        &self.looked
+    }
+
+    /// As TCP tells it.
     pub fn status(&self) -> Status {
-        let Books { sent, seen, .. } = *self.books();
+        let Books { sent, seen, is_unseen, .. } = *self.books();
         Status {
             sent: Some(sent),
             unsent_bytes: 0,
             retransmitted_bytes: seen.lost_bytes,
-            acked_bytes: if seen.acked_ago.is_some() { sent.payload_bytes } else { 0 },
+            acked_bytes: seen.acked_bytes,
             acked_ago: seen.acked_ago.unwrap_or_default(),
+            is_unacknowledged: is_unseen || seen.is_unacknowledged,
             path: seen.path,
             closing_segments: 0,
         }

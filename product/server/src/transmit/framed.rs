@@ -278,9 +278,11 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
         self.charge_control(now, at);
         self.note_below(now, at);
-        if self.is_paced() {
+        self.pipes[at].was_full |= !is_all;
+        if self.is_paced() && self.may_look(at) {
             self.settle_framed(now, at);
         }
+        self.note_unacknowledged(now, at);
         is_all
     }
 

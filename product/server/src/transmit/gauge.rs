@@ -51,8 +51,8 @@ pub struct Gauge {
     read_at: Nanos,
     /// What a reading costs when nothing interrupts it.
     cost: Nanos,
-    /// The queue's, as it was last found.
-    rate: Rate,
+    /// The queue's, as it was last found; `None` before.
+    rate: Option<Rate>,
     /// The most that the operator says the line carries, wherever its bottleneck is.
     told: Option<Rate>,
     failure: Option<String>,
@@ -62,12 +62,13 @@ impl Gauge {
     /// A queue that is emptied at `rate`; where it is lost, `told` is the rate to be careful with, or else its own.
     pub fn new(queue: Box<dyn Queue>, rate: Rate, told: Option<Rate>) -> Gauge {
         let (state, failure) = (State::Fresh, None);
-        Gauge { queue, state, read_at: Nanos::ZERO, cost: Nanos::ZERO, rate, told, failure }
+        Gauge { queue, state, read_at: Nanos::ZERO, cost: Nanos::ZERO, rate: Some(rate), told, failure }
     }
 
-    /// A queue that may be there one day, on a line of this rate.
-    pub fn missing(queue: Box<dyn Queue>, told: Rate) -> Gauge {
-        Gauge { state: State::Lost, ..Gauge::new(queue, told, Some(told)) }
+    /// A queue that may be there one day, on a line of this rate, if that is known.
+    pub fn missing(queue: Box<dyn Queue>, told: Option<Rate>) -> Gauge {
+        let (state, failure) = (State::Lost, None);
+        Gauge { queue, state, read_at: Nanos::ZERO, cost: Nanos::ZERO, rate: told, told, failure }
     }
 
     /// The interface the queue is at.
@@ -117,11 +118,11 @@ impl Gauge {
             // Found and not to be read would be lost again, once a second.
             Ok(Some(rate)) if self.state == State::Lost => {
                 self.queue.read().ok()?;
-                (self.state, self.rate, self.failure) = (State::Fresh, rate, None);
+                (self.state, self.rate, self.failure) = (State::Fresh, Some(rate), None);
                 Some((rate, Notice::QueueFound { interface, rate }))
             }
-            Ok(Some(rate)) if rate != self.rate => {
-                let before = std::mem::replace(&mut self.rate, rate);
+            Ok(Some(rate)) if self.rate.is_some_and(|known| known != rate) => {
+                let before = self.rate.replace(rate)?;
                 Some((rate, Notice::RateChanged { interface, before, rate }))
             }
             Ok(Some(_)) => match self.state {
@@ -138,7 +139,7 @@ impl Gauge {
             return None;
         }
         let why = why.or(self.failure.take()).unwrap_or_default();
-        let rate = self.told.unwrap_or(self.rate).permille(BLIND_PERMILLE);
+        let rate = self.told.or(self.rate)?.permille(BLIND_PERMILLE);
         Some((rate, Notice::QueueLost { interface, why, rate }))
     }
 }

@@ -69,7 +69,13 @@ impl Quic {
             self.acked = Some((acks, now));
         }
         let path = Path { rtt: self.session.rtt(), cwnd_bytes: Some(self.session.cwnd_bytes()), throughput_bps: None };
-        Seen { path, lost_bytes: self.session.lost_bytes(), acked_ago: self.acked.map(|(_, at)| now - at) }
+        Seen {
+            path,
+            lost_bytes: self.session.lost_bytes(),
+            acked_bytes: self.session.acked_bytes(),
+            acked_ago: self.acked.map(|(_, at)| now - at),
+            is_unacknowledged: !self.session.is_acknowledged(),
+        }
     }
 
     /// All that was given has been made and has left, as far as is known.

@@ -81,9 +81,4 @@ impl<S: Socket + Clone> Transmitter<S> {
     pub fn allows(&self, now: Nanos, client: u32) -> bool {
         self.limit.allows(client, now)
     }
-
-    /// A whole response was sent to it without a job.
-    pub fn on_sent_aside(&self, now: Nanos, client: u32, bytes: u64) {
-        self.limit.spend(client, bytes, now);
-    }
 }

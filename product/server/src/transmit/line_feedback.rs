@@ -1,38 +1,124 @@
 //! What the connections tell of the line while we pace blind, and the pace that follows from it.
 //!
-//! It costs no system call: what the kernel says of a connection is asked for the byte ledger anyhow.
+//! Mostly it costs no system call: what the kernel says of a connection is asked for the byte ledger anyhow.
 
-use sched::feedback::{Change, Look, Notice as PaceNotice};
-use sched::{Feedback, Presence, Reading};
+use sched::line::{Bounds, Change, Estimator, Look, Status as LineStatus};
+use sched::{Correction, Presence, Reading};
 use units::{Nanos, Rate};
 
-use super::{Gauge, Notice, Queued, Socket, Transmitter};
+use super::multiplexed::PipeId;
+use super::{Gauge, Notice, PipeState, Queued, Socket, Transmitter};
 
 #[derive(Debug)]
 pub(super) struct Observer {
-    feedback: Feedback,
+    bounds: Bounds,
+    estimator: Estimator,
+    #[cfg(test)]
+    pub script: Option<Script>,
+}
+
+/// What a test has in place of the estimator.
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub(super) struct Script {
+    pub is_due: bool,
+    pub change: Option<Change>,
+    /// All looks so far, with what had been charged.
+    pub looks: Vec<(u64, Look)>,
 }
 
 impl Observer {
-    pub fn new(ceiling: Rate) -> Observer {
-        Observer { feedback: Feedback::new(ceiling) }
+    pub fn new(bounds: Bounds) -> Observer {
+        Observer {
+            bounds,
+            estimator: Estimator::new(bounds),
+            #[cfg(test)]
+            script: None,
+        }
+    }
+
+    /// The same line, which carries so much as far as is known.
+    fn from(&self, rate: Rate) -> Observer {
+        let first = Some(self.bounds.most.map_or(rate, |most| rate.min(most)));
+        Observer { bounds: self.bounds, ..Observer::new(Bounds { first, ..self.bounds }) }
     }
 
     /// The kernel was asked about a connection of this client.
-    pub fn on_look(&mut self, now: Nanos, charged_bytes: u64, client: u32, look: Look) {
+    fn on_look(&mut self, now: Nanos, charged_bytes: u64, client: u32, look: Look) {
+        #[cfg(test)]
+        if let Some(script) = &mut self.script {
+            script.looks.push((charged_bytes, look));
+        }
         // Neighbours are not to meet in one place of a table: the odd multiplier is 2^64 over the golden ratio.
         let key = || u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_right(32);
-        self.feedback.on_look(now, charged_bytes, key, look);
+        self.estimator.on_look(now, charged_bytes, key, look);
     }
 
-    /// The pace, where it changes, and what to tell of it.
-    pub fn poll(&mut self, now: Nanos, charged_bytes: u64) -> Option<(Rate, Option<PaceNotice>)> {
-        let Change { rate, notice } = self.feedback.poll(now, charged_bytes)?;
-        Some((rate, notice))
+    fn is_due(&self, now: Nanos) -> bool {
+        #[cfg(test)]
+        if let Some(script) = &self.script {
+            return script.is_due;
+        }
+        self.estimator.is_due(now)
+    }
+
+    fn judge(&mut self, now: Nanos, charged_bytes: u64) -> Option<Change> {
+        #[cfg(test)]
+        if let Some(script) = &mut self.script {
+            return script.change.take();
+        }
+        self.estimator.judge(now, charged_bytes)
     }
 }
 
+/// What is known of the line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Line {
+    /// The rate of a shaper, whose queue is read, at this interface.
+    Read { interface: String, rate: Option<Rate> },
+    /// It is found by what is acknowledged.
+    Found(LineStatus),
+}
+
+/// A response that was sent without a job.
+pub struct Aside<'a, S> {
+    pub owner: u64,
+    pub socket: &'a S,
+    pub client: u32,
+    pub pipe: &'a mut PipeState,
+    /// Of the connection's payload, records included.
+    pub carried_bytes: u64,
+}
+
 impl<S: Socket + Clone> Transmitter<S> {
+    /// The same, with an uplink whose rate is searched between these, or known from a queue.
+    pub fn with_bounds(self, bounds: Option<Bounds>) -> Transmitter<S> {
+        Transmitter { observer: bounds.map(Observer::new), ..self }
+    }
+
+    /// We decide what leaves and when; how fast may not be known yet.
+    pub fn is_paced(&self) -> bool {
+        self.observer.is_some()
+    }
+
+    pub(super) fn has_pace(&self) -> bool {
+        self.drain.pace().rate.is_some()
+    }
+
+    /// The line's rate is not known yet: bytes leave as fast as sockets take them.
+    pub fn is_searching(&self) -> bool {
+        self.is_paced() && !self.has_pace()
+    }
+
+    /// What is known of the line; `None` where nothing is paced.
+    pub fn line(&self, now: Nanos) -> Option<Line> {
+        let observer = self.observer.as_ref()?;
+        match self.gauge.as_ref().filter(|_| !self.is_blind()) {
+            Some(gauge) => Some(Line::Read { interface: gauge.name().into(), rate: self.drain.pace().rate }),
+            None => Some(Line::Found(observer.estimator.status(now))),
+        }
+    }
+
     /// Lets the queue below correct the drain's idea of it, when that is about to matter.
     pub(super) fn measure(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) {
         let Some(gauge) = &mut self.gauge else { return };
@@ -68,7 +154,8 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// Lets the drain see whose requests are on their way, when a grant could be made.
     pub(super) fn expect(&mut self, now: Nanos) {
-        let Some(outlet) = &mut self.outlet else { return };
+        let has_pace = self.has_pace();
+        let Some(outlet) = self.outlet.as_mut().filter(|_| has_pace) else { return };
         if self.drain.poll_timeout().is_some_and(|at| at <= now)
             && let Some(passed) = outlet.read(now)
         {
@@ -81,16 +168,117 @@ impl<S: Socket + Clone> Transmitter<S> {
         self.gauge.as_ref().is_none_or(Gauge::is_lost)
     }
 
-    /// Sets the pace that the line allows.
+    /// What is acknowledged is looked at.
+    fn is_observed(&self) -> bool {
+        self.is_paced() && self.is_blind()
+    }
+
+    /// Ends the interval where one is over, and sets the pace that the line allows.
     pub(super) fn follow(&mut self, now: Nanos) {
         if !self.is_blind() {
             return;
         }
-        let Some(observer) = &mut self.observer else { return };
-        if let Some((rate, notice)) = observer.poll(now, self.drain.ledger().charged_bytes()) {
-            self.drain.set_pace(now, Some(rate));
+        let Some(observer) = &self.observer else { return };
+        let is_due = observer.is_due(now);
+        if !is_due && self.unacknowledged.look_at().is_none_or(|at| at > now) {
+            return;
+        }
+        self.look_around(now);
+        self.unacknowledged.rearm(now);
+        let charged_bytes = self.drain.ledger().charged_bytes();
+        let change = self.observer.as_mut().filter(|_| is_due).and_then(|observer| observer.judge(now, charged_bytes));
+        if let Some(Change { pace, notice }) = change {
+            self.drain.set_pace(now, pace);
             self.notices.extend(notice.map(Notice::Pace));
         }
+    }
+
+    /// Looks at all that have unacknowledged bytes.
+    fn look_around(&mut self, now: Nanos) {
+        let (is_searching, charged_bytes) = (self.is_searching(), self.drain.ledger().charged_bytes());
+        let Some(observer) = &mut self.observer else { return };
+        let tell = |client, look| observer.on_look(now, charged_bytes, client, look);
+        self.unacknowledged.look_at_tails(now, is_searching, tell);
+        for at in self.unacknowledged.pipes_to_look_at() {
+            if !self.may_look(at) {
+                continue;
+            }
+            self.settle_pipe(now, PipeId(at));
+            let pipe = &self.pipes[at];
+            if !pipe.is_unacknowledged || pipe.listed.is_some_and(|listed| listed.is_over(now)) {
+                self.unlist(at);
+            }
+        }
+    }
+
+    /// Whether the kernel may be asked about a pipe: while the rate is searched, not about all that only have small responses.
+    pub(super) fn may_look(&mut self, at: usize) -> bool {
+        !self.is_searching() || self.pipes[at].was_full || self.unacknowledged.spend_look()
+    }
+
+    /// Something was handed down on this pipe, and more may be.
+    pub(super) fn note_unacknowledged(&mut self, now: Nanos, at: usize) {
+        if self.is_observed() {
+            self.unacknowledged.list(now, at, &mut self.pipes[at].listed);
+        }
+    }
+
+    /// A pipe is acknowledged, or about to go.
+    pub(super) fn unlist(&mut self, at: usize) {
+        let listed = self.pipes[at].listed.take();
+        if let Some((moved, place)) = self.unacknowledged.unlist(listed)
+            && let Some(listed) = &mut self.pipes[moved].listed
+        {
+            listed.move_to(place);
+        }
+    }
+
+    /// The pipe of the only response of a connection goes.
+    pub(super) fn leave_pipe(&mut self, now: Nanos, at: usize, is_whole: bool) -> PipeState {
+        self.unlist(at);
+        let mut pipe = self.pipes.remove(at);
+        if is_whole && self.is_observed() {
+            let (owner, client, was_full) = (pipe.owner, pipe.client, pipe.was_full);
+            self.unacknowledged.remember(now, owner, &pipe.socket, client, &mut pipe.state, was_full);
+        }
+        pipe.state
+    }
+
+    /// A whole response was sent without a job: the link is charged for it.
+    pub fn on_sent_aside(&mut self, now: Nanos, aside: Aside<'_, S>, bytes: u64) {
+        let Aside { owner, socket, client, pipe, carried_bytes } = aside;
+        self.limit.spend(client, bytes, now);
+        if !self.is_paced() {
+            return;
+        }
+        let charge_bytes = pipe.on_sent(carried_bytes);
+        self.correct(now, charge_bytes);
+        if !self.is_observed() {
+            return;
+        }
+        if !pipe.is_known() && self.unacknowledged.spend_look() {
+            // The handshake.
+            let status = socket.status();
+            let (correction, look) = (pipe.settle(&status), socket.looked().look(&status, pipe.framing()));
+            self.on_settled(now, client, correction, look);
+        }
+        self.unacknowledged.remember(now, owner, socket, client, pipe, false);
+    }
+
+    /// A connection ends: its account is settled, and what was acknowledged of it is told.
+    pub fn on_end(&mut self, now: Nanos, owner: u64, socket: &S, client: u32, mut state: PipeState) {
+        let was_remembered = self.unacknowledged.take_back(owner, &mut state);
+        if !self.is_paced() || self.is_searching() && !was_remembered && !self.unacknowledged.spend_look() {
+            return;
+        }
+        let status = socket.status();
+        self.on_closed(now, state.close(&status));
+        self.observe(now, client, socket.looked().look(&status, state.framing()));
+    }
+
+    /// Connections ended, and this was found of what they had sent since their last responses.
+    pub(super) fn on_closed(&mut self, now: Nanos, correction: Correction) {
+        self.drain.on_closed(now, correction, self.gauge.as_ref().is_some_and(Gauge::is_fresh));
     }
 
     pub(super) fn observe(&mut self, now: Nanos, client: u32, look: Look) {
@@ -100,5 +288,11 @@ impl<S: Socket + Clone> Transmitter<S> {
         if let Some(observer) = &mut self.observer {
             observer.on_look(now, self.drain.ledger().charged_bytes(), client, look);
         }
+    }
+
+    /// A queue below was found, lost or changed: the line carries so much.
+    pub(super) fn pace_from(&mut self, now: Nanos, rate: Rate) {
+        self.drain.set_pace(now, Some(rate));
+        self.observer = self.observer.take().map(|observer| observer.from(rate));
     }
 }

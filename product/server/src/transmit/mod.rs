@@ -17,6 +17,7 @@ mod http3;
 mod kernel_tls;
 mod limit;
 mod line_feedback;
+mod looked;
 mod mark;
 mod multiplexed;
 mod notice;
@@ -31,6 +32,7 @@ mod shrink;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod unacknowledged;
 
 pub use body::{Available, Body, Piece};
 #[cfg(feature = "http3")]
@@ -40,9 +42,11 @@ pub use gauge::{Gauge, Queue, Queued};
 pub use kernel_tls::{KernelTls, OtherRecord, is_of_records};
 pub use limit::ClientRate;
 use limit::Limit;
+pub use line_feedback::{Aside, Line};
+pub use looked::Looked;
 pub use mark::{Bands, Mark, Marker, Promotion};
 pub use multiplexed::PipeId;
-pub use notice::Notice;
+pub use notice::{Notice, mbit};
 pub use outgoing::{End, Failure, Outgoing, Sent};
 pub use outlet::{Counters, Outlet};
 pub use pipe::PipeState;
@@ -56,13 +60,14 @@ use below::Below;
 use line_feedback::Observer;
 use pipe::Pipe;
 use sched::classes::ClassSpec;
-use sched::feedback::Look;
+use sched::line::{Bounds, Look};
 use sched::{Arrival, Correction, Drain, Grant, Job, JobId, Path, Progress, Size};
 use sending::Sending;
 use sendings::Sendings;
 use slab::Slab;
-use units::Nanos;
+use unacknowledged::Unacknowledged;
 use units::wire::Framing;
+use units::{Nanos, Rate};
 
 use crate::storage::{InMemory, ReadDone, Storage};
 
@@ -108,8 +113,9 @@ pub struct Transmitter<S: Socket> {
     /// The sockets whose packets the gauge may see; empty without one.
     below: Below<S>,
     marker: Option<Marker>,
-    /// What the connections tell of the line, where the queue below cannot be read; `None` without a pace.
+    /// What the connections tell of the line, where the queue below cannot be read; `None` where we do not pace.
     observer: Option<Observer>,
+    unacknowledged: Unacknowledged<S>,
     patience: Patience,
     limit: Limit,
     storage: Box<dyn Storage + Send>,
@@ -133,11 +139,17 @@ pub struct Transmitter<S: Socket> {
     foreign_noticed_at: Option<Nanos>,
 }
 
+/// Where nothing else is said of it.
+fn told(rate: Rate) -> Bounds {
+    Bounds { least: None, first: Some(rate), most: Some(rate) }
+}
+
 impl<S: Socket + Clone> Transmitter<S> {
     pub fn new(drain: Drain, gauge: Option<Gauge>, patience: Patience) -> Transmitter<S> {
         let needs_path = drain.policy().needs_path();
         Transmitter {
-            observer: drain.pace().rate.map(Observer::new),
+            observer: drain.pace().rate.map(|rate| Observer::new(told(rate))),
+            unacknowledged: Unacknowledged::new(),
             drain,
             gauge,
             outlet: None,
@@ -188,9 +200,9 @@ impl<S: Socket + Clone> Transmitter<S> {
         self.drain.is_empty()
     }
 
-    /// Nothing is being sent or read, and nothing that ended is left to be told.
-    pub fn is_idle(&self) -> bool {
-        let is_timed = self.timer().is_some();
+    /// Nothing is being sent or read, nothing that ended is left to be told, and nothing is to be looked at yet.
+    pub fn is_idle(&self, now: Nanos) -> bool {
+        let is_timed = self.timer().is_some() || self.unacknowledged.look_at().is_some_and(|at| at <= now);
         self.is_empty() && self.departures.is_empty() && self.reads == 0 && self.unsaid.is_empty() && !is_timed
     }
 
@@ -205,15 +217,22 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// Takes over a response; its first byte leaves when the drain says so.
     pub fn dispatch(&mut self, now: Nanos, dispatch: Dispatch<S>) -> JobId {
-        let Dispatch { owner, socket, client, outgoing, sent_bytes, class, pipe, secure } = dispatch;
+        let Dispatch { owner, socket, client, outgoing, sent_bytes, class, mut pipe, secure } = dispatch;
         let size = Size::Known(sent_bytes + outgoing.remaining_bytes());
         let path = if self.needs_path { socket.status().path } else { Path::default() };
         let id = self.drain.arrive(now, Arrival { size, framing: pipe.framing(), class, client, path });
-        let is_known = pipe.is_known();
+        let (is_known, mut is_unacknowledged) = (pipe.is_known(), self.unacknowledged.take_back(owner, &mut pipe));
         self.limit.spend(client, sent_bytes, now);
+        if sent_bytes > 0 && self.is_paced() {
+            pipe.on_sent(sent_bytes);
+            is_unacknowledged = true;
+        }
         let pipe = self.pipes.insert(Pipe::new(owner, socket, client, pipe, now).with_secure(secure));
         self.sendings.put(Sending::new(id, pipe, outgoing, sent_bytes));
-        if !is_known {
+        if is_unacknowledged {
+            self.note_unacknowledged(now, pipe);
+        }
+        if !is_known && self.may_look(pipe) {
             // The handshake. What is sent again between two responses is settled behind the next one.
             self.settle(now, id);
         }
@@ -273,6 +292,11 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// When [`Transmitter::run`] wants to be called; `None` when only an event can change anything.
     pub fn poll_timeout(&self) -> Option<Nanos> {
+        self.send_timeout().into_iter().chain(self.unacknowledged.look_at()).min()
+    }
+
+    /// The same without looks at what is acknowledged.
+    fn send_timeout(&self) -> Option<Nanos> {
         let unsaid_at = (!self.unsaid.is_empty()).then_some(Nanos::ZERO);
         let times = [self.drain.poll_timeout(), self.limit.timeout(), self.timer(), unsaid_at];
         times.into_iter().flatten().min()
@@ -296,17 +320,11 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// Looks after the queue below; to be called about once a second while anything is sent.
     pub fn check_queue(&mut self, now: Nanos) {
         if let Some((rate, notice)) = self.gauge.as_mut().and_then(|gauge| gauge.check(now)) {
-            self.drain.set_pace(now, Some(rate));
-            self.observer = Some(Observer::new(rate));
+            self.pace_from(now, rate);
             self.notices.push(notice);
         }
         self.below.bytes();
         self.notice_foreign(now);
-    }
-
-    /// Connections ended, and this was found of what they had sent since their last responses.
-    pub fn on_closed(&mut self, now: Nanos, correction: Correction) {
-        self.drain.on_closed(now, correction, self.gauge.as_ref().is_some_and(Gauge::is_fresh));
     }
 
     /// How the guard kept its promise; `None` where nothing was promised, or sent.
@@ -333,10 +351,6 @@ impl<S: Socket + Clone> Transmitter<S> {
         self.departures.drain(..)
     }
 
-    pub fn is_paced(&self) -> bool {
-        self.drain.pace().rate.is_some()
-    }
-
     fn send(&mut self, now: Nanos, grant: Grant) {
         let id = grant.job;
         if !self.may_send(now, id) {
@@ -359,6 +373,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
         if !progress.is_departed() {
             self.settle(now, id);
+            self.note_unacknowledged(now, at);
         }
         match sent.failure {
             Some(Failure::Blocked) => self.on_full(id),
@@ -393,8 +408,9 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// The socket takes no more, of this response or of any other on its connection.
     fn on_full(&mut self, id: JobId) {
-        let sending = &self.sendings[id];
-        match self.pipes[sending.pipe()].carrier {
+        let pipe = &mut self.pipes[self.sendings[id].pipe()];
+        pipe.was_full = true;
+        match pipe.carrier {
             Some(carrier) => self.drain.on_carrier_blocked(carrier),
             None => self.drain.on_blocked(id),
         }
@@ -431,7 +447,8 @@ impl<S: Socket + Clone> Transmitter<S> {
     }
 
     fn settle_last(&mut self, now: Nanos, id: JobId) {
-        if self.is_paced() {
+        let at = self.sendings[id].pipe();
+        if self.is_paced() && (!self.is_searching() || self.pipes[at].was_full) {
             let sending = &self.sendings[id];
             let is_read = self.gauge.as_ref().is_some_and(Gauge::is_fresh);
             let ends_connection = sending.ends_connection();
@@ -458,7 +475,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         let pipe = &self.pipes[sending.pipe()];
         let owner = pipe.owner;
         let (at, is_framed) = (sending.pipe(), pipe.framed.is_some());
-        let state = pipe.carrier.is_none().then(|| self.pipes.remove(at).state);
+        let state = pipe.carrier.is_none().then(|| self.leave_pipe(now, at, failure.is_none()));
         let departure = sending.into_departure(owner, state, now, failure);
         if is_framed {
             return self.depart_framed(at, departure);

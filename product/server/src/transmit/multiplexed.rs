@@ -23,10 +23,12 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// A connection that may send several responses at once.
     pub fn open(&mut self, now: Nanos, owner: u64, socket: S, client: u32, state: PipeState) -> PipeId {
         let carrier = self.drain.open(state.framing());
+        let mut state = state;
+        self.unacknowledged.take_back(owner, &mut state);
         let mut pipe = Pipe::new(owner, socket, client, state, now);
         pipe.carrier = Some(carrier);
         let id = PipeId(self.pipes.insert(pipe));
-        if self.is_paced() {
+        if self.is_paced() && self.may_look(id.0) {
             self.settle_pipe(now, id);
         }
         id
@@ -79,6 +81,7 @@ impl<S: Socket + Clone> Transmitter<S> {
     pub fn detach(&mut self, now: Nanos, id: PipeId) -> PipeState {
         self.abandon(now, id);
         self.say_last(now, id.0);
+        self.unlist(id.0);
         let pipe = self.pipes.remove(id.0);
         self.drain.close(pipe.carrier.expect("it was opened for several"));
         pipe.state

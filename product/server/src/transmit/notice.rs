@@ -1,9 +1,10 @@
 use std::fmt;
 
 use sched::Presence;
+use sched::line::{Limit, Status as LineStatus};
 use units::{Nanos, Rate};
 
-use super::{Socket, Transmitter};
+use super::{Line, Socket, Transmitter};
 
 /// A line about foreign traffic is logged at most this often.
 const FOREIGN_NOTICE_EVERY: Nanos = Nanos::from_secs(60);
@@ -22,13 +23,13 @@ pub enum Notice {
     /// The shaper was changed.
     RateChanged { interface: String, before: Rate, rate: Rate },
     /// The line carries another rate than we were told, or does so no more.
-    Pace(sched::feedback::Notice),
+    Pace(sched::line::Notice),
 }
 
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Notice::Pace(notice) => write!(f, "{notice}"),
+            Notice::Pace(notice) => say_pace(f, *notice),
             Notice::ForeignTraffic { interface, bytes, share_permille, rate } => write!(
                 f,
                 "{interface}: {} KB of other traffic in the same queue; it keeps {} % of the link, responses get {rate} \
@@ -55,6 +56,71 @@ impl fmt::Display for Notice {
     }
 }
 
+fn say_pace(f: &mut fmt::Formatter<'_>, notice: sched::line::Notice) -> fmt::Result {
+    use sched::line::Notice;
+    match notice {
+        Notice::Found { rate } => write!(f, "uplink {}: found, pacing by it", mbit(rate)),
+        Notice::Changed { from, to } => write!(f, "uplink {}, before {}: pacing by it", mbit(to), mbit(from)),
+        Notice::Others { rate, lasts } => write!(
+            f,
+            "uplink {}: others fill the line, pacing is left as it is for {:.0} s",
+            mbit(rate),
+            lasts.as_secs_f64()
+        ),
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LineStatus { rate, pace, age, busy_intervals, limit, .. } = match self {
+            Line::Read { interface, rate } => {
+                let rate = rate.map_or_else(|| "of unknown rate".into(), mbit);
+                return write!(f, "uplink {rate}: the shaper of {interface}");
+            }
+            Line::Found(status) => status,
+        };
+        match (rate, pace) {
+            (Some(rate), _) => {
+                let (rate, seconds) = (mbit(*rate), age.as_secs_f64());
+                write!(
+                    f,
+                    "uplink {rate}, found {seconds:.0} s ago from {busy_intervals} busy intervals{}",
+                    said(*limit)
+                )
+            }
+            (None, Some(pace)) => write!(f, "uplink not found yet: the line was never full; pacing at {}", mbit(*pace)),
+            (None, None) => {
+                f.write_str("uplink not found yet: the line was never full; order holds inside this server")
+            }
+        }
+    }
+}
+
+fn said(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Unknown => "",
+        Limit::Line => ", limited by the line",
+        Limit::Others => ", limited by others on the same line",
+        Limit::Ceiling => ", limited by --uplink",
+    }
+}
+
+/// A rate as it was measured, three digits of it: `9.42 Mbit/s`.
+pub fn mbit(rate: Rate) -> String {
+    let bits_per_s = rate.bits_per_s() as f64;
+    let units = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")];
+    let (scale, unit) = units.into_iter().find(|(scale, _)| bits_per_s >= *scale).unwrap_or((1.0, "bit/s"));
+    let number = bits_per_s / scale;
+    let decimals = if number >= 100.0 {
+        0
+    } else if number >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{number:.decimals$} {unit}")
+}
+
 impl<S: Socket + Clone> Transmitter<S> {
     pub(super) fn notice_foreign(&mut self, now: Nanos) {
         let (foreign, rate) = (self.drain.ledger().foreign(), self.drain.ledger().rate());
@@ -68,5 +134,49 @@ impl<S: Socket + Clone> Transmitter<S> {
             let interface = gauge.name().to_string();
             self.notices.push(Notice::ForeignTraffic { interface, bytes, share_permille, rate });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(text: &str) -> Option<Rate> {
+        text.parse().ok()
+    }
+
+    #[test]
+    fn what_is_known_of_the_line_is_a_sentence() {
+        let none = LineStatus::default();
+        let found = LineStatus {
+            rate: rate("9.42mbit"),
+            pace: rate("9.2mbit"),
+            age: Nanos::from_secs(12),
+            busy_intervals: 340,
+            limit: Limit::Line,
+            ..none
+        };
+        for (line, said) in [
+            (Line::Found(none), "uplink not found yet: the line was never full; order holds inside this server"),
+            (
+                Line::Found(LineStatus { pace: rate("9.8mbit"), ..none }),
+                "uplink not found yet: the line was never full; pacing at 9.80 Mbit/s",
+            ),
+            (Line::Found(found), "uplink 9.42 Mbit/s, found 12 s ago from 340 busy intervals, limited by the line"),
+            (
+                Line::Found(LineStatus { limit: Limit::Ceiling, ..found }),
+                "uplink 9.42 Mbit/s, found 12 s ago from 340 busy intervals, limited by --uplink",
+            ),
+            (Line::Read { interface: "eth0".into(), rate: rate("20mbit") }, "uplink 20.0 Mbit/s: the shaper of eth0"),
+        ] {
+            assert_eq!(line.to_string(), said);
+        }
+    }
+
+    #[test]
+    fn a_measured_rate_has_three_digits() {
+        let said = ["7bit", "56kbit", "1.234567mbit", "99.96mbit", "480.4mbit", "2.5gbit"]
+            .map(|text| mbit(rate(text).unwrap()));
+        assert_eq!(said, ["7.00 bit/s", "56.0 kbit/s", "1.23 Mbit/s", "100.0 Mbit/s", "480 Mbit/s", "2.50 Gbit/s"]);
     }
 }

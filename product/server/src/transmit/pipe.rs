@@ -1,9 +1,10 @@
-use sched::feedback::{Look, Looks, Seen};
+use sched::line::Look;
 use sched::{Account, CarrierId, Correction, TcpSent};
 use units::Nanos;
 use units::wire::Framing;
 
 use super::framed::Framed;
+use super::unacknowledged::Listed;
 use super::{Patience, Secure, Socket, Status, secure};
 
 /// A connection on which responses are being sent. What is true of it is true for all of them: what TCP sent again is charged once,
@@ -19,7 +20,12 @@ pub(super) struct Pipe<S> {
     pub secure: Option<Secure>,
     /// Where the client speaks HTTP/2.
     pub framed: Option<Box<Framed>>,
-    looks: Looks,
+    /// By the last look.
+    pub is_unacknowledged: bool,
+    /// Its socket did not take all at once.
+    pub was_full: bool,
+    /// Where it stands among those with unacknowledged bytes.
+    pub listed: Option<Listed>,
     /// Payload handed down when that was last asked.
     told_bytes: u64,
     /// Where it may carry several responses at once.
@@ -37,6 +43,8 @@ pub struct PipeState {
     pub sent_bytes: u64,
     /// What the link was charged for it.
     pub account: Account,
+    /// Its place among the tails, as long as they have one of its owner there.
+    pub tail: Option<u8>,
 }
 
 impl<S: Socket> Pipe<S> {
@@ -49,7 +57,9 @@ impl<S: Socket> Pipe<S> {
             state,
             secure: None,
             framed: None,
-            looks: Looks::default(),
+            is_unacknowledged: false,
+            was_full: false,
+            listed: None,
             told_bytes: state.sent_bytes,
             carrier: None,
             window,
@@ -105,9 +115,8 @@ impl<S: Socket> Pipe<S> {
     }
 
     fn look(&mut self, status: &Status) -> Look {
-        let Status { acked_bytes, acked_ago, retransmitted_bytes, .. } = *status;
-        let seen = Seen { rtt: status.path.rtt, acked_bytes, acked_ago, retransmitted_bytes };
-        self.looks.look(&seen, self.state.framing())
+        self.is_unacknowledged = status.is_unacknowledged;
+        self.socket.looked().look(status, self.state.framing())
     }
 
     /// Whether the reader took too little in a whole window. Only time in which we waited for the reader counts, not

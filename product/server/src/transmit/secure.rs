@@ -69,7 +69,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         if pipe.secure.is_none() {
             return Allowance::paced(kernel_tls::content_bytes(room_bytes, overhead), room_bytes);
         }
-        if self.is_paced() || burst.is_some() {
+        if self.has_pace() || burst.is_some() {
             Allowance::paced(u64::MAX, room_bytes)
         } else {
             Allowance::unpaced(room_bytes)

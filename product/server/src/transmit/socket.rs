@@ -10,6 +10,7 @@ use socket2::SockRef;
 use units::Nanos;
 use uplink::{TcpInfo, ToldMap};
 
+use super::Looked;
 #[cfg(feature = "http3")]
 use super::flow::{Flow, Seen};
 use super::kernel_tls::Sealer;
@@ -62,6 +63,8 @@ pub trait TcpView: Sized {
     fn downgrade(&self) -> Self::Weak;
     /// `None` once nobody has the socket any more.
     fn upgrade(weak: &Self::Weak) -> Option<Self>;
+    /// What was looked at of it before.
+    fn looked(&self) -> &Looked;
     /// What the kernel knows of the connection: one system call. The default where it does not say.
     fn status(&self) -> Status;
     /// Whether less waits unsent than the socket's limit. If not, its readiness is announced when that has changed: a
@@ -93,6 +96,8 @@ pub struct Status {
     pub acked_bytes: u64,
     /// How long ago the last acknowledgement came.
     pub acked_ago: Nanos,
+    /// Of what was taken something is not acknowledged yet.
+    pub is_unacknowledged: bool,
     pub path: Path,
     /// See [`TcpInfo::closing_segments`].
     pub closing_segments: u8,
@@ -105,7 +110,7 @@ pub struct Connection(Arc<Way>);
 #[derive(Debug)]
 pub enum Way {
     /// A connected socket, and who seals where that is the kernel.
-    Tcp(OwnedFd, OnceLock<Sealer>),
+    Tcp(OwnedFd, OnceLock<Sealer>, Looked),
     #[cfg(feature = "http3")]
     Quic(Box<Flow>),
 }
@@ -119,7 +124,7 @@ impl Connection {
     /// From now on the kernel seals what is sent, and opens what comes.
     pub fn seal_in_kernel(&self, keys: &tls::KernelKeys) -> io::Result<()> {
         match &*self.0 {
-            Way::Tcp(socket, sealer) => {
+            Way::Tcp(socket, sealer, _) => {
                 // Known before it is so: should the second direction fail, nothing may be said as if there were no TLS.
                 let _ = sealer.set(Sealer::new(keys));
                 Sealer::begin(socket, keys)
@@ -132,7 +137,7 @@ impl Connection {
     /// Who seals where that is the kernel.
     pub fn sealer(&self) -> Option<&Sealer> {
         match &*self.0 {
-            Way::Tcp(_, sealer) => sealer.get(),
+            Way::Tcp(_, sealer, _) => sealer.get(),
             #[cfg(feature = "http3")]
             Way::Quic(_) => None,
         }
@@ -155,7 +160,7 @@ impl Connection {
 
 impl From<OwnedFd> for Connection {
     fn from(socket: OwnedFd) -> Connection {
-        Connection(Arc::new(Way::Tcp(socket, OnceLock::new())))
+        Connection(Arc::new(Way::Tcp(socket, OnceLock::new(), Looked::default())))
     }
 }
 
@@ -170,7 +175,7 @@ impl From<Flow> for Connection {
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &*self.0 {
-            Way::Tcp(socket, _) => socket.as_fd(),
+            Way::Tcp(socket, ..) => socket.as_fd(),
             #[cfg(feature = "http3")]
             Way::Quic(flow) => flow.as_fd(),
         }
@@ -264,9 +269,17 @@ impl TcpView for Connection {
         }
     }
 
+    fn looked(&self) -> &Looked {
+        match &*self.0 {
+            Way::Tcp(.., looked) => looked,
+            #[cfg(feature = "http3")]
+            Way::Quic(flow) => flow.looked(),
+        }
+    }
+
     fn status(&self) -> Status {
         match &*self.0 {
-            Way::Tcp(socket, _) => tcp_status(socket),
+            Way::Tcp(socket, ..) => tcp_status(socket),
             #[cfg(feature = "http3")]
             Way::Quic(flow) => flow.status(),
         }
@@ -287,7 +300,7 @@ impl Marked for Connection {
     fn set_priority(&self, priority: u32) {
         match &*self.0 {
             // That we may was found at the start; without it packets stay in the band they were in.
-            Way::Tcp(socket, _) => drop(SockRef::from(socket).set_priority(priority)),
+            Way::Tcp(socket, ..) => drop(SockRef::from(socket).set_priority(priority)),
             #[cfg(feature = "http3")]
             Way::Quic(flow) => flow.set_priority(priority),
         }
@@ -310,6 +323,7 @@ fn tcp_status(socket: &OwnedFd) -> Status {
         retransmitted_bytes: info.retransmitted_bytes,
         acked_bytes: info.acked_bytes,
         acked_ago: Nanos::from_millis(info.last_ack_ms.into()),
+        is_unacknowledged: info.unacked_segments > 0 || info.notsent_bytes > 0,
         path: path(&info),
         closing_segments: info.closing_segments,
     }

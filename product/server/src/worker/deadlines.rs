@@ -46,6 +46,7 @@ impl Worker {
     /// What is not of a connection.
     fn look_around(&mut self) {
         self.parts.transmitter.check_queue(self.now);
+        self.leave_found_rate();
         self.tell_refusals();
         self.tell_failures();
         self.tell_slow_disk();

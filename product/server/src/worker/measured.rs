@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use http::Status as HttpStatus;
+use sched::line::Status as LineStatus;
 use units::Nanos;
 
 use super::Worker;
@@ -10,7 +11,8 @@ use super::ending::{ERROR_STATUS_MIN, Ending};
 use super::exchange::{Place, Task};
 use crate::classes::Assigned;
 use crate::clock;
-use crate::objectives::{Book, Ended, Status, UnderWay};
+use crate::objectives::{Book, Ended, Found, Status, UnderWay};
+use crate::transmit::Line;
 
 /// A response under way.
 #[derive(Debug, Clone, Copy)]
@@ -119,12 +121,20 @@ impl Worker {
         measures.book.lines(self.now).iter().for_each(|line| self.parts.log.error(line));
     }
 
+    /// For who keeps it over a restart.
+    pub(super) fn leave_found_rate(&self) {
+        if let Some(Line::Found(LineStatus { rate: Some(rate), age, .. })) = self.parts.transmitter.line(self.now) {
+            self.parts.desk.leave(Found { rate, at: self.now - age });
+        }
+    }
+
     /// Answers the thread that asks for it.
     pub(super) fn tell_status(&mut self) {
         let Some(answer) = self.parts.desk.asked() else { return };
         let under_way = self.under_way();
-        let (now, none) = (self.now, Status { classes: vec![] });
+        let (now, none) = (self.now, Status { classes: vec![], line: None });
         let status = self.measures.as_mut().map_or(none, |measures| measures.book.status(now, &under_way));
+        let status = Status { line: self.parts.transmitter.line(now), ..status };
         // One that waits no longer need not know.
         let _ = answer.try_send(status);
     }

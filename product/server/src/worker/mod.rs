@@ -58,7 +58,7 @@ use crate::records::Recorder;
 use crate::reply::Replier;
 use crate::sites::Current;
 use crate::threads::Beat;
-use crate::transmit::{Connection, Departure, Failure, KernelTls, TcpView, Transmitter};
+use crate::transmit::{Connection, Departure, Failure, KernelTls, Transmitter};
 use crate::turns::Turns;
 use crate::wake::Wake;
 use client::Known;
@@ -106,6 +106,8 @@ pub struct Parts {
     pub finds: Finds,
     pub transmitter: Transmitter<Connection>,
     pub order: Order,
+    /// The order of ready responses goes by them alone.
+    pub is_memoryless: bool,
     pub classes: Classes,
     pub wake: Arc<Wake>,
     pub log: AccessLog,
@@ -142,7 +144,7 @@ pub struct Worker {
     /// When this turn began, or the transmitter last ran in it.
     now: Nanos,
     turn_began_at: Nanos,
-    /// A response that is alone need not be a job: nothing is paced or marked, and the policy goes by the ready jobs.
+    /// A response that is alone need not be a job while nothing is paced or marked, and the policy goes by the ready jobs.
     is_direct: bool,
     /// Events and newcomers of this turn that are still to be looked at, and may bring responses.
     to_come: usize,
@@ -186,9 +188,7 @@ fn poll(parts: &Parts) -> io::Result<Poll> {
 
 /// Whether a response that is alone need not be a job.
 fn is_direct(parts: &Parts) -> bool {
-    let policy = parts.transmitter.drain().policy();
-    let is_memoryless = !policy.follows_jobs() && !policy.needs_path();
-    is_memoryless && matches!(parts.order, Order::Arrival | Order::Turn)
+    parts.is_memoryless && parts.order != Order::Marks
 }
 
 impl Worker {
@@ -408,9 +408,7 @@ impl Worker {
         self.let_go(at);
         self.measure_no_more(at);
         let conn = self.conns.remove(at);
-        if self.is_paced() {
-            self.parts.transmitter.on_closed(self.now, conn.pipe.close(&conn.socket.status()));
-        }
+        self.parts.transmitter.on_end(self.now, conn.owner, &conn.socket, conn.client, conn.pipe);
         self.parts.places.give_back();
         // A client in the kernel's queue takes its place; should that fail, the next sweep tries again and says so.
         let _ = self.accept_again();

@@ -1,12 +1,13 @@
 //! Sending: from replies to the write path, and what happens when a response has departed.
 
+use super::conn::Conn;
 use super::ending::Ending;
 use super::exchange::{Place, Task};
 use super::input::BYTES_PER_TURN_MAX;
 use super::{Order, Worker};
 use crate::clock;
 use crate::reply::Reply;
-use crate::transmit::{Allowance, Body, Departure, Dispatch, Failure, Outgoing, Sink};
+use crate::transmit::{Allowance, Aside, Body, Departure, Dispatch, Failure, Outgoing, Sink};
 use units::Nanos;
 
 /// Pipelined small responses are gathered up to this many bytes before they are sent.
@@ -85,7 +86,9 @@ impl Worker {
     /// grant, and need not be asked.
     fn is_alone(&self) -> bool {
         let is_drained = || self.parts.transmitter.drain().poll_timeout().is_none();
-        self.is_direct && self.to_come == 0 && self.queue.is_empty() && is_drained()
+        let transmitter = &self.parts.transmitter;
+        let is_unpaced = !transmitter.is_paced() || transmitter.is_searching();
+        self.is_direct && is_unpaced && self.to_come == 0 && self.queue.is_empty() && is_drained()
     }
 
     /// Sends what was gathered for this connection.
@@ -115,7 +118,10 @@ impl Worker {
                 self.close(at);
             }
             None => {
-                self.parts.transmitter.on_sent_aside(self.now, self.conns[at].client, sent.bytes);
+                let Conn { owner, socket, client, pipe, .. } = &mut self.conns[at];
+                let carried_bytes = sent.carried_bytes;
+                let aside = Aside { owner: *owner, socket, client: *client, pipe, carried_bytes };
+                self.parts.transmitter.on_sent_aside(self.now, aside, sent.bytes);
                 self.reuse(outgoing.into_buffer());
                 self.on_sent(at, Ending::now());
             }
@@ -162,7 +168,7 @@ impl Worker {
 
     /// Runs the transmitter: once a turn, and where a grant is due.
     pub(super) fn transmit(&mut self) {
-        if self.parts.transmitter.is_idle() {
+        if self.parts.transmitter.is_idle(self.now) {
             // Those that waited for room may have closed.
             #[cfg(feature = "http3")]
             self.look_after_datagrams();
@@ -194,7 +200,7 @@ impl Worker {
     /// Between two connections: a paced link is not to wait for the end of a turn.
     pub(super) fn transmit_due(&mut self) {
         let is_due = || self.parts.transmitter.poll_timeout().is_some_and(|at| at <= clock::now());
-        if self.is_paced() && is_due() {
+        if self.is_paced() && !self.parts.transmitter.is_searching() && is_due() {
             self.transmit();
         }
     }

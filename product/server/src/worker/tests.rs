@@ -76,6 +76,7 @@ impl Bench {
                 None if policy.is_fair() => Order::Arrival,
                 None => Order::Turn,
             },
+            is_memoryless: !policy.build().follows_jobs() && !policy.build().needs_path(),
             classes: Classes::new(&[], &policy).unwrap(),
             places: Arc::new(Places::new(16, &[Arc::clone(&wake)])),
             clients: Arc::new(Clients::new(limits.clients(256))),
@@ -287,7 +288,8 @@ fn a_paced_worker_sends_while_it_reads() {
         assert_eq!(client.responses(), 20);
     }
     assert!(
-        bench.worker.parts.transmitter.is_idle() && bench.worker.parts.transmitter.drain().ledger().charged_bytes() > 0
+        bench.worker.parts.transmitter.is_idle(Nanos::ZERO)
+            && bench.worker.parts.transmitter.drain().ledger().charged_bytes() > 0
     );
 }
 
@@ -308,7 +310,7 @@ fn a_reset_frees_the_job() {
     while stays.responses() == 0 || bench.worker.conns.len() > 1 {
         bench.turn();
     }
-    assert!(bench.worker.parts.transmitter.is_idle());
+    assert!(bench.worker.parts.transmitter.is_idle(Nanos::ZERO));
 }
 
 /// Whatever way its responses take, a client's account has all of their bytes within a second, and when its connections have ended.

@@ -1,10 +1,10 @@
 //! What a running server is asked for: by signals, by `weir reload` and `weir status`. The main thread waits for all at once.
 
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cli::Failure;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use server::Server;
 use server::service::Notifier;
@@ -16,6 +16,8 @@ use signal_hook::iterator::exfiltrator::SignalOnly;
 use super::control::{Control, NAME, STATUS_NAME, UNUSED, USED};
 use super::{Hosted, Source, status};
 
+/// How often what is found of the uplink is kept.
+const KEEP_EVERY: Duration = Duration::from_secs(60);
 /// Where waiting fails.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -85,6 +87,7 @@ impl Events {
             outcome
         };
         let mut asked = Asked { reload: false, status: false };
+        let mut kept_at = Instant::now();
         while !self.signals.handle().is_closed() {
             for signal in self.signals.pending() {
                 match signal {
@@ -100,17 +103,22 @@ impl Events {
             if let Some(control) = self.status.as_ref().filter(|_| asked.status) {
                 control.answer(|| status::answer(server));
             }
-            asked = self.wait();
+            if server.keeps_rate() && kept_at.elapsed() >= KEEP_EVERY {
+                server.keep_rate();
+                kept_at = Instant::now();
+            }
+            asked = self.wait(server.keeps_rate());
         }
     }
 
-    /// For a signal, the end, or somebody who asks.
-    fn wait(&self) -> Asked {
+    /// For a signal, the end, somebody who asks, or the time to keep what is found.
+    fn wait(&self, keeps: bool) -> Asked {
         let control = [&self.control, &self.status].map(|control| control.iter());
         let control = control.into_iter().flatten().map(|control| PollFd::new(control.listener(), PollFlags::IN));
         let signals = PollFd::new(self.signals.get_read(), PollFlags::IN);
         let mut sources: Vec<_> = [signals].into_iter().chain(control).collect();
-        match poll(&mut sources, None) {
+        let timeout = Timespec { tv_sec: KEEP_EVERY.as_secs() as i64, tv_nsec: 0 };
+        match poll(&mut sources, keeps.then_some(&timeout)) {
             Ok(_) => {
                 let mut is_ready = sources[1..].iter().map(|source| !source.revents().is_empty());
                 let mut of = |control: &Option<Control>| control.is_some() && is_ready.next().unwrap_or(false);

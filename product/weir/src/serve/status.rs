@@ -1,11 +1,15 @@
 //! The answer to `weir status`: an object of JSON.
 
 use serde_json::{Value, json};
-use server::{ClassStatus, Counts, ObjectiveStatus, STATUS_WAIT_MAX, Server};
+use server::transmit::Line;
+use server::{ClassStatus, Counts, Limit, LineStatus, ObjectiveStatus, STATUS_WAIT_MAX, Server};
 
 pub fn answer(server: &Server) -> String {
     let told = match server.status() {
-        Some(status) => json!({ "classes": status.classes.iter().map(class).collect::<Vec<_>>() }),
+        Some(status) => json!({
+            "classes": status.classes.iter().map(class).collect::<Vec<_>>(),
+            "uplink": status.line.as_ref().map(uplink),
+        }),
         None => json!({ "error": no_answer() }),
     };
     told.to_string()
@@ -15,6 +19,39 @@ fn no_answer() -> String {
     format!(
         "the event loop has not answered within {STATUS_WAIT_MAX:?}, expected at once: see the error log, and run `weir status` again"
     )
+}
+
+fn uplink(line: &Line) -> Value {
+    let bits = |rate: Option<units::Rate>| rate.map(units::Rate::bits_per_s);
+    match line {
+        Line::Read { interface, rate } => json!({
+            "text": line.to_string(),
+            "interface": interface,
+            "rate_bits_per_s": bits(*rate),
+            "pace_bits_per_s": bits(*rate),
+            "limit": "shaper",
+        }),
+        Line::Found(LineStatus { bounds, rate, pace, age, busy_intervals, limit }) => json!({
+            "text": line.to_string(),
+            "interface": null,
+            "rate_bits_per_s": bits(*rate),
+            "pace_bits_per_s": bits(*pace),
+            "limit": limit_name(*limit),
+            "age_s": rate.map(|_| age.as_secs_f64()),
+            "busy_intervals": busy_intervals,
+            "least_bits_per_s": bits(bounds.least),
+            "most_bits_per_s": bits(bounds.most),
+        }),
+    }
+}
+
+fn limit_name(limit: Limit) -> Option<&'static str> {
+    match limit {
+        Limit::Unknown => None,
+        Limit::Line => Some("line"),
+        Limit::Others => Some("others"),
+        Limit::Ceiling => Some("ceiling"),
+    }
 }
 
 fn class(class: &ClassStatus) -> Value {

@@ -1,7 +1,9 @@
-//! `weir uplink`: the tree of bands at an interface, made, removed and watched; and what this machine has for it.
+//! `weir uplink`: the tree of bands at an interface, made, removed and watched; what this machine has for it; and what a server knows of its
+//! line.
 
 mod doctor;
 mod show;
+mod watch;
 
 use std::io::Write;
 
@@ -17,6 +19,7 @@ use units::Rate;
 Examples:
   weir uplink up eth0 --rate 10mbit
   weir uplink show eth0 --watch
+  weir uplink watch
   weir uplink down eth0")]
 pub struct Args {
     #[command(subcommand)]
@@ -31,6 +34,8 @@ enum Command {
     Down(Down),
     /// Print each band: packets, bytes, drops, backlog
     Show(show::Args),
+    /// Print what a running server knows of its uplink, every second
+    Watch(watch::Args),
     /// List the kernel features that `uplink` and `attach` use, and the missing ones
     Doctor(doctor::Args),
 }
@@ -103,6 +108,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
         Command::Up(args) => up(&args),
         Command::Down(args) => down(&args),
         Command::Show(args) => show::main(&args),
+        Command::Watch(args) => watch::main(&args),
         Command::Doctor(args) => doctor::main(&args),
     }
 }

@@ -8,7 +8,9 @@ use crate::common::{Server, Site, run_to_end, run_to_end_under, weir_under};
 #[test]
 fn ready_means_ready() {
     let site = Site::with(&[("a", b"hello")]);
-    for args in [&[][..], &["--workers", "1"], &["--workers", "7"], &["--policy", "las", "--guard", "50"]] {
+    for args in
+        [&[][..], &["--workers", "1"], &["--workers", "7"], &["--policy", "las", "--guard", "50"], &["--uplink", "off"]]
+    {
         let server = Server::start(&site, args);
         assert_eq!(server.connect().get("/a").text(), "hello");
         let said = server.stdout();
@@ -46,15 +48,55 @@ fn it_says_which_shaping_and_why() {
         (&["--uplink", "10mbit"][..], "(shaping paced at 98 % of 10mbit, policy srpt: rate of --uplink; at most "),
         (&["--uplink", "10mbit", "--policy", "las"], "(shaping paced at 98 % of 10mbit, policy las: "),
         (&["--shaping", "off"], "(shaping off, policy srpt within each turn: as requested; at most "),
+        (&["--uplink", "off"], "(shaping off, policy srpt within each turn: as requested; at most "),
         (
             &["--shaping", "paced"],
-            "(shaping off, policy srpt within each turn: no --uplink, and the interface has no shaper",
+            "(shaping paced, policy srpt: the uplink's rate is searched (--uplink auto); at most ",
         ),
-        (&[], "(shaping off, policy srpt within each turn: no --uplink, and the interface has no shaper"),
+        (&[], "(shaping paced, policy srpt: the uplink's rate is searched (--uplink auto); at most "),
+        (
+            &["--uplink", "2mbit..20mbit"],
+            "(shaping paced at 20mbit, policy srpt: the uplink's rate is searched from 2mbit to 20mbit (--uplink); ",
+        ),
     ] {
         let server = Server::start(&site, args);
         assert!(server.stdout()[0].contains(said), "{args:?}: {:?}", server.stdout());
     }
+}
+
+fn start_with_state(site: &Site, state: &str) -> Server {
+    let mut command = weir_under(&[]);
+    command.arg("serve").arg(site.served()).args(["--listen", "127.0.0.1:0"]).env("STATE_DIRECTORY", state);
+    Server::spawn(command)
+}
+
+/// A restart does not search again from nothing.
+#[test]
+fn a_rate_that_was_kept_is_begun_with() {
+    let site = Site::with(&[("a", b"hello")]);
+    let folder = site.outside("state");
+    std::fs::create_dir(&folder).unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    for (line, said) in [
+        (format!("lo 127.0.0.1 10000000 {now}\n"), "(--uplink auto), from 10.0 Mbit/s found "),
+        (format!("lo 127.0.0.1 10000000 {}\n", now - 25 * 3600), "(--uplink auto); "),
+        ("\0 nonsense\n".to_string(), "(--uplink auto); "),
+    ] {
+        std::fs::write(folder.join("uplink"), line).unwrap();
+        let server = start_with_state(&site, &folder.display().to_string());
+        assert!(server.stdout()[0].contains(said), "{:?}", server.stdout());
+        assert!(server.stderr().is_empty(), "{:?}", server.stderr());
+        assert_eq!(server.connect().get("/a").text(), "hello");
+    }
+}
+
+#[test]
+fn a_state_folder_that_cannot_be_had_is_one_line() {
+    let site = Site::with(&[("a", b"hello")]);
+    let server = start_with_state(&site, "/dev/null/weir");
+    assert_eq!(server.connect().get("/a").text(), "hello");
+    let said = server.stderr();
+    assert!(said.len() == 1 && said[0].contains("rate is not kept in `/dev/null/weir`: Not a directory"), "{said:?}");
 }
 
 /// Renamed flags keep their old names for one release, and no help shows these.
@@ -116,7 +158,14 @@ fn mistakes_are_told() {
         (&[&dir, "--listen", "192.0.2.1:0"], 1, &["192.0.2.1", "address of this host", "--listen"]),
         (&[&dir, "--listen", free, "--access-log", &no_log], 1, &["access log", &no_log, "No such file"]),
         (&[&dir, "--listen", free, "--access-log", &dir], 1, &["access log", &dir, "Is a directory"]),
-        (&[&dir, "--uplink", "10mb/s"], 2, &["--uplink", "`10mb/s` is not a rate", "10mbit"]),
+        (
+            &[&dir, "--uplink", "10mb/s"],
+            2,
+            &["--uplink", "`10mb/s`: expected auto, off, a rate or two rates", "10mbit"],
+        ),
+        (&[&dir, "--uplink", "20mbit..2mbit"], 2, &["--uplink", "20mbit", "2mbit", "the lower rate first"]),
+        (&[&dir, "--uplink", "2mbit..2mbit"], 2, &["--uplink", "`2mbit..2mbit`", "the lower rate first"]),
+        (&[&dir, "--uplink", "off", "--shaping", "paced"], 2, &["--shaping paced", "--uplink off"]),
         (&[&dir, "--uplink", "0mbit"], 2, &["--uplink", "0mbit", "10mbit"]),
         (&[&dir, "--listen", "nonsense"], 2, &["--listen", "nonsense", "127.0.0.1:8080"]),
         (&[&dir, "--listen", "8080"], 2, &["--listen", "8080", "127.0.0.1:8080"]),

@@ -1,8 +1,10 @@
 //! `weir status`: what each class has had, how it keeps its objective, and who sleeps.
 
+use std::io::BufRead;
+
 use serde_json::Value;
 
-use crate::common::{Client, Server, Site, content, get, run_to_end, wait_until};
+use crate::common::{Client, Server, Site, content, get, run_to_end, wait_until, weir_under};
 
 const SMALL: usize = 1 << 10;
 /// More than two sockets hold.
@@ -94,11 +96,50 @@ fn pipelined_responses_are_counted_each() {
 fn a_server_without_classes_says_so() {
     let site = Site::of_sizes(&[SMALL]);
     let server = Server::start(&site, &["--shaping", "off"]);
-    assert!(status(&server, &[]).contains("has no classes"));
-    assert_eq!(status(&server, &["--json"]), "{\"classes\":[]}\n");
+    let said = status(&server, &[]);
+    assert!(said.starts_with("uplink not searched: nothing is paced\n") && said.contains("has no classes"), "{said}");
+    assert_eq!(status(&server, &["--json"]), "{\"classes\":[],\"uplink\":null}\n");
     let output = run_to_end(&["status", "--pid", "1"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(1) && said.contains("`weir status` without --pid"), "{said}");
+}
+
+#[test]
+fn a_server_that_searches_its_rate_says_so() {
+    let site = Site::of_sizes(&[SMALL]);
+    let server = Server::start(&site, &[]);
+    assert!(ask(&server, SMALL).response().body == content(SMALL));
+    let said = status(&server, &[]);
+    let expected = "uplink not found yet: the line was never full; order holds inside this server\n";
+    assert!(said.starts_with(expected), "{said}");
+    let told: Value = serde_json::from_str(&status(&server, &["--json"])).unwrap();
+    assert_eq!((&told["uplink"]["rate_bits_per_s"], &told["uplink"]["limit"]), (&Value::Null, &Value::Null));
+    let server = Server::start(&site, &["--uplink", "2mbit..20mbit"]);
+    let told: Value = serde_json::from_str(&status(&server, &["--json"])).unwrap();
+    assert_eq!(told["uplink"]["least_bits_per_s"], 2_000_000);
+}
+
+#[test]
+fn the_uplink_of_a_server_is_watched_until_it_ends() {
+    let site = Site::of_sizes(&[SMALL]);
+    let server = Server::start(&site, &[]);
+    let pid = server.pid().to_string();
+    let output = run_to_end(&["uplink", "watch", &pid, "--seconds", "2"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && said.lines().count() == 2, "{said}");
+    assert!(said.lines().all(|line| line.starts_with("rate not found yet  pace none")), "{said}");
+    let file = site.outside("pid");
+    std::fs::write(&file, &pid).unwrap();
+    let mut watching = weir_under(&[]);
+    watching.args(["uplink", "watch", &file.display().to_string(), "--json"]).stdout(std::process::Stdio::piped());
+    let mut watching = watching.spawn().unwrap();
+    let mut lines = std::io::BufReader::new(watching.stdout.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&first).unwrap()["rate_bits_per_s"], Value::Null);
+    drop(server);
+    assert!(lines.all(|line| line.is_ok()) && watching.wait().unwrap().success());
+    let output = run_to_end(&["uplink", "watch", &pid]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
 
 /// The minute has to pass: in virtual time it takes none.

@@ -70,6 +70,7 @@ impl Kernel {
 struct KernelSocket {
     kernel: Rc<RefCell<Kernel>>,
     at: usize,
+    looked: Rc<Looked>,
 }
 
 impl Sink for KernelSocket {
@@ -103,6 +104,10 @@ impl TcpView for KernelSocket {
 
     fn upgrade(weak: &KernelSocket) -> Option<KernelSocket> {
         Some(weak.clone())
+    }
+
+    fn looked(&self) -> &Looked {
+        &self.looked
     }
 
     fn status(&self) -> Status {
@@ -165,7 +170,7 @@ impl Bench {
     }
 
     fn dispatch_on(&mut self, at: usize, bytes: u64, pipe: PipeState) {
-        let socket = KernelSocket { kernel: Rc::clone(&self.kernel), at };
+        let socket = KernelSocket { kernel: Rc::clone(&self.kernel), at, looked: Rc::default() };
         let outgoing = Outgoing::new(vec![0; bytes as usize], Body::default(), End::Open);
         let owner = at as u64;
         let dispatch =

@@ -247,9 +247,9 @@ fn answers_leave_at_the_end_of_the_turn_and_are_charged() {
     let (charged, sent) = (bench.transmitter.drain().ledger().charged_bytes(), socket.received.borrow().len() as u64);
     assert_eq!(charged, Framing::ETHERNET.syn_ack_bytes + Framing::ETHERNET.wire_bytes(sent));
     bench.hear(id, &frame(PING, 0, 0, &[9; 8]));
-    assert!(!bench.transmitter.is_idle());
+    assert!(!bench.transmitter.is_idle(bench.now.get()));
     bench.transmitter.run(&|| bench.now.get());
-    assert!(bench.transmitter.is_idle());
+    assert!(bench.transmitter.is_idle(bench.now.get()));
     assert_eq!(came(&socket).last().unwrap(), &(PING, 1, 0, vec![9; 8]));
     bench.transmitter.go_away(id);
     bench.transmitter.run(&|| bench.now.get());

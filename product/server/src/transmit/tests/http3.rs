@@ -370,7 +370,7 @@ fn a_connection_that_ends_says_so_and_nothing_is_left_of_it() {
     let last = peer.to_client.pop_back().unwrap().1;
     peer.client.receive(net.bench.now.get(), &last);
     assert_eq!(peer.client.close_code(), Some(0x100));
-    assert!(net.bench.transmitter.is_idle() && net.bench.transmitter.pipes.is_empty());
+    assert!(net.bench.transmitter.is_idle(net.bench.now.get()) && net.bench.transmitter.pipes.is_empty());
     assert_eq!(net.bench.transmitter.run(&|| Nanos::from_secs(500)), None);
 }
 
@@ -414,4 +414,34 @@ fn what_the_path_is_like_is_told() {
     let rtt = seen.path.rtt.unwrap();
     assert!(rtt >= Nanos::from_millis(10) && rtt < Nanos::from_millis(40), "{rtt:?}");
     assert!(seen.path.cwnd_bytes.unwrap() > 14_000 && seen.acked_ago.is_some() && seen.lost_bytes == 0);
+}
+
+/// All that was sent before the last acknowledgement was taken for acknowledged by it.
+#[test]
+fn what_is_acknowledged_is_told_once() {
+    for rate in [Some("10mbit"), None] {
+        let mut net = Net::new("srpt", rate);
+        let observer = net.bench.transmitter.observer.take();
+        let mut observer = observer.unwrap_or_else(|| super::super::line_feedback::Observer::new(Default::default()));
+        observer.script.get_or_insert_default().is_due = true;
+        net.bench.transmitter.observer = Some(observer);
+        let at = net.connect('A');
+        for size in [100_000, 30_000] {
+            let (stream, _) = net.ask(at, size);
+            net.run_until(|net| net.is_whole(at, stream, size));
+        }
+        net.run();
+        let later = net.bench.now.get() + Nanos::from_millis(100);
+        net.bench.now.set(later);
+        net.bench.transmitter.run(&|| later);
+        let observer = net.bench.transmitter.observer.as_ref().unwrap();
+        let looks = &observer.script.as_ref().unwrap().looks;
+        let delivered: u64 = looks.iter().map(|(_, look)| look.delivered_bytes).sum();
+        let charged = net.bench.transmitter.drain().ledger().charged_bytes();
+        // Datagrams of acknowledgements alone are never acknowledged.
+        assert!(delivered <= charged + charged / 50 && delivered >= charged - charged / 20, "{delivered} of {charged}");
+        let most = looks.iter().map(|(_, look)| look.delivered_bytes).max().unwrap();
+        assert!(looks.len() > 10 && most < charged / 2, "{most} at once");
+        assert_eq!(net.bench.transmitter.unacknowledged.counts(), (0, 0));
+    }
 }

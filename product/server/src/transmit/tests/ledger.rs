@@ -199,7 +199,7 @@ fn one_dear_reading_among_cheap_ones_is_an_accident() {
 #[test]
 fn a_shaper_that_was_missing_is_found() {
     let (mut bench, queue) = gauged("srpt");
-    bench.transmitter.gauge = Some(Gauge::missing(Box::new(queue), "10mbit".parse().unwrap()));
+    bench.transmitter.gauge = Some(Gauge::missing(Box::new(queue), "10mbit".parse().ok()));
     assert_eq!(bench.check_at(2), ["fake0: found a shaper at 10mbit; pacing at that rate"]);
 }
 

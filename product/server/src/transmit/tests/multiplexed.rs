@@ -103,10 +103,10 @@ fn a_client_that_vanishes_frees_every_response() {
         bench.close(&socket, pipe);
         let cut = bench.departed();
         assert!(cut.len() + sent == 3 && cut.iter().all(|(_, failure)| matches!(failure, Some(Failure::Disconnected))));
-        assert!(bench.transmitter.is_idle() && bench.transmitter.pipes.is_empty());
+        assert!(bench.transmitter.is_idle(bench.now.get()) && bench.transmitter.pipes.is_empty());
         let again = bench.open(&socket);
         bench.close(&socket, again);
-        assert!(bench.transmitter.is_idle() && bench.transmitter.pipes.is_empty());
+        assert!(bench.transmitter.is_idle(bench.now.get()) && bench.transmitter.pipes.is_empty());
     }
 }
 

@@ -248,5 +248,5 @@ fn a_flight_that_is_withdrawn_leaves_no_job() {
     bench.transmitter.run(&|| bench.now.get());
     let departure = bench.transmitter.withdraw(bench.now.get(), job);
     assert!(departure.sent_bytes > 0 && departure.sent_bytes < 4_000 && departure.pipe.is_some());
-    assert!(bench.transmitter.is_idle(), "and it is told once");
+    assert!(bench.transmitter.is_idle(bench.now.get()), "and it is told once");
 }

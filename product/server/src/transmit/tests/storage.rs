@@ -122,7 +122,7 @@ fn a_cold_file_is_passed_over() {
         assert_eq!(*slow.received.borrow(), b"head");
         let departed: Vec<u64> = cold.bench.transmitter.departures().map(|departure| departure.owner).collect();
         assert_eq!(departed, [u64::from(b'W')]);
-        assert!(!cold.bench.transmitter.is_idle());
+        assert!(!cold.bench.transmitter.is_idle(cold.bench.now.get()));
         cold.disk.answer(4_000);
         cold.bench.drive();
         assert_eq!(slow.received.borrow().len(), 4_004, "and the rest is asked for");
@@ -130,7 +130,7 @@ fn a_cold_file_is_passed_over() {
         cold.bench.drive();
         assert_eq!(slow.received.borrow()[4..], cold.content[..6_000]);
         assert!(cold.bench.transmitter.departures().all(|departure| departure.failure.is_none()));
-        assert!(cold.bench.transmitter.is_idle() && slow.is_finished.get());
+        assert!(cold.bench.transmitter.is_idle(cold.bench.now.get()) && slow.is_finished.get());
     }
 }
 
@@ -204,7 +204,7 @@ fn a_read_that_ends_after_its_response_changes_nothing() {
     cold.bench.drive();
     cold.bench.transmitter.abort(cold.bench.now.get(), job, Failure::Disconnected);
     assert_eq!(cold.bench.transmitter.departures().count(), 1);
-    assert!(!cold.bench.transmitter.is_idle(), "the read is still under way");
+    assert!(!cold.bench.transmitter.is_idle(cold.bench.now.get()), "the read is still under way");
     // Another response takes the slot.
     cold.disk.state().is_warm = true;
     next.room.set(100);

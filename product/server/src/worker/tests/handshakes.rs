@@ -142,7 +142,7 @@ fn a_long_flight_is_a_job_and_no_response() {
                 bench.turn();
             }
         }
-        assert!(bench.worker.parts.transmitter.is_idle());
+        assert!(bench.worker.parts.transmitter.is_idle(Nanos::ZERO));
     }
 }
 
@@ -194,7 +194,7 @@ fn a_flight_that_nobody_waits_for_is_no_job() {
             }
             _ => assert!(bench.worker.is_stopped(), "nothing is answered"),
         }
-        assert!(bench.worker.parts.transmitter.is_idle() && bench.worker.conns.is_empty(), "{end}");
+        assert!(bench.worker.parts.transmitter.is_idle(Nanos::ZERO) && bench.worker.conns.is_empty(), "{end}");
     }
 }
 
@@ -217,7 +217,7 @@ fn what_comes_during_a_flight_is_heard_behind_it() {
         }
     }
     assert!(wire.len() > 3_000, "the flight came whole: {} bytes", wire.len());
-    assert!(bench.worker.conns.is_empty() && bench.worker.parts.transmitter.is_idle());
+    assert!(bench.worker.conns.is_empty() && bench.worker.parts.transmitter.is_idle(Nanos::ZERO));
 }
 
 /// A client has 10 s, and its flight a minute where it waits for others.
@@ -232,5 +232,5 @@ fn a_flight_that_waits_for_its_turn_is_not_late() {
         late.into_iter().for_each(|at| bench.worker.on_late(at));
         assert_eq!(bench.worker.conns.len(), conns);
     }
-    assert!(bench.worker.parts.transmitter.is_idle());
+    assert!(bench.worker.parts.transmitter.is_idle(Nanos::ZERO));
 }

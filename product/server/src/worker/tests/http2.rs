@@ -160,7 +160,7 @@ fn who_cancels_or_leaves_has_a_row_for_each_response() {
         let rows = recorded.turn_until(1);
         assert!(rows[0].record.outcome == Outcome::Reset && rows[0].record.body_bytes < LARGE as u64, "{rows:?}");
         (0..3).for_each(|_| recorded.bench.turn());
-        assert!(recorded.bench.worker.conns.is_empty() && recorded.bench.worker.parts.transmitter.is_idle());
+        assert!(recorded.bench.worker.conns.is_empty() && recorded.bench.worker.parts.transmitter.is_idle(Nanos::ZERO));
     }
 }
 
@@ -324,7 +324,7 @@ fn a_client_of_tls_may_end_while_it_is_answered() {
         bench.turn();
     }
     bench.turn();
-    assert!(bench.worker.parts.transmitter.is_idle());
+    assert!(bench.worker.parts.transmitter.is_idle(Nanos::ZERO));
 }
 
 /// Such a client used to end the server over HTTP/2. Over HTTP/1.1 it is not read while it is answered.
@@ -351,7 +351,7 @@ fn a_client_whose_tls_breaks_while_it_is_answered_costs_nobody_else() {
                 bench.turn();
             }
             bench.turn();
-            assert!(bench.worker.parts.transmitter.is_idle());
+            assert!(bench.worker.parts.transmitter.is_idle(Nanos::ZERO));
             assert_eq!(bytes > 2 * WINDOW_BYTES, protocol == "http/1.1", "{protocol}: {bytes}");
             Asking::new(&mut bench);
         }

@@ -2,6 +2,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
@@ -167,6 +168,11 @@ pub fn weir_under(under: &[&str]) -> Command {
     let words = [under, &[WEIR]].concat();
     let mut command = Command::new(words[0]);
     command.args(&words[1..]);
+    // What one server keeps of its uplink is no other's to begin with.
+    static SERVERS: AtomicUsize = AtomicUsize::new(0);
+    let number = SERVERS.fetch_add(1, Ordering::Relaxed);
+    let state = format!("{}/state-{}-{number}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    command.env("STATE_DIRECTORY", state);
     command
 }
 

@@ -1,0 +1,20 @@
+use std::sync::{Mutex, PoisonError};
+
+use sched::line::{Look, Looks, Seen};
+use units::wire::Framing;
+
+use super::Status;
+
+/// The looks at a connection, kept with its socket: over all its responses each acknowledged byte is told once, whoever looks.
+#[derive(Debug, Default)]
+pub struct Looked(Mutex<Looks>);
+
+impl Looked {
+    /// What is new.
+    pub fn look(&self, status: &Status, framing: Framing) -> Look {
+        let Status { acked_bytes, acked_ago, retransmitted_bytes, .. } = *status;
+        let seen = Seen { rtt: status.path.rtt, acked_bytes, acked_ago, retransmitted_bytes };
+        // Of one thread, so nobody waits for it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).look(&seen, framing)
+    }
+}

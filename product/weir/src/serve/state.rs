@@ -1,0 +1,53 @@
+//! The folder of what is kept over a restart.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use server::Keeper;
+use server::service::Account;
+
+/// Opens it, and says why not.
+pub fn keeper(account: Option<&Account>) -> Result<Option<Keeper>, String> {
+    let is_root = rustix::process::geteuid().is_root();
+    let Some(folder) = folder(|name| std::env::var_os(name), is_root) else { return Ok(None) };
+    Keeper::open(&folder, account).map(Some).map_err(|error| server::unkept(&folder, &error))
+}
+
+/// That of the service manager, of the machine for root, or of the user. `None` for a user without a home.
+fn folder(variable: impl Fn(&str) -> Option<OsString>, is_root: bool) -> Option<PathBuf> {
+    let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    // A service may have several, divided by colons.
+    let of_manager = variable("STATE_DIRECTORY").and_then(|folders| std::env::split_paths(&folders).next());
+    if let Some(folder) = of_manager.filter(|folder| folder.is_absolute()) {
+        return Some(folder);
+    }
+    if is_root {
+        return Some(PathBuf::from("/var/lib/weir"));
+    }
+    let state = path("XDG_STATE_HOME").or_else(|| Some(path("HOME")?.join(".local/state")));
+    state.map(|state| state.join("weir"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_the_service_s_the_machine_s_or_the_user_s() {
+        let of = |variables: &[(&str, &str)], is_root| {
+            let find =
+                |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into());
+            folder(find, is_root).map(|folder| folder.display().to_string())
+        };
+        let (state, xdg, home) = (("STATE_DIRECTORY", "/s/weir:/s/b"), ("XDG_STATE_HOME", "/x"), ("HOME", "/h"));
+        let said = |folder: &str| Some(folder.to_string());
+        assert_eq!(of(&[state, xdg, home], true), said("/s/weir"));
+        assert_eq!(of(&[xdg, home], true), said("/var/lib/weir"));
+        assert_eq!(of(&[xdg, home], false), said("/x/weir"));
+        assert_eq!(
+            of(&[home, ("XDG_STATE_HOME", "relative"), ("STATE_DIRECTORY", "")], false),
+            said("/h/.local/state/weir")
+        );
+        assert_eq!(of(&[], false), None);
+    }
+}
