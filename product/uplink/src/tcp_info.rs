@@ -8,6 +8,8 @@ pub struct TcpInfo {
     pub segment_bytes: u32,
     /// Segments sent and not yet acknowledged.
     pub unacked_segments: u32,
+    /// Of these, segments that have arrived beyond a gap (SACK).
+    pub sacked_segments: u32,
     /// Smoothed round-trip time, microseconds.
     pub rtt_us: u32,
     /// Least round-trip time of the last five minutes, microseconds. Zero until one was measured, and on kernels before 4.6.
@@ -46,6 +48,7 @@ const FLAGS_AT: usize = 7;
 const DELIVERY_RATE_AT: usize = 160;
 const SND_MSS_AT: usize = 16;
 const UNACKED_AT: usize = 24;
+const SACKED_AT: usize = 28;
 const LAST_ACK_RECV_AT: usize = 56;
 const RTT_AT: usize = 68;
 const SND_CWND_AT: usize = 80;
@@ -89,6 +92,7 @@ impl TcpInfo {
         TcpInfo {
             segment_bytes: u32_at(SND_MSS_AT),
             unacked_segments: u32_at(UNACKED_AT),
+            sacked_segments: u32_at(SACKED_AT),
             rtt_us: u32_at(RTT_AT),
             // All ones until it is measured.
             min_rtt_us: if min_rtt_us == u32::MAX { 0 } else { min_rtt_us },

@@ -219,28 +219,6 @@ impl Estimator {
         let interval = self.history.close(now, charged_bytes, self.pace, delay);
         let lost = self.losses.close(now, charged_bytes, self.pace);
         let change = self.decide(now, charged_bytes, interval, lost);
-        if std::env::var_os("LINE_DEBUG").is_some() {
-            eprintln!(
-                "{:.3} lasted {:.0} ms charged {:.3} delivered {:.3} delay {:?} used {} pace {:?} peak {:.3} thr {:.1} queued {} ours {} {} change {:?}",
-                now.as_secs_f64(),
-                interval.run.lasted.as_millis_f64(),
-                interval.run.charged_bytes as f64 * 8000. / interval.run.lasted.0 as f64,
-                interval.run.delivered_bytes as f64 * 8000. / interval.run.lasted.0 as f64,
-                interval.delay.map(|d| d.as_millis_f64()),
-                interval.used_permille,
-                self.pace,
-                self.history.peak() as f64 / 1e6,
-                self.threshold().as_millis_f64(),
-                self.evidence.is_queued(self.threshold()),
-                self.is_ours(),
-                match self.phase {
-                    Phase::Free => "free",
-                    Phase::Draining { .. } => "drain",
-                    Phase::Settling { .. } => "settle",
-                },
-                change
-            );
-        }
         self.evidence.clear();
         change
     }

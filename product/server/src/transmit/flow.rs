@@ -77,6 +77,7 @@ impl Flow {
             unsent_bytes: 0,
             retransmitted_bytes: seen.lost_bytes,
             acked_bytes: seen.acked_bytes,
+            sacked_bytes: 0,
             acked_ago: seen.acked_ago.unwrap_or_default(),
             is_unacknowledged: is_unseen || seen.is_unacknowledged,
             path: seen.path,

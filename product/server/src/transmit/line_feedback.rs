@@ -193,6 +193,15 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
     }
 
+    /// Whether anything waits to be sent is told to who measures the line: what is never waited for says nothing of it.
+    pub(super) fn note_idle(&mut self) {
+        if self.drain.is_empty()
+            && let Some(observer) = &mut self.observer
+        {
+            observer.estimator.on_idle();
+        }
+    }
+
     /// Looks at all that have unacknowledged bytes.
     fn look_around(&mut self, now: Nanos) {
         let (is_searching, charged_bytes) = (self.is_searching(), self.drain.ledger().charged_bytes());

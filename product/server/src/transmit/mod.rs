@@ -284,6 +284,7 @@ impl<S: Socket + Clone> Transmitter<S> {
             let Some(grant) = self.drain.poll_grant(now) else { break };
             self.send(now, grant);
         }
+        self.note_idle();
         // Their time is their own: grants may have used up theirs.
         let until = clock() + TURN_FOR;
         self.say_unsaid(clock, until);

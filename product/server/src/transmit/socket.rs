@@ -94,6 +94,8 @@ pub struct Status {
     pub retransmitted_bytes: u64,
     /// Payload bytes acknowledged so far.
     pub acked_bytes: u64,
+    /// Payload bytes that have arrived beyond a gap, by whole segments.
+    pub sacked_bytes: u64,
     /// How long ago the last acknowledgement came.
     pub acked_ago: Nanos,
     /// Of what was taken something is not acknowledged yet.
@@ -322,6 +324,7 @@ fn tcp_status(socket: &OwnedFd) -> Status {
         unsent_bytes: info.notsent_bytes.into(),
         retransmitted_bytes: info.retransmitted_bytes,
         acked_bytes: info.acked_bytes,
+        sacked_bytes: u64::from(info.sacked_segments) * u64::from(info.segment_bytes),
         acked_ago: Nanos::from_millis(info.last_ack_ms.into()),
         is_unacknowledged: info.unacked_segments > 0 || info.notsent_bytes > 0,
         path: path(&info),

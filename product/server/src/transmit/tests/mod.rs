@@ -176,6 +176,7 @@ impl TcpView for FakeSocket {
             unsent_bytes: self.unsent.get(),
             retransmitted_bytes: self.retransmitted.get(),
             acked_bytes: self.acked.get(),
+            sacked_bytes: 0,
             acked_ago: self.acked_ago.get(),
             is_unacknowledged: self.is_acking.get() && (self.acked.get() < self.sent.get().0 || self.unsent.get() > 0),
             path: self.path.get(),
