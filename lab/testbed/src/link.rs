@@ -10,7 +10,7 @@ use uplink::congestion;
 
 use crate::bottleneck::{attach_command, build_commands, weir_words};
 use crate::limits::KernelLimits;
-use crate::line::Changes;
+use crate::line::{self, Changes};
 use crate::namespace::{Namespace, Place};
 use crate::neighbour::{self, At, Transfers};
 use crate::wide::{Paths, Wide};
@@ -63,7 +63,7 @@ impl Link {
         let (server, client) = (Namespace::create("server")?, Namespace::create("client")?);
         let wire = experiment.wire.then(|| Wire::new(experiment.link)).transpose()?;
         // A process that is a wire keeps its rate.
-        let wire = wire.filter(|wire| !wire.is_own() || experiment.rate_changes.is_empty());
+        let wire = wire.filter(|wire| !wire.is_own() || !line::is_changing(experiment));
         let paths = Paths::new(experiment.clients(), experiment.wan, || Namespace::create("wan"))?;
         let neighbours = experiment.neighbours.iter().map(|neighbour| match neighbour.at {
             At::Router => Namespace::create("neighbour").map(Some),

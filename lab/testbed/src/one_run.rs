@@ -13,7 +13,7 @@ use record::{Manifest, Run};
 use crate::client_group::client_flags;
 use crate::folder::DIGEST;
 use crate::gate::Ticket;
-use crate::line::Changes;
+use crate::line::{self, Changes};
 use crate::namespace::Place;
 use crate::neighbour::Transfers;
 use crate::program::{POLL_EVERY, Program};
@@ -82,6 +82,7 @@ pub(crate) fn one_run(
     let attached = link.as_ref().map(|link| link.attach(plan.experiment, spec, PORT, weir)).transpose()?.flatten();
     let disk = slow_disk(plan, spec, site)?;
     let command = server_command(plan.experiment, spec, endpoint.address, site, &folder, weir)?;
+    line::write(plan.experiment, &folder)?;
     let probe = format!("/{}.bin", plan.sizes.first().copied().unwrap_or(0));
     let mut server = start_server(endpoint, spec, &command, &folder, &probe, interrupt)?;
     let mut download = start_download(disk.as_ref(), spec, endpoint, &folder)?;
@@ -153,6 +154,9 @@ fn described(plan: &Plan<'_>, spec: &RunSpec, runs_at_once: usize) -> BTreeMap<S
     environment.insert("runs_at_once".into(), runs_at_once.to_string());
     environment.insert("worker_slots".into(), plan.experiment.limits.slots_of(spec.server));
     environment.extend(spec.cold_reads_per_s.map(|reads| ("cold_reads_per_s".into(), reads.to_string())));
+    if spec.server == Server::Weir && spec.drain != "off" {
+        environment.insert("told".into(), plan.experiment.told_to(spec).to_string());
+    }
     environment.insert("run_command".into(), std::env::args().collect::<Vec<_>>().join(" "));
     environment.insert("bottleneck".into(), plan.experiment.qdisc_of(spec).name().into());
     let segments = plan.experiment.gso_max_segs;

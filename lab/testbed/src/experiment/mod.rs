@@ -28,7 +28,9 @@ pub(crate) use keys::{check_name, duration, maybe_rate, rate};
 pub use load::Load;
 
 use crate::client_group::check_groups;
-use crate::{ClientGroup, LabError, Limits, Neighbour, Qdisc, RateChange, RunSpec, Wan, line, neighbour};
+use crate::{
+    ClientGroup, LabError, Limits, Neighbour, Qdisc, RateChange, RateModel, RunSpec, Told, Wan, line, neighbour,
+};
 
 /// What an experiment file says of one point, with its defaults filled in.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -39,9 +41,8 @@ pub struct Experiment {
     /// Rate of the bottleneck on the server's egress.
     #[serde(deserialize_with = "rate")]
     pub link: Rate,
-    /// The rate that Weir is told of the uplink, where that is not the link's.
-    #[serde(default, deserialize_with = "maybe_rate")]
-    pub told: Option<Rate>,
+    /// What Weir is told of the uplink in runs that do not say, where that is not the link's rate.
+    pub told: Option<Told>,
     /// What is asked for; in a file its keys stand among these.
     pub load: Load,
     /// What the kernel and the server allow: queues, timeouts, workers.
@@ -89,6 +90,8 @@ pub struct Experiment {
     /// How the line's rate changes while the load goes on, in order of time.
     #[serde(default, rename = "rate_change")]
     pub rate_changes: Vec<RateChange>,
+    /// Instead of `rate_changes`: a line whose rate never rests.
+    pub rate_model: Option<RateModel>,
     /// Hosts behind the same router that send to the clients.
     #[serde(default, rename = "neighbour")]
     pub neighbours: Vec<Neighbour>,
@@ -144,6 +147,11 @@ impl Experiment {
     /// What queues at the bottleneck in this run: what it names, or needs, else the experiment's.
     pub fn qdisc_of(&self, run: &RunSpec) -> Qdisc {
         run.qdisc_wanted().unwrap_or(self.qdisc)
+    }
+
+    /// What Weir is told of the uplink in this run.
+    pub(crate) fn told_to(&self, run: &RunSpec) -> Told {
+        run.told.as_ref().or(self.told.as_ref()).cloned().unwrap_or_else(|| Told::rate(self.link))
     }
 
     /// Keeps only the runs named; the error says which name is unknown and which there are.

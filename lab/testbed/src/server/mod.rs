@@ -161,7 +161,7 @@ fn filled(
         Ok(match name {
             "address" => address.to_string(),
             "site" => absolute(site)?,
-            "link" => experiment.told.unwrap_or(experiment.link).to_string(),
+            "link" => experiment.told_to(spec).to_string(),
             "policy" => spec.policy.to_string(),
             "drain" => spec.drain.clone(),
             "records" => records_file(folder)?,
@@ -184,7 +184,7 @@ fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, si
     flag("policy", spec.policy.to_string());
     flag("shaping", spec.drain.clone());
     if spec.drain != "off" {
-        flag("uplink", experiment.told.unwrap_or(experiment.link).to_string());
+        flag("uplink", experiment.told_to(spec).to_string());
     }
     if !spec.flags.iter().any(|flag| flag.starts_with("--client-connections")) {
         // A load is of many clients, however few addresses it comes from, and the other servers have no such limit.
@@ -249,11 +249,13 @@ mod tests {
     #[test]
     fn weir_may_be_told_another_rate_than_the_link_s() {
         let mut experiment = experiment();
-        experiment.told = "10.5mbit".parse().ok();
-        let spec = experiment.runs().nth(1).unwrap();
-        let address = "198.18.0.1:8080".parse().unwrap();
-        let command = weir_command(&experiment, spec, address, Path::new("www"), Path::new("weir")).join(" ");
-        assert!(command.contains("--uplink 10.5mbit"), "{command}");
+        for told in ["10.5mbit", "auto", "5mbit..20mbit"] {
+            experiment.told = told.parse().ok();
+            let spec = experiment.runs().nth(1).unwrap();
+            let address = "198.18.0.1:8080".parse().unwrap();
+            let command = weir_command(&experiment, spec, address, Path::new("www"), Path::new("weir")).join(" ");
+            assert!(command.contains(&format!("--uplink {told} ")), "{command}");
+        }
     }
 
     #[test]
