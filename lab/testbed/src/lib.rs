@@ -32,6 +32,7 @@ mod qdisc;
 mod rate_model;
 mod rounds;
 mod run_spec;
+mod said;
 mod server;
 mod server_side;
 mod site;

@@ -130,6 +130,11 @@ fn schedule(experiment: &Experiment) -> Vec<(Duration, Rate)> {
     }
 }
 
+/// Whether the run in this folder had a line that changes.
+pub(crate) fn is_kept(folder: &Path) -> bool {
+    folder.join(FILE).exists()
+}
+
 /// Writes the rates of a line that changes into `line.csv` of the run's folder, from the link's on: seconds since the load began,
 /// bits per second.
 pub(crate) fn write(experiment: &Experiment, folder: &Path) -> Result<(), LabError> {
@@ -237,7 +242,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("weir-line-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
         write(&parse("").unwrap(), &folder).unwrap();
-        assert!(!folder.join(FILE).exists(), "it never changes");
+        assert!(!is_kept(&folder), "it never changes");
         write(&parse("[[rate_change]]\nat = \"500ms\"\nto = \"5mbit\"\n").unwrap(), &folder).unwrap();
         let kept = std::fs::read_to_string(folder.join(FILE)).unwrap();
         assert_eq!(kept, "at_s,rate_bps\n0,10000000\n0.5,5000000\n");

@@ -17,11 +17,11 @@ use crate::line::{self, Changes};
 use crate::namespace::Place;
 use crate::neighbour::Transfers;
 use crate::program::{POLL_EVERY, Program};
-use crate::server::{Endpoint, server_command, start_server};
+use crate::server::{Endpoint, SERVER_LOG, server_command, start_server};
 use crate::view::{Sampler, Taken, View, shares};
 use crate::{
     Calibration, Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, SlowDisk, Wide, find_program,
-    machine, server_side, tool,
+    machine, said, server_side, tool,
 };
 
 /// The server's port; a namespace has no other.
@@ -193,10 +193,12 @@ fn measure(
     interrupt: &Interrupt,
 ) -> Result<(Measured, Taken), LabError> {
     let counters = || link.map(Link::counters).transpose();
-    let view = View::open(link, endpoint.address.port()).map_err(|e| LabError::io("the server's connections", e))?;
+    let folder = plan.out.join(&spec.name);
+    let log = Some(folder.join(SERVER_LOG));
+    let view =
+        View::open(link, endpoint.address.port(), log).map_err(|e| LabError::io("the server's connections", e))?;
     let (cpu_before, counters_before, began) = (watched.server.cpu()?, counters()?, Instant::now());
     let sampler = Sampler::start(view)?;
-    let folder = plan.out.join(&spec.name);
     let mut command = machine::punctual_prefix();
     command.extend(load_command(plan, spec, endpoint.address, &folder)?);
     let mut load = Program::start(endpoint.client, "weirlab load", &command, &folder.join("load.log"))?;
@@ -286,8 +288,11 @@ fn complete(
         .map_err(|e| LabError::Output { what: "what the load recorded".into(), reason: e.to_string() })?;
     let samples = taken.since(began_unix_ns(&run.manifest)?);
     samples.write(folder).map_err(|e| LabError::io("samples", io::Error::other(e.to_string())))?;
+    said::write(folder, &folder.join(SERVER_LOG), &samples)?;
     environment.extend(shares(&samples, run.manifest.seconds));
-    if let Some(calibration) = Calibration::of(&run, &samples) {
+    // A line that changes is full at another load each time.
+    let calibration = if line::is_kept(folder) { None } else { Calibration::of(&run, &samples) };
+    if let Some(calibration) = calibration {
         calibration.write(folder)?;
         if !calibration.agrees {
             eprintln!("run {}: {}", spec.name, calibration.describe());

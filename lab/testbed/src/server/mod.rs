@@ -36,6 +36,8 @@ pub struct Endpoint<'a> {
     pub address: SocketAddr,
 }
 
+/// What the server of a run says, in the run's folder.
+pub(crate) const SERVER_LOG: &str = "server.log";
 /// Of `weir serve`, whose certificate signs itself.
 pub(crate) const TLS_FLAG: &str = "--tls-dev";
 
@@ -56,7 +58,7 @@ pub fn start_server(
     probe: &str,
     interrupt: &Interrupt,
 ) -> Result<Program, LabError> {
-    let mut program = Program::start(endpoint.server, spec.server.program(), command, &folder.join("server.log"))?;
+    let mut program = Program::start(endpoint.server, spec.server.program(), command, &folder.join(SERVER_LOG))?;
     let (began, is_plain) = (Instant::now(), !spec.speaks_tls() && spec.h2.is_none());
     loop {
         interrupt.check()?;
