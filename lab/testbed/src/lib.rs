@@ -8,6 +8,7 @@
 
 mod awake;
 mod bottleneck;
+mod cables;
 mod calibration;
 mod cgroup;
 mod client_group;
