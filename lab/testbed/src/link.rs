@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use uplink::congestion;
@@ -13,7 +13,7 @@ use crate::cables::{DEVICE, FAR_DEVICE, cable_addresses, chain_commands, neighbo
 use crate::limits::KernelLimits;
 use crate::line::{self, Changes};
 use crate::namespace::{Namespace, Place};
-use crate::neighbour::{At, Transfers};
+use crate::neighbour::{self, At, NEIGHBOURS_MAX, Transfers};
 use crate::wide::{Paths, Wide};
 use crate::wire::Wire;
 use crate::{Counters, Experiment, Interrupt, LabError, Network, RunSpec, tool};
@@ -33,6 +33,8 @@ pub struct Link {
     paths: Option<Paths>,
     /// Other hosts behind the router; none for a neighbour at the server's.
     neighbours: Vec<Option<Namespace>>,
+    /// The host of a second server behind the router.
+    twin: Option<Namespace>,
     limits: KernelLimits,
 }
 
@@ -51,9 +53,11 @@ impl Link {
             At::Server => Ok(None),
         });
         let neighbours = neighbours.collect::<Result<Vec<_>, _>>()?;
+        let twin = experiment.twin.as_ref().map(|_| Namespace::create("neighbour")).transpose()?;
         let limits = KernelLimits::default();
-        let mut link = Link { tree_of: None, server, client, router, wire, paths, neighbours, limits };
-        for side in link.routers().chain([&link.server, &link.client]).chain(link.neighbours.iter().flatten()) {
+        let mut link = Link { tree_of: None, server, client, router, wire, paths, neighbours, twin, limits };
+        let others = link.neighbours.iter().flatten().chain(&link.twin);
+        for side in link.routers().chain([&link.server, &link.client]).chain(others) {
             silence_ipv6(side)?;
         }
         for command in link.commands(experiment) {
@@ -144,6 +148,9 @@ impl Link {
             let neighbour = neighbour.iter().flat_map(|side| neighbour_commands(index, side.name(), &hops));
             commands.extend(neighbour);
         }
+        if let Some(twin) = &self.twin {
+            commands.extend(neighbour_commands(NEIGHBOURS_MAX, twin.name(), &hops));
+        }
         commands
     }
 
@@ -174,6 +181,16 @@ impl Link {
 
     pub fn client(&self) -> Place<'_> {
         Place::In(&self.client)
+    }
+
+    /// Where a second server is, if there is one.
+    pub(crate) fn twin(&self) -> Option<Place<'_>> {
+        self.twin.as_ref().map(Place::In)
+    }
+
+    /// Its address: it has the cable behind those of all neighbours.
+    pub(crate) fn twin_address(&self) -> Ipv4Addr {
+        neighbour::addresses(NEIGHBOURS_MAX)[1]
     }
 
     pub fn server_address(&self) -> IpAddr {
@@ -217,7 +234,7 @@ impl Link {
 
     /// Sets what TCP would else inherit from the machine, on both sides.
     fn set_tcp(&self, experiment: &Experiment) -> Result<(), LabError> {
-        for side in [self.server(), self.client()] {
+        for side in [self.server(), self.client()].into_iter().chain(self.twin()) {
             // Else the kernel carries ssthresh and RTT of earlier connections to the same address into later ones.
             write_setting(side, "net/ipv4/tcp_no_metrics_save", "1")?;
             if let Some(bytes) = experiment.tcp_limit_output_bytes {
@@ -228,7 +245,7 @@ impl Link {
         write_setting(self.client(), "net/ipv4/ip_local_port_range", "1024 65535")?;
         let wanted = &experiment.congestion_control;
         congestion::while_allowed(wanted, || {
-            let neighbours = self.neighbours.iter().flatten().map(Place::In);
+            let neighbours = self.neighbours.iter().flatten().chain(&self.twin).map(Place::In);
             for side in [self.server(), self.client()].into_iter().chain(neighbours) {
                 side.enter(|| fs::write(congestion::CHOSEN, wanted))
                     .map_err(|e| LabError::io(congestion::CHOSEN, e))?;

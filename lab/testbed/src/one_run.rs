@@ -18,10 +18,11 @@ use crate::namespace::Place;
 use crate::neighbour::Transfers;
 use crate::program::{POLL_EVERY, Program};
 use crate::server::{Endpoint, SERVER_LOG, server_command, start_server};
+use crate::twin::Twin;
 use crate::view::{Sampler, Taken, View, shares};
 use crate::{
     Calibration, Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, SlowDisk, Wide, find_program,
-    machine, said, server_side, tool,
+    machine, said, server_side, tool, twin,
 };
 
 /// The server's port; a namespace has no other.
@@ -53,12 +54,27 @@ struct Watched<'a> {
     /// Our own wire and wide-area link, if there are any.
     links: Vec<&'a mut Wide>,
     download: Option<&'a mut Program>,
+    twin: Option<&'a mut Twin>,
 }
 
 impl Watched<'_> {
+    /// Starts the twin's load.
+    fn begin_twin(&mut self, plan: &Plan<'_>, spec: &RunSpec, client: Place<'_>) -> Result<(), LabError> {
+        let Some(twin) = self.twin.as_mut() else { return Ok(()) };
+        let (experiment, address, folder) = twin.load_of(plan.experiment);
+        let command = load_command(&Plan { experiment: &experiment, ..plan.clone() }, spec, address, &folder)?;
+        twin.begin(client, &command)
+    }
+
+    /// Whether the twin's load has ended, or there is none.
+    fn poll_twin(&mut self) -> Result<bool, LabError> {
+        self.twin.as_mut().map_or(Ok(true), |twin| twin.poll())
+    }
+
     fn check_running(&mut self) -> Result<(), LabError> {
         self.server.check_running()?;
         self.download.as_mut().map_or(Ok(()), |download| download.check_running())?;
+        self.twin.as_mut().map_or(Ok(()), |twin| twin.check_running())?;
         self.links.iter_mut().try_for_each(|link| link.check_running())
     }
 }
@@ -82,18 +98,18 @@ pub(crate) fn one_run(
     let attached = link.as_ref().map(|link| link.attach(plan.experiment, spec, PORT, weir)).transpose()?.flatten();
     let disk = slow_disk(plan, spec, site)?;
     let command = server_command(plan.experiment, spec, endpoint.address, site, &folder, weir)?;
-    line::write(plan.experiment, &folder)?;
     let probe = format!("/{}.bin", plan.sizes.first().copied().unwrap_or(0));
     let mut server = start_server(endpoint, spec, &command, &folder, &probe, interrupt)?;
+    let mut twin = Twin::start(plan, spec, link.as_ref(), (site, &folder, PORT), interrupt)?;
     let mut download = start_download(disk.as_ref(), spec, endpoint, &folder)?;
     company.ticket.begin(interrupt)?;
     let bar = company.bars.add(progress_bar(&format!("{} {}", plan.title, spec.name), plan.experiment.seconds()));
-    let links_watched = links.iter_mut().map(|(_, link)| link).collect();
-    let watched = Watched { server: &mut server, links: links_watched, download: download.as_mut() };
+    let mut watched = Watched { server: &mut server, links: vec![], download: download.as_mut(), twin: twin.as_mut() };
+    watched.links.extend(links.iter_mut().map(|(_, link)| link));
     let (measured, taken) = measure(plan, spec, endpoint, link.as_ref(), watched, &bar, interrupt)?;
     company.ticket.end(interrupt)?;
     let mut environment = link.as_ref().map_or(Ok(BTreeMap::new()), Link::describe)?;
-    drop((download, disk, server));
+    drop((download, disk, server, twin));
     for (name, mut link) in links {
         link.check_running()?;
         environment.insert(name.into(), link.finish()?);
@@ -124,6 +140,7 @@ fn make_folder(plan: &Plan<'_>, spec: &RunSpec) -> Result<PathBuf, LabError> {
     let folder = plan.out.join(&spec.name);
     std::fs::create_dir_all(&plan.out).map_err(|e| LabError::path(&plan.out, e))?;
     std::fs::create_dir(&folder).map_err(|e| LabError::path(&folder, e))?;
+    line::write(plan.experiment, &folder)?;
     Ok(folder)
 }
 
@@ -202,6 +219,7 @@ fn measure(
     let mut command = machine::punctual_prefix();
     command.extend(load_command(plan, spec, endpoint.address, &folder)?);
     let mut load = Program::start(endpoint.client, "weirlab load", &command, &folder.join("load.log"))?;
+    watched.begin_twin(plan, spec, endpoint.client)?;
     let beside = link.map(|link| link.start_company(plan.experiment)).transpose()?;
     let awaited = await_load(plan, &mut load, &mut watched, bar, interrupt);
     bar.finish_and_clear();
@@ -224,7 +242,9 @@ fn await_load(
 ) -> Result<(), LabError> {
     let seconds = plan.experiment.seconds();
     let (began, grace) = (Instant::now(), plan.experiment.load.grace.unwrap_or_default());
-    while !load.poll_success()? {
+    let mut is_over = false;
+    while !(is_over && watched.poll_twin()?) {
+        is_over = is_over || load.poll_success()?;
         interrupt.check()?;
         watched.check_running()?;
         if began.elapsed() > Duration::from_secs(seconds) + plan.lasts + grace + LOAD_WITHIN {
@@ -302,6 +322,7 @@ fn complete(
         environment.insert("critical_rho_half_width".into(), format!("{:.4}", calibration.critical_rho_half_width));
     }
     environment.extend(server_side::described(folder));
+    environment.extend(twin::complete(folder, &run)?);
     amend(&mut run.manifest, &measured, environment);
     run.manifest.baseline.clone_from(&spec.baseline);
     Run::write_manifest(folder, &run.manifest)

@@ -24,12 +24,13 @@ pub use customer::{Customer, CustomerAt, check_customers};
 pub use file::{ExperimentFile, Overrides, Point};
 pub use keys::{Session, Surge, check_rho, check_seconds};
 use keys::{burst, output_bytes, packets, segments};
-pub(crate) use keys::{check_name, duration, maybe_rate, rate};
+pub(crate) use keys::{check_name, duration, maybe_rate, rate, rho};
 pub use load::Load;
 
 use crate::client_group::check_groups;
 use crate::{
-    ClientGroup, LabError, Limits, Neighbour, Qdisc, RateChange, RateModel, RunSpec, Told, Wan, line, neighbour,
+    ClientGroup, LabError, Limits, Neighbour, Qdisc, RateChange, RateModel, RunSpec, Told, TwinSpec, Wan, line,
+    neighbour, twin,
 };
 
 /// What an experiment file says of one point, with its defaults filled in.
@@ -95,6 +96,8 @@ pub struct Experiment {
     /// Hosts behind the same router that send to the clients.
     #[serde(default, rename = "neighbour")]
     pub neighbours: Vec<Neighbour>,
+    /// A second server on the same line, with a load of its own.
+    pub twin: Option<TwinSpec>,
     /// At least one, names distinct.
     #[serde(rename = "run")]
     runs: Vec<Spanned<RunSpec>>,
@@ -191,7 +194,8 @@ impl Experiment {
         self.limits.check(self).map_err(|reason| (0, reason))?;
         self.check_clients()?;
         self.check_runs()?;
-        line::check(self).and_then(|()| neighbour::check(self)).map_err(|reason| (0, reason))
+        let checks = [line::check, neighbour::check, twin::check];
+        checks.into_iter().try_for_each(|check| check(self)).map_err(|reason| (0, reason))
     }
 
     fn check_clients(&self) -> Result<(), (usize, String)> {
