@@ -6,6 +6,7 @@
 //! removes it when dropped: at the end, after an error, a panic, SIGINT or SIGTERM alike. What a SIGKILL leaves behind
 //! is removed by the next start, which recognises it by the name of its dead owner.
 
+mod autorate;
 mod awake;
 mod bottleneck;
 mod cables;
@@ -46,6 +47,7 @@ mod virtual_time;
 mod wide;
 mod wire;
 
+pub use autorate::Autorate;
 pub use calibration::Calibration;
 pub use client_group::{ClientGroup, Wan};
 pub use conduct::{Conducted, Order, Plan, Programs, Skipped, conduct, estimate};

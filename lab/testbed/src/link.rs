@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use uplink::congestion;
 
+use crate::autorate::Egress;
 use crate::bottleneck::{attach_command, build_commands, weir_words};
 use crate::cables::{DEVICE, FAR_DEVICE, cable_addresses, chain_commands, neighbour_commands};
 use crate::limits::KernelLimits;
@@ -16,7 +17,7 @@ use crate::namespace::{Namespace, Place};
 use crate::neighbour::{self, At, NEIGHBOURS_MAX, Transfers};
 use crate::wide::{Paths, Wide};
 use crate::wire::Wire;
-use crate::{Counters, Experiment, Interrupt, LabError, Network, RunSpec, tool};
+use crate::{ClientGroup, Counters, Experiment, Interrupt, LabError, Network, RunSpec, tool};
 
 /// A built link. Dropping it removes both namespaces, and with them the cable and the bottleneck.
 #[derive(Debug)]
@@ -181,6 +182,14 @@ impl Link {
 
     pub fn client(&self) -> Place<'_> {
         Place::In(&self.client)
+    }
+
+    /// Where the server's packets leave it, and who answers echoes from there: the first client behind the longest way.
+    pub(crate) fn egress(&self, experiment: &Experiment) -> Egress<'_> {
+        let hops = 2 + self.routers().count();
+        let group = (0..).zip(experiment.clients()).find_map(|(index, _)| ClientGroup::addresses(index).next());
+        let reflector = group.unwrap_or(cable_addresses(hops as u8 - 2)[1]);
+        Egress { server: &self.server, device: DEVICE, reflector }
     }
 
     /// Where a second server is, if there is one.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use record::{Manifest, Run};
 
+use crate::autorate::Shaping;
 use crate::client_group::client_flags;
 use crate::folder::DIGEST;
 use crate::gate::Ticket;
@@ -219,6 +220,9 @@ fn measure(
     let mut command = machine::punctual_prefix();
     command.extend(load_command(plan, spec, endpoint.address, &folder)?);
     let mut load = Program::start(endpoint.client, "weirlab load", &command, &folder.join("load.log"))?;
+    let shaping =
+        link.zip(spec.autorate).map(|(link, limits)| Shaping::start(limits, link.egress(plan.experiment), &folder));
+    let shaping = shaping.transpose()?;
     watched.begin_twin(plan, spec, endpoint.client)?;
     let beside = link.map(|link| link.start_company(plan.experiment)).transpose()?;
     let awaited = await_load(plan, &mut load, &mut watched, bar, interrupt);
@@ -226,6 +230,7 @@ fn measure(
     awaited?;
     let (changes, transfers) = beside.unzip();
     changes.map_or(Ok(()), Changes::finish)?;
+    shaping.map_or(Ok(()), Shaping::finish)?;
     let neighbours = transfers.map_or(vec![], Transfers::finish);
     let taken = sampler.finish();
     let counters = counters()?.zip(counters_before).map(|(after, before)| after.since(before));

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use workload::STREAMS_MAX;
 
 use crate::experiment::check_name;
-use crate::{Network, Told, placeholders};
+use crate::{Autorate, Network, Told, placeholders};
 
 /// One run: what serves the jobs, and in which order.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -58,6 +58,8 @@ pub struct RunSpec {
     /// One more client downloads a file from a disk that gives so many reads per second, for as long as the run lasts; unset
     /// is no such client.
     pub cold_reads_per_s: Option<NonZeroU32>,
+    /// CAKE on the server's egress, before the bottleneck, with a rate that follows delay and load.
+    pub autorate: Option<Autorate>,
     /// Name of the run this one is compared with, instead of the first.
     pub baseline: Option<String>,
 }
@@ -270,6 +272,17 @@ impl RunSpec {
         }
         if !qdisc.is_ours() && !self.qdisc_flags.is_empty() {
             return wrong(format!("qdisc_flags are for `bands` and `ranked`, not for `{queue}`: leave them out"));
+        }
+        self.check_network(qdisc, network).or_else(wrong)
+    }
+
+    fn check_network(&self, qdisc: Qdisc, network: Network) -> Result<(), String> {
+        let (queue, wrong) = (qdisc.name(), Err::<(), String>);
+        if let Some(autorate) = self.autorate {
+            autorate.check()?;
+            if network != Network::Router {
+                return wrong("autorate shapes before a router's queue: write network = \"router\"".into());
+            }
         }
         match network {
             Network::Loopback if qdisc != Qdisc::Fifo => {

@@ -10,23 +10,31 @@ use crate::LabError;
 use crate::view::LOG_COLUMN;
 
 const FILE: &str = "uplink.csv";
+const HEADING: &str = "at_s,text\n";
 /// Where a server's own words about the line begin.
 const MARK: &str = "uplink: ";
 /// More lines than one in a tenth of a second of the longest run are no notices for an operator.
 const LINES_MAX: usize = 1_000_000;
 
-/// Writes `uplink.csv` (`at_s,text`), if there is anything to write. A line counts from the sample on in which the log was so
+/// Writes `uplink.csv` (`at_s,text`), if there is anything to write, else leaves it as it is. A line counts from the sample on in which the log was so
 /// long, so up to 100 ms late.
 pub(crate) fn write(folder: &Path, log: &Path, samples: &Samples) -> Result<(), LabError> {
     let bytes = std::fs::read(log).map_err(|e| LabError::path(log, e))?;
     let text = table(&String::from_utf8_lossy(&bytes), &samples.series(LOG_COLUMN));
-    let Some(text) = text else { return Ok(()) };
-    let file = folder.join(FILE);
-    std::fs::write(&file, text).map_err(|e| LabError::path(&file, e))
+    keep(folder, &text)
 }
 
-/// `lengths` are nanoseconds since the load began, and bytes of the log by then.
-fn table(log: &str, lengths: &[(u64, u64)]) -> Option<String> {
+/// Writes rows of seconds and words in quotes, unless there are none.
+pub(crate) fn keep(folder: &Path, rows: &str) -> Result<(), LabError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let file = folder.join(FILE);
+    std::fs::write(&file, format!("{HEADING}{rows}")).map_err(|e| LabError::path(&file, e))
+}
+
+/// Its rows. `lengths` are nanoseconds since the load began, and bytes of the log by then.
+fn table(log: &str, lengths: &[(u64, u64)]) -> String {
     let (mut table, mut end) = (String::new(), 0);
     for line in log.split_inclusive('\n').take(LINES_MAX) {
         end += line.len() as u64;
@@ -37,7 +45,7 @@ fn table(log: &str, lengths: &[(u64, u64)]) -> Option<String> {
         let said = line[at..].trim_end().replace('"', "\"\"");
         let _ = writeln!(table, "{},\"{said}\"", *ns as f64 / 1e9);
     }
-    (!table.is_empty()).then(|| format!("at_s,text\n{table}"))
+    table
 }
 
 #[cfg(test)]
@@ -50,9 +58,9 @@ mod tests {
             "weir: serving\nweir: uplink: found 9.7mbit, \"x\"\nnothing\nweir: uplink: now 5mbit\nweir: uplink: late\n";
         let ends: Vec<u64> = log.match_indices('\n').map(|(at, _)| at as u64 + 1).collect();
         let lengths = [(0, ends[0]), (100_000_000, ends[1] - 1), (200_000_000, ends[1]), (300_000_000, ends[3])];
-        let want = "at_s,text\n0.2,\"uplink: found 9.7mbit, \"\"x\"\"\"\n0.3,\"uplink: now 5mbit\"\n";
-        assert_eq!(table(log, &lengths).as_deref(), Some(want));
-        assert_eq!(table("weir: serving\n", &lengths), None);
-        assert_eq!(table(log, &[]), None, "a run without samples");
+        let want = "0.2,\"uplink: found 9.7mbit, \"\"x\"\"\"\n0.3,\"uplink: now 5mbit\"\n";
+        assert_eq!(table(log, &lengths), want);
+        assert_eq!(table("weir: serving\n", &lengths), "");
+        assert_eq!(table(log, &[]), "", "a run without samples");
     }
 }

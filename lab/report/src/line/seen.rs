@@ -9,6 +9,8 @@ use crate::ReportError;
 
 /// Rates of a line that changes: seconds since the load began, bits per second.
 const LINE: &str = "line.csv";
+/// What a server's own words begin with; those of what shapes for it do not.
+const OF_SERVER: &str = "uplink: ";
 /// What the server said of the line: seconds since the load began, its words.
 const UPLINK: &str = "uplink.csv";
 
@@ -38,7 +40,7 @@ pub struct LineSecond {
     pub sent_bps: f64,
     /// What it could have let out.
     pub line_bps: f64,
-    /// What the server said last before the second ended, and the rate it named first.
+    /// What the server, or what shapes for it, said last before the second ended, and the rate that it ends with: its pace from then on.
     pub said_bps: Option<u64>,
     pub said: String,
 }
@@ -59,7 +61,8 @@ impl LineSeen {
 
     /// When the server first named a rate of the line.
     pub fn found_s(&self) -> Option<f64> {
-        self.notices.iter().find(|notice| notice.rate().is_some()).map(|notice| notice.at_s)
+        let is_of_server = |notice: &&Notice| notice.text.starts_with(OF_SERVER) && notice.rate().is_some();
+        self.notices.iter().find(is_of_server).map(|notice| notice.at_s)
     }
 
     /// Part of what the line could carry while requests arrived that it did.
@@ -109,7 +112,7 @@ impl LineSeen {
 }
 
 impl Notice {
-    /// The first rate in its words, as `9.7mbit`, or `9.7 Mbit/s`.
+    /// The last rate in its words, which is that from then on, as `9.7mbit`, or `9.7 Mbit/s`.
     pub fn rate(&self) -> Option<Rate> {
         let trimmed = |word: &str| {
             let word = word.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_ascii_lowercase();
@@ -118,7 +121,7 @@ impl Notice {
         let words: Vec<String> = self.text.split_whitespace().map(trimmed).collect();
         let alone = |at: usize| words[at].parse().ok();
         let with_next = |at: usize| format!("{}{}", words[at], words.get(at + 1)?).parse().ok();
-        (0..words.len()).find_map(|at| alone(at).or_else(|| with_next(at)))
+        (0..words.len()).rev().find_map(|at| alone(at).or_else(|| with_next(at)))
     }
 }
 
@@ -154,8 +157,18 @@ mod tests {
     #[test]
     fn a_rate_is_found_in_words() {
         assert_eq!(rate_in("uplink: found 9.7mbit, pacing at 98 %"), Some(9_700_000));
-        assert_eq!(rate_in("uplink: the line carries 9.7 Mbit/s (was 10 Mbit/s)"), Some(9_700_000));
+        let lowered = "uplink: 4.0 % of the bytes lost at 9.800 Mbit/s: pace lowered to 9.267 Mbit/s";
+        assert_eq!(rate_in(lowered), Some(9_267_000));
         assert_eq!(rate_in("uplink: 5 seconds without a queue"), None);
+    }
+
+    #[test]
+    fn a_rate_that_another_named_is_not_found_by_the_server() {
+        let notice = |at_s, text: &str| Notice { at_s, text: text.into() };
+        let mut seen = LineSeen { notices: vec![notice(0.5, "autorate: 3 ms: 9 Mbit/s")], ..LineSeen::default() };
+        assert_eq!(seen.found_s(), None);
+        seen.notices.extend([notice(0.6, "uplink: no queue yet"), notice(0.9, "uplink: found 9mbit")]);
+        assert_eq!(seen.found_s(), Some(0.9));
     }
 
     #[test]
