@@ -20,7 +20,7 @@ use crate::neighbour::Transfers;
 use crate::program::{POLL_EVERY, Program};
 use crate::server::{Endpoint, SERVER_LOG, server_command, start_server};
 use crate::twin::Twin;
-use crate::view::{Sampler, Taken, View, shares};
+use crate::view::{LOG_COLUMN, Sampler, TWIN_LOG_COLUMN, Taken, View, shares};
 use crate::{
     Calibration, Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, SlowDisk, Wide, find_program,
     machine, said, server_side, tool, twin,
@@ -212,9 +212,10 @@ fn measure(
 ) -> Result<(Measured, Taken), LabError> {
     let counters = || link.map(Link::counters).transpose();
     let folder = plan.out.join(&spec.name);
-    let log = Some(folder.join(SERVER_LOG));
+    let mut logs = vec![(LOG_COLUMN, folder.join(SERVER_LOG))];
+    logs.extend(watched.twin.as_ref().map(|twin| (TWIN_LOG_COLUMN, twin.log())));
     let view =
-        View::open(link, endpoint.address.port(), log).map_err(|e| LabError::io("the server's connections", e))?;
+        View::open(link, endpoint.address.port(), logs).map_err(|e| LabError::io("the server's connections", e))?;
     let (cpu_before, counters_before, began) = (watched.server.cpu()?, counters()?, Instant::now());
     let sampler = Sampler::start(view)?;
     let mut command = machine::punctual_prefix();
@@ -313,7 +314,7 @@ fn complete(
         .map_err(|e| LabError::Output { what: "what the load recorded".into(), reason: e.to_string() })?;
     let samples = taken.since(began_unix_ns(&run.manifest)?);
     samples.write(folder).map_err(|e| LabError::io("samples", io::Error::other(e.to_string())))?;
-    said::write(folder, &folder.join(SERVER_LOG), &samples)?;
+    said::write(folder, "", &samples.series(LOG_COLUMN))?;
     environment.extend(shares(&samples, run.manifest.seconds));
     // A line that changes is full at another load each time.
     let calibration = if line::is_kept(folder) { None } else { Calibration::of(&run, &samples) };
@@ -327,7 +328,7 @@ fn complete(
         environment.insert("critical_rho_half_width".into(), format!("{:.4}", calibration.critical_rho_half_width));
     }
     environment.extend(server_side::described(folder));
-    environment.extend(twin::complete(folder, &run)?);
+    environment.extend(twin::complete(folder, &run, &samples)?);
     amend(&mut run.manifest, &measured, environment);
     run.manifest.baseline.clone_from(&spec.baseline);
     Run::write_manifest(folder, &run.manifest)

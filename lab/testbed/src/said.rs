@@ -4,33 +4,32 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use record::Samples;
-
 use crate::LabError;
-use crate::view::LOG_COLUMN;
+use crate::server::SERVER_LOG;
 
-const FILE: &str = "uplink.csv";
+pub(crate) const FILE: &str = "uplink.csv";
 const HEADING: &str = "at_s,text\n";
 /// Where a server's own words about the line begin.
 const MARK: &str = "uplink: ";
 /// More lines than one in a tenth of a second of the longest run are no notices for an operator.
 const LINES_MAX: usize = 1_000_000;
 
-/// Writes `uplink.csv` (`at_s,text`), if there is anything to write, else leaves it as it is. A line counts from the sample on in which the log was so
+/// Writes `uplink.csv` (`at_s,text`), if there is anything to write, else leaves it as it is; the names of log and file begin with `of`, which
+/// is nothing for the run's own server. A line counts from the sample on in which the log was so
 /// long, so up to 100 ms late.
-pub(crate) fn write(folder: &Path, log: &Path, samples: &Samples) -> Result<(), LabError> {
-    let bytes = std::fs::read(log).map_err(|e| LabError::path(log, e))?;
-    let text = table(&String::from_utf8_lossy(&bytes), &samples.series(LOG_COLUMN));
-    keep(folder, &text)
+pub(crate) fn write(folder: &Path, of: &str, lengths: &[(u64, u64)]) -> Result<(), LabError> {
+    let log = folder.join(format!("{of}{SERVER_LOG}"));
+    let bytes = std::fs::read(&log).map_err(|e| LabError::path(&log, e))?;
+    let text = table(&String::from_utf8_lossy(&bytes), lengths);
+    keep(&folder.join(format!("{of}{FILE}")), &text)
 }
 
 /// Writes rows of seconds and words in quotes, unless there are none.
-pub(crate) fn keep(folder: &Path, rows: &str) -> Result<(), LabError> {
+pub(crate) fn keep(file: &Path, rows: &str) -> Result<(), LabError> {
     if rows.is_empty() {
         return Ok(());
     }
-    let file = folder.join(FILE);
-    std::fs::write(&file, format!("{HEADING}{rows}")).map_err(|e| LabError::path(&file, e))
+    std::fs::write(file, format!("{HEADING}{rows}")).map_err(|e| LabError::path(file, e))
 }
 
 /// Its rows. `lengths` are nanoseconds since the load began, and bytes of the log by then.

@@ -6,7 +6,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use record::{Manifest, Run};
+use record::{Manifest, Run, Samples};
 use serde::Deserialize;
 use stats::{mean, nearest_rank, within_percentiles};
 
@@ -14,7 +14,8 @@ use crate::experiment::rho;
 use crate::namespace::Place;
 use crate::program::Program;
 use crate::server::{Endpoint, SERVER_LOG, server_command, start_server};
-use crate::{Experiment, Interrupt, LabError, Link, Load, Network, Plan, RunSpec, Told, machine};
+use crate::view::TWIN_LOG_COLUMN;
+use crate::{Experiment, Interrupt, LabError, Link, Load, Network, Plan, RunSpec, Told, machine, said};
 
 /// Its folder while it runs, and what the names of its files and figures begin with.
 const NAME: &str = "twin";
@@ -110,6 +111,10 @@ impl Twin {
         Ok(())
     }
 
+    pub(crate) fn log(&self) -> PathBuf {
+        self.folder.join(SERVER_LOG)
+    }
+
     pub(crate) fn check_running(&mut self) -> Result<(), LabError> {
         self.server.check_running()
     }
@@ -122,7 +127,7 @@ impl Twin {
 
 /// Moves what is to be kept of a twin beside the run's own files, `twin-records.parquet` and so on, and gives what its manifest has to
 /// say of it.
-pub(crate) fn complete(folder: &Path, own: &Run) -> Result<BTreeMap<String, String>, LabError> {
+pub(crate) fn complete(folder: &Path, own: &Run, samples: &Samples) -> Result<BTreeMap<String, String>, LabError> {
     let of_twin = folder.join(NAME);
     if !of_twin.is_dir() {
         return Ok(BTreeMap::new());
@@ -134,6 +139,7 @@ pub(crate) fn complete(folder: &Path, own: &Run) -> Result<BTreeMap<String, Stri
         fs::rename(of_twin.join(name), &to).map_err(|e| LabError::path(&to, e))?;
     }
     fs::remove_dir_all(&of_twin).map_err(|e| LabError::path(&of_twin, e))?;
+    said::write(folder, &format!("{NAME}-"), &samples.series(TWIN_LOG_COLUMN))?;
     Ok(figures(&run, own))
 }
 
@@ -167,7 +173,7 @@ fn bodies(run: &Run) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::{JobRecord, Outcome};
+    use record::{JobRecord, Outcome, Sample};
 
     fn parse(top: &str, twin: &str) -> Result<Experiment, String> {
         let text = format!(
@@ -240,11 +246,15 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("weir-twin-{}", std::process::id()));
         let own = run(&[(900, 10)]);
         fs::create_dir_all(&folder).unwrap();
-        assert!(complete(&folder, &own).unwrap().is_empty(), "there is none");
+        let samples = Samples {
+            columns: vec![TWIN_LOG_COLUMN.into()],
+            rows: vec![Sample { at_ns: 300_000_000, values: vec![Some(100)] }],
+        };
+        assert!(complete(&folder, &own, &samples).unwrap().is_empty(), "there is none");
         run(&[(100, 10)]).write(&folder.join(NAME)).unwrap();
-        fs::write(folder.join(NAME).join(SERVER_LOG), "weir: x\n").unwrap();
-        assert_eq!(complete(&folder, &own).unwrap()["neighbour_twin_share"], "0.1");
-        for kept in ["twin-records.parquet", "twin-manifest.json", "twin-server.log"] {
+        fs::write(folder.join(NAME).join(SERVER_LOG), "weir: uplink: found 5mbit\n").unwrap();
+        assert_eq!(complete(&folder, &own, &samples).unwrap()["neighbour_twin_share"], "0.1");
+        for kept in ["twin-records.parquet", "twin-manifest.json", "twin-server.log", "twin-uplink.csv"] {
             assert!(folder.join(kept).is_file(), "{kept}");
         }
         assert!(!folder.join(NAME).exists());

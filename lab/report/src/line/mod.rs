@@ -40,9 +40,10 @@ pub struct LineRow {
     /// Seeds that can be used, and those that cannot, with the first reason.
     pub used: usize,
     pub void: Vec<(u64, String)>,
-    pub mean_ms: Option<Estimate>,
+    /// Response time, ms.
+    pub ms: Figures,
     /// Response time over the other run's.
-    pub factors: Factors,
+    pub factors: Figures,
     /// Bits that left the bottleneck while requests arrived, over what the line could carry.
     pub used_share: Option<Estimate>,
     /// Packets the bottleneck threw away.
@@ -56,7 +57,7 @@ pub struct LineRow {
 
 /// Of all requests the mean, and of the half with the smallest bodies the median and the 95th percentile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Factors {
+pub struct Figures {
     pub mean: Option<Estimate>,
     pub small_p50: Option<Estimate>,
     pub small_p95: Option<Estimate>,
@@ -154,8 +155,12 @@ impl LineRow {
             run: run.into(),
             used: used.len(),
             void: void.collect(),
-            mean_ms: over_seeds(&|measured| Some(measured.times.mean)),
-            factors: Factors {
+            ms: Figures {
+                mean: over_seeds(&|measured| Some(measured.times.mean)),
+                small_p50: over_seeds(&|measured| Some(measured.times.small_p50)),
+                small_p95: over_seeds(&|measured| Some(measured.times.small_p95)),
+            },
+            factors: Figures {
                 mean: factor(|times| times.mean),
                 small_p50: factor(|times| times.small_p50),
                 small_p95: factor(|times| times.small_p95),
@@ -209,7 +214,7 @@ mod tests {
         let table = lines.over("told-right").unwrap();
         let [told, auto] = &table.rows[..] else { panic!("two rows: {table:?}") };
         assert_eq!((told.group.as_str(), told.used, auto.used), ("e rho-0.8", 2, 2));
-        assert_eq!(told.factors, Factors::default(), "nothing is divided by itself");
+        assert_eq!(told.factors, Figures::default(), "nothing is divided by itself");
         let factor = |estimate: Option<Estimate>| (estimate.unwrap().value * 1000.0).round();
         assert_eq!((factor(auto.factors.small_p50), factor(auto.factors.small_p95)), (2000.0, 2000.0));
         // 180 / 140 ms of seed 1, 260 / 180 of seed 2: the geometric mean.

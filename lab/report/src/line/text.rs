@@ -57,7 +57,8 @@ impl LineTable {
     pub fn csv(&self) -> String {
         let factors = ["mean_factor", "small_p50_factor", "small_p95_factor"];
         let ends = |name: &str| [name.to_owned(), format!("{name}_low"), format!("{name}_high")];
-        let mut names: Vec<String> = ["group", "run", "seeds", "mean_ms"].map(String::from).to_vec();
+        let mut names: Vec<String> =
+            ["group", "run", "seeds", "mean_ms", "small_p50_ms", "small_p95_ms"].map(String::from).to_vec();
         names.extend(factors.iter().flat_map(|name| ends(name)));
         names.extend(["used_share", "dropped_packets", "found_seeds", "found_s"].map(String::from));
         let mut text = line(names.iter().map(String::as_str));
@@ -77,7 +78,7 @@ impl LineRow {
             cut(&self.group, GROUP_CHARS_MAX),
             cut(&self.run, RUN_CHARS_MAX),
             if self.void.is_empty() { seeds.to_string() } else { format!("{}/{seeds}", self.used) },
-            self.mean_ms.map_or("-".into(), Estimate::plus_minus),
+            self.ms.mean.map_or("-".into(), Estimate::plus_minus),
             with_ends(self.factors.mean),
             with_ends(self.factors.small_p50),
             with_ends(self.factors.small_p95),
@@ -93,7 +94,8 @@ impl LineRow {
     fn csv_cells(&self) -> Vec<String> {
         let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
         let value = |estimate: Option<Estimate>| number(estimate.map(|estimate| estimate.value));
-        let mut cells = vec![self.group.clone(), self.run.clone(), self.used.to_string(), value(self.mean_ms)];
+        let mut cells = vec![self.group.clone(), self.run.clone(), self.used.to_string()];
+        cells.extend([self.ms.mean, self.ms.small_p50, self.ms.small_p95].map(value));
         for factor in [self.factors.mean, self.factors.small_p50, self.factors.small_p95] {
             let ends = [factor.and_then(|factor| factor.low), factor.and_then(|factor| factor.high)];
             cells.extend([value(factor), number(ends[0]), number(ends[1])]);
@@ -153,8 +155,8 @@ mod tests {
         assert_eq!(rows[1], auto.concat(), "{text}");
         assert_eq!(rows[2].join(" "), "e / told-right: beside it b_bytes 900 (1 seed)");
         let csv = table.csv();
-        assert_eq!(csv.lines().nth(2), Some("e,auto,1,15,1.5,,,1.5,,,1.5,,,0.5,7,1,0.4"), "{csv}");
-        assert_eq!(csv.lines().next().map(|line| line.split(',').count()), Some(17));
+        assert_eq!(csv.lines().nth(2), Some("e,auto,1,15,15,15,1.5,,,1.5,,,1.5,,,0.5,7,1,0.4"), "{csv}");
+        assert_eq!(csv.lines().next().map(|line| line.split(',').count()), Some(19));
     }
 
     #[test]

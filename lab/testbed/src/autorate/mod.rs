@@ -56,6 +56,13 @@ impl Autorate {
     }
 }
 
+/// An error where this kernel has no CAKE: no list of what it offers is as sure as the attempt.
+pub(crate) fn check_kernel(limits: Autorate) -> Result<(), LabError> {
+    let place = Namespace::create("server")?;
+    let add = cake_command(place.name(), "add", "lo", limits.base);
+    tool::run(&add).map(drop).map_err(|cause| LabError::Qdisc { name: "cake", cause: Box::new(cause) })
+}
+
 /// The device whose rate moves, and who answers echoes.
 #[derive(Clone, Copy)]
 pub(crate) struct Egress<'a> {
@@ -100,7 +107,7 @@ impl Shaping {
             Some(Ok(said)) => said?,
             None => return Ok(()),
         };
-        said::keep(&self.folder, &said)
+        said::keep(&self.folder.join(said::FILE), &said)
     }
 }
 
