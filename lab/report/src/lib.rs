@@ -49,7 +49,7 @@ pub use claim::{Better, Described, Expect, Figure, FigureError};
 pub use error::ReportError;
 pub use factors::{Estimate, FactorRow, Factors, LeftOut, Origin, PageFactor, Repeats, Standing};
 pub use kept::Kept;
-pub use line::{LineRow, LineRuns, LineSecond, LineSeen, LineTable, Notice};
+pub use line::{LineRow, LineRuns, LineSecond, LineSeen, LineTable, Notice, Pace};
 pub use page::html;
 pub use pages::{PageTimesMs, PagesSummary};
 pub use picture::response_by_size_svg;

@@ -44,6 +44,7 @@ mod tool;
 mod twin;
 mod view;
 mod virtual_time;
+mod watch;
 mod wide;
 mod wire;
 

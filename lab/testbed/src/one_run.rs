@@ -23,7 +23,7 @@ use crate::twin::Twin;
 use crate::view::{LOG_COLUMN, Sampler, TWIN_LOG_COLUMN, Taken, View, shares};
 use crate::{
     Calibration, Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, SlowDisk, Wide, find_program,
-    machine, said, server_side, tool, twin,
+    machine, said, server_side, tool, twin, watch,
 };
 
 /// The server's port; a namespace has no other.
@@ -224,6 +224,8 @@ fn measure(
     let shaping =
         link.zip(spec.autorate).map(|(link, limits)| Shaping::start(limits, link.egress(plan.experiment), &folder));
     let shaping = shaping.transpose()?;
+    let weir = plan.programs.weir.as_deref();
+    let watch = watch::start(endpoint.server, spec, weir, watched.server.id(), &folder)?;
     watched.begin_twin(plan, spec, endpoint.client)?;
     let beside = link.map(|link| link.start_company(plan.experiment)).transpose()?;
     let awaited = await_load(plan, &mut load, &mut watched, bar, interrupt);
@@ -233,6 +235,7 @@ fn measure(
     changes.map_or(Ok(()), Changes::finish)?;
     shaping.map_or(Ok(()), Shaping::finish)?;
     let neighbours = transfers.map_or(vec![], Transfers::finish);
+    drop(watch);
     let taken = sampler.finish();
     let counters = counters()?.zip(counters_before).map(|(after, before)| after.since(before));
     let server_cpu = watched.server.cpu()?.saturating_sub(cpu_before);
@@ -314,6 +317,7 @@ fn complete(
         .map_err(|e| LabError::Output { what: "what the load recorded".into(), reason: e.to_string() })?;
     let samples = taken.since(began_unix_ns(&run.manifest)?);
     samples.write(folder).map_err(|e| LabError::io("samples", io::Error::other(e.to_string())))?;
+    watch::write(folder)?;
     said::write(folder, "", &samples.series(LOG_COLUMN))?;
     environment.extend(shares(&samples, run.manifest.seconds));
     // A line that changes is full at another load each time.

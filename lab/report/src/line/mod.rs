@@ -12,7 +12,7 @@ use stats::{mean, nearest_rank, within_percentiles};
 
 use crate::{Estimate, ReportError, void_reason};
 
-pub use seen::{LineSecond, LineSeen, Notice};
+pub use seen::{LineSecond, LineSeen, Notice, Pace};
 
 /// By its name, the measurements of each seed.
 type BySeed = (String, BTreeMap<u64, Measured>);

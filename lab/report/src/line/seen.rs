@@ -10,7 +10,11 @@ use crate::ReportError;
 /// Rates of a line that changes: seconds since the load began, bits per second.
 const LINE: &str = "line.csv";
 /// What a server's own words begin with; those of what shapes for it do not.
-const OF_SERVER: &str = "uplink: ";
+const OF_SERVER: &str = "uplink";
+/// What stands before a rate that is no more.
+const BEFORE: &str = "before";
+/// What the server answered once a second: second, rate found, pace, what limits it, age.
+const PACE: &str = "pace.csv";
 /// What the server said of the line: seconds since the load began, its words.
 const UPLINK: &str = "uplink.csv";
 
@@ -22,6 +26,18 @@ pub struct LineSeen {
     /// From when on which rate the line had, bits per second; empty where it always had the link's.
     pub rates: Vec<(f64, f64)>,
     pub notices: Vec<Notice>,
+    /// What the server answered when it was asked, by the second.
+    pub paces: Vec<Pace>,
+}
+
+/// What a server knew of its line.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Pace {
+    /// What it found, and what it used of it, bits per second.
+    pub found_bps: Option<u64>,
+    pub pace_bps: Option<u64>,
+    /// What limits the pace.
+    pub limit: String,
 }
 
 /// What a server said of the line.
@@ -43,6 +59,8 @@ pub struct LineSecond {
     /// What the server, or what shapes for it, said last before the second ended, and the rate that it ends with: its pace from then on.
     pub said_bps: Option<u64>,
     pub said: String,
+    /// What the server knew when the second began.
+    pub pace: Pace,
 }
 
 impl LineSeen {
@@ -56,7 +74,8 @@ impl LineSeen {
         let rates: Option<Vec<(f64, f64)>> = rates.collect();
         let rates = rates.ok_or_else(|| bad(folder, LINE, "a rate is no number"))?;
         let notices = rows(folder, UPLINK)?.into_iter().map(|(at_s, text)| Notice { at_s, text }).collect();
-        Ok(LineSeen { sent, rates, notices })
+        let paces = rows(folder, PACE)?.into_iter().map(|(_, rest)| Pace::read(&rest)).collect();
+        Ok(LineSeen { sent, rates, notices, paces })
     }
 
     /// When the server first named a rate of the line.
@@ -85,6 +104,7 @@ impl LineSeen {
                 line_bps: self.could_carry(from, to, manifest.link_bps as f64),
                 said_bps: said.and_then(Notice::rate).map(Rate::bits_per_s),
                 said: said.map_or_else(String::new, |notice| notice.text.clone()),
+                pace: self.paces.get(second as usize).cloned().unwrap_or_default(),
             }
         };
         (0..seconds).map(second).collect()
@@ -111,8 +131,18 @@ impl LineSeen {
     }
 }
 
+impl Pace {
+    /// The cells behind the second. What is no number was not known.
+    fn read(cells: &str) -> Pace {
+        let mut cells = cells.split(',');
+        let mut number = || cells.next().and_then(|cell| cell.parse().ok());
+        let (found_bps, pace_bps) = (number(), number());
+        Pace { found_bps, pace_bps, limit: cells.next().unwrap_or_default().to_owned() }
+    }
+}
+
 impl Notice {
-    /// The last rate in its words, which is that from then on, as `9.7mbit`, or `9.7 Mbit/s`.
+    /// The last rate in its words that is no former one, as `9.7mbit`, or `9.7 Mbit/s`: that from then on.
     pub fn rate(&self) -> Option<Rate> {
         let trimmed = |word: &str| {
             let word = word.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_ascii_lowercase();
@@ -121,7 +151,8 @@ impl Notice {
         let words: Vec<String> = self.text.split_whitespace().map(trimmed).collect();
         let alone = |at: usize| words[at].parse().ok();
         let with_next = |at: usize| format!("{}{}", words[at], words.get(at + 1)?).parse().ok();
-        (0..words.len()).rev().find_map(|at| alone(at).or_else(|| with_next(at)))
+        let is_former = |at: usize| at.checked_sub(1).is_some_and(|last| words[last] == BEFORE);
+        (0..words.len()).rev().filter(|at| !is_former(*at)).find_map(|at| alone(at).or_else(|| with_next(at)))
     }
 }
 
@@ -157,6 +188,11 @@ mod tests {
     #[test]
     fn a_rate_is_found_in_words() {
         assert_eq!(rate_in("uplink: found 9.7mbit, pacing at 98 %"), Some(9_700_000));
+        assert_eq!(rate_in("uplink 4.02 Mbit/s, before 9.42 Mbit/s: pacing by it"), Some(4_020_000));
+        assert_eq!(
+            rate_in("uplink 9.42 Mbit/s: others fill the line, pacing is left as it is for 4 s"),
+            Some(9_420_000)
+        );
         let lowered = "uplink: 4.0 % of the bytes lost at 9.800 Mbit/s: pace lowered to 9.267 Mbit/s";
         assert_eq!(rate_in(lowered), Some(9_267_000));
         assert_eq!(rate_in("uplink: 5 seconds without a queue"), None);
@@ -179,7 +215,7 @@ mod tests {
             Notice { at_s: 1.2, text: "uplink: found 4mbit".into() },
         ];
         let sent = vec![(0.0, 1000.0), (1.0, 501_000.0), (2.0, 1_001_000.0), (3.0, 9e9)];
-        let seen = LineSeen { sent, rates, notices };
+        let seen = LineSeen { sent, rates, notices, ..LineSeen::default() };
         assert_eq!(seen.found_s(), Some(1.2));
         assert_eq!(seen.used_share(&manifest("a")), Some(8.0 / 14.0));
         let seconds = seen.seconds(&manifest("a"));
@@ -201,6 +237,10 @@ mod tests {
         let seen = read().unwrap();
         assert_eq!(seen.rates, [(0.0, 1e7), (0.5, 5e6)]);
         assert_eq!(seen.notices, [Notice { at_s: 0.7, text: "uplink: found 5mbit, \"x\"".into() }]);
+        fs::write(folder.join(PACE), "second,rate_bps,pace_bps,limit,age_s\n0,,,,\n1,9420000,9200000,line,0.5\n")
+            .unwrap();
+        let known = Pace { found_bps: Some(9_420_000), pace_bps: Some(9_200_000), limit: "line".into() };
+        assert_eq!(read().unwrap().paces, [Pace::default(), known]);
         fs::write(folder.join(LINE), "at_s,rate_bps\n0,fast\n").unwrap();
         assert!(read().unwrap_err().to_string().ends_with("line.csv: a rate is no number"));
         fs::remove_dir_all(folder).unwrap();

@@ -113,10 +113,12 @@ impl LineRow {
 impl LineSecond {
     /// The seconds of a run as CSV.
     pub fn csv(seconds: &[LineSecond]) -> String {
-        let mut text = String::from("second,sent_bps,line_bps,said_bps,said\n");
-        for LineSecond { second, sent_bps, line_bps, said_bps, said } in seconds {
-            let said_bps = said_bps.map_or(String::new(), |rate| rate.to_string());
-            let _ = write!(text, "{second},{sent_bps:.0},{line_bps:.0},{said_bps},{}", line([said.as_str()]));
+        let mut text = String::from("second,sent_bps,line_bps,found_bps,pace_bps,limit,said_bps,said\n");
+        for LineSecond { second, sent_bps, line_bps, said_bps, said, pace } in seconds {
+            let number = |rate: Option<u64>| rate.map_or(String::new(), |rate| rate.to_string());
+            let known =
+                [number(pace.found_bps), number(pace.pace_bps), pace.limit.clone(), number(*said_bps)].join(",");
+            let _ = write!(text, "{second},{sent_bps:.0},{line_bps:.0},{known},{}", line([said.as_str()]));
         }
         text
     }
@@ -124,7 +126,7 @@ impl LineSecond {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LineRuns, LineSeen, Notice};
+    use super::super::{LineRuns, LineSeen, Notice, Pace};
     use super::*;
     use crate::testing::run;
 
@@ -134,7 +136,7 @@ mod tests {
         let found = vec![Notice { at_s: 0.4, text: "uplink: found 8mbit".into() }];
         for (name, ms, notices) in [("told-right", 10, vec![]), ("auto", 15, found)] {
             let sent = vec![(0.0, 0.0), (2.0, 1_000_000.0)];
-            let seen = LineSeen { sent, notices, rates: vec![] };
+            let seen = LineSeen { sent, notices, ..LineSeen::default() };
             let mut run = run(name, &[(0, 100, ms), (1, 200, ms)]);
             run.manifest.environment.insert("dropped_packets".into(), "7".into());
             run.manifest.environment.insert("neighbour_b_bytes".into(), "900".into());
@@ -161,9 +163,12 @@ mod tests {
 
     #[test]
     fn seconds_are_rows() {
-        let one = LineSecond { second: 3, sent_bps: 9.5e6, line_bps: 1e7, said_bps: Some(9), said: "a, b".into() };
-        let none = LineSecond { said_bps: None, said: String::new(), ..one.clone() };
-        let want = "second,sent_bps,line_bps,said_bps,said\n3,9500000,10000000,9,\"a, b\"\n3,9500000,10000000,,\n";
+        let pace = Pace { found_bps: Some(8), pace_bps: Some(7), limit: "line".into() };
+        let (sent_bps, line_bps) = (9.5e6, 1e7);
+        let one = LineSecond { second: 3, sent_bps, line_bps, said_bps: Some(9), said: "a, b".into(), pace };
+        let none = LineSecond { said_bps: None, said: String::new(), pace: Pace::default(), ..one.clone() };
+        let want = "second,sent_bps,line_bps,found_bps,pace_bps,limit,said_bps,said\n\
+            3,9500000,10000000,8,7,line,9,\"a, b\"\n3,9500000,10000000,,,,,\n";
         assert_eq!(LineSecond::csv(&[one, none]), want);
     }
 }
