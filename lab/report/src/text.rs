@@ -226,7 +226,7 @@ fn number(value: Option<f64>) -> String {
 }
 
 /// As RFC 4180 has it: what holds a comma, a quote or a line break stands in quotes.
-fn line<'a>(cells: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn line<'a>(cells: impl IntoIterator<Item = &'a str>) -> String {
     let quoted = |cell: &str| match cell.contains([',', '"', '\n']) {
         true => format!("\"{}\"", cell.replace('"', "\"\"")),
         false => cell.to_string(),

@@ -6,8 +6,10 @@
 //! removes it when dropped: at the end, after an error, a panic, SIGINT or SIGTERM alike. What a SIGKILL leaves behind
 //! is removed by the next start, which recognises it by the name of its dead owner.
 
+mod autorate;
 mod awake;
 mod bottleneck;
+mod cables;
 mod calibration;
 mod cgroup;
 mod client_group;
@@ -29,18 +31,24 @@ mod proc_stat;
 pub mod processes;
 mod program;
 mod qdisc;
+mod rate_model;
 mod rounds;
 mod run_spec;
+mod said;
 mod server;
 mod server_side;
 mod site;
 mod slow_disk;
+mod told;
 mod tool;
+mod twin;
 mod view;
 mod virtual_time;
+mod watch;
 mod wide;
 mod wire;
 
+pub use autorate::Autorate;
 pub use calibration::Calibration;
 pub use client_group::{ClientGroup, Wan};
 pub use conduct::{Conducted, Order, Plan, Programs, Skipped, conduct, estimate};
@@ -58,10 +66,13 @@ pub use namespace::{Namespace, Place, remove_leftovers};
 pub use neighbour::Neighbour;
 pub use program::Program;
 pub use qdisc::Counters;
+pub use rate_model::{RateKind, RateModel};
 pub use run_spec::{Attach, Qdisc, RunSpec, Server};
 pub use server::{Endpoint, server_command, start_server};
 pub use site::Site;
 pub use slow_disk::SlowDisk;
+pub use told::Told;
 pub use tool::find_program;
+pub use twin::TwinSpec;
 pub use virtual_time::{Machines, Said, find_kernel, is_virtual, run_command};
 pub use wide::Wide;

@@ -1,5 +1,7 @@
-//! A line whose rate changes while a run goes on: `[[rate_change]]`, a step or a ramp of small steps.
+//! A line whose rate changes while a run goes on: `[[rate_change]]`, a step or a ramp of small steps, or a `[rate_model]`.
 
+use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -14,6 +16,8 @@ use crate::{Experiment, LabError, Shaper, tool, wire};
 const RAMP_EVERY: Duration = Duration::from_millis(500);
 /// Steps of all changes together.
 const STEPS_MAX: usize = 10_000;
+/// In the folder of a run whose line changes.
+const FILE: &str = "line.csv";
 /// How long the end of a run may have to wait for us.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -47,8 +51,7 @@ impl Changes {
             let wired = wire.map(|(side, device)| wire::change_command(side, device, rate));
             [Some(shaped), wired].into_iter().flatten().map(move |command| (at, command))
         };
-        let commands: Vec<(Duration, String)> =
-            steps(experiment.link, &experiment.rate_changes).into_iter().flat_map(commands).collect();
+        let commands: Vec<(Duration, String)> = schedule(experiment).into_iter().flat_map(commands).collect();
         let (began, stopped) = (Instant::now(), stop.clone());
         let make = move || {
             for (at, command) in commands {
@@ -88,8 +91,11 @@ impl Drop for Changes {
 /// What is wrong with the changes of an experiment.
 pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
     let changes = &experiment.rate_changes;
-    if changes.is_empty() {
+    if changes.is_empty() && experiment.rate_model.is_none() {
         return Ok(());
+    }
+    if !changes.is_empty() && experiment.rate_model.is_some() {
+        return Err("rate_model makes the changes of the rate itself: leave rate_change out".into());
     }
     if experiment.shaper != Shaper::Htb {
         return Err("the rate of a line changes only under shaper = \"htb\"".into());
@@ -100,10 +106,47 @@ pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
     if changes.windows(2).any(|pair| pair[1].at < pair[0].at + pair[0].over) {
         return Err("a rate_change begins before the one above it ends: write them in order of time".into());
     }
-    if steps(experiment.link, changes).len() > STEPS_MAX {
+    let count = schedule(experiment).len();
+    if count > STEPS_MAX && experiment.rate_model.is_some() {
+        return Err(format!("rate_model makes {count} steps of 100ms: at most {STEPS_MAX}, make seconds less"));
+    }
+    if count > STEPS_MAX {
         return Err(format!("the ramps of rate_change take more than {STEPS_MAX} steps of 500ms: make them shorter"));
     }
     Ok(())
+}
+
+/// Whether the line's rate is another at times.
+pub(crate) fn is_changing(experiment: &Experiment) -> bool {
+    !experiment.rate_changes.is_empty() || experiment.rate_model.is_some()
+}
+
+/// When the line gets which rate, after that of the link.
+fn schedule(experiment: &Experiment) -> Vec<(Duration, Rate)> {
+    let lasts = Duration::from_secs(experiment.seconds());
+    match experiment.rate_model {
+        Some(model) => model.steps(experiment.link, experiment.load.seed, lasts),
+        None => steps(experiment.link, &experiment.rate_changes),
+    }
+}
+
+/// Whether the run in this folder had a line that changes.
+pub(crate) fn is_kept(folder: &Path) -> bool {
+    folder.join(FILE).exists()
+}
+
+/// Writes the rates of a line that changes into `line.csv` of the run's folder, from the link's on: seconds since the load began,
+/// bits per second.
+pub(crate) fn write(experiment: &Experiment, folder: &Path) -> Result<(), LabError> {
+    if !is_changing(experiment) {
+        return Ok(());
+    }
+    let mut text = String::from("at_s,rate_bps\n");
+    for (at, rate) in std::iter::once((Duration::ZERO, experiment.link)).chain(schedule(experiment)) {
+        let _ = writeln!(text, "{},{}", at.as_secs_f64(), rate.bits_per_s());
+    }
+    let file = folder.join(FILE);
+    std::fs::write(&file, text).map_err(|e| LabError::path(&file, e))
 }
 
 /// When the line gets which rate.
@@ -176,6 +219,34 @@ mod tests {
             let said = parse(more).unwrap_err();
             assert!(said.contains(says), "{more}: {said}");
         }
+    }
+
+    #[test]
+    fn a_model_makes_the_changes_by_itself() {
+        let model = "[rate_model]\nkind = \"wifi\"\n";
+        let experiment = parse(model).unwrap();
+        assert_eq!(schedule(&experiment).len(), 10, "one second");
+        for (more, says) in [
+            ("[rate_model]\nkind = \"5g\"\n".to_owned(), "unknown variant `5g`, expected `lte` or `wifi`"),
+            ("[rate_model]\nkind = \"lte\"\nmean = 3\n".to_owned(), "unknown field `mean`, expected `kind` or `seed`"),
+            (format!("{model}[[rate_change]]\nat = \"5s\"\nto = \"5mbit\"\n"), "leave rate_change out"),
+            (format!("qdisc = \"cake\"\n{model}"), "only over qdisc = \"fifo\""),
+        ] {
+            let said = parse(&more).unwrap_err();
+            assert!(said.contains(says), "{more}: {said}");
+        }
+    }
+
+    #[test]
+    fn the_rates_of_a_line_are_kept_with_the_run() {
+        let folder = std::env::temp_dir().join(format!("weir-line-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        write(&parse("").unwrap(), &folder).unwrap();
+        assert!(!is_kept(&folder), "it never changes");
+        write(&parse("[[rate_change]]\nat = \"500ms\"\nto = \"5mbit\"\n").unwrap(), &folder).unwrap();
+        let kept = std::fs::read_to_string(folder.join(FILE)).unwrap();
+        assert_eq!(kept, "at_s,rate_bps\n0,10000000\n0.5,5000000\n");
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

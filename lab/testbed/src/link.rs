@@ -8,26 +8,16 @@ use std::path::{Path, PathBuf};
 
 use uplink::congestion;
 
+use crate::autorate::Egress;
 use crate::bottleneck::{attach_command, build_commands, weir_words};
+use crate::cables::{DEVICE, FAR_DEVICE, cable_addresses, chain_commands, neighbour_commands};
 use crate::limits::KernelLimits;
-use crate::line::Changes;
+use crate::line::{self, Changes};
 use crate::namespace::{Namespace, Place};
-use crate::neighbour::{self, At, Transfers};
+use crate::neighbour::{self, At, NEIGHBOURS_MAX, Transfers};
 use crate::wide::{Paths, Wide};
 use crate::wire::Wire;
 use crate::{ClientGroup, Counters, Experiment, Interrupt, LabError, Network, RunSpec, tool};
-
-/// Every cable's two addresses are from the block set aside for benchmarks, 198.18.0.0/15 (RFC 2544, RFC 6890): four
-/// addresses for each, from the server on.
-fn cable_addresses(cable: u8) -> [Ipv4Addr; 2] {
-    [1, 2].map(|end| Ipv4Addr::new(198, 18, 0, 4 * cable + end))
-}
-
-/// The cable has the same name at both ends, since each end is alone in its namespace.
-const DEVICE: &str = "cable";
-/// The router's end of its cable to the client.
-const FAR_DEVICE: &str = "far";
-const MTU_BYTES: u64 = 1500;
 
 /// A built link. Dropping it removes both namespaces, and with them the cable and the bottleneck.
 #[derive(Debug)]
@@ -44,15 +34,9 @@ pub struct Link {
     paths: Option<Paths>,
     /// Other hosts behind the router; none for a neighbour at the server's.
     neighbours: Vec<Option<Namespace>>,
+    /// The host of a second server behind the router.
+    twin: Option<Namespace>,
     limits: KernelLimits,
-}
-
-/// One end of a cable.
-#[derive(Clone, Copy)]
-struct End<'a> {
-    side: &'a str,
-    device: &'a str,
-    address: Ipv4Addr,
 }
 
 impl Link {
@@ -63,16 +47,18 @@ impl Link {
         let (server, client) = (Namespace::create("server")?, Namespace::create("client")?);
         let wire = experiment.wire.then(|| Wire::new(experiment.link)).transpose()?;
         // A process that is a wire keeps its rate.
-        let wire = wire.filter(|wire| !wire.is_own() || experiment.rate_changes.is_empty());
+        let wire = wire.filter(|wire| !wire.is_own() || !line::is_changing(experiment));
         let paths = Paths::new(experiment.clients(), experiment.wan, || Namespace::create("wan"))?;
         let neighbours = experiment.neighbours.iter().map(|neighbour| match neighbour.at {
             At::Router => Namespace::create("neighbour").map(Some),
             At::Server => Ok(None),
         });
         let neighbours = neighbours.collect::<Result<Vec<_>, _>>()?;
+        let twin = experiment.twin.as_ref().map(|_| Namespace::create("neighbour")).transpose()?;
         let limits = KernelLimits::default();
-        let mut link = Link { tree_of: None, server, client, router, wire, paths, neighbours, limits };
-        for side in link.routers().chain([&link.server, &link.client]).chain(link.neighbours.iter().flatten()) {
+        let mut link = Link { tree_of: None, server, client, router, wire, paths, neighbours, twin, limits };
+        let others = link.neighbours.iter().flatten().chain(&link.twin);
+        for side in link.routers().chain([&link.server, &link.client]).chain(others) {
             silence_ipv6(side)?;
         }
         for command in link.commands(experiment) {
@@ -163,6 +149,9 @@ impl Link {
             let neighbour = neighbour.iter().flat_map(|side| neighbour_commands(index, side.name(), &hops));
             commands.extend(neighbour);
         }
+        if let Some(twin) = &self.twin {
+            commands.extend(neighbour_commands(NEIGHBOURS_MAX, twin.name(), &hops));
+        }
         commands
     }
 
@@ -193,6 +182,24 @@ impl Link {
 
     pub fn client(&self) -> Place<'_> {
         Place::In(&self.client)
+    }
+
+    /// Where the server's packets leave it, and who answers echoes from there: the first client behind the longest way.
+    pub(crate) fn egress(&self, experiment: &Experiment) -> Egress<'_> {
+        let hops = 2 + self.routers().count();
+        let group = (0..).zip(experiment.clients()).find_map(|(index, _)| ClientGroup::addresses(index).next());
+        let reflector = group.unwrap_or(cable_addresses(hops as u8 - 2)[1]);
+        Egress { server: &self.server, device: DEVICE, reflector }
+    }
+
+    /// Where a second server is, if there is one.
+    pub(crate) fn twin(&self) -> Option<Place<'_>> {
+        self.twin.as_ref().map(Place::In)
+    }
+
+    /// Its address: it has the cable behind those of all neighbours.
+    pub(crate) fn twin_address(&self) -> Ipv4Addr {
+        neighbour::addresses(NEIGHBOURS_MAX)[1]
     }
 
     pub fn server_address(&self) -> IpAddr {
@@ -236,7 +243,7 @@ impl Link {
 
     /// Sets what TCP would else inherit from the machine, on both sides.
     fn set_tcp(&self, experiment: &Experiment) -> Result<(), LabError> {
-        for side in [self.server(), self.client()] {
+        for side in [self.server(), self.client()].into_iter().chain(self.twin()) {
             // Else the kernel carries ssthresh and RTT of earlier connections to the same address into later ones.
             write_setting(side, "net/ipv4/tcp_no_metrics_save", "1")?;
             if let Some(bytes) = experiment.tcp_limit_output_bytes {
@@ -247,7 +254,7 @@ impl Link {
         write_setting(self.client(), "net/ipv4/ip_local_port_range", "1024 65535")?;
         let wanted = &experiment.congestion_control;
         congestion::while_allowed(wanted, || {
-            let neighbours = self.neighbours.iter().flatten().map(Place::In);
+            let neighbours = self.neighbours.iter().flatten().chain(&self.twin).map(Place::In);
             for side in [self.server(), self.client()].into_iter().chain(neighbours) {
                 side.enter(|| fs::write(congestion::CHOSEN, wanted))
                     .map_err(|e| LabError::io(congestion::CHOSEN, e))?;
@@ -299,90 +306,6 @@ pub(crate) fn read_setting(place: Place<'_>, setting: &str) -> Result<String, La
     Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// The cable: a veth pair whose ends hand over single packets of at most the MTU, as a wire does (see
-/// `Experiment::gso_max_segs` for what the queue above them holds).
-fn cable_commands(ends: [End; 2], gso_max_segs: Option<u64>) -> Vec<String> {
-    let [one, other] = ends;
-    let mut commands = vec![format!(
-        "ip link add {} mtu {MTU_BYTES} netns {} type veth peer name {} mtu {MTU_BYTES} netns {}",
-        one.device, one.side, other.device, other.side
-    )];
-    for End { side, device, address } in ends {
-        commands.push(format!("ip -n {side} address add {address}/30 dev {device}"));
-        commands.push(format!("ip netns exec {side} ethtool -K {device} tso off gso off gro off lro off"));
-        if let Some(segments) = gso_max_segs {
-            commands.push(format!("ip -n {side} link set dev {device} gso_max_segs {segments}"));
-        }
-        commands.push(format!("ip -n {side} link set dev lo up"));
-        commands.push(format!("ip -n {side} link set dev {device} up"));
-    }
-    commands
-}
-
-/// A cable that is a pair of TUN devices, for a process to carry packets between them. Its queue holds what the shaper lets go
-/// of at once.
-fn tun_commands(ends: [End; 2]) -> Vec<String> {
-    let one = |End { side, device, address }| {
-        [
-            format!("ip -n {side} tuntap add dev {device} mode tun"),
-            format!("ip -n {side} address add {address}/30 dev {device}"),
-            format!("ip -n {side} link set dev {device} mtu {MTU_BYTES} txqueuelen 1000 up"),
-            format!("ip -n {side} link set dev lo up"),
-        ]
-    };
-    ends.into_iter().flat_map(one).collect()
-}
-
-/// The cables from hop to hop, the server first and the clients last, the routes along them, and the addresses of the groups
-/// that take this way, given by their numbers. Behind the hop `own_wire` a process is the cable.
-fn chain_commands(
-    hops: &[&str],
-    plain_groups: &[usize],
-    gso_max_segs: Option<u64>,
-    own_wire: Option<&str>,
-) -> Vec<String> {
-    let last = hops.len() - 1;
-    let mut commands = vec![];
-    for (cable, ends) in (0..).zip(hops.windows(2)) {
-        let [near, far] = cable_addresses(cable);
-        let device = if cable == 0 { DEVICE } else { FAR_DEVICE };
-        let near = End { side: ends[0], device, address: near };
-        let far = End { side: ends[1], device: DEVICE, address: far };
-        commands.extend(match own_wire == Some(ends[0]) {
-            true => tun_commands([near, far]),
-            false => cable_commands([near, far], gso_max_segs),
-        });
-    }
-    // A route of type local makes a block's every address one of the host's own.
-    for &index in plain_groups {
-        commands.push(format!("ip -n {} route add local {} dev lo", hops[last], ClientGroup::prefix(index)));
-    }
-    // Two hosts on one cable need no routes, unless one has addresses of other blocks.
-    for (number, side) in (0u8..).zip(hops).filter(|_| last > 1 || !plain_groups.is_empty()) {
-        let toward_server = |number: u8| cable_addresses(number - 1)[0];
-        let next = if usize::from(number) == last { toward_server(number) } else { cable_addresses(number)[1] };
-        commands.push(format!("ip -n {side} route add default via {next}"));
-        if number >= 2 && usize::from(number) < last {
-            commands.push(format!("ip -n {side} route add 198.18.0.0/30 via {}", toward_server(number)));
-        }
-    }
-    commands
-}
-
-/// The cable of a neighbour to the router, the first hop behind the server, and the routes to it and from it.
-fn neighbour_commands(index: usize, side: &str, hops: &[&str]) -> Vec<String> {
-    let [near, own] = neighbour::addresses(index);
-    let device = format!("near{index}");
-    let ends = [End { side: hops[1], device: &device, address: near }, End { side, device: DEVICE, address: own }];
-    let mut commands = cable_commands(ends, None);
-    commands.push(format!("ip -n {side} route add default via {near}"));
-    // The last hop sends all there is toward the server.
-    for (number, beyond) in (0u8..).zip(hops).take(hops.len() - 1).skip(2) {
-        commands.push(format!("ip -n {beyond} route add {own}/32 via {}", cable_addresses(number - 1)[0]));
-    }
-    commands
-}
-
 /// The offloads that matter here, of all that `ethtool -k` lists.
 fn offloads(features: &str) -> String {
     const NAMES: [&str; 4] = [
@@ -398,85 +321,6 @@ fn offloads(features: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn both_ends_hand_over_single_packets() {
-        let commands = chain_commands(&["S", "C"], &[], Some(1), None);
-        assert_eq!(commands[0], "ip link add cable mtu 1500 netns S type veth peer name cable mtu 1500 netns C");
-        for side in ["S", "C"] {
-            assert!(
-                commands.contains(&format!("ip netns exec {side} ethtool -K cable tso off gso off gro off lro off"))
-            );
-            let segments = format!("ip -n {side} link set dev cable gso_max_segs 1");
-            assert!(commands.contains(&segments) && !chain_commands(&["S", "C"], &[], None, None).contains(&segments));
-        }
-        assert!(commands.contains(&"ip -n S address add 198.18.0.1/30 dev cable".to_owned()));
-        assert!(commands.contains(&"ip -n C address add 198.18.0.2/30 dev cable".to_owned()));
-        assert!(!commands.iter().any(|command| command.contains("route")));
-    }
-
-    #[test]
-    fn groups_without_a_path_are_on_the_cable() {
-        let commands = chain_commands(&["S", "C"], &[1], None, None);
-        for want in ["ip -n C route add local 198.18.24.0/21 dev lo", "ip -n S route add default via 198.18.0.2"] {
-            assert!(commands.iter().any(|command| command == want), "{want}: {commands:#?}");
-        }
-    }
-
-    #[test]
-    fn wide_area_paths_stand_behind_the_router() {
-        let commands = chain_commands(&["S", "R", "W", "C"], &[], None, None);
-        for want in [
-            "ip link add far mtu 1500 netns W type veth peer name cable mtu 1500 netns C",
-            "ip -n W address add 198.18.0.9/30 dev far",
-            "ip -n R route add default via 198.18.0.6",
-            "ip -n W route add default via 198.18.0.10",
-            "ip -n W route add 198.18.0.0/30 via 198.18.0.5",
-            "ip -n C route add default via 198.18.0.9",
-        ] {
-            assert!(commands.iter().any(|command| command == want), "{want}: {commands:#?}");
-        }
-    }
-
-    #[test]
-    fn behind_our_own_wire_is_a_pair_of_devices_for_its_process() {
-        let commands = chain_commands(&["S", "L", "C"], &[], None, Some("L"));
-        let is_there = |want: &str| commands.iter().any(|command| command == want);
-        for (side, device, address) in [("L", "far", "198.18.0.5"), ("C", "cable", "198.18.0.6")] {
-            assert!(is_there(&format!("ip -n {side} tuntap add dev {device} mode tun")), "{commands:#?}");
-            assert!(is_there(&format!("ip -n {side} address add {address}/30 dev {device}")), "{commands:#?}");
-        }
-        assert!(is_there("ip link add cable mtu 1500 netns S type veth peer name cable mtu 1500 netns L"));
-    }
-
-    #[test]
-    fn a_neighbour_is_at_the_router() {
-        let commands = neighbour_commands(0, "N", &["S", "R", "L", "W", "C"]);
-        for want in [
-            "ip link add near0 mtu 1500 netns R type veth peer name cable mtu 1500 netns N",
-            "ip -n N address add 198.18.0.254/30 dev cable",
-            "ip -n N route add default via 198.18.0.253",
-            "ip -n L route add 198.18.0.254/32 via 198.18.0.5",
-            "ip -n W route add 198.18.0.254/32 via 198.18.0.9",
-        ] {
-            assert!(commands.iter().any(|command| command == want), "{want}: {commands:#?}");
-        }
-    }
-
-    #[test]
-    fn a_router_joins_two_cables() {
-        let commands = chain_commands(&["S", "R", "C"], &[], None, None);
-        for want in [
-            "ip link add cable mtu 1500 netns S type veth peer name cable mtu 1500 netns R",
-            "ip link add far mtu 1500 netns R type veth peer name cable mtu 1500 netns C",
-            "ip -n R address add 198.18.0.5/30 dev far",
-            "ip -n C address add 198.18.0.6/30 dev cable",
-            "ip -n S route add default via 198.18.0.2",
-            "ip -n C route add default via 198.18.0.5",
-        ] {
-            assert!(commands.iter().any(|command| command == want), "{want}: {commands:#?}");
-        }
-    }
 
     /// Under `chrt -f 1 weirlab run` too.
     #[test]

@@ -18,7 +18,7 @@ use crate::namespace::Place;
 use crate::{Experiment, LabError, Network};
 
 /// Each has a cable to the router of its own.
-const NEIGHBOURS_MAX: usize = 8;
+pub(crate) const NEIGHBOURS_MAX: usize = 8;
 /// Their cables, from the last block of four addresses below 198.18.1.0 downwards.
 const LAST_CABLE: u8 = 63;
 const FIRST_PORT: u16 = 9000;

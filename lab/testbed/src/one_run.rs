@@ -10,18 +10,20 @@ use std::time::{Duration, Instant};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use record::{Manifest, Run};
 
+use crate::autorate::Shaping;
 use crate::client_group::client_flags;
 use crate::folder::DIGEST;
 use crate::gate::Ticket;
-use crate::line::Changes;
+use crate::line::{self, Changes};
 use crate::namespace::Place;
 use crate::neighbour::Transfers;
 use crate::program::{POLL_EVERY, Program};
-use crate::server::{Endpoint, server_command, start_server};
-use crate::view::{Sampler, Taken, View, shares};
+use crate::server::{Endpoint, SERVER_LOG, server_command, start_server};
+use crate::twin::Twin;
+use crate::view::{LOG_COLUMN, Sampler, TWIN_LOG_COLUMN, Taken, View, shares};
 use crate::{
     Calibration, Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, SlowDisk, Wide, find_program,
-    machine, server_side, tool,
+    machine, said, server_side, tool, twin, watch,
 };
 
 /// The server's port; a namespace has no other.
@@ -53,12 +55,27 @@ struct Watched<'a> {
     /// Our own wire and wide-area link, if there are any.
     links: Vec<&'a mut Wide>,
     download: Option<&'a mut Program>,
+    twin: Option<&'a mut Twin>,
 }
 
 impl Watched<'_> {
+    /// Starts the twin's load.
+    fn begin_twin(&mut self, plan: &Plan<'_>, spec: &RunSpec, client: Place<'_>) -> Result<(), LabError> {
+        let Some(twin) = self.twin.as_mut() else { return Ok(()) };
+        let (experiment, address, folder) = twin.load_of(plan.experiment);
+        let command = load_command(&Plan { experiment: &experiment, ..plan.clone() }, spec, address, &folder)?;
+        twin.begin(client, &command)
+    }
+
+    /// Whether the twin's load has ended, or there is none.
+    fn poll_twin(&mut self) -> Result<bool, LabError> {
+        self.twin.as_mut().map_or(Ok(true), |twin| twin.poll())
+    }
+
     fn check_running(&mut self) -> Result<(), LabError> {
         self.server.check_running()?;
         self.download.as_mut().map_or(Ok(()), |download| download.check_running())?;
+        self.twin.as_mut().map_or(Ok(()), |twin| twin.check_running())?;
         self.links.iter_mut().try_for_each(|link| link.check_running())
     }
 }
@@ -84,15 +101,16 @@ pub(crate) fn one_run(
     let command = server_command(plan.experiment, spec, endpoint.address, site, &folder, weir)?;
     let probe = format!("/{}.bin", plan.sizes.first().copied().unwrap_or(0));
     let mut server = start_server(endpoint, spec, &command, &folder, &probe, interrupt)?;
+    let mut twin = Twin::start(plan, spec, link.as_ref(), (site, &folder, PORT), interrupt)?;
     let mut download = start_download(disk.as_ref(), spec, endpoint, &folder)?;
     company.ticket.begin(interrupt)?;
     let bar = company.bars.add(progress_bar(&format!("{} {}", plan.title, spec.name), plan.experiment.seconds()));
-    let links_watched = links.iter_mut().map(|(_, link)| link).collect();
-    let watched = Watched { server: &mut server, links: links_watched, download: download.as_mut() };
+    let mut watched = Watched { server: &mut server, links: vec![], download: download.as_mut(), twin: twin.as_mut() };
+    watched.links.extend(links.iter_mut().map(|(_, link)| link));
     let (measured, taken) = measure(plan, spec, endpoint, link.as_ref(), watched, &bar, interrupt)?;
     company.ticket.end(interrupt)?;
     let mut environment = link.as_ref().map_or(Ok(BTreeMap::new()), Link::describe)?;
-    drop((download, disk, server));
+    drop((download, disk, server, twin));
     for (name, mut link) in links {
         link.check_running()?;
         environment.insert(name.into(), link.finish()?);
@@ -123,6 +141,7 @@ fn make_folder(plan: &Plan<'_>, spec: &RunSpec) -> Result<PathBuf, LabError> {
     let folder = plan.out.join(&spec.name);
     std::fs::create_dir_all(&plan.out).map_err(|e| LabError::path(&plan.out, e))?;
     std::fs::create_dir(&folder).map_err(|e| LabError::path(&folder, e))?;
+    line::write(plan.experiment, &folder)?;
     Ok(folder)
 }
 
@@ -153,6 +172,9 @@ fn described(plan: &Plan<'_>, spec: &RunSpec, runs_at_once: usize) -> BTreeMap<S
     environment.insert("runs_at_once".into(), runs_at_once.to_string());
     environment.insert("worker_slots".into(), plan.experiment.limits.slots_of(spec.server));
     environment.extend(spec.cold_reads_per_s.map(|reads| ("cold_reads_per_s".into(), reads.to_string())));
+    if spec.server == Server::Weir && spec.drain != "off" {
+        environment.insert("told".into(), plan.experiment.told_to(spec).to_string());
+    }
     environment.insert("run_command".into(), std::env::args().collect::<Vec<_>>().join(" "));
     environment.insert("bottleneck".into(), plan.experiment.qdisc_of(spec).name().into());
     let segments = plan.experiment.gso_max_segs;
@@ -189,20 +211,31 @@ fn measure(
     interrupt: &Interrupt,
 ) -> Result<(Measured, Taken), LabError> {
     let counters = || link.map(Link::counters).transpose();
-    let view = View::open(link, endpoint.address.port()).map_err(|e| LabError::io("the server's connections", e))?;
+    let folder = plan.out.join(&spec.name);
+    let mut logs = vec![(LOG_COLUMN, folder.join(SERVER_LOG))];
+    logs.extend(watched.twin.as_ref().map(|twin| (TWIN_LOG_COLUMN, twin.log())));
+    let view =
+        View::open(link, endpoint.address.port(), logs).map_err(|e| LabError::io("the server's connections", e))?;
     let (cpu_before, counters_before, began) = (watched.server.cpu()?, counters()?, Instant::now());
     let sampler = Sampler::start(view)?;
-    let folder = plan.out.join(&spec.name);
     let mut command = machine::punctual_prefix();
     command.extend(load_command(plan, spec, endpoint.address, &folder)?);
     let mut load = Program::start(endpoint.client, "weirlab load", &command, &folder.join("load.log"))?;
+    let shaping =
+        link.zip(spec.autorate).map(|(link, limits)| Shaping::start(limits, link.egress(plan.experiment), &folder));
+    let shaping = shaping.transpose()?;
+    let weir = plan.programs.weir.as_deref();
+    let watch = watch::start(endpoint.server, spec, weir, watched.server.id(), &folder)?;
+    watched.begin_twin(plan, spec, endpoint.client)?;
     let beside = link.map(|link| link.start_company(plan.experiment)).transpose()?;
     let awaited = await_load(plan, &mut load, &mut watched, bar, interrupt);
     bar.finish_and_clear();
     awaited?;
     let (changes, transfers) = beside.unzip();
     changes.map_or(Ok(()), Changes::finish)?;
+    shaping.map_or(Ok(()), Shaping::finish)?;
     let neighbours = transfers.map_or(vec![], Transfers::finish);
+    drop(watch);
     let taken = sampler.finish();
     let counters = counters()?.zip(counters_before).map(|(after, before)| after.since(before));
     let server_cpu = watched.server.cpu()?.saturating_sub(cpu_before);
@@ -218,7 +251,9 @@ fn await_load(
 ) -> Result<(), LabError> {
     let seconds = plan.experiment.seconds();
     let (began, grace) = (Instant::now(), plan.experiment.load.grace.unwrap_or_default());
-    while !load.poll_success()? {
+    let mut is_over = false;
+    while !(is_over && watched.poll_twin()?) {
+        is_over = is_over || load.poll_success()?;
         interrupt.check()?;
         watched.check_running()?;
         if began.elapsed() > Duration::from_secs(seconds) + plan.lasts + grace + LOAD_WITHIN {
@@ -282,8 +317,12 @@ fn complete(
         .map_err(|e| LabError::Output { what: "what the load recorded".into(), reason: e.to_string() })?;
     let samples = taken.since(began_unix_ns(&run.manifest)?);
     samples.write(folder).map_err(|e| LabError::io("samples", io::Error::other(e.to_string())))?;
+    watch::write(folder)?;
+    said::write(folder, "", &samples.series(LOG_COLUMN))?;
     environment.extend(shares(&samples, run.manifest.seconds));
-    if let Some(calibration) = Calibration::of(&run, &samples) {
+    // A line that changes is full at another load each time.
+    let calibration = if line::is_kept(folder) { None } else { Calibration::of(&run, &samples) };
+    if let Some(calibration) = calibration {
         calibration.write(folder)?;
         if !calibration.agrees {
             eprintln!("run {}: {}", spec.name, calibration.describe());
@@ -293,6 +332,7 @@ fn complete(
         environment.insert("critical_rho_half_width".into(), format!("{:.4}", calibration.critical_rho_half_width));
     }
     environment.extend(server_side::described(folder));
+    environment.extend(twin::complete(folder, &run, &samples)?);
     amend(&mut run.manifest, &measured, environment);
     run.manifest.baseline.clone_from(&spec.baseline);
     Run::write_manifest(folder, &run.manifest)

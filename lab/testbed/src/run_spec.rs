@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use workload::STREAMS_MAX;
 
 use crate::experiment::check_name;
-use crate::{Network, placeholders};
+use crate::{Autorate, Network, Told, placeholders};
 
 /// One run: what serves the jobs, and in which order.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -22,6 +22,8 @@ pub struct RunSpec {
     pub policy: PolicySpec,
     #[serde(default = "off")]
     pub drain: String,
+    /// What Weir is told of the uplink, instead of what the experiment says.
+    pub told: Option<Told>,
     /// More flags for the server: of `weir serve`, or another's own (Apache's `-c DIRECTIVE`), with its configuration unchanged.
     #[serde(default)]
     pub flags: Vec<String>,
@@ -56,6 +58,8 @@ pub struct RunSpec {
     /// One more client downloads a file from a disk that gives so many reads per second, for as long as the run lasts; unset
     /// is no such client.
     pub cold_reads_per_s: Option<NonZeroU32>,
+    /// CAKE on the server's egress, before the bottleneck, with a rate that follows delay and load.
+    pub autorate: Option<Autorate>,
     /// Name of the run this one is compared with, instead of the first.
     pub baseline: Option<String>,
 }
@@ -208,6 +212,19 @@ impl RunSpec {
         }
     }
 
+    fn check_told(&self) -> Result<(), String> {
+        if self.told.is_none() {
+            return Ok(());
+        }
+        if self.server != Server::Weir {
+            return Err(format!("told is of weir alone: leave it out of {}", self.server.name()));
+        }
+        if self.drain == "off" && self.config.is_none() {
+            return Err("told to a run with drain `off`, which paces nothing: write drain = \"paced\"".into());
+        }
+        Ok(())
+    }
+
     /// What this run's keys say of the bottleneck: the qdisc named, else the one its drain or `attach` cannot do without.
     pub(crate) fn qdisc_wanted(&self) -> Option<Qdisc> {
         self.qdisc_given.or(match (self.drain.as_str(), self.attach) {
@@ -237,6 +254,7 @@ impl RunSpec {
             let server = self.server.name();
             return wrong(format!("{server} knows no policy or drain of ours: leave them out"));
         }
+        self.check_told().or_else(wrong)?;
         if self.config.is_some() && (self.server != Server::Weir || !self.flags.is_empty()) {
             return wrong(
                 "config is of `weir run`: write server = \"weir\", and settings in it instead of flags".into(),
@@ -254,6 +272,17 @@ impl RunSpec {
         }
         if !qdisc.is_ours() && !self.qdisc_flags.is_empty() {
             return wrong(format!("qdisc_flags are for `bands` and `ranked`, not for `{queue}`: leave them out"));
+        }
+        self.check_network(qdisc, network).or_else(wrong)
+    }
+
+    fn check_network(&self, qdisc: Qdisc, network: Network) -> Result<(), String> {
+        let (queue, wrong) = (qdisc.name(), Err::<(), String>);
+        if let Some(autorate) = self.autorate {
+            autorate.check()?;
+            if network != Network::Router {
+                return wrong("autorate shapes before a router's queue: write network = \"router\"".into());
+            }
         }
         match network {
             Network::Loopback if qdisc != Qdisc::Fifo => {

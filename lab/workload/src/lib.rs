@@ -54,7 +54,9 @@ pub use pair::{PairError, pair};
 pub use population::{EndlessSizes, Population, SessionModel, USERS_MAX, endless};
 pub use profile::{LoadProfile, PHASES_MAX, Phase, ProfileError};
 pub use read::{BAD_LINES_KEPT, BadLine, BadLines, ReadError, ReadOptions, read};
-pub use schedule::{HEAD_BYTES_NOMINAL, Job, Scaling, Schedule, ScheduleError, schedule, schedule_plain, wire_bytes};
+pub use schedule::{
+    HEAD_BYTES_NOMINAL, Job, Scaling, Schedule, ScheduleError, schedule, schedule_plain, shuffled, wire_bytes,
+};
 pub use source::{Ask, Part, Scheduled, Source};
 pub use summary::{SizeSummary, Summary};
 pub use synthetic::{Sizes, Synthetic};

@@ -13,8 +13,8 @@
 
 use std::borrow::Cow;
 
-use rand::SeedableRng;
 use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use units::wire::{CONNECTION_BYTES, SEGMENT_BYTES, bytes_of};
 use units::{Nanos, Rate};
@@ -171,6 +171,25 @@ fn copies(trace: &Trace, pace: &Pace, scaling: &Scaling, limit: Nanos) -> Result
         true => Ok(copies as u64),
         false => Err(ScheduleError::TooManyJobs { seconds }),
     }
+}
+
+/// The trace with its sizes in an order that the seed draws, and begun at an arrival that it draws: what stood before that one comes
+/// after the last, a mean gap later.
+pub fn shuffled(trace: &Trace, seed: u64) -> Trace {
+    let count = trace.arrivals.len();
+    if count < 2 {
+        return trace.clone();
+    }
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut sizes: Vec<u64> = trace.arrivals.iter().map(|arrival| arrival.size_bytes).collect();
+    sizes.shuffle(&mut rng);
+    let first = rng.random_range(0..count);
+    let (before, behind) = trace.arrivals.split_at(first);
+    let (from, turn) = (behind[0].at, trace.span() + Nanos(trace.span().0 / (count as u64 - 1)));
+    let moved = |arrival: &Arrival, at: Nanos| Arrival { at, ..*arrival };
+    let turned = { behind.iter().map(|arrival| moved(arrival, arrival.at - from)) }
+        .chain(before.iter().map(|arrival| moved(arrival, arrival.at + turn - from)));
+    Trace { arrivals: turned.zip(sizes).map(|(arrival, size_bytes)| Arrival { size_bytes, ..arrival }).collect() }
 }
 
 /// The trace, or a repetition of it with its sizes in another order.
@@ -339,6 +358,33 @@ mod tests {
             assert!(found.jobs.iter().map(|job| job.size_bytes).zip(sizes).all(|(job, asked)| job == asked));
             assert_eq!(schedule(&trace, &wanted).unwrap(), found, "the same seed, the same requests");
         }
+    }
+
+    #[test]
+    fn a_shuffled_trace_is_the_same_but_for_order_and_beginning() {
+        let of = |at_ns: u64, size_bytes: u64| Arrival { at: Nanos(at_ns), size_bytes, client: None };
+        let trace = Trace { arrivals: vec![of(0, 1), of(10, 2), of(11, 3), of(30, 4)] };
+        let gaps = |trace: &Trace| -> Vec<u64> {
+            let mut gaps: Vec<u64> = trace.arrivals.windows(2).map(|pair| (pair[1].at - pair[0].at).0).collect();
+            gaps.sort_unstable();
+            gaps
+        };
+        let mut begun = std::collections::BTreeSet::new();
+        for seed in 0..50 {
+            let other = shuffled(&trace, seed);
+            let mut sizes: Vec<u64> = other.arrivals.iter().map(|arrival| arrival.size_bytes).collect();
+            sizes.sort_unstable();
+            assert_eq!((sizes, other.arrivals[0].at), (vec![1, 2, 3, 4], Nanos::ZERO));
+            // The gaps of the turn are 10, 1, 19 and the mean of 10; one of them lies behind the end.
+            let mut whole = [gaps(&other), vec![40 - other.span().0]].concat();
+            whole.sort_unstable();
+            assert_eq!(whole, [1, 10, 10, 19]);
+            begun.insert((other.arrivals[1].at, other.arrivals[0].size_bytes));
+            assert_eq!(shuffled(&trace, seed), other);
+        }
+        assert!(begun.len() > 8, "{begun:?}");
+        let one = Trace { arrivals: vec![of(0, 1)] };
+        assert_eq!(shuffled(&one, 1), one);
     }
 
     #[test]

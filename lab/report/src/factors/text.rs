@@ -158,12 +158,12 @@ impl PageFactor {
 }
 
 impl Estimate {
-    fn plus_minus(self) -> String {
+    pub(crate) fn plus_minus(self) -> String {
         let half = self.high.map(|high| format!(" ± {}", figure(high - self.value)));
         figure(self.value) + half.as_deref().unwrap_or(" (1 seed)")
     }
 
-    fn with_ends(self) -> String {
+    pub(crate) fn with_ends(self) -> String {
         let ends = self.low.zip(self.high).map(|(low, high)| format!(" {}-{}", figure(low), figure(high)));
         figure(self.value) + ends.as_deref().unwrap_or(" (1 seed)")
     }

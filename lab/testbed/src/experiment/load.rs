@@ -89,6 +89,10 @@ pub struct Load {
     #[arg(long, requires = "seconds")]
     #[serde(default)]
     pub repeat: bool,
+    /// Begin the trace at a request that the seed draws, with sizes in an order that it draws: another load with every seed
+    #[arg(long, conflicts_with_all = ["surge", "users", "webstone", "pages"])]
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub shuffle: bool,
     /// Chooses Poisson times, and times within the whole seconds of a log
     #[arg(long, default_value_t = 1)]
     #[serde(default = "one")]
@@ -134,6 +138,10 @@ impl Load {
         self.check_pages()?;
         if (self.surge.is_some() || self.users.is_some()) && self.trace.is_some() {
             return Err("surge and users make their own requests: leave trace out".into());
+        }
+        let draws = self.surge.is_some() || self.users.is_some() || self.webstone.is_some() || self.pages;
+        if self.shuffle && draws {
+            return Err("shuffle is of a trace: surge, users, webstone and pages draw their requests anyhow".into());
         }
         if self.session.is_some() && self.per_connection != 1 {
             return Err("a session says itself how many requests a connection has: leave per_connection out".into());

@@ -24,11 +24,14 @@ pub use customer::{Customer, CustomerAt, check_customers};
 pub use file::{ExperimentFile, Overrides, Point};
 pub use keys::{Session, Surge, check_rho, check_seconds};
 use keys::{burst, output_bytes, packets, segments};
-pub(crate) use keys::{check_name, duration, maybe_rate, rate};
+pub(crate) use keys::{check_name, duration, maybe_rate, rate, rho};
 pub use load::Load;
 
 use crate::client_group::check_groups;
-use crate::{ClientGroup, LabError, Limits, Neighbour, Qdisc, RateChange, RunSpec, Wan, line, neighbour};
+use crate::{
+    ClientGroup, LabError, Limits, Neighbour, Qdisc, RateChange, RateModel, RunSpec, Told, TwinSpec, Wan, line,
+    neighbour, twin,
+};
 
 /// What an experiment file says of one point, with its defaults filled in.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -39,9 +42,8 @@ pub struct Experiment {
     /// Rate of the bottleneck on the server's egress.
     #[serde(deserialize_with = "rate")]
     pub link: Rate,
-    /// The rate that Weir is told of the uplink, where that is not the link's.
-    #[serde(default, deserialize_with = "maybe_rate")]
-    pub told: Option<Rate>,
+    /// What Weir is told of the uplink in runs that do not say, where that is not the link's rate.
+    pub told: Option<Told>,
     /// What is asked for; in a file its keys stand among these.
     pub load: Load,
     /// What the kernel and the server allow: queues, timeouts, workers.
@@ -89,9 +91,13 @@ pub struct Experiment {
     /// How the line's rate changes while the load goes on, in order of time.
     #[serde(default, rename = "rate_change")]
     pub rate_changes: Vec<RateChange>,
+    /// Instead of `rate_changes`: a line whose rate never rests.
+    pub rate_model: Option<RateModel>,
     /// Hosts behind the same router that send to the clients.
     #[serde(default, rename = "neighbour")]
     pub neighbours: Vec<Neighbour>,
+    /// A second server on the same line, with a load of its own.
+    pub twin: Option<TwinSpec>,
     /// At least one, names distinct.
     #[serde(rename = "run")]
     runs: Vec<Spanned<RunSpec>>,
@@ -146,6 +152,11 @@ impl Experiment {
         run.qdisc_wanted().unwrap_or(self.qdisc)
     }
 
+    /// What Weir is told of the uplink in this run.
+    pub(crate) fn told_to(&self, run: &RunSpec) -> Told {
+        run.told.as_ref().or(self.told.as_ref()).cloned().unwrap_or_else(|| Told::rate(self.link))
+    }
+
     /// Keeps only the runs named; the error says which name is unknown and which there are.
     pub fn keep_only(&mut self, names: &[String]) -> Result<(), String> {
         let known: Vec<&str> = self.runs().map(|run| run.name.as_str()).collect();
@@ -183,7 +194,8 @@ impl Experiment {
         self.limits.check(self).map_err(|reason| (0, reason))?;
         self.check_clients()?;
         self.check_runs()?;
-        line::check(self).and_then(|()| neighbour::check(self)).map_err(|reason| (0, reason))
+        let checks = [line::check, neighbour::check, twin::check];
+        checks.into_iter().try_for_each(|check| check(self)).map_err(|reason| (0, reason))
     }
 
     fn check_clients(&self) -> Result<(), (usize, String)> {

@@ -163,8 +163,8 @@ fn a_load_is_the_same_in_a_file_and_as_flags_and_as_it_is_handed_on() {
     for (file, flags) in [
         ("rho = 0.8", ""),
         (
-            "rho = 0.9016994374947451\nrepeat = true\nper_connection = 3",
-            "--rho 0.9016994374947451 --repeat --per-connection 3",
+            "rho = 0.9016994374947451\nrepeat = true\nshuffle = true\nper_connection = 3",
+            "--rho 0.9016994374947451 --repeat --shuffle --per-connection 3",
         ),
         ("profile = \"W1\"\nsurge = \"000\"", "--profile W1 --surge=000"),
         ("users = 300\nsurge = \"1998\"", "--users 300 --surge=1998"),
@@ -196,6 +196,9 @@ fn a_wrong_flag_of_a_load_is_named_with_what_would_be_right() {
 
 #[test]
 fn a_load_that_ends_is_repeated_where_that_is_wanted() {
+    assert!(load("rho = 0.8\nshuffle = true").shuffle && !load("rho = 0.8").shuffle);
+    let said = parse("users = 9\nshuffle = true").unwrap_err();
+    assert!(said.contains("shuffle is of a trace: surge, users, webstone and pages draw"), "{said}");
     assert!(load("rho = 0.8\nrepeat = true").repeat && !load("rho = 0.8").repeat);
 }
 

@@ -6,8 +6,8 @@ use toml::de::{DeTable, DeValue};
 use super::keys::check_name;
 use super::layers::set;
 
-/// More points than this are a mistake: the largest figure has 24.
-const POINTS_MAX: usize = 200;
+/// More points than this are a mistake: the largest figure has 24, the grid of lines 300.
+const POINTS_MAX: usize = 400;
 
 /// What is wrong, and at which offset.
 type Wrong = (usize, String);

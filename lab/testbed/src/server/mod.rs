@@ -36,6 +36,8 @@ pub struct Endpoint<'a> {
     pub address: SocketAddr,
 }
 
+/// What the server of a run says, in the run's folder.
+pub(crate) const SERVER_LOG: &str = "server.log";
 /// Of `weir serve`, whose certificate signs itself.
 pub(crate) const TLS_FLAG: &str = "--tls-dev";
 
@@ -56,7 +58,7 @@ pub fn start_server(
     probe: &str,
     interrupt: &Interrupt,
 ) -> Result<Program, LabError> {
-    let mut program = Program::start(endpoint.server, spec.server.program(), command, &folder.join("server.log"))?;
+    let mut program = Program::start(endpoint.server, spec.server.program(), command, &folder.join(SERVER_LOG))?;
     let (began, is_plain) = (Instant::now(), !spec.speaks_tls() && spec.h2.is_none());
     loop {
         interrupt.check()?;
@@ -161,7 +163,7 @@ fn filled(
         Ok(match name {
             "address" => address.to_string(),
             "site" => absolute(site)?,
-            "link" => experiment.told.unwrap_or(experiment.link).to_string(),
+            "link" => experiment.told_to(spec).to_string(),
             "policy" => spec.policy.to_string(),
             "drain" => spec.drain.clone(),
             "records" => records_file(folder)?,
@@ -184,7 +186,7 @@ fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, si
     flag("policy", spec.policy.to_string());
     flag("shaping", spec.drain.clone());
     if spec.drain != "off" {
-        flag("uplink", experiment.told.unwrap_or(experiment.link).to_string());
+        flag("uplink", experiment.told_to(spec).to_string());
     }
     if !spec.flags.iter().any(|flag| flag.starts_with("--client-connections")) {
         // A load is of many clients, however few addresses it comes from, and the other servers have no such limit.
@@ -249,11 +251,13 @@ mod tests {
     #[test]
     fn weir_may_be_told_another_rate_than_the_link_s() {
         let mut experiment = experiment();
-        experiment.told = "10.5mbit".parse().ok();
-        let spec = experiment.runs().nth(1).unwrap();
-        let address = "198.18.0.1:8080".parse().unwrap();
-        let command = weir_command(&experiment, spec, address, Path::new("www"), Path::new("weir")).join(" ");
-        assert!(command.contains("--uplink 10.5mbit"), "{command}");
+        for told in ["10.5mbit", "auto", "5mbit..20mbit"] {
+            experiment.told = told.parse().ok();
+            let spec = experiment.runs().nth(1).unwrap();
+            let address = "198.18.0.1:8080".parse().unwrap();
+            let command = weir_command(&experiment, spec, address, Path::new("www"), Path::new("weir")).join(" ");
+            assert!(command.contains(&format!("--uplink {told} ")), "{command}");
+        }
     }
 
     #[test]

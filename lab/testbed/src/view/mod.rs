@@ -28,6 +28,7 @@
 //! | `server_cpu_us_total` | CPU time of all processes on the server's side |
 //! | `server_waited_us_total` | time in which one of them was ready and had no processor |
 //! | `machine_busy_us_total`, `machine_nice_us_total`, `machine_idle_us_total` | of all processors: at ordinary or better priority, at lower, idle |
+//! | `server_log_bytes_total`, `twin_log_bytes_total` | how long the server's log was, and its twin's: when it said what |
 //! | `sample_cost_us` | CPU time that this row took to make |
 //!
 //! A cell is empty where the kernel does not tell: no queue on loopback, no version 2 of control groups.
@@ -48,6 +49,10 @@ use counters::{Machine, Protocol};
 
 pub(crate) use processors::shares;
 pub(crate) use sampler::{Sampler, Taken};
+
+/// Say when the server said what, and its twin.
+pub(crate) const LOG_COLUMN: &str = "server_log_bytes_total";
+pub(crate) const TWIN_LOG_COLUMN: &str = "twin_log_bytes_total";
 
 /// A name and what it counted.
 type Cell = (Cow<'static, str>, Option<u64>);
@@ -71,11 +76,13 @@ pub(crate) struct View {
     /// Of the server's processes.
     cgroup: Option<PathBuf>,
     machine: Machine,
+    /// Of servers, each with its column.
+    logs: Vec<(&'static str, PathBuf)>,
 }
 
 impl View {
-    /// Of the server on this port of the link, or of loopback.
-    pub(crate) fn open(link: Option<&Link>, port: u16) -> io::Result<View> {
+    /// Of the server on this port of the link, or of loopback, and of logs.
+    pub(crate) fn open(link: Option<&Link>, port: u16, logs: Vec<(&'static str, PathBuf)>) -> io::Result<View> {
         let server = link.map_or(Place::Here, Link::server);
         let (connections, protocol) = server.enter(|| {
             let connections = ConnectionWatch::open(port).map_err(io::Error::other)?;
@@ -91,6 +98,7 @@ impl View {
             queues: queues.transpose()?,
             cgroup: server.cgroup().map(PathBuf::from),
             machine: Machine::open()?,
+            logs,
         })
     }
 
@@ -110,6 +118,8 @@ impl View {
         row.push(("server_cpu_us_total".into(), micros(cgroup::used)));
         row.push(("server_waited_us_total".into(), micros(cgroup::waited)));
         self.machine.read(&mut row);
+        let length = |log: &PathBuf| std::fs::metadata(log).ok().map(|file| file.len());
+        row.extend(self.logs.iter().map(|(column, log)| ((*column).into(), length(log))));
         row
     }
 }

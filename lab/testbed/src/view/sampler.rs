@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn takes_rows_of_loopback_until_finished() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let view = View::open(None, listener.local_addr().unwrap().port()).unwrap();
+        let view = View::open(None, listener.local_addr().unwrap().port(), vec![]).unwrap();
         let sampler = Sampler::start(view).unwrap();
         std::thread::sleep(2 * EVERY);
         let samples = sampler.finish().since(0);

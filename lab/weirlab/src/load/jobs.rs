@@ -59,10 +59,11 @@ pub(crate) fn schedule(wanted: &Load, demand: &Demand, link: Rate) -> Result<Sch
 
 /// The trace asked for, or the one this program carries.
 pub(crate) fn trace(load: &Load) -> Result<Trace, Failure> {
-    match &load.trace {
-        Some(path) => crate::trace::read_for_schedule(path, load.seed),
-        None => Ok(crate::trace::shipped(load.seed)),
-    }
+    let trace = match &load.trace {
+        Some(path) => crate::trace::read_for_schedule(path, load.seed)?,
+        None => crate::trace::shipped(load.seed),
+    };
+    Ok(if load.shuffle { workload::shuffled(&trace, load.seed) } else { trace })
 }
 
 /// Which of SURGE's servers: 000's open variant, and 002's for users, where nothing is said.

@@ -16,6 +16,7 @@ use folders::MANIFEST;
 
 mod book;
 mod folders;
+mod line;
 mod repeats;
 
 /// What is kept of runs in git.
@@ -54,6 +55,11 @@ pub struct Args {
     /// beat their wire time and seeds without the other run are left out and counted. Goes with --json, --md and --title
     #[arg(long, value_name = "RUN", conflicts_with_all = ["svg", "records", "out", "csv", "simulated"])]
     over: Option<String>,
+    /// Print one table of runs on lines whose rate is to be found, over this run, mostly told-right: their times, also of the half with the
+    /// smallest bodies, how much of the line they used, and when the rate was found; seeds as with --over. Goes with --json, and
+    /// with --csv: the table, and of every run what left the bottleneck in each second, what could, and what the server said
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["svg", "records", "out", "md", "simulated", "over"])]
+    line: Option<String>,
     /// What the page or the Markdown is called
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
@@ -71,6 +77,9 @@ pub fn main(args: Args) -> Result<(), Failure> {
             markdown: args.md.as_deref(),
             title: args.title.as_deref(),
         });
+    }
+    if let Some(over) = &args.line {
+        return line::write(&line::Wanted { folders: &args.folders, over, json: args.json, csv: args.csv.as_deref() });
     }
     let is_book = args.out.is_some() || args.md.is_some() || args.csv.is_some();
     if is_book {
@@ -107,7 +116,7 @@ fn kept(folders: &[PathBuf]) -> Result<Option<PathBuf>, Failure> {
 fn print_kept(file: &Path, args: &Args) -> Result<(), Failure> {
     let needs_records =
         [&args.svg, &args.records, &args.out, &args.md, &args.csv].iter().any(|wanted| wanted.is_some());
-    if needs_records || args.over.is_some() {
+    if needs_records || args.over.is_some() || args.line.is_some() {
         return Err(failed(
             file,
             "only this summary was kept, and no records to draw, to compare or to write: run the experiment again",

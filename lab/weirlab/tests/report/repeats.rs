@@ -104,3 +104,27 @@ fn mistakes_are_named() {
     assert_eq!(of(&["--over", "hers"]), "weirlab: --over: there is no run `hers`; the runs are ours, theirs\n");
     assert!(of(&["--over", "ours", "--csv", "x"]).contains("--csv"));
 }
+
+/// `--line`: the same seeds, with when the rate was found and each second of a run.
+#[test]
+fn lines_are_compared_over_seeds_and_second_by_second() {
+    let folder = experiment("line");
+    let found = folder.path().join("e/rho-0.5_seed-1/ours/uplink.csv");
+    fs::write(found, "at_s,text\n0.7,\"uplink: found 9.7 Mbit/s\"\n").unwrap();
+    let csv = folder.path().join("csv");
+    let flags = ["--line", "ours", "--csv"].map(Path::new);
+    let output = report(&[folder.path(), flags[0], flags[1], flags[2], &csv]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    assert_eq!(words(&table, 0)[..3], ["e", "rho-0.5", "ours"], "{table}");
+    assert_eq!(words(&table, 0).iter().rev().take(2).collect::<Vec<_>>(), [&"(1/3)", &"0.700"], "{table}");
+    assert_eq!(words(&table, 1)[..4], ["e", "rho-0.5", "theirs", "3"], "{table}");
+    assert!(words(&table, 1).windows(2).any(|pair| pair == ["3.00", "3.00-3.00"]), "{table}");
+    let seconds = fs::read_to_string(csv.join("e_rho-0.5_seed-1_ours_seed-1.csv")).unwrap();
+    assert_eq!(seconds.lines().nth(1), Some("0,0,10000000,,,,9700000,uplink: found 9.7 Mbit/s"), "{seconds}");
+    assert!(csv.join("lines.csv").is_file());
+    let output = report(&[folder.path(), flags[0], "nobody".as_ref()]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(said.contains("--line: there is no run `nobody`; the runs are ours, theirs"), "{said}");
+}

@@ -3,6 +3,7 @@
 mod bench;
 #[path = "../common/mod.rs"]
 mod common;
+mod lines;
 mod points;
 mod protocols;
 mod trouble;

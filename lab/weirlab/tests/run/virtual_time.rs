@@ -56,14 +56,14 @@ drain = "off"
 "#;
 
 /// A bench whose machines have their folders in one of its own.
-struct VirtualBench {
-    bench: Bench,
+pub(crate) struct VirtualBench {
+    pub(crate) bench: Bench,
     kernel: PathBuf,
     weirlab: PathBuf,
 }
 
 impl VirtualBench {
-    fn new(name: &str, experiment: &str) -> Option<VirtualBench> {
+    pub(crate) fn new(name: &str, experiment: &str) -> Option<VirtualBench> {
         let kernel = kernel()?;
         let bench = Bench::new(&format!("virtual-{name}"), experiment);
         let machines = bench.folder.join("machines");
@@ -91,19 +91,19 @@ impl VirtualBench {
         command
     }
 
-    fn run(&self, args: &[&str]) -> Output {
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.command(args).output().unwrap()
     }
 
     /// No folder of a machine, and no kernel with the folder among its words.
-    fn assert_nothing_left(&self) {
+    pub(crate) fn assert_nothing_left(&self) {
         let folders: Vec<_> = fs::read_dir(self.machines()).unwrap().flatten().map(|entry| entry.path()).collect();
         assert_eq!((folders, processes_in(&self.machines())), (vec![], vec![]));
     }
 }
 
 /// Whether there is a `weir` to serve with beside the program that is tested.
-fn has_weir() -> bool {
+pub(crate) fn has_weir() -> bool {
     if Path::new(env!("CARGO_BIN_EXE_weirlab")).with_file_name("weir").is_file() {
         return true;
     }

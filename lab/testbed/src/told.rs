@@ -1,0 +1,111 @@
+//! What Weir is told of its uplink: `told` of an experiment or of a run, handed on as `weir serve --uplink` as it stands.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use units::Rate;
+
+/// A word for `--uplink`: `auto`, `off`, a rate, or two rates with `..` between them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told(String);
+
+impl Told {
+    /// The rate alone.
+    pub(crate) fn rate(rate: Rate) -> Told {
+        Told(rate.to_string())
+    }
+}
+
+impl FromStr for Told {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Told, String> {
+        let wrong = |reason: &str| {
+            Err(format!(
+                "told: `{text}` {reason}: write auto, off, a rate such as 10mbit, or two such as 5mbit..20mbit"
+            ))
+        };
+        if matches!(text, "auto" | "off") {
+            return Ok(Told(text.into()));
+        }
+        let is_known = match text.split_once("..") {
+            Some((least, most)) => match (least.parse::<Rate>(), most.parse::<Rate>()) {
+                (Ok(least), Ok(most)) if least > most => return wrong("has the greater rate first"),
+                (least, most) => least.is_ok() && most.is_ok(),
+            },
+            None => text.parse::<Rate>().is_ok(),
+        };
+        if is_known { Ok(Told(text.into())) } else { wrong("is nothing to tell of an uplink") }
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Told {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Told, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Experiment;
+    use std::path::Path;
+
+    fn parse(top: &str, run: &str) -> Result<Experiment, String> {
+        let text = format!(
+            "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n{top}\n[[run]]\nname = \"a\"\n{run}\n"
+        );
+        Experiment::parse(&text, Path::new("x.toml")).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn what_may_be_told_stays_as_it_is_written() {
+        for text in ["auto", "off", "10mbit", "10.5Mbit", "5mbit..20mbit", "5mbit..5mbit"] {
+            assert_eq!(text.parse::<Told>().map(|told| told.to_string()), Ok(text.into()));
+        }
+    }
+
+    #[test]
+    fn anything_else_is_an_error_that_names_what_may_be() {
+        for text in ["", "Auto", "fast", "..", "5mbit..", "..5mbit", "5mbit..fast", "0mbit", "1mbit..2mbit..3mbit"] {
+            let said = text.parse::<Told>().unwrap_err();
+            let want =
+                "is nothing to tell of an uplink: write auto, off, a rate such as 10mbit, or two such as 5mbit..20mbit";
+            assert_eq!(said, format!("told: `{text}` {want}"));
+        }
+        let said = "20mbit..5mbit".parse::<Told>().unwrap_err();
+        assert!(said.starts_with("told: `20mbit..5mbit` has the greater rate first: write auto"), "{said}");
+        let said = parse("told = \"on\"", "server = \"weir\"").unwrap_err();
+        assert!(said.starts_with("x.toml:5: told: `on` is nothing to tell"), "{said}");
+    }
+
+    #[test]
+    fn a_run_is_told_its_own_else_the_experiment_s_else_the_link() {
+        let told = |top: &str, run: &str| {
+            let experiment = parse(top, &format!("server = \"weir\"\ndrain = \"paced\"\n{run}")).unwrap();
+            experiment.told_to(experiment.runs().next().unwrap()).to_string()
+        };
+        assert_eq!(told("", ""), "10mbit");
+        assert_eq!(told("told = \"7mbit\"", ""), "7mbit");
+        assert_eq!(told("told = \"7mbit\"", "told = \"auto\""), "auto");
+    }
+
+    #[test]
+    fn a_run_that_listens_to_nobody_cannot_be_told() {
+        for (run, says) in [
+            ("server = \"nginx\"\ntold = \"auto\"", "run `a`: told is of weir alone: leave it out of nginx"),
+            ("server = \"weir\"\ntold = \"auto\"", "run `a`: told to a run with drain `off`, which paces nothing"),
+        ] {
+            let said = parse("", run).unwrap_err();
+            assert!(said.contains(says), "{said}");
+        }
+    }
+}

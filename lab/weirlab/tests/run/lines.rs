@@ -1,0 +1,82 @@
+//! Lines whose rate changes, is shared or has to be found, in virtual time: what such runs leave beside their records.
+
+use std::fs;
+
+use record::Run;
+
+use crate::bench::stderr;
+use crate::virtual_time::{VirtualBench, has_weir};
+
+/// 4 Mbit/s asked for too much, behind a router: a shaper that begins at twice the rate makes the router's queue.
+const LINE: &str = r#"question = "what is left of a line"
+link = "4mbit"
+rho = 1.3
+seconds = 4
+network = "router"
+gso_max_segs = 1
+congestion_control = "cubic"
+grace = "1s"
+[[client]]
+name = "far"
+rtt = "30ms"
+"#;
+
+const AUTORATE: &str = r#"[[run]]
+name = "shaped"
+server = "nginx"
+autorate = { least = "1mbit", base = "8mbit", most = "20mbit" }
+"#;
+
+const TWIN: &str = r#"[twin]
+rho = 0.6
+[rate_model]
+kind = "lte"
+[[run]]
+name = "both"
+server = "weir"
+policy = "srpt"
+drain = "paced"
+told = "3mbit"
+"#;
+
+fn run(name: &str, more: &str) -> Option<(VirtualBench, Run)> {
+    let bench = VirtualBench::new(name, &format!("{LINE}{more}"))?;
+    if !has_weir() {
+        return None;
+    }
+    let output = bench.run(&[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let folder = fs::read_dir(bench.bench.out()).unwrap().flatten().find(|entry| entry.path().is_dir()).unwrap();
+    let run = Run::read(&folder.path()).unwrap();
+    Some((bench, run))
+}
+
+#[test]
+fn a_shaper_that_is_too_fast_is_slowed_down_by_delay() {
+    let Some((bench, _)) = run("autorate", AUTORATE) else { return };
+    let said = fs::read_to_string(bench.bench.out().join("shaped/uplink.csv")).unwrap();
+    let rates =
+        said.lines().skip(1).filter_map(|line| line.rsplit(": ").next()?.split(' ').next()?.parse::<f64>().ok());
+    let rates: Vec<f64> = rates.collect();
+    assert_eq!(rates.len() + 1, said.lines().count(), "{said}");
+    assert!(rates.iter().all(|mbit| (1.0..=20.0).contains(mbit)), "{said}");
+    assert!(rates.last().is_some_and(|mbit| *mbit < 6.0), "the router's queue was not seen: {said}");
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn a_twin_has_its_part_of_a_line_that_never_rests() {
+    let Some((bench, run)) = run("twin", TWIN) else { return };
+    let environment = &run.manifest.environment;
+    let figure = |name: &str| environment[name].parse::<f64>().unwrap();
+    assert_eq!(environment["told"], "3mbit");
+    assert!((0.05..0.95).contains(&figure("neighbour_twin_share")), "{environment:?}");
+    assert!(figure("neighbour_twin_mean_ms") > 30.0, "sooner than a round trip");
+    let out = bench.bench.out().join("both");
+    let rates = fs::read_to_string(out.join("line.csv")).unwrap();
+    assert_eq!(rates.lines().count(), 2 + 40, "a rate every 100 ms for 4 s: {rates}");
+    for kept in ["twin-records.parquet", "twin-server.log"] {
+        assert!(out.join(kept).is_file(), "{kept}");
+    }
+    bench.assert_nothing_left();
+}
