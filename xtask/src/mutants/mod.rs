@@ -40,9 +40,9 @@ const TARGETS: [Target; 3] = [
             "policy::cuts::tests::more_bands_cost_no_more",
             "policy::learner::tests::cuts_converge_to_the_best_and_stay",
             "policy::learner::tests::cuts_follow_when_sizes_change",
-            "feedback::tests::a_rate_told_right_or_too_low_is_left_alone",
-            "feedback::tests::bad_paths_alone_cost_little",
-            "feedback::tests::the_pace_keeps_its_bounds",
+            "line::tests::a_rate_told_right_or_too_low_is_left_alone",
+            "line::tests::bad_paths_alone_cost_little",
+            "line::tests::the_pace_keeps_its_bounds",
         ],
     },
     Target {

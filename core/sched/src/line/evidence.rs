@@ -82,10 +82,6 @@ impl Evidence {
         losses.sum::<u64>() - if self.voters.len() > 1 { most } else { 0 }
     }
 
-    pub fn lost_bytes(&self) -> u64 {
-        self.voters.iter().map(|voter| voter.lost_bytes).sum()
-    }
-
     /// Round trips seen.
     pub fn samples(&self) -> u32 {
         self.samples
@@ -149,7 +145,7 @@ mod tests {
         evidence.on_lost(1, 100);
         assert_eq!(evidence.lost_by_all_bytes(), 100);
         evidence.on_lost(2, 3);
-        assert_eq!((evidence.lost_by_all_bytes(), evidence.lost_bytes()), (3, 103));
+        assert_eq!(evidence.lost_by_all_bytes(), 3);
     }
 
     #[test]

@@ -7,6 +7,8 @@ mod history;
 mod look;
 mod notice;
 mod rise;
+#[cfg(test)]
+mod tests;
 
 use units::{Nanos, Rate, wire};
 
@@ -141,6 +143,8 @@ struct Measure {
 struct Trial {
     pace_before: Option<u64>,
     signal: Signal,
+    /// All arrived before: what is lost is lost on the way to each client.
+    arrived: bool,
     cuts: u32,
 }
 
@@ -259,6 +263,12 @@ impl Estimator {
         self.measured(self.history.filled(BUSY_PERMILLE))
     }
 
+    /// Whether all that is sent at full pace arrives.
+    fn arrives(&self) -> bool {
+        let run = self.history.filled(BUSY_PERMILLE);
+        run.is_enough() && run.arrived_permille() >= ARRIVES_PERMILLE
+    }
+
     /// The rate of a run in which the line was full; if there is none, the most that arrived, which may be less.
     fn measured(&self, run: Run) -> Option<Measure> {
         if run.is_enough() {
@@ -267,9 +277,14 @@ impl Estimator {
         self.history.most().map(|line| Measure { line, is_full: false })
     }
 
+    /// Whether the pace is none, or so much above all that ever arrived that it limits nothing.
+    fn is_open(&self) -> bool {
+        self.pace.is_none_or(|pace| pace / 2 > self.history.peak())
+    }
+
     /// What arrives where no more of a pace does, or no more than before of a backlog that meets a queue or losses.
     fn plateau(&self) -> Option<(Signal, Measure)> {
-        if self.pace.is_some() {
+        if !self.is_open() {
             let run = self.history.filled(BUSY_PERMILLE);
             let permille = run.arrived_permille();
             let is_long = run.is_enough() && run.lasted >= PLATEAU_FOR;
@@ -301,11 +316,7 @@ impl Estimator {
     fn verify(&mut self, now: Nanos, charged: u64, trial: Trial, lost: Option<Lost>) -> Option<Change> {
         let is_gone = match trial.signal {
             Signal::Delay(before) => self.evidence.delay()?.delay <= self.threshold().max(Nanos(before.0 / 2)),
-            Signal::Loss(before) => {
-                let run = self.history.filled(BUSY_PERMILLE);
-                let arrives = run.is_enough() && run.arrived_permille() >= ARRIVES_PERMILLE;
-                arrives || lost?.permille <= before / 4
-            }
+            Signal::Loss(before) => !trial.arrived && self.arrives() || lost?.permille <= before / 4,
             Signal::Plateau(_) => true,
         };
         if is_gone {
@@ -335,14 +346,16 @@ impl Estimator {
 
     fn cut(&mut self, now: Nanos, charged: u64, signal: Signal, measure: Option<Measure>) -> Change {
         let pace = self.pace.unwrap_or(u64::MAX);
-        let before = pace.min(self.history.peak().max(FLOOR));
+        let peak = self.history.peak();
+        let before = if peak == 0 || self.pace.is_some() { pace } else { peak };
         let again = if self.trial.is_some() { UNKNOWN_PERMILLE } else { 990 };
         let unknown = Measure { line: before / 1000 * UNKNOWN_PERMILLE, is_full: false };
         let Measure { line, is_full } = measure.unwrap_or(unknown);
         let line = line.min(pace / 1000 * again).max(self.floor());
-        let Trial { pace_before, signal: first, cuts } =
-            self.trial.unwrap_or(Trial { pace_before: self.pace, signal, cuts: 0 });
-        self.trial = Some(Trial { pace_before, signal: first, cuts: cuts + 1 });
+        let first = Trial { pace_before: self.pace, signal, arrived: self.arrives(), cuts: 0 };
+        let trial = self.trial.unwrap_or(first);
+        let cuts = trial.cuts + 1;
+        self.trial = Some(Trial { cuts, ..trial });
         let was_over = self.pace.is_some_and(|pace| pace >= line / 10 * 11);
         let line = self.rise.on_cut(line, is_full, was_over);
         let then = line / 1000 * MARGIN_PERMILLE;
@@ -351,7 +364,7 @@ impl Estimator {
         let drain_for = Nanos(2 * self.queue_now(now, line).0);
         let drain_for = if let Signal::Loss(_) = signal { drain_for.max(DRAIN_UNSEEN) } else { drain_for };
         self.phase = Phase::Draining { until: now + drain_for.min(DRAIN_MAX), then };
-        self.change(now, charged, Some(line >> (cuts + 1)), notice)
+        self.change(now, charged, Some(line >> cuts), notice)
     }
 
     /// How long the line needs for its queue: as seen, and what was added since.
@@ -365,7 +378,7 @@ impl Estimator {
     /// What the line carried while a queue was there.
     fn carried(&self) -> Option<Measure> {
         let run = self.queued();
-        if self.pace.is_some() && !run.is_enough() { None } else { self.measured(run) }
+        if self.is_open() || run.is_enough() { self.measured(run) } else { None }
     }
 
     /// The time with a queue until now.
@@ -397,7 +410,8 @@ impl Estimator {
         }
         // Beyond what was seen to arrive no pace is safe for long.
         let next = pace.saturating_add((pace / 1000 * permille).max(1)).min(most);
-        let next = if self.rise.is_growing() { next } else { next.min(self.history.rate(&run) / 1000 * BEYOND_PERMILLE) };
+        let next =
+            if self.rise.is_growing() { next } else { next.min(self.history.rate(&run) / 1000 * BEYOND_PERMILLE) };
         if next <= pace {
             return None;
         }

@@ -82,13 +82,13 @@ mod tests {
 
     /// In steps of 100 ms; gives when it rises, in tenths of a second, and by how much.
     fn rises(rise: &mut Rise, seconds: u64) -> Vec<(u64, u64)> {
-        (1..=10 * seconds).filter_map(|at| rise.advance(MS(100)).map(|permille| (at, permille))).collect()
+        (1..=10 * seconds).filter_map(|at| rise.advance(MS(100), true).map(|permille| (at, permille))).collect()
     }
 
     #[test]
     fn it_holds_then_rises_by_larger_and_larger_steps() {
         let mut rise = Rise::new();
-        assert_eq!(rise.on_cut(1_000_000), 1_000_000);
+        assert_eq!(rise.on_cut(1_000_000, true, true), 1_000_000);
         assert_eq!(rises(&mut rise, 4), [(20, 5), (25, 10), (30, 20), (35, 40), (40, 40)]);
     }
 
@@ -96,12 +96,12 @@ mod tests {
     #[test]
     fn the_same_rate_twice_is_held_for_twice_as_long() {
         let mut rise = Rise::new();
-        rise.on_cut(1_000_000);
+        rise.on_cut(1_000_000, true, true);
         for (held, line) in [(40, 1_030_000), (80, 1_037_500), (100, 1_039_375)] {
-            assert_eq!(rise.on_cut(1_040_000), line);
+            assert_eq!(rise.on_cut(1_040_000, true, true), line);
             assert_eq!(rises(&mut rise, 10)[0], (held, 5));
         }
-        assert_eq!(rise.on_cut(1_200_000), 1_200_000);
+        assert_eq!(rise.on_cut(1_200_000, true, true), 1_200_000);
         assert_eq!(rises(&mut rise, 3)[0], (20, 5));
     }
 
@@ -111,8 +111,20 @@ mod tests {
             [(1_050_000, 1_037_500), (1_050_001, 1_050_001), (950_000, 962_500), (949_999, 949_999)]
         {
             let mut rise = Rise::new();
-            rise.on_cut(1_000_000);
-            assert_eq!(rise.on_cut(line), taken_for);
+            rise.on_cut(1_000_000, true, true);
+            assert_eq!(rise.on_cut(line, true, true), taken_for);
         }
+    }
+
+    /// What was carried before the line was full is the least that it carries; found again from above, it is the line's.
+    #[test]
+    fn a_rate_found_before_the_line_was_full_grows_until_it_is() {
+        let mut rise = Rise::new();
+        rise.on_cut(1_000_000, false, false);
+        assert_eq!((rise.advance(MS(100), false), rise.advance(MS(100), true)), (None, Some(GROWTH_PERMILLE)));
+        rise.on_cut(1_010_000, false, false);
+        assert!(rise.is_growing());
+        rise.on_cut(1_010_000, false, true);
+        assert!(!rise.is_growing());
     }
 }

@@ -1,0 +1,418 @@
+//! Against a simulated line: a FIFO with a rate that may change, a room that may be nothing, and others' bytes in it.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const STEP: Nanos = Nanos::from_millis(1);
+const MBIT: f64 = 1e6;
+const ROOM_PACKETS: f64 = 8.0;
+
+/// A client: its path, and how its round trips vary by themselves.
+#[derive(Debug, Clone, Copy)]
+struct Path {
+    rtt_ms: f64,
+    jitter_ms: f64,
+    /// Queue of its own, behind a slow link, while we send.
+    own_queue_ms: f64,
+    loss: f64,
+}
+
+const LAN: Path = Path { rtt_ms: 1.0, jitter_ms: 0.2, own_queue_ms: 0.0, loss: 0.0 };
+
+/// What others have in the same FIFO.
+#[derive(Debug, Clone, Copy)]
+enum Others {
+    None,
+    Steady {
+        bits_per_s: f64,
+    },
+    /// Fills whatever room there is, like a bulk transfer.
+    Elastic,
+}
+
+/// What is known to the server of one client.
+#[derive(Debug, Default)]
+struct Known {
+    sent_bits: f64,
+    /// By the millisecond in which it is acknowledged.
+    on_its_way: VecDeque<(u64, f64)>,
+    /// The smoothed round trip, and when it was that.
+    smoothed: Option<(u64, f64)>,
+}
+
+struct World {
+    line: Box<dyn Fn(f64) -> f64>,
+    room_ms: f64,
+    others: Others,
+    /// Of the pace, how much is asked for at an instant.
+    demand: Box<dyn Fn(f64) -> f64>,
+    /// Of the line, what sockets take that nobody paces.
+    unpaced: f64,
+    clients: Vec<Path>,
+    known: Vec<Known>,
+    estimator: Estimator,
+    notices: Vec<(f64, Notice)>,
+    state: u64,
+}
+
+/// Bits in the FIFO.
+#[derive(Debug, Default)]
+struct Queue {
+    ours: f64,
+    foreign: f64,
+    /// Of ours, dropped and not yet found out.
+    lost: f64,
+}
+
+impl Queue {
+    /// First come, first served: both leave, or find no room, in proportion to what is there. Gives ours that left.
+    fn pass(&mut self, line: f64, room: f64) -> f64 {
+        let total = self.ours + self.foreign;
+        let out = total.min(line);
+        let share = if total > 0.0 { self.ours / total } else { 0.0 };
+        let over = (total - out - room).max(0.0);
+        self.lost += over * share;
+        self.ours -= (out + over) * share;
+        self.foreign -= (out + over) * (1.0 - share);
+        out * share
+    }
+}
+
+/// What came out of a span of simulated time.
+#[derive(Debug, Default)]
+struct Outcome {
+    delivered_bits: f64,
+    /// By millisecond; a pace of 0 where there was none.
+    delays_ms: Vec<f64>,
+    rates: Vec<f64>,
+}
+
+impl Outcome {
+    fn median_delay_ms(&self) -> f64 {
+        let mut sorted = self.delays_ms.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted[sorted.len() / 2]
+    }
+
+    fn mean_rate(&self) -> f64 {
+        self.rates.iter().sum::<f64>() / self.rates.len() as f64
+    }
+}
+
+impl World {
+    fn of(bounds: &str, line_mbit: f64) -> World {
+        World {
+            line: Box::new(move |_| line_mbit * MBIT),
+            room_ms: 120.0,
+            others: Others::None,
+            demand: Box::new(|_| 1.0),
+            unpaced: 2.0,
+            clients: vec![LAN; 4],
+            known: vec![],
+            estimator: Estimator::new(bounds.parse().unwrap()),
+            notices: vec![],
+            state: 1,
+        }
+    }
+
+    /// Uniform in 0..1, the same in every run.
+    fn random(&mut self) -> f64 {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.state >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn any_client(&mut self) -> usize {
+        (self.random() * self.clients.len() as f64) as usize
+    }
+
+    /// Runs for so long; what is seen in the first `warm_up` seconds is left out.
+    fn run(&mut self, seconds: f64, warm_up: f64) -> Outcome {
+        self.known = self.clients.iter().map(|_| Known::default()).collect();
+        let mut outcome = Outcome::default();
+        let (mut queue, mut charged) = (Queue::default(), 0.0f64);
+        let mut shared_ms: VecDeque<f64> = VecDeque::new();
+        for ms in 0..(seconds * 1000.0) as u64 {
+            let at = ms as f64 / 1000.0;
+            self.follow(ms, charged);
+            let line = (self.line)(at) / 1000.0;
+            let pace = self.estimator.pace().map(|pace| pace.bits_per_s() as f64);
+            let sent = pace.map_or(self.unpaced * line, |pace| pace / 1000.0) * (self.demand)(at);
+            let room = (self.room_ms * line).max(0.0);
+            // Sockets that nobody paces stop where packets are lost.
+            let sent =
+                if pace.is_none() { sent.min(1.05 * line + room - queue.ours - queue.foreign).max(0.0) } else { sent };
+            if pace.is_none() && (self.demand)(at) < 1.0 {
+                self.estimator.on_idle();
+            }
+            charged += sent / 8.0;
+            queue.ours += sent;
+            queue.foreign += match self.others {
+                Others::None => 0.0,
+                Others::Steady { bits_per_s } => bits_per_s / 1000.0,
+                Others::Elastic => (room * 0.9 - queue.ours - queue.foreign).clamp(0.0, line),
+            };
+            let delivered = queue.pass(line, room);
+            let delay_ms = (queue.ours + queue.foreign) / line;
+            shared_ms.push_front(delay_ms);
+            shared_ms.truncate(2000);
+            let which = self.any_client();
+            let path = self.clients[which];
+            let known = &mut self.known[which];
+            known.sent_bits += sent;
+            known.on_its_way.push_back((ms + path.rtt_ms as u64, delivered));
+            if sent > 0.0 && ms % 5 == 0 {
+                self.sample(ms, charged, &shared_ms, &mut queue.lost);
+            }
+            if at >= warm_up {
+                outcome.delivered_bits += delivered;
+                outcome.delays_ms.push(delay_ms);
+                outcome.rates.push(pace.unwrap_or(0.0));
+            }
+        }
+        outcome
+    }
+
+    fn follow(&mut self, ms: u64, charged: f64) {
+        let now = Nanos(ms * STEP.0);
+        if !self.estimator.is_due(now) {
+            return;
+        }
+        (0..self.clients.len()).for_each(|which| self.look(ms, charged, which, None, 0));
+        if let Some(change) = self.estimator.judge(now, charged as u64) {
+            assert_eq!(change.pace, self.estimator.pace());
+            self.notices.extend(change.notice.map(|notice| (ms as f64 / 1000.0, notice)));
+        }
+    }
+
+    fn look(&mut self, ms: u64, charged: f64, which: usize, rtt: Option<Nanos>, lost_bytes: u64) {
+        let known = &mut self.known[which];
+        let mut delivered_bits = 0.0;
+        while let Some((_, bits)) = known.on_its_way.pop_front_if(|(at, _)| *at <= ms) {
+            delivered_bits += bits;
+        }
+        let sent_bits = std::mem::take(&mut known.sent_bits);
+        let (sent_bytes, delivered_bytes) = ((sent_bits / 8.0) as u64, (delivered_bits / 8.0) as u64);
+        let look = Look { rtt, is_handshake: false, sent_bytes, delivered_bytes, lost_bytes };
+        self.estimator.on_look(Nanos(ms * STEP.0), charged as u64, || which as u64, look);
+    }
+
+    /// One client's round trip: what the queue was when its packet passed, smoothed as TCP does.
+    fn sample(&mut self, ms: u64, charged: f64, shared_ms: &VecDeque<f64>, lost: &mut f64) {
+        let which = self.any_client();
+        let path = self.clients[which];
+        let queue = shared_ms.get(path.rtt_ms as usize).copied().unwrap_or(0.0);
+        let jitter = (self.random() * 2.0 - 1.0) * path.jitter_ms;
+        let rtt = path.rtt_ms + queue + path.own_queue_ms * self.random() + jitter;
+        // An acknowledgement every 2.4 ms, of which each counts an eighth.
+        let before = self.known[which].smoothed;
+        let kept = before.map_or(rtt, |(then, before)| rtt + (before - rtt) * 0.875f64.powf((ms - then) as f64 / 2.4));
+        self.known[which].smoothed = Some((ms, kept));
+        let own_bytes = if self.random() < path.loss * 4.0 { PACKET_BYTES } else { 0 };
+        self.look(ms, charged, which, Some(Nanos((kept * 1e6) as u64)), own_bytes);
+        // Found out one packet at a time, by the clients in turn.
+        while *lost >= PACKET_BYTES as f64 * 8.0 {
+            *lost -= PACKET_BYTES as f64 * 8.0;
+            let victim = self.any_client();
+            self.look(ms, charged, victim, None, PACKET_BYTES);
+        }
+    }
+}
+
+/// From nothing, and told too much: soon next to no queue, and nearly all of the line.
+#[test]
+fn the_line_s_rate_is_found() {
+    for bounds in ["auto", "10.5mbit", "11mbit", "30mbit", "1gbit", "2mbit..40mbit"] {
+        for clients in [1, 2, 30] {
+            let mut world = World::of(bounds, 10.0);
+            world.clients = vec![LAN; clients];
+            let outcome = world.run(60.0, 15.0);
+            let share = outcome.delivered_bits / (45.0 * 10.0 * MBIT);
+            assert!(share >= 0.96, "{bounds} {clients}: {share} {:?}", world.notices);
+            assert!(outcome.median_delay_ms() < 1.5, "{bounds} {clients}: {} ms", outcome.median_delay_ms());
+            assert!(world.notices.len() <= 6, "{bounds} {clients}: {:?}", world.notices);
+        }
+    }
+}
+
+#[test]
+fn it_is_found_within_three_seconds_at_thirty_milliseconds() {
+    let mut world = World::of("auto", 10.0);
+    world.clients = vec![Path { rtt_ms: 30.0, ..LAN }; 4];
+    let outcome = world.run(60.0, 0.0);
+    let Some((at, Notice::Found { .. })) = world.notices.first() else { panic!("{:?}", world.notices) };
+    assert!(*at < 3.0, "{at}");
+    let is_near = |rate: &f64| (9.0 * MBIT..10.5 * MBIT).contains(rate);
+    let near = outcome.rates[10_000..].iter().filter(|rate| is_near(rate)).count();
+    assert!(near > 45_000, "{near} of 50,000 ms near the rate: {:?}", world.notices);
+}
+
+/// A line that is never full has no rate that could be found, and needs none.
+#[test]
+fn a_line_that_is_never_full_stays_unknown() {
+    let mut world = World::of("auto", 10.0);
+    world.unpaced = 0.3;
+    let outcome = world.run(60.0, 0.0);
+    assert!(outcome.rates.iter().all(|rate| *rate == 0.0) && world.notices.is_empty(), "{:?}", world.notices);
+    let status = world.estimator.status(Nanos::from_secs(60));
+    assert_eq!((status.rate, status.limit), (None, Limit::Unknown));
+}
+
+#[test]
+fn a_rate_told_right_or_too_low_is_left_alone() {
+    for told in ["10mbit", "7mbit"] {
+        let mut world = World::of(told, 10.0);
+        let outcome = world.run(120.0, 0.0);
+        let pace = Bounds::told(told.parse().unwrap()).most.unwrap().bits_per_s() as f64;
+        assert!((outcome.mean_rate() - pace).abs() < 1.0 && world.notices.is_empty(), "{:?}", world.notices);
+    }
+}
+
+/// One client's slow link, jitter and losses are its own, whatever the others' paths are.
+#[test]
+fn one_client_s_path_slows_nobody() {
+    let slow = Path { rtt_ms: 30.0, own_queue_ms: 300.0, ..LAN };
+    let jittery = Path { rtt_ms: 80.0, jitter_ms: 60.0, ..LAN };
+    let lossy = Path { rtt_ms: 20.0, loss: 0.05, ..LAN };
+    let far = Path { rtt_ms: 300.0, ..LAN };
+    for clients in [vec![LAN, slow], vec![LAN, jittery, far], vec![far, lossy], vec![slow, jittery, lossy, LAN]] {
+        let mut world = World::of("10mbit", 10.0);
+        world.clients = clients.clone();
+        let outcome = world.run(120.0, 0.0);
+        assert!(outcome.mean_rate() > 0.99 * 9.8 * MBIT, "{clients:?}: {} {:?}", outcome.mean_rate(), world.notices);
+    }
+}
+
+/// Where all paths are bad, a test now and then shows that the pace is not why.
+#[test]
+fn bad_paths_alone_cost_little() {
+    for path in [
+        Path { rtt_ms: 80.0, jitter_ms: 60.0, ..LAN },
+        Path { rtt_ms: 20.0, loss: 0.03, ..LAN },
+        Path { rtt_ms: 30.0, own_queue_ms: 100.0, ..LAN },
+    ] {
+        let mut world = World::of("10mbit", 10.0);
+        world.clients = vec![path; 3];
+        let outcome = world.run(300.0, 0.0);
+        assert!(outcome.mean_rate() > 0.95 * 9.8 * MBIT, "{path:?}: {} {:?}", outcome.mean_rate(), world.notices);
+    }
+}
+
+#[test]
+fn steps_are_followed_both_ways() {
+    for bounds in ["10mbit", "auto"] {
+        let mut world = World::of(bounds, 10.0);
+        world.line = Box::new(|at| if (20.0..60.0).contains(&at) { 4.0 * MBIT } else { 10.0 * MBIT });
+        let outcome = world.run(120.0, 0.0);
+        let mean = |from: usize, to: usize| {
+            outcome.rates[from * 1000..to * 1000].iter().sum::<f64>() / (to - from) as f64 / 1e9
+        };
+        assert!((3.7..4.1).contains(&mean(25, 60)), "{bounds}: {} {:?}", mean(25, 60), world.notices);
+        assert!(mean(90, 120) > 9.4, "{bounds}: {} {:?}", mean(90, 120), world.notices);
+        let delays = &outcome.delays_ms[25_000..60_000];
+        assert!(delays.iter().filter(|delay| **delay > 8.0).count() < delays.len() / 8, "{bounds}");
+    }
+}
+
+#[test]
+fn a_ramp_is_followed() {
+    let mut world = World::of("auto", 10.0);
+    world.line = Box::new(|at| (10.0 - 0.1 * (at - 10.0).clamp(0.0, 60.0)) * MBIT);
+    let outcome = world.run(80.0, 0.0);
+    let delays = &outcome.delays_ms[10_000..70_000];
+    let mean = delays.iter().sum::<f64>() / delays.len() as f64;
+    assert!(mean < 20.0, "{mean} {:?}", world.notices);
+    assert!(outcome.rates[75_000..].iter().all(|rate| *rate < 4.3 * MBIT), "{:?}", world.notices);
+}
+
+#[test]
+fn a_policer_is_found_by_its_losses() {
+    for bounds in ["10.7mbit", "13mbit", "auto"] {
+        let mut world = World::of(bounds, 10.0);
+        world.room_ms = 0.5;
+        let outcome = world.run(120.0, 20.0);
+        let share = outcome.delivered_bits / (100.0 * 10.0 * MBIT);
+        assert!(share > 0.93, "{bounds}: {share} {:?}", world.notices);
+        let mean = outcome.mean_rate() / (10.0 * MBIT);
+        assert!((0.93..1.04).contains(&mean), "{bounds}: {mean} {:?}", world.notices);
+    }
+}
+
+/// A queue that others fill is not ours to empty.
+#[test]
+fn others_in_the_same_queue_do_not_starve_us() {
+    let mut world = World::of("10mbit", 10.0);
+    world.others = Others::Elastic;
+    let outcome = world.run(300.0, 0.0);
+    assert!(outcome.mean_rate() > 0.9 * 9.8 * MBIT, "{} {:?}", outcome.mean_rate(), world.notices);
+    assert!(world.notices.iter().any(|(_, notice)| matches!(notice, Notice::Others { .. })), "{:?}", world.notices);
+}
+
+#[test]
+fn steady_bytes_of_others_are_made_room_for() {
+    let mut world = World::of("auto", 10.0);
+    world.others = Others::Steady { bits_per_s: 3.0 * MBIT };
+    let outcome = world.run(60.0, 10.0);
+    assert!((6.3..7.2).contains(&(outcome.mean_rate() / MBIT)), "{} {:?}", outcome.mean_rate(), world.notices);
+    // No more than the time of what counts as a queue: 4 ms and two packets.
+    assert!(outcome.median_delay_ms() < 7.5, "{} {:?}", outcome.median_delay_ms(), world.notices);
+}
+
+/// Bursts of a second with pauses between: the rate is learned in bursts and kept through pauses.
+#[test]
+fn a_load_with_pauses_learns_too() {
+    let mut world = World::of("auto", 10.0);
+    world.demand = Box::new(|at| if at % 1.5 < 1.0 { 1.0 } else { 0.05 });
+    let outcome = world.run(60.0, 10.0);
+    assert!(!world.notices.is_empty());
+    assert!(outcome.delays_ms.iter().sum::<f64>() / (outcome.delays_ms.len() as f64) < 6.0, "{:?}", world.notices);
+}
+
+/// No acknowledgement from anybody is a pause of the line, or of us: no reason for another pace.
+#[test]
+fn silence_changes_nothing() {
+    let mut world = World::of("auto", 10.0);
+    world.run(30.0, 0.0);
+    let before = world.estimator.pace();
+    assert!(before.is_some());
+    for ms in 30_000..40_000 {
+        let now = Nanos(ms * STEP.0);
+        if world.estimator.is_due(now) {
+            let change = world.estimator.judge(now, 40_000_000 + 1250 * (ms - 30_000));
+            assert!(change.is_none_or(|change| change.pace >= before), "{change:?}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Within its bounds, and no queue for good.
+    #[test]
+    fn the_pace_keeps_its_bounds(
+        told in 1.0..100.0f64,
+        line_part in 0.5..1.5f64,
+        room_ms in 0.5..300.0f64,
+        rtt_ms in 0.5..150.0f64,
+        clients in 1..6usize,
+    ) {
+        // With room for fewer packets the line is a policer; see its test.
+        prop_assume!(room_ms * told * line_part * 1e3 > ROOM_PACKETS * 8.0 * PACKET_BYTES as f64);
+        let (least, most) = (told / 4.0, told);
+        let mut world = World::of("auto", told * line_part);
+        let rate = |mbit: f64| Rate::from_bits_per_s((mbit * MBIT) as u64);
+        world.estimator = Estimator::new(Bounds { least: rate(least), first: rate(most), most: rate(most) });
+        world.room_ms = room_ms;
+        world.clients = vec![Path { rtt_ms, ..LAN }; clients];
+        let outcome = world.run(60.0, 40.0);
+        prop_assert!(outcome.rates.iter().all(|rate| *rate <= most * MBIT + 1.0 && *rate >= least * MBIT - 1.0));
+        let line = (told * line_part).min(told) * MBIT;
+        let share = outcome.delivered_bits / (20.0 * line);
+        prop_assert!(share > 0.8, "{} {:?}", share, world.notices);
+        // A tenth of the room, or three thresholds.
+        let bound = (room_ms / 3.0).max(3.0 * (4.0 + 24.4 / told));
+        prop_assert!(outcome.median_delay_ms() <= bound, "{} {:?}", outcome.median_delay_ms(), world.notices);
+    }
+}
