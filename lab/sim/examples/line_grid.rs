@@ -67,7 +67,7 @@ fn main() {
     }
     let told = &keys["told"];
     if keys["trace"][0] != "0" {
-        return trace(&cells[0], &told[0], seconds, keys["trace"][0].parse().expect("ms"));
+        return trace(&cells[0], &told[0], (seeds - 1, seconds), keys["trace"][0].parse().expect("ms"));
     }
     let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -114,10 +114,10 @@ fn row(cell: &Cell, told: &[String], seeds: u64, seconds: f64) -> (String, f64, 
     (name, right_sum / count, sums.into_iter().map(|(ratio, used)| (ratio / count, used / count)).collect())
 }
 
-fn trace(cell: &Cell, told: &str, seconds: f64, every_ms: u64) {
+fn trace(cell: &Cell, told: &str, (seed, seconds): (u64, f64), every_ms: u64) {
     let mut config = config(cell, told);
     config.sample_every = Some(Nanos::from_millis(every_ms));
-    let outcome = packet::run(&config, jobs(cell, 0, seconds).into_iter(), Hooks::none()).expect("a configuration");
+    let outcome = packet::run(&config, jobs(cell, seed, seconds).into_iter(), Hooks::none()).expect("a configuration");
     let mut before = 0;
     for sample in &outcome.samples {
         let used = (sample.link_bytes - before) as f64 * 8.0 / every_ms as f64 / 1e3;

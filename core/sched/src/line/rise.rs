@@ -41,7 +41,7 @@ impl Rise {
     /// tried again.
     pub fn on_cut(&mut self, line: u64, is_full: bool, was_over: bool) -> u64 {
         let is_same = line.abs_diff(self.line) * 20 <= self.line;
-        let is_growing = !is_full && !(is_same && was_over);
+        let is_growing = self.is_growing && !is_full && !(is_same && was_over);
         let line = if is_same { self.line / 4 + line / 4 * 3 } else { line };
         let hold = if is_same { Nanos(2 * self.hold.0).min(HOLD_MAX) } else { HOLD_MIN };
         *self =
