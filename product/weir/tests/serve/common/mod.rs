@@ -24,7 +24,7 @@ pub const WRITE_PATHS: [&[&str]; 4] = [
     &["--shaping", "off", "--policy", "fair"],
     &["--shaping", "off", "--policy", "srpt"],
     &["--shaping", "paced", "--uplink", "100mbit"],
-    &["--uplink", "auto"],
+    &["--shaping", "paced", "--uplink", "auto"],
 ];
 
 /// Runs a test once for every write path, on the same files.
