@@ -61,7 +61,6 @@ fn settings() {
     for (text, said) in [
         ("[uplink]\nrate = \"10\"", "f:2:8: uplink.rate `10`: expected auto, off, a rate or two rates"),
         ("[uplink]\nrate = \"2mbit..1mbit\"", "f:2:8: uplink.rate `2mbit..1mbit`: expected the lower rate first"),
-        ("[uplink]\nrate = \"2mbit..2mbit\"", "f:2:8: uplink.rate `2mbit..2mbit`: expected the lower rate first"),
         (
             "[uplink]\nrate = \"off\"\nshaping = \"paced\"",
             "f:2:8: uplink.rate `off` beside shaping = \"paced\": expected",

@@ -1,14 +1,12 @@
 //! Rates of lines, kept over a restart: one for each interface and gateway, in a file of the service's state folder.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{Mode, OFlags, openat, renameat};
 use units::Rate;
 
 use crate::clock;
@@ -33,10 +31,9 @@ pub struct KeptLine {
     unix_s: u64,
 }
 
-/// The folder, and what was in it at the start.
+/// The folder, which holds no descriptor, and what was in it at the start.
 pub struct Keeper {
     path: PathBuf,
-    folder: OwnedFd,
     lines: Vec<KeptLine>,
 }
 
@@ -48,9 +45,7 @@ impl Keeper {
         if let Some(account) = account.filter(|_| is_new && rustix::process::geteuid().is_root()) {
             chown(path, Some(account.uid()), Some(account.gid()))?;
         }
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
-        let folder = rustix::fs::open(path, flags, Mode::empty())?;
-        let keeper = Keeper { path: path.into(), folder, lines: Vec::new() };
+        let keeper = Keeper { path: path.into(), lines: Vec::new() };
         let lines = keeper.read()?;
         Ok(Keeper { lines, ..keeper })
     }
@@ -76,10 +71,10 @@ impl Keeper {
     }
 
     fn read(&self) -> io::Result<Vec<KeptLine>> {
-        let file = match openat(&self.folder, FILE, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
-            Ok(file) => File::from(file),
-            Err(rustix::io::Errno::NOENT) => return Ok(Vec::new()),
-            Err(error) => return Err(error.into()),
+        let file = match File::open(self.path.join(FILE)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
         };
         let mut bytes = Vec::new();
         file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
@@ -89,11 +84,10 @@ impl Keeper {
 
     /// Whole or not at all.
     fn write(&self, lines: &[KeptLine]) -> io::Result<()> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-        let mut file = File::from(openat(&self.folder, NEW_FILE, flags, Mode::from_raw_mode(0o644))?);
         let text: String = lines.iter().map(KeptLine::text).collect();
-        file.write_all(format!("{HEAD}{text}").as_bytes())?;
-        Ok(renameat(&self.folder, NEW_FILE, &self.folder, FILE)?)
+        let new = self.path.join(NEW_FILE);
+        std::fs::write(&new, format!("{HEAD}{text}"))?;
+        std::fs::rename(new, self.path.join(FILE))
     }
 }
 

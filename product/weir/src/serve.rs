@@ -4,6 +4,7 @@ pub mod control;
 mod events;
 mod first_line;
 pub mod run;
+mod shaping;
 mod state;
 mod status;
 
@@ -17,11 +18,11 @@ use cli::Failure;
 use config::UplinkRate;
 use server::log::LogConfig;
 use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, passed_sockets, unpassed};
-use server::transmit::{Patience, Promotion};
+use server::transmit::Patience;
 use server::{
     CarrierRank, Certificate, Classes, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights,
-    Config, DrainChoice, DrainKind, DrainOptions, Https, Keeper, KeptLine, Limits, Listen, PolicySpec, RecordsConfig,
-    Server, SiteConfig, StartError, WORKERS_MAX, files, log,
+    Config, Https, Keeper, Limits, Listen, PolicySpec, RecordsConfig, Server, SiteConfig, StartError, WORKERS_MAX,
+    files, log,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::Rate;
@@ -313,17 +314,13 @@ fn serve(args: Args, hosted: Hosted, listen: Addresses, source: Option<&Source>)
     // Before anything runs, so that no signal is missed and the workers inherit nothing of it.
     let mut events = events::Events::new()?;
     let served = first_line::served(&hosted.sites);
-    let (notifier, unheard) = match Notifier::from_env() {
-        Ok(notifier) => (notifier, None),
-        Err(error) => (Notifier::absent(), Some(format!("cannot notify the service manager: NOTIFY_SOCKET: {error}"))),
-    };
+    let (notifier, unheard) = notifier();
     let is_root = args.user.is_none() && rustix::process::geteuid().is_root();
     let warnings = [args.tls_dev.then_some(DEVELOPMENT), is_root.then_some(AS_ROOT)];
     let asked_loops = args.workers.unwrap_or(1);
     let stop_timeout = args.stop_timeout;
-    let (keeper, unkept) = keeper(&args);
-    let config = config(args, hosted, listen, passed, keeper)?;
-    let config = Config { watchdog: notifier.watchdog(), ..config };
+    let (keeper, unkept) = shaping::keeper(&args);
+    let config = Config { watchdog: notifier.watchdog(), ..config(args, hosted, listen, passed, keeper)? };
     let first_line = first_line::Line::of(&config, served, asked_loops);
     let closer = events.closer();
     let account = config.privileges.account.clone();
@@ -352,6 +349,14 @@ fn serve(args: Args, hosted: Hosted, listen: Addresses, source: Option<&Source>)
     Ok(server.stop()?)
 }
 
+/// The service manager, or why it hears nothing.
+fn notifier() -> (Notifier, Option<String>) {
+    match Notifier::from_env() {
+        Ok(notifier) => (notifier, None),
+        Err(error) => (Notifier::absent(), Some(format!("cannot notify the service manager: NOTIFY_SOCKET: {error}"))),
+    }
+}
+
 /// What is opened as another user than the one at the keyboard fails for other reasons.
 fn unstarted(error: StartError, account: Option<Account>) -> Failure {
     match (&error, account) {
@@ -372,53 +377,6 @@ fn readable(file: &Path) -> Result<(), Failure> {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "expected an address and a port, for example 127.0.0.1:8080 or [::]:80".to_string())
-}
-
-/// What keeps the uplink's rate where it is found, or why nothing does.
-fn keeper(args: &Args) -> (Option<Keeper>, Option<String>) {
-    let is_found = args.uplink != UplinkRate::Off && !matches!(args.shaping, Shaping::Off);
-    // An account that is none is told later, where it matters.
-    let account = args.user.as_deref().and_then(|user| Account::find(user, args.group.as_deref()).ok());
-    match is_found.then(|| state::keeper(account.as_ref())) {
-        None => (None, None),
-        Some(Ok(keeper)) => (keeper, None),
-        Some(Err(why)) => (None, Some(why)),
-    }
-}
-
-fn shaping(
-    args: &Args,
-    classes: Option<&ClassesConfig>,
-    listen: &[SocketAddr],
-    kept: &[KeptLine],
-) -> Result<DrainChoice, Failure> {
-    let asked = DrainOptions {
-        kind: match args.shaping {
-            Shaping::Auto => DrainKind::Auto,
-            Shaping::Paced => DrainKind::Paced,
-            Shaping::Bands => DrainKind::Bands,
-            Shaping::Ranked => DrainKind::Ranked,
-            Shaping::Off => DrainKind::Off,
-        },
-        policy: args.policy.clone(),
-        classes: classes.map(|classes| classes.table.clone()),
-        client_share: args.client_share,
-        carrier_rank: args.carrier_rank,
-        guard_permille: args.guard,
-        foreign_permille: args.foreign_share,
-        uplink: args.uplink,
-        kept: kept.to_vec(),
-        promotion: match args.promotion {
-            PromotionArg::WhenEmpty => Promotion::WhenEmpty,
-            PromotionArg::Plain => Promotion::Plain,
-            PromotionArg::Never => Promotion::Never,
-        },
-    };
-    DrainChoice::find_for_all(&asked, listen).map_err(|error| {
-        let name = args.shaping.to_possible_value().map_or(String::new(), |value| value.get_name().to_string());
-        let said = format!("--shaping {name}: {error}");
-        if error.is_usage() { Failure::Usage(said) } else { Failure::Failed(said) }
-    })
 }
 
 /// What the manifest says of this program. A build that is to be told from others sets `WEIR_COMMIT`, as for weirlab.
@@ -448,13 +406,11 @@ fn config(
     let addresses: Vec<_> =
         passed.iter().map(|socket| socket.address).chain(listen.iter().map(|listen| listen.address)).collect();
     let Hosted { sites, classes: assigned } = hosted;
-    let kept = keeper.as_ref().map_or(&[][..], Keeper::lines);
-    let drain = shaping(&args, assigned.as_ref(), &addresses, kept)?;
+    let drain = shaping::found(&args, assigned.as_ref(), &addresses, keeper.as_ref())?;
     let privileges = privileges(&args, &sites)?;
     let classes =
         Classes::new(&args.classes, &args.policy).map_err(|error| Failure::Usage(format!("--class: {error}")))?;
     let limits = limits(&args);
-    let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get().min(WORKERS_MAX));
     Ok(Config {
         classes,
         assigned,
@@ -467,11 +423,16 @@ fn config(
         watchdog: None,
         kernel_tls: args.ktls,
         backlog: args.backlog,
-        workers: if args.slots.is_some() { 1 } else { args.workers.map_or_else(cores, usize::from) },
+        workers: workers(&args),
         limits,
         records: args.records.map(records),
         access_log: args.access_log.map(|path| access_log(path, args.log_format)),
     })
+}
+
+fn workers(args: &Args) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get().min(WORKERS_MAX));
+    if args.slots.is_some() { 1 } else { args.workers.map_or_else(cores, usize::from) }
 }
 
 /// What is given up, and what is kept for as long as the server runs.

@@ -232,13 +232,13 @@ impl<S: Socket + Clone> Transmitter<S> {
         if is_unacknowledged {
             self.note_unacknowledged(now, pipe);
         }
-        if !is_known && self.may_look(pipe) {
-            // The handshake. What is sent again between two responses is settled behind the next one.
-            self.settle(now, id);
-        }
         if sent_bytes > 0 {
             let progress = self.drain.on_sent(now, id, sent_bytes);
             debug_assert!(!progress.is_departed(), "something is left of a job");
+        }
+        if !is_known && self.may_look(pipe) {
+            // The handshake. What is sent again between two responses is settled behind the next one.
+            self.settle(now, id);
         }
         id
     }

@@ -44,6 +44,14 @@ fn current() -> Arc<Current> {
     Arc::new(open(&sites, false))
 }
 
+fn order(policy: &PolicySpec, pace: Pace) -> Order {
+    match pace.rate {
+        Some(_) => Order::Pace,
+        None if policy.is_fair() => Order::Arrival,
+        None => Order::Turn,
+    }
+}
+
 impl Bench {
     /// With a folder of its own, of this name.
     fn new(name: &str, policy: &str) -> Bench {
@@ -71,11 +79,7 @@ impl Bench {
             replier: Replier::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served()),
             finds: Finds::new(Arc::clone(&pool), move || woken.set()),
             transmitter: Transmitter::new(drain, None, limits.patience),
-            order: match pace.rate {
-                Some(_) => Order::Pace,
-                None if policy.is_fair() => Order::Arrival,
-                None => Order::Turn,
-            },
+            order: order(&policy, pace),
             is_memoryless: !policy.build().follows_jobs() && !policy.build().needs_path(),
             classes: Classes::new(&[], &policy).unwrap(),
             places: Arc::new(Places::new(16, &[Arc::clone(&wake)])),

@@ -76,7 +76,8 @@ fn every_response_has_its_row_and_the_run_its_manifest() {
         assert!(records.windows(2).all(|pair| pair[0].arrival_ns <= pair[1].arrival_ns));
         assert!(manifest.is_of_server() && manifest.void.is_none());
         let is_paced = path[1] == "paced";
-        let expected = if is_paced { ("paced", "srpt", 100_000_000) } else { ("off", path[3], 0) };
+        let link_bps = if path[3] == "100mbit" { 100_000_000 } else { 0 };
+        let expected = if is_paced { ("paced", "srpt", link_bps) } else { ("off", path[3], 0) };
         assert_eq!((manifest.drain.as_str(), manifest.policy.as_str(), manifest.link_bps), expected);
         assert!(manifest.command.contains(&file) && manifest.environment["rows_written"] == "6");
         assert_eq!((manifest.environment["connections"].as_str(), manifest.per_connection), ("3", 2));

@@ -158,15 +158,6 @@ fn mistakes_are_told() {
         (&[&dir, "--listen", "192.0.2.1:0"], 1, &["192.0.2.1", "address of this host", "--listen"]),
         (&[&dir, "--listen", free, "--access-log", &no_log], 1, &["access log", &no_log, "No such file"]),
         (&[&dir, "--listen", free, "--access-log", &dir], 1, &["access log", &dir, "Is a directory"]),
-        (
-            &[&dir, "--uplink", "10mb/s"],
-            2,
-            &["--uplink", "`10mb/s`: expected auto, off, a rate or two rates", "10mbit"],
-        ),
-        (&[&dir, "--uplink", "20mbit..2mbit"], 2, &["--uplink", "20mbit", "2mbit", "the lower rate first"]),
-        (&[&dir, "--uplink", "2mbit..2mbit"], 2, &["--uplink", "`2mbit..2mbit`", "the lower rate first"]),
-        (&[&dir, "--uplink", "off", "--shaping", "paced"], 2, &["--shaping paced", "--uplink off"]),
-        (&[&dir, "--uplink", "0mbit"], 2, &["--uplink", "0mbit", "10mbit"]),
         (&[&dir, "--listen", "nonsense"], 2, &["--listen", "nonsense", "127.0.0.1:8080"]),
         (&[&dir, "--listen", "8080"], 2, &["--listen", "8080", "127.0.0.1:8080"]),
         (&[&dir, "--workers", "0"], 2, &["--workers", "1..=256"]),
@@ -182,6 +173,26 @@ fn mistakes_are_told() {
         (&[&dir, "--log-format", "xml"], 2, &["--log-format", "combined", "json"]),
         (&[&dir, &dir], 2, &["unexpected argument"]),
         (&[&dir, "--uplnk", "10mbit"], 2, &["--uplnk", "--uplink", "see `weir serve --help`"]),
+    ];
+    let wrong: Vec<String> =
+        cases.iter().filter_map(|(args, status, mentions)| told(args, *status, mentions)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn mistakes_in_the_uplink_are_told() {
+    let site = Site::new();
+    let dir = site.served().display().to_string();
+    let cases: &[(&[&str], i32, &[&str])] = &[
+        (
+            &[&dir, "--uplink", "10mb/s"],
+            2,
+            &["--uplink", "`10mb/s`: expected auto, off, a rate or two rates", "10mbit"],
+        ),
+        (&[&dir, "--uplink", "20mbit..2mbit"], 2, &["--uplink", "20mbit", "2mbit", "the lower rate first"]),
+        (&[&dir, "--uplink", "2mbit..2mbit"], 2, &["--uplink", "`2mbit..2mbit`", "the lower rate first"]),
+        (&[&dir, "--uplink", "off", "--shaping", "paced"], 2, &["--shaping paced", "--uplink off"]),
+        (&[&dir, "--uplink", "0mbit"], 2, &["--uplink", "0mbit", "10mbit"]),
     ];
     let wrong: Vec<String> =
         cases.iter().filter_map(|(args, status, mentions)| told(args, *status, mentions)).collect();

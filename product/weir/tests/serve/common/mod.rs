@@ -19,11 +19,12 @@ pub use virtual_time::in_virtual_time;
 /// Longer than anything takes even on a busy machine; reached only when a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The three ways bytes are written: straight into the socket, in the order of a turn, at the pace of the uplink.
-pub const WRITE_PATHS: [&[&str]; 3] = [
+/// The four ways bytes are written: straight into the socket, in the order of a turn, at the pace of the uplink, and while that is searched.
+pub const WRITE_PATHS: [&[&str]; 4] = [
     &["--shaping", "off", "--policy", "fair"],
     &["--shaping", "off", "--policy", "srpt"],
     &["--shaping", "paced", "--uplink", "100mbit"],
+    &["--shaping", "paced", "--uplink", "auto"],
 ];
 
 /// Runs a test once for every write path, on the same files.

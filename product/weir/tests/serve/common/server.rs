@@ -51,6 +51,7 @@ impl Server {
         let mut command = Command::new("sh");
         let script = format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"");
         command.args(["-c", &script, WEIR, "serve"]).arg(site.served()).args(["--listen", "127.0.0.1:0"]).args(args);
+        command.env("STATE_DIRECTORY", state_folder());
         Server::spawn(command)
     }
 
@@ -168,12 +169,15 @@ pub fn weir_under(under: &[&str]) -> Command {
     let words = [under, &[WEIR]].concat();
     let mut command = Command::new(words[0]);
     command.args(&words[1..]);
-    // What one server keeps of its uplink is no other's to begin with.
+    command.env("STATE_DIRECTORY", state_folder());
+    command
+}
+
+/// What one server keeps of its uplink is no other's to begin with.
+fn state_folder() -> String {
     static SERVERS: AtomicUsize = AtomicUsize::new(0);
     let number = SERVERS.fetch_add(1, Ordering::Relaxed);
-    let state = format!("{}/state-{}-{number}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
-    command.env("STATE_DIRECTORY", state);
-    command
+    format!("{}/state-{}-{number}", env!("CARGO_TARGET_TMPDIR"), std::process::id())
 }
 
 /// `weir: serving DIR at http://ADDR:PORT/ (...)`, or the first address of several, or https.

@@ -1,0 +1,60 @@
+//! Who decides the order and the rate, by what the flags ask for and this machine has.
+
+use std::net::SocketAddr;
+
+use clap::ValueEnum;
+use cli::Failure;
+use config::UplinkRate;
+use server::service::Account;
+use server::transmit::Promotion;
+use server::{ClassesConfig, DrainChoice, DrainKind, DrainOptions, Keeper};
+
+use super::{Args, PromotionArg, Shaping, state};
+
+/// What keeps the uplink's rate where it is found, or why nothing does.
+pub fn keeper(args: &Args) -> (Option<Keeper>, Option<String>) {
+    let is_found = args.uplink != UplinkRate::Off && !matches!(args.shaping, Shaping::Off);
+    // An account that is none is told later, where it matters.
+    let account = args.user.as_deref().and_then(|user| Account::find(user, args.group.as_deref()).ok());
+    match is_found.then(|| state::keeper(account.as_ref())) {
+        None => (None, None),
+        Some(Ok(keeper)) => (keeper, None),
+        Some(Err(why)) => (None, Some(why)),
+    }
+}
+
+/// How it is shaped on this machine, as the flags ask for it.
+pub fn found(
+    args: &Args,
+    classes: Option<&ClassesConfig>,
+    listen: &[SocketAddr],
+    keeper: Option<&Keeper>,
+) -> Result<DrainChoice, Failure> {
+    let asked = DrainOptions {
+        kind: match args.shaping {
+            Shaping::Auto => DrainKind::Auto,
+            Shaping::Paced => DrainKind::Paced,
+            Shaping::Bands => DrainKind::Bands,
+            Shaping::Ranked => DrainKind::Ranked,
+            Shaping::Off => DrainKind::Off,
+        },
+        policy: args.policy.clone(),
+        classes: classes.map(|classes| classes.table.clone()),
+        client_share: args.client_share,
+        carrier_rank: args.carrier_rank,
+        guard_permille: args.guard,
+        foreign_permille: args.foreign_share,
+        uplink: args.uplink,
+        kept: keeper.map_or(vec![], |keeper| keeper.lines().to_vec()),
+        promotion: match args.promotion {
+            PromotionArg::WhenEmpty => Promotion::WhenEmpty,
+            PromotionArg::Plain => Promotion::Plain,
+            PromotionArg::Never => Promotion::Never,
+        },
+    };
+    DrainChoice::find_for_all(&asked, listen).map_err(|error| {
+        let name = args.shaping.to_possible_value().map_or(String::new(), |value| value.get_name().to_string());
+        let said = format!("--shaping {name}: {error}");
+        if error.is_usage() { Failure::Usage(said) } else { Failure::Failed(said) }
+    })
+}
