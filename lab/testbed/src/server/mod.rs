@@ -38,6 +38,8 @@ pub struct Endpoint<'a> {
 
 /// What the server of a run says, in the run's folder.
 pub(crate) const SERVER_LOG: &str = "server.log";
+/// What it keeps for its next start, there too; there is none.
+const STATE_FOLDER: &str = "state";
 /// Of `weir serve`, whose certificate signs itself.
 pub(crate) const TLS_FLAG: &str = "--tls-dev";
 
@@ -58,7 +60,8 @@ pub fn start_server(
     probe: &str,
     interrupt: &Interrupt,
 ) -> Result<Program, LabError> {
-    let mut program = Program::start(endpoint.server, spec.server.program(), command, &folder.join(SERVER_LOG))?;
+    let command = [keeping_nothing(folder)?, command.to_vec()].concat();
+    let mut program = Program::start(endpoint.server, spec.server.program(), &command, &folder.join(SERVER_LOG))?;
     let (began, is_plain) = (Instant::now(), !spec.speaks_tls() && spec.h2.is_none());
     loop {
         interrupt.check()?;
@@ -72,6 +75,12 @@ pub fn start_server(
         }
         std::thread::sleep(POLL_EVERY);
     }
+}
+
+/// What to put before a server's command so that what it keeps for its next start is in the run's folder: a run that began with the rate
+/// of a line that another had found would say nothing of how it is found.
+fn keeping_nothing(folder: &Path) -> Result<Vec<String>, LabError> {
+    Ok(vec!["env".into(), format!("STATE_DIRECTORY={}/{STATE_FOLDER}", absolute(folder)?)])
 }
 
 /// The command that serves `site` at `address`; the configuration of a server that has one is written into `folder`.
@@ -280,6 +289,17 @@ mod tests {
         let (site, weir) = (Path::new("www"), Some(Path::new("weir")));
         let command = server_command(&experiment, spec, address, site, Path::new("."), weir).unwrap().join(" ");
         assert!(command.ends_with("--shaping off --client-connections=9"), "{command}");
+    }
+
+    /// Once the next run on the host began with what a run before it had found, and so did machines in virtual time, which see its files.
+    #[test]
+    fn a_server_finds_nothing_that_another_run_kept() {
+        let folder = std::env::temp_dir().join(format!("weir-state-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let words = keeping_nothing(&folder).unwrap();
+        let own = format!("STATE_DIRECTORY={}/state", folder.canonicalize().unwrap().display());
+        assert_eq!(words, ["env".to_owned(), own]);
+        fs::remove_dir(&folder).unwrap();
     }
 
     #[test]

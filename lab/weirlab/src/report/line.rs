@@ -51,7 +51,9 @@ fn add(lines: &mut LineRuns, experiment: &ExperimentFolder, csv: Option<&Path>) 
             let name = name_without_seed(&experiment.name, run.manifest.seed);
             lines.add(&name, &point.name, &run, &seen).map_err(|error| failed(folder, error))?;
             if let Some(csv) = csv {
-                let words = [name.as_str(), &point.name, &run.manifest.name, &format!("seed-{}", run.manifest.seed)];
+                let seed = format!("seed-{}", run.manifest.seed);
+                let in_point = point.name.split('_').any(|word| word == seed);
+                let words = [name.as_str(), &point.name, &run.manifest.name, if in_point { "" } else { &seed }];
                 let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
                 let file = csv.join(format!("{}.csv", words.join("_")));
                 fs::write(&file, LineSecond::csv(&seen.seconds(&run.manifest)))
