@@ -1,10 +1,30 @@
-//! The rate of the line, found from what leaves and what is acknowledged.
+//! The rate of the line, found from what leaves and what arrives.
+//!
+//! Nobody knows the rate of an uplink, and all that an order gains hangs on it: paced faster than the line, everything waits in the queue
+//! of a router or a modem, first come, first served. So [`Estimator`] takes one line, not flows: it counts what arrives of all
+//! connections together ([`history`], bytes that clients acknowledge, for the time in which they passed the line) and asks what limits it.
+//!
+//! - **Open**: no pace, or one far above all that arrived. As in BBR's start the most that arrived is the least that the line carries. A
+//!   queue in front of all clients ([`evidence`]), losses of all, or a backlog of which no more arrives than before ends this.
+//! - **Growing**: a pace below which the line was not full all the time when it was found rises by a quarter while all of it arrives.
+//! - **Holding**: a little below what a full line carried. The pace rises slowly with a backlog ([`rise`]), never far beyond what arrived,
+//!   and is cut to what arrives where a queue, losses or a plateau show. Then the queue is drained.
+//! - **Trial**: every cut is one. If the queue stays, it belongs to others on the same line, and the pace returns to where it was.
+//!
+//! Round trips of each connection alone fail twice: a connection that begins in a queue never sees less, and a client behind a slow link
+//! of its own would slow everybody. So minima are kept per client ([`clients`]), and the queue is no longer than the delay of the client
+//! that sees least. Silence of everybody is no evidence, and changes nothing.
+//!
+//! The windowed maximum of what is delivered is that of BBR (Cardwell et al., ACM Queue 14(5), 2016), of a whole line instead of a flow.
 
 mod bounds;
 mod clients;
 mod evidence;
+mod found;
 mod history;
 mod look;
+mod losses;
+mod measure;
 mod notice;
 mod rise;
 #[cfg(test)]
@@ -15,8 +35,11 @@ use units::{Nanos, Rate, wire};
 pub use bounds::{Bounds, BoundsError};
 use clients::{Clients, Load};
 use evidence::Evidence;
-use history::{History, Interval, Run, permille_of};
+use found::Found;
+use history::{History, Interval, permille_of};
 pub use look::{Look, Looks, Seen};
+use losses::{LOST_BYTES_MIN, Losses, Lost};
+use measure::Measure;
 pub use notice::{Change, Limit, Notice, Signal, Status};
 use rise::{RISE_EVERY, Rise};
 
@@ -28,33 +51,18 @@ const SHORT_PACKETS: u64 = 16;
 const SHORT_SAMPLES: u32 = 4;
 /// A delay below this, and the time of two packets, is no queue.
 const DELAY_MIN: Nanos = Nanos::from_millis(4);
-/// A queue is ours if at some time in it this much of the pace was used,
+/// The pace is used in full if this much of it leaves.
 const BUSY_PERMILLE: u64 = 900;
-/// and on average this much.
-const MOSTLY_PERMILLE: u64 = 700;
 /// Less than this of the most that the line carried for three intervals, and no queue is ours.
 const LIGHT_PERMILLE: u64 = 500;
 /// So little since the interval began, and the line was empty when nothing else is known.
 const EMPTY_BYTES: u64 = 3 * PACKET_BYTES;
-/// Losses are judged this often, while this much of the pace is used.
-const LOSS_WINDOW: Nanos = Nanos::from_secs(1);
-const LOSS_BUSY_PERMILLE: u64 = 500;
-/// Sooner where so much is lost.
-const LOSS_PLAIN_FOR: Nanos = Nanos::from_millis(200);
-const LOSS_PLAIN_PERMILLE: u64 = 50;
 /// A line that drops this much or more of all clients' bytes has no room for them.
 const LOSS_PERMILLE: u64 = 10;
-const LOST_BYTES_MIN: u64 = 4 * PACKET_BYTES;
 /// Of the rate that the line was found to carry, this much is used.
 const MARGIN_PERMILLE: u64 = 985;
 /// Where the line's rate cannot be told, a cut goes to this part of the pace.
 const UNKNOWN_PERMILLE: u64 = 900;
-/// A line that does not let more than this of a full pace arrive is slower than that pace,
-const PLATEAU_PERMILLE: u64 = 930;
-/// if it does not for so long, and a round trip.
-const PLATEAU_FOR: Nanos = Nanos::from_millis(300);
-/// Losses are over when so much arrives.
-const ARRIVES_PERMILLE: u64 = 985;
 /// The pace is no more than this part of what was seen to arrive.
 const BEYOND_PERMILLE: u64 = 1050;
 /// Nothing makes the pace slower than this.
@@ -91,30 +99,11 @@ pub struct Estimator {
     found: Found,
 }
 
-/// What was lost in a window.
-#[derive(Debug, Default)]
-struct Losses {
-    evidence: Evidence,
-    began: Nanos,
-    charged_before: u64,
-}
-
 /// The queue of others is left alone until then, and for how long the next time.
 #[derive(Debug)]
 struct Others {
     until: Nanos,
     lasts: Nanos,
-}
-
-/// What an operator is told.
-#[derive(Debug, Default)]
-struct Found {
-    rate: Option<u64>,
-    at: Nanos,
-    busy_intervals: u64,
-    limit: Limit,
-    /// The rate of the last notice.
-    told: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -129,13 +118,6 @@ enum Phase {
     Settling {
         until: Nanos,
     },
-}
-
-/// What the line carries, bits per second; at least that, if it was not full all the time.
-#[derive(Debug, Clone, Copy)]
-struct Measure {
-    line: u64,
-    is_full: bool,
 }
 
 /// A cut whose effect is not known yet.
@@ -221,6 +203,9 @@ impl Estimator {
         }
         let delay = self.evidence.delay().map(|least| least.delay);
         let interval = self.history.close(now, charged_bytes, self.pace, delay);
+        if interval.used_permille >= BUSY_PERMILLE || self.evidence.is_queued(self.threshold()) {
+            self.found.on_full(now);
+        }
         let lost = self.losses.close(now, charged_bytes, self.pace);
         let change = self.decide(now, charged_bytes, interval, lost);
         self.evidence.clear();
@@ -258,50 +243,6 @@ impl Estimator {
         self.raise(now, charged, interval, threshold)
     }
 
-    /// What arrives at full pace, or the most that arrived.
-    fn arrived(&self) -> Option<Measure> {
-        self.measured(self.history.filled(BUSY_PERMILLE))
-    }
-
-    /// Whether all that is sent at full pace arrives.
-    fn arrives(&self) -> bool {
-        let run = self.history.filled(BUSY_PERMILLE);
-        run.is_enough() && run.arrived_permille() >= ARRIVES_PERMILLE
-    }
-
-    /// The rate of a run in which the line was full; if there is none, the most that arrived, which may be less.
-    fn measured(&self, run: Run) -> Option<Measure> {
-        if run.is_enough() {
-            return Some(Measure { line: self.history.rate(&run), is_full: true });
-        }
-        self.history.most().map(|line| Measure { line, is_full: false })
-    }
-
-    /// Whether the pace is none, or so much above all that ever arrived that it limits nothing.
-    fn is_open(&self) -> bool {
-        self.pace.is_none_or(|pace| pace / 2 > self.history.peak())
-    }
-
-    /// What arrives where no more of a pace does, or no more than before of a backlog that meets a queue or losses.
-    fn plateau(&self) -> Option<(Signal, Measure)> {
-        if !self.is_open() {
-            let run = self.history.filled(BUSY_PERMILLE);
-            let permille = run.arrived_permille();
-            let is_long = run.is_enough() && run.lasted >= PLATEAU_FOR;
-            let measure = Measure { line: self.history.rate(&run), is_full: true };
-            return (is_long && permille < PLATEAU_PERMILLE).then_some((Signal::Plateau(permille), measure));
-        }
-        let mut halves = [Run::default(); 2];
-        for interval in self.history.known().take_while(|interval| interval.is_backlogged) {
-            halves[usize::from(halves[0].lasted >= PLATEAU_FOR)] += interval.run;
-        }
-        let is_long = halves[1].lasted >= PLATEAU_FOR && halves[0].is_enough();
-        let is_flat = self.history.rate(&halves[0]) <= self.history.rate(&halves[1]) / 10 * 11;
-        let is_congested = is_long && is_flat && self.losses.evidence.is_congested(self.threshold());
-        let measure = || Some(Measure { line: self.history.most()?, is_full: true });
-        Some((Signal::Plateau(1000), measure().filter(|_| is_congested)?))
-    }
-
     /// Whether the queue is there now, and was in the interval before unless it is long.
     fn is_queued(&self, threshold: Nanos) -> bool {
         let is_long = self.evidence.delay().is_some_and(|least| least.delay.0 > 4 * threshold.0);
@@ -337,10 +278,9 @@ impl Estimator {
         }
         self.trial = None;
         self.others.until = now + self.others.lasts;
-        let told = rate(trial.pace_before.unwrap_or(self.history.peak()));
-        let notice = Notice::Others { rate: told, lasts: self.others.lasts };
+        let pace = trial.pace_before.unwrap_or(self.history.peak());
+        let notice = self.found.on_others(self.others.lasts, pace);
         self.others.lasts = Nanos(2 * self.others.lasts.0).min(OTHERS_MAX);
-        self.found.limit = Limit::Others;
         Some(self.change(now, charged, trial.pace_before, Some(notice)))
     }
 
@@ -359,7 +299,7 @@ impl Estimator {
         let was_over = self.pace.is_some_and(|pace| pace >= line / 10 * 11);
         let line = self.rise.on_cut(line, is_full, was_over);
         let then = line / 1000 * MARGIN_PERMILLE;
-        let notice = self.found.on_found(now, line);
+        let notice = self.found.on_line(now, line);
         // At half of the line's rate the queue is gone after twice its time, unless others add to it.
         let drain_for = Nanos(2 * self.queue_now(now, line).0);
         let drain_for = if let Signal::Loss(_) = signal { drain_for.max(DRAIN_UNSEEN) } else { drain_for };
@@ -375,24 +315,6 @@ impl Estimator {
         least.delay + Nanos(u64::try_from(added).unwrap_or(u64::MAX).min(DRAIN_MAX.0))
     }
 
-    /// What the line carried while a queue was there.
-    fn carried(&self) -> Option<Measure> {
-        let run = self.queued();
-        if self.is_open() || run.is_enough() { self.measured(run) } else { None }
-    }
-
-    /// The time with a queue until now.
-    fn queued(&self) -> Run {
-        self.history.queued(Nanos(self.threshold().0 / 2))
-    }
-
-    /// Whether what we sent while the queue was there is about what the line carried, or the pace.
-    fn is_ours(&self) -> bool {
-        let run = self.queued();
-        let line = self.history.peak().min(self.pace.unwrap_or(u64::MAX));
-        run.is_enough() && permille_of(line, run.lasted, run.charged_bytes) >= MOSTLY_PERMILLE
-    }
-
     fn raise(&mut self, now: Nanos, charged: u64, interval: Interval, threshold: Nanos) -> Option<Change> {
         let pace = self.pace?;
         let most = self.bounds.most.map_or(u64::MAX, Rate::bits_per_s);
@@ -403,7 +325,7 @@ impl Estimator {
         let lasted = interval.run.lasted.min(RISE_EVERY);
         let lasted = if is_clear { lasted } else { Nanos(lasted.0 / UNCLEAR_PARTS) };
         let run = self.history.filled(BUSY_PERMILLE);
-        let follows = run.is_enough() && run.arrived_permille() >= PLATEAU_PERMILLE;
+        let follows = run.is_enough() && run.arrived_permille() >= measure::PLATEAU_PERMILLE;
         let permille = self.rise.advance(lasted, is_clear && follows)?;
         if !run.is_enough() {
             return None;
@@ -415,12 +337,12 @@ impl Estimator {
         if next <= pace {
             return None;
         }
-        self.found.on_raised(now, next);
+        let notice = self.found.on_raised(next);
         if self.rise.is_growing() {
             self.history.forget(now, charged);
         }
         self.pace = Some(next);
-        Some(Change { pace: self.pace(), notice: None })
+        Some(Change { pace: self.pace(), notice })
     }
 
     fn change(&mut self, now: Nanos, charged: u64, next: Option<u64>, notice: Option<Notice>) -> Change {
@@ -475,62 +397,7 @@ impl Estimator {
 
     /// What is known, for an operator.
     pub fn status(&self, now: Nanos) -> Status {
-        let Found { rate: found, at, busy_intervals, limit, .. } = self.found;
-        Status { bounds: self.bounds, rate: found.map(rate), pace: self.pace(), age: now - at, busy_intervals, limit }
-    }
-}
-
-/// What a window of losses came to.
-#[derive(Debug, Clone, Copy)]
-struct Lost {
-    /// Of all bytes, by all clients.
-    permille: u64,
-}
-
-impl Losses {
-    /// The window that just ended; `None` while it lasts, or if little was sent.
-    fn close(&mut self, now: Nanos, charged_bytes: u64, pace: Option<u64>) -> Option<Lost> {
-        let lasted = now - self.began;
-        let bytes = charged_bytes.saturating_sub(self.charged_before);
-        let lost = self.evidence.lost_by_all_bytes();
-        let is_plain =
-            lasted >= LOSS_PLAIN_FOR && lost >= 4 * LOST_BYTES_MIN && lost * 1000 >= LOSS_PLAIN_PERMILLE * bytes;
-        if lasted < LOSS_WINDOW && !is_plain {
-            return None;
-        }
-        self.restart(now, charged_bytes);
-        if pace.is_some_and(|pace| permille_of(pace, lasted, bytes) < LOSS_BUSY_PERMILLE) {
-            return None;
-        }
-        let permille = if lost < LOST_BYTES_MIN { 0 } else { (lost * 1000 / bytes.max(1)).min(1000) };
-        Some(Lost { permille })
-    }
-
-    fn restart(&mut self, now: Nanos, charged_bytes: u64) {
-        self.evidence.clear();
-        (self.began, self.charged_before) = (now, charged_bytes);
-    }
-}
-
-impl Found {
-    fn on_found(&mut self, now: Nanos, line: u64) -> Option<Notice> {
-        (self.rate, self.at, self.limit) = (Some(line), now, Limit::Line);
-        self.busy_intervals += 1;
-        let told = self.told.replace(line);
-        match told {
-            None => Some(Notice::Found { rate: rate(line) }),
-            Some(before) if before.abs_diff(line) * 20 >= before => {
-                Some(Notice::Changed { from: rate(before), to: rate(line) })
-            }
-            Some(before) => {
-                self.told = Some(before);
-                None
-            }
-        }
-    }
-
-    fn on_raised(&mut self, now: Nanos, pace: u64) {
-        (self.rate, self.at) = (Some(pace), now);
+        self.found.status(now, self.bounds, self.pace())
     }
 }
 

@@ -1,0 +1,59 @@
+//! What an operator is told of the line.
+
+use units::{Nanos, Rate};
+
+use super::notice::{Limit, Notice, Status};
+use super::{Bounds, rate};
+
+/// What an operator is told.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    rate: Option<u64>,
+    at: Nanos,
+    busy_intervals: u64,
+    limit: Limit,
+    /// The rate of the last notice.
+    told: Option<u64>,
+}
+
+impl Found {
+    /// An interval in which the line was full, by its use or its queue.
+    pub fn on_full(&mut self, now: Nanos) {
+        (self.busy_intervals, self.at) = (self.busy_intervals + 1, now);
+    }
+
+    /// The line was measured; what there is to tell: the first rate, and any that is another by a twentieth.
+    pub fn on_line(&mut self, now: Nanos, line: u64) -> Option<Notice> {
+        (self.rate, self.at, self.limit) = (Some(line), now, Limit::Line);
+        let before = self.told;
+        if before.is_some_and(|before| before.abs_diff(line) * 20 < before) {
+            return None;
+        }
+        self.told = Some(line);
+        Some(match before {
+            None => Notice::Found { rate: rate(line) },
+            Some(before) => Notice::Changed { from: rate(before), to: rate(line) },
+        })
+    }
+
+    /// The line carries this pace too; told where it is a quarter more than was told last.
+    pub fn on_raised(&mut self, pace: u64) -> Option<Notice> {
+        self.rate = Some(pace);
+        let before = self.told.filter(|before| pace > before + before / 4)?;
+        self.told = Some(pace);
+        Some(Notice::Changed { from: rate(before), to: rate(pace) })
+    }
+
+    /// What delays or loses stays at a slower pace too.
+    pub fn on_others(&mut self, lasts: Nanos, pace: u64) -> Notice {
+        self.limit = Limit::Others;
+        Notice::Others { rate: rate(pace), lasts }
+    }
+
+    pub fn status(&self, now: Nanos, bounds: Bounds, pace: Option<Rate>) -> Status {
+        let is_ceiling = pace.is_some() && pace == bounds.most && self.limit != Limit::Others;
+        let limit = if is_ceiling { Limit::Ceiling } else { self.limit };
+        let Found { rate: line, at, busy_intervals, .. } = *self;
+        Status { bounds, rate: line.map(rate), pace, age: now - at, busy_intervals, limit }
+    }
+}

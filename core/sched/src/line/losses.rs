@@ -1,0 +1,56 @@
+//! What was lost, window by window.
+
+use units::Nanos;
+
+use super::PACKET_BYTES;
+use super::evidence::Evidence;
+use super::history::permille_of;
+
+/// Losses are judged this often, while this much of the pace is used.
+const LOSS_WINDOW: Nanos = Nanos::from_secs(1);
+const LOSS_BUSY_PERMILLE: u64 = 500;
+/// Sooner where so much is lost.
+const LOSS_PLAIN_FOR: Nanos = Nanos::from_millis(200);
+const LOSS_PLAIN_PERMILLE: u64 = 50;
+/// Fewer bytes than this are chance.
+pub(super) const LOST_BYTES_MIN: u64 = 4 * PACKET_BYTES;
+
+/// What was lost in a window.
+#[derive(Debug, Default)]
+pub(super) struct Losses {
+    pub evidence: Evidence,
+    began: Nanos,
+    charged_before: u64,
+}
+
+/// What a window of losses came to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lost {
+    /// Of all bytes, by all clients.
+    pub permille: u64,
+}
+
+impl Losses {
+    /// The window that just ended; `None` while it lasts, or if little was sent.
+    pub fn close(&mut self, now: Nanos, charged_bytes: u64, pace: Option<u64>) -> Option<Lost> {
+        let lasted = now - self.began;
+        let bytes = charged_bytes.saturating_sub(self.charged_before);
+        let lost = self.evidence.lost_by_all_bytes();
+        let is_plain =
+            lasted >= LOSS_PLAIN_FOR && lost >= 4 * LOST_BYTES_MIN && lost * 1000 >= LOSS_PLAIN_PERMILLE * bytes;
+        if lasted < LOSS_WINDOW && !is_plain {
+            return None;
+        }
+        self.restart(now, charged_bytes);
+        if pace.is_some_and(|pace| permille_of(pace, lasted, bytes) < LOSS_BUSY_PERMILLE) {
+            return None;
+        }
+        let permille = if lost < LOST_BYTES_MIN { 0 } else { (lost * 1000 / bytes.max(1)).min(1000) };
+        Some(Lost { permille })
+    }
+
+    pub fn restart(&mut self, now: Nanos, charged_bytes: u64) {
+        self.evidence.clear();
+        (self.began, self.charged_before) = (now, charged_bytes);
+    }
+}

@@ -1,0 +1,85 @@
+//! What the line carries, by what arrived.
+
+use units::Nanos;
+
+use super::history::{Run, permille_of};
+use super::{BUSY_PERMILLE, Estimator, Signal};
+
+/// A queue is ours if we sent this much of what the line carries, or of the pace, while it was there.
+const MOSTLY_PERMILLE: u64 = 700;
+/// A line that does not let more than this of a full pace arrive is slower than that pace,
+pub(super) const PLATEAU_PERMILLE: u64 = 930;
+/// if it does not for so long, and a round trip.
+const PLATEAU_FOR: Nanos = Nanos::from_millis(300);
+/// Losses are over when so much arrives.
+const ARRIVES_PERMILLE: u64 = 985;
+/// What the line carries, bits per second; at least that, if it was not full all the time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Measure {
+    pub line: u64,
+    pub is_full: bool,
+}
+
+impl Estimator {
+    /// What arrives at full pace, or the most that arrived.
+    pub(super) fn arrived(&self) -> Option<Measure> {
+        self.measured(self.history.filled(BUSY_PERMILLE))
+    }
+
+    /// Whether all that is sent at full pace arrives.
+    pub(super) fn arrives(&self) -> bool {
+        let run = self.history.filled(BUSY_PERMILLE);
+        run.is_enough() && run.arrived_permille() >= ARRIVES_PERMILLE
+    }
+
+    /// The rate of a run in which the line was full; if there is none, the most that arrived, which may be less.
+    pub(super) fn measured(&self, run: Run) -> Option<Measure> {
+        if run.is_enough() {
+            return Some(Measure { line: self.history.rate(&run), is_full: true });
+        }
+        self.history.most().map(|line| Measure { line, is_full: false })
+    }
+
+    /// Whether the pace is none, or so much above all that ever arrived that it limits nothing.
+    pub(super) fn is_open(&self) -> bool {
+        self.pace.is_none_or(|pace| pace / 2 > self.history.peak())
+    }
+
+    /// What arrives where no more of a pace does, or no more than before of a backlog that meets a queue or losses.
+    pub(super) fn plateau(&self) -> Option<(Signal, Measure)> {
+        if !self.is_open() {
+            let run = self.history.filled(BUSY_PERMILLE);
+            let permille = run.arrived_permille();
+            let is_long = run.is_enough() && run.lasted >= PLATEAU_FOR;
+            let measure = Measure { line: self.history.rate(&run), is_full: true };
+            return (is_long && permille < PLATEAU_PERMILLE).then_some((Signal::Plateau(permille), measure));
+        }
+        let mut halves = [Run::default(); 2];
+        for interval in self.history.known().take_while(|interval| interval.is_backlogged) {
+            halves[usize::from(halves[0].lasted >= PLATEAU_FOR)] += interval.run;
+        }
+        let is_long = halves[1].lasted >= PLATEAU_FOR && halves[0].is_enough();
+        let is_flat = self.history.rate(&halves[0]) <= self.history.rate(&halves[1]) / 10 * 11;
+        let is_congested = is_long && is_flat && self.losses.evidence.is_congested(self.threshold());
+        let measure = || Some(Measure { line: self.history.most()?, is_full: true });
+        Some((Signal::Plateau(1000), measure().filter(|_| is_congested)?))
+    }
+
+    /// What the line carried while a queue was there.
+    pub(super) fn carried(&self) -> Option<Measure> {
+        let run = self.queued();
+        if self.is_open() || run.is_enough() { self.measured(run) } else { None }
+    }
+
+    /// The time with a queue until now.
+    pub(super) fn queued(&self) -> Run {
+        self.history.queued(Nanos(self.threshold().0 / 2))
+    }
+
+    /// Whether what we sent while the queue was there is about what the line carried, or the pace.
+    pub(super) fn is_ours(&self) -> bool {
+        let run = self.queued();
+        let line = self.history.peak().min(self.pace.unwrap_or(u64::MAX));
+        run.is_enough() && permille_of(line, run.lasted, run.charged_bytes) >= MOSTLY_PERMILLE
+    }
+}
