@@ -41,7 +41,10 @@ impl Pinger {
             self.under_way.pop_front();
         }
         self.next = self.next.wrapping_add(1);
-        self.socket.send(&echo).map(drop)
+        match self.socket.send(&echo) {
+            Err(error) if !is_no_answer(&error) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// The next round trip that is there within this time.
@@ -58,12 +61,27 @@ impl Pinger {
                 Ok(place.and_then(|place| self.under_way.remove(place)).map(|(_, at)| at.elapsed()))
             }
             Ok(_) => Ok(None),
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => Ok(None),
-            // Nobody is there: the next echo says whether that has changed.
-            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::HostUnreachable) => {
-                Ok(None)
-            }
+            Err(error) if is_no_answer(&error) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Nothing came in time, a signal came first, or nobody is there: the next echo says more.
+fn is_no_answer(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, HostUnreachable, Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), WouldBlock | TimedOut | Interrupted | ConnectionRefused | HostUnreachable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Once a signal ended the run.
+    #[test]
+    fn a_signal_and_a_silence_are_no_mistakes() {
+        let of = |number| is_no_answer(&io::Error::from_raw_os_error(number));
+        // EINTR, EAGAIN, ECONNREFUSED, EHOSTUNREACH; not EBADF and EPERM.
+        assert_eq!([4, 11, 111, 113, 9, 1].map(of), [true, true, true, true, false, false]);
     }
 }
