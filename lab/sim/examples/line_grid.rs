@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rand::seq::SliceRandom;
 use rand::SeedableRng;
+use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use sched::line::Bounds;
 use sim::Hooks;
@@ -23,7 +23,6 @@ use units::{Nanos, Rate};
 use workload::{Filter, Job, LoadProfile, ReadOptions, Scaling};
 
 const TRACE: &[u8] = include_bytes!("../../../traces/synthetic.csv.gz");
-const SECONDS: f64 = 60.0;
 /// Addresses of clients, each a prefix of its own.
 const CLIENTS: usize = 24;
 
@@ -36,35 +35,10 @@ struct Cell {
 }
 
 fn main() {
-    let mut keys: BTreeMap<String, Vec<String>> = [
-        ("link", "1,3,10,30,100"),
-        ("rtt", "5,30,100,mixed"),
-        ("queue", "20,100,1000,fq_codel,policer"),
-        ("rho", "0.5,0.8,1.2"),
-        ("seeds", "1"),
-        ("told", "auto"),
-        ("seconds", "60"),
-        ("trace", "0"),
-    ]
-    .map(|(key, values)| (key.to_owned(), values.split(',').map(str::to_owned).collect()))
-    .into();
-    for word in std::env::args().skip(1) {
-        let (key, values) = word.split_once('=').expect("KEY=VALUE");
-        keys.insert(key.to_owned(), values.split(',').map(str::to_owned).collect());
-    }
+    let keys = keys();
     let seeds: u64 = keys["seeds"][0].parse().expect("seeds=N");
     let seconds: f64 = keys["seconds"][0].parse().expect("seconds=N");
-    let mut cells = Vec::new();
-    for link in &keys["link"] {
-        for rtt in &keys["rtt"] {
-            for queue in &keys["queue"] {
-                for rho in &keys["rho"] {
-                    let (link, rho) = (link.parse().expect("Mbit/s"), rho.parse().expect("rho"));
-                    cells.push(Cell { link, rtt: rtt.clone(), queue: queue.clone(), rho });
-                }
-            }
-        }
-    }
+    let cells = cells(&keys);
     let told = &keys["told"];
     if keys["trace"][0] != "0" {
         return trace(&cells[0], &told[0], (seeds - 1, seconds), keys["trace"][0].parse().expect("ms"));
@@ -87,6 +61,48 @@ fn main() {
         let shown: String = ratios.iter().map(|(ratio, used)| format!("  {ratio:>7.3} ({used:.2})")).collect();
         println!("{name:<32} {right:>8.1} {shown}");
     }
+    sum_up(told, &rows);
+}
+
+type Keys = BTreeMap<String, Vec<String>>;
+type Row = (String, f64, Vec<(f64, f64)>);
+
+fn keys() -> Keys {
+    let mut keys: Keys = [
+        ("link", "1,3,10,30,100"),
+        ("rtt", "5,30,100,mixed"),
+        ("queue", "20,100,1000,fq_codel,policer"),
+        ("rho", "0.5,0.8,1.2"),
+        ("seeds", "1"),
+        ("told", "auto"),
+        ("seconds", "60"),
+        ("trace", "0"),
+    ]
+    .map(|(key, values)| (key.to_owned(), values.split(',').map(str::to_owned).collect()))
+    .into();
+    for word in std::env::args().skip(1) {
+        let (key, values) = word.split_once('=').expect("KEY=VALUE");
+        keys.insert(key.to_owned(), values.split(',').map(str::to_owned).collect());
+    }
+    keys
+}
+
+fn cells(keys: &Keys) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for link in &keys["link"] {
+        for rtt in &keys["rtt"] {
+            for queue in &keys["queue"] {
+                for rho in &keys["rho"] {
+                    let (link, rho) = (link.parse().expect("Mbit/s"), rho.parse().expect("rho"));
+                    cells.push(Cell { link, rtt: rtt.clone(), queue: queue.clone(), rho });
+                }
+            }
+        }
+    }
+    cells
+}
+
+fn sum_up(told: &[String], rows: &[Row]) {
     for (at, word) in told.iter().enumerate() {
         let mut sorted: Vec<(f64, &str)> = rows.iter().map(|(name, _, ratios)| (ratios[at].0, name.as_str())).collect();
         sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -96,7 +112,7 @@ fn main() {
     }
 }
 
-fn row(cell: &Cell, told: &[String], seeds: u64, seconds: f64) -> (String, f64, Vec<(f64, f64)>) {
+fn row(cell: &Cell, told: &[String], seeds: u64, seconds: f64) -> Row {
     let mut right_sum = 0.0;
     let mut sums = vec![(0.0, 0.0); told.len()];
     for seed in 0..seeds {
@@ -124,7 +140,10 @@ fn trace(cell: &Cell, told: &str, (seed, seconds): (u64, f64), every_ms: u64) {
         before = sample.link_bytes;
         let queue_ms = sample.queue_bytes as f64 * 8.0 / cell.link as f64 / 1e3;
         let pace = sample.pace_bps.map_or("-".into(), |pace| format!("{:.3}", pace as f64 / 1e6));
-        println!("{:>8.2} pace {pace:>8} used {used:>7.3} queue {queue_ms:>7.1} ms drops {:>5} mean {:>8.1} ms", sample.at_s, sample.queue_drops, sample.response_time_ms_mean);
+        println!(
+            "{:>8.2} pace {pace:>8} used {used:>7.3} queue {queue_ms:>7.1} ms drops {:>5} mean {:>8.1} ms",
+            sample.at_s, sample.queue_drops, sample.response_time_ms_mean
+        );
     }
 }
 
@@ -162,7 +181,9 @@ fn config(cell: &Cell, told: &str) -> Config {
     let told = match told {
         "told" | "off" => None,
         // It cannot be left.
-        "right" => Bounds::told(link(cell)).most.map(|rate| Bounds { least: Some(rate), first: Some(rate), most: Some(rate) }),
+        "right" => {
+            Bounds::told(link(cell)).most.map(|rate| Bounds { least: Some(rate), first: Some(rate), most: Some(rate) })
+        }
         word => Some(word.parse::<Bounds>().expect("bounds")),
     };
     Config {

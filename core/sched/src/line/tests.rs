@@ -138,15 +138,9 @@ impl World {
             let at = ms as f64 / 1000.0;
             self.follow(ms, charged);
             let line = (self.line)(at) / 1000.0;
-            let pace = self.estimator.pace().map(|pace| pace.bits_per_s() as f64);
-            let sent = pace.map_or(self.unpaced * line, |pace| pace / 1000.0) * (self.demand)(at);
             let room = (self.room_ms * line).max(0.0);
-            // Sockets that nobody paces stop where packets are lost.
-            let sent =
-                if pace.is_none() { sent.min(1.05 * line + room - queue.ours - queue.foreign).max(0.0) } else { sent };
-            if pace.is_none() && (self.demand)(at) < 1.0 {
-                self.estimator.on_idle();
-            }
+            let pace = self.estimator.pace().map(|pace| pace.bits_per_s() as f64);
+            let sent = self.sent(at, pace, line, room - queue.ours - queue.foreign);
             charged += sent / 8.0;
             queue.ours += sent;
             queue.foreign += match self.others {
@@ -158,11 +152,7 @@ impl World {
             let delay_ms = (queue.ours + queue.foreign) / line;
             shared_ms.push_front(delay_ms);
             shared_ms.truncate(2000);
-            let which = self.any_client();
-            let path = self.clients[which];
-            let known = &mut self.known[which];
-            known.sent_bits += sent;
-            known.on_its_way.push_back((ms + path.rtt_ms as u64, delivered));
+            self.on_its_way(ms, sent, delivered);
             if sent > 0.0 && ms % 5 == 0 {
                 self.sample(ms, charged, &shared_ms, &mut queue.lost);
             }
@@ -173,6 +163,26 @@ impl World {
             }
         }
         outcome
+    }
+
+    /// Bits of a millisecond: those of the pace, or those that sockets take, which stop where packets are lost.
+    fn sent(&mut self, at: f64, pace: Option<f64>, line: f64, room: f64) -> f64 {
+        let demand = (self.demand)(at);
+        if let Some(pace) = pace {
+            return pace / 1000.0 * demand;
+        }
+        if demand < 1.0 {
+            self.estimator.on_idle();
+        }
+        (self.unpaced * line * demand).min(1.05 * line + room).max(0.0)
+    }
+
+    /// One client is sent what leaves in this millisecond, and acknowledges what passes the line.
+    fn on_its_way(&mut self, ms: u64, sent: f64, delivered: f64) {
+        let which = self.any_client();
+        let (path, known) = (self.clients[which], &mut self.known[which]);
+        known.sent_bits += sent;
+        known.on_its_way.push_back((ms + path.rtt_ms as u64, delivered));
     }
 
     fn follow(&mut self, ms: u64, charged: f64) {

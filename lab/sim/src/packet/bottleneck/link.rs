@@ -40,7 +40,8 @@ impl Link {
     /// Whether a packet may wait for the link at all: a policer drops what it has no tokens for.
     pub fn admits(&mut self, now: Nanos, wire_bytes: u32) -> bool {
         let Shape::Policer(burst_bytes) = self.shape else { return true };
-        let full_at = self.wire_idle_at.max(now - self.rate.time_for(burst_bytes)) + self.rate.time_for(u64::from(wire_bytes));
+        let full_at =
+            self.wire_idle_at.max(now - self.rate.time_for(burst_bytes)) + self.rate.time_for(u64::from(wire_bytes));
         if full_at > now {
             return false;
         }
