@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Keys: `link` (Mbit/s), `rtt` (ms, or mixed), `queue` (packets, fq_codel, policer), `rho`. `told` are words of `weir serve --uplink`, or
-//! off. Prints a row a cell: the mean response time told right, the ratio of each word to it (the mean over seeds), and the part of
+//! off; `loss` is that of every path. Prints a row a cell: the mean response time told right, the ratio of each word to it (the mean over seeds), and the part of
 //! the line that was used; then the quantiles of the ratios and the ten worst cells.
 
 use std::collections::BTreeMap;
@@ -32,6 +32,8 @@ struct Cell {
     rtt: String,
     queue: String,
     rho: f64,
+    /// Of each packet on its way to a client.
+    loss: f64,
 }
 
 fn main() {
@@ -75,6 +77,7 @@ fn keys() -> Keys {
         ("rho", "0.5,0.8,1.2"),
         ("seeds", "1"),
         ("told", "auto"),
+        ("loss", "0"),
         ("seconds", "60"),
         ("trace", "0"),
     ]
@@ -94,7 +97,8 @@ fn cells(keys: &Keys) -> Vec<Cell> {
             for queue in &keys["queue"] {
                 for rho in &keys["rho"] {
                     let (link, rho) = (link.parse().expect("Mbit/s"), rho.parse().expect("rho"));
-                    cells.push(Cell { link, rtt: rtt.clone(), queue: queue.clone(), rho });
+                    let loss = keys["loss"][0].parse().expect("a share");
+                    cells.push(Cell { link, rtt: rtt.clone(), queue: queue.clone(), rho, loss });
                 }
             }
         }
@@ -172,7 +176,7 @@ fn config(cell: &Cell, told: &str) -> Config {
         packets => (Discipline::Fifo(packets.parse().expect("packets")), Shape::Wire),
     };
     let half = |ms: f64| Nanos((ms * 5e5) as u64);
-    let path = |ms: f64| PathConfig { forward: half(ms), back: half(ms), ..PathConfig::default() };
+    let path = |ms: f64| PathConfig { forward: half(ms), back: half(ms), loss: cell.loss, ..PathConfig::default() };
     let paths = match cell.rtt.as_str() {
         "mixed" => [5.0, 15.0, 30.0, 60.0, 100.0, 150.0].into_iter().cycle().take(CLIENTS).map(path).collect(),
         ms => vec![path(ms.parse().expect("ms")); CLIENTS],

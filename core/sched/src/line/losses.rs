@@ -54,3 +54,10 @@ impl Losses {
         (self.began, self.charged_before) = (now, charged_bytes);
     }
 }
+
+impl Lost {
+    /// So much that it is no accident of the clients' paths.
+    pub fn is_plain(self) -> bool {
+        self.permille >= LOSS_PLAIN_PERMILLE
+    }
+}

@@ -3,6 +3,7 @@
 use units::Nanos;
 
 use super::history::{Run, permille_of};
+use super::losses::Lost;
 use super::{BUSY_PERMILLE, Estimator, Signal};
 
 /// A queue is ours if we sent this much of what the line carries, or of the pace, while it was there.
@@ -21,9 +22,18 @@ pub(super) struct Measure {
 }
 
 impl Estimator {
-    /// What arrives at full pace, or the most that arrived.
-    pub(super) fn arrived(&self) -> Option<Measure> {
-        self.measured(self.history.filled(BUSY_PERMILLE))
+    /// What losses leave of the pace, if that limits anything; or what arrived.
+    ///
+    /// A line that drops what is too much leaves just that; where each client's path loses packets by itself, it costs little to find out.
+    pub(super) fn left_over(&self, lost: Lost) -> Option<Measure> {
+        let run = self.history.filled(BUSY_PERMILLE);
+        let is_plateau = run.is_enough() && run.arrived_permille() < ARRIVES_PERMILLE;
+        match self.pace {
+            Some(pace) if pace / 11 * 10 <= self.history.peak() && !is_plateau && !lost.is_plain() => {
+                Some(Measure { line: pace / 1000 * 1000u64.saturating_sub(lost.permille), is_full: true })
+            }
+            _ => self.measured(run),
+        }
     }
 
     /// Whether all that is sent at full pace arrives.

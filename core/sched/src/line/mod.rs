@@ -44,7 +44,7 @@ pub use notice::{Change, Limit, Notice, Signal, Status};
 use rise::{RISE_EVERY, Rise};
 
 /// Evidence is judged this often, or every [`INTERVAL_PACKETS`].
-const INTERVAL: Nanos = Nanos::from_millis(100);
+const INTERVAL: Nanos = Nanos::from_millis(50);
 const INTERVAL_PACKETS: u64 = 32;
 const SHORT: Nanos = Nanos::from_millis(25);
 const SHORT_PACKETS: u64 = 16;
@@ -58,13 +58,17 @@ const LIGHT_PERMILLE: u64 = 500;
 /// So little since the interval began, and the line was empty when nothing else is known.
 const EMPTY_BYTES: u64 = 3 * PACKET_BYTES;
 /// A line that drops this much or more of all clients' bytes has no room for them.
-const LOSS_PERMILLE: u64 = 10;
+const LOSS_PERMILLE: u64 = 5;
 /// Of the rate that the line was found to carry, this much is used.
 const MARGIN_PERMILLE: u64 = 985;
+/// Of the most that arrived where the line was not full all the time.
+const CHANCE_PERMILLE: u64 = 970;
 /// Where the line's rate cannot be told, a cut goes to this part of the pace.
 const UNKNOWN_PERMILLE: u64 = 900;
 /// The pace is no more than this part of what was seen to arrive.
 const BEYOND_PERMILLE: u64 = 1050;
+/// Such a cut comes after so many intervals.
+const UNKNOWN_INTERVALS: usize = 20;
 /// Nothing makes the pace slower than this.
 const FLOOR: u64 = 64_000;
 /// A drain ends after this, however long the queue.
@@ -76,6 +80,8 @@ const CUTS_MAX: u32 = 3;
 /// How long a queue that is not ours is left alone, doubled each time.
 const OTHERS_MIN: Nanos = Nanos::from_secs(10);
 const OTHERS_MAX: Nanos = Nanos::from_secs(160);
+/// Light losses that are back so soon are of the paths.
+const LOSSY_FOR: Nanos = Nanos::from_secs(60);
 /// Time in which we do not see that there is room counts this part.
 const UNCLEAR_PARTS: u64 = 8;
 const PACKET_BYTES: u64 = wire::bytes_of(wire::SEGMENT_BYTES, wire::SEGMENT_BYTES);
@@ -104,6 +110,8 @@ pub struct Estimator {
 struct Others {
     until: Nanos,
     lasts: Nanos,
+    /// The last cut for light losses: when, from which pace, and to which.
+    lossy: Option<(Nanos, u64, u64)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -143,7 +151,7 @@ impl Estimator {
             phase: Phase::Free,
             trial: None,
             rise: Rise::new(),
-            others: Others { until: Nanos::ZERO, lasts: OTHERS_MIN },
+            others: Others { until: Nanos::ZERO, lasts: OTHERS_MIN, lossy: None },
             found: Found::default(),
         }
     }
@@ -226,21 +234,28 @@ impl Estimator {
         if let Some(trial) = self.trial {
             return self.verify(now, charged, trial, lost);
         }
-        if now < self.others.until {
-            return None;
-        }
         let threshold = self.threshold();
+        if now < self.others.until {
+            // Queue and losses say nothing now; what arrives does.
+            return self.raise(now, charged, interval, interval.used_permille >= BUSY_PERMILLE);
+        }
         if self.is_queued(threshold) && self.is_ours() {
             let delay = self.evidence.delay().unwrap_or_default().delay;
             return Some(self.cut(now, charged, Signal::Delay(delay), self.carried()));
         }
         if let Some(lost) = lost.filter(|lost| lost.permille >= LOSS_PERMILLE) {
-            return Some(self.cut(now, charged, Signal::Loss(lost.permille), self.arrived()));
+            if let Some(before) = self.is_lossy_anyhow(now, lost) {
+                return Some(self.leave_alone(now, charged, Some(before)));
+            }
+            return Some(self.cut(now, charged, Signal::Loss(lost.permille), self.left_over(lost)));
         }
         if let Some((signal, measure)) = self.plateau() {
             return Some(self.cut(now, charged, signal, Some(measure)));
         }
-        self.raise(now, charged, interval, threshold)
+        let is_lossy = self.losses.evidence.lost_by_all_bytes() >= LOST_BYTES_MIN;
+        let is_queued = self.evidence.is_queued(Nanos(threshold.0 / 2));
+        let is_clear = interval.used_permille >= BUSY_PERMILLE && !is_queued;
+        if is_lossy { None } else { self.raise(now, charged, interval, is_clear) }
     }
 
     /// Whether the queue is there now, and was in the interval before unless it is long.
@@ -265,32 +280,48 @@ impl Estimator {
             self.others.lasts = OTHERS_MIN;
             return None;
         }
-        if matches!(trial.signal, Signal::Delay(_)) && self.history.len() < 2 {
-            // Whether it grows is known after two looks.
+        let is_known = self.carried().is_some() || self.history.len() >= UNKNOWN_INTERVALS;
+        if matches!(trial.signal, Signal::Delay(_)) && !is_known {
             return None;
         }
         if trial.cuts < CUTS_MAX {
             let (signal, line) = match trial.signal {
                 Signal::Delay(_) => (Signal::Delay(self.evidence.delay()?.delay), self.carried()),
-                Signal::Loss(_) | Signal::Plateau(_) => (Signal::Loss(lost?.permille), self.arrived()),
+                Signal::Loss(_) | Signal::Plateau(_) => (Signal::Loss(lost?.permille), self.left_over(lost?)),
             };
             return Some(self.cut(now, charged, signal, line));
         }
+        Some(self.leave_alone(now, charged, trial.pace_before))
+    }
+
+    /// What delays or loses is not ours: back to the pace before, for a while.
+    fn leave_alone(&mut self, now: Nanos, charged: u64, pace: Option<u64>) -> Change {
         self.trial = None;
         self.others.until = now + self.others.lasts;
-        let pace = trial.pace_before.unwrap_or(self.history.peak());
-        let notice = self.found.on_others(self.others.lasts, pace);
+        let notice = self.found.on_others(self.others.lasts, pace.unwrap_or(self.history.peak()));
         self.others.lasts = Nanos(2 * self.others.lasts.0).min(OTHERS_MAX);
-        Some(self.change(now, charged, trial.pace_before, Some(notice)))
+        self.change(now, charged, pace, Some(notice))
+    }
+
+    /// Light losses are back at no more than the pace that ended them: chance had. Gives the pace before.
+    fn is_lossy_anyhow(&mut self, now: Nanos, lost: Lost) -> Option<u64> {
+        let pace = self.pace.filter(|_| !lost.is_plain())?;
+        let (at, before, after) = self.others.lossy.take()?;
+        // All of the pace before has arrived at some time.
+        let has_arrived = before <= self.history.peak();
+        (pace <= after && now - at < LOSSY_FOR && has_arrived).then_some(before)
     }
 
     fn cut(&mut self, now: Nanos, charged: u64, signal: Signal, measure: Option<Measure>) -> Change {
         let pace = self.pace.unwrap_or(u64::MAX);
         let peak = self.history.peak();
         let before = if peak == 0 || self.pace.is_some() { pace } else { peak };
-        let again = if self.trial.is_some() { UNKNOWN_PERMILLE } else { 990 };
+        let is_again = self.trial.is_some() && !matches!(signal, Signal::Loss(_));
+        let again = if is_again { UNKNOWN_PERMILLE } else { 990 };
         let unknown = Measure { line: before / 1000 * UNKNOWN_PERMILLE, is_full: false };
         let Measure { line, is_full } = measure.unwrap_or(unknown);
+        // The most of several is a little more than the line's, by chance.
+        let line = if is_full || self.pace.is_none() { line } else { line / 1000 * CHANCE_PERMILLE };
         let line = line.min(pace / 1000 * again).max(self.floor());
         let first = Trial { pace_before: self.pace, signal, arrived: self.arrives(), cuts: 0 };
         let trial = self.trial.unwrap_or(first);
@@ -299,6 +330,10 @@ impl Estimator {
         let was_over = self.pace.is_some_and(|pace| pace >= line / 10 * 11);
         let line = self.rise.on_cut(line, is_full, was_over);
         let then = line / 1000 * MARGIN_PERMILLE;
+        if let (Some(pace), Signal::Loss(_)) = (self.pace, signal) {
+            let before = self.others.lossy.map_or(pace, |(_, before, _)| before.max(pace));
+            self.others.lossy = Some((now, before, then));
+        }
         let notice = self.found.on_line(now, line);
         // At half of the line's rate the queue is gone after twice its time, unless others add to it.
         let drain_for = Nanos(2 * self.queue_now(now, line).0);
@@ -315,13 +350,12 @@ impl Estimator {
         least.delay + Nanos(u64::try_from(added).unwrap_or(u64::MAX).min(DRAIN_MAX.0))
     }
 
-    fn raise(&mut self, now: Nanos, charged: u64, interval: Interval, threshold: Nanos) -> Option<Change> {
+    fn raise(&mut self, now: Nanos, charged: u64, interval: Interval, is_clear: bool) -> Option<Change> {
         let pace = self.pace?;
         let most = self.bounds.most.map_or(u64::MAX, Rate::bits_per_s);
-        if pace >= most || self.losses.evidence.lost_by_all_bytes() >= LOST_BYTES_MIN {
+        if pace >= most {
             return None;
         }
-        let is_clear = interval.used_permille >= BUSY_PERMILLE && !self.evidence.is_queued(Nanos(threshold.0 / 2));
         let lasted = interval.run.lasted.min(RISE_EVERY);
         let lasted = if is_clear { lasted } else { Nanos(lasted.0 / UNCLEAR_PARTS) };
         let run = self.history.filled(BUSY_PERMILLE);
