@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Keys: `link` (Mbit/s), `rtt` (ms, or mixed), `queue` (packets, fq_codel, policer), `rho`. `told` are words of `weir serve --uplink`, or
-//! off; `loss` is that of every path. Prints a row a cell: the mean response time told right, the ratio of each word to it (the mean over seeds), and the part of
+//! off; `loss` is that of every path, `steps` are the line's later rates (`30:4,60:10`, seconds and Mbit/s). Prints a row a cell: the mean response time told right, the ratio of each word to it (the mean over seeds), and the part of
 //! the line that was used; then the quantiles of the ratios and the ten worst cells.
 
 use std::collections::BTreeMap;
@@ -34,6 +34,8 @@ struct Cell {
     rho: f64,
     /// Of each packet on its way to a client.
     loss: f64,
+    /// The line's other rates: at which second, Mbit/s.
+    steps: Vec<(u64, u64)>,
 }
 
 fn main() {
@@ -78,6 +80,7 @@ fn keys() -> Keys {
         ("seeds", "1"),
         ("told", "auto"),
         ("loss", "0"),
+        ("steps", ""),
         ("seconds", "60"),
         ("trace", "0"),
     ]
@@ -91,6 +94,9 @@ fn keys() -> Keys {
 }
 
 fn cells(keys: &Keys) -> Vec<Cell> {
+    let step =
+        |text: &String| text.split_once(':').map(|(at, rate)| (at.parse().expect("s"), rate.parse().expect("Mbit/s")));
+    let steps: Vec<(u64, u64)> = keys["steps"].iter().filter_map(step).collect();
     let mut cells = Vec::new();
     for link in &keys["link"] {
         for rtt in &keys["rtt"] {
@@ -98,7 +104,7 @@ fn cells(keys: &Keys) -> Vec<Cell> {
                 for rho in &keys["rho"] {
                     let (link, rho) = (link.parse().expect("Mbit/s"), rho.parse().expect("rho"));
                     let loss = keys["loss"][0].parse().expect("a share");
-                    cells.push(Cell { link, rtt: rtt.clone(), queue: queue.clone(), rho, loss });
+                    cells.push(Cell { link, rtt: rtt.clone(), queue: queue.clone(), rho, loss, steps: steps.clone() });
                 }
             }
         }
@@ -166,7 +172,11 @@ fn jobs(cell: &Cell, seed: u64, seconds: f64) -> Vec<Job> {
 }
 
 fn link(cell: &Cell) -> Rate {
-    Rate::from_bits_per_s(cell.link * 1_000_000).expect("a rate")
+    rate(cell.link)
+}
+
+fn rate(mbit: u64) -> Rate {
+    Rate::from_bits_per_s(mbit * 1_000_000).expect("a rate")
 }
 
 fn config(cell: &Cell, told: &str) -> Config {
@@ -197,6 +207,7 @@ fn config(cell: &Cell, told: &str) -> Config {
         drain,
         policy: policy.parse().expect("a policy"),
         sees_queue: false,
+        rate_changes: cell.steps.iter().map(|(at, mbit)| (Nanos::from_secs(*at), rate(*mbit))).collect(),
         told,
         tcp: Tcp::behind_router(),
         paths,

@@ -54,7 +54,7 @@ const DELAY_MIN: Nanos = Nanos::from_millis(4);
 /// The pace is used in full if this much of it leaves.
 const BUSY_PERMILLE: u64 = 900;
 /// Less than this of the most that the line carried for three intervals, and no queue is ours.
-const LIGHT_PERMILLE: u64 = 500;
+const LIGHT_PERMILLE: u64 = 200;
 /// So little since the interval began, and the line was empty when nothing else is known.
 const EMPTY_BYTES: u64 = 3 * PACKET_BYTES;
 /// A line that drops this much or more of all clients' bytes has no room for them.
@@ -66,7 +66,7 @@ const CHANCE_PERMILLE: u64 = 970;
 /// Where the line's rate cannot be told, a cut goes to this part of the pace.
 const UNKNOWN_PERMILLE: u64 = 900;
 /// The pace is no more than this part of what was seen to arrive.
-const BEYOND_PERMILLE: u64 = 1050;
+const BEYOND_PERMILLE: u64 = 1080;
 /// Such a cut comes after so many intervals.
 const UNKNOWN_INTERVALS: usize = 20;
 /// Nothing makes the pace slower than this.
