@@ -54,7 +54,7 @@ const DELAY_MIN: Nanos = Nanos::from_millis(4);
 /// The pace is used in full if this much of it leaves.
 const BUSY_PERMILLE: u64 = 900;
 /// Less than this of the most that the line carried for three intervals, and no queue is ours.
-const LIGHT_PERMILLE: u64 = 200;
+const LIGHT_PERMILLE: u64 = 500;
 /// So little since the interval began, and the line was empty when nothing else is known.
 const EMPTY_BYTES: u64 = 3 * PACKET_BYTES;
 /// A line that drops this much or more of all clients' bytes has no room for them.

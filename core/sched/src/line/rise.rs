@@ -8,7 +8,7 @@ const HOLD_MAX: Nanos = Nanos::from_secs(10);
 /// How often the pace rises then, and by how much: at first, doubled each time.
 pub(super) const RISE_EVERY: Nanos = Nanos::from_millis(500);
 const RISE_PERMILLE_MIN: u64 = 5;
-const RISE_PERMILLE_MAX: u64 = 80;
+const RISE_PERMILLE_MAX: u64 = 40;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rise {
@@ -89,7 +89,7 @@ mod tests {
     fn it_holds_then_rises_by_larger_and_larger_steps() {
         let mut rise = Rise::new();
         assert_eq!(rise.on_cut(1_000_000, true, true), 1_000_000);
-        assert_eq!(rises(&mut rise, 4), [(20, 5), (25, 10), (30, 20), (35, 40), (40, 80)]);
+        assert_eq!(rises(&mut rise, 4), [(20, 5), (25, 10), (30, 20), (35, 40), (40, 40)]);
     }
 
     /// Found again, a rate is taken for nearer the truth and kept for longer; another one is not.
