@@ -1,7 +1,7 @@
 # What a person does here. Each sets up what it needs first; see scripts/setup.sh.
 
 PORT ?= 8080
-UPLINK ?= 10mbit
+UPLINK ?= auto
 BENCH ?=
 EXPERIMENT ?= experiments/drains.toml
 QUICK ?= 0
