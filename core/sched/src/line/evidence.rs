@@ -1,10 +1,10 @@
-//! What was seen in one epoch, and what it says of the queue that all clients share.
+//! What was seen in one interval, and what it says of the queue that all clients share.
 
 use units::Nanos;
 
 use super::clients::DelayBounds;
 
-/// Clients told apart in one epoch; of more, the first count.
+/// Clients told apart in one interval; of more, the first count.
 const VOTERS_MAX: usize = 16;
 /// Fewer round trips than this say nothing.
 const SAMPLES_MIN: u32 = 2;

@@ -10,10 +10,11 @@ use super::{BUSY_PERMILLE, Estimator, Signal};
 const MOSTLY_PERMILLE: u64 = 300;
 /// A line that does not let more than this of a full pace arrive is slower than that pace,
 pub(super) const PLATEAU_PERMILLE: u64 = 930;
-/// if it does not for so long, and a round trip.
+/// if it does not for so long.
 const PLATEAU_FOR: Nanos = Nanos::from_millis(300);
 /// Losses are over when so much arrives.
 const ARRIVES_PERMILLE: u64 = 985;
+
 /// What the line carries, bits per second; at least that, if it was not full all the time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measure {

@@ -46,6 +46,7 @@ use rise::{RISE_EVERY, Rise};
 /// Evidence is judged this often, or every [`INTERVAL_PACKETS`].
 const INTERVAL: Nanos = Nanos::from_millis(50);
 const INTERVAL_PACKETS: u64 = 32;
+/// Sooner where so many round trips were seen: a queue grows while nobody looks.
 const SHORT: Nanos = Nanos::from_millis(25);
 const SHORT_PACKETS: u64 = 16;
 const SHORT_SAMPLES: u32 = 4;
@@ -65,10 +66,10 @@ const MARGIN_PERMILLE: u64 = 985;
 const CHANCE_PERMILLE: u64 = 970;
 /// Where the line's rate cannot be told, a cut goes to this part of the pace.
 const UNKNOWN_PERMILLE: u64 = 900;
-/// The pace is no more than this part of what was seen to arrive.
-const BEYOND_PERMILLE: u64 = 1080;
 /// Such a cut comes after so many intervals.
 const UNKNOWN_INTERVALS: usize = 20;
+/// The pace is no more than this part of what was seen to arrive.
+const BEYOND_PERMILLE: u64 = 1080;
 /// Nothing makes the pace slower than this.
 const FLOOR: u64 = 64_000;
 /// A drain ends after this, however long the queue.

@@ -193,7 +193,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
     }
 
-    /// Whether anything waits to be sent is told to who measures the line: what is never waited for says nothing of it.
+    /// Tells the estimator that no response waits: an interval without a backlog says nothing of the line's rate.
     pub(super) fn note_idle(&mut self) {
         if self.drain.is_empty()
             && let Some(observer) = &mut self.observer
