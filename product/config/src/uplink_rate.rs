@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use sched::BLIND_PERMILLE;
 use sched::line::Bounds;
 use thiserror::Error;
 use units::{ParseError, Rate};
@@ -47,10 +46,7 @@ impl UplinkRate {
     pub fn bounds(self) -> Bounds {
         match self {
             UplinkRate::Auto | UplinkRate::Off => Bounds::default(),
-            UplinkRate::Told(rate) => {
-                let first = rate.permille(BLIND_PERMILLE);
-                Bounds { least: None, first: Some(first), most: Some(first) }
-            }
+            UplinkRate::Told(rate) => Bounds::told(rate),
             UplinkRate::Between(least, most) => Bounds { least: Some(least), first: Some(most), most: Some(most) },
         }
     }
