@@ -41,6 +41,15 @@ pub(super) struct Run {
     pub delivered_bytes: u64,
 }
 
+/// What round trips told of the queue of all clients in an interval.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Seen {
+    /// It was no longer than this; `None` where too little was seen.
+    pub delay: Option<Nanos>,
+    /// There was one.
+    pub is_queued: bool,
+}
+
 /// One interval that is over.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Interval {
@@ -48,6 +57,8 @@ pub(super) struct Interval {
     pub run: Run,
     /// The queue of all clients at most; `None` where too little was seen.
     pub delay: Option<Nanos>,
+    /// A queue was seen.
+    pub is_queued: bool,
     /// Of the pace, thousandths that left; 0 where there was none.
     pub used_permille: u64,
     /// A response waited all the time.
@@ -84,11 +95,26 @@ impl History {
         self.run.sent_bytes += look.sent_bytes;
         self.run.lost_bytes += look.lost_bytes;
         self.longest = self.longest.max(base);
-        let passed_at = now - base.min(LAG_MAX);
-        if passed_at >= self.began {
-            self.run.delivered_bytes += look.delivered_bytes;
-        } else if let Some(interval) = self.closed.iter_mut().rev().find(|interval| interval.began <= passed_at) {
-            interval.run.delivered_bytes += look.delivered_bytes;
+        let until = now - base.min(LAG_MAX) - look.delivered_ago;
+        // The first of them left no sooner than the connection had something to send.
+        let from = (until - look.delivered_for).max(now - look.busy_for).min(until);
+        self.on_passed(from, until, look.delivered_bytes);
+    }
+
+    /// So much passed the line in this time, evenly.
+    fn on_passed(&mut self, from: Nanos, until: Nanos, bytes: u64) {
+        let lasted = until - from;
+        let part = |began: Nanos, ended: Nanos| {
+            if lasted == Nanos::ZERO {
+                return if (began..ended).contains(&until) { bytes } else { 0 };
+            }
+            let common = ended.min(until) - began.max(from);
+            u64::try_from(u128::from(bytes) * u128::from(common.0) / u128::from(lasted.0)).unwrap_or(bytes)
+        };
+        self.run.delivered_bytes += part(self.began, Nanos(u64::MAX));
+        for interval in self.closed.iter_mut().rev().take_while(|interval| interval.began + interval.run.lasted > from)
+        {
+            interval.run.delivered_bytes += part(interval.began, interval.began + interval.run.lasted);
         }
     }
 
@@ -102,11 +128,13 @@ impl History {
         charged_bytes.saturating_sub(self.charged_before)
     }
 
-    pub fn close(&mut self, now: Nanos, charged_bytes: u64, pace: Option<u64>, delay: Option<Nanos>) -> Interval {
+    pub fn close(&mut self, now: Nanos, charged_bytes: u64, pace: Option<u64>, seen: Seen) -> Interval {
+        let Seen { delay, is_queued } = seen;
         let (lasted, charged) = (now - self.began, self.charged(charged_bytes));
         let run = Run { lasted, charged_bytes: charged, ..self.run };
         let used_permille = pace.map_or(0, |pace| permille_of(pace, lasted, charged));
-        let interval = Interval { began: self.began, run, delay, used_permille, is_backlogged: !self.is_idle };
+        let interval =
+            Interval { began: self.began, run, delay, is_queued, used_permille, is_backlogged: !self.is_idle };
         self.totals.forget_some();
         self.totals += run;
         self.closed.push_back(interval);
@@ -154,7 +182,11 @@ impl History {
         let is_queued = |interval: &&Interval| interval.delay.is_none_or(|delay| delay > delay_min);
         // A queue that is over says nothing.
         let is_now = self.backwards().take_while(is_queued).count() > 0;
-        steady(self.known().take_while(|interval| is_now && is_queued(interval)))
+        let mut queued: Vec<&Interval> = self.known().take_while(|interval| is_now && is_queued(interval)).collect();
+        while queued.last().is_some_and(|first| !first.is_queued) {
+            queued.pop();
+        }
+        steady(queued.into_iter())
     }
 
     /// The last that used so much of the pace, in a row.
@@ -251,4 +283,48 @@ fn rate_of(bytes: u64, lasted: Nanos) -> u64 {
 pub(super) fn permille_of(rate: u64, lasted: Nanos, bytes: u64) -> u64 {
     let could = u128::from(rate) * u128::from(lasted.0) / 8_000_000_000;
     u64::try_from(u128::from(bytes) * 1000 / could.max(1)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Nanos = Nanos::from_millis;
+
+    fn look(delivered_ago: u64, delivered_for: u64, busy_for: u64) -> Look {
+        let [delivered_ago, delivered_for, busy_for] = [delivered_ago, delivered_for, busy_for].map(MS);
+        Look { delivered_bytes: 1000, delivered_ago, delivered_for, busy_for, ..Look::default() }
+    }
+
+    /// What passed the line in each of three intervals of 50 ms and since, told by a look at 200 ms, 20 ms away.
+    fn passed(look: &Look) -> [u64; 4] {
+        let mut history = History::default();
+        for ms in [50, 100, 150] {
+            let _ = history.close(MS(ms), 0, None, Seen::default());
+        }
+        history.on_look(MS(200), look, MS(20));
+        let closed: Vec<u64> = history.closed.iter().map(|interval| interval.run.delivered_bytes).collect();
+        [closed[0], closed[1], closed[2], history.run.delivered_bytes]
+    }
+
+    #[test]
+    fn what_arrived_counts_evenly_for_the_time_in_which_it_passed_the_line() {
+        assert_eq!(passed(&look(0, 100, 200)), [0, 200, 500, 300]);
+        assert_eq!(passed(&look(90, 0, 200)), [0, 1000, 0, 0], "all at once");
+        // 180 ms ago nothing was on its way; what passed then passed later.
+        assert_eq!(passed(&look(30, 120, 80)), [0, 0, 1000, 0]);
+    }
+
+    #[test]
+    fn a_run_with_a_queue_begins_where_one_was_seen() {
+        let mut history = History::default();
+        let intervals =
+            [(Some(MS(90)), false), (None, false), (Some(MS(60)), true), (None, false), (Some(MS(70)), true)];
+        for (at, (delay, is_queued)) in intervals.into_iter().enumerate() {
+            let _ = history.close(MS(100 * (at as u64 + 1)), 0, None, Seen { delay, is_queued });
+        }
+        // The first of the three is left out: what left in it may be acknowledged late.
+        assert_eq!(history.queued(MS(50)).lasted, MS(200));
+        assert_eq!(history.queued(MS(65)).lasted, Nanos::ZERO);
+    }
 }

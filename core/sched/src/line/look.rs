@@ -37,6 +37,12 @@ pub struct Look {
     pub sent_bytes: u64,
     /// Wire bytes arrived since.
     pub delivered_bytes: u64,
+    /// The last of them was acknowledged so long ago,
+    pub delivered_ago: Nanos,
+    /// and the look before was so much earlier.
+    pub delivered_for: Nanos,
+    /// For so long something has been on its way.
+    pub busy_for: Nanos,
     /// Wire bytes sent again since.
     pub lost_bytes: u64,
 }
@@ -44,8 +50,10 @@ pub struct Look {
 /// The looks at one connection, over all its responses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Looks {
-    /// A look was taken before.
-    is_known: bool,
+    /// When the last look was taken.
+    at: Option<Nanos>,
+    /// Since when something is on its way.
+    busy_since: Option<Nanos>,
     /// Acknowledged or arrived beyond a gap.
     arrived_bytes: u64,
     sent_bytes: u64,
@@ -56,12 +64,13 @@ pub struct Looks {
 
 impl Looks {
     /// What is new. On a connection that has had nothing acknowledged the first round trip is the handshake's.
-    pub fn look(&mut self, seen: &Seen, framing: Framing) -> Look {
-        let is_handshake = !self.is_known && seen.acked_bytes == 0;
+    pub fn look(&mut self, now: Nanos, seen: &Seen, framing: Framing) -> Look {
+        let is_known = self.at.is_some();
+        let is_handshake = !is_known && seen.acked_bytes == 0;
         let acked_bytes = seen.acked_bytes.saturating_sub(self.rtt_at_bytes);
-        let is_enough = self.is_known && acked_bytes >= RTT_SEGMENTS * framing.segment_bytes;
+        let is_enough = is_known && acked_bytes >= RTT_SEGMENTS * framing.segment_bytes;
         let is_fresh = is_handshake || is_enough && seen.acked_ago <= ACKED_AGO_MAX;
-        if !self.is_known || is_fresh {
+        if !is_known || is_fresh {
             self.rtt_at_bytes = seen.acked_bytes;
         }
         let arrived_bytes = self.arrived_bytes.max(seen.acked_bytes + seen.sacked_bytes);
@@ -69,13 +78,27 @@ impl Looks {
         let sent_bytes = self.sent_bytes.max(seen.sent_bytes);
         let sent = sent_bytes - self.sent_bytes;
         let again = seen.retransmitted_bytes.saturating_sub(self.retransmitted_bytes);
-        *self =
-            Looks { is_known: true, arrived_bytes, sent_bytes, retransmitted_bytes: seen.retransmitted_bytes, ..*self };
+        let ago = now - self.at.unwrap_or(now);
+        let busy_for = if delivered > 0 { now - self.busy_since.unwrap_or(now) } else { Nanos::ZERO };
+        let delivered_ago = if delivered > 0 { seen.acked_ago.min(ago) } else { Nanos::ZERO };
+        let delivered_for = if delivered > 0 { ago - delivered_ago } else { Nanos::ZERO };
+        let is_busy = sent_bytes > arrived_bytes;
+        *self = Looks {
+            at: Some(now),
+            busy_since: is_busy.then(|| self.busy_since.unwrap_or(now)),
+            arrived_bytes,
+            sent_bytes,
+            retransmitted_bytes: seen.retransmitted_bytes,
+            ..*self
+        };
         Look {
             rtt: seen.rtt.filter(|_| is_fresh),
             is_handshake,
             sent_bytes: framing.wire_bytes(sent),
             delivered_bytes: framing.wire_bytes(delivered),
+            delivered_ago,
+            delivered_for,
+            busy_for,
             lost_bytes: framing.wire_bytes(again),
         }
     }
@@ -86,6 +109,7 @@ mod tests {
     use super::*;
 
     const FRAMING: Framing = Framing::ETHERNET;
+    const NOW: Nanos = Nanos::from_millis(1000);
     const RTT: Option<Nanos> = Some(Nanos::from_millis(30));
 
     fn seen(acked_bytes: u64, retransmitted_bytes: u64) -> Seen {
@@ -101,33 +125,49 @@ mod tests {
 
     #[test]
     fn the_first_round_trip_of_a_connection_is_its_handshake_s() {
-        let look = Looks::default().look(&seen(0, 0), FRAMING);
+        let look = Looks::default().look(NOW, &seen(0, 0), FRAMING);
         assert_eq!(look, Look { rtt: RTT, is_handshake: true, ..Look::default() });
         let mut looks = Looks::default();
-        assert_eq!(looks.look(&seen(1, 0), FRAMING).rtt, None, "bytes were acknowledged before");
+        assert_eq!(looks.look(NOW, &seen(1, 0), FRAMING).rtt, None, "bytes were acknowledged before");
     }
 
     #[test]
     fn a_round_trip_is_taken_after_eight_segments_and_while_it_is_new() {
         let mut looks = Looks::default();
-        let _ = looks.look(&seen(1000, 0), FRAMING);
+        let _ = looks.look(NOW, &seen(1000, 0), FRAMING);
         let enough = 1000 + RTT_SEGMENTS * FRAMING.segment_bytes;
-        assert_eq!(looks.look(&seen(enough - 1, 0), FRAMING).rtt, None);
+        assert_eq!(looks.look(NOW, &seen(enough - 1, 0), FRAMING).rtt, None);
         let old = Seen { acked_ago: ACKED_AGO_MAX + Nanos(1), ..seen(enough, 0) };
-        assert_eq!(looks.look(&old, FRAMING).rtt, None);
-        assert_eq!(looks.look(&seen(enough, 0), FRAMING).rtt, RTT);
-        assert_eq!(looks.look(&seen(enough + 1, 0), FRAMING).rtt, None);
+        assert_eq!(looks.look(NOW, &old, FRAMING).rtt, None);
+        assert_eq!(looks.look(NOW, &seen(enough, 0), FRAMING).rtt, RTT);
+        assert_eq!(looks.look(NOW, &seen(enough + 1, 0), FRAMING).rtt, None);
     }
 
     #[test]
     fn what_is_acknowledged_and_sent_again_counts_once() {
         let mut looks = Looks::default();
-        let first = looks.look(&seen(1448, 100), FRAMING);
+        let first = looks.look(NOW, &seen(1448, 100), FRAMING);
         let per_segment = FRAMING.header_bytes;
         assert_eq!((first.delivered_bytes, first.lost_bytes), (1448 + per_segment, 100 + per_segment));
-        let next = looks.look(&seen(2 * 1448, 100), FRAMING);
+        let next = looks.look(NOW, &seen(2 * 1448, 100), FRAMING);
         assert_eq!((next.delivered_bytes, next.lost_bytes), (1448 + per_segment, 0));
-        let same = looks.look(&seen(2 * 1448, 100), FRAMING);
+        let same = looks.look(NOW, &seen(2 * 1448, 100), FRAMING);
         assert_eq!((same.delivered_bytes, same.lost_bytes), (0, 0));
+    }
+
+    /// Since the last look, up to the last acknowledgement; no earlier than something was on its way.
+    #[test]
+    fn a_look_tells_in_what_time_bytes_arrived() {
+        let ms = Nanos::from_millis;
+        let at = |acked_bytes, sent_bytes, ago| Seen { acked_ago: ms(ago), sent_bytes, ..seen(acked_bytes, 0) };
+        let mut looks = Looks::default();
+        let _ = looks.look(ms(100), &at(0, 0, 0), FRAMING);
+        let _ = looks.look(ms(200), &at(0, 9000, 200), FRAMING);
+        let times = |look: Look| [look.delivered_ago, look.delivered_for, look.busy_for].map(|time| time.0 / 1_000_000);
+        assert_eq!(times(looks.look(ms(250), &at(4000, 9000, 10), FRAMING)), [10, 40, 50]);
+        assert_eq!(times(looks.look(ms(300), &at(9000, 9000, 0), FRAMING)), [0, 50, 100]);
+        assert_eq!(looks.look(ms(400), &at(9000, 9000, 100), FRAMING), Look::default(), "nothing is new");
+        let _ = looks.look(ms(500), &at(9000, 12000, 200), FRAMING);
+        assert_eq!(times(looks.look(ms(530), &at(12000, 12000, 10), FRAMING)), [10, 20, 30]);
     }
 }

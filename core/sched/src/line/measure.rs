@@ -91,6 +91,6 @@ impl Estimator {
     pub(super) fn is_ours(&self) -> bool {
         let run = self.queued();
         let line = self.history.peak().min(self.pace.unwrap_or(u64::MAX));
-        run.is_enough() && permille_of(line, run.lasted, run.charged_bytes) >= MOSTLY_PERMILLE
+        (run.is_enough() || self.is_open()) && permille_of(line, run.lasted, run.charged_bytes) >= MOSTLY_PERMILLE
     }
 }

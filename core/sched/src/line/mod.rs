@@ -211,7 +211,8 @@ impl Estimator {
             return Some(self.change(now, charged_bytes, Some(then), None));
         }
         let delay = self.evidence.delay().map(|least| least.delay);
-        let interval = self.history.close(now, charged_bytes, self.pace, delay);
+        let seen = history::Seen { delay, is_queued: self.evidence.is_queued(Nanos(self.threshold().0 / 2)) };
+        let interval = self.history.close(now, charged_bytes, self.pace, seen);
         if interval.used_permille >= BUSY_PERMILLE || self.evidence.is_queued(self.threshold()) {
             self.found.on_full(now);
         }

@@ -205,7 +205,7 @@ impl World {
         }
         let sent_bits = std::mem::take(&mut known.sent_bits);
         let (sent_bytes, delivered_bytes) = ((sent_bits / 8.0) as u64, (delivered_bits / 8.0) as u64);
-        let look = Look { rtt, is_handshake: false, sent_bytes, delivered_bytes, lost_bytes };
+        let look = Look { rtt, sent_bytes, delivered_bytes, lost_bytes, ..Look::default() };
         self.estimator.on_look(Nanos(ms * STEP.0), charged as u64, || which as u64, look);
     }
 

@@ -19,6 +19,8 @@ const UNSENT_SEGMENTS_MAX: u64 = 2;
 /// The kernel looks at that limit once per packet of at most this size while it takes bytes in.
 const WRITE_BYTES_MAX: u64 = 64 << 10;
 /// How often the drain reads what is below it, as in the server.
+/// All connections with unacknowledged bytes are looked at this often, at least.
+const LOOK_EVERY: Nanos = Nanos::from_millis(50);
 const READ_EVERY: Nanos = Nanos::from_micros(500);
 
 /// What a paced drain has beside itself.
@@ -27,6 +29,8 @@ pub struct Writer {
     /// When it last read the queue below, and the interface's counters.
     read_at: Nanos,
     passed_at: Nanos,
+    /// When it last looked at all connections with unacknowledged bytes.
+    looked_at: Nanos,
     /// What the connections tell of a line that is not seen.
     estimator: Option<Estimator>,
 }
@@ -97,13 +101,16 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
     /// Sets the pace that the line allows.
     fn follow(&mut self) {
         let now = self.now;
-        if !self.writer.estimator.as_ref().is_some_and(|estimator| estimator.is_due(now)) {
+        let Some(estimator) = &self.writer.estimator else { return };
+        let is_due = estimator.is_due(now);
+        if !is_due && now - self.writer.looked_at < LOOK_EVERY {
             return;
         }
+        self.writer.looked_at = now;
         let unacked: Vec<ConnId> = self.conns.unacknowledged().collect();
         unacked.into_iter().for_each(|id| self.look(id));
         let charged_bytes = self.drain.ledger().charged_bytes();
-        let Some(estimator) = &mut self.writer.estimator else { return };
+        let Some(estimator) = self.writer.estimator.as_mut().filter(|_| is_due) else { return };
         if let Some(Change { pace, .. }) = estimator.judge(now, charged_bytes) {
             self.drain.set_pace(now, pace);
         }
@@ -174,7 +181,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             sent_bytes: conn.sent.payload_bytes - conn.sender.resent_bytes.min(conn.sent.payload_bytes),
             retransmitted_bytes: conn.sender.resent_bytes,
         };
-        let (look, client) = (conn.looks.look(&seen, framing), u64::from(conn.path));
+        let (look, client) = (conn.looks.look(now, &seen, framing), u64::from(conn.path));
         self.learn(look, client);
     }
 

@@ -352,7 +352,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         // Nobody may look again.
         let is_read = self.gauge.as_ref().is_some_and(Gauge::is_fresh);
         let pipe = &mut self.pipes[at];
-        let (client, (correction, foreseen_bytes, look)) = (pipe.client, pipe.settle_last(false));
+        let (client, (correction, foreseen_bytes, look)) = (pipe.client, pipe.settle_last(now, false));
         self.drain.on_correction(now, correction, is_read);
         self.drain.on_foreseen(now, foreseen_bytes, is_read);
         self.observe(now, client, look);

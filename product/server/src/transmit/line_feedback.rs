@@ -268,7 +268,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         if !pipe.is_known() && self.unacknowledged.spend_look() {
             // The handshake.
             let status = socket.status();
-            let (correction, look) = (pipe.settle(&status), socket.looked().look(&status, pipe.framing()));
+            let (correction, look) = (pipe.settle(&status), socket.looked().look(now, &status, pipe.framing()));
             self.on_settled(now, client, correction, look);
         }
         self.unacknowledged.remember(now, owner, socket, client, pipe, false);
@@ -282,7 +282,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
         let status = socket.status();
         self.on_closed(now, state.close(&status));
-        self.observe(now, client, socket.looked().look(&status, state.framing()));
+        self.observe(now, client, socket.looked().look(now, &status, state.framing()));
     }
 
     /// Connections ended, and this was found of what they had sent since their last responses.

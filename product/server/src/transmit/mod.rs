@@ -434,7 +434,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
         if let Some(at) = self.sending(id).map(|sending| sending.pipe()) {
             let pipe = &mut self.pipes[at];
-            let (client, (correction, look)) = (pipe.client, pipe.settle());
+            let (client, (correction, look)) = (pipe.client, pipe.settle(now));
             self.on_settled(now, client, correction, look);
         }
     }
@@ -454,7 +454,7 @@ impl<S: Socket + Clone> Transmitter<S> {
             let is_read = self.gauge.as_ref().is_some_and(Gauge::is_fresh);
             let ends_connection = sending.ends_connection();
             let pipe = &mut self.pipes[sending.pipe()];
-            let (client, (correction, foreseen_bytes, look)) = (pipe.client, pipe.settle_last(ends_connection));
+            let (client, (correction, foreseen_bytes, look)) = (pipe.client, pipe.settle_last(now, ends_connection));
             self.drain.on_correction(now, correction, is_read);
             self.drain.on_foreseen(now, foreseen_bytes, is_read);
             self.observe(now, client, look);

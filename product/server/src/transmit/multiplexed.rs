@@ -119,7 +119,7 @@ impl<S: Socket + Clone> Transmitter<S> {
     }
 
     pub(super) fn settle_pipe(&mut self, now: Nanos, id: PipeId) {
-        let (correction, look) = self.pipes[id.0].settle();
+        let (correction, look) = self.pipes[id.0].settle(now);
         self.on_settled(now, self.pipes[id.0].client, correction, look);
     }
 }

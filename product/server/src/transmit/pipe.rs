@@ -100,23 +100,23 @@ impl<S: Socket> Pipe<S> {
     }
 
     /// Sets the connection's account against what TCP has sent; and what that says of the line.
-    pub fn settle(&mut self) -> (Correction, Look) {
+    pub fn settle(&mut self, now: Nanos) -> (Correction, Look) {
         let status = self.socket.status();
-        (self.state.settle(&status), self.look(&status))
+        (self.state.settle(&status), self.look(now, &status))
     }
 
     /// The same behind the last byte of a response, where nobody may look again: what TCP still keeps is foreseen, wire bytes, and
     /// the acknowledgement of the client's FIN if the connection ends here.
-    pub fn settle_last(&mut self, ends_connection: bool) -> (Correction, u64, Look) {
+    pub fn settle_last(&mut self, now: Nanos, ends_connection: bool) -> (Correction, u64, Look) {
         let status = self.socket.status();
         let settled = self.state.settle(&status);
         let bare_segments = u64::from(ends_connection);
-        (settled, self.state.account.foresee(status.unsent_bytes, bare_segments), self.look(&status))
+        (settled, self.state.account.foresee(status.unsent_bytes, bare_segments), self.look(now, &status))
     }
 
-    fn look(&mut self, status: &Status) -> Look {
+    fn look(&mut self, now: Nanos, status: &Status) -> Look {
         self.is_unacknowledged = status.is_unacknowledged;
-        self.socket.looked().look(status, self.state.framing())
+        self.socket.looked().look(now, status, self.state.framing())
     }
 
     /// Whether the reader took too little in a whole window. Only time in which we waited for the reader counts, not

@@ -17,7 +17,7 @@ const TAILS_MAX: usize = u8::MAX as usize + 1;
 /// What is not acknowledged by then is lost, and its client perhaps gone.
 const UNACKNOWLEDGED_FOR: Nanos = Nanos::from_secs(5);
 /// How often they are looked at, at least, while there are any.
-const LOOK_EVERY: Nanos = Nanos::from_millis(100);
+const LOOK_EVERY: Nanos = Nanos::from_millis(50);
 /// Connections under way that are looked at in one interval; the others have their turn in the next.
 const PIPE_LOOKS_MAX: usize = 1024;
 /// While the rate is searched, looks an interval at connections whose socket took all at once: each costs a system call, and tells little.
@@ -129,7 +129,7 @@ impl<S: TcpView> Unacknowledged<S> {
                 continue;
             }
             let status = socket.status();
-            tell(tail.client, socket.looked().look(&status, tail.framing));
+            tell(tail.client, socket.looked().look(now, &status, tail.framing));
             if is_searching && !tail.was_full {
                 self.looks_left -= 1;
                 self.next_tail = at + 1;

@@ -32,7 +32,7 @@ fn a_round_trip_is_taken_once() {
     let mut rtt = |acked_bytes, ago_ms| {
         socket.acked.set(acked_bytes);
         socket.acked_ago.set(Nanos::from_millis(ago_ms));
-        pipe.settle().1.rtt
+        pipe.settle(Nanos::ZERO).1.rtt
     };
     assert_eq!(rtt(0, 90), Some(RTT), "the handshake's");
     assert_eq!((rtt(8 * SEGMENT - 1, 0), rtt(8 * SEGMENT, 51), rtt(8 * SEGMENT, 50)), (None, None, Some(RTT)));
@@ -45,9 +45,9 @@ fn the_round_trip_of_an_earlier_response_is_not_taken() {
     let socket = socket();
     socket.acked.set(5 * SEGMENT);
     let mut pipe = pipe(&socket);
-    assert_eq!(pipe.settle().1.rtt, None);
+    assert_eq!(pipe.settle(Nanos::ZERO).1.rtt, None);
     socket.acked.set(13 * SEGMENT);
-    assert_eq!(pipe.settle().1.rtt, Some(RTT));
+    assert_eq!(pipe.settle(Nanos::ZERO).1.rtt, Some(RTT));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn losses_are_those_since_the_last_look() {
     let mut pipe = pipe(&socket);
     let mut lost = |again| {
         socket.retransmitted.set(socket.retransmitted.get() + again);
-        pipe.settle().1.lost_bytes
+        pipe.settle(Nanos::ZERO).1.lost_bytes
     };
     assert_eq!([lost(0), lost(SEGMENT), lost(0)], [10_000 + 7 * 66, SEGMENT + 66, 0]);
 }
@@ -69,14 +69,14 @@ fn where_the_kernel_does_not_count_what_was_taken_was_sent() {
     socket.is_counted.set(false);
     socket.window.set(2 * SEGMENT);
     let (mut sending, mut pipe) = (sending(), pipe(&socket));
-    let _ = pipe.settle();
+    let _ = pipe.settle(Nanos::ZERO);
     assert_eq!(
         sending.send(Nanos(7), &mut pipe, &mut InMemory, Allowance::paced(3 * SEGMENT, 3 * SEGMENT)).bytes,
         3 * SEGMENT
     );
-    assert_eq!(pipe.settle().0.refund_bytes, SEGMENT + 66);
+    assert_eq!(pipe.settle(Nanos::ZERO).0.refund_bytes, SEGMENT + 66);
     socket.let_out(SEGMENT);
-    assert_eq!(pipe.settle().0.charge_bytes, SEGMENT + 66);
+    assert_eq!(pipe.settle(Nanos::ZERO).0.charge_bytes, SEGMENT + 66);
     assert_eq!(pipe.state.sent_bytes, 3 * SEGMENT);
     let departure = sending.into_departure(5, None, Nanos(9), None);
     assert_eq!((departure.sent_bytes, departure.first_byte_at), (3 * SEGMENT, Some(Nanos(7))));
