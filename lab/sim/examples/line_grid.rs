@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Keys: `link` (Mbit/s), `rtt` (ms, or mixed), `queue` (packets, fq_codel, policer), `rho`. `told` are words of `weir serve --uplink`, or
-//! off; `loss` is that of every path, `steps` are the line's later rates (`30:4,60:10`, seconds and Mbit/s). Prints a row a cell: the mean response time told right, the ratio of each word to it (the mean over seeds), and the part of
+//! off; `loss` and `jitter` (ms) are those of every path, `steps` are the line's later rates (`30:4,60:10`, seconds and Mbit/s). Prints a row a cell: the mean response time told right, the ratio of each word to it (the mean over seeds), and the part of
 //! the line that was used; then the quantiles of the ratios and the ten worst cells.
 
 use std::collections::BTreeMap;
@@ -34,6 +34,8 @@ struct Cell {
     rho: f64,
     /// Of each packet on its way to a client.
     loss: f64,
+    /// By how much its delay varies, up and down, in ms.
+    jitter: f64,
     /// The line's other rates: at which second, Mbit/s.
     steps: Vec<(u64, u64)>,
 }
@@ -80,6 +82,7 @@ fn keys() -> Keys {
         ("seeds", "1"),
         ("told", "auto"),
         ("loss", "0"),
+        ("jitter", "0"),
         ("steps", ""),
         ("seconds", "60"),
         ("trace", "0"),
@@ -104,7 +107,9 @@ fn cells(keys: &Keys) -> Vec<Cell> {
                 for rho in &keys["rho"] {
                     let (link, rho) = (link.parse().expect("Mbit/s"), rho.parse().expect("rho"));
                     let loss = keys["loss"][0].parse().expect("a share");
-                    cells.push(Cell { link, rtt: rtt.clone(), queue: queue.clone(), rho, loss, steps: steps.clone() });
+                    let jitter = keys["jitter"][0].parse().expect("ms");
+                    let (rtt, queue, steps) = (rtt.clone(), queue.clone(), steps.clone());
+                    cells.push(Cell { link, rtt, queue, rho, loss, jitter, steps });
                 }
             }
         }
@@ -186,7 +191,13 @@ fn config(cell: &Cell, told: &str) -> Config {
         packets => (Discipline::Fifo(packets.parse().expect("packets")), Shape::Wire),
     };
     let half = |ms: f64| Nanos((ms * 5e5) as u64);
-    let path = |ms: f64| PathConfig { forward: half(ms), back: half(ms), loss: cell.loss, ..PathConfig::default() };
+    let path = |ms: f64| PathConfig {
+        forward: half(ms),
+        back: half(ms),
+        jitter: Nanos((cell.jitter * 1e6) as u64),
+        loss: cell.loss,
+        ..PathConfig::default()
+    };
     let paths = match cell.rtt.as_str() {
         "mixed" => [5.0, 15.0, 30.0, 60.0, 100.0, 150.0].into_iter().cycle().take(CLIENTS).map(path).collect(),
         ms => vec![path(ms.parse().expect("ms")); CLIENTS],

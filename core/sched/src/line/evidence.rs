@@ -75,11 +75,11 @@ impl Evidence {
         met >= 2 || met == 1 && self.voters.len() == 1
     }
 
-    /// Bytes lost, without those of the client that lost most where there are others: its own path may lose them.
+    /// Bytes lost; of the client that lost most, where there are others, no more than all of them lost: its own path may lose them.
     pub fn lost_by_all_bytes(&self) -> u64 {
         let losses = self.voters.iter().map(|voter| voter.lost_bytes);
-        let most = losses.clone().max().unwrap_or(0);
-        losses.sum::<u64>() - if self.voters.len() > 1 { most } else { 0 }
+        let (all, most) = (losses.clone().sum::<u64>(), losses.max().unwrap_or(0));
+        if self.voters.len() > 1 { all.min(2 * (all - most)) } else { all }
     }
 
     /// Round trips seen.
@@ -145,7 +145,11 @@ mod tests {
         evidence.on_lost(1, 100);
         assert_eq!(evidence.lost_by_all_bytes(), 100);
         evidence.on_lost(2, 3);
-        assert_eq!(evidence.lost_by_all_bytes(), 3);
+        assert_eq!(evidence.lost_by_all_bytes(), 6);
+        evidence.on_lost(3, 500);
+        assert_eq!(evidence.lost_by_all_bytes(), 206);
+        evidence.on_lost(1, 1000);
+        assert_eq!(evidence.lost_by_all_bytes(), 1006);
     }
 
     #[test]

@@ -51,7 +51,7 @@ const SHORT: Nanos = Nanos::from_millis(25);
 const SHORT_PACKETS: u64 = 16;
 const SHORT_SAMPLES: u32 = 4;
 /// A delay below this, and the time of two packets, is no queue.
-const DELAY_MIN: Nanos = Nanos::from_millis(4);
+const DELAY_MIN: Nanos = Nanos::from_millis(3);
 /// The pace is used in full if this much of it leaves.
 const BUSY_PERMILLE: u64 = 900;
 /// Less than this of the most that the line carried for three intervals, and no queue is ours.
