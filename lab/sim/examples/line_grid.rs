@@ -37,7 +37,7 @@ struct Cell {
     /// By how much its delay varies, up and down, in ms.
     jitter: f64,
     /// The line's other rates: at which second, Mbit/s.
-    steps: Vec<(u64, u64)>,
+    steps: Vec<(f64, f64)>,
 }
 
 fn main() {
@@ -99,7 +99,7 @@ fn keys() -> Keys {
 fn cells(keys: &Keys) -> Vec<Cell> {
     let step =
         |text: &String| text.split_once(':').map(|(at, rate)| (at.parse().expect("s"), rate.parse().expect("Mbit/s")));
-    let steps: Vec<(u64, u64)> = keys["steps"].iter().filter_map(step).collect();
+    let steps: Vec<(f64, f64)> = keys["steps"].iter().filter_map(step).collect();
     let mut cells = Vec::new();
     for link in &keys["link"] {
         for rtt in &keys["rtt"] {
@@ -177,11 +177,11 @@ fn jobs(cell: &Cell, seed: u64, seconds: f64) -> Vec<Job> {
 }
 
 fn link(cell: &Cell) -> Rate {
-    rate(cell.link)
+    rate(cell.link as f64)
 }
 
-fn rate(mbit: u64) -> Rate {
-    Rate::from_bits_per_s(mbit * 1_000_000).expect("a rate")
+fn rate(mbit: f64) -> Rate {
+    Rate::from_bits_per_s((mbit * 1e6) as u64).expect("a rate")
 }
 
 fn config(cell: &Cell, told: &str) -> Config {
@@ -218,7 +218,7 @@ fn config(cell: &Cell, told: &str) -> Config {
         drain,
         policy: policy.parse().expect("a policy"),
         sees_queue: false,
-        rate_changes: cell.steps.iter().map(|(at, mbit)| (Nanos::from_secs(*at), rate(*mbit))).collect(),
+        rate_changes: cell.steps.iter().map(|(at, mbit)| (Nanos((at * 1e9) as u64), rate(*mbit))).collect(),
         told,
         tcp: Tcp::behind_router(),
         paths,

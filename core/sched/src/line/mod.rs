@@ -70,6 +70,8 @@ const UNKNOWN_PERMILLE: u64 = 900;
 const UNKNOWN_INTERVALS: usize = 20;
 /// The pace is no more than this part of what was seen to arrive.
 const BEYOND_PERMILLE: u64 = 1080;
+/// A step of the pace, where that is as fast as anything that arrived of late.
+const STEP_PERMILLE: u64 = 40;
 /// Nothing makes the pace slower than this.
 const FLOOR: u64 = 64_000;
 /// A drain ends after this, however long the queue.
@@ -204,11 +206,9 @@ impl Estimator {
     /// Ends the interval. Gives the pace where it changes, or a line for the operator.
     pub fn judge(&mut self, now: Nanos, charged_bytes: u64) -> Option<Change> {
         if let Phase::Draining { until, then } = self.phase
-            && now >= until
+            && (now >= until || self.evidence.delay().is_some_and(|least| least.delay <= self.threshold()))
         {
-            self.phase = Phase::Settling { until: now + self.lag() };
-            self.evidence.clear();
-            return Some(self.change(now, charged_bytes, Some(then), None));
+            return Some(self.end_drain(now, charged_bytes, then));
         }
         let delay = self.evidence.delay().map(|least| least.delay);
         let seen = history::Seen { delay, is_queued: self.evidence.is_queued(Nanos(self.threshold().0 / 2)) };
@@ -220,6 +220,16 @@ impl Estimator {
         let change = self.decide(now, charged_bytes, interval, lost);
         self.evidence.clear();
         change
+    }
+
+    /// While the queue was emptied the line was full: what arrived then is what it carries now.
+    fn end_drain(&mut self, now: Nanos, charged_bytes: u64, then: u64) -> Change {
+        let before = self.trial.and_then(|trial| trial.pace_before).unwrap_or(u64::MAX);
+        let carried = self.history.most().unwrap_or(0) / 1000 * MARGIN_PERMILLE;
+        let then = then.max(carried.min(before));
+        self.phase = Phase::Settling { until: now + self.lag() };
+        self.evidence.clear();
+        self.change(now, charged_bytes, Some(then), None)
     }
 
     fn decide(&mut self, now: Nanos, charged: u64, interval: Interval, lost: Option<Lost>) -> Option<Change> {
@@ -243,16 +253,16 @@ impl Estimator {
         }
         if self.is_queued(threshold) && self.is_ours() {
             let delay = self.evidence.delay().unwrap_or_default().delay;
-            return Some(self.cut(now, charged, Signal::Delay(delay), self.carried()));
+            return self.cut(now, charged, Signal::Delay(delay), self.carried());
         }
         if let Some(lost) = lost.filter(|lost| lost.permille >= LOSS_PERMILLE) {
             if let Some(before) = self.is_lossy_anyhow(now, lost) {
                 return Some(self.leave_alone(now, charged, Some(before)));
             }
-            return Some(self.cut(now, charged, Signal::Loss(lost.permille), self.left_over(lost)));
+            return self.cut(now, charged, Signal::Loss(lost.permille), self.left_over(lost));
         }
         if let Some((signal, measure)) = self.plateau() {
-            return Some(self.cut(now, charged, signal, Some(measure)));
+            return self.cut(now, charged, signal, Some(measure));
         }
         let is_lossy = self.losses.evidence.lost_by_all_bytes() >= LOST_BYTES_MIN;
         let is_queued = self.evidence.is_queued(Nanos(threshold.0 / 2));
@@ -291,7 +301,7 @@ impl Estimator {
                 Signal::Delay(_) => (Signal::Delay(self.evidence.delay()?.delay), self.carried()),
                 Signal::Loss(_) | Signal::Plateau(_) => (Signal::Loss(lost?.permille), self.left_over(lost?)),
             };
-            return Some(self.cut(now, charged, signal, line));
+            return self.cut(now, charged, signal, line);
         }
         Some(self.leave_alone(now, charged, trial.pace_before))
     }
@@ -314,7 +324,11 @@ impl Estimator {
         (pace <= after && now - at < LOSSY_FOR && has_arrived).then_some(before)
     }
 
-    fn cut(&mut self, now: Nanos, charged: u64, signal: Signal, measure: Option<Measure>) -> Change {
+    fn cut(&mut self, now: Nanos, charged: u64, signal: Signal, measure: Option<Measure>) -> Option<Change> {
+        if measure.is_none() && self.is_open() {
+            // A pace that limits nothing is no measure of anything.
+            return None;
+        }
         let pace = self.pace.unwrap_or(u64::MAX);
         let peak = self.history.peak();
         let before = if peak == 0 || self.pace.is_some() { pace } else { peak };
@@ -330,7 +344,7 @@ impl Estimator {
         let cuts = trial.cuts + 1;
         self.trial = Some(Trial { cuts, ..trial });
         let was_over = self.pace.is_some_and(|pace| pace >= line / 10 * 11);
-        let line = self.rise.on_cut(line, is_full, was_over);
+        let line = self.rise.on_cut(line, is_full, was_over, peak);
         let then = line / 1000 * MARGIN_PERMILLE;
         if let (Some(pace), Signal::Loss(_)) = (self.pace, signal) {
             let before = self.others.lossy.map_or(pace, |(_, before, _)| before.max(pace));
@@ -341,7 +355,7 @@ impl Estimator {
         let drain_for = Nanos(2 * self.queue_now(now, line).0);
         let drain_for = if let Signal::Loss(_) = signal { drain_for.max(DRAIN_UNSEEN) } else { drain_for };
         self.phase = Phase::Draining { until: now + drain_for.min(DRAIN_MAX), then };
-        self.change(now, charged, Some(line >> cuts), notice)
+        Some(self.change(now, charged, Some(line >> cuts), notice))
     }
 
     /// How long the line needs for its queue: as seen, and what was added since.
@@ -366,10 +380,17 @@ impl Estimator {
         if !run.is_enough() {
             return None;
         }
-        // Beyond what was seen to arrive no pace is safe for long.
         let next = pace.saturating_add((pace / 1000 * permille).max(1)).min(most);
-        let next =
-            if self.rise.is_growing() { next } else { next.min(self.history.rate(&run) / 1000 * BEYOND_PERMILLE) };
+        let arrived = self.history.rate(&run);
+        let next = if self.rise.is_growing() {
+            next
+        } else if next <= self.history.peak() / 10 * 9 {
+            next.min(arrived / 1000 * (1000 + permille))
+        } else {
+            // Beyond what was seen to arrive no pace is safe for long.
+            let step = pace / 1000 * permille.min(STEP_PERMILLE);
+            next.min(pace.saturating_add(step.max(1))).min(arrived / 1000 * BEYOND_PERMILLE)
+        };
         if next <= pace {
             return None;
         }
@@ -422,7 +443,7 @@ impl Estimator {
     }
 
     fn threshold(&self) -> Nanos {
-        let pace = self.pace.unwrap_or(self.history.peak()).max(FLOOR);
+        let pace = self.pace.filter(|_| !self.is_open()).unwrap_or(self.history.peak()).max(FLOOR);
         DELAY_MIN + rate(pace).time_for(2 * PACKET_BYTES)
     }
 

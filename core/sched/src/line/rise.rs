@@ -3,12 +3,12 @@
 use units::Nanos;
 
 /// How long the pace stays after a cut, doubled when the next finds the same rate.
-const HOLD_MIN: Nanos = Nanos::from_secs(2);
+const HOLD_MIN: Nanos = Nanos::from_millis(1000);
 const HOLD_MAX: Nanos = Nanos::from_secs(10);
-/// How often the pace rises then, and by how much: at first, doubled each time.
+/// How often the pace rises then, and by how much: at first, doubled each time. The large steps are for lines that carried more lately.
 pub(super) const RISE_EVERY: Nanos = Nanos::from_millis(500);
 const RISE_PERMILLE_MIN: u64 = 5;
-const RISE_PERMILLE_MAX: u64 = 40;
+const RISE_PERMILLE_MAX: u64 = 250;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rise {
@@ -18,7 +18,8 @@ pub(super) struct Rise {
     hold_left: Nanos,
     next_in: Nanos,
     step_permille: u64,
-    /// The line was never full at a pace of ours: as long as it is clear the pace doubles in three intervals.
+    /// The line was never full at a pace of ours, or carried twice as much lately: as long as it is clear the pace doubles in three
+    /// intervals.
     is_growing: bool,
 }
 
@@ -37,11 +38,12 @@ impl Rise {
         }
     }
 
-    /// The line was found to carry this; gives what it is taken for. Twice about the same: nearer the mean, and not so soon
-    /// tried again.
-    pub fn on_cut(&mut self, line: u64, is_full: bool, was_over: bool) -> u64 {
+    /// The line was found to carry this, and lately `peak`; gives what it is taken for. Twice about the same: nearer the mean, and
+    /// not so soon tried again.
+    pub fn on_cut(&mut self, line: u64, is_full: bool, was_over: bool, peak: u64) -> u64 {
         let is_same = line.abs_diff(self.line) * 20 <= self.line;
-        let is_growing = self.is_growing && !is_full && !(is_same && was_over);
+        let was_never_full = self.is_growing && !is_full && !(is_same && was_over);
+        let is_growing = was_never_full || line < peak / 2 && !is_same;
         let line = if is_same { self.line / 4 + line / 4 * 3 } else { line };
         let hold = if is_same { Nanos(2 * self.hold.0).min(HOLD_MAX) } else { HOLD_MIN };
         *self =
@@ -88,21 +90,21 @@ mod tests {
     #[test]
     fn it_holds_then_rises_by_larger_and_larger_steps() {
         let mut rise = Rise::new();
-        assert_eq!(rise.on_cut(1_000_000, true, true), 1_000_000);
-        assert_eq!(rises(&mut rise, 4), [(20, 5), (25, 10), (30, 20), (35, 40), (40, 40)]);
+        assert_eq!(rise.on_cut(1_000_000, true, true, 0), 1_000_000);
+        assert_eq!(rises(&mut rise, 4), [(10, 5), (15, 10), (20, 20), (25, 40), (30, 80), (35, 160), (40, 250)]);
     }
 
     /// Found again, a rate is taken for nearer the truth and kept for longer; another one is not.
     #[test]
     fn the_same_rate_twice_is_held_for_twice_as_long() {
         let mut rise = Rise::new();
-        rise.on_cut(1_000_000, true, true);
-        for (held, line) in [(40, 1_030_000), (80, 1_037_500), (100, 1_039_375)] {
-            assert_eq!(rise.on_cut(1_040_000, true, true), line);
+        rise.on_cut(1_000_000, true, true, 0);
+        for (held, line) in [(20, 1_030_000), (40, 1_037_500), (80, 1_039_375), (100, 1_039_843)] {
+            assert_eq!(rise.on_cut(1_040_000, true, true, 0), line);
             assert_eq!(rises(&mut rise, 10)[0], (held, 5));
         }
-        assert_eq!(rise.on_cut(1_200_000, true, true), 1_200_000);
-        assert_eq!(rises(&mut rise, 3)[0], (20, 5));
+        assert_eq!(rise.on_cut(1_200_000, true, true, 0), 1_200_000);
+        assert_eq!(rises(&mut rise, 3)[0], (10, 5));
     }
 
     #[test]
@@ -111,8 +113,8 @@ mod tests {
             [(1_050_000, 1_037_500), (1_050_001, 1_050_001), (950_000, 962_500), (949_999, 949_999)]
         {
             let mut rise = Rise::new();
-            rise.on_cut(1_000_000, true, true);
-            assert_eq!(rise.on_cut(line, true, true), taken_for);
+            rise.on_cut(1_000_000, true, true, 0);
+            assert_eq!(rise.on_cut(line, true, true, 0), taken_for);
         }
     }
 
@@ -120,11 +122,23 @@ mod tests {
     #[test]
     fn a_rate_found_before_the_line_was_full_grows_until_it_is() {
         let mut rise = Rise::new();
-        rise.on_cut(1_000_000, false, false);
+        rise.on_cut(1_000_000, false, false, 0);
         assert_eq!((rise.advance(MS(100), false), rise.advance(MS(100), true)), (None, Some(GROWTH_PERMILLE)));
-        rise.on_cut(1_010_000, false, false);
+        rise.on_cut(1_010_000, false, false, 0);
         assert!(rise.is_growing());
-        rise.on_cut(1_010_000, false, true);
+        rise.on_cut(1_010_000, false, true, 0);
         assert!(!rise.is_growing());
+    }
+
+    /// A radio that carried much a moment ago may carry it again; a line found to carry so little twice does not.
+    #[test]
+    fn far_below_what_arrived_before_it_grows_until_the_same_is_found_again() {
+        for (peak, is_growing) in [(2_000_000, false), (2_000_004, true)] {
+            let mut rise = Rise::new();
+            rise.on_cut(1_000_001, true, true, peak);
+            assert_eq!(rise.is_growing(), is_growing, "{peak}");
+            rise.on_cut(1_010_000, true, true, 4_000_000);
+            assert!(!rise.is_growing());
+        }
     }
 }
