@@ -89,6 +89,13 @@ pub enum Line {
     Found(LineStatus),
 }
 
+impl Line {
+    /// It was found to be faster than a core, and nobody said the most: see [`is_fast`].
+    pub fn is_unpaced(&self) -> bool {
+        matches!(self, Line::Found(LineStatus { rate: Some(rate), bounds, .. }) if is_fast(*rate) && bounds.most.is_none())
+    }
+}
+
 /// A response that was sent without a job.
 pub struct Aside<'a, S> {
     pub owner: u64,

@@ -4,7 +4,7 @@ use sched::Presence;
 use sched::line::{Limit, Status as LineStatus};
 use units::{Nanos, Rate};
 
-use super::{Line, Socket, Transmitter, is_fast};
+use super::{Line, Socket, Transmitter};
 
 /// A line about foreign traffic is logged at most this often.
 const FOREIGN_NOTICE_EVERY: Nanos = Nanos::from_secs(60);
@@ -74,7 +74,7 @@ fn say_pace(f: &mut fmt::Formatter<'_>, notice: sched::line::Notice) -> fmt::Res
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LineStatus { rate, pace, age, busy_intervals, limit, bounds } = match self {
+        let LineStatus { rate, pace, age, busy_intervals, limit, .. } = match self {
             Line::Read { interface, rate } => {
                 let rate = rate.map_or_else(|| "of unknown rate".into(), mbit);
                 return write!(f, "uplink {rate}: the shaper of {interface}");
@@ -88,7 +88,7 @@ impl fmt::Display for Line {
                     write!(f, " from {busy_intervals} busy intervals")?;
                 }
                 f.write_str(said(*limit))?;
-                if is_fast(*rate) && bounds.most.is_none() {
+                if self.is_unpaced() {
                     f.write_str("; not paced: one core serves no more")?;
                 }
                 if *age >= OLD {
@@ -96,7 +96,10 @@ impl fmt::Display for Line {
                 }
                 Ok(())
             }
-            (None, Some(pace)) => write!(f, "uplink not found yet: the line was never full; pacing at {}", mbit(*pace)),
+            (None, Some(pace)) => {
+                let why = if *limit == Limit::Ceiling { "the most of --uplink" } else { "as known from before" };
+                write!(f, "uplink not found yet: the line was never full; pacing at {}, {why}", mbit(*pace))
+            }
             (None, None) => {
                 f.write_str("uplink not found yet: the line was never full; order holds inside this server")
             }
@@ -178,7 +181,11 @@ mod tests {
             (Line::Found(none), "uplink not found yet: the line was never full; order holds inside this server"),
             (
                 Line::Found(LineStatus { pace: rate("9.8mbit"), ..none }),
-                "uplink not found yet: the line was never full; pacing at 9.80 Mbit/s",
+                "uplink not found yet: the line was never full; pacing at 9.80 Mbit/s, as known from before",
+            ),
+            (
+                Line::Found(LineStatus { pace: rate("9.8mbit"), limit: Limit::Ceiling, ..none }),
+                "uplink not found yet: the line was never full; pacing at 9.80 Mbit/s, the most of --uplink",
             ),
             (Line::Found(found), "uplink 9.42 Mbit/s, found 12 s ago from 340 busy intervals, limited by the line"),
             (
