@@ -209,8 +209,7 @@ impl DrainChoice {
             _ => {
                 let missing =
                     |found| Gauge::missing(Box::new(ShaperQueue::missing(found, options.uplink.most())), most);
-                let is_paced = |first: &Rate| bounds.most.is_some() || !is_fast(*first);
-                let pace = Pace { rate: bounds.first.filter(is_paced), ..Pace::UNKNOWN };
+                let pace = Pace { rate: first_pace(bounds), ..Pace::UNKNOWN };
                 let why = said(uplink, options.uplink == uplink, &policy) + &known.map_or(String::new(), remembered);
                 DrainChoice { gauge: interface.map(missing), link: most, ..paced(pace, why) }
             }
@@ -316,6 +315,11 @@ fn bounds(uplink: UplinkRate, known: Option<&KeptLine>) -> Bounds {
     let first = known.map(|line| line.rate.permille(KNOWN_PERMILLE));
     let bounds = uplink.bounds();
     Bounds { first: bounds.first.or(first), ..bounds }
+}
+
+/// None at a rate that is not worth pacing, unless it was told.
+fn first_pace(bounds: Bounds) -> Option<Rate> {
+    bounds.first.filter(|first| bounds.most.is_some() || !is_fast(*first))
 }
 
 /// What is said of a rate that was kept.
