@@ -36,6 +36,7 @@ pub mod policy;
 mod run_queue;
 mod slots;
 mod tree;
+mod uplink_rate;
 mod virtual_time;
 
 pub use account::{Account, Correction, TcpSent};
@@ -51,3 +52,4 @@ pub use pace::{BLIND_PERMILLE, Pace};
 pub use path::Path;
 pub use policy::Policy;
 pub use slots::{LEVELS_MAX, LevelSpec, SLOTS_MAX, Sharing, Slots, Turn};
+pub use uplink_rate::UplinkRate;

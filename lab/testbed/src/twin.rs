@@ -199,7 +199,7 @@ mod tests {
             ("rho = 0.5", "rho = 0.3", "a twin is behind a router: write network = \"router\""),
             (ROUTER, "", "missing field `rho`"),
             (ROUTER, "rho = 0", "`0` is not a load"),
-            (ROUTER, "rho = 0.3\ntold = \"x\"", "told: `x` is nothing to tell of an uplink"),
+            (ROUTER, "rho = 0.3\ntold = \"x\"", "told: `x`: expected auto, off, a rate or two rates"),
             (ROUTER, "rho = 0.3\nlink = 3", "unknown field `link`, expected one of `rho`, `seed`, `told`"),
             ("profile = \"W1\"\nnetwork = \"router\"", "rho = 0.3", "a twin has its own rho"),
             (&format!("{ROUTER}\nlimits = {{ mss = 536 }}"), "rho = 0.3", "a twin has neither limits"),

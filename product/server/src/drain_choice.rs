@@ -24,7 +24,7 @@ pub use error::{DrainError, Misfit};
 use queue::ShaperQueue;
 
 use crate::kept::KeptLine;
-use crate::transmit::{Gauge, Mark, Marker, Outlet, Promotion, mbit};
+use crate::transmit::{Gauge, Mark, Marker, Outlet, Promotion, in_words, is_fast, mbit};
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,7 +209,7 @@ impl DrainChoice {
             _ => {
                 let missing =
                     |found| Gauge::missing(Box::new(ShaperQueue::missing(found, options.uplink.most())), most);
-                let pace = Pace { rate: bounds.first, ..Pace::UNKNOWN };
+                let pace = Pace { rate: first_pace(bounds), ..Pace::UNKNOWN };
                 let why = said(uplink, options.uplink == uplink, &policy) + &known.map_or(String::new(), remembered);
                 DrainChoice { gauge: interface.map(missing), link: most, ..paced(pace, why) }
             }
@@ -317,10 +317,15 @@ fn bounds(uplink: UplinkRate, known: Option<&KeptLine>) -> Bounds {
     Bounds { first: bounds.first.or(first), ..bounds }
 }
 
+/// None at a rate that is not worth pacing, unless it was told.
+fn first_pace(bounds: Bounds) -> Option<Rate> {
+    bounds.first.filter(|first| bounds.most.is_some() || !is_fast(*first))
+}
+
 /// What is said of a rate that was kept.
 fn remembered(line: &KeptLine) -> String {
-    let minutes = line.age().unwrap_or_default().as_secs().div_ceil(60);
-    format!(", from {} found {minutes} min ago", mbit(line.rate))
+    let age = Nanos::from_secs(line.age().unwrap_or_default().as_secs());
+    format!(", from {} found {} ago", mbit(line.rate), in_words(age))
 }
 
 /// Where the pace is from, as the line at the start says it.
@@ -441,12 +446,18 @@ mod tests {
         let first = Some(rate("9mbit"));
         assert_eq!((choice.pace.rate, choice.bounds), (first, Some(Bounds { first, ..Bounds::default() })));
         assert_eq!((choice.link, choice.place.as_deref()), (None, Some("lo 127.0.0.1")));
-        assert!(choice.why.ends_with("(--uplink auto), from 10.0 Mbit/s found 2 min ago"), "{}", choice.why);
+        assert!(choice.why.ends_with("(--uplink auto), from 10.0 Mbit/s found 90 s ago"), "{}", choice.why);
         assert_eq!(told.pace.rate, Some(rate("19.6mbit")), "what the operator says goes before");
         let (old, _) = keep("lo 127.0.0.1", 25 * 3600);
         assert_eq!(old.pace.rate, None);
         let (elsewhere, _) = keep("lo 192.0.2.1", 90);
         assert_eq!(elsewhere.pace.rate, None);
+        let keeper = crate::kept::Keeper::open(&folder.path("state"), None).unwrap();
+        keeper.keep("lo 127.0.0.1", rate("10gbit"), std::time::Duration::ZERO).unwrap();
+        let kept = crate::kept::Keeper::open(&folder.path("state"), None).unwrap().lines().to_vec();
+        let options = DrainOptions { kept, ..options(DrainKind::Auto, "auto") };
+        let fast = DrainChoice::find(&options, "127.0.0.1:0".parse().unwrap()).unwrap();
+        assert_eq!((fast.pace.rate, fast.bounds.unwrap().first), (None, Some(rate("9gbit"))), "no reason to pace");
     }
 
     #[test]

@@ -101,7 +101,19 @@ pub fn listen_all(config: &Config) -> Result<Listening, StartError> {
         };
         of_workers.iter_mut().zip(listeners).for_each(|(all, one)| all.push(one));
     }
+    if config.drain.is_paced() {
+        remarks.extend(of_workers[0].first().and_then(|listener| untold(&listener.socket)));
+    }
     Ok(Listening { of_workers, remarks })
+}
+
+/// The line where the kernel tells nothing of connections, as in some sandboxes.
+fn untold(socket: &impl AsFd) -> Option<String> {
+    let error = uplink::tcp_info(socket).err()?;
+    Some(format!(
+        "the kernel refuses TCP_INFO: {error}; expected a kernel or sandbox that allows getsockopt(TCP_INFO): the uplink's rate is not found \
+         from TCP, and stays as it was told; allow it, or give --uplink RATE"
+    ))
 }
 
 /// Those of a passed socket, one for each worker; with what is missing there.
@@ -278,4 +290,18 @@ pub fn local_addresses(listeners: &[Listener]) -> Result<Vec<Listen>, StartError
 fn local_address(listener: &OwnedFd) -> io::Result<SocketAddr> {
     let address = rustix::net::getsockname(listener)?;
     SocketAddr::try_from(address).map_err(|_| io::Error::other("the socket has no internet address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_of_which_the_kernel_tells_nothing_is_one_line() {
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_eq!(untold(&tcp), None);
+        let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let said = untold(&udp).unwrap();
+        assert!(said.starts_with("the kernel refuses TCP_INFO: ") && said.ends_with("or give --uplink RATE"), "{said}");
+    }
 }

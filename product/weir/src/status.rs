@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::running::Which;
 use crate::serve::control::STATUS_NAME;
+use crate::uplink::print;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -28,18 +29,20 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let (pid, answer) = args.which.ask(STATUS_NAME, "status")?;
     let told = read(pid, &answer)?;
     if args.json {
-        println!("{answer}");
-        return Ok(());
+        return print(&format!("{answer}\n"));
     }
-    println!("{}", told["uplink"]["text"].as_str().unwrap_or("uplink not searched: nothing is paced"));
+    print(&said(pid, &told).iter().map(|line| format!("{line}\n")).collect::<String>())
+}
+
+fn said(pid: u32, told: &Value) -> Vec<String> {
+    let uplink = told["uplink"]["text"].as_str().unwrap_or("uplink not searched: nothing is paced").to_string();
     let classes = told["classes"].as_array().map_or(&[][..], Vec::as_slice);
     if classes.is_empty() {
-        println!("server {pid} has no classes: a configuration with [[class]] tables gives it some");
-        return Ok(());
+        let none = format!("server {pid} has no classes: a configuration with [[class]] tables gives it some");
+        return vec![uplink, none];
     }
     let rows = [vec![HEADER.map(String::from)], classes.iter().map(row).collect()].concat();
-    aligned(&rows).iter().for_each(|line| println!("{line}"));
-    Ok(())
+    [vec![uplink], aligned(&rows)].concat()
 }
 
 /// What a server has answered.

@@ -1,7 +1,8 @@
 use std::str::FromStr;
 
-use units::Rate;
+use units::{ParseError, Rate};
 
+use crate::UplinkRate;
 use crate::pace::BLIND_PERMILLE;
 
 /// Between what the line's rate is searched.
@@ -26,27 +27,25 @@ impl Bounds {
 /// Why a text says no bounds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BoundsError {
-    #[error("`{0}` is no rate; expected auto, a rate such as 10mbit, or two such as 8mbit..12mbit")]
-    Rate(String),
-    #[error("`{0}` has its bounds the wrong way round; expected the slower rate first, such as 8mbit..12mbit")]
-    Order(String),
+    #[error("`{0}`: expected auto, off, a rate or two rates, for example 10mbit or 2mbit..20mbit ({1})")]
+    Rate(String, #[source] ParseError),
+    #[error("`{least}..{most}`: expected the lower rate first and a higher one behind it, for example 2mbit..20mbit")]
+    Order { least: Rate, most: Rate },
+    #[error(
+        "`off`: expected auto, a rate or two rates, for example 10mbit or 2mbit..20mbit: nothing is searched without order"
+    )]
+    Off,
 }
 
 impl FromStr for Bounds {
     type Err = BoundsError;
 
-    /// `auto`, `RATE` (a first guess and a ceiling) or `RATE..RATE`.
+    /// As [`UplinkRate`], of which `off` has none.
     fn from_str(text: &str) -> Result<Bounds, BoundsError> {
-        let rate = |part: &str| part.parse::<Rate>().map_err(|_| BoundsError::Rate(text.to_owned()));
-        if text == "auto" {
-            return Ok(Bounds::default());
+        match text.parse()? {
+            UplinkRate::Off => Err(BoundsError::Off),
+            uplink => Ok(uplink.bounds()),
         }
-        let Some((least, most)) = text.split_once("..") else { return Ok(Bounds::told(rate(text)?)) };
-        let (least, most) = (rate(least)?, rate(most)?);
-        if least >= most {
-            return Err(BoundsError::Order(text.to_owned()));
-        }
-        Ok(Bounds { least: Some(least), first: Some(most), most: Some(most) })
     }
 }
 
@@ -55,22 +54,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_a_first_guess_and_a_ceiling_and_two_are_bounds() {
-        let rate = |text: &str| text.parse::<Rate>().ok();
+    fn bounds_are_those_of_the_words_and_off_has_none() {
         assert_eq!("auto".parse(), Ok(Bounds::default()));
-        let told = Bounds { least: None, first: rate("9.8mbit"), most: rate("9.8mbit") };
-        assert_eq!("10mbit".parse(), Ok(told));
+        assert_eq!("10mbit".parse(), Ok(Bounds::told("10mbit".parse().unwrap())));
+        let rate = |text: &str| text.parse::<Rate>().ok();
         let range = Bounds { least: rate("8mbit"), first: rate("12mbit"), most: rate("12mbit") };
         assert_eq!("8mbit..12mbit".parse(), Ok(range));
-    }
-
-    #[test]
-    fn mistakes_name_what_was_written() {
-        for text in ["", "fast", "8mbit..", "..8mbit", "0"] {
-            assert_eq!(text.parse::<Bounds>(), Err(BoundsError::Rate(text.to_owned())));
-        }
-        for text in ["12mbit..8mbit", "8mbit..8mbit"] {
-            assert_eq!(text.parse::<Bounds>(), Err(BoundsError::Order(text.to_owned())));
-        }
+        assert_eq!("off".parse::<Bounds>(), Err(BoundsError::Off));
+        assert!(matches!("fast".parse::<Bounds>(), Err(BoundsError::Rate(text, _)) if text == "fast"));
     }
 }

@@ -9,6 +9,15 @@ use units::{Nanos, Rate};
 use super::multiplexed::PipeId;
 use super::{Gauge, Notice, PipeState, Queued, Socket, Transmitter};
 
+/// A line from which on a core is the bottleneck: one serves 5 to 10 Gbit/s of large responses, and a segment takes such a line less than
+/// the system call that hands it down.
+const FAST: u64 = 3_000_000_000;
+
+/// A line that is found to carry this is not paced: responses would wait for a core, not for the line.
+pub fn is_fast(rate: Rate) -> bool {
+    rate.bits_per_s() >= FAST
+}
+
 #[derive(Debug)]
 pub(super) struct Observer {
     bounds: Bounds,
@@ -78,6 +87,13 @@ pub enum Line {
     Read { interface: String, rate: Option<Rate> },
     /// It is found by what is acknowledged.
     Found(LineStatus),
+}
+
+impl Line {
+    /// It was found to be faster than a core, and nobody said the most: see [`is_fast`].
+    pub fn is_unpaced(&self) -> bool {
+        matches!(self, Line::Found(LineStatus { rate: Some(rate), bounds, .. }) if is_fast(*rate) && bounds.most.is_none())
+    }
 }
 
 /// A response that was sent without a job.
@@ -173,6 +189,13 @@ impl<S: Socket + Clone> Transmitter<S> {
         self.is_paced() && self.is_blind()
     }
 
+    /// Whether what the estimator says is held to by pacing: one that was told is. A queue is not drained where the line is fast.
+    fn is_worth_pacing(&self, now: Nanos, pace: Rate) -> bool {
+        let Some(observer) = &self.observer else { return true };
+        let rate = observer.estimator.status(now).rate;
+        observer.bounds.most.is_some() || !is_fast(rate.unwrap_or(pace))
+    }
+
     /// Ends the interval where one is over, and sets the pace that the line allows.
     pub(super) fn follow(&mut self, now: Nanos) {
         if !self.is_blind() {
@@ -188,8 +211,9 @@ impl<S: Socket + Clone> Transmitter<S> {
         let charged_bytes = self.drain.ledger().charged_bytes();
         let change = self.observer.as_mut().filter(|_| is_due).and_then(|observer| observer.judge(now, charged_bytes));
         if let Some(Change { pace, notice }) = change {
-            self.drain.set_pace(now, pace);
-            self.notices.extend(notice.map(Notice::Pace));
+            let kept_to = pace.filter(|pace| self.is_worth_pacing(now, *pace));
+            self.drain.set_pace(now, kept_to);
+            self.notices.extend(notice.filter(|_| kept_to == pace).map(Notice::Pace));
         }
     }
 
@@ -276,8 +300,8 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// A connection ends: its account is settled, and what was acknowledged of it is told.
     pub fn on_end(&mut self, now: Nanos, owner: u64, socket: &S, client: u32, mut state: PipeState) {
-        let was_remembered = self.unacknowledged.take_back(owner, &mut state);
-        if !self.is_paced() || self.is_searching() && !was_remembered && !self.unacknowledged.spend_look() {
+        let was_full = self.unacknowledged.take_back(owner, &mut state).unwrap_or_default();
+        if !self.is_paced() || self.is_searching() && !was_full && !self.unacknowledged.spend_look() {
             return;
         }
         let status = socket.status();

@@ -42,11 +42,11 @@ pub use gauge::{Gauge, Queue, Queued};
 pub use kernel_tls::{KernelTls, OtherRecord, is_of_records};
 pub use limit::ClientRate;
 use limit::Limit;
-pub use line_feedback::{Aside, Line};
+pub use line_feedback::{Aside, Line, is_fast};
 pub use looked::Looked;
 pub use mark::{Bands, Mark, Marker, Promotion};
 pub use multiplexed::PipeId;
-pub use notice::{Notice, mbit};
+pub use notice::{Notice, in_words, mbit};
 pub use outgoing::{End, Failure, Outgoing, Sent};
 pub use outlet::{Counters, Outlet};
 pub use pipe::PipeState;
@@ -221,7 +221,8 @@ impl<S: Socket + Clone> Transmitter<S> {
         let size = Size::Known(sent_bytes + outgoing.remaining_bytes());
         let path = if self.needs_path { socket.status().path } else { Path::default() };
         let id = self.drain.arrive(now, Arrival { size, framing: pipe.framing(), class, client, path });
-        let (is_known, mut is_unacknowledged) = (pipe.is_known(), self.unacknowledged.take_back(owner, &mut pipe));
+        let (is_known, mut is_unacknowledged) =
+            (pipe.is_known(), self.unacknowledged.take_back(owner, &mut pipe).is_some());
         self.limit.spend(client, sent_bytes, now);
         if sent_bytes > 0 && self.is_paced() {
             pipe.on_sent(sent_bytes);

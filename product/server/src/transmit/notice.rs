@@ -8,6 +8,8 @@ use super::{Line, Socket, Transmitter};
 
 /// A line about foreign traffic is logged at most this often.
 const FOREIGN_NOTICE_EVERY: Nanos = Nanos::from_secs(60);
+/// A line that was not full for so long may be another by now: cable and radio change within the hour, DSL syncs anew.
+const OLD: Nanos = Nanos::from_secs(600);
 
 /// News of the link for the operator, one line of the log each.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,14 +83,23 @@ impl fmt::Display for Line {
         };
         match (rate, pace) {
             (Some(rate), _) => {
-                let (rate, seconds) = (mbit(*rate), age.as_secs_f64());
-                write!(
-                    f,
-                    "uplink {rate}, found {seconds:.0} s ago from {busy_intervals} busy intervals{}",
-                    said(*limit)
-                )
+                write!(f, "uplink {}, found {} ago", mbit(*rate), in_words(*age))?;
+                if *busy_intervals > 0 {
+                    write!(f, " from {busy_intervals} busy intervals")?;
+                }
+                f.write_str(said(*limit))?;
+                if self.is_unpaced() {
+                    f.write_str("; not paced: one core serves no more")?;
+                }
+                if *age >= OLD {
+                    f.write_str("; old: the line was not full since")?;
+                }
+                Ok(())
             }
-            (None, Some(pace)) => write!(f, "uplink not found yet: the line was never full; pacing at {}", mbit(*pace)),
+            (None, Some(pace)) => {
+                let why = if *limit == Limit::Ceiling { "the most of --uplink" } else { "as known from before" };
+                write!(f, "uplink not found yet: the line was never full; pacing at {}, {why}", mbit(*pace))
+            }
             (None, None) => {
                 f.write_str("uplink not found yet: the line was never full; order holds inside this server")
             }
@@ -102,6 +113,16 @@ fn said(limit: Limit) -> &'static str {
         Limit::Line => ", limited by the line",
         Limit::Others => ", limited by others on the same line",
         Limit::Ceiling => ", limited by --uplink",
+    }
+}
+
+/// A span, rounded down: `45 s`, `12 min`, `3 h`.
+pub fn in_words(span: Nanos) -> String {
+    let seconds = span.0 / 1_000_000_000;
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        _ => format!("{} h", seconds / 3600),
     }
 }
 
@@ -160,17 +181,35 @@ mod tests {
             (Line::Found(none), "uplink not found yet: the line was never full; order holds inside this server"),
             (
                 Line::Found(LineStatus { pace: rate("9.8mbit"), ..none }),
-                "uplink not found yet: the line was never full; pacing at 9.80 Mbit/s",
+                "uplink not found yet: the line was never full; pacing at 9.80 Mbit/s, as known from before",
+            ),
+            (
+                Line::Found(LineStatus { pace: rate("9.8mbit"), limit: Limit::Ceiling, ..none }),
+                "uplink not found yet: the line was never full; pacing at 9.80 Mbit/s, the most of --uplink",
             ),
             (Line::Found(found), "uplink 9.42 Mbit/s, found 12 s ago from 340 busy intervals, limited by the line"),
             (
                 Line::Found(LineStatus { limit: Limit::Ceiling, ..found }),
                 "uplink 9.42 Mbit/s, found 12 s ago from 340 busy intervals, limited by --uplink",
             ),
+            (
+                Line::Found(LineStatus { age: Nanos::from_secs(3 * 3600 + 5), ..found }),
+                "uplink 9.42 Mbit/s, found 3 h ago from 340 busy intervals, limited by the line; old: the line was not full since",
+            ),
+            (
+                Line::Found(LineStatus { rate: rate("11gbit"), pace: rate("10gbit"), busy_intervals: 0, ..found }),
+                "uplink 11.0 Gbit/s, found 12 s ago, limited by the line; not paced: one core serves no more",
+            ),
             (Line::Read { interface: "eth0".into(), rate: rate("20mbit") }, "uplink 20.0 Mbit/s: the shaper of eth0"),
         ] {
             assert_eq!(line.to_string(), said);
         }
+    }
+
+    #[test]
+    fn a_span_has_the_unit_of_its_size() {
+        let said = [0, 119, 120, 7199, 7200, 90_000].map(|seconds| in_words(Nanos::from_secs(seconds)));
+        assert_eq!(said, ["0 s", "119 s", "2 min", "119 min", "2 h", "25 h"]);
     }
 
     #[test]

@@ -102,14 +102,11 @@ impl<S: TcpView> Unacknowledged<S> {
         state.tail = at;
     }
 
-    /// It has something under way again, or ends. Whether it was remembered.
-    pub fn take_back(&mut self, owner: u64, state: &mut PipeState) -> bool {
-        let Some(at) = state.tail.take().map(usize::from) else { return false };
-        let is_there = self.tails.get(at).is_some_and(|tail| tail.owner == owner);
-        if is_there {
-            self.tails.remove(at);
-        }
-        is_there
+    /// It has something under way again, or ends. Where it was remembered: whether its socket was full.
+    pub fn take_back(&mut self, owner: u64, state: &mut PipeState) -> Option<bool> {
+        let at = state.tail.take().map(usize::from)?;
+        self.tails.get(at).filter(|tail| tail.owner == owner)?;
+        Some(self.tails.remove(at).was_full)
     }
 
     /// Looks at the departed ones; each in its turn where the search can do without. Forgets those that are acknowledged or gone.

@@ -35,7 +35,7 @@ fn uplink(line: &Line) -> Value {
             "text": line.to_string(),
             "interface": null,
             "rate_bits_per_s": bits(*rate),
-            "pace_bits_per_s": bits(*pace),
+            "pace_bits_per_s": bits(pace.filter(|_| !line.is_unpaced())),
             "limit": limit_name(*limit),
             "age_s": rate.map(|_| age.as_secs_f64()),
             "busy_intervals": busy_intervals,

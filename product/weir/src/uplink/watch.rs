@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use cli::Failure;
 use serde_json::Value;
-use server::transmit::mbit;
-use units::Rate;
+use server::transmit::{in_words, mbit};
+use units::{Nanos, Rate};
 
 use super::print;
 use crate::running::Which;
@@ -60,7 +60,7 @@ fn line(uplink: &Value) -> String {
         let rate = uplink[name].as_u64().and_then(Rate::from_bits_per_s);
         rate.map_or(without.to_string(), mbit)
     };
-    let age = uplink["age_s"].as_f64().map_or("-".into(), |seconds| format!("{seconds:.0} s"));
+    let age = uplink["age_s"].as_f64().map_or("-".into(), |seconds| in_words(Nanos::from_secs(seconds as u64)));
     let limit = uplink["limit"].as_str().unwrap_or("-");
     let (found, pace) = (rate("rate_bits_per_s", "not found yet"), rate("pace_bits_per_s", "none"));
     format!("rate {found:<13}  pace {pace:<11}  limit {limit:<7}  age {age}")
@@ -78,6 +78,10 @@ mod tests {
             "rate_bits_per_s": 9_420_000, "pace_bits_per_s": 9_200_000, "limit": "line", "age_s": 12.4,
         });
         assert_eq!(line(&found), "rate 9.42 Mbit/s    pace 9.20 Mbit/s  limit line     age 12 s");
+        let old = json!({
+            "rate_bits_per_s": 9_420_000, "pace_bits_per_s": 9_200_000, "limit": "line", "age_s": 10_800.0,
+        });
+        assert!(line(&old).ends_with("  age 3 h"), "{}", line(&old));
         let none = json!({ "rate_bits_per_s": null, "pace_bits_per_s": null, "limit": null, "age_s": null });
         assert_eq!(line(&none), "rate not found yet  pace none         limit -        age -");
         assert_eq!(line(&Value::Null), "nothing is paced");

@@ -1,7 +1,7 @@
 //! The pace on a line slower than told: what the sockets' round trips make of it.
 
 use super::*;
-use sched::line::Notice;
+use sched::line::{Bounds, Notice};
 
 /// A line behind us, with a FIFO as long as it takes.
 struct Line {
@@ -52,6 +52,34 @@ fn run_with_losses(mut bench: Bench, line: &str, lost_permille: &[u64]) -> (Rate
         bench.now.set(at.max(bench.now.get()));
     }
     (bench.transmitter.drain().pace().rate.unwrap(), notices, line.idle_at - bench.now.get())
+}
+
+/// TCP_INFO is refused: nobody says what was sent or acknowledged. What was told stays, what was not told is not made up, and all is sent.
+#[test]
+fn where_the_kernel_tells_nothing_the_pace_stays() {
+    for (bounds, told) in [(Bounds::default(), None), (Bounds::told("10mbit".parse().unwrap()), Some("9.8mbit"))] {
+        let mut bench = Bench::new("srpt", told);
+        bench.transmitter.observer = Some(super::super::line_feedback::Observer::new(bounds));
+        let [large, small] = ['A', 'B'].map(|name| bench.socket(name, u64::MAX));
+        [&large, &small].into_iter().for_each(|socket| socket.is_counted.set(false));
+        large.room.set(7_000_000);
+        bench.dispatch(&large, 8_000_000);
+        let begin = bench.now.get();
+        let mut sent = vec![];
+        for millis in 0..5000 {
+            if millis == 1000 {
+                bench.dispatch(&small, 1000);
+            }
+            bench.now.set(begin + Nanos::from_millis(millis));
+            bench.transmitter.run(&|| bench.now.get());
+            sent.extend(bench.journal.borrow_mut().drain(..).map(|(name, _)| (millis, name)));
+        }
+        let pace = bench.transmitter.drain().pace().rate;
+        assert_eq!(pace, told.map(|rate| rate.parse().unwrap()), "{bounds:?}");
+        let small_at = sent.iter().find(|(_, name)| *name == 'B').map(|(millis, _)| *millis);
+        assert!(small_at.is_some_and(|at| at <= 1002), "the small one goes first: {small_at:?}");
+        assert_eq!(bench.transmitter.notices().count(), 0);
+    }
 }
 
 #[test]

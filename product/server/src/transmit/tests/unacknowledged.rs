@@ -280,6 +280,40 @@ fn a_rate_that_is_found_is_paced_at_and_said() {
     assert!(bench.now.get() - began >= rate.time_for(99 * SEGMENT), "it is paced");
 }
 
+/// Loopback, a virtual network: the server's core is the limit, and waiting for the line would only cost more of it.
+#[test]
+fn a_line_faster_than_a_core_is_not_paced_unless_it_was_told() {
+    let pace = "5gbit".parse().ok();
+    for (most, kept_to) in [(None, None), ("10gbit".parse().ok(), pace)] {
+        let mut bench = bench(None);
+        bench.transmitter.observer = Some(Observer::new(Bounds { most, ..Bounds::default() }));
+        let notice = pace.map(|rate| Notice::Found { rate });
+        *script(&mut bench) = Script { is_due: true, change: Some(Change { pace, notice }), looks: vec![] };
+        let socket = acking(&bench, 'A');
+        dispatch(&mut bench, &socket, SEGMENT, PipeState::new(socket.framing));
+        depart(&mut bench);
+        pass(&mut bench, INTERVAL);
+        assert!(bench.transmitter.observer.as_ref().unwrap().script.as_ref().unwrap().change.is_none(), "it was told");
+        assert_eq!(bench.transmitter.drain().pace().rate, kept_to);
+        assert_eq!(bench.transmitter.notices().count(), usize::from(most.is_some()), "no line says that it is paced");
+    }
+}
+
+/// What the end of a connection tells of the line is not worth a system call each where thousands end.
+#[test]
+fn while_the_rate_is_searched_not_every_end_is_looked_at() {
+    let mut bench = bench(None);
+    for owner in 0..1000 {
+        let socket = acking(&bench, 'A');
+        let mut pipe = PipeState::new(socket.framing);
+        send_aside_as(&mut bench, owner, &socket, &mut pipe, SEGMENT);
+        bench.transmitter.on_end(bench.now.get(), owner, &socket, 0, pipe);
+    }
+    let looks = looks(&mut bench).len();
+    // The first is spent before an interval begins.
+    assert!((1..=65).contains(&looks), "{looks}");
+}
+
 /// The weak handle of a real socket: nothing is kept open, and what is gone is forgotten.
 #[test]
 fn a_tail_keeps_no_socket_open() {
@@ -294,5 +328,5 @@ fn a_tail_keeps_no_socket_open() {
     drop(socket);
     unacknowledged.look_at_tails(Nanos(1), false, |_, _| panic!("nobody is there to be looked at"));
     assert_eq!(unacknowledged.counts(), (0, 0));
-    assert!(!unacknowledged.take_back(1, &mut state));
+    assert_eq!(unacknowledged.take_back(1, &mut state), None);
 }
