@@ -18,9 +18,17 @@ struct Path {
     /// Queue of its own, behind a slow link, while we send.
     own_queue_ms: f64,
     loss: f64,
+    /// In every other half second it acknowledges so much later.
+    withheld_ms: u64,
 }
 
-const LAN: Path = Path { rtt_ms: 1.0, jitter_ms: 0.2, own_queue_ms: 0.0, loss: 0.0 };
+const LAN: Path = Path { rtt_ms: 1.0, jitter_ms: 0.2, own_queue_ms: 0.0, loss: 0.0, withheld_ms: 0 };
+
+impl Path {
+    fn withheld(&self, ms: u64) -> u64 {
+        if ms / 500 % 2 == 0 { self.withheld_ms } else { 0 }
+    }
+}
 
 /// What others have in the same FIFO.
 #[derive(Debug, Clone, Copy)]
@@ -182,7 +190,7 @@ impl World {
         let which = self.any_client();
         let (path, known) = (self.clients[which], &mut self.known[which]);
         known.sent_bits += sent;
-        known.on_its_way.push_back((ms + path.rtt_ms as u64, delivered));
+        known.on_its_way.push_back((ms + path.rtt_ms as u64 + path.withheld(ms), delivered));
     }
 
     fn follow(&mut self, ms: u64, charged: f64) {
@@ -215,7 +223,7 @@ impl World {
         let path = self.clients[which];
         let queue = shared_ms.get(path.rtt_ms as usize).copied().unwrap_or(0.0);
         let jitter = (self.random() * 2.0 - 1.0) * path.jitter_ms;
-        let rtt = path.rtt_ms + queue + path.own_queue_ms * self.random() + jitter;
+        let rtt = path.rtt_ms + path.withheld(ms) as f64 + queue + path.own_queue_ms * self.random() + jitter;
         // An acknowledgement every 2.4 ms, of which each counts an eighth.
         let before = self.known[which].smoothed;
         let kept = before.map_or(rtt, |(then, before)| rtt + (before - rtt) * 0.875f64.powf((ms - then) as f64 / 2.4));
@@ -292,6 +300,20 @@ fn one_client_s_path_slows_nobody() {
         world.clients = clients.clone();
         let outcome = world.run(120.0, 0.0);
         assert!(outcome.mean_rate() > 0.99 * 9.8 * MBIT, "{clients:?}: {} {:?}", outcome.mean_rate(), world.notices);
+    }
+}
+
+/// A client that withholds acknowledgements, and one that makes up losses: one prefix alone moves the pace by a tenth at most.
+#[test]
+fn one_client_that_lies_moves_little() {
+    for liar in [Path { withheld_ms: 100, ..LAN }, Path { withheld_ms: 400, ..LAN }, Path { loss: 0.25, ..LAN }] {
+        for bounds in ["10mbit", "auto"] {
+            let mut world = World::of(bounds, 10.0);
+            world.clients = vec![LAN, liar, Path { rtt_ms: 30.0, ..LAN }, LAN];
+            let outcome = world.run(120.0, 5.0);
+            let mean = outcome.mean_rate();
+            assert!((0.9..=1.1).contains(&(mean / (9.8 * MBIT))), "{bounds} {liar:?}: {mean} {:?}", world.notices);
+        }
     }
 }
 
