@@ -17,9 +17,11 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// An interval in which the line was full, by its use or its queue.
-    pub fn on_full(&mut self, now: Nanos) {
-        (self.busy_intervals, self.at) = (self.busy_intervals + 1, now);
+    /// An interval in which the line was full, by its use or its queue. Gives the time since the last.
+    pub fn on_full(&mut self, now: Nanos) -> Nanos {
+        let before = std::mem::replace(&mut self.at, now);
+        self.busy_intervals += 1;
+        now - before
     }
 
     /// The line was measured; what there is to tell: the first rate, and any that is another by a twentieth.

@@ -72,6 +72,8 @@ const UNKNOWN_INTERVALS: usize = 20;
 const BEYOND_PERMILLE: u64 = 1080;
 /// A step of the pace, where that is as fast as anything that arrived of late.
 const STEP_PERMILLE: u64 = 40;
+/// What the line carried so long ago says little of now.
+const QUIET_FOR: Nanos = Nanos::from_secs(120);
 /// Nothing makes the pace slower than this.
 const FLOOR: u64 = 64_000;
 /// A drain ends after this, however long the queue.
@@ -214,7 +216,9 @@ impl Estimator {
         let seen = history::Seen { delay, is_queued: self.evidence.is_queued(Nanos(self.threshold().0 / 2)) };
         let interval = self.history.close(now, charged_bytes, self.pace, seen);
         if interval.used_permille >= BUSY_PERMILLE || self.evidence.is_queued(self.threshold()) {
-            self.found.on_full(now);
+            if self.found.on_full(now) > QUIET_FOR {
+                self.rise.on_quiet();
+            }
         }
         let lost = self.losses.close(now, charged_bytes, self.pace);
         let change = self.decide(now, charged_bytes, interval, lost);

@@ -9,6 +9,8 @@ const HOLD_MAX: Nanos = Nanos::from_secs(10);
 pub(super) const RISE_EVERY: Nanos = Nanos::from_millis(500);
 const RISE_PERMILLE_MIN: u64 = 5;
 const RISE_PERMILLE_MAX: u64 = 250;
+/// The first step after minutes in which the line was not full.
+const QUIET_PERMILLE: u64 = 40;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rise {
@@ -55,6 +57,12 @@ impl Rise {
         self.is_growing
     }
 
+    /// The line was not full for minutes, and may be another by now: the pace rises at once, and by more.
+    pub fn on_quiet(&mut self) {
+        (self.hold_left, self.next_in) = (Nanos::ZERO, Nanos::ZERO);
+        self.step_permille = self.step_permille.max(QUIET_PERMILLE);
+    }
+
     /// So much time has passed without a queue; gives by how much to rise.
     pub fn advance(&mut self, lasted: Nanos, is_clear: bool) -> Option<u64> {
         if self.is_growing {
@@ -92,6 +100,14 @@ mod tests {
         let mut rise = Rise::new();
         assert_eq!(rise.on_cut(1_000_000, true, true, 0), 1_000_000);
         assert_eq!(rises(&mut rise, 4), [(10, 5), (15, 10), (20, 20), (25, 40), (30, 80), (35, 160), (40, 250)]);
+    }
+
+    #[test]
+    fn after_quiet_minutes_it_rises_at_once_and_by_more() {
+        let mut rise = Rise::new();
+        rise.on_cut(1_000_000, true, true, 0);
+        rise.on_quiet();
+        assert_eq!(rises(&mut rise, 1), [(1, 40), (6, 80)]);
     }
 
     /// Found again, a rate is taken for nearer the truth and kept for longer; another one is not.
