@@ -215,10 +215,9 @@ impl Estimator {
         let delay = self.evidence.delay().map(|least| least.delay);
         let seen = history::Seen { delay, is_queued: self.evidence.is_queued(Nanos(self.threshold().0 / 2)) };
         let interval = self.history.close(now, charged_bytes, self.pace, seen);
-        if interval.used_permille >= BUSY_PERMILLE || self.evidence.is_queued(self.threshold()) {
-            if self.found.on_full(now) > QUIET_FOR {
-                self.rise.on_quiet();
-            }
+        let is_full = interval.used_permille >= BUSY_PERMILLE || self.evidence.is_queued(self.threshold());
+        if is_full && self.found.on_full(now) > QUIET_FOR {
+            self.rise.on_quiet();
         }
         let lost = self.losses.close(now, charged_bytes, self.pace);
         let change = self.decide(now, charged_bytes, interval, lost);
@@ -329,10 +328,6 @@ impl Estimator {
     }
 
     fn cut(&mut self, now: Nanos, charged: u64, signal: Signal, measure: Option<Measure>) -> Option<Change> {
-        if measure.is_none() && self.is_open() {
-            // A pace that limits nothing is no measure of anything.
-            return None;
-        }
         let pace = self.pace.unwrap_or(u64::MAX);
         let peak = self.history.peak();
         let before = if peak == 0 || self.pace.is_some() { pace } else { peak };
