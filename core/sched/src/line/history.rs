@@ -194,15 +194,10 @@ impl History {
         steady(self.known().take_while(|interval| interval.used_permille >= used_permille_min))
     }
 
-    /// What the line carried in this run if what arrived had all else with it that left, bits per second.
+    /// What the line carried in this run if what arrived had all else with it that left, bits per second: as of late, or less if
+    /// less did in this run.
     pub fn rate(&self, run: &Run) -> u64 {
-        run.rate(self.overhead_permille())
-    }
-
-    fn overhead_permille(&self) -> u64 {
-        let of_responses = self.totals.sent_bytes + self.totals.lost_bytes;
-        let permille = (self.totals.charged_bytes * 1000).checked_div(of_responses).unwrap_or(1000);
-        permille.clamp(1000, OVERHEAD_PERMILLE_MAX)
+        run.rate(self.totals.overhead_permille().min(run.overhead_permille()))
     }
 
     /// The most that arrived in a row of intervals that is long enough, bits per second.
@@ -253,6 +248,12 @@ impl Run {
         for bytes in [&mut self.charged_bytes, &mut self.sent_bytes, &mut self.lost_bytes, &mut self.delivered_bytes] {
             *bytes -= *bytes / FORGOTTEN_PARTS;
         }
+    }
+
+    /// What left for each thousand bytes of responses.
+    fn overhead_permille(&self) -> u64 {
+        let permille = (self.charged_bytes * 1000).checked_div(self.sent_bytes + self.lost_bytes).unwrap_or(1000);
+        permille.clamp(1000, OVERHEAD_PERMILLE_MAX)
     }
 
     /// What the line carried if this much left for each thousand bytes that arrived, bits per second.

@@ -328,6 +328,10 @@ impl Estimator {
     }
 
     fn cut(&mut self, now: Nanos, charged: u64, signal: Signal, measure: Option<Measure>) -> Option<Change> {
+        if measure.is_none() && self.is_open() {
+            // A pace that limits nothing is no measure of anything.
+            return None;
+        }
         let pace = self.pace.unwrap_or(u64::MAX);
         let peak = self.history.peak();
         let before = if peak == 0 || self.pace.is_some() { pace } else { peak };

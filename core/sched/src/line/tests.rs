@@ -26,7 +26,7 @@ const LAN: Path = Path { rtt_ms: 1.0, jitter_ms: 0.2, own_queue_ms: 0.0, loss: 0
 
 impl Path {
     fn withheld(&self, ms: u64) -> u64 {
-        if ms / 500 % 2 == 0 { self.withheld_ms } else { 0 }
+        if (ms / 500).is_multiple_of(2) { self.withheld_ms } else { 0 }
     }
 }
 
