@@ -24,7 +24,7 @@ mod shrink;
 use units::Nanos;
 
 use crate::carrier::{Carrier, Waits, Why};
-use crate::herald::Heralds;
+use crate::handshakes::Handshakes;
 use crate::job::{NO_CARRIER, OWN_RANK};
 use crate::overtaking::Overtaking;
 use crate::run_queue::{Key, RunQueue};
@@ -70,7 +70,7 @@ pub struct Drain {
     pace: Pace,
     ledger: Ledger,
     guard: Guard,
-    heralds: Heralds,
+    handshakes: Handshakes,
     overtaking: Overtaking,
     jobs: Vec<Option<Job>>,
     vacant: Vec<u32>,
@@ -104,7 +104,7 @@ impl Drain {
             overtaking: Overtaking::new(pace.grant_for),
             pace,
             guard: Guard::default(),
-            heralds: Heralds::default(),
+            handshakes: Handshakes::default(),
             jobs: Vec::new(),
             carriers: Vec::new(),
             carrier_count: 0,
@@ -198,7 +198,6 @@ impl Drain {
         assert!(self.len() < JOBS_MAX, "more than {JOBS_MAX} jobs in the system");
         assert!(arrival.size != Size::Known(0), "a response has at least a head");
         self.on_ready(now);
-        self.heralds.on_arrival(now, arrival.framing);
         let slot = self.take_slot();
         let id = JobId { slot, number: self.arrivals };
         self.arrivals += 1;
@@ -250,7 +249,7 @@ impl Drain {
     #[must_use]
     pub fn poll_grant(&mut self, now: Nanos) -> Option<Grant> {
         self.let_go(now);
-        if self.ledger.room_at(self.pace.ahead) > now || self.heralds.holds(now) {
+        if self.ledger.room_at(self.pace.ahead) > now {
             return None;
         }
         let first = self.policy.first()?;
@@ -268,9 +267,7 @@ impl Drain {
 
     /// When to ask again for a grant: an instant, maybe past, or `None` while nobody is ready.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        let room_at = self.ledger.room_at(self.pace.ahead);
-        let granted_at =
-            self.policy.first().map(|_| self.heralds.held_until().map_or(room_at, |until| until.max(room_at)));
+        let granted_at = self.policy.first().map(|_| self.ledger.room_at(self.pace.ahead));
         granted_at.or_else(|| self.next_let_go())
     }
 
@@ -305,13 +302,11 @@ impl Drain {
         if self.helped.take() == Some(id.slot) {
             self.guard.on_granted(wire_bytes);
         }
-        let segment_bytes = job.framing().segment_bytes;
         if carrier != NO_CARRIER {
             self.on_carried(now, carrier, id.slot, sent);
         }
         self.ledger.charge(now, wire_bytes);
         if let Some(rate) = self.pace.rate {
-            self.heralds.on_sent(sent.carried_bytes, segment_bytes, rate.time_for(wire_bytes));
             self.shorten_grants(rate.time_for(wire_bytes), left_bytes);
         }
         self.earn(wire_bytes);

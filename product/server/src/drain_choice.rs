@@ -24,7 +24,7 @@ pub use error::{DrainError, Misfit};
 use queue::ShaperQueue;
 
 use crate::kept::KeptLine;
-use crate::transmit::{Gauge, Mark, Marker, Outlet, Promotion, mbit};
+use crate::transmit::{Gauge, Mark, Marker, Promotion, mbit};
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,8 +86,6 @@ pub struct DrainChoice {
     pub foreign_permille: u32,
     /// Reads the queue below, where there is one to be read.
     pub gauge: Option<Gauge>,
-    /// The counters of the interface below, where we pace.
-    pub outlet: Option<Outlet>,
     /// Marks packets, where a queueing discipline below sorts them.
     pub marker: Option<Marker>,
     /// The priority of what belongs to no response, for the listening socket.
@@ -171,7 +169,6 @@ impl DrainChoice {
             guard_permille: options.guard_permille,
             foreign_permille: options.foreign_permille,
             gauge: None,
-            outlet: None,
             marker: None,
             control_priority: None,
             why: format!("shaping off, policy {} within each turn: {reason}", options.order()),
@@ -183,10 +180,9 @@ impl DrainChoice {
         let interface = Interface::serving(ip);
         let tree = interface.as_ref().ok().and_then(|found| tree::find(found.as_ref()?).ok().flatten());
         let found = interface.as_ref().ok().cloned().flatten();
-        let outlet = found.as_ref().and_then(queue::outlet_of);
         let shaper = interface.and_then(|found| found.map_or(Ok(None), Shaper::of));
         let interface = found;
-        let paced = |pace, why| DrainChoice { pace, outlet, ..DrainChoice::off(options, "") }.because(why);
+        let paced = |pace, why| DrainChoice { pace, ..DrainChoice::off(options, "") }.because(why);
         let ranked = tree.as_ref().filter(|tree| tree.plan.kind == Kind::Ranked).map(|tree| tree.plan.rate);
         let uplink = match (options.uplink, ranked) {
             (UplinkRate::Auto, Some(rate)) => UplinkRate::Told(rate),

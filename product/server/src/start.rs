@@ -35,8 +35,6 @@ use crate::worker::{Order, Parts, Worker};
 
 /// Descriptors kept from connections: files being sent and files in the caches.
 const DESCRIPTORS_KEPT: u64 = 1024;
-/// With room for fewer connections than this, descriptors are for them and for files alone.
-const SCARCE: usize = 32;
 /// Of an event loop, beside its wake-up: epoll, and what watches files. With TLS also what shows its system call.
 const LOOP_DESCRIPTORS: u64 = 2;
 
@@ -146,7 +144,7 @@ impl Server {
         let current = Arc::new(open_sites(&mut config, &logs, &threads)?);
         let recording = start_recording(&config, addresses[0].address, &threads)?;
         let wakes = wakes(config.workers)?;
-        let connections_max = room(&mut config);
+        let connections_max = room(&config);
         let mut server = Server {
             addresses,
             why: std::mem::take(&mut config.drain.why),
@@ -342,11 +340,7 @@ fn hide(config: &Config, threads: &Threads) -> Result<(), StartError> {
 }
 
 /// How many connections there may be.
-fn room(config: &mut Config) -> usize {
-    if descriptors(config) < SCARCE {
-        // It has one, and a file or a connection needs it more.
-        config.drain.outlet = None;
-    }
+fn room(config: &Config) -> usize {
     config.limits.connections_max.min(descriptors(config)).max(1)
 }
 
@@ -371,12 +365,11 @@ fn order(drain: &DrainChoice) -> Order {
     }
 }
 
-/// A worker's write path. Gauge and outlet are for the one that paces.
+/// A worker's write path. The gauge is for the one that paces.
 fn transmitter(config: &mut Config, pool: &Arc<Pool>, wake: &Arc<Wake>) -> Transmitter<Connection> {
     let woken = Arc::clone(wake);
     Transmitter::new(config.drain.drain(), config.drain.gauge.take(), config.limits.patience)
         .with_bounds(config.drain.bounds)
-        .with_outlet(config.drain.outlet.take())
         .with_marker(config.drain.marker.clone())
         .with_storage(Disk::new(Arc::clone(pool), move || woken.set()))
 }

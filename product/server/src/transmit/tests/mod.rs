@@ -11,7 +11,6 @@ mod ledger;
 mod line_feedback;
 mod multiplexed;
 mod outgoing;
-mod outlet;
 mod questions;
 mod secure;
 mod sending;
