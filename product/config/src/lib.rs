@@ -14,6 +14,7 @@ mod class;
 mod document;
 mod explain;
 mod form;
+mod gone;
 mod host;
 pub mod keys;
 mod network;
@@ -32,6 +33,7 @@ pub use class::{Asked, Assignment, Class, Field, FieldLines, OTHERS, Objective, 
 pub use document::{FILE_BYTES_MAX, FileError, read, read_file};
 pub use explain::{AskError, Explanation, Question, explain};
 pub use form::{LogFormat, Promotion, Shaping, SlotSharing};
+pub use gone::gone;
 pub use host::{Host, HostName};
 pub use network::Network;
 pub use pattern::Pattern;

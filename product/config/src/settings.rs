@@ -53,8 +53,6 @@ pub struct Process {
     pub user: Option<String>,
     /// Not without a user.
     pub group: Option<String>,
-    /// The kernel encrypts, where it can.
-    pub ktls: bool,
     /// The kernel refuses what a server of files does not need.
     pub sandbox: bool,
 }
@@ -178,7 +176,6 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
         access_log: path.zip(format).map(|(path, format)| AccessLog { path: path.value, format: format.value }),
         user: user.map(|name| name.value.0),
         group: group.map(|name| name.value.0),
-        ktls: server.flag("ktls"),
         sandbox: server.flag("sandbox"),
     })
 }

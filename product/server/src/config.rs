@@ -41,8 +41,6 @@ pub struct Config {
     /// The same by the rules of a file; the drain has their table.
     pub assigned: Option<ClassesConfig>,
     pub limits: Limits,
-    /// The kernel is to seal what goes over TLS, where it can.
-    pub kernel_tls: bool,
     /// Of the sites without their own, and of requests for no site.
     pub access_log: Option<LogConfig>,
     /// A row for every response; `None` costs nothing.

@@ -29,7 +29,7 @@ use crate::service::PrivilegeError;
 use crate::sites::{Current, PageError, SecureError, SiteConfig, Wanted};
 use crate::storage::{Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
-use crate::transmit::{Connection, KernelTls, Transmitter};
+use crate::transmit::{Connection, Transmitter};
 use crate::wake::Wake;
 use crate::worker::{Order, Parts, Worker};
 
@@ -59,7 +59,6 @@ pub struct Server {
     logs: Logs,
     recording: Option<(Recorder, Finisher)>,
     current: Arc<Current>,
-    kernel_tls: KernelTls,
     desk: Arc<Desk>,
     /// To files that were named at the start.
     is_confined: bool,
@@ -137,7 +136,7 @@ impl Server {
             config.workers = 1;
         }
         let (Listening { of_workers, mut remarks }, addresses) = listen(&config)?;
-        let (kernel_tls, is_confined) = settle(&config, &mut remarks);
+        let is_confined = settle(&config, &mut remarks);
         let threads = Threads::start(config.watchdog.take(), on_failure)
             .map_err(|e| StartError::Thread("weir-watch".into(), e))?;
         let logs = Logs::start(&threads).map_err(|e| StartError::Thread("weir-log".into(), e))?;
@@ -156,7 +155,6 @@ impl Server {
             wakes,
             workers: Vec::new(),
             pool: Pool::new(),
-            kernel_tls,
             threads,
             logs,
             recording,
@@ -303,7 +301,6 @@ impl Server {
             log: self.logs.handle(),
             recorder: self.recording.as_ref().map(|(recorder, _)| recorder.clone()),
             limits: config.limits.clone(),
-            kernel_tls: self.kernel_tls,
             places: Arc::clone(&self.places),
             clients: Arc::clone(&self.clients),
             stop: Arc::clone(&self.stop),
@@ -374,25 +371,11 @@ fn transmitter(config: &mut Config, pool: &Arc<Pool>, wake: &Arc<Wake>) -> Trans
         .with_storage(Disk::new(Arc::clone(pool), move || woken.set()))
 }
 
-/// What the kernel may seal, and whether files are confined; remarks say why not. The kernel is asked by a connection, which
-/// the sandbox refuses.
-fn settle(config: &Config, remarks: &mut Vec<String>) -> (KernelTls, bool) {
-    let kernel_tls = if config.kernel_tls { kernel_tls(config, remarks) } else { KernelTls::default() };
+/// Whether files are confined; remarks say why not.
+fn settle(config: &Config, remarks: &mut Vec<String>) -> bool {
     let confined = sandbox::confine(config);
     remarks.extend(confined.remarks);
-    (kernel_tls, confined.are_files)
-}
-
-fn kernel_tls(config: &Config, remarks: &mut Vec<String>) -> KernelTls {
-    if !config.is_secure() {
-        let said = "kTLS has no effect: no listener speaks TLS; expected --cert and --key, or tls = true in a listener";
-        remarks.push(said.into());
-        return KernelTls::default();
-    }
-    KernelTls::ask().unwrap_or_else(|why| {
-        remarks.push(format!("no kTLS: {why}; TLS goes on in this process"));
-        KernelTls::default()
-    })
+    confined.are_files
 }
 
 fn open_sites(config: &mut Config, logs: &Logs, threads: &Threads) -> Result<Current, StartError> {

@@ -81,9 +81,6 @@ pub struct Args {
     #[cfg(feature = "http3")]
     #[arg(long, help_heading = HTTPS)]
     no_http3: bool,
-    /// Have the kernel encrypt what goes over TCP, where it can (kTLS)
-    #[arg(long, help_heading = HTTPS)]
-    ktls: bool,
     /// Rate of the uplink: auto (weir finds it, or takes that of a shaper), off (no order),
     /// 10mbit (first guess, and the most) or 2mbit..20mbit (bounds)
     #[arg(long, value_name = "RATE", default_value = "auto", help_heading = ORDER, verbatim_doc_comment)]
@@ -421,7 +418,6 @@ fn config(
         listen,
         privileges,
         watchdog: None,
-        kernel_tls: args.ktls,
         backlog: args.backlog,
         workers: workers(&args),
         limits,

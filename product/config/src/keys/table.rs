@@ -99,13 +99,6 @@ pub static KEYS: &[Key] = &[
     ),
     key("server.group", text(Form::Name), Absent("that of `server.user`"), "Group of this user.", r#""www-data""#),
     key(
-        "server.ktls",
-        Kind::Flag,
-        Is("false"),
-        "Whether the kernel encrypts what goes over TCP, where it can (kTLS): see [HTTPS](tls.md#ktls).",
-        "true",
-    ),
-    key(
         "server.sandbox",
         Kind::Flag,
         Is("true"),

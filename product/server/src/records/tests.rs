@@ -67,7 +67,6 @@ fn about(path: &Path, uplink: Option<&str>) -> About {
         assigned: None,
         classes: Classes::new(&["/gold/".to_string()], &"strict/srpt".parse().unwrap()).unwrap(),
         limits: Limits::default(),
-        kernel_tls: false,
         access_log: None,
         records: None,
     };

@@ -14,7 +14,6 @@ mod framed;
 mod gauge;
 #[cfg(feature = "http3")]
 mod http3;
-mod kernel_tls;
 mod limit;
 mod line_feedback;
 mod looked;
@@ -38,7 +37,6 @@ pub use body::{Available, Body, Piece};
 pub use flow::Flow;
 pub use framed::Opening;
 pub use gauge::{Gauge, Queue, Queued};
-pub use kernel_tls::{KernelTls, OtherRecord, is_of_records};
 pub use limit::ClientRate;
 use limit::Limit;
 pub use line_feedback::{Aside, Line};

@@ -88,7 +88,6 @@ impl Bench {
             log: logs.handle(),
             recorder: None,
             limits,
-            kernel_tls: KernelTls::default(),
             stop: Arc::new(AtomicBool::new(false)),
             current,
             desk: Arc::default(),
