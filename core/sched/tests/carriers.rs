@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use sched::{Arrival, CarrierId, CarrierRank, Drain, Grant, Guard, JobId, Pace, Precedence, Sent, Size, Why, policy};
+use sched::classes::{ByClass, ClassSpec};
+use sched::policy::Order;
+use sched::{
+    Arrival, CarrierId, CarrierRank, Drain, Grant, Guard, JobId, Pace, Policy, Precedence, Sent, Size, Why, policy,
+};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -52,7 +56,7 @@ impl Jobs {
     fn new(spec: &str, rate: Option<&str>, way: Way) -> Jobs {
         let pace = rate.map_or(Pace::UNLIMITED, |rate| Pace::of_line(rate.parse().unwrap()));
         let rank = if let Way::Carried(rank) = way { rank } else { CarrierRank::default() };
-        let drain = Drain::new(policy::parse(spec).unwrap(), pace).with_guard(Guard::new(20)).with_carrier_rank(rank);
+        let drain = Drain::new(policy_of(spec), pace).with_guard(Guard::new(20)).with_carrier_rank(rank);
         Jobs { drain, way, jobs: Vec::new() }
     }
 
@@ -117,7 +121,7 @@ impl Jobs {
 
 const RANKS: [CarrierRank; 3] = [CarrierRank::First, CarrierRank::Chain, CarrierRank::Stage];
 
-const SPECS: [&str; 15] = [
+const SPECS: [&str; 12] = [
     "fair",
     "fcfs",
     "srpt",
@@ -129,11 +133,20 @@ const SPECS: [&str; 15] = [
     "quick-fix",
     "srpt-bands:3,900",
     "srpt-bands:4",
-    "strict/srpt",
-    "strict/fair",
-    "weighted=3,1/fair",
-    "minimum=0.2,0/srpt",
+    CLASSES,
 ];
+
+/// Two classes that divide the link, and one behind them.
+const CLASSES: &str = "classes";
+
+fn policy_of(spec: &str) -> Box<dyn Policy> {
+    if spec != CLASSES {
+        return policy::parse(spec).unwrap();
+    }
+    let class = |weight, priority, order| ClassSpec { weight, priority, ..ClassSpec::plain("c", order) };
+    let classes = [class(3, 0, Order::Srpt), class(1, 0, Order::Fair), class(1, 1, Order::Srpt)];
+    Box::new(ByClass::new(CLASSES.into(), &classes, None, None))
+}
 
 proptest! {
     /// Every decision of a drain without carriers is that of one with a carrier for each job, step by step.
@@ -228,7 +241,7 @@ proptest! {
     #[test]
     fn the_least_of_the_leasts_is_the_least(streams in streams(false), spec in prop::sample::select(&["srpt", "psjf", "las", "fcfs"][..])) {
         let serve = |with_carriers: bool| {
-            let mut drain = Drain::new(policy::parse(spec).unwrap(), Pace::UNLIMITED);
+            let mut drain = Drain::new(policy_of(spec), Pace::UNLIMITED);
             let carriers = opened(&mut drain, 4);
             let (mut numbers, mut order) = (Vec::new(), Vec::new());
             for (tick, stream) in streams.iter().map(Some).chain(std::iter::repeat(None)).enumerate() {
@@ -291,8 +304,8 @@ proptest! {
 /// More streams are no way to more turns.
 #[test]
 fn fair_is_fair_between_carriers() {
-    for spec in ["fair", "strict/fair", "quick-fix:1MB", "quick-fix:1B"] {
-        let mut drain = Drain::new(policy::parse(spec).unwrap(), Pace::UNLIMITED);
+    for spec in ["fair", "quick-fix:1MB", "quick-fix:1B"] {
+        let mut drain = Drain::new(policy_of(spec), Pace::UNLIMITED);
         let carriers = opened(&mut drain, 2);
         let mut of_first = Vec::new();
         for (at, jobs) in [(0, 6), (1, 1)] {
@@ -323,7 +336,7 @@ fn fair_is_fair_between_carriers() {
 #[test]
 fn a_closed_carrier_frees_its_jobs() {
     for spec in SPECS {
-        let mut drain = Drain::new(policy::parse(spec).unwrap(), Pace::of_line("10mbit".parse().unwrap()))
+        let mut drain = Drain::new(policy_of(spec), Pace::of_line("10mbit".parse().unwrap()))
             .with_guard(Guard::new(10));
         let carrier = drain.open(Framing::ETHERNET);
         let arrival = Arrival::of(Size::Known(5000));

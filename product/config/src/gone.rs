@@ -2,6 +2,7 @@
 
 /// A flag as it is typed or a key with its table, and what to do instead.
 const GONE: &[(&str, &str)] = &[
+    ("--class", "write [[class]] tables in weir.toml and start with `weir run` (docs/policies.md)"),
     ("--ktls", "records are made in the process; leave it out"),
     ("server.ktls", "records are made in the process; leave it out"),
 ];

@@ -35,7 +35,7 @@ mod udp;
 mod wake;
 mod worker;
 
-pub use classes::{Classes, ClassesConfig, ClassesError};
+pub use classes::ClassesConfig;
 pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightError, ClientWeights};
 pub use config::{Config, Limits, Listen, WORKERS_MAX};
 pub use drain_choice::{DrainChoice, DrainError, DrainKind, DrainOptions};

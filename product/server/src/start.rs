@@ -296,7 +296,6 @@ impl Server {
             is_memoryless: config.drain.is_memoryless(),
             transmitter: transmitter(config, &self.pool, wake)
                 .with_client_rate(config.limits.client_rate_max.map(|_| Arc::clone(&self.clients) as _)),
-            classes: config.classes.clone(),
             wake: Arc::clone(wake),
             log: self.logs.handle(),
             recorder: self.recording.as_ref().map(|(recorder, _)| recorder.clone()),

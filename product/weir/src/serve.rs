@@ -20,9 +20,8 @@ use server::log::LogConfig;
 use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, passed_sockets, unpassed};
 use server::transmit::Patience;
 use server::{
-    CarrierRank, Certificate, Classes, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights,
-    Config, Https, Keeper, Limits, Listen, PolicySpec, RecordsConfig, Server, SiteConfig, StartError, WORKERS_MAX,
-    files, log,
+    CarrierRank, Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, Https,
+    Keeper, Limits, Listen, PolicySpec, RecordsConfig, Server, SiteConfig, StartError, WORKERS_MAX, files, log,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::Rate;
@@ -43,7 +42,6 @@ fn after_help() -> String {
 Examples:
   weir serve /srv/www
   weir serve /srv/www --uplink 2mbit..20mbit
-  weir serve /srv/www --uplink 10mbit --policy strict/srpt --class /members/
   weir serve /srv/www --listen [::]:80 --access-log /var/log/weir.log
   weir serve /srv/www --listen [::]:443 --cert fullchain.pem --key privkey.pem
 
@@ -90,10 +88,6 @@ pub struct Args {
     #[arg(long, value_name = "SPEC", default_value = "srpt",
           help_heading = ORDER, verbatim_doc_comment)]
     policy: PolicySpec,
-    /// Assign this path prefix to the next class (0, 1, ...) of --policy; repeatable
-    /// The longest prefix decides; unmatched paths get the last class [default: one class]
-    #[arg(long = "class", value_name = "PREFIX", help_heading = ORDER, verbatim_doc_comment)]
-    classes: Vec<String>,
     /// Shaping: paced (weir sends at the uplink's rate), bands (kernel, `weir uplink up`),
     /// ranked (kernel, `weir attach`), off, or auto (the best available)
     // Its old name is taken for one release: to operators, draining is a graceful stop.
@@ -405,11 +399,8 @@ fn config(
     let Hosted { sites, classes: assigned } = hosted;
     let drain = shaping::found(&args, assigned.as_ref(), &addresses, keeper.as_ref())?;
     let privileges = privileges(&args, &sites)?;
-    let classes =
-        Classes::new(&args.classes, &args.policy).map_err(|error| Failure::Usage(format!("--class: {error}")))?;
     let limits = limits(&args);
     Ok(Config {
-        classes,
         assigned,
         drain,
         keeper,

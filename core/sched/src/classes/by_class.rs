@@ -295,10 +295,6 @@ impl Policy for ByClass {
         Some(lanes.filter_map(|lane| lane.ahead_bytes(sharer)).max().unwrap_or(0))
     }
 
-    fn classes(&self) -> usize {
-        self.classes.len()
-    }
-
     fn needs_path(&self) -> bool {
         self.classes.iter().any(|class| class.spec.order.needs_path())
     }

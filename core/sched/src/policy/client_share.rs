@@ -531,13 +531,11 @@ mod tests {
     #[test]
     fn it_tells_what_the_policy_tells() {
         let share = ClientShare::of_link(None);
-        for spec in
-            ["srpt", "fair", "fcf", "srpt-bands:3,9", "quick-fix", "srrt:2", "strict/fcf", "weighted=3,1/fair", "fsp"]
-        {
+        for spec in ["srpt", "fair", "fcf", "srpt-bands:3,9", "quick-fix", "srrt:2", "fsp"] {
             let spec: crate::policy::PolicySpec = spec.parse().unwrap();
             let (plain, shared) = (spec.build(), spec.build_shared(share));
             let told = |policy: &dyn Policy| {
-                (policy.name().to_string(), policy.can_starve(), policy.needs_path(), policy.bands(), policy.classes())
+                (policy.name().to_string(), policy.can_starve(), policy.needs_path(), policy.bands())
             };
             assert_eq!(told(&*plain), told(&*shared));
             assert!(shared.follows_jobs() && shared.ahead_bytes(3) == Some(0) && plain.ahead_bytes(3).is_none());

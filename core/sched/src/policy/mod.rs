@@ -11,10 +11,8 @@ mod fair;
 mod fcf;
 mod fcfs;
 mod fsp;
-mod lanes;
 mod las;
 mod learner;
-mod minimum;
 mod parse;
 mod psjf;
 mod quick_fix;
@@ -22,8 +20,6 @@ mod ranked;
 mod spec;
 mod srpt;
 mod srrt;
-mod strict;
-mod weighted;
 
 pub use bands::{BANDS_MAX, Bands};
 pub use client_share::{
@@ -34,19 +30,15 @@ pub use fair::Fair;
 pub use fcf::Fcf;
 pub use fcfs::Fcfs;
 pub use fsp::Fsp;
-pub use lanes::CLASSES_MAX;
 pub use las::Las;
 pub use learner::Rule;
-pub use minimum::Minimum;
-pub use parse::{CLASS_NAMES, FORMS, NAMES, PolicyError, parse};
+pub use parse::{FORMS, NAMES, PolicyError, parse};
 pub use psjf::Psjf;
 pub use quick_fix::QuickFix;
 pub use ranked::{Rank, Ranked};
 pub use spec::{BandSpec, Order, PolicySpec};
 pub use srpt::Srpt;
 pub use srrt::Srrt;
-pub use strict::Strict;
-pub use weighted::Weighted;
 
 use crate::classes::ClassSpec;
 use crate::{Job, Path};
@@ -139,11 +131,6 @@ pub trait Policy: Send {
         0
     }
 
-    /// How many classes of jobs it tells apart; a class number past the last counts as the last.
-    fn classes(&self) -> usize {
-        1
-    }
-
     /// Whether the order depends on the path of a connection; only then need it be found out.
     fn needs_path(&self) -> bool {
         false
@@ -164,36 +151,26 @@ mod tests {
     use super::*;
     use crate::Size;
 
-    /// What each policy tells of itself: whether it follows jobs, can starve one, needs paths; its bands and classes.
+    /// What each policy tells of itself: whether it follows jobs, can starve one, needs paths; its bands.
     #[test]
     fn what_policies_tell_of_themselves() {
         for (spec, expected) in [
-            ("fair", (true, false, false, 1, 1)),
-            ("fcfs", (false, false, false, 1, 1)),
-            ("srpt", (false, true, false, 1, 1)),
-            ("psjf", (false, true, false, 1, 1)),
-            ("las", (false, true, false, 1, 1)),
-            ("srpt-bands", (true, true, false, 5, 1)),
-            ("srpt-bands:3,9", (true, true, false, 3, 1)),
-            ("srpt-bands:1", (true, false, false, 1, 1)),
-            ("quick-fix", (true, true, false, 2, 1)),
-            ("fcf", (true, true, true, 1, 1)),
-            ("srrt", (false, true, true, 1, 1)),
-            ("srrt:2", (true, true, true, 2, 1)),
-            ("fsp", (true, true, false, 1, 1)),
-            ("strict/srpt", (true, true, false, 1, CLASSES_MAX)),
-            ("strict/fair", (true, true, false, 1, CLASSES_MAX)),
-            ("strict/fcf", (true, true, true, 1, CLASSES_MAX)),
-            ("weighted=3,1/fair", (true, false, false, 1, 2)),
-            ("weighted=3,1,1/srpt", (true, true, false, 1, 3)),
-            ("weighted=3,1/fcf", (true, true, true, 1, 2)),
-            ("minimum=0.5,0/fair", (true, false, false, 1, 2)),
-            ("minimum=0.5,0.5/fair", (true, true, false, 1, 2)),
-            ("minimum=0.5,0/srrt", (true, true, true, 1, 2)),
+            ("fair", (true, false, false, 1)),
+            ("fcfs", (false, false, false, 1)),
+            ("srpt", (false, true, false, 1)),
+            ("psjf", (false, true, false, 1)),
+            ("las", (false, true, false, 1)),
+            ("srpt-bands", (true, true, false, 5)),
+            ("srpt-bands:3,9", (true, true, false, 3)),
+            ("srpt-bands:1", (true, false, false, 1)),
+            ("quick-fix", (true, true, false, 2)),
+            ("fcf", (true, true, true, 1)),
+            ("srrt", (false, true, true, 1)),
+            ("srrt:2", (true, true, true, 2)),
+            ("fsp", (true, true, false, 1)),
         ] {
             let policy = parse(spec).unwrap();
-            let told =
-                (policy.follows_jobs(), policy.can_starve(), policy.needs_path(), policy.bands(), policy.classes());
+            let told = (policy.follows_jobs(), policy.can_starve(), policy.needs_path(), policy.bands());
             assert_eq!(told, expected, "{spec}");
         }
     }

@@ -353,7 +353,8 @@ impl Config {
 
     fn check_table(&self) -> Result<(), Error> {
         let Some(table) = &self.class_table else { return Ok(()) };
-        if self.slots.is_some() || self.connections.is_some() {
+        let has_slots = table.classes.iter().any(|class| class.concurrent_max.is_some());
+        if self.connections.is_some() || has_slots && self.slots.is_some() {
             return Err(Error::field("class_table", "not beside slots or connections: its classes have their own"));
         }
         let (classes, shares) = (table.classes.len(), self.class_shares.len());

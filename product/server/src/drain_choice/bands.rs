@@ -67,9 +67,8 @@ fn marker(tree: &Tree, bands: u8, promotion: Promotion) -> Marker {
 fn fit(asked: &PolicySpec, interface: &str, bands_max: u8) -> Result<(PolicySpec, u8), DrainError> {
     let all = || BandSpec::learned(bands_max.into());
     let policy = match asked.order() {
-        _ if asked.has_classes() => asked.clone(),
-        Order::Srpt => asked.with_order(Order::SrptBands(all())),
-        Order::Srrt => asked.with_order(Order::SrrtBands(all())),
+        Order::Srpt => Order::SrptBands(all()).into(),
+        Order::Srrt => Order::SrrtBands(all()).into(),
         _ => asked.clone(),
     };
     // At most [`sched::policy::BANDS_MAX`].
@@ -87,7 +86,7 @@ fn fit(asked: &PolicySpec, interface: &str, bands_max: u8) -> Result<(PolicySpec
 /// Whether a single queue of the kernel's keeps the policy.
 fn is_one_queue(policy: &PolicySpec) -> bool {
     let is_one_band = matches!(policy.order(), Order::SrptBands(bands) | Order::SrrtBands(bands) if bands.count() == 1);
-    policy.is_fair() || is_one_band && !policy.has_classes()
+    policy.is_fair() || is_one_band
 }
 
 /// Priorities above 6 need a privilege, which is found out on a socket of no use.
@@ -124,7 +123,7 @@ mod tests {
     #[test]
     fn those_that_do_not_fit_are_told_what_would() {
         let said = |spec: &str| fit(&spec.parse().unwrap(), "eth0", 6).unwrap_err().to_string();
-        for spec in ["fcfs", "fsp", "fcf:2", "strict/srpt", "strict/fair", "strict/srpt-bands:1"] {
+        for spec in ["fcfs", "fsp", "fcf:2"] {
             assert!(said(spec).starts_with(&format!("policy `{spec}` has no bands; expected one of srpt")));
         }
         let many = said("srpt-bands:7");

@@ -184,8 +184,7 @@ impl Worker {
     }
 
     pub(super) fn class_of(&self, at: usize, site: Option<SiteNumber>, head: &Head) -> u16 {
-        let by_rule = self.parts.replier.class_of(site, &head.request, self.conns[at].address);
-        by_rule.unwrap_or_else(|| self.parts.classes.of(head.request.path))
+        self.parts.replier.class_of(site, &head.request, self.conns[at].address).unwrap_or(0)
     }
 
     /// Of a connection with several streams.
@@ -213,7 +212,7 @@ impl Worker {
         let conn = &mut self.conns[at];
         // What it sends besides is read, and thrown away.
         conn.is_readable = true;
-        conn.exchange.class = self.parts.replier.default_class().unwrap_or_else(|| self.parts.classes.last());
+        conn.exchange.class = self.parts.replier.default_class().unwrap_or(0);
         if tls::is_tls(received) && !conn.is_secure() {
             return self.refuse_tls(at, reject);
         }

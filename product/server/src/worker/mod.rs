@@ -43,7 +43,6 @@ use rustix::event::epoll::EventFlags;
 use slab::Slab;
 use units::Nanos;
 
-use crate::classes::Classes;
 use crate::clients::Clients;
 use crate::clock;
 use crate::config::Limits;
@@ -107,7 +106,6 @@ pub struct Parts {
     pub order: Order,
     /// The order of ready responses goes by them alone.
     pub is_memoryless: bool,
-    pub classes: Classes,
     pub wake: Arc<Wake>,
     pub log: AccessLog,
     /// Where a row for every response goes, if anywhere.

@@ -81,7 +81,6 @@ impl Bench {
             transmitter: Transmitter::new(drain, None, limits.patience),
             order: order(&policy, pace),
             is_memoryless: !policy.build().follows_jobs() && !policy.build().needs_path(),
-            classes: Classes::new(&[], &policy).unwrap(),
             places: Arc::new(Places::new(16, &[Arc::clone(&wake)])),
             clients: Arc::new(Clients::new(limits.clients(256))),
             wake,
