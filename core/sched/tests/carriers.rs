@@ -336,8 +336,8 @@ fn fair_is_fair_between_carriers() {
 #[test]
 fn a_closed_carrier_frees_its_jobs() {
     for spec in SPECS {
-        let mut drain = Drain::new(policy_of(spec), Pace::of_line("10mbit".parse().unwrap()))
-            .with_guard(Guard::new(10));
+        let mut drain =
+            Drain::new(policy_of(spec), Pace::of_line("10mbit".parse().unwrap())).with_guard(Guard::new(10));
         let carrier = drain.open(Framing::ETHERNET);
         let arrival = Arrival::of(Size::Known(5000));
         let jobs: Vec<JobId> =

@@ -156,8 +156,6 @@ macro_rules! names {
 names! {
     /// Where the order is kept.
     Shaping { Auto = "auto", Paced = "paced", Bands = "bands", Ranked = "ranked", Off = "off", }
-    /// When a response moves to a better band.
-    Promotion { WhenEmpty = "when-empty", Plain = "plain", Never = "never", }
     LogFormat { Combined = "combined", Json = "json", }
     /// Who may use the slots of a class.
     SlotSharing { Own = "own", Any = "any", Preempt = "preempt", }

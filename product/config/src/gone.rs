@@ -1,8 +1,12 @@
 //! Flags and keys that there were: what is said to whoever still uses one.
 
+const PROMOTION: &str = "a response moves to a better band when nothing of its connection is queued; leave it out";
+
 /// A flag as it is typed or a key with its table, and what to do instead.
 const GONE: &[(&str, &str)] = &[
     ("--class", "write [[class]] tables in weir.toml and start with `weir run` (docs/policies.md)"),
+    ("--promotion", PROMOTION),
+    ("uplink.promotion", PROMOTION),
     ("--ktls", "records are made in the process; leave it out"),
     ("server.ktls", "records are made in the process; leave it out"),
 ];

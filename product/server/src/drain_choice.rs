@@ -24,7 +24,7 @@ pub use error::{DrainError, Misfit};
 use queue::ShaperQueue;
 
 use crate::kept::KeptLine;
-use crate::transmit::{Gauge, Mark, Marker, Promotion, mbit};
+use crate::transmit::{Gauge, Mark, Marker, mbit};
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,6 @@ pub struct DrainOptions {
     /// What foreign traffic in the same queue keeps of the link, in thousandths.
     pub foreign_permille: u32,
     pub uplink: UplinkRate,
-    pub promotion: Promotion,
     /// Rates that were found before.
     pub kept: Vec<KeptLine>,
 }
@@ -370,7 +369,6 @@ mod tests {
             guard_permille: 0,
             foreign_permille: 500,
             uplink: uplink.parse().unwrap(),
-            promotion: Promotion::default(),
             kept: vec![],
         }
     }

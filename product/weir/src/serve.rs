@@ -94,11 +94,6 @@ pub struct Args {
     #[arg(long, alias = "drain", value_name = "NAME", value_enum, default_value = "auto",
           help_heading = ORDER, verbatim_doc_comment, hide_possible_values = true)]
     shaping: Shaping,
-    /// With --shaping bands, when a response moves to a better band: when-empty
-    /// (none of its packets is queued), plain (at once), never
-    #[arg(long, value_name = "WHEN", value_enum, default_value = "when-empty",
-          help_heading = ORDER, verbatim_doc_comment, hide_possible_values = true)]
-    promotion: PromotionArg,
     /// Whether clients share the uplink: one that has had much more than its share stands
     /// behind the others; on, off, strict, or how much more, for example 20MB
     #[arg(long, value_name = "SHARE", default_value = "on", help_heading = ORDER, verbatim_doc_comment)]
@@ -223,15 +218,6 @@ enum Shaping {
     Bands,
     Ranked,
     Off,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum PromotionArg {
-    // Its old name is taken for one release.
-    #[value(alias = "idle")]
-    WhenEmpty,
-    Plain,
-    Never,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -150,13 +150,6 @@ pub static KEYS: &[Key] = &[
         r#""20MB""#,
     ),
     key(
-        "uplink.promotion",
-        text(Form::OneOf(&["when-empty", "plain", "never"])),
-        Is("when-empty"),
-        "With bands, when a response moves to a better band.",
-        r#""plain""#,
-    ),
-    key(
         "uplink.slot_sharing",
         text(Form::OneOf(&["own", "any", "preempt"])),
         Is("own"),

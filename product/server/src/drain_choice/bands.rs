@@ -11,7 +11,7 @@ use uplink::tree::{self, CONTROL_BAND, Kind, Tree};
 
 use super::error::Misfit;
 use super::{BURST_FOR, DrainChoice, DrainError, DrainOptions, UNSENT_BYTES};
-use crate::transmit::{Bands, Mark, Marker, Promotion};
+use crate::transmit::{Bands, Mark, Marker};
 
 /// The policies that a few bands can keep, for messages.
 pub const POLICIES: &str = "srpt, srpt-bands, srrt, quick-fix, fair";
@@ -31,7 +31,7 @@ pub fn find(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, D
     try_mark(tree.priority(CONTROL_BAND))?;
     let (own, rate) = (tree.data_bands(), tree.plan.rate);
     let why = format!("shaping bands, policy {policy}: {name} has {own} bands for responses at {rate}");
-    let (marker, control) = (marker(&tree, bands, options.promotion), tree.priority(CONTROL_BAND));
+    let (marker, control) = (marker(&tree, bands), tree.priority(CONTROL_BAND));
     let choice = DrainChoice::off(options, "").because(why);
     Ok(DrainChoice { policy, link: Some(rate), marker: Some(marker), control_priority: Some(control), ..choice })
 }
@@ -54,13 +54,13 @@ pub fn burst_bytes(tree: &Tree) -> u64 {
 pub fn single(tree: &Tree) -> Option<(Marker, u32)> {
     let control = tree.priority(CONTROL_BAND);
     let may = tree.plan.kind != Kind::Ranked && try_mark(control).is_ok();
-    may.then(|| (marker(tree, 1, Promotion::default()), control))
+    may.then(|| (marker(tree, 1), control))
 }
 
-fn marker(tree: &Tree, bands: u8, promotion: Promotion) -> Marker {
+fn marker(tree: &Tree, bands: u8) -> Marker {
     let priorities = (0..bands).map(|nth| tree.data_priority(nth)).collect();
     let burst_bytes = burst_bytes(tree);
-    Marker { mark: Mark::Bands(Bands { priorities, promotion }), burst_bytes }
+    Marker { mark: Mark::Bands(Bands { priorities }), burst_bytes }
 }
 
 /// The policy with its bands, and how many it has: `srpt` and `srrt` get as many as there are.

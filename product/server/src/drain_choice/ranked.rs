@@ -79,7 +79,6 @@ mod tests {
         let settings = Settings {
             policy: classify::Policy::Srpt,
             target: Target::Ranked,
-            promotion: classify::Promotion::WhenEmpty,
             made_clsact: true,
             made_tree: true,
             cuts: vec![],

@@ -7,7 +7,6 @@ use super::*;
 use crate::config::{Config, Limits, Listen};
 use crate::files::temporary::Folder;
 use crate::log::said::Said;
-use crate::transmit::Promotion;
 use crate::{DrainChoice, DrainKind, DrainOptions};
 
 const ORIGIN: Nanos = Nanos::from_secs(100);
@@ -45,7 +44,6 @@ fn about(path: &Path, uplink: Option<&str>) -> About {
         guard_permille: 10,
         foreign_permille: 500,
         uplink: uplink.unwrap_or("off").parse().unwrap(),
-        promotion: Promotion::default(),
         kept: vec![],
     };
     let records = RecordsConfig {

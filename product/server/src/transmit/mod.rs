@@ -41,7 +41,7 @@ pub use limit::ClientRate;
 use limit::Limit;
 pub use line_feedback::{Aside, Line};
 pub use looked::Looked;
-pub use mark::{Bands, Mark, Marker, Promotion};
+pub use mark::{Bands, Mark, Marker};
 pub use multiplexed::PipeId;
 pub use notice::{Notice, mbit};
 pub use outgoing::{End, Failure, Outgoing, Sent};

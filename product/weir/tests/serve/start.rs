@@ -103,11 +103,11 @@ fn a_state_folder_that_cannot_be_had_is_one_line() {
 #[test]
 fn old_names_are_accepted_and_hidden() {
     let site = Site::new();
-    let server = Server::start(&site, &["--drain", "off", "--promotion", "idle", "--uplink", "10mbit"]);
+    let server = Server::start(&site, &["--drain", "off", "--uplink", "10mbit"]);
     assert!(server.stdout()[0].contains("(shaping off, "), "{:?}", server.stdout());
     let help = String::from_utf8(run_to_end(&["serve", "--help"]).stdout).unwrap();
-    assert!(help.contains("--shaping") && help.contains("when-empty"), "{help}");
-    assert!(!help.contains("--drain") && !help.contains("idle,"), "{help}");
+    assert!(help.contains("--shaping"), "{help}");
+    assert!(!help.contains("--drain"), "{help}");
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn mistakes_in_shaping_are_told() {
             2,
             &["policy `fair`", "las, psjf, srpt"],
         ),
-        (&[&dir, "--promotion", "now"], 2, &["--promotion", "now", "when-empty", "plain", "never"]),
+        (&[&dir, "--promotion", "plain"], 2, &["`--promotion` is gone: a response moves to a better band when"]),
     ];
     let wrong: Vec<String> =
         cases.iter().filter_map(|(args, status, mentions)| told(args, *status, mentions)).collect();
