@@ -28,7 +28,7 @@ use crate::handshakes::Handshakes;
 use crate::job::{NO_CARRIER, OWN_RANK};
 use crate::overtaking::Overtaking;
 use crate::run_queue::{Key, RunQueue};
-use crate::{Arrival, CarrierRank, Guard, Job, JobId, Ledger, Pace, Path, Policy, Size, WaitBound};
+use crate::{Arrival, Guard, Job, JobId, Ledger, Pace, Path, Policy, Size, WaitBound};
 use units::wire::Framing;
 
 pub use carried::{CARRIERS_MAX, Sent};
@@ -79,7 +79,6 @@ pub struct Drain {
     /// By slot, which is none of a job's then.
     carriers: Vec<Option<Box<Carrier>>>,
     carrier_count: usize,
-    carrier_rank: CarrierRank,
     /// Of classes, where the policy has an operator's.
     limits: Option<Box<classes::Limits>>,
     /// The ready jobs by how long they have waited for a byte; kept only while the guard is on.
@@ -108,7 +107,6 @@ impl Drain {
             jobs: Vec::new(),
             carriers: Vec::new(),
             carrier_count: 0,
-            carrier_rank: CarrierRank::default(),
             limits: None,
             vacant: Vec::new(),
             waiting: RunQueue::default(),

@@ -19,7 +19,6 @@
 
 mod account;
 mod carrier;
-mod carrier_rank;
 pub mod classes;
 mod drain;
 mod foreign;
@@ -40,7 +39,6 @@ mod virtual_time;
 
 pub use account::{Account, Correction, TcpSent};
 pub use carrier::{CarrierId, JOBS_PER_CARRIER_MAX, Precedence, Why};
-pub use carrier_rank::{CHAIN_JOBS_MAX, CarrierRank};
 pub use drain::{CARRIERS_MAX, Drain, Grant, JOBS_MAX, Progress, Sent};
 pub use foreign::{FOREIGN_SHARE_PERMILLE, Foreign, Presence};
 pub use guard::{Guard, WaitBound};

@@ -5,6 +5,8 @@ const PROMOTION: &str = "a response moves to a better band when nothing of its c
 /// A flag as it is typed or a key with its table, and what to do instead.
 const GONE: &[(&str, &str)] = &[
     ("--class", "write [[class]] tables in weir.toml and start with `weir run` (docs/policies.md)"),
+    ("--drain", "write --shaping"),
+    ("--carrier-rank", "a connection stands by its stage (docs/notebook/carriers.md); leave it out"),
     ("--promotion", PROMOTION),
     ("uplink.promotion", PROMOTION),
     ("--ktls", "records are made in the process; leave it out"),

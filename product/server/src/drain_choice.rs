@@ -13,7 +13,7 @@ use rustix::thread::CapabilitySet;
 use sched::classes::{ByClass, ClassTable};
 use sched::line::Bounds;
 use sched::policy::{ClientShare, ClientShareSpec, PolicySpec};
-use sched::{CarrierRank, Drain, Guard, Pace, WaitBound};
+use sched::{Drain, Guard, Pace, WaitBound};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 use uplink::tree::{self, Kind};
@@ -50,7 +50,6 @@ pub struct DrainOptions {
     pub classes: Option<ClassTable>,
     pub client_share: ClientShareSpec,
     /// How connections that carry several responses stand among others.
-    pub carrier_rank: CarrierRank,
     pub guard_permille: u32,
     /// What foreign traffic in the same queue keeps of the link, in thousandths.
     pub foreign_permille: u32,
@@ -80,7 +79,6 @@ pub struct DrainChoice {
     pub link: Option<Rate>,
     /// How clients share the link, where the order is over time: not with shaping off.
     pub client_share: ClientShareSpec,
-    pub carrier_rank: CarrierRank,
     pub guard_permille: u32,
     pub foreign_permille: u32,
     /// Reads the queue below, where there is one to be read.
@@ -164,7 +162,6 @@ impl DrainChoice {
             place: None,
             link: options.uplink.most(),
             client_share: options.client_share,
-            carrier_rank: options.carrier_rank,
             guard_permille: options.guard_permille,
             foreign_permille: options.foreign_permille,
             gauge: None,
@@ -285,7 +282,6 @@ impl DrainChoice {
             None => Drain::new(self.policy.build_among_clients(self.client_share()), self.pace),
             Some(table) => self.drain_of(table),
         };
-        let drain = drain.with_carrier_rank(self.carrier_rank);
         drain.with_guard(Guard::new(self.guard_permille)).with_foreign_share(self.foreign_permille)
     }
 
@@ -365,7 +361,6 @@ mod tests {
             policy: "srpt".parse().unwrap(),
             classes: None,
             client_share: ClientShareSpec::On,
-            carrier_rank: CarrierRank::default(),
             guard_permille: 0,
             foreign_permille: 500,
             uplink: uplink.parse().unwrap(),

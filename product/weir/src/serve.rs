@@ -20,8 +20,8 @@ use server::log::LogConfig;
 use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, passed_sockets, unpassed};
 use server::transmit::Patience;
 use server::{
-    CarrierRank, Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, Https,
-    Keeper, Limits, Listen, PolicySpec, RecordsConfig, Server, SiteConfig, StartError, WORKERS_MAX, files, log,
+    Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, Https, Keeper,
+    Limits, Listen, PolicySpec, RecordsConfig, Server, SiteConfig, StartError, WORKERS_MAX, files, log,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::Rate;
@@ -90,17 +90,13 @@ pub struct Args {
     policy: PolicySpec,
     /// Shaping: paced (weir sends at the uplink's rate), bands (kernel, `weir uplink up`),
     /// ranked (kernel, `weir attach`), off, or auto (the best available)
-    // Its old name is taken for one release: to operators, draining is a graceful stop.
-    #[arg(long, alias = "drain", value_name = "NAME", value_enum, default_value = "auto",
+    #[arg(long, value_name = "NAME", value_enum, default_value = "auto",
           help_heading = ORDER, verbatim_doc_comment, hide_possible_values = true)]
     shaping: Shaping,
     /// Whether clients share the uplink: one that has had much more than its share stands
     /// behind the others; on, off, strict, or how much more, for example 20MB
     #[arg(long, value_name = "SHARE", default_value = "on", help_heading = ORDER, verbatim_doc_comment)]
     client_share: ClientShareSpec,
-    /// How connections that carry several responses are ranked: first, chain, stage; for experiments
-    #[arg(long, value_name = "RANK", default_value = "stage", hide = true)]
-    carrier_rank: CarrierRank,
     /// Weight of a network's clients in that share, from 1 to 100, for example
     /// 192.0.2.0/24=8 for a proxy with many people behind it; repeatable [default: 1]
     #[arg(long = "client-weight", value_name = "NETWORK=N", help_heading = ORDER, verbatim_doc_comment)]

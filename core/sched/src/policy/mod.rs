@@ -64,7 +64,8 @@ pub trait Policy: Send {
         job.expected_left().unwrap_or_else(|| blind_rank(job))
     }
 
-    /// The job's rank where that is a size, known or likely, so that sums of it are sizes too ([`crate::CarrierRank`]).
+    /// The job's rank where that is a size, known or likely, so that sums of it are sizes too: a carrier stands by all that its client
+    /// wants as urgently as the first.
     fn size_rank(&self, _slot: u32, _job: &Job, _path: &Path) -> Option<u64> {
         None
     }

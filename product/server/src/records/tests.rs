@@ -40,7 +40,6 @@ fn about(path: &Path, uplink: Option<&str>) -> About {
         kind: DrainKind::Auto,
         policy: "srpt".parse().unwrap(),
         client_share: Default::default(),
-        carrier_rank: Default::default(),
         guard_permille: 10,
         foreign_permille: 500,
         uplink: uplink.unwrap_or("off").parse().unwrap(),

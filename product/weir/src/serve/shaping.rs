@@ -40,7 +40,6 @@ pub fn found(
         policy: args.policy.clone(),
         classes: classes.map(|classes| classes.table.clone()),
         client_share: args.client_share,
-        carrier_rank: args.carrier_rank,
         guard_permille: args.guard,
         foreign_permille: args.foreign_share,
         uplink: args.uplink,

@@ -99,17 +99,6 @@ fn a_state_folder_that_cannot_be_had_is_one_line() {
     assert!(said.len() == 1 && said[0].contains("rate is not kept in `/dev/null/weir`: Not a directory"), "{said:?}");
 }
 
-/// Renamed flags keep their old names for one release, and no help shows these.
-#[test]
-fn old_names_are_accepted_and_hidden() {
-    let site = Site::new();
-    let server = Server::start(&site, &["--drain", "off", "--uplink", "10mbit"]);
-    assert!(server.stdout()[0].contains("(shaping off, "), "{:?}", server.stdout());
-    let help = String::from_utf8(run_to_end(&["serve", "--help"]).stdout).unwrap();
-    assert!(help.contains("--shaping"), "{help}");
-    assert!(!help.contains("--drain"), "{help}");
-}
-
 #[test]
 fn every_policy_serves() {
     let site = Site::of_sizes(&[100, 100_000]);
@@ -219,6 +208,7 @@ fn mistakes_in_shaping_are_told() {
             2,
             &["policy `fair`", "las, psjf, srpt"],
         ),
+        (&[&dir, "--drain", "off"], 2, &["`--drain` is gone: write --shaping"]),
         (&[&dir, "--promotion", "plain"], 2, &["`--promotion` is gone: a response moves to a better band when"]),
     ];
     let wrong: Vec<String> =
