@@ -140,7 +140,7 @@ impl Server {
         let threads = Threads::start(config.watchdog.take(), on_failure)
             .map_err(|e| StartError::Thread("weir-watch".into(), e))?;
         let logs = Logs::start(&threads).map_err(|e| StartError::Thread("weir-log".into(), e))?;
-        let current = Arc::new(open_sites(&mut config, &logs, &threads)?);
+        let current = Arc::new(open_sites(&mut config, &logs)?);
         let recording = start_recording(&config, addresses[0].address, &threads)?;
         let wakes = wakes(config.workers)?;
         let connections_max = room(&config);
@@ -216,7 +216,7 @@ impl Server {
 
     /// Serves these sites with these classes from now on, or, with the reason why not, those from before. What is under way ends as it began.
     pub fn replace_sites(&self, sites: &[SiteConfig], classes: Option<&ClassesConfig>) -> Result<(), StartError> {
-        let open = |config: &LogConfig| open_log(&self.logs, config, &self.threads);
+        let open = |config: &LogConfig| open_log(&self.logs, config);
         let reached = if self.is_confined { sandbox::out_of_reach(sites) } else { Ok(()) };
         let replaced = reached.and_then(|()| self.current.replace(&Wanted { sites, classes, open_log: &open }));
         match &replaced {
@@ -377,8 +377,8 @@ fn settle(config: &Config, remarks: &mut Vec<String>) -> bool {
     confined.are_files
 }
 
-fn open_sites(config: &mut Config, logs: &Logs, threads: &Threads) -> Result<Current, StartError> {
-    let open = |config: &LogConfig| open_log(logs, config, threads);
+fn open_sites(config: &mut Config, logs: &Logs) -> Result<Current, StartError> {
+    let open = |config: &LogConfig| open_log(logs, config);
     let keys = std::mem::take(&mut config.privileges.keys);
     let of_server = config.access_log.as_ref().map(open).transpose()?;
     let wanted = Wanted { sites: &config.sites, classes: config.assigned.as_ref(), open_log: &open };
@@ -387,9 +387,9 @@ fn open_sites(config: &mut Config, logs: &Logs, threads: &Threads) -> Result<Cur
         .inspect_err(|_| logs.remove_made())
 }
 
-fn open_log(logs: &Logs, config: &LogConfig, threads: &Threads) -> Result<Arc<Log>, StartError> {
+fn open_log(logs: &Logs, config: &LogConfig) -> Result<Arc<Log>, StartError> {
     let name = config.path.as_ref().map_or("on standard output".into(), |path| format!("`{}`", path.display()));
-    logs.open(config, threads).map_err(|error| StartError::Log(name, error))
+    logs.open(config).map_err(|error| StartError::Log(name, error))
 }
 
 fn start_recording(
