@@ -34,7 +34,6 @@ mod path;
 pub mod policy;
 mod run_queue;
 mod slots;
-mod tree;
 mod virtual_time;
 
 pub use account::{Account, Correction, TcpSent};

@@ -46,11 +46,11 @@ Examples:
   weir serve /srv/www --listen [::]:443 --cert fullchain.pem --key privkey.pem
 
 Policies:
-  {}
+  {} (those of papers: docs/policies.md)
 
 SIGTERM and ctrl-c finish the responses under way, then stop. SIGUSR2 writes the
 clients that were sent most lately to standard error.",
-        server::POLICY_FORMS.replace(" srrt", "\n  srrt")
+        server::POLICY_FORMS
     )
 }
 

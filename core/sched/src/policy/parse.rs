@@ -7,9 +7,8 @@ use super::{BANDS_MAX, BandSpec, Fcf, Order, Policy, PolicySpec, QuickFix};
 /// All policies by name, in the order help texts list them. Each is a spec; [`FORMS`] says what may follow it.
 pub const NAMES: &[&str] = &["fair", "fcfs", "srpt", "psjf", "las", "srpt-bands", "quick-fix", "fcf", "srrt", "fsp"];
 
-/// What may be written, for help texts.
-pub const FORMS: &str = "fair, fcfs, srpt, psjf, las, srpt-bands[:BANDS|:SIZE,...], quick-fix[:SIZE], fcf[:BETA], \
-    srrt[:BANDS|:TIME,...], fsp";
+/// What an operator may write, for help texts. The others of [`NAMES`] are those of papers: docs/policies.md.
+pub const FORMS: &str = "fair, fcfs, srpt, psjf, las, srpt-bands[:BANDS|:SIZE,...]";
 
 /// The policy of this spec. The error says what is wrong with it and what would be right.
 pub fn parse(spec: &str) -> Result<Box<dyn Policy>, PolicyError> {
@@ -127,7 +126,6 @@ mod tests {
         for name in NAMES {
             let policy = parse(name).unwrap();
             assert!(policy.name().starts_with(name), "{} is not {name}", policy.name());
-            assert!(FORMS.contains(name), "{name} is not in the help");
         }
     }
 
