@@ -65,7 +65,7 @@ impl Progress {
 
 pub struct Drain {
     policy: Box<dyn Policy>,
-    /// What the policy said, asked once.
+    /// What the policy said, asked once: few look at paths.
     follows_jobs: bool,
     pace: Pace,
     ledger: Ledger,
@@ -74,8 +74,7 @@ pub struct Drain {
     overtaking: Overtaking,
     jobs: Vec<Option<Job>>,
     vacant: Vec<u32>,
-    /// By slot, and only if the policy looks at paths: few do, and jobs are to stay small.
-    paths: Option<Vec<Path>>,
+    needs_path: bool,
     /// By slot, which is none of a job's then.
     carriers: Vec<Option<Box<Carrier>>>,
     carrier_count: usize,
@@ -97,7 +96,7 @@ impl Drain {
     pub fn new(policy: Box<dyn Policy>, pace: Pace) -> Drain {
         Drain {
             follows_jobs: policy.follows_jobs(),
-            paths: policy.needs_path().then(Vec::new),
+            needs_path: policy.needs_path(),
             policy,
             ledger: Ledger::new(pace.rate, pace.behind),
             overtaking: Overtaking::new(pace.grant_for),
@@ -174,7 +173,7 @@ impl Drain {
 
     /// The job's priority band now, below [`Policy::bands`]; 0 for a departed job, whose last bytes matter most.
     pub fn band(&self, id: JobId) -> u8 {
-        self.job(id).map_or(0, |job| self.policy.band(job, path_of(&self.paths, id.slot)))
+        self.job(id).map_or(0, |job| self.policy.band(id.slot, job))
     }
 
     pub fn ledger(&self) -> &Ledger {
@@ -199,9 +198,8 @@ impl Drain {
         let slot = self.take_slot();
         let id = JobId { slot, number: self.arrivals };
         self.arrivals += 1;
-        if let Some(paths) = &mut self.paths {
-            paths.resize(paths.len().max(slot as usize + 1), Path::default());
-            paths[slot as usize] = arrival.path;
+        if self.needs_path {
+            self.policy.on_path(slot, &arrival.path);
         }
         let job = self.jobs[slot as usize].insert(Job {
             number: id.number,
@@ -217,7 +215,7 @@ impl Drain {
             waits_since: now,
         });
         if self.follows_jobs {
-            self.policy.on_arrival(slot, job, path_of(&self.paths, slot));
+            self.policy.on_arrival(slot, job);
         }
         self.most_jobs = self.most_jobs.max(self.len() as u64);
         id
@@ -383,8 +381,10 @@ impl Drain {
     /// at paths ([`Policy::needs_path`]).
     pub fn on_path(&mut self, id: JobId, path: Path) {
         let Some(is_ready) = self.job(id).map(Job::is_ready) else { return };
-        let Some(paths) = &mut self.paths else { return };
-        paths[id.slot as usize] = path;
+        if !self.needs_path {
+            return;
+        }
+        self.policy.on_path(id.slot, &path);
         if is_ready {
             self.enqueue(id.slot);
         }
@@ -451,7 +451,7 @@ impl Drain {
         if job.carrier != NO_CARRIER {
             return self.enqueue_on_carrier(slot);
         }
-        self.policy.enqueue(slot, job, path_of(&self.paths, slot));
+        self.policy.enqueue(slot, job);
         if !self.guard.is_off() {
             self.waiting.set(slot, Key { rank: job.waits_since.0, number: job.number });
         }
@@ -485,10 +485,6 @@ impl Drain {
         self.free_slot(job.number);
         self.vacant.push(slot);
     }
-}
-
-fn path_of(paths: &Option<Vec<Path>>, slot: u32) -> &Path {
-    paths.as_ref().map_or(&Path::UNKNOWN, |paths| &paths[slot as usize])
 }
 
 #[cfg(test)]

@@ -45,5 +45,6 @@ pub use job::{Arrival, Job, JobId, Size};
 pub use ledger::{Ledger, Reading, Watched};
 pub use pace::{BLIND_PERMILLE, Pace};
 pub use path::Path;
+pub(crate) use path::Paths;
 pub use policy::Policy;
 pub use slots::{LEVELS_MAX, LevelSpec, SLOTS_MAX, Sharing, Slots, Turn};

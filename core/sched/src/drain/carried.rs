@@ -7,7 +7,7 @@ use units::Nanos;
 use units::wire::Framing;
 
 use super::grants::left_at_most;
-use super::{Drain, Grant, NO_CARRIER, path_of};
+use super::{Drain, Grant, NO_CARRIER};
 use crate::carrier::{Carrier, CarrierId, JOBS_PER_CARRIER_MAX, Precedence, Standing, Why};
 use crate::grow::grow_to;
 use crate::job::OWN_RANK;
@@ -135,9 +135,8 @@ impl Drain {
     /// The job is ready, or its rank has changed.
     pub(super) fn enqueue_on_carrier(&mut self, slot: u32) {
         let job = self.jobs[slot as usize].as_ref().expect("an enqueued job is in the system");
-        let path = path_of(&self.paths, slot);
-        let key = self.policy.within(slot, job, path);
-        let size = self.policy.size_rank(slot, job, path);
+        let key = self.policy.within(slot, job);
+        let size = self.policy.size_rank(slot, job);
         let at = job.carrier;
         let carrier = self.carriers[at as usize].as_mut().expect("its carrier is open");
         carrier.set(slot, Some(Standing { key, size }));
@@ -161,7 +160,7 @@ impl Drain {
         if let Some((slot, rank)) = offer {
             let job = self.jobs[slot as usize].as_mut().expect("an offered job is in the system");
             job.carried_rank = rank.unwrap_or(OWN_RANK);
-            self.policy.enqueue(slot, job, path_of(&self.paths, slot));
+            self.policy.enqueue(slot, job);
             if !self.guard.is_off() {
                 self.waiting.set(slot, Key { rank: waits_since.0, number: job.number });
             }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use super::blind_rank;
 use crate::run_queue::Key;
-use crate::{Job, Path, Policy};
+use crate::{Job, Path, Paths, Policy};
 
 pub struct Fcf {
     name: String,
@@ -24,6 +24,7 @@ pub struct Fcf {
     ready: BTreeMap<Key, (u32, u64)>,
     /// By slot, where it stands there.
     keys: Vec<Option<Key>>,
+    paths: Paths,
 }
 
 impl Fcf {
@@ -33,7 +34,7 @@ impl Fcf {
     /// At least 1000: a smaller beta would leave nothing to choose from. `name` is the spec it is known by.
     pub fn new(name: String, beta_permille: u32) -> Fcf {
         assert!(beta_permille >= 1000, "beta of {beta_permille} / 1000");
-        Fcf { name, beta_permille, ready: BTreeMap::new(), keys: Vec::new() }
+        Fcf { name, beta_permille, ready: BTreeMap::new(), keys: Vec::new(), paths: Paths::default() }
     }
 }
 
@@ -50,13 +51,13 @@ impl Policy for Fcf {
         small.reduce(|best, job| if job.1 > best.1 { job } else { best }).map(|(slot, _)| slot)
     }
 
-    fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
+    fn enqueue(&mut self, slot: u32, job: &Job) {
         let rank = job.expected_left().unwrap_or_else(|| blind_rank(job));
         self.dequeue(slot, job);
         let key = Key { rank, number: job.number };
         self.keys.resize(self.keys.len().max(slot as usize + 1), None);
         self.keys[slot as usize] = Some(key);
-        self.ready.insert(key, (slot, throughput(path)));
+        self.ready.insert(key, (slot, throughput(self.paths.of(slot))));
     }
 
     fn dequeue(&mut self, slot: u32, _job: &Job) {
@@ -67,6 +68,10 @@ impl Policy for Fcf {
 
     fn needs_path(&self) -> bool {
         true
+    }
+
+    fn on_path(&mut self, slot: u32, path: &Path) {
+        self.paths.set(slot, path);
     }
 }
 
@@ -104,7 +109,8 @@ mod tests {
             let mut fcf = Fcf::new(String::new(), beta_permille);
             for (slot, &(remaining, throughput_bps)) in jobs.iter().enumerate() {
                 let job = Job { number: slot as u64, ..Job::of_size(Size::Known(remaining)) };
-                fcf.enqueue(slot as u32, &job, &Path { throughput_bps, ..Path::default() });
+                fcf.on_path(slot as u32, &Path { throughput_bps, ..Path::default() });
+                fcf.enqueue(slot as u32, &job);
             }
             let mut left: Vec<(usize, u64, u64)> =
                 jobs.iter().enumerate().map(|(slot, job)| (slot, job.0, job.1.unwrap_or(0))).collect();

@@ -60,19 +60,19 @@ pub trait Policy: Send {
     fn on_open(&mut self, _turn: u32) {}
 
     /// The job's key among those of its carrier, least first: the policy's own order, as far as a number can say it.
-    fn within(&self, _slot: u32, job: &Job, _path: &Path) -> u64 {
+    fn within(&self, _slot: u32, job: &Job) -> u64 {
         job.expected_left().unwrap_or_else(|| blind_rank(job))
     }
 
     /// The job's rank where that is a size, known or likely, so that sums of it are sizes too: a carrier stands by all that its client
     /// wants as urgently as the first.
-    fn size_rank(&self, _slot: u32, _job: &Job, _path: &Path) -> Option<u64> {
+    fn size_rank(&self, _slot: u32, _job: &Job) -> Option<u64> {
         None
     }
 
     /// The job is ready: puts it at its place, whether or not it was in the order. Called again whenever its attained
     /// service or its path has changed.
-    fn enqueue(&mut self, slot: u32, job: &Job, path: &Path);
+    fn enqueue(&mut self, slot: u32, job: &Job);
 
     /// The job is not ready, or gone, or its carrier offers another, which was enqueued before; a no-op if it is not in the order.
     fn dequeue(&mut self, slot: u32, job: &Job);
@@ -84,7 +84,7 @@ pub trait Policy: Send {
     }
 
     /// The job came into the system; it is enqueued next.
-    fn on_arrival(&mut self, _slot: u32, _job: &Job, _path: &Path) {}
+    fn on_arrival(&mut self, _slot: u32, _job: &Job) {}
 
     /// The job's size is known now, and was not until here (`before`); it is enqueued next.
     fn on_size(&mut self, _slot: u32, _before: &Job, _job: &Job) {}
@@ -128,7 +128,7 @@ pub trait Policy: Send {
     }
 
     /// The job's band, below [`Policy::bands`]; 0 is served first.
-    fn band(&self, _job: &Job, _path: &Path) -> u8 {
+    fn band(&self, _slot: u32, _job: &Job) -> u8 {
         0
     }
 
@@ -136,6 +136,10 @@ pub trait Policy: Send {
     fn needs_path(&self) -> bool {
         false
     }
+
+    /// The path to the job's client is this: told before its arrival and whenever it has changed, before the job is enqueued, and only where
+    /// [`Policy::needs_path`].
+    fn on_path(&mut self, _slot: u32, _path: &Path) {}
 }
 
 /// The rank of a job whose size is not known, under a policy that orders by size: what it has attained so far.
@@ -178,9 +182,8 @@ mod tests {
 
     #[test]
     fn bands_of_jobs() {
-        let path = Path::default();
         let of = |spec: &str, size: Size, attained: u64| {
-            parse(spec).unwrap().band(&Job { attained, ..Job::of_size(size) }, &path)
+            parse(spec).unwrap().band(0, &Job { attained, ..Job::of_size(size) })
         };
         // A band has the cut point above it, and a job moves up as less of it is left.
         let sizes = [3, 4, 9, 10].map(|bytes| of("srpt-bands:3,9", Size::Known(bytes), 0));
