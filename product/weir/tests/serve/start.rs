@@ -3,7 +3,7 @@
 
 use std::net::TcpListener;
 
-use crate::common::{Server, Site, run_to_end, run_to_end_under, weir_under};
+use crate::common::{Server, Site, run_to_end, run_to_end_under, wait_until, weir_under};
 
 #[test]
 fn ready_means_ready() {
@@ -95,6 +95,7 @@ fn a_state_folder_that_cannot_be_had_is_one_line() {
     let site = Site::with(&[("a", b"hello")]);
     let server = start_with_state(&site, "/dev/null/weir");
     assert_eq!(server.connect().get("/a").text(), "hello");
+    wait_until("it is told", || !server.stderr().is_empty());
     let said = server.stderr();
     assert!(said.len() == 1 && said[0].contains("rate is not kept in `/dev/null/weir`: Not a directory"), "{said:?}");
 }
