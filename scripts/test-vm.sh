@@ -25,7 +25,7 @@ done
 # line.
 tests() {
     cargo test --locked --no-run --message-format json --package uplink --package weir --package weirlab \
-        --lib --test kernel --test wan --test serve |
+        --lib --test kernel --test wan |
         jq -r 'select(.executable != null and .profile.test == true) | .executable'
 }
 mapfile -t programs < <(tests)
@@ -39,12 +39,8 @@ done >"$target/test-vm.sh"
 {
     echo 'tc qdisc del dev lo root'
     for program in "${programs[@]}"; do
-        case ${program##*/} in
-            # HTTPS and HTTP/2 whose records the kernel makes: every server of these tests is told to. A thousand clients take minutes here.
-            serve-*) echo "WEIR_TEST_KTLS=1 $program https:: http2:: --skip thousand --test-threads 1 --nocapture || failed=1" ;;
-            # One at a time: two emulated processors, and tests that fill links.
-            *) echo "$program --test-threads 1 --nocapture || failed=1" ;;
-        esac
+        # One at a time: two emulated processors, and tests that fill links.
+        echo "$program --test-threads 1 --nocapture || failed=1"
     done
     # shellcheck disable=SC2016  # expanded inside
     echo 'exit "${failed:-0}"'

@@ -18,8 +18,9 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
-/// Reads the command line. Help and version end the program as clap has it, a mistake in one line.
-pub fn parse<C: clap::Parser>(program: &str) -> C {
+/// Reads the command line. Help and version end the program as clap has it, a mistake in one line; `gone` says what there is instead of a
+/// flag that there was.
+pub fn parse<C: clap::Parser>(program: &str, gone: fn(&str) -> Option<String>) -> C {
     C::try_parse().unwrap_or_else(|error| {
         if !error.use_stderr() {
             error.exit();
@@ -30,7 +31,8 @@ pub fn parse<C: clap::Parser>(program: &str) -> C {
         } else {
             let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into()).collect();
             let path = command_path(&C::command(), program, &words);
-            eprintln!("{program}: {}; see `{path} --help`", one_line(&error.to_string()));
+            let said = unknown_flag(&error).and_then(gone).unwrap_or_else(|| one_line(&error.to_string()));
+            eprintln!("{program}: {said}; see `{path} --help`");
         }
         std::process::exit(2)
     })
@@ -45,6 +47,15 @@ pub fn exit_code(program: &str, outcome: Result<(), Failure>) -> ExitCode {
     };
     eprintln!("{program}: {reason}");
     ExitCode::from(status)
+}
+
+/// The flag that no command has.
+fn unknown_flag(error: &clap::Error) -> Option<&str> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => Some(flag),
+        _ => None,
+    }
 }
 
 /// The command that these words name, as it is typed: `weir uplink up` for `up` and what follows it.
@@ -94,6 +105,14 @@ mod tests {
         ] {
             let words: Vec<String> = words.iter().map(ToString::to_string).collect();
             assert_eq!(command_path(&root, "weir", &words), path, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_flag_that_no_command_has_is_known_by_its_name() {
+        for (words, flag) in [(&["--old"][..], Some("--old")), (&["--old=3"], Some("--old")), (&["--rho", "x"], None)] {
+            let error = Args::try_parse_from([&["program", "--policy", "srpt"], words].concat()).unwrap_err();
+            assert_eq!(unknown_flag(&error), flag, "{words:?}");
         }
     }
 

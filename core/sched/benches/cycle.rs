@@ -2,7 +2,7 @@
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use sched::classes::{ByClass, ClassSpec, ClassTable};
-use sched::{Arrival, CarrierId, CarrierRank, Drain, Guard, JobId, Pace, Precedence, Size, policy};
+use sched::{Arrival, CarrierId, Drain, Guard, JobId, Pace, Precedence, Size, policy};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -30,16 +30,15 @@ fn cycle(criterion: &mut Criterion) {
     }
 }
 
-/// The same on carriers of so many jobs each: one arrives where one has departed. Ranked in every way, with wishes
-/// all alike and with the larger jobs the more urgent, so that every chain and stage is to be worked out.
+/// The same on carriers of so many jobs each: one arrives where one has departed. With wishes all alike and
+/// with the larger jobs the more urgent, so that every stage is to be worked out.
 fn carriers(criterion: &mut Criterion) {
     const ALL: u64 = 60_000;
-    let mixed = policy::NAMES.iter().map(|name| (*name, 6, CarrierRank::default(), false));
-    let ranks = [CarrierRank::First, CarrierRank::Chain, CarrierRank::Stage];
+    let mixed = policy::NAMES.iter().map(|name| (*name, 6, false));
     let shapes = [(1, false), (6, false), (6, true), (100, false), (100, true)];
-    let srpt = ranks.into_iter().flat_map(|rank| shapes.map(|(jobs, is_inverse)| ("srpt", jobs, rank, is_inverse)));
-    for (name, jobs, rank, is_inverse) in mixed.chain(srpt) {
-        let mut drain = Drain::new(policy::parse(name).unwrap(), Pace::UNLIMITED).with_carrier_rank(rank);
+    let srpt = shapes.map(|(jobs, is_inverse)| ("srpt", jobs, is_inverse));
+    for (name, jobs, is_inverse) in mixed.chain(srpt) {
+        let mut drain = Drain::new(policy::parse(name).unwrap(), Pace::UNLIMITED);
         let mut sizes = sizes();
         // By the job's slot.
         let mut carrier_of: Vec<Option<CarrierId>> = vec![None; 2 * ALL as usize];
@@ -56,7 +55,7 @@ fn carriers(criterion: &mut Criterion) {
             (0..jobs).for_each(|_| arrive(&mut drain, &mut carrier_of, carrier));
         }
         let wishes = if is_inverse { "-inverse" } else { "" };
-        criterion.bench_function(&format!("carriers/{name}/{rank:?}/{}x{jobs}{wishes}", ALL / jobs), |bencher| {
+        criterion.bench_function(&format!("carriers/{name}/{}x{jobs}{wishes}", ALL / jobs), |bencher| {
             bencher.iter(|| {
                 let carrier = carrier_of[depart_one(&mut drain).slot()].expect("every job has a carrier");
                 arrive(&mut drain, &mut carrier_of, carrier);

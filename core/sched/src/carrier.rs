@@ -11,7 +11,6 @@
 use units::Nanos;
 use units::wire::Framing;
 
-use crate::carrier_rank::{CHAIN_JOBS_MAX, CarrierRank, chain_index};
 use crate::grow::reserve_one;
 
 /// Jobs on one carrier: as many streams as HTTP/2 servers commonly allow (RFC 9113 section 6.5.2 asks for no fewer than 100).
@@ -95,10 +94,6 @@ struct Place {
     /// Incremental jobs of one power of two come after what is exactly that large, by whose turn it is.
     turn: u64,
     number: u64,
-}
-
-impl Place {
-    const LAST: Place = Place { urgency: u8::MAX, key: u64::MAX, turn: u64::MAX, number: u64::MAX };
 }
 
 #[derive(Debug)]
@@ -233,16 +228,16 @@ impl Carrier {
     }
 
     /// The same, and the rank of what it stands for, where that is not the job itself.
-    pub fn offer(&self, by: CarrierRank) -> Option<(u32, Option<u64>)> {
+    ///
+    /// A carrier stands by what is left of all that its client wants as urgently as the first, together (its stage): a page is shown when all
+    /// its style sheets are there, and no client is helped by one of ten. This is SRPT of such stages, and has the least times of first view and whole
+    /// page (docs/notebook/carriers.md). Responses of a client that has never wished anything are taken for independent, and stand by the first. By
+    /// its stage a carrier stands no further forward than by its first: wishes buy nothing from others. In an order that is not by size it stands
+    /// by the job that it offers.
+    pub fn offer(&self) -> Option<(u32, Option<u64>)> {
         let first = self.first()?;
-        let rank = match by {
-            _ if self.members.len() == 1 => None,
-            CarrierRank::First => None,
-            CarrierRank::Chain => self.chain(first),
-            CarrierRank::Stage if !self.has_wishes => None,
-            CarrierRank::Stage => self.stage(first),
-        };
-        Some((first.slot, rank))
+        let has_stage = self.has_wishes && self.members.len() > 1;
+        Some((first.slot, if has_stage { self.stage(first) } else { None }))
     }
 
     /// The sizes of the ready jobs that are as urgent as the first and of its class, together; those not known are left out.
@@ -252,32 +247,6 @@ impl Carrier {
             |member: &&Member| member.precedence.urgency == first.precedence.urgency && member.class == first.class;
         let sizes = self.members.iter().filter(|member| member.is_ready).filter(is_of_stage);
         Some(sizes.filter_map(|member| member.size()).fold(0, u64::saturating_add))
-    }
-
-    /// The index of its ready jobs' chain, where that is less than the size of the first.
-    ///
-    /// The chain ends before a job of another class, which stands in an order of its own, and before one whose size is not known.
-    fn chain(&self, first: &Member) -> Option<u64> {
-        let size = first.size()?;
-        let of_class = |member: &&Member| member.is_ready && member.class == first.class;
-        let is_less = |member: &Member| member.size().is_some_and(|other| other < size);
-        // In order of size the mean only grows.
-        if !self.members.iter().filter(of_class).any(is_less) {
-            return None;
-        }
-        let mut chain = [(Place::LAST, None); JOBS_PER_CARRIER_MAX];
-        let mut count = 0;
-        for member in self.members.iter().filter(|member| member.is_ready) {
-            chain[count] = (member.place(), member.size().filter(|_| member.class == first.class));
-            count += 1;
-        }
-        let chain = &mut chain[..count];
-        if count > CHAIN_JOBS_MAX {
-            chain.select_nth_unstable(CHAIN_JOBS_MAX);
-        }
-        let chain = &mut chain[..count.min(CHAIN_JOBS_MAX)];
-        chain.sort_unstable();
-        chain_index(chain.iter().map_while(|(_, size)| *size)).filter(|index| *index < size)
     }
 
     fn first(&self) -> Option<&Member> {
@@ -354,51 +323,21 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_ends_where_it_cannot_be_averaged() {
-        let chain = |jobs: &[(Precedence, u64)]| carrier(jobs).offer(CarrierRank::Chain).and_then(|offer| offer.1);
-        assert_eq!(chain(&[]), None);
-        assert_eq!(chain(&[(plain(3), 10), (plain(3), 20)]), None, "in order of size the first decides");
-        assert_eq!(chain(&[(plain(1), 100), (plain(2), 20), (plain(3), 30)]), Some(50));
-        assert_eq!(chain(&[(plain(3), 30), (plain(2), 20), (plain(1), 100)]), Some(50), "wherever they stand");
-        let mut jobs = carrier(&[(plain(1), 100), (plain(2), 20), (plain(3), 30)]);
-        jobs.set(1, None);
-        assert_eq!(jobs.offer(CarrierRank::Chain).and_then(|offer| offer.1), Some(65), "who waits is not in it");
-        jobs.set(1, Some(Standing { key: 20, size: None }));
-        assert_eq!(jobs.offer(CarrierRank::Chain).and_then(|offer| offer.1), None, "the second has no size");
-        jobs.set(1, Some(Standing { key: 20, size: Some(20) }));
-        jobs.members[2].class = 1;
-        assert_eq!(jobs.offer(CarrierRank::Chain).and_then(|offer| offer.1), Some(60));
-        jobs.waits.insert(Why::Carrier);
-        assert_eq!(jobs.offer(CarrierRank::Chain).and_then(|offer| offer.1), None);
-    }
-
-    #[test]
-    fn a_chain_is_the_first_of_many() {
-        let mut jobs = vec![(plain(0), 1000)];
-        jobs.extend((0..100).map(|at| (plain(7 - (at < 10) as u8), 1)));
-        let sum = 1000 + CHAIN_JOBS_MAX as u64 - 1;
-        assert_eq!(
-            carrier(&jobs).offer(CarrierRank::Chain).and_then(|offer| offer.1),
-            Some(sum / CHAIN_JOBS_MAX as u64)
-        );
-    }
-
-    #[test]
     fn a_stage_is_all_that_is_as_urgent() {
-        let stage = |jobs: &[(Precedence, u64)]| carrier(jobs).offer(CarrierRank::Stage).and_then(|offer| offer.1);
+        let stage = |jobs: &[(Precedence, u64)]| carrier(jobs).offer().and_then(|offer| offer.1);
         assert_eq!(stage(&[]), None);
         assert_eq!(stage(&[(plain(3), 10), (plain(3), 20)]), None, "nobody wished anything");
         assert_eq!(stage(&[(plain(1), 10), (plain(1), 20), (plain(3), 5)]), Some(30));
         assert_eq!(stage(&[(INCREMENTAL, 10), (plain(3), 20)]), Some(30));
         let mut jobs = carrier(&[(plain(3), 10), (plain(3), 20), (plain(3), 40)]);
         jobs.set_precedence(1, plain(2));
-        assert_eq!(jobs.offer(CarrierRank::Stage).and_then(|offer| offer.1), Some(20));
+        assert_eq!(jobs.offer().and_then(|offer| offer.1), Some(20));
         jobs.set(1, None);
-        assert_eq!(jobs.offer(CarrierRank::Stage).and_then(|offer| offer.1), Some(50), "it has wished once");
+        assert_eq!(jobs.offer().and_then(|offer| offer.1), Some(50), "it has wished once");
         jobs.set(2, Some(Standing { key: 40, size: None }));
-        assert_eq!(jobs.offer(CarrierRank::Stage).and_then(|offer| offer.1), Some(10), "no size, nothing to add");
+        assert_eq!(jobs.offer().and_then(|offer| offer.1), Some(10), "no size, nothing to add");
         jobs.set(2, Some(Standing { key: 5, size: None }));
-        assert_eq!(jobs.offer(CarrierRank::Stage).and_then(|offer| offer.1), None, "the first has no size");
+        assert_eq!(jobs.offer().and_then(|offer| offer.1), None, "the first has no size");
     }
 
     #[test]

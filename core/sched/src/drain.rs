@@ -24,11 +24,11 @@ mod shrink;
 use units::Nanos;
 
 use crate::carrier::{Carrier, Waits, Why};
-use crate::herald::Heralds;
+use crate::handshakes::Handshakes;
 use crate::job::{NO_CARRIER, OWN_RANK};
 use crate::overtaking::Overtaking;
 use crate::run_queue::{Key, RunQueue};
-use crate::{Arrival, CarrierRank, Guard, Job, JobId, Ledger, Pace, Path, Policy, Size, WaitBound};
+use crate::{Arrival, Guard, Job, JobId, Ledger, Pace, Path, Policy, Size, WaitBound};
 use units::wire::Framing;
 
 pub use carried::{CARRIERS_MAX, Sent};
@@ -65,21 +65,19 @@ impl Progress {
 
 pub struct Drain {
     policy: Box<dyn Policy>,
-    /// What the policy said, asked once.
+    /// What the policy said, asked once: few look at paths.
     follows_jobs: bool,
     pace: Pace,
     ledger: Ledger,
     guard: Guard,
-    heralds: Heralds,
+    handshakes: Handshakes,
     overtaking: Overtaking,
     jobs: Vec<Option<Job>>,
     vacant: Vec<u32>,
-    /// By slot, and only if the policy looks at paths: few do, and jobs are to stay small.
-    paths: Option<Vec<Path>>,
+    needs_path: bool,
     /// By slot, which is none of a job's then.
     carriers: Vec<Option<Box<Carrier>>>,
     carrier_count: usize,
-    carrier_rank: CarrierRank,
     /// Of classes, where the policy has an operator's.
     limits: Option<Box<classes::Limits>>,
     /// The ready jobs by how long they have waited for a byte; kept only while the guard is on.
@@ -98,17 +96,16 @@ impl Drain {
     pub fn new(policy: Box<dyn Policy>, pace: Pace) -> Drain {
         Drain {
             follows_jobs: policy.follows_jobs(),
-            paths: policy.needs_path().then(Vec::new),
+            needs_path: policy.needs_path(),
             policy,
             ledger: Ledger::new(pace.rate, pace.behind),
             overtaking: Overtaking::new(pace.grant_for),
             pace,
             guard: Guard::default(),
-            heralds: Heralds::default(),
+            handshakes: Handshakes::default(),
             jobs: Vec::new(),
             carriers: Vec::new(),
             carrier_count: 0,
-            carrier_rank: CarrierRank::default(),
             limits: None,
             vacant: Vec::new(),
             waiting: RunQueue::default(),
@@ -176,7 +173,7 @@ impl Drain {
 
     /// The job's priority band now, below [`Policy::bands`]; 0 for a departed job, whose last bytes matter most.
     pub fn band(&self, id: JobId) -> u8 {
-        self.job(id).map_or(0, |job| self.policy.band(job, path_of(&self.paths, id.slot)))
+        self.job(id).map_or(0, |job| self.policy.band(id.slot, job))
     }
 
     pub fn ledger(&self) -> &Ledger {
@@ -198,13 +195,11 @@ impl Drain {
         assert!(self.len() < JOBS_MAX, "more than {JOBS_MAX} jobs in the system");
         assert!(arrival.size != Size::Known(0), "a response has at least a head");
         self.on_ready(now);
-        self.heralds.on_arrival(now, arrival.framing);
         let slot = self.take_slot();
         let id = JobId { slot, number: self.arrivals };
         self.arrivals += 1;
-        if let Some(paths) = &mut self.paths {
-            paths.resize(paths.len().max(slot as usize + 1), Path::default());
-            paths[slot as usize] = arrival.path;
+        if self.needs_path {
+            self.policy.on_path(slot, &arrival.path);
         }
         let job = self.jobs[slot as usize].insert(Job {
             number: id.number,
@@ -220,7 +215,7 @@ impl Drain {
             waits_since: now,
         });
         if self.follows_jobs {
-            self.policy.on_arrival(slot, job, path_of(&self.paths, slot));
+            self.policy.on_arrival(slot, job);
         }
         self.most_jobs = self.most_jobs.max(self.len() as u64);
         id
@@ -250,7 +245,7 @@ impl Drain {
     #[must_use]
     pub fn poll_grant(&mut self, now: Nanos) -> Option<Grant> {
         self.let_go(now);
-        if self.ledger.room_at(self.pace.ahead) > now || self.heralds.holds(now) {
+        if self.ledger.room_at(self.pace.ahead) > now {
             return None;
         }
         let first = self.policy.first()?;
@@ -268,9 +263,7 @@ impl Drain {
 
     /// When to ask again for a grant: an instant, maybe past, or `None` while nobody is ready.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        let room_at = self.ledger.room_at(self.pace.ahead);
-        let granted_at =
-            self.policy.first().map(|_| self.heralds.held_until().map_or(room_at, |until| until.max(room_at)));
+        let granted_at = self.policy.first().map(|_| self.ledger.room_at(self.pace.ahead));
         granted_at.or_else(|| self.next_let_go())
     }
 
@@ -305,13 +298,11 @@ impl Drain {
         if self.helped.take() == Some(id.slot) {
             self.guard.on_granted(wire_bytes);
         }
-        let segment_bytes = job.framing().segment_bytes;
         if carrier != NO_CARRIER {
             self.on_carried(now, carrier, id.slot, sent);
         }
         self.ledger.charge(now, wire_bytes);
         if let Some(rate) = self.pace.rate {
-            self.heralds.on_sent(sent.carried_bytes, segment_bytes, rate.time_for(wire_bytes));
             self.shorten_grants(rate.time_for(wire_bytes), left_bytes);
         }
         self.earn(wire_bytes);
@@ -390,8 +381,10 @@ impl Drain {
     /// at paths ([`Policy::needs_path`]).
     pub fn on_path(&mut self, id: JobId, path: Path) {
         let Some(is_ready) = self.job(id).map(Job::is_ready) else { return };
-        let Some(paths) = &mut self.paths else { return };
-        paths[id.slot as usize] = path;
+        if !self.needs_path {
+            return;
+        }
+        self.policy.on_path(id.slot, &path);
         if is_ready {
             self.enqueue(id.slot);
         }
@@ -458,7 +451,7 @@ impl Drain {
         if job.carrier != NO_CARRIER {
             return self.enqueue_on_carrier(slot);
         }
-        self.policy.enqueue(slot, job, path_of(&self.paths, slot));
+        self.policy.enqueue(slot, job);
         if !self.guard.is_off() {
             self.waiting.set(slot, Key { rank: job.waits_since.0, number: job.number });
         }
@@ -492,10 +485,6 @@ impl Drain {
         self.free_slot(job.number);
         self.vacant.push(slot);
     }
-}
-
-fn path_of(paths: &Option<Vec<Path>>, slot: u32) -> &Path {
-    paths.as_ref().map_or(&Path::UNKNOWN, |paths| &paths[slot as usize])
 }
 
 #[cfg(test)]

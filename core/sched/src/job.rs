@@ -76,7 +76,7 @@ pub struct Job {
     pub(crate) waits: Waits,
     /// The slot of its carrier, or [`NO_CARRIER`]: it has a connection for itself.
     pub(crate) carrier: u32,
-    /// The rank of what it stands for on its carrier ([`crate::CarrierRank`]), or [`OWN_RANK`].
+    /// The rank of what it stands for on its carrier, or [`OWN_RANK`].
     pub(crate) carried_rank: u64,
     /// Since when it has been ready without a byte.
     pub(crate) waits_since: Nanos,

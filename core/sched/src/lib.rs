@@ -19,13 +19,12 @@
 
 mod account;
 mod carrier;
-mod carrier_rank;
 pub mod classes;
 mod drain;
 mod foreign;
 pub mod grow;
 mod guard;
-mod herald;
+mod handshakes;
 mod job;
 mod ledger;
 pub mod line;
@@ -35,21 +34,19 @@ mod path;
 pub mod policy;
 mod run_queue;
 mod slots;
-mod tree;
 mod uplink_rate;
 mod virtual_time;
 
 pub use account::{Account, Correction, TcpSent};
 pub use carrier::{CarrierId, JOBS_PER_CARRIER_MAX, Precedence, Why};
-pub use carrier_rank::{CHAIN_JOBS_MAX, CarrierRank};
 pub use drain::{CARRIERS_MAX, Drain, Grant, JOBS_MAX, Progress, Sent};
 pub use foreign::{FOREIGN_SHARE_PERMILLE, Foreign, Presence};
 pub use guard::{Guard, WaitBound};
-pub use herald::Passed;
 pub use job::{Arrival, Job, JobId, Size};
 pub use ledger::{Ledger, Reading, Watched};
 pub use pace::{BLIND_PERMILLE, Pace};
 pub use path::Path;
+pub(crate) use path::Paths;
 pub use policy::Policy;
 pub use slots::{LEVELS_MAX, LevelSpec, SLOTS_MAX, Sharing, Slots, Turn};
 pub use uplink_rate::UplinkRate;

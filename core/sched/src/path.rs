@@ -16,3 +16,18 @@ impl Path {
     /// Nothing is known of it.
     pub const UNKNOWN: Path = Path { rtt: None, cwnd_bytes: None, throughput_bps: None };
 }
+
+/// The paths of a policy's jobs, by slot; empty where it looks at none.
+#[derive(Debug, Default)]
+pub(crate) struct Paths(Vec<Path>);
+
+impl Paths {
+    pub fn set(&mut self, slot: u32, path: &Path) {
+        self.0.resize(self.0.len().max(slot as usize + 1), Path::UNKNOWN);
+        self.0[slot as usize] = *path;
+    }
+
+    pub fn of(&self, slot: u32) -> &Path {
+        self.0.get(slot as usize).unwrap_or(&Path::UNKNOWN)
+    }
+}

@@ -1,9 +1,9 @@
 //! The laws of carriers: with one job each nothing changes, and with many each offers its best and the policy orders the offers.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
-use sched::{Arrival, CarrierId, CarrierRank, Drain, Grant, Guard, JobId, Pace, Precedence, Sent, Size, Why, policy};
+use sched::classes::{ByClass, ClassSpec};
+use sched::policy::Order;
+use sched::{Arrival, CarrierId, Drain, Grant, Guard, JobId, Pace, Policy, Precedence, Sent, Size, Why, policy};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -36,7 +36,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 enum Way {
     Plain,
     /// Each on a carrier for itself.
-    Carried(CarrierRank),
+    Carried,
     /// Their sizes are told just after they have come.
     Told,
 }
@@ -51,13 +51,12 @@ struct Jobs {
 impl Jobs {
     fn new(spec: &str, rate: Option<&str>, way: Way) -> Jobs {
         let pace = rate.map_or(Pace::UNLIMITED, |rate| Pace::of_line(rate.parse().unwrap()));
-        let rank = if let Way::Carried(rank) = way { rank } else { CarrierRank::default() };
-        let drain = Drain::new(policy::parse(spec).unwrap(), pace).with_guard(Guard::new(20)).with_carrier_rank(rank);
+        let drain = Drain::new(policy_of(spec), pace).with_guard(Guard::new(20));
         Jobs { drain, way, jobs: Vec::new() }
     }
 
     fn arrive(&mut self, now: Nanos, arrival: Arrival) {
-        let carrier = matches!(self.way, Way::Carried(_)).then(|| self.drain.open(arrival.framing));
+        let carrier = (self.way == Way::Carried).then(|| self.drain.open(arrival.framing));
         let id = match carrier {
             Some(carrier) => self.drain.arrive_on(now, carrier, arrival, Precedence::default()).unwrap(),
             None if self.way == Way::Told => {
@@ -115,9 +114,7 @@ impl Jobs {
     }
 }
 
-const RANKS: [CarrierRank; 3] = [CarrierRank::First, CarrierRank::Chain, CarrierRank::Stage];
-
-const SPECS: [&str; 15] = [
+const SPECS: [&str; 12] = [
     "fair",
     "fcfs",
     "srpt",
@@ -129,18 +126,27 @@ const SPECS: [&str; 15] = [
     "quick-fix",
     "srpt-bands:3,900",
     "srpt-bands:4",
-    "strict/srpt",
-    "strict/fair",
-    "weighted=3,1/fair",
-    "minimum=0.2,0/srpt",
+    CLASSES,
 ];
+
+/// Two classes that divide the link, and one behind them.
+const CLASSES: &str = "classes";
+
+fn policy_of(spec: &str) -> Box<dyn Policy> {
+    if spec != CLASSES {
+        return policy::parse(spec).unwrap();
+    }
+    let class = |weight, priority, order| ClassSpec { weight, priority, ..ClassSpec::plain("c", order) };
+    let classes = [class(3, 0, Order::Srpt), class(1, 0, Order::Fair), class(1, 1, Order::Srpt)];
+    Box::new(ByClass::new(CLASSES.into(), &classes, None, None))
+}
 
 proptest! {
     /// Every decision of a drain without carriers is that of one with a carrier for each job, step by step.
     #[test]
-    fn one_job_a_carrier_is_decided_as_without(steps in steps(), spec in prop::sample::select(&SPECS[..]), is_paced: bool, rank in prop::sample::select(&RANKS[..])) {
+    fn one_job_a_carrier_is_decided_as_without(steps in steps(), spec in prop::sample::select(&SPECS[..]), is_paced: bool) {
         let rate = is_paced.then_some("10mbit");
-        let [mut plain, mut carried] = [Way::Plain, Way::Carried(rank)].map(|way| Jobs::new(spec, rate, way));
+        let [mut plain, mut carried] = [Way::Plain, Way::Carried].map(|way| Jobs::new(spec, rate, way));
         let mut now = Nanos(0);
         for step in steps {
             if let Step::Pass { micros } = step {
@@ -188,47 +194,11 @@ fn streams(is_incremental: bool) -> impl Strategy<Value = Vec<Stream>> {
 }
 
 proptest! {
-    /// Each carrier offers its most urgent job, among those the shortest, and the shortest of the offers is served: urgency never
-    /// orders jobs of two carriers. (By chain and stage: `carrier_ranks.rs`.)
-    #[test]
-    fn the_least_of_the_offers_is_served(streams in streams(false)) {
-        let mut drain =
-            Drain::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED).with_carrier_rank(CarrierRank::First);
-        let carriers = opened(&mut drain, 4);
-        let mut left: BTreeMap<u64, (usize, u64, u8)> = BTreeMap::new();
-        let mut streams = streams.into_iter();
-        for tick in 0.. {
-            // Two ticks of service between arrivals.
-            if tick % 3 == 0 && let Some((at, bytes, urgency, is_incremental)) = streams.next() {
-                let precedence = Precedence { urgency, is_incremental };
-                let id = drain.arrive_on(Nanos(tick), carriers[at], Arrival::of(Size::Known(bytes)), precedence).unwrap();
-                left.insert(id.number, (at, bytes, urgency));
-                continue;
-            }
-            let Some(grant) = drain.poll_grant(Nanos(tick)) else {
-                prop_assert!(left.is_empty(), "not work-conserving");
-                if streams.len() == 0 { break } else { continue }
-            };
-            let offer = |carrier| {
-                let own = left.iter().filter(|(_, job)| job.0 == carrier);
-                own.min_by_key(|(number, job)| (job.2, job.1, **number)).map(|(number, job)| (job.1, *number))
-            };
-            let expected = (0..4).filter_map(offer).min().map(|(_, number)| number);
-            prop_assert_eq!(Some(grant.job.number), expected);
-            let job = left.get_mut(&grant.job.number).unwrap();
-            job.1 -= 1;
-            if job.1 == 0 {
-                left.remove(&grant.job.number);
-            }
-            let _ = drain.on_sent(Nanos(tick), grant.job, 1);
-        }
-    }
-
     /// Where nobody wishes anything, a policy by rank serves as it does without carriers.
     #[test]
     fn the_least_of_the_leasts_is_the_least(streams in streams(false), spec in prop::sample::select(&["srpt", "psjf", "las", "fcfs"][..])) {
         let serve = |with_carriers: bool| {
-            let mut drain = Drain::new(policy::parse(spec).unwrap(), Pace::UNLIMITED);
+            let mut drain = Drain::new(policy_of(spec), Pace::UNLIMITED);
             let carriers = opened(&mut drain, 4);
             let (mut numbers, mut order) = (Vec::new(), Vec::new());
             for (tick, stream) in streams.iter().map(Some).chain(std::iter::repeat(None)).enumerate() {
@@ -291,8 +261,8 @@ proptest! {
 /// More streams are no way to more turns.
 #[test]
 fn fair_is_fair_between_carriers() {
-    for spec in ["fair", "strict/fair", "quick-fix:1MB", "quick-fix:1B"] {
-        let mut drain = Drain::new(policy::parse(spec).unwrap(), Pace::UNLIMITED);
+    for spec in ["fair", "quick-fix:1MB", "quick-fix:1B"] {
+        let mut drain = Drain::new(policy_of(spec), Pace::UNLIMITED);
         let carriers = opened(&mut drain, 2);
         let mut of_first = Vec::new();
         for (at, jobs) in [(0, 6), (1, 1)] {
@@ -323,8 +293,8 @@ fn fair_is_fair_between_carriers() {
 #[test]
 fn a_closed_carrier_frees_its_jobs() {
     for spec in SPECS {
-        let mut drain = Drain::new(policy::parse(spec).unwrap(), Pace::of_line("10mbit".parse().unwrap()))
-            .with_guard(Guard::new(10));
+        let mut drain =
+            Drain::new(policy_of(spec), Pace::of_line("10mbit".parse().unwrap())).with_guard(Guard::new(10));
         let carrier = drain.open(Framing::ETHERNET);
         let arrival = Arrival::of(Size::Known(5000));
         let jobs: Vec<JobId> =

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use sched::classes::{ByClass, ClassSpec, ClassTable};
 use sched::policy::{ClientShare, Order};
-use sched::{Arrival, CarrierId, Drain, JobId, Pace, Precedence, Sharing, Size};
+use sched::{Arrival, CarrierId, Drain, Guard, JobId, Pace, Precedence, Sharing, Size};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
@@ -141,6 +141,56 @@ fn weights_divide_a_priority() {
     // Not by the number of responses, and nothing is kept for those who have none.
     assert_near(&Link::rates(&[of(3), of(1), of(1)], &[0, 1, 1, 1, 1]), &[0.75, 0.25, 0.0]);
     assert_near(&Link::rates(&[of(1000), of(1)], &[0, 1]), &[0.999, 0.001]);
+}
+
+/// A class that had nothing to send has no claim to what it missed: it joins where the others are, at its own weight.
+#[test]
+fn an_idle_class_saves_nothing_up() {
+    for (weights, expected) in [([1, 1], 0.5), ([3, 1], 0.25), ([1, 3], 0.75)] {
+        let mut link = Link::new(&table(&weights.map(|weight| ClassSpec { weight, ..plain() })));
+        link.arrive(0, 50_000);
+        link.run(Nanos::from_secs(5));
+        let before = link.had.clone();
+        link.arrive(1, 50_000);
+        link.run(Nanos::from_secs(2));
+        let [first, second] = [0, 1].map(|class| (link.had[class] - before[class]) as f64);
+        let share = second / (first + second);
+        assert!((share - expected).abs() < 0.01, "{weights:?}: {share}");
+    }
+}
+
+#[test]
+fn a_class_past_the_last_is_the_last() {
+    let mut link = Link::new(&table(&[plain(), ClassSpec { priority: 1, ..plain() }]));
+    let [past, first] =
+        [200, 0].map(|class| link.drain.arrive(link.now, Arrival { class, ..Arrival::of(Size::Known(100)) }));
+    assert_eq!(link.drain.poll_grant(link.now).unwrap().job, first);
+    link.drain.on_abort(first);
+    assert_eq!(link.drain.poll_grant(link.now).unwrap().job, past);
+}
+
+/// The guard's share goes to a job that waits even in the last class.
+#[test]
+fn the_guard_works_beside_classes() {
+    let last = ClassSpec { priority: 1, ..plain() };
+    let table = table(&[plain(), last]);
+    let policy = ByClass::new("classes".into(), &table.classes, None, Some(rate(LINK)));
+    // One byte per grant, and time enough between grants that the pace is never what is measured.
+    let pace = Pace { grant_for: Nanos::ZERO, ..Pace::of_line(rate(LINK)) };
+    let mut drain = Drain::new(Box::new(policy), pace).with_classes(&table).with_guard(Guard::new(100));
+    let job =
+        |size, class| Arrival { framing: Framing::ETHERNET.with_segment(1), class, ..Arrival::of(Size::Known(size)) };
+    let waiting = drain.arrive(Nanos(0), job(5000, 1));
+    drain.arrive(Nanos(0), job(4000, 0));
+    let mut to_waiting = 0;
+    for tick in 1..=1000 {
+        let now = Nanos::from_secs(2 * tick);
+        let grant = drain.poll_grant(now).unwrap();
+        to_waiting += u64::from(grant.job == waiting);
+        let _ = drain.on_sent(now, grant.job, 1);
+    }
+    // A tenth, less the byte still owed.
+    assert!((99..=100).contains(&to_waiting), "{to_waiting}");
 }
 
 #[test]
@@ -339,8 +389,7 @@ proptest! {
         let table = table(&[ClassSpec::plain("c", order.clone())]);
         let policy = ByClass::new("classes".into(), &table.classes, None, Some(rate(LINK)));
         let mut classes = Drain::new(Box::new(policy), Pace::UNLIMITED).with_classes(&table);
-        let spec: sched::policy::PolicySpec = "srpt".parse().unwrap();
-        let mut alone = Drain::new(spec.with_order(order).build(), Pace::UNLIMITED);
+        let mut alone = Drain::new(sched::policy::PolicySpec::from(order).build(), Pace::UNLIMITED);
         let serve = |drain: &mut Drain| {
             let grant = drain.poll_grant(Nanos::ZERO)?;
             let progress = drain.on_sent(Nanos::ZERO, grant.job, grant.bytes_max.min(500));

@@ -14,7 +14,6 @@ struct Live {
     id: JobId,
     size: u64,
     remaining: u64,
-    class: u16,
     throughput: u64,
     is_ready: bool,
 }
@@ -36,7 +35,7 @@ impl Bench {
         let arrival =
             Arrival { framing: Framing::ETHERNET.with_segment(1), class, path, ..Arrival::of(Size::Known(size)) };
         let id = self.drain.arrive(Nanos(self.tick), arrival);
-        self.live.push(Live { id, size, remaining: size, class, throughput, is_ready: true });
+        self.live.push(Live { id, size, remaining: size, throughput, is_ready: true });
         id
     }
 
@@ -95,17 +94,6 @@ fn cases() -> impl Strategy<Value = Vec<Case>> {
     prop::collection::vec((sizes, 0u64..80, 0u16..3, 0u64..4), 1..40)
 }
 
-const CLASS_SPECS: [&str; 8] = [
-    "strict/srpt",
-    "strict/fair",
-    "weighted=3,1/srpt",
-    "weighted=1,5,2/fcf",
-    "minimum=0.2,0/srpt",
-    "minimum=0.5,0.5/fsp",
-    "minimum=0.1,0.3,0.2/srpt-bands:3,9",
-    "minimum=0,0/las",
-];
-
 proptest! {
     #[test]
     fn fcf_is_the_two_searches(cases in cases()) {
@@ -143,27 +131,6 @@ proptest! {
         }
     }
 
-    #[test]
-    fn strict_classes_are_strict(cases in cases()) {
-        run("strict/srpt", &cases, |ready, served| {
-            assert_eq!(served.id, least(ready, |job| (job.class, job.remaining)));
-        });
-    }
-
-    /// Without a guarantee, and with one class, what remains is the inner policy.
-    #[test]
-    fn classes_of_no_consequence_change_nothing(cases in cases()) {
-        let alike: Vec<Case> = cases.iter().map(|&(size, at, _, throughput)| (size, at, 0, throughput)).collect();
-        for name in policy::NAMES {
-            let plain = run(name, &alike, |_, _| {});
-            for classes in ["strict", "weighted=3,1", "minimum=0.3,0.7"] {
-                prop_assert_eq!(&plain, &run(&format!("{classes}/{name}"), &alike, |_, _| {}), "{}/{}", classes, name);
-            }
-            let mixed = run(&format!("minimum=0,0/{name}"), &cases, |_, _| {});
-            prop_assert_eq!(&run(name, &cases, |_, _| {}), &mixed, "{}", name);
-        }
-    }
-
     /// Friedman & Henderson: no job is complete later than under processor sharing, but for the rest of the tick in which
     /// it would be.
     #[test]
@@ -183,7 +150,7 @@ proptest! {
         steps in prop::collection::vec((0u8..8, 0usize..1000, 1u64..30, 0u16..4), 1..200),
         guard in prop_oneof![Just(0u32), Just(100u32)],
     ) {
-        for spec in policy::NAMES.iter().copied().chain(CLASS_SPECS) {
+        for spec in policy::NAMES.iter().copied() {
             let mut bench = Bench::new(spec);
             bench.drain = bench.drain.with_guard(Guard::new(guard));
             for &(what, which, size, class) in &steps {
@@ -213,94 +180,6 @@ proptest! {
             }
         }
     }
-
-    /// While a class with a guarantee has a job ready, it gets its share of any stretch, but for a byte or two.
-    #[test]
-    fn minimum_shares_are_kept(cases in cases(), permille in 0u64..=500) {
-        let share = permille as f64 / 1000.0;
-        // Class 1 is backlogged throughout, by a job that srpt would serve last.
-        let mut cases = cases;
-        cases.iter_mut().for_each(|case| case.2 = 0);
-        cases.push((5000, 0, 1, 0));
-        let mut got = vec![0u64];
-        run(&format!("minimum=0,{share}/srpt"), &cases, |_, served| {
-            got.push(got.last().unwrap() + u64::from(served.class == 1));
-        });
-        for begin in 0..got.len().min(300) {
-            for end in begin..got.len().min(300) {
-                let least = share * (end - begin) as f64 - 2.0;
-                prop_assert!((got[end] - got[begin]) as f64 >= least, "{begin}..{end}: {share}");
-            }
-        }
-    }
-
-    /// While all classes have jobs ready, bytes are as the weights, but for a byte each at their weight.
-    #[test]
-    fn weighted_shares_are_as_the_weights(weights in prop::collection::vec(1u64..20, 2..5)) {
-        let list: Vec<String> = weights.iter().map(u64::to_string).collect();
-        let cases: Vec<Case> = (0..weights.len()).map(|class| (10_000, 0, class as u16, 0)).collect();
-        let mut got = vec![0u64; weights.len()];
-        let mut served = 0;
-        run(&format!("weighted={}/srpt", list.join(",")), &cases, |ready, job| {
-            if ready.len() < weights.len() {
-                return;
-            }
-            served += 1;
-            got[usize::from(job.class)] += 1;
-            for (bytes, weight) in got.iter().zip(&weights) {
-                let due = served as f64 * *weight as f64 / weights.iter().sum::<u64>() as f64;
-                assert!((*bytes as f64 - due).abs() <= 2.0 + *weight as f64, "{got:?} for {weights:?}");
-            }
-        });
-    }
-}
-
-/// A class that had nothing to send has no claim to what it missed.
-#[test]
-fn an_idle_class_saves_nothing_up() {
-    let cases = [(1000, 0, 0, 0), (1000, 300, 1, 0)];
-    let mut order = String::new();
-    run("weighted=1,1/srpt", &cases, |_, served| order.push(if served.class == 0 { '0' } else { '1' }));
-    assert!(order[..300].bytes().all(|class| class == b'0'));
-    assert_eq!(order[300..500].matches('1').count(), 100);
-}
-
-/// The same with weights that differ: the newcomer joins where the others are, at its own weight.
-#[test]
-fn an_idle_class_of_another_weight_saves_nothing_up() {
-    let cases = [(1000, 0, 0, 0), (1000, 300, 1, 0)];
-    for (weights, expected) in [("3,1", 50), ("1,3", 150)] {
-        let mut to_newcomer = 0;
-        let mut served = 0;
-        run(&format!("weighted={weights}/srpt"), &cases, |_, job| {
-            served += 1;
-            to_newcomer += i32::from(job.class == 1 && served <= 500);
-        });
-        assert!((expected - 1..=expected + 1).contains(&to_newcomer), "{weights}: {to_newcomer} of 200 bytes");
-    }
-}
-
-/// Who is served, byte by byte, as the letters of their classes.
-fn classes_served(spec: &str, cases: &[Case]) -> String {
-    let mut order = String::new();
-    run(spec, cases, |_, served| order.push(char::from(b'a' + served.class as u8)));
-    order
-}
-
-#[test]
-fn weighted_classes_take_turns_from_the_first() {
-    assert_eq!(classes_served("weighted=1,1/srpt", &[(3, 0, 1, 0), (3, 0, 0, 0)]), "ababab");
-    assert_eq!(classes_served("weighted=1,2/srpt", &[(4, 0, 1, 0), (2, 0, 0, 0)]), "abbabb");
-}
-
-/// The class that is owed most is served; what it gets so counts in full, what it gets by rank only against what it is owed.
-#[test]
-fn a_minimum_is_paid_to_the_class_owed_most() {
-    let cases = [(20, 0, 2, 0), (20, 0, 0, 0), (20, 0, 1, 0)];
-    assert_eq!(classes_served("minimum=0.1,0.3,0/fcfs", &cases)[..10], *"cbacbccbcc");
-    // By rank class a has all it wants, and is owed nothing for it later.
-    let cases = [(10, 0, 0, 0), (20, 0, 1, 0), (3, 10, 0, 0)];
-    assert_eq!(classes_served("minimum=0.5,0.5/srpt", &cases)[..16], "ab".repeat(8));
 }
 
 #[test]
@@ -325,19 +204,17 @@ fn a_blocked_job_catches_up_on_nothing_in_either_half() {
     }
 }
 
-/// Aborted jobs take no share of the virtual link, whatever stands above the policy.
+/// Aborted jobs take no share of the virtual link.
 #[test]
 fn fsp_forgets_what_was_aborted() {
-    for spec in ["fsp", "strict/fsp", "weighted=1,1/fsp", "minimum=0,0/fsp", "minimum=1,0/fsp"] {
-        let mut bench = Bench::new(spec);
-        let [aborted, large] = [1000, 10].map(|size| bench.arrive((size, 0, 0, 0)));
-        bench.drain.on_abort(aborted);
-        bench.live.remove(0);
-        (0..5).for_each(|_| assert_eq!(bench.serve().unwrap().id, large));
-        // Shared with nobody the large one is due at 10, this one at 5 + 6; shared with the other it would be 2.5 + 6.
-        bench.arrive((6, 0, 0, 0));
-        assert_eq!(bench.serve().unwrap().id, large, "{spec}");
-    }
+    let mut bench = Bench::new("fsp");
+    let [aborted, large] = [1000, 10].map(|size| bench.arrive((size, 0, 0, 0)));
+    bench.drain.on_abort(aborted);
+    bench.live.remove(0);
+    (0..5).for_each(|_| assert_eq!(bench.serve().unwrap().id, large));
+    // Shared with nobody the large one is due at 10, this one at 5 + 6; shared with the other it would be 2.5 + 6.
+    bench.arrive((6, 0, 0, 0));
+    assert_eq!(bench.serve().unwrap().id, large);
 }
 
 /// A third of a byte is no whole number of units: what is lost in one grant is carried to the next, once.
@@ -395,40 +272,6 @@ fn fsp_lets_nobody_leave_twice() {
     // Three have shared nine bytes since 5: due at 15 and at 8 + 6. Were two of them in one place: 9.5 + 6.
     let newcomer = bench.arrive((6, 0, 0, 0));
     assert_eq!(bench.serve().unwrap().id, newcomer);
-}
-
-/// The guard's share goes to a job that waits even in the last class.
-#[test]
-fn the_guard_works_beside_classes() {
-    // One byte per grant, and time enough between grants that the pace is never what is measured.
-    let pace = Pace { rate: "1gbit".parse().ok(), grant_for: Nanos::ZERO, ..Pace::UNLIMITED };
-    for spec in ["strict/srpt", "minimum=0,0/srpt", "weighted=1000,1/srpt"] {
-        let mut drain = Drain::new(policy::parse(spec).unwrap(), pace).with_guard(Guard::new(100));
-        let job = |size, class| Arrival {
-            framing: Framing::ETHERNET.with_segment(1),
-            class,
-            ..Arrival::of(Size::Known(size))
-        };
-        let waiting = drain.arrive(Nanos(0), job(5000, 1));
-        drain.arrive(Nanos(0), job(4000, 0));
-        let mut to_waiting = 0;
-        for tick in 1..=1000 {
-            let now = Nanos::from_secs(2 * tick);
-            let grant = drain.poll_grant(now).unwrap();
-            to_waiting += u64::from(grant.job == waiting);
-            let _ = drain.on_sent(now, grant.job, 1);
-        }
-        // A tenth, less the byte still owed; under `weighted` the class's own share is one byte of a thousand.
-        assert!((99..=100).contains(&to_waiting), "{spec}: {to_waiting}");
-    }
-}
-
-/// A class number past the last is the last.
-#[test]
-fn classes_past_the_last_are_the_last() {
-    let mut order = Vec::new();
-    run("weighted=1,1/fcfs", &[(4, 0, 1, 0), (4, 0, 200, 0)], |_, served| order.push(served.class));
-    assert_eq!(order, [1, 1, 1, 1, 200, 200, 200, 200]);
 }
 
 /// A job of unknown size takes no more than an equal share under fsp, and the others are not later for it.

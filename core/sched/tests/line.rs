@@ -1,6 +1,6 @@
 //! A drain above a line that serialises: what stands in front of a newcomer.
 
-use sched::{Arrival, Correction, Drain, JobId, Pace, Passed, Size, policy};
+use sched::{Arrival, Correction, Drain, Pace, Size, policy};
 use units::Nanos;
 
 /// A full packet at 10 Mbit/s.
@@ -48,56 +48,7 @@ fn a_line_of_which_we_were_told_is_paced_below_its_rate() {
     assert_eq!((pace.rate, pace.ahead), ("9.8mbit".parse().ok(), Nanos::ZERO));
 }
 
-/// A long response of which the first packet has been handed down, where the last handshake took so long.
-fn begun(name: &str, size_bytes: u64, handshake: Nanos) -> (Drain, JobId) {
-    let mut drain = drain(name);
-    drain.on_handshake(handshake);
-    drain.on_passed(NOW, Passed::default());
-    let job = drain.arrive(NOW, Arrival::of(Size::Known(size_bytes)));
-    drain.on_passed(NOW, Passed::default());
-    for packet in 0..20 {
-        pump(&mut drain, NOW + Nanos(packet * PACKET_FOR.0));
-    }
-    (drain, job)
-}
-
-const FIRST_SENT: Passed = Passed { bytes: 20 * 1514, packets: 20 };
-const AND_A_SYN_ACK: Passed = Passed { bytes: FIRST_SENT.bytes + 74, packets: 21 };
 const NEAR: Nanos = Nanos::from_micros(59);
-
-/// The request of a client next door comes when its SYN-ACK has left: it waited for a second packet of the long response.
-#[test]
-fn a_long_response_waits_for_a_request_that_is_on_its_way() {
-    let at = NOW + Nanos(20 * PACKET_FOR.0);
-    let (mut drain, _) = begun("srpt", 100_000, NEAR);
-    drain.on_passed(at, AND_A_SYN_ACK);
-    assert_eq!(drain.poll_grant(at), None);
-    let until = drain.poll_timeout().unwrap();
-    assert!(until > at + Nanos(59_200) && until < at + Nanos::from_micros(120), "{until:?}");
-    // It comes: it goes.
-    let small = drain.arrive(at + Nanos(59_200), Arrival::of(Size::Known(500)));
-    assert_eq!(drain.poll_grant(at + Nanos(59_200)).unwrap().job, small);
-    // Or it does not.
-    let (mut drain, long) = begun("srpt", 100_000, NEAR);
-    drain.on_passed(at, AND_A_SYN_ACK);
-    assert_eq!(drain.poll_grant(until - Nanos(1)), None);
-    assert_eq!(drain.poll_grant(until).unwrap().job, long);
-}
-
-#[test]
-fn nobody_waits_without_a_reason() {
-    let at = NOW + Nanos(20 * PACKET_FOR.0);
-    for (why, name, size_bytes, handshake, passed) in [
-        ("nobody comes", "srpt", 100_000, NEAR, FIRST_SENT),
-        ("first come, first served", "fcfs", 100_000, NEAR, AND_A_SYN_ACK),
-        ("nearly sent", "srpt", 21 * 1448, NEAR, AND_A_SYN_ACK),
-        ("far away", "srpt", 100_000, Nanos::from_millis(1), AND_A_SYN_ACK),
-    ] {
-        let (mut drain, job) = begun(name, size_bytes, handshake);
-        drain.on_passed(at, passed);
-        assert_eq!(drain.poll_grant(at).map(|grant| grant.job), Some(job), "{why}");
-    }
-}
 
 /// Below a token bucket twenty of them stood on the wire as a packet, and no reading showed it.
 #[test]

@@ -63,7 +63,7 @@ fn config(policy: &str, arrivals: Arrivals) -> Config {
         class_of: sim::queue::ClassOf::Job,
         class_table: None,
         connections: None,
-        carrier_rank: None,
+        carriers: false,
         clients: ClientSpec::default(),
         chunk_bytes: None,
         job_cost: units::Nanos::ZERO,

@@ -131,7 +131,7 @@ fn replicate(cell: &Cell, sizes: &Distribution, percent: u64, seed: u64) -> Outc
         class_of: sim::queue::ClassOf::Job,
         class_table: None,
         connections: None,
-        carrier_rank: None,
+        carriers: false,
         clients: ClientSpec::default(),
         chunk_bytes: None,
         job_cost: units::Nanos::ZERO,

@@ -54,7 +54,7 @@ fn replicate(policy: &str, sizes: &Distribution, rho: f64, jobs: u64, seed: u64)
         class_of: sim::queue::ClassOf::Job,
         class_table: None,
         connections: None,
-        carrier_rank: None,
+        carriers: false,
         clients: ClientSpec::default(),
         chunk_bytes: None,
         job_cost: units::Nanos::ZERO,

@@ -52,7 +52,7 @@ fn mistakes_are_wrong_usage() {
         ("paid", &[][..], "expected CLASS: pN"),
         ("paid: fast", &[], "expected `pN of responses under TIME`"),
         ("gold: p99 of responses under 1s", &[], "no --class has that name"),
-        ("paid: p99 of responses under 1s", &["--policy", "strict/srpt"], "a policy without classes"),
+        ("paid: p99 of responses under 1s", &["--policy", "strict/srpt"], "classes above a policy are gone"),
         ("paid: p99 of responses under 1s", &["--rho", "0"], "--rho"),
         ("paid: p99 of responses under 1s", &["--class", "more:0.5"], "add up to 1"),
         ("paid: p99 of responses under 1s", &["--by-client"], "have no client"),

@@ -110,14 +110,10 @@ impl FromText for PolicySpec {
     const FORM: Form = Form::Order;
 
     fn from_text(text: &str) -> Result<PolicySpec, Wrong> {
-        let spec = text.parse::<PolicySpec>().map_err(|error| match error {
+        text.parse::<PolicySpec>().map_err(|error| match error {
             PolicyError::Unknown(_) => Wrong::Expected(suggest::with_guess(Form::OneOf(NAMES), text)),
             other => Wrong::Said(other.to_string()),
-        })?;
-        if !spec.has_classes() {
-            return Ok(spec);
-        }
-        Err(Wrong::Expected(format!("a policy without classes, which are [[class]] tables: {}", spec.order())))
+        })
     }
 }
 
@@ -160,8 +156,6 @@ macro_rules! names {
 names! {
     /// Where the order is kept.
     Shaping { Auto = "auto", Paced = "paced", Bands = "bands", Ranked = "ranked", Off = "off", }
-    /// When a response moves to a better band.
-    Promotion { WhenEmpty = "when-empty", Plain = "plain", Never = "never", }
     LogFormat { Combined = "combined", Json = "json", }
     /// Who may use the slots of a class.
     SlotSharing { Own = "own", Any = "any", Preempt = "preempt", }
@@ -274,9 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_with_classes_are_tables_here() {
-        let Err(Wrong::Expected(said)) = PolicySpec::from_text("strict/las") else { panic!("classes above an order") };
-        assert_eq!(said, "a policy without classes, which are [[class]] tables: las");
+    fn a_policy_that_is_none_says_what_is() {
         assert!(
             matches!(PolicySpec::from_text("sprt"), Err(Wrong::Expected(said)) if said.contains("did you mean `srpt`?"))
         );

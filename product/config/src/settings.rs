@@ -7,7 +7,7 @@ use std::time::Duration;
 use sched::policy::{ClientShareSpec, PolicySpec};
 use units::Rate;
 
-use crate::form::{LogFormat, Name, Promotion, Shaping, Size, SlotSharing};
+use crate::form::{LogFormat, Name, Shaping, Size, SlotSharing};
 use crate::place::{Place, Placed};
 use crate::section::{Held, Section};
 use crate::uplink_rate::UplinkRate;
@@ -53,8 +53,6 @@ pub struct Process {
     pub user: Option<String>,
     /// Not without a user.
     pub group: Option<String>,
-    /// The kernel encrypts, where it can.
-    pub ktls: bool,
     /// The kernel refuses what a server of files does not need.
     pub sandbox: bool,
 }
@@ -74,7 +72,6 @@ pub struct Uplink {
     pub guard_permille: u32,
     pub foreign_permille: u32,
     pub client_share: ClientShareSpec,
-    pub promotion: Promotion,
     /// Of the classes that have a `max_concurrent`.
     pub slot_sharing: SlotSharing,
     /// A name that a class has.
@@ -178,7 +175,6 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
         access_log: path.zip(format).map(|(path, format)| AccessLog { path: path.value, format: format.value }),
         user: user.map(|name| name.value.0),
         group: group.map(|name| name.value.0),
-        ktls: server.flag("ktls"),
         sandbox: server.flag("sandbox"),
     })
 }
@@ -193,7 +189,7 @@ impl Uplink {
             uplink.book.mistake(uplink.place_of("rate"), said);
         }
         let (guard, foreign) = (uplink.whole_number("guard"), uplink.whole_number("foreign_share"));
-        let (client_share, promotion) = (uplink.text("client_share"), uplink.text("promotion"));
+        let client_share = uplink.text("client_share");
         let (slot_sharing, default_class) = (uplink.text("slot_sharing"), uplink.text::<Name>("default_class"));
         Some(Uplink {
             rate: rate?.value,
@@ -202,7 +198,6 @@ impl Uplink {
             guard_permille: guard?.try_into().ok()?,
             foreign_permille: foreign?.try_into().ok()?,
             client_share: client_share?.value,
-            promotion: promotion?.value,
             slot_sharing: slot_sharing?.value,
             default_class: default_class.map(|name| Placed { value: name.value.0, at: name.at }),
         })

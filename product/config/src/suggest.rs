@@ -1,5 +1,6 @@
 //! Guesses at what was meant.
 
+use crate::gone::gone;
 use crate::keys::{Form, KEYS, Key};
 use crate::place::quoted;
 
@@ -30,6 +31,9 @@ pub(crate) fn nearest<'w>(given: &str, words: impl IntoIterator<Item = &'w str>)
 /// What to say of a key that this table does not have.
 pub(crate) fn unknown_key(table: &str, name: &str) -> String {
     let named = |name: &str| if table.is_empty() { name.into() } else { format!("{table}.{name}") };
+    if let Some(said) = gone(&named(name)) {
+        return said;
+    }
     let said = format!("unknown key {}", quoted(&named(name)));
     let names = || Key::of_table(table).map(|key| key.parts().1);
     let spelled = name.replace('-', "_");
@@ -69,6 +73,7 @@ mod tests {
             ("uplink", "foreign-share", "unknown key `uplink.foreign-share`: did you mean `uplink.foreign_share`?"),
             ("", "sites", "unknown key `sites`: did you mean `site`?"),
             ("", "policy", "unknown key `policy`: did you mean `uplink.policy`?"),
+            ("server", "ktls", "`server.ktls` is gone: records are made in the process; leave it out"),
             ("listener", "zzz", "unknown key `listener.zzz`: expected address, tls, http3"),
         ] {
             assert_eq!(unknown_key(table, name), said);

@@ -67,7 +67,7 @@ fn settings() {
         ),
         (
             "[uplink]\npolicy = \"strict/srpt\"",
-            "f:2:10: uplink.policy `strict/srpt`: expected a policy without classes, which are [[class]] tables: srpt",
+            "f:2:10: uplink.policy: policy `strict/srpt`: classes above a policy are gone: write [[class]] tables",
         ),
         (
             "[uplink]\nshaping = \"pacd\"",
@@ -280,7 +280,7 @@ fn values_of_a_class() {
     let cases = [
         ("weight=0\n", "f:3:8: class.weight `0`"),
         ("max_concurrent=0\n", "f:3:16: class.max_concurrent `0`: expected a whole number from 1"),
-        ("policy='weighted=1,1/las'\n", "expected a policy without classes"),
+        ("policy='weighted=1,1/las'\n", "classes above a policy are gone"),
         ("policy='fcf:0'\n", "f:3:8: class.policy: beta `0`: write a number from 1"),
         ("objective='fast'\n", "f:3:11: class.objective `fast`: expected `pN of responses under TIME`"),
         (

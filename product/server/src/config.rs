@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use units::{Nanos, Rate};
 
-use crate::classes::{Classes, ClassesConfig};
+use crate::classes::ClassesConfig;
 use crate::clients::{ClientLimits, ClientPrefix, ClientWeights};
 use crate::drain_choice::DrainChoice;
 use crate::kept::Keeper;
@@ -36,13 +36,9 @@ pub struct Config {
     pub drain: DrainChoice,
     /// Where the rate of the line is kept over a restart.
     pub keeper: Option<Keeper>,
-    /// Which class a request belongs to, for policies with classes.
-    pub classes: Classes,
     /// The same by the rules of a file; the drain has their table.
     pub assigned: Option<ClassesConfig>,
     pub limits: Limits,
-    /// The kernel is to seal what goes over TLS, where it can.
-    pub kernel_tls: bool,
     /// Of the sites without their own, and of requests for no site.
     pub access_log: Option<LogConfig>,
     /// A row for every response; `None` costs nothing.

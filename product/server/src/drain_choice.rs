@@ -13,7 +13,7 @@ use rustix::thread::CapabilitySet;
 use sched::classes::{ByClass, ClassTable};
 use sched::line::Bounds;
 use sched::policy::{ClientShare, ClientShareSpec, PolicySpec};
-use sched::{CarrierRank, Drain, Guard, Pace, WaitBound};
+use sched::{Drain, Guard, Pace, WaitBound};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 use uplink::tree::{self, Kind};
@@ -24,7 +24,7 @@ pub use error::{DrainError, Misfit};
 use queue::ShaperQueue;
 
 use crate::kept::KeptLine;
-use crate::transmit::{Gauge, Mark, Marker, Outlet, Promotion, in_words, is_fast, mbit};
+use crate::transmit::{Gauge, Mark, Marker, in_words, is_fast, mbit};
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,12 +50,10 @@ pub struct DrainOptions {
     pub classes: Option<ClassTable>,
     pub client_share: ClientShareSpec,
     /// How connections that carry several responses stand among others.
-    pub carrier_rank: CarrierRank,
     pub guard_permille: u32,
     /// What foreign traffic in the same queue keeps of the link, in thousandths.
     pub foreign_permille: u32,
     pub uplink: UplinkRate,
-    pub promotion: Promotion,
     /// Rates that were found before.
     pub kept: Vec<KeptLine>,
 }
@@ -81,13 +79,10 @@ pub struct DrainChoice {
     pub link: Option<Rate>,
     /// How clients share the link, where the order is over time: not with shaping off.
     pub client_share: ClientShareSpec,
-    pub carrier_rank: CarrierRank,
     pub guard_permille: u32,
     pub foreign_permille: u32,
     /// Reads the queue below, where there is one to be read.
     pub gauge: Option<Gauge>,
-    /// The counters of the interface below, where we pace.
-    pub outlet: Option<Outlet>,
     /// Marks packets, where a queueing discipline below sorts them.
     pub marker: Option<Marker>,
     /// The priority of what belongs to no response, for the listening socket.
@@ -167,11 +162,9 @@ impl DrainChoice {
             place: None,
             link: options.uplink.most(),
             client_share: options.client_share,
-            carrier_rank: options.carrier_rank,
             guard_permille: options.guard_permille,
             foreign_permille: options.foreign_permille,
             gauge: None,
-            outlet: None,
             marker: None,
             control_priority: None,
             why: format!("shaping off, policy {} within each turn: {reason}", options.order()),
@@ -183,10 +176,9 @@ impl DrainChoice {
         let interface = Interface::serving(ip);
         let tree = interface.as_ref().ok().and_then(|found| tree::find(found.as_ref()?).ok().flatten());
         let found = interface.as_ref().ok().cloned().flatten();
-        let outlet = found.as_ref().and_then(queue::outlet_of);
         let shaper = interface.and_then(|found| found.map_or(Ok(None), Shaper::of));
         let interface = found;
-        let paced = |pace, why| DrainChoice { pace, outlet, ..DrainChoice::off(options, "") }.because(why);
+        let paced = |pace, why| DrainChoice { pace, ..DrainChoice::off(options, "") }.because(why);
         let ranked = tree.as_ref().filter(|tree| tree.plan.kind == Kind::Ranked).map(|tree| tree.plan.rate);
         let uplink = match (options.uplink, ranked) {
             (UplinkRate::Auto, Some(rate)) => UplinkRate::Told(rate),
@@ -290,7 +282,6 @@ impl DrainChoice {
             None => Drain::new(self.policy.build_among_clients(self.client_share()), self.pace),
             Some(table) => self.drain_of(table),
         };
-        let drain = drain.with_carrier_rank(self.carrier_rank);
         drain.with_guard(Guard::new(self.guard_permille)).with_foreign_share(self.foreign_permille)
     }
 
@@ -375,11 +366,9 @@ mod tests {
             policy: "srpt".parse().unwrap(),
             classes: None,
             client_share: ClientShareSpec::On,
-            carrier_rank: CarrierRank::default(),
             guard_permille: 0,
             foreign_permille: 500,
             uplink: uplink.parse().unwrap(),
-            promotion: Promotion::default(),
             kept: vec![],
         }
     }

@@ -35,7 +35,7 @@ mod udp;
 mod wake;
 mod worker;
 
-pub use classes::{Classes, ClassesConfig, ClassesError};
+pub use classes::ClassesConfig;
 pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightError, ClientWeights};
 pub use config::{Config, Limits, Listen, WORKERS_MAX};
 pub use drain_choice::{DrainChoice, DrainError, DrainKind, DrainOptions};
@@ -47,7 +47,6 @@ pub use start::{STATUS_WAIT_MAX, Server, StartError, StopError};
 pub use threads::ThreadError;
 
 /// Whose bytes leave first, and how it is written, for help texts.
-pub use sched::CarrierRank;
 pub use sched::line::{Bounds, Limit, Status as LineStatus};
 pub use sched::policy::{ClientShareSpec, FORMS as POLICY_FORMS, PolicySpec};
 pub use sched::{FOREIGN_SHARE_PERMILLE, WaitBound};

@@ -29,14 +29,12 @@ use crate::service::PrivilegeError;
 use crate::sites::{Current, PageError, SecureError, SiteConfig, Wanted};
 use crate::storage::{Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
-use crate::transmit::{Connection, KernelTls, Transmitter};
+use crate::transmit::{Connection, Transmitter};
 use crate::wake::Wake;
 use crate::worker::{Order, Parts, Worker};
 
 /// Descriptors kept from connections: files being sent and files in the caches.
 const DESCRIPTORS_KEPT: u64 = 1024;
-/// With room for fewer connections than this, descriptors are for them and for files alone.
-const SCARCE: usize = 32;
 /// Of an event loop, beside its wake-up: epoll, and what watches files. With TLS also what shows its system call.
 const LOOP_DESCRIPTORS: u64 = 2;
 
@@ -61,7 +59,6 @@ pub struct Server {
     logs: Logs,
     recording: Option<(Recorder, Finisher)>,
     current: Arc<Current>,
-    kernel_tls: KernelTls,
     desk: Arc<Desk>,
     /// To files that were named at the start.
     is_confined: bool,
@@ -139,14 +136,14 @@ impl Server {
             config.workers = 1;
         }
         let (Listening { of_workers, mut remarks }, addresses) = listen(&config)?;
-        let (kernel_tls, is_confined) = settle(&config, &mut remarks);
+        let is_confined = settle(&config, &mut remarks);
         let threads = Threads::start(config.watchdog.take(), on_failure)
             .map_err(|e| StartError::Thread("weir-watch".into(), e))?;
         let logs = Logs::start(&threads).map_err(|e| StartError::Thread("weir-log".into(), e))?;
-        let current = Arc::new(open_sites(&mut config, &logs, &threads)?);
+        let current = Arc::new(open_sites(&mut config, &logs)?);
         let recording = start_recording(&config, addresses[0].address, &threads)?;
         let wakes = wakes(config.workers)?;
-        let connections_max = room(&mut config);
+        let connections_max = room(&config);
         let mut server = Server {
             addresses,
             why: std::mem::take(&mut config.drain.why),
@@ -158,7 +155,6 @@ impl Server {
             wakes,
             workers: Vec::new(),
             pool: Pool::new(),
-            kernel_tls,
             threads,
             logs,
             recording,
@@ -220,7 +216,7 @@ impl Server {
 
     /// Serves these sites with these classes from now on, or, with the reason why not, those from before. What is under way ends as it began.
     pub fn replace_sites(&self, sites: &[SiteConfig], classes: Option<&ClassesConfig>) -> Result<(), StartError> {
-        let open = |config: &LogConfig| open_log(&self.logs, config, &self.threads);
+        let open = |config: &LogConfig| open_log(&self.logs, config);
         let reached = if self.is_confined { sandbox::out_of_reach(sites) } else { Ok(()) };
         let replaced = reached.and_then(|()| self.current.replace(&Wanted { sites, classes, open_log: &open }));
         match &replaced {
@@ -300,12 +296,10 @@ impl Server {
             is_memoryless: config.drain.is_memoryless(),
             transmitter: transmitter(config, &self.pool, wake)
                 .with_client_rate(config.limits.client_rate_max.map(|_| Arc::clone(&self.clients) as _)),
-            classes: config.classes.clone(),
             wake: Arc::clone(wake),
             log: self.logs.handle(),
             recorder: self.recording.as_ref().map(|(recorder, _)| recorder.clone()),
             limits: config.limits.clone(),
-            kernel_tls: self.kernel_tls,
             places: Arc::clone(&self.places),
             clients: Arc::clone(&self.clients),
             stop: Arc::clone(&self.stop),
@@ -342,11 +336,7 @@ fn hide(config: &Config, threads: &Threads) -> Result<(), StartError> {
 }
 
 /// How many connections there may be.
-fn room(config: &mut Config) -> usize {
-    if descriptors(config) < SCARCE {
-        // It has one, and a file or a connection needs it more.
-        config.drain.outlet = None;
-    }
+fn room(config: &Config) -> usize {
     config.limits.connections_max.min(descriptors(config)).max(1)
 }
 
@@ -371,39 +361,24 @@ fn order(drain: &DrainChoice) -> Order {
     }
 }
 
-/// A worker's write path. Gauge and outlet are for the one that paces.
+/// A worker's write path. The gauge is for the one that paces.
 fn transmitter(config: &mut Config, pool: &Arc<Pool>, wake: &Arc<Wake>) -> Transmitter<Connection> {
     let woken = Arc::clone(wake);
     Transmitter::new(config.drain.drain(), config.drain.gauge.take(), config.limits.patience)
         .with_bounds(config.drain.bounds)
-        .with_outlet(config.drain.outlet.take())
         .with_marker(config.drain.marker.clone())
         .with_storage(Disk::new(Arc::clone(pool), move || woken.set()))
 }
 
-/// What the kernel may seal, and whether files are confined; remarks say why not. The kernel is asked by a connection, which
-/// the sandbox refuses.
-fn settle(config: &Config, remarks: &mut Vec<String>) -> (KernelTls, bool) {
-    let kernel_tls = if config.kernel_tls { kernel_tls(config, remarks) } else { KernelTls::default() };
+/// Whether files are confined; remarks say why not.
+fn settle(config: &Config, remarks: &mut Vec<String>) -> bool {
     let confined = sandbox::confine(config);
     remarks.extend(confined.remarks);
-    (kernel_tls, confined.are_files)
+    confined.are_files
 }
 
-fn kernel_tls(config: &Config, remarks: &mut Vec<String>) -> KernelTls {
-    if !config.is_secure() {
-        let said = "kTLS has no effect: no listener speaks TLS; expected --cert and --key, or tls = true in a listener";
-        remarks.push(said.into());
-        return KernelTls::default();
-    }
-    KernelTls::ask().unwrap_or_else(|why| {
-        remarks.push(format!("no kTLS: {why}; TLS goes on in this process"));
-        KernelTls::default()
-    })
-}
-
-fn open_sites(config: &mut Config, logs: &Logs, threads: &Threads) -> Result<Current, StartError> {
-    let open = |config: &LogConfig| open_log(logs, config, threads);
+fn open_sites(config: &mut Config, logs: &Logs) -> Result<Current, StartError> {
+    let open = |config: &LogConfig| open_log(logs, config);
     let keys = std::mem::take(&mut config.privileges.keys);
     let of_server = config.access_log.as_ref().map(open).transpose()?;
     let wanted = Wanted { sites: &config.sites, classes: config.assigned.as_ref(), open_log: &open };
@@ -412,9 +387,9 @@ fn open_sites(config: &mut Config, logs: &Logs, threads: &Threads) -> Result<Cur
         .inspect_err(|_| logs.remove_made())
 }
 
-fn open_log(logs: &Logs, config: &LogConfig, threads: &Threads) -> Result<Arc<Log>, StartError> {
+fn open_log(logs: &Logs, config: &LogConfig) -> Result<Arc<Log>, StartError> {
     let name = config.path.as_ref().map_or("on standard output".into(), |path| format!("`{}`", path.display()));
-    logs.open(config, threads).map_err(|error| StartError::Log(name, error))
+    logs.open(config).map_err(|error| StartError::Log(name, error))
 }
 
 fn start_recording(

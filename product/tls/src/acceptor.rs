@@ -58,8 +58,6 @@ impl Acceptor {
         config.send_tls13_tickets = TICKETS_PER_HANDSHAKE;
         // Tickets hold all there is to know: nothing is kept for a client that may not come again.
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        // For the kernel, where it is asked to seal: `Session::into_kernel_keys`, and nobody else.
-        config.enable_secret_extraction = true;
         Acceptor(Arc::new(config))
     }
 

@@ -8,7 +8,6 @@
 mod acceptor;
 mod first_bytes;
 mod identity;
-mod kernel;
 mod session;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -18,5 +17,4 @@ mod tests;
 pub use acceptor::{Acceptor, Tickets};
 pub use first_bytes::{REFUSAL, is_plain_http, is_tls};
 pub use identity::{FILE_BYTES_MAX, Identity, IdentityError, ReadFile, Validity, read_file};
-pub use kernel::{CryptoInfo, KernelKeys, Kind};
 pub use session::{Broken, HandedDown, RECORD_BYTES_MAX, Session};

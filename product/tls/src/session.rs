@@ -9,7 +9,6 @@ use rustls::{ProtocolVersion, ServerConnection};
 
 use crate::Acceptor;
 use crate::acceptor::HTTP_2;
-use crate::kernel::{KernelKeys, Kind, RecordEnds};
 
 /// Content of a record at most (RFC 8446 section 5.1).
 pub const RECORD_BYTES_MAX: usize = 1 << 14;
@@ -27,7 +26,6 @@ pub struct Broken(#[from] rustls::Error);
 /// The server's end of a connection.
 pub struct Session {
     tls: ServerConnection,
-    ends: RecordEnds,
     /// Something has come.
     has_received: bool,
     /// Our side has ended: nothing is sealed behind that.
@@ -48,7 +46,7 @@ impl Session {
         let mut tls = ServerConnection::new(acceptor.config()).expect("a configuration that was checked");
         // The caller seals no more than it may hand down: a limit of 64 KB would be in the way of its last record.
         tls.set_buffer_limit(None);
-        Session { tls, ends: RecordEnds::default(), has_received: false, is_closed: false, is_broken: false }
+        Session { tls, has_received: false, is_closed: false, is_broken: false }
     }
 
     /// Takes what has come, and appends what it says. What answers it (a flight of the handshake, an alert) is sealed. Behind our end nothing
@@ -90,26 +88,6 @@ impl Session {
 
     pub fn is_handshaking(&self) -> bool {
         self.tls.is_handshaking()
-    }
-
-    /// How many of these bytes, which come next, are of the record under way. Whoever gives no more of them to [`Session::open`] in the
-    /// handshake leaves all that follows it for the kernel.
-    pub fn bytes_of_record(&mut self, wire: &[u8]) -> usize {
-        self.ends.bytes_of_record(wire)
-    }
-
-    /// What the kernel has to know to go on from here; `None` where it knows no such suite, or may not go on: something waits to be sent.
-    pub fn kind(&self) -> Option<Kind> {
-        let is_free = self.can_seal() && !self.has_unsent();
-        let suite = self.tls.negotiated_cipher_suite().filter(|_| is_free)?;
-        Kind::new(self.tls.protocol_version()?, suite.suite())
-    }
-
-    /// The keys, for the kernel, which goes on behind the last record. Nothing behind the handshake was opened here.
-    pub fn into_kernel_keys(self) -> Result<KernelKeys, Broken> {
-        let (kind, overhead) = (self.kind(), self.overhead());
-        let kind = kind.ok_or(rustls::Error::HandshakeNotComplete)?;
-        Ok(KernelKeys::new(kind, self.tls.dangerous_extract_secrets()?, overhead))
     }
 
     /// The client has said that it sends no more.

@@ -270,39 +270,3 @@ proptest! {
         session.hand_down(&mut Vec::new());
     }
 }
-
-/// The kernel goes on where rustls stops: no byte behind the handshake was taken.
-#[test]
-fn keys_are_given_behind_the_handshake_and_not_before() {
-    for version in [&TLS13, &TLS12] {
-        let (mut client, mut session) = (client(&client_config(version), "localhost"), Session::new(&acceptor()));
-        let mut request_is_sent = false;
-        let mut left = Vec::new();
-        while session.is_handshaking() {
-            assert!(session.kind().is_none());
-            if !client.is_handshaking() && !std::mem::replace(&mut request_is_sent, true) {
-                client.writer().write_all(b"GET").unwrap();
-            }
-            while client.wants_write() {
-                client.write_tls(&mut left).unwrap();
-            }
-            while !left.is_empty() && session.is_handshaking() {
-                let part = session.bytes_of_record(&left);
-                let wire: Vec<u8> = left.drain(..part).collect();
-                session.open(&wire, &mut Vec::new()).unwrap();
-            }
-            if session.has_unsent() {
-                assert!(session.kind().is_none(), "it would be lost");
-                let mut down = Vec::new();
-                session.hand_down(&mut down);
-                deliver(&mut client, &down);
-            }
-        }
-        assert!(session.kind().is_some_and(|kind| Kind::all().any(|known| known == kind)));
-        let keys = session.into_kernel_keys().unwrap();
-        assert!(!keys.sends.bytes().is_empty() && keys.sends.bytes() != keys.receives.bytes());
-        if *version == TLS13 {
-            assert_eq!(left.len(), 3 + keys.overhead, "the request, one record");
-        }
-    }
-}

@@ -520,7 +520,7 @@ static __always_inline __u8 keep_order(struct __sk_buff *skb, struct flow *flow,
 {
 	if (band >= flow->band)
 		return band;
-	if (settings.promotion == PROMOTE_EMPTY && !is_idle && is_queued(skb)) {
+	if (!is_idle && is_queued(skb)) {
 		counters->held_back++;
 		return flow->band;
 	}

@@ -13,14 +13,12 @@
 
 enum policy { LAS = 0, PSJF = 1, SRPT = 2, SRRT = 3 };
 enum into { INTO_BANDS = 0, INTO_RANKED = 1 };
-enum promotion { PROMOTE_EMPTY = 0, PROMOTE_PLAIN = 1 };
 
 // Fixed when the program is loaded: the verifier sees constants and drops the code of the policies that are not wanted.
 struct settings {
 	__u32 layout;
 	__u32 policy;
 	__u32 into;
-	__u32 promotion;
 	// What attaching made and detaching has to remove: 1 the clsact, 2 the tree.
 	__u32 made;
 	__u32 cuts_count;

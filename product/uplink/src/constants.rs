@@ -2,7 +2,7 @@
 //! `sched` assumes of paths, into a header: one definition, and a layout that differs does not compile.
 
 /// A program of another version of weir, with another layout, is not read.
-pub const LAYOUT: u32 = 5;
+pub const LAYOUT: u32 = 6;
 /// Bands of a tree (`prio` has 16): control packets, unclassified traffic, then data.
 pub const BANDS_MAX: usize = 16;
 pub const BAND_DATA_FIRST: usize = 2;

@@ -16,7 +16,6 @@ mod error;
 mod initial_rto;
 mod interface;
 mod netlink;
-mod passed;
 mod queues;
 pub mod ranked;
 mod shaper;
@@ -33,7 +32,6 @@ pub use connections::{Connection, ConnectionWatch, Connections, SenderWatch, Sta
 pub use error::Error;
 pub use initial_rto::InitialRto;
 pub use interface::Interface;
-pub use passed::{Passed, PassedWatch};
 pub use queues::{QueueWatch, Queues};
 pub use shaper::{Shaper, Waiting};
 pub use socket_memory::{queued_below_bytes, unsent_bytes};

@@ -60,11 +60,6 @@ impl Socket {
         self.request(kind, NLM_F_DUMP, body, each)
     }
 
-    /// Asks for one object and gives the reply to `each`; for questions that the kernel answers to whoever asked.
-    pub fn ask(&mut self, kind: u16, body: &[u8], each: impl FnMut(&[u8])) -> io::Result<()> {
-        self.request(kind, NLM_F_ACK, body, each)
-    }
-
     /// Asks for a change and waits until it is made. `flags` are the `NLM_F_` of changes; 0 is right for a deletion.
     pub fn change(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
         sockopt::set_socket_timeout(&self.fd, sockopt::Timeout::Recv, Some(CHANGE_TIMEOUT))?;

@@ -55,7 +55,7 @@ fn main() -> std::process::ExitCode {
     if std::env::args_os().next().is_some_and(|name| name == server::service::KEYS_NAME) {
         return keys::main();
     }
-    let outcome = match cli::parse::<Cli>("weir").command {
+    let outcome = match cli::parse::<Cli>("weir", config::gone).command {
         Command::Serve(args) => serve::main(*args),
         Command::Run(args) => serve::run::main(args),
         Command::Reload(args) => reload::main(args),

@@ -20,9 +20,8 @@ use server::log::LogConfig;
 use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, passed_sockets, unpassed};
 use server::transmit::Patience;
 use server::{
-    CarrierRank, Certificate, Classes, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights,
-    Config, Https, Keeper, Limits, Listen, PolicySpec, RecordsConfig, Server, SiteConfig, StartError, WORKERS_MAX,
-    files, log,
+    Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, Https, Keeper,
+    Limits, Listen, PolicySpec, RecordsConfig, Server, SiteConfig, StartError, WORKERS_MAX, files, log,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::Rate;
@@ -43,16 +42,15 @@ fn after_help() -> String {
 Examples:
   weir serve /srv/www
   weir serve /srv/www --uplink 2mbit..20mbit
-  weir serve /srv/www --uplink 10mbit --policy strict/srpt --class /members/
   weir serve /srv/www --listen [::]:80 --access-log /var/log/weir.log
   weir serve /srv/www --listen [::]:443 --cert fullchain.pem --key privkey.pem
 
 Policies:
-  {}
+  {} (those of papers: docs/policies.md)
 
 SIGTERM and ctrl-c finish the responses under way, then stop. SIGUSR2 writes the
 clients that were sent most lately to standard error.",
-        server::POLICY_FORMS.replace(" srrt", "\n  srrt")
+        server::POLICY_FORMS
     )
 }
 
@@ -81,9 +79,6 @@ pub struct Args {
     #[cfg(feature = "http3")]
     #[arg(long, help_heading = HTTPS)]
     no_http3: bool,
-    /// Have the kernel encrypt what goes over TCP, where it can (kTLS)
-    #[arg(long, help_heading = HTTPS)]
-    ktls: bool,
     /// Rate of the uplink: auto (weir finds it, or takes that of a shaper), off (no order),
     /// 10mbit (first guess, and the most) or 2mbit..20mbit (bounds)
     #[arg(long, value_name = "RATE", default_value = "auto", help_heading = ORDER, verbatim_doc_comment)]
@@ -93,28 +88,15 @@ pub struct Args {
     #[arg(long, value_name = "SPEC", default_value = "srpt",
           help_heading = ORDER, verbatim_doc_comment)]
     policy: PolicySpec,
-    /// Assign this path prefix to the next class (0, 1, ...) of --policy; repeatable
-    /// The longest prefix decides; unmatched paths get the last class [default: one class]
-    #[arg(long = "class", value_name = "PREFIX", help_heading = ORDER, verbatim_doc_comment)]
-    classes: Vec<String>,
     /// Shaping: paced (weir sends at the uplink's rate), bands (kernel, `weir uplink up`),
     /// ranked (kernel, `weir attach`), off, or auto (the best available)
-    // Its old name is taken for one release: to operators, draining is a graceful stop.
-    #[arg(long, alias = "drain", value_name = "NAME", value_enum, default_value = "auto",
+    #[arg(long, value_name = "NAME", value_enum, default_value = "auto",
           help_heading = ORDER, verbatim_doc_comment, hide_possible_values = true)]
     shaping: Shaping,
-    /// With --shaping bands, when a response moves to a better band: when-empty
-    /// (none of its packets is queued), plain (at once), never
-    #[arg(long, value_name = "WHEN", value_enum, default_value = "when-empty",
-          help_heading = ORDER, verbatim_doc_comment, hide_possible_values = true)]
-    promotion: PromotionArg,
     /// Whether clients share the uplink: one that has had much more than its share stands
     /// behind the others; on, off, strict, or how much more, for example 20MB
     #[arg(long, value_name = "SHARE", default_value = "on", help_heading = ORDER, verbatim_doc_comment)]
     client_share: ClientShareSpec,
-    /// How connections that carry several responses are ranked: first, chain, stage; for experiments
-    #[arg(long, value_name = "RANK", default_value = "stage", hide = true)]
-    carrier_rank: CarrierRank,
     /// Weight of a network's clients in that share, from 1 to 100, for example
     /// 192.0.2.0/24=8 for a proxy with many people behind it; repeatable [default: 1]
     #[arg(long = "client-weight", value_name = "NETWORK=N", help_heading = ORDER, verbatim_doc_comment)]
@@ -232,15 +214,6 @@ enum Shaping {
     Bands,
     Ranked,
     Off,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum PromotionArg {
-    // Its old name is taken for one release.
-    #[value(alias = "idle")]
-    WhenEmpty,
-    Plain,
-    Never,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -408,11 +381,8 @@ fn config(
     let Hosted { sites, classes: assigned } = hosted;
     let drain = shaping::found(&args, assigned.as_ref(), &addresses, keeper.as_ref())?;
     let privileges = privileges(&args, &sites)?;
-    let classes =
-        Classes::new(&args.classes, &args.policy).map_err(|error| Failure::Usage(format!("--class: {error}")))?;
     let limits = limits(&args);
     Ok(Config {
-        classes,
         assigned,
         drain,
         keeper,
@@ -421,7 +391,6 @@ fn config(
         listen,
         privileges,
         watchdog: None,
-        kernel_tls: args.ktls,
         backlog: args.backlog,
         workers: workers(&args),
         limits,

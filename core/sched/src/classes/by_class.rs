@@ -68,6 +68,8 @@ pub struct ByClass {
     /// By slot.
     members: Vec<Option<Member>>,
     clients: Vec<Client>,
+    /// Told of the job that arrives next.
+    newcomer_path: Option<Path>,
 }
 
 impl ByClass {
@@ -86,6 +88,7 @@ impl ByClass {
             idle: Nanos::ZERO,
             members: Vec::new(),
             clients: Vec::new(),
+            newcomer_path: None,
         };
         policy.replace(specs);
         policy
@@ -217,23 +220,23 @@ impl Policy for ByClass {
         self.classes[usize::from(self.first_class()?)].lane.as_ref()?.first()
     }
 
-    fn within(&self, slot: u32, job: &Job, path: &Path) -> u64 {
+    fn within(&self, slot: u32, job: &Job) -> u64 {
         const KEY_BITS: u32 = 56;
         const BELOW: u64 = (1 << KEY_BITS) - 1;
         let Some(member) = self.member(slot) else { return u64::MAX };
         let class = &self.classes[usize::from(member.class)];
-        let key = class.lane.as_ref().map_or(0, |lane| lane.within(member.local, job, path));
+        let key = class.lane.as_ref().map_or(0, |lane| lane.within(member.local, job));
         (u64::from(class.spec.priority) << KEY_BITS) | key.min(BELOW)
     }
 
-    fn size_rank(&self, slot: u32, job: &Job, path: &Path) -> Option<u64> {
+    fn size_rank(&self, slot: u32, job: &Job) -> Option<u64> {
         let member = self.member(slot)?;
-        self.classes[usize::from(member.class)].lane.as_ref()?.size_rank(member.local, job, path)
+        self.classes[usize::from(member.class)].lane.as_ref()?.size_rank(member.local, job)
     }
 
-    fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
+    fn enqueue(&mut self, slot: u32, job: &Job) {
         let member = self.member(slot).expect("an enqueued job has come");
-        self.lane(member.class).enqueue(member.local, job, path);
+        self.lane(member.class).enqueue(member.local, job);
         self.settle(member.class);
     }
 
@@ -243,10 +246,11 @@ impl Policy for ByClass {
         self.settle(member.class);
     }
 
-    fn on_arrival(&mut self, slot: u32, job: &Job, path: &Path) {
+    fn on_arrival(&mut self, slot: u32, job: &Job) {
         let class = self.class_of(job);
         let (sharer, weight) = self.sharer(slot, job);
-        let local = self.lane(class).admit(slot, sharer, weight, job, path);
+        let path = self.newcomer_path.take();
+        let local = self.lane(class).admit(slot, sharer, weight, job, path.as_ref());
         if self.members.len() <= slot as usize {
             self.members.resize(slot as usize + 1, None);
         }
@@ -295,12 +299,16 @@ impl Policy for ByClass {
         Some(lanes.filter_map(|lane| lane.ahead_bytes(sharer)).max().unwrap_or(0))
     }
 
-    fn classes(&self) -> usize {
-        self.classes.len()
-    }
-
     fn needs_path(&self) -> bool {
         self.classes.iter().any(|class| class.spec.order.needs_path())
+    }
+
+    /// Of a newcomer it is told before its arrival, which gives it a place.
+    fn on_path(&mut self, slot: u32, path: &Path) {
+        match self.member(slot) {
+            Some(member) => self.lane(member.class).on_path(member.local, path),
+            None => self.newcomer_path = Some(*path),
+        }
     }
 
     fn on_rate(&mut self, link: Rate) {

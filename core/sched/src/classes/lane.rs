@@ -64,7 +64,7 @@ impl Lane {
     }
 
     /// A job has come.
-    pub fn admit(&mut self, slot: u32, sharer: Sharer, weight: u8, job: &Job, path: &Path) -> Local {
+    pub fn admit(&mut self, slot: u32, sharer: Sharer, weight: u8, job: &Job, path: Option<&Path>) -> Local {
         let client = self.number_of(sharer, weight);
         let at = self.vacant.pop().unwrap_or_else(|| {
             grow::reserve_one(&mut self.slots);
@@ -73,7 +73,10 @@ impl Lane {
         });
         self.slots[at as usize] = slot;
         let local = Local { slot: at, client };
-        self.inner.on_arrival(at, &Lane::seen(local, job), path);
+        if let Some(path) = path {
+            self.inner.on_path(at, path);
+        }
+        self.inner.on_arrival(at, &Lane::seen(local, job));
         local
     }
 
@@ -90,8 +93,12 @@ impl Lane {
         }
     }
 
-    pub fn enqueue(&mut self, local: Local, job: &Job, path: &Path) {
-        self.inner.enqueue(local.slot, &Lane::seen(local, job), path);
+    pub fn on_path(&mut self, local: Local, path: &Path) {
+        self.inner.on_path(local.slot, path);
+    }
+
+    pub fn enqueue(&mut self, local: Local, job: &Job) {
+        self.inner.enqueue(local.slot, &Lane::seen(local, job));
     }
 
     pub fn dequeue(&mut self, local: Local, job: &Job) {
@@ -106,12 +113,12 @@ impl Lane {
         self.inner.on_size(local.slot, &Lane::seen(local, before), &Lane::seen(local, job));
     }
 
-    pub fn within(&self, local: Local, job: &Job, path: &Path) -> u64 {
-        self.inner.within(local.slot, &Lane::seen(local, job), path)
+    pub fn within(&self, local: Local, job: &Job) -> u64 {
+        self.inner.within(local.slot, &Lane::seen(local, job))
     }
 
-    pub fn size_rank(&self, local: Local, job: &Job, path: &Path) -> Option<u64> {
-        self.inner.size_rank(local.slot, &Lane::seen(local, job), path)
+    pub fn size_rank(&self, local: Local, job: &Job) -> Option<u64> {
+        self.inner.size_rank(local.slot, &Lane::seen(local, job))
     }
 
     /// Nothing was ready here for so long, as time of the link.
@@ -172,8 +179,8 @@ mod tests {
     fn come_and_go(lane: &mut Lane, slot: u32, bytes: u64) {
         let sharer = Sharer { number: slot, generation: 0 };
         let job = job(slot.into());
-        let local = lane.admit(slot, sharer, 1, &job, &Path::UNKNOWN);
-        lane.enqueue(local, &job, &Path::UNKNOWN);
+        let local = lane.admit(slot, sharer, 1, &job, None);
+        lane.enqueue(local, &job);
         assert_eq!(lane.first(), Some(slot));
         lane.on_sent(local, &job, bytes);
         lane.dequeue(local, &job);

@@ -3,23 +3,12 @@
 use units::{Nanos, Rate};
 
 use super::Drain;
-use crate::{Correction, Passed, Reading};
+use crate::{Correction, Reading};
 
 impl Drain {
-    /// What the interface has sent, asked when a grant could be made: a SYN-ACK announces a request, and the next grant may be held
-    /// for it. Only those who have long to go are held, and only by a policy that puts others first.
-    pub fn on_passed(&mut self, now: Nanos, passed: Passed) {
-        let (Some(rate), Some(slot)) = (self.ledger.rate(), self.policy.first()) else { return };
-        let job = self.jobs[slot as usize].as_ref().expect("a ready job is in the system");
-        let bytes = self.grant_of(job);
-        let is_long = self.policy.can_starve() && job.remaining() > bytes && self.overdue(now).is_none();
-        let grant_for = if is_long { rate.time_for(job.framing().wire_bytes(bytes)) } else { Nanos::ZERO };
-        self.heralds.on_passed(now, passed, self.ledger.room_at(Nanos::ZERO), rate, grant_for);
-    }
-
     /// A connection was new when its response came: the round trip of its handshake.
     pub fn on_handshake(&mut self, rtt: Nanos) {
-        self.heralds.on_handshake(rtt);
+        self.handshakes.on_round_trip(rtt);
     }
 
     /// A connection's account was settled: bytes left that no grant covered (handshakes, acknowledgements, retransmissions),
@@ -57,7 +46,7 @@ impl Drain {
     fn leaves_at_once(&self, wire_bytes: u64) -> bool {
         const ALONE_BYTES_MAX: u64 = 100;
         const NEAR: Nanos = Nanos::from_millis(1);
-        wire_bytes <= ALONE_BYTES_MAX && self.heralds.shortest_handshake().is_some_and(|rtt| rtt <= NEAR)
+        wire_bytes <= ALONE_BYTES_MAX && self.handshakes.shortest().is_some_and(|rtt| rtt <= NEAR)
     }
 
     /// Whether a queue of this length needs no second look; see [`Ledger::is_explained`].

@@ -7,9 +7,8 @@ use units::Nanos;
 use units::wire::Framing;
 
 use super::grants::left_at_most;
-use super::{Drain, Grant, NO_CARRIER, path_of};
+use super::{Drain, Grant, NO_CARRIER};
 use crate::carrier::{Carrier, CarrierId, JOBS_PER_CARRIER_MAX, Precedence, Standing, Why};
-use crate::carrier_rank::CarrierRank;
 use crate::grow::grow_to;
 use crate::job::OWN_RANK;
 use crate::run_queue::Key;
@@ -28,12 +27,6 @@ pub struct Sent {
 }
 
 impl Drain {
-    /// The same drain with carriers ranked so.
-    pub fn with_carrier_rank(self, carrier_rank: CarrierRank) -> Drain {
-        assert!(self.is_empty(), "the rank of carriers is set before the first job arrives");
-        Drain { carrier_rank, ..self }
-    }
-
     /// A connection that may carry several responses at once.
     pub fn open(&mut self, framing: Framing) -> CarrierId {
         assert!(self.carrier_count < CARRIERS_MAX, "more than {CARRIERS_MAX} carriers");
@@ -142,10 +135,8 @@ impl Drain {
     /// The job is ready, or its rank has changed.
     pub(super) fn enqueue_on_carrier(&mut self, slot: u32) {
         let job = self.jobs[slot as usize].as_ref().expect("an enqueued job is in the system");
-        let path = path_of(&self.paths, slot);
-        let key = self.policy.within(slot, job, path);
-        let by_first = self.carrier_rank == CarrierRank::First;
-        let size = if by_first { None } else { self.policy.size_rank(slot, job, path) };
+        let key = self.policy.within(slot, job);
+        let size = self.policy.size_rank(slot, job);
         let at = job.carrier;
         let carrier = self.carriers[at as usize].as_mut().expect("its carrier is open");
         carrier.set(slot, Some(Standing { key, size }));
@@ -164,12 +155,12 @@ impl Drain {
     /// Puts the carrier's best job at its place in the order, and takes out the one that stood there for it.
     fn offer(&mut self, at: u32) {
         let carrier = self.carriers[at as usize].as_mut().expect("an offering carrier is open");
-        let (before, offer, waits_since) = (carrier.offered, carrier.offer(self.carrier_rank), carrier.waits_since);
+        let (before, offer, waits_since) = (carrier.offered, carrier.offer(), carrier.waits_since);
         carrier.offered = offer.map(|(slot, _)| slot);
         if let Some((slot, rank)) = offer {
             let job = self.jobs[slot as usize].as_mut().expect("an offered job is in the system");
             job.carried_rank = rank.unwrap_or(OWN_RANK);
-            self.policy.enqueue(slot, job, path_of(&self.paths, slot));
+            self.policy.enqueue(slot, job);
             if !self.guard.is_off() {
                 self.waiting.set(slot, Key { rank: waits_since.0, number: job.number });
             }

@@ -18,10 +18,6 @@ impl Drain {
         self.jobs.shrink_to_fit();
         self.carriers.truncate(slots);
         self.carriers.shrink_to_fit();
-        if let Some(paths) = &mut self.paths {
-            paths.truncate(slots);
-            paths.shrink_to_fit();
-        }
         self.vacant.retain(|slot| (*slot as usize) < slots);
         self.vacant.sort_unstable_by(|a, b| b.cmp(a));
         self.vacant.shrink_to_fit();

@@ -95,10 +95,9 @@ impl History {
         self.run.sent_bytes += look.sent_bytes;
         self.run.lost_bytes += look.lost_bytes;
         self.longest = self.longest.max(base);
-        // It left no sooner than the connection had something to send.
-        let busy_since = now - look.busy_for;
-        let until = (now - base.min(LAG_MAX) - look.delivered_ago).max(busy_since);
-        let from = (until - look.delivered_for).max(busy_since);
+        let until = now - base.min(LAG_MAX) - look.delivered_ago;
+        // The first of them left no sooner than the connection had something to send.
+        let from = (until - look.delivered_for).max(now - look.busy_for).min(until);
         self.on_passed(from, until, look.delivered_bytes);
     }
 

@@ -11,7 +11,7 @@
 use super::Rank;
 use super::learner::{Learner, Rule};
 use crate::run_queue::{Key, RunQueue};
-use crate::{Job, Path, Policy, Size};
+use crate::{Job, Path, Paths, Policy, Size};
 
 /// Linux's `prio` discipline has this many (tc-prio(8)).
 pub const BANDS_MAX: usize = 16;
@@ -22,6 +22,7 @@ pub struct Bands<R> {
     /// Increasing; a rank equal to a cut point is in the band below it.
     cuts: Vec<u64>,
     queue: RunQueue,
+    paths: Paths,
     /// Only if cut points are learned.
     learning: Option<Learning>,
 }
@@ -37,7 +38,11 @@ impl<R: Rank> Bands<R> {
     /// [`BANDS_MAX`] bands.
     pub fn at(name: String, rank: R, cuts: Vec<u64>) -> Bands<R> {
         assert!(cuts.len() < BANDS_MAX && cuts.is_sorted_by(|a, b| a < b), "cut points {cuts:?}");
-        Bands { name, rank, cuts, queue: RunQueue::default(), learning: None }
+        Bands { name, rank, cuts, queue: RunQueue::default(), paths: Paths::default(), learning: None }
+    }
+
+    fn rank_of(&self, slot: u32, job: &Job) -> u64 {
+        self.rank.rank(job, if R::NEEDS_PATH { self.paths.of(slot) } else { &Path::UNKNOWN })
     }
 
     /// So many bands, cut by this rule applied to the inner ranks of the jobs that arrive. Until 64 have come the
@@ -59,8 +64,8 @@ impl<R: Rank> Policy for Bands<R> {
         self.queue.first()
     }
 
-    fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
-        let rank = self.rank.rank(job, path);
+    fn enqueue(&mut self, slot: u32, job: &Job) {
+        let rank = self.rank_of(slot, job);
         if let Some(learning) = &mut self.learning {
             learning.ranks.resize(learning.ranks.len().max(slot as usize + 1), 0);
             learning.ranks[slot as usize] = rank;
@@ -68,19 +73,20 @@ impl<R: Rank> Policy for Bands<R> {
         self.queue.set(slot, Key { rank: band(&self.cuts, rank), number: job.number });
     }
 
-    fn within(&self, _slot: u32, job: &Job, path: &Path) -> u64 {
-        band(&self.cuts, self.rank.rank(job, path))
+    fn within(&self, slot: u32, job: &Job) -> u64 {
+        band(&self.cuts, self.rank_of(slot, job))
     }
 
     fn dequeue(&mut self, slot: u32, _job: &Job) {
         self.queue.remove(slot);
     }
 
-    fn on_arrival(&mut self, _slot: u32, job: &Job, path: &Path) {
+    fn on_arrival(&mut self, slot: u32, job: &Job) {
+        let rank = self.rank_of(slot, job);
         let Some(Learning { learner, ranks }) = &mut self.learning else { return };
         // Nothing is to be learned from a size that is not known.
         if matches!(job.size, Size::Known(_))
-            && let Some(cuts) = learner.observe(self.rank.rank(job, path), &self.cuts, self.queue.len())
+            && let Some(cuts) = learner.observe(rank, &self.cuts, self.queue.len())
         {
             self.cuts = cuts;
             self.queue.rerank(|slot| band(&self.cuts, ranks[slot as usize]));
@@ -95,12 +101,16 @@ impl<R: Rank> Policy for Bands<R> {
         R::NEEDS_PATH
     }
 
+    fn on_path(&mut self, slot: u32, path: &Path) {
+        self.paths.set(slot, path);
+    }
+
     fn bands(&self) -> usize {
         self.cuts.len() + 1
     }
 
-    fn band(&self, job: &Job, path: &Path) -> u8 {
-        band(&self.cuts, self.rank.rank(job, path)) as u8
+    fn band(&self, slot: u32, job: &Job) -> u8 {
+        band(&self.cuts, self.rank_of(slot, job)) as u8
     }
 }
 
@@ -118,14 +128,13 @@ mod tests {
     #[test]
     fn ready_jobs_follow_the_cuts() {
         let mut bands = Bands::learned(String::new(), Srpt, 2, Rule::Sizes, (1_000_000, 1_000_000));
-        let path = Path::default();
         let mut sizes = vec![5000; 62];
         sizes.extend([40_000, 2000]);
         for (slot, size) in sizes.into_iter().enumerate() {
             let job = Job { number: slot as u64, ..Job::of_size(Size::Known(size)) };
-            bands.on_arrival(slot as u32, &job, &path);
+            bands.on_arrival(slot as u32, &job);
             if size != 5000 {
-                bands.enqueue(slot as u32, &job, &path);
+                bands.enqueue(slot as u32, &job);
             }
         }
         // Under the cut at 1 MB the larger one was first, having come first; the median, 5 kB, lies between them.

@@ -209,15 +209,12 @@ pub struct ByClient {
     /// The ready jobs, and where in there each slot's is, or [`NONE`]: a connection of many has one.
     held: Vec<Held>,
     held_at: Vec<u32>,
-    /// Their paths, where the inner policy looks at them.
-    paths: Option<Vec<Path>>,
 }
 
 impl ByClient {
     pub fn new(inner: Box<dyn Policy>, share: ClientShare) -> ByClient {
         ByClient {
             inner_follows_jobs: inner.follows_jobs(),
-            paths: inner.needs_path().then(Vec::new),
             inner,
             share,
             clock: 0,
@@ -311,8 +308,7 @@ impl ByClient {
         } else {
             self.beyond.remove(client);
             let held = &self.held[self.held_at[best as usize] as usize];
-            let path = self.paths.as_ref().map_or(&Path::UNKNOWN, |paths| &paths[best as usize]);
-            self.inner.enqueue(best, &held.job, path);
+            self.inner.enqueue(best, &held.job);
         }
         if let Some(slot) = before.filter(|slot| is_beyond || *slot != best) {
             self.take_out(slot);
@@ -363,22 +359,18 @@ impl Policy for ByClient {
         })
     }
 
-    fn within(&self, slot: u32, job: &Job, path: &Path) -> u64 {
-        self.inner.within(slot, job, path)
+    fn within(&self, slot: u32, job: &Job) -> u64 {
+        self.inner.within(slot, job)
     }
 
-    fn size_rank(&self, slot: u32, job: &Job, path: &Path) -> Option<u64> {
-        self.inner.size_rank(slot, job, path)
+    fn size_rank(&self, slot: u32, job: &Job) -> Option<u64> {
+        self.inner.size_rank(slot, job)
     }
 
-    fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
+    fn enqueue(&mut self, slot: u32, job: &Job) {
         grow::grow_to(&mut self.held_at, slot as usize + 1, || NONE);
-        if let Some(paths) = &mut self.paths {
-            paths.resize(paths.len().max(slot as usize + 1), Path::UNKNOWN);
-            paths[slot as usize] = *path;
-        }
-        let own = self.inner.within(slot, job, path);
-        let by_size = self.inner.size_rank(slot, job, path).is_some();
+        let own = self.inner.within(slot, job);
+        let by_size = self.inner.size_rank(slot, job).is_some();
         let key = if by_size { job.rank_or(own) } else { own };
         let held = Held { slot, job: ByClient::as_inner_sees(job), key };
         let place = held.place();
@@ -408,10 +400,10 @@ impl Policy for ByClient {
         self.let_go(slot);
     }
 
-    fn on_arrival(&mut self, slot: u32, job: &Job, path: &Path) {
+    fn on_arrival(&mut self, slot: u32, job: &Job) {
         self.account(job.client);
         if self.inner_follows_jobs {
-            self.inner.on_arrival(slot, &ByClient::as_inner_sees(job), path);
+            self.inner.on_arrival(slot, &ByClient::as_inner_sees(job));
         }
     }
 
@@ -472,16 +464,20 @@ impl Policy for ByClient {
     }
 
     /// A client beyond its allowance has the last one.
-    fn band(&self, job: &Job, path: &Path) -> u8 {
+    fn band(&self, slot: u32, job: &Job) -> u8 {
         let limit = self.clock.saturating_add(self.allowance());
         match self.accounts.get(job.client as usize) {
             Some(account) if account.tag > limit => (self.inner.bands() - 1) as u8,
-            _ => self.inner.band(job, path),
+            _ => self.inner.band(slot, job),
         }
     }
 
     fn needs_path(&self) -> bool {
         self.inner.needs_path()
+    }
+
+    fn on_path(&mut self, slot: u32, path: &Path) {
+        self.inner.on_path(slot, path);
     }
 }
 
@@ -531,18 +527,16 @@ mod tests {
     #[test]
     fn it_tells_what_the_policy_tells() {
         let share = ClientShare::of_link(None);
-        for spec in
-            ["srpt", "fair", "fcf", "srpt-bands:3,9", "quick-fix", "srrt:2", "strict/fcf", "weighted=3,1/fair", "fsp"]
-        {
+        for spec in ["srpt", "fair", "fcf", "srpt-bands:3,9", "quick-fix", "srrt:2", "fsp"] {
             let spec: crate::policy::PolicySpec = spec.parse().unwrap();
             let (plain, shared) = (spec.build(), spec.build_shared(share));
             let told = |policy: &dyn Policy| {
-                (policy.name().to_string(), policy.can_starve(), policy.needs_path(), policy.bands(), policy.classes())
+                (policy.name().to_string(), policy.can_starve(), policy.needs_path(), policy.bands())
             };
             assert_eq!(told(&*plain), told(&*shared));
             assert!(shared.follows_jobs() && shared.ahead_bytes(3) == Some(0) && plain.ahead_bytes(3).is_none());
             let job = Job::of_size(Size::Known(1001));
-            assert_eq!(plain.band(&job, &Path::UNKNOWN), shared.band(&job, &Path::UNKNOWN), "{spec}");
+            assert_eq!(plain.band(0, &job), shared.band(0, &job), "{spec}");
         }
     }
 
@@ -551,11 +545,10 @@ mod tests {
     fn a_crowd_comes_back_a_few_at_a_time() {
         let share = ClientShare { allowance_bytes: 0, idle_bytes_per_s: 1 };
         let mut policy = ByClient::new(Box::new(Ranked::new(Srpt)), share);
-        let path = Path::default();
         for client in 0..100 {
             let job = Job { client, number: client.into(), ..Job::of_size(Size::Known(10)) };
             policy.on_sent(client, &job, 10);
-            policy.enqueue(client, &job, &path);
+            policy.enqueue(client, &job);
         }
         assert!(policy.beyond.len() > 5 * RETURNS_MAX);
         for _ in 0..50 {

@@ -12,7 +12,7 @@
 use crate::job::NO_CARRIER;
 use crate::run_queue::{Key, RunQueue};
 use crate::virtual_time::VirtualTime;
-use crate::{Job, Path, Policy};
+use crate::{Job, Policy};
 
 #[derive(Default)]
 pub struct Fair {
@@ -35,11 +35,11 @@ impl Policy for Fair {
     }
 
     /// They go round among themselves too.
-    fn within(&self, _slot: u32, job: &Job, _path: &Path) -> u64 {
+    fn within(&self, _slot: u32, job: &Job) -> u64 {
         job.attained
     }
 
-    fn enqueue(&mut self, slot: u32, job: &Job, _path: &Path) {
+    fn enqueue(&mut self, slot: u32, job: &Job) {
         let turn = job.turn(slot);
         if !self.queue.contains(turn) {
             self.turns.rejoin(turn);
@@ -51,7 +51,7 @@ impl Policy for Fair {
         self.queue.remove(job.turn(slot), slot);
     }
 
-    fn on_arrival(&mut self, slot: u32, job: &Job, _path: &Path) {
+    fn on_arrival(&mut self, slot: u32, job: &Job) {
         if job.carrier == NO_CARRIER {
             self.turns.join(slot);
         }

@@ -2,8 +2,7 @@
 //! connection has the highest throughput.
 //!
 //! Murta & Corlassoli, "Fastest connection first: a new scheduling policy for web servers", 2002, with beta
-//! = 2. It is a pick over the queue, not a rank, and takes O(log n) in a tree ordered by remaining bytes that knows
-//! the highest throughput of every subtree. Good where what a response waits for is its client's connection: the fast
+//! = 2. It is a pick over the queue, not a rank, and looks at all of those jobs. Good where what a response waits for is its client's connection: the fast
 //! ones are done and gone; bad for slow clients, and not for the server alone, whose delay SRPT keeps lower. beta 1 is
 //! SRPT, a large one is throughput alone.
 //!
@@ -12,15 +11,20 @@
 //! not known counts what it has attained as remaining. m itself is always among the choice, and equal throughputs
 //! go by remaining bytes, then by arrival.
 
+use std::collections::BTreeMap;
+
 use super::blind_rank;
 use crate::run_queue::Key;
-use crate::tree::Tree;
-use crate::{Job, Path, Policy};
+use crate::{Job, Path, Paths, Policy};
 
 pub struct Fcf {
     name: String,
     beta_permille: u32,
-    tree: Tree,
+    /// Slots and throughputs of the ready jobs, by remaining bytes.
+    ready: BTreeMap<Key, (u32, u64)>,
+    /// By slot, where it stands there.
+    keys: Vec<Option<Key>>,
+    paths: Paths,
 }
 
 impl Fcf {
@@ -30,7 +34,7 @@ impl Fcf {
     /// At least 1000: a smaller beta would leave nothing to choose from. `name` is the spec it is known by.
     pub fn new(name: String, beta_permille: u32) -> Fcf {
         assert!(beta_permille >= 1000, "beta of {beta_permille} / 1000");
-        Fcf { name, beta_permille, tree: Tree::default() }
+        Fcf { name, beta_permille, ready: BTreeMap::new(), keys: Vec::new(), paths: Paths::default() }
     }
 }
 
@@ -40,22 +44,34 @@ impl Policy for Fcf {
     }
 
     fn first(&self) -> Option<u32> {
-        let m = self.tree.least()?.rank;
+        let m = self.ready.first_key_value()?.0.rank;
         let bound = u128::from(m) * u128::from(self.beta_permille);
-        self.tree.best_while(|remaining| remaining == m || u128::from(remaining) * 1000 < bound)
+        let is_small = |remaining: u64| remaining == m || u128::from(remaining) * 1000 < bound;
+        let small = self.ready.iter().take_while(|(key, _)| is_small(key.rank)).map(|(_, job)| *job);
+        small.reduce(|best, job| if job.1 > best.1 { job } else { best }).map(|(slot, _)| slot)
     }
 
-    fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
+    fn enqueue(&mut self, slot: u32, job: &Job) {
         let rank = job.expected_left().unwrap_or_else(|| blind_rank(job));
-        self.tree.set(slot, Key { rank, number: job.number }, throughput(path));
+        self.dequeue(slot, job);
+        let key = Key { rank, number: job.number };
+        self.keys.resize(self.keys.len().max(slot as usize + 1), None);
+        self.keys[slot as usize] = Some(key);
+        self.ready.insert(key, (slot, throughput(self.paths.of(slot))));
     }
 
     fn dequeue(&mut self, slot: u32, _job: &Job) {
-        self.tree.remove(slot);
+        if let Some(key) = self.keys.get_mut(slot as usize).and_then(Option::take) {
+            self.ready.remove(&key);
+        }
     }
 
     fn needs_path(&self) -> bool {
         true
+    }
+
+    fn on_path(&mut self, slot: u32, path: &Path) {
+        self.paths.set(slot, path);
     }
 }
 
@@ -93,7 +109,8 @@ mod tests {
             let mut fcf = Fcf::new(String::new(), beta_permille);
             for (slot, &(remaining, throughput_bps)) in jobs.iter().enumerate() {
                 let job = Job { number: slot as u64, ..Job::of_size(Size::Known(remaining)) };
-                fcf.enqueue(slot as u32, &job, &Path { throughput_bps, ..Path::default() });
+                fcf.on_path(slot as u32, &Path { throughput_bps, ..Path::default() });
+                fcf.enqueue(slot as u32, &job);
             }
             let mut left: Vec<(usize, u64, u64)> =
                 jobs.iter().enumerate().map(|(slot, job)| (slot, job.0, job.1.unwrap_or(0))).collect();

@@ -15,7 +15,7 @@
 
 use crate::run_queue::{Key, RunQueue};
 use crate::virtual_time::VirtualTime;
-use crate::{Job, Path, Policy, Size};
+use crate::{Job, Policy, Size};
 
 #[derive(Default)]
 pub struct Fsp {
@@ -40,7 +40,7 @@ impl Policy for Fsp {
         self.queue.first()
     }
 
-    fn enqueue(&mut self, slot: u32, job: &Job, _path: &Path) {
+    fn enqueue(&mut self, slot: u32, job: &Job) {
         let rank = match job.size {
             Size::Known(_) => self.tags[slot as usize],
             Size::AtLeast(_) | Size::Likely(_) => {
@@ -50,7 +50,7 @@ impl Policy for Fsp {
         self.queue.set(slot, Key { rank, number: job.number });
     }
 
-    fn within(&self, slot: u32, _job: &Job, _path: &Path) -> u64 {
+    fn within(&self, slot: u32, _job: &Job) -> u64 {
         self.tags[slot as usize]
     }
 
@@ -58,7 +58,7 @@ impl Policy for Fsp {
         self.queue.remove(slot);
     }
 
-    fn on_arrival(&mut self, slot: u32, job: &Job, _path: &Path) {
+    fn on_arrival(&mut self, slot: u32, job: &Job) {
         self.in_system += 1;
         self.tags.resize(self.tags.len().max(slot as usize + 1), 0);
         self.tags[slot as usize] = self.link.join(slot, job);

@@ -11,10 +11,8 @@ mod fair;
 mod fcf;
 mod fcfs;
 mod fsp;
-mod lanes;
 mod las;
 mod learner;
-mod minimum;
 mod parse;
 mod psjf;
 mod quick_fix;
@@ -22,8 +20,6 @@ mod ranked;
 mod spec;
 mod srpt;
 mod srrt;
-mod strict;
-mod weighted;
 
 pub use bands::{BANDS_MAX, Bands};
 pub use client_share::{
@@ -34,19 +30,15 @@ pub use fair::Fair;
 pub use fcf::Fcf;
 pub use fcfs::Fcfs;
 pub use fsp::Fsp;
-pub use lanes::CLASSES_MAX;
 pub use las::Las;
 pub use learner::Rule;
-pub use minimum::Minimum;
-pub use parse::{CLASS_NAMES, FORMS, NAMES, PolicyError, parse};
+pub use parse::{FORMS, NAMES, PolicyError, parse};
 pub use psjf::Psjf;
 pub use quick_fix::QuickFix;
 pub use ranked::{Rank, Ranked};
 pub use spec::{BandSpec, Order, PolicySpec};
 pub use srpt::Srpt;
 pub use srrt::Srrt;
-pub use strict::Strict;
-pub use weighted::Weighted;
 
 use crate::classes::ClassSpec;
 use crate::{Job, Path};
@@ -68,18 +60,19 @@ pub trait Policy: Send {
     fn on_open(&mut self, _turn: u32) {}
 
     /// The job's key among those of its carrier, least first: the policy's own order, as far as a number can say it.
-    fn within(&self, _slot: u32, job: &Job, _path: &Path) -> u64 {
+    fn within(&self, _slot: u32, job: &Job) -> u64 {
         job.expected_left().unwrap_or_else(|| blind_rank(job))
     }
 
-    /// The job's rank where that is a size, known or likely, so that sums of it are sizes too ([`crate::CarrierRank`]).
-    fn size_rank(&self, _slot: u32, _job: &Job, _path: &Path) -> Option<u64> {
+    /// The job's rank where that is a size, known or likely, so that sums of it are sizes too: a carrier stands by all that its client
+    /// wants as urgently as the first.
+    fn size_rank(&self, _slot: u32, _job: &Job) -> Option<u64> {
         None
     }
 
     /// The job is ready: puts it at its place, whether or not it was in the order. Called again whenever its attained
     /// service or its path has changed.
-    fn enqueue(&mut self, slot: u32, job: &Job, path: &Path);
+    fn enqueue(&mut self, slot: u32, job: &Job);
 
     /// The job is not ready, or gone, or its carrier offers another, which was enqueued before; a no-op if it is not in the order.
     fn dequeue(&mut self, slot: u32, job: &Job);
@@ -91,7 +84,7 @@ pub trait Policy: Send {
     }
 
     /// The job came into the system; it is enqueued next.
-    fn on_arrival(&mut self, _slot: u32, _job: &Job, _path: &Path) {}
+    fn on_arrival(&mut self, _slot: u32, _job: &Job) {}
 
     /// The job's size is known now, and was not until here (`before`); it is enqueued next.
     fn on_size(&mut self, _slot: u32, _before: &Job, _job: &Job) {}
@@ -135,19 +128,18 @@ pub trait Policy: Send {
     }
 
     /// The job's band, below [`Policy::bands`]; 0 is served first.
-    fn band(&self, _job: &Job, _path: &Path) -> u8 {
+    fn band(&self, _slot: u32, _job: &Job) -> u8 {
         0
-    }
-
-    /// How many classes of jobs it tells apart; a class number past the last counts as the last.
-    fn classes(&self) -> usize {
-        1
     }
 
     /// Whether the order depends on the path of a connection; only then need it be found out.
     fn needs_path(&self) -> bool {
         false
     }
+
+    /// The path to the job's client is this: told before its arrival and whenever it has changed, before the job is enqueued, and only where
+    /// [`Policy::needs_path`].
+    fn on_path(&mut self, _slot: u32, _path: &Path) {}
 }
 
 /// The rank of a job whose size is not known, under a policy that orders by size: what it has attained so far.
@@ -164,45 +156,34 @@ mod tests {
     use super::*;
     use crate::Size;
 
-    /// What each policy tells of itself: whether it follows jobs, can starve one, needs paths; its bands and classes.
+    /// What each policy tells of itself: whether it follows jobs, can starve one, needs paths; its bands.
     #[test]
     fn what_policies_tell_of_themselves() {
         for (spec, expected) in [
-            ("fair", (true, false, false, 1, 1)),
-            ("fcfs", (false, false, false, 1, 1)),
-            ("srpt", (false, true, false, 1, 1)),
-            ("psjf", (false, true, false, 1, 1)),
-            ("las", (false, true, false, 1, 1)),
-            ("srpt-bands", (true, true, false, 5, 1)),
-            ("srpt-bands:3,9", (true, true, false, 3, 1)),
-            ("srpt-bands:1", (true, false, false, 1, 1)),
-            ("quick-fix", (true, true, false, 2, 1)),
-            ("fcf", (true, true, true, 1, 1)),
-            ("srrt", (false, true, true, 1, 1)),
-            ("srrt:2", (true, true, true, 2, 1)),
-            ("fsp", (true, true, false, 1, 1)),
-            ("strict/srpt", (true, true, false, 1, CLASSES_MAX)),
-            ("strict/fair", (true, true, false, 1, CLASSES_MAX)),
-            ("strict/fcf", (true, true, true, 1, CLASSES_MAX)),
-            ("weighted=3,1/fair", (true, false, false, 1, 2)),
-            ("weighted=3,1,1/srpt", (true, true, false, 1, 3)),
-            ("weighted=3,1/fcf", (true, true, true, 1, 2)),
-            ("minimum=0.5,0/fair", (true, false, false, 1, 2)),
-            ("minimum=0.5,0.5/fair", (true, true, false, 1, 2)),
-            ("minimum=0.5,0/srrt", (true, true, true, 1, 2)),
+            ("fair", (true, false, false, 1)),
+            ("fcfs", (false, false, false, 1)),
+            ("srpt", (false, true, false, 1)),
+            ("psjf", (false, true, false, 1)),
+            ("las", (false, true, false, 1)),
+            ("srpt-bands", (true, true, false, 5)),
+            ("srpt-bands:3,9", (true, true, false, 3)),
+            ("srpt-bands:1", (true, false, false, 1)),
+            ("quick-fix", (true, true, false, 2)),
+            ("fcf", (true, true, true, 1)),
+            ("srrt", (false, true, true, 1)),
+            ("srrt:2", (true, true, true, 2)),
+            ("fsp", (true, true, false, 1)),
         ] {
             let policy = parse(spec).unwrap();
-            let told =
-                (policy.follows_jobs(), policy.can_starve(), policy.needs_path(), policy.bands(), policy.classes());
+            let told = (policy.follows_jobs(), policy.can_starve(), policy.needs_path(), policy.bands());
             assert_eq!(told, expected, "{spec}");
         }
     }
 
     #[test]
     fn bands_of_jobs() {
-        let path = Path::default();
         let of = |spec: &str, size: Size, attained: u64| {
-            parse(spec).unwrap().band(&Job { attained, ..Job::of_size(size) }, &path)
+            parse(spec).unwrap().band(0, &Job { attained, ..Job::of_size(size) })
         };
         // A band has the cut point above it, and a job moves up as less of it is left.
         let sizes = [3, 4, 9, 10].map(|bytes| of("srpt-bands:3,9", Size::Known(bytes), 0));

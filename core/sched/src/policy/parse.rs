@@ -2,19 +2,13 @@
 
 use std::str::FromStr;
 
-use super::minimum::WHOLE;
-use super::spec::Classes;
-use super::{BANDS_MAX, BandSpec, CLASSES_MAX, Fcf, Order, Policy, PolicySpec, QuickFix};
+use super::{BANDS_MAX, BandSpec, Fcf, Order, Policy, PolicySpec, QuickFix};
 
 /// All policies by name, in the order help texts list them. Each is a spec; [`FORMS`] says what may follow it.
 pub const NAMES: &[&str] = &["fair", "fcfs", "srpt", "psjf", "las", "srpt-bands", "quick-fix", "fcf", "srrt", "fsp"];
 
-/// What may stand above any of them, with a slash between.
-pub const CLASS_NAMES: &[&str] = &["strict", "weighted", "minimum"];
-
-/// What may be written, for help texts.
-pub const FORMS: &str = "fair, fcfs, srpt, psjf, las, srpt-bands[:BANDS|:SIZE,...], quick-fix[:SIZE], fcf[:BETA], \
-    srrt[:BANDS|:TIME,...], fsp; with classes strict/P, weighted=WEIGHT,.../P, minimum=SHARE,.../P";
+/// What an operator may write, for help texts. The others of [`NAMES`] are those of papers: docs/policies.md.
+pub const FORMS: &str = "fair, fcfs, srpt, psjf, las, srpt-bands[:BANDS|:SIZE,...]";
 
 /// The policy of this spec. The error says what is wrong with it and what would be right.
 pub fn parse(spec: &str) -> Result<Box<dyn Policy>, PolicyError> {
@@ -25,38 +19,13 @@ impl FromStr for PolicySpec {
     type Err = PolicyError;
 
     fn from_str(spec: &str) -> Result<PolicySpec, PolicyError> {
-        let Some((classes, inner)) = spec.split_once('/') else {
-            return Ok(PolicySpec::new(Classes::None, order(spec)?));
-        };
-        if inner.contains('/') {
-            return Err(PolicyError::ClassesTwice(spec.into()));
+        if spec.contains('/') {
+            return Err(PolicyError::Classes(spec.into()));
         }
-        Ok(PolicySpec::new(classes_above(spec, classes, inner)?, order(inner)?))
+        Ok(order(spec)?.into())
     }
 }
 
-/// The classes of this spec, above the order `inner`.
-fn classes_above(spec: &str, classes: &str, inner: &str) -> Result<Classes, PolicyError> {
-    let (name, option) = classes.split_once('=').map_or((classes, None), |(name, option)| (name, Some(option)));
-    let missing = |noun, right| PolicyError::Missing { spec: spec.into(), noun, right: format!("{right}/{inner}") };
-    match (name, option) {
-        ("strict", None) => Ok(Classes::Strict),
-        ("weighted", Some(option)) => Ok(Classes::Weighted(list("weights", option, weight)?)),
-        ("minimum", Some(option)) => {
-            let shares = list("shares", option, share)?;
-            if shares.iter().sum::<u32>() > WHOLE {
-                return Err(PolicyError::value("shares", option, "shares that add up to 1 at most"));
-            }
-            Ok(Classes::Minimum(shares))
-        }
-        ("strict", Some(_)) => Err(PolicyError::NoOption { spec: spec.into(), right: format!("strict/{inner}") }),
-        ("weighted", None) => Err(missing("weights", "weighted=3,1")),
-        ("minimum", None) => Err(missing("shares", "minimum=0.2,0")),
-        _ => Err(PolicyError::UnknownClasses { classes: classes.into(), spec: spec.into() }),
-    }
-}
-
-/// A policy without classes.
 fn order(spec: &str) -> Result<Order, PolicyError> {
     let (name, option) = spec.split_once(':').map_or((spec, None), |(name, option)| (name, Some(option)));
     let plain = |order: Order| match option {
@@ -86,20 +55,12 @@ fn order(spec: &str) -> Result<Order, PolicyError> {
 /// What is wrong with a spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    #[error(
-        "unknown policy `{0}`: choose one of {names}, or {classes} and a slash before one",
-        names = NAMES.join(", "),
-        classes = CLASS_NAMES.join(", ")
-    )]
+    #[error("unknown policy `{0}`: choose one of {names}", names = NAMES.join(", "))]
     Unknown(String),
-    #[error("unknown classes `{classes}` in policy `{spec}`: choose one of {}", CLASS_NAMES.join(", "))]
-    UnknownClasses { classes: String, spec: String },
-    #[error("policy `{0}` has classes twice: write one slash")]
-    ClassesTwice(String),
+    #[error("policy `{0}`: classes above a policy are gone: write [[class]] tables in weir.toml (docs/policies.md)")]
+    Classes(String),
     #[error("policy `{spec}` has an option that it does not take: write {right}")]
     NoOption { spec: String, right: String },
-    #[error("policy `{spec}` has no {noun}: write {right}")]
-    Missing { spec: String, noun: &'static str, right: String },
     /// A part of a spec.
     #[error("{noun} `{given}`: write {right}")]
     Value { noun: &'static str, given: String, right: String },
@@ -156,27 +117,6 @@ fn beta(text: &str) -> Result<u32, PolicyError> {
     Ok((beta * 1000.0).round() as u32)
 }
 
-/// One number per class.
-fn list(noun: &'static str, option: &str, read: fn(&str) -> Result<u32, PolicyError>) -> Result<Vec<u32>, PolicyError> {
-    let numbers = option.split(',').map(read).collect::<Result<Vec<u32>, PolicyError>>()?;
-    if (2..=CLASSES_MAX).contains(&numbers.len()) {
-        return Ok(numbers);
-    }
-    Err(PolicyError::value(noun, option, format!("one for each class, 2 to {CLASSES_MAX}")))
-}
-
-fn weight(text: &str) -> Result<u32, PolicyError> {
-    let weight = text.parse::<u32>().ok().filter(|weight| (1..=1000).contains(weight));
-    weight.ok_or_else(|| PolicyError::value("weight", text, "a whole number from 1 to 1000"))
-}
-
-/// In millionths.
-fn share(text: &str) -> Result<u32, PolicyError> {
-    let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
-    let share = share.ok_or_else(|| PolicyError::value("share", text, "a number from 0 to 1"))?;
-    Ok((share * f64::from(WHOLE)).round() as u32)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,7 +126,6 @@ mod tests {
         for name in NAMES {
             let policy = parse(name).unwrap();
             assert!(policy.name().starts_with(name), "{} is not {name}", policy.name());
-            assert!(FORMS.contains(name), "{name} is not in the help");
         }
     }
 
@@ -202,9 +141,6 @@ mod tests {
             ("srrt", "srrt"),
             ("srrt:5", "srrt:5"),
             ("srrt:50ms,1s", "srrt:50ms,1s"),
-            ("strict/srpt-bands", "strict/srpt-bands:5"),
-            ("weighted=3,1/fcf", "weighted=3,1/fcf:2"),
-            ("minimum=0.20,0/srpt", "minimum=0.2,0/srpt"),
         ] {
             assert_eq!(parse(spec).unwrap().name(), name);
             assert_eq!(parse(name).unwrap().name(), name);
@@ -215,7 +151,6 @@ mod tests {
     #[test]
     fn bounds_are_where_the_errors_say() {
         let numbers = |count: u32| (1..=count).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
-        let ones = |count: usize| vec!["1"; count].join(",");
         for (right, wrong, said) in [
             (
                 format!("srpt-bands:{}", numbers(15)),
@@ -227,14 +162,6 @@ mod tests {
                 "srpt-bands:2,2".to_string(),
                 "cut points `2,2`: write points that increase",
             ),
-            (
-                format!("weighted={}/las", ones(16)),
-                format!("weighted={}/las", ones(17)),
-                "write one for each class, 2 to 16",
-            ),
-            ("weighted=1000,1/las".to_string(), "weighted=1001,1/las".to_string(), "from 1 to 1000"),
-            ("minimum=0.7,0.3/las".to_string(), "minimum=0.7,0.300001/las".to_string(), "add up to 1 at most"),
-            ("minimum=1,0/las".to_string(), "minimum=1.1,0/las".to_string(), "from 0 to 1"),
             ("fcf:1".to_string(), "fcf:0.9999".to_string(), "from 1 to 1000000"),
             ("fcf:1e6".to_string(), "fcf:1000001".to_string(), "from 1 to 1000000"),
         ] {
@@ -263,18 +190,11 @@ mod tests {
             ("srrt:50ms,10", "`10` is not a duration"),
             ("fcf:0.9", "beta `0.9`: write a number from 1 to 1000000"),
             ("fcf:NaN", "beta `NaN`"),
-            ("strict/", "unknown policy ``"),
-            ("strict/nothing", "unknown policy `nothing`"),
-            ("strict=2/srpt", "policy `strict=2/srpt` has an option that it does not take: write strict/srpt"),
-            ("strict/strict/srpt", "policy `strict/strict/srpt` has classes twice"),
-            ("lax/srpt", "unknown classes `lax` in policy `lax/srpt`: choose one of strict, weighted, minimum"),
-            ("weighted/srpt", "policy `weighted/srpt` has no weights: write weighted=3,1/srpt"),
-            ("weighted=3/srpt", "weights `3`: write one for each class, 2 to 16"),
-            ("weighted=3,0/srpt", "weight `0`: write a whole number from 1 to 1000"),
-            ("minimum/srpt", "policy `minimum/srpt` has no shares: write minimum=0.2,0/srpt"),
-            ("minimum=0.6,0.6/srpt", "shares `0.6,0.6`: write shares that add up to 1 at most"),
-            ("minimum=NaN,0/srpt", "share `NaN`: write a number from 0 to 1"),
-            ("minimum=-1,0/srpt", "share `-1`"),
+            (
+                "strict/srpt",
+                "policy `strict/srpt`: classes above a policy are gone: write [[class]] tables in weir.toml",
+            ),
+            ("weighted=3,1/srpt", "policy `weighted=3,1/srpt`: classes above a policy are gone"),
         ] {
             let error = parse(spec).map(|policy| policy.name().to_string()).unwrap_err().to_string();
             assert!(error.contains(said), "{spec}: {error}");

@@ -8,7 +8,7 @@
 
 use super::fair::{TurnQueue, Turns};
 use crate::run_queue::Key;
-use crate::{Job, Path, Policy, Size};
+use crate::{Job, Policy, Size};
 
 pub struct QuickFix {
     name: String,
@@ -51,11 +51,11 @@ impl Policy for QuickFix {
         self.turns.iter_mut().for_each(|turns| turns.join(turn));
     }
 
-    fn within(&self, _slot: u32, job: &Job, _path: &Path) -> u64 {
+    fn within(&self, _slot: u32, job: &Job) -> u64 {
         job.attained | if self.is_large(job) { LARGE } else { 0 }
     }
 
-    fn enqueue(&mut self, slot: u32, job: &Job, _path: &Path) {
+    fn enqueue(&mut self, slot: u32, job: &Job) {
         let (is_large, turn) = (self.is_large(job), job.turn(slot));
         let turns = &mut self.turns[usize::from(is_large)];
         if !self.queue.contains(turn) {
@@ -69,7 +69,7 @@ impl Policy for QuickFix {
         self.queue.remove(job.turn(slot), slot);
     }
 
-    fn on_arrival(&mut self, slot: u32, job: &Job, _path: &Path) {
+    fn on_arrival(&mut self, slot: u32, job: &Job) {
         if job.turn(slot) == slot {
             self.on_open(slot);
         }
@@ -84,7 +84,7 @@ impl Policy for QuickFix {
         2
     }
 
-    fn band(&self, job: &Job, _path: &Path) -> u8 {
+    fn band(&self, _slot: u32, job: &Job) -> u8 {
         u8::from(self.is_large(job))
     }
 }

@@ -1,5 +1,5 @@
 use crate::run_queue::{Key, RunQueue};
-use crate::{Job, Path, Policy};
+use crate::{Job, Path, Paths, Policy};
 
 /// A number per job, lower drains first. It is a function of the job and its path alone, worked out again only when
 /// one of them has changed.
@@ -21,11 +21,16 @@ pub trait Rank: Send {
 pub struct Ranked<R> {
     rank: R,
     queue: RunQueue,
+    paths: Paths,
 }
 
 impl<R: Rank> Ranked<R> {
     pub fn new(rank: R) -> Ranked<R> {
-        Ranked { rank, queue: RunQueue::default() }
+        Ranked { rank, queue: RunQueue::default(), paths: Paths::default() }
+    }
+
+    fn rank_of(&self, slot: u32, job: &Job) -> u64 {
+        self.rank.rank(job, if R::NEEDS_PATH { self.paths.of(slot) } else { &Path::UNKNOWN })
     }
 }
 
@@ -38,18 +43,18 @@ impl<R: Rank> Policy for Ranked<R> {
         self.queue.first()
     }
 
-    fn enqueue(&mut self, slot: u32, job: &Job, path: &Path) {
-        let own = self.rank.rank(job, path);
+    fn enqueue(&mut self, slot: u32, job: &Job) {
+        let own = self.rank_of(slot, job);
         let rank = if R::IS_SIZE { job.rank_or(own) } else { own };
         self.queue.set(slot, Key { rank, number: job.number });
     }
 
-    fn size_rank(&self, _slot: u32, job: &Job, path: &Path) -> Option<u64> {
-        (R::IS_SIZE && job.expected().is_some()).then(|| self.rank.rank(job, path))
+    fn size_rank(&self, slot: u32, job: &Job) -> Option<u64> {
+        (R::IS_SIZE && job.expected().is_some()).then(|| self.rank_of(slot, job))
     }
 
-    fn within(&self, _slot: u32, job: &Job, path: &Path) -> u64 {
-        self.rank.rank(job, path)
+    fn within(&self, slot: u32, job: &Job) -> u64 {
+        self.rank_of(slot, job)
     }
 
     fn dequeue(&mut self, slot: u32, _job: &Job) {
@@ -66,6 +71,10 @@ impl<R: Rank> Policy for Ranked<R> {
 
     fn needs_path(&self) -> bool {
         R::NEEDS_PATH
+    }
+
+    fn on_path(&mut self, slot: u32, path: &Path) {
+        self.paths.set(slot, path);
     }
 }
 

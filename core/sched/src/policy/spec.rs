@@ -5,32 +5,19 @@
 
 use std::fmt;
 
-use super::minimum::WHOLE;
 use super::{
-    BANDS_MAX, Bands, ByClient, CLASSES_MAX, ClientShare, Fair, Fcf, Fcfs, Fsp, Las, Minimum, Policy, Psjf, QuickFix,
-    Rank, Ranked, Rule, Srpt, Srrt, Strict, Weighted,
+    BANDS_MAX, Bands, ByClient, ClientShare, Fair, Fcf, Fcfs, Fsp, Las, Policy, Psjf, QuickFix, Rank, Ranked, Rule,
+    Srpt, Srrt,
 };
 
 /// A policy with all its options. [`std::str::FromStr`] reads what [`super::FORMS`] says; [`fmt::Display`] writes it
 /// with the defaults written out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicySpec {
-    classes: Classes,
     order: Order,
 }
 
-/// What stands above the order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Classes {
-    None,
-    Strict,
-    /// By class.
-    Weighted(Vec<u32>),
-    /// By class, in millionths.
-    Minimum(Vec<u32>),
-}
-
-/// The order of the jobs, or of those of each class.
+/// The order of the jobs, or of those of a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     Fair,
@@ -72,37 +59,13 @@ enum Cut {
 }
 
 impl PolicySpec {
-    pub(super) fn new(classes: Classes, order: Order) -> PolicySpec {
-        PolicySpec { classes, order }
-    }
-
-    /// This order, in the same classes.
-    pub fn with_order(&self, order: Order) -> PolicySpec {
-        PolicySpec { classes: self.classes.clone(), order }
-    }
-
-    /// The order of all jobs, or with classes of those in each.
     pub fn order(&self) -> &Order {
         &self.order
-    }
-
-    pub fn has_classes(&self) -> bool {
-        self.classes != Classes::None
-    }
-
-    /// As [`Policy::classes`].
-    pub fn classes(&self) -> usize {
-        match &self.classes {
-            Classes::None => 1,
-            Classes::Strict => CLASSES_MAX,
-            Classes::Weighted(list) | Classes::Minimum(list) => list.len(),
-        }
     }
 
     /// As [`Policy::bands`].
     pub fn bands(&self) -> usize {
         match &self.order {
-            _ if self.has_classes() => 1,
             Order::SrptBands(bands) | Order::SrrtBands(bands) => bands.count(),
             Order::QuickFix { .. } => 2,
             _ => 1,
@@ -111,53 +74,38 @@ impl PolicySpec {
 
     /// Whether all jobs are alike, so that there is nothing to order.
     pub fn is_fair(&self) -> bool {
-        !self.has_classes() && self.order == Order::Fair
+        self.order == Order::Fair
     }
 
     /// Whether the order changes by serving, without an arrival.
     pub fn takes_turns(&self) -> bool {
         matches!(self.order, Order::Fair | Order::Las)
-            || matches!(self.classes, Classes::Weighted(_) | Classes::Minimum(_))
     }
 
     /// The policy itself, without jobs.
     pub fn build(&self) -> Box<dyn Policy> {
-        self.build_among(|| self.order.build())
+        self.order.build()
     }
 
-    /// The same where clients share the link, or the part of a class, if they do.
+    /// The same where clients share the link, if they do.
     pub fn build_among_clients(&self, share: Option<ClientShare>) -> Box<dyn Policy> {
         share.map_or_else(|| self.build(), |share| self.build_shared(share))
     }
 
     /// The same where they do.
     pub fn build_shared(&self, share: ClientShare) -> Box<dyn Policy> {
-        self.build_among(|| Box::new(self.order.among_clients(share)))
+        Box::new(self.order.among_clients(share))
     }
+}
 
-    fn build_among(&self, order: impl Fn() -> Box<dyn Policy>) -> Box<dyn Policy> {
-        let name = self.to_string();
-        let lanes = || (0..self.classes()).map(|_| order()).collect::<Vec<_>>();
-        match &self.classes {
-            Classes::None => order(),
-            Classes::Strict => Box::new(Strict::new(name, lanes())),
-            Classes::Weighted(weights) => Box::new(Weighted::new(name, weights, lanes())),
-            Classes::Minimum(shares) => Box::new(Minimum::new(name, shares.clone(), lanes(), order())),
-        }
+impl From<Order> for PolicySpec {
+    fn from(order: Order) -> PolicySpec {
+        PolicySpec { order }
     }
 }
 
 impl fmt::Display for PolicySpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.classes {
-            Classes::None => {}
-            Classes::Strict => f.write_str("strict/")?,
-            Classes::Weighted(weights) => write!(f, "weighted={}/", listed(weights))?,
-            Classes::Minimum(shares) => {
-                let shares: Vec<f64> = shares.iter().map(|share| f64::from(*share) / f64::from(WHOLE)).collect();
-                write!(f, "minimum={}/", listed(&shares))?;
-            }
-        }
         self.order.fmt(f)
     }
 }
@@ -309,27 +257,10 @@ mod tests {
         ]
     }
 
-    fn classes() -> impl Strategy<Value = Classes> {
-        let shares = prop::collection::vec(0..=WHOLE, 2..=CLASSES_MAX).prop_map(|mut shares| {
-            let mut left = WHOLE;
-            for share in &mut shares {
-                *share = (*share).min(left);
-                left -= *share;
-            }
-            shares
-        });
-        prop_oneof![
-            Just(Classes::None),
-            Just(Classes::Strict),
-            prop::collection::vec(1u32..=1000, 2..=CLASSES_MAX).prop_map(Classes::Weighted),
-            shares.prop_map(Classes::Minimum),
-        ]
-    }
-
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(classes in classes(), order in order()) {
-            let spec = PolicySpec::new(classes, order);
+        fn what_is_written_is_read_back(order in order()) {
+            let spec = PolicySpec::from(order);
             let written = spec.to_string();
             let read = written.parse::<PolicySpec>();
             prop_assert_eq!(read.as_ref(), Ok(&spec), "{}", &written);
@@ -337,11 +268,11 @@ mod tests {
         }
 
         #[test]
-        fn a_spec_tells_what_its_policy_tells(classes in classes(), order in order()) {
-            let spec = PolicySpec::new(classes, order);
+        fn a_spec_tells_what_its_policy_tells(order in order()) {
+            let spec = PolicySpec::from(order);
             let policy = spec.build();
             prop_assert_eq!(policy.name(), spec.to_string());
-            prop_assert_eq!((policy.classes(), policy.bands()), (spec.classes(), spec.bands()));
+            prop_assert_eq!(policy.bands(), spec.bands());
             prop_assert_eq!(policy.needs_path(), spec.order().needs_path());
         }
     }
@@ -349,16 +280,7 @@ mod tests {
     #[test]
     fn what_is_asked_of_specs() {
         let spec = |text: &str| text.parse::<PolicySpec>().unwrap();
-        for (text, is_fair, takes_turns) in [
-            ("fair", true, true),
-            ("strict/fair", false, true),
-            ("weighted=1,1/fair", false, true),
-            ("srpt", false, false),
-            ("las", false, true),
-            ("strict/srpt", false, false),
-            ("weighted=1,1/srpt", false, true),
-            ("minimum=0.5,0/srpt", false, true),
-        ] {
+        for (text, is_fair, takes_turns) in [("fair", true, true), ("srpt", false, false), ("las", false, true)] {
             assert_eq!((spec(text).is_fair(), spec(text).takes_turns()), (is_fair, takes_turns), "{text}");
         }
         let Order::SrptBands(bands) = spec("srpt-bands:1000,2KB").order().clone() else { panic!("has bands") };
@@ -366,6 +288,5 @@ mod tests {
         assert_eq!(spec("srpt-bands:1000,2KB"), spec("srpt-bands:1KB,2000"));
         assert_ne!(spec("srpt-bands:1000,2000"), spec("srpt-bands:1000,2001"));
         assert_ne!(spec("srpt-bands"), spec("srrt:5"));
-        assert_eq!(spec("weighted=3,1/srpt").with_order(Order::Las), spec("weighted=3,1/las"));
     }
 }

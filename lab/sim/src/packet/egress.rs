@@ -1,6 +1,6 @@
 //! From the socket buffer to the link: what TCP may send, what the queue takes, what the drain grants.
 
-use sched::{JobId, Passed, Progress};
+use sched::{JobId, Progress};
 use units::{Nanos, wire};
 use workload::Job;
 
@@ -103,24 +103,10 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
 
     /// What is dropped instead waits in `dropped`: the sender has to know first that its packet was sent.
     fn enqueue(&mut self, packet: Packet) -> bool {
-        if !self.config.sees_queue {
-            // The queue is a router's: the packet has left the host.
-            self.pass(&packet);
-        }
         let is_admitted = self.link.admits(self.now, packet.wire_bytes);
         let is_taken = is_admitted && self.queue.enqueue(packet, &mut self.dropped);
         self.counts.queue_drops += u64::from(!is_taken);
         is_taken
-    }
-
-    /// The host's interface counts a packet, as it was handed down.
-    fn pass(&mut self, packet: &Packet) {
-        let segments = match packet.load {
-            Load::Data { bytes, .. } => u64::from(bytes.div_ceil(self.settings.segment_bytes).max(1)),
-            Load::SynAck | Load::Ack => 1,
-        };
-        let bytes = u64::from(packet.wire_bytes) - (segments - 1) * wire::PACKET_OVERHEAD_BYTES;
-        self.passed = Passed { bytes: self.passed.bytes + bytes, packets: self.passed.packets + 1 };
     }
 
     /// What the queue has dropped after taking it is lost, and its memory free.
@@ -146,9 +132,6 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         while self.link.idle_at() <= self.now {
             let Some(packet) = self.next_packet() else { return };
             let out_at = self.link.send(self.now, packet.wire_bytes);
-            if self.config.sees_queue {
-                self.pass(&packet);
-            }
             self.left_queue(&packet);
             self.depart(packet, out_at);
         }

@@ -26,9 +26,8 @@ const READ_EVERY: Nanos = Nanos::from_micros(500);
 /// What a paced drain has beside itself.
 #[derive(Default)]
 pub struct Writer {
-    /// When it last read the queue below, and the interface's counters.
+    /// When it last read the queue below.
     read_at: Nanos,
-    passed_at: Nanos,
     /// When it last looked at all connections with unacknowledged bytes.
     looked_at: Nanos,
     /// What the connections tell of a line that is not seen.
@@ -57,7 +56,6 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         loop {
             self.read_queue();
             self.follow();
-            self.expect();
             let Some(grant) = self.drain.poll_grant(self.now) else { break };
             self.write(grant.job, grant.bytes_max);
             self.serve();
@@ -113,14 +111,6 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         let Some(estimator) = self.writer.estimator.as_mut().filter(|_| is_due) else { return };
         if let Some(Change { pace, .. }) = estimator.judge(now, charged_bytes) {
             self.drain.set_pace(now, pace);
-        }
-    }
-
-    /// Lets the drain see whose requests are on their way.
-    fn expect(&mut self) {
-        if self.now - self.writer.passed_at >= READ_EVERY && self.is_due() {
-            self.writer.passed_at = self.now;
-            self.drain.on_passed(self.now, self.passed);
         }
     }
 

@@ -3,7 +3,7 @@
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use record::JobRecord;
-use sched::{Drain, Passed};
+use sched::Drain;
 use units::Nanos;
 use workload::{HEAD_BYTES_NOMINAL, Job};
 
@@ -111,8 +111,6 @@ pub struct World<'c, 'h, J: Iterator> {
     /// Whose job is in which slot of the drain.
     pub by_job: Vec<ConnId>,
     pub writer: Writer,
-    /// What the host's interface has sent.
-    pub passed: Passed,
     /// Connections that may have more to send now.
     pub wakes: Vec<ConnId>,
     pub dropped: Vec<Packet>,
@@ -151,7 +149,6 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
             grant: Timer::default(),
             by_job: Vec::new(),
             writer,
-            passed: Passed::default(),
             wakes: Vec::new(),
             dropped: Vec::new(),
             counts: Counts::default(),

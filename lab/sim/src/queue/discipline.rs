@@ -49,13 +49,13 @@ pub(super) fn resolve(config: &Config, quantile: &dyn Fn(f64) -> f64, line: &Lin
         return exact(Discipline::ProcessorSharing);
     }
     let policy: PolicySpec = spec.parse().map_err(|error| Error::field("policy", error))?;
-    let is_las = *policy.order() == Order::Las && !policy.has_classes();
+    let is_las = *policy.order() == Order::Las;
     let is_paused = config.slots.as_ref().is_some_and(|slots| slots.sharing == Sharing::AnyUntilWanted);
     if is_las && !is_paused && chunk_bytes.is_none() && !config.has_carriers() && !config.clients.is_any() {
         return exact(Discipline::LeastAttained);
     }
     let (order, cuts_bytes) = scaled(policy.order(), quantile, line);
-    let scaled = policy.with_order(order);
+    let scaled = PolicySpec::from(order);
     let share = config.clients.share_of(config.link, line);
     // Incremental responses take turns on their connection.
     let has_streams = config.has_carriers() && config.connections.is_none();

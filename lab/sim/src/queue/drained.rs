@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU32;
 
-use sched::{Arrival, CarrierId, CarrierRank, Drain, JobId, Pace, Path, Policy, Precedence, Size, Why};
+use sched::{Arrival, CarrierId, Drain, JobId, Pace, Path, Policy, Precedence, Size, Why};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -36,7 +36,6 @@ struct Jobs {
 pub struct Connections {
     /// On which jobs come in turn.
     pub in_turn: Option<NonZeroU32>,
-    pub rank: CarrierRank,
 }
 
 impl Jobs {
@@ -44,8 +43,7 @@ impl Jobs {
         Jobs::of(Drain::new(policy, Pace::WHOLE), connections)
     }
 
-    fn of(drain: Drain, connections: Connections) -> Jobs {
-        let mut drain = drain.with_carrier_rank(connections.rank);
+    fn of(mut drain: Drain, connections: Connections) -> Jobs {
         let carriers = (0..connections.in_turn.map_or(0, NonZeroU32::get)).map(|_| drain.open(framing())).collect();
         Jobs { drain, flights: Vec::new(), carriers, streams: Vec::new() }
     }

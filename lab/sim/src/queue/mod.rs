@@ -33,7 +33,7 @@ pub(crate) use source::Poisson;
 use std::num::NonZeroU32;
 
 use sched::classes::ClassTable;
-use sched::{CarrierRank, LEVELS_MAX, SLOTS_MAX, Sharing, Slots};
+use sched::{LEVELS_MAX, SLOTS_MAX, Sharing, Slots};
 use serde::Serialize;
 use units::{Nanos, Rate};
 use workload::{Distribution, LoadProfile, WebStone, WebStoneClients, check_webstone};
@@ -70,8 +70,8 @@ pub struct Config {
     /// Jobs come on so many connections in turn, each a carrier of the drain and its own share of a policy that takes turns; a job that
     /// finds its connection full has one of its own. `None`: every job has.
     pub connections: Option<NonZeroU32>,
-    /// How connections that carry several jobs stand in the order; `None`: each job stands by itself, whatever it comes on.
-    pub carrier_rank: Option<CarrierRank>,
+    /// Connections that carry several jobs stand in the order as carriers; else each job stands by itself, whatever it comes on.
+    pub carriers: bool,
     pub clients: ClientSpec,
     /// Bytes on the link handed down at once; `None` is fluid service, or [`CHUNK_BYTES_USUAL`] for a policy that takes turns and where clients
     /// share.
@@ -227,7 +227,7 @@ fn feed(
     pages: &mut Option<Pages>,
 ) -> Result<(), Error> {
     if let Some(pages) = pages {
-        return engine.run_pages(station, pages, config.carrier_rank.is_some());
+        return engine.run_pages(station, pages, config.carriers);
     }
     match &config.slots {
         None => arrive(engine, station, config),
@@ -326,12 +326,12 @@ impl Config {
     }
 
     fn connections_in_turn(&self) -> drained::Connections {
-        drained::Connections { in_turn: self.connections, rank: self.carrier_rank.unwrap_or_default() }
+        drained::Connections { in_turn: self.connections }
     }
 
     /// Whether connections carry several jobs each.
     fn has_carriers(&self) -> bool {
-        self.connections.is_some() || (self.pages().is_some() && self.carrier_rank.is_some())
+        self.connections.is_some() || (self.pages().is_some() && self.carriers)
     }
 
     fn customers(&self) -> usize {
@@ -353,7 +353,8 @@ impl Config {
 
     fn check_table(&self) -> Result<(), Error> {
         let Some(table) = &self.class_table else { return Ok(()) };
-        if self.slots.is_some() || self.connections.is_some() {
+        let has_slots = table.classes.iter().any(|class| class.concurrent_max.is_some());
+        if self.connections.is_some() || has_slots && self.slots.is_some() {
             return Err(Error::field("class_table", "not beside slots or connections: its classes have their own"));
         }
         let (classes, shares) = (table.classes.len(), self.class_shares.len());

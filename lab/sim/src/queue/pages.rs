@@ -211,16 +211,8 @@ pub(super) fn check(config: &Config, load: &PageLoad) -> Result<(), Error> {
         ("slots", config.slots.is_some(), "not beside pages"),
         ("class_table", config.class_table.is_some(), "not beside pages"),
         ("classes", !config.class_shares.is_empty(), "not beside pages"),
-        (
-            "carriers",
-            connections > 1 && config.carrier_rank.is_some(),
-            "of several connections none carries several: write none",
-        ),
-        (
-            "policy",
-            config.policy == "ps" && config.carrier_rank.is_some(),
-            "ps has no carriers: write carriers none, or fair",
-        ),
+        ("carriers", connections > 1 && config.carriers, "of several connections none carries several: write none"),
+        ("policy", config.policy == "ps" && config.carriers, "ps has no carriers: write carriers none, or fair"),
     ];
     match beside.into_iter().find(|(_, is_given, _)| *is_given) {
         Some((field, _, reason)) => Err(Error::field(field, reason)),

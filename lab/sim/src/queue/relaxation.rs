@@ -73,7 +73,7 @@ mod tests {
             class_of: crate::queue::ClassOf::Job,
             class_table: None,
             connections: None,
-            carrier_rank: None,
+            carriers: false,
             clients: ClientSpec::default(),
             chunk_bytes: None,
             job_cost: units::Nanos::ZERO,

@@ -193,8 +193,7 @@ const POLICIES: [&str; 5] = ["fcfs", "srpt", "srpt-bands", "fcf", "srrt"];
 /// The order has to be one that what is left of a request decides: a visit of a queue knows no more.
 fn is_of_remaining(policy: &PolicySpec) -> bool {
     use Order::{Fcf, Fcfs, Srpt, SrptBands, Srrt, SrrtBands};
-    let is_one = matches!(policy.order(), Fcfs | Srpt | SrptBands(_) | Fcf { .. } | Srrt | SrrtBands(_));
-    is_one && !policy.has_classes()
+    matches!(policy.order(), Fcfs | Srpt | SrptBands(_) | Fcf { .. } | Srrt | SrrtBands(_))
 }
 
 impl Config {
@@ -320,6 +319,6 @@ mod tests {
         assert_eq!(said(|c| c.internet.loss = f64::NAN), "internet.loss: `NaN` should be from 0 to 0.5");
         assert_eq!(said(|c| c.tcp.send_buffer_bytes = 16_384).split(':').next(), Some("tcp.send_buffer_bytes"));
         assert!(said(|c| c.policy = policy("las")).starts_with("policy: `las` should be one of fcfs, srpt,"));
-        assert!(said(|c| c.policy = policy("strict/srpt")).starts_with("policy: `strict/srpt` should be one of"));
+        assert!(said(|c| c.policy = policy("fair")).starts_with("policy: `fair` should be one of"));
     }
 }

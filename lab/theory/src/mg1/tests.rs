@@ -170,7 +170,6 @@ fn wrong_loads_and_policies_are_told() {
     for (policy, told) in [
         ("sprt", "unknown policy `sprt`: choose one of fcfs, ps (or fair), srpt"),
         ("fcf:2", "no closed form is known for policy `fcf:2`"),
-        ("strict/srpt", "no closed form is known for policy `strict/srpt`"),
         ("srpt-bands:0", "srpt-bands:0: write where the bands are cut"),
         ("srpt-bands:5", "srpt-bands:5: write where the bands are cut"),
         ("srpt-bands:5,4", "srpt-bands:5,4: cut points are above 0 and increase"),

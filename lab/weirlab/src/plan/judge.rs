@@ -144,7 +144,7 @@ impl Bench {
             class_of: self.class_of,
             class_table: Some(candidate.table(&self.classes, &self.order, link)),
             connections: None,
-            carrier_rank: None,
+            carriers: false,
             clients: ClientSpec::default(),
             chunk_bytes: None,
             job_cost: Nanos::ZERO,

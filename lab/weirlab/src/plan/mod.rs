@@ -112,9 +112,6 @@ pub fn main(args: Args) -> Result<(), Failure> {
 
 fn bench(args: &Args) -> Result<Bench, Failure> {
     let classes = planned(&args.classes, &args.objectives)?;
-    if args.policy.has_classes() {
-        return Err(Failure::Usage(format!("--policy {}: write a policy without classes, such as srpt", args.policy)));
-    }
     if args.link.bits_per_s() < LINK_BPS_MIN {
         return Err(Failure::Usage(format!("--link {}: too slow for a link: write at least 12kbit", args.link)));
     }

@@ -1,7 +1,6 @@
 //! The fields of a spec for pages, and for connections that carry several jobs.
 
 use cli::Failure;
-use sched::CarrierRank;
 use serde::{Deserialize, Serialize};
 use sim::queue::{Arrivals, PageLoad};
 
@@ -21,9 +20,9 @@ pub struct PagesSpec {
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_connections: Option<u32>,
-    /// Rank of a connection: its first response, best chain, stage (all as urgent as the first), or none: each response by
-    /// itself [default: stage; none with several --page-connections]
-    #[arg(long, value_name = "first|chain|stage|none")]
+    /// Rank of a connection: stage (all as urgent as the first), or none: each response by itself
+    /// [default: stage; none with several --page-connections]
+    #[arg(long, value_name = "stage|none")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub carriers: Option<String>,
 }
@@ -56,8 +55,8 @@ impl PagesSpec {
         Ok(Some(Arrivals::Pages(PageLoad { pages, rho, connections: self.connections() })))
     }
 
-    /// How connections that carry several jobs are ranked; `None` where none does.
-    pub(super) fn carrier_rank(&self, spec: &SimSpec) -> Result<Option<CarrierRank>, Failure> {
+    /// Whether connections carry several jobs, and stand by their stage.
+    pub(super) fn carriers(&self, spec: &SimSpec) -> Result<bool, Failure> {
         let has_carriers = spec.connections.is_some() || self.pages.is_some();
         match self.carriers.as_deref() {
             Some(_) if !has_carriers => Err(wrong("carriers")(
@@ -66,12 +65,10 @@ impl PagesSpec {
             Some("none") if spec.connections.is_some() => {
                 Err(wrong("carriers")("none beside --connections: leave those out, and each job stands by itself"))
             }
-            None => Ok((has_carriers && self.connections() == 1).then(CarrierRank::default)),
-            Some("none") => Ok(None),
-            Some("first") => Ok(Some(CarrierRank::First)),
-            Some("chain") => Ok(Some(CarrierRank::Chain)),
-            Some("stage") => Ok(Some(CarrierRank::Stage)),
-            Some(other) => Err(wrong("carriers")(format!("`{other}`: write first, chain, stage or none"))),
+            None => Ok(has_carriers && self.connections() == 1),
+            Some("none") => Ok(false),
+            Some("stage") => Ok(true),
+            Some(other) => Err(wrong("carriers")(format!("`{other}`: write stage or none"))),
         }
     }
 
@@ -113,19 +110,16 @@ mod tests {
             ("--policy srpt --rho 0.8 --pages 0", "--pages: 0 pages: write 1 to"),
             ("--policy srpt --rho 0.8 --pages 10 --page-connections 0", "--page-connections: 0 connections"),
             (
-                "--policy srpt --rho 0.8 --pages 10 --page-connections 6 --carriers chain",
+                "--policy srpt --rho 0.8 --pages 10 --page-connections 6 --carriers stage",
                 "--carriers: of several connections",
             ),
-            (
-                "--policy srpt --rho 0.8 --pages 10 --carriers best",
-                "--carriers: `best`: write first, chain, stage or none",
-            ),
+            ("--policy srpt --rho 0.8 --pages 10 --carriers best", "--carriers: `best`: write stage or none"),
             ("--policy srpt --rho 0.8 --pages 10 --wire tcp", "--wire: its handshake"),
             ("--policy srpt --rho 0.8 --pages 10 --clients 5", "--clients: not beside pages"),
             ("--policy srpt --rho 0.8 --pages 10 --connections 5", "--connections: pages have"),
             ("--policy ps --rho 0.8 --pages 10", "--policy: ps has no carriers"),
             ("--policy srpt --rho 0.8 --pages 10 --model packet", "--pages: only --model queue knows it"),
-            ("--policy srpt --rho 0.8 --dist exponential:mean=5000 --carriers chain", "--carriers: each job has"),
+            ("--policy srpt --rho 0.8 --dist exponential:mean=5000 --carriers stage", "--carriers: each job has"),
             (
                 "--policy srpt --rho 0.8 --dist exponential:mean=5000 --connections 5 --carriers none",
                 "--carriers: none beside",
@@ -148,7 +142,7 @@ mod tests {
             "--policy fair --rho 0.8 --pages 10 --carriers none",
             "--policy ps --rho 0.8 --pages 10 --carriers none",
             "--policy srpt --rho 0.8 --pages 10 --page-connections 6",
-            "--policy srpt --rho 0.8 --dist exponential:mean=5000 --connections 5 --carriers first",
+            "--policy srpt --rho 0.8 --dist exponential:mean=5000 --connections 5 --carriers stage",
         ] {
             check(words).unwrap_or_else(|said| panic!("{words}: {said}"));
         }

@@ -109,7 +109,7 @@ fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
         class_of: class_of(spec)?,
         class_table,
         connections: spec.connections,
-        carrier_rank: spec.pages.carrier_rank(spec)?,
+        carriers: spec.pages.carriers(spec)?,
         clients: super::clients::of(spec)?,
         chunk_bytes: spec.chunk,
         job_cost: spec.webstone.job_cost()?,

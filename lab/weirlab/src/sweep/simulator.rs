@@ -85,7 +85,8 @@ fn traces(fields: &Fields) -> Vec<(&'static str, &'static str, &str)> {
     let text = |field: &str| fields.get(field).and_then(Value::as_str);
     let trace = text("trace").map(|file| ("trace", "", file));
     let dist = text("dist").and_then(|dist| dist.strip_prefix(TRACE_PREFIX)).map(|file| ("dist", TRACE_PREFIX, file));
-    trace.into_iter().chain(dist).collect()
+    let classes = text("class_table").map(|file| ("class_table", "", file));
+    trace.into_iter().chain(dist).chain(classes).collect()
 }
 
 /// The field that no spec can have, and why: serde names unknown fields but not those of a wrong type.
@@ -275,7 +276,7 @@ mod tests {
         let cases = [
             (
                 "queue",
-                json!({ "policy": "strict/srpt", "rho": 0.8, "dist": "exponential:mean=5000", "jobs": 3000,
+                json!({ "policy": "srpt", "rho": 0.8, "dist": "exponential:mean=5000", "jobs": 3000,
                 "classes": [0.5, 0.5] }),
             ),
             ("queue", json!({ "policy": "srpt-bands:5", "rho": 1.2, "dist": "exponential:mean=5000", "seconds": 5 })),

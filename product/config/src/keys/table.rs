@@ -99,13 +99,6 @@ pub static KEYS: &[Key] = &[
     ),
     key("server.group", text(Form::Name), Absent("that of `server.user`"), "Group of this user.", r#""www-data""#),
     key(
-        "server.ktls",
-        Kind::Flag,
-        Is("false"),
-        "Whether the kernel encrypts what goes over TCP, where it can (kTLS): see [HTTPS](tls.md#ktls).",
-        "true",
-    ),
-    key(
         "server.sandbox",
         Kind::Flag,
         Is("true"),
@@ -155,13 +148,6 @@ pub static KEYS: &[Key] = &[
         Is("on"),
         "Whether a client that has had much more than its share stands behind the others, or how much more.",
         r#""20MB""#,
-    ),
-    key(
-        "uplink.promotion",
-        text(Form::OneOf(&["when-empty", "plain", "never"])),
-        Is("when-empty"),
-        "With bands, when a response moves to a better band.",
-        r#""plain""#,
     ),
     key(
         "uplink.slot_sharing",

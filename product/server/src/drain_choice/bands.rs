@@ -11,7 +11,7 @@ use uplink::tree::{self, CONTROL_BAND, Kind, Tree};
 
 use super::error::Misfit;
 use super::{BURST_FOR, DrainChoice, DrainError, DrainOptions, UNSENT_BYTES};
-use crate::transmit::{Bands, Mark, Marker, Promotion};
+use crate::transmit::{Bands, Mark, Marker};
 
 /// The policies that a few bands can keep, for messages.
 pub const POLICIES: &str = "srpt, srpt-bands, srrt, quick-fix, fair";
@@ -31,7 +31,7 @@ pub fn find(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, D
     try_mark(tree.priority(CONTROL_BAND))?;
     let (own, rate) = (tree.data_bands(), tree.plan.rate);
     let why = format!("shaping bands, policy {policy}: {name} has {own} bands for responses at {rate}");
-    let (marker, control) = (marker(&tree, bands, options.promotion), tree.priority(CONTROL_BAND));
+    let (marker, control) = (marker(&tree, bands), tree.priority(CONTROL_BAND));
     let choice = DrainChoice::off(options, "").because(why);
     Ok(DrainChoice { policy, link: Some(rate), marker: Some(marker), control_priority: Some(control), ..choice })
 }
@@ -54,22 +54,21 @@ pub fn burst_bytes(tree: &Tree) -> u64 {
 pub fn single(tree: &Tree) -> Option<(Marker, u32)> {
     let control = tree.priority(CONTROL_BAND);
     let may = tree.plan.kind != Kind::Ranked && try_mark(control).is_ok();
-    may.then(|| (marker(tree, 1, Promotion::default()), control))
+    may.then(|| (marker(tree, 1), control))
 }
 
-fn marker(tree: &Tree, bands: u8, promotion: Promotion) -> Marker {
+fn marker(tree: &Tree, bands: u8) -> Marker {
     let priorities = (0..bands).map(|nth| tree.data_priority(nth)).collect();
     let burst_bytes = burst_bytes(tree);
-    Marker { mark: Mark::Bands(Bands { priorities, promotion }), burst_bytes }
+    Marker { mark: Mark::Bands(Bands { priorities }), burst_bytes }
 }
 
 /// The policy with its bands, and how many it has: `srpt` and `srrt` get as many as there are.
 fn fit(asked: &PolicySpec, interface: &str, bands_max: u8) -> Result<(PolicySpec, u8), DrainError> {
     let all = || BandSpec::learned(bands_max.into());
     let policy = match asked.order() {
-        _ if asked.has_classes() => asked.clone(),
-        Order::Srpt => asked.with_order(Order::SrptBands(all())),
-        Order::Srrt => asked.with_order(Order::SrrtBands(all())),
+        Order::Srpt => Order::SrptBands(all()).into(),
+        Order::Srrt => Order::SrrtBands(all()).into(),
         _ => asked.clone(),
     };
     // At most [`sched::policy::BANDS_MAX`].
@@ -87,7 +86,7 @@ fn fit(asked: &PolicySpec, interface: &str, bands_max: u8) -> Result<(PolicySpec
 /// Whether a single queue of the kernel's keeps the policy.
 fn is_one_queue(policy: &PolicySpec) -> bool {
     let is_one_band = matches!(policy.order(), Order::SrptBands(bands) | Order::SrrtBands(bands) if bands.count() == 1);
-    policy.is_fair() || is_one_band && !policy.has_classes()
+    policy.is_fair() || is_one_band
 }
 
 /// Priorities above 6 need a privilege, which is found out on a socket of no use.
@@ -124,7 +123,7 @@ mod tests {
     #[test]
     fn those_that_do_not_fit_are_told_what_would() {
         let said = |spec: &str| fit(&spec.parse().unwrap(), "eth0", 6).unwrap_err().to_string();
-        for spec in ["fcfs", "fsp", "fcf:2", "strict/srpt", "strict/fair", "strict/srpt-bands:1"] {
+        for spec in ["fcfs", "fsp", "fcf:2"] {
             assert!(said(spec).starts_with(&format!("policy `{spec}` has no bands; expected one of srpt")));
         }
         let many = said("srpt-bands:7");

@@ -2,12 +2,11 @@
 
 use std::io;
 
-use sched::Passed;
 use units::Rate;
-use uplink::{Interface, PassedWatch, Shaper};
+use uplink::{Interface, Shaper};
 
 use super::is_bottleneck;
-use crate::transmit::{Counters, Outlet, Queue, Queued};
+use crate::transmit::{Queue, Queued};
 
 pub struct ShaperQueue {
     interface: String,
@@ -24,21 +23,6 @@ impl ShaperQueue {
     /// Where there is none yet.
     pub fn missing(interface: Interface, told: Option<Rate>) -> ShaperQueue {
         ShaperQueue { interface: interface.name, shaper: None, told }
-    }
-}
-
-/// What can be read of what the interface sends. Where nothing can, nobody's request is waited for.
-pub fn outlet_of(interface: &Interface) -> Option<Outlet> {
-    let watch = PassedWatch::of(interface).ok()?;
-    Some(Outlet::new(Box::new(InterfaceCounters(watch))))
-}
-
-struct InterfaceCounters(PassedWatch);
-
-impl Counters for InterfaceCounters {
-    fn passed(&mut self) -> io::Result<Passed> {
-        let passed = self.0.read()?;
-        Ok(Passed { bytes: passed.bytes, packets: passed.packets })
     }
 }
 

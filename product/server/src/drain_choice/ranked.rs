@@ -48,7 +48,6 @@ pub fn is_sorted(interface: &Interface, port: u16) -> bool {
 /// The classifier's policy that is this one.
 fn ranks_of(policy: &PolicySpec) -> Option<classify::Policy> {
     match policy.order() {
-        _ if policy.has_classes() => None,
         Order::Las => Some(classify::Policy::Las),
         Order::Psjf => Some(classify::Policy::Psjf),
         Order::Srpt => Some(classify::Policy::Srpt),
@@ -80,7 +79,6 @@ mod tests {
         let settings = Settings {
             policy: classify::Policy::Srpt,
             target: Target::Ranked,
-            promotion: classify::Promotion::WhenEmpty,
             made_clsact: true,
             made_tree: true,
             cuts: vec![],
@@ -104,6 +102,6 @@ mod tests {
             })
             .collect();
         assert_eq!(known, ["srpt", "psjf", "las", "srrt"]);
-        assert_eq!(["strict/srpt", "srrt:5"].map(|spec| ranks_of(&spec.parse().unwrap())), [None, None]);
+        assert_eq!(["fcfs", "srrt:5"].map(|spec| ranks_of(&spec.parse().unwrap())), [None, None]);
     }
 }

@@ -1,111 +1,71 @@
-//! All access logs by name, and the threads that write them.
+//! All access logs by name, and the thread that writes them.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
 
-use super::lane::{Lane, Shared, ToLane, Writer};
-use super::sink::{Complaints, Device, Output};
-use super::teller::{Errors, Message, Teller};
-use super::{AccessLog, Log, LogConfig, MESSAGES_MAX, STOP_WAIT_MAX};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::sink::{Complaints, Output};
+use super::writer::{Queue, Writer};
+use super::{AccessLog, Log, LogConfig, STOP_WAIT_MAX};
 use crate::threads::Threads;
 
-/// Threads that write, each for the logs of a device; those of further devices share the last one.
-pub const LANES_MAX: usize = 8;
-
-/// Dropping it ends the threads after they have written what was sent, and waits for at most [`STOP_WAIT_MAX`]. Drop the workers' handles
+/// Dropping it ends the thread after it has written what was sent, and waits for at most [`STOP_WAIT_MAX`]. Drop the workers' handles
 /// first.
 #[derive(Debug)]
 pub struct Logs {
-    errors: Errors,
-    errors_ended: Receiver<()>,
-    lanes: Mutex<Vec<Lane>>,
+    queue: Queue,
+    /// Disconnected when the thread has ended.
+    ended: Receiver<()>,
     known: Mutex<HashMap<Arc<LogConfig>, Weak<Log>>>,
     /// Those whose files were made since [`Logs::keep_made`].
     made: Mutex<Vec<Made>>,
 }
 
 impl Logs {
-    /// Starts the thread of error lines.
     pub fn start(threads: &Threads) -> io::Result<Logs> {
-        let (logs, teller) = Logs::with(Complaints(Box::new(io::stderr())), MESSAGES_MAX);
-        let running = logs.1;
+        let (logs, writer, running) = Logs::with(Complaints(Box::new(io::stderr())));
         let main = move || {
             let _running = running;
-            teller.run();
+            writer.run();
             Ok(())
         };
         threads.spawn("weir-log", main).map_err(io::Error::other)?;
-        Ok(logs.0)
+        Ok(logs)
     }
 
     /// With a thread that is still to be started, and what it drops at its end.
-    pub(super) fn with(complaints: Complaints, messages_max: usize) -> ((Logs, SyncSender<()>), Teller) {
-        let (messages, received) = sync_channel(messages_max);
-        let (running, errors_ended) = sync_channel(0);
-        let errors = Errors::new(messages);
-        let teller = Teller::new(&errors, received, complaints);
-        let logs =
-            Logs { errors, errors_ended, lanes: Mutex::default(), known: Mutex::default(), made: Mutex::default() };
-        ((logs, running), teller)
+    pub(super) fn with(complaints: Complaints) -> (Logs, Writer, SyncSender<()>) {
+        let (running, ended) = sync_channel(0);
+        let (queue, writer) = Queue::with_writer(complaints);
+        (Logs { queue, ended, known: Mutex::default(), made: Mutex::default() }, writer, running)
     }
 
     /// One worker's end.
     pub fn handle(&self) -> AccessLog {
-        AccessLog::new(self.errors.clone())
+        AccessLog::new(self.queue.clone())
     }
 
     /// The log of this name and format, opened unless it is in use.
-    pub fn open(&self, config: &LogConfig, threads: &Threads) -> io::Result<Arc<Log>> {
-        self.open_by(config, &mut |number, writer| {
-            let (running, ended) = sync_channel(0);
-            let main = move || {
-                let _running: SyncSender<()> = running;
-                writer.run();
-                Ok(())
-            };
-            threads.spawn(&format!("weir-log-{number}"), main).map_err(io::Error::other)?;
-            Ok(ended)
-        })
-    }
-
-    /// The same, its thread started by `start`.
-    pub(super) fn open_by(&self, config: &LogConfig, start: &mut Start<'_>) -> io::Result<Arc<Log>> {
+    pub fn open(&self, config: &LogConfig) -> io::Result<Arc<Log>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = known.get(config).and_then(Weak::upgrade) {
             return Ok(log);
         }
         let output = Output::open(config.path.as_deref())?;
-        let (device, is_closable) = output.device()?;
-        let mut lanes = self.lanes();
-        let at = self.lane_for(&mut lanes, device, start)?;
-        let lane = &lanes[at];
+        let is_closable = output.is_closable()?;
         let config = Arc::new(config.clone());
         let is_made = output.is_made;
-        let log = Arc::new(Log::new(Arc::clone(&config), output, is_closable, at, lane.work.clone()));
-        lane.shared.adopt(&log);
+        let log = Arc::new(Log::new(Arc::clone(&config), output, is_closable, self.queue.clone()));
+        self.queue.adopt(&log);
         if is_made {
             self.made().push((Arc::clone(&log.config), Arc::downgrade(&log)));
         }
         known.insert(config, Arc::downgrade(&log));
         Ok(log)
-    }
-
-    fn lane_for(&self, lanes: &mut Vec<Lane>, device: Device, start: &mut Start<'_>) -> io::Result<usize> {
-        if let Some(at) = lanes.iter().position(|lane| lane.device == device) {
-            return Ok(at);
-        }
-        if lanes.len() == LANES_MAX {
-            return Ok(LANES_MAX - 1);
-        }
-        let shared = Arc::new(Shared::default());
-        let (work, writer) = ToLane::with_writer(Arc::clone(&shared), Complaints(Box::new(self.errors.clone())));
-        let ended = start(lanes.len(), writer)?;
-        lanes.push(Lane { device, work, shared, ended });
-        Ok(lanes.len() - 1)
     }
 
     /// The files made so far are wanted.
@@ -135,22 +95,23 @@ impl Logs {
 
     /// Opens the files anew by their names, as after a rotation. Where that fails the old one is kept.
     pub fn reopen(&self) {
-        self.lanes().iter().for_each(Lane::reopen);
+        self.queue.reopen();
     }
 
     /// Closes the files that no site names any more, once the last response has been logged.
     pub fn forget_unused(&self) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, log| log.strong_count() > 0);
-        self.lanes().iter().for_each(|lane| lane.work.wake());
+        self.queue.wake();
     }
 
     /// Writes `weir: text` to standard error, see [`AccessLog::error`].
     pub fn error(&self, text: &str) {
-        self.errors.tell(text);
+        self.queue.tell(text);
     }
 
-    pub(super) fn lanes(&self) -> MutexGuard<'_, Vec<Lane>> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    #[cfg(test)]
+    pub(super) fn open_files(&self) -> usize {
+        self.queue.open_files()
     }
 }
 
@@ -161,35 +122,20 @@ fn is_empty(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0)
 }
 
-/// Runs a writer, and gives a channel that is disconnected at its end.
-pub(super) type Start<'s> = dyn FnMut(usize, Writer) -> io::Result<Receiver<()>> + 's;
-
 impl Drop for Logs {
     fn drop(&mut self) {
-        let until = Instant::now() + STOP_WAIT_MAX;
-        // All are told before one is waited for.
-        self.lanes().iter().for_each(|lane| lane.work.stop());
-        if !self.lanes().iter().all(|lane| has_ended(&lane.ended, until)) {
-            self.errors
-                .tell(&format!("access log: not all written after {STOP_WAIT_MAX:?}; stopping without the rest"));
+        self.queue.stop();
+        if self.ended.recv_timeout(STOP_WAIT_MAX) == Err(RecvTimeoutError::Timeout) {
+            complain_at_once(&format!("logs: not all written after {STOP_WAIT_MAX:?}; stopping without the rest"));
         }
-        // What the lanes said last.
-        let until = Instant::now() + STOP_WAIT_MAX;
-        let _ = tell(&self.errors.messages, || Message::Stop, until) && self::has_ended(&self.errors_ended, until);
     }
 }
 
-/// The channel may be full for as long as the disk is slow. False: it was until then.
-fn tell<T>(channel: &SyncSender<T>, message: impl Fn() -> T, until: Instant) -> bool {
-    while let Err(TrySendError::Full(_)) = channel.try_send(message()) {
-        if Instant::now() >= until {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(1));
+/// Unless standard error would have to be waited for.
+fn complain_at_once(text: &str) {
+    const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut stderr = io::stderr();
+    if poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&AT_ONCE)).is_ok_and(|ready| ready > 0) {
+        let _ = stderr.write_all(format!("weir: {text}\n").as_bytes());
     }
-    true
-}
-
-fn has_ended(ended: &Receiver<()>, until: Instant) -> bool {
-    ended.recv_timeout(until.saturating_duration_since(Instant::now())) != Err(RecvTimeoutError::Timeout)
 }

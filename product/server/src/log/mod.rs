@@ -1,22 +1,20 @@
 //! Access logs, and error lines, written without ever making the event loop wait.
 //!
 //! A disk can take seconds for one write and a pipe can take forever. So a worker only formats its lines into buffers
-//! of its own; a thread for each device writes for all ([`lane`](self)). Between them stands a channel, bounded in bytes: when the thread
-//! cannot keep up, lines are lost and counted, and the count is told on standard error, by a thread that writes nothing else. Serving goes on whatever
-//! becomes of a log, and so do the logs of other devices.
+//! of its own; one thread writes for all ([`writer`]). Between them stands a queue, bounded in bytes: when the thread cannot keep up, lines
+//! are lost and counted, and the count is told on standard error. Serving goes on whatever becomes of a log.
 //!
 //! Waking such a thread costs about as much as answering a small request, so a worker sends its lines together: when
 //! they are [`FLUSH_BYTES`] long, or [`FLUSH_AFTER`] since it last sent some. A lone request is logged at once.
 
 mod format;
-mod lane;
 mod logs;
 #[cfg(test)]
 pub(crate) mod said;
 pub(crate) mod sink;
-mod teller;
+mod writer;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,18 +24,15 @@ use units::Nanos;
 
 use format::Formatter;
 pub use format::{Entry, Format};
-use lane::ToLane;
-pub use lane::{OPEN_MAX, QUEUED_BYTES_MAX};
-pub use logs::{LANES_MAX, Logs};
+pub use logs::Logs;
 use sink::{Output, Sink};
-use teller::Errors;
+use writer::Queue;
+pub use writer::{OPEN_MAX, QUEUED_BYTES_MAX};
 
 /// Lines are sent when they are this long together.
 pub const FLUSH_BYTES: usize = 32 * 1024;
 /// Under load a worker sends its lines this often: 50 times a second, for a wake-up of about 5 µs each.
 pub const FLUSH_AFTER: Nanos = Nanos::from_millis(20);
-/// Messages on the way to the thread of standard error.
-pub const MESSAGES_MAX: usize = 256;
 /// How long a stopping server waits for its logs to be written.
 pub const STOP_WAIT_MAX: Duration = Duration::from_secs(2);
 
@@ -57,9 +52,8 @@ pub struct Log {
     sink: Mutex<Sink>,
     /// The file can be closed between two writes.
     is_closable: bool,
-    lane: usize,
-    work: ToLane,
-    /// When it was written last, in batches of its lane.
+    queue: Queue,
+    /// When it was written last, in batches of all logs.
     used: AtomicU64,
     /// Lines dropped because too much was on the way, not told yet.
     lost: AtomicU64,
@@ -76,7 +70,7 @@ struct Batch {
 /// One worker's end of all logs. A clone has its own buffers; dropping it sends what is left.
 #[derive(Debug)]
 pub struct AccessLog {
-    errors: Errors,
+    queue: Queue,
     formatters: [Formatter; 2],
     /// By the address of the log, which the batch keeps where it is.
     batches: HashMap<usize, Batch>,
@@ -86,23 +80,20 @@ pub struct AccessLog {
 }
 
 impl Log {
-    fn new(config: Arc<LogConfig>, output: Output, is_closable: bool, lane: usize, work: ToLane) -> Log {
+    fn new(config: Arc<LogConfig>, output: Output, is_closable: bool, queue: Queue) -> Log {
         let sink = Mutex::new(Sink::new("access log", output));
         let (used, lost) = (AtomicU64::new(0), AtomicU64::new(0));
-        Log { config, sink, is_closable, lane, work, used, lost }
+        Log { config, sink, is_closable, queue, used, lost }
     }
 
     fn sink(&self) -> MutexGuard<'_, Sink> {
         self.sink.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets go of logs; the threads that write them close the files that nobody else has.
+    /// Lets go of logs; the thread that writes them closes the files that nobody else has.
     pub fn release(logs: impl IntoIterator<Item = Arc<Log>>) {
-        let mut lanes = BTreeMap::new();
-        for log in logs {
-            lanes.entry(log.lane).or_insert_with(|| log.work.clone());
-        }
-        lanes.values().for_each(ToLane::wake);
+        let queue = logs.into_iter().fold(None, |queue, log| queue.or_else(|| Some(log.queue.clone())));
+        queue.inspect(Queue::wake);
     }
 
     /// For messages; the sink may be locked for as long as its disk takes.
@@ -112,9 +103,9 @@ impl Log {
 }
 
 impl AccessLog {
-    fn new(errors: Errors) -> AccessLog {
+    fn new(queue: Queue) -> AccessLog {
         let formatters = [Format::Combined, Format::Json].map(Formatter::new);
-        AccessLog { errors, formatters, batches: HashMap::new(), buffered: 0, sent_at: None }
+        AccessLog { queue, formatters, batches: HashMap::new(), buffered: 0, sent_at: None }
     }
 
     /// Adds a line. It is sent by [`AccessLog::flush`], or now if the buffers are full.
@@ -147,27 +138,18 @@ impl AccessLog {
     /// Writes `weir: text` to standard error, in one line whatever the text contains. Dropped and counted when the
     /// thread cannot keep up.
     pub fn error(&self, text: &str) {
-        self.errors.tell(text);
+        self.queue.tell(text);
     }
 
-    /// One message for each lane, which it takes or loses whole.
     fn send(&mut self) {
         self.buffered = 0;
-        let mut batches: Vec<Batch> = self.batches.drain().map(|(_, batch)| batch).collect();
-        batches.sort_by_key(|batch| batch.log.lane);
-        while let Some(last) = batches.last() {
-            let (lane, work) = (last.log.lane, last.log.work.clone());
-            let of_lane = batches.split_off(batches.partition_point(|batch| batch.log.lane < lane));
-            if let Err(batches) = work.send(of_lane) {
-                self.errors.lose(batches);
-            }
-        }
+        self.queue.send(self.batches.drain().map(|(_, batch)| batch).collect());
     }
 }
 
 impl Clone for AccessLog {
     fn clone(&self) -> AccessLog {
-        AccessLog::new(self.errors.clone())
+        AccessLog::new(self.queue.clone())
     }
 }
 

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -23,20 +23,12 @@ pub struct Output {
     pub is_made: bool,
 }
 
-/// The number of a file system, and that of the file where it is none of data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Device(u64, Option<u64>);
-
 /// Lines on standard error. If that fails too, there is nobody left to tell.
 pub struct Complaints(pub Box<dyn Write + Send>);
 
 impl Complaints {
     pub fn tell(&mut self, text: &str) {
-        self.write(format!("weir: {text}\n").as_bytes());
-    }
-
-    pub fn write(&mut self, line: &[u8]) {
-        let _ = self.0.write_all(line);
+        let _ = self.0.write_all(format!("weir: {text}\n").as_bytes());
     }
 }
 
@@ -71,17 +63,10 @@ impl Output {
         Ok(Output { file: Some(file), path: Some(path.into()), head, is_made })
     }
 
-    /// What makes its writes wait, and whether it can be closed and opened again without a difference. A file waits for its
-    /// file system; a pipe or a terminal for its reader.
-    pub fn device(&self) -> io::Result<(Device, bool)> {
+    /// Whether it can be closed and opened again without a difference: no pipe, no terminal.
+    pub fn is_closable(&self) -> io::Result<bool> {
         let Some(file) = &self.file else { return Err(ErrorKind::NotConnected.into()) };
-        let metadata = file.metadata()?;
-        let device = if metadata.is_file() {
-            Device(metadata.dev(), None)
-        } else {
-            Device(metadata.dev(), Some(metadata.ino()))
-        };
-        Ok((device, metadata.is_file() && self.path.is_some()))
+        Ok(file.metadata()?.is_file() && self.path.is_some())
     }
 
     pub fn name(&self) -> String {

@@ -1,15 +1,13 @@
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::SyncSender;
 
-use super::lane::Writer;
 use super::logs::Logs;
 use super::said::Said;
 use super::sink::Complaints;
-use super::teller::Teller;
+use super::writer::Writer;
 use super::*;
 use crate::files::temporary::Folder;
 use crate::threads::Threads;
@@ -36,10 +34,9 @@ fn combined(path: &Path) -> LogConfig {
     LogConfig { path: Some(path.into()), format: Format::Combined }
 }
 
-/// Logs whose threads have not been started: the test does their work when it says so.
+/// Logs whose thread has not been started: the test does its work when it says so.
 struct Bench {
-    writers: RefCell<BTreeMap<usize, (Writer, SyncSender<()>)>>,
-    teller: Teller,
+    writer: RefCell<Writer>,
     running: SyncSender<()>,
     logs: Logs,
     said: Said,
@@ -48,21 +45,16 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let said = Said::default();
-        let ((logs, running), teller) = Logs::with(Complaints(Box::new(said.clone())), MESSAGES_MAX);
-        Bench { logs, teller, running, writers: RefCell::default(), said }
+        let (logs, writer, running) = Logs::with(Complaints(Box::new(said.clone())));
+        Bench { logs, writer: RefCell::new(writer), running, said }
     }
 
     fn open(&self, path: &Path) -> std::io::Result<Arc<Log>> {
-        self.logs.open_by(&combined(path), &mut |number, writer| {
-            let (running, ended): (_, Receiver<()>) = sync_channel(0);
-            self.writers.borrow_mut().insert(number, (writer, running));
-            Ok(ended)
-        })
+        self.logs.open(&combined(path))
     }
 
-    /// All writers write what they have.
     fn drain(&self) {
-        self.writers.borrow_mut().values_mut().for_each(|(writer, _)| writer.drain());
+        self.writer.borrow_mut().drain();
     }
 
     fn write(&self, ends: &mut AccessLog, log: &Arc<Log>, target: &str) {
@@ -72,19 +64,18 @@ impl Bench {
     }
 
     fn open_files(&self) -> usize {
-        self.logs.lanes().iter().map(|lane| lane.shared.open().len()).sum()
+        self.logs.open_files()
     }
 
-    /// What is said by the end of the teller, and of all else.
+    /// What is said by the end of the writer, and of all else.
     fn ended(self) -> Vec<String> {
-        let Bench { logs, teller, running, writers, said } = self;
-        drop(writers);
-        let teller = std::thread::spawn(move || {
+        let Bench { logs, writer, running, said } = self;
+        let writer = std::thread::spawn(move || {
             let _running = running;
-            teller.run();
+            writer.into_inner().run();
         });
         drop(logs);
-        teller.join().unwrap();
+        writer.join().unwrap();
         said.lines()
     }
 }
@@ -101,7 +92,7 @@ fn lines_of_all_ends_are_written_by_the_time_the_logs_are_gone() {
     let path = folder.put("log", "a line of before\n");
     let threads = Threads::start(None, || {}).unwrap();
     let logs = Logs::start(&threads).unwrap();
-    let log = logs.open(&combined(&path), &threads).unwrap();
+    let log = logs.open(&combined(&path)).unwrap();
     let (mut first, mut second) = (logs.handle(), logs.handle());
     first.write(&log, &entry(b"/1"));
     second.write(&log, &entry(b"/2"));
@@ -146,7 +137,7 @@ fn each_log_has_its_lines_in_its_format() {
     let logs: Vec<_> = paths.iter().map(|path| bench.open(path).unwrap()).collect();
     assert!(Arc::ptr_eq(&logs[0], &bench.open(&paths[0]).unwrap()), "a log in use is the same");
     let json = LogConfig { path: Some(paths[0].clone()), format: Format::Json };
-    let json = bench.logs.open_by(&json, &mut |_, _| unreachable!("it is of the same disk")).unwrap();
+    let json = bench.logs.open(&json).unwrap();
     let mut end = bench.logs.handle();
     for turn in 0..10 {
         end.write(&logs[turn % 3], &entry(format!("/{turn}").as_bytes()));
@@ -181,15 +172,16 @@ fn beyond_the_bytes_on_the_way_lines_are_lost_and_counted_for_each_log() {
     let logs: Vec<_> = (0..12).map(|at| bench.open(&folder.path(format!("{at:02}"))).unwrap()).collect();
     let mut end = bench.logs.handle();
     let full = Batch { log: Arc::clone(&logs[0]), bytes: vec![b'\n'; QUEUED_BYTES_MAX - (1 << 10)], lines: 1 };
-    logs[0].work.send(vec![full]).unwrap();
+    logs[0].queue.send(vec![full]);
     end.write(&logs[0], &entry(b"/kept"));
     end.send();
     // A thread that has written something has room again, and only then.
     logs.iter().for_each(|log| end.write(log, &entry(b"/lost")));
     end.write(&logs[3], &entry(b"/lost"));
     end.send();
-    (0..=MESSAGES_MAX).for_each(|_| end.error("nobody reads this"));
+    (0..2).for_each(|_| end.error(&"no room for this ".repeat(100)));
     bench.drain();
+    end.error("room for this");
     end.write(&logs[3], &entry(b"/again"));
     end.send();
     bench.drain();
@@ -197,7 +189,7 @@ fn beyond_the_bytes_on_the_way_lines_are_lost_and_counted_for_each_log() {
     assert_eq!(targets(&folder.path("03")), ["/again"]);
     let said = bench.ended();
     let (lost, told): (Vec<_>, Vec<_>) = said.into_iter().partition(|line| line.ends_with(" lost"));
-    assert_eq!(told, vec!["weir: nobody reads this"; MESSAGES_MAX - 1]);
+    assert_eq!(told, ["weir: room for this"]);
     let (named, counted): (Vec<_>, Vec<_>) = lost.into_iter().partition(|line| line.contains("access log /"));
     assert!(named.len() == 10 && counted[0].starts_with("weir: 2 other access logs: "), "{named:?} {counted:?}");
     let number = |line: &String| line.rsplit(": ").next().unwrap().split(' ').next().unwrap().parse::<u64>().unwrap();
@@ -240,13 +232,13 @@ fn a_line_torn_by_a_full_disk_is_ended_before_the_next() {
     log.sink().output.file = Some(File::from(writer));
     let line = [b'a'; 99].into_iter().chain([b'\n']).collect::<Vec<u8>>();
     let batch = |bytes| Batch { log: Arc::clone(&log), bytes, lines: 700 };
-    log.work.send(vec![batch(line.repeat(700))]).unwrap();
+    log.queue.send(vec![batch(line.repeat(700))]);
     bench.drain();
     let mut reader = File::from(reader);
     let mut read = vec![0; 1 << 17];
     let taken = reader.read(&mut read).unwrap();
     assert_eq!(taken % 100, 36, "the pipe was expected to take 65,536 bytes");
-    log.work.send(vec![batch(b"next\n".to_vec())]).unwrap();
+    log.queue.send(vec![batch(b"next\n".to_vec())]);
     bench.drain();
     let taken = reader.read(&mut read).unwrap();
     assert_eq!(&read[..taken], b"\nnext\n");
@@ -326,49 +318,32 @@ fn a_log_is_closed_behind_its_last_line() {
     assert_eq!((targets(&path).len(), bench.open_files()), (2, 0));
 }
 
-/// A pipe whose reader reads nothing keeps its own thread busy, and no other log waits.
+/// Who writes lines waits for no reader: the thread does, and what finds no room is counted.
 #[test]
-fn what_waits_for_a_reader_has_a_thread_of_its_own() {
+fn a_pipe_that_nobody_reads_holds_up_the_thread_alone() {
     let folder = Folder::new();
-    let (pipe, file) = (folder.path("pipe"), folder.path("file"));
+    let pipe = folder.path("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     let threads = Threads::start(None, || {}).unwrap();
     let logs = Logs::start(&threads).unwrap();
-    let refused = logs.open(&combined(&pipe), &threads).unwrap_err();
+    let refused = logs.open(&combined(&pipe)).unwrap_err();
     assert_eq!(refused.to_string(), "nobody reads this pipe");
     let reader = File::options().read(true).write(true).open(&pipe).unwrap();
-    let [slow, quick] = [&pipe, &file].map(|path| logs.open(&combined(path), &threads).unwrap());
+    let slow = logs.open(&combined(&pipe)).unwrap();
     let mut end = logs.handle();
     let target = vec![b'a'; 4000];
     (0..100).for_each(|_| end.write(&slow, &entry(&target)));
-    (0..3).for_each(|_| end.write(&quick, &entry(b"/quick")));
     end.send();
-    while targets(&file).len() < 3 {
-        std::thread::yield_now();
-    }
     // Its pipe is full before its lines are written, and it waits with its sink in hand.
     while slow.sink.try_lock().is_ok() {
         std::thread::yield_now();
     }
+    for _ in 0..2 * QUEUED_BYTES_MAX / target.len() {
+        end.write(&slow, &entry(&target));
+    }
+    assert!(slow.lost.load(std::sync::atomic::Ordering::Relaxed) > 0);
     drop(reader);
     drop((end, logs));
-    assert_eq!(targets(&file), ["/quick"; 3]);
-}
-
-#[test]
-fn devices_beyond_the_lanes_share_the_last() {
-    let (folder, bench) = (Folder::new(), Bench::new());
-    let mut readers = Vec::new();
-    let lanes: Vec<usize> = (0..LANES_MAX + 2)
-        .map(|at| {
-            let path = folder.path(at.to_string());
-            rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-            readers.push(File::options().read(true).write(true).open(&path).unwrap());
-            bench.open(&path).unwrap().lane
-        })
-        .collect();
-    assert_eq!(lanes[..LANES_MAX], (0..LANES_MAX).collect::<Vec<_>>());
-    assert_eq!(lanes[LANES_MAX..], [LANES_MAX - 1; 2]);
 }
 
 #[test]

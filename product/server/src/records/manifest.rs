@@ -81,10 +81,8 @@ impl Tally {
 
 /// Of the classes, by number.
 fn names(config: &Config) -> Vec<String> {
-    match &config.assigned {
-        Some(assigned) => assigned.table.classes.iter().map(|class| class.name.clone()).collect(),
-        None => config.classes.names(),
-    }
+    let classes = config.assigned.iter().flat_map(|assigned| &assigned.table.classes);
+    classes.map(|class| class.name.clone()).collect()
 }
 
 impl About {

@@ -7,8 +7,7 @@ use super::*;
 use crate::config::{Config, Limits, Listen};
 use crate::files::temporary::Folder;
 use crate::log::said::Said;
-use crate::transmit::Promotion;
-use crate::{Classes, DrainChoice, DrainKind, DrainOptions};
+use crate::{DrainChoice, DrainKind, DrainOptions};
 
 const ORIGIN: Nanos = Nanos::from_secs(100);
 
@@ -39,13 +38,11 @@ fn about(path: &Path, uplink: Option<&str>) -> About {
     let options = DrainOptions {
         classes: None,
         kind: DrainKind::Auto,
-        policy: "strict/srpt".parse().unwrap(),
+        policy: "srpt".parse().unwrap(),
         client_share: Default::default(),
-        carrier_rank: Default::default(),
         guard_permille: 10,
         foreign_permille: 500,
         uplink: uplink.unwrap_or("off").parse().unwrap(),
-        promotion: Promotion::default(),
         kept: vec![],
     };
     let records = RecordsConfig {
@@ -65,9 +62,7 @@ fn about(path: &Path, uplink: Option<&str>) -> About {
         keeper: None,
         drain: DrainChoice::find(&options, listen).unwrap(),
         assigned: None,
-        classes: Classes::new(&["/gold/".to_string()], &"strict/srpt".parse().unwrap()).unwrap(),
         limits: Limits::default(),
-        kernel_tls: false,
         access_log: None,
         records: None,
     };
@@ -127,14 +122,8 @@ fn rows_of_all_workers_are_a_run_that_reads_back() {
     let manifest = run.manifest;
     assert!(manifest.is_of_server() && manifest.void.is_none());
     assert_eq!((manifest.server.as_str(), manifest.drain.as_str()), ("weir", "paced"));
-    assert_eq!(
-        (manifest.policy.as_str(), manifest.link_bps, manifest.commit.as_str()),
-        ("strict/srpt", 10_000_000, "abc")
-    );
-    assert_eq!(
-        (manifest.command, manifest.clients),
-        (vec!["weir".into(), "serve".into()], vec!["/gold/".to_string(), "others".into()])
-    );
+    assert_eq!((manifest.policy.as_str(), manifest.link_bps, manifest.commit.as_str()), ("srpt", 10_000_000, "abc"));
+    assert_eq!(manifest.command, ["weir", "serve"]);
     assert_eq!(manifest.per_connection, 2, "three on two connections");
     assert!(manifest.seconds > 0.0 && manifest.rho > 0.0 && manifest.server_cpu.is_some());
     let said = |name: &str| manifest.environment[name].as_str();

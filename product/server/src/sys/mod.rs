@@ -3,7 +3,6 @@
 
 #[cfg(test)]
 pub mod counting;
-pub mod kernel_tls;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};

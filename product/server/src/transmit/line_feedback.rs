@@ -168,17 +168,6 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
     }
 
-    /// Lets the drain see whose requests are on their way, when a grant could be made.
-    pub(super) fn expect(&mut self, now: Nanos) {
-        let has_pace = self.has_pace();
-        let Some(outlet) = self.outlet.as_mut().filter(|_| has_pace) else { return };
-        if self.drain.poll_timeout().is_some_and(|at| at <= now)
-            && let Some(passed) = outlet.read(now)
-        {
-            self.drain.on_passed(now, passed);
-        }
-    }
-
     /// Nothing says how long the queue below is.
     pub(super) fn is_blind(&self) -> bool {
         self.gauge.as_ref().is_none_or(Gauge::is_lost)

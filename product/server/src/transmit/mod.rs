@@ -14,7 +14,6 @@ mod framed;
 mod gauge;
 #[cfg(feature = "http3")]
 mod http3;
-mod kernel_tls;
 mod limit;
 mod line_feedback;
 mod looked;
@@ -22,7 +21,6 @@ mod mark;
 mod multiplexed;
 mod notice;
 mod outgoing;
-mod outlet;
 mod pipe;
 mod reads;
 mod secure;
@@ -39,16 +37,14 @@ pub use body::{Available, Body, Piece};
 pub use flow::Flow;
 pub use framed::Opening;
 pub use gauge::{Gauge, Queue, Queued};
-pub use kernel_tls::{KernelTls, OtherRecord, is_of_records};
 pub use limit::ClientRate;
 use limit::Limit;
 pub use line_feedback::{Aside, Line, is_fast};
 pub use looked::Looked;
-pub use mark::{Bands, Mark, Marker, Promotion};
+pub use mark::{Bands, Mark, Marker};
 pub use multiplexed::PipeId;
 pub use notice::{Notice, in_words, mbit};
 pub use outgoing::{End, Failure, Outgoing, Sent};
-pub use outlet::{Counters, Outlet};
 pub use pipe::PipeState;
 pub use secure::{Allowance, Down, Secure, lock};
 pub use sending::{Dispatch, Stream};
@@ -109,7 +105,6 @@ pub struct Departure {
 pub struct Transmitter<S: Socket> {
     drain: Drain,
     gauge: Option<Gauge>,
-    outlet: Option<Outlet>,
     /// The sockets whose packets the gauge may see; empty without one.
     below: Below<S>,
     marker: Option<Marker>,
@@ -152,7 +147,6 @@ impl<S: Socket + Clone> Transmitter<S> {
             unacknowledged: Unacknowledged::new(),
             drain,
             gauge,
-            outlet: None,
             below: Below::new(),
             marker: None,
             patience,
@@ -176,11 +170,6 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// The same, its packets marked for the kernel to order.
     pub fn with_marker(self, marker: Option<Marker>) -> Transmitter<S> {
         Transmitter { marker, ..self }
-    }
-
-    /// The same, on an interface whose counters can be read.
-    pub fn with_outlet(self, outlet: Option<Outlet>) -> Transmitter<S> {
-        Transmitter { outlet, ..self }
     }
 
     /// The same, with files from there.
@@ -281,7 +270,6 @@ impl<S: Socket + Clone> Transmitter<S> {
             }
             self.measure(now, clock);
             self.follow(now);
-            self.expect(now);
             let Some(grant) = self.drain.poll_grant(now) else { break };
             self.send(now, grant);
         }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use super::Sink;
 use super::body::{self, Available, Body, Piece};
-use super::kernel_tls;
 use crate::files::{Content, Entry};
 use crate::storage::{Buffer, Storage};
 
@@ -106,24 +105,11 @@ impl Outgoing {
                 }
             }
         }
-        sent.carried_bytes = kernel_tls::carried_bytes(sent.bytes, socket.record_overhead());
-        self.finish(socket, &mut sent);
+        sent.carried_bytes = sent.bytes;
+        if self.unread_bytes() == 0 && self.end == End::Finish {
+            socket.finish();
+        }
         sent
-    }
-
-    /// Ends our side behind the last byte. Where the kernel seals and has no room to say so, that byte is held to be unsent.
-    fn finish(&mut self, socket: &impl Sink, sent: &mut Sent) {
-        if self.unread_bytes() > 0 || self.end != End::Finish {
-            return;
-        }
-        let held = u64::from(std::mem::take(&mut self.sealed));
-        if socket.say_end() {
-            sent.bytes += held;
-            return socket.finish();
-        }
-        self.sealed = 1;
-        sent.bytes = (sent.bytes + held).saturating_sub(1);
-        sent.failure = Some(Failure::Blocked);
     }
 
     /// The part of a file that is sent next, after [`Failure::Absent`].

@@ -7,7 +7,6 @@ use sched::{Correction, Grant};
 use tls::Session;
 use units::Nanos;
 
-use super::kernel_tls;
 use super::{Gauge, PipeState, Sink, Socket, Transmitter};
 
 /// A client's TLS, shared by its connection, which reads, and its response, which is sent. Both are of one thread, so nobody waits for the
@@ -66,9 +65,6 @@ impl<S: Socket + Clone> Transmitter<S> {
         let most_bytes = self.drain.pace().grant_bytes(job.framing()).min(burst_bytes);
         let left_bytes = most_bytes - sending.carried_bytes % segment_bytes;
         let room_bytes = if left_bytes > RECORD_ROOM_MIN { left_bytes } else { left_bytes + segment_bytes };
-        if pipe.secure.is_none() {
-            return Allowance::paced(kernel_tls::content_bytes(room_bytes, overhead), room_bytes);
-        }
         if self.has_pace() || burst.is_some() {
             Allowance::paced(u64::MAX, room_bytes)
         } else {

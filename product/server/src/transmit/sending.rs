@@ -90,7 +90,7 @@ impl Sending {
     pub fn mark(&mut self, pipe: &mut Pipe<impl Socket>, mark: &Mark, band: u8) {
         match mark {
             Mark::Bands(bands) if usize::from(self.marks) < bands.count() => {
-                let is_marked = bands.mark(&pipe.socket, &mut pipe.state, band, self.sent_bytes > 0);
+                let is_marked = bands.mark(&pipe.socket, &mut pipe.state, band);
                 self.marks += u8::from(is_marked);
             }
             Mark::Told(map) if self.marks == 0 => {

@@ -1,7 +1,7 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
@@ -13,7 +13,6 @@ use uplink::{TcpInfo, ToldMap};
 use super::Looked;
 #[cfg(feature = "http3")]
 use super::flow::{Flow, Seen};
-use super::kernel_tls::Sealer;
 #[cfg(feature = "http3")]
 use crate::udp::Udp;
 
@@ -34,14 +33,6 @@ pub trait Sink {
     fn cork(&self, is_corked: bool);
     /// No more will be sent: the FIN may leave with the last byte.
     fn finish(&self);
-    /// Where the kernel seals: says so to the client's TLS, before [`Sink::finish`]. False where there is no room for that yet.
-    fn say_end(&self) -> bool {
-        true
-    }
-    /// Bytes that the kernel adds to each record, at most; 0 where it makes none.
-    fn record_overhead(&self) -> u64 {
-        0
-    }
     /// Where the connection is one of datagrams: sends them from the front; an error leaves the rest.
     #[cfg(feature = "http3")]
     fn send_datagrams(&self, _datagrams: &mut quic::Datagrams) -> io::Result<()> {
@@ -111,8 +102,8 @@ pub struct Connection(Arc<Way>);
 
 #[derive(Debug)]
 pub enum Way {
-    /// A connected socket, and who seals where that is the kernel.
-    Tcp(OwnedFd, OnceLock<Sealer>, Looked),
+    /// A connected socket.
+    Tcp(OwnedFd, Looked),
     #[cfg(feature = "http3")]
     Quic(Box<Flow>),
 }
@@ -123,46 +114,15 @@ impl Connection {
         Arc::strong_count(&self.0)
     }
 
-    /// From now on the kernel seals what is sent, and opens what comes.
-    pub fn seal_in_kernel(&self, keys: &tls::KernelKeys) -> io::Result<()> {
-        match &*self.0 {
-            Way::Tcp(socket, sealer, _) => {
-                // Known before it is so: should the second direction fail, nothing may be said as if there were no TLS.
-                let _ = sealer.set(Sealer::new(keys));
-                Sealer::begin(socket, keys)
-            }
-            #[cfg(feature = "http3")]
-            Way::Quic(_) => Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-
-    /// Who seals where that is the kernel.
-    pub fn sealer(&self) -> Option<&Sealer> {
-        match &*self.0 {
-            Way::Tcp(_, sealer, _) => sealer.get(),
-            #[cfg(feature = "http3")]
-            Way::Quic(_) => None,
-        }
-    }
-
     /// Its datagrams are QUIC's.
     pub fn is_quic(&self) -> bool {
         !matches!(*self.0, Way::Tcp(..))
     }
 }
 
-impl Connection {
-    fn counted(&self, taken: io::Result<usize>) -> io::Result<usize> {
-        match self.sealer() {
-            Some(sealer) => sealer.count(taken?),
-            None => taken,
-        }
-    }
-}
-
 impl From<OwnedFd> for Connection {
     fn from(socket: OwnedFd) -> Connection {
-        Connection(Arc::new(Way::Tcp(socket, OnceLock::new(), Looked::default())))
+        Connection(Arc::new(Way::Tcp(socket, Looked::default())))
     }
 }
 
@@ -187,16 +147,16 @@ impl AsFd for Connection {
 /// Bytes are for sockets of TCP; datagrams are made by who speaks QUIC.
 impl Sink for Connection {
     fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize> {
-        self.counted(retry(|| rustix::net::send(self, bytes, flags(more))))
+        retry(|| rustix::net::send(self, bytes, flags(more)))
     }
 
     fn send_slices(&self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
         let mut nothing = SendAncillaryBuffer::default();
-        self.counted(retry(|| rustix::net::sendmsg(self, slices, &mut nothing, flags(more))))
+        retry(|| rustix::net::sendmsg(self, slices, &mut nothing, flags(more)))
     }
 
     fn send_file(&self, file: &File, offset: u64, count: usize) -> io::Result<usize> {
-        self.counted(retry(|| rustix::fs::sendfile(self, file, Some(&mut { offset }), count)))
+        retry(|| rustix::fs::sendfile(self, file, Some(&mut { offset }), count))
     }
 
     fn cork(&self, is_corked: bool) {
@@ -204,19 +164,7 @@ impl Sink for Connection {
         let _ = rustix::net::sockopt::set_tcp_cork(self, is_corked);
     }
 
-    fn say_end(&self) -> bool {
-        self.sealer().is_none_or(|sealer| self.has_room() && sealer.say_end(self))
-    }
-
-    fn record_overhead(&self) -> u64 {
-        self.sealer().map_or(0, Sealer::overhead)
-    }
-
     fn finish(&self) {
-        if self.sealer().is_some() {
-            // A FIN could cut off what waits above TCP. The client has been told; it closes.
-            return self.cork(false);
-        }
         // Fails only when the connection is gone already, which the worker will see.
         let _ = rustix::net::shutdown(self, Shutdown::Write);
     }

@@ -51,9 +51,9 @@ impl Conn {
         SocketAddr::new(self.address, self.port)
     }
 
-    /// The client speaks TLS over TCP, whoever seals.
+    /// The client speaks TLS over TCP.
     pub fn is_secure(&self) -> bool {
-        self.secure.is_some() || self.socket.sealer().is_some()
+        self.secure.is_some()
     }
 
     /// What follows the response now being built.

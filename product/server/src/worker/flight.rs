@@ -30,7 +30,7 @@ impl Worker {
     pub(super) fn dispatch_flight(&mut self, at: usize, flight: Vec<u8>) -> usize {
         let bytes = flight.len();
         // Nobody has asked for anything yet.
-        let class = self.parts.replier.default_class().unwrap_or_else(|| self.parts.classes.last());
+        let class = self.parts.replier.default_class().unwrap_or(0);
         let conn = &mut self.conns[at];
         let dispatch = Dispatch {
             owner: conn.owner,

@@ -13,7 +13,6 @@ use super::streams::is_preface;
 use crate::conn::Event;
 use crate::files::SiteNumber;
 use crate::reply::{self, Reply, To};
-use crate::transmit::is_of_records;
 
 /// Major versions of HTTP.
 pub(super) const HTTP_1: u8 = 1;
@@ -80,15 +79,11 @@ impl Worker {
             conn.is_readable = false;
             return;
         }
-        if conn.is_handshaking && !self.parts.kernel_tls.is_empty() {
-            return self.receive_handshake(at, scratch);
-        }
         match rustix::net::recv(&conn.socket, &mut *scratch, RecvFlags::empty()) {
             Ok((_, 0)) => self.close(at),
             Ok((_, bytes)) => {
                 // A short read has emptied the socket, but for the end; what comes later is a new event.
-                // Unless the kernel opens records: a read ends before one that is not data.
-                conn.is_readable = bytes == scratch.len() || conn.has_ended || conn.socket.sealer().is_some();
+                conn.is_readable = bytes == scratch.len() || conn.has_ended;
                 if conn.secure.is_some() {
                     return self.receive_sealed(at, &scratch[..bytes]);
                 }
@@ -97,9 +92,6 @@ impl Worker {
             }
             Err(Errno::AGAIN) => conn.is_readable = false,
             Err(Errno::INTR) => {}
-            Err(error) if conn.socket.sealer().is_some() && is_of_records(error) => {
-                self.receive_other_record(at, error, scratch)
-            }
             Err(_) => self.close(at),
         }
     }
@@ -192,8 +184,7 @@ impl Worker {
     }
 
     pub(super) fn class_of(&self, at: usize, site: Option<SiteNumber>, head: &Head) -> u16 {
-        let by_rule = self.parts.replier.class_of(site, &head.request, self.conns[at].address);
-        by_rule.unwrap_or_else(|| self.parts.classes.of(head.request.path))
+        self.parts.replier.class_of(site, &head.request, self.conns[at].address).unwrap_or(0)
     }
 
     /// Of a connection with several streams.
@@ -221,7 +212,7 @@ impl Worker {
         let conn = &mut self.conns[at];
         // What it sends besides is read, and thrown away.
         conn.is_readable = true;
-        conn.exchange.class = self.parts.replier.default_class().unwrap_or_else(|| self.parts.classes.last());
+        conn.exchange.class = self.parts.replier.default_class().unwrap_or(0);
         if tls::is_tls(received) && !conn.is_secure() {
             return self.refuse_tls(at, reject);
         }

@@ -20,7 +20,6 @@ mod flight;
 #[cfg(feature = "http3")]
 mod http3;
 mod input;
-mod kernel_tls;
 mod line;
 mod measured;
 mod memory;
@@ -44,7 +43,6 @@ use rustix::event::epoll::EventFlags;
 use slab::Slab;
 use units::Nanos;
 
-use crate::classes::Classes;
 use crate::clients::Clients;
 use crate::clock;
 use crate::config::Limits;
@@ -58,7 +56,7 @@ use crate::records::Recorder;
 use crate::reply::Replier;
 use crate::sites::Current;
 use crate::threads::Beat;
-use crate::transmit::{Connection, Departure, Failure, KernelTls, Transmitter};
+use crate::transmit::{Connection, Departure, Failure, Transmitter};
 use crate::turns::Turns;
 use crate::wake::Wake;
 use client::Known;
@@ -108,14 +106,11 @@ pub struct Parts {
     pub order: Order,
     /// The order of ready responses goes by them alone.
     pub is_memoryless: bool,
-    pub classes: Classes,
     pub wake: Arc<Wake>,
     pub log: AccessLog,
     /// Where a row for every response goes, if anywhere.
     pub recorder: Option<Recorder>,
     pub limits: Limits,
-    /// What the kernel may seal in our place.
-    pub kernel_tls: KernelTls,
     pub places: Arc<Places>,
     pub clients: Arc<Clients>,
     pub stop: Arc<AtomicBool>,
@@ -353,10 +348,8 @@ impl Worker {
         let Some(at) = self.find(owner) else { return };
         let conn = &mut self.conns[at];
         let is_broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
-        // What the kernel says of a client's records is an error of the socket: a read tells which.
-        let is_told = conn.socket.sealer().is_some() && !conn.http1.is_answering();
         // Many responses may end with one of several: that is work for its turn.
-        if is_broken && !is_told && conn.multiplexed.is_none() {
+        if is_broken && conn.multiplexed.is_none() {
             return self.abandon(at);
         }
         let is_readable = is_broken || flags.intersects(EventFlags::IN | EventFlags::RDHUP);

@@ -173,7 +173,7 @@ impl Worker {
         if conn.is_handshaking && !lock(secure).is_handshaking() {
             conn.is_handshaking = false;
             conn.http1.begin_waiting(self.now, &self.parts.limits);
-            if self.parts.kernel_tls.is_empty() && lock(secure).speaks_http2() {
+            if lock(secure).speaks_http2() {
                 // The ticket leaves first: what follows is the transmitter's.
                 self.send_sealed(at);
                 self.begin_http2(at);
@@ -213,7 +213,7 @@ impl Worker {
     /// Says that nothing follows, to a client that has had all it was to have: an end without that could be an attacker's (RFC 8446
     /// section 6.1).
     pub(super) fn end_sealed(&mut self, at: usize) {
-        let Some(secure) = &self.conns[at].secure else { return self.conns[at].end_in_kernel() };
+        let Some(secure) = &self.conns[at].secure else { return };
         let mut session = lock(secure);
         if session.is_handshaking() || session.has_unsent() || session.has_ended() {
             return;

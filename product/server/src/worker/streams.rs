@@ -246,7 +246,7 @@ impl Worker {
             let line = Line::refused(received, reject.reason, log.cloned(), self.now).of_version(self.version(at));
             self.exchange(place).line = Some(Box::new(line));
         }
-        let class = self.parts.replier.default_class().unwrap_or_else(|| self.parts.classes.last());
+        let class = self.parts.replier.default_class().unwrap_or(0);
         self.exchange(place).class = class;
         self.send_on_stream(at, number, reply::reject(reject));
     }

@@ -221,7 +221,6 @@ impl<'a> Site<'a> {
         Ok(Settings {
             policy: wanted.policy,
             target,
-            promotion: wanted.promotion,
             made_clsact: self.place == Place::Clsact
                 && (self.has_made_clsact() || (self.earlier.is_none() && !self.filters.has_clsact)),
             made_tree: self.has_made_tree() || !matches!(self.tree, Ok(Some(_))),

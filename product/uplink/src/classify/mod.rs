@@ -35,7 +35,7 @@ pub use counters::{BandCounters, Counters};
 pub use cuts::Cuts;
 pub use program::Facts;
 pub use record::{Lost, lost};
-pub use settings::{CUTS_MAX, Policy, Promotion, Settings, Share, Target};
+pub use settings::{CUTS_MAX, Policy, Settings, Share, Target};
 pub use verdict::{Sample, Verdict, look, watch};
 pub use warnings::warnings;
 
@@ -45,7 +45,6 @@ pub struct Classify {
     /// The servers' own ports.
     pub ports: Vec<u16>,
     pub policy: Policy,
-    pub promotion: Promotion,
     pub cuts: Cuts,
     /// `None`: what the tree that is there takes, or bands where there is none.
     pub target: Option<Target>,

@@ -65,29 +65,10 @@ impl Target {
     }
 }
 
-/// When a connection may go on in a better band than its last packet went to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Promotion {
-    /// Only when it has nothing queued, so that no packet overtakes one of its own connection.
-    WhenEmpty,
-    /// At once, as the papers do it.
-    Plain,
-}
-
-impl Promotion {
-    pub fn name(self) -> &'static str {
-        match self {
-            Promotion::WhenEmpty => "when-empty",
-            Promotion::Plain => "plain",
-        }
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     pub policy: Policy,
     pub target: Target,
-    pub promotion: Promotion,
     pub made_clsact: bool,
     pub made_tree: bool,
     /// Increasing, at most [`CUTS_MAX`]; bytes, or microseconds for `srrt`.
@@ -179,9 +160,9 @@ impl Settings {
     pub fn to_bytes(&self) -> Vec<u8> {
         assert!(self.cuts.len() <= CUTS_MAX, "{} cuts", self.cuts.len());
         let made = u32::from(self.made_clsact) * MADE_CLSACT + u32::from(self.made_tree) * MADE_TREE;
-        let words =
-            [LAYOUT, self.policy.number(), self.target as u32, self.promotion as u32, made, self.cuts.len() as u32];
+        let words = [LAYOUT, self.policy.number(), self.target as u32, made, self.cuts.len() as u32];
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        bytes.resize(CUTS_AT, 0);
         bytes.extend(self.cuts.iter().flat_map(|cut| cut.to_ne_bytes()));
         bytes.resize(PRIORITIES_AT, 0);
         bytes.extend(self.priorities.iter().flat_map(|priority| priority.to_ne_bytes()));
@@ -199,8 +180,8 @@ impl Settings {
         if bytes.len() != SETTINGS_BYTES || u32_at(bytes, 0)? != LAYOUT {
             return None;
         }
-        let made = u32_at(bytes, 16)?;
-        let cuts = (u32_at(bytes, 20)? as usize).min(CUTS_MAX);
+        let made = u32_at(bytes, 12)?;
+        let cuts = (u32_at(bytes, 16)? as usize).min(CUTS_MAX);
         let mut priorities = [0; BANDS_MAX];
         for (band, priority) in priorities.iter_mut().enumerate() {
             *priority = u32_at(bytes, PRIORITIES_AT + band * 4)?;
@@ -211,7 +192,6 @@ impl Settings {
         Some(Settings {
             policy: *Policy::ALL.get(u32_at(bytes, 4)? as usize)?,
             target: if u32_at(bytes, 8)? == Target::Bands as u32 { Target::Bands } else { Target::Ranked },
-            promotion: if u32_at(bytes, 12)? == 0 { Promotion::WhenEmpty } else { Promotion::Plain },
             made_clsact: made & MADE_CLSACT != 0,
             made_tree: made & MADE_TREE != 0,
             cuts: (0..cuts).map(|at| u64_at(bytes, CUTS_AT + at * 8)).collect::<Option<_>>()?,
@@ -238,7 +218,6 @@ mod tests {
                 let settings = Settings {
                     policy: Policy::Psjf,
                     target: Target::Bands,
-                    promotion: Promotion::Plain,
                     made_clsact: false,
                     made_tree: true,
                     share: Share::of(clients, rate, cuts.len(), 13),
@@ -258,7 +237,6 @@ mod tests {
         let settings = Settings {
             policy: Policy::Srrt,
             target: Target::Ranked,
-            promotion: Promotion::Plain,
             made_clsact: false,
             made_tree: true,
             cuts: vec![1000, u64::MAX],

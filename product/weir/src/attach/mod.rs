@@ -2,7 +2,7 @@
 
 mod show;
 
-use ::uplink::classify::{self, Classify, Clients, Cuts, Place, Policy, Promotion, Settings, Target};
+use ::uplink::classify::{self, Classify, Clients, Cuts, Place, Policy, Settings, Target};
 use ::uplink::tree::{self, Kind};
 use ::uplink::{Error, Interface};
 use clap::ValueEnum;
@@ -45,10 +45,6 @@ pub struct Args {
     /// `learned` from the responses seen so far [default: sizes for any site]
     #[arg(long, value_name = "SIZE,...", value_parser = cuts, verbatim_doc_comment)]
     cuts: Option<Cuts>,
-    /// When a connection moves to a better band: when-empty (none of its packets is queued)
-    /// or plain (at once) [default: when-empty]
-    #[arg(long, value_name = "WHEN", value_enum, verbatim_doc_comment, hide_possible_values = true)]
-    promotion: Option<PromotionName>,
     /// Whether clients share the uplink: one that has had much more than its share stands
     /// behind the others; on, off, strict, or how much more, for example 20MB [default: on]
     #[arg(long, value_name = "SHARE", verbatim_doc_comment)]
@@ -89,12 +85,6 @@ enum PolicyName {
 enum Into {
     Bands,
     Ranked,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum PromotionName {
-    WhenEmpty,
-    Plain,
 }
 
 /// One value for clap, which would take a plain list for several.
@@ -157,18 +147,12 @@ fn wanted(args: &Args, interface: &Interface) -> Result<Classify, Error> {
     let is_ranked =
         target.map_or(tree.is_some_and(|tree| tree.plan.kind == Kind::Ranked), |target| target == Target::Ranked);
     let policy = policy(args, earlier, is_ranked);
-    let promotion = match args.promotion {
-        Some(PromotionName::WhenEmpty) => Promotion::WhenEmpty,
-        Some(PromotionName::Plain) => Promotion::Plain,
-        None => earlier.map_or(Promotion::WhenEmpty, |earlier| earlier.promotion),
-    };
     // Cut points of another policy may be of another unit.
     let earlier_cuts = earlier.filter(|earlier| earlier.policy == policy).map(|earlier| earlier.wanted_cuts());
     let ports = args.ports.as_ref().map(|ports| ports.0.clone());
     Ok(Classify {
         ports: ports.or_else(|| earlier.map(|earlier| earlier.ports.clone())).unwrap_or(vec![80, 443]),
         policy,
-        promotion,
         cuts: args.cuts.clone().or(earlier_cuts).unwrap_or(Cuts::Usual),
         target,
         rate: args.rate,

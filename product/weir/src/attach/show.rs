@@ -165,7 +165,6 @@ fn described(interface: &Interface, place: Place, settings: &Settings) -> Map<St
         "place": place.name(),
         "policy": settings.policy.name(),
         "into": settings.target.name(),
-        "promotion": settings.promotion.name(),
         "ports": settings.ports,
         "cuts": settings.cuts,
         "client_allowance_bytes": settings.share.map(|share| share.allowance_bytes),

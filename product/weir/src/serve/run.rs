@@ -7,7 +7,7 @@ use cli::Failure;
 use config::AccessLog;
 use server::{Certificate, ClassesConfig, Https, Listen, SiteConfig, files};
 
-use super::{Hosted, LogFormat, PromotionArg, Shaping, Source};
+use super::{Hosted, LogFormat, Shaping, Source};
 
 const HTTPS_PORT: u16 = 443;
 
@@ -121,7 +121,6 @@ fn flags(settings: config::Settings, folder: &Path) -> super::Args {
         uplink: uplink.rate,
         policy: uplink.policy,
         shaping: shaping(uplink.shaping),
-        promotion: promotion(uplink.promotion),
         guard: uplink.guard_permille,
         foreign_share: uplink.foreign_permille,
         client_share: uplink.client_share,
@@ -134,7 +133,6 @@ fn flags(settings: config::Settings, folder: &Path) -> super::Args {
         records: process.records.map(|path| folder.join(path)),
         user: process.user,
         group: process.group,
-        ktls: process.ktls,
         no_sandbox: !process.sandbox,
         ..bounded(settings.limits, settings.timeouts, defaults)
     }
@@ -177,14 +175,6 @@ fn shaping(shaping: config::Shaping) -> Shaping {
     }
 }
 
-fn promotion(promotion: config::Promotion) -> PromotionArg {
-    match promotion {
-        config::Promotion::WhenEmpty => PromotionArg::WhenEmpty,
-        config::Promotion::Plain => PromotionArg::Plain,
-        config::Promotion::Never => PromotionArg::Never,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use config::Configuration;
@@ -218,13 +208,13 @@ mod tests {
     #[test]
     fn every_key_of_the_server_sets_its_flag() {
         let text = "\
-[server]\nconnections = 5\nbacklog = 6\nworkers = 2\nrecords = 'r'\nuser = 'u'\ngroup = 'g'\nktls = true\nsandbox = false\naccess_log = '/a'\nlog_format = 'json'
-[uplink]\nrate = '10mbit'\nshaping = 'paced'\npolicy = 'las'\nguard = 1\nforeign_share = 2\nclient_share = 'strict'\npromotion = 'plain'
+[server]\nconnections = 5\nbacklog = 6\nworkers = 2\nrecords = 'r'\nuser = 'u'\ngroup = 'g'\nsandbox = false\naccess_log = '/a'\nlog_format = 'json'
+[uplink]\nrate = '10mbit'\nshaping = 'paced'\npolicy = 'las'\nguard = 1\nforeign_share = 2\nclient_share = 'strict'
 [limits]\nbody_rate_min = 3\nsend_rate_min = '4'\nsend_window = '5s'\nclient_connections = 7\nclient_requests = 8\nclient_rate = '9mbit'
 [timeouts]\nidle = '6s'\nhead = '7s'\nbody = '8s'\nstop = '9s'
 [[site]]\nroot = '/w'\n";
-        let words = "--connections 5 --backlog 6 --workers 2 --records /etc/r --user u --group g --ktls --no-sandbox --access-log /a --log-format json --uplink 10mbit \
-            --shaping paced --policy las --guard 1 --foreign-share 2 --client-share strict --promotion plain --body-rate-min 3 --send-rate-min 4 \
+        let words = "--connections 5 --backlog 6 --workers 2 --records /etc/r --user u --group g --no-sandbox --access-log /a --log-format json --uplink 10mbit \
+            --shaping paced --policy las --guard 1 --foreign-share 2 --client-share strict --body-rate-min 3 --send-rate-min 4 \
             --send-window 5s --client-connections 7 --client-requests 8 --client-rate 9mbit --idle-timeout 6s --head-timeout 7s --body-timeout 8s --stop-timeout 9s";
         assert_eq!(of_file(text), of_flags(&words.split_whitespace().collect::<Vec<_>>()));
         assert_eq!(of_file("[server]\nslots = 3\n[[site]]\nroot = '/w'"), of_flags(&["--slots", "3"]));

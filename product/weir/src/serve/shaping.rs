@@ -6,10 +6,9 @@ use clap::ValueEnum;
 use cli::Failure;
 use config::UplinkRate;
 use server::service::Account;
-use server::transmit::Promotion;
 use server::{ClassesConfig, DrainChoice, DrainKind, DrainOptions, Keeper};
 
-use super::{Args, PromotionArg, Shaping, state};
+use super::{Args, Shaping, state};
 
 /// What keeps the uplink's rate where it is found, or why nothing does.
 pub fn keeper(args: &Args) -> (Option<Keeper>, Option<String>) {
@@ -41,16 +40,10 @@ pub fn found(
         policy: args.policy.clone(),
         classes: classes.map(|classes| classes.table.clone()),
         client_share: args.client_share,
-        carrier_rank: args.carrier_rank,
         guard_permille: args.guard,
         foreign_permille: args.foreign_share,
         uplink: args.uplink,
         kept: keeper.map_or(vec![], |keeper| keeper.lines().to_vec()),
-        promotion: match args.promotion {
-            PromotionArg::WhenEmpty => Promotion::WhenEmpty,
-            PromotionArg::Plain => Promotion::Plain,
-            PromotionArg::Never => Promotion::Never,
-        },
     };
     DrainChoice::find_for_all(&asked, listen).map_err(|error| {
         let name = args.shaping.to_possible_value().map_or(String::new(), |value| value.get_name().to_string());

@@ -16,7 +16,7 @@ fn attached(network: &Network, args: &str) -> bool {
 #[test]
 fn an_attach_again_keeps_what_it_is_not_told() {
     let Some(network) = Network::new() else { return };
-    let told = "attach uplink --port 8080 --rate 9mbit --policy las --client-share off --promotion plain --cuts 4KB,64KB --no-watch";
+    let told = "attach uplink --port 8080 --rate 9mbit --policy las --client-share off --cuts 4KB,64KB --no-watch";
     if !attached(&network, told) {
         return;
     }
@@ -24,9 +24,9 @@ fn an_attach_again_keeps_what_it_is_not_told() {
         let list = network.json("attach --list");
         keys.iter().map(|key| list[0][key].to_string()).collect::<Vec<_>>()
     };
-    let keys = ["ports", "policy", "client_allowance_bytes", "promotion", "cuts"];
+    let keys = ["ports", "policy", "client_allowance_bytes", "cuts"];
     let before = of(&keys);
-    assert_eq!(before, ["[8080]", "\"las\"", "null", "\"plain\"", "[4000,64000]"]);
+    assert_eq!(before, ["[8080]", "\"las\"", "null", "[4000,64000]"]);
     network.printed("attach uplink --rate 5mbit --no-watch");
     assert_eq!(of(&keys), before);
     assert!(network.printed("uplink show uplink").contains("at 5mbit"));

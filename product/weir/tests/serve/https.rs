@@ -1,7 +1,6 @@
 //! HTTPS, with certificates that the client looks at.
 
 mod certificates;
-mod ktls;
 mod wrong;
 
 use std::io::{Read, Write};

@@ -98,33 +98,6 @@ fn the_smallest_response_of_a_turn_leaves_first() {
     }
 }
 
-/// A class goes before size, and the inner policy orders within: what would be second by size is first by class.
-#[test]
-fn classes_go_before_sizes() {
-    if in_virtual_time(classes_go_before_sizes) {
-        return;
-    }
-    const LARGE: usize = 256 << 10;
-    const SMALL: usize = 64 << 10;
-    let site = Site::of_sizes(&[SMALL, LARGE]);
-    let (large, small) = (format!("/size-{LARGE}"), format!("/size-{SMALL}"));
-    let by_class = [LARGE, SMALL];
-    for (args, order) in [
-        (&["--policy", "strict/srpt", "--class", &large][..], by_class),
-        (&["--policy", "strict/srpt", "--class", "/size", "--class", &small], by_class),
-        (&["--policy", "weighted=50,1/srpt", "--class", &large], by_class),
-        (&["--policy", "minimum=0.95,0/srpt", "--class", &large], by_class),
-        (&["--policy", "strict/srpt", "--class", "/size"], [SMALL, LARGE]),
-        (&["--policy", "strict/srpt"], [SMALL, LARGE]),
-    ] {
-        let server = Server::start(&site, &[&["--shaping", "paced", "--uplink", "8mbit"], args].concat());
-        let mut race = Race::new();
-        race.enter_first(&server, LARGE);
-        race.enter(&server, SMALL);
-        assert_eq!(race.order(), order, "{args:?}");
-    }
-}
-
 /// The link is held while all the others are asked for, in no order and over all workers; they leave by size.
 #[test]
 fn order_holds_across_workers() {

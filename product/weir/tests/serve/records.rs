@@ -123,21 +123,6 @@ fn what_the_stop_cuts_is_incomplete() {
     }
 }
 
-#[test]
-fn classes_are_groups() {
-    let site = site();
-    site.write("gold/a", b"hello");
-    let (folder, file) = folder(&site, "run");
-    let args = ["--policy", "strict/srpt", "--class", "/gold/", "--records", &file, "--uplink", "10mbit"];
-    let server = Server::start(&site, &args);
-    let mut client = server.connect();
-    assert_eq!((client.get("/size-10").status, client.get("/gold/a").status), (200, 200));
-    let run = stop(&server, &folder);
-    assert_eq!(run.records.iter().map(|record| record.group).collect::<Vec<_>>(), [1, 0]);
-    assert_eq!(run.manifest.clients, ["/gold/", "others"]);
-    assert!(run.manifest.rho > 0.0 && run.manifest.server_cpu.is_some());
-}
-
 /// The old file keeps what it had, the new one is a run of its own.
 #[test]
 fn a_signal_opens_the_file_anew() {

@@ -3,7 +3,7 @@
 
 use std::net::TcpListener;
 
-use crate::common::{Server, Site, run_to_end, run_to_end_under, weir_under};
+use crate::common::{Server, Site, run_to_end, run_to_end_under, wait_until, weir_under};
 
 #[test]
 fn ready_means_ready() {
@@ -95,19 +95,9 @@ fn a_state_folder_that_cannot_be_had_is_one_line() {
     let site = Site::with(&[("a", b"hello")]);
     let server = start_with_state(&site, "/dev/null/weir");
     assert_eq!(server.connect().get("/a").text(), "hello");
+    wait_until("it is told", || !server.stderr().is_empty());
     let said = server.stderr();
     assert!(said.len() == 1 && said[0].contains("rate is not kept in `/dev/null/weir`: Not a directory"), "{said:?}");
-}
-
-/// Renamed flags keep their old names for one release, and no help shows these.
-#[test]
-fn old_names_are_accepted_and_hidden() {
-    let site = Site::new();
-    let server = Server::start(&site, &["--drain", "off", "--promotion", "idle", "--uplink", "10mbit"]);
-    assert!(server.stdout()[0].contains("(shaping off, "), "{:?}", server.stdout());
-    let help = String::from_utf8(run_to_end(&["serve", "--help"]).stdout).unwrap();
-    assert!(help.contains("--shaping") && help.contains("when-empty"), "{help}");
-    assert!(!help.contains("--drain") && !help.contains("idle,"), "{help}");
 }
 
 #[test]
@@ -128,9 +118,6 @@ fn every_policy_serves() {
         "srrt:5",
         "srrt:50ms,1s",
         "fsp",
-        "strict/srpt",
-        "weighted=3,1/fcf",
-        "minimum=0.2,0/srrt",
     ] {
         for drain in [&["--shaping", "off"][..], &["--uplink", "100mbit"]] {
             let server = Server::start(&site, &[&["--policy", policy], drain].concat());
@@ -222,7 +209,8 @@ fn mistakes_in_shaping_are_told() {
             2,
             &["policy `fair`", "las, psjf, srpt"],
         ),
-        (&[&dir, "--promotion", "now"], 2, &["--promotion", "now", "when-empty", "plain", "never"]),
+        (&[&dir, "--drain", "off"], 2, &["`--drain` is gone: write --shaping"]),
+        (&[&dir, "--promotion", "plain"], 2, &["`--promotion` is gone: a response moves to a better band when"]),
     ];
     let wrong: Vec<String> =
         cases.iter().filter_map(|(args, status, mentions)| told(args, *status, mentions)).collect();
@@ -236,10 +224,8 @@ fn mistakes_in_a_policy_are_told() {
     let cases: &[(&[&str], i32, &[&str])] = &[
         (&[&dir, "--policy", "sprt"], 2, &["--policy", "sprt", "srpt", "fcfs"]),
         (&[&dir, "--policy", "srpt-bands:9,8"], 2, &["--policy", "cut points `9,8`", "increase"]),
-        (&[&dir, "--policy", "weighted=3,0/srpt"], 2, &["--policy", "weight `0`", "from 1 to 1000"]),
-        (&[&dir, "--policy", "strict/sprt"], 2, &["--policy", "sprt", "srpt", "fcfs"]),
-        (&[&dir, "--class", "/a/"], 2, &["--class", "policy `srpt` has no classes", "strict/srpt"]),
-        (&[&dir, "--policy", "strict/srpt", "--class", "a"], 2, &["--class", "`a`", "/members/"]),
+        (&[&dir, "--policy", "strict/srpt"], 2, &["--policy", "`strict/srpt`", "are gone: write [[class]] tables"]),
+        (&[&dir, "--class", "/a/"], 2, &["`--class` is gone: write [[class]] tables"]),
     ];
     let wrong: Vec<String> =
         cases.iter().filter_map(|(args, status, mentions)| told(args, *status, mentions)).collect();

@@ -20,10 +20,10 @@ fn lines() -> [Config; 4] {
     [paced(bucket, true), paced(both, true), paced(Shape::Wire, true), paced(Shape::Wire, false)]
 }
 
-/// A SYN-ACK waits for the packet on the line, half of one in the mean, and the response for nothing. It waited for another packet
-/// when that had been handed down meanwhile, and for one more in the wire behind a bucket, or blind, after a pause: 2.6 to 4.4 ms.
+/// A SYN-ACK waits for the packet on the line, half of one in the mean, and the response for the one that was handed down meanwhile.
+/// It waited for one more in the wire behind a bucket, or blind, after a pause: up to 4.4 ms.
 #[test]
-fn who_comes_beside_a_download_waits_for_the_packet_on_the_line_and_no_other() {
+fn a_newcomer_beside_a_download_waits_for_the_packet_on_the_line_and_one_more() {
     let mut list = vec![(0, 6_000_000)];
     // At no multiple of a packet's time.
     list.extend((1..80).map(|n| (n * 53, 500)));
@@ -32,11 +32,11 @@ fn who_comes_beside_a_download_waits_for_the_packet_on_the_line_and_no_other() {
         let mean = records[1..].iter().map(|record| record.response_time().as_millis_f64()).sum::<f64>() / 79.0;
         let bytes = wire::SYN_ACK_BYTES + wire::PACKET_OVERHEAD_BYTES + workload::wire_bytes(500);
         let own_ms = bytes as f64 * 8.0 / 10_000.0;
-        assert!(mean < PACKET_MS / 2.0 + own_ms + 0.25, "{:?}, seen {}: {mean}", config.shape, config.sees_queue);
+        assert!(mean < PACKET_MS * 1.5 + own_ms + 0.25, "{:?}, seen {}: {mean}", config.shape, config.sees_queue);
     }
 }
 
-/// Holding for requests that are on their way costs no throughput, near or far, nor does catching up no idle time.
+/// Catching up no idle time costs no throughput, near or far.
 #[test]
 fn the_line_is_full_in_overload_near_and_far() {
     let jobs = heavy_jobs(1.3, 15_000);

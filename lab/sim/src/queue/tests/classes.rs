@@ -1,7 +1,6 @@
 //! Tables of classes behind the link: the drain keeps their promises in its own unit, so each is held against the link's time.
 
 use sched::Sharing;
-use sched::classes::{ClassSpec, ClassTable};
 use sched::policy::PolicySpec;
 
 use super::*;
@@ -100,6 +99,14 @@ fn a_table_that_cannot_be_is_refused() {
         (Config { class_of: ClassOf::Client, ..replay("srpt", &jobs(&[(0, 1)])) }, "class_of: "),
         (
             Config { class_table: table(vec![plain()]), connections: NonZeroU32::new(2), ..fine.clone() },
+            "class_table: ",
+        ),
+        (
+            Config {
+                class_table: table(vec![ClassSpec { concurrent_max: Some(1), ..plain() }]),
+                slots: Some(SlotSpec { slots: vec![1], sharing: Sharing::Own, buffer_bytes: 0 }),
+                ..fine.clone()
+            },
             "class_table: ",
         ),
         (Config { class_table: table(vec![plain()]), chunk_bytes: Some(0), ..fine }, "chunk: "),

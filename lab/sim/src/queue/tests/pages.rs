@@ -1,11 +1,9 @@
-use sched::CarrierRank;
-
 use super::*;
 use crate::queue::{PageLoad, PageOutcome};
 
-fn load(policy: &str, pages: u32, rho: f64, connections: u32, carrier_rank: Option<CarrierRank>) -> Config {
+fn load(policy: &str, pages: u32, rho: f64, connections: u32, carriers: bool) -> Config {
     let arrivals = Arrivals::Pages(PageLoad { pages, rho, connections });
-    Config { arrivals, carrier_rank, link: "10mbit".parse().unwrap(), ..replay(policy, &[]) }
+    Config { arrivals, carriers, link: "10mbit".parse().unwrap(), ..replay(policy, &[]) }
 }
 
 fn pages(config: &Config) -> PageOutcome {
@@ -15,12 +13,12 @@ fn pages(config: &Config) -> PageOutcome {
 /// By work conservation: on an idle link a page takes its bytes and the round trips in which there is nothing to send.
 #[test]
 fn a_page_alone_takes_its_bytes_and_the_round_trips() {
-    for (policy, rank) in [("srpt", Some(CarrierRank::Chain)), ("srpt", None), ("fair", Some(CarrierRank::First))] {
-        let of = pages(&load(policy, 20, 1e-6, 1, rank));
+    for (policy, carriers) in [("srpt", true), ("srpt", false), ("fair", true)] {
+        let of = pages(&load(policy, 20, 1e-6, 1, carriers));
         let bytes_ms = of.bytes_mean * 8.0 / 1e4;
         let over_ms = of.full_ms.mean - bytes_ms;
         // After the HTML one round trip; after the style sheets another, if all else is there by then.
-        assert!((50.0..=100.1).contains(&over_ms), "{policy} {rank:?}: {over_ms} ms beside {bytes_ms}");
+        assert!((50.0..=100.1).contains(&over_ms), "{policy} {carriers}: {over_ms} ms beside {bytes_ms}");
         assert!(of.first_contentful_ms.mean < of.full_ms.mean);
     }
 }
@@ -29,12 +27,11 @@ fn a_page_alone_takes_its_bytes_and_the_round_trips() {
 #[test]
 fn every_order_loads_the_same_pages() {
     let cases = [
-        load("srpt", 50, 0.8, 1, Some(CarrierRank::Chain)),
-        load("srpt", 50, 0.8, 1, Some(CarrierRank::First)),
-        load("srpt", 50, 0.8, 1, None),
-        load("fair", 50, 0.8, 6, None),
-        load("ps", 50, 0.8, 1, None),
-        load("las", 50, 0.8, 1, Some(CarrierRank::First)),
+        load("srpt", 50, 0.8, 1, true),
+        load("srpt", 50, 0.8, 1, false),
+        load("fair", 50, 0.8, 6, false),
+        load("ps", 50, 0.8, 1, false),
+        load("las", 50, 0.8, 1, true),
     ];
     let outcomes = cases.map(|config| run(&config, Hooks::none()).unwrap());
     for outcome in &outcomes {
@@ -43,22 +40,20 @@ fn every_order_loads_the_same_pages() {
         assert_eq!(outcome.summary.jobs as f64, (of.requests_mean * 50.0).round());
         assert!((0.4..1.2).contains(&outcome.rho_offered), "{}", outcome.rho_offered);
     }
-    assert_eq!(pages(&load("srpt", 50, 0.8, 1, None)), outcomes[2].pages.unwrap(), "the same seed, the same run");
+    assert_eq!(pages(&load("srpt", 50, 0.8, 1, false)), outcomes[1].pages.unwrap(), "the same seed, the same run");
 }
 
 /// What blocks the first view goes first by its urgency, and by size alone it does not; a page that is served stage by stage is complete earlier.
 #[test]
 fn urgency_brings_the_first_view_forward() {
-    let [stage, first, alike] =
-        [Some(CarrierRank::Stage), Some(CarrierRank::First), None].map(|rank| pages(&load("srpt", 100, 0.8, 1, rank)));
-    let content = |of: PageOutcome| of.first_contentful_ms.mean;
-    assert!(content(stage) < content(first) && content(first) < content(alike), "{stage:?} {first:?} {alike:?}");
-    assert!(stage.full_ms.mean < first.full_ms.mean, "{stage:?} {first:?}");
+    let [stage, alike] = [true, false].map(|carriers| pages(&load("srpt", 100, 0.8, 1, carriers)));
+    assert!(stage.first_contentful_ms.mean < alike.first_contentful_ms.mean, "{stage:?} {alike:?}");
+    assert!(stage.full_ms.mean < alike.full_ms.mean, "{stage:?} {alike:?}");
 }
 
 /// A request of HTTP/1.1 waits in the browser for one of its connections.
 #[test]
 fn few_connections_wait_for_each_other() {
-    let [two, many] = [2, 32].map(|connections| pages(&load("fcfs", 20, 1e-6, connections, None)));
+    let [two, many] = [2, 32].map(|connections| pages(&load("fcfs", 20, 1e-6, connections, false)));
     assert!(two.full_ms.mean > many.full_ms.mean + 500.0, "{two:?} {many:?}");
 }

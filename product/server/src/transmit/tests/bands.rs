@@ -146,14 +146,13 @@ const NOW: Nanos = Nanos::from_secs(1);
 
 impl Bench {
     /// Bands cut at these sizes, which the kernel numbers from 1.
-    fn new(cuts: &[u64], promotion: Promotion, burst: u64) -> Bench {
+    fn new(cuts: &[u64], burst: u64) -> Bench {
         let names: Vec<String> = cuts.iter().map(|cut| format!("{cut}B")).collect();
         let policy = policy::parse(&format!("srpt-bands:{}", names.join(","))).unwrap();
         let priorities: Vec<u32> = (1..=cuts.len() as u32 + 1).collect();
         let kernel = Kernel { bands: vec![VecDeque::new(); cuts.len() + 2], ..Kernel::default() };
         let patience = Patience { rate_bytes_per_s_min: 1000, window: Nanos::from_secs(10) };
-        let marker =
-            Marker { mark: Mark::Bands(Bands { priorities: priorities.into(), promotion }), burst_bytes: burst };
+        let marker = Marker { mark: Mark::Bands(Bands { priorities: priorities.into() }), burst_bytes: burst };
         let transmitter = Transmitter::new(Drain::new(policy, Pace::UNLIMITED), None, patience);
         let transmitter = transmitter.with_marker(Some(marker));
         Bench { transmitter, kernel: Rc::new(RefCell::new(kernel)), jobs: Vec::new(), burst }
@@ -217,34 +216,22 @@ impl Bench {
     }
 }
 
+/// On a busy link something of it is always queued, and it stays in the band of its beginning.
 #[test]
-fn a_response_is_marked_by_what_is_left_and_as_often_as_that_changes() {
-    let mut bench = Bench::new(&[4_000, 20_000, 100_000], Promotion::Plain, BURST);
+fn a_response_is_marked_once_on_a_busy_link() {
+    let mut bench = Bench::new(&[4_000, 20_000, 100_000], BURST);
     let large = bench.dispatch(300_000);
     let small = bench.dispatch(3_000);
     bench.drive();
     let marks = |at: usize| bench.kernel.borrow().flows[at].priorities.clone();
-    assert_eq!((marks(small), marks(large)), (vec![1], vec![4, 3, 2, 1]));
+    assert_eq!((marks(small), marks(large)), (vec![1], vec![4]));
     assert_eq!(bench.transmitter.departures().map(|departure| departure.sent_bytes).sum::<u64>(), 303_000);
-}
-
-/// 000 section 3.2: what lies in the socket buffer leaves in the band of the beginning, however little of it is left.
-#[test]
-fn a_response_inside_the_socket_buffer_keeps_its_first_band() {
-    // The last 20,000 bytes are 14 packets; the two below and the burst that waits behind them are marked already.
-    for (burst, promoted) in [(BURST, 10..=14), (1 << 20, 0..=0)] {
-        let mut bench = Bench::new(&[20_000], Promotion::Plain, burst);
-        bench.dispatch(100_000);
-        bench.drive();
-        let in_first = bench.kernel.borrow().left.iter().filter(|(_, band)| *band == 1).count();
-        assert!(promoted.contains(&in_first), "bursts of {burst} bytes: {in_first}");
-    }
 }
 
 /// Two connections that are written to without end: all packets are those of the better one (000 section 3.2).
 #[test]
 fn the_better_of_two_floods_has_the_link() {
-    let mut bench = Bench::new(&[5_000_000], Promotion::WhenEmpty, BURST);
+    let mut bench = Bench::new(&[5_000_000], BURST);
     let worse = bench.dispatch(8_000_000);
     let better = bench.dispatch(4_000_000);
     for _ in 0..1000 {
@@ -259,49 +246,45 @@ fn the_better_of_two_floods_has_the_link() {
 /// The flow that starved the measured prototype's promoting bands: packets of it wait in the worse band, the link is the
 /// others', and by what was handed down it belongs in the better one. Promoted at once, it overtakes itself.
 #[test]
-fn a_starved_flow_that_is_promoted_overtakes_itself_only_if_asked_to() {
-    for (promotion, overtakes) in [(Promotion::Plain, true), (Promotion::WhenEmpty, false), (Promotion::Never, false)] {
-        let mut bench = Bench::new(&[20_000], promotion, BURST);
-        let starved = bench.dispatch(24_000);
-        for turn in 0..400 {
-            // The first 100 packets' time is all the others', then half of it.
-            if turn < 100 || turn % 2 == 0 {
-                bench.dispatch(SEGMENT);
-            }
-            bench.step();
+fn a_starved_flow_that_is_promoted_does_not_overtake_itself() {
+    let mut bench = Bench::new(&[20_000], BURST);
+    let starved = bench.dispatch(24_000);
+    for turn in 0..400 {
+        // The first 100 packets' time is all the others', then half of it.
+        if turn < 100 || turn % 2 == 0 {
+            bench.dispatch(SEGMENT);
         }
-        bench.drive();
-        assert_eq!(bench.overtakings(starved) > 0, overtakes, "{promotion:?}: {}", bench.overtakings(starved));
-        assert_eq!(bench.kernel.borrow().flows[starved].packets_left, 24_000_u64.div_ceil(SEGMENT));
-        assert_eq!(bench.transmitter.departures().filter(|departure| departure.failure.is_none()).count(), 251);
+        bench.step();
     }
+    bench.drive();
+    assert_eq!(bench.overtakings(starved), 0);
+    assert_eq!(bench.kernel.borrow().flows[starved].packets_left, 24_000_u64.div_ceil(SEGMENT));
+    assert_eq!(bench.transmitter.departures().filter(|departure| departure.failure.is_none()).count(), 251);
 }
 
-/// As soon as nothing of it is below, and between two responses of a connection also where promotion is `never`.
+/// As soon as nothing of it is below, within a response and between two.
 #[test]
 fn what_has_nothing_queued_is_promoted() {
-    for (promotion, path) in [(Promotion::WhenEmpty, vec![2, 1]), (Promotion::Never, vec![2])] {
-        let mut bench = Bench::new(&[20_000], promotion, BURST);
-        let at = bench.dispatch(30_000);
-        // A window so small that the link is done with it before more may be sent.
-        for _ in 0..100 {
-            bench.run();
-            while bench.kernel.borrow_mut().leave().is_some() {}
-            bench.transmitter.on_writable(NOW, bench.jobs[at]);
-        }
-        assert_eq!(bench.path(at), path, "{promotion:?}");
-        let pipe = bench.transmitter.departures().next().unwrap().pipe.unwrap();
-        bench.dispatch_on(at, 1_000, pipe);
-        bench.drive();
-        assert_eq!(bench.path(at), [2, 1], "{promotion:?}");
-        assert_eq!(bench.overtakings(at), 0);
+    let mut bench = Bench::new(&[20_000, 100_000], BURST);
+    let at = bench.dispatch(130_000);
+    // A window so small that the link is done with it before more may be sent.
+    for _ in 0..100 {
+        bench.run();
+        while bench.kernel.borrow_mut().leave().is_some() {}
+        bench.transmitter.on_writable(NOW, bench.jobs[at]);
     }
+    assert_eq!(bench.path(at), [3, 2, 1]);
+    let pipe = bench.transmitter.departures().next().unwrap().pipe.unwrap();
+    bench.dispatch_on(at, 30_000, pipe);
+    bench.drive();
+    assert_eq!(bench.path(at), [3, 2, 1, 2]);
+    assert_eq!(bench.overtakings(at), 0);
 }
 
 /// That its packets are not sent is not the reader's fault.
 #[test]
 fn a_starved_reader_is_not_given_up() {
-    let mut bench = Bench::new(&[20_000], Promotion::WhenEmpty, BURST);
+    let mut bench = Bench::new(&[20_000], BURST);
     let starved = bench.dispatch(100_000);
     bench.run();
     for second in 2..100 {
@@ -318,13 +301,10 @@ fn a_starved_reader_is_not_given_up() {
 
 proptest! {
     /// Marks are as few as there are bands, none repeats the one before, and none is missing at the first byte, which
-    /// [`Kernel::push`] sees to; unless asked to, nobody overtakes himself.
+    /// [`Kernel::push`] sees to; no connection overtakes itself.
     #[test]
-    fn marks_are_few(
-        sizes in prop::collection::vec(1u64..200_000, 1..8),
-        promotion in prop::sample::select(vec![Promotion::WhenEmpty, Promotion::Plain, Promotion::Never]),
-    ) {
-        let mut bench = Bench::new(&[2_000, 10_000, 50_000], promotion, BURST);
+    fn marks_are_few(sizes in prop::collection::vec(1u64..200_000, 1..8)) {
+        let mut bench = Bench::new(&[2_000, 10_000, 50_000], BURST);
         for &size in &sizes {
             bench.dispatch(size);
             bench.step();
@@ -333,7 +313,7 @@ proptest! {
         for flow in &bench.kernel.borrow().flows {
             prop_assert!((1..=4).contains(&flow.priorities.len()), "{:?}", flow.priorities);
             prop_assert!(flow.priorities.windows(2).all(|two| two[0] != two[1]));
-            prop_assert!(flow.overtakings == 0 || promotion == Promotion::Plain);
+            prop_assert_eq!(flow.overtakings, 0);
         }
         prop_assert_eq!(bench.transmitter.departures().filter(|d| d.failure.is_none()).count(), sizes.len());
     }

@@ -6,12 +6,10 @@ mod clients;
 mod framed;
 #[cfg(feature = "http3")]
 mod http3;
-mod kernel_tls;
 mod ledger;
 mod line_feedback;
 mod multiplexed;
 mod outgoing;
-mod outlet;
 mod questions;
 mod secure;
 mod sending;
@@ -71,10 +69,6 @@ struct FakeSocket {
     writes: Rc<RefCell<Vec<Write>>>,
     /// What becomes of a write, unless it is taken.
     fails: Rc<Cell<Option<io::ErrorKind>>>,
-    /// Of the kernel's records.
-    overhead: Rc<Cell<u64>>,
-    /// How often it was to tell the client of the end and could not, yet.
-    deaf: Rc<Cell<u32>>,
     /// Datagrams that it took.
     #[cfg(feature = "http3")]
     datagrams: Rc<RefCell<Vec<Vec<u8>>>>,
@@ -122,14 +116,6 @@ impl Sink for FakeSocket {
     fn cork(&self, is_corked: bool) {
         assert!(is_corked, "it is let go by the FIN");
         self.writes.borrow_mut().push(None);
-    }
-
-    fn say_end(&self) -> bool {
-        self.deaf.replace(self.deaf.get().saturating_sub(1)) == 0
-    }
-
-    fn record_overhead(&self) -> u64 {
-        self.overhead.get()
     }
 
     fn finish(&self) {
@@ -286,8 +272,6 @@ impl Bench {
             priorities: Rc::default(),
             writes: Rc::default(),
             fails: Rc::default(),
-            overhead: Rc::default(),
-            deaf: Rc::default(),
             #[cfg(feature = "http3")]
             datagrams: Rc::default(),
             #[cfg(feature = "http3")]

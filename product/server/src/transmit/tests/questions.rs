@@ -133,7 +133,7 @@ fn room_is_asked_for_only_where_the_kernel_orders() {
 const BURST: u64 = 2 * 1_448;
 
 fn marker() -> Marker {
-    let bands = Bands { priorities: [7].into(), promotion: Promotion::Plain };
+    let bands = Bands { priorities: [7].into() };
     Marker { mark: Mark::Bands(bands), burst_bytes: BURST }
 }
 
@@ -157,9 +157,9 @@ fn a_burst_ends_where_a_segment_does() {
 fn a_band_beyond_the_last_is_the_last() {
     let bench = Bench::new("srpt", None);
     let socket = bench.socket('A', 0);
-    let bands = Bands { priorities: [7, 8].into(), promotion: Promotion::Plain };
+    let bands = Bands { priorities: [7, 8].into() };
     let mut pipe = PipeState::default();
-    let told = [5, 1, 0].map(|band| bands.mark(&socket, &mut pipe, band, false));
+    let told = [5, 1, 0].map(|band| bands.mark(&socket, &mut pipe, band));
     assert_eq!((told, &*socket.priorities.borrow()), ([true, false, true], &vec![8, 7]));
 }
 

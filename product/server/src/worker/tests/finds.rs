@@ -196,7 +196,7 @@ fn who_leaves_before_the_answer_is_logged() {
     let (mut bench, disk) = bench("unanswered", "srpt");
     let path = bench.folder.join("log");
     let config = LogConfig { path: Some(path.clone()), format: Format::Combined };
-    let log = bench._logs.open(&config, &bench._threads).unwrap();
+    let log = bench._logs.open(&config).unwrap();
     let client = begin(&mut bench, &disk, COLD);
     let (at, _) = bench.worker.conns.iter().next().unwrap();
     let line = Line::refused(COLD.as_bytes(), "", Some(log), bench.worker.now);

@@ -27,7 +27,6 @@ fn wanted(policy: Policy) -> Classify {
     Classify {
         ports: vec![PORT],
         policy,
-        promotion: Promotion::WhenEmpty,
         cuts: Cuts::Given(CUTS.to_vec()),
         target: None,
         rate: Some("1gbit".parse().unwrap()),

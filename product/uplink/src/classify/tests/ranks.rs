@@ -109,7 +109,6 @@ fn without_storage_data_ranks_as_data() {
         let settings = Settings {
             policy: Policy::Las,
             target: Target::Ranked,
-            promotion: Promotion::WhenEmpty,
             made_clsact: true,
             made_tree: false,
             cuts: vec![],

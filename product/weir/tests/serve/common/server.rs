@@ -9,9 +9,6 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, pr
 
 use super::{Client, Site, wait_until};
 
-/// Has every server of these tests hand its connections' TLS to the kernel, where that has it: `make test-vm`.
-const KTLS: &str = "WEIR_TEST_KTLS";
-
 const WARNING: &str = "WARNING: ";
 
 pub const WEIR: &str = env!("CARGO_BIN_EXE_weir");
@@ -40,9 +37,6 @@ impl Server {
     pub fn start_under(under: &[&str], address: &str, site: &Site, args: &[&str]) -> Server {
         let mut command = weir_under(under);
         command.arg("serve").arg(site.served()).args(["--listen", address]).args(args);
-        if std::env::var_os(KTLS).is_some() && !args.contains(&"--ktls") {
-            command.arg("--ktls");
-        }
         Server::spawn(command)
     }
 

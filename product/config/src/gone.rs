@@ -1,0 +1,36 @@
+//! Flags and keys that there were: what is said to whoever still uses one.
+
+const PROMOTION: &str = "a response moves to a better band when nothing of its connection is queued; leave it out";
+
+/// A flag as it is typed or a key with its table, and what to do instead.
+const GONE: &[(&str, &str)] = &[
+    ("--class", "write [[class]] tables in weir.toml and start with `weir run` (docs/policies.md)"),
+    ("--drain", "write --shaping"),
+    ("--carrier-rank", "a connection stands by its stage (docs/notebook/carriers.md); leave it out"),
+    ("--promotion", PROMOTION),
+    ("uplink.promotion", PROMOTION),
+    ("--ktls", "records are made in the process; leave it out"),
+    ("server.ktls", "records are made in the process; leave it out"),
+];
+
+/// One line for a flag or key that is gone; `None` for any other word.
+pub fn gone(word: &str) -> Option<String> {
+    let (word, instead) = GONE.iter().find(|(gone, _)| *gone == word)?;
+    Some(format!("`{word}` is gone: {instead}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::KEYS;
+
+    #[test]
+    fn a_word_that_is_gone_is_no_key_and_is_answered_in_one_line() {
+        for (word, instead) in GONE {
+            assert!(!instead.contains('\n') && !instead.ends_with('.'), "{word}");
+            assert!(KEYS.iter().all(|key| key.path != *word), "{word}");
+        }
+        assert_eq!(gone("--ktls").unwrap(), "`--ktls` is gone: records are made in the process; leave it out");
+        assert_eq!(gone("--port"), None);
+    }
+}
