@@ -184,12 +184,7 @@ fn rate(mbit: f64) -> Rate {
     Rate::from_bits_per_s((mbit * 1e6) as u64).expect("a rate")
 }
 
-fn config(cell: &Cell, told: &str) -> Config {
-    let (bottleneck, shape) = match cell.queue.as_str() {
-        "fq_codel" => (Discipline::FqCodel(10_000), Shape::Wire),
-        "policer" => (Discipline::Fifo(1000), Shape::Policer(15_000.max(cell.link * 1_000_000 / 8 / 100))),
-        packets => (Discipline::Fifo(packets.parse().expect("packets")), Shape::Wire),
-    };
+fn paths(cell: &Cell) -> Vec<PathConfig> {
     let half = |ms: f64| Nanos((ms * 5e5) as u64);
     let path = |ms: f64| PathConfig {
         forward: half(ms),
@@ -198,9 +193,17 @@ fn config(cell: &Cell, told: &str) -> Config {
         loss: cell.loss,
         ..PathConfig::default()
     };
-    let paths = match cell.rtt.as_str() {
+    match cell.rtt.as_str() {
         "mixed" => [5.0, 15.0, 30.0, 60.0, 100.0, 150.0].into_iter().cycle().take(CLIENTS).map(path).collect(),
         ms => vec![path(ms.parse().expect("ms")); CLIENTS],
+    }
+}
+
+fn config(cell: &Cell, told: &str) -> Config {
+    let (bottleneck, shape) = match cell.queue.as_str() {
+        "fq_codel" => (Discipline::FqCodel(10_000), Shape::Wire),
+        "policer" => (Discipline::Fifo(1000), Shape::Policer(15_000.max(cell.link * 1_000_000 / 8 / 100))),
+        packets => (Discipline::Fifo(packets.parse().expect("packets")), Shape::Wire),
     };
     let (drain, policy) = if told == "off" { (DrainKind::Off, "fair") } else { (DrainKind::Paced, "srpt") };
     let told = match told {
@@ -221,7 +224,7 @@ fn config(cell: &Cell, told: &str) -> Config {
         rate_changes: cell.steps.iter().map(|(at, mbit)| (Nanos((at * 1e9) as u64), rate(*mbit))).collect(),
         told,
         tcp: Tcp::behind_router(),
-        paths,
+        paths: paths(cell),
         server: Server { acks_ride: drain == DrainKind::Paced, ..Server::default() },
         ..Config::default()
     }

@@ -75,11 +75,11 @@ impl Evidence {
         met >= 2 || met == 1 && self.voters.len() == 1
     }
 
-    /// Bytes lost; of the client that lost most, where there are others, no more than all of them lost: its own path may lose them.
+    /// Bytes lost; where there are several clients, without those of the one that lost most: its own path may lose them.
     pub fn lost_by_all_bytes(&self) -> u64 {
         let losses = self.voters.iter().map(|voter| voter.lost_bytes);
         let (all, most) = (losses.clone().sum::<u64>(), losses.max().unwrap_or(0));
-        if self.voters.len() > 1 { all.min(2 * (all - most)) } else { all }
+        if self.voters.len() > 1 { all - most } else { all }
     }
 
     /// Round trips seen.
@@ -145,11 +145,11 @@ mod tests {
         evidence.on_lost(1, 100);
         assert_eq!(evidence.lost_by_all_bytes(), 100);
         evidence.on_lost(2, 3);
-        assert_eq!(evidence.lost_by_all_bytes(), 6);
+        assert_eq!(evidence.lost_by_all_bytes(), 3);
         evidence.on_lost(3, 500);
-        assert_eq!(evidence.lost_by_all_bytes(), 206);
+        assert_eq!(evidence.lost_by_all_bytes(), 103);
         evidence.on_lost(1, 1000);
-        assert_eq!(evidence.lost_by_all_bytes(), 1006);
+        assert_eq!(evidence.lost_by_all_bytes(), 503);
     }
 
     #[test]
