@@ -2,7 +2,7 @@
 //!
 //! A client is an address (or its prefix), given as a hash. Its least round trip of the last minute or two is its base.
 //! Round trips also vary by themselves (jitter, delayed acknowledgements, the client's own access link); how much is
-//! learned while we hardly send, when no queue of ours can be the cause.
+//! learned while no queue is there that could be the cause.
 
 use units::Nanos;
 
@@ -20,8 +20,8 @@ const NOISE_GAIN: u64 = 8;
 pub(super) enum Load {
     /// We sent at the full pace: the queue may be ours.
     Full,
-    /// We sent at the full pace, and clients known before saw no queue.
-    Unqueued,
+    /// We sent at the full pace, and clients known before saw no queue, or one that delays no more than this.
+    Unqueued { delay: Nanos },
     /// We sent so little that no queue can be ours.
     Light,
 }
@@ -42,7 +42,7 @@ struct Client {
     /// Minima of the window before and of this one.
     least: [Nanos; 2],
     window_began: Nanos,
-    /// Mean excess over the base under a light load.
+    /// Mean excess over the base, and over the queue, while that is short.
     noise: Nanos,
     /// A round trip was measured that no queue of ours can have delayed.
     is_known: bool,
@@ -106,8 +106,13 @@ impl Client {
         }
         self.least[1] = self.least[1].min(rtt);
         self.is_known |= load != Load::Full;
-        if load == Load::Light {
-            let excess = rtt - self.base();
+        let queue = match load {
+            Load::Full => None,
+            Load::Unqueued { delay } => Some(delay),
+            Load::Light => Some(Nanos::ZERO),
+        };
+        if let Some(queue) = queue {
+            let excess = rtt - self.base() - queue;
             self.noise = Nanos((self.noise.0 * (NOISE_GAIN - 1) + excess.0) / NOISE_GAIN);
         }
     }
@@ -131,7 +136,7 @@ mod tests {
         assert_eq!(seen(&mut clients, 10, 1, 50, Load::Full), (30, 30));
         assert_eq!(seen(&mut clients, 20, 2, 70, Load::Full), (0, 70));
         // It was in a queue when it came: now it is known.
-        assert_eq!(seen(&mut clients, 30, 2, 40, Load::Unqueued), (0, 0));
+        assert_eq!(seen(&mut clients, 30, 2, 40, Load::Unqueued { delay: MS(0) }), (0, 0));
         assert_eq!(seen(&mut clients, 40, 2, 70, Load::Full), (30, 30));
     }
 

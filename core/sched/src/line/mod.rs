@@ -322,8 +322,8 @@ impl Estimator {
     fn is_lossy_anyhow(&mut self, now: Nanos, lost: Lost) -> Option<u64> {
         let pace = self.pace.filter(|_| !lost.is_plain())?;
         let (at, before, after) = self.others.lossy.take()?;
-        // All of the pace before has arrived at some time.
-        let has_arrived = before <= self.history.peak();
+        // All of the pace before has arrived at some time, but for what is lost.
+        let has_arrived = before / 1000 * MARGIN_PERMILLE.saturating_sub(lost.permille) <= self.history.peak();
         (pace <= after && now - at < LOSSY_FOR && has_arrived).then_some(before)
     }
 
@@ -442,7 +442,8 @@ impl Estimator {
 
     fn by_delay(&self) -> Load {
         let delay = self.history.backwards().next().and_then(|interval| interval.delay);
-        if delay.is_some_and(|delay| delay.0 <= self.threshold().0 / 2) { Load::Unqueued } else { Load::Full }
+        let short = delay.filter(|delay| delay.0 <= self.threshold().0 / 2);
+        short.map_or(Load::Full, |delay| Load::Unqueued { delay })
     }
 
     fn threshold(&self) -> Nanos {
