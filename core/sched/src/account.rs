@@ -7,6 +7,8 @@
 
 use units::wire::Framing;
 
+use crate::job::Packed;
+
 /// TCP's own count of what it sent on a connection, first transmissions and repetitions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpSent {
@@ -28,7 +30,7 @@ pub struct Correction {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Account {
-    framing: Framing,
+    framing: Packed,
     sent: TcpSent,
     /// Wire bytes charged less wire bytes sent.
     balance: i64,
@@ -37,11 +39,11 @@ pub struct Account {
 impl Account {
     /// Of a connection that has sent its SYN-ACK.
     pub fn new(framing: Framing) -> Account {
-        Account { framing, sent: TcpSent::default(), balance: -(framing.syn_ack_bytes as i64) }
+        Account { framing: framing.into(), sent: TcpSent::default(), balance: -(framing.syn_ack_bytes as i64) }
     }
 
     pub fn framing(&self) -> Framing {
-        self.framing
+        self.framing.into()
     }
 
     /// TCP was asked before what it has sent.
@@ -77,13 +79,13 @@ impl Account {
     }
 
     fn foreseen_bytes(&self, payload_bytes: u64, bare_segments: u64) -> u64 {
-        self.framing.wire_bytes(payload_bytes) + bare_segments * self.framing.header_bytes
+        self.framing().wire_bytes(payload_bytes) + bare_segments * self.framing().header_bytes
     }
 
     fn look(&mut self, sent: TcpSent) {
         let payload = sent.payload_bytes.saturating_sub(self.sent.payload_bytes);
         let segments = u64::from(sent.segments.wrapping_sub(self.sent.segments));
-        self.balance -= (payload + segments * self.framing.header_bytes) as i64;
+        self.balance -= (payload + segments * self.framing().header_bytes) as i64;
         self.sent = sent;
     }
 

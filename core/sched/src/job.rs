@@ -83,7 +83,7 @@ pub struct Job {
 }
 
 /// A [`Framing`] in a third of its memory: a client may have a hundred jobs that wait. What no packet has is cut to what fits.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Packed {
     segment_bytes: u32,
     header_bytes: u16,
@@ -100,15 +100,20 @@ impl From<Framing> for Packed {
     }
 }
 
+impl From<Packed> for Framing {
+    fn from(packed: Packed) -> Framing {
+        Framing {
+            segment_bytes: packed.segment_bytes.into(),
+            header_bytes: packed.header_bytes.into(),
+            syn_ack_bytes: packed.syn_ack_bytes.into(),
+        }
+    }
+}
+
 impl Job {
     /// How its connection cuts its payload.
     pub fn framing(&self) -> Framing {
-        let Packed { segment_bytes, header_bytes, syn_ack_bytes } = self.framing;
-        Framing {
-            segment_bytes: segment_bytes.into(),
-            header_bytes: header_bytes.into(),
-            syn_ack_bytes: syn_ack_bytes.into(),
-        }
+        self.framing.into()
     }
 
     /// A job that has just come, for tests of a policy alone.

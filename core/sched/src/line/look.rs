@@ -48,12 +48,12 @@ pub struct Look {
 }
 
 /// The looks at one connection, over all its responses.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Looks {
-    /// When the last look was taken.
-    at: Option<Nanos>,
-    /// Since when something is on its way.
-    busy_since: Option<Nanos>,
+    /// When the last look was taken, or [`NEVER`].
+    at: Nanos,
+    /// Since when something is on its way, or [`NEVER`].
+    busy_since: Nanos,
     /// Acknowledged or arrived beyond a gap.
     arrived_bytes: u64,
     sent_bytes: u64,
@@ -62,10 +62,20 @@ pub struct Looks {
     rtt_at_bytes: u64,
 }
 
+/// In place of an instant: there is one for every connection, most of them idle.
+const NEVER: Nanos = Nanos::MAX;
+
+impl Default for Looks {
+    fn default() -> Looks {
+        let [arrived_bytes, sent_bytes, retransmitted_bytes, rtt_at_bytes] = [0; 4];
+        Looks { at: NEVER, busy_since: NEVER, arrived_bytes, sent_bytes, retransmitted_bytes, rtt_at_bytes }
+    }
+}
+
 impl Looks {
     /// What is new. On a connection that has had nothing acknowledged the first round trip is the handshake's.
     pub fn look(&mut self, now: Nanos, seen: &Seen, framing: Framing) -> Look {
-        let is_known = self.at.is_some();
+        let is_known = self.at != NEVER;
         let is_handshake = !is_known && seen.acked_bytes == 0;
         let acked_bytes = seen.acked_bytes.saturating_sub(self.rtt_at_bytes);
         let is_enough = is_known && acked_bytes >= RTT_SEGMENTS * framing.segment_bytes;
@@ -78,14 +88,15 @@ impl Looks {
         let sent_bytes = self.sent_bytes.max(seen.sent_bytes);
         let sent = sent_bytes - self.sent_bytes;
         let again = seen.retransmitted_bytes.saturating_sub(self.retransmitted_bytes);
-        let ago = now - self.at.unwrap_or(now);
-        let busy_for = if delivered > 0 { now - self.busy_since.unwrap_or(now) } else { Nanos::ZERO };
+        // What has never been lies after now: no time has passed since.
+        let ago = now - self.at;
+        let busy_for = if delivered > 0 { now - self.busy_since } else { Nanos::ZERO };
         let delivered_ago = if delivered > 0 { seen.acked_ago.min(ago) } else { Nanos::ZERO };
         let delivered_for = if delivered > 0 { ago - delivered_ago } else { Nanos::ZERO };
         let is_busy = sent_bytes > arrived_bytes;
         *self = Looks {
-            at: Some(now),
-            busy_since: is_busy.then(|| self.busy_since.unwrap_or(now)),
+            at: now,
+            busy_since: if is_busy { self.busy_since.min(now) } else { NEVER },
             arrived_bytes,
             sent_bytes,
             retransmitted_bytes: seen.retransmitted_bytes,

@@ -7,6 +7,8 @@
 use sched::Watched;
 
 use super::TcpView;
+use super::pipes::Pipes;
+use super::socket::Shared;
 
 /// Connections remembered at most; more packets than this are never below us by our own doing. Of what is forgotten the bytes
 /// count as foreign until they have left.
@@ -18,69 +20,82 @@ fn wire_bytes_of(memory_bytes: u64) -> u64 {
     memory_bytes * 5 / 8
 }
 
-/// Keeps no socket open: one that is closed has been read to its end by a client, and has nothing below.
-pub struct Below<S: TcpView> {
+/// Of a connection that has ended nothing is below: a client has read it to its end.
+pub(super) struct Below {
     /// The one written to last stands last.
-    sockets: Vec<Known<S::Weak>>,
-    /// The owner of the last write, if all of it is below.
+    sockets: Vec<Known>,
+    /// The number of the last write, if all of it is below.
     whole: Option<u64>,
     watch: Option<Watch>,
 }
 
 /// A socket that may have packets below.
-struct Known<W> {
-    /// Its owner's number.
-    owner: u64,
-    socket: W,
+struct Known {
+    /// Its owner's, or that of the socket which many share.
+    number: u64,
+    /// The connection that wrote to it last.
+    at: usize,
+    shared: Option<Shared>,
     /// Of its packets below, when it was last looked at.
     memory_bytes: u64,
 }
 
+impl Known {
+    fn queued_bytes<S: TcpView>(&self, pipes: &Pipes<S>) -> Option<u64> {
+        if let Some(shared) = &self.shared {
+            return uplink::queued_below_bytes(shared).ok().map(u64::from);
+        }
+        pipes.get(self.at).filter(|pipe| pipe.owner == self.number)?.socket.queued_below_bytes()
+    }
+}
+
 /// A write that is watched until it has left, by the memory of its socket's packets: those written behind it are known.
 struct Watch {
-    owner: u64,
+    number: u64,
     behind_bytes: u64,
     state: Watched,
 }
 
-impl<S: TcpView> Below<S> {
-    pub fn new() -> Below<S> {
+impl Below {
+    pub fn new() -> Below {
         Below { sockets: Vec::new(), whole: None, watch: None }
     }
 
-    /// Something was written to this socket.
-    pub fn on_written(&mut self, owner: u64, socket: &S) {
-        let owner = socket.number_below(owner);
+    /// Something was written to this connection.
+    pub fn on_written<S: TcpView>(&mut self, at: usize, pipes: &Pipes<S>) {
+        let pipe = &pipes[at];
+        let number = pipe.number_below();
         self.whole = None;
-        match self.sockets.iter().rposition(|known| known.owner == owner) {
-            Some(at) => self.sockets[at..].rotate_left(1),
-            None => self.remember(owner, socket),
+        match self.sockets.iter().rposition(|known| known.number == number) {
+            Some(place) => self.sockets[place..].rotate_left(1),
+            None => {
+                self.make_room(pipes);
+                let shared = pipe.socket.shared().map(|(_, shared)| shared);
+                self.sockets.push(Known { number, at, shared, memory_bytes: 0 });
+            }
         }
     }
 
-    fn remember(&mut self, owner: u64, socket: &S) {
+    fn make_room<S: TcpView>(&mut self, pipes: &Pipes<S>) {
         if self.sockets.len() >= REMEMBERED_MAX {
-            self.bytes();
+            self.bytes(pipes);
         }
         if self.sockets.len() >= REMEMBERED_MAX {
-            let forgotten = self.sockets.remove(0).owner;
-            self.watch = self.watch.take().filter(|watch| watch.owner != forgotten);
+            let forgotten = self.sockets.remove(0).number;
+            self.watch = self.watch.take().filter(|watch| watch.number != forgotten);
         }
-        self.sockets.push(Known { owner, socket: socket.downgrade(), memory_bytes: 0 });
     }
 
     /// Looks at the socket that was written to last, whether this much payload went down: packets occupy more memory than that. What TCP
     /// keeps cannot be watched, and leaves at a time that nobody notices.
-    pub fn look(&mut self, payload_bytes: u64) {
+    pub fn look<S: TcpView>(&mut self, payload_bytes: u64, pipes: &Pipes<S>) {
         let Some(known) = self.sockets.last_mut() else { return };
-        let Some(memory_bytes) = S::upgrade(&known.socket).and_then(|socket| socket.queued_below_bytes()) else {
-            return;
-        };
+        let Some(memory_bytes) = known.queued_bytes(pipes) else { return };
         let grown_bytes = memory_bytes.saturating_sub(known.memory_bytes);
         known.memory_bytes = memory_bytes;
         let is_whole = grown_bytes >= payload_bytes;
-        self.whole = is_whole.then_some(known.owner);
-        if let Some(watch) = self.watch.as_mut().filter(|watch| watch.owner == known.owner) {
+        self.whole = is_whole.then_some(known.number);
+        if let Some(watch) = self.watch.as_mut().filter(|watch| watch.number == known.number) {
             if is_whole {
                 watch.behind_bytes += grown_bytes;
             } else {
@@ -91,8 +106,8 @@ impl<S: TcpView> Below<S> {
 
     /// Watches the last write, if it can be told from others.
     pub fn watch(&mut self) -> bool {
-        let Some(owner) = self.whole.take() else { return false };
-        self.watch = Some(Watch { owner, behind_bytes: 0, state: Watched::Waits });
+        let Some(number) = self.whole.take() else { return false };
+        self.watch = Some(Watch { number, behind_bytes: 0, state: Watched::Waits });
         true
     }
 
@@ -102,12 +117,12 @@ impl<S: TcpView> Below<S> {
     }
 
     /// Wire bytes of ours below us, about; zero is exact. Forgets the connections that have none.
-    pub fn bytes(&mut self) -> u64 {
+    pub fn bytes<S: TcpView>(&mut self, pipes: &Pipes<S>) -> u64 {
         let (mut bytes, watch) = (0, &mut self.watch);
         self.sockets.retain_mut(|known| {
             // A socket that does not tell cannot be held against anybody.
-            let memory_bytes = S::upgrade(&known.socket).and_then(|socket| socket.queued_below_bytes());
-            if watch.as_ref().is_some_and(|watch| watch.owner == known.owner) {
+            let memory_bytes = known.queued_bytes(pipes);
+            if watch.as_ref().is_some_and(|watch| watch.number == known.number) {
                 watch_on(watch, known.memory_bytes, memory_bytes);
             }
             known.memory_bytes = memory_bytes.unwrap_or(0);
@@ -130,27 +145,9 @@ fn watch_on(watch: &mut Option<Watch>, before_bytes: u64, memory_bytes: Option<u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transmit::Connection;
-    use std::io::Write;
-    use std::net::{TcpListener, TcpStream};
-    use std::os::fd::OwnedFd;
-
-    /// Remembered sockets were closed up to a second late, and their clients saw no FIN for as long.
-    #[test]
-    fn no_socket_is_kept_open() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        client.write_all(b"x").unwrap();
-        let socket = Connection::from(OwnedFd::from(listener.accept().unwrap().0));
-        let mut below = Below::new();
-        below.on_written(1, &socket);
-        assert_eq!((socket.holders(), below.sockets.len()), (1, 1));
-        drop(socket);
-        assert_eq!((below.bytes(), below.sockets.len()), (0, 0));
-    }
 
     fn watch_of(behind_bytes: u64) -> Option<Watch> {
-        Some(Watch { owner: 1, behind_bytes, state: Watched::Waits })
+        Some(Watch { number: 1, behind_bytes, state: Watched::Waits })
     }
 
     #[test]

@@ -2,26 +2,20 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::Arc;
 
 use quic::Datagrams;
 use sched::{Path, TcpSent};
 use units::Nanos;
 
-use super::{Looked, Status};
+use super::Status;
+use super::socket::Shared;
 use crate::udp::{Left, Udp};
 
 /// One connection on a socket of many.
 #[derive(Debug)]
 pub struct Flow {
     socket: Arc<Udp>,
-    /// Of one thread, so nobody waits for it.
-    books: Mutex<Books>,
-    looked: Looked,
-}
-
-#[derive(Debug, Default)]
-struct Books {
     /// Datagrams count as segments.
     sent: TcpSent,
     seen: Seen,
@@ -46,60 +40,47 @@ pub struct Seen {
 
 impl Flow {
     pub fn new(socket: Arc<Udp>) -> Flow {
-        let books = Books { priority: socket.control_priority(), ..Books::default() };
-        Flow { socket, books: Mutex::new(books), looked: Looked::default() }
+        let priority = socket.control_priority();
+        Flow { socket, sent: TcpSent::default(), seen: Seen::default(), is_unseen: false, priority }
     }
 
     /// Sends from the front; an error leaves the rest.
-    pub fn send(&self, datagrams: &mut Datagrams) -> io::Result<()> {
-        let mut books = self.books();
-        let (Left { datagrams, bytes }, result) = self.socket.send(datagrams, books.priority);
-        books.sent.payload_bytes += bytes;
-        books.is_unseen |= bytes > 0;
-        books.sent.segments = books.sent.segments.wrapping_add(datagrams);
+    pub fn send(&mut self, datagrams: &mut Datagrams) -> io::Result<()> {
+        let (Left { datagrams, bytes }, result) = self.socket.send(datagrams, self.priority);
+        self.sent.payload_bytes += bytes;
+        self.sent.segments = self.sent.segments.wrapping_add(datagrams);
+        self.is_unseen |= bytes > 0;
         result
     }
 
-    pub fn see(&self, seen: Seen) {
-        let mut books = self.books();
-        (books.seen, books.is_unseen) = (seen, false);
-    }
-
-    pub fn looked(&self) -> &Looked {
-        &self.looked
+    pub fn see(&mut self, seen: Seen) {
+        (self.seen, self.is_unseen) = (seen, false);
     }
 
     /// As TCP tells it.
     pub fn status(&self) -> Status {
-        let Books { sent, seen, is_unseen, .. } = *self.books();
+        let Seen { path, lost_bytes, acked_bytes, acked_ago, is_unacknowledged } = self.seen;
         Status {
-            sent: Some(sent),
+            sent: Some(self.sent),
             unsent_bytes: 0,
-            retransmitted_bytes: seen.lost_bytes,
-            acked_bytes: seen.acked_bytes,
+            retransmitted_bytes: lost_bytes,
+            acked_bytes,
             sacked_bytes: 0,
-            acked_ago: seen.acked_ago.unwrap_or_default(),
-            is_unacknowledged: is_unseen || seen.is_unacknowledged,
-            path: seen.path,
+            acked_ago: acked_ago.unwrap_or_default(),
+            is_unacknowledged: self.is_unseen || is_unacknowledged,
+            path,
             closing_segments: 0,
         }
     }
 
     /// What is sent from now on is marked so.
-    pub fn set_priority(&self, priority: u32) {
-        self.books().priority = priority;
+    pub fn set_priority(&mut self, priority: u32) {
+        self.priority = priority;
     }
 
-    pub fn number_below(&self) -> u64 {
-        self.socket.number()
-    }
-
-    pub fn downgrade(&self) -> Weak<Udp> {
-        Arc::downgrade(&self.socket)
-    }
-
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().expect("a thread that fails ends the process")
+    /// The socket, and its number.
+    pub fn shared(&self) -> (u64, Shared) {
+        (self.socket.number(), Arc::clone(&self.socket) as Shared)
     }
 }
 

@@ -9,16 +9,15 @@ use std::mem::take;
 
 use mux::{Broken, Event, Flood, Stop};
 use sched::grow::reserve_one;
-use sched::{Correction, Grant, JobId, Precedence, Sent, Why};
+use sched::{CarrierId, Grant, JobId, Precedence, Sent, Why};
 use tls::{RECORD_BYTES_MAX, Session};
 use units::Nanos;
 
 use super::engine::Engine;
-use super::multiplexed::PipeId;
 use super::outgoing::{Made, Room};
 use super::pipe::Pipe;
 use super::secure::RECORDS_AT_ONCE_MAX;
-use super::{Departure, Down, Failure, Gauge, PipeState, Secure, Sink, Socket, Transmitter, lock};
+use super::{Departure, Down, Failure, Sink, Socket, Transmitter};
 
 /// What is made before it is handed down, where there is no pace.
 pub(super) const ROOM_BYTES_MAX: u64 = 64 << 10;
@@ -27,21 +26,10 @@ const UNREAD_BYTES_MAX: usize = 256 << 10;
 /// Room in which another response is not worth its frames' headers.
 const FILLING_BYTES_MIN: u64 = 64;
 
-/// A connection of HTTP/2 or HTTP/3 that is to be sent on.
-pub struct Opening<S> {
-    /// Comes back in every [`Departure`].
-    pub owner: u64,
-    pub socket: S,
-    /// See [`super::Dispatch::client`].
-    pub client: u32,
-    pub pipe: PipeState,
-    pub secure: Option<Secure>,
-    pub engine: Engine,
-}
-
 /// What such a connection has besides.
 pub(super) struct Framed {
     pub engine: Engine,
+    pub carrier: CarrierId,
     /// Frames that were made and not handed down, nor sealed.
     out: Vec<u8>,
     /// Responses whose last bytes are among those.
@@ -56,38 +44,28 @@ pub(super) struct Framed {
     is_unsaid: bool,
 }
 
-impl<S: Socket + Clone> Transmitter<S> {
-    pub fn open_framed(&mut self, now: Nanos, opening: Opening<S>) -> PipeId {
-        let Opening { owner, socket, client, pipe, secure, engine } = opening;
-        let id = self.open(now, owner, socket, client, pipe);
-        let pipe = &mut self.pipes[id.0];
-        pipe.secure = secure;
-        pipe.framed = Some(Box::new(Framed::new(engine)));
-        self.say(id);
-        id
-    }
-
+impl<S: Socket> Transmitter<S> {
     /// Takes what has come over HTTP/2; what it says is asked of [`Transmitter::event`]. Answers leave in this turn.
-    pub fn receive(&mut self, now: Nanos, id: PipeId, bytes: &[u8]) -> Result<(), Broken> {
-        let framed = framed(&mut self.pipes[id.0]);
+    pub fn receive(&mut self, now: Nanos, at: usize, bytes: &[u8]) -> Result<(), Broken> {
+        let framed = framed(&mut self.pipes[at]);
         framed.borrow(&mut self.spare);
         let begin = framed.out.len();
         let session = framed.engine.http2().expect("datagrams are received as such");
         let taken = session.receive(now, bytes, &mut framed.out);
         framed.control_bytes += (framed.out.len() - begin) as u64;
         let is_unread = framed.out.len() > UNREAD_BYTES_MAX;
-        self.open_windows(now, id);
-        self.say(id);
+        self.open_windows(now, at);
+        self.say(at);
         taken.and(if is_unread { Err(Flood::Unread.into()) } else { Ok(()) })
     }
 
-    pub fn event(&mut self, id: PipeId) -> Option<Event> {
-        framed(&mut self.pipes[id.0]).engine.event()
+    pub fn event(&mut self, at: usize) -> Option<Event> {
+        framed(&mut self.pipes[at]).engine.event()
     }
 
     /// The client's wish for a stream.
-    pub fn precedence(&mut self, id: PipeId, stream: u32) -> Precedence {
-        let priority = framed(&mut self.pipes[id.0]).engine.priority(stream);
+    pub fn precedence(&mut self, at: usize, stream: u32) -> Precedence {
+        let priority = framed(&mut self.pipes[at]).engine.priority(stream);
         priority.map_or(Precedence::default(), |wish| Precedence {
             urgency: wish.urgency,
             is_incremental: wish.is_incremental,
@@ -100,30 +78,30 @@ impl<S: Socket + Clone> Transmitter<S> {
     }
 
     /// No new requests are taken, and the client learns so.
-    pub fn go_away(&mut self, id: PipeId) {
-        framed(&mut self.pipes[id.0]).engine.go_away();
-        self.say(id);
+    pub fn go_away(&mut self, at: usize) {
+        framed(&mut self.pipes[at]).engine.go_away();
+        self.say(at);
     }
 
     /// A stream on which nothing is being sent will not be answered.
-    pub fn cancel(&mut self, id: PipeId, stream: u32) {
-        framed(&mut self.pipes[id.0]).engine.cancel(stream);
-        self.say(id);
+    pub fn cancel(&mut self, at: usize, stream: u32) {
+        framed(&mut self.pipes[at]).engine.cancel(stream);
+        self.say(at);
     }
 
     /// Nothing more comes or goes by its own account, and all that was made has left.
-    pub fn has_ended(&mut self, id: PipeId) -> bool {
-        let pipe = &mut self.pipes[id.0];
-        let is_sealed = pipe.secure.as_ref().is_some_and(|secure| lock(secure).has_unsent());
+    pub fn has_ended(&mut self, at: usize) -> bool {
+        let pipe = &mut self.pipes[at];
+        let is_sealed = pipe.session.as_ref().is_some_and(|session| session.has_unsent());
         let framed = framed(pipe);
         !is_sealed && framed.out.is_empty() && framed.engine.has_ended()
     }
 
     /// What it has to say for itself leaves in this turn.
-    pub fn say(&mut self, id: PipeId) {
-        let framed = framed(&mut self.pipes[id.0]);
+    pub fn say(&mut self, at: usize) {
+        let framed = framed(&mut self.pipes[at]);
         if !std::mem::replace(&mut framed.is_unsaid, true) {
-            self.unsaid.push_back(id);
+            self.unsaid.push_back(at);
         }
     }
 
@@ -135,20 +113,20 @@ impl<S: Socket + Clone> Transmitter<S> {
             if now >= until {
                 return;
             }
-            let Some(id) = self.unsaid.pop_front() else { return };
+            let Some(at) = self.unsaid.pop_front() else { return };
             // It may have been closed meanwhile, and its place may be another's.
-            let Some(framed) = self.pipes.get_mut(id.0).and_then(|pipe| pipe.framed.as_deref_mut()) else { continue };
+            let Some(framed) = self.pipes.get_mut(at).and_then(|pipe| pipe.load.framed_mut()) else { continue };
             if take(&mut framed.is_unsaid) {
                 framed.borrow(&mut self.spare);
                 framed.control();
-                self.hand_down(now, id.0, u64::MAX);
+                self.hand_down(now, at, u64::MAX);
             }
         }
     }
 
     /// Windows may be open again.
-    pub(super) fn open_windows(&mut self, now: Nanos, id: PipeId) {
-        let framed = framed(&mut self.pipes[id.0]);
+    pub(super) fn open_windows(&mut self, now: Nanos, at: usize) {
+        let framed = framed(&mut self.pipes[at]);
         if framed.shut.is_empty() || framed.engine.window() == 0 {
             return;
         }
@@ -165,7 +143,7 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// Sends what is granted to a response, and fills the room that is left with those behind it.
     pub(super) fn send_framed(&mut self, now: Nanos, grant: Grant) {
         let at = self.sendings[grant.job].pipe();
-        let carrier = self.pipes[at].carrier.expect("frames are of several responses");
+        let carrier = framed(&mut self.pipes[at]).carrier;
         let room_bytes = self.room(at, grant);
         let mut made_bytes = 0;
         let mut next = Some(grant.job);
@@ -189,7 +167,7 @@ impl<S: Socket + Clone> Transmitter<S> {
             return room_bytes;
         }
         let pipe = &self.pipes[at];
-        let segment_bytes = pipe.state.framing().segment_bytes;
+        let segment_bytes = pipe.framing().segment_bytes;
         let burst = self.marker.as_ref().filter(|_| !self.is_paced());
         let burst_bytes = burst.map_or(u64::MAX, |marker| (marker.burst_bytes / segment_bytes).max(1) * segment_bytes);
         let mut room_bytes = grant.room_bytes.min(burst_bytes).min(ROOM_BYTES_MAX);
@@ -266,9 +244,9 @@ impl<S: Socket + Clone> Transmitter<S> {
     fn on_handed_down(&mut self, now: Nanos, at: usize, is_all: bool) -> bool {
         let has_left = is_all && self.has_left(at);
         let pipe = &mut self.pipes[at];
-        let carrier = pipe.carrier.expect("frames are of several responses");
+        let framed = framed(pipe);
+        let carrier = framed.carrier;
         if has_left {
-            let framed = framed(pipe);
             framed.give_back(&mut self.spare);
             let departed = framed.departing.drain(..);
             self.departures.extend(departed.map(|departure| Departure { ended_at: now, ..departure }));
@@ -277,12 +255,11 @@ impl<S: Socket + Clone> Transmitter<S> {
             self.drain.on_carrier_blocked(carrier);
         }
         self.charge_control(now, at);
-        self.note_below(now, at);
         self.pipes[at].was_full |= !is_all;
         if self.is_paced() && self.may_look(at) {
             self.settle_framed(now, at);
         }
-        self.note_unacknowledged(now, at);
+        self.note_written(now, at);
         is_all
     }
 
@@ -291,17 +268,11 @@ impl<S: Socket + Clone> Transmitter<S> {
         let pipe = &mut self.pipes[at];
         let control_bytes = take(&mut framed(pipe).control_bytes);
         if control_bytes > 0 {
-            let charge_bytes = pipe.state.on_sent(control_bytes + pipe.record_overhead());
+            let charge_bytes = pipe.on_sent(control_bytes + pipe.record_overhead());
             if self.is_paced() {
                 self.correct(now, charge_bytes);
             }
         }
-    }
-
-    /// So many wire bytes left that no grant covered.
-    pub(super) fn correct(&mut self, now: Nanos, charge_bytes: u64) {
-        let correction = Correction { charge_bytes, refund_bytes: 0 };
-        self.drain.on_correction(now, correction, self.gauge.as_ref().is_some_and(Gauge::is_fresh));
     }
 
     #[cfg(not(feature = "http3"))]
@@ -314,27 +285,16 @@ impl<S: Socket + Clone> Transmitter<S> {
         None
     }
 
-    /// A response on a connection of several has ended. One whose last bytes are made departs when they are handed down.
-    pub(super) fn depart_framed(&mut self, at: usize, departure: Departure) {
-        let framed = framed(&mut self.pipes[at]);
-        framed.jobs -= 1;
-        framed.shut.retain(|job| *job != departure.job);
-        match departure.failure {
-            None => framed.departing.push(departure),
-            Some(_) => self.departures.push(departure),
-        }
-    }
-
     /// Responses whose last bytes were made and have not left are cut.
     pub(super) fn cut_framed(&mut self, at: usize, failure: impl Fn() -> Failure) {
-        let Some(framed) = self.pipes[at].framed.as_deref_mut() else { return };
+        let Some(framed) = self.pipes[at].load.framed_mut() else { return };
         let cut = framed.departing.drain(..).map(|departure| Departure { failure: Some(failure()), ..departure });
         self.departures.extend(cut);
     }
 
     /// What a connection that closes has to say leaves, if it can.
     pub(super) fn say_last(&mut self, now: Nanos, at: usize) {
-        if let Some(framed) = self.pipes[at].framed.as_deref_mut() {
+        if let Some(framed) = self.pipes[at].load.framed_mut() {
             framed.borrow(&mut self.spare);
             framed.control();
             #[cfg(feature = "http3")]
@@ -346,32 +306,37 @@ impl<S: Socket + Clone> Transmitter<S> {
     }
 
     fn settle_framed(&mut self, now: Nanos, at: usize) {
-        if framed(&mut self.pipes[at]).jobs > 0 {
-            return self.settle_pipe(now, PipeId(at));
+        match framed(&mut self.pipes[at]).jobs {
+            0 => self.settle_last(now, at, false),
+            _ => self.settle(now, at),
         }
-        // Nobody may look again.
-        let is_read = self.gauge.as_ref().is_some_and(Gauge::is_fresh);
-        let pipe = &mut self.pipes[at];
-        let (client, (correction, foreseen_bytes, look)) = (pipe.client, pipe.settle_last(now, false));
-        self.drain.on_correction(now, correction, is_read);
-        self.drain.on_foreseen(now, foreseen_bytes, is_read);
-        self.observe(now, client, look);
     }
 }
 
 pub(super) fn framed<S>(pipe: &mut Pipe<S>) -> &mut Framed {
-    pipe.framed.as_deref_mut().expect("it speaks HTTP/2 or HTTP/3")
+    pipe.load.framed_mut().expect("it speaks HTTP/2 or HTTP/3")
 }
 
 impl Framed {
-    fn new(engine: Engine) -> Framed {
+    pub fn new(engine: Engine, carrier: CarrierId) -> Framed {
         let (out, departing, shut) = (Vec::new(), Vec::new(), Vec::new());
-        Framed { engine, out, departing, shut, jobs: 0, control_bytes: 0, is_unsaid: false }
+        Framed { engine, carrier, out, departing, shut, jobs: 0, control_bytes: 0, is_unsaid: false }
     }
 
     /// Another response is on it.
     pub fn on_dispatch(&mut self) {
         self.jobs += 1;
+    }
+
+    /// One has ended. Where its last bytes are made it departs when they are handed down.
+    pub fn depart(&mut self, departure: Departure) -> Option<Departure> {
+        self.jobs -= 1;
+        self.shut.retain(|job| *job != departure.job);
+        if departure.failure.is_some() {
+            return Some(departure);
+        }
+        self.departing.push(departure);
+        None
     }
 
     #[cfg(test)]
@@ -416,17 +381,17 @@ impl Framed {
 
 impl<S: Socket> Pipe<S> {
     fn has_unsent(&self) -> bool {
-        let is_sealed = || self.secure.as_ref().is_some_and(|secure| lock(secure).has_unsent());
-        self.framed.as_ref().is_some_and(|framed| !framed.out.is_empty()) || is_sealed()
+        let is_sealed = || self.session.as_ref().is_some_and(|session| session.has_unsent());
+        self.load.framed().is_some_and(|framed| !framed.out.is_empty()) || is_sealed()
     }
 
     /// Hands down all that was made, in records where the client speaks TLS. An error leaves the rest for later.
     fn hand_down(&mut self) -> io::Result<()> {
-        let framed = self.framed.as_deref_mut().expect("it speaks HTTP/2");
+        let framed = self.load.framed_mut().expect("it speaks HTTP/2");
         let mut taken = 0;
-        let result = match &self.secure {
+        let result = match self.session.as_deref_mut() {
             None => hand_down_plain(&self.socket, &framed.out, &mut taken),
-            Some(secure) => hand_down_sealed(&self.socket, &mut lock(secure), &framed.out, &mut taken),
+            Some(session) => hand_down_sealed(&self.socket, session, &framed.out, &mut taken),
         };
         framed.out.drain(..taken);
         result

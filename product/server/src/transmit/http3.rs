@@ -15,7 +15,6 @@ use units::Nanos;
 
 use super::flow::Seen;
 use super::framed::framed;
-use super::multiplexed::PipeId;
 use super::{Socket, TURN_FOR, Transmitter};
 
 /// Ends a connection that has done nothing wrong (RFC 9114 section 8.1).
@@ -41,7 +40,7 @@ pub(super) struct Shared {
     /// By instant.
     timers: BTreeSet<(Nanos, usize)>,
     /// Those whose datagrams wait for room in their socket, each once, by a number that only grows.
-    full: BTreeMap<u64, PipeId>,
+    full: BTreeMap<u64, usize>,
     full_count: u64,
     /// Owners of those to which time has happened.
     stirred: Vec<u64>,
@@ -84,28 +83,28 @@ impl Quic {
     }
 }
 
-impl<S: Socket + Clone> Transmitter<S> {
+impl<S: Socket> Transmitter<S> {
     /// Takes a datagram; what it says is asked of [`Transmitter::event`] and [`Transmitter::broken`]. Answers leave in this turn.
-    pub fn receive_datagram(&mut self, now: Nanos, id: PipeId, incoming: Incoming) {
-        let quic = quic(framed(&mut self.pipes[id.0]));
+    pub fn receive_datagram(&mut self, now: Nanos, at: usize, incoming: Incoming) {
+        let quic = quic(framed(&mut self.pipes[at]));
         if let Err(broken) = quic.session.receive(now, incoming) {
             quic.broken = Some(broken);
         }
-        self.on_stirred(now, id.0);
+        self.on_stirred(now, at);
     }
 
     /// Why the connection cannot go on, once.
-    pub fn broken(&mut self, id: PipeId) -> Option<Broken> {
-        framed(&mut self.pipes[id.0]).engine.http3()?.broken.take()
+    pub fn broken(&mut self, at: usize) -> Option<Broken> {
+        framed(&mut self.pipes[at]).engine.http3()?.broken.take()
     }
 
-    pub fn is_handshaking(&mut self, id: PipeId) -> bool {
-        quic(framed(&mut self.pipes[id.0])).session.is_handshaking()
+    pub fn is_handshaking(&mut self, at: usize) -> bool {
+        quic(framed(&mut self.pipes[at])).session.is_handshaking()
     }
 
     /// Its client has all that was sent, or is gone.
-    pub fn is_acknowledged(&mut self, id: PipeId) -> bool {
-        let session = &quic(framed(&mut self.pipes[id.0])).session;
+    pub fn is_acknowledged(&mut self, at: usize) -> bool {
+        let session = &quic(framed(&mut self.pipes[at])).session;
         session.is_acknowledged() || session.is_closing()
     }
 
@@ -114,16 +113,16 @@ impl<S: Socket + Clone> Transmitter<S> {
         self.shared.stirred.drain(..)
     }
 
-    /// Datagrams wait for room in the socket of this number ([`super::TcpView::number_below`]).
+    /// Datagrams wait for room in the socket of this number ([`super::TcpView::shared`]).
     pub fn is_full_at(&self, number: u64) -> bool {
-        self.shared.full.values().map(|id| &self.pipes[id.0]).any(|pipe| pipe.socket.number_below(pipe.owner) == number)
+        self.shared.full.values().map(|at| &self.pipes[*at]).any(|pipe| pipe.number_below() == number)
     }
 
     /// Their sockets take datagrams again.
     pub fn on_datagram_room(&mut self, now: Nanos) {
-        for id in take(&mut self.shared.full).into_values() {
-            quic(framed(&mut self.pipes[id.0])).full = None;
-            self.on_pipe_writable(now, id);
+        for at in take(&mut self.shared.full).into_values() {
+            quic(framed(&mut self.pipes[at])).full = None;
+            self.on_writable(now, at);
         }
     }
 
@@ -162,14 +161,14 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// Something has happened to it: windows may be open, what was held may go, and it may have something to say.
     fn on_stirred(&mut self, now: Nanos, at: usize) {
         let pipe = &mut self.pipes[at];
-        let quic = quic(pipe.framed.as_deref_mut().expect("it speaks HTTP/3"));
+        let quic = quic(pipe.load.framed_mut().expect("it speaks HTTP/3"));
         pipe.socket.see(quic.seen(now));
         let may_go = quic.is_done();
-        self.open_windows(now, PipeId(at));
-        if may_go && self.is_blocked(PipeId(at)) {
-            self.on_pipe_writable(now, PipeId(at));
+        self.open_windows(now, at);
+        if may_go && self.is_blocked(at) {
+            self.on_writable(now, at);
         } else {
-            self.say(PipeId(at));
+            self.say(at);
         }
         self.arm(at);
     }
@@ -188,7 +187,7 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// Payload of the datagrams of a grant, full ones as long as they may be now.
     pub(super) fn datagram_room(&mut self, at: usize, grant: Grant) -> Option<u64> {
-        let segment_bytes = self.pipes[at].state.framing().segment_bytes;
+        let segment_bytes = self.pipes[at].framing().segment_bytes;
         let quic = framed(&mut self.pipes[at]).engine.http3()?;
         Some(
             grant.room_bytes.min(super::framed::ROOM_BYTES_MAX).div_ceil(segment_bytes) * quic.session.datagram_bytes(),
@@ -199,7 +198,7 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// Says whether all is gone: nothing is held, and no socket is full.
     pub(super) fn hand_down_datagrams(&mut self, now: Nanos, at: usize, room_bytes: u64) -> bool {
         let pipe = &mut self.pipes[at];
-        let quic = quic(pipe.framed.as_deref_mut().expect("it speaks HTTP/3"));
+        let quic = quic(pipe.load.framed_mut().expect("it speaks HTTP/3"));
         let mut out = quic.unsent.take().map_or_else(|| take(&mut self.shared.spare), |unsent| *unsent);
         let unsent_bytes = out.bytes() as u64;
         let mut sent = if out.is_empty() { Ok(()) } else { pipe.socket.send_datagrams(&mut out) };
@@ -214,7 +213,7 @@ impl<S: Socket + Clone> Transmitter<S> {
             quic.unsent = Some(Box::new(out));
             if quic.full.is_none() {
                 quic.full = Some(self.shared.full_count);
-                self.shared.full.insert(self.shared.full_count, PipeId(at));
+                self.shared.full.insert(self.shared.full_count, at);
                 self.shared.full_count += 1;
             }
         } else {
@@ -224,7 +223,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         let (is_done, is_left) = (quic.is_done(), quic.session.waiting_bytes() > 0);
         if is_done && is_left {
             // The room was used up by what was lost; nobody else would ask for the rest.
-            self.say(PipeId(at));
+            self.say(at);
         }
         self.arm(at);
         is_done

@@ -71,7 +71,7 @@ impl Limit {
     }
 }
 
-impl<S: Socket + Clone> Transmitter<S> {
+impl<S: Socket> Transmitter<S> {
     /// The same, with a limit on what each client is sent.
     pub fn with_client_rate(self, rate: Option<Arc<dyn ClientRate>>) -> Transmitter<S> {
         Transmitter { limit: Limit::new(rate), ..self }

@@ -3,11 +3,11 @@
 //! Mostly it costs no system call: what the kernel says of a connection is asked for the byte ledger anyhow.
 
 use sched::line::{Bounds, Change, Estimator, Look, Status as LineStatus};
-use sched::{Correction, Presence, Reading};
+use sched::{Presence, Reading};
 use units::{Nanos, Rate};
 
-use super::multiplexed::PipeId;
-use super::{Gauge, Notice, PipeState, Queued, Socket, Transmitter};
+use super::pipe::Load;
+use super::{Gauge, Notice, Queued, Socket, Transmitter};
 
 /// A line from which on a core is the bottleneck: one serves 5 to 10 Gbit/s of large responses, and a segment takes such a line less than
 /// the system call that hands it down.
@@ -96,17 +96,7 @@ impl Line {
     }
 }
 
-/// A response that was sent without a job.
-pub struct Aside<'a, S> {
-    pub owner: u64,
-    pub socket: &'a S,
-    pub client: u32,
-    pub pipe: &'a mut PipeState,
-    /// Of the connection's payload, records included.
-    pub carried_bytes: u64,
-}
-
-impl<S: Socket + Clone> Transmitter<S> {
+impl<S: Socket> Transmitter<S> {
     /// The same, with an uplink whose rate is searched between these, or known from a queue.
     pub fn with_bounds(self, bounds: Option<Bounds>) -> Transmitter<S> {
         Transmitter { observer: bounds.map(Observer::new), ..self }
@@ -145,7 +135,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         let reading = if self.drain.is_explained(now, bytes) {
             Reading { drops, ..Reading::own(bytes) }
         } else {
-            let own_bytes = self.below.bytes();
+            let own_bytes = self.below.bytes(&self.pipes);
             Reading { queued_bytes: bytes, own_bytes, drops, watched: self.below.watched() }
         };
         self.drain.on_reading(now, reading);
@@ -157,12 +147,12 @@ impl<S: Socket + Clone> Transmitter<S> {
             return;
         }
         let pipe = &mut self.pipes[at];
-        self.below.on_written(pipe.owner, &pipe.socket);
         let payload_bytes = pipe.newly_sent_bytes();
+        self.below.on_written(at, &self.pipes);
         if self.drain.ledger().foreign().presence() == Presence::Absent || payload_bytes == 0 {
             return;
         }
-        self.below.look(payload_bytes);
+        self.below.look(payload_bytes, &self.pipes);
         if self.drain.wants_watch() && self.below.watch() {
             self.drain.on_watched(now);
         }
@@ -215,92 +205,51 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
     }
 
-    /// Looks at all that have unacknowledged bytes.
+    /// Looks at those that have unacknowledged bytes; while the rate is searched, each in its turn where the search can do without.
     fn look_around(&mut self, now: Nanos) {
-        let (is_searching, charged_bytes) = (self.is_searching(), self.drain.ledger().charged_bytes());
-        let Some(observer) = &mut self.observer else { return };
-        let tell = |client, look| observer.on_look(now, charged_bytes, client, look);
-        self.unacknowledged.look_at_tails(now, is_searching, tell);
-        for at in self.unacknowledged.pipes_to_look_at() {
-            if !self.may_look(at) {
-                continue;
+        let (is_searching, mut is_spent) = (self.is_searching(), false);
+        for at in self.unacknowledged.begin_round() {
+            let may_look = !is_searching || self.pipes[at].was_full || self.unacknowledged.spend_look_in_turn();
+            if may_look {
+                self.look_at(now, at);
+            } else if !std::mem::replace(&mut is_spent, true) {
+                self.unacknowledged.go_on_with(self.pipes[at].listed);
             }
-            self.settle_pipe(now, PipeId(at));
             let pipe = &self.pipes[at];
-            if !pipe.is_unacknowledged || pipe.listed.is_some_and(|listed| listed.is_over(now)) {
+            if may_look && !pipe.is_unacknowledged || self.unacknowledged.is_over(now, pipe.listed) {
                 self.unlist(at);
             }
         }
     }
 
-    /// Whether the kernel may be asked about a pipe: while the rate is searched, not about all that only have small responses.
+    fn look_at(&mut self, now: Nanos, at: usize) {
+        let pipe = &mut self.pipes[at];
+        if !matches!(pipe.load, Load::Single(None)) {
+            return self.settle(now, at);
+        }
+        let (client, look) = (pipe.client, pipe.look_on(now));
+        self.observe(now, client, look);
+    }
+
+    /// Whether the kernel may be asked about a connection: while the rate is searched, not about all that only have small responses.
     pub(super) fn may_look(&mut self, at: usize) -> bool {
         !self.is_searching() || self.pipes[at].was_full || self.unacknowledged.spend_look()
     }
 
-    /// Something was handed down on this pipe, and more may be.
+    /// Something was handed down on a connection.
     pub(super) fn note_unacknowledged(&mut self, now: Nanos, at: usize) {
         if self.is_observed() {
             self.unacknowledged.list(now, at, &mut self.pipes[at].listed);
         }
     }
 
-    /// A pipe is acknowledged, or about to go.
+    /// A connection is acknowledged, or ends.
     pub(super) fn unlist(&mut self, at: usize) {
-        let listed = self.pipes[at].listed.take();
-        if let Some((moved, place)) = self.unacknowledged.unlist(listed)
-            && let Some(listed) = &mut self.pipes[moved].listed
-        {
-            listed.move_to(place);
+        let pipe = &mut self.pipes[at];
+        pipe.was_full = false;
+        if let Some((moved, place)) = self.unacknowledged.unlist(&mut pipe.listed) {
+            self.pipes[moved].listed = place;
         }
-    }
-
-    /// The pipe of the only response of a connection goes.
-    pub(super) fn leave_pipe(&mut self, now: Nanos, at: usize, is_whole: bool) -> PipeState {
-        self.unlist(at);
-        let mut pipe = self.pipes.remove(at);
-        if is_whole && self.is_observed() {
-            let (owner, client, was_full) = (pipe.owner, pipe.client, pipe.was_full);
-            self.unacknowledged.remember(now, owner, &pipe.socket, client, &mut pipe.state, was_full);
-        }
-        pipe.state
-    }
-
-    /// A whole response was sent without a job: the link is charged for it.
-    pub fn on_sent_aside(&mut self, now: Nanos, aside: Aside<'_, S>, bytes: u64) {
-        let Aside { owner, socket, client, pipe, carried_bytes } = aside;
-        self.limit.spend(client, bytes, now);
-        if !self.is_paced() {
-            return;
-        }
-        let charge_bytes = pipe.on_sent(carried_bytes);
-        self.correct(now, charge_bytes);
-        if !self.is_observed() {
-            return;
-        }
-        if !pipe.is_known() && self.unacknowledged.spend_look() {
-            // The handshake.
-            let status = socket.status();
-            let (correction, look) = (pipe.settle(&status), socket.looked().look(now, &status, pipe.framing()));
-            self.on_settled(now, client, correction, look);
-        }
-        self.unacknowledged.remember(now, owner, socket, client, pipe, false);
-    }
-
-    /// A connection ends: its account is settled, and what was acknowledged of it is told.
-    pub fn on_end(&mut self, now: Nanos, owner: u64, socket: &S, client: u32, mut state: PipeState) {
-        let was_full = self.unacknowledged.take_back(owner, &mut state).unwrap_or_default();
-        if !self.is_paced() || self.is_searching() && !was_full && !self.unacknowledged.spend_look() {
-            return;
-        }
-        let status = socket.status();
-        self.on_closed(now, state.close(&status));
-        self.observe(now, client, socket.looked().look(now, &status, state.framing()));
-    }
-
-    /// Connections ended, and this was found of what they had sent since their last responses.
-    pub(super) fn on_closed(&mut self, now: Nanos, correction: Correction) {
-        self.drain.on_closed(now, correction, self.gauge.as_ref().is_some_and(Gauge::is_fresh));
     }
 
     pub(super) fn observe(&mut self, now: Nanos, client: u32, look: Look) {

@@ -7,6 +7,7 @@
 
 mod below;
 mod body;
+mod connection;
 mod engine;
 #[cfg(feature = "http3")]
 mod flow;
@@ -16,12 +17,11 @@ mod gauge;
 mod http3;
 mod limit;
 mod line_feedback;
-mod looked;
 mod mark;
-mod multiplexed;
 mod notice;
 mod outgoing;
 mod pipe;
+mod pipes;
 mod reads;
 mod secure;
 mod sending;
@@ -33,34 +33,32 @@ mod tests;
 mod unacknowledged;
 
 pub use body::{Available, Body, Piece};
+pub use connection::{Direct, Dispatch, Opening};
 #[cfg(feature = "http3")]
 pub use flow::Flow;
-pub use framed::Opening;
 pub use gauge::{Gauge, Queue, Queued};
 pub use limit::ClientRate;
 use limit::Limit;
-pub use line_feedback::{Aside, Line, is_fast};
-pub use looked::Looked;
+pub use line_feedback::{Line, is_fast};
 pub use mark::{Bands, Mark, Marker};
-pub use multiplexed::PipeId;
 pub use notice::{Notice, in_words, mbit};
 pub use outgoing::{End, Failure, Outgoing, Sent};
-pub use pipe::PipeState;
-pub use secure::{Allowance, Down, Secure, lock};
-pub use sending::{Dispatch, Stream};
+#[cfg(test)]
+pub use pipe::BYTES as CONNECTION_BYTES;
+pub use secure::{Allowance, Down};
 pub use socket::{Connection, Marked, Sink, Socket, Status, TcpView};
 
 use std::collections::VecDeque;
 
 use below::Below;
 use line_feedback::Observer;
-use pipe::Pipe;
+use pipe::Load;
+use pipes::Pipes;
 use sched::classes::ClassSpec;
-use sched::line::{Bounds, Look};
-use sched::{Arrival, Correction, Drain, Grant, Job, JobId, Path, Progress, Size};
+use sched::line::Bounds;
+use sched::{Drain, Grant, JobId, Progress};
 use sending::Sending;
 use sendings::Sendings;
-use slab::Slab;
 use unacknowledged::Unacknowledged;
 use units::wire::Framing;
 use units::{Nanos, Rate};
@@ -98,19 +96,17 @@ pub struct Departure {
     /// When the kernel took the first byte that was sent from here, and when the response ended: the instants of the grants.
     pub first_byte_at: Option<Nanos>,
     pub ended_at: Nanos,
-    /// For the connection's next response; `None` where it carries several, and keeps it.
-    pub pipe: Option<PipeState>,
 }
 
 pub struct Transmitter<S: Socket> {
     drain: Drain,
     gauge: Option<Gauge>,
     /// The sockets whose packets the gauge may see; empty without one.
-    below: Below<S>,
+    below: Below,
     marker: Option<Marker>,
     /// What the connections tell of the line, where the queue below cannot be read; `None` where we do not pace.
     observer: Option<Observer>,
-    unacknowledged: Unacknowledged<S>,
+    unacknowledged: Unacknowledged,
     patience: Patience,
     limit: Limit,
     storage: Box<dyn Storage + Send>,
@@ -121,10 +117,10 @@ pub struct Transmitter<S: Socket> {
     /// The policy looks at paths.
     needs_path: bool,
     sendings: Sendings,
-    /// The connections they are sent on.
-    pipes: Slab<Pipe<S>>,
+    /// All connections.
+    pipes: Pipes<S>,
     /// Connections that have something to say for themselves.
-    unsaid: VecDeque<PipeId>,
+    unsaid: VecDeque<usize>,
     /// Memory for frames.
     spare: Vec<u8>,
     #[cfg(feature = "http3")]
@@ -139,7 +135,7 @@ fn told(rate: Rate) -> Bounds {
     Bounds { least: None, first: Some(rate), most: Some(rate) }
 }
 
-impl<S: Socket + Clone> Transmitter<S> {
+impl<S: Socket> Transmitter<S> {
     pub fn new(drain: Drain, gauge: Option<Gauge>, patience: Patience) -> Transmitter<S> {
         let needs_path = drain.policy().needs_path();
         Transmitter {
@@ -156,7 +152,7 @@ impl<S: Socket + Clone> Transmitter<S> {
             reads: 0,
             needs_path,
             sendings: Sendings::default(),
-            pipes: Slab::new(),
+            pipes: Pipes::new(),
             unsaid: VecDeque::new(),
             spare: Vec::new(),
             #[cfg(feature = "http3")]
@@ -204,57 +200,6 @@ impl<S: Socket + Clone> Transmitter<S> {
         self.drain.on_client(client, weight);
     }
 
-    /// Takes over a response; its first byte leaves when the drain says so.
-    pub fn dispatch(&mut self, now: Nanos, dispatch: Dispatch<S>) -> JobId {
-        let Dispatch { owner, socket, client, outgoing, sent_bytes, class, mut pipe, secure } = dispatch;
-        let size = Size::Known(sent_bytes + outgoing.remaining_bytes());
-        let path = if self.needs_path { socket.status().path } else { Path::default() };
-        let id = self.drain.arrive(now, Arrival { size, framing: pipe.framing(), class, client, path });
-        let (is_known, mut is_unacknowledged) =
-            (pipe.is_known(), self.unacknowledged.take_back(owner, &mut pipe).is_some());
-        self.limit.spend(client, sent_bytes, now);
-        if sent_bytes > 0 && self.is_paced() {
-            pipe.on_sent(sent_bytes);
-            is_unacknowledged = true;
-        }
-        let pipe = self.pipes.insert(Pipe::new(owner, socket, client, pipe, now).with_secure(secure));
-        self.sendings.put(Sending::new(id, pipe, outgoing, sent_bytes));
-        if is_unacknowledged {
-            self.note_unacknowledged(now, pipe);
-        }
-        if sent_bytes > 0 {
-            let progress = self.drain.on_sent(now, id, sent_bytes);
-            debug_assert!(!progress.is_departed(), "something is left of a job");
-        }
-        if !is_known && self.may_look(pipe) {
-            // The handshake. What is sent again between two responses is settled behind the next one.
-            self.settle(now, id);
-        }
-        id
-    }
-
-    /// The socket takes bytes again. A no-op for a job that has departed.
-    pub fn on_writable(&mut self, now: Nanos, id: JobId) {
-        self.drain.on_writable(now, id);
-        self.settle(now, id);
-        self.ask_path(id);
-    }
-
-    /// The response will not be finished, and nobody waits for it. A no-op for a job that has departed.
-    pub fn abort(&mut self, now: Nanos, id: JobId, failure: Failure) {
-        if self.drain.job(id).is_some() {
-            self.settle(now, id);
-            self.drain.on_abort(id);
-            self.depart(now, id, Some(failure));
-        }
-    }
-
-    /// The same for one that is under way, on a connection that sends one at a time, and told at once.
-    pub fn withdraw(&mut self, now: Nanos, id: JobId) -> Departure {
-        self.abort(now, id, Failure::Disconnected);
-        self.departures.pop().filter(|departure| departure.job == id).expect("it is under way")
-    }
-
     /// Sends what is granted, until nothing is or the turn is over. Gives when to be called again: an instant that
     /// may have passed, or `None` when only an event can change anything.
     pub fn run(&mut self, clock: &impl Fn() -> Nanos) -> Option<Nanos> {
@@ -292,16 +237,6 @@ impl<S: Socket + Clone> Transmitter<S> {
         times.into_iter().flatten().min()
     }
 
-    /// Ends a response whose reader is too slow; to be called about once a second, for one on a connection that sends one at a time.
-    pub fn end_stalled(&mut self, now: Nanos, id: JobId) {
-        let Some(at) = self.sending(id).map(|sending| sending.pipe()) else { return };
-        let waits_for_reader = self.drain.job(id).is_some_and(Job::waits_for_reader);
-        let is_ordered_below = self.marker.is_some();
-        if self.pipes[at].is_stalled(now, waits_for_reader, is_ordered_below, &self.patience) {
-            self.abort(now, id, Failure::Stalled);
-        }
-    }
-
     /// What was sent of a response since this was last asked, or since it was dispatched.
     pub fn untold_bytes(&mut self, id: JobId) -> u64 {
         self.sending(id).map_or(0, Sending::tell)
@@ -313,7 +248,7 @@ impl<S: Socket + Clone> Transmitter<S> {
             self.pace_from(now, rate);
             self.notices.push(notice);
         }
-        self.below.bytes();
+        self.below.bytes(&self.pipes);
         self.notice_foreign(now);
     }
 
@@ -331,9 +266,7 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     /// Nothing was sent for so long, through no fault of the readers.
     pub fn on_pause(&mut self, paused: Nanos) {
-        for (_, pipe) in &mut self.pipes {
-            pipe.excuse(paused);
-        }
+        self.pipes.iter_mut().for_each(|pipe| pipe.excuse(paused));
     }
 
     /// The responses that ended since this was last called.
@@ -343,34 +276,35 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     fn send(&mut self, now: Nanos, grant: Grant) {
         let id = grant.job;
-        if !self.may_send(now, id) {
+        let at = self.sendings[id].pipe();
+        if !self.may_send(now, id, at) {
             return;
         }
-        let sending = &self.sendings[id];
-        if self.pipes[sending.pipe()].framed.is_some() {
+        if self.pipes[at].load.framed().is_some() {
             return self.send_framed(now, grant);
         }
         let allowance = self.allowance(grant);
+        let mut outgoing = std::mem::take(&mut self.sendings[id].outgoing);
+        let sent = self.write(now, at, &mut outgoing, allowance);
         let sending = &mut self.sendings[id];
-        let pipe = &mut self.pipes[sending.pipe()];
-        let sent = sending.send(now, pipe, &mut *self.storage, allowance);
-        let (is_path_old, at) = (self.needs_path && sending.is_path_old(), sending.pipe());
-        self.limit.spend(pipe.client, sent.carried_bytes, now);
-        let carried = sched::Sent { content_bytes: sent.bytes, carried_bytes: sent.carried_bytes };
-        let progress = self.drain.on_sent_as(now, id, carried);
-        if sent.carried_bytes > 0 {
-            self.note_below(now, at);
+        sending.outgoing = outgoing;
+        sending.on_sent(now, &sent);
+        let is_path_old = self.needs_path && sending.is_path_old();
+        let progress = self.charge(now, id, &sent);
+        if !progress.is_departed() && self.is_paced() {
+            self.settle(now, at);
         }
-        if !progress.is_departed() {
-            self.settle(now, id);
-            self.note_unacknowledged(now, at);
+        if sent.carried_bytes > 0 {
+            self.note_written(now, at);
         }
         match sent.failure {
-            Some(Failure::Blocked) => self.on_full(id),
+            Some(Failure::Blocked) => self.on_full(at),
             Some(Failure::Absent) => self.read_aside(now, id),
             Some(failure) => self.abort(now, id, failure),
             None if progress == Progress::Departed => {
-                self.settle_last(now, id);
+                if self.is_paced() && (!self.is_searching() || self.pipes[at].was_full) {
+                    self.settle_last(now, at, self.sendings[id].ends_connection());
+                }
                 self.depart(now, id, None);
             }
             None if is_path_old => self.ask_path(id),
@@ -379,31 +313,19 @@ impl<S: Socket + Clone> Transmitter<S> {
     }
 
     /// Whether a granted response can be sent now; if so, its packets are marked.
-    fn may_send(&mut self, now: Nanos, id: JobId) -> bool {
-        let is_ordered_below = self.is_ordered_below();
-        let sending = &mut self.sendings[id];
-        let pipe = &mut self.pipes[sending.pipe()];
-        if is_ordered_below && !pipe.socket.has_room() {
-            self.on_full(id);
+    fn may_send(&mut self, now: Nanos, id: JobId, at: usize) -> bool {
+        if self.is_ordered_below() && !self.pipes[at].socket.has_room() {
+            self.on_full(at);
             return false;
         }
+        let pipe = &mut self.pipes[at];
         if self.limit.holds(&mut self.drain, id, pipe.client, now) {
             return false;
         }
         if let Some(marker) = &self.marker {
-            sending.mark(pipe, &marker.mark, self.drain.band(id));
+            self.sendings[id].mark(pipe, &marker.mark, self.drain.band(id));
         }
         true
-    }
-
-    /// The socket takes no more, of this response or of any other on its connection.
-    fn on_full(&mut self, id: JobId) {
-        let pipe = &mut self.pipes[self.sendings[id].pipe()];
-        pipe.was_full = true;
-        match pipe.carrier {
-            Some(carrier) => self.drain.on_carrier_blocked(carrier),
-            None => self.drain.on_blocked(id),
-        }
     }
 
     fn sending(&mut self, id: JobId) -> Option<&mut Sending> {
@@ -413,41 +335,6 @@ impl<S: Socket + Clone> Transmitter<S> {
     /// The kernel decides the order, so it gets no more of a response than may keep the mark of the moment.
     fn is_ordered_below(&self) -> bool {
         self.marker.is_some() && !self.is_paced()
-    }
-
-    /// Charges the link for what TCP sent, not for what waits in the socket for a window: over a long path a response holds
-    /// two segments back in every round trip, and the link would idle for as long as each would have taken.
-    fn settle(&mut self, now: Nanos, id: JobId) {
-        if !self.is_paced() {
-            return;
-        }
-        if let Some(at) = self.sending(id).map(|sending| sending.pipe()) {
-            let pipe = &mut self.pipes[at];
-            let (client, (correction, look)) = (pipe.client, pipe.settle(now));
-            self.on_settled(now, client, correction, look);
-        }
-    }
-
-    fn on_settled(&mut self, now: Nanos, client: u32, correction: Correction, look: Look) {
-        self.drain.on_correction(now, correction, self.gauge.as_ref().is_some_and(Gauge::is_fresh));
-        if let Some(rtt) = look.rtt.filter(|_| look.is_handshake) {
-            self.drain.on_handshake(rtt);
-        }
-        self.observe(now, client, look);
-    }
-
-    fn settle_last(&mut self, now: Nanos, id: JobId) {
-        let at = self.sendings[id].pipe();
-        if self.is_paced() && (!self.is_searching() || self.pipes[at].was_full) {
-            let sending = &self.sendings[id];
-            let is_read = self.gauge.as_ref().is_some_and(Gauge::is_fresh);
-            let ends_connection = sending.ends_connection();
-            let pipe = &mut self.pipes[sending.pipe()];
-            let (client, (correction, foreseen_bytes, look)) = (pipe.client, pipe.settle_last(now, ends_connection));
-            self.drain.on_correction(now, correction, is_read);
-            self.drain.on_foreseen(now, foreseen_bytes, is_read);
-            self.observe(now, client, look);
-        }
     }
 
     /// Tells a policy that looks at paths how this one is now.
@@ -462,14 +349,14 @@ impl<S: Socket + Clone> Transmitter<S> {
 
     fn depart(&mut self, now: Nanos, id: JobId, failure: Option<Failure>) {
         let sending = self.sendings.take(id);
-        let pipe = &self.pipes[sending.pipe()];
-        let owner = pipe.owner;
-        let (at, is_framed) = (sending.pipe(), pipe.framed.is_some());
-        let state = pipe.carrier.is_none().then(|| self.leave_pipe(now, at, failure.is_none()));
-        let departure = sending.into_departure(owner, state, now, failure);
-        if is_framed {
-            return self.depart_framed(at, departure);
+        let pipe = &mut self.pipes[sending.pipe()];
+        let departure = sending.into_departure(pipe.owner, now, failure);
+        match &mut pipe.load {
+            Load::Single(job) => {
+                *job = None;
+                self.departures.push(departure);
+            }
+            Load::Framed(framed) => self.departures.extend(framed.depart(departure)),
         }
-        self.departures.push(departure);
     }
 }

@@ -142,7 +142,7 @@ pub fn mbit(rate: Rate) -> String {
     format!("{number:.decimals$} {unit}")
 }
 
-impl<S: Socket + Clone> Transmitter<S> {
+impl<S: Socket> Transmitter<S> {
     pub(super) fn notice_foreign(&mut self, now: Nanos) {
         let (foreign, rate) = (self.drain.ledger().foreign(), self.drain.ledger().rate());
         let is_due = self.foreign_noticed_at.is_none_or(|at| now - at >= FOREIGN_NOTICE_EVERY);

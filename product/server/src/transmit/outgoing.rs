@@ -25,6 +25,8 @@ pub struct Outgoing {
     body: Body,
     /// Bytes behind which `at` and `body` are, in records that were sealed and not all handed down, or of a head that no datagram has taken yet.
     sealed: u32,
+    /// Its bytes are records already.
+    pub(super) is_sealed: bool,
     end: End,
 }
 
@@ -68,7 +70,12 @@ pub struct Sent {
 
 impl Outgoing {
     pub fn new(bytes: Vec<u8>, body: Body, end: End) -> Outgoing {
-        Outgoing { bytes, at: 0, body, sealed: 0, end }
+        Outgoing { bytes, at: 0, body, sealed: 0, is_sealed: false, end }
+    }
+
+    /// Records of a handshake, behind which the connection stays open.
+    pub fn of_records(bytes: Vec<u8>) -> Outgoing {
+        Outgoing { is_sealed: true, ..Outgoing::new(bytes, Body::default(), End::Open) }
     }
 
     pub fn remaining_bytes(&self) -> u64 {

@@ -1,90 +1,128 @@
-use sched::line::Look;
-use sched::{Account, CarrierId, Correction, TcpSent};
+use sched::line::{Look, Looks, Seen};
+use sched::{Account, Correction, JobId, TcpSent};
+use tls::Session;
 use units::Nanos;
 use units::wire::Framing;
 
 use super::framed::Framed;
 use super::unacknowledged::Listed;
-use super::{Patience, Secure, Socket, Status, secure};
+use super::{Patience, Socket, Status, TcpView};
 
-/// A connection on which responses are being sent. What is true of it is true for all of them: what TCP sent again is charged once,
-/// a full socket holds all of them up, and its reader is slow or not.
+/// A connection, from its acceptance to its end. What is true of it is true for all responses on it: what TCP sent again is charged
+/// once, a full socket holds all of them up, and its reader is slow or not.
 pub(super) struct Pipe<S> {
     /// Comes back in every [`super::Departure`].
     pub owner: u64,
     pub socket: S,
-    /// See [`super::Dispatch::client`].
+    /// See [`super::Opening::client`].
     pub client: u32,
-    pub state: PipeState,
-    /// Where the client speaks TLS.
-    pub secure: Option<Secure>,
-    /// Where the client speaks HTTP/2.
-    pub framed: Option<Box<Framed>>,
+    /// The policy's band in which its packets are now; `None` while they have what the listening socket gave them.
+    pub band: Option<u8>,
     /// By the last look.
     pub is_unacknowledged: bool,
-    /// Its socket did not take all at once.
+    /// Its socket did not take all at once, since it was last known to be acknowledged.
     pub was_full: bool,
-    /// Where it stands among those with unacknowledged bytes.
-    pub listed: Option<Listed>,
-    /// Payload handed down when that was last asked.
-    told_bytes: u64,
-    /// Where it may carry several responses at once.
-    pub carrier: Option<CarrierId>,
+    /// Its place among those with unacknowledged bytes.
+    pub listed: Listed,
+    /// Payload handed down when that was last asked, but for multiples of 4 GiB.
+    told_bytes: u32,
+    /// Payload handed down on it, of all responses.
+    pub sent_bytes: u64,
+    /// What the link was charged for it.
+    account: Account,
+    looks: Looks,
+    /// Where the client speaks TLS.
+    pub session: Option<Box<Session>>,
+    pub load: Load,
     /// When the reader began to be watched for slowness, and what had been sent then.
     window: (Nanos, u64),
 }
 
-/// What of a connection outlasts its responses: its next one goes on from there.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PipeState {
-    /// The policy's band in which its packets are now; `None` while they have what the listening socket gave them.
-    pub band: Option<u8>,
-    /// Bytes handed down on it, of all responses.
-    pub sent_bytes: u64,
-    /// What the link was charged for it.
-    pub account: Account,
-    /// Its place among the tails, as long as they have one of its owner there.
-    pub tail: Option<u8>,
+/// What is sent on a connection.
+pub(super) enum Load {
+    /// One response at a time, or none.
+    Single(Option<JobId>),
+    /// Several at once, as frames.
+    Framed(Box<Framed>),
 }
 
-impl<S: Socket> Pipe<S> {
-    pub fn new(owner: u64, socket: S, client: u32, state: PipeState, now: Nanos) -> Pipe<S> {
-        let window = (now, state.sent_bytes);
+impl Load {
+    pub fn framed(&self) -> Option<&Framed> {
+        match self {
+            Load::Single(_) => None,
+            Load::Framed(framed) => Some(framed),
+        }
+    }
+
+    pub fn framed_mut(&mut self) -> Option<&mut Framed> {
+        match self {
+            Load::Single(_) => None,
+            Load::Framed(framed) => Some(framed),
+        }
+    }
+
+    /// The only response of a connection that has one at a time.
+    pub fn single(&self) -> Option<JobId> {
+        match self {
+            Load::Single(job) => *job,
+            Load::Framed(_) => None,
+        }
+    }
+}
+
+impl<S> Pipe<S> {
+    /// Nothing was sent on it yet.
+    pub fn new(owner: u64, socket: S, client: u32, framing: Framing, now: Nanos) -> Pipe<S> {
         Pipe {
             owner,
             socket,
             client,
-            state,
-            secure: None,
-            framed: None,
+            band: None,
             is_unacknowledged: false,
             was_full: false,
-            listed: None,
-            told_bytes: state.sent_bytes,
-            carrier: None,
-            window,
+            listed: Listed::default(),
+            told_bytes: 0,
+            sent_bytes: 0,
+            account: Account::new(framing),
+            looks: Looks::default(),
+            session: None,
+            load: Load::Single(None),
+            window: (now, 0),
         }
     }
 
     /// The same, under TLS.
-    pub fn with_secure(self, secure: Option<Secure>) -> Pipe<S> {
-        Pipe { secure, ..self }
+    pub fn with_session(self, session: Option<Box<Session>>) -> Pipe<S> {
+        Pipe { session, ..self }
     }
 
-    /// So much payload was handed down, and the link was charged for it in segments of this connection.
-    pub fn on_sent(&mut self, payload_bytes: u64) {
-        self.state.on_sent(payload_bytes);
+    /// How it cuts its payload.
+    pub fn framing(&self) -> Framing {
+        self.account.framing()
     }
 
-    /// Payload handed down since this was last asked.
+    /// The kernel was asked before what it has sent.
+    pub fn is_known(&self) -> bool {
+        self.account.is_settled()
+    }
+
+    /// So much payload was handed down, and the link was charged for it in segments of this connection: so many wire bytes.
+    pub fn on_sent(&mut self, payload_bytes: u64) -> u64 {
+        let wire_bytes = self.framing().wire_bytes(payload_bytes);
+        self.sent_bytes += payload_bytes;
+        self.account.on_charged(wire_bytes);
+        wire_bytes
+    }
+
+    /// Payload handed down since this was last asked, less than 4 GiB.
     pub fn newly_sent_bytes(&mut self) -> u64 {
-        let before_bytes = std::mem::replace(&mut self.told_bytes, self.state.sent_bytes);
-        self.state.sent_bytes - before_bytes
+        let sent_bytes = self.sent_bytes as u32;
+        sent_bytes.wrapping_sub(std::mem::replace(&mut self.told_bytes, sent_bytes)).into()
     }
 
     /// Bytes that a record has beside its content, at most; none without TLS.
     pub fn record_overhead(&self) -> u64 {
-        self.secure.as_ref().map_or(0, |secure| secure::lock(secure).overhead() as u64)
+        self.session.as_ref().map_or(0, |session| session.overhead() as u64)
     }
 
     /// What so much of a response is on the connection, records included: at most, since they are as short as segments only where the
@@ -94,28 +132,80 @@ impl<S: Socket> Pipe<S> {
         if overhead == 0 {
             return content_bytes;
         }
-        let records = content_bytes.div_ceil(self.state.framing().segment_bytes - overhead);
+        let records = content_bytes.div_ceil(self.framing().segment_bytes - overhead);
         content_bytes + records * overhead
     }
 
+    /// The reader is watched from now on.
+    pub fn watch(&mut self, now: Nanos) {
+        self.window = (now, self.sent_bytes);
+    }
+
+    /// Leaves this long out of the window.
+    pub fn excuse(&mut self, paused: Nanos) {
+        self.window.0 += paused;
+    }
+
+    /// Where the kernel does not count what it sent, all that was handed down is taken for sent.
+    fn sent(&self, status: &Status) -> TcpSent {
+        status.sent.unwrap_or_else(|| {
+            let payload_bytes = self.sent_bytes - status.unsent_bytes.min(self.sent_bytes);
+            let segments = payload_bytes.div_ceil(self.framing().segment_bytes) as u32;
+            TcpSent { payload_bytes, segments }
+        })
+    }
+
+    /// What is new since the last look: over all responses each acknowledged byte is told once.
+    fn look(&mut self, now: Nanos, status: &Status) -> Look {
+        let Status { acked_bytes, sacked_bytes, acked_ago, retransmitted_bytes, .. } = *status;
+        self.is_unacknowledged = status.is_unacknowledged;
+        // A kernel that does not count what it sent tells at least of what has arrived.
+        let sent_bytes = status.sent.map_or(acked_bytes, |sent| sent.payload_bytes.saturating_sub(retransmitted_bytes));
+        let rtt = status.path.rtt;
+        let seen = Seen { rtt, acked_bytes, sacked_bytes, acked_ago, sent_bytes, retransmitted_bytes };
+        self.looks.look(now, &seen, self.account.framing())
+    }
+}
+
+impl<S: TcpView> Pipe<S> {
+    /// The number under which its packets below are counted: its owner's, unless it shares its socket.
+    pub fn number_below(&self) -> u64 {
+        self.socket.shared().map_or(self.owner, |(number, _)| number)
+    }
+}
+
+impl<S: Socket> Pipe<S> {
     /// Sets the connection's account against what TCP has sent; and what that says of the line.
     pub fn settle(&mut self, now: Nanos) -> (Correction, Look) {
         let status = self.socket.status();
-        (self.state.settle(&status), self.look(now, &status))
+        let sent = self.sent(&status);
+        (self.account.settle(sent), self.look(now, &status))
+    }
+
+    /// What TCP says of the line, between responses: what was foreseen behind the last one stays charged.
+    pub fn look_on(&mut self, now: Nanos) -> Look {
+        let status = self.socket.status();
+        self.look(now, &status)
     }
 
     /// The same behind the last byte of a response, where nobody may look again: what TCP still keeps is foreseen, wire bytes, and
     /// the acknowledgement of the client's FIN if the connection ends here.
     pub fn settle_last(&mut self, now: Nanos, ends_connection: bool) -> (Correction, u64, Look) {
         let status = self.socket.status();
-        let settled = self.state.settle(&status);
+        let sent = self.sent(&status);
+        let settled = self.account.settle(sent);
         let bare_segments = u64::from(ends_connection);
-        (settled, self.state.account.foresee(status.unsent_bytes, bare_segments), self.look(now, &status))
+        (settled, self.account.foresee(status.unsent_bytes, bare_segments), self.look(now, &status))
     }
 
-    fn look(&mut self, now: Nanos, status: &Status) -> Look {
-        self.is_unacknowledged = status.is_unacknowledged;
-        self.socket.looked().look(now, status, self.state.framing())
+    /// The same when the connection ends, with what its end will send.
+    pub fn settle_closed(&mut self, now: Nanos) -> (Correction, Look) {
+        let status = self.socket.status();
+        // A connection that has ended keeps nothing: a reset throws away what was not sent.
+        let payload_bytes = if status.closing_segments > 0 { status.unsent_bytes } else { 0 };
+        let sent = self.sent(&status);
+        let correction = self.account.close(sent, payload_bytes, status.closing_segments.into());
+        (correction, self.look(now, &status))
     }
 
     /// Whether the reader took too little in a whole window. Only time in which we waited for the reader counts, not
@@ -128,65 +218,19 @@ impl<S: Socket> Pipe<S> {
         patience: &Patience,
     ) -> bool {
         if !waits_for_reader || (is_ordered_below && self.socket.queued_below_bytes() != Some(0)) {
-            self.window = (now, self.state.sent_bytes);
+            self.watch(now);
             return false;
         }
         let (since, bytes_then) = self.window;
         if now - since < patience.window {
             return false;
         }
-        self.window = (now, self.state.sent_bytes);
+        self.watch(now);
         let least = u128::from(patience.rate_bytes_per_s_min) * u128::from((now - since).0) / 1_000_000_000;
-        u128::from(self.state.sent_bytes - bytes_then) < least
-    }
-
-    /// Leaves this long out of the window.
-    pub fn excuse(&mut self, paused: Nanos) {
-        self.window.0 += paused;
+        u128::from(self.sent_bytes - bytes_then) < least
     }
 }
 
-impl PipeState {
-    /// Of a connection on which nothing was sent yet.
-    pub fn new(framing: Framing) -> PipeState {
-        PipeState { account: Account::new(framing), ..PipeState::default() }
-    }
-
-    /// See [`Pipe::on_sent`]; gives the wire bytes.
-    pub(super) fn on_sent(&mut self, payload_bytes: u64) -> u64 {
-        let wire_bytes = self.framing().wire_bytes(payload_bytes);
-        self.sent_bytes += payload_bytes;
-        self.account.on_charged(wire_bytes);
-        wire_bytes
-    }
-
-    /// The kernel was asked before what it has sent.
-    pub(super) fn is_known(&self) -> bool {
-        self.account.is_settled()
-    }
-
-    pub fn framing(&self) -> Framing {
-        self.account.framing()
-    }
-
-    /// Sets the account against what TCP has sent.
-    pub fn settle(&mut self, status: &Status) -> Correction {
-        self.account.settle(self.sent(status))
-    }
-
-    /// The same when the connection ends, with what its end will send.
-    pub fn close(&self, status: &Status) -> Correction {
-        // A connection that has ended keeps nothing: a reset throws away what was not sent.
-        let payload_bytes = if status.closing_segments > 0 { status.unsent_bytes } else { 0 };
-        self.account.close(self.sent(status), payload_bytes, status.closing_segments.into())
-    }
-
-    /// Where the kernel does not count what it sent, all that was handed down is taken for sent.
-    fn sent(&self, status: &Status) -> TcpSent {
-        status.sent.unwrap_or_else(|| {
-            let payload_bytes = self.sent_bytes - status.unsent_bytes.min(self.sent_bytes);
-            let segments = payload_bytes.div_ceil(self.framing().segment_bytes) as u32;
-            TcpSent { payload_bytes, segments }
-        })
-    }
-}
+/// Of every connection, most of them idle.
+#[cfg(test)]
+pub const BYTES: usize = size_of::<Pipe<super::Connection>>();

@@ -5,7 +5,7 @@ use units::Nanos;
 
 use super::{Socket, Transmitter};
 
-impl<S: Socket + Clone> Transmitter<S> {
+impl<S: Socket> Transmitter<S> {
     /// The next bytes are not in memory: somebody else waits for the disk.
     pub(super) fn read_aside(&mut self, now: Nanos, id: JobId) {
         let sending = &self.sendings[id];

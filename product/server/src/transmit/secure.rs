@@ -1,17 +1,11 @@
-//! Connections under TLS: who holds a session, and how much of it a grant is.
+//! Connections under TLS: how much of a grant is a record, and what is sent between responses.
 
 use std::io::{self, IoSlice, Write};
-use std::sync::{Arc, Mutex, MutexGuard};
 
-use sched::{Correction, Grant};
-use tls::Session;
+use sched::Grant;
 use units::Nanos;
 
-use super::{Gauge, PipeState, Sink, Socket, Transmitter};
-
-/// A client's TLS, shared by its connection, which reads, and its response, which is sent. Both are of one thread, so nobody waits for the
-/// lock.
-pub type Secure = Arc<Mutex<Session>>;
+use super::{Sink, Socket, Transmitter};
 
 /// Records that are sealed before they are handed down, where there is no pace: 64 KB in one system call. Paced it is one: what is sealed
 /// cannot be taken back.
@@ -43,11 +37,7 @@ impl Allowance {
     }
 }
 
-pub fn lock(secure: &Secure) -> MutexGuard<'_, Session> {
-    secure.lock().expect("a thread that fails ends the process")
-}
-
-impl<S: Socket + Clone> Transmitter<S> {
+impl<S: Socket> Transmitter<S> {
     /// As much of a grant as is handed down at once: as the grant itself, it ends where a segment does.
     pub(super) fn allowance(&self, grant: Grant) -> Allowance {
         let job = self.drain.job(grant.job).expect("a granted job is in the system");
@@ -57,7 +47,7 @@ impl<S: Socket + Clone> Transmitter<S> {
         let sending = &self.sendings[grant.job];
         let pipe = &self.pipes[sending.pipe()];
         let overhead = pipe.record_overhead();
-        if overhead == 0 {
+        if overhead == 0 || sending.outgoing.is_sealed {
             let over = if burst.is_some() { job.attained % segment_bytes } else { 0 };
             return Allowance::paced(grant.bytes_max.min(burst_bytes - over), grant.room_bytes);
         }
@@ -72,13 +62,22 @@ impl<S: Socket + Clone> Transmitter<S> {
         }
     }
 
+    /// Hands down what answers the client's TLS, between responses; gives how many bytes left.
+    pub fn send_sealed(&mut self, now: Nanos, at: usize) -> usize {
+        let pipe = &mut self.pipes[at];
+        let Some(session) = &mut pipe.session else { return 0 };
+        let down = session.hand_down(&mut Down { socket: &pipe.socket, more: false });
+        // What fails but for want of room fails again where the connection is read.
+        self.on_control(now, at, down.bytes as u64);
+        down.bytes
+    }
+
     /// So much was sent on a connection between its responses: flights of a handshake, alerts. Nobody decides about those few bytes, and
     /// the link is charged for them.
-    pub fn on_control(&mut self, now: Nanos, pipe: &mut PipeState, payload_bytes: u64) {
-        let charge_bytes = pipe.on_sent(payload_bytes);
+    fn on_control(&mut self, now: Nanos, at: usize, payload_bytes: u64) {
+        let charge_bytes = self.pipes[at].on_sent(payload_bytes);
         if self.is_paced() {
-            let correction = Correction { charge_bytes, refund_bytes: 0 };
-            self.drain.on_correction(now, correction, self.gauge.as_ref().is_some_and(Gauge::is_fresh));
+            self.correct(now, charge_bytes);
         }
     }
 }

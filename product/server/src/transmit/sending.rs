@@ -1,44 +1,15 @@
-use sched::{JobId, Path, Precedence};
+use sched::{JobId, Path};
 use units::Nanos;
 
 use super::engine::Engine;
 use super::outgoing::{Made, Room, Sent};
 use super::pipe::Pipe;
-use super::secure::Allowance;
-use super::{Departure, Failure, Mark, Outgoing, PipeState, Secure, Socket};
+use super::{Departure, Failure, Mark, Outgoing, Socket};
 use crate::storage::{ReadDone, Storage};
 
 /// A path is asked for when a response begins, when its socket takes bytes again, and after this many bytes: a few
 /// windows of TCP, and one system call to fifty sends of a segment.
 const PATH_BYTES: u32 = 64 << 10;
-
-/// A response to be sent on a connection that sends one at a time.
-pub struct Dispatch<S> {
-    /// Comes back in the [`Departure`].
-    pub owner: u64,
-    pub socket: S,
-    /// Whose it is, by the index of the client's account.
-    pub client: u32,
-    /// What is left of it.
-    pub outgoing: Outgoing,
-    /// What was sent of it before, which only happens where nothing is paced or marked.
-    pub sent_bytes: u64,
-    /// Of the customer or folder, for policies with classes.
-    pub class: u16,
-    pub pipe: PipeState,
-    /// Where the client speaks TLS.
-    pub secure: Option<Secure>,
-}
-
-/// A response to be sent on a connection that sends several at once ([`super::Transmitter::open`]).
-pub struct Stream {
-    /// Its number on the connection.
-    pub number: u32,
-    pub outgoing: Outgoing,
-    pub class: u16,
-    /// The client's wishes for the order within the connection.
-    pub precedence: Precedence,
-}
 
 /// A response that is being sent.
 pub(super) struct Sending {
@@ -47,7 +18,7 @@ pub(super) struct Sending {
     pipe: u32,
     /// The number of its stream, where its connection has several.
     pub stream: u32,
-    outgoing: Outgoing,
+    pub outgoing: Outgoing,
     sent_bytes: u64,
     /// What its connection carried for it, records included.
     pub carried_bytes: u64,
@@ -90,11 +61,11 @@ impl Sending {
     pub fn mark(&mut self, pipe: &mut Pipe<impl Socket>, mark: &Mark, band: u8) {
         match mark {
             Mark::Bands(bands) if usize::from(self.marks) < bands.count() => {
-                let is_marked = bands.mark(&pipe.socket, &mut pipe.state, band);
+                let is_marked = bands.mark(&mut pipe.socket, &mut pipe.band, band);
                 self.marks += u8::from(is_marked);
             }
             Mark::Told(map) if self.marks == 0 => {
-                let begin = pipe.state.sent_bytes;
+                let begin = pipe.sent_bytes;
                 pipe.socket.tell(map, begin, begin + pipe.carried_bytes(self.outgoing.remaining_bytes()));
                 self.marks = 1;
             }
@@ -102,21 +73,13 @@ impl Sending {
         }
     }
 
-    pub fn send(
-        &mut self,
-        now: Nanos,
-        pipe: &mut Pipe<impl Socket>,
-        storage: &mut dyn Storage,
-        allowance: Allowance,
-    ) -> Sent {
-        let sent = self.outgoing.send_on(&pipe.socket, pipe.secure.as_ref(), storage, allowance);
+    /// So much of it was handed down.
+    pub fn on_sent(&mut self, now: Nanos, sent: &Sent) {
         if sent.carried_bytes > 0 {
             self.first_byte_at = self.first_byte_at.min(now);
         }
         self.sent_bytes += sent.bytes;
         self.carried_bytes += sent.carried_bytes;
-        pipe.on_sent(sent.carried_bytes);
-        sent
     }
 
     /// The same, on a stream.
@@ -175,17 +138,10 @@ impl Sending {
         (self.sent_bytes as u32).wrapping_sub(self.asked_at_bytes) >= PATH_BYTES
     }
 
-    /// `pipe` is that of a connection whose only response this was.
-    pub fn into_departure(
-        mut self,
-        owner: u64,
-        pipe: Option<PipeState>,
-        ended_at: Nanos,
-        failure: Option<Failure>,
-    ) -> Departure {
+    pub fn into_departure(mut self, owner: u64, ended_at: Nanos, failure: Option<Failure>) -> Departure {
         let untold_bytes = self.tell();
         let Sending { id, stream, sent_bytes, .. } = self;
         let first_byte_at = Some(self.first_byte_at).filter(|at| *at != Nanos::MAX);
-        Departure { owner, job: id, stream, sent_bytes, untold_bytes, failure, first_byte_at, ended_at, pipe }
+        Departure { owner, job: id, stream, sent_bytes, untold_bytes, failure, first_byte_at, ended_at }
     }
 }

@@ -53,11 +53,6 @@ impl Sendings {
         self.looks.get()
     }
 
-    #[cfg(test)]
-    pub fn jobs(&self) -> Vec<JobId> {
-        self.by_slot.iter().flatten().map(|sending| sending.id).collect()
-    }
-
     fn note_look(&self) {
         #[cfg(test)]
         self.looks.set(self.looks.get() + 1);

@@ -2,17 +2,18 @@
 
 use super::{Socket, Transmitter};
 
-impl<S: Socket + Clone> Transmitter<S> {
-    /// Responses and connections that its tables have room for.
+impl<S: Socket> Transmitter<S> {
+    /// Responses that its tables have room for.
     pub fn slots(&self) -> usize {
-        self.drain.slots().max(self.sendings.capacity()).max(self.pipes.capacity())
+        self.drain.slots().max(self.sendings.capacity())
     }
 
     /// Gives back what tables have behind the last one in use.
     pub fn shrink(&mut self) {
         let slots = self.drain.shrink();
         self.sendings.truncate(slots);
-        self.pipes.shrink_to_fit();
+        self.pipes.shrink();
+        self.unacknowledged.shrink();
         self.departures.shrink_to_fit();
         self.unsaid.shrink_to_fit();
     }

@@ -1,7 +1,7 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
@@ -10,11 +10,8 @@ use socket2::SockRef;
 use units::Nanos;
 use uplink::{TcpInfo, ToldMap};
 
-use super::Looked;
 #[cfg(feature = "http3")]
 use super::flow::{Flow, Seen};
-#[cfg(feature = "http3")]
-use crate::udp::Udp;
 
 /// A connected socket as the write path uses it.
 pub trait Socket: Sink + TcpView + Marked {}
@@ -35,27 +32,23 @@ pub trait Sink {
     fn finish(&self);
     /// Where the connection is one of datagrams: sends them from the front; an error leaves the rest.
     #[cfg(feature = "http3")]
-    fn send_datagrams(&self, _datagrams: &mut quic::Datagrams) -> io::Result<()> {
+    fn send_datagrams(&mut self, _datagrams: &mut quic::Datagrams) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }
 
+/// A socket that many connections send on.
+pub type Shared = Arc<dyn AsFd + Send + Sync>;
+
 /// What the kernel tells of a connection, or, where TCP has no part in it, who speaks its protocol.
-pub trait TcpView: Sized {
-    /// What does not keep the socket open.
-    type Weak;
-    /// The number under which its packets below TCP are counted: its owner's, unless it shares its socket.
-    fn number_below(&self, owner: u64) -> u64 {
-        owner
+pub trait TcpView {
+    /// The socket that it shares with others, if it does, and the number of that among all owners.
+    fn shared(&self) -> Option<(u64, Shared)> {
+        None
     }
     /// Takes what a protocol that is not the kernel's has seen.
     #[cfg(feature = "http3")]
-    fn see(&self, _seen: Seen) {}
-    fn downgrade(&self) -> Self::Weak;
-    /// `None` once nobody has the socket any more.
-    fn upgrade(weak: &Self::Weak) -> Option<Self>;
-    /// What was looked at of it before.
-    fn looked(&self) -> &Looked;
+    fn see(&mut self, _seen: Seen) {}
     /// What the kernel knows of the connection: one system call. The default where it does not say.
     fn status(&self) -> Status;
     /// Whether less waits unsent than the socket's limit. If not, its readiness is announced when that has changed: a
@@ -69,7 +62,7 @@ pub trait TcpView: Sized {
 /// What the kernel is told of a connection's packets.
 pub trait Marked {
     /// Packets sent from now on carry this priority, first transmission or not.
-    fn set_priority(&self, priority: u32);
+    fn set_priority(&mut self, priority: u32);
     /// The bytes from `begin` to `end`, of all that is sent on the connection, are one response.
     fn tell(&self, map: &ToldMap, begin: u64, end: u64);
 }
@@ -96,50 +89,42 @@ pub struct Status {
     pub closing_segments: u8,
 }
 
-/// Where a client is reached, shared by its connection and its response.
-#[derive(Debug, Clone)]
-pub struct Connection(Arc<Way>);
-
+/// Where a client is reached.
 #[derive(Debug)]
-pub enum Way {
+pub enum Connection {
     /// A connected socket.
-    Tcp(OwnedFd, Looked),
+    Tcp(OwnedFd),
     #[cfg(feature = "http3")]
     Quic(Box<Flow>),
 }
 
 impl Connection {
-    #[cfg(test)]
-    pub fn holders(&self) -> usize {
-        Arc::strong_count(&self.0)
-    }
-
     /// Its datagrams are QUIC's.
     pub fn is_quic(&self) -> bool {
-        !matches!(*self.0, Way::Tcp(..))
+        !matches!(self, Connection::Tcp(_))
     }
 }
 
 impl From<OwnedFd> for Connection {
     fn from(socket: OwnedFd) -> Connection {
-        Connection(Arc::new(Way::Tcp(socket, Looked::default())))
+        Connection::Tcp(socket)
     }
 }
 
 #[cfg(feature = "http3")]
 impl From<Flow> for Connection {
     fn from(flow: Flow) -> Connection {
-        Connection(Arc::new(Way::Quic(Box::new(flow))))
+        Connection::Quic(Box::new(flow))
     }
 }
 
 /// Of the socket, which may be that of others too.
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &*self.0 {
-            Way::Tcp(socket, ..) => socket.as_fd(),
+        match self {
+            Connection::Tcp(socket) => socket.as_fd(),
             #[cfg(feature = "http3")]
-            Way::Quic(flow) => flow.as_fd(),
+            Connection::Quic(flow) => flow.as_fd(),
         }
     }
 }
@@ -170,68 +155,35 @@ impl Sink for Connection {
     }
 
     #[cfg(feature = "http3")]
-    fn send_datagrams(&self, datagrams: &mut quic::Datagrams) -> io::Result<()> {
-        match &*self.0 {
-            Way::Tcp(..) => Err(io::ErrorKind::Unsupported.into()),
-            Way::Quic(flow) => flow.send(datagrams),
+    fn send_datagrams(&mut self, datagrams: &mut quic::Datagrams) -> io::Result<()> {
+        match self {
+            Connection::Tcp(_) => Err(io::ErrorKind::Unsupported.into()),
+            Connection::Quic(flow) => flow.send(datagrams),
         }
     }
-}
-
-/// What does not keep a connection's socket open.
-pub enum WeakConnection {
-    Tcp(Weak<Way>),
-    #[cfg(feature = "http3")]
-    Quic(Weak<Udp>),
 }
 
 impl TcpView for Connection {
-    type Weak = WeakConnection;
-
-    #[cfg(feature = "http3")]
-    fn number_below(&self, owner: u64) -> u64 {
-        match &*self.0 {
-            Way::Tcp(..) => owner,
-            Way::Quic(flow) => flow.number_below(),
+    fn shared(&self) -> Option<(u64, Shared)> {
+        match self {
+            Connection::Tcp(_) => None,
+            #[cfg(feature = "http3")]
+            Connection::Quic(flow) => Some(flow.shared()),
         }
     }
 
     #[cfg(feature = "http3")]
-    fn see(&self, seen: Seen) {
-        if let Way::Quic(flow) = &*self.0 {
+    fn see(&mut self, seen: Seen) {
+        if let Connection::Quic(flow) = self {
             flow.see(seen);
         }
     }
 
-    fn downgrade(&self) -> WeakConnection {
-        match &*self.0 {
-            Way::Tcp(..) => WeakConnection::Tcp(Arc::downgrade(&self.0)),
-            #[cfg(feature = "http3")]
-            Way::Quic(flow) => WeakConnection::Quic(flow.downgrade()),
-        }
-    }
-
-    fn upgrade(weak: &WeakConnection) -> Option<Connection> {
-        match weak {
-            WeakConnection::Tcp(way) => way.upgrade().map(Connection),
-            #[cfg(feature = "http3")]
-            WeakConnection::Quic(socket) => socket.upgrade().map(|socket| Flow::new(socket).into()),
-        }
-    }
-
-    fn looked(&self) -> &Looked {
-        match &*self.0 {
-            Way::Tcp(.., looked) => looked,
-            #[cfg(feature = "http3")]
-            Way::Quic(flow) => flow.looked(),
-        }
-    }
-
     fn status(&self) -> Status {
-        match &*self.0 {
-            Way::Tcp(socket, ..) => tcp_status(socket),
+        match self {
+            Connection::Tcp(socket) => tcp_status(socket),
             #[cfg(feature = "http3")]
-            Way::Quic(flow) => flow.status(),
+            Connection::Quic(flow) => flow.status(),
         }
     }
 
@@ -247,12 +199,12 @@ impl TcpView for Connection {
 }
 
 impl Marked for Connection {
-    fn set_priority(&self, priority: u32) {
-        match &*self.0 {
+    fn set_priority(&mut self, priority: u32) {
+        match self {
             // That we may was found at the start; without it packets stay in the band they were in.
-            Way::Tcp(socket, ..) => drop(SockRef::from(socket).set_priority(priority)),
+            Connection::Tcp(socket) => drop(SockRef::from(&*socket).set_priority(priority)),
             #[cfg(feature = "http3")]
-            Way::Quic(flow) => flow.set_priority(priority),
+            Connection::Quic(flow) => flow.set_priority(priority),
         }
     }
 
@@ -367,19 +319,10 @@ mod tests {
 
     #[test]
     fn a_connection_has_its_priority_and_nothing_below() {
-        let (_client, connection) = connection();
+        let (_client, mut connection) = connection();
         assert_eq!(connection.queued_below_bytes(), Some(0));
         connection.set_priority(5);
         assert_eq!(SockRef::from(&connection).priority().unwrap(), 5);
-    }
-
-    #[test]
-    fn a_socket_that_somebody_has_is_found_again() {
-        let (_client, connection) = connection();
-        let weak = connection.downgrade();
-        assert!(Connection::upgrade(&weak).is_some());
-        drop(connection);
-        assert!(Connection::upgrade(&weak).is_none());
     }
 
     #[test]

@@ -1,62 +1,50 @@
 //! Connections with unacknowledged bytes. What is acknowledged of them, and when, tells the line's rate, also behind the last byte of a
-//! response: a small one is acknowledged when it has long departed.
-//!
-//! A connection under way is known by its pipe. Of one whose response has departed a tail is remembered, which does not keep its socket
-//! open.
+//! response: a small one is acknowledged when it has long departed. A connection is listed until all of it is acknowledged, or it ends.
 
-use slab::Slab;
 use units::Nanos;
-use units::wire::Framing;
 
-use sched::line::Look;
-
-use super::{PipeState, TcpView};
-
-/// Departed connections remembered at most. What is acknowledged of others is told by their next response, or their end.
-const TAILS_MAX: usize = u8::MAX as usize + 1;
 /// What is not acknowledged by then is lost, and its client perhaps gone.
 const UNACKNOWLEDGED_FOR: Nanos = Nanos::from_secs(5);
 /// How often they are looked at, at least, while there are any.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
-/// Connections under way that are looked at in one interval; the others have their turn in the next.
-const PIPE_LOOKS_MAX: usize = 1024;
+/// Connections that are looked at in one interval; the others have their turn in the next.
+const LOOKS_MAX: usize = 1024;
 /// While the rate is searched, looks an interval at connections whose socket took all at once: each costs a system call, and tells little.
 const SEARCH_LOOKS_MAX: usize = 64;
 /// Of these, what is left for newcomers and for those that end.
 const SEARCH_LOOKS_KEPT: usize = SEARCH_LOOKS_MAX / 2;
 
-pub(super) struct Unacknowledged<S: TcpView> {
-    tails: Slab<Tail<S::Weak>>,
-    next_tail: usize,
-    /// Places of pipes, each once: a pipe knows where it stands here.
-    pipes: Vec<usize>,
-    next_pipe: usize,
+pub(super) struct Unacknowledged {
+    /// Each connection once, which knows where it stands here, and until when it is looked at.
+    listed: Vec<(u32, Nanos)>,
+    /// The one whose turn is next.
+    next: usize,
     /// See [`SEARCH_LOOKS_MAX`].
     looks_left: usize,
     look_at: Option<Nanos>,
 }
 
-struct Tail<W> {
-    owner: u64,
-    client: u32,
-    socket: W,
-    framing: Framing,
-    until: Nanos,
-    /// Its socket was full: it says what the line carries.
-    was_full: bool,
+/// A connection's place in the list, if it has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Listed(u32);
+
+impl Default for Listed {
+    fn default() -> Listed {
+        Listed::NOWHERE
+    }
 }
 
-/// A pipe's place in the list.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Listed {
-    at: usize,
-    until: Nanos,
+impl Listed {
+    const NOWHERE: Listed = Listed(u32::MAX);
+
+    fn at(self) -> Option<usize> {
+        (self != Listed::NOWHERE).then_some(self.0 as usize)
+    }
 }
 
-impl<S: TcpView> Unacknowledged<S> {
-    pub fn new() -> Unacknowledged<S> {
-        let (tails, pipes) = (Slab::new(), Vec::new());
-        Unacknowledged { tails, next_tail: 0, pipes, next_pipe: 0, looks_left: SEARCH_LOOKS_MAX, look_at: None }
+impl Unacknowledged {
+    pub fn new() -> Unacknowledged {
+        Unacknowledged { listed: Vec::new(), next: 0, looks_left: SEARCH_LOOKS_MAX, look_at: None }
     }
 
     /// When they are to be looked at; `None` while there are none.
@@ -66,122 +54,73 @@ impl<S: TcpView> Unacknowledged<S> {
 
     /// Looks were taken, and the next are due in a while.
     pub fn rearm(&mut self, now: Nanos) {
-        let is_none = self.tails.is_empty() && self.pipes.is_empty();
-        self.look_at = (!is_none).then_some(now + LOOK_EVERY);
-    }
-
-    fn arm(&mut self, now: Nanos) {
-        if self.look_at.is_none() {
-            self.look_at = Some(now + LOOK_EVERY);
-            self.looks_left = SEARCH_LOOKS_MAX;
-        }
+        self.look_at = (!self.listed.is_empty()).then_some(now + LOOK_EVERY);
     }
 
     /// A look that the search can do without; whether it may be taken.
     pub fn spend_look(&mut self) -> bool {
-        let may = self.looks_left > 0;
+        self.spend_look_of(0)
+    }
+
+    /// The same in a connection's turn, which leaves some to others.
+    pub fn spend_look_in_turn(&mut self) -> bool {
+        self.spend_look_of(SEARCH_LOOKS_KEPT)
+    }
+
+    fn spend_look_of(&mut self, kept: usize) -> bool {
+        let may = self.looks_left > kept;
         self.looks_left -= usize::from(may);
         may
     }
 
-    /// A connection has nothing under way, and perhaps unacknowledged bytes.
-    pub fn remember(&mut self, now: Nanos, owner: u64, socket: &S, client: u32, state: &mut PipeState, was_full: bool) {
+    /// Something was handed down on a connection.
+    pub fn list(&mut self, now: Nanos, at: usize, listed: &mut Listed) {
         let until = now + UNACKNOWLEDGED_FOR;
-        self.arm(now);
-        let known = state.tail.and_then(|at| self.tails.get_mut(at.into()));
-        if let Some(tail) = known.filter(|tail| tail.owner == owner) {
-            tail.until = until;
-            tail.was_full |= was_full;
-            return;
+        if self.look_at.is_none() {
+            self.look_at = Some(now + LOOK_EVERY);
+            self.looks_left = SEARCH_LOOKS_MAX;
         }
-        let at = u8::try_from(self.tails.vacant_key()).ok().filter(|_| self.tails.len() < TAILS_MAX);
-        if at.is_some() {
-            let (framing, socket) = (state.framing(), socket.downgrade());
-            self.tails.insert(Tail { owner, client, socket, framing, until, was_full });
-        }
-        state.tail = at;
-    }
-
-    /// It has something under way again, or ends. Where it was remembered: whether its socket was full.
-    pub fn take_back(&mut self, owner: u64, state: &mut PipeState) -> Option<bool> {
-        let at = state.tail.take().map(usize::from)?;
-        self.tails.get(at).filter(|tail| tail.owner == owner)?;
-        Some(self.tails.remove(at).was_full)
-    }
-
-    /// Looks at the departed ones; each in its turn where the search can do without. Forgets those that are acknowledged or gone.
-    pub fn look_at_tails(&mut self, now: Nanos, is_searching: bool, mut tell: impl FnMut(u32, Look)) {
-        self.looks_left = SEARCH_LOOKS_MAX;
-        let keys: Vec<usize> = self.tails.iter().map(|(at, _)| at).collect();
-        let begin = keys.partition_point(|at| *at < self.next_tail);
-        for &at in keys[begin..].iter().chain(&keys[..begin]) {
-            let tail = &self.tails[at];
-            let socket = S::upgrade(&tail.socket);
-            let may_look = !is_searching || tail.was_full || self.looks_left > SEARCH_LOOKS_KEPT;
-            let Some(socket) = socket.filter(|_| tail.until > now) else {
-                self.tails.remove(at);
-                continue;
-            };
-            if !may_look {
-                continue;
-            }
-            let status = socket.status();
-            tell(tail.client, socket.looked().look(now, &status, tail.framing));
-            if is_searching && !tail.was_full {
-                self.looks_left -= 1;
-                self.next_tail = at + 1;
-            }
-            if !status.is_unacknowledged {
-                self.tails.remove(at);
-            }
-        }
-        if self.tails.is_empty() {
-            self.next_tail = 0;
-        }
-    }
-
-    /// Something was handed down on a pipe.
-    pub fn list(&mut self, now: Nanos, at: usize, listed: &mut Option<Listed>) {
-        let until = now + UNACKNOWLEDGED_FOR;
-        self.arm(now);
-        match listed {
-            Some(listed) => listed.until = until,
+        match listed.at() {
+            Some(place) => self.listed[place].1 = until,
             None => {
-                *listed = Some(Listed { at: self.pipes.len(), until });
-                self.pipes.push(at);
+                *listed = Listed(self.listed.len() as u32);
+                self.listed.push((at as u32, until));
             }
         }
     }
 
-    /// A pipe is acknowledged, or goes. Gives the pipe that has its place now, and the place.
-    pub fn unlist(&mut self, listed: Option<Listed>) -> Option<(usize, usize)> {
-        let at = listed?.at;
-        self.pipes.swap_remove(at);
-        self.pipes.get(at).map(|pipe| (*pipe, at))
+    /// A connection is acknowledged, or ends. Gives the one that has its place now, and the place.
+    pub fn unlist(&mut self, listed: &mut Listed) -> Option<(usize, Listed)> {
+        let place = std::mem::take(listed);
+        self.listed.swap_remove(place.at()?);
+        self.listed.get(place.at()?).map(|(at, _)| (*at as usize, place))
     }
 
-    /// The pipes whose turn it is.
-    pub fn pipes_to_look_at(&mut self) -> Vec<usize> {
-        let count = self.pipes.len().min(PIPE_LOOKS_MAX);
-        let begin = if self.next_pipe < self.pipes.len() { self.next_pipe } else { 0 };
-        self.next_pipe = begin + count;
-        self.pipes.iter().cycle().skip(begin).take(count).copied().collect()
+    /// Its time is over, whatever is acknowledged.
+    pub fn is_over(&self, now: Nanos, listed: Listed) -> bool {
+        listed.at().is_some_and(|place| self.listed[place].1 <= now)
     }
 
-    /// Tails and pipes.
+    /// Begins another round of looks; gives those whose turn it is.
+    pub fn begin_round(&mut self) -> Vec<usize> {
+        self.looks_left = SEARCH_LOOKS_MAX;
+        let count = self.listed.len().min(LOOKS_MAX);
+        let begin = if self.next < self.listed.len() { self.next } else { 0 };
+        self.next = begin + count;
+        self.listed.iter().cycle().skip(begin).take(count).map(|(at, _)| *at as usize).collect()
+    }
+
+    /// No look was left for this one: the next round begins with it.
+    pub fn go_on_with(&mut self, listed: Listed) {
+        self.next = listed.at().unwrap_or(self.next);
+    }
+
+    pub fn shrink(&mut self) {
+        self.listed.shrink_to_fit();
+    }
+
     #[cfg(test)]
-    pub fn counts(&self) -> (usize, usize) {
-        (self.tails.len(), self.pipes.len())
-    }
-}
-
-impl Listed {
-    /// It stands somewhere else now.
-    pub fn move_to(&mut self, at: usize) {
-        self.at = at;
-    }
-
-    pub fn is_over(&self, now: Nanos) -> bool {
-        self.until <= now
+    pub fn len(&self) -> usize {
+        self.listed.len()
     }
 }

@@ -13,7 +13,7 @@ use super::secure::HANDSHAKE_TIMEOUT;
 use super::{LISTENER, Order, Worker};
 use crate::conn::Http1;
 use crate::listen::Listener;
-use crate::transmit::{Connection, PipeState};
+use crate::transmit::{Connection, Opening};
 
 /// Connections accepted in one turn, so that a flood of them cannot starve those already here.
 const ACCEPTS_PER_TURN_MAX: usize = 64;
@@ -107,14 +107,16 @@ impl Worker {
         let counts_segments = matches!(self.parts.order, Order::Pace | Order::Marks);
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
         let listener = &self.parts.listeners[self.next_listener];
-        let (secure, http3_port) = (self.secure(listener.is_secure), listener.http3_port);
+        let (session, http3_port) = (self.session(listener.is_secure), listener.http3_port);
         let mut http1 = Http1::new(self.now, &self.parts.limits);
-        if secure.is_some() {
+        if session.is_some() {
             http1.wait_until(self.now + HANDSHAKE_TIMEOUT);
         }
+        let is_secure = session.is_some();
+        let opening = Opening { owner, socket, client, framing, session };
+        self.parts.transmitter.open(self.now, self.conns.vacant_key(), opening);
         let conn = Conn {
             http1,
-            socket,
             address: peer.ip(),
             port: peer.port(),
             client,
@@ -130,9 +132,9 @@ impl Worker {
             has_ended: false,
             is_registered: false,
             is_corked: false,
-            pipe: PipeState::new(framing),
-            is_handshaking: secure.is_some(),
-            secure,
+            is_handshaking: is_secure,
+            is_secure,
+            is_quic: false,
         };
         Some(self.conns.insert(conn))
     }
@@ -140,7 +142,7 @@ impl Worker {
     fn register(&mut self, at: usize) {
         let Some(conn) = self.conns.get_mut(at) else { return };
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        match self.poll.add(&conn.socket, conn.owner, flags) {
+        match self.poll.add(self.parts.transmitter.socket(at), conn.owner, flags) {
             Ok(()) => conn.is_registered = true,
             // Out of memory or over the user's limit of watches; without events the connection is of no use.
             Err(_) => self.abandon(at),

@@ -6,12 +6,11 @@ use units::Nanos;
 use super::exchange::{Exchange, Task};
 use super::streams::Multiplexed;
 use crate::conn::Http1;
-use crate::transmit::{Connection, End, PipeState, Secure};
+use crate::transmit::End;
 
-/// One client connection: its protocol, its socket, and what the loop knows of both. An idle one holds no buffers.
+/// One client connection: its protocol, and what the loop knows of it; its socket is the transmitter's. An idle one holds no buffers.
 pub struct Conn {
     pub http1: Http1,
-    pub socket: Connection,
     pub address: IpAddr,
     pub port: u16,
     /// The index of its client's account.
@@ -39,9 +38,10 @@ pub struct Conn {
     pub is_registered: bool,
     /// Segments are held back until they are full.
     pub is_corked: bool,
-    pub pipe: PipeState,
-    /// Where the client speaks TLS.
-    pub secure: Option<Secure>,
+    /// The client speaks TLS over TCP.
+    pub is_secure: bool,
+    /// It speaks QUIC.
+    pub is_quic: bool,
     /// No keys are agreed on yet.
     pub is_handshaking: bool,
 }
@@ -49,11 +49,6 @@ pub struct Conn {
 impl Conn {
     pub fn peer(&self) -> SocketAddr {
         SocketAddr::new(self.address, self.port)
-    }
-
-    /// The client speaks TLS over TCP.
-    pub fn is_secure(&self) -> bool {
-        self.secure.is_some()
     }
 
     /// What follows the response now being built.

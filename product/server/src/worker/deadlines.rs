@@ -4,7 +4,6 @@
 
 use units::Nanos;
 
-use super::exchange::Task;
 use super::{SWEEP_EVERY, Worker};
 use crate::conn::Late;
 
@@ -60,12 +59,10 @@ impl Worker {
         if self.conns.get(at).is_some_and(|conn| self.now >= conn.deadline()) {
             self.on_late(at);
         }
-        let Some(conn) = self.conns.get(at) else { return };
-        match (&conn.multiplexed, &conn.exchange.task) {
-            (Some(multiplexed), _) => self.parts.transmitter.end_stalled_on(self.now, multiplexed.pipe),
-            (None, Task::Sending(job) | Task::Flight(job)) => self.parts.transmitter.end_stalled(self.now, *job),
-            (None, Task::Finding(_) | Task::None) => {}
+        if !self.conns.contains(at) {
+            return;
         }
+        self.parts.transmitter.end_stalled(self.now, at);
         self.book_spent(at);
         self.take_departures();
     }

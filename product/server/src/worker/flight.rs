@@ -9,7 +9,7 @@ use units::Nanos;
 use super::exchange::Task;
 use super::secure::HANDSHAKE_TIMEOUT;
 use super::{Order, Worker};
-use crate::transmit::{Body, Departure, Dispatch, End, Failure, Outgoing, lock};
+use crate::transmit::{Departure, Dispatch, Failure, Outgoing};
 
 /// A flight of one job; what is more, of a chain of dozens of certificates, follows as another.
 pub(super) const FLIGHT_BYTES_MAX: usize = 64 << 10;
@@ -32,17 +32,8 @@ impl Worker {
         // Nobody has asked for anything yet.
         let class = self.parts.replier.default_class().unwrap_or(0);
         let conn = &mut self.conns[at];
-        let dispatch = Dispatch {
-            owner: conn.owner,
-            socket: conn.socket.clone(),
-            client: conn.client,
-            outgoing: Outgoing::new(flight, Body::default(), End::Open),
-            sent_bytes: 0,
-            class,
-            pipe: conn.pipe,
-            secure: None,
-        };
-        let job = self.parts.transmitter.dispatch(self.now, dispatch);
+        let dispatch = Dispatch::single(Outgoing::of_records(flight), class);
+        let job = self.parts.transmitter.dispatch(self.now, at, dispatch).expect("a handshake is one at a time");
         conn.exchange.task = Task::Flight(job);
         bytes
     }
@@ -51,7 +42,6 @@ impl Worker {
     pub(super) fn on_flight_departure(&mut self, at: usize, departure: Departure) {
         let conn = &mut self.conns[at];
         conn.exchange.task = Task::None;
-        conn.pipe = departure.pipe.expect("a handshake is one at a time");
         if let Some(failure) = departure.failure {
             if matches!(failure, Failure::Stalled) {
                 self.fail(at, "a handshake slower than --send-rate-min");
@@ -60,23 +50,11 @@ impl Worker {
         }
         conn.http1.wait_until(self.now + HANDSHAKE_TIMEOUT);
         self.send_sealed(at);
-        let conn = &self.conns[at];
-        let is_broken = conn.secure.as_ref().is_some_and(|secure| lock(secure).is_broken());
-        if is_broken && !conn.is_in_flight() {
+        let is_broken = self.parts.transmitter.session(at).is_some_and(|session| session.is_broken());
+        if is_broken && !self.conns[at].is_in_flight() {
             return self.close(at);
         }
         self.go_on(at);
-    }
-
-    /// Nobody waits for its flight any more.
-    pub(super) fn withdraw_flight(&mut self, at: usize) {
-        if let Task::Flight(job) = self.conns[at].exchange.task {
-            let departure = self.parts.transmitter.withdraw(self.now, job);
-            self.spend(at, departure.untold_bytes);
-            let conn = &mut self.conns[at];
-            conn.exchange.task = Task::None;
-            conn.pipe = departure.pipe.expect("a handshake is one at a time");
-        }
     }
 
     /// Past its deadline, a connection is not late while its flight waits for others and not for its client.

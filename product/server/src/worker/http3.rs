@@ -21,7 +21,7 @@ use super::streams::Multiplexed;
 use super::{DATAGRAMS, TURN_FOR, Worker};
 use crate::clock;
 use crate::conn::Http1;
-use crate::transmit::{Connection, Flow, Opening, PipeId, PipeState};
+use crate::transmit::{Connection, Flow, Opening};
 use crate::udp::{Came, Pieces, Udp};
 
 /// System calls that read from one socket in a turn, each up to eight pieces.
@@ -155,8 +155,10 @@ impl Worker {
     fn deposit(&mut self, place: (usize, Key), incoming: Incoming) {
         let owner = self.http3.flows.owners.get(&place).copied();
         let Some(at) = owner.and_then(|owner| self.find(owner)) else { return };
-        let Some(multiplexed) = &self.conns[at].multiplexed else { return };
-        self.parts.transmitter.receive_datagram(self.now, multiplexed.pipe, incoming);
+        if self.conns[at].multiplexed.is_none() {
+            return;
+        }
+        self.parts.transmitter.receive_datagram(self.now, at, incoming);
         self.stir(at);
     }
 
@@ -210,13 +212,13 @@ impl Worker {
         let owner = self.owners.next(self.conns.vacant_key());
         self.http3.flows.add(number, session.key(), owner);
         let socket = Connection::from(Flow::new(Arc::clone(&door.udp)));
-        let pipe = PipeState::new(framing(peer));
-        let opening = Opening { owner, socket: socket.clone(), client, pipe, secure: None, engine: session.into() };
-        let opened = self.parts.transmitter.open_framed(self.now, opening);
-        let multiplexed = Multiplexed::new(opened, self.now + HANDSHAKE_TIMEOUT);
+        let opening = Opening { owner, socket, client, framing: framing(peer), session: None };
+        let at = self.conns.vacant_key();
+        self.parts.transmitter.open(self.now, at, opening);
+        self.parts.transmitter.begin_framed(self.now, at, session.into());
+        let multiplexed = Multiplexed::new(self.now + HANDSHAKE_TIMEOUT);
         let conn = Conn {
             http1: Http1::new(self.now, &self.parts.limits),
-            socket,
             address: peer.ip(),
             port: peer.port(),
             client,
@@ -232,26 +234,26 @@ impl Worker {
             has_ended: false,
             is_registered: false,
             is_corked: false,
-            pipe,
             is_handshaking: true,
-            secure: None,
+            is_secure: false,
+            is_quic: true,
         };
-        let at = self.conns.insert(conn);
+        self.conns.insert(conn);
         self.stir(at);
     }
 
     /// What has come on any connection of several streams; datagrams have been taken in already.
-    pub(super) fn take_in(&mut self, at: usize, pipe: PipeId, bytes: &[u8]) -> Result<(), Broken> {
-        if !self.conns[at].socket.is_quic() {
-            return self.parts.transmitter.receive(self.now, pipe, bytes);
+    pub(super) fn take_in(&mut self, at: usize, bytes: &[u8]) -> Result<(), Broken> {
+        if !self.conns[at].is_quic {
+            return self.parts.transmitter.receive(self.now, at, bytes);
         }
-        self.follow_handshake(at, pipe);
-        self.parts.transmitter.broken(pipe).map_or(Ok(()), Err)
+        self.follow_handshake(at);
+        self.parts.transmitter.broken(at).map_or(Ok(()), Err)
     }
 
     /// Its handshake may be over. It stays at the address of that: any datagram may say another, and quinn does not tell which are proved.
-    fn follow_handshake(&mut self, at: usize, pipe: PipeId) {
-        let is_connected = !self.parts.transmitter.is_handshaking(pipe);
+    fn follow_handshake(&mut self, at: usize) {
+        let is_connected = !self.parts.transmitter.is_handshaking(at);
         let conn = &mut self.conns[at];
         if is_connected
             && std::mem::replace(&mut conn.is_handshaking, false)
@@ -263,12 +265,8 @@ impl Worker {
 
     /// It was to end, and its client has everything now.
     pub(super) fn is_farewell_over(&mut self, at: usize) -> bool {
-        let Some(multiplexed) = self.conns[at].multiplexed.as_ref().filter(|multiplexed| multiplexed.ends_at.is_some())
-        else {
-            return false;
-        };
-        let pipe = multiplexed.pipe;
-        self.parts.transmitter.is_acknowledged(pipe)
+        let is_ending = self.conns[at].multiplexed.as_ref().is_some_and(|multiplexed| multiplexed.ends_at.is_some());
+        is_ending && self.parts.transmitter.is_acknowledged(at)
     }
 
     /// Nothing more is said, but what was said may have been lost: it stays until its client has acknowledged that.
@@ -276,8 +274,8 @@ impl Worker {
         let now = self.now;
         let Some(multiplexed) = &mut self.conns[at].multiplexed else { return };
         let is_over = multiplexed.ends_at.is_some_and(|ends_at| now >= ends_at);
-        let (pipe, is_late) = (multiplexed.pipe, now >= multiplexed.deadline);
-        if is_over || self.conns[at].is_handshaking || self.parts.transmitter.is_acknowledged(pipe) {
+        let is_late = now >= multiplexed.deadline;
+        if is_over || self.conns[at].is_handshaking || self.parts.transmitter.is_acknowledged(at) {
             if is_late {
                 self.note_late_handshake(at);
             }

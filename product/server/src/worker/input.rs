@@ -74,17 +74,17 @@ impl Worker {
             return self.close(at);
         }
         let conn = &mut self.conns[at];
-        if conn.socket.is_quic() {
+        if conn.is_quic {
             // What comes is read for all of them at once.
             conn.is_readable = false;
             return;
         }
-        match rustix::net::recv(&conn.socket, &mut *scratch, RecvFlags::empty()) {
+        match rustix::net::recv(self.parts.transmitter.socket(at), &mut *scratch, RecvFlags::empty()) {
             Ok((_, 0)) => self.close(at),
             Ok((_, bytes)) => {
                 // A short read has emptied the socket, but for the end; what comes later is a new event.
                 conn.is_readable = bytes == scratch.len() || conn.has_ended;
-                if conn.secure.is_some() {
+                if conn.is_secure {
                     return self.receive_sealed(at, &scratch[..bytes]);
                 }
                 self.take(at, &scratch[..bytes]);
@@ -109,7 +109,7 @@ impl Worker {
         if !is_small || conn.small_parts < SMALL_PARTS_MAX {
             conn.small_parts += u8::from(is_small);
             // Not vital: without it the kernel sends one after 40 ms.
-            let _ = rustix::net::sockopt::set_tcp_quickack(&conn.socket, true);
+            let _ = rustix::net::sockopt::set_tcp_quickack(self.parts.transmitter.socket(at), true);
         }
     }
 
@@ -119,7 +119,7 @@ impl Worker {
             return self.take_frames(at, fresh);
         }
         let conn = &mut self.conns[at];
-        if !conn.is_secure() && !conn.has_answered && conn.http1.is_untouched() && is_preface(fresh) {
+        if !conn.is_secure && !conn.has_answered && conn.http1.is_untouched() && is_preface(fresh) {
             self.begin_http2(at);
             return self.take_frames(at, fresh);
         }
@@ -173,7 +173,7 @@ impl Worker {
     /// What a request on this connection is for.
     pub(super) fn to(&self, at: usize, request: &Request) -> To {
         let conn = &self.conns[at];
-        let is_secure = conn.is_secure() || conn.socket.is_quic();
+        let is_secure = conn.is_secure || conn.is_quic;
         To { site: self.parts.replier.site(request), is_secure, http3_port: conn.http3_port }
     }
 
@@ -189,7 +189,7 @@ impl Worker {
 
     /// Of a connection with several streams.
     pub(super) fn version(&self, at: usize) -> u8 {
-        if self.conns[at].socket.is_quic() { HTTP_3 } else { HTTP_2 }
+        if self.conns[at].is_quic { HTTP_3 } else { HTTP_2 }
     }
 
     /// Keeps what log and records will say of a request.
@@ -213,7 +213,7 @@ impl Worker {
         // What it sends besides is read, and thrown away.
         conn.is_readable = true;
         conn.exchange.class = self.parts.replier.default_class().unwrap_or(0);
-        if tls::is_tls(received) && !conn.is_secure() {
+        if tls::is_tls(received) && !conn.is_secure {
             return self.refuse_tls(at, reject);
         }
         self.send(at, reply::reject(reject));

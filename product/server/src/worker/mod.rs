@@ -56,7 +56,7 @@ use crate::records::Recorder;
 use crate::reply::Replier;
 use crate::sites::Current;
 use crate::threads::Beat;
-use crate::transmit::{Connection, Departure, Failure, Transmitter};
+use crate::transmit::{Connection, Departure, Transmitter};
 use crate::turns::Turns;
 use crate::wake::Wake;
 use client::Known;
@@ -355,10 +355,9 @@ impl Worker {
         let is_readable = is_broken || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
         conn.is_readable |= is_readable;
         conn.has_ended |= flags.contains(EventFlags::RDHUP);
-        if let Some(multiplexed) = &conn.multiplexed {
-            let pipe = multiplexed.pipe;
-            if flags.contains(EventFlags::OUT) && self.parts.transmitter.is_blocked(pipe) {
-                self.parts.transmitter.on_pipe_writable(self.now, pipe);
+        if conn.multiplexed.is_some() {
+            if flags.contains(EventFlags::OUT) && self.parts.transmitter.is_blocked(at) {
+                self.parts.transmitter.on_writable(self.now, at);
             }
             if is_readable {
                 self.queue(at);
@@ -367,7 +366,7 @@ impl Worker {
         }
         let is_answering = conn.http1.is_answering() || conn.is_in_flight();
         if flags.contains(EventFlags::OUT) && is_answering {
-            self.on_writable(at);
+            self.parts.transmitter.on_writable(self.now, at);
         } else if flags.contains(EventFlags::OUT) {
             self.send_sealed(at);
         }
@@ -381,11 +380,13 @@ impl Worker {
         if self.conns[at].multiplexed.is_some() {
             return self.abandon_streams(at);
         }
-        let Task::Sending(job) = self.conns[at].exchange.task else { return self.close(at) };
-        self.parts.transmitter.abort(self.now, job, Failure::Disconnected);
+        match self.conns[at].exchange.task {
+            Task::Sending(_) => self.parts.transmitter.abandon(self.now, at),
+            _ => self.close(at),
+        }
     }
 
-    /// Forgets the connection; the kernel ends it when the last holder of its descriptor is gone.
+    /// Ends the connection.
     fn close(&mut self, at: usize) {
         if self.conns[at].multiplexed.as_ref().is_some_and(|multiplexed| !multiplexed.is_idle()) {
             return self.abandon_streams(at);
@@ -393,15 +394,15 @@ impl Worker {
         #[cfg(feature = "http3")]
         self.http3.flows.forget(self.conns[at].owner);
         self.detach_streams(at);
-        self.withdraw_flight(at);
         self.end_sealed(at);
         self.leave_find(at.into());
         self.note_unanswered(at);
         self.record_unanswered(at.into());
+        let untold_bytes = self.parts.transmitter.close(self.now, at);
+        self.spend(at, untold_bytes);
         self.let_go(at);
         self.measure_no_more(at);
-        let conn = self.conns.remove(at);
-        self.parts.transmitter.on_end(self.now, conn.owner, &conn.socket, conn.client, conn.pipe);
+        self.conns.remove(at);
         self.parts.places.give_back();
         // A client in the kernel's queue takes its place; should that fail, the next sweep tries again and says so.
         let _ = self.accept_again();

@@ -1,13 +1,13 @@
 //! Sending: from replies to the write path, and what happens when a response has departed.
 
-use super::conn::Conn;
 use super::ending::Ending;
 use super::exchange::{Place, Task};
 use super::input::BYTES_PER_TURN_MAX;
 use super::{Order, Worker};
 use crate::clock;
 use crate::reply::Reply;
-use crate::transmit::{Allowance, Aside, Body, Departure, Dispatch, Failure, Outgoing, Sink};
+use crate::transmit::{Body, Departure, Direct, Dispatch, Failure, Outgoing, Sink};
+use sched::JobId;
 use units::Nanos;
 
 /// Pipelined small responses are gathered up to this many bytes before they are sent.
@@ -43,15 +43,15 @@ impl Worker {
         // Each sendfile would push out what it ends with. Paced grants and bursts end where segments do, and must not wait.
         // Under TLS each call says whether more follows.
         let is_unpaced = matches!(self.parts.order, Order::Arrival | Order::Turn);
-        if is_unpaced && body.len() >= CORK_BYTES_MIN && conn.secure.is_none() {
-            conn.socket.cork(true);
+        if is_unpaced && body.len() >= CORK_BYTES_MIN && !conn.is_secure {
+            self.parts.transmitter.socket(at).cork(true);
             conn.is_corked = true;
         }
         if self.parts.order != Order::Arrival && !is_alone || !is_allowed {
             // A copy, so that no response allocates but for what it has, and waits with no more.
             let outgoing = Outgoing::new(self.out.clone(), body, conn.end());
             self.out.clear();
-            return self.dispatch(at, outgoing, 0);
+            return self.dispatch(at, outgoing);
         }
         let gathers = body.is_empty() && !is_last && conn.exchange.line.is_none() && !is_told;
         if !gathers || self.out.len() >= GATHER_BYTES_MAX {
@@ -101,48 +101,38 @@ impl Worker {
     /// The shortest way: straight into the socket. What it does not take at once becomes a job.
     fn send_now(&mut self, at: usize, body: Body) {
         let Some(conn) = self.conns.get_mut(at) else { return self.out.clear() };
-        let mut outgoing = Outgoing::new(std::mem::take(&mut self.out), body, conn.end());
-        let allowance = Allowance::unpaced(BYTES_PER_TURN_MAX);
-        let storage = self.parts.transmitter.storage();
-        let sent = outgoing.send_on(&conn.socket, conn.secure.as_ref(), storage, allowance);
-        self.budget.bytes = self.budget.bytes.saturating_sub(sent.bytes);
-        self.spend(at, sent.bytes);
-        match sent.failure {
-            None | Some(Failure::Blocked | Failure::Absent) if outgoing.remaining_bytes() > 0 => {
-                self.note_first_byte(at, sent.bytes);
-                self.dispatch(at, outgoing, sent.bytes)
-            }
-            Some(failure) => {
-                self.note_first_byte(at, sent.bytes);
-                self.report(at.into(), &failure, sent.bytes, Ending::now());
-                self.close(at);
-            }
-            None => {
-                let Conn { owner, socket, client, pipe, .. } = &mut self.conns[at];
-                let carried_bytes = sent.carried_bytes;
-                let aside = Aside { owner: *owner, socket, client: *client, pipe, carried_bytes };
-                self.parts.transmitter.on_sent_aside(self.now, aside, sent.bytes);
-                self.reuse(outgoing.into_buffer());
+        let outgoing = Outgoing::new(std::mem::take(&mut self.out), body, conn.end());
+        let dispatch = Dispatch::single(outgoing, conn.exchange.class);
+        let (bytes, direct) = self.parts.transmitter.send_now(self.now, at, dispatch, BYTES_PER_TURN_MAX);
+        self.budget.bytes = self.budget.bytes.saturating_sub(bytes);
+        self.spend(at, bytes);
+        match direct {
+            Direct::Sent(buffer) => {
+                self.reuse(buffer);
                 self.on_sent(at, Ending::now());
+            }
+            Direct::Begun(job) => {
+                self.note_first_byte(at, bytes);
+                self.hold(at, job);
+            }
+            Direct::Failed(failure) => {
+                self.note_first_byte(at, bytes);
+                self.report(at.into(), &failure, bytes, Ending::now());
+                self.close(at);
             }
         }
     }
 
-    /// Makes a job of a response of which so much is sent.
-    fn dispatch(&mut self, at: usize, outgoing: Outgoing, sent_bytes: u64) {
+    /// Makes a job of a response.
+    fn dispatch(&mut self, at: usize, outgoing: Outgoing) {
+        let dispatch = Dispatch::single(outgoing, self.conns[at].exchange.class);
+        let job = self.parts.transmitter.dispatch(self.now, at, dispatch);
+        self.hold(at, job.expect("a connection of HTTP/1.1 sends one response at a time"));
+    }
+
+    fn hold(&mut self, at: usize, job: JobId) {
         let conn = &mut self.conns[at];
         conn.http1.on_held(self.now);
-        let dispatch = Dispatch {
-            owner: conn.owner,
-            socket: conn.socket.clone(),
-            client: conn.client,
-            outgoing,
-            sent_bytes,
-            class: conn.exchange.class,
-            pipe: conn.pipe,
-            secure: conn.secure.clone(),
-        };
-        let job = self.parts.transmitter.dispatch(self.now, dispatch);
         conn.exchange.task = Task::Sending(job);
     }
 
@@ -157,12 +147,6 @@ impl Worker {
         if self.out.capacity() == 0 && buffer.capacity() <= 2 * GATHER_BYTES_MAX {
             buffer.clear();
             self.out = buffer;
-        }
-    }
-
-    pub(super) fn on_writable(&mut self, at: usize) {
-        if let Some(job) = self.conns[at].exchange.job() {
-            self.parts.transmitter.on_writable(self.now, job);
         }
     }
 
@@ -221,7 +205,6 @@ impl Worker {
             return self.on_flight_departure(at, departure);
         }
         let conn = &mut self.conns[at];
-        conn.pipe = departure.pipe.expect("a connection of HTTP/1.1 sends one response at a time");
         let ending = Ending::of(&departure);
         let task = std::mem::replace(&mut conn.exchange.task, Task::None);
         debug_assert!(matches!(task, Task::Sending(_)), "a response departs once");
@@ -267,7 +250,7 @@ impl Worker {
         conn.has_answered = true;
         conn.http1.on_sent(self.now, &self.parts.limits);
         if !conn.http1.closes() && std::mem::take(&mut conn.is_corked) {
-            conn.socket.cork(false);
+            self.parts.transmitter.socket(at).cork(false);
         }
     }
 

@@ -4,8 +4,6 @@
 //! more to say than their share. What has to be sent of it leaves at once, but for a flight with a certificate where responses have an
 //! order: that is a job as they are ([`super::flight`]).
 
-use std::sync::{Arc, Mutex};
-
 use http::{Reject, Status};
 use rustix::net::sockopt::set_tcp_quickack;
 use tls::{REFUSAL, Session};
@@ -13,7 +11,7 @@ use units::Nanos;
 
 use super::Worker;
 use super::flight::{self, FLIGHT_BYTES_MAX};
-use crate::transmit::{Body, Down, Secure, lock};
+use crate::transmit::Body;
 
 /// Reads of connections in their handshakes in a turn: a signature takes 20 us to 1 ms.
 pub(super) const HANDSHAKES_PER_TURN_MAX: usize = 16;
@@ -121,9 +119,9 @@ impl Failures {
 
 impl Worker {
     /// TLS for a newcomer; `None` where its listener is without, or nobody has a certificate.
-    pub(super) fn secure(&self, is_secure: bool) -> Option<Secure> {
+    pub(super) fn session(&self, is_secure: bool) -> Option<Box<Session>> {
         let acceptor = self.parts.replier.acceptor().filter(|_| is_secure)?;
-        Some(Arc::new(Mutex::new(Session::new(acceptor))))
+        Some(Box::new(Session::new(acceptor)))
     }
 
     /// Whether it has to wait for the next turn with its handshake.
@@ -133,8 +131,8 @@ impl Worker {
 
     /// Takes what has come from a client that speaks TLS.
     pub(super) fn receive_sealed(&mut self, at: usize, wire: &[u8]) {
-        let Some(secure) = self.conns[at].secure.clone() else { return };
-        if lock(&secure).is_untouched() && tls::is_plain_http(wire) {
+        let Some(session) = self.parts.transmitter.session(at) else { return };
+        if session.is_untouched() && tls::is_plain_http(wire) {
             return self.refuse_plain(at, wire);
         }
         if self.conns[at].is_handshaking {
@@ -142,13 +140,13 @@ impl Worker {
         }
         let mut plain = std::mem::take(&mut self.secured.plain);
         plain.clear();
-        let opened = lock(&secure).open(wire, &mut plain);
-        self.note_handshake(at, &secure);
+        let opened = session.open(wire, &mut plain);
+        self.note_handshake(at);
         match opened {
             Ok(()) if plain.is_empty() => {
                 if self.send_sealed(at) == 0 {
                     // The rest of a record may be held back until it is known that its beginning came.
-                    let _ = set_tcp_quickack(&self.conns[at].socket, true);
+                    let _ = set_tcp_quickack(self.parts.transmitter.socket(at), true);
                 }
             }
             Ok(()) => {
@@ -168,12 +166,13 @@ impl Worker {
         self.secured.plain = plain;
     }
 
-    fn note_handshake(&mut self, at: usize, secure: &Secure) {
+    fn note_handshake(&mut self, at: usize) {
         let conn = &mut self.conns[at];
-        if conn.is_handshaking && !lock(secure).is_handshaking() {
+        let Some(session) = self.parts.transmitter.session(at).filter(|_| conn.is_handshaking) else { return };
+        if !session.is_handshaking() {
             conn.is_handshaking = false;
             conn.http1.begin_waiting(self.now, &self.parts.limits);
-            if lock(secure).speaks_http2() {
+            if session.speaks_http2() {
                 // The ticket leaves first: what follows is the transmitter's.
                 self.send_sealed(at);
                 self.begin_http2(at);
@@ -182,51 +181,42 @@ impl Worker {
     }
 
     /// The client said that it sends no more, and nothing of it is being answered.
-    pub(super) fn has_ended(&self, at: usize) -> bool {
-        self.conns[at].secure.as_ref().is_some_and(|secure| lock(secure).has_peer_ended())
+    pub(super) fn has_ended(&mut self, at: usize) -> bool {
+        self.parts.transmitter.session(at).is_some_and(|session| session.has_peer_ended())
     }
 
     /// Hands down what answers the client's TLS, unless a response does so; gives how many bytes left, or will as a job.
     pub(super) fn send_sealed(&mut self, at: usize) -> usize {
         let Some(conn) = self.conns.get_mut(at).filter(|conn| !conn.is_sending()) else { return 0 };
-        if let Some(multiplexed) = &conn.multiplexed {
+        if conn.multiplexed.is_some() {
             // It says so at the end of the turn.
-            self.parts.transmitter.say(multiplexed.pipe);
+            self.parts.transmitter.say(at);
             return 0;
         }
-        let Some(secure) = &conn.secure else { return 0 };
-        let mut session = lock(secure);
-        if !session.has_unsent() {
-            return 0;
-        }
-        if conn.is_handshaking && flight::is_job(self.parts.order, &mut session) {
+        let Some(session) = self.parts.transmitter.session(at).filter(|session| session.has_unsent()) else { return 0 };
+        if conn.is_handshaking && flight::is_job(self.parts.order, session) {
             let flight = session.take_unsent(FLIGHT_BYTES_MAX);
-            drop(session);
             return self.dispatch_flight(at, flight);
         }
-        let down = session.hand_down(&mut Down { socket: &conn.socket, more: false });
-        // What fails but for want of room fails again where the connection is read.
-        self.parts.transmitter.on_control(self.now, &mut conn.pipe, down.bytes as u64);
-        down.bytes
+        self.parts.transmitter.send_sealed(self.now, at)
     }
 
     /// Says that nothing follows, to a client that has had all it was to have: an end without that could be an attacker's (RFC 8446
     /// section 6.1).
     pub(super) fn end_sealed(&mut self, at: usize) {
-        let Some(secure) = &self.conns[at].secure else { return };
-        let mut session = lock(secure);
+        let Some(session) = self.parts.transmitter.session(at) else { return };
         if session.is_handshaking() || session.has_unsent() || session.has_ended() {
             return;
         }
         session.end();
-        drop(session);
         self.send_sealed(at);
     }
 
     /// A client that speaks HTTP where TLS is spoken learns so in the only words it knows.
     fn refuse_plain(&mut self, at: usize, received: &[u8]) {
         let conn = &mut self.conns[at];
-        conn.secure = None;
+        conn.is_secure = false;
+        self.parts.transmitter.end_session(at);
         conn.is_handshaking = false;
         conn.http1.give_up();
         self.refuse(at, WANTS_TLS, received);

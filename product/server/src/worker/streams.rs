@@ -16,7 +16,7 @@ use super::line::Line;
 use super::measured::Measured;
 use crate::config::Limits;
 use crate::reply::{self, Reply};
-use crate::transmit::{Body, Departure, End, Failure, Opening, Outgoing, PipeId, Sink, Stream as Begun};
+use crate::transmit::{Body, Departure, Dispatch, End, Failure, Outgoing, Sink};
 
 /// As much of the preface as no request of HTTP/1 begins with.
 const PREFACE_BYTES_MIN: usize = 16;
@@ -27,7 +27,6 @@ const HEADLESS: Reject = Reject { status: Status::BAD_REQUEST, reason: "a head w
 const STREAMS_KEPT: usize = 4;
 
 pub struct Multiplexed {
-    pub pipe: PipeId,
     /// Those that are open, at most [`mux::STREAMS_MAX`].
     /// By number.
     pub streams: Vec<Stream>,
@@ -69,9 +68,8 @@ impl OpenStreams {
 }
 
 impl Multiplexed {
-    pub fn new(pipe: PipeId, deadline: Nanos) -> Multiplexed {
+    pub fn new(deadline: Nanos) -> Multiplexed {
         Multiplexed {
-            pipe,
             streams: Vec::new(),
             deadline,
             is_leaving: false,
@@ -135,29 +133,15 @@ impl Worker {
     pub(super) fn begin_http2(&mut self, at: usize) {
         let settings =
             mux::Settings { head_bytes_max: self.parts.limits.request.head_bytes_max, streams_max: mux::STREAMS_MAX };
-        let conn = &mut self.conns[at];
-        let opening = Opening {
-            owner: conn.owner,
-            socket: conn.socket.clone(),
-            client: conn.client,
-            pipe: conn.pipe,
-            secure: conn.secure.clone(),
-            engine: mux::Session::new(&settings).into(),
-        };
-        let pipe = self.parts.transmitter.open_framed(self.now, opening);
+        self.parts.transmitter.begin_framed(self.now, at, mux::Session::new(&settings).into());
         let deadline = self.now + self.parts.limits.head_timeout;
-        self.conns[at].multiplexed = Some(Box::new(Multiplexed::new(pipe, deadline)));
-    }
-
-    pub(super) fn pipe(&self, at: usize) -> PipeId {
-        self.conns[at].multiplexed.as_ref().expect("it is multiplexed").pipe
+        self.conns[at].multiplexed = Some(Box::new(Multiplexed::new(deadline)));
     }
 
     /// Takes what has come, or goes on with what came before.
     pub(super) fn take_frames(&mut self, at: usize, bytes: &[u8]) {
         self.conns[at].is_cut = false;
-        let pipe = self.pipe(at);
-        let taken = self.take_in(at, pipe, bytes);
+        let taken = self.take_in(at, bytes);
         self.take_events(at);
         if let Err(broken) = &taken
             && self.conns.contains(at)
@@ -165,14 +149,14 @@ impl Worker {
             self.tell_broken(at, broken);
         }
         let is_there = self.conns.get(at).is_some_and(|conn| conn.multiplexed.is_some());
-        if is_there && (taken.is_err() || self.parts.transmitter.has_ended(pipe) || self.is_farewell_over(at)) {
+        if is_there && (taken.is_err() || self.parts.transmitter.has_ended(at) || self.is_farewell_over(at)) {
             self.end_streams(at);
         }
     }
 
     #[cfg(not(feature = "http3"))]
-    fn take_in(&mut self, _at: usize, pipe: PipeId, bytes: &[u8]) -> Result<(), Broken> {
-        self.parts.transmitter.receive(self.now, pipe, bytes)
+    fn take_in(&mut self, at: usize, bytes: &[u8]) -> Result<(), Broken> {
+        self.parts.transmitter.receive(self.now, at, bytes)
     }
 
     #[cfg(not(feature = "http3"))]
@@ -182,13 +166,12 @@ impl Worker {
 
     /// Those of a turn: a connection that asks for more waits for the next.
     fn take_events(&mut self, at: usize) {
-        while let Some(multiplexed) = self.conns.get(at).and_then(|conn| conn.multiplexed.as_ref()) {
-            let pipe = multiplexed.pipe;
+        while self.conns.get(at).is_some_and(|conn| conn.multiplexed.is_some()) {
             if self.budget.is_spent() {
                 self.conns[at].is_cut = true;
                 return;
             }
-            match self.parts.transmitter.event(pipe) {
+            match self.parts.transmitter.event(at) {
                 None => return,
                 Some(Event::Request { .. }) if self.streams.is_full() => return self.refuse_streams(at),
                 Some(Event::Request { stream, head }) => self.begin_stream(at, stream, &head),
@@ -272,23 +255,22 @@ impl Worker {
         if let Some(measured) = &mut stream.measured {
             measured.encoded(status, head.len(), body.len());
         }
-        let (class, pipe) = (stream.exchange.class, self.pipe(at));
-        let precedence = self.parts.transmitter.precedence(pipe, number);
-        let begun = Begun { number, outgoing: Outgoing::new(head, body, End::Open), class, precedence };
-        let job = self.parts.transmitter.dispatch_on(self.now, pipe, begun);
+        let class = stream.exchange.class;
+        let precedence = self.parts.transmitter.precedence(at, number);
+        let dispatch = Dispatch { outgoing: Outgoing::new(head, body, End::Open), class, stream: number, precedence };
+        let job = self.parts.transmitter.dispatch(self.now, at, dispatch);
         let job = job.expect("a client has no more streams than a carrier may have jobs");
         self.stream(at, number).exchange.task = Task::Sending(job);
     }
 
     /// The client wishes a response sooner or later than it did.
     fn prefer(&mut self, at: usize, number: u32) {
-        let pipe = self.pipe(at);
         let Some(Task::Sending(job)) = self.conns[at].stream_on(Some(number)).map(|stream| &stream.exchange.task)
         else {
             return;
         };
         let job = *job;
-        let precedence = self.parts.transmitter.precedence(pipe, number);
+        let precedence = self.parts.transmitter.precedence(at, number);
         self.parts.transmitter.on_precedence(job, precedence);
     }
 
@@ -329,8 +311,7 @@ impl Worker {
             None => self.log(place, ending),
             Some(failure) => {
                 self.report(place, &failure, departure.sent_bytes, ending);
-                let pipe = self.pipe(at);
-                self.parts.transmitter.cancel(pipe, number);
+                self.parts.transmitter.cancel(at, number);
                 if matches!(failure, Failure::Stalled) {
                     self.abandon_streams(at);
                 }
@@ -349,7 +330,6 @@ impl Worker {
         (conn.is_readable, conn.is_cut) = (false, false);
         let Some(multiplexed) = &mut conn.multiplexed else { return };
         multiplexed.is_leaving = true;
-        let pipe = multiplexed.pipe;
         let unanswered: Vec<u32> = multiplexed
             .streams
             .iter()
@@ -357,7 +337,7 @@ impl Worker {
             .map(|stream| stream.number)
             .collect();
         let is_empty = multiplexed.streams.is_empty();
-        self.parts.transmitter.abandon(self.now, pipe);
+        self.parts.transmitter.abandon(self.now, at);
         for number in unanswered {
             self.leave_stream(at, number);
         }
@@ -370,8 +350,8 @@ impl Worker {
     pub(super) fn leave_streams(&mut self, at: usize) {
         let Some(multiplexed) = &mut self.conns[at].multiplexed else { return };
         multiplexed.is_leaving = true;
-        let (pipe, is_idle) = (multiplexed.pipe, multiplexed.is_idle());
-        self.parts.transmitter.go_away(pipe);
+        let is_idle = multiplexed.is_idle();
+        self.parts.transmitter.go_away(at);
         if is_idle {
             self.end_streams(at);
         }
@@ -379,8 +359,8 @@ impl Worker {
 
     /// Closes an idle connection at once, with a word of farewell.
     pub(super) fn give_up(&mut self, at: usize) {
-        if let Some(multiplexed) = &self.conns[at].multiplexed {
-            self.parts.transmitter.go_away(multiplexed.pipe);
+        if self.conns[at].multiplexed.is_some() {
+            self.parts.transmitter.go_away(at);
         }
         self.close(at);
     }
@@ -391,13 +371,13 @@ impl Worker {
             return self.abandon_streams(at);
         }
         #[cfg(feature = "http3")]
-        if self.conns[at].socket.is_quic() {
+        if self.conns[at].is_quic {
             return self.end_http3(at);
         }
         self.detach_streams(at);
         self.end_sealed(at);
         let conn = &mut self.conns[at];
-        conn.socket.finish();
+        self.parts.transmitter.socket(at).finish();
         conn.http1.refuse_aside();
         conn.http1.on_sent(self.now, &self.parts.limits);
         conn.is_readable = true;
@@ -408,12 +388,12 @@ impl Worker {
     pub(super) fn detach_streams(&mut self, at: usize) {
         if let Some(multiplexed) = self.conns[at].multiplexed.take() {
             debug_assert!(multiplexed.is_idle(), "its responses have departed");
-            self.conns[at].pipe = self.parts.transmitter.detach(self.now, multiplexed.pipe);
+            self.parts.transmitter.end_framed(self.now, at);
         }
     }
 
     fn tell_broken(&mut self, at: usize, broken: &Broken) {
-        let (peer, is_quic) = (self.conns[at].peer(), self.conns[at].socket.is_quic());
+        let (peer, is_quic) = (self.conns[at].peer(), self.conns[at].is_quic);
         let failures = if is_quic { &mut self.secured.broken_http3 } else { &mut self.secured.broken };
         failures.add(peer, broken);
         self.tell_failures();
@@ -427,7 +407,7 @@ mod tests {
     /// A request of HTTP/3 that was lost comes behind later ones. It ended the worker.
     #[test]
     fn streams_are_found_in_whatever_order_they_began() {
-        let mut multiplexed = Multiplexed::new(PipeId::of_tests(), Nanos::ZERO);
+        let mut multiplexed = Multiplexed::new(Nanos::ZERO);
         [5, 1, 9, 3, 7].into_iter().for_each(|number| multiplexed.begin(number, number.into()));
         for number in [1, 3, 5, 7, 9] {
             assert_eq!(multiplexed.stream(number).map(|stream| stream.owner), Some(number.into()));

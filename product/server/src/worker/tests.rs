@@ -259,7 +259,8 @@ fn what_a_connection_sent_is_booked_when_it_ends() {
     while bench.worker.conns.is_empty() {
         bench.turn();
     }
-    let framing = bench.worker.conns.iter().next().unwrap().1.pipe.framing();
+    let at = bench.worker.conns.iter().next().unwrap().0;
+    let framing = bench.worker.parts.transmitter.framing(at);
     let charged = |bench: &Bench| bench.worker.parts.transmitter.drain().ledger().charged_bytes();
     assert_eq!(charged(&bench), 0);
     drop(client);
@@ -409,9 +410,9 @@ fn a_client_is_refused_what_is_too_much() {
     assert_eq!((0..).take_while(|_| places.take()).count(), 15, "the refused one has given its place back");
 }
 
-/// Beside its socket in the kernel: its place among the connections, and no buffer.
+/// Beside its socket in the kernel: its places in two tables, and no buffer.
 #[test]
 fn an_idle_connection_takes_few_bytes() {
-    let bytes = size_of::<conn::Conn>();
-    assert!(bytes <= 224, "{bytes} bytes");
+    let bytes = [size_of::<conn::Conn>(), crate::transmit::CONNECTION_BYTES];
+    assert!(bytes.iter().sum::<usize>() <= 320, "{bytes:?}");
 }

@@ -11,20 +11,20 @@ use tls::{RECORD_BYTES_MAX, Session};
 use super::{End, Failure, Next, Outgoing, Sent};
 use crate::files::{Content, Entry};
 use crate::storage::Storage;
-use crate::transmit::{Allowance, Down, Secure, Sink, lock};
+use crate::transmit::{Allowance, Down, Sink};
 
 impl Outgoing {
     /// Hands down what is allowed, under TLS where that is spoken.
     pub fn send_on(
         &mut self,
         socket: &impl Sink,
-        secure: Option<&Secure>,
+        session: Option<&mut Session>,
         storage: &mut dyn Storage,
         allowance: Allowance,
     ) -> Sent {
-        match secure {
+        match session.filter(|_| !self.is_sealed) {
             None => self.send(socket, storage, allowance.bytes_max),
-            Some(secure) => self.send_sealed(&mut lock(secure), socket, storage, allowance),
+            Some(session) => self.send_sealed(session, socket, storage, allowance),
         }
     }
 

@@ -70,7 +70,6 @@ impl Kernel {
 struct KernelSocket {
     kernel: Rc<RefCell<Kernel>>,
     at: usize,
-    looked: Rc<Looked>,
 }
 
 impl Sink for KernelSocket {
@@ -96,20 +95,6 @@ impl Sink for KernelSocket {
 }
 
 impl TcpView for KernelSocket {
-    type Weak = KernelSocket;
-
-    fn downgrade(&self) -> KernelSocket {
-        self.clone()
-    }
-
-    fn upgrade(weak: &KernelSocket) -> Option<KernelSocket> {
-        Some(weak.clone())
-    }
-
-    fn looked(&self) -> &Looked {
-        &self.looked
-    }
-
     fn status(&self) -> Status {
         Status::default()
     }
@@ -126,7 +111,7 @@ impl TcpView for KernelSocket {
 }
 
 impl Marked for KernelSocket {
-    fn set_priority(&self, priority: u32) {
+    fn set_priority(&mut self, priority: u32) {
         self.kernel.borrow_mut().flows[self.at].priorities.push(priority);
     }
 
@@ -138,7 +123,6 @@ impl Marked for KernelSocket {
 struct Bench {
     transmitter: Transmitter<KernelSocket>,
     kernel: Rc<RefCell<Kernel>>,
-    jobs: Vec<JobId>,
     burst: u64,
 }
 
@@ -155,7 +139,7 @@ impl Bench {
         let marker = Marker { mark: Mark::Bands(Bands { priorities: priorities.into() }), burst_bytes: burst };
         let transmitter = Transmitter::new(Drain::new(policy, Pace::UNLIMITED), None, patience);
         let transmitter = transmitter.with_marker(Some(marker));
-        Bench { transmitter, kernel: Rc::new(RefCell::new(kernel)), jobs: Vec::new(), burst }
+        Bench { transmitter, kernel: Rc::new(RefCell::new(kernel)), burst }
     }
 
     /// A response on a connection of its own; gives the connection.
@@ -164,19 +148,16 @@ impl Bench {
         let at = kernel.flows.len();
         kernel.flows.push(Flow { unsent_max: self.burst, ..Flow::default() });
         drop(kernel);
-        self.dispatch_on(at, bytes, PipeState::default());
+        let (owner, socket) = (at as u64, KernelSocket { kernel: Rc::clone(&self.kernel), at });
+        let opening = Opening { owner, socket, client: owner as u32, framing: Framing::ETHERNET, session: None };
+        self.transmitter.open(NOW, at, opening);
+        self.dispatch_on(at, bytes);
         at
     }
 
-    fn dispatch_on(&mut self, at: usize, bytes: u64, pipe: PipeState) {
-        let socket = KernelSocket { kernel: Rc::clone(&self.kernel), at, looked: Rc::default() };
+    fn dispatch_on(&mut self, at: usize, bytes: u64) {
         let outgoing = Outgoing::new(vec![0; bytes as usize], Body::default(), End::Open);
-        let owner = at as u64;
-        let dispatch =
-            Dispatch { owner, socket, client: owner as u32, outgoing, sent_bytes: 0, class: 0, pipe, secure: None };
-        let job = self.transmitter.dispatch(NOW, dispatch);
-        self.jobs.resize(at + 1, job);
-        self.jobs[at] = job;
+        self.transmitter.dispatch(NOW, at, Dispatch::single(outgoing, 0)).unwrap();
     }
 
     fn run(&mut self) {
@@ -194,7 +175,7 @@ impl Bench {
         let Some(at) = self.kernel.borrow_mut().leave() else { return false };
         let flow = &mut self.kernel.borrow_mut().flows[at];
         if flow.waits_for_room && flow.unsent * 2 < flow.unsent_max {
-            self.transmitter.on_writable(NOW, self.jobs[at]);
+            self.transmitter.on_writable(NOW, at);
         }
         true
     }
@@ -271,11 +252,11 @@ fn what_has_nothing_queued_is_promoted() {
     for _ in 0..100 {
         bench.run();
         while bench.kernel.borrow_mut().leave().is_some() {}
-        bench.transmitter.on_writable(NOW, bench.jobs[at]);
+        bench.transmitter.on_writable(NOW, at);
     }
     assert_eq!(bench.path(at), [3, 2, 1]);
-    let pipe = bench.transmitter.departures().next().unwrap().pipe.unwrap();
-    bench.dispatch_on(at, 30_000, pipe);
+    assert_eq!(bench.transmitter.departures().count(), 1);
+    bench.dispatch_on(at, 30_000);
     bench.drive();
     assert_eq!(bench.path(at), [3, 2, 1, 2]);
     assert_eq!(bench.overtakings(at), 0);

@@ -23,7 +23,7 @@ struct Peer {
     client: Client,
     endpoint: Endpoint,
     socket: FakeSocket,
-    pipe: Option<PipeId>,
+    pipe: Option<usize>,
     to_server: VecDeque<(Nanos, Vec<u8>)>,
     to_client: VecDeque<(Nanos, Vec<u8>)>,
     /// Of those sent to the client, by number, whether they get there.
@@ -83,8 +83,9 @@ impl Net {
         let pipe = self.peers[at].pipe.unwrap();
         let body = Body::from(vec![number as u8; body_bytes as usize]);
         let precedence = Precedence::default();
-        let stream = Stream { number, outgoing: Outgoing::new(HEAD.to_vec(), body, End::Open), class: 0, precedence };
-        self.bench.transmitter.dispatch_on(self.bench.now.get(), pipe, stream).unwrap()
+        let outgoing = Outgoing::new(HEAD.to_vec(), body, End::Open);
+        let dispatch = Dispatch { outgoing, class: 0, stream: number, precedence };
+        self.bench.transmitter.dispatch(self.bench.now.get(), pipe, dispatch).unwrap()
     }
 
     /// Asks, and answers when the request has come.
@@ -133,11 +134,10 @@ impl Net {
             match peer.endpoint.receive(now, from, None, None, &datagram, &mut answers) {
                 Arrival::New(attempt) => {
                     let session = peer.endpoint.accept(now, attempt, &mut answers).unwrap();
-                    let (owner, socket) = (peer.socket.name as u64, peer.socket.clone());
-                    let pipe = PipeState::new(socket.framing);
-                    let opening =
-                        Opening { owner, socket, client: owner as u32, pipe, secure: None, engine: session.into() };
-                    peer.pipe = Some(self.bench.transmitter.open_framed(now, opening));
+                    let socket = peer.socket.clone();
+                    let opened = self.bench.open(&socket);
+                    self.bench.transmitter.begin_framed(now, opened, session.into());
+                    peer.pipe = Some(opened);
                 }
                 Arrival::For(_, incoming) => {
                     let pipe = peer.pipe.unwrap();
@@ -361,7 +361,7 @@ fn a_connection_that_ends_says_so_and_nothing_is_left_of_it() {
     let (_, job) = net.ask(at, 100_000);
     let pipe = net.peers[at].pipe.unwrap();
     assert!(net.bench.transmitter.is_acknowledged(pipe));
-    net.bench.transmitter.detach(net.bench.now.get(), pipe);
+    net.bench.transmitter.close(net.bench.now.get(), pipe);
     assert_eq!(net.ended().into_iter().map(|(job, _, is_whole)| (job, is_whole)).collect::<Vec<_>>(), [(job, false)]);
     net.carry(at);
     net.peers[at].to_server.clear();
@@ -370,7 +370,7 @@ fn a_connection_that_ends_says_so_and_nothing_is_left_of_it() {
     let last = peer.to_client.pop_back().unwrap().1;
     peer.client.receive(net.bench.now.get(), &last);
     assert_eq!(peer.client.close_code(), Some(0x100));
-    assert!(net.bench.transmitter.is_idle(net.bench.now.get()) && net.bench.transmitter.pipes.is_empty());
+    assert!(net.bench.transmitter.is_idle(net.bench.now.get()) && net.bench.transmitter.pipes.numbers().is_empty());
     assert_eq!(net.bench.transmitter.run(&|| Nanos::from_secs(500)), None);
 }
 
@@ -383,7 +383,7 @@ fn a_connection_whose_socket_was_full_says_that_it_ends() {
     net.ask(at, 30_000);
     net.run();
     net.peers[at].socket.room.set(u64::MAX);
-    net.bench.transmitter.detach(net.bench.now.get(), net.peers[at].pipe.unwrap());
+    net.bench.transmitter.close(net.bench.now.get(), net.peers[at].pipe.unwrap());
     let peer = &mut net.peers[at];
     for datagram in peer.socket.datagrams.borrow_mut().drain(..) {
         peer.client.receive(net.bench.now.get(), &datagram);
@@ -442,6 +442,6 @@ fn what_is_acknowledged_is_told_once() {
         assert!(delivered <= charged + charged / 50 && delivered >= charged - charged / 20, "{delivered} of {charged}");
         let most = looks.iter().map(|(_, look)| look.delivered_bytes).max().unwrap();
         assert!(looks.len() > 10 && most < charged / 2, "{most} at once");
-        assert_eq!(net.bench.transmitter.unacknowledged.counts(), (0, 0));
+        assert_eq!(net.bench.transmitter.unacknowledged.len(), 0);
     }
 }

@@ -222,10 +222,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A connection of the case: its socket, what is carried on between its responses, and the response it has.
+/// A connection of the case: its socket, its number, and the response it has.
 struct Client {
     socket: FakeSocket,
-    pipe: PipeState,
+    at: usize,
     job: Option<JobId>,
 }
 
@@ -235,19 +235,7 @@ impl Client {
         match step {
             Step::Respond { bytes, is_aborted } if self.job.is_none() => {
                 let outgoing = Outgoing::new(vec![0; bytes as usize], Body::default(), End::Open);
-                let (owner, socket) = (self.socket.name as u64, self.socket.clone());
-                let pipe = self.pipe;
-                let dispatch = Dispatch {
-                    owner,
-                    socket,
-                    client: owner as u32,
-                    outgoing,
-                    sent_bytes: 0,
-                    class: 0,
-                    pipe,
-                    secure: None,
-                };
-                let job = bench.transmitter.dispatch(now, dispatch);
+                let job = bench.dispatch_on(self.at, outgoing);
                 self.job = Some(job);
                 if is_aborted {
                     bench.transmitter.abort(now, job, Failure::Disconnected);
@@ -262,9 +250,7 @@ impl Client {
             Step::Room { bytes, window } => {
                 self.socket.room.set(bytes);
                 self.socket.window.set(window);
-                if let Some(job) = self.job {
-                    bench.transmitter.on_writable(now, job);
-                }
+                bench.transmitter.on_writable(now, self.at);
             }
         }
     }
@@ -272,7 +258,7 @@ impl Client {
     /// The connection ends, and what that sends leaves behind everybody's back; at once, or once all else was sent.
     fn close(&self, bench: &mut Bench, closing_segments: u8) {
         self.socket.closing.set(closing_segments);
-        bench.transmitter.on_closed(bench.now.get(), self.pipe.close(&self.socket.status()));
+        bench.transmitter.close(bench.now.get(), self.at);
         if closing_segments > 0 {
             self.socket.let_out(u64::MAX);
         }
@@ -302,11 +288,11 @@ proptest! {
         let framing = Framing::new(if is_ipv6 { 1428 } else { 1448 }, is_ipv6, true);
         let mut clients: Vec<Client> = "ABC".chars().map(|name| {
             let socket = FakeSocket { framing, ..bench.socket(name, 5_000) };
-            Client { socket, pipe: PipeState::new(framing), job: None }
+            Client { at: bench.open(&socket), socket, job: None }
         }).collect();
         let reap = |bench: &mut Bench, clients: &mut Vec<Client>| for departure in bench.transmitter.departures() {
             let client = &mut clients[(departure.owner as u8 - b'A') as usize];
-            (client.pipe, client.job) = (departure.pipe.unwrap(), None);
+            client.job = None;
         };
         for (at, step) in steps {
             clients[at].take(&mut bench, step);

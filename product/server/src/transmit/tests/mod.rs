@@ -22,7 +22,7 @@ use std::io::{self, IoSlice};
 use std::rc::Rc;
 
 use proptest::prelude::*;
-use sched::{Guard, Pace, Path, TcpSent, policy};
+use sched::{Arrival, Guard, Pace, Path, Size, TcpSent, policy};
 use units::Rate;
 use units::wire::Framing;
 
@@ -55,7 +55,6 @@ struct FakeSocket {
     /// Whether the kernel counts what it sent.
     is_counted: Rc<Cell<bool>>,
     path: Rc<Cell<Path>>,
-    looked: Rc<Looked>,
     /// Whether it tells of bytes that are not acknowledged.
     is_acking: Rc<Cell<bool>>,
     /// How often it was asked about, and whether it has room.
@@ -123,7 +122,7 @@ impl Sink for FakeSocket {
     }
 
     #[cfg(feature = "http3")]
-    fn send_datagrams(&self, datagrams: &mut quic::Datagrams) -> io::Result<()> {
+    fn send_datagrams(&mut self, datagrams: &mut quic::Datagrams) -> io::Result<()> {
         while let Some(first) = datagrams.first() {
             let bytes = first.bytes.len() as u64;
             if bytes > self.room.get() {
@@ -141,20 +140,6 @@ impl Sink for FakeSocket {
 }
 
 impl TcpView for FakeSocket {
-    type Weak = FakeSocket;
-
-    fn downgrade(&self) -> FakeSocket {
-        self.clone()
-    }
-
-    fn upgrade(weak: &FakeSocket) -> Option<FakeSocket> {
-        Some(weak.clone())
-    }
-
-    fn looked(&self) -> &Looked {
-        &self.looked
-    }
-
     fn status(&self) -> Status {
         self.asked.set(self.asked.get() + 1);
         Status {
@@ -180,14 +165,14 @@ impl TcpView for FakeSocket {
     }
 
     #[cfg(feature = "http3")]
-    fn see(&self, seen: flow::Seen) {
+    fn see(&mut self, seen: flow::Seen) {
         self.seen.set(seen);
         self.acked.set(seen.acked_bytes);
     }
 }
 
 impl Marked for FakeSocket {
-    fn set_priority(&self, priority: u32) {
+    fn set_priority(&mut self, priority: u32) {
         self.priorities.borrow_mut().push(priority);
     }
 
@@ -213,18 +198,10 @@ impl FakeSocket {
     }
 }
 
-impl<S: Socket + Clone> Transmitter<S> {
+impl<S: Socket> Transmitter<S> {
     /// What a worker's sweep does, connection by connection.
     fn end_all_stalled(&mut self, now: Nanos) {
-        for job in self.sendings.jobs() {
-            let at = self.sending(job).expect("just seen").pipe();
-            if self.pipes[at].carrier.is_none() {
-                self.end_stalled(now, job);
-            }
-        }
-        let pipes: Vec<usize> =
-            self.pipes.iter().filter(|(_, pipe)| pipe.carrier.is_some()).map(|(at, _)| at).collect();
-        pipes.into_iter().for_each(|at| self.end_stalled_on(now, PipeId(at)));
+        self.pipes.numbers().into_iter().for_each(|at| self.end_stalled(now, at));
     }
 }
 
@@ -232,6 +209,8 @@ struct Bench {
     transmitter: Transmitter<FakeSocket>,
     journal: Journal,
     now: Cell<Nanos>,
+    /// Connections that were opened.
+    opened: usize,
 }
 
 impl Bench {
@@ -244,6 +223,7 @@ impl Bench {
             transmitter: Transmitter::new(drain, None, patience),
             journal: Journal::default(),
             now: Cell::new(Nanos::from_secs(1)),
+            opened: 0,
         }
     }
 
@@ -260,7 +240,6 @@ impl Bench {
             window: Rc::new(Cell::new(u64::MAX)),
             unsent: Rc::default(),
             path: Rc::default(),
-            looked: Rc::default(),
             is_acking: Rc::default(),
             acked: Rc::default(),
             acked_ago: Rc::default(),
@@ -285,17 +264,55 @@ impl Bench {
     }
 
     fn dispatch_outgoing(&mut self, socket: &FakeSocket, outgoing: Outgoing) -> JobId {
-        self.dispatch_rest(socket, outgoing, 0)
+        let at = self.open(socket);
+        self.dispatch_on(at, outgoing)
     }
 
-    /// What is left of a response, when so much of it was sent.
-    fn dispatch_rest(&mut self, socket: &FakeSocket, outgoing: Outgoing, sent_bytes: u64) -> JobId {
+    /// Sends a response without a job; the socket does not take all of it.
+    fn begin_now(&mut self, socket: &FakeSocket, bytes: u64) -> JobId {
+        let at = self.open(socket);
+        let outgoing = Outgoing::new(vec![0; bytes as usize], Body::default(), End::Finish);
+        let (sent_bytes, direct) =
+            self.transmitter.send_now(self.now.get(), at, Dispatch::single(outgoing, 0), u64::MAX);
+        assert_eq!(sent_bytes, socket.received.borrow().len() as u64);
+        let Direct::Begun(job) = direct else { panic!("{direct:?}") };
+        job
+    }
+
+    /// A response on a connection that has none.
+    fn dispatch_on(&mut self, at: usize, outgoing: Outgoing) -> JobId {
+        self.transmitter.dispatch(self.now.get(), at, Dispatch::single(outgoing, 0)).expect("nothing is sent on it")
+    }
+
+    /// A connection over this socket.
+    fn open(&mut self, socket: &FakeSocket) -> usize {
+        self.open_secure(socket, None)
+    }
+
+    fn open_secure(&mut self, socket: &FakeSocket, session: Option<Box<tls::Session>>) -> usize {
         let owner = socket.name as u64;
-        let socket = socket.clone();
-        let pipe = PipeState::new(socket.framing);
-        let dispatch =
-            Dispatch { owner, socket, client: owner as u32, outgoing, sent_bytes, class: 0, pipe, secure: None };
-        self.transmitter.dispatch(self.now.get(), dispatch)
+        self.open_as(owner, socket, session)
+    }
+
+    fn open_as(&mut self, owner: u64, socket: &FakeSocket, session: Option<Box<tls::Session>>) -> usize {
+        let at = self.opened;
+        self.opened += 1;
+        let (framing, socket) = (socket.framing, socket.clone());
+        let opening = Opening { owner, socket, client: owner as u32, framing, session };
+        self.transmitter.open(self.now.get(), at, opening);
+        at
+    }
+
+    /// The connection of a response that is being sent.
+    fn connection(&self, job: JobId) -> usize {
+        self.transmitter.sendings[job].pipe()
+    }
+
+    /// The socket of a response takes bytes again. A no-op for one that has departed.
+    fn on_writable(&mut self, now: Nanos, job: JobId) {
+        if let Some(at) = self.transmitter.sendings.get(job).map(|sending| sending.pipe()) {
+            self.transmitter.on_writable(now, at);
+        }
     }
 
     /// Runs from one instant something can be sent at to the next; a livelock fails.
@@ -339,9 +356,10 @@ fn shorter_responses_overtake_and_all_depart() {
 fn a_response_that_was_begun_keeps_its_size() {
     for (policy, order) in [("psjf", "NB"), ("srpt", "BN"), ("las", "NB")] {
         let mut bench = Bench::new(policy, None);
-        let (begun, new) = (bench.socket('B', u64::MAX), bench.socket('N', u64::MAX));
-        let rest = Outgoing::new(vec![0; 1_000], Body::default(), End::Finish);
-        bench.dispatch_rest(&begun, rest, 4_000);
+        let (begun, new) = (bench.socket('B', 4_000), bench.socket('N', u64::MAX));
+        bench.begin_now(&begun, 5_000);
+        bench.journal.borrow_mut().clear();
+        begun.room.set(u64::MAX);
         bench.dispatch(&new, 1_400);
         bench.drive();
         assert_eq!(bench.order(), order, "{policy}");
@@ -364,8 +382,9 @@ fn what_was_sent_is_told_once() {
     assert_eq!(bench.transmitter.untold_bytes(job), 0, "it has departed");
     assert_eq!(bench.transmitter.departures().next().unwrap().untold_bytes, 20_000 - told);
     // What was sent before is known.
-    let begun = bench.socket('B', u64::MAX);
-    bench.dispatch_rest(&begun, Outgoing::new(vec![0; 1_000], Body::default(), End::Finish), 4_000);
+    let begun = bench.socket('B', 4_000);
+    bench.begin_now(&begun, 5_000);
+    begun.room.set(u64::MAX);
     bench.drive();
     assert_eq!(bench.transmitter.departures().next().unwrap().untold_bytes, 1_000);
 }
@@ -393,7 +412,7 @@ fn a_reader_that_blocks_is_passed_over() {
     bench.drive();
     assert_eq!(bench.order(), "SO");
     slow.room.set(u64::MAX);
-    bench.transmitter.on_writable(bench.now.get(), job);
+    bench.on_writable(bench.now.get(), job);
     bench.drive();
     assert_eq!(bench.order(), "SOS");
     assert_eq!(bench.transmitter.departures().count(), 2);
@@ -445,7 +464,7 @@ fn what_tcp_held_back_is_charged_when_it_leaves() {
         bench.drive();
         first.let_out(u64::MAX);
         first.room.set(2 * SEGMENT);
-        bench.transmitter.on_writable(bench.now.get(), job);
+        bench.on_writable(bench.now.get(), job);
         let second = bench.socket('B', u64::MAX);
         bench.dispatch(&second, 100 * SEGMENT);
         bench.drive();
@@ -590,7 +609,7 @@ fn an_aborted_response_departs_once() {
     let job = bench.dispatch(&socket, 5_000);
     bench.transmitter.abort(bench.now.get(), job, Failure::Disconnected);
     bench.transmitter.abort(bench.now.get(), job, Failure::Disconnected);
-    bench.transmitter.on_writable(bench.now.get(), job);
+    bench.on_writable(bench.now.get(), job);
     assert_eq!(bench.transmitter.departures().count(), 1);
     assert!(bench.transmitter.is_idle(bench.now.get()));
 }

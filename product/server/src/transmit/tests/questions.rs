@@ -3,6 +3,8 @@
 use sched::Watched;
 
 use super::super::below::Below;
+use super::super::pipe::Pipe;
+use super::super::pipes::Pipes;
 use super::ledger::gauged;
 use super::*;
 use std::sync::atomic::Ordering;
@@ -35,7 +37,7 @@ fn only_connections_written_to_are_asked_what_they_have_below() {
             bench.dispatch(&socket, 5_000);
         }
         bench.drive();
-        let bytes = [(); 2].map(|()| bench.transmitter.below.bytes());
+        let bytes = [(); 2].map(|()| bench.transmitter.below.bytes(&bench.transmitter.pipes));
         assert_eq!(bytes[0], bytes[1], "asked twice it is the same");
         bytes[0]
     };
@@ -57,62 +59,81 @@ fn a_path_is_asked_for_now_and_then() {
     assert_eq!(asked("srrt") - asked("srpt"), 1 + 300_000 / (64 << 10));
 }
 
+/// Connections whose owners are their numbers, and their sockets.
+fn connections<const COUNT: usize>() -> (Pipes<FakeSocket>, [FakeSocket; COUNT]) {
+    let (mut pipes, bench) = (Pipes::new(), Bench::new("srpt", None));
+    let sockets = std::array::from_fn(|_| bench.socket('A', 0));
+    for (at, socket) in sockets.iter().enumerate() {
+        pipes.put(at, Pipe::new(at as u64, socket.clone(), 0, socket.framing, Nanos::ZERO));
+    }
+    (pipes, sockets)
+}
+
+/// A connection that has ended was read to its end, and its number may be another's.
+#[test]
+fn a_connection_that_has_ended_has_nothing_below() {
+    let (mut pipes, [gone, other]) = connections();
+    let mut below = Below::new();
+    below.on_written(0, &pipes);
+    [&gone, &other].into_iter().for_each(|socket| socket.queued_below.set(1_600));
+    pipes.take(0);
+    pipes.put(0, Pipe::new(7, other.clone(), 0, other.framing, Nanos::ZERO));
+    assert_eq!(below.bytes(&pipes), 0);
+}
+
 /// A packet may reach the queue after the next connection was written to.
 #[test]
 fn a_connection_written_to_is_remembered_though_it_has_nothing_below_yet() {
-    let bench = Bench::new("srpt", None);
-    let [first, second] = ['A', 'B'].map(|name| bench.socket(name, 0));
+    let (pipes, [first, _]) = connections();
     let mut below = Below::new();
-    below.on_written(1, &first);
-    below.on_written(2, &second);
+    below.on_written(0, &pipes);
+    below.on_written(1, &pipes);
     first.queued_below.set(1_600);
-    assert_eq!(below.bytes(), 1_000);
+    assert_eq!(below.bytes(&pipes), 1_000);
 }
 
 /// What TCP keeps for want of a window leaves when nobody looks, so it says nothing about the queue. It was taken for bytes that had
 /// overtaken others: beside an upload in the same FIFO, responses on connections that last took four times as long as without the order.
 #[test]
 fn only_a_write_that_is_below_as_a_whole_is_watched() {
-    let bench = Bench::new("srpt", None);
-    let [one, other] = ['A', 'B'].map(|name| bench.socket(name, 0));
+    let (pipes, [one, other]) = connections();
     let mut below = Below::new();
-    let write = |below: &mut Below<FakeSocket>, owner, socket: &FakeSocket, queued_bytes| {
-        below.on_written(owner, socket);
+    let write = |below: &mut Below, at, socket: &FakeSocket, queued_bytes| {
+        below.on_written(at, &pipes);
         socket.queued_below.set(queued_bytes);
-        below.look(1_448);
+        below.look(1_448, &pipes);
     };
-    write(&mut below, 1, &one, 1_000);
+    write(&mut below, 0, &one, 1_000);
     assert!(!below.watch(), "a part of it is kept");
-    write(&mut below, 1, &one, 3_304);
+    write(&mut below, 0, &one, 3_304);
     assert!(below.watch() && !below.watch(), "once");
-    write(&mut below, 1, &one, 5_608);
-    write(&mut below, 2, &other, 2_304);
+    write(&mut below, 0, &one, 5_608);
+    write(&mut below, 1, &other, 2_304);
     let mut after = |queued_bytes| {
         one.queued_below.set(queued_bytes);
-        below.bytes();
+        below.bytes(&pipes);
         below.watched()
     };
     assert_eq!([4_608, 2_305, 2_304].map(&mut after), [Watched::Waits, Watched::Waits, Watched::Left]);
-    write(&mut below, 2, &other, 4_608);
+    write(&mut below, 1, &other, 4_608);
     assert!(below.watch());
-    write(&mut below, 2, &other, 5_000);
+    write(&mut below, 1, &other, 5_000);
     assert_eq!(below.watched(), Watched::Nothing, "a part of what is behind it is kept");
 }
 
 /// So many connections have packets below that one is forgotten: what it had is watched no longer, or it would seem to stay for ever.
 #[test]
 fn what_is_forgotten_is_not_watched() {
-    let bench = Bench::new("srpt", None);
-    let sockets: Vec<FakeSocket> = (0..257).map(|_| bench.socket('A', 0)).collect();
+    let (pipes, sockets) = connections::<257>();
     let mut below = Below::new();
-    for (owner, socket) in (0..).zip(&sockets) {
-        below.on_written(owner, socket);
+    for (at, socket) in sockets.iter().enumerate() {
+        below.on_written(at, &pipes);
         socket.queued_below.set(2_304);
-        if owner == 0 {
-            below.look(1_448);
+        if at == 0 {
+            below.look(1_448, &pipes);
             assert!(below.watch());
         }
-        assert_eq!(below.watched() == Watched::Waits, owner < 256);
+        assert_eq!(below.watched() == Watched::Waits, at < 256);
     }
 }
 
@@ -146,7 +167,7 @@ fn a_burst_ends_where_a_segment_does() {
     let job = bench.dispatch(&socket, 3 * BURST);
     bench.drive();
     socket.room.set(u64::MAX);
-    bench.transmitter.on_writable(bench.now.get(), job);
+    bench.on_writable(bench.now.get(), job);
     bench.drive();
     let taken: Vec<u64> = bench.journal.borrow().iter().map(|(_, bytes)| *bytes).collect();
     assert_eq!(taken, [1_000, BURST - 1_000, BURST, BURST]);
@@ -158,13 +179,16 @@ fn a_band_beyond_the_last_is_the_last() {
     let bench = Bench::new("srpt", None);
     let socket = bench.socket('A', 0);
     let bands = Bands { priorities: [7, 8].into() };
-    let mut pipe = PipeState::default();
-    let told = [5, 1, 0].map(|band| bands.mark(&socket, &mut pipe, band));
+    let (mut socket, mut known) = (socket, None);
+    let told = [5, 1, 0].map(|band| bands.mark(&mut socket, &mut known, band));
     assert_eq!((told, &*socket.priorities.borrow()), ([true, false, true], &vec![8, 7]));
 }
 
 #[test]
 fn a_pipe_has_its_connection_s_framing() {
     let framing = Framing::new(1_428, true, true);
-    assert_eq!(PipeState::new(framing).framing(), framing);
+    let mut bench = Bench::new("srpt", None);
+    let socket = FakeSocket { framing, ..bench.socket('A', 0) };
+    let at = bench.open(&socket);
+    assert_eq!(bench.transmitter.pipes[at].framing(), framing);
 }

@@ -1,7 +1,7 @@
 //! Responses under TLS, to rustls' own client.
 
 use std::io::Read;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
@@ -16,7 +16,7 @@ const OVERHEAD: u64 = 22;
 const ENDING: u64 = OVERHEAD + 2;
 
 /// Both ends of a connection whose handshake is over.
-pub(super) fn connected() -> (ClientConnection, Secure) {
+pub(super) fn connected() -> (ClientConnection, Box<Session>) {
     let config = Arc::new(tls::testing::client_config(rustls::DEFAULT_VERSIONS));
     let mut client = ClientConnection::new(config, ServerName::try_from("localhost").unwrap()).unwrap();
     let identity = Arc::new(Identity::for_development(&["localhost".to_string()]).unwrap());
@@ -28,7 +28,7 @@ pub(super) fn connected() -> (ClientConnection, Secure) {
         session.hand_down(&mut down);
         deliver(&mut client, &down);
     }
-    (client, Arc::new(Mutex::new(session)))
+    (client, Box::new(session))
 }
 
 /// What the client makes of these bytes, and whether it was told of the end.
@@ -50,23 +50,18 @@ fn content(bytes: u64) -> Vec<u8> {
 }
 
 impl Bench {
-    fn dispatch_content(&mut self, socket: &FakeSocket, secure: &Secure, bytes: u64, end: End) -> JobId {
-        self.dispatch_secure(socket, secure, Outgoing::new(content(bytes), Body::default(), end))
+    fn dispatch_content(&mut self, socket: &FakeSocket, session: Box<Session>, bytes: u64, end: End) -> JobId {
+        self.dispatch_secure(socket, session, Outgoing::new(content(bytes), Body::default(), end))
     }
 
-    pub(super) fn dispatch_secure(&mut self, socket: &FakeSocket, secure: &Secure, outgoing: Outgoing) -> JobId {
-        let owner = socket.name as u64;
-        let dispatch = Dispatch {
-            owner,
-            socket: socket.clone(),
-            client: owner as u32,
-            outgoing,
-            sent_bytes: 0,
-            class: 0,
-            pipe: PipeState::new(socket.framing),
-            secure: Some(Arc::clone(secure)),
-        };
-        self.transmitter.dispatch(self.now.get(), dispatch)
+    pub(super) fn dispatch_secure(&mut self, socket: &FakeSocket, session: Box<Session>, outgoing: Outgoing) -> JobId {
+        let at = self.open_secure(socket, Some(session));
+        self.dispatch_on(at, outgoing)
+    }
+
+    /// The session of the first connection.
+    fn session(&mut self) -> &mut Session {
+        self.transmitter.session(0).expect("it is under TLS")
     }
 
     fn charged_bytes(&self) -> u64 {
@@ -78,8 +73,8 @@ impl Bench {
 #[test]
 fn paced_records_are_the_segments_of_the_link() {
     let mut bench = Bench::new("srpt", Some("10mbit"));
-    let ((mut client, secure), socket) = (connected(), bench.socket('A', u64::MAX));
-    bench.dispatch_content(&socket, &secure, 10_000, End::Finish);
+    let ((mut client, session), socket) = (connected(), bench.socket('A', u64::MAX));
+    bench.dispatch_content(&socket, session, 10_000, End::Finish);
     bench.drive();
     let writes: Vec<u64> = bench.journal.borrow().iter().map(|(_, bytes)| *bytes).collect();
     let last = 10_000 - 7 * (SEGMENT - OVERHEAD) + OVERHEAD + ENDING;
@@ -87,7 +82,7 @@ fn paced_records_are_the_segments_of_the_link() {
     let departure = bench.transmitter.departures().next().unwrap();
     assert_eq!((departure.sent_bytes, departure.untold_bytes), (10_000, 10_000), "sizes are those of the content");
     let carried = 7 * SEGMENT + last;
-    assert_eq!(departure.pipe.unwrap().sent_bytes, carried);
+    assert_eq!(bench.transmitter.pipes[0].sent_bytes, carried);
     let framing = Framing::ETHERNET;
     // The SYN-ACK, the records, and the acknowledgement of the client's FIN.
     assert_eq!(bench.charged_bytes(), framing.syn_ack_bytes + framing.wire_bytes(carried) + framing.header_bytes);
@@ -100,10 +95,10 @@ fn a_shorter_response_overtakes_between_two_records() {
     let mut bench = Bench::new("srpt", Some("10mbit"));
     let ((_, long), (_, short)) = (connected(), connected());
     let (large, small) = (bench.socket('L', u64::MAX), bench.socket('S', u64::MAX));
-    bench.dispatch_content(&large, &long, 50_000, End::Open);
+    bench.dispatch_content(&large, long, 50_000, End::Open);
     bench.transmitter.run(&|| bench.now.get());
-    bench.dispatch_content(&small, &short, 3_000, End::Open);
-    assert!(!lock(&long).has_unsent(), "nothing is sealed ahead");
+    bench.dispatch_content(&small, short, 3_000, End::Open);
+    assert!(!bench.session().has_unsent(), "nothing is sealed ahead");
     bench.drive();
     assert_eq!(bench.order(), "LSL");
 }
@@ -112,8 +107,8 @@ fn a_shorter_response_overtakes_between_two_records() {
 #[test]
 fn without_a_pace_records_are_long() {
     let mut bench = Bench::new("srpt", None);
-    let ((mut client, secure), socket) = (connected(), bench.socket('A', u64::MAX));
-    bench.dispatch_content(&socket, &secure, 200_000, End::Open);
+    let ((mut client, session), socket) = (connected(), bench.socket('A', u64::MAX));
+    bench.dispatch_content(&socket, session, 200_000, End::Open);
     bench.drive();
     let (records, tail) = (200_000 / 16_384, 200_000 % 16_384);
     let four = 4 * (16_384 + OVERHEAD);
@@ -126,13 +121,13 @@ fn without_a_pace_records_are_long() {
 #[test]
 fn a_record_cut_short_is_finished_before_anything_is_sealed() {
     let mut bench = Bench::new("srpt", Some("10mbit"));
-    let ((mut client, secure), socket) = (connected(), bench.socket('A', SEGMENT + 100));
-    let job = bench.dispatch_content(&socket, &secure, 5_000, End::Finish);
+    let ((mut client, session), socket) = (connected(), bench.socket('A', SEGMENT + 100));
+    let job = bench.dispatch_content(&socket, session, 5_000, End::Finish);
     bench.drive();
     assert_eq!(bench.transmitter.untold_bytes(job), SEGMENT - OVERHEAD);
-    assert_eq!(lock(&secure).unsent_bytes() as u64, SEGMENT - 100, "the tail of one record");
+    assert_eq!(bench.session().unsent_bytes() as u64, SEGMENT - 100, "the tail of one record");
     socket.room.set(u64::MAX);
-    bench.transmitter.on_writable(bench.now.get(), job);
+    bench.on_writable(bench.now.get(), job);
     bench.drive();
     assert_eq!(bench.transmitter.departures().next().unwrap().sent_bytes, 5_000);
     assert_eq!(deliver(&mut client, &socket.received.borrow()), (content(5_000), true));
@@ -142,8 +137,8 @@ fn a_record_cut_short_is_finished_before_anything_is_sealed() {
 #[test]
 fn an_aborted_response_has_no_end() {
     let mut bench = Bench::new("srpt", Some("10mbit"));
-    let ((mut client, secure), socket) = (connected(), bench.socket('A', 4 * SEGMENT));
-    let job = bench.dispatch_content(&socket, &secure, 50_000, End::Finish);
+    let ((mut client, session), socket) = (connected(), bench.socket('A', 4 * SEGMENT));
+    let job = bench.dispatch_content(&socket, session, 50_000, End::Finish);
     bench.drive();
     bench.transmitter.abort(bench.now.get(), job, Failure::Stalled);
     let (received, has_ended) = deliver(&mut client, &socket.received.borrow());
@@ -153,15 +148,20 @@ fn an_aborted_response_has_no_end() {
 #[test]
 fn what_is_sent_between_responses_is_charged() {
     let mut bench = Bench::new("srpt", Some("10mbit"));
-    let mut state = PipeState::new(Framing::ETHERNET);
-    bench.transmitter.on_control(bench.now.get(), &mut state, 3_000);
-    assert_eq!((bench.charged_bytes(), state.sent_bytes), (Framing::ETHERNET.wire_bytes(3_000), 3_000));
+    let ((mut client, session), socket) = (connected(), bench.socket('A', u64::MAX));
+    let at = bench.open_secure(&socket, Some(session));
+    bench.session().end();
+    assert_eq!(bench.transmitter.send_sealed(bench.now.get(), at) as u64, ENDING);
+    assert_eq!(bench.transmitter.send_sealed(bench.now.get(), at), 0);
+    let charged = Framing::ETHERNET.wire_bytes(ENDING);
+    assert_eq!((bench.charged_bytes(), bench.transmitter.pipes[at].sent_bytes), (charged, ENDING));
+    assert_eq!(deliver(&mut client, &socket.received.borrow()), (vec![], true));
 }
 
 /// The price of TLS for those who do without: a pointer.
 #[test]
 fn a_connection_without_tls_has_a_pointer_more() {
-    assert_eq!(size_of::<Option<Secure>>(), size_of::<usize>());
+    assert_eq!(size_of::<Option<Box<Session>>>(), size_of::<usize>());
 }
 
 proptest! {
@@ -177,20 +177,20 @@ proptest! {
         finishes in any::<bool>(),
     ) {
         let mut bench = Bench::new("srpt", rate);
-        let ((mut client, secure), socket) = (connected(), bench.socket('A', 0));
+        let ((mut client, session), socket) = (connected(), bench.socket('A', 0));
         let end = if finishes { End::Finish } else { End::Open };
-        let job = bench.dispatch_content(&socket, &secure, bytes, end);
+        let job = bench.dispatch_content(&socket, session, bytes, end);
         let sealed_max = if rate.is_some() { 1 } else { 4 } * (16_384 + OVERHEAD) + ENDING;
         for room in rooms.into_iter().chain([u64::MAX]) {
             bench.drive();
-            prop_assert!(lock(&secure).unsent_bytes() as u64 <= sealed_max);
+            prop_assert!(bench.session().unsent_bytes() as u64 <= sealed_max);
             socket.room.set(room);
-            bench.transmitter.on_writable(bench.now.get(), job);
+            bench.on_writable(bench.now.get(), job);
         }
         bench.drive();
         let departure = bench.transmitter.departures().next().unwrap();
         let carried: u64 = bench.journal.borrow().iter().map(|(_, bytes)| *bytes).sum();
-        prop_assert_eq!((departure.sent_bytes, departure.pipe.unwrap().sent_bytes), (bytes, carried));
+        prop_assert_eq!((departure.sent_bytes, bench.transmitter.pipes[0].sent_bytes), (bytes, carried));
         prop_assert_eq!(deliver(&mut client, &socket.received.borrow()), (content(bytes), finishes));
         prop_assert_eq!(socket.is_finished.get(), finishes);
     }
@@ -199,7 +199,7 @@ proptest! {
 impl Bench {
     /// Bytes that are sealed already, on a connection that goes on behind them.
     fn dispatch_flight(&mut self, socket: &FakeSocket, bytes: u64) -> JobId {
-        self.dispatch_outgoing(socket, Outgoing::new(content(bytes), Body::default(), End::Open))
+        self.dispatch_outgoing(socket, Outgoing::of_records(content(bytes)))
     }
 }
 
@@ -209,7 +209,7 @@ fn a_flight_passes_a_longer_response_and_waits_for_a_shorter() {
     for (bytes, order) in [(20_000, "RFR"), (3_000, "RF")] {
         let mut bench = Bench::new("srpt", Some("10mbit"));
         let (response, flight) = (bench.socket('R', u64::MAX), bench.socket('F', u64::MAX));
-        bench.dispatch_content(&response, &connected().1, bytes, End::Open);
+        bench.dispatch_content(&response, connected().1, bytes, End::Open);
         bench.transmitter.run(&|| bench.now.get());
         bench.dispatch_flight(&flight, 4_000);
         bench.drive();
@@ -222,17 +222,14 @@ fn a_flight_passes_a_longer_response_and_waits_for_a_shorter() {
 #[test]
 fn the_link_is_charged_for_a_flight_and_what_follows() {
     let mut bench = Bench::new("srpt", Some("10mbit"));
-    let ((_, secure), socket) = (connected(), bench.socket('A', u64::MAX));
-    bench.dispatch_flight(&socket, 4_000);
+    let ((_, session), socket) = (connected(), bench.socket('A', u64::MAX));
+    let at = bench.open_secure(&socket, Some(session));
+    bench.dispatch_on(at, Outgoing::of_records(content(4_000)));
     bench.drive();
-    let mut pipe = bench.transmitter.departures().next().unwrap().pipe.unwrap();
-    socket.send(&[0; 200], false).unwrap();
-    bench.transmitter.on_control(bench.now.get(), &mut pipe, 200);
-    let outgoing = Outgoing::new(content(3_000), Body::default(), End::Open);
-    let (owner, secure) = (socket.name as u64, Some(secure));
-    let dispatch =
-        Dispatch { owner, socket: socket.clone(), client: 0, outgoing, sent_bytes: 0, class: 0, pipe, secure };
-    bench.transmitter.dispatch(bench.now.get(), dispatch);
+    assert_eq!(*socket.received.borrow(), content(4_000), "as it was sealed");
+    bench.session().seal(&[std::io::IoSlice::new(b"a ticket")]);
+    assert!(bench.transmitter.send_sealed(bench.now.get(), at) > 0);
+    bench.dispatch_on(at, Outgoing::new(content(3_000), Body::default(), End::Open));
     bench.drive();
     let framing = Framing::ETHERNET;
     let sent = socket.sent();
@@ -241,12 +238,17 @@ fn the_link_is_charged_for_a_flight_and_what_follows() {
 }
 
 #[test]
-fn a_flight_that_is_withdrawn_leaves_no_job() {
+fn a_flight_whose_connection_ends_leaves_no_job() {
     let mut bench = Bench::new("srpt", Some("10mbit"));
     let socket = bench.socket('A', u64::MAX);
     let job = bench.dispatch_flight(&socket, 4_000);
     bench.transmitter.run(&|| bench.now.get());
-    let departure = bench.transmitter.withdraw(bench.now.get(), job);
-    assert!(departure.sent_bytes > 0 && departure.sent_bytes < 4_000 && departure.pipe.is_some());
-    assert!(bench.transmitter.is_idle(bench.now.get()), "and it is told once");
+    let at = bench.connection(job);
+    let told = bench.transmitter.untold_bytes(job);
+    bench.now.set(bench.now.get() + Nanos::from_millis(2));
+    bench.transmitter.run(&|| bench.now.get());
+    let untold = bench.transmitter.close(bench.now.get(), at);
+    assert_eq!(told + untold, socket.received.borrow().len() as u64);
+    assert!(untold > 0 && told + untold < 4_000 && bench.transmitter.departures().count() == 0);
+    assert!(bench.transmitter.is_idle(bench.now.get()), "nothing is left of it");
 }

@@ -1,20 +1,13 @@
 //! One response and its pipe: what the kernel says of the connection, and how slow its reader may be.
 
+use super::super::pipe::Pipe;
 use super::*;
-use crate::storage::InMemory;
 
 const SEGMENT: u64 = 1_448;
 const RTT: Nanos = Nanos::from_millis(20);
 
 fn pipe(socket: &FakeSocket) -> Pipe<FakeSocket> {
-    Pipe::new(0, socket.clone(), 0, PipeState::new(socket.framing), Nanos::ZERO)
-}
-
-/// A response of ten segments.
-fn sending() -> Sending {
-    let mut drain = Drain::new(policy::parse("fcfs").unwrap(), Pace::UNLIMITED);
-    let id = drain.arrive(Nanos::ZERO, Arrival::of(Size::Known(10 * SEGMENT)));
-    Sending::new(id, 0, Outgoing::new(vec![0; 10 * SEGMENT as usize], Body::default(), End::Open), 0)
+    Pipe::new(0, socket.clone(), 0, socket.framing, Nanos::ZERO)
 }
 
 fn socket() -> FakeSocket {
@@ -68,19 +61,26 @@ fn where_the_kernel_does_not_count_what_was_taken_was_sent() {
     let socket = socket();
     socket.is_counted.set(false);
     socket.window.set(2 * SEGMENT);
-    let (mut sending, mut pipe) = (sending(), pipe(&socket));
+    let mut pipe = pipe(&socket);
     let _ = pipe.settle(Nanos::ZERO);
-    assert_eq!(
-        sending.send(Nanos(7), &mut pipe, &mut InMemory, Allowance::paced(3 * SEGMENT, 3 * SEGMENT)).bytes,
-        3 * SEGMENT
-    );
+    socket.send(&[0; 3 * SEGMENT as usize], false).unwrap();
+    pipe.on_sent(3 * SEGMENT);
     assert_eq!(pipe.settle(Nanos::ZERO).0.refund_bytes, SEGMENT + 66);
     socket.let_out(SEGMENT);
     assert_eq!(pipe.settle(Nanos::ZERO).0.charge_bytes, SEGMENT + 66);
-    assert_eq!(pipe.state.sent_bytes, 3 * SEGMENT);
-    let departure = sending.into_departure(5, None, Nanos(9), None);
-    assert_eq!((departure.sent_bytes, departure.first_byte_at), (3 * SEGMENT, Some(Nanos(7))));
-    assert_eq!((departure.owner, departure.ended_at), (5, Nanos(9)));
+}
+
+#[test]
+fn a_departure_says_when_it_began_and_ended() {
+    let mut bench = Bench::new("srpt", Some("10mbit"));
+    let (first, socket) = (bench.socket('B', u64::MAX), bench.socket('A', u64::MAX));
+    bench.dispatch(&first, SEGMENT);
+    bench.dispatch(&socket, 3 * SEGMENT);
+    let began = bench.now.get();
+    bench.drive();
+    let departure = bench.transmitter.departures().nth(1).unwrap();
+    assert_eq!((departure.owner, departure.sent_bytes, departure.ended_at), ('A' as u64, 3 * SEGMENT, bench.now.get()));
+    assert!(departure.first_byte_at.is_some_and(|at| at > began && at < departure.ended_at), "{departure:?}");
 }
 
 /// A thousand bytes per second, over ten seconds.
@@ -93,7 +93,7 @@ fn a_reader_has_to_take_so_much_in_every_window() {
         bench.drive();
         bench.transmitter.end_all_stalled(Nanos::from_secs(11));
         socket.room.set(taken);
-        bench.transmitter.on_writable(Nanos::from_secs(12), job);
+        bench.on_writable(Nanos::from_secs(12), job);
         bench.drive();
         bench.transmitter.end_all_stalled(Nanos::from_secs(21) - Nanos(1));
         assert_eq!(bench.transmitter.departures().count(), 0);
@@ -115,7 +115,7 @@ fn marks_are_as_few_as_bands() {
         socket.path.set(Path { rtt, cwnd_bytes: Some(14_480), throughput_bps: None });
         socket.room.set(SEGMENT);
         bench.drive();
-        bench.transmitter.on_writable(bench.now.get(), job);
+        bench.on_writable(bench.now.get(), job);
         bench.drive();
     }
     assert_eq!(socket.priorities.borrow().len(), 3, "{:?}", socket.priorities);

@@ -140,11 +140,11 @@ fn a_cold_file_is_passed_over_under_tls() {
     for (rate, is_warm) in [(None, false), (Some("10mbit"), false), (None, true), (Some("10mbit"), true)] {
         let mut cold = Cold::new(rate);
         cold.disk.state().is_warm = is_warm;
-        let (slow, other, (mut client, secure)) =
+        let (slow, other, (mut client, session)) =
             (cold.bench.socket('C', u64::MAX), cold.bench.socket('W', u64::MAX), connected());
         let rest = Body::from(Piece::File { entry: cold.entry.clone(), range: 0..20_000 });
         let outgoing = Outgoing::new(b"head".to_vec(), rest, End::Finish);
-        cold.bench.dispatch_secure(&slow, &secure, outgoing);
+        cold.bench.dispatch_secure(&slow, session, outgoing);
         cold.bench.dispatch(&other, 30_000);
         cold.bench.drive();
         assert_eq!(cold.bench.order(), "CW");
@@ -169,7 +169,7 @@ fn a_writable_socket_does_not_wait_less_for_the_disk() {
     let job = cold.dispatch(&slow, 0..LARGE);
     for _ in 0..3 {
         cold.bench.drive();
-        cold.bench.transmitter.on_writable(cold.bench.now.get(), job);
+        cold.bench.on_writable(cold.bench.now.get(), job);
         assert_eq!(cold.disk.asked(), 1, "asked for one read at a time");
         assert_eq!(cold.bench.transmitter.run(&|| Nanos::from_secs(2)), None);
     }
@@ -254,7 +254,7 @@ proptest! {
         for (is_warm, read_bytes, room) in steps.into_iter().chain([(false, usize::MAX, u64::MAX)]) {
             cold.disk.state().is_warm = is_warm;
             socket.room.set(room);
-            cold.bench.transmitter.on_writable(cold.bench.now.get(), job);
+            cold.bench.on_writable(cold.bench.now.get(), job);
             cold.bench.drive();
             if cold.disk.asked() > 0 {
                 cold.disk.answer(read_bytes);

@@ -40,7 +40,7 @@ impl Bench {
 
     /// Connections of TCP and of QUIC.
     fn connections(&self) -> (usize, usize) {
-        let quic = self.worker.conns.iter().filter(|(_, conn)| conn.socket.is_quic()).count();
+        let quic = self.worker.conns.iter().filter(|(_, conn)| conn.is_quic).count();
         (self.worker.conns.len() - quic, quic)
     }
 }

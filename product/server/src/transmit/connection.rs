@@ -1,0 +1,342 @@
+//! Connections as the write path has them: opened once, sent on, ended once. One of HTTP/1.1 has a response at a time; one of HTTP/2 or HTTP/3
+//! is a carrier in the drain, which offers one of its responses to the order.
+
+use sched::{Arrival, Correction, JobId, Path, Precedence, Progress, Size};
+use tls::Session;
+use units::Nanos;
+use units::wire::Framing;
+
+use super::engine::Engine;
+use super::framed::Framed;
+use super::pipe::{Load, Pipe};
+use super::sending::Sending;
+use super::{Allowance, Failure, Gauge, Outgoing, Sent, Socket, Transmitter};
+
+/// A connection that is to be sent on.
+pub struct Opening<S> {
+    /// Comes back in every [`super::Departure`].
+    pub owner: u64,
+    pub socket: S,
+    /// Whose it is, by the index of the client's account.
+    pub client: u32,
+    pub framing: Framing,
+    /// Where the client speaks TLS.
+    pub session: Option<Box<Session>>,
+}
+
+/// A response to be sent.
+pub struct Dispatch {
+    pub outgoing: Outgoing,
+    /// Of the customer or folder, for policies with classes.
+    pub class: u16,
+    /// The number of its stream on the connection, 0 where that has one response at a time.
+    pub stream: u32,
+    /// The client's wishes for the order within the connection.
+    pub precedence: Precedence,
+}
+
+impl Dispatch {
+    /// On a connection that has one response at a time.
+    pub fn single(outgoing: Outgoing, class: u16) -> Dispatch {
+        Dispatch { outgoing, class, stream: 0, precedence: Precedence::default() }
+    }
+}
+
+/// What became of a response that was not a job.
+#[derive(Debug)]
+pub enum Direct {
+    /// The kernel has all of it. The buffer can be used again.
+    Sent(Vec<u8>),
+    /// The rest is a job.
+    Begun(JobId),
+    Failed(Failure),
+}
+
+impl<S: Socket> Transmitter<S> {
+    /// A connection under this number, which no other has until it is closed.
+    pub fn open(&mut self, now: Nanos, at: usize, opening: Opening<S>) {
+        let Opening { owner, socket, client, framing, session } = opening;
+        self.pipes.put(at, Pipe::new(owner, socket, client, framing, now).with_session(session));
+    }
+
+    /// From now on the connection carries several responses at once, as frames.
+    pub fn begin_framed(&mut self, now: Nanos, at: usize, engine: Engine) {
+        let carrier = self.drain.open(self.pipes[at].framing());
+        self.pipes[at].load = Load::Framed(Box::new(Framed::new(engine, carrier)));
+        if self.is_paced() && self.may_look(at) {
+            self.settle(now, at);
+        }
+        self.say(at);
+    }
+
+    /// What is left on it departs as disconnected, its last words leave if they can, and it carries frames no more.
+    pub fn end_framed(&mut self, now: Nanos, at: usize) {
+        self.abandon(now, at);
+        self.say_last(now, at);
+        if let Load::Framed(framed) = std::mem::replace(&mut self.pipes[at].load, Load::Single(None)) {
+            self.drain.close(framed.carrier);
+        }
+    }
+
+    /// The connection ends: its account is settled, and what was acknowledged of it is told. Of a response that is under way nothing more is
+    /// told but the bytes that [`Transmitter::untold_bytes`] has not, which are given.
+    pub fn close(&mut self, now: Nanos, at: usize) -> u64 {
+        if self.pipes[at].load.framed().is_some() {
+            self.end_framed(now, at);
+        }
+        let untold_bytes = self.pipes[at].load.single().map_or(0, |job| {
+            self.drain.on_abort(job);
+            self.sendings.take(job).tell()
+        });
+        self.settle_closed(now, at);
+        self.unlist(at);
+        self.pipes.take(at);
+        untold_bytes
+    }
+
+    /// Its TLS, where the client speaks that.
+    pub fn session(&mut self, at: usize) -> Option<&mut Session> {
+        self.pipes[at].session.as_deref_mut()
+    }
+
+    /// The client turned out not to speak TLS.
+    pub fn end_session(&mut self, at: usize) {
+        self.pipes[at].session = None;
+    }
+
+    pub fn socket(&self, at: usize) -> &S {
+        &self.pipes[at].socket
+    }
+
+    #[cfg(test)]
+    pub fn framing(&self, at: usize) -> Framing {
+        self.pipes[at].framing()
+    }
+
+    /// Takes over a response, whose first byte leaves when the drain says so. `None` if its connection has as many as it may have.
+    pub fn dispatch(&mut self, now: Nanos, at: usize, dispatch: Dispatch) -> Option<JobId> {
+        let id = self.admit(now, at, dispatch, 0)?;
+        if !self.pipes[at].is_known() && self.pipes[at].load.framed().is_none() {
+            // The handshake. What is sent again between two responses is settled behind the next one.
+            self.settle_if_it_may(now, at);
+        }
+        Some(id)
+    }
+
+    fn admit(&mut self, now: Nanos, at: usize, dispatch: Dispatch, sent_bytes: u64) -> Option<JobId> {
+        let Dispatch { outgoing, class, stream, precedence } = dispatch;
+        let pipe = &mut self.pipes[at];
+        let path = if self.needs_path { pipe.socket.status().path } else { Path::default() };
+        let size = Size::Known(sent_bytes + outgoing.remaining_bytes());
+        let arrival = Arrival { size, framing: pipe.framing(), class, client: pipe.client, path };
+        let id = match &mut pipe.load {
+            Load::Single(Some(_)) => return None,
+            Load::Single(job) => {
+                let id = *job.insert(self.drain.arrive(now, arrival));
+                pipe.watch(now);
+                // What was said since the last one is nobody's.
+                pipe.newly_sent_bytes();
+                id
+            }
+            Load::Framed(framed) => {
+                let id = self.drain.arrive_on(now, framed.carrier, arrival, precedence)?;
+                framed.on_dispatch();
+                id
+            }
+        };
+        self.sendings.put(Sending::new(id, at, outgoing, sent_bytes).on_stream(stream));
+        Some(id)
+    }
+
+    /// Sends a response at once, at most so many bytes of it: what an order without a pace would grant to the only one. What is left
+    /// becomes a job. Gives how many were sent.
+    pub fn send_now(&mut self, now: Nanos, at: usize, dispatch: Dispatch, bytes_max: u64) -> (u64, Direct) {
+        let Dispatch { mut outgoing, .. } = dispatch;
+        let sent = self.write(now, at, &mut outgoing, Allowance::unpaced(bytes_max));
+        let is_left = outgoing.remaining_bytes() > 0;
+        let direct = match sent.failure {
+            None | Some(Failure::Blocked | Failure::Absent) if is_left => {
+                let rest = Dispatch { outgoing, ..dispatch };
+                let id = self.admit(now, at, rest, sent.bytes).expect("nothing else is being sent on it");
+                let progress = self.charge(now, id, &sent);
+                debug_assert!(!progress.is_departed(), "something is left of a job");
+                return (sent.bytes, self.on_sent_now(now, at, Direct::Begun(id)));
+            }
+            Some(failure) => Direct::Failed(failure),
+            None => Direct::Sent(outgoing.into_buffer()),
+        };
+        if self.is_paced() && sent.carried_bytes > 0 {
+            let charge_bytes = self.pipes[at].framing().wire_bytes(sent.carried_bytes);
+            self.correct(now, charge_bytes);
+        }
+        (sent.bytes, self.on_sent_now(now, at, direct))
+    }
+
+    fn on_sent_now(&mut self, now: Nanos, at: usize, direct: Direct) -> Direct {
+        if !self.pipes[at].is_known() {
+            self.settle_if_it_may(now, at);
+        }
+        self.note_written(now, at);
+        direct
+    }
+
+    /// Hands down what is allowed of a response.
+    pub(super) fn write(&mut self, now: Nanos, at: usize, outgoing: &mut Outgoing, allowance: Allowance) -> Sent {
+        let pipe = &mut self.pipes[at];
+        let sent = outgoing.send_on(&pipe.socket, pipe.session.as_deref_mut(), &mut *self.storage, allowance);
+        pipe.on_sent(sent.carried_bytes);
+        self.limit.spend(pipe.client, sent.carried_bytes, now);
+        sent
+    }
+
+    /// So much was handed down of a job, and the link is charged for it.
+    pub(super) fn charge(&mut self, now: Nanos, id: JobId, sent: &Sent) -> Progress {
+        let carried = sched::Sent { content_bytes: sent.bytes, carried_bytes: sent.carried_bytes };
+        self.drain.on_sent_as(now, id, carried)
+    }
+
+    /// Something was handed down on a connection, and charged.
+    pub(super) fn note_written(&mut self, now: Nanos, at: usize) {
+        self.note_below(now, at);
+        self.note_unacknowledged(now, at);
+    }
+
+    /// The connection takes bytes again, as far as is known.
+    pub fn on_writable(&mut self, now: Nanos, at: usize) {
+        if self.pipes[at].load.framed().is_none() && self.pipes[at].load.single().is_none() {
+            return;
+        }
+        if self.is_paced() {
+            self.settle(now, at);
+        }
+        // What was made before goes first.
+        if self.pipes[at].load.framed().is_some() && !self.hand_down(now, at, u64::MAX) {
+            return;
+        }
+        match &self.pipes[at].load {
+            Load::Single(job) => job.iter().for_each(|job| self.drain.on_writable(now, *job)),
+            Load::Framed(framed) => self.drain.on_carrier_writable(now, framed.carrier),
+        }
+        if self.needs_path {
+            self.jobs_on(at).into_iter().for_each(|job| self.ask_path(job));
+        }
+    }
+
+    /// The connection takes no more, of any response.
+    pub(super) fn on_full(&mut self, at: usize) {
+        let pipe = &mut self.pipes[at];
+        pipe.was_full = true;
+        match &pipe.load {
+            Load::Single(job) => job.iter().for_each(|job| self.drain.on_blocked(*job)),
+            Load::Framed(framed) => self.drain.on_carrier_blocked(framed.carrier),
+        }
+    }
+
+    /// Its socket takes no more, of what several responses are to send.
+    pub fn is_blocked(&self, at: usize) -> bool {
+        self.pipes[at].load.framed().is_some_and(|framed| self.drain.is_carrier_blocked(framed.carrier))
+    }
+
+    /// The responses on a connection.
+    fn jobs_on(&self, at: usize) -> Vec<JobId> {
+        match &self.pipes[at].load {
+            Load::Single(job) => job.iter().copied().collect(),
+            Load::Framed(framed) => self.drain.jobs_on(framed.carrier).collect(),
+        }
+    }
+
+    /// The response will not be finished, and nobody waits for it. A no-op for a job that has departed.
+    pub fn abort(&mut self, now: Nanos, id: JobId, failure: Failure) {
+        let Some(at) = self.sendings.get(id).map(Sending::pipe) else { return };
+        if self.is_paced() {
+            self.settle(now, at);
+        }
+        self.drain.on_abort(id);
+        self.depart(now, id, Some(failure));
+    }
+
+    /// The client is gone: what is left on its connection departs as disconnected.
+    pub fn abandon(&mut self, now: Nanos, at: usize) {
+        self.end_all(now, at, || Failure::Disconnected);
+    }
+
+    /// Ends the responses of a connection whose reader is too slow; to be called about once a second. A reader is waited for where all it
+    /// could have waits for it.
+    pub fn end_stalled(&mut self, now: Nanos, at: usize) {
+        let pipe = &self.pipes[at];
+        let waits_for_reader = match &pipe.load {
+            Load::Single(None) => return,
+            Load::Single(Some(job)) => self.drain.job(*job).is_some_and(sched::Job::waits_for_reader),
+            Load::Framed(framed) => {
+                let is_blocked = || self.drain.is_carrier_blocked(framed.carrier);
+                framed.waits_for_reader() || is_blocked() && framed.has_responses()
+            }
+        };
+        let is_ordered_below = self.marker.is_some();
+        if self.pipes[at].is_stalled(now, waits_for_reader, is_ordered_below, &self.patience) {
+            self.end_all(now, at, || Failure::Stalled);
+        }
+    }
+
+    /// Ends all responses of a connection, which is to end too. The order is asked for none of them meanwhile, and the kernel once.
+    fn end_all(&mut self, now: Nanos, at: usize, failure: impl Fn() -> Failure) {
+        let jobs = self.jobs_on(at);
+        if !jobs.is_empty() {
+            if self.is_paced() {
+                self.settle(now, at);
+            }
+            if let Some(framed) = self.pipes[at].load.framed() {
+                self.drain.on_carrier_blocked(framed.carrier);
+            }
+        }
+        for job in jobs {
+            self.drain.on_abort(job);
+            self.depart(now, job, Some(failure()));
+        }
+        self.cut_framed(at, failure);
+    }
+
+    /// Charges the link for what TCP sent, not for what waits in the socket for a window: over a long path a response holds
+    /// two segments back in every round trip, and the link would idle for as long as each would have taken.
+    pub(super) fn settle(&mut self, now: Nanos, at: usize) {
+        let (correction, look) = self.pipes[at].settle(now);
+        self.drain.on_correction(now, correction, self.is_gauged());
+        if let Some(rtt) = look.rtt.filter(|_| look.is_handshake) {
+            self.drain.on_handshake(rtt);
+        }
+        self.observe(now, self.pipes[at].client, look);
+    }
+
+    pub(super) fn settle_if_it_may(&mut self, now: Nanos, at: usize) {
+        if self.is_paced() && self.may_look(at) {
+            self.settle(now, at);
+        }
+    }
+
+    /// The same behind the last byte of a response, where nobody may look again.
+    pub(super) fn settle_last(&mut self, now: Nanos, at: usize, ends_connection: bool) {
+        let is_read = self.is_gauged();
+        let (correction, foreseen_bytes, look) = self.pipes[at].settle_last(now, ends_connection);
+        self.drain.on_correction(now, correction, is_read);
+        self.drain.on_foreseen(now, foreseen_bytes, is_read);
+        self.observe(now, self.pipes[at].client, look);
+    }
+
+    /// The same when the connection ends.
+    fn settle_closed(&mut self, now: Nanos, at: usize) {
+        if self.is_paced() && self.may_look(at) {
+            let (correction, look) = self.pipes[at].settle_closed(now);
+            self.drain.on_closed(now, correction, self.is_gauged());
+            self.observe(now, self.pipes[at].client, look);
+        }
+    }
+
+    /// So many wire bytes left that no grant covered.
+    pub(super) fn correct(&mut self, now: Nanos, charge_bytes: u64) {
+        self.drain.on_correction(now, Correction { charge_bytes, refund_bytes: 0 }, self.is_gauged());
+    }
+
+    fn is_gauged(&self) -> bool {
+        self.gauge.as_ref().is_some_and(Gauge::is_fresh)
+    }
+}
