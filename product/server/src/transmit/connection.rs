@@ -263,18 +263,23 @@ impl<S: Socket> Transmitter<S> {
     /// Ends the responses of a connection whose reader is too slow; to be called about once a second. A reader is waited for where all it
     /// could have waits for it.
     pub fn end_stalled(&mut self, now: Nanos, at: usize) {
-        let pipe = &self.pipes[at];
-        let waits_for_reader = match &pipe.load {
-            Load::Single(None) => return,
-            Load::Single(Some(job)) => self.drain.job(*job).is_some_and(sched::Job::waits_for_reader),
+        if matches!(self.pipes[at].load, Load::Single(None)) {
+            return;
+        }
+        let (waits_for_reader, is_ordered_below) = (self.waits_for_reader(at), self.marker.is_some());
+        if self.pipes[at].is_stalled(now, waits_for_reader, is_ordered_below, &self.patience) {
+            self.end_all(now, at, || Failure::Stalled);
+        }
+    }
+
+    /// All that is to be sent on it waits for its reader.
+    pub fn waits_for_reader(&self, at: usize) -> bool {
+        match &self.pipes[at].load {
+            Load::Single(job) => job.and_then(|job| self.drain.job(job)).is_some_and(sched::Job::waits_for_reader),
             Load::Framed(framed) => {
                 let is_blocked = || self.drain.is_carrier_blocked(framed.carrier);
                 framed.waits_for_reader() || is_blocked() && framed.has_responses()
             }
-        };
-        let is_ordered_below = self.marker.is_some();
-        if self.pipes[at].is_stalled(now, waits_for_reader, is_ordered_below, &self.patience) {
-            self.end_all(now, at, || Failure::Stalled);
         }
     }
 

@@ -8,7 +8,7 @@ use rustix::net::{SocketAddrAny, SocketFlags};
 use units::wire::Framing;
 
 use super::conn::Conn;
-use super::exchange::Exchange;
+use super::exchange::Exchanges;
 use super::secure::HANDSHAKE_TIMEOUT;
 use super::{LISTENER, Order, Worker};
 use crate::conn::Http1;
@@ -121,8 +121,7 @@ impl Worker {
             port: peer.port(),
             client,
             owner,
-            exchange: Exchange::default(),
-            multiplexed: None,
+            exchanges: Exchanges::single(owner),
             http3_port,
             has_answered: false,
             is_readable: true,
@@ -135,6 +134,7 @@ impl Worker {
             is_handshaking: is_secure,
             is_secure,
             is_quic: false,
+            is_in_flight: false,
         };
         Some(self.conns.insert(conn))
     }

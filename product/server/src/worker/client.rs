@@ -105,7 +105,7 @@ impl Worker {
     pub(super) fn book_spent(&mut self, at: usize) {
         let conn = &self.conns[at];
         let mut bytes = self.known.take_bytes(conn.client);
-        for exchange in conn.exchanges() {
+        for exchange in conn.exchanges.iter() {
             if let Task::Sending(job) = exchange.task {
                 bytes += self.parts.transmitter.untold_bytes(job);
             }

@@ -3,23 +3,21 @@ use std::num::NonZeroU16;
 
 use units::Nanos;
 
-use super::exchange::{Exchange, Task};
-use super::streams::Multiplexed;
+use super::exchange::Exchanges;
 use crate::conn::Http1;
 use crate::transmit::End;
 
 /// One client connection: its protocol, and what the loop knows of it; its socket is the transmitter's. An idle one holds no buffers.
 pub struct Conn {
+    /// Has no part in it where the client speaks HTTP/2 or HTTP/3, but its end.
     pub http1: Http1,
+    pub exchanges: Exchanges,
     pub address: IpAddr,
     pub port: u16,
     /// The index of its client's account.
     pub client: u32,
     /// Its name in events and among jobs.
     pub owner: u64,
-    pub exchange: Exchange,
-    /// Where the client speaks HTTP/2 or HTTP/3; `http1` has no part in it then.
-    pub multiplexed: Option<Box<Multiplexed>>,
     /// The UDP port at which its client could speak HTTP/3.
     pub http3_port: Option<NonZeroU16>,
     /// A response was sent on it before.
@@ -44,6 +42,8 @@ pub struct Conn {
     pub is_quic: bool,
     /// No keys are agreed on yet.
     pub is_handshaking: bool,
+    /// A flight of its handshake is a job, and nothing is read meanwhile: no request can have come.
+    pub is_in_flight: bool,
 }
 
 impl Conn {
@@ -53,27 +53,26 @@ impl Conn {
 
     /// What follows the response now being built.
     pub fn end(&self) -> End {
-        if self.http1.closes() { End::Finish } else { End::Open }
+        if !self.is_multiplexed() && self.http1.closes() { End::Finish } else { End::Open }
+    }
+
+    /// The client speaks HTTP/2 or HTTP/3.
+    pub fn is_multiplexed(&self) -> bool {
+        self.exchanges.streams().is_some()
     }
 
     pub fn is_sending(&self) -> bool {
-        self.exchange.is_sending()
-    }
-
-    /// A flight of its handshake is being sent, and nothing is read meanwhile.
-    pub fn is_in_flight(&self) -> bool {
-        matches!(self.exchange.task, Task::Flight(_))
+        self.exchanges.iter().any(|exchange| exchange.is_sending())
     }
 
     /// When it has waited for its client too long.
     pub fn deadline(&self) -> Nanos {
-        self.multiplexed.as_ref().map_or_else(|| self.http1.deadline(), |multiplexed| multiplexed.deadline)
+        self.exchanges.streams().map_or_else(|| self.http1.deadline(), |streams| streams.deadline)
     }
 
     /// Nothing is asked of us, and nothing is on its way to the client that we know of.
     pub fn is_idle(&self) -> bool {
-        let is_idle =
-            self.multiplexed.as_ref().map_or_else(|| self.http1.is_idle(), |multiplexed| multiplexed.is_idle());
+        let is_idle = self.exchanges.streams().map_or_else(|| self.http1.is_idle(), |streams| streams.is_idle());
         !self.is_readable && is_idle
     }
 }

@@ -68,7 +68,7 @@ impl Worker {
     }
 
     pub(super) fn on_late(&mut self, at: usize) {
-        if self.conns[at].multiplexed.is_some() {
+        if self.conns[at].is_multiplexed() {
             return self.leave_streams(at);
         }
         if self.waits_for_its_turn(at) {
@@ -76,7 +76,7 @@ impl Worker {
         }
         match self.conns[at].http1.on_deadline() {
             Some(Late::Refused { reject, received }) => {
-                self.refuse(at, reject, &received);
+                self.refuse(at.into(), reject, &received);
                 self.flush(at);
             }
             Some(Late::Close) => {
@@ -92,8 +92,8 @@ impl Worker {
         let later = |at: Nanos| Nanos(at.0.saturating_add(paused.0));
         for (_, conn) in &mut self.conns {
             conn.http1.excuse(paused);
-            if let Some(multiplexed) = &mut conn.multiplexed {
-                multiplexed.deadline = later(multiplexed.deadline);
+            if let Some(streams) = conn.exchanges.streams_mut() {
+                streams.deadline = later(streams.deadline);
             }
         }
         self.stop_at = self.stop_at.map(later);
@@ -108,9 +108,9 @@ impl Worker {
             let idle: Vec<usize> =
                 self.conns.iter().filter(|(_, conn)| !conn.http1.is_answering()).map(|(at, _)| at).collect();
             for at in idle {
-                match self.conns[at].multiplexed {
-                    Some(_) => self.leave_streams(at),
-                    None => self.close(at),
+                match self.conns[at].is_multiplexed() {
+                    true => self.leave_streams(at),
+                    false => self.close(at),
                 }
             }
             // Those being answered learn that nothing is read behind the response.

@@ -10,7 +10,6 @@ use units::Nanos;
 use super::Worker;
 use super::conn::Conn;
 use super::exchange::Place;
-use super::input::HTTP_1;
 use super::line::Line;
 use crate::clock;
 use crate::log::Log;
@@ -108,13 +107,13 @@ impl Worker {
     /// The connection ends with a request whose body has not come, or whose turn on it has not.
     pub(super) fn note_unanswered(&mut self, at: usize) {
         let conn = &mut self.conns[at];
-        if conn.multiplexed.is_some() || conn.exchange.line.is_some() {
+        if conn.is_multiplexed() || conn.exchange(0).line.is_some() {
             return;
         }
         let Some(bytes) = conn.http1.take_unanswered() else { return };
         if let Ok(Some(head)) = parse_request(&bytes, &self.parts.limits.request) {
             let to = self.to(at, &head.request);
-            self.note(at.into(), to.site, &head, HTTP_1);
+            self.note(at.into(), to.site, &head);
         }
     }
 
@@ -144,7 +143,7 @@ impl Worker {
 
     /// Cuts what is still being sent, so that its row says how far it came; a stopping server goes on no longer.
     pub(super) fn cut_open(&mut self) {
-        let is_open = |conn: &Conn| conn.exchanges().any(|exchange| exchange.line.is_some());
+        let is_open = |conn: &Conn| conn.exchanges.iter().any(|exchange| exchange.line.is_some());
         let open: Vec<usize> = self.conns.iter().filter(|(_, conn)| is_open(conn)).map(|(at, _)| at).collect();
         for at in open {
             self.abandon(at);

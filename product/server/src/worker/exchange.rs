@@ -1,20 +1,34 @@
-//! A request and its response, wherever they are: a connection of HTTP/1.1 has one at a time, one of HTTP/2 has one on each stream.
+//! A request and its response, wherever they are: a connection of HTTP/1.1 has one at a time, one of HTTP/2 or HTTP/3 has one on each stream.
 
 use sched::JobId;
+use sched::grow::reserve_one;
+use units::Nanos;
 
 use super::Worker;
 use super::conn::Conn;
 use super::line::Line;
+use super::measured::Measured;
 use super::owner::slot_of;
+use crate::config::Limits;
 use crate::files::Key;
 
-#[derive(Default)]
+/// Idle connections keep room for so many.
+const STREAMS_KEPT: usize = 4;
+
 pub struct Exchange {
+    /// Of its stream, 0 where there is none.
+    pub number: u32,
+    /// Its name among finds.
+    pub owner: u64,
     pub task: Task,
     /// Of the response being sent.
     pub class: u16,
+    /// False on a stream for HEAD: no body follows the head.
+    pub has_body: bool,
     /// For the access log and the records, while a response is found and sent.
     pub line: Option<Box<Line>>,
+    /// For the objectives of its class.
+    pub measured: Option<Box<Measured>>,
 }
 
 /// What a response waits for.
@@ -26,8 +40,6 @@ pub enum Task {
     Finding(Box<Finding>),
     /// It is being sent.
     Sending(JobId),
-    /// No request can have come: a flight of the handshake is being sent.
-    Flight(JobId),
 }
 
 /// A request that waits for a find. Its head is kept as it came and parsed again when that has ended.
@@ -36,84 +48,186 @@ pub struct Finding {
     pub key: Key,
 }
 
-/// Where an exchange is: the slot of its connection, and the number of its stream where that has several.
+/// The exchanges of a connection.
+pub enum Exchanges {
+    /// HTTP/1.1: one at a time.
+    Single(Exchange),
+    Several(Box<Streams>),
+}
+
+/// Those of a client that speaks HTTP/2 or HTTP/3.
+pub struct Streams {
+    /// Those that are open, at most [`mux::STREAMS_MAX`], by number.
+    open: Vec<Exchange>,
+    /// Nothing is expected before this instant.
+    pub deadline: Nanos,
+    /// The connection ends when its last stream has.
+    pub is_leaving: bool,
+    /// Of one over datagrams whose client has not acknowledged everything: it ends then at the latest.
+    #[cfg(feature = "http3")]
+    pub ends_at: Option<Nanos>,
+}
+
+/// Where an exchange is: the slot of its connection, and the number of its stream, 0 where there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     pub at: usize,
-    pub stream: Option<u32>,
+    pub stream: u32,
 }
 
 impl From<usize> for Place {
     fn from(at: usize) -> Place {
-        Place { at, stream: None }
+        Place { at, stream: 0 }
     }
 }
 
 impl Exchange {
-    pub fn is_sending(&self) -> bool {
-        self.job().is_some()
+    pub fn new(number: u32, owner: u64) -> Exchange {
+        Exchange { number, owner, task: Task::None, class: 0, has_body: true, line: None, measured: None }
     }
 
-    /// What is being sent.
-    pub fn job(&self) -> Option<JobId> {
-        match self.task {
-            Task::Sending(job) | Task::Flight(job) => Some(job),
-            Task::None | Task::Finding(_) => None,
+    pub fn is_sending(&self) -> bool {
+        matches!(self.task, Task::Sending(_))
+    }
+
+    /// What log and objectives have to know of the response that was made of it.
+    pub fn note_encoded(&mut self, status: http::Status, head_bytes: usize, body_bytes: u64) {
+        if let Some(line) = &mut self.line {
+            (line.status, line.head_bytes, line.body_bytes) = (status.0, head_bytes as u64, body_bytes);
         }
+        if let Some(measured) = &mut self.measured {
+            measured.encoded(status, head_bytes, body_bytes);
+        }
+    }
+}
+
+impl Exchanges {
+    /// Of a connection that speaks HTTP/1.1, as long as nothing else is known.
+    pub fn single(owner: u64) -> Exchanges {
+        Exchanges::Single(Exchange::new(0, owner))
+    }
+
+    pub fn several(deadline: Nanos) -> Exchanges {
+        Exchanges::Several(Box::new(Streams {
+            open: Vec::new(),
+            deadline,
+            is_leaving: false,
+            #[cfg(feature = "http3")]
+            ends_at: None,
+        }))
+    }
+
+    /// All that are under way or could be.
+    pub fn iter(&self) -> impl Iterator<Item = &Exchange> {
+        match self {
+            Exchanges::Single(exchange) => std::slice::from_ref(exchange),
+            Exchanges::Several(streams) => &streams.open,
+        }
+        .iter()
+    }
+
+    /// The one on this stream, or the only one.
+    pub fn on(&mut self, stream: u32) -> Option<&mut Exchange> {
+        match self {
+            Exchanges::Single(exchange) => Some(exchange),
+            Exchanges::Several(streams) => {
+                let place = streams.place_of(stream)?;
+                streams.open.get_mut(place)
+            }
+        }
+    }
+
+    pub fn streams(&self) -> Option<&Streams> {
+        match self {
+            Exchanges::Single(_) => None,
+            Exchanges::Several(streams) => Some(streams),
+        }
+    }
+
+    pub fn streams_mut(&mut self) -> Option<&mut Streams> {
+        match self {
+            Exchanges::Single(_) => None,
+            Exchanges::Several(streams) => Some(streams),
+        }
+    }
+}
+
+impl Streams {
+    fn place_of(&self, number: u32) -> Option<usize> {
+        self.open.binary_search_by_key(&number, |exchange| exchange.number).ok()
+    }
+
+    /// Nothing is asked of us.
+    pub fn is_idle(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// As many as there is memory for.
+    #[cfg(test)]
+    pub fn room(&self) -> usize {
+        self.open.capacity()
+    }
+
+    pub fn begin(&mut self, number: u32, owner: u64) {
+        // Datagrams may overtake each other, and requests with them.
+        let at = self.open.partition_point(|exchange| exchange.number < number);
+        reserve_one(&mut self.open);
+        self.open.insert(at, Exchange::new(number, owner));
+        self.deadline = Nanos::MAX;
+    }
+
+    /// Says whether it was there.
+    pub fn end(&mut self, number: u32, now: Nanos, limits: &Limits) -> bool {
+        let place = self.place_of(number);
+        if let Some(at) = place {
+            self.open.remove(at);
+        }
+        if self.open.is_empty() {
+            self.deadline = now + limits.idle_timeout;
+            if self.open.capacity() > STREAMS_KEPT {
+                self.open = Vec::new();
+            }
+        }
+        place.is_some()
     }
 }
 
 impl Conn {
     /// The one on this stream, or the connection's own.
-    pub fn exchange_on(&mut self, stream: Option<u32>) -> &mut Exchange {
-        match stream {
-            None => &mut self.exchange,
-            Some(number) => {
-                &mut self
-                    .multiplexed
-                    .as_mut()
-                    .and_then(|multiplexed| multiplexed.stream(number))
-                    .expect("its stream is open")
-                    .exchange
-            }
-        }
-    }
-
-    /// All that are under way or could be.
-    pub fn exchanges(&self) -> impl Iterator<Item = &Exchange> {
-        let streams = self.multiplexed.iter().flat_map(|multiplexed| &multiplexed.streams);
-        std::iter::once(&self.exchange).chain(streams.map(|stream| &stream.exchange))
+    pub fn exchange(&mut self, stream: u32) -> &mut Exchange {
+        self.exchanges.on(stream).expect("its stream is open")
     }
 }
 
 impl Worker {
     pub(super) fn exchange(&mut self, place: Place) -> &mut Exchange {
-        self.conns[place.at].exchange_on(place.stream)
+        self.conns[place.at].exchange(place.stream)
     }
 
     /// The exchange whose find this is, if it is still there.
     pub(super) fn find_place(&self, owner: u64) -> Option<Place> {
         let at = slot_of(owner);
-        let conn = self.conns.get(at)?;
-        if conn.owner == owner {
-            return Some(at.into());
-        }
-        let stream = conn.multiplexed.as_ref()?.streams.iter().find(|stream| stream.owner == owner)?;
-        Some(Place { at, stream: Some(stream.number) })
+        let exchange = self.conns.get(at)?.exchanges.iter().find(|exchange| exchange.owner == owner)?;
+        Some(Place { at, stream: exchange.number })
     }
+}
 
-    /// Its name among finds.
-    pub(super) fn owner_of(&mut self, place: Place) -> u64 {
-        let conn = &mut self.conns[place.at];
-        match place.stream {
-            None => conn.owner,
-            Some(number) => {
-                conn.multiplexed
-                    .as_mut()
-                    .and_then(|multiplexed| multiplexed.stream(number))
-                    .expect("its stream is open")
-                    .owner
-            }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A request of HTTP/3 that was lost comes behind later ones. It ended the worker.
+    #[test]
+    fn streams_are_found_in_whatever_order_they_began() {
+        let mut exchanges = Exchanges::several(Nanos::ZERO);
+        let streams = exchanges.streams_mut().unwrap();
+        [5, 1, 9, 3, 7].into_iter().for_each(|number| streams.begin(number, number.into()));
+        for number in [1, 3, 5, 7, 9] {
+            assert_eq!(exchanges.on(number).map(|exchange| exchange.owner), Some(number.into()));
         }
+        let streams = exchanges.streams_mut().unwrap();
+        assert!(streams.end(5, Nanos::ZERO, &Limits::default()));
+        assert!(!streams.end(5, Nanos::ZERO, &Limits::default()));
+        assert!(exchanges.on(5).is_none() && exchanges.on(9).is_some() && exchanges.on(4).is_none());
     }
 }

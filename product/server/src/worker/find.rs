@@ -9,7 +9,7 @@ use crate::files::{Find, Found, Missing, SLOW_AFTER};
 impl Worker {
     /// Has what a request wants found; meanwhile its connection waits.
     pub(super) fn begin_find(&mut self, place: Place, find: Box<Find>, head: &[u8]) -> Result<(), Missing> {
-        let (key, owner) = (find.key().clone(), self.owner_of(place));
+        let (key, owner) = (find.key().clone(), self.exchange(place).owner);
         let client = self.conns[place.at].client;
         self.parts.finds.ask(find, owner, client)?;
         self.exchange(place).task = Task::Finding(Box::new(Finding { head: head.to_vec(), key }));
@@ -46,10 +46,7 @@ impl Worker {
         let to = self.to(at, &head.request);
         let reply = self.parts.replier.reply_with(to, &head.request, found);
         self.exchange(place).class = self.class_of(at, to.site, &head);
-        if let Some(number) = place.stream {
-            return self.send_on_stream(at, number, reply);
-        }
-        self.send(at, reply);
+        self.send(place, reply);
         self.flush(at);
         self.go_on(at);
     }
@@ -65,7 +62,7 @@ impl Worker {
 
     /// The client does not wait any more.
     pub(super) fn leave_find(&mut self, place: Place) {
-        let owner = self.owner_of(place);
+        let owner = self.exchange(place).owner;
         if let Task::Finding(finding) = std::mem::take(&mut self.exchange(place).task) {
             self.parts.finds.leave(&finding.key, owner);
         }

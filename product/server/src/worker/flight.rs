@@ -6,7 +6,6 @@
 use tls::Session;
 use units::Nanos;
 
-use super::exchange::Task;
 use super::secure::HANDSHAKE_TIMEOUT;
 use super::{Order, Worker};
 use crate::transmit::{Departure, Dispatch, Failure, Outgoing};
@@ -31,17 +30,17 @@ impl Worker {
         let bytes = flight.len();
         // Nobody has asked for anything yet.
         let class = self.parts.replier.default_class().unwrap_or(0);
-        let conn = &mut self.conns[at];
         let dispatch = Dispatch::single(Outgoing::of_records(flight), class);
-        let job = self.parts.transmitter.dispatch(self.now, at, dispatch).expect("a handshake is one at a time");
-        conn.exchange.task = Task::Flight(job);
+        let job = self.parts.transmitter.dispatch(self.now, at, dispatch);
+        debug_assert!(job.is_some(), "nothing else is being sent on it");
+        self.conns[at].is_in_flight = true;
         bytes
     }
 
     /// The handshake goes on. No response has ended: log, records and objectives have nothing to say of it.
     pub(super) fn on_flight_departure(&mut self, at: usize, departure: Departure) {
         let conn = &mut self.conns[at];
-        conn.exchange.task = Task::None;
+        conn.is_in_flight = false;
         if let Some(failure) = departure.failure {
             if matches!(failure, Failure::Stalled) {
                 self.fail(at, "a handshake slower than --send-rate-min");
@@ -51,7 +50,7 @@ impl Worker {
         conn.http1.wait_until(self.now + HANDSHAKE_TIMEOUT);
         self.send_sealed(at);
         let is_broken = self.parts.transmitter.session(at).is_some_and(|session| session.is_broken());
-        if is_broken && !self.conns[at].is_in_flight() {
+        if is_broken && !self.conns[at].is_in_flight {
             return self.close(at);
         }
         self.go_on(at);
@@ -60,8 +59,7 @@ impl Worker {
     /// Past its deadline, a connection is not late while its flight waits for others and not for its client.
     pub(super) fn waits_for_its_turn(&self, at: usize) -> bool {
         let conn = &self.conns[at];
-        let Task::Flight(job) = conn.exchange.task else { return false };
-        let job = self.parts.transmitter.drain().job(job);
-        job.is_some_and(|job| !job.waits_for_reader()) && self.now < conn.deadline() + TURN_WAIT_MAX
+        let waits_for_turn = conn.is_in_flight && !self.parts.transmitter.waits_for_reader(at);
+        waits_for_turn && self.now < conn.deadline() + TURN_WAIT_MAX
     }
 }

@@ -15,9 +15,8 @@ use units::Nanos;
 use units::wire::Framing;
 
 use super::conn::Conn;
-use super::exchange::Exchange;
+use super::exchange::Exchanges;
 use super::secure::{HANDSHAKE_TIMEOUT, HANDSHAKES_PER_TURN_MAX};
-use super::streams::Multiplexed;
 use super::{DATAGRAMS, TURN_FOR, Worker};
 use crate::clock;
 use crate::conn::Http1;
@@ -155,7 +154,7 @@ impl Worker {
     fn deposit(&mut self, place: (usize, Key), incoming: Incoming) {
         let owner = self.http3.flows.owners.get(&place).copied();
         let Some(at) = owner.and_then(|owner| self.find(owner)) else { return };
-        if self.conns[at].multiplexed.is_none() {
+        if !self.conns[at].is_multiplexed() {
             return;
         }
         self.parts.transmitter.receive_datagram(self.now, at, incoming);
@@ -216,15 +215,13 @@ impl Worker {
         let at = self.conns.vacant_key();
         self.parts.transmitter.open(self.now, at, opening);
         self.parts.transmitter.begin_framed(self.now, at, session.into());
-        let multiplexed = Multiplexed::new(self.now + HANDSHAKE_TIMEOUT);
         let conn = Conn {
             http1: Http1::new(self.now, &self.parts.limits),
             address: peer.ip(),
             port: peer.port(),
             client,
             owner,
-            exchange: Exchange::default(),
-            multiplexed: Some(Box::new(multiplexed)),
+            exchanges: Exchanges::several(self.now + HANDSHAKE_TIMEOUT),
             http3_port: None,
             has_answered: false,
             is_readable: false,
@@ -237,6 +234,7 @@ impl Worker {
             is_handshaking: true,
             is_secure: false,
             is_quic: true,
+            is_in_flight: false,
         };
         self.conns.insert(conn);
         self.stir(at);
@@ -257,33 +255,33 @@ impl Worker {
         let conn = &mut self.conns[at];
         if is_connected
             && std::mem::replace(&mut conn.is_handshaking, false)
-            && let Some(multiplexed) = &mut conn.multiplexed
+            && let Some(streams) = conn.exchanges.streams_mut()
         {
-            multiplexed.deadline = self.now + self.parts.limits.head_timeout;
+            streams.deadline = self.now + self.parts.limits.head_timeout;
         }
     }
 
     /// It was to end, and its client has everything now.
     pub(super) fn is_farewell_over(&mut self, at: usize) -> bool {
-        let is_ending = self.conns[at].multiplexed.as_ref().is_some_and(|multiplexed| multiplexed.ends_at.is_some());
+        let is_ending = self.conns[at].exchanges.streams().is_some_and(|streams| streams.ends_at.is_some());
         is_ending && self.parts.transmitter.is_acknowledged(at)
     }
 
     /// Nothing more is said, but what was said may have been lost: it stays until its client has acknowledged that.
     pub(super) fn end_http3(&mut self, at: usize) {
         let now = self.now;
-        let Some(multiplexed) = &mut self.conns[at].multiplexed else { return };
-        let is_over = multiplexed.ends_at.is_some_and(|ends_at| now >= ends_at);
-        let is_late = now >= multiplexed.deadline;
+        let Some(streams) = self.conns[at].exchanges.streams_mut() else { return };
+        let is_over = streams.ends_at.is_some_and(|ends_at| now >= ends_at);
+        let is_late = now >= streams.deadline;
         if is_over || self.conns[at].is_handshaking || self.parts.transmitter.is_acknowledged(at) {
             if is_late {
                 self.note_late_handshake(at);
             }
             return self.close(at);
         }
-        if let Some(multiplexed) = &mut self.conns[at].multiplexed {
-            let ends_at = *multiplexed.ends_at.get_or_insert(now + FAREWELL);
-            (multiplexed.is_leaving, multiplexed.deadline) = (true, ends_at);
+        if let Some(streams) = self.conns[at].exchanges.streams_mut() {
+            let ends_at = *streams.ends_at.get_or_insert(now + FAREWELL);
+            (streams.is_leaving, streams.deadline) = (true, ends_at);
         }
     }
 

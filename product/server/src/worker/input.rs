@@ -12,10 +12,10 @@ use super::line::Line;
 use super::streams::is_preface;
 use crate::conn::Event;
 use crate::files::SiteNumber;
-use crate::reply::{self, Reply, To};
+use crate::reply::{self, To};
 
 /// Major versions of HTTP.
-pub(super) const HTTP_1: u8 = 1;
+const HTTP_1: u8 = 1;
 const HTTP_2: u8 = 2;
 const HTTP_3: u8 = 3;
 
@@ -55,7 +55,7 @@ impl Worker {
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         while let Some(conn) = self.conns.get(at) {
-            if conn.http1.is_answering() || conn.is_in_flight() || (!conn.is_readable && !conn.is_cut) {
+            if conn.http1.is_answering() || conn.is_in_flight || (!conn.is_readable && !conn.is_cut) {
                 break;
             }
             let must_wait = conn.is_cut || self.must_wait_with_handshake(at);
@@ -115,7 +115,7 @@ impl Worker {
 
     /// Answers the requests in what was kept and what has come; keeps the rest.
     pub(super) fn take(&mut self, at: usize, fresh: &[u8]) {
-        if self.conns[at].multiplexed.is_some() {
+        if self.conns[at].is_multiplexed() {
             return self.take_frames(at, fresh);
         }
         let conn = &mut self.conns[at];
@@ -132,8 +132,12 @@ impl Worker {
             }
             match conn.http1.next(self.now, &self.parts.limits, &mut received) {
                 Some(Event::Body) => {}
-                Some(Event::Request { head, bytes }) => self.answer(at, &head, bytes),
-                Some(Event::Refused { reject, received }) => self.refuse(at, reject, received),
+                Some(Event::Request { head, bytes }) => {
+                    // Whether a body comes that was not waited for is unknown.
+                    conn.is_readable |= head.expect_continue;
+                    self.answer(at.into(), &head, bytes);
+                }
+                Some(Event::Refused { reject, received }) => self.refuse(at.into(), reject, received),
                 None => break,
             }
         }
@@ -143,31 +147,41 @@ impl Worker {
         self.flush(at);
     }
 
-    fn answer(&mut self, at: usize, head: &Head, bytes: &[u8]) {
-        self.budget.requests -= 1;
-        // Whether a body comes that was not waited for is unknown.
-        self.conns[at].is_readable |= head.expect_continue;
-        let to = self.to(at, &head.request);
-        if let Some(reply) = self.refuse_frequent(at, to, &head.request) {
-            return self.send_noted(at, to.site, head, reply);
-        }
-        let reply = match self.parts.replier.reply(to, &head.request, self.now) {
-            Ok(reply) => reply,
-            Err(find) => {
-                // What was gathered before does not wait for a disk.
-                self.flush(at);
-                let Some(conn) = self.conns.get_mut(at) else { return };
-                if conn.is_sending() {
-                    self.parts.clients.on_postponed(conn.client);
-                    return conn.http1.postpone(bytes);
-                }
-                match self.begin_find(at.into(), find, bytes) {
-                    Ok(()) => return self.note(at.into(), to.site, head, HTTP_1),
-                    Err(missing) => self.parts.replier.reply_with(to, &head.request, Err(missing)),
-                }
-            }
+    /// Answers a request whose head came in these bytes.
+    pub(super) fn answer(&mut self, place: Place, head: &Head, bytes: &[u8]) {
+        self.budget.requests = self.budget.requests.saturating_sub(1);
+        let to = self.to(place.at, &head.request);
+        let reply = match self.refuse_frequent(place.at, to, &head.request) {
+            Some(reply) => Ok(reply),
+            None => self.parts.replier.reply(to, &head.request, self.now),
         };
-        self.send_noted(at, to.site, head, reply);
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(_) if self.must_postpone(place.at, bytes) => return,
+            Err(find) => match self.begin_find(place, find, bytes) {
+                Ok(()) => return self.note(place, to.site, head),
+                Err(missing) => self.parts.replier.reply_with(to, &head.request, Err(missing)),
+            },
+        };
+        self.note(place, to.site, head);
+        self.exchange(place).class = self.class_of(place.at, to.site, head);
+        self.send(place, reply);
+    }
+
+    /// A request that waits for a disk: what was gathered before it does not wait, and if that takes its time the request comes later, or
+    /// never.
+    fn must_postpone(&mut self, at: usize, bytes: &[u8]) -> bool {
+        if self.conns[at].is_multiplexed() {
+            return false;
+        }
+        self.flush(at);
+        let Some(conn) = self.conns.get_mut(at) else { return true };
+        if conn.is_sending() {
+            self.parts.clients.on_postponed(conn.client);
+            conn.http1.postpone(bytes);
+            return true;
+        }
+        false
     }
 
     /// What a request on this connection is for.
@@ -177,45 +191,48 @@ impl Worker {
         To { site: self.parts.replier.site(request), is_secure, http3_port: conn.http3_port }
     }
 
-    fn send_noted(&mut self, at: usize, site: Option<SiteNumber>, head: &Head, reply: Reply) {
-        self.note(at.into(), site, head, HTTP_1);
-        self.conns[at].exchange.class = self.class_of(at, site, head);
-        self.send(at, reply);
-    }
-
     pub(super) fn class_of(&self, at: usize, site: Option<SiteNumber>, head: &Head) -> u16 {
         self.parts.replier.class_of(site, &head.request, self.conns[at].address).unwrap_or(0)
     }
 
-    /// Of a connection with several streams.
-    pub(super) fn version(&self, at: usize) -> u8 {
-        if self.conns[at].is_quic { HTTP_3 } else { HTTP_2 }
+    /// The major version that its client speaks.
+    fn version(&self, at: usize) -> u8 {
+        match &self.conns[at] {
+            conn if conn.is_quic => HTTP_3,
+            conn if conn.is_multiplexed() => HTTP_2,
+            _ => HTTP_1,
+        }
     }
 
     /// Keeps what log and records will say of a request.
-    pub(super) fn note(&mut self, place: Place, site: Option<SiteNumber>, head: &Head, major_version: u8) {
+    pub(super) fn note(&mut self, place: Place, site: Option<SiteNumber>, head: &Head) {
         self.begin_measuring(place);
         let log = self.parts.replier.log(site);
         if self.keeps_lines(log) {
-            let line = Line::new(head, log.cloned(), self.now).of_version(major_version);
+            let line = Line::new(head, log.cloned(), self.now).of_version(self.version(place.at));
             self.exchange(place).line = Some(Box::new(line));
         }
     }
 
-    /// Answers what is no request, and reads no more; `received` is what the log shows.
-    pub(super) fn refuse(&mut self, at: usize, reject: Reject, received: &[u8]) {
+    /// Answers what is no request; `received` is what the log shows. Over HTTP/1.1 no more is read.
+    pub(super) fn refuse(&mut self, place: Place, reject: Reject, received: &[u8]) {
+        self.budget.requests = self.budget.requests.saturating_sub(1);
         let log = self.parts.replier.log(None);
         if self.keeps_lines(log) {
-            self.conns[at].exchange.line =
-                Some(Box::new(Line::refused(received, reject.reason, log.cloned(), self.now)));
+            let line = Line::refused(received, reject.reason, log.cloned(), self.now);
+            let version = self.version(place.at);
+            let line = if version == HTTP_1 { line } else { line.of_version(version) };
+            self.exchange(place).line = Some(Box::new(line));
         }
-        let conn = &mut self.conns[at];
-        // What it sends besides is read, and thrown away.
-        conn.is_readable = true;
-        conn.exchange.class = self.parts.replier.default_class().unwrap_or(0);
-        if tls::is_tls(received) && !conn.is_secure {
-            return self.refuse_tls(at, reject);
+        self.exchange(place).class = self.parts.replier.default_class().unwrap_or(0);
+        let conn = &mut self.conns[place.at];
+        if !conn.is_multiplexed() {
+            // What it sends besides is read, and thrown away.
+            conn.is_readable = true;
+            if tls::is_tls(received) && !conn.is_secure {
+                return self.refuse_tls(place.at, reject);
+            }
         }
-        self.send(at, reply::reject(reject));
+        self.send(place, reply::reject(reject));
     }
 }

@@ -1,4 +1,4 @@
-//! Responses measured for the objectives of their classes, where a file has classes: nothing is allocated for one.
+//! Responses measured for the objectives of their classes, where a file has classes.
 
 use std::collections::BTreeMap;
 
@@ -39,59 +39,26 @@ impl Measured {
 #[derive(Debug)]
 pub struct Measures {
     book: Book,
-    /// By connection, as many as there have been at once: what an idle one has room for is its own.
-    under_way: Vec<Option<Measured>>,
 }
 
 impl Measures {
     pub fn new(assigned: &Assigned) -> Measures {
-        Measures { book: Book::new(assigned), under_way: Vec::new() }
-    }
-
-    fn begin(&mut self, at: usize, since: Nanos) {
-        if self.under_way.len() <= at {
-            self.under_way.resize(at + 1, None);
-        }
-        self.under_way[at] = Some(Measured::new(since));
-    }
-
-    /// See [`Measured::encoded`].
-    pub fn encoded(&mut self, at: usize, status: HttpStatus, head_bytes: usize, body_bytes: u64) {
-        if let Some(Some(measured)) = self.under_way.get_mut(at) {
-            measured.encoded(status, head_bytes, body_bytes);
-        }
-    }
-
-    fn take(&mut self, at: usize) -> Option<Measured> {
-        self.under_way.get_mut(at)?.take()
+        Measures { book: Book::new(assigned) }
     }
 }
 
 impl Worker {
     pub(super) fn begin_measuring(&mut self, place: Place) {
-        let Some(measures) = &mut self.measures else { return };
-        match self.conns[place.at].stream_on(place.stream) {
-            Some(stream) => stream.measured = Some(Box::new(Measured::new(self.now))),
-            None => measures.begin(place.at, self.now),
-        }
-    }
-
-    /// Its connection ends.
-    pub(super) fn measure_no_more(&mut self, at: usize) {
-        if let Some(measures) = &mut self.measures {
-            measures.take(at);
+        if self.measures.is_some() {
+            self.exchange(place).measured = Some(Box::new(Measured::new(self.now)));
         }
     }
 
     /// A response has ended.
     pub(super) fn count(&mut self, place: Place, ending: &Ending) {
         let Some(measures) = &mut self.measures else { return };
-        let conn = &mut self.conns[place.at];
-        let measured = match conn.stream_on(place.stream) {
-            Some(stream) => stream.measured.take().map(|measured| *measured),
-            None => measures.take(place.at),
-        };
-        let Some(measured) = measured else { return };
+        let exchange = self.conns[place.at].exchange(place.stream);
+        let Some(measured) = exchange.measured.take() else { return };
         let (ended_at, cut) = ending.measured();
         let ended = Ended {
             took: ended_at.unwrap_or_else(clock::now) - measured.since,
@@ -100,8 +67,7 @@ impl Worker {
             is_whole: cut.is_none(),
             is_right: measured.status < ERROR_STATUS_MIN,
         };
-        let class = conn.exchange_on(place.stream).class;
-        measures.book.count(self.now, class, &ended);
+        measures.book.count(self.now, exchange.class, &ended);
     }
 
     /// Other classes are in force.
@@ -143,7 +109,7 @@ impl Worker {
     fn under_way(&self) -> BTreeMap<u16, UnderWay> {
         let mut classes: BTreeMap<u16, UnderWay> = BTreeMap::new();
         for (_, conn) in &self.conns {
-            for exchange in conn.exchanges() {
+            for exchange in conn.exchanges.iter() {
                 let Task::Sending(job) = exchange.task else { continue };
                 if let Some(job) = self.parts.transmitter.drain().job(job) {
                     classes.entry(exchange.class).or_default().add(job.is_asleep(), self.now - job.arrived_at);

@@ -62,7 +62,6 @@ use crate::wake::Wake;
 use client::Known;
 use conn::Conn;
 use deadlines::Sweep;
-use exchange::Task;
 use input::Budget;
 use measured::Measures;
 use owner::{Owners, slot_of};
@@ -349,13 +348,13 @@ impl Worker {
         let conn = &mut self.conns[at];
         let is_broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         // Many responses may end with one of several: that is work for its turn.
-        if is_broken && conn.multiplexed.is_none() {
+        if is_broken && !conn.is_multiplexed() {
             return self.abandon(at);
         }
         let is_readable = is_broken || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
         conn.is_readable |= is_readable;
         conn.has_ended |= flags.contains(EventFlags::RDHUP);
-        if conn.multiplexed.is_some() {
+        if conn.is_multiplexed() {
             if flags.contains(EventFlags::OUT) && self.parts.transmitter.is_blocked(at) {
                 self.parts.transmitter.on_writable(self.now, at);
             }
@@ -364,7 +363,7 @@ impl Worker {
             }
             return;
         }
-        let is_answering = conn.http1.is_answering() || conn.is_in_flight();
+        let is_answering = conn.http1.is_answering() || conn.is_in_flight;
         if flags.contains(EventFlags::OUT) && is_answering {
             self.parts.transmitter.on_writable(self.now, at);
         } else if flags.contains(EventFlags::OUT) {
@@ -375,21 +374,10 @@ impl Worker {
         }
     }
 
-    /// The client is gone: whatever is being sent to it is not worth sending.
-    fn abandon(&mut self, at: usize) {
-        if self.conns[at].multiplexed.is_some() {
-            return self.abandon_streams(at);
-        }
-        match self.conns[at].exchange.task {
-            Task::Sending(_) => self.parts.transmitter.abandon(self.now, at),
-            _ => self.close(at),
-        }
-    }
-
     /// Ends the connection.
     fn close(&mut self, at: usize) {
-        if self.conns[at].multiplexed.as_ref().is_some_and(|multiplexed| !multiplexed.is_idle()) {
-            return self.abandon_streams(at);
+        if self.conns[at].exchanges.streams().is_some_and(|streams| !streams.is_idle()) {
+            return self.abandon(at);
         }
         #[cfg(feature = "http3")]
         self.http3.flows.forget(self.conns[at].owner);
@@ -401,7 +389,6 @@ impl Worker {
         let untold_bytes = self.parts.transmitter.close(self.now, at);
         self.spend(at, untold_bytes);
         self.let_go(at);
-        self.measure_no_more(at);
         self.conns.remove(at);
         self.parts.places.give_back();
         // A client in the kernel's queue takes its place; should that fail, the next sweep tries again and says so.

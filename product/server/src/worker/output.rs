@@ -1,5 +1,9 @@
 //! Sending: from replies to the write path, and what happens when a response has departed.
 
+use http::http1::{self, Connection as Lasting};
+use sched::{JobId, Precedence};
+use units::Nanos;
+
 use super::ending::Ending;
 use super::exchange::{Place, Task};
 use super::input::BYTES_PER_TURN_MAX;
@@ -7,8 +11,6 @@ use super::{Order, Worker};
 use crate::clock;
 use crate::reply::Reply;
 use crate::transmit::{Body, Departure, Direct, Dispatch, Failure, Outgoing, Sink};
-use sched::JobId;
-use units::Nanos;
 
 /// Pipelined small responses are gathered up to this many bytes before they are sent.
 const GATHER_BYTES_MAX: usize = 64 << 10;
@@ -19,11 +21,14 @@ const COPIED_BYTES_MAX: u64 = 2 << 10;
 const CORK_BYTES_MIN: u64 = 1 << 20;
 
 impl Worker {
-    /// Sends a reply to the request that its connection is answering.
-    pub(super) fn send(&mut self, at: usize, reply: Reply) {
+    /// Sends a reply to a request: on a stream as a job, otherwise by the shortest way that the order leaves.
+    pub(super) fn send(&mut self, place: Place, reply: Reply) {
         self.note_trouble(&reply);
-        let (body, is_last) = self.encode(at, reply);
-        self.send_encoded(at, body, is_last);
+        let (body, is_last) = self.encode(place, reply);
+        if self.conns[place.at].is_multiplexed() {
+            return self.dispatch(place, body);
+        }
+        self.send_encoded(place.at, body, is_last);
     }
 
     /// A file that cannot be read is our side's trouble; a client may ask for it as often as it likes.
@@ -48,12 +53,9 @@ impl Worker {
             conn.is_corked = true;
         }
         if self.parts.order != Order::Arrival && !is_alone || !is_allowed {
-            // A copy, so that no response allocates but for what it has, and waits with no more.
-            let outgoing = Outgoing::new(self.out.clone(), body, conn.end());
-            self.out.clear();
-            return self.dispatch(at, outgoing);
+            return self.dispatch(at.into(), body);
         }
-        let gathers = body.is_empty() && !is_last && conn.exchange.line.is_none() && !is_told;
+        let gathers = body.is_empty() && !is_last && conn.exchange(0).line.is_none() && !is_told;
         if !gathers || self.out.len() >= GATHER_BYTES_MAX {
             self.send_now(at, body);
         } else {
@@ -61,21 +63,21 @@ impl Worker {
         }
     }
 
-    /// Appends a reply's head, and its body where that is small; gives the body that is left, and whether the connection ends behind it.
-    fn encode(&mut self, at: usize, reply: Reply) -> (Body, bool) {
-        let (conn, began) = (&mut self.conns[at], self.out.len());
-        let has_body = conn.http1.encode(&reply.response, reply.is_last, &self.date, &mut self.out);
+    /// Appends a reply's head, over HTTP/1.1 with its body where that is small; gives the body that is left, and whether the connection ends
+    /// behind it.
+    fn encode(&mut self, place: Place, reply: Reply) -> (Body, bool) {
+        let (conn, began) = (&mut self.conns[place.at], self.out.len());
+        let is_multiplexed = conn.is_multiplexed();
+        let has_body = if is_multiplexed {
+            http1::encode(&mut self.out, &reply.response, &self.date, Lasting::KeepAlive, 1);
+            conn.exchange(place.stream).has_body
+        } else {
+            conn.http1.encode(&reply.response, reply.is_last, &self.date, &mut self.out)
+        };
         let status = reply.response.status;
         let mut body = if has_body { reply.response.body } else { Body::default() };
-        if let Some(line) = &mut conn.exchange.line {
-            line.status = status.0;
-            line.body_bytes = body.len();
-            line.head_bytes = (self.out.len() - began) as u64;
-        }
-        if let Some(measures) = &mut self.measures {
-            measures.encoded(at, status, self.out.len() - began, body.len());
-        }
-        if body.len() <= COPIED_BYTES_MAX && body.is_in_memory() {
+        conn.exchange(place.stream).note_encoded(status, self.out.len() - began, body.len());
+        if !is_multiplexed && body.len() <= COPIED_BYTES_MAX && body.is_in_memory() {
             let copied = body.read(self.parts.transmitter.storage(), &mut self.out, COPIED_BYTES_MAX);
             debug_assert!(copied.is_ok() && body.is_empty(), "memory does not fail");
         }
@@ -102,7 +104,7 @@ impl Worker {
     fn send_now(&mut self, at: usize, body: Body) {
         let Some(conn) = self.conns.get_mut(at) else { return self.out.clear() };
         let outgoing = Outgoing::new(std::mem::take(&mut self.out), body, conn.end());
-        let dispatch = Dispatch::single(outgoing, conn.exchange.class);
+        let dispatch = Dispatch::single(outgoing, conn.exchange(0).class);
         let (bytes, direct) = self.parts.transmitter.send_now(self.now, at, dispatch, BYTES_PER_TURN_MAX);
         self.budget.bytes = self.budget.bytes.saturating_sub(bytes);
         self.spend(at, bytes);
@@ -113,7 +115,7 @@ impl Worker {
             }
             Direct::Begun(job) => {
                 self.note_first_byte(at, bytes);
-                self.hold(at, job);
+                self.hold(at.into(), job);
             }
             Direct::Failed(failure) => {
                 self.note_first_byte(at, bytes);
@@ -123,21 +125,32 @@ impl Worker {
         }
     }
 
-    /// Makes a job of a response.
-    fn dispatch(&mut self, at: usize, outgoing: Outgoing) {
-        let dispatch = Dispatch::single(outgoing, self.conns[at].exchange.class);
-        let job = self.parts.transmitter.dispatch(self.now, at, dispatch);
-        self.hold(at, job.expect("a connection of HTTP/1.1 sends one response at a time"));
+    /// Makes a job of a response whose head is encoded.
+    fn dispatch(&mut self, place: Place, body: Body) {
+        let conn = &mut self.conns[place.at];
+        // A copy, so that no response allocates but for what it has, and waits with no more.
+        let outgoing = Outgoing::new(self.out.clone(), body, conn.end());
+        self.out.clear();
+        let class = conn.exchange(place.stream).class;
+        let precedence = match conn.is_multiplexed() {
+            true => self.parts.transmitter.precedence(place.at, place.stream),
+            false => Precedence::default(),
+        };
+        let dispatch = Dispatch { outgoing, class, stream: place.stream, precedence };
+        let job = self.parts.transmitter.dispatch(self.now, place.at, dispatch);
+        self.hold(place, job.expect("a client has no more requests than its connection may have jobs"));
     }
 
-    fn hold(&mut self, at: usize, job: JobId) {
-        let conn = &mut self.conns[at];
-        conn.http1.on_held(self.now);
-        conn.exchange.task = Task::Sending(job);
+    fn hold(&mut self, place: Place, job: JobId) {
+        let conn = &mut self.conns[place.at];
+        conn.exchange(place.stream).task = Task::Sending(job);
+        if !conn.is_multiplexed() {
+            conn.http1.on_held(self.now);
+        }
     }
 
     fn note_first_byte(&mut self, at: usize, sent_bytes: u64) {
-        if let Some(line) = self.conns[at].exchange.line.as_mut().filter(|_| sent_bytes > 0) {
+        if let Some(line) = self.conns[at].exchange(0).line.as_mut().filter(|_| sent_bytes > 0) {
             line.first_byte_at = Some(clock::now());
         }
     }
@@ -198,25 +211,36 @@ impl Worker {
     fn on_departure(&mut self, departure: Departure) {
         let at = self.find(departure.owner).expect("a connection outlives its response");
         self.spend(at, departure.untold_bytes);
-        if self.conns[at].multiplexed.is_some() {
-            return self.on_stream_departure(at, departure);
-        }
-        if self.conns[at].is_in_flight() {
+        if self.conns[at].is_in_flight {
             return self.on_flight_departure(at, departure);
         }
-        let conn = &mut self.conns[at];
-        let ending = Ending::of(&departure);
-        let task = std::mem::replace(&mut conn.exchange.task, Task::None);
-        debug_assert!(matches!(task, Task::Sending(_)), "a response departs once");
+        let (place, ending) = (Place { at, stream: departure.stream }, Ending::of(&departure));
+        let is_multiplexed = self.conns[at].is_multiplexed();
+        let exchange = self.exchange(place);
+        debug_assert!(exchange.is_sending(), "a response departs once");
+        if !is_multiplexed {
+            exchange.task = Task::None;
+        }
         match departure.failure {
+            None if is_multiplexed => self.log(place, ending),
             None => {
                 self.on_sent(at, ending);
-                self.go_on(at);
+                return self.go_on(at);
             }
             Some(failure) => {
-                self.report(at.into(), &failure, departure.sent_bytes, ending);
-                self.close(at);
+                self.report(place, &failure, departure.sent_bytes, ending);
+                if !is_multiplexed {
+                    return self.close(at);
+                }
+                self.parts.transmitter.cancel(at, place.stream);
+                if matches!(failure, Failure::Stalled) {
+                    self.abandon(at);
+                }
             }
+        }
+        if let Some(conn) = self.conns.get_mut(at) {
+            conn.has_answered = true;
+            self.end_stream(place);
         }
     }
 
@@ -256,7 +280,7 @@ impl Worker {
 
     /// What came in while a response was being sent is for the connection's next turn.
     pub(super) fn go_on(&mut self, at: usize) {
-        let Some(conn) = self.conns.get_mut(at) else { return };
+        let Some(conn) = self.conns.get_mut(at).filter(|conn| !conn.is_multiplexed()) else { return };
         conn.is_cut = conn.http1.has_kept();
         if conn.is_cut || conn.is_readable {
             self.queue(at);

@@ -79,7 +79,7 @@ impl Worker {
             // A request may have come since the list was made, or be in the socket untold.
             let is_as_found = |at: &usize| self.conns[*at].is_idle() && self.conns[*at].deadline() == deadline;
             let Some(at) = self.find(owner).filter(is_as_found) else { continue };
-            if !self.conns[at].is_in_flight() {
+            if !self.conns[at].is_in_flight {
                 self.conns[at].is_readable = true;
                 self.read(at);
             }

@@ -158,7 +158,7 @@ impl Worker {
                 self.send_sealed(at);
                 self.fail(at, &broken.to_string());
                 // An alert behind a flight leaves with it.
-                if !self.conns[at].is_in_flight() {
+                if !self.conns[at].is_in_flight {
                     self.close(at);
                 }
             }
@@ -187,10 +187,13 @@ impl Worker {
 
     /// Hands down what answers the client's TLS, unless a response does so; gives how many bytes left, or will as a job.
     pub(super) fn send_sealed(&mut self, at: usize) -> usize {
-        let Some(conn) = self.conns.get_mut(at).filter(|conn| !conn.is_sending()) else { return 0 };
-        if conn.multiplexed.is_some() {
+        let Some(conn) = self.conns.get_mut(at) else { return 0 };
+        if conn.is_multiplexed() {
             // It says so at the end of the turn.
             self.parts.transmitter.say(at);
+            return 0;
+        }
+        if conn.is_sending() || conn.is_in_flight {
             return 0;
         }
         let Some(session) = self.parts.transmitter.session(at).filter(|session| session.has_unsent()) else { return 0 };
@@ -219,7 +222,7 @@ impl Worker {
         self.parts.transmitter.end_session(at);
         conn.is_handshaking = false;
         conn.http1.give_up();
-        self.refuse(at, WANTS_TLS, received);
+        self.refuse(at.into(), WANTS_TLS, received);
         self.flush(at);
     }
 
@@ -231,10 +234,7 @@ impl Worker {
         );
         let conn = &mut self.conns[at];
         conn.http1.refuse_aside();
-        if let Some(line) = &mut conn.exchange.line {
-            line.status = reject.status.0;
-            line.head_bytes = REFUSAL.len() as u64;
-        }
+        conn.exchange(0).note_encoded(reject.status, REFUSAL.len(), 0);
         self.out.extend_from_slice(&REFUSAL);
         self.send_encoded(at, Body::default(), true);
     }

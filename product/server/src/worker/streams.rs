@@ -2,53 +2,18 @@
 //!
 //! The engine lives with the transmitter, which makes its frames; the worker gives it what came and answers its requests.
 
-use http::http1::{self, Connection as Lasting, Head, parse_request};
+use http::http1::parse_request;
 use http::{Method, Reject, Status};
 use mux::{Broken, Event, PREFACE};
-use sched::grow::reserve_one;
-use units::Nanos;
 
 use super::Worker;
-use super::conn::Conn;
-use super::ending::Ending;
-use super::exchange::{Exchange, Place, Task};
-use super::line::Line;
-use super::measured::Measured;
-use crate::config::Limits;
-use crate::reply::{self, Reply};
-use crate::transmit::{Body, Departure, Dispatch, End, Failure, Outgoing, Sink};
+use super::exchange::{Exchanges, Place, Task};
+use crate::transmit::{Failure, Sink};
 
 /// As much of the preface as no request of HTTP/1 begins with.
 const PREFACE_BYTES_MIN: usize = 16;
 
 const HEADLESS: Reject = Reject { status: Status::BAD_REQUEST, reason: "a head without an end" };
-
-/// Idle connections keep room for so many.
-const STREAMS_KEPT: usize = 4;
-
-pub struct Multiplexed {
-    /// Those that are open, at most [`mux::STREAMS_MAX`].
-    /// By number.
-    pub streams: Vec<Stream>,
-    /// Nothing is expected before this instant.
-    pub deadline: Nanos,
-    /// It ends when its last stream has.
-    pub is_leaving: bool,
-    /// Of one over datagrams whose client has not acknowledged everything: it ends then at the latest.
-    #[cfg(feature = "http3")]
-    pub ends_at: Option<Nanos>,
-}
-
-/// A request and its response.
-pub struct Stream {
-    pub number: u32,
-    /// Its name among finds.
-    pub owner: u64,
-    pub exchange: Exchange,
-    /// False for HEAD: no body follows the head.
-    has_body: bool,
-    pub measured: Option<Box<Measured>>,
-}
 
 /// Open streams of all connections of a worker, each with one job at most.
 pub(super) struct OpenStreams {
@@ -67,62 +32,6 @@ impl OpenStreams {
     }
 }
 
-impl Multiplexed {
-    pub fn new(deadline: Nanos) -> Multiplexed {
-        Multiplexed {
-            streams: Vec::new(),
-            deadline,
-            is_leaving: false,
-            #[cfg(feature = "http3")]
-            ends_at: None,
-        }
-    }
-
-    pub fn stream(&mut self, number: u32) -> Option<&mut Stream> {
-        let at = self.place_of(number)?;
-        self.streams.get_mut(at)
-    }
-
-    fn place_of(&self, number: u32) -> Option<usize> {
-        self.streams.binary_search_by_key(&number, |stream| stream.number).ok()
-    }
-
-    /// Nothing is asked of us.
-    pub fn is_idle(&self) -> bool {
-        self.streams.is_empty()
-    }
-
-    fn begin(&mut self, number: u32, owner: u64) {
-        let exchange = Exchange::default();
-        // Datagrams may overtake each other, and requests with them.
-        let at = self.streams.partition_point(|stream| stream.number < number);
-        reserve_one(&mut self.streams);
-        self.streams.insert(at, Stream { number, owner, exchange, has_body: true, measured: None });
-        self.deadline = Nanos::MAX;
-    }
-
-    /// Says whether it was there.
-    fn end(&mut self, number: u32, now: Nanos, limits: &Limits) -> bool {
-        let place = self.place_of(number);
-        if let Some(at) = place {
-            self.streams.remove(at);
-        }
-        if self.streams.is_empty() {
-            self.deadline = now + limits.idle_timeout;
-            if self.streams.capacity() > STREAMS_KEPT {
-                self.streams = Vec::new();
-            }
-        }
-        place.is_some()
-    }
-}
-
-impl Conn {
-    pub fn stream_on(&mut self, number: Option<u32>) -> Option<&mut Stream> {
-        self.multiplexed.as_mut()?.stream(number?)
-    }
-}
-
 /// Whether a client begins with HTTP/2, without having asked for it (RFC 9113 section 3.3).
 pub fn is_preface(bytes: &[u8]) -> bool {
     bytes.len() >= PREFACE_BYTES_MIN && PREFACE.iter().zip(bytes).all(|(preface, byte)| preface == byte)
@@ -134,8 +43,7 @@ impl Worker {
         let settings =
             mux::Settings { head_bytes_max: self.parts.limits.request.head_bytes_max, streams_max: mux::STREAMS_MAX };
         self.parts.transmitter.begin_framed(self.now, at, mux::Session::new(&settings).into());
-        let deadline = self.now + self.parts.limits.head_timeout;
-        self.conns[at].multiplexed = Some(Box::new(Multiplexed::new(deadline)));
+        self.conns[at].exchanges = Exchanges::several(self.now + self.parts.limits.head_timeout);
     }
 
     /// Takes what has come, or goes on with what came before.
@@ -148,7 +56,7 @@ impl Worker {
         {
             self.tell_broken(at, broken);
         }
-        let is_there = self.conns.get(at).is_some_and(|conn| conn.multiplexed.is_some());
+        let is_there = self.conns.get(at).is_some_and(|conn| conn.is_multiplexed());
         if is_there && (taken.is_err() || self.parts.transmitter.has_ended(at) || self.is_farewell_over(at)) {
             self.end_streams(at);
         }
@@ -166,17 +74,17 @@ impl Worker {
 
     /// Those of a turn: a connection that asks for more waits for the next.
     fn take_events(&mut self, at: usize) {
-        while self.conns.get(at).is_some_and(|conn| conn.multiplexed.is_some()) {
+        while let Some(conn) = self.conns.get_mut(at).filter(|conn| conn.is_multiplexed()) {
             if self.budget.is_spent() {
-                self.conns[at].is_cut = true;
+                conn.is_cut = true;
                 return;
             }
             match self.parts.transmitter.event(at) {
                 None => return,
                 Some(Event::Request { .. }) if self.streams.is_full() => return self.refuse_streams(at),
-                Some(Event::Request { stream, head }) => self.begin_stream(at, stream, &head),
-                Some(Event::Priority { stream }) => self.prefer(at, stream),
-                Some(Event::Closed { stream }) => self.leave_stream(at, stream),
+                Some(Event::Request { stream, head }) => self.begin_stream(Place { at, stream }, &head),
+                Some(Event::Priority { stream }) => self.prefer(Place { at, stream }),
+                Some(Event::Closed { stream }) => self.leave_stream(Place { at, stream }),
             }
         }
     }
@@ -186,161 +94,75 @@ impl Worker {
         let why = format_args!("{} requests of others are open", self.streams.max);
         self.secured.crowded.add(self.conns[at].peer(), why);
         self.tell_failures();
-        self.abandon_streams(at);
+        self.abandon(at);
     }
 
-    fn begin_stream(&mut self, at: usize, number: u32, head: &[u8]) {
-        let owner = self.owners.next(at);
-        self.conns[at].multiplexed.as_mut().expect("it is multiplexed").begin(number, owner);
+    fn begin_stream(&mut self, place: Place, head: &[u8]) {
+        let owner = self.owners.next(place.at);
+        let Some(streams) = self.conns[place.at].exchanges.streams_mut() else { return };
+        streams.begin(place.stream, owner);
         self.streams.count += 1;
         match parse_request(head, &self.parts.limits.request) {
-            Ok(Some(parsed)) => self.answer_on_stream(at, number, &parsed, head),
-            Ok(None) => self.refuse_on_stream(at, number, HEADLESS, head),
-            Err(reject) => self.refuse_on_stream(at, number, reject, head),
+            Ok(Some(parsed)) => {
+                self.exchange(place).has_body = parsed.request.method != Method::Head;
+                self.answer(place, &parsed, head);
+            }
+            Ok(None) => self.refuse(place, HEADLESS, head),
+            Err(reject) => self.refuse(place, reject, head),
         }
-    }
-
-    fn answer_on_stream(&mut self, at: usize, number: u32, head: &Head, bytes: &[u8]) {
-        self.budget.requests -= 1;
-        let place = Place { at, stream: Some(number) };
-        self.stream(at, number).has_body = head.request.method != Method::Head;
-        let to = self.to(at, &head.request);
-        self.note(place, to.site, head, self.version(at));
-        let reply = match self.refuse_frequent(at, to, &head.request) {
-            Some(reply) => reply,
-            None => match self.parts.replier.reply(to, &head.request, self.now) {
-                Ok(reply) => reply,
-                Err(find) => match self.begin_find(place, find, bytes) {
-                    Ok(()) => return,
-                    Err(missing) => self.parts.replier.reply_with(to, &head.request, Err(missing)),
-                },
-            },
-        };
-        self.exchange(place).class = self.class_of(at, to.site, head);
-        self.send_on_stream(at, number, reply);
-    }
-
-    /// Answers what is no request that we could read.
-    fn refuse_on_stream(&mut self, at: usize, number: u32, reject: Reject, received: &[u8]) {
-        self.budget.requests -= 1;
-        let place = Place { at, stream: Some(number) };
-        let log = self.parts.replier.log(None);
-        if self.keeps_lines(log) {
-            let line = Line::refused(received, reject.reason, log.cloned(), self.now).of_version(self.version(at));
-            self.exchange(place).line = Some(Box::new(line));
-        }
-        let class = self.parts.replier.default_class().unwrap_or(0);
-        self.exchange(place).class = class;
-        self.send_on_stream(at, number, reply::reject(reject));
-    }
-
-    fn stream(&mut self, at: usize, number: u32) -> &mut Stream {
-        self.conns[at].stream_on(Some(number)).expect("its stream is open")
-    }
-
-    /// Makes a job of a reply.
-    pub(super) fn send_on_stream(&mut self, at: usize, number: u32, reply: Reply) {
-        self.note_trouble(&reply);
-        let status = reply.response.status;
-        http1::encode(&mut self.out, &reply.response, &self.date, Lasting::KeepAlive, 1);
-        let head = self.out.clone();
-        self.out.clear();
-        let stream = self.conns[at].stream_on(Some(number)).expect("its stream is open");
-        let body = if stream.has_body { reply.response.body } else { Body::default() };
-        if let Some(line) = &mut stream.exchange.line {
-            line.status = status.0;
-            line.body_bytes = body.len();
-            line.head_bytes = head.len() as u64;
-        }
-        if let Some(measured) = &mut stream.measured {
-            measured.encoded(status, head.len(), body.len());
-        }
-        let class = stream.exchange.class;
-        let precedence = self.parts.transmitter.precedence(at, number);
-        let dispatch = Dispatch { outgoing: Outgoing::new(head, body, End::Open), class, stream: number, precedence };
-        let job = self.parts.transmitter.dispatch(self.now, at, dispatch);
-        let job = job.expect("a client has no more streams than a carrier may have jobs");
-        self.stream(at, number).exchange.task = Task::Sending(job);
     }
 
     /// The client wishes a response sooner or later than it did.
-    fn prefer(&mut self, at: usize, number: u32) {
-        let Some(Task::Sending(job)) = self.conns[at].stream_on(Some(number)).map(|stream| &stream.exchange.task)
-        else {
-            return;
-        };
-        let job = *job;
-        let precedence = self.parts.transmitter.precedence(at, number);
-        self.parts.transmitter.on_precedence(job, precedence);
+    fn prefer(&mut self, place: Place) {
+        let Some(exchange) = self.conns[place.at].exchanges.on(place.stream) else { return };
+        if let Task::Sending(job) = exchange.task {
+            let precedence = self.parts.transmitter.precedence(place.at, place.stream);
+            self.parts.transmitter.on_precedence(job, precedence);
+        }
     }
 
     /// The stream is closed. Its response is all made, or its client does not want it any more.
-    fn leave_stream(&mut self, at: usize, number: u32) {
-        let place = Place { at, stream: Some(number) };
-        let Some(stream) = self.conns[at].stream_on(Some(number)) else { return };
-        match stream.exchange.task {
-            Task::Sending(job) | Task::Flight(job) => {
-                self.parts.transmitter.abort(self.now, job, Failure::Disconnected)
-            }
+    fn leave_stream(&mut self, place: Place) {
+        let Some(exchange) = self.conns[place.at].exchanges.on(place.stream) else { return };
+        match exchange.task {
+            Task::Sending(job) => self.parts.transmitter.abort(self.now, job, Failure::Disconnected),
             Task::Finding(_) | Task::None => {
                 self.leave_find(place);
                 self.record_unanswered(place);
-                self.end_stream(at, number);
+                self.end_stream(place);
             }
         }
     }
 
-    fn end_stream(&mut self, at: usize, number: u32) {
+    pub(super) fn end_stream(&mut self, place: Place) {
         // One that sends no more asks for no more.
-        let has_ended = self.has_ended(at);
+        let has_ended = self.has_ended(place.at);
         let (now, limits) = (self.now, &self.parts.limits);
-        if let Some(multiplexed) = &mut self.conns[at].multiplexed {
-            self.streams.count -= usize::from(multiplexed.end(number, now, limits));
-            if (multiplexed.is_leaving || has_ended) && multiplexed.is_idle() {
-                self.end_streams(at);
+        if let Some(streams) = self.conns[place.at].exchanges.streams_mut() {
+            self.streams.count -= usize::from(streams.end(place.stream, now, limits));
+            if (streams.is_leaving || has_ended) && streams.is_idle() {
+                self.end_streams(place.at);
             }
-        }
-    }
-
-    /// A response has ended.
-    pub(super) fn on_stream_departure(&mut self, at: usize, departure: Departure) {
-        let number = departure.stream;
-        let place = Place { at, stream: Some(number) };
-        let ending = Ending::of(&departure);
-        match departure.failure {
-            None => self.log(place, ending),
-            Some(failure) => {
-                self.report(place, &failure, departure.sent_bytes, ending);
-                self.parts.transmitter.cancel(at, number);
-                if matches!(failure, Failure::Stalled) {
-                    self.abandon_streams(at);
-                }
-            }
-        }
-        if let Some(conn) = self.conns.get_mut(at) {
-            conn.has_answered = true;
-            self.end_stream(at, number);
         }
     }
 
     /// The client is gone, or has had its time: nothing of it is worth sending. The connection ends when the last response has departed.
-    pub(super) fn abandon_streams(&mut self, at: usize) {
+    pub(super) fn abandon(&mut self, at: usize) {
         let conn = &mut self.conns[at];
+        let Some(streams) = conn.exchanges.streams_mut() else {
+            if conn.is_sending() {
+                return self.parts.transmitter.abandon(self.now, at);
+            }
+            return self.close(at);
+        };
+        streams.is_leaving = true;
         // What it said besides is of no use to anybody.
         (conn.is_readable, conn.is_cut) = (false, false);
-        let Some(multiplexed) = &mut conn.multiplexed else { return };
-        multiplexed.is_leaving = true;
-        let unanswered: Vec<u32> = multiplexed
-            .streams
-            .iter()
-            .filter(|stream| !stream.exchange.is_sending())
-            .map(|stream| stream.number)
-            .collect();
-        let is_empty = multiplexed.streams.is_empty();
+        let unanswered = conn.exchanges.iter().filter(|exchange| !exchange.is_sending());
+        let unanswered: Vec<u32> = unanswered.map(|exchange| exchange.number).collect();
+        let is_empty = conn.exchanges.iter().next().is_none();
         self.parts.transmitter.abandon(self.now, at);
-        for number in unanswered {
-            self.leave_stream(at, number);
-        }
+        unanswered.into_iter().for_each(|stream| self.leave_stream(Place { at, stream }));
         if is_empty {
             self.close(at);
         }
@@ -348,9 +170,9 @@ impl Worker {
 
     /// Takes no new requests; the connection ends when the last response has departed.
     pub(super) fn leave_streams(&mut self, at: usize) {
-        let Some(multiplexed) = &mut self.conns[at].multiplexed else { return };
-        multiplexed.is_leaving = true;
-        let is_idle = multiplexed.is_idle();
+        let Some(streams) = self.conns[at].exchanges.streams_mut() else { return };
+        streams.is_leaving = true;
+        let is_idle = streams.is_idle();
         self.parts.transmitter.go_away(at);
         if is_idle {
             self.end_streams(at);
@@ -359,7 +181,7 @@ impl Worker {
 
     /// Closes an idle connection at once, with a word of farewell.
     pub(super) fn give_up(&mut self, at: usize) {
-        if self.conns[at].multiplexed.is_some() {
+        if self.conns[at].is_multiplexed() {
             self.parts.transmitter.go_away(at);
         }
         self.close(at);
@@ -367,8 +189,8 @@ impl Worker {
 
     /// Nothing more is said. What the client sends is read and thrown away until it has seen that: a reset could cost it our reason.
     fn end_streams(&mut self, at: usize) {
-        if !self.conns[at].multiplexed.as_ref().is_some_and(|multiplexed| multiplexed.is_idle()) {
-            return self.abandon_streams(at);
+        if !self.conns[at].exchanges.streams().is_some_and(|streams| streams.is_idle()) {
+            return self.abandon(at);
         }
         #[cfg(feature = "http3")]
         if self.conns[at].is_quic {
@@ -376,18 +198,20 @@ impl Worker {
         }
         self.detach_streams(at);
         self.end_sealed(at);
-        let conn = &mut self.conns[at];
         self.parts.transmitter.socket(at).finish();
+        let conn = &mut self.conns[at];
         conn.http1.refuse_aside();
         conn.http1.on_sent(self.now, &self.parts.limits);
         conn.is_readable = true;
         self.queue(at);
     }
 
-    /// The transmitter has no more to do with the connection.
+    /// It carries frames no more.
     pub(super) fn detach_streams(&mut self, at: usize) {
-        if let Some(multiplexed) = self.conns[at].multiplexed.take() {
-            debug_assert!(multiplexed.is_idle(), "its responses have departed");
+        let conn = &mut self.conns[at];
+        if let Some(streams) = conn.exchanges.streams() {
+            debug_assert!(streams.is_idle(), "its responses have departed");
+            conn.exchanges = Exchanges::single(conn.owner);
             self.parts.transmitter.end_framed(self.now, at);
         }
     }
@@ -397,23 +221,5 @@ impl Worker {
         let failures = if is_quic { &mut self.secured.broken_http3 } else { &mut self.secured.broken };
         failures.add(peer, broken);
         self.tell_failures();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A request of HTTP/3 that was lost comes behind later ones. It ended the worker.
-    #[test]
-    fn streams_are_found_in_whatever_order_they_began() {
-        let mut multiplexed = Multiplexed::new(Nanos::ZERO);
-        [5, 1, 9, 3, 7].into_iter().for_each(|number| multiplexed.begin(number, number.into()));
-        for number in [1, 3, 5, 7, 9] {
-            assert_eq!(multiplexed.stream(number).map(|stream| stream.owner), Some(number.into()));
-        }
-        assert!(multiplexed.end(5, Nanos::ZERO, &Limits::default()));
-        assert!(!multiplexed.end(5, Nanos::ZERO, &Limits::default()));
-        assert!(multiplexed.stream(5).is_none() && multiplexed.stream(9).is_some() && multiplexed.stream(4).is_none());
     }
 }

@@ -34,7 +34,7 @@ impl Bench {
 
     /// Whether this turn leaves a flight under way.
     fn is_in_flight(&self) -> bool {
-        self.worker.conns.iter().any(|(_, conn)| conn.is_in_flight())
+        self.worker.conns.iter().any(|(_, conn)| conn.is_in_flight)
     }
 
     fn turn_until_in_flight(&mut self) {

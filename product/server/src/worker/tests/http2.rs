@@ -122,8 +122,8 @@ fn a_flood_of_requests_is_answered_in_turns() {
     bench.turn_until_came(&mut client, |client| numbers.iter().all(|number| client.body(*number).is_some()));
     assert!(numbers.iter().all(|number| client.body(*number).unwrap() == FILE));
     bench.turn();
-    let multiplexed = bench.worker.conns.iter().next().unwrap().1.multiplexed.as_ref().unwrap();
-    assert!(multiplexed.is_idle() && multiplexed.streams.capacity() <= 4);
+    let streams = bench.worker.conns.iter().next().unwrap().1.exchanges.streams().unwrap();
+    assert!(streams.is_idle() && streams.room() <= 4);
 }
 
 #[test]

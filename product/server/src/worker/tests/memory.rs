@@ -37,9 +37,9 @@ impl Bench {
     fn held_by_each(&mut self, mut connect: impl FnMut(&mut Bench) -> isize) -> usize {
         connect(self);
         let held: isize = (0..CONNECTIONS).map(|_| connect(self)).sum();
-        let conns = self.worker.conns.iter().filter_map(|(_, conn)| conn.multiplexed.as_ref());
+        let conns = self.worker.conns.iter().map(|(_, conn)| conn).filter(|conn| conn.is_multiplexed());
         let streams: Vec<usize> =
-            conns.map(|conn| conn.streams.iter().filter(|stream| stream.exchange.is_sending()).count()).collect();
+            conns.map(|conn| conn.exchanges.iter().filter(|exchange| exchange.is_sending()).count()).collect();
         assert_eq!(streams, [STREAMS as usize; CONNECTIONS + 1]);
         usize::try_from(held).unwrap() / CONNECTIONS
     }

@@ -177,7 +177,7 @@ fn without_a_recorder_nothing_is_kept() {
     recorded.bench.worker.parts.recorder = None;
     let _client = recorded.begun();
     let worker = &mut recorded.bench.worker;
-    assert!(worker.conns.iter().all(|(_, conn)| conn.exchange.line.is_none()));
+    assert!(worker.conns.iter().flat_map(|(_, conn)| conn.exchanges.iter()).all(|exchange| exchange.line.is_none()));
     assert!(!worker.is_stopped());
     worker.stop_at = Some(worker.now);
     assert!(worker.is_stopped() && !worker.parts.transmitter.is_empty());
