@@ -1,7 +1,7 @@
 //! Connections as the write path has them: opened once, sent on, ended once. One of HTTP/1.1 has a response at a time; one of HTTP/2 or HTTP/3
 //! is a carrier in the drain, which offers one of its responses to the order.
 
-use sched::{Arrival, Correction, JobId, Path, Precedence, Progress, Size};
+use sched::{Arrival, Correction, JobId, Path, Precedence, Size};
 use tls::Session;
 use units::Nanos;
 use units::wire::Framing;
@@ -10,7 +10,7 @@ use super::engine::Engine;
 use super::framed::Framed;
 use super::pipe::{Load, Pipe};
 use super::sending::Sending;
-use super::{Allowance, Failure, Gauge, Outgoing, Sent, Socket, Transmitter};
+use super::{Failure, Gauge, Outgoing, Room, Socket, Transmitter};
 
 /// A connection that is to be sent on.
 pub struct Opening<S> {
@@ -152,7 +152,7 @@ impl<S: Socket> Transmitter<S> {
     /// becomes a job. Gives how many were sent.
     pub fn send_now(&mut self, now: Nanos, at: usize, dispatch: Dispatch, bytes_max: u64) -> (u64, Direct) {
         let Dispatch { mut outgoing, .. } = dispatch;
-        let sent = self.write(now, at, &mut outgoing, Allowance::unpaced(bytes_max));
+        let (sent, _) = self.write(now, at, 0, &mut outgoing, Room::unpaced(bytes_max));
         let is_left = outgoing.remaining_bytes() > 0;
         let direct = match sent.failure {
             None | Some(Failure::Blocked | Failure::Absent) if is_left => {
@@ -180,21 +180,6 @@ impl<S: Socket> Transmitter<S> {
         direct
     }
 
-    /// Hands down what is allowed of a response.
-    pub(super) fn write(&mut self, now: Nanos, at: usize, outgoing: &mut Outgoing, allowance: Allowance) -> Sent {
-        let pipe = &mut self.pipes[at];
-        let sent = outgoing.send_on(&pipe.socket, pipe.session.as_deref_mut(), &mut *self.storage, allowance);
-        pipe.on_sent(sent.carried_bytes);
-        self.limit.spend(pipe.client, sent.carried_bytes, now);
-        sent
-    }
-
-    /// So much was handed down of a job, and the link is charged for it.
-    pub(super) fn charge(&mut self, now: Nanos, id: JobId, sent: &Sent) -> Progress {
-        let carried = sched::Sent { content_bytes: sent.bytes, carried_bytes: sent.carried_bytes };
-        self.drain.on_sent_as(now, id, carried)
-    }
-
     /// Something was handed down on a connection, and charged.
     pub(super) fn note_written(&mut self, now: Nanos, at: usize) {
         self.note_below(now, at);
@@ -219,16 +204,6 @@ impl<S: Socket> Transmitter<S> {
         }
         if self.needs_path {
             self.jobs_on(at).into_iter().for_each(|job| self.ask_path(job));
-        }
-    }
-
-    /// The connection takes no more, of any response.
-    pub(super) fn on_full(&mut self, at: usize) {
-        let pipe = &mut self.pipes[at];
-        pipe.was_full = true;
-        match &pipe.load {
-            Load::Single(job) => job.iter().for_each(|job| self.drain.on_blocked(*job)),
-            Load::Framed(framed) => self.drain.on_carrier_blocked(framed.carrier),
         }
     }
 

@@ -62,6 +62,15 @@ impl Engine {
         }
     }
 
+    /// Payload of a full datagram, where its frames leave in datagrams.
+    pub fn datagram_bytes(&self) -> Option<u64> {
+        match self {
+            Engine::Http2(_) => None,
+            #[cfg(feature = "http3")]
+            Engine::Http3(quic) => Some(quic.session.datagram_bytes()),
+        }
+    }
+
     /// Of HTTP/2, whose frames leave as bytes.
     pub fn http2(&mut self) -> Option<&mut mux::Session> {
         match self {

@@ -7,31 +7,25 @@
 use std::io::{self, IoSlice};
 use std::mem::take;
 
-use mux::{Broken, Event, Flood, Stop};
+use mux::{Broken, Event, Flood};
 use sched::grow::reserve_one;
-use sched::{CarrierId, Grant, JobId, Precedence, Sent, Why};
+use sched::{CarrierId, JobId, Precedence, Why};
 use tls::{RECORD_BYTES_MAX, Session};
 use units::Nanos;
 
 use super::engine::Engine;
-use super::outgoing::{Made, Room};
 use super::pipe::Pipe;
-use super::secure::RECORDS_AT_ONCE_MAX;
+use super::write::{RECORDS_AT_ONCE_MAX, ROOM_BYTES_MIN};
 use super::{Departure, Down, Failure, Sink, Socket, Transmitter};
 
-/// What is made before it is handed down, where there is no pace.
-pub(super) const ROOM_BYTES_MAX: u64 = 64 << 10;
 /// Frames that a client may leave unread: a grant, and answers to as many PINGs as it may send in a second or two.
 const UNREAD_BYTES_MAX: usize = 256 << 10;
-/// Room in which another response is not worth its frames' headers.
-const FILLING_BYTES_MIN: u64 = 64;
-
 /// What such a connection has besides.
 pub(super) struct Framed {
     pub engine: Engine,
     pub carrier: CarrierId,
     /// Frames that were made and not handed down, nor sealed.
-    out: Vec<u8>,
+    pub out: Vec<u8>,
     /// Responses whose last bytes are among those.
     departing: Vec<Departure>,
     /// Responses whose windows are shut.
@@ -140,87 +134,12 @@ impl<S: Socket> Transmitter<S> {
         open.into_iter().for_each(|job| self.drain.on_wait_over(now, job, Why::Stream));
     }
 
-    /// Sends what is granted to a response, and fills the room that is left with those behind it.
-    pub(super) fn send_framed(&mut self, now: Nanos, grant: Grant) {
-        let at = self.sendings[grant.job].pipe();
-        let carrier = framed(&mut self.pipes[at]).carrier;
-        let room_bytes = self.room(at, grant);
-        let mut made_bytes = 0;
-        let mut next = Some(grant.job);
-        while let Some(id) = next {
-            let (frame_bytes, is_full) = self.make(now, id, made_bytes, room_bytes);
-            if is_full {
-                break;
-            }
-            made_bytes += frame_bytes;
-            let left_bytes = room_bytes.saturating_sub(made_bytes);
-            let filling = (left_bytes >= FILLING_BYTES_MIN).then(|| self.drain.poll_filling(carrier, left_bytes));
-            next = filling.flatten().map(|grant| grant.job);
-        }
-        self.hand_down(now, at, room_bytes);
-    }
-
-    /// What a grant has room for beside its records.
-    fn room(&mut self, at: usize, grant: Grant) -> u64 {
-        #[cfg(feature = "http3")]
-        if let Some(room_bytes) = self.datagram_room(at, grant) {
-            return room_bytes;
-        }
-        let pipe = &self.pipes[at];
-        let segment_bytes = pipe.framing().segment_bytes;
-        let burst = self.marker.as_ref().filter(|_| !self.is_paced());
-        let burst_bytes = burst.map_or(u64::MAX, |marker| (marker.burst_bytes / segment_bytes).max(1) * segment_bytes);
-        let mut room_bytes = grant.room_bytes.min(burst_bytes).min(ROOM_BYTES_MAX);
-        let overhead_bytes = pipe.record_overhead();
-        if room_bytes < overhead_bytes + FILLING_BYTES_MIN {
-            room_bytes += segment_bytes;
-        }
-        room_bytes - overhead_bytes * room_bytes.div_ceil(RECORD_BYTES_MAX as u64)
-    }
-
-    /// Makes frames of one response behind those of others; gives their bytes, and whether the room is used up.
-    fn make(&mut self, now: Nanos, id: JobId, before_bytes: u64, room_bytes: u64) -> (u64, bool) {
-        let sending = &mut self.sendings[id];
-        let at = sending.pipe();
-        let pipe = &mut self.pipes[at];
-        let overhead_bytes = pipe.record_overhead();
-        let framed = framed(pipe);
-        let room = Room { bytes: room_bytes, before_bytes };
-        let made = sending.make(now, &mut framed.engine, &mut *self.storage, room, &mut framed.out);
-        let frame_bytes = made.frame_bytes;
-        let records = |bytes: u64| bytes.div_ceil(RECORD_BYTES_MAX as u64) * overhead_bytes;
-        let carried_bytes = frame_bytes + records(before_bytes + frame_bytes) - records(before_bytes);
-        sending.carried_bytes += carried_bytes;
-        pipe.on_sent(carried_bytes);
-        self.limit.spend(pipe.client, carried_bytes, now);
-        let is_full = made.stop == Stop::Room;
-        let progress = self.drain.on_sent_as(now, id, Sent { content_bytes: made.bytes, carried_bytes });
-        if progress.is_departed() {
-            self.depart(now, id, None);
-        } else {
-            self.on_stopped(now, id, made);
-        }
-        (frame_bytes, is_full)
-    }
-
-    /// A response is not all made: it waits for its reason, unless that is room.
-    fn on_stopped(&mut self, now: Nanos, id: JobId, made: Made) {
-        match (made.stop, made.failure) {
-            (_, Some(Failure::Absent)) => self.read_aside(now, id),
-            (_, Some(failure)) => self.abort(now, id, failure),
-            (Stop::Window | Stop::StreamWindow, None) => {
-                let at = self.sendings[id].pipe();
-                let shut = &mut framed(&mut self.pipes[at]).shut;
-                reserve_one(shut);
-                shut.push(id);
-                self.drain.on_wait(id, Why::Stream);
-            }
-            (Stop::Room, None) => {}
-            // Its client has reset it, which the caller is about to learn, or the connection is broken.
-            (Stop::Closed | Stop::End | Stop::Source | Stop::Failed, None) => {
-                self.abort(now, id, Failure::Disconnected);
-            }
-        }
+    /// The window of the response's stream, or its connection, is shut.
+    pub(super) fn on_shut(&mut self, id: JobId, at: usize) {
+        let shut = &mut framed(&mut self.pipes[at]).shut;
+        reserve_one(shut);
+        shut.push(id);
+        self.drain.on_wait(id, Why::Stream);
     }
 
     /// Hands down what was made; of datagrams so much is made first. What the socket does not take blocks the connection. Says whether nothing
@@ -326,6 +245,16 @@ impl Framed {
     /// Another response is on it.
     pub fn on_dispatch(&mut self) {
         self.jobs += 1;
+    }
+
+    /// Payload for frames in so much, beside their records; of datagrams full ones, as long as they may be now.
+    pub fn room_bytes(&self, bytes_max: u64, segment_bytes: u64, overhead_bytes: u64) -> u64 {
+        if let Some(datagram_bytes) = self.engine.datagram_bytes() {
+            return bytes_max.div_ceil(segment_bytes) * datagram_bytes;
+        }
+        let is_short = bytes_max < overhead_bytes + ROOM_BYTES_MIN;
+        let room_bytes = if is_short { bytes_max + segment_bytes } else { bytes_max };
+        room_bytes - overhead_bytes * room_bytes.div_ceil(RECORD_BYTES_MAX as u64)
     }
 
     /// One has ended. Where its last bytes are made it departs when they are handed down.

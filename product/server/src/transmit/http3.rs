@@ -10,7 +10,7 @@ use std::mem::take;
 
 use mux::Broken;
 use quic::{Datagrams, Incoming, Session};
-use sched::{Grant, Path};
+use sched::Path;
 use units::Nanos;
 
 use super::flow::Seen;
@@ -183,15 +183,6 @@ impl<S: Socket> Transmitter<S> {
             }
             self.shared.timers.extend(timer_at.map(|timer_at| (timer_at, at)));
         }
-    }
-
-    /// Payload of the datagrams of a grant, full ones as long as they may be now.
-    pub(super) fn datagram_room(&mut self, at: usize, grant: Grant) -> Option<u64> {
-        let segment_bytes = self.pipes[at].framing().segment_bytes;
-        let quic = framed(&mut self.pipes[at]).engine.http3()?;
-        Some(
-            grant.room_bytes.min(super::framed::ROOM_BYTES_MAX).div_ceil(segment_bytes) * quic.session.datagram_bytes(),
-        )
     }
 
     /// Makes datagrams for so much payload, of what was given and of what QUIC has to say, and sends them behind those that had no room before.

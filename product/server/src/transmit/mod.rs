@@ -31,6 +31,7 @@ mod socket;
 #[cfg(test)]
 mod tests;
 mod unacknowledged;
+mod write;
 
 pub use body::{Available, Body, Piece};
 pub use connection::{Direct, Dispatch, Opening};
@@ -45,8 +46,10 @@ pub use notice::{Notice, in_words, mbit};
 pub use outgoing::{End, Failure, Outgoing, Sent};
 #[cfg(test)]
 pub use pipe::BYTES as CONNECTION_BYTES;
-pub use secure::{Allowance, Down};
+pub use secure::Down;
 pub use socket::{Connection, Marked, Sink, Socket, Status, TcpView};
+
+pub use write::Room;
 
 use std::collections::VecDeque;
 
@@ -56,7 +59,7 @@ use pipe::Load;
 use pipes::Pipes;
 use sched::classes::ClassSpec;
 use sched::line::Bounds;
-use sched::{Drain, Grant, JobId, Progress};
+use sched::{Drain, JobId};
 use sending::Sending;
 use sendings::Sendings;
 use unacknowledged::Unacknowledged;
@@ -274,67 +277,8 @@ impl<S: Socket> Transmitter<S> {
         self.departures.drain(..)
     }
 
-    fn send(&mut self, now: Nanos, grant: Grant) {
-        let id = grant.job;
-        let at = self.sendings[id].pipe();
-        if !self.may_send(now, id, at) {
-            return;
-        }
-        if self.pipes[at].load.framed().is_some() {
-            return self.send_framed(now, grant);
-        }
-        let allowance = self.allowance(grant);
-        let mut outgoing = std::mem::take(&mut self.sendings[id].outgoing);
-        let sent = self.write(now, at, &mut outgoing, allowance);
-        let sending = &mut self.sendings[id];
-        sending.outgoing = outgoing;
-        sending.on_sent(now, &sent);
-        let is_path_old = self.needs_path && sending.is_path_old();
-        let progress = self.charge(now, id, &sent);
-        if !progress.is_departed() && self.is_paced() {
-            self.settle(now, at);
-        }
-        if sent.carried_bytes > 0 {
-            self.note_written(now, at);
-        }
-        match sent.failure {
-            Some(Failure::Blocked) => self.on_full(at),
-            Some(Failure::Absent) => self.read_aside(now, id),
-            Some(failure) => self.abort(now, id, failure),
-            None if progress == Progress::Departed => {
-                if self.is_paced() && (!self.is_searching() || self.pipes[at].was_full) {
-                    self.settle_last(now, at, self.sendings[id].ends_connection());
-                }
-                self.depart(now, id, None);
-            }
-            None if is_path_old => self.ask_path(id),
-            None => {}
-        }
-    }
-
-    /// Whether a granted response can be sent now; if so, its packets are marked.
-    fn may_send(&mut self, now: Nanos, id: JobId, at: usize) -> bool {
-        if self.is_ordered_below() && !self.pipes[at].socket.has_room() {
-            self.on_full(at);
-            return false;
-        }
-        let pipe = &mut self.pipes[at];
-        if self.limit.holds(&mut self.drain, id, pipe.client, now) {
-            return false;
-        }
-        if let Some(marker) = &self.marker {
-            self.sendings[id].mark(pipe, &marker.mark, self.drain.band(id));
-        }
-        true
-    }
-
     fn sending(&mut self, id: JobId) -> Option<&mut Sending> {
         self.sendings.get_mut(id)
-    }
-
-    /// The kernel decides the order, so it gets no more of a response than may keep the mark of the moment.
-    fn is_ordered_below(&self) -> bool {
-        self.marker.is_some() && !self.is_paced()
     }
 
     /// Tells a policy that looks at paths how this one is now.

@@ -1,8 +1,6 @@
 mod framed;
 mod sealed;
 
-pub use framed::{Made, Room};
-
 use std::io::{self, ErrorKind, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
@@ -52,6 +50,8 @@ pub enum Failure {
     Truncated { path: Box<str> },
     /// The file could not be read.
     Unreadable { path: Box<str>, error: io::Error },
+    /// The client's window is shut.
+    Shut,
     /// The connection is gone.
     Disconnected,
     /// The reader took too little for too long.
@@ -59,13 +59,16 @@ pub enum Failure {
 }
 
 /// How far one grant got.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Sent {
     /// Of the response.
     pub bytes: u64,
-    /// Of the connection: records included.
+    /// Of the connection: records and frames included.
     pub carried_bytes: u64,
+    /// Why there was not more, where that is not for want of room.
     pub failure: Option<Failure>,
+    /// The connection's next response may have what is left of the room.
+    pub has_room: bool,
 }
 
 impl Outgoing {
@@ -99,7 +102,7 @@ impl Outgoing {
 
     /// Hands down at most `bytes_max`, in as few and as full segments as there can be.
     pub fn send(&mut self, socket: &impl Sink, storage: &mut dyn Storage, bytes_max: u64) -> Sent {
-        let mut sent = Sent { bytes: 0, carried_bytes: 0, failure: None };
+        let mut sent = Sent::default();
         while sent.bytes < bytes_max && self.unread_bytes() > 0 {
             match self.send_some(socket, storage, bytes_max - sent.bytes) {
                 Ok(bytes) => {

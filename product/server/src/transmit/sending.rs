@@ -1,8 +1,7 @@
 use sched::{JobId, Path};
 use units::Nanos;
 
-use super::engine::Engine;
-use super::outgoing::{Made, Room, Sent};
+use super::outgoing::Sent;
 use super::pipe::Pipe;
 use super::{Departure, Failure, Mark, Outgoing, Socket};
 use crate::storage::{ReadDone, Storage};
@@ -19,7 +18,7 @@ pub(super) struct Sending {
     /// The number of its stream, where its connection has several.
     pub stream: u32,
     pub outgoing: Outgoing,
-    sent_bytes: u64,
+    pub sent_bytes: u64,
     /// What its connection carried for it, records included.
     pub carried_bytes: u64,
     /// What the caller knows to be sent.
@@ -75,7 +74,7 @@ impl Sending {
 
     /// So much of it was handed down.
     pub fn on_sent(&mut self, now: Nanos, sent: &Sent) {
-        if sent.carried_bytes > 0 {
+        if sent.bytes > 0 || sent.carried_bytes > 0 {
             self.first_byte_at = self.first_byte_at.min(now);
         }
         self.sent_bytes += sent.bytes;
@@ -87,30 +86,9 @@ impl Sending {
         Sending { stream: number, ..self }
     }
 
-    /// Makes frames of it behind `out`, of so many bytes.
-    pub fn make(
-        &mut self,
-        now: Nanos,
-        engine: &mut Engine,
-        storage: &mut dyn Storage,
-        room: Room,
-        out: &mut Vec<u8>,
-    ) -> Made {
-        let made = self.outgoing.make_frames(engine, self.stream, storage, room, out);
-        if made.bytes > 0 {
-            self.first_byte_at = self.first_byte_at.min(now);
-        }
-        self.sent_bytes += made.bytes;
-        made
-    }
-
     /// What was sent since this was last asked.
     pub fn tell(&mut self) -> u64 {
         self.sent_bytes - std::mem::replace(&mut self.told_bytes, self.sent_bytes)
-    }
-
-    pub fn ends_connection(&self) -> bool {
-        self.outgoing.ends_connection()
     }
 
     /// Has what is sent next read aside.

@@ -137,7 +137,9 @@ impl Worker {
         match failure {
             Failure::Truncated { .. } | Failure::Unreadable { .. } => Outcome::Wrong,
             _ if self.is_time_up() => Outcome::Incomplete,
-            Failure::Blocked | Failure::Absent | Failure::Disconnected | Failure::Stalled => Outcome::Reset,
+            Failure::Blocked | Failure::Absent | Failure::Shut | Failure::Disconnected | Failure::Stalled => {
+                Outcome::Reset
+            }
         }
     }
 

@@ -260,7 +260,7 @@ impl Worker {
             Failure::Stalled => {
                 self.secured.stalled.add(peer, format_args!("slower than --send-rate-min, after {sent_bytes} bytes"));
             }
-            Failure::Blocked | Failure::Absent | Failure::Disconnected => {}
+            Failure::Blocked | Failure::Absent | Failure::Shut | Failure::Disconnected => {}
         }
         self.tell_failures();
         let outcome = self.outcome_of(failure);

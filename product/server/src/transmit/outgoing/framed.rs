@@ -2,35 +2,9 @@
 
 use mux::{Session, Source, Stop, Supply};
 
-use super::{Failure, Outgoing};
+use super::{Failure, Outgoing, Sent};
 use crate::storage::Storage;
-use crate::transmit::{Body, engine::Engine};
-
-/// What was made of a response.
-#[derive(Debug)]
-pub struct Made {
-    /// Of its head, as HTTP/1.1 has it, and of its body.
-    pub bytes: u64,
-    /// What the connection carries for it.
-    pub frame_bytes: u64,
-    pub stop: Stop,
-    /// Why its source stopped.
-    pub failure: Option<Failure>,
-}
-
-/// What a grant has room for.
-#[derive(Debug, Clone, Copy)]
-pub struct Room {
-    pub bytes: u64,
-    /// Of which the responses before have taken so much.
-    pub before_bytes: u64,
-}
-
-impl Room {
-    fn left(self) -> usize {
-        usize::try_from(self.bytes.saturating_sub(self.before_bytes)).unwrap_or(usize::MAX)
-    }
-}
+use crate::transmit::{Body, Room, engine::Engine};
 
 /// A body, and the storage it is read from.
 struct FromBody<'a> {
@@ -91,11 +65,18 @@ impl Outgoing {
         storage: &mut dyn Storage,
         room: Room,
         out: &mut Vec<u8>,
-    ) -> Made {
+    ) -> Sent {
+        let bytes_max = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         match engine {
-            Engine::Http2(session) => self.make_http2(session, stream, storage, room.left(), out),
+            Engine::Http2(session) => {
+                let left_bytes = room.carried_bytes_max.saturating_sub(room.before_bytes);
+                self.make_http2(session, stream, storage, bytes_max(left_bytes), out)
+            }
+            // Content for datagrams of so many bytes in all, those of responses before it included.
             #[cfg(feature = "http3")]
-            Engine::Http3(quic) => self.give_http3(&mut quic.session, stream, storage, room.bytes),
+            Engine::Http3(quic) => {
+                self.give_http3(&mut quic.session, stream, storage, bytes_max(room.carried_bytes_max))
+            }
         }
     }
 
@@ -112,13 +93,13 @@ impl Outgoing {
         storage: &mut dyn Storage,
         room: usize,
         out: &mut Vec<u8>,
-    ) -> Made {
+    ) -> Sent {
         let begin = out.len();
         let head_bytes = self.head().len();
         let has_body = !self.body.is_empty();
         if head_bytes > 0 {
             if !session.respond(stream, self.head(), has_body) {
-                return Made { bytes: 0, frame_bytes: 0, stop: Stop::Closed, failure: None };
+                return Sent::stopped(0, 0, Stop::Closed, None);
             }
             self.forget_head();
         }
@@ -128,30 +109,36 @@ impl Outgoing {
         // Without a body the stream ends behind its head.
         let stop = if has_body { written.stop } else { Stop::End };
         let frame_bytes = (out.len() - begin) as u64;
-        Made { bytes: head_bytes as u64 + written.bytes, frame_bytes, stop, failure }
+        Sent::stopped(head_bytes as u64 + written.bytes, frame_bytes, stop, failure)
     }
 
-    /// Content for datagrams of so many bytes in all, those of responses before it included.
     #[cfg(feature = "http3")]
-    fn give_http3(
-        &mut self,
-        session: &mut quic::Session,
-        stream: u32,
-        storage: &mut dyn Storage,
-        room_bytes: u64,
-    ) -> Made {
+    fn give_http3(&mut self, session: &mut quic::Session, stream: u32, storage: &mut dyn Storage, room: usize) -> Sent {
         if !self.head().is_empty() {
             if !session.respond(stream, self.head(), !self.body.is_empty()) {
-                return Made { bytes: 0, frame_bytes: 0, stop: Stop::Closed, failure: None };
+                return Sent::stopped(0, 0, Stop::Closed, None);
             }
             self.sealed = u32::try_from(self.head().len()).unwrap_or(u32::MAX);
             self.forget_head();
         }
         let mut source = FromBody { body: &mut self.body, storage, failure: None };
-        let wrote = session.write(stream, usize::try_from(room_bytes).unwrap_or(usize::MAX), &mut source);
+        let wrote = session.write(stream, room, &mut source);
         let failure = source.failure;
         let is_begun = wrote.carried_bytes > 0 || wrote.stop == Stop::End;
         let head_bytes = if is_begun { u64::from(std::mem::take(&mut self.sealed)) } else { 0 };
-        Made { bytes: head_bytes + wrote.bytes, frame_bytes: wrote.carried_bytes as u64, stop: wrote.stop, failure }
+        Sent::stopped(head_bytes + wrote.bytes, wrote.carried_bytes as u64, wrote.stop, failure)
+    }
+}
+
+impl Sent {
+    /// Frames were made until this happened, or the source failed.
+    fn stopped(bytes: u64, carried_bytes: u64, stop: Stop, failure: Option<Failure>) -> Sent {
+        let failure = failure.or(match stop {
+            Stop::Room | Stop::End => None,
+            Stop::Window | Stop::StreamWindow => Some(Failure::Shut),
+            // Its client has reset it, which the worker is about to learn, or the connection is broken.
+            Stop::Closed | Stop::Source | Stop::Failed => Some(Failure::Disconnected),
+        });
+        Sent { bytes, carried_bytes, failure, has_room: stop != Stop::Room }
     }
 }

@@ -11,7 +11,7 @@ use tls::{RECORD_BYTES_MAX, Session};
 use super::{End, Failure, Next, Outgoing, Sent};
 use crate::files::{Content, Entry};
 use crate::storage::Storage;
-use crate::transmit::{Allowance, Down, Sink};
+use crate::transmit::{Down, Room, Sink};
 
 impl Outgoing {
     /// Hands down what is allowed, under TLS where that is spoken.
@@ -20,11 +20,11 @@ impl Outgoing {
         socket: &impl Sink,
         session: Option<&mut Session>,
         storage: &mut dyn Storage,
-        allowance: Allowance,
+        room: Room,
     ) -> Sent {
         match session.filter(|_| !self.is_sealed) {
-            None => self.send(socket, storage, allowance.bytes_max),
-            Some(session) => self.send_sealed(session, socket, storage, allowance),
+            None => self.send(socket, storage, room.bytes_max),
+            Some(session) => self.send_sealed(session, socket, storage, room),
         }
     }
 
@@ -33,15 +33,15 @@ impl Outgoing {
         session: &mut Session,
         socket: &impl Sink,
         storage: &mut dyn Storage,
-        allowance: Allowance,
+        room: Room,
     ) -> Sent {
-        let mut sent = Sent { bytes: 0, carried_bytes: 0, failure: None };
+        let mut sent = Sent::default();
         loop {
-            let (records, why) = self.seal_some(session, storage, allowance, &sent);
+            let (records, why) = self.seal_some(session, storage, room, &sent);
             if self.unread_bytes() == 0 && self.end == End::Finish {
                 session.end();
             }
-            let may_follow = why.is_none() && self.has_room(session, allowance, &sent);
+            let may_follow = why.is_none() && self.has_room(session, room, &sent);
             let down = session.hand_down(&mut Down { socket, more: session.has_ended() || may_follow });
             sent.carried_bytes += down.bytes as u64;
             if let Some(error) = down.error {
@@ -59,12 +59,12 @@ impl Outgoing {
         }
     }
 
-    /// Something is left that the allowance covers, when all that is sealed has been handed down.
-    fn has_room(&self, session: &mut Session, allowance: Allowance, sent: &Sent) -> bool {
+    /// Something is left that the room covers, when all that is sealed has been handed down.
+    fn has_room(&self, session: &mut Session, room: Room, sent: &Sent) -> bool {
         let carried_bytes = sent.carried_bytes + session.unsent_bytes() as u64;
         self.unread_bytes() > 0
-            && sent.bytes + u64::from(self.sealed) < allowance.bytes_max
-            && carried_bytes + (session.overhead() as u64) < allowance.room_bytes
+            && sent.bytes + u64::from(self.sealed) < room.bytes_max
+            && carried_bytes + (session.overhead() as u64) < room.carried_bytes_max
     }
 
     /// Seals a few records; gives how many, and why there were no more. None while the rest of another waits.
@@ -72,19 +72,19 @@ impl Outgoing {
         &mut self,
         session: &mut Session,
         storage: &mut dyn Storage,
-        allowance: Allowance,
+        room: Room,
         sent: &Sent,
     ) -> (usize, Option<Failure>) {
         if self.sealed > 0 {
             return (1, None);
         }
-        for records in 0..allowance.records_at_once {
-            if !self.has_room(session, allowance, sent) {
+        for records in 0..room.records_at_once {
+            if !self.has_room(session, room, sent) {
                 return (records, None);
             }
             let carried_bytes = sent.carried_bytes + session.unsent_bytes() as u64;
-            let content_bytes = (allowance.room_bytes - carried_bytes - session.overhead() as u64)
-                .min(allowance.bytes_max - sent.bytes - u64::from(self.sealed))
+            let content_bytes = (room.carried_bytes_max - carried_bytes - session.overhead() as u64)
+                .min(room.bytes_max - sent.bytes - u64::from(self.sealed))
                 .min(RECORD_BYTES_MAX as u64);
             match self.seal(session, storage, content_bytes) {
                 Ok(bytes) => {
@@ -94,7 +94,7 @@ impl Outgoing {
                 Err(failure) => return (records, Some(failure)),
             }
         }
-        (allowance.records_at_once, None)
+        (room.records_at_once, None)
     }
 
     /// One record of at most so many of the next bytes.

@@ -1,0 +1,215 @@
+//! The way out: what a grant lets a response write, whatever the protocol. Over HTTP/1.1 it leaves at once, in records where the client speaks
+//! TLS; over HTTP/2 and HTTP/3 it becomes frames, behind which room that is left goes to the connection's next response.
+
+use sched::{Grant, JobId, Progress};
+use tls::RECORD_BYTES_MAX;
+use units::Nanos;
+
+use super::pipe::{Load, Pipe};
+use super::{Failure, Outgoing, Sent, Socket, Transmitter};
+use crate::storage::Storage;
+
+/// Records that are sealed before they are handed down, where there is no pace: 64 KB in one system call. Paced it is one: what is sealed
+/// cannot be taken back.
+pub(super) const RECORDS_AT_ONCE_MAX: usize = 4;
+
+/// Frames that are made before they are handed down, where there is no pace.
+const FRAMES_BYTES_MAX: u64 = 64 << 10;
+
+/// Payload in which a record, or another response's frames, are not worth their headers.
+pub(super) const ROOM_BYTES_MIN: u64 = 64;
+
+/// What may leave at once.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    /// Of the response.
+    pub bytes_max: u64,
+    /// Of the connection's payload, records and frames included.
+    pub carried_bytes_max: u64,
+    /// Of which the responses before have taken so much.
+    pub before_bytes: u64,
+    /// Of which it is not more than this is sealed at a time.
+    pub records_at_once: usize,
+}
+
+impl Room {
+    /// So much, without a pace.
+    pub fn unpaced(bytes_max: u64) -> Room {
+        Room { records_at_once: RECORDS_AT_ONCE_MAX, ..Room::paced(bytes_max, u64::MAX) }
+    }
+
+    /// A grant of so much, of which the connection may carry so much.
+    pub fn paced(bytes_max: u64, carried_bytes_max: u64) -> Room {
+        Room { bytes_max, carried_bytes_max, before_bytes: 0, records_at_once: 1 }
+    }
+
+    fn left_bytes(&self) -> u64 {
+        self.carried_bytes_max.saturating_sub(self.before_bytes)
+    }
+}
+
+impl<S: Socket> Pipe<S> {
+    /// Writes what there is room for: into the socket, or as frames that are handed down behind the last of them. Records of frames are made
+    /// then, and counted here.
+    /// Gives how many of what was sent are bytes of frames.
+    fn write(&mut self, stream: u32, outgoing: &mut Outgoing, storage: &mut dyn Storage, room: Room) -> (Sent, u64) {
+        let overhead_bytes = self.record_overhead();
+        let (sent, frames_bytes) = match &mut self.load {
+            Load::Single(_) => (outgoing.send_on(&self.socket, self.session.as_deref_mut(), storage, room), 0),
+            Load::Framed(framed) => {
+                let sent = outgoing.make_frames(&mut framed.engine, stream, storage, room, &mut framed.out);
+                let (frames_bytes, before_bytes) = (sent.carried_bytes, room.before_bytes);
+                let records = |bytes: u64| bytes.div_ceil(RECORD_BYTES_MAX as u64) * overhead_bytes;
+                let records_bytes = records(before_bytes + frames_bytes) - records(before_bytes);
+                (Sent { carried_bytes: frames_bytes + records_bytes, ..sent }, frames_bytes)
+            }
+        };
+        self.on_sent(sent.carried_bytes);
+        (sent, frames_bytes)
+    }
+}
+
+impl<S: Socket> Transmitter<S> {
+    /// Sends what is granted to a response, and fills the room that is left with those behind it on its connection.
+    pub(super) fn send(&mut self, now: Nanos, grant: Grant) {
+        let at = self.sendings[grant.job].pipe();
+        if !self.may_send(now, grant.job, at) {
+            return;
+        }
+        let mut room = self.room(at, grant);
+        let carrier = self.pipes[at].load.framed().map(|framed| framed.carrier);
+        let mut next = Some(grant.job);
+        while let Some(id) = next.take() {
+            let frames_bytes = self.send_some(now, id, at, room);
+            if let (Some(carrier), Some(bytes)) = (carrier, frames_bytes) {
+                room.before_bytes += bytes;
+                let left_bytes = room.left_bytes();
+                let filling = (left_bytes >= ROOM_BYTES_MIN).then(|| self.drain.poll_filling(carrier, left_bytes));
+                next = filling.flatten().map(|grant| grant.job);
+            }
+        }
+        if carrier.is_some() {
+            self.hand_down(now, at, room.carried_bytes_max);
+        }
+    }
+
+    /// Sends of one response what there is room for. Where room is left that its connection's next response may have: the frames it took.
+    fn send_some(&mut self, now: Nanos, id: JobId, at: usize, room: Room) -> Option<u64> {
+        let sending = &mut self.sendings[id];
+        let (stream, mut outgoing) = (sending.stream, std::mem::take(&mut sending.outgoing));
+        let (sent, frames_bytes) = self.write(now, at, stream, &mut outgoing, room);
+        let sending = &mut self.sendings[id];
+        sending.outgoing = outgoing;
+        sending.on_sent(now, &sent);
+        let is_path_old = self.needs_path && sending.is_path_old();
+        let progress = self.charge(now, id, &sent);
+        let has_room = sent.has_room;
+        if self.pipes[at].load.framed().is_none() {
+            self.on_sent_alone(now, id, at, sent.carried_bytes, progress);
+        }
+        match sent.failure {
+            // A failure behind the last byte is the connection's.
+            _ if progress.is_departed() && self.pipes[at].load.framed().is_some() => self.depart(now, id, None),
+            Some(Failure::Blocked) => self.on_full(at),
+            Some(Failure::Absent) => self.read_aside(now, id),
+            Some(Failure::Shut) => self.on_shut(id, at),
+            Some(failure) => self.abort(now, id, failure),
+            None if progress.is_departed() => self.depart(now, id, None),
+            // Nothing is left to be made of what is not all sent.
+            None if has_room => self.abort(now, id, Failure::Disconnected),
+            None if is_path_old => self.ask_path(id),
+            None => {}
+        }
+        has_room.then_some(frames_bytes)
+    }
+
+    /// The only response of its connection was sent on: frames are settled when they are handed down.
+    fn on_sent_alone(&mut self, now: Nanos, id: JobId, at: usize, carried_bytes: u64, progress: Progress) {
+        if !progress.is_departed() && self.is_paced() {
+            self.settle(now, at);
+        }
+        if carried_bytes > 0 {
+            self.note_written(now, at);
+        }
+        if progress.is_departed() && self.is_paced() && (!self.is_searching() || self.pipes[at].was_full) {
+            self.settle_last(now, at, self.sendings[id].outgoing.ends_connection());
+        }
+    }
+
+    /// Writes what there is room for of a response, and books it for its connection and its client.
+    pub(super) fn write(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        stream: u32,
+        outgoing: &mut Outgoing,
+        room: Room,
+    ) -> (Sent, u64) {
+        let pipe = &mut self.pipes[at];
+        let (sent, frames_bytes) = pipe.write(stream, outgoing, &mut *self.storage, room);
+        self.limit.spend(pipe.client, sent.carried_bytes, now);
+        (sent, frames_bytes)
+    }
+
+    /// So much was handed down of a job, and the link is charged for it.
+    pub(super) fn charge(&mut self, now: Nanos, id: JobId, sent: &Sent) -> Progress {
+        let carried = sched::Sent { content_bytes: sent.bytes, carried_bytes: sent.carried_bytes };
+        self.drain.on_sent_as(now, id, carried)
+    }
+
+    /// Whether a granted response can be sent now; if so, its packets are marked.
+    fn may_send(&mut self, now: Nanos, id: JobId, at: usize) -> bool {
+        if self.is_ordered_below() && !self.pipes[at].socket.has_room() {
+            self.on_full(at);
+            return false;
+        }
+        let pipe = &mut self.pipes[at];
+        if self.limit.holds(&mut self.drain, id, pipe.client, now) {
+            return false;
+        }
+        if let Some(marker) = &self.marker {
+            self.sendings[id].mark(pipe, &marker.mark, self.drain.band(id));
+        }
+        true
+    }
+
+    /// The connection takes no more, of any response.
+    fn on_full(&mut self, at: usize) {
+        let pipe = &mut self.pipes[at];
+        pipe.was_full = true;
+        match &pipe.load {
+            Load::Single(job) => job.iter().for_each(|job| self.drain.on_blocked(*job)),
+            Load::Framed(framed) => self.drain.on_carrier_blocked(framed.carrier),
+        }
+    }
+
+    /// The kernel decides the order, so it gets no more of a response than may keep the mark of the moment.
+    fn is_ordered_below(&self) -> bool {
+        self.marker.is_some() && !self.is_paced()
+    }
+
+    /// As much of a grant as is handed down at once: as the grant itself, it ends where a segment does.
+    fn room(&self, at: usize, grant: Grant) -> Room {
+        let (pipe, sending) = (&self.pipes[at], &self.sendings[grant.job]);
+        let segment_bytes = pipe.framing().segment_bytes;
+        let burst = self.marker.as_ref().filter(|_| self.is_ordered_below());
+        let burst = burst.map(|marker| (marker.burst_bytes / segment_bytes).max(1) * segment_bytes);
+        let (burst_bytes, overhead_bytes) = (burst.unwrap_or(u64::MAX), pipe.record_overhead());
+        if let Load::Framed(framed) = &pipe.load {
+            let bytes_max = grant.room_bytes.min(burst_bytes).min(FRAMES_BYTES_MAX);
+            return Room::paced(u64::MAX, framed.room_bytes(bytes_max, segment_bytes, overhead_bytes));
+        }
+        if overhead_bytes == 0 || sending.outgoing.is_sealed {
+            let over_bytes = burst.map_or(0, |_| sending.sent_bytes % segment_bytes);
+            return Room::paced(grant.bytes_max.min(burst_bytes - over_bytes), grant.room_bytes);
+        }
+        // Under TLS segments are not those of the response's own bytes.
+        let most_bytes = self.drain.pace().grant_bytes(pipe.framing()).min(burst_bytes);
+        let left_bytes = most_bytes - sending.carried_bytes % segment_bytes;
+        let room_bytes = if left_bytes > ROOM_BYTES_MIN { left_bytes } else { left_bytes + segment_bytes };
+        match self.has_pace() || burst.is_some() {
+            true => Room::paced(u64::MAX, room_bytes),
+            false => Room::unpaced(room_bytes),
+        }
+    }
+}
