@@ -153,6 +153,11 @@ impl Drain {
         &self.pace
     }
 
+    /// The policy looks at paths.
+    pub fn needs_path(&self) -> bool {
+        self.needs_path
+    }
+
     pub fn policy(&self) -> &dyn Policy {
         &*self.policy
     }

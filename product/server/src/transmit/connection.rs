@@ -1,7 +1,7 @@
 //! Connections as the write path has them: opened once, sent on, ended once. One of HTTP/1.1 has a response at a time; one of HTTP/2 or HTTP/3
 //! is a carrier in the drain, which offers one of its responses to the order.
 
-use sched::{Arrival, Correction, JobId, Path, Precedence, Size};
+use sched::{Arrival, JobId, Path, Precedence, Size};
 use tls::Session;
 use units::Nanos;
 use units::wire::Framing;
@@ -10,7 +10,7 @@ use super::engine::Engine;
 use super::framed::Framed;
 use super::pipe::{Load, Pipe};
 use super::sending::Sending;
-use super::{Failure, Gauge, Outgoing, Room, Socket, Transmitter};
+use super::{Failure, Outgoing, Room, Socket, Transmitter};
 
 /// A connection that is to be sent on.
 pub struct Opening<S> {
@@ -61,11 +61,9 @@ impl<S: Socket> Transmitter<S> {
 
     /// From now on the connection carries several responses at once, as frames.
     pub fn begin_framed(&mut self, now: Nanos, at: usize, engine: Engine) {
-        let carrier = self.drain.open(self.pipes[at].framing());
+        let carrier = self.link.drain.open(self.pipes[at].framing());
         self.pipes[at].load = Load::Framed(Box::new(Framed::new(engine, carrier)));
-        if self.is_paced() && self.may_look(at) {
-            self.settle(now, at);
-        }
+        self.link.settle_if_it_may(now, &mut self.pipes[at]);
         self.say(at);
     }
 
@@ -74,7 +72,7 @@ impl<S: Socket> Transmitter<S> {
         self.abandon(now, at);
         self.say_last(now, at);
         if let Load::Framed(framed) = std::mem::replace(&mut self.pipes[at].load, Load::Single(None)) {
-            self.drain.close(framed.carrier);
+            self.link.drain.close(framed.carrier);
         }
     }
 
@@ -85,11 +83,11 @@ impl<S: Socket> Transmitter<S> {
             self.end_framed(now, at);
         }
         let untold_bytes = self.pipes[at].load.single().map_or(0, |job| {
-            self.drain.on_abort(job);
+            self.link.drain.on_abort(job);
             self.sendings.take(job).tell()
         });
-        self.settle_closed(now, at);
-        self.unlist(at);
+        self.link.settle_closed(now, &mut self.pipes[at]);
+        self.link.unlist(at, &mut self.pipes);
         self.pipes.take(at);
         untold_bytes
     }
@@ -118,7 +116,7 @@ impl<S: Socket> Transmitter<S> {
         let id = self.admit(now, at, dispatch, 0)?;
         if !self.pipes[at].is_known() && self.pipes[at].load.framed().is_none() {
             // The handshake. What is sent again between two responses is settled behind the next one.
-            self.settle_if_it_may(now, at);
+            self.link.settle_if_it_may(now, &mut self.pipes[at]);
         }
         Some(id)
     }
@@ -126,20 +124,20 @@ impl<S: Socket> Transmitter<S> {
     fn admit(&mut self, now: Nanos, at: usize, dispatch: Dispatch, sent_bytes: u64) -> Option<JobId> {
         let Dispatch { outgoing, class, stream, precedence } = dispatch;
         let pipe = &mut self.pipes[at];
-        let path = if self.needs_path { pipe.socket.status().path } else { Path::default() };
+        let path = if self.link.drain.needs_path() { pipe.socket.status().path } else { Path::default() };
         let size = Size::Known(sent_bytes + outgoing.remaining_bytes());
         let arrival = Arrival { size, framing: pipe.framing(), class, client: pipe.client, path };
         let id = match &mut pipe.load {
             Load::Single(Some(_)) => return None,
             Load::Single(job) => {
-                let id = *job.insert(self.drain.arrive(now, arrival));
+                let id = *job.insert(self.link.drain.arrive(now, arrival));
                 pipe.watch(now);
                 // What was said since the last one is nobody's.
                 pipe.newly_sent_bytes();
                 id
             }
             Load::Framed(framed) => {
-                let id = self.drain.arrive_on(now, framed.carrier, arrival, precedence)?;
+                let id = self.link.drain.arrive_on(now, framed.carrier, arrival, precedence)?;
                 framed.on_dispatch();
                 id
             }
@@ -165,25 +163,19 @@ impl<S: Socket> Transmitter<S> {
             Some(failure) => Direct::Failed(failure),
             None => Direct::Sent(outgoing.into_buffer()),
         };
-        if self.is_paced() && sent.carried_bytes > 0 {
+        if sent.carried_bytes > 0 {
             let charge_bytes = self.pipes[at].framing().wire_bytes(sent.carried_bytes);
-            self.correct(now, charge_bytes);
+            self.link.correct(now, charge_bytes);
         }
         (sent.bytes, self.on_sent_now(now, at, direct))
     }
 
     fn on_sent_now(&mut self, now: Nanos, at: usize, direct: Direct) -> Direct {
         if !self.pipes[at].is_known() {
-            self.settle_if_it_may(now, at);
+            self.link.settle_if_it_may(now, &mut self.pipes[at]);
         }
-        self.note_written(now, at);
+        self.link.note_written(now, at, &mut self.pipes);
         direct
-    }
-
-    /// Something was handed down on a connection, and charged.
-    pub(super) fn note_written(&mut self, now: Nanos, at: usize) {
-        self.note_below(now, at);
-        self.note_unacknowledged(now, at);
     }
 
     /// The connection takes bytes again, as far as is known.
@@ -191,42 +183,38 @@ impl<S: Socket> Transmitter<S> {
         if self.pipes[at].load.framed().is_none() && self.pipes[at].load.single().is_none() {
             return;
         }
-        if self.is_paced() {
-            self.settle(now, at);
-        }
+        self.link.settle(now, &mut self.pipes[at]);
         // What was made before goes first.
         if self.pipes[at].load.framed().is_some() && !self.hand_down(now, at, u64::MAX) {
             return;
         }
         match &self.pipes[at].load {
-            Load::Single(job) => job.iter().for_each(|job| self.drain.on_writable(now, *job)),
-            Load::Framed(framed) => self.drain.on_carrier_writable(now, framed.carrier),
+            Load::Single(job) => job.iter().for_each(|job| self.link.drain.on_writable(now, *job)),
+            Load::Framed(framed) => self.link.drain.on_carrier_writable(now, framed.carrier),
         }
-        if self.needs_path {
+        if self.link.drain.needs_path() {
             self.jobs_on(at).into_iter().for_each(|job| self.ask_path(job));
         }
     }
 
     /// Its socket takes no more, of what several responses are to send.
     pub fn is_blocked(&self, at: usize) -> bool {
-        self.pipes[at].load.framed().is_some_and(|framed| self.drain.is_carrier_blocked(framed.carrier))
+        self.pipes[at].load.framed().is_some_and(|framed| self.link.drain.is_carrier_blocked(framed.carrier))
     }
 
     /// The responses on a connection.
     fn jobs_on(&self, at: usize) -> Vec<JobId> {
         match &self.pipes[at].load {
             Load::Single(job) => job.iter().copied().collect(),
-            Load::Framed(framed) => self.drain.jobs_on(framed.carrier).collect(),
+            Load::Framed(framed) => self.link.drain.jobs_on(framed.carrier).collect(),
         }
     }
 
     /// The response will not be finished, and nobody waits for it. A no-op for a job that has departed.
     pub fn abort(&mut self, now: Nanos, id: JobId, failure: Failure) {
         let Some(at) = self.sendings.get(id).map(Sending::pipe) else { return };
-        if self.is_paced() {
-            self.settle(now, at);
-        }
-        self.drain.on_abort(id);
+        self.link.settle(now, &mut self.pipes[at]);
+        self.link.drain.on_abort(id);
         self.depart(now, id, Some(failure));
     }
 
@@ -250,9 +238,9 @@ impl<S: Socket> Transmitter<S> {
     /// All that is to be sent on it waits for its reader.
     pub fn waits_for_reader(&self, at: usize) -> bool {
         match &self.pipes[at].load {
-            Load::Single(job) => job.and_then(|job| self.drain.job(job)).is_some_and(sched::Job::waits_for_reader),
+            Load::Single(job) => job.and_then(|job| self.link.drain.job(job)).is_some_and(sched::Job::waits_for_reader),
             Load::Framed(framed) => {
-                let is_blocked = || self.drain.is_carrier_blocked(framed.carrier);
+                let is_blocked = || self.link.drain.is_carrier_blocked(framed.carrier);
                 framed.waits_for_reader() || is_blocked() && framed.has_responses()
             }
         }
@@ -262,61 +250,15 @@ impl<S: Socket> Transmitter<S> {
     fn end_all(&mut self, now: Nanos, at: usize, failure: impl Fn() -> Failure) {
         let jobs = self.jobs_on(at);
         if !jobs.is_empty() {
-            if self.is_paced() {
-                self.settle(now, at);
-            }
+            self.link.settle(now, &mut self.pipes[at]);
             if let Some(framed) = self.pipes[at].load.framed() {
-                self.drain.on_carrier_blocked(framed.carrier);
+                self.link.drain.on_carrier_blocked(framed.carrier);
             }
         }
         for job in jobs {
-            self.drain.on_abort(job);
+            self.link.drain.on_abort(job);
             self.depart(now, job, Some(failure()));
         }
         self.cut_framed(at, failure);
-    }
-
-    /// Charges the link for what TCP sent, not for what waits in the socket for a window: over a long path a response holds
-    /// two segments back in every round trip, and the link would idle for as long as each would have taken.
-    pub(super) fn settle(&mut self, now: Nanos, at: usize) {
-        let (correction, look) = self.pipes[at].settle(now);
-        self.drain.on_correction(now, correction, self.is_gauged());
-        if let Some(rtt) = look.rtt.filter(|_| look.is_handshake) {
-            self.drain.on_handshake(rtt);
-        }
-        self.observe(now, self.pipes[at].client, look);
-    }
-
-    pub(super) fn settle_if_it_may(&mut self, now: Nanos, at: usize) {
-        if self.is_paced() && self.may_look(at) {
-            self.settle(now, at);
-        }
-    }
-
-    /// The same behind the last byte of a response, where nobody may look again.
-    pub(super) fn settle_last(&mut self, now: Nanos, at: usize, ends_connection: bool) {
-        let is_read = self.is_gauged();
-        let (correction, foreseen_bytes, look) = self.pipes[at].settle_last(now, ends_connection);
-        self.drain.on_correction(now, correction, is_read);
-        self.drain.on_foreseen(now, foreseen_bytes, is_read);
-        self.observe(now, self.pipes[at].client, look);
-    }
-
-    /// The same when the connection ends.
-    fn settle_closed(&mut self, now: Nanos, at: usize) {
-        if self.is_paced() && self.may_look(at) {
-            let (correction, look) = self.pipes[at].settle_closed(now);
-            self.drain.on_closed(now, correction, self.is_gauged());
-            self.observe(now, self.pipes[at].client, look);
-        }
-    }
-
-    /// So many wire bytes left that no grant covered.
-    pub(super) fn correct(&mut self, now: Nanos, charge_bytes: u64) {
-        self.drain.on_correction(now, Correction { charge_bytes, refund_bytes: 0 }, self.is_gauged());
-    }
-
-    fn is_gauged(&self) -> bool {
-        self.gauge.as_ref().is_some_and(Gauge::is_fresh)
     }
 }

@@ -68,7 +68,7 @@ impl<S: Socket> Transmitter<S> {
 
     /// The client wishes otherwise.
     pub fn on_precedence(&mut self, id: JobId, precedence: Precedence) {
-        self.drain.on_precedence(id, precedence);
+        self.link.drain.on_precedence(id, precedence);
     }
 
     /// No new requests are taken, and the client learns so.
@@ -131,7 +131,7 @@ impl<S: Socket> Transmitter<S> {
         });
         framed.shut = shut;
         let open: Vec<JobId> = open;
-        open.into_iter().for_each(|job| self.drain.on_wait_over(now, job, Why::Stream));
+        open.into_iter().for_each(|job| self.link.drain.on_wait_over(now, job, Why::Stream));
     }
 
     /// The window of the response's stream, or its connection, is shut.
@@ -139,7 +139,7 @@ impl<S: Socket> Transmitter<S> {
         let shut = &mut framed(&mut self.pipes[at]).shut;
         reserve_one(shut);
         shut.push(id);
-        self.drain.on_wait(id, Why::Stream);
+        self.link.drain.on_wait(id, Why::Stream);
     }
 
     /// Hands down what was made; of datagrams so much is made first. What the socket does not take blocks the connection. Says whether nothing
@@ -164,21 +164,19 @@ impl<S: Socket> Transmitter<S> {
         let has_left = is_all && self.has_left(at);
         let pipe = &mut self.pipes[at];
         let framed = framed(pipe);
-        let carrier = framed.carrier;
+        let (carrier, has_jobs) = (framed.carrier, framed.jobs > 0);
         if has_left {
             framed.give_back(&mut self.spare);
             let departed = framed.departing.drain(..);
             self.departures.extend(departed.map(|departure| Departure { ended_at: now, ..departure }));
         }
         if !is_all {
-            self.drain.on_carrier_blocked(carrier);
+            self.link.drain.on_carrier_blocked(carrier);
         }
         self.charge_control(now, at);
         self.pipes[at].was_full |= !is_all;
-        if self.is_paced() && self.may_look(at) {
-            self.settle_framed(now, at);
-        }
-        self.note_written(now, at);
+        self.link.settle_framed(now, &mut self.pipes[at], has_jobs);
+        self.link.note_written(now, at, &mut self.pipes);
         is_all
     }
 
@@ -188,9 +186,7 @@ impl<S: Socket> Transmitter<S> {
         let control_bytes = take(&mut framed(pipe).control_bytes);
         if control_bytes > 0 {
             let charge_bytes = pipe.on_sent(control_bytes + pipe.record_overhead());
-            if self.is_paced() {
-                self.correct(now, charge_bytes);
-            }
+            self.link.correct(now, charge_bytes);
         }
     }
 
@@ -221,13 +217,6 @@ impl<S: Socket> Transmitter<S> {
             self.hand_down(now, at, u64::MAX);
             #[cfg(feature = "http3")]
             self.forget_datagrams(at);
-        }
-    }
-
-    fn settle_framed(&mut self, now: Nanos, at: usize) {
-        match framed(&mut self.pipes[at]).jobs {
-            0 => self.settle_last(now, at, false),
-            _ => self.settle(now, at),
         }
     }
 }

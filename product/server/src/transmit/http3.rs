@@ -128,9 +128,9 @@ impl<S: Socket> Transmitter<S> {
 
     /// So many bytes of UDP payload left in so many datagrams beside all connections, and are charged.
     pub fn on_sent_beside(&mut self, now: Nanos, framing: units::wire::Framing, datagrams: u64, bytes: u64) {
-        if self.is_paced() && datagrams > 0 {
+        if datagrams > 0 {
             let charge_bytes = bytes + datagrams * framing.header_bytes;
-            self.correct(now, charge_bytes);
+            self.link.correct(now, charge_bytes);
         }
     }
 

@@ -17,6 +17,7 @@ mod gauge;
 mod http3;
 mod limit;
 mod line_feedback;
+mod link;
 mod mark;
 mod notice;
 mod outgoing;
@@ -41,6 +42,7 @@ pub use gauge::{Gauge, Queue, Queued};
 pub use limit::ClientRate;
 use limit::Limit;
 pub use line_feedback::{Line, is_fast};
+pub use link::Link;
 pub use mark::{Bands, Mark, Marker};
 pub use notice::{Notice, in_words, mbit};
 pub use outgoing::{End, Failure, Outgoing, Sent};
@@ -53,20 +55,18 @@ pub use write::Room;
 
 use std::collections::VecDeque;
 
-use below::Below;
 use line_feedback::Observer;
 use pipe::Load;
 use pipes::Pipes;
+use reads::Reads;
 use sched::classes::ClassSpec;
 use sched::line::Bounds;
 use sched::{Drain, JobId};
 use sending::Sending;
 use sendings::Sendings;
-use unacknowledged::Unacknowledged;
-use units::wire::Framing;
-use units::{Nanos, Rate};
+use units::Nanos;
 
-use crate::storage::{InMemory, ReadDone, Storage};
+use crate::storage::Storage;
 
 /// How long a turn may take before events are looked at again; one system call more where a disk is slow.
 pub const TURN_FOR: Nanos = Nanos::from_millis(5);
@@ -102,23 +102,11 @@ pub struct Departure {
 }
 
 pub struct Transmitter<S: Socket> {
-    drain: Drain,
-    gauge: Option<Gauge>,
-    /// The sockets whose packets the gauge may see; empty without one.
-    below: Below,
+    link: Link,
     marker: Option<Marker>,
-    /// What the connections tell of the line, where the queue below cannot be read; `None` where we do not pace.
-    observer: Option<Observer>,
-    unacknowledged: Unacknowledged,
     patience: Patience,
     limit: Limit,
-    storage: Box<dyn Storage + Send>,
-    /// Ended ones, in memory that is kept.
-    reads_done: Vec<ReadDone>,
-    /// Reads aside that have not ended.
-    reads: usize,
-    /// The policy looks at paths.
-    needs_path: bool,
+    reads: Reads,
     sendings: Sendings,
     /// All connections.
     pipes: Pipes<S>,
@@ -129,31 +117,16 @@ pub struct Transmitter<S: Socket> {
     #[cfg(feature = "http3")]
     shared: http3::Shared,
     departures: Vec<Departure>,
-    notices: Vec<Notice>,
-    foreign_noticed_at: Option<Nanos>,
-}
-
-/// Where nothing else is said of it.
-fn told(rate: Rate) -> Bounds {
-    Bounds { least: None, first: Some(rate), most: Some(rate) }
 }
 
 impl<S: Socket> Transmitter<S> {
     pub fn new(drain: Drain, gauge: Option<Gauge>, patience: Patience) -> Transmitter<S> {
-        let needs_path = drain.policy().needs_path();
         Transmitter {
-            observer: drain.pace().rate.map(|rate| Observer::new(told(rate))),
-            unacknowledged: Unacknowledged::new(),
-            drain,
-            gauge,
-            below: Below::new(),
+            link: Link::new(drain, gauge),
             marker: None,
             patience,
             limit: Limit::default(),
-            storage: Box::new(InMemory),
-            reads_done: Vec::new(),
-            reads: 0,
-            needs_path,
+            reads: Reads::default(),
             sendings: Sendings::default(),
             pipes: Pipes::new(),
             unsaid: VecDeque::new(),
@@ -161,8 +134,6 @@ impl<S: Socket> Transmitter<S> {
             #[cfg(feature = "http3")]
             shared: http3::Shared::default(),
             departures: Vec::new(),
-            notices: Vec::new(),
-            foreign_noticed_at: None,
         }
     }
 
@@ -173,34 +144,44 @@ impl<S: Socket> Transmitter<S> {
 
     /// The same, with files from there.
     pub fn with_storage(self, storage: impl Storage + Send + 'static) -> Transmitter<S> {
-        Transmitter { storage: Box::new(storage), ..self }
+        Transmitter { reads: Reads::from(storage), ..self }
     }
 
     pub fn storage(&mut self) -> &mut dyn Storage {
-        &mut *self.storage
+        &mut *self.reads.storage
+    }
+
+    /// The same, with an uplink whose rate is searched between these, or known from a queue.
+    pub fn with_bounds(mut self, bounds: Option<Bounds>) -> Transmitter<S> {
+        self.link.observer = bounds.map(Observer::new);
+        self
+    }
+
+    pub fn link(&self) -> &Link {
+        &self.link
     }
 
     pub fn drain(&self) -> &Drain {
-        &self.drain
+        &self.link.drain
     }
 
     pub fn is_empty(&self) -> bool {
-        self.drain.is_empty()
+        self.link.drain.is_empty()
     }
 
     /// Nothing is being sent or read, nothing that ended is left to be told, and nothing is to be looked at yet.
     pub fn is_idle(&self, now: Nanos) -> bool {
-        let is_timed = self.timer().is_some() || self.unacknowledged.look_at().is_some_and(|at| at <= now);
-        self.is_empty() && self.departures.is_empty() && self.reads == 0 && self.unsaid.is_empty() && !is_timed
+        let is_timed = self.timer().is_some() || self.link.unacknowledged.look_at().is_some_and(|at| at <= now);
+        self.is_empty() && self.departures.is_empty() && self.reads.is_idle() && self.unsaid.is_empty() && !is_timed
     }
 
     /// From now on this index is another client's, of this weight.
     pub fn replace_classes(&mut self, now: Nanos, specs: &[ClassSpec]) {
-        self.drain.replace_classes(now, specs);
+        self.link.drain.replace_classes(now, specs);
     }
 
     pub fn on_client(&mut self, client: u32, weight: u8) {
-        self.drain.on_client(client, weight);
+        self.link.drain.on_client(client, weight);
     }
 
     /// Sends what is granted, until nothing is or the turn is over. Gives when to be called again: an instant that
@@ -210,18 +191,18 @@ impl<S: Socket> Transmitter<S> {
         self.take_reads(began_at);
         #[cfg(feature = "http3")]
         self.tell_time(began_at, clock);
-        self.limit.release(&mut self.drain, began_at);
+        self.limit.release(&mut self.link.drain, began_at);
         for _ in 0..GRANTS_PER_TURN_MAX {
             let now = clock();
             if now - began_at >= TURN_FOR {
                 break;
             }
-            self.measure(now, clock);
-            self.follow(now);
-            let Some(grant) = self.drain.poll_grant(now) else { break };
+            self.link.measure(now, clock, &self.pipes);
+            self.link.follow(now, &mut self.pipes);
+            let Some(grant) = self.link.drain.poll_grant(now) else { break };
             self.send(now, grant);
         }
-        self.note_idle();
+        self.link.note_idle();
         // Their time is their own: grants may have used up theirs.
         let until = clock() + TURN_FOR;
         self.say_unsaid(clock, until);
@@ -230,41 +211,29 @@ impl<S: Socket> Transmitter<S> {
 
     /// When [`Transmitter::run`] wants to be called; `None` when only an event can change anything.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        self.send_timeout().into_iter().chain(self.unacknowledged.look_at()).min()
+        self.send_timeout().into_iter().chain(self.link.unacknowledged.look_at()).min()
     }
 
     /// The same without looks at what is acknowledged.
     fn send_timeout(&self) -> Option<Nanos> {
         let unsaid_at = (!self.unsaid.is_empty()).then_some(Nanos::ZERO);
-        let times = [self.drain.poll_timeout(), self.limit.timeout(), self.timer(), unsaid_at];
+        let times = [self.link.drain.poll_timeout(), self.limit.timeout(), self.timer(), unsaid_at];
         times.into_iter().flatten().min()
     }
 
     /// What was sent of a response since this was last asked, or since it was dispatched.
     pub fn untold_bytes(&mut self, id: JobId) -> u64 {
-        self.sending(id).map_or(0, Sending::tell)
+        self.sendings.get_mut(id).map_or(0, Sending::tell)
     }
 
     /// Looks after the queue below; to be called about once a second while anything is sent.
     pub fn check_queue(&mut self, now: Nanos) {
-        if let Some((rate, notice)) = self.gauge.as_mut().and_then(|gauge| gauge.check(now)) {
-            self.pace_from(now, rate);
-            self.notices.push(notice);
-        }
-        self.below.bytes(&self.pipes);
-        self.notice_foreign(now);
-    }
-
-    /// How the guard kept its promise; `None` where nothing was promised, or sent.
-    pub fn longest_wait(&self) -> Option<Notice> {
-        let (wait, responses) = (self.drain.longest_wait(), self.drain.most_jobs());
-        let promised = self.drain.wait_bound(Framing::ETHERNET)?.with(responses);
-        (responses > 0).then_some(Notice::LongestWait { wait, responses, promised })
+        self.link.check(now, &self.pipes);
     }
 
     /// What an operator should know, since this was last called.
     pub fn notices(&mut self) -> std::vec::Drain<'_, Notice> {
-        self.notices.drain(..)
+        self.link.notices.drain(..)
     }
 
     /// Nothing was sent for so long, through no fault of the readers.
@@ -277,17 +246,13 @@ impl<S: Socket> Transmitter<S> {
         self.departures.drain(..)
     }
 
-    fn sending(&mut self, id: JobId) -> Option<&mut Sending> {
-        self.sendings.get_mut(id)
-    }
-
     /// Tells a policy that looks at paths how this one is now.
     fn ask_path(&mut self, id: JobId) {
-        if !self.needs_path {
+        if !self.link.drain.needs_path() {
             return;
         }
         if let Some(sending) = self.sendings.get_mut(id) {
-            self.drain.on_path(id, sending.ask_path(&self.pipes[sending.pipe()]));
+            self.link.drain.on_path(id, sending.ask_path(&self.pipes[sending.pipe()]));
         }
     }
 

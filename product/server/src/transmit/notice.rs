@@ -1,13 +1,10 @@
 use std::fmt;
 
-use sched::Presence;
 use sched::line::{Limit, Status as LineStatus};
 use units::{Nanos, Rate};
 
-use super::{Line, Socket, Transmitter};
+use super::Line;
 
-/// A line about foreign traffic is logged at most this often.
-const FOREIGN_NOTICE_EVERY: Nanos = Nanos::from_secs(60);
 /// A line that was not full for so long may be another by now: cable and radio change within the hour, DSL syncs anew.
 const OLD: Nanos = Nanos::from_secs(600);
 
@@ -140,22 +137,6 @@ pub fn mbit(rate: Rate) -> String {
         2
     };
     format!("{number:.decimals$} {unit}")
-}
-
-impl<S: Socket> Transmitter<S> {
-    pub(super) fn notice_foreign(&mut self, now: Nanos) {
-        let (foreign, rate) = (self.drain.ledger().foreign(), self.drain.ledger().rate());
-        let is_due = self.foreign_noticed_at.is_none_or(|at| now - at >= FOREIGN_NOTICE_EVERY);
-        if foreign.presence() != Presence::Shared || !is_due {
-            return;
-        }
-        if let (Some(gauge), Some(rate)) = (&self.gauge, rate) {
-            self.foreign_noticed_at = Some(now);
-            let (bytes, share_permille) = (foreign.bytes(), foreign.share_permille());
-            let interface = gauge.name().to_string();
-            self.notices.push(Notice::ForeignTraffic { interface, bytes, share_permille, rate });
-        }
-    }
 }
 
 #[cfg(test)]

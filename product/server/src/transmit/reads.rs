@@ -1,39 +1,70 @@
-//! Reads aside: a response whose next bytes are not in memory waits for another thread.
+//! Where bodies are read from. A response whose next bytes are not in memory waits for another thread.
 
 use sched::{JobId, Why};
 use units::Nanos;
 
-use super::{Socket, Transmitter};
+use super::sending::Sending;
+use super::{Failure, Socket, Transmitter};
+use crate::storage::{InMemory, ReadDone, Storage};
+
+/// The storage, and the reads aside that have not ended.
+pub(super) struct Reads {
+    pub storage: Box<dyn Storage + Send>,
+    under_way: usize,
+    /// Ended ones, in memory that is kept.
+    done: Vec<ReadDone>,
+}
+
+impl Default for Reads {
+    fn default() -> Reads {
+        Reads::from(InMemory)
+    }
+}
+
+impl Reads {
+    pub fn from(storage: impl Storage + Send + 'static) -> Reads {
+        Reads { storage: Box::new(storage), under_way: 0, done: Vec::new() }
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.under_way == 0
+    }
+
+    /// Has what a response sends next read aside.
+    fn begin(&mut self, sending: &Sending, client: u32) -> Result<(), Failure> {
+        let (entry, range) = sending.outgoing.absent();
+        let asked = self.storage.read_aside(sending.id, client, entry, range);
+        self.under_way += usize::from(asked.is_ok());
+        asked.map_err(|error| Failure::unreadable(entry, error))
+    }
+}
 
 impl<S: Socket> Transmitter<S> {
     /// The next bytes are not in memory: somebody else waits for the disk.
     pub(super) fn read_aside(&mut self, now: Nanos, id: JobId) {
         let sending = &self.sendings[id];
-        match sending.read_aside(self.pipes[sending.pipe()].client, &mut *self.storage) {
-            Ok(()) => {
-                self.reads += 1;
-                self.drain.on_wait(id, Why::Disk);
-            }
+        match self.reads.begin(sending, self.pipes[sending.pipe()].client) {
+            Ok(()) => self.link.drain.on_wait(id, Why::Disk),
             Err(failure) => self.abort(now, id, failure),
         }
     }
 
     /// Takes what was read aside.
     pub(super) fn take_reads(&mut self, now: Nanos) {
-        if self.reads == 0 {
+        if self.reads.is_idle() {
             return;
         }
-        let mut done = std::mem::take(&mut self.reads_done);
-        self.storage.take_done(&mut done);
+        let mut done = std::mem::take(&mut self.reads.done);
+        self.reads.storage.take_done(&mut done);
+        self.reads.under_way -= done.len();
         for read in done.drain(..) {
-            self.reads -= 1;
             let id = read.job;
-            match self.sending(id).map(|sending| sending.on_read(read)) {
-                Some(Ok(())) => self.drain.on_wait_over(now, id, Why::Disk),
+            match self.sendings.get_mut(id).map(|sending| sending.on_read(read)) {
+                Some(Ok(())) => self.link.drain.on_wait_over(now, id, Why::Disk),
                 Some(Err(failure)) => self.abort(now, id, failure),
                 None => {}
             }
         }
-        self.reads_done = done;
+        self.reads.done = done;
     }
 }

@@ -21,9 +21,7 @@ impl<S: Socket> Transmitter<S> {
     /// the link is charged for them.
     fn on_control(&mut self, now: Nanos, at: usize, payload_bytes: u64) {
         let charge_bytes = self.pipes[at].on_sent(payload_bytes);
-        if self.is_paced() {
-            self.correct(now, charge_bytes);
-        }
+        self.link.correct(now, charge_bytes);
     }
 }
 

@@ -4,7 +4,7 @@ use units::Nanos;
 use super::outgoing::Sent;
 use super::pipe::Pipe;
 use super::{Departure, Failure, Mark, Outgoing, Socket};
-use crate::storage::{ReadDone, Storage};
+use crate::storage::ReadDone;
 
 /// A path is asked for when a response begins, when its socket takes bytes again, and after this many bytes: a few
 /// windows of TCP, and one system call to fifty sends of a segment.
@@ -89,12 +89,6 @@ impl Sending {
     /// What was sent since this was last asked.
     pub fn tell(&mut self) -> u64 {
         self.sent_bytes - std::mem::replace(&mut self.told_bytes, self.sent_bytes)
-    }
-
-    /// Has what is sent next read aside.
-    pub fn read_aside(&self, client: u32, storage: &mut dyn Storage) -> Result<(), Failure> {
-        let (entry, range) = self.outgoing.absent();
-        storage.read_aside(self.id, client, entry, range).map_err(|error| Failure::unreadable(entry, error))
     }
 
     /// Takes what was read aside.

@@ -5,15 +5,15 @@ use super::{Socket, Transmitter};
 impl<S: Socket> Transmitter<S> {
     /// Responses that its tables have room for.
     pub fn slots(&self) -> usize {
-        self.drain.slots().max(self.sendings.capacity())
+        self.link.drain.slots().max(self.sendings.capacity())
     }
 
     /// Gives back what tables have behind the last one in use.
     pub fn shrink(&mut self) {
-        let slots = self.drain.shrink();
+        let slots = self.link.drain.shrink();
         self.sendings.truncate(slots);
         self.pipes.shrink();
-        self.unacknowledged.shrink();
+        self.link.unacknowledged.shrink();
         self.departures.shrink_to_fit();
         self.unsaid.shrink_to_fit();
     }

@@ -84,7 +84,7 @@ impl<S: Socket> Transmitter<S> {
             if let (Some(carrier), Some(bytes)) = (carrier, frames_bytes) {
                 room.before_bytes += bytes;
                 let left_bytes = room.left_bytes();
-                let filling = (left_bytes >= ROOM_BYTES_MIN).then(|| self.drain.poll_filling(carrier, left_bytes));
+                let filling = (left_bytes >= ROOM_BYTES_MIN).then(|| self.link.drain.poll_filling(carrier, left_bytes));
                 next = filling.flatten().map(|grant| grant.job);
             }
         }
@@ -101,7 +101,7 @@ impl<S: Socket> Transmitter<S> {
         let sending = &mut self.sendings[id];
         sending.outgoing = outgoing;
         sending.on_sent(now, &sent);
-        let is_path_old = self.needs_path && sending.is_path_old();
+        let is_path_old = self.link.drain.needs_path() && sending.is_path_old();
         let progress = self.charge(now, id, &sent);
         let has_room = sent.has_room;
         if self.pipes[at].load.framed().is_none() {
@@ -125,14 +125,15 @@ impl<S: Socket> Transmitter<S> {
 
     /// The only response of its connection was sent on: frames are settled when they are handed down.
     fn on_sent_alone(&mut self, now: Nanos, id: JobId, at: usize, carried_bytes: u64, progress: Progress) {
-        if !progress.is_departed() && self.is_paced() {
-            self.settle(now, at);
+        if !progress.is_departed() {
+            self.link.settle(now, &mut self.pipes[at]);
         }
         if carried_bytes > 0 {
-            self.note_written(now, at);
+            self.link.note_written(now, at, &mut self.pipes);
         }
-        if progress.is_departed() && self.is_paced() && (!self.is_searching() || self.pipes[at].was_full) {
-            self.settle_last(now, at, self.sendings[id].outgoing.ends_connection());
+        if progress.is_departed() && self.link.is_paced() && (!self.link.is_searching() || self.pipes[at].was_full) {
+            let ends_connection = self.sendings[id].outgoing.ends_connection();
+            self.link.settle_last(now, &mut self.pipes[at], ends_connection);
         }
     }
 
@@ -146,7 +147,7 @@ impl<S: Socket> Transmitter<S> {
         room: Room,
     ) -> (Sent, u64) {
         let pipe = &mut self.pipes[at];
-        let (sent, frames_bytes) = pipe.write(stream, outgoing, &mut *self.storage, room);
+        let (sent, frames_bytes) = pipe.write(stream, outgoing, &mut *self.reads.storage, room);
         self.limit.spend(pipe.client, sent.carried_bytes, now);
         (sent, frames_bytes)
     }
@@ -154,7 +155,7 @@ impl<S: Socket> Transmitter<S> {
     /// So much was handed down of a job, and the link is charged for it.
     pub(super) fn charge(&mut self, now: Nanos, id: JobId, sent: &Sent) -> Progress {
         let carried = sched::Sent { content_bytes: sent.bytes, carried_bytes: sent.carried_bytes };
-        self.drain.on_sent_as(now, id, carried)
+        self.link.drain.on_sent_as(now, id, carried)
     }
 
     /// Whether a granted response can be sent now; if so, its packets are marked.
@@ -164,11 +165,11 @@ impl<S: Socket> Transmitter<S> {
             return false;
         }
         let pipe = &mut self.pipes[at];
-        if self.limit.holds(&mut self.drain, id, pipe.client, now) {
+        if self.limit.holds(&mut self.link.drain, id, pipe.client, now) {
             return false;
         }
         if let Some(marker) = &self.marker {
-            self.sendings[id].mark(pipe, &marker.mark, self.drain.band(id));
+            self.sendings[id].mark(pipe, &marker.mark, self.link.drain.band(id));
         }
         true
     }
@@ -178,14 +179,14 @@ impl<S: Socket> Transmitter<S> {
         let pipe = &mut self.pipes[at];
         pipe.was_full = true;
         match &pipe.load {
-            Load::Single(job) => job.iter().for_each(|job| self.drain.on_blocked(*job)),
-            Load::Framed(framed) => self.drain.on_carrier_blocked(framed.carrier),
+            Load::Single(job) => job.iter().for_each(|job| self.link.drain.on_blocked(*job)),
+            Load::Framed(framed) => self.link.drain.on_carrier_blocked(framed.carrier),
         }
     }
 
     /// The kernel decides the order, so it gets no more of a response than may keep the mark of the moment.
     fn is_ordered_below(&self) -> bool {
-        self.marker.is_some() && !self.is_paced()
+        self.marker.is_some() && !self.link.is_paced()
     }
 
     /// As much of a grant as is handed down at once: as the grant itself, it ends where a segment does.
@@ -204,10 +205,10 @@ impl<S: Socket> Transmitter<S> {
             return Room::paced(grant.bytes_max.min(burst_bytes - over_bytes), grant.room_bytes);
         }
         // Under TLS segments are not those of the response's own bytes.
-        let most_bytes = self.drain.pace().grant_bytes(pipe.framing()).min(burst_bytes);
+        let most_bytes = self.link.drain.pace().grant_bytes(pipe.framing()).min(burst_bytes);
         let left_bytes = most_bytes - sending.carried_bytes % segment_bytes;
         let room_bytes = if left_bytes > ROOM_BYTES_MIN { left_bytes } else { left_bytes + segment_bytes };
-        match self.has_pace() || burst.is_some() {
+        match self.link.has_pace() || burst.is_some() {
             true => Room::paced(u64::MAX, room_bytes),
             false => Room::unpaced(room_bytes),
         }

@@ -89,7 +89,9 @@ impl Worker {
 
     /// For who keeps it over a restart.
     pub(super) fn leave_found_rate(&self) {
-        if let Some(Line::Found(LineStatus { rate: Some(rate), age, .. })) = self.parts.transmitter.line(self.now) {
+        if let Some(Line::Found(LineStatus { rate: Some(rate), age, .. })) =
+            self.parts.transmitter.link().line(self.now)
+        {
             self.parts.desk.leave(Found { rate, at: self.now - age });
         }
     }
@@ -100,7 +102,7 @@ impl Worker {
         let under_way = self.under_way();
         let (now, none) = (self.now, Status { classes: vec![], line: None });
         let status = self.measures.as_mut().map_or(none, |measures| measures.book.status(now, &under_way));
-        let status = Status { line: self.parts.transmitter.line(now), ..status };
+        let status = Status { line: self.parts.transmitter.link().line(now), ..status };
         // One that waits no longer need not know.
         let _ = answer.try_send(status);
     }

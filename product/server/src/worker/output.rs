@@ -89,7 +89,7 @@ impl Worker {
     fn is_alone(&self) -> bool {
         let is_drained = || self.parts.transmitter.drain().poll_timeout().is_none();
         let transmitter = &self.parts.transmitter;
-        let is_unpaced = !transmitter.is_paced() || transmitter.is_searching();
+        let is_unpaced = !transmitter.link().is_paced() || transmitter.link().is_searching();
         self.is_direct && is_unpaced && self.to_come == 0 && self.queue.is_empty() && is_drained()
     }
 
@@ -197,13 +197,13 @@ impl Worker {
     /// Between two connections: a paced link is not to wait for the end of a turn.
     pub(super) fn transmit_due(&mut self) {
         let is_due = || self.parts.transmitter.poll_timeout().is_some_and(|at| at <= clock::now());
-        if self.is_paced() && !self.parts.transmitter.is_searching() && is_due() {
+        if self.is_paced() && !self.parts.transmitter.link().is_searching() && is_due() {
             self.transmit();
         }
     }
 
     pub(super) fn tell_longest_wait(&self) {
-        if let Some(notice) = self.parts.transmitter.longest_wait() {
+        if let Some(notice) = self.parts.transmitter.link().longest_wait() {
             self.parts.log.error(&notice.to_string());
         }
     }

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 use sched::{Pace, policy};
+use units::wire::Framing;
 
 use super::super::*;
 

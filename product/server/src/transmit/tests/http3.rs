@@ -421,10 +421,10 @@ fn what_the_path_is_like_is_told() {
 fn what_is_acknowledged_is_told_once() {
     for rate in [Some("10mbit"), None] {
         let mut net = Net::new("srpt", rate);
-        let observer = net.bench.transmitter.observer.take();
+        let observer = net.bench.transmitter.link.observer.take();
         let mut observer = observer.unwrap_or_else(|| super::super::line_feedback::Observer::new(Default::default()));
         observer.script.get_or_insert_default().is_due = true;
-        net.bench.transmitter.observer = Some(observer);
+        net.bench.transmitter.link.observer = Some(observer);
         let at = net.connect('A');
         for size in [100_000, 30_000] {
             let (stream, _) = net.ask(at, size);
@@ -434,7 +434,7 @@ fn what_is_acknowledged_is_told_once() {
         let later = net.bench.now.get() + Nanos::from_millis(100);
         net.bench.now.set(later);
         net.bench.transmitter.run(&|| later);
-        let observer = net.bench.transmitter.observer.as_ref().unwrap();
+        let observer = net.bench.transmitter.link.observer.as_ref().unwrap();
         let looks = &observer.script.as_ref().unwrap().looks;
         let delivered: u64 = looks.iter().map(|(_, look)| look.delivered_bytes).sum();
         let charged = net.bench.transmitter.drain().ledger().charged_bytes();
@@ -442,6 +442,6 @@ fn what_is_acknowledged_is_told_once() {
         assert!(delivered <= charged + charged / 50 && delivered >= charged - charged / 20, "{delivered} of {charged}");
         let most = looks.iter().map(|(_, look)| look.delivered_bytes).max().unwrap();
         assert!(looks.len() > 10 && most < charged / 2, "{most} at once");
-        assert_eq!(net.bench.transmitter.unacknowledged.len(), 0);
+        assert_eq!(net.bench.transmitter.link.unacknowledged.len(), 0);
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn gauged(policy: &str) -> (Bench, FakeQueue) {
     let mut bench = Bench::new(policy, Some("10mbit"));
     let queue = FakeQueue::default();
     queue.0.rate.store(10 * MBIT, Ordering::Relaxed);
-    bench.transmitter.gauge = Some(gauge(&queue));
+    bench.transmitter.link.gauge = Some(gauge(&queue));
     (bench, queue)
 }
 
@@ -199,7 +199,7 @@ fn one_dear_reading_among_cheap_ones_is_an_accident() {
 #[test]
 fn a_shaper_that_was_missing_is_found() {
     let (mut bench, queue) = gauged("srpt");
-    bench.transmitter.gauge = Some(Gauge::missing(Box::new(queue), "10mbit".parse().ok()));
+    bench.transmitter.link.gauge = Some(Gauge::missing(Box::new(queue), "10mbit".parse().ok()));
     assert_eq!(bench.check_at(2), ["fake0: found a shaper at 10mbit; pacing at that rate"]);
 }
 

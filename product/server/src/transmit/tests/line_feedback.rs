@@ -59,7 +59,7 @@ fn run_with_losses(mut bench: Bench, line: &str, lost_permille: &[u64]) -> (Rate
 fn where_the_kernel_tells_nothing_the_pace_stays() {
     for (bounds, told) in [(Bounds::default(), None), (Bounds::told("10mbit".parse().unwrap()), Some("9.8mbit"))] {
         let mut bench = Bench::new("srpt", told);
-        bench.transmitter.observer = Some(super::super::line_feedback::Observer::new(bounds));
+        bench.transmitter.link.observer = Some(super::super::line_feedback::Observer::new(bounds));
         let [large, small] = ['A', 'B'].map(|name| bench.socket(name, u64::MAX));
         [&large, &small].into_iter().for_each(|socket| socket.is_counted.set(false));
         large.room.set(7_000_000);

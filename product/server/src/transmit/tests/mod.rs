@@ -558,7 +558,7 @@ fn how_the_guard_kept_its_promise_is_told_once_something_was_sent() {
         bench
     };
     let mut bench = guarded(Some("10mbit"));
-    assert_eq!(bench.transmitter.longest_wait(), None);
+    assert_eq!(bench.transmitter.link().longest_wait(), None);
     let [first, second] = ['A', 'B'].map(|name| bench.socket(name, u64::MAX));
     bench.dispatch(&first, 1_448);
     bench.dispatch(&second, 1_448);
@@ -566,10 +566,10 @@ fn how_the_guard_kept_its_promise_is_told_once_something_was_sent() {
     let promised = bench.transmitter.drain().wait_bound(Framing::ETHERNET).unwrap().with(2);
     let wait = bench.transmitter.drain().longest_wait();
     assert!(wait > Nanos::from_millis(1), "{wait:?}");
-    assert_eq!(bench.transmitter.longest_wait(), Some(Notice::LongestWait { wait, responses: 2, promised }));
+    assert_eq!(bench.transmitter.link().longest_wait(), Some(Notice::LongestWait { wait, responses: 2, promised }));
     let mut unpaced = guarded(None);
     unpaced.dispatch(&first, 1_448);
-    assert_eq!(unpaced.transmitter.longest_wait(), None, "nothing was promised");
+    assert_eq!(unpaced.transmitter.link().longest_wait(), None, "nothing was promised");
 }
 
 /// Of two alike the one on the faster path goes first, also when that is found out only on the way.

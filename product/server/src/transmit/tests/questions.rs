@@ -37,7 +37,7 @@ fn only_connections_written_to_are_asked_what_they_have_below() {
             bench.dispatch(&socket, 5_000);
         }
         bench.drive();
-        let bytes = [(); 2].map(|()| bench.transmitter.below.bytes(&bench.transmitter.pipes));
+        let bytes = [(); 2].map(|()| bench.transmitter.link.below.bytes(&bench.transmitter.pipes));
         assert_eq!(bytes[0], bytes[1], "asked twice it is the same");
         bytes[0]
     };

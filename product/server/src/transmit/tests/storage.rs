@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::secure::{connected, deliver};
 use super::*;
 use crate::files::{Content, Entry, temporary::Folder};
+use crate::storage::ReadDone;
 use crate::storage::{Buffer, Look};
 
 const LARGE: u64 = 200_000;

@@ -11,13 +11,13 @@ const INTERVAL: Nanos = Nanos::from_millis(100);
 /// A bench whose estimator is a script: due at each look.
 fn bench(rate: Option<&str>) -> Bench {
     let mut bench = Bench::new("srpt", rate);
-    bench.transmitter.observer = Some(Observer::new(Bounds::default()));
+    bench.transmitter.link.observer = Some(Observer::new(Bounds::default()));
     script(&mut bench).is_due = true;
     bench
 }
 
 fn script(bench: &mut Bench) -> &mut Script {
-    bench.transmitter.observer.as_mut().unwrap().script.get_or_insert_default()
+    bench.transmitter.link.observer.as_mut().unwrap().script.get_or_insert_default()
 }
 
 fn looks(bench: &mut Bench) -> Vec<Look> {
@@ -62,7 +62,7 @@ fn send_now(bench: &mut Bench, at: usize, bytes: u64) {
 }
 
 fn listed(bench: &Bench) -> usize {
-    bench.transmitter.unacknowledged.len()
+    bench.transmitter.link.unacknowledged.len()
 }
 
 /// A round trip later nobody looked, and a small response told nothing.
@@ -185,7 +185,7 @@ fn while_the_rate_is_searched_full_sockets_are_looked_at_always() {
         let at = bench.open(socket);
         dispatch(&mut bench, at, 4 * SEGMENT);
     }
-    while bench.transmitter.drain.poll_timeout().is_some() {
+    while bench.transmitter.link.drain.poll_timeout().is_some() {
         bench.transmitter.run(&|| bench.now.get());
     }
     sockets.iter().for_each(ack_all);
@@ -257,7 +257,7 @@ fn many_under_way_are_each_known_once() {
 #[test]
 fn a_rate_that_is_found_is_paced_at_and_said() {
     let mut bench = bench(None);
-    assert!(bench.transmitter.is_paced() && bench.transmitter.is_searching());
+    assert!(bench.transmitter.link().is_paced() && bench.transmitter.link().is_searching());
     let socket = acking(&bench, 'A');
     let rate: Rate = "9.42mbit".parse().unwrap();
     script(&mut bench).change = Some(Change { pace: Some(rate), notice: Some(Notice::Found { rate }) });
@@ -265,7 +265,7 @@ fn a_rate_that_is_found_is_paced_at_and_said() {
     dispatch(&mut bench, at, 100 * SEGMENT);
     bench.drive();
     pass(&mut bench, INTERVAL);
-    assert!(bench.transmitter.is_paced() && !bench.transmitter.is_searching());
+    assert!(bench.transmitter.link().is_paced() && !bench.transmitter.link().is_searching());
     assert_eq!(bench.transmitter.drain().pace().rate, Some(rate));
     let said: Vec<String> = bench.transmitter.notices().map(|notice| notice.to_string()).collect();
     assert_eq!(said, ["uplink 9.42 Mbit/s: found, pacing by it"]);
@@ -283,7 +283,7 @@ fn a_line_faster_than_a_core_is_not_paced_unless_it_was_told() {
     let pace = "5gbit".parse().ok();
     for (most, kept_to) in [(None, None), ("10gbit".parse().ok(), pace)] {
         let mut bench = bench(None);
-        bench.transmitter.observer = Some(Observer::new(Bounds { most, ..Bounds::default() }));
+        bench.transmitter.link.observer = Some(Observer::new(Bounds { most, ..Bounds::default() }));
         let notice = pace.map(|rate| Notice::Found { rate });
         *script(&mut bench) = Script { is_due: true, change: Some(Change { pace, notice }), looks: vec![] };
         let socket = acking(&bench, 'A');
@@ -291,7 +291,10 @@ fn a_line_faster_than_a_core_is_not_paced_unless_it_was_told() {
         dispatch(&mut bench, at, SEGMENT);
         depart(&mut bench);
         pass(&mut bench, INTERVAL);
-        assert!(bench.transmitter.observer.as_ref().unwrap().script.as_ref().unwrap().change.is_none(), "it was told");
+        assert!(
+            bench.transmitter.link.observer.as_ref().unwrap().script.as_ref().unwrap().change.is_none(),
+            "it was told"
+        );
         assert_eq!(bench.transmitter.drain().pace().rate, kept_to);
         assert_eq!(bench.transmitter.notices().count(), usize::from(most.is_some()), "no line says that it is paced");
     }

@@ -1,0 +1,284 @@
+//! The link: the drain that shares it out, and all that corrects the drain's idea of it. That is the queue below where it can be read, what TCP
+//! says it has sent on each connection, and where we pace blind what is acknowledged.
+
+use sched::line::{Bounds, Change, Look, Status as LineStatus};
+use sched::{Correction, Drain, Presence, Reading};
+use units::wire::Framing;
+use units::{Nanos, Rate};
+
+use super::below::Below;
+use super::line_feedback::Observer;
+use super::pipe::{Load, Pipe};
+use super::pipes::Pipes;
+use super::unacknowledged::Unacknowledged;
+use super::{Gauge, Line, Notice, Queued, Socket, is_fast};
+
+/// A line about foreign traffic is logged at most this often.
+const FOREIGN_NOTICE_EVERY: Nanos = Nanos::from_secs(60);
+
+pub struct Link {
+    pub(super) drain: Drain,
+    pub(super) gauge: Option<Gauge>,
+    /// The connections whose packets the gauge may see; empty without one.
+    pub(super) below: Below,
+    /// What the connections tell of the line, where the queue below cannot be read; `None` where we do not pace.
+    pub(super) observer: Option<Observer>,
+    pub(super) unacknowledged: Unacknowledged,
+    pub(super) notices: Vec<Notice>,
+    foreign_noticed_at: Option<Nanos>,
+}
+
+/// Where nothing else is said of it.
+fn told(rate: Rate) -> Bounds {
+    Bounds { least: None, first: Some(rate), most: Some(rate) }
+}
+
+impl Link {
+    pub(super) fn new(drain: Drain, gauge: Option<Gauge>) -> Link {
+        Link {
+            observer: drain.pace().rate.map(|rate| Observer::new(told(rate))),
+            drain,
+            gauge,
+            below: Below::new(),
+            unacknowledged: Unacknowledged::new(),
+            notices: Vec::new(),
+            foreign_noticed_at: None,
+        }
+    }
+
+    /// We decide what leaves and when; how fast may not be known yet.
+    pub fn is_paced(&self) -> bool {
+        self.observer.is_some()
+    }
+
+    pub(super) fn has_pace(&self) -> bool {
+        self.drain.pace().rate.is_some()
+    }
+
+    /// The line's rate is not known yet: bytes leave as fast as sockets take them.
+    pub fn is_searching(&self) -> bool {
+        self.is_paced() && !self.has_pace()
+    }
+
+    /// Nothing says how long the queue below is.
+    fn is_blind(&self) -> bool {
+        self.gauge.as_ref().is_none_or(Gauge::is_lost)
+    }
+
+    /// The queue below was read when that was last tried.
+    fn is_gauged(&self) -> bool {
+        self.gauge.as_ref().is_some_and(Gauge::is_fresh)
+    }
+
+    /// What is known of the line; `None` where nothing is paced.
+    pub fn line(&self, now: Nanos) -> Option<Line> {
+        let observer = self.observer.as_ref()?;
+        match self.gauge.as_ref().filter(|_| !self.is_blind()) {
+            Some(gauge) => Some(Line::Read { interface: gauge.name().into(), rate: self.drain.pace().rate }),
+            None => Some(Line::Found(observer.status(now))),
+        }
+    }
+
+    /// How the guard kept its promise; `None` where nothing was promised, or sent.
+    pub fn longest_wait(&self) -> Option<Notice> {
+        let (wait, responses) = (self.drain.longest_wait(), self.drain.most_jobs());
+        let promised = self.drain.wait_bound(Framing::ETHERNET)?.with(responses);
+        (responses > 0).then_some(Notice::LongestWait { wait, responses, promised })
+    }
+
+    /// Looks after the queue below; to be called about once a second while anything is sent.
+    pub(super) fn check(&mut self, now: Nanos, pipes: &Pipes<impl Socket>) {
+        if let Some((rate, notice)) = self.gauge.as_mut().and_then(|gauge| gauge.check(now)) {
+            self.drain.set_pace(now, Some(rate));
+            self.observer = self.observer.take().map(|observer| observer.from(rate));
+            self.notices.push(notice);
+        }
+        self.below.bytes(pipes);
+        self.notice_foreign(now);
+    }
+
+    fn notice_foreign(&mut self, now: Nanos) {
+        let (foreign, rate) = (self.drain.ledger().foreign(), self.drain.ledger().rate());
+        let is_due = self.foreign_noticed_at.is_none_or(|at| now - at >= FOREIGN_NOTICE_EVERY);
+        if foreign.presence() != Presence::Shared || !is_due {
+            return;
+        }
+        if let (Some(gauge), Some(rate)) = (&self.gauge, rate) {
+            self.foreign_noticed_at = Some(now);
+            let (bytes, share_permille) = (foreign.bytes(), foreign.share_permille());
+            let interface = gauge.name().to_string();
+            self.notices.push(Notice::ForeignTraffic { interface, bytes, share_permille, rate });
+        }
+    }
+
+    /// Lets the queue below correct the drain's idea of it, when that is about to matter.
+    pub(super) fn measure(&mut self, now: Nanos, clock: &impl Fn() -> Nanos, pipes: &Pipes<impl Socket>) {
+        let Some(gauge) = &mut self.gauge else { return };
+        if self.drain.poll_timeout().is_none_or(|at| at > now) {
+            return;
+        }
+        let Some(Queued { bytes, drops }) = gauge.read(now, clock) else { return };
+        let reading = if self.drain.is_explained(now, bytes) {
+            Reading { drops, ..Reading::own(bytes) }
+        } else {
+            let own_bytes = self.below.bytes(pipes);
+            Reading { queued_bytes: bytes, own_bytes, drops, watched: self.below.watched() }
+        };
+        self.drain.on_reading(now, reading);
+    }
+
+    /// Ends the interval where one is over, and sets the pace that the line allows.
+    pub(super) fn follow(&mut self, now: Nanos, pipes: &mut Pipes<impl Socket>) {
+        let Some(observer) = self.observer.as_ref().filter(|_| self.is_blind()) else { return };
+        let is_due = observer.is_due(now);
+        if !is_due && self.unacknowledged.look_at().is_none_or(|at| at > now) {
+            return;
+        }
+        self.look_around(now, pipes);
+        self.unacknowledged.rearm(now);
+        let charged_bytes = self.drain.ledger().charged_bytes();
+        let change = self.observer.as_mut().filter(|_| is_due).and_then(|observer| observer.judge(now, charged_bytes));
+        if let Some(Change { pace, notice }) = change {
+            let kept_to = pace.filter(|pace| self.is_worth_pacing(now, *pace));
+            self.drain.set_pace(now, kept_to);
+            self.notices.extend(notice.filter(|_| kept_to == pace).map(Notice::Pace));
+        }
+    }
+
+    /// Whether what the estimator says is held to by pacing: one that was told is. A queue is not drained where the line is fast.
+    fn is_worth_pacing(&self, now: Nanos, pace: Rate) -> bool {
+        let Some(LineStatus { rate, bounds, .. }) = self.observer.as_ref().map(|observer| observer.status(now)) else {
+            return true;
+        };
+        bounds.most.is_some() || !is_fast(rate.unwrap_or(pace))
+    }
+
+    /// Looks at those that have unacknowledged bytes; while the rate is searched, each in its turn where the search can do without.
+    fn look_around(&mut self, now: Nanos, pipes: &mut Pipes<impl Socket>) {
+        let (is_searching, mut is_spent) = (self.is_searching(), false);
+        for at in self.unacknowledged.begin_round() {
+            let pipe = &mut pipes[at];
+            let may_look = !is_searching || pipe.was_full || self.unacknowledged.spend_look_in_turn();
+            if may_look {
+                self.look_at(now, pipe);
+            } else if !std::mem::replace(&mut is_spent, true) {
+                self.unacknowledged.go_on_with(pipe.listed);
+            }
+            if may_look && !pipe.is_unacknowledged || self.unacknowledged.is_over(now, pipe.listed) {
+                self.unlist(at, pipes);
+            }
+        }
+    }
+
+    fn look_at(&mut self, now: Nanos, pipe: &mut Pipe<impl Socket>) {
+        if !matches!(pipe.load, Load::Single(None)) {
+            return self.settle(now, pipe);
+        }
+        let look = pipe.look_on(now);
+        self.observe(now, pipe.client, look);
+    }
+
+    /// Tells the estimator that no response waits: an interval without a backlog says nothing of the line's rate.
+    pub(super) fn note_idle(&mut self) {
+        if self.drain.is_empty()
+            && let Some(observer) = &mut self.observer
+        {
+            observer.on_idle();
+        }
+    }
+
+    /// Something was handed down on a connection, and charged. Where others wait below us one hand-down at a time is watched.
+    pub(super) fn note_written(&mut self, now: Nanos, at: usize, pipes: &mut Pipes<impl Socket>) {
+        if self.is_blind() {
+            if self.is_paced() {
+                self.unacknowledged.list(now, at, &mut pipes[at].listed);
+            }
+            return;
+        }
+        let payload_bytes = pipes[at].newly_sent_bytes();
+        self.below.on_written(at, pipes);
+        if self.drain.ledger().foreign().presence() == Presence::Absent || payload_bytes == 0 {
+            return;
+        }
+        self.below.look(payload_bytes, pipes);
+        if self.drain.wants_watch() && self.below.watch() {
+            self.drain.on_watched(now);
+        }
+    }
+
+    /// A connection is acknowledged, or ends.
+    pub(super) fn unlist<S>(&mut self, at: usize, pipes: &mut Pipes<S>) {
+        let pipe = &mut pipes[at];
+        pipe.was_full = false;
+        if let Some((moved, place)) = self.unacknowledged.unlist(&mut pipe.listed) {
+            pipes[moved].listed = place;
+        }
+    }
+
+    /// Whether the kernel may be asked about a connection: while the rate is searched, not about all that only have small responses.
+    fn may_look<S>(&mut self, pipe: &Pipe<S>) -> bool {
+        !self.is_searching() || pipe.was_full || self.unacknowledged.spend_look()
+    }
+
+    /// Charges the link for what TCP sent, not for what waits in the socket for a window: over a long path a response holds
+    /// two segments back in every round trip, and the link would idle for as long as each would have taken.
+    pub(super) fn settle(&mut self, now: Nanos, pipe: &mut Pipe<impl Socket>) {
+        if !self.is_paced() {
+            return;
+        }
+        let (correction, look) = pipe.settle(now);
+        self.drain.on_correction(now, correction, self.is_gauged());
+        if let Some(rtt) = look.rtt.filter(|_| look.is_handshake) {
+            self.drain.on_handshake(rtt);
+        }
+        self.observe(now, pipe.client, look);
+    }
+
+    /// The same where it can wait for another time.
+    pub(super) fn settle_if_it_may(&mut self, now: Nanos, pipe: &mut Pipe<impl Socket>) {
+        if self.is_paced() && self.may_look(pipe) {
+            self.settle(now, pipe);
+        }
+    }
+
+    /// The same behind the last byte of a response, where nobody may look again.
+    pub(super) fn settle_last(&mut self, now: Nanos, pipe: &mut Pipe<impl Socket>, ends_connection: bool) {
+        let is_read = self.is_gauged();
+        let (correction, foreseen_bytes, look) = pipe.settle_last(now, ends_connection);
+        self.drain.on_correction(now, correction, is_read);
+        self.drain.on_foreseen(now, foreseen_bytes, is_read);
+        self.observe(now, pipe.client, look);
+    }
+
+    /// The same of frames that were handed down.
+    pub(super) fn settle_framed(&mut self, now: Nanos, pipe: &mut Pipe<impl Socket>, has_jobs: bool) {
+        match self.is_paced() && self.may_look(pipe) {
+            true if has_jobs => self.settle(now, pipe),
+            true => self.settle_last(now, pipe, false),
+            false => {}
+        }
+    }
+
+    /// The same when the connection ends.
+    pub(super) fn settle_closed(&mut self, now: Nanos, pipe: &mut Pipe<impl Socket>) {
+        if self.is_paced() && self.may_look(pipe) {
+            let (correction, look) = pipe.settle_closed(now);
+            self.drain.on_closed(now, correction, self.is_gauged());
+            self.observe(now, pipe.client, look);
+        }
+    }
+
+    /// So many wire bytes left that no grant covered.
+    pub(super) fn correct(&mut self, now: Nanos, charge_bytes: u64) {
+        if self.is_paced() {
+            self.drain.on_correction(now, Correction { charge_bytes, refund_bytes: 0 }, self.is_gauged());
+        }
+    }
+
+    fn observe(&mut self, now: Nanos, client: u32, look: Look) {
+        let (is_blind, charged_bytes) = (self.is_blind(), self.drain.ledger().charged_bytes());
+        if let Some(observer) = self.observer.as_mut().filter(|_| is_blind) {
+            observer.on_look(now, charged_bytes, client, look);
+        }
+    }
+}
